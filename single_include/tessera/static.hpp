@@ -1781,9 +1781,10 @@ struct Alike {
 enum class Distribution : std::int8_t { uniform, normal };
 
 /// Attributes of a random node: uniform in [0, 1) or standard normal. The counter of an element is its global row-major
-/// index, so values don't depend on the sharding. Operand 0 gives the shape; operand 1, an integer host scalar, is the
-/// key. The generator's key is fold_in(key, stream), and inside a repeat fold_in(fold_in(key, stream), layer + 1);
-/// inside several, each folds in its layer, the outermost first.
+/// index, so values don't depend on the sharding. Operand 0 gives the shape; operand 1 is the key. The generator's key
+/// is fold_in(key, stream). An f64, always a host scalar, is an integer of which each layer of a repeat has its own
+/// key: there it is fold_in(fold_in(key, stream), layer + 1); inside several, each folds in its layer, the outermost
+/// first. An i64 can also be a tensor, and is the same key in all layers.
 struct RandomDraw {
   Distribution distribution = Distribution::uniform;
   std::uint32_t stream = 0;
@@ -11283,6 +11284,16 @@ template <TensorOperand X> constexpr auto erfinv(const X& x, Here at = Here::cur
 template <TensorOperand X> constexpr auto lgamma(const X& x, Here at = Here::current()) {
   return call<detail::Unary<ops::LgammaOp>>(Source::from(at), x);
 }
+/// The logarithm of the multivariate gamma function of P dims, P (P - 1) / 4 log(pi) plus the sum of lgamma(x - i / 2)
+/// for i below P (torch.mvlgamma, jax.scipy.special.multigammaln), for x above (P - 1) / 2. Gradient: that of lgamma.
+template <int P, TensorOperand X> constexpr auto multigammaln(const X& x, Here at = Here::current()) {
+  static_assert(P >= 1 && P <= 16, "tessera: multigammaln takes from 1 to 16 dims");
+  if constexpr (P == 1)
+    return lgamma(x, at);
+  else
+    return multigammaln<P - 1>(x, at) +
+           (lgamma(x - (P - 1) * 0.5, at) + (P - 1) * 0.57236494292470008707);  // log(pi) / 2
+}
 /// The derivative of lgamma. -infinity at 0, infinity at -0, NaN at negative integers and at -infinity, as in PyTorch.
 /// Error: 1e-15 times the larger of 1 and |y|, and below 0 of pi^2 |x| / sin(pi x)^2. Gradient: polygamma(1, x).
 template <TensorOperand X> constexpr auto digamma(const X& x, Here at = Here::current()) {
@@ -11512,7 +11523,8 @@ constexpr BrokenRule check_like_operand(const NodeCheck& c) {
   return same_type(c.node(), c.x(0)) ? BrokenRule{} : "the result has the type of the operand";
 }
 constexpr BrokenRule check_random(const NodeCheck& c) {
-  if (c.x(1).rank != 0) return "the key has rank 0";
+  if (c.x(1).rank != 0 || (c.x(1).dtype != DType::f64 && c.x(1).dtype != DType::i64))
+    return "the key is an f64 or an i64 of rank 0";
   return same_static_shape(c.node(), c.x(0)) ? BrokenRule{} : "the result has the shape of the operand";
 }
 constexpr BrokenRule check_constraint(const NodeCheck& c) {
@@ -12871,8 +12883,7 @@ constexpr Value fold(Value x, int dim, Value stride, Value dilation, Value exten
                 {x.id, stride.id, dilation.id, extent.id});
 }
 
-/// Windows of the dims first, first + 1, ...: each becomes two dims, [windows, size]. Padding behind a dim must not
-/// exceed that in front, which the gradient relies on.
+/// Windows of the dims first, first + 1, ...: each becomes two dims, [windows, size].
 struct PatchDim {
   Value size, stride, dilation, before, after;  ///< rows of padding in front of the dim and behind it
 };
@@ -12903,12 +12914,14 @@ struct FoldDim {
   Value stride, dilation, before, extent;
   bool is_singleton = false;
 };
-constexpr Value fold_patches(Value x, int first, int count, const FoldDim* dims) {
+/// `clips`: windows may end anywhere behind the dim; without it, at most `before` rows behind the dim.
+constexpr Value fold_patches(Value x, int first, int count, const FoldDim* dims, bool clips = false) {
   Node made{.op = Op::fold_patches,
             .dtype = x.dtype(),
             .rank = static_cast<std::uint8_t>(x.rank() - count),
             .labels = pack_dim(first)};
   made.labels[1] = static_cast<std::int8_t>(count);
+  made.labels[2] = clips ? 1 : 0;
   std::int32_t ids[16]{x.id};
   unsigned singletons = 0;
   for (int d = 0; d < x.rank() - count; ++d) {
@@ -13175,7 +13188,7 @@ struct PatchesOp {
     for (int d = 0; d < count; ++d)
       dims[d] = {r.x(2 + 5 * d), r.x(3 + 5 * d), r.x(4 + 5 * d), build::extent(x, first + d),
                  x.is_singleton(first + d)};
-    r.add(0, build::cast(build::fold_patches(g, first, count, dims), x.dtype()));
+    r.add(0, build::cast(build::fold_patches(g, first, count, dims, true), x.dtype()));
   };
   static constexpr CheckRule check = [](const NodeCheck& c) { return check_patches(c, c.node(), c.x(0), 5); };
   static constexpr AttributeText attributes = tessera::detail::dim_text;
@@ -13201,8 +13214,9 @@ constexpr WindowedDims fold_patches_windows(const ShapeContext& c) {
     if (!multiply_fits(own.count, own.stride, last) || !multiply_fits(own.size, own.dilation, reach) ||
         !add_fits(last, reach, reach))
       fail_large(c);
-    // Padding behind the dim is at most that in front.
-    if (own.count > 0 && (own.count - 1) * own.stride + own.span() - own.before > own.extent + own.before)
+    // Padding of a transposed convolution is the same behind the dim as in front.
+    if (c.node().labels[2] == 0 && own.count > 0 &&
+        (own.count - 1) * own.stride + own.span() - own.before > own.extent + own.before)
       fail_shapes(c, "the windows are longer than the dim of the result", "conv_transpose");
     dims.push_back(own);
   }
@@ -13617,6 +13631,138 @@ TESSERA_PLANNING_END
 
 #endif
 
+// ---- tessera/ops/elementwise/nextafter.hpp
+
+#ifndef TESSERA_OPS_ELEMENTWISE_NEXTAFTER_HPP
+#define TESSERA_OPS_ELEMENTWISE_NEXTAFTER_HPP
+
+namespace tessera::ops {
+
+struct NextafterOp : ElementwiseOperation<2> {
+  static constexpr std::string_view name = "nextafter";
+  static constexpr std::uint8_t flops = 4, lane_cost = 60;
+  static constexpr bool of_bools = false, by_part = true;
+  static TESSERA_INLINE auto value(const auto& x, const auto& y) {
+    return each_element(
+        [](auto a, auto b) {
+          using T = decltype(a);
+          if constexpr (std::is_same_v<T, float>)
+            return __builtin_nextafterf(a, b);
+          else
+            return static_cast<T>(__builtin_nextafter(static_cast<double>(a), static_cast<double>(b)));
+        },
+        x, y);
+  }
+};
+
+using NextafterOperations = OperationList<NextafterOp>;
+
+}  // namespace tessera::ops
+
+namespace tessera {
+
+namespace detail {
+struct NextafterTag : Binary<ops::NextafterOp> {
+  template <class A, class B> struct result : Binary<ops::NextafterOp>::template result<A, B> {
+    using Checks = decltype([] {
+      static_assert(
+          std::is_same_v<typename Promote<A, B>::type, float> || std::is_same_v<typename Promote<A, B>::type, double>,
+          "tessera: nextafter takes float and double tensors");
+    });
+  };
+};
+}  // namespace detail
+
+/// The number after x in the direction of y, in the element type of both, float or double (torch.nextafter,
+/// jnp.nextafter): the next larger number where y is larger, y where they are equal, NaN where either is. Operands are
+/// broadcast and promoted. No gradient. Errors: shape_mismatch. No communication.
+template <Operand X, Operand Y>
+  requires(TensorOperand<X> || TensorOperand<Y>)
+constexpr auto nextafter(const X& x, const Y& y, Here at = Here::current()) {
+  return call<detail::NextafterTag>(Source::from(at), x, y);
+}
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/base/philox.hpp
+
+#ifndef TESSERA_BASE_PHILOX_HPP
+#define TESSERA_BASE_PHILOX_HPP
+
+namespace tessera::kernels {
+
+/// The 128 random bits that Philox computes from one counter.
+using PhiloxBlock = std::array<std::uint32_t, 4>;
+
+namespace philox {
+inline constexpr std::uint32_t multiplier[2] = {0xD2511F53u, 0xCD9E8D57u};
+inline constexpr std::uint32_t weyl[2] = {0x9E3779B9u, 0xBB67AE85u};
+inline constexpr int rounds = 10;
+}  // namespace philox
+
+/// Philox4x32-10, a bijection of 128-bit counters for every 64-bit key.
+/// Source: Salmon, Moraes, Dror, Shaw: Parallel random numbers: as easy as 1, 2, 3. SC 2011.
+constexpr PhiloxBlock philox4x32(PhiloxBlock counter, std::array<std::uint32_t, 2> key) {
+  for (int round = 0; round < philox::rounds; ++round) {
+    const std::uint64_t first = std::uint64_t{philox::multiplier[0]} * counter[0];
+    const std::uint64_t second = std::uint64_t{philox::multiplier[1]} * counter[2];
+    counter = {static_cast<std::uint32_t>(second >> 32) ^ counter[1] ^ key[0], static_cast<std::uint32_t>(second),
+               static_cast<std::uint32_t>(first >> 32) ^ counter[3] ^ key[1], static_cast<std::uint32_t>(first)};
+    key[0] += philox::weyl[0];
+    key[1] += philox::weyl[1];
+  }
+  return counter;
+}
+
+/// A key derived from `key` and `n` (a training step, a layer, a parameter), as jax.random.fold_in.
+constexpr std::uint64_t fold_in(std::uint64_t key, std::uint64_t n) {
+  // The last counter word is 1 here and 0 for elements, so that keys and elements never share a counter.
+  const PhiloxBlock block = philox4x32({static_cast<std::uint32_t>(n), static_cast<std::uint32_t>(n >> 32), 0, 1},
+                                       {static_cast<std::uint32_t>(key), static_cast<std::uint32_t>(key >> 32)});
+  return std::uint64_t{block[1]} << 32 | block[0];
+}
+
+/// What split folds into a key first, so that its keys differ from those of fold_in: "split" in ASCII.
+inline constexpr std::uint64_t split_stream = 0x73706c6974ull;
+
+}  // namespace tessera::kernels
+
+#endif
+
+// ---- tessera/ops/random/key_rows.hpp
+
+#ifndef TESSERA_OPS_RANDOM_KEY_ROWS_HPP
+#define TESSERA_OPS_RANDOM_KEY_ROWS_HPP
+
+namespace tessera {
+
+namespace ops {
+
+/// The key derived from a key and a number: on the host from host scalars, in a kernel where either is a tensor.
+struct FoldInOp : ElementwiseOperation<2> {
+  static constexpr std::string_view name = "fold_in";
+  static constexpr std::uint8_t flops = 80, lane_cost = 120;
+  static constexpr bool of_bools = false, by_part = true;
+  static constexpr std::int64_t folded(const HostNumber& key, const HostNumber& n) {
+    return static_cast<std::int64_t>(
+        kernels::fold_in(static_cast<std::uint64_t>(key.integer()), static_cast<std::uint64_t>(n.integer())));
+  }
+  static TESSERA_INLINE auto value(const auto& key, const auto& n) {
+    return each_element([](auto k, auto i) { return static_cast<decltype(k)>(folded(k, i)); }, key, n);
+  }
+  static constexpr double value(const double& key, const double& n) { return static_cast<double>(folded(key, n)); }
+  static constexpr HostNumber host(const HostContext& c) { return folded(c.operand(0), c.operand(1)); }
+};
+
+using KeyOperations = OperationList<FoldInOp>;
+
+}  // namespace ops
+}  // namespace tessera
+
+#endif
+
 // ---- tessera/ops/elementwise/operations.hpp
 
 #ifndef TESSERA_OPS_ELEMENTWISE_OPERATIONS_HPP
@@ -13635,13 +13781,14 @@ template <Op Id, class Operation> struct OperationAt {
 template <class List> struct OperationMap;
 template <class... Operation>
 struct OperationMap<OperationList<Operation...>> : OperationAt<op_v<Operation>, Operation>... {};
+using InKernels = JoinedLists<ElementwiseOperations, NextafterOperations, KeyOperations>::type;
 template <Op Id, class Operation> OperationAt<Id, Operation> find_operation(const OperationAt<Id, Operation>&);
 }  // namespace detail
 
 /// The elementwise operation with this id.
 template <Op Id>
 using elementwise_operation =
-    typename decltype(detail::find_operation<Id>(std::declval<detail::OperationMap<ElementwiseOperations>>()))::type;
+    typename decltype(detail::find_operation<Id>(std::declval<detail::OperationMap<detail::InKernels>>()))::type;
 
 }  // namespace tessera::ops
 
@@ -14272,79 +14419,6 @@ TESSERA_PLANNING_END
 
 #endif
 
-// ---- tessera/base/philox.hpp
-
-#ifndef TESSERA_BASE_PHILOX_HPP
-#define TESSERA_BASE_PHILOX_HPP
-
-namespace tessera::kernels {
-
-/// The 128 random bits that Philox computes from one counter.
-using PhiloxBlock = std::array<std::uint32_t, 4>;
-
-namespace philox {
-inline constexpr std::uint32_t multiplier[2] = {0xD2511F53u, 0xCD9E8D57u};
-inline constexpr std::uint32_t weyl[2] = {0x9E3779B9u, 0xBB67AE85u};
-inline constexpr int rounds = 10;
-}  // namespace philox
-
-/// Philox4x32-10, a bijection of 128-bit counters for every 64-bit key.
-/// Source: Salmon, Moraes, Dror, Shaw: Parallel random numbers: as easy as 1, 2, 3. SC 2011.
-constexpr PhiloxBlock philox4x32(PhiloxBlock counter, std::array<std::uint32_t, 2> key) {
-  for (int round = 0; round < philox::rounds; ++round) {
-    const std::uint64_t first = std::uint64_t{philox::multiplier[0]} * counter[0];
-    const std::uint64_t second = std::uint64_t{philox::multiplier[1]} * counter[2];
-    counter = {static_cast<std::uint32_t>(second >> 32) ^ counter[1] ^ key[0], static_cast<std::uint32_t>(second),
-               static_cast<std::uint32_t>(first >> 32) ^ counter[3] ^ key[1], static_cast<std::uint32_t>(first)};
-    key[0] += philox::weyl[0];
-    key[1] += philox::weyl[1];
-  }
-  return counter;
-}
-
-/// A key derived from `key` and `n` (a training step, a layer, a parameter), as jax.random.fold_in.
-constexpr std::uint64_t fold_in(std::uint64_t key, std::uint64_t n) {
-  // The last counter word is 1 here and 0 for elements, so that keys and elements never share a counter.
-  const PhiloxBlock block = philox4x32({static_cast<std::uint32_t>(n), static_cast<std::uint32_t>(n >> 32), 0, 1},
-                                       {static_cast<std::uint32_t>(key), static_cast<std::uint32_t>(key >> 32)});
-  return std::uint64_t{block[1]} << 32 | block[0];
-}
-
-/// What split folds into a key first, so that its keys differ from those of fold_in: "split" in ASCII.
-inline constexpr std::uint64_t split_stream = 0x73706c6974ull;
-
-}  // namespace tessera::kernels
-
-#endif
-
-// ---- tessera/ops/random/key_rows.hpp
-
-#ifndef TESSERA_OPS_RANDOM_KEY_ROWS_HPP
-#define TESSERA_OPS_RANDOM_KEY_ROWS_HPP
-
-namespace tessera {
-
-namespace ops {
-
-/// The key derived from a key and a number. Both are host scalars, and so is the result: no kernel computes it.
-struct FoldInOp : ElementwiseOperation<2> {
-  static constexpr std::string_view name = "fold_in";
-  static constexpr bool of_bools = false;
-  static constexpr std::int64_t folded(const HostNumber& key, const HostNumber& n) {
-    return static_cast<std::int64_t>(
-        kernels::fold_in(static_cast<std::uint64_t>(key.integer()), static_cast<std::uint64_t>(n.integer())));
-  }
-  static constexpr double value(double key, double n) { return static_cast<double>(folded(key, n)); }
-  static constexpr HostNumber host(const HostContext& c) { return folded(c.operand(0), c.operand(1)); }
-};
-
-using KeyOperations = OperationList<FoldInOp>;
-
-}  // namespace ops
-}  // namespace tessera
-
-#endif
-
 // ---- tessera/ops/reduction/reduction_rows.hpp
 
 #ifndef TESSERA_OPS_REDUCTION_REDUCTION_ROWS_HPP
@@ -14493,7 +14567,7 @@ namespace ops {
 using Operations = JoinedLists<SourceOperations, ElementwiseOperations, ReductionOperations, ContractionOperations,
                                DataMovementOperations, IndexedOperations, WindowOperations, CumulativeOperations,
                                SortOperations, ScatterOperations, AttentionOperations, ControlOperations,
-                               GradientOperations, KeyOperations, CustomCallOperations>::type;
+                               GradientOperations, NextafterOperations, KeyOperations, CustomCallOperations>::type;
 
 namespace detail {
 
@@ -16407,8 +16481,10 @@ constexpr auto scan(const F& f, const Init& init, const Xs& xs, bool reverse, So
   static_assert(same || !two,
                 "tessera: the function of a scan must return a carry with the element types, ranks and structure of "
                 "init; convert element types with ts::cast");
-  static_assert(!holds_number_v<Init>,
-                "tessera: a Dim or a Scalar in the carry of a scan would never change; capture it, or carry a tensor");
+  static_assert(
+      !holds_number_v<Init>,
+      "tessera: a Dim or a Scalar in the carry of a scan would never change; capture it, or carry a tensor, of a "
+      "key ts::key_data(key)");
   if constexpr (is_outside && same) {
     Value context = trace_in(init);
     if (context.module == nullptr) context = trace_in(xs);
@@ -17206,8 +17282,8 @@ template <int N> struct ConvTranspose {
 
 namespace detail {
 
-/// Splits a dim into [groups, features of a group].
-constexpr Value split_groups(Value x, int dim, Value groups) {
+/// Splits a dim into [groups, features of a group]; `of_group`, where given, is the number of these features.
+constexpr Value split_groups(Value x, int dim, Value groups, Value of_group = {}) {
   Factors f{};
   Value sizes[max_rank]{};
   for (int d = 0; d <= x.rank(); ++d) {
@@ -17216,17 +17292,31 @@ constexpr Value split_groups(Value x, int dim, Value groups) {
     ++f.count;
   }
   sizes[dim] = groups;
+  if (of_group.module != nullptr) sizes[dim + 1] = of_group;
   return rearrange(x, x.rank(), x.rank() + 1, f, sizes);
 }
-/// Merges the last dim with the dim of groups in front of it.
-constexpr Value merge_groups(Value x) {
+/// Merges dim `dim` with the dim behind it.
+constexpr Value merge_with_next(Value x, int dim) {
   Factors f{};
   for (int d = 0; d < x.rank(); ++d) {
     f.in_dim[d] = f.order[d] = static_cast<std::int8_t>(d);
-    f.out_dim[d] = static_cast<std::int8_t>(d < x.rank() - 1 ? d : d - 1);
+    f.out_dim[d] = static_cast<std::int8_t>(d <= dim ? d : d - 1);
     ++f.count;
   }
   return rearrange(x, x.rank(), x.rank() - 1, f, nullptr);
+}
+/// Merges the last dim with the dim of groups in front of it.
+constexpr Value merge_groups(Value x) { return merge_with_next(x, x.rank() - 2); }
+/// The labels of a product.
+constexpr EinsumLabels labels_of(std::initializer_list<int> a, std::initializer_list<int> b,
+                                 std::initializer_list<int> out) {
+  EinsumLabels labels{};
+  for (int d = 0; d < max_rank; ++d) labels.a[d] = labels.b[d] = labels.out[d] = -1;
+  const auto write = [](std::int8_t* to, std::initializer_list<int> from) {
+    for (const int label : from) *to++ = static_cast<std::int8_t>(label);
+  };
+  write(labels.a, a), write(labels.b, b), write(labels.out, out);
+  return labels;
 }
 
 template <int N> struct ConvTag {
@@ -17252,14 +17342,14 @@ template <int N> struct ConvTag {
                                   Value groups) {
     if (x.rank() != N + 2 || w.rank() != N + 2)
       fail(errc::unsupported, "[conv] leading dims: call conv inside the block of a Stack, and not inside a shard_map");
-    // Windows over three dims have all 8 dims that a tensor can have.
-    if (N == 3 && !groups.is_number(1)) fail(errc::unsupported, "[conv] groups: conv3d takes no groups");
     const DType type = x.dtype();
     build::PatchDim dims[N];
     for (int d = 0; d < N; ++d) dims[d] = {build::extent(w, d), strides[d], dilation[d], padding[d], padding[d]};
+    const bool grouped = !groups.is_number(1);
+    if constexpr (N == 3)
+      if (grouped) return volumes(x, w, dims, groups);
     x = build::patches(x, 1, N, dims);
     // Labels: batch 0, windows 1..., elements of a window 4..., in-features 7, out-features 8, groups 9.
-    const bool grouped = N < 3 && !groups.is_number(1);
     if (grouped) {
       x = split_groups(x, x.rank() - 1, groups);
       w = split_groups(w, w.rank() - 1, groups);
@@ -17278,6 +17368,17 @@ template <int N> struct ConvTag {
     labels.b[b++] = labels.out[out++] = 8;
     Value y = build::cast(build::einsum(x, w, labels), type);
     return grouped ? merge_groups(y) : y;
+  }
+  /// Groups of volumes: their windows would have 9 dims, and a tensor has at most 8. So windows of the depth are made
+  /// first, where they count as a batch, [batch * depth, taps of the depth, height, width, in].
+  static constexpr Value volumes(Value x, Value w, const build::PatchDim* dims, Value groups) {
+    const DType type = x.dtype();
+    x = build::patches(x, 1, 1, dims);
+    const Value batch = build::extent(x, 0), depth = build::extent(x, 1);
+    x = split_groups(build::patches(merge_with_next(x, 0), 2, 2, dims + 1), 6, groups);
+    w = split_groups(w, 4, groups);
+    const Value y = build::einsum(x, w, labels_of({0, 4, 2, 5, 3, 6, 9, 7}, {4, 5, 6, 7, 9, 8}, {0, 2, 3, 9, 8}));
+    return split_groups(merge_groups(build::cast(y, type)), 0, batch, depth);
   }
 };
 
@@ -17305,17 +17406,20 @@ template <int N> struct ConvTransposeTag {
       fail(
           errc::unsupported,
           "[conv_transpose] leading dims: call conv_transpose inside the block of a Stack, and not inside a shard_map");
-    // The windows of three dims have all 8 dims that a tensor can have.
-    if (N == 3 && !groups.is_number(1))
-      fail(errc::unsupported, "[conv_transpose] groups: conv_transpose3d takes no groups");
     const DType type = x.dtype();
-    Value taps[N], extents[N];
+    build::FoldDim dims[N];
     for (int d = 0; d < N; ++d) {
-      taps[d] = build::extent(w, d);
-      extents[d] = (build::extent(x, 1 + d) - 1) * strides[d] + dilation[d] * (taps[d] - 1) + 1;
+      const Value taps = build::extent(w, d);
+      const bool is_singleton =
+          x.is_singleton(1 + d) && taps.is_number(1) && padding[d].is_number(0) && output_padding[d].is_number(0);
+      const Value whole = (build::extent(x, 1 + d) - 1) * strides[d] + dilation[d] * (taps - 1) + 1;
+      const Value extent = whole + output_padding[d] - padding[d] - padding[d];
+      dims[d] = {strides[d], dilation[d], padding[d], extent, is_singleton};
     }
+    const bool grouped = !groups.is_number(1);
+    if constexpr (N == 3)
+      if (grouped) return build::cast(volumes(x, w, dims, groups), type);
     // Labels: batch 0, windows 1..., elements of a window 4..., in-features 7, out-features 8, groups 9.
-    const bool grouped = N < 3 && !groups.is_number(1);
     if (grouped) {
       x = split_groups(x, x.rank() - 1, groups);
       w = split_groups(w, w.rank() - 2, groups);
@@ -17333,14 +17437,17 @@ template <int N> struct ConvTransposeTag {
     labels.b[b++] = labels.out[out++] = 8;
     Value y = build::einsum(x, w, labels);
     if (grouped) y = merge_groups(y);
-    build::FoldDim dims[N];
-    for (int d = 0; d < N; ++d) {
-      const bool is_singleton =
-          x.is_singleton(1 + d) && taps[d].is_number(1) && padding[d].is_number(0) && output_padding[d].is_number(0);
-      const Value extent = extents[d] + output_padding[d] - padding[d] - padding[d];
-      dims[d] = {strides[d], dilation[d], padding[d], extent, is_singleton};
-    }
     return build::cast(build::fold_patches(y, 1, N, dims), type);
+  }
+  /// Groups of volumes: the windows of height and width are added up with the depth as a part of the batch, then those
+  /// of the depth.
+  static constexpr Value volumes(Value x, Value w, const build::FoldDim* dims, Value groups) {
+    const Value batch = build::extent(x, 0), depth = build::extent(x, 1);
+    x = split_groups(merge_with_next(x, 0), 3, groups);
+    w = split_groups(w, 3, groups);
+    const Value windows = build::einsum(x, w, labels_of({0, 2, 3, 9, 7}, {4, 5, 6, 9, 7, 8}, {0, 4, 2, 5, 3, 6, 9, 8}));
+    const Value images = build::fold_patches(merge_groups(windows), 2, 2, dims + 1);
+    return build::fold_patches(split_groups(images, 0, batch, depth), 1, 1, dims);
   }
 };
 
@@ -17367,7 +17474,8 @@ constexpr auto conv2d(const X& x, const W& w, const Conv<2>& options = {}, Here 
                                   Dim(options.padding[0]), Dim(options.padding[1]), Dim(options.dilation[0]),
                                   Dim(options.dilation[1]), Dim(options.groups));
 }
-/// x [batch, depth, height, width, in] and w [.., .., .., in, out]; without groups, and not for the layers of a Stack.
+/// x [batch, depth, height, width, in] and w [.., .., .., in / groups, out]; not for the layers of a Stack. With groups
+/// the windows of the depth are copied: x as often as the window is deep.
 template <TensorOperand X, TensorOperand W>
 constexpr auto conv3d(const X& x, const W& w, const Conv<3>& options = {}, Here at = Here::current()) {
   return call<detail::ConvTag<3>>(Source::from(at), x, w, Dim(options.strides[0]), Dim(options.strides[1]),
@@ -17399,7 +17507,7 @@ constexpr auto conv_transpose2d(const X& x, const W& w, const ConvTranspose<2>& 
                                            Dim(options.output_padding[0]), Dim(options.output_padding[1]),
                                            Dim(options.dilation[0]), Dim(options.dilation[1]), Dim(options.groups));
 }
-/// x [batch, depth, height, width, in] and w [.., .., .., in, out]; without groups, and not for the layers of a Stack.
+/// x [batch, depth, height, width, in] and w [.., .., .., in, out / groups]; not for the layers of a Stack.
 template <TensorOperand X, TensorOperand W>
 constexpr auto conv_transpose3d(const X& x, const W& w, const ConvTranspose<3>& options = {},
                                 Here at = Here::current()) {
@@ -18336,6 +18444,59 @@ constexpr auto diagonal_scatter(const X& x, const Diagonals& diagonals, Here at 
 
 #endif
 
+// ---- tessera/ops/elementwise/float_tests.hpp
+
+#ifndef TESSERA_OPS_ELEMENTWISE_FLOAT_TESTS_HPP
+#define TESSERA_OPS_ELEMENTWISE_FLOAT_TESTS_HPP
+
+// Functions that treat NaN and infinities on their own, made of other operations.
+
+namespace tessera {
+
+namespace detail {
+template <bool Positive> struct InfinityTag {
+  template <class X> using result = Typed<bool, X::rank>;
+  static constexpr Value emit(Value context, Value x) {
+    x = x.at(context.source);
+    const double most = std::numeric_limits<double>::infinity();
+    if (!is_floating(x.dtype())) return build::binary(Op::not_equal, x, x);
+    x = build::cast(x, computed_as(x.dtype()));
+    return build::equal(x, x.number(Positive ? most : -most));
+  }
+};
+}  // namespace detail
+
+/// Which elements are infinity, -infinity: bool tensors of the shape of x. No integer is. No gradient, no
+/// communication. torch.isposinf, isneginf.
+template <TensorOperand X> constexpr auto isposinf(const X& x, Here at = Here::current()) {
+  return call<detail::InfinityTag<true>>(Source::from(at), x);
+}
+template <TensorOperand X> constexpr auto isneginf(const X& x, Here at = Here::current()) {
+  return call<detail::InfinityTag<false>>(Source::from(at), x);
+}
+
+/// The larger, the smaller of two elements, and of a number and NaN the number, where maximum and minimum give NaN
+/// (torch.fmax, fmin). Operands are broadcast and promoted. Gradients: as of maximum; of NaN 0 unless both are. Errors:
+/// shape_mismatch. No communication.
+template <TensorOperand A, TensorOperand B> constexpr auto fmax(const A& a, const B& b, Here at = Here::current()) {
+  const auto least = -std::numeric_limits<double>::infinity();
+  if constexpr (!is_floating_v<typename A::element> || !is_floating_v<typename B::element>)
+    return maximum(a, b, at);
+  else
+    return select(isnan(a, at), b, maximum(a, select(isnan(b, at), least, b, at), at), at);
+}
+template <TensorOperand A, TensorOperand B> constexpr auto fmin(const A& a, const B& b, Here at = Here::current()) {
+  const auto most = std::numeric_limits<double>::infinity();
+  if constexpr (!is_floating_v<typename A::element> || !is_floating_v<typename B::element>)
+    return minimum(a, b, at);
+  else
+    return select(isnan(a, at), b, minimum(a, select(isnan(b, at), most, b, at), at), at);
+}
+
+}  // namespace tessera
+
+#endif
+
 // ---- tessera/ops/reduction/reduction.hpp
 
 #ifndef TESSERA_OPS_REDUCTION_REDUCTION_HPP
@@ -18719,6 +18880,10 @@ template <int Rank> struct MseTag {
 /// the maxima and one of the sums.
 template <int D = -1, TensorOperand X> constexpr auto softmax(const X& x, Here at = Here::current()) {
   return call<detail::SoftmaxTag<X::rank, detail::checked_dim<D, X::rank>(), false>>(Source::from(at), x);
+}
+/// softmax of -x (torch.nn.functional.softmin). Communication: as softmax.
+template <int D = -1, TensorOperand X> constexpr auto softmin(const X& x, Here at = Here::current()) {
+  return softmax<D>(-x, at);
 }
 /// The logarithm of softmax, accurate where softmax underflows. Communication: as softmax.
 template <int D = -1, TensorOperand X> constexpr auto log_softmax(const X& x, Here at = Here::current()) {
@@ -19840,6 +20005,14 @@ struct BceWithLogitsLoss : ElementLoss {
     return (1.0 - y) * x + build::apply<ops::SoftplusOp>(build::unary(Op::neg, x));
   }
 };
+struct BinaryCrossEntropyLoss : ElementLoss {
+  /// log(p), but -100 at 0, where its gradient is 0.
+  static constexpr Value bounded_log(Value p) {
+    const Value none = build::equal(p, p.number(0)), log = build::unary(Op::log, build::select(none, p.number(1), p));
+    return build::select(none, p.number(-100), log);
+  }
+  static constexpr Value of(Value x, Value y) { return -(y * bounded_log(x)) - (1.0 - y) * bounded_log(1.0 - x); }
+};
 template <bool OfLogarithms> struct KlDivLoss : ElementLoss {
   static constexpr Value of(Value x, Value y) {
     if (OfLogarithms) return build::unary(Op::exp, y) * (y - x);
@@ -19915,6 +20088,15 @@ constexpr Value is_counted(Value targets, Value ignored) {
   const DType type = targets.dtype() == DType::i32 ? DType::i32 : DType::i64;
   return build::apply<ops::NotEqualOp>(build::cast(targets, type), build::cast(ignored, type));
 }
+
+struct BceWithPositiveWeightLoss : ElementLoss {
+  template <class X, class Y, class Weight>
+  static constexpr bool fits = fits_loss_v<X, Y> && weighs_classes_v<X, Weight>;
+  static constexpr Value of(Value x, Value y, Value weight) {
+    const Value weighed = (weights_of_classes(weight, x) - 1.0) * y + 1.0;
+    return (1.0 - y) * x + weighed * build::apply<ops::SoftplusOp>(build::unary(Op::neg, x));
+  }
+};
 
 template <int Rank, LossReduction Reduction> struct NllTag {
   template <class Scores, class Targets, class Ignored, class... Weight>
@@ -20008,6 +20190,20 @@ constexpr auto l1_loss(const X& x, const Y& y, Here at = Here::current()) {
 template <LossReduction Reduction = LossReduction::mean, TensorOperand X, TensorOperand Y>
 constexpr auto bce_with_logits(const X& x, const Y& y, Here at = Here::current()) {
   return call<detail::LossTag<detail::BceWithLogitsLoss, X::rank, Reduction>>(Source::from(at), x, y);
+}
+/// The same with a weight for the positive examples of each class, a vector, as PyTorch's argument `pos_weight`: for x
+/// [..., classes], the term y log sigmoid(x) is multiplied by the weight of its class.
+template <LossReduction Reduction = LossReduction::mean, TensorOperand X, TensorOperand Y, TensorOperand Weight>
+constexpr auto bce_with_logits(const X& x, const Y& y, const Weight& pos_weight, Here at = Here::current()) {
+  return call<detail::LossTag<detail::BceWithPositiveWeightLoss, X::rank, Reduction>>(Source::from(at), x, y,
+                                                                                      pos_weight);
+}
+/// -y log x - (1 - y) log(1 - x) for probabilities x and y, as torch.nn.functional.binary_cross_entropy: a logarithm of
+/// 0 counts as -100, here with a gradient of 0. From logits use bce_with_logits, which is exact for x near 0 and 1.
+/// Shapes, reductions, errors and communication: as huber.
+template <LossReduction Reduction = LossReduction::mean, TensorOperand X, TensorOperand Y>
+constexpr auto binary_cross_entropy(const X& x, const Y& y, Here at = Here::current()) {
+  return call<detail::LossTag<detail::BinaryCrossEntropyLoss, X::rank, Reduction>>(Source::from(at), x, y);
 }
 /// Options of kl_div, with PyTorch's names and defaults.
 struct KlDiv {
@@ -20482,26 +20678,58 @@ struct SoftMarginLoss : ElementLoss {
   static constexpr Value of(Value x, Value label) { return build::apply<ops::SoftplusOp>(-(label * x)); }
 };
 struct MultilabelSoftMarginLoss : RowLoss {
-  template <class X, class Labels> static constexpr bool fits = labels_loss_v<X, Labels>;
-  static constexpr Value of(Value x, Value label) {
+  template <class X, class Labels, class... Weight>
+  static constexpr bool fits = labels_loss_v<X, Labels> && (weighs_classes_v<X, Weight> && ...);
+  static constexpr Value of(Value x, Value label, std::same_as<Value> auto... weight) {
     const int dim = x.rank() - 1;
-    return build::reduce(Op::sum, BceWithLogitsLoss::of(x, label), 1u << dim, false) /
-           build::cast(build::extent(x, dim), x.dtype());
+    Value losses = BceWithLogitsLoss::of(x, label);
+    ((losses = losses * weights_of_classes(weight, x)), ...);
+    return build::reduce(Op::sum, losses, 1u << dim, false) / build::cast(build::extent(x, dim), x.dtype());
   }
 };
 template <int P> struct MultiMarginLoss : RowLoss {
   static_assert(P == 1 || P == 2, "tessera: the power of multi_margin_loss is 1 or 2");
-  template <class X, class Targets, class Margin>
-  static constexpr bool fits = std::is_integral_v<typename Targets::type> && labels_loss_v<X, Targets, 1>;
-  static constexpr Value of(Value x, Value target, Value margin) {
+  template <class X, class Targets, class Margin, class... Weight>
+  static constexpr bool fits = std::is_integral_v<typename Targets::type> && labels_loss_v<X, Targets, 1> &&
+                               (weighs_classes_v<X, Weight> && ...);
+  static constexpr Value of(Value x, Value target, Value margin, std::same_as<Value> auto... weight) {
     const int dim = x.rank() - 1;
     const Value zero = x.number(0), classes = build::cast(build::iota(x, dim, DType::i32), x.dtype());
     const Value picked = build::equal(classes, with_class_dim(target, x));
     const Value own = build::row_sum(build::select(picked, x, zero), dim);
     const Value hinge = at_least_zero(margin - own + x);
     const Value others = build::select(picked, zero, P == 1 ? hinge : hinge * hinge);
-    return build::reduce(Op::sum, others, 1u << dim, false) / build::cast(build::extent(x, dim), x.dtype());
+    const Value losses =
+        build::reduce(Op::sum, others, 1u << dim, false) / build::cast(build::extent(x, dim), x.dtype());
+    if constexpr (sizeof...(weight) == 1)
+      return losses * weights_of_targets((weights_of_classes(weight, x), ...), picked, dim);
+    else
+      return losses;
   }
+};
+struct MultilabelMarginLoss : RowLoss {
+  template <class X, class Targets>
+  static constexpr bool fits = std::is_integral_v<typename Targets::type> && labels_loss_v<X, Targets>;
+  static constexpr Value of(Value x, Value target) {
+    const int t = x.rank() - 1, c = t + 1;  // the dims of targets and of classes, of [..., t, c]
+    const auto column = [&](Value v) { return build::insert_singletons(v, 1u << c, c + 1); };
+    const Value row = build::insert_singletons(x, 1u << t, c + 1), zero = x.number(0);
+    const Value negative = build::cast(build::less(target, target.number(0)), DType::i32);
+    const Value ended = build::cumsum(negative, t, CumulativeOptions{});
+    const Value counts = column(build::equal(ended, ended.number(0)));
+    const Value classes = build::cast(build::iota(row, c, DType::i32), x.dtype());
+    const Value is = build::binary(Op::logical_and, build::equal(classes, column(target)), counts);
+    const Value member = build::reduce(Op::sum, build::select(is, x.number(1), zero), 1u << t, true);
+    const Value own = build::row_sum(build::select(is, row, zero), c), gap = 1.0 - own + row;
+    const Value pairs = build::binary(Op::logical_and, counts, build::equal(member, zero));
+    const Value above = build::binary(Op::logical_and, pairs, build::greater(gap, zero));
+    const Value sum = build::reduce(Op::sum, build::select(above, gap, zero), 3u << t, false);
+    return sum / build::cast(build::extent(x, t), x.dtype());
+  }
+};
+template <int P> struct PairwiseDistance : RowLoss {
+  static_assert(P >= 1, "tessera: the norm of a pairwise_distance is 1 or more");
+  static constexpr Value of(Value x, Value y, Value eps) { return distance_of_rows<P>(x, y, eps); }
 };
 
 /// Rows of length 1, as torch.nn.functional.normalize; rows of zeros stay.
@@ -20559,6 +20787,14 @@ template <LossReduction Reduction = LossReduction::mean, TensorOperand X, Tensor
 constexpr auto multilabel_soft_margin_loss(const X& x, const Labels& labels, Here at = Here::current()) {
   return call<detail::LossTag<detail::MultilabelSoftMarginLoss, X::rank, Reduction>>(Source::from(at), x, labels);
 }
+/// The same with a weight for each class, a vector, as PyTorch's argument `weight`: the loss of each class is
+/// multiplied by its weight, and divided by the number of classes.
+template <LossReduction Reduction = LossReduction::mean, TensorOperand X, TensorOperand Labels, TensorOperand Weight>
+constexpr auto multilabel_soft_margin_loss(const X& x, const Labels& labels, const Weight& weight,
+                                           Here at = Here::current()) {
+  return call<detail::LossTag<detail::MultilabelSoftMarginLoss, X::rank, Reduction>>(Source::from(at), x, labels,
+                                                                                     weight);
+}
 /// The sum over all classes but the target of max(0, margin - x[target] + x[class])^P, over the number of classes, as
 /// torch.nn.functional.multi_margin_loss; P is 1 or 2. Shapes: x [..., classes], integer targets [...]; one loss for
 /// each row. A target outside of the classes counts as a class of score 0. Reductions and errors: as huber.
@@ -20568,6 +20804,32 @@ template <LossReduction Reduction = LossReduction::mean, int P = 1, TensorOperan
 constexpr auto multi_margin_loss(const X& x, const Targets& targets, const Margin& margin = 1.0,
                                  Here at = Here::current()) {
   return call<detail::LossTag<detail::MultiMarginLoss<P>, X::rank, Reduction>>(Source::from(at), x, targets, margin);
+}
+
+/// The same with a weight for each class, a vector, as PyTorch's argument `weight`: the loss of a row is multiplied by
+/// the weight of its target, and the mean is that over the rows.
+template <LossReduction Reduction = LossReduction::mean, int P = 1, TensorOperand X, TensorOperand Targets,
+          TensorOperand Weight, NumberOperand Margin = double>
+constexpr auto multi_margin_loss(const X& x, const Targets& targets, const Weight& weight, const Margin& margin = 1.0,
+                                 Here at = Here::current()) {
+  return call<detail::LossTag<detail::MultiMarginLoss<P>, X::rank, Reduction>>(Source::from(at), x, targets, margin,
+                                                                               weight);
+}
+/// The sum over the targets t and all classes c that are no target of max(0, 1 - x[t] + x[c]), over the number of
+/// classes, as torch.nn.functional.multilabel_margin_loss. Shapes: x [..., classes] and integer targets [..., classes],
+/// of which those in front of the first negative number count; one loss for each row. Reductions and errors: as huber.
+/// Computed for all pairs of classes. Communication: split classes are gathered.
+template <LossReduction Reduction = LossReduction::mean, TensorOperand X, TensorOperand Targets>
+constexpr auto multilabel_margin_loss(const X& x, const Targets& targets, Here at = Here::current()) {
+  static_assert(X::rank < max_rank, "tessera: multilabel_margin_loss takes tensors of at most 7 dims");
+  return call<detail::LossTag<detail::MultilabelMarginLoss, X::rank, Reduction>>(Source::from(at), x, targets);
+}
+/// The P-norm of the rows of x - y + eps, as torch.nn.functional.pairwise_distance: x and y [..., features] give [...].
+/// The gradient of a norm of 0 is 0. Losses of bf16 and f16 are f32. Errors: shape_mismatch. Communication: for split
+/// features an all_reduce of one value for each row.
+template <int P = 2, TensorOperand X, TensorOperand Y, NumberOperand Eps = double>
+constexpr auto pairwise_distance(const X& x, const Y& y, const Eps& eps = 1e-6, Here at = Here::current()) {
+  return call<detail::LossTag<detail::PairwiseDistance<P>, X::rank, LossReduction::each>>(Source::from(at), x, y, eps);
 }
 
 /// Options of triplet_margin_loss, with PyTorch's names and defaults.
@@ -20621,6 +20883,97 @@ constexpr auto info_nce(const Query& query, const Keys& keys, const Negatives& n
 
 #endif
 
+// ---- tessera/ops/random/keys.hpp
+
+#ifndef TESSERA_OPS_RANDOM_KEYS_HPP
+#define TESSERA_OPS_RANDOM_KEYS_HPP
+
+namespace tessera {
+
+/// Inside a traced function, where a ts::Key is a ts::Scalar: the key that ts::fold_in gives for this key outside. n is
+/// an integer, a Dim or a Scalar, such as the number of a layer or of a step.
+template <NumberOperand N> constexpr Scalar fold_in(const Scalar& key, const N& n, Here at = Here::current()) {
+  Value context = trace_of(key);
+  if (context.module == nullptr) context = trace_of(n);
+  if (context.module == nullptr) {
+    if constexpr (std::is_arithmetic_v<N>)
+      return Scalar(ops::FoldInOp::folded(key.number(), HostNumber(n)));
+    else
+      return Scalar(ops::FoldInOp::folded(key.number(), n.number()));
+  }
+  context.source = Source::from(at);
+  return Scalar(build::apply<ops::FoldInOp>(build::cast(lower(context, key), DType::f64),
+                                            build::cast(lower(context, n), DType::f64)));
+}
+/// Inside a traced function: the keys that ts::split gives for this key outside.
+template <std::size_t N> constexpr std::array<Scalar, N> split(const Scalar& key, Here at = Here::current()) {
+  std::array<Scalar, N> keys;
+  const Scalar stream = fold_in(key, kernels::split_stream, at);
+  for (std::size_t i = 0; i < N; ++i) keys[i] = fold_in(stream, i, at);
+  return keys;
+}
+
+namespace detail {
+
+template <class K>
+inline constexpr bool is_key_v =
+    is_number_v<typename K::type> ||
+    (std::is_integral_v<typename K::type> && K::rank == 0 && !std::is_same_v<typename K::type, bool>);
+
+struct FoldInTag {
+  template <class K, class N> struct result : Typed<std::int64_t, 0> {
+    using Checks = decltype([] {
+      static_assert(is_key_v<K> && is_key_v<N>,
+                    "tessera: fold_in takes a key, and an integer: a number or an integer tensor of rank 0");
+    });
+  };
+  static constexpr Value emit(Value context, Value key, Value n) {
+    return build::apply<ops::FoldInOp>(build::cast(key.at(context.source), DType::i64), build::cast(n, DType::i64));
+  }
+};
+
+}  // namespace detail
+
+/// The key that ts::fold_in gives for a number which is known only when a step runs, such as the index of a
+/// ts::fori_loop or a slice of the xs of a ts::scan. This key is an i64 tensor of rank 0: it can be folded in and split
+/// again, be part of a carry or of xs, and every function that draws takes it. Draws with it depend on the key alone,
+/// as in JAX: a step of a loop draws what the same call draws outside of the loop. (A key that is a ts::Scalar gives
+/// every step of a loop, and every layer of a ts::Stack, draws of its own.) No communication.
+///
+///     ts::fori_loop(0, 10, [&](const auto& i, const auto& x) { return ts::dropout(x, 0.1, ts::fold_in(key, i)); }, x);
+template <Operand Key, Operand N>
+  requires(TensorOperand<Key> || TensorOperand<N>)
+constexpr auto fold_in(const Key& key, const N& n, Here at = Here::current()) {
+  return call<detail::FoldInTag>(Source::from(at), key, n);
+}
+/// The keys that ts::split gives for a key that is a tensor.
+template <std::size_t N, TensorOperand Key> constexpr auto split(const Key& key, Here at = Here::current()) {
+  const auto stream = fold_in(key, kernels::split_stream, at);
+  return [&]<std::size_t... I>(std::index_sequence<I...>) {
+    return std::array{fold_in(stream, I, at)...};
+  }(std::make_index_sequence<N>());
+}
+
+/// A ts::Scalar that is a key, as an i64 tensor of rank 0: a carry of ts::scan that each step splits is such a tensor
+/// (jax.random.key_data). Inside a traced function only, of a key that is an argument or was derived from an argument.
+/// Errors: unsupported elsewhere.
+///
+///     ts::scan([](const auto& carry, const auto& x) {
+///       const auto [next, own] = ts::split<2>(std::get<1>(carry));
+///       return std::tuple(std::tuple(ts::dropout(std::get<0>(carry) + x, 0.1, own), next), std::tuple());
+///     }, std::tuple(h, ts::key_data(key)), xs);
+constexpr Sym<std::int64_t, 0> key_data(const Scalar& key, Here at = Here::current()) {
+  Value context = trace_of(key);
+  if (context.module == nullptr)
+    fail(errc::unsupported, "[key_data] the key is no argument of a traced function: pass the key to the function");
+  context.source = Source::from(at);
+  return Sym<std::int64_t, 0>(build::cast(lower(context, key), DType::i64));
+}
+
+}  // namespace tessera
+
+#endif
+
 // ---- tessera/ops/random/random.hpp
 
 #ifndef TESSERA_OPS_RANDOM_RANDOM_HPP
@@ -20631,7 +20984,7 @@ namespace tessera {
 namespace build {
 
 /// A random node in the shape of `like`, in the type that its elements are computed in (f32 for bf16 and f16); see
-/// RandomDraw.
+/// RandomDraw. A key that is a tensor is an i64; any other type is that of a number.
 constexpr Value random(Value like, Value key, RandomDraw draw) {
   const Value shape = shape_source(like);
   return like.make({.op = Op::random,
@@ -20640,7 +20993,12 @@ constexpr Value random(Value like, Value key, RandomDraw draw) {
                     .singletons = like.node().singletons,
                     .labels = draw.pack(),
                     .value = static_cast<double>(draw.stream)},
-                   {shape.id, cast(key, DType::f64).id});
+                   {shape.id, key.dtype() == DType::i64 ? key.id : cast(key, DType::f64).id});
+}
+/// The key derived from a key and a constant, of the same kind: a number or a tensor.
+constexpr Value folded_key(Value key, std::int64_t n) {
+  const DType type = key.dtype() == DType::i64 ? DType::i64 : DType::f64;
+  return apply<ops::FoldInOp>(cast(key, type), key.integer(n, type));
 }
 
 /// 1 / (1 - rate), but 0 at a rate of 1, where all elements are dropped: infinity would make the gradient NaN.
@@ -20661,8 +21019,8 @@ template <Distribution Kind, std::uint32_t Stream, bool Follows> struct RandomTa
   template <class Like, class Key> struct result : Like {
     using Checks = decltype([] {
       static_assert(draws_v<Like>, "tessera: random tensors are float, double, bf16 or f16");
-      static_assert(is_number_v<typename Key::type>,
-                    "tessera: the key of random numbers must be a number or a ts::Scalar");
+      static_assert(is_key_v<Key>, "tessera: the key of random numbers must be a number, a ts::Scalar or an integer "
+                                   "tensor of rank 0");
     });
   };
   static constexpr Value emit(Value context, Value like, Value key) {
@@ -20677,13 +21035,22 @@ template <Distribution Kind, std::uint32_t Stream, bool Follows> struct RandomTa
 
 template <class Like> inline constexpr bool has_sharding_v = !LocalOperand<Like> && Like::rank != 0;
 
-/// Reports a key of the wrong type and replaces it, so that no further errors follow.
+/// A key as an operand: of a tensor an i64, of a Dim a Scalar. Reports a key of the wrong type and replaces it, so that
+/// no further errors follow.
 template <class Key> constexpr decltype(auto) drawn_from(const Key& key) {
   constexpr bool is_operand = Operand<Key>;
   static_assert(is_operand, "tessera: inside a traced function the key of random numbers is a number or a ts::Scalar, "
                             "such as the number of the training step, not a ts::Key; a ts::Key that is passed to the "
                             "compiled function is a ts::Scalar inside");
-  if constexpr (is_operand)
+  static_assert(!LocalOperand<Key>, "tessera: inside a ts::shard_map the key of random numbers is a number or a "
+                                    "ts::Scalar; each device draws numbers of its own");
+  if constexpr (LocalOperand<Key>)
+    return 0;
+  else if constexpr (TensorOperand<Key>)
+    return cast<std::int64_t>(key);
+  else if constexpr (std::is_same_v<Key, Dim>)
+    return key.traced() ? Scalar(build::cast(here(key.placeholder()), DType::f64)) : Scalar(key.value());
+  else if constexpr (is_operand)
     return (key);
   else
     return 0;
@@ -20693,8 +21060,9 @@ template <std::uint32_t Stream> struct DropoutTag {
   template <class X, class Rate, class Key> struct result : X {
     using Checks = decltype([] {
       static_assert(draws_v<X>, "tessera: dropout takes float, double, bf16 and f16 tensors");
-      static_assert(is_number_v<typename Rate::type> && is_number_v<typename Key::type>,
-                    "tessera: the rate and the key of dropout must be numbers or ts::Scalars");
+      static_assert(is_number_v<typename Rate::type>, "tessera: the rate of dropout must be a number or a ts::Scalar");
+      static_assert(is_key_v<Key>, "tessera: the key of dropout must be a number, a ts::Scalar or an integer tensor of "
+                                   "rank 0");
     });
   };
   static constexpr Value emit(Value context, Value x, Value rate, Value key) {
@@ -20713,8 +21081,9 @@ template <std::uint32_t Stream> struct DropoutTag {
 /// Random values of the shape and element type of `like` (float, double, bf16, f16): uniform in [0, 1), or standard
 /// normal. They are split over the mesh as `like` is. A value depends only on the key, on `Stream` and on the element's
 /// global index: it is equal on every mesh and in every equal call. Calls with one key that should give different
-/// values need different streams; inside a ts::Stack each layer draws its own values. No communication. Source:
-/// Philox4x32-10, Salmon et al., SC 2011.
+/// values need different streams. The key is a number or a ts::Scalar, of which each layer of a ts::Stack and each step
+/// of a loop draws its own values, or an integer tensor of rank 0, such as ts::fold_in(key, i) of the index of a loop,
+/// which gives the values of that key anywhere. No communication. Source: Philox4x32-10, Salmon et al., SC 2011.
 template <std::uint32_t Stream = 0, TensorOperand Like, class Key>
 constexpr auto uniform_like(const Like& like, const Key& key, Here at = Here::current()) {
   return call<detail::RandomTag<Distribution::uniform, Stream, detail::has_sharding_v<Like>>>(Source::from(at), like,
@@ -20756,7 +21125,8 @@ namespace detail {
 
 template <class X, class Key> struct CheckDraw {
   static_assert(draws_v<X>, "tessera: random numbers are drawn for float, double, bf16 and f16 tensors");
-  static_assert(is_number_v<typename Key::type>, "tessera: the key of random numbers is a number or a ts::Scalar");
+  static_assert(is_key_v<Key>,
+                "tessera: the key of random numbers is a number, a ts::Scalar or an integer tensor of rank 0");
 };
 
 template <std::uint32_t Stream> struct BernoulliTag {
@@ -20785,7 +21155,8 @@ template <class T, std::uint32_t Stream> struct RandintTag {
   static_assert(std::is_integral_v<T> && !std::is_same_v<T, bool>, "tessera: randint_like draws integers");
   template <class Like, class Low, class High, class Key> struct result : Typed<T, Like::rank> {
     using Checks = decltype([] {
-      static_assert(is_number_v<typename Key::type>, "tessera: the key of random numbers is a number or a ts::Scalar");
+      static_assert(is_key_v<Key>,
+                    "tessera: the key of random numbers is a number, a ts::Scalar or an integer tensor of rank 0");
     });
   };
   static constexpr Value emit(Value context, Value like, Value low, Value high, Value key) {
@@ -21023,6 +21394,70 @@ template <TensorOperand X> constexpr auto stop_gradient(const X& x, Here at = He
 
 #endif
 
+// ---- tessera/ops/random/exponential_draws.hpp
+
+#ifndef TESSERA_OPS_RANDOM_EXPONENTIAL_DRAWS_HPP
+#define TESSERA_OPS_RANDOM_EXPONENTIAL_DRAWS_HPP
+
+// Draws that are functions of exponential, normal and Gumbel draws. Key, stream and communication: as of uniform_like.
+
+namespace tessera {
+
+/// How many trials of the given probabilities of success it takes to succeed: 1, 2, ... (jax.random.geometric,
+/// Tensor.geometric_), in the element type of the probabilities. Infinity for a probability of 0. No gradient.
+template <std::uint32_t Stream = 0, TensorOperand P, class Key>
+constexpr auto geometric(const P& probability, const Key& key, Here at = Here::current()) {
+  const auto fixed = stop_gradient(probability, at);
+  return floor(exponential_like<Stream>(fixed, key, at) / -log1p(-fixed, at), at) + 1.0;
+}
+/// Draws of the Pareto distribution from 1 on, with the given shapes above 0 (jax.random.pareto): exp(e / shape) for an
+/// exponential draw e.
+template <std::uint32_t Stream = 0, TensorOperand A, class Key>
+constexpr auto pareto(const A& shape, const Key& key, Here at = Here::current()) {
+  return exp(exponential_like<Stream>(shape, key, at) / shape, at);
+}
+/// Draws of the Weibull distribution of scale 1, with the given shapes above 0 (jax.random.weibull_min): e^(1 / shape)
+/// for an exponential draw e. Multiply by another scale.
+template <std::uint32_t Stream = 0, TensorOperand A, class Key>
+constexpr auto weibull(const A& shape, const Key& key, Here at = Here::current()) {
+  return pow(exponential_like<Stream>(shape, key, at), reciprocal(shape, at), at);
+}
+/// Draws of the Rayleigh distribution with the given scales (jax.random.rayleigh): scale sqrt(2 e) for an exponential
+/// draw e.
+template <std::uint32_t Stream = 0, TensorOperand A, class Key>
+constexpr auto rayleigh(const A& scale, const Key& key, Here at = Here::current()) {
+  return scale * sqrt(2.0 * exponential_like<Stream>(scale, key, at), at);
+}
+/// Draws whose logarithms are normal with the given deviations (jax.random.lognormal): exp(sigma n) for a standard
+/// normal draw n.
+template <std::uint32_t Stream = 0, TensorOperand A, class Key>
+constexpr auto lognormal(const A& sigma, const Key& key, Here at = Here::current()) {
+  return exp(sigma * normal_like<Stream>(sigma, key, at), at);
+}
+
+/// softmax((logits + Gumbel noise) / temperature) along the last dim, as torch.nn.functional.gumbel_softmax: a
+/// categorical draw that has a gradient. `gumbel_softmax<true>` gives 1 for the largest element and 0 for all others
+/// (hard=True), with the gradient of the softmax. Communication: as softmax; hard as argmax too.
+///
+///     const auto choice = ts::gumbel_softmax<true>(logits, key, 0.5);
+template <bool Hard = false, std::uint32_t Stream = 0, TensorOperand Logits, class Key,
+          NumberOperand Temperature = double>
+constexpr auto gumbel_softmax(const Logits& logits, const Key& key, const Temperature& temperature = 1.0,
+                              Here at = Here::current()) {
+  const auto soft = softmax<-1>((logits + gumbel_like<Stream>(logits, key, at)) / temperature, at);
+  if constexpr (Hard) {
+    const auto largest = tessera::equal(unsqueeze<-1>(argmax<-1>(soft, at), at), iota<-1, std::int32_t>(soft, at), at);
+    const auto hard = cast<typename decltype(soft)::element>(largest, at);
+    return hard - stop_gradient(soft, at) + soft;
+  } else {
+    return soft;
+  }
+}
+
+}  // namespace tessera
+
+#endif
+
 // ---- tessera/ops/random/gamma_draws.hpp
 
 #ifndef TESSERA_OPS_RANDOM_GAMMA_DRAWS_HPP
@@ -21039,9 +21474,7 @@ namespace build {
 constexpr Value gamma(Value concentration, Value key) {
   constexpr int proposals = 6;
   const Value a = unary(ops::op_v<ops::StopGradientOp>, concentration), one = a.number(1);
-  const auto draw = [&](Distribution kind, int n) {
-    return random(a, apply<ops::FoldInOp>(cast(key, DType::f64), key.number(n)), {kind, 0});
-  };
+  const auto draw = [&](Distribution kind, int n) { return random(a, folded_key(key, n), {kind, 0}); };
   const Value is_small = less(a, one), raised = select(is_small, a + 1.0, a);
   const Value d = raised - 1.0 / 3, spread = 1.0 / unary(Op::sqrt, d * 9.0);
   Value made = d;
@@ -21069,7 +21502,7 @@ template <std::uint32_t Stream> struct GammaTag {
   };
   static constexpr Value emit(Value context, Value a, Value key) {
     a = a.at(context.source);
-    const Value own = build::apply<ops::FoldInOp>(build::cast(key, DType::f64), key.number(Stream));
+    const Value own = build::folded_key(key, Stream);
     return build::cast(build::gamma(build::cast(a, computed_as(a.dtype())), own), a.dtype());
   }
 };
@@ -21121,34 +21554,85 @@ constexpr auto student_t(const A& degrees, const Key& key, Here at = Here::curre
 
 #endif
 
-// ---- tessera/ops/random/keys.hpp
+// ---- tessera/ops/random/poisson.hpp
 
-#ifndef TESSERA_OPS_RANDOM_KEYS_HPP
-#define TESSERA_OPS_RANDOM_KEYS_HPP
+#ifndef TESSERA_OPS_RANDOM_POISSON_HPP
+#define TESSERA_OPS_RANDOM_POISSON_HPP
 
 namespace tessera {
 
-/// Inside a traced function, where a ts::Key is a ts::Scalar: the key that ts::fold_in gives for this key outside. n is
-/// an integer, a Dim or a Scalar, such as the number of a layer or of a step.
-template <NumberOperand N> constexpr Scalar fold_in(const Scalar& key, const N& n, Here at = Here::current()) {
-  Value context = trace_of(key);
-  if (context.module == nullptr) context = trace_of(n);
-  if (context.module == nullptr) {
-    if constexpr (std::is_arithmetic_v<N>)
-      return Scalar(ops::FoldInOp::folded(key.number(), HostNumber(n)));
-    else
-      return Scalar(ops::FoldInOp::folded(key.number(), n.number()));
-  }
-  context.source = Source::from(at);
-  return Scalar(build::apply<ops::FoldInOp>(build::cast(lower(context, key), DType::f64),
-                                            build::cast(lower(context, n), DType::f64)));
+namespace detail {
+
+/// The key of draw i in a loop: of a number the loop itself makes one for each step.
+template <std::uint32_t Stream, class Key, class I> constexpr auto key_in_loop(const Key& key, const I& i, Here at) {
+  if constexpr (TensorOperand<Key>)
+    return fold_in(fold_in(key, Stream, at), i, at);
+  else
+    return key;
 }
-/// Inside a traced function: the keys that ts::split gives for this key outside.
-template <std::size_t N> constexpr std::array<Scalar, N> split(const Scalar& key, Here at = Here::current()) {
-  std::array<Scalar, N> keys;
-  const Scalar stream = fold_in(key, kernels::split_stream, at);
-  for (std::size_t i = 0; i < N; ++i) keys[i] = fold_in(stream, i, at);
-  return keys;
+
+/// Poisson draws of rates below 10, by the inverse of the distribution function: how many of its values a uniform draw
+/// reaches. The chance of more than 60 is below 1e-26.
+template <std::uint32_t Stream, class Rate, class Key>
+constexpr auto poisson_by_inversion(const Rate& rate, const Key& key, Here at) {
+  const auto chance = uniform_like<2 * Stream>(rate, key, at);
+  const auto first = exp(-rate, at);
+  const auto step = [&](const auto& i, const auto& carry) {
+    const auto& term = std::get<0>(carry);
+    const auto& below = std::get<1>(carry);
+    const auto next = term * (rate / (cast<double>(i, at) + 1.0));
+    return std::tuple(next, below + next, std::get<2>(carry) + cast<double>(chance >= below, at));
+  };
+  return std::get<2>(fori_loop(0, 60, step, std::tuple(first, first, zeros_like(rate, at)), at));
+}
+
+/// Poisson draws of rates from 10 on, by transformed rejection, PTRS. A proposal is accepted with a probability above
+/// .8, so all of 24 are rejected with a probability below 1e-16; the draw is the whole part of the rate then.
+template <std::uint32_t Stream, class Rate, class Key>
+constexpr auto poisson_by_rejection(const Rate& rate, const Key& key, Here at) {
+  const auto log_rate = log(rate, at);
+  const auto b = sqrt(rate, at) * 2.53 + 0.931;
+  const auto a = b * 0.02483 - 0.059;
+  const auto log_inverse_alpha = log(1.1328 / (b - 3.4) + 1.1239, at);
+  const auto sure = 0.9277 - 3.6224 / (b - 2.0);
+  const auto step = [&](const auto& i, const auto& carry) {
+    const auto own = key_in_loop<Stream>(key, i, at);
+    const auto u = uniform_like<2 * Stream>(rate, own, at) - 0.5;
+    const auto v = uniform_like<2 * Stream + 1>(rate, own, at);
+    const auto edge = maximum(0.5 - abs(u, at), 1e-300, at);  // 0 at the ends of the uniform draws
+    const auto k = floor((2.0 * a / edge + b) * u + rate + 0.43, at);
+    const auto possible = logical_and(k >= 0.0, logical_or(edge >= 0.013, v <= edge, at), at);
+    const auto log_ratio = log(maximum(v, 1e-300, at), at) + log_inverse_alpha - log(a / (edge * edge) + b, at);
+    const auto log_chance = k * log_rate - rate - lgamma(maximum(k, 0.0, at) + 1.0, at);
+    const auto taken =
+        logical_or(logical_and(edge >= 0.07, v <= sure, at), logical_and(possible, log_ratio <= log_chance, at), at);
+    const auto& made = std::get<0>(carry);
+    const auto& found = std::get<1>(carry);
+    return std::tuple(select(logical_and(taken, logical_not(found, at), at), k, made, at),
+                      logical_or(found, taken, at));
+  };
+  return std::get<0>(fori_loop(0, 24, step, std::tuple(floor(rate, at), rate < 0.0), at));
+}
+
+}  // namespace detail
+
+/// Draws of the Poisson distribution with the given rates (torch.poisson, jax.random.poisson), in the element type of
+/// the rates: whole numbers of mean and variance `rate`. NaN for a rate below 0. Computed in double, inside of a traced
+/// function. No gradient. Costs two loops, of 60 and of 24 steps. Key and stream: as of uniform_like, of which streams
+/// 2 Stream and 2 Stream + 1 are used. No communication. Source: Hoermann, Insurance: Mathematics and Economics 12
+/// (1993).
+template <std::uint32_t Stream = 0, TensorOperand Rate, class Key>
+constexpr auto poisson(const Rate& rate, const Key& key, Here at = Here::current()) {
+  static_assert(detail::draws_v<Typed<typename Rate::element, Rate::rank>>,
+                "tessera: random numbers are drawn for float, double, bf16 and f16 tensors");
+  if (trace_of(rate).module == nullptr)
+    fail(errc::unsupported,
+         "[poisson] outside of a traced function: call ts::poisson inside a function of ts::compile");
+  const auto wide = detail::as_sym(cast<double>(stop_gradient(rate, at), at));
+  const auto few = detail::poisson_by_inversion<Stream>(clamp(wide, 0.0, 10.0, at), key, at);
+  const auto many = detail::poisson_by_rejection<Stream>(maximum(wide, 10.0, at), key, at);
+  const auto drawn = select(wide < 10.0, few, many, at);
+  return cast<typename Rate::element>(select(wide >= 0.0, drawn, std::numeric_limits<double>::quiet_NaN(), at), at);
 }
 
 }  // namespace tessera
@@ -21186,7 +21670,8 @@ template <std::uint32_t Stream> struct StochasticRoundTag {
   template <class X, class Key> struct result : Typed<bf16, X::rank> {
     using Checks = decltype([] {
       static_assert(std::is_same_v<typename X::type, float>, "tessera: stochastic_round takes f32 tensors");
-      static_assert(is_number_v<typename Key::type>, "tessera: the key of random numbers is a number or a ts::Scalar");
+      static_assert(is_key_v<Key>,
+                    "tessera: the key of random numbers is a number, a ts::Scalar or an integer tensor of rank 0");
     });
   };
   static constexpr Value emit(Value context, Value x, Value key) {
@@ -22667,15 +23152,16 @@ template <class Y, std::size_t Steps> constexpr auto stacked_steps(const std::ar
   }
 }
 
-/// Equal draws of two steps would be one node, but steps draw different numbers.
+/// Equal draws of two steps would be one node, but with a key that is a number steps draw different numbers.
 constexpr void refuse_random_numbers(Module& module, Source source) {
   for (std::size_t g = static_cast<std::size_t>(module.current); g < module.graphs.size(); ++g)
     for (int id = 0; id < module.graphs[g].size(); ++id)
       if (const Node& node = module.graphs[g][id];
-          node.op != Op::custom_call && row_of(node).unit == UnitKind::random) {
+          node.op != Op::custom_call && row_of(node).unit == UnitKind::random &&
+          module.graphs[g].nodes[static_cast<std::size_t>(module.graphs[g].operand(id, 1))].dtype == DType::f64) {
         module.refuse(errc::unsupported,
-                      "[scan] unroll: the steps draw random numbers; draw them before the loop and pass them in xs, or "
-                      "leave ts::unroll out",
+                      "[scan] unroll: the steps draw random numbers with a key that is a number; use a key that is a "
+                      "tensor, such as ts::fold_in(key, i) of the index i of a ts::fori_loop, or leave ts::unroll out",
                       source);
         return;
       }
@@ -22753,8 +23239,8 @@ constexpr auto unrolled_scan(const F& f, const Init& init, const Xs& xs, bool re
 /// ts::scan whose body computes `Steps` steps, as `unroll` of jax.lax.scan: `ts::scan(f, init, xs, ts::unroll<4>)`. The
 /// results are those of the scan without it. Kernels of one step can fuse with those of the next one, and the program
 /// is longer. Steps behind the last whole group run in a second loop, so the number of steps is any. xs are reshaped,
-/// and y of both loops joined. Errors, besides those of scan: unsupported where a step draws random numbers; a Stack in
-/// xs and a plain struct as y don't compile. Communication: that of f, once a step.
+/// and y of both loops joined. Errors, besides those of scan: unsupported where a step draws random numbers with a key
+/// that is a number; a Stack in xs and a plain struct as y don't compile. Communication: that of f, once a step.
 template <class F, class Init, class Xs, int Steps>
 constexpr auto scan(const F& f, const Init& init, const Xs& xs, Unroll<Steps>, ScanOptions options = {},
                     Here at = Here::current()) {
@@ -26367,7 +26853,7 @@ enum class Level : std::uint8_t {
 /// What one instruction of a fused kernel does.
 enum class InstrKind : std::uint8_t {
   load,     ///< reads input `a`: per element, or per row when the input has no extent along the row
-  uniform,  ///< reads argument `a` of the call, a host scalar
+  uniform,  ///< reads argument `a` of the call, a host scalar; of an i64 the bits
   index,    ///< global index along dim `a` of the iteration space: the row dim at element level, otherwise an outer dim
   compute,  ///< applies the elementwise `op` to instructions a, b, c
   reduce,   ///< combines instruction `a` along the row by `reduction`, in pass `phase - 1`; its level is row

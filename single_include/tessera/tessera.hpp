@@ -67,6 +67,7 @@
 #include <array>
 #include <atomic>
 #include <bit>
+#include <chrono>
 #include <cmath>
 #include <compare>
 #include <concepts>
@@ -5469,9 +5470,10 @@ struct Alike {
 enum class Distribution : std::int8_t { uniform, normal };
 
 /// Attributes of a random node: uniform in [0, 1) or standard normal. The counter of an element is its global row-major
-/// index, so values don't depend on the sharding. Operand 0 gives the shape; operand 1, an integer host scalar, is the
-/// key. The generator's key is fold_in(key, stream), and inside a repeat fold_in(fold_in(key, stream), layer + 1);
-/// inside several, each folds in its layer, the outermost first.
+/// index, so values don't depend on the sharding. Operand 0 gives the shape; operand 1 is the key. The generator's key
+/// is fold_in(key, stream). An f64, always a host scalar, is an integer of which each layer of a repeat has its own
+/// key: there it is fold_in(fold_in(key, stream), layer + 1); inside several, each folds in its layer, the outermost
+/// first. An i64 can also be a tensor, and is the same key in all layers.
 struct RandomDraw {
   Distribution distribution = Distribution::uniform;
   std::uint32_t stream = 0;
@@ -10139,6 +10141,16 @@ template <TensorOperand X> constexpr auto erfinv(const X& x, Here at = Here::cur
 template <TensorOperand X> constexpr auto lgamma(const X& x, Here at = Here::current()) {
   return call<detail::Unary<ops::LgammaOp>>(Source::from(at), x);
 }
+/// The logarithm of the multivariate gamma function of P dims, P (P - 1) / 4 log(pi) plus the sum of lgamma(x - i / 2)
+/// for i below P (torch.mvlgamma, jax.scipy.special.multigammaln), for x above (P - 1) / 2. Gradient: that of lgamma.
+template <int P, TensorOperand X> constexpr auto multigammaln(const X& x, Here at = Here::current()) {
+  static_assert(P >= 1 && P <= 16, "tessera: multigammaln takes from 1 to 16 dims");
+  if constexpr (P == 1)
+    return lgamma(x, at);
+  else
+    return multigammaln<P - 1>(x, at) +
+           (lgamma(x - (P - 1) * 0.5, at) + (P - 1) * 0.57236494292470008707);  // log(pi) / 2
+}
 /// The derivative of lgamma. -infinity at 0, infinity at -0, NaN at negative integers and at -infinity, as in PyTorch.
 /// Error: 1e-15 times the larger of 1 and |y|, and below 0 of pi^2 |x| / sin(pi x)^2. Gradient: polygamma(1, x).
 template <TensorOperand X> constexpr auto digamma(const X& x, Here at = Here::current()) {
@@ -10604,7 +10616,8 @@ constexpr BrokenRule check_like_operand(const NodeCheck& c) {
   return same_type(c.node(), c.x(0)) ? BrokenRule{} : "the result has the type of the operand";
 }
 constexpr BrokenRule check_random(const NodeCheck& c) {
-  if (c.x(1).rank != 0) return "the key has rank 0";
+  if (c.x(1).rank != 0 || (c.x(1).dtype != DType::f64 && c.x(1).dtype != DType::i64))
+    return "the key is an f64 or an i64 of rank 0";
   return same_static_shape(c.node(), c.x(0)) ? BrokenRule{} : "the result has the shape of the operand";
 }
 constexpr BrokenRule check_constraint(const NodeCheck& c) {
@@ -11963,8 +11976,7 @@ constexpr Value fold(Value x, int dim, Value stride, Value dilation, Value exten
                 {x.id, stride.id, dilation.id, extent.id});
 }
 
-/// Windows of the dims first, first + 1, ...: each becomes two dims, [windows, size]. Padding behind a dim must not
-/// exceed that in front, which the gradient relies on.
+/// Windows of the dims first, first + 1, ...: each becomes two dims, [windows, size].
 struct PatchDim {
   Value size, stride, dilation, before, after;  ///< rows of padding in front of the dim and behind it
 };
@@ -11995,12 +12007,14 @@ struct FoldDim {
   Value stride, dilation, before, extent;
   bool is_singleton = false;
 };
-constexpr Value fold_patches(Value x, int first, int count, const FoldDim* dims) {
+/// `clips`: windows may end anywhere behind the dim; without it, at most `before` rows behind the dim.
+constexpr Value fold_patches(Value x, int first, int count, const FoldDim* dims, bool clips = false) {
   Node made{.op = Op::fold_patches,
             .dtype = x.dtype(),
             .rank = static_cast<std::uint8_t>(x.rank() - count),
             .labels = pack_dim(first)};
   made.labels[1] = static_cast<std::int8_t>(count);
+  made.labels[2] = clips ? 1 : 0;
   std::int32_t ids[16]{x.id};
   unsigned singletons = 0;
   for (int d = 0; d < x.rank() - count; ++d) {
@@ -12267,7 +12281,7 @@ struct PatchesOp {
     for (int d = 0; d < count; ++d)
       dims[d] = {r.x(2 + 5 * d), r.x(3 + 5 * d), r.x(4 + 5 * d), build::extent(x, first + d),
                  x.is_singleton(first + d)};
-    r.add(0, build::cast(build::fold_patches(g, first, count, dims), x.dtype()));
+    r.add(0, build::cast(build::fold_patches(g, first, count, dims, true), x.dtype()));
   };
   static constexpr CheckRule check = [](const NodeCheck& c) { return check_patches(c, c.node(), c.x(0), 5); };
   static constexpr AttributeText attributes = tessera::detail::dim_text;
@@ -12293,8 +12307,9 @@ constexpr WindowedDims fold_patches_windows(const ShapeContext& c) {
     if (!multiply_fits(own.count, own.stride, last) || !multiply_fits(own.size, own.dilation, reach) ||
         !add_fits(last, reach, reach))
       fail_large(c);
-    // Padding behind the dim is at most that in front.
-    if (own.count > 0 && (own.count - 1) * own.stride + own.span() - own.before > own.extent + own.before)
+    // Padding of a transposed convolution is the same behind the dim as in front.
+    if (c.node().labels[2] == 0 && own.count > 0 &&
+        (own.count - 1) * own.stride + own.span() - own.before > own.extent + own.before)
       fail_shapes(c, "the windows are longer than the dim of the result", "conv_transpose");
     dims.push_back(own);
   }
@@ -12986,6 +13001,138 @@ TESSERA_PLANNING_END
 
 #endif
 
+// ---- tessera/ops/elementwise/nextafter.hpp
+
+#ifndef TESSERA_OPS_ELEMENTWISE_NEXTAFTER_HPP
+#define TESSERA_OPS_ELEMENTWISE_NEXTAFTER_HPP
+
+namespace tessera::ops {
+
+struct NextafterOp : ElementwiseOperation<2> {
+  static constexpr std::string_view name = "nextafter";
+  static constexpr std::uint8_t flops = 4, lane_cost = 60;
+  static constexpr bool of_bools = false, by_part = true;
+  static TESSERA_INLINE auto value(const auto& x, const auto& y) {
+    return each_element(
+        [](auto a, auto b) {
+          using T = decltype(a);
+          if constexpr (std::is_same_v<T, float>)
+            return __builtin_nextafterf(a, b);
+          else
+            return static_cast<T>(__builtin_nextafter(static_cast<double>(a), static_cast<double>(b)));
+        },
+        x, y);
+  }
+};
+
+using NextafterOperations = OperationList<NextafterOp>;
+
+}  // namespace tessera::ops
+
+namespace tessera {
+
+namespace detail {
+struct NextafterTag : Binary<ops::NextafterOp> {
+  template <class A, class B> struct result : Binary<ops::NextafterOp>::template result<A, B> {
+    using Checks = decltype([] {
+      static_assert(
+          std::is_same_v<typename Promote<A, B>::type, float> || std::is_same_v<typename Promote<A, B>::type, double>,
+          "tessera: nextafter takes float and double tensors");
+    });
+  };
+};
+}  // namespace detail
+
+/// The number after x in the direction of y, in the element type of both, float or double (torch.nextafter,
+/// jnp.nextafter): the next larger number where y is larger, y where they are equal, NaN where either is. Operands are
+/// broadcast and promoted. No gradient. Errors: shape_mismatch. No communication.
+template <Operand X, Operand Y>
+  requires(TensorOperand<X> || TensorOperand<Y>)
+constexpr auto nextafter(const X& x, const Y& y, Here at = Here::current()) {
+  return call<detail::NextafterTag>(Source::from(at), x, y);
+}
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/base/philox.hpp
+
+#ifndef TESSERA_BASE_PHILOX_HPP
+#define TESSERA_BASE_PHILOX_HPP
+
+namespace tessera::kernels {
+
+/// The 128 random bits that Philox computes from one counter.
+using PhiloxBlock = std::array<std::uint32_t, 4>;
+
+namespace philox {
+inline constexpr std::uint32_t multiplier[2] = {0xD2511F53u, 0xCD9E8D57u};
+inline constexpr std::uint32_t weyl[2] = {0x9E3779B9u, 0xBB67AE85u};
+inline constexpr int rounds = 10;
+}  // namespace philox
+
+/// Philox4x32-10, a bijection of 128-bit counters for every 64-bit key.
+/// Source: Salmon, Moraes, Dror, Shaw: Parallel random numbers: as easy as 1, 2, 3. SC 2011.
+constexpr PhiloxBlock philox4x32(PhiloxBlock counter, std::array<std::uint32_t, 2> key) {
+  for (int round = 0; round < philox::rounds; ++round) {
+    const std::uint64_t first = std::uint64_t{philox::multiplier[0]} * counter[0];
+    const std::uint64_t second = std::uint64_t{philox::multiplier[1]} * counter[2];
+    counter = {static_cast<std::uint32_t>(second >> 32) ^ counter[1] ^ key[0], static_cast<std::uint32_t>(second),
+               static_cast<std::uint32_t>(first >> 32) ^ counter[3] ^ key[1], static_cast<std::uint32_t>(first)};
+    key[0] += philox::weyl[0];
+    key[1] += philox::weyl[1];
+  }
+  return counter;
+}
+
+/// A key derived from `key` and `n` (a training step, a layer, a parameter), as jax.random.fold_in.
+constexpr std::uint64_t fold_in(std::uint64_t key, std::uint64_t n) {
+  // The last counter word is 1 here and 0 for elements, so that keys and elements never share a counter.
+  const PhiloxBlock block = philox4x32({static_cast<std::uint32_t>(n), static_cast<std::uint32_t>(n >> 32), 0, 1},
+                                       {static_cast<std::uint32_t>(key), static_cast<std::uint32_t>(key >> 32)});
+  return std::uint64_t{block[1]} << 32 | block[0];
+}
+
+/// What split folds into a key first, so that its keys differ from those of fold_in: "split" in ASCII.
+inline constexpr std::uint64_t split_stream = 0x73706c6974ull;
+
+}  // namespace tessera::kernels
+
+#endif
+
+// ---- tessera/ops/random/key_rows.hpp
+
+#ifndef TESSERA_OPS_RANDOM_KEY_ROWS_HPP
+#define TESSERA_OPS_RANDOM_KEY_ROWS_HPP
+
+namespace tessera {
+
+namespace ops {
+
+/// The key derived from a key and a number: on the host from host scalars, in a kernel where either is a tensor.
+struct FoldInOp : ElementwiseOperation<2> {
+  static constexpr std::string_view name = "fold_in";
+  static constexpr std::uint8_t flops = 80, lane_cost = 120;
+  static constexpr bool of_bools = false, by_part = true;
+  static constexpr std::int64_t folded(const HostNumber& key, const HostNumber& n) {
+    return static_cast<std::int64_t>(
+        kernels::fold_in(static_cast<std::uint64_t>(key.integer()), static_cast<std::uint64_t>(n.integer())));
+  }
+  static TESSERA_INLINE auto value(const auto& key, const auto& n) {
+    return each_element([](auto k, auto i) { return static_cast<decltype(k)>(folded(k, i)); }, key, n);
+  }
+  static constexpr double value(const double& key, const double& n) { return static_cast<double>(folded(key, n)); }
+  static constexpr HostNumber host(const HostContext& c) { return folded(c.operand(0), c.operand(1)); }
+};
+
+using KeyOperations = OperationList<FoldInOp>;
+
+}  // namespace ops
+}  // namespace tessera
+
+#endif
+
 // ---- tessera/ops/elementwise/operations.hpp
 
 #ifndef TESSERA_OPS_ELEMENTWISE_OPERATIONS_HPP
@@ -13004,13 +13151,14 @@ template <Op Id, class Operation> struct OperationAt {
 template <class List> struct OperationMap;
 template <class... Operation>
 struct OperationMap<OperationList<Operation...>> : OperationAt<op_v<Operation>, Operation>... {};
+using InKernels = JoinedLists<ElementwiseOperations, NextafterOperations, KeyOperations>::type;
 template <Op Id, class Operation> OperationAt<Id, Operation> find_operation(const OperationAt<Id, Operation>&);
 }  // namespace detail
 
 /// The elementwise operation with this id.
 template <Op Id>
 using elementwise_operation =
-    typename decltype(detail::find_operation<Id>(std::declval<detail::OperationMap<ElementwiseOperations>>()))::type;
+    typename decltype(detail::find_operation<Id>(std::declval<detail::OperationMap<detail::InKernels>>()))::type;
 
 }  // namespace tessera::ops
 
@@ -13641,79 +13789,6 @@ TESSERA_PLANNING_END
 
 #endif
 
-// ---- tessera/base/philox.hpp
-
-#ifndef TESSERA_BASE_PHILOX_HPP
-#define TESSERA_BASE_PHILOX_HPP
-
-namespace tessera::kernels {
-
-/// The 128 random bits that Philox computes from one counter.
-using PhiloxBlock = std::array<std::uint32_t, 4>;
-
-namespace philox {
-inline constexpr std::uint32_t multiplier[2] = {0xD2511F53u, 0xCD9E8D57u};
-inline constexpr std::uint32_t weyl[2] = {0x9E3779B9u, 0xBB67AE85u};
-inline constexpr int rounds = 10;
-}  // namespace philox
-
-/// Philox4x32-10, a bijection of 128-bit counters for every 64-bit key.
-/// Source: Salmon, Moraes, Dror, Shaw: Parallel random numbers: as easy as 1, 2, 3. SC 2011.
-constexpr PhiloxBlock philox4x32(PhiloxBlock counter, std::array<std::uint32_t, 2> key) {
-  for (int round = 0; round < philox::rounds; ++round) {
-    const std::uint64_t first = std::uint64_t{philox::multiplier[0]} * counter[0];
-    const std::uint64_t second = std::uint64_t{philox::multiplier[1]} * counter[2];
-    counter = {static_cast<std::uint32_t>(second >> 32) ^ counter[1] ^ key[0], static_cast<std::uint32_t>(second),
-               static_cast<std::uint32_t>(first >> 32) ^ counter[3] ^ key[1], static_cast<std::uint32_t>(first)};
-    key[0] += philox::weyl[0];
-    key[1] += philox::weyl[1];
-  }
-  return counter;
-}
-
-/// A key derived from `key` and `n` (a training step, a layer, a parameter), as jax.random.fold_in.
-constexpr std::uint64_t fold_in(std::uint64_t key, std::uint64_t n) {
-  // The last counter word is 1 here and 0 for elements, so that keys and elements never share a counter.
-  const PhiloxBlock block = philox4x32({static_cast<std::uint32_t>(n), static_cast<std::uint32_t>(n >> 32), 0, 1},
-                                       {static_cast<std::uint32_t>(key), static_cast<std::uint32_t>(key >> 32)});
-  return std::uint64_t{block[1]} << 32 | block[0];
-}
-
-/// What split folds into a key first, so that its keys differ from those of fold_in: "split" in ASCII.
-inline constexpr std::uint64_t split_stream = 0x73706c6974ull;
-
-}  // namespace tessera::kernels
-
-#endif
-
-// ---- tessera/ops/random/key_rows.hpp
-
-#ifndef TESSERA_OPS_RANDOM_KEY_ROWS_HPP
-#define TESSERA_OPS_RANDOM_KEY_ROWS_HPP
-
-namespace tessera {
-
-namespace ops {
-
-/// The key derived from a key and a number. Both are host scalars, and so is the result: no kernel computes it.
-struct FoldInOp : ElementwiseOperation<2> {
-  static constexpr std::string_view name = "fold_in";
-  static constexpr bool of_bools = false;
-  static constexpr std::int64_t folded(const HostNumber& key, const HostNumber& n) {
-    return static_cast<std::int64_t>(
-        kernels::fold_in(static_cast<std::uint64_t>(key.integer()), static_cast<std::uint64_t>(n.integer())));
-  }
-  static constexpr double value(double key, double n) { return static_cast<double>(folded(key, n)); }
-  static constexpr HostNumber host(const HostContext& c) { return folded(c.operand(0), c.operand(1)); }
-};
-
-using KeyOperations = OperationList<FoldInOp>;
-
-}  // namespace ops
-}  // namespace tessera
-
-#endif
-
 // ---- tessera/ops/reduction/reduction_rows.hpp
 
 #ifndef TESSERA_OPS_REDUCTION_REDUCTION_ROWS_HPP
@@ -13862,7 +13937,7 @@ namespace ops {
 using Operations = JoinedLists<SourceOperations, ElementwiseOperations, ReductionOperations, ContractionOperations,
                                DataMovementOperations, IndexedOperations, WindowOperations, CumulativeOperations,
                                SortOperations, ScatterOperations, AttentionOperations, ControlOperations,
-                               GradientOperations, KeyOperations, CustomCallOperations>::type;
+                               GradientOperations, NextafterOperations, KeyOperations, CustomCallOperations>::type;
 
 namespace detail {
 
@@ -20487,6 +20562,10 @@ template <int Rank> struct MseTag {
 template <int D = -1, TensorOperand X> constexpr auto softmax(const X& x, Here at = Here::current()) {
   return call<detail::SoftmaxTag<X::rank, detail::checked_dim<D, X::rank>(), false>>(Source::from(at), x);
 }
+/// softmax of -x (torch.nn.functional.softmin). Communication: as softmax.
+template <int D = -1, TensorOperand X> constexpr auto softmin(const X& x, Here at = Here::current()) {
+  return softmax<D>(-x, at);
+}
 /// The logarithm of softmax, accurate where softmax underflows. Communication: as softmax.
 template <int D = -1, TensorOperand X> constexpr auto log_softmax(const X& x, Here at = Here::current()) {
   return call<detail::SoftmaxTag<X::rank, detail::checked_dim<D, X::rank>(), true>>(Source::from(at), x);
@@ -21780,8 +21859,8 @@ template <int N> struct ConvTranspose {
 
 namespace detail {
 
-/// Splits a dim into [groups, features of a group].
-constexpr Value split_groups(Value x, int dim, Value groups) {
+/// Splits a dim into [groups, features of a group]; `of_group`, where given, is the number of these features.
+constexpr Value split_groups(Value x, int dim, Value groups, Value of_group = {}) {
   Factors f{};
   Value sizes[max_rank]{};
   for (int d = 0; d <= x.rank(); ++d) {
@@ -21790,17 +21869,31 @@ constexpr Value split_groups(Value x, int dim, Value groups) {
     ++f.count;
   }
   sizes[dim] = groups;
+  if (of_group.module != nullptr) sizes[dim + 1] = of_group;
   return rearrange(x, x.rank(), x.rank() + 1, f, sizes);
 }
-/// Merges the last dim with the dim of groups in front of it.
-constexpr Value merge_groups(Value x) {
+/// Merges dim `dim` with the dim behind it.
+constexpr Value merge_with_next(Value x, int dim) {
   Factors f{};
   for (int d = 0; d < x.rank(); ++d) {
     f.in_dim[d] = f.order[d] = static_cast<std::int8_t>(d);
-    f.out_dim[d] = static_cast<std::int8_t>(d < x.rank() - 1 ? d : d - 1);
+    f.out_dim[d] = static_cast<std::int8_t>(d <= dim ? d : d - 1);
     ++f.count;
   }
   return rearrange(x, x.rank(), x.rank() - 1, f, nullptr);
+}
+/// Merges the last dim with the dim of groups in front of it.
+constexpr Value merge_groups(Value x) { return merge_with_next(x, x.rank() - 2); }
+/// The labels of a product.
+constexpr EinsumLabels labels_of(std::initializer_list<int> a, std::initializer_list<int> b,
+                                 std::initializer_list<int> out) {
+  EinsumLabels labels{};
+  for (int d = 0; d < max_rank; ++d) labels.a[d] = labels.b[d] = labels.out[d] = -1;
+  const auto write = [](std::int8_t* to, std::initializer_list<int> from) {
+    for (const int label : from) *to++ = static_cast<std::int8_t>(label);
+  };
+  write(labels.a, a), write(labels.b, b), write(labels.out, out);
+  return labels;
 }
 
 template <int N> struct ConvTag {
@@ -21826,14 +21919,14 @@ template <int N> struct ConvTag {
                                   Value groups) {
     if (x.rank() != N + 2 || w.rank() != N + 2)
       fail(errc::unsupported, "[conv] leading dims: call conv inside the block of a Stack, and not inside a shard_map");
-    // Windows over three dims have all 8 dims that a tensor can have.
-    if (N == 3 && !groups.is_number(1)) fail(errc::unsupported, "[conv] groups: conv3d takes no groups");
     const DType type = x.dtype();
     build::PatchDim dims[N];
     for (int d = 0; d < N; ++d) dims[d] = {build::extent(w, d), strides[d], dilation[d], padding[d], padding[d]};
+    const bool grouped = !groups.is_number(1);
+    if constexpr (N == 3)
+      if (grouped) return volumes(x, w, dims, groups);
     x = build::patches(x, 1, N, dims);
     // Labels: batch 0, windows 1..., elements of a window 4..., in-features 7, out-features 8, groups 9.
-    const bool grouped = N < 3 && !groups.is_number(1);
     if (grouped) {
       x = split_groups(x, x.rank() - 1, groups);
       w = split_groups(w, w.rank() - 1, groups);
@@ -21852,6 +21945,17 @@ template <int N> struct ConvTag {
     labels.b[b++] = labels.out[out++] = 8;
     Value y = build::cast(build::einsum(x, w, labels), type);
     return grouped ? merge_groups(y) : y;
+  }
+  /// Groups of volumes: their windows would have 9 dims, and a tensor has at most 8. So windows of the depth are made
+  /// first, where they count as a batch, [batch * depth, taps of the depth, height, width, in].
+  static constexpr Value volumes(Value x, Value w, const build::PatchDim* dims, Value groups) {
+    const DType type = x.dtype();
+    x = build::patches(x, 1, 1, dims);
+    const Value batch = build::extent(x, 0), depth = build::extent(x, 1);
+    x = split_groups(build::patches(merge_with_next(x, 0), 2, 2, dims + 1), 6, groups);
+    w = split_groups(w, 4, groups);
+    const Value y = build::einsum(x, w, labels_of({0, 4, 2, 5, 3, 6, 9, 7}, {4, 5, 6, 7, 9, 8}, {0, 2, 3, 9, 8}));
+    return split_groups(merge_groups(build::cast(y, type)), 0, batch, depth);
   }
 };
 
@@ -21879,17 +21983,20 @@ template <int N> struct ConvTransposeTag {
       fail(
           errc::unsupported,
           "[conv_transpose] leading dims: call conv_transpose inside the block of a Stack, and not inside a shard_map");
-    // The windows of three dims have all 8 dims that a tensor can have.
-    if (N == 3 && !groups.is_number(1))
-      fail(errc::unsupported, "[conv_transpose] groups: conv_transpose3d takes no groups");
     const DType type = x.dtype();
-    Value taps[N], extents[N];
+    build::FoldDim dims[N];
     for (int d = 0; d < N; ++d) {
-      taps[d] = build::extent(w, d);
-      extents[d] = (build::extent(x, 1 + d) - 1) * strides[d] + dilation[d] * (taps[d] - 1) + 1;
+      const Value taps = build::extent(w, d);
+      const bool is_singleton =
+          x.is_singleton(1 + d) && taps.is_number(1) && padding[d].is_number(0) && output_padding[d].is_number(0);
+      const Value whole = (build::extent(x, 1 + d) - 1) * strides[d] + dilation[d] * (taps - 1) + 1;
+      const Value extent = whole + output_padding[d] - padding[d] - padding[d];
+      dims[d] = {strides[d], dilation[d], padding[d], extent, is_singleton};
     }
+    const bool grouped = !groups.is_number(1);
+    if constexpr (N == 3)
+      if (grouped) return build::cast(volumes(x, w, dims, groups), type);
     // Labels: batch 0, windows 1..., elements of a window 4..., in-features 7, out-features 8, groups 9.
-    const bool grouped = N < 3 && !groups.is_number(1);
     if (grouped) {
       x = split_groups(x, x.rank() - 1, groups);
       w = split_groups(w, w.rank() - 2, groups);
@@ -21907,14 +22014,17 @@ template <int N> struct ConvTransposeTag {
     labels.b[b++] = labels.out[out++] = 8;
     Value y = build::einsum(x, w, labels);
     if (grouped) y = merge_groups(y);
-    build::FoldDim dims[N];
-    for (int d = 0; d < N; ++d) {
-      const bool is_singleton =
-          x.is_singleton(1 + d) && taps[d].is_number(1) && padding[d].is_number(0) && output_padding[d].is_number(0);
-      const Value extent = extents[d] + output_padding[d] - padding[d] - padding[d];
-      dims[d] = {strides[d], dilation[d], padding[d], extent, is_singleton};
-    }
     return build::cast(build::fold_patches(y, 1, N, dims), type);
+  }
+  /// Groups of volumes: the windows of height and width are added up with the depth as a part of the batch, then those
+  /// of the depth.
+  static constexpr Value volumes(Value x, Value w, const build::FoldDim* dims, Value groups) {
+    const Value batch = build::extent(x, 0), depth = build::extent(x, 1);
+    x = split_groups(merge_with_next(x, 0), 3, groups);
+    w = split_groups(w, 3, groups);
+    const Value windows = build::einsum(x, w, labels_of({0, 2, 3, 9, 7}, {4, 5, 6, 9, 7, 8}, {0, 4, 2, 5, 3, 6, 9, 8}));
+    const Value images = build::fold_patches(merge_groups(windows), 2, 2, dims + 1);
+    return build::fold_patches(split_groups(images, 0, batch, depth), 1, 1, dims);
   }
 };
 
@@ -21941,7 +22051,8 @@ constexpr auto conv2d(const X& x, const W& w, const Conv<2>& options = {}, Here 
                                   Dim(options.padding[0]), Dim(options.padding[1]), Dim(options.dilation[0]),
                                   Dim(options.dilation[1]), Dim(options.groups));
 }
-/// x [batch, depth, height, width, in] and w [.., .., .., in, out]; without groups, and not for the layers of a Stack.
+/// x [batch, depth, height, width, in] and w [.., .., .., in / groups, out]; not for the layers of a Stack. With groups
+/// the windows of the depth are copied: x as often as the window is deep.
 template <TensorOperand X, TensorOperand W>
 constexpr auto conv3d(const X& x, const W& w, const Conv<3>& options = {}, Here at = Here::current()) {
   return call<detail::ConvTag<3>>(Source::from(at), x, w, Dim(options.strides[0]), Dim(options.strides[1]),
@@ -21973,7 +22084,7 @@ constexpr auto conv_transpose2d(const X& x, const W& w, const ConvTranspose<2>& 
                                            Dim(options.output_padding[0]), Dim(options.output_padding[1]),
                                            Dim(options.dilation[0]), Dim(options.dilation[1]), Dim(options.groups));
 }
-/// x [batch, depth, height, width, in] and w [.., .., .., in, out]; without groups, and not for the layers of a Stack.
+/// x [batch, depth, height, width, in] and w [.., .., .., in, out / groups]; not for the layers of a Stack.
 template <TensorOperand X, TensorOperand W>
 constexpr auto conv_transpose3d(const X& x, const W& w, const ConvTranspose<3>& options = {},
                                 Here at = Here::current()) {
@@ -22267,6 +22378,97 @@ template <TensorOperand X, TensorOperand Y> constexpr auto shard_as(const X& x, 
 
 #endif
 
+// ---- tessera/ops/random/keys.hpp
+
+#ifndef TESSERA_OPS_RANDOM_KEYS_HPP
+#define TESSERA_OPS_RANDOM_KEYS_HPP
+
+namespace tessera {
+
+/// Inside a traced function, where a ts::Key is a ts::Scalar: the key that ts::fold_in gives for this key outside. n is
+/// an integer, a Dim or a Scalar, such as the number of a layer or of a step.
+template <NumberOperand N> constexpr Scalar fold_in(const Scalar& key, const N& n, Here at = Here::current()) {
+  Value context = trace_of(key);
+  if (context.module == nullptr) context = trace_of(n);
+  if (context.module == nullptr) {
+    if constexpr (std::is_arithmetic_v<N>)
+      return Scalar(ops::FoldInOp::folded(key.number(), HostNumber(n)));
+    else
+      return Scalar(ops::FoldInOp::folded(key.number(), n.number()));
+  }
+  context.source = Source::from(at);
+  return Scalar(build::apply<ops::FoldInOp>(build::cast(lower(context, key), DType::f64),
+                                            build::cast(lower(context, n), DType::f64)));
+}
+/// Inside a traced function: the keys that ts::split gives for this key outside.
+template <std::size_t N> constexpr std::array<Scalar, N> split(const Scalar& key, Here at = Here::current()) {
+  std::array<Scalar, N> keys;
+  const Scalar stream = fold_in(key, kernels::split_stream, at);
+  for (std::size_t i = 0; i < N; ++i) keys[i] = fold_in(stream, i, at);
+  return keys;
+}
+
+namespace detail {
+
+template <class K>
+inline constexpr bool is_key_v =
+    is_number_v<typename K::type> ||
+    (std::is_integral_v<typename K::type> && K::rank == 0 && !std::is_same_v<typename K::type, bool>);
+
+struct FoldInTag {
+  template <class K, class N> struct result : Typed<std::int64_t, 0> {
+    using Checks = decltype([] {
+      static_assert(is_key_v<K> && is_key_v<N>,
+                    "tessera: fold_in takes a key, and an integer: a number or an integer tensor of rank 0");
+    });
+  };
+  static constexpr Value emit(Value context, Value key, Value n) {
+    return build::apply<ops::FoldInOp>(build::cast(key.at(context.source), DType::i64), build::cast(n, DType::i64));
+  }
+};
+
+}  // namespace detail
+
+/// The key that ts::fold_in gives for a number which is known only when a step runs, such as the index of a
+/// ts::fori_loop or a slice of the xs of a ts::scan. This key is an i64 tensor of rank 0: it can be folded in and split
+/// again, be part of a carry or of xs, and every function that draws takes it. Draws with it depend on the key alone,
+/// as in JAX: a step of a loop draws what the same call draws outside of the loop. (A key that is a ts::Scalar gives
+/// every step of a loop, and every layer of a ts::Stack, draws of its own.) No communication.
+///
+///     ts::fori_loop(0, 10, [&](const auto& i, const auto& x) { return ts::dropout(x, 0.1, ts::fold_in(key, i)); }, x);
+template <Operand Key, Operand N>
+  requires(TensorOperand<Key> || TensorOperand<N>)
+constexpr auto fold_in(const Key& key, const N& n, Here at = Here::current()) {
+  return call<detail::FoldInTag>(Source::from(at), key, n);
+}
+/// The keys that ts::split gives for a key that is a tensor.
+template <std::size_t N, TensorOperand Key> constexpr auto split(const Key& key, Here at = Here::current()) {
+  const auto stream = fold_in(key, kernels::split_stream, at);
+  return [&]<std::size_t... I>(std::index_sequence<I...>) {
+    return std::array{fold_in(stream, I, at)...};
+  }(std::make_index_sequence<N>());
+}
+
+/// A ts::Scalar that is a key, as an i64 tensor of rank 0: a carry of ts::scan that each step splits is such a tensor
+/// (jax.random.key_data). Inside a traced function only, of a key that is an argument or was derived from an argument.
+/// Errors: unsupported elsewhere.
+///
+///     ts::scan([](const auto& carry, const auto& x) {
+///       const auto [next, own] = ts::split<2>(std::get<1>(carry));
+///       return std::tuple(std::tuple(ts::dropout(std::get<0>(carry) + x, 0.1, own), next), std::tuple());
+///     }, std::tuple(h, ts::key_data(key)), xs);
+constexpr Sym<std::int64_t, 0> key_data(const Scalar& key, Here at = Here::current()) {
+  Value context = trace_of(key);
+  if (context.module == nullptr)
+    fail(errc::unsupported, "[key_data] the key is no argument of a traced function: pass the key to the function");
+  context.source = Source::from(at);
+  return Sym<std::int64_t, 0>(build::cast(lower(context, key), DType::i64));
+}
+
+}  // namespace tessera
+
+#endif
+
 // ---- tessera/ops/random/random.hpp
 
 #ifndef TESSERA_OPS_RANDOM_RANDOM_HPP
@@ -22277,7 +22479,7 @@ namespace tessera {
 namespace build {
 
 /// A random node in the shape of `like`, in the type that its elements are computed in (f32 for bf16 and f16); see
-/// RandomDraw.
+/// RandomDraw. A key that is a tensor is an i64; any other type is that of a number.
 constexpr Value random(Value like, Value key, RandomDraw draw) {
   const Value shape = shape_source(like);
   return like.make({.op = Op::random,
@@ -22286,7 +22488,12 @@ constexpr Value random(Value like, Value key, RandomDraw draw) {
                     .singletons = like.node().singletons,
                     .labels = draw.pack(),
                     .value = static_cast<double>(draw.stream)},
-                   {shape.id, cast(key, DType::f64).id});
+                   {shape.id, key.dtype() == DType::i64 ? key.id : cast(key, DType::f64).id});
+}
+/// The key derived from a key and a constant, of the same kind: a number or a tensor.
+constexpr Value folded_key(Value key, std::int64_t n) {
+  const DType type = key.dtype() == DType::i64 ? DType::i64 : DType::f64;
+  return apply<ops::FoldInOp>(cast(key, type), key.integer(n, type));
 }
 
 /// 1 / (1 - rate), but 0 at a rate of 1, where all elements are dropped: infinity would make the gradient NaN.
@@ -22307,8 +22514,8 @@ template <Distribution Kind, std::uint32_t Stream, bool Follows> struct RandomTa
   template <class Like, class Key> struct result : Like {
     using Checks = decltype([] {
       static_assert(draws_v<Like>, "tessera: random tensors are float, double, bf16 or f16");
-      static_assert(is_number_v<typename Key::type>,
-                    "tessera: the key of random numbers must be a number or a ts::Scalar");
+      static_assert(is_key_v<Key>, "tessera: the key of random numbers must be a number, a ts::Scalar or an integer "
+                                   "tensor of rank 0");
     });
   };
   static constexpr Value emit(Value context, Value like, Value key) {
@@ -22323,13 +22530,22 @@ template <Distribution Kind, std::uint32_t Stream, bool Follows> struct RandomTa
 
 template <class Like> inline constexpr bool has_sharding_v = !LocalOperand<Like> && Like::rank != 0;
 
-/// Reports a key of the wrong type and replaces it, so that no further errors follow.
+/// A key as an operand: of a tensor an i64, of a Dim a Scalar. Reports a key of the wrong type and replaces it, so that
+/// no further errors follow.
 template <class Key> constexpr decltype(auto) drawn_from(const Key& key) {
   constexpr bool is_operand = Operand<Key>;
   static_assert(is_operand, "tessera: inside a traced function the key of random numbers is a number or a ts::Scalar, "
                             "such as the number of the training step, not a ts::Key; a ts::Key that is passed to the "
                             "compiled function is a ts::Scalar inside");
-  if constexpr (is_operand)
+  static_assert(!LocalOperand<Key>, "tessera: inside a ts::shard_map the key of random numbers is a number or a "
+                                    "ts::Scalar; each device draws numbers of its own");
+  if constexpr (LocalOperand<Key>)
+    return 0;
+  else if constexpr (TensorOperand<Key>)
+    return cast<std::int64_t>(key);
+  else if constexpr (std::is_same_v<Key, Dim>)
+    return key.traced() ? Scalar(build::cast(here(key.placeholder()), DType::f64)) : Scalar(key.value());
+  else if constexpr (is_operand)
     return (key);
   else
     return 0;
@@ -22339,8 +22555,9 @@ template <std::uint32_t Stream> struct DropoutTag {
   template <class X, class Rate, class Key> struct result : X {
     using Checks = decltype([] {
       static_assert(draws_v<X>, "tessera: dropout takes float, double, bf16 and f16 tensors");
-      static_assert(is_number_v<typename Rate::type> && is_number_v<typename Key::type>,
-                    "tessera: the rate and the key of dropout must be numbers or ts::Scalars");
+      static_assert(is_number_v<typename Rate::type>, "tessera: the rate of dropout must be a number or a ts::Scalar");
+      static_assert(is_key_v<Key>, "tessera: the key of dropout must be a number, a ts::Scalar or an integer tensor of "
+                                   "rank 0");
     });
   };
   static constexpr Value emit(Value context, Value x, Value rate, Value key) {
@@ -22359,8 +22576,9 @@ template <std::uint32_t Stream> struct DropoutTag {
 /// Random values of the shape and element type of `like` (float, double, bf16, f16): uniform in [0, 1), or standard
 /// normal. They are split over the mesh as `like` is. A value depends only on the key, on `Stream` and on the element's
 /// global index: it is equal on every mesh and in every equal call. Calls with one key that should give different
-/// values need different streams; inside a ts::Stack each layer draws its own values. No communication. Source:
-/// Philox4x32-10, Salmon et al., SC 2011.
+/// values need different streams. The key is a number or a ts::Scalar, of which each layer of a ts::Stack and each step
+/// of a loop draws its own values, or an integer tensor of rank 0, such as ts::fold_in(key, i) of the index of a loop,
+/// which gives the values of that key anywhere. No communication. Source: Philox4x32-10, Salmon et al., SC 2011.
 template <std::uint32_t Stream = 0, TensorOperand Like, class Key>
 constexpr auto uniform_like(const Like& like, const Key& key, Here at = Here::current()) {
   return call<detail::RandomTag<Distribution::uniform, Stream, detail::has_sharding_v<Like>>>(Source::from(at), like,
@@ -24544,8 +24762,10 @@ constexpr auto scan(const F& f, const Init& init, const Xs& xs, bool reverse, So
   static_assert(same || !two,
                 "tessera: the function of a scan must return a carry with the element types, ranks and structure of "
                 "init; convert element types with ts::cast");
-  static_assert(!holds_number_v<Init>,
-                "tessera: a Dim or a Scalar in the carry of a scan would never change; capture it, or carry a tensor");
+  static_assert(
+      !holds_number_v<Init>,
+      "tessera: a Dim or a Scalar in the carry of a scan would never change; capture it, or carry a tensor, of a "
+      "key ts::key_data(key)");
   if constexpr (is_outside && same) {
     Value context = trace_in(init);
     if (context.module == nullptr) context = trace_in(xs);
@@ -27785,6 +28005,22 @@ template <class Model> struct RmsPropState {
   static constexpr std::array field_names{"square", "velocity"};
 };
 
+/// Hyper-parameters of ts::rmsprop_centered: those of RmsProp.
+struct CenteredRmsProp {
+  Scalar learning_rate = 1e-2;
+  Scalar alpha = 0.99;  ///< decay of the running means
+  Scalar epsilon = 1e-8;
+  Scalar momentum = 0.0;
+  Scalar weight_decay = 0.0;  ///< coupled: added to the gradient
+};
+
+/// The state of RMSprop, and the running mean of each gradient.
+template <class Model> struct CenteredRmsPropState {
+  Model square, mean, velocity;
+
+  static constexpr std::array field_names{"square", "mean", "velocity"};
+};
+
 }  // namespace optim
 
 /// Inside a traced function: one step of RMSprop. Returns (model, state).
@@ -27809,6 +28045,33 @@ constexpr auto rmsprop(const Model& model, const Model& gradients, const optim::
       },
       model, gradients, state.square, state.velocity);
   return std::tuple(moved, optim::RmsPropState<Model>{square, velocity});
+}
+
+/// Inside a traced function: one step of RMSprop whose divisor is the deviation of each gradient. Returns (model,
+/// state).
+///
+///     g = g + decay p,  v = alpha v + (1 - alpha) g^2,  m = alpha m + (1 - alpha) g
+///     b = momentum b + g / (sqrt(max(v - m^2, 0)) + epsilon),  p = p - rate b
+/// Communication and errors: as rmsprop. Source: torch.optim.RMSprop(centered=True), where a variance that rounding
+/// makes negative gives NaN; Graves, 1308.0850.
+template <class Model>
+constexpr auto rmsprop_centered(const Model& model, const Model& gradients,
+                                const optim::CenteredRmsPropState<Model>& state,
+                                const optim::CenteredRmsProp& config = {}, Here at = Here::current()) {
+  auto [moved, square, mean, velocity] = optim::detail::update_parameters(
+      at,
+      [&](const auto& x, Value p, Value g, Value v, Value m, Value b) {
+        const Value alpha = x.wide(config.alpha);
+        const Value slope = x(config.weight_decay) * p + g;
+        const Value next_v = x(alpha) * v + x(1.0 - alpha) * (slope * slope);
+        const Value next_m = x(alpha) * m + x(1.0 - alpha) * slope;
+        const Value variance = build::binary(Op::maximum, next_v - next_m * next_m, next_v.number(0));
+        const Value spread = build::apply<ops::SqrtOp>(variance) + x(config.epsilon);
+        const Value next_b = x(config.momentum) * b + slope / spread;
+        return std::tuple(p - x(config.learning_rate) * next_b, next_v, next_m, next_b);
+      },
+      model, gradients, state.square, state.mean, state.velocity);
+  return std::tuple(moved, optim::CenteredRmsPropState<Model>{square, mean, velocity});
 }
 
 }  // namespace tessera
@@ -27837,6 +28100,30 @@ template <class Model> struct SgdState {
 
   static constexpr std::array field_names{"velocity"};
 };
+
+/// Hyper-parameters of ts::sgd_dampened, those of Sgd and the part of each gradient that the velocity does not take.
+struct DampenedSgd {
+  Scalar learning_rate = 1e-2;
+  Scalar momentum = 0.9;
+  Scalar dampening = 0.0;
+  Scalar weight_decay = 0.0;  ///< coupled: added to the gradient
+};
+
+/// The velocity of each parameter, with the parameter's shape and sharding, and the number of steps so far.
+template <class Model> struct DampenedSgdState {
+  Model velocity;
+  Scalar step;
+
+  static constexpr std::array field_names{"velocity", "step"};
+};
+
+/// Inside a traced function: gradients with the opposite sign. Every optimizer then makes the loss larger, as
+/// `maximize=True` of PyTorch's optimizers. No communication.
+///
+///     const auto [next, next_state] = ts::adamw(model, ts::optim::maximize(gradient), state, config);
+template <class Model> constexpr auto maximize(const Model& gradients) {
+  return tree_map([](auto g) { return -g; }, gradients);
+}
 
 }  // namespace optim
 
@@ -27888,6 +28175,25 @@ constexpr auto sgd_nesterov(const Model& model, const Model& gradients, const op
   return optim::detail::sgd_with_momentum<true>(model, gradients, state, config, at);
 }
 
+/// One step with momentum and dampening, as torch.optim.SGD: velocity = momentum velocity + (1 - dampening) (g + decay
+/// p), in the first step g + decay p, and p - rate velocity. Returns (model, state). Source: torch.optim.SGD.
+template <class Model>
+constexpr auto sgd_dampened(const Model& model, const Model& gradients, const optim::DampenedSgdState<Model>& state,
+                            const optim::DampenedSgd& config = {}, Here at = Here::current()) {
+  const Scalar step = optim::detail::next_step("sgd_dampened", model, state.step, at);
+  const Value root = optim::detail::parameters_of(model).front().at(Source::from(at));
+  const Value t = lower(root, step), one = t.number(1);
+  const Value taken = build::select(build::less(one, t), 1.0 - lower(root, config.dampening), one);
+  auto [moved, velocity] = optim::detail::update_parameters(
+      at,
+      [&](const auto& x, Value p, Value g, Value v) {
+        const Value next = x(config.momentum) * v + x(taken) * (x(config.weight_decay) * p + g);
+        return std::tuple(p - x(config.learning_rate) * next, next);
+      },
+      model, gradients, state.velocity);
+  return std::tuple(moved, optim::DampenedSgdState<Model>{velocity, step});
+}
+
 }  // namespace tessera
 
 #endif
@@ -27930,6 +28236,9 @@ template <class Model> AdamWState<Model> init_state(const AdamW&, const Model& m
   return {detail::zeros_of(model), detail::zeros_of(model), 0};
 }
 template <class Model> SgdState<Model> init_state(const Sgd&, const Model& model) { return {detail::zeros_of(model)}; }
+template <class Model> DampenedSgdState<Model> init_state(const DampenedSgd&, const Model& model) {
+  return {detail::zeros_of(model), 0};
+}
 template <class Model> LionState<Model> init_state(const Lion&, const Model& model) {
   return {detail::zeros_of(model)};
 }
@@ -27938,6 +28247,9 @@ template <class Model> AdamWState<Model> init_state(const Adam&, const Model& mo
 }
 template <class Model> RmsPropState<Model> init_state(const RmsProp&, const Model& model) {
   return {detail::zeros_of(model), detail::zeros_of(model)};
+}
+template <class Model> CenteredRmsPropState<Model> init_state(const CenteredRmsProp&, const Model& model) {
+  return {detail::zeros_of(model), detail::zeros_of(model), detail::zeros_of(model)};
 }
 template <class Model> AdagradState<Model> init_state(const Adagrad&, const Model& model) {
   return {detail::zeros_of(model)};
@@ -28251,6 +28563,16 @@ constexpr auto optimizer_step(const Model& model, const Model& gradients, const 
                               const Sgd& config, Here at = Here::current()) {
   return sgd(model, gradients, state, config, at);
 }
+template <class Model>
+constexpr auto optimizer_step(const Model& model, const Model& gradients, const DampenedSgdState<Model>& state,
+                              const DampenedSgd& config, Here at = Here::current()) {
+  return sgd_dampened(model, gradients, state, config, at);
+}
+template <class Model>
+constexpr auto optimizer_step(const Model& model, const Model& gradients, const CenteredRmsPropState<Model>& state,
+                              const CenteredRmsProp& config, Here at = Here::current()) {
+  return rmsprop_centered(model, gradients, state, config, at);
+}
 
 }  // namespace tessera::optim
 
@@ -28338,40 +28660,6 @@ double chained(std::int64_t step, std::int64_t until, const First& first, const 
 
 #endif
 
-// ---- tessera/ops/random/keys.hpp
-
-#ifndef TESSERA_OPS_RANDOM_KEYS_HPP
-#define TESSERA_OPS_RANDOM_KEYS_HPP
-
-namespace tessera {
-
-/// Inside a traced function, where a ts::Key is a ts::Scalar: the key that ts::fold_in gives for this key outside. n is
-/// an integer, a Dim or a Scalar, such as the number of a layer or of a step.
-template <NumberOperand N> constexpr Scalar fold_in(const Scalar& key, const N& n, Here at = Here::current()) {
-  Value context = trace_of(key);
-  if (context.module == nullptr) context = trace_of(n);
-  if (context.module == nullptr) {
-    if constexpr (std::is_arithmetic_v<N>)
-      return Scalar(ops::FoldInOp::folded(key.number(), HostNumber(n)));
-    else
-      return Scalar(ops::FoldInOp::folded(key.number(), n.number()));
-  }
-  context.source = Source::from(at);
-  return Scalar(build::apply<ops::FoldInOp>(build::cast(lower(context, key), DType::f64),
-                                            build::cast(lower(context, n), DType::f64)));
-}
-/// Inside a traced function: the keys that ts::split gives for this key outside.
-template <std::size_t N> constexpr std::array<Scalar, N> split(const Scalar& key, Here at = Here::current()) {
-  std::array<Scalar, N> keys;
-  const Scalar stream = fold_in(key, kernels::split_stream, at);
-  for (std::size_t i = 0; i < N; ++i) keys[i] = fold_in(stream, i, at);
-  return keys;
-}
-
-}  // namespace tessera
-
-#endif
-
 // ---- tessera/ops/random/random_draws.hpp
 
 #ifndef TESSERA_OPS_RANDOM_RANDOM_DRAWS_HPP
@@ -28391,7 +28679,8 @@ namespace detail {
 
 template <class X, class Key> struct CheckDraw {
   static_assert(draws_v<X>, "tessera: random numbers are drawn for float, double, bf16 and f16 tensors");
-  static_assert(is_number_v<typename Key::type>, "tessera: the key of random numbers is a number or a ts::Scalar");
+  static_assert(is_key_v<Key>,
+                "tessera: the key of random numbers is a number, a ts::Scalar or an integer tensor of rank 0");
 };
 
 template <std::uint32_t Stream> struct BernoulliTag {
@@ -28420,7 +28709,8 @@ template <class T, std::uint32_t Stream> struct RandintTag {
   static_assert(std::is_integral_v<T> && !std::is_same_v<T, bool>, "tessera: randint_like draws integers");
   template <class Like, class Low, class High, class Key> struct result : Typed<T, Like::rank> {
     using Checks = decltype([] {
-      static_assert(is_number_v<typename Key::type>, "tessera: the key of random numbers is a number or a ts::Scalar");
+      static_assert(is_key_v<Key>,
+                    "tessera: the key of random numbers is a number, a ts::Scalar or an integer tensor of rank 0");
     });
   };
   static constexpr Value emit(Value context, Value like, Value low, Value high, Value key) {
@@ -28661,7 +28951,8 @@ template <std::uint32_t Stream> struct StochasticRoundTag {
   template <class X, class Key> struct result : Typed<bf16, X::rank> {
     using Checks = decltype([] {
       static_assert(std::is_same_v<typename X::type, float>, "tessera: stochastic_round takes f32 tensors");
-      static_assert(is_number_v<typename Key::type>, "tessera: the key of random numbers is a number or a ts::Scalar");
+      static_assert(is_key_v<Key>,
+                    "tessera: the key of random numbers is a number, a ts::Scalar or an integer tensor of rank 0");
     });
   };
   static constexpr Value emit(Value context, Value x, Value key) {
@@ -30570,6 +30861,59 @@ constexpr auto diagonal_scatter(const X& x, const Diagonals& diagonals, Here at 
 
 #endif
 
+// ---- tessera/ops/elementwise/float_tests.hpp
+
+#ifndef TESSERA_OPS_ELEMENTWISE_FLOAT_TESTS_HPP
+#define TESSERA_OPS_ELEMENTWISE_FLOAT_TESTS_HPP
+
+// Functions that treat NaN and infinities on their own, made of other operations.
+
+namespace tessera {
+
+namespace detail {
+template <bool Positive> struct InfinityTag {
+  template <class X> using result = Typed<bool, X::rank>;
+  static constexpr Value emit(Value context, Value x) {
+    x = x.at(context.source);
+    const double most = std::numeric_limits<double>::infinity();
+    if (!is_floating(x.dtype())) return build::binary(Op::not_equal, x, x);
+    x = build::cast(x, computed_as(x.dtype()));
+    return build::equal(x, x.number(Positive ? most : -most));
+  }
+};
+}  // namespace detail
+
+/// Which elements are infinity, -infinity: bool tensors of the shape of x. No integer is. No gradient, no
+/// communication. torch.isposinf, isneginf.
+template <TensorOperand X> constexpr auto isposinf(const X& x, Here at = Here::current()) {
+  return call<detail::InfinityTag<true>>(Source::from(at), x);
+}
+template <TensorOperand X> constexpr auto isneginf(const X& x, Here at = Here::current()) {
+  return call<detail::InfinityTag<false>>(Source::from(at), x);
+}
+
+/// The larger, the smaller of two elements, and of a number and NaN the number, where maximum and minimum give NaN
+/// (torch.fmax, fmin). Operands are broadcast and promoted. Gradients: as of maximum; of NaN 0 unless both are. Errors:
+/// shape_mismatch. No communication.
+template <TensorOperand A, TensorOperand B> constexpr auto fmax(const A& a, const B& b, Here at = Here::current()) {
+  const auto least = -std::numeric_limits<double>::infinity();
+  if constexpr (!is_floating_v<typename A::element> || !is_floating_v<typename B::element>)
+    return maximum(a, b, at);
+  else
+    return select(isnan(a, at), b, maximum(a, select(isnan(b, at), least, b, at), at), at);
+}
+template <TensorOperand A, TensorOperand B> constexpr auto fmin(const A& a, const B& b, Here at = Here::current()) {
+  const auto most = std::numeric_limits<double>::infinity();
+  if constexpr (!is_floating_v<typename A::element> || !is_floating_v<typename B::element>)
+    return minimum(a, b, at);
+  else
+    return select(isnan(a, at), b, minimum(a, select(isnan(b, at), most, b, at), at), at);
+}
+
+}  // namespace tessera
+
+#endif
+
 // ---- tessera/ops/glu.hpp
 
 #ifndef TESSERA_OPS_GLU_HPP
@@ -31467,6 +31811,14 @@ struct BceWithLogitsLoss : ElementLoss {
     return (1.0 - y) * x + build::apply<ops::SoftplusOp>(build::unary(Op::neg, x));
   }
 };
+struct BinaryCrossEntropyLoss : ElementLoss {
+  /// log(p), but -100 at 0, where its gradient is 0.
+  static constexpr Value bounded_log(Value p) {
+    const Value none = build::equal(p, p.number(0)), log = build::unary(Op::log, build::select(none, p.number(1), p));
+    return build::select(none, p.number(-100), log);
+  }
+  static constexpr Value of(Value x, Value y) { return -(y * bounded_log(x)) - (1.0 - y) * bounded_log(1.0 - x); }
+};
 template <bool OfLogarithms> struct KlDivLoss : ElementLoss {
   static constexpr Value of(Value x, Value y) {
     if (OfLogarithms) return build::unary(Op::exp, y) * (y - x);
@@ -31542,6 +31894,15 @@ constexpr Value is_counted(Value targets, Value ignored) {
   const DType type = targets.dtype() == DType::i32 ? DType::i32 : DType::i64;
   return build::apply<ops::NotEqualOp>(build::cast(targets, type), build::cast(ignored, type));
 }
+
+struct BceWithPositiveWeightLoss : ElementLoss {
+  template <class X, class Y, class Weight>
+  static constexpr bool fits = fits_loss_v<X, Y> && weighs_classes_v<X, Weight>;
+  static constexpr Value of(Value x, Value y, Value weight) {
+    const Value weighed = (weights_of_classes(weight, x) - 1.0) * y + 1.0;
+    return (1.0 - y) * x + weighed * build::apply<ops::SoftplusOp>(build::unary(Op::neg, x));
+  }
+};
 
 template <int Rank, LossReduction Reduction> struct NllTag {
   template <class Scores, class Targets, class Ignored, class... Weight>
@@ -31635,6 +31996,20 @@ constexpr auto l1_loss(const X& x, const Y& y, Here at = Here::current()) {
 template <LossReduction Reduction = LossReduction::mean, TensorOperand X, TensorOperand Y>
 constexpr auto bce_with_logits(const X& x, const Y& y, Here at = Here::current()) {
   return call<detail::LossTag<detail::BceWithLogitsLoss, X::rank, Reduction>>(Source::from(at), x, y);
+}
+/// The same with a weight for the positive examples of each class, a vector, as PyTorch's argument `pos_weight`: for x
+/// [..., classes], the term y log sigmoid(x) is multiplied by the weight of its class.
+template <LossReduction Reduction = LossReduction::mean, TensorOperand X, TensorOperand Y, TensorOperand Weight>
+constexpr auto bce_with_logits(const X& x, const Y& y, const Weight& pos_weight, Here at = Here::current()) {
+  return call<detail::LossTag<detail::BceWithPositiveWeightLoss, X::rank, Reduction>>(Source::from(at), x, y,
+                                                                                      pos_weight);
+}
+/// -y log x - (1 - y) log(1 - x) for probabilities x and y, as torch.nn.functional.binary_cross_entropy: a logarithm of
+/// 0 counts as -100, here with a gradient of 0. From logits use bce_with_logits, which is exact for x near 0 and 1.
+/// Shapes, reductions, errors and communication: as huber.
+template <LossReduction Reduction = LossReduction::mean, TensorOperand X, TensorOperand Y>
+constexpr auto binary_cross_entropy(const X& x, const Y& y, Here at = Here::current()) {
+  return call<detail::LossTag<detail::BinaryCrossEntropyLoss, X::rank, Reduction>>(Source::from(at), x, y);
 }
 /// Options of kl_div, with PyTorch's names and defaults.
 struct KlDiv {
@@ -31910,26 +32285,58 @@ struct SoftMarginLoss : ElementLoss {
   static constexpr Value of(Value x, Value label) { return build::apply<ops::SoftplusOp>(-(label * x)); }
 };
 struct MultilabelSoftMarginLoss : RowLoss {
-  template <class X, class Labels> static constexpr bool fits = labels_loss_v<X, Labels>;
-  static constexpr Value of(Value x, Value label) {
+  template <class X, class Labels, class... Weight>
+  static constexpr bool fits = labels_loss_v<X, Labels> && (weighs_classes_v<X, Weight> && ...);
+  static constexpr Value of(Value x, Value label, std::same_as<Value> auto... weight) {
     const int dim = x.rank() - 1;
-    return build::reduce(Op::sum, BceWithLogitsLoss::of(x, label), 1u << dim, false) /
-           build::cast(build::extent(x, dim), x.dtype());
+    Value losses = BceWithLogitsLoss::of(x, label);
+    ((losses = losses * weights_of_classes(weight, x)), ...);
+    return build::reduce(Op::sum, losses, 1u << dim, false) / build::cast(build::extent(x, dim), x.dtype());
   }
 };
 template <int P> struct MultiMarginLoss : RowLoss {
   static_assert(P == 1 || P == 2, "tessera: the power of multi_margin_loss is 1 or 2");
-  template <class X, class Targets, class Margin>
-  static constexpr bool fits = std::is_integral_v<typename Targets::type> && labels_loss_v<X, Targets, 1>;
-  static constexpr Value of(Value x, Value target, Value margin) {
+  template <class X, class Targets, class Margin, class... Weight>
+  static constexpr bool fits = std::is_integral_v<typename Targets::type> && labels_loss_v<X, Targets, 1> &&
+                               (weighs_classes_v<X, Weight> && ...);
+  static constexpr Value of(Value x, Value target, Value margin, std::same_as<Value> auto... weight) {
     const int dim = x.rank() - 1;
     const Value zero = x.number(0), classes = build::cast(build::iota(x, dim, DType::i32), x.dtype());
     const Value picked = build::equal(classes, with_class_dim(target, x));
     const Value own = build::row_sum(build::select(picked, x, zero), dim);
     const Value hinge = at_least_zero(margin - own + x);
     const Value others = build::select(picked, zero, P == 1 ? hinge : hinge * hinge);
-    return build::reduce(Op::sum, others, 1u << dim, false) / build::cast(build::extent(x, dim), x.dtype());
+    const Value losses =
+        build::reduce(Op::sum, others, 1u << dim, false) / build::cast(build::extent(x, dim), x.dtype());
+    if constexpr (sizeof...(weight) == 1)
+      return losses * weights_of_targets((weights_of_classes(weight, x), ...), picked, dim);
+    else
+      return losses;
   }
+};
+struct MultilabelMarginLoss : RowLoss {
+  template <class X, class Targets>
+  static constexpr bool fits = std::is_integral_v<typename Targets::type> && labels_loss_v<X, Targets>;
+  static constexpr Value of(Value x, Value target) {
+    const int t = x.rank() - 1, c = t + 1;  // the dims of targets and of classes, of [..., t, c]
+    const auto column = [&](Value v) { return build::insert_singletons(v, 1u << c, c + 1); };
+    const Value row = build::insert_singletons(x, 1u << t, c + 1), zero = x.number(0);
+    const Value negative = build::cast(build::less(target, target.number(0)), DType::i32);
+    const Value ended = build::cumsum(negative, t, CumulativeOptions{});
+    const Value counts = column(build::equal(ended, ended.number(0)));
+    const Value classes = build::cast(build::iota(row, c, DType::i32), x.dtype());
+    const Value is = build::binary(Op::logical_and, build::equal(classes, column(target)), counts);
+    const Value member = build::reduce(Op::sum, build::select(is, x.number(1), zero), 1u << t, true);
+    const Value own = build::row_sum(build::select(is, row, zero), c), gap = 1.0 - own + row;
+    const Value pairs = build::binary(Op::logical_and, counts, build::equal(member, zero));
+    const Value above = build::binary(Op::logical_and, pairs, build::greater(gap, zero));
+    const Value sum = build::reduce(Op::sum, build::select(above, gap, zero), 3u << t, false);
+    return sum / build::cast(build::extent(x, t), x.dtype());
+  }
+};
+template <int P> struct PairwiseDistance : RowLoss {
+  static_assert(P >= 1, "tessera: the norm of a pairwise_distance is 1 or more");
+  static constexpr Value of(Value x, Value y, Value eps) { return distance_of_rows<P>(x, y, eps); }
 };
 
 /// Rows of length 1, as torch.nn.functional.normalize; rows of zeros stay.
@@ -31987,6 +32394,14 @@ template <LossReduction Reduction = LossReduction::mean, TensorOperand X, Tensor
 constexpr auto multilabel_soft_margin_loss(const X& x, const Labels& labels, Here at = Here::current()) {
   return call<detail::LossTag<detail::MultilabelSoftMarginLoss, X::rank, Reduction>>(Source::from(at), x, labels);
 }
+/// The same with a weight for each class, a vector, as PyTorch's argument `weight`: the loss of each class is
+/// multiplied by its weight, and divided by the number of classes.
+template <LossReduction Reduction = LossReduction::mean, TensorOperand X, TensorOperand Labels, TensorOperand Weight>
+constexpr auto multilabel_soft_margin_loss(const X& x, const Labels& labels, const Weight& weight,
+                                           Here at = Here::current()) {
+  return call<detail::LossTag<detail::MultilabelSoftMarginLoss, X::rank, Reduction>>(Source::from(at), x, labels,
+                                                                                     weight);
+}
 /// The sum over all classes but the target of max(0, margin - x[target] + x[class])^P, over the number of classes, as
 /// torch.nn.functional.multi_margin_loss; P is 1 or 2. Shapes: x [..., classes], integer targets [...]; one loss for
 /// each row. A target outside of the classes counts as a class of score 0. Reductions and errors: as huber.
@@ -31996,6 +32411,32 @@ template <LossReduction Reduction = LossReduction::mean, int P = 1, TensorOperan
 constexpr auto multi_margin_loss(const X& x, const Targets& targets, const Margin& margin = 1.0,
                                  Here at = Here::current()) {
   return call<detail::LossTag<detail::MultiMarginLoss<P>, X::rank, Reduction>>(Source::from(at), x, targets, margin);
+}
+
+/// The same with a weight for each class, a vector, as PyTorch's argument `weight`: the loss of a row is multiplied by
+/// the weight of its target, and the mean is that over the rows.
+template <LossReduction Reduction = LossReduction::mean, int P = 1, TensorOperand X, TensorOperand Targets,
+          TensorOperand Weight, NumberOperand Margin = double>
+constexpr auto multi_margin_loss(const X& x, const Targets& targets, const Weight& weight, const Margin& margin = 1.0,
+                                 Here at = Here::current()) {
+  return call<detail::LossTag<detail::MultiMarginLoss<P>, X::rank, Reduction>>(Source::from(at), x, targets, margin,
+                                                                               weight);
+}
+/// The sum over the targets t and all classes c that are no target of max(0, 1 - x[t] + x[c]), over the number of
+/// classes, as torch.nn.functional.multilabel_margin_loss. Shapes: x [..., classes] and integer targets [..., classes],
+/// of which those in front of the first negative number count; one loss for each row. Reductions and errors: as huber.
+/// Computed for all pairs of classes. Communication: split classes are gathered.
+template <LossReduction Reduction = LossReduction::mean, TensorOperand X, TensorOperand Targets>
+constexpr auto multilabel_margin_loss(const X& x, const Targets& targets, Here at = Here::current()) {
+  static_assert(X::rank < max_rank, "tessera: multilabel_margin_loss takes tensors of at most 7 dims");
+  return call<detail::LossTag<detail::MultilabelMarginLoss, X::rank, Reduction>>(Source::from(at), x, targets);
+}
+/// The P-norm of the rows of x - y + eps, as torch.nn.functional.pairwise_distance: x and y [..., features] give [...].
+/// The gradient of a norm of 0 is 0. Losses of bf16 and f16 are f32. Errors: shape_mismatch. Communication: for split
+/// features an all_reduce of one value for each row.
+template <int P = 2, TensorOperand X, TensorOperand Y, NumberOperand Eps = double>
+constexpr auto pairwise_distance(const X& x, const Y& y, const Eps& eps = 1e-6, Here at = Here::current()) {
+  return call<detail::LossTag<detail::PairwiseDistance<P>, X::rank, LossReduction::each>>(Source::from(at), x, y, eps);
 }
 
 /// Options of triplet_margin_loss, with PyTorch's names and defaults.
@@ -32049,6 +32490,70 @@ constexpr auto info_nce(const Query& query, const Keys& keys, const Negatives& n
 
 #endif
 
+// ---- tessera/ops/random/exponential_draws.hpp
+
+#ifndef TESSERA_OPS_RANDOM_EXPONENTIAL_DRAWS_HPP
+#define TESSERA_OPS_RANDOM_EXPONENTIAL_DRAWS_HPP
+
+// Draws that are functions of exponential, normal and Gumbel draws. Key, stream and communication: as of uniform_like.
+
+namespace tessera {
+
+/// How many trials of the given probabilities of success it takes to succeed: 1, 2, ... (jax.random.geometric,
+/// Tensor.geometric_), in the element type of the probabilities. Infinity for a probability of 0. No gradient.
+template <std::uint32_t Stream = 0, TensorOperand P, class Key>
+constexpr auto geometric(const P& probability, const Key& key, Here at = Here::current()) {
+  const auto fixed = stop_gradient(probability, at);
+  return floor(exponential_like<Stream>(fixed, key, at) / -log1p(-fixed, at), at) + 1.0;
+}
+/// Draws of the Pareto distribution from 1 on, with the given shapes above 0 (jax.random.pareto): exp(e / shape) for an
+/// exponential draw e.
+template <std::uint32_t Stream = 0, TensorOperand A, class Key>
+constexpr auto pareto(const A& shape, const Key& key, Here at = Here::current()) {
+  return exp(exponential_like<Stream>(shape, key, at) / shape, at);
+}
+/// Draws of the Weibull distribution of scale 1, with the given shapes above 0 (jax.random.weibull_min): e^(1 / shape)
+/// for an exponential draw e. Multiply by another scale.
+template <std::uint32_t Stream = 0, TensorOperand A, class Key>
+constexpr auto weibull(const A& shape, const Key& key, Here at = Here::current()) {
+  return pow(exponential_like<Stream>(shape, key, at), reciprocal(shape, at), at);
+}
+/// Draws of the Rayleigh distribution with the given scales (jax.random.rayleigh): scale sqrt(2 e) for an exponential
+/// draw e.
+template <std::uint32_t Stream = 0, TensorOperand A, class Key>
+constexpr auto rayleigh(const A& scale, const Key& key, Here at = Here::current()) {
+  return scale * sqrt(2.0 * exponential_like<Stream>(scale, key, at), at);
+}
+/// Draws whose logarithms are normal with the given deviations (jax.random.lognormal): exp(sigma n) for a standard
+/// normal draw n.
+template <std::uint32_t Stream = 0, TensorOperand A, class Key>
+constexpr auto lognormal(const A& sigma, const Key& key, Here at = Here::current()) {
+  return exp(sigma * normal_like<Stream>(sigma, key, at), at);
+}
+
+/// softmax((logits + Gumbel noise) / temperature) along the last dim, as torch.nn.functional.gumbel_softmax: a
+/// categorical draw that has a gradient. `gumbel_softmax<true>` gives 1 for the largest element and 0 for all others
+/// (hard=True), with the gradient of the softmax. Communication: as softmax; hard as argmax too.
+///
+///     const auto choice = ts::gumbel_softmax<true>(logits, key, 0.5);
+template <bool Hard = false, std::uint32_t Stream = 0, TensorOperand Logits, class Key,
+          NumberOperand Temperature = double>
+constexpr auto gumbel_softmax(const Logits& logits, const Key& key, const Temperature& temperature = 1.0,
+                              Here at = Here::current()) {
+  const auto soft = softmax<-1>((logits + gumbel_like<Stream>(logits, key, at)) / temperature, at);
+  if constexpr (Hard) {
+    const auto largest = tessera::equal(unsqueeze<-1>(argmax<-1>(soft, at), at), iota<-1, std::int32_t>(soft, at), at);
+    const auto hard = cast<typename decltype(soft)::element>(largest, at);
+    return hard - stop_gradient(soft, at) + soft;
+  } else {
+    return soft;
+  }
+}
+
+}  // namespace tessera
+
+#endif
+
 // ---- tessera/ops/random/gamma_draws.hpp
 
 #ifndef TESSERA_OPS_RANDOM_GAMMA_DRAWS_HPP
@@ -32065,9 +32570,7 @@ namespace build {
 constexpr Value gamma(Value concentration, Value key) {
   constexpr int proposals = 6;
   const Value a = unary(ops::op_v<ops::StopGradientOp>, concentration), one = a.number(1);
-  const auto draw = [&](Distribution kind, int n) {
-    return random(a, apply<ops::FoldInOp>(cast(key, DType::f64), key.number(n)), {kind, 0});
-  };
+  const auto draw = [&](Distribution kind, int n) { return random(a, folded_key(key, n), {kind, 0}); };
   const Value is_small = less(a, one), raised = select(is_small, a + 1.0, a);
   const Value d = raised - 1.0 / 3, spread = 1.0 / unary(Op::sqrt, d * 9.0);
   Value made = d;
@@ -32095,7 +32598,7 @@ template <std::uint32_t Stream> struct GammaTag {
   };
   static constexpr Value emit(Value context, Value a, Value key) {
     a = a.at(context.source);
-    const Value own = build::apply<ops::FoldInOp>(build::cast(key, DType::f64), key.number(Stream));
+    const Value own = build::folded_key(key, Stream);
     return build::cast(build::gamma(build::cast(a, computed_as(a.dtype())), own), a.dtype());
   }
 };
@@ -32141,6 +32644,91 @@ template <std::uint32_t Stream = 0, TensorOperand A, class Key>
 constexpr auto student_t(const A& degrees, const Key& key, Here at = Here::current()) {
   const auto fixed = stop_gradient(degrees, at);
   return normal_like<Stream>(fixed, key, at) / sqrt(chisquare<Stream>(fixed, key, at) / fixed, at);
+}
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/ops/random/poisson.hpp
+
+#ifndef TESSERA_OPS_RANDOM_POISSON_HPP
+#define TESSERA_OPS_RANDOM_POISSON_HPP
+
+namespace tessera {
+
+namespace detail {
+
+/// The key of draw i in a loop: of a number the loop itself makes one for each step.
+template <std::uint32_t Stream, class Key, class I> constexpr auto key_in_loop(const Key& key, const I& i, Here at) {
+  if constexpr (TensorOperand<Key>)
+    return fold_in(fold_in(key, Stream, at), i, at);
+  else
+    return key;
+}
+
+/// Poisson draws of rates below 10, by the inverse of the distribution function: how many of its values a uniform draw
+/// reaches. The chance of more than 60 is below 1e-26.
+template <std::uint32_t Stream, class Rate, class Key>
+constexpr auto poisson_by_inversion(const Rate& rate, const Key& key, Here at) {
+  const auto chance = uniform_like<2 * Stream>(rate, key, at);
+  const auto first = exp(-rate, at);
+  const auto step = [&](const auto& i, const auto& carry) {
+    const auto& term = std::get<0>(carry);
+    const auto& below = std::get<1>(carry);
+    const auto next = term * (rate / (cast<double>(i, at) + 1.0));
+    return std::tuple(next, below + next, std::get<2>(carry) + cast<double>(chance >= below, at));
+  };
+  return std::get<2>(fori_loop(0, 60, step, std::tuple(first, first, zeros_like(rate, at)), at));
+}
+
+/// Poisson draws of rates from 10 on, by transformed rejection, PTRS. A proposal is accepted with a probability above
+/// .8, so all of 24 are rejected with a probability below 1e-16; the draw is the whole part of the rate then.
+template <std::uint32_t Stream, class Rate, class Key>
+constexpr auto poisson_by_rejection(const Rate& rate, const Key& key, Here at) {
+  const auto log_rate = log(rate, at);
+  const auto b = sqrt(rate, at) * 2.53 + 0.931;
+  const auto a = b * 0.02483 - 0.059;
+  const auto log_inverse_alpha = log(1.1328 / (b - 3.4) + 1.1239, at);
+  const auto sure = 0.9277 - 3.6224 / (b - 2.0);
+  const auto step = [&](const auto& i, const auto& carry) {
+    const auto own = key_in_loop<Stream>(key, i, at);
+    const auto u = uniform_like<2 * Stream>(rate, own, at) - 0.5;
+    const auto v = uniform_like<2 * Stream + 1>(rate, own, at);
+    const auto edge = maximum(0.5 - abs(u, at), 1e-300, at);  // 0 at the ends of the uniform draws
+    const auto k = floor((2.0 * a / edge + b) * u + rate + 0.43, at);
+    const auto possible = logical_and(k >= 0.0, logical_or(edge >= 0.013, v <= edge, at), at);
+    const auto log_ratio = log(maximum(v, 1e-300, at), at) + log_inverse_alpha - log(a / (edge * edge) + b, at);
+    const auto log_chance = k * log_rate - rate - lgamma(maximum(k, 0.0, at) + 1.0, at);
+    const auto taken =
+        logical_or(logical_and(edge >= 0.07, v <= sure, at), logical_and(possible, log_ratio <= log_chance, at), at);
+    const auto& made = std::get<0>(carry);
+    const auto& found = std::get<1>(carry);
+    return std::tuple(select(logical_and(taken, logical_not(found, at), at), k, made, at),
+                      logical_or(found, taken, at));
+  };
+  return std::get<0>(fori_loop(0, 24, step, std::tuple(floor(rate, at), rate < 0.0), at));
+}
+
+}  // namespace detail
+
+/// Draws of the Poisson distribution with the given rates (torch.poisson, jax.random.poisson), in the element type of
+/// the rates: whole numbers of mean and variance `rate`. NaN for a rate below 0. Computed in double, inside of a traced
+/// function. No gradient. Costs two loops, of 60 and of 24 steps. Key and stream: as of uniform_like, of which streams
+/// 2 Stream and 2 Stream + 1 are used. No communication. Source: Hoermann, Insurance: Mathematics and Economics 12
+/// (1993).
+template <std::uint32_t Stream = 0, TensorOperand Rate, class Key>
+constexpr auto poisson(const Rate& rate, const Key& key, Here at = Here::current()) {
+  static_assert(detail::draws_v<Typed<typename Rate::element, Rate::rank>>,
+                "tessera: random numbers are drawn for float, double, bf16 and f16 tensors");
+  if (trace_of(rate).module == nullptr)
+    fail(errc::unsupported,
+         "[poisson] outside of a traced function: call ts::poisson inside a function of ts::compile");
+  const auto wide = detail::as_sym(cast<double>(stop_gradient(rate, at), at));
+  const auto few = detail::poisson_by_inversion<Stream>(clamp(wide, 0.0, 10.0, at), key, at);
+  const auto many = detail::poisson_by_rejection<Stream>(maximum(wide, 10.0, at), key, at);
+  const auto drawn = select(wide < 10.0, few, many, at);
+  return cast<typename Rate::element>(select(wide >= 0.0, drawn, std::numeric_limits<double>::quiet_NaN(), at), at);
 }
 
 }  // namespace tessera
@@ -33451,15 +34039,16 @@ template <class Y, std::size_t Steps> constexpr auto stacked_steps(const std::ar
   }
 }
 
-/// Equal draws of two steps would be one node, but steps draw different numbers.
+/// Equal draws of two steps would be one node, but with a key that is a number steps draw different numbers.
 constexpr void refuse_random_numbers(Module& module, Source source) {
   for (std::size_t g = static_cast<std::size_t>(module.current); g < module.graphs.size(); ++g)
     for (int id = 0; id < module.graphs[g].size(); ++id)
       if (const Node& node = module.graphs[g][id];
-          node.op != Op::custom_call && row_of(node).unit == UnitKind::random) {
+          node.op != Op::custom_call && row_of(node).unit == UnitKind::random &&
+          module.graphs[g].nodes[static_cast<std::size_t>(module.graphs[g].operand(id, 1))].dtype == DType::f64) {
         module.refuse(errc::unsupported,
-                      "[scan] unroll: the steps draw random numbers; draw them before the loop and pass them in xs, or "
-                      "leave ts::unroll out",
+                      "[scan] unroll: the steps draw random numbers with a key that is a number; use a key that is a "
+                      "tensor, such as ts::fold_in(key, i) of the index i of a ts::fori_loop, or leave ts::unroll out",
                       source);
         return;
       }
@@ -33537,8 +34126,8 @@ constexpr auto unrolled_scan(const F& f, const Init& init, const Xs& xs, bool re
 /// ts::scan whose body computes `Steps` steps, as `unroll` of jax.lax.scan: `ts::scan(f, init, xs, ts::unroll<4>)`. The
 /// results are those of the scan without it. Kernels of one step can fuse with those of the next one, and the program
 /// is longer. Steps behind the last whole group run in a second loop, so the number of steps is any. xs are reshaped,
-/// and y of both loops joined. Errors, besides those of scan: unsupported where a step draws random numbers; a Stack in
-/// xs and a plain struct as y don't compile. Communication: that of f, once a step.
+/// and y of both loops joined. Errors, besides those of scan: unsupported where a step draws random numbers with a key
+/// that is a number; a Stack in xs and a plain struct as y don't compile. Communication: that of f, once a step.
 template <class F, class Init, class Xs, int Steps>
 constexpr auto scan(const F& f, const Init& init, const Xs& xs, Unroll<Steps>, ScanOptions options = {},
                     Here at = Here::current()) {
@@ -36259,7 +36848,7 @@ enum class Level : std::uint8_t {
 /// What one instruction of a fused kernel does.
 enum class InstrKind : std::uint8_t {
   load,     ///< reads input `a`: per element, or per row when the input has no extent along the row
-  uniform,  ///< reads argument `a` of the call, a host scalar
+  uniform,  ///< reads argument `a` of the call, a host scalar; of an i64 the bits
   index,    ///< global index along dim `a` of the iteration space: the row dim at element level, otherwise an outer dim
   compute,  ///< applies the elementwise `op` to instructions a, b, c
   reduce,   ///< combines instruction `a` along the row by `reduction`, in pass `phase - 1`; its level is row
@@ -42800,6 +43389,177 @@ TESSERA_PLANNING_END
 
 #endif
 
+// ---- tessera/kernels/gemm/gemm_variant.hpp
+
+#ifndef TESSERA_KERNELS_GEMM_GEMM_VARIANT_HPP
+#define TESSERA_KERNELS_GEMM_GEMM_VARIANT_HPP
+
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
+
+namespace tessera::kernels {
+
+/// A member of the family of f32 and f64 products: what does not depend on the instructions of a processor, but on how
+/// fast they are. All members of a level have the same tiles and the same blocks of k, so that their results are equal
+/// bit for bit and operands that are packed for one member fit the others.
+struct GemmVariant {
+  std::string_view name;
+  CpuLevel level;  ///< of its micro-kernels: portable, avx2 or avx512
+  bool loads_a;    ///< all elements of A are broadcast to registers first, rather than most in the product itself
+  std::int8_t cache_eighths;  ///< of the L2 cache, filled by the columns of B that are multiplied together
+  bool fetches_c;             ///< the next tile of C is prefetched while a tile is computed
+};
+
+/// All members. The first member of a level is its default, for processors that are not in known_processors.
+/// Figures: docs/decisions/0079-variants-of-products.md.
+inline constexpr std::array gemm_variants = {
+    GemmVariant{"portable_half", CpuLevel::portable, true, 4, true},
+    GemmVariant{"avx2_half", CpuLevel::avx2, true, 4, true},
+    GemmVariant{"avx2_whole", CpuLevel::avx2, true, 8, true},
+    GemmVariant{"avx2_double", CpuLevel::avx2, true, 16, true},
+    GemmVariant{"avx512_half", CpuLevel::avx512, false, 4, true},
+    GemmVariant{"avx512_whole", CpuLevel::avx512, false, 8, true},
+    GemmVariant{"avx512_double", CpuLevel::avx512, false, 16, true},
+    GemmVariant{"avx512_loads", CpuLevel::avx512, true, 8, true},
+    GemmVariant{"avx512_unfetched", CpuLevel::avx512, false, 4, false},
+};
+
+/// Why a member was chosen.
+enum class VariantSource : std::uint8_t { by_default, environment, processor, timing, program };
+
+/// "by default", "by TESSERA_GEMM_VARIANT", "for this processor", "by timing", "by the program".
+constexpr std::string_view text_of(VariantSource source) {
+  constexpr std::array<std::string_view, 5> texts = {"by default", "by TESSERA_GEMM_VARIANT", "for this processor",
+                                                     "by timing", "by the program"};
+  return texts[static_cast<std::size_t>(source)];
+}
+
+/// The member that products use.
+struct GemmChoice {
+  const GemmVariant* variant = nullptr;
+  VariantSource source = VariantSource::by_default;
+};
+
+namespace detail {
+
+/// A processor whose members were measured, as cpuid names it.
+struct KnownProcessor {
+  std::string_view vendor;
+  int family, model;
+  CpuLevel level;
+  std::string_view variant;
+};
+inline constexpr std::array known_processors = {
+    KnownProcessor{"AuthenticAMD", 0x19, 0x11, CpuLevel::avx512, "avx512_double"},  // EPYC 9004, Zen 4
+};
+
+constexpr CpuLevel level_of_variants(CpuLevel level) { return level < CpuLevel::avx512 ? level : CpuLevel::avx512; }
+
+constexpr const GemmVariant& default_gemm_variant(CpuLevel level) {
+  std::size_t i = 0;
+  while (gemm_variants[i].level != level_of_variants(level)) ++i;
+  return gemm_variants[i];
+}
+
+/// The member of a level with this name, or null.
+constexpr const GemmVariant* find_gemm_variant(CpuLevel level, std::string_view name) {
+  for (const GemmVariant& variant : gemm_variants)
+    if (variant.level == level_of_variants(level) && variant.name == name) return &variant;
+  return nullptr;
+}
+
+/// The choice of the whole process, as 1 + 8 * its index in gemm_variants + its source; 0 before the first question.
+inline std::atomic<int>& settled_gemm_choice() {
+  static std::atomic<int> code{0};
+  return code;
+}
+inline int code_of(const GemmChoice& choice) {
+  return 1 + 8 * static_cast<int>(choice.variant - gemm_variants.data()) + static_cast<int>(choice.source);
+}
+
+/// The member that TESSERA_GEMM_VARIANT names: "default", or a member of the level.
+inline const GemmVariant& named_gemm_variant(CpuLevel level, std::string_view name) {
+  if (name == "default") return default_gemm_variant(level);
+  if (const GemmVariant* found = find_gemm_variant(level, name)) return *found;
+  std::string members = "default";
+  for (const GemmVariant& variant : gemm_variants)
+    if (variant.level == level_of_variants(level)) members += concat_text(", ", variant.name);
+  fail(errc::option, "[kernels] TESSERA_GEMM_VARIANT: \"", name, "\" is none of ", members,
+       ", the members of the kernels that this process uses");
+}
+
+/// The member of a processor in known_processors, or null.
+constexpr const GemmVariant* known_gemm_variant(CpuLevel level, std::string_view vendor, int family, int model) {
+  for (const KnownProcessor& known : known_processors)
+    if (known.vendor == vendor && known.family == family && known.model == model)
+      if (const GemmVariant* found = find_gemm_variant(level, known.variant)) return found;
+  return nullptr;
+}
+
+/// known_gemm_variant() of this processor.
+inline const GemmVariant* measured_gemm_variant([[maybe_unused]] CpuLevel level) {
+#if defined(__x86_64__)
+  unsigned a = 0, words[3] = {}, other = 0;
+  if (__get_cpuid(0, &a, &words[0], &words[2], &words[1]) == 0) return nullptr;
+  char vendor[sizeof words];
+  std::memcpy(vendor, words, sizeof words);
+  if (__get_cpuid(1, &a, &words[0], &words[1], &other) == 0) return nullptr;
+  const unsigned family = a >> 8 & 15, model = a >> 4 & 15;
+  const bool extended = family == 6 || family == 15;
+  return known_gemm_variant(level, {vendor, sizeof vendor},
+                            static_cast<int>(family + (family == 15 ? a >> 20 & 255 : 0)),
+                            static_cast<int>(model + (extended ? (a >> 16 & 15) << 4 : 0)));
+#else
+  return nullptr;
+#endif
+}
+
+}  // namespace detail
+}  // namespace tessera::kernels
+
+namespace tessera::kernels::inline TESSERA_ISA {
+
+/// The member that products at cpu_level() use. The environment variable TESSERA_GEMM_VARIANT names it ("default": that
+/// of processors that were not measured, and no timing); without it, a table of measured processors; on other
+/// processors it is the default until members are timed at the first large product. Thread-safe. Errors: errc::option
+/// for a name that is not of this level.
+inline GemmChoice gemm_choice() {
+  std::atomic<int>& settled = detail::settled_gemm_choice();
+  int code = settled.load(std::memory_order_acquire);
+  if (code == 0) {
+    const CpuLevel level = cpu_level();
+    GemmChoice found{&detail::default_gemm_variant(level)};
+    if (const char* name = std::getenv("TESSERA_GEMM_VARIANT"); name != nullptr && *name != '\0')
+      found = {&detail::named_gemm_variant(level, name), VariantSource::environment};
+    else if (const GemmVariant* known = detail::measured_gemm_variant(level))
+      found = {known, VariantSource::processor};
+    if (settled.compare_exchange_strong(code, detail::code_of(found), std::memory_order_acq_rel)) return found;
+  }
+  return {&gemm_variants[static_cast<std::size_t>((code - 1) / 8)], static_cast<VariantSource>((code - 1) % 8)};
+}
+
+/// The member of products at a level: the chosen member, or the default of a level that is not cpu_level()'s.
+inline const GemmVariant& gemm_variant(CpuLevel level) {
+  const GemmVariant& chosen = *gemm_choice().variant;
+  return chosen.level == detail::level_of_variants(level) ? chosen : detail::default_gemm_variant(level);
+}
+
+/// Chooses the member of later products, for comparisons; members are not timed afterwards. Results do not depend on
+/// it. Returns the member before. Errors: errc::option for an instruction set that the processor lacks.
+inline const GemmVariant& set_gemm_variant(const GemmVariant& variant) {
+  const GemmVariant* const member = detail::find_gemm_variant(variant.level, variant.name);
+  if (member == nullptr || detail::detect_cpu() < member->level)
+    fail(errc::option, "[kernels] set_gemm_variant: this processor has no member \"", variant.name, "\"");
+  const GemmChoice before = gemm_choice();
+  detail::settled_gemm_choice().store(detail::code_of({member, VariantSource::program}), std::memory_order_release);
+  return *before.variant;
+}
+
+}  // namespace tessera::kernels::inline TESSERA_ISA
+
+#endif
+
 // ---- tessera/kernels/build_info.hpp
 
 #ifndef TESSERA_KERNELS_BUILD_INFO_HPP
@@ -42817,6 +43577,10 @@ struct BuildInfo {
   std::string_view products;    ///< the kernels of matrix products, chosen when the program runs: "avx512", ...
   kernels::CpuLevel level;      ///< the highest level that `instructions` include
   kernels::CpuLevel processor;  ///< the highest level of this processor
+  /// The member of the kernels of f32 and f64 products, such as "avx512_double", and why it was chosen, such as "for
+  /// this processor". "by default": unless another member turns out to be faster, which is timed at the first large
+  /// product.
+  std::string_view variant = {}, variant_source = {};
 
   /// Whether the processor has wider vectors, or FMA, that `instructions` lack.
   bool is_narrow() const {
@@ -42865,6 +43629,8 @@ inline BuildInfo build_info() {
 #endif
   info.products = name_of(cpu_level());
   info.processor = detail::detect_cpu();
+  const GemmChoice choice = gemm_choice();
+  info.variant = choice.variant->name, info.variant_source = text_of(choice.source);
   return info;
 }
 
@@ -43554,6 +44320,11 @@ template <class Vector> TESSERA_TARGET_AVX512 inline void add_product(Vector& su
   } else {                                                                 \
     add_product(left##i, a + i, b0), add_product(right##i, a + i, b1);     \
   }
+#define TESSERA_TILE_MULTIPLY_LOADED(i)                                    \
+  {                                                                        \
+    const Vector element = a[i] - Vector{};                                \
+    add_product(left##i, element, b0), add_product(right##i, element, b1); \
+  }
 #define TESSERA_TILE_STEP(ROWS, MULTIPLY, a_step)                                                            \
   {                                                                                                          \
     const Vector b0 = *reinterpret_cast<const Loaded*>(b), b1 = *reinterpret_cast<const Loaded*>(b + lanes); \
@@ -43610,6 +44381,7 @@ template <class Vector> TESSERA_TARGET_AVX512 inline void add_product(Vector& su
 #define TESSERA_TARGET_AVX512 __attribute__((target("avx512f")))
 #define TESSERA_TARGET_AVX2 __attribute__((target("avx2,fma")))
 TESSERA_GEMM_TILE(avx512_tile_14, TESSERA_TARGET_AVX512, 64, TESSERA_ROWS_14, TESSERA_TILE_MULTIPLY_AVX512, 16)
+TESSERA_GEMM_TILE(avx512_tile_14_loaded, TESSERA_TARGET_AVX512, 64, TESSERA_ROWS_14, TESSERA_TILE_MULTIPLY_LOADED, 16)
 TESSERA_GEMM_TILE(avx512_tile_8, TESSERA_TARGET_AVX512, 64, TESSERA_ROWS_8, TESSERA_TILE_MULTIPLY_AVX512, 16)
 TESSERA_GEMM_TILE(avx512_tile_4, TESSERA_TARGET_AVX512, 64, TESSERA_ROWS_4, TESSERA_TILE_MULTIPLY_AVX512, 16)
 TESSERA_GEMM_TILE(avx2_tile_6, TESSERA_TARGET_AVX2, 32, TESSERA_ROWS_6, TESSERA_TILE_MULTIPLY, 8)
@@ -43624,6 +44396,7 @@ TESSERA_GEMM_TILE(portable_tile_4, , 16, TESSERA_ROWS_4, TESSERA_TILE_MULTIPLY, 
 #undef TESSERA_TILE_STORE
 #undef TESSERA_TILE_ADD
 #undef TESSERA_TILE_STEP
+#undef TESSERA_TILE_MULTIPLY_LOADED
 #undef TESSERA_TILE_MULTIPLY_AVX512
 #undef TESSERA_TILE_MULTIPLY
 #undef TESSERA_TILE_ZERO
@@ -43632,8 +44405,9 @@ TESSERA_GEMM_TILE(portable_tile_4, , 16, TESSERA_ROWS_4, TESSERA_TILE_MULTIPLY, 
 #undef TESSERA_ROWS_6
 #undef TESSERA_ROWS_4
 
-/// The micro-kernels of a level, which the processor must support.
-template <class T> const GemmKernels<T>& gemm_kernels(CpuLevel level) {
+/// The micro-kernels of a member, whose level the processor must support. Members of a level differ in tiles of full
+/// height alone.
+template <class T> const GemmKernels<T>& gemm_kernels(const GemmVariant& variant) {
   constexpr int scale = static_cast<int>(sizeof(T));
   static constexpr GemmKernels<T> portable{6,
                                            32 / scale,
@@ -43650,10 +44424,21 @@ template <class T> const GemmKernels<T>& gemm_kernels(CpuLevel level) {
                                          {14, 8, 4},
                                          {&avx512_tile_14<T>, &avx512_tile_8<T>, &avx512_tile_4<T>},
                                          &avx512_pack_steps<T>};
-  if (level >= CpuLevel::avx512) return avx512;
-  if (level >= CpuLevel::avx2) return avx2;
+  static constexpr GemmKernels<T> avx512_loads{14,
+                                               128 / scale,
+                                               16,
+                                               {14, 8, 4},
+                                               {&avx512_tile_14_loaded<T>, &avx512_tile_8<T>, &avx512_tile_4<T>},
+                                               &avx512_pack_steps<T>};
+  if (variant.level >= CpuLevel::avx512) return variant.loads_a ? avx512_loads : avx512;
+  if (variant.level >= CpuLevel::avx2) return avx2;
 #endif
   return portable;
+}
+
+/// The panel sizes and the packing of a level, which are the same for all its members.
+template <class T> const GemmKernels<T>& gemm_kernels(CpuLevel level) {
+  return gemm_kernels<T>(default_gemm_variant(level));
 }
 
 }  // namespace detail
@@ -43989,10 +44774,11 @@ constexpr std::int64_t equal_parts(std::int64_t size, std::int64_t most, std::in
 /// cache.
 template <class T> constexpr std::int64_t most_depth = sizeof(T) == 4 ? 320 : 256;
 
-/// Columns of B whose panels fill half of the L2 cache, the rest of which A and C use. With B in three quarters of it,
-/// they evict parts of B, which is a tenth slower.
-template <class T> std::int64_t columns_in_cache(std::int64_t depth, std::int64_t width) {
-  const std::int64_t fit = second_level_cache() / 2 / (depth * static_cast<std::int64_t>(sizeof(T)));
+/// Columns of B whose panels fill the member's share of the L2 cache. Half of it leaves the rest to A and C; where
+/// reads from the last cache are hidden, a larger share is faster, since A is packed less often.
+template <class T> std::int64_t columns_in_cache(std::int64_t depth, std::int64_t width, const GemmVariant& variant) {
+  const std::int64_t fit =
+      second_level_cache() / 8 * variant.cache_eighths / (depth * static_cast<std::int64_t>(sizeof(T)));
   return std::max(fit / width * width, 4 * width);
 }
 
@@ -44017,7 +44803,8 @@ void place_tile(const T* tile, std::int64_t width, const Gemm<T>& g, T* c, std::
 /// in the L2 cache. If the columns of A are contiguous, a panel uses only part of a cache line per step, so that
 /// several panels are packed together.
 template <class T>
-void gemm_block(const GemmKernels<T>& kernels, const Gemm<T>& g, const PanelsOfB<T>& b, FinishedRows finished) {
+void gemm_block(const GemmVariant& variant, const Gemm<T>& g, const PanelsOfB<T>& b, FinishedRows finished) {
+  const GemmKernels<T>& kernels = gemm_kernels<T>(variant);
   constexpr std::int64_t line = 64 / sizeof(T);
   alignas(64) T buffer[GemmKernels<T>::most_rows * GemmKernels<T>::most_cols];
   const bool by_steps = g.a_row == 1 && g.a_col != 1;
@@ -44064,7 +44851,7 @@ void gemm_block(const GemmKernels<T>& kernels, const Gemm<T>& g, const PanelsOfB
       tile.b_step = width < cols ? cols : b.step;
 
       Prefetch* ahead = tile.ahead;
-      if (g.c_col == 1) {
+      if (g.c_col == 1 && variant.fetches_c) {
         const T* next_c = p + 1 < panels ? c + cols : g.c + (i + height) * g.c_row;
         const std::int64_t count = p + 1 < panels ? height : next_height;
         if (count > 0) {
@@ -44118,16 +44905,15 @@ void pack_matrix(const PackedLayout& layout, const T* b, std::int64_t b_row, std
 /// A product with packed right operand: g.b and its strides are not used; `layout` has k rows and n columns. C may have
 /// any strides; contiguous rows are fastest.
 template <class T>
-void packed_gemm(const Gemm<T>& g, const PackedLayout& layout, const T* packed, FinishedRows finished = {},
-                 CpuLevel level = product_level<T>()) {
+void packed_gemm(const Gemm<T>& g, const PackedLayout& layout, const T* packed, FinishedRows finished,
+                 const GemmVariant& variant) {
   using namespace detail;
   if (g.m == 0 || g.n == 0) return;
   if (g.k == 0) {
     thin_gemm(g);
     return finished(0, g.m);
   }
-  const GemmKernels<T>& kernels = gemm_kernels<T>(level);
-  const std::int64_t chunk = equal_parts(g.n, columns_in_cache<T>(layout.depth, layout.width), layout.width);
+  const std::int64_t chunk = equal_parts(g.n, columns_in_cache<T>(layout.depth, layout.width, variant), layout.width);
   for (std::int64_t col = 0; col < g.n; col += chunk) {
     const std::int64_t panel = col / layout.width, cols = std::min(chunk, g.n - col);
     const std::int64_t panels = (cols + layout.width - 1) / layout.width;
@@ -44141,9 +44927,14 @@ void packed_gemm(const Gemm<T>& g, const PackedLayout& layout, const T* packed, 
       part.accumulate = g.accumulate || block > 0;
       PanelsOfB<T> b{packed + layout.offset(block, panel), step, layout.width};
       b.last = b.first + (panels - 1) * step;
-      gemm_block(kernels, part, b, last && col + cols == g.n ? finished : FinishedRows{});
+      gemm_block(variant, part, b, last && col + cols == g.n ? finished : FinishedRows{});
     }
   }
+}
+template <class T>
+void packed_gemm(const Gemm<T>& g, const PackedLayout& layout, const T* packed, FinishedRows finished = {},
+                 CpuLevel level = product_level<T>()) {
+  packed_gemm(g, layout, packed, finished, gemm_variant(level));
 }
 
 /// C (+)= alpha A B on the calling thread, with micro-kernels chosen at run time. Any strides and extents, 0 included.
@@ -44154,10 +44945,11 @@ void packed_gemm(const Gemm<T>& given, FinishedRows finished = {}, CpuLevel leve
   // Micro-kernels store vectors along rows of C: if its columns are contiguous instead, compute the transposed product.
   const bool turned = given.c_col != 1 && given.c_row == 1;
   const Gemm<T> g = turned ? transposed(given) : given;
+  const GemmVariant& variant = gemm_variant(level);
   const GemmKernels<T>& kernels = gemm_kernels<T>(level);
   const std::int64_t wide = kernels.cols;
   const std::int64_t depth = std::max<std::int64_t>(equal_parts(g.k, most_depth<T>, 4), 4);
-  const std::int64_t chunk = equal_parts(g.n, columns_in_cache<T>(depth, wide), wide);
+  const std::int64_t chunk = equal_parts(g.n, columns_in_cache<T>(depth, wide, variant), wide);
   // With few rows, B is reused too rarely for packing to be worthwhile; even more so if B is in the cache already.
   const bool cached = g.k * g.n * static_cast<std::int64_t>(sizeof(T)) <= second_level_cache() / 2;
   const bool in_place = g.b_col == 1 && g.m <= (cached ? 256 : 2 * kernels.rows);
@@ -44177,7 +44969,7 @@ void packed_gemm(const Gemm<T>& given, FinishedRows finished = {}, CpuLevel leve
       PanelsOfB<T> b{packed, part.k * wide, wide, panels > 0 ? packed + (panels - 1) * part.k * wide : nullptr};
       if (whole > 0) b.first = part.b, b.panel = wide, b.step = g.b_row;
       const bool last = k + depth >= g.k && col + cols == g.n && !turned;
-      gemm_block(kernels, part, b, last ? finished : FinishedRows{});
+      gemm_block(variant, part, b, last ? finished : FinishedRows{});
     }
   }
   if (turned) finished(0, given.m);
@@ -44602,9 +45394,8 @@ namespace tessera::kernels::inline TESSERA_ISA {
 
 /// Name of this library's f32 and f64 kernels on this processor.
 inline std::string_view packed_kernels_name() {
-  constexpr std::array<std::string_view, 4> names = {"packed portable", "packed avx2", "packed avx512",
-                                                     "packed avx512"};
-  return names[static_cast<std::size_t>(cpu_level())];
+  constexpr std::array<std::string_view, 3> names = {"packed portable", "packed avx2", "packed avx512"};
+  return names[static_cast<std::size_t>(detail::level_of_variants(cpu_level()))];
 }
 
 /// Matrix products by this library's kernels. A template, so that only programs that name the provider instantiate its
@@ -45320,6 +46111,21 @@ TESSERA_INLINE void compute(File& own, const File& shared, const Step& step) {
   }
 }
 
+/// A row value as exchanged between shards, and a host scalar of 64 bits: integers are stored bit by bit, since double
+/// has only 53.
+template <class T> TESSERA_INLINE double to_slot(T value) {
+  if constexpr (std::is_integral_v<T>)
+    return std::bit_cast<double>(static_cast<std::int64_t>(value));
+  else
+    return static_cast<double>(value);
+}
+template <class T> TESSERA_INLINE T from_slot(double slot) {
+  if constexpr (std::is_integral_v<T>)
+    return static_cast<T>(std::bit_cast<std::int64_t>(slot));
+  else
+    return static_cast<T>(slot);
+}
+
 template <InstrKind Kind, Op O, DType To, DType From, Keep Kept, class File, class Cursor>
 TESSERA_INLINE void run_step(File& own, const File& shared, const Step& step, const Cursor& cursor,
                              const double* uniforms) {
@@ -45328,6 +46134,8 @@ TESSERA_INLINE void run_step(File& own, const File& shared, const Step& step, co
     own.template get<T>(step.to) = load(cursor.template kept_row<T>(step.kept_offset));
   else if constexpr (Kind == InstrKind::load)
     own.template get<T>(step.to) = cursor.template read<element_t<To>>(step.a);
+  else if constexpr (Kind == InstrKind::uniform && To == DType::i64)
+    own.template get<T>(step.to) = splat<T>(from_slot<T>(uniforms[step.a]));
   else if constexpr (Kind == InstrKind::uniform)
     own.template get<T>(step.to) = splat<T>(static_cast<T>(uniforms[step.a]));
   else if constexpr (Kind == InstrKind::index)
@@ -45356,20 +46164,6 @@ template <Reduction R, DType Type> constexpr auto first_value() {
   using E = element_t<Type>;
   using T = lanes_of<Type>;
   return static_cast<T>(monoid_of<R>::template identity<std::conditional_t<std::is_integral_v<E>, E, T>>());
-}
-
-/// A row value as exchanged between shards, in 64 bits: integers are stored bit by bit, since double has only 53.
-template <class T> TESSERA_INLINE double to_slot(T value) {
-  if constexpr (std::is_integral_v<T>)
-    return std::bit_cast<double>(static_cast<std::int64_t>(value));
-  else
-    return static_cast<double>(value);
-}
-template <class T> TESSERA_INLINE T from_slot(double slot) {
-  if constexpr (std::is_integral_v<T>)
-    return static_cast<T>(std::bit_cast<std::int64_t>(slot));
-  else
-    return static_cast<T>(slot);
 }
 
 template <Reduction R, DType Type, class File> TESSERA_INLINE void clear_lanes(File& sums, int to) {
@@ -46861,7 +47655,10 @@ class FusedStep final : public PreparedStep, public Epilogue {
       : fused_(fused), kernel_(kernel), reduce_(reduce), rank_(c.units[c.step.unit].rank), where_(c, fused),
         mesh_(c.layout.mesh()), step_(c.step) {
     const Unit& unit = c.units[c.step.unit];
-    for (int k = 0; k < unit.uniform_count; ++k) uniforms_.push_back(c.units.members[unit.first_uniform + k]);
+    for (int k = 0; k < unit.uniform_count; ++k) {
+      const std::int32_t node = c.units.members[unit.first_uniform + k];
+      uniforms_.push_back({node, c.graph[node].dtype == DType::i64});
+    }
     add_segments();
     if (where_.split_phases) group_rows();
   }
@@ -46927,6 +47724,12 @@ class FusedStep final : public PreparedStep, public Epilogue {
   }
 
  private:
+  /// A host scalar that the kernel reads, of an i64 its bits, since a double can't hold all integers of 64 bits.
+  struct Uniform {
+    std::int32_t node;
+    bool in_bits;
+  };
+
   const Fused& fused_;
   FusedKernel kernel_;
   kernels::ReduceFunction reduce_;
@@ -46934,7 +47737,7 @@ class FusedStep final : public PreparedStep, public Epilogue {
   FusedPlaces where_;
   const Mesh& mesh_;
   const PlanStep& step_;
-  std::vector<std::int32_t> uniforms_;
+  std::vector<Uniform> uniforms_;
   /// Elements of a result to which the same tiles add: their accumulators are combined in the order of the tiles.
   struct Segment {
     std::int32_t pointer, output;
@@ -46971,8 +47774,10 @@ class FusedStep final : public PreparedStep, public Epilogue {
   static constexpr double zero = 0;
 
   void read_uniforms(const Frame& frame, double* to) const {
-    for (std::size_t k = 0; k < uniforms_.size(); ++k)
-      to[k] = frame.numbers[static_cast<std::size_t>(uniforms_[k])].real();
+    for (std::size_t k = 0; k < uniforms_.size(); ++k) {
+      const HostNumber& number = frame.numbers[static_cast<std::size_t>(uniforms_[k].node)];
+      to[k] = uniforms_[k].in_bits ? std::bit_cast<double>(number.integer()) : number.real();
+    }
   }
   void run_phases(Frame& frame, const double* uniforms, int begin, int end) const {
     const double cost = where_.tile_cost * (0.3 + 0.25 * fused_.instr_count * (end - begin) / 4.0);
@@ -49363,6 +50168,68 @@ void contraction_loops(ContractionDims dims, const T* a, const T* b, product_t<T
 
 #endif
 
+// ---- tessera/kernels/gemm/gemm_timing.hpp
+
+#ifndef TESSERA_KERNELS_GEMM_GEMM_TIMING_HPP
+#define TESSERA_KERNELS_GEMM_GEMM_TIMING_HPP
+
+namespace tessera::kernels::inline TESSERA_ISA {
+
+namespace detail {
+
+/// The member that is fastest in a small product, timed in turns for at most `seconds`. A member other than the default
+/// must be faster by 5 %, since single runs differ by some percent.
+TESSERA_PLANNING inline const GemmVariant& fastest_gemm_variant(CpuLevel level, double seconds) {
+  using Clock = std::chrono::steady_clock;
+  constexpr std::int64_t m = 56, n = 1024, k = 320;
+  const auto start = Clock::now();
+  const auto since = [](Clock::time_point begin) {
+    return std::chrono::duration<double>(Clock::now() - begin).count();
+  };
+  const PackedLayout layout = packed_layout<float>(k, n, level);
+  const std::vector<float> a(m * k, 1.0f), b(static_cast<std::size_t>(layout.size()), 1.0f);
+  std::vector<float> c(m * n);
+  std::array<double, gemm_variants.size()> best;
+  best.fill(1e9);
+  double longest = 0;
+  for (bool has_time = true; has_time;)
+    for (std::size_t i = 0; i < gemm_variants.size(); ++i) {
+      if (gemm_variants[i].level != level_of_variants(level)) continue;
+      has_time = since(start) + 1.5 * longest < seconds;
+      if (!has_time) break;
+      const auto begin = Clock::now();
+      packed_gemm(Gemm<float>{m, n, k, a.data(), k, 1, nullptr, 0, 0, c.data(), n, 1}, layout, b.data(), {},
+                  gemm_variants[i]);
+      const double time = since(begin);
+      longest = std::max(longest, time), best[i] = std::min(best[i], time);
+    }
+  const GemmVariant* fastest = &default_gemm_variant(level);
+  double least = 0.95 * best[static_cast<std::size_t>(fastest - gemm_variants.data())];
+  for (std::size_t i = 0; i < gemm_variants.size(); ++i)
+    if (best[i] < least) least = best[i], fastest = &gemm_variants[i];
+  return *fastest;
+}
+
+/// Called before a large product: times the members, once in the process, if neither the environment nor the program
+/// nor the table of processors has chosen a member. Takes at most 5 ms, while other threads that call it wait.
+TESSERA_PLANNING inline void time_gemm_variants() {
+  constexpr double seconds = 4.5e-3;  // and the time to allocate
+  if (gemm_choice().source != VariantSource::by_default || level_of_variants(cpu_level()) == CpuLevel::portable) return;
+  static std::mutex mutex;
+  const std::lock_guard lock(mutex);
+  const GemmChoice before = gemm_choice();
+  if (before.source != VariantSource::by_default) return;
+  const GemmChoice found{&fastest_gemm_variant(cpu_level(), seconds), VariantSource::timing};
+  int code = code_of(before);
+  settled_gemm_choice().compare_exchange_strong(code, code_of(found), std::memory_order_acq_rel);
+}
+
+}  // namespace detail
+
+}  // namespace tessera::kernels::inline TESSERA_ISA
+
+#endif
+
 // ---- tessera/kernels/gemm/contraction_plan.hpp
 
 #ifndef TESSERA_KERNELS_GEMM_CONTRACTION_PLAN_HPP
@@ -49632,7 +50499,13 @@ TESSERA_PLANNING inline void ContractionPlan::block(ContractionOptions options) 
   const auto last = static_cast<std::int8_t>(options.whole_last_dim ? static_cast<int>(out_rank_) - 1 : -1);
   as_loops_ = depth_ <= 1 || m * n * k_.extent <= 16 || (m == 1 && n == 1 && loops > 1);
 
-  const std::int64_t most_cols = detail::columns_in_cache<float>(detail::most_depth<float>, 32), least = 64;
+  constexpr double large = 1 << 29;
+  if (flops_ >= large && !as_loops_) detail::time_gemm_variants();
+  const GemmVariant& chosen = gemm_variant(cpu_level());
+  // With several threads, wide items would be few, and the slowest thread would finish late.
+  const GemmVariant& cut_for = options.parallelism > 1 ? detail::default_gemm_variant(cpu_level()) : chosen;
+  const std::int64_t most_cols = detail::columns_in_cache<float>(detail::most_depth<float>, 32, cut_for);
+  constexpr std::int64_t least = 64;
   const std::int64_t most_parts = 8 * std::max(options.parallelism, 1);
   const std::int64_t first_cols = (n + most_cols - 1) / most_cols;
   Axis best_row = row_, best_col = col_;
@@ -52198,7 +53071,9 @@ class RandomStep final : public PreparedStep {
  public:
   explicit RandomStep(const StepContext& c)
       : layout_(c.layout), value_(c.step.outputs[0]), key_(c.graph.operand(c.units[c.step.unit].root, 1)),
-        draw_(RandomDraw::of(c.graph[c.units[c.step.unit].root])) {
+        draw_(RandomDraw::of(c.graph[c.units[c.step.unit].root])), of_layers_(c.graph[key_].dtype == DType::f64) {
+    for (int i = 0; i < c.units[c.step.unit].input_count; ++i)
+      if (c.units.input(c.step.unit, i).node == key_) key_value_ = c.step.inputs[static_cast<std::size_t>(i)];
     const FrameLayout& layout = c.layout;
     for (int s = 0; s < layout[value_].shards(); ++s) {
       const Shape local = extents(layout[value_].boxes[static_cast<std::size_t>(s)]);
@@ -52209,9 +53084,10 @@ class RandomStep final : public PreparedStep {
   }
 
   void run(Frame& frame) const override {
-    const auto number = frame.numbers[static_cast<std::size_t>(key_)].integer();
+    std::int64_t number = frame.numbers[static_cast<std::size_t>(key_)].integer();
+    if (key_value_ >= 0) std::memcpy(&number, frame.at(layout_[key_value_], 0), sizeof number);
     std::uint64_t key = kernels::fold_in(static_cast<std::uint64_t>(number), draw_.stream);
-    key = folded(key, frame);
+    if (of_layers_) key = folded(key, frame);
     const PlanValue& value = layout_.value(value_);
     const ValueLayout& layout = layout_[value_];
     parallel_for(static_cast<std::int64_t>(parts_.size()), Cost{part_elements_ * 2}, [&](std::int64_t i) {
@@ -52241,8 +53117,9 @@ class RandomStep final : public PreparedStep {
     std::int64_t row;
   };
   const FrameLayout& layout_;
-  int value_, key_;
+  int value_, key_, key_value_ = -1;  // a key that is a tensor is a value, any other a host scalar
   RandomDraw draw_;
+  bool of_layers_;
   std::vector<ShardRow> parts_;
   double part_elements_ = 1;
 };
@@ -53985,6 +54862,8 @@ TESSERA_ONCE std::string explain_here(const Plan& plan, const CompiledProgram& c
   }
   if (multiplies) {
     text += concat_text("products by ", kernels::contraction_provider_name(), " kernels");
+    if (!kernels::chosen_contraction_provider().load(std::memory_order_acquire))
+      text += concat_text(" (", build.variant, " ", build.variant_source, ")");
     if (bf16) text += concat_text(", of bf16 by packed ", build.products);
     text += "\n";
   }
@@ -54654,6 +55533,53 @@ TESSERA_PLANNING_END
 
 /// ts::ShardedTensor, and the code that runs an expression assigned to it. The class itself is in graph/trace/, so that
 /// models can have it in programs that include only tessera/static.hpp.
+
+#endif
+
+// ---- tessera/tensor/triangle_indices.hpp
+
+#ifndef TESSERA_TENSOR_TRIANGLE_INDICES_HPP
+#define TESSERA_TENSOR_TRIANGLE_INDICES_HPP
+
+namespace tessera {
+
+namespace detail {
+/// Rows, then columns, of the elements for which the column minus the row is from `low` to `high`.
+template <class T>
+ShardedTensor<T, 2> band_indices(std::string_view op, std::int64_t rows, std::int64_t columns, std::int64_t low,
+                                 std::int64_t high, const Mesh& mesh, const PartitionSpec& spec, Here at) {
+  if (rows < 0 || columns < 0)
+    fail(errc::dim_range, "[", op, "] extents: ", rows, " x ", columns, " are below 0", Source::from(at));
+  std::vector<T> row, column;
+  for (std::int64_t i = 0; i < rows; ++i)
+    for (std::int64_t j = std::max<std::int64_t>(0, i + low); j < std::min(columns, i + high + 1); ++j) {
+      row.push_back(static_cast<T>(i));
+      column.push_back(static_cast<T>(j));
+    }
+  const auto count = static_cast<std::int64_t>(row.size());
+  row.insert(row.end(), column.begin(), column.end());
+  return shard<2>(row, Shape{2, count}, mesh, spec, at);
+}
+}  // namespace detail
+
+/// The indices of the lower triangle of a matrix, [2, count]: rows, then columns, in row-major order
+/// (torch.tril_indices). `offset` is that of ts::tril: 1 has the diagonal above the main one too, -1 not even the main
+/// one. T is an integer type, by default i64, as in PyTorch. Errors: dim_range for negative extents.
+///
+///     const auto below = ts::tril_indices(3, 3, mesh);   // (0,0) (1,0) (1,1) (2,0) (2,1) (2,2)
+template <Element T = std::int64_t>
+ShardedTensor<T, 2> tril_indices(std::int64_t rows, std::int64_t columns, const Mesh& mesh, std::int64_t offset = 0,
+                                 const PartitionSpec& spec = {}, Here at = Here::current()) {
+  return detail::band_indices<T>("tril_indices", rows, columns, -rows, offset, mesh, spec, at);
+}
+/// The indices of the upper triangle (torch.triu_indices); `offset` is that of ts::triu.
+template <Element T = std::int64_t>
+ShardedTensor<T, 2> triu_indices(std::int64_t rows, std::int64_t columns, const Mesh& mesh, std::int64_t offset = 0,
+                                 const PartitionSpec& spec = {}, Here at = Here::current()) {
+  return detail::band_indices<T>("triu_indices", rows, columns, offset, columns, mesh, spec, at);
+}
+
+}  // namespace tessera
 
 #endif
 
