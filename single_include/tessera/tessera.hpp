@@ -6022,6 +6022,7 @@ struct Module {
   Growable<OpenBody> open;             ///< the bodies that are being traced, the innermost last
   int current = 0;                     ///< the graph to which the trace adds nodes: the innermost body, or the program
   Growable<PartitionSpec> specs;       ///< of the constraint nodes
+  Growable<bool> results_in_layers;    ///< by output of the program: whether it is a field of a Stack
   Growable<CheckpointPolicy> regions;  ///< of the checkpoints: Node::region counts them from 1
   int variables = 0;                   ///< how many nodes `variable` there are, each different from all others
   Precision matmul_precision = Precision::full;  ///< of f32 products that the traced function gives none
@@ -6811,6 +6812,7 @@ struct ProgramView {
   const PartitionSpec* specs = nullptr;
   int argument_count = 0;  ///< leaves of the arguments, used or not
   int spec_count = 0;
+  const bool* results_in_layers = nullptr;  ///< by output: whether it is a field of a Stack; null: not known
 
   constexpr const GraphView& main() const { return graphs[0]; }
 };
@@ -6840,6 +6842,7 @@ template <ProgramSize Room> struct FrozenProgram {
   std::int32_t operands[static_cast<std::size_t>(Room.operands) + 1]{};
   std::int32_t outputs[static_cast<std::size_t>(Room.outputs) + 1]{};
   PartitionSpec specs[static_cast<std::size_t>(Room.specs) + 1]{};
+  bool results_in_layers[static_cast<std::size_t>(Room.outputs) + 1]{};
   int node_begin[static_cast<std::size_t>(Room.graphs) + 1]{};
   int operand_begin[static_cast<std::size_t>(Room.graphs) + 1]{};
   int output_begin[static_cast<std::size_t>(Room.graphs) + 1]{};
@@ -6863,6 +6866,8 @@ template <ProgramSize Room> struct FrozenProgram {
       output_begin[g + 1] = output;
     }
     for (int s = 0; s < used.specs; ++s) specs[s] = module.specs[static_cast<std::size_t>(s)];
+    for (std::size_t k = 0; k < module.results_in_layers.size(); ++k)
+      results_in_layers[k] = module.results_in_layers[k];
   }
   /// Copies a program into arrays of smaller capacity.
   template <ProgramSize Larger>
@@ -6871,6 +6876,7 @@ template <ProgramSize Room> struct FrozenProgram {
     for (int i = 0; i < used.nodes; ++i) nodes[i] = from.nodes[i];
     for (int i = 0; i < used.operands; ++i) operands[i] = from.operands[i];
     for (int i = 0; i < used.outputs; ++i) outputs[i] = from.outputs[i];
+    for (int i = 0; i < used.outputs; ++i) results_in_layers[i] = from.results_in_layers[i];
     for (int i = 0; i < used.specs; ++i) specs[i] = from.specs[i];
     for (int g = 0; g <= used.graphs; ++g) {
       node_begin[g] = from.node_begin[g];
@@ -25822,6 +25828,7 @@ struct CollectOutputs {
                        "[stack] result: a field of all layers is returned outside of its Stack, or a tensor without a "
                        "dim of layers is returned as a field of a Stack");
     module->main().outputs.push_back(value.id);
+    module->results_in_layers.push_back(layer_dims > 0);
   }
   constexpr void enter_stack(auto&) { layer_dims = 1; }
   constexpr void enter_layer(int) {}
@@ -25913,6 +25920,7 @@ inline constexpr FrozenProgram<Room> simplified_program = [] {
   Module made;
   made.graphs = simplified([&](int g) { return from.graph(g); });
   for (int s = 0; s < from.used.specs; ++s) made.specs.push_back(from.specs[s]);
+  for (int k = 0; k < from.output_begin[1]; ++k) made.results_in_layers.push_back(from.results_in_layers[k]);
   return FrozenProgram<Room>(made, from.argument_count, true);
 }();
 
@@ -26073,7 +26081,8 @@ template <class F, class... Args> struct Traced {
   }(std::make_index_sequence<static_cast<std::size_t>(frozen.used.graphs)>{});
 
   static constexpr ProgramView program() {
-    return {graphs.data(), static_cast<int>(graphs.size()), frozen.specs, frozen.argument_count, frozen.used.specs};
+    return {graphs.data(),     static_cast<int>(graphs.size()), frozen.specs, frozen.argument_count,
+            frozen.used.specs, frozen.results_in_layers};
   }
 };
 
@@ -41375,8 +41384,13 @@ class GraphPlanner : PlannedValues {
       while (value(v).role == ValueRole::view && is_constraint(value(v).node) &&
              value(value(v).view_of).role != ValueRole::argument)
         v = under(v);
-      if (given && requests_[k].stored) {
-        const int kept = stored(v, requests_[k].storage, graph_[node].source);
+      // A result of the program is stored as its place in the structure says, however it was computed.
+      const bool placed = g_ == 0 && program_.results_in_layers != nullptr && (!given || !requests_[k].stored);
+      if (placed || (given && requests_[k].stored)) {
+        const Storage storage = !placed                         ? requests_[k].storage
+                                : program_.results_in_layers[k] ? Storage::layers
+                                                                : Storage::block;
+        const int kept = stored(v, storage, graph_[node].source);
         moved = moved || kept != v;
         v = kept;
       }

@@ -23,18 +23,23 @@ template <class T> inline constexpr bool reduces_rounded_v = false;
 template <class Model, FsdpPolicy policy, class Output>
 inline constexpr bool reduces_rounded_v<Fsdp<Model, policy, Output>> = policy.reduce_dtype != DType::f32;
 
-/// A wrapper inside of a model would round and reduce gradients in each microbatch.
-template <class T> constexpr void check_inner_wrappers(const T& object) {
-  static_assert(
-      !reduces_rounded_v<T>,
-      "tessera: inside of ts::no_sync gradients are reduced once, by the wrapper around the whole model: give "
-      "the reduce_dtype to the policy of that wrapper, and none to the wrappers inside of the model");
-  if constexpr (is_stack_v<T> || is_array_v<T>) {
-    if (object.size() > 0) check_inner_wrappers(object[0]);
+/// Whether a model contains a wrapper that would round and reduce gradients in each microbatch.
+template <class T> constexpr bool has_rounding_wrapper() {
+  if constexpr (reduces_rounded_v<T>) {
+    return true;
+  } else if constexpr (is_stack_v<T> || is_array_v<T>) {
+    return has_rounding_wrapper<std::remove_cvref_t<decltype(std::declval<const T&>()[0])>>();
   } else if constexpr (is_tuple_v<T>) {
-    std::apply([](const auto&... items) { (check_inner_wrappers(items), ...); }, object);
+    return []<class... Items>(std::type_identity<std::tuple<Items...>>) {
+      return (has_rounding_wrapper<Items>() || ...);
+    }(std::type_identity<T>{});
   } else if constexpr (!is_leaf_v<T> && !std::is_empty_v<T>) {
-    for_each_field(object, [](const auto& field) { check_inner_wrappers(field); });
+    bool found = false;
+    T model{};
+    for_each_field(model, [&]<class Field>(Field&) { found = found || has_rounding_wrapper<Field>(); });
+    return found;
+  } else {
+    return false;
   }
 }
 }  // namespace detail
@@ -51,7 +56,10 @@ template <class T> constexpr void check_inner_wrappers(const T& object) {
 template <class Model, FsdpPolicy policy, class Output, class F>
 constexpr auto no_sync(const Fsdp<Model, policy, Output>& wrapped, const F& f) {
   using Wrapper = Fsdp<Model, policy, Output>;
-  detail::check_inner_wrappers(wrapped.module);
+  static_assert(
+      !detail::has_rounding_wrapper<Model>(),
+      "tessera: inside of ts::no_sync gradients are reduced once, by the wrapper around the whole model: give "
+      "the reduce_dtype to the policy of that wrapper, and none to the wrappers inside of the model");
   Fsdp<Model, detail::gathered_policy(policy), Output> gathered{wrapped.module};
   detail::VisitParameters<detail::GatherParameter<policy>> gather{};
   for_each_leaf(gathered, gather);

@@ -360,9 +360,9 @@ TEST(Reduce, CrossAndVander) {
   EXPECT_EQ(got.at(1).data, (std::vector<double>{-3, -7, 6, 2, -3, 2}));
   EXPECT_EQ(got.at(2).data, (std::vector<double>{36, 6, 1, 0, 0, 1}));
   EXPECT_EQ(got.at(3).data, (std::vector<double>{1, 6, 36, 216, 1, 0, 0, 0}));
-  check_gradient<Float<2>, Float<2>>([](const auto& x, const auto& y) { return ts::cross(x, y); }, {a, b},
+  check_gradient<Float<2>, Float<2>>([](const auto& u, const auto& v) { return ts::cross(u, v); }, {a, b},
                                      second_order);
-  check_gradient<Float<1>>([](const auto& x) { return ts::vander(x, 3); }, {Array({2}, {0, 2})});
+  check_gradient<Float<1>>([](const auto& u) { return ts::vander(u, 3); }, {Array({2}, {0, 2})});
 }
 
 }  // namespace

@@ -93,6 +93,30 @@ TEST(Stacks, SumsOverSplitRowsOfEachLayer) {
   }
 }
 
+// A field of a Stack in a result has all layers, also where it was not computed from what is stored in layers.
+TEST(Stacks, ResultsHaveTheirLayersHoweverTheyAreMade) {
+  constexpr auto zeros =
+      ts::compile([](auto model) { return ts::optim::tree_map([](auto v) { return ts::zeros_like(v); }, model); });
+  constexpr auto gradient = ts::compile(
+      [](auto model) { return ts::grad([](const auto& m) { return ts::sum(m.cube * m.cube) + m.scale; })(model); });
+  for (const int devices : {1, 2, 3}) {
+    const ts::Mesh mesh({{"x", devices}});
+    const Model model = drawn(3, mesh, {"x"}, {"x"}), nothing = zeros(model), slope = gradient(model);
+    for (const Model* const made : {&nothing, &slope}) {
+      ASSERT_EQ(made->layers.size(), 3);
+      for (const Layer& layer : made->layers.layers()) {
+        EXPECT_EQ(ts::to_host(layer.weight), Host(35, 0.0));
+        EXPECT_EQ(ts::to_host(layer.bias), Host(5, 0.0));
+      }
+    }
+    EXPECT_EQ(ts::item(nothing.scale), 0);
+    EXPECT_EQ(ts::item(slope.scale), 1);
+    const Host cube = ts::to_host(model.cube), of_cube = ts::to_host(slope.cube);
+    ASSERT_EQ(of_cube.size(), cube.size());
+    for (std::size_t i = 0; i < cube.size(); ++i) EXPECT_EQ(of_cube[i], 2 * cube[i]);
+  }
+}
+
 struct AdafactorStep {
   constexpr auto operator()(const auto& model, const auto& gradient, const auto& state, const auto& config) const {
     return ts::adafactor(model, gradient, state, config);

@@ -140,6 +140,7 @@ template <bool OneForwardOneBackward, ts::FsdpPolicy policy> void expect_gathers
 
 constexpr ts::FsdpPolicy stage3{}, stage2{.reshard_after_forward = false};
 TEST(PipelineFsdp, OneForwardOneBackwardGathersOnce) { expect_gathers_once<true, stage3>(); }
+TEST(PipelineFsdp, GPipeGathersOnce) { expect_gathers_once<false, stage3>(); }
 // With reshard_after_forward = false the wrapper itself gathers once.
 template <bool OneForwardOneBackward> void expect_stage_2_gathers_once() {
   constexpr auto whole = ts::compile(Gradient{});

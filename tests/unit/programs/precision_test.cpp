@@ -106,7 +106,7 @@ constexpr auto loss = [](const Model& model, const auto& x) {
 template <Precision P> struct ByDefault {
   constexpr auto operator()(const Model& model, const auto& x) const {
     const auto low = ts::default_matmul_precision<P>(loss);
-    const auto all = ts::value_and_grad([&](const auto& m, const auto& in) { return low(m, in); })(model, x);
+    const auto all = ts::value_and_grad([&](const auto& own, const auto& in) { return low(own, in); })(model, x);
     return std::tuple(std::get<0>(all), std::get<1>(all), ts::matmul(x, model.head));
   }
 };
@@ -117,8 +117,8 @@ template <Precision P> struct AtEachProduct {
     constexpr auto operator()(const auto& x) const { return ts::tanh(ts::matmul<P>(x, layer.weight)); }
   };
   constexpr auto operator()(const auto& model, const auto& x) const {
-    const auto all = ts::value_and_grad([](const auto& m, const auto& in) {
-      return ts::mean(ts::square(ts::einsum<"ik,kj->ij", P>(m.layers(in), m.head)));
+    const auto all = ts::value_and_grad([](const auto& own, const auto& in) {
+      return ts::mean(ts::square(ts::einsum<"ik,kj->ij", P>(own.layers(in), own.head)));
     })(model, x);
     return std::tuple(std::get<0>(all), std::get<1>(all), ts::matmul(x, model.head));
   }

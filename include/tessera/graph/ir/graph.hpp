@@ -136,6 +136,7 @@ struct Module {
   Growable<OpenBody> open;             ///< the bodies that are being traced, the innermost last
   int current = 0;                     ///< the graph to which the trace adds nodes: the innermost body, or the program
   Growable<PartitionSpec> specs;       ///< of the constraint nodes
+  Growable<bool> results_in_layers;    ///< by output of the program: whether it is a field of a Stack
   Growable<CheckpointPolicy> regions;  ///< of the checkpoints: Node::region counts them from 1
   int variables = 0;                   ///< how many nodes `variable` there are, each different from all others
   Precision matmul_precision = Precision::full;  ///< of f32 products that the traced function gives none

@@ -15,6 +15,7 @@ struct ProgramView {
   const PartitionSpec* specs = nullptr;
   int argument_count = 0;  ///< leaves of the arguments, used or not
   int spec_count = 0;
+  const bool* results_in_layers = nullptr;  ///< by output: whether it is a field of a Stack; null: not known
 
   constexpr const GraphView& main() const { return graphs[0]; }
 };
@@ -44,6 +45,7 @@ template <ProgramSize Room> struct FrozenProgram {
   std::int32_t operands[static_cast<std::size_t>(Room.operands) + 1]{};
   std::int32_t outputs[static_cast<std::size_t>(Room.outputs) + 1]{};
   PartitionSpec specs[static_cast<std::size_t>(Room.specs) + 1]{};
+  bool results_in_layers[static_cast<std::size_t>(Room.outputs) + 1]{};
   int node_begin[static_cast<std::size_t>(Room.graphs) + 1]{};
   int operand_begin[static_cast<std::size_t>(Room.graphs) + 1]{};
   int output_begin[static_cast<std::size_t>(Room.graphs) + 1]{};
@@ -67,6 +69,8 @@ template <ProgramSize Room> struct FrozenProgram {
       output_begin[g + 1] = output;
     }
     for (int s = 0; s < used.specs; ++s) specs[s] = module.specs[static_cast<std::size_t>(s)];
+    for (std::size_t k = 0; k < module.results_in_layers.size(); ++k)
+      results_in_layers[k] = module.results_in_layers[k];
   }
   /// Copies a program into arrays of smaller capacity.
   template <ProgramSize Larger>
@@ -75,6 +79,7 @@ template <ProgramSize Room> struct FrozenProgram {
     for (int i = 0; i < used.nodes; ++i) nodes[i] = from.nodes[i];
     for (int i = 0; i < used.operands; ++i) operands[i] = from.operands[i];
     for (int i = 0; i < used.outputs; ++i) outputs[i] = from.outputs[i];
+    for (int i = 0; i < used.outputs; ++i) results_in_layers[i] = from.results_in_layers[i];
     for (int i = 0; i < used.specs; ++i) specs[i] = from.specs[i];
     for (int g = 0; g <= used.graphs; ++g) {
       node_begin[g] = from.node_begin[g];

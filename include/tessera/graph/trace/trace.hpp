@@ -67,6 +67,7 @@ struct CollectOutputs {
                        "[stack] result: a field of all layers is returned outside of its Stack, or a tensor without a "
                        "dim of layers is returned as a field of a Stack");
     module->main().outputs.push_back(value.id);
+    module->results_in_layers.push_back(layer_dims > 0);
   }
   constexpr void enter_stack(auto&) { layer_dims = 1; }
   constexpr void enter_layer(int) {}
@@ -158,6 +159,7 @@ inline constexpr FrozenProgram<Room> simplified_program = [] {
   Module made;
   made.graphs = simplified([&](int g) { return from.graph(g); });
   for (int s = 0; s < from.used.specs; ++s) made.specs.push_back(from.specs[s]);
+  for (int k = 0; k < from.output_begin[1]; ++k) made.results_in_layers.push_back(from.results_in_layers[k]);
   return FrozenProgram<Room>(made, from.argument_count, true);
 }();
 
@@ -318,7 +320,8 @@ template <class F, class... Args> struct Traced {
   }(std::make_index_sequence<static_cast<std::size_t>(frozen.used.graphs)>{});
 
   static constexpr ProgramView program() {
-    return {graphs.data(), static_cast<int>(graphs.size()), frozen.specs, frozen.argument_count, frozen.used.specs};
+    return {graphs.data(),     static_cast<int>(graphs.size()), frozen.specs, frozen.argument_count,
+            frozen.used.specs, frozen.results_in_layers};
   }
 };
 

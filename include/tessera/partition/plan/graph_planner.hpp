@@ -287,8 +287,13 @@ class GraphPlanner : PlannedValues {
       while (value(v).role == ValueRole::view && is_constraint(value(v).node) &&
              value(value(v).view_of).role != ValueRole::argument)
         v = under(v);
-      if (given && requests_[k].stored) {
-        const int kept = stored(v, requests_[k].storage, graph_[node].source);
+      // A result of the program is stored as its place in the structure says, however it was computed.
+      const bool placed = g_ == 0 && program_.results_in_layers != nullptr && (!given || !requests_[k].stored);
+      if (placed || (given && requests_[k].stored)) {
+        const Storage storage = !placed                         ? requests_[k].storage
+                                : program_.results_in_layers[k] ? Storage::layers
+                                                                : Storage::block;
+        const int kept = stored(v, storage, graph_[node].source);
         moved = moved || kept != v;
         v = kept;
       }
