@@ -31821,9 +31821,10 @@ struct BceWithLogitsLoss : ElementLoss {
   }
 };
 struct BinaryCrossEntropyLoss : ElementLoss {
-  /// log(p), but -100 at 0, where its gradient is 0.
+  /// log(p), but not below -100, where its gradient is 0. exp(-100) is a number of f32 too.
   static constexpr Value bounded_log(Value p) {
-    const Value none = build::equal(p, p.number(0)), log = build::unary(Op::log, build::select(none, p.number(1), p));
+    const Value none = build::less(build::unary(Op::abs, p), p.number(3.7200759760208356e-44)),
+                log = build::unary(Op::log, build::select(none, p.number(1), p));
     return build::select(none, p.number(-100), log);
   }
   static constexpr Value of(Value x, Value y) { return -(y * bounded_log(x)) - (1.0 - y) * bounded_log(1.0 - x); }
@@ -32013,9 +32014,9 @@ constexpr auto bce_with_logits(const X& x, const Y& y, const Weight& pos_weight,
   return call<detail::LossTag<detail::BceWithPositiveWeightLoss, X::rank, Reduction>>(Source::from(at), x, y,
                                                                                       pos_weight);
 }
-/// -y log x - (1 - y) log(1 - x) for probabilities x and y, as torch.nn.functional.binary_cross_entropy: a logarithm of
-/// 0 counts as -100, here with a gradient of 0. From logits use bce_with_logits, which is exact for x near 0 and 1.
-/// Shapes, reductions, errors and communication: as huber.
+/// -y log x - (1 - y) log(1 - x) for probabilities x and y, as torch.nn.functional.binary_cross_entropy: a logarithm
+/// below -100 counts as -100, here with a gradient of 0. From logits use bce_with_logits, which is exact for x near 0
+/// and 1. Shapes, reductions, errors and communication: as huber.
 template <LossReduction Reduction = LossReduction::mean, TensorOperand X, TensorOperand Y>
 constexpr auto binary_cross_entropy(const X& x, const Y& y, Here at = Here::current()) {
   return call<detail::LossTag<detail::BinaryCrossEntropyLoss, X::rank, Reduction>>(Source::from(at), x, y);

@@ -1,16 +1,7 @@
 #!/usr/bin/env bash
 # A program of the examples that trains a model has the losses of one device when ts::fsdp splits the model.
 #   fsdp.sh PROGRAM
-set -uo pipefail
-program=$1
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-cd "$work" || exit 1
-failures=0
-fail() {
-  echo "$*"
-  failures=$((failures + 1))
-}
+source "$(dirname "${BASH_SOURCE[0]}")/common.sh" "$1"
 
 for devices in 1 2 3; do
   "$program" --fsdp $devices --steps 5 >$devices.txt || fail "--fsdp $devices: exit code $?"
@@ -35,5 +26,4 @@ refused --fsdp --fsdp
 refused 3x --steps 3x
 refused --mesh --mesh data=2
 
-((failures == 0)) || echo "$failures failures"
-exit $((failures > 0))
+finish

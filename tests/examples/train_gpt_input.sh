@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Nonsense given to train_gpt: exit code 2 and one line on stderr that names the option and its value.
 #   train_gpt_input.sh TRAIN_GPT
-source "$(dirname "${BASH_SOURCE[0]}")/train_gpt_common.sh" "$1"
+source "$(dirname "${BASH_SOURCE[0]}")/common.sh" "$1"
+train_gpt=$program
 
 # refused WORD... -- ARGUMENT...   every word is in the message
 refused() {

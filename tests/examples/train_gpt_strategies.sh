@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Every strategy of train_gpt, and what it is combined with, trains to the losses of one device, on up to 16 devices.
 #   train_gpt_strategies.sh TRAIN_GPT
-source "$(dirname "${BASH_SOURCE[0]}")/train_gpt_common.sh" "$1"
+source "$(dirname "${BASH_SOURCE[0]}")/common.sh" "$1"
+train_gpt=$program
 head -c 20000 "$root/LICENSE" >text.txt
 
 # compare BOUND ARGUMENT...   a table of layouts, whose losses in 30 steps agree with the first row's

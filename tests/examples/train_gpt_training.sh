@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # What train_gpt learns does not depend on the mesh or the strategy, and Ctrl-C ends it cleanly.
 #   train_gpt_training.sh TRAIN_GPT
-source "$(dirname "${BASH_SOURCE[0]}")/train_gpt_common.sh" "$1"
+source "$(dirname "${BASH_SOURCE[0]}")/common.sh" "$1"
+train_gpt=$program
 
 # run ARGUMENT...   a small model on a text that does not change
 run() { "$train_gpt" --text "$root/LICENSE" --layers 2 --dim 32 --heads 4 --context 32 --batch 6 --microbatches 3 --seed 3 "$@"; }

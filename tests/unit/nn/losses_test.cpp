@@ -247,8 +247,8 @@ TEST(MarginLosses, HaveWeightsOfClasses) {
       {x, targets, labels, many, weight}, oracle::first_order);
 }
 TEST(ElementLosses, OfProbabilities) {
-  const Array p({5}, {0.2, 0.9, 0, 1, 0}), y({5}, {0.3, 1, 1, 0, 0});
-  Array want({5}, {-0.3 * std::log(0.2) - 0.7 * std::log(0.8), -std::log(0.9), 100, 100, 0});
+  const Array p({6}, {0.2, 0.9, 0, 1, 0, 1e-60}), y({6}, {0.3, 1, 1, 0, 0, 1});
+  Array want({6}, {-0.3 * std::log(0.2) - 0.7 * std::log(0.8), -std::log(0.9), 100, 100, 0, 100});
   constexpr auto f = [](const auto& a, const auto& b) {
     return std::tuple(ts::binary_cross_entropy<each_one>(a, b), ts::binary_cross_entropy(a, b),
                       ts::binary_cross_entropy<summed>(a, b));

@@ -1,10 +1,10 @@
 // NAdam and RAdam against the pseudo code of torch.optim, one element after the other, in double.
 #include <cmath>
 #include <cstddef>
-#include <initializer_list>
 #include <vector>
 
 #include "../../support/traced.hpp"
+#include "leaves.hpp"
 #include <gtest/gtest.h>
 
 #include <tessera/nn/nn.hpp>
@@ -12,6 +12,8 @@
 
 namespace ts = tessera;
 using oracle::Array;
+using oracle::joined;
+using oracle::numbers;
 using oracle::random_array;
 
 namespace {
@@ -33,16 +35,6 @@ std::vector<Array> random_model(unsigned seed) {
   return leaves;
 }
 std::vector<Array> zeros() { return {Array(shapes[0]), Array(shapes[1]), Array(shapes[2])}; }
-std::vector<Array> joined(std::initializer_list<std::vector<Array>> parts) {
-  std::vector<Array> all;
-  for (const std::vector<Array>& part : parts) all.insert(all.end(), part.begin(), part.end());
-  return all;
-}
-std::vector<Array> numbers(std::initializer_list<double> values) {
-  std::vector<Array> all;
-  for (const double value : values) all.push_back(Array::number(value));
-  return all;
-}
 std::vector<Array> model_at(const std::vector<Array>& results, std::ptrdiff_t n) {
   return {results.begin() + 3 * n, results.begin() + 3 * n + 3};
 }

@@ -1,7 +1,7 @@
-# What the tests of train_gpt begin with: the program to test, this project, an empty folder to work in, and a count of failures.
-#   source train_gpt_common.sh TRAIN_GPT
+# What the tests of examples begin with: the program to test, this project, an empty folder to work in, and a count of failures.
+#   source common.sh PROGRAM
 set -uo pipefail
-train_gpt=$1
+program=$1
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
