@@ -66,5 +66,5 @@ void rows(compare::Harness& harness) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  return compare::run(argc, argv, {"onednn", "openblas", "eigen", "eigen_tensor"}, rows);
+  return compare::run(argc, argv, {"onednn", "openblas", "blis", "eigen", "eigen_tensor"}, rows);
 }
