@@ -61,12 +61,12 @@ constexpr auto constrain(const X& x, const PartitionSpec& spec, CotangentShardin
 
 /// A value with a sharding over one axis of the mesh; over other axes it stays as it is.
 constexpr Value constrained_over(const Value& value, std::string_view axis, const PartitionSpec& spec,
-                                 CotangentSharding cotangent, bool keeps_sums = false) {
+                                 CotangentSharding cotangent, bool keeps_sums = false, bool of_parameter = false) {
   const int own = value.module->add_spec(spec), only = value.module->add_spec({SpecEntry(axis)});
   if (only > 126) value.refuse(errc::capacity, "[with_sharding] number of specs: a program has more than 127 specs");
   Node made{
       .op = Op::constraint, .dtype = value.dtype(), .rank = value.node().rank, .singletons = value.node().singletons};
-  Constraint{own, cotangent, 0, static_cast<std::int8_t>(only), keeps_sums}.write(made);
+  Constraint{own, cotangent, 0, static_cast<std::int8_t>(only), keeps_sums, of_parameter}.write(made);
   return value.make(made, {value.id});
 }
 constexpr PartitionSpec whole_spec(int rank) {
@@ -74,14 +74,16 @@ constexpr PartitionSpec whole_spec(int rank) {
   for (int dim = 0; dim < rank; ++dim) whole.entries.push_back(none);
   return whole;
 }
-/// A value gathered over one axis. The planner chooses the sharding of its cotangent.
+/// A parameter of a wrapper, gathered over one axis where it is only stored in parts. The planner chooses the sharding
+/// of its cotangent.
 constexpr Value gathered_over(const Value& value, std::string_view axis,
                               CotangentSharding cotangent = CotangentSharding::free) {
-  return constrained_over(value, axis, whole_spec(value.rank()), cotangent);
+  return constrained_over(value, axis, whole_spec(value.rank()), cotangent, false, true);
 }
-/// A value that is whole over one axis, or a sum whose terms the devices of the axis have: readers reduce it.
+/// A gradient that is whole over one axis, or a sum whose terms the devices of the axis have: readers reduce it. Where
+/// a reader makes it alike to a parameter, it stays split as that one is for computations.
 constexpr Value summed_over(const Value& value, std::string_view axis) {
-  return constrained_over(value, axis, whole_spec(value.rank()), CotangentSharding::free, true);
+  return constrained_over(value, axis, whole_spec(value.rank()), CotangentSharding::free, true, true);
 }
 /// A value of static rank `rank` whose dim `dim` is split over one axis, like that of its cotangent.
 constexpr Value split_over(const Value& value, std::string_view axis, int dim, int rank) {

@@ -257,7 +257,7 @@ struct ConstraintOp {
     if (own.cotangent == CotangentSharding::free || is_host_number(r.g())) return r.add(0, r.g());
     if (own.cotangent == CotangentSharding::stored) {
       if (!r.g().node().is_projection()) return r.add(0, r.g());
-      Constraint{own.spec, CotangentSharding::free, 0, own.about, true}.write(made);
+      Constraint{own.spec, CotangentSharding::free, 0, own.about, true, own.of_parameter}.write(made);
       const Value sum = r.y().make(made, {r.full_g().id});
       Node alike{.op = Op::alike, .dtype = made.dtype, .rank = made.rank, .singletons = made.singletons};
       Alike{.exactly = true}.write(alike);

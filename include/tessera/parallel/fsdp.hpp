@@ -184,7 +184,7 @@ template <class Model, FsdpPolicy policy = FsdpPolicy{}, class Output = PlannedO
 
   /// The model, called with the same arguments. Communication, for each parameter and step: an all_gather in the
   /// forward pass and another in the backward pass (without reshard_after_forward only the first), a reduce_scatter of
-  /// its gradient.
+  /// its gradient. A parameter that the axis splits for computations, such as experts, stays split.
   template <class... Args> constexpr auto operator()(const Args&... args) const {
     static_assert(policy.compute_dtype == DType::f32 || is_half(policy.compute_dtype),
                   "tessera: Fsdp computes in f32, bf16 or f16");
@@ -231,7 +231,7 @@ template <class Model, FsdpPolicy policy = FsdpPolicy{}, class Output = PlannedO
       detail::visit_own_parameters<policy>(gathered, gather);
       return gathered(detail::fsdp_argument<policy>(args)...);
     } else {
-      detail::OpenCheckpoint region(context, all_but_constraints_saveable);
+      detail::OpenCheckpoint region(context, {CheckpointPolicy::Kind::all_but_gathers});
       detail::visit_own_parameters<policy>(gathered, gather);
       auto result = gathered(detail::fsdp_argument<policy>(args)...);
       region.close_around_others();

@@ -13,6 +13,7 @@
 #include <tessera/tensor/creation.hpp>
 #include <tessera/tensor/evaluate.hpp>
 #include <tessera/tensor/host.hpp>
+#include <tessera/tensor/random.hpp>
 
 namespace ts = tessera;
 using namespace programs;
@@ -65,6 +66,72 @@ TEST(RandomDraws, AreSplitAsTheirArgument) {
   const auto want = on(ts::Mesh({{"x", 1}}), {});
   for (const int devices : {2, 3, 8}) EXPECT_EQ(on(ts::Mesh({{"x", devices}}), {"x"}), want) << devices;
 }
+
+/// Draws in the shape of x, and of probabilities, rates and shapes p, each in its own program: all of a few rows.
+template <class Draws> void expect_split_as_argument(const Draws&, bool by_columns) {
+  constexpr auto drawn = ts::compile([](auto x, auto p, auto key) {
+    const auto read = []<class Draw>(const Draw& each) { return ts::sum<Draw::rank - 1>(ts::cast<float>(each)); };
+    return std::apply([&](const auto&... each) { return std::tuple(std::tuple(each...), std::tuple(read(each)...)); },
+                      Draws{}(x, p, key));
+  });
+  const auto on = [&](const ts::Mesh& mesh, const ts::PartitionSpec& spec) {
+    const auto x = ts::normal<float>(ts::Key(1), {7, 9}, mesh, spec),  // on 8 devices, one has no row
+        p = ts::uniform<float>(ts::Key(2), {7, 9}, mesh, spec, 0.125f, 0.875f);
+    const ts::Plan plan = drawn.plan(x, p, ts::Scalar(5));
+    plan.for_each_collective([&](const ts::CollectiveInfo& c, std::int64_t) {
+      // What reads the draws sums over a split dim.
+      EXPECT_EQ(c.kind, ts::all_reduce) << ts::name_of(c.kind) << " of " << c.payload_bytes << " bytes";
+    });
+    const auto draws = std::get<0>(drawn(x, p, ts::Scalar(5)));
+    return std::apply(
+        [&](const auto&... each) {
+          EXPECT_TRUE(((ts::sharding(each).dims[0] == ts::sharding(x).dims[0]) && ...));
+          return std::tuple(ts::to_host(each)...);
+        },
+        draws);
+  };
+  const auto want = on(ts::Mesh({{"x", 1}}), {});
+  for (const int devices : {2, 3, 8}) {
+    const ts::Mesh mesh({{"x", devices}});
+    SCOPED_TRACE(mesh.text());
+    EXPECT_EQ(on(mesh, {"x"}), want);
+    if (!by_columns) continue;
+    EXPECT_EQ(on(mesh, {ts::none, "x"}), want);
+  }
+}
+struct InTheShape {
+  constexpr auto operator()(const auto& x, const auto&, const auto& key) const {
+    return std::tuple(ts::randint_like<std::int32_t>(x, -3, 9, key),
+                      ts::randint_like<std::int64_t, 1>(x > 0.0, 0, 5, key), ts::exponential_like<2>(x, key),
+                      ts::gumbel_like<3>(x, key), ts::laplace_like<4>(x, key), ts::cauchy_like<5>(x, key),
+                      ts::logistic_like<6>(x, key), ts::rademacher_like<7>(x, key),
+                      ts::truncated_normal_like<8>(x, -1.5, 2.0, key));
+  }
+};
+struct OfParameters {
+  constexpr auto operator()(const auto& x, const auto& p, const auto& key) const {
+    return std::tuple(ts::bernoulli(p, key), ts::gamma<1>(p, key), ts::beta<2>(p, p, key), ts::chisquare<6>(p, key),
+                      ts::student_t<7>(p, key), ts::geometric<8>(p, key), ts::pareto<9>(p, key),
+                      ts::weibull<10>(p, key), ts::rayleigh<11>(p, key), ts::lognormal<12>(p, key),
+                      ts::stochastic_round<13>(x, key), ts::dropout<14>(x, 0.25, key));
+  }
+};
+struct OfRows {
+  constexpr auto operator()(const auto& x, const auto& p, const auto& key) const {
+    return std::tuple(ts::categorical<-1>(x, key), ts::multinomial<ts::Replacement::no, 1>(p, 3, key),
+                      ts::multinomial<ts::Replacement::yes, 2>(p, 4, key), ts::dirichlet<3>(p, key),
+                      ts::gumbel_softmax<false, 4>(x, key), ts::gumbel_softmax<true, 5>(x, key));
+  }
+};
+struct InLoops {
+  constexpr auto operator()(const auto&, const auto& p, const auto& key) const {
+    return std::tuple(ts::poisson(p * 20.0, key));
+  }
+};
+TEST(RandomDraws, InTheShapeOfAnArgumentAreSplitAsIt) { expect_split_as_argument(InTheShape{}, true); }
+TEST(RandomDraws, OfParametersAreSplitAsThese) { expect_split_as_argument(OfParameters{}, true); }
+TEST(RandomDraws, OfRowsAreSplitAsThese) { expect_split_as_argument(OfRows{}, false); }
+TEST(RandomDraws, InLoopsAreSplitAsTheirArgument) { expect_split_as_argument(InLoops{}, true); }
 
 // Which proposal of a gamma draw is accepted can depend on the last bit, so that draws are compared, not their oracle.
 TEST(RandomDraws, OfTheGammaFamilyAreEqualOnAllMeshes) {

@@ -239,10 +239,14 @@ struct Constraint {
   std::int8_t cotangent_spec = 0;  ///< for CotangentSharding::own_spec
   std::int8_t about = -1;          ///< index of the spec that lists the fixed axes; -1: all axes of the mesh
   bool keeps_sums = false;         ///< a value that is partial over the fixed axes stays so; readers reduce it
+  /// Made by a wrapper, of a parameter or of its gradient: whole over the fixed axes where the parameter is only stored
+  /// in parts. Where the fixed axes split the parameter for computations, as they split experts, it stays split.
+  bool of_parameter = false;
 
   static constexpr Constraint of(const Node& node) {
-    return {node.index(), static_cast<CotangentSharding>(node.labels[0]), node.labels[1],
-            static_cast<std::int8_t>(node.labels[2] - 1), node.labels[3] != 0};
+    return {node.index(),        static_cast<CotangentSharding>(node.labels[0]),
+            node.labels[1],      static_cast<std::int8_t>(node.labels[2] - 1),
+            node.labels[3] != 0, node.labels[4] != 0};
   }
   constexpr void write(Node& node) const {
     node.value = spec;
@@ -250,6 +254,7 @@ struct Constraint {
     node.labels[1] = cotangent_spec;
     node.labels[2] = static_cast<std::int8_t>(about + 1);
     node.labels[3] = keeps_sums ? 1 : 0;
+    node.labels[4] = of_parameter ? 1 : 0;
   }
 };
 

@@ -113,7 +113,8 @@ struct CheckpointPolicy {
     names,
     names_but,       ///< all values with a name, but for some names
     everything_but,  ///< all values but those with one of some names
-    all_but_constraints
+    all_but_constraints,
+    all_but_gathers  ///< all values but the parameters that a wrapper gathers
   };
   static constexpr int max_names = 8;
 

@@ -48,6 +48,13 @@ constexpr bool has_batch_dims(const Node& einsum) {
   return false;
 }
 
+/// Whether a wrapper gathers a parameter by this node.
+constexpr bool is_gather(const Node& node) {
+  if (!row_of(node).constrains) return false;
+  const Constraint own = Constraint::of(node);
+  return own.of_parameter && !own.keeps_sums;
+}
+
 /// Whether a policy of one kind stores value `id`. `readers`: for each value the node that gives it a name, or -1.
 constexpr bool is_saved(CheckpointPolicy::Kind kind, const CheckpointPolicy& policy, const Graph& graph, int id,
                         const Growable<std::int32_t>& readers) {
@@ -71,7 +78,9 @@ constexpr bool is_saved(CheckpointPolicy::Kind kind, const CheckpointPolicy& pol
       return named < 0 || !policy.has(name_of_value(graph[named]));
     }
     case all_but_constraints:
-      return row_of(node).unit != UnitKind::constraint;
+      return !row_of(node).constrains;
+    case all_but_gathers:
+      return !is_gather(node);
     default:
       return false;
   }
@@ -127,6 +136,7 @@ class Replay {
     if (policy.is(CheckpointPolicy::Kind::everything)) return;
     own.to.assign(static_cast<std::size_t>(id + 1), -1);
     own.after = cotangent;
+    own.is_of_wrapper = policy.kind == CheckpointPolicy::Kind::all_but_gathers;
     Growable<std::int32_t> operands, readers(static_cast<std::size_t>(id + 1), -1);
     if (policy.is(CheckpointPolicy::Kind::everything_but))
       for (int at = 0; at <= id; ++at)
@@ -154,21 +164,27 @@ class Replay {
   /// The copy of a value, as a node of the checkpoint `region` reads it.
   constexpr Value operator()(const Value& value, std::uint8_t region) {
     if (regions_.size() <= region || regions_[region].to.empty()) return value;
-    return value.with(behind(regions_[region], value));
+    Region& own = regions_[region];
+    const auto at = static_cast<std::size_t>(value.id);
+    // A wrapper keeps all but what it gathers: a gradient reads that as it would without the wrapper.
+    if (own.is_of_wrapper && value.id >= 0 && (at >= own.to.size() || own.to[at] < 0) &&
+        !is_gathered_again(*value.module, value.node()))
+      return value;
+    return value.with(behind(own, value));
   }
 
  private:
   struct Region {
     Growable<std::int32_t> to;  ///< by node: its copy, or its barrier; -1: none yet
     std::int32_t after = -1;    ///< the cotangent for which the barriers wait
+    bool is_of_wrapper = false;
   };
   Growable<Region> regions_;
 
   /// A parameter that a wrapper around the checkpoint gathers, and gathers again for the gradient.
   static constexpr bool is_gathered_again(const Module& module, const Node& node) {
-    return node.region != 0 && row_of(node).unit == UnitKind::constraint &&
-           module.regions[static_cast<std::size_t>(node.region - 1)].kind ==
-               CheckpointPolicy::Kind::all_but_constraints;
+    return node.region != 0 && detail::is_gather(node) &&
+           module.regions[static_cast<std::size_t>(node.region - 1)].kind == CheckpointPolicy::Kind::all_but_gathers;
   }
 
   constexpr std::int32_t behind(Region& own, const Value& value) {

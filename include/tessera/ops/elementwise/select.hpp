@@ -85,6 +85,14 @@ constexpr Value shape_source(Value x) {
   }
 }
 
+/// A parameter as it is stored, for a gradient that reads only its shape: a wrapper does not gather it again for that.
+constexpr Value stored_parameter(Value x) {
+  const Graph& graph = x.module->graph(x.graph);
+  while (graph[x.id].op == Op::barrier || (row_of(graph[x.id]).constrains && Constraint::of(graph[x.id]).of_parameter))
+    x.id = graph.operand(x.id, 0);
+  return x;
+}
+
 constexpr Value broadcast(Value x, Value like) {
   if (same_static_shape(x.node(), like.node())) return x;
   like = shape_source(like);

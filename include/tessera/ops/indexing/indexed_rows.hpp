@@ -82,7 +82,7 @@ struct EmbeddingOp {
       .partial = always_partial,
       .flops = 0};
   static constexpr GradientRule gradient = [](Gradient& r) {
-    const Value table = r.x(0), g = build::cast(r.full_g(), computed_as(table.dtype()));
+    const Value table = build::stored_parameter(r.x(0)), g = build::cast(r.full_g(), computed_as(table.dtype()));
     const Value sums = g.make(
         {.op = Op::index_add, .dtype = g.dtype(), .rank = table.node().rank, .singletons = table.node().singletons},
         {g.id, r.x(1).id, table.id});

@@ -124,7 +124,7 @@ struct GatherOp {
                              .sharding = along_dim_sharding,
                              .flops = 0};
   static constexpr GradientRule gradient = [](Gradient& r) {
-    const Value x = r.x(0), g = build::cast(r.full_g(), computed_as(x.dtype()));
+    const Value x = build::stored_parameter(r.x(0)), g = build::cast(r.full_g(), computed_as(x.dtype()));
     r.add(0, build::cast(build::scatter_add(g, dim_of(r.node()), r.x(1), x), x.dtype()));
   };
   static constexpr CheckRule check = check_gather;

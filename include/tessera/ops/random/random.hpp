@@ -24,6 +24,10 @@ constexpr Value random(Value like, Value key, RandomDraw draw) {
                     .value = static_cast<double>(draw.stream)},
                    {shape.id, key.dtype() == DType::i64 ? key.id : cast(key, DType::f64).id});
 }
+/// A random node that is split as `like` is, whose elements are not read.
+constexpr Value random_alike(Value like, Value key, RandomDraw draw) {
+  return alike(random(like, key, draw), shape_source(like));
+}
 /// The key derived from a key and a constant, of the same kind: a number or a tensor.
 constexpr Value folded_key(Value key, std::int64_t n) {
   const DType type = key.dtype() == DType::i64 ? DType::i64 : DType::f64;
@@ -54,11 +58,8 @@ template <Distribution Kind, std::uint32_t Stream, bool Follows> struct RandomTa
   };
   static constexpr Value emit(Value context, Value like, Value key) {
     like = like.at(context.source);
-    const Value draw = build::random(like, key, {Kind, Stream});
-    if constexpr (!Follows)
-      return build::cast(draw, like.dtype());
-    else
-      return build::cast(build::alike(draw, build::shape_source(like)), like.dtype());
+    constexpr RandomDraw draw{Kind, Stream};
+    return build::cast(Follows ? build::random_alike(like, key, draw) : build::random(like, key, draw), like.dtype());
   }
 };
 

@@ -16,6 +16,10 @@ namespace build {
 constexpr Value uniform(Value like, Value key, std::uint32_t stream) {
   return random(like, key, {Distribution::uniform, stream});
 }
+/// The same, split as `like` is. Draws that are computed with the elements of `like` are so anyway.
+constexpr Value uniform_alike(Value like, Value key, std::uint32_t stream, bool follows) {
+  return follows ? random_alike(like, key, {Distribution::uniform, stream}) : uniform(like, key, stream);
+}
 }  // namespace build
 
 namespace detail {
@@ -37,18 +41,18 @@ template <std::uint32_t Stream> struct BernoulliTag {
   }
 };
 
-template <std::uint32_t Stream> struct ExponentialTag {
+template <std::uint32_t Stream, bool Follows> struct ExponentialTag {
   template <class Like, class Key> struct result : Like {
     using Checks = CheckDraw<Like, Key>;
     static constexpr std::size_t checked = sizeof(Checks);
   };
   static constexpr Value emit(Value context, Value like, Value key) {
-    const Value draw = build::uniform(like.at(context.source), key, Stream);
+    const Value draw = build::uniform_alike(like.at(context.source), key, Stream, Follows);
     return build::cast(-build::apply<ops::Log1pOp>(-draw), like.dtype());
   }
 };
 
-template <class T, std::uint32_t Stream> struct RandintTag {
+template <class T, std::uint32_t Stream, bool Follows> struct RandintTag {
   static_assert(std::is_integral_v<T> && !std::is_same_v<T, bool>, "tessera: randint_like draws integers");
   template <class Like, class Low, class High, class Key> struct result : Typed<T, Like::rank> {
     using Checks = decltype([] {
@@ -57,7 +61,8 @@ template <class T, std::uint32_t Stream> struct RandintTag {
     });
   };
   static constexpr Value emit(Value context, Value like, Value low, Value high, Value key) {
-    const Value shape = build::cast(like.at(context.source), DType::f64), draw = build::uniform(shape, key, Stream);
+    const Value shape = build::cast(like.at(context.source), DType::f64);
+    const Value draw = build::uniform_alike(shape, key, Stream, Follows);
     low = build::cast(low.at(context.source), DType::i64);
     const Value count = build::cast(high.at(context.source), DType::i64) - low;
     const Value offset = build::cast(draw * build::cast(count, DType::f64), DType::i64);
@@ -67,13 +72,13 @@ template <class T, std::uint32_t Stream> struct RandintTag {
 };
 
 /// Draws of a distribution by its inverse, from uniform ones. Each D has `draw`, and takes parameters as operands.
-template <class D, std::uint32_t Stream> struct InverseTag {
+template <class D, std::uint32_t Stream, bool Follows> struct InverseTag {
   template <class Like, class Key, class...> struct result : Like {
     using Checks = CheckDraw<Like, Key>;
     static constexpr std::size_t checked = sizeof(Checks);
   };
   static constexpr Value emit(Value context, Value like, Value key, std::same_as<Value> auto... parameters) {
-    const Value uniform = build::uniform(like.at(context.source), key, Stream);
+    const Value uniform = build::uniform_alike(like.at(context.source), key, Stream, Follows);
     return build::cast(D::draw(uniform, build::cast(parameters, uniform.dtype())...), like.dtype());
   }
 };
@@ -179,38 +184,45 @@ constexpr auto bernoulli(const P& probabilities, const Key& key, Here at = Here:
 template <Element T, std::uint32_t Stream = 0, TensorOperand Like, NumberOperand Low, NumberOperand High, class Key>
 constexpr auto randint_like(const Like& like, const Low& low, const High& high, const Key& key,
                             Here at = Here::current()) {
-  return call<detail::RandintTag<T, Stream>>(Source::from(at), like, low, high, detail::drawn_from(key));
+  return call<detail::RandintTag<T, Stream, detail::has_sharding_v<Like>>>(Source::from(at), like, low, high,
+                                                                           detail::drawn_from(key));
 }
 
 /// Exponential draws of rate 1, in [0, 17) for f32: -log(1 - u). Divide by another rate.
 template <std::uint32_t Stream = 0, TensorOperand Like, class Key>
 constexpr auto exponential_like(const Like& like, const Key& key, Here at = Here::current()) {
-  return call<detail::ExponentialTag<Stream>>(Source::from(at), like, detail::drawn_from(key));
+  return call<detail::ExponentialTag<Stream, detail::has_sharding_v<Like>>>(Source::from(at), like,
+                                                                            detail::drawn_from(key));
 }
 
 /// Draws of the standard Gumbel distribution, -log(-log(u)); of the standard Laplace distribution, of variance 2; of
 /// the standard Cauchy distribution, tan(pi (u - 1/2)). Multiply by a scale, and add a location.
 template <std::uint32_t Stream = 0, TensorOperand Like, class Key>
 constexpr auto gumbel_like(const Like& like, const Key& key, Here at = Here::current()) {
-  return call<detail::InverseTag<detail::Gumbel, Stream>>(Source::from(at), like, detail::drawn_from(key));
+  return call<detail::InverseTag<detail::Gumbel, Stream, detail::has_sharding_v<Like>>>(Source::from(at), like,
+                                                                                        detail::drawn_from(key));
 }
 template <std::uint32_t Stream = 0, TensorOperand Like, class Key>
 constexpr auto laplace_like(const Like& like, const Key& key, Here at = Here::current()) {
-  return call<detail::InverseTag<detail::Laplace, Stream>>(Source::from(at), like, detail::drawn_from(key));
+  return call<detail::InverseTag<detail::Laplace, Stream, detail::has_sharding_v<Like>>>(Source::from(at), like,
+                                                                                         detail::drawn_from(key));
 }
 template <std::uint32_t Stream = 0, TensorOperand Like, class Key>
 constexpr auto cauchy_like(const Like& like, const Key& key, Here at = Here::current()) {
-  return call<detail::InverseTag<detail::Cauchy, Stream>>(Source::from(at), like, detail::drawn_from(key));
+  return call<detail::InverseTag<detail::Cauchy, Stream, detail::has_sharding_v<Like>>>(Source::from(at), like,
+                                                                                        detail::drawn_from(key));
 }
 /// Draws of the standard logistic distribution, log(u / (1 - u)), of variance pi^2 / 3 (jax.random.logistic).
 template <std::uint32_t Stream = 0, TensorOperand Like, class Key>
 constexpr auto logistic_like(const Like& like, const Key& key, Here at = Here::current()) {
-  return call<detail::InverseTag<detail::Logistic, Stream>>(Source::from(at), like, detail::drawn_from(key));
+  return call<detail::InverseTag<detail::Logistic, Stream, detail::has_sharding_v<Like>>>(Source::from(at), like,
+                                                                                          detail::drawn_from(key));
 }
 /// -1 or 1, with a probability of one half each, in the element type of `like` (jax.random.rademacher).
 template <std::uint32_t Stream = 0, TensorOperand Like, class Key>
 constexpr auto rademacher_like(const Like& like, const Key& key, Here at = Here::current()) {
-  return call<detail::InverseTag<detail::Rademacher, Stream>>(Source::from(at), like, detail::drawn_from(key));
+  return call<detail::InverseTag<detail::Rademacher, Stream, detail::has_sharding_v<Like>>>(Source::from(at), like,
+                                                                                            detail::drawn_from(key));
 }
 /// Standard normal draws within [lower, upper] only, by the inverse of erf of a uniform draw between erf(lower /
 /// sqrt(2)) and erf(upper / sqrt(2)), as jax.random.truncated_normal. In f32 the bounds should not both be beyond 5 on
@@ -218,8 +230,8 @@ constexpr auto rademacher_like(const Like& like, const Key& key, Here at = Here:
 template <std::uint32_t Stream = 0, TensorOperand Like, NumberOperand Lower, NumberOperand Upper, class Key>
 constexpr auto truncated_normal_like(const Like& like, const Lower& lower, const Upper& upper, const Key& key,
                                      Here at = Here::current()) {
-  return call<detail::InverseTag<detail::TruncatedNormal, Stream>>(Source::from(at), like, detail::drawn_from(key),
-                                                                   lower, upper);
+  return call<detail::InverseTag<detail::TruncatedNormal, Stream, detail::has_sharding_v<Like>>>(
+      Source::from(at), like, detail::drawn_from(key), lower, upper);
 }
 
 /// Whether multinomial may draw an index several times.

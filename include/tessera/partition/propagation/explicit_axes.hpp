@@ -90,6 +90,7 @@ class ExplicitAxes {
     const Constraint own = Constraint::of(node);
     Sharding made = explicit_part(planned_.resolve(program_.specs[own.spec], node.rank));
     if (own.about < 0) return made;
+    if (own.of_parameter && !own.keeps_sums) return operand;  // what is only stored in parts is no part of the rules
     unsigned about = made.used_axes();
     for (const SpecEntry& entry : program_.specs[own.about].entries)
       for (const Name& name : entry.axes) about |= axes_mask(planned_.given, planned_.cuts, name.view());

@@ -84,6 +84,7 @@ class ShardingSolver {
           made.of[size(id)] = made.of[of];
           made.fixed[size(id)] = 1;
         }
+    keep_computed_splits(graph, made);
     if (requests)
       for (int k = 0; k < graph.output_count; ++k) {
         const int id = graph.outputs[k];
@@ -183,6 +184,38 @@ class ShardingSolver {
     return made;
   }
 
+  /// What a wrapper gathers, and the gradient of it, stays split as the parameter is for computations.
+  constexpr void keep_computed_splits(const GraphView& graph, ValueShardings& made) const {
+    for (int id = 0; id < graph.size; ++id) {
+      if (!row_of(graph[id]).constrains) continue;
+      const Constraint own = Constraint::of(graph[id]);
+      if (!own.of_parameter) continue;
+      const int parameter = own.keeps_sums ? parameter_of_gradient(graph, id) : made_of(graph, graph.operand(id, 0));
+      if (parameter < 0) continue;
+      const Sharding& split = made.of[size(parameter)];
+      for (int d = 0; d < split.rank; ++d)
+        for (std::uint8_t axis : split.dims[d])
+          if (split.priority[d] == 0 && (made.closed[size(id)] >> axis & 1u) != 0)
+            made.of[size(id)].dims[d] = split.dims[d];
+    }
+  }
+  /// The argument that a parameter is, behind casts and barriers, or the constraint that gathered it before; else -1.
+  static constexpr int made_of(const GraphView& graph, int id) {
+    while (!graph[id].is_argument() && !row_of(graph[id]).constrains) {
+      const OpRow& row = row_of(graph[id]);
+      if (!row.converts && row.unit != UnitKind::constraint) return -1;
+      id = graph.operand(id, 0);
+    }
+    return graph[id].is_argument() || Constraint::of(graph[id]).of_parameter ? id : -1;
+  }
+  /// The parameter to which a gradient is made alike; -1 where there is none.
+  static constexpr int parameter_of_gradient(const GraphView& graph, int id) {
+    for (int reader = id + 1; reader < graph.size; ++reader)
+      if (const int like = row_of(graph[reader]).sharded_as; like >= 0 && graph.operand(reader, 0) == id)
+        return made_of(graph, graph.operand(reader, like));
+    return -1;
+  }
+
   constexpr void settle(int g) {
     Propagation propagation(links[size(g)], mesh_, rules[size(g)], values[size(g)]);
     bool repeats = false;
@@ -250,6 +283,7 @@ class ShardingSolver {
       if (rules[size(body)].rules(inside)) continue;
       seeds.of[size(inside)] = without_layers(outer.of[size(outside)]);
     }
+    keep_computed_splits(inner, seeds);
     ValueShardings& found = values[size(body)];
     if (!(seeds.of == seeds_[size(body)].of)) {
       seeds_[size(body)] = seeds;
