@@ -67,10 +67,13 @@ class Interpreter {
 
   void disturb(const GraphView& graph, int id, const std::vector<const Array*>& x, const Layers& layers, Array& value) {
     const Node& node = graph[id];
-    if (node.op != Op::sum && node.op != Op::einsum && !dense::is(node, "prod")) return disturb_(node, value, value);
+    const bool ragged = dense::is(node, "ragged_dot") || dense::is(node, "ragged_outer");
+    if (node.op != Op::sum && node.op != Op::einsum && !dense::is(node, "prod") && !ragged)
+      return disturb_(node, value, value);
     std::vector<Array> sizes;
     for (const Array* operand : x) {
       sizes.push_back(*operand);
+      if (ragged && operand == x.back()) continue;
       for (double& v : sizes.back().data) v = std::fabs(v);
     }
     std::vector<const Array*> operands;
@@ -341,6 +344,8 @@ class Interpreter {
         return *x[0];
       default:
         if (dense::is(node, "prod")) return dense::reduce(node, *x[0]);
+        if (dense::is(node, "ragged_dot") || dense::is(node, "ragged_outer"))
+          return dense::ragged(node, *x[0], *x[1], *x[2]);
         if (dense::is(node, "cumprod") || dense::is(node, "cummax") || dense::is(node, "cummin"))
           return dense::cumulative(node, *x[0]);
         return dense::elementwise(graph, id, x);
