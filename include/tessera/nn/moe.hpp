@@ -14,6 +14,7 @@
 #include <tessera/nn/mixed.hpp>
 #include <tessera/ops/constraint.hpp>
 #include <tessera/ops/contraction/einsum.hpp>
+#include <tessera/ops/contraction/ragged_dot.hpp>
 #include <tessera/ops/data_movement/rearrange.hpp>
 #include <tessera/ops/data_movement/shape.hpp>
 #include <tessera/ops/elementwise.hpp>
@@ -45,6 +46,14 @@ template <Element T = float> struct Experts {
     else
       return einsum<"enh,ehf->enf">(inner, detail::as_met_by<X>(down, at), at);
   }
+  /// The results for rows [groups, rows, features] that are sorted by expert, `sizes` [groups, experts] of each expert.
+  template <class X, class Sizes>
+  constexpr auto sorted(const X& rows, const Sizes& sizes, Here at = Here::current()) const {
+    const auto of = [&](const auto& weight, const auto& x) {
+      return ragged_dot(x, detail::as_met_by<X>(weight, at), sizes, at);
+    };
+    return of(down, silu(of(gate, rows), at) * of(up, rows));
+  }
 };
 
 /// What becomes of the tokens of a mixture of experts.
@@ -57,7 +66,29 @@ enum class Dispatch : std::uint8_t {
   /// sequence_capacity with room for all tokens of a sequence in each expert, so that no token is dropped. Sends, and
   /// computes, as much as if each expert were chosen for each token.
   dropless,
+  /// No token is dropped, and each expert computes the tokens that chose it, and no others: the tokens of each sequence
+  /// are sorted by expert for a ts::ragged_dot. For experts that are whole on each device, or split along `hidden`.
+  ragged,
 };
+
+namespace detail {
+
+/// The rows of x [groups, n, features] at indices [groups, m] of its dim 1.
+struct RowsOfGroupsTag {
+  template <class X, class Indices> using result = X;
+  static constexpr Value emit(Value context, Value x, Value indices) {
+    x = x.at(context.source);
+    const int rank = x.rank(), last = rank - 1;
+    const Value one = build::insert_singletons(indices, 1u << last, rank);
+    const Value columns = x.make({.op = Op::arange, .dtype = DType::i32, .rank = 1}, {build::extent(x, last).id});
+    // Of the comparison only the shape is read.
+    const Value like =
+        build::binary(Op::less, one, build::insert_singletons(columns, ((1u << rank) - 1) & ~(1u << last), rank));
+    return build::gather(x, last - 1, build::broadcast(one, like));
+  }
+};
+
+}  // namespace detail
 
 /// A mixture of experts: y = sum over the chosen experts of weight * expert(x), where the `choices` most probable
 /// experts of softmax(router(x)) are chosen for each token, with their probabilities, divided by their sum, as weights.
@@ -113,6 +144,9 @@ template <Element T = float, Dispatch How = Dispatch::dense> struct MoE {
       } else if constexpr (How == Dispatch::capacity) {
         const auto whole = [&](const auto& of) { return unsqueeze<0>(of, at); };
         return squeeze<0>(dispatched(whole(tokens), whole(chosen), whole(weights), capacity, at), at);
+      } else if constexpr (How == Dispatch::ragged) {
+        const auto by_sequence = [&](const auto& of) { return split_dim<0>(of, extent<1>(x, at), at); };
+        return merge_dims<0, 1>(sorted(x, by_sequence(best.indices), by_sequence(weights), count, at), at);
       } else {
         const Dim room = How == Dispatch::dropless ? Dim(extent<1>(x, at)) : capacity;
         const auto by_sequence = [&](const auto& of) { return split_dim<0>(of, extent<1>(x, at), at); };
@@ -129,6 +163,19 @@ template <Element T = float, Dispatch How = Dispatch::dense> struct MoE {
     using Element = typename std::remove_cvref_t<decltype(tokens)>::element;
     const auto combine = sum<1>(chosen * unsqueeze<2>(weights, at), at);  // [N, E]
     return einsum<"ne,enf->nf">(cast<Element>(combine, at), experts(tokens, at), at);
+  }
+  /// Tokens [G, N, F] in groups, the experts of each token [G, N, K] and its weights.
+  constexpr auto sorted(const auto& tokens, const auto& chosen, const auto& weights, const auto& count, Here at) const {
+    using Element = typename std::remove_cvref_t<decltype(tokens)>::element;
+    const auto expert = merge_dims<1, 2>(chosen, at);                         // [G, R] of each row: a choice of a token
+    const auto sizes = sum<1>(one_hot<std::int32_t>(expert, count, at), at);  // [G, E]
+    const auto order = argsort<1>(expert, at);
+    const auto rows = rows_of(tokens, floor_divide(order, choices, at), at);  // [G, R, F]
+    const auto made = rows_of(experts.sorted(rows, sizes, at), argsort<1>(order, at), at);
+    return einsum<"gnk,gnkf->gnf">(cast<Element>(weights, at), split_dim<1>(made, choices, at), at);
+  }
+  static constexpr auto rows_of(const auto& x, const auto& indices, Here at) {
+    return call<detail::RowsOfGroupsTag>(Source::from(at), x, indices);
   }
   /// Tokens [G, N, F] in groups, in each of which an expert has room for so many; chosen [G, N, K, E], weights [G, N,
   /// K].
