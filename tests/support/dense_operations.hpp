@@ -28,6 +28,12 @@ inline Shape with_extent(Shape shape, std::size_t dim, std::int64_t extent) {
   shape[dim] = extent;
   return shape;
 }
+/// For element i of a gather or scatter along a dim: its index. Singleton dims of the indices repeat.
+inline std::int64_t index_of(const Array& indices, Shape i) {
+  for (std::size_t d = 0; d < i.size(); ++d)
+    if (indices.shape[d] == 1) i[d] = 0;
+  return static_cast<std::int64_t>(indices.at(i));
+}
 /// The index into a table for index i of the result of a lookup: the looked-up row, then the rest of i.
 inline Shape table_index(const Array& indices, const Shape& i) {
   Shape lookup;

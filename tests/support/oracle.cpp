@@ -317,9 +317,9 @@ class Interpreter {
       case Op::scatter_add: {
         const auto d = at(tessera::dim_of(node));
         const bool takes = node.op == Op::gather;
-        Array y(takes ? x[1]->shape : x[2]->shape);
-        for_each_index(x[1]->shape, [&](const Shape& i) {
-          const Shape from = dense::with_extent(i, d, static_cast<std::int64_t>(x[1]->at(i)));
+        Array y(takes ? dense::with_extent(x[0]->shape, d, x[1]->shape[d]) : x[2]->shape);
+        for_each_index(takes ? y.shape : x[0]->shape, [&](const Shape& i) {
+          const Shape from = dense::with_extent(i, d, dense::index_of(*x[1], i));
           takes ? y.at(i) = x[0]->at(from) : y.at(from) += x[0]->at(i);
         });
         return y;
@@ -328,8 +328,8 @@ class Interpreter {
         const auto d = at(tessera::dim_of(node));
         const tessera::ScatterRule rule = tessera::ScatterRule::of(node);
         Array y = *x[2];
-        for_each_index(x[1]->shape, [&](const Shape& i) {
-          double& own = y.at(dense::with_extent(i, d, static_cast<std::int64_t>(x[1]->at(i))));
+        for_each_index(x[0]->shape, [&](const Shape& i) {
+          double& own = y.at(dense::with_extent(i, d, dense::index_of(*x[1], i)));
           own = rule.replaces ? x[0]->at(i) : tessera::facts_of(rule.reduction).combined(own, x[0]->at(i));
         });
         return y;

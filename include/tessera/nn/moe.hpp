@@ -78,13 +78,7 @@ struct RowsOfGroupsTag {
   template <class X, class Indices> using result = X;
   static constexpr Value emit(Value context, Value x, Value indices) {
     x = x.at(context.source);
-    const int rank = x.rank(), last = rank - 1;
-    const Value one = build::insert_singletons(indices, 1u << last, rank);
-    const Value columns = x.make({.op = Op::arange, .dtype = DType::i32, .rank = 1}, {build::extent(x, last).id});
-    // Of the comparison only the shape is read.
-    const Value like =
-        build::binary(Op::less, one, build::insert_singletons(columns, ((1u << rank) - 1) & ~(1u << last), rank));
-    return build::gather(x, last - 1, build::broadcast(one, like));
+    return build::gather(x, x.rank() - 2, build::insert_singletons(indices, 1u << (x.rank() - 1), x.rank()));
   }
 };
 

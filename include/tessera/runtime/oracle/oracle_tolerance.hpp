@@ -225,9 +225,12 @@ inline Allowed along_allowed(const Node& node, const OracleOperand& operand, con
   kernels::Strides to = kernels::contiguous_strides(result.shape);
   const std::int64_t step = to[dim];
   to[dim] = 0;
+  kernels::Strides of_index = kernels::contiguous_strides(index.value->shape);
+  for (std::size_t d = 0; d < of_index.size(); ++d)
+    if (index.value->shape[d] == 1) of_index[d] = 0;
   std::int64_t i = 0;
-  walk(operand.value->shape, to, to, to, [&](std::int64_t line, std::int64_t, std::int64_t) {
-    const auto at = static_cast<std::size_t>(line + static_cast<std::int64_t>((*index.value)[i]) * step);
+  walk(operand.value->shape, to, of_index, to, [&](std::int64_t line, std::int64_t shared, std::int64_t) {
+    const auto at = static_cast<std::size_t>(line + static_cast<std::int64_t>((*index.value)[shared]) * step);
     const double size = std::fabs((*operand.value)[i++]);
     if (at >= allowed.size()) return;
     if (rule.replaces) {
