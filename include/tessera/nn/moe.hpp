@@ -20,8 +20,10 @@
 #include <tessera/ops/elementwise.hpp>
 #include <tessera/ops/functional.hpp>
 #include <tessera/ops/indexing/cumulative.hpp>
+#include <tessera/ops/indexing/gather.hpp>
 #include <tessera/ops/indexing/one_hot.hpp>
 #include <tessera/ops/indexing/sort.hpp>
+#include <tessera/ops/indexing/sort_rows.hpp>
 
 namespace tessera::nn {
 
@@ -46,13 +48,15 @@ template <Element T = float> struct Experts {
     else
       return einsum<"enh,ehf->enf">(inner, detail::as_met_by<X>(down, at), at);
   }
-  /// The results for rows [groups, rows, features] that are sorted by expert, `sizes` [groups, experts] of each expert.
-  template <class X, class Sizes>
-  constexpr auto sorted(const X& rows, const Sizes& sizes, Here at = Here::current()) const {
+  /// The results for rows [groups, rows, features] that are sorted by expert, `sizes` [groups, experts] of each expert,
+  /// times the weights [groups, rows]. The hidden features are multiplied by the weights, so that the gradients of the
+  /// weights need no results.
+  template <class X, class Sizes, class Weights>
+  constexpr auto sorted(const X& rows, const Sizes& sizes, const Weights& weights, Here at = Here::current()) const {
     const auto of = [&](const auto& weight, const auto& x) {
       return ragged_dot(x, detail::as_met_by<X>(weight, at), sizes, at);
     };
-    return of(down, silu(of(gate, rows), at) * of(up, rows));
+    return of(down, silu(of(gate, rows), at) * of(up, rows) * unsqueeze<2>(weights, at));
   }
 };
 
@@ -73,12 +77,13 @@ enum class Dispatch : std::uint8_t {
 
 namespace detail {
 
-/// The rows of x [groups, n, features] at indices [groups, m] of its dim 1.
-struct RowsOfGroupsTag {
-  template <class X, class Indices> using result = X;
-  static constexpr Value emit(Value context, Value x, Value indices) {
-    x = x.at(context.source);
-    return build::gather(x, x.rank() - 2, build::insert_singletons(indices, 1u << (x.rank() - 1), x.rank()));
+/// For each row of `like` [G, N, F] the sum of the rows [G, R, F] with its index, [G, R, 1], in the order of the rows.
+struct SumOfRowsTag {
+  template <class X, class Indices, class Like> using result = X;
+  static constexpr Value emit(Value context, Value x, Value indices, Value like) {
+    const DType type = x.dtype();
+    x = build::cast(x.at(context.source), computed_as(type));
+    return build::cast(build::scatter_add(x, x.rank() - 2, indices, like), type);
   }
 };
 
@@ -164,12 +169,10 @@ template <Element T = float, Dispatch How = Dispatch::dense> struct MoE {
     const auto expert = merge_dims<1, 2>(chosen, at);                         // [G, R] of each row: a choice of a token
     const auto sizes = sum<1>(one_hot<std::int32_t>(expert, count, at), at);  // [G, E]
     const auto order = argsort<1>(expert, at);
-    const auto rows = rows_of(tokens, floor_divide(order, choices, at), at);  // [G, R, F]
-    const auto made = rows_of(experts.sorted(rows, sizes, at), argsort<1>(order, at), at);
-    return einsum<"gnk,gnkf->gnf">(cast<Element>(weights, at), split_dim<1>(made, choices, at), at);
-  }
-  static constexpr auto rows_of(const auto& x, const auto& indices, Here at) {
-    return call<detail::RowsOfGroupsTag>(Source::from(at), x, indices);
+    const auto token = unsqueeze<2>(floor_divide(order, choices, at), at);  // [G, R, 1]
+    const auto own = gather<1>(merge_dims<1, 2>(weights, at), order, at);   // [G, R]
+    const auto made = experts.sorted(gather<1>(tokens, token, at), sizes, cast<Element>(own, at), at);
+    return call<detail::SumOfRowsTag>(Source::from(at), made, token, tokens);
   }
   /// Tokens [G, N, F] in groups, in each of which an expert has room for so many; chosen [G, N, K, E], weights [G, N,
   /// K].
