@@ -178,11 +178,11 @@ void print_ratio(const Case& of, const Case& to) {
               to.name.c_str());
 }
 
-/// Runs all cases in each round, each round in another order.
-void run_rounds(std::vector<Case>& cases, int rounds) {
-  for (int round = -5; round < rounds; ++round)  // the first ones plan, and warm up
+/// Runs all cases in each round, each round in another order. The first rounds plan, and warm up.
+void run_rounds(std::vector<Case>& cases, int rounds, int warm_up) {
+  for (int round = -warm_up; round < rounds; ++round)
     for (std::size_t k = 0; k < cases.size(); ++k) {
-      Case& own = cases[(static_cast<std::size_t>(round + 5) + k) % cases.size()];
+      Case& own = cases[(static_cast<std::size_t>(round + warm_up) + k) % cases.size()];
       const auto start = std::chrono::steady_clock::now();
       own.step();
       const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - start;
@@ -199,7 +199,7 @@ int compare_dispatches(int rounds) {
     if (sequences > 1) cases.push_back(moe<nn::Dispatch::dropless>("dropless", sequences));
     if (sequences == 1) cases.push_back(moe<nn::Dispatch::dense>("dense", sequences));
   }
-  run_rounds(cases, rounds);
+  run_rounds(cases, rounds, 2);
   std::printf("%-28s %8.3f ms\n", cases[0].name.c_str(), 1e3 * median(cases[0].seconds));
   for (std::size_t k = 1; k < cases.size(); ++k) print_ratio(cases[k], cases[0]);
   return 0;
@@ -228,7 +228,7 @@ int main(int argc, char** argv) {
   }
   cases.push_back(mlp_case("MLP, fsdp=2 by annotation", mlp(by_annotation), by_annotation));
   cases.push_back(mlp_case("MLP, fsdp=2 by ts::fsdp", wrap(mlp(replicated)), by_annotation));
-  run_rounds(cases, rounds);
+  run_rounds(cases, rounds, 5);
   for (std::size_t k = 0; k < cases.size(); ++k)
     if (k == 0 || k == 3 || k == 6)
       std::printf("%-28s %8.3f ms\n", cases[k].name.c_str(), 1e3 * median(cases[k].seconds));
