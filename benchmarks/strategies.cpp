@@ -3,6 +3,11 @@
 // load.
 //
 //   benchmark_strategies [rounds]
+//
+// With `moe`, the dispatches of a mixture of experts on one device, forward and gradient, beside one gated MLP of as
+// many rows as tokens are chosen:
+//
+//   benchmark_strategies moe [rounds]
 
 #include <algorithm>
 #include <array>
@@ -119,6 +124,48 @@ template <class Model> Case mlp_case(std::string name, Model model, const nn::Sh
   return stepping(std::move(name), mlp_step, std::move(model), std::pair(x, x));
 }
 
+struct MoeStep {
+  constexpr auto operator()(const auto& moe, const auto& x) const {
+    const auto loss_of = [](const auto& all) {
+      const auto y = std::get<0>(std::get<0>(all)(std::get<1>(all)));
+      return ts::sum(y * y);
+    };
+    return ts::value_and_grad(loss_of)(std::tuple(moe, x));
+  }
+};
+/// An expert for all rows, by the same products.
+struct GatedMlp {
+  ts::ShardedTensor<float, 2> gate, up, down;
+  static constexpr std::array field_names{"gate", "up", "down"};
+  constexpr auto operator()(const auto& x) const {
+    return std::tuple(ts::matmul(ts::silu(ts::matmul(x, gate)) * ts::matmul(x, up), down));
+  }
+};
+constexpr auto moe_step = ts::compile(MoeStep{});
+
+template <class Model, class X> Case moe_case(std::string name, Model model, X x) {
+  return {std::move(name), [model = std::move(model), x = std::move(x)] {
+            const auto [loss, gradient] = moe_step(model, x);
+            if (!(ts::item(loss) < 1e30)) std::abort();
+          }};
+}
+/// 8 experts of 256 features and 512 hidden ones, 2 for each of 4096 tokens.
+template <nn::Dispatch How> Case moe(std::string name, std::int64_t sequences) {
+  const nn::ShardingStrategy one = nn::single(ts::Mesh{});
+  const std::int64_t time = 4096 / sequences;
+  return moe_case(tessera::concat_text(name, ", ", sequences, " x ", time),
+                  nn::moe<float, How>(ts::Key(1), 256, 512, 8, 2, one, nn::expert_capacity(time, 8, 2)),
+                  ts::normal<float>(ts::Key(2), {sequences, time, 256}, one.mesh, one.batch));
+}
+Case chosen_rows() {
+  const ts::Mesh mesh{};
+  return moe_case("one MLP of 8192 rows",
+                  GatedMlp{ts::normal<float>(ts::Key(1), {256, 512}, mesh, {}, 0, 0.02f),
+                           ts::normal<float>(ts::Key(2), {256, 512}, mesh, {}, 0, 0.02f),
+                           ts::normal<float>(ts::Key(3), {512, 256}, mesh, {}, 0, 0.02f)},
+                  ts::normal<float>(ts::Key(4), {8192, 256}, mesh, {}));
+}
+
 double median(std::vector<double> values) {
   std::nth_element(values.begin(), values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2), values.end());
   return values[values.size() / 2];
@@ -131,9 +178,38 @@ void print_ratio(const Case& of, const Case& to) {
               to.name.c_str());
 }
 
+/// Runs all cases in each round, each round in another order. The first rounds plan, and warm up.
+void run_rounds(std::vector<Case>& cases, int rounds, int warm_up) {
+  for (int round = -warm_up; round < rounds; ++round)
+    for (std::size_t k = 0; k < cases.size(); ++k) {
+      Case& own = cases[(static_cast<std::size_t>(round + warm_up) + k) % cases.size()];
+      const auto start = std::chrono::steady_clock::now();
+      own.step();
+      const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - start;
+      if (round >= 0) own.seconds.push_back(taken.count());
+    }
+}
+
+int compare_dispatches(int rounds) {
+  std::vector<Case> cases;
+  cases.push_back(chosen_rows());
+  for (const std::int64_t sequences : {1, 8, 64}) {
+    cases.push_back(moe<nn::Dispatch::ragged>("ragged", sequences));
+    if (sequences > 1) cases.push_back(moe<nn::Dispatch::sequence_capacity>("sequence_capacity", sequences));
+    if (sequences > 1) cases.push_back(moe<nn::Dispatch::dropless>("dropless", sequences));
+    if (sequences == 1) cases.push_back(moe<nn::Dispatch::dense>("dense", sequences));
+  }
+  run_rounds(cases, rounds, 2);
+  std::printf("%-28s %8.3f ms\n", cases[0].name.c_str(), 1e3 * median(cases[0].seconds));
+  for (std::size_t k = 1; k < cases.size(); ++k) print_ratio(cases[k], cases[0]);
+  return 0;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
+  if (argc > 1 && std::string(argv[1]) == "moe")
+    return compare_dispatches(argc > 2 ? std::max(1, std::atoi(argv[2])) : 10);
   const int rounds = argc > 1 ? std::max(1, std::atoi(argv[1])) : 100;
   const ts::Mesh mesh({{"data", 2}});
   const nn::ShardingStrategy by_annotation = nn::fsdp(mesh), replicated = nn::data_parallel(mesh);
@@ -152,14 +228,7 @@ int main(int argc, char** argv) {
   }
   cases.push_back(mlp_case("MLP, fsdp=2 by annotation", mlp(by_annotation), by_annotation));
   cases.push_back(mlp_case("MLP, fsdp=2 by ts::fsdp", wrap(mlp(replicated)), by_annotation));
-  for (int round = -5; round < rounds; ++round)  // the first ones plan, and warm up
-    for (std::size_t k = 0; k < cases.size(); ++k) {
-      Case& own = cases[(static_cast<std::size_t>(round + 5) + k) % cases.size()];
-      const auto start = std::chrono::steady_clock::now();
-      own.step();
-      const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - start;
-      if (round >= 0) own.seconds.push_back(taken.count());
-    }
+  run_rounds(cases, rounds, 5);
   for (std::size_t k = 0; k < cases.size(); ++k)
     if (k == 0 || k == 3 || k == 6)
       std::printf("%-28s %8.3f ms\n", cases[k].name.c_str(), 1e3 * median(cases[k].seconds));

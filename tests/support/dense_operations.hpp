@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <initializer_list>
 #include <stdexcept>
 #include <string_view>
 #include <vector>
@@ -26,6 +27,12 @@ inline bool is(const Node& node, std::string_view name) {
 inline Shape with_extent(Shape shape, std::size_t dim, std::int64_t extent) {
   shape[dim] = extent;
   return shape;
+}
+/// For element i of a gather or scatter along a dim: its index. Singleton dims of the indices repeat.
+inline std::int64_t index_of(const Array& indices, Shape i) {
+  for (std::size_t d = 0; d < i.size(); ++d)
+    if (indices.shape[d] == 1) i[d] = 0;
+  return static_cast<std::int64_t>(indices.at(i));
 }
 /// The index into a table for index i of the result of a lookup: the looked-up row, then the rest of i.
 inline Shape table_index(const Array& indices, const Shape& i) {
@@ -88,6 +95,45 @@ inline Array cumulative(const Node& node, const Array& x) {
         value = multiplies ? so_far * own : so_far + own;
     }
     y.at(to) = value;
+  });
+  return y;
+}
+
+/// ragged_dot and its gradient ragged_outer. A dim of extent 1 is repeated along those that others have.
+inline Array ragged(const Node& node, const Array& a, const Array& b, const Array& sizes) {
+  const bool sums = is(node, "ragged_outer"), transposed = !sums && node.labels[0] != 0;
+  const std::size_t lead = a.shape.size() - 2;
+  const std::int64_t m = a.shape[lead], k = a.shape[lead + 1], groups = sizes.shape[lead],
+                     n = b.shape[lead + (sums || transposed ? 1 : 2)];
+  Shape leads, out;
+  for (std::size_t d = 0; d < lead; ++d) {
+    leads.push_back(1);
+    for (const Array* x : {&a, &b, &sizes})
+      if (x->shape[d] != 1) leads[d] = x->shape[d];
+    out.push_back(node.is_singleton(static_cast<int>(d)) ? 1 : leads[d]);
+  }
+  for (const std::int64_t extent : {sums ? groups : m, sums ? k : n}) out.push_back(extent);
+  if (sums) out.push_back(n);
+  Array y(out);
+  for_each_index(leads, [&](const Shape& l) {
+    const auto in = [&](const Shape& shape, std::initializer_list<std::int64_t> rest) {
+      Shape index;
+      for (std::size_t d = 0; d < lead; ++d) index.push_back(shape[d] == 1 ? 0 : l[d]);
+      for (const std::int64_t i : rest) index.push_back(i);
+      return index;
+    };
+    double row = 0;
+    for (std::int64_t g = 0; g < groups; ++g)
+      for (double left = sizes.at(in(sizes.shape, {g})); left > 0 && row < static_cast<double>(m); --left, ++row) {
+        const auto r = static_cast<std::int64_t>(row);
+        for (std::int64_t i = 0; i < k; ++i)
+          for (std::int64_t j = 0; j < n; ++j)
+            if (sums)
+              y.at(in(y.shape, {g, i, j})) += a.at(in(a.shape, {r, i})) * b.at(in(b.shape, {r, j}));
+            else
+              y.at(in(y.shape, {r, j})) +=
+                  a.at(in(a.shape, {r, i})) * b.at(transposed ? in(b.shape, {g, j, i}) : in(b.shape, {g, i, j}));
+      }
   });
   return y;
 }

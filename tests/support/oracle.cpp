@@ -67,10 +67,13 @@ class Interpreter {
 
   void disturb(const GraphView& graph, int id, const std::vector<const Array*>& x, const Layers& layers, Array& value) {
     const Node& node = graph[id];
-    if (node.op != Op::sum && node.op != Op::einsum && !dense::is(node, "prod")) return disturb_(node, value, value);
+    const bool ragged = dense::is(node, "ragged_dot") || dense::is(node, "ragged_outer");
+    if (node.op != Op::sum && node.op != Op::einsum && !dense::is(node, "prod") && !ragged)
+      return disturb_(node, value, value);
     std::vector<Array> sizes;
     for (const Array* operand : x) {
       sizes.push_back(*operand);
+      if (ragged && operand == x.back()) continue;
       for (double& v : sizes.back().data) v = std::fabs(v);
     }
     std::vector<const Array*> operands;
@@ -314,9 +317,9 @@ class Interpreter {
       case Op::scatter_add: {
         const auto d = at(tessera::dim_of(node));
         const bool takes = node.op == Op::gather;
-        Array y(takes ? x[1]->shape : x[2]->shape);
-        for_each_index(x[1]->shape, [&](const Shape& i) {
-          const Shape from = dense::with_extent(i, d, static_cast<std::int64_t>(x[1]->at(i)));
+        Array y(takes ? dense::with_extent(x[0]->shape, d, x[1]->shape[d]) : x[2]->shape);
+        for_each_index(takes ? y.shape : x[0]->shape, [&](const Shape& i) {
+          const Shape from = dense::with_extent(i, d, dense::index_of(*x[1], i));
           takes ? y.at(i) = x[0]->at(from) : y.at(from) += x[0]->at(i);
         });
         return y;
@@ -325,8 +328,8 @@ class Interpreter {
         const auto d = at(tessera::dim_of(node));
         const tessera::ScatterRule rule = tessera::ScatterRule::of(node);
         Array y = *x[2];
-        for_each_index(x[1]->shape, [&](const Shape& i) {
-          double& own = y.at(dense::with_extent(i, d, static_cast<std::int64_t>(x[1]->at(i))));
+        for_each_index(x[0]->shape, [&](const Shape& i) {
+          double& own = y.at(dense::with_extent(i, d, dense::index_of(*x[1], i)));
           own = rule.replaces ? x[0]->at(i) : tessera::facts_of(rule.reduction).combined(own, x[0]->at(i));
         });
         return y;
@@ -341,6 +344,8 @@ class Interpreter {
         return *x[0];
       default:
         if (dense::is(node, "prod")) return dense::reduce(node, *x[0]);
+        if (dense::is(node, "ragged_dot") || dense::is(node, "ragged_outer"))
+          return dense::ragged(node, *x[0], *x[1], *x[2]);
         if (dense::is(node, "cumprod") || dense::is(node, "cummax") || dense::is(node, "cummin"))
           return dense::cumulative(node, *x[0]);
         return dense::elementwise(graph, id, x);

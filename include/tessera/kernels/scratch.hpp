@@ -25,7 +25,9 @@ enum class Scratch {
   row_slots,
   partial_products,
   sort,
-  custom
+  custom,
+  ragged_matrix,
+  ragged_ranges
 };
 
 /// Memory of one thread that only grows. Trivially destructible: destructors of static objects run after those of

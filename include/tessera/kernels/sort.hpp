@@ -107,6 +107,19 @@ std::optional<std::int64_t> visit_along(const AlongShape& shape, Moved* moved, A
     auto* const own = moved + detail::offset_of(loops, 1, at, shape.moved);
     const I* const index = indices + detail::offset_of(loops, 1, at, shape.indices);
     auto* const line = array + detail::offset_of(loops, 1, at, shape.array);
+    if (index_step == 0) {  // all elements have one index
+      const auto wanted = static_cast<std::int64_t>(*index);
+      if (wanted < 0 || wanted >= shape.extent) {
+        if (!wrong) wrong = wanted;
+        return;
+      }
+      auto* const row = line + wanted * shape.step;
+      if (moved_step == 1 && array_step == 1)
+        for (std::int64_t i = 0; i < inner.extent; ++i) visit(own[i], row[i]);
+      else
+        for (std::int64_t i = 0; i < inner.extent; ++i) visit(own[i * moved_step], row[i * array_step]);
+      return;
+    }
     for (std::int64_t i = 0; i < inner.extent; ++i) {
       const auto wanted = static_cast<std::int64_t>(index[i * index_step]);
       if (wanted < 0 || wanted >= shape.extent) {

@@ -14,13 +14,16 @@
 #include <tessera/nn/mixed.hpp>
 #include <tessera/ops/constraint.hpp>
 #include <tessera/ops/contraction/einsum.hpp>
+#include <tessera/ops/contraction/ragged_dot.hpp>
 #include <tessera/ops/data_movement/rearrange.hpp>
 #include <tessera/ops/data_movement/shape.hpp>
 #include <tessera/ops/elementwise.hpp>
 #include <tessera/ops/functional.hpp>
 #include <tessera/ops/indexing/cumulative.hpp>
+#include <tessera/ops/indexing/gather.hpp>
 #include <tessera/ops/indexing/one_hot.hpp>
 #include <tessera/ops/indexing/sort.hpp>
+#include <tessera/ops/indexing/sort_rows.hpp>
 
 namespace tessera::nn {
 
@@ -45,6 +48,16 @@ template <Element T = float> struct Experts {
     else
       return einsum<"enh,ehf->enf">(inner, detail::as_met_by<X>(down, at), at);
   }
+  /// The results for rows [groups, rows, features] that are sorted by expert, `sizes` [groups, experts] of each expert,
+  /// times the weights [groups, rows]. The hidden features are multiplied by the weights, so that the gradients of the
+  /// weights need no results.
+  template <class X, class Sizes, class Weights>
+  constexpr auto sorted(const X& rows, const Sizes& sizes, const Weights& weights, Here at = Here::current()) const {
+    const auto of = [&](const auto& weight, const auto& x) {
+      return ragged_dot(x, detail::as_met_by<X>(weight, at), sizes, at);
+    };
+    return of(down, silu(of(gate, rows), at) * of(up, rows) * unsqueeze<2>(weights, at));
+  }
 };
 
 /// What becomes of the tokens of a mixture of experts.
@@ -57,7 +70,24 @@ enum class Dispatch : std::uint8_t {
   /// sequence_capacity with room for all tokens of a sequence in each expert, so that no token is dropped. Sends, and
   /// computes, as much as if each expert were chosen for each token.
   dropless,
+  /// No token is dropped, and each expert computes the tokens that chose it, and no others: the tokens of each sequence
+  /// are sorted by expert for a ts::ragged_dot. For experts that are whole on each device, or split along `hidden`.
+  ragged,
 };
+
+namespace detail {
+
+/// For each row of `like` [G, N, F] the sum of the rows [G, R, F] with its index, [G, R, 1], in the order of the rows.
+struct SumOfRowsTag {
+  template <class X, class Indices, class Like> using result = X;
+  static constexpr Value emit(Value context, Value x, Value indices, Value like) {
+    const DType type = x.dtype();
+    x = build::cast(x.at(context.source), computed_as(type));
+    return build::cast(build::scatter_add(x, x.rank() - 2, indices, like), type);
+  }
+};
+
+}  // namespace detail
 
 /// A mixture of experts: y = sum over the chosen experts of weight * expert(x), where the `choices` most probable
 /// experts of softmax(router(x)) are chosen for each token, with their probabilities, divided by their sum, as weights.
@@ -113,6 +143,9 @@ template <Element T = float, Dispatch How = Dispatch::dense> struct MoE {
       } else if constexpr (How == Dispatch::capacity) {
         const auto whole = [&](const auto& of) { return unsqueeze<0>(of, at); };
         return squeeze<0>(dispatched(whole(tokens), whole(chosen), whole(weights), capacity, at), at);
+      } else if constexpr (How == Dispatch::ragged) {
+        const auto by_sequence = [&](const auto& of) { return split_dim<0>(of, extent<1>(x, at), at); };
+        return merge_dims<0, 1>(sorted(x, by_sequence(best.indices), by_sequence(weights), count, at), at);
       } else {
         const Dim room = How == Dispatch::dropless ? Dim(extent<1>(x, at)) : capacity;
         const auto by_sequence = [&](const auto& of) { return split_dim<0>(of, extent<1>(x, at), at); };
@@ -129,6 +162,17 @@ template <Element T = float, Dispatch How = Dispatch::dense> struct MoE {
     using Element = typename std::remove_cvref_t<decltype(tokens)>::element;
     const auto combine = sum<1>(chosen * unsqueeze<2>(weights, at), at);  // [N, E]
     return einsum<"ne,enf->nf">(cast<Element>(combine, at), experts(tokens, at), at);
+  }
+  /// Tokens [G, N, F] in groups, the experts of each token [G, N, K] and its weights.
+  constexpr auto sorted(const auto& tokens, const auto& chosen, const auto& weights, const auto& count, Here at) const {
+    using Element = typename std::remove_cvref_t<decltype(tokens)>::element;
+    const auto expert = merge_dims<1, 2>(chosen, at);                         // [G, R] of each row: a choice of a token
+    const auto sizes = sum<1>(one_hot<std::int32_t>(expert, count, at), at);  // [G, E]
+    const auto order = argsort<1>(expert, at);
+    const auto token = unsqueeze<2>(floor_divide(order, choices, at), at);  // [G, R, 1]
+    const auto own = gather<1>(merge_dims<1, 2>(weights, at), order, at);   // [G, R]
+    const auto made = experts.sorted(gather<1>(tokens, token, at), sizes, cast<Element>(own, at), at);
+    return call<detail::SumOfRowsTag>(Source::from(at), made, token, tokens);
   }
   /// Tokens [G, N, F] in groups, in each of which an expert has room for so many; chosen [G, N, K, E], weights [G, N,
   /// K].

@@ -15,6 +15,7 @@
 #include <tessera/ops/contraction/convolution.hpp>
 #include <tessera/ops/contraction/default_matmul_precision.hpp>
 #include <tessera/ops/contraction/einsum.hpp>
+#include <tessera/ops/contraction/ragged_dot.hpp>
 #include <tessera/ops/control_flow.hpp>
 #include <tessera/ops/custom_call.hpp>
 #include <tessera/ops/custom_gradient.hpp>

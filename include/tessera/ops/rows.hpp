@@ -7,6 +7,7 @@
 #include <tessera/graph/transform/simplify.hpp>
 #include <tessera/ops/attention/attention_rows.hpp>
 #include <tessera/ops/contraction/contraction_rows.hpp>
+#include <tessera/ops/contraction/ragged_rows.hpp>
 #include <tessera/ops/contraction/window_rows.hpp>
 #include <tessera/ops/control_rows.hpp>
 #include <tessera/ops/custom_call_rows.hpp>
@@ -27,10 +28,11 @@ namespace tessera {
 namespace ops {
 
 /// All operations of the library.
-using Operations = JoinedLists<SourceOperations, ElementwiseOperations, ReductionOperations, ContractionOperations,
-                               DataMovementOperations, IndexedOperations, WindowOperations, CumulativeOperations,
-                               SortOperations, ScatterOperations, AttentionOperations, ControlOperations,
-                               GradientOperations, NextafterOperations, KeyOperations, CustomCallOperations>::type;
+using Operations =
+    JoinedLists<SourceOperations, ElementwiseOperations, ReductionOperations, ContractionOperations,
+                DataMovementOperations, IndexedOperations, WindowOperations, CumulativeOperations, SortOperations,
+                ScatterOperations, AttentionOperations, ControlOperations, GradientOperations, NextafterOperations,
+                KeyOperations, CustomCallOperations, RaggedOperations>::type;
 
 namespace detail {
 

@@ -197,6 +197,8 @@ TEST(DocNn, RecurrentLayersAndMixturesOfExperts) {
   auto moe = nn::moe(ts::Key(6), 64, 128, 8, 2, strategy);  // 8 experts, 2 for each token
   const auto x = ts::normal<float>(ts::Key(8), {4, 5, 64}, strategy.mesh, {"data"});
   EXPECT_GT(ts::item(ts::compile(MoeLoss())(moe, x, x)), 0.9F);
+  auto sorted = nn::moe<float, nn::Dispatch::ragged>(ts::Key(6), 64, 128, 8, 2, strategy);
+  EXPECT_NEAR(ts::item(ts::compile(MoeLoss())(sorted, x, x)), ts::item(ts::compile(MoeLoss())(moe, x, x)), 1e-5F);
 }
 
 TEST(DocNn, ConvolutionsBatchNormAndDropout) {

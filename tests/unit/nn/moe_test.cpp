@@ -205,6 +205,84 @@ TEST(MoE, DroplessEqualsDense) {
   }
 }
 
+// Sorted by expert, tokens give what dense dispatch gives; those of each sequence stay on its device.
+TEST(MoE, RaggedEqualsDense) {
+  constexpr auto mixture = ts::compile(Mixture{});
+  const auto run = [&](const auto& moe, const nn::ShardingStrategy& strategy, std::int64_t sequences) {
+    const auto x = ts::normal<double>(ts::Key(2), {sequences, 10, 8}, strategy.mesh, strategy.batch);
+    const auto [y, gradient] = mixture(moe, x);
+    std::vector<double> all = ts::to_host(y);
+    const auto append = [&](const auto& g) {
+      for (const double v : ts::to_host(g)) all.push_back(v);
+    };
+    nn::for_each_named_parameter(std::get<0>(gradient), [&](const std::string&, const auto& g) { append(g); });
+    append(std::get<1>(gradient));
+    return std::pair(all, mixture.plan(moe, x));
+  };
+  const auto dense = [](const nn::ShardingStrategy& s) {
+    return nn::moe<double>(ts::Key(1), 8, 16, 4, 2, s, 0, "expert", 2);
+  };
+  const auto ragged = [](const nn::ShardingStrategy& s) {
+    return nn::moe<double, nn::Dispatch::ragged>(ts::Key(1), 8, 16, 4, 2, s, 0, "expert", 2);
+  };
+  const nn::ShardingStrategy one = nn::single(ts::Mesh{});
+  const std::vector<double> of_six = run(dense(one), one, 6).first, of_five = run(dense(one), one, 5).first;
+  const auto check = [&](const nn::ShardingStrategy& strategy, std::int64_t sequences = 6) {
+    const auto [got, plan] = run(ragged(strategy), strategy, sequences);
+    const std::vector<double>& want = sequences == 6 ? of_six : of_five;
+    EXPECT_EQ(got.size(), want.size());
+    for (std::size_t i = 0; i < want.size(); ++i)
+      EXPECT_NEAR(got[i], want[i], 1e-12 + 1e-11 * std::fabs(want[i])) << i << " on " << plan.mesh.text();
+    return plan;
+  };
+  for (const int devices : {1, 2, 3}) {
+    const ts::Plan plan = check(nn::data_parallel(ts::Mesh({{"data", devices}})));
+    EXPECT_EQ(plan.count(ts::all_to_all) + plan.count(ts::all_gather) + plan.count(ts::reduce_scatter), 0);
+    EXPECT_EQ(plan.count(ts::all_reduce), devices > 1 ? 5 : 0) << "four weights, and the chosen tokens of each expert";
+  }
+  for (const int devices : {2, 3, 4}) check(nn::data_parallel(ts::Mesh({{"data", devices}})), 5);
+  const ts::Plan split = check(nn::tensor_parallel(ts::Mesh({{"model", 2}})));
+  EXPECT_EQ(split.count(ts::all_reduce), 3) << "results, and the gradients of tokens and of weights";
+  EXPECT_EQ(split.payload_bytes(ts::all_reduce), 2 * (6 * 10 * 8 * 8) + 6 * 10 * 2 * 8);
+  check(nn::fsdp_tensor_parallel(ts::Mesh({{"data", 3}, {"model", 2}})), 5);
+  // Experts that are split by the axis of the batch are gathered; on an axis of their own, their results are summed.
+  const ts::Plan gathered = check(nn::data_parallel(ts::Mesh({{"expert", 2}}), "expert"));
+  EXPECT_EQ(gathered.count(ts::all_gather), 3);
+  EXPECT_EQ(gathered.payload_bytes(ts::all_gather), 3 * (4 * 8 * 16 * 8));
+  const ts::Plan summed = check(nn::single(ts::Mesh({{"expert", 3}})));
+  EXPECT_EQ(summed.count(ts::all_gather) + summed.count(ts::all_to_all), 0);
+  const nn::ShardingStrategy own_axis = nn::single(ts::Mesh({{"expert", 3}}));
+  EXPECT_LT(run(dense(own_axis), own_axis, 6).second.payload_bytes(ts::all_reduce),
+            summed.payload_bytes(ts::all_reduce));
+  nn::ShardingStrategy by_time = nn::single(ts::Mesh({{"data", 2}}));
+  by_time.batch = {ts::none, "data"};
+  const ts::Plan timed = check(by_time);
+  EXPECT_EQ(timed.count(ts::all_gather), 1);
+  EXPECT_EQ(timed.payload_bytes(ts::all_gather), 6 * 10 * 8 * 8) << "the tokens";
+}
+
+// Parameters of f32 meet rows of bf16, as in the other dispatches.
+TEST(MoE, RaggedOfHalves) {
+  constexpr auto apply = ts::compile([](auto moe, auto x) {
+    const auto half = ts::cast<ts::bf16>(x);
+    return std::tuple(ts::cast<float>(std::get<0>(moe(half))), std::get<0>(moe(ts::cast<float>(half))));
+  });
+  const nn::ShardingStrategy one = nn::single(ts::Mesh{});
+  const auto x = ts::normal<float>(ts::Key(2), {3, 20, 8}, one.mesh, {});
+  // The largest error against products of f32.
+  const auto error = [&](const auto& moe) {
+    const auto [half, exact] = apply(moe, x);
+    const std::vector<float> got = ts::to_host(half), want = ts::to_host(exact);
+    float most = 0;
+    for (std::size_t i = 0; i < got.size(); ++i) most = std::max(most, std::fabs(got[i] - want[i]));
+    return most;
+  };
+  const float of_ragged = error(nn::moe<float, nn::Dispatch::ragged>(ts::Key(1), 8, 16, 4, 2, one, 0, "expert", 0.5)),
+              of_dense = error(nn::moe(ts::Key(1), 8, 16, 4, 2, one, 0, "expert", 0.5));
+  EXPECT_GT(of_ragged, 0);
+  EXPECT_LT(of_ragged, 2 * of_dense);
+}
+
 // Experts on an axis of their own: each device computes its experts, and the results are summed.
 TEST(MoE, SplitsTheExperts) {
   constexpr auto train = ts::compile([](auto moe, auto x) {

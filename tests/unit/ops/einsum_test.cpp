@@ -1,6 +1,9 @@
 #include "../../support/untyped.hpp"
+#include "../base/expect_error.hpp"
 
 #include <tessera/ops/contraction/einsum.hpp>
+#include <tessera/ops/contraction/ragged_dot.hpp>
+#include <tessera/partition/propagation/shapes.hpp>
 
 namespace ts = tessera;
 using namespace oracle;
@@ -95,6 +98,57 @@ TEST(Einsum, GradientOfRandomLabelSets) {
     check_against_differences(program.finish(), arguments, {true, true});
     if (HasFatalFailure()) return;
   }
+}
+
+Array sizes_of(const Shape& shape, std::vector<double> sizes) { return Array(shape, std::move(sizes)); }
+
+// Against the definition: rows [start of group, end of group) times the matrix of the group, other rows 0.
+TEST(RaggedDot, MultipliesEachGroupOfRowsWithItsMatrix) {
+  using Sizes = ts::ShardedTensor<std::int32_t, 1>;
+  const auto f = [](const auto& x, const auto& w, const auto& sizes) { return ts::ragged_dot(x, w, sizes); };
+  const auto program = trace<decltype(f), Float<2>, Float<3>, Sizes>();
+  const Array x = random_array({7, 3}, 1), w = random_array({4, 3, 2}, 2);
+  const auto check = [&](const std::vector<double>& sizes, const std::vector<int>& group_of_row) {
+    const Array y = run(program.view(), {x, w, sizes_of({4}, sizes)}).at(0);
+    ASSERT_EQ(y.shape, (Shape{7, 2}));
+    for (std::int64_t i = 0; i < 7; ++i)
+      for (std::int64_t j = 0; j < 2; ++j) {
+        double sum = 0;
+        const int g = group_of_row[static_cast<std::size_t>(i)];
+        for (std::int64_t k = 0; k < 3 && g >= 0; ++k) sum += x.at({i, k}) * w.at({g, k, j});
+        ASSERT_NEAR(y.at({i, j}), sum, 1e-12) << i;
+      }
+  };
+  check({2, 0, 3, 1}, {0, 0, 2, 2, 2, 3, -1});
+  check({7, 0, 0, 0}, {0, 0, 0, 0, 0, 0, 0});
+  check({1, 100, 5, 5}, {0, 1, 1, 1, 1, 1, 1});
+  check({-3, 2, -1, 1}, {1, 1, 3, -1, -1, -1, -1});
+  check({0, 0, 0, 0}, {-1, -1, -1, -1, -1, -1, -1});
+}
+
+TEST(RaggedDot, GradientsOfBothOrders) {
+  using Sizes = ts::ShardedTensor<std::int32_t, 1>;
+  using Each = ts::ShardedTensor<std::int64_t, 2>;
+  const auto f = [](const auto& x, const auto& w, const auto& sizes) { return ts::ragged_dot(x, w, sizes); };
+  const Array sizes = sizes_of({3}, {2, 0, 3}), each = sizes_of({2, 3}, {1, 2, 0, 0, 4, 2});
+  const Array w = random_array({3, 2, 4}, 2);
+  check_gradient<Float<2>, Float<3>, Sizes>(f, {random_array({6, 2}, 1), w, sizes});
+  check_gradient<Float<3>, Float<3>, Each>(f, {random_array({2, 5, 2}, 1), w, each});
+  check_gradient<Float<3>, Float<3>, Sizes>(f, {random_array({2, 5, 2}, 1), w, sizes});
+  check_gradient<Float<3>, Float<4>, Each>(f, {random_array({2, 5, 2}, 1), random_array({2, 3, 2, 4}, 3), each});
+}
+
+TEST(RaggedDot, RefusesShapesThatDoNotFit) {
+  using Sizes = ts::ShardedTensor<std::int32_t, 1>;
+  const auto f = [](const auto& x, const auto& w, const auto& sizes) { return ts::ragged_dot(x, w, sizes); };
+  const auto infer = [&]<class F>(const F&, std::vector<ts::Shape> arguments) {
+    return [arguments] { ts::infer_shapes(trace<F, Float<2>, Float<3>, Sizes>().view(), arguments.data(), nullptr); };
+  };
+  infer(f, {{6, 2}, {3, 2, 4}, {3}})();
+  tessera_test::expect_error(ts::errc::shape_mismatch, infer(f, {{6, 3}, {3, 2, 4}, {3}}),
+                             "[ragged_dot] inner dims differ: f32[6,3] x f32[3,2,4] x i32[3] at ", "einsum_test.cpp:");
+  tessera_test::expect_error(ts::errc::shape_mismatch, infer(f, {{6, 2}, {3, 2, 4}, {4}}),
+                             "[ragged_dot] there is a group size for each matrix", "einsum_test.cpp:");
 }
 
 }  // namespace

@@ -87,6 +87,52 @@ template <std::size_t N> auto f32(const std::int64_t (&shape)[N], const ts::Part
 }
 ts::PartitionSpec spec(std::string_view text) { return ts::parse_spec(text); }
 
+// Rows know their groups from the sizes, which are whole on each device.
+TEST(PropagationRules, RaggedDot) {
+  constexpr auto f = [](auto x, auto w, auto sizes) { return ts::ragged_dot(x, w, sizes); };
+  constexpr auto slope = [](auto x, auto w, auto sizes) {
+    return ts::grad([x, sizes](const auto& v) {
+      const auto y = ts::ragged_dot(x, v, sizes);
+      return ts::sum(y * y);
+    })(w);
+  };
+  Golden golden;
+  const auto rows = [](const char* text) { return f32({64, 16}, spec(text)); };
+  const auto matrices = [](const char* text) { return f32({4, 16, 32}, spec(text)); };
+  const auto sizes = [](const char* text) { return ts::abstract<int>({4}, spec(text)); };
+  golden.rule("ragged_dot", ts::build::ragged_dot_op, f, rows("{}"), matrices("{}"), sizes("{}"));
+  for (const char* a : {"{-,-}", "{x,-}", "{-,x}"})
+    for (const char* b : {"{-,-,-}", "{x,-,-}", "{-,x,-}", "{-,-,x}"})
+      golden.row(f, rows(a), matrices(b), sizes("{-}"));
+  golden.row(f, rows("{x,-}"), matrices("{-,-,y}"), sizes("{x}"));
+  golden.rule("ragged_outer", ts::build::ragged_outer_op, slope, rows("{}"), matrices("{}"), sizes("{}"));
+  for (const char* a : {"{-,-}", "{x,-}"})
+    for (const char* b : {"{-,-,-}", "{y,-,-}", "{-,-,y}"}) golden.row(slope, rows(a), matrices(b), sizes("{-}"));
+  EXPECT_EQ(golden.text(), R"(
+ragged_dot: ab, dbc, e -> ac  b summed  d summed  e whole
+  {-,-} {-,-,-} {-} -> {-,-}
+  {-,-} {x,-,-} {-} -> {-,-} all_reduce(x) 8192
+  {-,-} {-,x,-} {-} -> {-,-} all_reduce(x) 8192
+  {-,-} {-,-,x} {-} -> {-,x}
+  {x,-} {-,-,-} {-} -> {x,-}
+  {x,-} {x,-,-} {-} -> {x,-} all_gather(x) 8192
+  {x,-} {-,x,-} {-} -> {x,-} all_gather(x) 8192
+  {x,-} {-,-,x} {-} -> {-,x} all_gather(x) 4096
+  {-,x} {-,-,-} {-} -> {-,-} all_reduce(x) 8192
+  {-,x} {x,-,-} {-} -> {-,-} all_gather(x) 4096 all_reduce(x) 8192
+  {-,x} {-,x,-} {-} -> {-,-} all_reduce(x) 8192
+  {-,x} {-,-,x} {-} -> {-,x} all_gather(x) 4096
+  {x,-} {-,-,y} {x} -> {x,y} all_gather(x) 16
+ragged_outer: ab, ac, e -> dbc  a summed  e whole
+  {-,-} {-,-,-} {-} -> {-,-,-}
+  {-,-} {y,-,-} {-} -> {-,-,-} all_reduce(y) 8192
+  {-,-} {-,-,y} {-} -> {-,-,y}
+  {x,-} {-,-,-} {-} -> {-,-,-} all_reduce(x) 8192
+  {x,-} {y,-,-} {-} -> {-,-,-} all_reduce(y) 4096 all_reduce(x) 8192
+  {x,-} {-,-,y} {-} -> {-,-,y} all_reduce(x) 4096
+)");
+}
+
 TEST(PropagationRules, Einsum) {
   constexpr auto f = [](auto a, auto b) { return ts::einsum<"bmk,bkn->bmn">(a, b); };
   Golden golden;

@@ -44,6 +44,23 @@ TEST(Programs, CumulativeSums) {
       71);
 }
 
+// Rows that are gathered as a whole: their elements share an index.
+TEST(Programs, GatheredRows) {
+  constexpr auto f = [](const auto& floats, const auto& rows, const auto& columns, const auto& tables) {
+    const auto& [x, y] = floats;  // [b, n, f], [m, n, f]
+    const auto taken = ts::gather<1>(x, ts::unsqueeze<2>(rows)), across = ts::gather<2>(x, ts::unsqueeze<1>(columns)),
+               same = ts::gather<0>(y, ts::unsqueeze<1>(ts::unsqueeze<1>(tables)));
+    return std::tuple(energy(taken, across, same), taken, across, same);
+  };
+  expect_equal_on_all_meshes<std::tuple<Tensor<3>, Tensor<3>>, Tensor<2, std::int32_t>, Tensor<2, std::int32_t>,
+                             Tensor<1, std::int64_t>>(
+      with_gradient(f),
+      {.arguments = {values("bnf"), values("mnf"), indices("br", 'n'), indices("bs", 'f'),
+                     indices<std::int64_t>("k", 'm')},
+       .extents = {{'f', {1, 3, 64, 70}}, {'n', {1, 2, 5}}}},
+      66);
+}
+
 // Enough lines to be divided among threads, and to be scanned several at a time.
 TEST(Programs, LongCumulativeSums) {
   constexpr auto f = [](const auto& x) { return std::tuple(ts::cumsum<0>(x), ts::cumsum<1>(ts::transpose<1, 0>(x))); };

@@ -43,6 +43,62 @@ TEST(Programs, WideProducts) {
       12);
 }
 
+// Sizes of groups may be negative, or claim more rows than there are.
+TEST(Programs, RaggedProducts) {
+  constexpr auto f = [](const auto& floats, const auto& sizes, const auto& each) {
+    const auto& [x, w, xs, ws] = floats;  // [m, k], [g, k, n], [b, m, k], [b, g, k, n]
+    const auto y = ts::ragged_dot(x, w, sizes), ys = ts::ragged_dot(xs, w, each);
+    const auto shared = ts::ragged_dot(xs, w, sizes), own = ts::ragged_dot(xs, ws, each);
+    const auto split = ts::ragged_dot(xs, ws, sizes);
+    return std::tuple(energy(y, ys, shared, own, split), y, ys, shared, own, split);
+  };
+  expect_equal_on_all_meshes<std::tuple<Tensor<2>, Tensor<3>, Tensor<3>, Tensor<4>>, Tensor<1, std::int32_t>,
+                             Tensor<2, std::int64_t>>(
+      with_gradient(f),
+      {.arguments = {values("mk"), values("gkn"), values("bmk"), values("bgkn"), values<std::int32_t>("g", -1, 5),
+                     values<std::int64_t>("bg", -1, 5)},
+       .may_be_empty = true},
+      13);
+}
+
+// Element types: products of bf16 and f16 are rounded, integers wrap.
+TEST(Programs, RaggedProductsOfOtherTypes) {
+  constexpr auto f = [](const auto& halves, const auto& x, const auto& w, const auto& i, const auto& v,
+                        const auto& sizes) {
+    const auto& [a, b] = halves;  // bf16 [b, m, k], [g, k, n]
+    const auto y = ts::ragged_dot(a, b, sizes);
+    const auto sums = ts::ragged_dot<float>(a, b, sizes);
+    return std::tuple(ts::sum(ts::cast<float>(y)) + ts::sum(sums * sums), y, sums, ts::ragged_dot(x, w, sizes),
+                      ts::ragged_dot(i, v, sizes));
+  };
+  expect_equal_on_all_meshes<std::tuple<Tensor<3, ts::bf16>, Tensor<3, ts::bf16>>, Tensor<2, double>, Tensor<3, double>,
+                             Tensor<2, std::int16_t>, Tensor<3, std::int16_t>, Tensor<1, std::int32_t>>(
+      with_gradient(f),
+      {.arguments = {values<ts::bf16>("bmk"), values<ts::bf16>("gkn"), values<double>("mk"), values<double>("gkn"),
+                     values<std::int16_t>("mk", -9, 9), values<std::int16_t>("gkn", -9, 9),
+                     values<std::int32_t>("g", 0, 5)},
+       .cases = 60,
+       .tolerance = 2e-2},
+      14);
+}
+
+// Enough rows and columns that products are divided among threads, and matrices packed for several sequences.
+TEST(Programs, LongRaggedProducts) {
+  constexpr auto f = [](const auto& floats, const auto& sizes, const auto& each) {
+    const auto& [x, w, xs] = floats;  // [m, k], [g, k, n], [b, r, k]
+    const auto y = ts::ragged_dot(x, w, sizes), ys = ts::ragged_dot(xs, w, each);
+    return std::tuple(energy(y, ys), y, ys);
+  };
+  expect_equal_on_all_meshes<std::tuple<Tensor<2>, Tensor<3>, Tensor<3>>, Tensor<1, std::int32_t>,
+                             Tensor<2, std::int32_t>>(
+      with_gradient(f),
+      {.arguments = {values("mk"), values("gkn"), values("brk"), values<std::int32_t>("g", 0, 400),
+                     values<std::int32_t>("bg", 0, 15)},
+       .cases = 4,
+       .extents = {{'m', {700}}, {'k', {20, 40}}, {'g', {3, 5}}, {'n', {64, 140}}, {'b', {3, 40}}, {'r', {30}}}},
+      15);
+}
+
 TEST(Programs, Rearrangements) {
   constexpr auto f = [](const auto& floats, const auto& heads, const auto& integers) {
     const auto& [x, y] = floats;  // [b, t, h d], [b, h, t]

@@ -42,8 +42,9 @@ enum class UnitKind : std::uint8_t {
   fold,        ///< adds windows into one dim
   along,       ///< reads, replaces or combines elements along one dim at integer indices: gather, scatter
   custom,      ///< calls a function of dense arrays, once for each batch entry: up to eight results
+  ragged,      ///< a product in which each group of rows has its own matrix, or its gradient
 };
-inline constexpr int unit_kinds = 13;
+inline constexpr int unit_kinds = 14;
 
 /// In which operands an operation is linear, so that it can be applied to partial values before they are reduced.
 enum class Linearity : std::uint8_t {

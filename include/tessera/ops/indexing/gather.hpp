@@ -20,9 +20,9 @@ template <int Rank, int D> struct GatherTag {
   };
   static constexpr Value emit(Value context, Value x, Value indices) {
     const int dim = x.shifted(D, Rank);
-    if (((x.node().singletons ^ indices.node().singletons) & ~(1u << dim)) != 0)
+    if ((x.node().singletons & ~unsigned{indices.node().singletons} & ~(1u << dim)) != 0)
       context.refuse(errc::shape_mismatch,
-                     "[gather] dims: a dim has static extent 1 in only one of operand and indices; use "
+                     "[gather] dims: a dim has static extent 1 in the operand, but not in the indices; use "
                      "ts::broadcast_like first");
     return build::gather(x.at(context.source), dim, indices);
   }
@@ -31,7 +31,9 @@ template <int Rank, int D> struct GatherTag {
 }  // namespace detail
 
 /// Elements along dim D at integer indices (torch.gather): y[.., k, ..] = x[.., indices[.., k, ..], ..]. The result has
-/// the shape of the indices, which have the rank of x and its extents along the other dims. The gradient adds the
+/// the shape of the indices, which have the rank of x and its extents along the other dims. Along a dim of static
+/// extent 1 of the indices, all elements of x have the same index (torch.take_along_dim, jnp.take_along_axis):
+/// `gather<1>(x, ts::unsqueeze<2>(rows))` of x [b, n, f] and rows [b, m] copies rows, [b, m, f]. The gradient adds the
 /// cotangent at the indices. Errors: dim_range for an index outside of the dim, shape_mismatch where another dim
 /// differs. Communication: as sort.
 template <int D, TensorOperand X, TensorOperand Indices>

@@ -30,11 +30,13 @@ constexpr Value argsort(Value x, int dim, Order order, DType type, Value count =
   const std::int32_t operands[] = {x.id, count.id};
   return x.make(made, operands, all ? 1 : 2);
 }
+/// The indices may have singleton dims along which x extends: elements there have one index, which kernels read once.
 constexpr Value gather(Value x, int dim, Value indices) {
+  const unsigned own = 1u << dim, others = x.node().singletons & ~own;
   return x.make({.op = Op::gather,
                  .dtype = x.dtype(),
                  .rank = x.node().rank,
-                 .singletons = indices.node().singletons,
+                 .singletons = static_cast<std::uint8_t>(others | (indices.node().singletons & own)),
                  .labels = pack_dim(dim)},
                 {x.id, indices.id});
 }
@@ -62,9 +64,13 @@ constexpr Shape argsort_shape(const ShapeContext& c) {
   return shape;
 }
 
+/// Whether elements along dim d of a gather or scatter share their index.
+constexpr bool has_one_index(const ShapeContext& c, std::size_t d) {
+  return static_cast<int>(d) != dim_of(c.node()) && c.graph.operand_node(c.id, 1).is_singleton(static_cast<int>(d));
+}
 constexpr void check_indices(const ShapeContext& c, const Shape& table, const Shape& indices) {
   for (std::size_t d = 0; d < table.size(); ++d)
-    if (static_cast<int>(d) != dim_of(c.node()) && table[d] != indices[d])
+    if (static_cast<int>(d) != dim_of(c.node()) && !has_one_index(c, d) && table[d] != indices[d])
       fail_shapes(c, "operand and indices differ in a dim other than the gathered dim", "gather");
 }
 
@@ -72,7 +78,8 @@ constexpr void check_indices(const ShapeContext& c, const Shape& table, const Sh
 constexpr Shape scatter_shape(const ShapeContext& c) {
   const Shape &source = c.operand(0), &indices = c.operand(1), &result = c.operand(2);
   for (std::size_t d = 0; d < result.size(); ++d)
-    if (source[d] != indices[d] || (static_cast<int>(d) != dim_of(c.node()) && result[d] != indices[d]))
+    if ((!has_one_index(c, d) && source[d] != indices[d]) ||
+        (static_cast<int>(d) != dim_of(c.node()) && result[d] != source[d]))
       fail_shapes(
           c, "source and indices have equal shapes, and differ from the first operand only in the dim of the scatter");
   return result;
@@ -81,9 +88,11 @@ constexpr Shape scatter_shape(const ShapeContext& c) {
 /// Checks that all dims but that of the node are those of the first `operands` operands.
 constexpr BrokenRule check_other_dims(const NodeCheck& c, int operands, DType index) {
   if (!c.has_dim()) return "the dim is a dim of the node";
-  for (int i = 0; i < operands; ++i)
-    if (c.x(i).rank != c.node().rank || ((c.x(i).singletons ^ c.node().singletons) & ~(1u << dim_of(c.node()))) != 0)
+  for (int i = 0; i < operands; ++i) {
+    const unsigned own = c.x(i).singletons, result = c.node().singletons, one_index = i == 1 ? own : 0u;
+    if (c.x(i).rank != c.node().rank || (((own ^ result) & ~one_index) & ~(1u << dim_of(c.node()))) != 0)
       return "only the extent of one dim changes";
+  }
   return index == DType::i32 || index == DType::i64 ? BrokenRule{} : "indices are integers";
 }
 constexpr BrokenRule check_argsort(const NodeCheck& c) {
@@ -119,7 +128,10 @@ struct GatherOp {
                              .shape =
                                  [](const ShapeContext& c) {
                                    check_indices(c, c.operand(0), c.operand(1));
-                                   return c.operand(1);
+                                   const auto dim = static_cast<std::size_t>(dim_of(c.node()));
+                                   Shape shape = c.operand(0);
+                                   shape[dim] = c.operand(1)[dim];
+                                   return shape;
                                  },
                              .sharding = along_dim_sharding,
                              .flops = 0};

@@ -86,7 +86,7 @@ class GraphPlanner : PlannedValues {
   /// Whether the step of a unit walks over the layers of stacked operands.
   static constexpr bool walks_layers(UnitKind kind) {
     return kind != UnitKind::contraction && kind != UnitKind::attention && kind != UnitKind::indexed &&
-           kind != UnitKind::data_movement && kind != UnitKind::custom;
+           kind != UnitKind::data_movement && kind != UnitKind::custom && kind != UnitKind::ragged;
   }
   constexpr void add_constraint(int u) {
     const int node = units_[u].root, from = units_.input(u, 0).node;

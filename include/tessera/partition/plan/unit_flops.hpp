@@ -6,6 +6,7 @@
 
 #include <tessera/base/planning.hpp>
 #include <tessera/base/shape.hpp>
+#include <tessera/ops/contraction/ragged_rows.hpp>
 #include <tessera/partition/propagation/links.hpp>
 
 TESSERA_PLANNING_BEGIN
@@ -46,6 +47,9 @@ constexpr std::int64_t unit_flops(const GraphView& graph, const UnitsView& units
         form.is_gradient() ? 6 * extent(width) + 4 * extent(value_width) : 2 * extent(width) + 2 * extent(value_width);
     return saturating_product(scores, each) / (form.causal ? 2 : 1);
   }
+  if (unit.kind == UnitKind::ragged)
+    return ops::ragged_flops({graph, unit.root, found.shapes.data(), found.numbers.data(), nullptr},
+                             found.shapes[static_cast<std::size_t>(unit.root)]);
   // A scatter's work is proportional to the rows that it reads, not to the table that it writes.
   const OpRow& row = row_of(graph[unit.root]);
   const bool by_input = unit.kind == UnitKind::indexed && row.shape_only != 0;

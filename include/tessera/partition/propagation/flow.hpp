@@ -264,7 +264,7 @@ class Flow {
     if (unit.kind != UnitKind::fused && row_of(graph_[unit.root]).windows != nullptr) return true;
     return unit.kind == UnitKind::fused ? any
                                         : unit.kind == UnitKind::contraction || unit.kind == UnitKind::indexed ||
-                                              unit.kind == UnitKind::attention;
+                                              unit.kind == UnitKind::attention || unit.kind == UnitKind::ragged;
   }
 
   /// Removes all axes from dim `d` of unit `u`'s result.
@@ -277,7 +277,8 @@ class Flow {
   }
 
   static constexpr bool leaves_parts_out(UnitKind kind) {
-    return kind == UnitKind::fused || kind == UnitKind::contraction || kind == UnitKind::indexed;
+    return kind == UnitKind::fused || kind == UnitKind::contraction || kind == UnitKind::indexed ||
+           kind == UnitKind::ragged;
   }
 
   /// Marks all parts of a partial value as existing, and those of the partial values that it is computed from.

@@ -124,7 +124,7 @@ class ClaimList {
   /// Whether units of this kind gather dims that are only stored split; elementwise and data movement units don't.
   static constexpr bool reads_whole(UnitKind kind) {
     return kind == UnitKind::contraction || kind == UnitKind::indexed || kind == UnitKind::attention ||
-           kind == UnitKind::custom;
+           kind == UnitKind::custom || kind == UnitKind::ragged;
   }
 
  private:

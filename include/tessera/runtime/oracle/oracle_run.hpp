@@ -241,6 +241,8 @@ class OracleComparer final : public StepObserver {
           operands.push_back({operand < 0 ? nullptr : known(layout, operand), operand < 0 ? 0.0 : number(operand), 0});
         }
         allowed = attention_allowed(made, operands, *result);
+      } else if (unit.kind == UnitKind::ragged) {
+        allowed = ragged_allowed(own_graph[node], inputs[0], inputs[1], *result);
       } else if (unit.kind == UnitKind::cumulative) {
         allowed = cumulative_allowed(own_graph[node], inputs[0], *result);
       } else if (const WindowsRule rule = row_of(own_graph[node]).windows;

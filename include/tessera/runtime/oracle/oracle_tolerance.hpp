@@ -109,6 +109,33 @@ inline Allowed contraction_allowed(const Node& einsum, const OracleOperand& a, c
   return allowed;
 }
 
+/// Tolerance of ragged_dot and ragged_outer: that of an einsum with the largest rows and columns.
+inline Allowed ragged_allowed(const Node& node, const OracleOperand& a, const OracleOperand& b,
+                              const WholeValue& result) {
+  const double eps = rounding_of(computed_as(result.dtype));
+  if (eps == 0 || a.value == nullptr || b.value == nullptr) return {};
+  const std::size_t last = a.value->shape.size() - 1;
+  const bool sums_rows = result.shape.size() > a.value->shape.size(), transposed = !sums_rows && node.labels[0] != 0;
+  // The largest norm along the dim that a product contracts, or of a column over all rows.
+  const auto norm = [&](const WholeValue& x, std::size_t dim) {
+    const std::int64_t n = x.size();
+    const kernels::Strides strides = kernels::contiguous_strides(x.shape);
+    std::vector<double> squares(static_cast<std::size_t>(std::max<std::int64_t>(n, 1)), 0);
+    for (std::int64_t i = 0; i < n; ++i) {
+      const std::int64_t line = sums_rows ? i % x.shape[last] : i - i / strides[dim] % x.shape[dim] * strides[dim];
+      squares[static_cast<std::size_t>(line)] += x[i] * x[i];
+    }
+    return std::sqrt(*std::max_element(squares.begin(), squares.end()));
+  };
+  const double of_a = norm(*a.value, last), of_b = norm(*b.value, transposed ? last + 1 : last);
+  const auto terms = static_cast<double>(sums_rows ? std::max(a.value->size(), b.value->size()) : a.value->shape[last]);
+  const double most = order_factor(terms) * eps * of_a * of_b + std::sqrt(terms) * (a.slack * of_b + b.slack * of_a);
+  Allowed allowed(static_cast<std::size_t>(result.size()), most);
+  for (std::int64_t i = 0; i < result.size(); ++i)
+    allowed[static_cast<std::size_t>(i)] += rounding_of(result.dtype) * std::fabs(result[i]);
+  return allowed;
+}
+
 /// Tolerance of index_add.
 inline Allowed scatter_allowed(const OracleOperand& rows, const OracleOperand& index, const WholeValue& result) {
   Allowed allowed(static_cast<std::size_t>(result.size()), 0);
@@ -198,9 +225,12 @@ inline Allowed along_allowed(const Node& node, const OracleOperand& operand, con
   kernels::Strides to = kernels::contiguous_strides(result.shape);
   const std::int64_t step = to[dim];
   to[dim] = 0;
+  kernels::Strides of_index = kernels::contiguous_strides(index.value->shape);
+  for (std::size_t d = 0; d < of_index.size(); ++d)
+    if (index.value->shape[d] == 1) of_index[d] = 0;
   std::int64_t i = 0;
-  walk(operand.value->shape, to, to, to, [&](std::int64_t line, std::int64_t, std::int64_t) {
-    const auto at = static_cast<std::size_t>(line + static_cast<std::int64_t>((*index.value)[i]) * step);
+  walk(operand.value->shape, to, of_index, to, [&](std::int64_t line, std::int64_t shared, std::int64_t) {
+    const auto at = static_cast<std::size_t>(line + static_cast<std::int64_t>((*index.value)[shared]) * step);
     const double size = std::fabs((*operand.value)[i++]);
     if (at >= allowed.size()) return;
     if (rule.replaces) {

@@ -41,8 +41,9 @@ template <DTypeSet Types, ReducedTypes Combined> class AlongStep final : public 
   ScatterRule rule_;
 
   AlongStep(const StepContext& c, const Node& node)
-      : LineStep(c, values_of(c, node), false), scatters_(row_of(node).scatters),
-        starts_with_zeros_(row_of(node).shape_only != 0), rule_(ScatterRule::of(node)) {}
+      : LineStep(c, values_of(c, node), row_of(node).scatters ? LineWork::scatter : LineWork::gather),
+        scatters_(row_of(node).scatters), starts_with_zeros_(row_of(node).shape_only != 0),
+        rule_(ScatterRule::of(node)) {}
 
   static InlineVector<std::int32_t, 4> values_of(const StepContext& c, const Node& node) {
     const PlanStep& step = c.step;

@@ -14,7 +14,7 @@ namespace tessera::runtime::inline TESSERA_ISA {
 /// argsort along a dim.
 template <DTypeSet Types> class SortStep final : public LineStep {
  public:
-  explicit SortStep(const StepContext& c) : LineStep(c, {c.step.inputs[0], c.step.outputs[0]}, true) {}
+  explicit SortStep(const StepContext& c) : LineStep(c, {c.step.inputs[0], c.step.outputs[0]}, LineWork::sort) {}
 
   void run(Frame& frame) const override {
     dispatch<Types>(

@@ -25,6 +25,7 @@
 #include <tessera/runtime/steps/fold_step.hpp>
 #include <tessera/runtime/steps/fold_windows_step.hpp>
 #include <tessera/runtime/steps/indexed_step.hpp>
+#include <tessera/runtime/steps/ragged_step.hpp>
 #include <tessera/runtime/steps/random_step.hpp>
 #include <tessera/runtime/steps/repeat_step.hpp>
 #include <tessera/runtime/steps/row_exchange_step.hpp>
@@ -54,7 +55,7 @@ struct StepNeeds {
     all.scattered = all_scattered_types;
     all.partial = all_partial_types;
     for (DTypeSet& types : all.types) types = all_dtypes;
-    for (const UnitKind kind : {UnitKind::contraction, UnitKind::cumulative, UnitKind::fold})
+    for (const UnitKind kind : {UnitKind::contraction, UnitKind::cumulative, UnitKind::fold, UnitKind::ragged})
       all.types[static_cast<std::size_t>(kind)] = number_dtypes;
     all.types[static_cast<std::size_t>(UnitKind::sort)] = computed_dtypes;
     all.types[static_cast<std::size_t>(UnitKind::attention)] = floating_dtypes;
@@ -110,6 +111,8 @@ template <StepNeeds Needs, UnitKind Kind> constexpr StepFactory step_factory() {
     return &make_step<AlongStep<Needs[Kind], Needs.scattered>>;
   else if constexpr (Kind == UnitKind::attention)
     return &make_step<AttentionStep<Needs[Kind]>>;
+  else if constexpr (Kind == UnitKind::ragged)
+    return &make_step<RaggedStep<Needs[Kind]>>;
   else
     return &make_data_movement;
 }
