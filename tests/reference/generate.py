@@ -467,6 +467,30 @@ def layers():
     case("conv3d_depthwise", lambda w, x: last(F.conv3d(first(x), taps(w), padding=1, groups=3)), values(3, 3, 3, 1, 3), values(1, 3, 4, 3, 3))
     case("conv_transpose3d_groups", lambda w, x: last(F.conv_transpose3d(first(x), of_transposed(w), stride=(1, 2, 2), padding=(1, 0, 1), output_padding=(0, 1, 1), groups=2)),
          values(2, 3, 2, 4, 3), values(2, 2, 3, 2, 4))
+
+    def packed(kind, layers, directions, gates, lengths):
+        """The same with packed sequences, of which PyTorch orders the steps; xs and lengths come last."""
+        f, inputs = recurrent(kind, layers, directions, gates, 0)
+
+        def g(*arguments):
+            flat, x, n = arguments[:-2], arguments[-2], arguments[-1]
+            weights = []
+            for k in range(0, len(flat), 4):
+                w, b, u, d = flat[k : k + 4]
+                weights += [w.flatten(1).T.contiguous(), u.flatten(1).T.contiguous(), b.flatten(), d.flatten()]
+            p = torch.nn.utils.rnn.pack_padded_sequence(x, n.long(), enforce_sorted=False)
+            h = torch.zeros(layers * directions, len(n), 3)
+            state = [h, h] if kind is torch.lstm else h
+            y, *state = kind(p.data, p.batch_sizes, state, weights, True, layers, 0.0, False, directions == 2)
+            y = torch.nn.utils.rnn.PackedSequence(y, p.batch_sizes, p.sorted_indices, p.unsorted_indices)
+            y = torch.nn.utils.rnn.pad_packed_sequence(y, total_length=x.shape[0])[0]
+            return (y, *(s.index_select(1, p.unsorted_indices) for s in state))
+
+        return g, inputs[:-1] + [values(5, 3, 2), lengths]
+
+    for name, arguments in {"lstm_lengths": (torch.lstm, 2, 2, 4, i(3, 5, 1)), "gru_lengths": (torch.gru, 2, 1, 3, i(5, 2, 4))}.items():
+        f, inputs = packed(*arguments)
+        case(name, f, *inputs)
     write("layers")
 
 

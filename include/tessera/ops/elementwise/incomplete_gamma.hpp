@@ -124,8 +124,8 @@ constexpr auto igammac(const A& a, const X& x, Here at = Here::current()) {
 }
 /// Hurwitz's zeta function, the sum of (q + k)^-s over k = 0, 1, ... (torch.special.zeta, jax.scipy.special.zeta):
 /// Riemann's is `zeta(s, 1)`. NaN for s below 1, and for q below 0 if s is not whole; infinity for s = 1 and where q is
-/// 0 or a negative integer. Operands are broadcast; of integers f32. Gradient of q: -s zeta(s + 1, q); of s none, as in
-/// PyTorch. Errors: shape_mismatch. No communication.
+/// 0 or a negative integer. Operands are broadcast; of integers f32. Error: 8 ulp; for q below 0 of the largest term.
+/// Gradient of q: -s zeta(s + 1, q); of s none, as in PyTorch. Errors: shape_mismatch. No communication.
 template <Operand S, Operand Q>
   requires(TensorOperand<S> || TensorOperand<Q>)
 constexpr auto zeta(const S& s, const Q& q, Here at = Here::current()) {
