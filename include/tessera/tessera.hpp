@@ -30,6 +30,7 @@
 #include <tessera/tensor/triangle_indices.hpp>
 #include <tessera/tensor/update_shards.hpp>
 #include <tessera/tensor/visualize.hpp>
+#include <tessera/tensor/window_functions.hpp>
 
 #include <tessera/base/pop_macros.hpp>
 

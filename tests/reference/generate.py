@@ -323,6 +323,67 @@ def movement():
     write("movement")
 
 
+def products():
+    torch.manual_seed(9)
+    a, b, x = values(3, 4), values(4, 3), values(4)
+    case("mv", torch.mv, a, x)
+    case("addmv", lambda y, a, x: torch.addmv(y, a, x, beta=0.5, alpha=-2), values(3), a, x)
+    case("addr", lambda m, u, w: torch.addr(m, u, w, beta=-1, alpha=0.25), a, values(3), x)
+    case("addbmm", lambda m, u, w: torch.addbmm(m, u, w, beta=0.5, alpha=2), values(3, 5), values(2, 3, 4), values(2, 4, 5))
+    case("inner", torch.inner, values(2, 3, 4), values(5, 4))
+    case("inner_vector", torch.inner, a, x)
+    case("vecdot", lambda u, w: torch.linalg.vecdot(u, w, dim=0), a, values(3, 4))
+    case("multi_dot", lambda u, v, w: torch.linalg.multi_dot([u, v, w]), a, b, a)
+    case("multi_dot_vectors", lambda u, v, w: torch.linalg.multi_dot([u, v, w]), values(3), a, x)
+    case("bilinear", F.bilinear, values(2, 3, 4), values(2, 3, 5), values(6, 4, 5), values(6))
+    case("cartesian_prod", torch.cartesian_prod, values(3), values(2))
+    case("cartesian_prod_three", torch.cartesian_prod, values(3), values(2), values(4))
+    case("combinations", torch.combinations, values(5))
+    case("combinations_three", lambda x: torch.combinations(x, 3), values(5))
+    case("combinations_repeated", lambda x: torch.combinations(x, 2, True), values(4))
+    case("combinations_none", lambda x: torch.combinations(x, 3), values(2), grad=False)
+    rows = values(4, 3, low=-3, high=3)
+    case("renorm", lambda x: torch.renorm(x, 2, 0, 2.5), rows)
+    case("renorm_columns", lambda x: torch.renorm(x, 1, 1, 4.0), rows)
+    case("renorm_planes", lambda x: torch.renorm(x, 3, 1, 2.0), values(2, 3, 4))
+    repeated = v(3, 1, 3, 2, 2, 1, 5, 5, 5, -1, -1, 0, 4, 4, 7).reshape(3, 5)
+    case("mode", lambda x: (torch.mode(x, 1).values, torch.mode(x, 1).indices.int()), repeated)
+    case("mode_0", lambda x: (torch.mode(x, 0).values, torch.mode(x, 0).indices.int()), repeated)
+    case("isin", lambda x, s: torch.isin(x, s), i(3, 1, 4, 1, 5, 9).reshape(2, 3), i(1, 9, 7), grad=False)
+    case("isin_rows", lambda x, s: torch.isin(x, s), values(6), values(2, 3), grad=False)
+    case("tensor_split", lambda x: torch.tensor_split(x, 3, 0), values(7, 2))
+    case("tensor_split_few", lambda x: torch.tensor_split(x, 4, 1), values(2, 2))
+    numbers = v(0.75, -5.5, 1, 0.5, 1e-3, 1024, -0.3, 7)
+    case("ldexp", lambda x, n: torch.ldexp(x, n), numbers, i(0, 3, -4, 10, 2, -10, 1, -1))
+    case("frexp", lambda x: torch.frexp(x)[0], numbers)
+    case("frexp_exponents", lambda x: torch.frexp(x)[1], numbers, grad=False)
+    case("gcd", torch.gcd, i(12, -18, 0, 7, 0, 35), i(18, 12, 5, 1, 0, -14), grad=False)
+    case("lcm", torch.lcm, i(12, -18, 0, 7, 0, 35), i(18, 12, 5, 1, 0, -14), grad=False)
+    # PyTorch has no derivative by the first operand.
+    second = lambda f: lambda a, x: f(a.detach(), x)
+    case("igamma", second(torch.igamma), v(0.5, 1, 2, 3.5, 10), v(0.25, 2, 2, 1, 12))
+    case("igammac", second(torch.igammac), v(0.5, 1, 2, 3.5, 10), v(0.25, 2, 2, 1, 12))
+    case("zeta", second(torch.special.zeta), v(2, 3, 2.5, 4, 1.5), v(1, 0.5, 3, 7.25, 2))
+    write("products")
+
+
+def windows():
+    torch.manual_seed(10)
+    image = values(2, 5, 6, 7, low=-3, high=3)
+    case("local_response_norm", lambda x: last(F.local_response_norm(first(x), 5)), image)
+    case("local_response_norm_even", lambda x: last(F.local_response_norm(first(x), 4, 0.5, 0.5, 2.0)), image)
+    case("lp_pool2d", lambda x: last(F.lp_pool2d(first(x), 2, (2, 3))), image)
+    case("lp_pool2d_strides", lambda x: last(F.lp_pool2d(first(x), 4, 3, 2)), image)
+    case("lp_pool1d", lambda x: last(F.lp_pool1d(first(x), 3.0, 3, 1)), values(2, 7, 3, low=0.5, high=2))
+    theta = values(2, 2, 3)
+    for corners in (False, True):
+        case(f"affine_grid_{int(corners)}", lambda t: F.affine_grid(t, (2, 1, 4, 5), corners), theta)
+    case("affine_grid_one", lambda t: F.affine_grid(t, (2, 1, 1, 3), True), theta)
+    case("tensor_unfold", lambda x: x.unfold(1, 3, 2), values(3, 8, 2))
+    case("tensor_unfold_apart", lambda x: x.unfold(0, 2, 3), values(9, 2))
+    write("windows")
+
+
 def layers():
     torch.manual_seed(5)
     t = lambda w: w.transpose(0, 1)
@@ -406,6 +467,30 @@ def layers():
     case("conv3d_depthwise", lambda w, x: last(F.conv3d(first(x), taps(w), padding=1, groups=3)), values(3, 3, 3, 1, 3), values(1, 3, 4, 3, 3))
     case("conv_transpose3d_groups", lambda w, x: last(F.conv_transpose3d(first(x), of_transposed(w), stride=(1, 2, 2), padding=(1, 0, 1), output_padding=(0, 1, 1), groups=2)),
          values(2, 3, 2, 4, 3), values(2, 2, 3, 2, 4))
+
+    def packed(kind, layers, directions, gates, lengths):
+        """The same with packed sequences, of which PyTorch orders the steps; xs and lengths come last."""
+        f, inputs = recurrent(kind, layers, directions, gates, 0)
+
+        def g(*arguments):
+            flat, x, n = arguments[:-2], arguments[-2], arguments[-1]
+            weights = []
+            for k in range(0, len(flat), 4):
+                w, b, u, d = flat[k : k + 4]
+                weights += [w.flatten(1).T.contiguous(), u.flatten(1).T.contiguous(), b.flatten(), d.flatten()]
+            p = torch.nn.utils.rnn.pack_padded_sequence(x, n.long(), enforce_sorted=False)
+            h = torch.zeros(layers * directions, len(n), 3)
+            state = [h, h] if kind is torch.lstm else h
+            y, *state = kind(p.data, p.batch_sizes, state, weights, True, layers, 0.0, False, directions == 2)
+            y = torch.nn.utils.rnn.PackedSequence(y, p.batch_sizes, p.sorted_indices, p.unsorted_indices)
+            y = torch.nn.utils.rnn.pad_packed_sequence(y, total_length=x.shape[0])[0]
+            return (y, *(s.index_select(1, p.unsorted_indices) for s in state))
+
+        return g, inputs[:-1] + [values(5, 3, 2), lengths]
+
+    for name, arguments in {"lstm_lengths": (torch.lstm, 2, 2, 4, i(3, 5, 1)), "gru_lengths": (torch.gru, 2, 1, 3, i(5, 2, 4))}.items():
+        f, inputs = packed(*arguments)
+        case(name, f, *inputs)
     write("layers")
 
 
@@ -639,5 +724,5 @@ def optimizers():
 
 if __name__ == "__main__":
     folder.mkdir(exist_ok=True)
-    for family in (activations, binary, reductions, movement, layers, attention, losses, optimizers):
+    for family in (activations, binary, reductions, movement, products, windows, layers, attention, losses, optimizers):
         family()

@@ -232,30 +232,6 @@ class Interpreter {
       }
       case Op::cumsum:
         return dense::cumulative(node, *x[0]);
-      case Op::windows:
-      case Op::fold: {
-        const auto d = at(tessera::dim_of(node));
-        const bool takes = node.op == Op::windows;
-        const auto number = [&](std::size_t i) { return static_cast<std::int64_t>(x[i]->data[0]); };
-        const std::int64_t stride = number(takes ? 2 : 1), dilation = number(takes ? 3 : 2);
-        Shape shape = x[0]->shape;
-        if (takes) {
-          shape[d] = 0;  // count the windows that end inside x
-          while (shape[d] * stride + (number(1) - 1) * dilation < x[0]->shape[d]) ++shape[d];
-          shape.insert(d + 1, number(1));
-        } else {
-          shape.erase(d + 1);
-          shape[d] = number(3);
-        }
-        Array y(shape);
-        for_each_index(takes ? y.shape : x[0]->shape, [&](const Shape& i) {
-          Shape line = i;
-          line.erase(d + 1);
-          line[d] = i[d] * stride + i[d + 1] * dilation;
-          takes ? y.at(i) = x[0]->at(line) : y.at(line) += x[0]->at(i);
-        });
-        return y;
-      }
       case Op::patches:
       case Op::fold_patches: {
         const bool takes = node.op == Op::patches;

@@ -145,21 +145,8 @@ class RandomMovement : public RandomElementwise {
       }
     }
   }
-  void window() {
-    const Item x = any();
-    const int d = extending_dim(x);
-    if (d < 0 || x.shape.size() > 4) return;
-    const int n = static_cast<int>(x.shape[at(d)]);
-    const int run = 1 + roll(n), stride = 1 + roll(2), dilation = run > 1 ? 1 + roll((n - 1) / (run - 1)) : 1;
-    Shape shape = x.shape;
-    shape[at(d)] = (n - (run - 1) * dilation - 1) / stride + 1;
-    shape.insert(at(d) + 1, run);
-    const auto made = tessera::build::windows(x.value, d, size(run), size(stride), size(dilation));
-    push(made, shape);
-    if (roll(2) == 0 || run == 1) return;
-    push(tessera::build::fold(bounded(values_.back()).value, d, size(stride), size(dilation), size(n), false), x.shape);
-  }
-  /// Windows of one dim or of two neighbours, with padding, of which there is no more behind a dim than in front.
+  /// Windows of one dim or of two neighbours, with padding, of which there is no more behind a dim than in front;
+  /// or slices with steps.
   void patch() {
     const Item x = any();
     const int d = extending_dim(x);
@@ -170,20 +157,22 @@ class RandomMovement : public RandomElementwise {
     tessera::build::FoldDim folds[2];
     Shape shape = x.shape;
     bool folded = roll(2) == 0;
+    const bool slices = roll(3) == 0;  // windows of single elements, with a first and a last one
     for (int k = 0; k < count; ++k) {
-      const int n = static_cast<int>(x.shape[at(d + k)]), before = roll(3), after = roll(before + 1),
+      const int n = static_cast<int>(x.shape[at(d + k)]);
+      const int before = slices ? -roll(n) : roll(3), after = slices ? -roll(n + before) : roll(before + 1),
                 padded = n + before + after;
-      const int run = 1 + roll(padded < 4 ? padded : 4), stride = 1 + roll(2);
+      const int run = slices ? 1 : 1 + roll(padded < 4 ? padded : 4), stride = 1 + roll(3);
       const int dilation = run > 1 ? 1 + roll((padded - 1) / (run - 1)) : 1;
       dims[k] = {size(run), size(stride), size(dilation), size(before), size(after)};
       folds[k] = {size(stride), size(dilation), size(before), size(n)};
       shape[at(d + 2 * k)] = (padded - (run - 1) * dilation - 1) / stride + 1;
       shape.insert(at(d + 2 * k) + 1, run);
-      folded = folded && run > 1;
+      folded = folded && (slices || run > 1);
     }
-    push(tessera::build::patches(x.value, d, count, dims), shape);
+    push(tessera::build::patches(x.value, d, count, dims, false, slices), shape);
     if (!folded) return;
-    push(tessera::build::fold_patches(bounded(values_.back()).value, d, count, folds), x.shape);
+    push(tessera::build::fold_patches(bounded(values_.back()).value, d, count, folds, false, slices), x.shape);
   }
   void gather() {
     const std::int64_t rows = 3 + roll(4);

@@ -76,7 +76,7 @@ class RandomProgram : public RandomLayers {
       case 2:
         return take_along();
       case 3:
-        return roll(2) == 0 ? window() : patch();
+        return patch();
       case 4:
         return pad();
       case 5:

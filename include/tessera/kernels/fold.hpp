@@ -11,16 +11,6 @@
 
 namespace tessera::kernels {
 
-/// A fold: `runs` windows of `size` elements are added into a dim, element k of window r at r * stride + k * dilation.
-/// `lines`: extents of the result with 1 along the dim; `from`, `to`: strides along the lines of operand and result;
-/// `from_run`, `from_element`, `to_step`: strides between windows, within a window, and along the dim of the result.
-struct FoldShape {
-  Shape lines;
-  Strides from, to;
-  std::int64_t runs = 0, size = 0, extent = 0;
-  std::int64_t from_run = 0, from_element = 0, to_step = 0, stride = 1, dilation = 1;
-};
-
 /// A fold of windows of up to three dims: element k of window r of a dim is added to row first + r * stride +
 /// k * dilation, if that is a row of the result. `rows`: extents of the result; `to`: its strides; `from`: strides of
 /// the operand along the result's dims, which for a windowed dim are those between windows.
@@ -38,29 +28,6 @@ struct FoldWindowsShape {
 }  // namespace tessera::kernels
 
 namespace tessera::kernels::inline TESSERA_ISA {
-
-/// to[line, i] = sum of from[line, r, k] over r * stride + k * dilation == i, in the order of r.
-template <class T> void fold_lines(const FoldShape& s, const T* from, T* to) {
-  if (detail::is_empty(s.lines)) return;
-  const detail::Loops loops = detail::make_loops(s.lines, s.to, s.from);
-  const auto inner = loops.from_inside(0);
-  const std::int64_t to_step = detail::stride_of(s.to, inner), from_step = detail::stride_of(s.from, inner);
-  detail::for_each_outer(loops, 1, [&](const std::int64_t* at) {
-    const T* const own = from + detail::offset_of(loops, 1, at, s.from);
-    T* const line = to + detail::offset_of(loops, 1, at, s.to);
-    for (std::int64_t i = 0; i < s.extent; ++i)
-      for (std::int64_t l = 0; l < inner.extent; ++l) line[i * s.to_step + l * to_step] = T{};
-    for (std::int64_t r = 0; r < s.runs; ++r)
-      for (std::int64_t k = 0; k < s.size; ++k) {
-        const T* const term = own + r * s.from_run + k * s.from_element;
-        T* const sum = line + (r * s.stride + k * s.dilation) * s.to_step;
-        if (to_step == 1)
-          detail::combine_block<monoids::Sum>(sum, term, from_step, inner.extent);
-        else
-          for (std::int64_t l = 0; l < inner.extent; ++l) monoids::Sum::join(sum[l * to_step], term[l * from_step]);
-      }
-  });
-}
 
 /// The sums of the elements of all windows at each row, in the order of the elements within their windows.
 template <class T> void fold_windows(const FoldWindowsShape& s, const T* from, T* to) {

@@ -16,6 +16,9 @@
 #include <tessera/ops/attention/band_attention.hpp>
 #include <tessera/ops/attention/positions.hpp>
 #include <tessera/ops/data_movement/rearrange.hpp>
+#include <tessera/ops/data_movement/shape.hpp>
+#include <tessera/ops/data_movement/slicing.hpp>
+#include <tessera/ops/elementwise.hpp>
 #include <tessera/ops/indexing/dynamic_slice.hpp>
 #include <tessera/tensor/creation.hpp>
 
@@ -49,10 +52,11 @@ KvCache<T> kv_cache(Extent batch, Extent context, Extent heads, Extent width, co
 ///     attention.cached(x, cache, position)   // positions from `position` on; gives (result, new cache)
 ///
 /// `cached` writes the keys and values of x into the cache and attends to all before them there: the results are those
-/// of `attention` of all positions at once. The position is a Scalar, so that every step runs the same plan; positions
-/// behind the context of the cache overwrite its last ones. Communication: with the columns of the weights sharded
-/// along heads, an all_reduce of the result. Errors: shape_mismatch unless key_heads divides heads. Source: Ainslie et
-/// al., 2305.13245.
+/// of `attention` of all positions at once. The position is a Scalar, so that every step runs the same plan, or an
+/// integer tensor of rank 0, such as the index of a ts::fori_loop or a slice of the xs of a ts::scan; then keys and
+/// values are copied once more. Positions behind the context of the cache overwrite its last ones. Communication: with
+/// the columns of the weights sharded along heads, an all_reduce of the result. Errors: shape_mismatch unless key_heads
+/// divides heads. Source: Ainslie et al., 2305.13245.
 template <Element T = float> struct GroupedQueryAttention {
   Linear<T, false> query;       ///< [features, heads * width]
   Linear<T, false> key, value;  ///< [features, key_heads * width]
@@ -74,8 +78,25 @@ template <Element T = float> struct GroupedQueryAttention {
     const auto v = split(value(x), key_heads);
     const auto keys = dynamic_update_slice<1>(cache.keys, k, position);
     const auto values = dynamic_update_slice<1>(cache.values, v, position);
-    const auto seen = band_attention(q, repeat_heads(keys, q), repeat_heads(values, q), unlimited, 0, position);
-    return std::tuple(merged(seen), Cache{keys, values});
+    if constexpr (TensorOperand<Position>) {
+      return std::tuple(merged(seen_at(q, k, v, cache, position)), Cache{keys, values});
+    } else {
+      const auto seen = band_attention(q, repeat_heads(keys, q), repeat_heads(values, q), unlimited, 0, position);
+      return std::tuple(merged(seen), Cache{keys, values});
+    }
+  }
+
+  /// Attention from a position that is a tensor, to the old keys before it and the new ones behind the context. A band
+  /// has bounds that are numbers; keys of the cache that are not seen are masked.
+  static constexpr auto seen_at(const auto& q, const auto& k, const auto& v, const auto& cache, const auto& position) {
+    const auto keys = concat<1>(cache.keys, k), values = concat<1>(cache.values, v);
+    const Dim context = extent<1>(cache.keys), added = extent<1>(k);
+    const auto place = arange<std::int64_t>(context + added);
+    const auto past = minimum(cast<std::int64_t>(position), context - added);
+    const auto sees = logical_or(place < past, place >= context);
+    const auto bias = select(sees, cast<T>(zeros_like(place)), -1e30);
+    return biased_attention(q, repeat_heads(keys, q), repeat_heads(values, q), rearrange<"s -> 1 1 s">(bias), unlimited,
+                            0, context);
   }
 
   constexpr auto split(const auto& x, const Dim& count) const {

@@ -16,9 +16,11 @@
 #include <tessera/ops/contraction/default_matmul_precision.hpp>
 #include <tessera/ops/contraction/einsum.hpp>
 #include <tessera/ops/contraction/ragged_dot.hpp>
+#include <tessera/ops/contraction/vector_products.hpp>
 #include <tessera/ops/control_flow.hpp>
 #include <tessera/ops/custom_call.hpp>
 #include <tessera/ops/custom_gradient.hpp>
+#include <tessera/ops/data_movement/combinations.hpp>
 #include <tessera/ops/data_movement/diagonal.hpp>
 #include <tessera/ops/data_movement/rearrange.hpp>
 #include <tessera/ops/data_movement/repeat.hpp>
@@ -29,6 +31,9 @@
 #include <tessera/ops/data_movement/stack.hpp>
 #include <tessera/ops/elementwise.hpp>
 #include <tessera/ops/elementwise/float_tests.hpp>
+#include <tessera/ops/elementwise/frexp.hpp>
+#include <tessera/ops/elementwise/gcd.hpp>
+#include <tessera/ops/elementwise/incomplete_gamma.hpp>
 #include <tessera/ops/elementwise/nextafter.hpp>
 #include <tessera/ops/functional.hpp>
 #include <tessera/ops/glu.hpp>
@@ -38,6 +43,7 @@
 #include <tessera/ops/indexing/embedding_bag.hpp>
 #include <tessera/ops/indexing/gather.hpp>
 #include <tessera/ops/indexing/index_put.hpp>
+#include <tessera/ops/indexing/isin.hpp>
 #include <tessera/ops/indexing/logcumsumexp.hpp>
 #include <tessera/ops/indexing/nonzero.hpp>
 #include <tessera/ops/indexing/one_hot.hpp>
@@ -49,6 +55,7 @@
 #include <tessera/ops/losses/losses.hpp>
 #include <tessera/ops/losses/margin_losses.hpp>
 #include <tessera/ops/random/exponential_draws.hpp>
+#include <tessera/ops/random/feature_dropout.hpp>
 #include <tessera/ops/random/gamma_draws.hpp>
 #include <tessera/ops/random/keys.hpp>
 #include <tessera/ops/random/poisson.hpp>
@@ -59,11 +66,13 @@
 #include <tessera/ops/reduction/differences.hpp>
 #include <tessera/ops/reduction/distances.hpp>
 #include <tessera/ops/reduction/histogram.hpp>
+#include <tessera/ops/reduction/local_response_norm.hpp>
 #include <tessera/ops/reduction/normalization.hpp>
 #include <tessera/ops/reduction/order_statistics.hpp>
 #include <tessera/ops/reduction/pooling.hpp>
 #include <tessera/ops/reduction/reduction.hpp>
 #include <tessera/ops/reduction/statistics.hpp>
+#include <tessera/ops/spatial/affine_grid.hpp>
 #include <tessera/ops/spatial/grid_sample.hpp>
 #include <tessera/ops/spatial/interpolate.hpp>
 #include <tessera/ops/spatial/pad_modes.hpp>

@@ -12,6 +12,8 @@
 #include <tessera/ops/control_rows.hpp>
 #include <tessera/ops/custom_call_rows.hpp>
 #include <tessera/ops/data_movement/data_movement_rows.hpp>
+#include <tessera/ops/elementwise/gcd.hpp>
+#include <tessera/ops/elementwise/incomplete_gamma.hpp>
 #include <tessera/ops/elementwise/nextafter.hpp>
 #include <tessera/ops/elementwise/operations.hpp>
 #include <tessera/ops/gradient_rows.hpp>
@@ -32,7 +34,7 @@ using Operations =
     JoinedLists<SourceOperations, ElementwiseOperations, ReductionOperations, ContractionOperations,
                 DataMovementOperations, IndexedOperations, WindowOperations, CumulativeOperations, SortOperations,
                 ScatterOperations, AttentionOperations, ControlOperations, GradientOperations, NextafterOperations,
-                KeyOperations, CustomCallOperations, RaggedOperations>::type;
+                GcdOperations, IncompleteGammaOperations, KeyOperations, CustomCallOperations, RaggedOperations>::type;
 
 namespace detail {
 

@@ -26,6 +26,7 @@
 #include <tessera/optim/sgd.hpp>
 #include <tessera/optim/stochastic_rounding.hpp>
 #include <tessera/optim/tree_map.hpp>
+#include <tessera/optim/tree_vdot.hpp>
 #include <tessera/optim/update.hpp>
 
 #include <tessera/base/pop_macros.hpp>

@@ -10,6 +10,7 @@
 #include <gtest/gtest.h>
 
 #include <tessera/nn/nn.hpp>
+#include <tessera/tensor/compile.hpp>
 #include <tessera/tensor/host.hpp>
 #include <tessera/tensor/print.hpp>
 
@@ -90,6 +91,29 @@ struct WithCache {
     return std::tuple(layer(x), ts::concat<1>(std::get<0>(first), std::get<0>(second), std::get<0>(third)));
   }
 };
+/// The same in loops whose index is the position: one position at a time, and two at a time from positions 0, 2 and 3.
+struct WithCacheInALoop {
+  constexpr auto operator()(const auto& layer, const auto& cache, const auto& x) const {
+    const auto one = ts::scan(
+        [&](const auto& seen, const auto& step) {
+          const auto& [token, at] = step;  // [B, F]
+          const auto made = layer.cached(ts::unsqueeze<1>(token), seen, at);
+          return std::tuple(std::get<1>(made), ts::squeeze<1>(std::get<0>(made)));
+        },
+        cache, std::tuple(ts::swapaxes<0, 1>(x), ts::arange<std::int32_t>(ts::extent<1>(x))));
+    const auto two = ts::fori_loop(
+        0, 3,
+        [&](const auto& i, const auto& carry) {
+          const auto& [seen, outputs] = carry;
+          const auto at = ts::minimum(i * 2, 3);
+          const auto made = layer.cached(ts::dynamic_slice<1>(x, at, 2), seen, at);
+          return std::tuple(std::get<1>(made), ts::dynamic_update_slice<1>(outputs, std::get<0>(made), at));
+        },
+        std::tuple(cache, ts::zeros_like(x)));
+    return std::tuple(layer(x), ts::swapaxes<0, 1>(std::get<1>(one)), std::get<1>(two), std::get<0>(one).keys,
+                      std::get<0>(two).keys);
+  }
+};
 
 TEST(LlamaBlock, WithACacheGivesTheSame) {
   const std::vector<Array> arguments{random_array({8}, 1),
@@ -114,6 +138,31 @@ TEST(LlamaBlock, WithACacheGivesTheSame) {
   const oracle::Program program = oracle::trace<WithCache, nn::LlamaBlock<>, nn::KvCache<>, Tensor3>();
   const std::vector<Array> y = oracle::run(program.view(), arguments);
   oracle::expect_near(y.at(0), y.at(1), 1e-12);
+  const oracle::Program loop = oracle::trace<WithCacheInALoop, nn::LlamaBlock<>, nn::KvCache<>, Tensor3>();
+  const std::vector<Array> z = oracle::run(loop.view(), arguments);
+  oracle::expect_near(z.at(0), z.at(1), 1e-12, "one by one");
+  oracle::expect_near(z.at(0), z.at(2), 1e-12, "two at a time");
+  oracle::expect_near(z.at(3), z.at(4), 1e-12, "keys");
+}
+
+// The same on devices that split batch, heads, or both.
+TEST(LlamaBlock, WithACacheInALoopOnDevices) {
+  constexpr auto both = ts::compile([](auto layer, auto cache, auto x) {
+    const auto made = WithCacheInALoop{}(layer, cache, x);
+    return std::tuple(std::get<0>(made), std::get<1>(made), std::get<2>(made));
+  });
+  const ts::Mesh mesh({{"data", 2}, {"model", 2}});
+  std::vector<float> first;
+  for (const auto& strategy : {nn::single(mesh), nn::data_parallel(mesh), nn::tensor_parallel(mesh)}) {
+    const auto layer = nn::llama_block(ts::Key(1), 16, 4, 2, 24, strategy, 1, 0.3);
+    const auto cache = nn::kv_cache(3, 7, 2, 4, strategy);
+    const auto x = ts::normal<float>(ts::Key(2), {3, 5, 16}, mesh, strategy.batch);
+    const auto [whole, one, two] = both(layer, cache, x);
+    const std::vector<float> want = ts::to_host(whole);
+    if (first.empty()) first = want;
+    for (const auto& other : {first, ts::to_host(one), ts::to_host(two)})
+      for (std::size_t i = 0; i < want.size(); ++i) ASSERT_NEAR(other[i], want[i], 1e-4) << i;
+  }
 }
 
 struct Forms {

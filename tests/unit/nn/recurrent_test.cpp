@@ -240,4 +240,92 @@ TEST(RecurrentLayers, SplitTheBatchAndTheFeatures) {
   for (std::size_t i = 0; i < rounded.size(); ++i) EXPECT_NEAR(rounded[i], want[i], 2e-2) << i;
 }
 
+// The second layer repeats what it gets: its inputs are those of relu, positive, and it has no memory.
+TEST(RecurrentLayers, DropOutputsBetweenLayers) {
+  using Layers = nn::Rnn<float, 2, nn::Direction::forward, false, nn::RnnFunction::relu>;
+  constexpr auto train = ts::compile([](auto layers, auto xs, auto key) {
+    const auto rate = [&](double r) { return std::get<0>(layers(xs, nn::layer_dropout(r, key))); };
+    return std::tuple(std::get<0>(layers(xs)), rate(0.5), rate(0), rate(1));
+  });
+  const int hidden = 24;
+  std::vector<float> identity(hidden * hidden), ones(3 * hidden, 0.5F), none(hidden * hidden);
+  for (int i = 0; i < hidden; ++i) identity[static_cast<std::size_t>(i * hidden + i)] = 1;
+  std::vector<float> first;
+  for (const int devices : {1, 2, 3}) {
+    const ts::Mesh mesh({{"x", devices}});
+    const auto weight = [&](const std::vector<float>& values, int in) {
+      return ts::shard(values, {in, 1, hidden}, mesh, {});
+    };
+    Layers layers;
+    layers.cells[0].ih.weight = weight(ones, 3), layers.cells[0].hh.weight = weight(none, hidden);
+    layers.cells[1].ih.weight = weight(identity, hidden), layers.cells[1].hh.weight = weight(none, hidden);
+    const auto xs = ts::uniform<float>(ts::Key(2), {6, 5, 3}, mesh, {ts::none, "x"}, 0.5F, 1.F);
+    const auto [whole, half, all, nothing] = train(layers, xs, ts::Key(3));
+    const auto want = ts::to_host(whole), got = ts::to_host(half);
+    int kept = 0;
+    for (std::size_t i = 0; i < want.size(); ++i) {
+      ASSERT_GT(want[i], 0);
+      ASSERT_TRUE(got[i] == 0 || std::fabs(got[i] - 2 * want[i]) < 1e-5) << i;
+      kept += got[i] != 0;
+    }
+    const double n = static_cast<double>(want.size());
+    EXPECT_NEAR(kept, n / 2, 4.5 * std::sqrt(n / 4));
+    EXPECT_EQ(ts::to_host(all), want);
+    EXPECT_EQ(ts::to_host(nothing), std::vector<float>(want.size(), 0));
+    if (first.empty()) first = got;
+    for (std::size_t i = 0; i < first.size(); ++i) EXPECT_NEAR(got[i], first[i], 1e-5);
+  }
+}
+
+// Each sequence of a batch gives what it gives alone; a split batch communicates nothing. Options are in any order.
+TEST(RecurrentLayers, OfSequencesOfDifferentLengths) {
+  constexpr auto padded = ts::compile([](auto gru, auto xs, auto state, auto steps, auto key) {
+    const auto [outputs, last] = gru(xs, nn::lengths(steps), state);
+    const auto [more, end] = gru(xs, nn::layer_dropout(0.0, key), state, nn::lengths(steps));
+    return std::tuple(outputs, last, more, end);
+  });
+  constexpr auto alone = ts::compile([](auto gru, auto xs, auto state) { return gru(xs, state); });
+  const std::vector<std::int32_t> steps{4, 1, 6, 3, 0};
+  for (const int devices : {1, 2, 3}) {
+    const ts::Mesh mesh({{"data", devices}});
+    const auto gru = nn::gru<float, 2, nn::Direction::both>(ts::Key(1), 3, 4, nn::data_parallel(mesh));
+    const std::vector<float> xs = ts::to_host(ts::normal<float>(ts::Key(2), {6, 5, 3}, ts::Mesh{}, {})),
+                             h = ts::to_host(ts::normal<float>(ts::Key(3), {4, 5, 4}, ts::Mesh{}, {}));
+    const auto on_mesh = [&](const std::vector<float>& values, const ts::Shape& shape) {
+      return ts::shard<3>(values, shape, mesh, {ts::none, "data"});
+    };
+    const auto in = on_mesh(xs, {6, 5, 3}), state = on_mesh(h, {4, 5, 4});
+    const auto lengths = ts::shard(steps, {5}, mesh, {"data"});
+    const auto [outputs, last, more, end] = padded(gru, in, state, lengths, ts::Key(4));
+    EXPECT_EQ(ts::to_host(outputs), ts::to_host(more));
+    EXPECT_EQ(ts::to_host(last), ts::to_host(end));
+    EXPECT_EQ(padded.plan(gru, in, state, lengths, ts::Key(4)).wire_bytes(), 0);
+    const std::vector<float> y = ts::to_host(outputs), s = ts::to_host(last);
+    for (int b = 0; b < 5; ++b) {
+      const int n = steps[static_cast<std::size_t>(b)];
+      std::vector<float> own, of_state;
+      for (int t = 0; t < n; ++t)
+        for (int f = 0; f < 3; ++f) own.push_back(xs[static_cast<std::size_t>((t * 5 + b) * 3 + f)]);
+      for (int k = 0; k < 4; ++k)
+        for (int f = 0; f < 4; ++f) of_state.push_back(h[static_cast<std::size_t>((k * 5 + b) * 4 + f)]);
+      const auto [want_outputs, want_last] =
+          alone(gru, ts::shard(own, {n, 1, 3}, mesh, {}), ts::shard(of_state, {4, 1, 4}, mesh, {}));
+      const std::vector<float> want = ts::to_host(want_outputs), want_state = ts::to_host(want_last);
+      for (int t = 0; t < 6; ++t)
+        for (int f = 0; f < 8; ++f) {
+          const float got = y[static_cast<std::size_t>((t * 5 + b) * 8 + f)];
+          if (t < n)
+            EXPECT_NEAR(got, want[static_cast<std::size_t>(t * 8 + f)], 1e-5) << b << " " << t;
+          else
+            EXPECT_EQ(got, 0) << b << " " << t;
+        }
+      for (int k = 0; k < 4; ++k)
+        for (int f = 0; f < 4; ++f)
+          EXPECT_NEAR(s[static_cast<std::size_t>((k * 5 + b) * 4 + f)], want_state[static_cast<std::size_t>(k * 4 + f)],
+                      1e-5)
+              << b << " " << k;
+    }
+  }
+}
+
 }  // namespace

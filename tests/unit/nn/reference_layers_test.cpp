@@ -104,6 +104,17 @@ template <class T> void layers() {
   cases.check(types<nn::Gru<T, 1, nn::Direction::both>, Of<T, 3>, Of<T, 3>>, "gru", with_state);
   cases.check(types<nn::Gru<T, 2>, Of<T, 3>, Of<T, 3>>, "gru_layers", with_state);
   cases.check(types<nn::Rnn<T>, Of<T, 3>, Of<T, 3>>, "rnn_tanh", with_state);
+  cases.check(types<nn::Lstm<T, 2, nn::Direction::both>, Of<T, 3>, ts::ShardedTensor<std::int32_t, 1>>, "lstm_lengths",
+              [](const auto& layer, const auto& xs, const auto& steps) {
+                const auto made = layer(xs, nn::lengths(steps));
+                const auto& state = std::get<1>(made);
+                return std::tuple(std::get<0>(made), std::get<0>(state), std::get<1>(state));
+              });
+  cases.check(types<nn::Gru<T, 2>, Of<T, 3>, ts::ShardedTensor<std::int32_t, 1>>, "gru_lengths",
+              [](const auto& layer, const auto& xs, const auto& steps) {
+                const auto made = layer(xs, nn::lengths(steps));
+                return std::tuple(std::get<0>(made), std::get<1>(made));
+              });
   cases.check(types<nn::Rnn<T, 1, nn::Direction::forward, true, nn::RnnFunction::relu>, Of<T, 3>, Of<T, 3>>, "rnn_relu",
               with_state);
 }

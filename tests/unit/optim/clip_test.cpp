@@ -8,6 +8,7 @@
 #include <gtest/gtest.h>
 
 #include <tessera/optim/clip.hpp>
+#include <tessera/optim/tree_vdot.hpp>
 
 namespace ts = tessera;
 using namespace every_leaf;
@@ -54,6 +55,23 @@ TEST(Clip, ScalesTheWholeGradientDownToTheLimit) {
     for (std::size_t leaf = 0; leaf < g.size(); ++leaf)
       EXPECT_EQ(results[2 + leaf].data, g[leaf].data) << "touched below the limit";
   }
+}
+
+struct Products {
+  constexpr auto operator()(const auto& a, const auto& b) const {
+    return std::tuple(ts::tree_vdot(a, b), ts::tree_sum(a));
+  }
+};
+
+TEST(TreeVdot, AddsUpTheProductsOfAllTensors) {
+  const oracle::Program program = oracle::trace<Products, Model, Model>();
+  std::vector<Array> a = random_model(3), b = random_model(4), arguments = a;
+  arguments.insert(arguments.end(), b.begin(), b.end());
+  double product = 0, sum = 0;
+  for_each_parameter([&](const LeafKind&, double& x, double y) { product += x * y, sum += x; }, a, b);
+  const std::vector<Array> results = oracle::run(program.view(), arguments);
+  EXPECT_NEAR(results.at(0).data[0], product, 1e-12 * std::fabs(product));
+  EXPECT_NEAR(results.at(1).data[0], sum, 1e-12);
 }
 
 TEST(Clip, OfZerosIsZero) {

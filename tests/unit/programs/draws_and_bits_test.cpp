@@ -3,6 +3,8 @@
 #include <cmath>
 #include <cstdint>
 #include <limits>
+#include <numeric>
+#include <random>
 #include <tuple>
 #include <vector>
 
@@ -186,6 +188,216 @@ template <class T> void expect_next_numbers() {
 TEST(Nextafter, IsThatOfC) {
   expect_next_numbers<float>();
   expect_next_numbers<double>();
+}
+
+template <class T> void expect_common_divisors() {
+  constexpr T low = std::numeric_limits<T>::lowest(), high = std::numeric_limits<T>::max();
+  const std::vector<T> values{0, 1, 2, 3, 6, 12, 18, 30, 35, 97, 100, high, static_cast<T>(high - 1), low};
+  std::vector<T> x, y;
+  for (const T a : values)
+    for (const T b : values) {
+      x.push_back(a), y.push_back(b);
+      if (std::is_signed_v<T> && a != low) x.push_back(static_cast<T>(-a)), y.push_back(b);
+    }
+  const auto n = static_cast<std::int64_t>(x.size());
+  for (const int devices : {1, 3}) {
+    const ts::Mesh mesh({{"x", devices}});
+    const auto a = ts::shard(x, {n}, mesh, {"x"}), b = ts::shard(y, {n}, mesh, {"x"});
+    const auto divisors = ts::to_host(ts::eval(ts::gcd(a, b))), multiples = ts::to_host(ts::eval(ts::lcm(a, b)));
+    for (std::size_t i = 0; i < x.size(); ++i) {
+      const auto size = [](T v) { return v < 0 ? 0 - static_cast<std::uint64_t>(v) : static_cast<std::uint64_t>(v); };
+      EXPECT_EQ(divisors[i], static_cast<T>(std::gcd(size(x[i]), size(y[i])))) << +x[i] << " and " << +y[i];
+      const std::uint64_t u = size(x[i]), v = size(y[i]), multiple = u == 0 || v == 0 ? 0 : u / std::gcd(u, v) * v;
+      const bool fits = u == 0 || v == 0 ||
+                        (multiple <= static_cast<std::uint64_t>(high) && u <= static_cast<std::uint64_t>(high) &&
+                         v <= static_cast<std::uint64_t>(high) && multiple / u == v / std::gcd(u, v));
+      if (fits) {
+        EXPECT_EQ(multiples[i], static_cast<T>(multiple)) << +x[i] << " and " << +y[i];
+      }
+    }
+  }
+}
+TEST(CommonDivisors, AreThoseOfTheStandardLibrary) {
+  expect_common_divisors<std::int32_t>();
+  expect_common_divisors<std::int8_t>();
+  expect_common_divisors<std::uint8_t>();
+  expect_common_divisors<std::int64_t>();
+}
+
+/// Published values: DLMF, and scipy.special.gammainc, gammaincc and zeta.
+template <class T> void expect_incomplete_gammas() {
+  constexpr T inf = std::numeric_limits<T>::infinity();
+  const T nan = std::numeric_limits<T>::quiet_NaN();
+  const std::vector<T> a{1, 0.5, 4, 5, 100, 1000, 0, 0, inf, inf, 2, 3, -1, 1, nan};
+  const std::vector<T> x{1, 0.25, 2.5, 20, 90, 1010, 1, 0, 3, inf, inf, 0, 1, -1, 1};
+  const std::vector<double> want{1 - std::exp(-1),
+                                 std::erf(0.5),
+                                 1 - std::exp(-2.5) * (1 + 2.5 + 2.5 * 2.5 / 2 + 2.5 * 2.5 * 2.5 / 6),
+                                 0.999983055256069932,
+                                 0.158220989186430168,
+                                 0.627678944736994728,
+                                 1,
+                                 NAN,
+                                 0,
+                                 NAN,
+                                 1,
+                                 0,
+                                 NAN,
+                                 NAN,
+                                 NAN};
+  const std::vector<T> s{2, 4, 3, 2, 3, 2.5, 2, 1, 0.5, 2, 2.5, 40, 300};
+  const std::vector<T> q{1, 1, 0.5, -0.5, -1.5, 10, 1e4, 2, 2, -3, -0.5, 1, 1};
+  const double zeta3 = 1.2020569031595942, pi = 3.14159265358979323846;
+  const std::vector<double> sums{pi * pi / 6,
+                                 std::pow(pi, 4) / 90,
+                                 7 * zeta3,
+                                 pi * pi / 2 + 4,
+                                 7 * zeta3 - 8 - 8 / 27.0,
+                                 0.0227286991945345405,
+                                 1.00005000166666667e-4,
+                                 inf,
+                                 NAN,
+                                 inf,
+                                 NAN,
+                                 1 + std::pow(2, -40),
+                                 1};
+  const double unit = std::numeric_limits<T>::epsilon();
+  // Of incomplete gamma functions the error is 1e-15 (1 + a), relative to the larger of both; of zeta below 0, where
+  // terms have both signs, relative to the largest term.
+  const auto expect = [&](const std::vector<T>& got, const std::vector<double>& all, double ulp, bool gamma) {
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      double slack = 0;
+      if (gamma && std::isfinite(a[i])) slack = 1e-15 * (1 + a[i]) * std::fmax(all[i], 1 - all[i]);
+      if (!gamma && q[i] < 0) slack = 4 * unit * std::pow(std::fabs(q[i] - std::rint(q[i])), -s[i]);
+      EXPECT_TRUE(std::isnan(all[i]) ? std::isnan(got[i])
+                                     : got[i] == all[i] || std::fabs(got[i] - all[i]) <= ulp * unit * all[i] + slack)
+          << (gamma ? "gamma " : "zeta ") << i << ": " << got[i] << ", not " << all[i];
+    }
+  };
+  std::vector<double> above;
+  for (const double own : want) above.push_back(1 - own);
+  above[3] = 1.69447439300673839e-5;
+  for (const int devices : {1, 3}) {
+    const ts::Mesh mesh({{"x", devices}});
+    const auto put = [&](const std::vector<T>& v) {
+      return ts::shard(v, {static_cast<std::int64_t>(v.size())}, mesh, {"x"});
+    };
+    expect(ts::to_host(ts::eval(ts::igamma(put(a), put(x)))), want, 2, true);
+    expect(ts::to_host(ts::eval(ts::igammac(put(a), put(x)))), above, 2, true);
+    expect(ts::to_host(ts::eval(ts::zeta(put(s), put(q)))), sums, 8, false);
+  }
+}
+TEST(IncompleteGamma, HasPublishedValues) {
+  expect_incomplete_gammas<float>();
+  expect_incomplete_gammas<double>();
+}
+
+template <class T> void expect_mantissas() {
+  using Limits = std::numeric_limits<T>;
+  const std::vector<T> x{0,
+                         -T(0),
+                         1,
+                         -1,
+                         T(0.5),
+                         T(0.1),
+                         3,
+                         1023,
+                         1024,
+                         -T(1e-30),
+                         T(1e30),
+                         Limits::min(),
+                         Limits::max(),
+                         Limits::denorm_min(),
+                         -7 * Limits::denorm_min(),
+                         Limits::infinity(),
+                         -Limits::infinity(),
+                         std::nextafter(T(8), T(0)),
+                         std::nextafter(T(1), T(2))};
+  const auto n = static_cast<std::int64_t>(x.size());
+  std::vector<T> scaled;
+  std::vector<std::int32_t> by;
+  for (const T v : x)
+    for (const int k : {0, 1, -1, 10, Limits::max_exponent + 20, Limits::min_exponent - 20, -3})
+      scaled.push_back(v), by.push_back(k);
+  for (const int devices : {1, 3}) {
+    const ts::Mesh mesh({{"x", devices}});
+    const auto parts = ts::frexp(ts::shard(x, {n}, mesh, {"x"}));
+    const auto mantissa = ts::to_host(ts::eval(parts.mantissa));
+    const auto exponent = ts::to_host(ts::eval(parts.exponent));
+    for (std::size_t i = 0; i < x.size(); ++i) {
+      int power = 0;
+      const T want = std::frexp(x[i], &power);
+      EXPECT_EQ(mantissa[i], want) << x[i];
+      EXPECT_EQ(exponent[i], std::isfinite(x[i]) ? power : 0) << x[i];
+    }
+    const auto m = static_cast<std::int64_t>(by.size());
+    const auto made =
+        ts::to_host(ts::eval(ts::ldexp(ts::shard(scaled, {m}, mesh, {"x"}), ts::shard(by, {m}, mesh, {"x"}))));
+    for (std::size_t i = 0; i < by.size(); ++i)
+      EXPECT_EQ(made[i], std::ldexp(scaled[i], by[i])) << scaled[i] << " " << by[i];
+  }
+  const T nan = Limits::quiet_NaN();
+  EXPECT_TRUE(
+      std::isnan(ts::to_host(ts::eval(ts::frexp(ts::shard(std::vector<T>{nan}, {1}, ts::Mesh{}, {})).mantissa))[0]));
+}
+TEST(Frexp, IsThatOfC) {
+  expect_mantissas<float>();
+  expect_mantissas<double>();
+}
+
+constexpr auto dropped = ts::compile([](auto x, auto key) {
+  const auto f = [](const auto& v, const auto& k) { return ts::dropout2d(v, 0.25, k); };
+  const auto slope = ts::grad([f](const auto& v, const auto& k) { return ts::sum(f(v, k)); });
+  return std::tuple(f(x, key), slope(x, key), ts::alpha_dropout(x, 0.25, key), ts::alpha_dropout(x, 1.0, key),
+                    ts::dropout2d(x, 0.0, key));
+});
+TEST(Dropout, OfFeaturesAndForSelu) {
+  const std::int64_t n = 40, h = 3, w = 5, c = 50;
+  std::vector<double> x(static_cast<std::size_t>(n * h * w * c));
+  std::mt19937 random(3);
+  for (double& v : x) v = std::normal_distribution<double>(0, 1)(random);
+  std::vector<double> first;
+  for (const int devices : {1, 2, 3})
+    for (const ts::PartitionSpec& spec :
+         {ts::PartitionSpec{"x"}, {ts::none, "x"}, {ts::none, ts::none, ts::none, "x"}}) {
+      const ts::Mesh mesh({{"x", devices}});
+      const auto in = ts::shard(x, {n, h, w, c}, mesh, spec);
+      EXPECT_EQ(dropped.plan(in, ts::Key(7)).wire_bytes(), 0);
+      const auto [y, slope, alpha, all, none] = dropped(in, ts::Key(7));
+      const auto made = ts::to_host(y), factor = ts::to_host(slope), selu = ts::to_host(alpha);
+      if (first.empty()) first = made;
+      EXPECT_EQ(made, first);
+      EXPECT_EQ(ts::to_host(none), x);
+      EXPECT_EQ(ts::to_host(all), std::vector<double>(x.size(), 0));
+      int kept = 0;
+      for (std::int64_t i = 0; i < n; ++i)
+        for (std::int64_t k = 0; k < c; ++k) {
+          const auto place = [&](std::int64_t p) { return static_cast<std::size_t>((i * h * w + p) * c + k); };
+          const double own = factor[place(0)];
+          ASSERT_TRUE(own == 0 || std::fabs(own - 4 / 3.0) < 1e-12) << own;
+          kept += own != 0;
+          for (std::int64_t p = 0; p < h * w; ++p) {
+            ASSERT_EQ(factor[place(p)], own);
+            ASSERT_NEAR(made[place(p)], x[place(p)] * own, 1e-12);
+          }
+        }
+      EXPECT_NEAR(kept, 0.75 * n * c, 4.5 * std::sqrt(n * c * 0.1875));
+      // Klambauer et al.: mean 0 and variance 1 stay; dropped elements are one value.
+      const double low = -1.7580993408473769, a = 1 / std::sqrt(0.75 * (1 + 0.25 * low * low)), b = -a * 0.25 * low;
+      double sum = 0, squares = 0, drops = 0;
+      for (std::size_t i = 0; i < x.size(); ++i) {
+        const bool drop = std::fabs(selu[i] - (a * low + b)) < 1e-12;
+        drops += drop;
+        if (!drop) {
+          ASSERT_NEAR(selu[i], a * x[i] + b, 1e-12);
+        }
+        sum += selu[i], squares += selu[i] * selu[i];
+      }
+      const auto total = static_cast<double>(x.size());
+      EXPECT_NEAR(drops / total, 0.25, 4.5 * std::sqrt(0.1875 / total));
+      EXPECT_NEAR(sum / total, 0, 0.03);
+      EXPECT_NEAR(squares / total, 1, 0.04);
+    }
 }
 
 TEST(FloatTests, OfInfinitiesAndNan) {

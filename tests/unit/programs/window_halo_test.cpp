@@ -238,4 +238,179 @@ TEST(WindowHalo, GradientsOfLargePools) {
   }
 }
 
+// Slices with steps: windows of one element. x [m, n], of which every step-th element of dim 1 is taken.
+constexpr auto slices = ts::compile([](auto x, auto g, auto start, auto size, auto step) {
+  const auto taken = [](const auto& v, const auto& from, const auto& count, const auto& by) {
+    return ts::slice<1>(v, from, count, by);
+  };
+  const auto gradient = ts::grad([taken](const auto& v, const auto& by, const auto& from, const auto& count,
+                                         const auto& every) { return ts::sum(taken(v, from, count, every) * by); });
+  const auto replaced = [](const auto& v, const auto& u, const auto& from, const auto& by) {
+    return ts::slice_scatter<1>(v, u, from, by);
+  };
+  const auto of_update = ts::grad([replaced](const auto& u, const auto& v, const auto& from, const auto& by) {
+    return ts::sum(replaced(v, u * u, from, by) * v);
+  });
+  return std::tuple(taken(x, start, size, step), gradient(x, g, start, size, step), replaced(x, g, start, step),
+                    of_update(g, x, start, step));
+});
+
+/// The most elements that one of `count` devices sends if element i of `from` goes to element to(i) of `into`, both in
+/// equal chunks; -1: it goes nowhere.
+std::int64_t most_sent(std::int64_t from, std::int64_t into, std::int64_t count,
+                       const std::function<std::int64_t(std::int64_t)>& to) {
+  std::vector<std::int64_t> sent(static_cast<std::size_t>(count));
+  for (std::int64_t i = 0; i < from; ++i) {
+    const std::int64_t own = i / ((from + count - 1) / count);
+    if (to(i) >= 0 && to(i) / ((into + count - 1) / count) != own) ++sent[static_cast<std::size_t>(own)];
+  }
+  return *std::max_element(sent.begin(), sent.end());
+}
+
+TEST(WindowHalo, SlicesWithSteps) {
+  const std::int64_t m = 3;
+  for (const int devices : {1, 2, 3, 5})
+    for (const std::int64_t n : {1, 2, 5, 8, 13, 24})
+      for (const std::int64_t step : {1, 2, 3, 7, 30})
+        for (const std::int64_t start : {std::int64_t{0}, std::int64_t{1}, n / 2, n - 1}) {
+          if (start >= n) continue;
+          const std::int64_t most = (n - start - 1) / step + 1;
+          for (const std::int64_t size : {std::int64_t{1}, most / 2, most}) {
+            if (size < 1) continue;
+            SCOPED_TRACE(ts::concat_text(devices, " devices, ", n, " from ", start, " by ", step, ", ", size));
+            const ts::Mesh mesh({{"x", devices}});
+            const Image x({m, n, 1, 1}, 1), g({m, size, 1, 1}, 2);
+            Image taken(g.shape), dx(x.shape), replaced = x, du(g.shape);
+            for (std::int64_t i = 0; i < m; ++i)
+              for (std::int64_t j = 0; j < size; ++j) {
+                const double u = g.values[static_cast<std::size_t>(i * size + j)];
+                taken.at(i, j, 0, 0) = x.values[static_cast<std::size_t>(i * n + start + j * step)];
+                dx.at(i, start + j * step, 0, 0) = u;
+                replaced.at(i, start + j * step, 0, 0) = u;
+                du.at(i, j, 0, 0) = 2 * u * taken.at(i, j, 0, 0);
+              }
+            const auto on_mesh = ts::shard(x.values, {m, n}, mesh, {ts::none, "x"});
+            const auto cotangent = ts::shard(g.values, {m, size}, mesh, {ts::none, "x"});
+            const ts::Dim from(start), count(size), by(step);
+            const ts::Plan plan = slices.plan(on_mesh, cotangent, from, count, by);
+            ts::CommunicationScope ran;
+            const auto [a, b, c, d] = slices(on_mesh, cotangent, from, count, by);
+            expect_close(ts::to_host(a), taken.values, "value");
+            expect_close(ts::to_host(b), dx.values, "gradient");
+            expect_close(ts::to_host(c), replaced.values, "slice_scatter");
+            expect_close(ts::to_host(d), du.values, "gradient of the update");
+            expect_halos(plan, ran);
+            // Only elements that are taken move: two halos from x to slices, two in the opposite direction.
+            const std::int64_t out = most_sent(n, size, devices, [&](std::int64_t i) {
+              const std::int64_t j = i - start;
+              return j >= 0 && j % step == 0 && j / step < size ? j / step : -1;
+            });
+            const std::int64_t in = most_sent(size, n, devices, [&](std::int64_t j) { return start + j * step; });
+            EXPECT_EQ(plan.wire_bytes(), 8 * m * 2 * (out + in));
+          }
+        }
+}
+
+// Every second element of 16 on 4 devices of 4: each has the elements of its own slice. From element 8 on, the last two
+// devices have all of them: each sends what the others need.
+constexpr auto even = ts::compile([](auto x) { return ts::slice<0>(x, 0, 8, 2); });
+constexpr auto odd = ts::compile([](auto x) { return ts::slice<0>(x, 1, 8, 2); });
+constexpr auto last = ts::compile([](auto x) { return ts::slice<0>(x, 8, 4, 2); });
+TEST(WindowHalo, BytesOfSlicesByHand) {
+  const auto x = ts::shard(Values(16, 1.0), {16}, ts::Mesh({{"x", 4}}), {"x"});
+  EXPECT_EQ(even.plan(x).wire_bytes(), 0);
+  EXPECT_EQ(odd.plan(x).wire_bytes(), 0);
+  EXPECT_EQ(last.plan(x).wire_bytes(), 2 * 8);  // elements 8 and 10 of device 2 to devices 0 and 1, 12 and 14 likewise
+  EXPECT_EQ(last.plan(x).count(ts::all_gather), 0);
+}
+
+// A slice of which the result is whole: the slice is gathered, not its operand.
+constexpr auto whole = ts::compile([](auto x) { return ts::with_sharding(ts::slice<0>(x, 0, 8, 2) * 2.0, {}); });
+TEST(WindowHalo, AGatheredSliceIsGatheredAfterItIsTaken) {
+  const auto x = ts::shard(Values(16, 1.0), {16}, ts::Mesh({{"x", 4}}), {"x"});
+  EXPECT_EQ(whole.plan(x).count(ts::all_gather), 1);
+  EXPECT_EQ(whole.plan(x).wire_bytes(), 3 * 2 * 8);
+}
+
+constexpr ts::Unfold window{.window = {3, 2}, .strides = {2, 1}, .padding = {1, 1}, .dilation = {1, 2}};
+constexpr auto unfolds = ts::compile([](auto x) {
+  const auto f = [](const auto& v) { return ts::unfold(v, window); };
+  const auto rows = f(x);
+  return std::tuple(rows, ts::grad([f](const auto& v) {
+                      const auto y = f(v);
+                      return ts::sum(y * y * y);
+                    })(x));
+});
+template <std::int64_t H, std::int64_t W>
+constexpr auto folds = ts::compile([](auto rows) {
+  const auto f = [](const auto& v) { return ts::fold(v, {H, W}, window); };
+  return std::tuple(f(rows), ts::grad([f](const auto& v) {
+                      const auto y = f(v);
+                      return ts::sum(y * y * y);
+                    })(rows));
+});
+
+template <std::int64_t H, std::int64_t W> void expect_unfolded() {
+  const std::int64_t batch = 2, features = 3, down = (H + 2 - 2 - 1) / 2 + 1, across = W + 2 - 2;
+  const Image x({batch, H, W, features}, 1), rows({batch, down * across, features * 6, 1}, 2);
+  Image taken(rows.shape), dx(x.shape), sums(x.shape), drows(rows.shape);
+  const auto each = [&](auto&& use) {
+    for (std::int64_t b = 0; b < batch; ++b)
+      for (std::int64_t i = 0; i < down; ++i)
+        for (std::int64_t j = 0; j < across; ++j)
+          for (std::int64_t c = 0; c < features; ++c)
+            for (std::int64_t k = 0; k < 3; ++k)
+              for (std::int64_t l = 0; l < 2; ++l) {
+                const std::int64_t r = i * 2 + k - 1, s = j + 2 * l - 1;
+                if (r >= 0 && r < H && s >= 0 && s < W) use(b, i * across + j, c * 6 + k * 2 + l, r, s, c);
+              }
+  };
+  Image in = x, from = rows;
+  each([&](auto b, auto row, auto column, auto r, auto s, auto c) {
+    const double v = in.at(b, r, s, c);
+    taken.at(b, row, column, 0) = v;
+    dx.at(b, r, s, c) += 3 * v * v;
+    sums.at(b, r, s, c) += from.at(b, row, column, 0);
+  });
+  each([&](auto b, auto row, auto column, auto r, auto s, auto c) {
+    drows.at(b, row, column, 0) = 3 * sums.at(b, r, s, c) * sums.at(b, r, s, c);
+  });
+  for (const int devices : {1, 2, 3}) {
+    const ts::Mesh mesh({{"x", devices}});
+    for (const ts::PartitionSpec& spec : {ts::PartitionSpec{}, {"x"}, {ts::none, "x"}, {ts::none, ts::none, "x"}}) {
+      SCOPED_TRACE(ts::concat_text(devices, " devices, ", H, " x ", W, " ", spec.text()));
+      const auto image = put(x, mesh, spec);
+      const auto [a, b] = unfolds(image);
+      expect_close(ts::to_host(a), taken.values, "unfold");
+      expect_close(ts::to_host(b), dx.values, "gradient of unfold");
+      const auto matrix = ts::shard(rows.values, {batch, down * across, features * 6}, mesh, spec);
+      const auto [c, d] = folds<H, W>(matrix);
+      expect_close(ts::to_host(c), sums.values, "fold");
+      expect_close(ts::to_host(d), drows.values, "gradient of fold");
+      if (devices > 1 && spec == ts::PartitionSpec{ts::none, "x"} && down % devices == 0) {
+        const ts::Plan there = unfolds.plan(image), back = folds<H, W>.plan(matrix);
+        for (const ts::Plan* plan : {&there, &back}) {
+          EXPECT_EQ(plan->count(ts::all_gather), 0);
+          EXPECT_EQ(plan->count(ts::all_to_all), 0);
+        }
+      }
+    }
+  }
+}
+TEST(WindowHalo, UnfoldAndFold) {
+  expect_unfolded<12, 5>();
+  expect_unfolded<7, 4>();
+  expect_unfolded<4, 9>();
+}
+
+// [2, 12, 5, 3] on 3 devices of 4 rows: windows begin at rows -1, 1, 3, ..., so the last row of a device is read by the
+// next one.
+TEST(WindowHalo, BytesOfUnfoldByHand) {
+  const ts::Mesh three({{"x", 3}});
+  static constexpr auto forward = ts::compile([](auto x) { return ts::unfold(x, window); });
+  const ts::Plan plan = forward.plan(put(Image({2, 12, 5, 3}, 1), three, {ts::none, "x"}));
+  EXPECT_EQ(plan.wire_bytes(), 2 * 5 * 3 * 8);
+  EXPECT_EQ(plan.count(ts::Collective::permute), 1);
+}
+
 }  // namespace

@@ -80,7 +80,8 @@ struct Reduced {
   constexpr bool has(int dim) const { return (dims >> dim & 1) != 0; }
 };
 
-/// The dim along which slice, pad, concat, extent, iota, windows, cumulative operations and sorts work.
+/// The dim along which slice, pad, concat, extent, iota, cumulative operations and sorts work, or the first of which
+/// patches are windows.
 constexpr int dim_of(const Node& node) { return node.labels[0]; }
 constexpr Labels pack_dim(int dim) {
   Labels labels{};

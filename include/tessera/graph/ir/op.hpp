@@ -75,9 +75,7 @@ enum class Op : std::uint32_t {
   pad = operation_id("pad"),
   concat = operation_id("concat"),     ///< operands concatenated along one dim
   permute = operation_id("ppermute"),  ///< slices of one dim permuted; zeros where no slice goes
-  windows = operation_id("windows"),   ///< windows of one dim: the dim becomes two, which window and the index in it
-  fold = operation_id("fold"),         ///< adds windows back into one dim: the gradient of windows
-  patches = operation_id("patches"),   ///< padded windows of several dims: convolutions and pools
+  patches = operation_id("patches"),   ///< padded windows of several dims: convolutions, pools, slices with steps
   fold_patches = operation_id("fold_patches"),  ///< adds padded windows back: the gradient of patches
   cumsum = operation_id("cumsum"),              ///< cumulative sum along one dim
   argsort = operation_id("argsort"),            ///< the indices that sort one dim, or the first of them (top_k)

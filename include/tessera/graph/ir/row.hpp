@@ -39,7 +39,7 @@ enum class UnitKind : std::uint8_t {
   attention,   ///< softmax(q k) v computed by tiles, and its gradients: up to three results, see attention_form.hpp
   cumulative,  ///< cumulative sum and others along one dim
   sort,        ///< the indices that sort one dim
-  fold,        ///< adds windows into one dim
+  fold,        ///< adds windows into dims
   along,       ///< reads, replaces or combines elements along one dim at integer indices: gather, scatter
   custom,      ///< calls a function of dense arrays, once for each batch entry: up to eight results
   ragged,      ///< a product in which each group of rows has its own matrix, or its gradient
@@ -137,9 +137,6 @@ using FactorExtentsRule = Shape (*)(const ShapeContext&);
 /// For an operation whose result can be a view: the strides of the result over the operand's memory, from the operand's
 /// strides. The view begins at the operand's first element, or where `offset` puts row 0 of the result.
 using ViewRule = Shape (*)(const ShapeContext&, const Shape& strides);
-/// How the operand of a view has to be sharded so that the view has the sharding `result`; false where that is
-/// impossible.
-using UnderViewRule = bool (*)(const Node&, const Sharding& result, Sharding& operand);
 /// For a permutation of slices of one dim: the index of the slice that becomes slice `position` of the result; -1:
 /// zeros.
 using PermutationRule = std::int64_t (*)(const ShapeContext&, std::int64_t position, std::int64_t extent);
@@ -168,8 +165,7 @@ struct OpRow {
   PartialRule partial = nullptr;               ///< null: shards never give partial values of the result
   OffsetRule offset = nullptr;                 ///< null: moves no rows
   FactorExtentsRule factor_extents = nullptr;  ///< null: each dim is one factor
-  ViewRule view = nullptr;             ///< null: the result is no view, or a view that `factor_extents` describes
-  UnderViewRule under_view = nullptr;  ///< null: the result itself is resharded, not its operand
+  ViewRule view = nullptr;  ///< null: the result is no view, or a view that `factor_extents` describes
   PermutationRule permutation = nullptr;
   WindowsRule windows = nullptr;  ///< null: has no windowed dims
   /// of reductions and cumulative operations: what they compute; of others: how partial results combine

@@ -2,6 +2,7 @@
 #define TESSERA_GRAPH_TRACE_OPERATORS_HPP
 #include <tessera/base/push_macros.hpp>
 
+#include <tuple>
 #include <type_traits>
 
 #include <tessera/base/source.hpp>
@@ -27,6 +28,12 @@ template <class T> constexpr auto no_branch() {
                 "tessera: if, ?: and ! can't use a tensor, whose values are not known while a function is traced; "
                 "use ts::select(condition, yes, no), and ts::logical_not for !");
   return true;
+}
+template <class... Parts, class T> constexpr auto no_tuple(const T& x) {
+  static_assert(sizeof...(Parts) > 99,
+                "tessera: a tensor and a tuple have no sum; a layer that returns a tuple, such as ts::nn::MoE or "
+                "ts::nn::Lstm, has the tensor as its first item: const auto [y, balance, z] = moe(x)");
+  return x;
 }
 }  // namespace detail
 
@@ -61,6 +68,31 @@ template <class Self> struct Operators {
     return call<DivTag>(a.source, b, a.value);
   }
   friend constexpr auto operator-(At<Self> a) { return call<NegTag>(a.source, a.value); }
+  // Without these overloads, compilers would list all arithmetic operators that exist.
+  template <class... B> friend constexpr auto operator+(At<Self> a, const std::tuple<B...>&) {
+    return detail::no_tuple<B...>(a.value);
+  }
+  template <class... B> friend constexpr auto operator+(const std::tuple<B...>&, At<Self> a) {
+    return detail::no_tuple<B...>(a.value);
+  }
+  template <class... B> friend constexpr auto operator-(At<Self> a, const std::tuple<B...>&) {
+    return detail::no_tuple<B...>(a.value);
+  }
+  template <class... B> friend constexpr auto operator-(const std::tuple<B...>&, At<Self> a) {
+    return detail::no_tuple<B...>(a.value);
+  }
+  template <class... B> friend constexpr auto operator*(At<Self> a, const std::tuple<B...>&) {
+    return detail::no_tuple<B...>(a.value);
+  }
+  template <class... B> friend constexpr auto operator*(const std::tuple<B...>&, At<Self> a) {
+    return detail::no_tuple<B...>(a.value);
+  }
+  template <class... B> friend constexpr auto operator/(At<Self> a, const std::tuple<B...>&) {
+    return detail::no_tuple<B...>(a.value);
+  }
+  template <class... B> friend constexpr auto operator/(const std::tuple<B...>&, At<Self> a) {
+    return detail::no_tuple<B...>(a.value);
+  }
   // Without these overloads, compilers would first complain about the conversion to bool for the built-in && and ||.
   template <class B> friend constexpr auto operator&&(At<Self> a, const B&) {
     static_assert(std::is_void_v<B>, "tessera: for tensors write ts::logical_and(x, y) instead of x && y");

@@ -6,12 +6,17 @@
 #include <cstddef>
 #include <cstdint>
 #include <tuple>
+#include <type_traits>
 #include <utility>
 
 #include <tessera/nn/recurrent/recurrent_cells.hpp>
 #include <tessera/ops/control_flow.hpp>
+#include <tessera/ops/data_movement/shape.hpp>
 #include <tessera/ops/data_movement/slicing.hpp>
 #include <tessera/ops/data_movement/stack.hpp>
+#include <tessera/ops/elementwise.hpp>
+#include <tessera/ops/random/random.hpp>
+#include <tessera/ops/reduction/reduction.hpp>
 
 namespace tessera::nn {
 
@@ -22,6 +27,46 @@ enum class Direction : std::uint8_t { forward, reverse, both };
 /// The initial state of a recurrent layer: zeros.
 struct ZeroState {};
 
+/// For sequences of different lengths in one batch: see Recurrent.
+template <class Tensor> struct SequenceLengths {
+  Tensor lengths;
+};
+/// `lengths` [batch], integers: the steps of each sequence.
+template <TensorOperand Tensor> constexpr auto lengths(const Tensor& lengths) {
+  static_assert(Tensor::rank == 1 && std::is_integral_v<typename Tensor::element>,
+                "tessera: the lengths of sequences are a vector [batch] of integers");
+  return SequenceLengths<Tensor>{lengths};
+}
+/// Dropout between the layers of a recurrent network: see Recurrent.
+template <class Rate, class Key> struct LayerDropout {
+  Rate rate;
+  Key key;
+};
+template <NumberOperand Rate, class Key> constexpr auto layer_dropout(const Rate& rate, const Key& key) {
+  return LayerDropout<Rate, Key>{rate, key};
+}
+
+namespace detail {
+
+template <class> struct IsLengths : std::false_type {};
+template <class Tensor> struct IsLengths<SequenceLengths<Tensor>> : std::true_type {};
+template <class> struct IsLayerDropout : std::false_type {};
+template <class Rate, class Key> struct IsLayerDropout<LayerDropout<Rate, Key>> : std::true_type {};
+/// What is no other option is the initial state.
+template <class T> struct IsState : std::bool_constant<!IsLengths<T>::value && !IsLayerDropout<T>::value> {};
+
+/// The first option of a kind.
+template <template <class> class Is, class None> constexpr None option_of() { return {}; }
+template <template <class> class Is, class None, class First, class... More>
+constexpr auto option_of(const First& first, const More&... more) {
+  if constexpr (Is<First>::value)
+    return first;
+  else
+    return option_of<Is, None>(more...);
+}
+
+}  // namespace detail
+
 /// Cells that run over the steps of a sequence, as torch.nn.LSTM, GRU and RNN: each layer over the outputs of the one
 /// before.
 ///
@@ -30,43 +75,67 @@ struct ZeroState {};
 /// outputs [time, batch, hidden], with both directions twice the hidden features, the forward ones first. The state is
 /// h [layers, batch, hidden], for an LSTM std::tuple(h, c); with both directions, layer l has the positions 2 l, of the
 /// forward cell, and 2 l + 1. It is the state after the last step of each cell, which for a reverse cell is step 0. xs
-/// of no steps give the initial state back.
+/// of no steps give the initial state back. Behind xs and the state come options, in any order:
+///
+///     lstm(xs, ts::nn::lengths(steps))                             // sequences of different lengths, padded behind
+///     lstm(xs, last, ts::nn::layer_dropout(0.5, key))              // in training; in evaluation without it
+/// With lengths each sequence ends at its own length, as with PyTorch's packed sequences: padding changes no state, the
+/// last state is that at the end of each sequence, a reverse cell begins there, and outputs of padding are 0. Dropout,
+/// torch.nn.LSTM's `dropout`, is of the outputs of each layer but the last; each layer draws from a stream of its own.
 ///
 /// The products of all steps with x are one product before the loop; the loop is a ts::scan, traced and planned once
-/// for each layer and direction. PyTorch's dropout between layers and its packed sequences have no counterpart. Errors:
-/// shape_mismatch. Communication: that of the cell in each step; time that is split is gathered.
+/// for each layer and direction. Errors: shape_mismatch; option for a rate outside of [0, 1]. Communication: that of
+/// the cell in each step; time that is split is gathered.
 template <class Cell, int Layers = 1, Direction Order = Direction::forward> struct Recurrent {
   static constexpr int directions = Order == Direction::both ? 2 : 1;
 
   std::array<Cell, static_cast<std::size_t>(Layers* directions)> cells;
 
   static constexpr std::array field_names{"cells"};
-  template <class Xs> constexpr auto operator()(const Xs& xs) const { return run<0>(xs, ZeroState{}); }
-  template <class Xs, class State> constexpr auto operator()(const Xs& xs, const State& initial) const {
-    return run<0>(xs, initial);
+  template <class Xs, class... Options> constexpr auto operator()(const Xs& xs, const Options&... options) const {
+    const auto steps = detail::option_of<detail::IsLengths, NoLengths>(options...);
+    const auto drops = detail::option_of<detail::IsLayerDropout, NoDropout>(options...);
+    const auto initial = detail::option_of<detail::IsState, ZeroState>(options...);
+    if constexpr (std::is_same_v<std::remove_const_t<decltype(steps)>, NoLengths>)
+      return run<0>(xs, steps, drops, initial);
+    else  // whether each step is one of its sequence: [T, B, 1]
+      return run<0>(xs, unsqueeze<2>(iota<0, std::int64_t>(sum<2>(xs)) < cast<std::int64_t>(steps.lengths)), drops,
+                    initial);
   }
 
  private:
   static_assert(Layers >= 1, "tessera: a recurrent layer has at least 1 layer");
 
-  template <int Layer, class Xs, class State, class... Last>
-  constexpr auto run(const Xs& xs, const State& initial, const Last&... last) const {
+  struct NoLengths {};
+  struct NoDropout {};
+  static constexpr std::uint32_t first_stream = 0x4c53544d;  // of dropout between layers
+
+  template <int Layer, class Xs, class Steps, class Drops, class State, class... Last>
+  constexpr auto run(const Xs& xs, const Steps& steps, const Drops& drops, const State& initial,
+                     const Last&... last) const {
     static_assert(Xs::rank == 3, "tessera: a recurrent layer takes xs of [time, batch, features]");
     if constexpr (Layer == Layers) {
       return std::tuple(xs, joined(last...));
     } else if constexpr (directions == 1) {
-      const auto one = visit<Layer>(xs, initial, Order == Direction::reverse);
-      return run<Layer + 1>(std::get<1>(one), initial, last..., std::get<0>(one));
+      const auto one = visit<Layer>(xs, steps, initial, Order == Direction::reverse);
+      return run<Layer + 1>(dropped<Layer>(std::get<1>(one), drops), steps, drops, initial, last..., std::get<0>(one));
     } else {
-      const auto there = visit<2 * Layer>(xs, initial, false), back = visit<2 * Layer + 1>(xs, initial, true);
-      return run<Layer + 1>(concat<2>(std::get<1>(there), std::get<1>(back)), initial, last..., std::get<0>(there),
-                            std::get<0>(back));
+      const auto there = visit<2 * Layer>(xs, steps, initial, false),
+                 back = visit<2 * Layer + 1>(xs, steps, initial, true);
+      return run<Layer + 1>(dropped<Layer>(concat<2>(std::get<1>(there), std::get<1>(back)), drops), steps, drops,
+                            initial, last..., std::get<0>(there), std::get<0>(back));
     }
+  }
+  template <int Layer, class Xs, class Drops> static constexpr auto dropped(const Xs& xs, const Drops& drops) {
+    if constexpr (std::is_same_v<Drops, NoDropout> || Layer + 1 == Layers)
+      return xs;
+    else
+      return dropout<first_stream + static_cast<std::uint32_t>(Layer)>(xs, drops.rate, drops.key);
   }
 
   /// The last state of one cell, and its outputs of all steps.
-  template <int Index, class Xs, class State>
-  constexpr auto visit(const Xs& xs, const State& initial, bool reverse) const {
+  template <int Index, class Xs, class Steps, class State>
+  constexpr auto visit(const Xs& xs, const Steps& steps, const State& initial, bool reverse) const {
     const Cell& cell = cells[Index];
     const auto of_xs = cell.ih(xs);  // [T, B, gates, H]
     const auto first = [&] {
@@ -75,12 +144,32 @@ template <class Cell, int Layers = 1, Direction Order = Direction::forward> stru
       else
         return each_tensor(initial, [](const auto& all) { return squeeze<0>(slice<0>(all, Index, 1)); });
     }();
-    return scan(
-        [&](const auto& state, const auto& of_x) {
-          const auto next = cell.step(of_x, state);
-          return std::tuple(next, Cell::output(next));
-        },
-        first, of_xs, {.reverse = reverse});
+    if constexpr (std::is_same_v<Steps, NoLengths>) {
+      return scan(
+          [&](const auto& state, const auto& of_x) {
+            const auto next = cell.step(of_x, state);
+            return std::tuple(next, Cell::output(next));
+          },
+          first, of_xs, {.reverse = reverse});
+    } else {
+      return scan(
+          [&](const auto& state, const auto& step) {
+            const auto& [of_x, inside] = step;
+            const auto next = cell.step(of_x, state);
+            const auto& output = Cell::output(next);
+            return std::tuple(unless_padding(inside, next, state), select(inside, output, zeros_like(output)));
+          },
+          first, std::tuple(of_xs, steps), {.reverse = reverse});
+    }
+  }
+  template <class Inside, class State>
+  static constexpr auto unless_padding(const Inside& inside, const auto& next, const State& state) {
+    if constexpr (TensorOperand<State>)
+      return select(inside, next, state);
+    else
+      return [&]<std::size_t... I>(std::index_sequence<I...>) {
+        return std::tuple(select(inside, std::get<I>(next), std::get<I>(state))...);
+      }(std::make_index_sequence<std::tuple_size_v<State>>());
   }
 
   /// f of a tensor, or of each tensor of a tuple.

@@ -23,9 +23,10 @@ template <int Rank, int D> struct StridedSliceTag {
   static constexpr Value emit(Value context, Value x, Value start, Value size, Value step) {
     x = x.at(context.source);
     const int dim = x.shifted(D, Rank);
-    const Value one = x.integer(1, DType::i64), by = as_size(step);
-    const Value run = build::slice(x, dim, as_size(start), (as_size(size) - one) * by + one);
-    return build::drop_singletons(build::windows(run, dim, one, by, one, true), 2u << dim);
+    const Value one = x.integer(1, DType::i64), by = as_size(step), first = as_size(start);
+    const Value end = first + (as_size(size) - one) * by + one;
+    const build::PatchDim run{one, by, one, one.number(0) - first, end - build::extent(x, dim)};
+    return build::drop_singletons(build::patches(x, dim, 1, &run, false, true), 2u << dim);
   }
 };
 
@@ -46,26 +47,27 @@ template <int Rank, int D> struct SliceScatterTag {
     x = x.at(context.source);
     update = update.at(context.source);
     const int dim = x.shifted(D, Rank);
-    const Value first = as_size(start), by = as_size(step), one = x.integer(1, DType::i64),
-                extent = build::extent(x, dim), size = build::extent(update, dim);
+    const Value first = as_size(start), by = as_size(step), extent = build::extent(x, dim),
+                size = build::extent(update, dim);
     const Value place = build::iota(x, dim, DType::i64) - first;
     Value inside = build::binary(Op::logical_and, build::binary(Op::greater_equal, place, place.number(0)),
                                  build::less(place, size * by));
     if (!by.is_number(1)) {
       const Value at_step = build::binary(Op::equal, place - place / by * by, place.number(0));
       inside = build::binary(Op::logical_and, inside, at_step);
-      update = apart(update, dim, by, build::binary(Op::maximum, (size - one) * by + one, x.integer(0, DType::i64)));
+      return build::select(inside, apart(update, dim, first, by, extent), x);
     }
     return build::select(inside, build::pad_to(update, dim, first, extent), x);
   }
 
  private:
-  /// The elements of the update `step` apart, with zeros between them. Each is exact in the type in which it is added.
-  static constexpr Value apart(Value update, int dim, Value step, Value extent) {
+  /// The elements of the update at their places in a dim of this extent, with zeros between them. Each is exact in the
+  /// type in which it is added.
+  static constexpr Value apart(Value update, int dim, Value start, Value step, Value extent) {
     const DType type = update.dtype(), wide = type == DType::bool_ ? DType::i32 : summed_as(type);
-    const Value one = extent.number(1);
+    const build::FoldDim run{step, extent.number(1), extent.number(0) - start, extent};
     const Value runs = build::insert_singletons(build::cast(update, wide), 2u << dim, update.rank() + 1);
-    return build::cast(build::fold(runs, dim, step, one, extent, false), type);
+    return build::cast(build::fold_patches(runs, dim, 1, &run, false, true), type);
   }
 };
 
@@ -93,8 +95,9 @@ template <int Rank> struct DiagonalScatterTag {
 
 /// `size` elements along dim D from start on, `step` apart: x[start::step] is `slice<0>(x, start, size, step)` with
 /// size (extent - start + step - 1) / step. Without a step, as above. The gradient is 0 at the elements between.
-/// Errors: shape_mismatch when an element is outside of the dim, and for a size or a step below 1. Communication: a
-/// split dim is gathered; other dims stay split.
+/// Errors: shape_mismatch when an element is outside of the dim, and for a size or a step below 1. Communication: along
+/// a split dim, which stays split, a halo exchange of the elements that cross borders of shards; x[::2] of a dim that
+/// the devices divide evenly into even parts sends nothing.
 template <int D, TensorOperand X, SizeOperand Start, SizeOperand Size, SizeOperand Step>
 constexpr auto slice(const X& x, const Start& start, const Size& size, const Step& step, Here at = Here::current()) {
   return call<detail::StridedSliceTag<X::rank, detail::checked_dim<D, X::rank>()>>(Source::from(at), x, Dim(start),
@@ -110,8 +113,8 @@ constexpr auto select(const X& x, const Index& index, Here at = Here::current())
 
 /// x with the update in the elements along dim D from start on, `step` apart (torch.slice_scatter, x.at[a::s].set).
 /// Gradients: of x 0 where it is replaced, of the update the cotangent there. Errors: shape_mismatch where the update
-/// leaves the dim, or another dim differs. Communication: the update moves to its place as in pad; with a step a split
-/// dim of it is gathered; x stays split.
+/// leaves the dim, or another dim differs. Communication: the elements of the update that cross borders of shards move
+/// to their place, as in pad; x stays split.
 ///
 ///     const auto next = ts::slice_scatter<1>(image, row, 3);   // [H, W], [H, 1]
 template <int D, TensorOperand X, TensorOperand Update, SizeOperand Start, SizeOperand Step = int>

@@ -46,6 +46,21 @@ template <int Rank, int D, int Chunks, int Index> struct ChunkTag {
   }
 };
 
+/// Part `Index` of `Count` parts of a dim, of which the first ones have one element more.
+template <int Rank, int D, int Count, int Index> struct PartTag {
+  template <class A> using result = Typed<typename A::type, Rank>;
+  static constexpr Value emit(Value context, Value x) {
+    x = x.at(context.source);
+    const int dim = x.shifted(D, Rank);
+    const Value n = build::extent(x, dim), count = n.number(Count);
+    // The first n mod Count parts have one element more than n / Count.
+    const auto start = [&](int i) {
+      return n / count * n.number(i) + build::binary(Op::minimum, n - n / count * count, n.number(i));
+    };
+    return build::slice(x, dim, start(Index), start(Index + 1) - start(Index));
+  }
+};
+
 }  // namespace detail
 
 /// Tensors of one shape and element type along a new dim at position D of the result: `stack<0>(a, b)` of vectors is a
@@ -98,6 +113,15 @@ template <int Chunks, int D = 0, TensorOperand X> constexpr auto chunk(const X& 
   return [&]<int... Index>(std::integer_sequence<int, Index...>) {
     return std::tuple(
         call<detail::ChunkTag<X::rank, detail::checked_dim<D, X::rank>(), Chunks, Index>>(Source::from(at), x)...);
+  }(std::make_integer_sequence<int, Chunks>{});
+}
+/// A dim in `Chunks` parts, a tuple, whose extents differ by at most one, the longer ones first (torch.tensor_split,
+/// jnp.array_split): 7 in three parts are 3, 2 and 2, of which ts::chunk makes 3, 3 and 1. Communication: as slice.
+template <int Chunks, int D = 0, TensorOperand X> constexpr auto tensor_split(const X& x, Here at = Here::current()) {
+  static_assert(Chunks >= 1, "tessera: tensor_split makes one part or more");
+  return [&]<int... Index>(std::integer_sequence<int, Index...>) {
+    return std::tuple(
+        call<detail::PartTag<X::rank, detail::checked_dim<D, X::rank>(), Chunks, Index>>(Source::from(at), x)...);
   }(std::make_integer_sequence<int, Chunks>{});
 }
 /// A dim in ranges of the given sizes, a tuple: `const auto [a, b] = ts::split<-1, 2, 3>(x)`. Elements behind the last

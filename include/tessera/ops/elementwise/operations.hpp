@@ -8,6 +8,8 @@
 #include <tessera/ops/elementwise/arithmetic.hpp>
 #include <tessera/ops/elementwise/comparison.hpp>
 #include <tessera/ops/elementwise/exponential.hpp>
+#include <tessera/ops/elementwise/gcd.hpp>
+#include <tessera/ops/elementwise/incomplete_gamma.hpp>
 #include <tessera/ops/elementwise/integer.hpp>
 #include <tessera/ops/elementwise/nextafter.hpp>
 #include <tessera/ops/elementwise/rounding.hpp>
@@ -29,7 +31,8 @@ template <Op Id, class Operation> struct OperationAt {
 template <class List> struct OperationMap;
 template <class... Operation>
 struct OperationMap<OperationList<Operation...>> : OperationAt<op_v<Operation>, Operation>... {};
-using InKernels = JoinedLists<ElementwiseOperations, NextafterOperations, KeyOperations>::type;
+using InKernels = JoinedLists<ElementwiseOperations, NextafterOperations, GcdOperations, IncompleteGammaOperations,
+                              KeyOperations>::type;
 template <Op Id, class Operation> OperationAt<Id, Operation> find_operation(const OperationAt<Id, Operation>&);
 }  // namespace detail
 

@@ -3,6 +3,7 @@
 #include <tessera/base/push_macros.hpp>
 
 #include <tuple>
+#include <utility>
 
 #include <tessera/ops/constraint.hpp>
 #include <tessera/ops/contraction/einsum.hpp>
@@ -62,6 +63,26 @@ constexpr auto cosine_similarity(const A& a, const B& b, double eps = 1e-8, Here
 template <int D = -1, TensorOperand X, NumberOperand P = int>
 constexpr auto normalize(const X& x, const P& p = 2, double eps = 1e-12, Here at = Here::current()) {
   return call<DivTag>(Source::from(at), x, maximum(norm<D>(x, keepdims, p, at), eps, at));
+}
+
+namespace detail {
+/// The norm over all dims but one, with keepdims.
+template <int D, TensorOperand X, NumberOperand P> constexpr auto norm_of_others(const X& x, const P& p, Here at) {
+  return [&]<int... I>(std::integer_sequence<int, I...>) {
+    return norm<(I < D ? I : I + 1)...>(x, keepdims, p, at);
+  }(std::make_integer_sequence<int, X::rank - 1>{});
+}
+}  // namespace detail
+
+/// x with each slice along dim D scaled down to a p-norm of at most `most`, where it is larger (torch.renorm). Example:
+/// `renorm<0>(weight, 2, 1)` for rows. Communication: as norm.
+template <int D, TensorOperand X, NumberOperand P, NumberOperand Most>
+constexpr auto renorm(const X& x, const P& p, const Most& most, Here at = Here::current()) {
+  static_assert(X::rank >= 2, "tessera: renorm takes a tensor with two dims or more");
+  const auto size = detail::norm_of_others<detail::checked_dim<D, X::rank>()>(x, p, at);
+  const auto scale = select(call<GreaterTag>(Source::from(at), size, most),
+                            call<DivTag>(Source::from(at), full_like(size, most, at), size + 1e-7), 1.0, at);
+  return call<MulTag>(Source::from(at), x, scale);
 }
 
 /// The product of each element of a vector with each of another: [m] and [n] give [m, n]. No communication.

@@ -2,17 +2,25 @@
 #define TESSERA_OPS_REDUCTION_ORDER_STATISTICS_HPP
 #include <tessera/base/push_macros.hpp>
 
+#include <cstdint>
+#include <type_traits>
+
 #include <tessera/ops/data_movement/rearrange.hpp>
+#include <tessera/ops/data_movement/shape.hpp>
 #include <tessera/ops/data_movement/slicing.hpp>
+#include <tessera/ops/elementwise.hpp>
+#include <tessera/ops/indexing/cumulative.hpp>
+#include <tessera/ops/indexing/gather.hpp>
 #include <tessera/ops/indexing/sort.hpp>
 #include <tessera/ops/reduction/reduce.hpp>
+#include <tessera/ops/reduction/reduction.hpp>
 
 namespace tessera {
 
 /// How a quantile between two elements is computed from both.
 enum class Interpolation : std::uint8_t { linear, lower, higher, midpoint, nearest };
 
-/// The k-th smallest elements along a dim, and their indices.
+/// Elements along a dim, and their indices: those that are the k-th smallest, or the most frequent.
 template <class Values, class Indices> struct KthValue {
   Values values;
   Indices indices;
@@ -127,6 +135,24 @@ constexpr auto kthvalue(const X& x, const K& k, Here at = Here::current()) {
   const auto places = call<detail::RankTag<X::rank, dim, Index>>(Source::from(at), x, Dim(k));
   const auto values = squeeze<dim>(call<detail::GatherTag<X::rank, dim>>(Source::from(at), x, places), at);
   const auto indices = squeeze<dim>(places, at);
+  return KthValue<std::remove_const_t<decltype(values)>, std::remove_const_t<decltype(indices)>>{values, indices};
+}
+
+/// The most frequent element along dim D, the smallest of those that are equally frequent, and the index of its last
+/// occurrence, both without the dim (torch.mode): `auto [values, indices] = mode<-1>(x)`. NaN is equal to no element.
+/// The gradient goes to that occurrence. Communication: as sort.
+template <int D = -1, TensorOperand X> constexpr auto mode(const X& x, Here at = Here::current()) {
+  constexpr int dim = detail::checked_dim<D, X::rank>();
+  // The sorted elements are runs of equal ones; the length of a run so far is largest at the end of the longest run.
+  const auto order = argsort<dim>(x, at);
+  const auto sorted = gather<dim>(x, order, at);
+  const auto place = iota<dim, std::int32_t>(order, at);
+  const auto before = gather<dim>(sorted, maximum(place - 1, 0, at), at);
+  const auto starts = select(logical_or(equal(place, 0, at), not_equal(sorted, before, at), at), place, 0, at);
+  const auto last = unsqueeze<dim>(argmax<dim>(place - cummax<dim>(starts, at), at), at);
+  const auto found = gather<dim>(order, last, at);
+  const auto values = squeeze<dim>(gather<dim>(x, found, at), at);
+  const auto indices = squeeze<dim>(found, at);
   return KthValue<std::remove_const_t<decltype(values)>, std::remove_const_t<decltype(indices)>>{values, indices};
 }
 

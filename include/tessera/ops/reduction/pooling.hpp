@@ -32,6 +32,11 @@ template <int N> struct AvgPool {
   bool count_include_pad = true;
 };
 
+/// Options of a power-average pool: as of a max pool, without padding.
+template <int N> struct LpPool {
+  std::array<std::int64_t, N> window{}, strides{};
+};
+
 namespace detail {
 
 template <int N, class X> struct PoolResult : X {
@@ -226,6 +231,47 @@ template <TensorOperand X> constexpr auto avg_pool2d(const X& x, const AvgPool<2
 }
 template <TensorOperand X> constexpr auto avg_pool3d(const X& x, const AvgPool<3>& options, Here at = Here::current()) {
   return detail::pool<detail::AvgPoolTag<3>, 3>(x, options, at, options.count_include_pad ? 1 : 0);
+}
+
+namespace detail {
+template <int N> struct LpPoolTag {
+  template <class X, class P, class... Options> using result = PoolResult<N, X>;
+  static constexpr Value emit(Value context, Value x, Value p, auto... options) {
+    const Value all[] = {as_size(options)...};
+    const DType type = x.dtype();
+    x = build::cast(x.at(context.source), computed_as(type));
+    p = build::cast(p, x.dtype());
+    Value ones[N], none[N];
+    for (int d = 0; d < N; ++d) ones[d] = x.number(1, DType::i64), none[d] = x.number(0, DType::i64);
+    unsigned dims = 0;
+    const Value windows =
+        pool_windows<N>(build::binary(Op::pow, x, p), x.shifted(1, N + 2), all, all + N, none, ones, false, dims);
+    return build::cast(build::binary(Op::pow, build::reduce(Op::sum, windows, dims, false), 1.0 / p), type);
+  }
+};
+template <int N, TensorOperand X, NumberOperand P>
+constexpr auto lp_pool(const X& x, const P& p, const LpPool<N>& o, Here at) {
+  return [&]<std::size_t... D>(std::index_sequence<D...>) {
+    return call<LpPoolTag<N>>(Source::from(at), x, p, Dim(o.window[D])...,
+                              Dim(o.strides[D] == 0 ? o.window[D] : o.strides[D])...);
+  }(std::make_index_sequence<N>());
+}
+}  // namespace detail
+
+/// The p-th root of the sum of the p-th powers of each window (F.lp_pool1d, lp_pool2d): `lp_pool2d(x, 2, {.window = {3,
+/// 3}})`. As in PyTorch, powers are of x, not of its absolute value, so that an odd p is for positive x; the gradient
+/// of a window of zeros is NaN for a p above 1. Otherwise as max_pool.
+template <TensorOperand X, NumberOperand P>
+constexpr auto lp_pool1d(const X& x, const P& p, const LpPool<1>& options, Here at = Here::current()) {
+  return detail::lp_pool<1>(x, p, options, at);
+}
+template <TensorOperand X, NumberOperand P>
+constexpr auto lp_pool2d(const X& x, const P& p, const LpPool<2>& options, Here at = Here::current()) {
+  return detail::lp_pool<2>(x, p, options, at);
+}
+template <TensorOperand X, NumberOperand P>
+constexpr auto lp_pool3d(const X& x, const P& p, const LpPool<3>& options, Here at = Here::current()) {
+  return detail::lp_pool<3>(x, p, options, at);
 }
 
 /// Averages to the given extents: index i of a result of extent m is the mean over the indices floor(i n / m) to

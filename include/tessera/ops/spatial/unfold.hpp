@@ -29,12 +29,9 @@ struct UnfoldTag {
   static constexpr Value emit(Value context, Value x, auto... sizes) {
     const Value all[] = {as_size(sizes)...};
     x = x.at(context.source);
-    const int first = x.shifted(1, 4);
-    for (int d = 0; d < 2; ++d) {
-      const Value ahead = all[4 + d], end = ahead + build::extent(x, first + d);
-      if (!ahead.is_number(0)) x = build::pad_to(x, first + d, ahead, end + ahead);
-    }
-    for (int d = 1; d >= 0; --d) x = build::windows(x, first + d, all[d], all[2 + d], all[6 + d]);
+    build::PatchDim dims[2];
+    for (int d = 0; d < 2; ++d) dims[d] = {all[d], all[2 + d], all[6 + d], all[4 + d], all[4 + d]};
+    x = build::patches(x, x.shifted(1, 4), 2, dims);
     return rearrange(x, 6, 3, RearrangeText("b h k w l c -> b (h w) (c k l)").factors, nullptr);
   }
 };
@@ -51,10 +48,12 @@ struct FoldTag {
     const DType type = x.dtype();
     x = x.at(context.source);
     const Value one = x.integer(1, DType::i64);
-    Value padded[2], count[2];
+    Value count[2];
+    build::FoldDim dims[2];
     for (int d = 0; d < 2; ++d) {
-      padded[d] = all[8 + d] + all[4 + d] + all[4 + d];
-      count[d] = (padded[d] - all[6 + d] * (all[d] - one) - one) / all[2 + d] + one;
+      const Value padded = all[8 + d] + all[4 + d] + all[4 + d];
+      count[d] = (padded - all[6 + d] * (all[d] - one) - one) / all[2 + d] + one;
+      dims[d] = {all[2 + d], all[6 + d], all[4 + d], all[8 + d]};
     }
     constexpr RearrangeText text("b (h w) (c k l) -> b h k w l c");
     Value extents[max_rank]{};
@@ -63,12 +62,21 @@ struct FoldTag {
     extents[text.find("k")] = all[0];
     extents[text.find("l")] = all[1];
     x = build::cast(rearrange(x, 3, 6, text.factors, extents), computed_as(type));
-    const int first = x.shifted(1, 6);
-    for (int d = 0; d < 2; ++d) {
-      x = build::fold(x, first + d, all[2 + d], all[6 + d], padded[d], false);
-      if (!all[4 + d].is_number(0)) x = build::slice(x, first + d, all[4 + d], all[8 + d]);
-    }
-    return build::cast(x, type);
+    return build::cast(build::fold_patches(x, x.shifted(1, 6), 2, dims), type);
+  }
+};
+
+/// Windows of one dim, of which the elements are the last dim.
+template <int Rank, int D> struct UnfoldDimTag {
+  static_assert(Rank < max_rank, "tessera: the windows of a dim are one dim more, of at most 8");
+  template <class X, class Size, class Step> using result = Typed<typename X::type, Rank + 1>;
+  static constexpr Value emit(Value context, Value x, Value size, Value step) {
+    x = x.at(context.source);
+    const int dim = x.shifted(D, Rank);
+    const Value zero = x.number(0, DType::i64), one = x.number(1, DType::i64);
+    const build::PatchDim window{as_size(size), as_size(step), one, zero, zero};
+    const Value made = build::patches(x, dim, 1, &window);
+    return moved_dim(made, dim + 1, made.rank() - 1);
   }
 };
 
@@ -82,19 +90,34 @@ constexpr auto unfold(const X& x, const Unfold& o, Here at, const Extents&... ex
 
 /// The windows of images, each as a row (F.unfold, im2col): x [batch, height, width, features] gives [batch, windows,
 /// features * window], windows from left to right and then down; in a row the window's height and width come last, as
-/// in PyTorch. Padding is zeros. Windows are a view of the padded x until their rows are merged. The gradient is
-/// ts::fold. Errors: shape_mismatch for windows larger than the padded image. Communication: split height or width is
-/// gathered.
+/// in PyTorch. Padding is zeros. Windows are a view of x, or overlap in memory, until their rows are merged. The
+/// gradient is ts::fold. Errors: shape_mismatch for windows larger than the padded image. Communication: split height
+/// stays split if the devices divide the number of windows down the image; they exchange the rows that windows of other
+/// devices need. Otherwise, and for a split width, x is gathered.
 template <TensorOperand X> constexpr auto unfold(const X& x, const Unfold& options, Here at = Here::current()) {
   return detail::unfold<detail::UnfoldTag>(x, options, at);
 }
 /// The transpose of ts::unfold (F.fold, col2im): rows [batch, windows, features * window] are added into images [batch,
 /// height, width, features] of the given extents. bf16 and f16 are added in f32. Errors: shape_mismatch where the
-/// number of windows is another one. Communication: split windows are gathered.
+/// number of windows is another one. Communication: as unfold, in the opposite direction: rows near borders are sums of
+/// those of two devices.
 template <TensorOperand X>
 constexpr auto fold(const X& x, const std::array<std::int64_t, 2>& extents, const Unfold& options,
                     Here at = Here::current()) {
   return detail::unfold<detail::FoldTag>(x, options, at, extents[0], extents[1]);
+}
+
+/// The windows of `size` elements of dim D, one every `step` elements (Tensor.unfold): the dim becomes (n - size) /
+/// step
+/// + 1 windows, and the elements of a window are the last dim. Without a split dim the windows are a view. The gradient
+/// adds the windows up. Errors: shape_mismatch for a window longer than the dim, and for a size or a step below 1.
+/// Communication: along a split dim a halo, of the elements that windows of other devices need.
+///
+///     const auto frames = ts::unfold<-1>(signal, 512, 128);   // [batch, time]: [batch, frames, 512]
+template <int D, TensorOperand X, SizeOperand Size, SizeOperand Step>
+constexpr auto unfold(const X& x, const Size& size, const Step& step, Here at = Here::current()) {
+  return call<detail::UnfoldDimTag<X::rank, detail::checked_dim<D, X::rank>()>>(Source::from(at), x, Dim(size),
+                                                                                Dim(step));
 }
 
 }  // namespace tessera

@@ -145,7 +145,6 @@ class PlannedValues {
   /// The value of a node in sharding `target`: an existing one, or a new reshard of the existing value from which that
   /// is cheapest.
   constexpr int version(int node, const Sharding& target, Source source, std::string_view why, bool requested) {
-    if (const int v = windows_version(node, target, source, why, requested); v >= 0) return v;
     if (const int v = remade_windows(node, target, source, why, requested); v >= 0) return v;
     int best = -1;
     std::int64_t best_cost = 0;
@@ -187,27 +186,12 @@ class PlannedValues {
     return result;
   }
 
-  /// Windows of a dim overlap in memory, so the value that they view is resharded, and viewed again. -1 where that is
-  /// impossible, or where the windows exist in this sharding.
-  constexpr int windows_version(int node, const Sharding& target, Source source, std::string_view why, bool requested) {
-    Sharding under;
-    const UnderViewRule under_view = row_of(graph_[node]).under_view;
-    if (under_view == nullptr || options_.deterministic || flow_.produced[size(node)].unreduced != 0 ||
-        !under_view(graph_[node], target, under))
-      return -1;
-    for (std::int32_t v : versions_[size(node)])
-      if (lies_alike(value(v).sharding, target)) return -1;
-    const int from = version(graph_.operand(node, 0), under, source, why, requested);
-    const int made = add_value(node, target, ValueRole::view, value(from).stacked, from);
-    strides_[size(made)] = view_strides(node, from);
-    return made;
-  }
-  /// Windows of several dims overlap too, so they are taken once more, from their operand in the sharding that the
-  /// target needs. -1 where that is impossible, or where the windows exist in this sharding.
+  /// Windows of a dim overlap in memory, so they are taken once more, from their operand in the sharding that the
+  /// target needs. -1 where that is impossible, where the windows exist in this sharding, or where they do not overlap.
   constexpr int remade_windows(int node, const Sharding& target, Source source, std::string_view why, bool requested) {
     const OpRow& row = row_of(graph_[node]);
     if (row.windows == nullptr || row.view == nullptr || options_.deterministic || target.unreduced != 0 ||
-        flow_.produced[size(node)].unreduced != 0)
+        flow_.produced[size(node)].unreduced != 0 || ops::of_single_rows(row.windows(context_of(node))))
       return -1;
     for (std::int32_t v : versions_[size(node)])
       if (lies_alike(value(v).sharding, target)) return -1;
@@ -257,9 +241,11 @@ class PlannedValues {
     return {graph_, node, found_.shapes.data(), found_.numbers.data(), nullptr};
   }
   /// Windows that a step makes overlap in memory: each shard is the rows that its windows cover, with the padding.
+  /// Windows of single rows are stored like any other tensor.
   constexpr void store_rows_once(int v) {
     PlanValue& made = value(v);
     const WindowedDims dims = row_of(graph_[made.node]).windows(context_of(made.node));
+    if (ops::of_single_rows(dims)) return;
     const Shape rows = ops::covered_rows(dims, local_extents(made.shape, made.sharding, mesh_));
     made.role = ValueRole::intermediate;  // a result is a copy
     made.rows_once = true;

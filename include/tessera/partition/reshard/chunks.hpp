@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include <tessera/base/planning.hpp>
+#include <tessera/graph/ir/row.hpp>
 
 TESSERA_PLANNING_BEGIN
 
@@ -19,6 +20,15 @@ struct IndexRange {
     return {begin > other.begin ? begin : other.begin, end < other.end ? end : other.end};
   }
 };
+
+/// The windows of a dim that begin in a range of its rows, of windows without end.
+constexpr IndexRange windows_at(const WindowedDim& dim, const IndexRange& rows) {
+  const auto from = [&](std::int64_t row) {  // the first window at this row or behind it
+    const std::int64_t on = row + dim.before;
+    return on > 0 ? (on - 1) / dim.stride + 1 : on / dim.stride;
+  };
+  return rows.size() == 0 ? IndexRange{} : IndexRange{from(rows.begin), from(rows.end)};
+}
 
 /// How many rows of a dim each of `count` devices holds. The last devices with rows may hold fewer, or none.
 constexpr std::int64_t rows_of_chunk(std::int64_t extent, std::int64_t count) {

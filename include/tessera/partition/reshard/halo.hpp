@@ -134,6 +134,7 @@ constexpr std::int64_t window_halo_bytes(const ShapeContext& c, const Sharding& 
   Growable<std::int64_t> all[3], own[3];
   std::int64_t devices = 1;
   const WindowedDims dims = row_of(c.node()).windows(c);
+  const bool single = ops::of_single_rows(dims);
   for (std::size_t k = 0; k < dims.size(); ++k) {
     const WindowedDim& dim = dims[k];
     const int at = takes ? dim.runs : dim.line;
@@ -142,8 +143,8 @@ constexpr std::int64_t window_halo_bytes(const ShapeContext& c, const Sharding& 
     const std::int64_t count = shard_count(made, mesh, at);
     const HaloWindow window{dim.extent, -dim.before, dim.span() - dim.before, dim.stride};
     const auto shared = [&](std::int64_t holder, std::int64_t windows) {
-      const IndexRange rows = chunk_of(dim.extent, count, holder);
-      return window.read_by(chunk_of(dim.count, count, windows)).within(rows).size();
+      const IndexRange rows = chunk_of(dim.extent, count, holder), runs = chunk_of(dim.count, count, windows);
+      return single ? windows_at(dim, rows).within(runs).size() : window.read_by(runs).within(rows).size();
     };
     for (std::int64_t i = 0; i < count; ++i) {
       std::int64_t sum = 0;

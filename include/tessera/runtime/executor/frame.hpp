@@ -168,7 +168,11 @@ class FrameLayout {
     const ShapeContext context{graph, value.node, plan_.shapes.data(), plan_.numbers.data(), nullptr};
     layout.strides.push_back(row.view != nullptr ? row.view(context, from) : from);
     const auto dim = static_cast<std::size_t>(dim_of(graph[value.node]));
-    layout.offsets.push_back(row.offset != nullptr ? -row.offset(context, 0) * from[dim] * layout.element : 0);
+    std::int64_t first = row.offset != nullptr ? -row.offset(context, 0) * from[dim] : 0;  // in elements
+    if (row.windows != nullptr)
+      for (const WindowedDim& own : row.windows(context))
+        first -= own.before * from[static_cast<std::size_t>(own.line)];
+    layout.offsets.push_back(first * layout.element);
   }
 
  public:

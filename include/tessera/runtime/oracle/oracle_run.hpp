@@ -245,13 +245,9 @@ class OracleComparer final : public StepObserver {
         allowed = ragged_allowed(own_graph[node], inputs[0], inputs[1], *result);
       } else if (unit.kind == UnitKind::cumulative) {
         allowed = cumulative_allowed(own_graph[node], inputs[0], *result);
-      } else if (const WindowsRule rule = row_of(own_graph[node]).windows;
-                 rule != nullptr && unit.kind == UnitKind::fold) {
-        const ShapeContext context{own_graph, node, layout.plan().shapes.data(), layout.plan().numbers.data(), nullptr};
-        allowed = fold_windows_allowed(rule(context), own_graph[node].dtype, inputs[0], *result);
       } else if (unit.kind == UnitKind::fold) {
-        const auto size = [&](int k) { return static_cast<std::int64_t>(number(own_graph.operand(node, k))); };
-        allowed = fold_allowed(own_graph[node], inputs[0], size(1), size(2), *result);
+        const ShapeContext context{own_graph, node, layout.plan().shapes.data(), layout.plan().numbers.data(), nullptr};
+        allowed = fold_allowed(row_of(own_graph[node]).windows(context), own_graph[node].dtype, inputs[0], *result);
       } else if (unit.kind == UnitKind::along && row_of(own_graph[node]).scatters) {
         const bool fills = row_of(own_graph[node]).shape_only != 0;
         allowed = along_allowed(own_graph[node], inputs[0], inputs[1], fills ? nullptr : &inputs[2], *result);

@@ -161,27 +161,9 @@ inline Allowed scatter_allowed(const OracleOperand& rows, const OracleOperand& i
   return allowed;
 }
 
-/// Tolerance of a fold.
-inline Allowed fold_allowed(const Node& node, const OracleOperand& operand, std::int64_t stride, std::int64_t dilation,
+/// Tolerance of a fold of windows.
+inline Allowed fold_allowed(const WindowedDims& dims, DType type, const OracleOperand& operand,
                             const WholeValue& result) {
-  Allowed allowed(static_cast<std::size_t>(result.size()), 0);
-  if (operand.value == nullptr) return allowed;
-  const auto dim = static_cast<std::size_t>(dim_of(node));
-  kernels::Strides to = kernels::contiguous_strides(result.shape);
-  to.insert(dim + 1, to[dim] * dilation);
-  to[dim] *= stride;
-  std::int64_t i = 0;
-  walk(operand.value->shape, to, to, to, [&](std::int64_t at, std::int64_t, std::int64_t) {
-    allowed[static_cast<std::size_t>(at)] += std::fabs((*operand.value)[i++]);
-  });
-  const auto terms = static_cast<double>(operand.value->shape[dim + 1]);
-  for (double& own : allowed) own = order_factor(terms) * rounding_of(result.dtype) * own + terms * operand.slack;
-  return allowed;
-}
-
-/// Tolerance of a fold of windows of several dims.
-inline Allowed fold_windows_allowed(const WindowedDims& dims, DType type, const OracleOperand& operand,
-                                    const WholeValue& result) {
   Allowed allowed(static_cast<std::size_t>(result.size()), 0);
   if (operand.value == nullptr) return allowed;
   const Shape& runs = operand.value->shape;

@@ -20,7 +20,7 @@ namespace tessera::runtime::inline TESSERA_ISA {
 
 /// Adds windows of several dims back into the dims. Where the dims are split, each device first adds its own windows,
 /// in scratch memory; then each row is the sum of what the devices have of it, in their order, so that rows near
-/// borders are sent as in the halo of the windows.
+/// borders are sent as in the halo of the windows. Windows of single rows need no sum: they are copied between zeros.
 template <DTypeSet Types> class FoldWindowsStep final : public PreparedStep {
  public:
   explicit FoldWindowsStep(const StepContext& c)
@@ -31,6 +31,7 @@ template <DTypeSet Types> class FoldWindowsStep final : public PreparedStep {
     windows_ = row_of(c.graph[node]).windows(context);
     const PlanValue& result = layout_.value(step_.outputs[0]);
     for (const WindowedDim& dim : windows_) split_ = split_ || !result.sharding.dims[dim.line].empty();
+    single_ = ops::of_single_rows(windows_);
     const WorkGrid work(layout_, step_);
     places_.resize(static_cast<std::size_t>(work.count()));
     for (int w = 0; w < work.count(); ++w) {
@@ -39,7 +40,8 @@ template <DTypeSet Types> class FoldWindowsStep final : public PreparedStep {
     }
     for (int w = 0; w < work.count() && split_; ++w) {
       const Coordinates at = work.coordinates(w);
-      if (work.stores(at, result.sharding) && layout_.holds(step_.outputs[0], at)) combine(work, at);
+      if (work.stores(at, result.sharding) && layout_.holds(step_.outputs[0], at))
+        single_ ? place_rows(at) : combine(work, at);
     }
   }
 
@@ -88,7 +90,7 @@ template <DTypeSet Types> class FoldWindowsStep final : public PreparedStep {
   DType dtype_;
   StepMove move_;
   WindowedDims windows_;
-  bool split_ = false;
+  bool split_ = false, single_ = false;
   std::vector<Piece> pieces_;
   std::vector<Place> places_;
   std::int64_t scratch_ = 0;
@@ -100,7 +102,8 @@ template <DTypeSet Types> class FoldWindowsStep final : public PreparedStep {
     const auto from = static_cast<std::size_t>(in.index(at)), to = static_cast<std::size_t>(out.index(at));
     Place& place = places_[static_cast<std::size_t>(w)];
     place.box = out.boxes[to];
-    if (split_) {
+    const bool adds_up = split_ && !single_;  // in scratch memory; otherwise in the result
+    if (adds_up) {
       place.box = covered_box(windows_, in.boxes[from]);
       for (const WindowedDim& dim : windows_) {
         const auto d = static_cast<std::size_t>(dim.line);
@@ -112,13 +115,13 @@ template <DTypeSet Types> class FoldWindowsStep final : public PreparedStep {
     }
     Piece piece;
     piece.shape.rows = extents(place.box);
-    piece.shape.to = split_ ? kernels::contiguous_strides(piece.shape.rows) : out.strides[to];
+    piece.shape.to = adds_up ? kernels::contiguous_strides(piece.shape.rows) : out.strides[to];
     piece.shape.from = in.strides[from];
     for (std::size_t k = windows_.size(); k-- > 0;) {
       const WindowedDim& dim = windows_[k];
       const auto d = static_cast<std::size_t>(dim.line), r = static_cast<std::size_t>(dim.runs);
       piece.shape.windows[k] = {d,
-                                in.boxes[from].end[r] - in.boxes[from].begin[r],
+                                split_ && single_ ? 0 : in.boxes[from].end[r] - in.boxes[from].begin[r],
                                 dim.size,
                                 dim.stride,
                                 dim.dilation,
@@ -129,7 +132,7 @@ template <DTypeSet Types> class FoldWindowsStep final : public PreparedStep {
     }
     piece.shape.count = static_cast<int>(windows_.size());
     piece.from = in.first + static_cast<int>(from);
-    piece.to = split_ ? -1 : out.first + static_cast<int>(to);
+    piece.to = adds_up ? -1 : out.first + static_cast<int>(to);
     piece.to_bytes = place.at;
     add_pieces(piece);
   }
@@ -250,6 +253,52 @@ template <DTypeSet Types> class FoldWindowsStep final : public PreparedStep {
         if (from != at) sent_.send(static_cast<std::size_t>(in.index(from)), volume(extents(cell)) * out.element);
       }
       move_.plan().fill({&destination, 1}, sources, static_cast<int>(added));
+    }
+  }
+  /// Copies each window of one row to its row of a shard of the result, which is zeros before.
+  void place_rows(const Coordinates& at) {
+    const ValueLayout &in = layout_[step_.inputs[0]], &out = layout_[step_.outputs[0]];
+    const Sharding& sharding = layout_.value(step_.outputs[0]).sharding;
+    const auto to = static_cast<std::size_t>(out.index(at));
+    const Box& box = out.boxes[to];
+    if (box.empty()) return;
+    Box runs = box;
+    kernels::Strides steps = out.strides[to];
+    Shape first, count;  // the shards that have these windows, in each windowed dim
+    for (const WindowedDim& dim : windows_) {
+      const auto d = static_cast<std::size_t>(dim.line);
+      const IndexRange own = windows_at(dim, {box.begin[d], box.end[d]}).within({0, dim.count});
+      if (own.size() == 0) return;
+      runs.begin[d] = own.begin;
+      runs.end[d] = own.end;
+      steps[d] *= dim.stride;
+      const std::int64_t chunk = rows_of_chunk(dim.count, shard_count(sharding, layout_.mesh(), dim.line));
+      first.push_back(own.begin / chunk);
+      count.push_back((own.end - 1) / chunk - first.back() + 1);
+    }
+    for (std::int64_t i = 0; i < volume(count); ++i) {
+      Coordinates from = at;
+      std::int64_t rest = i;
+      for (std::size_t k = 0; k < windows_.size(); rest /= count[k++])
+        from = place_of_shard(from, sharding.dims[windows_[k].line], layout_.mesh(), first[k] + rest % count[k]);
+      const int shard = in.index(from);
+      const Box held = single_box(windows_, in.boxes[static_cast<std::size_t>(shard)]);
+      kernels::Strides strides = in.strides[static_cast<std::size_t>(shard)];
+      for (std::size_t k = windows_.size(); k-- > 0;) strides.erase(static_cast<std::size_t>(windows_[k].runs + 1));
+      const Box part = intersect(runs, held);
+      if (part.empty()) continue;
+      Box rows = part;
+      for (const WindowedDim& dim : windows_) {
+        const auto d = static_cast<std::size_t>(dim.line);
+        rows.begin[d] = part.begin[d] * dim.stride - dim.before;
+      }
+      const int destination =
+          move_.add_destination(part, steps, layout_.holders(step_.outputs[0], static_cast<int>(to)),
+                                {out.first + static_cast<int>(to), offset(box, rows, out.strides[to]) * out.element});
+      const int source = move_.add_source(part, strides, layout_.holders(step_.inputs[0], shard),
+                                          {in.first + shard, offset(held, part, strides) * in.element});
+      move_.plan().fill({&destination, 1}, {&source, 1});
+      if (from != at) sent_.send(static_cast<std::size_t>(shard), volume(extents(part)) * out.element);
     }
   }
   static std::int64_t offset(const Box& of, const Box& part, const kernels::Strides& strides) {

@@ -22,7 +22,6 @@
 #include <tessera/runtime/steps/cumulative_step.hpp>
 #include <tessera/runtime/steps/custom_step.hpp>
 #include <tessera/runtime/steps/data_movement_step.hpp>
-#include <tessera/runtime/steps/fold_step.hpp>
 #include <tessera/runtime/steps/fold_windows_step.hpp>
 #include <tessera/runtime/steps/indexed_step.hpp>
 #include <tessera/runtime/steps/ragged_step.hpp>
@@ -75,12 +74,6 @@ inline std::unique_ptr<PreparedStep> make_repeat(const StepContext& context, con
   return std::make_unique<RepeatStep>(context, *graphs[static_cast<std::size_t>(context.step.body)]);
 }
 
-template <DTypeSet Types> std::unique_ptr<PreparedStep> make_fold(const StepContext& context, const Graphs& graphs) {
-  const OpRow& row = row_of(context.graph[context.units[context.step.unit].root]);
-  return row.windows != nullptr ? make_step<FoldWindowsStep<Types>>(context, graphs)
-                                : make_step<FoldStep<Types>>(context, graphs);
-}
-
 inline std::unique_ptr<PreparedStep> make_data_movement(const StepContext& context, const Graphs& graphs) {
   const OpRow& row = row_of(context.graph[context.units[context.step.unit].root]);
   if (row.windows != nullptr) return make_step<WindowStep>(context, graphs);
@@ -104,7 +97,7 @@ template <StepNeeds Needs, UnitKind Kind> constexpr StepFactory step_factory() {
   else if constexpr (Kind == UnitKind::cumulative)
     return &make_step<CumulativeStep<Needs.cumulative>>;
   else if constexpr (Kind == UnitKind::fold)
-    return &make_fold<Needs[Kind]>;
+    return &make_step<FoldWindowsStep<Needs[Kind]>>;
   else if constexpr (Kind == UnitKind::sort)
     return &make_step<SortStep<Needs[Kind]>>;
   else if constexpr (Kind == UnitKind::along)

@@ -37,6 +37,15 @@ inline Box covered_box(const WindowedDims& dims, Box runs) {
   return runs;
 }
 
+/// The windows of a box, where each is one row: the box without the dims of their elements.
+inline Box single_box(const WindowedDims& dims, Box runs) {
+  for (std::size_t k = dims.size(); k-- > 0;) {
+    runs.begin.erase(static_cast<std::size_t>(dims[k].runs + 1));
+    runs.end.erase(static_cast<std::size_t>(dims[k].runs + 1));
+  }
+  return runs;
+}
+
 /// Bytes that leave each shard, counted from the copies, independently of the plan. A collective has the bytes of the
 /// shard that sends most.
 class SentBytes {
@@ -60,7 +69,7 @@ class SentBytes {
 };
 
 /// Windows of dims that are padded or split. Each shard of the result is the rows that its windows cover, once: its own
-/// rows, those that other devices hold (a halo), and padding.
+/// rows, those that other devices hold (a halo), and padding. Of windows of single rows, only these rows are stored.
 class WindowStep final : public PreparedStep {
  public:
   explicit WindowStep(const StepContext& c)
@@ -68,6 +77,7 @@ class WindowStep final : public PreparedStep {
     const int node = c.units[c.step.unit].root;
     const ShapeContext context{c.graph, node, layout_.plan().shapes.data(), layout_.plan().numbers.data(), nullptr};
     windows_ = row_of(c.graph[node]).windows(context);
+    single_ = ops::of_single_rows(windows_);
     const WorkGrid work(layout_, step_);
     for (int w = 0; w < work.count(); ++w) {
       const Coordinates at = work.coordinates(w);
@@ -88,7 +98,16 @@ class WindowStep final : public PreparedStep {
   const PlanStep& step_;
   StepMove move_;
   WindowedDims windows_;
+  bool single_ = false;
   SentBytes sent_;
+
+  /// Places in a windowed dim of what is copied: windows where each is one row, rows otherwise.
+  IndexRange places_of(const WindowedDim& dim, const IndexRange& rows) const {
+    return single_ ? windows_at(dim, rows) : rows;
+  }
+  std::int64_t row_of_place(const WindowedDim& dim, std::int64_t place) const {
+    return single_ ? place * dim.stride - dim.before : place;
+  }
 
   /// The reduction whose identity the padding is.
   static Reduction filler(const StepContext& c) {
@@ -105,7 +124,7 @@ class WindowStep final : public PreparedStep {
     const ValueLayout &out = layout_[step_.outputs[0]], &in = layout_[step_.inputs[0]];
     const PlanValue& value = layout_.value(step_.inputs[0]);
     const auto to = static_cast<std::size_t>(out.index(at));
-    const Box all = covered_box(windows_, out.boxes[to]);
+    const Box all = single_ ? single_box(windows_, out.boxes[to]) : covered_box(windows_, out.boxes[to]);
     if (all.empty()) return;
     const kernels::Strides strides = kernels::contiguous_strides(extents(all));
     const auto destination = [&](const Box& part) {
@@ -115,8 +134,9 @@ class WindowStep final : public PreparedStep {
     Box inside = all;
     for (const WindowedDim& dim : windows_) {
       const auto d = static_cast<std::size_t>(dim.line);
-      const std::int64_t low = std::clamp<std::int64_t>(0, all.begin[d], all.end[d]);
-      const std::int64_t high = std::clamp(dim.extent, low, all.end[d]);
+      const IndexRange exist = places_of(dim, {0, dim.extent});
+      const std::int64_t low = std::clamp(exist.begin, all.begin[d], all.end[d]);
+      const std::int64_t high = std::clamp(exist.end, low, all.end[d]);
       Box before = inside, behind = inside;
       before.end[d] = low;
       behind.begin[d] = high;
@@ -132,8 +152,8 @@ class WindowStep final : public PreparedStep {
       const auto d = static_cast<std::size_t>(dim.line);
       const std::int64_t rows =
           std::max<std::int64_t>(1, rows_of_chunk(dim.extent, shard_count(value.sharding, layout_.mesh(), dim.line)));
-      first.push_back(inside.begin[d] / rows);
-      count.push_back((inside.end[d] - 1) / rows - inside.begin[d] / rows + 1);
+      first.push_back(row_of_place(dim, inside.begin[d]) / rows);
+      count.push_back(row_of_place(dim, inside.end[d] - 1) / rows - first.back() + 1);
     }
     const int own = in.index(at);
     for (std::int64_t i = 0; i < volume(count); ++i) {
@@ -144,12 +164,26 @@ class WindowStep final : public PreparedStep {
             place_of_shard(place, value.sharding.dims[windows_[k].line], layout_.mesh(), first[k] + rest % count[k]);
       const int from = in.index(place);
       const auto shard = static_cast<std::size_t>(from);
-      const Box part = intersect(inside, in.boxes[shard]);
+      Box part = in.boxes[shard], rows = part;
+      kernels::Strides steps = in.strides[shard];
+      for (const WindowedDim& dim : windows_) {
+        const auto d = static_cast<std::size_t>(dim.line);
+        const IndexRange held = places_of(dim, {part.begin[d], part.end[d]});
+        part.begin[d] = held.begin;
+        part.end[d] = held.end;
+        if (single_) steps[d] *= dim.stride;
+      }
+      part = intersect(inside, part);
       if (part.empty()) continue;
+      rows.begin = part.begin;
+      for (const WindowedDim& dim : windows_) {
+        const auto d = static_cast<std::size_t>(dim.line);
+        rows.begin[d] = row_of_place(dim, part.begin[d]);
+      }
       const int target = destination(part);
       const int source =
-          move_.add_source(part, in.strides[shard], layout_.holders(step_.inputs[0], from),
-                           {in.first + from, offset(in.boxes[shard], part, in.strides[shard]) * in.element});
+          move_.add_source(part, steps, layout_.holders(step_.inputs[0], from),
+                           {in.first + from, offset(in.boxes[shard], rows, in.strides[shard]) * in.element});
       move_.plan().fill({&target, 1}, {&source, 1});
       if (from != own) sent_.send(shard, volume(extents(part)) * in.element);
     }

@@ -1,0 +1,65 @@
+#ifndef TESSERA_OPTIM_TREE_VDOT_HPP
+#define TESSERA_OPTIM_TREE_VDOT_HPP
+#include <tessera/base/push_macros.hpp>
+
+#include <cstddef>
+
+#include <tessera/base/error.hpp>
+#include <tessera/base/growable.hpp>
+#include <tessera/base/source.hpp>
+#include <tessera/graph/ir/value.hpp>
+#include <tessera/graph/trace/sharded_tensor.hpp>
+#include <tessera/ops/constraint.hpp>
+#include <tessera/ops/elementwise.hpp>
+#include <tessera/ops/reduction/reduce.hpp>
+#include <tessera/optim/clip.hpp>
+#include <tessera/optim/tree_map.hpp>
+
+// Sums over all tensors of models. ts::global_norm (optim/clip.hpp) is their norm.
+
+namespace tessera {
+
+/// Inside a traced function: the sum of the products of corresponding elements of two models of one structure, such as
+/// gradients and a direction (optax.tree_utils.tree_vdot). Of their floating-point tensors, with all layers of Stacks;
+/// a tuple of tensors is a model too. Products are taken and summed in f32, and the sum of all tensors is f32; in f64
+/// if any tensor is f64. Errors: structure if the models differ. Communication: one all_reduce of a rank-0 tensor.
+///
+///     const auto slope = ts::tree_vdot(gradient, direction);
+template <class Model> constexpr Sym<float, 0> tree_vdot(const Model& a, const Model& b, Here at = Here::current()) {
+  using namespace optim::detail;
+  const Source source = Source::from(at);
+  const Growable<Value> of_a = parameters_of(a), of_b = parameters_of(b);
+  if (of_a.empty()) fail(errc::structure, "[tree_vdot] models: they have no floating-point tensor", source);
+  const DType wide = summed_as(of_a);
+  Value total{};
+  for (std::size_t i = 0; i < of_a.size(); ++i) {
+    const Value x = of_a[i].at(source), y = of_b[i].at(source);
+    const DType type = computed_as(x.dtype());
+    const Value own =
+        build::cast(build::sum_of(build::cast(x, type) * build::cast(y, type), (1u << x.rank()) - 1), wide);
+    total = total.module == nullptr ? own : total + own;
+  }
+  return Sym<float, 0>(build::cast(reduced(total), DType::f32));
+}
+
+/// Inside a traced function: the sum of all elements of a model (optax.tree_utils.tree_sum). All else as tree_vdot.
+template <class Model> constexpr Sym<float, 0> tree_sum(const Model& model, Here at = Here::current()) {
+  using namespace optim::detail;
+  const Source source = Source::from(at);
+  const Growable<Value> values = parameters_of(model);
+  if (values.empty()) fail(errc::structure, "[tree_sum] model: it has no floating-point tensor", source);
+  const DType wide = summed_as(values);
+  Value total{};
+  for (const Value& value : values) {
+    const Value x = value.at(source);
+    const Value own = build::cast(build::sum_of(build::cast(x, computed_as(x.dtype())), (1u << x.rank()) - 1), wide);
+    total = total.module == nullptr ? own : total + own;
+  }
+  return Sym<float, 0>(build::cast(reduced(total), DType::f32));
+}
+
+}  // namespace tessera
+
+#include <tessera/base/pop_macros.hpp>
+
+#endif
