@@ -44,18 +44,21 @@ constexpr Moments moments(Value x, Value part, unsigned dims) {
 constexpr Value normalized(Value x, Value part, unsigned dims, Value gain, Value bias, Value eps) {
   const Moments m = moments(x, part, dims);
   const Value scale = unary(Op::rsqrt, m.variance + cast(eps, x.dtype())), count = cast(element_count(x, dims), x.dtype());
-  const auto centred = [&](Value v) { return v + -m.first - m.rest; };
   const Value values[] = {x, gain, bias};
-  // A gain that is the same for all elements of a mean is multiplied with the scale and with the sums.
+  // A gain that is the same for all elements of a mean is multiplied with the scale and with the sums, and so is `rest`,
+  // which is at most a few standard deviations.
   if ((extending_dims(gain.node(), x.rank()) & dims) == 0) {
-    const Value factor = scale * gain, y = centred(x) * factor + bias, g = variable_like(y);
+    const auto near = [&](Value v) { return v + -m.first; };
+    const Value factor = scale * gain, y = near(x) * factor + (bias - m.rest * factor), g = variable_like(y);
     const Value of_bias = reduce(Op::sum, g, dims, true);
-    const Value of_gain = reduce(Op::sum, g * centred(read_again(x, m.rest)), dims, true) * scale;
-    const Value slope = of_gain * scale / count;
-    const Value of_x = (g - of_bias / count - centred(read_again(x, slope)) * slope) * factor;
+    const Value product = reduce(Op::sum, g * near(read_again(x, m.rest)), dims, true);
+    const Value of_gain = (product - m.rest * of_bias) * scale, slope = of_gain * scale / count;
+    const Value shift = m.rest * slope - of_bias / count;
+    const Value of_x = (g - near(read_again(x, slope)) * slope + shift) * factor;
     const Value gradients[] = {of_x, of_gain, of_bias};
     return with_gradients(y, g, values, gradients);
   }
+  const auto centred = [&](Value v) { return v + -m.first - m.rest; };
   const Value y = centred(x) * scale * gain + bias, g = variable_like(y);
   const Value product = g * (centred(read_again(x, m.rest)) * scale);
   const Value shift = reduce(Op::sum, g * gain, dims, true), slope = reduce(Op::sum, product * gain, dims, true);
