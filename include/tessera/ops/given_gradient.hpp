@@ -18,7 +18,8 @@ constexpr Value variable_like(Value y) { return detail::as_variable(broadcast(y.
 /// y, whose gradients with respect to `values` are given: functions of `cotangent`, the variable_like(y). They may have
 /// fewer dims than the values, or singleton dims. Other operands of y get no cotangent.
 template <int Count>
-constexpr Value with_gradients(Value y, Value cotangent, const Value (&values)[Count], const Value (&gradients)[Count]) {
+constexpr Value with_gradients(Value y, Value cotangent, const Value (&values)[Count],
+                               const Value (&gradients)[Count]) {
   const Node& from = y.node();
   std::int32_t ids[2 + 2 * Count]{y.id, cotangent.id};
   for (int i = 0; i < Count; ++i) ids[2 + i] = values[i].id, ids[2 + Count + i] = gradients[i].id;
@@ -30,8 +31,8 @@ constexpr Value with_gradients(Value y, Value cotangent, const Value (&values)[C
                 ids, 2 + 2 * Count);
 }
 
-/// x, as a value that is not that of the forward pass, to be read once `after` is known: what a gradient computes from it
-/// is computed again, where a value of two kernels would be stored by the first of them.
+/// x, as a value that is not that of the forward pass, to be read once `after` is known: what a gradient computes from
+/// it is computed again, where a value of two kernels would be stored by the first of them.
 constexpr Value read_again(Value x, Value after) {
   const Node& from = x.node();
   return x.make({.op = Op::barrier, .dtype = from.dtype, .rank = from.rank, .singletons = from.singletons},

@@ -165,8 +165,7 @@ TEST(FeatureNorms, MoveAtMostASixteenthOfTheImages) {
   const std::vector<float> x(std::size_t{images * height * columns * channels}, 1.f);
   for (const bool batch : {true, false}) {
     const ts::PartitionSpec spec = batch ? ts::PartitionSpec{"rows"} : ts::PartitionSpec{ts::none, "rows"};
-    const ts::Plan plan =
-        norms.plan(ts::shard(x, {images, height, columns, channels}, mesh, spec), vector, vector);
+    const ts::Plan plan = norms.plan(ts::shard(x, {images, height, columns, channels}, mesh, spec), vector, vector);
     EXPECT_EQ(plan.count(ts::all_gather), 0);
     EXPECT_EQ(plan.count(ts::all_to_all), 0);
     EXPECT_EQ(plan.count(ts::Collective::permute) > 0, !batch);

@@ -256,8 +256,8 @@ template <class P> struct FusedRun {
     }
   }
 
-  /// Adds all adjacent rows, of U registers, to sums that stay in registers. In memory, each addition would wait for the
-  /// store of the addition before. Elements are the same sums in the same order.
+  /// Adds all adjacent rows, of U registers, to sums that stay in registers. In memory, each addition would wait for
+  /// the store of the addition before. Elements are the same sums in the same order.
   template <std::size_t... U, std::size_t... Operand>
   TESSERA_FLATTENED void add_adjacent(std::index_sequence<U...>, std::index_sequence<Operand...>, Values& values) {
     constexpr auto steps = std::make_index_sequence<static_cast<std::size_t>(schedule.element[0].size)>{};

@@ -43,10 +43,11 @@ constexpr Moments moments(Value x, Value part, unsigned dims) {
 /// given.
 constexpr Value normalized(Value x, Value part, unsigned dims, Value gain, Value bias, Value eps) {
   const Moments m = moments(x, part, dims);
-  const Value scale = unary(Op::rsqrt, m.variance + cast(eps, x.dtype())), count = cast(element_count(x, dims), x.dtype());
+  const Value scale = unary(Op::rsqrt, m.variance + cast(eps, x.dtype())),
+              count = cast(element_count(x, dims), x.dtype());
   const Value values[] = {x, gain, bias};
-  // A gain that is the same for all elements of a mean is multiplied with the scale and with the sums, and so is `rest`,
-  // which is at most a few standard deviations.
+  // A gain that is the same for all elements of a mean is multiplied with the scale and with the sums, and so is
+  // `rest`, which is at most a few standard deviations.
   if ((extending_dims(gain.node(), x.rank()) & dims) == 0) {
     const auto near = [&](Value v) { return v + -m.first; };
     const Value factor = scale * gain, y = near(x) * factor + (bias - m.rest * factor), g = variable_like(y);
@@ -96,8 +97,8 @@ template <int Rank, NormOver Over> struct FeatureNormTag {
     const Value part = build::cast(normed_part<Rank>(x), computed);
     x = build::cast(x, computed);
     const unsigned dims = normed_dims<Rank, Over>(x);
-    return build::cast(
-        build::normalized(x, part, dims, build::cast(gain, computed), build::cast(bias, computed), eps), type);
+    return build::cast(build::normalized(x, part, dims, build::cast(gain, computed), build::cast(bias, computed), eps),
+                       type);
   }
 };
 
@@ -150,8 +151,7 @@ template <int Rank> struct GroupNormTag {
     const auto grouped = [&](Value v) { return split_groups(build::cast(v, computed), Rank - 1, size); };
     const unsigned dims = ((1u << (Rank + 1)) - 1) & ~1u & ~(1u << (Rank - 1));
     const auto of_groups = [&](Value v) { return split_groups(build::cast(v, computed), v.rank() - 1, size); };
-    const Value made =
-        build::normalized(grouped(x), grouped(part), dims, of_groups(gain), of_groups(bias), eps);
+    const Value made = build::normalized(grouped(x), grouped(part), dims, of_groups(gain), of_groups(bias), eps);
     return build::cast(merge_groups(made), type);
   }
 };
