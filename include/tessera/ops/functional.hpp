@@ -6,6 +6,7 @@
 
 #include <tessera/ops/contraction/einsum.hpp>
 #include <tessera/ops/data_movement/shape.hpp>
+#include <tessera/ops/given_gradient.hpp>
 #include <tessera/ops/reduction/reduction.hpp>
 
 namespace tessera {
@@ -149,13 +150,24 @@ template <int Rank> struct CrossEntropyTag {
     const int lead = logits.leading(Rank), dim = logits.rank() - 1;
     logits = build::cast(logits.at(context.source), computed_as(logits.dtype()));
     const Value target = build::insert_singletons(targets.at(context.source), 1u << dim, logits.rank());
-    const Value shifted = build::shifted(logits, dim);
-    const Value loss = build::log_sum_exp_of_shifted(shifted, dim) - shifted;
+    const Value shifted = build::shifted(logits, dim), exponential = build::unary(Op::exp, shifted);
+    const Value sum = build::row_sum(exponential, dim), loss = build::unary(Op::log, sum) - shifted;
     const Value picked = build::binary(Op::equal, build::iota(logits, dim, target.dtype()), target);
     const unsigned all = ((1u << logits.rank()) - 1) & ~((1u << lead) - 1);
-    const Value positions = build::element_count(logits, all & ~(1u << dim));
+    const Value positions = build::element_count(logits, all & ~(1u << dim)), zero = loss.number(0);
     const Value share = build::cast(logits.number(1, DType::f64) / build::cast(positions, DType::f64), logits.dtype());
-    return build::reduce(Op::sum, build::select(picked, loss * share, loss.number(0)), all, false);
+    const Value made = build::reduce(Op::sum, build::select(picked, loss * share, zero), all, false);
+    // The gradient of the logarithm is the share of rows that have a target: by operations it would be another sum of
+    // each row, and a value for each row to be reduced where classes are split.
+    const Value cotangent = build::variable_like(made), class_of = build::cast(target, DType::i64);
+    const Value own = (lead == 0 ? cotangent : build::insert_singletons(cotangent, all, logits.rank())) * share;
+    const Value exists =
+        build::binary(Op::logical_and, build::binary(Op::greater_equal, class_of, class_of.number(0, DType::i64)),
+                      build::binary(Op::less, class_of, build::extent(logits, dim)));
+    const Value values[] = {logits};
+    const Value gradients[] = {exponential * (build::select(exists, own, zero) / sum) -
+                               build::select(picked, own, zero)};
+    return build::with_gradients(made, cotangent, values, gradients);
   }
 };
 

@@ -88,8 +88,8 @@ struct CustomGradientOp {
       traced_on.push_back(on.id);
       cotangents.push_back(own.module != nullptr ? own.id : build::broadcast(on.number(0), on).id);
     }
-    const Growable<std::int32_t> made =
-        tessera::detail::substitute(r.module(), r.y().graph, traced_on, cotangents, gradients);
+    const Growable<std::int32_t> made = tessera::detail::substitute(r.module(), r.y().graph, traced_on, cotangents,
+                                                                    gradients, [&](int id) { return r.again(id).id; });
     for (int i = 0; i < count; ++i) r.add(behind + i, r.y().with(made[static_cast<std::size_t>(i)]));
   };
   static constexpr SimplifyRule simplify = first_operand;

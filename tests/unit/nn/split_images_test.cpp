@@ -1,3 +1,5 @@
+#include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <random>
@@ -84,6 +86,89 @@ TEST(SplitImages, TrainAsOnOneDevice) {
         ASSERT_EQ(got.size(), want.size());
         for (std::size_t i = 0; i < want.size(); ++i) ASSERT_NEAR(got[i], want[i], 1e-10) << i;
       }
+  }
+}
+
+constexpr std::int64_t images = 4, height = 34, columns = 5, channels = 4;
+
+constexpr auto norms = ts::compile([](auto x, auto gain, auto bias) {
+  const auto [mean, variance] = ts::batch_norm_statistics(x);
+  return std::tuple(ts::batch_norm(x, gain, bias), ts::instance_norm(x, gain, bias), ts::group_norm(x, gain, bias, 2),
+                    mean, variance);
+});
+
+/// Norms of f32 images against their definition in double. `of` maps an element to its statistics.
+void expect_norms(const std::vector<float>& x, const ts::Mesh& mesh, const ts::PartitionSpec& spec, double tolerance) {
+  const std::vector<float> gain{1, .5f, -2, 1}, bias{0, 1, 0, -1};
+  const auto [batch, instance, group, mean, variance] = norms(
+      ts::shard(x, {images, height, columns, channels}, mesh, spec), ts::shard(gain, mesh), ts::shard(bias, mesh));
+  const auto check = [&](const char* what, const std::vector<float>& got, auto of) {
+    std::vector<double> count(std::size_t{images * channels}), mean_of(count), square(count);
+    const auto each = [&](auto f) {
+      for (std::size_t i = 0; i < x.size(); ++i) {
+        const auto image = i / std::size_t{height * columns * channels}, channel = i % channels;
+        f(i, channel, of(image, channel));
+      }
+    };
+    each([&](std::size_t i, std::size_t, std::size_t at) { ++count[at], mean_of[at] += static_cast<double>(x[i]); });
+    for (std::size_t at = 0; at < count.size(); ++at) mean_of[at] /= std::max(count[at], 1.0);
+    each([&](std::size_t i, std::size_t, std::size_t at) { square[at] += std::pow(x[i] - mean_of[at], 2); });
+    each([&](std::size_t i, std::size_t c, std::size_t at) {
+      const double made = (x[i] - mean_of[at]) / std::sqrt(square[at] / count[at] + 1e-5);
+      ASSERT_NEAR(got[i], made * static_cast<double>(gain[c]) + static_cast<double>(bias[c]), tolerance)
+          << what << " " << i;
+    });
+    return std::tuple(mean_of, square, count);
+  };
+  const auto [means, squares, counts] =
+      check("batch", ts::to_host(batch), [](std::size_t, std::size_t channel) { return channel; });
+  check("instance", ts::to_host(instance), [](std::size_t image, std::size_t c) { return image * channels + c; });
+  check("group", ts::to_host(group), [](std::size_t image, std::size_t c) { return image * channels + c / 2; });
+  const std::vector<float> own_mean = ts::to_host(mean), own_variance = ts::to_host(variance);
+  for (std::size_t c = 0; c < channels; ++c) {
+    EXPECT_NEAR(own_mean[c] / means[c], 1, 2e-7) << c;
+    EXPECT_NEAR(own_variance[c] / (squares[c] / (counts[c] - 1)), 1, tolerance) << c;
+  }
+}
+
+// The statistics are sums of differences from the mean of the first 3 of 34 rows. A mean that is far from 0 costs no
+// accuracy. First rows that are far from the others may cost 34 / 3 times the error of sums: docs/decisions/0029, 0085.
+TEST(FeatureNorms, AreAccurateFarFromZero) {
+  std::mt19937 random(7);
+  std::normal_distribution<float> noise;
+  std::vector<float> far(std::size_t{images * height * columns * channels}), apart(far), steps(far);
+  for (std::size_t i = 0; i < far.size(); ++i) {
+    const bool first = i / std::size_t{columns * channels} % std::size_t{height} < 3;
+    far[i] = 1e4f + noise(random);
+    apart[i] = first ? 0.f : 1e4f + noise(random);
+    steps[i] = (first ? -2e3f : 1e4f) + noise(random);
+  }
+  const ts::Mesh one({{"rows", 1}}), three({{"rows", 3}}), six({{"rows", 3}, {"columns", 2}});
+  constexpr double of_sums = 68 * 0x1p-24;
+  const auto expect_everywhere = [&](const std::vector<float>& x, double tolerance) {
+    expect_norms(x, one, {}, tolerance);
+    expect_norms(x, three, {"rows"}, tolerance);
+    expect_norms(x, three, {ts::none, "rows"}, tolerance);
+    expect_norms(x, six, {"columns", "rows"}, tolerance);
+    expect_norms(x, six, {ts::none, "rows", "columns"}, tolerance);
+    expect_norms(x, six, {ts::none, ts::none, "rows", "columns"}, tolerance);
+  };
+  expect_everywhere(far, of_sums);
+  expect_everywhere(apart, of_sums * 34 / 3);
+  expect_everywhere(steps, of_sums * 34 / 3);
+}
+
+// Each device sends to others what they have of the first rows, and nothing else of the images.
+TEST(FeatureNorms, MoveAtMostASixteenthOfTheImages) {
+  const ts::Mesh mesh({{"rows", 3}});
+  const auto vector = ts::ones<float>({channels}, mesh);
+  const std::vector<float> x(std::size_t{images * height * columns * channels}, 1.f);
+  for (const bool batch : {true, false}) {
+    const ts::PartitionSpec spec = batch ? ts::PartitionSpec{"rows"} : ts::PartitionSpec{ts::none, "rows"};
+    const ts::Plan plan = norms.plan(ts::shard(x, {images, height, columns, channels}, mesh, spec), vector, vector);
+    EXPECT_EQ(plan.count(ts::all_gather), 0);
+    EXPECT_EQ(plan.count(ts::all_to_all), 0);
+    EXPECT_EQ(plan.count(ts::Collective::permute) > 0, !batch);
   }
 }
 

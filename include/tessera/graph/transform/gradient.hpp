@@ -32,6 +32,8 @@ class Gradient {
   /// The values of operand i and of the result; in a checkpoint, computed again.
   constexpr Value x(int i) const { return again(sweep_.module->graph(sweep_.graph).operand(id_, i)); }
   constexpr Value y() const { return again(id_); }
+  /// The value of a node before this one; in a checkpoint, computed again.
+  constexpr Value again(int id) const { return region_ == 0 ? value(id) : sweep_.replay(value(id), region_); }
   /// Operand i itself, also in a checkpoint.
   constexpr Value operand(int i) const { return value(sweep_.module->graph(sweep_.graph).operand(id_, i)); }
   /// The cotangent of the result. It may have fewer dims than the result, or singleton dims, and is then to be
@@ -97,7 +99,6 @@ class Gradient {
     return cotangent;
   }
 
-  constexpr Value again(int id) const { return region_ == 0 ? value(id) : sweep_.replay(value(id), region_); }
   constexpr Value value(int id) const {
     return {sweep_.module, sweep_.graph, id, sweep_.module->graph(sweep_.graph)[id_].source};
   }

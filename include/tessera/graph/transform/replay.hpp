@@ -86,9 +86,12 @@ constexpr bool is_saved(CheckpointPolicy::Kind kind, const CheckpointPolicy& pol
   }
 }
 
-/// `roots` with each node of `from` replaced by that of `to`: appends copies of the nodes that depend on these.
+/// `roots` with each node of `from` replaced by that of `to`: appends copies of the nodes that depend on these. The
+/// copies read `again(id)` in the place of other nodes.
+template <class Again>
 constexpr Growable<std::int32_t> substitute(Module& module, int graph, const Growable<std::int32_t>& from,
-                                            const Growable<std::int32_t>& to, const Growable<std::int32_t>& roots) {
+                                            const Growable<std::int32_t>& to, const Growable<std::int32_t>& roots,
+                                            const Again& again) {
   int last = 0;
   for (const Growable<std::int32_t>* ids : {&from, &roots})
     for (std::int32_t id : *ids) last = id > last ? id : last;
@@ -105,16 +108,19 @@ constexpr Growable<std::int32_t> substitute(Module& module, int graph, const Gro
     operands.clear();
     for (int i = 0; i < arity; ++i) {
       const int operand = module.graph(graph).operand(id, i);
-      const int other = operand < 0 ? -1 : moved[static_cast<std::size_t>(operand)];
-      depends = depends || other >= 0;
-      operands.push_back(other >= 0 ? other : operand);
+      operands.push_back(operand < 0 ? -1 : moved[static_cast<std::size_t>(operand)]);
+      depends = depends || operands.back() >= 0;
     }
-    if (depends) moved[static_cast<std::size_t>(id)] = copy_node(module, graph, id, operands);
+    if (!depends) continue;
+    for (int i = 0; i < arity; ++i)
+      if (const int operand = module.graph(graph).operand(id, i); operand >= 0 && operands.data()[i] < 0)
+        operands.data()[i] = again(operand);
+    moved[static_cast<std::size_t>(id)] = copy_node(module, graph, id, operands);
   }
   Growable<std::int32_t> made;
   for (std::int32_t id : roots) {
     const std::int32_t other = moved[static_cast<std::size_t>(id)];
-    made.push_back(other >= 0 ? other : id);
+    made.push_back(other >= 0 ? other : again(id));
   }
   return made;
 }

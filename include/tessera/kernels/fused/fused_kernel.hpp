@@ -58,6 +58,15 @@ template <const auto& Table, int I> struct Program {
       if (schedule.row[stage].size + schedule.row_exits[stage].size + schedule.reduces[stage].size > 0) return false;
     return true;
   }();
+  /// Whether a row is only added to results of float or double, or combined with them otherwise.
+  static constexpr bool adds_rows = [] {
+    const auto& list = schedule.exits[0];
+    for (int i = 0; i < list.size; ++i)
+      if (list.items[i].kind != StoreKind::accumulate ||
+          (list.items[i].dtype != DType::f32 && list.items[i].dtype != DType::f64))
+        return false;
+    return only_elements && list.size > 0;
+  }();
   /// The most expensive of the passes that read operands.
   static constexpr int busiest_pass = [] {
     int most = 0;
@@ -138,6 +147,13 @@ template <class P> struct FusedRun {
     } else {
       rows.next();
     }
+  }
+
+  /// Whether the adjacent rows are added to the same elements.
+  bool same_sums() const {
+    bool same = adjacent > 1;
+    for (int i = P::inputs; i < P::operands; ++i) same = same && rows.step[rows.rank - 1][i] == 0;
+    return same;
   }
 
   struct Values {
@@ -238,6 +254,57 @@ template <class P> struct FusedRun {
       };
       (iterate(offset + width * static_cast<int>(U), values.sums[U]), ...);
     }
+  }
+
+  /// Adds all adjacent rows, of U registers, to sums that stay in registers. In memory, each addition would wait for
+  /// the store of the addition before. Elements are the same sums in the same order.
+  template <std::size_t... U, std::size_t... Operand>
+  TESSERA_FLATTENED void add_adjacent(std::index_sequence<U...>, std::index_sequence<Operand...>, Values& values) {
+    constexpr auto steps = std::make_index_sequence<static_cast<std::size_t>(schedule.element[0].size)>{};
+    constexpr const auto& list = schedule.exits[0];
+    constexpr auto all = std::make_index_sequence<static_cast<std::size_t>(list.size)>{};
+    const std::int64_t count = adjacent, ahead = fetch_ahead<0>();
+    const std::int64_t position = call.global_offset[call.outer_rank] + whole_row.begin;
+    const std::int64_t step[] = {rows.step[rows.rank - 1][Operand]..., 0};
+    std::byte* at[] = {whole_row.at[Operand]..., nullptr};
+    File sums[sizeof...(U)];
+    const auto each_sum = [&](auto f) TESSERA_FLATTENED_LAMBDA {
+      each(all, [&](auto k) TESSERA_FLATTENED_LAMBDA {
+        constexpr Exit exit = list[k];
+        (f(sums[U].template get<lanes_of<exit.dtype>>(exit.to),
+           reinterpret_cast<element_t<exit.dtype>*>(at[P::inputs + exit.slot]) + width * static_cast<int>(U)),
+         ...);
+      });
+    };
+    each_sum([](auto& sum, auto* element) TESSERA_FLATTENED_LAMBDA { sum = load(element); });
+    for (std::int64_t row = 0; row < count; ++row) {
+      const auto add = [&](std::int64_t offset, File& own_sums) TESSERA_FLATTENED_LAMBDA {
+        File own;
+        element_steps<0>(steps, own, values.shared, {at, offset, position + offset, nullptr, 0, 0, ahead});
+        each(all, [&](auto k) TESSERA_FLATTENED_LAMBDA {
+          constexpr Exit exit = list[k];
+          leave<exit.kind, exit.reduction, true, exit.dtype, exit.source>(
+              own_sums, list[k].varies ? own : values.shared, list[k], nullptr, offset, false);
+        });
+      };
+      (add(width * static_cast<int>(U), sums[U]), ...);
+      ((at[Operand] += step[Operand]), ...);
+    }
+    each_sum([](auto& sum, auto* element) TESSERA_FLATTENED_LAMBDA { store(element, sum); });
+  }
+  /// The same, if the rows are short. Longer rows would be read in parts, which memory is slower at.
+  TESSERA_FLATTENED bool add_short_rows(Values& values) {
+    constexpr auto operands = std::make_index_sequence<static_cast<std::size_t>(P::operands)>{};
+    if (!same_sums()) return false;
+    if (whole_row.size == 4 * width)
+      add_adjacent(std::make_index_sequence<4>{}, operands, values);
+    else if (whole_row.size == 2 * width)
+      add_adjacent(std::make_index_sequence<2>{}, operands, values);
+    else if (whole_row.size == width)
+      add_adjacent(std::make_index_sequence<1>{}, operands, values);
+    else
+      return false;
+    return true;
   }
 
   /// Writes the accumulated value of `exit` to its output and resets the accumulator.
@@ -401,6 +468,13 @@ template <class P> struct FusedRun {
                   {rows, call}, call.uniforms);
     if constexpr (P::only_elements) find_adjacent(call.row_begin);
     for (std::int64_t row = call.row_begin; row < call.row_end; ++row) {
+      if constexpr (P::adds_rows)
+        if (add_short_rows(values)) {
+          row += adjacent - 1;
+          adjacent = 1;
+          next_row(row);
+          continue;
+        }
       (run_stage<Stage>(values, row), ...);
       next_row(row);
     }

@@ -78,10 +78,14 @@ inline constexpr std::array known_processors = {
 
 constexpr CpuLevel level_of_variants(CpuLevel level) { return level < CpuLevel::avx512 ? level : CpuLevel::avx512; }
 
+/// By level: the index of its default. A table, since small products ask for it too.
+inline constexpr auto default_variants = [] {
+  std::array<std::size_t, 3> first{};
+  for (std::size_t i = gemm_variants.size(); i-- > 0;) first[static_cast<std::size_t>(gemm_variants[i].level)] = i;
+  return first;
+}();
 constexpr const GemmVariant& default_gemm_variant(CpuLevel level) {
-  std::size_t i = 0;
-  while (gemm_variants[i].level != level_of_variants(level)) ++i;
-  return gemm_variants[i];
+  return gemm_variants[default_variants[static_cast<std::size_t>(level_of_variants(level))]];
 }
 
 /// The member of a level with this name, or null.

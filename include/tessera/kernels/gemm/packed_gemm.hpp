@@ -233,7 +233,7 @@ void packed_gemm(const Gemm<T>& given, FinishedRows finished = {}, CpuLevel leve
   const bool turned = given.c_col != 1 && given.c_row == 1;
   const Gemm<T> g = turned ? transposed(given) : given;
   const GemmVariant& variant = gemm_variant(level);
-  const GemmKernels<T>& kernels = gemm_kernels<T>(level);
+  const GemmKernels<T>& kernels = gemm_kernels<T>(variant);
   const std::int64_t wide = kernels.cols;
   const std::int64_t depth = std::max<std::int64_t>(equal_parts(g.k, most_depth<T>, 4), 4);
   const std::int64_t chunk = equal_parts(g.n, columns_in_cache<T>(depth, wide, variant), wide);

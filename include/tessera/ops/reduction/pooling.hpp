@@ -11,6 +11,7 @@
 #include <tessera/ops/data_movement/rearrange.hpp>
 #include <tessera/ops/data_movement/shape.hpp>
 #include <tessera/ops/functional.hpp>
+#include <tessera/ops/given_gradient.hpp>
 
 // Pools over N spatial dims of [batch, spatial..., features]: reductions of windows, which are a view of the operand.
 
@@ -101,6 +102,19 @@ template <int N> constexpr Value tap_of(Value windows, int first, const Value* w
   return build::drop_singletons(windows, dims);
 }
 
+/// The sum of each window by elementwise operations of its elements, with the gradient of a reduction: a fold. That of
+/// the slices would be a sum of pads, which writes more.
+template <int N> constexpr Value sum_of_taps(Value windows, int first, const Value* window, int taps, unsigned dims) {
+  const DType type = computed_as(windows.dtype());
+  const auto element = [&](int tap) { return build::cast(tap_of<N>(windows, first, window, tap, dims), type); };
+  Value sum = element(0);
+  for (int tap = 1; tap < taps; ++tap) sum = sum + element(tap);
+  const Value cotangent = build::variable_like(sum);
+  const Value values[] = {build::cast(windows, type)};
+  const Value gradients[] = {build::insert_singletons(cotangent, dims, windows.rank())};
+  return build::with_gradients(sum, cotangent, values, gradients);
+}
+
 template <int N> struct MaxPoolTag {
   template <class X, class... Options> using result = PoolResult<N, X>;
   static constexpr Value emit(Value context, Value x, auto... options) {
@@ -137,7 +151,9 @@ template <int N> struct AvgPoolTag {
     for (auto& one : ones) one = x.number(1, DType::i64);
     unsigned dims = 0;
     const Value windows = pool_windows<N>(x, first, window, strides, padding, ones, false, dims);
-    const Value sum = build::reduce(Op::sum, build::cast(windows, computed_as(type)), dims, false);
+    const int taps = count_taps<N>(all);
+    const Value sum = taps == 0 ? build::reduce(Op::sum, build::cast(windows, computed_as(type)), dims, false)
+                                : sum_of_taps<N>(windows, first, window, taps, dims);
     Value count = x.number(1, DType::i64);
     for (int d = 0; d < N; ++d) {
       if (padding[d].is_number(0) || count_pad.is_number(1)) {

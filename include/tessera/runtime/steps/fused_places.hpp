@@ -94,6 +94,7 @@ struct FusedPlaces {
     std::int64_t first = 0, last = 0, begin = call.row_begin, end = call.row_end - 1;
     for (int d = call.outer_rank - 1; d >= 0; --d) {
       const std::int64_t extent = call.outer_extent[d], stride = view.outer_stride[d];
+      if (stride == 0 && d == 0) break;  // as for each run of a sum over all rows: divisions cost as much as the sum
       // If the rows span several indices of an outer dim, they cover this inner dim completely.
       const bool whole = begin / extent != end / extent;
       first += whole ? 0 : begin % extent * stride;
