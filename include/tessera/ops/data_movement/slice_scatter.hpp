@@ -15,18 +15,24 @@
 
 namespace tessera {
 
+namespace build {
+
+/// `size` elements of a dim from `start` on, `step` apart.
+constexpr Value strided_slice(Value x, int dim, Value start, Value size, Value step) {
+  const Value one = x.integer(1, DType::i64), end = start + (size - one) * step + one;
+  const PatchDim run{one, step, one, one.number(0) - start, end - extent(x, dim)};
+  return drop_singletons(patches(x, dim, 1, &run, false, true), 2u << dim);
+}
+
+}  // namespace build
+
 namespace detail {
 
 template <int Rank, int D> struct StridedSliceTag {
   static_assert(Rank < max_rank, "tessera: a slice with a step takes at most 7 dims");
   template <class X, class... Sizes> using result = Typed<typename X::type, Rank>;
   static constexpr Value emit(Value context, Value x, Value start, Value size, Value step) {
-    x = x.at(context.source);
-    const int dim = x.shifted(D, Rank);
-    const Value one = x.integer(1, DType::i64), by = as_size(step), first = as_size(start);
-    const Value end = first + (as_size(size) - one) * by + one;
-    const build::PatchDim run{one, by, one, one.number(0) - first, end - build::extent(x, dim)};
-    return build::drop_singletons(build::patches(x, dim, 1, &run, false, true), 2u << dim);
+    return build::strided_slice(x.at(context.source), x.shifted(D, Rank), as_size(start), as_size(size), as_size(step));
   }
 };
 

@@ -5,7 +5,7 @@
 #include <type_traits>
 
 #include <tessera/ops/contraction/convolution.hpp>
-#include <tessera/ops/data_movement/slicing_rows.hpp>
+#include <tessera/ops/data_movement/slice_scatter.hpp>
 #include <tessera/ops/functional.hpp>
 #include <tessera/ops/given_gradient.hpp>
 #include <tessera/ops/reduction/reduce.hpp>
@@ -16,11 +16,11 @@ namespace tessera {
 
 namespace build {
 
-/// The part of x, about a sixteenth of a dim, whose mean is the first guess of the mean of x. Not of a dim of one.
+/// Every sixteenth index of a dim of x, whose mean is the first guess of the mean of x. Not of a dim of one.
 constexpr Value sample(Value x, int dim) {
   if (x.is_singleton(dim)) return x;
-  const Value parts = x.number(16, DType::i64), more = x.number(15, DType::i64);
-  return slice(x, dim, x.number(0, DType::i64), (extent(x, dim) + more) / parts);
+  const Value step = x.number(16, DType::i64), more = x.number(15, DType::i64);
+  return strided_slice(x, dim, x.number(0, DType::i64), (extent(x, dim) + more) / step, step);
 }
 
 /// The mean and the biased variance of x along a bit set of dims, with keepdims. The mean is `first + rest`: `first` is
@@ -162,8 +162,8 @@ template <int Rank> struct GroupNormTag {
 /// bias, with the mean and the biased variance of each feature over all other dims. Both are sums of differences from
 /// the mean of a part of x, as accurate as in two passes; bf16 and f16 are computed in f32. Errors: shape_mismatch.
 /// Communication: over a split batch, all-reduces of sums per feature, so that the statistics are those of the whole
-/// batch (PyTorch's SyncBatchNorm); over a split dim 1 of images, also up to a sixteenth of x. Source: Ioffe, Szegedy,
-/// 1502.03167.
+/// batch (PyTorch's SyncBatchNorm); over a split dim 1 of images, also those of every sixteenth row that another
+/// device counts. Source: Ioffe, Szegedy, 1502.03167.
 template <TensorOperand X, TensorOperand Gain, TensorOperand Bias, NumberOperand Eps = double>
 constexpr auto batch_norm(const X& x, const Gain& gain, const Bias& bias, const Eps& eps = 1e-5,
                           Here at = Here::current()) {
