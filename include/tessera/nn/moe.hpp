@@ -79,6 +79,7 @@ namespace detail {
 
 /// For each row of `like` [G, N, F] the sum of the rows [G, R, F] with its index, [G, R, 1], in the order of the rows.
 struct SumOfRowsTag {
+  static constexpr auto leading_dims = ops::LeadingDims::extended;
   template <class X, class Indices, class Like> using result = X;
   static constexpr Value emit(Value context, Value x, Value indices, Value like) {
     const DType type = x.dtype();
@@ -103,9 +104,10 @@ struct SumOfRowsTag {
 /// own, and the results are summed by an all_reduce; with a split batch and Dispatch::capacity the tokens are counted
 /// over all devices. With Dispatch::sequence_capacity or Dispatch::dropless, and the batch and the experts split by one
 /// axis, 2 all_to_alls forward and 2 for the gradients, of batch x experts x capacity x features, where the capacity of
-/// dropless is the time. Sources: Shazeer et al., 1701.06538;
-/// GShard, 2006.16668; capacity and balance: Switch, 2101.03961, with all choices
-/// counted, as in Mixtral, 2401.04088; z: ST-MoE, 2202.08906.
+/// dropless is the time. With Dispatch::ragged no tokens are sent: the weights of experts split by the axis of the
+/// batch are gathered; docs/parallelism.md has what other splits communicate. Sources: Shazeer et al., 1701.06538;
+/// GShard, 2006.16668; capacity and balance: Switch, 2101.03961, with all choices counted, as in Mixtral, 2401.04088;
+/// z: ST-MoE, 2202.08906; ragged: MegaBlocks, 2211.15841.
 template <Element T = float, Dispatch How = Dispatch::dense> struct MoE {
   Linear<T, false> router;  ///< [features, experts]
   Experts<T> experts;

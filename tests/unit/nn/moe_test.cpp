@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstdint>
 #include <numeric>
@@ -12,8 +13,11 @@
 
 #include <tessera/graph/transform/value_and_grad.hpp>
 #include <tessera/nn/nn.hpp>
+#include <tessera/ops/shard_map/shard_map.hpp>
+#include <tessera/ops/vmap.hpp>
 #include <tessera/tensor/compile.hpp>
 #include <tessera/tensor/host.hpp>
+#include <tessera/tensor/oracle.hpp>
 
 namespace ts = tessera;
 namespace nn = tessera::nn;
@@ -259,6 +263,86 @@ TEST(MoE, RaggedEqualsDense) {
   const ts::Plan timed = check(by_time);
   EXPECT_EQ(timed.count(ts::all_gather), 1);
   EXPECT_EQ(timed.payload_bytes(ts::all_gather), 6 * 10 * 8 * 8) << "the tokens";
+}
+
+template <nn::Dispatch How> struct Layer {
+  nn::MoE<float, How> moe;
+  static constexpr std::array field_names{"moe"};
+  constexpr auto operator()(const auto& x) const { return x + std::get<0>(moe(x)); }
+};
+
+// In the body of a Stack, with the weights of all layers in one tensor. The oracle checks each step.
+TEST(MoE, RaggedInAStack) {
+  constexpr auto slopes = ts::compile([](auto layers, auto x) {
+    return ts::grad([](const auto& all) {
+      const auto y = std::get<0>(all)(std::get<1>(all));
+      return ts::sum(y * y);
+    })(std::tuple(layers, x));
+  });
+  const auto run = [&]<nn::Dispatch How>(const nn::ShardingStrategy& s) {
+    const ts::Stack<Layer<How>> layers(3, [&](int i) {
+      const ts::Key key = ts::fold_in(ts::Key(1), static_cast<std::uint64_t>(i));
+      return Layer<How>{nn::moe<float, How>(key, 8, 16, 4, 2, s, 0, "expert", 0.5)};
+    });
+    const auto x = ts::normal<float>(ts::Key(2), {4, 6, 8}, s.mesh, s.batch);
+    const auto [of_layers, of_x] = slopes(layers, x);
+    std::vector<float> all = ts::to_host(of_x);
+    nn::for_each_named_parameter(of_layers, [&](const std::string&, const auto& g) {
+      for (const float v : ts::to_host(g)) all.push_back(v);
+    });
+    return all;
+  };
+  const std::vector<float> want = run.operator()<nn::Dispatch::dense>(nn::single(ts::Mesh{}));
+  const ts::OracleScope oracle;
+  for (const auto& strategy :
+       {nn::single(ts::Mesh{}), nn::data_parallel(ts::Mesh({{"data", 2}})),
+        nn::fsdp_tensor_parallel(ts::Mesh({{"data", 2}, {"model", 2}})), nn::single(ts::Mesh({{"expert", 3}}))}) {
+    const std::vector<float> got = run.operator()<nn::Dispatch::ragged>(strategy);
+    ASSERT_EQ(got.size(), want.size());
+    float scale = 0;
+    for (const float v : want) scale = std::max(scale, std::fabs(v));
+    for (std::size_t i = 0; i < got.size(); ++i) ASSERT_NEAR(got[i], want[i], 1e-5F * scale) << i;
+  }
+}
+
+// Devices of a shard_map have groups of their own, and examples of a vmap too.
+TEST(MoE, RaggedProductsOfDevicesAndOfExamples) {
+  constexpr auto batched = [](const auto& x, const auto& w, const auto& sizes) { return ts::ragged_dot(x, w, sizes); };
+  constexpr auto local = [](const auto& x, const auto& w, const auto& sizes) {
+    return ts::shard_map<"{x}, {}, {x} -> {x}">([](auto rows, auto matrices, auto own) {
+      return ts::unsqueeze<0>(ts::ragged_dot(ts::select<0>(rows, 0), matrices, ts::select<0>(own, 0)));
+    })(x, w, sizes);
+  };
+  constexpr auto mapped = [](const auto& x, const auto& w, const auto& sizes) {
+    return ts::vmap(
+        [](const auto& rows, const auto& matrices, const auto& own) { return ts::ragged_dot(rows, matrices, own); },
+        ts::in_axes<0, ts::not_mapped, 0>)(x, w, sizes);
+  };
+  const auto run = []<class F>(F, const ts::Mesh& mesh, const ts::PartitionSpec& spec) {
+    constexpr auto slopes = ts::compile([](auto x, auto w, auto sizes) {
+      const auto loss = [](const auto& all, const auto& own) {
+        const auto y = F{}(std::get<0>(all), std::get<1>(all), own);
+        return std::tuple(ts::sum(y * y), y);
+      };
+      return ts::value_and_grad(loss)(std::tuple(x, w), sizes);
+    });
+    const auto x = ts::normal<double>(ts::Key(1), {3, 7, 4}, mesh, spec);
+    const auto w = ts::normal<double>(ts::Key(2), {4, 4, 5}, mesh, {});
+    const auto sizes = ts::shard(std::vector<std::int32_t>{2, 0, 3, 1, 0, 0, 0, 7, -1, 4, 1, 9}, {3, 4}, mesh, spec);
+    const auto [value, gradient] = slopes(x, w, sizes);
+    std::vector<double> all = ts::to_host(std::get<1>(value));
+    for (const double v : ts::to_host(std::get<0>(gradient))) all.push_back(v);
+    for (const double v : ts::to_host(std::get<1>(gradient))) all.push_back(v);
+    return all;
+  };
+  const std::vector<double> want = run(batched, ts::Mesh{}, {});
+  const auto check = [&](const std::vector<double>& got) {
+    ASSERT_EQ(got.size(), want.size());
+    for (std::size_t i = 0; i < got.size(); ++i) ASSERT_NEAR(got[i], want[i], 1e-12 * (1 + std::fabs(want[i]))) << i;
+  };
+  check(run(batched, ts::Mesh({{"x", 2}}), {"x"}));
+  check(run(local, ts::Mesh({{"x", 3}}), {"x"}));
+  check(run(mapped, ts::Mesh({{"x", 3}}), {}));
 }
 
 // Parameters of f32 meet rows of bf16, as in the other dispatches.

@@ -47,8 +47,9 @@ TEST(Programs, WideProducts) {
 TEST(Programs, RaggedProducts) {
   constexpr auto f = [](const auto& floats, const auto& sizes, const auto& each) {
     const auto& [x, w, xs, ws] = floats;  // [m, k], [g, k, n], [b, m, k], [b, g, k, n]
-    const auto y = ts::ragged_dot(x, w, sizes), ys = ts::ragged_dot(xs, w, each);
-    const auto shared = ts::ragged_dot(xs, w, sizes), own = ts::ragged_dot(xs, ws, each);
+    const auto y = ts::ragged_dot(x, w, sizes);
+    const auto ys = ts::ragged_dot(xs, w, each), shared = ts::ragged_dot(xs, w, sizes),
+               own = ts::ragged_dot(xs, ws, each);
     const auto split = ts::ragged_dot(xs, ws, sizes);
     return std::tuple(energy(y, ys, shared, own, split), y, ys, shared, own, split);
   };
@@ -86,7 +87,8 @@ TEST(Programs, RaggedProductsOfOtherTypes) {
 TEST(Programs, LongRaggedProducts) {
   constexpr auto f = [](const auto& floats, const auto& sizes, const auto& each) {
     const auto& [x, w, xs] = floats;  // [m, k], [g, k, n], [b, r, k]
-    const auto y = ts::ragged_dot(x, w, sizes), ys = ts::ragged_dot(xs, w, each);
+    const auto y = ts::ragged_dot(x, w, sizes);
+    const auto ys = ts::ragged_dot(xs, w, each);
     return std::tuple(energy(y, ys), y, ys);
   };
   expect_equal_on_all_meshes<std::tuple<Tensor<2>, Tensor<3>, Tensor<3>>, Tensor<1, std::int32_t>,
