@@ -105,7 +105,6 @@ void expect_row_is_consistent(const ts::OpRow& row) {
   EXPECT_EQ(row.kind == ts::OpKind::elementwise, row.number != nullptr);
   EXPECT_TRUE(!row.folds_constants || row.number != nullptr);
   EXPECT_TRUE(row.host_source == ts::HostSource::no || (row.host != nullptr && row.kind == ts::OpKind::source));
-  EXPECT_TRUE(row.under_view == nullptr || row.view != nullptr);
   EXPECT_TRUE(row.view == nullptr || row.unit == ts::UnitKind::data_movement);
   EXPECT_TRUE(row.permutation == nullptr || row.offset == nullptr);
   EXPECT_TRUE(!row.constrains || row.unit == ts::UnitKind::constraint);
