@@ -234,7 +234,7 @@ inline Case make_case(const Fused& fused, Random& random, int min_outer) {
   for (std::int64_t d = 0; d < rank; ++d) c.outer.push_back(random.pick<std::int64_t>({1, 2, 3, 5, 7}));
   if (rank > 0 && random.one_in(12)) c.outer[0] = 0;
   const std::int64_t w = width;
-  c.inner = random.pick<std::int64_t>({0, 1, w - 1, w, w + 1, 2 * w + 3, 4 * w, 4 * w + 1, 100, 300});
+  c.inner = random.pick<std::int64_t>({0, 1, w - 1, w, w + 1, 2 * w, 2 * w + 3, 4 * w, 4 * w + 1, 100, 300});
   if (random.one_in(10)) c.outer.assign(c.outer.size(), 1), c.inner = 9000 + random.below(100);
   for (int d = 0; d <= rank; ++d) c.offset[d] = random.below(3);
   for (int i = 0; i < fused.uniform_count; ++i) c.uniforms.push_back(static_cast<double>(random.below(3) + 1) / 4);

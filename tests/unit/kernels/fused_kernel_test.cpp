@@ -154,14 +154,23 @@ constexpr Fused spread() {
   return f.fused;
 }
 
+/// Nothing but sums over rows, which stay in registers where rows are short and follow each other.
+constexpr Fused row_sums() {
+  Builder f;
+  const int x = f.load(DType::f32), y = f.load(DType::f32);
+  f.accumulate(Reduction::sum, f.op(Op::mul, x, y), false);
+  f.accumulate(Reduction::max, f.cast(DType::f64, f.op(Op::sub, x, y)), false);
+  return f.fused;
+}
+
 constexpr std::array<Fused, 12> table{
     programs::chain(), programs::softmax(), programs::layer_norm(), bias_gradient(), causal_mask(),   totals(),
     doubles(),         integers(),          narrow_integers(),      masks(),         cross_entropy(), floats()};
-constexpr std::array<Fused, 1> more{spread()};
+constexpr std::array<Fused, 2> more{spread(), row_sums()};
 
-template <const auto& Table, int I> void check(const std::string& name, int min_outer = 0) {
+template <const auto& Table, int I> void check(const std::string& name, int min_outer = 0, int rounds = 150) {
   fused_case::Random random(17 + I);
-  for (int round = 0; round < 150; ++round) {
+  for (int round = 0; round < rounds; ++round) {
     Case c = fused_case::make_case(Table[I], random, min_outer);
     c.compute_expected();
     fused_case::run(c, kernels::fused_kernel<Table, I>, random);
@@ -183,5 +192,9 @@ TEST(FusedKernel, Masks) { check<table, 9>("masks"); }
 TEST(FusedKernel, CrossEntropy) { check<table, 10>("cross entropy", 2); }
 TEST(FusedKernel, Floats) { check<table, 11>("floats"); }
 TEST(FusedKernel, RowValuesSpreadOverTheRow) { check<more, 0>("spread"); }
+TEST(FusedKernel, RowSums) {
+  check<more, 1>("row sums of one outer dim", 1, 1000);  // rows of 1, 2 and 4 registers are among the cases
+  check<more, 1>("row sums of two outer dims", 2, 1000);
+}
 
 }  // namespace

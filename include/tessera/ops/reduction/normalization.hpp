@@ -160,7 +160,8 @@ template <int Rank> struct GroupNormTag {
 
 /// Batch norm of x [batch, ..., features] by the statistics of this batch: (x - mean) / sqrt(variance + eps) * gain +
 /// bias, with the mean and the biased variance of each feature over all other dims. Both are sums of differences from
-/// the mean of a part of x, as accurate as in two passes; bf16 and f16 are computed in f32. Errors: shape_mismatch.
+/// the mean of a part of x: as accurate as in two passes if the part has about the mean of x, and its error is never
+/// more than 16 times as large (docs/decisions/0085); bf16 and f16 are computed in f32. Errors: shape_mismatch.
 /// Communication: over a split batch, all-reduces of sums per feature, so that the statistics are those of the whole
 /// batch (PyTorch's SyncBatchNorm); over a split dim 1 of images, also those of every sixteenth row that another
 /// device counts. Source: Ioffe, Szegedy, 1502.03167.
