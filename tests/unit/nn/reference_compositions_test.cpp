@@ -89,6 +89,10 @@ template <class T> void windows() {
   ONE(2, "tensor_unfold_apart", ts::unfold<0>(x, 2, 3));
 }
 
+#undef ONE
+#undef TWO
+#undef THREE
+
 TEST(ReferenceOfPyTorch, ProductsAndSets) { products<double>(); }
 TEST(ReferenceOfPyTorch, WindowsOfDims) { windows<double>(); }
 TEST(ReferenceOfPyTorch, ProductsAndSetsInF32) { products<float>(); }
