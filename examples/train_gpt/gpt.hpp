@@ -123,8 +123,9 @@ struct TrainConfig {
 /// gradients, the loss and the optimizer state are f32.
 inline constexpr auto train_step = ts::compile([](auto model, auto state, auto inputs, auto targets, auto config) {
   const auto loss_of = [](const auto& m, const auto& x, const auto& t) {
-    if constexpr (requires { m.loss(x, t); })
-      return m.loss(x, t);
+    if constexpr (
+        requires { m.microbatches; } || requires { m.module.microbatches; })
+      return m(x, t);  // a pipeline, which may be wrapped
     else
       return ts::cross_entropy(m(x), t);
   };

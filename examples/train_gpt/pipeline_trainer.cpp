@@ -1,52 +1,10 @@
-#include <utility>
-
+#include "pipelined_gpt.hpp"
 #include "trainer_of.hpp"
-
-#include <tessera/parallel/fsdp.hpp>
-#include <tessera/parallel/pipeline/pipeline_1f1b.hpp>
-#include <tessera/parallel/pipeline/pipeline_gpipe.hpp>
-#include <tessera/parallel/pipeline/pipeline_stage.hpp>
 
 namespace train_gpt {
 
-/// A GPT whose layers are shared out among the devices of an axis.
-template <ts::Element T> struct PipelinedGpt {
-  struct Head {
-    ts::nn::LayerNorm<> norm;
-    ts::nn::Linear<float, false> head;
-
-    static constexpr std::array field_names{"norm", "head"};
-    constexpr auto operator()(const auto& x) const { return head(norm(x)); }
-  };
-
-  ts::nn::Embedding<> characters;
-  ts::nn::Positions<> positions;
-  ts::Stack<ts::PipelineStage<"pipe", ts::nn::Block<float, Plain>>> blocks;
-  Head head;
-  ts::Dim microbatches;
-
-  static constexpr std::array field_names{"characters", "positions", "blocks", "", "microbatches"};
-
-  constexpr auto embedded(const auto& tokens) const { return ts::cast<T>(positions(characters(tokens))); }
-  constexpr auto operator()(const auto& tokens) const { return head(ts::pipeline_gpipe(blocks, embedded(tokens), 1)); }
-  constexpr auto loss(const auto& tokens, const auto& targets) const {
-    const auto loss_of = [](const auto& last, const auto& y, const auto& t) { return ts::cross_entropy(last(y), t); };
-    return ts::pipeline_1f1b(loss_of, blocks, embedded(tokens), microbatches, head, targets);
-  }
-};
-
 std::unique_ptr<Trainer> make_pipeline_trainer(ts::Key key, int classes, const Options& o) {
-  return trainer_of(o, [&]<class T>() -> PipelinedGpt<T> {
-    auto gpt = make_gpt<T>(key, classes, o, strategy_of(o.strategy.strategy, o.mesh));
-    PipelinedGpt<T> model{std::move(gpt.characters),
-                          std::move(gpt.positions),
-                          ts::pipeline_stages<"pipe">(gpt.blocks, o.mesh),
-                          {std::move(gpt.norm), std::move(gpt.head)},
-                          o.microbatches};
-    if (o.strategy.strategy != Strategy::fsdp_pp) return model;
-    // How parameters are stored is all that this model takes of the wrapper: they are gathered in each tick.
-    return ts::fsdp(std::move(model), o.mesh, {.split_sharded = true}).module;
-  });
+  return trainer_of(o, [&]<class T>() { return make_pipelined_gpt<T>(key, classes, o); });
 }
 
 }  // namespace train_gpt

@@ -49,6 +49,7 @@ std::unique_ptr<Trainer> make_zero2_trainer(ts::Key key, int classes, const Opti
 std::unique_ptr<Trainer> make_ulysses_trainer(ts::Key key, int classes, const Options& options);
 std::unique_ptr<Trainer> make_ring_trainer(ts::Key key, int classes, const Options& options);
 std::unique_ptr<Trainer> make_pipeline_trainer(ts::Key key, int classes, const Options& options);
+std::unique_ptr<Trainer> make_fsdp_pipeline_trainer(ts::Key key, int classes, const Options& options);
 std::unique_ptr<Trainer> make_expert_trainer(ts::Key key, int classes, const Options& options);
 
 /// A trainer for the strategy of the options, with parameters that depend only on the key.
@@ -62,9 +63,10 @@ inline std::unique_ptr<Trainer> make_trainer(ts::Key key, int classes, const Opt
     case Strategy::ring:
       return make_ring_trainer(key, classes, options);
     case Strategy::pp:
-    case Strategy::fsdp_pp:
     case Strategy::cp_pp:
       return make_pipeline_trainer(key, classes, options);
+    case Strategy::fsdp_pp:
+      return make_fsdp_pipeline_trainer(key, classes, options);
     default:
       return make_plain_trainer(key, classes, options);
   }
