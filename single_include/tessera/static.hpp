@@ -1408,9 +1408,7 @@ enum class Op : std::uint32_t {
   pad = operation_id("pad"),
   concat = operation_id("concat"),     ///< operands concatenated along one dim
   permute = operation_id("ppermute"),  ///< slices of one dim permuted; zeros where no slice goes
-  windows = operation_id("windows"),   ///< windows of one dim: the dim becomes two, which window and the index in it
-  fold = operation_id("fold"),         ///< adds windows back into one dim: the gradient of windows
-  patches = operation_id("patches"),   ///< padded windows of several dims: convolutions and pools
+  patches = operation_id("patches"),   ///< padded windows of several dims: convolutions, pools, slices with steps
   fold_patches = operation_id("fold_patches"),  ///< adds padded windows back: the gradient of patches
   cumsum = operation_id("cumsum"),              ///< cumulative sum along one dim
   argsort = operation_id("argsort"),            ///< the indices that sort one dim, or the first of them (top_k)
@@ -1594,7 +1592,8 @@ struct Reduced {
   constexpr bool has(int dim) const { return (dims >> dim & 1) != 0; }
 };
 
-/// The dim along which slice, pad, concat, extent, iota, windows, cumulative operations and sorts work.
+/// The dim along which slice, pad, concat, extent, iota, cumulative operations and sorts work, or the first of which
+/// patches are windows.
 constexpr int dim_of(const Node& node) { return node.labels[0]; }
 constexpr Labels pack_dim(int dim) {
   Labels labels{};
@@ -1753,10 +1752,14 @@ struct Constraint {
   std::int8_t cotangent_spec = 0;  ///< for CotangentSharding::own_spec
   std::int8_t about = -1;          ///< index of the spec that lists the fixed axes; -1: all axes of the mesh
   bool keeps_sums = false;         ///< a value that is partial over the fixed axes stays so; readers reduce it
+  /// Made by a wrapper, of a parameter or of its gradient: whole over the fixed axes where the parameter is only stored
+  /// in parts. Where the fixed axes split the parameter for computations, as they split experts, it stays split.
+  bool of_parameter = false;
 
   static constexpr Constraint of(const Node& node) {
-    return {node.index(), static_cast<CotangentSharding>(node.labels[0]), node.labels[1],
-            static_cast<std::int8_t>(node.labels[2] - 1), node.labels[3] != 0};
+    return {node.index(),        static_cast<CotangentSharding>(node.labels[0]),
+            node.labels[1],      static_cast<std::int8_t>(node.labels[2] - 1),
+            node.labels[3] != 0, node.labels[4] != 0};
   }
   constexpr void write(Node& node) const {
     node.value = spec;
@@ -1764,6 +1767,7 @@ struct Constraint {
     node.labels[1] = cotangent_spec;
     node.labels[2] = static_cast<std::int8_t>(about + 1);
     node.labels[3] = keeps_sums ? 1 : 0;
+    node.labels[4] = of_parameter ? 1 : 0;
   }
 };
 
@@ -3973,11 +3977,12 @@ enum class UnitKind : std::uint8_t {
   attention,   ///< softmax(q k) v computed by tiles, and its gradients: up to three results, see attention_form.hpp
   cumulative,  ///< cumulative sum and others along one dim
   sort,        ///< the indices that sort one dim
-  fold,        ///< adds windows into one dim
+  fold,        ///< adds windows into dims
   along,       ///< reads, replaces or combines elements along one dim at integer indices: gather, scatter
   custom,      ///< calls a function of dense arrays, once for each batch entry: up to eight results
+  ragged,      ///< a product in which each group of rows has its own matrix, or its gradient
 };
-inline constexpr int unit_kinds = 13;
+inline constexpr int unit_kinds = 14;
 
 /// In which operands an operation is linear, so that it can be applied to partial values before they are reduced.
 enum class Linearity : std::uint8_t {
@@ -4070,9 +4075,6 @@ using FactorExtentsRule = Shape (*)(const ShapeContext&);
 /// For an operation whose result can be a view: the strides of the result over the operand's memory, from the operand's
 /// strides. The view begins at the operand's first element, or where `offset` puts row 0 of the result.
 using ViewRule = Shape (*)(const ShapeContext&, const Shape& strides);
-/// How the operand of a view has to be sharded so that the view has the sharding `result`; false where that is
-/// impossible.
-using UnderViewRule = bool (*)(const Node&, const Sharding& result, Sharding& operand);
 /// For a permutation of slices of one dim: the index of the slice that becomes slice `position` of the result; -1:
 /// zeros.
 using PermutationRule = std::int64_t (*)(const ShapeContext&, std::int64_t position, std::int64_t extent);
@@ -4101,8 +4103,7 @@ struct OpRow {
   PartialRule partial = nullptr;               ///< null: shards never give partial values of the result
   OffsetRule offset = nullptr;                 ///< null: moves no rows
   FactorExtentsRule factor_extents = nullptr;  ///< null: each dim is one factor
-  ViewRule view = nullptr;             ///< null: the result is no view, or a view that `factor_extents` describes
-  UnderViewRule under_view = nullptr;  ///< null: the result itself is resharded, not its operand
+  ViewRule view = nullptr;  ///< null: the result is no view, or a view that `factor_extents` describes
   PermutationRule permutation = nullptr;
   WindowsRule windows = nullptr;  ///< null: has no windowed dims
   /// of reductions and cumulative operations: what they compute; of others: how partial results combine
@@ -4291,7 +4292,8 @@ struct CheckpointPolicy {
     names,
     names_but,       ///< all values with a name, but for some names
     everything_but,  ///< all values but those with one of some names
-    all_but_constraints
+    all_but_constraints,
+    all_but_gathers  ///< all values but the parameters that a wrapper gathers
   };
   static constexpr int max_names = 8;
 
@@ -5150,6 +5152,12 @@ template <class T> constexpr auto no_branch() {
                 "use ts::select(condition, yes, no), and ts::logical_not for !");
   return true;
 }
+template <class... Parts, class T> constexpr auto no_tuple(const T& x) {
+  static_assert(sizeof...(Parts) > 99,
+                "tessera: a tensor and a tuple have no sum; a layer that returns a tuple, such as ts::nn::MoE or "
+                "ts::nn::Lstm, has the tensor as its first item: const auto [y, balance, z] = moe(x)");
+  return x;
+}
 }  // namespace detail
 
 /// Operators of all tensor types. They are hidden friends, so that they add no overloads to operators of other types.
@@ -5183,6 +5191,31 @@ template <class Self> struct Operators {
     return call<DivTag>(a.source, b, a.value);
   }
   friend constexpr auto operator-(At<Self> a) { return call<NegTag>(a.source, a.value); }
+  // Without these overloads, compilers would list all arithmetic operators that exist.
+  template <class... B> friend constexpr auto operator+(At<Self> a, const std::tuple<B...>&) {
+    return detail::no_tuple<B...>(a.value);
+  }
+  template <class... B> friend constexpr auto operator+(const std::tuple<B...>&, At<Self> a) {
+    return detail::no_tuple<B...>(a.value);
+  }
+  template <class... B> friend constexpr auto operator-(At<Self> a, const std::tuple<B...>&) {
+    return detail::no_tuple<B...>(a.value);
+  }
+  template <class... B> friend constexpr auto operator-(const std::tuple<B...>&, At<Self> a) {
+    return detail::no_tuple<B...>(a.value);
+  }
+  template <class... B> friend constexpr auto operator*(At<Self> a, const std::tuple<B...>&) {
+    return detail::no_tuple<B...>(a.value);
+  }
+  template <class... B> friend constexpr auto operator*(const std::tuple<B...>&, At<Self> a) {
+    return detail::no_tuple<B...>(a.value);
+  }
+  template <class... B> friend constexpr auto operator/(At<Self> a, const std::tuple<B...>&) {
+    return detail::no_tuple<B...>(a.value);
+  }
+  template <class... B> friend constexpr auto operator/(const std::tuple<B...>&, At<Self> a) {
+    return detail::no_tuple<B...>(a.value);
+  }
   // Without these overloads, compilers would first complain about the conversion to bool for the built-in && and ||.
   template <class B> friend constexpr auto operator&&(At<Self> a, const B&) {
     static_assert(std::is_void_v<B>, "tessera: for tensors write ts::logical_and(x, y) instead of x && y");
@@ -5899,6 +5932,13 @@ constexpr bool has_batch_dims(const Node& einsum) {
   return false;
 }
 
+/// Whether a wrapper gathers a parameter by this node.
+constexpr bool is_gather(const Node& node) {
+  if (!row_of(node).constrains) return false;
+  const Constraint own = Constraint::of(node);
+  return own.of_parameter && !own.keeps_sums;
+}
+
 /// Whether a policy of one kind stores value `id`. `readers`: for each value the node that gives it a name, or -1.
 constexpr bool is_saved(CheckpointPolicy::Kind kind, const CheckpointPolicy& policy, const Graph& graph, int id,
                         const Growable<std::int32_t>& readers) {
@@ -5922,15 +5962,20 @@ constexpr bool is_saved(CheckpointPolicy::Kind kind, const CheckpointPolicy& pol
       return named < 0 || !policy.has(name_of_value(graph[named]));
     }
     case all_but_constraints:
-      return row_of(node).unit != UnitKind::constraint;
+      return !row_of(node).constrains;
+    case all_but_gathers:
+      return !is_gather(node);
     default:
       return false;
   }
 }
 
-/// `roots` with each node of `from` replaced by that of `to`: appends copies of the nodes that depend on these.
+/// `roots` with each node of `from` replaced by that of `to`: appends copies of the nodes that depend on these. The
+/// copies read `again(id)` in the place of other nodes.
+template <class Again>
 constexpr Growable<std::int32_t> substitute(Module& module, int graph, const Growable<std::int32_t>& from,
-                                            const Growable<std::int32_t>& to, const Growable<std::int32_t>& roots) {
+                                            const Growable<std::int32_t>& to, const Growable<std::int32_t>& roots,
+                                            const Again& again) {
   int last = 0;
   for (const Growable<std::int32_t>* ids : {&from, &roots})
     for (std::int32_t id : *ids) last = id > last ? id : last;
@@ -5947,16 +5992,19 @@ constexpr Growable<std::int32_t> substitute(Module& module, int graph, const Gro
     operands.clear();
     for (int i = 0; i < arity; ++i) {
       const int operand = module.graph(graph).operand(id, i);
-      const int other = operand < 0 ? -1 : moved[static_cast<std::size_t>(operand)];
-      depends = depends || other >= 0;
-      operands.push_back(other >= 0 ? other : operand);
+      operands.push_back(operand < 0 ? -1 : moved[static_cast<std::size_t>(operand)]);
+      depends = depends || operands.back() >= 0;
     }
-    if (depends) moved[static_cast<std::size_t>(id)] = copy_node(module, graph, id, operands);
+    if (!depends) continue;
+    for (int i = 0; i < arity; ++i)
+      if (const int operand = module.graph(graph).operand(id, i); operand >= 0 && operands.data()[i] < 0)
+        operands.data()[i] = again(operand);
+    moved[static_cast<std::size_t>(id)] = copy_node(module, graph, id, operands);
   }
   Growable<std::int32_t> made;
   for (std::int32_t id : roots) {
     const std::int32_t other = moved[static_cast<std::size_t>(id)];
-    made.push_back(other >= 0 ? other : id);
+    made.push_back(other >= 0 ? other : again(id));
   }
   return made;
 }
@@ -5978,6 +6026,7 @@ class Replay {
     if (policy.is(CheckpointPolicy::Kind::everything)) return;
     own.to.assign(static_cast<std::size_t>(id + 1), -1);
     own.after = cotangent;
+    own.is_of_wrapper = policy.kind == CheckpointPolicy::Kind::all_but_gathers;
     Growable<std::int32_t> operands, readers(static_cast<std::size_t>(id + 1), -1);
     if (policy.is(CheckpointPolicy::Kind::everything_but))
       for (int at = 0; at <= id; ++at)
@@ -6005,21 +6054,27 @@ class Replay {
   /// The copy of a value, as a node of the checkpoint `region` reads it.
   constexpr Value operator()(const Value& value, std::uint8_t region) {
     if (regions_.size() <= region || regions_[region].to.empty()) return value;
-    return value.with(behind(regions_[region], value));
+    Region& own = regions_[region];
+    const auto at = static_cast<std::size_t>(value.id);
+    // A wrapper keeps all but what it gathers: a gradient reads that as it would without the wrapper.
+    if (own.is_of_wrapper && value.id >= 0 && (at >= own.to.size() || own.to[at] < 0) &&
+        !is_gathered_again(*value.module, value.node()))
+      return value;
+    return value.with(behind(own, value));
   }
 
  private:
   struct Region {
     Growable<std::int32_t> to;  ///< by node: its copy, or its barrier; -1: none yet
     std::int32_t after = -1;    ///< the cotangent for which the barriers wait
+    bool is_of_wrapper = false;
   };
   Growable<Region> regions_;
 
   /// A parameter that a wrapper around the checkpoint gathers, and gathers again for the gradient.
   static constexpr bool is_gathered_again(const Module& module, const Node& node) {
-    return node.region != 0 && row_of(node).unit == UnitKind::constraint &&
-           module.regions[static_cast<std::size_t>(node.region - 1)].kind ==
-               CheckpointPolicy::Kind::all_but_constraints;
+    return node.region != 0 && detail::is_gather(node) &&
+           module.regions[static_cast<std::size_t>(node.region - 1)].kind == CheckpointPolicy::Kind::all_but_gathers;
   }
 
   constexpr std::int32_t behind(Region& own, const Value& value) {
@@ -6077,6 +6132,8 @@ class Gradient {
   /// The values of operand i and of the result; in a checkpoint, computed again.
   constexpr Value x(int i) const { return again(sweep_.module->graph(sweep_.graph).operand(id_, i)); }
   constexpr Value y() const { return again(id_); }
+  /// The value of a node before this one; in a checkpoint, computed again.
+  constexpr Value again(int id) const { return region_ == 0 ? value(id) : sweep_.replay(value(id), region_); }
   /// Operand i itself, also in a checkpoint.
   constexpr Value operand(int i) const { return value(sweep_.module->graph(sweep_.graph).operand(id_, i)); }
   /// The cotangent of the result. It may have fewer dims than the result, or singleton dims, and is then to be
@@ -6142,7 +6199,6 @@ class Gradient {
     return cotangent;
   }
 
-  constexpr Value again(int id) const { return region_ == 0 ? value(id) : sweep_.replay(value(id), region_); }
   constexpr Value value(int id) const {
     return {sweep_.module, sweep_.graph, id, sweep_.module->graph(sweep_.graph)[id_].source};
   }
@@ -9338,6 +9394,14 @@ constexpr Value shape_source(Value x) {
   }
 }
 
+/// A parameter as it is stored, for a gradient that reads only its shape: a wrapper does not gather it again for that.
+constexpr Value stored_parameter(Value x) {
+  const Graph& graph = x.module->graph(x.graph);
+  while (graph[x.id].op == Op::barrier || (row_of(graph[x.id]).constrains && Constraint::of(graph[x.id]).of_parameter))
+    x.id = graph.operand(x.id, 0);
+  return x;
+}
+
 constexpr Value broadcast(Value x, Value like) {
   if (same_static_shape(x.node(), like.node())) return x;
   like = shape_source(like);
@@ -11694,7 +11758,7 @@ struct ConstraintOp {
     if (own.cotangent == CotangentSharding::free || is_host_number(r.g())) return r.add(0, r.g());
     if (own.cotangent == CotangentSharding::stored) {
       if (!r.g().node().is_projection()) return r.add(0, r.g());
-      Constraint{own.spec, CotangentSharding::free, 0, own.about, true}.write(made);
+      Constraint{own.spec, CotangentSharding::free, 0, own.about, true, own.of_parameter}.write(made);
       const Value sum = r.y().make(made, {r.full_g().id});
       Node alike{.op = Op::alike, .dtype = made.dtype, .rank = made.rank, .singletons = made.singletons};
       Alike{.exactly = true}.write(alike);
@@ -12334,8 +12398,7 @@ namespace tessera::ops {
 [[noreturn]] inline void fail_einsum(const ShapeContext& c, const EinsumLabels& labels, std::int8_t label) {
   int windows = c.graph.operand(c.id, 0);
   while (c.graph[windows].op == Op::rearrange) windows = c.graph.operand(windows, 0);
-  if (row_of(c.graph[windows]).windows != nullptr || c.graph[windows].op == Op::windows)
-    fail_shapes(c, "in-features differ", "conv");
+  if (row_of(c.graph[windows]).windows != nullptr) fail_shapes(c, "in-features differ", "conv");
   const int rank_a = c.graph.operand_node(c.id, 0).rank, rank_b = c.graph.operand_node(c.id, 1).rank;
   bool matrices =
       rank_a > 0 && rank_b > 0 && labels.a[rank_a - 1] == label && labels.b[rank_b > 1 ? rank_b - 2 : 0] == label;
@@ -12855,6 +12918,253 @@ TESSERA_PLANNING_END
 
 #endif
 
+// ---- tessera/ops/contraction/ragged_rows.hpp
+
+#ifndef TESSERA_OPS_CONTRACTION_RAGGED_ROWS_HPP
+#define TESSERA_OPS_CONTRACTION_RAGGED_ROWS_HPP
+
+TESSERA_PLANNING_BEGIN
+
+namespace tessera::build {
+
+inline constexpr Op ragged_dot_op = static_cast<Op>(operation_id("ragged_dot"));
+inline constexpr Op ragged_outer_op = static_cast<Op>(operation_id("ragged_outer"));
+
+/// Each row of x [leads..., m, k] times the matrix of its group: w [leads..., groups, k, n], or [..., groups, n, k] if
+/// they are `transposed`; sizes [leads..., groups]. A leading dim may be a singleton in some of the operands. Operands
+/// of bf16 and f16 give an f32 result.
+constexpr Value ragged_dot(Value x, Value w, Value sizes, bool transposed) {
+  require_arithmetic(x);
+  const int lead = x.rank() - 2;
+  unsigned singletons = ((1u << lead) - 1) & x.node().singletons & w.node().singletons & sizes.node().singletons;
+  if (x.is_singleton(lead)) singletons |= 1u << lead;
+  if (w.is_singleton(lead + (transposed ? 1 : 2))) singletons |= 2u << lead;
+  Node made{.op = ragged_dot_op,
+            .dtype = computed_as(x.dtype()),
+            .rank = x.node().rank,
+            .singletons = static_cast<std::uint8_t>(singletons)};
+  made.labels[0] = transposed ? 1 : 0;
+  return x.make(made, {x.id, w.id, sizes.id});
+}
+
+/// For each group the sum over its rows of the outer products of a's rows [leads..., m, k] and b's [leads..., m, n]:
+/// [leads..., groups, k, n], summed over the leading dims that are singletons of `like`.
+constexpr Value ragged_outer(Value a, Value b, Value sizes, const Node& like) {
+  require_arithmetic(a);
+  const int lead = a.rank() - 2;
+  unsigned singletons = ((1u << lead) - 1) & like.singletons;
+  if (sizes.is_singleton(lead)) singletons |= 1u << lead;
+  if (a.is_singleton(lead + 1)) singletons |= 2u << lead;
+  if (b.is_singleton(lead + 1)) singletons |= 4u << lead;
+  return a.make({.op = ragged_outer_op,
+                 .dtype = computed_as(a.dtype()),
+                 .rank = static_cast<std::uint8_t>(a.rank() + 1),
+                 .singletons = static_cast<std::uint8_t>(singletons)},
+                {a.id, b.id, sizes.id});
+}
+
+}  // namespace tessera::build
+
+namespace tessera::ops {
+
+constexpr bool is_transposed(const Node& ragged_dot) { return ragged_dot.labels[0] != 0; }
+/// The number of leading dims of a ragged product.
+constexpr std::size_t ragged_leads(const ShapeContext& c) { return c.operand(0).size() - 2; }
+
+/// The extent of a leading dim, which operands have in full or as a singleton.
+constexpr std::int64_t ragged_lead(const ShapeContext& c, std::size_t d) {
+  std::int64_t extent = -1;
+  for (int i = 0; i < 3; ++i) {
+    if (c.graph.operand_node(c.id, i).is_singleton(static_cast<int>(d))) continue;
+    if (extent >= 0 && c.operand(i)[d] != extent) fail_shapes(c, "leading dims of the operands differ", "ragged_dot");
+    extent = c.operand(i)[d];
+  }
+  return extent < 0 ? 1 : extent;
+}
+
+constexpr Shape ragged_dot_shape(const ShapeContext& c) {
+  const std::size_t lead = ragged_leads(c);
+  const Shape &x = c.operand(0), &w = c.operand(1);
+  const std::size_t turned = is_transposed(c.node()) ? 1 : 0;
+  if (x[lead + 1] != w[lead + 1 + turned]) fail_shapes(c, "inner dims differ");
+  if (c.operand(2)[lead] != w[lead]) fail_shapes(c, "there is a group size for each matrix");
+  Shape shape;
+  for (std::size_t d = 0; d < lead; ++d) shape.push_back(ragged_lead(c, d));
+  shape.push_back(x[lead]);
+  shape.push_back(w[lead + 2 - turned]);
+  return shape;
+}
+constexpr Shape ragged_outer_shape(const ShapeContext& c) {
+  const std::size_t lead = ragged_leads(c);
+  if (c.operand(0)[lead] != c.operand(1)[lead]) fail_shapes(c, "numbers of rows differ");
+  Shape shape;
+  for (std::size_t d = 0; d < lead; ++d) {
+    const std::int64_t extent = ragged_lead(c, d);
+    shape.push_back(c.node().is_singleton(static_cast<int>(d)) ? 1 : extent);
+  }
+  shape.push_back(c.operand(2)[lead]);
+  shape.push_back(c.operand(0)[lead + 1]);
+  shape.push_back(c.operand(1)[lead + 1]);
+  return shape;
+}
+
+/// Multiplications and additions: each row is multiplied with one matrix at most.
+constexpr std::int64_t ragged_flops(const ShapeContext& c, const Shape& result) {
+  const std::size_t lead = ragged_leads(c);
+  std::int64_t total = 2;
+  for (std::size_t d = 0; d < lead; ++d) total = saturating_product(total, ragged_lead(c, d));
+  total = saturating_product(total, c.operand(0)[lead]);
+  total = saturating_product(total, c.operand(0)[lead + 1]);
+  return saturating_product(total, result[result.size() - 1]);
+}
+
+/// The factors of both products: leading dims, rows, k and n are split as in a product; a split dim of groups, which
+/// has a factor of its own, gives each device the rows of its own groups. The sizes are whole on each device, which
+/// finds in them the groups of its rows.
+struct RaggedFactors {
+  const GraphView& graph;
+  int id;
+  FactorRule& rule;
+  int lead = graph.operand_node(id, 0).rank - 2;
+
+  constexpr std::int8_t add(FactorKind kind) const { return static_cast<std::int8_t>(rule.add(kind)); }
+  constexpr void put(const Node& node, DimFactors& dims, int d, std::int8_t factor) const {
+    if (!node.is_singleton(d)) dims.dims[d].push_back(factor);
+  }
+  /// Leading dims, of which the result sums those that it lacks, and the sizes.
+  constexpr void shared(std::initializer_list<int> operands) const {
+    const Node& result = graph[id];
+    rule.operands.resize(3);
+    for (int d = 0; d < lead; ++d) {
+      const std::int8_t f = add(result.is_singleton(d) ? FactorKind::reduction : FactorKind::pass);
+      for (const int i : operands) put(graph.operand_node(id, i), rule.operands[static_cast<std::size_t>(i)], d, f);
+      put(result, rule.result, d, f);
+    }
+  }
+  constexpr void whole_sizes() const {
+    put(graph.operand_node(id, 2), rule.operands[2], lead, add(FactorKind::replicate));
+  }
+};
+
+constexpr void ragged_dot_sharding(const GraphView& graph, int id, FactorRule& rule) {
+  const RaggedFactors factors{graph, id, rule};
+  const Node &node = graph[id], &x = graph.operand_node(id, 0), &w = graph.operand_node(id, 1);
+  factors.shared({0, 1, 2});
+  const int lead = factors.lead, turned = is_transposed(node) ? 1 : 0;
+  const std::int8_t m = factors.add(FactorKind::pass), k = factors.add(FactorKind::reduction),
+                    n = factors.add(FactorKind::pass), groups = factors.add(FactorKind::reduction);
+  factors.put(x, rule.operands[0], lead, m);
+  factors.put(x, rule.operands[0], lead + 1, k);
+  factors.put(w, rule.operands[1], lead, groups);
+  factors.put(w, rule.operands[1], lead + 1 + turned, k);
+  factors.put(w, rule.operands[1], lead + 2 - turned, n);
+  factors.put(node, rule.result, lead, m);
+  factors.put(node, rule.result, lead + 1, n);
+  factors.whole_sizes();
+}
+constexpr void ragged_outer_sharding(const GraphView& graph, int id, FactorRule& rule) {
+  const RaggedFactors factors{graph, id, rule};
+  const Node &node = graph[id], &a = graph.operand_node(id, 0), &b = graph.operand_node(id, 1);
+  factors.shared({0, 1, 2});
+  const int lead = factors.lead;
+  const std::int8_t m = factors.add(FactorKind::reduction), k = factors.add(FactorKind::pass),
+                    n = factors.add(FactorKind::pass), groups = factors.add(FactorKind::pass);
+  factors.put(a, rule.operands[0], lead, m);
+  factors.put(a, rule.operands[0], lead + 1, k);
+  factors.put(b, rule.operands[1], lead, m);
+  factors.put(b, rule.operands[1], lead + 1, n);
+  factors.put(node, rule.result, lead, groups);
+  factors.put(node, rule.result, lead + 1, k);
+  factors.put(node, rule.result, lead + 2, n);
+  factors.whole_sizes();
+}
+
+constexpr BrokenRule check_ragged(const NodeCheck& c, int rank_of_second, int rank_of_result) {
+  const Node &x = c.x(0), &second = c.x(1), &sizes = c.x(2);
+  if (x.rank < 2 || second.rank != x.rank + rank_of_second || c.node().rank != x.rank + rank_of_result ||
+      sizes.rank != x.rank - 1)
+    return "operands have the same leading dims";
+  if (sizes.dtype != DType::i32 && sizes.dtype != DType::i64) return "group sizes are integers";
+  return x.dtype == second.dtype && c.node().dtype == computed_as(x.dtype)
+             ? BrokenRule{}
+             : "operands have equal element types, and the result has that of the products";
+}
+
+/// Operands: rows, matrices, group sizes.
+struct RaggedDotOp {
+  static constexpr OpRow row{.name = "ragged_dot",
+                             .unit = UnitKind::ragged,
+                             .arity = 3,
+                             .linear = Linearity::first,
+                             .shape = ragged_dot_shape,
+                             .sharding = ragged_dot_sharding,
+                             .partial = always_partial};
+  static constexpr GradientRule gradient = [](Gradient& r) {
+    const bool transposed = is_transposed(r.node());
+    const Value x = r.x(0), w = r.x(1), sizes = r.x(2), g = build::cast(r.full_g(), x.dtype());
+    if (r.needs(0)) r.add(0, build::cast(build::sum_to(build::ragged_dot(g, w, sizes, !transposed), x), x.dtype()));
+    if (r.needs(1))
+      r.add(1, build::cast(build::ragged_outer(transposed ? g : x, transposed ? x : g, sizes, w.node()), w.dtype()));
+  };
+  static constexpr CheckRule check = [](const NodeCheck& c) {
+    if (const BrokenRule broken = check_ragged(c, 1, 0); !broken.empty()) return broken;
+    const Node &node = c.node(), &x = c.x(0), &w = c.x(1), &sizes = c.x(2);
+    const int lead = x.rank - 2, turned = is_transposed(node) ? 1 : 0;
+    for (int d = 0; d < lead; ++d)
+      if (node.is_singleton(d) != (x.is_singleton(d) && w.is_singleton(d) && sizes.is_singleton(d)))
+        return BrokenRule("a leading dim of the result extends if it does in an operand");
+    return node.is_singleton(lead) == x.is_singleton(lead) &&
+                   node.is_singleton(lead + 1) == w.is_singleton(lead + 2 - turned) &&
+                   x.is_singleton(lead + 1) == w.is_singleton(lead + 1 + turned) &&
+                   sizes.is_singleton(lead) == w.is_singleton(lead)
+               ? BrokenRule{}
+               : BrokenRule("the dims of rows, matrices and sizes agree");
+  };
+  static constexpr AttributeText attributes = [](const ProgramView&, const GraphView& graph, int id) {
+    return std::string(is_transposed(graph[id]) ? "transposed" : "");
+  };
+};
+
+/// Operands: rows, rows, group sizes. The gradient of the matrices of ragged_dot.
+struct RaggedOuterOp {
+  static constexpr OpRow row{.name = "ragged_outer",
+                             .unit = UnitKind::ragged,
+                             .arity = 3,
+                             .linear = Linearity::first,
+                             .shape = ragged_outer_shape,
+                             .sharding = ragged_outer_sharding,
+                             .partial = always_partial};
+  static constexpr GradientRule gradient = [](Gradient& r) {
+    const Value sizes = r.x(2), g = build::cast(r.full_g(), r.x(0).dtype());
+    for (int i = 0; i < 2; ++i) {
+      if (!r.needs(i)) continue;
+      const Value own = r.x(i), slope = build::sum_to(build::ragged_dot(r.x(1 - i), g, sizes, i == 0), own);
+      r.add(i, build::broadcast(build::cast(slope, own.dtype()), own));
+    }
+  };
+  static constexpr CheckRule check = [](const NodeCheck& c) {
+    if (const BrokenRule broken = check_ragged(c, 0, 1); !broken.empty()) return broken;
+    const Node &node = c.node(), &a = c.x(0), &b = c.x(1), &sizes = c.x(2);
+    const int lead = a.rank - 2;
+    for (int d = 0; d < lead; ++d)
+      if (!node.is_singleton(d) && a.is_singleton(d) && b.is_singleton(d) && sizes.is_singleton(d))
+        return BrokenRule("a leading dim of the result extends in an operand");
+    return a.is_singleton(lead) == b.is_singleton(lead) && node.is_singleton(lead) == sizes.is_singleton(lead) &&
+                   node.is_singleton(lead + 1) == a.is_singleton(lead + 1) &&
+                   node.is_singleton(lead + 2) == b.is_singleton(lead + 1)
+               ? BrokenRule{}
+               : BrokenRule("the dims of rows, matrices and sizes agree");
+  };
+};
+
+using RaggedOperations = OperationList<RaggedDotOp, RaggedOuterOp>;
+
+}  // namespace tessera::ops
+
+TESSERA_PLANNING_END
+
+#endif
+
 // ---- tessera/ops/contraction/window_rows.hpp
 
 #ifndef TESSERA_OPS_CONTRACTION_WINDOW_ROWS_HPP
@@ -12864,46 +13174,21 @@ TESSERA_PLANNING_BEGIN
 
 namespace tessera::build {
 
-/// Windows of `size` elements of one dim, `dilation` apart, one every `stride` elements: dim d becomes two dims,
-/// [windows, size]. `slices`: they are a slice with steps, of which errors then tell.
-constexpr Value windows(Value x, int dim, Value size, Value stride, Value dilation, bool slices = false) {
-  const Node& from = x.node();
-  const unsigned before = (1u << dim) - 1, after = unsigned{from.singletons} >> (dim + 1);
-  const unsigned singletons = (from.singletons & before) | (size.is_number(1) ? 2u << dim : 0u) | after << (dim + 2);
-  Labels labels = pack_dim(dim);
-  labels[1] = slices ? 1 : 0;
-  return x.make({.op = Op::windows,
-                 .dtype = from.dtype,
-                 .rank = static_cast<std::uint8_t>(from.rank + 1),
-                 .singletons = static_cast<std::uint8_t>(singletons),
-                 .labels = labels},
-                {x.id, size.id, stride.id, dilation.id});
-}
-/// The transpose of windows: adds them into a dim of `extent`, which is statically 1 if `is_singleton`.
-constexpr Value fold(Value x, int dim, Value stride, Value dilation, Value extent, bool is_singleton) {
-  const Node& from = x.node();
-  const unsigned before = (1u << dim) - 1, after = unsigned{from.singletons} >> (dim + 2);
-  const unsigned singletons = (from.singletons & before) | (is_singleton ? 1u << dim : 0u) | after << (dim + 1);
-  return x.make({.op = Op::fold,
-                 .dtype = from.dtype,
-                 .rank = static_cast<std::uint8_t>(from.rank - 1),
-                 .singletons = static_cast<std::uint8_t>(singletons),
-                 .labels = pack_dim(dim)},
-                {x.id, stride.id, dilation.id, extent.id});
-}
-
 /// Windows of the dims first, first + 1, ...: each becomes two dims, [windows, size].
 struct PatchDim {
   Value size, stride, dilation, before, after;  ///< rows of padding in front of the dim and behind it
 };
-/// `largest`: padding is -infinity instead of 0.
-constexpr Value patches(Value x, int first, int count, const PatchDim* dims, bool largest = false) {
+/// `largest`: padding is -infinity instead of 0. `slices`: the windows are a slice with steps: both paddings are
+/// negative, the numbers of rows that are left out.
+constexpr Value patches(Value x, int first, int count, const PatchDim* dims, bool largest = false,
+                        bool slices = false) {
   Node made{.op = Op::patches,
             .dtype = x.dtype(),
             .rank = static_cast<std::uint8_t>(x.rank() + count),
             .labels = pack_dim(first)};
   made.labels[1] = static_cast<std::int8_t>(count);
   made.labels[2] = largest ? 1 : 0;
+  made.labels[3] = slices ? 1 : 0;
   std::int32_t ids[16]{x.id};
   unsigned singletons = 0;
   for (int d = 0; d < x.rank(); ++d) {
@@ -12923,14 +13208,17 @@ struct FoldDim {
   Value stride, dilation, before, extent;
   bool is_singleton = false;
 };
-/// `clips`: windows may end anywhere behind the dim; without it, at most `before` rows behind the dim.
-constexpr Value fold_patches(Value x, int first, int count, const FoldDim* dims, bool clips = false) {
+/// `clips`: windows may end anywhere behind the dim; without it, at most `before` rows behind the dim. `slices`: as of
+/// patches; `before` is negative, the row of the first window, and all windows are inside the dim.
+constexpr Value fold_patches(Value x, int first, int count, const FoldDim* dims, bool clips = false,
+                             bool slices = false) {
   Node made{.op = Op::fold_patches,
             .dtype = x.dtype(),
             .rank = static_cast<std::uint8_t>(x.rank() - count),
             .labels = pack_dim(first)};
   made.labels[1] = static_cast<std::int8_t>(count);
   made.labels[2] = clips ? 1 : 0;
+  made.labels[3] = slices ? 1 : 0;
   std::int32_t ids[16]{x.id};
   unsigned singletons = 0;
   for (int d = 0; d < x.rank() - count; ++d) {
@@ -12949,131 +13237,10 @@ constexpr Value fold_patches(Value x, int first, int count, const FoldDim* dims,
 
 namespace tessera::ops {
 
-constexpr Shape windows_shape(const ShapeContext& c) {
-  Shape shape = c.operand(0);
-  const auto dim = static_cast<std::size_t>(dim_of(c.node()));
-  const std::int64_t size = c.number(1), stride = c.number(2), dilation = c.number(3);
-  if (c.node().labels[1] != 0 && stride < 1) fail_shapes(c, "the step is below 1", "slice");
-  if (size < 1 || stride < 1 || dilation < 1) fail_shapes(c, "a window size, stride or dilation is below 1", "conv");
-  std::int64_t last = 0;  // the offset of a window's last element
-  if (!multiply_fits(size - 1, dilation, last) || shape[dim] <= last)
-    fail_shapes(c, "the window is longer than the padded dim", "conv");
-  shape[dim] = (shape[dim] - last - 1) / stride + 1;
-  shape.insert(dim + 1, size);
-  return shape;
-}
-
-/// Strides of the windows, which overlap, over the operand's memory.
-constexpr Shape window_strides(const ShapeContext& c, const Shape& operand) {
-  const auto dim = static_cast<std::size_t>(dim_of(c.node()));
-  // If the product overflows, the dim has extent 1, so its stride is never used.
-  const auto steps = [from = operand[dim]](std::int64_t by) {
-    std::int64_t stride = 0;
-    return multiply_fits(from, by, stride) ? stride : 0;
-  };
-  Shape strides = operand;
-  strides.insert(dim + 1, steps(c.number(3)));
-  strides[dim] = steps(c.number(2));
-  return strides;
-}
-/// The operand's sharding below windows of this sharding; false where windows or their elements are split.
-constexpr bool under_windows(const Node& node, const Sharding& windows, Sharding& operand) {
-  const int dim = dim_of(node);
-  if (!windows.dims[dim].empty() || !windows.dims[dim + 1].empty() || windows.unreduced != 0) return false;
-  operand = replicated(windows.rank - 1);
-  for (int d = 0; d < operand.rank; ++d) operand.dims[d] = windows.dims[d > dim ? d + 1 : d];
-  return true;
-}
-
-/// Sharding of windows and fold: the dims of windows and the dim behind them stay whole, all others are shared. `runs`
-/// has the two dims of windows, `line` the one dim.
-constexpr void windows_factors(const Node& runs, const Node& line, int dim, DimFactors& of_runs, DimFactors& of_line,
-                               FactorRule& rule) {
-  for (int d = 0; d < line.rank; ++d) {
-    const int other = d > dim ? d + 1 : d;
-    if (!line.is_singleton(d)) {
-      of_line.dims[d].push_back(
-          static_cast<std::int8_t>(rule.add(d == dim ? FactorKind::replicate : FactorKind::pass)));
-      if (d != dim) of_runs.dims[other] = of_line.dims[d];
-    }
-    for (int r = dim; d == dim && r < dim + 2; ++r)
-      if (!runs.is_singleton(r)) of_runs.dims[r].push_back(static_cast<std::int8_t>(rule.add(FactorKind::replicate)));
-  }
-}
-
-/// Operands after the first: size, stride and dilation. `runs` has the two dims of windows, `line` the one dim.
-constexpr BrokenRule check_windows(const NodeCheck& c, const Node& runs, const Node& line) {
-  const int dim = dim_of(c.node());
-  if (dim < 0 || dim >= line.rank) return "the dim is a dim of the node";
-  const unsigned before = (1u << dim) - 1, after = unsigned{line.singletons} >> (dim + 1);
-  if (runs.rank != line.rank + 1 || runs.dtype != line.dtype || ((runs.singletons ^ line.singletons) & before) != 0 ||
-      unsigned{runs.singletons} >> (dim + 2) != after)
-    return "a dim becomes two dims, windows and their elements, or the reverse";
-  return c.is_size(1) && c.is_size(2) && c.is_size(3) ? BrokenRule{} : "size, stride and dilation are sizes";
-}
-
-struct WindowsOp {
-  static constexpr OpRow row{.name = "windows",
-                             .unit = UnitKind::data_movement,
-                             .arity = 4,
-                             .linear = Linearity::first,
-                             .shape = windows_shape,
-                             .sharding =
-                                 [](const GraphView& graph, int id, FactorRule& rule) {
-                                   rule.operands.resize(4);
-                                   windows_factors(graph[id], graph.operand_node(id, 0), dim_of(graph[id]), rule.result,
-                                                   rule.operands[0], rule);
-                                 },
-                             .view = window_strides,
-                             .under_view = under_windows,
-                             .flops = 0};
-  static constexpr GradientRule gradient = [](Gradient& r) {
-    const Value x = r.x(0), g = build::uncast(r.full_g(), computed_as(x.dtype()));
-    const int dim = dim_of(r.node());
-    r.add(0, build::cast(build::fold(g, dim, r.x(2), r.x(3), build::extent(x, dim), x.is_singleton(dim)), x.dtype()));
-  };
-  static constexpr CheckRule check = [](const NodeCheck& c) { return check_windows(c, c.node(), c.x(0)); };
-  static constexpr AttributeText attributes = tessera::detail::dim_text;
-};
-
-/// All windows have to end inside the dim to which they are added.
-constexpr Shape fold_shape(const ShapeContext& c) {
-  Shape shape = c.operand(0);
-  const auto dim = static_cast<std::size_t>(dim_of(c.node()));
-  const std::int64_t stride = c.number(1), dilation = c.number(2), extent = c.number(3);
-  if (stride < 1 || dilation < 1) fail_shapes(c, "a stride or a dilation is below 1", "conv_transpose");
-  std::int64_t last_window = 0, last_element = 0;
-  if (volume(shape) > 0 &&
-      (!multiply_fits(shape[dim] - 1, stride, last_window) ||
-       !multiply_fits(shape[dim + 1] - 1, dilation, last_element) || last_window >= extent - last_element))
-    fail_shapes(c, "the windows are longer than the dim of the result", "conv_transpose");
-  shape.erase(dim + 1);
-  shape[dim] = extent;
-  return shape;
-}
-
-// Operands after the first: stride, dilation and extent.
-struct FoldOp {
-  static constexpr OpRow row{.name = "fold",
-                             .unit = UnitKind::fold,
-                             .arity = 4,
-                             .linear = Linearity::first,
-                             .shape = fold_shape,
-                             .sharding = [](const GraphView& graph, int id, FactorRule& rule) {
-                               rule.operands.resize(4);
-                               windows_factors(graph.operand_node(id, 0), graph[id], dim_of(graph[id]),
-                                               rule.operands[0], rule.result, rule);
-                             }};
-  static constexpr GradientRule gradient = [](Gradient& r) {
-    const int dim = dim_of(r.node());
-    r.add(0, build::windows(r.full_g(), dim, build::extent(r.x(0), dim + 1), r.x(1), r.x(2)));
-  };
-  static constexpr CheckRule check = [](const NodeCheck& c) { return check_windows(c, c.x(0), c.node()); };
-  static constexpr AttributeText attributes = tessera::detail::dim_text;
-};
-
 /// How many dims patches and fold_patches have windows of.
 constexpr int windowed_count(const Node& node) { return node.labels[1]; }
+/// Whether the windows are a slice with steps, or are added where such a slice was.
+constexpr bool of_slices(const Node& node) { return node.labels[3] != 0; }
 
 constexpr WindowedDims patches_windows(const ShapeContext& c) {
   WindowedDims dims;
@@ -13088,11 +13255,15 @@ constexpr WindowedDims patches_windows(const ShapeContext& c) {
                     c.number(at + 1),
                     c.number(at + 2),
                     c.number(at + 3)};
+    const bool slices = of_slices(c.node());
+    if (slices && own.stride < 1) fail_shapes(c, "the step is below 1", "slice");
     if (own.size < 1 || own.stride < 1 || own.dilation < 1)
       fail_shapes(c, "a window size, stride or dilation is below 1", "conv");
-    if (own.before < 0) fail_shapes(c, "negative padding", "conv");
+    if (!slices && own.before < 0) fail_shapes(c, "negative padding", "conv");
     std::int64_t last = 0, padded = 0;  // the offset of a window's last element; the padded extent
     if (!add_fits(own.extent, own.before, padded) || !add_fits(padded, c.number(at + 4), padded)) fail_large(c);
+    if (slices && (own.before > 0 || c.number(at + 4) > 0 || padded < 1))
+      fail_shapes(c, "start and size are outside the dim", "slice");
     if (!multiply_fits(own.size - 1, own.dilation, last) || padded <= last)
       fail_shapes(c, "the window is longer than the padded dim", "conv");
     own.count = (padded - last - 1) / own.stride + 1;
@@ -13107,6 +13278,12 @@ constexpr Shape patches_shape(const ShapeContext& c) {
     shape.insert(static_cast<std::size_t>(own.runs + 1), own.size);
   }
   return shape;
+}
+/// Whether each window is one row. Such windows do not overlap, so a step stores them without the rows between them.
+constexpr bool of_single_rows(const WindowedDims& dims) {
+  for (const WindowedDim& own : dims)
+    if (own.size != 1) return false;
+  return true;
 }
 /// The extents of the rows that windows of these extents cover; the windowed dims get 0 rows where there is no window.
 constexpr Shape covered_rows(const WindowedDims& dims, const Shape& runs) {
@@ -13135,7 +13312,8 @@ constexpr Shape overlapping_strides(const WindowedDims& dims, const Shape& rows)
 /// Whether windows can be a view of their operand on each device: no row is padding, and no windowed dim is split.
 constexpr bool in_place(const ShapeContext& c, const Sharding& operand) {
   for (const WindowedDim& own : patches_windows(c))
-    if (own.before > 0 || (own.count - 1) * own.stride + own.span() > own.extent || !operand.dims[own.line].empty())
+    if (own.before > 0 || (own.count - 1) * own.stride + own.span() - own.before > own.extent ||
+        !operand.dims[own.line].empty())
       return false;
   return true;
 }
@@ -13197,7 +13375,7 @@ struct PatchesOp {
     for (int d = 0; d < count; ++d)
       dims[d] = {r.x(2 + 5 * d), r.x(3 + 5 * d), r.x(4 + 5 * d), build::extent(x, first + d),
                  x.is_singleton(first + d)};
-    r.add(0, build::cast(build::fold_patches(g, first, count, dims, true), x.dtype()));
+    r.add(0, build::cast(build::fold_patches(g, first, count, dims, true, of_slices(r.node())), x.dtype()));
   };
   static constexpr CheckRule check = [](const NodeCheck& c) { return check_patches(c, c.node(), c.x(0), 5); };
   static constexpr AttributeText attributes = tessera::detail::dim_text;
@@ -13218,13 +13396,18 @@ constexpr WindowedDims fold_patches_windows(const ShapeContext& c) {
                           c.number(at + 2)};
     std::int64_t last = 0, reach = 0;  // the last window; the last row of windows
     if (own.stride < 1 || own.dilation < 1) fail_shapes(c, "a stride or a dilation is below 1", "conv_transpose");
-    if (own.extent < 0 || own.before < 0)
+    const bool slices = of_slices(c.node());
+    if (own.extent < 0 || (own.before < 0 && !slices))
       fail_shapes(c, "the padding is negative, or longer than the windows", "conv_transpose");
     if (!multiply_fits(own.count, own.stride, last) || !multiply_fits(own.size, own.dilation, reach) ||
         !add_fits(last, reach, reach))
       fail_large(c);
+    const std::int64_t run = own.count > 0 ? (own.count - 1) * own.stride + own.span() : 0;
+    std::int64_t end = 0;
+    if (slices && (own.before > 0 || !add_fits(run, -own.before, end) || end > own.extent))
+      fail_shapes(c, "the update leaves the dim", "slice_scatter");
     // Padding of a transposed convolution is the same behind the dim as in front.
-    if (c.node().labels[2] == 0 && own.count > 0 &&
+    if (c.node().labels[2] == 0 && !slices && own.count > 0 &&
         (own.count - 1) * own.stride + own.span() - own.before > own.extent + own.before)
       fail_shapes(c, "the windows are longer than the dim of the result", "conv_transpose");
     dims.push_back(own);
@@ -13266,13 +13449,13 @@ struct FoldPatchesOp {
       const Value reach = (build::extent(x, first + 2 * d) - one) * r.x(at) + (size - one) * r.x(at + 1) + one;
       dims[d] = {size, r.x(at), r.x(at + 1), r.x(at + 2), reach - r.x(at + 2) - r.x(at + 3)};
     }
-    r.add(0, build::patches(g, first, count, dims));
+    r.add(0, build::patches(g, first, count, dims, false, of_slices(r.node())));
   };
   static constexpr CheckRule check = [](const NodeCheck& c) { return check_patches(c, c.x(0), c.node(), 4); };
   static constexpr AttributeText attributes = tessera::detail::dim_text;
 };
 
-using WindowOperations = OperationList<WindowsOp, FoldOp, PatchesOp, FoldPatchesOp>;
+using WindowOperations = OperationList<PatchesOp, FoldPatchesOp>;
 
 }  // namespace tessera::ops
 
@@ -13640,6 +13823,217 @@ TESSERA_PLANNING_END
 
 #endif
 
+// ---- tessera/ops/elementwise/gcd.hpp
+
+#ifndef TESSERA_OPS_ELEMENTWISE_GCD_HPP
+#define TESSERA_OPS_ELEMENTWISE_GCD_HPP
+
+namespace tessera::ops {
+
+/// Euclid's algorithm on absolute values, which as unsigned numbers always exist.
+template <class T> constexpr T greatest_common_divisor(T a, T b) {
+  if constexpr (std::is_floating_point_v<T>) {
+    return static_cast<T>(greatest_common_divisor(static_cast<std::int64_t>(a), static_cast<std::int64_t>(b)));
+  } else {
+    using U = std::make_unsigned_t<T>;
+    U x = a < 0 ? static_cast<U>(U{0} - static_cast<U>(a)) : static_cast<U>(a);
+    U y = b < 0 ? static_cast<U>(U{0} - static_cast<U>(b)) : static_cast<U>(b);
+    while (y != 0) {
+      const U rest = static_cast<U>(x % y);
+      x = y;
+      y = rest;
+    }
+    return static_cast<T>(x);
+  }
+}
+
+struct GcdOp : ElementwiseOperation<2> {
+  static constexpr std::string_view name = "gcd";
+  static constexpr std::uint8_t flops = 40, lane_cost = 250;
+  static constexpr bool of_bools = false, by_part = true;
+  static TESSERA_INLINE auto value(const auto& x, const auto& y) {
+    return each_element([](auto a, auto b) { return greatest_common_divisor(a, b); }, x, y);
+  }
+};
+
+using GcdOperations = OperationList<GcdOp>;
+
+}  // namespace tessera::ops
+
+namespace tessera {
+
+namespace detail {
+struct GcdTag : Binary<ops::GcdOp> {
+  template <class A, class B> struct result : Promote<A, B> {
+    using Checks =
+        decltype([] { static_assert(is_integer(Promote<A, B>::dtype), "tessera: gcd and lcm take integer tensors"); });
+  };
+};
+struct LcmTag : GcdTag {
+  static constexpr Value emit(Value context, Value x, Value y) {
+    x = x.at(context.source);
+    const Value divisor = build::apply<ops::GcdOp>(x, y), zero = divisor.number(0);
+    const Value some = build::binary(Op::not_equal, divisor, zero);
+    return build::unary(Op::abs, x / build::select(some, divisor, divisor.number(1)) * y);
+  }
+};
+}  // namespace detail
+
+/// The greatest common divisor of integers, 0 or above, and the absolute value of a where b is 0 (torch.gcd, jnp.gcd);
+/// of the lowest number of its type with itself or 0 that number, which has no absolute value. Operands are broadcast
+/// and promoted. No gradient. Errors: shape_mismatch. No communication.
+template <Operand A, Operand B>
+  requires(TensorOperand<A> || TensorOperand<B>)
+constexpr auto gcd(const A& a, const B& b, Here at = Here::current()) {
+  return call<detail::GcdTag>(Source::from(at), a, b);
+}
+/// The least common multiple of integers, 0 where either is 0 (torch.lcm, jnp.lcm); it wraps around. In all else as
+/// gcd.
+template <Operand A, Operand B>
+  requires(TensorOperand<A> || TensorOperand<B>)
+constexpr auto lcm(const A& a, const B& b, Here at = Here::current()) {
+  return call<detail::LcmTag>(Source::from(at), a, b);
+}
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/ops/elementwise/incomplete_gamma.hpp
+
+#ifndef TESSERA_OPS_ELEMENTWISE_INCOMPLETE_GAMMA_HPP
+#define TESSERA_OPS_ELEMENTWISE_INCOMPLETE_GAMMA_HPP
+
+// Incomplete gamma functions and Hurwitz's zeta function, of two operands.
+
+namespace tessera::ops {
+
+/// The regularised lower incomplete gamma function of a and x, or the upper one, which is 1 minus it. By the power
+/// series below a + 1, by Lentz's continued fraction from there on: Numerical Recipes 6.2.
+inline double incomplete_gamma(double a, double x, bool upper) {
+  if (!(a >= 0) || !(x >= 0) || (a == 0 && x == 0) || (a == infinity && x == infinity)) return not_a_number;
+  if (a == 0 || x == infinity) return upper ? 0 : 1;
+  if (x == 0 || a == infinity) return upper ? 1 : 0;
+  // x^a exp(-x) / gamma(a)
+  const double scale = __builtin_exp(a * __builtin_log(x) - x - lgamma(a));
+  constexpr int most = 1'000'000;
+  if (x < a + 1) {
+    double term = 1 / a, sum = term;
+    for (int n = 1; n < most && term > 1e-17 * sum; ++n) {
+      term *= x / (a + n);
+      sum += term;
+    }
+    const double lower = sum * scale;
+    return upper ? 1 - lower : lower;
+  }
+  constexpr double tiny = 1e-300;
+  double b = x + 1 - a, c = 1 / tiny, d = 1 / b, fraction = d;
+  for (int n = 1; n < most; ++n) {
+    const double factor = -n * (n - a);
+    b += 2;
+    d = factor * d + b;
+    if (d < tiny && d > -tiny) d = tiny;
+    c = b + factor / c;
+    if (c < tiny && c > -tiny) c = tiny;
+    d = 1 / d;
+    const double change = d * c;
+    fraction *= change;
+    if (change - 1 < 1e-16 && change - 1 > -1e-16) break;
+  }
+  const double above = fraction * scale;
+  return upper ? above : 1 - above;
+}
+
+/// The sum of (q + k)^-s over k = 0, 1, ... Where q is below 0 and s is whole, as two sums over positive numbers: q is
+/// f - m, and the terms below f are those of 1 - f up to m - f, with the sign of an odd power.
+inline double zeta(double s, double q) {
+  if (s != s || q != q || s < 1) return not_a_number;
+  if (s == 1) return infinity;
+  if (q <= 0 && q == __builtin_floor(q)) return infinity;
+  if (q < 0 && s != __builtin_floor(s)) return not_a_number;
+  if (s > 200 && q > 0) {  // the first terms alone count
+    double sum = 0;
+    for (int k = 0; k < 100; ++k) {
+      const double term = __builtin_pow(q + k, -s);
+      sum += term;
+      if (!(term > 1e-17 * sum)) break;
+    }
+    return sum;
+  }
+  if (q > 0) return q == infinity ? 0 : hurwitz_zeta(s, q);
+  const double f = q - __builtin_floor(q), m = -__builtin_floor(q);
+  const double below = zeta(s, 1 - f) - zeta(s, m + 1 - f);
+  return zeta(s, f) + (s / 2 == __builtin_floor(s / 2) ? below : -below);
+}
+
+/// Of operands a and x. There is no derivative by a.
+template <bool Upper> struct IncompleteGamma : FunctionOfDoubles<2> {
+  static TESSERA_INLINE auto value(const auto& a, const auto& x) {
+    return in_double([](double order, double v) { return incomplete_gamma(order, v, Upper); }, a, x);
+  }
+  static constexpr void gradient(Gradient& r) {
+    if (!r.needs(1)) return;
+    // x^(a - 1) exp(-x) / gamma(a); 0^0 is 1
+    const Value a = r.x(0), x = r.x(1), zero = x.number(0), power = a - 1.0;
+    const Value none = build::equal(power, zero);
+    const Value logarithm =
+        build::select(none, zero, power * build::unary(Op::log, build::select(none, x.number(1), x)));
+    const Value density = build::unary(Op::exp, logarithm - x - build::apply<LgammaOp>(a));
+    r.add(1, Upper ? -(r.g() * density) : r.g() * density);
+  }
+};
+struct IgammaOp : IncompleteGamma<false> {
+  static constexpr std::string_view name = "igamma";
+};
+struct IgammacOp : IncompleteGamma<true> {
+  static constexpr std::string_view name = "igammac";
+};
+/// Of operands s and q. There is no derivative by s.
+struct ZetaOp : FunctionOfDoubles<2> {
+  static constexpr std::string_view name = "zeta";
+  static TESSERA_INLINE auto value(const auto& s, const auto& q) {
+    return in_double([](double order, double v) { return zeta(order, v); }, s, q);
+  }
+  static constexpr void gradient(Gradient& r) {
+    if (r.needs(1)) r.add(1, r.g() * (-r.x(0) * build::binary(r.node().op, r.x(0) + 1.0, r.x(1))));
+  }
+};
+
+using IncompleteGammaOperations = OperationList<IgammaOp, IgammacOp, ZetaOp>;
+
+}  // namespace tessera::ops
+
+namespace tessera {
+
+/// The regularised lower incomplete gamma function, the integral of t^(a - 1) exp(-t) / gamma(a) from 0 to x
+/// (torch.igamma, torch.special.gammainc, jax.scipy.special.gammainc), and the upper one, from x on (igammac,
+/// gammaincc). NaN for operands below 0, and where both are 0 or both infinite. Operands are broadcast; of integers
+/// f32. Computed in double: an error of 1e-15 (1 + a), relative to the larger of both functions. Gradient of x:
+/// x^(a - 1) exp(-x) / gamma(a), or its negative; of a none, as in PyTorch. Errors: shape_mismatch. No communication.
+template <Operand A, Operand X>
+  requires(TensorOperand<A> || TensorOperand<X>)
+constexpr auto igamma(const A& a, const X& x, Here at = Here::current()) {
+  return call<detail::Binary<ops::IgammaOp>>(Source::from(at), a, x);
+}
+template <Operand A, Operand X>
+  requires(TensorOperand<A> || TensorOperand<X>)
+constexpr auto igammac(const A& a, const X& x, Here at = Here::current()) {
+  return call<detail::Binary<ops::IgammacOp>>(Source::from(at), a, x);
+}
+/// Hurwitz's zeta function, the sum of (q + k)^-s over k = 0, 1, ... (torch.special.zeta, jax.scipy.special.zeta):
+/// Riemann's is `zeta(s, 1)`. NaN for s below 1, and for q below 0 if s is not whole; infinity for s = 1 and where q is
+/// 0 or a negative integer. Operands are broadcast; of integers f32. Error: 8 ulp; for q below 0 of the largest term.
+/// Gradient of q: -s zeta(s + 1, q); of s none, as in PyTorch. Errors: shape_mismatch. No communication.
+template <Operand S, Operand Q>
+  requires(TensorOperand<S> || TensorOperand<Q>)
+constexpr auto zeta(const S& s, const Q& q, Here at = Here::current()) {
+  return call<detail::Binary<ops::ZetaOp>>(Source::from(at), s, q);
+}
+
+}  // namespace tessera
+
+#endif
+
 // ---- tessera/ops/elementwise/nextafter.hpp
 
 #ifndef TESSERA_OPS_ELEMENTWISE_NEXTAFTER_HPP
@@ -13790,7 +14184,8 @@ template <Op Id, class Operation> struct OperationAt {
 template <class List> struct OperationMap;
 template <class... Operation>
 struct OperationMap<OperationList<Operation...>> : OperationAt<op_v<Operation>, Operation>... {};
-using InKernels = JoinedLists<ElementwiseOperations, NextafterOperations, KeyOperations>::type;
+using InKernels = JoinedLists<ElementwiseOperations, NextafterOperations, GcdOperations, IncompleteGammaOperations,
+                              KeyOperations>::type;
 template <Op Id, class Operation> OperationAt<Id, Operation> find_operation(const OperationAt<Id, Operation>&);
 }  // namespace detail
 
@@ -13886,8 +14281,8 @@ struct CustomGradientOp {
       traced_on.push_back(on.id);
       cotangents.push_back(own.module != nullptr ? own.id : build::broadcast(on.number(0), on).id);
     }
-    const Growable<std::int32_t> made =
-        tessera::detail::substitute(r.module(), r.y().graph, traced_on, cotangents, gradients);
+    const Growable<std::int32_t> made = tessera::detail::substitute(r.module(), r.y().graph, traced_on, cotangents,
+                                                                    gradients, [&](int id) { return r.again(id).id; });
     for (int i = 0; i < count; ++i) r.add(behind + i, r.y().with(made[static_cast<std::size_t>(i)]));
   };
   static constexpr SimplifyRule simplify = first_operand;
@@ -13956,11 +14351,13 @@ constexpr Value argsort(Value x, int dim, Order order, DType type, Value count =
   const std::int32_t operands[] = {x.id, count.id};
   return x.make(made, operands, all ? 1 : 2);
 }
+/// The indices may have singleton dims along which x extends: elements there have one index, which kernels read once.
 constexpr Value gather(Value x, int dim, Value indices) {
+  const unsigned own = 1u << dim, others = x.node().singletons & ~own;
   return x.make({.op = Op::gather,
                  .dtype = x.dtype(),
                  .rank = x.node().rank,
-                 .singletons = indices.node().singletons,
+                 .singletons = static_cast<std::uint8_t>(others | (indices.node().singletons & own)),
                  .labels = pack_dim(dim)},
                 {x.id, indices.id});
 }
@@ -13988,9 +14385,13 @@ constexpr Shape argsort_shape(const ShapeContext& c) {
   return shape;
 }
 
+/// Whether elements along dim d of a gather or scatter share their index.
+constexpr bool has_one_index(const ShapeContext& c, std::size_t d) {
+  return static_cast<int>(d) != dim_of(c.node()) && c.graph.operand_node(c.id, 1).is_singleton(static_cast<int>(d));
+}
 constexpr void check_indices(const ShapeContext& c, const Shape& table, const Shape& indices) {
   for (std::size_t d = 0; d < table.size(); ++d)
-    if (static_cast<int>(d) != dim_of(c.node()) && table[d] != indices[d])
+    if (static_cast<int>(d) != dim_of(c.node()) && !has_one_index(c, d) && table[d] != indices[d])
       fail_shapes(c, "operand and indices differ in a dim other than the gathered dim", "gather");
 }
 
@@ -13998,7 +14399,8 @@ constexpr void check_indices(const ShapeContext& c, const Shape& table, const Sh
 constexpr Shape scatter_shape(const ShapeContext& c) {
   const Shape &source = c.operand(0), &indices = c.operand(1), &result = c.operand(2);
   for (std::size_t d = 0; d < result.size(); ++d)
-    if (source[d] != indices[d] || (static_cast<int>(d) != dim_of(c.node()) && result[d] != indices[d]))
+    if ((!has_one_index(c, d) && source[d] != indices[d]) ||
+        (static_cast<int>(d) != dim_of(c.node()) && result[d] != source[d]))
       fail_shapes(
           c, "source and indices have equal shapes, and differ from the first operand only in the dim of the scatter");
   return result;
@@ -14007,9 +14409,11 @@ constexpr Shape scatter_shape(const ShapeContext& c) {
 /// Checks that all dims but that of the node are those of the first `operands` operands.
 constexpr BrokenRule check_other_dims(const NodeCheck& c, int operands, DType index) {
   if (!c.has_dim()) return "the dim is a dim of the node";
-  for (int i = 0; i < operands; ++i)
-    if (c.x(i).rank != c.node().rank || ((c.x(i).singletons ^ c.node().singletons) & ~(1u << dim_of(c.node()))) != 0)
+  for (int i = 0; i < operands; ++i) {
+    const unsigned own = c.x(i).singletons, result = c.node().singletons, one_index = i == 1 ? own : 0u;
+    if (c.x(i).rank != c.node().rank || (((own ^ result) & ~one_index) & ~(1u << dim_of(c.node()))) != 0)
       return "only the extent of one dim changes";
+  }
   return index == DType::i32 || index == DType::i64 ? BrokenRule{} : "indices are integers";
 }
 constexpr BrokenRule check_argsort(const NodeCheck& c) {
@@ -14045,12 +14449,15 @@ struct GatherOp {
                              .shape =
                                  [](const ShapeContext& c) {
                                    check_indices(c, c.operand(0), c.operand(1));
-                                   return c.operand(1);
+                                   const auto dim = static_cast<std::size_t>(dim_of(c.node()));
+                                   Shape shape = c.operand(0);
+                                   shape[dim] = c.operand(1)[dim];
+                                   return shape;
                                  },
                              .sharding = along_dim_sharding,
                              .flops = 0};
   static constexpr GradientRule gradient = [](Gradient& r) {
-    const Value x = r.x(0), g = build::cast(r.full_g(), computed_as(x.dtype()));
+    const Value x = build::stored_parameter(r.x(0)), g = build::cast(r.full_g(), computed_as(x.dtype()));
     r.add(0, build::cast(build::scatter_add(g, dim_of(r.node()), r.x(1), x), x.dtype()));
   };
   static constexpr CheckRule check = check_gather;
@@ -14275,7 +14682,7 @@ struct EmbeddingOp {
       .partial = always_partial,
       .flops = 0};
   static constexpr GradientRule gradient = [](Gradient& r) {
-    const Value table = r.x(0), g = build::cast(r.full_g(), computed_as(table.dtype()));
+    const Value table = build::stored_parameter(r.x(0)), g = build::cast(r.full_g(), computed_as(table.dtype()));
     const Value sums = g.make(
         {.op = Op::index_add, .dtype = g.dtype(), .rank = table.node().rank, .singletons = table.node().singletons},
         {g.id, r.x(1).id, table.id});
@@ -14573,10 +14980,11 @@ namespace tessera {
 namespace ops {
 
 /// All operations of the library.
-using Operations = JoinedLists<SourceOperations, ElementwiseOperations, ReductionOperations, ContractionOperations,
-                               DataMovementOperations, IndexedOperations, WindowOperations, CumulativeOperations,
-                               SortOperations, ScatterOperations, AttentionOperations, ControlOperations,
-                               GradientOperations, NextafterOperations, KeyOperations, CustomCallOperations>::type;
+using Operations =
+    JoinedLists<SourceOperations, ElementwiseOperations, ReductionOperations, ContractionOperations,
+                DataMovementOperations, IndexedOperations, WindowOperations, CumulativeOperations, SortOperations,
+                ScatterOperations, AttentionOperations, ControlOperations, GradientOperations, NextafterOperations,
+                GcdOperations, IncompleteGammaOperations, KeyOperations, CustomCallOperations, RaggedOperations>::type;
 
 namespace detail {
 
@@ -15766,6 +16174,21 @@ template <int Rank, int D, int Chunks, int Index> struct ChunkTag {
   }
 };
 
+/// Part `Index` of `Count` parts of a dim, of which the first ones have one element more.
+template <int Rank, int D, int Count, int Index> struct PartTag {
+  template <class A> using result = Typed<typename A::type, Rank>;
+  static constexpr Value emit(Value context, Value x) {
+    x = x.at(context.source);
+    const int dim = x.shifted(D, Rank);
+    const Value n = build::extent(x, dim), count = n.number(Count);
+    // The first n mod Count parts have one element more than n / Count.
+    const auto start = [&](int i) {
+      return n / count * n.number(i) + build::binary(Op::minimum, n - n / count * count, n.number(i));
+    };
+    return build::slice(x, dim, start(Index), start(Index + 1) - start(Index));
+  }
+};
+
 }  // namespace detail
 
 /// Tensors of one shape and element type along a new dim at position D of the result: `stack<0>(a, b)` of vectors is a
@@ -15818,6 +16241,15 @@ template <int Chunks, int D = 0, TensorOperand X> constexpr auto chunk(const X& 
   return [&]<int... Index>(std::integer_sequence<int, Index...>) {
     return std::tuple(
         call<detail::ChunkTag<X::rank, detail::checked_dim<D, X::rank>(), Chunks, Index>>(Source::from(at), x)...);
+  }(std::make_integer_sequence<int, Chunks>{});
+}
+/// A dim in `Chunks` parts, a tuple, whose extents differ by at most one, the longer ones first (torch.tensor_split,
+/// jnp.array_split): 7 in three parts are 3, 2 and 2, of which ts::chunk makes 3, 3 and 1. Communication: as slice.
+template <int Chunks, int D = 0, TensorOperand X> constexpr auto tensor_split(const X& x, Here at = Here::current()) {
+  static_assert(Chunks >= 1, "tessera: tensor_split makes one part or more");
+  return [&]<int... Index>(std::integer_sequence<int, Index...>) {
+    return std::tuple(
+        call<detail::PartTag<X::rank, detail::checked_dim<D, X::rank>(), Chunks, Index>>(Source::from(at), x)...);
   }(std::make_integer_sequence<int, Chunks>{});
 }
 /// A dim in ranges of the given sizes, a tuple: `const auto [a, b] = ts::split<-1, 2, 3>(x)`. Elements behind the last
@@ -16840,12 +17272,12 @@ constexpr auto constrain(const X& x, const PartitionSpec& spec, CotangentShardin
 
 /// A value with a sharding over one axis of the mesh; over other axes it stays as it is.
 constexpr Value constrained_over(const Value& value, std::string_view axis, const PartitionSpec& spec,
-                                 CotangentSharding cotangent, bool keeps_sums = false) {
+                                 CotangentSharding cotangent, bool keeps_sums = false, bool of_parameter = false) {
   const int own = value.module->add_spec(spec), only = value.module->add_spec({SpecEntry(axis)});
   if (only > 126) value.refuse(errc::capacity, "[with_sharding] number of specs: a program has more than 127 specs");
   Node made{
       .op = Op::constraint, .dtype = value.dtype(), .rank = value.node().rank, .singletons = value.node().singletons};
-  Constraint{own, cotangent, 0, static_cast<std::int8_t>(only), keeps_sums}.write(made);
+  Constraint{own, cotangent, 0, static_cast<std::int8_t>(only), keeps_sums, of_parameter}.write(made);
   return value.make(made, {value.id});
 }
 constexpr PartitionSpec whole_spec(int rank) {
@@ -16853,14 +17285,16 @@ constexpr PartitionSpec whole_spec(int rank) {
   for (int dim = 0; dim < rank; ++dim) whole.entries.push_back(none);
   return whole;
 }
-/// A value gathered over one axis. The planner chooses the sharding of its cotangent.
+/// A parameter of a wrapper, gathered over one axis where it is only stored in parts. The planner chooses the sharding
+/// of its cotangent.
 constexpr Value gathered_over(const Value& value, std::string_view axis,
                               CotangentSharding cotangent = CotangentSharding::free) {
-  return constrained_over(value, axis, whole_spec(value.rank()), cotangent);
+  return constrained_over(value, axis, whole_spec(value.rank()), cotangent, false, true);
 }
-/// A value that is whole over one axis, or a sum whose terms the devices of the axis have: readers reduce it.
+/// A gradient that is whole over one axis, or a sum whose terms the devices of the axis have: readers reduce it. Where
+/// a reader makes it alike to a parameter, it stays split as that one is for computations.
 constexpr Value summed_over(const Value& value, std::string_view axis) {
-  return constrained_over(value, axis, whole_spec(value.rank()), CotangentSharding::free, true);
+  return constrained_over(value, axis, whole_spec(value.rank()), CotangentSharding::free, true, true);
 }
 /// A value of static rank `rank` whose dim `dim` is split over one axis, like that of its cotangent.
 constexpr Value split_over(const Value& value, std::string_view axis, int dim, int rank) {
@@ -17557,6 +17991,998 @@ template <Precision P, class F> constexpr auto default_matmul_precision(const F&
 
 #endif
 
+// ---- tessera/ops/contraction/ragged_dot.hpp
+
+#ifndef TESSERA_OPS_CONTRACTION_RAGGED_DOT_HPP
+#define TESSERA_OPS_CONTRACTION_RAGGED_DOT_HPP
+
+namespace tessera {
+
+namespace detail {
+
+template <class Out, int RankX, int RankW, int RankSizes> struct RaggedDotTag {
+  template <class X, class W, class Sizes> struct result {
+    using type = product_element_t<Out, typename X::type>;
+    static constexpr int rank = RankX;
+    using Checks = decltype([] {
+      static_assert(std::is_same_v<typename X::type, typename W::type>,
+                    "tessera: the rows and the matrices of ragged_dot must have the same element type; use ts::cast");
+      static_assert(
+          std::is_same_v<typename Sizes::type, std::int32_t> || std::is_same_v<typename Sizes::type, std::int64_t>,
+          "tessera: the group sizes of ragged_dot must be std::int32_t or std::int64_t; use "
+          "ts::cast<std::int32_t>(group_sizes)");
+      require_arithmetic<typename X::type>();
+    });
+  };
+  static constexpr Value emit(Value context, Value x, Value w, Value sizes) {
+    constexpr int leads = RankX - 2;
+    const int first = x.leading(RankX);
+    const DType given = x.dtype(), type = given == DType::f32 ? x.module->product_type : given;
+    const unsigned shared = ((1u << leads) - 1) << first;  // leading dims that an operand lacks
+    if (leads > 0 && RankW == 3) w = build::insert_singletons(w, shared, first + RankX + 1);
+    if (leads > 0 && RankSizes == 1) sizes = build::insert_singletons(sizes, shared, first + RankX - 1);
+    const int rows = first + leads;
+    if (x.is_singleton(rows + 1) != w.is_singleton(rows + 1) || sizes.is_singleton(rows) != w.is_singleton(rows))
+      context.refuse(errc::shape_mismatch,
+                     "[ragged_dot] dims: a dim has static extent 1 in only one of two operands; use ts::broadcast_like "
+                     "first");
+    x = build::cast(x.at(context.source), type);
+    const Value product = build::ragged_dot(x, build::cast(w, type), sizes, false);
+    if constexpr (std::is_void_v<Out>)
+      return build::cast(build::cast(product, type), given);
+    else
+      return build::cast(product, dtype_v<Out>);
+  }
+};
+
+template <class Out, class X, class W, class Sizes>
+constexpr auto ragged_dot_of(Source source, const X& x, const W& w, const Sizes& sizes) {
+  constexpr bool rows = X::rank >= 2 && X::rank < max_rank, matrices = W::rank == 3 || W::rank == X::rank + 1,
+                 groups = Sizes::rank == 1 || Sizes::rank == X::rank - 1;
+  static_assert(rows, "tessera: the rows of ragged_dot are [..., m, k], of at most 7 dims");
+  static_assert(
+      matrices,
+      "tessera: the matrices of ragged_dot are [groups, k, n], or have the leading dims of the rows in front");
+  static_assert(groups,
+                "tessera: the group sizes of ragged_dot are [groups], or have the leading dims of the rows in front");
+  if constexpr (rows && matrices && groups)
+    return call<RaggedDotTag<Out, X::rank, W::rank, Sizes::rank>>(source, x, w, sizes);
+  else
+    return x;
+}
+
+}  // namespace detail
+
+/// A product in which each group of rows has its own matrix (jax.lax.ragged_dot, torch's grouped_mm): the first
+/// group_sizes[0] rows of x are multiplied with w[0], the next group_sizes[1] rows with w[1], and so on. Rows beyond
+/// the last group are 0. Only the rows of groups are computed.
+///
+///     const auto y = ts::ragged_dot(x, w, group_sizes);   // [m, k], [groups, k, n], i32 [groups] -> [m, n]
+///     const auto z = ts::ragged_dot(xs, w, sizes);        // [b, m, k], [groups, k, n], [b, groups] -> [b, m, n]
+///
+/// With leading dims of x, each of their rows has groups of its own; w and group_sizes have these dims too, or share
+/// one value among them. Sizes are used as they are when the program runs: a negative size is 0, and rows that sizes
+/// claim beyond the m rows do not exist. Products of bf16 and f16 are summed in f32 and rounded once;
+/// `ragged_dot<float>(x, w, sizes)` returns the f32 sums. It has gradients of every order with respect to x and w; f32
+/// products are f32 whatever ts::default_matmul_precision says.
+///
+/// Errors: shape_mismatch where k, the number of groups or a leading dim differs. Communication: none for split rows,
+/// leading dims or n; each device finds the groups of its own rows. Over a split k, and over split groups, of which
+/// each device computes the rows of its own, the result is a partial value. Group sizes are gathered.
+template <TensorOperand X, TensorOperand W, TensorOperand Sizes>
+constexpr auto ragged_dot(const X& x, const W& w, const Sizes& group_sizes, Here at = Here::current()) {
+  return detail::ragged_dot_of<void>(Source::from(at), x, w, group_sizes);
+}
+template <Element Out, TensorOperand X, TensorOperand W, TensorOperand Sizes>
+constexpr auto ragged_dot(const X& x, const W& w, const Sizes& group_sizes, Here at = Here::current()) {
+  return detail::ragged_dot_of<Out>(Source::from(at), x, w, group_sizes);
+}
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/ops/data_movement/diagonal.hpp
+
+#ifndef TESSERA_OPS_DATA_MOVEMENT_DIAGONAL_HPP
+#define TESSERA_OPS_DATA_MOVEMENT_DIAGONAL_HPP
+
+// Matrices, the last two dims of a tensor, by the positions of their elements.
+
+namespace tessera {
+
+namespace detail {
+
+template <int Rank, bool Lower> struct TriangleTag {
+  static_assert(Rank >= 2, "tessera: tril and triu take tensors of rank 2 or more");
+  template <class X, class Offset> using result = Typed<typename X::type, Rank>;
+  static constexpr Value emit(Value context, Value x, Value offset) {
+    x = x.at(context.source);
+    const Value row = build::iota(x, x.rank() - 2, DType::i64), column = build::iota(x, x.rank() - 1, DType::i64);
+    const Value kept =
+        build::binary(Lower ? Op::less_equal : Op::greater_equal, column, row + build::cast(offset, DType::i64));
+    return build::select(kept, x, x.number(0));
+  }
+};
+
+template <int Rank> struct DiagonalTag {
+  static_assert(Rank >= 2, "tessera: diagonal takes tensors of rank 2 or more");
+  template <class X> using result = Typed<typename X::type, Rank - 1>;
+  static constexpr Value emit(Value context, Value x) {
+    x = x.at(context.source);
+    const int row = x.rank() - 2, column = x.rank() - 1;
+    const Value on = build::binary(Op::equal, build::iota(x, row, DType::i64), build::iota(x, column, DType::i64));
+    const Value found = build::cast(build::sum_of(build::select(on, x, x.number(0)), 1u << column), x.dtype());
+    if (x.is_singleton(row)) return found;
+    const Value size = build::binary(Op::minimum, build::extent(x, row), build::extent(x, column));
+    return build::slice(found, row, x.number(0, DType::i64), size);
+  }
+};
+
+template <int Rank> struct DiagTag {
+  template <class X> using result = Typed<typename X::type, Rank + 1>;
+  static constexpr Value emit(Value context, Value x) {
+    x = x.at(context.source);
+    const int rank = x.rank();
+    const Value across = build::insert_singletons(x, 1u << (rank - 1), rank + 1);
+    const Value down = build::insert_singletons(x, 1u << rank, rank + 1);
+    const Value on =
+        build::binary(Op::equal, build::iota(down, rank - 1, DType::i64), build::iota(across, rank, DType::i64));
+    return build::select(on, across, x.number(0));
+  }
+};
+
+}  // namespace detail
+
+/// The elements on and below the diagonal, or on and above it, of each matrix, and 0 elsewhere. The offset moves the
+/// diagonal to the right where it is positive, to the left where it is negative. Shape and sharding are those of x; no
+/// communication. The gradient is that of the elements that are kept.
+template <TensorOperand X, NumberOperand Offset = int>
+constexpr auto tril(const X& x, const Offset& offset = 0, Here at = Here::current()) {
+  return call<detail::TriangleTag<X::rank, true>>(Source::from(at), x, offset);
+}
+template <TensorOperand X, NumberOperand Offset = int>
+constexpr auto triu(const X& x, const Offset& offset = 0, Here at = Here::current()) {
+  return call<detail::TriangleTag<X::rank, false>>(Source::from(at), x, offset);
+}
+
+/// The main diagonals of matrices: [..., n, m] gives [..., min(n, m)]. Communication: of sharded columns a partial sum.
+template <TensorOperand X> constexpr auto diagonal(const X& x, Here at = Here::current()) {
+  return call<detail::DiagonalTag<X::rank>>(Source::from(at), x);
+}
+/// Matrices with the given diagonals and 0 elsewhere, PyTorch's diag_embed: [..., n] gives [..., n, n]. Of a matrix
+/// (rank 2) its diagonal, as in PyTorch and NumPy. Communication: a split dim of diagonals is brought together along
+/// one dim.
+template <TensorOperand X> constexpr auto diag(const X& x, Here at = Here::current()) {
+  if constexpr (X::rank == 2)
+    return call<detail::DiagonalTag<2>>(Source::from(at), x);
+  else
+    return call<detail::DiagTag<X::rank>>(Source::from(at), x);
+}
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/ops/indexing/nonzero.hpp
+
+#ifndef TESSERA_OPS_INDEXING_NONZERO_HPP
+#define TESSERA_OPS_INDEXING_NONZERO_HPP
+
+// The elements for which a condition holds, as many as the program has room for: shapes don't depend on values, so a
+// number of elements is given, as in JAX. Compositions of a cumulative sum, which counts, and a scatter or a lookup.
+
+namespace tessera {
+
+namespace detail {
+
+/// x as a vector, in row-major order.
+template <int Rank> constexpr Value flattened(Value context, Value x) {
+  x = x.at(context.source);
+  if (x.rank() != Rank)
+    context.refuse(errc::unsupported,
+                   "[nonzero] leading dims: use it outside of a shard_map, and inside the block of a Stack");
+  if constexpr (Rank > 1)
+    return MergeTag<Rank, 0, Rank - 1>::emit(context, x);
+  else
+    return x;
+}
+constexpr Value is_nonzero(Value x) {
+  return x.dtype() == DType::bool_ ? x : build::binary(Op::not_equal, x, x.number(0));
+}
+/// 0, 1, ..., count - 1.
+constexpr Value counted(Value count, DType type) {
+  return build::cast(count.make({.op = Op::arange, .dtype = DType::i32, .rank = 1}, {count.id}), type);
+}
+
+/// Puts each element of a vector into a vector of `size` elements, at its place; those at other places are left out. Of
+/// several elements at one place the last stays. `rest`: what is at places without an element.
+constexpr Value put_at_places(Value elements, Value places, Value size, Value rest) {
+  const Value one = size.number(1), all = build::cast(size, places.dtype());
+  const Value room = build::broadcast(rest, counted(size + one, DType::i32));  // the last place is for those left out
+  const Value made = build::scatter(room, 0, build::binary(Op::minimum, places, all), elements, {.replaces = true});
+  return build::slice(made, 0, size.number(0), size);
+}
+
+/// The positions of the first `size` elements of a vector of bools that hold, and then `rest`.
+constexpr Value positions_of(Value holds, Value size, Value rest, DType type) {
+  const Value place = build::cumsum(build::cast(holds, type), 0, {}) - holds.integer(1, type);
+  return put_at_places(build::iota(holds, 0, type), build::select(holds, place, build::cast(size, type)), size, rest);
+}
+
+/// The index along dim D of the nonzero elements.
+template <int Rank, int D, class Index> constexpr Value nonzero_index(Value context, Value x, Value size, Value rest) {
+  constexpr DType type = dtype_v<Index>;
+  x = x.at(context.source);
+  const Value none = x.integer(-1, type);
+  const Value position = positions_of(is_nonzero(flattened<Rank>(context, x)), as_size(size), none, type);
+  Value behind = x.integer(1, DType::i64);
+  for (int d = D + 1; d < Rank; ++d) behind = behind * build::extent(x, d);
+  const auto divisor = [&](Value n) { return build::cast(build::binary(Op::maximum, n, n.number(1)), type); };
+  Value index = position / divisor(behind);
+  if constexpr (D > 0) {
+    const Value extent = divisor(build::extent(x, D));
+    index = index - index / extent * extent;
+  }
+  return build::select(build::less(position, position.number(0)), build::cast(rest, type), index);
+}
+
+template <class X> constexpr void check_nonzero() {
+  static_assert(X::rank >= 1, "tessera: nonzero takes a tensor with dims");
+}
+
+template <int Rank, int D, class Index> struct NonzeroTag {
+  template <class X, class Size, class Rest> struct result : Typed<Index, 1> {
+    using Checks = decltype([] { check_nonzero<X>(); });
+  };
+  static constexpr Value emit(Value context, Value x, Value size, Value rest) {
+    return nonzero_index<Rank, D, Index>(context, x, size, rest);
+  }
+};
+template <int Rank, class Index> struct ArgwhereTag {
+  template <class X, class Size, class Rest> struct result : Typed<Index, 2> {
+    using Checks = decltype([] { check_nonzero<X>(); });
+  };
+  static constexpr Value emit(Value context, Value x, Value size, Value rest) {
+    return [&]<int... D>(std::integer_sequence<int, D...>) {
+      const auto column = [](Value index) { return build::insert_singletons(index, 2u, 2); };
+      if constexpr (Rank == 1)
+        return column(nonzero_index<Rank, 0, Index>(context, x, size, rest));
+      else
+        return ConcatTag<2, 1>::emit(context, column(nonzero_index<Rank, D, Index>(context, x, size, rest))...);
+    }(std::make_integer_sequence<int, Rank>{});
+  }
+};
+
+template <class X, class Mask> constexpr void check_mask() {
+  static_assert(std::is_same_v<typename Mask::type, bool> && Mask::rank <= X::rank,
+                "tessera: a mask is a bool tensor that can be broadcast to the tensor that it selects from");
+  check_nonzero<X>();
+}
+
+/// The elements of x for which the mask holds.
+template <int Rank> struct MaskedSelectTag {
+  template <class X, class Mask, class Size, class Rest> struct result : Typed<typename X::type, 1> {
+    using Checks = decltype([] { check_mask<X, Mask>(); });
+  };
+  template <class X, class Mask, class Size, class Rest>
+  static constexpr void convert(Value& x, Value&, Value&, Value& rest) {
+    rest = convert_operand<Rest>(rest, x.dtype());
+  }
+  static constexpr Value emit(Value context, Value x, Value mask, Value size, Value rest) {
+    x = x.at(context.source);
+    const Value from = flattened<Rank>(context, x), holds = flattened<Rank>(context, build::broadcast(mask, x));
+    const Value count = build::extent(from, 0), many = as_size(size);
+    const Value position = positions_of(holds, many, count, DType::i64);
+    const Value table = build::pad_to(from, 0, count.number(0), count + count.number(1));
+    return build::select(build::less(position, count), EmbeddingTag::emit(context, table, position), rest);
+  }
+};
+
+/// Elements of a source where a mask holds, in their order.
+template <int Rank> struct MaskedScatterTag {
+  template <class X, class Mask, class Source> struct result : X {
+    using Checks = decltype([] {
+      check_mask<X, Mask>();
+      static_assert(Source::rank == 1 && std::is_same_v<typename Source::type, typename X::type>,
+                    "tessera: the source of masked_scatter is a vector of the element type of the tensor");
+    });
+  };
+  static constexpr Value emit(Value context, Value x, Value mask, Value source) {
+    x = x.at(context.source);
+    const Value whole = build::broadcast(mask, x);
+    const Value holds = flattened<Rank>(context, whole), none = holds.integer(0, DType::i64);
+    const Value count = build::cumsum(build::cast(holds, DType::i64), 0, {});
+    // In front of the source there is a zero for elements that stay.
+    const Value one = x.integer(1, DType::i64);
+    source = source.at(context.source);
+    const Value table = build::pad_to(source, 0, one, build::extent(source, 0) + one);
+    Value taken = EmbeddingTag::emit(context, table, build::select(holds, count, none));
+    if constexpr (Rank > 1)
+      taken = [&]<int... I>(std::integer_sequence<int, I...>) {
+        return SplitTag<1, 0, Rank>::emit(context, taken, build::extent(x, I + 1)...);
+      }(std::make_integer_sequence<int, Rank - 1>{});
+    return build::select(whole, taken, x);
+  }
+};
+
+}  // namespace detail
+
+/// The indices of the first `size` nonzero elements in row-major order, a vector for each dim (jnp.nonzero with a size,
+/// torch.nonzero(as_tuple=True)): `const auto [i, j] = ts::nonzero(matrix, 8)`. Behind the last one, `rest`, 0 as in
+/// JAX by default; -1 is an index of no element. No gradient. Errors: shape_mismatch for a negative size.
+/// Communication: the tensor is brought together as a vector; positions are gathered.
+template <Element Index = std::int32_t, TensorOperand X, SizeOperand Size, NumberOperand Rest = int>
+constexpr auto nonzero(const X& x, const Size& size, const Rest& rest = 0, Here at = Here::current()) {
+  return [&]<int... D>(std::integer_sequence<int, D...>) {
+    return std::tuple(call<detail::NonzeroTag<X::rank, D, Index>>(Source::from(at), x, Dim(size), rest)...);
+  }(std::make_integer_sequence<int, X::rank>{});
+}
+
+/// The same indices as the rows of a matrix [size, rank] (jnp.argwhere with a size, torch.nonzero_static).
+template <Element Index = std::int32_t, TensorOperand X, SizeOperand Size, NumberOperand Rest = int>
+constexpr auto argwhere(const X& x, const Size& size, const Rest& rest = 0, Here at = Here::current()) {
+  return call<detail::ArgwhereTag<X::rank, Index>>(Source::from(at), x, Dim(size), rest);
+}
+
+/// The first `size` elements of x for which the mask holds, in row-major order (torch.masked_select, x[mask] of a
+/// size); behind the last one `rest`. The mask is broadcast to x. The gradient goes to the elements that were taken.
+/// Errors and communication: as nonzero and embedding.
+template <TensorOperand X, TensorOperand Mask, SizeOperand Size, NumberOperand Rest = int>
+constexpr auto masked_select(const X& x, const Mask& mask, const Size& size, const Rest& rest = 0,
+                             Here at = Here::current()) {
+  return call<detail::MaskedSelectTag<X::rank>>(Source::from(at), x, mask, Dim(size), rest);
+}
+
+/// x with the elements for which the mask holds replaced, in row-major order, by those of a vector
+/// (torch.masked_scatter). Gradients: of x 0 where it is replaced, of the source the cotangent where each element went.
+/// Errors: dim_range for a source with too few elements. Communication: as nonzero and embedding.
+template <TensorOperand X, TensorOperand Mask, TensorOperand Elements>
+constexpr auto masked_scatter(const X& x, const Mask& mask, const Elements& source, Here at = Here::current()) {
+  return call<detail::MaskedScatterTag<X::rank>>(Source::from(at), x, mask, source);
+}
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/ops/reduction/reduction.hpp
+
+#ifndef TESSERA_OPS_REDUCTION_REDUCTION_HPP
+#define TESSERA_OPS_REDUCTION_REDUCTION_HPP
+
+namespace tessera {
+
+/// Argument of reductions: reduced dims stay, with static extent 1, so that the result broadcasts against the operand.
+struct KeepDims {};
+inline constexpr KeepDims keepdims{};
+
+namespace detail {
+
+/// The dims as a bit set; negative dims count from the end; no dims means all.
+template <int Rank, int... Dims> constexpr unsigned dim_set() {
+  static_assert(((Dims >= -Rank && Dims < Rank) && ...), "tessera: the dim is out of range for the rank of the tensor");
+  if constexpr (sizeof...(Dims) == 0)
+    return (1u << Rank) - 1;
+  else
+    return ((1u << ((Dims + Rank) % Rank)) | ...);
+}
+constexpr int bit_count(unsigned bits) {
+  int n = 0;
+  for (; bits != 0; bits &= bits - 1) ++n;
+  return n;
+}
+
+template <class Operation, bool Mean, bool Keep, int... Dims> struct Reduce {
+  template <class A> struct result {
+    static_assert(require_arithmetic<typename A::type>());
+    static constexpr DType from = dtype_v<typename A::type>;
+    using type = element_t<Mean ? floating_type(from) : reduced_type(ops::row_v<Operation>.reduction, from)>;
+    static constexpr unsigned dims = dim_set<A::rank, Dims...>();
+    static constexpr int rank = Keep ? A::rank : A::rank - bit_count(dims);
+    using Checks = decltype([] {
+      static_assert(bit_count(dims) == sizeof...(Dims) || sizeof...(Dims) == 0,
+                    "tessera: a dim is given twice to a reduction");
+    });
+  };
+  template <int Rank> static constexpr unsigned dims = dim_set<Rank, Dims...>();
+
+  static constexpr Value emit(Value context, Value x, int rank, unsigned set) {
+    // A stacked value has a leading dim of layers, which its static rank does not count.
+    set <<= x.rank() - rank;
+    const DType type = floating_type(x.dtype());
+    if constexpr (Mean) x = build::cast(x, computed_as(type));
+    Value made = build::reduce(ops::op_v<Operation>, x.at(context.source), set, Keep);
+    if constexpr (Mean)
+      made = build::cast(made / build::cast(build::element_count(x.at(context.source), set), made.dtype()), type);
+    return made;
+  }
+};
+
+/// A reduction of the operand cast to another element type.
+template <class To, class R> struct ReduceAs {
+  template <class A> using result = typename R::template result<Typed<To, A::rank>>;
+  template <int Rank> static constexpr unsigned dims = R::template dims<Rank>;
+  static constexpr Value emit(Value context, Value x, int rank, unsigned set) {
+    return R::emit(context, build::cast(x.at(context.source), dtype_v<To>), rank, set);
+  }
+};
+
+/// Argmax or argmin: the smallest position of elements that equal the extreme or are NaN.
+template <class Extreme, class Index, bool Keep, int... Dims> struct ArgReduce {
+  using R = Reduce<Extreme, false, Keep, Dims...>;
+  template <class A> struct result : R::template result<A> {
+    using type = Index;
+    using IndexChecks = decltype([] {
+      static_assert(std::is_same_v<Index, std::int32_t> || std::is_same_v<Index, std::int64_t>,
+                    "tessera: the type of indices must be std::int32_t or std::int64_t");
+    });
+  };
+  template <int Rank> static constexpr unsigned dims = R::template dims<Rank>;
+
+  static constexpr Value emit(Value context, Value x, int rank, unsigned set) {
+    x = x.at(context.source);
+    set <<= x.rank() - rank;
+    Value found = build::binary(Op::equal, x, build::reduce(ops::op_v<Extreme>, x, set, true));
+    if (is_floating(x.dtype())) found = build::binary(Op::logical_or, found, build::binary(Op::not_equal, x, x));
+    constexpr DType type = dtype_v<Index>;
+    Value position = x.number(0, type);
+    for (int d = 0; d < x.rank(); ++d)
+      if ((set >> d & 1) != 0) position = position * build::cast(build::extent(x, d), type) + build::iota(x, d, type);
+    // Larger than all positions (no tensor has 2^53 elements), and exact as a double, in which kernels take constants.
+    const Value past = x.number(type == DType::i32 ? 0x1p31 - 1 : 0x1p53, type);
+    return build::reduce(ops::op_v<ops::MinOp>, build::select(found, position, past), set, Keep);
+  }
+};
+
+/// A reduction together with the static rank of its operand, from which the bit set of dims follows.
+template <int Rank, class R> struct RankedReduce {
+  template <class A> using result = typename R::template result<A>;
+  static constexpr Value emit(Value context, Value x) { return R::emit(context, x, Rank, R::template dims<Rank>); }
+};
+
+template <class R, TensorOperand X> constexpr auto reduce_by(const X& x, Here at) {
+  return call<RankedReduce<X::rank, R>>(Source::from(at), x);
+}
+template <class Operation, bool Mean, bool Keep, int... Dims, TensorOperand X>
+constexpr auto reduce(const X& x, Here at) {
+  return call<RankedReduce<X::rank, Reduce<Operation, Mean, Keep, Dims...>>>(Source::from(at), x);
+}
+template <class Operation, bool Keep, int... Dims, TensorOperand X> constexpr auto reduce_bools(const X& x, Here at) {
+  return reduce_by<ReduceAs<bool, Reduce<Operation, false, Keep, Dims...>>>(x, at);
+}
+
+}  // namespace detail
+
+/// Sum over the named dims, by default all: `sum<-1>(x)`, `mean<0, 1>(x, ts::keepdims)`; mean, max and min likewise.
+/// Results have the other dims; with keepdims also the reduced dims, of extent 1. Sums of bools and of integers below
+/// 32 bits are i32, means of integers f32; max of bools tells whether any element holds. NaN in any element gives NaN.
+/// Gradient of max and min: elements that share the extreme get equal parts. Communication: over a sharded dim the
+/// result is a partial value, which is reduced before its first non-linear reader.
+template <int... Dims, TensorOperand X> constexpr auto sum(const X& x, Here at = Here::current()) {
+  return detail::reduce<ops::SumOp, false, false, Dims...>(x, at);
+}
+template <int... Dims, TensorOperand X> constexpr auto sum(const X& x, KeepDims, Here at = Here::current()) {
+  return detail::reduce<ops::SumOp, false, true, Dims...>(x, at);
+}
+template <int... Dims, TensorOperand X> constexpr auto mean(const X& x, Here at = Here::current()) {
+  return detail::reduce<ops::SumOp, true, false, Dims...>(x, at);
+}
+template <int... Dims, TensorOperand X> constexpr auto mean(const X& x, KeepDims, Here at = Here::current()) {
+  return detail::reduce<ops::SumOp, true, true, Dims...>(x, at);
+}
+template <int... Dims, TensorOperand X> constexpr auto max(const X& x, Here at = Here::current()) {
+  return detail::reduce<ops::MaxOp, false, false, Dims...>(x, at);
+}
+template <int... Dims, TensorOperand X> constexpr auto max(const X& x, KeepDims, Here at = Here::current()) {
+  return detail::reduce<ops::MaxOp, false, true, Dims...>(x, at);
+}
+template <int... Dims, TensorOperand X> constexpr auto min(const X& x, Here at = Here::current()) {
+  return detail::reduce<ops::MinOp, false, false, Dims...>(x, at);
+}
+template <int... Dims, TensorOperand X> constexpr auto min(const X& x, KeepDims, Here at = Here::current()) {
+  return detail::reduce<ops::MinOp, false, true, Dims...>(x, at);
+}
+
+/// Product over the named dims, by default all: `prod<-1>(x)`, `prod<0, 1>(x, ts::keepdims)`. Products of bools and of
+/// integers below 32 bits are i32; wider integers wrap around. The product of no elements is 1; NaN in any element
+/// gives NaN. f32 is multiplied in f32, with a relative error of at most n 2^-23 for n elements; bf16 and f16 are
+/// multiplied in f32 and rounded once. The gradient and second derivatives are exact where elements are 0, as in
+/// PyTorch. Shapes and communication: as `sum`; partial values of a sharded dim are multiplied.
+template <int... Dims, TensorOperand X> constexpr auto prod(const X& x, Here at = Here::current()) {
+  return detail::reduce<ops::ProdOp, false, false, Dims...>(x, at);
+}
+template <int... Dims, TensorOperand X> constexpr auto prod(const X& x, KeepDims, Here at = Here::current()) {
+  return detail::reduce<ops::ProdOp, false, true, Dims...>(x, at);
+}
+
+/// Whether any (all) elements along the named dims are nonzero; NaN counts as nonzero. The result is bool. Of no
+/// elements, `any` is false and `all` is true. Shapes and communication as `max`.
+template <int... Dims, TensorOperand X> constexpr auto any(const X& x, Here at = Here::current()) {
+  return detail::reduce_bools<ops::MaxOp, false, Dims...>(x, at);
+}
+template <int... Dims, TensorOperand X> constexpr auto any(const X& x, KeepDims, Here at = Here::current()) {
+  return detail::reduce_bools<ops::MaxOp, true, Dims...>(x, at);
+}
+template <int... Dims, TensorOperand X> constexpr auto all(const X& x, Here at = Here::current()) {
+  return detail::reduce_bools<ops::MinOp, false, Dims...>(x, at);
+}
+template <int... Dims, TensorOperand X> constexpr auto all(const X& x, KeepDims, Here at = Here::current()) {
+  return detail::reduce_bools<ops::MinOp, true, Dims...>(x, at);
+}
+
+/// The index of the largest (smallest) element along one dim: `argmax<-1>(x)`, `argmin<0, std::int64_t>(x)`; without a
+/// dim, `argmax(x)`, the row-major position among all elements. Of equal elements the first; where any is NaN, the
+/// first NaN. `Index` has to hold the number of elements; of no elements the result is the largest Index. Shapes as
+/// `max`; no gradient. Communication: over a sharded dim, one all_reduce of the extremes and one of the indices.
+template <int D, Element Index = std::int32_t, TensorOperand X>
+constexpr auto argmax(const X& x, Here at = Here::current()) {
+  return detail::reduce_by<detail::ArgReduce<ops::MaxOp, Index, false, D>>(x, at);
+}
+template <Element Index = std::int32_t, TensorOperand X> constexpr auto argmax(const X& x, Here at = Here::current()) {
+  return detail::reduce_by<detail::ArgReduce<ops::MaxOp, Index, false>>(x, at);
+}
+template <int D, Element Index = std::int32_t, TensorOperand X>
+constexpr auto argmax(const X& x, KeepDims, Here at = Here::current()) {
+  return detail::reduce_by<detail::ArgReduce<ops::MaxOp, Index, true, D>>(x, at);
+}
+template <Element Index = std::int32_t, TensorOperand X>
+constexpr auto argmax(const X& x, KeepDims, Here at = Here::current()) {
+  return detail::reduce_by<detail::ArgReduce<ops::MaxOp, Index, true>>(x, at);
+}
+template <int D, Element Index = std::int32_t, TensorOperand X>
+constexpr auto argmin(const X& x, Here at = Here::current()) {
+  return detail::reduce_by<detail::ArgReduce<ops::MinOp, Index, false, D>>(x, at);
+}
+template <Element Index = std::int32_t, TensorOperand X> constexpr auto argmin(const X& x, Here at = Here::current()) {
+  return detail::reduce_by<detail::ArgReduce<ops::MinOp, Index, false>>(x, at);
+}
+template <int D, Element Index = std::int32_t, TensorOperand X>
+constexpr auto argmin(const X& x, KeepDims, Here at = Here::current()) {
+  return detail::reduce_by<detail::ArgReduce<ops::MinOp, Index, true, D>>(x, at);
+}
+template <Element Index = std::int32_t, TensorOperand X>
+constexpr auto argmin(const X& x, KeepDims, Here at = Here::current()) {
+  return detail::reduce_by<detail::ArgReduce<ops::MinOp, Index, true>>(x, at);
+}
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/ops/reduction/statistics.hpp
+
+#ifndef TESSERA_OPS_REDUCTION_STATISTICS_HPP
+#define TESSERA_OPS_REDUCTION_STATISTICS_HPP
+
+namespace tessera {
+
+namespace detail {
+
+/// The root, with slope 0 where x is 0: a distance of 0 has no direction.
+constexpr Value flat_root(Value x) {
+  const Value zero = x.number(0), at_zero = build::binary(Op::equal, x, zero);
+  return build::select(at_zero, zero, build::unary(Op::sqrt, build::select(at_zero, x.number(1), x)));
+}
+
+template <int Rank, bool Root, bool Keep, int... Dims> struct VarianceTag {
+  using R = Reduce<ops::SumOp, true, Keep, Dims...>;
+  template <class A, class Correction> using result = typename R::template result<A>;
+  static constexpr Value emit(Value context, Value x, Value correction) {
+    const DType type = floating_type(x.dtype());
+    const unsigned set = dim_set<Rank, Dims...>() << x.leading(Rank);
+    x = build::cast(x.at(context.source), computed_as(type));
+    const Value count = build::cast(build::element_count(x, set), x.dtype());
+    const Value off = x - build::reduce(Op::sum, x, set, true) / count;
+    const Value divisor = build::binary(Op::maximum, count - build::cast(correction, x.dtype()), x.number(0));
+    const Value variance = build::reduce(Op::sum, off * off, set, Keep) / divisor;
+    return build::cast(Root ? flat_root(variance) : variance, type);
+  }
+};
+
+template <bool Keep, int... Dims> struct Norm {
+  using R = Reduce<ops::SumOp, true, Keep, Dims...>;
+  template <class A> using result = typename R::template result<A>;
+  template <int Rank> static constexpr unsigned dims = R::template dims<Rank>;
+  static constexpr Value emit(Value context, Value x, int rank, unsigned set) {
+    const DType type = floating_type(x.dtype());
+    set <<= x.rank() - rank;
+    x = build::cast(x.at(context.source), computed_as(type));
+    return build::cast(flat_root(build::reduce(Op::sum, x * x, set, Keep)), type);
+  }
+};
+
+template <bool Keep, int... Dims> struct NanSum {
+  using R = Reduce<ops::SumOp, false, Keep, Dims...>;
+  template <class A> using result = typename R::template result<A>;
+  template <int Rank> static constexpr unsigned dims = R::template dims<Rank>;
+  static constexpr Value emit(Value context, Value x, int rank, unsigned set) {
+    x = x.at(context.source);
+    if (is_floating(x.dtype())) x = build::select(build::binary(Op::not_equal, x, x), x.number(0), x);
+    return R::emit(context, x, rank, set);
+  }
+};
+
+template <bool Keep, int... Dims> struct NanMean {
+  using R = Reduce<ops::SumOp, true, Keep, Dims...>;
+  template <class A> using result = typename R::template result<A>;
+  template <int Rank> static constexpr unsigned dims = R::template dims<Rank>;
+  static constexpr Value emit(Value context, Value x, int rank, unsigned set) {
+    const DType type = floating_type(x.dtype());
+    set <<= x.rank() - rank;
+    x = build::cast(x.at(context.source), computed_as(type));
+    const Value is_nan = build::binary(Op::not_equal, x, x), zero = x.number(0);
+    const Value count = build::reduce(Op::sum, build::select(is_nan, zero, x.number(1)), set, Keep);
+    return build::cast(build::reduce(Op::sum, build::select(is_nan, zero, x), set, Keep) / count, type);
+  }
+};
+
+template <bool Keep, int... Dims> struct CountNonzero {
+  using R = Reduce<ops::SumOp, false, Keep, Dims...>;
+  template <class A> using result = typename R::template result<Typed<std::int32_t, A::rank>>;
+  template <int Rank> static constexpr unsigned dims = R::template dims<Rank>;
+  static constexpr Value emit(Value context, Value x, int rank, unsigned set) {
+    x = x.at(context.source);
+    return R::emit(context, build::cast(build::binary(Op::not_equal, x, x.number(0)), DType::i32), rank, set);
+  }
+};
+
+template <int Rank, bool Keep, int... Dims> struct PNormTag {
+  using R = Reduce<ops::SumOp, true, Keep, Dims...>;
+  template <class A, class P> using result = typename R::template result<A>;
+  static constexpr Value emit(Value context, Value x, Value p) {
+    const DType type = floating_type(x.dtype());
+    const unsigned set = dim_set<Rank, Dims...>() << x.leading(Rank);
+    x = build::cast(x.at(context.source), computed_as(type));
+    const double infinity = std::numeric_limits<double>::infinity();
+    const Value size = build::unary(Op::abs, x);
+    const auto over = [&](Op op, Value v) { return build::cast(build::reduce(op, v, set, Keep), type); };
+    if (p.is_number(1)) return over(Op::sum, size);
+    if (p.is_number(2)) return build::cast(flat_root(build::reduce(Op::sum, x * x, set, Keep)), type);
+    if (p.is_number(infinity)) return over(Op::max, size);
+    if (p.is_number(-infinity)) return over(Op::min, size);
+    if (p.is_number(0)) return over(Op::sum, build::cast(build::binary(Op::not_equal, x, x.number(0)), x.dtype()));
+    p = build::cast(p, x.dtype());
+    // Powers of 0 have no slope: it is 0, as of flat_root.
+    const auto power = [](Value v, Value by) {
+      const Value at_zero = build::binary(Op::equal, v, v.number(0));
+      return build::select(at_zero, v.number(0), build::binary(Op::pow, build::select(at_zero, v.number(1), v), by));
+    };
+    return build::cast(power(build::reduce(Op::sum, power(size, p), set, Keep), 1.0 / p), type);
+  }
+};
+
+}  // namespace detail
+
+/// The variance over the named dims (all when none is named), `var<-1>(x)`: the sum of the squares of x less its mean,
+/// over the number of elements less the correction, which is 1 as in PyTorch; 0, `var<-1>(x, 0)`, is JAX's default. NaN
+/// where no more elements than the correction are. Computed in two passes, so that a large mean loses nothing; of bf16
+/// and f16 in f32; of integers f32. `std` is its root, of which the gradient is 0 where it is 0, as in PyTorch. Shapes
+/// as of `sum`. Communication: over a sharded dim two all-reduces, of the sums and of the sums of squares.
+template <int... Dims, TensorOperand X, NumberOperand Correction = int>
+constexpr auto var(const X& x, const Correction& correction = 1, Here at = Here::current()) {
+  return call<detail::VarianceTag<X::rank, false, false, Dims...>>(Source::from(at), x, correction);
+}
+template <int... Dims, TensorOperand X, NumberOperand Correction = int>
+constexpr auto var(const X& x, KeepDims, const Correction& correction = 1, Here at = Here::current()) {
+  return call<detail::VarianceTag<X::rank, false, true, Dims...>>(Source::from(at), x, correction);
+}
+template <int... Dims, TensorOperand X, NumberOperand Correction = int>
+constexpr auto std(const X& x, const Correction& correction = 1, Here at = Here::current()) {
+  return call<detail::VarianceTag<X::rank, true, false, Dims...>>(Source::from(at), x, correction);
+}
+template <int... Dims, TensorOperand X, NumberOperand Correction = int>
+constexpr auto std(const X& x, KeepDims, const Correction& correction = 1, Here at = Here::current()) {
+  return call<detail::VarianceTag<X::rank, true, true, Dims...>>(Source::from(at), x, correction);
+}
+
+/// The Euclidean norm over the named dims (all when none is named): the root of the sum of squares. Squares overflow
+/// from 1e19 on in f32. The gradient is x over the norm, and 0 where the norm is 0, as in PyTorch. Of bf16 and f16 it
+/// is computed in f32; of integers f32. With a p as in `norm<-1>(x, 1)` the p-norm: the sum of |x|^p to the power of 1
+/// / p; the largest |x| of infinity, the smallest of -infinity, the number of nonzero elements of 0. A p of 1, 2, 0 or
+/// infinity is a constant, p above 0 may be a ts::Scalar. Shapes and communication as of `sum`.
+template <int... Dims, TensorOperand X> constexpr auto norm(const X& x, Here at = Here::current()) {
+  return detail::reduce_by<detail::Norm<false, Dims...>>(x, at);
+}
+template <int... Dims, TensorOperand X> constexpr auto norm(const X& x, KeepDims, Here at = Here::current()) {
+  return detail::reduce_by<detail::Norm<true, Dims...>>(x, at);
+}
+
+template <int... Dims, TensorOperand X, NumberOperand P>
+constexpr auto norm(const X& x, const P& p, Here at = Here::current()) {
+  return call<detail::PNormTag<X::rank, false, Dims...>>(Source::from(at), x, p);
+}
+template <int... Dims, TensorOperand X, NumberOperand P>
+constexpr auto norm(const X& x, KeepDims, const P& p, Here at = Here::current()) {
+  return call<detail::PNormTag<X::rank, true, Dims...>>(Source::from(at), x, p);
+}
+
+/// The sum of the elements that are not NaN, whose gradient is 0 where elements are NaN. In all else as `sum`.
+template <int... Dims, TensorOperand X> constexpr auto nansum(const X& x, Here at = Here::current()) {
+  return detail::reduce_by<detail::NanSum<false, Dims...>>(x, at);
+}
+template <int... Dims, TensorOperand X> constexpr auto nansum(const X& x, KeepDims, Here at = Here::current()) {
+  return detail::reduce_by<detail::NanSum<true, Dims...>>(x, at);
+}
+/// The mean of the elements that are not NaN; NaN where all are. In all else as `mean`.
+template <int... Dims, TensorOperand X> constexpr auto nanmean(const X& x, Here at = Here::current()) {
+  return detail::reduce_by<detail::NanMean<false, Dims...>>(x, at);
+}
+template <int... Dims, TensorOperand X> constexpr auto nanmean(const X& x, KeepDims, Here at = Here::current()) {
+  return detail::reduce_by<detail::NanMean<true, Dims...>>(x, at);
+}
+/// The number of elements that are not 0, i32; NaN is not 0. No gradient. In all else as `sum`.
+template <int... Dims, TensorOperand X> constexpr auto count_nonzero(const X& x, Here at = Here::current()) {
+  return detail::reduce_by<detail::CountNonzero<false, Dims...>>(x, at);
+}
+template <int... Dims, TensorOperand X> constexpr auto count_nonzero(const X& x, KeepDims, Here at = Here::current()) {
+  return detail::reduce_by<detail::CountNonzero<true, Dims...>>(x, at);
+}
+
+/// Two statistics of the same elements.
+template <class Spread, class Mean> struct SpreadAndMean {
+  Spread spread;
+  Mean mean;
+};
+template <class Min, class Max> struct Extremes {
+  Min min;
+  Max max;
+};
+/// `auto [variance, mean] = var_mean<-1>(x)`, `auto [deviation, mean] = std_mean<-1>(x)`, `auto [min, max] =
+/// aminmax<-1>(x)`: two reductions of one operand, as of var, std, mean, min and max.
+template <int... Dims, TensorOperand X, NumberOperand Correction = int>
+constexpr auto var_mean(const X& x, const Correction& correction = 1, Here at = Here::current()) {
+  return SpreadAndMean<decltype(var<Dims...>(x, correction, at)), decltype(mean<Dims...>(x, at))>{
+      var<Dims...>(x, correction, at), mean<Dims...>(x, at)};
+}
+template <int... Dims, TensorOperand X, NumberOperand Correction = int>
+constexpr auto std_mean(const X& x, const Correction& correction = 1, Here at = Here::current()) {
+  return SpreadAndMean<decltype(tessera::std<Dims...>(x, correction, at)), decltype(mean<Dims...>(x, at))>{
+      tessera::std<Dims...>(x, correction, at), mean<Dims...>(x, at)};
+}
+template <int... Dims, TensorOperand X> constexpr auto aminmax(const X& x, Here at = Here::current()) {
+  return Extremes<decltype(min<Dims...>(x, at)), decltype(max<Dims...>(x, at))>{min<Dims...>(x, at),
+                                                                                max<Dims...>(x, at)};
+}
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/ops/reduction/distances.hpp
+
+#ifndef TESSERA_OPS_REDUCTION_DISTANCES_HPP
+#define TESSERA_OPS_REDUCTION_DISTANCES_HPP
+
+// Distances and products of vectors.
+
+namespace tessera {
+
+namespace detail {
+
+/// The elements above the diagonal of square matrices, row by row.
+struct UpperTriangleTag {
+  template <class X> using result = Typed<typename X::type, 1>;
+  static constexpr Value emit(Value context, Value x) {
+    x = x.at(context.source);
+    const Value above = build::less(build::iota(x, 0, DType::i64), build::iota(x, 1, DType::i64));
+    const Value n = build::extent(x, 0), size = n * (n - n.number(1)) / n.number(2);
+    return MaskedSelectTag<2>::emit(context, x, above, size, x.number(0));
+  }
+};
+
+}  // namespace detail
+
+/// The p-norm of a - b over all dims, rank 0; the operands are broadcast. Gradient and communication as of norm.
+template <TensorOperand A, TensorOperand B, NumberOperand P = int>
+constexpr auto dist(const A& a, const B& b, const P& p = 2, Here at = Here::current()) {
+  return norm(call<SubTag>(Source::from(at), a, b), p, at);
+}
+/// The p-norms of the differences of all pairs of rows (torch.cdist): a [..., N, D] and b [..., M, D] give [..., N, M].
+/// Differences are not stored; leading dims are broadcast. The gradient at a distance of 0 is 0. Errors:
+/// shape_mismatch. Communication: where D is split an all-reduce; N and M stay split.
+template <TensorOperand A, TensorOperand B, NumberOperand P = int>
+constexpr auto cdist(const A& a, const B& b, const P& p = 2, Here at = Here::current()) {
+  static_assert(A::rank >= 2 && B::rank >= 2, "tessera: cdist takes rows, tensors of rank 2 or more");
+  return norm<-1>(call<SubTag>(Source::from(at), unsqueeze<-2>(a, at), unsqueeze<-3>(b, at)), p, at);
+}
+/// The distances of each pair of rows of a matrix [N, D], as of cdist (F.pdist): a vector of N (N - 1) / 2, of rows 0
+/// and 1, 0 and 2, and so on. Communication: as masked_select.
+template <TensorOperand X, NumberOperand P = int>
+constexpr auto pdist(const X& x, const P& p = 2, Here at = Here::current()) {
+  static_assert(X::rank == 2, "tessera: pdist takes a matrix");
+  return call<detail::UpperTriangleTag>(Source::from(at), cdist(x, x, p, at));
+}
+/// The cosine of the angle between a and b along dim D: their product over both norms, each at least eps, as in
+/// PyTorch. The operands are broadcast; the result lacks the dim. Communication: all-reduces if the dim is split.
+template <int D = -1, TensorOperand A, TensorOperand B>
+constexpr auto cosine_similarity(const A& a, const B& b, double eps = 1e-8, Here at = Here::current()) {
+  const auto sizes = call<MulTag>(Source::from(at), maximum(norm<D>(a, at), eps, at), maximum(norm<D>(b, at), eps, at));
+  return call<DivTag>(Source::from(at), sum<D>(call<MulTag>(Source::from(at), a, b), at), sizes);
+}
+/// x over its p-norm along dim D, which is taken to be at least eps: 0 stays 0. Communication: as norm.
+template <int D = -1, TensorOperand X, NumberOperand P = int>
+constexpr auto normalize(const X& x, const P& p = 2, double eps = 1e-12, Here at = Here::current()) {
+  return call<DivTag>(Source::from(at), x, maximum(norm<D>(x, keepdims, p, at), eps, at));
+}
+
+namespace detail {
+/// The norm over all dims but one, with keepdims.
+template <int D, TensorOperand X, NumberOperand P> constexpr auto norm_of_others(const X& x, const P& p, Here at) {
+  return [&]<int... I>(std::integer_sequence<int, I...>) {
+    return norm<(I < D ? I : I + 1)...>(x, keepdims, p, at);
+  }(std::make_integer_sequence<int, X::rank - 1>{});
+}
+}  // namespace detail
+
+/// x with each slice along dim D scaled down to a p-norm of at most `most`, where it is larger (torch.renorm). Example:
+/// `renorm<0>(weight, 2, 1)` for rows. Communication: as norm.
+template <int D, TensorOperand X, NumberOperand P, NumberOperand Most>
+constexpr auto renorm(const X& x, const P& p, const Most& most, Here at = Here::current()) {
+  static_assert(X::rank >= 2, "tessera: renorm takes a tensor with two dims or more");
+  const auto size = detail::norm_of_others<detail::checked_dim<D, X::rank>()>(x, p, at);
+  const auto scale = select(call<GreaterTag>(Source::from(at), size, most),
+                            call<DivTag>(Source::from(at), full_like(size, most, at), size + 1e-7), 1.0, at);
+  return call<MulTag>(Source::from(at), x, scale);
+}
+
+/// The product of each element of a vector with each of another: [m] and [n] give [m, n]. No communication.
+template <TensorOperand A, TensorOperand B> constexpr auto outer(const A& a, const B& b, Here at = Here::current()) {
+  static_assert(A::rank == 1 && B::rank == 1, "tessera: outer takes two vectors");
+  return call<MulTag>(Source::from(at), unsqueeze<1>(a, at), unsqueeze<0>(b, at));
+}
+/// The Kronecker product (torch.kron, jnp.kron): each element of a is replaced by it times b. Vectors [m] and [n] give
+/// [m n], matrices [m, n] and [p, q] give [m p, n q]. Communication: as merge_dims.
+template <TensorOperand A, TensorOperand B> constexpr auto kron(const A& a, const B& b, Here at = Here::current()) {
+  static_assert(A::rank == B::rank && (A::rank == 1 || A::rank == 2),
+                "tessera: kron takes two vectors or two matrices");
+  if constexpr (A::rank == 1)
+    return merge_dims<0, 1>(outer(a, b, at), at);
+  else {
+    const auto blocks = call<MulTag>(Source::from(at), unsqueeze<3>(unsqueeze<1>(a, at), at),
+                                     unsqueeze<2>(unsqueeze<0>(b, at), at));  // [m, p, n, q]
+    return merge_dims<0, 1>(merge_dims<2, 3>(blocks, at), at);
+  }
+}
+/// The cross product of the vectors along dim D, which has extent 3 (torch.linalg.cross, jnp.cross). Errors:
+/// shape_mismatch. Communication: as slice and concat where D is split.
+template <int D = -1, TensorOperand A, TensorOperand B>
+constexpr auto cross(const A& a, const B& b, Here at = Here::current()) {
+  static_assert(A::rank == B::rank, "tessera: cross takes two tensors of one rank");
+  const auto of = [&](const auto& x, int i) { return slice<D>(x, i, 1, at); };
+  const auto component = [&](int i, int j) { return of(a, i) * of(b, j) - of(a, j) * of(b, i); };
+  const auto made = concat<D>(component(1, 2), component(2, 0), component(0, 1), at);
+  // Of one shape: a dim of more than 3 is an error.
+  return std::get<0>(shard_as(made, std::get<0>(shard_as(a, b, at)), at));
+}
+/// The powers 0 to `count` - 1 of each element of a vector in a row, the highest first, or with `vander<true>` last
+/// (torch.vander, jnp.vander): [n] gives [n, count]. No communication.
+template <bool Increasing = false, TensorOperand X, SizeOperand Count>
+constexpr auto vander(const X& x, const Count& count, Here at = Here::current()) {
+  static_assert(X::rank == 1, "tessera: vander takes a vector");
+  const auto columns = tile<1>(unsqueeze<1>(x, at), count, at);
+  const auto powers = pow(columns, iota<1, typename X::element>(columns, at), at);
+  if constexpr (Increasing)
+    return powers;
+  else
+    return flip<1>(powers, at);
+}
+/// The sum of the products of two vectors, rank 0. Errors: shape_mismatch. Communication: as einsum.
+template <TensorOperand A, TensorOperand B> constexpr auto dot(const A& a, const B& b, Here at = Here::current()) {
+  static_assert(A::rank == 1 && B::rank == 1, "tessera: dot takes two vectors");
+  return detail::exact_einsum<"i,i->">(a, b, at);
+}
+/// The sum of the diagonal of each matrix: [..., n, m] gives [...]. Communication: as diagonal and sum.
+template <TensorOperand X> constexpr auto trace(const X& x, Here at = Here::current()) {
+  return sum<-1>(diagonal(x, at), at);
+}
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/ops/contraction/vector_products.hpp
+
+#ifndef TESSERA_OPS_CONTRACTION_VECTOR_PRODUCTS_HPP
+#define TESSERA_OPS_CONTRACTION_VECTOR_PRODUCTS_HPP
+
+// Products with vectors, chains of products, and bilinear forms.
+
+namespace tessera {
+
+/// A matrix [m, n] times a vector [n] (torch.mv): a vector [m]. Errors and communication: as einsum.
+template <TensorOperand A, TensorOperand X> constexpr auto mv(const A& a, const X& x, Here at = Here::current()) {
+  static_assert(A::rank == 2 && X::rank == 1, "tessera: mv takes a matrix and a vector");
+  return einsum<"mn,n->m">(a, x, at);
+}
+/// beta y + alpha (a times x), of a vector y or a scalar, a matrix and a vector (torch.addmv). In all else as addmm.
+template <TensorOperand Y, TensorOperand A, TensorOperand X, NumberOperand Beta = int, NumberOperand Alpha = int>
+constexpr auto addmv(const Y& y, const A& a, const X& x, const Beta& beta = 1, const Alpha& alpha = 1,
+                     Here at = Here::current()) {
+  return call<detail::AddToProductTag>(Source::from(at), y, mv(a, x, at), beta, alpha);
+}
+/// beta x + alpha (a b^T), of a matrix [m, n] and vectors [m] and [n] (torch.addr). In all else as addmm.
+template <TensorOperand X, TensorOperand A, TensorOperand B, NumberOperand Beta = int, NumberOperand Alpha = int>
+constexpr auto addr(const X& x, const A& a, const B& b, const Beta& beta = 1, const Alpha& alpha = 1,
+                    Here at = Here::current()) {
+  return call<detail::AddToProductTag>(Source::from(at), x, outer(a, b, at), beta, alpha);
+}
+/// beta x + alpha times the sum of the products of two batches of matrices, [batch, M, K] and [batch, K, N]
+/// (torch.addbmm); baddbmm keeps the products apart. In all else as addmm.
+template <TensorOperand X, TensorOperand A, TensorOperand B, NumberOperand Beta = int, NumberOperand Alpha = int>
+constexpr auto addbmm(const X& x, const A& a, const B& b, const Beta& beta = 1, const Alpha& alpha = 1,
+                      Here at = Here::current()) {
+  static_assert(A::rank == 3 && B::rank == 3,
+                "tessera: addbmm takes batches of matrices, [batch, M, K] and [batch, K, N]");
+  return call<detail::AddToProductTag>(Source::from(at), x, einsum<"bik,bkj->ij">(a, b, at), beta, alpha);
+}
+
+/// The products of all rows of a and b: their last dims are summed over (torch.inner). Example: [I, J, K] and [L, K]
+/// give [I, J, L]. Errors and communication: as einsum.
+template <TensorOperand A, TensorOperand B> constexpr auto inner(const A& a, const B& b, Here at = Here::current()) {
+  static_assert(A::rank >= 1 && B::rank >= 1, "tessera: inner takes tensors with at least one dim");
+  if constexpr (B::rank == 1)
+    return tensordot<1>(a, b, at);
+  else
+    return tensordot<1>(a, movedim<-1, 0>(b, at), at);
+}
+/// The sum of the products of a and b along dim D, which the result lacks (torch.linalg.vecdot, jnp.vecdot). Operands
+/// are broadcast and promoted. Communication: where D is split an all-reduce.
+template <int D = -1, TensorOperand A, TensorOperand B>
+constexpr auto vecdot(const A& a, const B& b, Here at = Here::current()) {
+  return sum<D>(call<MulTag>(Source::from(at), a, b), at);
+}
+
+namespace detail {
+template <class A, class B> constexpr auto chained(Source source, const A& a, const B& b) {
+  if constexpr (A::rank == 1 && B::rank == 1)
+    return call<EinsumTag<"i,i->">>(source, a, b);
+  else if constexpr (A::rank == 1)
+    return call<EinsumTag<"i,ij->j">>(source, a, b);
+  else if constexpr (B::rank == 1)
+    return call<EinsumTag<"ij,j->i">>(source, a, b);
+  else
+    return matmul_of<void, Precision::full>(source, a, b);
+}
+}  // namespace detail
+
+/// The product of several matrices; the first and the last may be vectors (torch.linalg.multi_dot). Extents are not
+/// known when a program is traced, so products are taken from the left, or from the right if the last operand is a
+/// vector; for another order write the products one by one. Messages give the line that made the first operand. Errors
+/// and communication: as matmul.
+///
+///     const auto y = ts::multi_dot(a, b, c, x);   // a (b (c x))
+template <TensorOperand A, TensorOperand B> constexpr auto multi_dot(const A& a, const B& b) {
+  return detail::chained(detail::line_of(a), a, b);
+}
+template <TensorOperand A, TensorOperand B, TensorOperand C, TensorOperand... Rest>
+constexpr auto multi_dot(const A& a, const B& b, const C& c, const Rest&... rest) {
+  using Last = std::tuple_element_t<sizeof...(Rest), std::tuple<C, Rest...>>;
+  if constexpr (Last::rank == 1 && A::rank != 1)
+    return multi_dot(a, multi_dot(b, c, rest...));
+  else
+    return multi_dot(multi_dot(a, b), c, rest...);
+}
+
+/// y[..., o] = sum over i and j of x1[..., i] weight[o, i, j] x2[..., j] (F.bilinear): a weight of [out, in1, in2] as
+/// in PyTorch; leading dims of x1 and x2 are equal. The weight meets x1 first, which gives [..., out, in2]: let x1 be
+/// the operand with more features. Errors: shape_mismatch. Communication: as matmul.
+template <TensorOperand A, TensorOperand B, TensorOperand W>
+constexpr auto bilinear(const A& x1, const B& x2, const W& weight, Here at = Here::current()) {
+  static_assert(A::rank == B::rank && A::rank >= 1 && W::rank == 3,
+                "tessera: bilinear takes two tensors of one rank and a weight [out, in1, in2]");
+  const auto met = tensordot<1>(x1, transpose<1, 0, 2>(weight, at), at);
+  return sum<-1>(call<MulTag>(Source::from(at), met, unsqueeze<-2>(x2, at)), at);
+}
+template <TensorOperand A, TensorOperand B, TensorOperand W, TensorOperand Bias>
+constexpr auto bilinear(const A& x1, const B& x2, const W& weight, const Bias& bias, Here at = Here::current()) {
+  return call<AddTag>(Source::from(at), bilinear(x1, x2, weight, at), bias);
+}
+
+}  // namespace tessera
+
+#endif
+
 // ---- tessera/ops/custom_call.hpp
 
 #ifndef TESSERA_OPS_CUSTOM_CALL_HPP
@@ -18131,82 +19557,115 @@ template <class F> constexpr auto hessian(const F& f) {
 
 #endif
 
-// ---- tessera/ops/data_movement/diagonal.hpp
+// ---- tessera/ops/data_movement/combinations.hpp
 
-#ifndef TESSERA_OPS_DATA_MOVEMENT_DIAGONAL_HPP
-#define TESSERA_OPS_DATA_MOVEMENT_DIAGONAL_HPP
+#ifndef TESSERA_OPS_DATA_MOVEMENT_COMBINATIONS_HPP
+#define TESSERA_OPS_DATA_MOVEMENT_COMBINATIONS_HPP
 
-// Matrices, the last two dims of a tensor, by the positions of their elements.
+// Rows made of the elements of vectors.
 
 namespace tessera {
 
 namespace detail {
 
-template <int Rank, bool Lower> struct TriangleTag {
-  static_assert(Rank >= 2, "tessera: tril and triu take tensors of rank 2 or more");
-  template <class X, class Offset> using result = Typed<typename X::type, Rank>;
-  static constexpr Value emit(Value context, Value x, Value offset) {
-    x = x.at(context.source);
-    const Value row = build::iota(x, x.rank() - 2, DType::i64), column = build::iota(x, x.rank() - 1, DType::i64);
-    const Value kept =
-        build::binary(Lower ? Op::less_equal : Op::greater_equal, column, row + build::cast(offset, DType::i64));
-    return build::select(kept, x, x.number(0));
+/// A vector along dim k of a grid of `Count` dims, and the indices along that dim.
+template <int Count> constexpr Value along_grid(Value x, int k) {
+  return build::insert_singletons(x, ((1u << Count) - 1) & ~(1u << k), Count);
+}
+template <int Count> constexpr Value grid_index(Value x, int k) {
+  return along_grid<Count>(x.make({.op = Op::arange, .dtype = DType::i32, .rank = 1}, {build::extent(x, 0).id}), k);
+}
+
+struct CartesianTag {
+  template <class X, class... Rest> struct result : Typed<typename X::type, 2> {
+    using Checks = decltype([] {
+      static_assert(X::rank == 1 && ((Rest::rank == 1) && ...), "tessera: cartesian_prod takes vectors");
+      static_assert((std::is_same_v<typename Rest::type, typename X::type> && ...),
+                    "tessera: the vectors of cartesian_prod must have the same element type; use ts::cast");
+    });
+  };
+  static constexpr Value emit(Value context, auto... vectors) {
+    constexpr int count = sizeof...(vectors);
+    const Value all[] = {vectors.at(context.source)...};
+    if (((vectors.rank() != 1) || ...))
+      context.refuse(errc::unsupported, "[cartesian_prod] leading dims: use it outside of a shard_map");
+    Value grid = grid_index<count>(all[0], 0);
+    for (int k = 1; k < count; ++k) grid = grid + grid_index<count>(all[k], k);
+    return [&]<int... K>(std::integer_sequence<int, K...>) {
+      const auto column = [&](int k) {
+        const Value rows =
+            MergeTag<count, 0, count - 1>::emit(context, build::broadcast(along_grid<count>(all[k], k), grid));
+        return build::insert_singletons(rows, 2u, 2);
+      };
+      return ConcatTag<2, 1>::emit(context, column(K)...);
+    }(std::make_integer_sequence<int, count>{});
   }
 };
 
-template <int Rank> struct DiagonalTag {
-  static_assert(Rank >= 2, "tessera: diagonal takes tensors of rank 2 or more");
-  template <class X> using result = Typed<typename X::type, Rank - 1>;
+template <int Count, bool Repeated> struct CombinationsTag {
+  template <class X> struct result : Typed<typename X::type, 2> {
+    using Checks = decltype([] {
+      static_assert(X::rank == 1, "tessera: combinations takes a vector");
+      static_assert(Count >= 1 && Count <= 4, "tessera: combinations are of 1 to 4 elements");
+    });
+  };
   static constexpr Value emit(Value context, Value x) {
     x = x.at(context.source);
-    const int row = x.rank() - 2, column = x.rank() - 1;
-    const Value on = build::binary(Op::equal, build::iota(x, row, DType::i64), build::iota(x, column, DType::i64));
-    const Value found = build::cast(build::sum_of(build::select(on, x, x.number(0)), 1u << column), x.dtype());
-    if (x.is_singleton(row)) return found;
-    const Value size = build::binary(Op::minimum, build::extent(x, row), build::extent(x, column));
-    return build::slice(found, row, x.number(0, DType::i64), size);
-  }
-};
-
-template <int Rank> struct DiagTag {
-  template <class X> using result = Typed<typename X::type, Rank + 1>;
-  static constexpr Value emit(Value context, Value x) {
-    x = x.at(context.source);
-    const int rank = x.rank();
-    const Value across = build::insert_singletons(x, 1u << (rank - 1), rank + 1);
-    const Value down = build::insert_singletons(x, 1u << rank, rank + 1);
-    const Value on =
-        build::binary(Op::equal, build::iota(down, rank - 1, DType::i64), build::iota(across, rank, DType::i64));
-    return build::select(on, across, x.number(0));
+    if (x.rank() != 1) context.refuse(errc::unsupported, "[combinations] leading dims: use it outside of a shard_map");
+    const Value n = build::extent(x, 0), one = x.number(1, DType::i64);
+    Value taken{}, size = one;
+    for (int k = 0; k < Count; ++k) {
+      // (n + i) (n + i - 1) ... / 1 2 ..., a whole number after each factor
+      size = size * (Repeated ? n + n.number(k) : n - n.number(k)) / n.number(k + 1);
+      if (k == 0) continue;
+      const Value own =
+          build::binary(Repeated ? Op::less_equal : Op::less, grid_index<Count>(x, k - 1), grid_index<Count>(x, k));
+      taken = taken.module == nullptr ? own : build::binary(Op::logical_and, taken, own);
+    }
+    // Of fewer elements than a combination has, the product has a factor of 0 or below.
+    size = build::binary(Op::maximum, size, size.number(0));
+    return [&]<int... K>(std::integer_sequence<int, K...>) {
+      const auto column = [&](int k) {
+        if constexpr (Count == 1)
+          return build::insert_singletons(x, 2u, 2);
+        else
+          return build::insert_singletons(
+              MaskedSelectTag<Count>::emit(context, build::broadcast(along_grid<Count>(x, k), taken), taken, size,
+                                           x.number(0)),
+              2u, 2);
+      };
+      if constexpr (Count == 1)
+        return column(0);
+      else
+        return ConcatTag<2, 1>::emit(context, column(K)...);
+    }(std::make_integer_sequence<int, Count>{});
   }
 };
 
 }  // namespace detail
 
-/// The elements on and below the diagonal, or on and above it, of each matrix, and 0 elsewhere. The offset moves the
-/// diagonal to the right where it is positive, to the left where it is negative. Shape and sharding are those of x; no
-/// communication. The gradient is that of the elements that are kept.
-template <TensorOperand X, NumberOperand Offset = int>
-constexpr auto tril(const X& x, const Offset& offset = 0, Here at = Here::current()) {
-  return call<detail::TriangleTag<X::rank, true>>(Source::from(at), x, offset);
+/// All rows with one element of each vector, the last changing first (torch.cartesian_prod): vectors of m and n give
+/// [m n, 2]. The vectors have one element type. Communication: the
+/// grid is merged to rows as in merge_dims.
+///
+///     const auto pairs = ts::cartesian_prod(x, y);   // [1, 2], [4, 5]: [1, 4], [1, 5], [2, 4], [2, 5]
+template <TensorOperand A, TensorOperand B>
+constexpr auto cartesian_prod(const A& a, const B& b, Here at = Here::current()) {
+  return call<detail::CartesianTag>(Source::from(at), a, b);
 }
-template <TensorOperand X, NumberOperand Offset = int>
-constexpr auto triu(const X& x, const Offset& offset = 0, Here at = Here::current()) {
-  return call<detail::TriangleTag<X::rank, false>>(Source::from(at), x, offset);
+template <TensorOperand A, TensorOperand B, TensorOperand C>
+constexpr auto cartesian_prod(const A& a, const B& b, const C& c, Here at = Here::current()) {
+  return call<detail::CartesianTag>(Source::from(at), a, b, c);
 }
 
-/// The main diagonals of matrices: [..., n, m] gives [..., min(n, m)]. Communication: of sharded columns a partial sum.
-template <TensorOperand X> constexpr auto diagonal(const X& x, Here at = Here::current()) {
-  return call<detail::DiagonalTag<X::rank>>(Source::from(at), x);
-}
-/// Matrices with the given diagonals and 0 elsewhere, PyTorch's diag_embed: [..., n] gives [..., n, n]. Of a matrix
-/// (rank 2) its diagonal, as in PyTorch and NumPy. Communication: a split dim of diagonals is brought together along
-/// one dim.
-template <TensorOperand X> constexpr auto diag(const X& x, Here at = Here::current()) {
-  if constexpr (X::rank == 2)
-    return call<detail::DiagonalTag<2>>(Source::from(at), x);
-  else
-    return call<detail::DiagTag<X::rank>>(Source::from(at), x);
+/// The combinations of `Count` elements of a vector as rows, in the order of their indices (torch.combinations): of n
+/// elements n (n - 1) / 2 pairs; with `Repeated` an element can be taken several times, n (n + 1) / 2 pairs. The
+/// gradient goes to the elements. Cost: a mask of n^Count elements. Communication: as masked_select.
+///
+///     const auto pairs = ts::combinations(x);   // [1, 2, 3]: [1, 2], [1, 3], [2, 3]
+template <int Count = 2, bool Repeated = false, TensorOperand X>
+constexpr auto combinations(const X& x, Here at = Here::current()) {
+  return call<detail::CombinationsTag<Count, Repeated>>(Source::from(at), x);
 }
 
 }  // namespace tessera
@@ -18328,17 +19787,24 @@ constexpr auto broadcast_to(const X& x, const Dim (&sizes)[Dims], Here at = Here
 
 namespace tessera {
 
+namespace build {
+
+/// `size` elements of a dim from `start` on, `step` apart.
+constexpr Value strided_slice(Value x, int dim, Value start, Value size, Value step) {
+  const Value one = x.integer(1, DType::i64), end = start + (size - one) * step + one;
+  const PatchDim run{one, step, one, one.number(0) - start, end - extent(x, dim)};
+  return drop_singletons(patches(x, dim, 1, &run, false, true), 2u << dim);
+}
+
+}  // namespace build
+
 namespace detail {
 
 template <int Rank, int D> struct StridedSliceTag {
   static_assert(Rank < max_rank, "tessera: a slice with a step takes at most 7 dims");
   template <class X, class... Sizes> using result = Typed<typename X::type, Rank>;
   static constexpr Value emit(Value context, Value x, Value start, Value size, Value step) {
-    x = x.at(context.source);
-    const int dim = x.shifted(D, Rank);
-    const Value one = x.integer(1, DType::i64), by = as_size(step);
-    const Value run = build::slice(x, dim, as_size(start), (as_size(size) - one) * by + one);
-    return build::drop_singletons(build::windows(run, dim, one, by, one, true), 2u << dim);
+    return build::strided_slice(x.at(context.source), x.shifted(D, Rank), as_size(start), as_size(size), as_size(step));
   }
 };
 
@@ -18359,26 +19825,27 @@ template <int Rank, int D> struct SliceScatterTag {
     x = x.at(context.source);
     update = update.at(context.source);
     const int dim = x.shifted(D, Rank);
-    const Value first = as_size(start), by = as_size(step), one = x.integer(1, DType::i64),
-                extent = build::extent(x, dim), size = build::extent(update, dim);
+    const Value first = as_size(start), by = as_size(step), extent = build::extent(x, dim),
+                size = build::extent(update, dim);
     const Value place = build::iota(x, dim, DType::i64) - first;
     Value inside = build::binary(Op::logical_and, build::binary(Op::greater_equal, place, place.number(0)),
                                  build::less(place, size * by));
     if (!by.is_number(1)) {
       const Value at_step = build::binary(Op::equal, place - place / by * by, place.number(0));
       inside = build::binary(Op::logical_and, inside, at_step);
-      update = apart(update, dim, by, build::binary(Op::maximum, (size - one) * by + one, x.integer(0, DType::i64)));
+      return build::select(inside, apart(update, dim, first, by, extent), x);
     }
     return build::select(inside, build::pad_to(update, dim, first, extent), x);
   }
 
  private:
-  /// The elements of the update `step` apart, with zeros between them. Each is exact in the type in which it is added.
-  static constexpr Value apart(Value update, int dim, Value step, Value extent) {
+  /// The elements of the update at their places in a dim of this extent, with zeros between them. Each is exact in the
+  /// type in which it is added.
+  static constexpr Value apart(Value update, int dim, Value start, Value step, Value extent) {
     const DType type = update.dtype(), wide = type == DType::bool_ ? DType::i32 : summed_as(type);
-    const Value one = extent.number(1);
+    const build::FoldDim run{step, extent.number(1), extent.number(0) - start, extent};
     const Value runs = build::insert_singletons(build::cast(update, wide), 2u << dim, update.rank() + 1);
-    return build::cast(build::fold(runs, dim, step, one, extent, false), type);
+    return build::cast(build::fold_patches(runs, dim, 1, &run, false, true), type);
   }
 };
 
@@ -18406,8 +19873,9 @@ template <int Rank> struct DiagonalScatterTag {
 
 /// `size` elements along dim D from start on, `step` apart: x[start::step] is `slice<0>(x, start, size, step)` with
 /// size (extent - start + step - 1) / step. Without a step, as above. The gradient is 0 at the elements between.
-/// Errors: shape_mismatch when an element is outside of the dim, and for a size or a step below 1. Communication: a
-/// split dim is gathered; other dims stay split.
+/// Errors: shape_mismatch when an element is outside of the dim, and for a size or a step below 1. Communication: along
+/// a split dim, which stays split, a halo exchange of the elements that cross borders of shards; x[::2] of a dim that
+/// the devices divide evenly into even parts sends nothing.
 template <int D, TensorOperand X, SizeOperand Start, SizeOperand Size, SizeOperand Step>
 constexpr auto slice(const X& x, const Start& start, const Size& size, const Step& step, Here at = Here::current()) {
   return call<detail::StridedSliceTag<X::rank, detail::checked_dim<D, X::rank>()>>(Source::from(at), x, Dim(start),
@@ -18423,8 +19891,8 @@ constexpr auto select(const X& x, const Index& index, Here at = Here::current())
 
 /// x with the update in the elements along dim D from start on, `step` apart (torch.slice_scatter, x.at[a::s].set).
 /// Gradients: of x 0 where it is replaced, of the update the cotangent there. Errors: shape_mismatch where the update
-/// leaves the dim, or another dim differs. Communication: the update moves to its place as in pad; with a step a split
-/// dim of it is gathered; x stays split.
+/// leaves the dim, or another dim differs. Communication: the elements of the update that cross borders of shards move
+/// to their place, as in pad; x stays split.
 ///
 ///     const auto next = ts::slice_scatter<1>(image, row, 3);   // [H, W], [H, 1]
 template <int D, TensorOperand X, TensorOperand Update, SizeOperand Start, SizeOperand Step = int>
@@ -18506,207 +19974,127 @@ template <TensorOperand A, TensorOperand B> constexpr auto fmin(const A& a, cons
 
 #endif
 
-// ---- tessera/ops/reduction/reduction.hpp
+// ---- tessera/ops/elementwise/frexp.hpp
 
-#ifndef TESSERA_OPS_REDUCTION_REDUCTION_HPP
-#define TESSERA_OPS_REDUCTION_REDUCTION_HPP
+#ifndef TESSERA_OPS_ELEMENTWISE_FREXP_HPP
+#define TESSERA_OPS_ELEMENTWISE_FREXP_HPP
 
 namespace tessera {
 
-/// Argument of reductions: reduced dims stay, with static extent 1, so that the result broadcasts against the operand.
-struct KeepDims {};
-inline constexpr KeepDims keepdims{};
+/// Mantissas in [0.5, 1), and exponents.
+template <class Mantissa, class Exponent> struct Frexp {
+  Mantissa mantissa;
+  Exponent exponent;
+};
 
 namespace detail {
 
-/// The dims as a bit set; negative dims count from the end; no dims means all.
-template <int Rank, int... Dims> constexpr unsigned dim_set() {
-  static_assert(((Dims >= -Rank && Dims < Rank) && ...), "tessera: the dim is out of range for the rank of the tensor");
-  if constexpr (sizeof...(Dims) == 0)
-    return (1u << Rank) - 1;
-  else
-    return ((1u << ((Dims + Rank) % Rank)) | ...);
-}
-constexpr int bit_count(unsigned bits) {
-  int n = 0;
-  for (; bits != 0; bits &= bits - 1) ++n;
-  return n;
+/// x times 2 to the power of n, whole, in three factors: the power alone may be infinite or 0 where the product is not.
+constexpr Value times_power_of_two(Value x, Value n) {
+  const Value third = build::apply<ops::TruncOp>(n * (1.0 / 3)), rest = n - third * 2.0;
+  const Value power = build::apply<ops::Exp2Op>(third);
+  return x * power * build::apply<ops::Exp2Op>(rest) * power;
 }
 
-template <class Operation, bool Mean, bool Keep, int... Dims> struct Reduce {
-  template <class A> struct result {
-    static_assert(require_arithmetic<typename A::type>());
-    static constexpr DType from = dtype_v<typename A::type>;
-    using type = element_t<Mean ? floating_type(from) : reduced_type(ops::row_v<Operation>.reduction, from)>;
-    static constexpr unsigned dims = dim_set<A::rank, Dims...>();
-    static constexpr int rank = Keep ? A::rank : A::rank - bit_count(dims);
-    using Checks = decltype([] {
-      static_assert(bit_count(dims) == sizeof...(Dims) || sizeof...(Dims) == 0,
-                    "tessera: a dim is given twice to a reduction");
-    });
-  };
-  template <int Rank> static constexpr unsigned dims = dim_set<Rank, Dims...>();
-
-  static constexpr Value emit(Value context, Value x, int rank, unsigned set) {
-    // A stacked value has a leading dim of layers, which its static rank does not count.
-    set <<= x.rank() - rank;
-    const DType type = floating_type(x.dtype());
-    if constexpr (Mean) x = build::cast(x, computed_as(type));
-    Value made = build::reduce(ops::op_v<Operation>, x.at(context.source), set, Keep);
-    if constexpr (Mean)
-      made = build::cast(made / build::cast(build::element_count(x.at(context.source), set), made.dtype()), type);
-    return made;
+struct LdexpTag : FloatingComposition {
+  template <class A, class B>
+  struct result : Typed<element_t<floating_type(dtype_v<typename A::type>)>, Promote<A, B>::rank> {};
+  template <class A, class B> static constexpr void convert(Value& x, Value& n) {
+    x = build::cast(x, floating_type(x.dtype()));
+    n = build::cast(n, computed_as(x.dtype()));
+  }
+  static constexpr Value emit(Value context, Value x, Value n) {
+    const DType type = x.dtype();
+    x = build::cast(x.at(context.source), computed_as(type));
+    return build::cast(times_power_of_two(x, n), type);
   }
 };
 
-/// A reduction of the operand cast to another element type.
-template <class To, class R> struct ReduceAs {
-  template <class A> using result = typename R::template result<Typed<To, A::rank>>;
-  template <int Rank> static constexpr unsigned dims = R::template dims<Rank>;
-  static constexpr Value emit(Value context, Value x, int rank, unsigned set) {
-    return R::emit(context, build::cast(x.at(context.source), dtype_v<To>), rank, set);
+template <bool Exponent> struct FrexpTag : FloatingComposition {
+  template <class X>
+  struct result : Typed<std::conditional_t<Exponent, std::int32_t, element_t<floating_type(dtype_v<typename X::type>)>>,
+                        X::rank> {};
+  static constexpr Value emit(Value context, Value x) {
+    const DType type = x.dtype();
+    x = build::cast(x.at(context.source), computed_as(type));
+    const Value size = build::unary(Op::abs, x), zero = x.number(0), one = x.number(1);
+    const Value counts = build::binary(Op::logical_and, build::greater(size, zero),
+                                       build::less(size, x.number(std::numeric_limits<double>::infinity())));
+    // Numbers so small that their logarithm may be that of 0 are scaled first.
+    const Value small = build::binary(Op::logical_and, counts, build::less(size, x.number(0x1p-100)));
+    const Value scaled = build::select(small, x * 0x1p80, x);
+    const Value normal = build::select(counts, build::unary(Op::abs, scaled), one);
+    // The logarithm may be rounded to the next whole number.
+    const Value near = build::apply<ops::FloorOp>(build::apply<ops::Log2Op>(normal)) + 1.0;
+    const Value first = times_power_of_two(normal, -near);
+    const Value high = build::binary(Op::greater_equal, first, one), low = build::less(first, x.number(0.5));
+    const Value n = near + build::select(high, one, zero) - build::select(low, one, zero);
+    if constexpr (Exponent)
+      return build::cast(build::select(counts, n - build::select(small, x.number(80), zero), zero), DType::i32);
+    else
+      return build::cast(build::select(counts, times_power_of_two(scaled, -n), x), type);
   }
 };
-
-/// Argmax or argmin: the smallest position of elements that equal the extreme or are NaN.
-template <class Extreme, class Index, bool Keep, int... Dims> struct ArgReduce {
-  using R = Reduce<Extreme, false, Keep, Dims...>;
-  template <class A> struct result : R::template result<A> {
-    using type = Index;
-    using IndexChecks = decltype([] {
-      static_assert(std::is_same_v<Index, std::int32_t> || std::is_same_v<Index, std::int64_t>,
-                    "tessera: the type of indices must be std::int32_t or std::int64_t");
-    });
-  };
-  template <int Rank> static constexpr unsigned dims = R::template dims<Rank>;
-
-  static constexpr Value emit(Value context, Value x, int rank, unsigned set) {
-    x = x.at(context.source);
-    set <<= x.rank() - rank;
-    Value found = build::binary(Op::equal, x, build::reduce(ops::op_v<Extreme>, x, set, true));
-    if (is_floating(x.dtype())) found = build::binary(Op::logical_or, found, build::binary(Op::not_equal, x, x));
-    constexpr DType type = dtype_v<Index>;
-    Value position = x.number(0, type);
-    for (int d = 0; d < x.rank(); ++d)
-      if ((set >> d & 1) != 0) position = position * build::cast(build::extent(x, d), type) + build::iota(x, d, type);
-    // Larger than all positions (no tensor has 2^53 elements), and exact as a double, in which kernels take constants.
-    const Value past = x.number(type == DType::i32 ? 0x1p31 - 1 : 0x1p53, type);
-    return build::reduce(ops::op_v<ops::MinOp>, build::select(found, position, past), set, Keep);
-  }
-};
-
-/// A reduction together with the static rank of its operand, from which the bit set of dims follows.
-template <int Rank, class R> struct RankedReduce {
-  template <class A> using result = typename R::template result<A>;
-  static constexpr Value emit(Value context, Value x) { return R::emit(context, x, Rank, R::template dims<Rank>); }
-};
-
-template <class R, TensorOperand X> constexpr auto reduce_by(const X& x, Here at) {
-  return call<RankedReduce<X::rank, R>>(Source::from(at), x);
-}
-template <class Operation, bool Mean, bool Keep, int... Dims, TensorOperand X>
-constexpr auto reduce(const X& x, Here at) {
-  return call<RankedReduce<X::rank, Reduce<Operation, Mean, Keep, Dims...>>>(Source::from(at), x);
-}
-template <class Operation, bool Keep, int... Dims, TensorOperand X> constexpr auto reduce_bools(const X& x, Here at) {
-  return reduce_by<ReduceAs<bool, Reduce<Operation, false, Keep, Dims...>>>(x, at);
-}
 
 }  // namespace detail
 
-/// Sum over the named dims, by default all: `sum<-1>(x)`, `mean<0, 1>(x, ts::keepdims)`; mean, max and min likewise.
-/// Results have the other dims; with keepdims also the reduced dims, of extent 1. Sums of bools and of integers below
-/// 32 bits are i32, means of integers f32; max of bools tells whether any element holds. NaN in any element gives NaN.
-/// Gradient of max and min: elements that share the extreme get equal parts. Communication: over a sharded dim the
-/// result is a partial value, which is reduced before its first non-linear reader.
-template <int... Dims, TensorOperand X> constexpr auto sum(const X& x, Here at = Here::current()) {
-  return detail::reduce<ops::SumOp, false, false, Dims...>(x, at);
+/// x times 2 to the power of n, a whole number (torch.ldexp, jnp.ldexp), rounded once, as C's ldexp; PyTorch's is
+/// infinite where 2^n alone is. Operands are broadcast; the result has the element type of x, f32 for integers.
+/// Gradients: 2^n; of n none. Errors: shape_mismatch. No communication.
+template <TensorOperand X, Operand N> constexpr auto ldexp(const X& x, const N& n, Here at = Here::current()) {
+  return call<detail::LdexpTag>(Source::from(at), x, n);
 }
-template <int... Dims, TensorOperand X> constexpr auto sum(const X& x, KeepDims, Here at = Here::current()) {
-  return detail::reduce<ops::SumOp, false, true, Dims...>(x, at);
-}
-template <int... Dims, TensorOperand X> constexpr auto mean(const X& x, Here at = Here::current()) {
-  return detail::reduce<ops::SumOp, true, false, Dims...>(x, at);
-}
-template <int... Dims, TensorOperand X> constexpr auto mean(const X& x, KeepDims, Here at = Here::current()) {
-  return detail::reduce<ops::SumOp, true, true, Dims...>(x, at);
-}
-template <int... Dims, TensorOperand X> constexpr auto max(const X& x, Here at = Here::current()) {
-  return detail::reduce<ops::MaxOp, false, false, Dims...>(x, at);
-}
-template <int... Dims, TensorOperand X> constexpr auto max(const X& x, KeepDims, Here at = Here::current()) {
-  return detail::reduce<ops::MaxOp, false, true, Dims...>(x, at);
-}
-template <int... Dims, TensorOperand X> constexpr auto min(const X& x, Here at = Here::current()) {
-  return detail::reduce<ops::MinOp, false, false, Dims...>(x, at);
-}
-template <int... Dims, TensorOperand X> constexpr auto min(const X& x, KeepDims, Here at = Here::current()) {
-  return detail::reduce<ops::MinOp, false, true, Dims...>(x, at);
-}
-
-/// Product over the named dims, by default all: `prod<-1>(x)`, `prod<0, 1>(x, ts::keepdims)`. Products of bools and of
-/// integers below 32 bits are i32; wider integers wrap around. The product of no elements is 1; NaN in any element
-/// gives NaN. f32 is multiplied in f32, with a relative error of at most n 2^-23 for n elements; bf16 and f16 are
-/// multiplied in f32 and rounded once. The gradient and second derivatives are exact where elements are 0, as in
-/// PyTorch. Shapes and communication: as `sum`; partial values of a sharded dim are multiplied.
-template <int... Dims, TensorOperand X> constexpr auto prod(const X& x, Here at = Here::current()) {
-  return detail::reduce<ops::ProdOp, false, false, Dims...>(x, at);
-}
-template <int... Dims, TensorOperand X> constexpr auto prod(const X& x, KeepDims, Here at = Here::current()) {
-  return detail::reduce<ops::ProdOp, false, true, Dims...>(x, at);
-}
-
-/// Whether any (all) elements along the named dims are nonzero; NaN counts as nonzero. The result is bool. Of no
-/// elements, `any` is false and `all` is true. Shapes and communication as `max`.
-template <int... Dims, TensorOperand X> constexpr auto any(const X& x, Here at = Here::current()) {
-  return detail::reduce_bools<ops::MaxOp, false, Dims...>(x, at);
-}
-template <int... Dims, TensorOperand X> constexpr auto any(const X& x, KeepDims, Here at = Here::current()) {
-  return detail::reduce_bools<ops::MaxOp, true, Dims...>(x, at);
-}
-template <int... Dims, TensorOperand X> constexpr auto all(const X& x, Here at = Here::current()) {
-  return detail::reduce_bools<ops::MinOp, false, Dims...>(x, at);
-}
-template <int... Dims, TensorOperand X> constexpr auto all(const X& x, KeepDims, Here at = Here::current()) {
-  return detail::reduce_bools<ops::MinOp, true, Dims...>(x, at);
-}
-
-/// The index of the largest (smallest) element along one dim: `argmax<-1>(x)`, `argmin<0, std::int64_t>(x)`; without a
-/// dim, `argmax(x)`, the row-major position among all elements. Of equal elements the first; where any is NaN, the
-/// first NaN. `Index` has to hold the number of elements; of no elements the result is the largest Index. Shapes as
-/// `max`; no gradient. Communication: over a sharded dim, one all_reduce of the extremes and one of the indices.
-template <int D, Element Index = std::int32_t, TensorOperand X>
-constexpr auto argmax(const X& x, Here at = Here::current()) {
-  return detail::reduce_by<detail::ArgReduce<ops::MaxOp, Index, false, D>>(x, at);
-}
-template <Element Index = std::int32_t, TensorOperand X> constexpr auto argmax(const X& x, Here at = Here::current()) {
-  return detail::reduce_by<detail::ArgReduce<ops::MaxOp, Index, false>>(x, at);
-}
-template <int D, Element Index = std::int32_t, TensorOperand X>
-constexpr auto argmax(const X& x, KeepDims, Here at = Here::current()) {
-  return detail::reduce_by<detail::ArgReduce<ops::MaxOp, Index, true, D>>(x, at);
-}
-template <Element Index = std::int32_t, TensorOperand X>
-constexpr auto argmax(const X& x, KeepDims, Here at = Here::current()) {
-  return detail::reduce_by<detail::ArgReduce<ops::MaxOp, Index, true>>(x, at);
-}
-template <int D, Element Index = std::int32_t, TensorOperand X>
-constexpr auto argmin(const X& x, Here at = Here::current()) {
-  return detail::reduce_by<detail::ArgReduce<ops::MinOp, Index, false, D>>(x, at);
-}
-template <Element Index = std::int32_t, TensorOperand X> constexpr auto argmin(const X& x, Here at = Here::current()) {
-  return detail::reduce_by<detail::ArgReduce<ops::MinOp, Index, false>>(x, at);
-}
-template <int D, Element Index = std::int32_t, TensorOperand X>
-constexpr auto argmin(const X& x, KeepDims, Here at = Here::current()) {
-  return detail::reduce_by<detail::ArgReduce<ops::MinOp, Index, true, D>>(x, at);
-}
-template <Element Index = std::int32_t, TensorOperand X>
-constexpr auto argmin(const X& x, KeepDims, Here at = Here::current()) {
-  return detail::reduce_by<detail::ArgReduce<ops::MinOp, Index, true>>(x, at);
+/// Mantissas in [0.5, 1) with the sign of x, and i32 exponents, so that x = mantissa 2^exponent (torch.frexp,
+/// jnp.frexp): `const auto [mantissa, exponent] = ts::frexp(x)`. Of 0, infinities and NaN the mantissa is x and the
+/// exponent 0. Of integers f32. Exact, also of denormal numbers. Gradient of the mantissa: 2^-exponent. No
+/// communication.
+template <TensorOperand X> constexpr auto frexp(const X& x, Here at = Here::current()) {
+  const auto mantissa = call<detail::FrexpTag<false>>(Source::from(at), x);
+  const auto exponent = call<detail::FrexpTag<true>>(Source::from(at), x);
+  return Frexp<std::remove_const_t<decltype(mantissa)>, std::remove_const_t<decltype(exponent)>>{mantissa, exponent};
 }
 
 }  // namespace tessera
+
+#endif
+
+// ---- tessera/ops/given_gradient.hpp
+
+#ifndef TESSERA_OPS_GIVEN_GRADIENT_HPP
+#define TESSERA_OPS_GIVEN_GRADIENT_HPP
+
+// For compositions whose gradient is cheaper than that of their operations; users have ts::custom_vjp.
+
+namespace tessera::build {
+
+/// The cotangent of y on which its gradient is written.
+constexpr Value variable_like(Value y) { return detail::as_variable(broadcast(y.number(0), y)); }
+
+/// y, whose gradients with respect to `values` are given: functions of `cotangent`, the variable_like(y). They may have
+/// fewer dims than the values, or singleton dims. Other operands of y get no cotangent.
+template <int Count>
+constexpr Value with_gradients(Value y, Value cotangent, const Value (&values)[Count],
+                               const Value (&gradients)[Count]) {
+  const Node& from = y.node();
+  std::int32_t ids[2 + 2 * Count]{y.id, cotangent.id};
+  for (int i = 0; i < Count; ++i) ids[2 + i] = values[i].id, ids[2 + Count + i] = gradients[i].id;
+  return y.make({.op = Op::custom_gradient,
+                 .dtype = from.dtype,
+                 .rank = from.rank,
+                 .singletons = from.singletons,
+                 .labels = CustomGradient{Count, 1}.pack()},
+                ids, 2 + 2 * Count);
+}
+
+/// x, as a value that is not that of the forward pass, to be read once `after` is known: what a gradient computes from
+/// it is computed again, where a value of two kernels would be stored by the first of them.
+constexpr Value read_again(Value x, Value after) {
+  const Node& from = x.node();
+  return x.make({.op = Op::barrier, .dtype = from.dtype, .rank = from.rank, .singletons = from.singletons},
+                {x.id, after.id});
+}
+
+}  // namespace tessera::build
 
 #endif
 
@@ -18856,13 +20244,24 @@ template <int Rank> struct CrossEntropyTag {
     const int lead = logits.leading(Rank), dim = logits.rank() - 1;
     logits = build::cast(logits.at(context.source), computed_as(logits.dtype()));
     const Value target = build::insert_singletons(targets.at(context.source), 1u << dim, logits.rank());
-    const Value shifted = build::shifted(logits, dim);
-    const Value loss = build::log_sum_exp_of_shifted(shifted, dim) - shifted;
+    const Value shifted = build::shifted(logits, dim), exponential = build::unary(Op::exp, shifted);
+    const Value sum = build::row_sum(exponential, dim), loss = build::unary(Op::log, sum) - shifted;
     const Value picked = build::binary(Op::equal, build::iota(logits, dim, target.dtype()), target);
     const unsigned all = ((1u << logits.rank()) - 1) & ~((1u << lead) - 1);
-    const Value positions = build::element_count(logits, all & ~(1u << dim));
+    const Value positions = build::element_count(logits, all & ~(1u << dim)), zero = loss.number(0);
     const Value share = build::cast(logits.number(1, DType::f64) / build::cast(positions, DType::f64), logits.dtype());
-    return build::reduce(Op::sum, build::select(picked, loss * share, loss.number(0)), all, false);
+    const Value made = build::reduce(Op::sum, build::select(picked, loss * share, zero), all, false);
+    // The gradient of the logarithm is the share of rows that have a target: by operations it would be another sum of
+    // each row, and a value for each row to be reduced where classes are split.
+    const Value cotangent = build::variable_like(made), class_of = build::cast(target, DType::i64);
+    const Value own = (lead == 0 ? cotangent : build::insert_singletons(cotangent, all, logits.rank())) * share;
+    const Value exists =
+        build::binary(Op::logical_and, build::binary(Op::greater_equal, class_of, class_of.number(0, DType::i64)),
+                      build::binary(Op::less, class_of, build::extent(logits, dim)));
+    const Value values[] = {logits};
+    const Value gradients[] = {exponential * (build::select(exists, own, zero) / sum) -
+                               build::select(picked, own, zero)};
+    return build::with_gradients(made, cotangent, values, gradients);
   }
 };
 
@@ -19258,188 +20657,6 @@ constexpr auto index_put(const X& x, const std::tuple<Indices...>& indices, cons
 
 #endif
 
-// ---- tessera/ops/indexing/nonzero.hpp
-
-#ifndef TESSERA_OPS_INDEXING_NONZERO_HPP
-#define TESSERA_OPS_INDEXING_NONZERO_HPP
-
-// The elements for which a condition holds, as many as the program has room for: shapes don't depend on values, so a
-// number of elements is given, as in JAX. Compositions of a cumulative sum, which counts, and a scatter or a lookup.
-
-namespace tessera {
-
-namespace detail {
-
-/// x as a vector, in row-major order.
-template <int Rank> constexpr Value flattened(Value context, Value x) {
-  x = x.at(context.source);
-  if (x.rank() != Rank)
-    context.refuse(errc::unsupported,
-                   "[nonzero] leading dims: use it outside of a shard_map, and inside the block of a Stack");
-  if constexpr (Rank > 1)
-    return MergeTag<Rank, 0, Rank - 1>::emit(context, x);
-  else
-    return x;
-}
-constexpr Value is_nonzero(Value x) {
-  return x.dtype() == DType::bool_ ? x : build::binary(Op::not_equal, x, x.number(0));
-}
-/// 0, 1, ..., count - 1.
-constexpr Value counted(Value count, DType type) {
-  return build::cast(count.make({.op = Op::arange, .dtype = DType::i32, .rank = 1}, {count.id}), type);
-}
-
-/// Puts each element of a vector into a vector of `size` elements, at its place; those at other places are left out. Of
-/// several elements at one place the last stays. `rest`: what is at places without an element.
-constexpr Value put_at_places(Value elements, Value places, Value size, Value rest) {
-  const Value one = size.number(1), all = build::cast(size, places.dtype());
-  const Value room = build::broadcast(rest, counted(size + one, DType::i32));  // the last place is for those left out
-  const Value made = build::scatter(room, 0, build::binary(Op::minimum, places, all), elements, {.replaces = true});
-  return build::slice(made, 0, size.number(0), size);
-}
-
-/// The positions of the first `size` elements of a vector of bools that hold, and then `rest`.
-constexpr Value positions_of(Value holds, Value size, Value rest, DType type) {
-  const Value place = build::cumsum(build::cast(holds, type), 0, {}) - holds.integer(1, type);
-  return put_at_places(build::iota(holds, 0, type), build::select(holds, place, build::cast(size, type)), size, rest);
-}
-
-/// The index along dim D of the nonzero elements.
-template <int Rank, int D, class Index> constexpr Value nonzero_index(Value context, Value x, Value size, Value rest) {
-  constexpr DType type = dtype_v<Index>;
-  x = x.at(context.source);
-  const Value none = x.integer(-1, type);
-  const Value position = positions_of(is_nonzero(flattened<Rank>(context, x)), as_size(size), none, type);
-  Value behind = x.integer(1, DType::i64);
-  for (int d = D + 1; d < Rank; ++d) behind = behind * build::extent(x, d);
-  const auto divisor = [&](Value n) { return build::cast(build::binary(Op::maximum, n, n.number(1)), type); };
-  Value index = position / divisor(behind);
-  if constexpr (D > 0) {
-    const Value extent = divisor(build::extent(x, D));
-    index = index - index / extent * extent;
-  }
-  return build::select(build::less(position, position.number(0)), build::cast(rest, type), index);
-}
-
-template <class X> constexpr void check_nonzero() {
-  static_assert(X::rank >= 1, "tessera: nonzero takes a tensor with dims");
-}
-
-template <int Rank, int D, class Index> struct NonzeroTag {
-  template <class X, class Size, class Rest> struct result : Typed<Index, 1> {
-    using Checks = decltype([] { check_nonzero<X>(); });
-  };
-  static constexpr Value emit(Value context, Value x, Value size, Value rest) {
-    return nonzero_index<Rank, D, Index>(context, x, size, rest);
-  }
-};
-template <int Rank, class Index> struct ArgwhereTag {
-  template <class X, class Size, class Rest> struct result : Typed<Index, 2> {
-    using Checks = decltype([] { check_nonzero<X>(); });
-  };
-  static constexpr Value emit(Value context, Value x, Value size, Value rest) {
-    return [&]<int... D>(std::integer_sequence<int, D...>) {
-      const auto column = [](Value index) { return build::insert_singletons(index, 2u, 2); };
-      if constexpr (Rank == 1)
-        return column(nonzero_index<Rank, 0, Index>(context, x, size, rest));
-      else
-        return ConcatTag<2, 1>::emit(context, column(nonzero_index<Rank, D, Index>(context, x, size, rest))...);
-    }(std::make_integer_sequence<int, Rank>{});
-  }
-};
-
-template <class X, class Mask> constexpr void check_mask() {
-  static_assert(std::is_same_v<typename Mask::type, bool> && Mask::rank <= X::rank,
-                "tessera: a mask is a bool tensor that can be broadcast to the tensor that it selects from");
-  check_nonzero<X>();
-}
-
-/// The elements of x for which the mask holds.
-template <int Rank> struct MaskedSelectTag {
-  template <class X, class Mask, class Size, class Rest> struct result : Typed<typename X::type, 1> {
-    using Checks = decltype([] { check_mask<X, Mask>(); });
-  };
-  template <class X, class Mask, class Size, class Rest>
-  static constexpr void convert(Value& x, Value&, Value&, Value& rest) {
-    rest = convert_operand<Rest>(rest, x.dtype());
-  }
-  static constexpr Value emit(Value context, Value x, Value mask, Value size, Value rest) {
-    x = x.at(context.source);
-    const Value from = flattened<Rank>(context, x), holds = flattened<Rank>(context, build::broadcast(mask, x));
-    const Value count = build::extent(from, 0), many = as_size(size);
-    const Value position = positions_of(holds, many, count, DType::i64);
-    const Value table = build::pad_to(from, 0, count.number(0), count + count.number(1));
-    return build::select(build::less(position, count), EmbeddingTag::emit(context, table, position), rest);
-  }
-};
-
-/// Elements of a source where a mask holds, in their order.
-template <int Rank> struct MaskedScatterTag {
-  template <class X, class Mask, class Source> struct result : X {
-    using Checks = decltype([] {
-      check_mask<X, Mask>();
-      static_assert(Source::rank == 1 && std::is_same_v<typename Source::type, typename X::type>,
-                    "tessera: the source of masked_scatter is a vector of the element type of the tensor");
-    });
-  };
-  static constexpr Value emit(Value context, Value x, Value mask, Value source) {
-    x = x.at(context.source);
-    const Value whole = build::broadcast(mask, x);
-    const Value holds = flattened<Rank>(context, whole), none = holds.integer(0, DType::i64);
-    const Value count = build::cumsum(build::cast(holds, DType::i64), 0, {});
-    // In front of the source there is a zero for elements that stay.
-    const Value one = x.integer(1, DType::i64);
-    source = source.at(context.source);
-    const Value table = build::pad_to(source, 0, one, build::extent(source, 0) + one);
-    Value taken = EmbeddingTag::emit(context, table, build::select(holds, count, none));
-    if constexpr (Rank > 1)
-      taken = [&]<int... I>(std::integer_sequence<int, I...>) {
-        return SplitTag<1, 0, Rank>::emit(context, taken, build::extent(x, I + 1)...);
-      }(std::make_integer_sequence<int, Rank - 1>{});
-    return build::select(whole, taken, x);
-  }
-};
-
-}  // namespace detail
-
-/// The indices of the first `size` nonzero elements in row-major order, a vector for each dim (jnp.nonzero with a size,
-/// torch.nonzero(as_tuple=True)): `const auto [i, j] = ts::nonzero(matrix, 8)`. Behind the last one, `rest`, 0 as in
-/// JAX by default; -1 is an index of no element. No gradient. Errors: shape_mismatch for a negative size.
-/// Communication: the tensor is brought together as a vector; positions are gathered.
-template <Element Index = std::int32_t, TensorOperand X, SizeOperand Size, NumberOperand Rest = int>
-constexpr auto nonzero(const X& x, const Size& size, const Rest& rest = 0, Here at = Here::current()) {
-  return [&]<int... D>(std::integer_sequence<int, D...>) {
-    return std::tuple(call<detail::NonzeroTag<X::rank, D, Index>>(Source::from(at), x, Dim(size), rest)...);
-  }(std::make_integer_sequence<int, X::rank>{});
-}
-
-/// The same indices as the rows of a matrix [size, rank] (jnp.argwhere with a size, torch.nonzero_static).
-template <Element Index = std::int32_t, TensorOperand X, SizeOperand Size, NumberOperand Rest = int>
-constexpr auto argwhere(const X& x, const Size& size, const Rest& rest = 0, Here at = Here::current()) {
-  return call<detail::ArgwhereTag<X::rank, Index>>(Source::from(at), x, Dim(size), rest);
-}
-
-/// The first `size` elements of x for which the mask holds, in row-major order (torch.masked_select, x[mask] of a
-/// size); behind the last one `rest`. The mask is broadcast to x. The gradient goes to the elements that were taken.
-/// Errors and communication: as nonzero and embedding.
-template <TensorOperand X, TensorOperand Mask, SizeOperand Size, NumberOperand Rest = int>
-constexpr auto masked_select(const X& x, const Mask& mask, const Size& size, const Rest& rest = 0,
-                             Here at = Here::current()) {
-  return call<detail::MaskedSelectTag<X::rank>>(Source::from(at), x, mask, Dim(size), rest);
-}
-
-/// x with the elements for which the mask holds replaced, in row-major order, by those of a vector
-/// (torch.masked_scatter). Gradients: of x 0 where it is replaced, of the source the cotangent where each element went.
-/// Errors: dim_range for a source with too few elements. Communication: as nonzero and embedding.
-template <TensorOperand X, TensorOperand Mask, TensorOperand Elements>
-constexpr auto masked_scatter(const X& x, const Mask& mask, const Elements& source, Here at = Here::current()) {
-  return call<detail::MaskedScatterTag<X::rank>>(Source::from(at), x, mask, source);
-}
-
-}  // namespace tessera
-
-#endif
-
 // ---- tessera/ops/indexing/embedding_bag.hpp
 
 #ifndef TESSERA_OPS_INDEXING_EMBEDDING_BAG_HPP
@@ -19542,9 +20759,9 @@ template <int Rank, int D> struct GatherTag {
   };
   static constexpr Value emit(Value context, Value x, Value indices) {
     const int dim = x.shifted(D, Rank);
-    if (((x.node().singletons ^ indices.node().singletons) & ~(1u << dim)) != 0)
+    if ((x.node().singletons & ~unsigned{indices.node().singletons} & ~(1u << dim)) != 0)
       context.refuse(errc::shape_mismatch,
-                     "[gather] dims: a dim has static extent 1 in only one of operand and indices; use "
+                     "[gather] dims: a dim has static extent 1 in the operand, but not in the indices; use "
                      "ts::broadcast_like first");
     return build::gather(x.at(context.source), dim, indices);
   }
@@ -19553,12 +20770,46 @@ template <int Rank, int D> struct GatherTag {
 }  // namespace detail
 
 /// Elements along dim D at integer indices (torch.gather): y[.., k, ..] = x[.., indices[.., k, ..], ..]. The result has
-/// the shape of the indices, which have the rank of x and its extents along the other dims. The gradient adds the
+/// the shape of the indices, which have the rank of x and its extents along the other dims. Along a dim of static
+/// extent 1 of the indices, all elements of x have the same index (torch.take_along_dim, jnp.take_along_axis):
+/// `gather<1>(x, ts::unsqueeze<2>(rows))` of x [b, n, f] and rows [b, m] copies rows, [b, m, f]. The gradient adds the
 /// cotangent at the indices. Errors: dim_range for an index outside of the dim, shape_mismatch where another dim
 /// differs. Communication: as sort.
 template <int D, TensorOperand X, TensorOperand Indices>
 constexpr auto gather(const X& x, const Indices& indices, Here at = Here::current()) {
   return call<detail::GatherTag<X::rank, detail::checked_dim<D, X::rank>()>>(Source::from(at), x, indices);
+}
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/ops/indexing/isin.hpp
+
+#ifndef TESSERA_OPS_INDEXING_ISIN_HPP
+#define TESSERA_OPS_INDEXING_ISIN_HPP
+
+namespace tessera {
+
+/// Which elements of x are elements of `set`, a tensor or a number (torch.isin, jnp.isin): bools in the shape of x.
+/// Operands are promoted; NaN is in no set. Each element is compared with each of the set, without storing the results.
+/// No gradient. Communication: where the set is split an all-reduce.
+///
+///     const auto stops = ts::isin(tokens, ends);
+template <TensorOperand X, Operand Set> constexpr auto isin(const X& x, const Set& set, Here at = Here::current()) {
+  if constexpr (!TensorOperand<Set>) {
+    return equal(x, set, at);
+  } else if constexpr (Set::rank == 0) {
+    return equal(x, set, at);
+  } else {
+    const auto elements = [&] {
+      if constexpr (Set::rank == 1)
+        return set;
+      else
+        return merge_dims<0, Set::rank - 1>(set, at);
+    }();
+    return any<-1>(equal(unsqueeze<-1>(x, at), elements, at), at);
+  }
 }
 
 }  // namespace tessera
@@ -20426,205 +21677,6 @@ constexpr auto ctc_loss(const X& log_probs, const Targets& targets, const Length
 
 #endif
 
-// ---- tessera/ops/reduction/statistics.hpp
-
-#ifndef TESSERA_OPS_REDUCTION_STATISTICS_HPP
-#define TESSERA_OPS_REDUCTION_STATISTICS_HPP
-
-namespace tessera {
-
-namespace detail {
-
-/// The root, with slope 0 where x is 0: a distance of 0 has no direction.
-constexpr Value flat_root(Value x) {
-  const Value zero = x.number(0), at_zero = build::binary(Op::equal, x, zero);
-  return build::select(at_zero, zero, build::unary(Op::sqrt, build::select(at_zero, x.number(1), x)));
-}
-
-template <int Rank, bool Root, bool Keep, int... Dims> struct VarianceTag {
-  using R = Reduce<ops::SumOp, true, Keep, Dims...>;
-  template <class A, class Correction> using result = typename R::template result<A>;
-  static constexpr Value emit(Value context, Value x, Value correction) {
-    const DType type = floating_type(x.dtype());
-    const unsigned set = dim_set<Rank, Dims...>() << x.leading(Rank);
-    x = build::cast(x.at(context.source), computed_as(type));
-    const Value count = build::cast(build::element_count(x, set), x.dtype());
-    const Value off = x - build::reduce(Op::sum, x, set, true) / count;
-    const Value divisor = build::binary(Op::maximum, count - build::cast(correction, x.dtype()), x.number(0));
-    const Value variance = build::reduce(Op::sum, off * off, set, Keep) / divisor;
-    return build::cast(Root ? flat_root(variance) : variance, type);
-  }
-};
-
-template <bool Keep, int... Dims> struct Norm {
-  using R = Reduce<ops::SumOp, true, Keep, Dims...>;
-  template <class A> using result = typename R::template result<A>;
-  template <int Rank> static constexpr unsigned dims = R::template dims<Rank>;
-  static constexpr Value emit(Value context, Value x, int rank, unsigned set) {
-    const DType type = floating_type(x.dtype());
-    set <<= x.rank() - rank;
-    x = build::cast(x.at(context.source), computed_as(type));
-    return build::cast(flat_root(build::reduce(Op::sum, x * x, set, Keep)), type);
-  }
-};
-
-template <bool Keep, int... Dims> struct NanSum {
-  using R = Reduce<ops::SumOp, false, Keep, Dims...>;
-  template <class A> using result = typename R::template result<A>;
-  template <int Rank> static constexpr unsigned dims = R::template dims<Rank>;
-  static constexpr Value emit(Value context, Value x, int rank, unsigned set) {
-    x = x.at(context.source);
-    if (is_floating(x.dtype())) x = build::select(build::binary(Op::not_equal, x, x), x.number(0), x);
-    return R::emit(context, x, rank, set);
-  }
-};
-
-template <bool Keep, int... Dims> struct NanMean {
-  using R = Reduce<ops::SumOp, true, Keep, Dims...>;
-  template <class A> using result = typename R::template result<A>;
-  template <int Rank> static constexpr unsigned dims = R::template dims<Rank>;
-  static constexpr Value emit(Value context, Value x, int rank, unsigned set) {
-    const DType type = floating_type(x.dtype());
-    set <<= x.rank() - rank;
-    x = build::cast(x.at(context.source), computed_as(type));
-    const Value is_nan = build::binary(Op::not_equal, x, x), zero = x.number(0);
-    const Value count = build::reduce(Op::sum, build::select(is_nan, zero, x.number(1)), set, Keep);
-    return build::cast(build::reduce(Op::sum, build::select(is_nan, zero, x), set, Keep) / count, type);
-  }
-};
-
-template <bool Keep, int... Dims> struct CountNonzero {
-  using R = Reduce<ops::SumOp, false, Keep, Dims...>;
-  template <class A> using result = typename R::template result<Typed<std::int32_t, A::rank>>;
-  template <int Rank> static constexpr unsigned dims = R::template dims<Rank>;
-  static constexpr Value emit(Value context, Value x, int rank, unsigned set) {
-    x = x.at(context.source);
-    return R::emit(context, build::cast(build::binary(Op::not_equal, x, x.number(0)), DType::i32), rank, set);
-  }
-};
-
-template <int Rank, bool Keep, int... Dims> struct PNormTag {
-  using R = Reduce<ops::SumOp, true, Keep, Dims...>;
-  template <class A, class P> using result = typename R::template result<A>;
-  static constexpr Value emit(Value context, Value x, Value p) {
-    const DType type = floating_type(x.dtype());
-    const unsigned set = dim_set<Rank, Dims...>() << x.leading(Rank);
-    x = build::cast(x.at(context.source), computed_as(type));
-    const double infinity = std::numeric_limits<double>::infinity();
-    const Value size = build::unary(Op::abs, x);
-    const auto over = [&](Op op, Value v) { return build::cast(build::reduce(op, v, set, Keep), type); };
-    if (p.is_number(1)) return over(Op::sum, size);
-    if (p.is_number(2)) return build::cast(flat_root(build::reduce(Op::sum, x * x, set, Keep)), type);
-    if (p.is_number(infinity)) return over(Op::max, size);
-    if (p.is_number(-infinity)) return over(Op::min, size);
-    if (p.is_number(0)) return over(Op::sum, build::cast(build::binary(Op::not_equal, x, x.number(0)), x.dtype()));
-    p = build::cast(p, x.dtype());
-    // Powers of 0 have no slope: it is 0, as of flat_root.
-    const auto power = [](Value v, Value by) {
-      const Value at_zero = build::binary(Op::equal, v, v.number(0));
-      return build::select(at_zero, v.number(0), build::binary(Op::pow, build::select(at_zero, v.number(1), v), by));
-    };
-    return build::cast(power(build::reduce(Op::sum, power(size, p), set, Keep), 1.0 / p), type);
-  }
-};
-
-}  // namespace detail
-
-/// The variance over the named dims (all when none is named), `var<-1>(x)`: the sum of the squares of x less its mean,
-/// over the number of elements less the correction, which is 1 as in PyTorch; 0, `var<-1>(x, 0)`, is JAX's default. NaN
-/// where no more elements than the correction are. Computed in two passes, so that a large mean loses nothing; of bf16
-/// and f16 in f32; of integers f32. `std` is its root, of which the gradient is 0 where it is 0, as in PyTorch. Shapes
-/// as of `sum`. Communication: over a sharded dim two all-reduces, of the sums and of the sums of squares.
-template <int... Dims, TensorOperand X, NumberOperand Correction = int>
-constexpr auto var(const X& x, const Correction& correction = 1, Here at = Here::current()) {
-  return call<detail::VarianceTag<X::rank, false, false, Dims...>>(Source::from(at), x, correction);
-}
-template <int... Dims, TensorOperand X, NumberOperand Correction = int>
-constexpr auto var(const X& x, KeepDims, const Correction& correction = 1, Here at = Here::current()) {
-  return call<detail::VarianceTag<X::rank, false, true, Dims...>>(Source::from(at), x, correction);
-}
-template <int... Dims, TensorOperand X, NumberOperand Correction = int>
-constexpr auto std(const X& x, const Correction& correction = 1, Here at = Here::current()) {
-  return call<detail::VarianceTag<X::rank, true, false, Dims...>>(Source::from(at), x, correction);
-}
-template <int... Dims, TensorOperand X, NumberOperand Correction = int>
-constexpr auto std(const X& x, KeepDims, const Correction& correction = 1, Here at = Here::current()) {
-  return call<detail::VarianceTag<X::rank, true, true, Dims...>>(Source::from(at), x, correction);
-}
-
-/// The Euclidean norm over the named dims (all when none is named): the root of the sum of squares. Squares overflow
-/// from 1e19 on in f32. The gradient is x over the norm, and 0 where the norm is 0, as in PyTorch. Of bf16 and f16 it
-/// is computed in f32; of integers f32. With a p as in `norm<-1>(x, 1)` the p-norm: the sum of |x|^p to the power of 1
-/// / p; the largest |x| of infinity, the smallest of -infinity, the number of nonzero elements of 0. A p of 1, 2, 0 or
-/// infinity is a constant, p above 0 may be a ts::Scalar. Shapes and communication as of `sum`.
-template <int... Dims, TensorOperand X> constexpr auto norm(const X& x, Here at = Here::current()) {
-  return detail::reduce_by<detail::Norm<false, Dims...>>(x, at);
-}
-template <int... Dims, TensorOperand X> constexpr auto norm(const X& x, KeepDims, Here at = Here::current()) {
-  return detail::reduce_by<detail::Norm<true, Dims...>>(x, at);
-}
-
-template <int... Dims, TensorOperand X, NumberOperand P>
-constexpr auto norm(const X& x, const P& p, Here at = Here::current()) {
-  return call<detail::PNormTag<X::rank, false, Dims...>>(Source::from(at), x, p);
-}
-template <int... Dims, TensorOperand X, NumberOperand P>
-constexpr auto norm(const X& x, KeepDims, const P& p, Here at = Here::current()) {
-  return call<detail::PNormTag<X::rank, true, Dims...>>(Source::from(at), x, p);
-}
-
-/// The sum of the elements that are not NaN, whose gradient is 0 where elements are NaN. In all else as `sum`.
-template <int... Dims, TensorOperand X> constexpr auto nansum(const X& x, Here at = Here::current()) {
-  return detail::reduce_by<detail::NanSum<false, Dims...>>(x, at);
-}
-template <int... Dims, TensorOperand X> constexpr auto nansum(const X& x, KeepDims, Here at = Here::current()) {
-  return detail::reduce_by<detail::NanSum<true, Dims...>>(x, at);
-}
-/// The mean of the elements that are not NaN; NaN where all are. In all else as `mean`.
-template <int... Dims, TensorOperand X> constexpr auto nanmean(const X& x, Here at = Here::current()) {
-  return detail::reduce_by<detail::NanMean<false, Dims...>>(x, at);
-}
-template <int... Dims, TensorOperand X> constexpr auto nanmean(const X& x, KeepDims, Here at = Here::current()) {
-  return detail::reduce_by<detail::NanMean<true, Dims...>>(x, at);
-}
-/// The number of elements that are not 0, i32; NaN is not 0. No gradient. In all else as `sum`.
-template <int... Dims, TensorOperand X> constexpr auto count_nonzero(const X& x, Here at = Here::current()) {
-  return detail::reduce_by<detail::CountNonzero<false, Dims...>>(x, at);
-}
-template <int... Dims, TensorOperand X> constexpr auto count_nonzero(const X& x, KeepDims, Here at = Here::current()) {
-  return detail::reduce_by<detail::CountNonzero<true, Dims...>>(x, at);
-}
-
-/// Two statistics of the same elements.
-template <class Spread, class Mean> struct SpreadAndMean {
-  Spread spread;
-  Mean mean;
-};
-template <class Min, class Max> struct Extremes {
-  Min min;
-  Max max;
-};
-/// `auto [variance, mean] = var_mean<-1>(x)`, `auto [deviation, mean] = std_mean<-1>(x)`, `auto [min, max] =
-/// aminmax<-1>(x)`: two reductions of one operand, as of var, std, mean, min and max.
-template <int... Dims, TensorOperand X, NumberOperand Correction = int>
-constexpr auto var_mean(const X& x, const Correction& correction = 1, Here at = Here::current()) {
-  return SpreadAndMean<decltype(var<Dims...>(x, correction, at)), decltype(mean<Dims...>(x, at))>{
-      var<Dims...>(x, correction, at), mean<Dims...>(x, at)};
-}
-template <int... Dims, TensorOperand X, NumberOperand Correction = int>
-constexpr auto std_mean(const X& x, const Correction& correction = 1, Here at = Here::current()) {
-  return SpreadAndMean<decltype(tessera::std<Dims...>(x, correction, at)), decltype(mean<Dims...>(x, at))>{
-      tessera::std<Dims...>(x, correction, at), mean<Dims...>(x, at)};
-}
-template <int... Dims, TensorOperand X> constexpr auto aminmax(const X& x, Here at = Here::current()) {
-  return Extremes<decltype(min<Dims...>(x, at)), decltype(max<Dims...>(x, at))>{min<Dims...>(x, at),
-                                                                                max<Dims...>(x, at)};
-}
-
-}  // namespace tessera
-
-#endif
-
 // ---- tessera/ops/losses/margin_losses.hpp
 
 #ifndef TESSERA_OPS_LOSSES_MARGIN_LOSSES_HPP
@@ -21005,6 +22057,10 @@ constexpr Value random(Value like, Value key, RandomDraw draw) {
                     .value = static_cast<double>(draw.stream)},
                    {shape.id, key.dtype() == DType::i64 ? key.id : cast(key, DType::f64).id});
 }
+/// A random node that is split as `like` is, whose elements are not read.
+constexpr Value random_alike(Value like, Value key, RandomDraw draw) {
+  return alike(random(like, key, draw), shape_source(like));
+}
 /// The key derived from a key and a constant, of the same kind: a number or a tensor.
 constexpr Value folded_key(Value key, std::int64_t n) {
   const DType type = key.dtype() == DType::i64 ? DType::i64 : DType::f64;
@@ -21035,11 +22091,8 @@ template <Distribution Kind, std::uint32_t Stream, bool Follows> struct RandomTa
   };
   static constexpr Value emit(Value context, Value like, Value key) {
     like = like.at(context.source);
-    const Value draw = build::random(like, key, {Kind, Stream});
-    if constexpr (!Follows)
-      return build::cast(draw, like.dtype());
-    else
-      return build::cast(build::alike(draw, build::shape_source(like)), like.dtype());
+    constexpr RandomDraw draw{Kind, Stream};
+    return build::cast(Follows ? build::random_alike(like, key, draw) : build::random(like, key, draw), like.dtype());
   }
 };
 
@@ -21129,6 +22182,10 @@ namespace build {
 constexpr Value uniform(Value like, Value key, std::uint32_t stream) {
   return random(like, key, {Distribution::uniform, stream});
 }
+/// The same, split as `like` is. Draws that are computed with the elements of `like` are so anyway.
+constexpr Value uniform_alike(Value like, Value key, std::uint32_t stream, bool follows) {
+  return follows ? random_alike(like, key, {Distribution::uniform, stream}) : uniform(like, key, stream);
+}
 }  // namespace build
 
 namespace detail {
@@ -21150,18 +22207,18 @@ template <std::uint32_t Stream> struct BernoulliTag {
   }
 };
 
-template <std::uint32_t Stream> struct ExponentialTag {
+template <std::uint32_t Stream, bool Follows> struct ExponentialTag {
   template <class Like, class Key> struct result : Like {
     using Checks = CheckDraw<Like, Key>;
     static constexpr std::size_t checked = sizeof(Checks);
   };
   static constexpr Value emit(Value context, Value like, Value key) {
-    const Value draw = build::uniform(like.at(context.source), key, Stream);
+    const Value draw = build::uniform_alike(like.at(context.source), key, Stream, Follows);
     return build::cast(-build::apply<ops::Log1pOp>(-draw), like.dtype());
   }
 };
 
-template <class T, std::uint32_t Stream> struct RandintTag {
+template <class T, std::uint32_t Stream, bool Follows> struct RandintTag {
   static_assert(std::is_integral_v<T> && !std::is_same_v<T, bool>, "tessera: randint_like draws integers");
   template <class Like, class Low, class High, class Key> struct result : Typed<T, Like::rank> {
     using Checks = decltype([] {
@@ -21170,7 +22227,8 @@ template <class T, std::uint32_t Stream> struct RandintTag {
     });
   };
   static constexpr Value emit(Value context, Value like, Value low, Value high, Value key) {
-    const Value shape = build::cast(like.at(context.source), DType::f64), draw = build::uniform(shape, key, Stream);
+    const Value shape = build::cast(like.at(context.source), DType::f64);
+    const Value draw = build::uniform_alike(shape, key, Stream, Follows);
     low = build::cast(low.at(context.source), DType::i64);
     const Value count = build::cast(high.at(context.source), DType::i64) - low;
     const Value offset = build::cast(draw * build::cast(count, DType::f64), DType::i64);
@@ -21180,13 +22238,13 @@ template <class T, std::uint32_t Stream> struct RandintTag {
 };
 
 /// Draws of a distribution by its inverse, from uniform ones. Each D has `draw`, and takes parameters as operands.
-template <class D, std::uint32_t Stream> struct InverseTag {
+template <class D, std::uint32_t Stream, bool Follows> struct InverseTag {
   template <class Like, class Key, class...> struct result : Like {
     using Checks = CheckDraw<Like, Key>;
     static constexpr std::size_t checked = sizeof(Checks);
   };
   static constexpr Value emit(Value context, Value like, Value key, std::same_as<Value> auto... parameters) {
-    const Value uniform = build::uniform(like.at(context.source), key, Stream);
+    const Value uniform = build::uniform_alike(like.at(context.source), key, Stream, Follows);
     return build::cast(D::draw(uniform, build::cast(parameters, uniform.dtype())...), like.dtype());
   }
 };
@@ -21292,38 +22350,45 @@ constexpr auto bernoulli(const P& probabilities, const Key& key, Here at = Here:
 template <Element T, std::uint32_t Stream = 0, TensorOperand Like, NumberOperand Low, NumberOperand High, class Key>
 constexpr auto randint_like(const Like& like, const Low& low, const High& high, const Key& key,
                             Here at = Here::current()) {
-  return call<detail::RandintTag<T, Stream>>(Source::from(at), like, low, high, detail::drawn_from(key));
+  return call<detail::RandintTag<T, Stream, detail::has_sharding_v<Like>>>(Source::from(at), like, low, high,
+                                                                           detail::drawn_from(key));
 }
 
 /// Exponential draws of rate 1, in [0, 17) for f32: -log(1 - u). Divide by another rate.
 template <std::uint32_t Stream = 0, TensorOperand Like, class Key>
 constexpr auto exponential_like(const Like& like, const Key& key, Here at = Here::current()) {
-  return call<detail::ExponentialTag<Stream>>(Source::from(at), like, detail::drawn_from(key));
+  return call<detail::ExponentialTag<Stream, detail::has_sharding_v<Like>>>(Source::from(at), like,
+                                                                            detail::drawn_from(key));
 }
 
 /// Draws of the standard Gumbel distribution, -log(-log(u)); of the standard Laplace distribution, of variance 2; of
 /// the standard Cauchy distribution, tan(pi (u - 1/2)). Multiply by a scale, and add a location.
 template <std::uint32_t Stream = 0, TensorOperand Like, class Key>
 constexpr auto gumbel_like(const Like& like, const Key& key, Here at = Here::current()) {
-  return call<detail::InverseTag<detail::Gumbel, Stream>>(Source::from(at), like, detail::drawn_from(key));
+  return call<detail::InverseTag<detail::Gumbel, Stream, detail::has_sharding_v<Like>>>(Source::from(at), like,
+                                                                                        detail::drawn_from(key));
 }
 template <std::uint32_t Stream = 0, TensorOperand Like, class Key>
 constexpr auto laplace_like(const Like& like, const Key& key, Here at = Here::current()) {
-  return call<detail::InverseTag<detail::Laplace, Stream>>(Source::from(at), like, detail::drawn_from(key));
+  return call<detail::InverseTag<detail::Laplace, Stream, detail::has_sharding_v<Like>>>(Source::from(at), like,
+                                                                                         detail::drawn_from(key));
 }
 template <std::uint32_t Stream = 0, TensorOperand Like, class Key>
 constexpr auto cauchy_like(const Like& like, const Key& key, Here at = Here::current()) {
-  return call<detail::InverseTag<detail::Cauchy, Stream>>(Source::from(at), like, detail::drawn_from(key));
+  return call<detail::InverseTag<detail::Cauchy, Stream, detail::has_sharding_v<Like>>>(Source::from(at), like,
+                                                                                        detail::drawn_from(key));
 }
 /// Draws of the standard logistic distribution, log(u / (1 - u)), of variance pi^2 / 3 (jax.random.logistic).
 template <std::uint32_t Stream = 0, TensorOperand Like, class Key>
 constexpr auto logistic_like(const Like& like, const Key& key, Here at = Here::current()) {
-  return call<detail::InverseTag<detail::Logistic, Stream>>(Source::from(at), like, detail::drawn_from(key));
+  return call<detail::InverseTag<detail::Logistic, Stream, detail::has_sharding_v<Like>>>(Source::from(at), like,
+                                                                                          detail::drawn_from(key));
 }
 /// -1 or 1, with a probability of one half each, in the element type of `like` (jax.random.rademacher).
 template <std::uint32_t Stream = 0, TensorOperand Like, class Key>
 constexpr auto rademacher_like(const Like& like, const Key& key, Here at = Here::current()) {
-  return call<detail::InverseTag<detail::Rademacher, Stream>>(Source::from(at), like, detail::drawn_from(key));
+  return call<detail::InverseTag<detail::Rademacher, Stream, detail::has_sharding_v<Like>>>(Source::from(at), like,
+                                                                                            detail::drawn_from(key));
 }
 /// Standard normal draws within [lower, upper] only, by the inverse of erf of a uniform draw between erf(lower /
 /// sqrt(2)) and erf(upper / sqrt(2)), as jax.random.truncated_normal. In f32 the bounds should not both be beyond 5 on
@@ -21331,8 +22396,8 @@ constexpr auto rademacher_like(const Like& like, const Key& key, Here at = Here:
 template <std::uint32_t Stream = 0, TensorOperand Like, NumberOperand Lower, NumberOperand Upper, class Key>
 constexpr auto truncated_normal_like(const Like& like, const Lower& lower, const Upper& upper, const Key& key,
                                      Here at = Here::current()) {
-  return call<detail::InverseTag<detail::TruncatedNormal, Stream>>(Source::from(at), like, detail::drawn_from(key),
-                                                                   lower, upper);
+  return call<detail::InverseTag<detail::TruncatedNormal, Stream, detail::has_sharding_v<Like>>>(
+      Source::from(at), like, detail::drawn_from(key), lower, upper);
 }
 
 /// Whether multinomial may draw an index several times.
@@ -21462,6 +22527,94 @@ constexpr auto gumbel_softmax(const Logits& logits, const Key& key, const Temper
   } else {
     return soft;
   }
+}
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/ops/random/feature_dropout.hpp
+
+#ifndef TESSERA_OPS_RANDOM_FEATURE_DROPOUT_HPP
+#define TESSERA_OPS_RANDOM_FEATURE_DROPOUT_HPP
+
+// Dropout of whole features, and dropout that keeps mean and variance.
+
+namespace tessera {
+
+namespace detail {
+
+/// Dropout of one element for each example and feature of [batch, spatial..., features].
+template <int Rank, std::uint32_t Stream> struct FeatureDropoutTag {
+  template <class X, class Rate, class Key> struct result : DropoutTag<Stream>::template result<X, Rate, Key> {
+    using Ranks = decltype([] {
+      static_assert(X::rank == Rank, "tessera: dropout1d, dropout2d and dropout3d take [batch, spatial..., features]");
+    });
+  };
+  static constexpr Value emit(Value context, Value x, Value rate, Value key) {
+    x = x.at(context.source);
+    // Of the numbers of examples and of features the shape of the draws is made; no element of x is read for them.
+    const auto line = [&](int dim) {
+      const int own = x.shifted(dim, Rank);
+      const Value counting = x.make({.op = Op::arange, .dtype = DType::i32, .rank = 1}, {build::extent(x, own).id});
+      return build::insert_singletons(counting, ((1u << x.rank()) - 1) & ~(1u << own), x.rank());
+    };
+    Value like = line(0) + line(Rank - 1);
+    for (int d = 0; d < x.leading(Rank); ++d) {
+      const Value counting = x.make({.op = Op::arange, .dtype = DType::i32, .rank = 1}, {build::extent(x, d).id});
+      like = like + build::insert_singletons(counting, ((1u << x.rank()) - 1) & ~(1u << d), x.rank());
+    }
+    const Value kept =
+        DropoutTag<Stream>::emit(context, build::cast(like * like.number(0) + like.number(1), x.dtype()), rate, key);
+    return x * kept;
+  }
+};
+
+/// The dropout of Klambauer et al., 2017: dropped elements become the lowest value of selu, and a linear function of
+/// the result has mean 0 and variance 1 if x has.
+template <std::uint32_t Stream> struct AlphaDropoutTag {
+  template <class X, class Rate, class Key> using result = typename DropoutTag<Stream>::template result<X, Rate, Key>;
+  static constexpr Value emit(Value context, Value x, Value rate, Value key) {
+    x = x.at(context.source);
+    rate = build::checked_cast(rate.at(context.source), DType::f64, NumberRule::probability);
+    constexpr double lowest = -1.7580993408473768599;  // -scale alpha of selu
+    const Value keep = 1.0 - rate, one = rate.number(1);
+    // At a rate of 1 all elements are dropped, and 0 stands for the infinite factor.
+    const Value some = build::greater(keep, rate.number(0));
+    const Value squared = (rate * (lowest * lowest) + 1.0) * build::select(some, keep, one);
+    const Value scale = build::select(some, 1.0 / build::unary(Op::sqrt, squared), rate.number(0));
+    const Value draw = build::random(x, key, {Distribution::uniform, Stream});
+    const Value kept = build::binary(Op::greater_equal, draw, build::cast(rate, draw.dtype()));
+    const DType type = computed_as(x.dtype());
+    const Value own = build::select(kept, build::cast(x, type), draw.number(lowest, type));
+    return build::cast(own * build::cast(scale, type) - build::cast(scale * rate * lowest, type), x.dtype());
+  }
+};
+
+}  // namespace detail
+
+/// Dropout of whole features: of x [batch, spatial..., features] each feature of each example is 0 with probability
+/// `rate`, in all of its elements, and x / (1 - rate) otherwise (F.dropout1d, dropout2d, dropout3d, with features
+/// last). In all else as dropout.
+template <std::uint32_t Stream = 0, TensorOperand X, NumberOperand Rate, class Key>
+constexpr auto dropout1d(const X& x, const Rate& rate, const Key& key, Here at = Here::current()) {
+  return call<detail::FeatureDropoutTag<3, Stream>>(Source::from(at), x, rate, detail::drawn_from(key));
+}
+template <std::uint32_t Stream = 0, TensorOperand X, NumberOperand Rate, class Key>
+constexpr auto dropout2d(const X& x, const Rate& rate, const Key& key, Here at = Here::current()) {
+  return call<detail::FeatureDropoutTag<4, Stream>>(Source::from(at), x, rate, detail::drawn_from(key));
+}
+template <std::uint32_t Stream = 0, TensorOperand X, NumberOperand Rate, class Key>
+constexpr auto dropout3d(const X& x, const Rate& rate, const Key& key, Here at = Here::current()) {
+  return call<detail::FeatureDropoutTag<5, Stream>>(Source::from(at), x, rate, detail::drawn_from(key));
+}
+
+/// Dropout for networks with ts::selu (F.alpha_dropout): mean and variance of x stay 0 and 1. Dropped elements are
+/// the lowest value of selu, then all are scaled and shifted. At a rate of 1 the result is 0. In all else as dropout.
+/// Source: Klambauer et al., Self-Normalizing Neural Networks, 2017.
+template <std::uint32_t Stream = 0, TensorOperand X, NumberOperand Rate, class Key>
+constexpr auto alpha_dropout(const X& x, const Rate& rate, const Key& key, Here at = Here::current()) {
+  return call<detail::AlphaDropoutTag<Stream>>(Source::from(at), x, rate, detail::drawn_from(key));
 }
 
 }  // namespace tessera
@@ -21859,118 +23012,6 @@ constexpr auto cumulative_trapezoid(const Y& y, const S& spacing = 1.0, Here at 
 
 #endif
 
-// ---- tessera/ops/reduction/distances.hpp
-
-#ifndef TESSERA_OPS_REDUCTION_DISTANCES_HPP
-#define TESSERA_OPS_REDUCTION_DISTANCES_HPP
-
-// Distances and products of vectors.
-
-namespace tessera {
-
-namespace detail {
-
-/// The elements above the diagonal of square matrices, row by row.
-struct UpperTriangleTag {
-  template <class X> using result = Typed<typename X::type, 1>;
-  static constexpr Value emit(Value context, Value x) {
-    x = x.at(context.source);
-    const Value above = build::less(build::iota(x, 0, DType::i64), build::iota(x, 1, DType::i64));
-    const Value n = build::extent(x, 0), size = n * (n - n.number(1)) / n.number(2);
-    return MaskedSelectTag<2>::emit(context, x, above, size, x.number(0));
-  }
-};
-
-}  // namespace detail
-
-/// The p-norm of a - b over all dims, rank 0; the operands are broadcast. Gradient and communication as of norm.
-template <TensorOperand A, TensorOperand B, NumberOperand P = int>
-constexpr auto dist(const A& a, const B& b, const P& p = 2, Here at = Here::current()) {
-  return norm(call<SubTag>(Source::from(at), a, b), p, at);
-}
-/// The p-norms of the differences of all pairs of rows (torch.cdist): a [..., N, D] and b [..., M, D] give [..., N, M].
-/// Differences are not stored; leading dims are broadcast. The gradient at a distance of 0 is 0. Errors:
-/// shape_mismatch. Communication: where D is split an all-reduce; N and M stay split.
-template <TensorOperand A, TensorOperand B, NumberOperand P = int>
-constexpr auto cdist(const A& a, const B& b, const P& p = 2, Here at = Here::current()) {
-  static_assert(A::rank >= 2 && B::rank >= 2, "tessera: cdist takes rows, tensors of rank 2 or more");
-  return norm<-1>(call<SubTag>(Source::from(at), unsqueeze<-2>(a, at), unsqueeze<-3>(b, at)), p, at);
-}
-/// The distances of each pair of rows of a matrix [N, D], as of cdist (F.pdist): a vector of N (N - 1) / 2, of rows 0
-/// and 1, 0 and 2, and so on. Communication: as masked_select.
-template <TensorOperand X, NumberOperand P = int>
-constexpr auto pdist(const X& x, const P& p = 2, Here at = Here::current()) {
-  static_assert(X::rank == 2, "tessera: pdist takes a matrix");
-  return call<detail::UpperTriangleTag>(Source::from(at), cdist(x, x, p, at));
-}
-/// The cosine of the angle between a and b along dim D: their product over both norms, each at least eps, as in
-/// PyTorch. The operands are broadcast; the result lacks the dim. Communication: all-reduces if the dim is split.
-template <int D = -1, TensorOperand A, TensorOperand B>
-constexpr auto cosine_similarity(const A& a, const B& b, double eps = 1e-8, Here at = Here::current()) {
-  const auto sizes = call<MulTag>(Source::from(at), maximum(norm<D>(a, at), eps, at), maximum(norm<D>(b, at), eps, at));
-  return call<DivTag>(Source::from(at), sum<D>(call<MulTag>(Source::from(at), a, b), at), sizes);
-}
-/// x over its p-norm along dim D, which is taken to be at least eps: 0 stays 0. Communication: as norm.
-template <int D = -1, TensorOperand X, NumberOperand P = int>
-constexpr auto normalize(const X& x, const P& p = 2, double eps = 1e-12, Here at = Here::current()) {
-  return call<DivTag>(Source::from(at), x, maximum(norm<D>(x, keepdims, p, at), eps, at));
-}
-
-/// The product of each element of a vector with each of another: [m] and [n] give [m, n]. No communication.
-template <TensorOperand A, TensorOperand B> constexpr auto outer(const A& a, const B& b, Here at = Here::current()) {
-  static_assert(A::rank == 1 && B::rank == 1, "tessera: outer takes two vectors");
-  return call<MulTag>(Source::from(at), unsqueeze<1>(a, at), unsqueeze<0>(b, at));
-}
-/// The Kronecker product (torch.kron, jnp.kron): each element of a is replaced by it times b. Vectors [m] and [n] give
-/// [m n], matrices [m, n] and [p, q] give [m p, n q]. Communication: as merge_dims.
-template <TensorOperand A, TensorOperand B> constexpr auto kron(const A& a, const B& b, Here at = Here::current()) {
-  static_assert(A::rank == B::rank && (A::rank == 1 || A::rank == 2),
-                "tessera: kron takes two vectors or two matrices");
-  if constexpr (A::rank == 1)
-    return merge_dims<0, 1>(outer(a, b, at), at);
-  else {
-    const auto blocks = call<MulTag>(Source::from(at), unsqueeze<3>(unsqueeze<1>(a, at), at),
-                                     unsqueeze<2>(unsqueeze<0>(b, at), at));  // [m, p, n, q]
-    return merge_dims<0, 1>(merge_dims<2, 3>(blocks, at), at);
-  }
-}
-/// The cross product of the vectors along dim D, which has extent 3 (torch.linalg.cross, jnp.cross). Errors:
-/// shape_mismatch. Communication: as slice and concat where D is split.
-template <int D = -1, TensorOperand A, TensorOperand B>
-constexpr auto cross(const A& a, const B& b, Here at = Here::current()) {
-  static_assert(A::rank == B::rank, "tessera: cross takes two tensors of one rank");
-  const auto of = [&](const auto& x, int i) { return slice<D>(x, i, 1, at); };
-  const auto component = [&](int i, int j) { return of(a, i) * of(b, j) - of(a, j) * of(b, i); };
-  const auto made = concat<D>(component(1, 2), component(2, 0), component(0, 1), at);
-  // Of one shape: a dim of more than 3 is an error.
-  return std::get<0>(shard_as(made, std::get<0>(shard_as(a, b, at)), at));
-}
-/// The powers 0 to `count` - 1 of each element of a vector in a row, the highest first, or with `vander<true>` last
-/// (torch.vander, jnp.vander): [n] gives [n, count]. No communication.
-template <bool Increasing = false, TensorOperand X, SizeOperand Count>
-constexpr auto vander(const X& x, const Count& count, Here at = Here::current()) {
-  static_assert(X::rank == 1, "tessera: vander takes a vector");
-  const auto columns = tile<1>(unsqueeze<1>(x, at), count, at);
-  const auto powers = pow(columns, iota<1, typename X::element>(columns, at), at);
-  if constexpr (Increasing)
-    return powers;
-  else
-    return flip<1>(powers, at);
-}
-/// The sum of the products of two vectors, rank 0. Errors: shape_mismatch. Communication: as einsum.
-template <TensorOperand A, TensorOperand B> constexpr auto dot(const A& a, const B& b, Here at = Here::current()) {
-  static_assert(A::rank == 1 && B::rank == 1, "tessera: dot takes two vectors");
-  return detail::exact_einsum<"i,i->">(a, b, at);
-}
-/// The sum of the diagonal of each matrix: [..., n, m] gives [...]. Communication: as diagonal and sum.
-template <TensorOperand X> constexpr auto trace(const X& x, Here at = Here::current()) {
-  return sum<-1>(diagonal(x, at), at);
-}
-
-}  // namespace tessera
-
-#endif
-
 // ---- tessera/ops/reduction/histogram.hpp
 
 #ifndef TESSERA_OPS_REDUCTION_HISTOGRAM_HPP
@@ -22068,6 +23109,58 @@ constexpr auto histogram(const X& x, const Count& bins, const Low& low, const Hi
 
 #endif
 
+// ---- tessera/ops/reduction/local_response_norm.hpp
+
+#ifndef TESSERA_OPS_REDUCTION_LOCAL_RESPONSE_NORM_HPP
+#define TESSERA_OPS_REDUCTION_LOCAL_RESPONSE_NORM_HPP
+
+namespace tessera {
+
+/// `size`: how many neighbouring features; `alpha`, `beta`, `k` as in PyTorch.
+struct LocalResponseNorm {
+  std::int64_t size = 5;
+  double alpha = 1e-4, beta = 0.75, k = 1;
+};
+
+namespace detail {
+
+struct LocalResponseNormTag {
+  template <class X, class Size, class... Numbers> struct result : X {
+    using Checks = decltype([] {
+      static_assert(is_floating_v<typename X::type> && X::rank >= 2 && X::rank < max_rank,
+                    "tessera: local_response_norm takes a float, double, bf16 or f16 tensor [batch, ..., features] of "
+                    "at most 7 dims");
+    });
+  };
+  static constexpr Value emit(Value context, Value x, Value size, Value alpha, Value beta, Value k) {
+    const DType type = x.dtype();
+    x = build::cast(x.at(context.source), computed_as(type));
+    const int dim = x.rank() - 1;
+    const Value count = as_size(size), one = count.number(1), before = count / count.number(2);
+    const build::PatchDim window{count, one, one, before, count - one - before};
+    const Value sum = build::reduce(Op::sum, build::patches(x * x, dim, 1, &window), 2u << dim, false);
+    const auto number = [&](Value v) { return build::cast(v, x.dtype()); };
+    const Value scale = sum * number(build::cast(alpha, DType::f64) / build::cast(count, DType::f64)) + number(k);
+    return build::cast(x / build::binary(Op::pow, scale, number(beta)), type);
+  }
+};
+
+}  // namespace detail
+
+/// x over (k + alpha times the mean of the squares of `size` neighbouring features, zeros beyond the ends) to the power
+/// of beta (F.local_response_norm, with features last). Of an even size there is one more neighbour in front than
+/// behind. Errors: shape_mismatch for a size below 1. Communication: along split features a halo.
+///
+///     const auto y = ts::local_response_norm(x, {.size = 5});
+template <TensorOperand X>
+constexpr auto local_response_norm(const X& x, const LocalResponseNorm& o, Here at = Here::current()) {
+  return call<detail::LocalResponseNormTag>(Source::from(at), x, Dim(o.size), o.alpha, o.beta, o.k);
+}
+
+}  // namespace tessera
+
+#endif
+
 // ---- tessera/ops/reduction/normalization.hpp
 
 #ifndef TESSERA_OPS_REDUCTION_NORMALIZATION_HPP
@@ -22079,22 +23172,57 @@ namespace tessera {
 
 namespace build {
 
-/// The mean and the biased variance of x along a bit set of dims, with keepdims. The mean is `first + rest`: the mean
-/// of x - first corrects the rounding of `first`, which cancels in all results and so needs no gradient.
+/// Every sixteenth index of a dim of x, whose mean is the first guess of the mean of x. Not of a dim of one.
+constexpr Value sample(Value x, int dim) {
+  if (x.is_singleton(dim)) return x;
+  const Value step = x.number(16, DType::i64), more = x.number(15, DType::i64);
+  return strided_slice(x, dim, x.number(0, DType::i64), (extent(x, dim) + more) / step, step);
+}
+
+/// The mean and the biased variance of x along a bit set of dims, with keepdims. The mean is `first + rest`: `first` is
+/// the mean of a part of x, which cancels in all results and so needs no gradient. Where the part has a share p of the
+/// elements, the variance is at least p / (1 - p) rest^2, so that its difference loses at most the digits of 1 / p:
+/// docs/decisions/0085.
 struct Moments {
   Value first, rest, variance;
 };
-constexpr Moments moments(Value x, unsigned dims) {
+constexpr Moments moments(Value x, Value part, unsigned dims) {
   const Value count = cast(element_count(x, dims), x.dtype());
-  const Value first = constant_reduce(Op::sum, x, dims) / count, near = x - first;
-  const Value rest = reduce(Op::sum, near, dims, true) / count;
+  const Value first = constant_reduce(Op::sum, part, dims) / cast(element_count(part, dims), x.dtype());
+  const Value near = x - first, rest = reduce(Op::sum, near, dims, true) / count;
   return {first, rest, reduce(Op::sum, near * near, dims, true) / count - rest * rest};
 }
-/// x less its mean, over its standard deviation, along a bit set of dims. The difference from `first` is another node
-/// than that of the moments, so it is computed again from x, where a shared node would be stored for all elements.
-constexpr Value normalized(Value x, unsigned dims, Value eps) {
-  const Moments m = moments(x, dims);
-  return (x + -m.first - m.rest) * unary(Op::rsqrt, m.variance + cast(eps, x.dtype()));
+
+/// x less its mean, over its standard deviation, along a bit set of dims, times gain, plus bias. Forward and backward
+/// pass each read their operands twice, for sums and for the result, and store no other value of all elements: what
+/// both passes need is computed again. So the difference from the mean is another node in each, and the gradient is
+/// given.
+constexpr Value normalized(Value x, Value part, unsigned dims, Value gain, Value bias, Value eps) {
+  const Moments m = moments(x, part, dims);
+  const Value scale = unary(Op::rsqrt, m.variance + cast(eps, x.dtype())),
+              count = cast(element_count(x, dims), x.dtype());
+  const Value values[] = {x, gain, bias};
+  // A gain that is the same for all elements of a mean is multiplied with the scale and with the sums, and so is
+  // `rest`, which is at most a few standard deviations.
+  if ((extending_dims(gain.node(), x.rank()) & dims) == 0) {
+    const auto near = [&](Value v) { return v + -m.first; };
+    const Value factor = scale * gain, y = near(x) * factor + (bias - m.rest * factor), g = variable_like(y);
+    const Value of_bias = reduce(Op::sum, g, dims, true);
+    const Value product = reduce(Op::sum, g * near(read_again(x, m.rest)), dims, true);
+    const Value of_gain = (product - m.rest * of_bias) * scale, slope = of_gain * scale / count;
+    const Value shift = m.rest * slope - of_bias / count;
+    const Value of_x = (g - near(read_again(x, slope)) * slope + shift) * factor;
+    const Value gradients[] = {of_x, of_gain, of_bias};
+    return with_gradients(y, g, values, gradients);
+  }
+  const auto centred = [&](Value v) { return v + -m.first - m.rest; };
+  const Value y = centred(x) * scale * gain + bias, g = variable_like(y);
+  const Value product = g * (centred(read_again(x, m.rest)) * scale);
+  const Value shift = reduce(Op::sum, g * gain, dims, true), slope = reduce(Op::sum, product * gain, dims, true);
+  const Value of_unit =
+      read_again(g, slope) * gain - shift / count - centred(read_again(x, slope)) * (scale * slope / count);
+  const Value gradients[] = {of_unit * scale, product, g};
+  return with_gradients(y, g, values, gradients);
 }
 
 }  // namespace build
@@ -22109,15 +23237,24 @@ template <int Rank, NormOver Over> constexpr unsigned normed_dims(const Value& x
   return ((1u << (x.rank() - 1)) - 1) & ~((1u << first) - 1);
 }
 
+/// What the first guess of the mean is computed from: rows of images. Vectors have a batch only, of which a part would
+/// move between devices; all of them are the guess.
+template <int Rank> constexpr Value normed_part(Value x) {
+  return Rank < 3 ? x : build::sample(x, x.leading(Rank) + 1);
+}
+
 template <int Rank, NormOver Over> struct FeatureNormTag {
   static_assert(Rank >= 2, "tessera: a batch or instance norm takes [batch, ..., features]");
   static constexpr auto leading_dims = ops::LeadingDims::aligned;
   template <class X, class Gain, class Bias, class Eps> using result = NormResult<X, Gain, Bias>;
   static constexpr Value emit(Value context, Value x, Value gain, Value bias, Value eps) {
-    const DType type = x.dtype();
-    x = build::cast(x.at(context.source), computed_as(type));
-    const Value made = build::normalized(x, normed_dims<Rank, Over>(x), eps);
-    return build::cast(made * build::cast(gain, x.dtype()) + build::cast(bias, x.dtype()), type);
+    const DType type = x.dtype(), computed = computed_as(type);
+    x = x.at(context.source);
+    const Value part = build::cast(normed_part<Rank>(x), computed);
+    x = build::cast(x, computed);
+    const unsigned dims = normed_dims<Rank, Over>(x);
+    return build::cast(build::normalized(x, part, dims, build::cast(gain, computed), build::cast(bias, computed), eps),
+                       type);
   }
 };
 
@@ -22131,9 +23268,11 @@ template <int Rank, Moment Of> struct BatchMomentTag {
     });
   };
   static constexpr Value emit(Value context, Value x) {
-    x = build::cast(x.at(context.source), computed_as(x.dtype()));
+    x = x.at(context.source);
+    const Value part = build::cast(normed_part<Rank>(x), computed_as(x.dtype()));
+    x = build::cast(x, computed_as(x.dtype()));
     const unsigned dims = normed_dims<Rank, NormOver::batch>(x);
-    const build::Moments m = build::moments(x, dims);
+    const build::Moments m = build::moments(x, part, dims);
     if (Of == Moment::mean) return build::drop_singletons(m.first + m.rest, dims);
     const Value count = build::element_count(x, dims), one = x.number(1, DType::i64);
     const Value divisor = build::binary(Op::maximum, count - one, one);
@@ -22162,20 +23301,26 @@ template <int Rank> struct GroupNormTag {
     if (x.rank() != Rank)
       fail(errc::unsupported,
            "[group_norm] dims: layers of a Stack and devices of a shard_map: call it on one of them");
-    const DType type = x.dtype();
-    x = split_groups(build::cast(x.at(context.source), computed_as(type)), Rank - 1, as_size(groups));
+    const DType type = x.dtype(), computed = computed_as(type);
+    x = x.at(context.source);
+    const Value size = as_size(groups), part = Rank < 3 ? x : build::sample(x, 1);
+    const auto grouped = [&](Value v) { return split_groups(build::cast(v, computed), Rank - 1, size); };
     const unsigned dims = ((1u << (Rank + 1)) - 1) & ~1u & ~(1u << (Rank - 1));
-    x = merge_groups(build::normalized(x, dims, eps));
-    return build::cast(x * build::cast(gain, x.dtype()) + build::cast(bias, x.dtype()), type);
+    const auto of_groups = [&](Value v) { return split_groups(build::cast(v, computed), v.rank() - 1, size); };
+    const Value made = build::normalized(grouped(x), grouped(part), dims, of_groups(gain), of_groups(bias), eps);
+    return build::cast(merge_groups(made), type);
   }
 };
 
 }  // namespace detail
 
 /// Batch norm of x [batch, ..., features] by the statistics of this batch: (x - mean) / sqrt(variance + eps) * gain +
-/// bias, with the mean and the biased variance of each feature over all other dims. Computed in two passes, bf16 and
-/// f16 in f32. Errors: shape_mismatch. Communication: over a split batch, all-reduces of sums per feature, so that the
-/// statistics are those of the whole batch (PyTorch's SyncBatchNorm). Source: Ioffe, Szegedy, 1502.03167.
+/// bias, with the mean and the biased variance of each feature over all other dims. Both are sums of differences from
+/// the mean of a part of x: as accurate as in two passes if the part has about the mean of x, and its error is never
+/// more than 16 times as large (docs/decisions/0085); bf16 and f16 are computed in f32. Errors: shape_mismatch.
+/// Communication: over a split batch, all-reduces of sums per feature, so that the statistics are those of the whole
+/// batch (PyTorch's SyncBatchNorm); over a split dim 1 of images, also those of every sixteenth row that another
+/// device counts. Source: Ioffe, Szegedy, 1502.03167.
 template <TensorOperand X, TensorOperand Gain, TensorOperand Bias, NumberOperand Eps = double>
 constexpr auto batch_norm(const X& x, const Gain& gain, const Bias& bias, const Eps& eps = 1e-5,
                           Here at = Here::current()) {
@@ -22230,7 +23375,7 @@ namespace tessera {
 /// How a quantile between two elements is computed from both.
 enum class Interpolation : std::uint8_t { linear, lower, higher, midpoint, nearest };
 
-/// The k-th smallest elements along a dim, and their indices.
+/// Elements along a dim, and their indices: those that are the k-th smallest, or the most frequent.
 template <class Values, class Indices> struct KthValue {
   Values values;
   Indices indices;
@@ -22348,6 +23493,24 @@ constexpr auto kthvalue(const X& x, const K& k, Here at = Here::current()) {
   return KthValue<std::remove_const_t<decltype(values)>, std::remove_const_t<decltype(indices)>>{values, indices};
 }
 
+/// The most frequent element along dim D, the smallest of those that are equally frequent, and the index of its last
+/// occurrence, both without the dim (torch.mode): `auto [values, indices] = mode<-1>(x)`. NaN is equal to no element.
+/// The gradient goes to that occurrence. Communication: as sort.
+template <int D = -1, TensorOperand X> constexpr auto mode(const X& x, Here at = Here::current()) {
+  constexpr int dim = detail::checked_dim<D, X::rank>();
+  // The sorted elements are runs of equal ones; the length of a run so far is largest at the end of the longest run.
+  const auto order = argsort<dim>(x, at);
+  const auto sorted = gather<dim>(x, order, at);
+  const auto place = iota<dim, std::int32_t>(order, at);
+  const auto before = gather<dim>(sorted, maximum(place - 1, 0, at), at);
+  const auto starts = select(logical_or(equal(place, 0, at), not_equal(sorted, before, at), at), place, 0, at);
+  const auto last = unsqueeze<dim>(argmax<dim>(place - cummax<dim>(starts, at), at), at);
+  const auto found = gather<dim>(order, last, at);
+  const auto values = squeeze<dim>(gather<dim>(x, found, at), at);
+  const auto indices = squeeze<dim>(found, at);
+  return KthValue<std::remove_const_t<decltype(values)>, std::remove_const_t<decltype(indices)>>{values, indices};
+}
+
 }  // namespace tessera
 
 #endif
@@ -22375,6 +23538,11 @@ template <int N> struct MaxPool {
 template <int N> struct AvgPool {
   std::array<std::int64_t, N> window{}, strides{}, padding{};
   bool count_include_pad = true;
+};
+
+/// Options of a power-average pool: as of a max pool, without padding.
+template <int N> struct LpPool {
+  std::array<std::int64_t, N> window{}, strides{};
 };
 
 namespace detail {
@@ -22441,6 +23609,19 @@ template <int N> constexpr Value tap_of(Value windows, int first, const Value* w
   return build::drop_singletons(windows, dims);
 }
 
+/// The sum of each window by elementwise operations of its elements, with the gradient of a reduction: a fold. That of
+/// the slices would be a sum of pads, which writes more.
+template <int N> constexpr Value sum_of_taps(Value windows, int first, const Value* window, int taps, unsigned dims) {
+  const DType type = computed_as(windows.dtype());
+  const auto element = [&](int tap) { return build::cast(tap_of<N>(windows, first, window, tap, dims), type); };
+  Value sum = element(0);
+  for (int tap = 1; tap < taps; ++tap) sum = sum + element(tap);
+  const Value cotangent = build::variable_like(sum);
+  const Value values[] = {build::cast(windows, type)};
+  const Value gradients[] = {build::insert_singletons(cotangent, dims, windows.rank())};
+  return build::with_gradients(sum, cotangent, values, gradients);
+}
+
 template <int N> struct MaxPoolTag {
   template <class X, class... Options> using result = PoolResult<N, X>;
   static constexpr Value emit(Value context, Value x, auto... options) {
@@ -22477,7 +23658,9 @@ template <int N> struct AvgPoolTag {
     for (auto& one : ones) one = x.number(1, DType::i64);
     unsigned dims = 0;
     const Value windows = pool_windows<N>(x, first, window, strides, padding, ones, false, dims);
-    const Value sum = build::reduce(Op::sum, build::cast(windows, computed_as(type)), dims, false);
+    const int taps = count_taps<N>(all);
+    const Value sum = taps == 0 ? build::reduce(Op::sum, build::cast(windows, computed_as(type)), dims, false)
+                                : sum_of_taps<N>(windows, first, window, taps, dims);
     Value count = x.number(1, DType::i64);
     for (int d = 0; d < N; ++d) {
       if (padding[d].is_number(0) || count_pad.is_number(1)) {
@@ -22573,6 +23756,47 @@ template <TensorOperand X> constexpr auto avg_pool3d(const X& x, const AvgPool<3
   return detail::pool<detail::AvgPoolTag<3>, 3>(x, options, at, options.count_include_pad ? 1 : 0);
 }
 
+namespace detail {
+template <int N> struct LpPoolTag {
+  template <class X, class P, class... Options> using result = PoolResult<N, X>;
+  static constexpr Value emit(Value context, Value x, Value p, auto... options) {
+    const Value all[] = {as_size(options)...};
+    const DType type = x.dtype();
+    x = build::cast(x.at(context.source), computed_as(type));
+    p = build::cast(p, x.dtype());
+    Value ones[N], none[N];
+    for (int d = 0; d < N; ++d) ones[d] = x.number(1, DType::i64), none[d] = x.number(0, DType::i64);
+    unsigned dims = 0;
+    const Value windows =
+        pool_windows<N>(build::binary(Op::pow, x, p), x.shifted(1, N + 2), all, all + N, none, ones, false, dims);
+    return build::cast(build::binary(Op::pow, build::reduce(Op::sum, windows, dims, false), 1.0 / p), type);
+  }
+};
+template <int N, TensorOperand X, NumberOperand P>
+constexpr auto lp_pool(const X& x, const P& p, const LpPool<N>& o, Here at) {
+  return [&]<std::size_t... D>(std::index_sequence<D...>) {
+    return call<LpPoolTag<N>>(Source::from(at), x, p, Dim(o.window[D])...,
+                              Dim(o.strides[D] == 0 ? o.window[D] : o.strides[D])...);
+  }(std::make_index_sequence<N>());
+}
+}  // namespace detail
+
+/// The p-th root of the sum of the p-th powers of each window (F.lp_pool1d, lp_pool2d): `lp_pool2d(x, 2, {.window = {3,
+/// 3}})`. As in PyTorch, powers are of x, not of its absolute value, so that an odd p is for positive x; the gradient
+/// of a window of zeros is NaN for a p above 1. Otherwise as max_pool.
+template <TensorOperand X, NumberOperand P>
+constexpr auto lp_pool1d(const X& x, const P& p, const LpPool<1>& options, Here at = Here::current()) {
+  return detail::lp_pool<1>(x, p, options, at);
+}
+template <TensorOperand X, NumberOperand P>
+constexpr auto lp_pool2d(const X& x, const P& p, const LpPool<2>& options, Here at = Here::current()) {
+  return detail::lp_pool<2>(x, p, options, at);
+}
+template <TensorOperand X, NumberOperand P>
+constexpr auto lp_pool3d(const X& x, const P& p, const LpPool<3>& options, Here at = Here::current()) {
+  return detail::lp_pool<3>(x, p, options, at);
+}
+
 /// Averages to the given extents: index i of a result of extent m is the mean over the indices floor(i n / m) to
 /// ceil((i + 1) n / m) of a dim of extent n, as in PyTorch. `adaptive_avg_pool2d(x, {1, 1})` is the mean of each image.
 /// Each dim costs n m additions a line. Communication: over a split spatial dim the result is partial.
@@ -22603,6 +23827,64 @@ constexpr auto adaptive_max_pool2d(const X& x, const std::array<std::int64_t, 2>
 template <TensorOperand X>
 constexpr auto adaptive_max_pool3d(const X& x, const std::array<std::int64_t, 3>& extents, Here at = Here::current()) {
   return call<detail::AdaptivePoolTag<3, true>>(Source::from(at), x, Dim(extents[0]), Dim(extents[1]), Dim(extents[2]));
+}
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/ops/spatial/affine_grid.hpp
+
+#ifndef TESSERA_OPS_SPATIAL_AFFINE_GRID_HPP
+#define TESSERA_OPS_SPATIAL_AFFINE_GRID_HPP
+
+namespace tessera {
+
+namespace detail {
+
+template <bool AlignCorners> struct AffineGridTag {
+  template <class Theta, class... Sizes> struct result : Typed<typename Theta::type, 4> {
+    using Checks = decltype([] {
+      static_assert(Theta::rank == 3 && is_floating_v<typename Theta::type>,
+                    "tessera: affine_grid takes float, double, bf16 or f16 matrices [batch, 2, 3]");
+    });
+  };
+  static constexpr Value emit(Value context, Value theta, Value height, Value width) {
+    const DType type = theta.dtype();
+    theta = build::cast(theta.at(context.source), computed_as(type));
+    const int first = theta.leading(3), rank = first + 4;
+    // Column k of the matrices: [batch, 1, 1, 2]
+    const auto column = [&](int k) {
+      const Value own = build::slice(theta, first + 2, theta.number(k, DType::i64), theta.number(1, DType::i64));
+      return build::insert_singletons(build::drop_singletons(own, 1u << (first + 2)), 6u << first, rank);
+    };
+    const auto positions = [&](Value extent, int dim) {
+      const Value line = theta.make({.op = Op::arange, .dtype = DType::i32, .rank = 1}, {extent.id});
+      const Value i =
+          build::cast(build::insert_singletons(line, ((1u << rank) - 1) & ~(1u << dim), rank), theta.dtype());
+      const Value n = build::cast(extent, theta.dtype());
+      if constexpr (!AlignCorners) return (i * 2.0 + 1.0) / n - 1.0;
+      // One position alone is in the middle.
+      const Value last = build::binary(Op::maximum, n - 1.0, n.number(1));
+      return i * 2.0 / last - build::binary(Op::minimum, n - 1.0, n.number(1));
+    };
+    return build::cast(column(0) * positions(as_size(width), first + 2) +
+                           column(1) * positions(as_size(height), first + 1) + column(2),
+                       type);
+  }
+};
+
+}  // namespace detail
+
+/// The positions that ts::grid_sample reads for an affine map of images (F.affine_grid): of matrices theta [batch, 2,
+/// 3] and the extents {height, width} of the result a grid [batch, height, width, 2] of theta (x, y, 1), where x and y
+/// are from -1 to 1. `affine_grid<true>`: -1 and 1 are the middles of the first and last pixels, as align_corners of
+/// grid_sample, which is given the same. No communication for a split batch.
+///
+///     const auto turned = ts::grid_sample(images, ts::affine_grid(theta, {28, 28}));
+template <bool AlignCorners = false, TensorOperand Theta>
+constexpr auto affine_grid(const Theta& theta, const std::array<std::int64_t, 2>& extents, Here at = Here::current()) {
+  return call<detail::AffineGridTag<AlignCorners>>(Source::from(at), theta, Dim(extents[0]), Dim(extents[1]));
 }
 
 }  // namespace tessera
@@ -22959,12 +24241,9 @@ struct UnfoldTag {
   static constexpr Value emit(Value context, Value x, auto... sizes) {
     const Value all[] = {as_size(sizes)...};
     x = x.at(context.source);
-    const int first = x.shifted(1, 4);
-    for (int d = 0; d < 2; ++d) {
-      const Value ahead = all[4 + d], end = ahead + build::extent(x, first + d);
-      if (!ahead.is_number(0)) x = build::pad_to(x, first + d, ahead, end + ahead);
-    }
-    for (int d = 1; d >= 0; --d) x = build::windows(x, first + d, all[d], all[2 + d], all[6 + d]);
+    build::PatchDim dims[2];
+    for (int d = 0; d < 2; ++d) dims[d] = {all[d], all[2 + d], all[6 + d], all[4 + d], all[4 + d]};
+    x = build::patches(x, x.shifted(1, 4), 2, dims);
     return rearrange(x, 6, 3, RearrangeText("b h k w l c -> b (h w) (c k l)").factors, nullptr);
   }
 };
@@ -22981,10 +24260,12 @@ struct FoldTag {
     const DType type = x.dtype();
     x = x.at(context.source);
     const Value one = x.integer(1, DType::i64);
-    Value padded[2], count[2];
+    Value count[2];
+    build::FoldDim dims[2];
     for (int d = 0; d < 2; ++d) {
-      padded[d] = all[8 + d] + all[4 + d] + all[4 + d];
-      count[d] = (padded[d] - all[6 + d] * (all[d] - one) - one) / all[2 + d] + one;
+      const Value padded = all[8 + d] + all[4 + d] + all[4 + d];
+      count[d] = (padded - all[6 + d] * (all[d] - one) - one) / all[2 + d] + one;
+      dims[d] = {all[2 + d], all[6 + d], all[4 + d], all[8 + d]};
     }
     constexpr RearrangeText text("b (h w) (c k l) -> b h k w l c");
     Value extents[max_rank]{};
@@ -22993,12 +24274,21 @@ struct FoldTag {
     extents[text.find("k")] = all[0];
     extents[text.find("l")] = all[1];
     x = build::cast(rearrange(x, 3, 6, text.factors, extents), computed_as(type));
-    const int first = x.shifted(1, 6);
-    for (int d = 0; d < 2; ++d) {
-      x = build::fold(x, first + d, all[2 + d], all[6 + d], padded[d], false);
-      if (!all[4 + d].is_number(0)) x = build::slice(x, first + d, all[4 + d], all[8 + d]);
-    }
-    return build::cast(x, type);
+    return build::cast(build::fold_patches(x, x.shifted(1, 6), 2, dims), type);
+  }
+};
+
+/// Windows of one dim, of which the elements are the last dim.
+template <int Rank, int D> struct UnfoldDimTag {
+  static_assert(Rank < max_rank, "tessera: the windows of a dim are one dim more, of at most 8");
+  template <class X, class Size, class Step> using result = Typed<typename X::type, Rank + 1>;
+  static constexpr Value emit(Value context, Value x, Value size, Value step) {
+    x = x.at(context.source);
+    const int dim = x.shifted(D, Rank);
+    const Value zero = x.number(0, DType::i64), one = x.number(1, DType::i64);
+    const build::PatchDim window{as_size(size), as_size(step), one, zero, zero};
+    const Value made = build::patches(x, dim, 1, &window);
+    return moved_dim(made, dim + 1, made.rank() - 1);
   }
 };
 
@@ -23012,19 +24302,34 @@ constexpr auto unfold(const X& x, const Unfold& o, Here at, const Extents&... ex
 
 /// The windows of images, each as a row (F.unfold, im2col): x [batch, height, width, features] gives [batch, windows,
 /// features * window], windows from left to right and then down; in a row the window's height and width come last, as
-/// in PyTorch. Padding is zeros. Windows are a view of the padded x until their rows are merged. The gradient is
-/// ts::fold. Errors: shape_mismatch for windows larger than the padded image. Communication: split height or width is
-/// gathered.
+/// in PyTorch. Padding is zeros. Windows are a view of x, or overlap in memory, until their rows are merged. The
+/// gradient is ts::fold. Errors: shape_mismatch for windows larger than the padded image. Communication: split height
+/// stays split if the devices divide the number of windows down the image; they exchange the rows that windows of other
+/// devices need. Otherwise, and for a split width, x is gathered.
 template <TensorOperand X> constexpr auto unfold(const X& x, const Unfold& options, Here at = Here::current()) {
   return detail::unfold<detail::UnfoldTag>(x, options, at);
 }
 /// The transpose of ts::unfold (F.fold, col2im): rows [batch, windows, features * window] are added into images [batch,
 /// height, width, features] of the given extents. bf16 and f16 are added in f32. Errors: shape_mismatch where the
-/// number of windows is another one. Communication: split windows are gathered.
+/// number of windows is another one. Communication: as unfold, in the opposite direction: rows near borders are sums of
+/// those of two devices.
 template <TensorOperand X>
 constexpr auto fold(const X& x, const std::array<std::int64_t, 2>& extents, const Unfold& options,
                     Here at = Here::current()) {
   return detail::unfold<detail::FoldTag>(x, options, at, extents[0], extents[1]);
+}
+
+/// The windows of `size` elements of dim D, one every `step` elements (Tensor.unfold): the dim becomes (n - size) /
+/// step
+/// + 1 windows, and the elements of a window are the last dim. Without a split dim the windows are a view. The gradient
+/// adds the windows up. Errors: shape_mismatch for a window longer than the dim, and for a size or a step below 1.
+/// Communication: along a split dim a halo, of the elements that windows of other devices need.
+///
+///     const auto frames = ts::unfold<-1>(signal, 512, 128);   // [batch, time]: [batch, frames, 512]
+template <int D, TensorOperand X, SizeOperand Size, SizeOperand Step>
+constexpr auto unfold(const X& x, const Size& size, const Step& step, Here at = Here::current()) {
+  return call<detail::UnfoldDimTag<X::rank, detail::checked_dim<D, X::rank>()>>(Source::from(at), x, Dim(size),
+                                                                                Dim(step));
 }
 
 }  // namespace tessera
@@ -27974,7 +29279,7 @@ class ClaimList {
   /// Whether units of this kind gather dims that are only stored split; elementwise and data movement units don't.
   static constexpr bool reads_whole(UnitKind kind) {
     return kind == UnitKind::contraction || kind == UnitKind::indexed || kind == UnitKind::attention ||
-           kind == UnitKind::custom;
+           kind == UnitKind::custom || kind == UnitKind::ragged;
   }
 
  private:
@@ -28361,6 +29666,7 @@ class ShardingSolver {
           made.of[size(id)] = made.of[of];
           made.fixed[size(id)] = 1;
         }
+    keep_computed_splits(graph, made);
     if (requests)
       for (int k = 0; k < graph.output_count; ++k) {
         const int id = graph.outputs[k];
@@ -28460,6 +29766,38 @@ class ShardingSolver {
     return made;
   }
 
+  /// What a wrapper gathers, and the gradient of it, stays split as the parameter is for computations.
+  constexpr void keep_computed_splits(const GraphView& graph, ValueShardings& made) const {
+    for (int id = 0; id < graph.size; ++id) {
+      if (!row_of(graph[id]).constrains) continue;
+      const Constraint own = Constraint::of(graph[id]);
+      if (!own.of_parameter) continue;
+      const int parameter = own.keeps_sums ? parameter_of_gradient(graph, id) : made_of(graph, graph.operand(id, 0));
+      if (parameter < 0) continue;
+      const Sharding& split = made.of[size(parameter)];
+      for (int d = 0; d < split.rank; ++d)
+        for (std::uint8_t axis : split.dims[d])
+          if (split.priority[d] == 0 && (made.closed[size(id)] >> axis & 1u) != 0)
+            made.of[size(id)].dims[d] = split.dims[d];
+    }
+  }
+  /// The argument that a parameter is, behind casts and barriers, or the constraint that gathered it before; else -1.
+  static constexpr int made_of(const GraphView& graph, int id) {
+    while (!graph[id].is_argument() && !row_of(graph[id]).constrains) {
+      const OpRow& row = row_of(graph[id]);
+      if (!row.converts && row.unit != UnitKind::constraint) return -1;
+      id = graph.operand(id, 0);
+    }
+    return graph[id].is_argument() || Constraint::of(graph[id]).of_parameter ? id : -1;
+  }
+  /// The parameter to which a gradient is made alike; -1 where there is none.
+  static constexpr int parameter_of_gradient(const GraphView& graph, int id) {
+    for (int reader = id + 1; reader < graph.size; ++reader)
+      if (const int like = row_of(graph[reader]).sharded_as; like >= 0 && graph.operand(reader, 0) == id)
+        return made_of(graph, graph.operand(reader, like));
+    return -1;
+  }
+
   constexpr void settle(int g) {
     Propagation propagation(links[size(g)], mesh_, rules[size(g)], values[size(g)]);
     bool repeats = false;
@@ -28527,6 +29865,7 @@ class ShardingSolver {
       if (rules[size(body)].rules(inside)) continue;
       seeds.of[size(inside)] = without_layers(outer.of[size(outside)]);
     }
+    keep_computed_splits(inner, seeds);
     ValueShardings& found = values[size(body)];
     if (!(seeds.of == seeds_[size(body)].of)) {
       seeds_[size(body)] = seeds;
@@ -28766,6 +30105,15 @@ struct IndexRange {
     return {begin > other.begin ? begin : other.begin, end < other.end ? end : other.end};
   }
 };
+
+/// The windows of a dim that begin in a range of its rows, of windows without end.
+constexpr IndexRange windows_at(const WindowedDim& dim, const IndexRange& rows) {
+  const auto from = [&](std::int64_t row) {  // the first window at this row or behind it
+    const std::int64_t on = row + dim.before;
+    return on > 0 ? (on - 1) / dim.stride + 1 : on / dim.stride;
+  };
+  return rows.size() == 0 ? IndexRange{} : IndexRange{from(rows.begin), from(rows.end)};
+}
 
 /// How many rows of a dim each of `count` devices holds. The last devices with rows may hold fewer, or none.
 constexpr std::int64_t rows_of_chunk(std::int64_t extent, std::int64_t count) {
@@ -29635,6 +30983,7 @@ constexpr std::int64_t window_halo_bytes(const ShapeContext& c, const Sharding& 
   Growable<std::int64_t> all[3], own[3];
   std::int64_t devices = 1;
   const WindowedDims dims = row_of(c.node()).windows(c);
+  const bool single = ops::of_single_rows(dims);
   for (std::size_t k = 0; k < dims.size(); ++k) {
     const WindowedDim& dim = dims[k];
     const int at = takes ? dim.runs : dim.line;
@@ -29643,8 +30992,8 @@ constexpr std::int64_t window_halo_bytes(const ShapeContext& c, const Sharding& 
     const std::int64_t count = shard_count(made, mesh, at);
     const HaloWindow window{dim.extent, -dim.before, dim.span() - dim.before, dim.stride};
     const auto shared = [&](std::int64_t holder, std::int64_t windows) {
-      const IndexRange rows = chunk_of(dim.extent, count, holder);
-      return window.read_by(chunk_of(dim.count, count, windows)).within(rows).size();
+      const IndexRange rows = chunk_of(dim.extent, count, holder), runs = chunk_of(dim.count, count, windows);
+      return single ? windows_at(dim, rows).within(runs).size() : window.read_by(runs).within(rows).size();
     };
     for (std::int64_t i = 0; i < count; ++i) {
       std::int64_t sum = 0;
@@ -30085,7 +31434,7 @@ class Flow {
     if (unit.kind != UnitKind::fused && row_of(graph_[unit.root]).windows != nullptr) return true;
     return unit.kind == UnitKind::fused ? any
                                         : unit.kind == UnitKind::contraction || unit.kind == UnitKind::indexed ||
-                                              unit.kind == UnitKind::attention;
+                                              unit.kind == UnitKind::attention || unit.kind == UnitKind::ragged;
   }
 
   /// Removes all axes from dim `d` of unit `u`'s result.
@@ -30098,7 +31447,8 @@ class Flow {
   }
 
   static constexpr bool leaves_parts_out(UnitKind kind) {
-    return kind == UnitKind::fused || kind == UnitKind::contraction || kind == UnitKind::indexed;
+    return kind == UnitKind::fused || kind == UnitKind::contraction || kind == UnitKind::indexed ||
+           kind == UnitKind::ragged;
   }
 
   /// Marks all parts of a partial value as existing, and those of the partial values that it is computed from.
@@ -30528,7 +31878,6 @@ class PlannedValues {
   /// The value of a node in sharding `target`: an existing one, or a new reshard of the existing value from which that
   /// is cheapest.
   constexpr int version(int node, const Sharding& target, Source source, std::string_view why, bool requested) {
-    if (const int v = windows_version(node, target, source, why, requested); v >= 0) return v;
     if (const int v = remade_windows(node, target, source, why, requested); v >= 0) return v;
     int best = -1;
     std::int64_t best_cost = 0;
@@ -30570,27 +31919,12 @@ class PlannedValues {
     return result;
   }
 
-  /// Windows of a dim overlap in memory, so the value that they view is resharded, and viewed again. -1 where that is
-  /// impossible, or where the windows exist in this sharding.
-  constexpr int windows_version(int node, const Sharding& target, Source source, std::string_view why, bool requested) {
-    Sharding under;
-    const UnderViewRule under_view = row_of(graph_[node]).under_view;
-    if (under_view == nullptr || options_.deterministic || flow_.produced[size(node)].unreduced != 0 ||
-        !under_view(graph_[node], target, under))
-      return -1;
-    for (std::int32_t v : versions_[size(node)])
-      if (lies_alike(value(v).sharding, target)) return -1;
-    const int from = version(graph_.operand(node, 0), under, source, why, requested);
-    const int made = add_value(node, target, ValueRole::view, value(from).stacked, from);
-    strides_[size(made)] = view_strides(node, from);
-    return made;
-  }
-  /// Windows of several dims overlap too, so they are taken once more, from their operand in the sharding that the
-  /// target needs. -1 where that is impossible, or where the windows exist in this sharding.
+  /// Windows of a dim overlap in memory, so they are taken once more, from their operand in the sharding that the
+  /// target needs. -1 where that is impossible, where the windows exist in this sharding, or where they do not overlap.
   constexpr int remade_windows(int node, const Sharding& target, Source source, std::string_view why, bool requested) {
     const OpRow& row = row_of(graph_[node]);
     if (row.windows == nullptr || row.view == nullptr || options_.deterministic || target.unreduced != 0 ||
-        flow_.produced[size(node)].unreduced != 0)
+        flow_.produced[size(node)].unreduced != 0 || ops::of_single_rows(row.windows(context_of(node))))
       return -1;
     for (std::int32_t v : versions_[size(node)])
       if (lies_alike(value(v).sharding, target)) return -1;
@@ -30640,9 +31974,11 @@ class PlannedValues {
     return {graph_, node, found_.shapes.data(), found_.numbers.data(), nullptr};
   }
   /// Windows that a step makes overlap in memory: each shard is the rows that its windows cover, with the padding.
+  /// Windows of single rows are stored like any other tensor.
   constexpr void store_rows_once(int v) {
     PlanValue& made = value(v);
     const WindowedDims dims = row_of(graph_[made.node]).windows(context_of(made.node));
+    if (ops::of_single_rows(dims)) return;
     const Shape rows = ops::covered_rows(dims, local_extents(made.shape, made.sharding, mesh_));
     made.role = ValueRole::intermediate;  // a result is a copy
     made.rows_once = true;
@@ -31035,6 +32371,9 @@ constexpr std::int64_t unit_flops(const GraphView& graph, const UnitsView& units
         form.is_gradient() ? 6 * extent(width) + 4 * extent(value_width) : 2 * extent(width) + 2 * extent(value_width);
     return saturating_product(scores, each) / (form.causal ? 2 : 1);
   }
+  if (unit.kind == UnitKind::ragged)
+    return ops::ragged_flops({graph, unit.root, found.shapes.data(), found.numbers.data(), nullptr},
+                             found.shapes[static_cast<std::size_t>(unit.root)]);
   // A scatter's work is proportional to the rows that it reads, not to the table that it writes.
   const OpRow& row = row_of(graph[unit.root]);
   const bool by_input = unit.kind == UnitKind::indexed && row.shape_only != 0;
@@ -31189,7 +32528,7 @@ class GraphPlanner : PlannedValues {
   /// Whether the step of a unit walks over the layers of stacked operands.
   static constexpr bool walks_layers(UnitKind kind) {
     return kind != UnitKind::contraction && kind != UnitKind::attention && kind != UnitKind::indexed &&
-           kind != UnitKind::data_movement && kind != UnitKind::custom;
+           kind != UnitKind::data_movement && kind != UnitKind::custom && kind != UnitKind::ragged;
   }
   constexpr void add_constraint(int u) {
     const int node = units_[u].root, from = units_.input(u, 0).node;
@@ -31503,6 +32842,7 @@ class ExplicitAxes {
     const Constraint own = Constraint::of(node);
     Sharding made = explicit_part(planned_.resolve(program_.specs[own.spec], node.rank));
     if (own.about < 0) return made;
+    if (own.of_parameter && !own.keeps_sums) return operand;  // what is only stored in parts is no part of the rules
     unsigned about = made.used_axes();
     for (const SpecEntry& entry : program_.specs[own.about].entries)
       for (const Name& name : entry.axes) about |= axes_mask(planned_.given, planned_.cuts, name.view());

@@ -5097,9 +5097,7 @@ enum class Op : std::uint32_t {
   pad = operation_id("pad"),
   concat = operation_id("concat"),     ///< operands concatenated along one dim
   permute = operation_id("ppermute"),  ///< slices of one dim permuted; zeros where no slice goes
-  windows = operation_id("windows"),   ///< windows of one dim: the dim becomes two, which window and the index in it
-  fold = operation_id("fold"),         ///< adds windows back into one dim: the gradient of windows
-  patches = operation_id("patches"),   ///< padded windows of several dims: convolutions and pools
+  patches = operation_id("patches"),   ///< padded windows of several dims: convolutions, pools, slices with steps
   fold_patches = operation_id("fold_patches"),  ///< adds padded windows back: the gradient of patches
   cumsum = operation_id("cumsum"),              ///< cumulative sum along one dim
   argsort = operation_id("argsort"),            ///< the indices that sort one dim, or the first of them (top_k)
@@ -5283,7 +5281,8 @@ struct Reduced {
   constexpr bool has(int dim) const { return (dims >> dim & 1) != 0; }
 };
 
-/// The dim along which slice, pad, concat, extent, iota, windows, cumulative operations and sorts work.
+/// The dim along which slice, pad, concat, extent, iota, cumulative operations and sorts work, or the first of which
+/// patches are windows.
 constexpr int dim_of(const Node& node) { return node.labels[0]; }
 constexpr Labels pack_dim(int dim) {
   Labels labels{};
@@ -5442,10 +5441,14 @@ struct Constraint {
   std::int8_t cotangent_spec = 0;  ///< for CotangentSharding::own_spec
   std::int8_t about = -1;          ///< index of the spec that lists the fixed axes; -1: all axes of the mesh
   bool keeps_sums = false;         ///< a value that is partial over the fixed axes stays so; readers reduce it
+  /// Made by a wrapper, of a parameter or of its gradient: whole over the fixed axes where the parameter is only stored
+  /// in parts. Where the fixed axes split the parameter for computations, as they split experts, it stays split.
+  bool of_parameter = false;
 
   static constexpr Constraint of(const Node& node) {
-    return {node.index(), static_cast<CotangentSharding>(node.labels[0]), node.labels[1],
-            static_cast<std::int8_t>(node.labels[2] - 1), node.labels[3] != 0};
+    return {node.index(),        static_cast<CotangentSharding>(node.labels[0]),
+            node.labels[1],      static_cast<std::int8_t>(node.labels[2] - 1),
+            node.labels[3] != 0, node.labels[4] != 0};
   }
   constexpr void write(Node& node) const {
     node.value = spec;
@@ -5453,6 +5456,7 @@ struct Constraint {
     node.labels[1] = cotangent_spec;
     node.labels[2] = static_cast<std::int8_t>(about + 1);
     node.labels[3] = keeps_sums ? 1 : 0;
+    node.labels[4] = of_parameter ? 1 : 0;
   }
 };
 
@@ -5681,11 +5685,12 @@ enum class UnitKind : std::uint8_t {
   attention,   ///< softmax(q k) v computed by tiles, and its gradients: up to three results, see attention_form.hpp
   cumulative,  ///< cumulative sum and others along one dim
   sort,        ///< the indices that sort one dim
-  fold,        ///< adds windows into one dim
+  fold,        ///< adds windows into dims
   along,       ///< reads, replaces or combines elements along one dim at integer indices: gather, scatter
   custom,      ///< calls a function of dense arrays, once for each batch entry: up to eight results
+  ragged,      ///< a product in which each group of rows has its own matrix, or its gradient
 };
-inline constexpr int unit_kinds = 13;
+inline constexpr int unit_kinds = 14;
 
 /// In which operands an operation is linear, so that it can be applied to partial values before they are reduced.
 enum class Linearity : std::uint8_t {
@@ -5778,9 +5783,6 @@ using FactorExtentsRule = Shape (*)(const ShapeContext&);
 /// For an operation whose result can be a view: the strides of the result over the operand's memory, from the operand's
 /// strides. The view begins at the operand's first element, or where `offset` puts row 0 of the result.
 using ViewRule = Shape (*)(const ShapeContext&, const Shape& strides);
-/// How the operand of a view has to be sharded so that the view has the sharding `result`; false where that is
-/// impossible.
-using UnderViewRule = bool (*)(const Node&, const Sharding& result, Sharding& operand);
 /// For a permutation of slices of one dim: the index of the slice that becomes slice `position` of the result; -1:
 /// zeros.
 using PermutationRule = std::int64_t (*)(const ShapeContext&, std::int64_t position, std::int64_t extent);
@@ -5809,8 +5811,7 @@ struct OpRow {
   PartialRule partial = nullptr;               ///< null: shards never give partial values of the result
   OffsetRule offset = nullptr;                 ///< null: moves no rows
   FactorExtentsRule factor_extents = nullptr;  ///< null: each dim is one factor
-  ViewRule view = nullptr;             ///< null: the result is no view, or a view that `factor_extents` describes
-  UnderViewRule under_view = nullptr;  ///< null: the result itself is resharded, not its operand
+  ViewRule view = nullptr;  ///< null: the result is no view, or a view that `factor_extents` describes
   PermutationRule permutation = nullptr;
   WindowsRule windows = nullptr;  ///< null: has no windowed dims
   /// of reductions and cumulative operations: what they compute; of others: how partial results combine
@@ -5999,7 +6000,8 @@ struct CheckpointPolicy {
     names,
     names_but,       ///< all values with a name, but for some names
     everything_but,  ///< all values but those with one of some names
-    all_but_constraints
+    all_but_constraints,
+    all_but_gathers  ///< all values but the parameters that a wrapper gathers
   };
   static constexpr int max_names = 8;
 
@@ -6429,6 +6431,12 @@ template <class T> constexpr auto no_branch() {
                 "use ts::select(condition, yes, no), and ts::logical_not for !");
   return true;
 }
+template <class... Parts, class T> constexpr auto no_tuple(const T& x) {
+  static_assert(sizeof...(Parts) > 99,
+                "tessera: a tensor and a tuple have no sum; a layer that returns a tuple, such as ts::nn::MoE or "
+                "ts::nn::Lstm, has the tensor as its first item: const auto [y, balance, z] = moe(x)");
+  return x;
+}
 }  // namespace detail
 
 /// Operators of all tensor types. They are hidden friends, so that they add no overloads to operators of other types.
@@ -6462,6 +6470,31 @@ template <class Self> struct Operators {
     return call<DivTag>(a.source, b, a.value);
   }
   friend constexpr auto operator-(At<Self> a) { return call<NegTag>(a.source, a.value); }
+  // Without these overloads, compilers would list all arithmetic operators that exist.
+  template <class... B> friend constexpr auto operator+(At<Self> a, const std::tuple<B...>&) {
+    return detail::no_tuple<B...>(a.value);
+  }
+  template <class... B> friend constexpr auto operator+(const std::tuple<B...>&, At<Self> a) {
+    return detail::no_tuple<B...>(a.value);
+  }
+  template <class... B> friend constexpr auto operator-(At<Self> a, const std::tuple<B...>&) {
+    return detail::no_tuple<B...>(a.value);
+  }
+  template <class... B> friend constexpr auto operator-(const std::tuple<B...>&, At<Self> a) {
+    return detail::no_tuple<B...>(a.value);
+  }
+  template <class... B> friend constexpr auto operator*(At<Self> a, const std::tuple<B...>&) {
+    return detail::no_tuple<B...>(a.value);
+  }
+  template <class... B> friend constexpr auto operator*(const std::tuple<B...>&, At<Self> a) {
+    return detail::no_tuple<B...>(a.value);
+  }
+  template <class... B> friend constexpr auto operator/(At<Self> a, const std::tuple<B...>&) {
+    return detail::no_tuple<B...>(a.value);
+  }
+  template <class... B> friend constexpr auto operator/(const std::tuple<B...>&, At<Self> a) {
+    return detail::no_tuple<B...>(a.value);
+  }
   // Without these overloads, compilers would first complain about the conversion to bool for the built-in && and ||.
   template <class B> friend constexpr auto operator&&(At<Self> a, const B&) {
     static_assert(std::is_void_v<B>, "tessera: for tensors write ts::logical_and(x, y) instead of x && y");
@@ -6983,6 +7016,13 @@ constexpr bool has_batch_dims(const Node& einsum) {
   return false;
 }
 
+/// Whether a wrapper gathers a parameter by this node.
+constexpr bool is_gather(const Node& node) {
+  if (!row_of(node).constrains) return false;
+  const Constraint own = Constraint::of(node);
+  return own.of_parameter && !own.keeps_sums;
+}
+
 /// Whether a policy of one kind stores value `id`. `readers`: for each value the node that gives it a name, or -1.
 constexpr bool is_saved(CheckpointPolicy::Kind kind, const CheckpointPolicy& policy, const Graph& graph, int id,
                         const Growable<std::int32_t>& readers) {
@@ -7006,15 +7046,20 @@ constexpr bool is_saved(CheckpointPolicy::Kind kind, const CheckpointPolicy& pol
       return named < 0 || !policy.has(name_of_value(graph[named]));
     }
     case all_but_constraints:
-      return row_of(node).unit != UnitKind::constraint;
+      return !row_of(node).constrains;
+    case all_but_gathers:
+      return !is_gather(node);
     default:
       return false;
   }
 }
 
-/// `roots` with each node of `from` replaced by that of `to`: appends copies of the nodes that depend on these.
+/// `roots` with each node of `from` replaced by that of `to`: appends copies of the nodes that depend on these. The
+/// copies read `again(id)` in the place of other nodes.
+template <class Again>
 constexpr Growable<std::int32_t> substitute(Module& module, int graph, const Growable<std::int32_t>& from,
-                                            const Growable<std::int32_t>& to, const Growable<std::int32_t>& roots) {
+                                            const Growable<std::int32_t>& to, const Growable<std::int32_t>& roots,
+                                            const Again& again) {
   int last = 0;
   for (const Growable<std::int32_t>* ids : {&from, &roots})
     for (std::int32_t id : *ids) last = id > last ? id : last;
@@ -7031,16 +7076,19 @@ constexpr Growable<std::int32_t> substitute(Module& module, int graph, const Gro
     operands.clear();
     for (int i = 0; i < arity; ++i) {
       const int operand = module.graph(graph).operand(id, i);
-      const int other = operand < 0 ? -1 : moved[static_cast<std::size_t>(operand)];
-      depends = depends || other >= 0;
-      operands.push_back(other >= 0 ? other : operand);
+      operands.push_back(operand < 0 ? -1 : moved[static_cast<std::size_t>(operand)]);
+      depends = depends || operands.back() >= 0;
     }
-    if (depends) moved[static_cast<std::size_t>(id)] = copy_node(module, graph, id, operands);
+    if (!depends) continue;
+    for (int i = 0; i < arity; ++i)
+      if (const int operand = module.graph(graph).operand(id, i); operand >= 0 && operands.data()[i] < 0)
+        operands.data()[i] = again(operand);
+    moved[static_cast<std::size_t>(id)] = copy_node(module, graph, id, operands);
   }
   Growable<std::int32_t> made;
   for (std::int32_t id : roots) {
     const std::int32_t other = moved[static_cast<std::size_t>(id)];
-    made.push_back(other >= 0 ? other : id);
+    made.push_back(other >= 0 ? other : again(id));
   }
   return made;
 }
@@ -7062,6 +7110,7 @@ class Replay {
     if (policy.is(CheckpointPolicy::Kind::everything)) return;
     own.to.assign(static_cast<std::size_t>(id + 1), -1);
     own.after = cotangent;
+    own.is_of_wrapper = policy.kind == CheckpointPolicy::Kind::all_but_gathers;
     Growable<std::int32_t> operands, readers(static_cast<std::size_t>(id + 1), -1);
     if (policy.is(CheckpointPolicy::Kind::everything_but))
       for (int at = 0; at <= id; ++at)
@@ -7089,21 +7138,27 @@ class Replay {
   /// The copy of a value, as a node of the checkpoint `region` reads it.
   constexpr Value operator()(const Value& value, std::uint8_t region) {
     if (regions_.size() <= region || regions_[region].to.empty()) return value;
-    return value.with(behind(regions_[region], value));
+    Region& own = regions_[region];
+    const auto at = static_cast<std::size_t>(value.id);
+    // A wrapper keeps all but what it gathers: a gradient reads that as it would without the wrapper.
+    if (own.is_of_wrapper && value.id >= 0 && (at >= own.to.size() || own.to[at] < 0) &&
+        !is_gathered_again(*value.module, value.node()))
+      return value;
+    return value.with(behind(own, value));
   }
 
  private:
   struct Region {
     Growable<std::int32_t> to;  ///< by node: its copy, or its barrier; -1: none yet
     std::int32_t after = -1;    ///< the cotangent for which the barriers wait
+    bool is_of_wrapper = false;
   };
   Growable<Region> regions_;
 
   /// A parameter that a wrapper around the checkpoint gathers, and gathers again for the gradient.
   static constexpr bool is_gathered_again(const Module& module, const Node& node) {
-    return node.region != 0 && row_of(node).unit == UnitKind::constraint &&
-           module.regions[static_cast<std::size_t>(node.region - 1)].kind ==
-               CheckpointPolicy::Kind::all_but_constraints;
+    return node.region != 0 && detail::is_gather(node) &&
+           module.regions[static_cast<std::size_t>(node.region - 1)].kind == CheckpointPolicy::Kind::all_but_gathers;
   }
 
   constexpr std::int32_t behind(Region& own, const Value& value) {
@@ -7161,6 +7216,8 @@ class Gradient {
   /// The values of operand i and of the result; in a checkpoint, computed again.
   constexpr Value x(int i) const { return again(sweep_.module->graph(sweep_.graph).operand(id_, i)); }
   constexpr Value y() const { return again(id_); }
+  /// The value of a node before this one; in a checkpoint, computed again.
+  constexpr Value again(int id) const { return region_ == 0 ? value(id) : sweep_.replay(value(id), region_); }
   /// Operand i itself, also in a checkpoint.
   constexpr Value operand(int i) const { return value(sweep_.module->graph(sweep_.graph).operand(id_, i)); }
   /// The cotangent of the result. It may have fewer dims than the result, or singleton dims, and is then to be
@@ -7226,7 +7283,6 @@ class Gradient {
     return cotangent;
   }
 
-  constexpr Value again(int id) const { return region_ == 0 ? value(id) : sweep_.replay(value(id), region_); }
   constexpr Value value(int id) const {
     return {sweep_.module, sweep_.graph, id, sweep_.module->graph(sweep_.graph)[id_].source};
   }
@@ -8190,6 +8246,14 @@ constexpr Value shape_source(Value x) {
     if (next < 0) return x;
     x.id = next;
   }
+}
+
+/// A parameter as it is stored, for a gradient that reads only its shape: a wrapper does not gather it again for that.
+constexpr Value stored_parameter(Value x) {
+  const Graph& graph = x.module->graph(x.graph);
+  while (graph[x.id].op == Op::barrier || (row_of(graph[x.id]).constrains && Constraint::of(graph[x.id]).of_parameter))
+    x.id = graph.operand(x.id, 0);
+  return x;
 }
 
 constexpr Value broadcast(Value x, Value like) {
@@ -10784,7 +10848,7 @@ struct ConstraintOp {
     if (own.cotangent == CotangentSharding::free || is_host_number(r.g())) return r.add(0, r.g());
     if (own.cotangent == CotangentSharding::stored) {
       if (!r.g().node().is_projection()) return r.add(0, r.g());
-      Constraint{own.spec, CotangentSharding::free, 0, own.about, true}.write(made);
+      Constraint{own.spec, CotangentSharding::free, 0, own.about, true, own.of_parameter}.write(made);
       const Value sum = r.y().make(made, {r.full_g().id});
       Node alike{.op = Op::alike, .dtype = made.dtype, .rank = made.rank, .singletons = made.singletons};
       Alike{.exactly = true}.write(alike);
@@ -11424,8 +11488,7 @@ namespace tessera::ops {
 [[noreturn]] inline void fail_einsum(const ShapeContext& c, const EinsumLabels& labels, std::int8_t label) {
   int windows = c.graph.operand(c.id, 0);
   while (c.graph[windows].op == Op::rearrange) windows = c.graph.operand(windows, 0);
-  if (row_of(c.graph[windows]).windows != nullptr || c.graph[windows].op == Op::windows)
-    fail_shapes(c, "in-features differ", "conv");
+  if (row_of(c.graph[windows]).windows != nullptr) fail_shapes(c, "in-features differ", "conv");
   const int rank_a = c.graph.operand_node(c.id, 0).rank, rank_b = c.graph.operand_node(c.id, 1).rank;
   bool matrices =
       rank_a > 0 && rank_b > 0 && labels.a[rank_a - 1] == label && labels.b[rank_b > 1 ? rank_b - 2 : 0] == label;
@@ -11945,6 +12008,253 @@ TESSERA_PLANNING_END
 
 #endif
 
+// ---- tessera/ops/contraction/ragged_rows.hpp
+
+#ifndef TESSERA_OPS_CONTRACTION_RAGGED_ROWS_HPP
+#define TESSERA_OPS_CONTRACTION_RAGGED_ROWS_HPP
+
+TESSERA_PLANNING_BEGIN
+
+namespace tessera::build {
+
+inline constexpr Op ragged_dot_op = static_cast<Op>(operation_id("ragged_dot"));
+inline constexpr Op ragged_outer_op = static_cast<Op>(operation_id("ragged_outer"));
+
+/// Each row of x [leads..., m, k] times the matrix of its group: w [leads..., groups, k, n], or [..., groups, n, k] if
+/// they are `transposed`; sizes [leads..., groups]. A leading dim may be a singleton in some of the operands. Operands
+/// of bf16 and f16 give an f32 result.
+constexpr Value ragged_dot(Value x, Value w, Value sizes, bool transposed) {
+  require_arithmetic(x);
+  const int lead = x.rank() - 2;
+  unsigned singletons = ((1u << lead) - 1) & x.node().singletons & w.node().singletons & sizes.node().singletons;
+  if (x.is_singleton(lead)) singletons |= 1u << lead;
+  if (w.is_singleton(lead + (transposed ? 1 : 2))) singletons |= 2u << lead;
+  Node made{.op = ragged_dot_op,
+            .dtype = computed_as(x.dtype()),
+            .rank = x.node().rank,
+            .singletons = static_cast<std::uint8_t>(singletons)};
+  made.labels[0] = transposed ? 1 : 0;
+  return x.make(made, {x.id, w.id, sizes.id});
+}
+
+/// For each group the sum over its rows of the outer products of a's rows [leads..., m, k] and b's [leads..., m, n]:
+/// [leads..., groups, k, n], summed over the leading dims that are singletons of `like`.
+constexpr Value ragged_outer(Value a, Value b, Value sizes, const Node& like) {
+  require_arithmetic(a);
+  const int lead = a.rank() - 2;
+  unsigned singletons = ((1u << lead) - 1) & like.singletons;
+  if (sizes.is_singleton(lead)) singletons |= 1u << lead;
+  if (a.is_singleton(lead + 1)) singletons |= 2u << lead;
+  if (b.is_singleton(lead + 1)) singletons |= 4u << lead;
+  return a.make({.op = ragged_outer_op,
+                 .dtype = computed_as(a.dtype()),
+                 .rank = static_cast<std::uint8_t>(a.rank() + 1),
+                 .singletons = static_cast<std::uint8_t>(singletons)},
+                {a.id, b.id, sizes.id});
+}
+
+}  // namespace tessera::build
+
+namespace tessera::ops {
+
+constexpr bool is_transposed(const Node& ragged_dot) { return ragged_dot.labels[0] != 0; }
+/// The number of leading dims of a ragged product.
+constexpr std::size_t ragged_leads(const ShapeContext& c) { return c.operand(0).size() - 2; }
+
+/// The extent of a leading dim, which operands have in full or as a singleton.
+constexpr std::int64_t ragged_lead(const ShapeContext& c, std::size_t d) {
+  std::int64_t extent = -1;
+  for (int i = 0; i < 3; ++i) {
+    if (c.graph.operand_node(c.id, i).is_singleton(static_cast<int>(d))) continue;
+    if (extent >= 0 && c.operand(i)[d] != extent) fail_shapes(c, "leading dims of the operands differ", "ragged_dot");
+    extent = c.operand(i)[d];
+  }
+  return extent < 0 ? 1 : extent;
+}
+
+constexpr Shape ragged_dot_shape(const ShapeContext& c) {
+  const std::size_t lead = ragged_leads(c);
+  const Shape &x = c.operand(0), &w = c.operand(1);
+  const std::size_t turned = is_transposed(c.node()) ? 1 : 0;
+  if (x[lead + 1] != w[lead + 1 + turned]) fail_shapes(c, "inner dims differ");
+  if (c.operand(2)[lead] != w[lead]) fail_shapes(c, "there is a group size for each matrix");
+  Shape shape;
+  for (std::size_t d = 0; d < lead; ++d) shape.push_back(ragged_lead(c, d));
+  shape.push_back(x[lead]);
+  shape.push_back(w[lead + 2 - turned]);
+  return shape;
+}
+constexpr Shape ragged_outer_shape(const ShapeContext& c) {
+  const std::size_t lead = ragged_leads(c);
+  if (c.operand(0)[lead] != c.operand(1)[lead]) fail_shapes(c, "numbers of rows differ");
+  Shape shape;
+  for (std::size_t d = 0; d < lead; ++d) {
+    const std::int64_t extent = ragged_lead(c, d);
+    shape.push_back(c.node().is_singleton(static_cast<int>(d)) ? 1 : extent);
+  }
+  shape.push_back(c.operand(2)[lead]);
+  shape.push_back(c.operand(0)[lead + 1]);
+  shape.push_back(c.operand(1)[lead + 1]);
+  return shape;
+}
+
+/// Multiplications and additions: each row is multiplied with one matrix at most.
+constexpr std::int64_t ragged_flops(const ShapeContext& c, const Shape& result) {
+  const std::size_t lead = ragged_leads(c);
+  std::int64_t total = 2;
+  for (std::size_t d = 0; d < lead; ++d) total = saturating_product(total, ragged_lead(c, d));
+  total = saturating_product(total, c.operand(0)[lead]);
+  total = saturating_product(total, c.operand(0)[lead + 1]);
+  return saturating_product(total, result[result.size() - 1]);
+}
+
+/// The factors of both products: leading dims, rows, k and n are split as in a product; a split dim of groups, which
+/// has a factor of its own, gives each device the rows of its own groups. The sizes are whole on each device, which
+/// finds in them the groups of its rows.
+struct RaggedFactors {
+  const GraphView& graph;
+  int id;
+  FactorRule& rule;
+  int lead = graph.operand_node(id, 0).rank - 2;
+
+  constexpr std::int8_t add(FactorKind kind) const { return static_cast<std::int8_t>(rule.add(kind)); }
+  constexpr void put(const Node& node, DimFactors& dims, int d, std::int8_t factor) const {
+    if (!node.is_singleton(d)) dims.dims[d].push_back(factor);
+  }
+  /// Leading dims, of which the result sums those that it lacks, and the sizes.
+  constexpr void shared(std::initializer_list<int> operands) const {
+    const Node& result = graph[id];
+    rule.operands.resize(3);
+    for (int d = 0; d < lead; ++d) {
+      const std::int8_t f = add(result.is_singleton(d) ? FactorKind::reduction : FactorKind::pass);
+      for (const int i : operands) put(graph.operand_node(id, i), rule.operands[static_cast<std::size_t>(i)], d, f);
+      put(result, rule.result, d, f);
+    }
+  }
+  constexpr void whole_sizes() const {
+    put(graph.operand_node(id, 2), rule.operands[2], lead, add(FactorKind::replicate));
+  }
+};
+
+constexpr void ragged_dot_sharding(const GraphView& graph, int id, FactorRule& rule) {
+  const RaggedFactors factors{graph, id, rule};
+  const Node &node = graph[id], &x = graph.operand_node(id, 0), &w = graph.operand_node(id, 1);
+  factors.shared({0, 1, 2});
+  const int lead = factors.lead, turned = is_transposed(node) ? 1 : 0;
+  const std::int8_t m = factors.add(FactorKind::pass), k = factors.add(FactorKind::reduction),
+                    n = factors.add(FactorKind::pass), groups = factors.add(FactorKind::reduction);
+  factors.put(x, rule.operands[0], lead, m);
+  factors.put(x, rule.operands[0], lead + 1, k);
+  factors.put(w, rule.operands[1], lead, groups);
+  factors.put(w, rule.operands[1], lead + 1 + turned, k);
+  factors.put(w, rule.operands[1], lead + 2 - turned, n);
+  factors.put(node, rule.result, lead, m);
+  factors.put(node, rule.result, lead + 1, n);
+  factors.whole_sizes();
+}
+constexpr void ragged_outer_sharding(const GraphView& graph, int id, FactorRule& rule) {
+  const RaggedFactors factors{graph, id, rule};
+  const Node &node = graph[id], &a = graph.operand_node(id, 0), &b = graph.operand_node(id, 1);
+  factors.shared({0, 1, 2});
+  const int lead = factors.lead;
+  const std::int8_t m = factors.add(FactorKind::reduction), k = factors.add(FactorKind::pass),
+                    n = factors.add(FactorKind::pass), groups = factors.add(FactorKind::pass);
+  factors.put(a, rule.operands[0], lead, m);
+  factors.put(a, rule.operands[0], lead + 1, k);
+  factors.put(b, rule.operands[1], lead, m);
+  factors.put(b, rule.operands[1], lead + 1, n);
+  factors.put(node, rule.result, lead, groups);
+  factors.put(node, rule.result, lead + 1, k);
+  factors.put(node, rule.result, lead + 2, n);
+  factors.whole_sizes();
+}
+
+constexpr BrokenRule check_ragged(const NodeCheck& c, int rank_of_second, int rank_of_result) {
+  const Node &x = c.x(0), &second = c.x(1), &sizes = c.x(2);
+  if (x.rank < 2 || second.rank != x.rank + rank_of_second || c.node().rank != x.rank + rank_of_result ||
+      sizes.rank != x.rank - 1)
+    return "operands have the same leading dims";
+  if (sizes.dtype != DType::i32 && sizes.dtype != DType::i64) return "group sizes are integers";
+  return x.dtype == second.dtype && c.node().dtype == computed_as(x.dtype)
+             ? BrokenRule{}
+             : "operands have equal element types, and the result has that of the products";
+}
+
+/// Operands: rows, matrices, group sizes.
+struct RaggedDotOp {
+  static constexpr OpRow row{.name = "ragged_dot",
+                             .unit = UnitKind::ragged,
+                             .arity = 3,
+                             .linear = Linearity::first,
+                             .shape = ragged_dot_shape,
+                             .sharding = ragged_dot_sharding,
+                             .partial = always_partial};
+  static constexpr GradientRule gradient = [](Gradient& r) {
+    const bool transposed = is_transposed(r.node());
+    const Value x = r.x(0), w = r.x(1), sizes = r.x(2), g = build::cast(r.full_g(), x.dtype());
+    if (r.needs(0)) r.add(0, build::cast(build::sum_to(build::ragged_dot(g, w, sizes, !transposed), x), x.dtype()));
+    if (r.needs(1))
+      r.add(1, build::cast(build::ragged_outer(transposed ? g : x, transposed ? x : g, sizes, w.node()), w.dtype()));
+  };
+  static constexpr CheckRule check = [](const NodeCheck& c) {
+    if (const BrokenRule broken = check_ragged(c, 1, 0); !broken.empty()) return broken;
+    const Node &node = c.node(), &x = c.x(0), &w = c.x(1), &sizes = c.x(2);
+    const int lead = x.rank - 2, turned = is_transposed(node) ? 1 : 0;
+    for (int d = 0; d < lead; ++d)
+      if (node.is_singleton(d) != (x.is_singleton(d) && w.is_singleton(d) && sizes.is_singleton(d)))
+        return BrokenRule("a leading dim of the result extends if it does in an operand");
+    return node.is_singleton(lead) == x.is_singleton(lead) &&
+                   node.is_singleton(lead + 1) == w.is_singleton(lead + 2 - turned) &&
+                   x.is_singleton(lead + 1) == w.is_singleton(lead + 1 + turned) &&
+                   sizes.is_singleton(lead) == w.is_singleton(lead)
+               ? BrokenRule{}
+               : BrokenRule("the dims of rows, matrices and sizes agree");
+  };
+  static constexpr AttributeText attributes = [](const ProgramView&, const GraphView& graph, int id) {
+    return std::string(is_transposed(graph[id]) ? "transposed" : "");
+  };
+};
+
+/// Operands: rows, rows, group sizes. The gradient of the matrices of ragged_dot.
+struct RaggedOuterOp {
+  static constexpr OpRow row{.name = "ragged_outer",
+                             .unit = UnitKind::ragged,
+                             .arity = 3,
+                             .linear = Linearity::first,
+                             .shape = ragged_outer_shape,
+                             .sharding = ragged_outer_sharding,
+                             .partial = always_partial};
+  static constexpr GradientRule gradient = [](Gradient& r) {
+    const Value sizes = r.x(2), g = build::cast(r.full_g(), r.x(0).dtype());
+    for (int i = 0; i < 2; ++i) {
+      if (!r.needs(i)) continue;
+      const Value own = r.x(i), slope = build::sum_to(build::ragged_dot(r.x(1 - i), g, sizes, i == 0), own);
+      r.add(i, build::broadcast(build::cast(slope, own.dtype()), own));
+    }
+  };
+  static constexpr CheckRule check = [](const NodeCheck& c) {
+    if (const BrokenRule broken = check_ragged(c, 0, 1); !broken.empty()) return broken;
+    const Node &node = c.node(), &a = c.x(0), &b = c.x(1), &sizes = c.x(2);
+    const int lead = a.rank - 2;
+    for (int d = 0; d < lead; ++d)
+      if (!node.is_singleton(d) && a.is_singleton(d) && b.is_singleton(d) && sizes.is_singleton(d))
+        return BrokenRule("a leading dim of the result extends in an operand");
+    return a.is_singleton(lead) == b.is_singleton(lead) && node.is_singleton(lead) == sizes.is_singleton(lead) &&
+                   node.is_singleton(lead + 1) == a.is_singleton(lead + 1) &&
+                   node.is_singleton(lead + 2) == b.is_singleton(lead + 1)
+               ? BrokenRule{}
+               : BrokenRule("the dims of rows, matrices and sizes agree");
+  };
+};
+
+using RaggedOperations = OperationList<RaggedDotOp, RaggedOuterOp>;
+
+}  // namespace tessera::ops
+
+TESSERA_PLANNING_END
+
+#endif
+
 // ---- tessera/ops/contraction/window_rows.hpp
 
 #ifndef TESSERA_OPS_CONTRACTION_WINDOW_ROWS_HPP
@@ -11954,46 +12264,21 @@ TESSERA_PLANNING_BEGIN
 
 namespace tessera::build {
 
-/// Windows of `size` elements of one dim, `dilation` apart, one every `stride` elements: dim d becomes two dims,
-/// [windows, size]. `slices`: they are a slice with steps, of which errors then tell.
-constexpr Value windows(Value x, int dim, Value size, Value stride, Value dilation, bool slices = false) {
-  const Node& from = x.node();
-  const unsigned before = (1u << dim) - 1, after = unsigned{from.singletons} >> (dim + 1);
-  const unsigned singletons = (from.singletons & before) | (size.is_number(1) ? 2u << dim : 0u) | after << (dim + 2);
-  Labels labels = pack_dim(dim);
-  labels[1] = slices ? 1 : 0;
-  return x.make({.op = Op::windows,
-                 .dtype = from.dtype,
-                 .rank = static_cast<std::uint8_t>(from.rank + 1),
-                 .singletons = static_cast<std::uint8_t>(singletons),
-                 .labels = labels},
-                {x.id, size.id, stride.id, dilation.id});
-}
-/// The transpose of windows: adds them into a dim of `extent`, which is statically 1 if `is_singleton`.
-constexpr Value fold(Value x, int dim, Value stride, Value dilation, Value extent, bool is_singleton) {
-  const Node& from = x.node();
-  const unsigned before = (1u << dim) - 1, after = unsigned{from.singletons} >> (dim + 2);
-  const unsigned singletons = (from.singletons & before) | (is_singleton ? 1u << dim : 0u) | after << (dim + 1);
-  return x.make({.op = Op::fold,
-                 .dtype = from.dtype,
-                 .rank = static_cast<std::uint8_t>(from.rank - 1),
-                 .singletons = static_cast<std::uint8_t>(singletons),
-                 .labels = pack_dim(dim)},
-                {x.id, stride.id, dilation.id, extent.id});
-}
-
 /// Windows of the dims first, first + 1, ...: each becomes two dims, [windows, size].
 struct PatchDim {
   Value size, stride, dilation, before, after;  ///< rows of padding in front of the dim and behind it
 };
-/// `largest`: padding is -infinity instead of 0.
-constexpr Value patches(Value x, int first, int count, const PatchDim* dims, bool largest = false) {
+/// `largest`: padding is -infinity instead of 0. `slices`: the windows are a slice with steps: both paddings are
+/// negative, the numbers of rows that are left out.
+constexpr Value patches(Value x, int first, int count, const PatchDim* dims, bool largest = false,
+                        bool slices = false) {
   Node made{.op = Op::patches,
             .dtype = x.dtype(),
             .rank = static_cast<std::uint8_t>(x.rank() + count),
             .labels = pack_dim(first)};
   made.labels[1] = static_cast<std::int8_t>(count);
   made.labels[2] = largest ? 1 : 0;
+  made.labels[3] = slices ? 1 : 0;
   std::int32_t ids[16]{x.id};
   unsigned singletons = 0;
   for (int d = 0; d < x.rank(); ++d) {
@@ -12013,14 +12298,17 @@ struct FoldDim {
   Value stride, dilation, before, extent;
   bool is_singleton = false;
 };
-/// `clips`: windows may end anywhere behind the dim; without it, at most `before` rows behind the dim.
-constexpr Value fold_patches(Value x, int first, int count, const FoldDim* dims, bool clips = false) {
+/// `clips`: windows may end anywhere behind the dim; without it, at most `before` rows behind the dim. `slices`: as of
+/// patches; `before` is negative, the row of the first window, and all windows are inside the dim.
+constexpr Value fold_patches(Value x, int first, int count, const FoldDim* dims, bool clips = false,
+                             bool slices = false) {
   Node made{.op = Op::fold_patches,
             .dtype = x.dtype(),
             .rank = static_cast<std::uint8_t>(x.rank() - count),
             .labels = pack_dim(first)};
   made.labels[1] = static_cast<std::int8_t>(count);
   made.labels[2] = clips ? 1 : 0;
+  made.labels[3] = slices ? 1 : 0;
   std::int32_t ids[16]{x.id};
   unsigned singletons = 0;
   for (int d = 0; d < x.rank() - count; ++d) {
@@ -12039,131 +12327,10 @@ constexpr Value fold_patches(Value x, int first, int count, const FoldDim* dims,
 
 namespace tessera::ops {
 
-constexpr Shape windows_shape(const ShapeContext& c) {
-  Shape shape = c.operand(0);
-  const auto dim = static_cast<std::size_t>(dim_of(c.node()));
-  const std::int64_t size = c.number(1), stride = c.number(2), dilation = c.number(3);
-  if (c.node().labels[1] != 0 && stride < 1) fail_shapes(c, "the step is below 1", "slice");
-  if (size < 1 || stride < 1 || dilation < 1) fail_shapes(c, "a window size, stride or dilation is below 1", "conv");
-  std::int64_t last = 0;  // the offset of a window's last element
-  if (!multiply_fits(size - 1, dilation, last) || shape[dim] <= last)
-    fail_shapes(c, "the window is longer than the padded dim", "conv");
-  shape[dim] = (shape[dim] - last - 1) / stride + 1;
-  shape.insert(dim + 1, size);
-  return shape;
-}
-
-/// Strides of the windows, which overlap, over the operand's memory.
-constexpr Shape window_strides(const ShapeContext& c, const Shape& operand) {
-  const auto dim = static_cast<std::size_t>(dim_of(c.node()));
-  // If the product overflows, the dim has extent 1, so its stride is never used.
-  const auto steps = [from = operand[dim]](std::int64_t by) {
-    std::int64_t stride = 0;
-    return multiply_fits(from, by, stride) ? stride : 0;
-  };
-  Shape strides = operand;
-  strides.insert(dim + 1, steps(c.number(3)));
-  strides[dim] = steps(c.number(2));
-  return strides;
-}
-/// The operand's sharding below windows of this sharding; false where windows or their elements are split.
-constexpr bool under_windows(const Node& node, const Sharding& windows, Sharding& operand) {
-  const int dim = dim_of(node);
-  if (!windows.dims[dim].empty() || !windows.dims[dim + 1].empty() || windows.unreduced != 0) return false;
-  operand = replicated(windows.rank - 1);
-  for (int d = 0; d < operand.rank; ++d) operand.dims[d] = windows.dims[d > dim ? d + 1 : d];
-  return true;
-}
-
-/// Sharding of windows and fold: the dims of windows and the dim behind them stay whole, all others are shared. `runs`
-/// has the two dims of windows, `line` the one dim.
-constexpr void windows_factors(const Node& runs, const Node& line, int dim, DimFactors& of_runs, DimFactors& of_line,
-                               FactorRule& rule) {
-  for (int d = 0; d < line.rank; ++d) {
-    const int other = d > dim ? d + 1 : d;
-    if (!line.is_singleton(d)) {
-      of_line.dims[d].push_back(
-          static_cast<std::int8_t>(rule.add(d == dim ? FactorKind::replicate : FactorKind::pass)));
-      if (d != dim) of_runs.dims[other] = of_line.dims[d];
-    }
-    for (int r = dim; d == dim && r < dim + 2; ++r)
-      if (!runs.is_singleton(r)) of_runs.dims[r].push_back(static_cast<std::int8_t>(rule.add(FactorKind::replicate)));
-  }
-}
-
-/// Operands after the first: size, stride and dilation. `runs` has the two dims of windows, `line` the one dim.
-constexpr BrokenRule check_windows(const NodeCheck& c, const Node& runs, const Node& line) {
-  const int dim = dim_of(c.node());
-  if (dim < 0 || dim >= line.rank) return "the dim is a dim of the node";
-  const unsigned before = (1u << dim) - 1, after = unsigned{line.singletons} >> (dim + 1);
-  if (runs.rank != line.rank + 1 || runs.dtype != line.dtype || ((runs.singletons ^ line.singletons) & before) != 0 ||
-      unsigned{runs.singletons} >> (dim + 2) != after)
-    return "a dim becomes two dims, windows and their elements, or the reverse";
-  return c.is_size(1) && c.is_size(2) && c.is_size(3) ? BrokenRule{} : "size, stride and dilation are sizes";
-}
-
-struct WindowsOp {
-  static constexpr OpRow row{.name = "windows",
-                             .unit = UnitKind::data_movement,
-                             .arity = 4,
-                             .linear = Linearity::first,
-                             .shape = windows_shape,
-                             .sharding =
-                                 [](const GraphView& graph, int id, FactorRule& rule) {
-                                   rule.operands.resize(4);
-                                   windows_factors(graph[id], graph.operand_node(id, 0), dim_of(graph[id]), rule.result,
-                                                   rule.operands[0], rule);
-                                 },
-                             .view = window_strides,
-                             .under_view = under_windows,
-                             .flops = 0};
-  static constexpr GradientRule gradient = [](Gradient& r) {
-    const Value x = r.x(0), g = build::uncast(r.full_g(), computed_as(x.dtype()));
-    const int dim = dim_of(r.node());
-    r.add(0, build::cast(build::fold(g, dim, r.x(2), r.x(3), build::extent(x, dim), x.is_singleton(dim)), x.dtype()));
-  };
-  static constexpr CheckRule check = [](const NodeCheck& c) { return check_windows(c, c.node(), c.x(0)); };
-  static constexpr AttributeText attributes = tessera::detail::dim_text;
-};
-
-/// All windows have to end inside the dim to which they are added.
-constexpr Shape fold_shape(const ShapeContext& c) {
-  Shape shape = c.operand(0);
-  const auto dim = static_cast<std::size_t>(dim_of(c.node()));
-  const std::int64_t stride = c.number(1), dilation = c.number(2), extent = c.number(3);
-  if (stride < 1 || dilation < 1) fail_shapes(c, "a stride or a dilation is below 1", "conv_transpose");
-  std::int64_t last_window = 0, last_element = 0;
-  if (volume(shape) > 0 &&
-      (!multiply_fits(shape[dim] - 1, stride, last_window) ||
-       !multiply_fits(shape[dim + 1] - 1, dilation, last_element) || last_window >= extent - last_element))
-    fail_shapes(c, "the windows are longer than the dim of the result", "conv_transpose");
-  shape.erase(dim + 1);
-  shape[dim] = extent;
-  return shape;
-}
-
-// Operands after the first: stride, dilation and extent.
-struct FoldOp {
-  static constexpr OpRow row{.name = "fold",
-                             .unit = UnitKind::fold,
-                             .arity = 4,
-                             .linear = Linearity::first,
-                             .shape = fold_shape,
-                             .sharding = [](const GraphView& graph, int id, FactorRule& rule) {
-                               rule.operands.resize(4);
-                               windows_factors(graph.operand_node(id, 0), graph[id], dim_of(graph[id]),
-                                               rule.operands[0], rule.result, rule);
-                             }};
-  static constexpr GradientRule gradient = [](Gradient& r) {
-    const int dim = dim_of(r.node());
-    r.add(0, build::windows(r.full_g(), dim, build::extent(r.x(0), dim + 1), r.x(1), r.x(2)));
-  };
-  static constexpr CheckRule check = [](const NodeCheck& c) { return check_windows(c, c.x(0), c.node()); };
-  static constexpr AttributeText attributes = tessera::detail::dim_text;
-};
-
 /// How many dims patches and fold_patches have windows of.
 constexpr int windowed_count(const Node& node) { return node.labels[1]; }
+/// Whether the windows are a slice with steps, or are added where such a slice was.
+constexpr bool of_slices(const Node& node) { return node.labels[3] != 0; }
 
 constexpr WindowedDims patches_windows(const ShapeContext& c) {
   WindowedDims dims;
@@ -12178,11 +12345,15 @@ constexpr WindowedDims patches_windows(const ShapeContext& c) {
                     c.number(at + 1),
                     c.number(at + 2),
                     c.number(at + 3)};
+    const bool slices = of_slices(c.node());
+    if (slices && own.stride < 1) fail_shapes(c, "the step is below 1", "slice");
     if (own.size < 1 || own.stride < 1 || own.dilation < 1)
       fail_shapes(c, "a window size, stride or dilation is below 1", "conv");
-    if (own.before < 0) fail_shapes(c, "negative padding", "conv");
+    if (!slices && own.before < 0) fail_shapes(c, "negative padding", "conv");
     std::int64_t last = 0, padded = 0;  // the offset of a window's last element; the padded extent
     if (!add_fits(own.extent, own.before, padded) || !add_fits(padded, c.number(at + 4), padded)) fail_large(c);
+    if (slices && (own.before > 0 || c.number(at + 4) > 0 || padded < 1))
+      fail_shapes(c, "start and size are outside the dim", "slice");
     if (!multiply_fits(own.size - 1, own.dilation, last) || padded <= last)
       fail_shapes(c, "the window is longer than the padded dim", "conv");
     own.count = (padded - last - 1) / own.stride + 1;
@@ -12197,6 +12368,12 @@ constexpr Shape patches_shape(const ShapeContext& c) {
     shape.insert(static_cast<std::size_t>(own.runs + 1), own.size);
   }
   return shape;
+}
+/// Whether each window is one row. Such windows do not overlap, so a step stores them without the rows between them.
+constexpr bool of_single_rows(const WindowedDims& dims) {
+  for (const WindowedDim& own : dims)
+    if (own.size != 1) return false;
+  return true;
 }
 /// The extents of the rows that windows of these extents cover; the windowed dims get 0 rows where there is no window.
 constexpr Shape covered_rows(const WindowedDims& dims, const Shape& runs) {
@@ -12225,7 +12402,8 @@ constexpr Shape overlapping_strides(const WindowedDims& dims, const Shape& rows)
 /// Whether windows can be a view of their operand on each device: no row is padding, and no windowed dim is split.
 constexpr bool in_place(const ShapeContext& c, const Sharding& operand) {
   for (const WindowedDim& own : patches_windows(c))
-    if (own.before > 0 || (own.count - 1) * own.stride + own.span() > own.extent || !operand.dims[own.line].empty())
+    if (own.before > 0 || (own.count - 1) * own.stride + own.span() - own.before > own.extent ||
+        !operand.dims[own.line].empty())
       return false;
   return true;
 }
@@ -12287,7 +12465,7 @@ struct PatchesOp {
     for (int d = 0; d < count; ++d)
       dims[d] = {r.x(2 + 5 * d), r.x(3 + 5 * d), r.x(4 + 5 * d), build::extent(x, first + d),
                  x.is_singleton(first + d)};
-    r.add(0, build::cast(build::fold_patches(g, first, count, dims, true), x.dtype()));
+    r.add(0, build::cast(build::fold_patches(g, first, count, dims, true, of_slices(r.node())), x.dtype()));
   };
   static constexpr CheckRule check = [](const NodeCheck& c) { return check_patches(c, c.node(), c.x(0), 5); };
   static constexpr AttributeText attributes = tessera::detail::dim_text;
@@ -12308,13 +12486,18 @@ constexpr WindowedDims fold_patches_windows(const ShapeContext& c) {
                           c.number(at + 2)};
     std::int64_t last = 0, reach = 0;  // the last window; the last row of windows
     if (own.stride < 1 || own.dilation < 1) fail_shapes(c, "a stride or a dilation is below 1", "conv_transpose");
-    if (own.extent < 0 || own.before < 0)
+    const bool slices = of_slices(c.node());
+    if (own.extent < 0 || (own.before < 0 && !slices))
       fail_shapes(c, "the padding is negative, or longer than the windows", "conv_transpose");
     if (!multiply_fits(own.count, own.stride, last) || !multiply_fits(own.size, own.dilation, reach) ||
         !add_fits(last, reach, reach))
       fail_large(c);
+    const std::int64_t run = own.count > 0 ? (own.count - 1) * own.stride + own.span() : 0;
+    std::int64_t end = 0;
+    if (slices && (own.before > 0 || !add_fits(run, -own.before, end) || end > own.extent))
+      fail_shapes(c, "the update leaves the dim", "slice_scatter");
     // Padding of a transposed convolution is the same behind the dim as in front.
-    if (c.node().labels[2] == 0 && own.count > 0 &&
+    if (c.node().labels[2] == 0 && !slices && own.count > 0 &&
         (own.count - 1) * own.stride + own.span() - own.before > own.extent + own.before)
       fail_shapes(c, "the windows are longer than the dim of the result", "conv_transpose");
     dims.push_back(own);
@@ -12356,13 +12539,13 @@ struct FoldPatchesOp {
       const Value reach = (build::extent(x, first + 2 * d) - one) * r.x(at) + (size - one) * r.x(at + 1) + one;
       dims[d] = {size, r.x(at), r.x(at + 1), r.x(at + 2), reach - r.x(at + 2) - r.x(at + 3)};
     }
-    r.add(0, build::patches(g, first, count, dims));
+    r.add(0, build::patches(g, first, count, dims, false, of_slices(r.node())));
   };
   static constexpr CheckRule check = [](const NodeCheck& c) { return check_patches(c, c.x(0), c.node(), 4); };
   static constexpr AttributeText attributes = tessera::detail::dim_text;
 };
 
-using WindowOperations = OperationList<WindowsOp, FoldOp, PatchesOp, FoldPatchesOp>;
+using WindowOperations = OperationList<PatchesOp, FoldPatchesOp>;
 
 }  // namespace tessera::ops
 
@@ -13007,6 +13190,217 @@ TESSERA_PLANNING_END
 
 #endif
 
+// ---- tessera/ops/elementwise/gcd.hpp
+
+#ifndef TESSERA_OPS_ELEMENTWISE_GCD_HPP
+#define TESSERA_OPS_ELEMENTWISE_GCD_HPP
+
+namespace tessera::ops {
+
+/// Euclid's algorithm on absolute values, which as unsigned numbers always exist.
+template <class T> constexpr T greatest_common_divisor(T a, T b) {
+  if constexpr (std::is_floating_point_v<T>) {
+    return static_cast<T>(greatest_common_divisor(static_cast<std::int64_t>(a), static_cast<std::int64_t>(b)));
+  } else {
+    using U = std::make_unsigned_t<T>;
+    U x = a < 0 ? static_cast<U>(U{0} - static_cast<U>(a)) : static_cast<U>(a);
+    U y = b < 0 ? static_cast<U>(U{0} - static_cast<U>(b)) : static_cast<U>(b);
+    while (y != 0) {
+      const U rest = static_cast<U>(x % y);
+      x = y;
+      y = rest;
+    }
+    return static_cast<T>(x);
+  }
+}
+
+struct GcdOp : ElementwiseOperation<2> {
+  static constexpr std::string_view name = "gcd";
+  static constexpr std::uint8_t flops = 40, lane_cost = 250;
+  static constexpr bool of_bools = false, by_part = true;
+  static TESSERA_INLINE auto value(const auto& x, const auto& y) {
+    return each_element([](auto a, auto b) { return greatest_common_divisor(a, b); }, x, y);
+  }
+};
+
+using GcdOperations = OperationList<GcdOp>;
+
+}  // namespace tessera::ops
+
+namespace tessera {
+
+namespace detail {
+struct GcdTag : Binary<ops::GcdOp> {
+  template <class A, class B> struct result : Promote<A, B> {
+    using Checks =
+        decltype([] { static_assert(is_integer(Promote<A, B>::dtype), "tessera: gcd and lcm take integer tensors"); });
+  };
+};
+struct LcmTag : GcdTag {
+  static constexpr Value emit(Value context, Value x, Value y) {
+    x = x.at(context.source);
+    const Value divisor = build::apply<ops::GcdOp>(x, y), zero = divisor.number(0);
+    const Value some = build::binary(Op::not_equal, divisor, zero);
+    return build::unary(Op::abs, x / build::select(some, divisor, divisor.number(1)) * y);
+  }
+};
+}  // namespace detail
+
+/// The greatest common divisor of integers, 0 or above, and the absolute value of a where b is 0 (torch.gcd, jnp.gcd);
+/// of the lowest number of its type with itself or 0 that number, which has no absolute value. Operands are broadcast
+/// and promoted. No gradient. Errors: shape_mismatch. No communication.
+template <Operand A, Operand B>
+  requires(TensorOperand<A> || TensorOperand<B>)
+constexpr auto gcd(const A& a, const B& b, Here at = Here::current()) {
+  return call<detail::GcdTag>(Source::from(at), a, b);
+}
+/// The least common multiple of integers, 0 where either is 0 (torch.lcm, jnp.lcm); it wraps around. In all else as
+/// gcd.
+template <Operand A, Operand B>
+  requires(TensorOperand<A> || TensorOperand<B>)
+constexpr auto lcm(const A& a, const B& b, Here at = Here::current()) {
+  return call<detail::LcmTag>(Source::from(at), a, b);
+}
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/ops/elementwise/incomplete_gamma.hpp
+
+#ifndef TESSERA_OPS_ELEMENTWISE_INCOMPLETE_GAMMA_HPP
+#define TESSERA_OPS_ELEMENTWISE_INCOMPLETE_GAMMA_HPP
+
+// Incomplete gamma functions and Hurwitz's zeta function, of two operands.
+
+namespace tessera::ops {
+
+/// The regularised lower incomplete gamma function of a and x, or the upper one, which is 1 minus it. By the power
+/// series below a + 1, by Lentz's continued fraction from there on: Numerical Recipes 6.2.
+inline double incomplete_gamma(double a, double x, bool upper) {
+  if (!(a >= 0) || !(x >= 0) || (a == 0 && x == 0) || (a == infinity && x == infinity)) return not_a_number;
+  if (a == 0 || x == infinity) return upper ? 0 : 1;
+  if (x == 0 || a == infinity) return upper ? 1 : 0;
+  // x^a exp(-x) / gamma(a)
+  const double scale = __builtin_exp(a * __builtin_log(x) - x - lgamma(a));
+  constexpr int most = 1'000'000;
+  if (x < a + 1) {
+    double term = 1 / a, sum = term;
+    for (int n = 1; n < most && term > 1e-17 * sum; ++n) {
+      term *= x / (a + n);
+      sum += term;
+    }
+    const double lower = sum * scale;
+    return upper ? 1 - lower : lower;
+  }
+  constexpr double tiny = 1e-300;
+  double b = x + 1 - a, c = 1 / tiny, d = 1 / b, fraction = d;
+  for (int n = 1; n < most; ++n) {
+    const double factor = -n * (n - a);
+    b += 2;
+    d = factor * d + b;
+    if (d < tiny && d > -tiny) d = tiny;
+    c = b + factor / c;
+    if (c < tiny && c > -tiny) c = tiny;
+    d = 1 / d;
+    const double change = d * c;
+    fraction *= change;
+    if (change - 1 < 1e-16 && change - 1 > -1e-16) break;
+  }
+  const double above = fraction * scale;
+  return upper ? above : 1 - above;
+}
+
+/// The sum of (q + k)^-s over k = 0, 1, ... Where q is below 0 and s is whole, as two sums over positive numbers: q is
+/// f - m, and the terms below f are those of 1 - f up to m - f, with the sign of an odd power.
+inline double zeta(double s, double q) {
+  if (s != s || q != q || s < 1) return not_a_number;
+  if (s == 1) return infinity;
+  if (q <= 0 && q == __builtin_floor(q)) return infinity;
+  if (q < 0 && s != __builtin_floor(s)) return not_a_number;
+  if (s > 200 && q > 0) {  // the first terms alone count
+    double sum = 0;
+    for (int k = 0; k < 100; ++k) {
+      const double term = __builtin_pow(q + k, -s);
+      sum += term;
+      if (!(term > 1e-17 * sum)) break;
+    }
+    return sum;
+  }
+  if (q > 0) return q == infinity ? 0 : hurwitz_zeta(s, q);
+  const double f = q - __builtin_floor(q), m = -__builtin_floor(q);
+  const double below = zeta(s, 1 - f) - zeta(s, m + 1 - f);
+  return zeta(s, f) + (s / 2 == __builtin_floor(s / 2) ? below : -below);
+}
+
+/// Of operands a and x. There is no derivative by a.
+template <bool Upper> struct IncompleteGamma : FunctionOfDoubles<2> {
+  static TESSERA_INLINE auto value(const auto& a, const auto& x) {
+    return in_double([](double order, double v) { return incomplete_gamma(order, v, Upper); }, a, x);
+  }
+  static constexpr void gradient(Gradient& r) {
+    if (!r.needs(1)) return;
+    // x^(a - 1) exp(-x) / gamma(a); 0^0 is 1
+    const Value a = r.x(0), x = r.x(1), zero = x.number(0), power = a - 1.0;
+    const Value none = build::equal(power, zero);
+    const Value logarithm =
+        build::select(none, zero, power * build::unary(Op::log, build::select(none, x.number(1), x)));
+    const Value density = build::unary(Op::exp, logarithm - x - build::apply<LgammaOp>(a));
+    r.add(1, Upper ? -(r.g() * density) : r.g() * density);
+  }
+};
+struct IgammaOp : IncompleteGamma<false> {
+  static constexpr std::string_view name = "igamma";
+};
+struct IgammacOp : IncompleteGamma<true> {
+  static constexpr std::string_view name = "igammac";
+};
+/// Of operands s and q. There is no derivative by s.
+struct ZetaOp : FunctionOfDoubles<2> {
+  static constexpr std::string_view name = "zeta";
+  static TESSERA_INLINE auto value(const auto& s, const auto& q) {
+    return in_double([](double order, double v) { return zeta(order, v); }, s, q);
+  }
+  static constexpr void gradient(Gradient& r) {
+    if (r.needs(1)) r.add(1, r.g() * (-r.x(0) * build::binary(r.node().op, r.x(0) + 1.0, r.x(1))));
+  }
+};
+
+using IncompleteGammaOperations = OperationList<IgammaOp, IgammacOp, ZetaOp>;
+
+}  // namespace tessera::ops
+
+namespace tessera {
+
+/// The regularised lower incomplete gamma function, the integral of t^(a - 1) exp(-t) / gamma(a) from 0 to x
+/// (torch.igamma, torch.special.gammainc, jax.scipy.special.gammainc), and the upper one, from x on (igammac,
+/// gammaincc). NaN for operands below 0, and where both are 0 or both infinite. Operands are broadcast; of integers
+/// f32. Computed in double: an error of 1e-15 (1 + a), relative to the larger of both functions. Gradient of x:
+/// x^(a - 1) exp(-x) / gamma(a), or its negative; of a none, as in PyTorch. Errors: shape_mismatch. No communication.
+template <Operand A, Operand X>
+  requires(TensorOperand<A> || TensorOperand<X>)
+constexpr auto igamma(const A& a, const X& x, Here at = Here::current()) {
+  return call<detail::Binary<ops::IgammaOp>>(Source::from(at), a, x);
+}
+template <Operand A, Operand X>
+  requires(TensorOperand<A> || TensorOperand<X>)
+constexpr auto igammac(const A& a, const X& x, Here at = Here::current()) {
+  return call<detail::Binary<ops::IgammacOp>>(Source::from(at), a, x);
+}
+/// Hurwitz's zeta function, the sum of (q + k)^-s over k = 0, 1, ... (torch.special.zeta, jax.scipy.special.zeta):
+/// Riemann's is `zeta(s, 1)`. NaN for s below 1, and for q below 0 if s is not whole; infinity for s = 1 and where q is
+/// 0 or a negative integer. Operands are broadcast; of integers f32. Error: 8 ulp; for q below 0 of the largest term.
+/// Gradient of q: -s zeta(s + 1, q); of s none, as in PyTorch. Errors: shape_mismatch. No communication.
+template <Operand S, Operand Q>
+  requires(TensorOperand<S> || TensorOperand<Q>)
+constexpr auto zeta(const S& s, const Q& q, Here at = Here::current()) {
+  return call<detail::Binary<ops::ZetaOp>>(Source::from(at), s, q);
+}
+
+}  // namespace tessera
+
+#endif
+
 // ---- tessera/ops/elementwise/nextafter.hpp
 
 #ifndef TESSERA_OPS_ELEMENTWISE_NEXTAFTER_HPP
@@ -13157,7 +13551,8 @@ template <Op Id, class Operation> struct OperationAt {
 template <class List> struct OperationMap;
 template <class... Operation>
 struct OperationMap<OperationList<Operation...>> : OperationAt<op_v<Operation>, Operation>... {};
-using InKernels = JoinedLists<ElementwiseOperations, NextafterOperations, KeyOperations>::type;
+using InKernels = JoinedLists<ElementwiseOperations, NextafterOperations, GcdOperations, IncompleteGammaOperations,
+                              KeyOperations>::type;
 template <Op Id, class Operation> OperationAt<Id, Operation> find_operation(const OperationAt<Id, Operation>&);
 }  // namespace detail
 
@@ -13253,8 +13648,8 @@ struct CustomGradientOp {
       traced_on.push_back(on.id);
       cotangents.push_back(own.module != nullptr ? own.id : build::broadcast(on.number(0), on).id);
     }
-    const Growable<std::int32_t> made =
-        tessera::detail::substitute(r.module(), r.y().graph, traced_on, cotangents, gradients);
+    const Growable<std::int32_t> made = tessera::detail::substitute(r.module(), r.y().graph, traced_on, cotangents,
+                                                                    gradients, [&](int id) { return r.again(id).id; });
     for (int i = 0; i < count; ++i) r.add(behind + i, r.y().with(made[static_cast<std::size_t>(i)]));
   };
   static constexpr SimplifyRule simplify = first_operand;
@@ -13323,11 +13718,13 @@ constexpr Value argsort(Value x, int dim, Order order, DType type, Value count =
   const std::int32_t operands[] = {x.id, count.id};
   return x.make(made, operands, all ? 1 : 2);
 }
+/// The indices may have singleton dims along which x extends: elements there have one index, which kernels read once.
 constexpr Value gather(Value x, int dim, Value indices) {
+  const unsigned own = 1u << dim, others = x.node().singletons & ~own;
   return x.make({.op = Op::gather,
                  .dtype = x.dtype(),
                  .rank = x.node().rank,
-                 .singletons = indices.node().singletons,
+                 .singletons = static_cast<std::uint8_t>(others | (indices.node().singletons & own)),
                  .labels = pack_dim(dim)},
                 {x.id, indices.id});
 }
@@ -13355,9 +13752,13 @@ constexpr Shape argsort_shape(const ShapeContext& c) {
   return shape;
 }
 
+/// Whether elements along dim d of a gather or scatter share their index.
+constexpr bool has_one_index(const ShapeContext& c, std::size_t d) {
+  return static_cast<int>(d) != dim_of(c.node()) && c.graph.operand_node(c.id, 1).is_singleton(static_cast<int>(d));
+}
 constexpr void check_indices(const ShapeContext& c, const Shape& table, const Shape& indices) {
   for (std::size_t d = 0; d < table.size(); ++d)
-    if (static_cast<int>(d) != dim_of(c.node()) && table[d] != indices[d])
+    if (static_cast<int>(d) != dim_of(c.node()) && !has_one_index(c, d) && table[d] != indices[d])
       fail_shapes(c, "operand and indices differ in a dim other than the gathered dim", "gather");
 }
 
@@ -13365,7 +13766,8 @@ constexpr void check_indices(const ShapeContext& c, const Shape& table, const Sh
 constexpr Shape scatter_shape(const ShapeContext& c) {
   const Shape &source = c.operand(0), &indices = c.operand(1), &result = c.operand(2);
   for (std::size_t d = 0; d < result.size(); ++d)
-    if (source[d] != indices[d] || (static_cast<int>(d) != dim_of(c.node()) && result[d] != indices[d]))
+    if ((!has_one_index(c, d) && source[d] != indices[d]) ||
+        (static_cast<int>(d) != dim_of(c.node()) && result[d] != source[d]))
       fail_shapes(
           c, "source and indices have equal shapes, and differ from the first operand only in the dim of the scatter");
   return result;
@@ -13374,9 +13776,11 @@ constexpr Shape scatter_shape(const ShapeContext& c) {
 /// Checks that all dims but that of the node are those of the first `operands` operands.
 constexpr BrokenRule check_other_dims(const NodeCheck& c, int operands, DType index) {
   if (!c.has_dim()) return "the dim is a dim of the node";
-  for (int i = 0; i < operands; ++i)
-    if (c.x(i).rank != c.node().rank || ((c.x(i).singletons ^ c.node().singletons) & ~(1u << dim_of(c.node()))) != 0)
+  for (int i = 0; i < operands; ++i) {
+    const unsigned own = c.x(i).singletons, result = c.node().singletons, one_index = i == 1 ? own : 0u;
+    if (c.x(i).rank != c.node().rank || (((own ^ result) & ~one_index) & ~(1u << dim_of(c.node()))) != 0)
       return "only the extent of one dim changes";
+  }
   return index == DType::i32 || index == DType::i64 ? BrokenRule{} : "indices are integers";
 }
 constexpr BrokenRule check_argsort(const NodeCheck& c) {
@@ -13412,12 +13816,15 @@ struct GatherOp {
                              .shape =
                                  [](const ShapeContext& c) {
                                    check_indices(c, c.operand(0), c.operand(1));
-                                   return c.operand(1);
+                                   const auto dim = static_cast<std::size_t>(dim_of(c.node()));
+                                   Shape shape = c.operand(0);
+                                   shape[dim] = c.operand(1)[dim];
+                                   return shape;
                                  },
                              .sharding = along_dim_sharding,
                              .flops = 0};
   static constexpr GradientRule gradient = [](Gradient& r) {
-    const Value x = r.x(0), g = build::cast(r.full_g(), computed_as(x.dtype()));
+    const Value x = build::stored_parameter(r.x(0)), g = build::cast(r.full_g(), computed_as(x.dtype()));
     r.add(0, build::cast(build::scatter_add(g, dim_of(r.node()), r.x(1), x), x.dtype()));
   };
   static constexpr CheckRule check = check_gather;
@@ -13642,7 +14049,7 @@ struct EmbeddingOp {
       .partial = always_partial,
       .flops = 0};
   static constexpr GradientRule gradient = [](Gradient& r) {
-    const Value table = r.x(0), g = build::cast(r.full_g(), computed_as(table.dtype()));
+    const Value table = build::stored_parameter(r.x(0)), g = build::cast(r.full_g(), computed_as(table.dtype()));
     const Value sums = g.make(
         {.op = Op::index_add, .dtype = g.dtype(), .rank = table.node().rank, .singletons = table.node().singletons},
         {g.id, r.x(1).id, table.id});
@@ -13940,10 +14347,11 @@ namespace tessera {
 namespace ops {
 
 /// All operations of the library.
-using Operations = JoinedLists<SourceOperations, ElementwiseOperations, ReductionOperations, ContractionOperations,
-                               DataMovementOperations, IndexedOperations, WindowOperations, CumulativeOperations,
-                               SortOperations, ScatterOperations, AttentionOperations, ControlOperations,
-                               GradientOperations, NextafterOperations, KeyOperations, CustomCallOperations>::type;
+using Operations =
+    JoinedLists<SourceOperations, ElementwiseOperations, ReductionOperations, ContractionOperations,
+                DataMovementOperations, IndexedOperations, WindowOperations, CumulativeOperations, SortOperations,
+                ScatterOperations, AttentionOperations, ControlOperations, GradientOperations, NextafterOperations,
+                GcdOperations, IncompleteGammaOperations, KeyOperations, CustomCallOperations, RaggedOperations>::type;
 
 namespace detail {
 
@@ -20184,551 +20592,6 @@ GatedMlp<T> gated_mlp(Key key, Extent features, Extent hidden, const ShardingStr
 
 #endif
 
-// ---- tessera/ops/reduction/reduction.hpp
-
-#ifndef TESSERA_OPS_REDUCTION_REDUCTION_HPP
-#define TESSERA_OPS_REDUCTION_REDUCTION_HPP
-
-namespace tessera {
-
-/// Argument of reductions: reduced dims stay, with static extent 1, so that the result broadcasts against the operand.
-struct KeepDims {};
-inline constexpr KeepDims keepdims{};
-
-namespace detail {
-
-/// The dims as a bit set; negative dims count from the end; no dims means all.
-template <int Rank, int... Dims> constexpr unsigned dim_set() {
-  static_assert(((Dims >= -Rank && Dims < Rank) && ...), "tessera: the dim is out of range for the rank of the tensor");
-  if constexpr (sizeof...(Dims) == 0)
-    return (1u << Rank) - 1;
-  else
-    return ((1u << ((Dims + Rank) % Rank)) | ...);
-}
-constexpr int bit_count(unsigned bits) {
-  int n = 0;
-  for (; bits != 0; bits &= bits - 1) ++n;
-  return n;
-}
-
-template <class Operation, bool Mean, bool Keep, int... Dims> struct Reduce {
-  template <class A> struct result {
-    static_assert(require_arithmetic<typename A::type>());
-    static constexpr DType from = dtype_v<typename A::type>;
-    using type = element_t<Mean ? floating_type(from) : reduced_type(ops::row_v<Operation>.reduction, from)>;
-    static constexpr unsigned dims = dim_set<A::rank, Dims...>();
-    static constexpr int rank = Keep ? A::rank : A::rank - bit_count(dims);
-    using Checks = decltype([] {
-      static_assert(bit_count(dims) == sizeof...(Dims) || sizeof...(Dims) == 0,
-                    "tessera: a dim is given twice to a reduction");
-    });
-  };
-  template <int Rank> static constexpr unsigned dims = dim_set<Rank, Dims...>();
-
-  static constexpr Value emit(Value context, Value x, int rank, unsigned set) {
-    // A stacked value has a leading dim of layers, which its static rank does not count.
-    set <<= x.rank() - rank;
-    const DType type = floating_type(x.dtype());
-    if constexpr (Mean) x = build::cast(x, computed_as(type));
-    Value made = build::reduce(ops::op_v<Operation>, x.at(context.source), set, Keep);
-    if constexpr (Mean)
-      made = build::cast(made / build::cast(build::element_count(x.at(context.source), set), made.dtype()), type);
-    return made;
-  }
-};
-
-/// A reduction of the operand cast to another element type.
-template <class To, class R> struct ReduceAs {
-  template <class A> using result = typename R::template result<Typed<To, A::rank>>;
-  template <int Rank> static constexpr unsigned dims = R::template dims<Rank>;
-  static constexpr Value emit(Value context, Value x, int rank, unsigned set) {
-    return R::emit(context, build::cast(x.at(context.source), dtype_v<To>), rank, set);
-  }
-};
-
-/// Argmax or argmin: the smallest position of elements that equal the extreme or are NaN.
-template <class Extreme, class Index, bool Keep, int... Dims> struct ArgReduce {
-  using R = Reduce<Extreme, false, Keep, Dims...>;
-  template <class A> struct result : R::template result<A> {
-    using type = Index;
-    using IndexChecks = decltype([] {
-      static_assert(std::is_same_v<Index, std::int32_t> || std::is_same_v<Index, std::int64_t>,
-                    "tessera: the type of indices must be std::int32_t or std::int64_t");
-    });
-  };
-  template <int Rank> static constexpr unsigned dims = R::template dims<Rank>;
-
-  static constexpr Value emit(Value context, Value x, int rank, unsigned set) {
-    x = x.at(context.source);
-    set <<= x.rank() - rank;
-    Value found = build::binary(Op::equal, x, build::reduce(ops::op_v<Extreme>, x, set, true));
-    if (is_floating(x.dtype())) found = build::binary(Op::logical_or, found, build::binary(Op::not_equal, x, x));
-    constexpr DType type = dtype_v<Index>;
-    Value position = x.number(0, type);
-    for (int d = 0; d < x.rank(); ++d)
-      if ((set >> d & 1) != 0) position = position * build::cast(build::extent(x, d), type) + build::iota(x, d, type);
-    // Larger than all positions (no tensor has 2^53 elements), and exact as a double, in which kernels take constants.
-    const Value past = x.number(type == DType::i32 ? 0x1p31 - 1 : 0x1p53, type);
-    return build::reduce(ops::op_v<ops::MinOp>, build::select(found, position, past), set, Keep);
-  }
-};
-
-/// A reduction together with the static rank of its operand, from which the bit set of dims follows.
-template <int Rank, class R> struct RankedReduce {
-  template <class A> using result = typename R::template result<A>;
-  static constexpr Value emit(Value context, Value x) { return R::emit(context, x, Rank, R::template dims<Rank>); }
-};
-
-template <class R, TensorOperand X> constexpr auto reduce_by(const X& x, Here at) {
-  return call<RankedReduce<X::rank, R>>(Source::from(at), x);
-}
-template <class Operation, bool Mean, bool Keep, int... Dims, TensorOperand X>
-constexpr auto reduce(const X& x, Here at) {
-  return call<RankedReduce<X::rank, Reduce<Operation, Mean, Keep, Dims...>>>(Source::from(at), x);
-}
-template <class Operation, bool Keep, int... Dims, TensorOperand X> constexpr auto reduce_bools(const X& x, Here at) {
-  return reduce_by<ReduceAs<bool, Reduce<Operation, false, Keep, Dims...>>>(x, at);
-}
-
-}  // namespace detail
-
-/// Sum over the named dims, by default all: `sum<-1>(x)`, `mean<0, 1>(x, ts::keepdims)`; mean, max and min likewise.
-/// Results have the other dims; with keepdims also the reduced dims, of extent 1. Sums of bools and of integers below
-/// 32 bits are i32, means of integers f32; max of bools tells whether any element holds. NaN in any element gives NaN.
-/// Gradient of max and min: elements that share the extreme get equal parts. Communication: over a sharded dim the
-/// result is a partial value, which is reduced before its first non-linear reader.
-template <int... Dims, TensorOperand X> constexpr auto sum(const X& x, Here at = Here::current()) {
-  return detail::reduce<ops::SumOp, false, false, Dims...>(x, at);
-}
-template <int... Dims, TensorOperand X> constexpr auto sum(const X& x, KeepDims, Here at = Here::current()) {
-  return detail::reduce<ops::SumOp, false, true, Dims...>(x, at);
-}
-template <int... Dims, TensorOperand X> constexpr auto mean(const X& x, Here at = Here::current()) {
-  return detail::reduce<ops::SumOp, true, false, Dims...>(x, at);
-}
-template <int... Dims, TensorOperand X> constexpr auto mean(const X& x, KeepDims, Here at = Here::current()) {
-  return detail::reduce<ops::SumOp, true, true, Dims...>(x, at);
-}
-template <int... Dims, TensorOperand X> constexpr auto max(const X& x, Here at = Here::current()) {
-  return detail::reduce<ops::MaxOp, false, false, Dims...>(x, at);
-}
-template <int... Dims, TensorOperand X> constexpr auto max(const X& x, KeepDims, Here at = Here::current()) {
-  return detail::reduce<ops::MaxOp, false, true, Dims...>(x, at);
-}
-template <int... Dims, TensorOperand X> constexpr auto min(const X& x, Here at = Here::current()) {
-  return detail::reduce<ops::MinOp, false, false, Dims...>(x, at);
-}
-template <int... Dims, TensorOperand X> constexpr auto min(const X& x, KeepDims, Here at = Here::current()) {
-  return detail::reduce<ops::MinOp, false, true, Dims...>(x, at);
-}
-
-/// Product over the named dims, by default all: `prod<-1>(x)`, `prod<0, 1>(x, ts::keepdims)`. Products of bools and of
-/// integers below 32 bits are i32; wider integers wrap around. The product of no elements is 1; NaN in any element
-/// gives NaN. f32 is multiplied in f32, with a relative error of at most n 2^-23 for n elements; bf16 and f16 are
-/// multiplied in f32 and rounded once. The gradient and second derivatives are exact where elements are 0, as in
-/// PyTorch. Shapes and communication: as `sum`; partial values of a sharded dim are multiplied.
-template <int... Dims, TensorOperand X> constexpr auto prod(const X& x, Here at = Here::current()) {
-  return detail::reduce<ops::ProdOp, false, false, Dims...>(x, at);
-}
-template <int... Dims, TensorOperand X> constexpr auto prod(const X& x, KeepDims, Here at = Here::current()) {
-  return detail::reduce<ops::ProdOp, false, true, Dims...>(x, at);
-}
-
-/// Whether any (all) elements along the named dims are nonzero; NaN counts as nonzero. The result is bool. Of no
-/// elements, `any` is false and `all` is true. Shapes and communication as `max`.
-template <int... Dims, TensorOperand X> constexpr auto any(const X& x, Here at = Here::current()) {
-  return detail::reduce_bools<ops::MaxOp, false, Dims...>(x, at);
-}
-template <int... Dims, TensorOperand X> constexpr auto any(const X& x, KeepDims, Here at = Here::current()) {
-  return detail::reduce_bools<ops::MaxOp, true, Dims...>(x, at);
-}
-template <int... Dims, TensorOperand X> constexpr auto all(const X& x, Here at = Here::current()) {
-  return detail::reduce_bools<ops::MinOp, false, Dims...>(x, at);
-}
-template <int... Dims, TensorOperand X> constexpr auto all(const X& x, KeepDims, Here at = Here::current()) {
-  return detail::reduce_bools<ops::MinOp, true, Dims...>(x, at);
-}
-
-/// The index of the largest (smallest) element along one dim: `argmax<-1>(x)`, `argmin<0, std::int64_t>(x)`; without a
-/// dim, `argmax(x)`, the row-major position among all elements. Of equal elements the first; where any is NaN, the
-/// first NaN. `Index` has to hold the number of elements; of no elements the result is the largest Index. Shapes as
-/// `max`; no gradient. Communication: over a sharded dim, one all_reduce of the extremes and one of the indices.
-template <int D, Element Index = std::int32_t, TensorOperand X>
-constexpr auto argmax(const X& x, Here at = Here::current()) {
-  return detail::reduce_by<detail::ArgReduce<ops::MaxOp, Index, false, D>>(x, at);
-}
-template <Element Index = std::int32_t, TensorOperand X> constexpr auto argmax(const X& x, Here at = Here::current()) {
-  return detail::reduce_by<detail::ArgReduce<ops::MaxOp, Index, false>>(x, at);
-}
-template <int D, Element Index = std::int32_t, TensorOperand X>
-constexpr auto argmax(const X& x, KeepDims, Here at = Here::current()) {
-  return detail::reduce_by<detail::ArgReduce<ops::MaxOp, Index, true, D>>(x, at);
-}
-template <Element Index = std::int32_t, TensorOperand X>
-constexpr auto argmax(const X& x, KeepDims, Here at = Here::current()) {
-  return detail::reduce_by<detail::ArgReduce<ops::MaxOp, Index, true>>(x, at);
-}
-template <int D, Element Index = std::int32_t, TensorOperand X>
-constexpr auto argmin(const X& x, Here at = Here::current()) {
-  return detail::reduce_by<detail::ArgReduce<ops::MinOp, Index, false, D>>(x, at);
-}
-template <Element Index = std::int32_t, TensorOperand X> constexpr auto argmin(const X& x, Here at = Here::current()) {
-  return detail::reduce_by<detail::ArgReduce<ops::MinOp, Index, false>>(x, at);
-}
-template <int D, Element Index = std::int32_t, TensorOperand X>
-constexpr auto argmin(const X& x, KeepDims, Here at = Here::current()) {
-  return detail::reduce_by<detail::ArgReduce<ops::MinOp, Index, true, D>>(x, at);
-}
-template <Element Index = std::int32_t, TensorOperand X>
-constexpr auto argmin(const X& x, KeepDims, Here at = Here::current()) {
-  return detail::reduce_by<detail::ArgReduce<ops::MinOp, Index, true>>(x, at);
-}
-
-}  // namespace tessera
-
-#endif
-
-// ---- tessera/ops/functional.hpp
-
-#ifndef TESSERA_OPS_FUNCTIONAL_HPP
-#define TESSERA_OPS_FUNCTIONAL_HPP
-
-namespace tessera {
-
-// Functions composed of other operations. Each is one node of an expression; a trace records a few nodes, which fuse
-// into one kernel: rows are reduced with keepdims. Operands of bf16 and f16 are computed in f32, and results rounded
-// once; losses of both stay f32.
-
-namespace build {
-
-constexpr Value row_sum(Value x, int dim) { return reduce(Op::sum, x, 1u << dim, true); }
-constexpr Value row_mean(Value x, int dim) { return row_sum(x, dim) / cast(extent(x, dim), x.dtype()); }
-
-/// A reduction over a bit set of dims that has no gradient: for a shift that cancels in its use, such as the maximum in
-/// a softmax.
-constexpr Value constant_reduce(Op op, Value x, unsigned dims) {
-  Node made = reduce(op, x, dims, true).node();
-  Reduced reduced = Reduced::of(made);
-  reduced.constant = true;
-  made.labels = reduced.pack();
-  return x.make(made, {x.id});
-}
-/// x minus its maximum along a dim.
-constexpr Value shifted(Value x, int dim) { return x - constant_reduce(Op::max, x, 1u << dim); }
-constexpr Value log_sum_exp_of_shifted(Value x, int dim) { return unary(Op::log, row_sum(unary(Op::exp, x), dim)); }
-constexpr Value softmax(Value x, int dim) {
-  const Value e = unary(Op::exp, shifted(x, dim));
-  return e / row_sum(e, dim);
-}
-
-/// The mean over all dims but the first `lead`; NaN if they have no elements.
-constexpr Value mean_of_all(Value x, int lead) {
-  const unsigned dims = ((1u << x.rank()) - 1) & ~((1u << lead) - 1);
-  return reduce(Op::sum, x, dims, false) / cast(element_count(x, dims), x.dtype());
-}
-
-}  // namespace build
-
-namespace detail {
-
-template <class A> inline constexpr bool floating_v = is_floating_v<typename A::type>;
-
-/// The element type of a loss: f32 for bf16 and f16.
-template <class A> using loss_t = computed_t<typename A::type>;
-
-template <int Rank, int D, bool Log> struct SoftmaxTag {
-  template <class A> struct result : A {
-    using Checks =
-        decltype([] { static_assert(floating_v<A>, "tessera: softmax takes float, double, bf16 and f16 tensors"); });
-  };
-  static constexpr Value emit(Value context, Value x) {
-    const DType type = x.dtype();
-    x = build::cast(x.at(context.source), computed_as(type));
-    const int dim = x.shifted(D, Rank);
-    if constexpr (!Log) return build::cast(build::softmax(x, dim), type);
-    const Value shifted = build::shifted(x, dim);
-    return build::cast(shifted - build::log_sum_exp_of_shifted(shifted, dim), type);
-  }
-};
-
-template <bool Keep, int... Dims> struct LogSumExp {
-  using R = Reduce<ops::MaxOp, false, Keep, Dims...>;
-  template <class A> struct result : R::template result<A> {
-    using Floats =
-        decltype([] { static_assert(floating_v<A>, "tessera: logsumexp takes float, double, bf16 and f16 tensors"); });
-  };
-  template <int Rank> static constexpr unsigned dims = R::template dims<Rank>;
-
-  static constexpr Value emit(Value context, Value x, int rank, unsigned set) {
-    const DType type = x.dtype();
-    set <<= x.rank() - rank;
-    x = build::cast(x.at(context.source), computed_as(type));
-    // Rows whose maximum is infinite are not shifted: infinity minus infinity would be NaN.
-    const Value most = build::constant_reduce(Op::max, x, set),
-                infinity = x.number(std::numeric_limits<double>::infinity());
-    const Value shift =
-        build::select(build::binary(Op::equal, build::unary(Op::abs, most), infinity), x.number(0), most);
-    const Value sum = build::reduce(Op::sum, build::unary(Op::exp, x - shift), set, true);
-    const Value made = build::unary(Op::log, sum) + shift;
-    return build::cast(Keep ? made : build::drop_singletons(made, set), type);
-  }
-};
-
-template <class X, class... Parameters> struct NormResult : X {
-  template <class T> static constexpr bool meets = std::is_same_v<T, typename X::type> || std::is_same_v<T, loss_t<X>>;
-  using Checks = decltype([] {
-    static_assert(floating_v<X> && X::rank >= 1,
-                  "tessera: layer_norm and rms_norm take float, double, bf16 and f16 tensors with at least one dim");
-    static_assert(((meets<typename Parameters::type> && Parameters::rank == 1) && ...),
-                  "tessera: gain and bias of a norm are vectors with the element type of the tensor, or float for bf16 "
-                  "and f16 tensors");
-  });
-};
-
-struct LayerNormTag {
-  static constexpr auto leading_dims = ops::LeadingDims::aligned;
-  template <class X, class Gain, class Bias, class Eps> using result = NormResult<X, Gain, Bias>;
-  static constexpr Value emit(Value context, Value x, Value gain, Value bias, Value eps) {
-    const DType type = x.dtype();
-    x = build::cast(x.at(context.source), computed_as(type));
-    gain = build::cast(gain, x.dtype()), bias = build::cast(bias, x.dtype());
-    const int dim = x.rank() - 1;
-    // Rounding of a mean far from 0 leaves a second mean, which is subtracted as well: it shares a pass over the row
-    // with the variance, and has no gradient.
-    const Value count = build::cast(build::extent(x, dim), x.dtype());
-    const Value near = x - build::row_sum(x, dim) / count;
-    const Value rest = build::constant_reduce(Op::sum, near, 1u << dim) / count;
-    const Value variance = build::row_sum(near * near, dim) / count - rest * rest;
-    const Value scale = build::unary(Op::rsqrt, variance + build::cast(eps, x.dtype()));
-    return build::cast((near - rest) * scale * gain + bias, type);
-  }
-};
-
-struct RmsNormTag {
-  static constexpr auto leading_dims = ops::LeadingDims::aligned;
-  template <class X, class Gain, class Eps> using result = NormResult<X, Gain>;
-  static constexpr Value emit(Value context, Value x, Value gain, Value eps) {
-    const DType type = x.dtype();
-    x = build::cast(x.at(context.source), computed_as(type));
-    gain = build::cast(gain, x.dtype());
-    const Value square = build::row_mean(x * x, x.rank() - 1);
-    return build::cast(x * build::unary(Op::rsqrt, square + build::cast(eps, x.dtype())) * gain, type);
-  }
-};
-
-template <int Rank> struct CrossEntropyTag {
-  template <class Logits, class Targets> struct result {
-    using type = loss_t<Logits>;
-    static constexpr int rank = 0;
-    using Checks = decltype([] {
-      static_assert(floating_v<Logits>,
-                    "tessera: the logits of cross_entropy must be a float, double, bf16 or f16 tensor");
-      static_assert(std::is_integral_v<typename Targets::type> && !std::is_same_v<typename Targets::type, bool>,
-                    "tessera: the targets of cross_entropy must be an integer tensor of class indices");
-      static_assert(Targets::rank == Logits::rank - 1,
-                    "tessera: the targets of cross_entropy must have the dims of the logits except the last");
-    });
-  };
-  // The logit of the target is selected by comparing positions, so sharded classes are not gathered.
-  static constexpr Value emit(Value context, Value logits, Value targets) {
-    const int lead = logits.leading(Rank), dim = logits.rank() - 1;
-    logits = build::cast(logits.at(context.source), computed_as(logits.dtype()));
-    const Value target = build::insert_singletons(targets.at(context.source), 1u << dim, logits.rank());
-    const Value shifted = build::shifted(logits, dim);
-    const Value loss = build::log_sum_exp_of_shifted(shifted, dim) - shifted;
-    const Value picked = build::binary(Op::equal, build::iota(logits, dim, target.dtype()), target);
-    const unsigned all = ((1u << logits.rank()) - 1) & ~((1u << lead) - 1);
-    const Value positions = build::element_count(logits, all & ~(1u << dim));
-    const Value share = build::cast(logits.number(1, DType::f64) / build::cast(positions, DType::f64), logits.dtype());
-    return build::reduce(Op::sum, build::select(picked, loss * share, loss.number(0)), all, false);
-  }
-};
-
-template <int Rank> struct MseTag {
-  template <class X, class Y> struct result {
-    using type = loss_t<X>;
-    static constexpr int rank = 0;
-    using Checks = decltype([] {
-      static_assert(floating_v<X> && std::is_same_v<typename X::type, typename Y::type> && X::rank == Y::rank,
-                    "tessera: mse takes two float, double, bf16 or f16 tensors of equal rank and element type");
-    });
-  };
-  static constexpr Value emit(Value context, Value x, Value y) {
-    const DType type = computed_as(x.dtype());
-    const Value difference = build::cast(x.at(context.source), type) - build::cast(y, type);
-    return build::mean_of_all(difference * difference, difference.leading(Rank));
-  }
-};
-
-}  // namespace detail
-
-/// exp(x) over its sum along one dim, by default the last, computed without overflow. x is floating; the result has its
-/// shape and element type. A row with NaN or +infinity gives NaN. Communication: along a sharded dim, one all_reduce of
-/// the maxima and one of the sums.
-template <int D = -1, TensorOperand X> constexpr auto softmax(const X& x, Here at = Here::current()) {
-  return call<detail::SoftmaxTag<X::rank, detail::checked_dim<D, X::rank>(), false>>(Source::from(at), x);
-}
-/// softmax of -x (torch.nn.functional.softmin). Communication: as softmax.
-template <int D = -1, TensorOperand X> constexpr auto softmin(const X& x, Here at = Here::current()) {
-  return softmax<D>(-x, at);
-}
-/// The logarithm of softmax, accurate where softmax underflows. Communication: as softmax.
-template <int D = -1, TensorOperand X> constexpr auto log_softmax(const X& x, Here at = Here::current()) {
-  return call<detail::SoftmaxTag<X::rank, detail::checked_dim<D, X::rank>(), true>>(Source::from(at), x);
-}
-
-/// The logarithm of the sum of exponentials over the named dims, by default all: `logsumexp<-1>(x)`, computed without
-/// overflow. -infinity where all elements are, NaN where any is. The gradient is softmax. Shapes as `max`.
-/// Communication: as softmax.
-template <int... Dims, TensorOperand X> constexpr auto logsumexp(const X& x, Here at = Here::current()) {
-  return detail::reduce_by<detail::LogSumExp<false, Dims...>>(x, at);
-}
-template <int... Dims, TensorOperand X> constexpr auto logsumexp(const X& x, KeepDims, Here at = Here::current()) {
-  return detail::reduce_by<detail::LogSumExp<true, Dims...>>(x, at);
-}
-
-/// Layer norm of rows (the last dim): (x - mean) / sqrt(variance + eps) * gain + bias; gain and bias are vectors. The
-/// result has the shape and element type of x. Errors: shape_mismatch. Communication: all_reduces of row sums where
-/// rows are split. Source: Ba, Kiros, Hinton, 1607.06450.
-template <TensorOperand X, TensorOperand Gain, TensorOperand Bias, NumberOperand Eps = double>
-constexpr auto layer_norm(const X& x, const Gain& gain, const Bias& bias, const Eps& eps = 1e-5,
-                          Here at = Here::current()) {
-  return call<detail::LayerNormTag>(Source::from(at), x, gain, bias, eps);
-}
-/// RMS norm of rows (the last dim): x / sqrt(mean of squares + eps) * gain. Otherwise as layer_norm. Source: Zhang,
-/// Sennrich, 1910.07467.
-template <TensorOperand X, TensorOperand Gain, NumberOperand Eps = double>
-constexpr auto rms_norm(const X& x, const Gain& gain, const Eps& eps = 1e-5, Here at = Here::current()) {
-  return call<detail::RmsNormTag>(Source::from(at), x, gain, eps);
-}
-
-/// The mean over all positions of -log softmax(logits)[target], for logits [..., classes] and integer targets [...];
-/// rank 0. A target outside of the classes adds 0. Errors: shape_mismatch. Communication: with sharded classes,
-/// all_reduces of one value per position; logits are never gathered.
-template <TensorOperand Logits, TensorOperand Targets>
-constexpr auto cross_entropy(const Logits& logits, const Targets& targets, Here at = Here::current()) {
-  return call<detail::CrossEntropyTag<Logits::rank>>(Source::from(at), logits, targets);
-}
-/// The mean of the squared difference of x and y, which have equal shapes; rank 0, NaN for tensors without elements.
-/// Errors: shape_mismatch.
-template <TensorOperand X, TensorOperand Y> constexpr auto mse(const X& x, const Y& y, Here at = Here::current()) {
-  return call<detail::MseTag<X::rank>>(Source::from(at), x, y);
-}
-
-}  // namespace tessera
-
-#endif
-
-// ---- tessera/nn/normalization/layer_norm.hpp
-
-#ifndef TESSERA_NN_NORMALIZATION_LAYER_NORM_HPP
-#define TESSERA_NN_NORMALIZATION_LAYER_NORM_HPP
-
-namespace tessera::nn {
-
-/// Normalizes the last dim of x to mean 0 and variance 1, then multiplies by gain and adds bias.
-/// Source: Ba, Kiros, Hinton, 1607.06450.
-template <Element T = float> struct LayerNorm {
-  ShardedTensor<T, 1> gain, bias;
-  Scalar epsilon = 1e-5;
-
-  static constexpr std::array field_names{"gain", "bias", "epsilon"};
-  constexpr auto operator()(const auto& x, Here at = Here::current()) const {
-    return tessera::layer_norm(x, gain, bias, epsilon, at);
-  }
-};
-
-/// A LayerNorm with a gain of ones and a bias of zeros.
-template <Element T = float>
-LayerNorm<T> layer_norm(Extent features, const ShardingStrategy& strategy, double epsilon = 1e-5) {
-  return {ones<T>({features}, strategy.mesh, strategy.vector), zeros<T>({features}, strategy.mesh, strategy.vector),
-          epsilon};
-}
-
-}  // namespace tessera::nn
-
-#endif
-
-// ---- tessera/nn/normalization/rms_norm.hpp
-
-#ifndef TESSERA_NN_NORMALIZATION_RMS_NORM_HPP
-#define TESSERA_NN_NORMALIZATION_RMS_NORM_HPP
-
-namespace tessera::nn {
-
-/// Divides the last dim of x by its root mean square, and multiplies by gain. Source: Zhang, Sennrich, 1910.07467.
-template <Element T = float> struct RmsNorm {
-  ShardedTensor<T, 1> gain;
-  Scalar epsilon = 1e-5;
-
-  static constexpr std::array field_names{"gain", "epsilon"};
-  constexpr auto operator()(const auto& x, Here at = Here::current()) const {
-    return tessera::rms_norm(x, gain, epsilon, at);
-  }
-};
-
-/// An RmsNorm with a gain of ones.
-template <Element T = float>
-RmsNorm<T> rms_norm(Extent features, const ShardingStrategy& strategy, double epsilon = 1e-5) {
-  return {ones<T>({features}, strategy.mesh, strategy.vector), epsilon};
-}
-
-}  // namespace tessera::nn
-
-#endif
-
-// ---- tessera/nn/block.hpp
-
-#ifndef TESSERA_NN_BLOCK_HPP
-#define TESSERA_NN_BLOCK_HPP
-
-namespace tessera::nn {
-
-/// A pre-norm transformer layer: x + attention(norm(x)), then x + mlp(norm(x)).
-template <class Norm, class Attention, class Mlp> struct PreNormBlock {
-  Norm attention_norm;
-  Attention attention;
-  Norm mlp_norm;
-  Mlp mlp;
-
-  static constexpr std::array field_names{"attention_norm", "attention", "mlp_norm", "mlp"};
-  constexpr auto operator()(const auto& x) const {
-    const auto middle = x + attention(attention_norm(x));
-    return middle + mlp(mlp_norm(middle));
-  }
-};
-
-/// Block is the layer of GPT-2, with a kernel of Attention; GatedBlock that of LLaMA without rotary position
-/// embeddings.
-template <Element T = float, class Kernel = CausalAttention>
-using Block = PreNormBlock<LayerNorm<T>, Attention<T, true, Kernel>, Mlp<T>>;
-template <Element T = float> using GatedBlock = PreNormBlock<RmsNorm<T>, Attention<T, false>, GatedMlp<T>>;
-
-/// A Block for a model of `depth` layers, with initialized parameters.
-///
-///     ts::Stack<ts::nn::Block<>> blocks(depth, [&](int i) {
-///       return ts::nn::block(ts::fold_in(key, i), 256, 4, 1024, strategy, depth);
-///     });
-template <Element T = float, class Kernel = CausalAttention>
-Block<T, Kernel> block(Key key, Extent features, Dim heads, Extent hidden, const ShardingStrategy& strategy,
-                       int depth = 1, double stddev = 0.02) {
-  const auto [first, second] = split<2>(key);
-  return {layer_norm<T>(features, strategy),
-          attention<T, true, Kernel>(first, features, heads, strategy, depth, stddev),
-          layer_norm<T>(features, strategy), mlp<T>(second, features, hidden, strategy, depth, stddev)};
-}
-template <Element T = float>
-GatedBlock<T> gated_block(Key key, Extent features, Dim heads, Extent hidden, const ShardingStrategy& strategy,
-                          int depth = 1, double stddev = 0.02) {
-  const auto [first, second] = split<2>(key);
-  return {rms_norm<T>(features, strategy), attention<T, false>(first, features, heads, strategy, depth, stddev),
-          rms_norm<T>(features, strategy), gated_mlp<T>(second, features, hidden, strategy, depth, stddev)};
-}
-
-}  // namespace tessera::nn
-
-#endif
-
 // ---- tessera/graph/trace/model.hpp
 
 #ifndef TESSERA_GRAPH_TRACE_MODEL_HPP
@@ -21437,6 +21300,1092 @@ constexpr auto Stack<Block>::operator()(const X& x, const Extra&... extra) const
 }
 
 }  // namespace tessera
+
+#endif
+
+// ---- tessera/graph/trace/trace_types.hpp
+
+#ifndef TESSERA_GRAPH_TRACE_TRACE_TYPES_HPP
+#define TESSERA_GRAPH_TRACE_TRACE_TYPES_HPP
+
+namespace tessera::detail {
+
+/// The type that a traced function gets for an argument: a Sym for a tensor; a struct stays, holding placeholders.
+template <class A> struct TracedArgument {
+  using type = A;
+};
+template <class T, int R> struct TracedArgument<ShardedTensor<T, R>> {
+  using type = Sym<T, R>;
+};
+
+/// The type that the caller gets for a result.
+template <class R> struct FinalResult {
+  using type = R;
+};
+template <class T, int R> struct FinalResult<Sym<T, R>> {
+  using type = ShardedTensor<T, R>;
+};
+template <class... Ts> struct FinalResult<std::tuple<Ts...>> {
+  using type = std::tuple<typename FinalResult<Ts>::type...>;
+};
+template <class First, class Second> struct FinalResult<std::pair<First, Second>> {
+  using type = std::pair<typename FinalResult<First>::type, typename FinalResult<Second>::type>;
+};
+template <class T, std::size_t Size> struct FinalResult<std::array<T, Size>> {
+  using type = std::array<typename FinalResult<T>::type, Size>;
+};
+
+template <class F>
+concept TraceableFunction = std::is_class_v<F> && std::is_empty_v<F> && std::is_default_constructible_v<F>;
+
+/// Reports why a function can't be traced by its type, once for all uses.
+template <class F> struct ExplainFunction {
+  static constexpr bool is_class = std::is_class_v<F>, is_empty = !is_class || std::is_empty_v<F>;
+  using Checks = decltype([] {
+    static_assert(is_class, "tessera: a pointer to a function can't be traced; wrap the function in a lambda: "
+                            "[](const auto&... x) { return f(x...); }");
+    static_assert(
+        is_empty,
+        "tessera: a traced function can't capture variables; pass them as arguments. A function F without state is "
+        "no argument: write F{} where it is called");
+    static_assert(!is_empty || !is_class || std::is_default_constructible_v<F>,
+                  "tessera: a traced function can't capture variables; write [] instead of [&] or [=]");
+  });
+};
+
+/// The result of a trace that failed. It converts to anything, so that no further errors follow.
+struct NoResult {
+  template <class T> operator T() const;
+};
+/// The result of a function called with arguments that it does not take.
+struct NoCall : NoResult {};
+/// In place of a function that can't be traced.
+struct NoFunction {
+  NoResult operator()(...) const;
+};
+/// F with a fallback for arguments that it does not take. Errors inside F are then reported without the extra lines
+/// that a requires-expression adds.
+template <class F> struct AnyCall : F {
+  using F::operator();
+  NoCall operator()(...) const;
+};
+
+/// The function to call in order to deduce the type of a result.
+template <bool Takes, class F, std::size_t Arguments>
+using Callable =
+    std::conditional_t<!Takes, NoFunction, std::conditional_t<Arguments == 0 || std::is_final_v<F>, F, AnyCall<F>>>;
+/// Reports what is wrong with the type of an argument.
+template <class A> using ExplainArgument = ExplainField<typename FaultyField<typename TracedArgument<A>::type>::type>;
+
+/// The type that the caller gets for a traced function that returns a `Given`; reports what is wrong with that type.
+template <class Given> struct ResultOf {
+  static constexpr bool is_taken = !std::is_same_v<Given, NoCall>, is_returned = !std::is_void_v<Given>;
+  using settled = decltype(settle(std::declval<std::conditional_t<is_returned, Given, NoResult>>()));
+  /// Whether the caller gets a result.
+  static constexpr bool valid = !std::is_base_of_v<NoResult, settled> && Model<settled>;
+  using type = typename std::conditional_t<valid, FinalResult<settled>, std::type_identity<NoResult>>::type;
+  using Checks = decltype([] {
+    static_assert(
+        is_taken,
+        "tessera: the traced function can't be called with these arguments; compare their number and types with "
+        "its parameters");
+    static_assert(is_returned, "tessera: the traced function returns nothing; add a return statement");
+    (void)sizeof(ExplainField<typename FaultyField<settled>::type>);
+  });
+};
+
+}  // namespace tessera::detail
+
+#endif
+
+// ---- tessera/graph/trace/trace.hpp
+
+#ifndef TESSERA_GRAPH_TRACE_TRACE_HPP
+#define TESSERA_GRAPH_TRACE_TRACE_HPP
+
+namespace tessera {
+
+namespace detail {
+
+/// Adds an argument node to the program for each leaf of the arguments.
+struct BindProgram {
+  Module* module;
+  int next = 0;
+  bool in_stack = false;
+
+  template <class Leaf> constexpr void leaf(Leaf& leaf) {
+    Graph& graph = module->main();
+    Node node;
+    if constexpr (std::is_same_v<Leaf, Dim>) {
+      node = dim_node(next++);
+    } else if constexpr (std::is_same_v<Leaf, Scalar>) {
+      node = scalar_node(next++);
+    } else {
+      node = argument_node(next++, dtype_v<typename Leaf::element>, Leaf::rank);
+      if (in_stack) node = stored_as(Storage::layers, build::stacked_type(node));
+    }
+    leaf = Leaf(Value{module, 0, graph.add(node), {}});
+  }
+  template <class S> constexpr void enter_stack(S& stack) {
+    if (in_stack) module->refuse(errc::unsupported, "[stack] nesting: a Stack can't contain a Stack");
+    stack.layers().resize(1);
+    in_stack = true;
+  }
+  constexpr void enter_layer(int) {}
+  constexpr void leave_stack() { in_stack = false; }
+};
+
+/// Lists the nodes of a traced result, leaf by leaf.
+struct CollectOutputs {
+  Module* module;
+  int layer_dims = 0;  ///< 1 inside a Stack, where a tensor has the values of all layers
+  template <class Leaf> constexpr void leaf(Leaf& leaf) {
+    Value value;
+    if constexpr (SymOperand<std::remove_const_t<Leaf>>)
+      value = leaf.value;
+    else
+      value = leaf.placeholder();
+    if (value.module == nullptr)
+      return module->refuse(
+          errc::empty_tensor,
+          "[trace] result: a tensor or a number in the result of the traced function was never assigned");
+    if constexpr (TensorOperand<std::remove_const_t<Leaf>>)
+      if (value.rank() != Leaf::rank + layer_dims)
+        module->refuse(errc::structure,
+                       "[stack] result: a field of all layers is returned outside of its Stack, or a tensor without a "
+                       "dim of layers is returned as a field of a Stack");
+    module->main().outputs.push_back(value.id);
+    module->results_in_layers.push_back(layer_dims > 0);
+  }
+  constexpr void enter_stack(auto&) { layer_dims = 1; }
+  constexpr void enter_layer(int) {}
+  constexpr void leave_stack() { layer_dims = 0; }
+};
+
+/// A program with an argument node for each leaf of the arguments.
+template <class Arguments> struct BoundArguments {
+  Module module;
+  Arguments list{};
+  int leaves = 0;
+
+  constexpr explicit BoundArguments(bool outline) {
+    module.outline = outline;
+    BindProgram bind{&module};
+    for_each_leaf(list, bind);
+    leaves = bind.next;
+  }
+  BoundArguments(const BoundArguments&) = delete;  // the list refers to the module
+  BoundArguments& operator=(const BoundArguments&) = delete;
+};
+
+/// A call of a traced function, in an initializer: for an error in a constant expression, compilers list each function
+/// that led to it, but no initializer.
+template <class F, class Arguments, class Indices> struct TracedCall;
+template <class F, class Arguments, std::size_t... I> struct TracedCall<F, Arguments, std::index_sequence<I...>> {
+  BoundArguments<Arguments> bound;
+  bool returns = ((void)settle(F{}(std::get<I>(bound.list)...)), true);
+};
+
+/// Programs of up to this many nodes are recorded and simplified in one constant expression; compilers limit the steps
+/// of each.
+inline constexpr int small_program = 256;
+
+}  // namespace detail
+
+/// Traces a function F for arguments of these types.
+template <class F, class... Args> struct Trace {
+  using arguments = std::tuple<typename detail::TracedArgument<Args>::type...>;
+
+  /// The recorded program, and the number of leaves of its arguments. `outline`: see Module::outline.
+  static constexpr std::pair<Module, int> record() { return record(false, std::index_sequence_for<Args...>()); }
+  template <std::size_t... I> static constexpr std::pair<Module, int> record(bool outline, std::index_sequence<I...>) {
+    detail::BoundArguments<arguments> bound(outline);
+    auto out = detail::settle(F{}(std::get<I>(bound.list)...));
+    detail::CollectOutputs collect{&bound.module};
+    for_each_leaf(out, collect);
+    return {std::move(bound.module), bound.leaves};
+  }
+  using Call = detail::TracedCall<F, arguments, std::index_sequence_for<Args...>>;
+  /// How many operations the function calls.
+  static constexpr int outline() { return record(true, std::index_sequence_for<Args...>()).first.operations; }
+  static constexpr std::pair<Module, int> trace() {
+    std::pair<Module, int> made = record();
+    simplify(made.first);
+    return made;
+  }
+  /// The recorded program as a constant. A small program is also simplified; a larger one is simplified later, in a
+  /// constant expression of its own.
+  template <ProgramSize Room> static constexpr FrozenProgram<Room> freeze() {
+    std::pair<Module, int> made = record();
+    const bool small = made.first.main().size() <= detail::small_program && made.first.refusal.text == nullptr;
+    if (small) simplify(made.first);
+    return FrozenProgram<Room>(made.first, made.second, small);
+  }
+};
+
+namespace detail {
+
+/// Reports that the compiler's limit on constant expressions was reached, and what to do about it.
+template <bool Ended> struct ExplainSteps {
+  using Checks = decltype([] {
+    static_assert(Ended, "tessera: the program has too many operations for the compiler's limit on constant "
+                         "expressions; write repeated layers as a ts::Stack, or raise the limit: "
+                         "-fconstexpr-steps=8388608 for clang, -fconstexpr-ops-limit=268435456 for g++");
+  });
+};
+
+/// The capacity of the first evaluation, enough for most programs: graphs, nodes, operands, outputs, specs.
+inline constexpr ProgramSize first_room{4, small_program, 3 * small_program, 32, 2};
+
+/// The recorded program; simplified if it is small.
+template <class T, ProgramSize Room> inline constexpr FrozenProgram<Room> recorded = T::template freeze<Room>();
+
+/// A recorded program, simplified.
+template <class T, ProgramSize From, ProgramSize Room>
+inline constexpr FrozenProgram<Room> simplified_program = [] {
+  const FrozenProgram<From>& from = recorded<T, From>;
+  Module made;
+  made.graphs = simplified([&](int g) { return from.graph(g); });
+  for (int s = 0; s < from.used.specs; ++s) made.specs.push_back(from.specs[s]);
+  for (int k = 0; k < from.output_begin[1]; ++k) made.results_in_layers.push_back(from.results_in_layers[k]);
+  return FrozenProgram<Room>(made, from.argument_count, true);
+}();
+
+template <class T> constexpr const auto& whole_trace() {
+  constexpr ProgramSize size = recorded<T, first_room>.used;
+  if constexpr (size.fits(first_room))
+    return recorded<T, first_room>;
+  else
+    return recorded<T, size>;
+}
+template <class T> constexpr const auto& simplified_trace() {
+  constexpr const auto& whole = whole_trace<T>();
+  if constexpr (whole.simplified) {
+    return whole;
+  } else {
+    (void)sizeof(
+        ExplainSteps<requires { typename Constant<simplified_program<T, whole.used, whole.used>.used.nodes>; }>);
+    constexpr ProgramSize size = simplified_program<T, whole.used, whole.used>.used;
+    if constexpr (size.fits(whole.used))
+      return simplified_program<T, whole.used, whole.used>;
+    else
+      return simplified_program<T, whole.used, size>;
+  }
+}
+
+/// Whether tracing F succeeds. This uses the call, since for a variable whose evaluation fails compilers report an
+/// error at once.
+template <class T>
+concept Recordable = requires { typename Constant<T::template freeze<first_room>().used.graphs>; };
+/// Whether tracing F as an outline succeeds.
+template <class T>
+concept Outlined = requires { typename Constant<T::outline()>; };
+/// Whether F can be traced: tracing succeeds and no operation refused its operands.
+template <class T>
+concept Traceable = Recordable<T> && recorded<T, first_room>.refusal.text == nullptr;
+
+template <class T> struct TracedProgram {
+  static constexpr const auto& roomy = simplified_trace<T>();
+  static constexpr FrozenProgram<roomy.used> frozen{roomy};
+};
+/// An empty program, in place of one that can't be traced, so that no errors follow from the first.
+template <class T, bool Models> struct NoProgram {
+  static constexpr auto frozen = [] {
+    FrozenProgram<ProgramSize{1, 0, 0, 0, 0}> none;
+    if constexpr (Models) {
+      Module module;
+      BindProgram bind{&module};
+      typename T::arguments list{};
+      for_each_leaf(list, bind);
+      none.argument_count = bind.next;
+    }
+    return none;
+  }();
+};
+
+/// What keeps a function from being traced.
+enum class TraceFault { none, types, refusal, length, call, operation };
+
+/// A function with fewer operations than this does not exceed the compiler's limits because of its length.
+inline constexpr int few_operations = 128;
+
+template <class T, bool Valid> constexpr TraceFault fault_of() {
+  if constexpr (!Valid)
+    return TraceFault::types;
+  else if constexpr (Traceable<T>)
+    return TraceFault::none;
+  else if constexpr (Recordable<T>)
+    return TraceFault::refusal;
+  else if constexpr (!Outlined<T>)
+    return TraceFault::call;
+  else
+    return T::outline() < few_operations ? TraceFault::operation : TraceFault::length;
+}
+/// The message of a Refusal and its line, as a template argument, which compilers print. clang prints at most 36
+/// characters of an array, so the text is split into rows between words.
+template <std::size_t Rows> struct Rule {
+  char rows[Rows + 1][37]{};
+  std::uint32_t line = 0;
+};
+/// How many characters of the text go into the first row, with the space behind the last word.
+constexpr std::size_t row_size(std::string_view text) {
+  return text.size() <= 36 ? text.size() : text.substr(0, 36).rfind(' ') + 1;
+}
+template <class T, TraceFault Fault> constexpr auto rule_of() {
+  if constexpr (Fault == TraceFault::refusal) {
+    constexpr Refusal refusal = recorded<T, first_room>.refusal;
+    constexpr std::string_view text = refusal.text;
+    constexpr std::size_t count = [](std::string_view rest) {
+      std::size_t rows = 0;
+      for (; !rest.empty(); ++rows) rest.remove_prefix(row_size(rest));
+      return rows;
+    }(text);
+    Rule<count - 1> rule;
+    rule.line = refusal.line;
+    std::string_view rest = text;
+    for (auto& row : rule.rows) {
+      for (std::size_t i = 0; i < 36; ++i) row[i] = i < row_size(rest) ? rest[i] : ' ';
+      rest.remove_prefix(row_size(rest));
+    }
+    return rule;
+  } else {
+    return Rule<0>{};
+  }
+}
+template <Rule Given> inline constexpr bool is_kept = Given.rows[0][0] == '\0';
+
+}  // namespace detail
+
+/// The program of a function for arguments of these types, traced once, by the compiler.
+///
+/// All errors about a function are reported from this class rather than from helper types, since compilers list what
+/// they were instantiating: the list stays short. The assertions are in a lambda, since clang would reject every use of
+/// a class whose own assertion failed.
+template <class F, class... Args> struct Traced {
+  using Recorded = Trace<F, Args...>;
+  static constexpr bool takes =
+      detail::TraceableFunction<F> && (Model<typename detail::TracedArgument<Args>::type> && ...);
+  using Explained = std::integral_constant<std::size_t, (sizeof(detail::ExplainFunction<F>) + ... +
+                                                         sizeof(detail::ExplainArgument<Args>))>;
+  using Returned = decltype(std::declval<detail::Callable<takes, F, sizeof...(Args)>>()(
+      std::declval<typename detail::TracedArgument<Args>::type&>()...));
+  // For a call of a function with an error, clang deduces int and then reports the error a second time.
+  static constexpr bool sound = requires {
+    std::declval<detail::Callable<takes, F, sizeof...(Args)>>()(
+        std::declval<typename detail::TracedArgument<Args>::type&>()...);
+  };
+  using Result = detail::ResultOf<std::conditional_t<sound, Returned, detail::NoResult>>;
+  /// Whether the program exists; if not, a static_assert has said why.
+  static constexpr bool valid = Result::valid;
+  using result = typename Result::type;
+
+  static constexpr detail::TraceFault fault = detail::fault_of<Recorded, valid>();
+  using ExplainedTrace = decltype([] {
+    using enum detail::TraceFault;
+    constexpr bool is_constexpr = fault != call, is_known = fault != operation;
+    static_assert(
+        detail::is_kept<detail::rule_of<Recorded, fault>()>,
+        "tessera: an operation of the traced function breaks the rule in quotes; the number after the rule is "
+        "the line of the call");
+    (void)sizeof(detail::ExplainSteps<fault != length>);
+    static_assert(is_constexpr,
+                  "tessera: the traced function calls a function that is not constexpr; add constexpr to the function "
+                  "that the next error names. If the next error is about a limit of steps, write repeated layers as a "
+                  "ts::Stack; if there is an error above this one, correct that error first");
+    static_assert(is_known,
+                  "tessera: the traced function is not a constant expression, for the reason in the next error; "
+                  "pass tensors to the function as arguments");
+    if constexpr (fault == call || fault == operation)
+      static_assert(
+          typename Recorded::Call{detail::BoundArguments<typename Recorded::arguments>(fault == call)}.returns);
+  });
+
+  using Program = std::conditional_t<fault == detail::TraceFault::none, detail::TracedProgram<Recorded>,
+                                     detail::NoProgram<Recorded, takes>>;
+  static constexpr const auto& frozen = Program::frozen;
+  static constexpr auto graphs = []<std::size_t... G>(std::index_sequence<G...>) {
+    return std::array<GraphView, sizeof...(G)>{frozen.graph(static_cast<int>(G))...};
+  }(std::make_index_sequence<static_cast<std::size_t>(frozen.used.graphs)>{});
+
+  static constexpr ProgramView program() {
+    return {graphs.data(),     static_cast<int>(graphs.size()), frozen.specs, frozen.argument_count,
+            frozen.used.specs, frozen.results_in_layers};
+  }
+};
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/graph/transform/primals.hpp
+
+#ifndef TESSERA_GRAPH_TRANSFORM_PRIMALS_HPP
+#define TESSERA_GRAPH_TRANSFORM_PRIMALS_HPP
+
+TESSERA_PLANNING_BEGIN
+
+namespace tessera::detail {
+
+/// A value that differs from all others, even from an equal one: a gradient with respect to it does not follow other
+/// uses of the value.
+constexpr Value as_variable(const Value& value) {
+  const Node& node = value.node();
+  return value.make(stored_as(storage_of(node), {.op = Op::variable,
+                                                 .dtype = node.dtype,
+                                                 .rank = node.rank,
+                                                 .singletons = node.singletons,
+                                                 .value = static_cast<double>(++value.module->variables)}),
+                    {value.id});
+}
+
+/// Visits the floating tensors of structures. 8-bit floats, which have no arithmetic, are data like integers.
+template <class Visit> struct VisitFloating {
+  Visit visit;
+  template <class Leaf> constexpr void leaf(Leaf& leaf) {
+    if constexpr (SymOperand<std::remove_const_t<Leaf>> || StoredOperand<std::remove_const_t<Leaf>>) {
+      const Value value = here(value_behind(leaf));
+      if (value.module != nullptr && is_floating(value.dtype()) && !is_float8(value.dtype())) visit(leaf, value);
+    }
+  }
+  constexpr void enter_stack(auto&) {}
+  constexpr void enter_layer(int) {}
+  constexpr void leave_stack() {}
+};
+template <class T, class Visit> constexpr void for_each_floating(T& object, const Visit& visit) {
+  VisitFloating<Visit> visitor{visit};
+  for_each_leaf(object, visitor);
+}
+
+/// The floating tensors of a structure, in order.
+struct Floating {
+  Growable<std::int32_t> ids;
+  Value context{};  ///< one of them; null: there is none
+  constexpr void add(const Value& value) {
+    ids.push_back(value.id);
+    context = value;
+  }
+};
+template <class T> constexpr Floating floating_of(const T& object) {
+  Floating found;
+  for_each_floating(object, [&](const auto&, const Value& value) { found.add(value); });
+  return found;
+}
+/// Replaces the floating tensors of a structure by variables, and lists these.
+template <class T> constexpr Floating make_variables(T& object) {
+  Floating made;
+  for_each_floating(object, [&](auto& leaf, const Value& value) {
+    const Value own = as_variable(value);
+    leaf = std::remove_cvref_t<decltype(leaf)>(own);
+    made.add(own);
+  });
+  return made;
+}
+/// Replaces the floating tensors of a structure by others. All other leaves (Dims, Scalars, integer tensors) stay.
+template <class T> constexpr void replace_floating(T& object, const Value& context, const Growable<std::int32_t>& ids) {
+  std::size_t next = 0;
+  for_each_floating(
+      object, [&](auto& leaf, const Value&) { leaf = std::remove_cvref_t<decltype(leaf)>(context.with(ids[next++])); });
+}
+
+}  // namespace tessera::detail
+
+TESSERA_PLANNING_END
+
+#endif
+
+// ---- tessera/ops/given_gradient.hpp
+
+#ifndef TESSERA_OPS_GIVEN_GRADIENT_HPP
+#define TESSERA_OPS_GIVEN_GRADIENT_HPP
+
+// For compositions whose gradient is cheaper than that of their operations; users have ts::custom_vjp.
+
+namespace tessera::build {
+
+/// The cotangent of y on which its gradient is written.
+constexpr Value variable_like(Value y) { return detail::as_variable(broadcast(y.number(0), y)); }
+
+/// y, whose gradients with respect to `values` are given: functions of `cotangent`, the variable_like(y). They may have
+/// fewer dims than the values, or singleton dims. Other operands of y get no cotangent.
+template <int Count>
+constexpr Value with_gradients(Value y, Value cotangent, const Value (&values)[Count],
+                               const Value (&gradients)[Count]) {
+  const Node& from = y.node();
+  std::int32_t ids[2 + 2 * Count]{y.id, cotangent.id};
+  for (int i = 0; i < Count; ++i) ids[2 + i] = values[i].id, ids[2 + Count + i] = gradients[i].id;
+  return y.make({.op = Op::custom_gradient,
+                 .dtype = from.dtype,
+                 .rank = from.rank,
+                 .singletons = from.singletons,
+                 .labels = CustomGradient{Count, 1}.pack()},
+                ids, 2 + 2 * Count);
+}
+
+/// x, as a value that is not that of the forward pass, to be read once `after` is known: what a gradient computes from
+/// it is computed again, where a value of two kernels would be stored by the first of them.
+constexpr Value read_again(Value x, Value after) {
+  const Node& from = x.node();
+  return x.make({.op = Op::barrier, .dtype = from.dtype, .rank = from.rank, .singletons = from.singletons},
+                {x.id, after.id});
+}
+
+}  // namespace tessera::build
+
+#endif
+
+// ---- tessera/ops/reduction/reduction.hpp
+
+#ifndef TESSERA_OPS_REDUCTION_REDUCTION_HPP
+#define TESSERA_OPS_REDUCTION_REDUCTION_HPP
+
+namespace tessera {
+
+/// Argument of reductions: reduced dims stay, with static extent 1, so that the result broadcasts against the operand.
+struct KeepDims {};
+inline constexpr KeepDims keepdims{};
+
+namespace detail {
+
+/// The dims as a bit set; negative dims count from the end; no dims means all.
+template <int Rank, int... Dims> constexpr unsigned dim_set() {
+  static_assert(((Dims >= -Rank && Dims < Rank) && ...), "tessera: the dim is out of range for the rank of the tensor");
+  if constexpr (sizeof...(Dims) == 0)
+    return (1u << Rank) - 1;
+  else
+    return ((1u << ((Dims + Rank) % Rank)) | ...);
+}
+constexpr int bit_count(unsigned bits) {
+  int n = 0;
+  for (; bits != 0; bits &= bits - 1) ++n;
+  return n;
+}
+
+template <class Operation, bool Mean, bool Keep, int... Dims> struct Reduce {
+  template <class A> struct result {
+    static_assert(require_arithmetic<typename A::type>());
+    static constexpr DType from = dtype_v<typename A::type>;
+    using type = element_t<Mean ? floating_type(from) : reduced_type(ops::row_v<Operation>.reduction, from)>;
+    static constexpr unsigned dims = dim_set<A::rank, Dims...>();
+    static constexpr int rank = Keep ? A::rank : A::rank - bit_count(dims);
+    using Checks = decltype([] {
+      static_assert(bit_count(dims) == sizeof...(Dims) || sizeof...(Dims) == 0,
+                    "tessera: a dim is given twice to a reduction");
+    });
+  };
+  template <int Rank> static constexpr unsigned dims = dim_set<Rank, Dims...>();
+
+  static constexpr Value emit(Value context, Value x, int rank, unsigned set) {
+    // A stacked value has a leading dim of layers, which its static rank does not count.
+    set <<= x.rank() - rank;
+    const DType type = floating_type(x.dtype());
+    if constexpr (Mean) x = build::cast(x, computed_as(type));
+    Value made = build::reduce(ops::op_v<Operation>, x.at(context.source), set, Keep);
+    if constexpr (Mean)
+      made = build::cast(made / build::cast(build::element_count(x.at(context.source), set), made.dtype()), type);
+    return made;
+  }
+};
+
+/// A reduction of the operand cast to another element type.
+template <class To, class R> struct ReduceAs {
+  template <class A> using result = typename R::template result<Typed<To, A::rank>>;
+  template <int Rank> static constexpr unsigned dims = R::template dims<Rank>;
+  static constexpr Value emit(Value context, Value x, int rank, unsigned set) {
+    return R::emit(context, build::cast(x.at(context.source), dtype_v<To>), rank, set);
+  }
+};
+
+/// Argmax or argmin: the smallest position of elements that equal the extreme or are NaN.
+template <class Extreme, class Index, bool Keep, int... Dims> struct ArgReduce {
+  using R = Reduce<Extreme, false, Keep, Dims...>;
+  template <class A> struct result : R::template result<A> {
+    using type = Index;
+    using IndexChecks = decltype([] {
+      static_assert(std::is_same_v<Index, std::int32_t> || std::is_same_v<Index, std::int64_t>,
+                    "tessera: the type of indices must be std::int32_t or std::int64_t");
+    });
+  };
+  template <int Rank> static constexpr unsigned dims = R::template dims<Rank>;
+
+  static constexpr Value emit(Value context, Value x, int rank, unsigned set) {
+    x = x.at(context.source);
+    set <<= x.rank() - rank;
+    Value found = build::binary(Op::equal, x, build::reduce(ops::op_v<Extreme>, x, set, true));
+    if (is_floating(x.dtype())) found = build::binary(Op::logical_or, found, build::binary(Op::not_equal, x, x));
+    constexpr DType type = dtype_v<Index>;
+    Value position = x.number(0, type);
+    for (int d = 0; d < x.rank(); ++d)
+      if ((set >> d & 1) != 0) position = position * build::cast(build::extent(x, d), type) + build::iota(x, d, type);
+    // Larger than all positions (no tensor has 2^53 elements), and exact as a double, in which kernels take constants.
+    const Value past = x.number(type == DType::i32 ? 0x1p31 - 1 : 0x1p53, type);
+    return build::reduce(ops::op_v<ops::MinOp>, build::select(found, position, past), set, Keep);
+  }
+};
+
+/// A reduction together with the static rank of its operand, from which the bit set of dims follows.
+template <int Rank, class R> struct RankedReduce {
+  template <class A> using result = typename R::template result<A>;
+  static constexpr Value emit(Value context, Value x) { return R::emit(context, x, Rank, R::template dims<Rank>); }
+};
+
+template <class R, TensorOperand X> constexpr auto reduce_by(const X& x, Here at) {
+  return call<RankedReduce<X::rank, R>>(Source::from(at), x);
+}
+template <class Operation, bool Mean, bool Keep, int... Dims, TensorOperand X>
+constexpr auto reduce(const X& x, Here at) {
+  return call<RankedReduce<X::rank, Reduce<Operation, Mean, Keep, Dims...>>>(Source::from(at), x);
+}
+template <class Operation, bool Keep, int... Dims, TensorOperand X> constexpr auto reduce_bools(const X& x, Here at) {
+  return reduce_by<ReduceAs<bool, Reduce<Operation, false, Keep, Dims...>>>(x, at);
+}
+
+}  // namespace detail
+
+/// Sum over the named dims, by default all: `sum<-1>(x)`, `mean<0, 1>(x, ts::keepdims)`; mean, max and min likewise.
+/// Results have the other dims; with keepdims also the reduced dims, of extent 1. Sums of bools and of integers below
+/// 32 bits are i32, means of integers f32; max of bools tells whether any element holds. NaN in any element gives NaN.
+/// Gradient of max and min: elements that share the extreme get equal parts. Communication: over a sharded dim the
+/// result is a partial value, which is reduced before its first non-linear reader.
+template <int... Dims, TensorOperand X> constexpr auto sum(const X& x, Here at = Here::current()) {
+  return detail::reduce<ops::SumOp, false, false, Dims...>(x, at);
+}
+template <int... Dims, TensorOperand X> constexpr auto sum(const X& x, KeepDims, Here at = Here::current()) {
+  return detail::reduce<ops::SumOp, false, true, Dims...>(x, at);
+}
+template <int... Dims, TensorOperand X> constexpr auto mean(const X& x, Here at = Here::current()) {
+  return detail::reduce<ops::SumOp, true, false, Dims...>(x, at);
+}
+template <int... Dims, TensorOperand X> constexpr auto mean(const X& x, KeepDims, Here at = Here::current()) {
+  return detail::reduce<ops::SumOp, true, true, Dims...>(x, at);
+}
+template <int... Dims, TensorOperand X> constexpr auto max(const X& x, Here at = Here::current()) {
+  return detail::reduce<ops::MaxOp, false, false, Dims...>(x, at);
+}
+template <int... Dims, TensorOperand X> constexpr auto max(const X& x, KeepDims, Here at = Here::current()) {
+  return detail::reduce<ops::MaxOp, false, true, Dims...>(x, at);
+}
+template <int... Dims, TensorOperand X> constexpr auto min(const X& x, Here at = Here::current()) {
+  return detail::reduce<ops::MinOp, false, false, Dims...>(x, at);
+}
+template <int... Dims, TensorOperand X> constexpr auto min(const X& x, KeepDims, Here at = Here::current()) {
+  return detail::reduce<ops::MinOp, false, true, Dims...>(x, at);
+}
+
+/// Product over the named dims, by default all: `prod<-1>(x)`, `prod<0, 1>(x, ts::keepdims)`. Products of bools and of
+/// integers below 32 bits are i32; wider integers wrap around. The product of no elements is 1; NaN in any element
+/// gives NaN. f32 is multiplied in f32, with a relative error of at most n 2^-23 for n elements; bf16 and f16 are
+/// multiplied in f32 and rounded once. The gradient and second derivatives are exact where elements are 0, as in
+/// PyTorch. Shapes and communication: as `sum`; partial values of a sharded dim are multiplied.
+template <int... Dims, TensorOperand X> constexpr auto prod(const X& x, Here at = Here::current()) {
+  return detail::reduce<ops::ProdOp, false, false, Dims...>(x, at);
+}
+template <int... Dims, TensorOperand X> constexpr auto prod(const X& x, KeepDims, Here at = Here::current()) {
+  return detail::reduce<ops::ProdOp, false, true, Dims...>(x, at);
+}
+
+/// Whether any (all) elements along the named dims are nonzero; NaN counts as nonzero. The result is bool. Of no
+/// elements, `any` is false and `all` is true. Shapes and communication as `max`.
+template <int... Dims, TensorOperand X> constexpr auto any(const X& x, Here at = Here::current()) {
+  return detail::reduce_bools<ops::MaxOp, false, Dims...>(x, at);
+}
+template <int... Dims, TensorOperand X> constexpr auto any(const X& x, KeepDims, Here at = Here::current()) {
+  return detail::reduce_bools<ops::MaxOp, true, Dims...>(x, at);
+}
+template <int... Dims, TensorOperand X> constexpr auto all(const X& x, Here at = Here::current()) {
+  return detail::reduce_bools<ops::MinOp, false, Dims...>(x, at);
+}
+template <int... Dims, TensorOperand X> constexpr auto all(const X& x, KeepDims, Here at = Here::current()) {
+  return detail::reduce_bools<ops::MinOp, true, Dims...>(x, at);
+}
+
+/// The index of the largest (smallest) element along one dim: `argmax<-1>(x)`, `argmin<0, std::int64_t>(x)`; without a
+/// dim, `argmax(x)`, the row-major position among all elements. Of equal elements the first; where any is NaN, the
+/// first NaN. `Index` has to hold the number of elements; of no elements the result is the largest Index. Shapes as
+/// `max`; no gradient. Communication: over a sharded dim, one all_reduce of the extremes and one of the indices.
+template <int D, Element Index = std::int32_t, TensorOperand X>
+constexpr auto argmax(const X& x, Here at = Here::current()) {
+  return detail::reduce_by<detail::ArgReduce<ops::MaxOp, Index, false, D>>(x, at);
+}
+template <Element Index = std::int32_t, TensorOperand X> constexpr auto argmax(const X& x, Here at = Here::current()) {
+  return detail::reduce_by<detail::ArgReduce<ops::MaxOp, Index, false>>(x, at);
+}
+template <int D, Element Index = std::int32_t, TensorOperand X>
+constexpr auto argmax(const X& x, KeepDims, Here at = Here::current()) {
+  return detail::reduce_by<detail::ArgReduce<ops::MaxOp, Index, true, D>>(x, at);
+}
+template <Element Index = std::int32_t, TensorOperand X>
+constexpr auto argmax(const X& x, KeepDims, Here at = Here::current()) {
+  return detail::reduce_by<detail::ArgReduce<ops::MaxOp, Index, true>>(x, at);
+}
+template <int D, Element Index = std::int32_t, TensorOperand X>
+constexpr auto argmin(const X& x, Here at = Here::current()) {
+  return detail::reduce_by<detail::ArgReduce<ops::MinOp, Index, false, D>>(x, at);
+}
+template <Element Index = std::int32_t, TensorOperand X> constexpr auto argmin(const X& x, Here at = Here::current()) {
+  return detail::reduce_by<detail::ArgReduce<ops::MinOp, Index, false>>(x, at);
+}
+template <int D, Element Index = std::int32_t, TensorOperand X>
+constexpr auto argmin(const X& x, KeepDims, Here at = Here::current()) {
+  return detail::reduce_by<detail::ArgReduce<ops::MinOp, Index, true, D>>(x, at);
+}
+template <Element Index = std::int32_t, TensorOperand X>
+constexpr auto argmin(const X& x, KeepDims, Here at = Here::current()) {
+  return detail::reduce_by<detail::ArgReduce<ops::MinOp, Index, true>>(x, at);
+}
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/ops/functional.hpp
+
+#ifndef TESSERA_OPS_FUNCTIONAL_HPP
+#define TESSERA_OPS_FUNCTIONAL_HPP
+
+namespace tessera {
+
+// Functions composed of other operations. Each is one node of an expression; a trace records a few nodes, which fuse
+// into one kernel: rows are reduced with keepdims. Operands of bf16 and f16 are computed in f32, and results rounded
+// once; losses of both stay f32.
+
+namespace build {
+
+constexpr Value row_sum(Value x, int dim) { return reduce(Op::sum, x, 1u << dim, true); }
+constexpr Value row_mean(Value x, int dim) { return row_sum(x, dim) / cast(extent(x, dim), x.dtype()); }
+
+/// A reduction over a bit set of dims that has no gradient: for a shift that cancels in its use, such as the maximum in
+/// a softmax.
+constexpr Value constant_reduce(Op op, Value x, unsigned dims) {
+  Node made = reduce(op, x, dims, true).node();
+  Reduced reduced = Reduced::of(made);
+  reduced.constant = true;
+  made.labels = reduced.pack();
+  return x.make(made, {x.id});
+}
+/// x minus its maximum along a dim.
+constexpr Value shifted(Value x, int dim) { return x - constant_reduce(Op::max, x, 1u << dim); }
+constexpr Value log_sum_exp_of_shifted(Value x, int dim) { return unary(Op::log, row_sum(unary(Op::exp, x), dim)); }
+constexpr Value softmax(Value x, int dim) {
+  const Value e = unary(Op::exp, shifted(x, dim));
+  return e / row_sum(e, dim);
+}
+
+/// The mean over all dims but the first `lead`; NaN if they have no elements.
+constexpr Value mean_of_all(Value x, int lead) {
+  const unsigned dims = ((1u << x.rank()) - 1) & ~((1u << lead) - 1);
+  return reduce(Op::sum, x, dims, false) / cast(element_count(x, dims), x.dtype());
+}
+
+}  // namespace build
+
+namespace detail {
+
+template <class A> inline constexpr bool floating_v = is_floating_v<typename A::type>;
+
+/// The element type of a loss: f32 for bf16 and f16.
+template <class A> using loss_t = computed_t<typename A::type>;
+
+template <int Rank, int D, bool Log> struct SoftmaxTag {
+  template <class A> struct result : A {
+    using Checks =
+        decltype([] { static_assert(floating_v<A>, "tessera: softmax takes float, double, bf16 and f16 tensors"); });
+  };
+  static constexpr Value emit(Value context, Value x) {
+    const DType type = x.dtype();
+    x = build::cast(x.at(context.source), computed_as(type));
+    const int dim = x.shifted(D, Rank);
+    if constexpr (!Log) return build::cast(build::softmax(x, dim), type);
+    const Value shifted = build::shifted(x, dim);
+    return build::cast(shifted - build::log_sum_exp_of_shifted(shifted, dim), type);
+  }
+};
+
+template <bool Keep, int... Dims> struct LogSumExp {
+  using R = Reduce<ops::MaxOp, false, Keep, Dims...>;
+  template <class A> struct result : R::template result<A> {
+    using Floats =
+        decltype([] { static_assert(floating_v<A>, "tessera: logsumexp takes float, double, bf16 and f16 tensors"); });
+  };
+  template <int Rank> static constexpr unsigned dims = R::template dims<Rank>;
+
+  static constexpr Value emit(Value context, Value x, int rank, unsigned set) {
+    const DType type = x.dtype();
+    set <<= x.rank() - rank;
+    x = build::cast(x.at(context.source), computed_as(type));
+    // Rows whose maximum is infinite are not shifted: infinity minus infinity would be NaN.
+    const Value most = build::constant_reduce(Op::max, x, set),
+                infinity = x.number(std::numeric_limits<double>::infinity());
+    const Value shift =
+        build::select(build::binary(Op::equal, build::unary(Op::abs, most), infinity), x.number(0), most);
+    const Value sum = build::reduce(Op::sum, build::unary(Op::exp, x - shift), set, true);
+    const Value made = build::unary(Op::log, sum) + shift;
+    return build::cast(Keep ? made : build::drop_singletons(made, set), type);
+  }
+};
+
+template <class X, class... Parameters> struct NormResult : X {
+  template <class T> static constexpr bool meets = std::is_same_v<T, typename X::type> || std::is_same_v<T, loss_t<X>>;
+  using Checks = decltype([] {
+    static_assert(floating_v<X> && X::rank >= 1,
+                  "tessera: layer_norm and rms_norm take float, double, bf16 and f16 tensors with at least one dim");
+    static_assert(((meets<typename Parameters::type> && Parameters::rank == 1) && ...),
+                  "tessera: gain and bias of a norm are vectors with the element type of the tensor, or float for bf16 "
+                  "and f16 tensors");
+  });
+};
+
+struct LayerNormTag {
+  static constexpr auto leading_dims = ops::LeadingDims::aligned;
+  template <class X, class Gain, class Bias, class Eps> using result = NormResult<X, Gain, Bias>;
+  static constexpr Value emit(Value context, Value x, Value gain, Value bias, Value eps) {
+    const DType type = x.dtype();
+    x = build::cast(x.at(context.source), computed_as(type));
+    gain = build::cast(gain, x.dtype()), bias = build::cast(bias, x.dtype());
+    const int dim = x.rank() - 1;
+    // Rounding of a mean far from 0 leaves a second mean, which is subtracted as well: it shares a pass over the row
+    // with the variance, and has no gradient.
+    const Value count = build::cast(build::extent(x, dim), x.dtype());
+    const Value near = x - build::row_sum(x, dim) / count;
+    const Value rest = build::constant_reduce(Op::sum, near, 1u << dim) / count;
+    const Value variance = build::row_sum(near * near, dim) / count - rest * rest;
+    const Value scale = build::unary(Op::rsqrt, variance + build::cast(eps, x.dtype()));
+    return build::cast((near - rest) * scale * gain + bias, type);
+  }
+};
+
+struct RmsNormTag {
+  static constexpr auto leading_dims = ops::LeadingDims::aligned;
+  template <class X, class Gain, class Eps> using result = NormResult<X, Gain>;
+  static constexpr Value emit(Value context, Value x, Value gain, Value eps) {
+    const DType type = x.dtype();
+    x = build::cast(x.at(context.source), computed_as(type));
+    gain = build::cast(gain, x.dtype());
+    const Value square = build::row_mean(x * x, x.rank() - 1);
+    return build::cast(x * build::unary(Op::rsqrt, square + build::cast(eps, x.dtype())) * gain, type);
+  }
+};
+
+template <int Rank> struct CrossEntropyTag {
+  template <class Logits, class Targets> struct result {
+    using type = loss_t<Logits>;
+    static constexpr int rank = 0;
+    using Checks = decltype([] {
+      static_assert(floating_v<Logits>,
+                    "tessera: the logits of cross_entropy must be a float, double, bf16 or f16 tensor");
+      static_assert(std::is_integral_v<typename Targets::type> && !std::is_same_v<typename Targets::type, bool>,
+                    "tessera: the targets of cross_entropy must be an integer tensor of class indices");
+      static_assert(Targets::rank == Logits::rank - 1,
+                    "tessera: the targets of cross_entropy must have the dims of the logits except the last");
+    });
+  };
+  // The logit of the target is selected by comparing positions, so sharded classes are not gathered.
+  static constexpr Value emit(Value context, Value logits, Value targets) {
+    const int lead = logits.leading(Rank), dim = logits.rank() - 1;
+    logits = build::cast(logits.at(context.source), computed_as(logits.dtype()));
+    const Value target = build::insert_singletons(targets.at(context.source), 1u << dim, logits.rank());
+    const Value shifted = build::shifted(logits, dim), exponential = build::unary(Op::exp, shifted);
+    const Value sum = build::row_sum(exponential, dim), loss = build::unary(Op::log, sum) - shifted;
+    const Value picked = build::binary(Op::equal, build::iota(logits, dim, target.dtype()), target);
+    const unsigned all = ((1u << logits.rank()) - 1) & ~((1u << lead) - 1);
+    const Value positions = build::element_count(logits, all & ~(1u << dim)), zero = loss.number(0);
+    const Value share = build::cast(logits.number(1, DType::f64) / build::cast(positions, DType::f64), logits.dtype());
+    const Value made = build::reduce(Op::sum, build::select(picked, loss * share, zero), all, false);
+    // The gradient of the logarithm is the share of rows that have a target: by operations it would be another sum of
+    // each row, and a value for each row to be reduced where classes are split.
+    const Value cotangent = build::variable_like(made), class_of = build::cast(target, DType::i64);
+    const Value own = (lead == 0 ? cotangent : build::insert_singletons(cotangent, all, logits.rank())) * share;
+    const Value exists =
+        build::binary(Op::logical_and, build::binary(Op::greater_equal, class_of, class_of.number(0, DType::i64)),
+                      build::binary(Op::less, class_of, build::extent(logits, dim)));
+    const Value values[] = {logits};
+    const Value gradients[] = {exponential * (build::select(exists, own, zero) / sum) -
+                               build::select(picked, own, zero)};
+    return build::with_gradients(made, cotangent, values, gradients);
+  }
+};
+
+template <int Rank> struct MseTag {
+  template <class X, class Y> struct result {
+    using type = loss_t<X>;
+    static constexpr int rank = 0;
+    using Checks = decltype([] {
+      static_assert(floating_v<X> && std::is_same_v<typename X::type, typename Y::type> && X::rank == Y::rank,
+                    "tessera: mse takes two float, double, bf16 or f16 tensors of equal rank and element type");
+    });
+  };
+  static constexpr Value emit(Value context, Value x, Value y) {
+    const DType type = computed_as(x.dtype());
+    const Value difference = build::cast(x.at(context.source), type) - build::cast(y, type);
+    return build::mean_of_all(difference * difference, difference.leading(Rank));
+  }
+};
+
+}  // namespace detail
+
+/// exp(x) over its sum along one dim, by default the last, computed without overflow. x is floating; the result has its
+/// shape and element type. A row with NaN or +infinity gives NaN. Communication: along a sharded dim, one all_reduce of
+/// the maxima and one of the sums.
+template <int D = -1, TensorOperand X> constexpr auto softmax(const X& x, Here at = Here::current()) {
+  return call<detail::SoftmaxTag<X::rank, detail::checked_dim<D, X::rank>(), false>>(Source::from(at), x);
+}
+/// softmax of -x (torch.nn.functional.softmin). Communication: as softmax.
+template <int D = -1, TensorOperand X> constexpr auto softmin(const X& x, Here at = Here::current()) {
+  return softmax<D>(-x, at);
+}
+/// The logarithm of softmax, accurate where softmax underflows. Communication: as softmax.
+template <int D = -1, TensorOperand X> constexpr auto log_softmax(const X& x, Here at = Here::current()) {
+  return call<detail::SoftmaxTag<X::rank, detail::checked_dim<D, X::rank>(), true>>(Source::from(at), x);
+}
+
+/// The logarithm of the sum of exponentials over the named dims, by default all: `logsumexp<-1>(x)`, computed without
+/// overflow. -infinity where all elements are, NaN where any is. The gradient is softmax. Shapes as `max`.
+/// Communication: as softmax.
+template <int... Dims, TensorOperand X> constexpr auto logsumexp(const X& x, Here at = Here::current()) {
+  return detail::reduce_by<detail::LogSumExp<false, Dims...>>(x, at);
+}
+template <int... Dims, TensorOperand X> constexpr auto logsumexp(const X& x, KeepDims, Here at = Here::current()) {
+  return detail::reduce_by<detail::LogSumExp<true, Dims...>>(x, at);
+}
+
+/// Layer norm of rows (the last dim): (x - mean) / sqrt(variance + eps) * gain + bias; gain and bias are vectors. The
+/// result has the shape and element type of x. Errors: shape_mismatch. Communication: all_reduces of row sums where
+/// rows are split. Source: Ba, Kiros, Hinton, 1607.06450.
+template <TensorOperand X, TensorOperand Gain, TensorOperand Bias, NumberOperand Eps = double>
+constexpr auto layer_norm(const X& x, const Gain& gain, const Bias& bias, const Eps& eps = 1e-5,
+                          Here at = Here::current()) {
+  return call<detail::LayerNormTag>(Source::from(at), x, gain, bias, eps);
+}
+/// RMS norm of rows (the last dim): x / sqrt(mean of squares + eps) * gain. Otherwise as layer_norm. Source: Zhang,
+/// Sennrich, 1910.07467.
+template <TensorOperand X, TensorOperand Gain, NumberOperand Eps = double>
+constexpr auto rms_norm(const X& x, const Gain& gain, const Eps& eps = 1e-5, Here at = Here::current()) {
+  return call<detail::RmsNormTag>(Source::from(at), x, gain, eps);
+}
+
+/// The mean over all positions of -log softmax(logits)[target], for logits [..., classes] and integer targets [...];
+/// rank 0. A target outside of the classes adds 0. Errors: shape_mismatch. Communication: with sharded classes,
+/// all_reduces of one value per position; logits are never gathered.
+template <TensorOperand Logits, TensorOperand Targets>
+constexpr auto cross_entropy(const Logits& logits, const Targets& targets, Here at = Here::current()) {
+  return call<detail::CrossEntropyTag<Logits::rank>>(Source::from(at), logits, targets);
+}
+/// The mean of the squared difference of x and y, which have equal shapes; rank 0, NaN for tensors without elements.
+/// Errors: shape_mismatch.
+template <TensorOperand X, TensorOperand Y> constexpr auto mse(const X& x, const Y& y, Here at = Here::current()) {
+  return call<detail::MseTag<X::rank>>(Source::from(at), x, y);
+}
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/nn/normalization/layer_norm.hpp
+
+#ifndef TESSERA_NN_NORMALIZATION_LAYER_NORM_HPP
+#define TESSERA_NN_NORMALIZATION_LAYER_NORM_HPP
+
+namespace tessera::nn {
+
+/// Normalizes the last dim of x to mean 0 and variance 1, then multiplies by gain and adds bias.
+/// Source: Ba, Kiros, Hinton, 1607.06450.
+template <Element T = float> struct LayerNorm {
+  ShardedTensor<T, 1> gain, bias;
+  Scalar epsilon = 1e-5;
+
+  static constexpr std::array field_names{"gain", "bias", "epsilon"};
+  constexpr auto operator()(const auto& x, Here at = Here::current()) const {
+    return tessera::layer_norm(x, gain, bias, epsilon, at);
+  }
+};
+
+/// A LayerNorm with a gain of ones and a bias of zeros.
+template <Element T = float>
+LayerNorm<T> layer_norm(Extent features, const ShardingStrategy& strategy, double epsilon = 1e-5) {
+  return {ones<T>({features}, strategy.mesh, strategy.vector), zeros<T>({features}, strategy.mesh, strategy.vector),
+          epsilon};
+}
+
+}  // namespace tessera::nn
+
+#endif
+
+// ---- tessera/nn/normalization/rms_norm.hpp
+
+#ifndef TESSERA_NN_NORMALIZATION_RMS_NORM_HPP
+#define TESSERA_NN_NORMALIZATION_RMS_NORM_HPP
+
+namespace tessera::nn {
+
+/// Divides the last dim of x by its root mean square, and multiplies by gain. Source: Zhang, Sennrich, 1910.07467.
+template <Element T = float> struct RmsNorm {
+  ShardedTensor<T, 1> gain;
+  Scalar epsilon = 1e-5;
+
+  static constexpr std::array field_names{"gain", "epsilon"};
+  constexpr auto operator()(const auto& x, Here at = Here::current()) const {
+    return tessera::rms_norm(x, gain, epsilon, at);
+  }
+};
+
+/// An RmsNorm with a gain of ones.
+template <Element T = float>
+RmsNorm<T> rms_norm(Extent features, const ShardingStrategy& strategy, double epsilon = 1e-5) {
+  return {ones<T>({features}, strategy.mesh, strategy.vector), epsilon};
+}
+
+}  // namespace tessera::nn
+
+#endif
+
+// ---- tessera/nn/block.hpp
+
+#ifndef TESSERA_NN_BLOCK_HPP
+#define TESSERA_NN_BLOCK_HPP
+
+namespace tessera::nn {
+
+/// A pre-norm transformer layer: x + attention(norm(x)), then x + mlp(norm(x)).
+template <class Norm, class Attention, class Mlp> struct PreNormBlock {
+  Norm attention_norm;
+  Attention attention;
+  Norm mlp_norm;
+  Mlp mlp;
+
+  static constexpr std::array field_names{"attention_norm", "attention", "mlp_norm", "mlp"};
+  constexpr auto operator()(const auto& x) const {
+    const auto middle = x + attention(attention_norm(x));
+    return middle + mlp(mlp_norm(middle));
+  }
+};
+
+/// Block is the layer of GPT-2, with a kernel of Attention; GatedBlock that of LLaMA without rotary position
+/// embeddings.
+template <Element T = float, class Kernel = CausalAttention>
+using Block = PreNormBlock<LayerNorm<T>, Attention<T, true, Kernel>, Mlp<T>>;
+template <Element T = float> using GatedBlock = PreNormBlock<RmsNorm<T>, Attention<T, false>, GatedMlp<T>>;
+
+/// A Block for a model of `depth` layers, with initialized parameters.
+///
+///     ts::Stack<ts::nn::Block<>> blocks(depth, [&](int i) {
+///       return ts::nn::block(ts::fold_in(key, i), 256, 4, 1024, strategy, depth);
+///     });
+template <Element T = float, class Kernel = CausalAttention>
+Block<T, Kernel> block(Key key, Extent features, Dim heads, Extent hidden, const ShardingStrategy& strategy,
+                       int depth = 1, double stddev = 0.02) {
+  const auto [first, second] = split<2>(key);
+  return {layer_norm<T>(features, strategy),
+          attention<T, true, Kernel>(first, features, heads, strategy, depth, stddev),
+          layer_norm<T>(features, strategy), mlp<T>(second, features, hidden, strategy, depth, stddev)};
+}
+template <Element T = float>
+GatedBlock<T> gated_block(Key key, Extent features, Dim heads, Extent hidden, const ShardingStrategy& strategy,
+                          int depth = 1, double stddev = 0.02) {
+  const auto [first, second] = split<2>(key);
+  return {rms_norm<T>(features, strategy), attention<T, false>(first, features, heads, strategy, depth, stddev),
+          rms_norm<T>(features, strategy), gated_mlp<T>(second, features, hidden, strategy, depth, stddev)};
+}
+
+}  // namespace tessera::nn
 
 #endif
 
@@ -22305,12 +23254,12 @@ constexpr auto constrain(const X& x, const PartitionSpec& spec, CotangentShardin
 
 /// A value with a sharding over one axis of the mesh; over other axes it stays as it is.
 constexpr Value constrained_over(const Value& value, std::string_view axis, const PartitionSpec& spec,
-                                 CotangentSharding cotangent, bool keeps_sums = false) {
+                                 CotangentSharding cotangent, bool keeps_sums = false, bool of_parameter = false) {
   const int own = value.module->add_spec(spec), only = value.module->add_spec({SpecEntry(axis)});
   if (only > 126) value.refuse(errc::capacity, "[with_sharding] number of specs: a program has more than 127 specs");
   Node made{
       .op = Op::constraint, .dtype = value.dtype(), .rank = value.node().rank, .singletons = value.node().singletons};
-  Constraint{own, cotangent, 0, static_cast<std::int8_t>(only), keeps_sums}.write(made);
+  Constraint{own, cotangent, 0, static_cast<std::int8_t>(only), keeps_sums, of_parameter}.write(made);
   return value.make(made, {value.id});
 }
 constexpr PartitionSpec whole_spec(int rank) {
@@ -22318,14 +23267,16 @@ constexpr PartitionSpec whole_spec(int rank) {
   for (int dim = 0; dim < rank; ++dim) whole.entries.push_back(none);
   return whole;
 }
-/// A value gathered over one axis. The planner chooses the sharding of its cotangent.
+/// A parameter of a wrapper, gathered over one axis where it is only stored in parts. The planner chooses the sharding
+/// of its cotangent.
 constexpr Value gathered_over(const Value& value, std::string_view axis,
                               CotangentSharding cotangent = CotangentSharding::free) {
-  return constrained_over(value, axis, whole_spec(value.rank()), cotangent);
+  return constrained_over(value, axis, whole_spec(value.rank()), cotangent, false, true);
 }
-/// A value that is whole over one axis, or a sum whose terms the devices of the axis have: readers reduce it.
+/// A gradient that is whole over one axis, or a sum whose terms the devices of the axis have: readers reduce it. Where
+/// a reader makes it alike to a parameter, it stays split as that one is for computations.
 constexpr Value summed_over(const Value& value, std::string_view axis) {
-  return constrained_over(value, axis, whole_spec(value.rank()), CotangentSharding::free, true);
+  return constrained_over(value, axis, whole_spec(value.rank()), CotangentSharding::free, true, true);
 }
 /// A value of static rank `rank` whose dim `dim` is split over one axis, like that of its cotangent.
 constexpr Value split_over(const Value& value, std::string_view axis, int dim, int rank) {
@@ -22496,6 +23447,10 @@ constexpr Value random(Value like, Value key, RandomDraw draw) {
                     .value = static_cast<double>(draw.stream)},
                    {shape.id, key.dtype() == DType::i64 ? key.id : cast(key, DType::f64).id});
 }
+/// A random node that is split as `like` is, whose elements are not read.
+constexpr Value random_alike(Value like, Value key, RandomDraw draw) {
+  return alike(random(like, key, draw), shape_source(like));
+}
 /// The key derived from a key and a constant, of the same kind: a number or a tensor.
 constexpr Value folded_key(Value key, std::int64_t n) {
   const DType type = key.dtype() == DType::i64 ? DType::i64 : DType::f64;
@@ -22526,11 +23481,8 @@ template <Distribution Kind, std::uint32_t Stream, bool Follows> struct RandomTa
   };
   static constexpr Value emit(Value context, Value like, Value key) {
     like = like.at(context.source);
-    const Value draw = build::random(like, key, {Kind, Stream});
-    if constexpr (!Follows)
-      return build::cast(draw, like.dtype());
-    else
-      return build::cast(build::alike(draw, build::shape_source(like)), like.dtype());
+    constexpr RandomDraw draw{Kind, Stream};
+    return build::cast(Follows ? build::random_alike(like, key, draw) : build::random(like, key, draw), like.dtype());
   }
 };
 
@@ -23071,6 +24023,21 @@ template <int Rank, int D, int Chunks, int Index> struct ChunkTag {
   }
 };
 
+/// Part `Index` of `Count` parts of a dim, of which the first ones have one element more.
+template <int Rank, int D, int Count, int Index> struct PartTag {
+  template <class A> using result = Typed<typename A::type, Rank>;
+  static constexpr Value emit(Value context, Value x) {
+    x = x.at(context.source);
+    const int dim = x.shifted(D, Rank);
+    const Value n = build::extent(x, dim), count = n.number(Count);
+    // The first n mod Count parts have one element more than n / Count.
+    const auto start = [&](int i) {
+      return n / count * n.number(i) + build::binary(Op::minimum, n - n / count * count, n.number(i));
+    };
+    return build::slice(x, dim, start(Index), start(Index + 1) - start(Index));
+  }
+};
+
 }  // namespace detail
 
 /// Tensors of one shape and element type along a new dim at position D of the result: `stack<0>(a, b)` of vectors is a
@@ -23123,6 +24090,15 @@ template <int Chunks, int D = 0, TensorOperand X> constexpr auto chunk(const X& 
   return [&]<int... Index>(std::integer_sequence<int, Index...>) {
     return std::tuple(
         call<detail::ChunkTag<X::rank, detail::checked_dim<D, X::rank>(), Chunks, Index>>(Source::from(at), x)...);
+  }(std::make_integer_sequence<int, Chunks>{});
+}
+/// A dim in `Chunks` parts, a tuple, whose extents differ by at most one, the longer ones first (torch.tensor_split,
+/// jnp.array_split): 7 in three parts are 3, 2 and 2, of which ts::chunk makes 3, 3 and 1. Communication: as slice.
+template <int Chunks, int D = 0, TensorOperand X> constexpr auto tensor_split(const X& x, Here at = Here::current()) {
+  static_assert(Chunks >= 1, "tessera: tensor_split makes one part or more");
+  return [&]<int... Index>(std::integer_sequence<int, Index...>) {
+    return std::tuple(
+        call<detail::PartTag<X::rank, detail::checked_dim<D, X::rank>(), Chunks, Index>>(Source::from(at), x)...);
   }(std::make_integer_sequence<int, Chunks>{});
 }
 /// A dim in ranges of the given sizes, a tuple: `const auto [a, b] = ts::split<-1, 2, 3>(x)`. Elements behind the last
@@ -23497,10 +24473,11 @@ KvCache<T> kv_cache(Extent batch, Extent context, Extent heads, Extent width, co
 ///     attention.cached(x, cache, position)   // positions from `position` on; gives (result, new cache)
 ///
 /// `cached` writes the keys and values of x into the cache and attends to all before them there: the results are those
-/// of `attention` of all positions at once. The position is a Scalar, so that every step runs the same plan; positions
-/// behind the context of the cache overwrite its last ones. Communication: with the columns of the weights sharded
-/// along heads, an all_reduce of the result. Errors: shape_mismatch unless key_heads divides heads. Source: Ainslie et
-/// al., 2305.13245.
+/// of `attention` of all positions at once. The position is a Scalar, so that every step runs the same plan, or an
+/// integer tensor of rank 0, such as the index of a ts::fori_loop or a slice of the xs of a ts::scan; then keys and
+/// values are copied once more. Positions behind the context of the cache overwrite its last ones. Communication: with
+/// the columns of the weights sharded along heads, an all_reduce of the result. Errors: shape_mismatch unless key_heads
+/// divides heads. Source: Ainslie et al., 2305.13245.
 template <Element T = float> struct GroupedQueryAttention {
   Linear<T, false> query;       ///< [features, heads * width]
   Linear<T, false> key, value;  ///< [features, key_heads * width]
@@ -23522,8 +24499,25 @@ template <Element T = float> struct GroupedQueryAttention {
     const auto v = split(value(x), key_heads);
     const auto keys = dynamic_update_slice<1>(cache.keys, k, position);
     const auto values = dynamic_update_slice<1>(cache.values, v, position);
-    const auto seen = band_attention(q, repeat_heads(keys, q), repeat_heads(values, q), unlimited, 0, position);
-    return std::tuple(merged(seen), Cache{keys, values});
+    if constexpr (TensorOperand<Position>) {
+      return std::tuple(merged(seen_at(q, k, v, cache, position)), Cache{keys, values});
+    } else {
+      const auto seen = band_attention(q, repeat_heads(keys, q), repeat_heads(values, q), unlimited, 0, position);
+      return std::tuple(merged(seen), Cache{keys, values});
+    }
+  }
+
+  /// Attention from a position that is a tensor, to the old keys before it and the new ones behind the context. A band
+  /// has bounds that are numbers; keys of the cache that are not seen are masked.
+  static constexpr auto seen_at(const auto& q, const auto& k, const auto& v, const auto& cache, const auto& position) {
+    const auto keys = concat<1>(cache.keys, k), values = concat<1>(cache.values, v);
+    const Dim context = extent<1>(cache.keys), added = extent<1>(k);
+    const auto place = arange<std::int64_t>(context + added);
+    const auto past = minimum(cast<std::int64_t>(position), context - added);
+    const auto sees = logical_or(place < past, place >= context);
+    const auto bias = select(sees, cast<T>(zeros_like(place)), -1e30);
+    return biased_attention(q, repeat_heads(keys, q), repeat_heads(values, q), rearrange<"s -> 1 1 s">(bias), unlimited,
+                            0, context);
   }
 
   constexpr auto split(const auto& x, const Dim& count) const {
@@ -23586,6 +24580,97 @@ LlamaBlock<T> llama_block(Key key, Extent features, Dim heads, Dim key_heads, Ex
 }
 
 }  // namespace tessera::nn
+
+#endif
+
+// ---- tessera/ops/contraction/ragged_dot.hpp
+
+#ifndef TESSERA_OPS_CONTRACTION_RAGGED_DOT_HPP
+#define TESSERA_OPS_CONTRACTION_RAGGED_DOT_HPP
+
+namespace tessera {
+
+namespace detail {
+
+template <class Out, int RankX, int RankW, int RankSizes> struct RaggedDotTag {
+  template <class X, class W, class Sizes> struct result {
+    using type = product_element_t<Out, typename X::type>;
+    static constexpr int rank = RankX;
+    using Checks = decltype([] {
+      static_assert(std::is_same_v<typename X::type, typename W::type>,
+                    "tessera: the rows and the matrices of ragged_dot must have the same element type; use ts::cast");
+      static_assert(
+          std::is_same_v<typename Sizes::type, std::int32_t> || std::is_same_v<typename Sizes::type, std::int64_t>,
+          "tessera: the group sizes of ragged_dot must be std::int32_t or std::int64_t; use "
+          "ts::cast<std::int32_t>(group_sizes)");
+      require_arithmetic<typename X::type>();
+    });
+  };
+  static constexpr Value emit(Value context, Value x, Value w, Value sizes) {
+    constexpr int leads = RankX - 2;
+    const int first = x.leading(RankX);
+    const DType given = x.dtype(), type = given == DType::f32 ? x.module->product_type : given;
+    const unsigned shared = ((1u << leads) - 1) << first;  // leading dims that an operand lacks
+    if (leads > 0 && RankW == 3) w = build::insert_singletons(w, shared, first + RankX + 1);
+    if (leads > 0 && RankSizes == 1) sizes = build::insert_singletons(sizes, shared, first + RankX - 1);
+    const int rows = first + leads;
+    if (x.is_singleton(rows + 1) != w.is_singleton(rows + 1) || sizes.is_singleton(rows) != w.is_singleton(rows))
+      context.refuse(errc::shape_mismatch,
+                     "[ragged_dot] dims: a dim has static extent 1 in only one of two operands; use ts::broadcast_like "
+                     "first");
+    x = build::cast(x.at(context.source), type);
+    const Value product = build::ragged_dot(x, build::cast(w, type), sizes, false);
+    if constexpr (std::is_void_v<Out>)
+      return build::cast(build::cast(product, type), given);
+    else
+      return build::cast(product, dtype_v<Out>);
+  }
+};
+
+template <class Out, class X, class W, class Sizes>
+constexpr auto ragged_dot_of(Source source, const X& x, const W& w, const Sizes& sizes) {
+  constexpr bool rows = X::rank >= 2 && X::rank < max_rank, matrices = W::rank == 3 || W::rank == X::rank + 1,
+                 groups = Sizes::rank == 1 || Sizes::rank == X::rank - 1;
+  static_assert(rows, "tessera: the rows of ragged_dot are [..., m, k], of at most 7 dims");
+  static_assert(
+      matrices,
+      "tessera: the matrices of ragged_dot are [groups, k, n], or have the leading dims of the rows in front");
+  static_assert(groups,
+                "tessera: the group sizes of ragged_dot are [groups], or have the leading dims of the rows in front");
+  if constexpr (rows && matrices && groups)
+    return call<RaggedDotTag<Out, X::rank, W::rank, Sizes::rank>>(source, x, w, sizes);
+  else
+    return x;
+}
+
+}  // namespace detail
+
+/// A product in which each group of rows has its own matrix (jax.lax.ragged_dot, torch's grouped_mm): the first
+/// group_sizes[0] rows of x are multiplied with w[0], the next group_sizes[1] rows with w[1], and so on. Rows beyond
+/// the last group are 0. Only the rows of groups are computed.
+///
+///     const auto y = ts::ragged_dot(x, w, group_sizes);   // [m, k], [groups, k, n], i32 [groups] -> [m, n]
+///     const auto z = ts::ragged_dot(xs, w, sizes);        // [b, m, k], [groups, k, n], [b, groups] -> [b, m, n]
+///
+/// With leading dims of x, each of their rows has groups of its own; w and group_sizes have these dims too, or share
+/// one value among them. Sizes are used as they are when the program runs: a negative size is 0, and rows that sizes
+/// claim beyond the m rows do not exist. Products of bf16 and f16 are summed in f32 and rounded once;
+/// `ragged_dot<float>(x, w, sizes)` returns the f32 sums. It has gradients of every order with respect to x and w; f32
+/// products are f32 whatever ts::default_matmul_precision says.
+///
+/// Errors: shape_mismatch where k, the number of groups or a leading dim differs. Communication: none for split rows,
+/// leading dims or n; each device finds the groups of its own rows. Over a split k, and over split groups, of which
+/// each device computes the rows of its own, the result is a partial value. Group sizes are gathered.
+template <TensorOperand X, TensorOperand W, TensorOperand Sizes>
+constexpr auto ragged_dot(const X& x, const W& w, const Sizes& group_sizes, Here at = Here::current()) {
+  return detail::ragged_dot_of<void>(Source::from(at), x, w, group_sizes);
+}
+template <Element Out, TensorOperand X, TensorOperand W, TensorOperand Sizes>
+constexpr auto ragged_dot(const X& x, const W& w, const Sizes& group_sizes, Here at = Here::current()) {
+  return detail::ragged_dot_of<Out>(Source::from(at), x, w, group_sizes);
+}
+
+}  // namespace tessera
 
 #endif
 
@@ -23668,9 +24753,9 @@ template <int Rank, int D> struct GatherTag {
   };
   static constexpr Value emit(Value context, Value x, Value indices) {
     const int dim = x.shifted(D, Rank);
-    if (((x.node().singletons ^ indices.node().singletons) & ~(1u << dim)) != 0)
+    if ((x.node().singletons & ~unsigned{indices.node().singletons} & ~(1u << dim)) != 0)
       context.refuse(errc::shape_mismatch,
-                     "[gather] dims: a dim has static extent 1 in only one of operand and indices; use "
+                     "[gather] dims: a dim has static extent 1 in the operand, but not in the indices; use "
                      "ts::broadcast_like first");
     return build::gather(x.at(context.source), dim, indices);
   }
@@ -23679,7 +24764,9 @@ template <int Rank, int D> struct GatherTag {
 }  // namespace detail
 
 /// Elements along dim D at integer indices (torch.gather): y[.., k, ..] = x[.., indices[.., k, ..], ..]. The result has
-/// the shape of the indices, which have the rank of x and its extents along the other dims. The gradient adds the
+/// the shape of the indices, which have the rank of x and its extents along the other dims. Along a dim of static
+/// extent 1 of the indices, all elements of x have the same index (torch.take_along_dim, jnp.take_along_axis):
+/// `gather<1>(x, ts::unsqueeze<2>(rows))` of x [b, n, f] and rows [b, m] copies rows, [b, m, f]. The gradient adds the
 /// cotangent at the indices. Errors: dim_range for an index outside of the dim, shape_mismatch where another dim
 /// differs. Communication: as sort.
 template <int D, TensorOperand X, TensorOperand Indices>
@@ -23793,6 +24880,16 @@ template <Element T = float> struct Experts {
     else
       return einsum<"enh,ehf->enf">(inner, detail::as_met_by<X>(down, at), at);
   }
+  /// The results for rows [groups, rows, features] that are sorted by expert, `sizes` [groups, experts] of each expert,
+  /// times the weights [groups, rows]. The hidden features are multiplied by the weights, so that the gradients of the
+  /// weights need no results.
+  template <class X, class Sizes, class Weights>
+  constexpr auto sorted(const X& rows, const Sizes& sizes, const Weights& weights, Here at = Here::current()) const {
+    const auto of = [&](const auto& weight, const auto& x) {
+      return ragged_dot(x, detail::as_met_by<X>(weight, at), sizes, at);
+    };
+    return of(down, silu(of(gate, rows), at) * of(up, rows) * unsqueeze<2>(weights, at));
+  }
 };
 
 /// What becomes of the tokens of a mixture of experts.
@@ -23805,7 +24902,25 @@ enum class Dispatch : std::uint8_t {
   /// sequence_capacity with room for all tokens of a sequence in each expert, so that no token is dropped. Sends, and
   /// computes, as much as if each expert were chosen for each token.
   dropless,
+  /// No token is dropped, and each expert computes the tokens that chose it, and no others: the tokens of each sequence
+  /// are sorted by expert for a ts::ragged_dot. For experts that are whole on each device, or split along `hidden`.
+  ragged,
 };
+
+namespace detail {
+
+/// For each row of `like` [G, N, F] the sum of the rows [G, R, F] with its index, [G, R, 1], in the order of the rows.
+struct SumOfRowsTag {
+  static constexpr auto leading_dims = ops::LeadingDims::extended;
+  template <class X, class Indices, class Like> using result = X;
+  static constexpr Value emit(Value context, Value x, Value indices, Value like) {
+    const DType type = x.dtype();
+    x = build::cast(x.at(context.source), computed_as(type));
+    return build::cast(build::scatter_add(x, x.rank() - 2, indices, like), type);
+  }
+};
+
+}  // namespace detail
 
 /// A mixture of experts: y = sum over the chosen experts of weight * expert(x), where the `choices` most probable
 /// experts of softmax(router(x)) are chosen for each token, with their probabilities, divided by their sum, as weights.
@@ -23821,9 +24936,10 @@ enum class Dispatch : std::uint8_t {
 /// own, and the results are summed by an all_reduce; with a split batch and Dispatch::capacity the tokens are counted
 /// over all devices. With Dispatch::sequence_capacity or Dispatch::dropless, and the batch and the experts split by one
 /// axis, 2 all_to_alls forward and 2 for the gradients, of batch x experts x capacity x features, where the capacity of
-/// dropless is the time. Sources: Shazeer et al., 1701.06538;
-/// GShard, 2006.16668; capacity and balance: Switch, 2101.03961, with all choices
-/// counted, as in Mixtral, 2401.04088; z: ST-MoE, 2202.08906.
+/// dropless is the time. With Dispatch::ragged no tokens are sent: the weights of experts split by the axis of the
+/// batch are gathered; docs/parallelism.md has what other splits communicate. Sources: Shazeer et al., 1701.06538;
+/// GShard, 2006.16668; capacity and balance: Switch, 2101.03961, with all choices counted, as in Mixtral, 2401.04088;
+/// z: ST-MoE, 2202.08906; ragged: MegaBlocks, 2211.15841.
 template <Element T = float, Dispatch How = Dispatch::dense> struct MoE {
   Linear<T, false> router;  ///< [features, experts]
   Experts<T> experts;
@@ -23861,6 +24977,9 @@ template <Element T = float, Dispatch How = Dispatch::dense> struct MoE {
       } else if constexpr (How == Dispatch::capacity) {
         const auto whole = [&](const auto& of) { return unsqueeze<0>(of, at); };
         return squeeze<0>(dispatched(whole(tokens), whole(chosen), whole(weights), capacity, at), at);
+      } else if constexpr (How == Dispatch::ragged) {
+        const auto by_sequence = [&](const auto& of) { return split_dim<0>(of, extent<1>(x, at), at); };
+        return merge_dims<0, 1>(sorted(x, by_sequence(best.indices), by_sequence(weights), count, at), at);
       } else {
         const Dim room = How == Dispatch::dropless ? Dim(extent<1>(x, at)) : capacity;
         const auto by_sequence = [&](const auto& of) { return split_dim<0>(of, extent<1>(x, at), at); };
@@ -23877,6 +24996,17 @@ template <Element T = float, Dispatch How = Dispatch::dense> struct MoE {
     using Element = typename std::remove_cvref_t<decltype(tokens)>::element;
     const auto combine = sum<1>(chosen * unsqueeze<2>(weights, at), at);  // [N, E]
     return einsum<"ne,enf->nf">(cast<Element>(combine, at), experts(tokens, at), at);
+  }
+  /// Tokens [G, N, F] in groups, the experts of each token [G, N, K] and its weights.
+  constexpr auto sorted(const auto& tokens, const auto& chosen, const auto& weights, const auto& count, Here at) const {
+    using Element = typename std::remove_cvref_t<decltype(tokens)>::element;
+    const auto expert = merge_dims<1, 2>(chosen, at);                         // [G, R] of each row: a choice of a token
+    const auto sizes = sum<1>(one_hot<std::int32_t>(expert, count, at), at);  // [G, E]
+    const auto order = argsort<1>(expert, at);
+    const auto token = unsqueeze<2>(floor_divide(order, choices, at), at);  // [G, R, 1]
+    const auto own = gather<1>(merge_dims<1, 2>(weights, at), order, at);   // [G, R]
+    const auto made = experts.sorted(gather<1>(tokens, token, at), sizes, cast<Element>(own, at), at);
+    return call<detail::SumOfRowsTag>(Source::from(at), made, token, tokens);
   }
   /// Tokens [G, N, F] in groups, in each of which an expert has room for so many; chosen [G, N, K, E], weights [G, N,
   /// K].
@@ -23935,6 +25065,150 @@ MoE<T, How> moe(Key key, Extent features, Extent hidden, Extent experts, Dim cho
 
 #endif
 
+// ---- tessera/ops/data_movement/slice_scatter.hpp
+
+#ifndef TESSERA_OPS_DATA_MOVEMENT_SLICE_SCATTER_HPP
+#define TESSERA_OPS_DATA_MOVEMENT_SLICE_SCATTER_HPP
+
+// Slices with steps, and tensors of which a slice, an index or a diagonal is replaced, at places that are known when
+// the program is planned. dynamic_slice.hpp has those of a place that is known only when it runs.
+
+namespace tessera {
+
+namespace build {
+
+/// `size` elements of a dim from `start` on, `step` apart.
+constexpr Value strided_slice(Value x, int dim, Value start, Value size, Value step) {
+  const Value one = x.integer(1, DType::i64), end = start + (size - one) * step + one;
+  const PatchDim run{one, step, one, one.number(0) - start, end - extent(x, dim)};
+  return drop_singletons(patches(x, dim, 1, &run, false, true), 2u << dim);
+}
+
+}  // namespace build
+
+namespace detail {
+
+template <int Rank, int D> struct StridedSliceTag {
+  static_assert(Rank < max_rank, "tessera: a slice with a step takes at most 7 dims");
+  template <class X, class... Sizes> using result = Typed<typename X::type, Rank>;
+  static constexpr Value emit(Value context, Value x, Value start, Value size, Value step) {
+    return build::strided_slice(x.at(context.source), x.shifted(D, Rank), as_size(start), as_size(size), as_size(step));
+  }
+};
+
+template <class X, class Update> constexpr void check_update() {
+  static_assert(std::is_same_v<typename Update::type, typename X::type>,
+                "tessera: what replaces elements has their element type; use ts::cast");
+}
+
+template <int Rank, int D> struct SliceScatterTag {
+  static constexpr auto leading_dims = ops::LeadingDims::extended;
+  template <class X, class Update, class... Sizes> struct result : X {
+    using Checks = decltype([] {
+      check_update<X, Update>();
+      static_assert(Update::rank == X::rank, "tessera: the update of a slice has the rank of what it updates");
+    });
+  };
+  static constexpr Value emit(Value context, Value x, Value update, Value start, Value step) {
+    x = x.at(context.source);
+    update = update.at(context.source);
+    const int dim = x.shifted(D, Rank);
+    const Value first = as_size(start), by = as_size(step), extent = build::extent(x, dim),
+                size = build::extent(update, dim);
+    const Value place = build::iota(x, dim, DType::i64) - first;
+    Value inside = build::binary(Op::logical_and, build::binary(Op::greater_equal, place, place.number(0)),
+                                 build::less(place, size * by));
+    if (!by.is_number(1)) {
+      const Value at_step = build::binary(Op::equal, place - place / by * by, place.number(0));
+      inside = build::binary(Op::logical_and, inside, at_step);
+      return build::select(inside, apart(update, dim, first, by, extent), x);
+    }
+    return build::select(inside, build::pad_to(update, dim, first, extent), x);
+  }
+
+ private:
+  /// The elements of the update at their places in a dim of this extent, with zeros between them. Each is exact in the
+  /// type in which it is added.
+  static constexpr Value apart(Value update, int dim, Value start, Value step, Value extent) {
+    const DType type = update.dtype(), wide = type == DType::bool_ ? DType::i32 : summed_as(type);
+    const build::FoldDim run{step, extent.number(1), extent.number(0) - start, extent};
+    const Value runs = build::insert_singletons(build::cast(update, wide), 2u << dim, update.rank() + 1);
+    return build::cast(build::fold_patches(runs, dim, 1, &run, false, true), type);
+  }
+};
+
+template <int Rank> struct DiagonalScatterTag {
+  static constexpr auto leading_dims = ops::LeadingDims::extended;
+  static_assert(Rank >= 2, "tessera: diagonal_scatter takes tensors of rank 2 or more");
+  template <class X, class Update> struct result : X {
+    using Checks = decltype([] {
+      check_update<X, Update>();
+      static_assert(Update::rank == X::rank - 1, "tessera: the diagonals of matrices have one dim less than these");
+    });
+  };
+  static constexpr Value emit(Value context, Value x, Value update) {
+    x = x.at(context.source);
+    const int row = x.rank() - 2, column = x.rank() - 1;
+    const Value rows = build::extent(x, row), zero = x.integer(0, DType::i64);
+    const Value length = build::binary(Op::minimum, rows, build::extent(x, column));
+    const Value diagonal = build::pad_to(build::slice(update.at(context.source), row, zero, length), row, zero, rows);
+    const Value on = build::binary(Op::equal, build::iota(x, row, DType::i64), build::iota(x, column, DType::i64));
+    return build::select(on, build::insert_singletons(diagonal, 1u << column, x.rank()), x);
+  }
+};
+
+}  // namespace detail
+
+/// `size` elements along dim D from start on, `step` apart: x[start::step] is `slice<0>(x, start, size, step)` with
+/// size (extent - start + step - 1) / step. Without a step, as above. The gradient is 0 at the elements between.
+/// Errors: shape_mismatch when an element is outside of the dim, and for a size or a step below 1. Communication: along
+/// a split dim, which stays split, a halo exchange of the elements that cross borders of shards; x[::2] of a dim that
+/// the devices divide evenly into even parts sends nothing.
+template <int D, TensorOperand X, SizeOperand Start, SizeOperand Size, SizeOperand Step>
+constexpr auto slice(const X& x, const Start& start, const Size& size, const Step& step, Here at = Here::current()) {
+  return call<detail::StridedSliceTag<X::rank, detail::checked_dim<D, X::rank>()>>(Source::from(at), x, Dim(start),
+                                                                                   Dim(size), Dim(step));
+}
+
+/// The elements at one index of dim D, without that dim: x[i] (Tensor.select, lax.index_in_dim). Errors: shape_mismatch
+/// for an index outside of the dim. Communication: as slice of one index.
+template <int D, TensorOperand X, SizeOperand Index>
+constexpr auto select(const X& x, const Index& index, Here at = Here::current()) {
+  return squeeze<detail::checked_dim<D, X::rank>()>(slice<D>(x, index, 1, at), at);
+}
+
+/// x with the update in the elements along dim D from start on, `step` apart (torch.slice_scatter, x.at[a::s].set).
+/// Gradients: of x 0 where it is replaced, of the update the cotangent there. Errors: shape_mismatch where the update
+/// leaves the dim, or another dim differs. Communication: the elements of the update that cross borders of shards move
+/// to their place, as in pad; x stays split.
+///
+///     const auto next = ts::slice_scatter<1>(image, row, 3);   // [H, W], [H, 1]
+template <int D, TensorOperand X, TensorOperand Update, SizeOperand Start, SizeOperand Step = int>
+constexpr auto slice_scatter(const X& x, const Update& update, const Start& start, const Step& step = 1,
+                             Here at = Here::current()) {
+  return call<detail::SliceScatterTag<X::rank, detail::checked_dim<D, X::rank>()>>(Source::from(at), x, update,
+                                                                                   Dim(start), Dim(step));
+}
+/// x with the update at one index of dim D, which the update lacks (torch.select_scatter, x.at[i].set). Otherwise as
+/// slice_scatter.
+template <int D, TensorOperand X, TensorOperand Update, SizeOperand Index>
+constexpr auto select_scatter(const X& x, const Update& update, const Index& index, Here at = Here::current()) {
+  constexpr int dim = detail::checked_dim<D, X::rank>();
+  return slice_scatter<dim>(x, unsqueeze<dim>(update, at), index, 1, at);
+}
+
+/// Matrices with other main diagonals (torch.diagonal_scatter): x [..., n, m], diagonals [..., min(n, m)]. Gradients:
+/// of x 0 on the diagonal, of the diagonals the cotangent there. Errors: shape_mismatch for shorter diagonals, and
+/// where another dim differs. Communication: as pad of the diagonals; x stays split.
+template <TensorOperand X, TensorOperand Diagonals>
+constexpr auto diagonal_scatter(const X& x, const Diagonals& diagonals, Here at = Here::current()) {
+  return call<detail::DiagonalScatterTag<X::rank>>(Source::from(at), x, diagonals);
+}
+
+}  // namespace tessera
+
+#endif
+
 // ---- tessera/ops/reduction/normalization.hpp
 
 #ifndef TESSERA_OPS_REDUCTION_NORMALIZATION_HPP
@@ -23946,22 +25220,57 @@ namespace tessera {
 
 namespace build {
 
-/// The mean and the biased variance of x along a bit set of dims, with keepdims. The mean is `first + rest`: the mean
-/// of x - first corrects the rounding of `first`, which cancels in all results and so needs no gradient.
+/// Every sixteenth index of a dim of x, whose mean is the first guess of the mean of x. Not of a dim of one.
+constexpr Value sample(Value x, int dim) {
+  if (x.is_singleton(dim)) return x;
+  const Value step = x.number(16, DType::i64), more = x.number(15, DType::i64);
+  return strided_slice(x, dim, x.number(0, DType::i64), (extent(x, dim) + more) / step, step);
+}
+
+/// The mean and the biased variance of x along a bit set of dims, with keepdims. The mean is `first + rest`: `first` is
+/// the mean of a part of x, which cancels in all results and so needs no gradient. Where the part has a share p of the
+/// elements, the variance is at least p / (1 - p) rest^2, so that its difference loses at most the digits of 1 / p:
+/// docs/decisions/0085.
 struct Moments {
   Value first, rest, variance;
 };
-constexpr Moments moments(Value x, unsigned dims) {
+constexpr Moments moments(Value x, Value part, unsigned dims) {
   const Value count = cast(element_count(x, dims), x.dtype());
-  const Value first = constant_reduce(Op::sum, x, dims) / count, near = x - first;
-  const Value rest = reduce(Op::sum, near, dims, true) / count;
+  const Value first = constant_reduce(Op::sum, part, dims) / cast(element_count(part, dims), x.dtype());
+  const Value near = x - first, rest = reduce(Op::sum, near, dims, true) / count;
   return {first, rest, reduce(Op::sum, near * near, dims, true) / count - rest * rest};
 }
-/// x less its mean, over its standard deviation, along a bit set of dims. The difference from `first` is another node
-/// than that of the moments, so it is computed again from x, where a shared node would be stored for all elements.
-constexpr Value normalized(Value x, unsigned dims, Value eps) {
-  const Moments m = moments(x, dims);
-  return (x + -m.first - m.rest) * unary(Op::rsqrt, m.variance + cast(eps, x.dtype()));
+
+/// x less its mean, over its standard deviation, along a bit set of dims, times gain, plus bias. Forward and backward
+/// pass each read their operands twice, for sums and for the result, and store no other value of all elements: what
+/// both passes need is computed again. So the difference from the mean is another node in each, and the gradient is
+/// given.
+constexpr Value normalized(Value x, Value part, unsigned dims, Value gain, Value bias, Value eps) {
+  const Moments m = moments(x, part, dims);
+  const Value scale = unary(Op::rsqrt, m.variance + cast(eps, x.dtype())),
+              count = cast(element_count(x, dims), x.dtype());
+  const Value values[] = {x, gain, bias};
+  // A gain that is the same for all elements of a mean is multiplied with the scale and with the sums, and so is
+  // `rest`, which is at most a few standard deviations.
+  if ((extending_dims(gain.node(), x.rank()) & dims) == 0) {
+    const auto near = [&](Value v) { return v + -m.first; };
+    const Value factor = scale * gain, y = near(x) * factor + (bias - m.rest * factor), g = variable_like(y);
+    const Value of_bias = reduce(Op::sum, g, dims, true);
+    const Value product = reduce(Op::sum, g * near(read_again(x, m.rest)), dims, true);
+    const Value of_gain = (product - m.rest * of_bias) * scale, slope = of_gain * scale / count;
+    const Value shift = m.rest * slope - of_bias / count;
+    const Value of_x = (g - near(read_again(x, slope)) * slope + shift) * factor;
+    const Value gradients[] = {of_x, of_gain, of_bias};
+    return with_gradients(y, g, values, gradients);
+  }
+  const auto centred = [&](Value v) { return v + -m.first - m.rest; };
+  const Value y = centred(x) * scale * gain + bias, g = variable_like(y);
+  const Value product = g * (centred(read_again(x, m.rest)) * scale);
+  const Value shift = reduce(Op::sum, g * gain, dims, true), slope = reduce(Op::sum, product * gain, dims, true);
+  const Value of_unit =
+      read_again(g, slope) * gain - shift / count - centred(read_again(x, slope)) * (scale * slope / count);
+  const Value gradients[] = {of_unit * scale, product, g};
+  return with_gradients(y, g, values, gradients);
 }
 
 }  // namespace build
@@ -23976,15 +25285,24 @@ template <int Rank, NormOver Over> constexpr unsigned normed_dims(const Value& x
   return ((1u << (x.rank() - 1)) - 1) & ~((1u << first) - 1);
 }
 
+/// What the first guess of the mean is computed from: rows of images. Vectors have a batch only, of which a part would
+/// move between devices; all of them are the guess.
+template <int Rank> constexpr Value normed_part(Value x) {
+  return Rank < 3 ? x : build::sample(x, x.leading(Rank) + 1);
+}
+
 template <int Rank, NormOver Over> struct FeatureNormTag {
   static_assert(Rank >= 2, "tessera: a batch or instance norm takes [batch, ..., features]");
   static constexpr auto leading_dims = ops::LeadingDims::aligned;
   template <class X, class Gain, class Bias, class Eps> using result = NormResult<X, Gain, Bias>;
   static constexpr Value emit(Value context, Value x, Value gain, Value bias, Value eps) {
-    const DType type = x.dtype();
-    x = build::cast(x.at(context.source), computed_as(type));
-    const Value made = build::normalized(x, normed_dims<Rank, Over>(x), eps);
-    return build::cast(made * build::cast(gain, x.dtype()) + build::cast(bias, x.dtype()), type);
+    const DType type = x.dtype(), computed = computed_as(type);
+    x = x.at(context.source);
+    const Value part = build::cast(normed_part<Rank>(x), computed);
+    x = build::cast(x, computed);
+    const unsigned dims = normed_dims<Rank, Over>(x);
+    return build::cast(build::normalized(x, part, dims, build::cast(gain, computed), build::cast(bias, computed), eps),
+                       type);
   }
 };
 
@@ -23998,9 +25316,11 @@ template <int Rank, Moment Of> struct BatchMomentTag {
     });
   };
   static constexpr Value emit(Value context, Value x) {
-    x = build::cast(x.at(context.source), computed_as(x.dtype()));
+    x = x.at(context.source);
+    const Value part = build::cast(normed_part<Rank>(x), computed_as(x.dtype()));
+    x = build::cast(x, computed_as(x.dtype()));
     const unsigned dims = normed_dims<Rank, NormOver::batch>(x);
-    const build::Moments m = build::moments(x, dims);
+    const build::Moments m = build::moments(x, part, dims);
     if (Of == Moment::mean) return build::drop_singletons(m.first + m.rest, dims);
     const Value count = build::element_count(x, dims), one = x.number(1, DType::i64);
     const Value divisor = build::binary(Op::maximum, count - one, one);
@@ -24029,20 +25349,26 @@ template <int Rank> struct GroupNormTag {
     if (x.rank() != Rank)
       fail(errc::unsupported,
            "[group_norm] dims: layers of a Stack and devices of a shard_map: call it on one of them");
-    const DType type = x.dtype();
-    x = split_groups(build::cast(x.at(context.source), computed_as(type)), Rank - 1, as_size(groups));
+    const DType type = x.dtype(), computed = computed_as(type);
+    x = x.at(context.source);
+    const Value size = as_size(groups), part = Rank < 3 ? x : build::sample(x, 1);
+    const auto grouped = [&](Value v) { return split_groups(build::cast(v, computed), Rank - 1, size); };
     const unsigned dims = ((1u << (Rank + 1)) - 1) & ~1u & ~(1u << (Rank - 1));
-    x = merge_groups(build::normalized(x, dims, eps));
-    return build::cast(x * build::cast(gain, x.dtype()) + build::cast(bias, x.dtype()), type);
+    const auto of_groups = [&](Value v) { return split_groups(build::cast(v, computed), v.rank() - 1, size); };
+    const Value made = build::normalized(grouped(x), grouped(part), dims, of_groups(gain), of_groups(bias), eps);
+    return build::cast(merge_groups(made), type);
   }
 };
 
 }  // namespace detail
 
 /// Batch norm of x [batch, ..., features] by the statistics of this batch: (x - mean) / sqrt(variance + eps) * gain +
-/// bias, with the mean and the biased variance of each feature over all other dims. Computed in two passes, bf16 and
-/// f16 in f32. Errors: shape_mismatch. Communication: over a split batch, all-reduces of sums per feature, so that the
-/// statistics are those of the whole batch (PyTorch's SyncBatchNorm). Source: Ioffe, Szegedy, 1502.03167.
+/// bias, with the mean and the biased variance of each feature over all other dims. Both are sums of differences from
+/// the mean of a part of x: as accurate as in two passes if the part has about the mean of x, and its error is never
+/// more than 16 times as large (docs/decisions/0085); bf16 and f16 are computed in f32. Errors: shape_mismatch.
+/// Communication: over a split batch, all-reduces of sums per feature, so that the statistics are those of the whole
+/// batch (PyTorch's SyncBatchNorm); over a split dim 1 of images, also those of every sixteenth row that another
+/// device counts. Source: Ioffe, Szegedy, 1502.03167.
 template <TensorOperand X, TensorOperand Gain, TensorOperand Bias, NumberOperand Eps = double>
 constexpr auto batch_norm(const X& x, const Gain& gain, const Bias& bias, const Eps& eps = 1e-5,
                           Here at = Here::current()) {
@@ -24870,6 +26196,46 @@ enum class Direction : std::uint8_t { forward, reverse, both };
 /// The initial state of a recurrent layer: zeros.
 struct ZeroState {};
 
+/// For sequences of different lengths in one batch: see Recurrent.
+template <class Tensor> struct SequenceLengths {
+  Tensor lengths;
+};
+/// `lengths` [batch], integers: the steps of each sequence.
+template <TensorOperand Tensor> constexpr auto lengths(const Tensor& lengths) {
+  static_assert(Tensor::rank == 1 && std::is_integral_v<typename Tensor::element>,
+                "tessera: the lengths of sequences are a vector [batch] of integers");
+  return SequenceLengths<Tensor>{lengths};
+}
+/// Dropout between the layers of a recurrent network: see Recurrent.
+template <class Rate, class Key> struct LayerDropout {
+  Rate rate;
+  Key key;
+};
+template <NumberOperand Rate, class Key> constexpr auto layer_dropout(const Rate& rate, const Key& key) {
+  return LayerDropout<Rate, Key>{rate, key};
+}
+
+namespace detail {
+
+template <class> struct IsLengths : std::false_type {};
+template <class Tensor> struct IsLengths<SequenceLengths<Tensor>> : std::true_type {};
+template <class> struct IsLayerDropout : std::false_type {};
+template <class Rate, class Key> struct IsLayerDropout<LayerDropout<Rate, Key>> : std::true_type {};
+/// What is no other option is the initial state.
+template <class T> struct IsState : std::bool_constant<!IsLengths<T>::value && !IsLayerDropout<T>::value> {};
+
+/// The first option of a kind.
+template <template <class> class Is, class None> constexpr None option_of() { return {}; }
+template <template <class> class Is, class None, class First, class... More>
+constexpr auto option_of(const First& first, const More&... more) {
+  if constexpr (Is<First>::value)
+    return first;
+  else
+    return option_of<Is, None>(more...);
+}
+
+}  // namespace detail
+
 /// Cells that run over the steps of a sequence, as torch.nn.LSTM, GRU and RNN: each layer over the outputs of the one
 /// before.
 ///
@@ -24878,43 +26244,67 @@ struct ZeroState {};
 /// outputs [time, batch, hidden], with both directions twice the hidden features, the forward ones first. The state is
 /// h [layers, batch, hidden], for an LSTM std::tuple(h, c); with both directions, layer l has the positions 2 l, of the
 /// forward cell, and 2 l + 1. It is the state after the last step of each cell, which for a reverse cell is step 0. xs
-/// of no steps give the initial state back.
+/// of no steps give the initial state back. Behind xs and the state come options, in any order:
+///
+///     lstm(xs, ts::nn::lengths(steps))                             // sequences of different lengths, padded behind
+///     lstm(xs, last, ts::nn::layer_dropout(0.5, key))              // in training; in evaluation without it
+/// With lengths each sequence ends at its own length, as with PyTorch's packed sequences: padding changes no state, the
+/// last state is that at the end of each sequence, a reverse cell begins there, and outputs of padding are 0. Dropout,
+/// torch.nn.LSTM's `dropout`, is of the outputs of each layer but the last; each layer draws from a stream of its own.
 ///
 /// The products of all steps with x are one product before the loop; the loop is a ts::scan, traced and planned once
-/// for each layer and direction. PyTorch's dropout between layers and its packed sequences have no counterpart. Errors:
-/// shape_mismatch. Communication: that of the cell in each step; time that is split is gathered.
+/// for each layer and direction. Errors: shape_mismatch; option for a rate outside of [0, 1]. Communication: that of
+/// the cell in each step; time that is split is gathered.
 template <class Cell, int Layers = 1, Direction Order = Direction::forward> struct Recurrent {
   static constexpr int directions = Order == Direction::both ? 2 : 1;
 
   std::array<Cell, static_cast<std::size_t>(Layers* directions)> cells;
 
   static constexpr std::array field_names{"cells"};
-  template <class Xs> constexpr auto operator()(const Xs& xs) const { return run<0>(xs, ZeroState{}); }
-  template <class Xs, class State> constexpr auto operator()(const Xs& xs, const State& initial) const {
-    return run<0>(xs, initial);
+  template <class Xs, class... Options> constexpr auto operator()(const Xs& xs, const Options&... options) const {
+    const auto steps = detail::option_of<detail::IsLengths, NoLengths>(options...);
+    const auto drops = detail::option_of<detail::IsLayerDropout, NoDropout>(options...);
+    const auto initial = detail::option_of<detail::IsState, ZeroState>(options...);
+    if constexpr (std::is_same_v<std::remove_const_t<decltype(steps)>, NoLengths>)
+      return run<0>(xs, steps, drops, initial);
+    else  // whether each step is one of its sequence: [T, B, 1]
+      return run<0>(xs, unsqueeze<2>(iota<0, std::int64_t>(sum<2>(xs)) < cast<std::int64_t>(steps.lengths)), drops,
+                    initial);
   }
 
  private:
   static_assert(Layers >= 1, "tessera: a recurrent layer has at least 1 layer");
 
-  template <int Layer, class Xs, class State, class... Last>
-  constexpr auto run(const Xs& xs, const State& initial, const Last&... last) const {
+  struct NoLengths {};
+  struct NoDropout {};
+  static constexpr std::uint32_t first_stream = 0x4c53544d;  // of dropout between layers
+
+  template <int Layer, class Xs, class Steps, class Drops, class State, class... Last>
+  constexpr auto run(const Xs& xs, const Steps& steps, const Drops& drops, const State& initial,
+                     const Last&... last) const {
     static_assert(Xs::rank == 3, "tessera: a recurrent layer takes xs of [time, batch, features]");
     if constexpr (Layer == Layers) {
       return std::tuple(xs, joined(last...));
     } else if constexpr (directions == 1) {
-      const auto one = visit<Layer>(xs, initial, Order == Direction::reverse);
-      return run<Layer + 1>(std::get<1>(one), initial, last..., std::get<0>(one));
+      const auto one = visit<Layer>(xs, steps, initial, Order == Direction::reverse);
+      return run<Layer + 1>(dropped<Layer>(std::get<1>(one), drops), steps, drops, initial, last..., std::get<0>(one));
     } else {
-      const auto there = visit<2 * Layer>(xs, initial, false), back = visit<2 * Layer + 1>(xs, initial, true);
-      return run<Layer + 1>(concat<2>(std::get<1>(there), std::get<1>(back)), initial, last..., std::get<0>(there),
-                            std::get<0>(back));
+      const auto there = visit<2 * Layer>(xs, steps, initial, false),
+                 back = visit<2 * Layer + 1>(xs, steps, initial, true);
+      return run<Layer + 1>(dropped<Layer>(concat<2>(std::get<1>(there), std::get<1>(back)), drops), steps, drops,
+                            initial, last..., std::get<0>(there), std::get<0>(back));
     }
+  }
+  template <int Layer, class Xs, class Drops> static constexpr auto dropped(const Xs& xs, const Drops& drops) {
+    if constexpr (std::is_same_v<Drops, NoDropout> || Layer + 1 == Layers)
+      return xs;
+    else
+      return dropout<first_stream + static_cast<std::uint32_t>(Layer)>(xs, drops.rate, drops.key);
   }
 
   /// The last state of one cell, and its outputs of all steps.
-  template <int Index, class Xs, class State>
-  constexpr auto visit(const Xs& xs, const State& initial, bool reverse) const {
+  template <int Index, class Xs, class Steps, class State>
+  constexpr auto visit(const Xs& xs, const Steps& steps, const State& initial, bool reverse) const {
     const Cell& cell = cells[Index];
     const auto of_xs = cell.ih(xs);  // [T, B, gates, H]
     const auto first = [&] {
@@ -24923,12 +26313,32 @@ template <class Cell, int Layers = 1, Direction Order = Direction::forward> stru
       else
         return each_tensor(initial, [](const auto& all) { return squeeze<0>(slice<0>(all, Index, 1)); });
     }();
-    return scan(
-        [&](const auto& state, const auto& of_x) {
-          const auto next = cell.step(of_x, state);
-          return std::tuple(next, Cell::output(next));
-        },
-        first, of_xs, {.reverse = reverse});
+    if constexpr (std::is_same_v<Steps, NoLengths>) {
+      return scan(
+          [&](const auto& state, const auto& of_x) {
+            const auto next = cell.step(of_x, state);
+            return std::tuple(next, Cell::output(next));
+          },
+          first, of_xs, {.reverse = reverse});
+    } else {
+      return scan(
+          [&](const auto& state, const auto& step) {
+            const auto& [of_x, inside] = step;
+            const auto next = cell.step(of_x, state);
+            const auto& output = Cell::output(next);
+            return std::tuple(unless_padding(inside, next, state), select(inside, output, zeros_like(output)));
+          },
+          first, std::tuple(of_xs, steps), {.reverse = reverse});
+    }
+  }
+  template <class Inside, class State>
+  static constexpr auto unless_padding(const Inside& inside, const auto& next, const State& state) {
+    if constexpr (TensorOperand<State>)
+      return select(inside, next, state);
+    else
+      return [&]<std::size_t... I>(std::index_sequence<I...>) {
+        return std::tuple(select(inside, std::get<I>(next), std::get<I>(state))...);
+      }(std::make_index_sequence<std::tuple_size_v<State>>());
   }
 
   /// f of a tensor, or of each tensor of a tuple.
@@ -25673,496 +27083,6 @@ DecoderLayer<T, Place> decoder_layer(Key key, Extent features, Dim heads, Extent
 
 #ifndef TESSERA_NN_NN_HPP
 #define TESSERA_NN_NN_HPP
-
-#endif
-
-// ---- tessera/graph/trace/trace_types.hpp
-
-#ifndef TESSERA_GRAPH_TRACE_TRACE_TYPES_HPP
-#define TESSERA_GRAPH_TRACE_TRACE_TYPES_HPP
-
-namespace tessera::detail {
-
-/// The type that a traced function gets for an argument: a Sym for a tensor; a struct stays, holding placeholders.
-template <class A> struct TracedArgument {
-  using type = A;
-};
-template <class T, int R> struct TracedArgument<ShardedTensor<T, R>> {
-  using type = Sym<T, R>;
-};
-
-/// The type that the caller gets for a result.
-template <class R> struct FinalResult {
-  using type = R;
-};
-template <class T, int R> struct FinalResult<Sym<T, R>> {
-  using type = ShardedTensor<T, R>;
-};
-template <class... Ts> struct FinalResult<std::tuple<Ts...>> {
-  using type = std::tuple<typename FinalResult<Ts>::type...>;
-};
-template <class First, class Second> struct FinalResult<std::pair<First, Second>> {
-  using type = std::pair<typename FinalResult<First>::type, typename FinalResult<Second>::type>;
-};
-template <class T, std::size_t Size> struct FinalResult<std::array<T, Size>> {
-  using type = std::array<typename FinalResult<T>::type, Size>;
-};
-
-template <class F>
-concept TraceableFunction = std::is_class_v<F> && std::is_empty_v<F> && std::is_default_constructible_v<F>;
-
-/// Reports why a function can't be traced by its type, once for all uses.
-template <class F> struct ExplainFunction {
-  static constexpr bool is_class = std::is_class_v<F>, is_empty = !is_class || std::is_empty_v<F>;
-  using Checks = decltype([] {
-    static_assert(is_class, "tessera: a pointer to a function can't be traced; wrap the function in a lambda: "
-                            "[](const auto&... x) { return f(x...); }");
-    static_assert(
-        is_empty,
-        "tessera: a traced function can't capture variables; pass them as arguments. A function F without state is "
-        "no argument: write F{} where it is called");
-    static_assert(!is_empty || !is_class || std::is_default_constructible_v<F>,
-                  "tessera: a traced function can't capture variables; write [] instead of [&] or [=]");
-  });
-};
-
-/// The result of a trace that failed. It converts to anything, so that no further errors follow.
-struct NoResult {
-  template <class T> operator T() const;
-};
-/// The result of a function called with arguments that it does not take.
-struct NoCall : NoResult {};
-/// In place of a function that can't be traced.
-struct NoFunction {
-  NoResult operator()(...) const;
-};
-/// F with a fallback for arguments that it does not take. Errors inside F are then reported without the extra lines
-/// that a requires-expression adds.
-template <class F> struct AnyCall : F {
-  using F::operator();
-  NoCall operator()(...) const;
-};
-
-/// The function to call in order to deduce the type of a result.
-template <bool Takes, class F, std::size_t Arguments>
-using Callable =
-    std::conditional_t<!Takes, NoFunction, std::conditional_t<Arguments == 0 || std::is_final_v<F>, F, AnyCall<F>>>;
-/// Reports what is wrong with the type of an argument.
-template <class A> using ExplainArgument = ExplainField<typename FaultyField<typename TracedArgument<A>::type>::type>;
-
-/// The type that the caller gets for a traced function that returns a `Given`; reports what is wrong with that type.
-template <class Given> struct ResultOf {
-  static constexpr bool is_taken = !std::is_same_v<Given, NoCall>, is_returned = !std::is_void_v<Given>;
-  using settled = decltype(settle(std::declval<std::conditional_t<is_returned, Given, NoResult>>()));
-  /// Whether the caller gets a result.
-  static constexpr bool valid = !std::is_base_of_v<NoResult, settled> && Model<settled>;
-  using type = typename std::conditional_t<valid, FinalResult<settled>, std::type_identity<NoResult>>::type;
-  using Checks = decltype([] {
-    static_assert(
-        is_taken,
-        "tessera: the traced function can't be called with these arguments; compare their number and types with "
-        "its parameters");
-    static_assert(is_returned, "tessera: the traced function returns nothing; add a return statement");
-    (void)sizeof(ExplainField<typename FaultyField<settled>::type>);
-  });
-};
-
-}  // namespace tessera::detail
-
-#endif
-
-// ---- tessera/graph/trace/trace.hpp
-
-#ifndef TESSERA_GRAPH_TRACE_TRACE_HPP
-#define TESSERA_GRAPH_TRACE_TRACE_HPP
-
-namespace tessera {
-
-namespace detail {
-
-/// Adds an argument node to the program for each leaf of the arguments.
-struct BindProgram {
-  Module* module;
-  int next = 0;
-  bool in_stack = false;
-
-  template <class Leaf> constexpr void leaf(Leaf& leaf) {
-    Graph& graph = module->main();
-    Node node;
-    if constexpr (std::is_same_v<Leaf, Dim>) {
-      node = dim_node(next++);
-    } else if constexpr (std::is_same_v<Leaf, Scalar>) {
-      node = scalar_node(next++);
-    } else {
-      node = argument_node(next++, dtype_v<typename Leaf::element>, Leaf::rank);
-      if (in_stack) node = stored_as(Storage::layers, build::stacked_type(node));
-    }
-    leaf = Leaf(Value{module, 0, graph.add(node), {}});
-  }
-  template <class S> constexpr void enter_stack(S& stack) {
-    if (in_stack) module->refuse(errc::unsupported, "[stack] nesting: a Stack can't contain a Stack");
-    stack.layers().resize(1);
-    in_stack = true;
-  }
-  constexpr void enter_layer(int) {}
-  constexpr void leave_stack() { in_stack = false; }
-};
-
-/// Lists the nodes of a traced result, leaf by leaf.
-struct CollectOutputs {
-  Module* module;
-  int layer_dims = 0;  ///< 1 inside a Stack, where a tensor has the values of all layers
-  template <class Leaf> constexpr void leaf(Leaf& leaf) {
-    Value value;
-    if constexpr (SymOperand<std::remove_const_t<Leaf>>)
-      value = leaf.value;
-    else
-      value = leaf.placeholder();
-    if (value.module == nullptr)
-      return module->refuse(
-          errc::empty_tensor,
-          "[trace] result: a tensor or a number in the result of the traced function was never assigned");
-    if constexpr (TensorOperand<std::remove_const_t<Leaf>>)
-      if (value.rank() != Leaf::rank + layer_dims)
-        module->refuse(errc::structure,
-                       "[stack] result: a field of all layers is returned outside of its Stack, or a tensor without a "
-                       "dim of layers is returned as a field of a Stack");
-    module->main().outputs.push_back(value.id);
-    module->results_in_layers.push_back(layer_dims > 0);
-  }
-  constexpr void enter_stack(auto&) { layer_dims = 1; }
-  constexpr void enter_layer(int) {}
-  constexpr void leave_stack() { layer_dims = 0; }
-};
-
-/// A program with an argument node for each leaf of the arguments.
-template <class Arguments> struct BoundArguments {
-  Module module;
-  Arguments list{};
-  int leaves = 0;
-
-  constexpr explicit BoundArguments(bool outline) {
-    module.outline = outline;
-    BindProgram bind{&module};
-    for_each_leaf(list, bind);
-    leaves = bind.next;
-  }
-  BoundArguments(const BoundArguments&) = delete;  // the list refers to the module
-  BoundArguments& operator=(const BoundArguments&) = delete;
-};
-
-/// A call of a traced function, in an initializer: for an error in a constant expression, compilers list each function
-/// that led to it, but no initializer.
-template <class F, class Arguments, class Indices> struct TracedCall;
-template <class F, class Arguments, std::size_t... I> struct TracedCall<F, Arguments, std::index_sequence<I...>> {
-  BoundArguments<Arguments> bound;
-  bool returns = ((void)settle(F{}(std::get<I>(bound.list)...)), true);
-};
-
-/// Programs of up to this many nodes are recorded and simplified in one constant expression; compilers limit the steps
-/// of each.
-inline constexpr int small_program = 256;
-
-}  // namespace detail
-
-/// Traces a function F for arguments of these types.
-template <class F, class... Args> struct Trace {
-  using arguments = std::tuple<typename detail::TracedArgument<Args>::type...>;
-
-  /// The recorded program, and the number of leaves of its arguments. `outline`: see Module::outline.
-  static constexpr std::pair<Module, int> record() { return record(false, std::index_sequence_for<Args...>()); }
-  template <std::size_t... I> static constexpr std::pair<Module, int> record(bool outline, std::index_sequence<I...>) {
-    detail::BoundArguments<arguments> bound(outline);
-    auto out = detail::settle(F{}(std::get<I>(bound.list)...));
-    detail::CollectOutputs collect{&bound.module};
-    for_each_leaf(out, collect);
-    return {std::move(bound.module), bound.leaves};
-  }
-  using Call = detail::TracedCall<F, arguments, std::index_sequence_for<Args...>>;
-  /// How many operations the function calls.
-  static constexpr int outline() { return record(true, std::index_sequence_for<Args...>()).first.operations; }
-  static constexpr std::pair<Module, int> trace() {
-    std::pair<Module, int> made = record();
-    simplify(made.first);
-    return made;
-  }
-  /// The recorded program as a constant. A small program is also simplified; a larger one is simplified later, in a
-  /// constant expression of its own.
-  template <ProgramSize Room> static constexpr FrozenProgram<Room> freeze() {
-    std::pair<Module, int> made = record();
-    const bool small = made.first.main().size() <= detail::small_program && made.first.refusal.text == nullptr;
-    if (small) simplify(made.first);
-    return FrozenProgram<Room>(made.first, made.second, small);
-  }
-};
-
-namespace detail {
-
-/// Reports that the compiler's limit on constant expressions was reached, and what to do about it.
-template <bool Ended> struct ExplainSteps {
-  using Checks = decltype([] {
-    static_assert(Ended, "tessera: the program has too many operations for the compiler's limit on constant "
-                         "expressions; write repeated layers as a ts::Stack, or raise the limit: "
-                         "-fconstexpr-steps=8388608 for clang, -fconstexpr-ops-limit=268435456 for g++");
-  });
-};
-
-/// The capacity of the first evaluation, enough for most programs: graphs, nodes, operands, outputs, specs.
-inline constexpr ProgramSize first_room{4, small_program, 3 * small_program, 32, 2};
-
-/// The recorded program; simplified if it is small.
-template <class T, ProgramSize Room> inline constexpr FrozenProgram<Room> recorded = T::template freeze<Room>();
-
-/// A recorded program, simplified.
-template <class T, ProgramSize From, ProgramSize Room>
-inline constexpr FrozenProgram<Room> simplified_program = [] {
-  const FrozenProgram<From>& from = recorded<T, From>;
-  Module made;
-  made.graphs = simplified([&](int g) { return from.graph(g); });
-  for (int s = 0; s < from.used.specs; ++s) made.specs.push_back(from.specs[s]);
-  for (int k = 0; k < from.output_begin[1]; ++k) made.results_in_layers.push_back(from.results_in_layers[k]);
-  return FrozenProgram<Room>(made, from.argument_count, true);
-}();
-
-template <class T> constexpr const auto& whole_trace() {
-  constexpr ProgramSize size = recorded<T, first_room>.used;
-  if constexpr (size.fits(first_room))
-    return recorded<T, first_room>;
-  else
-    return recorded<T, size>;
-}
-template <class T> constexpr const auto& simplified_trace() {
-  constexpr const auto& whole = whole_trace<T>();
-  if constexpr (whole.simplified) {
-    return whole;
-  } else {
-    (void)sizeof(
-        ExplainSteps<requires { typename Constant<simplified_program<T, whole.used, whole.used>.used.nodes>; }>);
-    constexpr ProgramSize size = simplified_program<T, whole.used, whole.used>.used;
-    if constexpr (size.fits(whole.used))
-      return simplified_program<T, whole.used, whole.used>;
-    else
-      return simplified_program<T, whole.used, size>;
-  }
-}
-
-/// Whether tracing F succeeds. This uses the call, since for a variable whose evaluation fails compilers report an
-/// error at once.
-template <class T>
-concept Recordable = requires { typename Constant<T::template freeze<first_room>().used.graphs>; };
-/// Whether tracing F as an outline succeeds.
-template <class T>
-concept Outlined = requires { typename Constant<T::outline()>; };
-/// Whether F can be traced: tracing succeeds and no operation refused its operands.
-template <class T>
-concept Traceable = Recordable<T> && recorded<T, first_room>.refusal.text == nullptr;
-
-template <class T> struct TracedProgram {
-  static constexpr const auto& roomy = simplified_trace<T>();
-  static constexpr FrozenProgram<roomy.used> frozen{roomy};
-};
-/// An empty program, in place of one that can't be traced, so that no errors follow from the first.
-template <class T, bool Models> struct NoProgram {
-  static constexpr auto frozen = [] {
-    FrozenProgram<ProgramSize{1, 0, 0, 0, 0}> none;
-    if constexpr (Models) {
-      Module module;
-      BindProgram bind{&module};
-      typename T::arguments list{};
-      for_each_leaf(list, bind);
-      none.argument_count = bind.next;
-    }
-    return none;
-  }();
-};
-
-/// What keeps a function from being traced.
-enum class TraceFault { none, types, refusal, length, call, operation };
-
-/// A function with fewer operations than this does not exceed the compiler's limits because of its length.
-inline constexpr int few_operations = 128;
-
-template <class T, bool Valid> constexpr TraceFault fault_of() {
-  if constexpr (!Valid)
-    return TraceFault::types;
-  else if constexpr (Traceable<T>)
-    return TraceFault::none;
-  else if constexpr (Recordable<T>)
-    return TraceFault::refusal;
-  else if constexpr (!Outlined<T>)
-    return TraceFault::call;
-  else
-    return T::outline() < few_operations ? TraceFault::operation : TraceFault::length;
-}
-/// The message of a Refusal and its line, as a template argument, which compilers print. clang prints at most 36
-/// characters of an array, so the text is split into rows between words.
-template <std::size_t Rows> struct Rule {
-  char rows[Rows + 1][37]{};
-  std::uint32_t line = 0;
-};
-/// How many characters of the text go into the first row, with the space behind the last word.
-constexpr std::size_t row_size(std::string_view text) {
-  return text.size() <= 36 ? text.size() : text.substr(0, 36).rfind(' ') + 1;
-}
-template <class T, TraceFault Fault> constexpr auto rule_of() {
-  if constexpr (Fault == TraceFault::refusal) {
-    constexpr Refusal refusal = recorded<T, first_room>.refusal;
-    constexpr std::string_view text = refusal.text;
-    constexpr std::size_t count = [](std::string_view rest) {
-      std::size_t rows = 0;
-      for (; !rest.empty(); ++rows) rest.remove_prefix(row_size(rest));
-      return rows;
-    }(text);
-    Rule<count - 1> rule;
-    rule.line = refusal.line;
-    std::string_view rest = text;
-    for (auto& row : rule.rows) {
-      for (std::size_t i = 0; i < 36; ++i) row[i] = i < row_size(rest) ? rest[i] : ' ';
-      rest.remove_prefix(row_size(rest));
-    }
-    return rule;
-  } else {
-    return Rule<0>{};
-  }
-}
-template <Rule Given> inline constexpr bool is_kept = Given.rows[0][0] == '\0';
-
-}  // namespace detail
-
-/// The program of a function for arguments of these types, traced once, by the compiler.
-///
-/// All errors about a function are reported from this class rather than from helper types, since compilers list what
-/// they were instantiating: the list stays short. The assertions are in a lambda, since clang would reject every use of
-/// a class whose own assertion failed.
-template <class F, class... Args> struct Traced {
-  using Recorded = Trace<F, Args...>;
-  static constexpr bool takes =
-      detail::TraceableFunction<F> && (Model<typename detail::TracedArgument<Args>::type> && ...);
-  using Explained = std::integral_constant<std::size_t, (sizeof(detail::ExplainFunction<F>) + ... +
-                                                         sizeof(detail::ExplainArgument<Args>))>;
-  using Returned = decltype(std::declval<detail::Callable<takes, F, sizeof...(Args)>>()(
-      std::declval<typename detail::TracedArgument<Args>::type&>()...));
-  // For a call of a function with an error, clang deduces int and then reports the error a second time.
-  static constexpr bool sound = requires {
-    std::declval<detail::Callable<takes, F, sizeof...(Args)>>()(
-        std::declval<typename detail::TracedArgument<Args>::type&>()...);
-  };
-  using Result = detail::ResultOf<std::conditional_t<sound, Returned, detail::NoResult>>;
-  /// Whether the program exists; if not, a static_assert has said why.
-  static constexpr bool valid = Result::valid;
-  using result = typename Result::type;
-
-  static constexpr detail::TraceFault fault = detail::fault_of<Recorded, valid>();
-  using ExplainedTrace = decltype([] {
-    using enum detail::TraceFault;
-    constexpr bool is_constexpr = fault != call, is_known = fault != operation;
-    static_assert(
-        detail::is_kept<detail::rule_of<Recorded, fault>()>,
-        "tessera: an operation of the traced function breaks the rule in quotes; the number after the rule is "
-        "the line of the call");
-    (void)sizeof(detail::ExplainSteps<fault != length>);
-    static_assert(is_constexpr,
-                  "tessera: the traced function calls a function that is not constexpr; add constexpr to the function "
-                  "that the next error names. If the next error is about a limit of steps, write repeated layers as a "
-                  "ts::Stack; if there is an error above this one, correct that error first");
-    static_assert(is_known,
-                  "tessera: the traced function is not a constant expression, for the reason in the next error; "
-                  "pass tensors to the function as arguments");
-    if constexpr (fault == call || fault == operation)
-      static_assert(
-          typename Recorded::Call{detail::BoundArguments<typename Recorded::arguments>(fault == call)}.returns);
-  });
-
-  using Program = std::conditional_t<fault == detail::TraceFault::none, detail::TracedProgram<Recorded>,
-                                     detail::NoProgram<Recorded, takes>>;
-  static constexpr const auto& frozen = Program::frozen;
-  static constexpr auto graphs = []<std::size_t... G>(std::index_sequence<G...>) {
-    return std::array<GraphView, sizeof...(G)>{frozen.graph(static_cast<int>(G))...};
-  }(std::make_index_sequence<static_cast<std::size_t>(frozen.used.graphs)>{});
-
-  static constexpr ProgramView program() {
-    return {graphs.data(),     static_cast<int>(graphs.size()), frozen.specs, frozen.argument_count,
-            frozen.used.specs, frozen.results_in_layers};
-  }
-};
-
-}  // namespace tessera
-
-#endif
-
-// ---- tessera/graph/transform/primals.hpp
-
-#ifndef TESSERA_GRAPH_TRANSFORM_PRIMALS_HPP
-#define TESSERA_GRAPH_TRANSFORM_PRIMALS_HPP
-
-TESSERA_PLANNING_BEGIN
-
-namespace tessera::detail {
-
-/// A value that differs from all others, even from an equal one: a gradient with respect to it does not follow other
-/// uses of the value.
-constexpr Value as_variable(const Value& value) {
-  const Node& node = value.node();
-  return value.make(stored_as(storage_of(node), {.op = Op::variable,
-                                                 .dtype = node.dtype,
-                                                 .rank = node.rank,
-                                                 .singletons = node.singletons,
-                                                 .value = static_cast<double>(++value.module->variables)}),
-                    {value.id});
-}
-
-/// Visits the floating tensors of structures. 8-bit floats, which have no arithmetic, are data like integers.
-template <class Visit> struct VisitFloating {
-  Visit visit;
-  template <class Leaf> constexpr void leaf(Leaf& leaf) {
-    if constexpr (SymOperand<std::remove_const_t<Leaf>> || StoredOperand<std::remove_const_t<Leaf>>) {
-      const Value value = here(value_behind(leaf));
-      if (value.module != nullptr && is_floating(value.dtype()) && !is_float8(value.dtype())) visit(leaf, value);
-    }
-  }
-  constexpr void enter_stack(auto&) {}
-  constexpr void enter_layer(int) {}
-  constexpr void leave_stack() {}
-};
-template <class T, class Visit> constexpr void for_each_floating(T& object, const Visit& visit) {
-  VisitFloating<Visit> visitor{visit};
-  for_each_leaf(object, visitor);
-}
-
-/// The floating tensors of a structure, in order.
-struct Floating {
-  Growable<std::int32_t> ids;
-  Value context{};  ///< one of them; null: there is none
-  constexpr void add(const Value& value) {
-    ids.push_back(value.id);
-    context = value;
-  }
-};
-template <class T> constexpr Floating floating_of(const T& object) {
-  Floating found;
-  for_each_floating(object, [&](const auto&, const Value& value) { found.add(value); });
-  return found;
-}
-/// Replaces the floating tensors of a structure by variables, and lists these.
-template <class T> constexpr Floating make_variables(T& object) {
-  Floating made;
-  for_each_floating(object, [&](auto& leaf, const Value& value) {
-    const Value own = as_variable(value);
-    leaf = std::remove_cvref_t<decltype(leaf)>(own);
-    made.add(own);
-  });
-  return made;
-}
-/// Replaces the floating tensors of a structure by others. All other leaves (Dims, Scalars, integer tensors) stay.
-template <class T> constexpr void replace_floating(T& object, const Value& context, const Growable<std::int32_t>& ids) {
-  std::size_t next = 0;
-  for_each_floating(
-      object, [&](auto& leaf, const Value&) { leaf = std::remove_cvref_t<decltype(leaf)>(context.with(ids[next++])); });
-}
-
-}  // namespace tessera::detail
-
-TESSERA_PLANNING_END
 
 #endif
 
@@ -28682,6 +29602,10 @@ namespace build {
 constexpr Value uniform(Value like, Value key, std::uint32_t stream) {
   return random(like, key, {Distribution::uniform, stream});
 }
+/// The same, split as `like` is. Draws that are computed with the elements of `like` are so anyway.
+constexpr Value uniform_alike(Value like, Value key, std::uint32_t stream, bool follows) {
+  return follows ? random_alike(like, key, {Distribution::uniform, stream}) : uniform(like, key, stream);
+}
 }  // namespace build
 
 namespace detail {
@@ -28703,18 +29627,18 @@ template <std::uint32_t Stream> struct BernoulliTag {
   }
 };
 
-template <std::uint32_t Stream> struct ExponentialTag {
+template <std::uint32_t Stream, bool Follows> struct ExponentialTag {
   template <class Like, class Key> struct result : Like {
     using Checks = CheckDraw<Like, Key>;
     static constexpr std::size_t checked = sizeof(Checks);
   };
   static constexpr Value emit(Value context, Value like, Value key) {
-    const Value draw = build::uniform(like.at(context.source), key, Stream);
+    const Value draw = build::uniform_alike(like.at(context.source), key, Stream, Follows);
     return build::cast(-build::apply<ops::Log1pOp>(-draw), like.dtype());
   }
 };
 
-template <class T, std::uint32_t Stream> struct RandintTag {
+template <class T, std::uint32_t Stream, bool Follows> struct RandintTag {
   static_assert(std::is_integral_v<T> && !std::is_same_v<T, bool>, "tessera: randint_like draws integers");
   template <class Like, class Low, class High, class Key> struct result : Typed<T, Like::rank> {
     using Checks = decltype([] {
@@ -28723,7 +29647,8 @@ template <class T, std::uint32_t Stream> struct RandintTag {
     });
   };
   static constexpr Value emit(Value context, Value like, Value low, Value high, Value key) {
-    const Value shape = build::cast(like.at(context.source), DType::f64), draw = build::uniform(shape, key, Stream);
+    const Value shape = build::cast(like.at(context.source), DType::f64);
+    const Value draw = build::uniform_alike(shape, key, Stream, Follows);
     low = build::cast(low.at(context.source), DType::i64);
     const Value count = build::cast(high.at(context.source), DType::i64) - low;
     const Value offset = build::cast(draw * build::cast(count, DType::f64), DType::i64);
@@ -28733,13 +29658,13 @@ template <class T, std::uint32_t Stream> struct RandintTag {
 };
 
 /// Draws of a distribution by its inverse, from uniform ones. Each D has `draw`, and takes parameters as operands.
-template <class D, std::uint32_t Stream> struct InverseTag {
+template <class D, std::uint32_t Stream, bool Follows> struct InverseTag {
   template <class Like, class Key, class...> struct result : Like {
     using Checks = CheckDraw<Like, Key>;
     static constexpr std::size_t checked = sizeof(Checks);
   };
   static constexpr Value emit(Value context, Value like, Value key, std::same_as<Value> auto... parameters) {
-    const Value uniform = build::uniform(like.at(context.source), key, Stream);
+    const Value uniform = build::uniform_alike(like.at(context.source), key, Stream, Follows);
     return build::cast(D::draw(uniform, build::cast(parameters, uniform.dtype())...), like.dtype());
   }
 };
@@ -28845,38 +29770,45 @@ constexpr auto bernoulli(const P& probabilities, const Key& key, Here at = Here:
 template <Element T, std::uint32_t Stream = 0, TensorOperand Like, NumberOperand Low, NumberOperand High, class Key>
 constexpr auto randint_like(const Like& like, const Low& low, const High& high, const Key& key,
                             Here at = Here::current()) {
-  return call<detail::RandintTag<T, Stream>>(Source::from(at), like, low, high, detail::drawn_from(key));
+  return call<detail::RandintTag<T, Stream, detail::has_sharding_v<Like>>>(Source::from(at), like, low, high,
+                                                                           detail::drawn_from(key));
 }
 
 /// Exponential draws of rate 1, in [0, 17) for f32: -log(1 - u). Divide by another rate.
 template <std::uint32_t Stream = 0, TensorOperand Like, class Key>
 constexpr auto exponential_like(const Like& like, const Key& key, Here at = Here::current()) {
-  return call<detail::ExponentialTag<Stream>>(Source::from(at), like, detail::drawn_from(key));
+  return call<detail::ExponentialTag<Stream, detail::has_sharding_v<Like>>>(Source::from(at), like,
+                                                                            detail::drawn_from(key));
 }
 
 /// Draws of the standard Gumbel distribution, -log(-log(u)); of the standard Laplace distribution, of variance 2; of
 /// the standard Cauchy distribution, tan(pi (u - 1/2)). Multiply by a scale, and add a location.
 template <std::uint32_t Stream = 0, TensorOperand Like, class Key>
 constexpr auto gumbel_like(const Like& like, const Key& key, Here at = Here::current()) {
-  return call<detail::InverseTag<detail::Gumbel, Stream>>(Source::from(at), like, detail::drawn_from(key));
+  return call<detail::InverseTag<detail::Gumbel, Stream, detail::has_sharding_v<Like>>>(Source::from(at), like,
+                                                                                        detail::drawn_from(key));
 }
 template <std::uint32_t Stream = 0, TensorOperand Like, class Key>
 constexpr auto laplace_like(const Like& like, const Key& key, Here at = Here::current()) {
-  return call<detail::InverseTag<detail::Laplace, Stream>>(Source::from(at), like, detail::drawn_from(key));
+  return call<detail::InverseTag<detail::Laplace, Stream, detail::has_sharding_v<Like>>>(Source::from(at), like,
+                                                                                         detail::drawn_from(key));
 }
 template <std::uint32_t Stream = 0, TensorOperand Like, class Key>
 constexpr auto cauchy_like(const Like& like, const Key& key, Here at = Here::current()) {
-  return call<detail::InverseTag<detail::Cauchy, Stream>>(Source::from(at), like, detail::drawn_from(key));
+  return call<detail::InverseTag<detail::Cauchy, Stream, detail::has_sharding_v<Like>>>(Source::from(at), like,
+                                                                                        detail::drawn_from(key));
 }
 /// Draws of the standard logistic distribution, log(u / (1 - u)), of variance pi^2 / 3 (jax.random.logistic).
 template <std::uint32_t Stream = 0, TensorOperand Like, class Key>
 constexpr auto logistic_like(const Like& like, const Key& key, Here at = Here::current()) {
-  return call<detail::InverseTag<detail::Logistic, Stream>>(Source::from(at), like, detail::drawn_from(key));
+  return call<detail::InverseTag<detail::Logistic, Stream, detail::has_sharding_v<Like>>>(Source::from(at), like,
+                                                                                          detail::drawn_from(key));
 }
 /// -1 or 1, with a probability of one half each, in the element type of `like` (jax.random.rademacher).
 template <std::uint32_t Stream = 0, TensorOperand Like, class Key>
 constexpr auto rademacher_like(const Like& like, const Key& key, Here at = Here::current()) {
-  return call<detail::InverseTag<detail::Rademacher, Stream>>(Source::from(at), like, detail::drawn_from(key));
+  return call<detail::InverseTag<detail::Rademacher, Stream, detail::has_sharding_v<Like>>>(Source::from(at), like,
+                                                                                            detail::drawn_from(key));
 }
 /// Standard normal draws within [lower, upper] only, by the inverse of erf of a uniform draw between erf(lower /
 /// sqrt(2)) and erf(upper / sqrt(2)), as jax.random.truncated_normal. In f32 the bounds should not both be beyond 5 on
@@ -28884,8 +29816,8 @@ constexpr auto rademacher_like(const Like& like, const Key& key, Here at = Here:
 template <std::uint32_t Stream = 0, TensorOperand Like, NumberOperand Lower, NumberOperand Upper, class Key>
 constexpr auto truncated_normal_like(const Like& like, const Lower& lower, const Upper& upper, const Key& key,
                                      Here at = Here::current()) {
-  return call<detail::InverseTag<detail::TruncatedNormal, Stream>>(Source::from(at), like, detail::drawn_from(key),
-                                                                   lower, upper);
+  return call<detail::InverseTag<detail::TruncatedNormal, Stream, detail::has_sharding_v<Like>>>(
+      Source::from(at), like, detail::drawn_from(key), lower, upper);
 }
 
 /// Whether multinomial may draw an index several times.
@@ -29015,6 +29947,58 @@ constexpr Model stochastic_round(const Model& model, const Scalar& key, Here at 
 }
 
 }  // namespace tessera::optim
+
+#endif
+
+// ---- tessera/optim/tree_vdot.hpp
+
+#ifndef TESSERA_OPTIM_TREE_VDOT_HPP
+#define TESSERA_OPTIM_TREE_VDOT_HPP
+
+// Sums over all tensors of models. ts::global_norm (optim/clip.hpp) is their norm.
+
+namespace tessera {
+
+/// Inside a traced function: the sum of the products of corresponding elements of two models of one structure, such as
+/// gradients and a direction (optax.tree_utils.tree_vdot). Of their floating-point tensors, with all layers of Stacks;
+/// a tuple of tensors is a model too. Products are taken and summed in f32, and the sum of all tensors is f32; in f64
+/// if any tensor is f64. Errors: structure if the models differ. Communication: one all_reduce of a rank-0 tensor.
+///
+///     const auto slope = ts::tree_vdot(gradient, direction);
+template <class Model> constexpr Sym<float, 0> tree_vdot(const Model& a, const Model& b, Here at = Here::current()) {
+  using namespace optim::detail;
+  const Source source = Source::from(at);
+  const Growable<Value> of_a = parameters_of(a), of_b = parameters_of(b);
+  if (of_a.empty()) fail(errc::structure, "[tree_vdot] models: they have no floating-point tensor", source);
+  const DType wide = summed_as(of_a);
+  Value total{};
+  for (std::size_t i = 0; i < of_a.size(); ++i) {
+    const Value x = of_a[i].at(source), y = of_b[i].at(source);
+    const DType type = computed_as(x.dtype());
+    const Value own =
+        build::cast(build::sum_of(build::cast(x, type) * build::cast(y, type), (1u << x.rank()) - 1), wide);
+    total = total.module == nullptr ? own : total + own;
+  }
+  return Sym<float, 0>(build::cast(reduced(total), DType::f32));
+}
+
+/// Inside a traced function: the sum of all elements of a model (optax.tree_utils.tree_sum). All else as tree_vdot.
+template <class Model> constexpr Sym<float, 0> tree_sum(const Model& model, Here at = Here::current()) {
+  using namespace optim::detail;
+  const Source source = Source::from(at);
+  const Growable<Value> values = parameters_of(model);
+  if (values.empty()) fail(errc::structure, "[tree_sum] model: it has no floating-point tensor", source);
+  const DType wide = summed_as(values);
+  Value total{};
+  for (const Value& value : values) {
+    const Value x = value.at(source);
+    const Value own = build::cast(build::sum_of(build::cast(x, computed_as(x.dtype())), (1u << x.rank()) - 1), wide);
+    total = total.module == nullptr ? own : total + own;
+  }
+  return Sym<float, 0>(build::cast(reduced(total), DType::f32));
+}
+
+}  // namespace tessera
 
 #endif
 
@@ -29974,6 +30958,504 @@ template <Precision P, class F> constexpr auto default_matmul_precision(const F&
 
 #endif
 
+// ---- tessera/ops/data_movement/diagonal.hpp
+
+#ifndef TESSERA_OPS_DATA_MOVEMENT_DIAGONAL_HPP
+#define TESSERA_OPS_DATA_MOVEMENT_DIAGONAL_HPP
+
+// Matrices, the last two dims of a tensor, by the positions of their elements.
+
+namespace tessera {
+
+namespace detail {
+
+template <int Rank, bool Lower> struct TriangleTag {
+  static_assert(Rank >= 2, "tessera: tril and triu take tensors of rank 2 or more");
+  template <class X, class Offset> using result = Typed<typename X::type, Rank>;
+  static constexpr Value emit(Value context, Value x, Value offset) {
+    x = x.at(context.source);
+    const Value row = build::iota(x, x.rank() - 2, DType::i64), column = build::iota(x, x.rank() - 1, DType::i64);
+    const Value kept =
+        build::binary(Lower ? Op::less_equal : Op::greater_equal, column, row + build::cast(offset, DType::i64));
+    return build::select(kept, x, x.number(0));
+  }
+};
+
+template <int Rank> struct DiagonalTag {
+  static_assert(Rank >= 2, "tessera: diagonal takes tensors of rank 2 or more");
+  template <class X> using result = Typed<typename X::type, Rank - 1>;
+  static constexpr Value emit(Value context, Value x) {
+    x = x.at(context.source);
+    const int row = x.rank() - 2, column = x.rank() - 1;
+    const Value on = build::binary(Op::equal, build::iota(x, row, DType::i64), build::iota(x, column, DType::i64));
+    const Value found = build::cast(build::sum_of(build::select(on, x, x.number(0)), 1u << column), x.dtype());
+    if (x.is_singleton(row)) return found;
+    const Value size = build::binary(Op::minimum, build::extent(x, row), build::extent(x, column));
+    return build::slice(found, row, x.number(0, DType::i64), size);
+  }
+};
+
+template <int Rank> struct DiagTag {
+  template <class X> using result = Typed<typename X::type, Rank + 1>;
+  static constexpr Value emit(Value context, Value x) {
+    x = x.at(context.source);
+    const int rank = x.rank();
+    const Value across = build::insert_singletons(x, 1u << (rank - 1), rank + 1);
+    const Value down = build::insert_singletons(x, 1u << rank, rank + 1);
+    const Value on =
+        build::binary(Op::equal, build::iota(down, rank - 1, DType::i64), build::iota(across, rank, DType::i64));
+    return build::select(on, across, x.number(0));
+  }
+};
+
+}  // namespace detail
+
+/// The elements on and below the diagonal, or on and above it, of each matrix, and 0 elsewhere. The offset moves the
+/// diagonal to the right where it is positive, to the left where it is negative. Shape and sharding are those of x; no
+/// communication. The gradient is that of the elements that are kept.
+template <TensorOperand X, NumberOperand Offset = int>
+constexpr auto tril(const X& x, const Offset& offset = 0, Here at = Here::current()) {
+  return call<detail::TriangleTag<X::rank, true>>(Source::from(at), x, offset);
+}
+template <TensorOperand X, NumberOperand Offset = int>
+constexpr auto triu(const X& x, const Offset& offset = 0, Here at = Here::current()) {
+  return call<detail::TriangleTag<X::rank, false>>(Source::from(at), x, offset);
+}
+
+/// The main diagonals of matrices: [..., n, m] gives [..., min(n, m)]. Communication: of sharded columns a partial sum.
+template <TensorOperand X> constexpr auto diagonal(const X& x, Here at = Here::current()) {
+  return call<detail::DiagonalTag<X::rank>>(Source::from(at), x);
+}
+/// Matrices with the given diagonals and 0 elsewhere, PyTorch's diag_embed: [..., n] gives [..., n, n]. Of a matrix
+/// (rank 2) its diagonal, as in PyTorch and NumPy. Communication: a split dim of diagonals is brought together along
+/// one dim.
+template <TensorOperand X> constexpr auto diag(const X& x, Here at = Here::current()) {
+  if constexpr (X::rank == 2)
+    return call<detail::DiagonalTag<2>>(Source::from(at), x);
+  else
+    return call<detail::DiagTag<X::rank>>(Source::from(at), x);
+}
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/ops/indexing/nonzero.hpp
+
+#ifndef TESSERA_OPS_INDEXING_NONZERO_HPP
+#define TESSERA_OPS_INDEXING_NONZERO_HPP
+
+// The elements for which a condition holds, as many as the program has room for: shapes don't depend on values, so a
+// number of elements is given, as in JAX. Compositions of a cumulative sum, which counts, and a scatter or a lookup.
+
+namespace tessera {
+
+namespace detail {
+
+/// x as a vector, in row-major order.
+template <int Rank> constexpr Value flattened(Value context, Value x) {
+  x = x.at(context.source);
+  if (x.rank() != Rank)
+    context.refuse(errc::unsupported,
+                   "[nonzero] leading dims: use it outside of a shard_map, and inside the block of a Stack");
+  if constexpr (Rank > 1)
+    return MergeTag<Rank, 0, Rank - 1>::emit(context, x);
+  else
+    return x;
+}
+constexpr Value is_nonzero(Value x) {
+  return x.dtype() == DType::bool_ ? x : build::binary(Op::not_equal, x, x.number(0));
+}
+/// 0, 1, ..., count - 1.
+constexpr Value counted(Value count, DType type) {
+  return build::cast(count.make({.op = Op::arange, .dtype = DType::i32, .rank = 1}, {count.id}), type);
+}
+
+/// Puts each element of a vector into a vector of `size` elements, at its place; those at other places are left out. Of
+/// several elements at one place the last stays. `rest`: what is at places without an element.
+constexpr Value put_at_places(Value elements, Value places, Value size, Value rest) {
+  const Value one = size.number(1), all = build::cast(size, places.dtype());
+  const Value room = build::broadcast(rest, counted(size + one, DType::i32));  // the last place is for those left out
+  const Value made = build::scatter(room, 0, build::binary(Op::minimum, places, all), elements, {.replaces = true});
+  return build::slice(made, 0, size.number(0), size);
+}
+
+/// The positions of the first `size` elements of a vector of bools that hold, and then `rest`.
+constexpr Value positions_of(Value holds, Value size, Value rest, DType type) {
+  const Value place = build::cumsum(build::cast(holds, type), 0, {}) - holds.integer(1, type);
+  return put_at_places(build::iota(holds, 0, type), build::select(holds, place, build::cast(size, type)), size, rest);
+}
+
+/// The index along dim D of the nonzero elements.
+template <int Rank, int D, class Index> constexpr Value nonzero_index(Value context, Value x, Value size, Value rest) {
+  constexpr DType type = dtype_v<Index>;
+  x = x.at(context.source);
+  const Value none = x.integer(-1, type);
+  const Value position = positions_of(is_nonzero(flattened<Rank>(context, x)), as_size(size), none, type);
+  Value behind = x.integer(1, DType::i64);
+  for (int d = D + 1; d < Rank; ++d) behind = behind * build::extent(x, d);
+  const auto divisor = [&](Value n) { return build::cast(build::binary(Op::maximum, n, n.number(1)), type); };
+  Value index = position / divisor(behind);
+  if constexpr (D > 0) {
+    const Value extent = divisor(build::extent(x, D));
+    index = index - index / extent * extent;
+  }
+  return build::select(build::less(position, position.number(0)), build::cast(rest, type), index);
+}
+
+template <class X> constexpr void check_nonzero() {
+  static_assert(X::rank >= 1, "tessera: nonzero takes a tensor with dims");
+}
+
+template <int Rank, int D, class Index> struct NonzeroTag {
+  template <class X, class Size, class Rest> struct result : Typed<Index, 1> {
+    using Checks = decltype([] { check_nonzero<X>(); });
+  };
+  static constexpr Value emit(Value context, Value x, Value size, Value rest) {
+    return nonzero_index<Rank, D, Index>(context, x, size, rest);
+  }
+};
+template <int Rank, class Index> struct ArgwhereTag {
+  template <class X, class Size, class Rest> struct result : Typed<Index, 2> {
+    using Checks = decltype([] { check_nonzero<X>(); });
+  };
+  static constexpr Value emit(Value context, Value x, Value size, Value rest) {
+    return [&]<int... D>(std::integer_sequence<int, D...>) {
+      const auto column = [](Value index) { return build::insert_singletons(index, 2u, 2); };
+      if constexpr (Rank == 1)
+        return column(nonzero_index<Rank, 0, Index>(context, x, size, rest));
+      else
+        return ConcatTag<2, 1>::emit(context, column(nonzero_index<Rank, D, Index>(context, x, size, rest))...);
+    }(std::make_integer_sequence<int, Rank>{});
+  }
+};
+
+template <class X, class Mask> constexpr void check_mask() {
+  static_assert(std::is_same_v<typename Mask::type, bool> && Mask::rank <= X::rank,
+                "tessera: a mask is a bool tensor that can be broadcast to the tensor that it selects from");
+  check_nonzero<X>();
+}
+
+/// The elements of x for which the mask holds.
+template <int Rank> struct MaskedSelectTag {
+  template <class X, class Mask, class Size, class Rest> struct result : Typed<typename X::type, 1> {
+    using Checks = decltype([] { check_mask<X, Mask>(); });
+  };
+  template <class X, class Mask, class Size, class Rest>
+  static constexpr void convert(Value& x, Value&, Value&, Value& rest) {
+    rest = convert_operand<Rest>(rest, x.dtype());
+  }
+  static constexpr Value emit(Value context, Value x, Value mask, Value size, Value rest) {
+    x = x.at(context.source);
+    const Value from = flattened<Rank>(context, x), holds = flattened<Rank>(context, build::broadcast(mask, x));
+    const Value count = build::extent(from, 0), many = as_size(size);
+    const Value position = positions_of(holds, many, count, DType::i64);
+    const Value table = build::pad_to(from, 0, count.number(0), count + count.number(1));
+    return build::select(build::less(position, count), EmbeddingTag::emit(context, table, position), rest);
+  }
+};
+
+/// Elements of a source where a mask holds, in their order.
+template <int Rank> struct MaskedScatterTag {
+  template <class X, class Mask, class Source> struct result : X {
+    using Checks = decltype([] {
+      check_mask<X, Mask>();
+      static_assert(Source::rank == 1 && std::is_same_v<typename Source::type, typename X::type>,
+                    "tessera: the source of masked_scatter is a vector of the element type of the tensor");
+    });
+  };
+  static constexpr Value emit(Value context, Value x, Value mask, Value source) {
+    x = x.at(context.source);
+    const Value whole = build::broadcast(mask, x);
+    const Value holds = flattened<Rank>(context, whole), none = holds.integer(0, DType::i64);
+    const Value count = build::cumsum(build::cast(holds, DType::i64), 0, {});
+    // In front of the source there is a zero for elements that stay.
+    const Value one = x.integer(1, DType::i64);
+    source = source.at(context.source);
+    const Value table = build::pad_to(source, 0, one, build::extent(source, 0) + one);
+    Value taken = EmbeddingTag::emit(context, table, build::select(holds, count, none));
+    if constexpr (Rank > 1)
+      taken = [&]<int... I>(std::integer_sequence<int, I...>) {
+        return SplitTag<1, 0, Rank>::emit(context, taken, build::extent(x, I + 1)...);
+      }(std::make_integer_sequence<int, Rank - 1>{});
+    return build::select(whole, taken, x);
+  }
+};
+
+}  // namespace detail
+
+/// The indices of the first `size` nonzero elements in row-major order, a vector for each dim (jnp.nonzero with a size,
+/// torch.nonzero(as_tuple=True)): `const auto [i, j] = ts::nonzero(matrix, 8)`. Behind the last one, `rest`, 0 as in
+/// JAX by default; -1 is an index of no element. No gradient. Errors: shape_mismatch for a negative size.
+/// Communication: the tensor is brought together as a vector; positions are gathered.
+template <Element Index = std::int32_t, TensorOperand X, SizeOperand Size, NumberOperand Rest = int>
+constexpr auto nonzero(const X& x, const Size& size, const Rest& rest = 0, Here at = Here::current()) {
+  return [&]<int... D>(std::integer_sequence<int, D...>) {
+    return std::tuple(call<detail::NonzeroTag<X::rank, D, Index>>(Source::from(at), x, Dim(size), rest)...);
+  }(std::make_integer_sequence<int, X::rank>{});
+}
+
+/// The same indices as the rows of a matrix [size, rank] (jnp.argwhere with a size, torch.nonzero_static).
+template <Element Index = std::int32_t, TensorOperand X, SizeOperand Size, NumberOperand Rest = int>
+constexpr auto argwhere(const X& x, const Size& size, const Rest& rest = 0, Here at = Here::current()) {
+  return call<detail::ArgwhereTag<X::rank, Index>>(Source::from(at), x, Dim(size), rest);
+}
+
+/// The first `size` elements of x for which the mask holds, in row-major order (torch.masked_select, x[mask] of a
+/// size); behind the last one `rest`. The mask is broadcast to x. The gradient goes to the elements that were taken.
+/// Errors and communication: as nonzero and embedding.
+template <TensorOperand X, TensorOperand Mask, SizeOperand Size, NumberOperand Rest = int>
+constexpr auto masked_select(const X& x, const Mask& mask, const Size& size, const Rest& rest = 0,
+                             Here at = Here::current()) {
+  return call<detail::MaskedSelectTag<X::rank>>(Source::from(at), x, mask, Dim(size), rest);
+}
+
+/// x with the elements for which the mask holds replaced, in row-major order, by those of a vector
+/// (torch.masked_scatter). Gradients: of x 0 where it is replaced, of the source the cotangent where each element went.
+/// Errors: dim_range for a source with too few elements. Communication: as nonzero and embedding.
+template <TensorOperand X, TensorOperand Mask, TensorOperand Elements>
+constexpr auto masked_scatter(const X& x, const Mask& mask, const Elements& source, Here at = Here::current()) {
+  return call<detail::MaskedScatterTag<X::rank>>(Source::from(at), x, mask, source);
+}
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/ops/reduction/distances.hpp
+
+#ifndef TESSERA_OPS_REDUCTION_DISTANCES_HPP
+#define TESSERA_OPS_REDUCTION_DISTANCES_HPP
+
+// Distances and products of vectors.
+
+namespace tessera {
+
+namespace detail {
+
+/// The elements above the diagonal of square matrices, row by row.
+struct UpperTriangleTag {
+  template <class X> using result = Typed<typename X::type, 1>;
+  static constexpr Value emit(Value context, Value x) {
+    x = x.at(context.source);
+    const Value above = build::less(build::iota(x, 0, DType::i64), build::iota(x, 1, DType::i64));
+    const Value n = build::extent(x, 0), size = n * (n - n.number(1)) / n.number(2);
+    return MaskedSelectTag<2>::emit(context, x, above, size, x.number(0));
+  }
+};
+
+}  // namespace detail
+
+/// The p-norm of a - b over all dims, rank 0; the operands are broadcast. Gradient and communication as of norm.
+template <TensorOperand A, TensorOperand B, NumberOperand P = int>
+constexpr auto dist(const A& a, const B& b, const P& p = 2, Here at = Here::current()) {
+  return norm(call<SubTag>(Source::from(at), a, b), p, at);
+}
+/// The p-norms of the differences of all pairs of rows (torch.cdist): a [..., N, D] and b [..., M, D] give [..., N, M].
+/// Differences are not stored; leading dims are broadcast. The gradient at a distance of 0 is 0. Errors:
+/// shape_mismatch. Communication: where D is split an all-reduce; N and M stay split.
+template <TensorOperand A, TensorOperand B, NumberOperand P = int>
+constexpr auto cdist(const A& a, const B& b, const P& p = 2, Here at = Here::current()) {
+  static_assert(A::rank >= 2 && B::rank >= 2, "tessera: cdist takes rows, tensors of rank 2 or more");
+  return norm<-1>(call<SubTag>(Source::from(at), unsqueeze<-2>(a, at), unsqueeze<-3>(b, at)), p, at);
+}
+/// The distances of each pair of rows of a matrix [N, D], as of cdist (F.pdist): a vector of N (N - 1) / 2, of rows 0
+/// and 1, 0 and 2, and so on. Communication: as masked_select.
+template <TensorOperand X, NumberOperand P = int>
+constexpr auto pdist(const X& x, const P& p = 2, Here at = Here::current()) {
+  static_assert(X::rank == 2, "tessera: pdist takes a matrix");
+  return call<detail::UpperTriangleTag>(Source::from(at), cdist(x, x, p, at));
+}
+/// The cosine of the angle between a and b along dim D: their product over both norms, each at least eps, as in
+/// PyTorch. The operands are broadcast; the result lacks the dim. Communication: all-reduces if the dim is split.
+template <int D = -1, TensorOperand A, TensorOperand B>
+constexpr auto cosine_similarity(const A& a, const B& b, double eps = 1e-8, Here at = Here::current()) {
+  const auto sizes = call<MulTag>(Source::from(at), maximum(norm<D>(a, at), eps, at), maximum(norm<D>(b, at), eps, at));
+  return call<DivTag>(Source::from(at), sum<D>(call<MulTag>(Source::from(at), a, b), at), sizes);
+}
+/// x over its p-norm along dim D, which is taken to be at least eps: 0 stays 0. Communication: as norm.
+template <int D = -1, TensorOperand X, NumberOperand P = int>
+constexpr auto normalize(const X& x, const P& p = 2, double eps = 1e-12, Here at = Here::current()) {
+  return call<DivTag>(Source::from(at), x, maximum(norm<D>(x, keepdims, p, at), eps, at));
+}
+
+namespace detail {
+/// The norm over all dims but one, with keepdims.
+template <int D, TensorOperand X, NumberOperand P> constexpr auto norm_of_others(const X& x, const P& p, Here at) {
+  return [&]<int... I>(std::integer_sequence<int, I...>) {
+    return norm<(I < D ? I : I + 1)...>(x, keepdims, p, at);
+  }(std::make_integer_sequence<int, X::rank - 1>{});
+}
+}  // namespace detail
+
+/// x with each slice along dim D scaled down to a p-norm of at most `most`, where it is larger (torch.renorm). Example:
+/// `renorm<0>(weight, 2, 1)` for rows. Communication: as norm.
+template <int D, TensorOperand X, NumberOperand P, NumberOperand Most>
+constexpr auto renorm(const X& x, const P& p, const Most& most, Here at = Here::current()) {
+  static_assert(X::rank >= 2, "tessera: renorm takes a tensor with two dims or more");
+  const auto size = detail::norm_of_others<detail::checked_dim<D, X::rank>()>(x, p, at);
+  const auto scale = select(call<GreaterTag>(Source::from(at), size, most),
+                            call<DivTag>(Source::from(at), full_like(size, most, at), size + 1e-7), 1.0, at);
+  return call<MulTag>(Source::from(at), x, scale);
+}
+
+/// The product of each element of a vector with each of another: [m] and [n] give [m, n]. No communication.
+template <TensorOperand A, TensorOperand B> constexpr auto outer(const A& a, const B& b, Here at = Here::current()) {
+  static_assert(A::rank == 1 && B::rank == 1, "tessera: outer takes two vectors");
+  return call<MulTag>(Source::from(at), unsqueeze<1>(a, at), unsqueeze<0>(b, at));
+}
+/// The Kronecker product (torch.kron, jnp.kron): each element of a is replaced by it times b. Vectors [m] and [n] give
+/// [m n], matrices [m, n] and [p, q] give [m p, n q]. Communication: as merge_dims.
+template <TensorOperand A, TensorOperand B> constexpr auto kron(const A& a, const B& b, Here at = Here::current()) {
+  static_assert(A::rank == B::rank && (A::rank == 1 || A::rank == 2),
+                "tessera: kron takes two vectors or two matrices");
+  if constexpr (A::rank == 1)
+    return merge_dims<0, 1>(outer(a, b, at), at);
+  else {
+    const auto blocks = call<MulTag>(Source::from(at), unsqueeze<3>(unsqueeze<1>(a, at), at),
+                                     unsqueeze<2>(unsqueeze<0>(b, at), at));  // [m, p, n, q]
+    return merge_dims<0, 1>(merge_dims<2, 3>(blocks, at), at);
+  }
+}
+/// The cross product of the vectors along dim D, which has extent 3 (torch.linalg.cross, jnp.cross). Errors:
+/// shape_mismatch. Communication: as slice and concat where D is split.
+template <int D = -1, TensorOperand A, TensorOperand B>
+constexpr auto cross(const A& a, const B& b, Here at = Here::current()) {
+  static_assert(A::rank == B::rank, "tessera: cross takes two tensors of one rank");
+  const auto of = [&](const auto& x, int i) { return slice<D>(x, i, 1, at); };
+  const auto component = [&](int i, int j) { return of(a, i) * of(b, j) - of(a, j) * of(b, i); };
+  const auto made = concat<D>(component(1, 2), component(2, 0), component(0, 1), at);
+  // Of one shape: a dim of more than 3 is an error.
+  return std::get<0>(shard_as(made, std::get<0>(shard_as(a, b, at)), at));
+}
+/// The powers 0 to `count` - 1 of each element of a vector in a row, the highest first, or with `vander<true>` last
+/// (torch.vander, jnp.vander): [n] gives [n, count]. No communication.
+template <bool Increasing = false, TensorOperand X, SizeOperand Count>
+constexpr auto vander(const X& x, const Count& count, Here at = Here::current()) {
+  static_assert(X::rank == 1, "tessera: vander takes a vector");
+  const auto columns = tile<1>(unsqueeze<1>(x, at), count, at);
+  const auto powers = pow(columns, iota<1, typename X::element>(columns, at), at);
+  if constexpr (Increasing)
+    return powers;
+  else
+    return flip<1>(powers, at);
+}
+/// The sum of the products of two vectors, rank 0. Errors: shape_mismatch. Communication: as einsum.
+template <TensorOperand A, TensorOperand B> constexpr auto dot(const A& a, const B& b, Here at = Here::current()) {
+  static_assert(A::rank == 1 && B::rank == 1, "tessera: dot takes two vectors");
+  return detail::exact_einsum<"i,i->">(a, b, at);
+}
+/// The sum of the diagonal of each matrix: [..., n, m] gives [...]. Communication: as diagonal and sum.
+template <TensorOperand X> constexpr auto trace(const X& x, Here at = Here::current()) {
+  return sum<-1>(diagonal(x, at), at);
+}
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/ops/contraction/vector_products.hpp
+
+#ifndef TESSERA_OPS_CONTRACTION_VECTOR_PRODUCTS_HPP
+#define TESSERA_OPS_CONTRACTION_VECTOR_PRODUCTS_HPP
+
+// Products with vectors, chains of products, and bilinear forms.
+
+namespace tessera {
+
+/// A matrix [m, n] times a vector [n] (torch.mv): a vector [m]. Errors and communication: as einsum.
+template <TensorOperand A, TensorOperand X> constexpr auto mv(const A& a, const X& x, Here at = Here::current()) {
+  static_assert(A::rank == 2 && X::rank == 1, "tessera: mv takes a matrix and a vector");
+  return einsum<"mn,n->m">(a, x, at);
+}
+/// beta y + alpha (a times x), of a vector y or a scalar, a matrix and a vector (torch.addmv). In all else as addmm.
+template <TensorOperand Y, TensorOperand A, TensorOperand X, NumberOperand Beta = int, NumberOperand Alpha = int>
+constexpr auto addmv(const Y& y, const A& a, const X& x, const Beta& beta = 1, const Alpha& alpha = 1,
+                     Here at = Here::current()) {
+  return call<detail::AddToProductTag>(Source::from(at), y, mv(a, x, at), beta, alpha);
+}
+/// beta x + alpha (a b^T), of a matrix [m, n] and vectors [m] and [n] (torch.addr). In all else as addmm.
+template <TensorOperand X, TensorOperand A, TensorOperand B, NumberOperand Beta = int, NumberOperand Alpha = int>
+constexpr auto addr(const X& x, const A& a, const B& b, const Beta& beta = 1, const Alpha& alpha = 1,
+                    Here at = Here::current()) {
+  return call<detail::AddToProductTag>(Source::from(at), x, outer(a, b, at), beta, alpha);
+}
+/// beta x + alpha times the sum of the products of two batches of matrices, [batch, M, K] and [batch, K, N]
+/// (torch.addbmm); baddbmm keeps the products apart. In all else as addmm.
+template <TensorOperand X, TensorOperand A, TensorOperand B, NumberOperand Beta = int, NumberOperand Alpha = int>
+constexpr auto addbmm(const X& x, const A& a, const B& b, const Beta& beta = 1, const Alpha& alpha = 1,
+                      Here at = Here::current()) {
+  static_assert(A::rank == 3 && B::rank == 3,
+                "tessera: addbmm takes batches of matrices, [batch, M, K] and [batch, K, N]");
+  return call<detail::AddToProductTag>(Source::from(at), x, einsum<"bik,bkj->ij">(a, b, at), beta, alpha);
+}
+
+/// The products of all rows of a and b: their last dims are summed over (torch.inner). Example: [I, J, K] and [L, K]
+/// give [I, J, L]. Errors and communication: as einsum.
+template <TensorOperand A, TensorOperand B> constexpr auto inner(const A& a, const B& b, Here at = Here::current()) {
+  static_assert(A::rank >= 1 && B::rank >= 1, "tessera: inner takes tensors with at least one dim");
+  if constexpr (B::rank == 1)
+    return tensordot<1>(a, b, at);
+  else
+    return tensordot<1>(a, movedim<-1, 0>(b, at), at);
+}
+/// The sum of the products of a and b along dim D, which the result lacks (torch.linalg.vecdot, jnp.vecdot). Operands
+/// are broadcast and promoted. Communication: where D is split an all-reduce.
+template <int D = -1, TensorOperand A, TensorOperand B>
+constexpr auto vecdot(const A& a, const B& b, Here at = Here::current()) {
+  return sum<D>(call<MulTag>(Source::from(at), a, b), at);
+}
+
+namespace detail {
+template <class A, class B> constexpr auto chained(Source source, const A& a, const B& b) {
+  if constexpr (A::rank == 1 && B::rank == 1)
+    return call<EinsumTag<"i,i->">>(source, a, b);
+  else if constexpr (A::rank == 1)
+    return call<EinsumTag<"i,ij->j">>(source, a, b);
+  else if constexpr (B::rank == 1)
+    return call<EinsumTag<"ij,j->i">>(source, a, b);
+  else
+    return matmul_of<void, Precision::full>(source, a, b);
+}
+}  // namespace detail
+
+/// The product of several matrices; the first and the last may be vectors (torch.linalg.multi_dot). Extents are not
+/// known when a program is traced, so products are taken from the left, or from the right if the last operand is a
+/// vector; for another order write the products one by one. Messages give the line that made the first operand. Errors
+/// and communication: as matmul.
+///
+///     const auto y = ts::multi_dot(a, b, c, x);   // a (b (c x))
+template <TensorOperand A, TensorOperand B> constexpr auto multi_dot(const A& a, const B& b) {
+  return detail::chained(detail::line_of(a), a, b);
+}
+template <TensorOperand A, TensorOperand B, TensorOperand C, TensorOperand... Rest>
+constexpr auto multi_dot(const A& a, const B& b, const C& c, const Rest&... rest) {
+  using Last = std::tuple_element_t<sizeof...(Rest), std::tuple<C, Rest...>>;
+  if constexpr (Last::rank == 1 && A::rank != 1)
+    return multi_dot(a, multi_dot(b, c, rest...));
+  else
+    return multi_dot(multi_dot(a, b), c, rest...);
+}
+
+/// y[..., o] = sum over i and j of x1[..., i] weight[o, i, j] x2[..., j] (F.bilinear): a weight of [out, in1, in2] as
+/// in PyTorch; leading dims of x1 and x2 are equal. The weight meets x1 first, which gives [..., out, in2]: let x1 be
+/// the operand with more features. Errors: shape_mismatch. Communication: as matmul.
+template <TensorOperand A, TensorOperand B, TensorOperand W>
+constexpr auto bilinear(const A& x1, const B& x2, const W& weight, Here at = Here::current()) {
+  static_assert(A::rank == B::rank && A::rank >= 1 && W::rank == 3,
+                "tessera: bilinear takes two tensors of one rank and a weight [out, in1, in2]");
+  const auto met = tensordot<1>(x1, transpose<1, 0, 2>(weight, at), at);
+  return sum<-1>(call<MulTag>(Source::from(at), met, unsqueeze<-2>(x2, at)), at);
+}
+template <TensorOperand A, TensorOperand B, TensorOperand W, TensorOperand Bias>
+constexpr auto bilinear(const A& x1, const B& x2, const W& weight, const Bias& bias, Here at = Here::current()) {
+  return call<AddTag>(Source::from(at), bilinear(x1, x2, weight, at), bias);
+}
+
+}  // namespace tessera
+
+#endif
+
 // ---- tessera/ops/custom_call.hpp
 
 #ifndef TESSERA_OPS_CUSTOM_CALL_HPP
@@ -30548,82 +32030,115 @@ template <class F> constexpr auto hessian(const F& f) {
 
 #endif
 
-// ---- tessera/ops/data_movement/diagonal.hpp
+// ---- tessera/ops/data_movement/combinations.hpp
 
-#ifndef TESSERA_OPS_DATA_MOVEMENT_DIAGONAL_HPP
-#define TESSERA_OPS_DATA_MOVEMENT_DIAGONAL_HPP
+#ifndef TESSERA_OPS_DATA_MOVEMENT_COMBINATIONS_HPP
+#define TESSERA_OPS_DATA_MOVEMENT_COMBINATIONS_HPP
 
-// Matrices, the last two dims of a tensor, by the positions of their elements.
+// Rows made of the elements of vectors.
 
 namespace tessera {
 
 namespace detail {
 
-template <int Rank, bool Lower> struct TriangleTag {
-  static_assert(Rank >= 2, "tessera: tril and triu take tensors of rank 2 or more");
-  template <class X, class Offset> using result = Typed<typename X::type, Rank>;
-  static constexpr Value emit(Value context, Value x, Value offset) {
-    x = x.at(context.source);
-    const Value row = build::iota(x, x.rank() - 2, DType::i64), column = build::iota(x, x.rank() - 1, DType::i64);
-    const Value kept =
-        build::binary(Lower ? Op::less_equal : Op::greater_equal, column, row + build::cast(offset, DType::i64));
-    return build::select(kept, x, x.number(0));
+/// A vector along dim k of a grid of `Count` dims, and the indices along that dim.
+template <int Count> constexpr Value along_grid(Value x, int k) {
+  return build::insert_singletons(x, ((1u << Count) - 1) & ~(1u << k), Count);
+}
+template <int Count> constexpr Value grid_index(Value x, int k) {
+  return along_grid<Count>(x.make({.op = Op::arange, .dtype = DType::i32, .rank = 1}, {build::extent(x, 0).id}), k);
+}
+
+struct CartesianTag {
+  template <class X, class... Rest> struct result : Typed<typename X::type, 2> {
+    using Checks = decltype([] {
+      static_assert(X::rank == 1 && ((Rest::rank == 1) && ...), "tessera: cartesian_prod takes vectors");
+      static_assert((std::is_same_v<typename Rest::type, typename X::type> && ...),
+                    "tessera: the vectors of cartesian_prod must have the same element type; use ts::cast");
+    });
+  };
+  static constexpr Value emit(Value context, auto... vectors) {
+    constexpr int count = sizeof...(vectors);
+    const Value all[] = {vectors.at(context.source)...};
+    if (((vectors.rank() != 1) || ...))
+      context.refuse(errc::unsupported, "[cartesian_prod] leading dims: use it outside of a shard_map");
+    Value grid = grid_index<count>(all[0], 0);
+    for (int k = 1; k < count; ++k) grid = grid + grid_index<count>(all[k], k);
+    return [&]<int... K>(std::integer_sequence<int, K...>) {
+      const auto column = [&](int k) {
+        const Value rows =
+            MergeTag<count, 0, count - 1>::emit(context, build::broadcast(along_grid<count>(all[k], k), grid));
+        return build::insert_singletons(rows, 2u, 2);
+      };
+      return ConcatTag<2, 1>::emit(context, column(K)...);
+    }(std::make_integer_sequence<int, count>{});
   }
 };
 
-template <int Rank> struct DiagonalTag {
-  static_assert(Rank >= 2, "tessera: diagonal takes tensors of rank 2 or more");
-  template <class X> using result = Typed<typename X::type, Rank - 1>;
+template <int Count, bool Repeated> struct CombinationsTag {
+  template <class X> struct result : Typed<typename X::type, 2> {
+    using Checks = decltype([] {
+      static_assert(X::rank == 1, "tessera: combinations takes a vector");
+      static_assert(Count >= 1 && Count <= 4, "tessera: combinations are of 1 to 4 elements");
+    });
+  };
   static constexpr Value emit(Value context, Value x) {
     x = x.at(context.source);
-    const int row = x.rank() - 2, column = x.rank() - 1;
-    const Value on = build::binary(Op::equal, build::iota(x, row, DType::i64), build::iota(x, column, DType::i64));
-    const Value found = build::cast(build::sum_of(build::select(on, x, x.number(0)), 1u << column), x.dtype());
-    if (x.is_singleton(row)) return found;
-    const Value size = build::binary(Op::minimum, build::extent(x, row), build::extent(x, column));
-    return build::slice(found, row, x.number(0, DType::i64), size);
-  }
-};
-
-template <int Rank> struct DiagTag {
-  template <class X> using result = Typed<typename X::type, Rank + 1>;
-  static constexpr Value emit(Value context, Value x) {
-    x = x.at(context.source);
-    const int rank = x.rank();
-    const Value across = build::insert_singletons(x, 1u << (rank - 1), rank + 1);
-    const Value down = build::insert_singletons(x, 1u << rank, rank + 1);
-    const Value on =
-        build::binary(Op::equal, build::iota(down, rank - 1, DType::i64), build::iota(across, rank, DType::i64));
-    return build::select(on, across, x.number(0));
+    if (x.rank() != 1) context.refuse(errc::unsupported, "[combinations] leading dims: use it outside of a shard_map");
+    const Value n = build::extent(x, 0), one = x.number(1, DType::i64);
+    Value taken{}, size = one;
+    for (int k = 0; k < Count; ++k) {
+      // (n + i) (n + i - 1) ... / 1 2 ..., a whole number after each factor
+      size = size * (Repeated ? n + n.number(k) : n - n.number(k)) / n.number(k + 1);
+      if (k == 0) continue;
+      const Value own =
+          build::binary(Repeated ? Op::less_equal : Op::less, grid_index<Count>(x, k - 1), grid_index<Count>(x, k));
+      taken = taken.module == nullptr ? own : build::binary(Op::logical_and, taken, own);
+    }
+    // Of fewer elements than a combination has, the product has a factor of 0 or below.
+    size = build::binary(Op::maximum, size, size.number(0));
+    return [&]<int... K>(std::integer_sequence<int, K...>) {
+      const auto column = [&](int k) {
+        if constexpr (Count == 1)
+          return build::insert_singletons(x, 2u, 2);
+        else
+          return build::insert_singletons(
+              MaskedSelectTag<Count>::emit(context, build::broadcast(along_grid<Count>(x, k), taken), taken, size,
+                                           x.number(0)),
+              2u, 2);
+      };
+      if constexpr (Count == 1)
+        return column(0);
+      else
+        return ConcatTag<2, 1>::emit(context, column(K)...);
+    }(std::make_integer_sequence<int, Count>{});
   }
 };
 
 }  // namespace detail
 
-/// The elements on and below the diagonal, or on and above it, of each matrix, and 0 elsewhere. The offset moves the
-/// diagonal to the right where it is positive, to the left where it is negative. Shape and sharding are those of x; no
-/// communication. The gradient is that of the elements that are kept.
-template <TensorOperand X, NumberOperand Offset = int>
-constexpr auto tril(const X& x, const Offset& offset = 0, Here at = Here::current()) {
-  return call<detail::TriangleTag<X::rank, true>>(Source::from(at), x, offset);
+/// All rows with one element of each vector, the last changing first (torch.cartesian_prod): vectors of m and n give
+/// [m n, 2]. The vectors have one element type. Communication: the
+/// grid is merged to rows as in merge_dims.
+///
+///     const auto pairs = ts::cartesian_prod(x, y);   // [1, 2], [4, 5]: [1, 4], [1, 5], [2, 4], [2, 5]
+template <TensorOperand A, TensorOperand B>
+constexpr auto cartesian_prod(const A& a, const B& b, Here at = Here::current()) {
+  return call<detail::CartesianTag>(Source::from(at), a, b);
 }
-template <TensorOperand X, NumberOperand Offset = int>
-constexpr auto triu(const X& x, const Offset& offset = 0, Here at = Here::current()) {
-  return call<detail::TriangleTag<X::rank, false>>(Source::from(at), x, offset);
+template <TensorOperand A, TensorOperand B, TensorOperand C>
+constexpr auto cartesian_prod(const A& a, const B& b, const C& c, Here at = Here::current()) {
+  return call<detail::CartesianTag>(Source::from(at), a, b, c);
 }
 
-/// The main diagonals of matrices: [..., n, m] gives [..., min(n, m)]. Communication: of sharded columns a partial sum.
-template <TensorOperand X> constexpr auto diagonal(const X& x, Here at = Here::current()) {
-  return call<detail::DiagonalTag<X::rank>>(Source::from(at), x);
-}
-/// Matrices with the given diagonals and 0 elsewhere, PyTorch's diag_embed: [..., n] gives [..., n, n]. Of a matrix
-/// (rank 2) its diagonal, as in PyTorch and NumPy. Communication: a split dim of diagonals is brought together along
-/// one dim.
-template <TensorOperand X> constexpr auto diag(const X& x, Here at = Here::current()) {
-  if constexpr (X::rank == 2)
-    return call<detail::DiagonalTag<2>>(Source::from(at), x);
-  else
-    return call<detail::DiagTag<X::rank>>(Source::from(at), x);
+/// The combinations of `Count` elements of a vector as rows, in the order of their indices (torch.combinations): of n
+/// elements n (n - 1) / 2 pairs; with `Repeated` an element can be taken several times, n (n + 1) / 2 pairs. The
+/// gradient goes to the elements. Cost: a mask of n^Count elements. Communication: as masked_select.
+///
+///     const auto pairs = ts::combinations(x);   // [1, 2, 3]: [1, 2], [1, 3], [2, 3]
+template <int Count = 2, bool Repeated = false, TensorOperand X>
+constexpr auto combinations(const X& x, Here at = Here::current()) {
+  return call<detail::CombinationsTag<Count, Repeated>>(Source::from(at), x);
 }
 
 }  // namespace tessera
@@ -30735,141 +32250,6 @@ constexpr auto broadcast_to(const X& x, const Dim (&sizes)[Dims], Here at = Here
 
 #endif
 
-// ---- tessera/ops/data_movement/slice_scatter.hpp
-
-#ifndef TESSERA_OPS_DATA_MOVEMENT_SLICE_SCATTER_HPP
-#define TESSERA_OPS_DATA_MOVEMENT_SLICE_SCATTER_HPP
-
-// Slices with steps, and tensors of which a slice, an index or a diagonal is replaced, at places that are known when
-// the program is planned. dynamic_slice.hpp has those of a place that is known only when it runs.
-
-namespace tessera {
-
-namespace detail {
-
-template <int Rank, int D> struct StridedSliceTag {
-  static_assert(Rank < max_rank, "tessera: a slice with a step takes at most 7 dims");
-  template <class X, class... Sizes> using result = Typed<typename X::type, Rank>;
-  static constexpr Value emit(Value context, Value x, Value start, Value size, Value step) {
-    x = x.at(context.source);
-    const int dim = x.shifted(D, Rank);
-    const Value one = x.integer(1, DType::i64), by = as_size(step);
-    const Value run = build::slice(x, dim, as_size(start), (as_size(size) - one) * by + one);
-    return build::drop_singletons(build::windows(run, dim, one, by, one, true), 2u << dim);
-  }
-};
-
-template <class X, class Update> constexpr void check_update() {
-  static_assert(std::is_same_v<typename Update::type, typename X::type>,
-                "tessera: what replaces elements has their element type; use ts::cast");
-}
-
-template <int Rank, int D> struct SliceScatterTag {
-  static constexpr auto leading_dims = ops::LeadingDims::extended;
-  template <class X, class Update, class... Sizes> struct result : X {
-    using Checks = decltype([] {
-      check_update<X, Update>();
-      static_assert(Update::rank == X::rank, "tessera: the update of a slice has the rank of what it updates");
-    });
-  };
-  static constexpr Value emit(Value context, Value x, Value update, Value start, Value step) {
-    x = x.at(context.source);
-    update = update.at(context.source);
-    const int dim = x.shifted(D, Rank);
-    const Value first = as_size(start), by = as_size(step), one = x.integer(1, DType::i64),
-                extent = build::extent(x, dim), size = build::extent(update, dim);
-    const Value place = build::iota(x, dim, DType::i64) - first;
-    Value inside = build::binary(Op::logical_and, build::binary(Op::greater_equal, place, place.number(0)),
-                                 build::less(place, size * by));
-    if (!by.is_number(1)) {
-      const Value at_step = build::binary(Op::equal, place - place / by * by, place.number(0));
-      inside = build::binary(Op::logical_and, inside, at_step);
-      update = apart(update, dim, by, build::binary(Op::maximum, (size - one) * by + one, x.integer(0, DType::i64)));
-    }
-    return build::select(inside, build::pad_to(update, dim, first, extent), x);
-  }
-
- private:
-  /// The elements of the update `step` apart, with zeros between them. Each is exact in the type in which it is added.
-  static constexpr Value apart(Value update, int dim, Value step, Value extent) {
-    const DType type = update.dtype(), wide = type == DType::bool_ ? DType::i32 : summed_as(type);
-    const Value one = extent.number(1);
-    const Value runs = build::insert_singletons(build::cast(update, wide), 2u << dim, update.rank() + 1);
-    return build::cast(build::fold(runs, dim, step, one, extent, false), type);
-  }
-};
-
-template <int Rank> struct DiagonalScatterTag {
-  static constexpr auto leading_dims = ops::LeadingDims::extended;
-  static_assert(Rank >= 2, "tessera: diagonal_scatter takes tensors of rank 2 or more");
-  template <class X, class Update> struct result : X {
-    using Checks = decltype([] {
-      check_update<X, Update>();
-      static_assert(Update::rank == X::rank - 1, "tessera: the diagonals of matrices have one dim less than these");
-    });
-  };
-  static constexpr Value emit(Value context, Value x, Value update) {
-    x = x.at(context.source);
-    const int row = x.rank() - 2, column = x.rank() - 1;
-    const Value rows = build::extent(x, row), zero = x.integer(0, DType::i64);
-    const Value length = build::binary(Op::minimum, rows, build::extent(x, column));
-    const Value diagonal = build::pad_to(build::slice(update.at(context.source), row, zero, length), row, zero, rows);
-    const Value on = build::binary(Op::equal, build::iota(x, row, DType::i64), build::iota(x, column, DType::i64));
-    return build::select(on, build::insert_singletons(diagonal, 1u << column, x.rank()), x);
-  }
-};
-
-}  // namespace detail
-
-/// `size` elements along dim D from start on, `step` apart: x[start::step] is `slice<0>(x, start, size, step)` with
-/// size (extent - start + step - 1) / step. Without a step, as above. The gradient is 0 at the elements between.
-/// Errors: shape_mismatch when an element is outside of the dim, and for a size or a step below 1. Communication: a
-/// split dim is gathered; other dims stay split.
-template <int D, TensorOperand X, SizeOperand Start, SizeOperand Size, SizeOperand Step>
-constexpr auto slice(const X& x, const Start& start, const Size& size, const Step& step, Here at = Here::current()) {
-  return call<detail::StridedSliceTag<X::rank, detail::checked_dim<D, X::rank>()>>(Source::from(at), x, Dim(start),
-                                                                                   Dim(size), Dim(step));
-}
-
-/// The elements at one index of dim D, without that dim: x[i] (Tensor.select, lax.index_in_dim). Errors: shape_mismatch
-/// for an index outside of the dim. Communication: as slice of one index.
-template <int D, TensorOperand X, SizeOperand Index>
-constexpr auto select(const X& x, const Index& index, Here at = Here::current()) {
-  return squeeze<detail::checked_dim<D, X::rank>()>(slice<D>(x, index, 1, at), at);
-}
-
-/// x with the update in the elements along dim D from start on, `step` apart (torch.slice_scatter, x.at[a::s].set).
-/// Gradients: of x 0 where it is replaced, of the update the cotangent there. Errors: shape_mismatch where the update
-/// leaves the dim, or another dim differs. Communication: the update moves to its place as in pad; with a step a split
-/// dim of it is gathered; x stays split.
-///
-///     const auto next = ts::slice_scatter<1>(image, row, 3);   // [H, W], [H, 1]
-template <int D, TensorOperand X, TensorOperand Update, SizeOperand Start, SizeOperand Step = int>
-constexpr auto slice_scatter(const X& x, const Update& update, const Start& start, const Step& step = 1,
-                             Here at = Here::current()) {
-  return call<detail::SliceScatterTag<X::rank, detail::checked_dim<D, X::rank>()>>(Source::from(at), x, update,
-                                                                                   Dim(start), Dim(step));
-}
-/// x with the update at one index of dim D, which the update lacks (torch.select_scatter, x.at[i].set). Otherwise as
-/// slice_scatter.
-template <int D, TensorOperand X, TensorOperand Update, SizeOperand Index>
-constexpr auto select_scatter(const X& x, const Update& update, const Index& index, Here at = Here::current()) {
-  constexpr int dim = detail::checked_dim<D, X::rank>();
-  return slice_scatter<dim>(x, unsqueeze<dim>(update, at), index, 1, at);
-}
-
-/// Matrices with other main diagonals (torch.diagonal_scatter): x [..., n, m], diagonals [..., min(n, m)]. Gradients:
-/// of x 0 on the diagonal, of the diagonals the cotangent there. Errors: shape_mismatch for shorter diagonals, and
-/// where another dim differs. Communication: as pad of the diagonals; x stays split.
-template <TensorOperand X, TensorOperand Diagonals>
-constexpr auto diagonal_scatter(const X& x, const Diagonals& diagonals, Here at = Here::current()) {
-  return call<detail::DiagonalScatterTag<X::rank>>(Source::from(at), x, diagonals);
-}
-
-}  // namespace tessera
-
-#endif
-
 // ---- tessera/ops/elementwise/float_tests.hpp
 
 #ifndef TESSERA_OPS_ELEMENTWISE_FLOAT_TESTS_HPP
@@ -30917,6 +32297,90 @@ template <TensorOperand A, TensorOperand B> constexpr auto fmin(const A& a, cons
     return minimum(a, b, at);
   else
     return select(isnan(a, at), b, minimum(a, select(isnan(b, at), most, b, at), at), at);
+}
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/ops/elementwise/frexp.hpp
+
+#ifndef TESSERA_OPS_ELEMENTWISE_FREXP_HPP
+#define TESSERA_OPS_ELEMENTWISE_FREXP_HPP
+
+namespace tessera {
+
+/// Mantissas in [0.5, 1), and exponents.
+template <class Mantissa, class Exponent> struct Frexp {
+  Mantissa mantissa;
+  Exponent exponent;
+};
+
+namespace detail {
+
+/// x times 2 to the power of n, whole, in three factors: the power alone may be infinite or 0 where the product is not.
+constexpr Value times_power_of_two(Value x, Value n) {
+  const Value third = build::apply<ops::TruncOp>(n * (1.0 / 3)), rest = n - third * 2.0;
+  const Value power = build::apply<ops::Exp2Op>(third);
+  return x * power * build::apply<ops::Exp2Op>(rest) * power;
+}
+
+struct LdexpTag : FloatingComposition {
+  template <class A, class B>
+  struct result : Typed<element_t<floating_type(dtype_v<typename A::type>)>, Promote<A, B>::rank> {};
+  template <class A, class B> static constexpr void convert(Value& x, Value& n) {
+    x = build::cast(x, floating_type(x.dtype()));
+    n = build::cast(n, computed_as(x.dtype()));
+  }
+  static constexpr Value emit(Value context, Value x, Value n) {
+    const DType type = x.dtype();
+    x = build::cast(x.at(context.source), computed_as(type));
+    return build::cast(times_power_of_two(x, n), type);
+  }
+};
+
+template <bool Exponent> struct FrexpTag : FloatingComposition {
+  template <class X>
+  struct result : Typed<std::conditional_t<Exponent, std::int32_t, element_t<floating_type(dtype_v<typename X::type>)>>,
+                        X::rank> {};
+  static constexpr Value emit(Value context, Value x) {
+    const DType type = x.dtype();
+    x = build::cast(x.at(context.source), computed_as(type));
+    const Value size = build::unary(Op::abs, x), zero = x.number(0), one = x.number(1);
+    const Value counts = build::binary(Op::logical_and, build::greater(size, zero),
+                                       build::less(size, x.number(std::numeric_limits<double>::infinity())));
+    // Numbers so small that their logarithm may be that of 0 are scaled first.
+    const Value small = build::binary(Op::logical_and, counts, build::less(size, x.number(0x1p-100)));
+    const Value scaled = build::select(small, x * 0x1p80, x);
+    const Value normal = build::select(counts, build::unary(Op::abs, scaled), one);
+    // The logarithm may be rounded to the next whole number.
+    const Value near = build::apply<ops::FloorOp>(build::apply<ops::Log2Op>(normal)) + 1.0;
+    const Value first = times_power_of_two(normal, -near);
+    const Value high = build::binary(Op::greater_equal, first, one), low = build::less(first, x.number(0.5));
+    const Value n = near + build::select(high, one, zero) - build::select(low, one, zero);
+    if constexpr (Exponent)
+      return build::cast(build::select(counts, n - build::select(small, x.number(80), zero), zero), DType::i32);
+    else
+      return build::cast(build::select(counts, times_power_of_two(scaled, -n), x), type);
+  }
+};
+
+}  // namespace detail
+
+/// x times 2 to the power of n, a whole number (torch.ldexp, jnp.ldexp), rounded once, as C's ldexp; PyTorch's is
+/// infinite where 2^n alone is. Operands are broadcast; the result has the element type of x, f32 for integers.
+/// Gradients: 2^n; of n none. Errors: shape_mismatch. No communication.
+template <TensorOperand X, Operand N> constexpr auto ldexp(const X& x, const N& n, Here at = Here::current()) {
+  return call<detail::LdexpTag>(Source::from(at), x, n);
+}
+/// Mantissas in [0.5, 1) with the sign of x, and i32 exponents, so that x = mantissa 2^exponent (torch.frexp,
+/// jnp.frexp): `const auto [mantissa, exponent] = ts::frexp(x)`. Of 0, infinities and NaN the mantissa is x and the
+/// exponent 0. Of integers f32. Exact, also of denormal numbers. Gradient of the mantissa: 2^-exponent. No
+/// communication.
+template <TensorOperand X> constexpr auto frexp(const X& x, Here at = Here::current()) {
+  const auto mantissa = call<detail::FrexpTag<false>>(Source::from(at), x);
+  const auto exponent = call<detail::FrexpTag<true>>(Source::from(at), x);
+  return Frexp<std::remove_const_t<decltype(mantissa)>, std::remove_const_t<decltype(exponent)>>{mantissa, exponent};
 }
 
 }  // namespace tessera
@@ -31182,188 +32646,6 @@ constexpr auto index_put(const X& x, const std::tuple<Indices...>& indices, cons
 
 #endif
 
-// ---- tessera/ops/indexing/nonzero.hpp
-
-#ifndef TESSERA_OPS_INDEXING_NONZERO_HPP
-#define TESSERA_OPS_INDEXING_NONZERO_HPP
-
-// The elements for which a condition holds, as many as the program has room for: shapes don't depend on values, so a
-// number of elements is given, as in JAX. Compositions of a cumulative sum, which counts, and a scatter or a lookup.
-
-namespace tessera {
-
-namespace detail {
-
-/// x as a vector, in row-major order.
-template <int Rank> constexpr Value flattened(Value context, Value x) {
-  x = x.at(context.source);
-  if (x.rank() != Rank)
-    context.refuse(errc::unsupported,
-                   "[nonzero] leading dims: use it outside of a shard_map, and inside the block of a Stack");
-  if constexpr (Rank > 1)
-    return MergeTag<Rank, 0, Rank - 1>::emit(context, x);
-  else
-    return x;
-}
-constexpr Value is_nonzero(Value x) {
-  return x.dtype() == DType::bool_ ? x : build::binary(Op::not_equal, x, x.number(0));
-}
-/// 0, 1, ..., count - 1.
-constexpr Value counted(Value count, DType type) {
-  return build::cast(count.make({.op = Op::arange, .dtype = DType::i32, .rank = 1}, {count.id}), type);
-}
-
-/// Puts each element of a vector into a vector of `size` elements, at its place; those at other places are left out. Of
-/// several elements at one place the last stays. `rest`: what is at places without an element.
-constexpr Value put_at_places(Value elements, Value places, Value size, Value rest) {
-  const Value one = size.number(1), all = build::cast(size, places.dtype());
-  const Value room = build::broadcast(rest, counted(size + one, DType::i32));  // the last place is for those left out
-  const Value made = build::scatter(room, 0, build::binary(Op::minimum, places, all), elements, {.replaces = true});
-  return build::slice(made, 0, size.number(0), size);
-}
-
-/// The positions of the first `size` elements of a vector of bools that hold, and then `rest`.
-constexpr Value positions_of(Value holds, Value size, Value rest, DType type) {
-  const Value place = build::cumsum(build::cast(holds, type), 0, {}) - holds.integer(1, type);
-  return put_at_places(build::iota(holds, 0, type), build::select(holds, place, build::cast(size, type)), size, rest);
-}
-
-/// The index along dim D of the nonzero elements.
-template <int Rank, int D, class Index> constexpr Value nonzero_index(Value context, Value x, Value size, Value rest) {
-  constexpr DType type = dtype_v<Index>;
-  x = x.at(context.source);
-  const Value none = x.integer(-1, type);
-  const Value position = positions_of(is_nonzero(flattened<Rank>(context, x)), as_size(size), none, type);
-  Value behind = x.integer(1, DType::i64);
-  for (int d = D + 1; d < Rank; ++d) behind = behind * build::extent(x, d);
-  const auto divisor = [&](Value n) { return build::cast(build::binary(Op::maximum, n, n.number(1)), type); };
-  Value index = position / divisor(behind);
-  if constexpr (D > 0) {
-    const Value extent = divisor(build::extent(x, D));
-    index = index - index / extent * extent;
-  }
-  return build::select(build::less(position, position.number(0)), build::cast(rest, type), index);
-}
-
-template <class X> constexpr void check_nonzero() {
-  static_assert(X::rank >= 1, "tessera: nonzero takes a tensor with dims");
-}
-
-template <int Rank, int D, class Index> struct NonzeroTag {
-  template <class X, class Size, class Rest> struct result : Typed<Index, 1> {
-    using Checks = decltype([] { check_nonzero<X>(); });
-  };
-  static constexpr Value emit(Value context, Value x, Value size, Value rest) {
-    return nonzero_index<Rank, D, Index>(context, x, size, rest);
-  }
-};
-template <int Rank, class Index> struct ArgwhereTag {
-  template <class X, class Size, class Rest> struct result : Typed<Index, 2> {
-    using Checks = decltype([] { check_nonzero<X>(); });
-  };
-  static constexpr Value emit(Value context, Value x, Value size, Value rest) {
-    return [&]<int... D>(std::integer_sequence<int, D...>) {
-      const auto column = [](Value index) { return build::insert_singletons(index, 2u, 2); };
-      if constexpr (Rank == 1)
-        return column(nonzero_index<Rank, 0, Index>(context, x, size, rest));
-      else
-        return ConcatTag<2, 1>::emit(context, column(nonzero_index<Rank, D, Index>(context, x, size, rest))...);
-    }(std::make_integer_sequence<int, Rank>{});
-  }
-};
-
-template <class X, class Mask> constexpr void check_mask() {
-  static_assert(std::is_same_v<typename Mask::type, bool> && Mask::rank <= X::rank,
-                "tessera: a mask is a bool tensor that can be broadcast to the tensor that it selects from");
-  check_nonzero<X>();
-}
-
-/// The elements of x for which the mask holds.
-template <int Rank> struct MaskedSelectTag {
-  template <class X, class Mask, class Size, class Rest> struct result : Typed<typename X::type, 1> {
-    using Checks = decltype([] { check_mask<X, Mask>(); });
-  };
-  template <class X, class Mask, class Size, class Rest>
-  static constexpr void convert(Value& x, Value&, Value&, Value& rest) {
-    rest = convert_operand<Rest>(rest, x.dtype());
-  }
-  static constexpr Value emit(Value context, Value x, Value mask, Value size, Value rest) {
-    x = x.at(context.source);
-    const Value from = flattened<Rank>(context, x), holds = flattened<Rank>(context, build::broadcast(mask, x));
-    const Value count = build::extent(from, 0), many = as_size(size);
-    const Value position = positions_of(holds, many, count, DType::i64);
-    const Value table = build::pad_to(from, 0, count.number(0), count + count.number(1));
-    return build::select(build::less(position, count), EmbeddingTag::emit(context, table, position), rest);
-  }
-};
-
-/// Elements of a source where a mask holds, in their order.
-template <int Rank> struct MaskedScatterTag {
-  template <class X, class Mask, class Source> struct result : X {
-    using Checks = decltype([] {
-      check_mask<X, Mask>();
-      static_assert(Source::rank == 1 && std::is_same_v<typename Source::type, typename X::type>,
-                    "tessera: the source of masked_scatter is a vector of the element type of the tensor");
-    });
-  };
-  static constexpr Value emit(Value context, Value x, Value mask, Value source) {
-    x = x.at(context.source);
-    const Value whole = build::broadcast(mask, x);
-    const Value holds = flattened<Rank>(context, whole), none = holds.integer(0, DType::i64);
-    const Value count = build::cumsum(build::cast(holds, DType::i64), 0, {});
-    // In front of the source there is a zero for elements that stay.
-    const Value one = x.integer(1, DType::i64);
-    source = source.at(context.source);
-    const Value table = build::pad_to(source, 0, one, build::extent(source, 0) + one);
-    Value taken = EmbeddingTag::emit(context, table, build::select(holds, count, none));
-    if constexpr (Rank > 1)
-      taken = [&]<int... I>(std::integer_sequence<int, I...>) {
-        return SplitTag<1, 0, Rank>::emit(context, taken, build::extent(x, I + 1)...);
-      }(std::make_integer_sequence<int, Rank - 1>{});
-    return build::select(whole, taken, x);
-  }
-};
-
-}  // namespace detail
-
-/// The indices of the first `size` nonzero elements in row-major order, a vector for each dim (jnp.nonzero with a size,
-/// torch.nonzero(as_tuple=True)): `const auto [i, j] = ts::nonzero(matrix, 8)`. Behind the last one, `rest`, 0 as in
-/// JAX by default; -1 is an index of no element. No gradient. Errors: shape_mismatch for a negative size.
-/// Communication: the tensor is brought together as a vector; positions are gathered.
-template <Element Index = std::int32_t, TensorOperand X, SizeOperand Size, NumberOperand Rest = int>
-constexpr auto nonzero(const X& x, const Size& size, const Rest& rest = 0, Here at = Here::current()) {
-  return [&]<int... D>(std::integer_sequence<int, D...>) {
-    return std::tuple(call<detail::NonzeroTag<X::rank, D, Index>>(Source::from(at), x, Dim(size), rest)...);
-  }(std::make_integer_sequence<int, X::rank>{});
-}
-
-/// The same indices as the rows of a matrix [size, rank] (jnp.argwhere with a size, torch.nonzero_static).
-template <Element Index = std::int32_t, TensorOperand X, SizeOperand Size, NumberOperand Rest = int>
-constexpr auto argwhere(const X& x, const Size& size, const Rest& rest = 0, Here at = Here::current()) {
-  return call<detail::ArgwhereTag<X::rank, Index>>(Source::from(at), x, Dim(size), rest);
-}
-
-/// The first `size` elements of x for which the mask holds, in row-major order (torch.masked_select, x[mask] of a
-/// size); behind the last one `rest`. The mask is broadcast to x. The gradient goes to the elements that were taken.
-/// Errors and communication: as nonzero and embedding.
-template <TensorOperand X, TensorOperand Mask, SizeOperand Size, NumberOperand Rest = int>
-constexpr auto masked_select(const X& x, const Mask& mask, const Size& size, const Rest& rest = 0,
-                             Here at = Here::current()) {
-  return call<detail::MaskedSelectTag<X::rank>>(Source::from(at), x, mask, Dim(size), rest);
-}
-
-/// x with the elements for which the mask holds replaced, in row-major order, by those of a vector
-/// (torch.masked_scatter). Gradients: of x 0 where it is replaced, of the source the cotangent where each element went.
-/// Errors: dim_range for a source with too few elements. Communication: as nonzero and embedding.
-template <TensorOperand X, TensorOperand Mask, TensorOperand Elements>
-constexpr auto masked_scatter(const X& x, const Mask& mask, const Elements& source, Here at = Here::current()) {
-  return call<detail::MaskedScatterTag<X::rank>>(Source::from(at), x, mask, source);
-}
-
-}  // namespace tessera
-
-#endif
-
 // ---- tessera/ops/indexing/embedding_bag.hpp
 
 #ifndef TESSERA_OPS_INDEXING_EMBEDDING_BAG_HPP
@@ -31439,6 +32721,38 @@ template <BagMode Mode = BagMode::sum, TensorOperand Table, TensorOperand Indice
 constexpr auto embedding_bag(const Table& table, const Indices& indices, const Offsets& offsets, const Weights& weights,
                              Here at = Here::current()) {
   return call<detail::EmbeddingBagTag<Mode>>(Source::from(at), table, indices, offsets, weights);
+}
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/ops/indexing/isin.hpp
+
+#ifndef TESSERA_OPS_INDEXING_ISIN_HPP
+#define TESSERA_OPS_INDEXING_ISIN_HPP
+
+namespace tessera {
+
+/// Which elements of x are elements of `set`, a tensor or a number (torch.isin, jnp.isin): bools in the shape of x.
+/// Operands are promoted; NaN is in no set. Each element is compared with each of the set, without storing the results.
+/// No gradient. Communication: where the set is split an all-reduce.
+///
+///     const auto stops = ts::isin(tokens, ends);
+template <TensorOperand X, Operand Set> constexpr auto isin(const X& x, const Set& set, Here at = Here::current()) {
+  if constexpr (!TensorOperand<Set>) {
+    return equal(x, set, at);
+  } else if constexpr (Set::rank == 0) {
+    return equal(x, set, at);
+  } else {
+    const auto elements = [&] {
+      if constexpr (Set::rank == 1)
+        return set;
+      else
+        return merge_dims<0, Set::rank - 1>(set, at);
+    }();
+    return any<-1>(equal(unsqueeze<-1>(x, at), elements, at), at);
+  }
 }
 
 }  // namespace tessera
@@ -32564,6 +33878,94 @@ constexpr auto gumbel_softmax(const Logits& logits, const Key& key, const Temper
 
 #endif
 
+// ---- tessera/ops/random/feature_dropout.hpp
+
+#ifndef TESSERA_OPS_RANDOM_FEATURE_DROPOUT_HPP
+#define TESSERA_OPS_RANDOM_FEATURE_DROPOUT_HPP
+
+// Dropout of whole features, and dropout that keeps mean and variance.
+
+namespace tessera {
+
+namespace detail {
+
+/// Dropout of one element for each example and feature of [batch, spatial..., features].
+template <int Rank, std::uint32_t Stream> struct FeatureDropoutTag {
+  template <class X, class Rate, class Key> struct result : DropoutTag<Stream>::template result<X, Rate, Key> {
+    using Ranks = decltype([] {
+      static_assert(X::rank == Rank, "tessera: dropout1d, dropout2d and dropout3d take [batch, spatial..., features]");
+    });
+  };
+  static constexpr Value emit(Value context, Value x, Value rate, Value key) {
+    x = x.at(context.source);
+    // Of the numbers of examples and of features the shape of the draws is made; no element of x is read for them.
+    const auto line = [&](int dim) {
+      const int own = x.shifted(dim, Rank);
+      const Value counting = x.make({.op = Op::arange, .dtype = DType::i32, .rank = 1}, {build::extent(x, own).id});
+      return build::insert_singletons(counting, ((1u << x.rank()) - 1) & ~(1u << own), x.rank());
+    };
+    Value like = line(0) + line(Rank - 1);
+    for (int d = 0; d < x.leading(Rank); ++d) {
+      const Value counting = x.make({.op = Op::arange, .dtype = DType::i32, .rank = 1}, {build::extent(x, d).id});
+      like = like + build::insert_singletons(counting, ((1u << x.rank()) - 1) & ~(1u << d), x.rank());
+    }
+    const Value kept =
+        DropoutTag<Stream>::emit(context, build::cast(like * like.number(0) + like.number(1), x.dtype()), rate, key);
+    return x * kept;
+  }
+};
+
+/// The dropout of Klambauer et al., 2017: dropped elements become the lowest value of selu, and a linear function of
+/// the result has mean 0 and variance 1 if x has.
+template <std::uint32_t Stream> struct AlphaDropoutTag {
+  template <class X, class Rate, class Key> using result = typename DropoutTag<Stream>::template result<X, Rate, Key>;
+  static constexpr Value emit(Value context, Value x, Value rate, Value key) {
+    x = x.at(context.source);
+    rate = build::checked_cast(rate.at(context.source), DType::f64, NumberRule::probability);
+    constexpr double lowest = -1.7580993408473768599;  // -scale alpha of selu
+    const Value keep = 1.0 - rate, one = rate.number(1);
+    // At a rate of 1 all elements are dropped, and 0 stands for the infinite factor.
+    const Value some = build::greater(keep, rate.number(0));
+    const Value squared = (rate * (lowest * lowest) + 1.0) * build::select(some, keep, one);
+    const Value scale = build::select(some, 1.0 / build::unary(Op::sqrt, squared), rate.number(0));
+    const Value draw = build::random(x, key, {Distribution::uniform, Stream});
+    const Value kept = build::binary(Op::greater_equal, draw, build::cast(rate, draw.dtype()));
+    const DType type = computed_as(x.dtype());
+    const Value own = build::select(kept, build::cast(x, type), draw.number(lowest, type));
+    return build::cast(own * build::cast(scale, type) - build::cast(scale * rate * lowest, type), x.dtype());
+  }
+};
+
+}  // namespace detail
+
+/// Dropout of whole features: of x [batch, spatial..., features] each feature of each example is 0 with probability
+/// `rate`, in all of its elements, and x / (1 - rate) otherwise (F.dropout1d, dropout2d, dropout3d, with features
+/// last). In all else as dropout.
+template <std::uint32_t Stream = 0, TensorOperand X, NumberOperand Rate, class Key>
+constexpr auto dropout1d(const X& x, const Rate& rate, const Key& key, Here at = Here::current()) {
+  return call<detail::FeatureDropoutTag<3, Stream>>(Source::from(at), x, rate, detail::drawn_from(key));
+}
+template <std::uint32_t Stream = 0, TensorOperand X, NumberOperand Rate, class Key>
+constexpr auto dropout2d(const X& x, const Rate& rate, const Key& key, Here at = Here::current()) {
+  return call<detail::FeatureDropoutTag<4, Stream>>(Source::from(at), x, rate, detail::drawn_from(key));
+}
+template <std::uint32_t Stream = 0, TensorOperand X, NumberOperand Rate, class Key>
+constexpr auto dropout3d(const X& x, const Rate& rate, const Key& key, Here at = Here::current()) {
+  return call<detail::FeatureDropoutTag<5, Stream>>(Source::from(at), x, rate, detail::drawn_from(key));
+}
+
+/// Dropout for networks with ts::selu (F.alpha_dropout): mean and variance of x stay 0 and 1. Dropped elements are
+/// the lowest value of selu, then all are scaled and shifted. At a rate of 1 the result is 0. In all else as dropout.
+/// Source: Klambauer et al., Self-Normalizing Neural Networks, 2017.
+template <std::uint32_t Stream = 0, TensorOperand X, NumberOperand Rate, class Key>
+constexpr auto alpha_dropout(const X& x, const Rate& rate, const Key& key, Here at = Here::current()) {
+  return call<detail::AlphaDropoutTag<Stream>>(Source::from(at), x, rate, detail::drawn_from(key));
+}
+
+}  // namespace tessera
+
+#endif
+
 // ---- tessera/ops/random/gamma_draws.hpp
 
 #ifndef TESSERA_OPS_RANDOM_GAMMA_DRAWS_HPP
@@ -32898,118 +34300,6 @@ constexpr auto cumulative_trapezoid(const Y& y, const S& spacing = 1.0, Here at 
 
 #endif
 
-// ---- tessera/ops/reduction/distances.hpp
-
-#ifndef TESSERA_OPS_REDUCTION_DISTANCES_HPP
-#define TESSERA_OPS_REDUCTION_DISTANCES_HPP
-
-// Distances and products of vectors.
-
-namespace tessera {
-
-namespace detail {
-
-/// The elements above the diagonal of square matrices, row by row.
-struct UpperTriangleTag {
-  template <class X> using result = Typed<typename X::type, 1>;
-  static constexpr Value emit(Value context, Value x) {
-    x = x.at(context.source);
-    const Value above = build::less(build::iota(x, 0, DType::i64), build::iota(x, 1, DType::i64));
-    const Value n = build::extent(x, 0), size = n * (n - n.number(1)) / n.number(2);
-    return MaskedSelectTag<2>::emit(context, x, above, size, x.number(0));
-  }
-};
-
-}  // namespace detail
-
-/// The p-norm of a - b over all dims, rank 0; the operands are broadcast. Gradient and communication as of norm.
-template <TensorOperand A, TensorOperand B, NumberOperand P = int>
-constexpr auto dist(const A& a, const B& b, const P& p = 2, Here at = Here::current()) {
-  return norm(call<SubTag>(Source::from(at), a, b), p, at);
-}
-/// The p-norms of the differences of all pairs of rows (torch.cdist): a [..., N, D] and b [..., M, D] give [..., N, M].
-/// Differences are not stored; leading dims are broadcast. The gradient at a distance of 0 is 0. Errors:
-/// shape_mismatch. Communication: where D is split an all-reduce; N and M stay split.
-template <TensorOperand A, TensorOperand B, NumberOperand P = int>
-constexpr auto cdist(const A& a, const B& b, const P& p = 2, Here at = Here::current()) {
-  static_assert(A::rank >= 2 && B::rank >= 2, "tessera: cdist takes rows, tensors of rank 2 or more");
-  return norm<-1>(call<SubTag>(Source::from(at), unsqueeze<-2>(a, at), unsqueeze<-3>(b, at)), p, at);
-}
-/// The distances of each pair of rows of a matrix [N, D], as of cdist (F.pdist): a vector of N (N - 1) / 2, of rows 0
-/// and 1, 0 and 2, and so on. Communication: as masked_select.
-template <TensorOperand X, NumberOperand P = int>
-constexpr auto pdist(const X& x, const P& p = 2, Here at = Here::current()) {
-  static_assert(X::rank == 2, "tessera: pdist takes a matrix");
-  return call<detail::UpperTriangleTag>(Source::from(at), cdist(x, x, p, at));
-}
-/// The cosine of the angle between a and b along dim D: their product over both norms, each at least eps, as in
-/// PyTorch. The operands are broadcast; the result lacks the dim. Communication: all-reduces if the dim is split.
-template <int D = -1, TensorOperand A, TensorOperand B>
-constexpr auto cosine_similarity(const A& a, const B& b, double eps = 1e-8, Here at = Here::current()) {
-  const auto sizes = call<MulTag>(Source::from(at), maximum(norm<D>(a, at), eps, at), maximum(norm<D>(b, at), eps, at));
-  return call<DivTag>(Source::from(at), sum<D>(call<MulTag>(Source::from(at), a, b), at), sizes);
-}
-/// x over its p-norm along dim D, which is taken to be at least eps: 0 stays 0. Communication: as norm.
-template <int D = -1, TensorOperand X, NumberOperand P = int>
-constexpr auto normalize(const X& x, const P& p = 2, double eps = 1e-12, Here at = Here::current()) {
-  return call<DivTag>(Source::from(at), x, maximum(norm<D>(x, keepdims, p, at), eps, at));
-}
-
-/// The product of each element of a vector with each of another: [m] and [n] give [m, n]. No communication.
-template <TensorOperand A, TensorOperand B> constexpr auto outer(const A& a, const B& b, Here at = Here::current()) {
-  static_assert(A::rank == 1 && B::rank == 1, "tessera: outer takes two vectors");
-  return call<MulTag>(Source::from(at), unsqueeze<1>(a, at), unsqueeze<0>(b, at));
-}
-/// The Kronecker product (torch.kron, jnp.kron): each element of a is replaced by it times b. Vectors [m] and [n] give
-/// [m n], matrices [m, n] and [p, q] give [m p, n q]. Communication: as merge_dims.
-template <TensorOperand A, TensorOperand B> constexpr auto kron(const A& a, const B& b, Here at = Here::current()) {
-  static_assert(A::rank == B::rank && (A::rank == 1 || A::rank == 2),
-                "tessera: kron takes two vectors or two matrices");
-  if constexpr (A::rank == 1)
-    return merge_dims<0, 1>(outer(a, b, at), at);
-  else {
-    const auto blocks = call<MulTag>(Source::from(at), unsqueeze<3>(unsqueeze<1>(a, at), at),
-                                     unsqueeze<2>(unsqueeze<0>(b, at), at));  // [m, p, n, q]
-    return merge_dims<0, 1>(merge_dims<2, 3>(blocks, at), at);
-  }
-}
-/// The cross product of the vectors along dim D, which has extent 3 (torch.linalg.cross, jnp.cross). Errors:
-/// shape_mismatch. Communication: as slice and concat where D is split.
-template <int D = -1, TensorOperand A, TensorOperand B>
-constexpr auto cross(const A& a, const B& b, Here at = Here::current()) {
-  static_assert(A::rank == B::rank, "tessera: cross takes two tensors of one rank");
-  const auto of = [&](const auto& x, int i) { return slice<D>(x, i, 1, at); };
-  const auto component = [&](int i, int j) { return of(a, i) * of(b, j) - of(a, j) * of(b, i); };
-  const auto made = concat<D>(component(1, 2), component(2, 0), component(0, 1), at);
-  // Of one shape: a dim of more than 3 is an error.
-  return std::get<0>(shard_as(made, std::get<0>(shard_as(a, b, at)), at));
-}
-/// The powers 0 to `count` - 1 of each element of a vector in a row, the highest first, or with `vander<true>` last
-/// (torch.vander, jnp.vander): [n] gives [n, count]. No communication.
-template <bool Increasing = false, TensorOperand X, SizeOperand Count>
-constexpr auto vander(const X& x, const Count& count, Here at = Here::current()) {
-  static_assert(X::rank == 1, "tessera: vander takes a vector");
-  const auto columns = tile<1>(unsqueeze<1>(x, at), count, at);
-  const auto powers = pow(columns, iota<1, typename X::element>(columns, at), at);
-  if constexpr (Increasing)
-    return powers;
-  else
-    return flip<1>(powers, at);
-}
-/// The sum of the products of two vectors, rank 0. Errors: shape_mismatch. Communication: as einsum.
-template <TensorOperand A, TensorOperand B> constexpr auto dot(const A& a, const B& b, Here at = Here::current()) {
-  static_assert(A::rank == 1 && B::rank == 1, "tessera: dot takes two vectors");
-  return detail::exact_einsum<"i,i->">(a, b, at);
-}
-/// The sum of the diagonal of each matrix: [..., n, m] gives [...]. Communication: as diagonal and sum.
-template <TensorOperand X> constexpr auto trace(const X& x, Here at = Here::current()) {
-  return sum<-1>(diagonal(x, at), at);
-}
-
-}  // namespace tessera
-
-#endif
-
 // ---- tessera/ops/reduction/histogram.hpp
 
 #ifndef TESSERA_OPS_REDUCTION_HISTOGRAM_HPP
@@ -33107,6 +34397,58 @@ constexpr auto histogram(const X& x, const Count& bins, const Low& low, const Hi
 
 #endif
 
+// ---- tessera/ops/reduction/local_response_norm.hpp
+
+#ifndef TESSERA_OPS_REDUCTION_LOCAL_RESPONSE_NORM_HPP
+#define TESSERA_OPS_REDUCTION_LOCAL_RESPONSE_NORM_HPP
+
+namespace tessera {
+
+/// `size`: how many neighbouring features; `alpha`, `beta`, `k` as in PyTorch.
+struct LocalResponseNorm {
+  std::int64_t size = 5;
+  double alpha = 1e-4, beta = 0.75, k = 1;
+};
+
+namespace detail {
+
+struct LocalResponseNormTag {
+  template <class X, class Size, class... Numbers> struct result : X {
+    using Checks = decltype([] {
+      static_assert(is_floating_v<typename X::type> && X::rank >= 2 && X::rank < max_rank,
+                    "tessera: local_response_norm takes a float, double, bf16 or f16 tensor [batch, ..., features] of "
+                    "at most 7 dims");
+    });
+  };
+  static constexpr Value emit(Value context, Value x, Value size, Value alpha, Value beta, Value k) {
+    const DType type = x.dtype();
+    x = build::cast(x.at(context.source), computed_as(type));
+    const int dim = x.rank() - 1;
+    const Value count = as_size(size), one = count.number(1), before = count / count.number(2);
+    const build::PatchDim window{count, one, one, before, count - one - before};
+    const Value sum = build::reduce(Op::sum, build::patches(x * x, dim, 1, &window), 2u << dim, false);
+    const auto number = [&](Value v) { return build::cast(v, x.dtype()); };
+    const Value scale = sum * number(build::cast(alpha, DType::f64) / build::cast(count, DType::f64)) + number(k);
+    return build::cast(x / build::binary(Op::pow, scale, number(beta)), type);
+  }
+};
+
+}  // namespace detail
+
+/// x over (k + alpha times the mean of the squares of `size` neighbouring features, zeros beyond the ends) to the power
+/// of beta (F.local_response_norm, with features last). Of an even size there is one more neighbour in front than
+/// behind. Errors: shape_mismatch for a size below 1. Communication: along split features a halo.
+///
+///     const auto y = ts::local_response_norm(x, {.size = 5});
+template <TensorOperand X>
+constexpr auto local_response_norm(const X& x, const LocalResponseNorm& o, Here at = Here::current()) {
+  return call<detail::LocalResponseNormTag>(Source::from(at), x, Dim(o.size), o.alpha, o.beta, o.k);
+}
+
+}  // namespace tessera
+
+#endif
+
 // ---- tessera/ops/reduction/order_statistics.hpp
 
 #ifndef TESSERA_OPS_REDUCTION_ORDER_STATISTICS_HPP
@@ -33117,7 +34459,7 @@ namespace tessera {
 /// How a quantile between two elements is computed from both.
 enum class Interpolation : std::uint8_t { linear, lower, higher, midpoint, nearest };
 
-/// The k-th smallest elements along a dim, and their indices.
+/// Elements along a dim, and their indices: those that are the k-th smallest, or the most frequent.
 template <class Values, class Indices> struct KthValue {
   Values values;
   Indices indices;
@@ -33235,6 +34577,24 @@ constexpr auto kthvalue(const X& x, const K& k, Here at = Here::current()) {
   return KthValue<std::remove_const_t<decltype(values)>, std::remove_const_t<decltype(indices)>>{values, indices};
 }
 
+/// The most frequent element along dim D, the smallest of those that are equally frequent, and the index of its last
+/// occurrence, both without the dim (torch.mode): `auto [values, indices] = mode<-1>(x)`. NaN is equal to no element.
+/// The gradient goes to that occurrence. Communication: as sort.
+template <int D = -1, TensorOperand X> constexpr auto mode(const X& x, Here at = Here::current()) {
+  constexpr int dim = detail::checked_dim<D, X::rank>();
+  // The sorted elements are runs of equal ones; the length of a run so far is largest at the end of the longest run.
+  const auto order = argsort<dim>(x, at);
+  const auto sorted = gather<dim>(x, order, at);
+  const auto place = iota<dim, std::int32_t>(order, at);
+  const auto before = gather<dim>(sorted, maximum(place - 1, 0, at), at);
+  const auto starts = select(logical_or(equal(place, 0, at), not_equal(sorted, before, at), at), place, 0, at);
+  const auto last = unsqueeze<dim>(argmax<dim>(place - cummax<dim>(starts, at), at), at);
+  const auto found = gather<dim>(order, last, at);
+  const auto values = squeeze<dim>(gather<dim>(x, found, at), at);
+  const auto indices = squeeze<dim>(found, at);
+  return KthValue<std::remove_const_t<decltype(values)>, std::remove_const_t<decltype(indices)>>{values, indices};
+}
+
 }  // namespace tessera
 
 #endif
@@ -33262,6 +34622,11 @@ template <int N> struct MaxPool {
 template <int N> struct AvgPool {
   std::array<std::int64_t, N> window{}, strides{}, padding{};
   bool count_include_pad = true;
+};
+
+/// Options of a power-average pool: as of a max pool, without padding.
+template <int N> struct LpPool {
+  std::array<std::int64_t, N> window{}, strides{};
 };
 
 namespace detail {
@@ -33328,6 +34693,19 @@ template <int N> constexpr Value tap_of(Value windows, int first, const Value* w
   return build::drop_singletons(windows, dims);
 }
 
+/// The sum of each window by elementwise operations of its elements, with the gradient of a reduction: a fold. That of
+/// the slices would be a sum of pads, which writes more.
+template <int N> constexpr Value sum_of_taps(Value windows, int first, const Value* window, int taps, unsigned dims) {
+  const DType type = computed_as(windows.dtype());
+  const auto element = [&](int tap) { return build::cast(tap_of<N>(windows, first, window, tap, dims), type); };
+  Value sum = element(0);
+  for (int tap = 1; tap < taps; ++tap) sum = sum + element(tap);
+  const Value cotangent = build::variable_like(sum);
+  const Value values[] = {build::cast(windows, type)};
+  const Value gradients[] = {build::insert_singletons(cotangent, dims, windows.rank())};
+  return build::with_gradients(sum, cotangent, values, gradients);
+}
+
 template <int N> struct MaxPoolTag {
   template <class X, class... Options> using result = PoolResult<N, X>;
   static constexpr Value emit(Value context, Value x, auto... options) {
@@ -33364,7 +34742,9 @@ template <int N> struct AvgPoolTag {
     for (auto& one : ones) one = x.number(1, DType::i64);
     unsigned dims = 0;
     const Value windows = pool_windows<N>(x, first, window, strides, padding, ones, false, dims);
-    const Value sum = build::reduce(Op::sum, build::cast(windows, computed_as(type)), dims, false);
+    const int taps = count_taps<N>(all);
+    const Value sum = taps == 0 ? build::reduce(Op::sum, build::cast(windows, computed_as(type)), dims, false)
+                                : sum_of_taps<N>(windows, first, window, taps, dims);
     Value count = x.number(1, DType::i64);
     for (int d = 0; d < N; ++d) {
       if (padding[d].is_number(0) || count_pad.is_number(1)) {
@@ -33460,6 +34840,47 @@ template <TensorOperand X> constexpr auto avg_pool3d(const X& x, const AvgPool<3
   return detail::pool<detail::AvgPoolTag<3>, 3>(x, options, at, options.count_include_pad ? 1 : 0);
 }
 
+namespace detail {
+template <int N> struct LpPoolTag {
+  template <class X, class P, class... Options> using result = PoolResult<N, X>;
+  static constexpr Value emit(Value context, Value x, Value p, auto... options) {
+    const Value all[] = {as_size(options)...};
+    const DType type = x.dtype();
+    x = build::cast(x.at(context.source), computed_as(type));
+    p = build::cast(p, x.dtype());
+    Value ones[N], none[N];
+    for (int d = 0; d < N; ++d) ones[d] = x.number(1, DType::i64), none[d] = x.number(0, DType::i64);
+    unsigned dims = 0;
+    const Value windows =
+        pool_windows<N>(build::binary(Op::pow, x, p), x.shifted(1, N + 2), all, all + N, none, ones, false, dims);
+    return build::cast(build::binary(Op::pow, build::reduce(Op::sum, windows, dims, false), 1.0 / p), type);
+  }
+};
+template <int N, TensorOperand X, NumberOperand P>
+constexpr auto lp_pool(const X& x, const P& p, const LpPool<N>& o, Here at) {
+  return [&]<std::size_t... D>(std::index_sequence<D...>) {
+    return call<LpPoolTag<N>>(Source::from(at), x, p, Dim(o.window[D])...,
+                              Dim(o.strides[D] == 0 ? o.window[D] : o.strides[D])...);
+  }(std::make_index_sequence<N>());
+}
+}  // namespace detail
+
+/// The p-th root of the sum of the p-th powers of each window (F.lp_pool1d, lp_pool2d): `lp_pool2d(x, 2, {.window = {3,
+/// 3}})`. As in PyTorch, powers are of x, not of its absolute value, so that an odd p is for positive x; the gradient
+/// of a window of zeros is NaN for a p above 1. Otherwise as max_pool.
+template <TensorOperand X, NumberOperand P>
+constexpr auto lp_pool1d(const X& x, const P& p, const LpPool<1>& options, Here at = Here::current()) {
+  return detail::lp_pool<1>(x, p, options, at);
+}
+template <TensorOperand X, NumberOperand P>
+constexpr auto lp_pool2d(const X& x, const P& p, const LpPool<2>& options, Here at = Here::current()) {
+  return detail::lp_pool<2>(x, p, options, at);
+}
+template <TensorOperand X, NumberOperand P>
+constexpr auto lp_pool3d(const X& x, const P& p, const LpPool<3>& options, Here at = Here::current()) {
+  return detail::lp_pool<3>(x, p, options, at);
+}
+
 /// Averages to the given extents: index i of a result of extent m is the mean over the indices floor(i n / m) to
 /// ceil((i + 1) n / m) of a dim of extent n, as in PyTorch. `adaptive_avg_pool2d(x, {1, 1})` is the mean of each image.
 /// Each dim costs n m additions a line. Communication: over a split spatial dim the result is partial.
@@ -33490,6 +34911,64 @@ constexpr auto adaptive_max_pool2d(const X& x, const std::array<std::int64_t, 2>
 template <TensorOperand X>
 constexpr auto adaptive_max_pool3d(const X& x, const std::array<std::int64_t, 3>& extents, Here at = Here::current()) {
   return call<detail::AdaptivePoolTag<3, true>>(Source::from(at), x, Dim(extents[0]), Dim(extents[1]), Dim(extents[2]));
+}
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/ops/spatial/affine_grid.hpp
+
+#ifndef TESSERA_OPS_SPATIAL_AFFINE_GRID_HPP
+#define TESSERA_OPS_SPATIAL_AFFINE_GRID_HPP
+
+namespace tessera {
+
+namespace detail {
+
+template <bool AlignCorners> struct AffineGridTag {
+  template <class Theta, class... Sizes> struct result : Typed<typename Theta::type, 4> {
+    using Checks = decltype([] {
+      static_assert(Theta::rank == 3 && is_floating_v<typename Theta::type>,
+                    "tessera: affine_grid takes float, double, bf16 or f16 matrices [batch, 2, 3]");
+    });
+  };
+  static constexpr Value emit(Value context, Value theta, Value height, Value width) {
+    const DType type = theta.dtype();
+    theta = build::cast(theta.at(context.source), computed_as(type));
+    const int first = theta.leading(3), rank = first + 4;
+    // Column k of the matrices: [batch, 1, 1, 2]
+    const auto column = [&](int k) {
+      const Value own = build::slice(theta, first + 2, theta.number(k, DType::i64), theta.number(1, DType::i64));
+      return build::insert_singletons(build::drop_singletons(own, 1u << (first + 2)), 6u << first, rank);
+    };
+    const auto positions = [&](Value extent, int dim) {
+      const Value line = theta.make({.op = Op::arange, .dtype = DType::i32, .rank = 1}, {extent.id});
+      const Value i =
+          build::cast(build::insert_singletons(line, ((1u << rank) - 1) & ~(1u << dim), rank), theta.dtype());
+      const Value n = build::cast(extent, theta.dtype());
+      if constexpr (!AlignCorners) return (i * 2.0 + 1.0) / n - 1.0;
+      // One position alone is in the middle.
+      const Value last = build::binary(Op::maximum, n - 1.0, n.number(1));
+      return i * 2.0 / last - build::binary(Op::minimum, n - 1.0, n.number(1));
+    };
+    return build::cast(column(0) * positions(as_size(width), first + 2) +
+                           column(1) * positions(as_size(height), first + 1) + column(2),
+                       type);
+  }
+};
+
+}  // namespace detail
+
+/// The positions that ts::grid_sample reads for an affine map of images (F.affine_grid): of matrices theta [batch, 2,
+/// 3] and the extents {height, width} of the result a grid [batch, height, width, 2] of theta (x, y, 1), where x and y
+/// are from -1 to 1. `affine_grid<true>`: -1 and 1 are the middles of the first and last pixels, as align_corners of
+/// grid_sample, which is given the same. No communication for a split batch.
+///
+///     const auto turned = ts::grid_sample(images, ts::affine_grid(theta, {28, 28}));
+template <bool AlignCorners = false, TensorOperand Theta>
+constexpr auto affine_grid(const Theta& theta, const std::array<std::int64_t, 2>& extents, Here at = Here::current()) {
+  return call<detail::AffineGridTag<AlignCorners>>(Source::from(at), theta, Dim(extents[0]), Dim(extents[1]));
 }
 
 }  // namespace tessera
@@ -33846,12 +35325,9 @@ struct UnfoldTag {
   static constexpr Value emit(Value context, Value x, auto... sizes) {
     const Value all[] = {as_size(sizes)...};
     x = x.at(context.source);
-    const int first = x.shifted(1, 4);
-    for (int d = 0; d < 2; ++d) {
-      const Value ahead = all[4 + d], end = ahead + build::extent(x, first + d);
-      if (!ahead.is_number(0)) x = build::pad_to(x, first + d, ahead, end + ahead);
-    }
-    for (int d = 1; d >= 0; --d) x = build::windows(x, first + d, all[d], all[2 + d], all[6 + d]);
+    build::PatchDim dims[2];
+    for (int d = 0; d < 2; ++d) dims[d] = {all[d], all[2 + d], all[6 + d], all[4 + d], all[4 + d]};
+    x = build::patches(x, x.shifted(1, 4), 2, dims);
     return rearrange(x, 6, 3, RearrangeText("b h k w l c -> b (h w) (c k l)").factors, nullptr);
   }
 };
@@ -33868,10 +35344,12 @@ struct FoldTag {
     const DType type = x.dtype();
     x = x.at(context.source);
     const Value one = x.integer(1, DType::i64);
-    Value padded[2], count[2];
+    Value count[2];
+    build::FoldDim dims[2];
     for (int d = 0; d < 2; ++d) {
-      padded[d] = all[8 + d] + all[4 + d] + all[4 + d];
-      count[d] = (padded[d] - all[6 + d] * (all[d] - one) - one) / all[2 + d] + one;
+      const Value padded = all[8 + d] + all[4 + d] + all[4 + d];
+      count[d] = (padded - all[6 + d] * (all[d] - one) - one) / all[2 + d] + one;
+      dims[d] = {all[2 + d], all[6 + d], all[4 + d], all[8 + d]};
     }
     constexpr RearrangeText text("b (h w) (c k l) -> b h k w l c");
     Value extents[max_rank]{};
@@ -33880,12 +35358,21 @@ struct FoldTag {
     extents[text.find("k")] = all[0];
     extents[text.find("l")] = all[1];
     x = build::cast(rearrange(x, 3, 6, text.factors, extents), computed_as(type));
-    const int first = x.shifted(1, 6);
-    for (int d = 0; d < 2; ++d) {
-      x = build::fold(x, first + d, all[2 + d], all[6 + d], padded[d], false);
-      if (!all[4 + d].is_number(0)) x = build::slice(x, first + d, all[4 + d], all[8 + d]);
-    }
-    return build::cast(x, type);
+    return build::cast(build::fold_patches(x, x.shifted(1, 6), 2, dims), type);
+  }
+};
+
+/// Windows of one dim, of which the elements are the last dim.
+template <int Rank, int D> struct UnfoldDimTag {
+  static_assert(Rank < max_rank, "tessera: the windows of a dim are one dim more, of at most 8");
+  template <class X, class Size, class Step> using result = Typed<typename X::type, Rank + 1>;
+  static constexpr Value emit(Value context, Value x, Value size, Value step) {
+    x = x.at(context.source);
+    const int dim = x.shifted(D, Rank);
+    const Value zero = x.number(0, DType::i64), one = x.number(1, DType::i64);
+    const build::PatchDim window{as_size(size), as_size(step), one, zero, zero};
+    const Value made = build::patches(x, dim, 1, &window);
+    return moved_dim(made, dim + 1, made.rank() - 1);
   }
 };
 
@@ -33899,19 +35386,34 @@ constexpr auto unfold(const X& x, const Unfold& o, Here at, const Extents&... ex
 
 /// The windows of images, each as a row (F.unfold, im2col): x [batch, height, width, features] gives [batch, windows,
 /// features * window], windows from left to right and then down; in a row the window's height and width come last, as
-/// in PyTorch. Padding is zeros. Windows are a view of the padded x until their rows are merged. The gradient is
-/// ts::fold. Errors: shape_mismatch for windows larger than the padded image. Communication: split height or width is
-/// gathered.
+/// in PyTorch. Padding is zeros. Windows are a view of x, or overlap in memory, until their rows are merged. The
+/// gradient is ts::fold. Errors: shape_mismatch for windows larger than the padded image. Communication: split height
+/// stays split if the devices divide the number of windows down the image; they exchange the rows that windows of other
+/// devices need. Otherwise, and for a split width, x is gathered.
 template <TensorOperand X> constexpr auto unfold(const X& x, const Unfold& options, Here at = Here::current()) {
   return detail::unfold<detail::UnfoldTag>(x, options, at);
 }
 /// The transpose of ts::unfold (F.fold, col2im): rows [batch, windows, features * window] are added into images [batch,
 /// height, width, features] of the given extents. bf16 and f16 are added in f32. Errors: shape_mismatch where the
-/// number of windows is another one. Communication: split windows are gathered.
+/// number of windows is another one. Communication: as unfold, in the opposite direction: rows near borders are sums of
+/// those of two devices.
 template <TensorOperand X>
 constexpr auto fold(const X& x, const std::array<std::int64_t, 2>& extents, const Unfold& options,
                     Here at = Here::current()) {
   return detail::unfold<detail::FoldTag>(x, options, at, extents[0], extents[1]);
+}
+
+/// The windows of `size` elements of dim D, one every `step` elements (Tensor.unfold): the dim becomes (n - size) /
+/// step
+/// + 1 windows, and the elements of a window are the last dim. Without a split dim the windows are a view. The gradient
+/// adds the windows up. Errors: shape_mismatch for a window longer than the dim, and for a size or a step below 1.
+/// Communication: along a split dim a halo, of the elements that windows of other devices need.
+///
+///     const auto frames = ts::unfold<-1>(signal, 512, 128);   // [batch, time]: [batch, frames, 512]
+template <int D, TensorOperand X, SizeOperand Size, SizeOperand Step>
+constexpr auto unfold(const X& x, const Size& size, const Step& step, Here at = Here::current()) {
+  return call<detail::UnfoldDimTag<X::rank, detail::checked_dim<D, X::rank>()>>(Source::from(at), x, Dim(size),
+                                                                                Dim(step));
 }
 
 }  // namespace tessera
@@ -37969,7 +39471,7 @@ class ClaimList {
   /// Whether units of this kind gather dims that are only stored split; elementwise and data movement units don't.
   static constexpr bool reads_whole(UnitKind kind) {
     return kind == UnitKind::contraction || kind == UnitKind::indexed || kind == UnitKind::attention ||
-           kind == UnitKind::custom;
+           kind == UnitKind::custom || kind == UnitKind::ragged;
   }
 
  private:
@@ -38356,6 +39858,7 @@ class ShardingSolver {
           made.of[size(id)] = made.of[of];
           made.fixed[size(id)] = 1;
         }
+    keep_computed_splits(graph, made);
     if (requests)
       for (int k = 0; k < graph.output_count; ++k) {
         const int id = graph.outputs[k];
@@ -38455,6 +39958,38 @@ class ShardingSolver {
     return made;
   }
 
+  /// What a wrapper gathers, and the gradient of it, stays split as the parameter is for computations.
+  constexpr void keep_computed_splits(const GraphView& graph, ValueShardings& made) const {
+    for (int id = 0; id < graph.size; ++id) {
+      if (!row_of(graph[id]).constrains) continue;
+      const Constraint own = Constraint::of(graph[id]);
+      if (!own.of_parameter) continue;
+      const int parameter = own.keeps_sums ? parameter_of_gradient(graph, id) : made_of(graph, graph.operand(id, 0));
+      if (parameter < 0) continue;
+      const Sharding& split = made.of[size(parameter)];
+      for (int d = 0; d < split.rank; ++d)
+        for (std::uint8_t axis : split.dims[d])
+          if (split.priority[d] == 0 && (made.closed[size(id)] >> axis & 1u) != 0)
+            made.of[size(id)].dims[d] = split.dims[d];
+    }
+  }
+  /// The argument that a parameter is, behind casts and barriers, or the constraint that gathered it before; else -1.
+  static constexpr int made_of(const GraphView& graph, int id) {
+    while (!graph[id].is_argument() && !row_of(graph[id]).constrains) {
+      const OpRow& row = row_of(graph[id]);
+      if (!row.converts && row.unit != UnitKind::constraint) return -1;
+      id = graph.operand(id, 0);
+    }
+    return graph[id].is_argument() || Constraint::of(graph[id]).of_parameter ? id : -1;
+  }
+  /// The parameter to which a gradient is made alike; -1 where there is none.
+  static constexpr int parameter_of_gradient(const GraphView& graph, int id) {
+    for (int reader = id + 1; reader < graph.size; ++reader)
+      if (const int like = row_of(graph[reader]).sharded_as; like >= 0 && graph.operand(reader, 0) == id)
+        return made_of(graph, graph.operand(reader, like));
+    return -1;
+  }
+
   constexpr void settle(int g) {
     Propagation propagation(links[size(g)], mesh_, rules[size(g)], values[size(g)]);
     bool repeats = false;
@@ -38522,6 +40057,7 @@ class ShardingSolver {
       if (rules[size(body)].rules(inside)) continue;
       seeds.of[size(inside)] = without_layers(outer.of[size(outside)]);
     }
+    keep_computed_splits(inner, seeds);
     ValueShardings& found = values[size(body)];
     if (!(seeds.of == seeds_[size(body)].of)) {
       seeds_[size(body)] = seeds;
@@ -38761,6 +40297,15 @@ struct IndexRange {
     return {begin > other.begin ? begin : other.begin, end < other.end ? end : other.end};
   }
 };
+
+/// The windows of a dim that begin in a range of its rows, of windows without end.
+constexpr IndexRange windows_at(const WindowedDim& dim, const IndexRange& rows) {
+  const auto from = [&](std::int64_t row) {  // the first window at this row or behind it
+    const std::int64_t on = row + dim.before;
+    return on > 0 ? (on - 1) / dim.stride + 1 : on / dim.stride;
+  };
+  return rows.size() == 0 ? IndexRange{} : IndexRange{from(rows.begin), from(rows.end)};
+}
 
 /// How many rows of a dim each of `count` devices holds. The last devices with rows may hold fewer, or none.
 constexpr std::int64_t rows_of_chunk(std::int64_t extent, std::int64_t count) {
@@ -39630,6 +41175,7 @@ constexpr std::int64_t window_halo_bytes(const ShapeContext& c, const Sharding& 
   Growable<std::int64_t> all[3], own[3];
   std::int64_t devices = 1;
   const WindowedDims dims = row_of(c.node()).windows(c);
+  const bool single = ops::of_single_rows(dims);
   for (std::size_t k = 0; k < dims.size(); ++k) {
     const WindowedDim& dim = dims[k];
     const int at = takes ? dim.runs : dim.line;
@@ -39638,8 +41184,8 @@ constexpr std::int64_t window_halo_bytes(const ShapeContext& c, const Sharding& 
     const std::int64_t count = shard_count(made, mesh, at);
     const HaloWindow window{dim.extent, -dim.before, dim.span() - dim.before, dim.stride};
     const auto shared = [&](std::int64_t holder, std::int64_t windows) {
-      const IndexRange rows = chunk_of(dim.extent, count, holder);
-      return window.read_by(chunk_of(dim.count, count, windows)).within(rows).size();
+      const IndexRange rows = chunk_of(dim.extent, count, holder), runs = chunk_of(dim.count, count, windows);
+      return single ? windows_at(dim, rows).within(runs).size() : window.read_by(runs).within(rows).size();
     };
     for (std::int64_t i = 0; i < count; ++i) {
       std::int64_t sum = 0;
@@ -40080,7 +41626,7 @@ class Flow {
     if (unit.kind != UnitKind::fused && row_of(graph_[unit.root]).windows != nullptr) return true;
     return unit.kind == UnitKind::fused ? any
                                         : unit.kind == UnitKind::contraction || unit.kind == UnitKind::indexed ||
-                                              unit.kind == UnitKind::attention;
+                                              unit.kind == UnitKind::attention || unit.kind == UnitKind::ragged;
   }
 
   /// Removes all axes from dim `d` of unit `u`'s result.
@@ -40093,7 +41639,8 @@ class Flow {
   }
 
   static constexpr bool leaves_parts_out(UnitKind kind) {
-    return kind == UnitKind::fused || kind == UnitKind::contraction || kind == UnitKind::indexed;
+    return kind == UnitKind::fused || kind == UnitKind::contraction || kind == UnitKind::indexed ||
+           kind == UnitKind::ragged;
   }
 
   /// Marks all parts of a partial value as existing, and those of the partial values that it is computed from.
@@ -40523,7 +42070,6 @@ class PlannedValues {
   /// The value of a node in sharding `target`: an existing one, or a new reshard of the existing value from which that
   /// is cheapest.
   constexpr int version(int node, const Sharding& target, Source source, std::string_view why, bool requested) {
-    if (const int v = windows_version(node, target, source, why, requested); v >= 0) return v;
     if (const int v = remade_windows(node, target, source, why, requested); v >= 0) return v;
     int best = -1;
     std::int64_t best_cost = 0;
@@ -40565,27 +42111,12 @@ class PlannedValues {
     return result;
   }
 
-  /// Windows of a dim overlap in memory, so the value that they view is resharded, and viewed again. -1 where that is
-  /// impossible, or where the windows exist in this sharding.
-  constexpr int windows_version(int node, const Sharding& target, Source source, std::string_view why, bool requested) {
-    Sharding under;
-    const UnderViewRule under_view = row_of(graph_[node]).under_view;
-    if (under_view == nullptr || options_.deterministic || flow_.produced[size(node)].unreduced != 0 ||
-        !under_view(graph_[node], target, under))
-      return -1;
-    for (std::int32_t v : versions_[size(node)])
-      if (lies_alike(value(v).sharding, target)) return -1;
-    const int from = version(graph_.operand(node, 0), under, source, why, requested);
-    const int made = add_value(node, target, ValueRole::view, value(from).stacked, from);
-    strides_[size(made)] = view_strides(node, from);
-    return made;
-  }
-  /// Windows of several dims overlap too, so they are taken once more, from their operand in the sharding that the
-  /// target needs. -1 where that is impossible, or where the windows exist in this sharding.
+  /// Windows of a dim overlap in memory, so they are taken once more, from their operand in the sharding that the
+  /// target needs. -1 where that is impossible, where the windows exist in this sharding, or where they do not overlap.
   constexpr int remade_windows(int node, const Sharding& target, Source source, std::string_view why, bool requested) {
     const OpRow& row = row_of(graph_[node]);
     if (row.windows == nullptr || row.view == nullptr || options_.deterministic || target.unreduced != 0 ||
-        flow_.produced[size(node)].unreduced != 0)
+        flow_.produced[size(node)].unreduced != 0 || ops::of_single_rows(row.windows(context_of(node))))
       return -1;
     for (std::int32_t v : versions_[size(node)])
       if (lies_alike(value(v).sharding, target)) return -1;
@@ -40635,9 +42166,11 @@ class PlannedValues {
     return {graph_, node, found_.shapes.data(), found_.numbers.data(), nullptr};
   }
   /// Windows that a step makes overlap in memory: each shard is the rows that its windows cover, with the padding.
+  /// Windows of single rows are stored like any other tensor.
   constexpr void store_rows_once(int v) {
     PlanValue& made = value(v);
     const WindowedDims dims = row_of(graph_[made.node]).windows(context_of(made.node));
+    if (ops::of_single_rows(dims)) return;
     const Shape rows = ops::covered_rows(dims, local_extents(made.shape, made.sharding, mesh_));
     made.role = ValueRole::intermediate;  // a result is a copy
     made.rows_once = true;
@@ -41030,6 +42563,9 @@ constexpr std::int64_t unit_flops(const GraphView& graph, const UnitsView& units
         form.is_gradient() ? 6 * extent(width) + 4 * extent(value_width) : 2 * extent(width) + 2 * extent(value_width);
     return saturating_product(scores, each) / (form.causal ? 2 : 1);
   }
+  if (unit.kind == UnitKind::ragged)
+    return ops::ragged_flops({graph, unit.root, found.shapes.data(), found.numbers.data(), nullptr},
+                             found.shapes[static_cast<std::size_t>(unit.root)]);
   // A scatter's work is proportional to the rows that it reads, not to the table that it writes.
   const OpRow& row = row_of(graph[unit.root]);
   const bool by_input = unit.kind == UnitKind::indexed && row.shape_only != 0;
@@ -41184,7 +42720,7 @@ class GraphPlanner : PlannedValues {
   /// Whether the step of a unit walks over the layers of stacked operands.
   static constexpr bool walks_layers(UnitKind kind) {
     return kind != UnitKind::contraction && kind != UnitKind::attention && kind != UnitKind::indexed &&
-           kind != UnitKind::data_movement && kind != UnitKind::custom;
+           kind != UnitKind::data_movement && kind != UnitKind::custom && kind != UnitKind::ragged;
   }
   constexpr void add_constraint(int u) {
     const int node = units_[u].root, from = units_.input(u, 0).node;
@@ -41498,6 +43034,7 @@ class ExplicitAxes {
     const Constraint own = Constraint::of(node);
     Sharding made = explicit_part(planned_.resolve(program_.specs[own.spec], node.rank));
     if (own.about < 0) return made;
+    if (own.of_parameter && !own.keeps_sums) return operand;  // what is only stored in parts is no part of the rules
     unsigned about = made.used_axes();
     for (const SpecEntry& entry : program_.specs[own.about].entries)
       for (const Name& name : entry.axes) about |= axes_mask(planned_.given, planned_.cuts, name.view());
@@ -43471,10 +45008,14 @@ inline constexpr std::array known_processors = {
 
 constexpr CpuLevel level_of_variants(CpuLevel level) { return level < CpuLevel::avx512 ? level : CpuLevel::avx512; }
 
+/// By level: the index of its default. A table, since small products ask for it too.
+inline constexpr auto default_variants = [] {
+  std::array<std::size_t, 3> first{};
+  for (std::size_t i = gemm_variants.size(); i-- > 0;) first[static_cast<std::size_t>(gemm_variants[i].level)] = i;
+  return first;
+}();
 constexpr const GemmVariant& default_gemm_variant(CpuLevel level) {
-  std::size_t i = 0;
-  while (gemm_variants[i].level != level_of_variants(level)) ++i;
-  return gemm_variants[i];
+  return gemm_variants[default_variants[static_cast<std::size_t>(level_of_variants(level))]];
 }
 
 /// The member of a level with this name, or null.
@@ -44602,7 +46143,9 @@ enum class Scratch {
   row_slots,
   partial_products,
   sort,
-  custom
+  custom,
+  ragged_matrix,
+  ragged_ranges
 };
 
 /// Memory of one thread that only grows. Trivially destructible: destructors of static objects run after those of
@@ -44961,7 +46504,7 @@ void packed_gemm(const Gemm<T>& given, FinishedRows finished = {}, CpuLevel leve
   const bool turned = given.c_col != 1 && given.c_row == 1;
   const Gemm<T> g = turned ? transposed(given) : given;
   const GemmVariant& variant = gemm_variant(level);
-  const GemmKernels<T>& kernels = gemm_kernels<T>(level);
+  const GemmKernels<T>& kernels = gemm_kernels<T>(variant);
   const std::int64_t wide = kernels.cols;
   const std::int64_t depth = std::max<std::int64_t>(equal_parts(g.k, most_depth<T>, 4), 4);
   const std::int64_t chunk = equal_parts(g.n, columns_in_cache<T>(depth, wide, variant), wide);
@@ -46258,16 +47801,12 @@ TESSERA_KERNEL_CODE_END
 
 #endif
 
-// ---- tessera/kernels/fused/fused_kernel.hpp
+// ---- tessera/kernels/fused/fused_program.hpp
 
-#ifndef TESSERA_KERNELS_FUSED_FUSED_KERNEL_HPP
-#define TESSERA_KERNELS_FUSED_FUSED_KERNEL_HPP
+#ifndef TESSERA_KERNELS_FUSED_FUSED_PROGRAM_HPP
+#define TESSERA_KERNELS_FUSED_FUSED_PROGRAM_HPP
 
-// Compiles a fused kernel: a constexpr list of instructions becomes straight-line vector code.
-TESSERA_KERNEL_CODE_BEGIN
-namespace tessera::kernels::inline TESSERA_ISA {
-
-namespace detail {
+namespace tessera::kernels::inline TESSERA_ISA::detail {
 
 /// Compile-time properties of kernel I of a table.
 template <const auto& Table, int I> struct Program {
@@ -46306,6 +47845,15 @@ template <const auto& Table, int I> struct Program {
       if (schedule.row[stage].size + schedule.row_exits[stage].size + schedule.reduces[stage].size > 0) return false;
     return true;
   }();
+  /// Whether a row is only added to results of float or double, or combined with them otherwise.
+  static constexpr bool adds_rows = [] {
+    const auto& list = schedule.exits[0];
+    for (int i = 0; i < list.size; ++i)
+      if (list.items[i].kind != StoreKind::accumulate ||
+          (list.items[i].dtype != DType::f32 && list.items[i].dtype != DType::f64))
+        return false;
+    return only_elements && list.size > 0;
+  }();
   /// The most expensive of the passes that read operands.
   static constexpr int busiest_pass = [] {
     int most = 0;
@@ -46342,6 +47890,21 @@ template <const auto& Table, int I> struct Program {
   static constexpr int file_size = register_count <= 16 ? 16 : register_count <= 48 ? 48 : Schedule::registers;
   using File = Registers<file_size>;
 };
+
+}  // namespace tessera::kernels::inline TESSERA_ISA::detail
+
+#endif
+
+// ---- tessera/kernels/fused/fused_kernel.hpp
+
+#ifndef TESSERA_KERNELS_FUSED_FUSED_KERNEL_HPP
+#define TESSERA_KERNELS_FUSED_FUSED_KERNEL_HPP
+
+// Compiles a fused kernel: a constexpr list of instructions becomes straight-line vector code.
+TESSERA_KERNEL_CODE_BEGIN
+namespace tessera::kernels::inline TESSERA_ISA {
+
+namespace detail {
 
 /// One call of one kernel. All members are inlined into fused_kernel, so that Values are registers.
 template <class P> struct FusedRun {
@@ -46386,6 +47949,13 @@ template <class P> struct FusedRun {
     } else {
       rows.next();
     }
+  }
+
+  /// Whether the adjacent rows are added to the same elements.
+  bool same_sums() const {
+    bool same = adjacent > 1;
+    for (int i = P::inputs; i < P::operands; ++i) same = same && rows.step[rows.rank - 1][i] == 0;
+    return same;
   }
 
   struct Values {
@@ -46486,6 +48056,57 @@ template <class P> struct FusedRun {
       };
       (iterate(offset + width * static_cast<int>(U), values.sums[U]), ...);
     }
+  }
+
+  /// Adds all adjacent rows, of U registers, to sums that stay in registers. In memory, each addition would wait for
+  /// the store of the addition before. Elements are the same sums in the same order.
+  template <std::size_t... U, std::size_t... Operand>
+  TESSERA_FLATTENED void add_adjacent(std::index_sequence<U...>, std::index_sequence<Operand...>, Values& values) {
+    constexpr auto steps = std::make_index_sequence<static_cast<std::size_t>(schedule.element[0].size)>{};
+    constexpr const auto& list = schedule.exits[0];
+    constexpr auto all = std::make_index_sequence<static_cast<std::size_t>(list.size)>{};
+    const std::int64_t count = adjacent, ahead = fetch_ahead<0>();
+    const std::int64_t position = call.global_offset[call.outer_rank] + whole_row.begin;
+    const std::int64_t step[] = {rows.step[rows.rank - 1][Operand]..., 0};
+    std::byte* at[] = {whole_row.at[Operand]..., nullptr};
+    File sums[sizeof...(U)];
+    const auto each_sum = [&](auto f) TESSERA_FLATTENED_LAMBDA {
+      each(all, [&](auto k) TESSERA_FLATTENED_LAMBDA {
+        constexpr Exit exit = list[k];
+        (f(sums[U].template get<lanes_of<exit.dtype>>(exit.to),
+           reinterpret_cast<element_t<exit.dtype>*>(at[P::inputs + exit.slot]) + width * static_cast<int>(U)),
+         ...);
+      });
+    };
+    each_sum([](auto& sum, auto* element) TESSERA_FLATTENED_LAMBDA { sum = load(element); });
+    for (std::int64_t row = 0; row < count; ++row) {
+      const auto add = [&](std::int64_t offset, File& own_sums) TESSERA_FLATTENED_LAMBDA {
+        File own;
+        element_steps<0>(steps, own, values.shared, {at, offset, position + offset, nullptr, 0, 0, ahead});
+        each(all, [&](auto k) TESSERA_FLATTENED_LAMBDA {
+          constexpr Exit exit = list[k];
+          leave<exit.kind, exit.reduction, true, exit.dtype, exit.source>(
+              own_sums, list[k].varies ? own : values.shared, list[k], nullptr, offset, false);
+        });
+      };
+      (add(width * static_cast<int>(U), sums[U]), ...);
+      ((at[Operand] += step[Operand]), ...);
+    }
+    each_sum([](auto& sum, auto* element) TESSERA_FLATTENED_LAMBDA { store(element, sum); });
+  }
+  /// The same, if the rows are short. Longer rows would be read in parts, which memory is slower at.
+  TESSERA_FLATTENED bool add_short_rows(Values& values) {
+    constexpr auto operands = std::make_index_sequence<static_cast<std::size_t>(P::operands)>{};
+    if (!same_sums()) return false;
+    if (whole_row.size == 4 * width)
+      add_adjacent(std::make_index_sequence<4>{}, operands, values);
+    else if (whole_row.size == 2 * width)
+      add_adjacent(std::make_index_sequence<2>{}, operands, values);
+    else if (whole_row.size == width)
+      add_adjacent(std::make_index_sequence<1>{}, operands, values);
+    else
+      return false;
+    return true;
   }
 
   /// Writes the accumulated value of `exit` to its output and resets the accumulator.
@@ -46649,6 +48270,13 @@ template <class P> struct FusedRun {
                   {rows, call}, call.uniforms);
     if constexpr (P::only_elements) find_adjacent(call.row_begin);
     for (std::int64_t row = call.row_begin; row < call.row_end; ++row) {
+      if constexpr (P::adds_rows)
+        if (add_short_rows(values)) {
+          row += adjacent - 1;
+          adjacent = 1;
+          next_row(row);
+          continue;
+        }
       (run_stage<Stage>(values, row), ...);
       next_row(row);
     }
@@ -46907,7 +48535,11 @@ class FrameLayout {
     const ShapeContext context{graph, value.node, plan_.shapes.data(), plan_.numbers.data(), nullptr};
     layout.strides.push_back(row.view != nullptr ? row.view(context, from) : from);
     const auto dim = static_cast<std::size_t>(dim_of(graph[value.node]));
-    layout.offsets.push_back(row.offset != nullptr ? -row.offset(context, 0) * from[dim] * layout.element : 0);
+    std::int64_t first = row.offset != nullptr ? -row.offset(context, 0) * from[dim] : 0;  // in elements
+    if (row.windows != nullptr)
+      for (const WindowedDim& own : row.windows(context))
+        first -= own.before * from[static_cast<std::size_t>(own.line)];
+    layout.offsets.push_back(first * layout.element);
   }
 
  public:
@@ -47278,6 +48910,7 @@ struct FusedPlaces {
     std::int64_t first = 0, last = 0, begin = call.row_begin, end = call.row_end - 1;
     for (int d = call.outer_rank - 1; d >= 0; --d) {
       const std::int64_t extent = call.outer_extent[d], stride = view.outer_stride[d];
+      if (stride == 0 && d == 0) break;  // as for each run of a sum over all rows: divisions cost as much as the sum
       // If the rows span several indices of an outer dim, they cover this inner dim completely.
       const bool whole = begin / extent != end / extent;
       first += whole ? 0 : begin % extent * stride;
@@ -48524,6 +50157,19 @@ std::optional<std::int64_t> visit_along(const AlongShape& shape, Moved* moved, A
     auto* const own = moved + detail::offset_of(loops, 1, at, shape.moved);
     const I* const index = indices + detail::offset_of(loops, 1, at, shape.indices);
     auto* const line = array + detail::offset_of(loops, 1, at, shape.array);
+    if (index_step == 0) {  // all elements have one index
+      const auto wanted = static_cast<std::int64_t>(*index);
+      if (wanted < 0 || wanted >= shape.extent) {
+        if (!wrong) wrong = wanted;
+        return;
+      }
+      auto* const row = line + wanted * shape.step;
+      if (moved_step == 1 && array_step == 1)
+        for (std::int64_t i = 0; i < inner.extent; ++i) visit(own[i], row[i]);
+      else
+        for (std::int64_t i = 0; i < inner.extent; ++i) visit(own[i * moved_step], row[i * array_step]);
+      return;
+    }
     for (std::int64_t i = 0; i < inner.extent; ++i) {
       const auto wanted = static_cast<std::int64_t>(index[i * index_step]);
       if (wanted < 0 || wanted >= shape.extent) {
@@ -48547,14 +50193,17 @@ std::optional<std::int64_t> visit_along(const AlongShape& shape, Moved* moved, A
 
 namespace tessera::runtime::inline TESSERA_ISA {
 
+/// What a LineStep does, which decides how its work is divided.
+enum class LineWork : std::uint8_t { sort, gather, scatter };
+
 /// Base of steps that process each line along a dim by itself (sort, gather, scatter). The dim is not sharded, so
-/// shards are independent; threads divide the lines.
+/// shards are independent; threads divide the lines, and of a gather the elements of each line.
 class LineStep : public PreparedStep {
  protected:
   /// `values`: inputs and outputs of the step, in the order of Piece's arrays; the first determines the lines.
-  LineStep(const StepContext& c, const InlineVector<std::int32_t, 4>& values, bool sorts)
+  LineStep(const StepContext& c, const InlineVector<std::int32_t, 4>& values, LineWork work_kind)
       : layout_(c.layout), node_(c.graph[c.units[c.step.unit].root]), dim_(static_cast<std::size_t>(dim_of(node_))),
-        sorts_(sorts), values_(values) {
+        kind_(work_kind), values_(values) {
     const WorkGrid work(layout_, c.step);
     for (int w = 0; w < work.count(); ++w) {
       const Coordinates at = work.coordinates(w);
@@ -48594,7 +50243,7 @@ class LineStep : public PreparedStep {
   }
 
  private:
-  bool sorts_;
+  LineWork kind_;
   InlineVector<std::int32_t, 4> values_;
   double piece_cost_ = 0;
 
@@ -48611,6 +50260,8 @@ class LineStep : public PreparedStep {
         if (i == 0) piece.lines = extent;
         piece.pointers[i] = own.first + static_cast<int>(shard);
         piece.strides[i] = own.strides[shard];
+        for (std::size_t d = 0; d < extent.size(); ++d)  // indices that several elements share
+          if (d != dim_ && extent[d] == 1) piece.strides[i][d] = 0;
         piece.extents[i] = extent[dim_];
         if (layers > 1 && !apart) piece.offsets[i] = l * own.strides[shard][0];
       }
@@ -48621,23 +50272,51 @@ class LineStep : public PreparedStep {
   }
 
   void add_pieces(const Piece& piece) {
-    if (volume(piece.lines) == 0 || (sorts_ && piece.extents[1] == 0)) return;
+    const bool sorts = kind_ == LineWork::sort;
+    if (volume(piece.lines) == 0 || (sorts && piece.extents[1] == 0)) return;
     places_.push_back(piece);
-    std::size_t dim = 0;
-    for (std::size_t d = 1; d < piece.lines.size(); ++d)
-      if (piece.lines[d] > piece.lines[dim]) dim = d;
+    if (kind_ == LineWork::gather) return cut_line(piece);
+    const std::size_t dim = cut_dim(piece);
     const std::int64_t whole = piece.lines[dim], others = volume(piece.lines) / whole;
     const std::int64_t longest = std::max(piece.extents[0], std::int64_t{1});
     // Sorting takes about 2 ns * n * log2(n) for a line of n elements, gather and scatter about 1 ns per element.
     const double line =
-        static_cast<double>(longest) * (sorts_ ? 2.0 * std::bit_width(static_cast<std::uint64_t>(longest)) : 1.0);
-    const auto step = static_cast<std::int64_t>(
-        std::clamp(1e5 / (line * static_cast<double>(others)), 1.0, static_cast<double>(whole)));
+        static_cast<double>(longest) * (sorts ? 2.0 * std::bit_width(static_cast<std::uint64_t>(longest)) : 1.0);
+    // Neighbours in memory stay together, whole cache lines of them.
+    const std::int64_t least = !sorts && piece.strides[0][dim] == 1 ? 64 : 1;
+    const auto step = std::max(static_cast<std::int64_t>(std::clamp(1e5 / (line * static_cast<double>(others)), 1.0,
+                                                                    static_cast<double>(whole))),
+                               least);
     for (std::int64_t begin = 0; begin < whole; begin += step) {
       Piece part = piece;
       part.lines[dim] = std::min(step, whole - begin);
       for (std::size_t i = 0; i < values_.size(); ++i) part.offsets[i] += begin * piece.strides[i][dim];
       piece_cost_ = std::max(piece_cost_, line * static_cast<double>(others * part.lines[dim]));
+      pieces_.push_back(part);
+    }
+  }
+  /// The dim of the lines that is cut: the longest, but of a scatter the first of enough lines, so that the elements of
+  /// a piece are neighbours in memory.
+  std::size_t cut_dim(const Piece& piece) const {
+    constexpr std::int64_t enough = 8;
+    std::size_t dim = 0;
+    for (std::size_t d = 1; d < piece.lines.size(); ++d)
+      if (piece.lines[d] > piece.lines[dim]) dim = d;
+    for (std::size_t d = 0; d < piece.lines.size() && kind_ == LineWork::scatter; ++d)
+      if (piece.lines[d] >= enough) return d;
+    return dim;
+  }
+  /// Cuts a gather along its dim.
+  void cut_line(const Piece& piece) {
+    const std::int64_t whole = piece.extents[1], others = volume(piece.lines);
+    const auto step =
+        static_cast<std::int64_t>(std::clamp(1e5 / static_cast<double>(others), 1.0, static_cast<double>(whole) + 1));
+    for (std::int64_t begin = 0; begin < whole; begin += step) {
+      Piece part = piece;
+      part.extents[0] = part.extents[1] = std::min(step, whole - begin);
+      part.offsets[0] += begin * piece.strides[0][dim_];
+      part.offsets[1] += begin * piece.strides[1][dim_];
+      piece_cost_ = std::max(piece_cost_, static_cast<double>(others * part.extents[1]));
       pieces_.push_back(part);
     }
   }
@@ -48678,8 +50357,9 @@ template <DTypeSet Types, ReducedTypes Combined> class AlongStep final : public 
   ScatterRule rule_;
 
   AlongStep(const StepContext& c, const Node& node)
-      : LineStep(c, values_of(c, node), false), scatters_(row_of(node).scatters),
-        starts_with_zeros_(row_of(node).shape_only != 0), rule_(ScatterRule::of(node)) {}
+      : LineStep(c, values_of(c, node), row_of(node).scatters ? LineWork::scatter : LineWork::gather),
+        scatters_(row_of(node).scatters), starts_with_zeros_(row_of(node).shape_only != 0),
+        rule_(ScatterRule::of(node)) {}
 
   static InlineVector<std::int32_t, 4> values_of(const StepContext& c, const Node& node) {
     const PlanStep& step = c.step;
@@ -51946,16 +53626,6 @@ class DataMovementStep final : public PreparedStep {
 
 namespace tessera::kernels {
 
-/// A fold: `runs` windows of `size` elements are added into a dim, element k of window r at r * stride + k * dilation.
-/// `lines`: extents of the result with 1 along the dim; `from`, `to`: strides along the lines of operand and result;
-/// `from_run`, `from_element`, `to_step`: strides between windows, within a window, and along the dim of the result.
-struct FoldShape {
-  Shape lines;
-  Strides from, to;
-  std::int64_t runs = 0, size = 0, extent = 0;
-  std::int64_t from_run = 0, from_element = 0, to_step = 0, stride = 1, dilation = 1;
-};
-
 /// A fold of windows of up to three dims: element k of window r of a dim is added to row first + r * stride +
 /// k * dilation, if that is a row of the result. `rows`: extents of the result; `to`: its strides; `from`: strides of
 /// the operand along the result's dims, which for a windowed dim are those between windows.
@@ -51973,29 +53643,6 @@ struct FoldWindowsShape {
 }  // namespace tessera::kernels
 
 namespace tessera::kernels::inline TESSERA_ISA {
-
-/// to[line, i] = sum of from[line, r, k] over r * stride + k * dilation == i, in the order of r.
-template <class T> void fold_lines(const FoldShape& s, const T* from, T* to) {
-  if (detail::is_empty(s.lines)) return;
-  const detail::Loops loops = detail::make_loops(s.lines, s.to, s.from);
-  const auto inner = loops.from_inside(0);
-  const std::int64_t to_step = detail::stride_of(s.to, inner), from_step = detail::stride_of(s.from, inner);
-  detail::for_each_outer(loops, 1, [&](const std::int64_t* at) {
-    const T* const own = from + detail::offset_of(loops, 1, at, s.from);
-    T* const line = to + detail::offset_of(loops, 1, at, s.to);
-    for (std::int64_t i = 0; i < s.extent; ++i)
-      for (std::int64_t l = 0; l < inner.extent; ++l) line[i * s.to_step + l * to_step] = T{};
-    for (std::int64_t r = 0; r < s.runs; ++r)
-      for (std::int64_t k = 0; k < s.size; ++k) {
-        const T* const term = own + r * s.from_run + k * s.from_element;
-        T* const sum = line + (r * s.stride + k * s.dilation) * s.to_step;
-        if (to_step == 1)
-          detail::combine_block<monoids::Sum>(sum, term, from_step, inner.extent);
-        else
-          for (std::int64_t l = 0; l < inner.extent; ++l) monoids::Sum::join(sum[l * to_step], term[l * from_step]);
-      }
-  });
-}
 
 /// The sums of the elements of all windows at each row, in the order of the elements within their windows.
 template <class T> void fold_windows(const FoldWindowsShape& s, const T* from, T* to) {
@@ -52047,110 +53694,6 @@ template <class T> void fold_windows(const FoldWindowsShape& s, const T* from, T
 
 #endif
 
-// ---- tessera/runtime/steps/fold_step.hpp
-
-#ifndef TESSERA_RUNTIME_STEPS_FOLD_STEP_HPP
-#define TESSERA_RUNTIME_STEPS_FOLD_STEP_HPP
-
-namespace tessera::runtime::inline TESSERA_ISA {
-
-/// Adds windows back into the dim that they were taken from, as torch.nn.functional.fold. The dim is not sharded.
-template <DTypeSet Types> class FoldStep final : public PreparedStep {
- public:
-  explicit FoldStep(const StepContext& c) : dtype_(c.graph[c.units[c.step.unit].root].dtype) {
-    const int node = c.units[c.step.unit].root;
-    const FrameLayout& layout = c.layout;
-    const PlanStep& step = c.step;
-    const auto dim = static_cast<std::size_t>(dim_of(c.graph[node]));
-    const auto number = [&](int i) {
-      return layout.plan().numbers[static_cast<std::size_t>(c.graph.operand(node, i))].integer();
-    };
-    const ValueLayout &in = layout[step.inputs[0]], &out = layout[step.outputs[0]];
-    const WorkGrid work(layout, step);
-    for (int w = 0; w < work.count(); ++w) {
-      const Coordinates at = work.coordinates(w);
-      if (!work.stores(at, layout.value(step.outputs[0]).sharding) || !layout.holds(step.outputs[0], at)) continue;
-      const auto to = static_cast<std::size_t>(out.index(at));
-      for (int l = 0; l < in.layers; ++l) {
-        const auto from = static_cast<std::size_t>(in.index(at, l));
-        const Shape runs = extents(in.boxes[from]);
-        kernels::Strides lines = in.strides[from];
-        lines.erase(dim + 1);
-        Piece piece;
-        piece.shape = {extents(out.boxes[to]),
-                       lines,
-                       out.strides[to],
-                       runs[dim],
-                       runs[dim + 1],
-                       out.boxes[to].end[dim] - out.boxes[to].begin[dim],
-                       in.strides[from][dim],
-                       in.strides[from][dim + 1],
-                       out.strides[to][dim],
-                       number(1),
-                       number(2)};
-        piece.shape.lines[dim] = 1;
-        piece.from = in.first + static_cast<int>(from);
-        piece.to = out.first + static_cast<int>(to);
-        if (in.layers > 1) {  // the operand's layers are separate shards, the result's are one array
-          piece.shape.lines[0] = 1;
-          piece.to_offset = l * out.strides[to][0];
-        }
-        add_pieces(piece);
-      }
-    }
-  }
-
-  void run(Frame& frame) const override {
-    dispatch<Types>(
-        dtype_,
-        [&]<class T>() {
-          parallel_for(static_cast<std::int64_t>(pieces_.size()), Cost::bytes(piece_bytes_), [&](std::int64_t i) {
-            const Piece& piece = pieces_[static_cast<std::size_t>(i)];
-            kernels::fold_lines<T>(
-                piece.shape,
-                reinterpret_cast<const T*>(frame.pointers[static_cast<std::size_t>(piece.from)]) + piece.from_offset,
-                reinterpret_cast<T*>(frame.pointers[static_cast<std::size_t>(piece.to)]) + piece.to_offset);
-          });
-        },
-        [&] { fail(errc::dtype_mismatch, "[fold] dtype: ", name_of(dtype_), " is not supported"); });
-  }
-
- private:
-  struct Piece {
-    kernels::FoldShape shape;
-    std::int32_t from = 0, to = 0;
-    std::int64_t from_offset = 0, to_offset = 0;  // in elements
-  };
-  DType dtype_;
-  std::vector<Piece> pieces_;
-  double piece_bytes_ = 1;
-
-  void add_pieces(const Piece& piece) {
-    const Shape& lines = piece.shape.lines;
-    if (volume(lines) == 0) return;
-    std::size_t dim = 0;
-    for (std::size_t d = 1; d < lines.size(); ++d)
-      if (lines[d] > lines[dim]) dim = d;
-    const std::int64_t whole = lines[dim];
-    const std::int64_t bytes = volume(lines) * (piece.shape.extent + 2 * piece.shape.runs * piece.shape.size) *
-                               static_cast<std::int64_t>(size_of(dtype_));
-    const std::int64_t step = std::max<std::int64_t>(1, whole * (1 << 18) / std::max<std::int64_t>(bytes, 1));
-    for (std::int64_t begin = 0; begin < whole; begin += step) {
-      Piece part = piece;
-      part.shape.lines[dim] = std::min(step, whole - begin);
-      part.from_offset += begin * piece.shape.from[dim];
-      part.to_offset += begin * piece.shape.to[dim];
-      piece_bytes_ = std::max(piece_bytes_, static_cast<double>(bytes) * static_cast<double>(part.shape.lines[dim]) /
-                                                static_cast<double>(whole));
-      pieces_.push_back(part);
-    }
-  }
-};
-
-}  // namespace tessera::runtime::inline TESSERA_ISA
-
-#endif
-
 // ---- tessera/runtime/steps/window_step.hpp
 
 #ifndef TESSERA_RUNTIME_STEPS_WINDOW_STEP_HPP
@@ -52178,6 +53721,15 @@ inline Box covered_box(const WindowedDims& dims, Box runs) {
   return runs;
 }
 
+/// The windows of a box, where each is one row: the box without the dims of their elements.
+inline Box single_box(const WindowedDims& dims, Box runs) {
+  for (std::size_t k = dims.size(); k-- > 0;) {
+    runs.begin.erase(static_cast<std::size_t>(dims[k].runs + 1));
+    runs.end.erase(static_cast<std::size_t>(dims[k].runs + 1));
+  }
+  return runs;
+}
+
 /// Bytes that leave each shard, counted from the copies, independently of the plan. A collective has the bytes of the
 /// shard that sends most.
 class SentBytes {
@@ -52201,7 +53753,7 @@ class SentBytes {
 };
 
 /// Windows of dims that are padded or split. Each shard of the result is the rows that its windows cover, once: its own
-/// rows, those that other devices hold (a halo), and padding.
+/// rows, those that other devices hold (a halo), and padding. Of windows of single rows, only these rows are stored.
 class WindowStep final : public PreparedStep {
  public:
   explicit WindowStep(const StepContext& c)
@@ -52209,6 +53761,7 @@ class WindowStep final : public PreparedStep {
     const int node = c.units[c.step.unit].root;
     const ShapeContext context{c.graph, node, layout_.plan().shapes.data(), layout_.plan().numbers.data(), nullptr};
     windows_ = row_of(c.graph[node]).windows(context);
+    single_ = ops::of_single_rows(windows_);
     const WorkGrid work(layout_, step_);
     for (int w = 0; w < work.count(); ++w) {
       const Coordinates at = work.coordinates(w);
@@ -52229,7 +53782,16 @@ class WindowStep final : public PreparedStep {
   const PlanStep& step_;
   StepMove move_;
   WindowedDims windows_;
+  bool single_ = false;
   SentBytes sent_;
+
+  /// Places in a windowed dim of what is copied: windows where each is one row, rows otherwise.
+  IndexRange places_of(const WindowedDim& dim, const IndexRange& rows) const {
+    return single_ ? windows_at(dim, rows) : rows;
+  }
+  std::int64_t row_of_place(const WindowedDim& dim, std::int64_t place) const {
+    return single_ ? place * dim.stride - dim.before : place;
+  }
 
   /// The reduction whose identity the padding is.
   static Reduction filler(const StepContext& c) {
@@ -52246,7 +53808,7 @@ class WindowStep final : public PreparedStep {
     const ValueLayout &out = layout_[step_.outputs[0]], &in = layout_[step_.inputs[0]];
     const PlanValue& value = layout_.value(step_.inputs[0]);
     const auto to = static_cast<std::size_t>(out.index(at));
-    const Box all = covered_box(windows_, out.boxes[to]);
+    const Box all = single_ ? single_box(windows_, out.boxes[to]) : covered_box(windows_, out.boxes[to]);
     if (all.empty()) return;
     const kernels::Strides strides = kernels::contiguous_strides(extents(all));
     const auto destination = [&](const Box& part) {
@@ -52256,8 +53818,9 @@ class WindowStep final : public PreparedStep {
     Box inside = all;
     for (const WindowedDim& dim : windows_) {
       const auto d = static_cast<std::size_t>(dim.line);
-      const std::int64_t low = std::clamp<std::int64_t>(0, all.begin[d], all.end[d]);
-      const std::int64_t high = std::clamp(dim.extent, low, all.end[d]);
+      const IndexRange exist = places_of(dim, {0, dim.extent});
+      const std::int64_t low = std::clamp(exist.begin, all.begin[d], all.end[d]);
+      const std::int64_t high = std::clamp(exist.end, low, all.end[d]);
       Box before = inside, behind = inside;
       before.end[d] = low;
       behind.begin[d] = high;
@@ -52273,8 +53836,8 @@ class WindowStep final : public PreparedStep {
       const auto d = static_cast<std::size_t>(dim.line);
       const std::int64_t rows =
           std::max<std::int64_t>(1, rows_of_chunk(dim.extent, shard_count(value.sharding, layout_.mesh(), dim.line)));
-      first.push_back(inside.begin[d] / rows);
-      count.push_back((inside.end[d] - 1) / rows - inside.begin[d] / rows + 1);
+      first.push_back(row_of_place(dim, inside.begin[d]) / rows);
+      count.push_back(row_of_place(dim, inside.end[d] - 1) / rows - first.back() + 1);
     }
     const int own = in.index(at);
     for (std::int64_t i = 0; i < volume(count); ++i) {
@@ -52285,12 +53848,26 @@ class WindowStep final : public PreparedStep {
             place_of_shard(place, value.sharding.dims[windows_[k].line], layout_.mesh(), first[k] + rest % count[k]);
       const int from = in.index(place);
       const auto shard = static_cast<std::size_t>(from);
-      const Box part = intersect(inside, in.boxes[shard]);
+      Box part = in.boxes[shard], rows = part;
+      kernels::Strides steps = in.strides[shard];
+      for (const WindowedDim& dim : windows_) {
+        const auto d = static_cast<std::size_t>(dim.line);
+        const IndexRange held = places_of(dim, {part.begin[d], part.end[d]});
+        part.begin[d] = held.begin;
+        part.end[d] = held.end;
+        if (single_) steps[d] *= dim.stride;
+      }
+      part = intersect(inside, part);
       if (part.empty()) continue;
+      rows.begin = part.begin;
+      for (const WindowedDim& dim : windows_) {
+        const auto d = static_cast<std::size_t>(dim.line);
+        rows.begin[d] = row_of_place(dim, part.begin[d]);
+      }
       const int target = destination(part);
       const int source =
-          move_.add_source(part, in.strides[shard], layout_.holders(step_.inputs[0], from),
-                           {in.first + from, offset(in.boxes[shard], part, in.strides[shard]) * in.element});
+          move_.add_source(part, steps, layout_.holders(step_.inputs[0], from),
+                           {in.first + from, offset(in.boxes[shard], rows, in.strides[shard]) * in.element});
       move_.plan().fill({&target, 1}, {&source, 1});
       if (from != own) sent_.send(shard, volume(extents(part)) * in.element);
     }
@@ -52310,7 +53887,7 @@ namespace tessera::runtime::inline TESSERA_ISA {
 
 /// Adds windows of several dims back into the dims. Where the dims are split, each device first adds its own windows,
 /// in scratch memory; then each row is the sum of what the devices have of it, in their order, so that rows near
-/// borders are sent as in the halo of the windows.
+/// borders are sent as in the halo of the windows. Windows of single rows need no sum: they are copied between zeros.
 template <DTypeSet Types> class FoldWindowsStep final : public PreparedStep {
  public:
   explicit FoldWindowsStep(const StepContext& c)
@@ -52321,6 +53898,7 @@ template <DTypeSet Types> class FoldWindowsStep final : public PreparedStep {
     windows_ = row_of(c.graph[node]).windows(context);
     const PlanValue& result = layout_.value(step_.outputs[0]);
     for (const WindowedDim& dim : windows_) split_ = split_ || !result.sharding.dims[dim.line].empty();
+    single_ = ops::of_single_rows(windows_);
     const WorkGrid work(layout_, step_);
     places_.resize(static_cast<std::size_t>(work.count()));
     for (int w = 0; w < work.count(); ++w) {
@@ -52329,7 +53907,8 @@ template <DTypeSet Types> class FoldWindowsStep final : public PreparedStep {
     }
     for (int w = 0; w < work.count() && split_; ++w) {
       const Coordinates at = work.coordinates(w);
-      if (work.stores(at, result.sharding) && layout_.holds(step_.outputs[0], at)) combine(work, at);
+      if (work.stores(at, result.sharding) && layout_.holds(step_.outputs[0], at))
+        single_ ? place_rows(at) : combine(work, at);
     }
   }
 
@@ -52378,7 +53957,7 @@ template <DTypeSet Types> class FoldWindowsStep final : public PreparedStep {
   DType dtype_;
   StepMove move_;
   WindowedDims windows_;
-  bool split_ = false;
+  bool split_ = false, single_ = false;
   std::vector<Piece> pieces_;
   std::vector<Place> places_;
   std::int64_t scratch_ = 0;
@@ -52390,7 +53969,8 @@ template <DTypeSet Types> class FoldWindowsStep final : public PreparedStep {
     const auto from = static_cast<std::size_t>(in.index(at)), to = static_cast<std::size_t>(out.index(at));
     Place& place = places_[static_cast<std::size_t>(w)];
     place.box = out.boxes[to];
-    if (split_) {
+    const bool adds_up = split_ && !single_;  // in scratch memory; otherwise in the result
+    if (adds_up) {
       place.box = covered_box(windows_, in.boxes[from]);
       for (const WindowedDim& dim : windows_) {
         const auto d = static_cast<std::size_t>(dim.line);
@@ -52402,13 +53982,13 @@ template <DTypeSet Types> class FoldWindowsStep final : public PreparedStep {
     }
     Piece piece;
     piece.shape.rows = extents(place.box);
-    piece.shape.to = split_ ? kernels::contiguous_strides(piece.shape.rows) : out.strides[to];
+    piece.shape.to = adds_up ? kernels::contiguous_strides(piece.shape.rows) : out.strides[to];
     piece.shape.from = in.strides[from];
     for (std::size_t k = windows_.size(); k-- > 0;) {
       const WindowedDim& dim = windows_[k];
       const auto d = static_cast<std::size_t>(dim.line), r = static_cast<std::size_t>(dim.runs);
       piece.shape.windows[k] = {d,
-                                in.boxes[from].end[r] - in.boxes[from].begin[r],
+                                split_ && single_ ? 0 : in.boxes[from].end[r] - in.boxes[from].begin[r],
                                 dim.size,
                                 dim.stride,
                                 dim.dilation,
@@ -52419,7 +53999,7 @@ template <DTypeSet Types> class FoldWindowsStep final : public PreparedStep {
     }
     piece.shape.count = static_cast<int>(windows_.size());
     piece.from = in.first + static_cast<int>(from);
-    piece.to = split_ ? -1 : out.first + static_cast<int>(to);
+    piece.to = adds_up ? -1 : out.first + static_cast<int>(to);
     piece.to_bytes = place.at;
     add_pieces(piece);
   }
@@ -52540,6 +54120,52 @@ template <DTypeSet Types> class FoldWindowsStep final : public PreparedStep {
         if (from != at) sent_.send(static_cast<std::size_t>(in.index(from)), volume(extents(cell)) * out.element);
       }
       move_.plan().fill({&destination, 1}, sources, static_cast<int>(added));
+    }
+  }
+  /// Copies each window of one row to its row of a shard of the result, which is zeros before.
+  void place_rows(const Coordinates& at) {
+    const ValueLayout &in = layout_[step_.inputs[0]], &out = layout_[step_.outputs[0]];
+    const Sharding& sharding = layout_.value(step_.outputs[0]).sharding;
+    const auto to = static_cast<std::size_t>(out.index(at));
+    const Box& box = out.boxes[to];
+    if (box.empty()) return;
+    Box runs = box;
+    kernels::Strides steps = out.strides[to];
+    Shape first, count;  // the shards that have these windows, in each windowed dim
+    for (const WindowedDim& dim : windows_) {
+      const auto d = static_cast<std::size_t>(dim.line);
+      const IndexRange own = windows_at(dim, {box.begin[d], box.end[d]}).within({0, dim.count});
+      if (own.size() == 0) return;
+      runs.begin[d] = own.begin;
+      runs.end[d] = own.end;
+      steps[d] *= dim.stride;
+      const std::int64_t chunk = rows_of_chunk(dim.count, shard_count(sharding, layout_.mesh(), dim.line));
+      first.push_back(own.begin / chunk);
+      count.push_back((own.end - 1) / chunk - first.back() + 1);
+    }
+    for (std::int64_t i = 0; i < volume(count); ++i) {
+      Coordinates from = at;
+      std::int64_t rest = i;
+      for (std::size_t k = 0; k < windows_.size(); rest /= count[k++])
+        from = place_of_shard(from, sharding.dims[windows_[k].line], layout_.mesh(), first[k] + rest % count[k]);
+      const int shard = in.index(from);
+      const Box held = single_box(windows_, in.boxes[static_cast<std::size_t>(shard)]);
+      kernels::Strides strides = in.strides[static_cast<std::size_t>(shard)];
+      for (std::size_t k = windows_.size(); k-- > 0;) strides.erase(static_cast<std::size_t>(windows_[k].runs + 1));
+      const Box part = intersect(runs, held);
+      if (part.empty()) continue;
+      Box rows = part;
+      for (const WindowedDim& dim : windows_) {
+        const auto d = static_cast<std::size_t>(dim.line);
+        rows.begin[d] = part.begin[d] * dim.stride - dim.before;
+      }
+      const int destination =
+          move_.add_destination(part, steps, layout_.holders(step_.outputs[0], static_cast<int>(to)),
+                                {out.first + static_cast<int>(to), offset(box, rows, out.strides[to]) * out.element});
+      const int source = move_.add_source(part, strides, layout_.holders(step_.inputs[0], shard),
+                                          {in.first + shard, offset(held, part, strides) * in.element});
+      move_.plan().fill({&destination, 1}, {&source, 1});
+      if (from != at) sent_.send(static_cast<std::size_t>(shard), volume(extents(part)) * out.element);
     }
   }
   static std::int64_t offset(const Box& of, const Box& part, const kernels::Strides& strides) {
@@ -53074,6 +54700,445 @@ class IndexedStep final : public PreparedStep {
 
 #endif
 
+// ---- tessera/kernels/gemm/ragged_gemm.hpp
+
+#ifndef TESSERA_KERNELS_GEMM_RAGGED_GEMM_HPP
+#define TESSERA_KERNELS_GEMM_RAGGED_GEMM_HPP
+
+// Products of groups of rows, each with a matrix of its own (ragged_dot), and their gradients.
+namespace tessera::kernels::inline TESSERA_ISA {
+
+/// The row behind the last row of each group, for `rows` rows in all: a negative size counts as 0, and a group ends at
+/// the last row at the latest.
+template <class I>
+void find_group_ends(const I* sizes, std::int64_t step, std::int64_t groups, std::int64_t rows, std::int64_t* ends) {
+  std::int64_t end = 0;
+  for (std::int64_t g = 0; g < groups; ++g) {
+    const auto size = static_cast<std::int64_t>(sizes[g * step]);
+    end += std::clamp<std::int64_t>(size, 0, rows - end);
+    ends[g] = end;
+  }
+}
+
+/// A range of the contracted dim: offsets of A and B in elements, and its extent.
+struct ContractedRange {
+  std::int64_t a = 0, b = 0, extent = 0;
+};
+/// Rows of A and of C, by their offsets in elements.
+struct RowSegment {
+  std::int64_t a = 0, c = 0, rows = 0;
+};
+
+namespace detail {
+
+template <class T> void any_gemm(const Gemm<T>& g) {
+  if constexpr (is_half_v<T>)
+    half_gemm(g);
+  else if constexpr (is_floating_v<T>)
+    provided_gemm(g);
+  else
+    loop_gemm(g);
+}
+
+template <class T> void zero_result(const Gemm<T>& g) {
+  strided_fill_zero(g.c, Strides{g.c_row, g.c_col}, Shape{g.m, g.n}, sizeof(product_t<T>));
+}
+
+/// The blocks of a range, of which f32 sums add at most product_run.
+inline std::int64_t ragged_blocks(const ContractedRange& range) {
+  return (range.extent + most_depth<float> - 1) / most_depth<float>;
+}
+
+}  // namespace detail
+
+/// C = the sum over ranges of the contracted dim of A's columns times B's rows there; zeros without one. `g` has A and
+/// B at offset 0 and no k. Long f32 sums are added in runs.
+template <class T> void multiply_ranges(Gemm<T> g, const ContractedRange* ranges, std::int64_t count) {
+  const T *const a = g.a, *const b = g.b;
+  g.accumulate = false;
+  std::int64_t blocks = 0;
+  for (std::int64_t r = 0; r < count; ++r) blocks += detail::ragged_blocks(ranges[r]);
+  if (g.m == 0 || g.n == 0) return;
+  if (blocks == 0) return detail::zero_result(g);
+  if constexpr (std::is_same_v<T, float>) {
+    if (blocks > product_run) {
+      std::int64_t range = 0, before = 0;  // the range of block `first`, and the blocks before it: both only grow
+      detail::add_products(g, blocks, [&](std::int64_t first, std::int64_t left, Gemm<float> part) {
+        while (left > 0) {
+          while (first >= before + detail::ragged_blocks(ranges[range]))
+            before += detail::ragged_blocks(ranges[range++]);
+          const ContractedRange& own = ranges[range];
+          const std::int64_t begin = (first - before) * detail::most_depth<float>,
+                             taken = std::min(left, before + detail::ragged_blocks(own) - first);
+          part.k = std::min(taken * detail::most_depth<float>, own.extent - begin);
+          part.a = a + own.a + begin * part.a_col;
+          part.b = b + own.b + begin * part.b_row;
+          provided_gemm(part);
+          part.accumulate = true;
+          first += taken, left -= taken;
+        }
+      });
+      return;
+    }
+  }
+  for (std::int64_t r = 0; r < count; ++r) {
+    if (ranges[r].extent == 0) continue;
+    g.a = a + ranges[r].a, g.b = b + ranges[r].b, g.k = ranges[r].extent;
+    detail::any_gemm(g);
+    g.accumulate = true;
+  }
+}
+
+/// C = A B for segments of rows, all with the matrix B. `g` has A and C at offset 0 and no m. With enough rows, B is
+/// packed once for all segments.
+template <class T> void multiply_segments(Gemm<T> g, const RowSegment* segments, std::int64_t count) {
+  constexpr std::int64_t enough_rows = 32;
+  const T* const a = g.a;
+  product_t<T>* const c = g.c;
+  const ContractedRange whole{0, 0, g.k};
+  std::int64_t rows = 0;
+  for (std::int64_t s = 0; s < count; ++s) rows += segments[s].rows;
+  bool packs = false;
+  if constexpr (is_floating_v<T>) {
+    packs = count > 1 && rows >= enough_rows && g.k > 0 && g.n > 0 && g.c_col == 1 &&
+            (is_half_v<T> || !chosen_contraction_provider().load(std::memory_order_acquire)) &&
+            (!std::is_same_v<T, float> || detail::ragged_blocks(whole) <= product_run);
+    if (packs) {
+      const PackedLayout layout = packed_layout<T>(g.k, g.n);
+      std::int64_t room = layout.size();
+      if constexpr (is_half_v<T>) room = packed_room<T>(layout);
+      T* const packed = thread_scratch<Scratch::ragged_matrix, T>(static_cast<std::size_t>(room));
+      if constexpr (is_half_v<T>)
+        pack_halves(layout, g.b, g.b_row, g.b_col, 0, layout.panels(), packed);
+      else
+        pack_matrix(layout, g.b, g.b_row, g.b_col, 0, layout.panels(), packed);
+      for (std::int64_t s = 0; s < count; ++s) {
+        g.m = segments[s].rows, g.a = a + segments[s].a, g.c = c + segments[s].c;
+        if constexpr (is_half_v<T>)
+          half_gemm(g, layout, static_cast<const T*>(packed));
+        else
+          packed_gemm(g, layout, static_cast<const T*>(packed));
+      }
+    }
+  }
+  for (std::int64_t s = 0; s < count && !packs; ++s) {
+    g.m = segments[s].rows, g.a = a + segments[s].a, g.c = c + segments[s].c;
+    multiply_ranges(g, &whole, 1);
+  }
+}
+
+}  // namespace tessera::kernels::inline TESSERA_ISA
+
+#endif
+
+// ---- tessera/runtime/steps/ragged_step.hpp
+
+#ifndef TESSERA_RUNTIME_STEPS_RAGGED_STEP_HPP
+#define TESSERA_RUNTIME_STEPS_RAGGED_STEP_HPP
+
+namespace tessera::runtime::inline TESSERA_ISA {
+
+/// ragged_dot and ragged_outer. The sizes of groups are known only in a call, so each run first cuts its work into
+/// tasks: rows of one matrix for ragged_dot, a box of one group's matrix for ragged_outer. A shard of rows or of groups
+/// works on the rows and groups that it holds.
+template <DTypeSet Types> class RaggedStep final : public PreparedStep {
+ public:
+  TESSERA_PLANNING explicit RaggedStep(const StepContext& c) {
+    const Node& node = c.graph[c.units[c.step.unit].root];
+    const FrameLayout& layout = c.layout;
+    const PlanStep& step = c.step;
+    sums_rows_ = node.op == build::ragged_outer_op;
+    transposed_ = !sums_rows_ && ops::is_transposed(node);
+    dtype_ = layout.value(step.inputs[0]).dtype;
+    size_dtype_ = layout.value(step.inputs[2]).dtype;
+    const WorkGrid work(layout, step);
+    for (int w = 0; w < work.count(); ++w) {
+      const Coordinates at = work.coordinates(w);
+      if (work.stores(at, layout.value(step.outputs[0]).sharding) && layout.holds(step.outputs[0], at))
+        add_place(c, node, at);
+    }
+    std::int64_t ends = 0;
+    for (Place& place : places_) {
+      place.first_end = ends;
+      ends += volume(place.lead) * place.groups;
+    }
+    ends_.resize(static_cast<std::size_t>(ends));
+  }
+
+  void run(Frame& frame) const override {
+    find_ends(frame);
+    dispatch<Types>(
+        dtype_, [&]<class T>() { sums_rows_ ? run_outer<T>(frame) : run_dot<T>(frame); },
+        [&] { fail(errc::dtype_mismatch, "[ragged_dot] dtype: ", name_of(dtype_), " is not supported"); });
+  }
+
+ private:
+  /// One array of a place. Strides along leading dims that it shares are 0.
+  struct Array {
+    std::int32_t pointer = -1;
+    kernels::Strides lead;
+    std::int64_t first = 0, row = 0, column = 0;  ///< strides: of groups, rows and columns
+
+    std::int64_t offset(const Shape& extents, std::int64_t index) const {
+      std::int64_t at = 0;
+      for (std::size_t d = extents.size(); d-- > 0; index /= extents[d]) at += index % extents[d] * lead[d];
+      return at;
+    }
+  };
+  /// `left` has rows [m, k], `right` rows [m, n], `matrix` is [groups, k, n].
+  struct Place {
+    Array left, right, matrix, sizes;
+    Shape lead;                                         ///< extents of the leading dims
+    Shape kept, summed;                                 ///< of those that matrices have, and of the others
+    std::int64_t m = 0, k = 0, n = 0;                   ///< of this shard
+    std::int64_t first_row = 0, rows = 0;               ///< m is a range of so many rows
+    std::int64_t groups = 0, first_group = 0, own = 0;  ///< all groups, and those of this shard
+    std::int64_t first_end = 0;                         ///< index in ends_
+    std::int64_t steps() const { return volume(lead); }
+  };
+  /// Rows of ragged_dot that one matrix multiplies, or that no matrix does (matrix < 0), which become 0.
+  struct Task {
+    int place;
+    std::int64_t matrix, first, count, rows;
+  };
+
+  std::vector<Place> places_;
+  DType dtype_{}, size_dtype_{};
+  bool sums_rows_ = false, transposed_ = false;
+  // Of one run; members so that run() does not allocate.
+  mutable std::vector<std::int64_t> ends_;  // by place, leading index and group
+  mutable std::vector<Task> tasks_;
+  mutable std::vector<kernels::RowSegment> segments_;
+
+  template <class T> static T* at(const Frame& frame, const Array& array) {
+    return reinterpret_cast<T*>(frame.pointers[static_cast<std::size_t>(array.pointer)]);
+  }
+
+  TESSERA_PLANNING void add_place(const StepContext& c, const Node& node, const Coordinates& at) {
+    const FrameLayout& layout = c.layout;
+    const int values[] = {c.step.inputs[0], c.step.inputs[1], c.step.inputs[2], c.step.outputs[0]};
+    const Node* const types[] = {&c.graph.operand_node(c.units[c.step.unit].root, 0),
+                                 &c.graph.operand_node(c.units[c.step.unit].root, 1),
+                                 &c.graph.operand_node(c.units[c.step.unit].root, 2), &node};
+    const std::size_t lead = types[0]->rank - 2;
+    Place place;
+    Box boxes[4];
+    Array arrays[4];
+    place.lead = Shape(lead, 1);
+    for (int i = 0; i < 4; ++i) {
+      const ValueLayout& own = layout[values[i]];
+      const auto shard = static_cast<std::size_t>(own.index(at));
+      boxes[i] = own.boxes[shard];
+      arrays[i].pointer = own.first + static_cast<std::int32_t>(shard);
+      const kernels::Strides& strides = own.strides[shard];
+      for (std::size_t d = 0; d < lead; ++d) {
+        const bool shares = types[i]->is_singleton(static_cast<int>(d));
+        arrays[i].lead.push_back(shares ? 0 : strides[d]);
+        if (!shares) place.lead[d] = boxes[i].end[d] - boxes[i].begin[d];
+      }
+      arrays[i].first = strides[lead];
+      if (strides.size() == lead + 2) arrays[i].row = strides[lead], arrays[i].column = strides[lead + 1];
+      if (strides.size() == lead + 3) arrays[i].row = strides[lead + 1], arrays[i].column = strides[lead + 2];
+    }
+    const int matrix = sums_rows_ ? 3 : 1, right = sums_rows_ ? 1 : 3;
+    place.left = arrays[0], place.matrix = arrays[matrix], place.right = arrays[right], place.sizes = arrays[2];
+    if (transposed_) std::swap(place.matrix.row, place.matrix.column);
+    const auto extent = [&](int i, std::size_t d) { return boxes[i].end[lead + d] - boxes[i].begin[lead + d]; };
+    place.m = extent(0, 0), place.k = extent(0, 1), place.n = extent(right, 1);
+    place.first_row = boxes[0].begin[lead];
+    place.rows = layout.value(values[0]).shape[lead];
+    place.groups = layout.value(values[2]).shape[lead];
+    place.first_group = boxes[matrix].begin[lead];
+    place.own = extent(matrix, 0);
+    for (std::size_t d = 0; d < lead; ++d) {
+      const bool sums = types[matrix]->is_singleton(static_cast<int>(d));
+      place.kept.push_back(sums ? 1 : place.lead[d]);
+      place.summed.push_back(sums ? place.lead[d] : 1);
+    }
+    places_.push_back(std::move(place));
+  }
+
+  void find_ends(const Frame& frame) const {
+    constexpr DTypeSet index_types = static_cast<DTypeSet>(set_of(DType::i32) | set_of(DType::i64));
+    dispatch<index_types>(
+        size_dtype_,
+        [&]<class I>() {
+          for (const Place& place : places_)
+            for (std::int64_t l = 0; l < place.steps(); ++l)
+              kernels::find_group_ends(at<I>(frame, place.sizes) + place.sizes.offset(place.lead, l), place.sizes.first,
+                                       place.groups, place.rows, ends_.data() + place.first_end + l * place.groups);
+        },
+        [&] {
+          fail(errc::dtype_mismatch, "[ragged_dot] dtype of group sizes: ", name_of(size_dtype_),
+               " is neither i32 nor i64");
+        });
+  }
+  /// The rows of group g (-1: none, at the first row) of leading index l up to its end, as rows of the place's shard.
+  std::int64_t end_of(const Place& place, std::int64_t l, std::int64_t g) const {
+    const std::int64_t end = g < 0 ? 0 : ends_[static_cast<std::size_t>(place.first_end + l * place.groups + g)];
+    return std::clamp<std::int64_t>(end - place.first_row, 0, place.m);
+  }
+
+  // ---- ragged_dot
+
+  void add_rows(int p, std::int64_t matrix, std::int64_t l, std::int64_t begin, std::int64_t end,
+                std::int64_t most) const {
+    const Place& place = places_[static_cast<std::size_t>(p)];
+    const std::int64_t left = place.left.offset(place.lead, l), right = place.right.offset(place.lead, l);
+    while (begin < end) {
+      const bool joins =
+          !tasks_.empty() && tasks_.back().place == p && tasks_.back().matrix == matrix && tasks_.back().rows < most;
+      if (!joins) tasks_.push_back({p, matrix, static_cast<std::int64_t>(segments_.size()), 0, 0});
+      Task& task = tasks_.back();
+      const std::int64_t taken = std::min(end - begin, most - task.rows);
+      segments_.push_back({left + begin * place.left.row, right + begin * place.right.row, taken});
+      ++task.count;
+      task.rows += taken;
+      begin += taken;
+    }
+  }
+  /// Tasks of about `most` rows, each of one matrix: of one leading index after another, or of all of them if they
+  /// share the matrices.
+  void cut_rows(std::int64_t most) const {
+    tasks_.clear(), segments_.clear();
+    for (int p = 0; p < static_cast<int>(places_.size()); ++p) {
+      const Place& place = places_[static_cast<std::size_t>(p)];
+      if (place.m * place.n == 0) continue;
+      const std::int64_t last = place.first_group + place.own - 1;
+      const auto group = [&](std::int64_t l, std::int64_t g) {
+        add_rows(p, place.matrix.offset(place.lead, l) + (g - place.first_group) * place.matrix.first, l,
+                 end_of(place, l, g - 1), end_of(place, l, g), most);
+      };
+      if (volume(place.kept) == 1)
+        for (std::int64_t g = place.first_group; g <= last; ++g)
+          for (std::int64_t l = 0; l < place.steps(); ++l) group(l, g);
+      else
+        for (std::int64_t l = 0; l < place.steps(); ++l)
+          for (std::int64_t g = place.first_group; g <= last; ++g) group(l, g);
+      for (std::int64_t l = 0; l < place.steps(); ++l) {
+        const bool none = place.own == 0;
+        add_rows(p, -1, l, 0, none ? place.m : end_of(place, l, place.first_group - 1), most);
+        add_rows(p, -1, l, none ? place.m : end_of(place, l, last), place.m, most);
+      }
+    }
+  }
+
+  template <class T> void run_dot(Frame& frame) const {
+    std::int64_t rows = 0, k = 0, n = 0;
+    for (const Place& place : places_) {
+      rows += place.m * place.steps();
+      k = std::max(k, place.k), n = std::max(n, place.n);
+    }
+    if (rows == 0 || n == 0) return;
+    const std::int64_t threads = parallelism();
+    // Packing a matrix costs as much as 13 rows of its product, so that a task has many rows where it can.
+    cut_rows(std::clamp<std::int64_t>(rows / (8 * threads) / 32 * 32, 128, 1024));
+    const auto tasks = static_cast<std::int64_t>(tasks_.size());
+    // Columns are cut if there are few tasks, or if a packed matrix would not stay in a cache.
+    constexpr std::int64_t least_columns = 128, packed_bytes = 1 << 22;
+    const std::int64_t wide = std::max<std::int64_t>(packed_bytes / (4 * std::max<std::int64_t>(k, 1)), least_columns);
+    const std::int64_t cuts = std::clamp<std::int64_t>(4 * threads / std::max<std::int64_t>(tasks, 1), 1,
+                                                       std::max<std::int64_t>(n / least_columns, 1));
+    const std::int64_t columns = (std::min((n + cuts - 1) / cuts, wide) + 31) / 32 * 32;
+    const std::int64_t parts = (n + columns - 1) / columns;
+    const double flops = 2.0 * static_cast<double>(rows) * static_cast<double>(k) * static_cast<double>(n);
+    parallel_for(tasks * parts, Cost::flops(flops / static_cast<double>(std::max<std::int64_t>(tasks * parts, 1))),
+                 [&](std::int64_t i) {
+                   multiply<T>(frame, tasks_[static_cast<std::size_t>(i / parts)], i % parts * columns, columns);
+                 });
+  }
+  template <class T>
+  void multiply(const Frame& frame, const Task& task, std::int64_t column, std::int64_t width) const {
+    const Place& place = places_[static_cast<std::size_t>(task.place)];
+    const std::int64_t n = std::min(width, place.n - column);
+    if (n <= 0) return;
+    using Out = kernels::product_t<T>;
+    Out* const out = at<Out>(frame, place.right) + column * place.right.column;
+    const kernels::RowSegment* const segments = segments_.data() + task.first;
+    if (task.matrix < 0) {
+      for (std::int64_t s = 0; s < task.count; ++s)
+        kernels::strided_fill_zero(out + segments[s].c, kernels::Strides{place.right.row, place.right.column},
+                                   Shape{segments[s].rows, n}, sizeof(Out));
+      return;
+    }
+    const T* const matrix = at<T>(frame, place.matrix) + task.matrix + column * place.matrix.column;
+    kernels::multiply_segments(
+        kernels::Gemm<T>{0, n, place.k, at<T>(frame, place.left), place.left.row, place.left.column, matrix,
+                         place.matrix.row, place.matrix.column, out, place.right.row, place.right.column},
+        segments, task.count);
+  }
+
+  // ---- ragged_outer
+
+  template <class T> void run_outer(Frame& frame) const {
+    std::int64_t matrices = 0, k = 0, n = 0, rows = 0;
+    for (const Place& place : places_) {
+      matrices += volume(place.kept) * place.own;
+      rows += place.m * place.steps();
+      k = std::max(k, place.k), n = std::max(n, place.n);
+    }
+    if (matrices == 0 || k == 0 || n == 0) return;
+    // Boxes of a matrix: enough of them for all threads, and small enough for a cache, since several segments add to a
+    // box.
+    constexpr std::int64_t least = 64, most_elements = 1 << 17;
+    const std::int64_t wanted =
+        std::max((8 * parallelism() + matrices - 1) / matrices, (k * n + most_elements - 1) / most_elements);
+    const std::int64_t by_rows = std::clamp<std::int64_t>(wanted, 1, std::max<std::int64_t>(k / least, 1)),
+                       by_columns = std::clamp<std::int64_t>((wanted + by_rows - 1) / by_rows, 1,
+                                                             std::max<std::int64_t>(n / least, 1));
+    const std::int64_t height = ((k + by_rows - 1) / by_rows + 31) / 32 * 32,
+                       width = ((n + by_columns - 1) / by_columns + 31) / 32 * 32;
+    const std::int64_t high = (k + height - 1) / height, parts = high * ((n + width - 1) / width);
+    const double flops = 2.0 * static_cast<double>(rows) * static_cast<double>(k) * static_cast<double>(n);
+    parallel_for(matrices * parts, Cost::flops(flops / static_cast<double>(matrices * parts)), [&](std::int64_t i) {
+      std::int64_t left = i / parts;
+      std::size_t p = 0;
+      for (; left >= volume(places_[p].kept) * places_[p].own; ++p) left -= volume(places_[p].kept) * places_[p].own;
+      add_outer<T>(frame, places_[p], left / places_[p].own, left % places_[p].own, i % parts % high * height, height,
+                   i % parts / high * width, width);
+    });
+  }
+  /// The box from (row, column) of the matrix of the shard's group g, at index `kept` of the leading dims of matrices.
+  template <class T>
+  void add_outer(const Frame& frame, const Place& place, std::int64_t kept, std::int64_t g, std::int64_t row,
+                 std::int64_t height, std::int64_t column, std::int64_t width) const {
+    using Out = kernels::product_t<T>;
+    height = std::min(height, place.k - row), width = std::min(width, place.n - column);
+    if (height <= 0 || width <= 0) return;
+    const std::int64_t terms = volume(place.summed);
+    auto* const ranges = kernels::thread_scratch<kernels::Scratch::ragged_ranges, kernels::ContractedRange>(
+        static_cast<std::size_t>(terms));
+    std::int64_t count = 0;
+    const kernels::Strides steps = kernels::contiguous_strides(place.lead);
+    const auto index_in = [&](const Shape& extents, std::int64_t index) {
+      std::int64_t made = 0;
+      for (std::size_t d = extents.size(); d-- > 0; index /= extents[d]) made += index % extents[d] * steps[d];
+      return made;
+    };
+    const std::int64_t first = index_in(place.kept, kept), group = place.first_group + g;
+    for (std::int64_t s = 0; s < terms; ++s) {
+      const std::int64_t l = first + index_in(place.summed, s), begin = end_of(place, l, group - 1),
+                         end = end_of(place, l, group);
+      if (begin < end)
+        ranges[count++] = {place.left.offset(place.lead, l) + begin * place.left.row,
+                           place.right.offset(place.lead, l) + begin * place.right.row, end - begin};
+    }
+    Out* const out = at<Out>(frame, place.matrix) + place.matrix.offset(place.kept, kept) + g * place.matrix.first +
+                     row * place.matrix.row + column * place.matrix.column;
+    const T* const a = at<T>(frame, place.left);
+    const T* const b = at<T>(frame, place.right);
+    kernels::multiply_ranges(
+        kernels::Gemm<T>{height, width, 0, count == 0 ? nullptr : a + row * place.left.column, place.left.column,
+                         place.left.row, count == 0 ? nullptr : b + column * place.right.column, place.right.row,
+                         place.right.column, out, place.matrix.row, place.matrix.column},
+        ranges, count);
+  }
+};
+
+}  // namespace tessera::runtime::inline TESSERA_ISA
+
+#endif
+
 // ---- tessera/runtime/steps/random_step.hpp
 
 #ifndef TESSERA_RUNTIME_STEPS_RANDOM_STEP_HPP
@@ -53532,7 +55597,7 @@ namespace tessera::runtime::inline TESSERA_ISA {
 /// argsort along a dim.
 template <DTypeSet Types> class SortStep final : public LineStep {
  public:
-  explicit SortStep(const StepContext& c) : LineStep(c, {c.step.inputs[0], c.step.outputs[0]}, true) {}
+  explicit SortStep(const StepContext& c) : LineStep(c, {c.step.inputs[0], c.step.outputs[0]}, LineWork::sort) {}
 
   void run(Frame& frame) const override {
     dispatch<Types>(
@@ -53595,7 +55660,7 @@ struct StepNeeds {
     all.scattered = all_scattered_types;
     all.partial = all_partial_types;
     for (DTypeSet& types : all.types) types = all_dtypes;
-    for (const UnitKind kind : {UnitKind::contraction, UnitKind::cumulative, UnitKind::fold})
+    for (const UnitKind kind : {UnitKind::contraction, UnitKind::cumulative, UnitKind::fold, UnitKind::ragged})
       all.types[static_cast<std::size_t>(kind)] = number_dtypes;
     all.types[static_cast<std::size_t>(UnitKind::sort)] = computed_dtypes;
     all.types[static_cast<std::size_t>(UnitKind::attention)] = floating_dtypes;
@@ -53613,12 +55678,6 @@ template <class Step> std::unique_ptr<PreparedStep> make_step(const StepContext&
 }
 inline std::unique_ptr<PreparedStep> make_repeat(const StepContext& context, const Graphs& graphs) {
   return std::make_unique<RepeatStep>(context, *graphs[static_cast<std::size_t>(context.step.body)]);
-}
-
-template <DTypeSet Types> std::unique_ptr<PreparedStep> make_fold(const StepContext& context, const Graphs& graphs) {
-  const OpRow& row = row_of(context.graph[context.units[context.step.unit].root]);
-  return row.windows != nullptr ? make_step<FoldWindowsStep<Types>>(context, graphs)
-                                : make_step<FoldStep<Types>>(context, graphs);
 }
 
 inline std::unique_ptr<PreparedStep> make_data_movement(const StepContext& context, const Graphs& graphs) {
@@ -53644,13 +55703,15 @@ template <StepNeeds Needs, UnitKind Kind> constexpr StepFactory step_factory() {
   else if constexpr (Kind == UnitKind::cumulative)
     return &make_step<CumulativeStep<Needs.cumulative>>;
   else if constexpr (Kind == UnitKind::fold)
-    return &make_fold<Needs[Kind]>;
+    return &make_step<FoldWindowsStep<Needs[Kind]>>;
   else if constexpr (Kind == UnitKind::sort)
     return &make_step<SortStep<Needs[Kind]>>;
   else if constexpr (Kind == UnitKind::along)
     return &make_step<AlongStep<Needs[Kind], Needs.scattered>>;
   else if constexpr (Kind == UnitKind::attention)
     return &make_step<AttentionStep<Needs[Kind]>>;
+  else if constexpr (Kind == UnitKind::ragged)
+    return &make_step<RaggedStep<Needs[Kind]>>;
   else
     return &make_data_movement;
 }
@@ -55655,6 +57716,77 @@ std::string visualize_tensor_sharding(const ShardedTensor<T, Rank>& x, const Pic
 template <class T, int Rank>
 std::string tensor_sharding_svg(const ShardedTensor<T, Rank>& x, const PictureOptions& options = {}) {
   return sharding_svg(shape(x), sharding(x), mesh(x), options);
+}
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/tensor/window_functions.hpp
+
+#ifndef TESSERA_TENSOR_WINDOW_FUNCTIONS_HPP
+#define TESSERA_TENSOR_WINDOW_FUNCTIONS_HPP
+
+// Windows of signals, as stored vectors: of torch.signal and scipy.signal.
+
+namespace tessera {
+
+namespace detail {
+/// f(t) for t from 0 to 1 at n points, of a periodic window at the first n of n + 1 points. Computed in double.
+template <class T, class F>
+ShardedTensor<T, 1> window_function(std::string_view op, std::int64_t n, const Mesh& mesh, bool periodic,
+                                    const PartitionSpec& spec, Here at, F f) {
+  if (n < 0) fail(errc::dim_range, "[", op, "] extent: ", n, " is below 0", Source::from(at));
+  const double last = static_cast<double>(periodic ? n : n - 1);
+  std::vector<T> values(static_cast<std::size_t>(n), T(1));
+  for (std::int64_t i = 0; i < n && n > 1; ++i)
+    values[static_cast<std::size_t>(i)] = static_cast<T>(f(static_cast<double>(i) / last));
+  return shard<1>(values, Shape{n}, mesh, spec, at);
+}
+inline double cosine_of_turn(double t) { return std::cos(2 * ops::pi * t); }
+}  // namespace detail
+
+/// Windows of n points (torch.hann_window, hamming_window, blackman_window, bartlett_window, kaiser_window): of float
+/// by default, `hann_window<double>(n, mesh)`. By default periodic, as a Fourier transform needs it: without the last
+/// of n + 1 points; otherwise symmetric, as of scipy.signal with sym=True. One point is 1. They are arguments of a
+/// program like other tensors. Errors: dim_range for a negative n.
+///
+///     const auto window = ts::hann_window(512, mesh);   // sin^2(pi i / 512)
+template <Element T = float>
+ShardedTensor<T, 1> hann_window(std::int64_t n, const Mesh& mesh, bool periodic = true, const PartitionSpec& spec = {},
+                                Here at = Here::current()) {
+  return detail::window_function<T>("hann_window", n, mesh, periodic, spec, at,
+                                    [](double t) { return 0.5 - 0.5 * detail::cosine_of_turn(t); });
+}
+template <Element T = float>
+ShardedTensor<T, 1> hamming_window(std::int64_t n, const Mesh& mesh, bool periodic = true, double alpha = 0.54,
+                                   double beta = 0.46, const PartitionSpec& spec = {}, Here at = Here::current()) {
+  return detail::window_function<T>("hamming_window", n, mesh, periodic, spec, at,
+                                    [=](double t) { return alpha - beta * detail::cosine_of_turn(t); });
+}
+template <Element T = float>
+ShardedTensor<T, 1> blackman_window(std::int64_t n, const Mesh& mesh, bool periodic = true,
+                                    const PartitionSpec& spec = {}, Here at = Here::current()) {
+  return detail::window_function<T>("blackman_window", n, mesh, periodic, spec, at, [](double t) {
+    return 0.42 - 0.5 * detail::cosine_of_turn(t) + 0.08 * detail::cosine_of_turn(2 * t);
+  });
+}
+template <Element T = float>
+ShardedTensor<T, 1> bartlett_window(std::int64_t n, const Mesh& mesh, bool periodic = true,
+                                    const PartitionSpec& spec = {}, Here at = Here::current()) {
+  return detail::window_function<T>("bartlett_window", n, mesh, periodic, spec, at,
+                                    [](double t) { return t <= 0.5 ? 2 * t : 2 - 2 * t; });
+}
+/// `beta`: the shape; 0 is a rectangle. Source: Kaiser and Schafer, 1980.
+template <Element T = float>
+ShardedTensor<T, 1> kaiser_window(std::int64_t n, const Mesh& mesh, bool periodic = true, double beta = 12,
+                                  const PartitionSpec& spec = {}, Here at = Here::current()) {
+  return detail::window_function<T>("kaiser_window", n, mesh, periodic, spec, at, [=](double t) {
+    const double side = 2 * t - 1, inside = 1 - side * side;
+    // Both are scaled by exp(-|x|), so that a large beta does not overflow.
+    const double x = beta * std::sqrt(inside < 0 ? 0 : inside);
+    return std::exp(x - std::fabs(beta)) * ops::bessel_i(0, x, true) / ops::bessel_i(0, beta, true);
+  });
 }
 
 }  // namespace tessera

@@ -50,6 +50,20 @@ class RandomLayers : public RandomMovement {
     const Item w = new_argument(weight);
     values_.push_back({tessera::build::einsum(x.value, w.value, labels), out});
   }
+  /// A product in which each group of rows has its own matrix, or the sum of outer products of each group.
+  void ragged() {
+    const Item x = bounded(any());
+    if (x.shape.size() != 2 || x.value.is_singleton(0) || x.value.is_singleton(1)) return;
+    const std::int64_t rows = x.shape[0], inner = x.shape[1], groups = 2 + roll(3), n = 2 + roll(4);
+    const Item sizes = new_indices({groups}, 0, rows / 2 + 1);
+    const int kind = roll(3);
+    if (kind == 2) {
+      const Item y = new_argument({rows, n});
+      return push(tessera::build::ragged_outer(x.value, y.value, sizes.value, x.value.node()), {groups, inner, n});
+    }
+    const Item w = new_argument(kind == 0 ? Shape{groups, inner, n} : Shape{groups, n, inner});
+    push(tessera::build::ragged_dot(x.value, w.value, sizes.value, kind == 1), {rows, n});
+  }
   /// A dense layer: a product, a bias, an activation.
   void dense() {
     const Item x = bounded(any());

@@ -68,7 +68,7 @@ class RandomProgram : public RandomLayers {
     }
   }
   void grow_more() {
-    switch (roll(33)) {
+    switch (roll(34)) {
       case 0:
         return scan();
       case 1:
@@ -125,6 +125,8 @@ class RandomProgram : public RandomLayers {
         return steps();
       case 30:
         return reverse();
+      case 31:
+        return ragged();
       default:
         return elementwise();
     }

@@ -46,7 +46,7 @@ struct Seen {
 
 std::string unit_name(ts::UnitKind kind) {
   constexpr const char* names[] = {"fused",     "contraction", "layout", "indexed", "random", "constraint", "repeat",
-                                   "attention", "scan",        "sort",   "fold",    "along",  "custom"};
+                                   "attention", "scan",        "sort",   "fold",    "along",  "custom",     "ragged"};
   static_assert(std::size(names) == ts::unit_kinds);
   return names[static_cast<std::size_t>(kind)];
 }
