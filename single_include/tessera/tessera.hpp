@@ -26262,6 +26262,10 @@ template <class Cell, int Layers = 1, Direction Order = Direction::forward> stru
 
   static constexpr std::array field_names{"cells"};
   template <class Xs, class... Options> constexpr auto operator()(const Xs& xs, const Options&... options) const {
+    static_assert((0 + ... + int(detail::IsLengths<Options>::value)) <= 1 &&
+                      (0 + ... + int(detail::IsLayerDropout<Options>::value)) <= 1 &&
+                      (0 + ... + int(detail::IsState<Options>::value)) <= 1,
+                  "tessera: a recurrent layer takes one initial state, one nn::lengths and one nn::layer_dropout");
     const auto steps = detail::option_of<detail::IsLengths, NoLengths>(options...);
     const auto drops = detail::option_of<detail::IsLayerDropout, NoDropout>(options...);
     const auto initial = detail::option_of<detail::IsState, ZeroState>(options...);
