@@ -139,6 +139,17 @@ struct Mixture {
   }
 };
 
+/// All elements of y and of its gradient: of the parameters, and of x.
+template <class Y, class Gradient> auto values_of(const Y& y, const Gradient& gradient) {
+  auto all = ts::to_host(y);
+  const auto append = [&](const auto& g) {
+    for (const auto v : ts::to_host(g)) all.push_back(v);
+  };
+  nn::for_each_named_parameter(std::get<0>(gradient), [&](const std::string&, const auto& g) { append(g); });
+  append(std::get<1>(gradient));
+  return all;
+}
+
 // One axis splits the sequences and the experts: tokens travel to their experts and back, and nothing but them (GShard,
 // 2006.16668).
 TEST(MoE, SendsTokensToTheirExpertsAndBack) {
@@ -151,13 +162,7 @@ TEST(MoE, SendsTokensToTheirExpertsAndBack) {
   };
   const auto run = [&](const nn::ShardingStrategy& strategy) {
     const auto [y, gradient] = mixture(moe_on(strategy), x_on(strategy));
-    std::vector<float> all = ts::to_host(y);
-    const auto append = [&](const auto& g) {
-      for (const float v : ts::to_host(g)) all.push_back(v);
-    };
-    nn::for_each_named_parameter(std::get<0>(gradient), [&](const std::string&, const auto& g) { append(g); });
-    append(std::get<1>(gradient));
-    return all;
+    return values_of(y, gradient);
   };
   const std::vector<float> want = run(nn::single(ts::Mesh{}));
   for (const int devices : {2, 3, 4}) {
@@ -179,13 +184,7 @@ TEST(MoE, DroplessEqualsDense) {
     constexpr auto mixture = ts::compile(Mixture{});
     const auto x = ts::normal<double>(ts::Key(2), {6, 10, 8}, strategy.mesh, strategy.batch);
     const auto [y, gradient] = mixture(moe, x);
-    std::vector<double> all = ts::to_host(y);
-    const auto append = [&](const auto& g) {
-      for (const double v : ts::to_host(g)) all.push_back(v);
-    };
-    nn::for_each_named_parameter(std::get<0>(gradient), [&](const std::string&, const auto& g) { append(g); });
-    append(std::get<1>(gradient));
-    return std::pair(all, mixture.plan(moe, x));
+    return std::pair(values_of(y, gradient), mixture.plan(moe, x));
   };
   // A router of large weights prefers few experts: with room for the mean, most tokens would be dropped.
   const auto dense = [](const nn::ShardingStrategy& s) {
@@ -215,13 +214,7 @@ TEST(MoE, RaggedEqualsDense) {
   const auto run = [&](const auto& moe, const nn::ShardingStrategy& strategy, std::int64_t sequences) {
     const auto x = ts::normal<double>(ts::Key(2), {sequences, 10, 8}, strategy.mesh, strategy.batch);
     const auto [y, gradient] = mixture(moe, x);
-    std::vector<double> all = ts::to_host(y);
-    const auto append = [&](const auto& g) {
-      for (const double v : ts::to_host(g)) all.push_back(v);
-    };
-    nn::for_each_named_parameter(std::get<0>(gradient), [&](const std::string&, const auto& g) { append(g); });
-    append(std::get<1>(gradient));
-    return std::pair(all, mixture.plan(moe, x));
+    return std::pair(values_of(y, gradient), mixture.plan(moe, x));
   };
   const auto dense = [](const nn::ShardingStrategy& s) {
     return nn::moe<double>(ts::Key(1), 8, 16, 4, 2, s, 0, "expert", 2);

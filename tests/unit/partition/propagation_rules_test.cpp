@@ -1,9 +1,7 @@
 #include <cstdint>
-#include <string>
 #include <string_view>
-#include <vector>
 
-#include "planned.hpp"
+#include "golden_rules.hpp"
 #include <gtest/gtest.h>
 
 #include <tessera/partition/plan/static_plan.hpp>
@@ -14,78 +12,8 @@
 namespace {
 
 namespace ts = tessera;
+using namespace tessera::tests::rules;
 using Cube = ts::ShardedTensor<float, 3>;
-
-constexpr ts::Mesh mesh({{"x", 2}, {"y", 2}});
-
-/// The rule of an operation: factors of each operand and of the result, one letter each, and the kinds of factors that
-/// are not passed through: "ab, bc -> ac b summed".
-std::string rule_text(const ts::ProgramView& program, ts::Op op) {
-  const ts::GraphView graph = program.main();
-  int id = graph.size - 1;
-  while (id >= 0 && graph[id].op != op) --id;
-  if (id < 0) return "no such operation";
-  ts::FactorRule rule;
-  ts::row_of(op).sharding(graph, id, rule);
-  const auto dims = [](const ts::DimFactors& list, int rank) {
-    std::string text;
-    for (int d = 0; d < rank; ++d) {
-      const auto& factors = list.dims[d];
-      if (factors.size() > 1) text += "(";
-      for (const std::int8_t f : factors) text += static_cast<char>('a' + f);
-      if (factors.size() > 1) text += ")";
-      if (factors.empty()) text += "1";
-    }
-    return text.empty() ? "." : text;
-  };
-  std::string text, kinds;
-  for (std::size_t i = 0; i < rule.operands.size(); ++i) {
-    const int x = graph.operand(id, static_cast<int>(i));
-    if (x < 0 || graph[x].rank == 0) continue;
-    text += (text.empty() ? "" : ", ") + dims(rule.operands[i], graph[x].rank);
-  }
-  for (std::size_t f = 0; f < rule.kinds.size(); ++f)
-    if (rule.kinds[f] != ts::FactorKind::pass)
-      kinds += ts::concat_text("  ", static_cast<char>('a' + f),
-                               rule.kinds[f] == ts::FactorKind::reduction     ? " summed"
-                               : rule.kinds[f] == ts::FactorKind::permutation ? " moved"
-                                                                              : " whole");
-  return text + " -> " + dims(rule.result, graph[id].rank) + kinds;
-}
-
-std::string plan_text(const ts::Plan& plan) {
-  const ts::GraphPlan& main = plan.main();
-  std::string text = ts::text(main.values[static_cast<std::size_t>(main.outputs[0])].sharding, plan.mesh);
-  plan.for_each_collective([&](const ts::CollectiveInfo& c, std::int64_t) {
-    if (c.kind != ts::Collective::slice)
-      text +=
-          ts::concat_text(" ", name_of(c.kind), "(", ts::detail::axes_text(plan.mesh, c.axes), ") ", c.payload_bytes);
-  });
-  return text;
-}
-
-/// A family: a line with its rule, then one line for each combination of operand shardings.
-class Golden {
- public:
-  template <class F, class... A> void rule(std::string_view name, ts::Op op, F, const A&...) {
-    out_ += ts::concat_text(name, ": ", rule_text(ts::Traced<F, typename A::type...>::program(), op), "\n");
-  }
-  template <class F, class... A> void row(F f, const A&... arguments) {
-    std::string line;
-    const auto add = [&](const ts::Abstract& leaf) { line += (line.empty() ? "  " : " ") + leaf.spec.text(); };
-    (add(arguments.leaves[0]), ...);
-    out_ += line + " -> " + plan_text(ts::plan(f, mesh, arguments...)) + "\n";
-  }
-  const std::string& text() const { return out_; }
-
- private:
-  std::string out_ = "\n";
-};
-
-template <std::size_t N> auto f32(const std::int64_t (&shape)[N], const ts::PartitionSpec& spec) {
-  return ts::abstract<float>(shape, spec);
-}
-ts::PartitionSpec spec(std::string_view text) { return ts::parse_spec(text); }
 
 // Rows know their groups from the sizes, which are whole on each device.
 TEST(PropagationRules, RaggedDot) {
