@@ -75,6 +75,16 @@ template <class Vector> TESSERA_TARGET_AVX512 inline void add_product(Vector& su
     asm("vfmadd231pd %2, %1, %0" : "+v"(sum) : "v"(b), "v"(a));
 }
 #undef TESSERA_TARGET_AVX512
+/// The same with 16 registers of AVX2. From `sum += a * b` g++ 12 makes a load of b for each of its six uses in half of
+/// the steps, which on processors with two loads a cycle takes one and a half times as long.
+template <class Vector>
+__attribute__((target("avx2,fma"), always_inline)) inline void add_product_avx2(Vector& sum, const Vector& a,
+                                                                                const Vector& b) {
+  if constexpr (sizeof(sum[0]) == 4)
+    asm("vfmadd231ps %2, %1, %0" : "+x"(sum) : "x"(b), "x"(a));
+  else
+    asm("vfmadd231pd %2, %1, %0" : "+x"(sum) : "x"(b), "x"(a));
+}
 #endif
 
 // The accumulators are separate variables, two per row, since g++ would keep an array of them in memory. Compiler
@@ -100,6 +110,11 @@ template <class Vector> TESSERA_TARGET_AVX512 inline void add_product(Vector& su
   {                                                                        \
     const Vector element = a[i] - Vector{};                                \
     add_product(left##i, element, b0), add_product(right##i, element, b1); \
+  }
+#define TESSERA_TILE_MULTIPLY_AVX2(i)                                                \
+  {                                                                                  \
+    const Vector element = a[i] - Vector{};                                          \
+    add_product_avx2(left##i, element, b0), add_product_avx2(right##i, element, b1); \
   }
 #define TESSERA_TILE_STEP(ROWS, MULTIPLY, a_step)                                                            \
   {                                                                                                          \
@@ -160,8 +175,8 @@ TESSERA_GEMM_TILE(avx512_tile_14, TESSERA_TARGET_AVX512, 64, TESSERA_ROWS_14, TE
 TESSERA_GEMM_TILE(avx512_tile_14_loaded, TESSERA_TARGET_AVX512, 64, TESSERA_ROWS_14, TESSERA_TILE_MULTIPLY_LOADED, 16)
 TESSERA_GEMM_TILE(avx512_tile_8, TESSERA_TARGET_AVX512, 64, TESSERA_ROWS_8, TESSERA_TILE_MULTIPLY_AVX512, 16)
 TESSERA_GEMM_TILE(avx512_tile_4, TESSERA_TARGET_AVX512, 64, TESSERA_ROWS_4, TESSERA_TILE_MULTIPLY_AVX512, 16)
-TESSERA_GEMM_TILE(avx2_tile_6, TESSERA_TARGET_AVX2, 32, TESSERA_ROWS_6, TESSERA_TILE_MULTIPLY, 8)
-TESSERA_GEMM_TILE(avx2_tile_4, TESSERA_TARGET_AVX2, 32, TESSERA_ROWS_4, TESSERA_TILE_MULTIPLY, 8)
+TESSERA_GEMM_TILE(avx2_tile_6, TESSERA_TARGET_AVX2, 32, TESSERA_ROWS_6, TESSERA_TILE_MULTIPLY_AVX2, 8)
+TESSERA_GEMM_TILE(avx2_tile_4, TESSERA_TARGET_AVX2, 32, TESSERA_ROWS_4, TESSERA_TILE_MULTIPLY_AVX2, 8)
 #undef TESSERA_TARGET_AVX512
 #undef TESSERA_TARGET_AVX2
 #endif
@@ -174,6 +189,7 @@ TESSERA_GEMM_TILE(portable_tile_4, , 16, TESSERA_ROWS_4, TESSERA_TILE_MULTIPLY, 
 #undef TESSERA_TILE_STEP
 #undef TESSERA_TILE_MULTIPLY_LOADED
 #undef TESSERA_TILE_MULTIPLY_AVX512
+#undef TESSERA_TILE_MULTIPLY_AVX2
 #undef TESSERA_TILE_MULTIPLY
 #undef TESSERA_TILE_ZERO
 #undef TESSERA_ROWS_14
