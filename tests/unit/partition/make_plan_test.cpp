@@ -304,6 +304,27 @@ TEST(MakePlan, DimsThatLieApartAreCopiedWhenTheyMerge) {
   EXPECT_EQ(apart.plan.main().steps.size(), 1u);
 }
 
+struct MergeSingle {
+  constexpr auto operator()(auto x) const { return ts::merge_dims<0, 1>(x); }
+};
+struct SplitSingle {
+  constexpr auto operator()(auto x, ts::Dim n) const { return ts::split_dim<0>(x, n); }
+};
+
+// Five rows on two devices, three and two: [1, 5, 8] merged into [5, 8], and back.
+TEST(MakePlan, ARowDimOfOneMergesWithoutAGather) {
+  const Planned merged(ts::Traced<MergeSingle, ts::ShardedTensor<float, 3>>::program(), mesh,
+                       {tensor(mesh, {1, 5, 8}, {ts::none, "data"})});
+  EXPECT_EQ(merged.collectives(), "");
+  EXPECT_EQ(text(merged.plan.main().values[static_cast<std::size_t>(merged.plan.main().outputs[0])].sharding, mesh),
+            "{data,-}");
+  const Planned split(ts::Traced<SplitSingle, Matrix, ts::Dim>::program(), mesh,
+                      {tensor(mesh, {5, 8}, {"data"}), number(5)});
+  EXPECT_EQ(split.collectives(), "");
+  EXPECT_EQ(text(split.plan.main().values[static_cast<std::size_t>(split.plan.main().outputs[0])].sharding, mesh),
+            "{-,data,-}");
+}
+
 TEST(MakePlan, UnevenShardsAreCountedAsTheyAre) {
   const ts::Mesh four({{"n", 4}});
   const Planned made(ts::Traced<Softmax, Matrix>::program(), four, {tensor(four, {10, 6}, {"n"})});
