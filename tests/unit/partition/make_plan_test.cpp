@@ -325,6 +325,24 @@ TEST(MakePlan, ARowDimOfOneMergesWithoutAGather) {
             "{-,data,-}");
 }
 
+struct Tile {
+  constexpr auto operator()(auto x, ts::Dim n) const {
+    return std::tuple(ts::tile<0>(x, n), ts::repeat_interleave<1>(x, n));
+  }
+};
+struct BroadcastTo {
+  constexpr auto operator()(auto x, ts::Dim n) const { return ts::broadcast_to(x, {n, ts::extent<0>(x), -1}) * 2.0; }
+};
+
+// Each makes a tensor of counts, of which only the shape is read.
+TEST(MakePlan, NothingIsComputedForAShapeAlone) {
+  const Planned tiled(ts::Traced<Tile, Matrix, ts::Dim>::program(), mesh, {tensor(mesh, {5, 8}), number(3)});
+  EXPECT_EQ(tiled.plan.main().steps.size(), 2u) << tiled.text();  // one for each result
+  EXPECT_EQ(tiled.text().find("arange"), std::string::npos) << tiled.text();
+  const Planned wide(ts::Traced<BroadcastTo, Matrix, ts::Dim>::program(), mesh, {tensor(mesh, {5, 8}), number(3)});
+  EXPECT_EQ(wide.plan.main().steps.size(), 1u) << wide.text();
+}
+
 TEST(MakePlan, UnevenShardsAreCountedAsTheyAre) {
   const ts::Mesh four({{"n", 4}});
   const Planned made(ts::Traced<Softmax, Matrix>::program(), four, {tensor(four, {10, 6}, {"n"})});
