@@ -57,6 +57,20 @@ TEST(Bilinear, SumsProductsOfBothOperands) {
   oracle::expect_near(oracle::run(program.view(), {w, b, x, y}).at(0), want, 1e-12);
 }
 
+TEST(Bilinear, BeginsAsPyTorchsAndTakesHalves) {
+  const ts::Mesh two({{"model", 2}});
+  const auto layer = nn::bilinear(ts::Key(3), 16, 5, 6, two, {"model"});
+  EXPECT_EQ(ts::shape(layer.weight), (ts::Shape{6, 16, 5}));
+  EXPECT_EQ(ts::shape(layer.bias), (ts::Shape{6}));
+  for (const float w : ts::to_host(layer.weight)) EXPECT_LE(std::abs(w), 0.25f);
+  const auto g = [](const auto& of, const auto& p, const auto& q) { return of(p, q); };
+  using Half = ts::ShardedTensor<ts::bf16, 2>;
+  const auto mixed = oracle::trace<decltype(g), nn::Bilinear<>, Half, Half>();
+  const auto whole = oracle::trace<decltype(g), nn::Bilinear<float, false>, Half, Half>();
+  for (const auto& program : {mixed.view(), whole.view()})
+    EXPECT_EQ(program.main()[program.main().outputs[0]].dtype, ts::DType::bf16);
+}
+
 TEST(Embedding, IsTheRowOfEachToken) {
   const Array table = random_array({6, 3}, 1), tokens({2, 4}, {0, 5, 2, 2, 1, 0, 3, 5});
   const Array got = meaning<nn::Embedding<>, ts::ShardedTensor<std::int32_t, 2>>({table, tokens});
