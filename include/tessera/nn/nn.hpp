@@ -5,6 +5,7 @@
 #include <tessera/nn/attention/alibi.hpp>
 #include <tessera/nn/attention/attention.hpp>
 #include <tessera/nn/attention/multi_head_attention.hpp>
+#include <tessera/nn/bilinear.hpp>
 #include <tessera/nn/block.hpp>
 #include <tessera/nn/cast_model.hpp>
 #include <tessera/nn/conv.hpp>

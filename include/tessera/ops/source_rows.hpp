@@ -196,7 +196,9 @@ struct ArangeOp {
                              .arity = 1,
                              .shape =
                                  [](const ShapeContext& c) {
-                                   if (c.number(0) < 0) fail_shapes(c, "negative count");
+                                   if (const std::int64_t count = c.number(0); count < 0)
+                                     fail_shapes(c, concat_text("negative size ", count),
+                                                 is_broadcast_to(c.node()) ? "broadcast_to" : "");
                                    return Shape{c.number(0)};
                                  },
                              .sharding =

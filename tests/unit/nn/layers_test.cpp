@@ -41,6 +41,36 @@ TEST(Linear, IsAProductPlusABias) {
                       1e-12);
 }
 
+TEST(Bilinear, SumsProductsOfBothOperands) {
+  const Array w = random_array({6, 4, 5}, 1), b = random_array({6}, 2), x = random_array({3, 4}, 3),
+              y = random_array({3, 5}, 4);
+  using Matrix = ts::ShardedTensor<double, 2>;
+  Array want({3, 6});
+  for (std::int64_t n = 0; n < 3; ++n)
+    for (std::int64_t o = 0; o < 6; ++o) {
+      want.at({n, o}) = b.at({o});
+      for (std::int64_t i = 0; i < 4; ++i)
+        for (std::int64_t j = 0; j < 5; ++j) want.at({n, o}) += x.at({n, i}) * w.at({o, i, j}) * y.at({n, j});
+    }
+  const auto g = [](const auto& layer, const auto& p, const auto& q) { return layer(p, q); };
+  const oracle::Program program = oracle::trace<decltype(g), nn::Bilinear<double>, Matrix, Matrix>();
+  oracle::expect_near(oracle::run(program.view(), {w, b, x, y}).at(0), want, 1e-12);
+}
+
+TEST(Bilinear, BeginsAsPyTorchsAndTakesHalves) {
+  const ts::Mesh two({{"model", 2}});
+  const auto layer = nn::bilinear(ts::Key(3), 16, 5, 6, two, {"model"});
+  EXPECT_EQ(ts::shape(layer.weight), (ts::Shape{6, 16, 5}));
+  EXPECT_EQ(ts::shape(layer.bias), (ts::Shape{6}));
+  for (const float w : ts::to_host(layer.weight)) EXPECT_LE(std::abs(w), 0.25f);
+  const auto g = [](const auto& of, const auto& p, const auto& q) { return of(p, q); };
+  using Half = ts::ShardedTensor<ts::bf16, 2>;
+  const auto mixed = oracle::trace<decltype(g), nn::Bilinear<>, Half, Half>();
+  const auto whole = oracle::trace<decltype(g), nn::Bilinear<float, false>, Half, Half>();
+  for (const auto& program : {mixed.view(), whole.view()})
+    EXPECT_EQ(program.main()[program.main().outputs[0]].dtype, ts::DType::bf16);
+}
+
 TEST(Embedding, IsTheRowOfEachToken) {
   const Array table = random_array({6, 3}, 1), tokens({2, 4}, {0, 5, 2, 2, 1, 0, 3, 5});
   const Array got = meaning<nn::Embedding<>, ts::ShardedTensor<std::int32_t, 2>>({table, tokens});

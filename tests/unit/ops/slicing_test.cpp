@@ -165,4 +165,44 @@ TEST(Slicing, MistakesOfSteps) {
   tessera_test::expect_error(ts::errc::shape_mismatch, infer(2, 0), "[slice] the step is below 1", "slicing_test.cpp:");
 }
 
+TEST(Slicing, BroadcastToRepeatsDimsOfExtentOne) {
+  const Array token = random_array({1, 1, 5}, 4), z = random_array({5}, 3);
+  const auto f = [](const auto& t, const auto& row, const ts::Dim& n, const ts::Dim& keep) {
+    return std::tuple(ts::broadcast_to(t, {n, 2, 5}), ts::broadcast_to(t, {n, 1, -1}), ts::broadcast_to(row, {n, keep}),
+                      ts::broadcast_to(t, {4, n, -1, 5}));
+  };
+  const auto got = run(trace<decltype(f), Float<3>, Float<1>, ts::Dim, ts::Dim>().view(),
+                       {token, z, Array::number(3), Array::number(-1)});
+  ASSERT_EQ(got[0].shape, (Shape{3, 2, 5}));
+  ASSERT_EQ(got[1].shape, (Shape{3, 1, 5}));
+  ASSERT_EQ(got[2].shape, (Shape{3, 5}));
+  ASSERT_EQ(got[3].shape, (Shape{4, 3, 1, 5}));
+  for_each_index(got[0].shape, [&](const Shape& i) { EXPECT_EQ(got[0].at(i), token.at({0, 0, i[2]})); });
+  for_each_index(got[1].shape, [&](const Shape& i) { EXPECT_EQ(got[1].at(i), token.at({0, 0, i[2]})); });
+  for_each_index(got[2].shape, [&](const Shape& i) { EXPECT_EQ(got[2].at(i), z.at({i[1]})); });
+  for_each_index(got[3].shape, [&](const Shape& i) { EXPECT_EQ(got[3].at(i), token.at({0, 0, i[3]})); });
+  const auto smooth = [](const auto& t) { return ts::broadcast_to(t * t, {3, 2, 5}); };
+  check_gradient<Float<3>>(smooth, {token});
+}
+
+TEST(Slicing, BroadcastToNamesWrongSizes) {
+  const auto f = [](const auto& v, const ts::Dim& n) { return ts::broadcast_to(v, {n, 5}); };
+  const auto program = trace<decltype(f), Float<2>, ts::Dim>();
+  const auto infer = [&](std::int64_t n) {
+    return [&program, n] {
+      const ts::Shape shapes[] = {{3, 5}, {}};
+      const ts::HostNumber numbers[] = {0, n};
+      ts::infer_shapes(program.view(), shapes, numbers);
+    };
+  };
+  using tessera_test::expect_error;
+  const auto wrong = ts::errc::shape_mismatch;
+  expect_error(wrong, infer(4), "[broadcast_to] only dims of extent 1 are repeated: f32[3,5] x i32[4,5] at ",
+               "slicing_test.cpp:");
+  expect_error(wrong, infer(1), "[broadcast_to] only dims of extent 1 are repeated: f32[3,5] x i32[1,5] at ");
+  expect_error(wrong, infer(-2), "[broadcast_to] negative size -2: ", "slicing_test.cpp:");
+  EXPECT_NO_THROW(infer(3)());
+  EXPECT_NO_THROW(infer(-1)());
+}
+
 }  // namespace

@@ -8,6 +8,7 @@
 #include <tessera/ops/indexing/scatter.hpp>
 #include <tessera/ops/indexing/searchsorted.hpp>
 #include <tessera/ops/indexing/sort.hpp>
+#include <tessera/ops/indexing/take_along_dim.hpp>
 #include <tessera/partition/propagation/shapes.hpp>
 
 namespace ts = tessera;
@@ -62,6 +63,40 @@ TEST(Sort, Gradients) {
   // The gradient of an element that is taken twice is the sum of both.
   const auto taken = [](const auto& v, const auto& i) { return ts::gather<1>(v * v, i); };
   check_gradient<Float<2>, Int2>(taken, {x, places});
+}
+
+TEST(TakeAlongDim, BroadcastsBothOperands) {
+  const Array row = random_array({1, 5}, 5), column({3, 1}, {4, 0, 2}), one({1, 2}, {1, 3});
+  const auto f = [](const auto& v, const auto& v_row, const auto& i, const auto& i_column, const auto& i_row) {
+    const auto singleton = [](const auto& y) { return ts::sum<0>(y, ts::keepdims); };
+    return std::tuple(ts::take_along_dim<1>(v, i), ts::take_along_dim<-1>(singleton(v_row), i),
+                      ts::take_along_dim<1>(v, ts::sum<1>(i_column, ts::keepdims)),
+                      ts::take_along_dim<1>(v, singleton(i_row)), ts::take_along_dim(v, i));
+  };
+  const auto got = apply<Float<2>, Float<2>, Int2, Int2, Int2>(f, {x, row, places, column, one});
+  const auto at = [](const Array& indices, std::int64_t i, std::int64_t k) {
+    return static_cast<std::int64_t>(indices.at({i, k}));
+  };
+  ASSERT_EQ(got[0].shape, (Shape{3, 4}));
+  ASSERT_EQ(got[1].shape, (Shape{3, 4}));
+  for_each_index(got[0].shape, [&](const Shape& i) {
+    EXPECT_EQ(got[0].at(i), x.at({i[0], at(places, i[0], i[1])}));
+    EXPECT_EQ(got[1].at(i), row.at({0, at(places, i[0], i[1])}));
+  });
+  ASSERT_EQ(got[2].shape, (Shape{3, 1}));
+  ASSERT_EQ(got[3].shape, (Shape{3, 2}));
+  for (std::int64_t i = 0; i < 3; ++i) {
+    EXPECT_EQ(got[2].at({i, 0}), x.at({i, at(column, i, 0)}));
+    for (std::int64_t k = 0; k < 2; ++k) EXPECT_EQ(got[3].at({i, k}), x.at({i, at(one, 0, k)}));
+  }
+  ASSERT_EQ(got[4].shape, (Shape{12}));
+  for (std::size_t i = 0; i < 12; ++i) EXPECT_EQ(got[4].data[i], x.data[static_cast<std::size_t>(places.data[i])]);
+  const auto smooth = [](const auto& v, const auto& i) {
+    return ts::take_along_dim<1>(ts::sum<0>(v * v, ts::keepdims), i) * ts::take_along_dim<1>(v, i);
+  };
+  check_gradient<Float<2>, Int2>(smooth, {x, places});
+  check_gradient<Float<2>, Int2>([](const auto& v, const auto& i) { return ts::take_along_dim(v * v, i); },
+                                 {x, places});
 }
 
 TEST(ScatterAdd, Values) {

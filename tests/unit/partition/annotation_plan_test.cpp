@@ -233,6 +233,17 @@ TEST(ExplicitAxes, ADimSplitByTwoAxesIsSplitIntoTwoDimsAndMergedAgain) {
       "a split dim is merged with a more significant dim that is not split into single indices");
 }
 
+// Beside a dim of extent 1 the rest of a dim is as the dim: five rows on two devices stay three and two.
+TEST(ExplicitAxes, AnUnevenDimIsSplitIntoOneRowAndMergedAgain) {
+  constexpr auto apart = [](auto x) { return ts::split_dim<0>(x, 5) * 2.0; };
+  constexpr auto back = [](auto x) { return ts::merge_dims<0, 1>(x) * 2.0; };
+  for (const ts::PlanOptions& options : {all_explicit, ts::PlanOptions{}}) {
+    EXPECT_EQ(collectives(ts::plan(apart, mesh, options, ts::abstract<float>({5, 16}, {"data"}))), "{-,data,-}");
+    EXPECT_EQ(collectives(ts::plan(back, mesh, options, ts::abstract<float>({1, 5, 16}, {ts::none, "data"}))),
+              "{data,-}");
+  }
+}
+
 // An axis that is larger than a part of a dim is split among the parts, as in Shardy.
 TEST(ExplicitAxes, ADimSplitByOneAxisIsSplitIntoTwoDimsAndMergedAgain) {
   constexpr ts::Mesh row({{"x", 4}});

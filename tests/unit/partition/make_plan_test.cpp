@@ -304,6 +304,45 @@ TEST(MakePlan, DimsThatLieApartAreCopiedWhenTheyMerge) {
   EXPECT_EQ(apart.plan.main().steps.size(), 1u);
 }
 
+struct MergeSingle {
+  constexpr auto operator()(auto x) const { return ts::merge_dims<0, 1>(x); }
+};
+struct SplitSingle {
+  constexpr auto operator()(auto x, ts::Dim n) const { return ts::split_dim<0>(x, n); }
+};
+
+// Five rows on two devices, three and two: [1, 5, 8] merged into [5, 8], and back.
+TEST(MakePlan, ARowDimOfOneMergesWithoutAGather) {
+  const Planned merged(ts::Traced<MergeSingle, ts::ShardedTensor<float, 3>>::program(), mesh,
+                       {tensor(mesh, {1, 5, 8}, {ts::none, "data"})});
+  EXPECT_EQ(merged.collectives(), "");
+  EXPECT_EQ(text(merged.plan.main().values[static_cast<std::size_t>(merged.plan.main().outputs[0])].sharding, mesh),
+            "{data,-}");
+  const Planned split(ts::Traced<SplitSingle, Matrix, ts::Dim>::program(), mesh,
+                      {tensor(mesh, {5, 8}, {"data"}), number(5)});
+  EXPECT_EQ(split.collectives(), "");
+  EXPECT_EQ(text(split.plan.main().values[static_cast<std::size_t>(split.plan.main().outputs[0])].sharding, mesh),
+            "{-,data,-}");
+}
+
+struct Tile {
+  constexpr auto operator()(auto x, ts::Dim n) const {
+    return std::tuple(ts::tile<0>(x, n), ts::repeat_interleave<1>(x, n));
+  }
+};
+struct BroadcastTo {
+  constexpr auto operator()(auto x, ts::Dim n) const { return ts::broadcast_to(x, {n, ts::extent<0>(x), -1}) * 2.0; }
+};
+
+// Each makes a tensor of counts, of which only the shape is read.
+TEST(MakePlan, NothingIsComputedForAShapeAlone) {
+  const Planned tiled(ts::Traced<Tile, Matrix, ts::Dim>::program(), mesh, {tensor(mesh, {5, 8}), number(3)});
+  EXPECT_EQ(tiled.plan.main().steps.size(), 2u) << tiled.text();  // one for each result
+  EXPECT_EQ(tiled.text().find("arange"), std::string::npos) << tiled.text();
+  const Planned wide(ts::Traced<BroadcastTo, Matrix, ts::Dim>::program(), mesh, {tensor(mesh, {5, 8}), number(3)});
+  EXPECT_EQ(wide.plan.main().steps.size(), 1u) << wide.text();
+}
+
 TEST(MakePlan, UnevenShardsAreCountedAsTheyAre) {
   const ts::Mesh four({{"n", 4}});
   const Planned made(ts::Traced<Softmax, Matrix>::program(), four, {tensor(four, {10, 6}, {"n"})});

@@ -309,6 +309,24 @@ TEST(Programs, Constraints) {
       {.arguments = {values("mk"), values("kn"), values("nk")}, .may_be_empty = true, .least_axes = 2}, 17);
 }
 
+// Dims of which only the plan knows that they have extent 1 are repeated; of split dims, uneven and empty shards.
+TEST(Programs, BroadcastsToExtentsAndTakesAlongDims) {
+  constexpr auto f = [](const auto& floats, const auto& s, const auto& i) {
+    const auto& [x, token, row] = floats;  // [a, b], [1, 1, b], [1, b]
+    const auto wide = ts::broadcast_to(token, {ts::extent<0>(x), s + 1, ts::extent<1>(x)}) * ts::unsqueeze<1>(x);
+    const auto kept = ts::broadcast_to(x, {s + 2, -1, ts::Dim(ts::extent<1>(row))});
+    const auto rows = ts::broadcast_to(row, {ts::extent<0>(x), -1}) * x;
+    const auto taken = ts::take_along_dim<1>(ts::sum<0>(x, ts::keepdims), i), flat = ts::take_along_dim(row, i);
+    const auto merged = ts::merge_dims<0, 1>(token) + row, back = ts::split_dim<1>(x, 1);
+    return std::tuple(energy(wide, kept, rows, taken, flat, merged, back), wide, kept, rows, taken, flat, merged, back);
+  };
+  expect_equal_on_all_meshes<std::tuple<Tensor<2>, Tensor<3>, Tensor<2>>, ts::Dim, Tensor<2, std::int32_t>>(
+      with_gradient(f),
+      {.arguments = {values("ab"), values("11b"), values("1b"), size('s'), values<std::int32_t>("ac", 0, 1)},
+       .extents = {{'1', {1}}, {'s', {0, 1, 2}}, {'a', {1, 2, 3, 5}}, {'b', {2, 3, 5, 8, 13}}, {'c', {1, 2, 5}}}},
+      21);
+}
+
 // What is made of other operations, on split dims, uneven and empty shards.
 TEST(Programs, RepeatsDiagonalsAndStatistics) {
   constexpr auto f = [](const auto& floats, const auto& n, const auto& i) {

@@ -12,26 +12,30 @@ namespace tessera {
 
 namespace detail {
 
-/// The dim repeated: the copies one after the other, or each element `count` times.
+/// A dim repeated: the copies one after the other, or each element `count` times.
+constexpr Value repeated(Value x, int dim, Value count, bool each_element) {
+  const int rank = x.rank() + 1, copies = each_element ? dim + 1 : dim;
+  const Value one = build::insert_singletons(x, 1u << copies, rank);
+  const Value places =
+      build::insert_singletons(x.make({.op = Op::arange, .dtype = DType::i32, .rank = 1}, {as_size(count).id}),
+                               ((1u << rank) - 1) & ~(1u << copies), rank);
+  // Of these the shape is read alone.
+  const Value like = build::binary(Op::less, build::iota(one, copies, DType::i32), places);
+  Factors merge{};
+  for (int d = 0; d < rank; ++d) {
+    merge.in_dim[d] = merge.order[d] = static_cast<std::int8_t>(d);
+    merge.out_dim[d] = static_cast<std::int8_t>(d > dim ? d - 1 : d);
+  }
+  merge.count = static_cast<std::int8_t>(rank);
+  return rearrange(build::broadcast(one, like), rank, rank - 1, merge, nullptr);
+}
+
 template <int Rank, int D, bool EachElement> struct RepeatTag {
   static_assert(Rank < max_rank, "tessera: repeat takes tensors of at most 7 dims");
   template <class X, class Count> using result = Typed<typename X::type, Rank>;
   static constexpr Value emit(Value context, Value x, Value count) {
     x = x.at(context.source);
-    const int rank = x.rank() + 1, dim = x.shifted(D, Rank), copies = EachElement ? dim + 1 : dim;
-    const Value one = build::insert_singletons(x, 1u << copies, rank);
-    const Value places =
-        build::insert_singletons(x.make({.op = Op::arange, .dtype = DType::i32, .rank = 1}, {as_size(count).id}),
-                                 ((1u << rank) - 1) & ~(1u << copies), rank);
-    // Of these the shape is read alone.
-    const Value like = build::binary(Op::less, build::iota(one, copies, DType::i32), places);
-    Factors merge{};
-    for (int d = 0; d < rank; ++d) {
-      merge.in_dim[d] = merge.order[d] = static_cast<std::int8_t>(d);
-      merge.out_dim[d] = static_cast<std::int8_t>(d > dim ? d - 1 : d);
-    }
-    merge.count = static_cast<std::int8_t>(rank);
-    return rearrange(build::broadcast(one, like), rank, rank - 1, merge, nullptr);
+    return repeated(x, x.shifted(D, Rank), count, EachElement);
   }
 };
 

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include <tessera/ops/data_movement/rearrange.hpp>
+#include <tessera/ops/data_movement/repeat.hpp>
 #include <tessera/ops/data_movement/shape.hpp>
 
 // Shapes given by the extents of all dims.
@@ -54,24 +55,44 @@ template <int Rank, int Dims> struct BroadcastToTag {
     if (x.rank() != Rank)
       context.refuse(errc::unsupported,
                      "[broadcast_to] leading dims: use it outside of a shard_map, and inside the block of a Stack");
-    Value like{};  // of these only the shape is used
-    int d = 0;
-    for (const Value& size : {as_size(given)...}) {
-      const int dim = d++;
-      if (size.is_number(1)) continue;
-      const Value counting = x.make({.op = Op::arange, .dtype = DType::i32, .rank = 1}, {size.id});
-      const Value own = build::insert_singletons(counting, ((1u << Dims) - 1) & ~(1u << dim), Dims);
-      like = like.module == nullptr ? own : like + own;
-    }
+    const Value operand = x;
     x = build::insert_singletons(x, (1u << (Dims - Rank)) - 1, Dims);
-    // A dim that is to have the extent 1 has it already: of a longer dim the start of this slice is negative.
-    d = 0;
-    for (const Value& size : {as_size(given)...}) {
+    Value like{};  // of these only the shape is used
+    unsigned ones = 0;
+    bool same = true;
+    int d = 0;
+    for (const Value& given_size : {as_size(given)...}) {
       const int dim = d++;
-      if (size.is_number(1) && !x.is_singleton(dim))
-        x = build::slice(x, dim, size.number(1, DType::i64) - build::extent(x, dim), size);
+      const bool fresh = dim < Dims - Rank;
+      const Value extent = fresh ? x.number(1, DType::i64) : build::extent(operand, dim - (Dims - Rank));
+      const bool keeps = given_size.is_number(-1) || given_size == extent;
+      if (given_size.is_number(-1) && fresh)
+        context.refuse(errc::shape_mismatch, "[broadcast_to] -1: a dim that the operand lacks has no extent to keep");
+      if (x.is_singleton(dim) && (keeps || given_size.is_number(1))) continue;
+      const bool computed = !given_size.node().is_constant() && !fresh;
+      const Value size =
+          keeps      ? extent
+          : computed ? build::select(build::binary(Op::equal, given_size, given_size.number(-1)), extent, given_size)
+                     : given_size;
+      same = same && size == extent;
+      Node counted{.op = Op::arange, .dtype = DType::i32, .rank = 1};
+      ops::mark_broadcast_to(counted);
+      const Value own = build::insert_singletons(x.make(counted, {size.id}), ((1u << Dims) - 1) & ~(1u << dim), Dims);
+      like = like.module == nullptr ? own : like + own;
+      if (size.is_number(1)) ones |= 1u << dim;  // the broadcast checks that the dim has extent 1
+      if (x.is_singleton(dim) || size == extent || size.is_number(1)) continue;
+      if constexpr (Dims < max_rank) {
+        const Value once = size.number(1, DType::i64), none = size.number(0, DType::i64);
+        const Value copies =
+            build::select(build::binary(Op::equal, extent, once), build::binary(Op::maximum, size, none), once);
+        x = repeated(x, dim, copies, false);
+      }
     }
-    return like.module == nullptr ? x : build::broadcast(x, like);
+    if (same) return x;
+    x = ops::broadcast_to(x, like);
+    for (int dim = 0; dim < Dims; ++dim)
+      if (ones >> dim & 1u) x = build::slice(x, dim, x.number(0, DType::i64), x.number(1, DType::i64));
+    return x;
   }
 };
 
@@ -94,9 +115,10 @@ constexpr auto reshape(const X& x, const Dim (&sizes)[Dims], Here at = Here::cur
 }
 
 /// x broadcast to the given extents, trailing dims aligned (torch.broadcast_to, Tensor.expand): dims that x lacks are
-/// new, dims of static extent 1 are repeated, all others have the extent that is given. A dim that happens to have
-/// extent 1, such as that of a stored [1, 1, F], is removed first: ts::select<0>(token, 0). The gradient is summed over
-/// the copies. Errors: shape_mismatch where another dim differs. No communication.
+/// new, dims of extent 1 are repeated, all others have the extent that is given; -1 keeps an extent. The gradient is
+/// summed over the copies. Errors: shape_mismatch for any other extent. Of a tensor of 8 dims only dims of static
+/// extent 1 are repeated. No communication. Where the extent of a dim is known only when the program is planned, as 4
+/// of a stored tensor, the dim is copied before it is broadcast; -1 or ts::extent<D>(x) saves the copy.
 ///
 ///     const auto rows = ts::broadcast_to(bias, {ts::extent<0>(x), 4});   // [4] gives [N, 4]
 template <TensorOperand X, std::size_t Dims>

@@ -17,7 +17,7 @@
 namespace tessera::ops {
 
 /// The shape of operands broadcast against each other: trailing dims are aligned, only dims of static extent 1 repeat.
-constexpr Shape broadcast_shape(const ShapeContext& c) {
+constexpr Shape broadcast_shape(const ShapeContext& c, const char* why, std::string_view name) {
   const Node& node = c.node();
   Shape shape(node.rank, 1);
   for (int i = 0; i < node.arity; ++i) {
@@ -36,10 +36,14 @@ constexpr Shape broadcast_shape(const ShapeContext& c) {
       if (first)
         shape[out] = extent;
       else if (shape[out] != extent)
-        fail_shapes(c, "shapes can't be broadcast; only dims of static extent 1 broadcast");
+        fail_shapes(c, why, name);
     }
   }
   return shape;
+}
+
+constexpr Shape broadcast_shape(const ShapeContext& c) {
+  return broadcast_shape(c, "shapes can't be broadcast; only dims of static extent 1 broadcast", {});
 }
 
 /// Each dim of the result is a factor, shared by the operands that have the dim.

@@ -156,13 +156,26 @@ struct CastOp : ElementwiseOperation<1> {
   static constexpr void gradient(Gradient& r) { r.add(0, build::uncast(r.g(), r.x(0).dtype())); }
 };
 
+/// Marks nodes of ts::broadcast_to, which errors name.
+constexpr void mark_broadcast_to(Node& node) { node.labels[1] = 1; }
+constexpr bool is_broadcast_to(const Node& node) { return node.labels[1] != 0; }
+constexpr Value broadcast_to(Value x, Value like) {
+  Node made{.op = Op::broadcast, .dtype = x.dtype(), .rank = like.node().rank, .singletons = like.node().singletons};
+  mark_broadcast_to(made);
+  return x.make(made, {x.id, like.id});
+}
+constexpr Shape broadcast_operation_shape(const ShapeContext& c) {
+  if (!is_broadcast_to(c.node())) return broadcast_shape(c);
+  return broadcast_shape(c, "only dims of extent 1 are repeated", "broadcast_to");
+}
+
 /// Broadcasts the first operand to the shape of the second, of which only the shape is used.
 struct BroadcastOp {
   static constexpr OpRow row{.name = "broadcast",
                              .kind = OpKind::elementwise,
                              .arity = 2,
                              .linear = Linearity::first,
-                             .shape = broadcast_shape,
+                             .shape = broadcast_operation_shape,
                              .sharding = elementwise_sharding,
                              .number = [](double x, double, double) { return x; },
                              .host = [](const HostContext& c) { return c.operand(0); },
@@ -177,7 +190,7 @@ struct BroadcastOp {
   };
   static TESSERA_INLINE constexpr auto value(const auto& x, const auto&) { return x; }
   static constexpr int simplify(Graph& made, const Node& node, const std::int32_t* operands) {
-    return same_static_shape(made[operands[0]], node) ? operands[0] : -1;
+    return same_static_shape(made[operands[0]], node) && !is_broadcast_to(node) ? operands[0] : -1;
   }
   static constexpr void gradient(Gradient& r) { r.add(0, r.g()); }
 };

@@ -32,7 +32,7 @@ template <int Rank, int D> struct GatherTag {
 
 /// Elements along dim D at integer indices (torch.gather): y[.., k, ..] = x[.., indices[.., k, ..], ..]. The result has
 /// the shape of the indices, which have the rank of x and its extents along the other dims. Along a dim of static
-/// extent 1 of the indices, all elements of x have the same index (torch.take_along_dim, jnp.take_along_axis):
+/// extent 1 of the indices, all elements of x have the same index (jnp.take_along_axis):
 /// `gather<1>(x, ts::unsqueeze<2>(rows))` of x [b, n, f] and rows [b, m] copies rows, [b, m, f]. The gradient adds the
 /// cotangent at the indices. Errors: dim_range for an index outside of the dim, shape_mismatch where another dim
 /// differs. Communication: as sort.

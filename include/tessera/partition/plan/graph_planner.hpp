@@ -38,7 +38,9 @@ class GraphPlanner : PlannedValues {
   constexpr GraphPlan plan() {
     start();
     add_arguments();
+    const Growable<std::uint8_t> computed = computed_units();
     for (int u = 0; u < units_.count; ++u) {
+      if (!computed[size(u)]) continue;
       if (units_[u].kind == UnitKind::repeat)
         add_repeat(u);
       else if (units_[u].kind == UnitKind::constraint)
@@ -74,6 +76,21 @@ class GraphPlanner : PlannedValues {
   }
 
   // ---- units
+
+  /// By unit: whether a step, or the caller, reads elements of its results. Where only the shape of a tensor is read,
+  /// such as that to which ts::tile broadcasts, nothing is computed.
+  constexpr Growable<std::uint8_t> computed_units() const {
+    Growable<std::uint8_t> computed(size(units_.count), 0), read(size(graph_.size), 0);
+    for (int k = 0; k < graph_.output_count; ++k) read[size(graph_.outputs[k])] = 1;
+    for (int u = units_.count - 1; u >= 0; --u) {
+      const Unit& unit = units_[u];
+      bool own = unit.kind == UnitKind::repeat || unit.kind == UnitKind::custom;
+      for (int o = 0; o < unit.output_count && !own; ++o) own = read[size(units_.output(u, o).node)] != 0;
+      computed[size(u)] = own ? 1 : 0;
+      for (int i = 0; i < unit.input_count && own; ++i) read[size(units_.input(u, i).node)] = 1;
+    }
+    return computed;
+  }
 
   constexpr bool is_constraint(int node) const { return row_of(graph_[node]).unit == UnitKind::constraint; }
 

@@ -217,13 +217,21 @@ class ExplicitAxes {
     return made;
   }
   /// Distributes the axes of a dim that a reshape splits or merges over the dim's factors, the most significant first:
-  /// a factor takes axes until each device has one index of it. False where the axis sizes don't divide a factor.
+  /// a factor takes axes until each device has one index of it. False where the axis sizes don't divide a factor,
+  /// unless it is the only factor that is longer than 1: of [n] split into [1, n], n takes all axes.
   template <class Factors>
   constexpr bool split_factors(const AxisList& list, const Factors& factors, const Shape& extents,
                                Growable<AxisList>& axes) const {
     std::size_t next = 0;
+    int longer = 0;
+    for (const std::int8_t factor : factors) longer += extents[static_cast<std::size_t>(factor)] != 1 ? 1 : 0;
     for (const std::int8_t factor : factors) {
       const auto f = static_cast<std::size_t>(factor);
+      if (longer == 1) {
+        if (extents[f] == 1) continue;
+        axes[f] = list;
+        return true;
+      }
       AxisList own;
       std::int64_t left = extents[f];
       for (; next < list.size() && left > 1; ++next) {

@@ -17,7 +17,8 @@ TESSERA_PLANNING_BEGIN
 namespace tessera {
 
 /// One factor of a link. A factor is compound when some dim consists of it and other factors (a reshape splits or
-/// merges the dim): only axes whose sizes divide its extent can split it.
+/// merges the dim): only axes whose sizes divide its extent can split it. Beside a longer factor, factors of extent 1
+/// do not count: of [1, n] merged into [n], n is as simple as the dim, and any axes split both.
 struct LinkFactor {
   FactorKind kind = FactorKind::pass;
   bool compound = false;
@@ -153,10 +154,19 @@ class Links {
       LinkDim made;
       made.operand = static_cast<std::int32_t>(operands.size()) - link.first_operand;
       made.dim = static_cast<std::int8_t>(d);
+      const auto factor_at = [&](std::int8_t f) -> LinkFactor& {
+        return factors[static_cast<std::size_t>(link.first_factor + f)];
+      };
+      int longer = 0;
+      for (std::int8_t f : list) longer += factor_at(f).extent != 1 ? 1 : 0;
       for (std::int8_t f : list) {
-        LinkFactor& factor = factors[static_cast<std::size_t>(link.first_factor + f)];
+        LinkFactor& factor = factor_at(f);
+        if (list.size() > 1 && longer > 0 && factor.extent == 1) {
+          factor.compound = true;  // no axis splits it
+          continue;
+        }
         made.factors[made.count++] = f;
-        if (list.size() > 1)
+        if (list.size() > 1 && longer != 1)
           splits_dims = factor.compound = true;
         else if (shape[static_cast<std::size_t>(d)] > factor.extent)
           factor.extent = shape[static_cast<std::size_t>(d)];
@@ -179,6 +189,11 @@ class Links {
     const UnitRule rule = unit_rule(graph_, units, u);
     begin(u, unit.kind);
     for (FactorKind kind : rule.kinds) add_factor(kind);
+    if (const FactorExtentsRule extents_of = row_of(graph_[unit.root]).factor_extents) {
+      const Shape extents = extents_of({graph_, unit.root, found_->shapes.data(), found_->numbers.data(), nullptr});
+      for (std::size_t f = 0; f < rule.kinds.size(); ++f)
+        factors[static_cast<std::size_t>(links.back().first_factor) + f].extent = extents[f];
+    }
     for (int i = 0; i < unit.input_count; ++i)
       add_operand(units.input(u, i).node, rule.inputs[static_cast<std::size_t>(i)], false);
     for (int o = 0; o < unit.output_count; ++o)
@@ -193,11 +208,6 @@ class Links {
         LinkOperand& input = operands[static_cast<std::size_t>(link.first_operand + i)];
         input.narrow = input.dim_count < widest;
       }
-    }
-    if (const FactorExtentsRule extents_of = row_of(graph_[unit.root]).factor_extents) {
-      const Shape extents = extents_of({graph_, unit.root, found_->shapes.data(), found_->numbers.data(), nullptr});
-      for (int f = 0; f < link.factor_count; ++f)
-        factors[static_cast<std::size_t>(link.first_factor + f)].extent = extents[static_cast<std::size_t>(f)];
     }
   }
 };

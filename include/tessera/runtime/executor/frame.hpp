@@ -187,14 +187,19 @@ class FrameLayout {
       int end = p + 1;
       while (end < f.count && f.in_dim[end] == f.in_dim[p]) ++end;
       const int dim = f.in_dim[p];
-      if (end == p + 1) {
+      // The only factor that is longer than 1 has the rows of the dim, which axes may split unevenly.
+      int longer = 0, only = p;
+      for (int q = p; q < end; ++q)
+        if (factors[static_cast<std::size_t>(q)] != 1) ++longer, only = q;
+      const bool simple = end == p + 1 || longer == 1;
+      if (simple) {
         const auto d = static_cast<std::size_t>(dim);
-        factors[static_cast<std::size_t>(p)] = operand.end[d] - operand.begin[d];
+        factors[static_cast<std::size_t>(only)] = operand.end[d] - operand.begin[d];
       }
       // Mesh axes split the major factor of a merged dim first, and the next factor once the major has extent 1.
       // Each axis divides a factor evenly.
       std::size_t next = 0;
-      for (int q = p; q < end && end > p + 1; ++q) {
+      for (int q = p; q < end && !simple; ++q) {
         std::int64_t& left = factors[static_cast<std::size_t>(q)];
         while (next < sharding.dims[dim].size() && left > 1) left /= mesh_.axis_size(sharding.dims[dim][next++]);
       }
