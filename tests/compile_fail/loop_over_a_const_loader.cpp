@@ -14,6 +14,6 @@ inline void visit(const auto& loader) {
   for (const auto& batch : loader) (void)batch;
 }
 inline void run(const ts::Mesh& mesh, const std::vector<float>& values) {
-  auto loader = ts::data::data_loader(mesh, {.batch_size = 2}, ts::data::rows(values));
+  auto loader = ts::data::data_loader(mesh, {.batch_size = 2}, ts::data::array(values));
   visit(loader);
 }

@@ -143,6 +143,25 @@ constexpr auto lstm_in_scan = ts::compile([](const auto& lstm, const auto& start
 constexpr auto lstm_alone = ts::compile(
     [](const auto& lstm, const auto& x) { return ts::select<0>(std::get<0>(lstm(ts::unsqueeze<0>(x))), 0); });
 
+constexpr auto scan_gradient = ts::compile([](const auto& lstm, const auto& start, const auto& xs) {
+  return ts::grad([](const auto& in, const auto& layer, const auto& from) {
+    const auto [end, all] = ts::scan(
+        [&](const auto& carry, const auto& x) {
+          const auto next = carry + ts::squeeze<0>(std::get<0>(layer(ts::unsqueeze<0>(x))));
+          return std::tuple(next, std::tuple());
+        },
+        from, in);
+    return ts::sum(end * end);
+  })(xs, lstm, start);
+});
+constexpr auto whole_gradient = ts::compile([](const auto& lstm, const auto& start, const auto& xs) {
+  return ts::grad([](const auto& in, const auto& layer, const auto& from) {
+    const auto outputs = [&](int t) { return ts::squeeze<0>(std::get<0>(layer(ts::slice<0>(in, t, 1)))); };
+    const auto end = from + outputs(0) + outputs(1) + outputs(2);
+    return ts::sum(end * end);
+  })(xs, lstm, start);
+});
+
 TEST(FirstUse, ALayerWithOneStepRunsInAScan) {
   for (const int devices : {1, 2}) {
     const ts::Mesh mesh({{"data", devices}});
@@ -158,6 +177,10 @@ TEST(FirstUse, ALayerWithOneStepRunsInAScan) {
     const std::vector<float> found = ts::to_host(end);
     for (std::size_t i = 0; i < found.size(); ++i) EXPECT_NEAR(found[i], expected[i], 1e-6);
     EXPECT_EQ(ts::shape(all), (ts::Shape{3, 2, 5}));
+    const auto start = ts::zeros<float>({2, 5}, mesh);
+    const std::vector<float> gradient = ts::to_host(scan_gradient(lstm, start, xs)),
+                             whole = ts::to_host(whole_gradient(lstm, start, xs));
+    for (std::size_t i = 0; i < whole.size(); ++i) EXPECT_NEAR(gradient[i], whole[i], 1e-6);
   }
 }
 
