@@ -1,4 +1,4 @@
-// expect first: a tensor and a tuple have no sum; a layer that returns a tuple, such as ts::nn::MoE or ts::nn::Lstm
+// expect first: a tensor and a tuple or struct have no sum; a layer or an operation
 #include <tessera/graph/trace/trace.hpp>
 #include <tessera/nn/moe.hpp>
 

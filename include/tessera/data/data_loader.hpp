@@ -209,6 +209,13 @@ template <class Batch, Column... Columns> class DataLoader {
     std::optional<Batch> batch_;
   };
   Iterator begin() { return Iterator(*this); }
+  /// Reports why a loader that is const can't be looped over.
+  template <class Self = DataLoader> Iterator begin() const {
+    static_assert(std::is_void_v<Self>,
+                  "tessera: a loop takes batches out of a DataLoader, and so changes its position; "
+                  "declare the loader without const, or take it as a non-const reference");
+    return {};
+  }
   std::default_sentinel_t end() const { return {}; }
 
   DataLoaderState state() const { return state_; }

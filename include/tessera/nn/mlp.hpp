@@ -55,6 +55,13 @@ GatedMlp<T> gated_mlp(Key key, Extent features, Extent hidden, const ShardingStr
           linear<T, false>(third, hidden, features, strategy, Role::row, residual_stddev(stddev, depth))};
 }
 
+/// The factory of a SwiGlu, which is a GatedMlp.
+template <Element T = float>
+SwiGlu<T> swi_glu(Key key, Extent features, Extent hidden, const ShardingStrategy& strategy, int depth = 1,
+                  double stddev = 0.02) {
+  return gated_mlp<T>(key, features, hidden, strategy, depth, stddev);
+}
+
 }  // namespace tessera::nn
 
 #include <tessera/base/pop_macros.hpp>

@@ -12,6 +12,7 @@
 #include <tessera/base/dtype.hpp>
 #include <tessera/base/shape.hpp>
 #include <tessera/graph/trace/named_leaves.hpp>
+#include <tessera/tensor/storage/require_data.hpp>
 #include <tessera/tensor/storage/storage_of.hpp>
 
 namespace tessera::nn {
@@ -81,26 +82,31 @@ template <class Model> std::vector<NamedParameter> described(const Model& model,
 
 /// Every leaf of a model or of the state of an optimizer, with its name, shape, sharding and bytes: as
 /// torch.nn.Module.named_parameters and named_buffers together. Errors: empty_tensor for a tensor without data.
-template <class Model> std::vector<NamedParameter> named_parameters(const Model& model) {
+template <class Model> std::vector<NamedParameter> named_parameters(const Model& model, Here at = Here::current()) {
+  tessera::detail::require_data("named_parameters", model, at);
   return detail::described(model, tessera::detail::VisitLayers::each);
 }
 
-/// Total number of elements of all tensors of a model.
-template <class Model> std::int64_t parameter_count(const Model& model) {
+/// Total number of elements of all tensors of a model. Errors: empty_tensor.
+template <class Model> std::int64_t parameter_count(const Model& model, Here at = Here::current()) {
+  tessera::detail::require_data("parameter_count", model, at);
   std::int64_t count = 0;
   for_each_named_parameter(model, [&](const std::string&, const auto& x) { count += size(x); });
   return count;
 }
 
-/// Bytes of the shards of all tensors of a model on one device. Errors: `mesh_devices` for a device outside the mesh.
-template <class Model> std::int64_t parameter_bytes(const Model& model, int device) {
+/// Bytes of the shards of all tensors of a model on one device. Errors: `mesh_devices` for a device outside the mesh,
+/// `empty_tensor`.
+template <class Model> std::int64_t parameter_bytes(const Model& model, int device, Here at = Here::current()) {
+  tessera::detail::require_data("parameter_bytes", model, at);
   std::int64_t bytes = 0;
   for_each_named_parameter(model, [&](const std::string&, const auto& x) { bytes += device_bytes(x, device); });
   return bytes;
 }
 
-/// Bytes of the shards of all tensors of a model on the device with the most bytes.
-template <class Model> std::int64_t parameter_bytes_per_device(const Model& model) {
+/// Bytes of the shards of all tensors of a model on the device with the most bytes. Errors: empty_tensor.
+template <class Model> std::int64_t parameter_bytes_per_device(const Model& model, Here at = Here::current()) {
+  tessera::detail::require_data("parameter_bytes_per_device", model, at);
   std::int64_t bytes = 0;
   for_each_named_parameter(model, [&](const std::string&, const auto& x) { bytes += detail::largest_device_bytes(x); });
   return bytes;

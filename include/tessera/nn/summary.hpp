@@ -71,10 +71,12 @@ TESSERA_ONCE std::string summary_text(const std::vector<nn::NamedParameter>& lea
 ///
 ///     std::cout << ts::summary(model);
 ///     std::cout << ts::summary(model, step.plan(model, x));   // also the flops of this call, of all devices together
-template <class Model> std::string summary(const Model& model) {
+template <class Model> std::string summary(const Model& model, Here at = Here::current()) {
+  detail::require_data("summary", model, at);
   return detail::summary_text(nn::detail::described(model, detail::VisitLayers::together), -1);
 }
-template <class Model> std::string summary(const Model& model, const Plan& plan) {
+template <class Model> std::string summary(const Model& model, const Plan& plan, Here at = Here::current()) {
+  detail::require_data("summary", model, at);
   return detail::summary_text(nn::detail::described(model, detail::VisitLayers::together), plan.flops());
 }
 

@@ -60,6 +60,10 @@ constexpr HostNumber number_of_argument(const HostContext& c) {
 [[noreturn]] inline void fail_named_axis(std::string_view rule, const Name& axis, const Node& node, const Mesh& mesh) {
   fail(errc::spec_axis, "[shard_map] ", rule, ": '", axis.view(), "' is not an axis of ", mesh.text(), node.source);
 }
+[[noreturn]] inline void fail_axis_of_wrapper(const Name& axis, const Node& node, const Mesh& mesh) {
+  fail(errc::mesh_axis, "[wrapper] axis: the parameters of a wrapped model are gathered over the axis '", axis.view(),
+       "', but ", mesh.text(), " has no axis '", axis.view(), "'", node.source);
+}
 constexpr HostNumber size_of_axis(const HostContext& c) {
   if (c.mesh == nullptr) return c.numbers[c.id];
   const Name axis = axis_of(c.node());

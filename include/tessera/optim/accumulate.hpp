@@ -17,6 +17,7 @@ namespace detail {
 
 template <int Microbatches, class Loss> struct Accumulate {
   Loss loss;
+  Source source;
 
   template <class Model, class... Batch> constexpr auto operator()(const Model& model, const Batch&... batch) const {
     const auto add_part = [&](const auto& sum, const auto& part) {
@@ -26,8 +27,15 @@ template <int Microbatches, class Loss> struct Accumulate {
     };
     // Microbatch i has the examples i, i + Microbatches, ...: every device has examples of each, so that none move.
     const auto [sum, values] = scan(add_part, tree_map([](auto p) { return zeros_like(p); }, model),
-                                    std::tuple(movedim<1, 0>(split_dim<0>(batch, Microbatches))...));
+                                    std::tuple(movedim<1, 0>(part_of(batch))...));
     return std::tuple(mean(values), tree_map([](auto s) { return s / Microbatches; }, sum));
+  }
+
+ private:
+  template <TensorOperand X> constexpr auto part_of(const X& batch) const {
+    static_assert(X::rank >= 1, "tessera: what accumulate divides into microbatches has a dim of the batch");
+    using Split = tessera::detail::SplitTag<X::rank, 0, 2, MadeBy::accumulate>;
+    return call<Split>(source, batch, Dim(Microbatches));
   }
 };
 
@@ -41,9 +49,9 @@ template <int Microbatches, class Loss> struct Accumulate {
 /// unless Microbatches divides the batch. Communication: that of value_and_grad for replicated parameters, whose
 /// gradients are reduced once, after the last part (no_sync of PyTorch); a split batch is not moved where each device's
 /// share is divisible.
-template <int Microbatches, class Loss> constexpr auto accumulate(Loss loss) {
+template <int Microbatches, class Loss> constexpr auto accumulate(Loss loss, Here at = Here::current()) {
   static_assert(Microbatches > 0, "tessera: accumulate needs at least one microbatch");
-  return detail::Accumulate<Microbatches, Loss>{loss};
+  return detail::Accumulate<Microbatches, Loss>{loss, Source::from(at)};
 }
 
 }  // namespace tessera::optim

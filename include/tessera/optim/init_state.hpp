@@ -25,6 +25,7 @@
 #include <tessera/optim/sgd.hpp>
 #include <tessera/optim/tree_map.hpp>
 #include <tessera/tensor/creation.hpp>
+#include <tessera/tensor/storage/require_data.hpp>
 #include <tessera/tensor/storage/storage_of.hpp>
 
 namespace tessera::optim {
@@ -43,7 +44,8 @@ struct ZeroParameters {
 };
 
 /// A copy of a model whose tensors are zeros; shapes, shardings and Dims stay.
-template <class Model> Model zeros_of(Model model) {
+template <class Model> Model zeros_of(Model model, Here at) {
+  tessera::detail::require_data("init_state", model, at);
   ZeroParameters zero;
   for_each_leaf(model, zero);
   return model;
@@ -52,50 +54,54 @@ template <class Model> Model zeros_of(Model model) {
 }  // namespace detail
 
 /// The initial state of an optimizer for a model, as optimizer.init(params) of optax: zeros with the shapes and
-/// shardings of the parameters. The type of the hyper-parameters selects the optimizer; their values are not used. No
-/// communication.
+/// shardings of the parameters. The type of the hyper-parameters selects the optimizer; their values are not used.
+/// Errors: empty_tensor for a model with a tensor without data. No communication.
 ///
 ///     auto state = ts::optim::init_state(config, model);   // config: an AdamW, an Sgd (with momentum), ...
-template <class Model> AdamWState<Model> init_state(const AdamW&, const Model& model) {
-  return {detail::zeros_of(model), detail::zeros_of(model), 0};
+template <class Model> AdamWState<Model> init_state(const AdamW&, const Model& model, Here at = Here::current()) {
+  return {detail::zeros_of(model, at), detail::zeros_of(model, at), 0};
 }
-template <class Model> SgdState<Model> init_state(const Sgd&, const Model& model) { return {detail::zeros_of(model)}; }
-template <class Model> DampenedSgdState<Model> init_state(const DampenedSgd&, const Model& model) {
-  return {detail::zeros_of(model), 0};
+template <class Model> SgdState<Model> init_state(const Sgd&, const Model& model, Here at = Here::current()) {
+  return {detail::zeros_of(model, at)};
 }
-template <class Model> LionState<Model> init_state(const Lion&, const Model& model) {
-  return {detail::zeros_of(model)};
+template <class Model>
+DampenedSgdState<Model> init_state(const DampenedSgd&, const Model& model, Here at = Here::current()) {
+  return {detail::zeros_of(model, at), 0};
 }
-template <class Model> AdamWState<Model> init_state(const Adam&, const Model& model) {
-  return {detail::zeros_of(model), detail::zeros_of(model), 0};
+template <class Model> LionState<Model> init_state(const Lion&, const Model& model, Here at = Here::current()) {
+  return {detail::zeros_of(model, at)};
 }
-template <class Model> RmsPropState<Model> init_state(const RmsProp&, const Model& model) {
-  return {detail::zeros_of(model), detail::zeros_of(model)};
+template <class Model> AdamWState<Model> init_state(const Adam&, const Model& model, Here at = Here::current()) {
+  return {detail::zeros_of(model, at), detail::zeros_of(model, at), 0};
 }
-template <class Model> CenteredRmsPropState<Model> init_state(const CenteredRmsProp&, const Model& model) {
-  return {detail::zeros_of(model), detail::zeros_of(model), detail::zeros_of(model)};
+template <class Model> RmsPropState<Model> init_state(const RmsProp&, const Model& model, Here at = Here::current()) {
+  return {detail::zeros_of(model, at), detail::zeros_of(model, at)};
 }
-template <class Model> AdagradState<Model> init_state(const Adagrad&, const Model& model) {
-  return {detail::zeros_of(model)};
+template <class Model>
+CenteredRmsPropState<Model> init_state(const CenteredRmsProp&, const Model& model, Here at = Here::current()) {
+  return {detail::zeros_of(model, at), detail::zeros_of(model, at), detail::zeros_of(model, at)};
+}
+template <class Model> AdagradState<Model> init_state(const Adagrad&, const Model& model, Here at = Here::current()) {
+  return {detail::zeros_of(model, at)};
 }
 
-template <class Model> AdadeltaState<Model> init_state(const Adadelta&, const Model& model) {
-  return {detail::zeros_of(model), detail::zeros_of(model)};
+template <class Model> AdadeltaState<Model> init_state(const Adadelta&, const Model& model, Here at = Here::current()) {
+  return {detail::zeros_of(model, at), detail::zeros_of(model, at)};
 }
-template <class Model> AdamaxState<Model> init_state(const Adamax&, const Model& model) {
-  return {detail::zeros_of(model), detail::zeros_of(model), 0};
+template <class Model> AdamaxState<Model> init_state(const Adamax&, const Model& model, Here at = Here::current()) {
+  return {detail::zeros_of(model, at), detail::zeros_of(model, at), 0};
 }
-template <class Model> AmsGradState<Model> init_state(const AmsGrad&, const Model& model) {
-  return {detail::zeros_of(model), detail::zeros_of(model), detail::zeros_of(model), 0};
+template <class Model> AmsGradState<Model> init_state(const AmsGrad&, const Model& model, Here at = Here::current()) {
+  return {detail::zeros_of(model, at), detail::zeros_of(model, at), detail::zeros_of(model, at), 0};
 }
-template <class Model> NAdamState<Model> init_state(const NAdam&, const Model& model) {
-  return {detail::zeros_of(model), detail::zeros_of(model), 0, 1};
+template <class Model> NAdamState<Model> init_state(const NAdam&, const Model& model, Here at = Here::current()) {
+  return {detail::zeros_of(model, at), detail::zeros_of(model, at), 0, 1};
 }
-template <class Model> AdamWState<Model> init_state(const RAdam&, const Model& model) {
-  return {detail::zeros_of(model), detail::zeros_of(model), 0};
+template <class Model> AdamWState<Model> init_state(const RAdam&, const Model& model, Here at = Here::current()) {
+  return {detail::zeros_of(model, at), detail::zeros_of(model, at), 0};
 }
-template <class Model> AdamWState<Model> init_state(const Lamb&, const Model& model) {
-  return {detail::zeros_of(model), detail::zeros_of(model), 0};
+template <class Model> AdamWState<Model> init_state(const Lamb&, const Model& model, Here at = Here::current()) {
+  return {detail::zeros_of(model, at), detail::zeros_of(model, at), 0};
 }
 
 namespace detail {
@@ -129,7 +135,9 @@ template <class Model> Model factor_of(Model model, bool along_last) {
 
 }  // namespace detail
 
-template <class Model> AdafactorState<Model> init_state(const Adafactor&, const Model& model) {
+template <class Model>
+AdafactorState<Model> init_state(const Adafactor&, const Model& model, Here at = Here::current()) {
+  tessera::detail::require_data("init_state", model, at);
   return {detail::factor_of(model, true), detail::factor_of(model, false), 0};
 }
 
@@ -152,8 +160,8 @@ struct SquaresOfMuon {
 
 }  // namespace detail
 
-template <class Model> MuonState<Model> init_state(const Muon&, const Model& model) {
-  MuonState<Model> state{detail::zeros_of(model), model, 0};
+template <class Model> MuonState<Model> init_state(const Muon&, const Model& model, Here at = Here::current()) {
+  MuonState<Model> state{detail::zeros_of(model, at), model, 0};
   detail::SquaresOfMuon squares;
   for_each_leaf(state.square, squares);
   return state;
@@ -194,8 +202,8 @@ struct SplitState {
 /// An update then computes each device's part: gradients are reduced into it, and updated parameters gathered. Errors:
 /// mesh_axis for an axis that the mesh lacks.
 template <class Config, class Model>
-auto init_state(const Config& config, const Model& model, const ZeroRedundancy& zero) {
-  auto state = init_state(config, model);
+auto init_state(const Config& config, const Model& model, const ZeroRedundancy& zero, Here at = Here::current()) {
+  auto state = init_state(config, model, at);
   detail::SplitState split{zero};
   for_each_leaf(state, split);
   return state;

@@ -29,7 +29,9 @@
 #include <tessera/ops/constraint.hpp>
 #include <tessera/ops/custom_gradient.hpp>
 #include <tessera/ops/elementwise.hpp>
+#include <tessera/parallel/required_axis.hpp>
 #include <tessera/tensor/reshard.hpp>
+#include <tessera/tensor/storage/require_data.hpp>
 
 namespace tessera {
 
@@ -260,7 +262,8 @@ template <class Model, class F> void for_each_stored(Model& model, F&& f) {
 ///     auto zero2 = ts::fsdp<ts::FsdpPolicy{.reshard_after_forward = false}>(model, mesh);
 template <FsdpPolicy policy = FsdpPolicy{}, class Model>
 Fsdp<Model, policy> fsdp(Model model, const Mesh& mesh, const FsdpOptions& options = {}, Here at = Here::current()) {
-  mesh.axis_index(policy.axis.view());
+  detail::required_axis("fsdp", mesh, policy.axis.view(), at);
+  detail::require_data("fsdp", model, at);
   detail::for_each_stored(model, [&](std::string_view name, auto& leaf) {
     const Mesh& before = tessera::mesh(leaf);
     const bool moved = !(before == mesh);

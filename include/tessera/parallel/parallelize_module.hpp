@@ -19,6 +19,7 @@
 #include <tessera/mesh/mesh.hpp>
 #include <tessera/mesh/partition_spec.hpp>
 #include <tessera/mesh/sharding.hpp>
+#include <tessera/parallel/required_axis.hpp>
 #include <tessera/tensor/reshard.hpp>
 
 namespace tessera {
@@ -49,7 +50,7 @@ struct ParallelRule {
 template <class Model>
 Model parallelize_module(Model model, const Mesh& mesh, std::string_view axis, const std::vector<ParallelRule>& rules,
                          Here at = Here::current()) {
-  mesh.axis_index(axis);
+  detail::required_axis("parallelize_module", mesh, axis, at);
   std::vector<bool> used(rules.size(), false);
   detail::for_each_named_leaf(model, detail::VisitLayers::each, [&](std::string_view name, auto& leaf, int) {
     using Type = std::remove_cvref_t<decltype(leaf)>;

@@ -191,8 +191,11 @@ template <class F> class Compiled {
   }
   template <class A> static void add(detail::CollectLeaves& collect, const A& argument) {
     collect.cursor = collect.leaves.size();
+    if constexpr (!detail::is_leaf_v<A>) collect.argument.name_of_leaf = detail::name_of_leaf<A>;
+    collect.argument.object = &argument;
     for_each_leaf(argument, collect);
     collect.cursor = collect.leaves.size();
+    collect.argument = {.position = collect.argument.position + 1};
   }
 };
 

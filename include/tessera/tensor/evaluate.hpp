@@ -102,7 +102,15 @@ TESSERA_ONCE std::string explain_here(const Plan& plan, const CompiledProgram& c
 
 /// Runs an expression, fused and partitioned over the mesh of its tensors; the sharding of the result is propagated
 /// from theirs. Errors: those of its operations, with the expression's line. Communication: see explain(expression).
-template <ExprOperand E> ShardedTensor<typename E::element, E::rank> eval(const E& expression) { return expression; }
+/// Inside a traced function everything is one program: eval records the expression, and leaves a value as it is.
+template <ExprOperand E> constexpr ShardedTensor<typename E::element, E::rank> eval(const E& expression) {
+  return expression;
+}
+template <TensorOperand X>
+  requires(!ExprOperand<X>)
+constexpr X eval(const X& x) {
+  return x;
+}
 
 /// The plan of an expression, and the plan as text. Neither runs the expression.
 template <ExprOperand E> Plan plan(const E& expression) {

@@ -29,13 +29,15 @@ template <class Model, class Optimizer> struct TrainState {
 /// communication: those of optim::init_state.
 ///
 ///     auto state = ts::train::train_state(model, ts::optim::AdamW{.learning_rate = 1e-3});
-template <class Model, class Optimizer> TrainState<Model, Optimizer> train_state(Model model, Optimizer optimizer) {
-  auto state = optim::init_state(optimizer, model);
+template <class Model, class Optimizer>
+TrainState<Model, Optimizer> train_state(Model model, Optimizer optimizer, Here at = Here::current()) {
+  auto state = optim::init_state(optimizer, model, at);
   return {std::move(model), std::move(optimizer), std::move(state)};
 }
 template <class Model, class Optimizer>
-TrainState<Model, Optimizer> train_state(Model model, Optimizer optimizer, const optim::ZeroRedundancy& zero) {
-  auto state = optim::init_state(optimizer, model, zero);
+TrainState<Model, Optimizer> train_state(Model model, Optimizer optimizer, const optim::ZeroRedundancy& zero,
+                                         Here at = Here::current()) {
+  auto state = optim::init_state(optimizer, model, zero, at);
   return {std::move(model), std::move(optimizer), std::move(state)};
 }
 

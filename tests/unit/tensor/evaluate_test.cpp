@@ -137,7 +137,11 @@ TEST(Expressions, KnowThatAnIndexHasExtentOne) {
   const auto row = [&](int start, int size) { return ts::to_host(ts::squeeze<0>(ts::slice<0>(x, start, size))); };
   EXPECT_EQ(row(1, 1), (std::vector<float>{4, 5, 7}));
   expect_error(
-      ts::errc::shape_mismatch, [&] { row(0, 2); }, "[eval] static extent");
+      ts::errc::shape_mismatch, [&] { row(0, 2); }, "[squeeze] dim 0 of f32[2,3] has extent 2");
+  const auto rearranged = [&](int size) { return ts::to_host(ts::rearrange<"1 a -> a">(ts::slice<0>(x, 1, size))); };
+  EXPECT_EQ(rearranged(1), (std::vector<float>{4, 5, 7}));
+  expect_error(
+      ts::errc::shape_mismatch, [&] { rearranged(2); }, "[eval] static extent");
 
   // Each size on its own.
   const auto both = [&](int rows, int columns) {

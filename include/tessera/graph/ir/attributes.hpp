@@ -4,6 +4,7 @@
 
 #include <bit>
 #include <cstdint>
+#include <string_view>
 
 #include <tessera/base/fixed_string.hpp>
 #include <tessera/base/monoid.hpp>
@@ -88,6 +89,19 @@ constexpr Labels pack_dim(int dim) {
   labels[0] = static_cast<std::int8_t>(dim);
   return labels;
 }
+
+/// The public function that made a node of data movement, where errors of the node name that function.
+enum class MadeBy : std::int8_t { operation, squeeze, select, accumulate, pipeline };
+constexpr std::string_view name_of(MadeBy by) {
+  constexpr std::string_view names[] = {"", "squeeze", "select", "accumulate", "pipeline"};
+  return names[static_cast<int>(by)];
+}
+constexpr Labels pack_dim(int dim, MadeBy by) {
+  Labels labels = pack_dim(dim);
+  labels[1] = static_cast<std::int8_t>(by);
+  return labels;
+}
+constexpr MadeBy maker_of(const Node& slice) { return static_cast<MadeBy>(slice.labels[1]); }
 
 /// Which values a cast accepts from a host scalar whose value is known only when the program is planned or runs.
 enum class NumberRule : std::int8_t {

@@ -37,10 +37,10 @@ using CheckRule = BrokenRule (*)(const NodeCheck&);
 constexpr CheckRule check_of(Op op);
 
 constexpr bool same_type(const Node& x, const Node& y) { return same_static_shape(x, y) && x.dtype == y.dtype; }
-/// Whether `stacked` has the type of x with a dim of layers in front.
+/// Whether `stacked` has the type of x with a dim of layers in front. Of one layer, this dim may be a singleton dim.
 constexpr bool stacks(const Node& stacked, const Node& x) {
   return stacked.dtype == x.dtype && stacked.rank == x.rank + 1 &&
-         stacked.singletons == static_cast<std::uint8_t>(x.singletons << 1);
+         (stacked.singletons & ~1u) == static_cast<std::uint8_t>(x.singletons << 1);
 }
 
 }  // namespace tessera

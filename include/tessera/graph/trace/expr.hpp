@@ -15,6 +15,8 @@
 
 namespace tessera {
 
+template <class T, int Rank> class ShardedTensor;
+
 namespace detail {
 template <std::size_t I, class T> struct HeldOperand {
   T operand;
@@ -148,11 +150,20 @@ template <Operand X> constexpr Value lower(Value context, const X& x) {
 }
 
 namespace detail {
+/// An expression as a tensor: evaluated, or in a trace recorded. Other operands stay.
+template <Operand X> constexpr decltype(auto) evaluated(const X& x) {
+  if constexpr (ExprOperand<X>)
+    return ShardedTensor<typename X::element, X::rank>(x);
+  else
+    return (x);
+}
+
 /// An operation on values inside a shard_map. Defined in ops/shard_map/.
 template <class Tag, class... Operands> struct LocalCall;
 }  // namespace detail
 
-/// The most operations in an expression of stored tensors. Subexpressions that occur twice count twice.
+/// The most operations in an expression of stored tensors, which is one program; of a longer expression, the operands
+/// of the operation that exceeds the limit are evaluated first. Subexpressions that occur twice count twice.
 inline constexpr int max_expression_nodes = 64;
 
 /// Applies an operation: adds a node when an operand is traced, and makes an expression otherwise. `Tag` has the
@@ -172,11 +183,10 @@ template <class Tag, class... Operands> constexpr auto call(Source source, const
         detail::Emission<Expr<Tag, Operands...>>::emit(context, lower(context, operands)...));
   } else {
     using E = Expr<Tag, Operands...>;
-    static_assert(
-        detail::node_count<E> <= max_expression_nodes,
-        "tessera: an expression of stored tensors has at most 64 operations; evaluate a part with ts::eval, or "
-        "compile a function with ts::compile");
-    return E(source, operands...);
+    if constexpr (detail::node_count<E> <= max_expression_nodes)
+      return E(source, operands...);
+    else
+      return call<Tag>(source, detail::evaluated(operands)...);
   }
 }
 

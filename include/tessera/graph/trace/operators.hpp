@@ -29,10 +29,15 @@ template <class T> constexpr auto no_branch() {
                 "use ts::select(condition, yes, no), and ts::logical_not for !");
   return true;
 }
-template <class... Parts, class T> constexpr auto no_tuple(const T& x) {
-  static_assert(sizeof...(Parts) > 99,
-                "tessera: a tensor and a tuple have no sum; a layer that returns a tuple, such as ts::nn::MoE or "
-                "ts::nn::Lstm, has the tensor as its first item: const auto [y, balance, z] = moe(x)");
+/// A tuple, or a struct such as the result of ts::topk: no operand of arithmetic.
+template <class B>
+concept ManyTensors =
+    std::is_class_v<B> && !Operand<B> && (std::is_aggregate_v<B> || requires { std::tuple_size<B>::value; });
+template <class B, class T> constexpr auto no_arithmetic(const T& x) {
+  static_assert(
+      std::is_void_v<B>,
+      "tessera: a tensor and a tuple or struct have no sum; a layer or an operation that returns several "
+      "tensors, such as ts::nn::MoE or ts::topk, has the tensor as an item: const auto [y, balance, z] = moe(x)");
   return x;
 }
 }  // namespace detail
@@ -69,29 +74,29 @@ template <class Self> struct Operators {
   }
   friend constexpr auto operator-(At<Self> a) { return call<NegTag>(a.source, a.value); }
   // Without these overloads, compilers would list all arithmetic operators that exist.
-  template <class... B> friend constexpr auto operator+(At<Self> a, const std::tuple<B...>&) {
-    return detail::no_tuple<B...>(a.value);
+  template <detail::ManyTensors B> friend constexpr auto operator+(At<Self> a, const B&) {
+    return detail::no_arithmetic<B>(a.value);
   }
-  template <class... B> friend constexpr auto operator+(const std::tuple<B...>&, At<Self> a) {
-    return detail::no_tuple<B...>(a.value);
+  template <detail::ManyTensors B> friend constexpr auto operator+(const B&, At<Self> a) {
+    return detail::no_arithmetic<B>(a.value);
   }
-  template <class... B> friend constexpr auto operator-(At<Self> a, const std::tuple<B...>&) {
-    return detail::no_tuple<B...>(a.value);
+  template <detail::ManyTensors B> friend constexpr auto operator-(At<Self> a, const B&) {
+    return detail::no_arithmetic<B>(a.value);
   }
-  template <class... B> friend constexpr auto operator-(const std::tuple<B...>&, At<Self> a) {
-    return detail::no_tuple<B...>(a.value);
+  template <detail::ManyTensors B> friend constexpr auto operator-(const B&, At<Self> a) {
+    return detail::no_arithmetic<B>(a.value);
   }
-  template <class... B> friend constexpr auto operator*(At<Self> a, const std::tuple<B...>&) {
-    return detail::no_tuple<B...>(a.value);
+  template <detail::ManyTensors B> friend constexpr auto operator*(At<Self> a, const B&) {
+    return detail::no_arithmetic<B>(a.value);
   }
-  template <class... B> friend constexpr auto operator*(const std::tuple<B...>&, At<Self> a) {
-    return detail::no_tuple<B...>(a.value);
+  template <detail::ManyTensors B> friend constexpr auto operator*(const B&, At<Self> a) {
+    return detail::no_arithmetic<B>(a.value);
   }
-  template <class... B> friend constexpr auto operator/(At<Self> a, const std::tuple<B...>&) {
-    return detail::no_tuple<B...>(a.value);
+  template <detail::ManyTensors B> friend constexpr auto operator/(At<Self> a, const B&) {
+    return detail::no_arithmetic<B>(a.value);
   }
-  template <class... B> friend constexpr auto operator/(const std::tuple<B...>&, At<Self> a) {
-    return detail::no_tuple<B...>(a.value);
+  template <detail::ManyTensors B> friend constexpr auto operator/(const B&, At<Self> a) {
+    return detail::no_arithmetic<B>(a.value);
   }
   // Without these overloads, compilers would first complain about the conversion to bool for the built-in && and ||.
   template <class B> friend constexpr auto operator&&(At<Self> a, const B&) {

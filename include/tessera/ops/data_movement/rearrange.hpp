@@ -8,6 +8,7 @@
 #include <tessera/base/shape.hpp>
 #include <tessera/ops/data_movement/rearrange_rows.hpp>
 #include <tessera/ops/data_movement/shape.hpp>
+#include <tessera/ops/data_movement/slicing_rows.hpp>
 
 namespace tessera {
 
@@ -107,7 +108,7 @@ struct RearrangeText {
 /// A rearrange of a value of static rank `rank_in`; dims in front of these (the layers of a stack) stay. `sizes[f]`:
 /// the extent of factor f, or a value without module where it is inferred.
 constexpr Value rearrange(Value x, int rank_in, int rank_out, const Factors& factors, const Value* sizes,
-                          int hidden = 0) {
+                          RearrangeOrigin origin = {}) {
   const int lead = x.leading(rank_in);
   int kept[max_rank]{};
   std::int32_t ids[max_rank]{};
@@ -135,7 +136,7 @@ constexpr Value rearrange(Value x, int rank_in, int rank_out, const Factors& fac
     made.order[at] = static_cast<std::int8_t>(f);
     made.out_dim[at++] = static_cast<std::int8_t>(factors.out_dim[p] + lead);
   }
-  return build::rearrange(x, rank_out + lead, made, ids, hidden);
+  return build::rearrange(x, rank_out + lead, made, ids, origin);
 }
 
 constexpr void require_singleton(Value x, int dim, const char* message) {
@@ -227,7 +228,7 @@ template <int Rank, int A, int B> struct SwapAxesTag {
 };
 
 /// Splits dim `D` of a tensor of rank `Rank` into `Count` dims, of which all but the first have given extents.
-template <int Rank, int D, int Count> struct SplitTag {
+template <int Rank, int D, int Count, MadeBy By = MadeBy::operation> struct SplitTag {
   static_assert(Rank + Count - 1 <= max_rank, "tessera: a tensor has at most 8 dims");
   template <class A, class... Sizes> using result = Typed<typename A::type, Rank + Count - 1>;
   static constexpr Value emit(Value context, Value x, auto... inner) {
@@ -240,7 +241,7 @@ template <int Rank, int D, int Count> struct SplitTag {
         f.order[f.count] = f.out_dim[f.count] = f.count;
         ++f.count;
       }
-    return rearrange(x.at(context.source), Rank, Rank + Count - 1, f, sizes);
+    return rearrange(x.at(context.source), Rank, Rank + Count - 1, f, sizes, {0, By});
   }
 };
 
@@ -272,10 +273,10 @@ template <int Rank, int D> struct SqueezeTag {
   static constexpr Value emit(Value context, Value x) {
     const int dim = x.shifted(D, Rank);
     x = x.at(context.source);
-    require_singleton(
-        x, dim,
-        "[squeeze] dim: only a dim of static extent 1, as from keepdims or ts::unsqueeze, can be squeezed; of any "
-        "other dim take ts::select<D>(x, 0)");
+    if (!x.is_singleton(dim)) {  // outside of the dim unless its extent is 1
+      const Value one = x.integer(1, DType::i64);
+      x = build::slice(x, dim, one - build::extent(x, dim), one, MadeBy::squeeze);
+    }
     return build::drop_singletons(x, 1u << dim);
   }
 };
@@ -360,8 +361,8 @@ template <int D, TensorOperand X> constexpr auto unsqueeze(const X& x, Here at =
   return call<detail::UnsqueezeTag<X::rank, detail::checked_dim<D, X::rank + 1>()>>(Source::from(at), x);
 }
 
-/// Removes dim D, which has static extent 1. A dim that happens to have extent 1, such as that of a stored [n, 1], is
-/// removed by select<D>(x, 0).
+/// Removes dim D, whose extent is 1 (torch.squeeze with a dim, jnp.squeeze with an axis). Errors: shape_mismatch for
+/// another extent, when the program is planned. No communication, unless a mesh axis splits the dim.
 template <int D, TensorOperand X> constexpr auto squeeze(const X& x, Here at = Here::current()) {
   return call<detail::SqueezeTag<X::rank, detail::checked_dim<D, X::rank>()>>(Source::from(at), x);
 }

@@ -12,6 +12,21 @@
 
 TESSERA_PLANNING_BEGIN
 
+namespace tessera {
+
+/// What errors of a rearrange say of its operand.
+struct RearrangeOrigin {
+  int hidden = 0;  ///< how many leading dims they leave out
+  MadeBy by = MadeBy::operation;
+
+  constexpr double pack() const { return hidden + 16 * static_cast<int>(by); }
+  static constexpr RearrangeOrigin of(const Node& rearrange) {
+    return {rearrange.index() % 16, static_cast<MadeBy>(rearrange.index() / 16)};
+  }
+};
+
+}  // namespace tessera
+
 namespace tessera::build {
 
 /// The result dims of static extent 1 of a rearrange: those without factors, or with factors of singleton dims alone.
@@ -22,14 +37,14 @@ constexpr std::uint8_t rearranged_singletons(const Factors& factors, const Node&
       singletons &= ~(1u << factors.out_dim[p]);
   return static_cast<std::uint8_t>(singletons);
 }
-/// `sizes[f]`: the node of factor f's extent, -1 where it follows from the others. Error messages leave out the first
-/// `hidden` dims.
-constexpr Value rearrange(Value x, int out_rank, const Factors& factors, const std::int32_t* sizes, int hidden = 0) {
+/// `sizes[f]`: the node of factor f's extent, -1 where it follows from the others.
+constexpr Value rearrange(Value x, int out_rank, const Factors& factors, const std::int32_t* sizes,
+                          RearrangeOrigin origin = {}) {
   Node made{.op = Op::rearrange,
             .dtype = x.dtype(),
             .rank = static_cast<std::uint8_t>(out_rank),
             .labels = factors.pack(),
-            .value = static_cast<double>(hidden)};
+            .value = origin.pack()};
   std::int32_t operands[max_rank + 1]{x.id};
   bool sized = false, in_order = factors.keeps_order() && out_rank == x.rank();
   for (int f = 0; f < factors.count; ++f) {
@@ -89,7 +104,7 @@ namespace tessera::ops {
     axes += concat_text(axes.empty() ? "'" : ", '", axis_of(c.graph.operand_node(c.id, 1 + f)).view(), "'");
     size *= c.number(1 + f);
   }
-  const int hidden = c.node().index();
+  const int hidden = RearrangeOrigin::of(c.node()).hidden;
   Shape shape = c.operand(0);
   for (int lead = hidden; lead > 0; --lead) shape.erase(0);
   fail(errc::not_divisible, "[shard_map] dim ", dim - hidden, " of ", shape_text(c.node().dtype, shape),
@@ -103,6 +118,13 @@ constexpr bool split_by_axes(const ShapeContext& c, int first, int last) {
   return all;
 }
 
+[[noreturn]] inline void fail_split(const ShapeContext& c, std::int64_t size, std::int64_t extent) {
+  const MadeBy by = RearrangeOrigin::of(c.node()).by;
+  if (by == MadeBy::operation) fail_shapes(c, "a dim is not divisible by the sizes that split the dim");
+  fail(errc::shape_mismatch, "[", name_of(by), "] microbatches: a batch of ", extent, ", the first dim of ",
+       shape_text(c.node().dtype, c.operand(0)), ", can't be divided into ", size, " microbatches of one size",
+       c.node().source);
+}
 /// The extents of a rearrange's factors: for each operand dim, at most one follows from the given ones.
 constexpr Shape factor_extents(const ShapeContext& c) {
   const Factors factors = Factors::of(c.node());
@@ -129,7 +151,7 @@ constexpr Shape factor_extents(const ShapeContext& c) {
       if (product < 1) fail_shapes(c, "a dim is split by a size below 1, and the size beside it is not given");
       if (extent % product != 0) {
         if (split_by_axes(c, first, last)) fail_axis(c, "is not divisible by", factors.in_dim[first], first, last);
-        fail_shapes(c, "a dim is not divisible by the sizes that split the dim");
+        fail_split(c, product, extent);
       }
       extents[static_cast<std::size_t>(inferred)] = extent / product;
     } else if (extent != product) {

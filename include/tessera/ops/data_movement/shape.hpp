@@ -119,6 +119,40 @@ constexpr Dim operator-(const Dim& x, const Dim& y) { return detail::combine<ops
 constexpr Dim operator*(const Dim& x, const Dim& y) { return detail::combine<ops::MulOp>(x, y); }
 constexpr Dim operator/(const Dim& x, const Dim& y) { return detail::combine<ops::DivOp>(x, y); }
 
+namespace detail {
+template <class A, class B>
+concept ComparesDims = (std::is_same_v<A, Dim> && (std::is_same_v<B, Dim> || std::is_arithmetic_v<B>)) ||
+                       (std::is_arithmetic_v<A> && std::is_same_v<B, Dim>);
+template <class A> constexpr bool no_comparison() {
+  static_assert(
+      std::is_void_v<A>,
+      "tessera: a ts::Dim can't be compared in a condition: a size is not known while a function is traced; "
+      "write a loop over a dim as ts::fori_loop or ts::scan, and compare x.value() outside of a traced function");
+  return false;
+}
+}  // namespace detail
+// Without these overloads, compilers would list all comparisons that exist.
+template <class A, class B>
+  requires detail::ComparesDims<A, B>
+constexpr bool operator<(const A&, const B&) {
+  return detail::no_comparison<A>();
+}
+template <class A, class B>
+  requires detail::ComparesDims<A, B>
+constexpr bool operator<=(const A&, const B&) {
+  return detail::no_comparison<A>();
+}
+template <class A, class B>
+  requires detail::ComparesDims<A, B>
+constexpr bool operator>(const A&, const B&) {
+  return detail::no_comparison<A>();
+}
+template <class A, class B>
+  requires detail::ComparesDims<A, B>
+constexpr bool operator>=(const A&, const B&) {
+  return detail::no_comparison<A>();
+}
+
 /// Arithmetic on Scalars, also with numbers and Dims, and of a Dim with a floating-point number, in f64: `1.0 - decay`,
 /// `position + 1`, `ts::extent<0>(x) * 0.5`. Inside a traced function it is recorded, and computed once in each call;
 /// a call with other values runs the same plan.

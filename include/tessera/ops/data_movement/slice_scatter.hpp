@@ -36,6 +36,22 @@ template <int Rank, int D> struct StridedSliceTag {
   }
 };
 
+/// The elements at one index of a dim, without that dim.
+template <int Rank, int D> struct SelectIndexTag {
+  template <class X, class Index> using result = Typed<typename X::type, Rank - 1>;
+  static constexpr Value emit(Value context, Value x, Value index) {
+    x = x.at(context.source);
+    index = as_size(index);
+    const int dim = x.shifted(D, Rank);
+    const Value zero = x.integer(0, DType::i64), from_end = index + build::extent(x, dim);
+    const bool known = index.node().is_constant();
+    const Value start = !known                   ? build::select(build::less(index, zero), from_end, index)
+                        : index.node().value < 0 ? from_end
+                                                 : index;
+    return build::drop_singletons(build::slice(x, dim, start, x.integer(1, DType::i64), MadeBy::select), 1u << dim);
+  }
+};
+
 template <class X, class Update> constexpr void check_update() {
   static_assert(std::is_same_v<typename Update::type, typename X::type>,
                 "tessera: what replaces elements has their element type; use ts::cast");
@@ -110,11 +126,12 @@ constexpr auto slice(const X& x, const Start& start, const Size& size, const Ste
                                                                                    Dim(size), Dim(step));
 }
 
-/// The elements at one index of dim D, without that dim: x[i] (Tensor.select, lax.index_in_dim). Errors: shape_mismatch
-/// for an index outside of the dim. Communication: as slice of one index.
+/// The elements at one index of dim D, without that dim: x[i] (Tensor.select, lax.index_in_dim). A negative index
+/// counts from the end: `select<0>(x, -1)` is the last row. Errors: shape_mismatch for an index outside of the dim.
+/// Communication: as slice of one index.
 template <int D, TensorOperand X, SizeOperand Index>
 constexpr auto select(const X& x, const Index& index, Here at = Here::current()) {
-  return squeeze<detail::checked_dim<D, X::rank>()>(slice<D>(x, index, 1, at), at);
+  return call<detail::SelectIndexTag<X::rank, detail::checked_dim<D, X::rank>()>>(Source::from(at), x, Dim(index));
 }
 
 /// x with the update in the elements along dim D from start on, `step` apart (torch.slice_scatter, x.at[a::s].set).

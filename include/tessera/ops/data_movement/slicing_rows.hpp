@@ -14,12 +14,12 @@ TESSERA_PLANNING_BEGIN
 
 namespace tessera::build {
 
-constexpr Value slice(Value x, int dim, Value start, Value size) {
+constexpr Value slice(Value x, int dim, Value start, Value size, MadeBy by = MadeBy::operation) {
   Node made{.op = Op::slice,
             .dtype = x.dtype(),
             .rank = x.node().rank,
             .singletons = x.node().singletons,
-            .labels = pack_dim(dim)};
+            .labels = pack_dim(dim, by)};
   if (size.is_number(1)) made.singletons = static_cast<std::uint8_t>(made.singletons | 1u << dim);
   return x.make(made, {x.id, start.id, size.id});
 }
@@ -46,12 +46,23 @@ constexpr Value pad_to(Value x, int dim, Value start, Value extent) {
 
 namespace tessera::ops {
 
+[[noreturn]] inline void fail_slice(const ShapeContext& c) {
+  const MadeBy by = maker_of(c.node());
+  const int dim = dim_of(c.node());
+  if (by == MadeBy::operation) fail_shapes(c, "start and size are outside the dim");
+  const Shape& shape = c.operand(0);
+  const std::int64_t extent = shape[static_cast<std::size_t>(dim)];
+  if (by == MadeBy::squeeze)
+    fail(errc::shape_mismatch, "[squeeze] dim ", dim, " of ", shape_text(c.node().dtype, shape), " has extent ", extent,
+         ", and only a dim of extent 1 can be removed", c.node().source);
+  fail(errc::shape_mismatch, "[", name_of(by), "] index ", c.number(1), " is outside of dim ", dim, " of ",
+       shape_text(c.node().dtype, shape), c.node().source);
+}
 constexpr Shape slice_shape(const ShapeContext& c) {
   Shape shape = c.operand(0);
   const auto dim = static_cast<std::size_t>(dim_of(c.node()));
   const std::int64_t start = c.number(1), size = c.number(2);
-  if (start < 0 || size < 0 || start > shape[dim] || size > shape[dim] - start)
-    fail_shapes(c, "start and size are outside the dim");
+  if (start < 0 || size < 0 || start > shape[dim] || size > shape[dim] - start) fail_slice(c);
   shape[dim] = size;
   return shape;
 }

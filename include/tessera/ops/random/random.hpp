@@ -63,6 +63,27 @@ template <Distribution Kind, std::uint32_t Stream, bool Follows> struct RandomTa
   }
 };
 
+/// first + second * u of a uniform u is from one bound to the other; of a normal u it has a mean and a deviation.
+template <Distribution Kind, std::uint32_t Stream, bool Follows> struct ScaledRandomTag {
+  template <class Like, class Key, class First, class Second> struct result : Like {
+    using Checks = decltype([] {
+      using Drawn = typename RandomTag<Kind, Stream, Follows>::template result<Like, Key>;
+      (void)sizeof(typename Drawn::Checks);
+      static_assert(is_number_v<typename First::type> && is_number_v<typename Second::type>,
+                    "tessera: bounds, the mean and the standard deviation of random numbers are numbers, ts::Dims or "
+                    "ts::Scalars");
+    });
+  };
+  static constexpr Value emit(Value context, Value like, Value key, Value first, Value second) {
+    like = like.at(context.source);
+    constexpr RandomDraw draw{Kind, Stream};
+    const Value drawn = Follows ? build::random_alike(like, key, draw) : build::random(like, key, draw);
+    const Value from = build::cast(first, DType::f64), to = build::cast(second, DType::f64);
+    const Value scale = Kind == Distribution::uniform ? to - from : to;
+    return build::cast(build::cast(from, drawn.dtype()) + drawn * build::cast(scale, drawn.dtype()), like.dtype());
+  }
+};
+
 template <class Like> inline constexpr bool has_sharding_v = !LocalOperand<Like> && Like::rank != 0;
 
 /// A key as an operand: of a tensor an i64, of a Dim a Scalar. Reports a key of the wrong type and replaces it, so that
@@ -123,6 +144,21 @@ template <std::uint32_t Stream = 0, TensorOperand Like, class Key>
 constexpr auto normal_like(const Like& like, const Key& key, Here at = Here::current()) {
   return call<detail::RandomTag<Distribution::normal, Stream, detail::has_sharding_v<Like>>>(Source::from(at), like,
                                                                                              detail::drawn_from(key));
+}
+
+/// As above, uniform in [low, high) (jax.random.uniform with minval and maxval, Tensor.uniform_), or normal with a mean
+/// and a standard deviation (Tensor.normal_): `uniform_like(x, key, -0.1, 0.1)`. Rounding can give `high` itself.
+template <std::uint32_t Stream = 0, TensorOperand Like, class Key, NumberOperand Low, NumberOperand High>
+constexpr auto uniform_like(const Like& like, const Key& key, const Low& low, const High& high,
+                            Here at = Here::current()) {
+  return call<detail::ScaledRandomTag<Distribution::uniform, Stream, detail::has_sharding_v<Like>>>(
+      Source::from(at), like, detail::drawn_from(key), low, high);
+}
+template <std::uint32_t Stream = 0, TensorOperand Like, class Key, NumberOperand Mean, NumberOperand Deviation>
+constexpr auto normal_like(const Like& like, const Key& key, const Mean& mean, const Deviation& deviation,
+                           Here at = Here::current()) {
+  return call<detail::ScaledRandomTag<Distribution::normal, Stream, detail::has_sharding_v<Like>>>(
+      Source::from(at), like, detail::drawn_from(key), mean, deviation);
 }
 
 /// Each element of x is 0 with probability `rate`, and x / (1 - rate) otherwise; all are 0 at a rate of 1. Two dropouts

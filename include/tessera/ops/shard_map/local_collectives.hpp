@@ -201,7 +201,7 @@ template <FixedString Axis, int D, class X> constexpr auto psum_scatter(const X&
       made.f.order[at_position] = static_cast<std::int8_t>(out == lead ? device : f++);
       made.f.out_dim[at_position++] = static_cast<std::int8_t>(out);
     }
-    return X(detail::rearrange(parts, parts.rank(), parts.rank() + 1, made.f, made.sizes, leads));
+    return X(detail::rearrange(parts, parts.rank(), parts.rank() + 1, made.f, made.sizes, {leads}));
   }
 }
 
@@ -316,7 +316,7 @@ constexpr auto all_to_all(const X& x, Here at = Here::current()) {
       if (out == join) place(own[lead]);
       place(out == lead ? device : own[out]);
     }
-    const Value turned = td::rearrange(whole, whole.rank(), whole.rank(), made.f, made.sizes, leads);
+    const Value turned = td::rearrange(whole, whole.rank(), whole.rank(), made.f, made.sizes, {leads});
     const PartitionSpec before = td::lead_spec(text, turned, X::varying, X::varying & ~mask, join, axis);
     const PartitionSpec after = td::lead_spec(text, turned, X::varying, X::varying);
     return X(td::placed(text, td::placed(text, turned, before), after, &before));

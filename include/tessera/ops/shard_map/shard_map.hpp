@@ -53,7 +53,7 @@ constexpr Value enter_shard_map(const ShardMapText& text, const LocalSpec& spec,
   for (int axis = 0; axis < text.axis_count; ++axis)
     if ((spec.mask >> axis & 1u) != 0) place(device[axis]);
   for (int d = 0; d < rank; ++d) place(own[d]);
-  return rearrange(whole, leads + rank, position, made.f, made.sizes, leads);
+  return rearrange(whole, leads + rank, position, made.f, made.sizes, {leads});
 }
 
 /// Makes a result from a local value: the leading dims of the axes in its spec are merged into its dims. Those of an
@@ -76,7 +76,7 @@ constexpr Value leave_shard_map(const ShardMapText& text, const LocalSpec& spec,
     for (int i = 0; d >= 0 && d < spec.rank && i < spec.count[d]; ++i) place(lead_of(all, spec.axes[d][i]));
     place(d < 0 ? out : leads + d);
   }
-  const LocalValue left{rearrange(whole, whole.rank(), staying + x.rank, made.f, nullptr, staying), all & ~spec.mask,
+  const LocalValue left{rearrange(whole, whole.rank(), staying + x.rank, made.f, nullptr, {staying}), all & ~spec.mask,
                         x.rank};
   return placed(text, left.value, with_leads(text, left, spec));
 }

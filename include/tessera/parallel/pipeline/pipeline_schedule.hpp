@@ -25,7 +25,7 @@ namespace tessera::detail {
 /// A batch in microbatches, [microbatches, batch, ...]. Microbatch i has the examples i, i + microbatches, ...: every
 /// device has examples of each, so that none move.
 template <TensorOperand X, SizeOperand M> constexpr auto microbatches_of(const X& x, const M& microbatches, Here at) {
-  return movedim<1, 0>(split_dim<0>(x, microbatches, at), at);
+  return movedim<1, 0>(call<SplitTag<X::rank, 0, 2, MadeBy::pipeline>>(Source::from(at), x, Dim(microbatches)), at);
 }
 template <TensorOperand X> constexpr auto batch_of(const X& microbatches, Here at) {
   return merge_dims<0, 1>(movedim<0, 1>(microbatches, at), at);

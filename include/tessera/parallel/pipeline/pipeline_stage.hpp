@@ -28,6 +28,7 @@
 #include <tessera/ops/reduction/reduction.hpp>
 #include <tessera/ops/shard_map/axis_text.hpp>
 #include <tessera/ops/shard_map/shard_map.hpp>
+#include <tessera/parallel/required_axis.hpp>
 #include <tessera/runtime/memory/storage.hpp>
 #include <tessera/runtime/transport/communication.hpp>
 #include <tessera/runtime/transport/reshard.hpp>
@@ -261,7 +262,7 @@ struct LayersOfGroups {
 template <FixedString Axis, int Chunks = 1, class Block>
 Stack<PipelineStage<Axis, Block, Chunks>> pipeline_stages(const Stack<Block>& layers, const Mesh& mesh,
                                                           Here at = Here::current()) {
-  const int stages = mesh.axis_size(mesh.axis_index(Axis.view()));
+  const int stages = mesh.axis_size(detail::required_axis("pipeline_stages", mesh, Axis.view(), at));
   if (layers.size() == 0)
     fail(errc::structure, "[pipeline_stages] layers: there are none to share out among ", stages,
          " stages, the devices of the axis '", Axis.view(), "'", Source::from(at));

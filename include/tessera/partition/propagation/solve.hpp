@@ -163,9 +163,14 @@ class ShardingSolver {
   /// The axes that a constraint of shard_map fixes, one bit each; 0 for a constraint that fixes all axes.
   constexpr std::uint16_t closed_axes(const Node& node) const {
     unsigned axes = 0;
-    if (const int about = Constraint::of(node).about; about >= 0)
-      for (const SpecEntry& entry : program_.specs[about].entries)
-        for (const Name& name : entry.axes) axes |= detail::named_axes(name, node, planned_);
+    const Constraint own = Constraint::of(node);
+    if (own.about >= 0)
+      for (const SpecEntry& entry : program_.specs[own.about].entries)
+        for (const Name& name : entry.axes) {
+          if (own.of_parameter && !planned_.given.has_axis(name.view()))
+            ops::fail_axis_of_wrapper(name, node, planned_.given);
+          axes |= detail::named_axes(name, node, planned_);
+        }
     return static_cast<std::uint16_t>(axes);
   }
 

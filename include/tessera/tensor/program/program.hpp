@@ -6,11 +6,14 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 #include <tessera/base/compiled.hpp>
 #include <tessera/graph/fuse/traced_units.hpp>
+#include <tessera/graph/trace/named_leaves.hpp>
 #include <tessera/kernels/fused/fused_kernel.hpp>
 #include <tessera/runtime/executor/compiled_program.hpp>
 #include <tessera/runtime/steps/step_code.hpp>
@@ -98,11 +101,37 @@ template <class Traced> ProgramCache& cache_of() {
   return cache;
 }
 
+/// The name of a leaf of a model, such as "blocks.0.up.weight". Empty for a leaf on its own.
+template <class Model> std::string name_of_leaf(const void* model, const void* leaf) {
+  std::string found;
+  for_each_named_leaf(*static_cast<const Model*>(model), VisitLayers::each,
+                      [&](std::string_view name, const auto& own, int) {
+                        if (static_cast<const void*>(&own) == leaf) found = name;
+                      });
+  return found;
+}
+/// An argument of a call, as messages name it and the tensors in it.
+struct NamedArgument {
+  const void* object = nullptr;
+  std::string (*name_of_leaf)(const void* model, const void* leaf) = nullptr;
+  int position = 0;
+};
+[[noreturn]] TESSERA_ONCE void fail_empty_argument(const NamedArgument& argument, const void* leaf);
+#if TESSERA_HAS_DEFINITIONS
+[[noreturn]] TESSERA_ONCE void fail_empty_argument(const NamedArgument& argument, const void* leaf) {
+  const std::string name =
+      argument.name_of_leaf != nullptr ? argument.name_of_leaf(argument.object, leaf) : std::string();
+  fail(errc::empty_tensor, "[compile] argument ", argument.position, name.empty() ? "" : ", ", name,
+       ": an empty tensor, which was never assigned or was moved from");
+}
+#endif
+
 /// Collects the leaves of run-time arguments in the order of the trace. A leaf of a Stack has one tensor per layer.
 struct CollectLeaves {
   std::vector<Leaf> leaves;
   std::size_t cursor = 0, base = 0;
   int layer = -1;
+  NamedArgument argument{};  ///< that whose leaves are collected
 
   template <class L> void leaf(const L& x) {
     const bool later = layer > 0;
@@ -110,9 +139,7 @@ struct CollectLeaves {
     Leaf& to = leaves[cursor++];
     to.stacked = layer >= 0;
     if constexpr (StoredOperand<L>) {
-      if (!x.storage())
-        fail(errc::empty_tensor, "[compile] argument ", cursor - 1,
-             ": an empty tensor, which was never assigned or was moved from");
+      if (!x.storage()) fail_empty_argument(argument, &x);
       to.layers.emplace_back(static_cast<TensorStorage*>(x.storage().get()));
     } else {
       to.is_number = true;

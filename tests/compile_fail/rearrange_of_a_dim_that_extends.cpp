@@ -1,17 +1,16 @@
-// expect: only a dim of static .*extent 1, as from keepdims or .*ts::unsqueeze, can be squeezed.*14
+// expect: 1: in a pattern, 1 is a .*dim of .*static extent 1.*13
 #include <tessera/graph/transform/value_and_grad.hpp>
 #include <tessera/ops/ops.hpp>
 
 namespace ts = tessera;
 using Matrix = ts::ShardedTensor<float, 2>;
-using Vector = ts::ShardedTensor<float, 1>;
 
 struct Rows {
   constexpr auto operator()(const auto& x) const {
 #ifdef TESSERA_TWIN
-    return ts::squeeze<0>(ts::sum<0>(x, ts::keepdims));
+    return ts::rearrange<"1 a -> a">(ts::sum<0>(x, ts::keepdims));
 #else
-    return ts::squeeze<0>(x);
+    return ts::rearrange<"1 a -> a">(x);
 #endif
   }
 };
