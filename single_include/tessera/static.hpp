@@ -1601,6 +1601,19 @@ constexpr Labels pack_dim(int dim) {
   return labels;
 }
 
+/// The public function that made a node of data movement, where errors of the node name that function.
+enum class MadeBy : std::int8_t { operation, squeeze, select, accumulate, pipeline };
+constexpr std::string_view name_of(MadeBy by) {
+  constexpr std::string_view names[] = {"", "squeeze", "select", "accumulate", "pipeline"};
+  return names[static_cast<int>(by)];
+}
+constexpr Labels pack_dim(int dim, MadeBy by) {
+  Labels labels = pack_dim(dim);
+  labels[1] = static_cast<std::int8_t>(by);
+  return labels;
+}
+constexpr MadeBy maker_of(const Node& slice) { return static_cast<MadeBy>(slice.labels[1]); }
+
 /// Which values a cast accepts from a host scalar whose value is known only when the program is planned or runs.
 enum class NumberRule : std::int8_t {
   any,
@@ -4620,10 +4633,10 @@ using CheckRule = BrokenRule (*)(const NodeCheck&);
 constexpr CheckRule check_of(Op op);
 
 constexpr bool same_type(const Node& x, const Node& y) { return same_static_shape(x, y) && x.dtype == y.dtype; }
-/// Whether `stacked` has the type of x with a dim of layers in front.
+/// Whether `stacked` has the type of x with a dim of layers in front. Of one layer, this dim may be a singleton dim.
 constexpr bool stacks(const Node& stacked, const Node& x) {
   return stacked.dtype == x.dtype && stacked.rank == x.rank + 1 &&
-         stacked.singletons == static_cast<std::uint8_t>(x.singletons << 1);
+         (stacked.singletons & ~1u) == static_cast<std::uint8_t>(x.singletons << 1);
 }
 
 }  // namespace tessera
@@ -5152,10 +5165,15 @@ template <class T> constexpr auto no_branch() {
                 "use ts::select(condition, yes, no), and ts::logical_not for !");
   return true;
 }
-template <class... Parts, class T> constexpr auto no_tuple(const T& x) {
-  static_assert(sizeof...(Parts) > 99,
-                "tessera: a tensor and a tuple have no sum; a layer that returns a tuple, such as ts::nn::MoE or "
-                "ts::nn::Lstm, has the tensor as its first item: const auto [y, balance, z] = moe(x)");
+/// A tuple, or a struct such as the result of ts::topk: no operand of arithmetic.
+template <class B>
+concept ManyTensors =
+    std::is_class_v<B> && !Operand<B> && (std::is_aggregate_v<B> || requires { std::tuple_size<B>::value; });
+template <class B, class T> constexpr auto no_arithmetic(const T& x) {
+  static_assert(
+      std::is_void_v<B>,
+      "tessera: a tensor and a tuple or struct have no sum; a layer or an operation that returns several "
+      "tensors, such as ts::nn::MoE or ts::topk, has the tensor as an item: const auto [y, balance, z] = moe(x)");
   return x;
 }
 }  // namespace detail
@@ -5192,29 +5210,29 @@ template <class Self> struct Operators {
   }
   friend constexpr auto operator-(At<Self> a) { return call<NegTag>(a.source, a.value); }
   // Without these overloads, compilers would list all arithmetic operators that exist.
-  template <class... B> friend constexpr auto operator+(At<Self> a, const std::tuple<B...>&) {
-    return detail::no_tuple<B...>(a.value);
+  template <detail::ManyTensors B> friend constexpr auto operator+(At<Self> a, const B&) {
+    return detail::no_arithmetic<B>(a.value);
   }
-  template <class... B> friend constexpr auto operator+(const std::tuple<B...>&, At<Self> a) {
-    return detail::no_tuple<B...>(a.value);
+  template <detail::ManyTensors B> friend constexpr auto operator+(const B&, At<Self> a) {
+    return detail::no_arithmetic<B>(a.value);
   }
-  template <class... B> friend constexpr auto operator-(At<Self> a, const std::tuple<B...>&) {
-    return detail::no_tuple<B...>(a.value);
+  template <detail::ManyTensors B> friend constexpr auto operator-(At<Self> a, const B&) {
+    return detail::no_arithmetic<B>(a.value);
   }
-  template <class... B> friend constexpr auto operator-(const std::tuple<B...>&, At<Self> a) {
-    return detail::no_tuple<B...>(a.value);
+  template <detail::ManyTensors B> friend constexpr auto operator-(const B&, At<Self> a) {
+    return detail::no_arithmetic<B>(a.value);
   }
-  template <class... B> friend constexpr auto operator*(At<Self> a, const std::tuple<B...>&) {
-    return detail::no_tuple<B...>(a.value);
+  template <detail::ManyTensors B> friend constexpr auto operator*(At<Self> a, const B&) {
+    return detail::no_arithmetic<B>(a.value);
   }
-  template <class... B> friend constexpr auto operator*(const std::tuple<B...>&, At<Self> a) {
-    return detail::no_tuple<B...>(a.value);
+  template <detail::ManyTensors B> friend constexpr auto operator*(const B&, At<Self> a) {
+    return detail::no_arithmetic<B>(a.value);
   }
-  template <class... B> friend constexpr auto operator/(At<Self> a, const std::tuple<B...>&) {
-    return detail::no_tuple<B...>(a.value);
+  template <detail::ManyTensors B> friend constexpr auto operator/(At<Self> a, const B&) {
+    return detail::no_arithmetic<B>(a.value);
   }
-  template <class... B> friend constexpr auto operator/(const std::tuple<B...>&, At<Self> a) {
-    return detail::no_tuple<B...>(a.value);
+  template <detail::ManyTensors B> friend constexpr auto operator/(const B&, At<Self> a) {
+    return detail::no_arithmetic<B>(a.value);
   }
   // Without these overloads, compilers would first complain about the conversion to bool for the built-in && and ||.
   template <class B> friend constexpr auto operator&&(At<Self> a, const B&) {
@@ -5310,6 +5328,8 @@ template <class T, int Rank> struct Sym : SymTag, Operators<Sym<T, Rank>> {
 #define TESSERA_GRAPH_TRACE_EXPR_HPP
 
 namespace tessera {
+
+template <class T, int Rank> class ShardedTensor;
 
 namespace detail {
 template <std::size_t I, class T> struct HeldOperand {
@@ -5444,11 +5464,20 @@ template <Operand X> constexpr Value lower(Value context, const X& x) {
 }
 
 namespace detail {
+/// An expression as a tensor: evaluated, or in a trace recorded. Other operands stay.
+template <Operand X> constexpr decltype(auto) evaluated(const X& x) {
+  if constexpr (ExprOperand<X>)
+    return ShardedTensor<typename X::element, X::rank>(x);
+  else
+    return (x);
+}
+
 /// An operation on values inside a shard_map. Defined in ops/shard_map/.
 template <class Tag, class... Operands> struct LocalCall;
 }  // namespace detail
 
-/// The most operations in an expression of stored tensors. Subexpressions that occur twice count twice.
+/// The most operations in an expression of stored tensors, which is one program; of a longer expression, the operands
+/// of the operation that exceeds the limit are evaluated first. Subexpressions that occur twice count twice.
 inline constexpr int max_expression_nodes = 64;
 
 /// Applies an operation: adds a node when an operand is traced, and makes an expression otherwise. `Tag` has the
@@ -5468,11 +5497,10 @@ template <class Tag, class... Operands> constexpr auto call(Source source, const
         detail::Emission<Expr<Tag, Operands...>>::emit(context, lower(context, operands)...));
   } else {
     using E = Expr<Tag, Operands...>;
-    static_assert(
-        detail::node_count<E> <= max_expression_nodes,
-        "tessera: an expression of stored tensors has at most 64 operations; evaluate a part with ts::eval, or "
-        "compile a function with ts::compile");
-    return E(source, operands...);
+    if constexpr (detail::node_count<E> <= max_expression_nodes)
+      return E(source, operands...);
+    else
+      return call<Tag>(source, detail::evaluated(operands)...);
   }
 }
 
@@ -8625,7 +8653,7 @@ inline std::string shape_text(DType dtype, const Shape& shape) {
 namespace tessera::ops {
 
 /// The shape of operands broadcast against each other: trailing dims are aligned, only dims of static extent 1 repeat.
-constexpr Shape broadcast_shape(const ShapeContext& c) {
+constexpr Shape broadcast_shape(const ShapeContext& c, const char* why, std::string_view name) {
   const Node& node = c.node();
   Shape shape(node.rank, 1);
   for (int i = 0; i < node.arity; ++i) {
@@ -8644,10 +8672,14 @@ constexpr Shape broadcast_shape(const ShapeContext& c) {
       if (first)
         shape[out] = extent;
       else if (shape[out] != extent)
-        fail_shapes(c, "shapes can't be broadcast; only dims of static extent 1 broadcast");
+        fail_shapes(c, why, name);
     }
   }
   return shape;
+}
+
+constexpr Shape broadcast_shape(const ShapeContext& c) {
+  return broadcast_shape(c, "shapes can't be broadcast; only dims of static extent 1 broadcast", {});
 }
 
 /// Each dim of the result is a factor, shared by the operands that have the dim.
@@ -9465,13 +9497,26 @@ struct CastOp : ElementwiseOperation<1> {
   static constexpr void gradient(Gradient& r) { r.add(0, build::uncast(r.g(), r.x(0).dtype())); }
 };
 
+/// Marks nodes of ts::broadcast_to, which errors name.
+constexpr void mark_broadcast_to(Node& node) { node.labels[1] = 1; }
+constexpr bool is_broadcast_to(const Node& node) { return node.labels[1] != 0; }
+constexpr Value broadcast_to(Value x, Value like) {
+  Node made{.op = Op::broadcast, .dtype = x.dtype(), .rank = like.node().rank, .singletons = like.node().singletons};
+  mark_broadcast_to(made);
+  return x.make(made, {x.id, like.id});
+}
+constexpr Shape broadcast_operation_shape(const ShapeContext& c) {
+  if (!is_broadcast_to(c.node())) return broadcast_shape(c);
+  return broadcast_shape(c, "only dims of extent 1 are repeated", "broadcast_to");
+}
+
 /// Broadcasts the first operand to the shape of the second, of which only the shape is used.
 struct BroadcastOp {
   static constexpr OpRow row{.name = "broadcast",
                              .kind = OpKind::elementwise,
                              .arity = 2,
                              .linear = Linearity::first,
-                             .shape = broadcast_shape,
+                             .shape = broadcast_operation_shape,
                              .sharding = elementwise_sharding,
                              .number = [](double x, double, double) { return x; },
                              .host = [](const HostContext& c) { return c.operand(0); },
@@ -9486,7 +9531,7 @@ struct BroadcastOp {
   };
   static TESSERA_INLINE constexpr auto value(const auto& x, const auto&) { return x; }
   static constexpr int simplify(Graph& made, const Node& node, const std::int32_t* operands) {
-    return same_static_shape(made[operands[0]], node) ? operands[0] : -1;
+    return same_static_shape(made[operands[0]], node) && !is_broadcast_to(node) ? operands[0] : -1;
   }
   static constexpr void gradient(Gradient& r) { r.add(0, r.g()); }
 };
@@ -11561,6 +11606,10 @@ constexpr HostNumber number_of_argument(const HostContext& c) {
 [[noreturn]] inline void fail_named_axis(std::string_view rule, const Name& axis, const Node& node, const Mesh& mesh) {
   fail(errc::spec_axis, "[shard_map] ", rule, ": '", axis.view(), "' is not an axis of ", mesh.text(), node.source);
 }
+[[noreturn]] inline void fail_axis_of_wrapper(const Name& axis, const Node& node, const Mesh& mesh) {
+  fail(errc::mesh_axis, "[wrapper] axis: the parameters of a wrapped model are gathered over the axis '", axis.view(),
+       "', but ", mesh.text(), " has no axis '", axis.view(), "'", node.source);
+}
 constexpr HostNumber size_of_axis(const HostContext& c) {
   if (c.mesh == nullptr) return c.numbers[c.id];
   const Name axis = axis_of(c.node());
@@ -11697,7 +11746,9 @@ struct ArangeOp {
                              .arity = 1,
                              .shape =
                                  [](const ShapeContext& c) {
-                                   if (c.number(0) < 0) fail_shapes(c, "negative count");
+                                   if (const std::int64_t count = c.number(0); count < 0)
+                                     fail_shapes(c, concat_text("negative size ", count),
+                                                 is_broadcast_to(c.node()) ? "broadcast_to" : "");
                                    return Shape{c.number(0)};
                                  },
                              .sharding =
@@ -11811,6 +11862,21 @@ TESSERA_PLANNING_END
 
 TESSERA_PLANNING_BEGIN
 
+namespace tessera {
+
+/// What errors of a rearrange say of its operand.
+struct RearrangeOrigin {
+  int hidden = 0;  ///< how many leading dims they leave out
+  MadeBy by = MadeBy::operation;
+
+  constexpr double pack() const { return hidden + 16 * static_cast<int>(by); }
+  static constexpr RearrangeOrigin of(const Node& rearrange) {
+    return {rearrange.index() % 16, static_cast<MadeBy>(rearrange.index() / 16)};
+  }
+};
+
+}  // namespace tessera
+
 namespace tessera::build {
 
 /// The result dims of static extent 1 of a rearrange: those without factors, or with factors of singleton dims alone.
@@ -11821,14 +11887,14 @@ constexpr std::uint8_t rearranged_singletons(const Factors& factors, const Node&
       singletons &= ~(1u << factors.out_dim[p]);
   return static_cast<std::uint8_t>(singletons);
 }
-/// `sizes[f]`: the node of factor f's extent, -1 where it follows from the others. Error messages leave out the first
-/// `hidden` dims.
-constexpr Value rearrange(Value x, int out_rank, const Factors& factors, const std::int32_t* sizes, int hidden = 0) {
+/// `sizes[f]`: the node of factor f's extent, -1 where it follows from the others.
+constexpr Value rearrange(Value x, int out_rank, const Factors& factors, const std::int32_t* sizes,
+                          RearrangeOrigin origin = {}) {
   Node made{.op = Op::rearrange,
             .dtype = x.dtype(),
             .rank = static_cast<std::uint8_t>(out_rank),
             .labels = factors.pack(),
-            .value = static_cast<double>(hidden)};
+            .value = origin.pack()};
   std::int32_t operands[max_rank + 1]{x.id};
   bool sized = false, in_order = factors.keeps_order() && out_rank == x.rank();
   for (int f = 0; f < factors.count; ++f) {
@@ -11888,7 +11954,7 @@ namespace tessera::ops {
     axes += concat_text(axes.empty() ? "'" : ", '", axis_of(c.graph.operand_node(c.id, 1 + f)).view(), "'");
     size *= c.number(1 + f);
   }
-  const int hidden = c.node().index();
+  const int hidden = RearrangeOrigin::of(c.node()).hidden;
   Shape shape = c.operand(0);
   for (int lead = hidden; lead > 0; --lead) shape.erase(0);
   fail(errc::not_divisible, "[shard_map] dim ", dim - hidden, " of ", shape_text(c.node().dtype, shape),
@@ -11902,6 +11968,13 @@ constexpr bool split_by_axes(const ShapeContext& c, int first, int last) {
   return all;
 }
 
+[[noreturn]] inline void fail_split(const ShapeContext& c, std::int64_t size, std::int64_t extent) {
+  const MadeBy by = RearrangeOrigin::of(c.node()).by;
+  if (by == MadeBy::operation) fail_shapes(c, "a dim is not divisible by the sizes that split the dim");
+  fail(errc::shape_mismatch, "[", name_of(by), "] microbatches: a batch of ", extent, ", the first dim of ",
+       shape_text(c.node().dtype, c.operand(0)), ", can't be divided into ", size, " microbatches of one size",
+       c.node().source);
+}
 /// The extents of a rearrange's factors: for each operand dim, at most one follows from the given ones.
 constexpr Shape factor_extents(const ShapeContext& c) {
   const Factors factors = Factors::of(c.node());
@@ -11928,7 +12001,7 @@ constexpr Shape factor_extents(const ShapeContext& c) {
       if (product < 1) fail_shapes(c, "a dim is split by a size below 1, and the size beside it is not given");
       if (extent % product != 0) {
         if (split_by_axes(c, first, last)) fail_axis(c, "is not divisible by", factors.in_dim[first], first, last);
-        fail_shapes(c, "a dim is not divisible by the sizes that split the dim");
+        fail_split(c, product, extent);
       }
       extents[static_cast<std::size_t>(inferred)] = extent / product;
     } else if (extent != product) {
@@ -12085,12 +12158,12 @@ TESSERA_PLANNING_BEGIN
 
 namespace tessera::build {
 
-constexpr Value slice(Value x, int dim, Value start, Value size) {
+constexpr Value slice(Value x, int dim, Value start, Value size, MadeBy by = MadeBy::operation) {
   Node made{.op = Op::slice,
             .dtype = x.dtype(),
             .rank = x.node().rank,
             .singletons = x.node().singletons,
-            .labels = pack_dim(dim)};
+            .labels = pack_dim(dim, by)};
   if (size.is_number(1)) made.singletons = static_cast<std::uint8_t>(made.singletons | 1u << dim);
   return x.make(made, {x.id, start.id, size.id});
 }
@@ -12117,12 +12190,23 @@ constexpr Value pad_to(Value x, int dim, Value start, Value extent) {
 
 namespace tessera::ops {
 
+[[noreturn]] inline void fail_slice(const ShapeContext& c) {
+  const MadeBy by = maker_of(c.node());
+  const int dim = dim_of(c.node());
+  if (by == MadeBy::operation) fail_shapes(c, "start and size are outside the dim");
+  const Shape& shape = c.operand(0);
+  const std::int64_t extent = shape[static_cast<std::size_t>(dim)];
+  if (by == MadeBy::squeeze)
+    fail(errc::shape_mismatch, "[squeeze] dim ", dim, " of ", shape_text(c.node().dtype, shape), " has extent ", extent,
+         ", and only a dim of extent 1 can be removed", c.node().source);
+  fail(errc::shape_mismatch, "[", name_of(by), "] index ", c.number(1), " is outside of dim ", dim, " of ",
+       shape_text(c.node().dtype, shape), c.node().source);
+}
 constexpr Shape slice_shape(const ShapeContext& c) {
   Shape shape = c.operand(0);
   const auto dim = static_cast<std::size_t>(dim_of(c.node()));
   const std::int64_t start = c.number(1), size = c.number(2);
-  if (start < 0 || size < 0 || start > shape[dim] || size > shape[dim] - start)
-    fail_shapes(c, "start and size are outside the dim");
+  if (start < 0 || size < 0 || start > shape[dim] || size > shape[dim] - start) fail_slice(c);
   shape[dim] = size;
   return shape;
 }
@@ -15333,6 +15417,40 @@ constexpr Dim operator-(const Dim& x, const Dim& y) { return detail::combine<ops
 constexpr Dim operator*(const Dim& x, const Dim& y) { return detail::combine<ops::MulOp>(x, y); }
 constexpr Dim operator/(const Dim& x, const Dim& y) { return detail::combine<ops::DivOp>(x, y); }
 
+namespace detail {
+template <class A, class B>
+concept ComparesDims = (std::is_same_v<A, Dim> && (std::is_same_v<B, Dim> || std::is_arithmetic_v<B>)) ||
+                       (std::is_arithmetic_v<A> && std::is_same_v<B, Dim>);
+template <class A> constexpr bool no_comparison() {
+  static_assert(
+      std::is_void_v<A>,
+      "tessera: a ts::Dim can't be compared in a condition: a size is not known while a function is traced; "
+      "write a loop over a dim as ts::fori_loop or ts::scan, and compare x.value() outside of a traced function");
+  return false;
+}
+}  // namespace detail
+// Without these overloads, compilers would list all comparisons that exist.
+template <class A, class B>
+  requires detail::ComparesDims<A, B>
+constexpr bool operator<(const A&, const B&) {
+  return detail::no_comparison<A>();
+}
+template <class A, class B>
+  requires detail::ComparesDims<A, B>
+constexpr bool operator<=(const A&, const B&) {
+  return detail::no_comparison<A>();
+}
+template <class A, class B>
+  requires detail::ComparesDims<A, B>
+constexpr bool operator>(const A&, const B&) {
+  return detail::no_comparison<A>();
+}
+template <class A, class B>
+  requires detail::ComparesDims<A, B>
+constexpr bool operator>=(const A&, const B&) {
+  return detail::no_comparison<A>();
+}
+
 /// Arithmetic on Scalars, also with numbers and Dims, and of a Dim with a floating-point number, in f64: `1.0 - decay`,
 /// `position + 1`, `ts::extent<0>(x) * 0.5`. Inside a traced function it is recorded, and computed once in each call;
 /// a call with other values runs the same plan.
@@ -15537,7 +15655,7 @@ struct RearrangeText {
 /// A rearrange of a value of static rank `rank_in`; dims in front of these (the layers of a stack) stay. `sizes[f]`:
 /// the extent of factor f, or a value without module where it is inferred.
 constexpr Value rearrange(Value x, int rank_in, int rank_out, const Factors& factors, const Value* sizes,
-                          int hidden = 0) {
+                          RearrangeOrigin origin = {}) {
   const int lead = x.leading(rank_in);
   int kept[max_rank]{};
   std::int32_t ids[max_rank]{};
@@ -15565,7 +15683,7 @@ constexpr Value rearrange(Value x, int rank_in, int rank_out, const Factors& fac
     made.order[at] = static_cast<std::int8_t>(f);
     made.out_dim[at++] = static_cast<std::int8_t>(factors.out_dim[p] + lead);
   }
-  return build::rearrange(x, rank_out + lead, made, ids, hidden);
+  return build::rearrange(x, rank_out + lead, made, ids, origin);
 }
 
 constexpr void require_singleton(Value x, int dim, const char* message) {
@@ -15657,7 +15775,7 @@ template <int Rank, int A, int B> struct SwapAxesTag {
 };
 
 /// Splits dim `D` of a tensor of rank `Rank` into `Count` dims, of which all but the first have given extents.
-template <int Rank, int D, int Count> struct SplitTag {
+template <int Rank, int D, int Count, MadeBy By = MadeBy::operation> struct SplitTag {
   static_assert(Rank + Count - 1 <= max_rank, "tessera: a tensor has at most 8 dims");
   template <class A, class... Sizes> using result = Typed<typename A::type, Rank + Count - 1>;
   static constexpr Value emit(Value context, Value x, auto... inner) {
@@ -15670,7 +15788,7 @@ template <int Rank, int D, int Count> struct SplitTag {
         f.order[f.count] = f.out_dim[f.count] = f.count;
         ++f.count;
       }
-    return rearrange(x.at(context.source), Rank, Rank + Count - 1, f, sizes);
+    return rearrange(x.at(context.source), Rank, Rank + Count - 1, f, sizes, {0, By});
   }
 };
 
@@ -15702,10 +15820,10 @@ template <int Rank, int D> struct SqueezeTag {
   static constexpr Value emit(Value context, Value x) {
     const int dim = x.shifted(D, Rank);
     x = x.at(context.source);
-    require_singleton(
-        x, dim,
-        "[squeeze] dim: only a dim of static extent 1, as from keepdims or ts::unsqueeze, can be squeezed; of any "
-        "other dim take ts::select<D>(x, 0)");
+    if (!x.is_singleton(dim)) {  // outside of the dim unless its extent is 1
+      const Value one = x.integer(1, DType::i64);
+      x = build::slice(x, dim, one - build::extent(x, dim), one, MadeBy::squeeze);
+    }
     return build::drop_singletons(x, 1u << dim);
   }
 };
@@ -15790,8 +15908,8 @@ template <int D, TensorOperand X> constexpr auto unsqueeze(const X& x, Here at =
   return call<detail::UnsqueezeTag<X::rank, detail::checked_dim<D, X::rank + 1>()>>(Source::from(at), x);
 }
 
-/// Removes dim D, which has static extent 1. A dim that happens to have extent 1, such as that of a stored [n, 1], is
-/// removed by select<D>(x, 0).
+/// Removes dim D, whose extent is 1 (torch.squeeze with a dim, jnp.squeeze with an axis). Errors: shape_mismatch for
+/// another extent, when the program is planned. No communication, unless a mesh axis splits the dim.
 template <int D, TensorOperand X> constexpr auto squeeze(const X& x, Here at = Here::current()) {
   return call<detail::SqueezeTag<X::rank, detail::checked_dim<D, X::rank>()>>(Source::from(at), x);
 }
@@ -15920,26 +16038,30 @@ namespace tessera {
 
 namespace detail {
 
-/// The dim repeated: the copies one after the other, or each element `count` times.
+/// A dim repeated: the copies one after the other, or each element `count` times.
+constexpr Value repeated(Value x, int dim, Value count, bool each_element) {
+  const int rank = x.rank() + 1, copies = each_element ? dim + 1 : dim;
+  const Value one = build::insert_singletons(x, 1u << copies, rank);
+  const Value places =
+      build::insert_singletons(x.make({.op = Op::arange, .dtype = DType::i32, .rank = 1}, {as_size(count).id}),
+                               ((1u << rank) - 1) & ~(1u << copies), rank);
+  // Of these the shape is read alone.
+  const Value like = build::binary(Op::less, build::iota(one, copies, DType::i32), places);
+  Factors merge{};
+  for (int d = 0; d < rank; ++d) {
+    merge.in_dim[d] = merge.order[d] = static_cast<std::int8_t>(d);
+    merge.out_dim[d] = static_cast<std::int8_t>(d > dim ? d - 1 : d);
+  }
+  merge.count = static_cast<std::int8_t>(rank);
+  return rearrange(build::broadcast(one, like), rank, rank - 1, merge, nullptr);
+}
+
 template <int Rank, int D, bool EachElement> struct RepeatTag {
   static_assert(Rank < max_rank, "tessera: repeat takes tensors of at most 7 dims");
   template <class X, class Count> using result = Typed<typename X::type, Rank>;
   static constexpr Value emit(Value context, Value x, Value count) {
     x = x.at(context.source);
-    const int rank = x.rank() + 1, dim = x.shifted(D, Rank), copies = EachElement ? dim + 1 : dim;
-    const Value one = build::insert_singletons(x, 1u << copies, rank);
-    const Value places =
-        build::insert_singletons(x.make({.op = Op::arange, .dtype = DType::i32, .rank = 1}, {as_size(count).id}),
-                                 ((1u << rank) - 1) & ~(1u << copies), rank);
-    // Of these the shape is read alone.
-    const Value like = build::binary(Op::less, build::iota(one, copies, DType::i32), places);
-    Factors merge{};
-    for (int d = 0; d < rank; ++d) {
-      merge.in_dim[d] = merge.order[d] = static_cast<std::int8_t>(d);
-      merge.out_dim[d] = static_cast<std::int8_t>(d > dim ? d - 1 : d);
-    }
-    merge.count = static_cast<std::int8_t>(rank);
-    return rearrange(build::broadcast(one, like), rank, rank - 1, merge, nullptr);
+    return repeated(x, x.shifted(D, Rank), count, EachElement);
   }
 };
 
@@ -19723,24 +19845,44 @@ template <int Rank, int Dims> struct BroadcastToTag {
     if (x.rank() != Rank)
       context.refuse(errc::unsupported,
                      "[broadcast_to] leading dims: use it outside of a shard_map, and inside the block of a Stack");
-    Value like{};  // of these only the shape is used
-    int d = 0;
-    for (const Value& size : {as_size(given)...}) {
-      const int dim = d++;
-      if (size.is_number(1)) continue;
-      const Value counting = x.make({.op = Op::arange, .dtype = DType::i32, .rank = 1}, {size.id});
-      const Value own = build::insert_singletons(counting, ((1u << Dims) - 1) & ~(1u << dim), Dims);
-      like = like.module == nullptr ? own : like + own;
-    }
+    const Value operand = x;
     x = build::insert_singletons(x, (1u << (Dims - Rank)) - 1, Dims);
-    // A dim that is to have the extent 1 has it already: of a longer dim the start of this slice is negative.
-    d = 0;
-    for (const Value& size : {as_size(given)...}) {
+    Value like{};  // of these only the shape is used
+    unsigned ones = 0;
+    bool same = true;
+    int d = 0;
+    for (const Value& given_size : {as_size(given)...}) {
       const int dim = d++;
-      if (size.is_number(1) && !x.is_singleton(dim))
-        x = build::slice(x, dim, size.number(1, DType::i64) - build::extent(x, dim), size);
+      const bool fresh = dim < Dims - Rank;
+      const Value extent = fresh ? x.number(1, DType::i64) : build::extent(operand, dim - (Dims - Rank));
+      const bool keeps = given_size.is_number(-1) || given_size == extent;
+      if (given_size.is_number(-1) && fresh)
+        context.refuse(errc::shape_mismatch, "[broadcast_to] -1: a dim that the operand lacks has no extent to keep");
+      if (x.is_singleton(dim) && (keeps || given_size.is_number(1))) continue;
+      const bool computed = !given_size.node().is_constant() && !fresh;
+      const Value size =
+          keeps      ? extent
+          : computed ? build::select(build::binary(Op::equal, given_size, given_size.number(-1)), extent, given_size)
+                     : given_size;
+      same = same && size == extent;
+      Node counted{.op = Op::arange, .dtype = DType::i32, .rank = 1};
+      ops::mark_broadcast_to(counted);
+      const Value own = build::insert_singletons(x.make(counted, {size.id}), ((1u << Dims) - 1) & ~(1u << dim), Dims);
+      like = like.module == nullptr ? own : like + own;
+      if (size.is_number(1)) ones |= 1u << dim;  // the broadcast checks that the dim has extent 1
+      if (x.is_singleton(dim) || size == extent || size.is_number(1)) continue;
+      if constexpr (Dims < max_rank) {
+        const Value once = size.number(1, DType::i64), none = size.number(0, DType::i64);
+        const Value copies =
+            build::select(build::binary(Op::equal, extent, once), build::binary(Op::maximum, size, none), once);
+        x = repeated(x, dim, copies, false);
+      }
     }
-    return like.module == nullptr ? x : build::broadcast(x, like);
+    if (same) return x;
+    x = ops::broadcast_to(x, like);
+    for (int dim = 0; dim < Dims; ++dim)
+      if (ones >> dim & 1u) x = build::slice(x, dim, x.number(0, DType::i64), x.number(1, DType::i64));
+    return x;
   }
 };
 
@@ -19763,9 +19905,10 @@ constexpr auto reshape(const X& x, const Dim (&sizes)[Dims], Here at = Here::cur
 }
 
 /// x broadcast to the given extents, trailing dims aligned (torch.broadcast_to, Tensor.expand): dims that x lacks are
-/// new, dims of static extent 1 are repeated, all others have the extent that is given. A dim that happens to have
-/// extent 1, such as that of a stored [1, 1, F], is removed first: ts::select<0>(token, 0). The gradient is summed over
-/// the copies. Errors: shape_mismatch where another dim differs. No communication.
+/// new, dims of extent 1 are repeated, all others have the extent that is given; -1 keeps an extent. The gradient is
+/// summed over the copies. Errors: shape_mismatch for any other extent. Of a tensor of 8 dims only dims of static
+/// extent 1 are repeated. No communication. Where the extent of a dim is known only when the program is planned, as 4
+/// of a stored tensor, the dim is copied before it is broadcast; -1 or ts::extent<D>(x) saves the copy.
 ///
 ///     const auto rows = ts::broadcast_to(bias, {ts::extent<0>(x), 4});   // [4] gives [N, 4]
 template <TensorOperand X, std::size_t Dims>
@@ -19805,6 +19948,22 @@ template <int Rank, int D> struct StridedSliceTag {
   template <class X, class... Sizes> using result = Typed<typename X::type, Rank>;
   static constexpr Value emit(Value context, Value x, Value start, Value size, Value step) {
     return build::strided_slice(x.at(context.source), x.shifted(D, Rank), as_size(start), as_size(size), as_size(step));
+  }
+};
+
+/// The elements at one index of a dim, without that dim.
+template <int Rank, int D> struct SelectIndexTag {
+  template <class X, class Index> using result = Typed<typename X::type, Rank - 1>;
+  static constexpr Value emit(Value context, Value x, Value index) {
+    x = x.at(context.source);
+    index = as_size(index);
+    const int dim = x.shifted(D, Rank);
+    const Value zero = x.integer(0, DType::i64), from_end = index + build::extent(x, dim);
+    const bool known = index.node().is_constant();
+    const Value start = !known                   ? build::select(build::less(index, zero), from_end, index)
+                        : index.node().value < 0 ? from_end
+                                                 : index;
+    return build::drop_singletons(build::slice(x, dim, start, x.integer(1, DType::i64), MadeBy::select), 1u << dim);
   }
 };
 
@@ -19882,11 +20041,12 @@ constexpr auto slice(const X& x, const Start& start, const Size& size, const Ste
                                                                                    Dim(size), Dim(step));
 }
 
-/// The elements at one index of dim D, without that dim: x[i] (Tensor.select, lax.index_in_dim). Errors: shape_mismatch
-/// for an index outside of the dim. Communication: as slice of one index.
+/// The elements at one index of dim D, without that dim: x[i] (Tensor.select, lax.index_in_dim). A negative index
+/// counts from the end: `select<0>(x, -1)` is the last row. Errors: shape_mismatch for an index outside of the dim.
+/// Communication: as slice of one index.
 template <int D, TensorOperand X, SizeOperand Index>
 constexpr auto select(const X& x, const Index& index, Here at = Here::current()) {
-  return squeeze<detail::checked_dim<D, X::rank>()>(slice<D>(x, index, 1, at), at);
+  return call<detail::SelectIndexTag<X::rank, detail::checked_dim<D, X::rank>()>>(Source::from(at), x, Dim(index));
 }
 
 /// x with the update in the elements along dim D from start on, `step` apart (torch.slice_scatter, x.at[a::s].set).
@@ -20771,7 +20931,7 @@ template <int Rank, int D> struct GatherTag {
 
 /// Elements along dim D at integer indices (torch.gather): y[.., k, ..] = x[.., indices[.., k, ..], ..]. The result has
 /// the shape of the indices, which have the rank of x and its extents along the other dims. Along a dim of static
-/// extent 1 of the indices, all elements of x have the same index (torch.take_along_dim, jnp.take_along_axis):
+/// extent 1 of the indices, all elements of x have the same index (jnp.take_along_axis):
 /// `gather<1>(x, ts::unsqueeze<2>(rows))` of x [b, n, f] and rows [b, m] copies rows, [b, m, f]. The gradient adds the
 /// cotangent at the indices. Errors: dim_range for an index outside of the dim, shape_mismatch where another dim
 /// differs. Communication: as sort.
@@ -21055,6 +21215,61 @@ constexpr auto topk(const X& x, const K& k, Here at = Here::current()) {
   const auto indices = call<detail::ArgsortTag<X::rank, dim, Order::descending, Index>>(Source::from(at), x, Dim(k));
   const auto values = call<detail::GatherTag<X::rank, dim>>(Source::from(at), x, indices);
   return TopK<std::remove_const_t<decltype(values)>, std::remove_const_t<decltype(indices)>>{values, indices};
+}
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/ops/indexing/take_along_dim.hpp
+
+#ifndef TESSERA_OPS_INDEXING_TAKE_ALONG_DIM_HPP
+#define TESSERA_OPS_INDEXING_TAKE_ALONG_DIM_HPP
+
+namespace tessera {
+
+namespace detail {
+
+/// gather of a tensor that is first repeated along the dims of static extent 1 along which the indices extend.
+template <int Rank, int D> struct TakeAlongDimTag : GatherTag<Rank, D> {
+  static constexpr Value emit(Value context, Value x, Value indices) {
+    x = x.at(context.source);
+    const int dim = x.shifted(D, Rank), rank = x.rank();
+    Value like{};  // of these only the shape is used
+    for (int d = 0; d < rank; ++d) {
+      if (d == dim || !x.is_singleton(d) || indices.is_singleton(d)) continue;
+      const Value counting = x.make({.op = Op::arange, .dtype = DType::i32, .rank = 1}, {build::extent(indices, d).id});
+      const Value own = build::insert_singletons(counting, ((1u << rank) - 1) & ~(1u << d), rank);
+      like = (like.module == nullptr ? build::iota(x, dim, DType::i32) : like) + own;
+    }
+    return build::gather(like.module == nullptr ? x : build::broadcast(x, like), dim, indices);
+  }
+};
+
+template <TensorOperand X> constexpr auto flattened(const X& x, Here at) {
+  if constexpr (X::rank == 1)
+    return x;
+  else
+    return merge_dims<0, X::rank - 1>(x, at);
+}
+
+}  // namespace detail
+
+/// Elements along dim D at integer indices, of two tensors that are broadcast against each other along all other dims
+/// (torch.take_along_dim, jnp.take_along_axis): `take_along_dim<1>(x, argsort<1>(x))` is sorted. x and indices have
+/// equal ranks, and extents that are equal or statically 1. Gradient and errors: as gather. Communication: as gather;
+/// a tensor that is repeated along a dim is repeated on each device.
+template <int D, TensorOperand X, TensorOperand Indices>
+constexpr auto take_along_dim(const X& x, const Indices& indices, Here at = Here::current()) {
+  return call<detail::TakeAlongDimTag<X::rank, detail::checked_dim<D, X::rank>()>>(Source::from(at), x, indices);
+}
+/// Elements at indices into all elements of x in row-major order: a vector with as many elements as the indices, which
+/// have any rank. Communication: as merge_dims of all dims, and gather.
+template <TensorOperand X, TensorOperand Indices>
+constexpr auto take_along_dim(const X& x, const Indices& indices, Here at = Here::current()) {
+  static_assert(X::rank >= 1 && Indices::rank >= 1,
+                "tessera: take_along_dim takes tensors with at least one dim; use ts::unsqueeze<0>(x)");
+  return gather<0>(detail::flattened(x, at), detail::flattened(indices, at), at);
 }
 
 }  // namespace tessera
@@ -22096,6 +22311,27 @@ template <Distribution Kind, std::uint32_t Stream, bool Follows> struct RandomTa
   }
 };
 
+/// first + second * u of a uniform u is from one bound to the other; of a normal u it has a mean and a deviation.
+template <Distribution Kind, std::uint32_t Stream, bool Follows> struct ScaledRandomTag {
+  template <class Like, class Key, class First, class Second> struct result : Like {
+    using Checks = decltype([] {
+      using Drawn = typename RandomTag<Kind, Stream, Follows>::template result<Like, Key>;
+      (void)sizeof(typename Drawn::Checks);
+      static_assert(is_number_v<typename First::type> && is_number_v<typename Second::type>,
+                    "tessera: bounds, the mean and the standard deviation of random numbers are numbers, ts::Dims or "
+                    "ts::Scalars");
+    });
+  };
+  static constexpr Value emit(Value context, Value like, Value key, Value first, Value second) {
+    like = like.at(context.source);
+    constexpr RandomDraw draw{Kind, Stream};
+    const Value drawn = Follows ? build::random_alike(like, key, draw) : build::random(like, key, draw);
+    const Value from = build::cast(first, DType::f64), to = build::cast(second, DType::f64);
+    const Value scale = Kind == Distribution::uniform ? to - from : to;
+    return build::cast(build::cast(from, drawn.dtype()) + drawn * build::cast(scale, drawn.dtype()), like.dtype());
+  }
+};
+
 template <class Like> inline constexpr bool has_sharding_v = !LocalOperand<Like> && Like::rank != 0;
 
 /// A key as an operand: of a tensor an i64, of a Dim a Scalar. Reports a key of the wrong type and replaces it, so that
@@ -22156,6 +22392,21 @@ template <std::uint32_t Stream = 0, TensorOperand Like, class Key>
 constexpr auto normal_like(const Like& like, const Key& key, Here at = Here::current()) {
   return call<detail::RandomTag<Distribution::normal, Stream, detail::has_sharding_v<Like>>>(Source::from(at), like,
                                                                                              detail::drawn_from(key));
+}
+
+/// As above, uniform in [low, high) (jax.random.uniform with minval and maxval, Tensor.uniform_), or normal with a mean
+/// and a standard deviation (Tensor.normal_): `uniform_like(x, key, -0.1, 0.1)`. Rounding can give `high` itself.
+template <std::uint32_t Stream = 0, TensorOperand Like, class Key, NumberOperand Low, NumberOperand High>
+constexpr auto uniform_like(const Like& like, const Key& key, const Low& low, const High& high,
+                            Here at = Here::current()) {
+  return call<detail::ScaledRandomTag<Distribution::uniform, Stream, detail::has_sharding_v<Like>>>(
+      Source::from(at), like, detail::drawn_from(key), low, high);
+}
+template <std::uint32_t Stream = 0, TensorOperand Like, class Key, NumberOperand Mean, NumberOperand Deviation>
+constexpr auto normal_like(const Like& like, const Key& key, const Mean& mean, const Deviation& deviation,
+                           Here at = Here::current()) {
+  return call<detail::ScaledRandomTag<Distribution::normal, Stream, detail::has_sharding_v<Like>>>(
+      Source::from(at), like, detail::drawn_from(key), mean, deviation);
 }
 
 /// Each element of x is 0 with probability `rate`, and x / (1 - rate) otherwise; all are 0 at a rate of 1. Two dropouts
@@ -25429,7 +25680,7 @@ template <FixedString Axis, int D, class X> constexpr auto psum_scatter(const X&
       made.f.order[at_position] = static_cast<std::int8_t>(out == lead ? device : f++);
       made.f.out_dim[at_position++] = static_cast<std::int8_t>(out);
     }
-    return X(detail::rearrange(parts, parts.rank(), parts.rank() + 1, made.f, made.sizes, leads));
+    return X(detail::rearrange(parts, parts.rank(), parts.rank() + 1, made.f, made.sizes, {leads}));
   }
 }
 
@@ -25544,7 +25795,7 @@ constexpr auto all_to_all(const X& x, Here at = Here::current()) {
       if (out == join) place(own[lead]);
       place(out == lead ? device : own[out]);
     }
-    const Value turned = td::rearrange(whole, whole.rank(), whole.rank(), made.f, made.sizes, leads);
+    const Value turned = td::rearrange(whole, whole.rank(), whole.rank(), made.f, made.sizes, {leads});
     const PartitionSpec before = td::lead_spec(text, turned, X::varying, X::varying & ~mask, join, axis);
     const PartitionSpec after = td::lead_spec(text, turned, X::varying, X::varying);
     return X(td::placed(text, td::placed(text, turned, before), after, &before));
@@ -25604,7 +25855,7 @@ constexpr Value enter_shard_map(const ShardMapText& text, const LocalSpec& spec,
   for (int axis = 0; axis < text.axis_count; ++axis)
     if ((spec.mask >> axis & 1u) != 0) place(device[axis]);
   for (int d = 0; d < rank; ++d) place(own[d]);
-  return rearrange(whole, leads + rank, position, made.f, made.sizes, leads);
+  return rearrange(whole, leads + rank, position, made.f, made.sizes, {leads});
 }
 
 /// Makes a result from a local value: the leading dims of the axes in its spec are merged into its dims. Those of an
@@ -25627,7 +25878,7 @@ constexpr Value leave_shard_map(const ShardMapText& text, const LocalSpec& spec,
     for (int i = 0; d >= 0 && d < spec.rank && i < spec.count[d]; ++i) place(lead_of(all, spec.axes[d][i]));
     place(d < 0 ? out : leads + d);
   }
-  const LocalValue left{rearrange(whole, whole.rank(), staying + x.rank, made.f, nullptr, staying), all & ~spec.mask,
+  const LocalValue left{rearrange(whole, whole.rank(), staying + x.rank, made.f, nullptr, {staying}), all & ~spec.mask,
                         x.rank};
   return placed(text, left.value, with_leads(text, left, spec));
 }
@@ -28908,7 +29159,8 @@ TESSERA_PLANNING_BEGIN
 namespace tessera {
 
 /// One factor of a link. A factor is compound when some dim consists of it and other factors (a reshape splits or
-/// merges the dim): only axes whose sizes divide its extent can split it.
+/// merges the dim): only axes whose sizes divide its extent can split it. Beside a longer factor, factors of extent 1
+/// do not count: of [1, n] merged into [n], n is as simple as the dim, and any axes split both.
 struct LinkFactor {
   FactorKind kind = FactorKind::pass;
   bool compound = false;
@@ -29044,10 +29296,19 @@ class Links {
       LinkDim made;
       made.operand = static_cast<std::int32_t>(operands.size()) - link.first_operand;
       made.dim = static_cast<std::int8_t>(d);
+      const auto factor_at = [&](std::int8_t f) -> LinkFactor& {
+        return factors[static_cast<std::size_t>(link.first_factor + f)];
+      };
+      int longer = 0;
+      for (std::int8_t f : list) longer += factor_at(f).extent != 1 ? 1 : 0;
       for (std::int8_t f : list) {
-        LinkFactor& factor = factors[static_cast<std::size_t>(link.first_factor + f)];
+        LinkFactor& factor = factor_at(f);
+        if (list.size() > 1 && longer > 0 && factor.extent == 1) {
+          factor.compound = true;  // no axis splits it
+          continue;
+        }
         made.factors[made.count++] = f;
-        if (list.size() > 1)
+        if (list.size() > 1 && longer != 1)
           splits_dims = factor.compound = true;
         else if (shape[static_cast<std::size_t>(d)] > factor.extent)
           factor.extent = shape[static_cast<std::size_t>(d)];
@@ -29070,6 +29331,11 @@ class Links {
     const UnitRule rule = unit_rule(graph_, units, u);
     begin(u, unit.kind);
     for (FactorKind kind : rule.kinds) add_factor(kind);
+    if (const FactorExtentsRule extents_of = row_of(graph_[unit.root]).factor_extents) {
+      const Shape extents = extents_of({graph_, unit.root, found_->shapes.data(), found_->numbers.data(), nullptr});
+      for (std::size_t f = 0; f < rule.kinds.size(); ++f)
+        factors[static_cast<std::size_t>(links.back().first_factor) + f].extent = extents[f];
+    }
     for (int i = 0; i < unit.input_count; ++i)
       add_operand(units.input(u, i).node, rule.inputs[static_cast<std::size_t>(i)], false);
     for (int o = 0; o < unit.output_count; ++o)
@@ -29084,11 +29350,6 @@ class Links {
         LinkOperand& input = operands[static_cast<std::size_t>(link.first_operand + i)];
         input.narrow = input.dim_count < widest;
       }
-    }
-    if (const FactorExtentsRule extents_of = row_of(graph_[unit.root]).factor_extents) {
-      const Shape extents = extents_of({graph_, unit.root, found_->shapes.data(), found_->numbers.data(), nullptr});
-      for (int f = 0; f < link.factor_count; ++f)
-        factors[static_cast<std::size_t>(link.first_factor + f)].extent = extents[static_cast<std::size_t>(f)];
     }
   }
 };
@@ -29745,9 +30006,14 @@ class ShardingSolver {
   /// The axes that a constraint of shard_map fixes, one bit each; 0 for a constraint that fixes all axes.
   constexpr std::uint16_t closed_axes(const Node& node) const {
     unsigned axes = 0;
-    if (const int about = Constraint::of(node).about; about >= 0)
-      for (const SpecEntry& entry : program_.specs[about].entries)
-        for (const Name& name : entry.axes) axes |= detail::named_axes(name, node, planned_);
+    const Constraint own = Constraint::of(node);
+    if (own.about >= 0)
+      for (const SpecEntry& entry : program_.specs[own.about].entries)
+        for (const Name& name : entry.axes) {
+          if (own.of_parameter && !planned_.given.has_axis(name.view()))
+            ops::fail_axis_of_wrapper(name, node, planned_.given);
+          axes |= detail::named_axes(name, node, planned_);
+        }
     return static_cast<std::uint16_t>(axes);
   }
 
@@ -32480,7 +32746,9 @@ class GraphPlanner : PlannedValues {
   constexpr GraphPlan plan() {
     start();
     add_arguments();
+    const Growable<std::uint8_t> computed = computed_units();
     for (int u = 0; u < units_.count; ++u) {
+      if (!computed[size(u)]) continue;
       if (units_[u].kind == UnitKind::repeat)
         add_repeat(u);
       else if (units_[u].kind == UnitKind::constraint)
@@ -32516,6 +32784,21 @@ class GraphPlanner : PlannedValues {
   }
 
   // ---- units
+
+  /// By unit: whether a step, or the caller, reads elements of its results. Where only the shape of a tensor is read,
+  /// such as that to which ts::tile broadcasts, nothing is computed.
+  constexpr Growable<std::uint8_t> computed_units() const {
+    Growable<std::uint8_t> computed(size(units_.count), 0), read(size(graph_.size), 0);
+    for (int k = 0; k < graph_.output_count; ++k) read[size(graph_.outputs[k])] = 1;
+    for (int u = units_.count - 1; u >= 0; --u) {
+      const Unit& unit = units_[u];
+      bool own = unit.kind == UnitKind::repeat || unit.kind == UnitKind::custom;
+      for (int o = 0; o < unit.output_count && !own; ++o) own = read[size(units_.output(u, o).node)] != 0;
+      computed[size(u)] = own ? 1 : 0;
+      for (int i = 0; i < unit.input_count && own; ++i) read[size(units_.input(u, i).node)] = 1;
+    }
+    return computed;
+  }
 
   constexpr bool is_constraint(int node) const { return row_of(graph_[node]).unit == UnitKind::constraint; }
 
@@ -32969,13 +33252,21 @@ class ExplicitAxes {
     return made;
   }
   /// Distributes the axes of a dim that a reshape splits or merges over the dim's factors, the most significant first:
-  /// a factor takes axes until each device has one index of it. False where the axis sizes don't divide a factor.
+  /// a factor takes axes until each device has one index of it. False where the axis sizes don't divide a factor,
+  /// unless it is the only factor that is longer than 1: of [n] split into [1, n], n takes all axes.
   template <class Factors>
   constexpr bool split_factors(const AxisList& list, const Factors& factors, const Shape& extents,
                                Growable<AxisList>& axes) const {
     std::size_t next = 0;
+    int longer = 0;
+    for (const std::int8_t factor : factors) longer += extents[static_cast<std::size_t>(factor)] != 1 ? 1 : 0;
     for (const std::int8_t factor : factors) {
       const auto f = static_cast<std::size_t>(factor);
+      if (longer == 1) {
+        if (extents[f] == 1) continue;
+        axes[f] = list;
+        return true;
+      }
       AxisList own;
       std::int64_t left = extents[f];
       for (; next < list.size() && left > 1; ++next) {

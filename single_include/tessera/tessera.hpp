@@ -5290,6 +5290,19 @@ constexpr Labels pack_dim(int dim) {
   return labels;
 }
 
+/// The public function that made a node of data movement, where errors of the node name that function.
+enum class MadeBy : std::int8_t { operation, squeeze, select, accumulate, pipeline };
+constexpr std::string_view name_of(MadeBy by) {
+  constexpr std::string_view names[] = {"", "squeeze", "select", "accumulate", "pipeline"};
+  return names[static_cast<int>(by)];
+}
+constexpr Labels pack_dim(int dim, MadeBy by) {
+  Labels labels = pack_dim(dim);
+  labels[1] = static_cast<std::int8_t>(by);
+  return labels;
+}
+constexpr MadeBy maker_of(const Node& slice) { return static_cast<MadeBy>(slice.labels[1]); }
+
 /// Which values a cast accepts from a host scalar whose value is known only when the program is planned or runs.
 enum class NumberRule : std::int8_t {
   any,
@@ -6431,10 +6444,15 @@ template <class T> constexpr auto no_branch() {
                 "use ts::select(condition, yes, no), and ts::logical_not for !");
   return true;
 }
-template <class... Parts, class T> constexpr auto no_tuple(const T& x) {
-  static_assert(sizeof...(Parts) > 99,
-                "tessera: a tensor and a tuple have no sum; a layer that returns a tuple, such as ts::nn::MoE or "
-                "ts::nn::Lstm, has the tensor as its first item: const auto [y, balance, z] = moe(x)");
+/// A tuple, or a struct such as the result of ts::topk: no operand of arithmetic.
+template <class B>
+concept ManyTensors =
+    std::is_class_v<B> && !Operand<B> && (std::is_aggregate_v<B> || requires { std::tuple_size<B>::value; });
+template <class B, class T> constexpr auto no_arithmetic(const T& x) {
+  static_assert(
+      std::is_void_v<B>,
+      "tessera: a tensor and a tuple or struct have no sum; a layer or an operation that returns several "
+      "tensors, such as ts::nn::MoE or ts::topk, has the tensor as an item: const auto [y, balance, z] = moe(x)");
   return x;
 }
 }  // namespace detail
@@ -6471,29 +6489,29 @@ template <class Self> struct Operators {
   }
   friend constexpr auto operator-(At<Self> a) { return call<NegTag>(a.source, a.value); }
   // Without these overloads, compilers would list all arithmetic operators that exist.
-  template <class... B> friend constexpr auto operator+(At<Self> a, const std::tuple<B...>&) {
-    return detail::no_tuple<B...>(a.value);
+  template <detail::ManyTensors B> friend constexpr auto operator+(At<Self> a, const B&) {
+    return detail::no_arithmetic<B>(a.value);
   }
-  template <class... B> friend constexpr auto operator+(const std::tuple<B...>&, At<Self> a) {
-    return detail::no_tuple<B...>(a.value);
+  template <detail::ManyTensors B> friend constexpr auto operator+(const B&, At<Self> a) {
+    return detail::no_arithmetic<B>(a.value);
   }
-  template <class... B> friend constexpr auto operator-(At<Self> a, const std::tuple<B...>&) {
-    return detail::no_tuple<B...>(a.value);
+  template <detail::ManyTensors B> friend constexpr auto operator-(At<Self> a, const B&) {
+    return detail::no_arithmetic<B>(a.value);
   }
-  template <class... B> friend constexpr auto operator-(const std::tuple<B...>&, At<Self> a) {
-    return detail::no_tuple<B...>(a.value);
+  template <detail::ManyTensors B> friend constexpr auto operator-(const B&, At<Self> a) {
+    return detail::no_arithmetic<B>(a.value);
   }
-  template <class... B> friend constexpr auto operator*(At<Self> a, const std::tuple<B...>&) {
-    return detail::no_tuple<B...>(a.value);
+  template <detail::ManyTensors B> friend constexpr auto operator*(At<Self> a, const B&) {
+    return detail::no_arithmetic<B>(a.value);
   }
-  template <class... B> friend constexpr auto operator*(const std::tuple<B...>&, At<Self> a) {
-    return detail::no_tuple<B...>(a.value);
+  template <detail::ManyTensors B> friend constexpr auto operator*(const B&, At<Self> a) {
+    return detail::no_arithmetic<B>(a.value);
   }
-  template <class... B> friend constexpr auto operator/(At<Self> a, const std::tuple<B...>&) {
-    return detail::no_tuple<B...>(a.value);
+  template <detail::ManyTensors B> friend constexpr auto operator/(At<Self> a, const B&) {
+    return detail::no_arithmetic<B>(a.value);
   }
-  template <class... B> friend constexpr auto operator/(const std::tuple<B...>&, At<Self> a) {
-    return detail::no_tuple<B...>(a.value);
+  template <detail::ManyTensors B> friend constexpr auto operator/(const B&, At<Self> a) {
+    return detail::no_arithmetic<B>(a.value);
   }
   // Without these overloads, compilers would first complain about the conversion to bool for the built-in && and ||.
   template <class B> friend constexpr auto operator&&(At<Self> a, const B&) {
@@ -6589,6 +6607,8 @@ template <class T, int Rank> struct Sym : SymTag, Operators<Sym<T, Rank>> {
 #define TESSERA_GRAPH_TRACE_EXPR_HPP
 
 namespace tessera {
+
+template <class T, int Rank> class ShardedTensor;
 
 namespace detail {
 template <std::size_t I, class T> struct HeldOperand {
@@ -6723,11 +6743,20 @@ template <Operand X> constexpr Value lower(Value context, const X& x) {
 }
 
 namespace detail {
+/// An expression as a tensor: evaluated, or in a trace recorded. Other operands stay.
+template <Operand X> constexpr decltype(auto) evaluated(const X& x) {
+  if constexpr (ExprOperand<X>)
+    return ShardedTensor<typename X::element, X::rank>(x);
+  else
+    return (x);
+}
+
 /// An operation on values inside a shard_map. Defined in ops/shard_map/.
 template <class Tag, class... Operands> struct LocalCall;
 }  // namespace detail
 
-/// The most operations in an expression of stored tensors. Subexpressions that occur twice count twice.
+/// The most operations in an expression of stored tensors, which is one program; of a longer expression, the operands
+/// of the operation that exceeds the limit are evaluated first. Subexpressions that occur twice count twice.
 inline constexpr int max_expression_nodes = 64;
 
 /// Applies an operation: adds a node when an operand is traced, and makes an expression otherwise. `Tag` has the
@@ -6747,11 +6776,10 @@ template <class Tag, class... Operands> constexpr auto call(Source source, const
         detail::Emission<Expr<Tag, Operands...>>::emit(context, lower(context, operands)...));
   } else {
     using E = Expr<Tag, Operands...>;
-    static_assert(
-        detail::node_count<E> <= max_expression_nodes,
-        "tessera: an expression of stored tensors has at most 64 operations; evaluate a part with ts::eval, or "
-        "compile a function with ts::compile");
-    return E(source, operands...);
+    if constexpr (detail::node_count<E> <= max_expression_nodes)
+      return E(source, operands...);
+    else
+      return call<Tag>(source, detail::evaluated(operands)...);
   }
 }
 
@@ -6961,10 +6989,10 @@ using CheckRule = BrokenRule (*)(const NodeCheck&);
 constexpr CheckRule check_of(Op op);
 
 constexpr bool same_type(const Node& x, const Node& y) { return same_static_shape(x, y) && x.dtype == y.dtype; }
-/// Whether `stacked` has the type of x with a dim of layers in front.
+/// Whether `stacked` has the type of x with a dim of layers in front. Of one layer, this dim may be a singleton dim.
 constexpr bool stacks(const Node& stacked, const Node& x) {
   return stacked.dtype == x.dtype && stacked.rank == x.rank + 1 &&
-         stacked.singletons == static_cast<std::uint8_t>(x.singletons << 1);
+         (stacked.singletons & ~1u) == static_cast<std::uint8_t>(x.singletons << 1);
 }
 
 }  // namespace tessera
@@ -7479,7 +7507,7 @@ inline std::string shape_text(DType dtype, const Shape& shape) {
 namespace tessera::ops {
 
 /// The shape of operands broadcast against each other: trailing dims are aligned, only dims of static extent 1 repeat.
-constexpr Shape broadcast_shape(const ShapeContext& c) {
+constexpr Shape broadcast_shape(const ShapeContext& c, const char* why, std::string_view name) {
   const Node& node = c.node();
   Shape shape(node.rank, 1);
   for (int i = 0; i < node.arity; ++i) {
@@ -7498,10 +7526,14 @@ constexpr Shape broadcast_shape(const ShapeContext& c) {
       if (first)
         shape[out] = extent;
       else if (shape[out] != extent)
-        fail_shapes(c, "shapes can't be broadcast; only dims of static extent 1 broadcast");
+        fail_shapes(c, why, name);
     }
   }
   return shape;
+}
+
+constexpr Shape broadcast_shape(const ShapeContext& c) {
+  return broadcast_shape(c, "shapes can't be broadcast; only dims of static extent 1 broadcast", {});
 }
 
 /// Each dim of the result is a factor, shared by the operands that have the dim.
@@ -8319,13 +8351,26 @@ struct CastOp : ElementwiseOperation<1> {
   static constexpr void gradient(Gradient& r) { r.add(0, build::uncast(r.g(), r.x(0).dtype())); }
 };
 
+/// Marks nodes of ts::broadcast_to, which errors name.
+constexpr void mark_broadcast_to(Node& node) { node.labels[1] = 1; }
+constexpr bool is_broadcast_to(const Node& node) { return node.labels[1] != 0; }
+constexpr Value broadcast_to(Value x, Value like) {
+  Node made{.op = Op::broadcast, .dtype = x.dtype(), .rank = like.node().rank, .singletons = like.node().singletons};
+  mark_broadcast_to(made);
+  return x.make(made, {x.id, like.id});
+}
+constexpr Shape broadcast_operation_shape(const ShapeContext& c) {
+  if (!is_broadcast_to(c.node())) return broadcast_shape(c);
+  return broadcast_shape(c, "only dims of extent 1 are repeated", "broadcast_to");
+}
+
 /// Broadcasts the first operand to the shape of the second, of which only the shape is used.
 struct BroadcastOp {
   static constexpr OpRow row{.name = "broadcast",
                              .kind = OpKind::elementwise,
                              .arity = 2,
                              .linear = Linearity::first,
-                             .shape = broadcast_shape,
+                             .shape = broadcast_operation_shape,
                              .sharding = elementwise_sharding,
                              .number = [](double x, double, double) { return x; },
                              .host = [](const HostContext& c) { return c.operand(0); },
@@ -8340,7 +8385,7 @@ struct BroadcastOp {
   };
   static TESSERA_INLINE constexpr auto value(const auto& x, const auto&) { return x; }
   static constexpr int simplify(Graph& made, const Node& node, const std::int32_t* operands) {
-    return same_static_shape(made[operands[0]], node) ? operands[0] : -1;
+    return same_static_shape(made[operands[0]], node) && !is_broadcast_to(node) ? operands[0] : -1;
   }
   static constexpr void gradient(Gradient& r) { r.add(0, r.g()); }
 };
@@ -10651,6 +10696,10 @@ constexpr HostNumber number_of_argument(const HostContext& c) {
 [[noreturn]] inline void fail_named_axis(std::string_view rule, const Name& axis, const Node& node, const Mesh& mesh) {
   fail(errc::spec_axis, "[shard_map] ", rule, ": '", axis.view(), "' is not an axis of ", mesh.text(), node.source);
 }
+[[noreturn]] inline void fail_axis_of_wrapper(const Name& axis, const Node& node, const Mesh& mesh) {
+  fail(errc::mesh_axis, "[wrapper] axis: the parameters of a wrapped model are gathered over the axis '", axis.view(),
+       "', but ", mesh.text(), " has no axis '", axis.view(), "'", node.source);
+}
 constexpr HostNumber size_of_axis(const HostContext& c) {
   if (c.mesh == nullptr) return c.numbers[c.id];
   const Name axis = axis_of(c.node());
@@ -10787,7 +10836,9 @@ struct ArangeOp {
                              .arity = 1,
                              .shape =
                                  [](const ShapeContext& c) {
-                                   if (c.number(0) < 0) fail_shapes(c, "negative count");
+                                   if (const std::int64_t count = c.number(0); count < 0)
+                                     fail_shapes(c, concat_text("negative size ", count),
+                                                 is_broadcast_to(c.node()) ? "broadcast_to" : "");
                                    return Shape{c.number(0)};
                                  },
                              .sharding =
@@ -10901,6 +10952,21 @@ TESSERA_PLANNING_END
 
 TESSERA_PLANNING_BEGIN
 
+namespace tessera {
+
+/// What errors of a rearrange say of its operand.
+struct RearrangeOrigin {
+  int hidden = 0;  ///< how many leading dims they leave out
+  MadeBy by = MadeBy::operation;
+
+  constexpr double pack() const { return hidden + 16 * static_cast<int>(by); }
+  static constexpr RearrangeOrigin of(const Node& rearrange) {
+    return {rearrange.index() % 16, static_cast<MadeBy>(rearrange.index() / 16)};
+  }
+};
+
+}  // namespace tessera
+
 namespace tessera::build {
 
 /// The result dims of static extent 1 of a rearrange: those without factors, or with factors of singleton dims alone.
@@ -10911,14 +10977,14 @@ constexpr std::uint8_t rearranged_singletons(const Factors& factors, const Node&
       singletons &= ~(1u << factors.out_dim[p]);
   return static_cast<std::uint8_t>(singletons);
 }
-/// `sizes[f]`: the node of factor f's extent, -1 where it follows from the others. Error messages leave out the first
-/// `hidden` dims.
-constexpr Value rearrange(Value x, int out_rank, const Factors& factors, const std::int32_t* sizes, int hidden = 0) {
+/// `sizes[f]`: the node of factor f's extent, -1 where it follows from the others.
+constexpr Value rearrange(Value x, int out_rank, const Factors& factors, const std::int32_t* sizes,
+                          RearrangeOrigin origin = {}) {
   Node made{.op = Op::rearrange,
             .dtype = x.dtype(),
             .rank = static_cast<std::uint8_t>(out_rank),
             .labels = factors.pack(),
-            .value = static_cast<double>(hidden)};
+            .value = origin.pack()};
   std::int32_t operands[max_rank + 1]{x.id};
   bool sized = false, in_order = factors.keeps_order() && out_rank == x.rank();
   for (int f = 0; f < factors.count; ++f) {
@@ -10978,7 +11044,7 @@ namespace tessera::ops {
     axes += concat_text(axes.empty() ? "'" : ", '", axis_of(c.graph.operand_node(c.id, 1 + f)).view(), "'");
     size *= c.number(1 + f);
   }
-  const int hidden = c.node().index();
+  const int hidden = RearrangeOrigin::of(c.node()).hidden;
   Shape shape = c.operand(0);
   for (int lead = hidden; lead > 0; --lead) shape.erase(0);
   fail(errc::not_divisible, "[shard_map] dim ", dim - hidden, " of ", shape_text(c.node().dtype, shape),
@@ -10992,6 +11058,13 @@ constexpr bool split_by_axes(const ShapeContext& c, int first, int last) {
   return all;
 }
 
+[[noreturn]] inline void fail_split(const ShapeContext& c, std::int64_t size, std::int64_t extent) {
+  const MadeBy by = RearrangeOrigin::of(c.node()).by;
+  if (by == MadeBy::operation) fail_shapes(c, "a dim is not divisible by the sizes that split the dim");
+  fail(errc::shape_mismatch, "[", name_of(by), "] microbatches: a batch of ", extent, ", the first dim of ",
+       shape_text(c.node().dtype, c.operand(0)), ", can't be divided into ", size, " microbatches of one size",
+       c.node().source);
+}
 /// The extents of a rearrange's factors: for each operand dim, at most one follows from the given ones.
 constexpr Shape factor_extents(const ShapeContext& c) {
   const Factors factors = Factors::of(c.node());
@@ -11018,7 +11091,7 @@ constexpr Shape factor_extents(const ShapeContext& c) {
       if (product < 1) fail_shapes(c, "a dim is split by a size below 1, and the size beside it is not given");
       if (extent % product != 0) {
         if (split_by_axes(c, first, last)) fail_axis(c, "is not divisible by", factors.in_dim[first], first, last);
-        fail_shapes(c, "a dim is not divisible by the sizes that split the dim");
+        fail_split(c, product, extent);
       }
       extents[static_cast<std::size_t>(inferred)] = extent / product;
     } else if (extent != product) {
@@ -11175,12 +11248,12 @@ TESSERA_PLANNING_BEGIN
 
 namespace tessera::build {
 
-constexpr Value slice(Value x, int dim, Value start, Value size) {
+constexpr Value slice(Value x, int dim, Value start, Value size, MadeBy by = MadeBy::operation) {
   Node made{.op = Op::slice,
             .dtype = x.dtype(),
             .rank = x.node().rank,
             .singletons = x.node().singletons,
-            .labels = pack_dim(dim)};
+            .labels = pack_dim(dim, by)};
   if (size.is_number(1)) made.singletons = static_cast<std::uint8_t>(made.singletons | 1u << dim);
   return x.make(made, {x.id, start.id, size.id});
 }
@@ -11207,12 +11280,23 @@ constexpr Value pad_to(Value x, int dim, Value start, Value extent) {
 
 namespace tessera::ops {
 
+[[noreturn]] inline void fail_slice(const ShapeContext& c) {
+  const MadeBy by = maker_of(c.node());
+  const int dim = dim_of(c.node());
+  if (by == MadeBy::operation) fail_shapes(c, "start and size are outside the dim");
+  const Shape& shape = c.operand(0);
+  const std::int64_t extent = shape[static_cast<std::size_t>(dim)];
+  if (by == MadeBy::squeeze)
+    fail(errc::shape_mismatch, "[squeeze] dim ", dim, " of ", shape_text(c.node().dtype, shape), " has extent ", extent,
+         ", and only a dim of extent 1 can be removed", c.node().source);
+  fail(errc::shape_mismatch, "[", name_of(by), "] index ", c.number(1), " is outside of dim ", dim, " of ",
+       shape_text(c.node().dtype, shape), c.node().source);
+}
 constexpr Shape slice_shape(const ShapeContext& c) {
   Shape shape = c.operand(0);
   const auto dim = static_cast<std::size_t>(dim_of(c.node()));
   const std::int64_t start = c.number(1), size = c.number(2);
-  if (start < 0 || size < 0 || start > shape[dim] || size > shape[dim] - start)
-    fail_shapes(c, "start and size are outside the dim");
+  if (start < 0 || size < 0 || start > shape[dim] || size > shape[dim] - start) fail_slice(c);
   shape[dim] = size;
   return shape;
 }
@@ -19597,6 +19681,40 @@ constexpr Dim operator-(const Dim& x, const Dim& y) { return detail::combine<ops
 constexpr Dim operator*(const Dim& x, const Dim& y) { return detail::combine<ops::MulOp>(x, y); }
 constexpr Dim operator/(const Dim& x, const Dim& y) { return detail::combine<ops::DivOp>(x, y); }
 
+namespace detail {
+template <class A, class B>
+concept ComparesDims = (std::is_same_v<A, Dim> && (std::is_same_v<B, Dim> || std::is_arithmetic_v<B>)) ||
+                       (std::is_arithmetic_v<A> && std::is_same_v<B, Dim>);
+template <class A> constexpr bool no_comparison() {
+  static_assert(
+      std::is_void_v<A>,
+      "tessera: a ts::Dim can't be compared in a condition: a size is not known while a function is traced; "
+      "write a loop over a dim as ts::fori_loop or ts::scan, and compare x.value() outside of a traced function");
+  return false;
+}
+}  // namespace detail
+// Without these overloads, compilers would list all comparisons that exist.
+template <class A, class B>
+  requires detail::ComparesDims<A, B>
+constexpr bool operator<(const A&, const B&) {
+  return detail::no_comparison<A>();
+}
+template <class A, class B>
+  requires detail::ComparesDims<A, B>
+constexpr bool operator<=(const A&, const B&) {
+  return detail::no_comparison<A>();
+}
+template <class A, class B>
+  requires detail::ComparesDims<A, B>
+constexpr bool operator>(const A&, const B&) {
+  return detail::no_comparison<A>();
+}
+template <class A, class B>
+  requires detail::ComparesDims<A, B>
+constexpr bool operator>=(const A&, const B&) {
+  return detail::no_comparison<A>();
+}
+
 /// Arithmetic on Scalars, also with numbers and Dims, and of a Dim with a floating-point number, in f64: `1.0 - decay`,
 /// `position + 1`, `ts::extent<0>(x) * 0.5`. Inside a traced function it is recorded, and computed once in each call;
 /// a call with other values runs the same plan.
@@ -19801,7 +19919,7 @@ struct RearrangeText {
 /// A rearrange of a value of static rank `rank_in`; dims in front of these (the layers of a stack) stay. `sizes[f]`:
 /// the extent of factor f, or a value without module where it is inferred.
 constexpr Value rearrange(Value x, int rank_in, int rank_out, const Factors& factors, const Value* sizes,
-                          int hidden = 0) {
+                          RearrangeOrigin origin = {}) {
   const int lead = x.leading(rank_in);
   int kept[max_rank]{};
   std::int32_t ids[max_rank]{};
@@ -19829,7 +19947,7 @@ constexpr Value rearrange(Value x, int rank_in, int rank_out, const Factors& fac
     made.order[at] = static_cast<std::int8_t>(f);
     made.out_dim[at++] = static_cast<std::int8_t>(factors.out_dim[p] + lead);
   }
-  return build::rearrange(x, rank_out + lead, made, ids, hidden);
+  return build::rearrange(x, rank_out + lead, made, ids, origin);
 }
 
 constexpr void require_singleton(Value x, int dim, const char* message) {
@@ -19921,7 +20039,7 @@ template <int Rank, int A, int B> struct SwapAxesTag {
 };
 
 /// Splits dim `D` of a tensor of rank `Rank` into `Count` dims, of which all but the first have given extents.
-template <int Rank, int D, int Count> struct SplitTag {
+template <int Rank, int D, int Count, MadeBy By = MadeBy::operation> struct SplitTag {
   static_assert(Rank + Count - 1 <= max_rank, "tessera: a tensor has at most 8 dims");
   template <class A, class... Sizes> using result = Typed<typename A::type, Rank + Count - 1>;
   static constexpr Value emit(Value context, Value x, auto... inner) {
@@ -19934,7 +20052,7 @@ template <int Rank, int D, int Count> struct SplitTag {
         f.order[f.count] = f.out_dim[f.count] = f.count;
         ++f.count;
       }
-    return rearrange(x.at(context.source), Rank, Rank + Count - 1, f, sizes);
+    return rearrange(x.at(context.source), Rank, Rank + Count - 1, f, sizes, {0, By});
   }
 };
 
@@ -19966,10 +20084,10 @@ template <int Rank, int D> struct SqueezeTag {
   static constexpr Value emit(Value context, Value x) {
     const int dim = x.shifted(D, Rank);
     x = x.at(context.source);
-    require_singleton(
-        x, dim,
-        "[squeeze] dim: only a dim of static extent 1, as from keepdims or ts::unsqueeze, can be squeezed; of any "
-        "other dim take ts::select<D>(x, 0)");
+    if (!x.is_singleton(dim)) {  // outside of the dim unless its extent is 1
+      const Value one = x.integer(1, DType::i64);
+      x = build::slice(x, dim, one - build::extent(x, dim), one, MadeBy::squeeze);
+    }
     return build::drop_singletons(x, 1u << dim);
   }
 };
@@ -20054,8 +20172,8 @@ template <int D, TensorOperand X> constexpr auto unsqueeze(const X& x, Here at =
   return call<detail::UnsqueezeTag<X::rank, detail::checked_dim<D, X::rank + 1>()>>(Source::from(at), x);
 }
 
-/// Removes dim D, which has static extent 1. A dim that happens to have extent 1, such as that of a stored [n, 1], is
-/// removed by select<D>(x, 0).
+/// Removes dim D, whose extent is 1 (torch.squeeze with a dim, jnp.squeeze with an axis). Errors: shape_mismatch for
+/// another extent, when the program is planned. No communication, unless a mesh axis splits the dim.
 template <int D, TensorOperand X> constexpr auto squeeze(const X& x, Here at = Here::current()) {
   return call<detail::SqueezeTag<X::rank, detail::checked_dim<D, X::rank>()>>(Source::from(at), x);
 }
@@ -20245,26 +20363,30 @@ namespace tessera {
 
 namespace detail {
 
-/// The dim repeated: the copies one after the other, or each element `count` times.
+/// A dim repeated: the copies one after the other, or each element `count` times.
+constexpr Value repeated(Value x, int dim, Value count, bool each_element) {
+  const int rank = x.rank() + 1, copies = each_element ? dim + 1 : dim;
+  const Value one = build::insert_singletons(x, 1u << copies, rank);
+  const Value places =
+      build::insert_singletons(x.make({.op = Op::arange, .dtype = DType::i32, .rank = 1}, {as_size(count).id}),
+                               ((1u << rank) - 1) & ~(1u << copies), rank);
+  // Of these the shape is read alone.
+  const Value like = build::binary(Op::less, build::iota(one, copies, DType::i32), places);
+  Factors merge{};
+  for (int d = 0; d < rank; ++d) {
+    merge.in_dim[d] = merge.order[d] = static_cast<std::int8_t>(d);
+    merge.out_dim[d] = static_cast<std::int8_t>(d > dim ? d - 1 : d);
+  }
+  merge.count = static_cast<std::int8_t>(rank);
+  return rearrange(build::broadcast(one, like), rank, rank - 1, merge, nullptr);
+}
+
 template <int Rank, int D, bool EachElement> struct RepeatTag {
   static_assert(Rank < max_rank, "tessera: repeat takes tensors of at most 7 dims");
   template <class X, class Count> using result = Typed<typename X::type, Rank>;
   static constexpr Value emit(Value context, Value x, Value count) {
     x = x.at(context.source);
-    const int rank = x.rank() + 1, dim = x.shifted(D, Rank), copies = EachElement ? dim + 1 : dim;
-    const Value one = build::insert_singletons(x, 1u << copies, rank);
-    const Value places =
-        build::insert_singletons(x.make({.op = Op::arange, .dtype = DType::i32, .rank = 1}, {as_size(count).id}),
-                                 ((1u << rank) - 1) & ~(1u << copies), rank);
-    // Of these the shape is read alone.
-    const Value like = build::binary(Op::less, build::iota(one, copies, DType::i32), places);
-    Factors merge{};
-    for (int d = 0; d < rank; ++d) {
-      merge.in_dim[d] = merge.order[d] = static_cast<std::int8_t>(d);
-      merge.out_dim[d] = static_cast<std::int8_t>(d > dim ? d - 1 : d);
-    }
-    merge.count = static_cast<std::int8_t>(rank);
-    return rearrange(build::broadcast(one, like), rank, rank - 1, merge, nullptr);
+    return repeated(x, x.shifted(D, Rank), count, EachElement);
   }
 };
 
@@ -20537,6 +20659,1206 @@ MultiHeadAttention<T, Bias> multi_head_attention(Key key, Extent features, Dim h
 
 #endif
 
+// ---- tessera/ops/contraction/addmm.hpp
+
+#ifndef TESSERA_OPS_CONTRACTION_ADDMM_HPP
+#define TESSERA_OPS_CONTRACTION_ADDMM_HPP
+
+namespace tessera {
+
+namespace detail {
+
+/// beta x + alpha product, in the shape of the product.
+struct AddToProductTag {
+  static constexpr auto leading_dims = ops::LeadingDims::aligned;
+  template <class X, class Product, class Beta, class Alpha> struct result : Product {
+    using Checks = decltype([] {
+      static_assert(std::is_same_v<typename X::type, typename Product::type> && X::rank <= Product::rank,
+                    "tessera: the tensor that is added to a product has its element type and at most its rank");
+    });
+  };
+  template <class X, class Product, class Beta, class Alpha>
+  static constexpr void convert(Value&, Value& product, Value& beta, Value& alpha) {
+    const DType type = computed_as(product.dtype());
+    beta = convert_operand<Beta>(beta, type), alpha = convert_operand<Alpha>(alpha, type);
+  }
+  static constexpr Value emit(Value context, Value x, Value product, Value beta, Value alpha) {
+    const DType type = product.dtype();
+    const Value scaled = build::cast(product.at(context.source), computed_as(type)) * alpha;
+    // As in PyTorch a factor of 0 leaves out NaN and infinities.
+    const bool added = !(beta.node().is_constant() && beta.node().value == 0);
+    return build::cast(added ? build::cast(x, computed_as(type)) * beta + scaled : scaled, type);
+  }
+};
+
+}  // namespace detail
+
+/// beta x + alpha (a times b) of matrices a and b, as torch.addmm; baddbmm of batches of matrices [batch, M, K] and
+/// [batch, K, N], as torch.baddbmm. x is broadcast to the product, trailing dims aligned; a constant beta of 0 leaves
+/// it out, with its NaN. All three have one element type. The addition is part of the product. Gradients: beta, and
+/// those of matmul times alpha. Errors: shape_mismatch; dtype_mismatch for an integer factor that is none of an integer
+/// type. Communication: as matmul.
+template <TensorOperand X, TensorOperand A, TensorOperand B, NumberOperand Beta = int, NumberOperand Alpha = int>
+constexpr auto addmm(const X& x, const A& a, const B& b, const Beta& beta = 1, const Alpha& alpha = 1,
+                     Here at = Here::current()) {
+  static_assert(A::rank == 2 && B::rank == 2, "tessera: addmm takes matrices; use ts::baddbmm for batches of them");
+  return call<detail::AddToProductTag>(Source::from(at), x, matmul(a, b, at), beta, alpha);
+}
+template <TensorOperand X, TensorOperand A, TensorOperand B, NumberOperand Beta = int, NumberOperand Alpha = int>
+constexpr auto baddbmm(const X& x, const A& a, const B& b, const Beta& beta = 1, const Alpha& alpha = 1,
+                       Here at = Here::current()) {
+  static_assert(A::rank == 3 && B::rank == 3,
+                "tessera: baddbmm takes batches of matrices, [batch, M, K] and [batch, K, N]");
+  return call<detail::AddToProductTag>(Source::from(at), x, matmul(a, b, at), beta, alpha);
+}
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/ops/constraint.hpp
+
+#ifndef TESSERA_OPS_CONSTRAINT_HPP
+#define TESSERA_OPS_CONSTRAINT_HPP
+
+namespace tessera {
+
+namespace build {
+
+/// A value in a sharding that another value shares, or, exactly, in the sharding that the other value has.
+constexpr Value alike(const Value& of, const Value& other, Alike how = {}) {
+  Node made{.op = Op::alike, .dtype = of.dtype(), .rank = of.node().rank, .singletons = of.node().singletons};
+  how.write(made);
+  return of.make(made, {of.id, other.id});
+}
+
+}  // namespace build
+
+namespace detail {
+
+/// Adds a spec to the trace's table, for a value of this rank, with unsplit leading dims in front; returns its index.
+constexpr int constraint_spec(const Value& context, const PartitionSpec& spec, int rank, int node_rank) {
+  if (static_cast<int>(spec.entries.size()) > rank)
+    context.refuse(errc::spec_rank, "[with_sharding] spec: more entries than the tensor has dims");
+  PartitionSpec whole = spec;
+  for (int lead = node_rank - rank; lead > 0; --lead) whole.entries.insert(0, SpecEntry(none));
+  return context.module->add_spec(whole);
+}
+
+template <TensorOperand X>
+constexpr auto constrain(const X& x, const PartitionSpec& spec, CotangentSharding of_cotangent,
+                         const PartitionSpec* cotangent, Source source) {
+  static_assert(!LocalOperand<X>,
+                "tessera: values inside a ts::shard_map have no sharding of their own; call ts::with_sharding on the "
+                "arguments or the results of the shard_map");
+  const Value context = trace_of(x).at(source);
+  if (context.module == nullptr)
+    fail(errc::unsupported, "[with_sharding] outside of a traced function: use ts::reshard for stored tensors");
+  const Value value = lower(context, x);
+  Node made{
+      .op = Op::constraint, .dtype = value.dtype(), .rank = value.node().rank, .singletons = value.node().singletons};
+  Constraint says{constraint_spec(context, spec, X::rank, value.rank()), of_cotangent};
+  if (cotangent != nullptr) {
+    const int own = constraint_spec(context, *cotangent, X::rank, value.rank());
+    if (own > 127 || says.spec > 127)
+      value.refuse(
+          errc::capacity,
+          "[with_sharding] number of specs: the spec of a cotangent must be among the first 128 specs of a program");
+    says.cotangent_spec = static_cast<std::int8_t>(own);
+  }
+  says.write(made);
+  return Sym<typename X::element, X::rank>(value.at(source).make(made, {value.id}));
+}
+
+/// A value with a sharding over one axis of the mesh; over other axes it stays as it is.
+constexpr Value constrained_over(const Value& value, std::string_view axis, const PartitionSpec& spec,
+                                 CotangentSharding cotangent, bool keeps_sums = false, bool of_parameter = false) {
+  const int own = value.module->add_spec(spec), only = value.module->add_spec({SpecEntry(axis)});
+  if (only > 126) value.refuse(errc::capacity, "[with_sharding] number of specs: a program has more than 127 specs");
+  Node made{
+      .op = Op::constraint, .dtype = value.dtype(), .rank = value.node().rank, .singletons = value.node().singletons};
+  Constraint{own, cotangent, 0, static_cast<std::int8_t>(only), keeps_sums, of_parameter}.write(made);
+  return value.make(made, {value.id});
+}
+constexpr PartitionSpec whole_spec(int rank) {
+  PartitionSpec whole;
+  for (int dim = 0; dim < rank; ++dim) whole.entries.push_back(none);
+  return whole;
+}
+/// A parameter of a wrapper, gathered over one axis where it is only stored in parts. The planner chooses the sharding
+/// of its cotangent.
+constexpr Value gathered_over(const Value& value, std::string_view axis,
+                              CotangentSharding cotangent = CotangentSharding::free) {
+  return constrained_over(value, axis, whole_spec(value.rank()), cotangent, false, true);
+}
+/// A gradient that is whole over one axis, or a sum whose terms the devices of the axis have: readers reduce it. Where
+/// a reader makes it alike to a parameter, it stays split as that one is for computations.
+constexpr Value summed_over(const Value& value, std::string_view axis) {
+  return constrained_over(value, axis, whole_spec(value.rank()), CotangentSharding::free, true, true);
+}
+/// A value of static rank `rank` whose dim `dim` is split over one axis, like that of its cotangent.
+constexpr Value split_over(const Value& value, std::string_view axis, int dim, int rank) {
+  PartitionSpec spec;
+  for (int d = 0; d < value.rank(); ++d) spec.entries.push_back(none);
+  spec.entries[static_cast<std::size_t>(value.leading(rank) + dim)] = SpecEntry(axis);
+  return constrained_over(value, axis, spec, CotangentSharding::alike);
+}
+
+}  // namespace detail
+
+/// Inside a traced function: x with the sharding of the spec, for its readers and for its cotangent. The elements don't
+/// change. Errors: spec_rank when the spec has more entries than x has dims; spec_axis, when the program is planned,
+/// for axes that the mesh lacks. Communication: the reshard of x to that sharding, if x has another one.
+template <TensorOperand X>
+constexpr auto with_sharding(const X& x, const PartitionSpec& spec, Here at = Here::current()) {
+  return detail::constrain(x, spec, CotangentSharding::alike, nullptr, Source::from(at));
+}
+/// with_sharding with a different spec for the cotangent.
+template <TensorOperand X>
+constexpr auto with_sharding(const X& x, const PartitionSpec& spec, const PartitionSpec& cotangent,
+                             Here at = Here::current()) {
+  return detail::constrain(x, spec, CotangentSharding::own_spec, &cotangent, Source::from(at));
+}
+
+/// with_sharding for x alone: the planner chooses the sharding of its cotangent.
+template <TensorOperand X>
+  requires(!StoredOperand<X>)
+constexpr auto mark_sharding(const X& x, const PartitionSpec& spec, Here at = Here::current()) {
+  return detail::constrain(x, spec, CotangentSharding::free, nullptr, Source::from(at));
+}
+
+/// Inside a traced function: x and y with equal shardings, which the planner chooses. The elements don't change.
+/// Errors: shape_mismatch when their shapes differ. Communication: the reshard of one to the sharding of the other, if
+/// they differ.
+///
+///     const auto [g, w] = ts::shard_as(gradient, weight);
+template <TensorOperand X, TensorOperand Y> constexpr auto shard_as(const X& x, const Y& y, Here at = Here::current()) {
+  static_assert(!LocalOperand<X> && !LocalOperand<Y>,
+                "tessera: values inside a ts::shard_map have no sharding of their own; call ts::shard_as on the "
+                "arguments or the results of the shard_map");
+  static_assert(X::rank == Y::rank, "tessera: the operands of shard_as must have equal ranks");
+  const Source source = Source::from(at);
+  Value context = trace_of(x);
+  if (context.module == nullptr) context = trace_of(y);
+  if (context.module == nullptr)
+    fail(errc::unsupported, "[shard_as] outside of a traced function: use ts::reshard for stored tensors");
+  const Value a = lower(context.at(source), x).at(source), b = lower(context.at(source), y).at(source);
+  if (!same_static_shape(a.node(), b.node()))
+    a.refuse(errc::shape_mismatch, "[shard_as] shapes differ: a dim has static extent 1 in only one of the operands");
+  const Value first = build::alike(a, b), second = build::alike(b, first);
+  return std::tuple(Sym<typename X::element, X::rank>(first), Sym<typename Y::element, Y::rank>(second));
+}
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/ops/data_movement/diagonal.hpp
+
+#ifndef TESSERA_OPS_DATA_MOVEMENT_DIAGONAL_HPP
+#define TESSERA_OPS_DATA_MOVEMENT_DIAGONAL_HPP
+
+// Matrices, the last two dims of a tensor, by the positions of their elements.
+
+namespace tessera {
+
+namespace detail {
+
+template <int Rank, bool Lower> struct TriangleTag {
+  static_assert(Rank >= 2, "tessera: tril and triu take tensors of rank 2 or more");
+  template <class X, class Offset> using result = Typed<typename X::type, Rank>;
+  static constexpr Value emit(Value context, Value x, Value offset) {
+    x = x.at(context.source);
+    const Value row = build::iota(x, x.rank() - 2, DType::i64), column = build::iota(x, x.rank() - 1, DType::i64);
+    const Value kept =
+        build::binary(Lower ? Op::less_equal : Op::greater_equal, column, row + build::cast(offset, DType::i64));
+    return build::select(kept, x, x.number(0));
+  }
+};
+
+template <int Rank> struct DiagonalTag {
+  static_assert(Rank >= 2, "tessera: diagonal takes tensors of rank 2 or more");
+  template <class X> using result = Typed<typename X::type, Rank - 1>;
+  static constexpr Value emit(Value context, Value x) {
+    x = x.at(context.source);
+    const int row = x.rank() - 2, column = x.rank() - 1;
+    const Value on = build::binary(Op::equal, build::iota(x, row, DType::i64), build::iota(x, column, DType::i64));
+    const Value found = build::cast(build::sum_of(build::select(on, x, x.number(0)), 1u << column), x.dtype());
+    if (x.is_singleton(row)) return found;
+    const Value size = build::binary(Op::minimum, build::extent(x, row), build::extent(x, column));
+    return build::slice(found, row, x.number(0, DType::i64), size);
+  }
+};
+
+template <int Rank> struct DiagTag {
+  template <class X> using result = Typed<typename X::type, Rank + 1>;
+  static constexpr Value emit(Value context, Value x) {
+    x = x.at(context.source);
+    const int rank = x.rank();
+    const Value across = build::insert_singletons(x, 1u << (rank - 1), rank + 1);
+    const Value down = build::insert_singletons(x, 1u << rank, rank + 1);
+    const Value on =
+        build::binary(Op::equal, build::iota(down, rank - 1, DType::i64), build::iota(across, rank, DType::i64));
+    return build::select(on, across, x.number(0));
+  }
+};
+
+}  // namespace detail
+
+/// The elements on and below the diagonal, or on and above it, of each matrix, and 0 elsewhere. The offset moves the
+/// diagonal to the right where it is positive, to the left where it is negative. Shape and sharding are those of x; no
+/// communication. The gradient is that of the elements that are kept.
+template <TensorOperand X, NumberOperand Offset = int>
+constexpr auto tril(const X& x, const Offset& offset = 0, Here at = Here::current()) {
+  return call<detail::TriangleTag<X::rank, true>>(Source::from(at), x, offset);
+}
+template <TensorOperand X, NumberOperand Offset = int>
+constexpr auto triu(const X& x, const Offset& offset = 0, Here at = Here::current()) {
+  return call<detail::TriangleTag<X::rank, false>>(Source::from(at), x, offset);
+}
+
+/// The main diagonals of matrices: [..., n, m] gives [..., min(n, m)]. Communication: of sharded columns a partial sum.
+template <TensorOperand X> constexpr auto diagonal(const X& x, Here at = Here::current()) {
+  return call<detail::DiagonalTag<X::rank>>(Source::from(at), x);
+}
+/// Matrices with the given diagonals and 0 elsewhere, PyTorch's diag_embed: [..., n] gives [..., n, n]. Of a matrix
+/// (rank 2) its diagonal, as in PyTorch and NumPy. Communication: a split dim of diagonals is brought together along
+/// one dim.
+template <TensorOperand X> constexpr auto diag(const X& x, Here at = Here::current()) {
+  if constexpr (X::rank == 2)
+    return call<detail::DiagonalTag<2>>(Source::from(at), x);
+  else
+    return call<detail::DiagTag<X::rank>>(Source::from(at), x);
+}
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/ops/indexing/embedding.hpp
+
+#ifndef TESSERA_OPS_INDEXING_EMBEDDING_HPP
+#define TESSERA_OPS_INDEXING_EMBEDDING_HPP
+
+namespace tessera {
+
+namespace detail {
+
+struct EmbeddingTag {
+  static constexpr auto leading_dims = ops::LeadingDims::table;
+  template <class Table, class Indices> struct result {
+    using type = typename Table::type;
+    static constexpr int rank = Table::rank - 1 + Indices::rank;
+    using Checks = decltype([] {
+      static_assert(
+          std::is_same_v<typename Indices::type, std::int32_t> || std::is_same_v<typename Indices::type, std::int64_t>,
+          "tessera: the indices of embedding must be std::int32_t or std::int64_t; use "
+          "ts::cast<std::int32_t>(indices)");
+      static_assert(Table::rank >= 1,
+                    "tessera: the table of embedding must have at least one dim, the dim of its rows");
+      static_assert(rank <= max_rank, "tessera: a tensor has at most 8 dims");
+    });
+  };
+  static constexpr Value emit(Value context, Value table, Value indices) {
+    const int lead = indices.rank();
+    Node made{.op = Op::embedding, .dtype = table.dtype(), .rank = static_cast<std::uint8_t>(lead + table.rank() - 1)};
+    made.singletons = static_cast<std::uint8_t>(indices.node().singletons | (table.node().singletons >> 1) << lead);
+    return table.at(context.source).make(made, {table.id, indices.id});
+  }
+};
+
+}  // namespace detail
+
+/// Rows of a table at integer indices: table [N, row...] and indices [i...] give [i..., row...]. The gradient adds the
+/// rows of the cotangent into a table of zeros. Errors: dim_range for an index outside of [0, N). Communication: over a
+/// split N the result is a partial value, to which each shard of the table contributes its rows.
+template <TensorOperand Table, TensorOperand Indices>
+constexpr auto embedding(const Table& table, const Indices& indices, Here at = Here::current()) {
+  return call<detail::EmbeddingTag>(Source::from(at), table, indices);
+}
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/ops/indexing/nonzero.hpp
+
+#ifndef TESSERA_OPS_INDEXING_NONZERO_HPP
+#define TESSERA_OPS_INDEXING_NONZERO_HPP
+
+// The elements for which a condition holds, as many as the program has room for: shapes don't depend on values, so a
+// number of elements is given, as in JAX. Compositions of a cumulative sum, which counts, and a scatter or a lookup.
+
+namespace tessera {
+
+namespace detail {
+
+/// x as a vector, in row-major order.
+template <int Rank> constexpr Value flattened(Value context, Value x) {
+  x = x.at(context.source);
+  if (x.rank() != Rank)
+    context.refuse(errc::unsupported,
+                   "[nonzero] leading dims: use it outside of a shard_map, and inside the block of a Stack");
+  if constexpr (Rank > 1)
+    return MergeTag<Rank, 0, Rank - 1>::emit(context, x);
+  else
+    return x;
+}
+constexpr Value is_nonzero(Value x) {
+  return x.dtype() == DType::bool_ ? x : build::binary(Op::not_equal, x, x.number(0));
+}
+/// 0, 1, ..., count - 1.
+constexpr Value counted(Value count, DType type) {
+  return build::cast(count.make({.op = Op::arange, .dtype = DType::i32, .rank = 1}, {count.id}), type);
+}
+
+/// Puts each element of a vector into a vector of `size` elements, at its place; those at other places are left out. Of
+/// several elements at one place the last stays. `rest`: what is at places without an element.
+constexpr Value put_at_places(Value elements, Value places, Value size, Value rest) {
+  const Value one = size.number(1), all = build::cast(size, places.dtype());
+  const Value room = build::broadcast(rest, counted(size + one, DType::i32));  // the last place is for those left out
+  const Value made = build::scatter(room, 0, build::binary(Op::minimum, places, all), elements, {.replaces = true});
+  return build::slice(made, 0, size.number(0), size);
+}
+
+/// The positions of the first `size` elements of a vector of bools that hold, and then `rest`.
+constexpr Value positions_of(Value holds, Value size, Value rest, DType type) {
+  const Value place = build::cumsum(build::cast(holds, type), 0, {}) - holds.integer(1, type);
+  return put_at_places(build::iota(holds, 0, type), build::select(holds, place, build::cast(size, type)), size, rest);
+}
+
+/// The index along dim D of the nonzero elements.
+template <int Rank, int D, class Index> constexpr Value nonzero_index(Value context, Value x, Value size, Value rest) {
+  constexpr DType type = dtype_v<Index>;
+  x = x.at(context.source);
+  const Value none = x.integer(-1, type);
+  const Value position = positions_of(is_nonzero(flattened<Rank>(context, x)), as_size(size), none, type);
+  Value behind = x.integer(1, DType::i64);
+  for (int d = D + 1; d < Rank; ++d) behind = behind * build::extent(x, d);
+  const auto divisor = [&](Value n) { return build::cast(build::binary(Op::maximum, n, n.number(1)), type); };
+  Value index = position / divisor(behind);
+  if constexpr (D > 0) {
+    const Value extent = divisor(build::extent(x, D));
+    index = index - index / extent * extent;
+  }
+  return build::select(build::less(position, position.number(0)), build::cast(rest, type), index);
+}
+
+template <class X> constexpr void check_nonzero() {
+  static_assert(X::rank >= 1, "tessera: nonzero takes a tensor with dims");
+}
+
+template <int Rank, int D, class Index> struct NonzeroTag {
+  template <class X, class Size, class Rest> struct result : Typed<Index, 1> {
+    using Checks = decltype([] { check_nonzero<X>(); });
+  };
+  static constexpr Value emit(Value context, Value x, Value size, Value rest) {
+    return nonzero_index<Rank, D, Index>(context, x, size, rest);
+  }
+};
+template <int Rank, class Index> struct ArgwhereTag {
+  template <class X, class Size, class Rest> struct result : Typed<Index, 2> {
+    using Checks = decltype([] { check_nonzero<X>(); });
+  };
+  static constexpr Value emit(Value context, Value x, Value size, Value rest) {
+    return [&]<int... D>(std::integer_sequence<int, D...>) {
+      const auto column = [](Value index) { return build::insert_singletons(index, 2u, 2); };
+      if constexpr (Rank == 1)
+        return column(nonzero_index<Rank, 0, Index>(context, x, size, rest));
+      else
+        return ConcatTag<2, 1>::emit(context, column(nonzero_index<Rank, D, Index>(context, x, size, rest))...);
+    }(std::make_integer_sequence<int, Rank>{});
+  }
+};
+
+template <class X, class Mask> constexpr void check_mask() {
+  static_assert(std::is_same_v<typename Mask::type, bool> && Mask::rank <= X::rank,
+                "tessera: a mask is a bool tensor that can be broadcast to the tensor that it selects from");
+  check_nonzero<X>();
+}
+
+/// The elements of x for which the mask holds.
+template <int Rank> struct MaskedSelectTag {
+  template <class X, class Mask, class Size, class Rest> struct result : Typed<typename X::type, 1> {
+    using Checks = decltype([] { check_mask<X, Mask>(); });
+  };
+  template <class X, class Mask, class Size, class Rest>
+  static constexpr void convert(Value& x, Value&, Value&, Value& rest) {
+    rest = convert_operand<Rest>(rest, x.dtype());
+  }
+  static constexpr Value emit(Value context, Value x, Value mask, Value size, Value rest) {
+    x = x.at(context.source);
+    const Value from = flattened<Rank>(context, x), holds = flattened<Rank>(context, build::broadcast(mask, x));
+    const Value count = build::extent(from, 0), many = as_size(size);
+    const Value position = positions_of(holds, many, count, DType::i64);
+    const Value table = build::pad_to(from, 0, count.number(0), count + count.number(1));
+    return build::select(build::less(position, count), EmbeddingTag::emit(context, table, position), rest);
+  }
+};
+
+/// Elements of a source where a mask holds, in their order.
+template <int Rank> struct MaskedScatterTag {
+  template <class X, class Mask, class Source> struct result : X {
+    using Checks = decltype([] {
+      check_mask<X, Mask>();
+      static_assert(Source::rank == 1 && std::is_same_v<typename Source::type, typename X::type>,
+                    "tessera: the source of masked_scatter is a vector of the element type of the tensor");
+    });
+  };
+  static constexpr Value emit(Value context, Value x, Value mask, Value source) {
+    x = x.at(context.source);
+    const Value whole = build::broadcast(mask, x);
+    const Value holds = flattened<Rank>(context, whole), none = holds.integer(0, DType::i64);
+    const Value count = build::cumsum(build::cast(holds, DType::i64), 0, {});
+    // In front of the source there is a zero for elements that stay.
+    const Value one = x.integer(1, DType::i64);
+    source = source.at(context.source);
+    const Value table = build::pad_to(source, 0, one, build::extent(source, 0) + one);
+    Value taken = EmbeddingTag::emit(context, table, build::select(holds, count, none));
+    if constexpr (Rank > 1)
+      taken = [&]<int... I>(std::integer_sequence<int, I...>) {
+        return SplitTag<1, 0, Rank>::emit(context, taken, build::extent(x, I + 1)...);
+      }(std::make_integer_sequence<int, Rank - 1>{});
+    return build::select(whole, taken, x);
+  }
+};
+
+}  // namespace detail
+
+/// The indices of the first `size` nonzero elements in row-major order, a vector for each dim (jnp.nonzero with a size,
+/// torch.nonzero(as_tuple=True)): `const auto [i, j] = ts::nonzero(matrix, 8)`. Behind the last one, `rest`, 0 as in
+/// JAX by default; -1 is an index of no element. No gradient. Errors: shape_mismatch for a negative size.
+/// Communication: the tensor is brought together as a vector; positions are gathered.
+template <Element Index = std::int32_t, TensorOperand X, SizeOperand Size, NumberOperand Rest = int>
+constexpr auto nonzero(const X& x, const Size& size, const Rest& rest = 0, Here at = Here::current()) {
+  return [&]<int... D>(std::integer_sequence<int, D...>) {
+    return std::tuple(call<detail::NonzeroTag<X::rank, D, Index>>(Source::from(at), x, Dim(size), rest)...);
+  }(std::make_integer_sequence<int, X::rank>{});
+}
+
+/// The same indices as the rows of a matrix [size, rank] (jnp.argwhere with a size, torch.nonzero_static).
+template <Element Index = std::int32_t, TensorOperand X, SizeOperand Size, NumberOperand Rest = int>
+constexpr auto argwhere(const X& x, const Size& size, const Rest& rest = 0, Here at = Here::current()) {
+  return call<detail::ArgwhereTag<X::rank, Index>>(Source::from(at), x, Dim(size), rest);
+}
+
+/// The first `size` elements of x for which the mask holds, in row-major order (torch.masked_select, x[mask] of a
+/// size); behind the last one `rest`. The mask is broadcast to x. The gradient goes to the elements that were taken.
+/// Errors and communication: as nonzero and embedding.
+template <TensorOperand X, TensorOperand Mask, SizeOperand Size, NumberOperand Rest = int>
+constexpr auto masked_select(const X& x, const Mask& mask, const Size& size, const Rest& rest = 0,
+                             Here at = Here::current()) {
+  return call<detail::MaskedSelectTag<X::rank>>(Source::from(at), x, mask, Dim(size), rest);
+}
+
+/// x with the elements for which the mask holds replaced, in row-major order, by those of a vector
+/// (torch.masked_scatter). Gradients: of x 0 where it is replaced, of the source the cotangent where each element went.
+/// Errors: dim_range for a source with too few elements. Communication: as nonzero and embedding.
+template <TensorOperand X, TensorOperand Mask, TensorOperand Elements>
+constexpr auto masked_scatter(const X& x, const Mask& mask, const Elements& source, Here at = Here::current()) {
+  return call<detail::MaskedScatterTag<X::rank>>(Source::from(at), x, mask, source);
+}
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/ops/reduction/reduction.hpp
+
+#ifndef TESSERA_OPS_REDUCTION_REDUCTION_HPP
+#define TESSERA_OPS_REDUCTION_REDUCTION_HPP
+
+namespace tessera {
+
+/// Argument of reductions: reduced dims stay, with static extent 1, so that the result broadcasts against the operand.
+struct KeepDims {};
+inline constexpr KeepDims keepdims{};
+
+namespace detail {
+
+/// The dims as a bit set; negative dims count from the end; no dims means all.
+template <int Rank, int... Dims> constexpr unsigned dim_set() {
+  static_assert(((Dims >= -Rank && Dims < Rank) && ...), "tessera: the dim is out of range for the rank of the tensor");
+  if constexpr (sizeof...(Dims) == 0)
+    return (1u << Rank) - 1;
+  else
+    return ((1u << ((Dims + Rank) % Rank)) | ...);
+}
+constexpr int bit_count(unsigned bits) {
+  int n = 0;
+  for (; bits != 0; bits &= bits - 1) ++n;
+  return n;
+}
+
+template <class Operation, bool Mean, bool Keep, int... Dims> struct Reduce {
+  template <class A> struct result {
+    static_assert(require_arithmetic<typename A::type>());
+    static constexpr DType from = dtype_v<typename A::type>;
+    using type = element_t<Mean ? floating_type(from) : reduced_type(ops::row_v<Operation>.reduction, from)>;
+    static constexpr unsigned dims = dim_set<A::rank, Dims...>();
+    static constexpr int rank = Keep ? A::rank : A::rank - bit_count(dims);
+    using Checks = decltype([] {
+      static_assert(bit_count(dims) == sizeof...(Dims) || sizeof...(Dims) == 0,
+                    "tessera: a dim is given twice to a reduction");
+    });
+  };
+  template <int Rank> static constexpr unsigned dims = dim_set<Rank, Dims...>();
+
+  static constexpr Value emit(Value context, Value x, int rank, unsigned set) {
+    // A stacked value has a leading dim of layers, which its static rank does not count.
+    set <<= x.rank() - rank;
+    const DType type = floating_type(x.dtype());
+    if constexpr (Mean) x = build::cast(x, computed_as(type));
+    Value made = build::reduce(ops::op_v<Operation>, x.at(context.source), set, Keep);
+    if constexpr (Mean)
+      made = build::cast(made / build::cast(build::element_count(x.at(context.source), set), made.dtype()), type);
+    return made;
+  }
+};
+
+/// A reduction of the operand cast to another element type.
+template <class To, class R> struct ReduceAs {
+  template <class A> using result = typename R::template result<Typed<To, A::rank>>;
+  template <int Rank> static constexpr unsigned dims = R::template dims<Rank>;
+  static constexpr Value emit(Value context, Value x, int rank, unsigned set) {
+    return R::emit(context, build::cast(x.at(context.source), dtype_v<To>), rank, set);
+  }
+};
+
+/// Argmax or argmin: the smallest position of elements that equal the extreme or are NaN.
+template <class Extreme, class Index, bool Keep, int... Dims> struct ArgReduce {
+  using R = Reduce<Extreme, false, Keep, Dims...>;
+  template <class A> struct result : R::template result<A> {
+    using type = Index;
+    using IndexChecks = decltype([] {
+      static_assert(std::is_same_v<Index, std::int32_t> || std::is_same_v<Index, std::int64_t>,
+                    "tessera: the type of indices must be std::int32_t or std::int64_t");
+    });
+  };
+  template <int Rank> static constexpr unsigned dims = R::template dims<Rank>;
+
+  static constexpr Value emit(Value context, Value x, int rank, unsigned set) {
+    x = x.at(context.source);
+    set <<= x.rank() - rank;
+    Value found = build::binary(Op::equal, x, build::reduce(ops::op_v<Extreme>, x, set, true));
+    if (is_floating(x.dtype())) found = build::binary(Op::logical_or, found, build::binary(Op::not_equal, x, x));
+    constexpr DType type = dtype_v<Index>;
+    Value position = x.number(0, type);
+    for (int d = 0; d < x.rank(); ++d)
+      if ((set >> d & 1) != 0) position = position * build::cast(build::extent(x, d), type) + build::iota(x, d, type);
+    // Larger than all positions (no tensor has 2^53 elements), and exact as a double, in which kernels take constants.
+    const Value past = x.number(type == DType::i32 ? 0x1p31 - 1 : 0x1p53, type);
+    return build::reduce(ops::op_v<ops::MinOp>, build::select(found, position, past), set, Keep);
+  }
+};
+
+/// A reduction together with the static rank of its operand, from which the bit set of dims follows.
+template <int Rank, class R> struct RankedReduce {
+  template <class A> using result = typename R::template result<A>;
+  static constexpr Value emit(Value context, Value x) { return R::emit(context, x, Rank, R::template dims<Rank>); }
+};
+
+template <class R, TensorOperand X> constexpr auto reduce_by(const X& x, Here at) {
+  return call<RankedReduce<X::rank, R>>(Source::from(at), x);
+}
+template <class Operation, bool Mean, bool Keep, int... Dims, TensorOperand X>
+constexpr auto reduce(const X& x, Here at) {
+  return call<RankedReduce<X::rank, Reduce<Operation, Mean, Keep, Dims...>>>(Source::from(at), x);
+}
+template <class Operation, bool Keep, int... Dims, TensorOperand X> constexpr auto reduce_bools(const X& x, Here at) {
+  return reduce_by<ReduceAs<bool, Reduce<Operation, false, Keep, Dims...>>>(x, at);
+}
+
+}  // namespace detail
+
+/// Sum over the named dims, by default all: `sum<-1>(x)`, `mean<0, 1>(x, ts::keepdims)`; mean, max and min likewise.
+/// Results have the other dims; with keepdims also the reduced dims, of extent 1. Sums of bools and of integers below
+/// 32 bits are i32, means of integers f32; max of bools tells whether any element holds. NaN in any element gives NaN.
+/// Gradient of max and min: elements that share the extreme get equal parts. Communication: over a sharded dim the
+/// result is a partial value, which is reduced before its first non-linear reader.
+template <int... Dims, TensorOperand X> constexpr auto sum(const X& x, Here at = Here::current()) {
+  return detail::reduce<ops::SumOp, false, false, Dims...>(x, at);
+}
+template <int... Dims, TensorOperand X> constexpr auto sum(const X& x, KeepDims, Here at = Here::current()) {
+  return detail::reduce<ops::SumOp, false, true, Dims...>(x, at);
+}
+template <int... Dims, TensorOperand X> constexpr auto mean(const X& x, Here at = Here::current()) {
+  return detail::reduce<ops::SumOp, true, false, Dims...>(x, at);
+}
+template <int... Dims, TensorOperand X> constexpr auto mean(const X& x, KeepDims, Here at = Here::current()) {
+  return detail::reduce<ops::SumOp, true, true, Dims...>(x, at);
+}
+template <int... Dims, TensorOperand X> constexpr auto max(const X& x, Here at = Here::current()) {
+  return detail::reduce<ops::MaxOp, false, false, Dims...>(x, at);
+}
+template <int... Dims, TensorOperand X> constexpr auto max(const X& x, KeepDims, Here at = Here::current()) {
+  return detail::reduce<ops::MaxOp, false, true, Dims...>(x, at);
+}
+template <int... Dims, TensorOperand X> constexpr auto min(const X& x, Here at = Here::current()) {
+  return detail::reduce<ops::MinOp, false, false, Dims...>(x, at);
+}
+template <int... Dims, TensorOperand X> constexpr auto min(const X& x, KeepDims, Here at = Here::current()) {
+  return detail::reduce<ops::MinOp, false, true, Dims...>(x, at);
+}
+
+/// Product over the named dims, by default all: `prod<-1>(x)`, `prod<0, 1>(x, ts::keepdims)`. Products of bools and of
+/// integers below 32 bits are i32; wider integers wrap around. The product of no elements is 1; NaN in any element
+/// gives NaN. f32 is multiplied in f32, with a relative error of at most n 2^-23 for n elements; bf16 and f16 are
+/// multiplied in f32 and rounded once. The gradient and second derivatives are exact where elements are 0, as in
+/// PyTorch. Shapes and communication: as `sum`; partial values of a sharded dim are multiplied.
+template <int... Dims, TensorOperand X> constexpr auto prod(const X& x, Here at = Here::current()) {
+  return detail::reduce<ops::ProdOp, false, false, Dims...>(x, at);
+}
+template <int... Dims, TensorOperand X> constexpr auto prod(const X& x, KeepDims, Here at = Here::current()) {
+  return detail::reduce<ops::ProdOp, false, true, Dims...>(x, at);
+}
+
+/// Whether any (all) elements along the named dims are nonzero; NaN counts as nonzero. The result is bool. Of no
+/// elements, `any` is false and `all` is true. Shapes and communication as `max`.
+template <int... Dims, TensorOperand X> constexpr auto any(const X& x, Here at = Here::current()) {
+  return detail::reduce_bools<ops::MaxOp, false, Dims...>(x, at);
+}
+template <int... Dims, TensorOperand X> constexpr auto any(const X& x, KeepDims, Here at = Here::current()) {
+  return detail::reduce_bools<ops::MaxOp, true, Dims...>(x, at);
+}
+template <int... Dims, TensorOperand X> constexpr auto all(const X& x, Here at = Here::current()) {
+  return detail::reduce_bools<ops::MinOp, false, Dims...>(x, at);
+}
+template <int... Dims, TensorOperand X> constexpr auto all(const X& x, KeepDims, Here at = Here::current()) {
+  return detail::reduce_bools<ops::MinOp, true, Dims...>(x, at);
+}
+
+/// The index of the largest (smallest) element along one dim: `argmax<-1>(x)`, `argmin<0, std::int64_t>(x)`; without a
+/// dim, `argmax(x)`, the row-major position among all elements. Of equal elements the first; where any is NaN, the
+/// first NaN. `Index` has to hold the number of elements; of no elements the result is the largest Index. Shapes as
+/// `max`; no gradient. Communication: over a sharded dim, one all_reduce of the extremes and one of the indices.
+template <int D, Element Index = std::int32_t, TensorOperand X>
+constexpr auto argmax(const X& x, Here at = Here::current()) {
+  return detail::reduce_by<detail::ArgReduce<ops::MaxOp, Index, false, D>>(x, at);
+}
+template <Element Index = std::int32_t, TensorOperand X> constexpr auto argmax(const X& x, Here at = Here::current()) {
+  return detail::reduce_by<detail::ArgReduce<ops::MaxOp, Index, false>>(x, at);
+}
+template <int D, Element Index = std::int32_t, TensorOperand X>
+constexpr auto argmax(const X& x, KeepDims, Here at = Here::current()) {
+  return detail::reduce_by<detail::ArgReduce<ops::MaxOp, Index, true, D>>(x, at);
+}
+template <Element Index = std::int32_t, TensorOperand X>
+constexpr auto argmax(const X& x, KeepDims, Here at = Here::current()) {
+  return detail::reduce_by<detail::ArgReduce<ops::MaxOp, Index, true>>(x, at);
+}
+template <int D, Element Index = std::int32_t, TensorOperand X>
+constexpr auto argmin(const X& x, Here at = Here::current()) {
+  return detail::reduce_by<detail::ArgReduce<ops::MinOp, Index, false, D>>(x, at);
+}
+template <Element Index = std::int32_t, TensorOperand X> constexpr auto argmin(const X& x, Here at = Here::current()) {
+  return detail::reduce_by<detail::ArgReduce<ops::MinOp, Index, false>>(x, at);
+}
+template <int D, Element Index = std::int32_t, TensorOperand X>
+constexpr auto argmin(const X& x, KeepDims, Here at = Here::current()) {
+  return detail::reduce_by<detail::ArgReduce<ops::MinOp, Index, true, D>>(x, at);
+}
+template <Element Index = std::int32_t, TensorOperand X>
+constexpr auto argmin(const X& x, KeepDims, Here at = Here::current()) {
+  return detail::reduce_by<detail::ArgReduce<ops::MinOp, Index, true>>(x, at);
+}
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/ops/reduction/statistics.hpp
+
+#ifndef TESSERA_OPS_REDUCTION_STATISTICS_HPP
+#define TESSERA_OPS_REDUCTION_STATISTICS_HPP
+
+namespace tessera {
+
+namespace detail {
+
+/// The root, with slope 0 where x is 0: a distance of 0 has no direction.
+constexpr Value flat_root(Value x) {
+  const Value zero = x.number(0), at_zero = build::binary(Op::equal, x, zero);
+  return build::select(at_zero, zero, build::unary(Op::sqrt, build::select(at_zero, x.number(1), x)));
+}
+
+template <int Rank, bool Root, bool Keep, int... Dims> struct VarianceTag {
+  using R = Reduce<ops::SumOp, true, Keep, Dims...>;
+  template <class A, class Correction> using result = typename R::template result<A>;
+  static constexpr Value emit(Value context, Value x, Value correction) {
+    const DType type = floating_type(x.dtype());
+    const unsigned set = dim_set<Rank, Dims...>() << x.leading(Rank);
+    x = build::cast(x.at(context.source), computed_as(type));
+    const Value count = build::cast(build::element_count(x, set), x.dtype());
+    const Value off = x - build::reduce(Op::sum, x, set, true) / count;
+    const Value divisor = build::binary(Op::maximum, count - build::cast(correction, x.dtype()), x.number(0));
+    const Value variance = build::reduce(Op::sum, off * off, set, Keep) / divisor;
+    return build::cast(Root ? flat_root(variance) : variance, type);
+  }
+};
+
+template <bool Keep, int... Dims> struct Norm {
+  using R = Reduce<ops::SumOp, true, Keep, Dims...>;
+  template <class A> using result = typename R::template result<A>;
+  template <int Rank> static constexpr unsigned dims = R::template dims<Rank>;
+  static constexpr Value emit(Value context, Value x, int rank, unsigned set) {
+    const DType type = floating_type(x.dtype());
+    set <<= x.rank() - rank;
+    x = build::cast(x.at(context.source), computed_as(type));
+    return build::cast(flat_root(build::reduce(Op::sum, x * x, set, Keep)), type);
+  }
+};
+
+template <bool Keep, int... Dims> struct NanSum {
+  using R = Reduce<ops::SumOp, false, Keep, Dims...>;
+  template <class A> using result = typename R::template result<A>;
+  template <int Rank> static constexpr unsigned dims = R::template dims<Rank>;
+  static constexpr Value emit(Value context, Value x, int rank, unsigned set) {
+    x = x.at(context.source);
+    if (is_floating(x.dtype())) x = build::select(build::binary(Op::not_equal, x, x), x.number(0), x);
+    return R::emit(context, x, rank, set);
+  }
+};
+
+template <bool Keep, int... Dims> struct NanMean {
+  using R = Reduce<ops::SumOp, true, Keep, Dims...>;
+  template <class A> using result = typename R::template result<A>;
+  template <int Rank> static constexpr unsigned dims = R::template dims<Rank>;
+  static constexpr Value emit(Value context, Value x, int rank, unsigned set) {
+    const DType type = floating_type(x.dtype());
+    set <<= x.rank() - rank;
+    x = build::cast(x.at(context.source), computed_as(type));
+    const Value is_nan = build::binary(Op::not_equal, x, x), zero = x.number(0);
+    const Value count = build::reduce(Op::sum, build::select(is_nan, zero, x.number(1)), set, Keep);
+    return build::cast(build::reduce(Op::sum, build::select(is_nan, zero, x), set, Keep) / count, type);
+  }
+};
+
+template <bool Keep, int... Dims> struct CountNonzero {
+  using R = Reduce<ops::SumOp, false, Keep, Dims...>;
+  template <class A> using result = typename R::template result<Typed<std::int32_t, A::rank>>;
+  template <int Rank> static constexpr unsigned dims = R::template dims<Rank>;
+  static constexpr Value emit(Value context, Value x, int rank, unsigned set) {
+    x = x.at(context.source);
+    return R::emit(context, build::cast(build::binary(Op::not_equal, x, x.number(0)), DType::i32), rank, set);
+  }
+};
+
+template <int Rank, bool Keep, int... Dims> struct PNormTag {
+  using R = Reduce<ops::SumOp, true, Keep, Dims...>;
+  template <class A, class P> using result = typename R::template result<A>;
+  static constexpr Value emit(Value context, Value x, Value p) {
+    const DType type = floating_type(x.dtype());
+    const unsigned set = dim_set<Rank, Dims...>() << x.leading(Rank);
+    x = build::cast(x.at(context.source), computed_as(type));
+    const double infinity = std::numeric_limits<double>::infinity();
+    const Value size = build::unary(Op::abs, x);
+    const auto over = [&](Op op, Value v) { return build::cast(build::reduce(op, v, set, Keep), type); };
+    if (p.is_number(1)) return over(Op::sum, size);
+    if (p.is_number(2)) return build::cast(flat_root(build::reduce(Op::sum, x * x, set, Keep)), type);
+    if (p.is_number(infinity)) return over(Op::max, size);
+    if (p.is_number(-infinity)) return over(Op::min, size);
+    if (p.is_number(0)) return over(Op::sum, build::cast(build::binary(Op::not_equal, x, x.number(0)), x.dtype()));
+    p = build::cast(p, x.dtype());
+    // Powers of 0 have no slope: it is 0, as of flat_root.
+    const auto power = [](Value v, Value by) {
+      const Value at_zero = build::binary(Op::equal, v, v.number(0));
+      return build::select(at_zero, v.number(0), build::binary(Op::pow, build::select(at_zero, v.number(1), v), by));
+    };
+    return build::cast(power(build::reduce(Op::sum, power(size, p), set, Keep), 1.0 / p), type);
+  }
+};
+
+}  // namespace detail
+
+/// The variance over the named dims (all when none is named), `var<-1>(x)`: the sum of the squares of x less its mean,
+/// over the number of elements less the correction, which is 1 as in PyTorch; 0, `var<-1>(x, 0)`, is JAX's default. NaN
+/// where no more elements than the correction are. Computed in two passes, so that a large mean loses nothing; of bf16
+/// and f16 in f32; of integers f32. `std` is its root, of which the gradient is 0 where it is 0, as in PyTorch. Shapes
+/// as of `sum`. Communication: over a sharded dim two all-reduces, of the sums and of the sums of squares.
+template <int... Dims, TensorOperand X, NumberOperand Correction = int>
+constexpr auto var(const X& x, const Correction& correction = 1, Here at = Here::current()) {
+  return call<detail::VarianceTag<X::rank, false, false, Dims...>>(Source::from(at), x, correction);
+}
+template <int... Dims, TensorOperand X, NumberOperand Correction = int>
+constexpr auto var(const X& x, KeepDims, const Correction& correction = 1, Here at = Here::current()) {
+  return call<detail::VarianceTag<X::rank, false, true, Dims...>>(Source::from(at), x, correction);
+}
+template <int... Dims, TensorOperand X, NumberOperand Correction = int>
+constexpr auto std(const X& x, const Correction& correction = 1, Here at = Here::current()) {
+  return call<detail::VarianceTag<X::rank, true, false, Dims...>>(Source::from(at), x, correction);
+}
+template <int... Dims, TensorOperand X, NumberOperand Correction = int>
+constexpr auto std(const X& x, KeepDims, const Correction& correction = 1, Here at = Here::current()) {
+  return call<detail::VarianceTag<X::rank, true, true, Dims...>>(Source::from(at), x, correction);
+}
+
+/// The Euclidean norm over the named dims (all when none is named): the root of the sum of squares. Squares overflow
+/// from 1e19 on in f32. The gradient is x over the norm, and 0 where the norm is 0, as in PyTorch. Of bf16 and f16 it
+/// is computed in f32; of integers f32. With a p as in `norm<-1>(x, 1)` the p-norm: the sum of |x|^p to the power of 1
+/// / p; the largest |x| of infinity, the smallest of -infinity, the number of nonzero elements of 0. A p of 1, 2, 0 or
+/// infinity is a constant, p above 0 may be a ts::Scalar. Shapes and communication as of `sum`.
+template <int... Dims, TensorOperand X> constexpr auto norm(const X& x, Here at = Here::current()) {
+  return detail::reduce_by<detail::Norm<false, Dims...>>(x, at);
+}
+template <int... Dims, TensorOperand X> constexpr auto norm(const X& x, KeepDims, Here at = Here::current()) {
+  return detail::reduce_by<detail::Norm<true, Dims...>>(x, at);
+}
+
+template <int... Dims, TensorOperand X, NumberOperand P>
+constexpr auto norm(const X& x, const P& p, Here at = Here::current()) {
+  return call<detail::PNormTag<X::rank, false, Dims...>>(Source::from(at), x, p);
+}
+template <int... Dims, TensorOperand X, NumberOperand P>
+constexpr auto norm(const X& x, KeepDims, const P& p, Here at = Here::current()) {
+  return call<detail::PNormTag<X::rank, true, Dims...>>(Source::from(at), x, p);
+}
+
+/// The sum of the elements that are not NaN, whose gradient is 0 where elements are NaN. In all else as `sum`.
+template <int... Dims, TensorOperand X> constexpr auto nansum(const X& x, Here at = Here::current()) {
+  return detail::reduce_by<detail::NanSum<false, Dims...>>(x, at);
+}
+template <int... Dims, TensorOperand X> constexpr auto nansum(const X& x, KeepDims, Here at = Here::current()) {
+  return detail::reduce_by<detail::NanSum<true, Dims...>>(x, at);
+}
+/// The mean of the elements that are not NaN; NaN where all are. In all else as `mean`.
+template <int... Dims, TensorOperand X> constexpr auto nanmean(const X& x, Here at = Here::current()) {
+  return detail::reduce_by<detail::NanMean<false, Dims...>>(x, at);
+}
+template <int... Dims, TensorOperand X> constexpr auto nanmean(const X& x, KeepDims, Here at = Here::current()) {
+  return detail::reduce_by<detail::NanMean<true, Dims...>>(x, at);
+}
+/// The number of elements that are not 0, i32; NaN is not 0. No gradient. In all else as `sum`.
+template <int... Dims, TensorOperand X> constexpr auto count_nonzero(const X& x, Here at = Here::current()) {
+  return detail::reduce_by<detail::CountNonzero<false, Dims...>>(x, at);
+}
+template <int... Dims, TensorOperand X> constexpr auto count_nonzero(const X& x, KeepDims, Here at = Here::current()) {
+  return detail::reduce_by<detail::CountNonzero<true, Dims...>>(x, at);
+}
+
+/// Two statistics of the same elements.
+template <class Spread, class Mean> struct SpreadAndMean {
+  Spread spread;
+  Mean mean;
+};
+template <class Min, class Max> struct Extremes {
+  Min min;
+  Max max;
+};
+/// `auto [variance, mean] = var_mean<-1>(x)`, `auto [deviation, mean] = std_mean<-1>(x)`, `auto [min, max] =
+/// aminmax<-1>(x)`: two reductions of one operand, as of var, std, mean, min and max.
+template <int... Dims, TensorOperand X, NumberOperand Correction = int>
+constexpr auto var_mean(const X& x, const Correction& correction = 1, Here at = Here::current()) {
+  return SpreadAndMean<decltype(var<Dims...>(x, correction, at)), decltype(mean<Dims...>(x, at))>{
+      var<Dims...>(x, correction, at), mean<Dims...>(x, at)};
+}
+template <int... Dims, TensorOperand X, NumberOperand Correction = int>
+constexpr auto std_mean(const X& x, const Correction& correction = 1, Here at = Here::current()) {
+  return SpreadAndMean<decltype(tessera::std<Dims...>(x, correction, at)), decltype(mean<Dims...>(x, at))>{
+      tessera::std<Dims...>(x, correction, at), mean<Dims...>(x, at)};
+}
+template <int... Dims, TensorOperand X> constexpr auto aminmax(const X& x, Here at = Here::current()) {
+  return Extremes<decltype(min<Dims...>(x, at)), decltype(max<Dims...>(x, at))>{min<Dims...>(x, at),
+                                                                                max<Dims...>(x, at)};
+}
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/ops/reduction/distances.hpp
+
+#ifndef TESSERA_OPS_REDUCTION_DISTANCES_HPP
+#define TESSERA_OPS_REDUCTION_DISTANCES_HPP
+
+// Distances and products of vectors.
+
+namespace tessera {
+
+namespace detail {
+
+/// The elements above the diagonal of square matrices, row by row.
+struct UpperTriangleTag {
+  template <class X> using result = Typed<typename X::type, 1>;
+  static constexpr Value emit(Value context, Value x) {
+    x = x.at(context.source);
+    const Value above = build::less(build::iota(x, 0, DType::i64), build::iota(x, 1, DType::i64));
+    const Value n = build::extent(x, 0), size = n * (n - n.number(1)) / n.number(2);
+    return MaskedSelectTag<2>::emit(context, x, above, size, x.number(0));
+  }
+};
+
+}  // namespace detail
+
+/// The p-norm of a - b over all dims, rank 0; the operands are broadcast. Gradient and communication as of norm.
+template <TensorOperand A, TensorOperand B, NumberOperand P = int>
+constexpr auto dist(const A& a, const B& b, const P& p = 2, Here at = Here::current()) {
+  return norm(call<SubTag>(Source::from(at), a, b), p, at);
+}
+/// The p-norms of the differences of all pairs of rows (torch.cdist): a [..., N, D] and b [..., M, D] give [..., N, M].
+/// Differences are not stored; leading dims are broadcast. The gradient at a distance of 0 is 0. Errors:
+/// shape_mismatch. Communication: where D is split an all-reduce; N and M stay split.
+template <TensorOperand A, TensorOperand B, NumberOperand P = int>
+constexpr auto cdist(const A& a, const B& b, const P& p = 2, Here at = Here::current()) {
+  static_assert(A::rank >= 2 && B::rank >= 2, "tessera: cdist takes rows, tensors of rank 2 or more");
+  return norm<-1>(call<SubTag>(Source::from(at), unsqueeze<-2>(a, at), unsqueeze<-3>(b, at)), p, at);
+}
+/// The distances of each pair of rows of a matrix [N, D], as of cdist (F.pdist): a vector of N (N - 1) / 2, of rows 0
+/// and 1, 0 and 2, and so on. Communication: as masked_select.
+template <TensorOperand X, NumberOperand P = int>
+constexpr auto pdist(const X& x, const P& p = 2, Here at = Here::current()) {
+  static_assert(X::rank == 2, "tessera: pdist takes a matrix");
+  return call<detail::UpperTriangleTag>(Source::from(at), cdist(x, x, p, at));
+}
+/// The cosine of the angle between a and b along dim D: their product over both norms, each at least eps, as in
+/// PyTorch. The operands are broadcast; the result lacks the dim. Communication: all-reduces if the dim is split.
+template <int D = -1, TensorOperand A, TensorOperand B>
+constexpr auto cosine_similarity(const A& a, const B& b, double eps = 1e-8, Here at = Here::current()) {
+  const auto sizes = call<MulTag>(Source::from(at), maximum(norm<D>(a, at), eps, at), maximum(norm<D>(b, at), eps, at));
+  return call<DivTag>(Source::from(at), sum<D>(call<MulTag>(Source::from(at), a, b), at), sizes);
+}
+/// x over its p-norm along dim D, which is taken to be at least eps: 0 stays 0. Communication: as norm.
+template <int D = -1, TensorOperand X, NumberOperand P = int>
+constexpr auto normalize(const X& x, const P& p = 2, double eps = 1e-12, Here at = Here::current()) {
+  return call<DivTag>(Source::from(at), x, maximum(norm<D>(x, keepdims, p, at), eps, at));
+}
+
+namespace detail {
+/// The norm over all dims but one, with keepdims.
+template <int D, TensorOperand X, NumberOperand P> constexpr auto norm_of_others(const X& x, const P& p, Here at) {
+  return [&]<int... I>(std::integer_sequence<int, I...>) {
+    return norm<(I < D ? I : I + 1)...>(x, keepdims, p, at);
+  }(std::make_integer_sequence<int, X::rank - 1>{});
+}
+}  // namespace detail
+
+/// x with each slice along dim D scaled down to a p-norm of at most `most`, where it is larger (torch.renorm). Example:
+/// `renorm<0>(weight, 2, 1)` for rows. Communication: as norm.
+template <int D, TensorOperand X, NumberOperand P, NumberOperand Most>
+constexpr auto renorm(const X& x, const P& p, const Most& most, Here at = Here::current()) {
+  static_assert(X::rank >= 2, "tessera: renorm takes a tensor with two dims or more");
+  const auto size = detail::norm_of_others<detail::checked_dim<D, X::rank>()>(x, p, at);
+  const auto scale = select(call<GreaterTag>(Source::from(at), size, most),
+                            call<DivTag>(Source::from(at), full_like(size, most, at), size + 1e-7), 1.0, at);
+  return call<MulTag>(Source::from(at), x, scale);
+}
+
+/// The product of each element of a vector with each of another: [m] and [n] give [m, n]. No communication.
+template <TensorOperand A, TensorOperand B> constexpr auto outer(const A& a, const B& b, Here at = Here::current()) {
+  static_assert(A::rank == 1 && B::rank == 1, "tessera: outer takes two vectors");
+  return call<MulTag>(Source::from(at), unsqueeze<1>(a, at), unsqueeze<0>(b, at));
+}
+/// The Kronecker product (torch.kron, jnp.kron): each element of a is replaced by it times b. Vectors [m] and [n] give
+/// [m n], matrices [m, n] and [p, q] give [m p, n q]. Communication: as merge_dims.
+template <TensorOperand A, TensorOperand B> constexpr auto kron(const A& a, const B& b, Here at = Here::current()) {
+  static_assert(A::rank == B::rank && (A::rank == 1 || A::rank == 2),
+                "tessera: kron takes two vectors or two matrices");
+  if constexpr (A::rank == 1)
+    return merge_dims<0, 1>(outer(a, b, at), at);
+  else {
+    const auto blocks = call<MulTag>(Source::from(at), unsqueeze<3>(unsqueeze<1>(a, at), at),
+                                     unsqueeze<2>(unsqueeze<0>(b, at), at));  // [m, p, n, q]
+    return merge_dims<0, 1>(merge_dims<2, 3>(blocks, at), at);
+  }
+}
+/// The cross product of the vectors along dim D, which has extent 3 (torch.linalg.cross, jnp.cross). Errors:
+/// shape_mismatch. Communication: as slice and concat where D is split.
+template <int D = -1, TensorOperand A, TensorOperand B>
+constexpr auto cross(const A& a, const B& b, Here at = Here::current()) {
+  static_assert(A::rank == B::rank, "tessera: cross takes two tensors of one rank");
+  const auto of = [&](const auto& x, int i) { return slice<D>(x, i, 1, at); };
+  const auto component = [&](int i, int j) { return of(a, i) * of(b, j) - of(a, j) * of(b, i); };
+  const auto made = concat<D>(component(1, 2), component(2, 0), component(0, 1), at);
+  // Of one shape: a dim of more than 3 is an error.
+  return std::get<0>(shard_as(made, std::get<0>(shard_as(a, b, at)), at));
+}
+/// The powers 0 to `count` - 1 of each element of a vector in a row, the highest first, or with `vander<true>` last
+/// (torch.vander, jnp.vander): [n] gives [n, count]. No communication.
+template <bool Increasing = false, TensorOperand X, SizeOperand Count>
+constexpr auto vander(const X& x, const Count& count, Here at = Here::current()) {
+  static_assert(X::rank == 1, "tessera: vander takes a vector");
+  const auto columns = tile<1>(unsqueeze<1>(x, at), count, at);
+  const auto powers = pow(columns, iota<1, typename X::element>(columns, at), at);
+  if constexpr (Increasing)
+    return powers;
+  else
+    return flip<1>(powers, at);
+}
+/// The sum of the products of two vectors, rank 0. Errors: shape_mismatch. Communication: as einsum.
+template <TensorOperand A, TensorOperand B> constexpr auto dot(const A& a, const B& b, Here at = Here::current()) {
+  static_assert(A::rank == 1 && B::rank == 1, "tessera: dot takes two vectors");
+  return detail::exact_einsum<"i,i->">(a, b, at);
+}
+/// The sum of the diagonal of each matrix: [..., n, m] gives [...]. Communication: as diagonal and sum.
+template <TensorOperand X> constexpr auto trace(const X& x, Here at = Here::current()) {
+  return sum<-1>(diagonal(x, at), at);
+}
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/ops/contraction/vector_products.hpp
+
+#ifndef TESSERA_OPS_CONTRACTION_VECTOR_PRODUCTS_HPP
+#define TESSERA_OPS_CONTRACTION_VECTOR_PRODUCTS_HPP
+
+// Products with vectors, chains of products, and bilinear forms.
+
+namespace tessera {
+
+/// A matrix [m, n] times a vector [n] (torch.mv): a vector [m]. Errors and communication: as einsum.
+template <TensorOperand A, TensorOperand X> constexpr auto mv(const A& a, const X& x, Here at = Here::current()) {
+  static_assert(A::rank == 2 && X::rank == 1, "tessera: mv takes a matrix and a vector");
+  return einsum<"mn,n->m">(a, x, at);
+}
+/// beta y + alpha (a times x), of a vector y or a scalar, a matrix and a vector (torch.addmv). In all else as addmm.
+template <TensorOperand Y, TensorOperand A, TensorOperand X, NumberOperand Beta = int, NumberOperand Alpha = int>
+constexpr auto addmv(const Y& y, const A& a, const X& x, const Beta& beta = 1, const Alpha& alpha = 1,
+                     Here at = Here::current()) {
+  return call<detail::AddToProductTag>(Source::from(at), y, mv(a, x, at), beta, alpha);
+}
+/// beta x + alpha (a b^T), of a matrix [m, n] and vectors [m] and [n] (torch.addr). In all else as addmm.
+template <TensorOperand X, TensorOperand A, TensorOperand B, NumberOperand Beta = int, NumberOperand Alpha = int>
+constexpr auto addr(const X& x, const A& a, const B& b, const Beta& beta = 1, const Alpha& alpha = 1,
+                    Here at = Here::current()) {
+  return call<detail::AddToProductTag>(Source::from(at), x, outer(a, b, at), beta, alpha);
+}
+/// beta x + alpha times the sum of the products of two batches of matrices, [batch, M, K] and [batch, K, N]
+/// (torch.addbmm); baddbmm keeps the products apart. In all else as addmm.
+template <TensorOperand X, TensorOperand A, TensorOperand B, NumberOperand Beta = int, NumberOperand Alpha = int>
+constexpr auto addbmm(const X& x, const A& a, const B& b, const Beta& beta = 1, const Alpha& alpha = 1,
+                      Here at = Here::current()) {
+  static_assert(A::rank == 3 && B::rank == 3,
+                "tessera: addbmm takes batches of matrices, [batch, M, K] and [batch, K, N]");
+  return call<detail::AddToProductTag>(Source::from(at), x, einsum<"bik,bkj->ij">(a, b, at), beta, alpha);
+}
+
+/// The products of all rows of a and b: their last dims are summed over (torch.inner). Example: [I, J, K] and [L, K]
+/// give [I, J, L]. Errors and communication: as einsum.
+template <TensorOperand A, TensorOperand B> constexpr auto inner(const A& a, const B& b, Here at = Here::current()) {
+  static_assert(A::rank >= 1 && B::rank >= 1, "tessera: inner takes tensors with at least one dim");
+  if constexpr (B::rank == 1)
+    return tensordot<1>(a, b, at);
+  else
+    return tensordot<1>(a, movedim<-1, 0>(b, at), at);
+}
+/// The sum of the products of a and b along dim D, which the result lacks (torch.linalg.vecdot, jnp.vecdot). Operands
+/// are broadcast and promoted. Communication: where D is split an all-reduce.
+template <int D = -1, TensorOperand A, TensorOperand B>
+constexpr auto vecdot(const A& a, const B& b, Here at = Here::current()) {
+  return sum<D>(call<MulTag>(Source::from(at), a, b), at);
+}
+
+namespace detail {
+template <class A, class B> constexpr auto chained(Source source, const A& a, const B& b) {
+  if constexpr (A::rank == 1 && B::rank == 1)
+    return call<EinsumTag<"i,i->">>(source, a, b);
+  else if constexpr (A::rank == 1)
+    return call<EinsumTag<"i,ij->j">>(source, a, b);
+  else if constexpr (B::rank == 1)
+    return call<EinsumTag<"ij,j->i">>(source, a, b);
+  else
+    return matmul_of<void, Precision::full>(source, a, b);
+}
+}  // namespace detail
+
+/// The product of several matrices; the first and the last may be vectors (torch.linalg.multi_dot). Extents are not
+/// known when a program is traced, so products are taken from the left, or from the right if the last operand is a
+/// vector; for another order write the products one by one. Messages give the line that made the first operand. Errors
+/// and communication: as matmul.
+///
+///     const auto y = ts::multi_dot(a, b, c, x);   // a (b (c x))
+template <TensorOperand A, TensorOperand B> constexpr auto multi_dot(const A& a, const B& b) {
+  return detail::chained(detail::line_of(a), a, b);
+}
+template <TensorOperand A, TensorOperand B, TensorOperand C, TensorOperand... Rest>
+constexpr auto multi_dot(const A& a, const B& b, const C& c, const Rest&... rest) {
+  using Last = std::tuple_element_t<sizeof...(Rest), std::tuple<C, Rest...>>;
+  if constexpr (Last::rank == 1 && A::rank != 1)
+    return multi_dot(a, multi_dot(b, c, rest...));
+  else
+    return multi_dot(multi_dot(a, b), c, rest...);
+}
+
+/// y[..., o] = sum over i and j of x1[..., i] weight[o, i, j] x2[..., j] (F.bilinear): a weight of [out, in1, in2] as
+/// in PyTorch; leading dims of x1 and x2 are equal. The weight meets x1 first, which gives [..., out, in2]: let x1 be
+/// the operand with more features. Errors: shape_mismatch. Communication: as matmul.
+template <TensorOperand A, TensorOperand B, TensorOperand W>
+constexpr auto bilinear(const A& x1, const B& x2, const W& weight, Here at = Here::current()) {
+  static_assert(A::rank == B::rank && A::rank >= 1 && W::rank == 3,
+                "tessera: bilinear takes two tensors of one rank and a weight [out, in1, in2]");
+  const auto met = tensordot<1>(x1, transpose<1, 0, 2>(weight, at), at);
+  return sum<-1>(call<MulTag>(Source::from(at), met, unsqueeze<-2>(x2, at)), at);
+}
+template <TensorOperand A, TensorOperand B, TensorOperand W, TensorOperand Bias>
+constexpr auto bilinear(const A& x1, const B& x2, const W& weight, const Bias& bias, Here at = Here::current()) {
+  return call<AddTag>(Source::from(at), bilinear(x1, x2, weight, at), bias);
+}
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/nn/bilinear.hpp
+
+#ifndef TESSERA_NN_BILINEAR_HPP
+#define TESSERA_NN_BILINEAR_HPP
+
+namespace tessera::nn {
+
+/// y[..., o] = sum over i and j of x1[..., i] weight[o, i, j] x2[..., j] + bias[o], of x1 [..., in1] and x2 [..., in2]
+/// with equal leading dims (torch.nn.Bilinear).
+///
+/// weight [out, in1, in2], bias [out]; `Bilinear<float, false>` has no bias. An x1 and x2 of bf16 or f16 give a result
+/// of their type, as in Linear. Errors: shape_mismatch. Communication: as matmul; an all_reduce with the weight sharded
+/// along `in1` or `in2`.
+template <Element T = float, bool Bias = true> struct Bilinear {
+  ShardedTensor<T, 3> weight;
+  ShardedTensor<T, 1> bias;
+
+  static constexpr std::array field_names{"weight", "bias"};
+  template <TensorOperand X1, TensorOperand X2>
+  constexpr auto operator()(const X1& x1, const X2& x2, Here at = Here::current()) const {
+    const auto sums = tessera::bilinear(x1, x2, detail::as_met_by<X1>(weight, at), at);
+    if constexpr (detail::is_mixed_v<X1, T>)
+      return cast<typename X1::element>(call<AddTag>(Source::from(at), sums, bias), at);
+    else
+      return call<AddTag>(Source::from(at), sums, bias);
+  }
+};
+
+template <Element T> struct Bilinear<T, false> {
+  ShardedTensor<T, 3> weight;
+
+  static constexpr std::array field_names{"weight"};
+  template <TensorOperand X1, TensorOperand X2>
+  constexpr auto operator()(const X1& x1, const X2& x2, Here at = Here::current()) const {
+    return tessera::bilinear(x1, x2, detail::as_met_by<X1>(weight, at), at);
+  }
+};
+
+/// A Bilinear with PyTorch's initial values: weight and bias uniform within 1 / sqrt(in1). `spec` is that of the
+/// weight; the bias is split like the weight's dim of out-features.
+template <Element T = float, bool Bias = true>
+Bilinear<T, Bias> bilinear(Key key, Extent in1, Extent in2, Extent out, const Mesh& mesh,
+                           const PartitionSpec& spec = {}, Here at = Here::current()) {
+  const T bound = static_cast<T>(1 / std::sqrt(static_cast<double>(in1.value)));
+  const auto [of_weight, of_bias] = split<2>(key);
+  auto weight = uniform<T>(of_weight, {out, in1, in2}, mesh, spec, -bound, bound, at);
+  if constexpr (Bias) {
+    PartitionSpec of_out;
+    if (!spec.entries.empty()) of_out.entries.push_back(spec.entries[0]);
+    return {weight, uniform<T>(of_bias, {out}, mesh, of_out, -bound, bound, at)};
+  } else {
+    return {weight};
+  }
+}
+
+}  // namespace tessera::nn
+
+#endif
+
 // ---- tessera/nn/mlp.hpp
 
 #ifndef TESSERA_NN_MLP_HPP
@@ -20586,6 +21908,13 @@ GatedMlp<T> gated_mlp(Key key, Extent features, Extent hidden, const ShardingStr
   return {linear<T, false>(first, features, hidden, strategy, Role::column, stddev),
           linear<T, false>(second, features, hidden, strategy, Role::column, stddev),
           linear<T, false>(third, hidden, features, strategy, Role::row, residual_stddev(stddev, depth))};
+}
+
+/// The factory of a SwiGlu, which is a GatedMlp.
+template <Element T = float>
+SwiGlu<T> swi_glu(Key key, Extent features, Extent hidden, const ShardingStrategy& strategy, int depth = 1,
+                  double stddev = 0.02) {
+  return gated_mlp<T>(key, features, hidden, strategy, depth, stddev);
 }
 
 }  // namespace tessera::nn
@@ -21833,210 +23162,6 @@ constexpr Value read_again(Value x, Value after) {
 
 #endif
 
-// ---- tessera/ops/reduction/reduction.hpp
-
-#ifndef TESSERA_OPS_REDUCTION_REDUCTION_HPP
-#define TESSERA_OPS_REDUCTION_REDUCTION_HPP
-
-namespace tessera {
-
-/// Argument of reductions: reduced dims stay, with static extent 1, so that the result broadcasts against the operand.
-struct KeepDims {};
-inline constexpr KeepDims keepdims{};
-
-namespace detail {
-
-/// The dims as a bit set; negative dims count from the end; no dims means all.
-template <int Rank, int... Dims> constexpr unsigned dim_set() {
-  static_assert(((Dims >= -Rank && Dims < Rank) && ...), "tessera: the dim is out of range for the rank of the tensor");
-  if constexpr (sizeof...(Dims) == 0)
-    return (1u << Rank) - 1;
-  else
-    return ((1u << ((Dims + Rank) % Rank)) | ...);
-}
-constexpr int bit_count(unsigned bits) {
-  int n = 0;
-  for (; bits != 0; bits &= bits - 1) ++n;
-  return n;
-}
-
-template <class Operation, bool Mean, bool Keep, int... Dims> struct Reduce {
-  template <class A> struct result {
-    static_assert(require_arithmetic<typename A::type>());
-    static constexpr DType from = dtype_v<typename A::type>;
-    using type = element_t<Mean ? floating_type(from) : reduced_type(ops::row_v<Operation>.reduction, from)>;
-    static constexpr unsigned dims = dim_set<A::rank, Dims...>();
-    static constexpr int rank = Keep ? A::rank : A::rank - bit_count(dims);
-    using Checks = decltype([] {
-      static_assert(bit_count(dims) == sizeof...(Dims) || sizeof...(Dims) == 0,
-                    "tessera: a dim is given twice to a reduction");
-    });
-  };
-  template <int Rank> static constexpr unsigned dims = dim_set<Rank, Dims...>();
-
-  static constexpr Value emit(Value context, Value x, int rank, unsigned set) {
-    // A stacked value has a leading dim of layers, which its static rank does not count.
-    set <<= x.rank() - rank;
-    const DType type = floating_type(x.dtype());
-    if constexpr (Mean) x = build::cast(x, computed_as(type));
-    Value made = build::reduce(ops::op_v<Operation>, x.at(context.source), set, Keep);
-    if constexpr (Mean)
-      made = build::cast(made / build::cast(build::element_count(x.at(context.source), set), made.dtype()), type);
-    return made;
-  }
-};
-
-/// A reduction of the operand cast to another element type.
-template <class To, class R> struct ReduceAs {
-  template <class A> using result = typename R::template result<Typed<To, A::rank>>;
-  template <int Rank> static constexpr unsigned dims = R::template dims<Rank>;
-  static constexpr Value emit(Value context, Value x, int rank, unsigned set) {
-    return R::emit(context, build::cast(x.at(context.source), dtype_v<To>), rank, set);
-  }
-};
-
-/// Argmax or argmin: the smallest position of elements that equal the extreme or are NaN.
-template <class Extreme, class Index, bool Keep, int... Dims> struct ArgReduce {
-  using R = Reduce<Extreme, false, Keep, Dims...>;
-  template <class A> struct result : R::template result<A> {
-    using type = Index;
-    using IndexChecks = decltype([] {
-      static_assert(std::is_same_v<Index, std::int32_t> || std::is_same_v<Index, std::int64_t>,
-                    "tessera: the type of indices must be std::int32_t or std::int64_t");
-    });
-  };
-  template <int Rank> static constexpr unsigned dims = R::template dims<Rank>;
-
-  static constexpr Value emit(Value context, Value x, int rank, unsigned set) {
-    x = x.at(context.source);
-    set <<= x.rank() - rank;
-    Value found = build::binary(Op::equal, x, build::reduce(ops::op_v<Extreme>, x, set, true));
-    if (is_floating(x.dtype())) found = build::binary(Op::logical_or, found, build::binary(Op::not_equal, x, x));
-    constexpr DType type = dtype_v<Index>;
-    Value position = x.number(0, type);
-    for (int d = 0; d < x.rank(); ++d)
-      if ((set >> d & 1) != 0) position = position * build::cast(build::extent(x, d), type) + build::iota(x, d, type);
-    // Larger than all positions (no tensor has 2^53 elements), and exact as a double, in which kernels take constants.
-    const Value past = x.number(type == DType::i32 ? 0x1p31 - 1 : 0x1p53, type);
-    return build::reduce(ops::op_v<ops::MinOp>, build::select(found, position, past), set, Keep);
-  }
-};
-
-/// A reduction together with the static rank of its operand, from which the bit set of dims follows.
-template <int Rank, class R> struct RankedReduce {
-  template <class A> using result = typename R::template result<A>;
-  static constexpr Value emit(Value context, Value x) { return R::emit(context, x, Rank, R::template dims<Rank>); }
-};
-
-template <class R, TensorOperand X> constexpr auto reduce_by(const X& x, Here at) {
-  return call<RankedReduce<X::rank, R>>(Source::from(at), x);
-}
-template <class Operation, bool Mean, bool Keep, int... Dims, TensorOperand X>
-constexpr auto reduce(const X& x, Here at) {
-  return call<RankedReduce<X::rank, Reduce<Operation, Mean, Keep, Dims...>>>(Source::from(at), x);
-}
-template <class Operation, bool Keep, int... Dims, TensorOperand X> constexpr auto reduce_bools(const X& x, Here at) {
-  return reduce_by<ReduceAs<bool, Reduce<Operation, false, Keep, Dims...>>>(x, at);
-}
-
-}  // namespace detail
-
-/// Sum over the named dims, by default all: `sum<-1>(x)`, `mean<0, 1>(x, ts::keepdims)`; mean, max and min likewise.
-/// Results have the other dims; with keepdims also the reduced dims, of extent 1. Sums of bools and of integers below
-/// 32 bits are i32, means of integers f32; max of bools tells whether any element holds. NaN in any element gives NaN.
-/// Gradient of max and min: elements that share the extreme get equal parts. Communication: over a sharded dim the
-/// result is a partial value, which is reduced before its first non-linear reader.
-template <int... Dims, TensorOperand X> constexpr auto sum(const X& x, Here at = Here::current()) {
-  return detail::reduce<ops::SumOp, false, false, Dims...>(x, at);
-}
-template <int... Dims, TensorOperand X> constexpr auto sum(const X& x, KeepDims, Here at = Here::current()) {
-  return detail::reduce<ops::SumOp, false, true, Dims...>(x, at);
-}
-template <int... Dims, TensorOperand X> constexpr auto mean(const X& x, Here at = Here::current()) {
-  return detail::reduce<ops::SumOp, true, false, Dims...>(x, at);
-}
-template <int... Dims, TensorOperand X> constexpr auto mean(const X& x, KeepDims, Here at = Here::current()) {
-  return detail::reduce<ops::SumOp, true, true, Dims...>(x, at);
-}
-template <int... Dims, TensorOperand X> constexpr auto max(const X& x, Here at = Here::current()) {
-  return detail::reduce<ops::MaxOp, false, false, Dims...>(x, at);
-}
-template <int... Dims, TensorOperand X> constexpr auto max(const X& x, KeepDims, Here at = Here::current()) {
-  return detail::reduce<ops::MaxOp, false, true, Dims...>(x, at);
-}
-template <int... Dims, TensorOperand X> constexpr auto min(const X& x, Here at = Here::current()) {
-  return detail::reduce<ops::MinOp, false, false, Dims...>(x, at);
-}
-template <int... Dims, TensorOperand X> constexpr auto min(const X& x, KeepDims, Here at = Here::current()) {
-  return detail::reduce<ops::MinOp, false, true, Dims...>(x, at);
-}
-
-/// Product over the named dims, by default all: `prod<-1>(x)`, `prod<0, 1>(x, ts::keepdims)`. Products of bools and of
-/// integers below 32 bits are i32; wider integers wrap around. The product of no elements is 1; NaN in any element
-/// gives NaN. f32 is multiplied in f32, with a relative error of at most n 2^-23 for n elements; bf16 and f16 are
-/// multiplied in f32 and rounded once. The gradient and second derivatives are exact where elements are 0, as in
-/// PyTorch. Shapes and communication: as `sum`; partial values of a sharded dim are multiplied.
-template <int... Dims, TensorOperand X> constexpr auto prod(const X& x, Here at = Here::current()) {
-  return detail::reduce<ops::ProdOp, false, false, Dims...>(x, at);
-}
-template <int... Dims, TensorOperand X> constexpr auto prod(const X& x, KeepDims, Here at = Here::current()) {
-  return detail::reduce<ops::ProdOp, false, true, Dims...>(x, at);
-}
-
-/// Whether any (all) elements along the named dims are nonzero; NaN counts as nonzero. The result is bool. Of no
-/// elements, `any` is false and `all` is true. Shapes and communication as `max`.
-template <int... Dims, TensorOperand X> constexpr auto any(const X& x, Here at = Here::current()) {
-  return detail::reduce_bools<ops::MaxOp, false, Dims...>(x, at);
-}
-template <int... Dims, TensorOperand X> constexpr auto any(const X& x, KeepDims, Here at = Here::current()) {
-  return detail::reduce_bools<ops::MaxOp, true, Dims...>(x, at);
-}
-template <int... Dims, TensorOperand X> constexpr auto all(const X& x, Here at = Here::current()) {
-  return detail::reduce_bools<ops::MinOp, false, Dims...>(x, at);
-}
-template <int... Dims, TensorOperand X> constexpr auto all(const X& x, KeepDims, Here at = Here::current()) {
-  return detail::reduce_bools<ops::MinOp, true, Dims...>(x, at);
-}
-
-/// The index of the largest (smallest) element along one dim: `argmax<-1>(x)`, `argmin<0, std::int64_t>(x)`; without a
-/// dim, `argmax(x)`, the row-major position among all elements. Of equal elements the first; where any is NaN, the
-/// first NaN. `Index` has to hold the number of elements; of no elements the result is the largest Index. Shapes as
-/// `max`; no gradient. Communication: over a sharded dim, one all_reduce of the extremes and one of the indices.
-template <int D, Element Index = std::int32_t, TensorOperand X>
-constexpr auto argmax(const X& x, Here at = Here::current()) {
-  return detail::reduce_by<detail::ArgReduce<ops::MaxOp, Index, false, D>>(x, at);
-}
-template <Element Index = std::int32_t, TensorOperand X> constexpr auto argmax(const X& x, Here at = Here::current()) {
-  return detail::reduce_by<detail::ArgReduce<ops::MaxOp, Index, false>>(x, at);
-}
-template <int D, Element Index = std::int32_t, TensorOperand X>
-constexpr auto argmax(const X& x, KeepDims, Here at = Here::current()) {
-  return detail::reduce_by<detail::ArgReduce<ops::MaxOp, Index, true, D>>(x, at);
-}
-template <Element Index = std::int32_t, TensorOperand X>
-constexpr auto argmax(const X& x, KeepDims, Here at = Here::current()) {
-  return detail::reduce_by<detail::ArgReduce<ops::MaxOp, Index, true>>(x, at);
-}
-template <int D, Element Index = std::int32_t, TensorOperand X>
-constexpr auto argmin(const X& x, Here at = Here::current()) {
-  return detail::reduce_by<detail::ArgReduce<ops::MinOp, Index, false, D>>(x, at);
-}
-template <Element Index = std::int32_t, TensorOperand X> constexpr auto argmin(const X& x, Here at = Here::current()) {
-  return detail::reduce_by<detail::ArgReduce<ops::MinOp, Index, false>>(x, at);
-}
-template <int D, Element Index = std::int32_t, TensorOperand X>
-constexpr auto argmin(const X& x, KeepDims, Here at = Here::current()) {
-  return detail::reduce_by<detail::ArgReduce<ops::MinOp, Index, true, D>>(x, at);
-}
-template <Element Index = std::int32_t, TensorOperand X>
-constexpr auto argmin(const X& x, KeepDims, Here at = Here::current()) {
-  return detail::reduce_by<detail::ArgReduce<ops::MinOp, Index, true>>(x, at);
-}
-
-}  // namespace tessera
-
-#endif
-
 // ---- tessera/ops/functional.hpp
 
 #ifndef TESSERA_OPS_FUNCTIONAL_HPP
@@ -23198,143 +24323,6 @@ ConvTranspose2d<Options, T, Bias> conv_transpose2d(Key key, Extent in, Extent ou
 
 #endif
 
-// ---- tessera/ops/constraint.hpp
-
-#ifndef TESSERA_OPS_CONSTRAINT_HPP
-#define TESSERA_OPS_CONSTRAINT_HPP
-
-namespace tessera {
-
-namespace build {
-
-/// A value in a sharding that another value shares, or, exactly, in the sharding that the other value has.
-constexpr Value alike(const Value& of, const Value& other, Alike how = {}) {
-  Node made{.op = Op::alike, .dtype = of.dtype(), .rank = of.node().rank, .singletons = of.node().singletons};
-  how.write(made);
-  return of.make(made, {of.id, other.id});
-}
-
-}  // namespace build
-
-namespace detail {
-
-/// Adds a spec to the trace's table, for a value of this rank, with unsplit leading dims in front; returns its index.
-constexpr int constraint_spec(const Value& context, const PartitionSpec& spec, int rank, int node_rank) {
-  if (static_cast<int>(spec.entries.size()) > rank)
-    context.refuse(errc::spec_rank, "[with_sharding] spec: more entries than the tensor has dims");
-  PartitionSpec whole = spec;
-  for (int lead = node_rank - rank; lead > 0; --lead) whole.entries.insert(0, SpecEntry(none));
-  return context.module->add_spec(whole);
-}
-
-template <TensorOperand X>
-constexpr auto constrain(const X& x, const PartitionSpec& spec, CotangentSharding of_cotangent,
-                         const PartitionSpec* cotangent, Source source) {
-  static_assert(!LocalOperand<X>,
-                "tessera: values inside a ts::shard_map have no sharding of their own; call ts::with_sharding on the "
-                "arguments or the results of the shard_map");
-  const Value context = trace_of(x).at(source);
-  if (context.module == nullptr)
-    fail(errc::unsupported, "[with_sharding] outside of a traced function: use ts::reshard for stored tensors");
-  const Value value = lower(context, x);
-  Node made{
-      .op = Op::constraint, .dtype = value.dtype(), .rank = value.node().rank, .singletons = value.node().singletons};
-  Constraint says{constraint_spec(context, spec, X::rank, value.rank()), of_cotangent};
-  if (cotangent != nullptr) {
-    const int own = constraint_spec(context, *cotangent, X::rank, value.rank());
-    if (own > 127 || says.spec > 127)
-      value.refuse(
-          errc::capacity,
-          "[with_sharding] number of specs: the spec of a cotangent must be among the first 128 specs of a program");
-    says.cotangent_spec = static_cast<std::int8_t>(own);
-  }
-  says.write(made);
-  return Sym<typename X::element, X::rank>(value.at(source).make(made, {value.id}));
-}
-
-/// A value with a sharding over one axis of the mesh; over other axes it stays as it is.
-constexpr Value constrained_over(const Value& value, std::string_view axis, const PartitionSpec& spec,
-                                 CotangentSharding cotangent, bool keeps_sums = false, bool of_parameter = false) {
-  const int own = value.module->add_spec(spec), only = value.module->add_spec({SpecEntry(axis)});
-  if (only > 126) value.refuse(errc::capacity, "[with_sharding] number of specs: a program has more than 127 specs");
-  Node made{
-      .op = Op::constraint, .dtype = value.dtype(), .rank = value.node().rank, .singletons = value.node().singletons};
-  Constraint{own, cotangent, 0, static_cast<std::int8_t>(only), keeps_sums, of_parameter}.write(made);
-  return value.make(made, {value.id});
-}
-constexpr PartitionSpec whole_spec(int rank) {
-  PartitionSpec whole;
-  for (int dim = 0; dim < rank; ++dim) whole.entries.push_back(none);
-  return whole;
-}
-/// A parameter of a wrapper, gathered over one axis where it is only stored in parts. The planner chooses the sharding
-/// of its cotangent.
-constexpr Value gathered_over(const Value& value, std::string_view axis,
-                              CotangentSharding cotangent = CotangentSharding::free) {
-  return constrained_over(value, axis, whole_spec(value.rank()), cotangent, false, true);
-}
-/// A gradient that is whole over one axis, or a sum whose terms the devices of the axis have: readers reduce it. Where
-/// a reader makes it alike to a parameter, it stays split as that one is for computations.
-constexpr Value summed_over(const Value& value, std::string_view axis) {
-  return constrained_over(value, axis, whole_spec(value.rank()), CotangentSharding::free, true, true);
-}
-/// A value of static rank `rank` whose dim `dim` is split over one axis, like that of its cotangent.
-constexpr Value split_over(const Value& value, std::string_view axis, int dim, int rank) {
-  PartitionSpec spec;
-  for (int d = 0; d < value.rank(); ++d) spec.entries.push_back(none);
-  spec.entries[static_cast<std::size_t>(value.leading(rank) + dim)] = SpecEntry(axis);
-  return constrained_over(value, axis, spec, CotangentSharding::alike);
-}
-
-}  // namespace detail
-
-/// Inside a traced function: x with the sharding of the spec, for its readers and for its cotangent. The elements don't
-/// change. Errors: spec_rank when the spec has more entries than x has dims; spec_axis, when the program is planned,
-/// for axes that the mesh lacks. Communication: the reshard of x to that sharding, if x has another one.
-template <TensorOperand X>
-constexpr auto with_sharding(const X& x, const PartitionSpec& spec, Here at = Here::current()) {
-  return detail::constrain(x, spec, CotangentSharding::alike, nullptr, Source::from(at));
-}
-/// with_sharding with a different spec for the cotangent.
-template <TensorOperand X>
-constexpr auto with_sharding(const X& x, const PartitionSpec& spec, const PartitionSpec& cotangent,
-                             Here at = Here::current()) {
-  return detail::constrain(x, spec, CotangentSharding::own_spec, &cotangent, Source::from(at));
-}
-
-/// with_sharding for x alone: the planner chooses the sharding of its cotangent.
-template <TensorOperand X>
-  requires(!StoredOperand<X>)
-constexpr auto mark_sharding(const X& x, const PartitionSpec& spec, Here at = Here::current()) {
-  return detail::constrain(x, spec, CotangentSharding::free, nullptr, Source::from(at));
-}
-
-/// Inside a traced function: x and y with equal shardings, which the planner chooses. The elements don't change.
-/// Errors: shape_mismatch when their shapes differ. Communication: the reshard of one to the sharding of the other, if
-/// they differ.
-///
-///     const auto [g, w] = ts::shard_as(gradient, weight);
-template <TensorOperand X, TensorOperand Y> constexpr auto shard_as(const X& x, const Y& y, Here at = Here::current()) {
-  static_assert(!LocalOperand<X> && !LocalOperand<Y>,
-                "tessera: values inside a ts::shard_map have no sharding of their own; call ts::shard_as on the "
-                "arguments or the results of the shard_map");
-  static_assert(X::rank == Y::rank, "tessera: the operands of shard_as must have equal ranks");
-  const Source source = Source::from(at);
-  Value context = trace_of(x);
-  if (context.module == nullptr) context = trace_of(y);
-  if (context.module == nullptr)
-    fail(errc::unsupported, "[shard_as] outside of a traced function: use ts::reshard for stored tensors");
-  const Value a = lower(context.at(source), x).at(source), b = lower(context.at(source), y).at(source);
-  if (!same_static_shape(a.node(), b.node()))
-    a.refuse(errc::shape_mismatch, "[shard_as] shapes differ: a dim has static extent 1 in only one of the operands");
-  const Value first = build::alike(a, b), second = build::alike(b, first);
-  return std::tuple(Sym<typename X::element, X::rank>(first), Sym<typename Y::element, Y::rank>(second));
-}
-
-}  // namespace tessera
-
-#endif
-
 // ---- tessera/ops/random/keys.hpp
 
 #ifndef TESSERA_OPS_RANDOM_KEYS_HPP
@@ -23486,6 +24474,27 @@ template <Distribution Kind, std::uint32_t Stream, bool Follows> struct RandomTa
   }
 };
 
+/// first + second * u of a uniform u is from one bound to the other; of a normal u it has a mean and a deviation.
+template <Distribution Kind, std::uint32_t Stream, bool Follows> struct ScaledRandomTag {
+  template <class Like, class Key, class First, class Second> struct result : Like {
+    using Checks = decltype([] {
+      using Drawn = typename RandomTag<Kind, Stream, Follows>::template result<Like, Key>;
+      (void)sizeof(typename Drawn::Checks);
+      static_assert(is_number_v<typename First::type> && is_number_v<typename Second::type>,
+                    "tessera: bounds, the mean and the standard deviation of random numbers are numbers, ts::Dims or "
+                    "ts::Scalars");
+    });
+  };
+  static constexpr Value emit(Value context, Value like, Value key, Value first, Value second) {
+    like = like.at(context.source);
+    constexpr RandomDraw draw{Kind, Stream};
+    const Value drawn = Follows ? build::random_alike(like, key, draw) : build::random(like, key, draw);
+    const Value from = build::cast(first, DType::f64), to = build::cast(second, DType::f64);
+    const Value scale = Kind == Distribution::uniform ? to - from : to;
+    return build::cast(build::cast(from, drawn.dtype()) + drawn * build::cast(scale, drawn.dtype()), like.dtype());
+  }
+};
+
 template <class Like> inline constexpr bool has_sharding_v = !LocalOperand<Like> && Like::rank != 0;
 
 /// A key as an operand: of a tensor an i64, of a Dim a Scalar. Reports a key of the wrong type and replaces it, so that
@@ -23548,6 +24557,21 @@ constexpr auto normal_like(const Like& like, const Key& key, Here at = Here::cur
                                                                                              detail::drawn_from(key));
 }
 
+/// As above, uniform in [low, high) (jax.random.uniform with minval and maxval, Tensor.uniform_), or normal with a mean
+/// and a standard deviation (Tensor.normal_): `uniform_like(x, key, -0.1, 0.1)`. Rounding can give `high` itself.
+template <std::uint32_t Stream = 0, TensorOperand Like, class Key, NumberOperand Low, NumberOperand High>
+constexpr auto uniform_like(const Like& like, const Key& key, const Low& low, const High& high,
+                            Here at = Here::current()) {
+  return call<detail::ScaledRandomTag<Distribution::uniform, Stream, detail::has_sharding_v<Like>>>(
+      Source::from(at), like, detail::drawn_from(key), low, high);
+}
+template <std::uint32_t Stream = 0, TensorOperand Like, class Key, NumberOperand Mean, NumberOperand Deviation>
+constexpr auto normal_like(const Like& like, const Key& key, const Mean& mean, const Deviation& deviation,
+                           Here at = Here::current()) {
+  return call<detail::ScaledRandomTag<Distribution::normal, Stream, detail::has_sharding_v<Like>>>(
+      Source::from(at), like, detail::drawn_from(key), mean, deviation);
+}
+
 /// Each element of x is 0 with probability `rate`, and x / (1 - rate) otherwise; all are 0 at a rate of 1. Two dropouts
 /// with one key need two streams. Errors: option for a rate outside of [0, 1]. No communication.
 template <std::uint32_t Stream = 0, TensorOperand X, NumberOperand Rate, class Key>
@@ -23590,52 +24614,6 @@ template <std::uint32_t Stream = 0> struct Dropout {
 };
 
 }  // namespace tessera::nn
-
-#endif
-
-// ---- tessera/ops/indexing/embedding.hpp
-
-#ifndef TESSERA_OPS_INDEXING_EMBEDDING_HPP
-#define TESSERA_OPS_INDEXING_EMBEDDING_HPP
-
-namespace tessera {
-
-namespace detail {
-
-struct EmbeddingTag {
-  static constexpr auto leading_dims = ops::LeadingDims::table;
-  template <class Table, class Indices> struct result {
-    using type = typename Table::type;
-    static constexpr int rank = Table::rank - 1 + Indices::rank;
-    using Checks = decltype([] {
-      static_assert(
-          std::is_same_v<typename Indices::type, std::int32_t> || std::is_same_v<typename Indices::type, std::int64_t>,
-          "tessera: the indices of embedding must be std::int32_t or std::int64_t; use "
-          "ts::cast<std::int32_t>(indices)");
-      static_assert(Table::rank >= 1,
-                    "tessera: the table of embedding must have at least one dim, the dim of its rows");
-      static_assert(rank <= max_rank, "tessera: a tensor has at most 8 dims");
-    });
-  };
-  static constexpr Value emit(Value context, Value table, Value indices) {
-    const int lead = indices.rank();
-    Node made{.op = Op::embedding, .dtype = table.dtype(), .rank = static_cast<std::uint8_t>(lead + table.rank() - 1)};
-    made.singletons = static_cast<std::uint8_t>(indices.node().singletons | (table.node().singletons >> 1) << lead);
-    return table.at(context.source).make(made, {table.id, indices.id});
-  }
-};
-
-}  // namespace detail
-
-/// Rows of a table at integer indices: table [N, row...] and indices [i...] give [i..., row...]. The gradient adds the
-/// rows of the cotangent into a table of zeros. Errors: dim_range for an index outside of [0, N). Communication: over a
-/// split N the result is a partial value, to which each shard of the table contributes its rows.
-template <TensorOperand Table, TensorOperand Indices>
-constexpr auto embedding(const Table& table, const Indices& indices, Here at = Here::current()) {
-  return call<detail::EmbeddingTag>(Source::from(at), table, indices);
-}
-
-}  // namespace tessera
 
 #endif
 
@@ -24765,7 +25743,7 @@ template <int Rank, int D> struct GatherTag {
 
 /// Elements along dim D at integer indices (torch.gather): y[.., k, ..] = x[.., indices[.., k, ..], ..]. The result has
 /// the shape of the indices, which have the rank of x and its extents along the other dims. Along a dim of static
-/// extent 1 of the indices, all elements of x have the same index (torch.take_along_dim, jnp.take_along_axis):
+/// extent 1 of the indices, all elements of x have the same index (jnp.take_along_axis):
 /// `gather<1>(x, ts::unsqueeze<2>(rows))` of x [b, n, f] and rows [b, m] copies rows, [b, m, f]. The gradient adds the
 /// cotangent at the indices. Errors: dim_range for an index outside of the dim, shape_mismatch where another dim
 /// differs. Communication: as sort.
@@ -25096,6 +26074,22 @@ template <int Rank, int D> struct StridedSliceTag {
   }
 };
 
+/// The elements at one index of a dim, without that dim.
+template <int Rank, int D> struct SelectIndexTag {
+  template <class X, class Index> using result = Typed<typename X::type, Rank - 1>;
+  static constexpr Value emit(Value context, Value x, Value index) {
+    x = x.at(context.source);
+    index = as_size(index);
+    const int dim = x.shifted(D, Rank);
+    const Value zero = x.integer(0, DType::i64), from_end = index + build::extent(x, dim);
+    const bool known = index.node().is_constant();
+    const Value start = !known                   ? build::select(build::less(index, zero), from_end, index)
+                        : index.node().value < 0 ? from_end
+                                                 : index;
+    return build::drop_singletons(build::slice(x, dim, start, x.integer(1, DType::i64), MadeBy::select), 1u << dim);
+  }
+};
+
 template <class X, class Update> constexpr void check_update() {
   static_assert(std::is_same_v<typename Update::type, typename X::type>,
                 "tessera: what replaces elements has their element type; use ts::cast");
@@ -25170,11 +26164,12 @@ constexpr auto slice(const X& x, const Start& start, const Size& size, const Ste
                                                                                    Dim(size), Dim(step));
 }
 
-/// The elements at one index of dim D, without that dim: x[i] (Tensor.select, lax.index_in_dim). Errors: shape_mismatch
-/// for an index outside of the dim. Communication: as slice of one index.
+/// The elements at one index of dim D, without that dim: x[i] (Tensor.select, lax.index_in_dim). A negative index
+/// counts from the end: `select<0>(x, -1)` is the last row. Errors: shape_mismatch for an index outside of the dim.
+/// Communication: as slice of one index.
 template <int D, TensorOperand X, SizeOperand Index>
 constexpr auto select(const X& x, const Index& index, Here at = Here::current()) {
-  return squeeze<detail::checked_dim<D, X::rank>()>(slice<D>(x, index, 1, at), at);
+  return call<detail::SelectIndexTag<X::rank, detail::checked_dim<D, X::rank>()>>(Source::from(at), x, Dim(index));
 }
 
 /// x with the update in the elements along dim D from start on, `step` apart (torch.slice_scatter, x.at[a::s].set).
@@ -25636,6 +26631,28 @@ auto delta_orthogonal(Key key, const Extent (&shape)[Rank], const Mesh& mesh, co
 
 #endif
 
+// ---- tessera/tensor/storage/require_data.hpp
+
+#ifndef TESSERA_TENSOR_STORAGE_REQUIRE_DATA_HPP
+#define TESSERA_TENSOR_STORAGE_REQUIRE_DATA_HPP
+
+namespace tessera::detail {
+
+/// Throws `empty_tensor`, with the operation, the name of the tensor in the model and the line, for a model with a
+/// tensor that was never assigned or was moved from.
+template <class Model> void require_data(std::string_view operation, const Model& model, Here at) {
+  for_each_named_leaf(model, VisitLayers::each, [&](std::string_view name, const auto& leaf, int) {
+    if constexpr (StoredOperand<std::remove_cvref_t<decltype(leaf)>>)
+      if (!leaf.storage())
+        fail(errc::empty_tensor, "[", operation, "] ", name, name.empty() ? "" : ": ",
+             "an empty tensor, which was never assigned or was moved from", Source::from(at));
+  });
+}
+
+}  // namespace tessera::detail
+
+#endif
+
 // ---- tessera/nn/parameters.hpp
 
 #ifndef TESSERA_NN_PARAMETERS_HPP
@@ -25708,26 +26725,31 @@ template <class Model> std::vector<NamedParameter> described(const Model& model,
 
 /// Every leaf of a model or of the state of an optimizer, with its name, shape, sharding and bytes: as
 /// torch.nn.Module.named_parameters and named_buffers together. Errors: empty_tensor for a tensor without data.
-template <class Model> std::vector<NamedParameter> named_parameters(const Model& model) {
+template <class Model> std::vector<NamedParameter> named_parameters(const Model& model, Here at = Here::current()) {
+  tessera::detail::require_data("named_parameters", model, at);
   return detail::described(model, tessera::detail::VisitLayers::each);
 }
 
-/// Total number of elements of all tensors of a model.
-template <class Model> std::int64_t parameter_count(const Model& model) {
+/// Total number of elements of all tensors of a model. Errors: empty_tensor.
+template <class Model> std::int64_t parameter_count(const Model& model, Here at = Here::current()) {
+  tessera::detail::require_data("parameter_count", model, at);
   std::int64_t count = 0;
   for_each_named_parameter(model, [&](const std::string&, const auto& x) { count += size(x); });
   return count;
 }
 
-/// Bytes of the shards of all tensors of a model on one device. Errors: `mesh_devices` for a device outside the mesh.
-template <class Model> std::int64_t parameter_bytes(const Model& model, int device) {
+/// Bytes of the shards of all tensors of a model on one device. Errors: `mesh_devices` for a device outside the mesh,
+/// `empty_tensor`.
+template <class Model> std::int64_t parameter_bytes(const Model& model, int device, Here at = Here::current()) {
+  tessera::detail::require_data("parameter_bytes", model, at);
   std::int64_t bytes = 0;
   for_each_named_parameter(model, [&](const std::string&, const auto& x) { bytes += device_bytes(x, device); });
   return bytes;
 }
 
-/// Bytes of the shards of all tensors of a model on the device with the most bytes.
-template <class Model> std::int64_t parameter_bytes_per_device(const Model& model) {
+/// Bytes of the shards of all tensors of a model on the device with the most bytes. Errors: empty_tensor.
+template <class Model> std::int64_t parameter_bytes_per_device(const Model& model, Here at = Here::current()) {
+  tessera::detail::require_data("parameter_bytes_per_device", model, at);
   std::int64_t bytes = 0;
   for_each_named_parameter(model, [&](const std::string&, const auto& x) { bytes += detail::largest_device_bytes(x); });
   return bytes;
@@ -26973,10 +27995,12 @@ TESSERA_ONCE std::string summary_text(const std::vector<nn::NamedParameter>& lea
 ///
 ///     std::cout << ts::summary(model);
 ///     std::cout << ts::summary(model, step.plan(model, x));   // also the flops of this call, of all devices together
-template <class Model> std::string summary(const Model& model) {
+template <class Model> std::string summary(const Model& model, Here at = Here::current()) {
+  detail::require_data("summary", model, at);
   return detail::summary_text(nn::detail::described(model, detail::VisitLayers::together), -1);
 }
-template <class Model> std::string summary(const Model& model, const Plan& plan) {
+template <class Model> std::string summary(const Model& model, const Plan& plan, Here at = Here::current()) {
+  detail::require_data("summary", model, at);
   return detail::summary_text(nn::detail::described(model, detail::VisitLayers::together), plan.flops());
 }
 
@@ -27315,6 +28339,7 @@ namespace detail {
 
 template <int Microbatches, class Loss> struct Accumulate {
   Loss loss;
+  Source source;
 
   template <class Model, class... Batch> constexpr auto operator()(const Model& model, const Batch&... batch) const {
     const auto add_part = [&](const auto& sum, const auto& part) {
@@ -27324,8 +28349,15 @@ template <int Microbatches, class Loss> struct Accumulate {
     };
     // Microbatch i has the examples i, i + Microbatches, ...: every device has examples of each, so that none move.
     const auto [sum, values] = scan(add_part, tree_map([](auto p) { return zeros_like(p); }, model),
-                                    std::tuple(movedim<1, 0>(split_dim<0>(batch, Microbatches))...));
+                                    std::tuple(movedim<1, 0>(part_of(batch))...));
     return std::tuple(mean(values), tree_map([](auto s) { return s / Microbatches; }, sum));
+  }
+
+ private:
+  template <TensorOperand X> constexpr auto part_of(const X& batch) const {
+    static_assert(X::rank >= 1, "tessera: what accumulate divides into microbatches has a dim of the batch");
+    using Split = tessera::detail::SplitTag<X::rank, 0, 2, MadeBy::accumulate>;
+    return call<Split>(source, batch, Dim(Microbatches));
   }
 };
 
@@ -27339,9 +28371,9 @@ template <int Microbatches, class Loss> struct Accumulate {
 /// unless Microbatches divides the batch. Communication: that of value_and_grad for replicated parameters, whose
 /// gradients are reduced once, after the last part (no_sync of PyTorch); a split batch is not moved where each device's
 /// share is divisible.
-template <int Microbatches, class Loss> constexpr auto accumulate(Loss loss) {
+template <int Microbatches, class Loss> constexpr auto accumulate(Loss loss, Here at = Here::current()) {
   static_assert(Microbatches > 0, "tessera: accumulate needs at least one microbatch");
-  return detail::Accumulate<Microbatches, Loss>{loss};
+  return detail::Accumulate<Microbatches, Loss>{loss, Source::from(at)};
 }
 
 }  // namespace tessera::optim
@@ -28590,205 +29622,6 @@ constexpr auto while_loop(const Condition& condition, const Body& body, const In
 
 #endif
 
-// ---- tessera/ops/reduction/statistics.hpp
-
-#ifndef TESSERA_OPS_REDUCTION_STATISTICS_HPP
-#define TESSERA_OPS_REDUCTION_STATISTICS_HPP
-
-namespace tessera {
-
-namespace detail {
-
-/// The root, with slope 0 where x is 0: a distance of 0 has no direction.
-constexpr Value flat_root(Value x) {
-  const Value zero = x.number(0), at_zero = build::binary(Op::equal, x, zero);
-  return build::select(at_zero, zero, build::unary(Op::sqrt, build::select(at_zero, x.number(1), x)));
-}
-
-template <int Rank, bool Root, bool Keep, int... Dims> struct VarianceTag {
-  using R = Reduce<ops::SumOp, true, Keep, Dims...>;
-  template <class A, class Correction> using result = typename R::template result<A>;
-  static constexpr Value emit(Value context, Value x, Value correction) {
-    const DType type = floating_type(x.dtype());
-    const unsigned set = dim_set<Rank, Dims...>() << x.leading(Rank);
-    x = build::cast(x.at(context.source), computed_as(type));
-    const Value count = build::cast(build::element_count(x, set), x.dtype());
-    const Value off = x - build::reduce(Op::sum, x, set, true) / count;
-    const Value divisor = build::binary(Op::maximum, count - build::cast(correction, x.dtype()), x.number(0));
-    const Value variance = build::reduce(Op::sum, off * off, set, Keep) / divisor;
-    return build::cast(Root ? flat_root(variance) : variance, type);
-  }
-};
-
-template <bool Keep, int... Dims> struct Norm {
-  using R = Reduce<ops::SumOp, true, Keep, Dims...>;
-  template <class A> using result = typename R::template result<A>;
-  template <int Rank> static constexpr unsigned dims = R::template dims<Rank>;
-  static constexpr Value emit(Value context, Value x, int rank, unsigned set) {
-    const DType type = floating_type(x.dtype());
-    set <<= x.rank() - rank;
-    x = build::cast(x.at(context.source), computed_as(type));
-    return build::cast(flat_root(build::reduce(Op::sum, x * x, set, Keep)), type);
-  }
-};
-
-template <bool Keep, int... Dims> struct NanSum {
-  using R = Reduce<ops::SumOp, false, Keep, Dims...>;
-  template <class A> using result = typename R::template result<A>;
-  template <int Rank> static constexpr unsigned dims = R::template dims<Rank>;
-  static constexpr Value emit(Value context, Value x, int rank, unsigned set) {
-    x = x.at(context.source);
-    if (is_floating(x.dtype())) x = build::select(build::binary(Op::not_equal, x, x), x.number(0), x);
-    return R::emit(context, x, rank, set);
-  }
-};
-
-template <bool Keep, int... Dims> struct NanMean {
-  using R = Reduce<ops::SumOp, true, Keep, Dims...>;
-  template <class A> using result = typename R::template result<A>;
-  template <int Rank> static constexpr unsigned dims = R::template dims<Rank>;
-  static constexpr Value emit(Value context, Value x, int rank, unsigned set) {
-    const DType type = floating_type(x.dtype());
-    set <<= x.rank() - rank;
-    x = build::cast(x.at(context.source), computed_as(type));
-    const Value is_nan = build::binary(Op::not_equal, x, x), zero = x.number(0);
-    const Value count = build::reduce(Op::sum, build::select(is_nan, zero, x.number(1)), set, Keep);
-    return build::cast(build::reduce(Op::sum, build::select(is_nan, zero, x), set, Keep) / count, type);
-  }
-};
-
-template <bool Keep, int... Dims> struct CountNonzero {
-  using R = Reduce<ops::SumOp, false, Keep, Dims...>;
-  template <class A> using result = typename R::template result<Typed<std::int32_t, A::rank>>;
-  template <int Rank> static constexpr unsigned dims = R::template dims<Rank>;
-  static constexpr Value emit(Value context, Value x, int rank, unsigned set) {
-    x = x.at(context.source);
-    return R::emit(context, build::cast(build::binary(Op::not_equal, x, x.number(0)), DType::i32), rank, set);
-  }
-};
-
-template <int Rank, bool Keep, int... Dims> struct PNormTag {
-  using R = Reduce<ops::SumOp, true, Keep, Dims...>;
-  template <class A, class P> using result = typename R::template result<A>;
-  static constexpr Value emit(Value context, Value x, Value p) {
-    const DType type = floating_type(x.dtype());
-    const unsigned set = dim_set<Rank, Dims...>() << x.leading(Rank);
-    x = build::cast(x.at(context.source), computed_as(type));
-    const double infinity = std::numeric_limits<double>::infinity();
-    const Value size = build::unary(Op::abs, x);
-    const auto over = [&](Op op, Value v) { return build::cast(build::reduce(op, v, set, Keep), type); };
-    if (p.is_number(1)) return over(Op::sum, size);
-    if (p.is_number(2)) return build::cast(flat_root(build::reduce(Op::sum, x * x, set, Keep)), type);
-    if (p.is_number(infinity)) return over(Op::max, size);
-    if (p.is_number(-infinity)) return over(Op::min, size);
-    if (p.is_number(0)) return over(Op::sum, build::cast(build::binary(Op::not_equal, x, x.number(0)), x.dtype()));
-    p = build::cast(p, x.dtype());
-    // Powers of 0 have no slope: it is 0, as of flat_root.
-    const auto power = [](Value v, Value by) {
-      const Value at_zero = build::binary(Op::equal, v, v.number(0));
-      return build::select(at_zero, v.number(0), build::binary(Op::pow, build::select(at_zero, v.number(1), v), by));
-    };
-    return build::cast(power(build::reduce(Op::sum, power(size, p), set, Keep), 1.0 / p), type);
-  }
-};
-
-}  // namespace detail
-
-/// The variance over the named dims (all when none is named), `var<-1>(x)`: the sum of the squares of x less its mean,
-/// over the number of elements less the correction, which is 1 as in PyTorch; 0, `var<-1>(x, 0)`, is JAX's default. NaN
-/// where no more elements than the correction are. Computed in two passes, so that a large mean loses nothing; of bf16
-/// and f16 in f32; of integers f32. `std` is its root, of which the gradient is 0 where it is 0, as in PyTorch. Shapes
-/// as of `sum`. Communication: over a sharded dim two all-reduces, of the sums and of the sums of squares.
-template <int... Dims, TensorOperand X, NumberOperand Correction = int>
-constexpr auto var(const X& x, const Correction& correction = 1, Here at = Here::current()) {
-  return call<detail::VarianceTag<X::rank, false, false, Dims...>>(Source::from(at), x, correction);
-}
-template <int... Dims, TensorOperand X, NumberOperand Correction = int>
-constexpr auto var(const X& x, KeepDims, const Correction& correction = 1, Here at = Here::current()) {
-  return call<detail::VarianceTag<X::rank, false, true, Dims...>>(Source::from(at), x, correction);
-}
-template <int... Dims, TensorOperand X, NumberOperand Correction = int>
-constexpr auto std(const X& x, const Correction& correction = 1, Here at = Here::current()) {
-  return call<detail::VarianceTag<X::rank, true, false, Dims...>>(Source::from(at), x, correction);
-}
-template <int... Dims, TensorOperand X, NumberOperand Correction = int>
-constexpr auto std(const X& x, KeepDims, const Correction& correction = 1, Here at = Here::current()) {
-  return call<detail::VarianceTag<X::rank, true, true, Dims...>>(Source::from(at), x, correction);
-}
-
-/// The Euclidean norm over the named dims (all when none is named): the root of the sum of squares. Squares overflow
-/// from 1e19 on in f32. The gradient is x over the norm, and 0 where the norm is 0, as in PyTorch. Of bf16 and f16 it
-/// is computed in f32; of integers f32. With a p as in `norm<-1>(x, 1)` the p-norm: the sum of |x|^p to the power of 1
-/// / p; the largest |x| of infinity, the smallest of -infinity, the number of nonzero elements of 0. A p of 1, 2, 0 or
-/// infinity is a constant, p above 0 may be a ts::Scalar. Shapes and communication as of `sum`.
-template <int... Dims, TensorOperand X> constexpr auto norm(const X& x, Here at = Here::current()) {
-  return detail::reduce_by<detail::Norm<false, Dims...>>(x, at);
-}
-template <int... Dims, TensorOperand X> constexpr auto norm(const X& x, KeepDims, Here at = Here::current()) {
-  return detail::reduce_by<detail::Norm<true, Dims...>>(x, at);
-}
-
-template <int... Dims, TensorOperand X, NumberOperand P>
-constexpr auto norm(const X& x, const P& p, Here at = Here::current()) {
-  return call<detail::PNormTag<X::rank, false, Dims...>>(Source::from(at), x, p);
-}
-template <int... Dims, TensorOperand X, NumberOperand P>
-constexpr auto norm(const X& x, KeepDims, const P& p, Here at = Here::current()) {
-  return call<detail::PNormTag<X::rank, true, Dims...>>(Source::from(at), x, p);
-}
-
-/// The sum of the elements that are not NaN, whose gradient is 0 where elements are NaN. In all else as `sum`.
-template <int... Dims, TensorOperand X> constexpr auto nansum(const X& x, Here at = Here::current()) {
-  return detail::reduce_by<detail::NanSum<false, Dims...>>(x, at);
-}
-template <int... Dims, TensorOperand X> constexpr auto nansum(const X& x, KeepDims, Here at = Here::current()) {
-  return detail::reduce_by<detail::NanSum<true, Dims...>>(x, at);
-}
-/// The mean of the elements that are not NaN; NaN where all are. In all else as `mean`.
-template <int... Dims, TensorOperand X> constexpr auto nanmean(const X& x, Here at = Here::current()) {
-  return detail::reduce_by<detail::NanMean<false, Dims...>>(x, at);
-}
-template <int... Dims, TensorOperand X> constexpr auto nanmean(const X& x, KeepDims, Here at = Here::current()) {
-  return detail::reduce_by<detail::NanMean<true, Dims...>>(x, at);
-}
-/// The number of elements that are not 0, i32; NaN is not 0. No gradient. In all else as `sum`.
-template <int... Dims, TensorOperand X> constexpr auto count_nonzero(const X& x, Here at = Here::current()) {
-  return detail::reduce_by<detail::CountNonzero<false, Dims...>>(x, at);
-}
-template <int... Dims, TensorOperand X> constexpr auto count_nonzero(const X& x, KeepDims, Here at = Here::current()) {
-  return detail::reduce_by<detail::CountNonzero<true, Dims...>>(x, at);
-}
-
-/// Two statistics of the same elements.
-template <class Spread, class Mean> struct SpreadAndMean {
-  Spread spread;
-  Mean mean;
-};
-template <class Min, class Max> struct Extremes {
-  Min min;
-  Max max;
-};
-/// `auto [variance, mean] = var_mean<-1>(x)`, `auto [deviation, mean] = std_mean<-1>(x)`, `auto [min, max] =
-/// aminmax<-1>(x)`: two reductions of one operand, as of var, std, mean, min and max.
-template <int... Dims, TensorOperand X, NumberOperand Correction = int>
-constexpr auto var_mean(const X& x, const Correction& correction = 1, Here at = Here::current()) {
-  return SpreadAndMean<decltype(var<Dims...>(x, correction, at)), decltype(mean<Dims...>(x, at))>{
-      var<Dims...>(x, correction, at), mean<Dims...>(x, at)};
-}
-template <int... Dims, TensorOperand X, NumberOperand Correction = int>
-constexpr auto std_mean(const X& x, const Correction& correction = 1, Here at = Here::current()) {
-  return SpreadAndMean<decltype(tessera::std<Dims...>(x, correction, at)), decltype(mean<Dims...>(x, at))>{
-      tessera::std<Dims...>(x, correction, at), mean<Dims...>(x, at)};
-}
-template <int... Dims, TensorOperand X> constexpr auto aminmax(const X& x, Here at = Here::current()) {
-  return Extremes<decltype(min<Dims...>(x, at)), decltype(max<Dims...>(x, at))>{min<Dims...>(x, at),
-                                                                                max<Dims...>(x, at)};
-}
-
-}  // namespace tessera
-
-#endif
-
 // ---- tessera/optim/muon.hpp
 
 #ifndef TESSERA_OPTIM_MUON_HPP
@@ -29152,7 +29985,8 @@ struct ZeroParameters {
 };
 
 /// A copy of a model whose tensors are zeros; shapes, shardings and Dims stay.
-template <class Model> Model zeros_of(Model model) {
+template <class Model> Model zeros_of(Model model, Here at) {
+  tessera::detail::require_data("init_state", model, at);
   ZeroParameters zero;
   for_each_leaf(model, zero);
   return model;
@@ -29161,50 +29995,54 @@ template <class Model> Model zeros_of(Model model) {
 }  // namespace detail
 
 /// The initial state of an optimizer for a model, as optimizer.init(params) of optax: zeros with the shapes and
-/// shardings of the parameters. The type of the hyper-parameters selects the optimizer; their values are not used. No
-/// communication.
+/// shardings of the parameters. The type of the hyper-parameters selects the optimizer; their values are not used.
+/// Errors: empty_tensor for a model with a tensor without data. No communication.
 ///
 ///     auto state = ts::optim::init_state(config, model);   // config: an AdamW, an Sgd (with momentum), ...
-template <class Model> AdamWState<Model> init_state(const AdamW&, const Model& model) {
-  return {detail::zeros_of(model), detail::zeros_of(model), 0};
+template <class Model> AdamWState<Model> init_state(const AdamW&, const Model& model, Here at = Here::current()) {
+  return {detail::zeros_of(model, at), detail::zeros_of(model, at), 0};
 }
-template <class Model> SgdState<Model> init_state(const Sgd&, const Model& model) { return {detail::zeros_of(model)}; }
-template <class Model> DampenedSgdState<Model> init_state(const DampenedSgd&, const Model& model) {
-  return {detail::zeros_of(model), 0};
+template <class Model> SgdState<Model> init_state(const Sgd&, const Model& model, Here at = Here::current()) {
+  return {detail::zeros_of(model, at)};
 }
-template <class Model> LionState<Model> init_state(const Lion&, const Model& model) {
-  return {detail::zeros_of(model)};
+template <class Model>
+DampenedSgdState<Model> init_state(const DampenedSgd&, const Model& model, Here at = Here::current()) {
+  return {detail::zeros_of(model, at), 0};
 }
-template <class Model> AdamWState<Model> init_state(const Adam&, const Model& model) {
-  return {detail::zeros_of(model), detail::zeros_of(model), 0};
+template <class Model> LionState<Model> init_state(const Lion&, const Model& model, Here at = Here::current()) {
+  return {detail::zeros_of(model, at)};
 }
-template <class Model> RmsPropState<Model> init_state(const RmsProp&, const Model& model) {
-  return {detail::zeros_of(model), detail::zeros_of(model)};
+template <class Model> AdamWState<Model> init_state(const Adam&, const Model& model, Here at = Here::current()) {
+  return {detail::zeros_of(model, at), detail::zeros_of(model, at), 0};
 }
-template <class Model> CenteredRmsPropState<Model> init_state(const CenteredRmsProp&, const Model& model) {
-  return {detail::zeros_of(model), detail::zeros_of(model), detail::zeros_of(model)};
+template <class Model> RmsPropState<Model> init_state(const RmsProp&, const Model& model, Here at = Here::current()) {
+  return {detail::zeros_of(model, at), detail::zeros_of(model, at)};
 }
-template <class Model> AdagradState<Model> init_state(const Adagrad&, const Model& model) {
-  return {detail::zeros_of(model)};
+template <class Model>
+CenteredRmsPropState<Model> init_state(const CenteredRmsProp&, const Model& model, Here at = Here::current()) {
+  return {detail::zeros_of(model, at), detail::zeros_of(model, at), detail::zeros_of(model, at)};
+}
+template <class Model> AdagradState<Model> init_state(const Adagrad&, const Model& model, Here at = Here::current()) {
+  return {detail::zeros_of(model, at)};
 }
 
-template <class Model> AdadeltaState<Model> init_state(const Adadelta&, const Model& model) {
-  return {detail::zeros_of(model), detail::zeros_of(model)};
+template <class Model> AdadeltaState<Model> init_state(const Adadelta&, const Model& model, Here at = Here::current()) {
+  return {detail::zeros_of(model, at), detail::zeros_of(model, at)};
 }
-template <class Model> AdamaxState<Model> init_state(const Adamax&, const Model& model) {
-  return {detail::zeros_of(model), detail::zeros_of(model), 0};
+template <class Model> AdamaxState<Model> init_state(const Adamax&, const Model& model, Here at = Here::current()) {
+  return {detail::zeros_of(model, at), detail::zeros_of(model, at), 0};
 }
-template <class Model> AmsGradState<Model> init_state(const AmsGrad&, const Model& model) {
-  return {detail::zeros_of(model), detail::zeros_of(model), detail::zeros_of(model), 0};
+template <class Model> AmsGradState<Model> init_state(const AmsGrad&, const Model& model, Here at = Here::current()) {
+  return {detail::zeros_of(model, at), detail::zeros_of(model, at), detail::zeros_of(model, at), 0};
 }
-template <class Model> NAdamState<Model> init_state(const NAdam&, const Model& model) {
-  return {detail::zeros_of(model), detail::zeros_of(model), 0, 1};
+template <class Model> NAdamState<Model> init_state(const NAdam&, const Model& model, Here at = Here::current()) {
+  return {detail::zeros_of(model, at), detail::zeros_of(model, at), 0, 1};
 }
-template <class Model> AdamWState<Model> init_state(const RAdam&, const Model& model) {
-  return {detail::zeros_of(model), detail::zeros_of(model), 0};
+template <class Model> AdamWState<Model> init_state(const RAdam&, const Model& model, Here at = Here::current()) {
+  return {detail::zeros_of(model, at), detail::zeros_of(model, at), 0};
 }
-template <class Model> AdamWState<Model> init_state(const Lamb&, const Model& model) {
-  return {detail::zeros_of(model), detail::zeros_of(model), 0};
+template <class Model> AdamWState<Model> init_state(const Lamb&, const Model& model, Here at = Here::current()) {
+  return {detail::zeros_of(model, at), detail::zeros_of(model, at), 0};
 }
 
 namespace detail {
@@ -29238,7 +30076,9 @@ template <class Model> Model factor_of(Model model, bool along_last) {
 
 }  // namespace detail
 
-template <class Model> AdafactorState<Model> init_state(const Adafactor&, const Model& model) {
+template <class Model>
+AdafactorState<Model> init_state(const Adafactor&, const Model& model, Here at = Here::current()) {
+  tessera::detail::require_data("init_state", model, at);
   return {detail::factor_of(model, true), detail::factor_of(model, false), 0};
 }
 
@@ -29261,8 +30101,8 @@ struct SquaresOfMuon {
 
 }  // namespace detail
 
-template <class Model> MuonState<Model> init_state(const Muon&, const Model& model) {
-  MuonState<Model> state{detail::zeros_of(model), model, 0};
+template <class Model> MuonState<Model> init_state(const Muon&, const Model& model, Here at = Here::current()) {
+  MuonState<Model> state{detail::zeros_of(model, at), model, 0};
   detail::SquaresOfMuon squares;
   for_each_leaf(state.square, squares);
   return state;
@@ -29303,8 +30143,8 @@ struct SplitState {
 /// An update then computes each device's part: gradients are reduced into it, and updated parameters gathered. Errors:
 /// mesh_axis for an axis that the mesh lacks.
 template <class Config, class Model>
-auto init_state(const Config& config, const Model& model, const ZeroRedundancy& zero) {
-  auto state = init_state(config, model);
+auto init_state(const Config& config, const Model& model, const ZeroRedundancy& zero, Here at = Here::current()) {
+  auto state = init_state(config, model, at);
   detail::SplitState split{zero};
   for_each_leaf(state, split);
   return state;
@@ -30819,63 +31659,6 @@ template <class F> constexpr auto checkpoint(const F& f, CheckpointPolicy policy
 
 #endif
 
-// ---- tessera/ops/contraction/addmm.hpp
-
-#ifndef TESSERA_OPS_CONTRACTION_ADDMM_HPP
-#define TESSERA_OPS_CONTRACTION_ADDMM_HPP
-
-namespace tessera {
-
-namespace detail {
-
-/// beta x + alpha product, in the shape of the product.
-struct AddToProductTag {
-  static constexpr auto leading_dims = ops::LeadingDims::aligned;
-  template <class X, class Product, class Beta, class Alpha> struct result : Product {
-    using Checks = decltype([] {
-      static_assert(std::is_same_v<typename X::type, typename Product::type> && X::rank <= Product::rank,
-                    "tessera: the tensor that is added to a product has its element type and at most its rank");
-    });
-  };
-  template <class X, class Product, class Beta, class Alpha>
-  static constexpr void convert(Value&, Value& product, Value& beta, Value& alpha) {
-    const DType type = computed_as(product.dtype());
-    beta = convert_operand<Beta>(beta, type), alpha = convert_operand<Alpha>(alpha, type);
-  }
-  static constexpr Value emit(Value context, Value x, Value product, Value beta, Value alpha) {
-    const DType type = product.dtype();
-    const Value scaled = build::cast(product.at(context.source), computed_as(type)) * alpha;
-    // As in PyTorch a factor of 0 leaves out NaN and infinities.
-    const bool added = !(beta.node().is_constant() && beta.node().value == 0);
-    return build::cast(added ? build::cast(x, computed_as(type)) * beta + scaled : scaled, type);
-  }
-};
-
-}  // namespace detail
-
-/// beta x + alpha (a times b) of matrices a and b, as torch.addmm; baddbmm of batches of matrices [batch, M, K] and
-/// [batch, K, N], as torch.baddbmm. x is broadcast to the product, trailing dims aligned; a constant beta of 0 leaves
-/// it out, with its NaN. All three have one element type. The addition is part of the product. Gradients: beta, and
-/// those of matmul times alpha. Errors: shape_mismatch; dtype_mismatch for an integer factor that is none of an integer
-/// type. Communication: as matmul.
-template <TensorOperand X, TensorOperand A, TensorOperand B, NumberOperand Beta = int, NumberOperand Alpha = int>
-constexpr auto addmm(const X& x, const A& a, const B& b, const Beta& beta = 1, const Alpha& alpha = 1,
-                     Here at = Here::current()) {
-  static_assert(A::rank == 2 && B::rank == 2, "tessera: addmm takes matrices; use ts::baddbmm for batches of them");
-  return call<detail::AddToProductTag>(Source::from(at), x, matmul(a, b, at), beta, alpha);
-}
-template <TensorOperand X, TensorOperand A, TensorOperand B, NumberOperand Beta = int, NumberOperand Alpha = int>
-constexpr auto baddbmm(const X& x, const A& a, const B& b, const Beta& beta = 1, const Alpha& alpha = 1,
-                       Here at = Here::current()) {
-  static_assert(A::rank == 3 && B::rank == 3,
-                "tessera: baddbmm takes batches of matrices, [batch, M, K] and [batch, K, N]");
-  return call<detail::AddToProductTag>(Source::from(at), x, matmul(a, b, at), beta, alpha);
-}
-
-}  // namespace tessera
-
-#endif
-
 // ---- tessera/ops/contraction/product_scope.hpp
 
 #ifndef TESSERA_OPS_CONTRACTION_PRODUCT_SCOPE_HPP
@@ -30956,504 +31739,6 @@ namespace tessera {
 template <Precision P, class F> constexpr auto default_matmul_precision(const F& f) {
   return detail::with_products<P, DType::f32>(
       f, "[default_matmul_precision] outside of a traced function: call it inside a function of ts::compile");
-}
-
-}  // namespace tessera
-
-#endif
-
-// ---- tessera/ops/data_movement/diagonal.hpp
-
-#ifndef TESSERA_OPS_DATA_MOVEMENT_DIAGONAL_HPP
-#define TESSERA_OPS_DATA_MOVEMENT_DIAGONAL_HPP
-
-// Matrices, the last two dims of a tensor, by the positions of their elements.
-
-namespace tessera {
-
-namespace detail {
-
-template <int Rank, bool Lower> struct TriangleTag {
-  static_assert(Rank >= 2, "tessera: tril and triu take tensors of rank 2 or more");
-  template <class X, class Offset> using result = Typed<typename X::type, Rank>;
-  static constexpr Value emit(Value context, Value x, Value offset) {
-    x = x.at(context.source);
-    const Value row = build::iota(x, x.rank() - 2, DType::i64), column = build::iota(x, x.rank() - 1, DType::i64);
-    const Value kept =
-        build::binary(Lower ? Op::less_equal : Op::greater_equal, column, row + build::cast(offset, DType::i64));
-    return build::select(kept, x, x.number(0));
-  }
-};
-
-template <int Rank> struct DiagonalTag {
-  static_assert(Rank >= 2, "tessera: diagonal takes tensors of rank 2 or more");
-  template <class X> using result = Typed<typename X::type, Rank - 1>;
-  static constexpr Value emit(Value context, Value x) {
-    x = x.at(context.source);
-    const int row = x.rank() - 2, column = x.rank() - 1;
-    const Value on = build::binary(Op::equal, build::iota(x, row, DType::i64), build::iota(x, column, DType::i64));
-    const Value found = build::cast(build::sum_of(build::select(on, x, x.number(0)), 1u << column), x.dtype());
-    if (x.is_singleton(row)) return found;
-    const Value size = build::binary(Op::minimum, build::extent(x, row), build::extent(x, column));
-    return build::slice(found, row, x.number(0, DType::i64), size);
-  }
-};
-
-template <int Rank> struct DiagTag {
-  template <class X> using result = Typed<typename X::type, Rank + 1>;
-  static constexpr Value emit(Value context, Value x) {
-    x = x.at(context.source);
-    const int rank = x.rank();
-    const Value across = build::insert_singletons(x, 1u << (rank - 1), rank + 1);
-    const Value down = build::insert_singletons(x, 1u << rank, rank + 1);
-    const Value on =
-        build::binary(Op::equal, build::iota(down, rank - 1, DType::i64), build::iota(across, rank, DType::i64));
-    return build::select(on, across, x.number(0));
-  }
-};
-
-}  // namespace detail
-
-/// The elements on and below the diagonal, or on and above it, of each matrix, and 0 elsewhere. The offset moves the
-/// diagonal to the right where it is positive, to the left where it is negative. Shape and sharding are those of x; no
-/// communication. The gradient is that of the elements that are kept.
-template <TensorOperand X, NumberOperand Offset = int>
-constexpr auto tril(const X& x, const Offset& offset = 0, Here at = Here::current()) {
-  return call<detail::TriangleTag<X::rank, true>>(Source::from(at), x, offset);
-}
-template <TensorOperand X, NumberOperand Offset = int>
-constexpr auto triu(const X& x, const Offset& offset = 0, Here at = Here::current()) {
-  return call<detail::TriangleTag<X::rank, false>>(Source::from(at), x, offset);
-}
-
-/// The main diagonals of matrices: [..., n, m] gives [..., min(n, m)]. Communication: of sharded columns a partial sum.
-template <TensorOperand X> constexpr auto diagonal(const X& x, Here at = Here::current()) {
-  return call<detail::DiagonalTag<X::rank>>(Source::from(at), x);
-}
-/// Matrices with the given diagonals and 0 elsewhere, PyTorch's diag_embed: [..., n] gives [..., n, n]. Of a matrix
-/// (rank 2) its diagonal, as in PyTorch and NumPy. Communication: a split dim of diagonals is brought together along
-/// one dim.
-template <TensorOperand X> constexpr auto diag(const X& x, Here at = Here::current()) {
-  if constexpr (X::rank == 2)
-    return call<detail::DiagonalTag<2>>(Source::from(at), x);
-  else
-    return call<detail::DiagTag<X::rank>>(Source::from(at), x);
-}
-
-}  // namespace tessera
-
-#endif
-
-// ---- tessera/ops/indexing/nonzero.hpp
-
-#ifndef TESSERA_OPS_INDEXING_NONZERO_HPP
-#define TESSERA_OPS_INDEXING_NONZERO_HPP
-
-// The elements for which a condition holds, as many as the program has room for: shapes don't depend on values, so a
-// number of elements is given, as in JAX. Compositions of a cumulative sum, which counts, and a scatter or a lookup.
-
-namespace tessera {
-
-namespace detail {
-
-/// x as a vector, in row-major order.
-template <int Rank> constexpr Value flattened(Value context, Value x) {
-  x = x.at(context.source);
-  if (x.rank() != Rank)
-    context.refuse(errc::unsupported,
-                   "[nonzero] leading dims: use it outside of a shard_map, and inside the block of a Stack");
-  if constexpr (Rank > 1)
-    return MergeTag<Rank, 0, Rank - 1>::emit(context, x);
-  else
-    return x;
-}
-constexpr Value is_nonzero(Value x) {
-  return x.dtype() == DType::bool_ ? x : build::binary(Op::not_equal, x, x.number(0));
-}
-/// 0, 1, ..., count - 1.
-constexpr Value counted(Value count, DType type) {
-  return build::cast(count.make({.op = Op::arange, .dtype = DType::i32, .rank = 1}, {count.id}), type);
-}
-
-/// Puts each element of a vector into a vector of `size` elements, at its place; those at other places are left out. Of
-/// several elements at one place the last stays. `rest`: what is at places without an element.
-constexpr Value put_at_places(Value elements, Value places, Value size, Value rest) {
-  const Value one = size.number(1), all = build::cast(size, places.dtype());
-  const Value room = build::broadcast(rest, counted(size + one, DType::i32));  // the last place is for those left out
-  const Value made = build::scatter(room, 0, build::binary(Op::minimum, places, all), elements, {.replaces = true});
-  return build::slice(made, 0, size.number(0), size);
-}
-
-/// The positions of the first `size` elements of a vector of bools that hold, and then `rest`.
-constexpr Value positions_of(Value holds, Value size, Value rest, DType type) {
-  const Value place = build::cumsum(build::cast(holds, type), 0, {}) - holds.integer(1, type);
-  return put_at_places(build::iota(holds, 0, type), build::select(holds, place, build::cast(size, type)), size, rest);
-}
-
-/// The index along dim D of the nonzero elements.
-template <int Rank, int D, class Index> constexpr Value nonzero_index(Value context, Value x, Value size, Value rest) {
-  constexpr DType type = dtype_v<Index>;
-  x = x.at(context.source);
-  const Value none = x.integer(-1, type);
-  const Value position = positions_of(is_nonzero(flattened<Rank>(context, x)), as_size(size), none, type);
-  Value behind = x.integer(1, DType::i64);
-  for (int d = D + 1; d < Rank; ++d) behind = behind * build::extent(x, d);
-  const auto divisor = [&](Value n) { return build::cast(build::binary(Op::maximum, n, n.number(1)), type); };
-  Value index = position / divisor(behind);
-  if constexpr (D > 0) {
-    const Value extent = divisor(build::extent(x, D));
-    index = index - index / extent * extent;
-  }
-  return build::select(build::less(position, position.number(0)), build::cast(rest, type), index);
-}
-
-template <class X> constexpr void check_nonzero() {
-  static_assert(X::rank >= 1, "tessera: nonzero takes a tensor with dims");
-}
-
-template <int Rank, int D, class Index> struct NonzeroTag {
-  template <class X, class Size, class Rest> struct result : Typed<Index, 1> {
-    using Checks = decltype([] { check_nonzero<X>(); });
-  };
-  static constexpr Value emit(Value context, Value x, Value size, Value rest) {
-    return nonzero_index<Rank, D, Index>(context, x, size, rest);
-  }
-};
-template <int Rank, class Index> struct ArgwhereTag {
-  template <class X, class Size, class Rest> struct result : Typed<Index, 2> {
-    using Checks = decltype([] { check_nonzero<X>(); });
-  };
-  static constexpr Value emit(Value context, Value x, Value size, Value rest) {
-    return [&]<int... D>(std::integer_sequence<int, D...>) {
-      const auto column = [](Value index) { return build::insert_singletons(index, 2u, 2); };
-      if constexpr (Rank == 1)
-        return column(nonzero_index<Rank, 0, Index>(context, x, size, rest));
-      else
-        return ConcatTag<2, 1>::emit(context, column(nonzero_index<Rank, D, Index>(context, x, size, rest))...);
-    }(std::make_integer_sequence<int, Rank>{});
-  }
-};
-
-template <class X, class Mask> constexpr void check_mask() {
-  static_assert(std::is_same_v<typename Mask::type, bool> && Mask::rank <= X::rank,
-                "tessera: a mask is a bool tensor that can be broadcast to the tensor that it selects from");
-  check_nonzero<X>();
-}
-
-/// The elements of x for which the mask holds.
-template <int Rank> struct MaskedSelectTag {
-  template <class X, class Mask, class Size, class Rest> struct result : Typed<typename X::type, 1> {
-    using Checks = decltype([] { check_mask<X, Mask>(); });
-  };
-  template <class X, class Mask, class Size, class Rest>
-  static constexpr void convert(Value& x, Value&, Value&, Value& rest) {
-    rest = convert_operand<Rest>(rest, x.dtype());
-  }
-  static constexpr Value emit(Value context, Value x, Value mask, Value size, Value rest) {
-    x = x.at(context.source);
-    const Value from = flattened<Rank>(context, x), holds = flattened<Rank>(context, build::broadcast(mask, x));
-    const Value count = build::extent(from, 0), many = as_size(size);
-    const Value position = positions_of(holds, many, count, DType::i64);
-    const Value table = build::pad_to(from, 0, count.number(0), count + count.number(1));
-    return build::select(build::less(position, count), EmbeddingTag::emit(context, table, position), rest);
-  }
-};
-
-/// Elements of a source where a mask holds, in their order.
-template <int Rank> struct MaskedScatterTag {
-  template <class X, class Mask, class Source> struct result : X {
-    using Checks = decltype([] {
-      check_mask<X, Mask>();
-      static_assert(Source::rank == 1 && std::is_same_v<typename Source::type, typename X::type>,
-                    "tessera: the source of masked_scatter is a vector of the element type of the tensor");
-    });
-  };
-  static constexpr Value emit(Value context, Value x, Value mask, Value source) {
-    x = x.at(context.source);
-    const Value whole = build::broadcast(mask, x);
-    const Value holds = flattened<Rank>(context, whole), none = holds.integer(0, DType::i64);
-    const Value count = build::cumsum(build::cast(holds, DType::i64), 0, {});
-    // In front of the source there is a zero for elements that stay.
-    const Value one = x.integer(1, DType::i64);
-    source = source.at(context.source);
-    const Value table = build::pad_to(source, 0, one, build::extent(source, 0) + one);
-    Value taken = EmbeddingTag::emit(context, table, build::select(holds, count, none));
-    if constexpr (Rank > 1)
-      taken = [&]<int... I>(std::integer_sequence<int, I...>) {
-        return SplitTag<1, 0, Rank>::emit(context, taken, build::extent(x, I + 1)...);
-      }(std::make_integer_sequence<int, Rank - 1>{});
-    return build::select(whole, taken, x);
-  }
-};
-
-}  // namespace detail
-
-/// The indices of the first `size` nonzero elements in row-major order, a vector for each dim (jnp.nonzero with a size,
-/// torch.nonzero(as_tuple=True)): `const auto [i, j] = ts::nonzero(matrix, 8)`. Behind the last one, `rest`, 0 as in
-/// JAX by default; -1 is an index of no element. No gradient. Errors: shape_mismatch for a negative size.
-/// Communication: the tensor is brought together as a vector; positions are gathered.
-template <Element Index = std::int32_t, TensorOperand X, SizeOperand Size, NumberOperand Rest = int>
-constexpr auto nonzero(const X& x, const Size& size, const Rest& rest = 0, Here at = Here::current()) {
-  return [&]<int... D>(std::integer_sequence<int, D...>) {
-    return std::tuple(call<detail::NonzeroTag<X::rank, D, Index>>(Source::from(at), x, Dim(size), rest)...);
-  }(std::make_integer_sequence<int, X::rank>{});
-}
-
-/// The same indices as the rows of a matrix [size, rank] (jnp.argwhere with a size, torch.nonzero_static).
-template <Element Index = std::int32_t, TensorOperand X, SizeOperand Size, NumberOperand Rest = int>
-constexpr auto argwhere(const X& x, const Size& size, const Rest& rest = 0, Here at = Here::current()) {
-  return call<detail::ArgwhereTag<X::rank, Index>>(Source::from(at), x, Dim(size), rest);
-}
-
-/// The first `size` elements of x for which the mask holds, in row-major order (torch.masked_select, x[mask] of a
-/// size); behind the last one `rest`. The mask is broadcast to x. The gradient goes to the elements that were taken.
-/// Errors and communication: as nonzero and embedding.
-template <TensorOperand X, TensorOperand Mask, SizeOperand Size, NumberOperand Rest = int>
-constexpr auto masked_select(const X& x, const Mask& mask, const Size& size, const Rest& rest = 0,
-                             Here at = Here::current()) {
-  return call<detail::MaskedSelectTag<X::rank>>(Source::from(at), x, mask, Dim(size), rest);
-}
-
-/// x with the elements for which the mask holds replaced, in row-major order, by those of a vector
-/// (torch.masked_scatter). Gradients: of x 0 where it is replaced, of the source the cotangent where each element went.
-/// Errors: dim_range for a source with too few elements. Communication: as nonzero and embedding.
-template <TensorOperand X, TensorOperand Mask, TensorOperand Elements>
-constexpr auto masked_scatter(const X& x, const Mask& mask, const Elements& source, Here at = Here::current()) {
-  return call<detail::MaskedScatterTag<X::rank>>(Source::from(at), x, mask, source);
-}
-
-}  // namespace tessera
-
-#endif
-
-// ---- tessera/ops/reduction/distances.hpp
-
-#ifndef TESSERA_OPS_REDUCTION_DISTANCES_HPP
-#define TESSERA_OPS_REDUCTION_DISTANCES_HPP
-
-// Distances and products of vectors.
-
-namespace tessera {
-
-namespace detail {
-
-/// The elements above the diagonal of square matrices, row by row.
-struct UpperTriangleTag {
-  template <class X> using result = Typed<typename X::type, 1>;
-  static constexpr Value emit(Value context, Value x) {
-    x = x.at(context.source);
-    const Value above = build::less(build::iota(x, 0, DType::i64), build::iota(x, 1, DType::i64));
-    const Value n = build::extent(x, 0), size = n * (n - n.number(1)) / n.number(2);
-    return MaskedSelectTag<2>::emit(context, x, above, size, x.number(0));
-  }
-};
-
-}  // namespace detail
-
-/// The p-norm of a - b over all dims, rank 0; the operands are broadcast. Gradient and communication as of norm.
-template <TensorOperand A, TensorOperand B, NumberOperand P = int>
-constexpr auto dist(const A& a, const B& b, const P& p = 2, Here at = Here::current()) {
-  return norm(call<SubTag>(Source::from(at), a, b), p, at);
-}
-/// The p-norms of the differences of all pairs of rows (torch.cdist): a [..., N, D] and b [..., M, D] give [..., N, M].
-/// Differences are not stored; leading dims are broadcast. The gradient at a distance of 0 is 0. Errors:
-/// shape_mismatch. Communication: where D is split an all-reduce; N and M stay split.
-template <TensorOperand A, TensorOperand B, NumberOperand P = int>
-constexpr auto cdist(const A& a, const B& b, const P& p = 2, Here at = Here::current()) {
-  static_assert(A::rank >= 2 && B::rank >= 2, "tessera: cdist takes rows, tensors of rank 2 or more");
-  return norm<-1>(call<SubTag>(Source::from(at), unsqueeze<-2>(a, at), unsqueeze<-3>(b, at)), p, at);
-}
-/// The distances of each pair of rows of a matrix [N, D], as of cdist (F.pdist): a vector of N (N - 1) / 2, of rows 0
-/// and 1, 0 and 2, and so on. Communication: as masked_select.
-template <TensorOperand X, NumberOperand P = int>
-constexpr auto pdist(const X& x, const P& p = 2, Here at = Here::current()) {
-  static_assert(X::rank == 2, "tessera: pdist takes a matrix");
-  return call<detail::UpperTriangleTag>(Source::from(at), cdist(x, x, p, at));
-}
-/// The cosine of the angle between a and b along dim D: their product over both norms, each at least eps, as in
-/// PyTorch. The operands are broadcast; the result lacks the dim. Communication: all-reduces if the dim is split.
-template <int D = -1, TensorOperand A, TensorOperand B>
-constexpr auto cosine_similarity(const A& a, const B& b, double eps = 1e-8, Here at = Here::current()) {
-  const auto sizes = call<MulTag>(Source::from(at), maximum(norm<D>(a, at), eps, at), maximum(norm<D>(b, at), eps, at));
-  return call<DivTag>(Source::from(at), sum<D>(call<MulTag>(Source::from(at), a, b), at), sizes);
-}
-/// x over its p-norm along dim D, which is taken to be at least eps: 0 stays 0. Communication: as norm.
-template <int D = -1, TensorOperand X, NumberOperand P = int>
-constexpr auto normalize(const X& x, const P& p = 2, double eps = 1e-12, Here at = Here::current()) {
-  return call<DivTag>(Source::from(at), x, maximum(norm<D>(x, keepdims, p, at), eps, at));
-}
-
-namespace detail {
-/// The norm over all dims but one, with keepdims.
-template <int D, TensorOperand X, NumberOperand P> constexpr auto norm_of_others(const X& x, const P& p, Here at) {
-  return [&]<int... I>(std::integer_sequence<int, I...>) {
-    return norm<(I < D ? I : I + 1)...>(x, keepdims, p, at);
-  }(std::make_integer_sequence<int, X::rank - 1>{});
-}
-}  // namespace detail
-
-/// x with each slice along dim D scaled down to a p-norm of at most `most`, where it is larger (torch.renorm). Example:
-/// `renorm<0>(weight, 2, 1)` for rows. Communication: as norm.
-template <int D, TensorOperand X, NumberOperand P, NumberOperand Most>
-constexpr auto renorm(const X& x, const P& p, const Most& most, Here at = Here::current()) {
-  static_assert(X::rank >= 2, "tessera: renorm takes a tensor with two dims or more");
-  const auto size = detail::norm_of_others<detail::checked_dim<D, X::rank>()>(x, p, at);
-  const auto scale = select(call<GreaterTag>(Source::from(at), size, most),
-                            call<DivTag>(Source::from(at), full_like(size, most, at), size + 1e-7), 1.0, at);
-  return call<MulTag>(Source::from(at), x, scale);
-}
-
-/// The product of each element of a vector with each of another: [m] and [n] give [m, n]. No communication.
-template <TensorOperand A, TensorOperand B> constexpr auto outer(const A& a, const B& b, Here at = Here::current()) {
-  static_assert(A::rank == 1 && B::rank == 1, "tessera: outer takes two vectors");
-  return call<MulTag>(Source::from(at), unsqueeze<1>(a, at), unsqueeze<0>(b, at));
-}
-/// The Kronecker product (torch.kron, jnp.kron): each element of a is replaced by it times b. Vectors [m] and [n] give
-/// [m n], matrices [m, n] and [p, q] give [m p, n q]. Communication: as merge_dims.
-template <TensorOperand A, TensorOperand B> constexpr auto kron(const A& a, const B& b, Here at = Here::current()) {
-  static_assert(A::rank == B::rank && (A::rank == 1 || A::rank == 2),
-                "tessera: kron takes two vectors or two matrices");
-  if constexpr (A::rank == 1)
-    return merge_dims<0, 1>(outer(a, b, at), at);
-  else {
-    const auto blocks = call<MulTag>(Source::from(at), unsqueeze<3>(unsqueeze<1>(a, at), at),
-                                     unsqueeze<2>(unsqueeze<0>(b, at), at));  // [m, p, n, q]
-    return merge_dims<0, 1>(merge_dims<2, 3>(blocks, at), at);
-  }
-}
-/// The cross product of the vectors along dim D, which has extent 3 (torch.linalg.cross, jnp.cross). Errors:
-/// shape_mismatch. Communication: as slice and concat where D is split.
-template <int D = -1, TensorOperand A, TensorOperand B>
-constexpr auto cross(const A& a, const B& b, Here at = Here::current()) {
-  static_assert(A::rank == B::rank, "tessera: cross takes two tensors of one rank");
-  const auto of = [&](const auto& x, int i) { return slice<D>(x, i, 1, at); };
-  const auto component = [&](int i, int j) { return of(a, i) * of(b, j) - of(a, j) * of(b, i); };
-  const auto made = concat<D>(component(1, 2), component(2, 0), component(0, 1), at);
-  // Of one shape: a dim of more than 3 is an error.
-  return std::get<0>(shard_as(made, std::get<0>(shard_as(a, b, at)), at));
-}
-/// The powers 0 to `count` - 1 of each element of a vector in a row, the highest first, or with `vander<true>` last
-/// (torch.vander, jnp.vander): [n] gives [n, count]. No communication.
-template <bool Increasing = false, TensorOperand X, SizeOperand Count>
-constexpr auto vander(const X& x, const Count& count, Here at = Here::current()) {
-  static_assert(X::rank == 1, "tessera: vander takes a vector");
-  const auto columns = tile<1>(unsqueeze<1>(x, at), count, at);
-  const auto powers = pow(columns, iota<1, typename X::element>(columns, at), at);
-  if constexpr (Increasing)
-    return powers;
-  else
-    return flip<1>(powers, at);
-}
-/// The sum of the products of two vectors, rank 0. Errors: shape_mismatch. Communication: as einsum.
-template <TensorOperand A, TensorOperand B> constexpr auto dot(const A& a, const B& b, Here at = Here::current()) {
-  static_assert(A::rank == 1 && B::rank == 1, "tessera: dot takes two vectors");
-  return detail::exact_einsum<"i,i->">(a, b, at);
-}
-/// The sum of the diagonal of each matrix: [..., n, m] gives [...]. Communication: as diagonal and sum.
-template <TensorOperand X> constexpr auto trace(const X& x, Here at = Here::current()) {
-  return sum<-1>(diagonal(x, at), at);
-}
-
-}  // namespace tessera
-
-#endif
-
-// ---- tessera/ops/contraction/vector_products.hpp
-
-#ifndef TESSERA_OPS_CONTRACTION_VECTOR_PRODUCTS_HPP
-#define TESSERA_OPS_CONTRACTION_VECTOR_PRODUCTS_HPP
-
-// Products with vectors, chains of products, and bilinear forms.
-
-namespace tessera {
-
-/// A matrix [m, n] times a vector [n] (torch.mv): a vector [m]. Errors and communication: as einsum.
-template <TensorOperand A, TensorOperand X> constexpr auto mv(const A& a, const X& x, Here at = Here::current()) {
-  static_assert(A::rank == 2 && X::rank == 1, "tessera: mv takes a matrix and a vector");
-  return einsum<"mn,n->m">(a, x, at);
-}
-/// beta y + alpha (a times x), of a vector y or a scalar, a matrix and a vector (torch.addmv). In all else as addmm.
-template <TensorOperand Y, TensorOperand A, TensorOperand X, NumberOperand Beta = int, NumberOperand Alpha = int>
-constexpr auto addmv(const Y& y, const A& a, const X& x, const Beta& beta = 1, const Alpha& alpha = 1,
-                     Here at = Here::current()) {
-  return call<detail::AddToProductTag>(Source::from(at), y, mv(a, x, at), beta, alpha);
-}
-/// beta x + alpha (a b^T), of a matrix [m, n] and vectors [m] and [n] (torch.addr). In all else as addmm.
-template <TensorOperand X, TensorOperand A, TensorOperand B, NumberOperand Beta = int, NumberOperand Alpha = int>
-constexpr auto addr(const X& x, const A& a, const B& b, const Beta& beta = 1, const Alpha& alpha = 1,
-                    Here at = Here::current()) {
-  return call<detail::AddToProductTag>(Source::from(at), x, outer(a, b, at), beta, alpha);
-}
-/// beta x + alpha times the sum of the products of two batches of matrices, [batch, M, K] and [batch, K, N]
-/// (torch.addbmm); baddbmm keeps the products apart. In all else as addmm.
-template <TensorOperand X, TensorOperand A, TensorOperand B, NumberOperand Beta = int, NumberOperand Alpha = int>
-constexpr auto addbmm(const X& x, const A& a, const B& b, const Beta& beta = 1, const Alpha& alpha = 1,
-                      Here at = Here::current()) {
-  static_assert(A::rank == 3 && B::rank == 3,
-                "tessera: addbmm takes batches of matrices, [batch, M, K] and [batch, K, N]");
-  return call<detail::AddToProductTag>(Source::from(at), x, einsum<"bik,bkj->ij">(a, b, at), beta, alpha);
-}
-
-/// The products of all rows of a and b: their last dims are summed over (torch.inner). Example: [I, J, K] and [L, K]
-/// give [I, J, L]. Errors and communication: as einsum.
-template <TensorOperand A, TensorOperand B> constexpr auto inner(const A& a, const B& b, Here at = Here::current()) {
-  static_assert(A::rank >= 1 && B::rank >= 1, "tessera: inner takes tensors with at least one dim");
-  if constexpr (B::rank == 1)
-    return tensordot<1>(a, b, at);
-  else
-    return tensordot<1>(a, movedim<-1, 0>(b, at), at);
-}
-/// The sum of the products of a and b along dim D, which the result lacks (torch.linalg.vecdot, jnp.vecdot). Operands
-/// are broadcast and promoted. Communication: where D is split an all-reduce.
-template <int D = -1, TensorOperand A, TensorOperand B>
-constexpr auto vecdot(const A& a, const B& b, Here at = Here::current()) {
-  return sum<D>(call<MulTag>(Source::from(at), a, b), at);
-}
-
-namespace detail {
-template <class A, class B> constexpr auto chained(Source source, const A& a, const B& b) {
-  if constexpr (A::rank == 1 && B::rank == 1)
-    return call<EinsumTag<"i,i->">>(source, a, b);
-  else if constexpr (A::rank == 1)
-    return call<EinsumTag<"i,ij->j">>(source, a, b);
-  else if constexpr (B::rank == 1)
-    return call<EinsumTag<"ij,j->i">>(source, a, b);
-  else
-    return matmul_of<void, Precision::full>(source, a, b);
-}
-}  // namespace detail
-
-/// The product of several matrices; the first and the last may be vectors (torch.linalg.multi_dot). Extents are not
-/// known when a program is traced, so products are taken from the left, or from the right if the last operand is a
-/// vector; for another order write the products one by one. Messages give the line that made the first operand. Errors
-/// and communication: as matmul.
-///
-///     const auto y = ts::multi_dot(a, b, c, x);   // a (b (c x))
-template <TensorOperand A, TensorOperand B> constexpr auto multi_dot(const A& a, const B& b) {
-  return detail::chained(detail::line_of(a), a, b);
-}
-template <TensorOperand A, TensorOperand B, TensorOperand C, TensorOperand... Rest>
-constexpr auto multi_dot(const A& a, const B& b, const C& c, const Rest&... rest) {
-  using Last = std::tuple_element_t<sizeof...(Rest), std::tuple<C, Rest...>>;
-  if constexpr (Last::rank == 1 && A::rank != 1)
-    return multi_dot(a, multi_dot(b, c, rest...));
-  else
-    return multi_dot(multi_dot(a, b), c, rest...);
-}
-
-/// y[..., o] = sum over i and j of x1[..., i] weight[o, i, j] x2[..., j] (F.bilinear): a weight of [out, in1, in2] as
-/// in PyTorch; leading dims of x1 and x2 are equal. The weight meets x1 first, which gives [..., out, in2]: let x1 be
-/// the operand with more features. Errors: shape_mismatch. Communication: as matmul.
-template <TensorOperand A, TensorOperand B, TensorOperand W>
-constexpr auto bilinear(const A& x1, const B& x2, const W& weight, Here at = Here::current()) {
-  static_assert(A::rank == B::rank && A::rank >= 1 && W::rank == 3,
-                "tessera: bilinear takes two tensors of one rank and a weight [out, in1, in2]");
-  const auto met = tensordot<1>(x1, transpose<1, 0, 2>(weight, at), at);
-  return sum<-1>(call<MulTag>(Source::from(at), met, unsqueeze<-2>(x2, at)), at);
-}
-template <TensorOperand A, TensorOperand B, TensorOperand W, TensorOperand Bias>
-constexpr auto bilinear(const A& x1, const B& x2, const W& weight, const Bias& bias, Here at = Here::current()) {
-  return call<AddTag>(Source::from(at), bilinear(x1, x2, weight, at), bias);
 }
 
 }  // namespace tessera
@@ -32200,24 +32485,44 @@ template <int Rank, int Dims> struct BroadcastToTag {
     if (x.rank() != Rank)
       context.refuse(errc::unsupported,
                      "[broadcast_to] leading dims: use it outside of a shard_map, and inside the block of a Stack");
-    Value like{};  // of these only the shape is used
-    int d = 0;
-    for (const Value& size : {as_size(given)...}) {
-      const int dim = d++;
-      if (size.is_number(1)) continue;
-      const Value counting = x.make({.op = Op::arange, .dtype = DType::i32, .rank = 1}, {size.id});
-      const Value own = build::insert_singletons(counting, ((1u << Dims) - 1) & ~(1u << dim), Dims);
-      like = like.module == nullptr ? own : like + own;
-    }
+    const Value operand = x;
     x = build::insert_singletons(x, (1u << (Dims - Rank)) - 1, Dims);
-    // A dim that is to have the extent 1 has it already: of a longer dim the start of this slice is negative.
-    d = 0;
-    for (const Value& size : {as_size(given)...}) {
+    Value like{};  // of these only the shape is used
+    unsigned ones = 0;
+    bool same = true;
+    int d = 0;
+    for (const Value& given_size : {as_size(given)...}) {
       const int dim = d++;
-      if (size.is_number(1) && !x.is_singleton(dim))
-        x = build::slice(x, dim, size.number(1, DType::i64) - build::extent(x, dim), size);
+      const bool fresh = dim < Dims - Rank;
+      const Value extent = fresh ? x.number(1, DType::i64) : build::extent(operand, dim - (Dims - Rank));
+      const bool keeps = given_size.is_number(-1) || given_size == extent;
+      if (given_size.is_number(-1) && fresh)
+        context.refuse(errc::shape_mismatch, "[broadcast_to] -1: a dim that the operand lacks has no extent to keep");
+      if (x.is_singleton(dim) && (keeps || given_size.is_number(1))) continue;
+      const bool computed = !given_size.node().is_constant() && !fresh;
+      const Value size =
+          keeps      ? extent
+          : computed ? build::select(build::binary(Op::equal, given_size, given_size.number(-1)), extent, given_size)
+                     : given_size;
+      same = same && size == extent;
+      Node counted{.op = Op::arange, .dtype = DType::i32, .rank = 1};
+      ops::mark_broadcast_to(counted);
+      const Value own = build::insert_singletons(x.make(counted, {size.id}), ((1u << Dims) - 1) & ~(1u << dim), Dims);
+      like = like.module == nullptr ? own : like + own;
+      if (size.is_number(1)) ones |= 1u << dim;  // the broadcast checks that the dim has extent 1
+      if (x.is_singleton(dim) || size == extent || size.is_number(1)) continue;
+      if constexpr (Dims < max_rank) {
+        const Value once = size.number(1, DType::i64), none = size.number(0, DType::i64);
+        const Value copies =
+            build::select(build::binary(Op::equal, extent, once), build::binary(Op::maximum, size, none), once);
+        x = repeated(x, dim, copies, false);
+      }
     }
-    return like.module == nullptr ? x : build::broadcast(x, like);
+    if (same) return x;
+    x = ops::broadcast_to(x, like);
+    for (int dim = 0; dim < Dims; ++dim)
+      if (ones >> dim & 1u) x = build::slice(x, dim, x.number(0, DType::i64), x.number(1, DType::i64));
+    return x;
   }
 };
 
@@ -32240,9 +32545,10 @@ constexpr auto reshape(const X& x, const Dim (&sizes)[Dims], Here at = Here::cur
 }
 
 /// x broadcast to the given extents, trailing dims aligned (torch.broadcast_to, Tensor.expand): dims that x lacks are
-/// new, dims of static extent 1 are repeated, all others have the extent that is given. A dim that happens to have
-/// extent 1, such as that of a stored [1, 1, F], is removed first: ts::select<0>(token, 0). The gradient is summed over
-/// the copies. Errors: shape_mismatch where another dim differs. No communication.
+/// new, dims of extent 1 are repeated, all others have the extent that is given; -1 keeps an extent. The gradient is
+/// summed over the copies. Errors: shape_mismatch for any other extent. Of a tensor of 8 dims only dims of static
+/// extent 1 are repeated. No communication. Where the extent of a dim is known only when the program is planned, as 4
+/// of a stored tensor, the dim is copied before it is broadcast; -1 or ts::extent<D>(x) saves the copy.
 ///
 ///     const auto rows = ts::broadcast_to(bias, {ts::extent<0>(x), 4});   // [4] gives [N, 4]
 template <TensorOperand X, std::size_t Dims>
@@ -32928,6 +33234,61 @@ template <Side Where> struct SearchSortedTag {
 template <Side Where = Side::left, TensorOperand Sorted, TensorOperand X>
 constexpr auto searchsorted(const Sorted& sorted, const X& x, Here at = Here::current()) {
   return call<detail::SearchSortedTag<Where>>(Source::from(at), sorted, x);
+}
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/ops/indexing/take_along_dim.hpp
+
+#ifndef TESSERA_OPS_INDEXING_TAKE_ALONG_DIM_HPP
+#define TESSERA_OPS_INDEXING_TAKE_ALONG_DIM_HPP
+
+namespace tessera {
+
+namespace detail {
+
+/// gather of a tensor that is first repeated along the dims of static extent 1 along which the indices extend.
+template <int Rank, int D> struct TakeAlongDimTag : GatherTag<Rank, D> {
+  static constexpr Value emit(Value context, Value x, Value indices) {
+    x = x.at(context.source);
+    const int dim = x.shifted(D, Rank), rank = x.rank();
+    Value like{};  // of these only the shape is used
+    for (int d = 0; d < rank; ++d) {
+      if (d == dim || !x.is_singleton(d) || indices.is_singleton(d)) continue;
+      const Value counting = x.make({.op = Op::arange, .dtype = DType::i32, .rank = 1}, {build::extent(indices, d).id});
+      const Value own = build::insert_singletons(counting, ((1u << rank) - 1) & ~(1u << d), rank);
+      like = (like.module == nullptr ? build::iota(x, dim, DType::i32) : like) + own;
+    }
+    return build::gather(like.module == nullptr ? x : build::broadcast(x, like), dim, indices);
+  }
+};
+
+template <TensorOperand X> constexpr auto flattened(const X& x, Here at) {
+  if constexpr (X::rank == 1)
+    return x;
+  else
+    return merge_dims<0, X::rank - 1>(x, at);
+}
+
+}  // namespace detail
+
+/// Elements along dim D at integer indices, of two tensors that are broadcast against each other along all other dims
+/// (torch.take_along_dim, jnp.take_along_axis): `take_along_dim<1>(x, argsort<1>(x))` is sorted. x and indices have
+/// equal ranks, and extents that are equal or statically 1. Gradient and errors: as gather. Communication: as gather;
+/// a tensor that is repeated along a dim is repeated on each device.
+template <int D, TensorOperand X, TensorOperand Indices>
+constexpr auto take_along_dim(const X& x, const Indices& indices, Here at = Here::current()) {
+  return call<detail::TakeAlongDimTag<X::rank, detail::checked_dim<D, X::rank>()>>(Source::from(at), x, indices);
+}
+/// Elements at indices into all elements of x in row-major order: a vector with as many elements as the indices, which
+/// have any rank. Communication: as merge_dims of all dims, and gather.
+template <TensorOperand X, TensorOperand Indices>
+constexpr auto take_along_dim(const X& x, const Indices& indices, Here at = Here::current()) {
+  static_assert(X::rank >= 1 && Indices::rank >= 1,
+                "tessera: take_along_dim takes tensors with at least one dim; use ts::unsqueeze<0>(x)");
+  return gather<0>(detail::flattened(x, at), detail::flattened(indices, at), at);
 }
 
 }  // namespace tessera
@@ -36517,7 +36878,7 @@ template <FixedString Axis, int D, class X> constexpr auto psum_scatter(const X&
       made.f.order[at_position] = static_cast<std::int8_t>(out == lead ? device : f++);
       made.f.out_dim[at_position++] = static_cast<std::int8_t>(out);
     }
-    return X(detail::rearrange(parts, parts.rank(), parts.rank() + 1, made.f, made.sizes, leads));
+    return X(detail::rearrange(parts, parts.rank(), parts.rank() + 1, made.f, made.sizes, {leads}));
   }
 }
 
@@ -36632,7 +36993,7 @@ constexpr auto all_to_all(const X& x, Here at = Here::current()) {
       if (out == join) place(own[lead]);
       place(out == lead ? device : own[out]);
     }
-    const Value turned = td::rearrange(whole, whole.rank(), whole.rank(), made.f, made.sizes, leads);
+    const Value turned = td::rearrange(whole, whole.rank(), whole.rank(), made.f, made.sizes, {leads});
     const PartitionSpec before = td::lead_spec(text, turned, X::varying, X::varying & ~mask, join, axis);
     const PartitionSpec after = td::lead_spec(text, turned, X::varying, X::varying);
     return X(td::placed(text, td::placed(text, turned, before), after, &before));
@@ -36692,7 +37053,7 @@ constexpr Value enter_shard_map(const ShardMapText& text, const LocalSpec& spec,
   for (int axis = 0; axis < text.axis_count; ++axis)
     if ((spec.mask >> axis & 1u) != 0) place(device[axis]);
   for (int d = 0; d < rank; ++d) place(own[d]);
-  return rearrange(whole, leads + rank, position, made.f, made.sizes, leads);
+  return rearrange(whole, leads + rank, position, made.f, made.sizes, {leads});
 }
 
 /// Makes a result from a local value: the leading dims of the axes in its spec are merged into its dims. Those of an
@@ -36715,7 +37076,7 @@ constexpr Value leave_shard_map(const ShardMapText& text, const LocalSpec& spec,
     for (int i = 0; d >= 0 && d < spec.rank && i < spec.count[d]; ++i) place(lead_of(all, spec.axes[d][i]));
     place(d < 0 ? out : leads + d);
   }
-  const LocalValue left{rearrange(whole, whole.rank(), staying + x.rank, made.f, nullptr, staying), all & ~spec.mask,
+  const LocalValue left{rearrange(whole, whole.rank(), staying + x.rank, made.f, nullptr, {staying}), all & ~spec.mask,
                         x.rank};
   return placed(text, left.value, with_leads(text, left, spec));
 }
@@ -39104,7 +39465,8 @@ TESSERA_PLANNING_BEGIN
 namespace tessera {
 
 /// One factor of a link. A factor is compound when some dim consists of it and other factors (a reshape splits or
-/// merges the dim): only axes whose sizes divide its extent can split it.
+/// merges the dim): only axes whose sizes divide its extent can split it. Beside a longer factor, factors of extent 1
+/// do not count: of [1, n] merged into [n], n is as simple as the dim, and any axes split both.
 struct LinkFactor {
   FactorKind kind = FactorKind::pass;
   bool compound = false;
@@ -39240,10 +39602,19 @@ class Links {
       LinkDim made;
       made.operand = static_cast<std::int32_t>(operands.size()) - link.first_operand;
       made.dim = static_cast<std::int8_t>(d);
+      const auto factor_at = [&](std::int8_t f) -> LinkFactor& {
+        return factors[static_cast<std::size_t>(link.first_factor + f)];
+      };
+      int longer = 0;
+      for (std::int8_t f : list) longer += factor_at(f).extent != 1 ? 1 : 0;
       for (std::int8_t f : list) {
-        LinkFactor& factor = factors[static_cast<std::size_t>(link.first_factor + f)];
+        LinkFactor& factor = factor_at(f);
+        if (list.size() > 1 && longer > 0 && factor.extent == 1) {
+          factor.compound = true;  // no axis splits it
+          continue;
+        }
         made.factors[made.count++] = f;
-        if (list.size() > 1)
+        if (list.size() > 1 && longer != 1)
           splits_dims = factor.compound = true;
         else if (shape[static_cast<std::size_t>(d)] > factor.extent)
           factor.extent = shape[static_cast<std::size_t>(d)];
@@ -39266,6 +39637,11 @@ class Links {
     const UnitRule rule = unit_rule(graph_, units, u);
     begin(u, unit.kind);
     for (FactorKind kind : rule.kinds) add_factor(kind);
+    if (const FactorExtentsRule extents_of = row_of(graph_[unit.root]).factor_extents) {
+      const Shape extents = extents_of({graph_, unit.root, found_->shapes.data(), found_->numbers.data(), nullptr});
+      for (std::size_t f = 0; f < rule.kinds.size(); ++f)
+        factors[static_cast<std::size_t>(links.back().first_factor) + f].extent = extents[f];
+    }
     for (int i = 0; i < unit.input_count; ++i)
       add_operand(units.input(u, i).node, rule.inputs[static_cast<std::size_t>(i)], false);
     for (int o = 0; o < unit.output_count; ++o)
@@ -39280,11 +39656,6 @@ class Links {
         LinkOperand& input = operands[static_cast<std::size_t>(link.first_operand + i)];
         input.narrow = input.dim_count < widest;
       }
-    }
-    if (const FactorExtentsRule extents_of = row_of(graph_[unit.root]).factor_extents) {
-      const Shape extents = extents_of({graph_, unit.root, found_->shapes.data(), found_->numbers.data(), nullptr});
-      for (int f = 0; f < link.factor_count; ++f)
-        factors[static_cast<std::size_t>(link.first_factor + f)].extent = extents[static_cast<std::size_t>(f)];
     }
   }
 };
@@ -39941,9 +40312,14 @@ class ShardingSolver {
   /// The axes that a constraint of shard_map fixes, one bit each; 0 for a constraint that fixes all axes.
   constexpr std::uint16_t closed_axes(const Node& node) const {
     unsigned axes = 0;
-    if (const int about = Constraint::of(node).about; about >= 0)
-      for (const SpecEntry& entry : program_.specs[about].entries)
-        for (const Name& name : entry.axes) axes |= detail::named_axes(name, node, planned_);
+    const Constraint own = Constraint::of(node);
+    if (own.about >= 0)
+      for (const SpecEntry& entry : program_.specs[own.about].entries)
+        for (const Name& name : entry.axes) {
+          if (own.of_parameter && !planned_.given.has_axis(name.view()))
+            ops::fail_axis_of_wrapper(name, node, planned_.given);
+          axes |= detail::named_axes(name, node, planned_);
+        }
     return static_cast<std::uint16_t>(axes);
   }
 
@@ -42676,7 +43052,9 @@ class GraphPlanner : PlannedValues {
   constexpr GraphPlan plan() {
     start();
     add_arguments();
+    const Growable<std::uint8_t> computed = computed_units();
     for (int u = 0; u < units_.count; ++u) {
+      if (!computed[size(u)]) continue;
       if (units_[u].kind == UnitKind::repeat)
         add_repeat(u);
       else if (units_[u].kind == UnitKind::constraint)
@@ -42712,6 +43090,21 @@ class GraphPlanner : PlannedValues {
   }
 
   // ---- units
+
+  /// By unit: whether a step, or the caller, reads elements of its results. Where only the shape of a tensor is read,
+  /// such as that to which ts::tile broadcasts, nothing is computed.
+  constexpr Growable<std::uint8_t> computed_units() const {
+    Growable<std::uint8_t> computed(size(units_.count), 0), read(size(graph_.size), 0);
+    for (int k = 0; k < graph_.output_count; ++k) read[size(graph_.outputs[k])] = 1;
+    for (int u = units_.count - 1; u >= 0; --u) {
+      const Unit& unit = units_[u];
+      bool own = unit.kind == UnitKind::repeat || unit.kind == UnitKind::custom;
+      for (int o = 0; o < unit.output_count && !own; ++o) own = read[size(units_.output(u, o).node)] != 0;
+      computed[size(u)] = own ? 1 : 0;
+      for (int i = 0; i < unit.input_count && own; ++i) read[size(units_.input(u, i).node)] = 1;
+    }
+    return computed;
+  }
 
   constexpr bool is_constraint(int node) const { return row_of(graph_[node]).unit == UnitKind::constraint; }
 
@@ -43165,13 +43558,21 @@ class ExplicitAxes {
     return made;
   }
   /// Distributes the axes of a dim that a reshape splits or merges over the dim's factors, the most significant first:
-  /// a factor takes axes until each device has one index of it. False where the axis sizes don't divide a factor.
+  /// a factor takes axes until each device has one index of it. False where the axis sizes don't divide a factor,
+  /// unless it is the only factor that is longer than 1: of [n] split into [1, n], n takes all axes.
   template <class Factors>
   constexpr bool split_factors(const AxisList& list, const Factors& factors, const Shape& extents,
                                Growable<AxisList>& axes) const {
     std::size_t next = 0;
+    int longer = 0;
+    for (const std::int8_t factor : factors) longer += extents[static_cast<std::size_t>(factor)] != 1 ? 1 : 0;
     for (const std::int8_t factor : factors) {
       const auto f = static_cast<std::size_t>(factor);
+      if (longer == 1) {
+        if (extents[f] == 1) continue;
+        axes[f] = list;
+        return true;
+      }
       AxisList own;
       std::int64_t left = extents[f];
       for (; next < list.size() && left > 1; ++next) {
@@ -45008,6 +45409,7 @@ struct KnownProcessor {
 };
 inline constexpr std::array known_processors = {
     KnownProcessor{"AuthenticAMD", 0x19, 0x11, CpuLevel::avx512, "avx512_double"},  // EPYC 9004, Zen 4
+    KnownProcessor{"AuthenticAMD", 0x19, 0x01, CpuLevel::avx2, "avx2_double"},      // EPYC 7003, Zen 3
 };
 
 constexpr CpuLevel level_of_variants(CpuLevel level) { return level < CpuLevel::avx512 ? level : CpuLevel::avx512; }
@@ -45859,6 +46261,16 @@ template <class Vector> TESSERA_TARGET_AVX512 inline void add_product(Vector& su
     asm("vfmadd231pd %2, %1, %0" : "+v"(sum) : "v"(b), "v"(a));
 }
 #undef TESSERA_TARGET_AVX512
+/// The same with 16 registers of AVX2. From `sum += a * b` g++ 12 makes a load of b for each of its six uses in half of
+/// the steps, which on processors with two loads a cycle takes one and a half times as long.
+template <class Vector>
+__attribute__((target("avx2,fma"), always_inline)) inline void add_product_avx2(Vector& sum, const Vector& a,
+                                                                                const Vector& b) {
+  if constexpr (sizeof(sum[0]) == 4)
+    asm("vfmadd231ps %2, %1, %0" : "+x"(sum) : "x"(b), "x"(a));
+  else
+    asm("vfmadd231pd %2, %1, %0" : "+x"(sum) : "x"(b), "x"(a));
+}
 #endif
 
 // The accumulators are separate variables, two per row, since g++ would keep an array of them in memory. Compiler
@@ -45884,6 +46296,11 @@ template <class Vector> TESSERA_TARGET_AVX512 inline void add_product(Vector& su
   {                                                                        \
     const Vector element = a[i] - Vector{};                                \
     add_product(left##i, element, b0), add_product(right##i, element, b1); \
+  }
+#define TESSERA_TILE_MULTIPLY_AVX2(i)                                                \
+  {                                                                                  \
+    const Vector element = a[i] - Vector{};                                          \
+    add_product_avx2(left##i, element, b0), add_product_avx2(right##i, element, b1); \
   }
 #define TESSERA_TILE_STEP(ROWS, MULTIPLY, a_step)                                                            \
   {                                                                                                          \
@@ -45944,8 +46361,8 @@ TESSERA_GEMM_TILE(avx512_tile_14, TESSERA_TARGET_AVX512, 64, TESSERA_ROWS_14, TE
 TESSERA_GEMM_TILE(avx512_tile_14_loaded, TESSERA_TARGET_AVX512, 64, TESSERA_ROWS_14, TESSERA_TILE_MULTIPLY_LOADED, 16)
 TESSERA_GEMM_TILE(avx512_tile_8, TESSERA_TARGET_AVX512, 64, TESSERA_ROWS_8, TESSERA_TILE_MULTIPLY_AVX512, 16)
 TESSERA_GEMM_TILE(avx512_tile_4, TESSERA_TARGET_AVX512, 64, TESSERA_ROWS_4, TESSERA_TILE_MULTIPLY_AVX512, 16)
-TESSERA_GEMM_TILE(avx2_tile_6, TESSERA_TARGET_AVX2, 32, TESSERA_ROWS_6, TESSERA_TILE_MULTIPLY, 8)
-TESSERA_GEMM_TILE(avx2_tile_4, TESSERA_TARGET_AVX2, 32, TESSERA_ROWS_4, TESSERA_TILE_MULTIPLY, 8)
+TESSERA_GEMM_TILE(avx2_tile_6, TESSERA_TARGET_AVX2, 32, TESSERA_ROWS_6, TESSERA_TILE_MULTIPLY_AVX2, 8)
+TESSERA_GEMM_TILE(avx2_tile_4, TESSERA_TARGET_AVX2, 32, TESSERA_ROWS_4, TESSERA_TILE_MULTIPLY_AVX2, 8)
 #undef TESSERA_TARGET_AVX512
 #undef TESSERA_TARGET_AVX2
 #endif
@@ -45958,6 +46375,7 @@ TESSERA_GEMM_TILE(portable_tile_4, , 16, TESSERA_ROWS_4, TESSERA_TILE_MULTIPLY, 
 #undef TESSERA_TILE_STEP
 #undef TESSERA_TILE_MULTIPLY_LOADED
 #undef TESSERA_TILE_MULTIPLY_AVX512
+#undef TESSERA_TILE_MULTIPLY_AVX2
 #undef TESSERA_TILE_MULTIPLY
 #undef TESSERA_TILE_ZERO
 #undef TESSERA_ROWS_14
@@ -48558,14 +48976,19 @@ class FrameLayout {
       int end = p + 1;
       while (end < f.count && f.in_dim[end] == f.in_dim[p]) ++end;
       const int dim = f.in_dim[p];
-      if (end == p + 1) {
+      // The only factor that is longer than 1 has the rows of the dim, which axes may split unevenly.
+      int longer = 0, only = p;
+      for (int q = p; q < end; ++q)
+        if (factors[static_cast<std::size_t>(q)] != 1) ++longer, only = q;
+      const bool simple = end == p + 1 || longer == 1;
+      if (simple) {
         const auto d = static_cast<std::size_t>(dim);
-        factors[static_cast<std::size_t>(p)] = operand.end[d] - operand.begin[d];
+        factors[static_cast<std::size_t>(only)] = operand.end[d] - operand.begin[d];
       }
       // Mesh axes split the major factor of a merged dim first, and the next factor once the major has extent 1.
       // Each axis divides a factor evenly.
       std::size_t next = 0;
-      for (int q = p; q < end && end > p + 1; ++q) {
+      for (int q = p; q < end && !simple; ++q) {
         std::int64_t& left = factors[static_cast<std::size_t>(q)];
         while (next < sharding.dims[dim].size() && left > 1) left /= mesh_.axis_size(sharding.dims[dim][next++]);
       }
@@ -56448,11 +56871,37 @@ template <class Traced> ProgramCache& cache_of() {
   return cache;
 }
 
+/// The name of a leaf of a model, such as "blocks.0.up.weight". Empty for a leaf on its own.
+template <class Model> std::string name_of_leaf(const void* model, const void* leaf) {
+  std::string found;
+  for_each_named_leaf(*static_cast<const Model*>(model), VisitLayers::each,
+                      [&](std::string_view name, const auto& own, int) {
+                        if (static_cast<const void*>(&own) == leaf) found = name;
+                      });
+  return found;
+}
+/// An argument of a call, as messages name it and the tensors in it.
+struct NamedArgument {
+  const void* object = nullptr;
+  std::string (*name_of_leaf)(const void* model, const void* leaf) = nullptr;
+  int position = 0;
+};
+[[noreturn]] TESSERA_ONCE void fail_empty_argument(const NamedArgument& argument, const void* leaf);
+#if TESSERA_HAS_DEFINITIONS
+[[noreturn]] TESSERA_ONCE void fail_empty_argument(const NamedArgument& argument, const void* leaf) {
+  const std::string name =
+      argument.name_of_leaf != nullptr ? argument.name_of_leaf(argument.object, leaf) : std::string();
+  fail(errc::empty_tensor, "[compile] argument ", argument.position, name.empty() ? "" : ", ", name,
+       ": an empty tensor, which was never assigned or was moved from");
+}
+#endif
+
 /// Collects the leaves of run-time arguments in the order of the trace. A leaf of a Stack has one tensor per layer.
 struct CollectLeaves {
   std::vector<Leaf> leaves;
   std::size_t cursor = 0, base = 0;
   int layer = -1;
+  NamedArgument argument{};  ///< that whose leaves are collected
 
   template <class L> void leaf(const L& x) {
     const bool later = layer > 0;
@@ -56460,9 +56909,7 @@ struct CollectLeaves {
     Leaf& to = leaves[cursor++];
     to.stacked = layer >= 0;
     if constexpr (StoredOperand<L>) {
-      if (!x.storage())
-        fail(errc::empty_tensor, "[compile] argument ", cursor - 1,
-             ": an empty tensor, which was never assigned or was moved from");
+      if (!x.storage()) fail_empty_argument(argument, &x);
       to.layers.emplace_back(static_cast<TensorStorage*>(x.storage().get()));
     } else {
       to.is_number = true;
@@ -56955,7 +57402,15 @@ TESSERA_ONCE std::string explain_here(const Plan& plan, const CompiledProgram& c
 
 /// Runs an expression, fused and partitioned over the mesh of its tensors; the sharding of the result is propagated
 /// from theirs. Errors: those of its operations, with the expression's line. Communication: see explain(expression).
-template <ExprOperand E> ShardedTensor<typename E::element, E::rank> eval(const E& expression) { return expression; }
+/// Inside a traced function everything is one program: eval records the expression, and leaves a value as it is.
+template <ExprOperand E> constexpr ShardedTensor<typename E::element, E::rank> eval(const E& expression) {
+  return expression;
+}
+template <TensorOperand X>
+  requires(!ExprOperand<X>)
+constexpr X eval(const X& x) {
+  return x;
+}
 
 /// The plan of an expression, and the plan as text. Neither runs the expression.
 template <ExprOperand E> Plan plan(const E& expression) {
@@ -57155,8 +57610,11 @@ template <class F> class Compiled {
   }
   template <class A> static void add(detail::CollectLeaves& collect, const A& argument) {
     collect.cursor = collect.leaves.size();
+    if constexpr (!detail::is_leaf_v<A>) collect.argument.name_of_leaf = detail::name_of_leaf<A>;
+    collect.argument.object = &argument;
     for_each_leaf(argument, collect);
     collect.cursor = collect.leaves.size();
+    collect.argument = {.position = collect.argument.position + 1};
   }
 };
 

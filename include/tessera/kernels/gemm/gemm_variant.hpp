@@ -74,6 +74,7 @@ struct KnownProcessor {
 };
 inline constexpr std::array known_processors = {
     KnownProcessor{"AuthenticAMD", 0x19, 0x11, CpuLevel::avx512, "avx512_double"},  // EPYC 9004, Zen 4
+    KnownProcessor{"AuthenticAMD", 0x19, 0x01, CpuLevel::avx2, "avx2_double"},      // EPYC 7003, Zen 3
 };
 
 constexpr CpuLevel level_of_variants(CpuLevel level) { return level < CpuLevel::avx512 ? level : CpuLevel::avx512; }
