@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <utility>
 
 #if defined(__AVX__)
 #include <immintrin.h>
@@ -15,27 +16,36 @@
 
 #include <tessera/kernels/isa.hpp>
 
-// Rows are combined and copied by whole cache lines, with vector extensions instead of relying on auto-vectorisation.
+// Rows are combined and copied by whole cache lines, with vector extensions instead of relying on auto-vectorisation. A
+// vector is a register: g++ keeps a vector that is longer in memory, and each operation on it then waits for a store.
 namespace tessera::kernels::inline TESSERA_ISA {
 
 namespace detail {
 
-/// Elements of T that fill a cache line.
-template <class T> struct Line {
-  typedef T type __attribute__((vector_size(64)));
-  static constexpr std::int64_t size = 64 / sizeof(T);
+#if defined(__AVX512F__)
+inline constexpr int register_bytes = 64;
+#elif defined(__AVX__)
+inline constexpr int register_bytes = 32;
+#else
+inline constexpr int register_bytes = 16;
+#endif
+
+/// A register of elements.
+template <class T> struct LineRegister {
+  typedef T type __attribute__((vector_size(register_bytes)));
+  static constexpr std::int64_t size = register_bytes / static_cast<std::int64_t>(sizeof(T));
 };
 
-template <class T> TESSERA_INLINE void store_line_past_caches(T* to, const typename Line<T>::type& line) {
+/// A non-temporal store of a register.
+template <class T> TESSERA_INLINE void store_past_caches(T* to, const typename LineRegister<T>::type& value) {
 #if defined(__AVX512F__)
-  _mm512_stream_si512(reinterpret_cast<__m512i*>(to), (__m512i)line);
+  _mm512_stream_si512(reinterpret_cast<__m512i*>(to), (__m512i)value);
+#elif defined(__AVX__)
+  _mm256_stream_si256(reinterpret_cast<__m256i*>(to), (__m256i)value);
 #elif defined(__SSE2__)
-  alignas(64) char bytes[64];
-  std::memcpy(bytes, &line, 64);
-  for (int i = 0; i < 4; ++i)
-    _mm_stream_si128(reinterpret_cast<__m128i*>(to) + i, _mm_load_si128(reinterpret_cast<const __m128i*>(bytes) + i));
+  _mm_stream_si128(reinterpret_cast<__m128i*>(to), (__m128i)value);
 #else
-  std::memcpy(to, &line, 64);
+  std::memcpy(to, &value, sizeof(value));
 #endif
 }
 
@@ -55,8 +65,8 @@ template <class T> TESSERA_INLINE void fetch_page_ahead(const T* from) {
 /// be one of the sources. After calls with `past_caches`, the caller calls fence_stores().
 template <class M, class T>
 void reduce_rows(T* to, const T* const* from, int sources, std::int64_t count, bool past_caches) {
-  using Vector = typename Line<T>::type;
-  constexpr std::int64_t line = Line<T>::size;
+  using Vector = typename LineRegister<T>::type;
+  constexpr std::int64_t line = 64 / static_cast<std::int64_t>(sizeof(T)), size = LineRegister<T>::size;
   const auto one = [&](std::int64_t i) {
     T value = from[0][i];
     for (int s = 1; s < sources; ++s) M::join(value, from[s][i]);
@@ -64,29 +74,27 @@ void reduce_rows(T* to, const T* const* from, int sources, std::int64_t count, b
   };
   std::int64_t i = 0;
   for (const std::int64_t first = before_line(to, count); i < first; ++i) one(i);
-  for (; i + 2 * line <= count; i += 2 * line) {
-    const auto load = [&](int s, Vector& a, Vector& b) TESSERA_INLINE_LAMBDA {
+  const auto two_lines = [&]<std::size_t... R>(std::index_sequence<R...>) TESSERA_INLINE_LAMBDA {
+    const auto load = [](Vector& value, const T* at) TESSERA_INLINE_LAMBDA { std::memcpy(&value, at, sizeof(Vector)); };
+    Vector sum[sizeof...(R)];
+    fetch_page_ahead(from[0] + i);
+    fetch_page_ahead(from[0] + i + line);
+    (load(sum[R], from[0] + i + static_cast<std::int64_t>(R) * size), ...);
+    for (int s = 1; s < sources; ++s) {
       const T* const at = from[s] + i;
       fetch_page_ahead(at);
       fetch_page_ahead(at + line);
-      std::memcpy(&a, at, 64);
-      std::memcpy(&b, at + line, 64);
-    };
-    Vector low, high, a, b;
-    load(0, low, high);
-    for (int s = 1; s < sources; ++s) {
-      load(s, a, b);
-      M::join(low, a);
-      M::join(high, b);
+      Vector term[sizeof...(R)];
+      (load(term[R], at + static_cast<std::int64_t>(R) * size), ...);
+      (M::join(sum[R], term[R]), ...);
     }
-    if (past_caches) {
-      store_line_past_caches<T>(to + i, low);
-      store_line_past_caches<T>(to + i + line, high);
-    } else {
-      std::memcpy(to + i, &low, 64);
-      std::memcpy(to + i + line, &high, 64);
-    }
-  }
+    if (past_caches)
+      (store_past_caches<T>(to + i + static_cast<std::int64_t>(R) * size, sum[R]), ...);
+    else
+      (std::memcpy(to + i + static_cast<std::int64_t>(R) * size, &sum[R], sizeof(Vector)), ...);
+  };
+  constexpr auto registers = std::make_index_sequence<static_cast<std::size_t>(2 * line / size)>{};
+  for (; i + 2 * line <= count; i += 2 * line) two_lines(registers);
   for (; i < count; ++i) one(i);
 }
 
@@ -95,10 +103,12 @@ inline void copy_past_caches(std::byte* to, const std::byte* from, std::int64_t 
   std::int64_t i = before_line(to, bytes);
   std::memcpy(to, from, static_cast<std::size_t>(i));
   for (; i + 64 <= bytes; i += 64) {
-    typename Line<char>::type line;
     fetch_page_ahead(from + i);
-    std::memcpy(&line, from + i, 64);
-    store_line_past_caches<char>(reinterpret_cast<char*>(to + i), line);
+    for (std::int64_t at = i; at < i + 64; at += register_bytes) {
+      typename LineRegister<char>::type value;
+      std::memcpy(&value, from + at, register_bytes);
+      store_past_caches<char>(reinterpret_cast<char*>(to + at), value);
+    }
   }
   std::memcpy(to + i, from + i, static_cast<std::size_t>(bytes - i));
 }
