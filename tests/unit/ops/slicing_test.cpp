@@ -205,4 +205,19 @@ TEST(Slicing, BroadcastToNamesWrongSizes) {
   EXPECT_NO_THROW(infer(-1)());
 }
 
+TEST(Slicing, BroadcastLikeNamesExtentsThatDiffer) {
+  const auto f = [](const auto& x, const auto& like) { return ts::broadcast_like(x, like); };
+  const auto program = trace<decltype(f), Float<2>, Float<2>>();
+  const auto infer = [&](std::int64_t rows) {
+    return [&program, rows] {
+      const ts::Shape shapes[] = {{3, 5}, {rows, 5}};
+      ts::infer_shapes(program.view(), shapes, {});
+    };
+  };
+  tessera_test::expect_error(ts::errc::shape_mismatch, infer(4),
+                             "[broadcast_like] only dims of extent 1 are repeated: f32[3,5] x f32[4,5] at ",
+                             "slicing_test.cpp:");
+  EXPECT_NO_THROW(infer(3)());
+}
+
 }  // namespace

@@ -76,7 +76,7 @@ template <int Rank, int Dims> struct BroadcastToTag {
                      : given_size;
       same = same && size == extent;
       Node counted{.op = Op::arange, .dtype = DType::i32, .rank = 1};
-      ops::mark_broadcast_to(counted);
+      ops::mark_origin(counted, ops::BroadcastOrigin::broadcast_to);
       const Value own = build::insert_singletons(x.make(counted, {size.id}), ((1u << Dims) - 1) & ~(1u << dim), Dims);
       like = like.module == nullptr ? own : like + own;
       if (size.is_number(1)) ones |= 1u << dim;  // the broadcast checks that the dim has extent 1
@@ -89,7 +89,7 @@ template <int Rank, int Dims> struct BroadcastToTag {
       }
     }
     if (same) return x;
-    x = ops::broadcast_to(x, like);
+    x = ops::checked_broadcast(x, like, ops::BroadcastOrigin::broadcast_to);
     for (int dim = 0; dim < Dims; ++dim)
       if (ones >> dim & 1u) x = build::slice(x, dim, x.number(0, DType::i64), x.number(1, DType::i64));
     return x;

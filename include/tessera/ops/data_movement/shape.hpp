@@ -106,7 +106,9 @@ struct BroadcastTag {
       if (lead + d >= 0 && like.is_singleton(lead + d) && !x.is_singleton(d))
         context.refuse(errc::shape_mismatch,
                        "[broadcast_like] dims: the target has static extent 1 in a dim in which the operand does not");
-    return build::broadcast(x.at(context.source), like);
+    x = x.at(context.source);
+    if (x.rank() == 0) return build::broadcast(x, like);
+    return ops::checked_broadcast(x, like, ops::BroadcastOrigin::broadcast_like);
   }
 };
 
