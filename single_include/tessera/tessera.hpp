@@ -8351,17 +8351,25 @@ struct CastOp : ElementwiseOperation<1> {
   static constexpr void gradient(Gradient& r) { r.add(0, build::uncast(r.g(), r.x(0).dtype())); }
 };
 
-/// Marks nodes of ts::broadcast_to, which errors name.
-constexpr void mark_broadcast_to(Node& node) { node.labels[1] = 1; }
-constexpr bool is_broadcast_to(const Node& node) { return node.labels[1] != 0; }
-constexpr Value broadcast_to(Value x, Value like) {
+/// The function of users that made a broadcast, which refuses other extents by its name: of other broadcasts, the rule
+/// of the program that they are a part of has compared the extents.
+enum class BroadcastOrigin : std::int8_t { none, broadcast_to, broadcast_like };
+constexpr void mark_origin(Node& node, BroadcastOrigin origin) { node.labels[1] = static_cast<std::int8_t>(origin); }
+constexpr BroadcastOrigin origin_of(const Node& node) { return static_cast<BroadcastOrigin>(node.labels[1]); }
+constexpr std::string_view name_of(BroadcastOrigin origin) {
+  return origin == BroadcastOrigin::broadcast_to     ? "broadcast_to"
+         : origin == BroadcastOrigin::broadcast_like ? "broadcast_like"
+                                                     : "";
+}
+constexpr Value checked_broadcast(Value x, Value like, BroadcastOrigin origin) {
   Node made{.op = Op::broadcast, .dtype = x.dtype(), .rank = like.node().rank, .singletons = like.node().singletons};
-  mark_broadcast_to(made);
+  mark_origin(made, origin);
   return x.make(made, {x.id, like.id});
 }
 constexpr Shape broadcast_operation_shape(const ShapeContext& c) {
-  if (!is_broadcast_to(c.node())) return broadcast_shape(c);
-  return broadcast_shape(c, "only dims of extent 1 are repeated", "broadcast_to");
+  const BroadcastOrigin origin = origin_of(c.node());
+  if (origin == BroadcastOrigin::none) return broadcast_shape(c);
+  return broadcast_shape(c, "only dims of extent 1 are repeated", name_of(origin));
 }
 
 /// Broadcasts the first operand to the shape of the second, of which only the shape is used.
@@ -8385,7 +8393,7 @@ struct BroadcastOp {
   };
   static TESSERA_INLINE constexpr auto value(const auto& x, const auto&) { return x; }
   static constexpr int simplify(Graph& made, const Node& node, const std::int32_t* operands) {
-    return same_static_shape(made[operands[0]], node) && !is_broadcast_to(node) ? operands[0] : -1;
+    return origin_of(node) == BroadcastOrigin::none && same_static_shape(made[operands[0]], node) ? operands[0] : -1;
   }
   static constexpr void gradient(Gradient& r) { r.add(0, r.g()); }
 };
@@ -10837,8 +10845,7 @@ struct ArangeOp {
                              .shape =
                                  [](const ShapeContext& c) {
                                    if (const std::int64_t count = c.number(0); count < 0)
-                                     fail_shapes(c, concat_text("negative size ", count),
-                                                 is_broadcast_to(c.node()) ? "broadcast_to" : "");
+                                     fail_shapes(c, concat_text("negative size ", count), name_of(origin_of(c.node())));
                                    return Shape{c.number(0)};
                                  },
                              .sharding =
@@ -19677,7 +19684,9 @@ struct BroadcastTag {
       if (lead + d >= 0 && like.is_singleton(lead + d) && !x.is_singleton(d))
         context.refuse(errc::shape_mismatch,
                        "[broadcast_like] dims: the target has static extent 1 in a dim in which the operand does not");
-    return build::broadcast(x.at(context.source), like);
+    x = x.at(context.source);
+    if (x.rank() == 0) return build::broadcast(x, like);
+    return ops::checked_broadcast(x, like, ops::BroadcastOrigin::broadcast_like);
   }
 };
 
@@ -32515,7 +32524,7 @@ template <int Rank, int Dims> struct BroadcastToTag {
                      : given_size;
       same = same && size == extent;
       Node counted{.op = Op::arange, .dtype = DType::i32, .rank = 1};
-      ops::mark_broadcast_to(counted);
+      ops::mark_origin(counted, ops::BroadcastOrigin::broadcast_to);
       const Value own = build::insert_singletons(x.make(counted, {size.id}), ((1u << Dims) - 1) & ~(1u << dim), Dims);
       like = like.module == nullptr ? own : like + own;
       if (size.is_number(1)) ones |= 1u << dim;  // the broadcast checks that the dim has extent 1
@@ -32528,7 +32537,7 @@ template <int Rank, int Dims> struct BroadcastToTag {
       }
     }
     if (same) return x;
-    x = ops::broadcast_to(x, like);
+    x = ops::checked_broadcast(x, like, ops::BroadcastOrigin::broadcast_to);
     for (int dim = 0; dim < Dims; ++dim)
       if (ones >> dim & 1u) x = build::slice(x, dim, x.number(0, DType::i64), x.number(1, DType::i64));
     return x;
