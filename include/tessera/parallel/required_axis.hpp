@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include <tessera/base/error.hpp>
+#include <tessera/base/here.hpp>
 #include <tessera/base/source.hpp>
 #include <tessera/mesh/mesh.hpp>
 

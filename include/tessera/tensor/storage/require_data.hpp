@@ -6,6 +6,7 @@
 #include <type_traits>
 
 #include <tessera/base/error.hpp>
+#include <tessera/base/here.hpp>
 #include <tessera/base/source.hpp>
 #include <tessera/graph/trace/named_leaves.hpp>
 
