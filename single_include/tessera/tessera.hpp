@@ -16618,7 +16618,7 @@ template <class T> struct LineRegister {
 };
 
 /// A non-temporal store of a register.
-template <class T> TESSERA_INLINE void store_past_caches(T* to, const typename LineRegister<T>::type& value) {
+template <class T> TESSERA_INLINE void store_register_past_caches(T* to, const typename LineRegister<T>::type& value) {
 #if defined(__AVX512F__)
   _mm512_stream_si512(reinterpret_cast<__m512i*>(to), (__m512i)value);
 #elif defined(__AVX__)
@@ -16670,7 +16670,7 @@ void reduce_rows(T* to, const T* const* from, int sources, std::int64_t count, b
       (M::join(sum[R], term[R]), ...);
     }
     if (past_caches)
-      (store_past_caches<T>(to + i + static_cast<std::int64_t>(R) * size, sum[R]), ...);
+      (store_register_past_caches<T>(to + i + static_cast<std::int64_t>(R) * size, sum[R]), ...);
     else
       (std::memcpy(to + i + static_cast<std::int64_t>(R) * size, &sum[R], sizeof(Vector)), ...);
   };
@@ -16688,7 +16688,7 @@ inline void copy_past_caches(std::byte* to, const std::byte* from, std::int64_t 
     for (std::int64_t at = i; at < i + 64; at += register_bytes) {
       typename LineRegister<char>::type value;
       std::memcpy(&value, from + at, register_bytes);
-      store_past_caches<char>(reinterpret_cast<char*>(to + at), value);
+      store_register_past_caches<char>(reinterpret_cast<char*>(to + at), value);
     }
   }
   std::memcpy(to + i, from + i, static_cast<std::size_t>(bytes - i));
