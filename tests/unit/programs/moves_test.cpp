@@ -316,8 +316,10 @@ TEST(Programs, BroadcastsToExtentsAndTakesAlongDims) {
     const auto wide = ts::broadcast_to(token, {ts::extent<0>(x), s + 1, ts::extent<1>(x)}) * ts::unsqueeze<1>(x);
     const auto kept = ts::broadcast_to(x, {s + 2, -1, ts::Dim(ts::extent<1>(row))});
     const auto rows = ts::broadcast_to(row, {ts::extent<0>(x), -1}) * x;
-    const auto taken = ts::take_along_dim<1>(ts::sum<0>(x, ts::keepdims), i), flat = ts::take_along_dim(row, i);
-    const auto merged = ts::merge_dims<0, 1>(token) + row, back = ts::split_dim<1>(x, 1);
+    const auto taken = ts::take_along_dim<1>(ts::sum<0>(x, ts::keepdims), i);
+    const auto flat = ts::take_along_dim(row, i);
+    const auto merged = ts::merge_dims<0, 1>(token) + row;
+    const auto back = ts::split_dim<1>(x, 1);
     return std::tuple(energy(wide, kept, rows, taken, flat, merged, back), wide, kept, rows, taken, flat, merged, back);
   };
   expect_equal_on_all_meshes<std::tuple<Tensor<2>, Tensor<3>, Tensor<2>>, ts::Dim, Tensor<2, std::int32_t>>(
