@@ -125,7 +125,7 @@ namespace detail {
 template <class A, class B>
 concept ComparesDims = (std::is_same_v<A, Dim> && (std::is_same_v<B, Dim> || std::is_arithmetic_v<B>)) ||
                        (std::is_arithmetic_v<A> && std::is_same_v<B, Dim>);
-template <class A> constexpr bool no_comparison() {
+template <class A> constexpr auto no_comparison() {
   static_assert(
       std::is_void_v<A>,
       "tessera: a ts::Dim can't be compared in a condition: a size is not known while a function is traced; "
@@ -133,25 +133,26 @@ template <class A> constexpr bool no_comparison() {
   return false;
 }
 }  // namespace detail
-// Without these overloads, compilers would list all comparisons that exist.
+// Without these overloads, compilers would list all comparisons that exist. `auto` has the assertion fail where an
+// operator is called, not later, where a trace evaluates it.
 template <class A, class B>
   requires detail::ComparesDims<A, B>
-constexpr bool operator<(const A&, const B&) {
+constexpr auto operator<(const A&, const B&) {
   return detail::no_comparison<A>();
 }
 template <class A, class B>
   requires detail::ComparesDims<A, B>
-constexpr bool operator<=(const A&, const B&) {
+constexpr auto operator<=(const A&, const B&) {
   return detail::no_comparison<A>();
 }
 template <class A, class B>
   requires detail::ComparesDims<A, B>
-constexpr bool operator>(const A&, const B&) {
+constexpr auto operator>(const A&, const B&) {
   return detail::no_comparison<A>();
 }
 template <class A, class B>
   requires detail::ComparesDims<A, B>
-constexpr bool operator>=(const A&, const B&) {
+constexpr auto operator>=(const A&, const B&) {
   return detail::no_comparison<A>();
 }
 
