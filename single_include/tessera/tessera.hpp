@@ -5291,9 +5291,10 @@ constexpr Labels pack_dim(int dim) {
 }
 
 /// The public function that made a node of data movement, where errors of the node name that function.
-enum class MadeBy : std::int8_t { operation, squeeze, select, accumulate, pipeline };
+enum class MadeBy : std::int8_t { operation, squeeze, select, accumulate, pipeline, broadcast_to, broadcast_like };
 constexpr std::string_view name_of(MadeBy by) {
-  constexpr std::string_view names[] = {"", "squeeze", "select", "accumulate", "pipeline"};
+  constexpr std::string_view names[] = {"",         "squeeze",      "select",        "accumulate",
+                                        "pipeline", "broadcast_to", "broadcast_like"};
   return names[static_cast<int>(by)];
 }
 constexpr Labels pack_dim(int dim, MadeBy by) {
@@ -5301,7 +5302,9 @@ constexpr Labels pack_dim(int dim, MadeBy by) {
   labels[1] = static_cast<std::int8_t>(by);
   return labels;
 }
-constexpr MadeBy maker_of(const Node& slice) { return static_cast<MadeBy>(slice.labels[1]); }
+constexpr Labels pack_maker(MadeBy by) { return pack_dim(0, by); }
+/// Of a slice, a broadcast or an arange; a rearrange has a RearrangeOrigin.
+constexpr MadeBy maker_of(const Node& node) { return static_cast<MadeBy>(node.labels[1]); }
 
 /// Which values a cast accepts from a host scalar whose value is known only when the program is planned or runs.
 enum class NumberRule : std::int8_t {
@@ -8351,25 +8354,20 @@ struct CastOp : ElementwiseOperation<1> {
   static constexpr void gradient(Gradient& r) { r.add(0, build::uncast(r.g(), r.x(0).dtype())); }
 };
 
-/// The function of users that made a broadcast, which refuses other extents by its name: of other broadcasts, the rule
-/// of the program that they are a part of has compared the extents.
-enum class BroadcastOrigin : std::int8_t { none, broadcast_to, broadcast_like };
-constexpr void mark_origin(Node& node, BroadcastOrigin origin) { node.labels[1] = static_cast<std::int8_t>(origin); }
-constexpr BroadcastOrigin origin_of(const Node& node) { return static_cast<BroadcastOrigin>(node.labels[1]); }
-constexpr std::string_view name_of(BroadcastOrigin origin) {
-  return origin == BroadcastOrigin::broadcast_to     ? "broadcast_to"
-         : origin == BroadcastOrigin::broadcast_like ? "broadcast_like"
-                                                     : "";
-}
-constexpr Value checked_broadcast(Value x, Value like, BroadcastOrigin origin) {
-  Node made{.op = Op::broadcast, .dtype = x.dtype(), .rank = like.node().rank, .singletons = like.node().singletons};
-  mark_origin(made, origin);
-  return x.make(made, {x.id, like.id});
+/// A broadcast that compares extents when the program is planned; of broadcasts within an operation, the operation
+/// does.
+constexpr Value checked_broadcast(Value x, Value like, MadeBy by) {
+  return x.make({.op = Op::broadcast,
+                 .dtype = x.dtype(),
+                 .rank = like.node().rank,
+                 .singletons = like.node().singletons,
+                 .labels = pack_maker(by)},
+                {x.id, like.id});
 }
 constexpr Shape broadcast_operation_shape(const ShapeContext& c) {
-  const BroadcastOrigin origin = origin_of(c.node());
-  if (origin == BroadcastOrigin::none) return broadcast_shape(c);
-  return broadcast_shape(c, "only dims of extent 1 are repeated", name_of(origin));
+  const MadeBy by = maker_of(c.node());
+  if (by == MadeBy::operation) return broadcast_shape(c);
+  return broadcast_shape(c, "only dims of extent 1 are repeated", name_of(by));
 }
 
 /// Broadcasts the first operand to the shape of the second, of which only the shape is used.
@@ -8393,7 +8391,7 @@ struct BroadcastOp {
   };
   static TESSERA_INLINE constexpr auto value(const auto& x, const auto&) { return x; }
   static constexpr int simplify(Graph& made, const Node& node, const std::int32_t* operands) {
-    return origin_of(node) == BroadcastOrigin::none && same_static_shape(made[operands[0]], node) ? operands[0] : -1;
+    return maker_of(node) == MadeBy::operation && same_static_shape(made[operands[0]], node) ? operands[0] : -1;
   }
   static constexpr void gradient(Gradient& r) { r.add(0, r.g()); }
 };
@@ -10845,7 +10843,7 @@ struct ArangeOp {
                              .shape =
                                  [](const ShapeContext& c) {
                                    if (const std::int64_t count = c.number(0); count < 0)
-                                     fail_shapes(c, concat_text("negative size ", count), name_of(origin_of(c.node())));
+                                     fail_shapes(c, concat_text("negative size ", count), name_of(maker_of(c.node())));
                                    return Shape{c.number(0)};
                                  },
                              .sharding =
@@ -19686,7 +19684,7 @@ struct BroadcastTag {
                        "[broadcast_like] dims: the target has static extent 1 in a dim in which the operand does not");
     x = x.at(context.source);
     if (x.rank() == 0) return build::broadcast(x, like);
-    return ops::checked_broadcast(x, like, ops::BroadcastOrigin::broadcast_like);
+    return ops::checked_broadcast(x, like, MadeBy::broadcast_like);
   }
 };
 
@@ -32524,8 +32522,7 @@ template <int Rank, int Dims> struct BroadcastToTag {
           : computed ? build::select(build::binary(Op::equal, given_size, given_size.number(-1)), extent, given_size)
                      : given_size;
       same = same && size == extent;
-      Node counted{.op = Op::arange, .dtype = DType::i32, .rank = 1};
-      ops::mark_origin(counted, ops::BroadcastOrigin::broadcast_to);
+      const Node counted{.op = Op::arange, .dtype = DType::i32, .rank = 1, .labels = pack_maker(MadeBy::broadcast_to)};
       const Value own = build::insert_singletons(x.make(counted, {size.id}), ((1u << Dims) - 1) & ~(1u << dim), Dims);
       like = like.module == nullptr ? own : like + own;
       if (size.is_number(1)) ones |= 1u << dim;  // the broadcast checks that the dim has extent 1
@@ -32538,7 +32535,7 @@ template <int Rank, int Dims> struct BroadcastToTag {
       }
     }
     if (same) return x;
-    x = ops::checked_broadcast(x, like, ops::BroadcastOrigin::broadcast_to);
+    x = ops::checked_broadcast(x, like, MadeBy::broadcast_to);
     for (int dim = 0; dim < Dims; ++dim)
       if (ones >> dim & 1u) x = build::slice(x, dim, x.number(0, DType::i64), x.number(1, DType::i64));
     return x;

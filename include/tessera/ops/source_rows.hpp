@@ -201,7 +201,7 @@ struct ArangeOp {
                              .shape =
                                  [](const ShapeContext& c) {
                                    if (const std::int64_t count = c.number(0); count < 0)
-                                     fail_shapes(c, concat_text("negative size ", count), name_of(origin_of(c.node())));
+                                     fail_shapes(c, concat_text("negative size ", count), name_of(maker_of(c.node())));
                                    return Shape{c.number(0)};
                                  },
                              .sharding =

@@ -206,7 +206,7 @@ TEST(Slicing, BroadcastToNamesWrongSizes) {
 }
 
 TEST(Slicing, BroadcastLikeNamesExtentsThatDiffer) {
-  const auto f = [](const auto& x, const auto& like) { return ts::broadcast_like(x, like); };
+  const auto f = [](const auto& operand, const auto& like) { return ts::broadcast_like(operand, like); };
   const auto program = trace<decltype(f), Float<2>, Float<2>>();
   const auto infer = [&](std::int64_t rows) {
     return [&program, rows] {

@@ -91,9 +91,10 @@ constexpr Labels pack_dim(int dim) {
 }
 
 /// The public function that made a node of data movement, where errors of the node name that function.
-enum class MadeBy : std::int8_t { operation, squeeze, select, accumulate, pipeline };
+enum class MadeBy : std::int8_t { operation, squeeze, select, accumulate, pipeline, broadcast_to, broadcast_like };
 constexpr std::string_view name_of(MadeBy by) {
-  constexpr std::string_view names[] = {"", "squeeze", "select", "accumulate", "pipeline"};
+  constexpr std::string_view names[] = {"",         "squeeze",      "select",        "accumulate",
+                                        "pipeline", "broadcast_to", "broadcast_like"};
   return names[static_cast<int>(by)];
 }
 constexpr Labels pack_dim(int dim, MadeBy by) {
@@ -101,7 +102,9 @@ constexpr Labels pack_dim(int dim, MadeBy by) {
   labels[1] = static_cast<std::int8_t>(by);
   return labels;
 }
-constexpr MadeBy maker_of(const Node& slice) { return static_cast<MadeBy>(slice.labels[1]); }
+constexpr Labels pack_maker(MadeBy by) { return pack_dim(0, by); }
+/// Of a slice, a broadcast or an arange; a rearrange has a RearrangeOrigin.
+constexpr MadeBy maker_of(const Node& node) { return static_cast<MadeBy>(node.labels[1]); }
 
 /// Which values a cast accepts from a host scalar whose value is known only when the program is planned or runs.
 enum class NumberRule : std::int8_t {

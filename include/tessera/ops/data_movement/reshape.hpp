@@ -75,8 +75,7 @@ template <int Rank, int Dims> struct BroadcastToTag {
           : computed ? build::select(build::binary(Op::equal, given_size, given_size.number(-1)), extent, given_size)
                      : given_size;
       same = same && size == extent;
-      Node counted{.op = Op::arange, .dtype = DType::i32, .rank = 1};
-      ops::mark_origin(counted, ops::BroadcastOrigin::broadcast_to);
+      const Node counted{.op = Op::arange, .dtype = DType::i32, .rank = 1, .labels = pack_maker(MadeBy::broadcast_to)};
       const Value own = build::insert_singletons(x.make(counted, {size.id}), ((1u << Dims) - 1) & ~(1u << dim), Dims);
       like = like.module == nullptr ? own : like + own;
       if (size.is_number(1)) ones |= 1u << dim;  // the broadcast checks that the dim has extent 1
@@ -89,7 +88,7 @@ template <int Rank, int Dims> struct BroadcastToTag {
       }
     }
     if (same) return x;
-    x = ops::checked_broadcast(x, like, ops::BroadcastOrigin::broadcast_to);
+    x = ops::checked_broadcast(x, like, MadeBy::broadcast_to);
     for (int dim = 0; dim < Dims; ++dim)
       if (ones >> dim & 1u) x = build::slice(x, dim, x.number(0, DType::i64), x.number(1, DType::i64));
     return x;

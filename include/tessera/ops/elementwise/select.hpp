@@ -156,25 +156,20 @@ struct CastOp : ElementwiseOperation<1> {
   static constexpr void gradient(Gradient& r) { r.add(0, build::uncast(r.g(), r.x(0).dtype())); }
 };
 
-/// The function of users that made a broadcast, which refuses other extents by its name: of other broadcasts, the rule
-/// of the program that they are a part of has compared the extents.
-enum class BroadcastOrigin : std::int8_t { none, broadcast_to, broadcast_like };
-constexpr void mark_origin(Node& node, BroadcastOrigin origin) { node.labels[1] = static_cast<std::int8_t>(origin); }
-constexpr BroadcastOrigin origin_of(const Node& node) { return static_cast<BroadcastOrigin>(node.labels[1]); }
-constexpr std::string_view name_of(BroadcastOrigin origin) {
-  return origin == BroadcastOrigin::broadcast_to     ? "broadcast_to"
-         : origin == BroadcastOrigin::broadcast_like ? "broadcast_like"
-                                                     : "";
-}
-constexpr Value checked_broadcast(Value x, Value like, BroadcastOrigin origin) {
-  Node made{.op = Op::broadcast, .dtype = x.dtype(), .rank = like.node().rank, .singletons = like.node().singletons};
-  mark_origin(made, origin);
-  return x.make(made, {x.id, like.id});
+/// A broadcast that compares extents when the program is planned; of broadcasts within an operation, the operation
+/// does.
+constexpr Value checked_broadcast(Value x, Value like, MadeBy by) {
+  return x.make({.op = Op::broadcast,
+                 .dtype = x.dtype(),
+                 .rank = like.node().rank,
+                 .singletons = like.node().singletons,
+                 .labels = pack_maker(by)},
+                {x.id, like.id});
 }
 constexpr Shape broadcast_operation_shape(const ShapeContext& c) {
-  const BroadcastOrigin origin = origin_of(c.node());
-  if (origin == BroadcastOrigin::none) return broadcast_shape(c);
-  return broadcast_shape(c, "only dims of extent 1 are repeated", name_of(origin));
+  const MadeBy by = maker_of(c.node());
+  if (by == MadeBy::operation) return broadcast_shape(c);
+  return broadcast_shape(c, "only dims of extent 1 are repeated", name_of(by));
 }
 
 /// Broadcasts the first operand to the shape of the second, of which only the shape is used.
@@ -198,7 +193,7 @@ struct BroadcastOp {
   };
   static TESSERA_INLINE constexpr auto value(const auto& x, const auto&) { return x; }
   static constexpr int simplify(Graph& made, const Node& node, const std::int32_t* operands) {
-    return origin_of(node) == BroadcastOrigin::none && same_static_shape(made[operands[0]], node) ? operands[0] : -1;
+    return maker_of(node) == MadeBy::operation && same_static_shape(made[operands[0]], node) ? operands[0] : -1;
   }
   static constexpr void gradient(Gradient& r) { r.add(0, r.g()); }
 };
