@@ -416,10 +416,12 @@ template <class T, std::size_t Capacity> struct InlineVector {
 
   constexpr InlineVector() = default;
   constexpr InlineVector(std::initializer_list<T> list) {
-    for (const T& item : list) push_back(item);
+    check_capacity(list.size());
+    for (const T& item : list) items[count++] = item;
   }
   constexpr InlineVector(std::size_t n, const T& value) {
-    for (std::size_t i = 0; i < n; ++i) push_back(value);
+    check_capacity(n);
+    while (count < n) items[count++] = value;
   }
 
   static constexpr std::size_t capacity() { return Capacity; }
@@ -437,8 +439,7 @@ template <class T, std::size_t Capacity> struct InlineVector {
   TESSERA_ACCESS constexpr const T& back() const { return items[count - 1]; }
 
   constexpr void push_back(const T& value) {
-    if (count == Capacity)
-      fail(errc::capacity, "[base] capacity: more than ", Capacity, " elements in a list of fixed capacity");
+    if (count == Capacity) check_capacity(Capacity + 1);
     items[count++] = value;
   }
   constexpr void pop_back() { items[--count] = T{}; }
@@ -464,6 +465,11 @@ template <class T, std::size_t Capacity> struct InlineVector {
     std::size_t i = 0;
     while (i < count && !(items[i] == value)) ++i;
     return i;
+  }
+
+  static constexpr void check_capacity(std::size_t n) {
+    if (n > Capacity)
+      fail(errc::capacity, "[base] capacity: more than ", Capacity, " elements in a list of fixed capacity");
   }
 
   // Only items below size() count: those beyond may hold what a resize left behind.
@@ -527,7 +533,7 @@ inline void free_plain(void* items) { ::operator delete(items); }
 /// A growing array for constant expressions. std::vector needs several times as many constexpr steps, which compilers
 /// limit, and several times as much machine code in planning, where growth here is one function for all trivially
 /// copyable types. The interface is a subset of std::vector's. Unused capacity holds T{} when T is not trivially
-/// copyable.
+/// copyable. clang counts each statement and each call as a step: hence few calls below, of std::swap and the like.
 template <class T> class Growable {
   static constexpr bool plain = std::is_trivially_copyable_v<T>;
 
@@ -553,27 +559,20 @@ template <class T> class Growable {
     }
     size_ = capacity_ = other.size_;
   }
-  constexpr Growable(Growable&& other) noexcept
-      : data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)),
-        capacity_(std::exchange(other.capacity_, 0)) {}
+  constexpr Growable(Growable&& other) noexcept : data_(other.data_), size_(other.size_), capacity_(other.capacity_) {
+    other.leave();
+  }
   // Not by value (copy and swap), which would declare copying noexcept.
-  constexpr Growable& operator=(const Growable& other) {
-    Growable copy(other);
-    swap(copy);
-    return *this;
-  }
+  constexpr Growable& operator=(const Growable& other) { return *this = Growable(other); }
   constexpr Growable& operator=(Growable&& other) noexcept {
-    Growable taken(std::move(other));
-    swap(taken);
+    if (this == &other) return *this;
+    T* const old = data_;
+    data_ = other.data_, size_ = other.size_, capacity_ = other.capacity_;
+    other.leave();
+    free(old);  // last: the destructor of an item may reach `other`
     return *this;
   }
-  constexpr ~Growable() { free(); }
-
-  constexpr void swap(Growable& other) noexcept {
-    std::swap(data_, other.data_);
-    std::swap(size_, other.size_);
-    std::swap(capacity_, other.capacity_);
-  }
+  constexpr ~Growable() { free(data_); }
 
   TESSERA_ACCESS constexpr std::size_t size() const { return size_; }
   TESSERA_ACCESS constexpr bool empty() const { return size_ == 0; }
@@ -597,8 +596,7 @@ template <class T> class Growable {
       grow();
       data_[size_++] = std::move(copy);
     } else {
-      data_[size_] = value;
-      ++size_;  // last, since the lines above may throw
+      data_[size_] = value, ++size_;  // in this order, since the copy may throw
     }
   }
   constexpr void push_back(T&& value)
@@ -616,7 +614,12 @@ template <class T> class Growable {
   constexpr void reserve(std::size_t n) {
     if (n > capacity_) reallocate(n);
   }
-  constexpr void resize(std::size_t n) { resize(n, T{}); }
+  constexpr void resize(std::size_t n) {
+    if (__builtin_is_constant_evaluated() && data_ == nullptr)
+      data_ = new T[n]{}, size_ = capacity_ = n;  // no step for each item
+    else
+      resize(n, T{});
+  }
   [[gnu::noinline]] constexpr void resize(std::size_t n, const T& value) {
     reserve(n);
     for (std::size_t i = size_; i < n; ++i) data_[i] = value;
@@ -624,6 +627,7 @@ template <class T> class Growable {
       for (std::size_t i = n; i < size_; ++i) data_[i] = T{};
     size_ = n;
   }
+  constexpr void assign(std::size_t n) { *this = Growable(n); }
   constexpr void assign(std::size_t n, const T& value) { *this = Growable(n, value); }
   constexpr void clear() { size_ = 0; }
 
@@ -640,7 +644,7 @@ template <class T> class Growable {
   /// The first `used` items in new memory for n; items that are not trivially copyable are moved.
   static constexpr T* copy_of(T* items, std::size_t used, std::size_t n) {
     if constexpr (plain)
-      if (!std::is_constant_evaluated())
+      if (!__builtin_is_constant_evaluated())
         return static_cast<T*>(detail::copy_plain(items, used * sizeof(T), n * sizeof(T)));
     T* const made = new T[n]{};
     for (std::size_t i = 0; i < used; ++i) made[i] = std::move(items[i]);
@@ -648,16 +652,15 @@ template <class T> class Growable {
   }
   [[gnu::noinline]] constexpr void reallocate(std::size_t n) {
     T* const grown = copy_of(data_, size_, n);
-    free();
+    free(data_);
     data_ = grown;
     capacity_ = n;
   }
   constexpr void grow() { reallocate(size_ < first_capacity ? first_capacity : size_ * 2); }
-  constexpr void free() {
-    if constexpr (plain)
-      if (!std::is_constant_evaluated()) return detail::free_plain(data_);
-    delete[] data_;
+  static constexpr void free(T* items) {
+    plain && !__builtin_is_constant_evaluated() ? detail::free_plain(items) : delete[] items;
   }
+  constexpr void leave() { data_ = nullptr, size_ = capacity_ = 0; }
 
   T* data_ = nullptr;
   std::size_t size_ = 0, capacity_ = 0;
@@ -1263,7 +1266,7 @@ class Mesh {
     check_order();
   }
 
-  constexpr int rank() const { return static_cast<int>(axes_.size()); }
+  constexpr int rank() const { return static_cast<int>(axes_.count); }
   /// Number of devices.
   constexpr std::int64_t size() const { return size_; }
   /// Name and size of each axis, in mesh order.
@@ -1899,10 +1902,9 @@ using Shape = InlineVector<std::int64_t, max_rank>;
 constexpr std::int64_t elements_of(const Shape& shape) {
   std::int64_t n = 1;
   bool empty = false;
-  for (std::int64_t extent : shape) {
-    empty = empty || extent == 0;
-    if (extent != 0 && (extent < 0 || !multiply_fits(n, extent, n) || n > max_elements)) return -1;
-  }
+  for (std::int64_t extent : shape)  // a single statement, since this is a tenth of the steps of planning otherwise
+    if (extent == 0 ? (empty = true, false) : extent < 0 || __builtin_mul_overflow(n, extent, &n) || n > max_elements)
+      return -1;
   return empty ? 0 : n;
 }
 
@@ -5891,7 +5893,7 @@ constexpr Reduction combined_by(const Node& node) {
 /// Marks the host scalars of a graph: rank-0 values computed only from constants, extents, Dims and Scalars. 1: known
 /// when the program is planned; 2: depends on a Scalar, so it is known only in a call; 0: no host scalar.
 constexpr Growable<std::uint8_t> host_scalars(const GraphView& graph) {
-  Growable<std::uint8_t> host(static_cast<std::size_t>(graph.size), 0);
+  Growable<std::uint8_t> host(static_cast<std::size_t>(graph.size));
   for (int id = 0; id < graph.size; ++id) {
     const Node& node = graph[id];
     const OpRow& row = row_of(node);
@@ -12789,7 +12791,7 @@ class RepeatGradient {
 
   constexpr void mark_needed() {
     const Graph& copy = module_.graph(copy_);
-    needed_.assign(copy.nodes.size(), false);
+    needed_.assign(copy.nodes.size());
     for (std::int32_t id : argument_grad_)
       if (id >= 0) needed_[static_cast<std::size_t>(id)] = true;
     for (int id = copy.size() - 1; id >= 0; --id) {
@@ -27485,8 +27487,7 @@ constexpr std::int64_t arena_bytes(std::int64_t bytes) {
 /// <algorithm> costs compile time.
 constexpr Growable<int> by_decreasing_size(const Growable<Lifetime>& blocks) {
   const std::size_t n = blocks.size();
-  // The value 0 is given since clang can't evaluate libstdc++ 12's constructor without it in constant expressions.
-  Growable<int> order(n, 0), merged(n, 0);
+  Growable<int> order(n), merged(n);
   for (std::size_t i = 0; i < n; ++i) order[i] = static_cast<int>(i);
   const auto bytes = [&](int i) { return blocks[static_cast<std::size_t>(i)].bytes; };
   for (std::size_t width = 1; width < n; width *= 2) {
@@ -27497,7 +27498,7 @@ constexpr Growable<int> by_decreasing_size(const Growable<Lifetime>& blocks) {
       for (std::size_t k = begin; k < end; ++k)
         merged[k] = b == end || (a < middle && bytes(order[a]) >= bytes(order[b])) ? order[a++] : order[b++];
     }
-    order.swap(merged);
+    std::swap(order, merged);
   }
   return order;
 }
@@ -27508,7 +27509,7 @@ constexpr Growable<int> by_decreasing_size(const Growable<Lifetime>& blocks) {
 constexpr std::int64_t max_live_bytes(const Growable<Lifetime>& blocks) {
   int steps = 0;
   for (const Lifetime& block : blocks) steps = block.last >= steps ? block.last + 1 : steps;
-  Growable<std::int64_t> change(static_cast<std::size_t>(steps) + 1, 0);
+  Growable<std::int64_t> change(static_cast<std::size_t>(steps) + 1);
   for (const Lifetime& block : blocks) {
     const std::int64_t bytes = detail::arena_bytes(block.bytes);
     std::int64_t &more = change[static_cast<std::size_t>(block.first)],
@@ -37514,7 +37515,7 @@ class PlanDiff {
   /// Adds the lines that are in only one of the plans: all but a longest common subsequence.
   void add_lines() {
     const std::size_t n = before_.size(), m = after_.size();
-    Growable<std::size_t> common((n + 1) * (m + 1), 0);  // [i, j]: its length for the lines from i and from j on
+    Growable<std::size_t> common((n + 1) * (m + 1));  // [i, j]: its length for the lines from i and from j on
     const auto at = [&](std::size_t i, std::size_t j) -> std::size_t& { return common[i * (m + 1) + j]; };
     for (std::size_t i = n; i-- > 0;)
       for (std::size_t j = m; j-- > 0;)
@@ -39622,7 +39623,8 @@ class Links {
         return factors[static_cast<std::size_t>(link.first_factor + f)];
       };
       int longer = 0;
-      for (std::int8_t f : list) longer += factor_at(f).extent != 1 ? 1 : 0;
+      if (list.size() > 1)
+        for (std::int8_t f : list) longer += factor_at(f).extent != 1 ? 1 : 0;
       for (std::int8_t f : list) {
         LinkFactor& factor = factor_at(f);
         if (list.size() > 1 && longer > 0 && factor.extent == 1) {
@@ -39730,9 +39732,9 @@ constexpr AxisList join_axes(const Links& links, const Link& link, const LinkDim
 }
 
 constexpr bool is_prefix(const AxisList& shorter, const AxisList& longer) {
-  if (shorter.size() > longer.size()) return false;
-  for (std::size_t i = 0; i < shorter.size(); ++i)
-    if (shorter[i] != longer[i]) return false;
+  if (shorter.count > longer.count) return false;
+  for (std::uint32_t i = 0; i < shorter.count; ++i)
+    if (shorter.items[i] != longer.items[i]) return false;
   return true;
 }
 
@@ -39999,10 +40001,10 @@ class Propagation {
   static constexpr bool elementwise(UnitKind kind) { return !ClaimList::reads_whole(kind); }
 
   constexpr void find_readers() {
-    reader_begin_.assign(values_.of.size() + 1, 0);
+    reader_begin_.assign(values_.of.size() + 1);
     for (const LinkOperand& operand : links_.operands) ++reader_begin_[static_cast<std::size_t>(operand.node) + 1];
     for (std::size_t i = 1; i < reader_begin_.size(); ++i) reader_begin_[i] += reader_begin_[i - 1];
-    readers_.assign(links_.operands.size(), 0);
+    readers_.assign(links_.operands.size());
     Growable<std::int32_t> next = reader_begin_;
     for (std::size_t l = 0; l < links_.links.size(); ++l)
       for (int i = 0; i < links_.links[l].operand_count; ++i) {
@@ -40025,8 +40027,8 @@ class Propagation {
 
   /// Marks the links that have anything to pass on: those of a value with a dim split at this priority.
   constexpr void mark_readers(int level) {
-    dirty_.assign(links_.links.size(), 0);
-    visited_.assign(links_.links.size(), 0);
+    dirty_.assign(links_.links.size());
+    visited_.assign(links_.links.size());
     for (std::size_t node = 0; node < values_.of.size(); ++node) {
       if (reader_begin_[node] == reader_begin_[node + 1] || !lies_at(values_.of[node], level)) continue;
       for (std::int32_t r = reader_begin_[node]; r < reader_begin_[node + 1]; ++r)
@@ -40035,7 +40037,7 @@ class Propagation {
   }
   static constexpr bool lies_at(const Sharding& sharding, int level) {
     for (int d = 0; d < sharding.rank; ++d)
-      if (!sharding.dims[d].empty() && sharding.priority[d] == level) return true;
+      if (sharding.priority[d] == level && !sharding.dims[d].empty()) return true;
     return false;
   }
 
@@ -40043,7 +40045,7 @@ class Propagation {
     int next = -1;
     for (const Sharding& sharding : values_.of)
       for (int d = 0; d < sharding.rank; ++d)
-        if (!sharding.dims[d].empty() && sharding.priority[d] > level && (next < 0 || sharding.priority[d] < next))
+        if (sharding.priority[d] > level && (next < 0 || sharding.priority[d] < next) && !sharding.dims[d].empty())
           next = sharding.priority[d];
     return next;
   }
@@ -40771,7 +40773,8 @@ namespace tessera {
 constexpr Shape local_extents(const Shape& shape, const Sharding& sharding, const Mesh& mesh) {
   Shape local = shape;
   for (int d = 0; d < sharding.rank; ++d) {
-    const std::int64_t count = sharding.dims[d].empty() ? 1 : shard_count(sharding, mesh, d);
+    if (sharding.dims[d].empty()) continue;
+    const std::int64_t count = shard_count(sharding, mesh, d);
     std::int64_t& extent = local[static_cast<std::size_t>(d)];
     extent = extent / count + (extent % count != 0);
   }
@@ -41427,7 +41430,7 @@ constexpr bool is_linear_in(const GraphView& graph, const UnitsView& units, int 
     scratch[static_cast<std::size_t>(id)] = detail::combined(node, row, in);
   }
   bool valid = true;
-  linear.assign(static_cast<std::size_t>(unit.output_count), 0);
+  linear.assign(static_cast<std::size_t>(unit.output_count));
   for (int o = 0; o < unit.output_count; ++o) {
     const Dependence found = scratch[static_cast<std::size_t>(units.output(u, o).node)];
     if (found == Dependence::nonlinear) valid = false;
@@ -41812,14 +41815,14 @@ class Flow {
       : graph_(graph), units_(units), links_(links), found_(found), mesh_(mesh), values_(values), readers_(readers),
         sums_(sums) {
     produced = values.of;
-    deferred.assign(static_cast<std::size_t>(graph.size), 0);
-    parts.assign(static_cast<std::size_t>(graph.size), {});
+    deferred.assign(static_cast<std::size_t>(graph.size));
+    parts.assign(static_cast<std::size_t>(graph.size));
     made_by_.assign(static_cast<std::size_t>(graph.size), -1);
-    added_over.assign(at(units.count), 0);
-    avoids_halo.assign(at(units.count), 0);
-    partial_.assign(static_cast<std::size_t>(graph.size), 0);
+    added_over.assign(at(units.count));
+    avoids_halo.assign(at(units.count));
+    partial_.assign(static_cast<std::size_t>(graph.size));
     dependence_.assign(static_cast<std::size_t>(graph.size), Dependence::invariant);
-    is_result_.assign(static_cast<std::size_t>(graph.size), 0);
+    is_result_.assign(static_cast<std::size_t>(graph.size));
     for (int k = 0; k < graph.output_count; ++k) is_result_[at(graph.outputs[k])] = 1;
     factors.resize(at(units.count));
     const MovementChoice movement{graph, units, links, found, mesh, values, produced};
@@ -42380,7 +42383,7 @@ class PlannedValues {
 
   constexpr void start() {
     flow_.reduce_unread_results();
-    versions_.assign(size(graph_.size), {});
+    versions_.assign(size(graph_.size));
     made_.values.reserve(size(graph_.size));
     made_.steps.reserve(size(2 * units_.count));
     strides_.reserve(size(graph_.size));
@@ -42692,9 +42695,9 @@ class Scheduler {
   constexpr Scheduler(const GraphView& graph, const UnitsView& units, const Mesh& mesh, GraphPlan& plan, bool main)
       : graph_(graph), units_(units), mesh_(mesh), plan_(plan), main_(main) {
     const std::size_t count = plan.values.size();
-    reads_.assign(count, 0);
+    reads_.assign(count);
     last_reader_.assign(count, -1);
-    viewed_.assign(count, 0);
+    viewed_.assign(count);
     for (const PlanValue& value : plan.values)
       if (value.role == ValueRole::view) viewed_[size(value.view_of)] = 1;
     for (std::size_t s = 0; s < plan.steps.size(); ++s)
@@ -42718,7 +42721,7 @@ class Scheduler {
       for (std::size_t o = 0; o < plan_.steps[s].outputs.size(); ++o)
         if (const std::int32_t v = plan_.steps[s].outputs[o]; v >= 0)
           makers[size(v)] = {static_cast<std::int32_t>(s), static_cast<std::int32_t>(o)};
-    Growable<std::uint8_t> taken(plan_.values.size(), 0);
+    Growable<std::uint8_t> taken(plan_.values.size());
     for (const std::int32_t v : plan_.outputs)
       if (v >= 0 && value(v).role == ValueRole::argument) taken[size(v)] = 1;
     for (std::size_t k = 0; k < plan_.outputs.size(); ++k) {
@@ -43110,7 +43113,7 @@ class GraphPlanner : PlannedValues {
   /// By unit: whether a step, or the caller, reads elements of its results. Where only the shape of a tensor is read,
   /// such as that to which ts::tile broadcasts, nothing is computed.
   constexpr Growable<std::uint8_t> computed_units() const {
-    Growable<std::uint8_t> computed(size(units_.count), 0), read(size(graph_.size), 0);
+    Growable<std::uint8_t> computed(size(units_.count)), read(size(graph_.size));
     for (int k = 0; k < graph_.output_count; ++k) read[size(graph_.outputs[k])] = 1;
     for (int u = units_.count - 1; u >= 0; --u) {
       const Unit& unit = units_[u];
@@ -43743,7 +43746,7 @@ class LoopSums {
       adders.push_back(adder(body, k));
       any = any || adders[size(k)] >= 0;
     }
-    own.carried.assign(size(carried), 0);
+    own.carried.assign(size(carried));
     if (any) {
       Growable<PartialSums> trial = sums_;
       const Flow flow = flow_of(body, trial);
@@ -44296,7 +44299,7 @@ class PlanVerifier {
     const GraphPlan& plan = plan_.graphs[size(g)];
     require(plan.shapes.size() == size(program_.graphs[g].size) && plan.numbers.size() == plan.shapes.size(),
             "a graph's plan has a shape and a number for each node");
-    Growable<std::uint8_t> ready(plan.values.size(), 0);
+    Growable<std::uint8_t> ready(plan.values.size());
     for (std::size_t v = 0; v < plan.values.size(); ++v) {
       const PlanValue& value = plan.values[v];
       verify_value(plan, value);

@@ -27,7 +27,7 @@ inline void free_plain(void* items) { ::operator delete(items); }
 /// A growing array for constant expressions. std::vector needs several times as many constexpr steps, which compilers
 /// limit, and several times as much machine code in planning, where growth here is one function for all trivially
 /// copyable types. The interface is a subset of std::vector's. Unused capacity holds T{} when T is not trivially
-/// copyable.
+/// copyable. clang counts each statement and each call as a step: hence few calls below, of std::swap and the like.
 template <class T> class Growable {
   static constexpr bool plain = std::is_trivially_copyable_v<T>;
 
@@ -53,27 +53,20 @@ template <class T> class Growable {
     }
     size_ = capacity_ = other.size_;
   }
-  constexpr Growable(Growable&& other) noexcept
-      : data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)),
-        capacity_(std::exchange(other.capacity_, 0)) {}
+  constexpr Growable(Growable&& other) noexcept : data_(other.data_), size_(other.size_), capacity_(other.capacity_) {
+    other.leave();
+  }
   // Not by value (copy and swap), which would declare copying noexcept.
-  constexpr Growable& operator=(const Growable& other) {
-    Growable copy(other);
-    swap(copy);
-    return *this;
-  }
+  constexpr Growable& operator=(const Growable& other) { return *this = Growable(other); }
   constexpr Growable& operator=(Growable&& other) noexcept {
-    Growable taken(std::move(other));
-    swap(taken);
+    if (this == &other) return *this;
+    T* const old = data_;
+    data_ = other.data_, size_ = other.size_, capacity_ = other.capacity_;
+    other.leave();
+    free(old);  // last: the destructor of an item may reach `other`
     return *this;
   }
-  constexpr ~Growable() { free(); }
-
-  constexpr void swap(Growable& other) noexcept {
-    std::swap(data_, other.data_);
-    std::swap(size_, other.size_);
-    std::swap(capacity_, other.capacity_);
-  }
+  constexpr ~Growable() { free(data_); }
 
   TESSERA_ACCESS constexpr std::size_t size() const { return size_; }
   TESSERA_ACCESS constexpr bool empty() const { return size_ == 0; }
@@ -97,8 +90,7 @@ template <class T> class Growable {
       grow();
       data_[size_++] = std::move(copy);
     } else {
-      data_[size_] = value;
-      ++size_;  // last, since the lines above may throw
+      data_[size_] = value, ++size_;  // in this order, since the copy may throw
     }
   }
   constexpr void push_back(T&& value)
@@ -116,7 +108,12 @@ template <class T> class Growable {
   constexpr void reserve(std::size_t n) {
     if (n > capacity_) reallocate(n);
   }
-  constexpr void resize(std::size_t n) { resize(n, T{}); }
+  constexpr void resize(std::size_t n) {
+    if (__builtin_is_constant_evaluated() && data_ == nullptr)
+      data_ = new T[n]{}, size_ = capacity_ = n;  // no step for each item
+    else
+      resize(n, T{});
+  }
   [[gnu::noinline]] constexpr void resize(std::size_t n, const T& value) {
     reserve(n);
     for (std::size_t i = size_; i < n; ++i) data_[i] = value;
@@ -124,6 +121,7 @@ template <class T> class Growable {
       for (std::size_t i = n; i < size_; ++i) data_[i] = T{};
     size_ = n;
   }
+  constexpr void assign(std::size_t n) { *this = Growable(n); }
   constexpr void assign(std::size_t n, const T& value) { *this = Growable(n, value); }
   constexpr void clear() { size_ = 0; }
 
@@ -140,7 +138,7 @@ template <class T> class Growable {
   /// The first `used` items in new memory for n; items that are not trivially copyable are moved.
   static constexpr T* copy_of(T* items, std::size_t used, std::size_t n) {
     if constexpr (plain)
-      if (!std::is_constant_evaluated())
+      if (!__builtin_is_constant_evaluated())
         return static_cast<T*>(detail::copy_plain(items, used * sizeof(T), n * sizeof(T)));
     T* const made = new T[n]{};
     for (std::size_t i = 0; i < used; ++i) made[i] = std::move(items[i]);
@@ -148,16 +146,15 @@ template <class T> class Growable {
   }
   [[gnu::noinline]] constexpr void reallocate(std::size_t n) {
     T* const grown = copy_of(data_, size_, n);
-    free();
+    free(data_);
     data_ = grown;
     capacity_ = n;
   }
   constexpr void grow() { reallocate(size_ < first_capacity ? first_capacity : size_ * 2); }
-  constexpr void free() {
-    if constexpr (plain)
-      if (!std::is_constant_evaluated()) return detail::free_plain(data_);
-    delete[] data_;
+  static constexpr void free(T* items) {
+    plain && !__builtin_is_constant_evaluated() ? detail::free_plain(items) : delete[] items;
   }
+  constexpr void leave() { data_ = nullptr, size_ = capacity_ = 0; }
 
   T* data_ = nullptr;
   std::size_t size_ = 0, capacity_ = 0;

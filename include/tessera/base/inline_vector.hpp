@@ -22,10 +22,12 @@ template <class T, std::size_t Capacity> struct InlineVector {
 
   constexpr InlineVector() = default;
   constexpr InlineVector(std::initializer_list<T> list) {
-    for (const T& item : list) push_back(item);
+    check_capacity(list.size());
+    for (const T& item : list) items[count++] = item;
   }
   constexpr InlineVector(std::size_t n, const T& value) {
-    for (std::size_t i = 0; i < n; ++i) push_back(value);
+    check_capacity(n);
+    while (count < n) items[count++] = value;
   }
 
   static constexpr std::size_t capacity() { return Capacity; }
@@ -43,8 +45,7 @@ template <class T, std::size_t Capacity> struct InlineVector {
   TESSERA_ACCESS constexpr const T& back() const { return items[count - 1]; }
 
   constexpr void push_back(const T& value) {
-    if (count == Capacity)
-      fail(errc::capacity, "[base] capacity: more than ", Capacity, " elements in a list of fixed capacity");
+    if (count == Capacity) check_capacity(Capacity + 1);
     items[count++] = value;
   }
   constexpr void pop_back() { items[--count] = T{}; }
@@ -70,6 +71,11 @@ template <class T, std::size_t Capacity> struct InlineVector {
     std::size_t i = 0;
     while (i < count && !(items[i] == value)) ++i;
     return i;
+  }
+
+  static constexpr void check_capacity(std::size_t n) {
+    if (n > Capacity)
+      fail(errc::capacity, "[base] capacity: more than ", Capacity, " elements in a list of fixed capacity");
   }
 
   // Only items below size() count: those beyond may hold what a resize left behind.

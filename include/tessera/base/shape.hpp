@@ -22,10 +22,9 @@ using Shape = InlineVector<std::int64_t, max_rank>;
 constexpr std::int64_t elements_of(const Shape& shape) {
   std::int64_t n = 1;
   bool empty = false;
-  for (std::int64_t extent : shape) {
-    empty = empty || extent == 0;
-    if (extent != 0 && (extent < 0 || !multiply_fits(n, extent, n) || n > max_elements)) return -1;
-  }
+  for (std::int64_t extent : shape)  // a single statement, since this is a tenth of the steps of planning otherwise
+    if (extent == 0 ? (empty = true, false) : extent < 0 || __builtin_mul_overflow(n, extent, &n) || n > max_elements)
+      return -1;
   return empty ? 0 : n;
 }
 

@@ -57,7 +57,7 @@ class Mesh {
     check_order();
   }
 
-  constexpr int rank() const { return static_cast<int>(axes_.size()); }
+  constexpr int rank() const { return static_cast<int>(axes_.count); }
   /// Number of devices.
   constexpr std::int64_t size() const { return size_; }
   /// Name and size of each axis, in mesh order.

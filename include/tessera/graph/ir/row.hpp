@@ -229,7 +229,7 @@ constexpr Reduction combined_by(const Node& node) {
 /// Marks the host scalars of a graph: rank-0 values computed only from constants, extents, Dims and Scalars. 1: known
 /// when the program is planned; 2: depends on a Scalar, so it is known only in a call; 0: no host scalar.
 constexpr Growable<std::uint8_t> host_scalars(const GraphView& graph) {
-  Growable<std::uint8_t> host(static_cast<std::size_t>(graph.size), 0);
+  Growable<std::uint8_t> host(static_cast<std::size_t>(graph.size));
   for (int id = 0; id < graph.size; ++id) {
     const Node& node = graph[id];
     const OpRow& row = row_of(node);

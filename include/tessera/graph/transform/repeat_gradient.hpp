@@ -151,7 +151,7 @@ class RepeatGradient {
 
   constexpr void mark_needed() {
     const Graph& copy = module_.graph(copy_);
-    needed_.assign(copy.nodes.size(), false);
+    needed_.assign(copy.nodes.size());
     for (std::int32_t id : argument_grad_)
       if (id >= 0) needed_[static_cast<std::size_t>(id)] = true;
     for (int id = copy.size() - 1; id >= 0; --id) {

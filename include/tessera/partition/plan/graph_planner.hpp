@@ -80,7 +80,7 @@ class GraphPlanner : PlannedValues {
   /// By unit: whether a step, or the caller, reads elements of its results. Where only the shape of a tensor is read,
   /// such as that to which ts::tile broadcasts, nothing is computed.
   constexpr Growable<std::uint8_t> computed_units() const {
-    Growable<std::uint8_t> computed(size(units_.count), 0), read(size(graph_.size), 0);
+    Growable<std::uint8_t> computed(size(units_.count)), read(size(graph_.size));
     for (int k = 0; k < graph_.output_count; ++k) read[size(graph_.outputs[k])] = 1;
     for (int u = units_.count - 1; u >= 0; --u) {
       const Unit& unit = units_[u];

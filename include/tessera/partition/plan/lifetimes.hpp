@@ -36,8 +36,7 @@ constexpr std::int64_t arena_bytes(std::int64_t bytes) {
 /// <algorithm> costs compile time.
 constexpr Growable<int> by_decreasing_size(const Growable<Lifetime>& blocks) {
   const std::size_t n = blocks.size();
-  // The value 0 is given since clang can't evaluate libstdc++ 12's constructor without it in constant expressions.
-  Growable<int> order(n, 0), merged(n, 0);
+  Growable<int> order(n), merged(n);
   for (std::size_t i = 0; i < n; ++i) order[i] = static_cast<int>(i);
   const auto bytes = [&](int i) { return blocks[static_cast<std::size_t>(i)].bytes; };
   for (std::size_t width = 1; width < n; width *= 2) {
@@ -48,7 +47,7 @@ constexpr Growable<int> by_decreasing_size(const Growable<Lifetime>& blocks) {
       for (std::size_t k = begin; k < end; ++k)
         merged[k] = b == end || (a < middle && bytes(order[a]) >= bytes(order[b])) ? order[a++] : order[b++];
     }
-    order.swap(merged);
+    std::swap(order, merged);
   }
   return order;
 }
@@ -59,7 +58,7 @@ constexpr Growable<int> by_decreasing_size(const Growable<Lifetime>& blocks) {
 constexpr std::int64_t max_live_bytes(const Growable<Lifetime>& blocks) {
   int steps = 0;
   for (const Lifetime& block : blocks) steps = block.last >= steps ? block.last + 1 : steps;
-  Growable<std::int64_t> change(static_cast<std::size_t>(steps) + 1, 0);
+  Growable<std::int64_t> change(static_cast<std::size_t>(steps) + 1);
   for (const Lifetime& block : blocks) {
     const std::int64_t bytes = detail::arena_bytes(block.bytes);
     std::int64_t &more = change[static_cast<std::size_t>(block.first)],

@@ -52,7 +52,7 @@ class PlanDiff {
   /// Adds the lines that are in only one of the plans: all but a longest common subsequence.
   void add_lines() {
     const std::size_t n = before_.size(), m = after_.size();
-    Growable<std::size_t> common((n + 1) * (m + 1), 0);  // [i, j]: its length for the lines from i and from j on
+    Growable<std::size_t> common((n + 1) * (m + 1));  // [i, j]: its length for the lines from i and from j on
     const auto at = [&](std::size_t i, std::size_t j) -> std::size_t& { return common[i * (m + 1) + j]; };
     for (std::size_t i = n; i-- > 0;)
       for (std::size_t j = m; j-- > 0;)

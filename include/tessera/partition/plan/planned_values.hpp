@@ -59,7 +59,7 @@ class PlannedValues {
 
   constexpr void start() {
     flow_.reduce_unread_results();
-    versions_.assign(size(graph_.size), {});
+    versions_.assign(size(graph_.size));
     made_.values.reserve(size(graph_.size));
     made_.steps.reserve(size(2 * units_.count));
     strides_.reserve(size(graph_.size));

@@ -26,9 +26,9 @@ class Scheduler {
   constexpr Scheduler(const GraphView& graph, const UnitsView& units, const Mesh& mesh, GraphPlan& plan, bool main)
       : graph_(graph), units_(units), mesh_(mesh), plan_(plan), main_(main) {
     const std::size_t count = plan.values.size();
-    reads_.assign(count, 0);
+    reads_.assign(count);
     last_reader_.assign(count, -1);
-    viewed_.assign(count, 0);
+    viewed_.assign(count);
     for (const PlanValue& value : plan.values)
       if (value.role == ValueRole::view) viewed_[size(value.view_of)] = 1;
     for (std::size_t s = 0; s < plan.steps.size(); ++s)
@@ -52,7 +52,7 @@ class Scheduler {
       for (std::size_t o = 0; o < plan_.steps[s].outputs.size(); ++o)
         if (const std::int32_t v = plan_.steps[s].outputs[o]; v >= 0)
           makers[size(v)] = {static_cast<std::int32_t>(s), static_cast<std::int32_t>(o)};
-    Growable<std::uint8_t> taken(plan_.values.size(), 0);
+    Growable<std::uint8_t> taken(plan_.values.size());
     for (const std::int32_t v : plan_.outputs)
       if (v >= 0 && value(v).role == ValueRole::argument) taken[size(v)] = 1;
     for (std::size_t k = 0; k < plan_.outputs.size(); ++k) {

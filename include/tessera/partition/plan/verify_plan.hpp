@@ -28,7 +28,7 @@ class PlanVerifier {
     const GraphPlan& plan = plan_.graphs[size(g)];
     require(plan.shapes.size() == size(program_.graphs[g].size) && plan.numbers.size() == plan.shapes.size(),
             "a graph's plan has a shape and a number for each node");
-    Growable<std::uint8_t> ready(plan.values.size(), 0);
+    Growable<std::uint8_t> ready(plan.values.size());
     for (std::size_t v = 0; v < plan.values.size(); ++v) {
       const PlanValue& value = plan.values[v];
       verify_value(plan, value);

@@ -54,14 +54,14 @@ class Flow {
       : graph_(graph), units_(units), links_(links), found_(found), mesh_(mesh), values_(values), readers_(readers),
         sums_(sums) {
     produced = values.of;
-    deferred.assign(static_cast<std::size_t>(graph.size), 0);
-    parts.assign(static_cast<std::size_t>(graph.size), {});
+    deferred.assign(static_cast<std::size_t>(graph.size));
+    parts.assign(static_cast<std::size_t>(graph.size));
     made_by_.assign(static_cast<std::size_t>(graph.size), -1);
-    added_over.assign(at(units.count), 0);
-    avoids_halo.assign(at(units.count), 0);
-    partial_.assign(static_cast<std::size_t>(graph.size), 0);
+    added_over.assign(at(units.count));
+    avoids_halo.assign(at(units.count));
+    partial_.assign(static_cast<std::size_t>(graph.size));
     dependence_.assign(static_cast<std::size_t>(graph.size), Dependence::invariant);
-    is_result_.assign(static_cast<std::size_t>(graph.size), 0);
+    is_result_.assign(static_cast<std::size_t>(graph.size));
     for (int k = 0; k < graph.output_count; ++k) is_result_[at(graph.outputs[k])] = 1;
     factors.resize(at(units.count));
     const MovementChoice movement{graph, units, links, found, mesh, values, produced};

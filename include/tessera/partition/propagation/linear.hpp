@@ -79,7 +79,7 @@ constexpr bool is_linear_in(const GraphView& graph, const UnitsView& units, int 
     scratch[static_cast<std::size_t>(id)] = detail::combined(node, row, in);
   }
   bool valid = true;
-  linear.assign(static_cast<std::size_t>(unit.output_count), 0);
+  linear.assign(static_cast<std::size_t>(unit.output_count));
   for (int o = 0; o < unit.output_count; ++o) {
     const Dependence found = scratch[static_cast<std::size_t>(units.output(u, o).node)];
     if (found == Dependence::nonlinear) valid = false;

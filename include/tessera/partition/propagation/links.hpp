@@ -158,7 +158,8 @@ class Links {
         return factors[static_cast<std::size_t>(link.first_factor + f)];
       };
       int longer = 0;
-      for (std::int8_t f : list) longer += factor_at(f).extent != 1 ? 1 : 0;
+      if (list.size() > 1)
+        for (std::int8_t f : list) longer += factor_at(f).extent != 1 ? 1 : 0;
       for (std::int8_t f : list) {
         LinkFactor& factor = factor_at(f);
         if (list.size() > 1 && longer > 0 && factor.extent == 1) {
@@ -266,9 +267,9 @@ constexpr AxisList join_axes(const Links& links, const Link& link, const LinkDim
 }
 
 constexpr bool is_prefix(const AxisList& shorter, const AxisList& longer) {
-  if (shorter.size() > longer.size()) return false;
-  for (std::size_t i = 0; i < shorter.size(); ++i)
-    if (shorter[i] != longer[i]) return false;
+  if (shorter.count > longer.count) return false;
+  for (std::uint32_t i = 0; i < shorter.count; ++i)
+    if (shorter.items[i] != longer.items[i]) return false;
   return true;
 }
 

@@ -92,7 +92,7 @@ class LoopSums {
       adders.push_back(adder(body, k));
       any = any || adders[size(k)] >= 0;
     }
-    own.carried.assign(size(carried), 0);
+    own.carried.assign(size(carried));
     if (any) {
       Growable<PartialSums> trial = sums_;
       const Flow flow = flow_of(body, trial);

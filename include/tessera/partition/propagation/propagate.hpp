@@ -261,10 +261,10 @@ class Propagation {
   static constexpr bool elementwise(UnitKind kind) { return !ClaimList::reads_whole(kind); }
 
   constexpr void find_readers() {
-    reader_begin_.assign(values_.of.size() + 1, 0);
+    reader_begin_.assign(values_.of.size() + 1);
     for (const LinkOperand& operand : links_.operands) ++reader_begin_[static_cast<std::size_t>(operand.node) + 1];
     for (std::size_t i = 1; i < reader_begin_.size(); ++i) reader_begin_[i] += reader_begin_[i - 1];
-    readers_.assign(links_.operands.size(), 0);
+    readers_.assign(links_.operands.size());
     Growable<std::int32_t> next = reader_begin_;
     for (std::size_t l = 0; l < links_.links.size(); ++l)
       for (int i = 0; i < links_.links[l].operand_count; ++i) {
@@ -287,8 +287,8 @@ class Propagation {
 
   /// Marks the links that have anything to pass on: those of a value with a dim split at this priority.
   constexpr void mark_readers(int level) {
-    dirty_.assign(links_.links.size(), 0);
-    visited_.assign(links_.links.size(), 0);
+    dirty_.assign(links_.links.size());
+    visited_.assign(links_.links.size());
     for (std::size_t node = 0; node < values_.of.size(); ++node) {
       if (reader_begin_[node] == reader_begin_[node + 1] || !lies_at(values_.of[node], level)) continue;
       for (std::int32_t r = reader_begin_[node]; r < reader_begin_[node + 1]; ++r)
@@ -297,7 +297,7 @@ class Propagation {
   }
   static constexpr bool lies_at(const Sharding& sharding, int level) {
     for (int d = 0; d < sharding.rank; ++d)
-      if (!sharding.dims[d].empty() && sharding.priority[d] == level) return true;
+      if (sharding.priority[d] == level && !sharding.dims[d].empty()) return true;
     return false;
   }
 
@@ -305,7 +305,7 @@ class Propagation {
     int next = -1;
     for (const Sharding& sharding : values_.of)
       for (int d = 0; d < sharding.rank; ++d)
-        if (!sharding.dims[d].empty() && sharding.priority[d] > level && (next < 0 || sharding.priority[d] < next))
+        if (sharding.priority[d] > level && (next < 0 || sharding.priority[d] < next) && !sharding.dims[d].empty())
           next = sharding.priority[d];
     return next;
   }

@@ -20,7 +20,8 @@ namespace tessera {
 constexpr Shape local_extents(const Shape& shape, const Sharding& sharding, const Mesh& mesh) {
   Shape local = shape;
   for (int d = 0; d < sharding.rank; ++d) {
-    const std::int64_t count = sharding.dims[d].empty() ? 1 : shard_count(sharding, mesh, d);
+    if (sharding.dims[d].empty()) continue;
+    const std::int64_t count = shard_count(sharding, mesh, d);
     std::int64_t& extent = local[static_cast<std::size_t>(d)];
     extent = extent / count + (extent % count != 0);
   }
