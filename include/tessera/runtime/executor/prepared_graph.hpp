@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <cstdint>
 #include <memory>
-#include <vector>
 
+#include <tessera/base/growable.hpp>
 #include <tessera/runtime/executor/frame.hpp>
 #include <tessera/runtime/executor/prepared_step.hpp>
 
@@ -55,8 +55,8 @@ class PreparedGraph {
  private:
   GraphView graph_;
   FrameLayout layout_;
-  std::vector<std::unique_ptr<PreparedStep>> steps_, epilogues_;
-  std::vector<RanSteps> ran_;
+  Growable<std::unique_ptr<PreparedStep>> steps_, epilogues_;
+  Growable<RanSteps> ran_;
 
   // Estimates for one value, one of its shards, and one step, including their heap allocations.
   static constexpr std::int64_t value_bytes = sizeof(PlanValue) + sizeof(ValueLayout) + 256;

@@ -3,8 +3,8 @@
 #include <tessera/base/push_macros.hpp>
 
 #include <cstdint>
-#include <vector>
 
+#include <tessera/base/growable.hpp>
 #include <tessera/runtime/executor/frame.hpp>
 #include <tessera/runtime/transport/communication.hpp>
 
@@ -18,12 +18,12 @@ class SumInPlace {
   SumInPlace(const FrameLayout& layout, const PlanStep& reshard) : layout_(&layout), reshard_(&reshard) {
     const int parts = reshard.inputs[0], sum = reshard.outputs[0];
     const ValueLayout &from = layout[parts], &to = layout[sum];
-    std::vector<std::vector<int>> added(static_cast<std::size_t>(to.shards()));
+    Growable<Growable<int>> added(static_cast<std::size_t>(to.shards()));
     for (int part = 0; part < from.shards(); ++part)
       if (layout.holds(parts, from.grid.coordinates(part)))
         added[static_cast<std::size_t>(target(from.first + part) - to.first)].push_back(part);
     for (int s = 0; s < to.shards(); ++s) {
-      const std::vector<int>& of = added[static_cast<std::size_t>(s)];
+      const Growable<int>& of = added[static_cast<std::size_t>(s)];
       moved_ += volume(extents(to.boxes[static_cast<std::size_t>(s)])) * to.element *
                 sends(layout.holders(sum, s), static_cast<int>(of.size()),
                       [&](int i) { return layout.holders(parts, of[static_cast<std::size_t>(i)]); });
