@@ -59,7 +59,7 @@ inline void free_plain(void* items) { ::operator delete(items); }
 /// of items it costs a compiler several times as much: growth here is one function for all trivially copyable types.
 /// The interface is a subset of std::vector's. Unused capacity holds T{} when T is not trivially copyable.
 template <class T> class Growable {
-  static constexpr bool plain = std::is_trivially_copyable_v<T>;
+  static constexpr bool plain = __is_trivially_copyable(T);
 
  public:
   using value_type = T;

@@ -225,7 +225,7 @@ class Executable {
   }
   std::unique_ptr<PreparedStep> step_of(const StepContext& context) const {
     if (context.step.kind == StepKind::reshard)
-      return std::make_unique<ReshardStep>(context.layout, context.step, compiled_.steps->reduce);
+      return std::unique_ptr<PreparedStep>(new ReshardStep(context.layout, context.step, compiled_.steps->reduce));
     const UnitKind kind = context.units[context.step.unit].kind;
     if (kind == UnitKind::fused) return fused_step(context);
     return compiled_.steps->factories[static_cast<std::size_t>(kind)](context, graphs_);

@@ -68,10 +68,10 @@ namespace detail {
 using Graphs = Growable<std::unique_ptr<PreparedGraph>>;
 
 template <class Step> std::unique_ptr<PreparedStep> make_step(const StepContext& context, const Graphs&) {
-  return std::make_unique<Step>(context);
+  return std::unique_ptr<PreparedStep>(new Step(context));  // so that no std::unique_ptr<Step> is instantiated
 }
 inline std::unique_ptr<PreparedStep> make_repeat(const StepContext& context, const Graphs& graphs) {
-  return std::make_unique<RepeatStep>(context, *graphs[static_cast<std::size_t>(context.step.body)]);
+  return std::unique_ptr<PreparedStep>(new RepeatStep(context, *graphs[static_cast<std::size_t>(context.step.body)]));
 }
 
 inline std::unique_ptr<PreparedStep> make_data_movement(const StepContext& context, const Graphs& graphs) {

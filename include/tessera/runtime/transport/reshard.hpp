@@ -35,9 +35,6 @@ inline ShardRef shard_ref(void* data, const Box& box, const Holders& held_by = {
 TESSERA_ONCE void reshard(DType type, Reduction reduction, std::span<const ShardRef> destination,
                           std::span<const ShardRef> source, int partials = 1,
                           kernels::ReduceFunction reduce = &kernels::no_reduction);
-/// reshard() with the reduction instantiated for all element types that combine.
-TESSERA_ONCE void reduce_shards(DType type, Reduction reduction, std::span<const ShardRef> destination,
-                                std::span<const ShardRef> source, int partials);
 #if TESSERA_HAS_DEFINITIONS
 TESSERA_ONCE void reshard(DType type, Reduction reduction, std::span<const ShardRef> destination,
                           std::span<const ShardRef> source, int partials, kernels::ReduceFunction reduce) {
@@ -55,10 +52,6 @@ TESSERA_ONCE void reshard(DType type, Reduction reduction, std::span<const Shard
   }
   plan.fill(to, from, partials);
   Transport::current().move(plan, to_data, from_data);
-}
-TESSERA_ONCE void reduce_shards(DType type, Reduction reduction, std::span<const ShardRef> destination,
-                                std::span<const ShardRef> source, int partials) {
-  reshard(type, reduction, destination, source, partials, &kernels::strided_reduce_as<>);
 }
 #endif
 
