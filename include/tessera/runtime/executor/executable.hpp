@@ -166,7 +166,7 @@ class Executable {
     }
     for (const PlanValue& value : plan.values) has_views_ = has_views_ || value.role == ValueRole::view;
   }
-  void make_results() {
+  TESSERA_PLANNING void make_results() {
     const GraphPlan& plan = plan_.main();
     results_.resize(plan.outputs.size());
     for (std::size_t k = 0; k < results_.size(); ++k) {

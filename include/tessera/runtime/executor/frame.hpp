@@ -70,7 +70,7 @@ class FrameLayout {
   const Mesh& mesh() const { return mesh_; }
   /// Whether the device at these coordinates has a part of a partial value; without one, no memory is allocated.
   bool holds(int v, const Coordinates& at) const { return value(v).parts.holds(mesh_, at); }
-  Holders holders(int v, int shard) const {
+  TESSERA_PLANNING Holders holders(int v, int shard) const {
     const ShardGrid& grid = values_[static_cast<std::size_t>(v)].grid;
     return {mesh_, value(v).sharding.used_axes(), grid.coordinates(shard % grid.count())};
   }

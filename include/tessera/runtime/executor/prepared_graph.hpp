@@ -7,6 +7,7 @@
 #include <memory>
 
 #include <tessera/base/growable.hpp>
+#include <tessera/base/planning.hpp>
 #include <tessera/runtime/executor/frame.hpp>
 #include <tessera/runtime/executor/prepared_step.hpp>
 
@@ -21,7 +22,8 @@ class PreparedGraph {
   const GraphView& graph() const { return graph_; }
   const FrameLayout& layout() const { return layout_; }
   /// `ran`: the steps of the plan that `step` executes; `epilogue`: the second of them, which `step` calls.
-  void add(std::unique_ptr<PreparedStep> step, const RanSteps& ran, std::unique_ptr<PreparedStep> epilogue = nullptr) {
+  TESSERA_PLANNING void add(std::unique_ptr<PreparedStep> step, const RanSteps& ran,
+                            std::unique_ptr<PreparedStep> epilogue = nullptr) {
     steps_.push_back(std::move(step));
     ran_.push_back(ran);
     if (epilogue != nullptr) epilogues_.push_back(std::move(epilogue));

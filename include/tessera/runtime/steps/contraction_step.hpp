@@ -350,7 +350,7 @@ template <DTypeSet Types> class ContractionStep final : public PreparedStep {
   }
 
   /// Allocates scratch for packed operands up to most_bytes. Places that pack the same shard in the same way share it.
-  template <class T> void share_packing() {
+  template <class T> TESSERA_PLANNING void share_packing() {
     constexpr std::int64_t most_bytes = std::int64_t(1) << 27;
     packers_.clear();
     // Linked lists of the places that pack a shard: `latest` by shard + 1, `before` by place.

@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include <tessera/base/growable.hpp>
+#include <tessera/base/planning.hpp>
 #include <tessera/runtime/executor/frame.hpp>
 #include <tessera/runtime/transport/communication.hpp>
 
@@ -15,7 +16,8 @@ namespace tessera::runtime {
 class SumInPlace {
  public:
   SumInPlace() = default;
-  SumInPlace(const FrameLayout& layout, const PlanStep& reshard) : layout_(&layout), reshard_(&reshard) {
+  TESSERA_PLANNING SumInPlace(const FrameLayout& layout, const PlanStep& reshard)
+      : layout_(&layout), reshard_(&reshard) {
     const int parts = reshard.inputs[0], sum = reshard.outputs[0];
     const ValueLayout &from = layout[parts], &to = layout[sum];
     Growable<Growable<int>> added(static_cast<std::size_t>(to.shards()));
@@ -32,7 +34,7 @@ class SumInPlace {
 
   explicit operator bool() const { return reshard_ != nullptr; }
   /// The index in Frame::pointers of the sum's shard into which the part with index `part` is accumulated.
-  std::int32_t target(std::int32_t part) const {
+  TESSERA_PLANNING std::int32_t target(std::int32_t part) const {
     const ValueLayout &from = (*layout_)[reshard_->inputs[0]], &to = (*layout_)[reshard_->outputs[0]];
     return to.first + to.index(from.grid.coordinates(part - from.first));
   }

@@ -13,6 +13,7 @@
 #include <tbb/task_arena.h>
 
 #include <tessera/base/growable.hpp>
+#include <tessera/base/planning.hpp>
 #include <tessera/runtime/threads/at_fork.hpp>
 #include <tessera/runtime/threads/pinning.hpp>
 
@@ -29,7 +30,7 @@ class Arenas {
   int size() const noexcept { return size_.load(std::memory_order_acquire); }
   tbb::task_arena& arena() noexcept { return *arena_.load(std::memory_order_acquire); }
 
-  void resize(int threads) {
+  TESSERA_PLANNING void resize(int threads) {
     const std::lock_guard lock(mutex_);
     if (threads > allowed_) {
       // TBB applies the smaller of two controls, so the old control must be destroyed first.

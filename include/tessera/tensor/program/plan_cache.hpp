@@ -15,6 +15,7 @@
 #include <tessera/base/compiled.hpp>
 #include <tessera/base/growable.hpp>
 #include <tessera/base/hash.hpp>
+#include <tessera/base/planning.hpp>
 #include <tessera/mesh/mesh.hpp>
 #include <tessera/partition/plan/make_plan.hpp>
 #include <tessera/partition/plan/plan_options.hpp>
@@ -295,8 +296,8 @@ TESSERA_ONCE std::pair<PlanSlot*, std::uint64_t> PlanCache::look_up(const Progra
   return {nullptr, 0};
 }
 
-TESSERA_ONCE PlanLease PlanCache::insert(ProgramCache& program, const PlanRequest& request, std::uint64_t hash,
-                                         ExecutablePtr executable) {
+TESSERA_PLANNING TESSERA_ONCE PlanLease PlanCache::insert(ProgramCache& program, const PlanRequest& request,
+                                                          std::uint64_t hash, ExecutablePtr executable) {
   // Allocations that may throw come first, before the table changes.
   Growable<ArgumentInfo> arguments;
   arguments.append(request.arguments.data(), request.arguments.data() + request.arguments.size());
