@@ -10,7 +10,6 @@
 #include <tessera/mesh/svg.hpp>
 #include <tessera/nn/nn.hpp>
 #include <tessera/optim/optim.hpp>
-#include <tessera/runtime/transport/collectives.hpp>
 #include <tessera/runtime/transport/communication.hpp>
 #include <tessera/static.hpp>
 #include <tessera/tensor/annotation.hpp>

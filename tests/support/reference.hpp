@@ -133,12 +133,12 @@ inline std::vector<Array> run_on(const oracle::Program& program, const tessera::
   const tessera::runtime::StepCode& code = tessera::runtime::step_code<tessera::runtime::StepNeeds::everything()>();
   const tessera::ProgramView view = program.view();
   const tessera::CompiledProgram compiled{view, units.data(), owned.kernels.data(), kernels.code(), &code};
-  std::vector<tessera::Leaf> leaves(arguments.size());
+  tessera::Growable<tessera::Leaf> leaves(arguments.size());
   for (int id = 0; id < program.main().size; ++id) {
     const tessera::Node& node = program.main()[id];
     if (!node.is_argument() && !node.is_dim() && !node.is_scalar()) continue;
     const auto at = static_cast<std::size_t>(node.value);
-    tessera::Leaf& leaf = leaves.at(at);
+    tessera::Leaf& leaf = leaves[at];
     leaf.is_number = !node.is_argument();
     if (node.is_dim())
       leaf.number = static_cast<std::int64_t>(arguments[at].data[0]);
@@ -150,7 +150,7 @@ inline std::vector<Array> run_on(const oracle::Program& program, const tessera::
                                    arguments[at].shape, arguments[at].data.data())};
   }
   tessera::Mesh of_leaves = mesh;
-  const std::vector<tessera::ArgumentInfo> infos = tessera::detail::describe(compiled, leaves, of_leaves);
+  const tessera::Growable<tessera::ArgumentInfo> infos = tessera::detail::describe(compiled, leaves, of_leaves);
   tessera::Plan plan = tessera::make_plan(view, units.data(), of_leaves, infos.data(), static_cast<int>(infos.size()));
   tessera::verify_plan(plan, view, units.data());
   tessera::runtime::Executable executable(compiled, std::move(plan));

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <type_traits>
 
+#include <tessera/base/planning.hpp>
 #include <tessera/base/source.hpp>
 
 namespace tessera {
@@ -71,7 +72,7 @@ class MessageItem {
 
   /// Null for an item that is no line.
   const Source* source() const { return kind_ == Kind::source ? source_ : nullptr; }
-  void append_to(std::string& out) const {
+  TESSERA_PLANNING void append_to(std::string& out) const {
     switch (kind_) {
       case Kind::text:
         out += text_;

@@ -7,6 +7,8 @@
 #include <string>
 #include <string_view>
 
+#include <tessera/base/planning.hpp>
+
 namespace tessera {
 
 /// The user's line that a node, a collective or an error comes from. As part of a message it reads " at train.cpp:41";
@@ -18,7 +20,7 @@ struct Source {
   static constexpr Source from(std::source_location at) { return {at.file_name(), at.line()}; }
 
   /// "train.cpp:41"; empty when unknown.
-  std::string text() const {
+  TESSERA_PLANNING std::string text() const {
     if (line == 0) return {};
     std::string_view path(file);
     if (auto slash = path.rfind('/'); slash != std::string_view::npos) path.remove_prefix(slash + 1);

@@ -12,6 +12,7 @@
 #include <tessera/base/fixed_string.hpp>
 #include <tessera/base/hash.hpp>
 #include <tessera/base/inline_vector.hpp>
+#include <tessera/base/planning.hpp>
 #include <tessera/mesh/device_order.hpp>
 #include <tessera/mesh/text_reader.hpp>
 
@@ -120,7 +121,7 @@ class Mesh {
 
   /// "mesh(data=2,model=4)"; ids that are not row-major follow as ";order=3,2,1,0", or ";order=[2,4]T(1,0)" for more
   /// than eight devices in the order of a transposed array. parse_mesh reads this text.
-  std::string text() const {
+  TESSERA_PLANNING std::string text() const {
     std::string out = "mesh(";
     const char* separator = "";
     for (const Axis& axis : axes_) {

@@ -12,6 +12,7 @@
 #include <tessera/base/hash.hpp>
 #include <tessera/base/inline_vector.hpp>
 #include <tessera/base/monoid.hpp>
+#include <tessera/base/planning.hpp>
 #include <tessera/base/shape.hpp>
 #include <tessera/mesh/box.hpp>
 #include <tessera/mesh/mesh.hpp>
@@ -271,7 +272,7 @@ constexpr PartitionSpec spec_of(const Sharding& sharding, const Mesh& mesh) {
 }
 
 /// "{data,-}", followed by "+sum(model)" for a value that is partial over the axis "model".
-inline std::string text(const Sharding& sharding, const Mesh& mesh) {
+TESSERA_PLANNING inline std::string text(const Sharding& sharding, const Mesh& mesh) {
   std::string out = spec_of(sharding, mesh).text();
   if (sharding.unreduced == 0) return out;
   out += concat_text("+", name_of(sharding.reduction), "(");

@@ -6,6 +6,7 @@
 #include <string>
 #include <string_view>
 
+#include <tessera/base/planning.hpp>
 #include <tessera/base/shape.hpp>
 #include <tessera/graph/ir/row.hpp>
 
@@ -61,7 +62,7 @@ template <class Operation> inline constexpr Op op_v = static_cast<Op>(operation_
 
 }  // namespace ops
 
-inline std::string shape_text(DType dtype, const Shape& shape) {
+TESSERA_PLANNING inline std::string shape_text(DType dtype, const Shape& shape) {
   std::string text(name_of(dtype));
   text += '[';
   for (std::size_t d = 0; d < shape.size(); ++d) {

@@ -81,7 +81,7 @@ void compare_local_map(const DTensor<T, Rank>& made, const LocalArray<T, Rank>& 
       compare(box, made.local()[device].data, device);
     }
   }
-  std::vector<OracleDifference> differences;
+  Growable<OracleDifference> differences;
   if (found.count > 0) differences.push_back(std::move(found));
   add_differences(1, std::move(differences));
 }

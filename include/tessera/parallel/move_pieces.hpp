@@ -11,6 +11,7 @@
 #include <tessera/base/shape.hpp>
 #include <tessera/mesh/sharding.hpp>
 #include <tessera/parallel/placement.hpp>
+#include <tessera/runtime/transport/reduce_shards.hpp>
 #include <tessera/runtime/transport/reshard.hpp>
 
 namespace tessera::detail {

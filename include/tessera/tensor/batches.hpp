@@ -60,7 +60,7 @@ TESSERA_ONCE StoragePtr rows_of(const TensorStorage& storage, RowRange range, He
   shape[0] = range.size();
   const StoragePtr out(new TensorStorage(storage.mesh(), storage.dtype(), shape, storage.sharding()));
   const AxisCuts& cuts = storage.sharding().cuts;
-  std::vector<runtime::ShardRef> sources = shard_refs(storage, cuts);
+  Growable<runtime::ShardRef> sources = shard_refs(storage, cuts);
   for (runtime::ShardRef& source : sources) {
     // Row range.begin becomes row 0 of the result; the copy skips rows that no box of the result contains.
     source.box.begin[0] -= range.begin;

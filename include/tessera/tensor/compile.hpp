@@ -83,7 +83,7 @@ template <class F> class Compiled {
   /// arguments are unchanged; if it throws later, all donated tensors are empty.
   template <class... Args> typename traced<Args...>::result run(Args&&... args) const {
     using Result = typename traced<Args...>::result;
-    std::vector<Leaf> leaves;
+    Growable<Leaf> leaves;
     detail::PlanLease plan;
     if constexpr (takes_tensors<Args...> && StoredOperand<Result>) {
       static constinit thread_local detail::RecentCalls<sizeof...(Args)> recent;
@@ -126,7 +126,7 @@ template <class F> class Compiled {
 
   /// The plan of a call, without running it.
   template <class... Args> Plan plan(const Args&... args) const {
-    std::vector<Leaf> leaves;
+    Growable<Leaf> leaves;
     return detail::plan_of(*find<traced<const Args&...>>(leaves, args...));
   }
   /// The plan as text: kernels, collectives, bytes, source lines, the library that computes matrix products, and the
@@ -167,7 +167,7 @@ template <class F> class Compiled {
   }
 
   /// The plan for these arguments, and their leaves.
-  template <class T, class... Args> detail::PlanLease find(std::vector<Leaf>& leaves, const Args&... args) const {
+  template <class T, class... Args> detail::PlanLease find(Growable<Leaf>& leaves, const Args&... args) const {
     try {
       detail::CollectLeaves collect;
       (add(collect, detail::as_argument(args)), ...);

@@ -12,7 +12,7 @@
 namespace tessera {
 
 namespace detail {
-inline std::vector<Leaf> run_compared(runtime::Executable& executable, std::span<const Leaf> arguments) {
+inline Growable<Leaf> run_compared(runtime::Executable& executable, std::span<const Leaf> arguments) {
   runtime::OracleRun run = runtime::run_with_oracle(executable, arguments);
   add_differences(run.compared, std::move(run.differences));
   return std::move(run.results);
@@ -40,7 +40,7 @@ class OracleScope {
   ~OracleScope() { detail::OracleSink::innermost() = outer_; }
 
   /// The values that differed, in the order in which they were computed.
-  const std::vector<OracleDifference>& differences() const { return sink_.differences; }
+  const Growable<OracleDifference>& differences() const { return sink_.differences; }
   /// Number of values that were compared. A value in the body of a Stack counts once per layer.
   std::int64_t compared() const { return sink_.compared; }
 

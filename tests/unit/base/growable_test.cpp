@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include <tessera/base/growable.hpp>
+#include <tessera/base/sort_distinct.hpp>
 
 namespace {
 
@@ -95,6 +96,59 @@ TEST(Growable, TakesItsOwnItemsWhileItGrows) {
   for (int i = 0; i < 1000; ++i) a.push_back(a[0]);
   EXPECT_EQ(a.back(), 9);
   EXPECT_EQ(a.size(), 1064u);
+}
+
+/// Items that are no zeros in memory when they are T{}.
+struct Slot {
+  int owner = -1;
+  double weight = .5;
+  friend bool operator==(const Slot&, const Slot&) = default;
+};
+constexpr bool resizes_with_its_own_items() {
+  ts::Growable<int> numbers{1, 2, 3};
+  numbers.resize(100, numbers[2]);
+  ts::Growable<Slot> slots{{4, 1.0}};
+  slots.resize(2);
+  slots.resize(200, slots[0]);
+  ts::Growable<ts::Growable<int>> rows{{1, 2}, {3}};
+  rows.resize(50, rows[0]);
+  return numbers.size() == 100 && numbers[1] == 2 && numbers.back() == 3 && slots[1] == Slot{} &&
+         slots.back() == slots[0] && rows[1].size() == 1 && rows.back() == rows[0];
+}
+static_assert(resizes_with_its_own_items());
+constexpr bool appends() {
+  const int more[] = {4, 5};
+  ts::Growable<int> numbers{1};
+  numbers.append(more, more + 2);
+  numbers.append(more, more);
+  return numbers == ts::Growable<int>{1, 4, 5};
+}
+static_assert(appends());
+
+TEST(Growable, ResizesWithItsOwnItemsAndAppendsAtRunTime) {
+  EXPECT_TRUE(resizes_with_its_own_items());
+  EXPECT_TRUE(appends());
+  ts::Growable<const int*> pointers;
+  for (int round = 0; round < 3; ++round) {
+    pointers.resize(10);
+    for (const int*& pointer : pointers) {
+      EXPECT_EQ(pointer, nullptr);
+      pointer = &round;
+    }
+    pointers.resize(0);
+  }
+}
+
+TEST(SortDistinct, LeavesOneOfEqualItems) {
+  ts::Growable<std::int64_t> numbers{3, -1, 3, 2, -1};
+  ts::sort_distinct(numbers);
+  EXPECT_EQ(numbers, (ts::Growable<std::int64_t>{-1, 2, 3}));
+  ts::Growable<ts::SortedPair> pairs{{2, 1}, {1, 9}, {2, 0}, {1, 9}};
+  ts::sort_distinct(pairs);
+  EXPECT_EQ(pairs, (ts::Growable<ts::SortedPair>{{1, 9}, {2, 0}, {2, 1}}));
+  ts::Growable<std::int64_t> none;
+  ts::sort_distinct(none);
+  EXPECT_TRUE(none.empty());
 }
 
 TEST(Growable, ResizesAndAssignsAtRunTime) {

@@ -10,6 +10,7 @@
 
 #include <gtest/gtest.h>
 
+#include <tessera/base/growable.hpp>
 #include <tessera/graph/transform/value_and_grad.hpp>
 #include <tessera/ops/ops.hpp>
 #include <tessera/tensor/program/program.hpp>
@@ -63,14 +64,14 @@ void check_program(const tessera::CompiledProgram& program, const Check& check, 
 /// An expression of stored tensors that ran: its program, what it was given, and the result.
 struct Evaluated {
   const tessera::CompiledProgram* program;
-  std::vector<tessera::Leaf> leaves;
+  tessera::Growable<tessera::Leaf> leaves;
   tessera::Leaf result;
 };
 
 /// Evaluates an expression on random cases, each on one device and on two meshes, and compares the results with the
 /// oracle's. `evaluate` makes the expression of the arguments.
-void check_expression(const std::function<Evaluated(const std::vector<tessera::Leaf>&)>& evaluate, const Check& check,
-                      std::uint32_t seed);
+void check_expression(const std::function<Evaluated(const tessera::Growable<tessera::Leaf>&)>& evaluate,
+                      const Check& check, std::uint32_t seed);
 
 /// Where a program runs, and how each leaf of its arguments lies.
 struct Placed {

@@ -14,6 +14,7 @@
 
 #include "../../support/stored.hpp"
 
+#include <tessera/base/growable.hpp>
 #include <tessera/partition/plan/explain.hpp>
 #include <tessera/partition/plan/make_plan.hpp>
 #include <tessera/partition/plan/verify_plan.hpp>
@@ -223,10 +224,10 @@ std::vector<Array> random_arguments(Random& random, const Check& check) {
 }
 
 /// Arguments on a mesh, and their text. Without specs the shardings are random.
-std::vector<ts::Leaf> store_all(Random& random, const ts::Mesh& mesh, const Check& check,
-                                const std::vector<Array>& values, const std::vector<ts::PartitionSpec>* specs,
-                                std::string& text) {
-  std::vector<ts::Leaf> leaves;
+ts::Growable<ts::Leaf> store_all(Random& random, const ts::Mesh& mesh, const Check& check,
+                                 const std::vector<Array>& values, const std::vector<ts::PartitionSpec>* specs,
+                                 std::string& text) {
+  ts::Growable<ts::Leaf> leaves;
   for (std::size_t i = 0; i < values.size(); ++i) {
     const Argument& argument = check.arguments[i];
     const ts::PartitionSpec spec =
@@ -241,7 +242,7 @@ std::vector<ts::Leaf> store_all(Random& random, const ts::Mesh& mesh, const Chec
 }
 
 /// An expression: first on one device, then on two meshes.
-void run_expression(const std::function<Evaluated(const std::vector<ts::Leaf>&)>& evaluate, const Check& check,
+void run_expression(const std::function<Evaluated(const ts::Growable<ts::Leaf>&)>& evaluate, const Check& check,
                     std::uint32_t seed) {
   Random random(seed);
   const std::vector<Array> arguments = random_arguments(random, check);
@@ -329,16 +330,16 @@ class Case {
   }
 
   /// Every stored value equals that on one device, except for rounding.
-  void expect_like_one_device(ts::runtime::Executable& executable, const std::vector<ts::Leaf>& leaves) const {
-    const std::vector<ts::Leaf> held = leaves;  // a second owner, so that no argument is donated
+  void expect_like_one_device(ts::runtime::Executable& executable, const ts::Growable<ts::Leaf>& leaves) const {
+    const ts::Growable<ts::Leaf> held = leaves;  // a second owner, so that no argument is donated
     const ts::runtime::OracleRun run = ts::runtime::run_with_oracle(executable, held);
     EXPECT_EQ(run.unknown, 0) << text_;
     for (const ts::OracleDifference& found : run.differences) ADD_FAILURE() << found.text() << "\n" << text_;
   }
 
   /// In deterministic mode results have the same bits on all meshes.
-  void expect_same_bits(const ts::Mesh& mesh, const std::vector<ts::ArgumentInfo>& infos,
-                        const std::vector<ts::Leaf>& leaves) {
+  void expect_same_bits(const ts::Mesh& mesh, const ts::Growable<ts::ArgumentInfo>& infos,
+                        const ts::Growable<ts::Leaf>& leaves) {
     ts::PlanOptions options;
     options.deterministic = true;
     ts::Plan plan =
@@ -346,7 +347,7 @@ class Case {
     ts::verify_plan(plan, program_.program, program_.units);
     EXPECT_EQ(plan.count(ts::all_reduce) + plan.count(ts::reduce_scatter), 0) << text_;
     ts::runtime::Executable executable(program_, std::move(plan));
-    const std::vector<ts::Leaf> held = leaves;
+    const ts::Growable<ts::Leaf> held = leaves;
     std::vector<Array> got;
     for (const ts::Leaf& leaf : executable.run(held)) got.push_back(load(leaf));
     for (std::size_t k = 0; k < got.size() && !deterministic_.empty(); ++k)
@@ -360,15 +361,15 @@ class Case {
 
   std::vector<Array> run_on(const ts::Mesh& mesh) {
     text_ = ts::concat_text("case ", seed_, " on ", mesh.text(), "\n");
-    const std::vector<ts::Leaf> leaves =
+    const ts::Growable<ts::Leaf> leaves =
         store_all(random_, mesh, check_, arguments_, placed_ != nullptr ? &placed_->specs : nullptr, text_);
     // A program may overwrite arguments with one owner; arguments with another owner keep their values.
     const bool held = below(random_, 2) == 0;
-    const std::vector<ts::Leaf> copies = held ? leaves : std::vector<ts::Leaf>{};
+    const ts::Growable<ts::Leaf> copies = held ? leaves : ts::Growable<ts::Leaf>{};
     std::vector<Array> got;
     try {
       ts::Mesh found{};
-      const std::vector<ts::ArgumentInfo> infos = ts::detail::describe(program_, leaves, found);
+      const ts::Growable<ts::ArgumentInfo> infos = ts::detail::describe(program_, leaves, found);
       ts::Plan plan =
           ts::make_plan(program_.program, program_.units, found, infos.data(), static_cast<int>(infos.size()));
       if (std::getenv("TESSERA_CASE") != nullptr) text_ += ts::explain(plan, program_.program, program_.units);
@@ -419,8 +420,8 @@ void check_program(const tessera::CompiledProgram& program, const Check& check, 
   for_each_case(check, seed, [&](std::uint32_t own) { Case(program, check, own).run(); });
 }
 
-void check_expression(const std::function<Evaluated(const std::vector<tessera::Leaf>&)>& evaluate, const Check& check,
-                      std::uint32_t seed) {
+void check_expression(const std::function<Evaluated(const tessera::Growable<tessera::Leaf>&)>& evaluate,
+                      const Check& check, std::uint32_t seed) {
   for_each_case(check, seed, [&](std::uint32_t own) { run_expression(evaluate, check, own); });
 }
 

@@ -5,10 +5,10 @@
 #include <tuple>
 #include <type_traits>
 #include <utility>
-#include <vector>
 
 #include "check.hpp"
 
+#include <tessera/base/growable.hpp>
 #include <tessera/tensor/evaluate.hpp>
 
 /// Expressions of stored tensors as functions of leaves, which check_expression takes.
@@ -25,8 +25,8 @@ template <class X> X argument_as(const tessera::Leaf& leaf) {
 }
 
 /// f, an expression of tensors, Dims and Scalars.
-template <class... Xs, class F> std::function<Evaluated(const std::vector<tessera::Leaf>&)> expression_of(F f) {
-  return [f](const std::vector<tessera::Leaf>& arguments) {
+template <class... Xs, class F> std::function<Evaluated(const tessera::Growable<tessera::Leaf>&)> expression_of(F f) {
+  return [f](const tessera::Growable<tessera::Leaf>& arguments) {
     const auto expression = [&]<std::size_t... I>(std::index_sequence<I...>) {
       return f(argument_as<Xs>(arguments[I])...);
     }(std::index_sequence_for<Xs...>{});

@@ -10,6 +10,7 @@
 #include "expression_of.hpp"
 #include "operation_coverage.hpp"
 
+#include <tessera/base/growable.hpp>
 #include <tessera/graph/trace/stack.hpp>
 #include <tessera/tensor/evaluate.hpp>
 
@@ -73,7 +74,7 @@ template <class T> class Tests {
         expression_of<Matrix, Matrix, Matrix, Index, Indices, tessera::Dim, tessera::Scalar, Heads>(f);
     const tessera::CompiledProgram* program = nullptr;
     check_expression(
-        [&](const std::vector<tessera::Leaf>& leaves) {
+        [&](const tessera::Growable<tessera::Leaf>& leaves) {
           Evaluated made = expression(leaves);
           program = made.program;
           return made;

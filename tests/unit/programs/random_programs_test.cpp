@@ -16,6 +16,7 @@
 #include "shrinker.hpp"
 #include <gtest/gtest.h>
 
+#include <tessera/base/growable.hpp>
 #include <tessera/graph/fuse/lower_fused.hpp>
 #include <tessera/partition/plan/explain.hpp>
 #include <tessera/partition/plan/make_plan.hpp>
@@ -161,10 +162,10 @@ std::string defect_of(const Case& c, Seen& seen, std::string* plan_text = nullpt
     const ts::runtime::StepCode& code = ts::runtime::step_code<ts::runtime::StepNeeds::everything()>();
     const ts::ProgramView view = program.view();
     const ts::CompiledProgram compiled{view, units.data(), owned.kernels.data(), kernels.code(), &code};
-    std::vector<ts::Leaf> leaves;
+    ts::Growable<ts::Leaf> leaves;
     for (std::size_t i = 0; i < c.values.size(); ++i) leaves.push_back(stored_argument(c, i));
     ts::Mesh mesh = c.mesh;
-    const std::vector<ts::ArgumentInfo> infos = ts::detail::describe(compiled, leaves, mesh);
+    const ts::Growable<ts::ArgumentInfo> infos = ts::detail::describe(compiled, leaves, mesh);
     ts::Plan plan = ts::make_plan(view, units.data(), c.mesh, infos.data(), static_cast<int>(infos.size()));
     if (plan_text != nullptr) *plan_text = ts::explain(plan, view, units.data());
     ts::verify_plan(plan, view, units.data());
@@ -172,7 +173,7 @@ std::string defect_of(const Case& c, Seen& seen, std::string* plan_text = nullpt
     if (mistake == Mistake::lifetime && !free_too_early(plan.graphs[0])) return {};
     if (mistake == Mistake::halo_row && !move_halo(plan.graphs[0], view.main(), units[0])) return {};
     ts::runtime::Executable executable(compiled, std::move(plan));
-    std::vector<ts::Leaf> copies;
+    ts::Growable<ts::Leaf> copies;
     if (c.held) copies = leaves;
     std::vector<Array> got;
     {

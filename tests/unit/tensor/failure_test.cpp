@@ -14,6 +14,7 @@
 #include <gtest/gtest.h>
 #include <malloc.h>
 
+#include <tessera/base/growable.hpp>
 #include <tessera/runtime/executor/executable.hpp>
 #include <tessera/runtime/oracle/oracle.hpp>
 #include <tessera/tessera.hpp>
@@ -333,7 +334,7 @@ class ThrowAfter final : public ts::runtime::StepObserver {
   void ran(const ts::runtime::FrameLayout&, ts::runtime::Frame&, const ts::runtime::RanSteps&) override {
     if (left-- == 0) throw std::bad_alloc();
   }
-  static std::vector<ts::Leaf> run(ts::runtime::Executable& executable, std::span<const ts::Leaf> arguments) {
+  static ts::Growable<ts::Leaf> run(ts::runtime::Executable& executable, std::span<const ts::Leaf> arguments) {
     ThrowAfter observer;
     return executable.run(arguments, &observer);
   }

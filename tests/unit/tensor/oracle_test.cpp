@@ -10,6 +10,7 @@
 #include "../base/expect_error.hpp"
 #include <gtest/gtest.h>
 
+#include <tessera/base/growable.hpp>
 #include <tessera/graph/trace/stack.hpp>
 #include <tessera/graph/transform/value_and_grad.hpp>
 #include <tessera/ops/ops.hpp>
@@ -59,7 +60,7 @@ const auto input = [] { return tensor(8, 7, {"data"}, 3); };
 const auto target = [] { return tensor(8, 5, {"data"}, 5); };
 
 struct Program {
-  std::vector<ts::Leaf> leaves;
+  ts::Growable<ts::Leaf> leaves;
   ts::detail::PlanLease executable;
   static Program make() {
     ts::detail::CollectLeaves collect;
@@ -75,7 +76,7 @@ struct Program {
     return {std::move(collect.leaves), std::move(executable)};
   }
   rt::OracleRun run(rt::StepObserver* fault = nullptr) {
-    const std::vector<ts::Leaf> held = leaves;
+    const ts::Growable<ts::Leaf> held = leaves;
     return rt::run_with_oracle(*executable, held, fault);
   }
 };
@@ -187,7 +188,7 @@ class WrongWhenFused final : public rt::PreparedStep {
  public:
   static inline const rt::StepFactory* right = nullptr;
 
-  WrongWhenFused(const rt::StepContext& c, const std::vector<std::unique_ptr<rt::PreparedGraph>>& graphs)
+  WrongWhenFused(const rt::StepContext& c, const ts::Growable<std::unique_ptr<rt::PreparedGraph>>& graphs)
       : layout_(c.layout), made_(c.next->outputs[0]),
         step_(right[static_cast<std::size_t>(c.units[c.step.unit].kind)](c, graphs)) {}
   std::int64_t scratch_bytes() const override { return step_->scratch_bytes(); }
@@ -205,7 +206,7 @@ class WrongWhenFused final : public rt::PreparedStep {
 };
 template <ts::UnitKind Kind>
 std::unique_ptr<rt::PreparedStep> wrong_when_fused(const rt::StepContext& c,
-                                                   const std::vector<std::unique_ptr<rt::PreparedGraph>>& graphs) {
+                                                   const ts::Growable<std::unique_ptr<rt::PreparedGraph>>& graphs) {
   if (c.next != nullptr) return std::make_unique<WrongWhenFused>(c, graphs);
   return WrongWhenFused::right[static_cast<std::size_t>(Kind)](c, graphs);
 }
@@ -217,7 +218,7 @@ class Onlooker final : public rt::StepObserver {
   int fused = 0;
 };
 
-std::string bytes_of(const std::vector<ts::Leaf>& results) {
+std::string bytes_of(const ts::Growable<ts::Leaf>& results) {
   std::string bytes;
   for (const ts::Leaf& leaf : results)
     for (const ts::StoragePtr& layer : leaf.layers)
@@ -231,7 +232,7 @@ std::string bytes_of(const std::vector<ts::Leaf>& results) {
 template <class F, class... Args> void expect_observed(ts::Fusion fusion, F, const Args&... arguments) {
   SCOPED_TRACE(static_cast<int>(fusion));
   using Traced = ts::Traced<F, Args...>;
-  std::vector<ts::Leaf> leaves;
+  ts::Growable<ts::Leaf> leaves;
   ts::detail::CollectLeaves collect;
   std::vector<ts::ArgumentInfo> infos;
   const auto add = [&](const auto& x) {

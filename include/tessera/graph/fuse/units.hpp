@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include <tessera/base/growable.hpp>
+#include <tessera/base/planning.hpp>
 #include <tessera/base/shape.hpp>
 #include <tessera/graph/ir/row.hpp>
 
@@ -63,7 +64,7 @@ struct UnitRule {
 /// The rule of a unit other than a repeat. For a fused unit, factor d is dim d of the iteration space. A reduction
 /// whose result later passes read is completed inside of the unit, so splitting the row dim costs an all_reduce of row
 /// values.
-constexpr UnitRule unit_rule(const GraphView& graph, const UnitsView& units, int u) {
+TESSERA_PLANNING constexpr UnitRule unit_rule(const GraphView& graph, const UnitsView& units, int u) {
   const Unit& unit = units[u];
   UnitRule rule;
   rule.inputs.reserve(static_cast<std::size_t>(unit.input_count));

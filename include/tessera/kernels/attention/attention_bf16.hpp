@@ -193,9 +193,11 @@ inline void scale_and_mask(float* scores, const AttentionShape& shape, std::int6
   }
 }
 
-inline void block_attend(const AttentionShape& shape, std::int64_t first, std::int64_t count,
-                         const HeadRows<const bf16>& q, const HeadRows<const bf16>& k, const HeadRows<const bf16>& v,
-                         const HeadRows<bf16>& out, const HeadRows<float>& row_lse, CpuLevel level) {
+// Templates although there is bf16 alone, so that programs without it instantiate nothing of this.
+template <std::same_as<bf16> T>
+void block_attend(const AttentionShape& shape, std::int64_t first, std::int64_t count, const HeadRows<const T>& q,
+                  const HeadRows<const T>& k, const HeadRows<const T>& v, const HeadRows<T>& out,
+                  const HeadRows<float>& row_lse, CpuLevel level) {
   constexpr auto lanes = static_cast<std::int64_t>(xsimd::batch<float>::size);
   constexpr std::int64_t row = attention_queries;
   const Bf16Blocks unit(level);
@@ -255,8 +257,9 @@ inline void block_attend(const AttentionShape& shape, std::int64_t first, std::i
 
 /// attend_gradient() with AMX or AVX512_BF16. Gradients of keys and values are accumulated in scratch memory, in whole
 /// blocks.
-inline void block_attend_gradient(const AttentionShape& shape, const HalfAttentionGradient<bf16>& g,
-                                  std::int64_t first_key, std::int64_t end_key, CpuLevel level) {
+template <std::same_as<bf16> T>
+void block_attend_gradient(const AttentionShape& shape, const HalfAttentionGradient<T>& g, std::int64_t first_key,
+                           std::int64_t end_key, CpuLevel level) {
   using Batch = xsimd::batch<float>;
   constexpr auto lanes = static_cast<std::int64_t>(Batch::size);
   constexpr std::int64_t row = attention_queries;
@@ -350,9 +353,10 @@ inline void block_attend_gradient(const AttentionShape& shape, const HalfAttenti
 }  // namespace detail
 
 /// attend() for bf16, with count <= bf16_attention_queries. row_lse is float.
-inline void attend(const AttentionShape& shape, std::int64_t first, std::int64_t count, const HeadRows<const bf16>& q,
-                   const HeadRows<const bf16>& k, const HeadRows<const bf16>& v, const HeadRows<bf16>& out,
-                   const HeadRows<float>& row_lse, CpuLevel level = bf16_level()) {
+template <std::same_as<bf16> T>
+void attend(const AttentionShape& shape, std::int64_t first, std::int64_t count, const HeadRows<const T>& q,
+            const HeadRows<const T>& k, const HeadRows<const T>& v, const HeadRows<T>& out,
+            const HeadRows<float>& row_lse, CpuLevel level = bf16_level()) {
 #if defined(__x86_64__)
   if (level >= CpuLevel::avx512_bf16) return detail::block_attend(shape, first, count, q, k, v, out, row_lse, level);
 #endif
@@ -360,8 +364,9 @@ inline void attend(const AttentionShape& shape, std::int64_t first, std::int64_t
 }
 
 /// attend_gradient() for bf16; softmax weights and their gradients are rounded to bf16 for the products that follow.
-inline void attend_gradient(const AttentionShape& shape, const HalfAttentionGradient<bf16>& g, std::int64_t first_key,
-                            std::int64_t end_key, CpuLevel level = bf16_level()) {
+template <std::same_as<bf16> T>
+void attend_gradient(const AttentionShape& shape, const HalfAttentionGradient<T>& g, std::int64_t first_key,
+                     std::int64_t end_key, CpuLevel level = bf16_level()) {
 #if defined(__x86_64__)
   if (level >= CpuLevel::avx512_bf16) return detail::block_attend_gradient(shape, g, first_key, end_key, level);
 #endif

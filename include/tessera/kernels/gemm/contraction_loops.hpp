@@ -261,8 +261,8 @@ void contraction_loops(ContractionDims dims, const T* a, const T* b, product_t<T
     }
     inner = dims[best];
     dims.erase(best);
-    std::stable_sort(dims.begin(), dims.end(),
-                     [&](const ContractionDim& x, const ContractionDim& y) { return far(x.out) > far(y.out); });
+    for (std::size_t d = 1; d < dims.size(); ++d)  // by falling stride of the result; few dims, so by insertion
+      for (std::size_t e = d; e > 0 && far(dims[e].out) > far(dims[e - 1].out); --e) std::swap(dims[e], dims[e - 1]);
   }
   std::int64_t rows = 1, terms = 1;  // `terms` consecutive rows of products are added to one row of out
   for (const ContractionDim& dim : dims) {

@@ -62,7 +62,7 @@ struct FinishedBox {
 class ContractionPlan {
  public:
   ContractionPlan() = default;
-  explicit ContractionPlan(const ContractionShape& shape, ContractionOptions options = {});
+  TESSERA_PLANNING explicit ContractionPlan(const ContractionShape& shape, ContractionOptions options = {});
 
   /// Number of items, which may run in any order and concurrently; 0 if the output is empty.
   std::int64_t item_count() const { return loop_.blocks() * row_.blocks() * col_.blocks(); }

@@ -7,6 +7,7 @@
 
 #include <tessera/base/here.hpp>
 #include <tessera/base/inline.hpp>
+#include <tessera/base/planning.hpp>
 #include <tessera/base/shape.hpp>
 #include <tessera/graph/ir/node_check.hpp>
 #include <tessera/graph/ir/value.hpp>
@@ -17,7 +18,7 @@
 namespace tessera::ops {
 
 /// The shape of operands broadcast against each other: trailing dims are aligned, only dims of static extent 1 repeat.
-constexpr Shape broadcast_shape(const ShapeContext& c, const char* why, std::string_view name) {
+TESSERA_PLANNING constexpr Shape broadcast_shape(const ShapeContext& c, const char* why, std::string_view name) {
   const Node& node = c.node();
   Shape shape(node.rank, 1);
   for (int i = 0; i < node.arity; ++i) {

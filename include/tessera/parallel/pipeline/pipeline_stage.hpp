@@ -176,7 +176,7 @@ inline StoragePtr joined_along_axis(const std::vector<StoragePtr>& parts, const 
   shape[0] = checked_product(rows, static_cast<std::int64_t>(parts.size()), "[pipeline_stages] dim 0");
   const auto write = [parts, rows](TensorStorage& to) {
     const Uncounted uncounted;  // as for every tensor that is made
-    std::vector<runtime::ShardRef> sources;
+    Growable<runtime::ShardRef> sources;
     for (std::size_t i = 0; i < parts.size(); ++i)
       for (runtime::ShardRef source : shard_refs(*parts[i])) {
         source.box.begin[0] += static_cast<std::int64_t>(i) * rows;
@@ -204,7 +204,7 @@ inline StoragePtr part_along_axis(const TensorStorage& joined, std::int64_t part
   const StoragePtr made =
       allocate("unwrap", joined.dtype(), shape, static_cast<int>(shape.size()), joined.mesh(), spec, at);
   const Uncounted uncounted;
-  std::vector<runtime::ShardRef> sources = shard_refs(joined);
+  Growable<runtime::ShardRef> sources = shard_refs(joined);
   for (runtime::ShardRef& source : sources) {
     source.box.begin[0] -= part * rows;
     source.box.end[0] -= part * rows;

@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include <tessera/base/growable.hpp>
+#include <tessera/base/planning.hpp>
 #include <tessera/base/shape.hpp>
 #include <tessera/base/source.hpp>
 #include <tessera/graph/fuse/units.hpp>
@@ -208,7 +209,7 @@ struct Plan : Communication<Plan> {
     std::int64_t times;
   };
   // Not a template: clang would instantiate a recursive template too late for use in a constant expression.
-  constexpr void collect(int graph, std::int64_t times, Growable<Occurrence>& all) const {
+  TESSERA_PLANNING constexpr void collect(int graph, std::int64_t times, Growable<Occurrence>& all) const {
     for (const PlanStep& step : graphs[static_cast<std::size_t>(graph)].steps) {
       for (const CollectiveInfo& c : step.collectives) all.push_back({&c, times});
       if (step.kind == StepKind::repeat)

@@ -4,8 +4,8 @@
 
 #include <array>
 #include <memory>
-#include <vector>
 
+#include <tessera/base/growable.hpp>
 #include <tessera/graph/fuse/fused.hpp>
 #include <tessera/graph/fuse/units.hpp>
 #include <tessera/graph/ir/program.hpp>
@@ -21,7 +21,7 @@ struct StepContext;
 
 /// Prepares the step of a unit. `graphs` are all graphs of the program: a repeat runs one as its body.
 using StepFactory = std::unique_ptr<PreparedStep> (*)(const StepContext&,
-                                                      const std::vector<std::unique_ptr<PreparedGraph>>& graphs);
+                                                      const Growable<std::unique_ptr<PreparedGraph>>& graphs);
 
 /// The code that a program needs to run: a factory for each UnitKind, and the reduction of partial values.
 struct StepCode {
@@ -42,7 +42,7 @@ struct CompiledProgram {
 
 /// One leaf of a program's arguments or results: a tensor, the tensors of all layers of a Stack, or a host scalar.
 struct Leaf {
-  std::vector<StoragePtr> layers;  ///< one per layer of a Stack; a single element for a plain tensor
+  Growable<StoragePtr> layers;  ///< one per layer of a Stack; a single element for a plain tensor
   HostNumber number{};
   bool is_number = false;
   bool stacked = false;

@@ -6,8 +6,8 @@
 #include <memory>
 #include <span>
 #include <utility>
-#include <vector>
 
+#include <tessera/base/growable.hpp>
 #include <tessera/base/planning.hpp>
 #include <tessera/base/shape.hpp>
 #include <tessera/graph/fuse/fused.hpp>
@@ -80,18 +80,18 @@ class Executable {
   void begin_call() { overwrote_ = false; }
 
   /// Errors: `policy`, before any step runs, when the program would exceed the limit of a CommunicationScope.
-  std::vector<Leaf> run(std::span<const Leaf> arguments, StepObserver* observer = nullptr) {
+  Growable<Leaf> run(std::span<const Leaf> arguments, StepObserver* observer = nullptr) {
     begin_call();
     if (const CommunicationScope* scope = CommunicationScope::innermost()) permit(*scope);
     Frame& frame = frames_[0];
     if (numbers_change_ || !numbers_known_) {
-      std::vector<HostNumber> given(arguments.size());
+      Growable<HostNumber> given(arguments.size());
       for (std::size_t i = 0; i < arguments.size(); ++i) given[i] = arguments[i].number;
       set_numbers(given.data());
     }
     for (const BoundArgument& bound : bound_arguments_)
       point(frame, bound, *arguments[bound.argument].layers[bound.layer]);
-    std::vector<Leaf> results(plan_.main().outputs.size());
+    Growable<Leaf> results(plan_.main().outputs.size());
     bool overwrites = false;
     for (std::size_t k = 0; k < results.size(); ++k)
       overwrites = bind_result(results[k], static_cast<int>(k), arguments, frame) || overwrites;
@@ -124,17 +124,17 @@ class Executable {
  private:
   CompiledProgram compiled_;
   Plan plan_;
-  std::vector<std::unique_ptr<PreparedGraph>> graphs_;
-  std::vector<Frame> frames_;
+  Growable<std::unique_ptr<PreparedGraph>> graphs_;
+  Growable<Frame> frames_;
   Growable<Growable<std::uint8_t>> host_;  // by graph and node: whether the node is a host scalar
   /// The tensor of one layer of an argument, and the range of its shards in Frame::pointers.
   struct BoundArgument {
     std::size_t argument, layer;
     int first, shards;
   };
-  std::vector<BoundArgument> bound_arguments_;
-  std::vector<TensorLayoutPtr> results_;  // by result; null if it is an argument or a host scalar
-  bool numbers_change_ = false;           // host scalars depend on arguments, so every call evaluates them
+  Growable<BoundArgument> bound_arguments_;
+  Growable<TensorLayoutPtr> results_;  // by result; null if it is an argument or a host scalar
+  bool numbers_change_ = false;        // host scalars depend on arguments, so every call evaluates them
   bool numbers_known_ = false;
   bool has_views_ = false;
   bool plain_ = false;
@@ -166,7 +166,7 @@ class Executable {
     }
     for (const PlanValue& value : plan.values) has_views_ = has_views_ || value.role == ValueRole::view;
   }
-  void make_results() {
+  TESSERA_PLANNING void make_results() {
     const GraphPlan& plan = plan_.main();
     results_.resize(plan.outputs.size());
     for (std::size_t k = 0; k < results_.size(); ++k) {
@@ -225,7 +225,7 @@ class Executable {
   }
   std::unique_ptr<PreparedStep> step_of(const StepContext& context) const {
     if (context.step.kind == StepKind::reshard)
-      return std::make_unique<ReshardStep>(context.layout, context.step, compiled_.steps->reduce);
+      return std::unique_ptr<PreparedStep>(new ReshardStep(context.layout, context.step, compiled_.steps->reduce));
     const UnitKind kind = context.units[context.step.unit].kind;
     if (kind == UnitKind::fused) return fused_step(context);
     return compiled_.steps->factories[static_cast<std::size_t>(kind)](context, graphs_);

@@ -7,9 +7,9 @@
 #include <memory>
 #include <span>
 #include <utility>
-#include <vector>
 
 #include <tessera/base/error.hpp>
+#include <tessera/base/growable.hpp>
 #include <tessera/base/planning.hpp>
 #include <tessera/base/shape.hpp>
 #include <tessera/graph/ir/attributes.hpp>
@@ -31,10 +31,10 @@ struct ValueLayout {
   int layers = 1;
   int first = 0;             ///< index in Frame::pointers of the first shard
   std::int64_t element = 4;  ///< bytes of one element
-  std::vector<Box> boxes;
-  std::vector<kernels::Strides> strides;  ///< in elements
-  std::vector<std::int64_t> offsets;      ///< in bytes, from the value's block; for a view, from shard root_shard
-  std::vector<std::int32_t> root_shard;   ///< for a view: the shard of the viewed value with the same memory
+  Growable<Box> boxes;
+  Growable<kernels::Strides> strides;  ///< in elements
+  Growable<std::int64_t> offsets;      ///< in bytes, from the value's block; for a view, from shard root_shard
+  Growable<std::int32_t> root_shard;   ///< for a view: the shard of the viewed value with the same memory
 
   int shards() const { return static_cast<int>(boxes.size()); }
   int index(const Coordinates& at, int layer = 0) const { return layer * grid.count() + grid.index_of(at); }
@@ -42,7 +42,7 @@ struct ValueLayout {
 
 /// The memory of a running graph: the address of each shard of each value, and the host scalars.
 struct Frame {
-  std::vector<char*> pointers;
+  Growable<char*> pointers;
   Growable<HostNumber> numbers;  ///< by node
   char* arena = nullptr;
   char* scratch = nullptr;  ///< temporary memory, which the next step overwrites
@@ -70,7 +70,7 @@ class FrameLayout {
   const Mesh& mesh() const { return mesh_; }
   /// Whether the device at these coordinates has a part of a partial value; without one, no memory is allocated.
   bool holds(int v, const Coordinates& at) const { return value(v).parts.holds(mesh_, at); }
-  Holders holders(int v, int shard) const {
+  TESSERA_PLANNING Holders holders(int v, int shard) const {
     const ShardGrid& grid = values_[static_cast<std::size_t>(v)].grid;
     return {mesh_, value(v).sharding.used_axes(), grid.coordinates(shard % grid.count())};
   }
@@ -103,7 +103,7 @@ class FrameLayout {
  private:
   const GraphPlan& plan_;
   const Mesh& mesh_;
-  std::vector<ValueLayout> values_;
+  Growable<ValueLayout> values_;
   int pointers_ = 0;
 
   TESSERA_PLANNING void add(const GraphView& graph, const PlanValue& value) {

@@ -5,8 +5,9 @@
 #include <algorithm>
 #include <cstdint>
 #include <memory>
-#include <vector>
 
+#include <tessera/base/growable.hpp>
+#include <tessera/base/planning.hpp>
 #include <tessera/runtime/executor/frame.hpp>
 #include <tessera/runtime/executor/prepared_step.hpp>
 
@@ -21,7 +22,8 @@ class PreparedGraph {
   const GraphView& graph() const { return graph_; }
   const FrameLayout& layout() const { return layout_; }
   /// `ran`: the steps of the plan that `step` executes; `epilogue`: the second of them, which `step` calls.
-  void add(std::unique_ptr<PreparedStep> step, const RanSteps& ran, std::unique_ptr<PreparedStep> epilogue = nullptr) {
+  TESSERA_PLANNING void add(std::unique_ptr<PreparedStep> step, const RanSteps& ran,
+                            std::unique_ptr<PreparedStep> epilogue = nullptr) {
     steps_.push_back(std::move(step));
     ran_.push_back(ran);
     if (epilogue != nullptr) epilogues_.push_back(std::move(epilogue));
@@ -55,8 +57,8 @@ class PreparedGraph {
  private:
   GraphView graph_;
   FrameLayout layout_;
-  std::vector<std::unique_ptr<PreparedStep>> steps_, epilogues_;
-  std::vector<RanSteps> ran_;
+  Growable<std::unique_ptr<PreparedStep>> steps_, epilogues_;
+  Growable<RanSteps> ran_;
 
   // Estimates for one value, one of its shards, and one step, including their heap allocations.
   static constexpr std::int64_t value_bytes = sizeof(PlanValue) + sizeof(ValueLayout) + 256;

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include <tessera/base/planning.hpp>
 #include <tessera/partition/plan/plan.hpp>
 #include <tessera/runtime/executor/frame.hpp>
 #include <tessera/runtime/memory/stored_grid.hpp>
@@ -15,7 +16,7 @@ namespace tessera::runtime {
 /// Devices that differ only along the remaining axes are replicas: their work is done once.
 class WorkGrid {
  public:
-  WorkGrid(const FrameLayout& layout, const PlanStep& step) {
+  TESSERA_PLANNING WorkGrid(const FrameLayout& layout, const PlanStep& step) {
     Sharding all;
     all.unreduced = axes_ = work_axes(layout.plan(), step);
     grid_ = stored_grid(layout.mesh(), all);

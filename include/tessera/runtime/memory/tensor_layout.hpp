@@ -8,9 +8,9 @@
 #include <cstdint>
 #include <mutex>
 #include <utility>
-#include <vector>
 
 #include <tessera/base/dtype.hpp>
+#include <tessera/base/growable.hpp>
 #include <tessera/base/hash.hpp>
 #include <tessera/base/shape.hpp>
 #include <tessera/mesh/sharding.hpp>
@@ -91,7 +91,7 @@ class TensorLayout final : public RefCounted {
   DType dtype_;
   Shape shape_;
   Sharding sharding_, placement_;
-  std::vector<StoredShard> shards_;
+  Growable<StoredShard> shards_;
   std::int64_t bytes_ = 0;
 
   static std::uint64_t next_id() {

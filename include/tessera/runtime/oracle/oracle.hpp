@@ -8,10 +8,10 @@
 #include <span>
 #include <string>
 #include <utility>
-#include <vector>
 
 #include <tessera/base/dtype.hpp>
 #include <tessera/base/error.hpp>
+#include <tessera/base/growable.hpp>
 #include <tessera/base/shape.hpp>
 #include <tessera/base/source.hpp>
 
@@ -50,10 +50,10 @@ namespace detail {
 struct OracleSink {
   /// Runs a program and compares it. A pointer, so that only translation units that use oracle mode instantiate its
   /// code.
-  using Run = std::vector<Leaf> (*)(runtime::Executable&, std::span<const Leaf>);
+  using Run = Growable<Leaf> (*)(runtime::Executable&, std::span<const Leaf>);
 
   bool throws = true;
-  std::vector<OracleDifference> differences{};
+  Growable<OracleDifference> differences{};
   std::int64_t compared = 0;
   Run run = nullptr;
 
@@ -75,7 +75,7 @@ struct OracleSink {
 inline bool oracle_is_on() { return OracleSink::running() != nullptr; }
 
 /// Reports differences to the sink; without a sink, or if it throws, fails. Errors: `oracle`.
-inline void add_differences(std::int64_t compared, std::vector<OracleDifference> found) {
+inline void add_differences(std::int64_t compared, Growable<OracleDifference> found) {
   OracleSink* const sink = OracleSink::innermost();
   if (sink != nullptr) sink->compared += compared;
   if (found.empty()) return;

@@ -6,8 +6,8 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
-#include <vector>
 
+#include <tessera/base/growable.hpp>
 #include <tessera/base/shape.hpp>
 #include <tessera/graph/fuse/fused.hpp>
 #include <tessera/graph/fuse/units.hpp>
@@ -33,12 +33,12 @@ class OracleFused {
  public:
   struct Operand {
     const WholeValue* value = nullptr;
-    double slack = 0;                              ///< bound of the error that every element has already
-    kernels::Strides strides;                      ///< by dim of the iteration space
-    const std::vector<double>* allowed = nullptr;  ///< additional error bound by element; null: 0
+    double slack = 0;                           ///< bound of the error that every element has already
+    kernels::Strides strides;                   ///< by dim of the iteration space
+    const Growable<double>* allowed = nullptr;  ///< additional error bound by element; null: 0
   };
 
-  OracleFused(const Fused& fused, const Shape& space, std::vector<Operand> inputs, std::vector<double> uniforms)
+  OracleFused(const Fused& fused, const Shape& space, Growable<Operand> inputs, Growable<double> uniforms)
       : fused_(fused), space_(space), inputs_(std::move(inputs)), uniforms_(std::move(uniforms)) {
     if (space_.empty()) space_.push_back(1);
     for (Operand& input : inputs_)
@@ -46,14 +46,14 @@ class OracleFused {
   }
 
   /// By output: the error bound of each element.
-  std::vector<std::vector<double>> run(std::vector<Operand> outputs) {
+  Growable<Growable<double>> run(Growable<Operand> outputs) {
     for (Operand& output : outputs)
       if (output.strides.empty()) output.strides.push_back(0);
     outputs_ = std::move(outputs);
     for (std::size_t o = 0; o < outputs_.size(); ++o) {
       const auto n = static_cast<std::size_t>(outputs_[o].value->size());
-      allowed_.emplace_back(n, 0.0);
-      terms_.emplace_back(n, facts_of(fused_.stores[o].reduction).identity);
+      allowed_.push_back(Growable<double>(n, 0.0));
+      terms_.push_back(Growable<double>(n, facts_of(fused_.stores[o].reduction).identity));
     }
     const std::size_t row_dim = space_.size() - 1;
     Shape outer = space_;
@@ -85,10 +85,10 @@ class OracleFused {
   };
   const Fused& fused_;
   Shape space_;
-  std::vector<Operand> inputs_, outputs_;
-  std::vector<double> uniforms_;
+  Growable<Operand> inputs_, outputs_;
+  Growable<double> uniforms_;
   Shape index_;
-  std::vector<std::vector<double>> allowed_, terms_;
+  Growable<Growable<double>> allowed_, terms_;
   Number values_[Fused::max_instrs];
 
   std::int64_t place(const Operand& operand) const {

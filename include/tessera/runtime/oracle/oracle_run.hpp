@@ -10,8 +10,8 @@
 #include <span>
 #include <string>
 #include <utility>
-#include <vector>
 
+#include <tessera/base/growable.hpp>
 #include <tessera/base/shape.hpp>
 #include <tessera/runtime/executor/executable.hpp>
 #include <tessera/runtime/oracle/oracle.hpp>
@@ -26,7 +26,7 @@ class OracleValues {
 
   int graph_of(const FrameLayout& layout) const { return static_cast<int>(&layout.plan() - plan_.graphs.data()); }
   /// Begins a new visit of a graph.
-  void enter(int graph, int nodes) { by_graph_[at(graph)].emplace_back(at(nodes)); }
+  void enter(int graph, int nodes) { by_graph_[at(graph)].push_back(Growable<WholeValue>(at(nodes))); }
   WholeValue* find(int graph, int visit, int node) {
     auto& visits = by_graph_[at(graph)];
     return visit < 0 || at(visit) >= visits.size() ? nullptr : &visits[at(visit)][at(node)];
@@ -35,13 +35,13 @@ class OracleValues {
 
  private:
   const Plan& plan_;
-  std::vector<std::vector<std::vector<WholeValue>>> by_graph_;
+  Growable<Growable<Growable<WholeValue>>> by_graph_;
   static std::size_t at(int i) { return static_cast<std::size_t>(i); }
 };
 
 /// Calls f for value `v` and all its views; with v = -1, for all arguments and their views.
 template <class F> void for_each_view(const GraphPlan& plan, int v, F&& f) {
-  std::vector<std::uint8_t> reached(plan.values.size(), 0);
+  Growable<std::uint8_t> reached(plan.values.size(), 0);
   for (std::size_t i = 0; i < plan.values.size(); ++i) {
     const PlanValue& value = plan.values[i];
     reached[i] = v >= 0 ? static_cast<int>(i) == v : value.role == ValueRole::argument;
@@ -84,7 +84,7 @@ class OracleRecorder final : public StepObserver {
 /// differences don't propagate. Of two fused steps only the last result is stored; its tolerance includes both steps.
 class OracleComparer final : public StepObserver {
  public:
-  std::vector<OracleDifference> differences;
+  Growable<OracleDifference> differences;
   std::int64_t compared = 0, unknown = 0;
 
   /// `before` is called before the comparison of each step; tests use it to corrupt values.
@@ -98,7 +98,7 @@ class OracleComparer final : public StepObserver {
     const auto nodes = static_cast<std::size_t>(graph(layout).size);
     state.allowed.assign(nodes, {});
     state.most.resize(nodes, 0);
-    const std::vector<double> before = std::exchange(state.slack, std::vector<double>(nodes, 0));
+    const Growable<double> before = std::exchange(state.slack, Growable<double>(nodes, 0));
     carry_slack(layout, frame, before);
     for_each_view(layout.plan(), -1, [&](int v) {
       if (layout.value(v).role == ValueRole::view) compare(layout, frame, v, {}, nullptr);
@@ -129,15 +129,15 @@ class OracleComparer final : public StepObserver {
  private:
   struct State {
     int visit = -1;
-    std::vector<Allowed> allowed;  // by node: the tolerance of the unit that computes it
-    std::vector<double> slack;     // by node: the error bound of a partial value, which is not overwritten
-    std::vector<double> most;      // by node: the largest of them in all steps of a loop
+    Growable<Allowed> allowed;  // by node: the tolerance of the unit that computes it
+    Growable<double> slack;     // by node: the error bound of a partial value, which is not overwritten
+    Growable<double> most;      // by node: the largest of them in all steps of a loop
   };
   const CompiledProgram& compiled_;
   const Plan& plan_;
   OracleValues& values_;
   StepObserver* before_;
-  std::vector<State> state_;
+  Growable<State> state_;
 
   int graph_of(const FrameLayout& layout) const { return static_cast<int>(&layout.plan() - plan_.graphs.data()); }
   const GraphView& graph(const FrameLayout& layout) const { return compiled_.program.graphs[graph_of(layout)]; }
@@ -149,7 +149,7 @@ class OracleComparer final : public StepObserver {
   }
 
   /// A value that a loop carries partial has the error of the steps before.
-  void carry_slack(const FrameLayout& layout, const Frame& frame, const std::vector<double>& before) {
+  void carry_slack(const FrameLayout& layout, const Frame& frame, const Growable<double>& before) {
     const int body = graph_of(layout);
     State& state = state_of(layout);
     for (std::size_t g = 0; g < plan_.graphs.size(); ++g)
@@ -205,7 +205,7 @@ class OracleComparer final : public StepObserver {
     const int u = step.unit;
     const Unit& unit = units[u];
     State& state = state_of(layout);
-    std::vector<OracleOperand> inputs;
+    Growable<OracleOperand> inputs;
     bool exact = true;
     for (int i = 0; i < unit.input_count; ++i) {
       const int node = units.input(u, i).node, v = step.inputs[static_cast<std::size_t>(i)];
@@ -235,7 +235,7 @@ class OracleComparer final : public StepObserver {
                                       unit.addend >= 0 ? &addend : nullptr, *result);
       } else if (unit.kind == UnitKind::attention) {
         const Node& made = own_graph[node];
-        std::vector<OracleOperand> operands;
+        Growable<OracleOperand> operands;
         for (int i = 0; i < made.arity; ++i) {
           const int operand = own_graph.operand(node, i);
           operands.push_back({operand < 0 ? nullptr : known(layout, operand), operand < 0 ? 0.0 : number(operand), 0});
@@ -262,7 +262,7 @@ class OracleComparer final : public StepObserver {
   }
 
   void find_fused(const FrameLayout& layout, const Frame& frame, const PlanStep& step,
-                  const std::vector<OracleOperand>& inputs, bool exact) {
+                  const Growable<OracleOperand>& inputs, bool exact) {
     const UnitsView& units = compiled_.units[graph_of(layout)];
     const int u = step.unit;
     const Unit& unit = units[u];
@@ -287,7 +287,7 @@ class OracleComparer final : public StepObserver {
       }
       return made;
     };
-    std::vector<OracleFused::Operand> from, to;
+    Growable<OracleFused::Operand> from, to;
     for (int i = 0; i < unit.input_count; ++i) {
       if (inputs[static_cast<std::size_t>(i)].value == nullptr) return;
       from.push_back(
@@ -298,10 +298,10 @@ class OracleComparer final : public StepObserver {
       if (value == nullptr) return;
       to.push_back(operand(units.output(u, o), value, {}));
     }
-    std::vector<double> uniforms;
+    Growable<double> uniforms;
     for (int k = 0; k < unit.uniform_count; ++k)
       uniforms.push_back(frame.numbers[static_cast<std::size_t>(units.members[unit.first_uniform + k])].real());
-    std::vector<Allowed> allowed = OracleFused(kernel, space, std::move(from), std::move(uniforms)).run(std::move(to));
+    Growable<Allowed> allowed = OracleFused(kernel, space, std::move(from), std::move(uniforms)).run(std::move(to));
     for (int o = 0; o < unit.output_count; ++o)
       state.allowed[static_cast<std::size_t>(units.output(u, o).node)] =
           std::move(allowed[static_cast<std::size_t>(o)]);
@@ -345,7 +345,7 @@ class OracleComparer final : public StepObserver {
     };
     const ValueLayout& own = layout[v];
     if (value.sharding.unreduced != 0) {
-      std::vector<double> sum, sizes;
+      Growable<double> sum, sizes;
       gather_parts(layout, frame, v, sum, sizes);
       State& state = state_of(layout);
       double& slack = state.slack[static_cast<std::size_t>(value.node)];
@@ -415,8 +415,8 @@ class OracleComparer final : public StepObserver {
 };
 
 /// The arguments, copied to a mesh of one device.
-inline std::vector<Leaf> on_one_device(std::span<const Leaf> leaves, const Mesh& one) {
-  std::vector<Leaf> made;
+inline Growable<Leaf> on_one_device(std::span<const Leaf> leaves, const Mesh& one) {
+  Growable<Leaf> made;
   for (const Leaf& leaf : leaves) {
     Leaf copy = leaf;
     for (StoragePtr& layer : copy.layers) {
@@ -441,8 +441,8 @@ inline std::vector<Leaf> on_one_device(std::span<const Leaf> leaves, const Mesh&
 
 /// The result of run_with_oracle().
 struct OracleRun {
-  std::vector<Leaf> results;
-  std::vector<OracleDifference> differences;
+  Growable<Leaf> results;
+  Growable<OracleDifference> differences;
   std::int64_t compared = 0;
   std::int64_t unknown = 0;  ///< values that could not be compared: the run on one device has none for the node
 };
@@ -454,7 +454,7 @@ inline OracleRun run_with_oracle(Executable& executable, std::span<const Leaf> a
   AxisTable axes = executable.plan().given_mesh.axes();
   for (auto& axis : axes) axis.size = 1;
   const Mesh one(axes);
-  std::vector<ArgumentInfo> infos;
+  Growable<ArgumentInfo> infos;
   for (const Leaf& leaf : arguments) {
     ArgumentInfo info;
     info.number = leaf.number;
@@ -472,7 +472,7 @@ inline OracleRun run_with_oracle(Executable& executable, std::span<const Leaf> a
   {
     const tessera::detail::Uncounted uncounted;
     OracleRecorder recorder(compiled, values);
-    const std::vector<Leaf> copies = on_one_device(arguments, one);
+    const Growable<Leaf> copies = on_one_device(arguments, one);
     alone.run(copies, &recorder);
   }
   OracleComparer comparer(compiled, executable.plan(), values, before);

@@ -7,8 +7,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <utility>
-#include <vector>
 
+#include <tessera/base/growable.hpp>
 #include <tessera/base/shape.hpp>
 #include <tessera/graph/ir/attention_form.hpp>
 #include <tessera/graph/ir/attributes.hpp>
@@ -23,18 +23,18 @@ struct OracleOperand {
   const WholeValue* value = nullptr;  ///< null: a host scalar, or unknown
   double number = 0;                  ///< the value of a host scalar
   double slack = 0;
-  const std::vector<double>* allowed = nullptr;  ///< error bound by element, if a fused step computed it; else null
+  const Growable<double>* allowed = nullptr;  ///< error bound by element, if a fused step computed it; else null
 };
 
 /// By element of a unit's result: bound of its difference from the result on one device, given operands that differ by
 /// at most their slack. Empty: all 0.
-using Allowed = std::vector<double>;
+using Allowed = Growable<double>;
 
 namespace detail {
 
-inline std::vector<double> squares_over(const OracleOperand& operand, const std::int8_t* labels,
-                                        const std::int64_t* extents, std::uint32_t kept, kernels::Strides& strides,
-                                        int out_rank, const std::int8_t* out) {
+inline Growable<double> squares_over(const OracleOperand& operand, const std::int8_t* labels,
+                                     const std::int64_t* extents, std::uint32_t kept, kernels::Strides& strides,
+                                     int out_rank, const std::int8_t* out) {
   // Norms by the labels in `kept`, over all others; a broadcast element counts as often as it repeats.
   Shape own = operand.value == nullptr ? Shape{} : operand.value->shape;
   std::int64_t step[32]{};
@@ -56,7 +56,7 @@ inline std::vector<double> squares_over(const OracleOperand& operand, const std:
     if (!seen[label] && extents[label] > 1 && (kept >> label & 1u) == 0) repeats *= static_cast<double>(extents[label]);
   strides = kernels::Strides(static_cast<std::size_t>(out_rank), 0);
   for (int d = 0; d < out_rank; ++d) strides[static_cast<std::size_t>(d)] = step[static_cast<int>(out[d])];
-  std::vector<double> norms(static_cast<std::size_t>(std::max<std::int64_t>(count, 1)), 0);
+  Growable<double> norms(static_cast<std::size_t>(std::max<std::int64_t>(count, 1)), 0);
   if (operand.value == nullptr) {
     norms[0] = operand.number * operand.number;
   } else {
@@ -89,8 +89,8 @@ inline Allowed contraction_allowed(const Node& einsum, const OracleOperand& a, c
   const double eps = rounding_of(computed_as(result.dtype));
   if (eps == 0) return {};
   kernels::Strides at_a, at_b;
-  const std::vector<double> rows = detail::squares_over(a, labels.a, extents, kept, at_a, rank, labels.out);
-  const std::vector<double> columns = detail::squares_over(b, labels.b, extents, kept, at_b, rank, labels.out);
+  const Growable<double> rows = detail::squares_over(a, labels.a, extents, kept, at_a, rank, labels.out);
+  const Growable<double> columns = detail::squares_over(b, labels.b, extents, kept, at_b, rank, labels.out);
   Allowed allowed(static_cast<std::size_t>(result.size()), 0);
   std::size_t i = 0;
   const double root = std::sqrt(terms);
@@ -120,7 +120,7 @@ inline Allowed ragged_allowed(const Node& node, const OracleOperand& a, const Or
   const auto norm = [&](const WholeValue& x, std::size_t dim) {
     const std::int64_t n = x.size();
     const kernels::Strides strides = kernels::contiguous_strides(x.shape);
-    std::vector<double> squares(static_cast<std::size_t>(std::max<std::int64_t>(n, 1)), 0);
+    Growable<double> squares(static_cast<std::size_t>(std::max<std::int64_t>(n, 1)), 0);
     for (std::int64_t i = 0; i < n; ++i) {
       const std::int64_t line = sums_rows ? i % x.shape[last] : i - i / strides[dim] % x.shape[dim] * strides[dim];
       squares[static_cast<std::size_t>(line)] += x[i] * x[i];
@@ -140,7 +140,7 @@ inline Allowed ragged_allowed(const Node& node, const OracleOperand& a, const Or
 inline Allowed scatter_allowed(const OracleOperand& rows, const OracleOperand& index, const WholeValue& result) {
   Allowed allowed(static_cast<std::size_t>(result.size()), 0);
   if (rows.value == nullptr || index.value == nullptr || result.shape.empty() || result.size() == 0) return allowed;
-  std::vector<double> count(static_cast<std::size_t>(result.shape[0]), 0);
+  Growable<double> count(static_cast<std::size_t>(result.shape[0]), 0);
   const std::int64_t n = index.value->size(), inner = result.size() / result.shape[0];
   const double eps = rounding_of(computed_as(result.dtype));
   for (std::int64_t i = 0; i < n; ++i) {
@@ -198,7 +198,7 @@ inline Allowed along_allowed(const Node& node, const OracleOperand& operand, con
   const ScatterRule rule = ScatterRule::of(node);
   const ReductionFacts& monoid = facts_of(rule.reduction);
   const auto dim = static_cast<std::size_t>(dim_of(node));
-  std::vector<double> count(allowed.size(), 0), sizes(allowed.size(), 0);
+  Growable<double> count(allowed.size(), 0), sizes(allowed.size(), 0);
   if (start != nullptr)
     for (std::size_t at = 0; at < sizes.size(); ++at) {
       sizes[at] = std::fabs((*start->value)[static_cast<std::int64_t>(at)]);
@@ -258,8 +258,7 @@ inline Allowed cumulative_allowed(const Node& node, const OracleOperand& operand
 }
 
 /// Tolerance of attention. `operands`: those of the node (q, k, v, ...); the last, the scale, is a host scalar.
-inline Allowed attention_allowed(const Node& node, const std::vector<OracleOperand>& operands,
-                                 const WholeValue& result) {
+inline Allowed attention_allowed(const Node& node, const Growable<OracleOperand>& operands, const WholeValue& result) {
   struct Size {
     double norm = 0, most = 0;  // the largest norm of a row along the last dim; the largest |element|
   };

@@ -6,8 +6,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
-#include <vector>
 
+#include <tessera/base/growable.hpp>
 #include <tessera/base/shape.hpp>
 #include <tessera/kernels/strided.hpp>
 #include <tessera/runtime/executor/frame.hpp>
@@ -32,7 +32,7 @@ inline double read_number(DType dtype, const char* at) {
 struct WholeValue {
   DType dtype = DType::f32;
   Shape shape;
-  std::vector<char> bytes;
+  Growable<char> bytes;
   bool known = false;
 
   double operator[](std::int64_t i) const {
@@ -89,8 +89,8 @@ inline void gather_whole(const FrameLayout& layout, const Frame& frame, int v, W
 }
 
 /// The combination of all parts of a partial value, and the combination of their magnitudes.
-inline void gather_parts(const FrameLayout& layout, const Frame& frame, int v, std::vector<double>& sum,
-                         std::vector<double>& sizes) {
+inline void gather_parts(const FrameLayout& layout, const Frame& frame, int v, Growable<double>& sum,
+                         Growable<double>& sizes) {
   const PlanValue& value = layout.value(v);
   const ValueLayout& own = layout[v];
   const kernels::Strides strides = kernels::contiguous_strides(value.shape);

@@ -6,8 +6,8 @@
 #include <cmath>
 #include <cstdint>
 #include <type_traits>
-#include <vector>
 
+#include <tessera/base/growable.hpp>
 #include <tessera/base/shape.hpp>
 #include <tessera/graph/ir/attention_form.hpp>
 #include <tessera/kernels/attention/attention_bf16.hpp>
@@ -67,7 +67,7 @@ template <DTypeSet Types> class AttentionStep final : public PreparedStep {
   std::int64_t element_ = 4;                           ///< bytes of an element of a gradient
   std::int64_t queries_ = kernels::attention_queries;  ///< queries of a forward task
   int scale_ = -1, lower_ = -1, upper_ = -1;           ///< host scalars; bounds -1: no band
-  std::vector<Place> places_;
+  Growable<Place> places_;
   std::int64_t items_ = 0, ranges_ = 1, scratch_ = 0;
   double flops_ = 0;
 

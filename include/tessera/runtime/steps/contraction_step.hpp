@@ -9,10 +9,11 @@
 #include <memory>
 #include <type_traits>
 #include <utility>
-#include <vector>
 
+#include <tessera/base/growable.hpp>
 #include <tessera/base/planning.hpp>
 #include <tessera/base/shape.hpp>
+#include <tessera/base/sort_distinct.hpp>
 #include <tessera/graph/ir/attributes.hpp>
 #include <tessera/kernels/gemm/contraction.hpp>
 #include <tessera/kernels/isa.hpp>
@@ -149,23 +150,23 @@ template <DTypeSet Types> class ContractionStep final : public PreparedStep {
   };
   const Epilogue* epilogue_ = nullptr;
   SumInPlace sum_;
-  std::vector<Passed> passed_;
+  Growable<Passed> passed_;
   DType dtype_;
   bool has_addend_;
   int host_scalars_[2];  // by operand: its node if it is a host scalar, -1 if it is a tensor
-  std::vector<Place> places_;
-  std::vector<kernels::Strides> addend_strides_;  // by place; empty for a place without addend
+  Growable<Place> places_;
+  Growable<kernels::Strides> addend_strides_;  // by place; empty for a place without addend
   /// The plan of a product by shape and by how many places read each operand, which decides what is packed.
   struct Product {
     int shape, readers_of_a, readers_of_b;
     kernels::ContractionPlan plan;
   };
-  std::vector<kernels::ContractionShape> shapes_;
-  std::vector<Product> plans_;
-  std::vector<int> packers_;  // places with piece_count > 0, in the order of first_piece
+  Growable<kernels::ContractionShape> shapes_;
+  Growable<Product> plans_;
+  Growable<int> packers_;  // places with piece_count > 0, in the order of first_piece
   std::int64_t items_ = 0;
-  std::vector<std::int64_t> turns_;  // ends of ranges of items; a range starts when the previous range is done
-  bool by_columns_ = false;          // all places read one packed operand: item k of all places runs before item k + 1
+  Growable<std::int64_t> turns_;  // ends of ranges of items; a range starts when the previous range is done
+  bool by_columns_ = false;       // all places read one packed operand: item k of all places runs before item k + 1
   std::int64_t packed_bytes_ = 0, pack_pieces_ = 0, passed_bytes_ = 0;
   double flops_ = 0;
 
@@ -228,7 +229,11 @@ template <DTypeSet Types> class ContractionStep final : public PreparedStep {
   TESSERA_PLANNING void sum_in_place(const FrameLayout& layout, const PlanStep& reshard) {
     sum_ = SumInPlace(layout, reshard);
     for (Place& place : places_) place.out = sum_.target(place.out);
-    std::stable_sort(places_.begin(), places_.end(), [](const Place& x, const Place& y) { return x.out < y.out; });
+    Growable<SortedPair> order;  // of the places: by result, then by index
+    for (std::size_t p = 0; p < places_.size(); ++p) order.push_back({places_[p].out, static_cast<std::int64_t>(p)});
+    sort_distinct(order);
+    const Growable<Place> unsorted = places_;
+    for (std::size_t p = 0; p < order.size(); ++p) places_[p] = unsorted[static_cast<std::size_t>(order[p].second)];
     int sums = 0;
     for (std::size_t p = 0; p < places_.size(); ++p) {
       const bool first = p == 0 || places_[p].out != places_[p - 1].out;
@@ -240,7 +245,7 @@ template <DTypeSet Types> class ContractionStep final : public PreparedStep {
   /// If the places of a sum are divided into different items, runs them in turns: turn t runs the t-th place of each
   /// sum.
   TESSERA_PLANNING void take_turns(int sums) {
-    std::vector<std::vector<Place>> turns;
+    Growable<Growable<Place>> turns;
     for (std::size_t p = 0; p < places_.size(); ++p) {
       const std::size_t turn = p - static_cast<std::size_t>(places_[p].destination);
       if (turn >= turns.size()) turns.resize(turn + 1);
@@ -269,7 +274,7 @@ template <DTypeSet Types> class ContractionStep final : public PreparedStep {
     plans_.clear();
     bool alike = true;
     const int threads = std::max(1, parallelism() / std::max(destinations, 1));
-    const std::vector<int> readers_of_a = readers(&Place::a), readers_of_b = readers(&Place::b);
+    const Growable<int> readers_of_a = readers(&Place::a), readers_of_b = readers(&Place::b);
     for (std::size_t p = 0; p < places_.size(); ++p) {
       Place& place = places_[p];
       place.plan = planned(place.shape, readers_of_a[static_cast<std::size_t>(place.a + 1)],
@@ -317,8 +322,8 @@ template <DTypeSet Types> class ContractionStep final : public PreparedStep {
   }
 
   /// By pointer + 1: how many places read the shard.
-  std::vector<int> readers(std::int32_t Place::*operand) const {
-    std::vector<int> count(1, 0);
+  Growable<int> readers(std::int32_t Place::*operand) const {
+    Growable<int> count(1, 0);
     for (const Place& place : places_) {
       const auto at = static_cast<std::size_t>(place.*operand + 1);
       if (at >= count.size()) count.resize(at + 1, 0);
@@ -345,11 +350,11 @@ template <DTypeSet Types> class ContractionStep final : public PreparedStep {
   }
 
   /// Allocates scratch for packed operands up to most_bytes. Places that pack the same shard in the same way share it.
-  template <class T> void share_packing() {
+  template <class T> TESSERA_PLANNING void share_packing() {
     constexpr std::int64_t most_bytes = std::int64_t(1) << 27;
     packers_.clear();
     // Linked lists of the places that pack a shard: `latest` by shard + 1, `before` by place.
-    std::vector<int> latest, before(places_.size(), -1);
+    Growable<int> latest, before(places_.size(), -1);
     for (std::size_t p = 0; p < places_.size(); ++p) {
       Place& place = places_[p];
       const std::int32_t shard = plan_of(place).packs_first() ? place.a : place.b;

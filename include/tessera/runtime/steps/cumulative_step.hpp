@@ -4,8 +4,8 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <vector>
 
+#include <tessera/base/growable.hpp>
 #include <tessera/base/shape.hpp>
 #include <tessera/kernels/cumulative.hpp>
 #include <tessera/kernels/isa.hpp>
@@ -32,7 +32,7 @@ template <ReducedTypes Types> class CumulativeStep final : public PreparedStep {
     reduction_ = row_of(node).reduction;
     chunks_ = shard_count(result.sharding, layout_.mesh(), dim_of(node));
     const WorkGrid work(layout_, step_);
-    std::vector<std::int64_t> group_of(static_cast<std::size_t>(work.count()), -1);
+    Growable<std::int64_t> group_of(static_cast<std::size_t>(work.count()), -1);
     for (int w = 0; w < work.count(); ++w) {
       const Coordinates at = work.coordinates(w);
       if (!work.stores(at, result.sharding) || !layout_.holds(step_.outputs[0], at)) continue;
@@ -85,8 +85,8 @@ template <ReducedTypes Types> class CumulativeStep final : public PreparedStep {
   DType dtype_{};
   Reduction reduction_{};
   std::int64_t chunks_ = 1, total_count_ = 0;
-  std::vector<Piece> pieces_;
-  std::vector<Group> groups_;
+  Growable<Piece> pieces_;
+  Growable<Group> groups_;
   double piece_bytes_ = 1;
 
   Shape lines_of(const Box& box) const {
@@ -116,7 +116,7 @@ template <ReducedTypes Types> class CumulativeStep final : public PreparedStep {
       const std::int64_t begin = group.totals * static_cast<std::int64_t>(size_of(dtype_));
       const int destination = gather_.add_destination({{0}, {chunks_ * group.lines}}, stride, all,
                                                       {StepMove::scratch, total_bytes() + begin});
-      std::vector<int> sources;
+      Growable<int> sources;
       for (std::int64_t chunk = 0; chunk < chunks_; ++chunk) {
         Coordinates at = group.at;
         std::int64_t left = chunk;

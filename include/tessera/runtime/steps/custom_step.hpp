@@ -7,8 +7,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <iterator>
-#include <vector>
 
+#include <tessera/base/growable.hpp>
 #include <tessera/base/shape.hpp>
 #include <tessera/graph/ir/custom_function.hpp>
 #include <tessera/kernels/isa.hpp>
@@ -78,15 +78,15 @@ class CustomStep final : public PreparedStep {
   };
   struct Place {
     Shape batch;
-    std::vector<Shard> shards;  // by array
+    Growable<Shard> shards;  // by array
     std::int64_t first_item = 0;
   };
   static constexpr std::int64_t alignment = 64;
 
   const CustomFunction& function_;
   CallExtents extents_;
-  std::vector<Array> arrays_;
-  std::vector<Place> places_;
+  Growable<Array> arrays_;
+  Growable<Place> places_;
   std::int64_t operand_at_[CallSignature::max_values]{}, result_at_[CallSignature::max_values]{};
   std::int64_t items_ = 0, bytes_ = 0;
   double cost_ = 0;

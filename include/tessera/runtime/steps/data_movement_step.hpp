@@ -4,8 +4,8 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <vector>
 
+#include <tessera/base/growable.hpp>
 #include <tessera/base/shape.hpp>
 #include <tessera/kernels/isa.hpp>
 #include <tessera/kernels/strided.hpp>
@@ -56,7 +56,7 @@ class DataMovementStep final : public PreparedStep {
   };
   const FrameLayout& layout_;
   std::int64_t element_;
-  std::vector<Piece> pieces_;
+  Growable<Piece> pieces_;
   double piece_bytes_ = 1;
   std::int32_t number_ = -1;  // the node of a host scalar that is written; -1: stored values are copied
   DType dtype_ = DType::f32;

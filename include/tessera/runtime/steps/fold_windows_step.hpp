@@ -4,9 +4,10 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <vector>
 
+#include <tessera/base/growable.hpp>
 #include <tessera/base/shape.hpp>
+#include <tessera/base/sort_distinct.hpp>
 #include <tessera/kernels/fold.hpp>
 #include <tessera/kernels/isa.hpp>
 #include <tessera/runtime/executor/frame.hpp>
@@ -91,8 +92,8 @@ template <DTypeSet Types> class FoldWindowsStep final : public PreparedStep {
   StepMove move_;
   WindowedDims windows_;
   bool split_ = false, single_ = false;
-  std::vector<Piece> pieces_;
-  std::vector<Place> places_;
+  Growable<Piece> pieces_;
+  Growable<Place> places_;
   std::int64_t scratch_ = 0;
   double piece_bytes_ = 1;
   SentBytes sent_;
@@ -181,11 +182,11 @@ template <DTypeSet Types> class FoldWindowsStep final : public PreparedStep {
   /// Along one dim: rows of a shard of the result to which the same devices add.
   struct Run {
     std::int64_t begin, end;
-    std::vector<std::int64_t> shards;
+    Growable<std::int64_t> shards;
   };
-  std::vector<Run> runs(const WindowedDim& dim, std::int64_t count, std::int64_t begin, std::int64_t end) const {
-    std::vector<IndexRange> read;
-    std::vector<std::int64_t> ends{begin, end};
+  Growable<Run> runs(const WindowedDim& dim, std::int64_t count, std::int64_t begin, std::int64_t end) const {
+    Growable<IndexRange> read;
+    Growable<std::int64_t> ends{begin, end};
     for (std::int64_t s = 0; s < count; ++s) {
       const IndexRange own = chunk_of(dim.count, count, s);
       IndexRange rows{own.begin * dim.stride - dim.before, (own.end - 1) * dim.stride + dim.span() - dim.before};
@@ -195,10 +196,9 @@ template <DTypeSet Types> class FoldWindowsStep final : public PreparedStep {
       ends.push_back(read.back().begin);
       ends.push_back(read.back().end);
     }
-    std::sort(ends.begin(), ends.end());
-    std::vector<Run> found;
+    sort_distinct(ends);
+    Growable<Run> found;
     for (std::size_t i = 0; i + 1 < ends.size(); ++i) {
-      if (ends[i] == ends[i + 1]) continue;
       Run run{ends[i], ends[i + 1], {}};
       for (std::int64_t s = 0; s < count; ++s)
         if (read[static_cast<std::size_t>(s)].within({run.begin, run.end}).size() > 0) run.shards.push_back(s);
@@ -213,7 +213,7 @@ template <DTypeSet Types> class FoldWindowsStep final : public PreparedStep {
     const auto to = static_cast<std::size_t>(out.index(at));
     const Box& box = out.boxes[to];
     if (box.empty()) return;
-    std::vector<std::vector<Run>> along;
+    Growable<Growable<Run>> along;
     Shape counts;
     for (const WindowedDim& dim : windows_) {
       const auto d = static_cast<std::size_t>(dim.line);
@@ -223,7 +223,7 @@ template <DTypeSet Types> class FoldWindowsStep final : public PreparedStep {
     for (std::int64_t i = 0; i < volume(counts); ++i) {
       Box cell = box;
       std::int64_t rest = i, added = 1;
-      std::vector<const Run*> own;
+      Growable<const Run*> own;
       for (std::size_t k = 0; k < windows_.size(); rest /= counts[k++]) {
         own.push_back(&along[k][static_cast<std::size_t>(rest % counts[k])]);
         cell.begin[static_cast<std::size_t>(windows_[k].line)] = own.back()->begin;
@@ -238,7 +238,7 @@ template <DTypeSet Types> class FoldWindowsStep final : public PreparedStep {
         move_.plan().fill_identity(destination);
         continue;
       }
-      std::vector<int> sources;
+      Growable<int> sources;
       for (std::int64_t s = 0; s < added; ++s) {
         Coordinates from = at;
         std::int64_t left = s;

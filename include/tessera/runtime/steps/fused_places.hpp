@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <cstdint>
 #include <utility>
-#include <vector>
 
+#include <tessera/base/growable.hpp>
 #include <tessera/base/planning.hpp>
 #include <tessera/base/shape.hpp>
 #include <tessera/graph/fuse/fused.hpp>
@@ -39,7 +39,7 @@ struct FusedPlaces {
   struct Place {
     FusedCall call;
     std::int64_t inner = 1, rows = 1;
-    std::vector<PlacedOperand> inputs, outputs;
+    Growable<PlacedOperand> inputs, outputs;
     std::int64_t row_values = 0;                    // offset in scratch
     std::int64_t unstored = 0, unstored_bytes = 0;  // scratch that takes results which another place stores
     int first_tile = 0, tiles = 0;
@@ -67,10 +67,10 @@ struct FusedPlaces {
   };
 
   WorkGrid work;
-  std::vector<Place> places;
-  std::vector<Tile> tiles;
-  std::vector<Sum> sums;
-  std::vector<Part> parts;
+  Growable<Place> places;
+  Growable<Tile> tiles;
+  Growable<Sum> sums;
+  Growable<Part> parts;
   std::int64_t scratch_bytes = 0;
   int reduces = 0;             ///< number of reductions along the row
   bool accumulates = false;    ///< some result is reduced over rows

@@ -8,10 +8,11 @@
 #include <cstring>
 #include <span>
 #include <utility>
-#include <vector>
 
+#include <tessera/base/growable.hpp>
 #include <tessera/base/planning.hpp>
 #include <tessera/base/shape.hpp>
+#include <tessera/base/sort_distinct.hpp>
 #include <tessera/graph/fuse/fused.hpp>
 #include <tessera/kernels/isa.hpp>
 #include <tessera/kernels/scratch.hpp>
@@ -119,19 +120,19 @@ class FusedStep final : public PreparedStep, public Epilogue {
   FusedPlaces where_;
   const Mesh& mesh_;
   const PlanStep& step_;
-  std::vector<Uniform> uniforms_;
+  Growable<Uniform> uniforms_;
   /// Elements of a result to which the same tiles add: their accumulators are combined in the order of the tiles.
   struct Segment {
     std::int32_t pointer, output;
     std::int64_t first, elements;
     std::size_t first_term, terms;  ///< range in term_at_
   };
-  std::vector<Segment> segments_;
-  std::vector<std::int64_t> term_at_;  ///< offsets in scratch
-  std::int64_t combined_ = 0;          ///< most elements that are read for a segment
+  Growable<Segment> segments_;
+  Growable<std::int64_t> term_at_;  ///< offsets in scratch
+  std::int64_t combined_ = 0;       ///< most elements that are read for a segment
   // A member so that run() does not allocate: an allocation that failed halfway would leave donated arguments partly
   // overwritten.
-  mutable std::vector<kernels::StridedSource> terms_;
+  mutable Growable<kernels::StridedSource> terms_;
 
   /// The all_reduce of one row reduction along sharded rows, from row_values of each place to `completed`.
   struct RowReduction {
@@ -140,11 +141,11 @@ class FusedStep final : public PreparedStep, public Epilogue {
   };
   /// The places that hold shards of the same rows, and the offset in scratch of their completed reductions.
   struct RowGroup {
-    std::vector<int> places;
+    Growable<int> places;
     std::int64_t completed = 0;
   };
-  std::vector<RowReduction> row_reductions_;
-  std::vector<RowGroup> row_groups_;
+  Growable<RowReduction> row_reductions_;
+  Growable<RowGroup> row_groups_;
   std::int64_t completed_bytes_ = 0;
 
   using PlacedOperand = FusedPlaces::PlacedOperand;
@@ -263,16 +264,18 @@ class FusedStep final : public PreparedStep, public Epilogue {
   /// Divides each result at the ends of the tiles' parts. Sums of one result have the same output and pointer, also
   /// across the layers of a Stack; pointer -1: another place stores the result.
   TESSERA_PLANNING void add_segments() {
-    std::vector<int> order;
-    for (std::size_t s = 0; s < where_.sums.size(); ++s)
-      if (where_.sums[s].pointer >= 0) order.push_back(static_cast<int>(s));
-    const auto sum_at = [&](int s) -> const Sum& { return where_.sums[static_cast<std::size_t>(s)]; };
-    std::stable_sort(order.begin(), order.end(), [&](int a, int b) {
-      const Sum &x = sum_at(a), &y = sum_at(b);
-      return x.output != y.output ? x.output < y.output : x.pointer < y.pointer;
-    });
-    std::vector<FusedPlaces::Part> own;
-    std::vector<std::int64_t> ends;
+    Growable<SortedPair> order;  // of the sums: by output and pointer, then by index
+    for (std::size_t s = 0; s < where_.sums.size(); ++s) {
+      const Sum& sum = where_.sums[s];
+      if (sum.pointer < 0) continue;
+      order.push_back({std::int64_t{sum.output} << 32 | sum.pointer, static_cast<std::int64_t>(s)});
+    }
+    sort_distinct(order);
+    const auto sum_at = [&](const SortedPair& pair) -> const Sum& {
+      return where_.sums[static_cast<std::size_t>(pair.second)];
+    };
+    Growable<FusedPlaces::Part> own;
+    Growable<std::int64_t> ends;
     for (auto next = order.begin(); next != order.end();) {
       const Sum& sum = sum_at(*next);
       own.clear();
@@ -281,13 +284,12 @@ class FusedStep final : public PreparedStep, public Epilogue {
            ++next) {
         const Place& place = where_.places[static_cast<std::size_t>(sum_at(*next).place)];
         for (int t = place.first_tile; t < place.first_tile + place.tiles; ++t) {
-          own.push_back(where_.part(where_.tiles[static_cast<std::size_t>(t)], *next));
+          own.push_back(where_.part(where_.tiles[static_cast<std::size_t>(t)], static_cast<int>(next->second)));
           ends.push_back(own.back().first);
           ends.push_back(own.back().first + own.back().elements);
         }
       }
-      std::sort(ends.begin(), ends.end());
-      ends.erase(std::unique(ends.begin(), ends.end()), ends.end());
+      sort_distinct(ends);
       const auto element = static_cast<std::int64_t>(size_of(fused_.stores[sum.output].dtype));
       for (std::size_t e = 0; e + 1 < ends.size(); ++e) {
         Segment made{sum.pointer, sum.output, ends[e], ends[e + 1] - ends[e], term_at_.size(), 0};
@@ -322,7 +324,7 @@ class FusedStep final : public PreparedStep, public Epilogue {
 
   /// Groups the places that hold shards of the same rows, and plans the moves that complete their reductions.
   TESSERA_PLANNING void group_rows() {
-    std::vector<int> group_of(where_.places.size(), -1);
+    Growable<int> group_of(where_.places.size(), -1);
     for (std::size_t w = 0; w < where_.places.size(); ++w) {
       if (where_.places[w].idle) continue;
       Coordinates first = where_.work.coordinates(static_cast<int>(w));
@@ -351,7 +353,7 @@ class FusedStep final : public PreparedStep, public Epilogue {
     const unsigned axes = where_.work.axes();
     for (const RowGroup& group : row_groups_) {
       const Box rows{{0}, {where_.places[static_cast<std::size_t>(group.places[0])].rows}};
-      std::vector<int> sources;
+      Growable<int> sources;
       for (const int w : group.places)
         sources.push_back(move.add_source(rows, {1}, Holders(mesh_, axes, where_.work.coordinates(w)),
                                           {StepMove::scratch, row_values(w, index)}));

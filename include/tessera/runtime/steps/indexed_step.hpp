@@ -7,8 +7,8 @@
 #include <cstdint>
 #include <limits>
 #include <utility>
-#include <vector>
 
+#include <tessera/base/growable.hpp>
 #include <tessera/base/shape.hpp>
 #include <tessera/kernels/indexed.hpp>
 #include <tessera/kernels/isa.hpp>
@@ -104,9 +104,9 @@ class IndexedStep final : public PreparedStep {
   Source source_;
   DType dtype_{}, index_dtype_{};
   std::int64_t element_ = 4, index_element_ = 4;
-  std::vector<Place> places_;
-  mutable std::vector<std::uint8_t> long_sums_;  // by place; a member so that run() does not allocate
-  std::vector<DimRange> parts_;
+  Growable<Place> places_;
+  mutable Growable<std::uint8_t> long_sums_;  // by place; a member so that run() does not allocate
+  Growable<DimRange> parts_;
   SumInPlace sum_;
   std::int64_t terms_ = 1;  // consecutive entries of parts_ that add to the same elements, so that one task runs them
   double part_bytes_ = 1;
@@ -212,7 +212,7 @@ class IndexedStep final : public PreparedStep {
     }
     terms_ = std::max<std::int64_t>(terms_, 1);
     const std::size_t terms = static_cast<std::size_t>(terms_), ranges = parts_.size() / terms;
-    std::vector<DimRange> sorted;
+    Growable<DimRange> sorted;
     sorted.reserve(parts_.size());
     for (std::size_t r = 0; r < ranges; ++r)
       for (std::size_t t = 0; t < terms; ++t) sorted.push_back(parts_[t * ranges + r]);

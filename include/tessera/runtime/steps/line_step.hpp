@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <bit>
 #include <cstdint>
-#include <vector>
 
+#include <tessera/base/growable.hpp>
 #include <tessera/base/inline_vector.hpp>
 #include <tessera/base/shape.hpp>
 #include <tessera/runtime/executor/frame.hpp>
@@ -47,7 +47,7 @@ class LineStep : public PreparedStep {
   const FrameLayout& layout_;
   const Node node_;
   std::size_t dim_;
-  std::vector<Piece> places_, pieces_;  // the lines of each shard, and these divided among threads
+  Growable<Piece> places_, pieces_;  // the lines of each shard, and these divided among threads
 
   DType dtype(std::size_t i) const { return layout_.value(values_[i]).dtype; }
   /// Calls `f` with the C++ type of the indices.

@@ -6,8 +6,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <utility>
-#include <vector>
 
+#include <tessera/base/growable.hpp>
 #include <tessera/base/planning.hpp>
 #include <tessera/base/shape.hpp>
 #include <tessera/kernels/gemm/ragged_gemm.hpp>
@@ -86,13 +86,13 @@ template <DTypeSet Types> class RaggedStep final : public PreparedStep {
     std::int64_t matrix, first, count, rows;
   };
 
-  std::vector<Place> places_;
+  Growable<Place> places_;
   DType dtype_{}, size_dtype_{};
   bool sums_rows_ = false, transposed_ = false;
   // Of one run; members so that run() does not allocate.
-  mutable std::vector<std::int64_t> ends_;  // by place, leading index and group
-  mutable std::vector<Task> tasks_;
-  mutable std::vector<kernels::RowSegment> segments_;
+  mutable Growable<std::int64_t> ends_;  // by place, leading index and group
+  mutable Growable<Task> tasks_;
+  mutable Growable<kernels::RowSegment> segments_;
 
   template <class T> static T* at(const Frame& frame, const Array& array) {
     return reinterpret_cast<T*>(frame.pointers[static_cast<std::size_t>(array.pointer)]);

@@ -4,8 +4,8 @@
 
 #include <cstdint>
 #include <cstring>
-#include <vector>
 
+#include <tessera/base/growable.hpp>
 #include <tessera/base/shape.hpp>
 #include <tessera/kernels/isa.hpp>
 #include <tessera/kernels/random.hpp>
@@ -69,7 +69,7 @@ class RandomStep final : public PreparedStep {
   int value_, key_, key_value_ = -1;  // a key that is a tensor is a value, any other a host scalar
   RandomDraw draw_;
   bool of_layers_;
-  std::vector<ShardRow> parts_;
+  Growable<ShardRow> parts_;
   double part_elements_ = 1;
 };
 

@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
-#include <vector>
 
+#include <tessera/base/growable.hpp>
 #include <tessera/base/shape.hpp>
 #include <tessera/kernels/isa.hpp>
 #include <tessera/kernels/strided.hpp>
@@ -56,12 +56,12 @@ class RepeatStep final : public PreparedStep {
   struct Spare {
     std::int64_t first, second;
   };
-  std::vector<Spare> spare_;
+  Growable<Spare> spare_;
   struct HostScalar {
     std::int32_t value;  // index in the outer graph's plan
     std::int64_t offset;
   };
-  std::vector<HostScalar> host_scalars_;
+  Growable<HostScalar> host_scalars_;
   std::int64_t spare_bytes_ = 0;
 
   bool carried(int k) const { return k < shape_.carried; }

@@ -4,8 +4,8 @@
 
 #include <cstdint>
 #include <span>
-#include <vector>
 
+#include <tessera/base/growable.hpp>
 #include <tessera/base/planning.hpp>
 #include <tessera/kernels/isa.hpp>
 #include <tessera/runtime/executor/frame.hpp>
@@ -42,10 +42,10 @@ class ReshardStep final : public PreparedStep {
     Sharding dims = source;
     dims.unreduced = 0;
     const ShardGrid dims_grid(layout.mesh(), dims);
-    std::vector<std::vector<int>> targets(static_cast<std::size_t>(kept_grid.count()));
+    Growable<Growable<int>> targets(static_cast<std::size_t>(kept_grid.count()));
     for (int s = 0; s < to_.grid.count(); ++s)
       targets[static_cast<std::size_t>(kept_grid.index_of(to_.grid.coordinates(s)))].push_back(s);
-    std::vector<int> destinations, sources, held;
+    Growable<int> destinations, sources, held;
     for (int k = 0; k < kept_grid.count(); ++k) {
       const Coordinates kept_at = kept_grid.coordinates(k);
       held.clear();

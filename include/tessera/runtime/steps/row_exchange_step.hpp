@@ -4,8 +4,8 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <vector>
 
+#include <tessera/base/growable.hpp>
 #include <tessera/base/shape.hpp>
 #include <tessera/kernels/isa.hpp>
 #include <tessera/partition/reshard/chunks.hpp>
@@ -53,7 +53,7 @@ class RowExchangeStep final : public PreparedStep {
   std::size_t dim_;
   StepMove move_;
   CollectiveInfo sent_;  // the rows sent between devices, counted from the copies, independently of the plan
-  std::vector<std::int64_t> sent_by_;
+  Growable<std::int64_t> sent_by_;
   bool sends_ = false;
 
   /// Rows [begin, end) of shard `to` of the result.

@@ -6,10 +6,10 @@
 #include <cstdint>
 #include <initializer_list>
 #include <memory>
-#include <vector>
 
 #include <tessera/base/compiled.hpp>
 #include <tessera/base/dtype.hpp>
+#include <tessera/base/growable.hpp>
 #include <tessera/base/monoid.hpp>
 #include <tessera/graph/fuse/units.hpp>
 #include <tessera/runtime/executor/compiled_program.hpp>
@@ -65,13 +65,13 @@ struct StepNeeds {
 #if TESSERA_HAS_DEFINITIONS
 namespace detail {
 
-using Graphs = std::vector<std::unique_ptr<PreparedGraph>>;
+using Graphs = Growable<std::unique_ptr<PreparedGraph>>;
 
 template <class Step> std::unique_ptr<PreparedStep> make_step(const StepContext& context, const Graphs&) {
-  return std::make_unique<Step>(context);
+  return std::unique_ptr<PreparedStep>(new Step(context));  // so that no std::unique_ptr<Step> is instantiated
 }
 inline std::unique_ptr<PreparedStep> make_repeat(const StepContext& context, const Graphs& graphs) {
-  return std::make_unique<RepeatStep>(context, *graphs[static_cast<std::size_t>(context.step.body)]);
+  return std::unique_ptr<PreparedStep>(new RepeatStep(context, *graphs[static_cast<std::size_t>(context.step.body)]));
 }
 
 inline std::unique_ptr<PreparedStep> make_data_movement(const StepContext& context, const Graphs& graphs) {

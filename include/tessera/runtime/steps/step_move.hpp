@@ -4,8 +4,8 @@
 
 #include <cstdint>
 #include <span>
-#include <vector>
 
+#include <tessera/base/growable.hpp>
 #include <tessera/base/planning.hpp>
 #include <tessera/base/shape.hpp>
 #include <tessera/kernels/isa.hpp>
@@ -29,6 +29,7 @@ class StepMove {
   };
   static constexpr std::int32_t scratch = -1;
 
+  StepMove() : StepMove(DType::f32) {}  // moves nothing
   TESSERA_PLANNING explicit StepMove(DType type, Reduction reduction = Reduction::sum,
                                      kernels::ReduceFunction reduce = &kernels::no_reduction)
       : plan_(type, reduction, reduce) {}
@@ -65,11 +66,11 @@ class StepMove {
 
  private:
   ReshardPlan plan_;
-  std::vector<Address> destinations_, sources_;
+  Growable<Address> destinations_, sources_;
   // Members so that run() does not allocate: an allocation that failed halfway would leave donated arguments partly
   // overwritten.
-  mutable std::vector<void*> destination_data_;
-  mutable std::vector<const void*> source_data_;
+  mutable Growable<void*> destination_data_;
+  mutable Growable<const void*> source_data_;
 };
 
 }  // namespace tessera::runtime::inline TESSERA_ISA

@@ -3,8 +3,9 @@
 #include <tessera/base/push_macros.hpp>
 
 #include <cstdint>
-#include <vector>
 
+#include <tessera/base/growable.hpp>
+#include <tessera/base/planning.hpp>
 #include <tessera/runtime/executor/frame.hpp>
 #include <tessera/runtime/transport/communication.hpp>
 
@@ -15,15 +16,16 @@ namespace tessera::runtime {
 class SumInPlace {
  public:
   SumInPlace() = default;
-  SumInPlace(const FrameLayout& layout, const PlanStep& reshard) : layout_(&layout), reshard_(&reshard) {
+  TESSERA_PLANNING SumInPlace(const FrameLayout& layout, const PlanStep& reshard)
+      : layout_(&layout), reshard_(&reshard) {
     const int parts = reshard.inputs[0], sum = reshard.outputs[0];
     const ValueLayout &from = layout[parts], &to = layout[sum];
-    std::vector<std::vector<int>> added(static_cast<std::size_t>(to.shards()));
+    Growable<Growable<int>> added(static_cast<std::size_t>(to.shards()));
     for (int part = 0; part < from.shards(); ++part)
       if (layout.holds(parts, from.grid.coordinates(part)))
         added[static_cast<std::size_t>(target(from.first + part) - to.first)].push_back(part);
     for (int s = 0; s < to.shards(); ++s) {
-      const std::vector<int>& of = added[static_cast<std::size_t>(s)];
+      const Growable<int>& of = added[static_cast<std::size_t>(s)];
       moved_ += volume(extents(to.boxes[static_cast<std::size_t>(s)])) * to.element *
                 sends(layout.holders(sum, s), static_cast<int>(of.size()),
                       [&](int i) { return layout.holders(parts, of[static_cast<std::size_t>(i)]); });
@@ -32,7 +34,7 @@ class SumInPlace {
 
   explicit operator bool() const { return reshard_ != nullptr; }
   /// The index in Frame::pointers of the sum's shard into which the part with index `part` is accumulated.
-  std::int32_t target(std::int32_t part) const {
+  TESSERA_PLANNING std::int32_t target(std::int32_t part) const {
     const ValueLayout &from = (*layout_)[reshard_->inputs[0]], &to = (*layout_)[reshard_->outputs[0]];
     return to.first + to.index(from.grid.coordinates(part - from.first));
   }

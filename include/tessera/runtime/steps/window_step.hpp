@@ -4,8 +4,8 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <vector>
 
+#include <tessera/base/growable.hpp>
 #include <tessera/base/shape.hpp>
 #include <tessera/kernels/isa.hpp>
 #include <tessera/partition/reshard/chunks.hpp>
@@ -64,7 +64,7 @@ class SentBytes {
   }
 
  private:
-  std::vector<std::int64_t> by_shard_;
+  Growable<std::int64_t> by_shard_;
   std::int64_t most_ = 0;
 };
 

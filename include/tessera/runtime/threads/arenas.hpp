@@ -7,12 +7,13 @@
 #include <cstddef>
 #include <memory>
 #include <mutex>
-#include <vector>
 
 #include <tbb/global_control.h>
 #include <tbb/info.h>
 #include <tbb/task_arena.h>
 
+#include <tessera/base/growable.hpp>
+#include <tessera/base/planning.hpp>
 #include <tessera/runtime/threads/at_fork.hpp>
 #include <tessera/runtime/threads/pinning.hpp>
 
@@ -29,7 +30,7 @@ class Arenas {
   int size() const noexcept { return size_.load(std::memory_order_acquire); }
   tbb::task_arena& arena() noexcept { return *arena_.load(std::memory_order_acquire); }
 
-  void resize(int threads) {
+  TESSERA_PLANNING void resize(int threads) {
     const std::lock_guard lock(mutex_);
     if (threads > allowed_) {
       // TBB applies the smaller of two controls, so the old control must be destroyed first.
@@ -41,7 +42,10 @@ class Arenas {
     // Arenas are never removed: a loop of another thread may still run in an old arena.
     auto at = std::find_if(arenas_.begin(), arenas_.end(),
                            [&](const auto& arena) { return arena->max_concurrency() == threads; });
-    if (at == arenas_.end()) at = arenas_.insert(at, std::make_unique<tbb::task_arena>(threads));
+    if (at == arenas_.end()) {
+      arenas_.push_back(std::make_unique<tbb::task_arena>(threads));
+      at = &arenas_.back();
+    }
     arena_.store(at->get(), std::memory_order_release);
     size_.store(threads, std::memory_order_release);
     if (pinning_) pinning_ = std::make_unique<Pinning>(arena());
@@ -63,7 +67,7 @@ class Arenas {
   }
 
   std::mutex mutex_;
-  std::vector<std::unique_ptr<tbb::task_arena>> arenas_;
+  Growable<std::unique_ptr<tbb::task_arena>> arenas_;
   std::unique_ptr<tbb::global_control> control_;
   std::unique_ptr<Pinning> pinning_;
   int allowed_;

@@ -7,11 +7,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <utility>
-#include <vector>
 
 #include <tessera/base/error.hpp>
+#include <tessera/base/growable.hpp>
 #include <tessera/base/planning.hpp>
 #include <tessera/base/shape.hpp>
+#include <tessera/base/sort_distinct.hpp>
 #include <tessera/mesh/box.hpp>
 
 TESSERA_PLANNING_BEGIN
@@ -21,10 +22,8 @@ namespace tessera::runtime {
 /// Finds the boxes that overlap a query box. If the boxes form a grid, as the shards of a sharding do, the lookup is a
 /// binary search per dim; otherwise all boxes are tested.
 class BoxIndex {
-  using Cut = std::pair<std::int64_t, std::int64_t>;
-
  public:
-  explicit BoxIndex(std::vector<Box> boxes) : boxes_(std::move(boxes)) {
+  explicit BoxIndex(Growable<Box> boxes) : boxes_(std::move(boxes)) {
     const std::size_t rank = boxes_.empty() ? 0 : boxes_[0].begin.size();
     std::size_t cells = 1;
     is_grid_ = true;
@@ -32,8 +31,7 @@ class BoxIndex {
       auto& cuts = cuts_[dim];
       for (const Box& box : boxes_)
         if (!box.empty()) cuts.push_back({box.begin[dim], box.end[dim]});
-      std::sort(cuts.begin(), cuts.end());
-      cuts.erase(std::unique(cuts.begin(), cuts.end()), cuts.end());
+      sort_distinct(cuts);
       for (std::size_t i = 1; i < cuts.size(); ++i) is_grid_ = is_grid_ && cuts[i - 1].second <= cuts[i].first;
       cells *= cuts.size();
       is_grid_ = is_grid_ && cells <= 4 * boxes_.size();
@@ -57,8 +55,8 @@ class BoxIndex {
       const auto cuts_while = [&](auto holds) {
         return static_cast<std::size_t>(std::partition_point(cuts.begin(), cuts.end(), holds) - cuts.begin());
       };
-      low[dim] = cuts_while([&](const Cut& cut) { return cut.second <= box.begin[dim]; });
-      high[dim] = cuts_while([&](const Cut& cut) { return cut.first < box.end[dim]; });
+      low[dim] = cuts_while([&](const SortedPair& cut) { return cut.second <= box.begin[dim]; });
+      high[dim] = cuts_while([&](const SortedPair& cut) { return cut.first < box.end[dim]; });
       if (low[dim] >= high[dim]) return;
       at[dim] = low[dim];
     }
@@ -76,9 +74,9 @@ class BoxIndex {
   }
 
  private:
-  std::vector<Box> boxes_;
-  std::array<std::vector<Cut>, max_rank> cuts_;  // distinct intervals of the boxes in each dim
-  std::vector<int> cells_;                       // index of the box in each cell of the grid, or -1
+  Growable<Box> boxes_;
+  std::array<Growable<SortedPair>, max_rank> cuts_;  // distinct intervals of the boxes in each dim
+  Growable<int> cells_;                              // index of the box in each cell of the grid, or -1
   bool is_grid_ = false;
 
   void fill_cells(std::size_t cells) {
@@ -89,7 +87,7 @@ class BoxIndex {
       std::size_t cell = 0;
       for (std::size_t dim = 0; dim < box.begin.size(); ++dim) {
         const auto& cuts = cuts_[dim];
-        const auto at = std::lower_bound(cuts.begin(), cuts.end(), Cut{box.begin[dim], box.end[dim]});
+        const auto at = std::lower_bound(cuts.begin(), cuts.end(), SortedPair{box.begin[dim], box.end[dim]});
         cell = cell * cuts.size() + static_cast<std::size_t>(at - cuts.begin());
       }
       if (cells_[cell] >= 0)

@@ -6,11 +6,11 @@
 #include <cstdint>
 #include <span>
 #include <string_view>
-#include <vector>
 
 #include <tessera/base/compiled.hpp>
 #include <tessera/base/dtype.hpp>
 #include <tessera/base/error.hpp>
+#include <tessera/base/growable.hpp>
 #include <tessera/base/shape.hpp>
 #include <tessera/mesh/box.hpp>
 #include <tessera/mesh/sharding.hpp>
@@ -136,8 +136,8 @@ class Moves {
   std::string_view name_;
   DType type_;
   ReshardPlan plan_;
-  std::vector<void*> destinations_;
-  std::vector<const void*> sources_;
+  Growable<void*> destinations_;
+  Growable<const void*> sources_;
   int group_ = -1, members_ = 0;
   std::size_t outputs_ = 0;
 
@@ -147,8 +147,8 @@ class Moves {
 inline Box whole(const Shape& shape) { return {Shape(shape.size(), 0), shape}; }
 
 /// The box of each array in their concatenation along `dim`; along the remaining dims it covers `shape`.
-inline std::vector<Box> joined(std::span<const MemberArray> parts, Shape shape, std::size_t dim) {
-  std::vector<Box> boxes;
+inline Growable<Box> joined(std::span<const MemberArray> parts, Shape shape, std::size_t dim) {
+  Growable<Box> boxes;
   std::int64_t at = 0;
   for (const MemberArray& part : parts) {
     Box box = whole(shape);
@@ -165,7 +165,7 @@ inline Shape with_extent(Shape shape, std::size_t dim, std::int64_t extent) {
   return shape;
 }
 
-inline std::int64_t end_of(const std::vector<Box>& boxes, std::size_t dim) {
+inline std::int64_t end_of(const Growable<Box>& boxes, std::size_t dim) {
   return boxes.empty() ? 0 : boxes.back().end[dim];
 }
 
@@ -191,7 +191,7 @@ TESSERA_ONCE void all_reduce(DType type, Reduction reduction, std::span<const Gr
     copies.begin(group);
     if (group.in.empty() || group.out.empty()) continue;
     const Box box = detail::whole(group.in[0].shape);
-    std::vector<int> sources;
+    Growable<int> sources;
     for (std::size_t i = 0; i < group.in.size(); ++i) sources.push_back(moves.source(group.in[i], box, i));
     moves.fill(moves.destination(group.out[0], box, 0), sources, static_cast<int>(sources.size()));
     // Reduce into the first output and copy it to the others: reducing for each output would read all inputs again.
@@ -209,7 +209,7 @@ TESSERA_ONCE void all_gather(DType type, int dim, std::span<const Group> groups)
     moves.begin(group);
     const std::size_t d = moves.dim_of(group, dim);
     const auto boxes = detail::joined(group.in, group.in[0].shape, d);
-    std::vector<int> sources, destinations;
+    Growable<int> sources, destinations;
     for (std::size_t i = 0; i < boxes.size(); ++i) sources.push_back(moves.source(group.in[i], boxes[i], i));
     const Box box = detail::whole(detail::with_extent(group.in[0].shape, d, detail::end_of(boxes, d)));
     for (std::size_t j = 0; j < group.out.size(); ++j) destinations.push_back(moves.destination(group.out[j], box, j));
@@ -227,7 +227,7 @@ TESSERA_ONCE void reduce_scatter(DType type, Reduction reduction, int dim, std::
     const Shape& shape = group.in[0].shape;
     const auto boxes = detail::joined(group.out, shape, d);
     moves.require(detail::end_of(boxes, d) == shape[d], "the outputs together do not have the extent of an input");
-    std::vector<int> sources, destinations;
+    Growable<int> sources, destinations;
     for (std::size_t i = 0; i < group.in.size(); ++i)
       sources.push_back(moves.source(group.in[i], detail::whole(shape), i));
     for (std::size_t i = 0; i < boxes.size(); ++i) destinations.push_back(moves.destination(group.out[i], boxes[i], i));
@@ -250,7 +250,7 @@ TESSERA_ONCE void all_to_all(DType type, int split_dim, int concat_dim, std::spa
              " does not divide by the ", members, " members of a group");
       const std::int64_t piece = shape[split] / members;
       for (std::int64_t j = 0; j < members; ++j) {
-        std::vector<int> sources;
+        Growable<int> sources;
         for (std::int64_t i = 0; i < members; ++i) {
           const MemberArray& in = group.in[static_cast<std::size_t>(i)];
           moves.require(in.shape == shape, "the inputs have different shapes");
@@ -267,7 +267,7 @@ TESSERA_ONCE void all_to_all(DType type, int split_dim, int concat_dim, std::spa
     const auto out_boxes = detail::joined(group.out, all, split);
     moves.require(detail::end_of(out_boxes, split) == shape[split],
                   "the outputs together do not have the extent of an input");
-    std::vector<int> sources, destinations;
+    Growable<int> sources, destinations;
     for (std::size_t i = 0; i < group.in.size(); ++i) sources.push_back(moves.source(group.in[i], in_boxes[i], i));
     for (std::size_t j = 0; j < group.out.size(); ++j)
       destinations.push_back(moves.destination(group.out[j], out_boxes[j], j));
@@ -281,7 +281,7 @@ TESSERA_ONCE void collective_permute(DType type, std::span<const Route> routes, 
   for (const Group& group : groups) {
     moves.begin(group);
     moves.require_same_size(group);
-    std::vector<int> sources, sender(group.out.size(), -1);
+    Growable<int> sources, sender(group.out.size(), -1);
     for (const Route& route : routes) {
       int& from = sender[static_cast<std::size_t>(moves.member(group, route.destination))];
       if (from >= 0)

@@ -5,9 +5,9 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include <tessera/base/error.hpp>
+#include <tessera/base/growable.hpp>
 #include <tessera/base/here.hpp>
 #include <tessera/base/source.hpp>
 #include <tessera/partition/plan/plan.hpp>
@@ -66,7 +66,7 @@ class CommunicationScope {
   /// totals(). With even shards and one collective per step, equals wire_bytes() times the number of devices; with
   /// uneven shards or several collectives per reshard, usually less.
   std::int64_t moved_bytes() const { return moved_; }
-  const std::vector<CommunicationTotal>& totals() const { return totals_; }
+  const Growable<CommunicationTotal>& totals() const { return totals_; }
 
   /// One line per kind and axes, such as "2 all_reduce over data: 8192 B, 8192 B on the wire".
   std::string text() const {
@@ -133,7 +133,7 @@ class CommunicationScope {
   CommunicationLimit limit_;
   Source source_;
   CommunicationScope* outer_;
-  std::vector<CommunicationTotal> totals_;
+  Growable<CommunicationTotal> totals_;
   std::int64_t copied_ = 0, moved_ = 0;
 
   template <class Of> std::int64_t total(std::string_view axis, Of of) const {

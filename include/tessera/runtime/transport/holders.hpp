@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include <tessera/base/planning.hpp>
 #include <tessera/mesh/mesh.hpp>
 #include <tessera/mesh/sharding.hpp>
 
@@ -65,7 +66,8 @@ class Holders {
 /// part_at(i) holds part i. Each set of replicas of the parts that has readers reduces along a chain, parts - 1 sends,
 /// which ends on a device of `to` if one holds a part; each other device of `to` then receives the result.
 /// Examples on n devices: all_reduce 2(n - 1); reduce_scatter and all_gather n - 1; one part: the non-holders of `to`.
-template <class PartAt> constexpr std::int64_t sends(const Holders& to, int parts, const PartAt& part_at) {
+template <class PartAt>
+TESSERA_PLANNING constexpr std::int64_t sends(const Holders& to, int parts, const PartAt& part_at) {
   if (parts == 0) return 0;
   const Holders first = part_at(0);
   std::int64_t there = Holders::common(to, first);

@@ -3,10 +3,10 @@
 #include <tessera/base/push_macros.hpp>
 
 #include <span>
-#include <vector>
 
 #include <tessera/base/compiled.hpp>
 #include <tessera/base/dtype.hpp>
+#include <tessera/base/growable.hpp>
 #include <tessera/kernels/strides.hpp>
 #include <tessera/mesh/box.hpp>
 #include <tessera/mesh/sharding.hpp>
@@ -35,16 +35,13 @@ inline ShardRef shard_ref(void* data, const Box& box, const Holders& held_by = {
 TESSERA_ONCE void reshard(DType type, Reduction reduction, std::span<const ShardRef> destination,
                           std::span<const ShardRef> source, int partials = 1,
                           kernels::ReduceFunction reduce = &kernels::no_reduction);
-/// reshard() with the reduction instantiated for all element types that combine.
-TESSERA_ONCE void reduce_shards(DType type, Reduction reduction, std::span<const ShardRef> destination,
-                                std::span<const ShardRef> source, int partials);
 #if TESSERA_HAS_DEFINITIONS
 TESSERA_ONCE void reshard(DType type, Reduction reduction, std::span<const ShardRef> destination,
                           std::span<const ShardRef> source, int partials, kernels::ReduceFunction reduce) {
   ReshardPlan plan(type, reduction, reduce);
-  std::vector<int> to, from;
-  std::vector<void*> to_data;
-  std::vector<const void*> from_data;
+  Growable<int> to, from;
+  Growable<void*> to_data;
+  Growable<const void*> from_data;
   for (const ShardRef& shard : destination) {
     to.push_back(plan.add_destination(shard.box, shard.strides, shard.held_by));
     to_data.push_back(shard.data);
@@ -55,10 +52,6 @@ TESSERA_ONCE void reshard(DType type, Reduction reduction, std::span<const Shard
   }
   plan.fill(to, from, partials);
   Transport::current().move(plan, to_data, from_data);
-}
-TESSERA_ONCE void reduce_shards(DType type, Reduction reduction, std::span<const ShardRef> destination,
-                                std::span<const ShardRef> source, int partials) {
-  reshard(type, reduction, destination, source, partials, &kernels::strided_reduce_as<>);
 }
 #endif
 

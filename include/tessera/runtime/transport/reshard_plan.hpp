@@ -9,10 +9,10 @@
 #include <cstring>
 #include <span>
 #include <utility>
-#include <vector>
 
 #include <tessera/base/dtype.hpp>
 #include <tessera/base/error.hpp>
+#include <tessera/base/growable.hpp>
 #include <tessera/base/monoid.hpp>
 #include <tessera/base/planning.hpp>
 #include <tessera/base/shape.hpp>
@@ -70,7 +70,7 @@ class ReshardPlan {
       fail(errc::graph_invalid, "[reshard] groups of parts: ", sources.size(), " sources do not divide into groups of ",
            partials);
     if (partials > 1) check_arithmetic();
-    std::vector<Box> boxes;
+    Growable<Box> boxes;
     for (std::size_t i = 0; i < sources.size(); ++i) {
       const Box& box = shard(sources_, sources[i]).box;
       if (i % static_cast<std::size_t>(partials) == 0)
@@ -80,7 +80,7 @@ class ReshardPlan {
              " and the first part of its value differ");
     }
     const int first = static_cast<int>(inputs_.size());
-    inputs_.insert(inputs_.end(), sources.begin(), sources.end());
+    inputs_.append(sources.data(), sources.data() + sources.size());
     const BoxIndex index(std::move(boxes));
     for (int destination : destinations) {
       const Shard& to = shard(destinations_, destination);
@@ -166,20 +166,20 @@ class ReshardPlan {
   Reduction reduction_;
   kernels::ReduceFunction reduce_;
   std::array<std::byte, 8> identity_{};  // of the reduction, as one element
-  std::vector<Shard> destinations_, sources_;
-  std::vector<int> source_of_;
-  std::vector<int> inputs_;
-  std::vector<Piece> pieces_;
+  Growable<Shard> destinations_, sources_;
+  Growable<int> source_of_;
+  Growable<int> inputs_;
+  Growable<Piece> pieces_;
   std::int64_t weight_ = 0;
   std::int64_t bytes_ = 0, written_ = 0, moved_ = 0;
 
-  static const Shard& shard(const std::vector<Shard>& shards, int index) {
+  static const Shard& shard(const Growable<Shard>& shards, int index) {
     if (index < 0 || index >= static_cast<int>(shards.size()))
       fail(errc::graph_invalid, "[reshard] shard: index ", index, " is out of range for ", shards.size(), " shards");
     return shards[static_cast<std::size_t>(index)];
   }
 
-  TESSERA_PLANNING int add_shard(std::vector<Shard>& shards, const Shard& added) {
+  TESSERA_PLANNING int add_shard(Growable<Shard>& shards, const Shard& added) {
     const auto& [box, strides, held_by] = added;
     const std::size_t rank = !destinations_.empty() ? destinations_[0].box.begin.size()
                              : !sources_.empty()    ? sources_[0].box.begin.size()

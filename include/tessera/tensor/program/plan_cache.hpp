@@ -11,10 +11,11 @@
 #include <shared_mutex>
 #include <span>
 #include <utility>
-#include <vector>
 
 #include <tessera/base/compiled.hpp>
+#include <tessera/base/growable.hpp>
 #include <tessera/base/hash.hpp>
+#include <tessera/base/planning.hpp>
 #include <tessera/mesh/mesh.hpp>
 #include <tessera/partition/plan/make_plan.hpp>
 #include <tessera/partition/plan/plan_options.hpp>
@@ -100,8 +101,8 @@ struct PlanSlot {
   ProgramCache* program = nullptr;
   std::uint64_t hash = 0;
   Mesh mesh{}, sizes{};
-  std::vector<ArgumentInfo> arguments;
-  std::vector<OutputRequest> outputs;
+  Growable<ArgumentInfo> arguments;
+  Growable<OutputRequest> outputs;
   PlanOptions options;
   std::int64_t bytes = 0;
   PlanSlot* next = nullptr;  // in the list of a hash bucket, or in the list of free slots
@@ -197,8 +198,8 @@ class PlanCache {
   friend class ProgramCache;
 
   mutable std::shared_mutex mutex_;
-  std::vector<PlanSlot*> slots_;  // all slots, used and free
-  std::vector<PlanSlot*> table_;  // the first slot of each hash bucket; its size is a power of two
+  Growable<PlanSlot*> slots_;  // all slots, used and free
+  Growable<PlanSlot*> table_;  // the first slot of each hash bucket; its size is a power of two
   PlanSlot* free_ = nullptr;
   ProgramCache* programs_ = nullptr;
   PlanCacheLimit limit_;
@@ -295,13 +296,14 @@ TESSERA_ONCE std::pair<PlanSlot*, std::uint64_t> PlanCache::look_up(const Progra
   return {nullptr, 0};
 }
 
-TESSERA_ONCE PlanLease PlanCache::insert(ProgramCache& program, const PlanRequest& request, std::uint64_t hash,
-                                         ExecutablePtr executable) {
+TESSERA_PLANNING TESSERA_ONCE PlanLease PlanCache::insert(ProgramCache& program, const PlanRequest& request,
+                                                          std::uint64_t hash, ExecutablePtr executable) {
   // Allocations that may throw come first, before the table changes.
-  std::vector<ArgumentInfo> arguments(request.arguments.begin(), request.arguments.end());
-  std::vector<OutputRequest> outputs;
+  Growable<ArgumentInfo> arguments;
+  arguments.append(request.arguments.data(), request.arguments.data() + request.arguments.size());
+  Growable<OutputRequest> outputs;
   if (const OutputRequest* given = request.options.outputs)
-    outputs.assign(given, given + program.compiled_.program.main().output_count);
+    outputs.append(given, given + program.compiled_.program.main().output_count);
   const std::int64_t bytes = executable->bytes();
   PlanSlot *dropped = nullptr, *slot = nullptr;
   {
@@ -345,7 +347,7 @@ TESSERA_ONCE void PlanCache::make_room() {
     slots_.push_back(free_);
   }
   if (static_cast<std::size_t>(entries_) < table_.size()) return;
-  std::vector<PlanSlot*> larger(table_.size() * 2, nullptr);
+  Growable<PlanSlot*> larger(table_.size() * 2, nullptr);
   table_.swap(larger);
   for (PlanSlot* slot : slots_)
     if (slot->program != nullptr) slot->next = std::exchange(bucket(slot->hash), slot);

@@ -9,9 +9,9 @@
 #include <string>
 #include <string_view>
 #include <utility>
-#include <vector>
 
 #include <tessera/base/compiled.hpp>
+#include <tessera/base/growable.hpp>
 #include <tessera/graph/fuse/traced_units.hpp>
 #include <tessera/graph/trace/named_leaves.hpp>
 #include <tessera/kernels/fused/fused_kernel.hpp>
@@ -62,7 +62,7 @@ template <class Traced> struct ProgramCode : TracedUnits<Traced> {
   }
 };
 
-TESSERA_ONCE std::vector<Leaf> run_executable(runtime::Executable& executable, std::span<const Leaf> arguments);
+TESSERA_ONCE Growable<Leaf> run_executable(runtime::Executable& executable, std::span<const Leaf> arguments);
 TESSERA_ONCE StoragePtr run_plain(runtime::Executable& executable, TensorStorage* const* tensors,
                                   const HostNumber* numbers);
 TESSERA_ONCE bool overwrote(const runtime::Executable& executable);
@@ -77,7 +77,7 @@ TESSERA_ONCE std::size_t result_layers(const runtime::Executable& executable, st
 TESSERA_ONCE HostNumber result_number(const runtime::Executable& executable, std::size_t result) {
   return executable.result_number(result);
 }
-TESSERA_ONCE std::vector<Leaf> run_executable(runtime::Executable& executable, std::span<const Leaf> arguments) {
+TESSERA_ONCE Growable<Leaf> run_executable(runtime::Executable& executable, std::span<const Leaf> arguments) {
   executable.begin_call();
   const OracleSink::Run oracle = OracleSink::running();
   return oracle == nullptr ? executable.run(arguments) : oracle(executable, arguments);
@@ -85,11 +85,11 @@ TESSERA_ONCE std::vector<Leaf> run_executable(runtime::Executable& executable, s
 TESSERA_ONCE StoragePtr run_plain(runtime::Executable& executable, TensorStorage* const* tensors,
                                   const HostNumber* numbers) {
   if (!oracle_is_on()) return executable.run_plain(tensors, numbers);
-  std::vector<Leaf> leaves(static_cast<std::size_t>(executable.compiled().program.argument_count));
+  Growable<Leaf> leaves(static_cast<std::size_t>(executable.compiled().program.argument_count));
   for (std::size_t i = 0; i < leaves.size(); ++i) {
     leaves[i].is_number = tensors[i] == nullptr;
     leaves[i].number = numbers[i];
-    if (tensors[i] != nullptr) leaves[i].layers.emplace_back(tensors[i]);
+    if (tensors[i] != nullptr) leaves[i].layers.push_back(StoragePtr(tensors[i]));
   }
   return run_executable(executable, leaves)[0].layers[0];
 }
@@ -128,7 +128,7 @@ struct NamedArgument {
 
 /// Collects the leaves of run-time arguments in the order of the trace. A leaf of a Stack has one tensor per layer.
 struct CollectLeaves {
-  std::vector<Leaf> leaves;
+  Growable<Leaf> leaves;
   std::size_t cursor = 0, base = 0;
   int layer = -1;
   NamedArgument argument{};  ///< that whose leaves are collected
@@ -140,7 +140,7 @@ struct CollectLeaves {
     to.stacked = layer >= 0;
     if constexpr (StoredOperand<L>) {
       if (!x.storage()) fail_empty_argument(argument, &x);
-      to.layers.emplace_back(static_cast<TensorStorage*>(x.storage().get()));
+      to.layers.push_back(StoragePtr(static_cast<TensorStorage*>(x.storage().get())));
     } else {
       to.is_number = true;
       to.stacked = false;
@@ -185,7 +185,7 @@ struct SizeStacks {
 
 /// Moves results into the leaves of a structure whose Stacks SizeStacks has resized. Does not throw.
 struct FillLeaves {
-  std::vector<Leaf>& leaves;
+  Growable<Leaf>& leaves;
   std::size_t cursor = 0, base = 0;
   int layer = 0;
 
@@ -218,7 +218,7 @@ struct ReleaseLeaves {
 
 /// Returns donated tensors to their arguments after an error; skips arguments that were not donated.
 struct RestoreLeaves {
-  std::vector<Leaf>& leaves;
+  Growable<Leaf>& leaves;
   std::size_t cursor = 0, base = 0;
   int layer = 0;
   bool writes = true;
@@ -242,15 +242,14 @@ struct RestoreLeaves {
 };
 
 /// Shape, sharding and Dim value of each leaf. Checks that all are on one mesh, and that the layers of a Stack agree.
-TESSERA_ONCE std::vector<ArgumentInfo> describe(const CompiledProgram& compiled, const std::vector<Leaf>& leaves,
-                                                Mesh& mesh);
+TESSERA_ONCE Growable<ArgumentInfo> describe(const CompiledProgram& compiled, const Growable<Leaf>& leaves, Mesh& mesh);
 #if TESSERA_HAS_DEFINITIONS
-TESSERA_ONCE std::vector<ArgumentInfo> describe(const CompiledProgram& compiled, const std::vector<Leaf>& leaves,
-                                                Mesh& mesh) {
-  std::vector<ArgumentInfo> infos;
+TESSERA_ONCE Growable<ArgumentInfo> describe(const CompiledProgram& compiled, const Growable<Leaf>& leaves,
+                                             Mesh& mesh) {
+  Growable<ArgumentInfo> infos;
   infos.reserve(leaves.size());
   bool first = true;
-  std::vector<std::uint8_t> is_size(leaves.size(), 0);
+  Growable<std::uint8_t> is_size(leaves.size(), 0);
   const GraphView& graph = compiled.program.main();
   for (int id = 0; id < graph.size; ++id)
     if (graph[id].is_dim()) is_size[static_cast<std::size_t>(graph[id].index())] = 1;
@@ -298,28 +297,28 @@ TESSERA_ONCE std::vector<ArgumentInfo> describe(const CompiledProgram& compiled,
 #endif
 
 /// A lease of the plan for these leaves.
-TESSERA_ONCE PlanLease executable_in(ProgramCache& cache, const std::vector<Leaf>& leaves,
+TESSERA_ONCE PlanLease executable_in(ProgramCache& cache, const Growable<Leaf>& leaves,
                                      const PlanOptions& options = {});
 #if TESSERA_HAS_DEFINITIONS
-TESSERA_ONCE PlanLease executable_in(ProgramCache& cache, const std::vector<Leaf>& leaves, const PlanOptions& options) {
+TESSERA_ONCE PlanLease executable_in(ProgramCache& cache, const Growable<Leaf>& leaves, const PlanOptions& options) {
   Mesh mesh{};
-  const std::vector<ArgumentInfo> infos = describe(cache.compiled(), leaves, mesh);
+  const Growable<ArgumentInfo> infos = describe(cache.compiled(), leaves, mesh);
   return cache.find({mesh, infos, options});
 }
 #endif
-template <class Traced> PlanLease executable_for(const std::vector<Leaf>& leaves, const PlanOptions& options = {}) {
+template <class Traced> PlanLease executable_for(const Growable<Leaf>& leaves, const PlanOptions& options = {}) {
   return executable_in(cache_of<Traced>(), leaves, options);
 }
 
 /// Runs a program. All that may throw besides the run itself comes first: `give_up()`, which releases donated
 /// arguments, is called after the result was allocated, so an earlier error leaves the arguments unchanged.
 template <class Result, class GiveUp>
-Result run_into(runtime::Executable& executable, const std::vector<Leaf>& leaves, GiveUp give_up) {
+Result run_into(runtime::Executable& executable, const Growable<Leaf>& leaves, GiveUp give_up) {
   Result result{};
   SizeStacks size{executable, plan_of(executable).main().outputs.size()};
   for_each_leaf(result, size);
   give_up();
-  std::vector<Leaf> results = run_executable(executable, leaves);
+  Growable<Leaf> results = run_executable(executable, leaves);
   FillLeaves fill{results};
   for_each_leaf(result, fill);
   return result;

@@ -6,11 +6,11 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include <tessera/base/compiled.hpp>
 #include <tessera/base/dtype.hpp>
 #include <tessera/base/error.hpp>
+#include <tessera/base/growable.hpp>
 #include <tessera/base/here.hpp>
 #include <tessera/base/shape.hpp>
 #include <tessera/base/source.hpp>
@@ -86,7 +86,7 @@ struct Slab {
 };
 
 /// Cuts a slab into slabs of at most `most` elements each.
-inline void cut_slabs(const Slab& slab, std::int64_t most, std::vector<Slab>& out) {
+inline void cut_slabs(const Slab& slab, std::int64_t most, Growable<Slab>& out) {
   const std::int64_t elements = volume(extents(slab.box));
   if (elements == 0) return;
   if (elements <= most) return out.push_back(slab);
@@ -103,7 +103,7 @@ inline void cut_slabs(const Slab& slab, std::int64_t most, std::vector<Slab>& ou
 /// Calls write(pointer to the first element, box) for slabs that together cover all shards, in parallel.
 template <class T, class Write> void for_each_slab(TensorStorage& storage, Cost each_element, Write write) {
   constexpr std::int64_t most = std::int64_t{1} << 15;
-  std::vector<Slab> slabs;
+  Growable<Slab> slabs;
   std::int64_t elements = 0;
   for (int shard = 0; shard < storage.shard_count(); ++shard) {
     cut_slabs({shard, 0, storage.box(shard)}, most, slabs);

@@ -2,8 +2,7 @@
 #define TESSERA_TENSOR_STORAGE_SHARD_REFS_HPP
 #include <tessera/base/push_macros.hpp>
 
-#include <vector>
-
+#include <tessera/base/growable.hpp>
 #include <tessera/mesh/sub_axes.hpp>
 #include <tessera/runtime/memory/storage.hpp>
 #include <tessera/runtime/transport/reshard.hpp>
@@ -11,16 +10,16 @@
 namespace tessera::detail {
 
 /// The shards of a tensor in memory, for copies to and from the host, where it doesn't matter which device holds which.
-inline std::vector<runtime::ShardRef> shard_refs(const TensorStorage& x) {
-  std::vector<runtime::ShardRef> shards;
+inline Growable<runtime::ShardRef> shard_refs(const TensorStorage& x) {
+  Growable<runtime::ShardRef> shards;
   for (int shard = 0; shard < x.shard_count(); ++shard)
     shards.push_back(runtime::shard_ref(const_cast<void*>(x.data(shard)), x.box(shard)));
   return shards;
 }
 /// The shards of a tensor with the devices that hold each, as coordinates on the mesh refined by `cuts`. These include
 /// the cuts of the tensor's sharding.
-inline std::vector<runtime::ShardRef> shard_refs(const TensorStorage& x, const AxisCuts& cuts) {
-  std::vector<runtime::ShardRef> shards = shard_refs(x);
+inline Growable<runtime::ShardRef> shard_refs(const TensorStorage& x, const AxisCuts& cuts) {
+  Growable<runtime::ShardRef> shards = shard_refs(x);
   const Mesh refined = refined_mesh(x.mesh(), cuts);
   const Sharding sharding = refined_sharding(x.sharding(), x.mesh(), cuts);
   const ShardGrid grid(refined, sharding);
