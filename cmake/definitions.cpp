@@ -1,6 +1,7 @@
 // tessera::compiled: the planner, the executor and the steps, compiled once for all units of a project.
 #define TESSERA_DEFINITIONS
 #include <tessera/data/data.hpp>
+#include <tessera/data/safetensors.hpp>
 #include <tessera/runtime/transport/collectives.hpp>
 #include <tessera/runtime/transport/reduce_shards.hpp>
 #include <tessera/tessera.hpp>

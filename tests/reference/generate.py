@@ -572,7 +572,7 @@ def attention():
             set_linear(layer.linear1, *a[10:12])
             set_linear(layer.linear2, *a[12:14])
             set_norm(layer.norm2, *a[14:16])
-            return layer(a[16])
+            return layer(a[16], src_key_padding_mask=~a[17] if len(a) > 17 else None)
 
         return f
 
@@ -586,13 +586,20 @@ def attention():
             set_linear(layer.linear1, *a[20:22])
             set_linear(layer.linear2, *a[22:24])
             set_norm(layer.norm3, *a[24:26])
-            return layer(a[26], a[27], torch.triu(torch.full((3, 3), -inf), 1))
+            causal = torch.triu(torch.ones(3, 3, dtype=torch.bool), 1)
+            memory_mask, mask = (~m for m in a[28:30]) if len(a) > 29 else (~a[28] if len(a) > 28 else None, None)
+            return layer(a[26], a[27], causal, tgt_key_padding_mask=mask, memory_key_padding_mask=memory_mask)
 
         return f
 
     for name, before in {"post": False, "pre": True}.items():
         case(f"encoder_layer_{name}", encoder(before), *attention_inputs(), *norm(), *mlp(), *norm(), x)
         case(f"decoder_layer_{name}", decoder(before), *attention_inputs(), *norm(), *attention_inputs(), *norm(), *mlp(), *norm(), x, memory)
+    target_mask = torch.tensor([[True, False, True], [True, True, False]])
+    case("encoder_layer_masked", encoder(True), *attention_inputs(), *norm(), *mlp(), *norm(), x, target_mask)
+    of_decoder = [*attention_inputs(), *norm(), *attention_inputs(), *norm(), *mlp(), *norm(), x, memory]
+    case("decoder_layer_memory_mask", decoder(False), *of_decoder, mask)
+    case("decoder_layer_masks", decoder(True), *of_decoder, mask, target_mask)
     write("attention")
 
 

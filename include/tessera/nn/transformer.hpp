@@ -39,8 +39,9 @@ template <Element T = float> struct FeedForward {
 };
 
 /// torch.nn.TransformerEncoderLayer without dropout: self-attention and two products, x [batch, time, features] to the
-/// same shape; `masked(x, mask)` attends to the positions where mask [batch, time] is true. Source: Vaswani et al.,
-/// 1706.03762; the norm in front: Xiong et al., 2002.04745.
+/// same shape; `layer(x, mask)` attends to the positions where mask [batch, time] is true (src_key_padding_mask is its
+/// negation). A Stack of them takes the mask too: `layers(x, mask)`. Source: Vaswani et al., 1706.03762; the norm in
+/// front: Xiong et al., 2002.04745.
 template <Element T = float, NormPlace Place = NormPlace::post> struct EncoderLayer {
   MultiHeadAttention<T> attention;
   LayerNorm<T> attention_norm;
@@ -52,7 +53,7 @@ template <Element T = float, NormPlace Place = NormPlace::post> struct EncoderLa
     const auto middle = detail::residual<Place>(x, attention_norm, attention);
     return detail::residual<Place>(middle, mlp_norm, mlp);
   }
-  constexpr auto masked(const auto& x, const auto& mask) const {
+  constexpr auto operator()(const auto& x, const auto& mask) const {
     const auto middle =
         detail::residual<Place>(x, attention_norm, [&](const auto& v) { return attention.masked(v, v, mask); });
     return detail::residual<Place>(middle, mlp_norm, mlp);
@@ -60,7 +61,15 @@ template <Element T = float, NormPlace Place = NormPlace::post> struct EncoderLa
 };
 
 /// torch.nn.TransformerDecoderLayer without dropout, with a causal mask of the target: causal self-attention, attention
-/// to memory [batch, keys, features], and two products.
+/// to memory [batch, keys, features], and two products:
+///
+///     layer(x, memory)                      // x [batch, time, features]
+///     layer(x, memory, memory_mask)         // memory_mask [batch, keys]: attends to the memory where it is true
+///     layer(x, memory, memory_mask, mask)   // mask [batch, time]: attends to the positions of x where it is true
+///
+/// PyTorch's memory_key_padding_mask and tgt_key_padding_mask are the negations of the masks. Behind a target that is
+/// padded at its end, causal attention sees no padding: only padding in front needs the second mask. A Stack of them
+/// takes the same arguments: `layers(x, memory, memory_mask)`.
 template <Element T = float, NormPlace Place = NormPlace::post> struct DecoderLayer {
   MultiHeadAttention<T> attention;
   LayerNorm<T> attention_norm;
@@ -71,9 +80,24 @@ template <Element T = float, NormPlace Place = NormPlace::post> struct DecoderLa
 
   static constexpr std::array field_names{"attention", "attention_norm", "cross", "cross_norm", "mlp", "mlp_norm"};
   constexpr auto operator()(const auto& x, const auto& memory) const {
-    const auto own = detail::residual<Place>(x, attention_norm, [&](const auto& v) { return attention.causal(v); });
-    const auto both = detail::residual<Place>(own, cross_norm, [&](const auto& v) { return cross(v, memory); });
-    return detail::residual<Place>(both, mlp_norm, mlp);
+    return parts(
+        x, [&](const auto& v) { return attention.causal(v); }, [&](const auto& v) { return cross(v, memory); });
+  }
+  constexpr auto operator()(const auto& x, const auto& memory, const auto& memory_mask) const {
+    return parts(
+        x, [&](const auto& v) { return attention.causal(v); },
+        [&](const auto& v) { return cross.masked(v, memory, memory_mask); });
+  }
+  constexpr auto operator()(const auto& x, const auto& memory, const auto& memory_mask, const auto& mask) const {
+    return parts(
+        x, [&](const auto& v) { return attention.causal(v, mask); },
+        [&](const auto& v) { return cross.masked(v, memory, memory_mask); });
+  }
+
+ private:
+  constexpr auto parts(const auto& x, const auto& to_target, const auto& to_memory) const {
+    const auto own = detail::residual<Place>(x, attention_norm, to_target);
+    return detail::residual<Place>(detail::residual<Place>(own, cross_norm, to_memory), mlp_norm, mlp);
   }
 };
 

@@ -111,7 +111,7 @@ class OpenCheckpoint {
 }  // namespace detail
 
 /// x with a name for the policy of a checkpoint around it, such as ts::save_only_these_names.
-template <FixedString Text, TensorOperand X> constexpr auto checkpoint_name(const X& x, Here at = Here::current()) {
+template <FixedString Text, TensorArgument X> constexpr auto checkpoint_name(const X& x, Here at = Here::current()) {
   return call<detail::CheckpointNameTag<Text>>(Source::from(at), x);
 }
 

@@ -34,7 +34,7 @@ constexpr int constraint_spec(const Value& context, const PartitionSpec& spec, i
   return context.module->add_spec(whole);
 }
 
-template <TensorOperand X>
+template <TensorArgument X>
 constexpr auto constrain(const X& x, const PartitionSpec& spec, CotangentSharding of_cotangent,
                          const PartitionSpec* cotangent, Source source) {
   static_assert(!LocalOperand<X>,
@@ -98,19 +98,19 @@ constexpr Value split_over(const Value& value, std::string_view axis, int dim, i
 /// Inside a traced function: x with the sharding of the spec, for its readers and for its cotangent. The elements don't
 /// change. Errors: spec_rank when the spec has more entries than x has dims; spec_axis, when the program is planned,
 /// for axes that the mesh lacks. Communication: the reshard of x to that sharding, if x has another one.
-template <TensorOperand X>
+template <TensorArgument X>
 constexpr auto with_sharding(const X& x, const PartitionSpec& spec, Here at = Here::current()) {
   return detail::constrain(x, spec, CotangentSharding::alike, nullptr, Source::from(at));
 }
 /// with_sharding with a different spec for the cotangent.
-template <TensorOperand X>
+template <TensorArgument X>
 constexpr auto with_sharding(const X& x, const PartitionSpec& spec, const PartitionSpec& cotangent,
                              Here at = Here::current()) {
   return detail::constrain(x, spec, CotangentSharding::own_spec, &cotangent, Source::from(at));
 }
 
 /// with_sharding for x alone: the planner chooses the sharding of its cotangent.
-template <TensorOperand X>
+template <TensorArgument X>
   requires(!StoredOperand<X>)
 constexpr auto mark_sharding(const X& x, const PartitionSpec& spec, Here at = Here::current()) {
   return detail::constrain(x, spec, CotangentSharding::free, nullptr, Source::from(at));
@@ -121,7 +121,8 @@ constexpr auto mark_sharding(const X& x, const PartitionSpec& spec, Here at = He
 /// they differ.
 ///
 ///     const auto [g, w] = ts::shard_as(gradient, weight);
-template <TensorOperand X, TensorOperand Y> constexpr auto shard_as(const X& x, const Y& y, Here at = Here::current()) {
+template <TensorArgument X, TensorArgument Y>
+constexpr auto shard_as(const X& x, const Y& y, Here at = Here::current()) {
   static_assert(!LocalOperand<X> && !LocalOperand<Y>,
                 "tessera: values inside a ts::shard_map have no sharding of their own; call ts::shard_as on the "
                 "arguments or the results of the shard_map");

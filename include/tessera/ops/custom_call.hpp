@@ -215,19 +215,19 @@ template <class Function, class... X> constexpr auto custom_call_of(Source sourc
 /// dims, or extents with one letter, differ. Gradient: none, so that it is an `unsupported` error to differentiate the
 /// call; ts::custom_vjp gives it one. Communication: a split core dim is made whole, by an all_to_all onto a batch dim
 /// that its axes divide, otherwise by an all_gather.
-template <class Function, TensorOperand X> constexpr auto custom_call(const X& x, Here at = Here::current()) {
+template <class Function, TensorArgument X> constexpr auto custom_call(const X& x, Here at = Here::current()) {
   return detail::custom_call_of<Function>(Source::from(at), x);
 }
-template <class Function, TensorOperand X, TensorOperand Y>
+template <class Function, TensorArgument X, TensorArgument Y>
 constexpr auto custom_call(const X& x, const Y& y, Here at = Here::current()) {
   return detail::custom_call_of<Function>(Source::from(at), x, y);
 }
-template <class Function, TensorOperand X, TensorOperand Y, TensorOperand Z>
+template <class Function, TensorArgument X, TensorArgument Y, TensorArgument Z>
 constexpr auto custom_call(const X& x, const Y& y, const Z& z, Here at = Here::current()) {
   return detail::custom_call_of<Function>(Source::from(at), x, y, z);
 }
 /// Of more operands; behind so many there is no default argument that could tell the line of the call.
-template <class Function, TensorOperand X, TensorOperand Y, TensorOperand Z, TensorOperand... More>
+template <class Function, TensorArgument X, TensorArgument Y, TensorArgument Z, TensorOperand... More>
   requires(sizeof...(More) > 0)
 constexpr auto custom_call(const X& x, const Y& y, const Z& z, const More&... more) {
   return detail::custom_call_of<Function>(Source{}, x, y, z, more...);

@@ -192,39 +192,39 @@ template <int Rank> struct MseTag {
 /// exp(x) over its sum along one dim, by default the last, computed without overflow. x is floating; the result has its
 /// shape and element type. A row with NaN or +infinity gives NaN. Communication: along a sharded dim, one all_reduce of
 /// the maxima and one of the sums.
-template <int D = -1, TensorOperand X> constexpr auto softmax(const X& x, Here at = Here::current()) {
+template <int D = -1, TensorArgument X> constexpr auto softmax(const X& x, Here at = Here::current()) {
   return call<detail::SoftmaxTag<X::rank, detail::checked_dim<D, X::rank>(), false>>(Source::from(at), x);
 }
 /// softmax of -x (torch.nn.functional.softmin). Communication: as softmax.
-template <int D = -1, TensorOperand X> constexpr auto softmin(const X& x, Here at = Here::current()) {
+template <int D = -1, TensorArgument X> constexpr auto softmin(const X& x, Here at = Here::current()) {
   return softmax<D>(-x, at);
 }
 /// The logarithm of softmax, accurate where softmax underflows. Communication: as softmax.
-template <int D = -1, TensorOperand X> constexpr auto log_softmax(const X& x, Here at = Here::current()) {
+template <int D = -1, TensorArgument X> constexpr auto log_softmax(const X& x, Here at = Here::current()) {
   return call<detail::SoftmaxTag<X::rank, detail::checked_dim<D, X::rank>(), true>>(Source::from(at), x);
 }
 
 /// The logarithm of the sum of exponentials over the named dims, by default all: `logsumexp<-1>(x)`, computed without
 /// overflow. -infinity where all elements are, NaN where any is. The gradient is softmax. Shapes as `max`.
 /// Communication: as softmax.
-template <int... Dims, TensorOperand X> constexpr auto logsumexp(const X& x, Here at = Here::current()) {
+template <int... Dims, TensorArgument X> constexpr auto logsumexp(const X& x, Here at = Here::current()) {
   return detail::reduce_by<detail::LogSumExp<false, Dims...>>(x, at);
 }
-template <int... Dims, TensorOperand X> constexpr auto logsumexp(const X& x, KeepDims, Here at = Here::current()) {
+template <int... Dims, TensorArgument X> constexpr auto logsumexp(const X& x, KeepDims, Here at = Here::current()) {
   return detail::reduce_by<detail::LogSumExp<true, Dims...>>(x, at);
 }
 
 /// Layer norm of rows (the last dim): (x - mean) / sqrt(variance + eps) * gain + bias; gain and bias are vectors. The
 /// result has the shape and element type of x. Errors: shape_mismatch. Communication: all_reduces of row sums where
 /// rows are split. Source: Ba, Kiros, Hinton, 1607.06450.
-template <TensorOperand X, TensorOperand Gain, TensorOperand Bias, NumberOperand Eps = double>
+template <TensorArgument X, TensorArgument Gain, TensorArgument Bias, NumberOperand Eps = double>
 constexpr auto layer_norm(const X& x, const Gain& gain, const Bias& bias, const Eps& eps = 1e-5,
                           Here at = Here::current()) {
   return call<detail::LayerNormTag>(Source::from(at), x, gain, bias, eps);
 }
 /// RMS norm of rows (the last dim): x / sqrt(mean of squares + eps) * gain. Otherwise as layer_norm. Source: Zhang,
 /// Sennrich, 1910.07467.
-template <TensorOperand X, TensorOperand Gain, NumberOperand Eps = double>
+template <TensorArgument X, TensorArgument Gain, NumberOperand Eps = double>
 constexpr auto rms_norm(const X& x, const Gain& gain, const Eps& eps = 1e-5, Here at = Here::current()) {
   return call<detail::RmsNormTag>(Source::from(at), x, gain, eps);
 }
@@ -232,13 +232,13 @@ constexpr auto rms_norm(const X& x, const Gain& gain, const Eps& eps = 1e-5, Her
 /// The mean over all positions of -log softmax(logits)[target], for logits [..., classes] and integer targets [...];
 /// rank 0. A target outside of the classes adds 0. Errors: shape_mismatch. Communication: with sharded classes,
 /// all_reduces of one value per position; logits are never gathered.
-template <TensorOperand Logits, TensorOperand Targets>
+template <TensorArgument Logits, TensorArgument Targets>
 constexpr auto cross_entropy(const Logits& logits, const Targets& targets, Here at = Here::current()) {
   return call<detail::CrossEntropyTag<Logits::rank>>(Source::from(at), logits, targets);
 }
 /// The mean of the squared difference of x and y, which have equal shapes; rank 0, NaN for tensors without elements.
 /// Errors: shape_mismatch.
-template <TensorOperand X, TensorOperand Y> constexpr auto mse(const X& x, const Y& y, Here at = Here::current()) {
+template <TensorArgument X, TensorArgument Y> constexpr auto mse(const X& x, const Y& y, Here at = Here::current()) {
   return call<detail::MseTag<X::rank>>(Source::from(at), x, y);
 }
 

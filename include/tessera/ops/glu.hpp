@@ -13,7 +13,7 @@ namespace tessera {
 /// of the second. [..., 2 n] gives [..., n]. x is floating or integer, of which the result is f32. Errors:
 /// shape_mismatch for an odd extent. Communication: as slice; none along other dims. Source: Dauphin and others,
 /// 1612.08083.
-template <int D = -1, TensorOperand X> constexpr auto glu(const X& x, Here at = Here::current()) {
+template <int D = -1, TensorArgument X> constexpr auto glu(const X& x, Here at = Here::current()) {
   const auto [value, gate] = chunk<2, D>(x, at);
   return call<detail::Binary<ops::MulOp>>(Source::from(at), value, sigmoid(gate, at));
 }

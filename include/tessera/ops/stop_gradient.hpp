@@ -20,7 +20,7 @@ struct StopGradientTag {
 
 /// x, which gradients treat as a constant: jax.lax.stop_gradient, Tensor.detach. What only the gradient behind it needs
 /// is not computed. No communication.
-template <TensorOperand X> constexpr auto stop_gradient(const X& x, Here at = Here::current()) {
+template <TensorArgument X> constexpr auto stop_gradient(const X& x, Here at = Here::current()) {
   return call<detail::StopGradientTag>(Source::from(at), x);
 }
 

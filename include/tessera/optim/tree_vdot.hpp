@@ -21,8 +21,8 @@ namespace tessera {
 
 /// Inside a traced function: the sum of the products of corresponding elements of two models of one structure, such as
 /// gradients and a direction (optax.tree_utils.tree_vdot). Of their floating-point tensors, with all layers of Stacks;
-/// a tuple of tensors is a model too. Products are taken and summed in f32, and the sum of all tensors is f32; in f64
-/// if any tensor is f64. Errors: structure if the models differ. Communication: one all_reduce of a rank-0 tensor.
+/// a tuple of tensors is a model too. Products are taken and summed in f32, in f64 for tensors of f64; the result is
+/// f32. Errors: structure if the models differ. Communication: one all_reduce of a rank-0 tensor.
 ///
 ///     const auto slope = ts::tree_vdot(gradient, direction);
 template <class Model> constexpr Sym<float, 0> tree_vdot(const Model& a, const Model& b, Here at = Here::current()) {

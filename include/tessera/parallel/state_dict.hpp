@@ -160,14 +160,36 @@ inline StateDict consolidate(const StateDict& parts, Here at = Here::current()) 
   return made;
 }
 
+/// Whether each tensor of the model must be in the dict, and each entry of the dict in the model, as `strict` of
+/// PyTorch's load_state_dict.
+struct LoadStateDict {
+  bool strict = true;
+};
+
+namespace detail {
+/// Whether an entry of the dict is a part of its tensor.
+inline bool has_parts(const StateDict& dict) {
+  return std::any_of(dict.begin(), dict.end(),
+                     [](const StateEntry& e) { return volume(extents(e.box)) != volume(e.shape); });
+}
+inline void add_name(std::string& names, std::string_view name) {
+  if (!names.empty()) names += ", ";
+  names += name;
+}
+}  // namespace detail
+
 /// A model with the values of a dict, whole tensors or parts, in the layouts that its tensors have: load_state_dict of
-/// PyTorch, strict. The model must have the structure that was saved; its own values are not used, and it is not
-/// changed when an error is thrown. Errors: `structure` for names that the dict lacks, has twice, or has in addition;
-/// `dtype_mismatch`; `shape_mismatch`.
-template <class Model> Model load_state_dict(Model model, const StateDict& dict, Here at = Here::current()) {
-  const auto is_part = [](const StateEntry& e) { return volume(extents(e.box)) != volume(e.shape); };
-  if (std::any_of(dict.begin(), dict.end(), is_part)) return load_state_dict(std::move(model), consolidate(dict), at);
+/// PyTorch. The model must have the structure that was saved; its own values are not used, and it is not changed when
+/// an error is thrown. With `{.strict = false}` it keeps its own values of what the dict lacks, and entries that it
+/// lacks are ignored. Errors: `structure` for names that the dict lacks or has in addition, all of which the message
+/// lists, and for a name that is in the dict twice; `dtype_mismatch`; `shape_mismatch`.
+///
+///     model = ts::load_state_dict(model, pretrained, {.strict = false});   // with a new head
+template <class Model>
+Model load_state_dict(Model model, const StateDict& dict, LoadStateDict options = {}, Here at = Here::current()) {
+  if (detail::has_parts(dict)) return load_state_dict(std::move(model), consolidate(dict), options, at);
   std::vector<bool> used(dict.size(), false);
+  std::string missing, unexpected;
   detail::for_each_state(model, [&](std::string_view name, auto& leaf) {
     using Type = std::remove_cvref_t<decltype(leaf)>;
     const StateEntry* found = nullptr;
@@ -178,7 +200,7 @@ template <class Model> Model load_state_dict(Model model, const StateDict& dict,
       found = &dict[i];
       used[i] = true;
     }
-    if (found == nullptr) fail(errc::structure, "[load_state_dict] ", name, ": is not in the dict", Source::from(at));
+    if (found == nullptr) return detail::add_name(missing, name);
     const auto expect = [&](DType dtype, const Shape& shape) {
       if (found->dtype != dtype)
         fail(errc::dtype_mismatch, "[load_state_dict] ", name, ": the model has ", name_of(dtype), ", the dict ",
@@ -205,9 +227,11 @@ template <class Model> Model load_state_dict(Model model, const StateDict& dict,
     }
   });
   for (std::size_t i = 0; i < dict.size(); ++i)
-    if (!used[i])
-      fail(errc::structure, "[load_state_dict] ", dict[i].name, ": is in the dict, but not in the model",
-           Source::from(at));
+    if (!used[i]) detail::add_name(unexpected, dict[i].name);
+  if (options.strict && !(missing.empty() && unexpected.empty()))
+    fail(errc::structure, "[load_state_dict] names: ", missing.empty() ? "" : "the dict lacks ", missing,
+         missing.empty() || unexpected.empty() ? "" : "; ", unexpected.empty() ? "" : "the model lacks ", unexpected,
+         Source::from(at));
   return model;
 }
 

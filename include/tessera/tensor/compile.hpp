@@ -61,11 +61,15 @@ template <class F> class Compiled {
     } else if constexpr ((detail::holds_sym_v<std::remove_cvref_t<Args>> || ...)) {
       return detail::call_in_trace<F>(args...);
     } else {
-      // The same check as in Traced, repeated here so that compilers list fewer instantiations with the user's error.
-      using Returned [[maybe_unused]] =
-          decltype(std::declval<detail::Callable<detail::TraceableFunction<F>, F, sizeof...(Args)>>()(
-              std::declval<typename detail::TracedArgument<detail::argument_t<Args>>::type&>()...));
-      if constexpr (!traced<Args...>::valid) {
+      // The check of Traced, made here first: compilers list fewer instantiations with an error in the user's function,
+      // and none follows from it.
+      using Function = detail::Callable<detail::TraceableFunction<F>, F, sizeof...(Args)>;
+      constexpr bool sound = requires {
+        std::declval<Function>()(std::declval<typename detail::TracedArgument<detail::argument_t<Args>>::type&>()...);
+      };
+      if constexpr (!sound) {
+        return detail::NoResult{};
+      } else if constexpr (!traced<Args...>::valid) {
         return detail::NoResult{};  // the declaration above gave the compile error
       } else {
         // Traces run only during constant evaluation, so a call at run time pays nothing for this branch.

@@ -6,8 +6,10 @@
 #include <tuple>
 #include <vector>
 
+#include "../../support/scratch_folder.hpp"
 #include <gtest/gtest.h>
 
+#include <tessera/data/safetensors.hpp>
 #include <tessera/tessera.hpp>
 
 namespace ts = tessera;
@@ -294,6 +296,30 @@ TEST(DocNn, Parameters) {
   std::vector<std::string> names;
   nn::for_each_named_parameter(named, [&](const std::string& name, const auto&) { names.push_back(name); });
   EXPECT_EQ(names, (std::vector<std::string>{"up.weight", "up.bias", "down.weight", "down.bias"}));
+}
+
+TEST(DocNn, SavingAndLoading) {
+  const nn::ShardingStrategy strategy = nn::fsdp_tensor_parallel(ts::Mesh({{"data", 2}, {"model", 2}}));
+  const ScratchFolder folder;
+  const std::string path = (folder.path / "checkpoint.safetensors").string();
+  Classifier model = make_classifier(strategy);
+  const Classifier trained = model;
+  const ts::optim::AdamW config;
+  auto state = ts::optim::init_state(config, model);
+  ts::save_file(ts::full_state_dict(std::tuple(model, state)), path);
+  model.up.weight = ts::zeros<float>({16, 64}, strategy.mesh, strategy.column_weight);
+  const ts::StateDict saved = ts::load_file(path);
+  std::tie(model, state) = ts::load_state_dict(std::tuple(model, state), saved);
+  EXPECT_TRUE(ts::all_equal(model.up.weight, trained.up.weight));
+
+  // A body with another head: `down` of the dict has another name, and stays as it is in the model.
+  ts::StateDict pretrained = ts::full_state_dict(NamedClassifier{trained.up, trained.down});
+  pretrained[2].name = "head.weight", pretrained[3].name = "head.bias";
+  const ts::ShardedTensor<float, 2> up = trained.up.weight * 2.0, down = trained.down.weight * 3.0;
+  NamedClassifier fresh{{up, trained.up.bias}, {down, trained.down.bias}};
+  fresh = ts::load_state_dict(fresh, pretrained, {.strict = false});
+  EXPECT_TRUE(ts::all_equal(fresh.up.weight, trained.up.weight));
+  EXPECT_TRUE(ts::all_equal(fresh.down.weight, down));
 }
 
 template <ts::Element T> struct Half {

@@ -348,4 +348,53 @@ TEST(Freezing, LeavesTheNamedTensorsAsTheyAre) {
       "names no floating-point tensor");
 }
 
+struct Sums {
+  ts::ShardedTensor<float, 2> matrix;
+  ts::ShardedTensor<double, 1> vector;
+  ts::Stack<nn::Linear<>> layers;
+  ts::ShardedTensor<std::int32_t, 1> counts;  // integers are left out
+};
+
+// Whole numbers, so that sums are exact, in uneven and empty shards along one axis, two and none.
+TEST(TreeVdot, OnMeshesIsThatOfTheWholeModels) {
+  const auto make = [](const ts::Mesh& mesh, const nn::ShardingStrategy& strategy, const ts::PartitionSpec& matrix,
+                       const ts::PartitionSpec& vector, int shift) {
+    std::vector<float> elements(35);
+    for (std::size_t i = 0; i < elements.size(); ++i)
+      elements[i] = static_cast<float>((static_cast<int>(i) * 7 + shift) % 11 - 4);
+    const auto layer = [&](int i) {
+      return nn::Linear<>{ts::shard(std::vector<float>(15, static_cast<float>(i + shift)), {3, 5}, mesh,
+                                    strategy.weight(nn::Role::column)),
+                          ts::full<float>({5}, static_cast<float>(i - shift), mesh, strategy.bias(nn::Role::column))};
+    };
+    return Sums{ts::shard(elements, {5, 7}, mesh, matrix), ts::shard<double>({1.0 + shift, -2, 4}, mesh, vector),
+                ts::Stack<nn::Linear<>>(2, layer), ts::shard<std::int32_t>({9, 9}, mesh)};
+  };
+  constexpr auto sums =
+      ts::compile([](const auto& a, const auto& b) { return std::tuple(ts::tree_vdot(a, b), ts::tree_sum(a)); });
+  double product = 0, sum = 0;
+  for (int i = 0; i < 35; ++i) {
+    product += ((i * 7 + 1) % 11 - 4) * ((i * 7 + 2) % 11 - 4);
+    sum += (i * 7 + 1) % 11 - 4;
+  }
+  product += 2 * 3 + 4 + 16, sum += 2 - 2 + 4;
+  for (int i = 0; i < 2; ++i) {
+    product += 15 * (i + 1) * (i + 2) + 5 * (i - 1) * (i - 2);
+    sum += 15 * (i + 1) + 5 * (i - 1);
+  }
+  const ts::Mesh one({{"x", 1}, {"y", 1}}), three({{"x", 3}, {"y", 1}}), four({{"x", 4}, {"y", 1}}),
+      six({{"x", 2}, {"y", 3}});
+  for (const ts::Mesh& mesh : {one, three, four, six})
+    for (const ts::PartitionSpec& spec :
+         {ts::PartitionSpec{}, ts::PartitionSpec{"x"}, ts::PartitionSpec{"x", "y"}, ts::PartitionSpec{{"y", "x"}}}) {
+      const nn::ShardingStrategy strategy = nn::fsdp_tensor_parallel(mesh, "x", "y");
+      const Sums a = make(mesh, strategy, spec, {"x"}, 1), b = make(mesh, strategy, spec, {"x"}, 2);
+      const auto [of_both, of_one] = sums(a, b);
+      EXPECT_EQ(ts::item(of_both), product) << mesh.text() << spec.text();
+      EXPECT_EQ(ts::item(of_one), sum) << mesh.text() << spec.text();
+      const Sums other = make(mesh, strategy, {}, {"y"}, 2);  // in other shardings than a
+      EXPECT_EQ(ts::item(std::get<0>(sums(a, other))), product) << mesh.text() << spec.text();
+    }
+}
+
 }  // namespace

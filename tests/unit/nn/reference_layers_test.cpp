@@ -156,9 +156,23 @@ template <class T> void attention() {
   const Numbers of_encoder{{8, 2}, {11, 1e-5}, {18, 1e-5}};
   cases.check(types<nn::EncoderLayer<T, post>, Of<T, 3>>, "encoder_layer_post", call, of_encoder);
   cases.check(types<nn::EncoderLayer<T, pre>, Of<T, 3>>, "encoder_layer_pre", call, of_encoder);
+  using Mask = ts::ShardedTensor<bool, 2>;
+  cases.check(
+      types<nn::EncoderLayer<T, pre>, Of<T, 3>, Mask>, "encoder_layer_masked",
+      [](const auto& layer, const auto& x, const auto& mask) { return layer(x, mask); }, of_encoder);
   const Numbers of_decoder{{8, 2}, {11, 1e-5}, {20, 2}, {23, 1e-5}, {30, 1e-5}};
   cases.check(types<nn::DecoderLayer<T, post>, Of<T, 3>, Of<T, 3>>, "decoder_layer_post", with_memory, of_decoder);
   cases.check(types<nn::DecoderLayer<T, pre>, Of<T, 3>, Of<T, 3>>, "decoder_layer_pre", with_memory, of_decoder);
+  cases.check(
+      types<nn::DecoderLayer<T, post>, Of<T, 3>, Of<T, 3>, Mask>, "decoder_layer_memory_mask",
+      [](const auto& layer, const auto& x, const auto& memory, const auto& mask) { return layer(x, memory, mask); },
+      of_decoder);
+  cases.check(
+      types<nn::DecoderLayer<T, pre>, Of<T, 3>, Of<T, 3>, Mask, Mask>, "decoder_layer_masks",
+      [](const auto& layer, const auto& x, const auto& memory, const auto& mask, const auto& own) {
+        return layer(x, memory, mask, own);
+      },
+      of_decoder);
 }
 
 TEST(ReferenceOfPyTorch, Layers) { layers<double>(); }

@@ -408,11 +408,14 @@ TEST(StateDict, RefusesWhatDoesNotFit) {
   };
   using enum ts::errc;
   refused(
-      full, [](auto& d) { d.pop_back(); }, structure, "down.bias: is not in the dict");
+      full, [](auto& d) { d.pop_back(); }, structure, "names: the dict lacks down.bias");
+  refused(
+      full, [](auto& d) { d[0].name = "first.weight", d[3].name = "last.bias"; }, structure,
+      "names: the dict lacks up.weight, down.bias; the model lacks first.weight, last.bias");
   refused(
       full, [](auto& d) { d.push_back(d[1]); }, structure, "up.bias: is in the dict twice");
   refused(
-      full, [](auto& d) { d.push_back({"scale"}); }, structure, "scale: is in the dict, but not in the model");
+      full, [](auto& d) { d.push_back({"scale"}); }, structure, "names: the model lacks scale");
   refused(
       full, [](auto& d) { d[0].dtype = ts::DType::f64; }, dtype_mismatch, "up.weight: the model has f32, the dict f64");
   refused(

@@ -3,6 +3,7 @@
 #include <tessera/base/push_macros.hpp>
 
 #include <concepts>
+#include <tuple>
 #include <type_traits>
 
 #include <tessera/base/here.hpp>
@@ -34,6 +35,24 @@ concept LocalOperand = std::is_base_of_v<LocalTag, T>;
 /// Any tensor operand: it has a static element type and rank.
 template <class T>
 concept TensorOperand = SymOperand<T> || StoredOperand<T> || ExprOperand<T>;
+
+namespace detail {
+template <class T>
+concept TupleLike = std::is_class_v<T> && requires { std::tuple_size<T>::value; };
+/// False; does not compile for a tuple. The message comes before the compiler's list of functions that do not match.
+template <class T> struct RefusedTuple {
+  static constexpr bool is_tuple = TupleLike<T>;
+  static_assert(!is_tuple,
+                "tessera: an operation takes a tensor, and was given a tuple; a layer that returns a tuple, such as "
+                "ts::nn::MoE or ts::nn::Lstm, has the tensor as an item: const auto [y, balance, z] = moe(x)");
+  static constexpr bool value = false;
+};
+}  // namespace detail
+
+/// A tensor given to an operation, in declarations of functions. For what is no tensor it is false, as TensorOperand,
+/// but a tuple ends the compilation with a sentence.
+template <class T>
+concept TensorArgument = TensorOperand<T> || detail::RefusedTuple<T>::value;
 
 /// An arithmetic literal, a Dim or a Scalar. It has no width of its own: see promote.
 template <class T>

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include <tessera/graph/trace/body.hpp>
+#include <tessera/graph/trace/trace_types.hpp>
 
 namespace tessera {
 
@@ -99,11 +100,18 @@ constexpr auto Stack<Block>::operator()(const X& x, const Extra&... extra) const
   static_assert(
       is_flat, "tessera: the layers of a ts::Stack can't contain a ts::Stack or take a ts::Stack as an argument; use a "
                "std::array of blocks inside of a layer");
-  if constexpr (is_outside && is_flat) {
-    // Computed here so that compilers report an error in a layer with few lines of context.
-    using Carried = detail::carry_t<X>;
-    using Result = detail::carry_t<std::remove_cvref_t<decltype(std::declval<const Block&>()(
-        std::declval<const Carried&>(), detail::settle(extra)...))>>;
+  // Computed here so that compilers report an error in a layer with few lines of context.
+  using Carried = detail::carry_t<X>;
+  using Layer = const detail::Callable<is_outside && is_flat, Block, 1 + sizeof...(Extra)>;
+  constexpr bool sound = requires { std::declval<Layer&>()(std::declval<const Carried&>(), detail::settle(extra)...); };
+  using Returned = typename detail::ReturnedBy<sound, Layer&, const Carried, decltype(detail::settle(extra))...>::type;
+  constexpr bool is_taken = !std::is_same_v<Returned, detail::NoCall>;
+  static_assert(
+      is_taken,
+      "tessera: the layers of a ts::Stack can't be called with these arguments; compare their number and types "
+      "with the parameters of the layer's operator()");
+  if constexpr (!std::is_base_of_v<detail::NoResult, Returned>) {
+    using Result = detail::carry_t<std::remove_cvref_t<Returned>>;
     constexpr bool is_model = Model<Carried> && !NumberOperand<X> && !detail::holds_number_v<X>;
     static_assert(is_model,
                   "tessera: the first argument of a Stack is what is passed from layer to layer: a tensor, or a "

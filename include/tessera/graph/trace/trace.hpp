@@ -279,14 +279,13 @@ template <class F, class... Args> struct Traced {
       detail::TraceableFunction<F> && (Model<typename detail::TracedArgument<Args>::type> && ...);
   using Explained = std::integral_constant<std::size_t, (sizeof(detail::ExplainFunction<F>) + ... +
                                                          sizeof(detail::ExplainArgument<Args>))>;
-  using Returned = decltype(std::declval<detail::Callable<takes, F, sizeof...(Args)>>()(
-      std::declval<typename detail::TracedArgument<Args>::type&>()...));
-  // For a call of a function with an error, clang deduces int and then reports the error a second time.
-  static constexpr bool sound = requires {
-    std::declval<detail::Callable<takes, F, sizeof...(Args)>>()(
-        std::declval<typename detail::TracedArgument<Args>::type&>()...);
-  };
-  using Result = detail::ResultOf<std::conditional_t<sound, Returned, detail::NoResult>>;
+  using Function = detail::Callable<takes, F, sizeof...(Args)>;
+  // Asked before anything else uses the call: after an error in a function, compilers go on with an int, and report
+  // errors that follow from it.
+  static constexpr bool sound =
+      requires { std::declval<Function>()(std::declval<typename detail::TracedArgument<Args>::type&>()...); };
+  using Result = detail::ResultOf<
+      typename detail::ReturnedBy<sound, Function, typename detail::TracedArgument<Args>::type...>::type>;
   /// Whether the program exists; if not, a static_assert has said why.
   static constexpr bool valid = Result::valid;
   using result = typename Result::type;

@@ -65,8 +65,7 @@ struct NoCall : NoResult {};
 struct NoFunction {
   NoResult operator()(...) const;
 };
-/// F with a fallback for arguments that it does not take. Errors inside F are then reported without the extra lines
-/// that a requires-expression adds.
+/// F with a fallback for arguments that it does not take.
 template <class F> struct AnyCall : F {
   using F::operator();
   NoCall operator()(...) const;
@@ -76,6 +75,13 @@ template <class F> struct AnyCall : F {
 template <bool Takes, class F, std::size_t Arguments>
 using Callable =
     std::conditional_t<!Takes, NoFunction, std::conditional_t<Arguments == 0 || std::is_final_v<F>, F, AnyCall<F>>>;
+/// The type that a call returns; of a call with an error, which the compiler has reported, NoResult.
+template <bool Sound, class F, class... Args> struct ReturnedBy {
+  using type = NoResult;
+};
+template <class F, class... Args> struct ReturnedBy<true, F, Args...> {
+  using type = decltype(std::declval<F>()(std::declval<Args&>()...));
+};
 /// Reports what is wrong with the type of an argument.
 template <class A> using ExplainArgument = ExplainField<typename FaultyField<typename TracedArgument<A>::type>::type>;
 

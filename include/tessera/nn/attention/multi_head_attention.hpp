@@ -21,9 +21,9 @@ namespace tessera::nn {
 ///
 ///     attention(x)                        // to all positions of x
 ///     attention.causal(x)                 // to those up to its own
+///     attention.causal(x, mask)           // to those of them where mask [batch, time] is true
 ///     attention(x, memory)                // cross attention, to memory [batch, keys, features]
-///     attention.masked(x, memory, mask)   // to the keys where mask [batch, keys] is true; elsewhere 0, see
-///     biased_attention
+///     attention.masked(x, memory, mask)   // to the keys where mask [batch, keys] is true; 0 if there is none
 ///
 /// PyTorch's parameters: the rows of `in_proj_weight` are the transposes of the weights of query, key and value, in
 /// this order. Communication: with the columns of these sharded, heads are sharded, and the result is an all_reduce.
@@ -40,6 +40,10 @@ template <Element T = float, bool Bias = true> struct MultiHeadAttention {
   }
   constexpr auto causal(const auto& x) const {
     return merged(causal_attention(split(query(x)), split(key(x)), split(value(x))));
+  }
+  constexpr auto causal(const auto& x, const auto& mask) const {
+    return merged(
+        biased_attention(split(query(x)), split(key(x)), split(value(x)), key_padding_bias<T>(mask), unlimited, 0));
   }
   constexpr auto masked(const auto& x, const auto& memory, const auto& mask) const {
     return merged(biased_attention(split(query(x)), split(key(memory)), split(value(memory)), key_padding_bias<T>(mask),

@@ -109,21 +109,21 @@ template <bool Causal> struct AttentionTag : AttentionNodes {
 /// One operation, computed by tiles forward and backward: the scores are never in memory as a whole. Only a second
 /// derivative stores them. Errors: shape_mismatch. Communication: none for split batch, heads and query times; a split
 /// key time is gathered. Source: Vaswani et al., 1706.03762; Dao et al., 2205.14135.
-template <TensorOperand Q, TensorOperand K, TensorOperand V>
+template <TensorArgument Q, TensorArgument K, TensorArgument V>
 constexpr auto attention(const Q& q, const K& k, const V& v, Here at = Here::current()) {
   return call<detail::AttentionTag<false>>(Source::from(at), q, k, v);
 }
-template <TensorOperand Q, TensorOperand K, TensorOperand V, NumberOperand Scale>
+template <TensorArgument Q, TensorArgument K, TensorArgument V, NumberOperand Scale>
 constexpr auto attention(const Q& q, const K& k, const V& v, const Scale& scale, Here at = Here::current()) {
   return call<detail::AttentionTag<false>>(Source::from(at), q, k, v, scale);
 }
 
 /// Causal attention: query i attends to keys 0 to i. About half of the arithmetic of `attention`.
-template <TensorOperand Q, TensorOperand K, TensorOperand V>
+template <TensorArgument Q, TensorArgument K, TensorArgument V>
 constexpr auto causal_attention(const Q& q, const K& k, const V& v, Here at = Here::current()) {
   return call<detail::AttentionTag<true>>(Source::from(at), q, k, v);
 }
-template <TensorOperand Q, TensorOperand K, TensorOperand V, NumberOperand Scale>
+template <TensorArgument Q, TensorArgument K, TensorArgument V, NumberOperand Scale>
 constexpr auto causal_attention(const Q& q, const K& k, const V& v, const Scale& scale, Here at = Here::current()) {
   return call<detail::AttentionTag<true>>(Source::from(at), q, k, v, scale);
 }

@@ -83,13 +83,13 @@ inline constexpr std::int64_t unlimited = std::int64_t{1} << 48;
 ///
 /// PyTorch: flex_attention with a mask of the same rule. JAX: jax.nn.dot_product_attention with local_window_size.
 /// Source: Beltagy et al., 2004.05150.
-template <TensorOperand Q, TensorOperand K, TensorOperand V, NumberOperand Before, NumberOperand After,
+template <TensorArgument Q, TensorArgument K, TensorArgument V, NumberOperand Before, NumberOperand After,
           NumberOperand Offset = int>
 constexpr auto band_attention(const Q& q, const K& k, const V& v, const Before& before, const After& after,
                               const Offset& offset = 0, Here at = Here::current()) {
   return call<detail::BandAttentionTag>(Source::from(at), q, k, v, before, after, offset);
 }
-template <TensorOperand Q, TensorOperand K, TensorOperand V, NumberOperand Before, NumberOperand After,
+template <TensorArgument Q, TensorArgument K, TensorArgument V, NumberOperand Before, NumberOperand After,
           NumberOperand Offset, NumberOperand Scale>
 constexpr auto band_attention(const Q& q, const K& k, const V& v, const Before& before, const After& after,
                               const Offset& offset, const Scale& scale, Here at = Here::current()) {
@@ -101,7 +101,7 @@ constexpr auto band_attention(const Q& q, const K& k, const V& v, const Before& 
 /// 1. A key with a bias below -1e29 is masked, for which key_padding_bias is; a query whose keys are all masked gives
 /// 0. With queries of bf16 or f16 the bias is rounded to their type. The scale is not 0. Gradients: also of the bias.
 /// Errors: shape_mismatch. Communication: as attention.
-template <TensorOperand Q, TensorOperand K, TensorOperand V, TensorOperand Bias, NumberOperand Before,
+template <TensorArgument Q, TensorArgument K, TensorArgument V, TensorArgument Bias, NumberOperand Before,
           NumberOperand After, NumberOperand Offset = int>
 constexpr auto biased_attention(const Q& q, const K& k, const V& v, const Bias& bias, const Before& before,
                                 const After& after, const Offset& offset = 0, Here at = Here::current()) {
@@ -111,7 +111,7 @@ constexpr auto biased_attention(const Q& q, const K& k, const V& v, const Bias& 
 }
 /// For biased_attention: [batch, 1, keys], 0 where the mask [batch, keys] is true and a masked score elsewhere. As in
 /// JAX and in F.scaled_dot_product_attention, true takes part; torch.nn.MultiheadAttention has it the other way round.
-template <Element T = float, TensorOperand Mask>
+template <Element T = float, TensorArgument Mask>
 constexpr auto key_padding_bias(const Mask& mask, Here at = Here::current()) {
   static_assert(Mask::rank == 2 && std::is_same_v<typename Mask::element, bool>,
                 "tessera: a key padding mask is of bool and has rank 2: [batch, keys]");
@@ -122,7 +122,7 @@ constexpr auto key_padding_bias(const Mask& mask, Here at = Here::current()) {
 /// heads of queries. repeat_heads(k, q) repeats the heads of keys or values for the operations above. Gradients are
 /// summed over a group. Errors: shape_mismatch of the attention unless the heads of keys divide those of queries.
 /// Communication: none for heads split alike. Source: Ainslie et al., 2305.13245.
-template <TensorOperand K, TensorOperand Q>
+template <TensorArgument K, TensorArgument Q>
 constexpr auto repeat_heads(const K& k, const Q& q, Here at = Here::current()) {
   return call<detail::RepeatHeadsTag>(Source::from(at), k, q);
 }

@@ -84,7 +84,7 @@ struct Rotary {
 /// for split batch, time and heads. Source: Su et al., 2104.09864.
 ///
 ///     const auto turned = ts::rotary_embedding(q, position, {.base = 500000.0});
-template <RotaryForm Form = RotaryForm::half_split, TensorOperand X, Operand Offset = int>
+template <RotaryForm Form = RotaryForm::half_split, TensorArgument X, Operand Offset = int>
 constexpr auto rotary_embedding(const X& x, const Offset& offset = 0, const Rotary& options = {},
                                 Here at = Here::current()) {
   static_assert(X::rank == 4, "tessera: rotary_embedding takes queries or keys of rank 4: [batch, time, heads, width]");
@@ -108,7 +108,7 @@ constexpr auto rotary_embedding(const X& x, const Offset& offset = 0, const Rota
 /// For biased_attention with ALiBi (nn::alibi_slopes): slopes [heads] times the position of each key of k [batch, keys,
 /// heads, width], [1, heads, keys]. The softmax of scores is that of ALiBi, slope (key - query): a number that is added
 /// to all scores of a query cancels.
-template <TensorOperand Slopes, TensorOperand K>
+template <TensorArgument Slopes, TensorArgument K>
 constexpr auto alibi_bias(const Slopes& slopes, const K& k, Here at = Here::current()) {
   static_assert(Slopes::rank == 1 && K::rank == 4,
                 "tessera: alibi_bias takes slopes of rank 1, [heads], and keys of rank 4: [batch, keys, heads, width]");

@@ -247,14 +247,14 @@ constexpr auto ring_attention(const auto& q, const auto& k, const auto& v, Here 
 /// not_divisible unless the axis divides the times; spec_axis for an axis that the mesh lacks. Communication, n
 /// devices: 2 (n - 1) permutes, of a device's keys and of its values; 4 (n - 1) + 2 for the gradients. Source: Liu et
 /// al., 2310.01889.
-template <FixedString Axis, TensorOperand Q, TensorOperand K, TensorOperand V>
+template <FixedString Axis, TensorArgument Q, TensorArgument K, TensorArgument V>
 constexpr auto ring_attention(const Q& q, const K& k, const V& v, Here at = Here::current()) {
   return detail::ring_attention<Axis, false>(q, k, v, at);
 }
 /// ts::causal_attention along a ring, for times in zigzag order (ts::zigzag_order), in which all devices have equal
 /// work. Errors: shape_mismatch unless keys and queries have one shape, and a device an even number of times; all
 /// else as ring_attention. Source of the order: Megatron-LM, PyTorch.
-template <FixedString Axis, TensorOperand Q, TensorOperand K, TensorOperand V>
+template <FixedString Axis, TensorArgument Q, TensorArgument K, TensorArgument V>
 constexpr auto causal_ring_attention(const Q& q, const K& k, const V& v, Here at = Here::current()) {
   // Of one shape: with other times the chunks of queries and keys would not be those of one order.
   const auto alike = shard_as(q, k, at);

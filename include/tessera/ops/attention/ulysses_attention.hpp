@@ -26,7 +26,7 @@ template <FixedString Axis, int D, class X> constexpr auto split_along(const X& 
 ///
 /// Errors: spec_axis for an axis that the mesh lacks. Communication: 4 all_to_alls, and 4 for the gradients; where q, k
 /// and v are products of one value, the planner may gather that value instead. Source: Jacobs et al., 2309.14509.
-template <FixedString Axis, class Attention, TensorOperand Q, TensorOperand K, TensorOperand V>
+template <FixedString Axis, class Attention, TensorArgument Q, TensorArgument K, TensorArgument V>
 constexpr auto ulysses_attention(const Attention& attention, const Q& q, const K& k, const V& v,
                                  Here at = Here::current()) {
   static_assert(Q::rank == 4 && K::rank == 4 && V::rank == 4,

@@ -63,13 +63,13 @@ template <FixedString Axis, int Rank, int D, bool Back> struct ZigzagTag {
 /// Argument and result are split over the axis in dim D. Errors: shape_mismatch unless 2 n divides the time; spec_axis
 /// for an axis that the mesh lacks. Communication: all_to_alls onto another dim and back, or x is gathered. Source:
 /// Megatron-LM's and PyTorch's load balancing of context parallelism.
-template <FixedString Axis, int D, TensorOperand X>
+template <FixedString Axis, int D, TensorArgument X>
   requires(!LocalOperand<X>)
 constexpr auto zigzag_order(const X& x, Here at = Here::current()) {
   return call<detail::ZigzagTag<Axis, X::rank, detail::checked_dim<D, X::rank>(), false>>(Source::from(at), x);
 }
 /// The inverse of zigzag_order.
-template <FixedString Axis, int D, TensorOperand X>
+template <FixedString Axis, int D, TensorArgument X>
   requires(!LocalOperand<X>)
 constexpr auto natural_order(const X& x, Here at = Here::current()) {
   return call<detail::ZigzagTag<Axis, X::rank, detail::checked_dim<D, X::rank>(), true>>(Source::from(at), x);

@@ -40,13 +40,13 @@ struct AddToProductTag {
 /// it out, with its NaN. All three have one element type. The addition is part of the product. Gradients: beta, and
 /// those of matmul times alpha. Errors: shape_mismatch; dtype_mismatch for an integer factor that is none of an integer
 /// type. Communication: as matmul.
-template <TensorOperand X, TensorOperand A, TensorOperand B, NumberOperand Beta = int, NumberOperand Alpha = int>
+template <TensorArgument X, TensorArgument A, TensorArgument B, NumberOperand Beta = int, NumberOperand Alpha = int>
 constexpr auto addmm(const X& x, const A& a, const B& b, const Beta& beta = 1, const Alpha& alpha = 1,
                      Here at = Here::current()) {
   static_assert(A::rank == 2 && B::rank == 2, "tessera: addmm takes matrices; use ts::baddbmm for batches of them");
   return call<detail::AddToProductTag>(Source::from(at), x, matmul(a, b, at), beta, alpha);
 }
-template <TensorOperand X, TensorOperand A, TensorOperand B, NumberOperand Beta = int, NumberOperand Alpha = int>
+template <TensorArgument X, TensorArgument A, TensorArgument B, NumberOperand Beta = int, NumberOperand Alpha = int>
 constexpr auto baddbmm(const X& x, const A& a, const B& b, const Beta& beta = 1, const Alpha& alpha = 1,
                        Here at = Here::current()) {
   static_assert(A::rank == 3 && B::rank == 3,

@@ -224,12 +224,12 @@ template <int N> struct ConvTransposeTag {
 /// groups that don't divide the features. Communication: none for split batch, out-features and groups; over split
 /// in-features the result is partial. Along split spatial dims devices exchange the rows that windows of other
 /// devices need, for 3 x 3 windows one row with each neighbour; the gradient of w is then partial.
-template <TensorOperand X, TensorOperand W>
+template <TensorArgument X, TensorArgument W>
 constexpr auto conv1d(const X& x, const W& w, const Conv<1>& options = {}, Here at = Here::current()) {
   return call<detail::ConvTag<1>>(Source::from(at), x, w, Dim(options.strides[0]), Dim(options.padding[0]),
                                   Dim(options.dilation[0]), Dim(options.groups));
 }
-template <TensorOperand X, TensorOperand W>
+template <TensorArgument X, TensorArgument W>
 constexpr auto conv2d(const X& x, const W& w, const Conv<2>& options = {}, Here at = Here::current()) {
   return call<detail::ConvTag<2>>(Source::from(at), x, w, Dim(options.strides[0]), Dim(options.strides[1]),
                                   Dim(options.padding[0]), Dim(options.padding[1]), Dim(options.dilation[0]),
@@ -237,7 +237,7 @@ constexpr auto conv2d(const X& x, const W& w, const Conv<2>& options = {}, Here 
 }
 /// x [batch, depth, height, width, in] and w [.., .., .., in / groups, out]; not for the layers of a Stack. With groups
 /// the windows of the depth are copied: x as often as the window is deep.
-template <TensorOperand X, TensorOperand W>
+template <TensorArgument X, TensorArgument W>
 constexpr auto conv3d(const X& x, const W& w, const Conv<3>& options = {}, Here at = Here::current()) {
   return call<detail::ConvTag<3>>(Source::from(at), x, w, Dim(options.strides[0]), Dim(options.strides[1]),
                                   Dim(options.strides[2]), Dim(options.padding[0]), Dim(options.padding[1]),
@@ -253,14 +253,14 @@ constexpr auto conv3d(const X& x, const W& w, const Conv<3>& options = {}, Here 
 /// The windows are in memory before they are added up; for bf16 and f16 they are f32, and their sum is rounded once.
 /// Errors: shape_mismatch for in-features that don't match, for groups that don't divide the features, for a stride or
 /// dilation below one, and for padding that leaves no result. Communication: as conv1d.
-template <TensorOperand X, TensorOperand W>
+template <TensorArgument X, TensorArgument W>
 constexpr auto conv_transpose1d(const X& x, const W& w, const ConvTranspose<1>& options = {},
                                 Here at = Here::current()) {
   return call<detail::ConvTransposeTag<1>>(Source::from(at), x, w, Dim(options.strides[0]), Dim(options.padding[0]),
                                            Dim(options.output_padding[0]), Dim(options.dilation[0]),
                                            Dim(options.groups));
 }
-template <TensorOperand X, TensorOperand W>
+template <TensorArgument X, TensorArgument W>
 constexpr auto conv_transpose2d(const X& x, const W& w, const ConvTranspose<2>& options = {},
                                 Here at = Here::current()) {
   return call<detail::ConvTransposeTag<2>>(Source::from(at), x, w, Dim(options.strides[0]), Dim(options.strides[1]),
@@ -269,7 +269,7 @@ constexpr auto conv_transpose2d(const X& x, const W& w, const ConvTranspose<2>& 
                                            Dim(options.dilation[0]), Dim(options.dilation[1]), Dim(options.groups));
 }
 /// x [batch, depth, height, width, in] and w [.., .., .., in, out / groups]; not for the layers of a Stack.
-template <TensorOperand X, TensorOperand W>
+template <TensorArgument X, TensorArgument W>
 constexpr auto conv_transpose3d(const X& x, const W& w, const ConvTranspose<3>& options = {},
                                 Here at = Here::current()) {
   const auto& [strides, padding, output_padding, dilation, groups] = options;

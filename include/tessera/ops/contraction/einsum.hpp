@@ -174,17 +174,17 @@ template <class A, class B> constexpr auto exact_matmul(const A& a, const B& b, 
 /// and f16 are summed in f32 and rounded once; `einsum<"ik,kj->ij", float>` returns the f32 sums. Errors:
 /// shape_mismatch where dims with the same label differ. Communication: none for split labels of the result; over a
 /// split summed label the result is a partial value.
-template <FixedString Text, TensorOperand A, TensorOperand B>
+template <FixedString Text, TensorArgument A, TensorArgument B>
 constexpr auto einsum(const A& a, const B& b, Here at = Here::current()) {
   return call<detail::EinsumTag<Text>>(Source::from(at), a, b);
 }
-template <FixedString Text, Element Out, TensorOperand A, TensorOperand B>
+template <FixedString Text, Element Out, TensorArgument A, TensorArgument B>
 constexpr auto einsum(const A& a, const B& b, Here at = Here::current()) {
   return call<detail::EinsumTag<Text, Out>>(Source::from(at), a, b);
 }
 /// An f32 contraction computed from bf16 products: `einsum<"ik,kj->ij", ts::Precision::bf16_x3>(a, b)`. Precision
 /// states the error.
-template <FixedString Text, Precision P, TensorOperand A, TensorOperand B>
+template <FixedString Text, Precision P, TensorArgument A, TensorArgument B>
 constexpr auto einsum(const A& a, const B& b, Here at = Here::current()) {
   return call<detail::EinsumTag<Text, void, P>>(Source::from(at), a, b);
 }
@@ -192,14 +192,14 @@ constexpr auto einsum(const A& a, const B& b, Here at = Here::current()) {
 /// Matrix product: [..., M, K] by [K, N], or by [..., K, N] of the same rank, gives [..., M, N]. Products of bf16 and
 /// f16 are summed in f32 and rounded once; `matmul<float>(a, b)` returns the f32 sums. Errors and communication: as
 /// einsum.
-template <TensorOperand A, TensorOperand B> constexpr auto matmul(const A& a, const B& b, Here at = Here::current()) {
+template <TensorArgument A, TensorArgument B> constexpr auto matmul(const A& a, const B& b, Here at = Here::current()) {
   return detail::matmul_of<void, Precision::full>(Source::from(at), a, b);
 }
-template <Element Out, TensorOperand A, TensorOperand B>
+template <Element Out, TensorArgument A, TensorArgument B>
 constexpr auto matmul(const A& a, const B& b, Here at = Here::current()) {
   return detail::matmul_of<Out, Precision::full>(Source::from(at), a, b);
 }
-template <Precision P, TensorOperand A, TensorOperand B>
+template <Precision P, TensorArgument A, TensorArgument B>
 constexpr auto matmul(const A& a, const B& b, Here at = Here::current()) {
   return detail::matmul_of<void, P>(Source::from(at), a, b);
 }
@@ -207,7 +207,7 @@ constexpr auto matmul(const A& a, const B& b, Here at = Here::current()) {
 /// The product that sums over the last `Count` dims of a and the first of b, by default two (torch.tensordot):
 /// `tensordot<1>(a, b)` of [I, J, K] and [K, L] is [I, J, L]. Other dims are einsum. Errors and communication: as
 /// einsum.
-template <int Count = 2, TensorOperand A, TensorOperand B>
+template <int Count = 2, TensorArgument A, TensorArgument B>
 constexpr auto tensordot(const A& a, const B& b, Here at = Here::current()) {
   constexpr bool fits = Count >= 0 && Count <= A::rank && Count <= B::rank;
   static_assert(fits, "tessera: tensordot sums over as many dims as both operands have, or fewer");

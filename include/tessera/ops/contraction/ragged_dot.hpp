@@ -82,11 +82,11 @@ constexpr auto ragged_dot_of(Source source, const X& x, const W& w, const Sizes&
 /// Errors: shape_mismatch where k, the number of groups or a leading dim differs. Communication: none for split rows,
 /// leading dims or n; each device finds the groups of its own rows. Over a split k, and over split groups, of which
 /// each device computes the rows of its own, the result is a partial value. Group sizes are gathered.
-template <TensorOperand X, TensorOperand W, TensorOperand Sizes>
+template <TensorArgument X, TensorArgument W, TensorArgument Sizes>
 constexpr auto ragged_dot(const X& x, const W& w, const Sizes& group_sizes, Here at = Here::current()) {
   return detail::ragged_dot_of<void>(Source::from(at), x, w, group_sizes);
 }
-template <Element Out, TensorOperand X, TensorOperand W, TensorOperand Sizes>
+template <Element Out, TensorArgument X, TensorArgument W, TensorArgument Sizes>
 constexpr auto ragged_dot(const X& x, const W& w, const Sizes& group_sizes, Here at = Here::current()) {
   return detail::ragged_dot_of<Out>(Source::from(at), x, w, group_sizes);
 }

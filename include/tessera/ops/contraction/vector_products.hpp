@@ -17,25 +17,25 @@
 namespace tessera {
 
 /// A matrix [m, n] times a vector [n] (torch.mv): a vector [m]. Errors and communication: as einsum.
-template <TensorOperand A, TensorOperand X> constexpr auto mv(const A& a, const X& x, Here at = Here::current()) {
+template <TensorArgument A, TensorArgument X> constexpr auto mv(const A& a, const X& x, Here at = Here::current()) {
   static_assert(A::rank == 2 && X::rank == 1, "tessera: mv takes a matrix and a vector");
   return einsum<"mn,n->m">(a, x, at);
 }
 /// beta y + alpha (a times x), of a vector y or a scalar, a matrix and a vector (torch.addmv). In all else as addmm.
-template <TensorOperand Y, TensorOperand A, TensorOperand X, NumberOperand Beta = int, NumberOperand Alpha = int>
+template <TensorArgument Y, TensorArgument A, TensorArgument X, NumberOperand Beta = int, NumberOperand Alpha = int>
 constexpr auto addmv(const Y& y, const A& a, const X& x, const Beta& beta = 1, const Alpha& alpha = 1,
                      Here at = Here::current()) {
   return call<detail::AddToProductTag>(Source::from(at), y, mv(a, x, at), beta, alpha);
 }
 /// beta x + alpha (a b^T), of a matrix [m, n] and vectors [m] and [n] (torch.addr). In all else as addmm.
-template <TensorOperand X, TensorOperand A, TensorOperand B, NumberOperand Beta = int, NumberOperand Alpha = int>
+template <TensorArgument X, TensorArgument A, TensorArgument B, NumberOperand Beta = int, NumberOperand Alpha = int>
 constexpr auto addr(const X& x, const A& a, const B& b, const Beta& beta = 1, const Alpha& alpha = 1,
                     Here at = Here::current()) {
   return call<detail::AddToProductTag>(Source::from(at), x, outer(a, b, at), beta, alpha);
 }
 /// beta x + alpha times the sum of the products of two batches of matrices, [batch, M, K] and [batch, K, N]
 /// (torch.addbmm); baddbmm keeps the products apart. In all else as addmm.
-template <TensorOperand X, TensorOperand A, TensorOperand B, NumberOperand Beta = int, NumberOperand Alpha = int>
+template <TensorArgument X, TensorArgument A, TensorArgument B, NumberOperand Beta = int, NumberOperand Alpha = int>
 constexpr auto addbmm(const X& x, const A& a, const B& b, const Beta& beta = 1, const Alpha& alpha = 1,
                       Here at = Here::current()) {
   static_assert(A::rank == 3 && B::rank == 3,
@@ -45,7 +45,7 @@ constexpr auto addbmm(const X& x, const A& a, const B& b, const Beta& beta = 1, 
 
 /// The products of all rows of a and b: their last dims are summed over (torch.inner). Example: [I, J, K] and [L, K]
 /// give [I, J, L]. Errors and communication: as einsum.
-template <TensorOperand A, TensorOperand B> constexpr auto inner(const A& a, const B& b, Here at = Here::current()) {
+template <TensorArgument A, TensorArgument B> constexpr auto inner(const A& a, const B& b, Here at = Here::current()) {
   static_assert(A::rank >= 1 && B::rank >= 1, "tessera: inner takes tensors with at least one dim");
   if constexpr (B::rank == 1)
     return tensordot<1>(a, b, at);
@@ -54,7 +54,7 @@ template <TensorOperand A, TensorOperand B> constexpr auto inner(const A& a, con
 }
 /// The sum of the products of a and b along dim D, which the result lacks (torch.linalg.vecdot, jnp.vecdot). Operands
 /// are broadcast and promoted. Communication: where D is split an all-reduce.
-template <int D = -1, TensorOperand A, TensorOperand B>
+template <int D = -1, TensorArgument A, TensorArgument B>
 constexpr auto vecdot(const A& a, const B& b, Here at = Here::current()) {
   return sum<D>(call<MulTag>(Source::from(at), a, b), at);
 }
@@ -78,10 +78,10 @@ template <class A, class B> constexpr auto chained(Source source, const A& a, co
 /// and communication: as matmul.
 ///
 ///     const auto y = ts::multi_dot(a, b, c, x);   // a (b (c x))
-template <TensorOperand A, TensorOperand B> constexpr auto multi_dot(const A& a, const B& b) {
+template <TensorArgument A, TensorArgument B> constexpr auto multi_dot(const A& a, const B& b) {
   return detail::chained(detail::line_of(a), a, b);
 }
-template <TensorOperand A, TensorOperand B, TensorOperand C, TensorOperand... Rest>
+template <TensorArgument A, TensorArgument B, TensorArgument C, TensorOperand... Rest>
 constexpr auto multi_dot(const A& a, const B& b, const C& c, const Rest&... rest) {
   using Last = std::tuple_element_t<sizeof...(Rest), std::tuple<C, Rest...>>;
   if constexpr (Last::rank == 1 && A::rank != 1)
@@ -93,14 +93,14 @@ constexpr auto multi_dot(const A& a, const B& b, const C& c, const Rest&... rest
 /// y[..., o] = sum over i and j of x1[..., i] weight[o, i, j] x2[..., j] (F.bilinear): a weight of [out, in1, in2] as
 /// in PyTorch; leading dims of x1 and x2 are equal. The weight meets x1 first, which gives [..., out, in2]: let x1 be
 /// the operand with more features. Errors: shape_mismatch. Communication: as matmul.
-template <TensorOperand A, TensorOperand B, TensorOperand W>
+template <TensorArgument A, TensorArgument B, TensorArgument W>
 constexpr auto bilinear(const A& x1, const B& x2, const W& weight, Here at = Here::current()) {
   static_assert(A::rank == B::rank && A::rank >= 1 && W::rank == 3,
                 "tessera: bilinear takes two tensors of one rank and a weight [out, in1, in2]");
   const auto met = tensordot<1>(x1, transpose<1, 0, 2>(weight, at), at);
   return sum<-1>(call<MulTag>(Source::from(at), met, unsqueeze<-2>(x2, at)), at);
 }
-template <TensorOperand A, TensorOperand B, TensorOperand W, TensorOperand Bias>
+template <TensorArgument A, TensorArgument B, TensorArgument W, TensorArgument Bias>
 constexpr auto bilinear(const A& x1, const B& x2, const W& weight, const Bias& bias, Here at = Here::current()) {
   return call<AddTag>(Source::from(at), bilinear(x1, x2, weight, at), bias);
 }

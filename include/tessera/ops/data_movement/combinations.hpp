@@ -96,11 +96,11 @@ template <int Count, bool Repeated> struct CombinationsTag {
 /// grid is merged to rows as in merge_dims.
 ///
 ///     const auto pairs = ts::cartesian_prod(x, y);   // [1, 2], [4, 5]: [1, 4], [1, 5], [2, 4], [2, 5]
-template <TensorOperand A, TensorOperand B>
+template <TensorArgument A, TensorArgument B>
 constexpr auto cartesian_prod(const A& a, const B& b, Here at = Here::current()) {
   return call<detail::CartesianTag>(Source::from(at), a, b);
 }
-template <TensorOperand A, TensorOperand B, TensorOperand C>
+template <TensorArgument A, TensorArgument B, TensorArgument C>
 constexpr auto cartesian_prod(const A& a, const B& b, const C& c, Here at = Here::current()) {
   return call<detail::CartesianTag>(Source::from(at), a, b, c);
 }
@@ -110,7 +110,7 @@ constexpr auto cartesian_prod(const A& a, const B& b, const C& c, Here at = Here
 /// gradient goes to the elements. Cost: a mask of n^Count elements. Communication: as masked_select.
 ///
 ///     const auto pairs = ts::combinations(x);   // [1, 2, 3]: [1, 2], [1, 3], [2, 3]
-template <int Count = 2, bool Repeated = false, TensorOperand X>
+template <int Count = 2, bool Repeated = false, TensorArgument X>
 constexpr auto combinations(const X& x, Here at = Here::current()) {
   return call<detail::CombinationsTag<Count, Repeated>>(Source::from(at), x);
 }

@@ -57,23 +57,23 @@ template <int Rank> struct DiagTag {
 /// The elements on and below the diagonal, or on and above it, of each matrix, and 0 elsewhere. The offset moves the
 /// diagonal to the right where it is positive, to the left where it is negative. Shape and sharding are those of x; no
 /// communication. The gradient is that of the elements that are kept.
-template <TensorOperand X, NumberOperand Offset = int>
+template <TensorArgument X, NumberOperand Offset = int>
 constexpr auto tril(const X& x, const Offset& offset = 0, Here at = Here::current()) {
   return call<detail::TriangleTag<X::rank, true>>(Source::from(at), x, offset);
 }
-template <TensorOperand X, NumberOperand Offset = int>
+template <TensorArgument X, NumberOperand Offset = int>
 constexpr auto triu(const X& x, const Offset& offset = 0, Here at = Here::current()) {
   return call<detail::TriangleTag<X::rank, false>>(Source::from(at), x, offset);
 }
 
 /// The main diagonals of matrices: [..., n, m] gives [..., min(n, m)]. Communication: of sharded columns a partial sum.
-template <TensorOperand X> constexpr auto diagonal(const X& x, Here at = Here::current()) {
+template <TensorArgument X> constexpr auto diagonal(const X& x, Here at = Here::current()) {
   return call<detail::DiagonalTag<X::rank>>(Source::from(at), x);
 }
 /// Matrices with the given diagonals and 0 elsewhere, PyTorch's diag_embed: [..., n] gives [..., n, n]. Of a matrix
 /// (rank 2) its diagonal, as in PyTorch and NumPy. Communication: a split dim of diagonals is brought together along
 /// one dim.
-template <TensorOperand X> constexpr auto diag(const X& x, Here at = Here::current()) {
+template <TensorArgument X> constexpr auto diag(const X& x, Here at = Here::current()) {
   if constexpr (X::rank == 2)
     return call<detail::DiagonalTag<2>>(Source::from(at), x);
   else

@@ -305,65 +305,65 @@ concept LenArgument = is_len_v<T>;
 /// one. `1` is a dim of static extent 1. Errors: shape_mismatch when the factors don't divide the dim. Communication:
 /// none where the shards stay the same elements. A split dim passes its axes to its factors, the most significant
 /// factor first, as sub-axes where a factor is smaller than an axis.
-template <FixedString Text, TensorOperand X> constexpr auto rearrange(const X& x, Here at = Here::current()) {
+template <FixedString Text, TensorArgument X> constexpr auto rearrange(const X& x, Here at = Here::current()) {
   return call<detail::RearrangeTag<Text>>(Source::from(at), x);
 }
-template <FixedString Text, TensorOperand X, detail::LenArgument A>
+template <FixedString Text, TensorArgument X, detail::LenArgument A>
 constexpr auto rearrange(const X& x, const A& a, Here at = Here::current()) {
   return call<detail::RearrangeTag<Text, A::name>>(Source::from(at), x, a.size);
 }
-template <FixedString Text, TensorOperand X, detail::LenArgument A, detail::LenArgument B>
+template <FixedString Text, TensorArgument X, detail::LenArgument A, detail::LenArgument B>
 constexpr auto rearrange(const X& x, const A& a, const B& b, Here at = Here::current()) {
   return call<detail::RearrangeTag<Text, A::name, B::name>>(Source::from(at), x, a.size, b.size);
 }
-template <FixedString Text, TensorOperand X, detail::LenArgument A, detail::LenArgument B, detail::LenArgument C>
+template <FixedString Text, TensorArgument X, detail::LenArgument A, detail::LenArgument B, detail::LenArgument C>
 constexpr auto rearrange(const X& x, const A& a, const B& b, const C& c, Here at = Here::current()) {
   return call<detail::RearrangeTag<Text, A::name, B::name, C::name>>(Source::from(at), x, a.size, b.size, c.size);
 }
 
 /// Permutes the dims: dim d of the result is dim Order[d] of x. No communication.
-template <int... Order, TensorOperand X> constexpr auto transpose(const X& x, Here at = Here::current()) {
+template <int... Order, TensorArgument X> constexpr auto transpose(const X& x, Here at = Here::current()) {
   return call<detail::TransposeTag<Order...>>(Source::from(at), x);
 }
 
 /// Moves a dim to another place, the others stay in order: `movedim<1, -1>(x)` of [a, b, c] is [a, c, b]. No
 /// communication.
-template <int From, int To, TensorOperand X> constexpr auto movedim(const X& x, Here at = Here::current()) {
+template <int From, int To, TensorArgument X> constexpr auto movedim(const X& x, Here at = Here::current()) {
   constexpr int from = detail::checked_dim<From, X::rank>(), to = detail::checked_dim<To, X::rank>();
   return call<detail::MoveDimTag<X::rank, from, to>>(Source::from(at), x);
 }
 /// Exchanges two dims: `swapaxes<0, 2>(x)` of [a, b, c] is [c, b, a]. No communication.
-template <int A, int B, TensorOperand X> constexpr auto swapaxes(const X& x, Here at = Here::current()) {
+template <int A, int B, TensorArgument X> constexpr auto swapaxes(const X& x, Here at = Here::current()) {
   constexpr int a = detail::checked_dim<A, X::rank>(), b = detail::checked_dim<B, X::rank>();
   return call<detail::SwapAxesTag<X::rank, a, b>>(Source::from(at), x);
 }
 
 /// Splits dim D into [.., inner], or into three dims, from the extents given for all but the first. Errors:
 /// shape_mismatch when they don't divide the dim.
-template <int D, TensorOperand X, SizeOperand S>
+template <int D, TensorArgument X, SizeOperand S>
 constexpr auto split_dim(const X& x, const S& inner, Here at = Here::current()) {
   return call<detail::SplitTag<X::rank, detail::checked_dim<D, X::rank>(), 2>>(Source::from(at), x, Dim(inner));
 }
-template <int D, TensorOperand X, SizeOperand S, SizeOperand T>
+template <int D, TensorArgument X, SizeOperand S, SizeOperand T>
 constexpr auto split_dim(const X& x, const S& middle, const T& inner, Here at = Here::current()) {
   return call<detail::SplitTag<X::rank, detail::checked_dim<D, X::rank>(), 3>>(Source::from(at), x, Dim(middle),
                                                                                Dim(inner));
 }
 
 /// Merges the dims from First to Last into one, First being the most significant. Communication: as rearrange.
-template <int First, int Last, TensorOperand X> constexpr auto merge_dims(const X& x, Here at = Here::current()) {
+template <int First, int Last, TensorArgument X> constexpr auto merge_dims(const X& x, Here at = Here::current()) {
   constexpr int first = detail::checked_dim<First, X::rank>(), last = detail::checked_dim<Last, X::rank>();
   return call<detail::MergeTag<X::rank, first, last>>(Source::from(at), x);
 }
 
 /// Inserts a dim of static extent 1, which broadcasts, at position D of the result.
-template <int D, TensorOperand X> constexpr auto unsqueeze(const X& x, Here at = Here::current()) {
+template <int D, TensorArgument X> constexpr auto unsqueeze(const X& x, Here at = Here::current()) {
   return call<detail::UnsqueezeTag<X::rank, detail::checked_dim<D, X::rank + 1>()>>(Source::from(at), x);
 }
 
 /// Removes dim D, whose extent is 1 (torch.squeeze with a dim, jnp.squeeze with an axis). Errors: shape_mismatch for
 /// another extent, when the program is planned. No communication, unless a mesh axis splits the dim.
-template <int D, TensorOperand X> constexpr auto squeeze(const X& x, Here at = Here::current()) {
+template <int D, TensorArgument X> constexpr auto squeeze(const X& x, Here at = Here::current()) {
   return call<detail::SqueezeTag<X::rank, detail::checked_dim<D, X::rank>()>>(Source::from(at), x);
 }
 

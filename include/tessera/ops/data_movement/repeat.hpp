@@ -67,29 +67,29 @@ template <int Rank, int D> struct FlipTag {
 
 /// A dim `count` times, one copy after the other: `tile<0>(x, 2)` of [a, b] is [a, b, a, b]. The gradient is the sum
 /// over the copies. Errors: shape_mismatch for a negative count. Communication: a split dim may be brought together.
-template <int D, TensorOperand X, SizeOperand Count>
+template <int D, TensorArgument X, SizeOperand Count>
 constexpr auto tile(const X& x, const Count& count, Here at = Here::current()) {
   return call<detail::RepeatTag<X::rank, detail::checked_dim<D, X::rank>(), false>>(Source::from(at), x, count);
 }
 /// Each element along a dim `count` times: `repeat_interleave<0>(x, 2)` of [a, b] is [a, a, b, b]. In all else as tile.
-template <int D, TensorOperand X, SizeOperand Count>
+template <int D, TensorArgument X, SizeOperand Count>
 constexpr auto repeat_interleave(const X& x, const Count& count, Here at = Here::current()) {
   return call<detail::RepeatTag<X::rank, detail::checked_dim<D, X::rank>(), true>>(Source::from(at), x, count);
 }
 /// Elements moved along a dim by `shift`, those behind the end to its beginning: `roll<0>(x, 1)` of [a, b, c] is
 /// [c, a, b]. A negative shift moves to the front, one beyond the extent goes round. Communication: as slice, a halo.
-template <int D, TensorOperand X, SizeOperand Shift>
+template <int D, TensorArgument X, SizeOperand Shift>
 constexpr auto roll(const X& x, const Shift& shift, Here at = Here::current()) {
   return call<detail::RollTag<X::rank, detail::checked_dim<D, X::rank>()>>(Source::from(at), x, shift);
 }
 /// Elements along a dim in reverse order. Communication: as gather.
-template <int D, TensorOperand X> constexpr auto flip(const X& x, Here at = Here::current()) {
+template <int D, TensorArgument X> constexpr auto flip(const X& x, Here at = Here::current()) {
   return call<detail::FlipTag<X::rank, detail::checked_dim<D, X::rank>()>>(Source::from(at), x);
 }
 
 /// The first two dims turned by 90 degrees `Times` times, from the first dim to the second (torch.rot90, jnp.rot90); a
 /// negative count turns back. Communication: as flip.
-template <int Times = 1, TensorOperand X> constexpr auto rot90(const X& x, Here at = Here::current()) {
+template <int Times = 1, TensorArgument X> constexpr auto rot90(const X& x, Here at = Here::current()) {
   static_assert(X::rank >= 2, "tessera: rot90 takes tensors of rank 2 or more");
   constexpr int turns = (Times % 4 + 4) % 4;
   if constexpr (turns == 0)

@@ -108,7 +108,7 @@ constexpr auto call_with_sizes(Source source, const X& x, const Dim (&sizes)[Dim
 /// -1, which follows from the others. Errors: shape_mismatch where the numbers of elements differ, and for an extent of
 /// 0. Communication: all dims are merged and split again, so a dim behind the first that is split may be gathered;
 /// split_dim and merge_dims name the dims that change, and keep the sharding of all others.
-template <TensorOperand X, std::size_t Dims>
+template <TensorArgument X, std::size_t Dims>
 constexpr auto reshape(const X& x, const Dim (&sizes)[Dims], Here at = Here::current()) {
   return detail::call_with_sizes<detail::ReshapeTag>(Source::from(at), x, sizes);
 }
@@ -120,7 +120,7 @@ constexpr auto reshape(const X& x, const Dim (&sizes)[Dims], Here at = Here::cur
 /// of a stored tensor, the dim is copied before it is broadcast; -1 or ts::extent<D>(x) saves the copy.
 ///
 ///     const auto rows = ts::broadcast_to(bias, {ts::extent<0>(x), 4});   // [4] gives [N, 4]
-template <TensorOperand X, std::size_t Dims>
+template <TensorArgument X, std::size_t Dims>
 constexpr auto broadcast_to(const X& x, const Dim (&sizes)[Dims], Here at = Here::current()) {
   return detail::call_with_sizes<detail::BroadcastToTag>(Source::from(at), x, sizes);
 }

@@ -211,14 +211,14 @@ template <Element T> constexpr Sym<T, 1> arange(const Dim& n, Here at = Here::cu
          Source::from(at));
   return detail::counted_to<T>(n.placeholder().at(Source::from(at)), n);
 }
-template <Element T, SizeOperand N, TensorOperand X>
+template <Element T, SizeOperand N, TensorArgument X>
 constexpr auto arange(const N& n, const X& in, Here at = Here::current()) {
   return call<detail::ArangeTag<T>>(Source::from(at), in, Dim(n));
 }
 
 /// Inside a traced function: the extent of dim D, as a Dim. Negative dims count from the end. Errors: unsupported
 /// outside of a trace.
-template <int D, TensorOperand X> constexpr Dim extent(const X& x, Here at = Here::current()) {
+template <int D, TensorArgument X> constexpr Dim extent(const X& x, Here at = Here::current()) {
   const Value context = trace_of(x).at(Source::from(at));
   if (context.module == nullptr)
     fail(errc::unsupported, "[extent] outside of a traced function: use x.shape() of the stored tensor");
@@ -227,29 +227,29 @@ template <int D, TensorOperand X> constexpr Dim extent(const X& x, Here at = Her
 }
 
 /// The global index along dim D, in the shape of the operand: `iota<-1, std::int32_t>(x)`. No communication.
-template <int D, Element T, TensorOperand X> constexpr auto iota(const X& like, Here at = Here::current()) {
+template <int D, Element T, TensorArgument X> constexpr auto iota(const X& like, Here at = Here::current()) {
   return call<detail::IotaTag<X::rank, detail::checked_dim<D, X::rank>(), T>>(Source::from(at), like);
 }
 
 /// x broadcast to the shape of `like`: along dims that it lacks or that have static extent 1. Errors: shape_mismatch
 /// where another dim differs. No communication.
-template <Operand X, TensorOperand Like>
+template <Operand X, TensorArgument Like>
   requires(!std::is_same_v<X, bool>)
 constexpr auto broadcast_like(const X& x, const Like& like, Here at = Here::current()) {
   return call<detail::BroadcastTag>(Source::from(at), x, like);
 }
 /// A tensor filled with `value`, of the shape and element type of `like`. No communication.
-template <NumberOperand N, TensorOperand Like>
+template <NumberOperand N, TensorArgument Like>
 constexpr auto full_like(const Like& like, const N& value, Here at = Here::current()) {
   if constexpr (std::is_same_v<N, bool>)
     return full_like(like, static_cast<int>(value), at);
   else
     return call<detail::BroadcastTag>(Source::from(at), value, like);
 }
-template <TensorOperand Like> constexpr auto zeros_like(const Like& like, Here at = Here::current()) {
+template <TensorArgument Like> constexpr auto zeros_like(const Like& like, Here at = Here::current()) {
   return full_like(like, 0, at);
 }
-template <TensorOperand Like> constexpr auto ones_like(const Like& like, Here at = Here::current()) {
+template <TensorArgument Like> constexpr auto ones_like(const Like& like, Here at = Here::current()) {
   return full_like(like, 1, at);
 }
 

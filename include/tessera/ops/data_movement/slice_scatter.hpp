@@ -120,7 +120,7 @@ template <int Rank> struct DiagonalScatterTag {
 /// Errors: shape_mismatch when an element is outside of the dim, and for a size or a step below 1. Communication: along
 /// a split dim, which stays split, a halo exchange of the elements that cross borders of shards; x[::2] of a dim that
 /// the devices divide evenly into even parts sends nothing.
-template <int D, TensorOperand X, SizeOperand Start, SizeOperand Size, SizeOperand Step>
+template <int D, TensorArgument X, SizeOperand Start, SizeOperand Size, SizeOperand Step>
 constexpr auto slice(const X& x, const Start& start, const Size& size, const Step& step, Here at = Here::current()) {
   return call<detail::StridedSliceTag<X::rank, detail::checked_dim<D, X::rank>()>>(Source::from(at), x, Dim(start),
                                                                                    Dim(size), Dim(step));
@@ -129,7 +129,7 @@ constexpr auto slice(const X& x, const Start& start, const Size& size, const Ste
 /// The elements at one index of dim D, without that dim: x[i] (Tensor.select, lax.index_in_dim). A negative index
 /// counts from the end: `select<0>(x, -1)` is the last row. Errors: shape_mismatch for an index outside of the dim.
 /// Communication: as slice of one index.
-template <int D, TensorOperand X, SizeOperand Index>
+template <int D, TensorArgument X, SizeOperand Index>
 constexpr auto select(const X& x, const Index& index, Here at = Here::current()) {
   return call<detail::SelectIndexTag<X::rank, detail::checked_dim<D, X::rank>()>>(Source::from(at), x, Dim(index));
 }
@@ -140,7 +140,7 @@ constexpr auto select(const X& x, const Index& index, Here at = Here::current())
 /// to their place, as in pad; x stays split.
 ///
 ///     const auto next = ts::slice_scatter<1>(image, row, 3);   // [H, W], [H, 1]
-template <int D, TensorOperand X, TensorOperand Update, SizeOperand Start, SizeOperand Step = int>
+template <int D, TensorArgument X, TensorArgument Update, SizeOperand Start, SizeOperand Step = int>
 constexpr auto slice_scatter(const X& x, const Update& update, const Start& start, const Step& step = 1,
                              Here at = Here::current()) {
   return call<detail::SliceScatterTag<X::rank, detail::checked_dim<D, X::rank>()>>(Source::from(at), x, update,
@@ -148,7 +148,7 @@ constexpr auto slice_scatter(const X& x, const Update& update, const Start& star
 }
 /// x with the update at one index of dim D, which the update lacks (torch.select_scatter, x.at[i].set). Otherwise as
 /// slice_scatter.
-template <int D, TensorOperand X, TensorOperand Update, SizeOperand Index>
+template <int D, TensorArgument X, TensorArgument Update, SizeOperand Index>
 constexpr auto select_scatter(const X& x, const Update& update, const Index& index, Here at = Here::current()) {
   constexpr int dim = detail::checked_dim<D, X::rank>();
   return slice_scatter<dim>(x, unsqueeze<dim>(update, at), index, 1, at);
@@ -157,7 +157,7 @@ constexpr auto select_scatter(const X& x, const Update& update, const Index& ind
 /// Matrices with other main diagonals (torch.diagonal_scatter): x [..., n, m], diagonals [..., min(n, m)]. Gradients:
 /// of x 0 on the diagonal, of the diagonals the cotangent there. Errors: shape_mismatch for shorter diagonals, and
 /// where another dim differs. Communication: as pad of the diagonals; x stays split.
-template <TensorOperand X, TensorOperand Diagonals>
+template <TensorArgument X, TensorArgument Diagonals>
 constexpr auto diagonal_scatter(const X& x, const Diagonals& diagonals, Here at = Here::current()) {
   return call<detail::DiagonalScatterTag<X::rank>>(Source::from(at), x, diagonals);
 }

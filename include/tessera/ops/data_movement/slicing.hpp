@@ -63,7 +63,7 @@ template <int Rank, int D> struct PadTag {
 };
 
 /// The line that made an operand, for a function whose own line is not known.
-template <TensorOperand X> constexpr Source line_of(const X& x) {
+template <TensorArgument X> constexpr Source line_of(const X& x) {
   const Value made = trace_of(x);
   return made.module != nullptr ? made.node().source : Source{};
 }
@@ -73,26 +73,26 @@ template <TensorOperand X> constexpr Source line_of(const X& x) {
 /// The indices start, ..., start + size - 1 of dim D. Errors: shape_mismatch when these are outside of the dim.
 /// Communication: along a split dim, a halo exchange of the rows that cross borders of shards, or a gather of the dim
 /// if that sends less. A single index (`size` is the constant 1) of a split dim is a partial value.
-template <int D, TensorOperand X, SizeOperand Start, SizeOperand Size>
+template <int D, TensorArgument X, SizeOperand Start, SizeOperand Size>
 constexpr auto slice(const X& x, const Start& start, const Size& size, Here at = Here::current()) {
   return call<detail::SliceTag<X::rank, detail::checked_dim<D, X::rank>()>>(Source::from(at), x, Dim(start), Dim(size));
 }
 
 /// Concatenates the operands along dim D. Errors: shape_mismatch when another dim differs. Communication: as slice.
 /// With more than four operands, messages give the line that made the first operand.
-template <int D, TensorOperand A, TensorOperand B>
+template <int D, TensorArgument A, TensorArgument B>
 constexpr auto concat(const A& a, const B& b, Here at = Here::current()) {
   return call<detail::ConcatTag<A::rank, detail::checked_dim<D, A::rank>()>>(Source::from(at), a, b);
 }
-template <int D, TensorOperand A, TensorOperand B, TensorOperand C>
+template <int D, TensorArgument A, TensorArgument B, TensorArgument C>
 constexpr auto concat(const A& a, const B& b, const C& c, Here at = Here::current()) {
   return call<detail::ConcatTag<A::rank, detail::checked_dim<D, A::rank>()>>(Source::from(at), a, b, c);
 }
-template <int D, TensorOperand A, TensorOperand B, TensorOperand C, TensorOperand E>
+template <int D, TensorArgument A, TensorArgument B, TensorArgument C, TensorArgument E>
 constexpr auto concat(const A& a, const B& b, const C& c, const E& e, Here at = Here::current()) {
   return call<detail::ConcatTag<A::rank, detail::checked_dim<D, A::rank>()>>(Source::from(at), a, b, c, e);
 }
-template <int D, TensorOperand A, TensorOperand B, TensorOperand C, TensorOperand E, TensorOperand F,
+template <int D, TensorArgument A, TensorArgument B, TensorArgument C, TensorArgument E, TensorArgument F,
           TensorOperand... Rest>
 constexpr auto concat(const A& a, const B& b, const C& c, const E& e, const F& f, const Rest&... rest) {
   static_assert(sizeof...(Rest) + 5 <= 16, "tessera: concat takes at most 16 operands");
@@ -102,7 +102,7 @@ constexpr auto concat(const A& a, const B& b, const C& c, const E& e, const F& f
 
 /// Adds `before` zeros in front of dim D and `after` zeros behind it. Errors: shape_mismatch for negative padding.
 /// Communication: as slice.
-template <int D, TensorOperand X, SizeOperand Before, SizeOperand After>
+template <int D, TensorArgument X, SizeOperand Before, SizeOperand After>
 constexpr auto pad(const X& x, const Before& before, const After& after, Here at = Here::current()) {
   return call<detail::PadTag<X::rank, detail::checked_dim<D, X::rank>()>>(Source::from(at), x, Dim(before), Dim(after));
 }

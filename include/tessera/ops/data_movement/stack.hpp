@@ -65,19 +65,19 @@ template <int Rank, int D, int Count, int Index> struct PartTag {
 
 /// Tensors of one shape and element type along a new dim at position D of the result: `stack<0>(a, b)` of vectors is a
 /// matrix with the rows a and b. At most 16. Errors: shape_mismatch when a dim differs. Communication: as concat.
-template <int D, TensorOperand A, TensorOperand B>
+template <int D, TensorArgument A, TensorArgument B>
 constexpr auto stack(const A& a, const B& b, Here at = Here::current()) {
   return call<detail::StackTag<A::rank, detail::checked_dim<D, A::rank + 1>()>>(Source::from(at), a, b);
 }
-template <int D, TensorOperand A, TensorOperand B, TensorOperand C>
+template <int D, TensorArgument A, TensorArgument B, TensorArgument C>
 constexpr auto stack(const A& a, const B& b, const C& c, Here at = Here::current()) {
   return call<detail::StackTag<A::rank, detail::checked_dim<D, A::rank + 1>()>>(Source::from(at), a, b, c);
 }
-template <int D, TensorOperand A, TensorOperand B, TensorOperand C, TensorOperand E>
+template <int D, TensorArgument A, TensorArgument B, TensorArgument C, TensorArgument E>
 constexpr auto stack(const A& a, const B& b, const C& c, const E& e, Here at = Here::current()) {
   return call<detail::StackTag<A::rank, detail::checked_dim<D, A::rank + 1>()>>(Source::from(at), a, b, c, e);
 }
-template <int D, TensorOperand A, TensorOperand B, TensorOperand C, TensorOperand E, TensorOperand F,
+template <int D, TensorArgument A, TensorArgument B, TensorArgument C, TensorArgument E, TensorArgument F,
           TensorOperand... Rest>
 constexpr auto stack(const A& a, const B& b, const C& c, const E& e, const F& f, const Rest&... rest) {
   static_assert(sizeof...(Rest) + 5 <= 16, "tessera: stack takes at most 16 operands");
@@ -88,7 +88,8 @@ constexpr auto stack(const A& a, const B& b, const C& c, const E& e, const F& f,
 /// The coordinates of a grid of points (torch.meshgrid and jnp.meshgrid with indexing "ij"), a tuple:
 /// `const auto [a, b] = ts::meshgrid(x, y)` of vectors [n] and [m] are matrices [n, m] with a[i, j] = x[i] and
 /// b[i, j] = y[j]. No communication.
-template <TensorOperand X, TensorOperand Y> constexpr auto meshgrid(const X& x, const Y& y, Here at = Here::current()) {
+template <TensorArgument X, TensorArgument Y>
+constexpr auto meshgrid(const X& x, const Y& y, Here at = Here::current()) {
   static_assert(X::rank == 1 && Y::rank == 1, "tessera: meshgrid takes vectors");
   const auto down = unsqueeze<1>(x, at), across = unsqueeze<0>(y, at);
   const auto like = tessera::equal(iota<0, std::int32_t>(down, at), iota<1, std::int32_t>(across, at), at);
@@ -96,12 +97,12 @@ template <TensorOperand X, TensorOperand Y> constexpr auto meshgrid(const X& x, 
 }
 /// Matrices along the diagonal of one matrix, and 0 elsewhere: [m, n] and [p, q] give [m + p, n + q]. Communication: as
 /// concat.
-template <TensorOperand A, TensorOperand B>
+template <TensorArgument A, TensorArgument B>
 constexpr auto block_diag(const A& a, const B& b, Here at = Here::current()) {
   static_assert(A::rank == 2 && B::rank == 2, "tessera: block_diag takes matrices");
   return concat<0>(pad<1>(a, 0, extent<1>(b, at), at), pad<1>(b, extent<1>(a, at), 0, at), at);
 }
-template <TensorOperand A, TensorOperand B, TensorOperand C, TensorOperand... Rest>
+template <TensorArgument A, TensorArgument B, TensorArgument C, TensorOperand... Rest>
 constexpr auto block_diag(const A& a, const B& b, const C& c, const Rest&... rest) {
   return block_diag(block_diag(a, b), c, rest...);
 }
@@ -109,7 +110,7 @@ constexpr auto block_diag(const A& a, const B& b, const C& c, const Rest&... res
 /// A dim in `Chunks` chunks, a tuple: `const auto [a, b] = ts::chunk<2, -1>(x)`. All are as long as the first, the
 /// extent over `Chunks` rounded up, except the last ones, which are shorter or empty; PyTorch leaves empty chunks out.
 /// The number of chunks is a constant. Communication: as slice.
-template <int Chunks, int D = 0, TensorOperand X> constexpr auto chunk(const X& x, Here at = Here::current()) {
+template <int Chunks, int D = 0, TensorArgument X> constexpr auto chunk(const X& x, Here at = Here::current()) {
   return [&]<int... Index>(std::integer_sequence<int, Index...>) {
     return std::tuple(
         call<detail::ChunkTag<X::rank, detail::checked_dim<D, X::rank>(), Chunks, Index>>(Source::from(at), x)...);
@@ -117,7 +118,7 @@ template <int Chunks, int D = 0, TensorOperand X> constexpr auto chunk(const X& 
 }
 /// A dim in `Chunks` parts, a tuple, whose extents differ by at most one, the longer ones first (torch.tensor_split,
 /// jnp.array_split): 7 in three parts are 3, 2 and 2, of which ts::chunk makes 3, 3 and 1. Communication: as slice.
-template <int Chunks, int D = 0, TensorOperand X> constexpr auto tensor_split(const X& x, Here at = Here::current()) {
+template <int Chunks, int D = 0, TensorArgument X> constexpr auto tensor_split(const X& x, Here at = Here::current()) {
   static_assert(Chunks >= 1, "tessera: tensor_split makes one part or more");
   return [&]<int... Index>(std::integer_sequence<int, Index...>) {
     return std::tuple(
@@ -126,7 +127,8 @@ template <int Chunks, int D = 0, TensorOperand X> constexpr auto tensor_split(co
 }
 /// A dim in ranges of the given sizes, a tuple: `const auto [a, b] = ts::split<-1, 2, 3>(x)`. Elements behind the last
 /// range are in no result. Errors: shape_mismatch when the dim is shorter. Communication: as slice.
-template <int D, int First, int... Sizes, TensorOperand X> constexpr auto split(const X& x, Here at = Here::current()) {
+template <int D, int First, int... Sizes, TensorArgument X>
+constexpr auto split(const X& x, Here at = Here::current()) {
   int start = 0;
   const auto next = [&](int size) {
     start += size;
@@ -140,7 +142,7 @@ template <int D, int First, int... Sizes, TensorOperand X> constexpr auto split(
 }
 /// The `Count` first indices of a dim, each without it, a tuple: `const auto [a, b] = ts::unbind<2, 0>(x)` of a matrix
 /// with two rows. Errors: shape_mismatch when the dim is shorter. Communication: as slice of one index.
-template <int Count, int D = 0, TensorOperand X> constexpr auto unbind(const X& x, Here at = Here::current()) {
+template <int Count, int D = 0, TensorArgument X> constexpr auto unbind(const X& x, Here at = Here::current()) {
   return [&]<int... I>(std::integer_sequence<int, I...>) {
     return std::tuple(squeeze<D>(slice<D>(x, I, 1, at), at)...);
   }(std::make_integer_sequence<int, Count>{});

@@ -197,18 +197,18 @@ struct HardswishTag : FloatingComposition {
 }  // namespace detail
 
 /// max(x, 0) for numbers of any type; -0 stays -0, NaN stays NaN. Exact. The gradient at 0 is 0.
-template <TensorOperand X> constexpr auto relu(const X& x, Here at = Here::current()) {
+template <TensorArgument X> constexpr auto relu(const X& x, Here at = Here::current()) {
   return call<detail::Unary<ops::ReluOp>>(Source::from(at), x);
 }
 /// The tanh approximation of gelu: x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))). gelu(NaN) is NaN, gelu(inf) is inf;
 /// gelu(-inf) is -0 for f32 and NaN for f64. Error for x >= 0: 3.2 ulp for f32, 2.3 ulp for f64; the relative error
 /// grows with the tail below 0, to 7.6 ulp at -2, 58 ulp at -6 and 156 ulp (f32, at -10), 1600 ulp (f64, at -21).
-template <TensorOperand X> constexpr auto gelu(const X& x, Here at = Here::current()) {
+template <TensorArgument X> constexpr auto gelu(const X& x, Here at = Here::current()) {
   return call<detail::Unary<ops::GeluOp>>(Source::from(at), x);
 }
 /// x sigmoid(x). silu(NaN) is NaN, silu(inf) is inf; silu(-inf) is -0 for f32 and NaN for f64. Error: 3.7 ulp for f32;
 /// 3.4 ulp for f64, but up to 370 ulp for x < -707, where exp(x) is a denormal number.
-template <TensorOperand X> constexpr auto silu(const X& x, Here at = Here::current()) {
+template <TensorArgument X> constexpr auto silu(const X& x, Here at = Here::current()) {
   return call<detail::Unary<ops::SiluOp>>(Source::from(at), x);
 }
 
@@ -216,88 +216,88 @@ template <TensorOperand X> constexpr auto silu(const X& x, Here at = Here::curre
 // kinks are PyTorch's.
 
 /// x where it is above 0, slope x elsewhere. The gradient at 0 is the slope.
-template <TensorOperand X, NumberOperand N = double>
+template <TensorArgument X, NumberOperand N = double>
 constexpr auto leaky_relu(const X& x, const N& slope = 0.01, Here at = Here::current()) {
   return call<detail::LeakyReluTag>(Source::from(at), x, slope);
 }
 /// x where it is above 0, weight x elsewhere, as torch.nn.functional.prelu. The weight, which is trained, has rank 0,
 /// or is a vector with an element for each feature, the last dim of x. Gradients: of x 1 above 0, elsewhere the weight;
 /// of the weight the sum of x up to 0. Errors: shape_mismatch. Source: He and others, 1502.01852.
-template <TensorOperand X, Operand Weight>
+template <TensorArgument X, Operand Weight>
 constexpr auto prelu(const X& x, const Weight& weight, Here at = Here::current()) {
   return call<detail::PReluTag>(Source::from(at), x, weight);
 }
 /// x where it is above 0, alpha (exp(x) - 1) elsewhere. The gradient at 0 is alpha. Source: Clevert and others,
 /// 1511.07289.
-template <TensorOperand X, NumberOperand N = double>
+template <TensorArgument X, NumberOperand N = double>
 constexpr auto elu(const X& x, const N& alpha = 1.0, Here at = Here::current()) {
   return call<detail::EluTag>(Source::from(at), x, alpha);
 }
 /// x where it is above 0, alpha (exp(x / alpha) - 1) elsewhere: its slope is continuous. Source: Barron, 1704.07483.
-template <TensorOperand X, NumberOperand N = double>
+template <TensorArgument X, NumberOperand N = double>
 constexpr auto celu(const X& x, const N& alpha = 1.0, Here at = Here::current()) {
   return call<detail::CeluTag>(Source::from(at), x, alpha);
 }
 /// 1.0507 elu(x, 1.6733), which keeps mean 0 and variance 1. Source: Klambauer and others, 1706.02515.
-template <TensorOperand X> constexpr auto selu(const X& x, Here at = Here::current()) {
+template <TensorArgument X> constexpr auto selu(const X& x, Here at = Here::current()) {
   return call<detail::SeluTag>(Source::from(at), x);
 }
 /// log(1 + exp(beta x)) / beta, without overflow; results below 1e-38 are 0. Gradient: sigmoid(beta x). PyTorch's
 /// `threshold` is not needed.
-template <TensorOperand X, NumberOperand N = double>
+template <TensorArgument X, NumberOperand N = double>
 constexpr auto softplus(const X& x, const N& beta = 1.0, Here at = Here::current()) {
   return call<detail::SoftplusTag>(Source::from(at), x, beta);
 }
 /// x tanh(softplus(x)). Source: Misra, 1908.08681.
-template <TensorOperand X> constexpr auto mish(const X& x, Here at = Here::current()) {
+template <TensorArgument X> constexpr auto mish(const X& x, Here at = Here::current()) {
   return call<detail::MishTag>(Source::from(at), x);
 }
 /// log(sigmoid(x)), exact where sigmoid(x) is 0. Gradient: sigmoid(-x).
-template <TensorOperand X> constexpr auto logsigmoid(const X& x, Here at = Here::current()) {
+template <TensorArgument X> constexpr auto logsigmoid(const X& x, Here at = Here::current()) {
   return call<detail::LogSigmoidTag>(Source::from(at), x);
 }
 /// x / (1 + |x|); NaN of infinities.
-template <TensorOperand X> constexpr auto softsign(const X& x, Here at = Here::current()) {
+template <TensorArgument X> constexpr auto softsign(const X& x, Here at = Here::current()) {
   return call<detail::SoftsignTag>(Source::from(at), x);
 }
 /// x clamped to [0, 6]; the gradient at both bounds is 0.
-template <TensorOperand X> constexpr auto relu6(const X& x, Here at = Here::current()) {
+template <TensorArgument X> constexpr auto relu6(const X& x, Here at = Here::current()) {
   return call<detail::Relu6Tag>(Source::from(at), x);
 }
 /// relu6(x + 3) / 6.
-template <TensorOperand X> constexpr auto hardsigmoid(const X& x, Here at = Here::current()) {
+template <TensorArgument X> constexpr auto hardsigmoid(const X& x, Here at = Here::current()) {
   return call<detail::HardsigmoidTag>(Source::from(at), x);
 }
 /// x clamped to [low, high]; the gradient at both bounds is 0, where that of clamp is 1.
-template <TensorOperand X, NumberOperand Low = double, NumberOperand High = double>
+template <TensorArgument X, NumberOperand Low = double, NumberOperand High = double>
 constexpr auto hardtanh(const X& x, const Low& low = -1.0, const High& high = 1.0, Here at = Here::current()) {
   return call<detail::HardtanhTag>(Source::from(at), x, low, high);
 }
 /// x where it is above the threshold, `value` elsewhere. The gradient at the threshold is 0.
-template <TensorOperand X, NumberOperand Threshold, NumberOperand N>
+template <TensorArgument X, NumberOperand Threshold, NumberOperand N>
 constexpr auto threshold(const X& x, const Threshold& threshold, const N& value, Here at = Here::current()) {
   return call<detail::ThresholdTag>(Source::from(at), x, threshold, value);
 }
 /// x where it is further from 0 than the bound, 0 elsewhere; with softshrink nearer to 0 by the bound. The gradient is
 /// 1 beyond the bound, and 0 at it.
-template <TensorOperand X, NumberOperand N = double>
+template <TensorArgument X, NumberOperand N = double>
 constexpr auto hardshrink(const X& x, const N& bound = 0.5, Here at = Here::current()) {
   return call<detail::ShrinkTag<false>>(Source::from(at), x, bound);
 }
-template <TensorOperand X, NumberOperand N = double>
+template <TensorArgument X, NumberOperand N = double>
 constexpr auto softshrink(const X& x, const N& bound = 0.5, Here at = Here::current()) {
   return call<detail::ShrinkTag<true>>(Source::from(at), x, bound);
 }
 /// x - tanh(x).
-template <TensorOperand X> constexpr auto tanhshrink(const X& x, Here at = Here::current()) {
+template <TensorArgument X> constexpr auto tanhshrink(const X& x, Here at = Here::current()) {
   return call<detail::TanhshrinkTag>(Source::from(at), x);
 }
 /// log(x / (1 - x)), the inverse of sigmoid; -infinity of 0, infinity of 1, NaN outside of [0, 1].
-template <TensorOperand X> constexpr auto logit(const X& x, Here at = Here::current()) {
+template <TensorArgument X> constexpr auto logit(const X& x, Here at = Here::current()) {
   return call<detail::LogitTag>(Source::from(at), x);
 }
 /// x relu6(x + 3) / 6. Source: Howard and others, 1905.02244.
-template <TensorOperand X> constexpr auto hardswish(const X& x, Here at = Here::current()) {
+template <TensorArgument X> constexpr auto hardswish(const X& x, Here at = Here::current()) {
   return call<detail::HardswishTag>(Source::from(at), x);
 }
 

@@ -187,11 +187,11 @@ struct TruncateDivTag : detail::Binary<ops::DivOp> {
 /// tools/accuracy.cpp.
 ///
 /// |x|; the sign bit of NaN is cleared. Exact; the least integer of a type wraps to itself. The gradient at 0 is 0.
-template <TensorOperand X> constexpr auto abs(const X& x, Here at = Here::current()) {
+template <TensorArgument X> constexpr auto abs(const X& x, Here at = Here::current()) {
   return call<detail::Unary<ops::AbsOp>>(Source::from(at), x);
 }
 /// -1, 0 or 1 in the type of x; 0 and -0 keep their sign, NaN gives NaN. Exact. No gradient.
-template <TensorOperand X> constexpr auto sign(const X& x, Here at = Here::current()) {
+template <TensorArgument X> constexpr auto sign(const X& x, Here at = Here::current()) {
   return call<detail::Unary<ops::SignOp>>(Source::from(at), x);
 }
 

@@ -82,18 +82,18 @@ constexpr auto not_equal(const A& a, const B& b, Here at = Here::current()) {
   return call<detail::Binary<ops::NotEqualOp>>(Source::from(at), a, b);
 }
 /// Logical functions give bools; every nonzero operand counts as true, NaN too.
-template <TensorOperand X> constexpr auto logical_not(const X& x, Here at = Here::current()) {
+template <TensorArgument X> constexpr auto logical_not(const X& x, Here at = Here::current()) {
   return call<detail::Unary<ops::LogicalNotOp>>(Source::from(at), x);
 }
-template <TensorOperand A, TensorOperand B>
+template <TensorArgument A, TensorArgument B>
 constexpr auto logical_and(const A& a, const B& b, Here at = Here::current()) {
   return call<detail::Binary<ops::LogicalAndOp>>(Source::from(at), a, b);
 }
-template <TensorOperand A, TensorOperand B>
+template <TensorArgument A, TensorArgument B>
 constexpr auto logical_or(const A& a, const B& b, Here at = Here::current()) {
   return call<detail::Binary<ops::LogicalOrOp>>(Source::from(at), a, b);
 }
-template <TensorOperand A, TensorOperand B>
+template <TensorArgument A, TensorArgument B>
 constexpr auto logical_xor(const A& a, const B& b, Here at = Here::current()) {
   return not_equal(logical_not(a, at), logical_not(b, at), at);
 }

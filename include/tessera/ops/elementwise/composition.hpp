@@ -214,30 +214,30 @@ struct NanToNumTag {
 }  // namespace detail
 
 /// 1 / x; an infinity of the sign of x where it is 0. Of integers f32, as in PyTorch. Gradient: -1 / x^2.
-template <TensorOperand X> constexpr auto reciprocal(const X& x, Here at = Here::current()) {
+template <TensorArgument X> constexpr auto reciprocal(const X& x, Here at = Here::current()) {
   return call<detail::ReciprocalTag>(Source::from(at), x);
 }
 /// x times x, in the element type of x; integers wrap around. Gradient: 2 x.
-template <TensorOperand X> constexpr auto square(const X& x, Here at = Here::current()) {
+template <TensorArgument X> constexpr auto square(const X& x, Here at = Here::current()) {
   return call<detail::SquareTag>(Source::from(at), x);
 }
 /// Degrees as radians, and radians as degrees; of integers f32 (torch.deg2rad, rad2deg). Gradient: the same factor.
-template <TensorOperand X> constexpr auto deg2rad(const X& x, Here at = Here::current()) {
+template <TensorArgument X> constexpr auto deg2rad(const X& x, Here at = Here::current()) {
   return call<detail::DegreesToRadiansTag>(Source::from(at), x);
 }
-template <TensorOperand X> constexpr auto rad2deg(const X& x, Here at = Here::current()) {
+template <TensorArgument X> constexpr auto rad2deg(const X& x, Here at = Here::current()) {
   return call<detail::RadiansToDegreesTag>(Source::from(at), x);
 }
 
 /// Which elements are NaN, infinite of either sign, neither of the two: bool tensors of the shape of x. Integers and
 /// bools are finite. No gradient, no communication.
-template <TensorOperand X> constexpr auto isnan(const X& x, Here at = Here::current()) {
+template <TensorArgument X> constexpr auto isnan(const X& x, Here at = Here::current()) {
   return call<detail::ClassifyTag<detail::NumberClass::nan>>(Source::from(at), x);
 }
-template <TensorOperand X> constexpr auto isinf(const X& x, Here at = Here::current()) {
+template <TensorArgument X> constexpr auto isinf(const X& x, Here at = Here::current()) {
   return call<detail::ClassifyTag<detail::NumberClass::infinite>>(Source::from(at), x);
 }
-template <TensorOperand X> constexpr auto isfinite(const X& x, Here at = Here::current()) {
+template <TensorArgument X> constexpr auto isfinite(const X& x, Here at = Here::current()) {
   return call<detail::ClassifyTag<detail::NumberClass::finite>>(Source::from(at), x);
 }
 
@@ -273,7 +273,7 @@ constexpr auto float_power(const X& x, const Y& y, Here at = Here::current()) {
   return call<detail::FloatPowerTag>(Source::from(at), x, y);
 }
 /// Whether x is negative, -0 included: a bool tensor. False of NaN, of which PyTorch gives the sign bit. No gradient.
-template <TensorOperand X> constexpr auto signbit(const X& x, Here at = Here::current()) {
+template <TensorArgument X> constexpr auto signbit(const X& x, Here at = Here::current()) {
   return call<detail::SignbitTag>(Source::from(at), x);
 }
 /// |a| with the sign of b, also that of -0; NaN counts as positive. Of integers f32, as in PyTorch. Exact. Gradient of
@@ -285,20 +285,20 @@ constexpr auto copysign(const A& a, const B& b, Here at = Here::current()) {
 }
 /// 0 where x is negative, 1 where it is positive, `at_zero` where it is 0, and NaN where it is NaN, as NumPy has it.
 /// Operands are broadcast and promoted. The gradient is that of `at_zero` where x is 0. Errors: shape_mismatch.
-template <TensorOperand X, Operand V>
+template <TensorArgument X, Operand V>
 constexpr auto heaviside(const X& x, const V& at_zero, Here at = Here::current()) {
   return call<detail::HeavisideTag>(Source::from(at), x, at_zero);
 }
 /// x with numbers in place of NaN and infinities: 0, and the largest and lowest finite numbers of the element type, or
 /// the given ones. Integers are given as they are. The gradient is 0 where elements are replaced. No communication.
-template <TensorOperand X> constexpr auto nan_to_num(const X& x, Here at = Here::current()) {
+template <TensorArgument X> constexpr auto nan_to_num(const X& x, Here at = Here::current()) {
   return call<detail::NanToNumTag>(Source::from(at), x);
 }
-template <TensorOperand X, NumberOperand N>
+template <TensorArgument X, NumberOperand N>
 constexpr auto nan_to_num(const X& x, const N& nan, Here at = Here::current()) {
   return call<detail::NanToNumTag>(Source::from(at), x, nan);
 }
-template <TensorOperand X, NumberOperand N, NumberOperand High, NumberOperand Low>
+template <TensorArgument X, NumberOperand N, NumberOperand High, NumberOperand Low>
 constexpr auto nan_to_num(const X& x, const N& nan, const High& positive, const Low& negative,
                           Here at = Here::current()) {
   return call<detail::NanToNumTag>(Source::from(at), x, nan, positive, negative);
@@ -306,7 +306,7 @@ constexpr auto nan_to_num(const X& x, const N& nan, const High& positive, const 
 /// Whether |a - b| <= absolute + relative |b|, or a equals b (torch.isclose, jnp.isclose): a bool tensor. Infinities
 /// are close to themselves alone, NaN to nothing, or with `isclose<true>` to NaN. Operands are broadcast and promoted.
 /// No gradient. Errors: shape_mismatch. No communication.
-template <bool EqualNan = false, TensorOperand A, Operand B, NumberOperand Relative = double,
+template <bool EqualNan = false, TensorArgument A, Operand B, NumberOperand Relative = double,
           NumberOperand Absolute = double>
 constexpr auto isclose(const A& a, const B& b, const Relative& relative = 1e-5, const Absolute& absolute = 1e-8,
                        Here at = Here::current()) {
@@ -314,7 +314,7 @@ constexpr auto isclose(const A& a, const B& b, const Relative& relative = 1e-5, 
 }
 /// a + weight (b - a), and exactly a at weight 0, b at weight 1; weights beyond extrapolate. Floating operands,
 /// broadcast against each other. Gradients: 1 - weight, weight and b - a. Errors: shape_mismatch. No communication.
-template <TensorOperand A, TensorOperand B, Operand Weight>
+template <TensorArgument A, TensorArgument B, Operand Weight>
 constexpr auto lerp(const A& a, const B& b, const Weight& weight, Here at = Here::current()) {
   return call<detail::LerpTag>(Source::from(at), a, b, weight);
 }

@@ -200,56 +200,56 @@ namespace tessera {
 
 /// e^x. exp(-inf) is 0, exp(inf) and overflow give inf, NaN gives NaN. Error: 1.1 ulp for f32 and f64, denormal results
 /// included. Shapes, element types and communication of these functions: see `abs`.
-template <TensorOperand X> constexpr auto exp(const X& x, Here at = Here::current()) {
+template <TensorArgument X> constexpr auto exp(const X& x, Here at = Here::current()) {
   return call<detail::Unary<ops::ExpOp>>(Source::from(at), x);
 }
 /// The natural logarithm. log(0) is -inf, log(inf) is inf; NaN for x < 0 and NaN. Error: 0.9 ulp for f32, 0.8 ulp for
 /// f64.
-template <TensorOperand X> constexpr auto log(const X& x, Here at = Here::current()) {
+template <TensorArgument X> constexpr auto log(const X& x, Here at = Here::current()) {
   return call<detail::Unary<ops::LogOp>>(Source::from(at), x);
 }
 /// The square root, correctly rounded (0.5 ulp). sqrt(-0) is -0; NaN for x < 0 and NaN. The gradient at 0 is inf.
-template <TensorOperand X> constexpr auto sqrt(const X& x, Here at = Here::current()) {
+template <TensorArgument X> constexpr auto sqrt(const X& x, Here at = Here::current()) {
   return call<detail::Unary<ops::SqrtOp>>(Source::from(at), x);
 }
 /// 1 / sqrt(x). rsqrt(0) is inf, rsqrt(-0) is -inf, rsqrt(inf) is 0; NaN for x < 0 and NaN. Error: 1.5 ulp.
-template <TensorOperand X> constexpr auto rsqrt(const X& x, Here at = Here::current()) {
+template <TensorArgument X> constexpr auto rsqrt(const X& x, Here at = Here::current()) {
   return call<detail::Unary<ops::RsqrtOp>>(Source::from(at), x);
 }
 /// The hyperbolic tangent, in [-1, 1]; tanh(-0) is -0, NaN gives NaN. Error: 3.0 ulp for f32, 2.5 ulp for f64.
-template <TensorOperand X> constexpr auto tanh(const X& x, Here at = Here::current()) {
+template <TensorArgument X> constexpr auto tanh(const X& x, Here at = Here::current()) {
   return call<detail::Unary<ops::TanhOp>>(Source::from(at), x);
 }
 /// 1 / (1 + e^-x), in [0, 1]; 0 and 1 at the infinities, NaN gives NaN. Error: 2.7 ulp for f32, 2.8 ulp for f64.
-template <TensorOperand X> constexpr auto sigmoid(const X& x, Here at = Here::current()) {
+template <TensorArgument X> constexpr auto sigmoid(const X& x, Here at = Here::current()) {
   return call<detail::Unary<ops::SigmoidOp>>(Source::from(at), x);
 }
 
 /// The error function, 2/sqrt(pi) times the integral of exp(-t^2) from 0 to x; -1 and 1 at the infinities, NaN gives
 /// NaN. Error: 2.4 ulp for f32; 1.1 ulp for f64, which the C library computes element by element.
-template <TensorOperand X> constexpr auto erf(const X& x, Here at = Here::current()) {
+template <TensorArgument X> constexpr auto erf(const X& x, Here at = Here::current()) {
   return call<detail::Unary<ops::ErfOp>>(Source::from(at), x);
 }
 
 /// exp(x) - 1, accurate where x is near 0. Error: 3.2 ulp for f32, 2.6 ulp for f64. Gradient: exp(x).
-template <TensorOperand X> constexpr auto expm1(const X& x, Here at = Here::current()) {
+template <TensorArgument X> constexpr auto expm1(const X& x, Here at = Here::current()) {
   return call<detail::Unary<ops::Expm1Op>>(Source::from(at), x);
 }
 /// log(1 + x), accurate where x is near 0; -infinity at -1, NaN below. Error: 0.9 ulp for f32, 0.8 ulp for f64.
 /// Gradient: 1 / (1 + x).
-template <TensorOperand X> constexpr auto log1p(const X& x, Here at = Here::current()) {
+template <TensorArgument X> constexpr auto log1p(const X& x, Here at = Here::current()) {
   return call<detail::Unary<ops::Log1pOp>>(Source::from(at), x);
 }
 /// 2 to the power x. Error: 1.6 ulp for f32, 1.4 ulp for f64. Gradient: log(2) 2^x.
-template <TensorOperand X> constexpr auto exp2(const X& x, Here at = Here::current()) {
+template <TensorArgument X> constexpr auto exp2(const X& x, Here at = Here::current()) {
   return call<detail::Unary<ops::Exp2Op>>(Source::from(at), x);
 }
 /// Logarithm to base 2; -infinity at 0, NaN below. Error: 1.7 ulp for f32, 0.8 ulp for f64. Gradient: 1 / (x log 2).
-template <TensorOperand X> constexpr auto log2(const X& x, Here at = Here::current()) {
+template <TensorArgument X> constexpr auto log2(const X& x, Here at = Here::current()) {
   return call<detail::Unary<ops::Log2Op>>(Source::from(at), x);
 }
 /// Logarithm to base 10; -infinity at 0, NaN below. Error: 1.0 ulp for f32, 0.7 ulp for f64. Gradient: 1 / (x log 10).
-template <TensorOperand X> constexpr auto log10(const X& x, Here at = Here::current()) {
+template <TensorArgument X> constexpr auto log10(const X& x, Here at = Here::current()) {
   return call<detail::Unary<ops::Log10Op>>(Source::from(at), x);
 }
 

@@ -25,24 +25,24 @@ template <bool Positive> struct InfinityTag {
 
 /// Which elements are infinity, -infinity: bool tensors of the shape of x. No integer is. No gradient, no
 /// communication. torch.isposinf, isneginf.
-template <TensorOperand X> constexpr auto isposinf(const X& x, Here at = Here::current()) {
+template <TensorArgument X> constexpr auto isposinf(const X& x, Here at = Here::current()) {
   return call<detail::InfinityTag<true>>(Source::from(at), x);
 }
-template <TensorOperand X> constexpr auto isneginf(const X& x, Here at = Here::current()) {
+template <TensorArgument X> constexpr auto isneginf(const X& x, Here at = Here::current()) {
   return call<detail::InfinityTag<false>>(Source::from(at), x);
 }
 
 /// The larger, the smaller of two elements, and of a number and NaN the number, where maximum and minimum give NaN
 /// (torch.fmax, fmin). Operands are broadcast and promoted. Gradients: as of maximum; of NaN 0 unless both are. Errors:
 /// shape_mismatch. No communication.
-template <TensorOperand A, TensorOperand B> constexpr auto fmax(const A& a, const B& b, Here at = Here::current()) {
+template <TensorArgument A, TensorArgument B> constexpr auto fmax(const A& a, const B& b, Here at = Here::current()) {
   const auto least = -std::numeric_limits<double>::infinity();
   if constexpr (!is_floating_v<typename A::element> || !is_floating_v<typename B::element>)
     return maximum(a, b, at);
   else
     return select(isnan(a, at), b, maximum(a, select(isnan(b, at), least, b, at), at), at);
 }
-template <TensorOperand A, TensorOperand B> constexpr auto fmin(const A& a, const B& b, Here at = Here::current()) {
+template <TensorArgument A, TensorArgument B> constexpr auto fmin(const A& a, const B& b, Here at = Here::current()) {
   const auto most = std::numeric_limits<double>::infinity();
   if constexpr (!is_floating_v<typename A::element> || !is_floating_v<typename B::element>)
     return minimum(a, b, at);

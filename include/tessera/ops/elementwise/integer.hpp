@@ -213,7 +213,7 @@ template <Operand A, Operand B>
 constexpr auto bitwise_xor(const A& a, const B& b, Here at = Here::current()) {
   return call<detail::Bitwise<ops::BitwiseXorOp, Op::not_equal>>(Source::from(at), a, b);
 }
-template <TensorOperand X> constexpr auto bitwise_not(const X& x, Here at = Here::current()) {
+template <TensorArgument X> constexpr auto bitwise_not(const X& x, Here at = Here::current()) {
   return call<detail::BitwiseNotTag>(Source::from(at), x);
 }
 /// Bits moved by b places, to the left with zeros from the right, to the right with copies of the sign. All are moved

@@ -64,26 +64,26 @@ struct FracTag : Unary<ops::TruncOp> {
 // given as they are, NaN gives NaN, infinities and the sign of zeros are kept. The gradient is 0. Exact.
 
 /// The largest whole number that is at most x.
-template <TensorOperand X> constexpr auto floor(const X& x, Here at = Here::current()) {
+template <TensorArgument X> constexpr auto floor(const X& x, Here at = Here::current()) {
   return call<detail::Rounding<ops::FloorOp>>(Source::from(at), x);
 }
 /// The smallest whole number that is at least x.
-template <TensorOperand X> constexpr auto ceil(const X& x, Here at = Here::current()) {
+template <TensorArgument X> constexpr auto ceil(const X& x, Here at = Here::current()) {
   return call<detail::Rounding<ops::CeilOp>>(Source::from(at), x);
 }
 /// x without its fraction, towards 0.
-template <TensorOperand X> constexpr auto trunc(const X& x, Here at = Here::current()) {
+template <TensorArgument X> constexpr auto trunc(const X& x, Here at = Here::current()) {
   return call<detail::Rounding<ops::TruncOp>>(Source::from(at), x);
 }
 /// The nearest whole number; halves are rounded to the even neighbour, as in PyTorch, JAX and IEEE 754: 0.5 gives 0 and
 /// 1.5 gives 2.
-template <TensorOperand X> constexpr auto round(const X& x, Here at = Here::current()) {
+template <TensorArgument X> constexpr auto round(const X& x, Here at = Here::current()) {
   return call<detail::Rounding<ops::RoundOp>>(Source::from(at), x);
 }
 
 /// The fraction of x with its sign, x - trunc(x), as torch.frac: 0.25 of 3.25, -0.25 of -3.25. NaN of infinities, 0 of
 /// integers, which torch.frac refuses. The gradient is 1.
-template <TensorOperand X> constexpr auto frac(const X& x, Here at = Here::current()) {
+template <TensorArgument X> constexpr auto frac(const X& x, Here at = Here::current()) {
   return call<detail::FracTag>(Source::from(at), x);
 }
 

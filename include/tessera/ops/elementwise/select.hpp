@@ -234,7 +234,7 @@ template <class To> struct CastTag {
 /// `yes` where the condition is true, `no` elsewhere; all three are broadcast against each other, `yes` and `no`
 /// promoted. Elements that are not selected have no effect: NaN in them does not propagate, and their gradient is 0.
 /// Errors: shape_mismatch. Communication: a reshard where the operands' shardings differ.
-template <TensorOperand C, Operand A, Operand B>
+template <TensorArgument C, Operand A, Operand B>
   requires(TensorOperand<A> || TensorOperand<B>)
 constexpr auto select(const C& condition, const A& yes, const B& no, Here at = Here::current()) {
   return call<detail::SelectTag>(Source::from(at), condition, yes, no);
@@ -243,7 +243,7 @@ constexpr auto select(const C& condition, const A& yes, const B& no, Here at = H
 /// x cast to element type `To`. Floating to integer truncates towards zero; NaN and values outside of the integer type
 /// give unspecified values. Integers wrap around. To bool: x != 0. To a narrower floating type: rounds to the
 /// nearest, ties to even; values beyond its range become infinite, of f8_e4m3 NaN.
-template <Element To, TensorOperand X> constexpr auto cast(const X& x, Here at = Here::current()) {
+template <Element To, TensorArgument X> constexpr auto cast(const X& x, Here at = Here::current()) {
   return call<detail::CastTag<To>>(Source::from(at), x);
 }
 

@@ -220,21 +220,21 @@ struct LogNdtrTag : FloatingComposition {
 
 /// 1 - erf(x), accurate where erf(x) is near 1; 0 at infinity, 2 at -infinity. Error: 3.2 ulp. Gradient: -2 / sqrt(pi)
 /// exp(-x^2).
-template <TensorOperand X> constexpr auto erfc(const X& x, Here at = Here::current()) {
+template <TensorArgument X> constexpr auto erfc(const X& x, Here at = Here::current()) {
   return call<detail::Unary<ops::ErfcOp>>(Source::from(at), x);
 }
 /// The inverse of erf; an infinity at -1 and 1, NaN outside of them. Error: 6.2 ulp. Gradient: sqrt(pi) / 2
 /// exp(erfinv(x)^2). Source: Wichura, AS 241.
-template <TensorOperand X> constexpr auto erfinv(const X& x, Here at = Here::current()) {
+template <TensorArgument X> constexpr auto erfinv(const X& x, Here at = Here::current()) {
   return call<detail::Unary<ops::ErfinvOp>>(Source::from(at), x);
 }
 /// log(|gamma(x)|); infinity at 0, at negative integers and at both infinities. Error: 4.7 ulp. Gradient: digamma.
-template <TensorOperand X> constexpr auto lgamma(const X& x, Here at = Here::current()) {
+template <TensorArgument X> constexpr auto lgamma(const X& x, Here at = Here::current()) {
   return call<detail::Unary<ops::LgammaOp>>(Source::from(at), x);
 }
 /// The logarithm of the multivariate gamma function of P dims, P (P - 1) / 4 log(pi) plus the sum of lgamma(x - i / 2)
 /// for i below P (torch.mvlgamma, jax.scipy.special.multigammaln), for x above (P - 1) / 2. Gradient: that of lgamma.
-template <int P, TensorOperand X> constexpr auto multigammaln(const X& x, Here at = Here::current()) {
+template <int P, TensorArgument X> constexpr auto multigammaln(const X& x, Here at = Here::current()) {
   static_assert(P >= 1 && P <= 16, "tessera: multigammaln takes from 1 to 16 dims");
   if constexpr (P == 1)
     return lgamma(x, at);
@@ -244,29 +244,29 @@ template <int P, TensorOperand X> constexpr auto multigammaln(const X& x, Here a
 }
 /// The derivative of lgamma. -infinity at 0, infinity at -0, NaN at negative integers and at -infinity, as in PyTorch.
 /// Error: 1e-15 times the larger of 1 and |y|, and below 0 of pi^2 |x| / sin(pi x)^2. Gradient: polygamma(1, x).
-template <TensorOperand X> constexpr auto digamma(const X& x, Here at = Here::current()) {
+template <TensorArgument X> constexpr auto digamma(const X& x, Here at = Here::current()) {
   return call<detail::Unary<ops::DigammaOp>>(Source::from(at), x);
 }
 /// Derivative n of digamma: `polygamma(1, x)` is trigamma. n is a whole number from 0 to 30, otherwise the result is
 /// NaN. At 0 and negative integers infinity for odd n, -infinity for even n. Error: 5.2 ulp of n = 1, 9.2 ulp up to
 /// n = 4, for x above 0. Gradient: polygamma(n + 1, x).
-template <NumberOperand N, TensorOperand X>
+template <NumberOperand N, TensorArgument X>
 constexpr auto polygamma(const N& n, const X& x, Here at = Here::current()) {
   return call<detail::Binary<ops::PolygammaOp>>(Source::from(at), n, x);
 }
 /// Modified Bessel functions of the first kind, of order 0 and 1; infinite from 714 on (f32 from 92 on). Error: 18 ulp
 /// between 10 and 25, 10 ulp elsewhere. Gradients: i1(x); i0(x) - i1(x) / x, which is 1/2 at 0.
-template <TensorOperand X> constexpr auto i0(const X& x, Here at = Here::current()) {
+template <TensorArgument X> constexpr auto i0(const X& x, Here at = Here::current()) {
   return call<detail::Unary<ops::I0Op>>(Source::from(at), x);
 }
-template <TensorOperand X> constexpr auto i1(const X& x, Here at = Here::current()) {
+template <TensorArgument X> constexpr auto i1(const X& x, Here at = Here::current()) {
   return call<detail::Unary<ops::I1Op>>(Source::from(at), x);
 }
 /// exp(-|x|) i0(x) and exp(-|x|) i1(x), which don't overflow; 0 at infinities. Error: as of i0.
-template <TensorOperand X> constexpr auto i0e(const X& x, Here at = Here::current()) {
+template <TensorArgument X> constexpr auto i0e(const X& x, Here at = Here::current()) {
   return call<detail::Unary<ops::I0eOp>>(Source::from(at), x);
 }
-template <TensorOperand X> constexpr auto i1e(const X& x, Here at = Here::current()) {
+template <TensorArgument X> constexpr auto i1e(const X& x, Here at = Here::current()) {
   return call<detail::Unary<ops::I1eOp>>(Source::from(at), x);
 }
 
@@ -307,23 +307,23 @@ constexpr auto xlog1py(const X& x, const Y& y, Here at = Here::current()) {
 }
 /// The entropy of a probability, -x log(x): 0 of 0, -infinity below 0 (torch.special.entr). Gradient: -log(x) - 1 above
 /// 0; 1 at 0 and 0 below it, where PyTorch has infinity and NaN.
-template <TensorOperand X> constexpr auto entr(const X& x, Here at = Here::current()) {
+template <TensorArgument X> constexpr auto entr(const X& x, Here at = Here::current()) {
   return call<detail::EntrTag>(Source::from(at), x);
 }
 /// The normal distribution function, the probability that a standard normal number is below x: erfc(-x / sqrt(2)) / 2,
 /// as torch.special.ndtr. Error: 2 (1 + x^2) ulp, since -x / sqrt(2) is rounded. Gradient: exp(-x^2 / 2) / sqrt(2 pi).
-template <TensorOperand X> constexpr auto ndtr(const X& x, Here at = Here::current()) {
+template <TensorArgument X> constexpr auto ndtr(const X& x, Here at = Here::current()) {
   return call<detail::NdtrTag>(Source::from(at), x);
 }
 /// The logarithm of ndtr, accurate where ndtr is 0 or rounds to 1 (torch.special.log_ndtr). Relative error up to 8:
 /// 1e-14 of f64, 4e-6 of f32. Gradient: exp(-x^2 / 2) / sqrt(2 pi) / ndtr(x), about -x far below 0. Source: Abramowitz
 /// and Stegun, 26.2.12.
-template <TensorOperand X> constexpr auto log_ndtr(const X& x, Here at = Here::current()) {
+template <TensorArgument X> constexpr auto log_ndtr(const X& x, Here at = Here::current()) {
   return call<detail::LogNdtrTag>(Source::from(at), x);
 }
 /// sin(pi x) / (pi x), and 1 at 0, NumPy's sinc; NaN of infinities. The error of f32 is 3 ulp below 1, and grows with
 /// that of pi x. The gradient at 0 is 0; the second derivative there is left out.
-template <TensorOperand X> constexpr auto sinc(const X& x, Here at = Here::current()) {
+template <TensorArgument X> constexpr auto sinc(const X& x, Here at = Here::current()) {
   return call<detail::SincTag>(Source::from(at), x);
 }
 

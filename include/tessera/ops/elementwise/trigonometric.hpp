@@ -154,53 +154,53 @@ namespace tessera {
 // f32. NaN gives NaN. Within 3 ulp.
 
 /// Sine of radians; NaN of infinities. Error: 2.2 ulp for f32, 1.7 ulp for f64. Gradient: cos(x).
-template <TensorOperand X> constexpr auto sin(const X& x, Here at = Here::current()) {
+template <TensorArgument X> constexpr auto sin(const X& x, Here at = Here::current()) {
   return call<detail::Unary<ops::SinOp>>(Source::from(at), x);
 }
 /// Cosine of radians; NaN of infinities. Error: 2.1 ulp for f32, 1.7 ulp for f64. Gradient: -sin(x).
-template <TensorOperand X> constexpr auto cos(const X& x, Here at = Here::current()) {
+template <TensorArgument X> constexpr auto cos(const X& x, Here at = Here::current()) {
   return call<detail::Unary<ops::CosOp>>(Source::from(at), x);
 }
 /// Tangent of radians; NaN of infinities. Error: 3.1 ulp for f32, 2.6 ulp for f64. Gradient: 1 + tan(x)^2.
-template <TensorOperand X> constexpr auto tan(const X& x, Here at = Here::current()) {
+template <TensorArgument X> constexpr auto tan(const X& x, Here at = Here::current()) {
   return call<detail::Unary<ops::TanOp>>(Source::from(at), x);
 }
 /// Arc sine, from -pi/2 to pi/2; NaN outside of [-1, 1]. Error: 2.4 ulp for f32, 1.2 ulp for f64. Gradient: 1 / sqrt(1
 /// - x^2), infinite at -1 and 1.
-template <TensorOperand X> constexpr auto asin(const X& x, Here at = Here::current()) {
+template <TensorArgument X> constexpr auto asin(const X& x, Here at = Here::current()) {
   return call<detail::Unary<ops::AsinOp>>(Source::from(at), x);
 }
 /// Arc cosine, from 0 to pi; NaN outside of [-1, 1]. Error: 1.3 ulp for f32, 1.2 ulp for f64. Gradient: -1 / sqrt(1 -
 /// x^2), infinite at -1 and 1.
-template <TensorOperand X> constexpr auto acos(const X& x, Here at = Here::current()) {
+template <TensorArgument X> constexpr auto acos(const X& x, Here at = Here::current()) {
   return call<detail::Unary<ops::AcosOp>>(Source::from(at), x);
 }
 /// Arc tangent, from -pi/2 to pi/2. Error: 2.3 ulp for f32 and f64. Gradient: 1 / (1 + x^2).
-template <TensorOperand X> constexpr auto atan(const X& x, Here at = Here::current()) {
+template <TensorArgument X> constexpr auto atan(const X& x, Here at = Here::current()) {
   return call<detail::Unary<ops::AtanOp>>(Source::from(at), x);
 }
 /// Hyperbolic sine; infinite from 89.4 on (of double from 710.5 on). Error: 2.9 ulp for f32, 2.0 ulp for f64. Gradient:
 /// cosh(x).
-template <TensorOperand X> constexpr auto sinh(const X& x, Here at = Here::current()) {
+template <TensorArgument X> constexpr auto sinh(const X& x, Here at = Here::current()) {
   return call<detail::Unary<ops::SinhOp>>(Source::from(at), x);
 }
 /// Hyperbolic cosine; infinite from 89.4 on (of double from 710.5 on). Error: 2.9 ulp for f32, 2.0 ulp for f64.
 /// Gradient: sinh(x).
-template <TensorOperand X> constexpr auto cosh(const X& x, Here at = Here::current()) {
+template <TensorArgument X> constexpr auto cosh(const X& x, Here at = Here::current()) {
   return call<detail::Unary<ops::CoshOp>>(Source::from(at), x);
 }
 /// Inverse of sinh. Error: 3.8 ulp for f32, 1.6 ulp for f64. Gradient: 1 / sqrt(x^2 + 1).
-template <TensorOperand X> constexpr auto asinh(const X& x, Here at = Here::current()) {
+template <TensorArgument X> constexpr auto asinh(const X& x, Here at = Here::current()) {
   return call<detail::Unary<ops::AsinhOp>>(Source::from(at), x);
 }
 /// Inverse of cosh, at least 0; NaN below 1. Error: 1.9 ulp for f32, 1.8 ulp for f64. Gradient: 1 / sqrt(x^2 - 1),
 /// infinite at 1.
-template <TensorOperand X> constexpr auto acosh(const X& x, Here at = Here::current()) {
+template <TensorArgument X> constexpr auto acosh(const X& x, Here at = Here::current()) {
   return call<detail::Unary<ops::AcoshOp>>(Source::from(at), x);
 }
 /// Inverse of tanh; infinite at -1 and 1, NaN outside. Error: 1.8 ulp for f32, 1.7 ulp for f64. Gradient: 1 / (1 -
 /// x^2).
-template <TensorOperand X> constexpr auto atanh(const X& x, Here at = Here::current()) {
+template <TensorArgument X> constexpr auto atanh(const X& x, Here at = Here::current()) {
   return call<detail::Unary<ops::AtanhOp>>(Source::from(at), x);
 }
 

@@ -25,7 +25,7 @@ template <class Operation, int Rank, int D, CumulativeOptions S> struct Cumulati
 /// `.exclusive = true` leaves each element out of its own sum. The result has the shape of x. bf16 and f16 are summed
 /// in f32; bools and integers below 32 bits give i32; wider integers wrap around. Communication: along a split dim, an
 /// all_gather of one total per line from each device.
-template <int D, CumulativeOptions S = CumulativeOptions{}, TensorOperand X>
+template <int D, CumulativeOptions S = CumulativeOptions{}, TensorArgument X>
 constexpr auto cumsum(const X& x, Here at = Here::current()) {
   return call<detail::CumulativeTag<ops::CumsumOp, X::rank, detail::checked_dim<D, X::rank>(), S>>(Source::from(at), x);
 }
@@ -33,7 +33,7 @@ constexpr auto cumsum(const X& x, Here at = Here::current()) {
 /// Cumulative product along dim D; options, shapes and communication as cumsum. f32 is multiplied in f64 and rounded
 /// when stored; along a split dim, the product of each device's elements has to be in the range of the element type.
 /// The gradient is exact where elements are 0, as in PyTorch; second derivatives where a line has at most one 0.
-template <int D, CumulativeOptions S = CumulativeOptions{}, TensorOperand X>
+template <int D, CumulativeOptions S = CumulativeOptions{}, TensorArgument X>
 constexpr auto cumprod(const X& x, Here at = Here::current()) {
   return call<detail::CumulativeTag<ops::CumprodOp, X::rank, detail::checked_dim<D, X::rank>(), S>>(Source::from(at),
                                                                                                     x);
@@ -43,12 +43,12 @@ constexpr auto cumprod(const X& x, Here at = Here::current()) {
 /// NaN from the first NaN on, as in PyTorch and JAX. The result has the shape and element type of x. The gradient goes
 /// to the element that is the extreme; of equal ones to the last, as in PyTorch. Communication: as cumsum; that of the
 /// gradient as gather.
-template <int D, CumulativeOptions S = CumulativeOptions{}, TensorOperand X>
+template <int D, CumulativeOptions S = CumulativeOptions{}, TensorArgument X>
 constexpr auto cummax(const X& x, Here at = Here::current()) {
   static_assert(!S.exclusive, "tessera: cummax has no result before the first element, so it is never exclusive");
   return call<detail::CumulativeTag<ops::CummaxOp, X::rank, detail::checked_dim<D, X::rank>(), S>>(Source::from(at), x);
 }
-template <int D, CumulativeOptions S = CumulativeOptions{}, TensorOperand X>
+template <int D, CumulativeOptions S = CumulativeOptions{}, TensorArgument X>
 constexpr auto cummin(const X& x, Here at = Here::current()) {
   static_assert(!S.exclusive, "tessera: cummin has no result before the first element, so it is never exclusive");
   return call<detail::CumulativeTag<ops::CumminOp, X::rank, detail::checked_dim<D, X::rank>(), S>>(Source::from(at), x);

@@ -89,7 +89,7 @@ template <int Rank, int D> struct IsUpdatedTag {
 /// where `size` exceeds the extent. Communication: as index_select; other dims stay split.
 ///
 ///     const auto window = ts::dynamic_slice<0>(x, position, 16);
-template <int D, TensorOperand X, Operand Start, SizeOperand Size>
+template <int D, TensorArgument X, Operand Start, SizeOperand Size>
 constexpr auto dynamic_slice(const X& x, const Start& start, const Size& size, Here at = Here::current()) {
   constexpr int dim = detail::checked_dim<D, X::rank>();
   return index_select<D>(x, call<detail::SliceIndicesTag<X::rank, dim>>(Source::from(at), x, start, Dim(size)), at);
@@ -97,7 +97,7 @@ constexpr auto dynamic_slice(const X& x, const Start& start, const Size& size, H
 
 /// The elements at one index of dim D, without that dim: x[i] (lax.dynamic_index_in_dim without the dim,
 /// Tensor.select). The index is as the start of dynamic_slice. Gradient, errors and communication: as dynamic_slice.
-template <int D, TensorOperand X, Operand Index>
+template <int D, TensorArgument X, Operand Index>
 constexpr auto dynamic_index(const X& x, const Index& index, Here at = Here::current()) {
   constexpr int dim = detail::checked_dim<D, X::rank>();
   return squeeze<dim>(index_select<D>(x, call<detail::OneIndexTag<X::rank, dim>>(Source::from(at), x, index), at), at);
@@ -110,7 +110,7 @@ constexpr auto dynamic_index(const X& x, const Index& index, Here at = Here::cur
 /// split.
 ///
 ///     const auto cache = ts::dynamic_update_slice<1>(keys, key, position);   // [B, T, H], [B, 1, H]
-template <int D, TensorOperand X, TensorOperand Update, Operand Start>
+template <int D, TensorArgument X, TensorArgument Update, Operand Start>
 constexpr auto dynamic_update_slice(const X& x, const Update& update, const Start& start, Here at = Here::current()) {
   static_assert(X::rank == Update::rank, "tessera: the update of a slice has the rank of what it updates");
   static_assert(std::is_same_v<typename X::element, typename Update::element>,
@@ -125,7 +125,7 @@ constexpr auto dynamic_update_slice(const X& x, const Update& update, const Star
 
 /// x with `update` at one index of dim D, which the update lacks (torch.select_scatter, x.at[i].set). Otherwise as
 /// dynamic_update_slice.
-template <int D, TensorOperand X, TensorOperand Update, Operand Index>
+template <int D, TensorArgument X, TensorArgument Update, Operand Index>
 constexpr auto dynamic_update_index(const X& x, const Update& update, const Index& index, Here at = Here::current()) {
   constexpr int dim = detail::checked_dim<D, X::rank>();
   return dynamic_update_slice<D>(x, unsqueeze<dim>(update, at), index, at);

@@ -37,7 +37,7 @@ struct EmbeddingTag {
 /// Rows of a table at integer indices: table [N, row...] and indices [i...] give [i..., row...]. The gradient adds the
 /// rows of the cotangent into a table of zeros. Errors: dim_range for an index outside of [0, N). Communication: over a
 /// split N the result is a partial value, to which each shard of the table contributes its rows.
-template <TensorOperand Table, TensorOperand Indices>
+template <TensorArgument Table, TensorArgument Indices>
 constexpr auto embedding(const Table& table, const Indices& indices, Here at = Here::current()) {
   return call<detail::EmbeddingTag>(Source::from(at), table, indices);
 }

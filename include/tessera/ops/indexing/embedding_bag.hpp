@@ -69,13 +69,13 @@ template <BagMode Mode> struct EmbeddingBagTag {
 /// sum. Gradients: as embedding; rows that equal a maximum share its cotangent. Errors: dim_range for an index outside
 /// of the table or a first offset above 0. Communication: of split indices the positions are gathered, and sums are
 /// all-reduced.
-template <BagMode Mode = BagMode::sum, TensorOperand Table, TensorOperand Indices, TensorOperand Offsets>
+template <BagMode Mode = BagMode::sum, TensorArgument Table, TensorArgument Indices, TensorArgument Offsets>
 constexpr auto embedding_bag(const Table& table, const Indices& indices, const Offsets& offsets,
                              Here at = Here::current()) {
   return call<detail::EmbeddingBagTag<Mode>>(Source::from(at), table, indices, offsets);
 }
-template <BagMode Mode = BagMode::sum, TensorOperand Table, TensorOperand Indices, TensorOperand Offsets,
-          TensorOperand Weights>
+template <BagMode Mode = BagMode::sum, TensorArgument Table, TensorArgument Indices, TensorArgument Offsets,
+          TensorArgument Weights>
 constexpr auto embedding_bag(const Table& table, const Indices& indices, const Offsets& offsets, const Weights& weights,
                              Here at = Here::current()) {
   return call<detail::EmbeddingBagTag<Mode>>(Source::from(at), table, indices, offsets, weights);

@@ -36,7 +36,7 @@ template <int Rank, int D> struct GatherTag {
 /// `gather<1>(x, ts::unsqueeze<2>(rows))` of x [b, n, f] and rows [b, m] copies rows, [b, m, f]. The gradient adds the
 /// cotangent at the indices. Errors: dim_range for an index outside of the dim, shape_mismatch where another dim
 /// differs. Communication: as sort.
-template <int D, TensorOperand X, TensorOperand Indices>
+template <int D, TensorArgument X, TensorArgument Indices>
 constexpr auto gather(const X& x, const Indices& indices, Here at = Here::current()) {
   return call<detail::GatherTag<X::rank, detail::checked_dim<D, X::rank>()>>(Source::from(at), x, indices);
 }

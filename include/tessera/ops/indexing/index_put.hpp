@@ -183,7 +183,7 @@ template <int Rank, bool Accumulate> struct IndexPutTag {
 /// Communication: a split vector of indices is gathered; the source as in index_select; x stays split.
 ///
 ///     const auto next = ts::index_copy<0>(cache, slots, keys);   // [S, H], [K], [K, H]
-template <int D, TensorOperand X, TensorOperand Indices, TensorOperand Elements>
+template <int D, TensorArgument X, TensorArgument Indices, TensorArgument Elements>
 constexpr auto index_copy(const X& x, const Indices& indices, const Elements& source, Here at = Here::current()) {
   return call<detail::IndexCopyTag<X::rank, detail::checked_dim<D, X::rank>()>>(Source::from(at), x, indices, source);
 }
@@ -192,7 +192,7 @@ constexpr auto index_copy(const X& x, const Indices& indices, const Elements& so
 /// and f16 is added in f32; small integers in i32; integers wrap around. Gradients: of x the cotangent, of the source
 /// the cotangent at the indices. Errors as index_copy. Communication: where rows of the source are split, an all-reduce
 /// of the sums; a split dim D of x stays split.
-template <int D, TensorOperand X, TensorOperand Indices, TensorOperand Elements>
+template <int D, TensorArgument X, TensorArgument Indices, TensorArgument Elements>
 constexpr auto index_add(const X& x, const Indices& indices, const Elements& source, Here at = Here::current()) {
   return call<detail::IndexAddTag<X::rank, detail::checked_dim<D, X::rank>()>>(Source::from(at), x, indices, source);
 }
@@ -200,7 +200,7 @@ constexpr auto index_add(const X& x, const Indices& indices, const Elements& sou
 /// x with the value in all rows along dim D at the indices, a vector (torch.index_fill). The value is a number or a
 /// tensor, broadcast against x. The gradient of x is 0 where it is overwritten. Errors and communication: as
 /// index_copy.
-template <int D, TensorOperand X, TensorOperand Indices, Operand V>
+template <int D, TensorArgument X, TensorArgument Indices, Operand V>
 constexpr auto index_fill(const X& x, const Indices& indices, const V& value, Here at = Here::current()) {
   constexpr int dim = detail::checked_dim<D, X::rank>();
   return masked_fill(x, call<detail::IsNamedTag<X::rank, dim>>(Source::from(at), x, indices), value, at);
@@ -208,7 +208,7 @@ constexpr auto index_fill(const X& x, const Indices& indices, const V& value, He
 
 /// The elements of the flattened x at indices of any shape (torch.take, jnp.take without an axis). The gradient adds to
 /// the elements that were taken. Errors: dim_range. Communication: as merge_dims and embedding.
-template <TensorOperand X, TensorOperand Indices>
+template <TensorArgument X, TensorArgument Indices>
 constexpr auto take(const X& x, const Indices& indices, Here at = Here::current()) {
   static_assert(X::rank >= 1, "tessera: take needs a tensor with dims");
   if constexpr (X::rank == 1)
@@ -222,7 +222,7 @@ constexpr auto take(const X& x, const Indices& indices, Here at = Here::current(
 /// Errors: dim_range. Communication: as merge_dims and embedding.
 ///
 ///     const auto picked = ts::index(logits, ts::iota<0, std::int32_t>(labels), labels);   // [B, V], [B], [B]
-template <TensorOperand X, TensorOperand... Indices>
+template <TensorArgument X, TensorOperand... Indices>
 constexpr auto index(const X& x, const std::tuple<Indices...>& indices, Here at = Here::current()) {
   return std::apply([&](const Indices&... i) { return call<detail::IndexTag<X::rank>>(Source::from(at), x, i...); },
                     indices);
@@ -233,7 +233,7 @@ constexpr auto index(const X& x, const std::tuple<Indices...>& indices, Here at 
 /// it has the rules, gradients and errors. Communication: as merge_dims and index_copy.
 ///
 ///     const auto marked = ts::index_put(board, std::tuple(rows, columns), pieces);   // [M, N], ([K], [K]), [K]
-template <bool Accumulate = false, TensorOperand X, TensorOperand... Indices, TensorOperand Elements>
+template <bool Accumulate = false, TensorArgument X, TensorOperand... Indices, TensorArgument Elements>
 constexpr auto index_put(const X& x, const std::tuple<Indices...>& indices, const Elements& values,
                          Here at = Here::current()) {
   return std::apply(

@@ -13,7 +13,7 @@ namespace tessera {
 /// No gradient. Communication: where the set is split an all-reduce.
 ///
 ///     const auto stops = ts::isin(tokens, ends);
-template <TensorOperand X, Operand Set> constexpr auto isin(const X& x, const Set& set, Here at = Here::current()) {
+template <TensorArgument X, Operand Set> constexpr auto isin(const X& x, const Set& set, Here at = Here::current()) {
   if constexpr (!TensorOperand<Set>) {
     return equal(x, set, at);
   } else if constexpr (Set::rank == 0) {

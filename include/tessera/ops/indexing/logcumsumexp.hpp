@@ -16,7 +16,7 @@ namespace tessera {
 /// overflow and exact in each element's own range: a ts::scan of logaddexp, one step for each element of the dim, so
 /// for traced functions.
 /// Communication: a split dim is gathered; others stay split.
-template <int D, TensorOperand X> constexpr auto logcumsumexp(const X& x, Here at = Here::current()) {
+template <int D, TensorArgument X> constexpr auto logcumsumexp(const X& x, Here at = Here::current()) {
   static_assert(is_floating_v<typename X::element>, "tessera: logcumsumexp takes float, double, bf16 and f16 tensors");
   const auto lines = detail::settle(movedim<D, 0>(x, at));
   const auto none_yet = detail::settle(full_like(sum<0>(lines, at), -std::numeric_limits<double>::infinity(), at));

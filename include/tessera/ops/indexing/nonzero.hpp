@@ -157,7 +157,7 @@ template <int Rank> struct MaskedScatterTag {
 /// torch.nonzero(as_tuple=True)): `const auto [i, j] = ts::nonzero(matrix, 8)`. Behind the last one, `rest`, 0 as in
 /// JAX by default; -1 is an index of no element. No gradient. Errors: shape_mismatch for a negative size.
 /// Communication: the tensor is brought together as a vector; positions are gathered.
-template <Element Index = std::int32_t, TensorOperand X, SizeOperand Size, NumberOperand Rest = int>
+template <Element Index = std::int32_t, TensorArgument X, SizeOperand Size, NumberOperand Rest = int>
 constexpr auto nonzero(const X& x, const Size& size, const Rest& rest = 0, Here at = Here::current()) {
   return [&]<int... D>(std::integer_sequence<int, D...>) {
     return std::tuple(call<detail::NonzeroTag<X::rank, D, Index>>(Source::from(at), x, Dim(size), rest)...);
@@ -165,7 +165,7 @@ constexpr auto nonzero(const X& x, const Size& size, const Rest& rest = 0, Here 
 }
 
 /// The same indices as the rows of a matrix [size, rank] (jnp.argwhere with a size, torch.nonzero_static).
-template <Element Index = std::int32_t, TensorOperand X, SizeOperand Size, NumberOperand Rest = int>
+template <Element Index = std::int32_t, TensorArgument X, SizeOperand Size, NumberOperand Rest = int>
 constexpr auto argwhere(const X& x, const Size& size, const Rest& rest = 0, Here at = Here::current()) {
   return call<detail::ArgwhereTag<X::rank, Index>>(Source::from(at), x, Dim(size), rest);
 }
@@ -173,7 +173,7 @@ constexpr auto argwhere(const X& x, const Size& size, const Rest& rest = 0, Here
 /// The first `size` elements of x for which the mask holds, in row-major order (torch.masked_select, x[mask] of a
 /// size); behind the last one `rest`. The mask is broadcast to x. The gradient goes to the elements that were taken.
 /// Errors and communication: as nonzero and embedding.
-template <TensorOperand X, TensorOperand Mask, SizeOperand Size, NumberOperand Rest = int>
+template <TensorArgument X, TensorArgument Mask, SizeOperand Size, NumberOperand Rest = int>
 constexpr auto masked_select(const X& x, const Mask& mask, const Size& size, const Rest& rest = 0,
                              Here at = Here::current()) {
   return call<detail::MaskedSelectTag<X::rank>>(Source::from(at), x, mask, Dim(size), rest);
@@ -182,7 +182,7 @@ constexpr auto masked_select(const X& x, const Mask& mask, const Size& size, con
 /// x with the elements for which the mask holds replaced, in row-major order, by those of a vector
 /// (torch.masked_scatter). Gradients: of x 0 where it is replaced, of the source the cotangent where each element went.
 /// Errors: dim_range for a source with too few elements. Communication: as nonzero and embedding.
-template <TensorOperand X, TensorOperand Mask, TensorOperand Elements>
+template <TensorArgument X, TensorArgument Mask, TensorArgument Elements>
 constexpr auto masked_scatter(const X& x, const Mask& mask, const Elements& source, Here at = Here::current()) {
   return call<detail::MaskedScatterTag<X::rank>>(Source::from(at), x, mask, source);
 }

@@ -37,7 +37,7 @@ template <int Rank, class T> struct OneHotTag {
 /// no communication.
 ///
 ///     const auto targets = ts::one_hot(labels, 10);
-template <Element T = float, TensorOperand Indices, SizeOperand Count>
+template <Element T = float, TensorArgument Indices, SizeOperand Count>
 constexpr auto one_hot(const Indices& indices, const Count& count, Here at = Here::current()) {
   return call<detail::OneHotTag<Indices::rank, T>>(Source::from(at), indices, count);
 }
@@ -45,7 +45,7 @@ constexpr auto one_hot(const Indices& indices, const Count& count, Here at = Her
 /// The elements of x at indices along one dim, a vector of integers: `index_select<1>(x, indices)` of a matrix has the
 /// columns at the indices, in their order. Its gradient adds to the elements that were taken. Errors: dim_range for an
 /// index outside of the dim. Communication: as embedding; other dims stay split.
-template <int D, TensorOperand X, TensorOperand Indices>
+template <int D, TensorArgument X, TensorArgument Indices>
 constexpr auto index_select(const X& x, const Indices& indices, Here at = Here::current()) {
   static_assert(Indices::rank == 1, "tessera: the indices of index_select must be a vector");
   constexpr int dim = detail::checked_dim<D, X::rank>();
@@ -57,7 +57,7 @@ constexpr auto index_select(const X& x, const Indices& indices, Here at = Here::
 
 /// The value where the mask holds, x elsewhere: select(mask, value, x). The value is a number or a tensor, broadcast
 /// against x and promoted with it. The gradient of x is 0 where the mask holds.
-template <TensorOperand X, TensorOperand Mask, Operand V>
+template <TensorArgument X, TensorArgument Mask, Operand V>
 constexpr auto masked_fill(const X& x, const Mask& mask, const V& value, Here at = Here::current()) {
   return select(mask, value, x, at);
 }

@@ -53,7 +53,7 @@ constexpr auto scatter(const X& x, const Indices& indices, const Elements& sourc
 /// of x the cotangent where no element was replaced; of source the cotangent at the index, 0 for an element that
 /// another one replaced. Errors: dim_range for an index outside of the dim, shape_mismatch where another dim differs.
 /// Communication: as gather.
-template <int D, TensorOperand X, TensorOperand Indices, TensorOperand Elements>
+template <int D, TensorArgument X, TensorArgument Indices, TensorArgument Elements>
 constexpr auto scatter(const X& x, const Indices& indices, const Elements& source, Here at = Here::current()) {
   return detail::scatter<D, ScatterRule{.replaces = true}>(x, indices, source, at);
 }
@@ -63,7 +63,7 @@ constexpr auto scatter(const X& x, const Indices& indices, const Elements& sourc
 /// have one shape, and the extents of x along the other dims. Floating elements are added in f64 in the order of the
 /// indices and rounded once; integers wrap around. Gradients: of x the cotangent, of source the cotangent gathered at
 /// the indices. Errors and communication: as gather.
-template <int D, TensorOperand X, TensorOperand Indices, TensorOperand Elements>
+template <int D, TensorArgument X, TensorArgument Indices, TensorArgument Elements>
 constexpr auto scatter_add(const X& x, const Indices& indices, const Elements& source, Here at = Here::current()) {
   return detail::scatter<D, ScatterRule{}>(x, indices, source, at);
 }
@@ -74,7 +74,8 @@ constexpr auto scatter_add(const X& x, const Indices& indices, const Elements& s
 /// once. NaN is the extreme of any elements. Gradients: elements that equal the extreme share its cotangent equally, as
 /// in PyTorch; those of a product are exact where elements are 0, second derivatives where none is. Otherwise as
 /// scatter.
-template <int D, Reduction R, bool IncludeSelf = true, TensorOperand X, TensorOperand Indices, TensorOperand Elements>
+template <int D, Reduction R, bool IncludeSelf = true, TensorArgument X, TensorArgument Indices,
+          TensorArgument Elements>
 constexpr auto scatter_reduce(const X& x, const Indices& indices, const Elements& source, Here at = Here::current()) {
   static_assert(R == Reduction::sum || R == Reduction::product || R == Reduction::max || R == Reduction::min,
                 "tessera: scatter_reduce takes ts::Reduction::sum, product, max or min");

@@ -46,7 +46,7 @@ template <Side Where> struct SearchSortedTag {
 /// Communication: an all-reduce of counts if the sorted vector is split.
 ///
 ///     const auto bins = ts::searchsorted<ts::Side::right>(edges, x);
-template <Side Where = Side::left, TensorOperand Sorted, TensorOperand X>
+template <Side Where = Side::left, TensorArgument Sorted, TensorArgument X>
 constexpr auto searchsorted(const Sorted& sorted, const X& x, Here at = Here::current()) {
   return call<detail::SearchSortedTag<Where>>(Source::from(at), sorted, x);
 }

@@ -26,7 +26,7 @@ template <int Rank, int D> struct TakeAlongDimTag : GatherTag<Rank, D> {
   }
 };
 
-template <TensorOperand X> constexpr auto flattened(const X& x, Here at) {
+template <TensorArgument X> constexpr auto flattened(const X& x, Here at) {
   if constexpr (X::rank == 1)
     return x;
   else
@@ -39,13 +39,13 @@ template <TensorOperand X> constexpr auto flattened(const X& x, Here at) {
 /// (torch.take_along_dim, jnp.take_along_axis): `take_along_dim<1>(x, argsort<1>(x))` is sorted. x and indices have
 /// equal ranks, and extents that are equal or statically 1. Gradient and errors: as gather. Communication: as gather;
 /// a tensor that is repeated along a dim is repeated on each device.
-template <int D, TensorOperand X, TensorOperand Indices>
+template <int D, TensorArgument X, TensorArgument Indices>
 constexpr auto take_along_dim(const X& x, const Indices& indices, Here at = Here::current()) {
   return call<detail::TakeAlongDimTag<X::rank, detail::checked_dim<D, X::rank>()>>(Source::from(at), x, indices);
 }
 /// Elements at indices into all elements of x in row-major order: a vector with as many elements as the indices, which
 /// have any rank. Communication: as merge_dims of all dims, and gather.
-template <TensorOperand X, TensorOperand Indices>
+template <TensorArgument X, TensorArgument Indices>
 constexpr auto take_along_dim(const X& x, const Indices& indices, Here at = Here::current()) {
   static_assert(X::rank >= 1 && Indices::rank >= 1,
                 "tessera: take_along_dim takes tensors with at least one dim; use ts::unsqueeze<0>(x)");

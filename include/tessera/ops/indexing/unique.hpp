@@ -93,13 +93,13 @@ template <bool Sorted, class X, class Size> constexpr auto unique_of(const X& x,
 /// element, as in JAX, and counts 0. `inverse` has the shape of x: values[inverse] is x, where there is room for all.
 /// NaNs are equal to each other, and last. The gradient of a value goes to its last element. Errors: shape_mismatch for
 /// a negative size. Communication: as sort of the tensor as a vector.
-template <TensorOperand X, SizeOperand Size>
+template <TensorArgument X, SizeOperand Size>
 constexpr auto unique(const X& x, const Size& size, Here at = Here::current()) {
   return detail::unique_of<true>(x, size, at);
 }
 /// The first `size` runs of equal elements in row-major order (torch.unique_consecutive): their values and lengths, and
 /// for each element the index of its run. Behind the last one, values are the first element. Otherwise as unique.
-template <TensorOperand X, SizeOperand Size>
+template <TensorArgument X, SizeOperand Size>
 constexpr auto unique_consecutive(const X& x, const Size& size, Here at = Here::current()) {
   return detail::unique_of<false>(x, size, at);
 }

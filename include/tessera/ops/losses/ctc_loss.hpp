@@ -56,8 +56,8 @@ template <class T, class Targets> constexpr auto ctc_labels(const Targets& targe
 ///
 /// One ts::scan over the steps, in logarithms; only inside a traced function. Communication: none for a split batch;
 /// time that is split is gathered. Source: Graves et al., ICML 2006.
-template <LossReduction Reduction = LossReduction::mean, TensorOperand X, TensorOperand Targets, TensorOperand Lengths,
-          TensorOperand TargetLengths>
+template <LossReduction Reduction = LossReduction::mean, TensorArgument X, TensorArgument Targets,
+          TensorArgument Lengths, TensorArgument TargetLengths>
 constexpr auto ctc_loss(const X& log_probs, const Targets& targets, const Lengths& input_lengths,
                         const TargetLengths& target_lengths, const Ctc& options = {}, Here at = Here::current()) {
   static_assert(X::rank == 3 && is_floating_v<typename X::element>,

@@ -267,33 +267,35 @@ template <int Rank, LossReduction Reduction> struct SmoothedCrossEntropyTag {
 /// (1964).
 ///
 ///     ts::huber(model(x), target), ts::huber<ts::LossReduction::sum>(model(x), target, 0.5)
-template <LossReduction Reduction = LossReduction::mean, TensorOperand X, TensorOperand Y, NumberOperand Delta = double>
+template <LossReduction Reduction = LossReduction::mean, TensorArgument X, TensorArgument Y,
+          NumberOperand Delta = double>
 constexpr auto huber(const X& x, const Y& y, const Delta& delta = 1.0, Here at = Here::current()) {
   return call<detail::LossTag<detail::HuberLoss, X::rank, Reduction>>(Source::from(at), x, y, delta);
 }
 /// (x - y)^2 / (2 beta) where |x - y| is below beta, and |x - y| - beta / 2 elsewhere, as
 /// torch.nn.functional.smooth_l1_loss; with a beta of 0 l1_loss. Shapes, reductions and communication: as huber.
 /// Errors: shape_mismatch; option for a constant beta below 0. Source: Girshick, 1504.08083.
-template <LossReduction Reduction = LossReduction::mean, TensorOperand X, TensorOperand Y, NumberOperand Beta = double>
+template <LossReduction Reduction = LossReduction::mean, TensorArgument X, TensorArgument Y,
+          NumberOperand Beta = double>
 constexpr auto smooth_l1_loss(const X& x, const Y& y, const Beta& beta = 1.0, Here at = Here::current()) {
   return call<detail::LossTag<detail::SmoothL1Loss, X::rank, Reduction>>(Source::from(at), x, y, beta);
 }
 
 /// |x - y|, as torch.nn.functional.l1_loss. Shapes, reductions, errors and communication: as huber. The gradient at
 /// x = y is 0.
-template <LossReduction Reduction = LossReduction::mean, TensorOperand X, TensorOperand Y>
+template <LossReduction Reduction = LossReduction::mean, TensorArgument X, TensorArgument Y>
 constexpr auto l1_loss(const X& x, const Y& y, Here at = Here::current()) {
   return call<detail::LossTag<detail::L1Loss, X::rank, Reduction>>(Source::from(at), x, y);
 }
 /// -y log sigmoid(x) - (1 - y) log(1 - sigmoid(x)) for logits x and probabilities y, without overflow, as
 /// torch.nn.functional.binary_cross_entropy_with_logits. Shapes, reductions, errors and communication: as huber.
-template <LossReduction Reduction = LossReduction::mean, TensorOperand X, TensorOperand Y>
+template <LossReduction Reduction = LossReduction::mean, TensorArgument X, TensorArgument Y>
 constexpr auto bce_with_logits(const X& x, const Y& y, Here at = Here::current()) {
   return call<detail::LossTag<detail::BceWithLogitsLoss, X::rank, Reduction>>(Source::from(at), x, y);
 }
 /// The same with a weight for the positive examples of each class, a vector, as PyTorch's argument `pos_weight`: for x
 /// [..., classes], the term y log sigmoid(x) is multiplied by the weight of its class.
-template <LossReduction Reduction = LossReduction::mean, TensorOperand X, TensorOperand Y, TensorOperand Weight>
+template <LossReduction Reduction = LossReduction::mean, TensorArgument X, TensorArgument Y, TensorArgument Weight>
 constexpr auto bce_with_logits(const X& x, const Y& y, const Weight& pos_weight, Here at = Here::current()) {
   return call<detail::LossTag<detail::BceWithPositiveWeightLoss, X::rank, Reduction>>(Source::from(at), x, y,
                                                                                       pos_weight);
@@ -301,7 +303,7 @@ constexpr auto bce_with_logits(const X& x, const Y& y, const Weight& pos_weight,
 /// -y log x - (1 - y) log(1 - x) for probabilities x and y, as torch.nn.functional.binary_cross_entropy: a logarithm
 /// below -100 counts as -100, here with a gradient of 0. From logits use bce_with_logits, which is exact for x near 0
 /// and 1. Shapes, reductions, errors and communication: as huber.
-template <LossReduction Reduction = LossReduction::mean, TensorOperand X, TensorOperand Y>
+template <LossReduction Reduction = LossReduction::mean, TensorArgument X, TensorArgument Y>
 constexpr auto binary_cross_entropy(const X& x, const Y& y, Here at = Here::current()) {
   return call<detail::LossTag<detail::BinaryCrossEntropyLoss, X::rank, Reduction>>(Source::from(at), x, y);
 }
@@ -312,7 +314,7 @@ struct KlDiv {
 /// y (log y - x) for log-probabilities x and probabilities y, as torch.nn.functional.kl_div; -y x where y is 0. For
 /// log-probabilities y, `kl_div<Reduction, ts::KlDiv{.log_target = true}>(x, y)`, exp(y) (y - x). PyTorch's reduction
 /// "batchmean" is the sum divided by the extent of the batch. Shapes, reductions, errors and communication: as huber.
-template <LossReduction Reduction = LossReduction::mean, KlDiv Options = KlDiv{}, TensorOperand X, TensorOperand Y>
+template <LossReduction Reduction = LossReduction::mean, KlDiv Options = KlDiv{}, TensorArgument X, TensorArgument Y>
 constexpr auto kl_div(const X& x, const Y& y, Here at = Here::current()) {
   return call<detail::LossTag<detail::KlDivLoss<Options.log_target>, X::rank, Reduction>>(Source::from(at), x, y);
 }
@@ -321,8 +323,8 @@ constexpr auto kl_div(const X& x, const Y& y, Here at = Here::current()) {
 /// (1 - p)^gamma, where p is the probability that x gives to the target, times alpha for a target of 1 and 1 - alpha
 /// for one of 0. A negative alpha gives no weights. Shapes, reductions, errors and communication: as huber; the default
 /// is the mean, torchvision's `each`. Source: Lin et al., 1708.02002.
-template <LossReduction Reduction = LossReduction::mean, TensorOperand X, TensorOperand Y, NumberOperand Alpha = double,
-          NumberOperand Gamma = double>
+template <LossReduction Reduction = LossReduction::mean, TensorArgument X, TensorArgument Y,
+          NumberOperand Alpha = double, NumberOperand Gamma = double>
 constexpr auto sigmoid_focal_loss(const X& x, const Y& y, const Alpha& alpha = 0.25, const Gamma& gamma = 2.0,
                                   Here at = Here::current()) {
   return call<detail::LossTag<detail::FocalLoss, X::rank, Reduction>>(Source::from(at), x, y, alpha, gamma);
@@ -337,7 +339,7 @@ struct GaussianNll {
 /// variance is a number, or a tensor of the shape of x; one below `eps` counts as eps, with a gradient of 0, where
 /// PyTorch has that of eps. Negative variances are no error. Shapes, reductions and communication: as huber. Errors:
 /// shape_mismatch; option for an eps below 0. Source: Nix, Weigend, ICNN 1994.
-template <LossReduction Reduction = LossReduction::mean, TensorOperand X, TensorOperand Y, Operand Variance>
+template <LossReduction Reduction = LossReduction::mean, TensorArgument X, TensorArgument Y, Operand Variance>
 constexpr auto gaussian_nll_loss(const X& x, const Y& y, const Variance& variance, const GaussianNll& options = {},
                                  Here at = Here::current()) {
   return call<detail::LossTag<detail::GaussianNllLoss, X::rank, Reduction>>(
@@ -353,8 +355,8 @@ struct PoissonNll {
 /// x - y log(x + eps). Shapes, reductions, errors and communication: as huber.
 ///
 ///     ts::poisson_nll_loss<ts::LossReduction::mean, ts::PoissonNll{.full = true}>(model(x), counts)
-template <LossReduction Reduction = LossReduction::mean, PoissonNll Options = PoissonNll{}, TensorOperand X,
-          TensorOperand Y, NumberOperand Eps = double>
+template <LossReduction Reduction = LossReduction::mean, PoissonNll Options = PoissonNll{}, TensorArgument X,
+          TensorArgument Y, NumberOperand Eps = double>
 constexpr auto poisson_nll_loss(const X& x, const Y& y, const Eps& eps = 1e-8, Here at = Here::current()) {
   return call<detail::LossTag<detail::PoissonNllLoss<Options.log_input, Options.full>, X::rank, Reduction>>(
       Source::from(at), x, y, eps);
@@ -363,13 +365,14 @@ constexpr auto poisson_nll_loss(const X& x, const Y& y, const Eps& eps = 1e-8, H
 /// -x[target] for log-probabilities x [..., classes] and integer targets [...], as torch.nn.functional.nll_loss, which
 /// has the classes in dim 1. Targets that equal `ignore_index` give 0 and are not counted in the mean, which is NaN if
 /// all are ignored. Errors: shape_mismatch. Communication: as cross_entropy.
-template <LossReduction Reduction = LossReduction::mean, TensorOperand X, TensorOperand Targets>
+template <LossReduction Reduction = LossReduction::mean, TensorArgument X, TensorArgument Targets>
 constexpr auto nll_loss(const X& x, const Targets& targets, int ignore_index = -100, Here at = Here::current()) {
   return call<detail::NllTag<X::rank, Reduction>>(Source::from(at), x, targets, static_cast<double>(ignore_index));
 }
 /// The same with a weight for each class, a vector, as PyTorch's argument `weight`: the loss of a position is
 /// multiplied by the weight of its target, and the mean is the sum over the sum of these weights.
-template <LossReduction Reduction = LossReduction::mean, TensorOperand X, TensorOperand Targets, TensorOperand Weight>
+template <LossReduction Reduction = LossReduction::mean, TensorArgument X, TensorArgument Targets,
+          TensorArgument Weight>
 constexpr auto nll_loss(const X& x, const Targets& targets, const Weight& weight, int ignore_index = -100,
                         Here at = Here::current()) {
   return call<detail::NllTag<X::rank, Reduction>>(Source::from(at), x, targets, static_cast<double>(ignore_index),
@@ -390,7 +393,7 @@ struct CrossEntropy {
 /// 1512.00567.
 ///
 ///     ts::cross_entropy(logits, targets, ts::CrossEntropy{.label_smoothing = 0.1, .ignore_index = 0})
-template <LossReduction Reduction = LossReduction::mean, TensorOperand Logits, TensorOperand Targets>
+template <LossReduction Reduction = LossReduction::mean, TensorArgument Logits, TensorArgument Targets>
 constexpr auto cross_entropy(const Logits& logits, const Targets& targets, const CrossEntropy& options,
                              Here at = Here::current()) {
   return call<detail::SmoothedCrossEntropyTag<Logits::rank, Reduction>>(Source::from(at), logits, targets,
@@ -401,8 +404,8 @@ constexpr auto cross_entropy(const Logits& logits, const Targets& targets, const
 /// by its weight, and the mean is the sum over the sum of the weights of the targets. z_loss has no weights.
 ///
 ///     ts::cross_entropy(logits, targets, weight, ts::CrossEntropy{.label_smoothing = 0.1})
-template <LossReduction Reduction = LossReduction::mean, TensorOperand Logits, TensorOperand Targets,
-          TensorOperand Weight>
+template <LossReduction Reduction = LossReduction::mean, TensorArgument Logits, TensorArgument Targets,
+          TensorArgument Weight>
 constexpr auto cross_entropy(const Logits& logits, const Targets& targets, const Weight& weight,
                              const CrossEntropy& options = {}, Here at = Here::current()) {
   return call<detail::SmoothedCrossEntropyTag<Logits::rank, Reduction>>(

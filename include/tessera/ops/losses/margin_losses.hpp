@@ -142,7 +142,7 @@ template <class X> constexpr auto unit_rows(const X& x, Here at) { return call<U
 /// max(0, margin - label (x - y)) for labels 1, where x should be larger, and -1, as
 /// torch.nn.functional.margin_ranking_loss. Shapes: x, y and labels have equal shapes; labels are integers or of the
 /// element type of x. Reductions, errors and communication: as huber.
-template <LossReduction Reduction = LossReduction::mean, TensorOperand X, TensorOperand Y, TensorOperand Labels,
+template <LossReduction Reduction = LossReduction::mean, TensorArgument X, TensorArgument Y, TensorArgument Labels,
           NumberOperand Margin = double>
 constexpr auto margin_ranking_loss(const X& x, const Y& y, const Labels& labels, const Margin& margin = 0.0,
                                    Here at = Here::current()) {
@@ -150,7 +150,7 @@ constexpr auto margin_ranking_loss(const X& x, const Y& y, const Labels& labels,
 }
 /// x where the label is 1, and max(0, margin - x) where it is -1, as torch.nn.functional.hinge_embedding_loss, for
 /// distances x. Shapes, reductions, errors and communication: as margin_ranking_loss.
-template <LossReduction Reduction = LossReduction::mean, TensorOperand X, TensorOperand Labels,
+template <LossReduction Reduction = LossReduction::mean, TensorArgument X, TensorArgument Labels,
           NumberOperand Margin = double>
 constexpr auto hinge_embedding_loss(const X& x, const Labels& labels, const Margin& margin = 1.0,
                                     Here at = Here::current()) {
@@ -160,7 +160,7 @@ constexpr auto hinge_embedding_loss(const X& x, const Labels& labels, const Marg
 /// torch.nn.functional.cosine_embedding_loss. Shapes: x and y [..., features], labels [...], integers or of the element
 /// type of x; one loss for each row. Reductions and errors: as huber. Communication: for split features all_reduces of
 /// three values for each row.
-template <LossReduction Reduction = LossReduction::mean, TensorOperand X, TensorOperand Y, TensorOperand Labels,
+template <LossReduction Reduction = LossReduction::mean, TensorArgument X, TensorArgument Y, TensorArgument Labels,
           NumberOperand Margin = double>
 constexpr auto cosine_embedding_loss(const X& x, const Y& y, const Labels& labels, const Margin& margin = 0.0,
                                      Here at = Here::current()) {
@@ -169,7 +169,7 @@ constexpr auto cosine_embedding_loss(const X& x, const Y& y, const Labels& label
 
 /// log(1 + exp(-label x)) for labels 1 and -1, without overflow, as torch.nn.functional.soft_margin_loss. Shapes,
 /// reductions, errors and communication: as margin_ranking_loss.
-template <LossReduction Reduction = LossReduction::mean, TensorOperand X, TensorOperand Labels>
+template <LossReduction Reduction = LossReduction::mean, TensorArgument X, TensorArgument Labels>
 constexpr auto soft_margin_loss(const X& x, const Labels& labels, Here at = Here::current()) {
   return call<detail::LossTag<detail::SoftMarginLoss, X::rank, Reduction>>(Source::from(at), x, labels);
 }
@@ -177,13 +177,13 @@ constexpr auto soft_margin_loss(const X& x, const Labels& labels, Here at = Here
 /// torch.nn.functional.multilabel_soft_margin_loss. Shapes: x and labels [..., classes]; one loss for each row. Labels
 /// are integers or of the element type of x. Reductions and errors: as huber. Communication: for split classes an
 /// all_reduce of one value for each row.
-template <LossReduction Reduction = LossReduction::mean, TensorOperand X, TensorOperand Labels>
+template <LossReduction Reduction = LossReduction::mean, TensorArgument X, TensorArgument Labels>
 constexpr auto multilabel_soft_margin_loss(const X& x, const Labels& labels, Here at = Here::current()) {
   return call<detail::LossTag<detail::MultilabelSoftMarginLoss, X::rank, Reduction>>(Source::from(at), x, labels);
 }
 /// The same with a weight for each class, a vector, as PyTorch's argument `weight`: the loss of each class is
 /// multiplied by its weight, and divided by the number of classes.
-template <LossReduction Reduction = LossReduction::mean, TensorOperand X, TensorOperand Labels, TensorOperand Weight>
+template <LossReduction Reduction = LossReduction::mean, TensorArgument X, TensorArgument Labels, TensorArgument Weight>
 constexpr auto multilabel_soft_margin_loss(const X& x, const Labels& labels, const Weight& weight,
                                            Here at = Here::current()) {
   return call<detail::LossTag<detail::MultilabelSoftMarginLoss, X::rank, Reduction>>(Source::from(at), x, labels,
@@ -193,7 +193,7 @@ constexpr auto multilabel_soft_margin_loss(const X& x, const Labels& labels, con
 /// torch.nn.functional.multi_margin_loss; P is 1 or 2. Shapes: x [..., classes], integer targets [...]; one loss for
 /// each row. A target outside of the classes counts as a class of score 0. Reductions and errors: as huber.
 /// Communication: for split classes all_reduces of two values for each row.
-template <LossReduction Reduction = LossReduction::mean, int P = 1, TensorOperand X, TensorOperand Targets,
+template <LossReduction Reduction = LossReduction::mean, int P = 1, TensorArgument X, TensorArgument Targets,
           NumberOperand Margin = double>
 constexpr auto multi_margin_loss(const X& x, const Targets& targets, const Margin& margin = 1.0,
                                  Here at = Here::current()) {
@@ -202,8 +202,8 @@ constexpr auto multi_margin_loss(const X& x, const Targets& targets, const Margi
 
 /// The same with a weight for each class, a vector, as PyTorch's argument `weight`: the loss of a row is multiplied by
 /// the weight of its target, and the mean is that over the rows.
-template <LossReduction Reduction = LossReduction::mean, int P = 1, TensorOperand X, TensorOperand Targets,
-          TensorOperand Weight, NumberOperand Margin = double>
+template <LossReduction Reduction = LossReduction::mean, int P = 1, TensorArgument X, TensorArgument Targets,
+          TensorArgument Weight, NumberOperand Margin = double>
 constexpr auto multi_margin_loss(const X& x, const Targets& targets, const Weight& weight, const Margin& margin = 1.0,
                                  Here at = Here::current()) {
   return call<detail::LossTag<detail::MultiMarginLoss<P>, X::rank, Reduction>>(Source::from(at), x, targets, margin,
@@ -213,7 +213,7 @@ constexpr auto multi_margin_loss(const X& x, const Targets& targets, const Weigh
 /// classes, as torch.nn.functional.multilabel_margin_loss. Shapes: x [..., classes] and integer targets [..., classes],
 /// of which those in front of the first negative number count; one loss for each row. Reductions and errors: as huber.
 /// Computed for all pairs of classes. Communication: split classes are gathered.
-template <LossReduction Reduction = LossReduction::mean, TensorOperand X, TensorOperand Targets>
+template <LossReduction Reduction = LossReduction::mean, TensorArgument X, TensorArgument Targets>
 constexpr auto multilabel_margin_loss(const X& x, const Targets& targets, Here at = Here::current()) {
   static_assert(X::rank < max_rank, "tessera: multilabel_margin_loss takes tensors of at most 7 dims");
   return call<detail::LossTag<detail::MultilabelMarginLoss, X::rank, Reduction>>(Source::from(at), x, targets);
@@ -221,7 +221,7 @@ constexpr auto multilabel_margin_loss(const X& x, const Targets& targets, Here a
 /// The P-norm of the rows of x - y + eps, as torch.nn.functional.pairwise_distance: x and y [..., features] give [...].
 /// The gradient of a norm of 0 is 0. Losses of bf16 and f16 are f32. Errors: shape_mismatch. Communication: for split
 /// features an all_reduce of one value for each row.
-template <int P = 2, TensorOperand X, TensorOperand Y, NumberOperand Eps = double>
+template <int P = 2, TensorArgument X, TensorArgument Y, NumberOperand Eps = double>
 constexpr auto pairwise_distance(const X& x, const Y& y, const Eps& eps = 1e-6, Here at = Here::current()) {
   return call<detail::LossTag<detail::PairwiseDistance<P>, X::rank, LossReduction::each>>(Source::from(at), x, y, eps);
 }
@@ -237,8 +237,8 @@ struct TripletMargin {
 /// BMVC 2016.
 ///
 ///     ts::triplet_margin_loss<ts::LossReduction::mean, ts::TripletMargin{.p = 1}>(anchor, positive, negative, 0.5)
-template <LossReduction Reduction = LossReduction::mean, TripletMargin Options = TripletMargin{}, TensorOperand Anchor,
-          TensorOperand Positive, TensorOperand Negative, NumberOperand Margin = double>
+template <LossReduction Reduction = LossReduction::mean, TripletMargin Options = TripletMargin{}, TensorArgument Anchor,
+          TensorArgument Positive, TensorArgument Negative, NumberOperand Margin = double>
 constexpr auto triplet_margin_loss(const Anchor& anchor, const Positive& positive, const Negative& negative,
                                    const Margin& margin = 1.0, double eps = 1e-6, Here at = Here::current()) {
   return call<detail::LossTag<detail::TripletMarginLoss<Options.p, Options.swap>, Anchor::rank, Reduction>>(
@@ -249,7 +249,7 @@ constexpr auto triplet_margin_loss(const Anchor& anchor, const Positive& positiv
 /// the other keys are its negatives: the loss of contrastive learning. Shapes: query and keys [batch, features].
 /// Reductions and errors: as huber. Communication: with a split batch an all_gather of the keys. Source: van den Oord
 /// et al., 1807.03748.
-template <LossReduction Reduction = LossReduction::mean, TensorOperand Query, TensorOperand Keys,
+template <LossReduction Reduction = LossReduction::mean, TensorArgument Query, TensorArgument Keys,
           NumberOperand Temperature = double>
 constexpr auto info_nce(const Query& query, const Keys& keys, const Temperature& temperature = 0.1,
                         Here at = Here::current()) {
@@ -259,8 +259,8 @@ constexpr auto info_nce(const Query& query, const Keys& keys, const Temperature&
   return cross_entropy<Reduction>(logits, iota<0, std::int32_t>(sum<1>(query, at), at), CrossEntropy{}, at);
 }
 /// The same with negatives of its own for all queries: key i against negatives [count, features].
-template <LossReduction Reduction = LossReduction::mean, TensorOperand Query, TensorOperand Keys,
-          TensorOperand Negatives, NumberOperand Temperature = double>
+template <LossReduction Reduction = LossReduction::mean, TensorArgument Query, TensorArgument Keys,
+          TensorArgument Negatives, NumberOperand Temperature = double>
 constexpr auto info_nce(const Query& query, const Keys& keys, const Negatives& negatives,
                         const Temperature& temperature = 0.1, Here at = Here::current()) {
   static_assert(Query::rank == 2 && Keys::rank == 2 && Negatives::rank == 2,

@@ -17,32 +17,32 @@ namespace tessera {
 
 /// How many trials of the given probabilities of success it takes to succeed: 1, 2, ... (jax.random.geometric,
 /// Tensor.geometric_), in the element type of the probabilities. Infinity for a probability of 0. No gradient.
-template <std::uint32_t Stream = 0, TensorOperand P, class Key>
+template <std::uint32_t Stream = 0, TensorArgument P, class Key>
 constexpr auto geometric(const P& probability, const Key& key, Here at = Here::current()) {
   const auto fixed = stop_gradient(probability, at);
   return floor(exponential_like<Stream>(fixed, key, at) / -log1p(-fixed, at), at) + 1.0;
 }
 /// Draws of the Pareto distribution from 1 on, with the given shapes above 0 (jax.random.pareto): exp(e / shape) for an
 /// exponential draw e.
-template <std::uint32_t Stream = 0, TensorOperand A, class Key>
+template <std::uint32_t Stream = 0, TensorArgument A, class Key>
 constexpr auto pareto(const A& shape, const Key& key, Here at = Here::current()) {
   return exp(exponential_like<Stream>(shape, key, at) / shape, at);
 }
 /// Draws of the Weibull distribution of scale 1, with the given shapes above 0 (jax.random.weibull_min): e^(1 / shape)
 /// for an exponential draw e. Multiply by another scale.
-template <std::uint32_t Stream = 0, TensorOperand A, class Key>
+template <std::uint32_t Stream = 0, TensorArgument A, class Key>
 constexpr auto weibull(const A& shape, const Key& key, Here at = Here::current()) {
   return pow(exponential_like<Stream>(shape, key, at), reciprocal(shape, at), at);
 }
 /// Draws of the Rayleigh distribution with the given scales (jax.random.rayleigh): scale sqrt(2 e) for an exponential
 /// draw e.
-template <std::uint32_t Stream = 0, TensorOperand A, class Key>
+template <std::uint32_t Stream = 0, TensorArgument A, class Key>
 constexpr auto rayleigh(const A& scale, const Key& key, Here at = Here::current()) {
   return scale * sqrt(2.0 * exponential_like<Stream>(scale, key, at), at);
 }
 /// Draws whose logarithms are normal with the given deviations (jax.random.lognormal): exp(sigma n) for a standard
 /// normal draw n.
-template <std::uint32_t Stream = 0, TensorOperand A, class Key>
+template <std::uint32_t Stream = 0, TensorArgument A, class Key>
 constexpr auto lognormal(const A& sigma, const Key& key, Here at = Here::current()) {
   return exp(sigma * normal_like<Stream>(sigma, key, at), at);
 }
@@ -52,7 +52,7 @@ constexpr auto lognormal(const A& sigma, const Key& key, Here at = Here::current
 /// (hard=True), with the gradient of the softmax. Communication: as softmax; hard as argmax too.
 ///
 ///     const auto choice = ts::gumbel_softmax<true>(logits, key, 0.5);
-template <bool Hard = false, std::uint32_t Stream = 0, TensorOperand Logits, class Key,
+template <bool Hard = false, std::uint32_t Stream = 0, TensorArgument Logits, class Key,
           NumberOperand Temperature = double>
 constexpr auto gumbel_softmax(const Logits& logits, const Key& key, const Temperature& temperature = 1.0,
                               Here at = Here::current()) {

@@ -61,14 +61,14 @@ template <std::uint32_t Stream> struct GammaTag {
 /// torch._standard_gamma): of mean a and variance a. Divide by another rate. The shape is that of the concentrations.
 /// No gradient. NaN for a concentration below 0. Costs thirteen draws an element. Key, stream and communication: as of
 /// uniform_like. Source: Marsaglia, Tsang, ACM TOMS 26 (2000).
-template <std::uint32_t Stream = 0, TensorOperand A, class Key>
+template <std::uint32_t Stream = 0, TensorArgument A, class Key>
 constexpr auto gamma(const A& concentration, const Key& key, Here at = Here::current()) {
   return call<detail::GammaTag<Stream>>(Source::from(at), concentration, detail::drawn_from(key));
 }
 
 /// Draws of the beta distribution, x / (x + y) of gamma draws x and y (jax.random.beta). Both operands have one shape.
 /// For concentrations far below 1, x and y may both be 0 in f32, and the draw is NaN: use double there.
-template <std::uint32_t Stream = 0, TensorOperand A, TensorOperand B, class Key>
+template <std::uint32_t Stream = 0, TensorArgument A, TensorArgument B, class Key>
 constexpr auto beta(const A& a, const B& b, const Key& key, Here at = Here::current()) {
   const auto x = gamma<2 * Stream>(a, key, at);
   const auto y = gamma<2 * Stream + 1>(b, key, at);
@@ -77,14 +77,14 @@ constexpr auto beta(const A& a, const B& b, const Key& key, Here at = Here::curr
 
 /// Draws of the Dirichlet distribution along the last dim: gamma draws over their sum (jax.random.dirichlet).
 /// Communication: an all-reduce of the sums if the last dim is split.
-template <std::uint32_t Stream = 0, TensorOperand A, class Key>
+template <std::uint32_t Stream = 0, TensorArgument A, class Key>
 constexpr auto dirichlet(const A& concentration, const Key& key, Here at = Here::current()) {
   const auto x = gamma<Stream>(concentration, key, at);
   return x / unsqueeze<-1>(sum<-1>(x, at), at);
 }
 
 /// Draws of the chi-squared distribution with the given degrees of freedom (jax.random.chisquare).
-template <std::uint32_t Stream = 0, TensorOperand A, class Key>
+template <std::uint32_t Stream = 0, TensorArgument A, class Key>
 constexpr auto chisquare(const A& degrees, const Key& key, Here at = Here::current()) {
   return gamma<Stream>(degrees * 0.5, key, at) * 2.0;
 }
@@ -92,7 +92,7 @@ constexpr auto chisquare(const A& degrees, const Key& key, Here at = Here::curre
 /// Draws of Student's t distribution with the given degrees of freedom, above 0: a normal draw over the root of a
 /// chi-squared one divided by the degrees (jax.random.t, torch.distributions.StudentT). No gradient. For degrees far
 /// below 1 draws may be infinite in f32: use double there.
-template <std::uint32_t Stream = 0, TensorOperand A, class Key>
+template <std::uint32_t Stream = 0, TensorArgument A, class Key>
 constexpr auto student_t(const A& degrees, const Key& key, Here at = Here::current()) {
   const auto fixed = stop_gradient(degrees, at);
   return normal_like<Stream>(fixed, key, at) / sqrt(chisquare<Stream>(fixed, key, at) / fixed, at);

@@ -70,7 +70,7 @@ constexpr auto fold_in(const Key& key, const N& n, Here at = Here::current()) {
   return call<detail::FoldInTag>(Source::from(at), key, n);
 }
 /// The keys that ts::split gives for a key that is a tensor.
-template <std::size_t N, TensorOperand Key> constexpr auto split(const Key& key, Here at = Here::current()) {
+template <std::size_t N, TensorArgument Key> constexpr auto split(const Key& key, Here at = Here::current()) {
   const auto stream = fold_in(key, kernels::split_stream, at);
   return [&]<std::size_t... I>(std::index_sequence<I...>) {
     return std::array{fold_in(stream, I, at)...};

@@ -75,7 +75,7 @@ constexpr auto poisson_by_rejection(const Rate& rate, const Key& key, Here at) {
 /// function. No gradient. Costs two loops, of 60 and of 24 steps. Key and stream: as of uniform_like, of which streams
 /// 2 Stream and 2 Stream + 1 are used. No communication. Source: Hoermann, Insurance: Mathematics and Economics 12
 /// (1993).
-template <std::uint32_t Stream = 0, TensorOperand Rate, class Key>
+template <std::uint32_t Stream = 0, TensorArgument Rate, class Key>
 constexpr auto poisson(const Rate& rate, const Key& key, Here at = Here::current()) {
   static_assert(detail::draws_v<Typed<typename Rate::element, Rate::rank>>,
                 "tessera: random numbers are drawn for float, double, bf16 and f16 tensors");

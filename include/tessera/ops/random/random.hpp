@@ -135,12 +135,12 @@ template <std::uint32_t Stream> struct DropoutTag {
 /// values need different streams. The key is a number or a ts::Scalar, of which each layer of a ts::Stack and each step
 /// of a loop draws its own values, or an integer tensor of rank 0, such as ts::fold_in(key, i) of the index of a loop,
 /// which gives the values of that key anywhere. No communication. Source: Philox4x32-10, Salmon et al., SC 2011.
-template <std::uint32_t Stream = 0, TensorOperand Like, class Key>
+template <std::uint32_t Stream = 0, TensorArgument Like, class Key>
 constexpr auto uniform_like(const Like& like, const Key& key, Here at = Here::current()) {
   return call<detail::RandomTag<Distribution::uniform, Stream, detail::has_sharding_v<Like>>>(Source::from(at), like,
                                                                                               detail::drawn_from(key));
 }
-template <std::uint32_t Stream = 0, TensorOperand Like, class Key>
+template <std::uint32_t Stream = 0, TensorArgument Like, class Key>
 constexpr auto normal_like(const Like& like, const Key& key, Here at = Here::current()) {
   return call<detail::RandomTag<Distribution::normal, Stream, detail::has_sharding_v<Like>>>(Source::from(at), like,
                                                                                              detail::drawn_from(key));
@@ -148,13 +148,13 @@ constexpr auto normal_like(const Like& like, const Key& key, Here at = Here::cur
 
 /// As above, uniform in [low, high) (jax.random.uniform with minval and maxval, Tensor.uniform_), or normal with a mean
 /// and a standard deviation (Tensor.normal_): `uniform_like(x, key, -0.1, 0.1)`. Rounding can give `high` itself.
-template <std::uint32_t Stream = 0, TensorOperand Like, class Key, NumberOperand Low, NumberOperand High>
+template <std::uint32_t Stream = 0, TensorArgument Like, class Key, NumberOperand Low, NumberOperand High>
 constexpr auto uniform_like(const Like& like, const Key& key, const Low& low, const High& high,
                             Here at = Here::current()) {
   return call<detail::ScaledRandomTag<Distribution::uniform, Stream, detail::has_sharding_v<Like>>>(
       Source::from(at), like, detail::drawn_from(key), low, high);
 }
-template <std::uint32_t Stream = 0, TensorOperand Like, class Key, NumberOperand Mean, NumberOperand Deviation>
+template <std::uint32_t Stream = 0, TensorArgument Like, class Key, NumberOperand Mean, NumberOperand Deviation>
 constexpr auto normal_like(const Like& like, const Key& key, const Mean& mean, const Deviation& deviation,
                            Here at = Here::current()) {
   return call<detail::ScaledRandomTag<Distribution::normal, Stream, detail::has_sharding_v<Like>>>(
@@ -163,7 +163,7 @@ constexpr auto normal_like(const Like& like, const Key& key, const Mean& mean, c
 
 /// Each element of x is 0 with probability `rate`, and x / (1 - rate) otherwise; all are 0 at a rate of 1. Two dropouts
 /// with one key need two streams. Errors: option for a rate outside of [0, 1]. No communication.
-template <std::uint32_t Stream = 0, TensorOperand X, NumberOperand Rate, class Key>
+template <std::uint32_t Stream = 0, TensorArgument X, NumberOperand Rate, class Key>
 constexpr auto dropout(const X& x, const Rate& rate, const Key& key, Here at = Here::current()) {
   return call<detail::DropoutTag<Stream>>(Source::from(at), x, rate, detail::drawn_from(key));
 }

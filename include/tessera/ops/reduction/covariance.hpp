@@ -47,7 +47,7 @@ struct CorrelationTag {
 /// f32. Communication: if observations are split an all-reduce of the means and one of the result.
 ///
 ///     const auto c = ts::cov(samples);  // the variances are on the diagonal
-template <TensorOperand X, NumberOperand Correction = int>
+template <TensorArgument X, NumberOperand Correction = int>
 constexpr auto cov(const X& x, const Correction& correction = 1, Here at = Here::current()) {
   static_assert(X::rank == 2, "tessera: cov takes a matrix, a row for each variable; of a vector it is ts::var");
   const auto off = call<SubTag>(Source::from(at), x, mean<1>(x, keepdims, at));
@@ -57,7 +57,7 @@ constexpr auto cov(const X& x, const Correction& correction = 1, Here at = Here:
 /// The correlations of the rows of x [variables, observations] (torch.corrcoef, jnp.corrcoef): covariances over both
 /// standard deviations, in [-1, 1]; NaN in the row and the column of a variable that is constant. Communication: as
 /// cov, and for split columns of the result an all-reduce of the variances.
-template <TensorOperand X> constexpr auto corrcoef(const X& x, Here at = Here::current()) {
+template <TensorArgument X> constexpr auto corrcoef(const X& x, Here at = Here::current()) {
   return call<detail::CorrelationTag>(Source::from(at), cov(x, 1, at));
 }
 

@@ -40,7 +40,7 @@ template <int Rank, int D, bool Mean> struct NeighboursTag {
 };
 
 /// x with singleton dims behind its own.
-template <int Count, TensorOperand X> constexpr auto with_singletons(const X& x, Here at) {
+template <int Count, TensorArgument X> constexpr auto with_singletons(const X& x, Here at) {
   if constexpr (Count == 0)
     return x;
   else
@@ -48,7 +48,7 @@ template <int Count, TensorOperand X> constexpr auto with_singletons(const X& x,
 }
 
 /// The areas below the lines between neighbours.
-template <int D, TensorOperand Y, Operand S> constexpr auto trapezoids(const Y& y, const S& spacing, Here at) {
+template <int D, TensorArgument Y, Operand S> constexpr auto trapezoids(const Y& y, const S& spacing, Here at) {
   constexpr int dim = checked_dim<D, Y::rank>();
   const auto means = call<NeighboursTag<Y::rank, dim, true>>(Source::from(at), y);
   if constexpr (TensorOperand<S>) {
@@ -70,7 +70,7 @@ template <int D, TensorOperand Y, Operand S> constexpr auto trapezoids(const Y& 
 /// neighbours differ; integers wrap around. Communication: along a split dim, as slice.
 ///
 ///     const auto steps = ts::diff<0>(positions);
-template <int D = -1, int Times = 1, TensorOperand X> constexpr auto diff(const X& x, Here at = Here::current()) {
+template <int D = -1, int Times = 1, TensorArgument X> constexpr auto diff(const X& x, Here at = Here::current()) {
   static_assert(Times >= 1, "tessera: the order of ts::diff is at least 1");
   const auto once = call<detail::NeighboursTag<X::rank, detail::checked_dim<D, X::rank>(), false>>(Source::from(at), x);
   if constexpr (Times == 1)
@@ -85,14 +85,14 @@ template <int D = -1, int Times = 1, TensorOperand X> constexpr auto diff(const 
 /// which names the product of the means and the widths of neighbours. Communication: as slice and sum.
 ///
 ///     const auto area = ts::trapezoid<-1>(y, 0.1);
-template <int D = -1, TensorOperand Y, Operand S = double>
+template <int D = -1, TensorArgument Y, Operand S = double>
 constexpr auto trapezoid(const Y& y, const S& spacing = 1.0, Here at = Here::current()) {
   constexpr int dim = detail::checked_dim<D, Y::rank>();
   return sum<dim>(detail::trapezoids<dim>(y, spacing, at), at);
 }
 /// The integral up to each sample but the first (torch.cumulative_trapezoid): the dim is shorter by one. In all else as
 /// trapezoid. Communication: as slice and cumsum.
-template <int D = -1, TensorOperand Y, Operand S = double>
+template <int D = -1, TensorArgument Y, Operand S = double>
 constexpr auto cumulative_trapezoid(const Y& y, const S& spacing = 1.0, Here at = Here::current()) {
   constexpr int dim = detail::checked_dim<D, Y::rank>();
   return cumsum<dim>(detail::trapezoids<dim>(y, spacing, at), at);

@@ -33,41 +33,41 @@ struct UpperTriangleTag {
 }  // namespace detail
 
 /// The p-norm of a - b over all dims, rank 0; the operands are broadcast. Gradient and communication as of norm.
-template <TensorOperand A, TensorOperand B, NumberOperand P = int>
+template <TensorArgument A, TensorArgument B, NumberOperand P = int>
 constexpr auto dist(const A& a, const B& b, const P& p = 2, Here at = Here::current()) {
   return norm(call<SubTag>(Source::from(at), a, b), p, at);
 }
 /// The p-norms of the differences of all pairs of rows (torch.cdist): a [..., N, D] and b [..., M, D] give [..., N, M].
 /// Differences are not stored; leading dims are broadcast. The gradient at a distance of 0 is 0. Errors:
 /// shape_mismatch. Communication: where D is split an all-reduce; N and M stay split.
-template <TensorOperand A, TensorOperand B, NumberOperand P = int>
+template <TensorArgument A, TensorArgument B, NumberOperand P = int>
 constexpr auto cdist(const A& a, const B& b, const P& p = 2, Here at = Here::current()) {
   static_assert(A::rank >= 2 && B::rank >= 2, "tessera: cdist takes rows, tensors of rank 2 or more");
   return norm<-1>(call<SubTag>(Source::from(at), unsqueeze<-2>(a, at), unsqueeze<-3>(b, at)), p, at);
 }
 /// The distances of each pair of rows of a matrix [N, D], as of cdist (F.pdist): a vector of N (N - 1) / 2, of rows 0
 /// and 1, 0 and 2, and so on. Communication: as masked_select.
-template <TensorOperand X, NumberOperand P = int>
+template <TensorArgument X, NumberOperand P = int>
 constexpr auto pdist(const X& x, const P& p = 2, Here at = Here::current()) {
   static_assert(X::rank == 2, "tessera: pdist takes a matrix");
   return call<detail::UpperTriangleTag>(Source::from(at), cdist(x, x, p, at));
 }
 /// The cosine of the angle between a and b along dim D: their product over both norms, each at least eps, as in
 /// PyTorch. The operands are broadcast; the result lacks the dim. Communication: all-reduces if the dim is split.
-template <int D = -1, TensorOperand A, TensorOperand B>
+template <int D = -1, TensorArgument A, TensorArgument B>
 constexpr auto cosine_similarity(const A& a, const B& b, double eps = 1e-8, Here at = Here::current()) {
   const auto sizes = call<MulTag>(Source::from(at), maximum(norm<D>(a, at), eps, at), maximum(norm<D>(b, at), eps, at));
   return call<DivTag>(Source::from(at), sum<D>(call<MulTag>(Source::from(at), a, b), at), sizes);
 }
 /// x over its p-norm along dim D, which is taken to be at least eps: 0 stays 0. Communication: as norm.
-template <int D = -1, TensorOperand X, NumberOperand P = int>
+template <int D = -1, TensorArgument X, NumberOperand P = int>
 constexpr auto normalize(const X& x, const P& p = 2, double eps = 1e-12, Here at = Here::current()) {
   return call<DivTag>(Source::from(at), x, maximum(norm<D>(x, keepdims, p, at), eps, at));
 }
 
 namespace detail {
 /// The norm over all dims but one, with keepdims.
-template <int D, TensorOperand X, NumberOperand P> constexpr auto norm_of_others(const X& x, const P& p, Here at) {
+template <int D, TensorArgument X, NumberOperand P> constexpr auto norm_of_others(const X& x, const P& p, Here at) {
   return [&]<int... I>(std::integer_sequence<int, I...>) {
     return norm<(I < D ? I : I + 1)...>(x, keepdims, p, at);
   }(std::make_integer_sequence<int, X::rank - 1>{});
@@ -76,7 +76,7 @@ template <int D, TensorOperand X, NumberOperand P> constexpr auto norm_of_others
 
 /// x with each slice along dim D scaled down to a p-norm of at most `most`, where it is larger (torch.renorm). Example:
 /// `renorm<0>(weight, 2, 1)` for rows. Communication: as norm.
-template <int D, TensorOperand X, NumberOperand P, NumberOperand Most>
+template <int D, TensorArgument X, NumberOperand P, NumberOperand Most>
 constexpr auto renorm(const X& x, const P& p, const Most& most, Here at = Here::current()) {
   static_assert(X::rank >= 2, "tessera: renorm takes a tensor with two dims or more");
   const auto size = detail::norm_of_others<detail::checked_dim<D, X::rank>()>(x, p, at);
@@ -86,13 +86,13 @@ constexpr auto renorm(const X& x, const P& p, const Most& most, Here at = Here::
 }
 
 /// The product of each element of a vector with each of another: [m] and [n] give [m, n]. No communication.
-template <TensorOperand A, TensorOperand B> constexpr auto outer(const A& a, const B& b, Here at = Here::current()) {
+template <TensorArgument A, TensorArgument B> constexpr auto outer(const A& a, const B& b, Here at = Here::current()) {
   static_assert(A::rank == 1 && B::rank == 1, "tessera: outer takes two vectors");
   return call<MulTag>(Source::from(at), unsqueeze<1>(a, at), unsqueeze<0>(b, at));
 }
 /// The Kronecker product (torch.kron, jnp.kron): each element of a is replaced by it times b. Vectors [m] and [n] give
 /// [m n], matrices [m, n] and [p, q] give [m p, n q]. Communication: as merge_dims.
-template <TensorOperand A, TensorOperand B> constexpr auto kron(const A& a, const B& b, Here at = Here::current()) {
+template <TensorArgument A, TensorArgument B> constexpr auto kron(const A& a, const B& b, Here at = Here::current()) {
   static_assert(A::rank == B::rank && (A::rank == 1 || A::rank == 2),
                 "tessera: kron takes two vectors or two matrices");
   if constexpr (A::rank == 1)
@@ -105,7 +105,7 @@ template <TensorOperand A, TensorOperand B> constexpr auto kron(const A& a, cons
 }
 /// The cross product of the vectors along dim D, which has extent 3 (torch.linalg.cross, jnp.cross). Errors:
 /// shape_mismatch. Communication: as slice and concat where D is split.
-template <int D = -1, TensorOperand A, TensorOperand B>
+template <int D = -1, TensorArgument A, TensorArgument B>
 constexpr auto cross(const A& a, const B& b, Here at = Here::current()) {
   static_assert(A::rank == B::rank, "tessera: cross takes two tensors of one rank");
   const auto of = [&](const auto& x, int i) { return slice<D>(x, i, 1, at); };
@@ -116,7 +116,7 @@ constexpr auto cross(const A& a, const B& b, Here at = Here::current()) {
 }
 /// The powers 0 to `count` - 1 of each element of a vector in a row, the highest first, or with `vander<true>` last
 /// (torch.vander, jnp.vander): [n] gives [n, count]. No communication.
-template <bool Increasing = false, TensorOperand X, SizeOperand Count>
+template <bool Increasing = false, TensorArgument X, SizeOperand Count>
 constexpr auto vander(const X& x, const Count& count, Here at = Here::current()) {
   static_assert(X::rank == 1, "tessera: vander takes a vector");
   const auto columns = tile<1>(unsqueeze<1>(x, at), count, at);
@@ -127,12 +127,12 @@ constexpr auto vander(const X& x, const Count& count, Here at = Here::current())
     return flip<1>(powers, at);
 }
 /// The sum of the products of two vectors, rank 0. Errors: shape_mismatch. Communication: as einsum.
-template <TensorOperand A, TensorOperand B> constexpr auto dot(const A& a, const B& b, Here at = Here::current()) {
+template <TensorArgument A, TensorArgument B> constexpr auto dot(const A& a, const B& b, Here at = Here::current()) {
   static_assert(A::rank == 1 && B::rank == 1, "tessera: dot takes two vectors");
   return detail::exact_einsum<"i,i->">(a, b, at);
 }
 /// The sum of the diagonal of each matrix: [..., n, m] gives [...]. Communication: as diagonal and sum.
-template <TensorOperand X> constexpr auto trace(const X& x, Here at = Here::current()) {
+template <TensorArgument X> constexpr auto trace(const X& x, Here at = Here::current()) {
   return sum<-1>(diagonal(x, at), at);
 }
 

@@ -75,11 +75,11 @@ template <int Rank> struct HistogramTag {
 /// a gradient. Errors: shape_mismatch. Communication: an all-reduce of the counts if x is split.
 ///
 ///     const auto tokens_of_expert = ts::bincount(expert, 8);
-template <TensorOperand X, SizeOperand Count>
+template <TensorArgument X, SizeOperand Count>
 constexpr auto bincount(const X& x, const Count& count, Here at = Here::current()) {
   return call<detail::BincountTag<X::rank>>(Source::from(at), x, Dim(count));
 }
-template <TensorOperand X, SizeOperand Count, TensorOperand Weights>
+template <TensorArgument X, SizeOperand Count, TensorArgument Weights>
 constexpr auto bincount(const X& x, const Count& count, const Weights& weights, Here at = Here::current()) {
   return call<detail::BincountTag<X::rank>>(Source::from(at), x, Dim(count), weights);
 }
@@ -89,7 +89,7 @@ constexpr auto bincount(const X& x, const Count& count, const Weights& weights, 
 /// in f64. No gradient. Communication: an all-reduce of the counts if x is split.
 ///
 ///     const auto counts = ts::histogram(x, 10, 0.0, 1.0);
-template <TensorOperand X, SizeOperand Count, NumberOperand Low, NumberOperand High>
+template <TensorArgument X, SizeOperand Count, NumberOperand Low, NumberOperand High>
 constexpr auto histogram(const X& x, const Count& bins, const Low& low, const High& high, Here at = Here::current()) {
   return call<detail::HistogramTag<X::rank>>(Source::from(at), x, Dim(bins), low, high);
 }

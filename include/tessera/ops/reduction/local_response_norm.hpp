@@ -47,7 +47,7 @@ struct LocalResponseNormTag {
 /// behind. Errors: shape_mismatch for a size below 1. Communication: along split features a halo.
 ///
 ///     const auto y = ts::local_response_norm(x, {.size = 5});
-template <TensorOperand X>
+template <TensorArgument X>
 constexpr auto local_response_norm(const X& x, const LocalResponseNorm& o, Here at = Here::current()) {
   return call<detail::LocalResponseNormTag>(Source::from(at), x, Dim(o.size), o.alpha, o.beta, o.k);
 }

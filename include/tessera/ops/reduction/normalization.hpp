@@ -165,7 +165,7 @@ template <int Rank> struct GroupNormTag {
 /// Communication: over a split batch, all-reduces of sums per feature, so that the statistics are those of the whole
 /// batch (PyTorch's SyncBatchNorm); over a split dim 1 of images, also those of every sixteenth row that another
 /// device counts. Source: Ioffe, Szegedy, 1502.03167.
-template <TensorOperand X, TensorOperand Gain, TensorOperand Bias, NumberOperand Eps = double>
+template <TensorArgument X, TensorArgument Gain, TensorArgument Bias, NumberOperand Eps = double>
 constexpr auto batch_norm(const X& x, const Gain& gain, const Bias& bias, const Eps& eps = 1e-5,
                           Here at = Here::current()) {
   return call<detail::FeatureNormTag<X::rank, detail::NormOver::batch>>(Source::from(at), x, gain, bias, eps);
@@ -179,27 +179,27 @@ template <class Mean, class Variance> struct BatchStatistics {
 /// variance] = ts::batch_norm_statistics(x)`. The variance is unbiased, over one element less than there are, as in
 /// PyTorch's running variance, and 0 where there is one. Of bf16 and f16 they are f32. Beside a batch_norm of the same
 /// x in one program they share its sums and its communication.
-template <TensorOperand X> constexpr auto batch_norm_statistics(const X& x, Here at = Here::current()) {
+template <TensorArgument X> constexpr auto batch_norm_statistics(const X& x, Here at = Here::current()) {
   const auto mean = call<detail::BatchMomentTag<X::rank, detail::Moment::mean>>(Source::from(at), x);
   const auto variance = call<detail::BatchMomentTag<X::rank, detail::Moment::unbiased_variance>>(Source::from(at), x);
   return BatchStatistics<std::remove_const_t<decltype(mean)>, std::remove_const_t<decltype(variance)>>{mean, variance};
 }
 /// Batch norm by given statistics, vectors of features: what evaluation computes.
-template <TensorOperand X, TensorOperand Mean, TensorOperand Variance, TensorOperand Gain, TensorOperand Bias,
+template <TensorArgument X, TensorArgument Mean, TensorArgument Variance, TensorArgument Gain, TensorArgument Bias,
           NumberOperand Eps = double>
 constexpr auto batch_norm_inference(const X& x, const Mean& mean, const Variance& variance, const Gain& gain,
                                     const Bias& bias, const Eps& eps = 1e-5, Here at = Here::current()) {
   return call<detail::GivenNormTag<X::rank>>(Source::from(at), x, mean, variance, gain, bias, eps);
 }
 /// Instance norm: as batch_norm, with statistics of each image on its own. Source: Ulyanov et al., 1607.08022.
-template <TensorOperand X, TensorOperand Gain, TensorOperand Bias, NumberOperand Eps = double>
+template <TensorArgument X, TensorArgument Gain, TensorArgument Bias, NumberOperand Eps = double>
 constexpr auto instance_norm(const X& x, const Gain& gain, const Bias& bias, const Eps& eps = 1e-5,
                              Here at = Here::current()) {
   return call<detail::FeatureNormTag<X::rank, detail::NormOver::instance>>(Source::from(at), x, gain, bias, eps);
 }
 /// Group norm: statistics of each image over all dims and the features of one of `groups` groups. Errors:
 /// shape_mismatch, also for groups that don't divide the features. Source: Wu, He, 1803.08494.
-template <TensorOperand X, TensorOperand Gain, TensorOperand Bias, SizeOperand Groups, NumberOperand Eps = double>
+template <TensorArgument X, TensorArgument Gain, TensorArgument Bias, SizeOperand Groups, NumberOperand Eps = double>
 constexpr auto group_norm(const X& x, const Gain& gain, const Bias& bias, const Groups& groups, const Eps& eps = 1e-5,
                           Here at = Here::current()) {
   return call<detail::GroupNormTag<X::rank>>(Source::from(at), x, gain, bias, Dim(groups), eps);

@@ -106,10 +106,10 @@ template <int Rank, int D, class Index> struct RankTag {
 /// The median along dim D, the lower of two in the middle as in PyTorch; NaN where any element is. The result lacks the
 /// dim, and has the element type of x. The gradient goes to the element that is the median. Errors: dim_range for a dim
 /// without elements. Communication: as sort. `nanmedian` leaves NaNs out, and is NaN where all are.
-template <int D = -1, TensorOperand X> constexpr auto median(const X& x, Here at = Here::current()) {
+template <int D = -1, TensorArgument X> constexpr auto median(const X& x, Here at = Here::current()) {
   return call<detail::MedianTag<X::rank, detail::checked_dim<D, X::rank>(), false>>(Source::from(at), x);
 }
-template <int D = -1, TensorOperand X> constexpr auto nanmedian(const X& x, Here at = Here::current()) {
+template <int D = -1, TensorArgument X> constexpr auto nanmedian(const X& x, Here at = Here::current()) {
   return call<detail::MedianTag<X::rank, detail::checked_dim<D, X::rank>(), true>>(Source::from(at), x);
 }
 
@@ -117,11 +117,11 @@ template <int D = -1, TensorOperand X> constexpr auto nanmedian(const X& x, Here
 /// neighbours: `quantile<-1>(x, 0.9)`, `quantile<0, ts::Interpolation::lower>(x, q)`. NaN where any element is; of
 /// integers f32. A q that is a ts::Scalar is clamped to [0, 1]. Errors: option for a constant q outside of [0, 1];
 /// dim_range for a dim without elements. In all else as median. `nanquantile` leaves NaNs out.
-template <int D = -1, Interpolation How = Interpolation::linear, TensorOperand X, NumberOperand Q>
+template <int D = -1, Interpolation How = Interpolation::linear, TensorArgument X, NumberOperand Q>
 constexpr auto quantile(const X& x, const Q& q, Here at = Here::current()) {
   return call<detail::QuantileTag<X::rank, detail::checked_dim<D, X::rank>(), How, false>>(Source::from(at), x, q);
 }
-template <int D = -1, Interpolation How = Interpolation::linear, TensorOperand X, NumberOperand Q>
+template <int D = -1, Interpolation How = Interpolation::linear, TensorArgument X, NumberOperand Q>
 constexpr auto nanquantile(const X& x, const Q& q, Here at = Here::current()) {
   return call<detail::QuantileTag<X::rank, detail::checked_dim<D, X::rank>(), How, true>>(Source::from(at), x, q);
 }
@@ -129,7 +129,7 @@ constexpr auto nanquantile(const X& x, const Q& q, Here at = Here::current()) {
 /// The k-th smallest element along dim D, from k = 1 on, and its index, both without the dim: `auto [values, indices] =
 /// kthvalue<-1>(x, 2)`. NaN is the largest value. Errors: shape_mismatch for k below 1 or above the extent.
 /// Communication: as sort.
-template <int D, Element Index = std::int32_t, TensorOperand X, SizeOperand K>
+template <int D, Element Index = std::int32_t, TensorArgument X, SizeOperand K>
 constexpr auto kthvalue(const X& x, const K& k, Here at = Here::current()) {
   constexpr int dim = detail::checked_dim<D, X::rank>();
   const auto places = call<detail::RankTag<X::rank, dim, Index>>(Source::from(at), x, Dim(k));
@@ -141,7 +141,7 @@ constexpr auto kthvalue(const X& x, const K& k, Here at = Here::current()) {
 /// The most frequent element along dim D, the smallest of those that are equally frequent, and the index of its last
 /// occurrence, both without the dim (torch.mode): `auto [values, indices] = mode<-1>(x)`. NaN is equal to no element.
 /// The gradient goes to that occurrence. Communication: as sort.
-template <int D = -1, TensorOperand X> constexpr auto mode(const X& x, Here at = Here::current()) {
+template <int D = -1, TensorArgument X> constexpr auto mode(const X& x, Here at = Here::current()) {
   constexpr int dim = detail::checked_dim<D, X::rank>();
   // The sorted elements are runs of equal ones; the length of a run so far is largest at the end of the longest run.
   const auto order = argsort<dim>(x, at);

@@ -206,7 +206,7 @@ template <int N, bool Max> struct AdaptivePoolTag {
   }
 };
 
-template <class Tag, int N, TensorOperand X, class Options, class... Last>
+template <class Tag, int N, TensorArgument X, class Options, class... Last>
 constexpr auto pool(const X& x, const Options& o, Here at, const Last&... last) {
   return [&]<std::size_t... D>(std::index_sequence<D...>) {
     return call<Tag>(Source::from(at), x, Dim(o.window[D])..., Dim(o.strides[D] == 0 ? o.window[D] : o.strides[D])...,
@@ -226,26 +226,32 @@ constexpr auto pool(const X& x, const Options& o, Here at, const Last&... last) 
 /// ts::Stack can't have them. Errors: shape_mismatch for windows larger than the padded dim.
 /// Communication: none for split batch and features; along split spatial dims the rows that windows of other devices
 /// need.
-template <TensorOperand X> constexpr auto max_pool1d(const X& x, const MaxPool<1>& options, Here at = Here::current()) {
+template <TensorArgument X>
+constexpr auto max_pool1d(const X& x, const MaxPool<1>& options, Here at = Here::current()) {
   return detail::pool<detail::MaxPoolTag<1>, 1>(x, options, at, options.dilation[0]);
 }
-template <TensorOperand X> constexpr auto max_pool2d(const X& x, const MaxPool<2>& options, Here at = Here::current()) {
+template <TensorArgument X>
+constexpr auto max_pool2d(const X& x, const MaxPool<2>& options, Here at = Here::current()) {
   return detail::pool<detail::MaxPoolTag<2>, 2>(x, options, at, options.dilation[0], options.dilation[1]);
 }
-template <TensorOperand X> constexpr auto max_pool3d(const X& x, const MaxPool<3>& options, Here at = Here::current()) {
+template <TensorArgument X>
+constexpr auto max_pool3d(const X& x, const MaxPool<3>& options, Here at = Here::current()) {
   return detail::pool<detail::MaxPoolTag<3>, 3>(x, options, at, options.dilation[0], options.dilation[1],
                                                 options.dilation[2]);
 }
 
 /// The mean of each window, `avg_pool2d(x, {.window = {2, 2}})`. bf16 and f16 are added up in f32. Otherwise as
 /// max_pool.
-template <TensorOperand X> constexpr auto avg_pool1d(const X& x, const AvgPool<1>& options, Here at = Here::current()) {
+template <TensorArgument X>
+constexpr auto avg_pool1d(const X& x, const AvgPool<1>& options, Here at = Here::current()) {
   return detail::pool<detail::AvgPoolTag<1>, 1>(x, options, at, options.count_include_pad ? 1 : 0);
 }
-template <TensorOperand X> constexpr auto avg_pool2d(const X& x, const AvgPool<2>& options, Here at = Here::current()) {
+template <TensorArgument X>
+constexpr auto avg_pool2d(const X& x, const AvgPool<2>& options, Here at = Here::current()) {
   return detail::pool<detail::AvgPoolTag<2>, 2>(x, options, at, options.count_include_pad ? 1 : 0);
 }
-template <TensorOperand X> constexpr auto avg_pool3d(const X& x, const AvgPool<3>& options, Here at = Here::current()) {
+template <TensorArgument X>
+constexpr auto avg_pool3d(const X& x, const AvgPool<3>& options, Here at = Here::current()) {
   return detail::pool<detail::AvgPoolTag<3>, 3>(x, options, at, options.count_include_pad ? 1 : 0);
 }
 
@@ -265,7 +271,7 @@ template <int N> struct LpPoolTag {
     return build::cast(build::binary(Op::pow, build::reduce(Op::sum, windows, dims, false), 1.0 / p), type);
   }
 };
-template <int N, TensorOperand X, NumberOperand P>
+template <int N, TensorArgument X, NumberOperand P>
 constexpr auto lp_pool(const X& x, const P& p, const LpPool<N>& o, Here at) {
   return [&]<std::size_t... D>(std::index_sequence<D...>) {
     return call<LpPoolTag<N>>(Source::from(at), x, p, Dim(o.window[D])...,
@@ -277,15 +283,15 @@ constexpr auto lp_pool(const X& x, const P& p, const LpPool<N>& o, Here at) {
 /// The p-th root of the sum of the p-th powers of each window (F.lp_pool1d, lp_pool2d): `lp_pool2d(x, 2, {.window = {3,
 /// 3}})`. As in PyTorch, powers are of x, not of its absolute value, so that an odd p is for positive x; the gradient
 /// of a window of zeros is NaN for a p above 1. Otherwise as max_pool.
-template <TensorOperand X, NumberOperand P>
+template <TensorArgument X, NumberOperand P>
 constexpr auto lp_pool1d(const X& x, const P& p, const LpPool<1>& options, Here at = Here::current()) {
   return detail::lp_pool<1>(x, p, options, at);
 }
-template <TensorOperand X, NumberOperand P>
+template <TensorArgument X, NumberOperand P>
 constexpr auto lp_pool2d(const X& x, const P& p, const LpPool<2>& options, Here at = Here::current()) {
   return detail::lp_pool<2>(x, p, options, at);
 }
-template <TensorOperand X, NumberOperand P>
+template <TensorArgument X, NumberOperand P>
 constexpr auto lp_pool3d(const X& x, const P& p, const LpPool<3>& options, Here at = Here::current()) {
   return detail::lp_pool<3>(x, p, options, at);
 }
@@ -293,15 +299,15 @@ constexpr auto lp_pool3d(const X& x, const P& p, const LpPool<3>& options, Here 
 /// Averages to the given extents: index i of a result of extent m is the mean over the indices floor(i n / m) to
 /// ceil((i + 1) n / m) of a dim of extent n, as in PyTorch. `adaptive_avg_pool2d(x, {1, 1})` is the mean of each image.
 /// Each dim costs n m additions a line. Communication: over a split spatial dim the result is partial.
-template <TensorOperand X>
+template <TensorArgument X>
 constexpr auto adaptive_avg_pool1d(const X& x, const std::array<std::int64_t, 1>& extents, Here at = Here::current()) {
   return call<detail::AdaptivePoolTag<1, false>>(Source::from(at), x, Dim(extents[0]));
 }
-template <TensorOperand X>
+template <TensorArgument X>
 constexpr auto adaptive_avg_pool2d(const X& x, const std::array<std::int64_t, 2>& extents, Here at = Here::current()) {
   return call<detail::AdaptivePoolTag<2, false>>(Source::from(at), x, Dim(extents[0]), Dim(extents[1]));
 }
-template <TensorOperand X>
+template <TensorArgument X>
 constexpr auto adaptive_avg_pool3d(const X& x, const std::array<std::int64_t, 3>& extents, Here at = Here::current()) {
   return call<detail::AdaptivePoolTag<3, false>>(Source::from(at), x, Dim(extents[0]), Dim(extents[1]),
                                                  Dim(extents[2]));
@@ -309,15 +315,15 @@ constexpr auto adaptive_avg_pool3d(const X& x, const std::array<std::int64_t, 3>
 
 /// The largest elements of the windows of adaptive_avg_pool. One of equal elements gets the gradient. Communication:
 /// over a split spatial dim all-reduces of the maxima and of their positions, and the result is partial.
-template <TensorOperand X>
+template <TensorArgument X>
 constexpr auto adaptive_max_pool1d(const X& x, const std::array<std::int64_t, 1>& extents, Here at = Here::current()) {
   return call<detail::AdaptivePoolTag<1, true>>(Source::from(at), x, Dim(extents[0]));
 }
-template <TensorOperand X>
+template <TensorArgument X>
 constexpr auto adaptive_max_pool2d(const X& x, const std::array<std::int64_t, 2>& extents, Here at = Here::current()) {
   return call<detail::AdaptivePoolTag<2, true>>(Source::from(at), x, Dim(extents[0]), Dim(extents[1]));
 }
-template <TensorOperand X>
+template <TensorArgument X>
 constexpr auto adaptive_max_pool3d(const X& x, const std::array<std::int64_t, 3>& extents, Here at = Here::current()) {
   return call<detail::AdaptivePoolTag<3, true>>(Source::from(at), x, Dim(extents[0]), Dim(extents[1]), Dim(extents[2]));
 }

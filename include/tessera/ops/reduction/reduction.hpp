@@ -100,14 +100,14 @@ template <int Rank, class R> struct RankedReduce {
   static constexpr Value emit(Value context, Value x) { return R::emit(context, x, Rank, R::template dims<Rank>); }
 };
 
-template <class R, TensorOperand X> constexpr auto reduce_by(const X& x, Here at) {
+template <class R, TensorArgument X> constexpr auto reduce_by(const X& x, Here at) {
   return call<RankedReduce<X::rank, R>>(Source::from(at), x);
 }
-template <class Operation, bool Mean, bool Keep, int... Dims, TensorOperand X>
+template <class Operation, bool Mean, bool Keep, int... Dims, TensorArgument X>
 constexpr auto reduce(const X& x, Here at) {
   return call<RankedReduce<X::rank, Reduce<Operation, Mean, Keep, Dims...>>>(Source::from(at), x);
 }
-template <class Operation, bool Keep, int... Dims, TensorOperand X> constexpr auto reduce_bools(const X& x, Here at) {
+template <class Operation, bool Keep, int... Dims, TensorArgument X> constexpr auto reduce_bools(const X& x, Here at) {
   return reduce_by<ReduceAs<bool, Reduce<Operation, false, Keep, Dims...>>>(x, at);
 }
 
@@ -118,28 +118,28 @@ template <class Operation, bool Keep, int... Dims, TensorOperand X> constexpr au
 /// 32 bits are i32, means of integers f32; max of bools tells whether any element holds. NaN in any element gives NaN.
 /// Gradient of max and min: elements that share the extreme get equal parts. Communication: over a sharded dim the
 /// result is a partial value, which is reduced before its first non-linear reader.
-template <int... Dims, TensorOperand X> constexpr auto sum(const X& x, Here at = Here::current()) {
+template <int... Dims, TensorArgument X> constexpr auto sum(const X& x, Here at = Here::current()) {
   return detail::reduce<ops::SumOp, false, false, Dims...>(x, at);
 }
-template <int... Dims, TensorOperand X> constexpr auto sum(const X& x, KeepDims, Here at = Here::current()) {
+template <int... Dims, TensorArgument X> constexpr auto sum(const X& x, KeepDims, Here at = Here::current()) {
   return detail::reduce<ops::SumOp, false, true, Dims...>(x, at);
 }
-template <int... Dims, TensorOperand X> constexpr auto mean(const X& x, Here at = Here::current()) {
+template <int... Dims, TensorArgument X> constexpr auto mean(const X& x, Here at = Here::current()) {
   return detail::reduce<ops::SumOp, true, false, Dims...>(x, at);
 }
-template <int... Dims, TensorOperand X> constexpr auto mean(const X& x, KeepDims, Here at = Here::current()) {
+template <int... Dims, TensorArgument X> constexpr auto mean(const X& x, KeepDims, Here at = Here::current()) {
   return detail::reduce<ops::SumOp, true, true, Dims...>(x, at);
 }
-template <int... Dims, TensorOperand X> constexpr auto max(const X& x, Here at = Here::current()) {
+template <int... Dims, TensorArgument X> constexpr auto max(const X& x, Here at = Here::current()) {
   return detail::reduce<ops::MaxOp, false, false, Dims...>(x, at);
 }
-template <int... Dims, TensorOperand X> constexpr auto max(const X& x, KeepDims, Here at = Here::current()) {
+template <int... Dims, TensorArgument X> constexpr auto max(const X& x, KeepDims, Here at = Here::current()) {
   return detail::reduce<ops::MaxOp, false, true, Dims...>(x, at);
 }
-template <int... Dims, TensorOperand X> constexpr auto min(const X& x, Here at = Here::current()) {
+template <int... Dims, TensorArgument X> constexpr auto min(const X& x, Here at = Here::current()) {
   return detail::reduce<ops::MinOp, false, false, Dims...>(x, at);
 }
-template <int... Dims, TensorOperand X> constexpr auto min(const X& x, KeepDims, Here at = Here::current()) {
+template <int... Dims, TensorArgument X> constexpr auto min(const X& x, KeepDims, Here at = Here::current()) {
   return detail::reduce<ops::MinOp, false, true, Dims...>(x, at);
 }
 
@@ -148,25 +148,25 @@ template <int... Dims, TensorOperand X> constexpr auto min(const X& x, KeepDims,
 /// gives NaN. f32 is multiplied in f32, with a relative error of at most n 2^-23 for n elements; bf16 and f16 are
 /// multiplied in f32 and rounded once. The gradient and second derivatives are exact where elements are 0, as in
 /// PyTorch. Shapes and communication: as `sum`; partial values of a sharded dim are multiplied.
-template <int... Dims, TensorOperand X> constexpr auto prod(const X& x, Here at = Here::current()) {
+template <int... Dims, TensorArgument X> constexpr auto prod(const X& x, Here at = Here::current()) {
   return detail::reduce<ops::ProdOp, false, false, Dims...>(x, at);
 }
-template <int... Dims, TensorOperand X> constexpr auto prod(const X& x, KeepDims, Here at = Here::current()) {
+template <int... Dims, TensorArgument X> constexpr auto prod(const X& x, KeepDims, Here at = Here::current()) {
   return detail::reduce<ops::ProdOp, false, true, Dims...>(x, at);
 }
 
 /// Whether any (all) elements along the named dims are nonzero; NaN counts as nonzero. The result is bool. Of no
 /// elements, `any` is false and `all` is true. Shapes and communication as `max`.
-template <int... Dims, TensorOperand X> constexpr auto any(const X& x, Here at = Here::current()) {
+template <int... Dims, TensorArgument X> constexpr auto any(const X& x, Here at = Here::current()) {
   return detail::reduce_bools<ops::MaxOp, false, Dims...>(x, at);
 }
-template <int... Dims, TensorOperand X> constexpr auto any(const X& x, KeepDims, Here at = Here::current()) {
+template <int... Dims, TensorArgument X> constexpr auto any(const X& x, KeepDims, Here at = Here::current()) {
   return detail::reduce_bools<ops::MaxOp, true, Dims...>(x, at);
 }
-template <int... Dims, TensorOperand X> constexpr auto all(const X& x, Here at = Here::current()) {
+template <int... Dims, TensorArgument X> constexpr auto all(const X& x, Here at = Here::current()) {
   return detail::reduce_bools<ops::MinOp, false, Dims...>(x, at);
 }
-template <int... Dims, TensorOperand X> constexpr auto all(const X& x, KeepDims, Here at = Here::current()) {
+template <int... Dims, TensorArgument X> constexpr auto all(const X& x, KeepDims, Here at = Here::current()) {
   return detail::reduce_bools<ops::MinOp, true, Dims...>(x, at);
 }
 
@@ -174,33 +174,33 @@ template <int... Dims, TensorOperand X> constexpr auto all(const X& x, KeepDims,
 /// dim, `argmax(x)`, the row-major position among all elements. Of equal elements the first; where any is NaN, the
 /// first NaN. `Index` has to hold the number of elements; of no elements the result is the largest Index. Shapes as
 /// `max`; no gradient. Communication: over a sharded dim, one all_reduce of the extremes and one of the indices.
-template <int D, Element Index = std::int32_t, TensorOperand X>
+template <int D, Element Index = std::int32_t, TensorArgument X>
 constexpr auto argmax(const X& x, Here at = Here::current()) {
   return detail::reduce_by<detail::ArgReduce<ops::MaxOp, Index, false, D>>(x, at);
 }
-template <Element Index = std::int32_t, TensorOperand X> constexpr auto argmax(const X& x, Here at = Here::current()) {
+template <Element Index = std::int32_t, TensorArgument X> constexpr auto argmax(const X& x, Here at = Here::current()) {
   return detail::reduce_by<detail::ArgReduce<ops::MaxOp, Index, false>>(x, at);
 }
-template <int D, Element Index = std::int32_t, TensorOperand X>
+template <int D, Element Index = std::int32_t, TensorArgument X>
 constexpr auto argmax(const X& x, KeepDims, Here at = Here::current()) {
   return detail::reduce_by<detail::ArgReduce<ops::MaxOp, Index, true, D>>(x, at);
 }
-template <Element Index = std::int32_t, TensorOperand X>
+template <Element Index = std::int32_t, TensorArgument X>
 constexpr auto argmax(const X& x, KeepDims, Here at = Here::current()) {
   return detail::reduce_by<detail::ArgReduce<ops::MaxOp, Index, true>>(x, at);
 }
-template <int D, Element Index = std::int32_t, TensorOperand X>
+template <int D, Element Index = std::int32_t, TensorArgument X>
 constexpr auto argmin(const X& x, Here at = Here::current()) {
   return detail::reduce_by<detail::ArgReduce<ops::MinOp, Index, false, D>>(x, at);
 }
-template <Element Index = std::int32_t, TensorOperand X> constexpr auto argmin(const X& x, Here at = Here::current()) {
+template <Element Index = std::int32_t, TensorArgument X> constexpr auto argmin(const X& x, Here at = Here::current()) {
   return detail::reduce_by<detail::ArgReduce<ops::MinOp, Index, false>>(x, at);
 }
-template <int D, Element Index = std::int32_t, TensorOperand X>
+template <int D, Element Index = std::int32_t, TensorArgument X>
 constexpr auto argmin(const X& x, KeepDims, Here at = Here::current()) {
   return detail::reduce_by<detail::ArgReduce<ops::MinOp, Index, true, D>>(x, at);
 }
-template <Element Index = std::int32_t, TensorOperand X>
+template <Element Index = std::int32_t, TensorArgument X>
 constexpr auto argmin(const X& x, KeepDims, Here at = Here::current()) {
   return detail::reduce_by<detail::ArgReduce<ops::MinOp, Index, true>>(x, at);
 }

@@ -110,19 +110,19 @@ template <int Rank, bool Keep, int... Dims> struct PNormTag {
 /// where no more elements than the correction are. Computed in two passes, so that a large mean loses nothing; of bf16
 /// and f16 in f32; of integers f32. `std` is its root, of which the gradient is 0 where it is 0, as in PyTorch. Shapes
 /// as of `sum`. Communication: over a sharded dim two all-reduces, of the sums and of the sums of squares.
-template <int... Dims, TensorOperand X, NumberOperand Correction = int>
+template <int... Dims, TensorArgument X, NumberOperand Correction = int>
 constexpr auto var(const X& x, const Correction& correction = 1, Here at = Here::current()) {
   return call<detail::VarianceTag<X::rank, false, false, Dims...>>(Source::from(at), x, correction);
 }
-template <int... Dims, TensorOperand X, NumberOperand Correction = int>
+template <int... Dims, TensorArgument X, NumberOperand Correction = int>
 constexpr auto var(const X& x, KeepDims, const Correction& correction = 1, Here at = Here::current()) {
   return call<detail::VarianceTag<X::rank, false, true, Dims...>>(Source::from(at), x, correction);
 }
-template <int... Dims, TensorOperand X, NumberOperand Correction = int>
+template <int... Dims, TensorArgument X, NumberOperand Correction = int>
 constexpr auto std(const X& x, const Correction& correction = 1, Here at = Here::current()) {
   return call<detail::VarianceTag<X::rank, true, false, Dims...>>(Source::from(at), x, correction);
 }
-template <int... Dims, TensorOperand X, NumberOperand Correction = int>
+template <int... Dims, TensorArgument X, NumberOperand Correction = int>
 constexpr auto std(const X& x, KeepDims, const Correction& correction = 1, Here at = Here::current()) {
   return call<detail::VarianceTag<X::rank, true, true, Dims...>>(Source::from(at), x, correction);
 }
@@ -132,41 +132,41 @@ constexpr auto std(const X& x, KeepDims, const Correction& correction = 1, Here 
 /// is computed in f32; of integers f32. With a p as in `norm<-1>(x, 1)` the p-norm: the sum of |x|^p to the power of 1
 /// / p; the largest |x| of infinity, the smallest of -infinity, the number of nonzero elements of 0. A p of 1, 2, 0 or
 /// infinity is a constant, p above 0 may be a ts::Scalar. Shapes and communication as of `sum`.
-template <int... Dims, TensorOperand X> constexpr auto norm(const X& x, Here at = Here::current()) {
+template <int... Dims, TensorArgument X> constexpr auto norm(const X& x, Here at = Here::current()) {
   return detail::reduce_by<detail::Norm<false, Dims...>>(x, at);
 }
-template <int... Dims, TensorOperand X> constexpr auto norm(const X& x, KeepDims, Here at = Here::current()) {
+template <int... Dims, TensorArgument X> constexpr auto norm(const X& x, KeepDims, Here at = Here::current()) {
   return detail::reduce_by<detail::Norm<true, Dims...>>(x, at);
 }
 
-template <int... Dims, TensorOperand X, NumberOperand P>
+template <int... Dims, TensorArgument X, NumberOperand P>
 constexpr auto norm(const X& x, const P& p, Here at = Here::current()) {
   return call<detail::PNormTag<X::rank, false, Dims...>>(Source::from(at), x, p);
 }
-template <int... Dims, TensorOperand X, NumberOperand P>
+template <int... Dims, TensorArgument X, NumberOperand P>
 constexpr auto norm(const X& x, KeepDims, const P& p, Here at = Here::current()) {
   return call<detail::PNormTag<X::rank, true, Dims...>>(Source::from(at), x, p);
 }
 
 /// The sum of the elements that are not NaN, whose gradient is 0 where elements are NaN. In all else as `sum`.
-template <int... Dims, TensorOperand X> constexpr auto nansum(const X& x, Here at = Here::current()) {
+template <int... Dims, TensorArgument X> constexpr auto nansum(const X& x, Here at = Here::current()) {
   return detail::reduce_by<detail::NanSum<false, Dims...>>(x, at);
 }
-template <int... Dims, TensorOperand X> constexpr auto nansum(const X& x, KeepDims, Here at = Here::current()) {
+template <int... Dims, TensorArgument X> constexpr auto nansum(const X& x, KeepDims, Here at = Here::current()) {
   return detail::reduce_by<detail::NanSum<true, Dims...>>(x, at);
 }
 /// The mean of the elements that are not NaN; NaN where all are. In all else as `mean`.
-template <int... Dims, TensorOperand X> constexpr auto nanmean(const X& x, Here at = Here::current()) {
+template <int... Dims, TensorArgument X> constexpr auto nanmean(const X& x, Here at = Here::current()) {
   return detail::reduce_by<detail::NanMean<false, Dims...>>(x, at);
 }
-template <int... Dims, TensorOperand X> constexpr auto nanmean(const X& x, KeepDims, Here at = Here::current()) {
+template <int... Dims, TensorArgument X> constexpr auto nanmean(const X& x, KeepDims, Here at = Here::current()) {
   return detail::reduce_by<detail::NanMean<true, Dims...>>(x, at);
 }
 /// The number of elements that are not 0, i32; NaN is not 0. No gradient. In all else as `sum`.
-template <int... Dims, TensorOperand X> constexpr auto count_nonzero(const X& x, Here at = Here::current()) {
+template <int... Dims, TensorArgument X> constexpr auto count_nonzero(const X& x, Here at = Here::current()) {
   return detail::reduce_by<detail::CountNonzero<false, Dims...>>(x, at);
 }
-template <int... Dims, TensorOperand X> constexpr auto count_nonzero(const X& x, KeepDims, Here at = Here::current()) {
+template <int... Dims, TensorArgument X> constexpr auto count_nonzero(const X& x, KeepDims, Here at = Here::current()) {
   return detail::reduce_by<detail::CountNonzero<true, Dims...>>(x, at);
 }
 
@@ -181,17 +181,17 @@ template <class Min, class Max> struct Extremes {
 };
 /// `auto [variance, mean] = var_mean<-1>(x)`, `auto [deviation, mean] = std_mean<-1>(x)`, `auto [min, max] =
 /// aminmax<-1>(x)`: two reductions of one operand, as of var, std, mean, min and max.
-template <int... Dims, TensorOperand X, NumberOperand Correction = int>
+template <int... Dims, TensorArgument X, NumberOperand Correction = int>
 constexpr auto var_mean(const X& x, const Correction& correction = 1, Here at = Here::current()) {
   return SpreadAndMean<decltype(var<Dims...>(x, correction, at)), decltype(mean<Dims...>(x, at))>{
       var<Dims...>(x, correction, at), mean<Dims...>(x, at)};
 }
-template <int... Dims, TensorOperand X, NumberOperand Correction = int>
+template <int... Dims, TensorArgument X, NumberOperand Correction = int>
 constexpr auto std_mean(const X& x, const Correction& correction = 1, Here at = Here::current()) {
   return SpreadAndMean<decltype(tessera::std<Dims...>(x, correction, at)), decltype(mean<Dims...>(x, at))>{
       tessera::std<Dims...>(x, correction, at), mean<Dims...>(x, at)};
 }
-template <int... Dims, TensorOperand X> constexpr auto aminmax(const X& x, Here at = Here::current()) {
+template <int... Dims, TensorArgument X> constexpr auto aminmax(const X& x, Here at = Here::current()) {
   return Extremes<decltype(min<Dims...>(x, at)), decltype(max<Dims...>(x, at))>{min<Dims...>(x, at),
                                                                                 max<Dims...>(x, at)};
 }

@@ -53,7 +53,7 @@ template <bool AlignCorners> struct AffineGridTag {
 /// grid_sample, which is given the same. No communication for a split batch.
 ///
 ///     const auto turned = ts::grid_sample(images, ts::affine_grid(theta, {28, 28}));
-template <bool AlignCorners = false, TensorOperand Theta>
+template <bool AlignCorners = false, TensorArgument Theta>
 constexpr auto affine_grid(const Theta& theta, const std::array<std::int64_t, 2>& extents, Here at = Here::current()) {
   return call<detail::AffineGridTag<AlignCorners>>(Source::from(at), theta, Dim(extents[0]), Dim(extents[1]));
 }

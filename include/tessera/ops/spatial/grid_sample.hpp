@@ -107,7 +107,7 @@ template <GridSample Options> struct GridSampleTag {
 /// PyTorch's modes "bicubic" and "reflection" have no counterpart. NaN in the grid gives 0. bf16 and f16 are sampled in
 /// f32. Errors: shape_mismatch, dim_range for images without elements; unsupported for layers of a Stack.
 /// Communication: split height or width is gathered; batch and features stay split.
-template <GridSample Options = GridSample{}, TensorOperand X, TensorOperand Grid>
+template <GridSample Options = GridSample{}, TensorArgument X, TensorArgument Grid>
 constexpr auto grid_sample(const X& x, const Grid& grid, Here at = Here::current()) {
   return call<detail::GridSampleTag<Options>>(Source::from(at), x, grid);
 }

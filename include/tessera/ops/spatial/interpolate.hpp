@@ -95,7 +95,7 @@ template <int Rank, int D, Interpolate Options> struct InterpolateTag {
 /// in f32. The gradient adds each cotangent to the elements that it was made of. Errors: shape_mismatch for a negative
 /// extent, dim_range where x has no element along the dim. Communication: along a split dim the result is partial, as
 /// that of embedding; other dims stay split.
-template <int D, Interpolate Options = Interpolate{}, TensorOperand X, SizeOperand Size>
+template <int D, Interpolate Options = Interpolate{}, TensorArgument X, SizeOperand Size>
 constexpr auto interpolate(const X& x, const Size& size, Here at = Here::current()) {
   return call<detail::InterpolateTag<X::rank, detail::checked_dim<D, X::rank>(), Options>>(Source::from(at), x,
                                                                                            Dim(size));

@@ -68,14 +68,14 @@ template <int Rank, int D> struct PadValueTag {
 /// two dims by two calls. The gradient adds the cotangents of the copies to the elements. Errors: shape_mismatch where
 /// the dim is too short: of a dim of extent n, reflect takes at most n - 1 on each side, symmetric and circular at most
 /// n, as PyTorch. Communication: along a split dim as slice and concat.
-template <int D, PadMode Mode, TensorOperand X, SizeOperand Before, SizeOperand After>
+template <int D, PadMode Mode, TensorArgument X, SizeOperand Before, SizeOperand After>
 constexpr auto pad(const X& x, const Before& before, const After& after, Here at = Here::current()) {
   return call<detail::PadModeTag<X::rank, detail::checked_dim<D, X::rank>(), Mode>>(Source::from(at), x, Dim(before),
                                                                                     Dim(after));
 }
 
 /// `before` and `after` elements of a value, a number, beside dim D: F.pad(value=...). Communication: as slice.
-template <int D, TensorOperand X, SizeOperand Before, SizeOperand After, class V>
+template <int D, TensorArgument X, SizeOperand Before, SizeOperand After, class V>
   requires(Operand<V> && !TensorOperand<V>)
 constexpr auto pad(const X& x, const Before& before, const After& after, const V& value, Here at = Here::current()) {
   return call<detail::PadValueTag<X::rank, detail::checked_dim<D, X::rank>()>>(Source::from(at), x, Dim(before),

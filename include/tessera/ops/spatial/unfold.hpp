@@ -80,7 +80,7 @@ template <int Rank, int D> struct UnfoldDimTag {
   }
 };
 
-template <class Tag, TensorOperand X, class... Extents>
+template <class Tag, TensorArgument X, class... Extents>
 constexpr auto unfold(const X& x, const Unfold& o, Here at, const Extents&... extents) {
   return call<Tag>(Source::from(at), x, Dim(o.window[0]), Dim(o.window[1]), Dim(o.strides[0]), Dim(o.strides[1]),
                    Dim(o.padding[0]), Dim(o.padding[1]), Dim(o.dilation[0]), Dim(o.dilation[1]), Dim(extents)...);
@@ -94,14 +94,14 @@ constexpr auto unfold(const X& x, const Unfold& o, Here at, const Extents&... ex
 /// gradient is ts::fold. Errors: shape_mismatch for windows larger than the padded image. Communication: split height
 /// stays split if the devices divide the number of windows down the image; they exchange the rows that windows of other
 /// devices need. Otherwise, and for a split width, x is gathered.
-template <TensorOperand X> constexpr auto unfold(const X& x, const Unfold& options, Here at = Here::current()) {
+template <TensorArgument X> constexpr auto unfold(const X& x, const Unfold& options, Here at = Here::current()) {
   return detail::unfold<detail::UnfoldTag>(x, options, at);
 }
 /// The transpose of ts::unfold (F.fold, col2im): rows [batch, windows, features * window] are added into images [batch,
 /// height, width, features] of the given extents. bf16 and f16 are added in f32. Errors: shape_mismatch where the
 /// number of windows is another one. Communication: as unfold, in the opposite direction: rows near borders are sums of
 /// those of two devices.
-template <TensorOperand X>
+template <TensorArgument X>
 constexpr auto fold(const X& x, const std::array<std::int64_t, 2>& extents, const Unfold& options,
                     Here at = Here::current()) {
   return detail::unfold<detail::FoldTag>(x, options, at, extents[0], extents[1]);
@@ -114,7 +114,7 @@ constexpr auto fold(const X& x, const std::array<std::int64_t, 2>& extents, cons
 /// Communication: along a split dim a halo, of the elements that windows of other devices need.
 ///
 ///     const auto frames = ts::unfold<-1>(signal, 512, 128);   // [batch, time]: [batch, frames, 512]
-template <int D, TensorOperand X, SizeOperand Size, SizeOperand Step>
+template <int D, TensorArgument X, SizeOperand Size, SizeOperand Step>
 constexpr auto unfold(const X& x, const Size& size, const Step& step, Here at = Here::current()) {
   return call<detail::UnfoldDimTag<X::rank, detail::checked_dim<D, X::rank>()>>(Source::from(at), x, Dim(size),
                                                                                 Dim(step));

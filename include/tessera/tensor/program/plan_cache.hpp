@@ -348,7 +348,7 @@ TESSERA_ONCE void PlanCache::make_room() {
   }
   if (static_cast<std::size_t>(entries_) < table_.size()) return;
   Growable<PlanSlot*> larger(table_.size() * 2, nullptr);
-  table_.swap(larger);
+  table_ = std::move(larger);
   for (PlanSlot* slot : slots_)
     if (slot->program != nullptr) slot->next = std::exchange(bucket(slot->hash), slot);
 }

@@ -1,0 +1,210 @@
+#include <array>
+#include <cstdint>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "../../support/scratch_folder.hpp"
+#include "../base/expect_error.hpp"
+#include <gtest/gtest.h>
+
+#include <tessera/data/safetensors.hpp>
+#include <tessera/nn/cast_model.hpp>
+#include <tessera/nn/linear.hpp>
+#include <tessera/nn/sharding_strategy.hpp>
+#include <tessera/optim/optim.hpp>
+#include <tessera/tensor/evaluate.hpp>
+
+namespace {
+
+namespace ts = tessera;
+namespace nn = tessera::nn;
+using namespace std::string_literals;
+using tessera_test::expect_error;
+
+class Safetensors : public testing::Test {
+ protected:
+  std::string path(const std::string& name) const { return (folder_.path / name).string(); }
+  std::string write(const std::string& bytes) {
+    const std::string made = path("file" + std::to_string(next_++));
+    std::ofstream(made, std::ios::binary) << bytes;
+    return made;
+  }
+  static std::string read(const std::string& path) {
+    std::ifstream file(path, std::ios::binary);
+    return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+  }
+  static std::string file(const std::string& header, const std::string& elements) {
+    std::string length(8, '\0');
+    const std::uint64_t n = header.size();
+    std::memcpy(length.data(), &n, 8);
+    return length + header + elements;
+  }
+
+ private:
+  ScratchFolder folder_;
+  int next_ = 0;
+};
+
+struct Model {
+  nn::Linear<> up;
+  nn::Linear<ts::bf16> down;
+  ts::ShardedTensor<bool, 1> mask;
+  ts::Dim heads;
+  ts::Scalar rate;
+  static constexpr std::array field_names{"up", "down", "mask", "heads", "rate"};
+};
+Model model(int seed, const nn::ShardingStrategy& strategy) {
+  const auto [a, b] = ts::split<2>(ts::Key(static_cast<std::uint64_t>(seed)));
+  return {nn::linear(a, 3, 5, strategy, nn::Role::column),
+          ts::cast_model<ts::bf16>(nn::linear(b, 5, 2, strategy, nn::Role::row)),
+          ts::shard<bool>({true, false, true}, strategy.mesh), ts::Dim(seed), ts::Scalar(seed / 4.0)};
+}
+
+struct Two {
+  ts::ShardedTensor<float, 2> b;
+  ts::ShardedTensor<double, 0> a;
+  static constexpr std::array field_names{"b", "a"};
+};
+
+struct Old {
+  nn::Linear<> body, head;
+  static constexpr std::array field_names{"body", "head"};
+};
+
+struct New {
+  nn::Linear<> body, classes;
+  static constexpr std::array field_names{"body", "classes"};
+};
+
+void expect_same(const ts::StateDict& a, const ts::StateDict& b) {
+  ASSERT_EQ(a.size(), b.size());
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    EXPECT_EQ(a[i].name, b[i].name);
+    EXPECT_EQ(a[i].dtype, b[i].dtype) << a[i].name;
+    EXPECT_EQ(a[i].shape, b[i].shape) << a[i].name;
+    EXPECT_EQ(a[i].box, b[i].box) << a[i].name;
+    EXPECT_EQ(a[i].bytes, b[i].bytes) << a[i].name;
+  }
+}
+
+// A model of uneven shards and the state of its optimizer, saved on three devices, are loaded on two; so are parts.
+TEST_F(Safetensors, StatesAreSavedAndLoadedOnAnotherMesh) {
+  const nn::ShardingStrategy three = nn::fsdp(ts::Mesh({{"data", 3}})), two = nn::fsdp(ts::Mesh({{"data", 2}}));
+  const ts::optim::AdamW config;
+  const auto saved = std::pair(model(1, three), ts::optim::init_state(config, model(2, three)));
+  const ts::StateDict dict = ts::full_state_dict(saved);
+  ts::save_file(dict, path("whole"));
+  expect_same(ts::load_file(path("whole")), dict);
+  ts::save_file(ts::sharded_state_dict(saved), path("parts"));
+  EXPECT_EQ(read(path("parts")), read(path("whole")));
+
+  const auto fresh = std::pair(model(3, two), ts::optim::init_state(config, model(4, two)));
+  const auto loaded = ts::load_state_dict(fresh, ts::load_file(path("whole")));
+  expect_same(ts::full_state_dict(loaded), dict);
+  EXPECT_EQ(ts::sharding(loaded.first.up.weight), ts::sharding(fresh.first.up.weight));
+  EXPECT_EQ(loaded.first.heads.value(), 1);
+  EXPECT_EQ(loaded.first.rate.value(), 0.25);
+}
+
+// As the format says: 8 bytes with the length of the header, JSON, elements. Elements of 8 bytes come first.
+TEST_F(Safetensors, BytesOfAFile) {
+  const ts::Mesh mesh({{"x", 2}});
+  const Two two{ts::shard<float>({{1, 2}, {-1, 0.5f}}, mesh, {"x"}), ts::full<double, 0>({}, 1.0, mesh)};
+  ts::save_file(ts::full_state_dict(two), path("two"));
+  const std::string header =
+      R"({"b":{"dtype":"F32","shape":[2,2],"data_offsets":[8,24]},"a":{"dtype":"F64","shape":[],"data_offsets":[0,8]}})";
+  const std::string elements = "\0\0\0\0\0\0\xf0\x3f\0\0\x80\x3f\0\0\0\x40\0\0\x80\xbf\0\0\0\x3f"s;
+  std::string padded = header;
+  padded.resize((header.size() + 7) / 8 * 8, ' ');
+  EXPECT_EQ(read(path("two")), file(padded, elements));
+  EXPECT_FALSE(std::filesystem::exists(path("two.partial")));
+  // Written by others: spaces, another order, metadata, escapes.
+  const ts::StateDict read = ts::load_file(
+      write(file(" {\"__metadata__\": {\"format\": \"pt\\n\"},\r\n\t\"w\\u00e4\\\"\": {\"shape\": [ 2 , 1 ], "
+                 "\"data_offsets\": [0, 4], "
+                 "\"dtype\": \"BF16\"}, \"none\": {\"dtype\": \"I64\", \"shape\": [0, 3], \"data_offsets\": [4, 4]}}  ",
+                 "\x80\x3f\x00\x40"s)));
+  ASSERT_EQ(read.size(), 2u);
+  EXPECT_EQ(read[0].name, "w\xc3\xa4\"");
+  EXPECT_EQ(read[0].dtype, ts::DType::bf16);
+  EXPECT_EQ(read[0].shape, (ts::Shape{2, 1}));
+  EXPECT_EQ(read[0].bytes.size(), 4u);
+  EXPECT_EQ(read[1].shape, (ts::Shape{0, 3}));
+  ts::save_file(read, path("again"));
+  expect_same(ts::load_file(path("again")), read);
+}
+
+TEST_F(Safetensors, RefusesWhatIsNoFileOfTensors) {
+  const auto refused = [&](const std::string& bytes, const std::string& why) {
+    const std::string path = write(bytes);
+    expect_error(
+        ts::errc::file, [&] { ts::load_file(path); }, why, "safetensors_test.cpp");
+  };
+  const auto tensor = [](const std::string& fields) { return "{\"w\":{" + fields + "}}"; };
+  const std::string good = R"("dtype":"F32","shape":[1],"data_offsets":[0,4])", one = "\0\0\x80\x3f"s;
+  refused("", "is too short for a safetensors file");
+  refused("\xff\xff\xff\xff\xff\xff\xff\xff{}", "is no safetensors file, or ends in its header");
+  refused(file("", ""), "{ is missing");
+  refused(file("{", ""), "\" is missing");
+  refused(file(tensor(good), ""), "w: has elements outside of the file");
+  refused(file(tensor(good), one + one), "has tensors that overlap, or bytes of no tensor");
+  refused(file(tensor(good) + "x", one), "has text behind its header");
+  refused(file("{\"w\":{" + good + "},\"v\":{" + good + "}}", one), "has tensors that overlap, or bytes of no tensor");
+  refused(file("{\"w\":{" + good + "},\"w\":{\"dtype\":\"F32\",\"shape\":[0],\"data_offsets\":[4,4]}}", one),
+          "w: is in the file twice");
+  refused(file(tensor(R"("dtype":"U16","shape":[2],"data_offsets":[0,4])"), one), "w: has elements of the type U16");
+  refused(file(tensor(R"("dtype":"F32","shape":[2],"data_offsets":[0,4])"), one),
+          "w: has 4 bytes, which are not those of f32[2]");
+  refused(file(tensor(R"("dtype":"F32","shape":[4503599627370496,4],"data_offsets":[0,4])"), one),
+          "w: has more elements than a tensor can have");
+  refused(file(tensor(R"("dtype":"F32","shape":[1234567890123456789],"data_offsets":[0,4])"), one),
+          "a number of more than 18 digits");
+  refused(file(tensor(R"("dtype":"F32","shape":[1,1,1,1,1,1,1,1,1],"data_offsets":[0,4])"), one),
+          "w: has more than 8 dims");
+  refused(file(tensor(R"("dtype":"F32","shape":[-1],"data_offsets":[0,4])"), one), "a whole number is missing");
+  refused(file(tensor(R"("dtype":"F32","shape":[1],"data_offsets":[4,0])"), one),
+          "w: has elements outside of the file");
+  refused(file(tensor(R"("dtype":"F32","data_offsets":[0,4])"), one), "w: has no dtype, shape and data_offsets");
+  refused(file(tensor(good + R"(,"sparse":1)"), one), "w: has a field that no tensor has, sparse");
+  refused(file(tensor(R"("dtype":"BOOL","shape":[4],"data_offsets":[0,4])"), "\0\1\2\0"s),
+          "w: has a bool that is neither 0 nor 1");
+  refused(file("{\"\\ud800x\":{" + good + "}}", one), "half a pair of surrogates");
+  expect_error(
+      ts::errc::file, [&] { ts::load_file(path("missing")); }, "can't be opened", "safetensors_test.cpp");
+  expect_error(
+      ts::errc::file, [&] { ts::save_file({}, path("missing/file")); }, "can't be written", "safetensors_test.cpp");
+  ts::StateDict dict = ts::load_file(write(file(tensor(good), one)));
+  dict.push_back(dict[0]);
+  expect_error(
+      ts::errc::structure, [&] { ts::save_file(dict, path("twice")); }, "w: is in the dict twice");
+  EXPECT_FALSE(std::filesystem::exists(path("twice")));
+}
+
+// A model with another head: what the dict lacks stays, what the model lacks is ignored.
+TEST_F(Safetensors, NotStrict) {
+  const nn::ShardingStrategy strategy = nn::single(ts::Mesh({{"x", 2}}));
+  const auto layer = [&](int seed) {
+    return nn::linear(ts::Key(static_cast<std::uint64_t>(seed)), 3, 2, strategy, nn::Role::column);
+  };
+  const ts::StateDict old = ts::full_state_dict(Old{layer(1), layer(2)});
+  const New fresh{layer(3), layer(4)};
+  expect_error(
+      ts::errc::structure, [&] { ts::load_state_dict(fresh, old); },
+      "names: the dict lacks classes.weight, classes.bias; the model lacks head.weight, head.bias");
+  const New loaded = ts::load_state_dict(fresh, old, {.strict = false});
+  EXPECT_EQ(ts::to_host(loaded.body.weight), ts::to_host(layer(1).weight));
+  EXPECT_EQ(ts::to_host(loaded.classes.weight), ts::to_host(layer(4).weight));
+  ts::StateDict wrong = old;
+  wrong[0].shape = {2, 3};
+  wrong[0].box.end = {2, 3};
+  expect_error(
+      ts::errc::shape_mismatch, [&] { ts::load_state_dict(fresh, wrong, {.strict = false}); },
+      "body.weight: the model has f32[3,2], the dict f32[2,3]");
+}
+
+}  // namespace
