@@ -119,6 +119,15 @@ template <class T> void check(const AttentionShape& shape, const Layout& in = {}
               out.write(), lse.write());
   expect_close("result", out, dense.out);
   expect_close("logarithms", lse, dense.lse);
+  // The same, bit for bit, if a call has more queries.
+  for (const std::int64_t most : {2 * attention_queries, most_attention_queries}) {
+    Matrix<T> same(shape.queries, shape.value_width, in.gap), same_lse(shape.queries, 1, in.gap);
+    for (std::int64_t first = 0; first < shape.queries; first += most)
+      attend<T>(shape, first, std::min(most, shape.queries - first), q.read(), k.read(), v.read(), same.write(),
+                same_lse.write());
+    EXPECT_EQ(same.data, out.data);
+    EXPECT_EQ(same_lse.data, lse.data);
+  }
 
   Matrix<T> dk(shape.keys, shape.width, in.gap), dv(shape.keys, shape.value_width, in.gap),
       dq(shape.queries, shape.width, in.gap);
@@ -148,6 +157,20 @@ TEST(Attention, EveryTimeAroundTheEdgesOfTiles) {
     for (const bool causal : {false, true}) {
       check<float>(square<float>(time, 16, causal));
       check<double>(square<double>(time, 16, causal));
+    }
+}
+
+// More queries than a call has, and than the gradient reads keys for at once.
+TEST(Attention, ManyQueries) {
+  for (const std::int64_t time : {255, 256, 257, 321, 600})
+    for (const bool causal : {false, true}) {
+      check<float>(square<float>(time, 16, causal), {48, 1}, 2);
+      check<double>(square<double>(time, 5, causal));
+    }
+  for (const std::int64_t span : {0, 63, 64, 200})
+    for (const std::int64_t position : {-100, 0, 90}) {
+      check<float>({600, 500, 16, 8, position, true, 0.25, span}, {16, 1}, 2);
+      check<float>({600, 500, 16, 8, position, true, 0.25, span});
     }
 }
 
@@ -319,12 +342,12 @@ void check_half(const AttentionShape& shape, const Layout& in = {}, std::int64_t
                                     << shape.first_position);
     Matrix<T> out(queries, value_width, in.gap);
     Matrix<float> lse(queries, 1, in.gap);
-    for (std::int64_t first = 0; first < queries; first += bf16_attention_queries)
+    for (std::int64_t first = 0; first < queries; first += most_attention_queries)
       if constexpr (is_bf16)
-        attend(shape, first, std::min(bf16_attention_queries, queries - first), q.read(), k.read(), v.read(),
+        attend(shape, first, std::min(most_attention_queries, queries - first), q.read(), k.read(), v.read(),
                out.write(), lse.write(), level);
       else
-        attend(shape, first, std::min(bf16_attention_queries, queries - first), q.read(), k.read(), v.read(),
+        attend(shape, first, std::min(most_attention_queries, queries - first), q.read(), k.read(), v.read(),
                out.write(), lse.write());
     // Each term is off by a rounding or two of half a unit in the last place: so is the whole, in the mean. Where terms
     // cancel, `size` bounds it.

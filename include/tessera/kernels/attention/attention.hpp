@@ -3,7 +3,9 @@
 #include <tessera/base/push_macros.hpp>
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <limits>
 
 #include <tessera/kernels/gemm/tile_product.hpp>
@@ -47,6 +49,9 @@ template <class T> struct HeadRows {
 
 /// Queries and keys of a tile. Constant, not by instruction set, so that results depend on the shape alone.
 inline constexpr std::int64_t attention_queries = 64, attention_keys = 64;
+/// Most queries of one call of attend(), which reads (for bf16 packs) keys and values once for all of them. Results
+/// don't depend on how many queries a call has.
+inline constexpr std::int64_t most_attention_queries = 4 * attention_queries;
 /// Keys of a tile on the causal diagonal are processed in steps, each for the queries that attend to it.
 inline constexpr std::int64_t attention_step = 16;
 
@@ -99,16 +104,41 @@ namespace tessera::kernels::inline TESSERA_ISA {
 
 namespace detail {
 
-/// Prefetches the next rows: their stride is too large for hardware prefetch.
+/// Prefetches the next rows into the L2 cache: their stride is too large for hardware prefetch.
 template <class T>
 void prefetch_rows(const HeadRows<const T>& rows, std::int64_t first, std::int64_t end, std::int64_t columns) {
   if (rows.col != 1) return;
   for (std::int64_t i = first; i < end; ++i)
     for (std::int64_t c = 0; c < columns; c += 64 / static_cast<std::int64_t>(sizeof(T)))
-      __builtin_prefetch(rows.at(i) + c);
+      __builtin_prefetch(rows.at(i) + c, 0, 2);
 }
 
-/// scores = keys * queries of a tile, [keys, queries] with queries along lanes; -inf where masked.
+/// Copies rows to a matrix with row stride `to_row`, padded with zeros.
+template <class T>
+void pack_rows(T* to, std::int64_t to_row, const HeadRows<const T>& from, std::int64_t first, std::int64_t count,
+               std::int64_t columns) {
+  for (std::int64_t i = 0; i < count; ++i, to += to_row) {
+    const T* row = from.at(first + i);
+    if (from.col == 1)
+      std::memcpy(to, row, static_cast<std::size_t>(columns) * sizeof(T));
+    else
+      for (std::int64_t c = 0; c < columns; ++c) to[c] = row[c * from.col];
+    std::fill(to + columns, to + to_row, T(0));
+  }
+}
+
+/// Rows [first, first + count), one after the other: in place, or copied to `room`. Rows of a head are often a power of
+/// two apart, so that only a few of them fit the L1 cache at a time.
+template <class T>
+HeadRows<const T> adjacent_rows(const HeadRows<const T>& rows, std::int64_t first, std::int64_t count,
+                                std::int64_t columns, T* room) {
+  if (rows.col == 1 && rows.row == columns) return {rows.at(first), rows.row, 1};
+  pack_rows(room, columns, rows, first, count, columns);
+  return {room, columns, 1};
+}
+
+/// scores = keys * queries of a tile, [keys, queries] with queries along lanes; -inf where masked. `keys` are the rows
+/// from position `key` on.
 template <class T>
 void attention_scores(T* scores, const AttentionShape& shape, const KeySteps& tile, std::int64_t query,
                       std::int64_t registers, std::int64_t key, const HeadRows<const T>& keys, const T* queries) {
@@ -116,9 +146,8 @@ void attention_scores(T* scores, const AttentionShape& shape, const KeySteps& ti
   for (int s = 0; s < tile.size; ++s) {
     const KeyStep& step = tile.steps[s];
     T* to = scores + step.first * attention_queries;
-    tile_product<T>(to + step.begin, attention_queries, {keys.at(key + step.first), keys.row, keys.col},
-                    queries + step.begin, attention_queries, step.count, registers - step.begin / lanes, shape.width,
-                    false);
+    tile_product<T>(to + step.begin, attention_queries, {keys.at(step.first), keys.row, keys.col}, queries + step.begin,
+                    attention_queries, step.count, registers - step.begin / lanes, shape.width, false);
     for (std::int64_t i = 0; step.masked && i < step.count; ++i) {
       // Queries before `unseen` do not attend to this key yet, those from `passed` on no longer.
       const std::int64_t own = key + step.first + i - shape.first_position - query, all = registers * lanes;
@@ -195,47 +224,77 @@ template <class T> struct RunningSoftmax {
 
 }  // namespace detail
 
-/// softmax(q k^T) v for queries [first, first + count), count <= attention_queries, and the logsumexp of each row of
-/// scores (`row_lse`, may be null), by tiles of keys with online softmax. Source: Milakov, Gimelshein, 1805.02867; Dao
-/// et al., FlashAttention, 2205.14135.
+/// softmax(q k^T) v for queries [first, first + count), count <= most_attention_queries, and the logsumexp of each row
+/// of scores (`row_lse`, may be null), by tiles of keys with online softmax. Source: Milakov, Gimelshein, 1805.02867;
+/// Dao et al., FlashAttention, 2205.14135.
 ///
-/// All tiles are transposed, queries along lanes: maxima and sums need no shuffles, and keys and values are read in
-/// place, element by element. Results have stride 1 along the width.
+/// All tiles are transposed, queries along lanes: maxima and sums need no shuffles, and keys and values are read
+/// element by element. Results have stride 1 along the width.
 template <class T>
 void attend(const AttentionShape& shape, std::int64_t first, std::int64_t count, const HeadRows<const T>& q,
             const HeadRows<const T>& k, const HeadRows<const T>& v, const HeadRows<T>& out,
             const HeadRows<T>& row_lse) {
   constexpr auto lanes = static_cast<std::int64_t>(xsimd::batch<T>::size);
   constexpr std::int64_t row = attention_queries;
-  const std::int64_t registers = (count + lanes - 1) / lanes;
-  T* queries = thread_scratch<Scratch::attention, T>(
-      static_cast<std::size_t>((shape.width + shape.value_width + attention_keys + 2) * row));
-  T *scores = queries + shape.width * row, *largest = scores + attention_keys * row;
-  const detail::RunningSoftmax<T> softmax{largest, largest + row, largest + 2 * row, shape.value_width};
+  const std::int64_t tiles = (count + row - 1) / row, state = (shape.width + shape.value_width + 2) * row;
+  T* const states = thread_scratch<Scratch::attention, T>(
+      static_cast<std::size_t>(tiles * state + (shape.width + shape.value_width + row) * attention_keys));
+  T *const scores = states + tiles * state, *const k_room = scores + attention_keys * row,
+           *const v_room = k_room + attention_keys * shape.width;
+  struct QueryTile {
+    std::int64_t first, count, registers;
+    T* queries;
+    detail::RunningSoftmax<T> softmax;
+  };
+  const auto tile_of = [&](std::int64_t t) {
+    T *const queries = states + t * state, *const largest = queries + shape.width * row;
+    const std::int64_t own = std::min(row, count - t * row);
+    return QueryTile{first + t * row,
+                     own,
+                     (own + lanes - 1) / lanes,
+                     queries,
+                     {largest, largest + row, largest + 2 * row, shape.value_width}};
+  };
 
-  transpose_tile<T>(queries, row, q.at(first), q.row, q.col, count, shape.width, registers * lanes,
-                    static_cast<T>(shape.scale));
-  softmax.clear();
+  for (std::int64_t t = 0; t < tiles; ++t) {
+    const QueryTile tile = tile_of(t);
+    transpose_tile<T>(tile.queries, row, q.at(tile.first), q.row, q.col, tile.count, shape.width,
+                      tile.registers * lanes, static_cast<T>(shape.scale));
+    tile.softmax.clear();
+  }
   const std::int64_t visible = shape.visible(first + count);
   for (std::int64_t key = first_tile(shape, first, 0); key < visible; key += attention_keys) {
-    const std::int64_t end = std::min(key + attention_keys, visible);
-    const KeySteps tile(shape, first, count, key, end - key, lanes);
-    detail::prefetch_rows<T>(v, key, end, shape.value_width);
-    detail::attention_scores<T>(scores, shape, tile, first, registers, key, k, queries);
-    for (std::int64_t c = 0; c < registers * lanes; c += lanes) softmax.take(scores, tile.keys_seen_at(c), c);
-    detail::prefetch_rows<T>(k, end, std::min(end + attention_keys, visible), shape.width);
-    for (int s = 0; s < tile.size; ++s) {
-      const KeyStep& step = tile.steps[s];
-      tile_product<T>(softmax.sums + step.begin, row, {v.at(key + step.first), v.col, v.row},
-                      scores + step.first * row + step.begin, row, shape.value_width, registers - step.begin / lanes,
-                      step.count, true);
+    const std::int64_t end = std::min(key + attention_keys, visible), next = std::min(end + attention_keys, visible);
+    const HeadRows<const T> own_k = detail::adjacent_rows<T>(k, key, end - key, shape.width, k_room);
+    const HeadRows<const T> own_v = detail::adjacent_rows<T>(v, key, end - key, shape.value_width, v_room);
+    detail::prefetch_rows<T>(k, end, next, shape.width);
+    detail::prefetch_rows<T>(v, end, next, shape.value_width);
+    for (std::int64_t t = 0; t < tiles; ++t) {
+      const QueryTile tile = tile_of(t);
+      const std::int64_t keys = std::min(end, shape.visible(tile.first + tile.count)) - key;
+      if (keys <= 0 || key < first_tile(shape, tile.first, 0)) continue;
+      const KeySteps steps(shape, tile.first, tile.count, key, keys, lanes);
+      detail::attention_scores<T>(scores, shape, steps, tile.first, tile.registers, key, own_k, tile.queries);
+      for (std::int64_t c = 0; c < tile.registers * lanes; c += lanes)
+        tile.softmax.take(scores, steps.keys_seen_at(c), c);
+      for (int s = 0; s < steps.size; ++s) {
+        const KeyStep& step = steps.steps[s];
+        tile_product<T>(tile.softmax.sums + step.begin, row, {own_v.at(step.first), own_v.col, own_v.row},
+                        scores + step.first * row + step.begin, row, shape.value_width,
+                        tile.registers - step.begin / lanes, step.count, true);
+      }
     }
   }
 
-  for (std::int64_t c = 0; c < registers * lanes; c += lanes) softmax.finish(c);
-  if (out.data != nullptr)
-    transpose_tile<T>(out.at(first), out.row, softmax.sums, row, 1, shape.value_width, count, shape.value_width, T(1));
-  for (std::int64_t i = 0; row_lse.data != nullptr && i < count; ++i) *row_lse.at(first + i) = softmax.totals[i];
+  for (std::int64_t t = 0; t < tiles; ++t) {
+    const QueryTile tile = tile_of(t);
+    for (std::int64_t c = 0; c < tile.registers * lanes; c += lanes) tile.softmax.finish(c);
+    if (out.data != nullptr)
+      transpose_tile<T>(out.at(tile.first), out.row, tile.softmax.sums, row, 1, shape.value_width, tile.count,
+                        shape.value_width, T(1));
+    for (std::int64_t i = 0; row_lse.data != nullptr && i < tile.count; ++i)
+      *row_lse.at(tile.first + i) = tile.softmax.totals[i];
+  }
 }
 
 }  // namespace tessera::kernels::inline TESSERA_ISA

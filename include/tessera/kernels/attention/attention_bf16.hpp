@@ -16,9 +16,6 @@
 // and sums are float. Otherwise operands are converted to float and use the attention of float.
 namespace tessera::kernels {
 
-/// Most queries of one call of attend() for bf16, which packs keys and values once for all of them.
-inline constexpr std::int64_t bf16_attention_queries = 4 * attention_queries;
-
 /// Operands and results of the gradient of attention of bf16 or f16 for one head. Gradients are float, since they may
 /// be summed.
 template <class T> struct HalfAttentionGradient {
@@ -56,9 +53,7 @@ void widened_attend(const AttentionShape& shape, std::int64_t first, std::int64_
   const HeadRows<const float> wide_k = widened_rows(k, 0, keys, shape.width, next);
   const HeadRows<const float> wide_v = widened_rows(v, 0, keys, shape.value_width, next);
   const HeadRows<float> rows{next - first * shape.value_width, shape.value_width, 1};
-  for (std::int64_t i = first; i < first + count; i += attention_queries)
-    attend<float>(shape, i, std::min(attention_queries, first + count - i), wide_q, wide_k, wide_v,
-                  out.data == nullptr ? HeadRows<float>{} : rows, row_lse);
+  attend<float>(shape, first, count, wide_q, wide_k, wide_v, out.data == nullptr ? HeadRows<float>{} : rows, row_lse);
   if (out.data != nullptr)
     round_matrix(rows.at(first), rows.row, count, shape.value_width, out.at(first), out.row, out.col);
 }
@@ -352,7 +347,7 @@ void block_attend_gradient(const AttentionShape& shape, const HalfAttentionGradi
 
 }  // namespace detail
 
-/// attend() for bf16, with count <= bf16_attention_queries. row_lse is float.
+/// attend() for bf16, with count <= most_attention_queries. row_lse is float.
 template <std::same_as<bf16> T>
 void attend(const AttentionShape& shape, std::int64_t first, std::int64_t count, const HeadRows<const T>& q,
             const HeadRows<const T>& k, const HeadRows<const T>& v, const HeadRows<T>& out,

@@ -162,11 +162,26 @@ template <class T> TESSERA_INLINE xsimd::batch<T> reciprocal(const xsimd::batch<
   return divide<T>(one, d);
 }
 
+/// An integer n, rounded from a float: also as bits, whose lowest ones are those of n in two's complement.
+template <class T> struct RoundedExponent {
+  xsimd::batch<T> shifted;  ///< n + Format<T>::round
+
+  TESSERA_INLINE xsimd::batch<T> value() const { return shifted - xsimd::batch<T>(Format<T>::round); }
+  /// The bits of 2^n without those of 2^0, for n in the range of normal exponents: added to the bits of a normal number
+  /// they multiply it by 2^n, if the result is normal.
+  TESSERA_INLINE int_batch<T> bits() const { return bits_of<T>(shifted) << Format<T>::mantissa; }
+  TESSERA_INLINE xsimd::batch<T> power() const {
+    using Int = typename Format<T>::Int;
+    return from_bits<T>(bits() + int_batch<T>(Int(Format<T>::bias) << Format<T>::mantissa));
+  }
+};
+
 /// Returns q and sets n with exp(x) = 2^n (1 + q), n an integer and |q| < 0.42.
-template <class T> TESSERA_INLINE xsimd::batch<T> split_exp(const xsimd::batch<T>& x, xsimd::batch<T>& n) {
+template <class T> TESSERA_INLINE xsimd::batch<T> split_exp(const xsimd::batch<T>& x, RoundedExponent<T>& exponent) {
   using Batch = xsimd::batch<T>;
   using F = Format<T>;
-  n = simd::fma<T>(x, Batch(F::log2_e), Batch(F::round)) - Batch(F::round);
+  exponent.shifted = simd::fma<T>(x, Batch(F::log2_e), Batch(F::round));
+  const Batch n = exponent.value();
   const Batch r = simd::fma<T>(n, Batch(-F::ln2_low), simd::fma<T>(n, Batch(-F::ln2_high), x));
   Batch tail;
   if constexpr (std::is_same_v<T, float>)
@@ -181,23 +196,34 @@ template <class T> TESSERA_INLINE xsimd::batch<T> split_exp(const xsimd::batch<T
 template <class T> TESSERA_INLINE xsimd::batch<T> exp(const xsimd::batch<T>& x) {
   using Batch = xsimd::batch<T>;
   using F = Format<T>;
+  RoundedExponent<T> n;
+#if !defined(__AVX512F__)
+  // Without an instruction that scales, the bounds and the second factor are two fifths of the operations. Hardly any
+  // vector needs them.
+  if (xsimd::all(magnitude<T>(x) <= Batch(-F::exp_normal))) {
+    const Batch power = split_exp<T>(x, n) + Batch(T(1));
+    return from_bits<T>(bits_of<T>(power) + n.bits());
+  }
+#endif
   // xsimd::min and max return the second operand if one is NaN, so that x must be second.
-  Batch n;
   const Batch q = split_exp<T>(xsimd::min(Batch(F::exp_highest), xsimd::max(Batch(F::exp_lowest), x)), n);
-  return scale<T>(q + Batch(T(1)), n);
+  return scale<T>(q + Batch(T(1)), n.value());
 }
 
 /// exp(x) for x <= 0. For float below exp_normal, 2^64 * exp(max(x, -120)): always normal, since an operation with a
 /// denormal result costs some hundred cycles.
 template <class T> TESSERA_INLINE xsimd::batch<T> decay(const xsimd::batch<T>& x) {
   using Batch = xsimd::batch<T>;
-  Batch n;
+  RoundedExponent<T> n;
   if constexpr (std::is_same_v<T, float>) {
     const Batch q = split_exp<T>(xsimd::max(Batch(-120.0f), x), n);
-    return scale<T>(q + Batch(1.0f), xsimd::select(x < Batch(Format<T>::exp_normal), n + Batch(64.0f), n));
+    const Batch power = q + Batch(1.0f),
+                up = xsimd::select(x < Batch(Format<T>::exp_normal), Batch(64.0f), Batch(0.0f));
+    // A product, so that NaN stays NaN.
+    return power * RoundedExponent<T>{n.shifted + up}.power();
   } else {
     const Batch q = split_exp<T>(xsimd::max(Batch(Format<T>::exp_normal), x), n);
-    return scale<T>(q + Batch(T(1)), n);
+    return (q + Batch(T(1))) * n.power();
   }
 }
 
@@ -216,11 +242,10 @@ TESSERA_INLINE xsimd::batch<float> faded(const xsimd::batch<float>& x, const xsi
 /// exp(x) for x <= 0, but 0 instead of a denormal result, which would cost some hundred cycles.
 template <class T> TESSERA_INLINE xsimd::batch<T> fading_exp(const xsimd::batch<T>& x) {
   using Batch = xsimd::batch<T>;
-  using F = Format<T>;
-  Batch n;
+  RoundedExponent<T> n;
   const Batch power = split_exp<T>(x, n) + Batch(T(1));
-  const int_batch<T> shifted = bits_of<T>(power) + (bits_of<T>(n + Batch(F::round)) << F::mantissa);
-  return xsimd::select(x < Batch(F::exp_normal), Batch(T(0)), from_bits<T>(shifted));
+  const Batch result = from_bits<T>(bits_of<T>(power) + n.bits());
+  return xsimd::select(x < Batch(Format<T>::exp_normal), Batch(T(0)), result);
 }
 
 template <class T> TESSERA_INLINE xsimd::batch<T> log(const xsimd::batch<T>& x) {
@@ -261,11 +286,10 @@ template <class T> TESSERA_INLINE xsimd::batch<T> log(const xsimd::batch<T>& x) 
 
 template <class T> TESSERA_INLINE xsimd::batch<T> tanh(const xsimd::batch<T>& x) {
   using Batch = xsimd::batch<T>;
-  const Batch round(Format<T>::round), one(T(1)), a = magnitude<T>(x);
+  const Batch one(T(1)), a = magnitude<T>(x);
   // (e - 1) / (e + 1) with e = exp(2a), where e - 1 = 2^n q + (2^n - 1) avoids cancellation near 0.
-  Batch n;
-  const Batch q = split_exp<T>(xsimd::min(Batch(T(44)), a + a), n);
-  const Batch power = power_of_two<T>(bits_of<T>(n + round) - bits_of<T>(round));
+  RoundedExponent<T> n;
+  const Batch q = split_exp<T>(xsimd::min(Batch(T(44)), a + a), n), power = n.power();
   const Batch above = simd::fma<T>(power, q, power - one), below = above + Batch(T(2));
   Batch result;
   if constexpr (std::is_same_v<T, float>) {

@@ -20,7 +20,7 @@
 
 namespace tessera::runtime::inline TESSERA_ISA {
 
-/// Attention or its gradients on all shards. A forward task is a tile of queries of one head; a backward task is a
+/// Attention or its gradients on all shards. A forward task is some tiles of queries of one head; a backward task is a
 /// head, or a range of its keys if there are few heads. Each range of keys has its own gradient of the queries; these
 /// are summed in order, so that results don't depend on the number of threads.
 template <DTypeSet Types> class AttentionStep final : public PreparedStep {
@@ -124,8 +124,12 @@ template <DTypeSet Types> class AttentionStep final : public PreparedStep {
     std::int64_t heads = 0;
     for (const Place& place : places_) heads += place.batch * place.heads;
     if (backward_ && heads > 0 && heads < 8) ranges_ = (8 + heads - 1) / heads;
-    // Each task packs or widens the keys; with enough heads for all threads, larger tiles of queries amortise that.
-    if (is_half(dtype_) && heads >= 8) queries_ = kernels::bf16_attention_queries;
+    // A task reads, packs or widens the keys once for its queries: as many as leave several tasks for each thread.
+    for (queries_ = kernels::most_attention_queries; queries_ > kernels::attention_queries; queries_ /= 2) {
+      std::int64_t tasks = 0;
+      for (const Place& place : places_) tasks += place.batch * place.heads * tiles(place.shape);
+      if (tasks >= 4 * parallelism()) break;
+    }
     for (const Place& place : places_) ranges_ = std::min(ranges_, std::max<std::int64_t>(1, place.shape.keys / 256));
     for (Place& place : places_) {
       const kernels::AttentionShape& s = place.shape;
