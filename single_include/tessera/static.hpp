@@ -125,7 +125,7 @@ struct Source {
   static constexpr Source from(std::source_location at) { return {at.file_name(), at.line()}; }
 
   /// "train.cpp:41"; empty when unknown.
-  std::string text() const {
+  TESSERA_PLANNING std::string text() const {
     if (line == 0) return {};
     std::string_view path(file);
     if (auto slash = path.rfind('/'); slash != std::string_view::npos) path.remove_prefix(slash + 1);
@@ -203,7 +203,7 @@ class MessageItem {
 
   /// Null for an item that is no line.
   const Source* source() const { return kind_ == Kind::source ? source_ : nullptr; }
-  void append_to(std::string& out) const {
+  TESSERA_PLANNING void append_to(std::string& out) const {
     switch (kind_) {
       case Kind::text:
         out += text_;
@@ -1954,23 +1954,54 @@ struct ExactInteger {
 namespace tessera {
 
 namespace detail {
-/// Copies `used` bytes of `old` into `bytes` of new memory; compiled once for all element types.
-[[gnu::noinline]] inline void* copy_plain(const void* old, std::size_t used, std::size_t bytes) {
+// Memory of trivially copyable items at run time, compiled once for all their types.
+
+/// Copies `used` bytes of `items` into `bytes` of new memory.
+[[gnu::noinline]] inline void* copy_plain(const void* items, std::size_t used, std::size_t bytes) {
   void* const made = ::operator new(bytes);
-  if (used > 0) __builtin_memcpy(made, old, used);
+  if (used > 0) __builtin_memcpy(made, items, used);
   return made;
 }
 /// A function of its own since clang would drop a constexpr destructor that calls operator delete directly, when it
 /// destroys an empty local array.
 inline void free_plain(void* items) { ::operator delete(items); }
+/// The same items in memory for `capacity` of them, each `item` bytes long.
+[[gnu::noinline]] inline void* move_plain(void* items, std::size_t size, std::size_t capacity, std::size_t item) {
+  void* const made = copy_plain(items, size * item, capacity * item);
+  free_plain(items);
+  return made;
+}
+/// The same items in memory for more than `capacity` of them.
+[[gnu::noinline]] inline void* grow_plain(void* items, std::size_t& capacity, std::size_t item) {
+  const std::size_t first = item <= 64 ? 512 / item : 8, more = capacity < first ? first : capacity * 2;
+  void* const made = move_plain(items, capacity, more, item);
+  capacity = more;
+  return made;
+}
+/// The items with copies of `*value`, or with zeros, added until there are `n`. `value` may be one of the items.
+[[gnu::noinline]] inline void* resize_plain(void* items, std::size_t size, std::size_t& capacity, std::size_t n,
+                                            const void* value, std::size_t item) {
+  void* made = items;
+  if (n > capacity) {
+    made = copy_plain(items, size * item, n * item);
+    capacity = n;
+  }
+  char* to = static_cast<char*>(made) + size * item;
+  if (value == nullptr && n > size)
+    __builtin_memset(to, 0, (n - size) * item);
+  else
+    for (std::size_t i = size; i < n; ++i, to += item) __builtin_memcpy(to, value, item);
+  if (made != items) free_plain(items);
+  return made;
+}
 }  // namespace detail
 
-/// A growing array for constant expressions. std::vector needs several times as many constexpr steps, which compilers
-/// limit, and several times as much machine code in planning, where growth here is one function for all trivially
-/// copyable types. The interface is a subset of std::vector's. Unused capacity holds T{} when T is not trivially
-/// copyable. clang counts each statement and each call as a step: hence few calls below, of std::swap and the like.
+/// A growing array. std::vector needs several times as many constexpr steps, which compilers limit, and for each type
+/// of items it costs a compiler several times as much: growth here is one function for all trivially copyable types.
+/// The interface is a subset of std::vector's. Unused capacity holds T{} when T is not trivially copyable.
+/// clang counts each statement and each call as a step: hence few calls below, of std::swap and the like.
 template <class T> class Growable {
-  static constexpr bool plain = std::is_trivially_copyable_v<T>;
+  static constexpr bool plain = __is_trivially_copyable(T);
 
  public:
   using value_type = T;
@@ -1986,8 +2017,8 @@ template <class T> class Growable {
   }
   constexpr Growable(const Growable& other) : Growable() {
     if (other.size_ == 0) return;
-    if constexpr (plain) {
-      data_ = copy_of(other.data_, other.size_, other.size_);
+    if (plain && !__builtin_is_constant_evaluated()) {
+      data_ = static_cast<T*>(detail::copy_plain(other.data_, other.size_ * sizeof(T), other.size_ * sizeof(T)));
     } else {
       data_ = new T[other.size_]{};
       for (std::size_t i = 0; i < other.size_; ++i) data_[i] = other.data_[i];
@@ -2045,22 +2076,28 @@ template <class T> class Growable {
     push_back(T{});
     return back();
   }
+  constexpr void append(const T* first, const T* last) {
+    reserve(size_ + static_cast<std::size_t>(last - first));
+    for (; first != last; ++first) push_back(*first);
+  }
   constexpr void pop_back() { data_[--size_] = T{}; }
-  constexpr void reserve(std::size_t n) {
+  TESSERA_ACCESS constexpr void reserve(std::size_t n) {
     if (n > capacity_) reallocate(n);
   }
-  constexpr void resize(std::size_t n) {
+  TESSERA_ACCESS constexpr void resize(std::size_t n) {
+    if constexpr (std::is_arithmetic_v<T> || std::is_pointer_v<T>) {
+      if (!__builtin_is_constant_evaluated()) return resize_to(n, nullptr);
+    }
     if (__builtin_is_constant_evaluated() && data_ == nullptr)
       data_ = new T[n]{}, size_ = capacity_ = n;  // no step for each item
     else
       resize(n, T{});
   }
-  [[gnu::noinline]] constexpr void resize(std::size_t n, const T& value) {
-    reserve(n);
-    for (std::size_t i = size_; i < n; ++i) data_[i] = value;
-    if constexpr (!plain)
-      for (std::size_t i = n; i < size_; ++i) data_[i] = T{};
-    size_ = n;
+  TESSERA_ACCESS constexpr void resize(std::size_t n, const T& value) {
+    if (plain && !__builtin_is_constant_evaluated())
+      resize_to(n, &value);
+    else
+      resize_items(n, value);
   }
   constexpr void assign(std::size_t n) { *this = Growable(n); }
   constexpr void assign(std::size_t n, const T& value) { *this = Growable(n, value); }
@@ -2074,25 +2111,41 @@ template <class T> class Growable {
   }
 
  private:
-  static constexpr std::size_t first_capacity = !plain ? 4 : sizeof(T) <= 64 ? 64 : 16;
-
-  /// The first `used` items in new memory for n; items that are not trivially copyable are moved.
-  static constexpr T* copy_of(T* items, std::size_t used, std::size_t n) {
-    if constexpr (plain)
-      if (!__builtin_is_constant_evaluated())
-        return static_cast<T*>(detail::copy_plain(items, used * sizeof(T), n * sizeof(T)));
-    T* const made = new T[n]{};
-    for (std::size_t i = 0; i < used; ++i) made[i] = std::move(items[i]);
-    return made;
+  TESSERA_ACCESS void resize_to(std::size_t n, const T* value) {
+    data_ = static_cast<T*>(detail::resize_plain(data_, size_, capacity_, n, value, sizeof(T)));
+    size_ = n;
   }
-  [[gnu::noinline]] constexpr void reallocate(std::size_t n) {
-    T* const grown = copy_of(data_, size_, n);
-    free(data_);
+  [[gnu::noinline]] constexpr void resize_items(std::size_t n, T value) {  // by value, since it may be one of the items
+    reserve(n);
+    for (std::size_t i = size_; i < n; ++i) data_[i] = value;
+    if constexpr (!plain)
+      for (std::size_t i = n; i < size_; ++i) data_[i] = T{};
+    size_ = n;
+  }
+  TESSERA_ACCESS constexpr void reallocate(std::size_t n) {
+    if (plain && !__builtin_is_constant_evaluated()) {
+      data_ = static_cast<T*>(detail::move_plain(data_, size_, n, sizeof(T)));
+      capacity_ = n;
+    } else {
+      reallocate_items(n);
+    }
+  }
+  [[gnu::noinline]] constexpr void reallocate_items(std::size_t n) {
+    T* const grown = new T[n]{};
+    for (std::size_t i = 0; i < size_; ++i) grown[i] = std::move(data_[i]);
+    delete[] data_;
     data_ = grown;
     capacity_ = n;
   }
-  constexpr void grow() { reallocate(size_ < first_capacity ? first_capacity : size_ * 2); }
-  static constexpr void free(T* items) {
+  TESSERA_ACCESS constexpr void grow() {
+    if (plain && !__builtin_is_constant_evaluated()) {
+      data_ = static_cast<T*>(detail::grow_plain(data_, capacity_, sizeof(T)));
+    } else {
+      constexpr std::size_t first = !plain ? 4 : sizeof(T) <= 64 ? 64 : 16;
+      reallocate_items(size_ < first ? first : size_ * 2);
+    }
+  }
+  TESSERA_ACCESS static constexpr void free(T* items) {
     plain && !__builtin_is_constant_evaluated() ? detail::free_plain(items) : delete[] items;
   }
   constexpr void leave() { data_ = nullptr, size_ = capacity_ = 0; }
@@ -2823,7 +2876,7 @@ class Mesh {
 
   /// "mesh(data=2,model=4)"; ids that are not row-major follow as ";order=3,2,1,0", or ";order=[2,4]T(1,0)" for more
   /// than eight devices in the order of a transposed array. parse_mesh reads this text.
-  std::string text() const {
+  TESSERA_PLANNING std::string text() const {
     std::string out = "mesh(";
     const char* separator = "";
     for (const Axis& axis : axes_) {
@@ -3782,7 +3835,7 @@ constexpr PartitionSpec spec_of(const Sharding& sharding, const Mesh& mesh) {
 }
 
 /// "{data,-}", followed by "+sum(model)" for a value that is partial over the axis "model".
-inline std::string text(const Sharding& sharding, const Mesh& mesh) {
+TESSERA_PLANNING inline std::string text(const Sharding& sharding, const Mesh& mesh) {
   std::string out = spec_of(sharding, mesh).text();
   if (sharding.unreduced == 0) return out;
   out += concat_text("+", name_of(sharding.reduction), "(");
@@ -5100,6 +5153,24 @@ concept LocalOperand = std::is_base_of_v<LocalTag, T>;
 /// Any tensor operand: it has a static element type and rank.
 template <class T>
 concept TensorOperand = SymOperand<T> || StoredOperand<T> || ExprOperand<T>;
+
+namespace detail {
+template <class T>
+concept TupleLike = std::is_class_v<T> && requires { std::tuple_size<T>::value; };
+/// False; does not compile for a tuple. The message comes before the compiler's list of functions that do not match.
+template <class T> struct RefusedTuple {
+  static constexpr bool is_tuple = TupleLike<T>;
+  static_assert(!is_tuple,
+                "tessera: an operation takes a tensor, and was given a tuple; a layer that returns a tuple, such as "
+                "ts::nn::MoE or ts::nn::Lstm, has the tensor as an item: const auto [y, balance, z] = moe(x)");
+  static constexpr bool value = false;
+};
+}  // namespace detail
+
+/// A tensor given to an operation, in declarations of functions. For what is no tensor it is false, as TensorOperand,
+/// but a tuple ends the compilation with a sentence.
+template <class T>
+concept TensorArgument = TensorOperand<T> || detail::RefusedTuple<T>::value;
 
 /// An arithmetic literal, a Dim or a Scalar. It has no width of its own: see promote.
 template <class T>
@@ -6834,6 +6905,107 @@ struct ProjectLeaves {
 
 #endif
 
+// ---- tessera/graph/trace/trace_types.hpp
+
+#ifndef TESSERA_GRAPH_TRACE_TRACE_TYPES_HPP
+#define TESSERA_GRAPH_TRACE_TRACE_TYPES_HPP
+
+namespace tessera::detail {
+
+/// The type that a traced function gets for an argument: a Sym for a tensor; a struct stays, holding placeholders.
+template <class A> struct TracedArgument {
+  using type = A;
+};
+template <class T, int R> struct TracedArgument<ShardedTensor<T, R>> {
+  using type = Sym<T, R>;
+};
+
+/// The type that the caller gets for a result.
+template <class R> struct FinalResult {
+  using type = R;
+};
+template <class T, int R> struct FinalResult<Sym<T, R>> {
+  using type = ShardedTensor<T, R>;
+};
+template <class... Ts> struct FinalResult<std::tuple<Ts...>> {
+  using type = std::tuple<typename FinalResult<Ts>::type...>;
+};
+template <class First, class Second> struct FinalResult<std::pair<First, Second>> {
+  using type = std::pair<typename FinalResult<First>::type, typename FinalResult<Second>::type>;
+};
+template <class T, std::size_t Size> struct FinalResult<std::array<T, Size>> {
+  using type = std::array<typename FinalResult<T>::type, Size>;
+};
+
+template <class F>
+concept TraceableFunction = std::is_class_v<F> && std::is_empty_v<F> && std::is_default_constructible_v<F>;
+
+/// Reports why a function can't be traced by its type, once for all uses.
+template <class F> struct ExplainFunction {
+  static constexpr bool is_class = std::is_class_v<F>, is_empty = !is_class || std::is_empty_v<F>;
+  using Checks = decltype([] {
+    static_assert(is_class, "tessera: a pointer to a function can't be traced; wrap the function in a lambda: "
+                            "[](const auto&... x) { return f(x...); }");
+    static_assert(
+        is_empty,
+        "tessera: a traced function can't capture variables; pass them as arguments. A function F without state is "
+        "no argument: write F{} where it is called");
+    static_assert(!is_empty || !is_class || std::is_default_constructible_v<F>,
+                  "tessera: a traced function can't capture variables; write [] instead of [&] or [=]");
+  });
+};
+
+/// The result of a trace that failed. It converts to anything, so that no further errors follow.
+struct NoResult {
+  template <class T> operator T() const;
+};
+/// The result of a function called with arguments that it does not take.
+struct NoCall : NoResult {};
+/// In place of a function that can't be traced.
+struct NoFunction {
+  NoResult operator()(...) const;
+};
+/// F with a fallback for arguments that it does not take.
+template <class F> struct AnyCall : F {
+  using F::operator();
+  NoCall operator()(...) const;
+};
+
+/// The function to call in order to deduce the type of a result.
+template <bool Takes, class F, std::size_t Arguments>
+using Callable =
+    std::conditional_t<!Takes, NoFunction, std::conditional_t<Arguments == 0 || std::is_final_v<F>, F, AnyCall<F>>>;
+/// The type that a call returns; of a call with an error, which the compiler has reported, NoResult.
+template <bool Sound, class F, class... Args> struct ReturnedBy {
+  using type = NoResult;
+};
+template <class F, class... Args> struct ReturnedBy<true, F, Args...> {
+  using type = decltype(std::declval<F>()(std::declval<Args&>()...));
+};
+/// Reports what is wrong with the type of an argument.
+template <class A> using ExplainArgument = ExplainField<typename FaultyField<typename TracedArgument<A>::type>::type>;
+
+/// The type that the caller gets for a traced function that returns a `Given`; reports what is wrong with that type.
+template <class Given> struct ResultOf {
+  static constexpr bool is_taken = !std::is_same_v<Given, NoCall>, is_returned = !std::is_void_v<Given>;
+  using settled = decltype(settle(std::declval<std::conditional_t<is_returned, Given, NoResult>>()));
+  /// Whether the caller gets a result.
+  static constexpr bool valid = !std::is_base_of_v<NoResult, settled> && Model<settled>;
+  using type = typename std::conditional_t<valid, FinalResult<settled>, std::type_identity<NoResult>>::type;
+  using Checks = decltype([] {
+    static_assert(
+        is_taken,
+        "tessera: the traced function can't be called with these arguments; compare their number and types with "
+        "its parameters");
+    static_assert(is_returned, "tessera: the traced function returns nothing; add a return statement");
+    (void)sizeof(ExplainField<typename FaultyField<settled>::type>);
+  });
+};
+
+}  // namespace tessera::detail
+
+#endif
+
 // ---- tessera/graph/trace/stack.hpp
 
 #ifndef TESSERA_GRAPH_TRACE_STACK_HPP
@@ -6929,11 +7101,18 @@ constexpr auto Stack<Block>::operator()(const X& x, const Extra&... extra) const
   static_assert(
       is_flat, "tessera: the layers of a ts::Stack can't contain a ts::Stack or take a ts::Stack as an argument; use a "
                "std::array of blocks inside of a layer");
-  if constexpr (is_outside && is_flat) {
-    // Computed here so that compilers report an error in a layer with few lines of context.
-    using Carried = detail::carry_t<X>;
-    using Result = detail::carry_t<std::remove_cvref_t<decltype(std::declval<const Block&>()(
-        std::declval<const Carried&>(), detail::settle(extra)...))>>;
+  // Computed here so that compilers report an error in a layer with few lines of context.
+  using Carried = detail::carry_t<X>;
+  using Layer = const detail::Callable<is_outside && is_flat, Block, 1 + sizeof...(Extra)>;
+  constexpr bool sound = requires { std::declval<Layer&>()(std::declval<const Carried&>(), detail::settle(extra)...); };
+  using Returned = typename detail::ReturnedBy<sound, Layer&, const Carried, decltype(detail::settle(extra))...>::type;
+  constexpr bool is_taken = !std::is_same_v<Returned, detail::NoCall>;
+  static_assert(
+      is_taken,
+      "tessera: the layers of a ts::Stack can't be called with these arguments; compare their number and types "
+      "with the parameters of the layer's operator()");
+  if constexpr (!std::is_base_of_v<detail::NoResult, Returned>) {
+    using Result = detail::carry_t<std::remove_cvref_t<Returned>>;
     constexpr bool is_model = Model<Carried> && !NumberOperand<X> && !detail::holds_number_v<X>;
     static_assert(is_model,
                   "tessera: the first argument of a Stack is what is passed from layer to layer: a tensor, or a "
@@ -6969,101 +7148,6 @@ constexpr auto Stack<Block>::operator()(const X& x, const Extra&... extra) const
 }
 
 }  // namespace tessera
-
-#endif
-
-// ---- tessera/graph/trace/trace_types.hpp
-
-#ifndef TESSERA_GRAPH_TRACE_TRACE_TYPES_HPP
-#define TESSERA_GRAPH_TRACE_TRACE_TYPES_HPP
-
-namespace tessera::detail {
-
-/// The type that a traced function gets for an argument: a Sym for a tensor; a struct stays, holding placeholders.
-template <class A> struct TracedArgument {
-  using type = A;
-};
-template <class T, int R> struct TracedArgument<ShardedTensor<T, R>> {
-  using type = Sym<T, R>;
-};
-
-/// The type that the caller gets for a result.
-template <class R> struct FinalResult {
-  using type = R;
-};
-template <class T, int R> struct FinalResult<Sym<T, R>> {
-  using type = ShardedTensor<T, R>;
-};
-template <class... Ts> struct FinalResult<std::tuple<Ts...>> {
-  using type = std::tuple<typename FinalResult<Ts>::type...>;
-};
-template <class First, class Second> struct FinalResult<std::pair<First, Second>> {
-  using type = std::pair<typename FinalResult<First>::type, typename FinalResult<Second>::type>;
-};
-template <class T, std::size_t Size> struct FinalResult<std::array<T, Size>> {
-  using type = std::array<typename FinalResult<T>::type, Size>;
-};
-
-template <class F>
-concept TraceableFunction = std::is_class_v<F> && std::is_empty_v<F> && std::is_default_constructible_v<F>;
-
-/// Reports why a function can't be traced by its type, once for all uses.
-template <class F> struct ExplainFunction {
-  static constexpr bool is_class = std::is_class_v<F>, is_empty = !is_class || std::is_empty_v<F>;
-  using Checks = decltype([] {
-    static_assert(is_class, "tessera: a pointer to a function can't be traced; wrap the function in a lambda: "
-                            "[](const auto&... x) { return f(x...); }");
-    static_assert(
-        is_empty,
-        "tessera: a traced function can't capture variables; pass them as arguments. A function F without state is "
-        "no argument: write F{} where it is called");
-    static_assert(!is_empty || !is_class || std::is_default_constructible_v<F>,
-                  "tessera: a traced function can't capture variables; write [] instead of [&] or [=]");
-  });
-};
-
-/// The result of a trace that failed. It converts to anything, so that no further errors follow.
-struct NoResult {
-  template <class T> operator T() const;
-};
-/// The result of a function called with arguments that it does not take.
-struct NoCall : NoResult {};
-/// In place of a function that can't be traced.
-struct NoFunction {
-  NoResult operator()(...) const;
-};
-/// F with a fallback for arguments that it does not take. Errors inside F are then reported without the extra lines
-/// that a requires-expression adds.
-template <class F> struct AnyCall : F {
-  using F::operator();
-  NoCall operator()(...) const;
-};
-
-/// The function to call in order to deduce the type of a result.
-template <bool Takes, class F, std::size_t Arguments>
-using Callable =
-    std::conditional_t<!Takes, NoFunction, std::conditional_t<Arguments == 0 || std::is_final_v<F>, F, AnyCall<F>>>;
-/// Reports what is wrong with the type of an argument.
-template <class A> using ExplainArgument = ExplainField<typename FaultyField<typename TracedArgument<A>::type>::type>;
-
-/// The type that the caller gets for a traced function that returns a `Given`; reports what is wrong with that type.
-template <class Given> struct ResultOf {
-  static constexpr bool is_taken = !std::is_same_v<Given, NoCall>, is_returned = !std::is_void_v<Given>;
-  using settled = decltype(settle(std::declval<std::conditional_t<is_returned, Given, NoResult>>()));
-  /// Whether the caller gets a result.
-  static constexpr bool valid = !std::is_base_of_v<NoResult, settled> && Model<settled>;
-  using type = typename std::conditional_t<valid, FinalResult<settled>, std::type_identity<NoResult>>::type;
-  using Checks = decltype([] {
-    static_assert(
-        is_taken,
-        "tessera: the traced function can't be called with these arguments; compare their number and types with "
-        "its parameters");
-    static_assert(is_returned, "tessera: the traced function returns nothing; add a return statement");
-    (void)sizeof(ExplainField<typename FaultyField<settled>::type>);
-  });
-};
-
-}  // namespace tessera::detail
 
 #endif
 
@@ -7482,14 +7566,13 @@ template <class F, class... Args> struct Traced {
       detail::TraceableFunction<F> && (Model<typename detail::TracedArgument<Args>::type> && ...);
   using Explained = std::integral_constant<std::size_t, (sizeof(detail::ExplainFunction<F>) + ... +
                                                          sizeof(detail::ExplainArgument<Args>))>;
-  using Returned = decltype(std::declval<detail::Callable<takes, F, sizeof...(Args)>>()(
-      std::declval<typename detail::TracedArgument<Args>::type&>()...));
-  // For a call of a function with an error, clang deduces int and then reports the error a second time.
-  static constexpr bool sound = requires {
-    std::declval<detail::Callable<takes, F, sizeof...(Args)>>()(
-        std::declval<typename detail::TracedArgument<Args>::type&>()...);
-  };
-  using Result = detail::ResultOf<std::conditional_t<sound, Returned, detail::NoResult>>;
+  using Function = detail::Callable<takes, F, sizeof...(Args)>;
+  // Asked before anything else uses the call: after an error in a function, compilers go on with an int, and report
+  // errors that follow from it.
+  static constexpr bool sound =
+      requires { std::declval<Function>()(std::declval<typename detail::TracedArgument<Args>::type&>()...); };
+  using Result = detail::ResultOf<
+      typename detail::ReturnedBy<sound, Function, typename detail::TracedArgument<Args>::type...>::type>;
   /// Whether the program exists; if not, a static_assert has said why.
   static constexpr bool valid = Result::valid;
   using result = typename Result::type;
@@ -8608,7 +8691,7 @@ template <class Operation> inline constexpr Op op_v = static_cast<Op>(operation_
 
 }  // namespace ops
 
-inline std::string shape_text(DType dtype, const Shape& shape) {
+TESSERA_PLANNING inline std::string shape_text(DType dtype, const Shape& shape) {
   std::string text(name_of(dtype));
   text += '[';
   for (std::size_t d = 0; d < shape.size(); ++d) {
@@ -8658,7 +8741,7 @@ inline std::string shape_text(DType dtype, const Shape& shape) {
 namespace tessera::ops {
 
 /// The shape of operands broadcast against each other: trailing dims are aligned, only dims of static extent 1 repeat.
-constexpr Shape broadcast_shape(const ShapeContext& c, const char* why, std::string_view name) {
+TESSERA_PLANNING constexpr Shape broadcast_shape(const ShapeContext& c, const char* why, std::string_view name) {
   const Node& node = c.node();
   Shape shape(node.rank, 1);
   for (int i = 0; i < node.arity; ++i) {
@@ -8982,18 +9065,18 @@ constexpr auto not_equal(const A& a, const B& b, Here at = Here::current()) {
   return call<detail::Binary<ops::NotEqualOp>>(Source::from(at), a, b);
 }
 /// Logical functions give bools; every nonzero operand counts as true, NaN too.
-template <TensorOperand X> constexpr auto logical_not(const X& x, Here at = Here::current()) {
+template <TensorArgument X> constexpr auto logical_not(const X& x, Here at = Here::current()) {
   return call<detail::Unary<ops::LogicalNotOp>>(Source::from(at), x);
 }
-template <TensorOperand A, TensorOperand B>
+template <TensorArgument A, TensorArgument B>
 constexpr auto logical_and(const A& a, const B& b, Here at = Here::current()) {
   return call<detail::Binary<ops::LogicalAndOp>>(Source::from(at), a, b);
 }
-template <TensorOperand A, TensorOperand B>
+template <TensorArgument A, TensorArgument B>
 constexpr auto logical_or(const A& a, const B& b, Here at = Here::current()) {
   return call<detail::Binary<ops::LogicalOrOp>>(Source::from(at), a, b);
 }
-template <TensorOperand A, TensorOperand B>
+template <TensorArgument A, TensorArgument B>
 constexpr auto logical_xor(const A& a, const B& b, Here at = Here::current()) {
   return not_equal(logical_not(a, at), logical_not(b, at), at);
 }
@@ -9289,56 +9372,56 @@ namespace tessera {
 
 /// e^x. exp(-inf) is 0, exp(inf) and overflow give inf, NaN gives NaN. Error: 1.1 ulp for f32 and f64, denormal results
 /// included. Shapes, element types and communication of these functions: see `abs`.
-template <TensorOperand X> constexpr auto exp(const X& x, Here at = Here::current()) {
+template <TensorArgument X> constexpr auto exp(const X& x, Here at = Here::current()) {
   return call<detail::Unary<ops::ExpOp>>(Source::from(at), x);
 }
 /// The natural logarithm. log(0) is -inf, log(inf) is inf; NaN for x < 0 and NaN. Error: 0.9 ulp for f32, 0.8 ulp for
 /// f64.
-template <TensorOperand X> constexpr auto log(const X& x, Here at = Here::current()) {
+template <TensorArgument X> constexpr auto log(const X& x, Here at = Here::current()) {
   return call<detail::Unary<ops::LogOp>>(Source::from(at), x);
 }
 /// The square root, correctly rounded (0.5 ulp). sqrt(-0) is -0; NaN for x < 0 and NaN. The gradient at 0 is inf.
-template <TensorOperand X> constexpr auto sqrt(const X& x, Here at = Here::current()) {
+template <TensorArgument X> constexpr auto sqrt(const X& x, Here at = Here::current()) {
   return call<detail::Unary<ops::SqrtOp>>(Source::from(at), x);
 }
 /// 1 / sqrt(x). rsqrt(0) is inf, rsqrt(-0) is -inf, rsqrt(inf) is 0; NaN for x < 0 and NaN. Error: 1.5 ulp.
-template <TensorOperand X> constexpr auto rsqrt(const X& x, Here at = Here::current()) {
+template <TensorArgument X> constexpr auto rsqrt(const X& x, Here at = Here::current()) {
   return call<detail::Unary<ops::RsqrtOp>>(Source::from(at), x);
 }
 /// The hyperbolic tangent, in [-1, 1]; tanh(-0) is -0, NaN gives NaN. Error: 3.0 ulp for f32, 2.5 ulp for f64.
-template <TensorOperand X> constexpr auto tanh(const X& x, Here at = Here::current()) {
+template <TensorArgument X> constexpr auto tanh(const X& x, Here at = Here::current()) {
   return call<detail::Unary<ops::TanhOp>>(Source::from(at), x);
 }
 /// 1 / (1 + e^-x), in [0, 1]; 0 and 1 at the infinities, NaN gives NaN. Error: 2.7 ulp for f32, 2.8 ulp for f64.
-template <TensorOperand X> constexpr auto sigmoid(const X& x, Here at = Here::current()) {
+template <TensorArgument X> constexpr auto sigmoid(const X& x, Here at = Here::current()) {
   return call<detail::Unary<ops::SigmoidOp>>(Source::from(at), x);
 }
 
 /// The error function, 2/sqrt(pi) times the integral of exp(-t^2) from 0 to x; -1 and 1 at the infinities, NaN gives
 /// NaN. Error: 2.4 ulp for f32; 1.1 ulp for f64, which the C library computes element by element.
-template <TensorOperand X> constexpr auto erf(const X& x, Here at = Here::current()) {
+template <TensorArgument X> constexpr auto erf(const X& x, Here at = Here::current()) {
   return call<detail::Unary<ops::ErfOp>>(Source::from(at), x);
 }
 
 /// exp(x) - 1, accurate where x is near 0. Error: 3.2 ulp for f32, 2.6 ulp for f64. Gradient: exp(x).
-template <TensorOperand X> constexpr auto expm1(const X& x, Here at = Here::current()) {
+template <TensorArgument X> constexpr auto expm1(const X& x, Here at = Here::current()) {
   return call<detail::Unary<ops::Expm1Op>>(Source::from(at), x);
 }
 /// log(1 + x), accurate where x is near 0; -infinity at -1, NaN below. Error: 0.9 ulp for f32, 0.8 ulp for f64.
 /// Gradient: 1 / (1 + x).
-template <TensorOperand X> constexpr auto log1p(const X& x, Here at = Here::current()) {
+template <TensorArgument X> constexpr auto log1p(const X& x, Here at = Here::current()) {
   return call<detail::Unary<ops::Log1pOp>>(Source::from(at), x);
 }
 /// 2 to the power x. Error: 1.6 ulp for f32, 1.4 ulp for f64. Gradient: log(2) 2^x.
-template <TensorOperand X> constexpr auto exp2(const X& x, Here at = Here::current()) {
+template <TensorArgument X> constexpr auto exp2(const X& x, Here at = Here::current()) {
   return call<detail::Unary<ops::Exp2Op>>(Source::from(at), x);
 }
 /// Logarithm to base 2; -infinity at 0, NaN below. Error: 1.7 ulp for f32, 0.8 ulp for f64. Gradient: 1 / (x log 2).
-template <TensorOperand X> constexpr auto log2(const X& x, Here at = Here::current()) {
+template <TensorArgument X> constexpr auto log2(const X& x, Here at = Here::current()) {
   return call<detail::Unary<ops::Log2Op>>(Source::from(at), x);
 }
 /// Logarithm to base 10; -infinity at 0, NaN below. Error: 1.0 ulp for f32, 0.7 ulp for f64. Gradient: 1 / (x log 10).
-template <TensorOperand X> constexpr auto log10(const X& x, Here at = Here::current()) {
+template <TensorArgument X> constexpr auto log10(const X& x, Here at = Here::current()) {
   return call<detail::Unary<ops::Log10Op>>(Source::from(at), x);
 }
 
@@ -9580,7 +9663,7 @@ template <class To> struct CastTag {
 /// `yes` where the condition is true, `no` elsewhere; all three are broadcast against each other, `yes` and `no`
 /// promoted. Elements that are not selected have no effect: NaN in them does not propagate, and their gradient is 0.
 /// Errors: shape_mismatch. Communication: a reshard where the operands' shardings differ.
-template <TensorOperand C, Operand A, Operand B>
+template <TensorArgument C, Operand A, Operand B>
   requires(TensorOperand<A> || TensorOperand<B>)
 constexpr auto select(const C& condition, const A& yes, const B& no, Here at = Here::current()) {
   return call<detail::SelectTag>(Source::from(at), condition, yes, no);
@@ -9589,7 +9672,7 @@ constexpr auto select(const C& condition, const A& yes, const B& no, Here at = H
 /// x cast to element type `To`. Floating to integer truncates towards zero; NaN and values outside of the integer type
 /// give unspecified values. Integers wrap around. To bool: x != 0. To a narrower floating type: rounds to the
 /// nearest, ties to even; values beyond its range become infinite, of f8_e4m3 NaN.
-template <Element To, TensorOperand X> constexpr auto cast(const X& x, Here at = Here::current()) {
+template <Element To, TensorArgument X> constexpr auto cast(const X& x, Here at = Here::current()) {
   return call<detail::CastTag<To>>(Source::from(at), x);
 }
 
@@ -9779,11 +9862,11 @@ struct TruncateDivTag : detail::Binary<ops::DivOp> {
 /// tools/accuracy.cpp.
 ///
 /// |x|; the sign bit of NaN is cleared. Exact; the least integer of a type wraps to itself. The gradient at 0 is 0.
-template <TensorOperand X> constexpr auto abs(const X& x, Here at = Here::current()) {
+template <TensorArgument X> constexpr auto abs(const X& x, Here at = Here::current()) {
   return call<detail::Unary<ops::AbsOp>>(Source::from(at), x);
 }
 /// -1, 0 or 1 in the type of x; 0 and -0 keep their sign, NaN gives NaN. Exact. No gradient.
-template <TensorOperand X> constexpr auto sign(const X& x, Here at = Here::current()) {
+template <TensorArgument X> constexpr auto sign(const X& x, Here at = Here::current()) {
   return call<detail::Unary<ops::SignOp>>(Source::from(at), x);
 }
 
@@ -10034,30 +10117,30 @@ struct NanToNumTag {
 }  // namespace detail
 
 /// 1 / x; an infinity of the sign of x where it is 0. Of integers f32, as in PyTorch. Gradient: -1 / x^2.
-template <TensorOperand X> constexpr auto reciprocal(const X& x, Here at = Here::current()) {
+template <TensorArgument X> constexpr auto reciprocal(const X& x, Here at = Here::current()) {
   return call<detail::ReciprocalTag>(Source::from(at), x);
 }
 /// x times x, in the element type of x; integers wrap around. Gradient: 2 x.
-template <TensorOperand X> constexpr auto square(const X& x, Here at = Here::current()) {
+template <TensorArgument X> constexpr auto square(const X& x, Here at = Here::current()) {
   return call<detail::SquareTag>(Source::from(at), x);
 }
 /// Degrees as radians, and radians as degrees; of integers f32 (torch.deg2rad, rad2deg). Gradient: the same factor.
-template <TensorOperand X> constexpr auto deg2rad(const X& x, Here at = Here::current()) {
+template <TensorArgument X> constexpr auto deg2rad(const X& x, Here at = Here::current()) {
   return call<detail::DegreesToRadiansTag>(Source::from(at), x);
 }
-template <TensorOperand X> constexpr auto rad2deg(const X& x, Here at = Here::current()) {
+template <TensorArgument X> constexpr auto rad2deg(const X& x, Here at = Here::current()) {
   return call<detail::RadiansToDegreesTag>(Source::from(at), x);
 }
 
 /// Which elements are NaN, infinite of either sign, neither of the two: bool tensors of the shape of x. Integers and
 /// bools are finite. No gradient, no communication.
-template <TensorOperand X> constexpr auto isnan(const X& x, Here at = Here::current()) {
+template <TensorArgument X> constexpr auto isnan(const X& x, Here at = Here::current()) {
   return call<detail::ClassifyTag<detail::NumberClass::nan>>(Source::from(at), x);
 }
-template <TensorOperand X> constexpr auto isinf(const X& x, Here at = Here::current()) {
+template <TensorArgument X> constexpr auto isinf(const X& x, Here at = Here::current()) {
   return call<detail::ClassifyTag<detail::NumberClass::infinite>>(Source::from(at), x);
 }
-template <TensorOperand X> constexpr auto isfinite(const X& x, Here at = Here::current()) {
+template <TensorArgument X> constexpr auto isfinite(const X& x, Here at = Here::current()) {
   return call<detail::ClassifyTag<detail::NumberClass::finite>>(Source::from(at), x);
 }
 
@@ -10093,7 +10176,7 @@ constexpr auto float_power(const X& x, const Y& y, Here at = Here::current()) {
   return call<detail::FloatPowerTag>(Source::from(at), x, y);
 }
 /// Whether x is negative, -0 included: a bool tensor. False of NaN, of which PyTorch gives the sign bit. No gradient.
-template <TensorOperand X> constexpr auto signbit(const X& x, Here at = Here::current()) {
+template <TensorArgument X> constexpr auto signbit(const X& x, Here at = Here::current()) {
   return call<detail::SignbitTag>(Source::from(at), x);
 }
 /// |a| with the sign of b, also that of -0; NaN counts as positive. Of integers f32, as in PyTorch. Exact. Gradient of
@@ -10105,20 +10188,20 @@ constexpr auto copysign(const A& a, const B& b, Here at = Here::current()) {
 }
 /// 0 where x is negative, 1 where it is positive, `at_zero` where it is 0, and NaN where it is NaN, as NumPy has it.
 /// Operands are broadcast and promoted. The gradient is that of `at_zero` where x is 0. Errors: shape_mismatch.
-template <TensorOperand X, Operand V>
+template <TensorArgument X, Operand V>
 constexpr auto heaviside(const X& x, const V& at_zero, Here at = Here::current()) {
   return call<detail::HeavisideTag>(Source::from(at), x, at_zero);
 }
 /// x with numbers in place of NaN and infinities: 0, and the largest and lowest finite numbers of the element type, or
 /// the given ones. Integers are given as they are. The gradient is 0 where elements are replaced. No communication.
-template <TensorOperand X> constexpr auto nan_to_num(const X& x, Here at = Here::current()) {
+template <TensorArgument X> constexpr auto nan_to_num(const X& x, Here at = Here::current()) {
   return call<detail::NanToNumTag>(Source::from(at), x);
 }
-template <TensorOperand X, NumberOperand N>
+template <TensorArgument X, NumberOperand N>
 constexpr auto nan_to_num(const X& x, const N& nan, Here at = Here::current()) {
   return call<detail::NanToNumTag>(Source::from(at), x, nan);
 }
-template <TensorOperand X, NumberOperand N, NumberOperand High, NumberOperand Low>
+template <TensorArgument X, NumberOperand N, NumberOperand High, NumberOperand Low>
 constexpr auto nan_to_num(const X& x, const N& nan, const High& positive, const Low& negative,
                           Here at = Here::current()) {
   return call<detail::NanToNumTag>(Source::from(at), x, nan, positive, negative);
@@ -10126,7 +10209,7 @@ constexpr auto nan_to_num(const X& x, const N& nan, const High& positive, const 
 /// Whether |a - b| <= absolute + relative |b|, or a equals b (torch.isclose, jnp.isclose): a bool tensor. Infinities
 /// are close to themselves alone, NaN to nothing, or with `isclose<true>` to NaN. Operands are broadcast and promoted.
 /// No gradient. Errors: shape_mismatch. No communication.
-template <bool EqualNan = false, TensorOperand A, Operand B, NumberOperand Relative = double,
+template <bool EqualNan = false, TensorArgument A, Operand B, NumberOperand Relative = double,
           NumberOperand Absolute = double>
 constexpr auto isclose(const A& a, const B& b, const Relative& relative = 1e-5, const Absolute& absolute = 1e-8,
                        Here at = Here::current()) {
@@ -10134,7 +10217,7 @@ constexpr auto isclose(const A& a, const B& b, const Relative& relative = 1e-5, 
 }
 /// a + weight (b - a), and exactly a at weight 0, b at weight 1; weights beyond extrapolate. Floating operands,
 /// broadcast against each other. Gradients: 1 - weight, weight and b - a. Errors: shape_mismatch. No communication.
-template <TensorOperand A, TensorOperand B, Operand Weight>
+template <TensorArgument A, TensorArgument B, Operand Weight>
 constexpr auto lerp(const A& a, const B& b, const Weight& weight, Here at = Here::current()) {
   return call<detail::LerpTag>(Source::from(at), a, b, weight);
 }
@@ -10335,18 +10418,18 @@ struct HardswishTag : FloatingComposition {
 }  // namespace detail
 
 /// max(x, 0) for numbers of any type; -0 stays -0, NaN stays NaN. Exact. The gradient at 0 is 0.
-template <TensorOperand X> constexpr auto relu(const X& x, Here at = Here::current()) {
+template <TensorArgument X> constexpr auto relu(const X& x, Here at = Here::current()) {
   return call<detail::Unary<ops::ReluOp>>(Source::from(at), x);
 }
 /// The tanh approximation of gelu: x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))). gelu(NaN) is NaN, gelu(inf) is inf;
 /// gelu(-inf) is -0 for f32 and NaN for f64. Error for x >= 0: 3.2 ulp for f32, 2.3 ulp for f64; the relative error
 /// grows with the tail below 0, to 7.6 ulp at -2, 58 ulp at -6 and 156 ulp (f32, at -10), 1600 ulp (f64, at -21).
-template <TensorOperand X> constexpr auto gelu(const X& x, Here at = Here::current()) {
+template <TensorArgument X> constexpr auto gelu(const X& x, Here at = Here::current()) {
   return call<detail::Unary<ops::GeluOp>>(Source::from(at), x);
 }
 /// x sigmoid(x). silu(NaN) is NaN, silu(inf) is inf; silu(-inf) is -0 for f32 and NaN for f64. Error: 3.7 ulp for f32;
 /// 3.4 ulp for f64, but up to 370 ulp for x < -707, where exp(x) is a denormal number.
-template <TensorOperand X> constexpr auto silu(const X& x, Here at = Here::current()) {
+template <TensorArgument X> constexpr auto silu(const X& x, Here at = Here::current()) {
   return call<detail::Unary<ops::SiluOp>>(Source::from(at), x);
 }
 
@@ -10354,88 +10437,88 @@ template <TensorOperand X> constexpr auto silu(const X& x, Here at = Here::curre
 // kinks are PyTorch's.
 
 /// x where it is above 0, slope x elsewhere. The gradient at 0 is the slope.
-template <TensorOperand X, NumberOperand N = double>
+template <TensorArgument X, NumberOperand N = double>
 constexpr auto leaky_relu(const X& x, const N& slope = 0.01, Here at = Here::current()) {
   return call<detail::LeakyReluTag>(Source::from(at), x, slope);
 }
 /// x where it is above 0, weight x elsewhere, as torch.nn.functional.prelu. The weight, which is trained, has rank 0,
 /// or is a vector with an element for each feature, the last dim of x. Gradients: of x 1 above 0, elsewhere the weight;
 /// of the weight the sum of x up to 0. Errors: shape_mismatch. Source: He and others, 1502.01852.
-template <TensorOperand X, Operand Weight>
+template <TensorArgument X, Operand Weight>
 constexpr auto prelu(const X& x, const Weight& weight, Here at = Here::current()) {
   return call<detail::PReluTag>(Source::from(at), x, weight);
 }
 /// x where it is above 0, alpha (exp(x) - 1) elsewhere. The gradient at 0 is alpha. Source: Clevert and others,
 /// 1511.07289.
-template <TensorOperand X, NumberOperand N = double>
+template <TensorArgument X, NumberOperand N = double>
 constexpr auto elu(const X& x, const N& alpha = 1.0, Here at = Here::current()) {
   return call<detail::EluTag>(Source::from(at), x, alpha);
 }
 /// x where it is above 0, alpha (exp(x / alpha) - 1) elsewhere: its slope is continuous. Source: Barron, 1704.07483.
-template <TensorOperand X, NumberOperand N = double>
+template <TensorArgument X, NumberOperand N = double>
 constexpr auto celu(const X& x, const N& alpha = 1.0, Here at = Here::current()) {
   return call<detail::CeluTag>(Source::from(at), x, alpha);
 }
 /// 1.0507 elu(x, 1.6733), which keeps mean 0 and variance 1. Source: Klambauer and others, 1706.02515.
-template <TensorOperand X> constexpr auto selu(const X& x, Here at = Here::current()) {
+template <TensorArgument X> constexpr auto selu(const X& x, Here at = Here::current()) {
   return call<detail::SeluTag>(Source::from(at), x);
 }
 /// log(1 + exp(beta x)) / beta, without overflow; results below 1e-38 are 0. Gradient: sigmoid(beta x). PyTorch's
 /// `threshold` is not needed.
-template <TensorOperand X, NumberOperand N = double>
+template <TensorArgument X, NumberOperand N = double>
 constexpr auto softplus(const X& x, const N& beta = 1.0, Here at = Here::current()) {
   return call<detail::SoftplusTag>(Source::from(at), x, beta);
 }
 /// x tanh(softplus(x)). Source: Misra, 1908.08681.
-template <TensorOperand X> constexpr auto mish(const X& x, Here at = Here::current()) {
+template <TensorArgument X> constexpr auto mish(const X& x, Here at = Here::current()) {
   return call<detail::MishTag>(Source::from(at), x);
 }
 /// log(sigmoid(x)), exact where sigmoid(x) is 0. Gradient: sigmoid(-x).
-template <TensorOperand X> constexpr auto logsigmoid(const X& x, Here at = Here::current()) {
+template <TensorArgument X> constexpr auto logsigmoid(const X& x, Here at = Here::current()) {
   return call<detail::LogSigmoidTag>(Source::from(at), x);
 }
 /// x / (1 + |x|); NaN of infinities.
-template <TensorOperand X> constexpr auto softsign(const X& x, Here at = Here::current()) {
+template <TensorArgument X> constexpr auto softsign(const X& x, Here at = Here::current()) {
   return call<detail::SoftsignTag>(Source::from(at), x);
 }
 /// x clamped to [0, 6]; the gradient at both bounds is 0.
-template <TensorOperand X> constexpr auto relu6(const X& x, Here at = Here::current()) {
+template <TensorArgument X> constexpr auto relu6(const X& x, Here at = Here::current()) {
   return call<detail::Relu6Tag>(Source::from(at), x);
 }
 /// relu6(x + 3) / 6.
-template <TensorOperand X> constexpr auto hardsigmoid(const X& x, Here at = Here::current()) {
+template <TensorArgument X> constexpr auto hardsigmoid(const X& x, Here at = Here::current()) {
   return call<detail::HardsigmoidTag>(Source::from(at), x);
 }
 /// x clamped to [low, high]; the gradient at both bounds is 0, where that of clamp is 1.
-template <TensorOperand X, NumberOperand Low = double, NumberOperand High = double>
+template <TensorArgument X, NumberOperand Low = double, NumberOperand High = double>
 constexpr auto hardtanh(const X& x, const Low& low = -1.0, const High& high = 1.0, Here at = Here::current()) {
   return call<detail::HardtanhTag>(Source::from(at), x, low, high);
 }
 /// x where it is above the threshold, `value` elsewhere. The gradient at the threshold is 0.
-template <TensorOperand X, NumberOperand Threshold, NumberOperand N>
+template <TensorArgument X, NumberOperand Threshold, NumberOperand N>
 constexpr auto threshold(const X& x, const Threshold& threshold, const N& value, Here at = Here::current()) {
   return call<detail::ThresholdTag>(Source::from(at), x, threshold, value);
 }
 /// x where it is further from 0 than the bound, 0 elsewhere; with softshrink nearer to 0 by the bound. The gradient is
 /// 1 beyond the bound, and 0 at it.
-template <TensorOperand X, NumberOperand N = double>
+template <TensorArgument X, NumberOperand N = double>
 constexpr auto hardshrink(const X& x, const N& bound = 0.5, Here at = Here::current()) {
   return call<detail::ShrinkTag<false>>(Source::from(at), x, bound);
 }
-template <TensorOperand X, NumberOperand N = double>
+template <TensorArgument X, NumberOperand N = double>
 constexpr auto softshrink(const X& x, const N& bound = 0.5, Here at = Here::current()) {
   return call<detail::ShrinkTag<true>>(Source::from(at), x, bound);
 }
 /// x - tanh(x).
-template <TensorOperand X> constexpr auto tanhshrink(const X& x, Here at = Here::current()) {
+template <TensorArgument X> constexpr auto tanhshrink(const X& x, Here at = Here::current()) {
   return call<detail::TanhshrinkTag>(Source::from(at), x);
 }
 /// log(x / (1 - x)), the inverse of sigmoid; -infinity of 0, infinity of 1, NaN outside of [0, 1].
-template <TensorOperand X> constexpr auto logit(const X& x, Here at = Here::current()) {
+template <TensorArgument X> constexpr auto logit(const X& x, Here at = Here::current()) {
   return call<detail::LogitTag>(Source::from(at), x);
 }
 /// x relu6(x + 3) / 6. Source: Howard and others, 1905.02244.
-template <TensorOperand X> constexpr auto hardswish(const X& x, Here at = Here::current()) {
+template <TensorArgument X> constexpr auto hardswish(const X& x, Here at = Here::current()) {
   return call<detail::HardswishTag>(Source::from(at), x);
 }
 
@@ -10539,26 +10622,26 @@ struct FracTag : Unary<ops::TruncOp> {
 // given as they are, NaN gives NaN, infinities and the sign of zeros are kept. The gradient is 0. Exact.
 
 /// The largest whole number that is at most x.
-template <TensorOperand X> constexpr auto floor(const X& x, Here at = Here::current()) {
+template <TensorArgument X> constexpr auto floor(const X& x, Here at = Here::current()) {
   return call<detail::Rounding<ops::FloorOp>>(Source::from(at), x);
 }
 /// The smallest whole number that is at least x.
-template <TensorOperand X> constexpr auto ceil(const X& x, Here at = Here::current()) {
+template <TensorArgument X> constexpr auto ceil(const X& x, Here at = Here::current()) {
   return call<detail::Rounding<ops::CeilOp>>(Source::from(at), x);
 }
 /// x without its fraction, towards 0.
-template <TensorOperand X> constexpr auto trunc(const X& x, Here at = Here::current()) {
+template <TensorArgument X> constexpr auto trunc(const X& x, Here at = Here::current()) {
   return call<detail::Rounding<ops::TruncOp>>(Source::from(at), x);
 }
 /// The nearest whole number; halves are rounded to the even neighbour, as in PyTorch, JAX and IEEE 754: 0.5 gives 0 and
 /// 1.5 gives 2.
-template <TensorOperand X> constexpr auto round(const X& x, Here at = Here::current()) {
+template <TensorArgument X> constexpr auto round(const X& x, Here at = Here::current()) {
   return call<detail::Rounding<ops::RoundOp>>(Source::from(at), x);
 }
 
 /// The fraction of x with its sign, x - trunc(x), as torch.frac: 0.25 of 3.25, -0.25 of -3.25. NaN of infinities, 0 of
 /// integers, which torch.frac refuses. The gradient is 1.
-template <TensorOperand X> constexpr auto frac(const X& x, Here at = Here::current()) {
+template <TensorArgument X> constexpr auto frac(const X& x, Here at = Here::current()) {
   return call<detail::FracTag>(Source::from(at), x);
 }
 
@@ -10774,7 +10857,7 @@ template <Operand A, Operand B>
 constexpr auto bitwise_xor(const A& a, const B& b, Here at = Here::current()) {
   return call<detail::Bitwise<ops::BitwiseXorOp, Op::not_equal>>(Source::from(at), a, b);
 }
-template <TensorOperand X> constexpr auto bitwise_not(const X& x, Here at = Here::current()) {
+template <TensorArgument X> constexpr auto bitwise_not(const X& x, Here at = Here::current()) {
   return call<detail::BitwiseNotTag>(Source::from(at), x);
 }
 /// Bits moved by b places, to the left with zeros from the right, to the right with copies of the sign. All are moved
@@ -11117,53 +11200,53 @@ namespace tessera {
 // f32. NaN gives NaN. Within 3 ulp.
 
 /// Sine of radians; NaN of infinities. Error: 2.2 ulp for f32, 1.7 ulp for f64. Gradient: cos(x).
-template <TensorOperand X> constexpr auto sin(const X& x, Here at = Here::current()) {
+template <TensorArgument X> constexpr auto sin(const X& x, Here at = Here::current()) {
   return call<detail::Unary<ops::SinOp>>(Source::from(at), x);
 }
 /// Cosine of radians; NaN of infinities. Error: 2.1 ulp for f32, 1.7 ulp for f64. Gradient: -sin(x).
-template <TensorOperand X> constexpr auto cos(const X& x, Here at = Here::current()) {
+template <TensorArgument X> constexpr auto cos(const X& x, Here at = Here::current()) {
   return call<detail::Unary<ops::CosOp>>(Source::from(at), x);
 }
 /// Tangent of radians; NaN of infinities. Error: 3.1 ulp for f32, 2.6 ulp for f64. Gradient: 1 + tan(x)^2.
-template <TensorOperand X> constexpr auto tan(const X& x, Here at = Here::current()) {
+template <TensorArgument X> constexpr auto tan(const X& x, Here at = Here::current()) {
   return call<detail::Unary<ops::TanOp>>(Source::from(at), x);
 }
 /// Arc sine, from -pi/2 to pi/2; NaN outside of [-1, 1]. Error: 2.4 ulp for f32, 1.2 ulp for f64. Gradient: 1 / sqrt(1
 /// - x^2), infinite at -1 and 1.
-template <TensorOperand X> constexpr auto asin(const X& x, Here at = Here::current()) {
+template <TensorArgument X> constexpr auto asin(const X& x, Here at = Here::current()) {
   return call<detail::Unary<ops::AsinOp>>(Source::from(at), x);
 }
 /// Arc cosine, from 0 to pi; NaN outside of [-1, 1]. Error: 1.3 ulp for f32, 1.2 ulp for f64. Gradient: -1 / sqrt(1 -
 /// x^2), infinite at -1 and 1.
-template <TensorOperand X> constexpr auto acos(const X& x, Here at = Here::current()) {
+template <TensorArgument X> constexpr auto acos(const X& x, Here at = Here::current()) {
   return call<detail::Unary<ops::AcosOp>>(Source::from(at), x);
 }
 /// Arc tangent, from -pi/2 to pi/2. Error: 2.3 ulp for f32 and f64. Gradient: 1 / (1 + x^2).
-template <TensorOperand X> constexpr auto atan(const X& x, Here at = Here::current()) {
+template <TensorArgument X> constexpr auto atan(const X& x, Here at = Here::current()) {
   return call<detail::Unary<ops::AtanOp>>(Source::from(at), x);
 }
 /// Hyperbolic sine; infinite from 89.4 on (of double from 710.5 on). Error: 2.9 ulp for f32, 2.0 ulp for f64. Gradient:
 /// cosh(x).
-template <TensorOperand X> constexpr auto sinh(const X& x, Here at = Here::current()) {
+template <TensorArgument X> constexpr auto sinh(const X& x, Here at = Here::current()) {
   return call<detail::Unary<ops::SinhOp>>(Source::from(at), x);
 }
 /// Hyperbolic cosine; infinite from 89.4 on (of double from 710.5 on). Error: 2.9 ulp for f32, 2.0 ulp for f64.
 /// Gradient: sinh(x).
-template <TensorOperand X> constexpr auto cosh(const X& x, Here at = Here::current()) {
+template <TensorArgument X> constexpr auto cosh(const X& x, Here at = Here::current()) {
   return call<detail::Unary<ops::CoshOp>>(Source::from(at), x);
 }
 /// Inverse of sinh. Error: 3.8 ulp for f32, 1.6 ulp for f64. Gradient: 1 / sqrt(x^2 + 1).
-template <TensorOperand X> constexpr auto asinh(const X& x, Here at = Here::current()) {
+template <TensorArgument X> constexpr auto asinh(const X& x, Here at = Here::current()) {
   return call<detail::Unary<ops::AsinhOp>>(Source::from(at), x);
 }
 /// Inverse of cosh, at least 0; NaN below 1. Error: 1.9 ulp for f32, 1.8 ulp for f64. Gradient: 1 / sqrt(x^2 - 1),
 /// infinite at 1.
-template <TensorOperand X> constexpr auto acosh(const X& x, Here at = Here::current()) {
+template <TensorArgument X> constexpr auto acosh(const X& x, Here at = Here::current()) {
   return call<detail::Unary<ops::AcoshOp>>(Source::from(at), x);
 }
 /// Inverse of tanh; infinite at -1 and 1, NaN outside. Error: 1.8 ulp for f32, 1.7 ulp for f64. Gradient: 1 / (1 -
 /// x^2).
-template <TensorOperand X> constexpr auto atanh(const X& x, Here at = Here::current()) {
+template <TensorArgument X> constexpr auto atanh(const X& x, Here at = Here::current()) {
   return call<detail::Unary<ops::AtanhOp>>(Source::from(at), x);
 }
 
@@ -11398,21 +11481,21 @@ struct LogNdtrTag : FloatingComposition {
 
 /// 1 - erf(x), accurate where erf(x) is near 1; 0 at infinity, 2 at -infinity. Error: 3.2 ulp. Gradient: -2 / sqrt(pi)
 /// exp(-x^2).
-template <TensorOperand X> constexpr auto erfc(const X& x, Here at = Here::current()) {
+template <TensorArgument X> constexpr auto erfc(const X& x, Here at = Here::current()) {
   return call<detail::Unary<ops::ErfcOp>>(Source::from(at), x);
 }
 /// The inverse of erf; an infinity at -1 and 1, NaN outside of them. Error: 6.2 ulp. Gradient: sqrt(pi) / 2
 /// exp(erfinv(x)^2). Source: Wichura, AS 241.
-template <TensorOperand X> constexpr auto erfinv(const X& x, Here at = Here::current()) {
+template <TensorArgument X> constexpr auto erfinv(const X& x, Here at = Here::current()) {
   return call<detail::Unary<ops::ErfinvOp>>(Source::from(at), x);
 }
 /// log(|gamma(x)|); infinity at 0, at negative integers and at both infinities. Error: 4.7 ulp. Gradient: digamma.
-template <TensorOperand X> constexpr auto lgamma(const X& x, Here at = Here::current()) {
+template <TensorArgument X> constexpr auto lgamma(const X& x, Here at = Here::current()) {
   return call<detail::Unary<ops::LgammaOp>>(Source::from(at), x);
 }
 /// The logarithm of the multivariate gamma function of P dims, P (P - 1) / 4 log(pi) plus the sum of lgamma(x - i / 2)
 /// for i below P (torch.mvlgamma, jax.scipy.special.multigammaln), for x above (P - 1) / 2. Gradient: that of lgamma.
-template <int P, TensorOperand X> constexpr auto multigammaln(const X& x, Here at = Here::current()) {
+template <int P, TensorArgument X> constexpr auto multigammaln(const X& x, Here at = Here::current()) {
   static_assert(P >= 1 && P <= 16, "tessera: multigammaln takes from 1 to 16 dims");
   if constexpr (P == 1)
     return lgamma(x, at);
@@ -11422,29 +11505,29 @@ template <int P, TensorOperand X> constexpr auto multigammaln(const X& x, Here a
 }
 /// The derivative of lgamma. -infinity at 0, infinity at -0, NaN at negative integers and at -infinity, as in PyTorch.
 /// Error: 1e-15 times the larger of 1 and |y|, and below 0 of pi^2 |x| / sin(pi x)^2. Gradient: polygamma(1, x).
-template <TensorOperand X> constexpr auto digamma(const X& x, Here at = Here::current()) {
+template <TensorArgument X> constexpr auto digamma(const X& x, Here at = Here::current()) {
   return call<detail::Unary<ops::DigammaOp>>(Source::from(at), x);
 }
 /// Derivative n of digamma: `polygamma(1, x)` is trigamma. n is a whole number from 0 to 30, otherwise the result is
 /// NaN. At 0 and negative integers infinity for odd n, -infinity for even n. Error: 5.2 ulp of n = 1, 9.2 ulp up to
 /// n = 4, for x above 0. Gradient: polygamma(n + 1, x).
-template <NumberOperand N, TensorOperand X>
+template <NumberOperand N, TensorArgument X>
 constexpr auto polygamma(const N& n, const X& x, Here at = Here::current()) {
   return call<detail::Binary<ops::PolygammaOp>>(Source::from(at), n, x);
 }
 /// Modified Bessel functions of the first kind, of order 0 and 1; infinite from 714 on (f32 from 92 on). Error: 18 ulp
 /// between 10 and 25, 10 ulp elsewhere. Gradients: i1(x); i0(x) - i1(x) / x, which is 1/2 at 0.
-template <TensorOperand X> constexpr auto i0(const X& x, Here at = Here::current()) {
+template <TensorArgument X> constexpr auto i0(const X& x, Here at = Here::current()) {
   return call<detail::Unary<ops::I0Op>>(Source::from(at), x);
 }
-template <TensorOperand X> constexpr auto i1(const X& x, Here at = Here::current()) {
+template <TensorArgument X> constexpr auto i1(const X& x, Here at = Here::current()) {
   return call<detail::Unary<ops::I1Op>>(Source::from(at), x);
 }
 /// exp(-|x|) i0(x) and exp(-|x|) i1(x), which don't overflow; 0 at infinities. Error: as of i0.
-template <TensorOperand X> constexpr auto i0e(const X& x, Here at = Here::current()) {
+template <TensorArgument X> constexpr auto i0e(const X& x, Here at = Here::current()) {
   return call<detail::Unary<ops::I0eOp>>(Source::from(at), x);
 }
-template <TensorOperand X> constexpr auto i1e(const X& x, Here at = Here::current()) {
+template <TensorArgument X> constexpr auto i1e(const X& x, Here at = Here::current()) {
   return call<detail::Unary<ops::I1eOp>>(Source::from(at), x);
 }
 
@@ -11485,23 +11568,23 @@ constexpr auto xlog1py(const X& x, const Y& y, Here at = Here::current()) {
 }
 /// The entropy of a probability, -x log(x): 0 of 0, -infinity below 0 (torch.special.entr). Gradient: -log(x) - 1 above
 /// 0; 1 at 0 and 0 below it, where PyTorch has infinity and NaN.
-template <TensorOperand X> constexpr auto entr(const X& x, Here at = Here::current()) {
+template <TensorArgument X> constexpr auto entr(const X& x, Here at = Here::current()) {
   return call<detail::EntrTag>(Source::from(at), x);
 }
 /// The normal distribution function, the probability that a standard normal number is below x: erfc(-x / sqrt(2)) / 2,
 /// as torch.special.ndtr. Error: 2 (1 + x^2) ulp, since -x / sqrt(2) is rounded. Gradient: exp(-x^2 / 2) / sqrt(2 pi).
-template <TensorOperand X> constexpr auto ndtr(const X& x, Here at = Here::current()) {
+template <TensorArgument X> constexpr auto ndtr(const X& x, Here at = Here::current()) {
   return call<detail::NdtrTag>(Source::from(at), x);
 }
 /// The logarithm of ndtr, accurate where ndtr is 0 or rounds to 1 (torch.special.log_ndtr). Relative error up to 8:
 /// 1e-14 of f64, 4e-6 of f32. Gradient: exp(-x^2 / 2) / sqrt(2 pi) / ndtr(x), about -x far below 0. Source: Abramowitz
 /// and Stegun, 26.2.12.
-template <TensorOperand X> constexpr auto log_ndtr(const X& x, Here at = Here::current()) {
+template <TensorArgument X> constexpr auto log_ndtr(const X& x, Here at = Here::current()) {
   return call<detail::LogNdtrTag>(Source::from(at), x);
 }
 /// sin(pi x) / (pi x), and 1 at 0, NumPy's sinc; NaN of infinities. The error of f32 is 3 ulp below 1, and grows with
 /// that of pi x. The gradient at 0 is 0; the second derivative there is left out.
-template <TensorOperand X> constexpr auto sinc(const X& x, Here at = Here::current()) {
+template <TensorArgument X> constexpr auto sinc(const X& x, Here at = Here::current()) {
   return call<detail::SincTag>(Source::from(at), x);
 }
 
@@ -15284,21 +15367,21 @@ template <bool Causal> struct AttentionTag : AttentionNodes {
 /// One operation, computed by tiles forward and backward: the scores are never in memory as a whole. Only a second
 /// derivative stores them. Errors: shape_mismatch. Communication: none for split batch, heads and query times; a split
 /// key time is gathered. Source: Vaswani et al., 1706.03762; Dao et al., 2205.14135.
-template <TensorOperand Q, TensorOperand K, TensorOperand V>
+template <TensorArgument Q, TensorArgument K, TensorArgument V>
 constexpr auto attention(const Q& q, const K& k, const V& v, Here at = Here::current()) {
   return call<detail::AttentionTag<false>>(Source::from(at), q, k, v);
 }
-template <TensorOperand Q, TensorOperand K, TensorOperand V, NumberOperand Scale>
+template <TensorArgument Q, TensorArgument K, TensorArgument V, NumberOperand Scale>
 constexpr auto attention(const Q& q, const K& k, const V& v, const Scale& scale, Here at = Here::current()) {
   return call<detail::AttentionTag<false>>(Source::from(at), q, k, v, scale);
 }
 
 /// Causal attention: query i attends to keys 0 to i. About half of the arithmetic of `attention`.
-template <TensorOperand Q, TensorOperand K, TensorOperand V>
+template <TensorArgument Q, TensorArgument K, TensorArgument V>
 constexpr auto causal_attention(const Q& q, const K& k, const V& v, Here at = Here::current()) {
   return call<detail::AttentionTag<true>>(Source::from(at), q, k, v);
 }
-template <TensorOperand Q, TensorOperand K, TensorOperand V, NumberOperand Scale>
+template <TensorArgument Q, TensorArgument K, TensorArgument V, NumberOperand Scale>
 constexpr auto causal_attention(const Q& q, const K& k, const V& v, const Scale& scale, Here at = Here::current()) {
   return call<detail::AttentionTag<true>>(Source::from(at), q, k, v, scale);
 }
@@ -15516,14 +15599,14 @@ template <Element T> constexpr Sym<T, 1> arange(const Dim& n, Here at = Here::cu
          Source::from(at));
   return detail::counted_to<T>(n.placeholder().at(Source::from(at)), n);
 }
-template <Element T, SizeOperand N, TensorOperand X>
+template <Element T, SizeOperand N, TensorArgument X>
 constexpr auto arange(const N& n, const X& in, Here at = Here::current()) {
   return call<detail::ArangeTag<T>>(Source::from(at), in, Dim(n));
 }
 
 /// Inside a traced function: the extent of dim D, as a Dim. Negative dims count from the end. Errors: unsupported
 /// outside of a trace.
-template <int D, TensorOperand X> constexpr Dim extent(const X& x, Here at = Here::current()) {
+template <int D, TensorArgument X> constexpr Dim extent(const X& x, Here at = Here::current()) {
   const Value context = trace_of(x).at(Source::from(at));
   if (context.module == nullptr)
     fail(errc::unsupported, "[extent] outside of a traced function: use x.shape() of the stored tensor");
@@ -15532,29 +15615,29 @@ template <int D, TensorOperand X> constexpr Dim extent(const X& x, Here at = Her
 }
 
 /// The global index along dim D, in the shape of the operand: `iota<-1, std::int32_t>(x)`. No communication.
-template <int D, Element T, TensorOperand X> constexpr auto iota(const X& like, Here at = Here::current()) {
+template <int D, Element T, TensorArgument X> constexpr auto iota(const X& like, Here at = Here::current()) {
   return call<detail::IotaTag<X::rank, detail::checked_dim<D, X::rank>(), T>>(Source::from(at), like);
 }
 
 /// x broadcast to the shape of `like`: along dims that it lacks or that have static extent 1. Errors: shape_mismatch
 /// where another dim differs. No communication.
-template <Operand X, TensorOperand Like>
+template <Operand X, TensorArgument Like>
   requires(!std::is_same_v<X, bool>)
 constexpr auto broadcast_like(const X& x, const Like& like, Here at = Here::current()) {
   return call<detail::BroadcastTag>(Source::from(at), x, like);
 }
 /// A tensor filled with `value`, of the shape and element type of `like`. No communication.
-template <NumberOperand N, TensorOperand Like>
+template <NumberOperand N, TensorArgument Like>
 constexpr auto full_like(const Like& like, const N& value, Here at = Here::current()) {
   if constexpr (std::is_same_v<N, bool>)
     return full_like(like, static_cast<int>(value), at);
   else
     return call<detail::BroadcastTag>(Source::from(at), value, like);
 }
-template <TensorOperand Like> constexpr auto zeros_like(const Like& like, Here at = Here::current()) {
+template <TensorArgument Like> constexpr auto zeros_like(const Like& like, Here at = Here::current()) {
   return full_like(like, 0, at);
 }
-template <TensorOperand Like> constexpr auto ones_like(const Like& like, Here at = Here::current()) {
+template <TensorArgument Like> constexpr auto ones_like(const Like& like, Here at = Here::current()) {
   return full_like(like, 1, at);
 }
 
@@ -15862,65 +15945,65 @@ concept LenArgument = is_len_v<T>;
 /// one. `1` is a dim of static extent 1. Errors: shape_mismatch when the factors don't divide the dim. Communication:
 /// none where the shards stay the same elements. A split dim passes its axes to its factors, the most significant
 /// factor first, as sub-axes where a factor is smaller than an axis.
-template <FixedString Text, TensorOperand X> constexpr auto rearrange(const X& x, Here at = Here::current()) {
+template <FixedString Text, TensorArgument X> constexpr auto rearrange(const X& x, Here at = Here::current()) {
   return call<detail::RearrangeTag<Text>>(Source::from(at), x);
 }
-template <FixedString Text, TensorOperand X, detail::LenArgument A>
+template <FixedString Text, TensorArgument X, detail::LenArgument A>
 constexpr auto rearrange(const X& x, const A& a, Here at = Here::current()) {
   return call<detail::RearrangeTag<Text, A::name>>(Source::from(at), x, a.size);
 }
-template <FixedString Text, TensorOperand X, detail::LenArgument A, detail::LenArgument B>
+template <FixedString Text, TensorArgument X, detail::LenArgument A, detail::LenArgument B>
 constexpr auto rearrange(const X& x, const A& a, const B& b, Here at = Here::current()) {
   return call<detail::RearrangeTag<Text, A::name, B::name>>(Source::from(at), x, a.size, b.size);
 }
-template <FixedString Text, TensorOperand X, detail::LenArgument A, detail::LenArgument B, detail::LenArgument C>
+template <FixedString Text, TensorArgument X, detail::LenArgument A, detail::LenArgument B, detail::LenArgument C>
 constexpr auto rearrange(const X& x, const A& a, const B& b, const C& c, Here at = Here::current()) {
   return call<detail::RearrangeTag<Text, A::name, B::name, C::name>>(Source::from(at), x, a.size, b.size, c.size);
 }
 
 /// Permutes the dims: dim d of the result is dim Order[d] of x. No communication.
-template <int... Order, TensorOperand X> constexpr auto transpose(const X& x, Here at = Here::current()) {
+template <int... Order, TensorArgument X> constexpr auto transpose(const X& x, Here at = Here::current()) {
   return call<detail::TransposeTag<Order...>>(Source::from(at), x);
 }
 
 /// Moves a dim to another place, the others stay in order: `movedim<1, -1>(x)` of [a, b, c] is [a, c, b]. No
 /// communication.
-template <int From, int To, TensorOperand X> constexpr auto movedim(const X& x, Here at = Here::current()) {
+template <int From, int To, TensorArgument X> constexpr auto movedim(const X& x, Here at = Here::current()) {
   constexpr int from = detail::checked_dim<From, X::rank>(), to = detail::checked_dim<To, X::rank>();
   return call<detail::MoveDimTag<X::rank, from, to>>(Source::from(at), x);
 }
 /// Exchanges two dims: `swapaxes<0, 2>(x)` of [a, b, c] is [c, b, a]. No communication.
-template <int A, int B, TensorOperand X> constexpr auto swapaxes(const X& x, Here at = Here::current()) {
+template <int A, int B, TensorArgument X> constexpr auto swapaxes(const X& x, Here at = Here::current()) {
   constexpr int a = detail::checked_dim<A, X::rank>(), b = detail::checked_dim<B, X::rank>();
   return call<detail::SwapAxesTag<X::rank, a, b>>(Source::from(at), x);
 }
 
 /// Splits dim D into [.., inner], or into three dims, from the extents given for all but the first. Errors:
 /// shape_mismatch when they don't divide the dim.
-template <int D, TensorOperand X, SizeOperand S>
+template <int D, TensorArgument X, SizeOperand S>
 constexpr auto split_dim(const X& x, const S& inner, Here at = Here::current()) {
   return call<detail::SplitTag<X::rank, detail::checked_dim<D, X::rank>(), 2>>(Source::from(at), x, Dim(inner));
 }
-template <int D, TensorOperand X, SizeOperand S, SizeOperand T>
+template <int D, TensorArgument X, SizeOperand S, SizeOperand T>
 constexpr auto split_dim(const X& x, const S& middle, const T& inner, Here at = Here::current()) {
   return call<detail::SplitTag<X::rank, detail::checked_dim<D, X::rank>(), 3>>(Source::from(at), x, Dim(middle),
                                                                                Dim(inner));
 }
 
 /// Merges the dims from First to Last into one, First being the most significant. Communication: as rearrange.
-template <int First, int Last, TensorOperand X> constexpr auto merge_dims(const X& x, Here at = Here::current()) {
+template <int First, int Last, TensorArgument X> constexpr auto merge_dims(const X& x, Here at = Here::current()) {
   constexpr int first = detail::checked_dim<First, X::rank>(), last = detail::checked_dim<Last, X::rank>();
   return call<detail::MergeTag<X::rank, first, last>>(Source::from(at), x);
 }
 
 /// Inserts a dim of static extent 1, which broadcasts, at position D of the result.
-template <int D, TensorOperand X> constexpr auto unsqueeze(const X& x, Here at = Here::current()) {
+template <int D, TensorArgument X> constexpr auto unsqueeze(const X& x, Here at = Here::current()) {
   return call<detail::UnsqueezeTag<X::rank, detail::checked_dim<D, X::rank + 1>()>>(Source::from(at), x);
 }
 
 /// Removes dim D, whose extent is 1 (torch.squeeze with a dim, jnp.squeeze with an axis). Errors: shape_mismatch for
 /// another extent, when the program is planned. No communication, unless a mesh axis splits the dim.
-template <int D, TensorOperand X> constexpr auto squeeze(const X& x, Here at = Here::current()) {
+template <int D, TensorArgument X> constexpr auto squeeze(const X& x, Here at = Here::current()) {
   return call<detail::SqueezeTag<X::rank, detail::checked_dim<D, X::rank>()>>(Source::from(at), x);
 }
 
@@ -15991,7 +16074,7 @@ template <int Rank, int D> struct PadTag {
 };
 
 /// The line that made an operand, for a function whose own line is not known.
-template <TensorOperand X> constexpr Source line_of(const X& x) {
+template <TensorArgument X> constexpr Source line_of(const X& x) {
   const Value made = trace_of(x);
   return made.module != nullptr ? made.node().source : Source{};
 }
@@ -16001,26 +16084,26 @@ template <TensorOperand X> constexpr Source line_of(const X& x) {
 /// The indices start, ..., start + size - 1 of dim D. Errors: shape_mismatch when these are outside of the dim.
 /// Communication: along a split dim, a halo exchange of the rows that cross borders of shards, or a gather of the dim
 /// if that sends less. A single index (`size` is the constant 1) of a split dim is a partial value.
-template <int D, TensorOperand X, SizeOperand Start, SizeOperand Size>
+template <int D, TensorArgument X, SizeOperand Start, SizeOperand Size>
 constexpr auto slice(const X& x, const Start& start, const Size& size, Here at = Here::current()) {
   return call<detail::SliceTag<X::rank, detail::checked_dim<D, X::rank>()>>(Source::from(at), x, Dim(start), Dim(size));
 }
 
 /// Concatenates the operands along dim D. Errors: shape_mismatch when another dim differs. Communication: as slice.
 /// With more than four operands, messages give the line that made the first operand.
-template <int D, TensorOperand A, TensorOperand B>
+template <int D, TensorArgument A, TensorArgument B>
 constexpr auto concat(const A& a, const B& b, Here at = Here::current()) {
   return call<detail::ConcatTag<A::rank, detail::checked_dim<D, A::rank>()>>(Source::from(at), a, b);
 }
-template <int D, TensorOperand A, TensorOperand B, TensorOperand C>
+template <int D, TensorArgument A, TensorArgument B, TensorArgument C>
 constexpr auto concat(const A& a, const B& b, const C& c, Here at = Here::current()) {
   return call<detail::ConcatTag<A::rank, detail::checked_dim<D, A::rank>()>>(Source::from(at), a, b, c);
 }
-template <int D, TensorOperand A, TensorOperand B, TensorOperand C, TensorOperand E>
+template <int D, TensorArgument A, TensorArgument B, TensorArgument C, TensorArgument E>
 constexpr auto concat(const A& a, const B& b, const C& c, const E& e, Here at = Here::current()) {
   return call<detail::ConcatTag<A::rank, detail::checked_dim<D, A::rank>()>>(Source::from(at), a, b, c, e);
 }
-template <int D, TensorOperand A, TensorOperand B, TensorOperand C, TensorOperand E, TensorOperand F,
+template <int D, TensorArgument A, TensorArgument B, TensorArgument C, TensorArgument E, TensorArgument F,
           TensorOperand... Rest>
 constexpr auto concat(const A& a, const B& b, const C& c, const E& e, const F& f, const Rest&... rest) {
   static_assert(sizeof...(Rest) + 5 <= 16, "tessera: concat takes at most 16 operands");
@@ -16030,7 +16113,7 @@ constexpr auto concat(const A& a, const B& b, const C& c, const E& e, const F& f
 
 /// Adds `before` zeros in front of dim D and `after` zeros behind it. Errors: shape_mismatch for negative padding.
 /// Communication: as slice.
-template <int D, TensorOperand X, SizeOperand Before, SizeOperand After>
+template <int D, TensorArgument X, SizeOperand Before, SizeOperand After>
 constexpr auto pad(const X& x, const Before& before, const After& after, Here at = Here::current()) {
   return call<detail::PadTag<X::rank, detail::checked_dim<D, X::rank>()>>(Source::from(at), x, Dim(before), Dim(after));
 }
@@ -16103,29 +16186,29 @@ template <int Rank, int D> struct FlipTag {
 
 /// A dim `count` times, one copy after the other: `tile<0>(x, 2)` of [a, b] is [a, b, a, b]. The gradient is the sum
 /// over the copies. Errors: shape_mismatch for a negative count. Communication: a split dim may be brought together.
-template <int D, TensorOperand X, SizeOperand Count>
+template <int D, TensorArgument X, SizeOperand Count>
 constexpr auto tile(const X& x, const Count& count, Here at = Here::current()) {
   return call<detail::RepeatTag<X::rank, detail::checked_dim<D, X::rank>(), false>>(Source::from(at), x, count);
 }
 /// Each element along a dim `count` times: `repeat_interleave<0>(x, 2)` of [a, b] is [a, a, b, b]. In all else as tile.
-template <int D, TensorOperand X, SizeOperand Count>
+template <int D, TensorArgument X, SizeOperand Count>
 constexpr auto repeat_interleave(const X& x, const Count& count, Here at = Here::current()) {
   return call<detail::RepeatTag<X::rank, detail::checked_dim<D, X::rank>(), true>>(Source::from(at), x, count);
 }
 /// Elements moved along a dim by `shift`, those behind the end to its beginning: `roll<0>(x, 1)` of [a, b, c] is
 /// [c, a, b]. A negative shift moves to the front, one beyond the extent goes round. Communication: as slice, a halo.
-template <int D, TensorOperand X, SizeOperand Shift>
+template <int D, TensorArgument X, SizeOperand Shift>
 constexpr auto roll(const X& x, const Shift& shift, Here at = Here::current()) {
   return call<detail::RollTag<X::rank, detail::checked_dim<D, X::rank>()>>(Source::from(at), x, shift);
 }
 /// Elements along a dim in reverse order. Communication: as gather.
-template <int D, TensorOperand X> constexpr auto flip(const X& x, Here at = Here::current()) {
+template <int D, TensorArgument X> constexpr auto flip(const X& x, Here at = Here::current()) {
   return call<detail::FlipTag<X::rank, detail::checked_dim<D, X::rank>()>>(Source::from(at), x);
 }
 
 /// The first two dims turned by 90 degrees `Times` times, from the first dim to the second (torch.rot90, jnp.rot90); a
 /// negative count turns back. Communication: as flip.
-template <int Times = 1, TensorOperand X> constexpr auto rot90(const X& x, Here at = Here::current()) {
+template <int Times = 1, TensorArgument X> constexpr auto rot90(const X& x, Here at = Here::current()) {
   static_assert(X::rank >= 2, "tessera: rot90 takes tensors of rank 2 or more");
   constexpr int turns = (Times % 4 + 4) % 4;
   if constexpr (turns == 0)
@@ -16218,13 +16301,13 @@ inline constexpr std::int64_t unlimited = std::int64_t{1} << 48;
 ///
 /// PyTorch: flex_attention with a mask of the same rule. JAX: jax.nn.dot_product_attention with local_window_size.
 /// Source: Beltagy et al., 2004.05150.
-template <TensorOperand Q, TensorOperand K, TensorOperand V, NumberOperand Before, NumberOperand After,
+template <TensorArgument Q, TensorArgument K, TensorArgument V, NumberOperand Before, NumberOperand After,
           NumberOperand Offset = int>
 constexpr auto band_attention(const Q& q, const K& k, const V& v, const Before& before, const After& after,
                               const Offset& offset = 0, Here at = Here::current()) {
   return call<detail::BandAttentionTag>(Source::from(at), q, k, v, before, after, offset);
 }
-template <TensorOperand Q, TensorOperand K, TensorOperand V, NumberOperand Before, NumberOperand After,
+template <TensorArgument Q, TensorArgument K, TensorArgument V, NumberOperand Before, NumberOperand After,
           NumberOperand Offset, NumberOperand Scale>
 constexpr auto band_attention(const Q& q, const K& k, const V& v, const Before& before, const After& after,
                               const Offset& offset, const Scale& scale, Here at = Here::current()) {
@@ -16236,7 +16319,7 @@ constexpr auto band_attention(const Q& q, const K& k, const V& v, const Before& 
 /// 1. A key with a bias below -1e29 is masked, for which key_padding_bias is; a query whose keys are all masked gives
 /// 0. With queries of bf16 or f16 the bias is rounded to their type. The scale is not 0. Gradients: also of the bias.
 /// Errors: shape_mismatch. Communication: as attention.
-template <TensorOperand Q, TensorOperand K, TensorOperand V, TensorOperand Bias, NumberOperand Before,
+template <TensorArgument Q, TensorArgument K, TensorArgument V, TensorArgument Bias, NumberOperand Before,
           NumberOperand After, NumberOperand Offset = int>
 constexpr auto biased_attention(const Q& q, const K& k, const V& v, const Bias& bias, const Before& before,
                                 const After& after, const Offset& offset = 0, Here at = Here::current()) {
@@ -16246,7 +16329,7 @@ constexpr auto biased_attention(const Q& q, const K& k, const V& v, const Bias& 
 }
 /// For biased_attention: [batch, 1, keys], 0 where the mask [batch, keys] is true and a masked score elsewhere. As in
 /// JAX and in F.scaled_dot_product_attention, true takes part; torch.nn.MultiheadAttention has it the other way round.
-template <Element T = float, TensorOperand Mask>
+template <Element T = float, TensorArgument Mask>
 constexpr auto key_padding_bias(const Mask& mask, Here at = Here::current()) {
   static_assert(Mask::rank == 2 && std::is_same_v<typename Mask::element, bool>,
                 "tessera: a key padding mask is of bool and has rank 2: [batch, keys]");
@@ -16257,7 +16340,7 @@ constexpr auto key_padding_bias(const Mask& mask, Here at = Here::current()) {
 /// heads of queries. repeat_heads(k, q) repeats the heads of keys or values for the operations above. Gradients are
 /// summed over a group. Errors: shape_mismatch of the attention unless the heads of keys divide those of queries.
 /// Communication: none for heads split alike. Source: Ainslie et al., 2305.13245.
-template <TensorOperand K, TensorOperand Q>
+template <TensorArgument K, TensorArgument Q>
 constexpr auto repeat_heads(const K& k, const Q& q, Here at = Here::current()) {
   return call<detail::RepeatHeadsTag>(Source::from(at), k, q);
 }
@@ -16325,19 +16408,19 @@ template <int Rank, int D, int Count, int Index> struct PartTag {
 
 /// Tensors of one shape and element type along a new dim at position D of the result: `stack<0>(a, b)` of vectors is a
 /// matrix with the rows a and b. At most 16. Errors: shape_mismatch when a dim differs. Communication: as concat.
-template <int D, TensorOperand A, TensorOperand B>
+template <int D, TensorArgument A, TensorArgument B>
 constexpr auto stack(const A& a, const B& b, Here at = Here::current()) {
   return call<detail::StackTag<A::rank, detail::checked_dim<D, A::rank + 1>()>>(Source::from(at), a, b);
 }
-template <int D, TensorOperand A, TensorOperand B, TensorOperand C>
+template <int D, TensorArgument A, TensorArgument B, TensorArgument C>
 constexpr auto stack(const A& a, const B& b, const C& c, Here at = Here::current()) {
   return call<detail::StackTag<A::rank, detail::checked_dim<D, A::rank + 1>()>>(Source::from(at), a, b, c);
 }
-template <int D, TensorOperand A, TensorOperand B, TensorOperand C, TensorOperand E>
+template <int D, TensorArgument A, TensorArgument B, TensorArgument C, TensorArgument E>
 constexpr auto stack(const A& a, const B& b, const C& c, const E& e, Here at = Here::current()) {
   return call<detail::StackTag<A::rank, detail::checked_dim<D, A::rank + 1>()>>(Source::from(at), a, b, c, e);
 }
-template <int D, TensorOperand A, TensorOperand B, TensorOperand C, TensorOperand E, TensorOperand F,
+template <int D, TensorArgument A, TensorArgument B, TensorArgument C, TensorArgument E, TensorArgument F,
           TensorOperand... Rest>
 constexpr auto stack(const A& a, const B& b, const C& c, const E& e, const F& f, const Rest&... rest) {
   static_assert(sizeof...(Rest) + 5 <= 16, "tessera: stack takes at most 16 operands");
@@ -16348,7 +16431,8 @@ constexpr auto stack(const A& a, const B& b, const C& c, const E& e, const F& f,
 /// The coordinates of a grid of points (torch.meshgrid and jnp.meshgrid with indexing "ij"), a tuple:
 /// `const auto [a, b] = ts::meshgrid(x, y)` of vectors [n] and [m] are matrices [n, m] with a[i, j] = x[i] and
 /// b[i, j] = y[j]. No communication.
-template <TensorOperand X, TensorOperand Y> constexpr auto meshgrid(const X& x, const Y& y, Here at = Here::current()) {
+template <TensorArgument X, TensorArgument Y>
+constexpr auto meshgrid(const X& x, const Y& y, Here at = Here::current()) {
   static_assert(X::rank == 1 && Y::rank == 1, "tessera: meshgrid takes vectors");
   const auto down = unsqueeze<1>(x, at), across = unsqueeze<0>(y, at);
   const auto like = tessera::equal(iota<0, std::int32_t>(down, at), iota<1, std::int32_t>(across, at), at);
@@ -16356,12 +16440,12 @@ template <TensorOperand X, TensorOperand Y> constexpr auto meshgrid(const X& x, 
 }
 /// Matrices along the diagonal of one matrix, and 0 elsewhere: [m, n] and [p, q] give [m + p, n + q]. Communication: as
 /// concat.
-template <TensorOperand A, TensorOperand B>
+template <TensorArgument A, TensorArgument B>
 constexpr auto block_diag(const A& a, const B& b, Here at = Here::current()) {
   static_assert(A::rank == 2 && B::rank == 2, "tessera: block_diag takes matrices");
   return concat<0>(pad<1>(a, 0, extent<1>(b, at), at), pad<1>(b, extent<1>(a, at), 0, at), at);
 }
-template <TensorOperand A, TensorOperand B, TensorOperand C, TensorOperand... Rest>
+template <TensorArgument A, TensorArgument B, TensorArgument C, TensorOperand... Rest>
 constexpr auto block_diag(const A& a, const B& b, const C& c, const Rest&... rest) {
   return block_diag(block_diag(a, b), c, rest...);
 }
@@ -16369,7 +16453,7 @@ constexpr auto block_diag(const A& a, const B& b, const C& c, const Rest&... res
 /// A dim in `Chunks` chunks, a tuple: `const auto [a, b] = ts::chunk<2, -1>(x)`. All are as long as the first, the
 /// extent over `Chunks` rounded up, except the last ones, which are shorter or empty; PyTorch leaves empty chunks out.
 /// The number of chunks is a constant. Communication: as slice.
-template <int Chunks, int D = 0, TensorOperand X> constexpr auto chunk(const X& x, Here at = Here::current()) {
+template <int Chunks, int D = 0, TensorArgument X> constexpr auto chunk(const X& x, Here at = Here::current()) {
   return [&]<int... Index>(std::integer_sequence<int, Index...>) {
     return std::tuple(
         call<detail::ChunkTag<X::rank, detail::checked_dim<D, X::rank>(), Chunks, Index>>(Source::from(at), x)...);
@@ -16377,7 +16461,7 @@ template <int Chunks, int D = 0, TensorOperand X> constexpr auto chunk(const X& 
 }
 /// A dim in `Chunks` parts, a tuple, whose extents differ by at most one, the longer ones first (torch.tensor_split,
 /// jnp.array_split): 7 in three parts are 3, 2 and 2, of which ts::chunk makes 3, 3 and 1. Communication: as slice.
-template <int Chunks, int D = 0, TensorOperand X> constexpr auto tensor_split(const X& x, Here at = Here::current()) {
+template <int Chunks, int D = 0, TensorArgument X> constexpr auto tensor_split(const X& x, Here at = Here::current()) {
   static_assert(Chunks >= 1, "tessera: tensor_split makes one part or more");
   return [&]<int... Index>(std::integer_sequence<int, Index...>) {
     return std::tuple(
@@ -16386,7 +16470,8 @@ template <int Chunks, int D = 0, TensorOperand X> constexpr auto tensor_split(co
 }
 /// A dim in ranges of the given sizes, a tuple: `const auto [a, b] = ts::split<-1, 2, 3>(x)`. Elements behind the last
 /// range are in no result. Errors: shape_mismatch when the dim is shorter. Communication: as slice.
-template <int D, int First, int... Sizes, TensorOperand X> constexpr auto split(const X& x, Here at = Here::current()) {
+template <int D, int First, int... Sizes, TensorArgument X>
+constexpr auto split(const X& x, Here at = Here::current()) {
   int start = 0;
   const auto next = [&](int size) {
     start += size;
@@ -16400,7 +16485,7 @@ template <int D, int First, int... Sizes, TensorOperand X> constexpr auto split(
 }
 /// The `Count` first indices of a dim, each without it, a tuple: `const auto [a, b] = ts::unbind<2, 0>(x)` of a matrix
 /// with two rows. Errors: shape_mismatch when the dim is shorter. Communication: as slice of one index.
-template <int Count, int D = 0, TensorOperand X> constexpr auto unbind(const X& x, Here at = Here::current()) {
+template <int Count, int D = 0, TensorArgument X> constexpr auto unbind(const X& x, Here at = Here::current()) {
   return [&]<int... I>(std::integer_sequence<int, I...>) {
     return std::tuple(squeeze<D>(slice<D>(x, I, 1, at), at)...);
   }(std::make_integer_sequence<int, Count>{});
@@ -16447,7 +16532,7 @@ struct EmbeddingTag {
 /// Rows of a table at integer indices: table [N, row...] and indices [i...] give [i..., row...]. The gradient adds the
 /// rows of the cotangent into a table of zeros. Errors: dim_range for an index outside of [0, N). Communication: over a
 /// split N the result is a partial value, to which each shard of the table contributes its rows.
-template <TensorOperand Table, TensorOperand Indices>
+template <TensorArgument Table, TensorArgument Indices>
 constexpr auto embedding(const Table& table, const Indices& indices, Here at = Here::current()) {
   return call<detail::EmbeddingTag>(Source::from(at), table, indices);
 }
@@ -16491,7 +16576,7 @@ template <int Rank, class T> struct OneHotTag {
 /// no communication.
 ///
 ///     const auto targets = ts::one_hot(labels, 10);
-template <Element T = float, TensorOperand Indices, SizeOperand Count>
+template <Element T = float, TensorArgument Indices, SizeOperand Count>
 constexpr auto one_hot(const Indices& indices, const Count& count, Here at = Here::current()) {
   return call<detail::OneHotTag<Indices::rank, T>>(Source::from(at), indices, count);
 }
@@ -16499,7 +16584,7 @@ constexpr auto one_hot(const Indices& indices, const Count& count, Here at = Her
 /// The elements of x at indices along one dim, a vector of integers: `index_select<1>(x, indices)` of a matrix has the
 /// columns at the indices, in their order. Its gradient adds to the elements that were taken. Errors: dim_range for an
 /// index outside of the dim. Communication: as embedding; other dims stay split.
-template <int D, TensorOperand X, TensorOperand Indices>
+template <int D, TensorArgument X, TensorArgument Indices>
 constexpr auto index_select(const X& x, const Indices& indices, Here at = Here::current()) {
   static_assert(Indices::rank == 1, "tessera: the indices of index_select must be a vector");
   constexpr int dim = detail::checked_dim<D, X::rank>();
@@ -16511,7 +16596,7 @@ constexpr auto index_select(const X& x, const Indices& indices, Here at = Here::
 
 /// The value where the mask holds, x elsewhere: select(mask, value, x). The value is a number or a tensor, broadcast
 /// against x and promoted with it. The gradient of x is 0 where the mask holds.
-template <TensorOperand X, TensorOperand Mask, Operand V>
+template <TensorArgument X, TensorArgument Mask, Operand V>
 constexpr auto masked_fill(const X& x, const Mask& mask, const V& value, Here at = Here::current()) {
   return select(mask, value, x, at);
 }
@@ -16609,7 +16694,7 @@ template <int Rank, int D> struct IsUpdatedTag {
 /// where `size` exceeds the extent. Communication: as index_select; other dims stay split.
 ///
 ///     const auto window = ts::dynamic_slice<0>(x, position, 16);
-template <int D, TensorOperand X, Operand Start, SizeOperand Size>
+template <int D, TensorArgument X, Operand Start, SizeOperand Size>
 constexpr auto dynamic_slice(const X& x, const Start& start, const Size& size, Here at = Here::current()) {
   constexpr int dim = detail::checked_dim<D, X::rank>();
   return index_select<D>(x, call<detail::SliceIndicesTag<X::rank, dim>>(Source::from(at), x, start, Dim(size)), at);
@@ -16617,7 +16702,7 @@ constexpr auto dynamic_slice(const X& x, const Start& start, const Size& size, H
 
 /// The elements at one index of dim D, without that dim: x[i] (lax.dynamic_index_in_dim without the dim,
 /// Tensor.select). The index is as the start of dynamic_slice. Gradient, errors and communication: as dynamic_slice.
-template <int D, TensorOperand X, Operand Index>
+template <int D, TensorArgument X, Operand Index>
 constexpr auto dynamic_index(const X& x, const Index& index, Here at = Here::current()) {
   constexpr int dim = detail::checked_dim<D, X::rank>();
   return squeeze<dim>(index_select<D>(x, call<detail::OneIndexTag<X::rank, dim>>(Source::from(at), x, index), at), at);
@@ -16630,7 +16715,7 @@ constexpr auto dynamic_index(const X& x, const Index& index, Here at = Here::cur
 /// split.
 ///
 ///     const auto cache = ts::dynamic_update_slice<1>(keys, key, position);   // [B, T, H], [B, 1, H]
-template <int D, TensorOperand X, TensorOperand Update, Operand Start>
+template <int D, TensorArgument X, TensorArgument Update, Operand Start>
 constexpr auto dynamic_update_slice(const X& x, const Update& update, const Start& start, Here at = Here::current()) {
   static_assert(X::rank == Update::rank, "tessera: the update of a slice has the rank of what it updates");
   static_assert(std::is_same_v<typename X::element, typename Update::element>,
@@ -16645,7 +16730,7 @@ constexpr auto dynamic_update_slice(const X& x, const Update& update, const Star
 
 /// x with `update` at one index of dim D, which the update lacks (torch.select_scatter, x.at[i].set). Otherwise as
 /// dynamic_update_slice.
-template <int D, TensorOperand X, TensorOperand Update, Operand Index>
+template <int D, TensorArgument X, TensorArgument Update, Operand Index>
 constexpr auto dynamic_update_index(const X& x, const Update& update, const Index& index, Here at = Here::current()) {
   constexpr int dim = detail::checked_dim<D, X::rank>();
   return dynamic_update_slice<D>(x, unsqueeze<dim>(update, at), index, at);
@@ -16730,7 +16815,7 @@ struct Rotary {
 /// for split batch, time and heads. Source: Su et al., 2104.09864.
 ///
 ///     const auto turned = ts::rotary_embedding(q, position, {.base = 500000.0});
-template <RotaryForm Form = RotaryForm::half_split, TensorOperand X, Operand Offset = int>
+template <RotaryForm Form = RotaryForm::half_split, TensorArgument X, Operand Offset = int>
 constexpr auto rotary_embedding(const X& x, const Offset& offset = 0, const Rotary& options = {},
                                 Here at = Here::current()) {
   static_assert(X::rank == 4, "tessera: rotary_embedding takes queries or keys of rank 4: [batch, time, heads, width]");
@@ -16754,7 +16839,7 @@ constexpr auto rotary_embedding(const X& x, const Offset& offset = 0, const Rota
 /// For biased_attention with ALiBi (nn::alibi_slopes): slopes [heads] times the position of each key of k [batch, keys,
 /// heads, width], [1, heads, keys]. The softmax of scores is that of ALiBi, slope (key - query): a number that is added
 /// to all scores of a query cancels.
-template <TensorOperand Slopes, TensorOperand K>
+template <TensorArgument Slopes, TensorArgument K>
 constexpr auto alibi_bias(const Slopes& slopes, const K& k, Here at = Here::current()) {
   static_assert(Slopes::rank == 1 && K::rank == 4,
                 "tessera: alibi_bias takes slopes of rank 1, [heads], and keys of rank 4: [batch, keys, heads, width]");
@@ -16873,7 +16958,7 @@ class OpenCheckpoint {
 }  // namespace detail
 
 /// x with a name for the policy of a checkpoint around it, such as ts::save_only_these_names.
-template <FixedString Text, TensorOperand X> constexpr auto checkpoint_name(const X& x, Here at = Here::current()) {
+template <FixedString Text, TensorArgument X> constexpr auto checkpoint_name(const X& x, Here at = Here::current()) {
   return call<detail::CheckpointNameTag<Text>>(Source::from(at), x);
 }
 
@@ -17377,7 +17462,7 @@ constexpr int constraint_spec(const Value& context, const PartitionSpec& spec, i
   return context.module->add_spec(whole);
 }
 
-template <TensorOperand X>
+template <TensorArgument X>
 constexpr auto constrain(const X& x, const PartitionSpec& spec, CotangentSharding of_cotangent,
                          const PartitionSpec* cotangent, Source source) {
   static_assert(!LocalOperand<X>,
@@ -17441,19 +17526,19 @@ constexpr Value split_over(const Value& value, std::string_view axis, int dim, i
 /// Inside a traced function: x with the sharding of the spec, for its readers and for its cotangent. The elements don't
 /// change. Errors: spec_rank when the spec has more entries than x has dims; spec_axis, when the program is planned,
 /// for axes that the mesh lacks. Communication: the reshard of x to that sharding, if x has another one.
-template <TensorOperand X>
+template <TensorArgument X>
 constexpr auto with_sharding(const X& x, const PartitionSpec& spec, Here at = Here::current()) {
   return detail::constrain(x, spec, CotangentSharding::alike, nullptr, Source::from(at));
 }
 /// with_sharding with a different spec for the cotangent.
-template <TensorOperand X>
+template <TensorArgument X>
 constexpr auto with_sharding(const X& x, const PartitionSpec& spec, const PartitionSpec& cotangent,
                              Here at = Here::current()) {
   return detail::constrain(x, spec, CotangentSharding::own_spec, &cotangent, Source::from(at));
 }
 
 /// with_sharding for x alone: the planner chooses the sharding of its cotangent.
-template <TensorOperand X>
+template <TensorArgument X>
   requires(!StoredOperand<X>)
 constexpr auto mark_sharding(const X& x, const PartitionSpec& spec, Here at = Here::current()) {
   return detail::constrain(x, spec, CotangentSharding::free, nullptr, Source::from(at));
@@ -17464,7 +17549,8 @@ constexpr auto mark_sharding(const X& x, const PartitionSpec& spec, Here at = He
 /// they differ.
 ///
 ///     const auto [g, w] = ts::shard_as(gradient, weight);
-template <TensorOperand X, TensorOperand Y> constexpr auto shard_as(const X& x, const Y& y, Here at = Here::current()) {
+template <TensorArgument X, TensorArgument Y>
+constexpr auto shard_as(const X& x, const Y& y, Here at = Here::current()) {
   static_assert(!LocalOperand<X> && !LocalOperand<Y>,
                 "tessera: values inside a ts::shard_map have no sharding of their own; call ts::shard_as on the "
                 "arguments or the results of the shard_map");
@@ -17657,17 +17743,17 @@ template <class A, class B> constexpr auto exact_matmul(const A& a, const B& b, 
 /// and f16 are summed in f32 and rounded once; `einsum<"ik,kj->ij", float>` returns the f32 sums. Errors:
 /// shape_mismatch where dims with the same label differ. Communication: none for split labels of the result; over a
 /// split summed label the result is a partial value.
-template <FixedString Text, TensorOperand A, TensorOperand B>
+template <FixedString Text, TensorArgument A, TensorArgument B>
 constexpr auto einsum(const A& a, const B& b, Here at = Here::current()) {
   return call<detail::EinsumTag<Text>>(Source::from(at), a, b);
 }
-template <FixedString Text, Element Out, TensorOperand A, TensorOperand B>
+template <FixedString Text, Element Out, TensorArgument A, TensorArgument B>
 constexpr auto einsum(const A& a, const B& b, Here at = Here::current()) {
   return call<detail::EinsumTag<Text, Out>>(Source::from(at), a, b);
 }
 /// An f32 contraction computed from bf16 products: `einsum<"ik,kj->ij", ts::Precision::bf16_x3>(a, b)`. Precision
 /// states the error.
-template <FixedString Text, Precision P, TensorOperand A, TensorOperand B>
+template <FixedString Text, Precision P, TensorArgument A, TensorArgument B>
 constexpr auto einsum(const A& a, const B& b, Here at = Here::current()) {
   return call<detail::EinsumTag<Text, void, P>>(Source::from(at), a, b);
 }
@@ -17675,14 +17761,14 @@ constexpr auto einsum(const A& a, const B& b, Here at = Here::current()) {
 /// Matrix product: [..., M, K] by [K, N], or by [..., K, N] of the same rank, gives [..., M, N]. Products of bf16 and
 /// f16 are summed in f32 and rounded once; `matmul<float>(a, b)` returns the f32 sums. Errors and communication: as
 /// einsum.
-template <TensorOperand A, TensorOperand B> constexpr auto matmul(const A& a, const B& b, Here at = Here::current()) {
+template <TensorArgument A, TensorArgument B> constexpr auto matmul(const A& a, const B& b, Here at = Here::current()) {
   return detail::matmul_of<void, Precision::full>(Source::from(at), a, b);
 }
-template <Element Out, TensorOperand A, TensorOperand B>
+template <Element Out, TensorArgument A, TensorArgument B>
 constexpr auto matmul(const A& a, const B& b, Here at = Here::current()) {
   return detail::matmul_of<Out, Precision::full>(Source::from(at), a, b);
 }
-template <Precision P, TensorOperand A, TensorOperand B>
+template <Precision P, TensorArgument A, TensorArgument B>
 constexpr auto matmul(const A& a, const B& b, Here at = Here::current()) {
   return detail::matmul_of<void, P>(Source::from(at), a, b);
 }
@@ -17690,7 +17776,7 @@ constexpr auto matmul(const A& a, const B& b, Here at = Here::current()) {
 /// The product that sums over the last `Count` dims of a and the first of b, by default two (torch.tensordot):
 /// `tensordot<1>(a, b)` of [I, J, K] and [K, L] is [I, J, L]. Other dims are einsum. Errors and communication: as
 /// einsum.
-template <int Count = 2, TensorOperand A, TensorOperand B>
+template <int Count = 2, TensorArgument A, TensorArgument B>
 constexpr auto tensordot(const A& a, const B& b, Here at = Here::current()) {
   constexpr bool fits = Count >= 0 && Count <= A::rank && Count <= B::rank;
   static_assert(fits, "tessera: tensordot sums over as many dims as both operands have, or fewer");
@@ -17743,13 +17829,13 @@ struct AddToProductTag {
 /// it out, with its NaN. All three have one element type. The addition is part of the product. Gradients: beta, and
 /// those of matmul times alpha. Errors: shape_mismatch; dtype_mismatch for an integer factor that is none of an integer
 /// type. Communication: as matmul.
-template <TensorOperand X, TensorOperand A, TensorOperand B, NumberOperand Beta = int, NumberOperand Alpha = int>
+template <TensorArgument X, TensorArgument A, TensorArgument B, NumberOperand Beta = int, NumberOperand Alpha = int>
 constexpr auto addmm(const X& x, const A& a, const B& b, const Beta& beta = 1, const Alpha& alpha = 1,
                      Here at = Here::current()) {
   static_assert(A::rank == 2 && B::rank == 2, "tessera: addmm takes matrices; use ts::baddbmm for batches of them");
   return call<detail::AddToProductTag>(Source::from(at), x, matmul(a, b, at), beta, alpha);
 }
-template <TensorOperand X, TensorOperand A, TensorOperand B, NumberOperand Beta = int, NumberOperand Alpha = int>
+template <TensorArgument X, TensorArgument A, TensorArgument B, NumberOperand Beta = int, NumberOperand Alpha = int>
 constexpr auto baddbmm(const X& x, const A& a, const B& b, const Beta& beta = 1, const Alpha& alpha = 1,
                        Here at = Here::current()) {
   static_assert(A::rank == 3 && B::rank == 3,
@@ -18038,12 +18124,12 @@ template <int N> struct ConvTransposeTag {
 /// groups that don't divide the features. Communication: none for split batch, out-features and groups; over split
 /// in-features the result is partial. Along split spatial dims devices exchange the rows that windows of other
 /// devices need, for 3 x 3 windows one row with each neighbour; the gradient of w is then partial.
-template <TensorOperand X, TensorOperand W>
+template <TensorArgument X, TensorArgument W>
 constexpr auto conv1d(const X& x, const W& w, const Conv<1>& options = {}, Here at = Here::current()) {
   return call<detail::ConvTag<1>>(Source::from(at), x, w, Dim(options.strides[0]), Dim(options.padding[0]),
                                   Dim(options.dilation[0]), Dim(options.groups));
 }
-template <TensorOperand X, TensorOperand W>
+template <TensorArgument X, TensorArgument W>
 constexpr auto conv2d(const X& x, const W& w, const Conv<2>& options = {}, Here at = Here::current()) {
   return call<detail::ConvTag<2>>(Source::from(at), x, w, Dim(options.strides[0]), Dim(options.strides[1]),
                                   Dim(options.padding[0]), Dim(options.padding[1]), Dim(options.dilation[0]),
@@ -18051,7 +18137,7 @@ constexpr auto conv2d(const X& x, const W& w, const Conv<2>& options = {}, Here 
 }
 /// x [batch, depth, height, width, in] and w [.., .., .., in / groups, out]; not for the layers of a Stack. With groups
 /// the windows of the depth are copied: x as often as the window is deep.
-template <TensorOperand X, TensorOperand W>
+template <TensorArgument X, TensorArgument W>
 constexpr auto conv3d(const X& x, const W& w, const Conv<3>& options = {}, Here at = Here::current()) {
   return call<detail::ConvTag<3>>(Source::from(at), x, w, Dim(options.strides[0]), Dim(options.strides[1]),
                                   Dim(options.strides[2]), Dim(options.padding[0]), Dim(options.padding[1]),
@@ -18067,14 +18153,14 @@ constexpr auto conv3d(const X& x, const W& w, const Conv<3>& options = {}, Here 
 /// The windows are in memory before they are added up; for bf16 and f16 they are f32, and their sum is rounded once.
 /// Errors: shape_mismatch for in-features that don't match, for groups that don't divide the features, for a stride or
 /// dilation below one, and for padding that leaves no result. Communication: as conv1d.
-template <TensorOperand X, TensorOperand W>
+template <TensorArgument X, TensorArgument W>
 constexpr auto conv_transpose1d(const X& x, const W& w, const ConvTranspose<1>& options = {},
                                 Here at = Here::current()) {
   return call<detail::ConvTransposeTag<1>>(Source::from(at), x, w, Dim(options.strides[0]), Dim(options.padding[0]),
                                            Dim(options.output_padding[0]), Dim(options.dilation[0]),
                                            Dim(options.groups));
 }
-template <TensorOperand X, TensorOperand W>
+template <TensorArgument X, TensorArgument W>
 constexpr auto conv_transpose2d(const X& x, const W& w, const ConvTranspose<2>& options = {},
                                 Here at = Here::current()) {
   return call<detail::ConvTransposeTag<2>>(Source::from(at), x, w, Dim(options.strides[0]), Dim(options.strides[1]),
@@ -18083,7 +18169,7 @@ constexpr auto conv_transpose2d(const X& x, const W& w, const ConvTranspose<2>& 
                                            Dim(options.dilation[0]), Dim(options.dilation[1]), Dim(options.groups));
 }
 /// x [batch, depth, height, width, in] and w [.., .., .., in, out / groups]; not for the layers of a Stack.
-template <TensorOperand X, TensorOperand W>
+template <TensorArgument X, TensorArgument W>
 constexpr auto conv_transpose3d(const X& x, const W& w, const ConvTranspose<3>& options = {},
                                 Here at = Here::current()) {
   const auto& [strides, padding, output_padding, dilation, groups] = options;
@@ -18201,11 +18287,11 @@ constexpr auto ragged_dot_of(Source source, const X& x, const W& w, const Sizes&
 /// Errors: shape_mismatch where k, the number of groups or a leading dim differs. Communication: none for split rows,
 /// leading dims or n; each device finds the groups of its own rows. Over a split k, and over split groups, of which
 /// each device computes the rows of its own, the result is a partial value. Group sizes are gathered.
-template <TensorOperand X, TensorOperand W, TensorOperand Sizes>
+template <TensorArgument X, TensorArgument W, TensorArgument Sizes>
 constexpr auto ragged_dot(const X& x, const W& w, const Sizes& group_sizes, Here at = Here::current()) {
   return detail::ragged_dot_of<void>(Source::from(at), x, w, group_sizes);
 }
-template <Element Out, TensorOperand X, TensorOperand W, TensorOperand Sizes>
+template <Element Out, TensorArgument X, TensorArgument W, TensorArgument Sizes>
 constexpr auto ragged_dot(const X& x, const W& w, const Sizes& group_sizes, Here at = Here::current()) {
   return detail::ragged_dot_of<Out>(Source::from(at), x, w, group_sizes);
 }
@@ -18269,23 +18355,23 @@ template <int Rank> struct DiagTag {
 /// The elements on and below the diagonal, or on and above it, of each matrix, and 0 elsewhere. The offset moves the
 /// diagonal to the right where it is positive, to the left where it is negative. Shape and sharding are those of x; no
 /// communication. The gradient is that of the elements that are kept.
-template <TensorOperand X, NumberOperand Offset = int>
+template <TensorArgument X, NumberOperand Offset = int>
 constexpr auto tril(const X& x, const Offset& offset = 0, Here at = Here::current()) {
   return call<detail::TriangleTag<X::rank, true>>(Source::from(at), x, offset);
 }
-template <TensorOperand X, NumberOperand Offset = int>
+template <TensorArgument X, NumberOperand Offset = int>
 constexpr auto triu(const X& x, const Offset& offset = 0, Here at = Here::current()) {
   return call<detail::TriangleTag<X::rank, false>>(Source::from(at), x, offset);
 }
 
 /// The main diagonals of matrices: [..., n, m] gives [..., min(n, m)]. Communication: of sharded columns a partial sum.
-template <TensorOperand X> constexpr auto diagonal(const X& x, Here at = Here::current()) {
+template <TensorArgument X> constexpr auto diagonal(const X& x, Here at = Here::current()) {
   return call<detail::DiagonalTag<X::rank>>(Source::from(at), x);
 }
 /// Matrices with the given diagonals and 0 elsewhere, PyTorch's diag_embed: [..., n] gives [..., n, n]. Of a matrix
 /// (rank 2) its diagonal, as in PyTorch and NumPy. Communication: a split dim of diagonals is brought together along
 /// one dim.
-template <TensorOperand X> constexpr auto diag(const X& x, Here at = Here::current()) {
+template <TensorArgument X> constexpr auto diag(const X& x, Here at = Here::current()) {
   if constexpr (X::rank == 2)
     return call<detail::DiagonalTag<2>>(Source::from(at), x);
   else
@@ -18444,7 +18530,7 @@ template <int Rank> struct MaskedScatterTag {
 /// torch.nonzero(as_tuple=True)): `const auto [i, j] = ts::nonzero(matrix, 8)`. Behind the last one, `rest`, 0 as in
 /// JAX by default; -1 is an index of no element. No gradient. Errors: shape_mismatch for a negative size.
 /// Communication: the tensor is brought together as a vector; positions are gathered.
-template <Element Index = std::int32_t, TensorOperand X, SizeOperand Size, NumberOperand Rest = int>
+template <Element Index = std::int32_t, TensorArgument X, SizeOperand Size, NumberOperand Rest = int>
 constexpr auto nonzero(const X& x, const Size& size, const Rest& rest = 0, Here at = Here::current()) {
   return [&]<int... D>(std::integer_sequence<int, D...>) {
     return std::tuple(call<detail::NonzeroTag<X::rank, D, Index>>(Source::from(at), x, Dim(size), rest)...);
@@ -18452,7 +18538,7 @@ constexpr auto nonzero(const X& x, const Size& size, const Rest& rest = 0, Here 
 }
 
 /// The same indices as the rows of a matrix [size, rank] (jnp.argwhere with a size, torch.nonzero_static).
-template <Element Index = std::int32_t, TensorOperand X, SizeOperand Size, NumberOperand Rest = int>
+template <Element Index = std::int32_t, TensorArgument X, SizeOperand Size, NumberOperand Rest = int>
 constexpr auto argwhere(const X& x, const Size& size, const Rest& rest = 0, Here at = Here::current()) {
   return call<detail::ArgwhereTag<X::rank, Index>>(Source::from(at), x, Dim(size), rest);
 }
@@ -18460,7 +18546,7 @@ constexpr auto argwhere(const X& x, const Size& size, const Rest& rest = 0, Here
 /// The first `size` elements of x for which the mask holds, in row-major order (torch.masked_select, x[mask] of a
 /// size); behind the last one `rest`. The mask is broadcast to x. The gradient goes to the elements that were taken.
 /// Errors and communication: as nonzero and embedding.
-template <TensorOperand X, TensorOperand Mask, SizeOperand Size, NumberOperand Rest = int>
+template <TensorArgument X, TensorArgument Mask, SizeOperand Size, NumberOperand Rest = int>
 constexpr auto masked_select(const X& x, const Mask& mask, const Size& size, const Rest& rest = 0,
                              Here at = Here::current()) {
   return call<detail::MaskedSelectTag<X::rank>>(Source::from(at), x, mask, Dim(size), rest);
@@ -18469,7 +18555,7 @@ constexpr auto masked_select(const X& x, const Mask& mask, const Size& size, con
 /// x with the elements for which the mask holds replaced, in row-major order, by those of a vector
 /// (torch.masked_scatter). Gradients: of x 0 where it is replaced, of the source the cotangent where each element went.
 /// Errors: dim_range for a source with too few elements. Communication: as nonzero and embedding.
-template <TensorOperand X, TensorOperand Mask, TensorOperand Elements>
+template <TensorArgument X, TensorArgument Mask, TensorArgument Elements>
 constexpr auto masked_scatter(const X& x, const Mask& mask, const Elements& source, Here at = Here::current()) {
   return call<detail::MaskedScatterTag<X::rank>>(Source::from(at), x, mask, source);
 }
@@ -18573,14 +18659,14 @@ template <int Rank, class R> struct RankedReduce {
   static constexpr Value emit(Value context, Value x) { return R::emit(context, x, Rank, R::template dims<Rank>); }
 };
 
-template <class R, TensorOperand X> constexpr auto reduce_by(const X& x, Here at) {
+template <class R, TensorArgument X> constexpr auto reduce_by(const X& x, Here at) {
   return call<RankedReduce<X::rank, R>>(Source::from(at), x);
 }
-template <class Operation, bool Mean, bool Keep, int... Dims, TensorOperand X>
+template <class Operation, bool Mean, bool Keep, int... Dims, TensorArgument X>
 constexpr auto reduce(const X& x, Here at) {
   return call<RankedReduce<X::rank, Reduce<Operation, Mean, Keep, Dims...>>>(Source::from(at), x);
 }
-template <class Operation, bool Keep, int... Dims, TensorOperand X> constexpr auto reduce_bools(const X& x, Here at) {
+template <class Operation, bool Keep, int... Dims, TensorArgument X> constexpr auto reduce_bools(const X& x, Here at) {
   return reduce_by<ReduceAs<bool, Reduce<Operation, false, Keep, Dims...>>>(x, at);
 }
 
@@ -18591,28 +18677,28 @@ template <class Operation, bool Keep, int... Dims, TensorOperand X> constexpr au
 /// 32 bits are i32, means of integers f32; max of bools tells whether any element holds. NaN in any element gives NaN.
 /// Gradient of max and min: elements that share the extreme get equal parts. Communication: over a sharded dim the
 /// result is a partial value, which is reduced before its first non-linear reader.
-template <int... Dims, TensorOperand X> constexpr auto sum(const X& x, Here at = Here::current()) {
+template <int... Dims, TensorArgument X> constexpr auto sum(const X& x, Here at = Here::current()) {
   return detail::reduce<ops::SumOp, false, false, Dims...>(x, at);
 }
-template <int... Dims, TensorOperand X> constexpr auto sum(const X& x, KeepDims, Here at = Here::current()) {
+template <int... Dims, TensorArgument X> constexpr auto sum(const X& x, KeepDims, Here at = Here::current()) {
   return detail::reduce<ops::SumOp, false, true, Dims...>(x, at);
 }
-template <int... Dims, TensorOperand X> constexpr auto mean(const X& x, Here at = Here::current()) {
+template <int... Dims, TensorArgument X> constexpr auto mean(const X& x, Here at = Here::current()) {
   return detail::reduce<ops::SumOp, true, false, Dims...>(x, at);
 }
-template <int... Dims, TensorOperand X> constexpr auto mean(const X& x, KeepDims, Here at = Here::current()) {
+template <int... Dims, TensorArgument X> constexpr auto mean(const X& x, KeepDims, Here at = Here::current()) {
   return detail::reduce<ops::SumOp, true, true, Dims...>(x, at);
 }
-template <int... Dims, TensorOperand X> constexpr auto max(const X& x, Here at = Here::current()) {
+template <int... Dims, TensorArgument X> constexpr auto max(const X& x, Here at = Here::current()) {
   return detail::reduce<ops::MaxOp, false, false, Dims...>(x, at);
 }
-template <int... Dims, TensorOperand X> constexpr auto max(const X& x, KeepDims, Here at = Here::current()) {
+template <int... Dims, TensorArgument X> constexpr auto max(const X& x, KeepDims, Here at = Here::current()) {
   return detail::reduce<ops::MaxOp, false, true, Dims...>(x, at);
 }
-template <int... Dims, TensorOperand X> constexpr auto min(const X& x, Here at = Here::current()) {
+template <int... Dims, TensorArgument X> constexpr auto min(const X& x, Here at = Here::current()) {
   return detail::reduce<ops::MinOp, false, false, Dims...>(x, at);
 }
-template <int... Dims, TensorOperand X> constexpr auto min(const X& x, KeepDims, Here at = Here::current()) {
+template <int... Dims, TensorArgument X> constexpr auto min(const X& x, KeepDims, Here at = Here::current()) {
   return detail::reduce<ops::MinOp, false, true, Dims...>(x, at);
 }
 
@@ -18621,25 +18707,25 @@ template <int... Dims, TensorOperand X> constexpr auto min(const X& x, KeepDims,
 /// gives NaN. f32 is multiplied in f32, with a relative error of at most n 2^-23 for n elements; bf16 and f16 are
 /// multiplied in f32 and rounded once. The gradient and second derivatives are exact where elements are 0, as in
 /// PyTorch. Shapes and communication: as `sum`; partial values of a sharded dim are multiplied.
-template <int... Dims, TensorOperand X> constexpr auto prod(const X& x, Here at = Here::current()) {
+template <int... Dims, TensorArgument X> constexpr auto prod(const X& x, Here at = Here::current()) {
   return detail::reduce<ops::ProdOp, false, false, Dims...>(x, at);
 }
-template <int... Dims, TensorOperand X> constexpr auto prod(const X& x, KeepDims, Here at = Here::current()) {
+template <int... Dims, TensorArgument X> constexpr auto prod(const X& x, KeepDims, Here at = Here::current()) {
   return detail::reduce<ops::ProdOp, false, true, Dims...>(x, at);
 }
 
 /// Whether any (all) elements along the named dims are nonzero; NaN counts as nonzero. The result is bool. Of no
 /// elements, `any` is false and `all` is true. Shapes and communication as `max`.
-template <int... Dims, TensorOperand X> constexpr auto any(const X& x, Here at = Here::current()) {
+template <int... Dims, TensorArgument X> constexpr auto any(const X& x, Here at = Here::current()) {
   return detail::reduce_bools<ops::MaxOp, false, Dims...>(x, at);
 }
-template <int... Dims, TensorOperand X> constexpr auto any(const X& x, KeepDims, Here at = Here::current()) {
+template <int... Dims, TensorArgument X> constexpr auto any(const X& x, KeepDims, Here at = Here::current()) {
   return detail::reduce_bools<ops::MaxOp, true, Dims...>(x, at);
 }
-template <int... Dims, TensorOperand X> constexpr auto all(const X& x, Here at = Here::current()) {
+template <int... Dims, TensorArgument X> constexpr auto all(const X& x, Here at = Here::current()) {
   return detail::reduce_bools<ops::MinOp, false, Dims...>(x, at);
 }
-template <int... Dims, TensorOperand X> constexpr auto all(const X& x, KeepDims, Here at = Here::current()) {
+template <int... Dims, TensorArgument X> constexpr auto all(const X& x, KeepDims, Here at = Here::current()) {
   return detail::reduce_bools<ops::MinOp, true, Dims...>(x, at);
 }
 
@@ -18647,33 +18733,33 @@ template <int... Dims, TensorOperand X> constexpr auto all(const X& x, KeepDims,
 /// dim, `argmax(x)`, the row-major position among all elements. Of equal elements the first; where any is NaN, the
 /// first NaN. `Index` has to hold the number of elements; of no elements the result is the largest Index. Shapes as
 /// `max`; no gradient. Communication: over a sharded dim, one all_reduce of the extremes and one of the indices.
-template <int D, Element Index = std::int32_t, TensorOperand X>
+template <int D, Element Index = std::int32_t, TensorArgument X>
 constexpr auto argmax(const X& x, Here at = Here::current()) {
   return detail::reduce_by<detail::ArgReduce<ops::MaxOp, Index, false, D>>(x, at);
 }
-template <Element Index = std::int32_t, TensorOperand X> constexpr auto argmax(const X& x, Here at = Here::current()) {
+template <Element Index = std::int32_t, TensorArgument X> constexpr auto argmax(const X& x, Here at = Here::current()) {
   return detail::reduce_by<detail::ArgReduce<ops::MaxOp, Index, false>>(x, at);
 }
-template <int D, Element Index = std::int32_t, TensorOperand X>
+template <int D, Element Index = std::int32_t, TensorArgument X>
 constexpr auto argmax(const X& x, KeepDims, Here at = Here::current()) {
   return detail::reduce_by<detail::ArgReduce<ops::MaxOp, Index, true, D>>(x, at);
 }
-template <Element Index = std::int32_t, TensorOperand X>
+template <Element Index = std::int32_t, TensorArgument X>
 constexpr auto argmax(const X& x, KeepDims, Here at = Here::current()) {
   return detail::reduce_by<detail::ArgReduce<ops::MaxOp, Index, true>>(x, at);
 }
-template <int D, Element Index = std::int32_t, TensorOperand X>
+template <int D, Element Index = std::int32_t, TensorArgument X>
 constexpr auto argmin(const X& x, Here at = Here::current()) {
   return detail::reduce_by<detail::ArgReduce<ops::MinOp, Index, false, D>>(x, at);
 }
-template <Element Index = std::int32_t, TensorOperand X> constexpr auto argmin(const X& x, Here at = Here::current()) {
+template <Element Index = std::int32_t, TensorArgument X> constexpr auto argmin(const X& x, Here at = Here::current()) {
   return detail::reduce_by<detail::ArgReduce<ops::MinOp, Index, false>>(x, at);
 }
-template <int D, Element Index = std::int32_t, TensorOperand X>
+template <int D, Element Index = std::int32_t, TensorArgument X>
 constexpr auto argmin(const X& x, KeepDims, Here at = Here::current()) {
   return detail::reduce_by<detail::ArgReduce<ops::MinOp, Index, true, D>>(x, at);
 }
-template <Element Index = std::int32_t, TensorOperand X>
+template <Element Index = std::int32_t, TensorArgument X>
 constexpr auto argmin(const X& x, KeepDims, Here at = Here::current()) {
   return detail::reduce_by<detail::ArgReduce<ops::MinOp, Index, true>>(x, at);
 }
@@ -18791,19 +18877,19 @@ template <int Rank, bool Keep, int... Dims> struct PNormTag {
 /// where no more elements than the correction are. Computed in two passes, so that a large mean loses nothing; of bf16
 /// and f16 in f32; of integers f32. `std` is its root, of which the gradient is 0 where it is 0, as in PyTorch. Shapes
 /// as of `sum`. Communication: over a sharded dim two all-reduces, of the sums and of the sums of squares.
-template <int... Dims, TensorOperand X, NumberOperand Correction = int>
+template <int... Dims, TensorArgument X, NumberOperand Correction = int>
 constexpr auto var(const X& x, const Correction& correction = 1, Here at = Here::current()) {
   return call<detail::VarianceTag<X::rank, false, false, Dims...>>(Source::from(at), x, correction);
 }
-template <int... Dims, TensorOperand X, NumberOperand Correction = int>
+template <int... Dims, TensorArgument X, NumberOperand Correction = int>
 constexpr auto var(const X& x, KeepDims, const Correction& correction = 1, Here at = Here::current()) {
   return call<detail::VarianceTag<X::rank, false, true, Dims...>>(Source::from(at), x, correction);
 }
-template <int... Dims, TensorOperand X, NumberOperand Correction = int>
+template <int... Dims, TensorArgument X, NumberOperand Correction = int>
 constexpr auto std(const X& x, const Correction& correction = 1, Here at = Here::current()) {
   return call<detail::VarianceTag<X::rank, true, false, Dims...>>(Source::from(at), x, correction);
 }
-template <int... Dims, TensorOperand X, NumberOperand Correction = int>
+template <int... Dims, TensorArgument X, NumberOperand Correction = int>
 constexpr auto std(const X& x, KeepDims, const Correction& correction = 1, Here at = Here::current()) {
   return call<detail::VarianceTag<X::rank, true, true, Dims...>>(Source::from(at), x, correction);
 }
@@ -18813,41 +18899,41 @@ constexpr auto std(const X& x, KeepDims, const Correction& correction = 1, Here 
 /// is computed in f32; of integers f32. With a p as in `norm<-1>(x, 1)` the p-norm: the sum of |x|^p to the power of 1
 /// / p; the largest |x| of infinity, the smallest of -infinity, the number of nonzero elements of 0. A p of 1, 2, 0 or
 /// infinity is a constant, p above 0 may be a ts::Scalar. Shapes and communication as of `sum`.
-template <int... Dims, TensorOperand X> constexpr auto norm(const X& x, Here at = Here::current()) {
+template <int... Dims, TensorArgument X> constexpr auto norm(const X& x, Here at = Here::current()) {
   return detail::reduce_by<detail::Norm<false, Dims...>>(x, at);
 }
-template <int... Dims, TensorOperand X> constexpr auto norm(const X& x, KeepDims, Here at = Here::current()) {
+template <int... Dims, TensorArgument X> constexpr auto norm(const X& x, KeepDims, Here at = Here::current()) {
   return detail::reduce_by<detail::Norm<true, Dims...>>(x, at);
 }
 
-template <int... Dims, TensorOperand X, NumberOperand P>
+template <int... Dims, TensorArgument X, NumberOperand P>
 constexpr auto norm(const X& x, const P& p, Here at = Here::current()) {
   return call<detail::PNormTag<X::rank, false, Dims...>>(Source::from(at), x, p);
 }
-template <int... Dims, TensorOperand X, NumberOperand P>
+template <int... Dims, TensorArgument X, NumberOperand P>
 constexpr auto norm(const X& x, KeepDims, const P& p, Here at = Here::current()) {
   return call<detail::PNormTag<X::rank, true, Dims...>>(Source::from(at), x, p);
 }
 
 /// The sum of the elements that are not NaN, whose gradient is 0 where elements are NaN. In all else as `sum`.
-template <int... Dims, TensorOperand X> constexpr auto nansum(const X& x, Here at = Here::current()) {
+template <int... Dims, TensorArgument X> constexpr auto nansum(const X& x, Here at = Here::current()) {
   return detail::reduce_by<detail::NanSum<false, Dims...>>(x, at);
 }
-template <int... Dims, TensorOperand X> constexpr auto nansum(const X& x, KeepDims, Here at = Here::current()) {
+template <int... Dims, TensorArgument X> constexpr auto nansum(const X& x, KeepDims, Here at = Here::current()) {
   return detail::reduce_by<detail::NanSum<true, Dims...>>(x, at);
 }
 /// The mean of the elements that are not NaN; NaN where all are. In all else as `mean`.
-template <int... Dims, TensorOperand X> constexpr auto nanmean(const X& x, Here at = Here::current()) {
+template <int... Dims, TensorArgument X> constexpr auto nanmean(const X& x, Here at = Here::current()) {
   return detail::reduce_by<detail::NanMean<false, Dims...>>(x, at);
 }
-template <int... Dims, TensorOperand X> constexpr auto nanmean(const X& x, KeepDims, Here at = Here::current()) {
+template <int... Dims, TensorArgument X> constexpr auto nanmean(const X& x, KeepDims, Here at = Here::current()) {
   return detail::reduce_by<detail::NanMean<true, Dims...>>(x, at);
 }
 /// The number of elements that are not 0, i32; NaN is not 0. No gradient. In all else as `sum`.
-template <int... Dims, TensorOperand X> constexpr auto count_nonzero(const X& x, Here at = Here::current()) {
+template <int... Dims, TensorArgument X> constexpr auto count_nonzero(const X& x, Here at = Here::current()) {
   return detail::reduce_by<detail::CountNonzero<false, Dims...>>(x, at);
 }
-template <int... Dims, TensorOperand X> constexpr auto count_nonzero(const X& x, KeepDims, Here at = Here::current()) {
+template <int... Dims, TensorArgument X> constexpr auto count_nonzero(const X& x, KeepDims, Here at = Here::current()) {
   return detail::reduce_by<detail::CountNonzero<true, Dims...>>(x, at);
 }
 
@@ -18862,17 +18948,17 @@ template <class Min, class Max> struct Extremes {
 };
 /// `auto [variance, mean] = var_mean<-1>(x)`, `auto [deviation, mean] = std_mean<-1>(x)`, `auto [min, max] =
 /// aminmax<-1>(x)`: two reductions of one operand, as of var, std, mean, min and max.
-template <int... Dims, TensorOperand X, NumberOperand Correction = int>
+template <int... Dims, TensorArgument X, NumberOperand Correction = int>
 constexpr auto var_mean(const X& x, const Correction& correction = 1, Here at = Here::current()) {
   return SpreadAndMean<decltype(var<Dims...>(x, correction, at)), decltype(mean<Dims...>(x, at))>{
       var<Dims...>(x, correction, at), mean<Dims...>(x, at)};
 }
-template <int... Dims, TensorOperand X, NumberOperand Correction = int>
+template <int... Dims, TensorArgument X, NumberOperand Correction = int>
 constexpr auto std_mean(const X& x, const Correction& correction = 1, Here at = Here::current()) {
   return SpreadAndMean<decltype(tessera::std<Dims...>(x, correction, at)), decltype(mean<Dims...>(x, at))>{
       tessera::std<Dims...>(x, correction, at), mean<Dims...>(x, at)};
 }
-template <int... Dims, TensorOperand X> constexpr auto aminmax(const X& x, Here at = Here::current()) {
+template <int... Dims, TensorArgument X> constexpr auto aminmax(const X& x, Here at = Here::current()) {
   return Extremes<decltype(min<Dims...>(x, at)), decltype(max<Dims...>(x, at))>{min<Dims...>(x, at),
                                                                                 max<Dims...>(x, at)};
 }
@@ -18906,41 +18992,41 @@ struct UpperTriangleTag {
 }  // namespace detail
 
 /// The p-norm of a - b over all dims, rank 0; the operands are broadcast. Gradient and communication as of norm.
-template <TensorOperand A, TensorOperand B, NumberOperand P = int>
+template <TensorArgument A, TensorArgument B, NumberOperand P = int>
 constexpr auto dist(const A& a, const B& b, const P& p = 2, Here at = Here::current()) {
   return norm(call<SubTag>(Source::from(at), a, b), p, at);
 }
 /// The p-norms of the differences of all pairs of rows (torch.cdist): a [..., N, D] and b [..., M, D] give [..., N, M].
 /// Differences are not stored; leading dims are broadcast. The gradient at a distance of 0 is 0. Errors:
 /// shape_mismatch. Communication: where D is split an all-reduce; N and M stay split.
-template <TensorOperand A, TensorOperand B, NumberOperand P = int>
+template <TensorArgument A, TensorArgument B, NumberOperand P = int>
 constexpr auto cdist(const A& a, const B& b, const P& p = 2, Here at = Here::current()) {
   static_assert(A::rank >= 2 && B::rank >= 2, "tessera: cdist takes rows, tensors of rank 2 or more");
   return norm<-1>(call<SubTag>(Source::from(at), unsqueeze<-2>(a, at), unsqueeze<-3>(b, at)), p, at);
 }
 /// The distances of each pair of rows of a matrix [N, D], as of cdist (F.pdist): a vector of N (N - 1) / 2, of rows 0
 /// and 1, 0 and 2, and so on. Communication: as masked_select.
-template <TensorOperand X, NumberOperand P = int>
+template <TensorArgument X, NumberOperand P = int>
 constexpr auto pdist(const X& x, const P& p = 2, Here at = Here::current()) {
   static_assert(X::rank == 2, "tessera: pdist takes a matrix");
   return call<detail::UpperTriangleTag>(Source::from(at), cdist(x, x, p, at));
 }
 /// The cosine of the angle between a and b along dim D: their product over both norms, each at least eps, as in
 /// PyTorch. The operands are broadcast; the result lacks the dim. Communication: all-reduces if the dim is split.
-template <int D = -1, TensorOperand A, TensorOperand B>
+template <int D = -1, TensorArgument A, TensorArgument B>
 constexpr auto cosine_similarity(const A& a, const B& b, double eps = 1e-8, Here at = Here::current()) {
   const auto sizes = call<MulTag>(Source::from(at), maximum(norm<D>(a, at), eps, at), maximum(norm<D>(b, at), eps, at));
   return call<DivTag>(Source::from(at), sum<D>(call<MulTag>(Source::from(at), a, b), at), sizes);
 }
 /// x over its p-norm along dim D, which is taken to be at least eps: 0 stays 0. Communication: as norm.
-template <int D = -1, TensorOperand X, NumberOperand P = int>
+template <int D = -1, TensorArgument X, NumberOperand P = int>
 constexpr auto normalize(const X& x, const P& p = 2, double eps = 1e-12, Here at = Here::current()) {
   return call<DivTag>(Source::from(at), x, maximum(norm<D>(x, keepdims, p, at), eps, at));
 }
 
 namespace detail {
 /// The norm over all dims but one, with keepdims.
-template <int D, TensorOperand X, NumberOperand P> constexpr auto norm_of_others(const X& x, const P& p, Here at) {
+template <int D, TensorArgument X, NumberOperand P> constexpr auto norm_of_others(const X& x, const P& p, Here at) {
   return [&]<int... I>(std::integer_sequence<int, I...>) {
     return norm<(I < D ? I : I + 1)...>(x, keepdims, p, at);
   }(std::make_integer_sequence<int, X::rank - 1>{});
@@ -18949,7 +19035,7 @@ template <int D, TensorOperand X, NumberOperand P> constexpr auto norm_of_others
 
 /// x with each slice along dim D scaled down to a p-norm of at most `most`, where it is larger (torch.renorm). Example:
 /// `renorm<0>(weight, 2, 1)` for rows. Communication: as norm.
-template <int D, TensorOperand X, NumberOperand P, NumberOperand Most>
+template <int D, TensorArgument X, NumberOperand P, NumberOperand Most>
 constexpr auto renorm(const X& x, const P& p, const Most& most, Here at = Here::current()) {
   static_assert(X::rank >= 2, "tessera: renorm takes a tensor with two dims or more");
   const auto size = detail::norm_of_others<detail::checked_dim<D, X::rank>()>(x, p, at);
@@ -18959,13 +19045,13 @@ constexpr auto renorm(const X& x, const P& p, const Most& most, Here at = Here::
 }
 
 /// The product of each element of a vector with each of another: [m] and [n] give [m, n]. No communication.
-template <TensorOperand A, TensorOperand B> constexpr auto outer(const A& a, const B& b, Here at = Here::current()) {
+template <TensorArgument A, TensorArgument B> constexpr auto outer(const A& a, const B& b, Here at = Here::current()) {
   static_assert(A::rank == 1 && B::rank == 1, "tessera: outer takes two vectors");
   return call<MulTag>(Source::from(at), unsqueeze<1>(a, at), unsqueeze<0>(b, at));
 }
 /// The Kronecker product (torch.kron, jnp.kron): each element of a is replaced by it times b. Vectors [m] and [n] give
 /// [m n], matrices [m, n] and [p, q] give [m p, n q]. Communication: as merge_dims.
-template <TensorOperand A, TensorOperand B> constexpr auto kron(const A& a, const B& b, Here at = Here::current()) {
+template <TensorArgument A, TensorArgument B> constexpr auto kron(const A& a, const B& b, Here at = Here::current()) {
   static_assert(A::rank == B::rank && (A::rank == 1 || A::rank == 2),
                 "tessera: kron takes two vectors or two matrices");
   if constexpr (A::rank == 1)
@@ -18978,7 +19064,7 @@ template <TensorOperand A, TensorOperand B> constexpr auto kron(const A& a, cons
 }
 /// The cross product of the vectors along dim D, which has extent 3 (torch.linalg.cross, jnp.cross). Errors:
 /// shape_mismatch. Communication: as slice and concat where D is split.
-template <int D = -1, TensorOperand A, TensorOperand B>
+template <int D = -1, TensorArgument A, TensorArgument B>
 constexpr auto cross(const A& a, const B& b, Here at = Here::current()) {
   static_assert(A::rank == B::rank, "tessera: cross takes two tensors of one rank");
   const auto of = [&](const auto& x, int i) { return slice<D>(x, i, 1, at); };
@@ -18989,7 +19075,7 @@ constexpr auto cross(const A& a, const B& b, Here at = Here::current()) {
 }
 /// The powers 0 to `count` - 1 of each element of a vector in a row, the highest first, or with `vander<true>` last
 /// (torch.vander, jnp.vander): [n] gives [n, count]. No communication.
-template <bool Increasing = false, TensorOperand X, SizeOperand Count>
+template <bool Increasing = false, TensorArgument X, SizeOperand Count>
 constexpr auto vander(const X& x, const Count& count, Here at = Here::current()) {
   static_assert(X::rank == 1, "tessera: vander takes a vector");
   const auto columns = tile<1>(unsqueeze<1>(x, at), count, at);
@@ -19000,12 +19086,12 @@ constexpr auto vander(const X& x, const Count& count, Here at = Here::current())
     return flip<1>(powers, at);
 }
 /// The sum of the products of two vectors, rank 0. Errors: shape_mismatch. Communication: as einsum.
-template <TensorOperand A, TensorOperand B> constexpr auto dot(const A& a, const B& b, Here at = Here::current()) {
+template <TensorArgument A, TensorArgument B> constexpr auto dot(const A& a, const B& b, Here at = Here::current()) {
   static_assert(A::rank == 1 && B::rank == 1, "tessera: dot takes two vectors");
   return detail::exact_einsum<"i,i->">(a, b, at);
 }
 /// The sum of the diagonal of each matrix: [..., n, m] gives [...]. Communication: as diagonal and sum.
-template <TensorOperand X> constexpr auto trace(const X& x, Here at = Here::current()) {
+template <TensorArgument X> constexpr auto trace(const X& x, Here at = Here::current()) {
   return sum<-1>(diagonal(x, at), at);
 }
 
@@ -19023,25 +19109,25 @@ template <TensorOperand X> constexpr auto trace(const X& x, Here at = Here::curr
 namespace tessera {
 
 /// A matrix [m, n] times a vector [n] (torch.mv): a vector [m]. Errors and communication: as einsum.
-template <TensorOperand A, TensorOperand X> constexpr auto mv(const A& a, const X& x, Here at = Here::current()) {
+template <TensorArgument A, TensorArgument X> constexpr auto mv(const A& a, const X& x, Here at = Here::current()) {
   static_assert(A::rank == 2 && X::rank == 1, "tessera: mv takes a matrix and a vector");
   return einsum<"mn,n->m">(a, x, at);
 }
 /// beta y + alpha (a times x), of a vector y or a scalar, a matrix and a vector (torch.addmv). In all else as addmm.
-template <TensorOperand Y, TensorOperand A, TensorOperand X, NumberOperand Beta = int, NumberOperand Alpha = int>
+template <TensorArgument Y, TensorArgument A, TensorArgument X, NumberOperand Beta = int, NumberOperand Alpha = int>
 constexpr auto addmv(const Y& y, const A& a, const X& x, const Beta& beta = 1, const Alpha& alpha = 1,
                      Here at = Here::current()) {
   return call<detail::AddToProductTag>(Source::from(at), y, mv(a, x, at), beta, alpha);
 }
 /// beta x + alpha (a b^T), of a matrix [m, n] and vectors [m] and [n] (torch.addr). In all else as addmm.
-template <TensorOperand X, TensorOperand A, TensorOperand B, NumberOperand Beta = int, NumberOperand Alpha = int>
+template <TensorArgument X, TensorArgument A, TensorArgument B, NumberOperand Beta = int, NumberOperand Alpha = int>
 constexpr auto addr(const X& x, const A& a, const B& b, const Beta& beta = 1, const Alpha& alpha = 1,
                     Here at = Here::current()) {
   return call<detail::AddToProductTag>(Source::from(at), x, outer(a, b, at), beta, alpha);
 }
 /// beta x + alpha times the sum of the products of two batches of matrices, [batch, M, K] and [batch, K, N]
 /// (torch.addbmm); baddbmm keeps the products apart. In all else as addmm.
-template <TensorOperand X, TensorOperand A, TensorOperand B, NumberOperand Beta = int, NumberOperand Alpha = int>
+template <TensorArgument X, TensorArgument A, TensorArgument B, NumberOperand Beta = int, NumberOperand Alpha = int>
 constexpr auto addbmm(const X& x, const A& a, const B& b, const Beta& beta = 1, const Alpha& alpha = 1,
                       Here at = Here::current()) {
   static_assert(A::rank == 3 && B::rank == 3,
@@ -19051,7 +19137,7 @@ constexpr auto addbmm(const X& x, const A& a, const B& b, const Beta& beta = 1, 
 
 /// The products of all rows of a and b: their last dims are summed over (torch.inner). Example: [I, J, K] and [L, K]
 /// give [I, J, L]. Errors and communication: as einsum.
-template <TensorOperand A, TensorOperand B> constexpr auto inner(const A& a, const B& b, Here at = Here::current()) {
+template <TensorArgument A, TensorArgument B> constexpr auto inner(const A& a, const B& b, Here at = Here::current()) {
   static_assert(A::rank >= 1 && B::rank >= 1, "tessera: inner takes tensors with at least one dim");
   if constexpr (B::rank == 1)
     return tensordot<1>(a, b, at);
@@ -19060,7 +19146,7 @@ template <TensorOperand A, TensorOperand B> constexpr auto inner(const A& a, con
 }
 /// The sum of the products of a and b along dim D, which the result lacks (torch.linalg.vecdot, jnp.vecdot). Operands
 /// are broadcast and promoted. Communication: where D is split an all-reduce.
-template <int D = -1, TensorOperand A, TensorOperand B>
+template <int D = -1, TensorArgument A, TensorArgument B>
 constexpr auto vecdot(const A& a, const B& b, Here at = Here::current()) {
   return sum<D>(call<MulTag>(Source::from(at), a, b), at);
 }
@@ -19084,10 +19170,10 @@ template <class A, class B> constexpr auto chained(Source source, const A& a, co
 /// and communication: as matmul.
 ///
 ///     const auto y = ts::multi_dot(a, b, c, x);   // a (b (c x))
-template <TensorOperand A, TensorOperand B> constexpr auto multi_dot(const A& a, const B& b) {
+template <TensorArgument A, TensorArgument B> constexpr auto multi_dot(const A& a, const B& b) {
   return detail::chained(detail::line_of(a), a, b);
 }
-template <TensorOperand A, TensorOperand B, TensorOperand C, TensorOperand... Rest>
+template <TensorArgument A, TensorArgument B, TensorArgument C, TensorOperand... Rest>
 constexpr auto multi_dot(const A& a, const B& b, const C& c, const Rest&... rest) {
   using Last = std::tuple_element_t<sizeof...(Rest), std::tuple<C, Rest...>>;
   if constexpr (Last::rank == 1 && A::rank != 1)
@@ -19099,14 +19185,14 @@ constexpr auto multi_dot(const A& a, const B& b, const C& c, const Rest&... rest
 /// y[..., o] = sum over i and j of x1[..., i] weight[o, i, j] x2[..., j] (F.bilinear): a weight of [out, in1, in2] as
 /// in PyTorch; leading dims of x1 and x2 are equal. The weight meets x1 first, which gives [..., out, in2]: let x1 be
 /// the operand with more features. Errors: shape_mismatch. Communication: as matmul.
-template <TensorOperand A, TensorOperand B, TensorOperand W>
+template <TensorArgument A, TensorArgument B, TensorArgument W>
 constexpr auto bilinear(const A& x1, const B& x2, const W& weight, Here at = Here::current()) {
   static_assert(A::rank == B::rank && A::rank >= 1 && W::rank == 3,
                 "tessera: bilinear takes two tensors of one rank and a weight [out, in1, in2]");
   const auto met = tensordot<1>(x1, transpose<1, 0, 2>(weight, at), at);
   return sum<-1>(call<MulTag>(Source::from(at), met, unsqueeze<-2>(x2, at)), at);
 }
-template <TensorOperand A, TensorOperand B, TensorOperand W, TensorOperand Bias>
+template <TensorArgument A, TensorArgument B, TensorArgument W, TensorArgument Bias>
 constexpr auto bilinear(const A& x1, const B& x2, const W& weight, const Bias& bias, Here at = Here::current()) {
   return call<AddTag>(Source::from(at), bilinear(x1, x2, weight, at), bias);
 }
@@ -19322,19 +19408,19 @@ template <class Function, class... X> constexpr auto custom_call_of(Source sourc
 /// dims, or extents with one letter, differ. Gradient: none, so that it is an `unsupported` error to differentiate the
 /// call; ts::custom_vjp gives it one. Communication: a split core dim is made whole, by an all_to_all onto a batch dim
 /// that its axes divide, otherwise by an all_gather.
-template <class Function, TensorOperand X> constexpr auto custom_call(const X& x, Here at = Here::current()) {
+template <class Function, TensorArgument X> constexpr auto custom_call(const X& x, Here at = Here::current()) {
   return detail::custom_call_of<Function>(Source::from(at), x);
 }
-template <class Function, TensorOperand X, TensorOperand Y>
+template <class Function, TensorArgument X, TensorArgument Y>
 constexpr auto custom_call(const X& x, const Y& y, Here at = Here::current()) {
   return detail::custom_call_of<Function>(Source::from(at), x, y);
 }
-template <class Function, TensorOperand X, TensorOperand Y, TensorOperand Z>
+template <class Function, TensorArgument X, TensorArgument Y, TensorArgument Z>
 constexpr auto custom_call(const X& x, const Y& y, const Z& z, Here at = Here::current()) {
   return detail::custom_call_of<Function>(Source::from(at), x, y, z);
 }
 /// Of more operands; behind so many there is no default argument that could tell the line of the call.
-template <class Function, TensorOperand X, TensorOperand Y, TensorOperand Z, TensorOperand... More>
+template <class Function, TensorArgument X, TensorArgument Y, TensorArgument Z, TensorOperand... More>
   requires(sizeof...(More) > 0)
 constexpr auto custom_call(const X& x, const Y& y, const Z& z, const More&... more) {
   return detail::custom_call_of<Function>(Source{}, x, y, z, more...);
@@ -19781,11 +19867,11 @@ template <int Count, bool Repeated> struct CombinationsTag {
 /// grid is merged to rows as in merge_dims.
 ///
 ///     const auto pairs = ts::cartesian_prod(x, y);   // [1, 2], [4, 5]: [1, 4], [1, 5], [2, 4], [2, 5]
-template <TensorOperand A, TensorOperand B>
+template <TensorArgument A, TensorArgument B>
 constexpr auto cartesian_prod(const A& a, const B& b, Here at = Here::current()) {
   return call<detail::CartesianTag>(Source::from(at), a, b);
 }
-template <TensorOperand A, TensorOperand B, TensorOperand C>
+template <TensorArgument A, TensorArgument B, TensorArgument C>
 constexpr auto cartesian_prod(const A& a, const B& b, const C& c, Here at = Here::current()) {
   return call<detail::CartesianTag>(Source::from(at), a, b, c);
 }
@@ -19795,7 +19881,7 @@ constexpr auto cartesian_prod(const A& a, const B& b, const C& c, Here at = Here
 /// gradient goes to the elements. Cost: a mask of n^Count elements. Communication: as masked_select.
 ///
 ///     const auto pairs = ts::combinations(x);   // [1, 2, 3]: [1, 2], [1, 3], [2, 3]
-template <int Count = 2, bool Repeated = false, TensorOperand X>
+template <int Count = 2, bool Repeated = false, TensorArgument X>
 constexpr auto combinations(const X& x, Here at = Here::current()) {
   return call<detail::CombinationsTag<Count, Repeated>>(Source::from(at), x);
 }
@@ -19908,7 +19994,7 @@ constexpr auto call_with_sizes(Source source, const X& x, const Dim (&sizes)[Dim
 /// -1, which follows from the others. Errors: shape_mismatch where the numbers of elements differ, and for an extent of
 /// 0. Communication: all dims are merged and split again, so a dim behind the first that is split may be gathered;
 /// split_dim and merge_dims name the dims that change, and keep the sharding of all others.
-template <TensorOperand X, std::size_t Dims>
+template <TensorArgument X, std::size_t Dims>
 constexpr auto reshape(const X& x, const Dim (&sizes)[Dims], Here at = Here::current()) {
   return detail::call_with_sizes<detail::ReshapeTag>(Source::from(at), x, sizes);
 }
@@ -19920,7 +20006,7 @@ constexpr auto reshape(const X& x, const Dim (&sizes)[Dims], Here at = Here::cur
 /// of a stored tensor, the dim is copied before it is broadcast; -1 or ts::extent<D>(x) saves the copy.
 ///
 ///     const auto rows = ts::broadcast_to(bias, {ts::extent<0>(x), 4});   // [4] gives [N, 4]
-template <TensorOperand X, std::size_t Dims>
+template <TensorArgument X, std::size_t Dims>
 constexpr auto broadcast_to(const X& x, const Dim (&sizes)[Dims], Here at = Here::current()) {
   return detail::call_with_sizes<detail::BroadcastToTag>(Source::from(at), x, sizes);
 }
@@ -20044,7 +20130,7 @@ template <int Rank> struct DiagonalScatterTag {
 /// Errors: shape_mismatch when an element is outside of the dim, and for a size or a step below 1. Communication: along
 /// a split dim, which stays split, a halo exchange of the elements that cross borders of shards; x[::2] of a dim that
 /// the devices divide evenly into even parts sends nothing.
-template <int D, TensorOperand X, SizeOperand Start, SizeOperand Size, SizeOperand Step>
+template <int D, TensorArgument X, SizeOperand Start, SizeOperand Size, SizeOperand Step>
 constexpr auto slice(const X& x, const Start& start, const Size& size, const Step& step, Here at = Here::current()) {
   return call<detail::StridedSliceTag<X::rank, detail::checked_dim<D, X::rank>()>>(Source::from(at), x, Dim(start),
                                                                                    Dim(size), Dim(step));
@@ -20053,7 +20139,7 @@ constexpr auto slice(const X& x, const Start& start, const Size& size, const Ste
 /// The elements at one index of dim D, without that dim: x[i] (Tensor.select, lax.index_in_dim). A negative index
 /// counts from the end: `select<0>(x, -1)` is the last row. Errors: shape_mismatch for an index outside of the dim.
 /// Communication: as slice of one index.
-template <int D, TensorOperand X, SizeOperand Index>
+template <int D, TensorArgument X, SizeOperand Index>
 constexpr auto select(const X& x, const Index& index, Here at = Here::current()) {
   return call<detail::SelectIndexTag<X::rank, detail::checked_dim<D, X::rank>()>>(Source::from(at), x, Dim(index));
 }
@@ -20064,7 +20150,7 @@ constexpr auto select(const X& x, const Index& index, Here at = Here::current())
 /// to their place, as in pad; x stays split.
 ///
 ///     const auto next = ts::slice_scatter<1>(image, row, 3);   // [H, W], [H, 1]
-template <int D, TensorOperand X, TensorOperand Update, SizeOperand Start, SizeOperand Step = int>
+template <int D, TensorArgument X, TensorArgument Update, SizeOperand Start, SizeOperand Step = int>
 constexpr auto slice_scatter(const X& x, const Update& update, const Start& start, const Step& step = 1,
                              Here at = Here::current()) {
   return call<detail::SliceScatterTag<X::rank, detail::checked_dim<D, X::rank>()>>(Source::from(at), x, update,
@@ -20072,7 +20158,7 @@ constexpr auto slice_scatter(const X& x, const Update& update, const Start& star
 }
 /// x with the update at one index of dim D, which the update lacks (torch.select_scatter, x.at[i].set). Otherwise as
 /// slice_scatter.
-template <int D, TensorOperand X, TensorOperand Update, SizeOperand Index>
+template <int D, TensorArgument X, TensorArgument Update, SizeOperand Index>
 constexpr auto select_scatter(const X& x, const Update& update, const Index& index, Here at = Here::current()) {
   constexpr int dim = detail::checked_dim<D, X::rank>();
   return slice_scatter<dim>(x, unsqueeze<dim>(update, at), index, 1, at);
@@ -20081,7 +20167,7 @@ constexpr auto select_scatter(const X& x, const Update& update, const Index& ind
 /// Matrices with other main diagonals (torch.diagonal_scatter): x [..., n, m], diagonals [..., min(n, m)]. Gradients:
 /// of x 0 on the diagonal, of the diagonals the cotangent there. Errors: shape_mismatch for shorter diagonals, and
 /// where another dim differs. Communication: as pad of the diagonals; x stays split.
-template <TensorOperand X, TensorOperand Diagonals>
+template <TensorArgument X, TensorArgument Diagonals>
 constexpr auto diagonal_scatter(const X& x, const Diagonals& diagonals, Here at = Here::current()) {
   return call<detail::DiagonalScatterTag<X::rank>>(Source::from(at), x, diagonals);
 }
@@ -20114,24 +20200,24 @@ template <bool Positive> struct InfinityTag {
 
 /// Which elements are infinity, -infinity: bool tensors of the shape of x. No integer is. No gradient, no
 /// communication. torch.isposinf, isneginf.
-template <TensorOperand X> constexpr auto isposinf(const X& x, Here at = Here::current()) {
+template <TensorArgument X> constexpr auto isposinf(const X& x, Here at = Here::current()) {
   return call<detail::InfinityTag<true>>(Source::from(at), x);
 }
-template <TensorOperand X> constexpr auto isneginf(const X& x, Here at = Here::current()) {
+template <TensorArgument X> constexpr auto isneginf(const X& x, Here at = Here::current()) {
   return call<detail::InfinityTag<false>>(Source::from(at), x);
 }
 
 /// The larger, the smaller of two elements, and of a number and NaN the number, where maximum and minimum give NaN
 /// (torch.fmax, fmin). Operands are broadcast and promoted. Gradients: as of maximum; of NaN 0 unless both are. Errors:
 /// shape_mismatch. No communication.
-template <TensorOperand A, TensorOperand B> constexpr auto fmax(const A& a, const B& b, Here at = Here::current()) {
+template <TensorArgument A, TensorArgument B> constexpr auto fmax(const A& a, const B& b, Here at = Here::current()) {
   const auto least = -std::numeric_limits<double>::infinity();
   if constexpr (!is_floating_v<typename A::element> || !is_floating_v<typename B::element>)
     return maximum(a, b, at);
   else
     return select(isnan(a, at), b, maximum(a, select(isnan(b, at), least, b, at), at), at);
 }
-template <TensorOperand A, TensorOperand B> constexpr auto fmin(const A& a, const B& b, Here at = Here::current()) {
+template <TensorArgument A, TensorArgument B> constexpr auto fmin(const A& a, const B& b, Here at = Here::current()) {
   const auto most = std::numeric_limits<double>::infinity();
   if constexpr (!is_floating_v<typename A::element> || !is_floating_v<typename B::element>)
     return minimum(a, b, at);
@@ -20210,14 +20296,14 @@ template <bool Exponent> struct FrexpTag : FloatingComposition {
 /// x times 2 to the power of n, a whole number (torch.ldexp, jnp.ldexp), rounded once, as C's ldexp; PyTorch's is
 /// infinite where 2^n alone is. Operands are broadcast; the result has the element type of x, f32 for integers.
 /// Gradients: 2^n; of n none. Errors: shape_mismatch. No communication.
-template <TensorOperand X, Operand N> constexpr auto ldexp(const X& x, const N& n, Here at = Here::current()) {
+template <TensorArgument X, Operand N> constexpr auto ldexp(const X& x, const N& n, Here at = Here::current()) {
   return call<detail::LdexpTag>(Source::from(at), x, n);
 }
 /// Mantissas in [0.5, 1) with the sign of x, and i32 exponents, so that x = mantissa 2^exponent (torch.frexp,
 /// jnp.frexp): `const auto [mantissa, exponent] = ts::frexp(x)`. Of 0, infinities and NaN the mantissa is x and the
 /// exponent 0. Of integers f32. Exact, also of denormal numbers. Gradient of the mantissa: 2^-exponent. No
 /// communication.
-template <TensorOperand X> constexpr auto frexp(const X& x, Here at = Here::current()) {
+template <TensorArgument X> constexpr auto frexp(const X& x, Here at = Here::current()) {
   const auto mantissa = call<detail::FrexpTag<false>>(Source::from(at), x);
   const auto exponent = call<detail::FrexpTag<true>>(Source::from(at), x);
   return Frexp<std::remove_const_t<decltype(mantissa)>, std::remove_const_t<decltype(exponent)>>{mantissa, exponent};
@@ -20455,39 +20541,39 @@ template <int Rank> struct MseTag {
 /// exp(x) over its sum along one dim, by default the last, computed without overflow. x is floating; the result has its
 /// shape and element type. A row with NaN or +infinity gives NaN. Communication: along a sharded dim, one all_reduce of
 /// the maxima and one of the sums.
-template <int D = -1, TensorOperand X> constexpr auto softmax(const X& x, Here at = Here::current()) {
+template <int D = -1, TensorArgument X> constexpr auto softmax(const X& x, Here at = Here::current()) {
   return call<detail::SoftmaxTag<X::rank, detail::checked_dim<D, X::rank>(), false>>(Source::from(at), x);
 }
 /// softmax of -x (torch.nn.functional.softmin). Communication: as softmax.
-template <int D = -1, TensorOperand X> constexpr auto softmin(const X& x, Here at = Here::current()) {
+template <int D = -1, TensorArgument X> constexpr auto softmin(const X& x, Here at = Here::current()) {
   return softmax<D>(-x, at);
 }
 /// The logarithm of softmax, accurate where softmax underflows. Communication: as softmax.
-template <int D = -1, TensorOperand X> constexpr auto log_softmax(const X& x, Here at = Here::current()) {
+template <int D = -1, TensorArgument X> constexpr auto log_softmax(const X& x, Here at = Here::current()) {
   return call<detail::SoftmaxTag<X::rank, detail::checked_dim<D, X::rank>(), true>>(Source::from(at), x);
 }
 
 /// The logarithm of the sum of exponentials over the named dims, by default all: `logsumexp<-1>(x)`, computed without
 /// overflow. -infinity where all elements are, NaN where any is. The gradient is softmax. Shapes as `max`.
 /// Communication: as softmax.
-template <int... Dims, TensorOperand X> constexpr auto logsumexp(const X& x, Here at = Here::current()) {
+template <int... Dims, TensorArgument X> constexpr auto logsumexp(const X& x, Here at = Here::current()) {
   return detail::reduce_by<detail::LogSumExp<false, Dims...>>(x, at);
 }
-template <int... Dims, TensorOperand X> constexpr auto logsumexp(const X& x, KeepDims, Here at = Here::current()) {
+template <int... Dims, TensorArgument X> constexpr auto logsumexp(const X& x, KeepDims, Here at = Here::current()) {
   return detail::reduce_by<detail::LogSumExp<true, Dims...>>(x, at);
 }
 
 /// Layer norm of rows (the last dim): (x - mean) / sqrt(variance + eps) * gain + bias; gain and bias are vectors. The
 /// result has the shape and element type of x. Errors: shape_mismatch. Communication: all_reduces of row sums where
 /// rows are split. Source: Ba, Kiros, Hinton, 1607.06450.
-template <TensorOperand X, TensorOperand Gain, TensorOperand Bias, NumberOperand Eps = double>
+template <TensorArgument X, TensorArgument Gain, TensorArgument Bias, NumberOperand Eps = double>
 constexpr auto layer_norm(const X& x, const Gain& gain, const Bias& bias, const Eps& eps = 1e-5,
                           Here at = Here::current()) {
   return call<detail::LayerNormTag>(Source::from(at), x, gain, bias, eps);
 }
 /// RMS norm of rows (the last dim): x / sqrt(mean of squares + eps) * gain. Otherwise as layer_norm. Source: Zhang,
 /// Sennrich, 1910.07467.
-template <TensorOperand X, TensorOperand Gain, NumberOperand Eps = double>
+template <TensorArgument X, TensorArgument Gain, NumberOperand Eps = double>
 constexpr auto rms_norm(const X& x, const Gain& gain, const Eps& eps = 1e-5, Here at = Here::current()) {
   return call<detail::RmsNormTag>(Source::from(at), x, gain, eps);
 }
@@ -20495,13 +20581,13 @@ constexpr auto rms_norm(const X& x, const Gain& gain, const Eps& eps = 1e-5, Her
 /// The mean over all positions of -log softmax(logits)[target], for logits [..., classes] and integer targets [...];
 /// rank 0. A target outside of the classes adds 0. Errors: shape_mismatch. Communication: with sharded classes,
 /// all_reduces of one value per position; logits are never gathered.
-template <TensorOperand Logits, TensorOperand Targets>
+template <TensorArgument Logits, TensorArgument Targets>
 constexpr auto cross_entropy(const Logits& logits, const Targets& targets, Here at = Here::current()) {
   return call<detail::CrossEntropyTag<Logits::rank>>(Source::from(at), logits, targets);
 }
 /// The mean of the squared difference of x and y, which have equal shapes; rank 0, NaN for tensors without elements.
 /// Errors: shape_mismatch.
-template <TensorOperand X, TensorOperand Y> constexpr auto mse(const X& x, const Y& y, Here at = Here::current()) {
+template <TensorArgument X, TensorArgument Y> constexpr auto mse(const X& x, const Y& y, Here at = Here::current()) {
   return call<detail::MseTag<X::rank>>(Source::from(at), x, y);
 }
 
@@ -20520,7 +20606,7 @@ namespace tessera {
 /// of the second. [..., 2 n] gives [..., n]. x is floating or integer, of which the result is f32. Errors:
 /// shape_mismatch for an odd extent. Communication: as slice; none along other dims. Source: Dauphin and others,
 /// 1612.08083.
-template <int D = -1, TensorOperand X> constexpr auto glu(const X& x, Here at = Here::current()) {
+template <int D = -1, TensorArgument X> constexpr auto glu(const X& x, Here at = Here::current()) {
   const auto [value, gate] = chunk<2, D>(x, at);
   return call<detail::Binary<ops::MulOp>>(Source::from(at), value, sigmoid(gate, at));
 }
@@ -20554,7 +20640,7 @@ template <class Operation, int Rank, int D, CumulativeOptions S> struct Cumulati
 /// `.exclusive = true` leaves each element out of its own sum. The result has the shape of x. bf16 and f16 are summed
 /// in f32; bools and integers below 32 bits give i32; wider integers wrap around. Communication: along a split dim, an
 /// all_gather of one total per line from each device.
-template <int D, CumulativeOptions S = CumulativeOptions{}, TensorOperand X>
+template <int D, CumulativeOptions S = CumulativeOptions{}, TensorArgument X>
 constexpr auto cumsum(const X& x, Here at = Here::current()) {
   return call<detail::CumulativeTag<ops::CumsumOp, X::rank, detail::checked_dim<D, X::rank>(), S>>(Source::from(at), x);
 }
@@ -20562,7 +20648,7 @@ constexpr auto cumsum(const X& x, Here at = Here::current()) {
 /// Cumulative product along dim D; options, shapes and communication as cumsum. f32 is multiplied in f64 and rounded
 /// when stored; along a split dim, the product of each device's elements has to be in the range of the element type.
 /// The gradient is exact where elements are 0, as in PyTorch; second derivatives where a line has at most one 0.
-template <int D, CumulativeOptions S = CumulativeOptions{}, TensorOperand X>
+template <int D, CumulativeOptions S = CumulativeOptions{}, TensorArgument X>
 constexpr auto cumprod(const X& x, Here at = Here::current()) {
   return call<detail::CumulativeTag<ops::CumprodOp, X::rank, detail::checked_dim<D, X::rank>(), S>>(Source::from(at),
                                                                                                     x);
@@ -20572,12 +20658,12 @@ constexpr auto cumprod(const X& x, Here at = Here::current()) {
 /// NaN from the first NaN on, as in PyTorch and JAX. The result has the shape and element type of x. The gradient goes
 /// to the element that is the extreme; of equal ones to the last, as in PyTorch. Communication: as cumsum; that of the
 /// gradient as gather.
-template <int D, CumulativeOptions S = CumulativeOptions{}, TensorOperand X>
+template <int D, CumulativeOptions S = CumulativeOptions{}, TensorArgument X>
 constexpr auto cummax(const X& x, Here at = Here::current()) {
   static_assert(!S.exclusive, "tessera: cummax has no result before the first element, so it is never exclusive");
   return call<detail::CumulativeTag<ops::CummaxOp, X::rank, detail::checked_dim<D, X::rank>(), S>>(Source::from(at), x);
 }
-template <int D, CumulativeOptions S = CumulativeOptions{}, TensorOperand X>
+template <int D, CumulativeOptions S = CumulativeOptions{}, TensorArgument X>
 constexpr auto cummin(const X& x, Here at = Here::current()) {
   static_assert(!S.exclusive, "tessera: cummin has no result before the first element, so it is never exclusive");
   return call<detail::CumulativeTag<ops::CumminOp, X::rank, detail::checked_dim<D, X::rank>(), S>>(Source::from(at), x);
@@ -20762,7 +20848,7 @@ template <int Rank, bool Accumulate> struct IndexPutTag {
 /// Communication: a split vector of indices is gathered; the source as in index_select; x stays split.
 ///
 ///     const auto next = ts::index_copy<0>(cache, slots, keys);   // [S, H], [K], [K, H]
-template <int D, TensorOperand X, TensorOperand Indices, TensorOperand Elements>
+template <int D, TensorArgument X, TensorArgument Indices, TensorArgument Elements>
 constexpr auto index_copy(const X& x, const Indices& indices, const Elements& source, Here at = Here::current()) {
   return call<detail::IndexCopyTag<X::rank, detail::checked_dim<D, X::rank>()>>(Source::from(at), x, indices, source);
 }
@@ -20771,7 +20857,7 @@ constexpr auto index_copy(const X& x, const Indices& indices, const Elements& so
 /// and f16 is added in f32; small integers in i32; integers wrap around. Gradients: of x the cotangent, of the source
 /// the cotangent at the indices. Errors as index_copy. Communication: where rows of the source are split, an all-reduce
 /// of the sums; a split dim D of x stays split.
-template <int D, TensorOperand X, TensorOperand Indices, TensorOperand Elements>
+template <int D, TensorArgument X, TensorArgument Indices, TensorArgument Elements>
 constexpr auto index_add(const X& x, const Indices& indices, const Elements& source, Here at = Here::current()) {
   return call<detail::IndexAddTag<X::rank, detail::checked_dim<D, X::rank>()>>(Source::from(at), x, indices, source);
 }
@@ -20779,7 +20865,7 @@ constexpr auto index_add(const X& x, const Indices& indices, const Elements& sou
 /// x with the value in all rows along dim D at the indices, a vector (torch.index_fill). The value is a number or a
 /// tensor, broadcast against x. The gradient of x is 0 where it is overwritten. Errors and communication: as
 /// index_copy.
-template <int D, TensorOperand X, TensorOperand Indices, Operand V>
+template <int D, TensorArgument X, TensorArgument Indices, Operand V>
 constexpr auto index_fill(const X& x, const Indices& indices, const V& value, Here at = Here::current()) {
   constexpr int dim = detail::checked_dim<D, X::rank>();
   return masked_fill(x, call<detail::IsNamedTag<X::rank, dim>>(Source::from(at), x, indices), value, at);
@@ -20787,7 +20873,7 @@ constexpr auto index_fill(const X& x, const Indices& indices, const V& value, He
 
 /// The elements of the flattened x at indices of any shape (torch.take, jnp.take without an axis). The gradient adds to
 /// the elements that were taken. Errors: dim_range. Communication: as merge_dims and embedding.
-template <TensorOperand X, TensorOperand Indices>
+template <TensorArgument X, TensorArgument Indices>
 constexpr auto take(const X& x, const Indices& indices, Here at = Here::current()) {
   static_assert(X::rank >= 1, "tessera: take needs a tensor with dims");
   if constexpr (X::rank == 1)
@@ -20801,7 +20887,7 @@ constexpr auto take(const X& x, const Indices& indices, Here at = Here::current(
 /// Errors: dim_range. Communication: as merge_dims and embedding.
 ///
 ///     const auto picked = ts::index(logits, ts::iota<0, std::int32_t>(labels), labels);   // [B, V], [B], [B]
-template <TensorOperand X, TensorOperand... Indices>
+template <TensorArgument X, TensorOperand... Indices>
 constexpr auto index(const X& x, const std::tuple<Indices...>& indices, Here at = Here::current()) {
   return std::apply([&](const Indices&... i) { return call<detail::IndexTag<X::rank>>(Source::from(at), x, i...); },
                     indices);
@@ -20812,7 +20898,7 @@ constexpr auto index(const X& x, const std::tuple<Indices...>& indices, Here at 
 /// it has the rules, gradients and errors. Communication: as merge_dims and index_copy.
 ///
 ///     const auto marked = ts::index_put(board, std::tuple(rows, columns), pieces);   // [M, N], ([K], [K]), [K]
-template <bool Accumulate = false, TensorOperand X, TensorOperand... Indices, TensorOperand Elements>
+template <bool Accumulate = false, TensorArgument X, TensorOperand... Indices, TensorArgument Elements>
 constexpr auto index_put(const X& x, const std::tuple<Indices...>& indices, const Elements& values,
                          Here at = Here::current()) {
   return std::apply(
@@ -20891,13 +20977,13 @@ template <BagMode Mode> struct EmbeddingBagTag {
 /// sum. Gradients: as embedding; rows that equal a maximum share its cotangent. Errors: dim_range for an index outside
 /// of the table or a first offset above 0. Communication: of split indices the positions are gathered, and sums are
 /// all-reduced.
-template <BagMode Mode = BagMode::sum, TensorOperand Table, TensorOperand Indices, TensorOperand Offsets>
+template <BagMode Mode = BagMode::sum, TensorArgument Table, TensorArgument Indices, TensorArgument Offsets>
 constexpr auto embedding_bag(const Table& table, const Indices& indices, const Offsets& offsets,
                              Here at = Here::current()) {
   return call<detail::EmbeddingBagTag<Mode>>(Source::from(at), table, indices, offsets);
 }
-template <BagMode Mode = BagMode::sum, TensorOperand Table, TensorOperand Indices, TensorOperand Offsets,
-          TensorOperand Weights>
+template <BagMode Mode = BagMode::sum, TensorArgument Table, TensorArgument Indices, TensorArgument Offsets,
+          TensorArgument Weights>
 constexpr auto embedding_bag(const Table& table, const Indices& indices, const Offsets& offsets, const Weights& weights,
                              Here at = Here::current()) {
   return call<detail::EmbeddingBagTag<Mode>>(Source::from(at), table, indices, offsets, weights);
@@ -20944,7 +21030,7 @@ template <int Rank, int D> struct GatherTag {
 /// `gather<1>(x, ts::unsqueeze<2>(rows))` of x [b, n, f] and rows [b, m] copies rows, [b, m, f]. The gradient adds the
 /// cotangent at the indices. Errors: dim_range for an index outside of the dim, shape_mismatch where another dim
 /// differs. Communication: as sort.
-template <int D, TensorOperand X, TensorOperand Indices>
+template <int D, TensorArgument X, TensorArgument Indices>
 constexpr auto gather(const X& x, const Indices& indices, Here at = Here::current()) {
   return call<detail::GatherTag<X::rank, detail::checked_dim<D, X::rank>()>>(Source::from(at), x, indices);
 }
@@ -20965,7 +21051,7 @@ namespace tessera {
 /// No gradient. Communication: where the set is split an all-reduce.
 ///
 ///     const auto stops = ts::isin(tokens, ends);
-template <TensorOperand X, Operand Set> constexpr auto isin(const X& x, const Set& set, Here at = Here::current()) {
+template <TensorArgument X, Operand Set> constexpr auto isin(const X& x, const Set& set, Here at = Here::current()) {
   if constexpr (!TensorOperand<Set>) {
     return equal(x, set, at);
   } else if constexpr (Set::rank == 0) {
@@ -20996,7 +21082,7 @@ namespace tessera {
 /// overflow and exact in each element's own range: a ts::scan of logaddexp, one step for each element of the dim, so
 /// for traced functions.
 /// Communication: a split dim is gathered; others stay split.
-template <int D, TensorOperand X> constexpr auto logcumsumexp(const X& x, Here at = Here::current()) {
+template <int D, TensorArgument X> constexpr auto logcumsumexp(const X& x, Here at = Here::current()) {
   static_assert(is_floating_v<typename X::element>, "tessera: logcumsumexp takes float, double, bf16 and f16 tensors");
   const auto lines = detail::settle(movedim<D, 0>(x, at));
   const auto none_yet = detail::settle(full_like(sum<0>(lines, at), -std::numeric_limits<double>::infinity(), at));
@@ -21061,7 +21147,7 @@ constexpr auto scatter(const X& x, const Indices& indices, const Elements& sourc
 /// of x the cotangent where no element was replaced; of source the cotangent at the index, 0 for an element that
 /// another one replaced. Errors: dim_range for an index outside of the dim, shape_mismatch where another dim differs.
 /// Communication: as gather.
-template <int D, TensorOperand X, TensorOperand Indices, TensorOperand Elements>
+template <int D, TensorArgument X, TensorArgument Indices, TensorArgument Elements>
 constexpr auto scatter(const X& x, const Indices& indices, const Elements& source, Here at = Here::current()) {
   return detail::scatter<D, ScatterRule{.replaces = true}>(x, indices, source, at);
 }
@@ -21071,7 +21157,7 @@ constexpr auto scatter(const X& x, const Indices& indices, const Elements& sourc
 /// have one shape, and the extents of x along the other dims. Floating elements are added in f64 in the order of the
 /// indices and rounded once; integers wrap around. Gradients: of x the cotangent, of source the cotangent gathered at
 /// the indices. Errors and communication: as gather.
-template <int D, TensorOperand X, TensorOperand Indices, TensorOperand Elements>
+template <int D, TensorArgument X, TensorArgument Indices, TensorArgument Elements>
 constexpr auto scatter_add(const X& x, const Indices& indices, const Elements& source, Here at = Here::current()) {
   return detail::scatter<D, ScatterRule{}>(x, indices, source, at);
 }
@@ -21082,7 +21168,8 @@ constexpr auto scatter_add(const X& x, const Indices& indices, const Elements& s
 /// once. NaN is the extreme of any elements. Gradients: elements that equal the extreme share its cotangent equally, as
 /// in PyTorch; those of a product are exact where elements are 0, second derivatives where none is. Otherwise as
 /// scatter.
-template <int D, Reduction R, bool IncludeSelf = true, TensorOperand X, TensorOperand Indices, TensorOperand Elements>
+template <int D, Reduction R, bool IncludeSelf = true, TensorArgument X, TensorArgument Indices,
+          TensorArgument Elements>
 constexpr auto scatter_reduce(const X& x, const Indices& indices, const Elements& source, Here at = Here::current()) {
   static_assert(R == Reduction::sum || R == Reduction::product || R == Reduction::max || R == Reduction::min,
                 "tessera: scatter_reduce takes ts::Reduction::sum, product, max or min");
@@ -21147,7 +21234,7 @@ template <Side Where> struct SearchSortedTag {
 /// Communication: an all-reduce of counts if the sorted vector is split.
 ///
 ///     const auto bins = ts::searchsorted<ts::Side::right>(edges, x);
-template <Side Where = Side::left, TensorOperand Sorted, TensorOperand X>
+template <Side Where = Side::left, TensorArgument Sorted, TensorArgument X>
 constexpr auto searchsorted(const Sorted& sorted, const X& x, Here at = Here::current()) {
   return call<detail::SearchSortedTag<Where>>(Source::from(at), sorted, x);
 }
@@ -21195,7 +21282,7 @@ template <int Rank, int D, Order O> struct SortTag {
 
 /// The indices that sort dim D: `argsort<-1>(x)`, `argsort<0, ts::Order::descending, std::int64_t>(x)`. Stable; NaN
 /// comes last in both orders. The result has the shape of x. Communication: as sort.
-template <int D, Order O = Order::ascending, Element Index = std::int32_t, TensorOperand X>
+template <int D, Order O = Order::ascending, Element Index = std::int32_t, TensorArgument X>
 constexpr auto argsort(const X& x, Here at = Here::current()) {
   return call<detail::ArgsortTag<X::rank, detail::checked_dim<D, X::rank>(), O, Index>>(Source::from(at), x);
 }
@@ -21204,7 +21291,7 @@ constexpr auto argsort(const X& x, Here at = Here::current()) {
 /// gradient goes back to where each element came from. Communication: a split D is made whole, by an all_to_all onto
 /// another unsplit dim that its axes divide, otherwise by an all_gather; the result keeps that sharding. None for other
 /// split dims.
-template <int D, Order O = Order::ascending, TensorOperand X>
+template <int D, Order O = Order::ascending, TensorArgument X>
 constexpr auto sort(const X& x, Here at = Here::current()) {
   return call<detail::SortTag<X::rank, detail::checked_dim<D, X::rank>(), O>>(Source::from(at), x);
 }
@@ -21218,7 +21305,7 @@ template <class Values, class Indices> struct TopK {
 /// The k largest elements along dim D in descending order, and their indices: `auto [values, indices] = topk<-1>(x,
 /// 5)`. Of equal elements the first comes first; NaN comes last. Errors: shape_mismatch for k above the extent.
 /// Communication: as sort.
-template <int D, Element Index = std::int32_t, TensorOperand X, SizeOperand K>
+template <int D, Element Index = std::int32_t, TensorArgument X, SizeOperand K>
 constexpr auto topk(const X& x, const K& k, Here at = Here::current()) {
   constexpr int dim = detail::checked_dim<D, X::rank>();
   const auto indices = call<detail::ArgsortTag<X::rank, dim, Order::descending, Index>>(Source::from(at), x, Dim(k));
@@ -21255,7 +21342,7 @@ template <int Rank, int D> struct TakeAlongDimTag : GatherTag<Rank, D> {
   }
 };
 
-template <TensorOperand X> constexpr auto flattened(const X& x, Here at) {
+template <TensorArgument X> constexpr auto flattened(const X& x, Here at) {
   if constexpr (X::rank == 1)
     return x;
   else
@@ -21268,13 +21355,13 @@ template <TensorOperand X> constexpr auto flattened(const X& x, Here at) {
 /// (torch.take_along_dim, jnp.take_along_axis): `take_along_dim<1>(x, argsort<1>(x))` is sorted. x and indices have
 /// equal ranks, and extents that are equal or statically 1. Gradient and errors: as gather. Communication: as gather;
 /// a tensor that is repeated along a dim is repeated on each device.
-template <int D, TensorOperand X, TensorOperand Indices>
+template <int D, TensorArgument X, TensorArgument Indices>
 constexpr auto take_along_dim(const X& x, const Indices& indices, Here at = Here::current()) {
   return call<detail::TakeAlongDimTag<X::rank, detail::checked_dim<D, X::rank>()>>(Source::from(at), x, indices);
 }
 /// Elements at indices into all elements of x in row-major order: a vector with as many elements as the indices, which
 /// have any rank. Communication: as merge_dims of all dims, and gather.
-template <TensorOperand X, TensorOperand Indices>
+template <TensorArgument X, TensorArgument Indices>
 constexpr auto take_along_dim(const X& x, const Indices& indices, Here at = Here::current()) {
   static_assert(X::rank >= 1 && Indices::rank >= 1,
                 "tessera: take_along_dim takes tensors with at least one dim; use ts::unsqueeze<0>(x)");
@@ -21375,13 +21462,13 @@ template <bool Sorted, class X, class Size> constexpr auto unique_of(const X& x,
 /// element, as in JAX, and counts 0. `inverse` has the shape of x: values[inverse] is x, where there is room for all.
 /// NaNs are equal to each other, and last. The gradient of a value goes to its last element. Errors: shape_mismatch for
 /// a negative size. Communication: as sort of the tensor as a vector.
-template <TensorOperand X, SizeOperand Size>
+template <TensorArgument X, SizeOperand Size>
 constexpr auto unique(const X& x, const Size& size, Here at = Here::current()) {
   return detail::unique_of<true>(x, size, at);
 }
 /// The first `size` runs of equal elements in row-major order (torch.unique_consecutive): their values and lengths, and
 /// for each element the index of its run. Behind the last one, values are the first element. Otherwise as unique.
-template <TensorOperand X, SizeOperand Size>
+template <TensorArgument X, SizeOperand Size>
 constexpr auto unique_consecutive(const X& x, const Size& size, Here at = Here::current()) {
   return detail::unique_of<false>(x, size, at);
 }
@@ -21652,33 +21739,35 @@ template <int Rank, LossReduction Reduction> struct SmoothedCrossEntropyTag {
 /// (1964).
 ///
 ///     ts::huber(model(x), target), ts::huber<ts::LossReduction::sum>(model(x), target, 0.5)
-template <LossReduction Reduction = LossReduction::mean, TensorOperand X, TensorOperand Y, NumberOperand Delta = double>
+template <LossReduction Reduction = LossReduction::mean, TensorArgument X, TensorArgument Y,
+          NumberOperand Delta = double>
 constexpr auto huber(const X& x, const Y& y, const Delta& delta = 1.0, Here at = Here::current()) {
   return call<detail::LossTag<detail::HuberLoss, X::rank, Reduction>>(Source::from(at), x, y, delta);
 }
 /// (x - y)^2 / (2 beta) where |x - y| is below beta, and |x - y| - beta / 2 elsewhere, as
 /// torch.nn.functional.smooth_l1_loss; with a beta of 0 l1_loss. Shapes, reductions and communication: as huber.
 /// Errors: shape_mismatch; option for a constant beta below 0. Source: Girshick, 1504.08083.
-template <LossReduction Reduction = LossReduction::mean, TensorOperand X, TensorOperand Y, NumberOperand Beta = double>
+template <LossReduction Reduction = LossReduction::mean, TensorArgument X, TensorArgument Y,
+          NumberOperand Beta = double>
 constexpr auto smooth_l1_loss(const X& x, const Y& y, const Beta& beta = 1.0, Here at = Here::current()) {
   return call<detail::LossTag<detail::SmoothL1Loss, X::rank, Reduction>>(Source::from(at), x, y, beta);
 }
 
 /// |x - y|, as torch.nn.functional.l1_loss. Shapes, reductions, errors and communication: as huber. The gradient at
 /// x = y is 0.
-template <LossReduction Reduction = LossReduction::mean, TensorOperand X, TensorOperand Y>
+template <LossReduction Reduction = LossReduction::mean, TensorArgument X, TensorArgument Y>
 constexpr auto l1_loss(const X& x, const Y& y, Here at = Here::current()) {
   return call<detail::LossTag<detail::L1Loss, X::rank, Reduction>>(Source::from(at), x, y);
 }
 /// -y log sigmoid(x) - (1 - y) log(1 - sigmoid(x)) for logits x and probabilities y, without overflow, as
 /// torch.nn.functional.binary_cross_entropy_with_logits. Shapes, reductions, errors and communication: as huber.
-template <LossReduction Reduction = LossReduction::mean, TensorOperand X, TensorOperand Y>
+template <LossReduction Reduction = LossReduction::mean, TensorArgument X, TensorArgument Y>
 constexpr auto bce_with_logits(const X& x, const Y& y, Here at = Here::current()) {
   return call<detail::LossTag<detail::BceWithLogitsLoss, X::rank, Reduction>>(Source::from(at), x, y);
 }
 /// The same with a weight for the positive examples of each class, a vector, as PyTorch's argument `pos_weight`: for x
 /// [..., classes], the term y log sigmoid(x) is multiplied by the weight of its class.
-template <LossReduction Reduction = LossReduction::mean, TensorOperand X, TensorOperand Y, TensorOperand Weight>
+template <LossReduction Reduction = LossReduction::mean, TensorArgument X, TensorArgument Y, TensorArgument Weight>
 constexpr auto bce_with_logits(const X& x, const Y& y, const Weight& pos_weight, Here at = Here::current()) {
   return call<detail::LossTag<detail::BceWithPositiveWeightLoss, X::rank, Reduction>>(Source::from(at), x, y,
                                                                                       pos_weight);
@@ -21686,7 +21775,7 @@ constexpr auto bce_with_logits(const X& x, const Y& y, const Weight& pos_weight,
 /// -y log x - (1 - y) log(1 - x) for probabilities x and y, as torch.nn.functional.binary_cross_entropy: a logarithm
 /// below -100 counts as -100, here with a gradient of 0. From logits use bce_with_logits, which is exact for x near 0
 /// and 1. Shapes, reductions, errors and communication: as huber.
-template <LossReduction Reduction = LossReduction::mean, TensorOperand X, TensorOperand Y>
+template <LossReduction Reduction = LossReduction::mean, TensorArgument X, TensorArgument Y>
 constexpr auto binary_cross_entropy(const X& x, const Y& y, Here at = Here::current()) {
   return call<detail::LossTag<detail::BinaryCrossEntropyLoss, X::rank, Reduction>>(Source::from(at), x, y);
 }
@@ -21697,7 +21786,7 @@ struct KlDiv {
 /// y (log y - x) for log-probabilities x and probabilities y, as torch.nn.functional.kl_div; -y x where y is 0. For
 /// log-probabilities y, `kl_div<Reduction, ts::KlDiv{.log_target = true}>(x, y)`, exp(y) (y - x). PyTorch's reduction
 /// "batchmean" is the sum divided by the extent of the batch. Shapes, reductions, errors and communication: as huber.
-template <LossReduction Reduction = LossReduction::mean, KlDiv Options = KlDiv{}, TensorOperand X, TensorOperand Y>
+template <LossReduction Reduction = LossReduction::mean, KlDiv Options = KlDiv{}, TensorArgument X, TensorArgument Y>
 constexpr auto kl_div(const X& x, const Y& y, Here at = Here::current()) {
   return call<detail::LossTag<detail::KlDivLoss<Options.log_target>, X::rank, Reduction>>(Source::from(at), x, y);
 }
@@ -21706,8 +21795,8 @@ constexpr auto kl_div(const X& x, const Y& y, Here at = Here::current()) {
 /// (1 - p)^gamma, where p is the probability that x gives to the target, times alpha for a target of 1 and 1 - alpha
 /// for one of 0. A negative alpha gives no weights. Shapes, reductions, errors and communication: as huber; the default
 /// is the mean, torchvision's `each`. Source: Lin et al., 1708.02002.
-template <LossReduction Reduction = LossReduction::mean, TensorOperand X, TensorOperand Y, NumberOperand Alpha = double,
-          NumberOperand Gamma = double>
+template <LossReduction Reduction = LossReduction::mean, TensorArgument X, TensorArgument Y,
+          NumberOperand Alpha = double, NumberOperand Gamma = double>
 constexpr auto sigmoid_focal_loss(const X& x, const Y& y, const Alpha& alpha = 0.25, const Gamma& gamma = 2.0,
                                   Here at = Here::current()) {
   return call<detail::LossTag<detail::FocalLoss, X::rank, Reduction>>(Source::from(at), x, y, alpha, gamma);
@@ -21722,7 +21811,7 @@ struct GaussianNll {
 /// variance is a number, or a tensor of the shape of x; one below `eps` counts as eps, with a gradient of 0, where
 /// PyTorch has that of eps. Negative variances are no error. Shapes, reductions and communication: as huber. Errors:
 /// shape_mismatch; option for an eps below 0. Source: Nix, Weigend, ICNN 1994.
-template <LossReduction Reduction = LossReduction::mean, TensorOperand X, TensorOperand Y, Operand Variance>
+template <LossReduction Reduction = LossReduction::mean, TensorArgument X, TensorArgument Y, Operand Variance>
 constexpr auto gaussian_nll_loss(const X& x, const Y& y, const Variance& variance, const GaussianNll& options = {},
                                  Here at = Here::current()) {
   return call<detail::LossTag<detail::GaussianNllLoss, X::rank, Reduction>>(
@@ -21738,8 +21827,8 @@ struct PoissonNll {
 /// x - y log(x + eps). Shapes, reductions, errors and communication: as huber.
 ///
 ///     ts::poisson_nll_loss<ts::LossReduction::mean, ts::PoissonNll{.full = true}>(model(x), counts)
-template <LossReduction Reduction = LossReduction::mean, PoissonNll Options = PoissonNll{}, TensorOperand X,
-          TensorOperand Y, NumberOperand Eps = double>
+template <LossReduction Reduction = LossReduction::mean, PoissonNll Options = PoissonNll{}, TensorArgument X,
+          TensorArgument Y, NumberOperand Eps = double>
 constexpr auto poisson_nll_loss(const X& x, const Y& y, const Eps& eps = 1e-8, Here at = Here::current()) {
   return call<detail::LossTag<detail::PoissonNllLoss<Options.log_input, Options.full>, X::rank, Reduction>>(
       Source::from(at), x, y, eps);
@@ -21748,13 +21837,14 @@ constexpr auto poisson_nll_loss(const X& x, const Y& y, const Eps& eps = 1e-8, H
 /// -x[target] for log-probabilities x [..., classes] and integer targets [...], as torch.nn.functional.nll_loss, which
 /// has the classes in dim 1. Targets that equal `ignore_index` give 0 and are not counted in the mean, which is NaN if
 /// all are ignored. Errors: shape_mismatch. Communication: as cross_entropy.
-template <LossReduction Reduction = LossReduction::mean, TensorOperand X, TensorOperand Targets>
+template <LossReduction Reduction = LossReduction::mean, TensorArgument X, TensorArgument Targets>
 constexpr auto nll_loss(const X& x, const Targets& targets, int ignore_index = -100, Here at = Here::current()) {
   return call<detail::NllTag<X::rank, Reduction>>(Source::from(at), x, targets, static_cast<double>(ignore_index));
 }
 /// The same with a weight for each class, a vector, as PyTorch's argument `weight`: the loss of a position is
 /// multiplied by the weight of its target, and the mean is the sum over the sum of these weights.
-template <LossReduction Reduction = LossReduction::mean, TensorOperand X, TensorOperand Targets, TensorOperand Weight>
+template <LossReduction Reduction = LossReduction::mean, TensorArgument X, TensorArgument Targets,
+          TensorArgument Weight>
 constexpr auto nll_loss(const X& x, const Targets& targets, const Weight& weight, int ignore_index = -100,
                         Here at = Here::current()) {
   return call<detail::NllTag<X::rank, Reduction>>(Source::from(at), x, targets, static_cast<double>(ignore_index),
@@ -21775,7 +21865,7 @@ struct CrossEntropy {
 /// 1512.00567.
 ///
 ///     ts::cross_entropy(logits, targets, ts::CrossEntropy{.label_smoothing = 0.1, .ignore_index = 0})
-template <LossReduction Reduction = LossReduction::mean, TensorOperand Logits, TensorOperand Targets>
+template <LossReduction Reduction = LossReduction::mean, TensorArgument Logits, TensorArgument Targets>
 constexpr auto cross_entropy(const Logits& logits, const Targets& targets, const CrossEntropy& options,
                              Here at = Here::current()) {
   return call<detail::SmoothedCrossEntropyTag<Logits::rank, Reduction>>(Source::from(at), logits, targets,
@@ -21786,8 +21876,8 @@ constexpr auto cross_entropy(const Logits& logits, const Targets& targets, const
 /// by its weight, and the mean is the sum over the sum of the weights of the targets. z_loss has no weights.
 ///
 ///     ts::cross_entropy(logits, targets, weight, ts::CrossEntropy{.label_smoothing = 0.1})
-template <LossReduction Reduction = LossReduction::mean, TensorOperand Logits, TensorOperand Targets,
-          TensorOperand Weight>
+template <LossReduction Reduction = LossReduction::mean, TensorArgument Logits, TensorArgument Targets,
+          TensorArgument Weight>
 constexpr auto cross_entropy(const Logits& logits, const Targets& targets, const Weight& weight,
                              const CrossEntropy& options = {}, Here at = Here::current()) {
   return call<detail::SmoothedCrossEntropyTag<Logits::rank, Reduction>>(
@@ -21844,8 +21934,8 @@ template <class T, class Targets> constexpr auto ctc_labels(const Targets& targe
 ///
 /// One ts::scan over the steps, in logarithms; only inside a traced function. Communication: none for a split batch;
 /// time that is split is gathered. Source: Graves et al., ICML 2006.
-template <LossReduction Reduction = LossReduction::mean, TensorOperand X, TensorOperand Targets, TensorOperand Lengths,
-          TensorOperand TargetLengths>
+template <LossReduction Reduction = LossReduction::mean, TensorArgument X, TensorArgument Targets,
+          TensorArgument Lengths, TensorArgument TargetLengths>
 constexpr auto ctc_loss(const X& log_probs, const Targets& targets, const Lengths& input_lengths,
                         const TargetLengths& target_lengths, const Ctc& options = {}, Here at = Here::current()) {
   static_assert(X::rank == 3 && is_floating_v<typename X::element>,
@@ -22034,7 +22124,7 @@ template <class X> constexpr auto unit_rows(const X& x, Here at) { return call<U
 /// max(0, margin - label (x - y)) for labels 1, where x should be larger, and -1, as
 /// torch.nn.functional.margin_ranking_loss. Shapes: x, y and labels have equal shapes; labels are integers or of the
 /// element type of x. Reductions, errors and communication: as huber.
-template <LossReduction Reduction = LossReduction::mean, TensorOperand X, TensorOperand Y, TensorOperand Labels,
+template <LossReduction Reduction = LossReduction::mean, TensorArgument X, TensorArgument Y, TensorArgument Labels,
           NumberOperand Margin = double>
 constexpr auto margin_ranking_loss(const X& x, const Y& y, const Labels& labels, const Margin& margin = 0.0,
                                    Here at = Here::current()) {
@@ -22042,7 +22132,7 @@ constexpr auto margin_ranking_loss(const X& x, const Y& y, const Labels& labels,
 }
 /// x where the label is 1, and max(0, margin - x) where it is -1, as torch.nn.functional.hinge_embedding_loss, for
 /// distances x. Shapes, reductions, errors and communication: as margin_ranking_loss.
-template <LossReduction Reduction = LossReduction::mean, TensorOperand X, TensorOperand Labels,
+template <LossReduction Reduction = LossReduction::mean, TensorArgument X, TensorArgument Labels,
           NumberOperand Margin = double>
 constexpr auto hinge_embedding_loss(const X& x, const Labels& labels, const Margin& margin = 1.0,
                                     Here at = Here::current()) {
@@ -22052,7 +22142,7 @@ constexpr auto hinge_embedding_loss(const X& x, const Labels& labels, const Marg
 /// torch.nn.functional.cosine_embedding_loss. Shapes: x and y [..., features], labels [...], integers or of the element
 /// type of x; one loss for each row. Reductions and errors: as huber. Communication: for split features all_reduces of
 /// three values for each row.
-template <LossReduction Reduction = LossReduction::mean, TensorOperand X, TensorOperand Y, TensorOperand Labels,
+template <LossReduction Reduction = LossReduction::mean, TensorArgument X, TensorArgument Y, TensorArgument Labels,
           NumberOperand Margin = double>
 constexpr auto cosine_embedding_loss(const X& x, const Y& y, const Labels& labels, const Margin& margin = 0.0,
                                      Here at = Here::current()) {
@@ -22061,7 +22151,7 @@ constexpr auto cosine_embedding_loss(const X& x, const Y& y, const Labels& label
 
 /// log(1 + exp(-label x)) for labels 1 and -1, without overflow, as torch.nn.functional.soft_margin_loss. Shapes,
 /// reductions, errors and communication: as margin_ranking_loss.
-template <LossReduction Reduction = LossReduction::mean, TensorOperand X, TensorOperand Labels>
+template <LossReduction Reduction = LossReduction::mean, TensorArgument X, TensorArgument Labels>
 constexpr auto soft_margin_loss(const X& x, const Labels& labels, Here at = Here::current()) {
   return call<detail::LossTag<detail::SoftMarginLoss, X::rank, Reduction>>(Source::from(at), x, labels);
 }
@@ -22069,13 +22159,13 @@ constexpr auto soft_margin_loss(const X& x, const Labels& labels, Here at = Here
 /// torch.nn.functional.multilabel_soft_margin_loss. Shapes: x and labels [..., classes]; one loss for each row. Labels
 /// are integers or of the element type of x. Reductions and errors: as huber. Communication: for split classes an
 /// all_reduce of one value for each row.
-template <LossReduction Reduction = LossReduction::mean, TensorOperand X, TensorOperand Labels>
+template <LossReduction Reduction = LossReduction::mean, TensorArgument X, TensorArgument Labels>
 constexpr auto multilabel_soft_margin_loss(const X& x, const Labels& labels, Here at = Here::current()) {
   return call<detail::LossTag<detail::MultilabelSoftMarginLoss, X::rank, Reduction>>(Source::from(at), x, labels);
 }
 /// The same with a weight for each class, a vector, as PyTorch's argument `weight`: the loss of each class is
 /// multiplied by its weight, and divided by the number of classes.
-template <LossReduction Reduction = LossReduction::mean, TensorOperand X, TensorOperand Labels, TensorOperand Weight>
+template <LossReduction Reduction = LossReduction::mean, TensorArgument X, TensorArgument Labels, TensorArgument Weight>
 constexpr auto multilabel_soft_margin_loss(const X& x, const Labels& labels, const Weight& weight,
                                            Here at = Here::current()) {
   return call<detail::LossTag<detail::MultilabelSoftMarginLoss, X::rank, Reduction>>(Source::from(at), x, labels,
@@ -22085,7 +22175,7 @@ constexpr auto multilabel_soft_margin_loss(const X& x, const Labels& labels, con
 /// torch.nn.functional.multi_margin_loss; P is 1 or 2. Shapes: x [..., classes], integer targets [...]; one loss for
 /// each row. A target outside of the classes counts as a class of score 0. Reductions and errors: as huber.
 /// Communication: for split classes all_reduces of two values for each row.
-template <LossReduction Reduction = LossReduction::mean, int P = 1, TensorOperand X, TensorOperand Targets,
+template <LossReduction Reduction = LossReduction::mean, int P = 1, TensorArgument X, TensorArgument Targets,
           NumberOperand Margin = double>
 constexpr auto multi_margin_loss(const X& x, const Targets& targets, const Margin& margin = 1.0,
                                  Here at = Here::current()) {
@@ -22094,8 +22184,8 @@ constexpr auto multi_margin_loss(const X& x, const Targets& targets, const Margi
 
 /// The same with a weight for each class, a vector, as PyTorch's argument `weight`: the loss of a row is multiplied by
 /// the weight of its target, and the mean is that over the rows.
-template <LossReduction Reduction = LossReduction::mean, int P = 1, TensorOperand X, TensorOperand Targets,
-          TensorOperand Weight, NumberOperand Margin = double>
+template <LossReduction Reduction = LossReduction::mean, int P = 1, TensorArgument X, TensorArgument Targets,
+          TensorArgument Weight, NumberOperand Margin = double>
 constexpr auto multi_margin_loss(const X& x, const Targets& targets, const Weight& weight, const Margin& margin = 1.0,
                                  Here at = Here::current()) {
   return call<detail::LossTag<detail::MultiMarginLoss<P>, X::rank, Reduction>>(Source::from(at), x, targets, margin,
@@ -22105,7 +22195,7 @@ constexpr auto multi_margin_loss(const X& x, const Targets& targets, const Weigh
 /// classes, as torch.nn.functional.multilabel_margin_loss. Shapes: x [..., classes] and integer targets [..., classes],
 /// of which those in front of the first negative number count; one loss for each row. Reductions and errors: as huber.
 /// Computed for all pairs of classes. Communication: split classes are gathered.
-template <LossReduction Reduction = LossReduction::mean, TensorOperand X, TensorOperand Targets>
+template <LossReduction Reduction = LossReduction::mean, TensorArgument X, TensorArgument Targets>
 constexpr auto multilabel_margin_loss(const X& x, const Targets& targets, Here at = Here::current()) {
   static_assert(X::rank < max_rank, "tessera: multilabel_margin_loss takes tensors of at most 7 dims");
   return call<detail::LossTag<detail::MultilabelMarginLoss, X::rank, Reduction>>(Source::from(at), x, targets);
@@ -22113,7 +22203,7 @@ constexpr auto multilabel_margin_loss(const X& x, const Targets& targets, Here a
 /// The P-norm of the rows of x - y + eps, as torch.nn.functional.pairwise_distance: x and y [..., features] give [...].
 /// The gradient of a norm of 0 is 0. Losses of bf16 and f16 are f32. Errors: shape_mismatch. Communication: for split
 /// features an all_reduce of one value for each row.
-template <int P = 2, TensorOperand X, TensorOperand Y, NumberOperand Eps = double>
+template <int P = 2, TensorArgument X, TensorArgument Y, NumberOperand Eps = double>
 constexpr auto pairwise_distance(const X& x, const Y& y, const Eps& eps = 1e-6, Here at = Here::current()) {
   return call<detail::LossTag<detail::PairwiseDistance<P>, X::rank, LossReduction::each>>(Source::from(at), x, y, eps);
 }
@@ -22129,8 +22219,8 @@ struct TripletMargin {
 /// BMVC 2016.
 ///
 ///     ts::triplet_margin_loss<ts::LossReduction::mean, ts::TripletMargin{.p = 1}>(anchor, positive, negative, 0.5)
-template <LossReduction Reduction = LossReduction::mean, TripletMargin Options = TripletMargin{}, TensorOperand Anchor,
-          TensorOperand Positive, TensorOperand Negative, NumberOperand Margin = double>
+template <LossReduction Reduction = LossReduction::mean, TripletMargin Options = TripletMargin{}, TensorArgument Anchor,
+          TensorArgument Positive, TensorArgument Negative, NumberOperand Margin = double>
 constexpr auto triplet_margin_loss(const Anchor& anchor, const Positive& positive, const Negative& negative,
                                    const Margin& margin = 1.0, double eps = 1e-6, Here at = Here::current()) {
   return call<detail::LossTag<detail::TripletMarginLoss<Options.p, Options.swap>, Anchor::rank, Reduction>>(
@@ -22141,7 +22231,7 @@ constexpr auto triplet_margin_loss(const Anchor& anchor, const Positive& positiv
 /// the other keys are its negatives: the loss of contrastive learning. Shapes: query and keys [batch, features].
 /// Reductions and errors: as huber. Communication: with a split batch an all_gather of the keys. Source: van den Oord
 /// et al., 1807.03748.
-template <LossReduction Reduction = LossReduction::mean, TensorOperand Query, TensorOperand Keys,
+template <LossReduction Reduction = LossReduction::mean, TensorArgument Query, TensorArgument Keys,
           NumberOperand Temperature = double>
 constexpr auto info_nce(const Query& query, const Keys& keys, const Temperature& temperature = 0.1,
                         Here at = Here::current()) {
@@ -22151,8 +22241,8 @@ constexpr auto info_nce(const Query& query, const Keys& keys, const Temperature&
   return cross_entropy<Reduction>(logits, iota<0, std::int32_t>(sum<1>(query, at), at), CrossEntropy{}, at);
 }
 /// The same with negatives of its own for all queries: key i against negatives [count, features].
-template <LossReduction Reduction = LossReduction::mean, TensorOperand Query, TensorOperand Keys,
-          TensorOperand Negatives, NumberOperand Temperature = double>
+template <LossReduction Reduction = LossReduction::mean, TensorArgument Query, TensorArgument Keys,
+          TensorArgument Negatives, NumberOperand Temperature = double>
 constexpr auto info_nce(const Query& query, const Keys& keys, const Negatives& negatives,
                         const Temperature& temperature = 0.1, Here at = Here::current()) {
   static_assert(Query::rank == 2 && Keys::rank == 2 && Negatives::rank == 2,
@@ -22233,7 +22323,7 @@ constexpr auto fold_in(const Key& key, const N& n, Here at = Here::current()) {
   return call<detail::FoldInTag>(Source::from(at), key, n);
 }
 /// The keys that ts::split gives for a key that is a tensor.
-template <std::size_t N, TensorOperand Key> constexpr auto split(const Key& key, Here at = Here::current()) {
+template <std::size_t N, TensorArgument Key> constexpr auto split(const Key& key, Here at = Here::current()) {
   const auto stream = fold_in(key, kernels::split_stream, at);
   return [&]<std::size_t... I>(std::index_sequence<I...>) {
     return std::array{fold_in(stream, I, at)...};
@@ -22392,12 +22482,12 @@ template <std::uint32_t Stream> struct DropoutTag {
 /// values need different streams. The key is a number or a ts::Scalar, of which each layer of a ts::Stack and each step
 /// of a loop draws its own values, or an integer tensor of rank 0, such as ts::fold_in(key, i) of the index of a loop,
 /// which gives the values of that key anywhere. No communication. Source: Philox4x32-10, Salmon et al., SC 2011.
-template <std::uint32_t Stream = 0, TensorOperand Like, class Key>
+template <std::uint32_t Stream = 0, TensorArgument Like, class Key>
 constexpr auto uniform_like(const Like& like, const Key& key, Here at = Here::current()) {
   return call<detail::RandomTag<Distribution::uniform, Stream, detail::has_sharding_v<Like>>>(Source::from(at), like,
                                                                                               detail::drawn_from(key));
 }
-template <std::uint32_t Stream = 0, TensorOperand Like, class Key>
+template <std::uint32_t Stream = 0, TensorArgument Like, class Key>
 constexpr auto normal_like(const Like& like, const Key& key, Here at = Here::current()) {
   return call<detail::RandomTag<Distribution::normal, Stream, detail::has_sharding_v<Like>>>(Source::from(at), like,
                                                                                              detail::drawn_from(key));
@@ -22405,13 +22495,13 @@ constexpr auto normal_like(const Like& like, const Key& key, Here at = Here::cur
 
 /// As above, uniform in [low, high) (jax.random.uniform with minval and maxval, Tensor.uniform_), or normal with a mean
 /// and a standard deviation (Tensor.normal_): `uniform_like(x, key, -0.1, 0.1)`. Rounding can give `high` itself.
-template <std::uint32_t Stream = 0, TensorOperand Like, class Key, NumberOperand Low, NumberOperand High>
+template <std::uint32_t Stream = 0, TensorArgument Like, class Key, NumberOperand Low, NumberOperand High>
 constexpr auto uniform_like(const Like& like, const Key& key, const Low& low, const High& high,
                             Here at = Here::current()) {
   return call<detail::ScaledRandomTag<Distribution::uniform, Stream, detail::has_sharding_v<Like>>>(
       Source::from(at), like, detail::drawn_from(key), low, high);
 }
-template <std::uint32_t Stream = 0, TensorOperand Like, class Key, NumberOperand Mean, NumberOperand Deviation>
+template <std::uint32_t Stream = 0, TensorArgument Like, class Key, NumberOperand Mean, NumberOperand Deviation>
 constexpr auto normal_like(const Like& like, const Key& key, const Mean& mean, const Deviation& deviation,
                            Here at = Here::current()) {
   return call<detail::ScaledRandomTag<Distribution::normal, Stream, detail::has_sharding_v<Like>>>(
@@ -22420,7 +22510,7 @@ constexpr auto normal_like(const Like& like, const Key& key, const Mean& mean, c
 
 /// Each element of x is 0 with probability `rate`, and x / (1 - rate) otherwise; all are 0 at a rate of 1. Two dropouts
 /// with one key need two streams. Errors: option for a rate outside of [0, 1]. No communication.
-template <std::uint32_t Stream = 0, TensorOperand X, NumberOperand Rate, class Key>
+template <std::uint32_t Stream = 0, TensorArgument X, NumberOperand Rate, class Key>
 constexpr auto dropout(const X& x, const Rate& rate, const Key& key, Here at = Here::current()) {
   return call<detail::DropoutTag<Stream>>(Source::from(at), x, rate, detail::drawn_from(key));
 }
@@ -22598,7 +22688,7 @@ template <int Rank, int D, std::uint32_t Stream> struct PermutationTag {
 
 /// Bools that are true with the given probabilities (torch.bernoulli, jax.random.bernoulli). Key, stream and
 /// communication of all draws of this header: as of uniform_like.
-template <std::uint32_t Stream = 0, TensorOperand P, class Key>
+template <std::uint32_t Stream = 0, TensorArgument P, class Key>
 constexpr auto bernoulli(const P& probabilities, const Key& key, Here at = Here::current()) {
   return call<detail::BernoulliTag<Stream>>(Source::from(at), probabilities, detail::drawn_from(key));
 }
@@ -22607,7 +22697,7 @@ constexpr auto bernoulli(const P& probabilities, const Key& key, Here at = Here:
 /// Ranges have at most 2^53 values.
 ///
 ///     const auto die = ts::randint_like<std::int32_t>(x, 1, 7, key);
-template <Element T, std::uint32_t Stream = 0, TensorOperand Like, NumberOperand Low, NumberOperand High, class Key>
+template <Element T, std::uint32_t Stream = 0, TensorArgument Like, NumberOperand Low, NumberOperand High, class Key>
 constexpr auto randint_like(const Like& like, const Low& low, const High& high, const Key& key,
                             Here at = Here::current()) {
   return call<detail::RandintTag<T, Stream, detail::has_sharding_v<Like>>>(Source::from(at), like, low, high,
@@ -22615,7 +22705,7 @@ constexpr auto randint_like(const Like& like, const Low& low, const High& high, 
 }
 
 /// Exponential draws of rate 1, in [0, 17) for f32: -log(1 - u). Divide by another rate.
-template <std::uint32_t Stream = 0, TensorOperand Like, class Key>
+template <std::uint32_t Stream = 0, TensorArgument Like, class Key>
 constexpr auto exponential_like(const Like& like, const Key& key, Here at = Here::current()) {
   return call<detail::ExponentialTag<Stream, detail::has_sharding_v<Like>>>(Source::from(at), like,
                                                                             detail::drawn_from(key));
@@ -22623,29 +22713,29 @@ constexpr auto exponential_like(const Like& like, const Key& key, Here at = Here
 
 /// Draws of the standard Gumbel distribution, -log(-log(u)); of the standard Laplace distribution, of variance 2; of
 /// the standard Cauchy distribution, tan(pi (u - 1/2)). Multiply by a scale, and add a location.
-template <std::uint32_t Stream = 0, TensorOperand Like, class Key>
+template <std::uint32_t Stream = 0, TensorArgument Like, class Key>
 constexpr auto gumbel_like(const Like& like, const Key& key, Here at = Here::current()) {
   return call<detail::InverseTag<detail::Gumbel, Stream, detail::has_sharding_v<Like>>>(Source::from(at), like,
                                                                                         detail::drawn_from(key));
 }
-template <std::uint32_t Stream = 0, TensorOperand Like, class Key>
+template <std::uint32_t Stream = 0, TensorArgument Like, class Key>
 constexpr auto laplace_like(const Like& like, const Key& key, Here at = Here::current()) {
   return call<detail::InverseTag<detail::Laplace, Stream, detail::has_sharding_v<Like>>>(Source::from(at), like,
                                                                                          detail::drawn_from(key));
 }
-template <std::uint32_t Stream = 0, TensorOperand Like, class Key>
+template <std::uint32_t Stream = 0, TensorArgument Like, class Key>
 constexpr auto cauchy_like(const Like& like, const Key& key, Here at = Here::current()) {
   return call<detail::InverseTag<detail::Cauchy, Stream, detail::has_sharding_v<Like>>>(Source::from(at), like,
                                                                                         detail::drawn_from(key));
 }
 /// Draws of the standard logistic distribution, log(u / (1 - u)), of variance pi^2 / 3 (jax.random.logistic).
-template <std::uint32_t Stream = 0, TensorOperand Like, class Key>
+template <std::uint32_t Stream = 0, TensorArgument Like, class Key>
 constexpr auto logistic_like(const Like& like, const Key& key, Here at = Here::current()) {
   return call<detail::InverseTag<detail::Logistic, Stream, detail::has_sharding_v<Like>>>(Source::from(at), like,
                                                                                           detail::drawn_from(key));
 }
 /// -1 or 1, with a probability of one half each, in the element type of `like` (jax.random.rademacher).
-template <std::uint32_t Stream = 0, TensorOperand Like, class Key>
+template <std::uint32_t Stream = 0, TensorArgument Like, class Key>
 constexpr auto rademacher_like(const Like& like, const Key& key, Here at = Here::current()) {
   return call<detail::InverseTag<detail::Rademacher, Stream, detail::has_sharding_v<Like>>>(Source::from(at), like,
                                                                                             detail::drawn_from(key));
@@ -22653,7 +22743,7 @@ constexpr auto rademacher_like(const Like& like, const Key& key, Here at = Here:
 /// Standard normal draws within [lower, upper] only, by the inverse of erf of a uniform draw between erf(lower /
 /// sqrt(2)) and erf(upper / sqrt(2)), as jax.random.truncated_normal. In f32 the bounds should not both be beyond 5 on
 /// one side, where erf is 1.
-template <std::uint32_t Stream = 0, TensorOperand Like, NumberOperand Lower, NumberOperand Upper, class Key>
+template <std::uint32_t Stream = 0, TensorArgument Like, NumberOperand Lower, NumberOperand Upper, class Key>
 constexpr auto truncated_normal_like(const Like& like, const Lower& lower, const Upper& upper, const Key& key,
                                      Here at = Here::current()) {
   return call<detail::InverseTag<detail::TruncatedNormal, Stream, detail::has_sharding_v<Like>>>(
@@ -22668,7 +22758,7 @@ enum class Replacement : std::uint8_t { no, yes };
 /// shape_mismatch for a count above n without replacement. Communication: as topk; with replacement as argmax.
 ///
 ///     const auto some = ts::multinomial<ts::Replacement::yes>(weights, 16, key);
-template <Replacement R = Replacement::no, std::uint32_t Stream = 0, TensorOperand P, SizeOperand Count, class Key>
+template <Replacement R = Replacement::no, std::uint32_t Stream = 0, TensorArgument P, SizeOperand Count, class Key>
 constexpr auto multinomial(const P& weights, const Count& count, const Key& key, Here at = Here::current()) {
   const auto noisy = call<detail::PerturbedTag<Stream>>(
       Source::from(at),
@@ -22683,14 +22773,14 @@ constexpr auto multinomial(const P& weights, const Count& count, const Key& key,
 /// Indices along dim D, drawn with the probabilities softmax<D>(logits): the argmax of logits plus Gumbel noise
 /// (jax.random.categorical). The result lacks dim D; a logit of -infinity is never drawn. No gradient. Communication:
 /// as argmax.
-template <int D = -1, std::uint32_t Stream = 0, TensorOperand Logits, class Key>
+template <int D = -1, std::uint32_t Stream = 0, TensorArgument Logits, class Key>
 constexpr auto categorical(const Logits& logits, const Key& key, Here at = Here::current()) {
   return argmax<D>(call<detail::PerturbedTag<Stream>>(Source::from(at), logits, detail::drawn_from(key)), at);
 }
 
 /// x with the indices of dim D in random order, the same for all other dims (jax.random.permutation). Its gradient goes
 /// back to where each element came from. Communication: as index_select.
-template <int D, std::uint32_t Stream = 0, TensorOperand X, class Key>
+template <int D, std::uint32_t Stream = 0, TensorArgument X, class Key>
 constexpr auto permutation(const X& x, const Key& key, Here at = Here::current()) {
   constexpr int dim = detail::checked_dim<D, X::rank>();
   return index_select<D>(
@@ -22721,7 +22811,7 @@ struct StopGradientTag {
 
 /// x, which gradients treat as a constant: jax.lax.stop_gradient, Tensor.detach. What only the gradient behind it needs
 /// is not computed. No communication.
-template <TensorOperand X> constexpr auto stop_gradient(const X& x, Here at = Here::current()) {
+template <TensorArgument X> constexpr auto stop_gradient(const X& x, Here at = Here::current()) {
   return call<detail::StopGradientTag>(Source::from(at), x);
 }
 
@@ -22740,32 +22830,32 @@ namespace tessera {
 
 /// How many trials of the given probabilities of success it takes to succeed: 1, 2, ... (jax.random.geometric,
 /// Tensor.geometric_), in the element type of the probabilities. Infinity for a probability of 0. No gradient.
-template <std::uint32_t Stream = 0, TensorOperand P, class Key>
+template <std::uint32_t Stream = 0, TensorArgument P, class Key>
 constexpr auto geometric(const P& probability, const Key& key, Here at = Here::current()) {
   const auto fixed = stop_gradient(probability, at);
   return floor(exponential_like<Stream>(fixed, key, at) / -log1p(-fixed, at), at) + 1.0;
 }
 /// Draws of the Pareto distribution from 1 on, with the given shapes above 0 (jax.random.pareto): exp(e / shape) for an
 /// exponential draw e.
-template <std::uint32_t Stream = 0, TensorOperand A, class Key>
+template <std::uint32_t Stream = 0, TensorArgument A, class Key>
 constexpr auto pareto(const A& shape, const Key& key, Here at = Here::current()) {
   return exp(exponential_like<Stream>(shape, key, at) / shape, at);
 }
 /// Draws of the Weibull distribution of scale 1, with the given shapes above 0 (jax.random.weibull_min): e^(1 / shape)
 /// for an exponential draw e. Multiply by another scale.
-template <std::uint32_t Stream = 0, TensorOperand A, class Key>
+template <std::uint32_t Stream = 0, TensorArgument A, class Key>
 constexpr auto weibull(const A& shape, const Key& key, Here at = Here::current()) {
   return pow(exponential_like<Stream>(shape, key, at), reciprocal(shape, at), at);
 }
 /// Draws of the Rayleigh distribution with the given scales (jax.random.rayleigh): scale sqrt(2 e) for an exponential
 /// draw e.
-template <std::uint32_t Stream = 0, TensorOperand A, class Key>
+template <std::uint32_t Stream = 0, TensorArgument A, class Key>
 constexpr auto rayleigh(const A& scale, const Key& key, Here at = Here::current()) {
   return scale * sqrt(2.0 * exponential_like<Stream>(scale, key, at), at);
 }
 /// Draws whose logarithms are normal with the given deviations (jax.random.lognormal): exp(sigma n) for a standard
 /// normal draw n.
-template <std::uint32_t Stream = 0, TensorOperand A, class Key>
+template <std::uint32_t Stream = 0, TensorArgument A, class Key>
 constexpr auto lognormal(const A& sigma, const Key& key, Here at = Here::current()) {
   return exp(sigma * normal_like<Stream>(sigma, key, at), at);
 }
@@ -22775,7 +22865,7 @@ constexpr auto lognormal(const A& sigma, const Key& key, Here at = Here::current
 /// (hard=True), with the gradient of the softmax. Communication: as softmax; hard as argmax too.
 ///
 ///     const auto choice = ts::gumbel_softmax<true>(logits, key, 0.5);
-template <bool Hard = false, std::uint32_t Stream = 0, TensorOperand Logits, class Key,
+template <bool Hard = false, std::uint32_t Stream = 0, TensorArgument Logits, class Key,
           NumberOperand Temperature = double>
 constexpr auto gumbel_softmax(const Logits& logits, const Key& key, const Temperature& temperature = 1.0,
                               Here at = Here::current()) {
@@ -22856,15 +22946,15 @@ template <std::uint32_t Stream> struct AlphaDropoutTag {
 /// Dropout of whole features: of x [batch, spatial..., features] each feature of each example is 0 with probability
 /// `rate`, in all of its elements, and x / (1 - rate) otherwise (F.dropout1d, dropout2d, dropout3d, with features
 /// last). In all else as dropout.
-template <std::uint32_t Stream = 0, TensorOperand X, NumberOperand Rate, class Key>
+template <std::uint32_t Stream = 0, TensorArgument X, NumberOperand Rate, class Key>
 constexpr auto dropout1d(const X& x, const Rate& rate, const Key& key, Here at = Here::current()) {
   return call<detail::FeatureDropoutTag<3, Stream>>(Source::from(at), x, rate, detail::drawn_from(key));
 }
-template <std::uint32_t Stream = 0, TensorOperand X, NumberOperand Rate, class Key>
+template <std::uint32_t Stream = 0, TensorArgument X, NumberOperand Rate, class Key>
 constexpr auto dropout2d(const X& x, const Rate& rate, const Key& key, Here at = Here::current()) {
   return call<detail::FeatureDropoutTag<4, Stream>>(Source::from(at), x, rate, detail::drawn_from(key));
 }
-template <std::uint32_t Stream = 0, TensorOperand X, NumberOperand Rate, class Key>
+template <std::uint32_t Stream = 0, TensorArgument X, NumberOperand Rate, class Key>
 constexpr auto dropout3d(const X& x, const Rate& rate, const Key& key, Here at = Here::current()) {
   return call<detail::FeatureDropoutTag<5, Stream>>(Source::from(at), x, rate, detail::drawn_from(key));
 }
@@ -22872,7 +22962,7 @@ constexpr auto dropout3d(const X& x, const Rate& rate, const Key& key, Here at =
 /// Dropout for networks with ts::selu (F.alpha_dropout): mean and variance of x stay 0 and 1. Dropped elements are
 /// the lowest value of selu, then all are scaled and shifted. At a rate of 1 the result is 0. In all else as dropout.
 /// Source: Klambauer et al., Self-Normalizing Neural Networks, 2017.
-template <std::uint32_t Stream = 0, TensorOperand X, NumberOperand Rate, class Key>
+template <std::uint32_t Stream = 0, TensorArgument X, NumberOperand Rate, class Key>
 constexpr auto alpha_dropout(const X& x, const Rate& rate, const Key& key, Here at = Here::current()) {
   return call<detail::AlphaDropoutTag<Stream>>(Source::from(at), x, rate, detail::drawn_from(key));
 }
@@ -22936,14 +23026,14 @@ template <std::uint32_t Stream> struct GammaTag {
 /// torch._standard_gamma): of mean a and variance a. Divide by another rate. The shape is that of the concentrations.
 /// No gradient. NaN for a concentration below 0. Costs thirteen draws an element. Key, stream and communication: as of
 /// uniform_like. Source: Marsaglia, Tsang, ACM TOMS 26 (2000).
-template <std::uint32_t Stream = 0, TensorOperand A, class Key>
+template <std::uint32_t Stream = 0, TensorArgument A, class Key>
 constexpr auto gamma(const A& concentration, const Key& key, Here at = Here::current()) {
   return call<detail::GammaTag<Stream>>(Source::from(at), concentration, detail::drawn_from(key));
 }
 
 /// Draws of the beta distribution, x / (x + y) of gamma draws x and y (jax.random.beta). Both operands have one shape.
 /// For concentrations far below 1, x and y may both be 0 in f32, and the draw is NaN: use double there.
-template <std::uint32_t Stream = 0, TensorOperand A, TensorOperand B, class Key>
+template <std::uint32_t Stream = 0, TensorArgument A, TensorArgument B, class Key>
 constexpr auto beta(const A& a, const B& b, const Key& key, Here at = Here::current()) {
   const auto x = gamma<2 * Stream>(a, key, at);
   const auto y = gamma<2 * Stream + 1>(b, key, at);
@@ -22952,14 +23042,14 @@ constexpr auto beta(const A& a, const B& b, const Key& key, Here at = Here::curr
 
 /// Draws of the Dirichlet distribution along the last dim: gamma draws over their sum (jax.random.dirichlet).
 /// Communication: an all-reduce of the sums if the last dim is split.
-template <std::uint32_t Stream = 0, TensorOperand A, class Key>
+template <std::uint32_t Stream = 0, TensorArgument A, class Key>
 constexpr auto dirichlet(const A& concentration, const Key& key, Here at = Here::current()) {
   const auto x = gamma<Stream>(concentration, key, at);
   return x / unsqueeze<-1>(sum<-1>(x, at), at);
 }
 
 /// Draws of the chi-squared distribution with the given degrees of freedom (jax.random.chisquare).
-template <std::uint32_t Stream = 0, TensorOperand A, class Key>
+template <std::uint32_t Stream = 0, TensorArgument A, class Key>
 constexpr auto chisquare(const A& degrees, const Key& key, Here at = Here::current()) {
   return gamma<Stream>(degrees * 0.5, key, at) * 2.0;
 }
@@ -22967,7 +23057,7 @@ constexpr auto chisquare(const A& degrees, const Key& key, Here at = Here::curre
 /// Draws of Student's t distribution with the given degrees of freedom, above 0: a normal draw over the root of a
 /// chi-squared one divided by the degrees (jax.random.t, torch.distributions.StudentT). No gradient. For degrees far
 /// below 1 draws may be infinite in f32: use double there.
-template <std::uint32_t Stream = 0, TensorOperand A, class Key>
+template <std::uint32_t Stream = 0, TensorArgument A, class Key>
 constexpr auto student_t(const A& degrees, const Key& key, Here at = Here::current()) {
   const auto fixed = stop_gradient(degrees, at);
   return normal_like<Stream>(fixed, key, at) / sqrt(chisquare<Stream>(fixed, key, at) / fixed, at);
@@ -23044,7 +23134,7 @@ constexpr auto poisson_by_rejection(const Rate& rate, const Key& key, Here at) {
 /// function. No gradient. Costs two loops, of 60 and of 24 steps. Key and stream: as of uniform_like, of which streams
 /// 2 Stream and 2 Stream + 1 are used. No communication. Source: Hoermann, Insurance: Mathematics and Economics 12
 /// (1993).
-template <std::uint32_t Stream = 0, TensorOperand Rate, class Key>
+template <std::uint32_t Stream = 0, TensorArgument Rate, class Key>
 constexpr auto poisson(const Rate& rate, const Key& key, Here at = Here::current()) {
   static_assert(detail::draws_v<Typed<typename Rate::element, Rate::rank>>,
                 "tessera: random numbers are drawn for float, double, bf16 and f16 tensors");
@@ -23110,7 +23200,7 @@ template <std::uint32_t Stream> struct StochasticRoundTag {
 ///
 /// Numbers that bf16 has, infinities and NaN stay as they are; a number beyond the largest of bf16 is rounded to
 /// nearest, as are denormal numbers. The gradient is that of a cast. Key, stream and communication: as of uniform_like.
-template <std::uint32_t Stream = 0, TensorOperand X, class Key>
+template <std::uint32_t Stream = 0, TensorArgument X, class Key>
 constexpr auto stochastic_round(const X& x, const Key& key, Here at = Here::current()) {
   return call<detail::StochasticRoundTag<Stream>>(Source::from(at), x, detail::drawn_from(key));
 }
@@ -23160,7 +23250,7 @@ struct CorrelationTag {
 /// f32. Communication: if observations are split an all-reduce of the means and one of the result.
 ///
 ///     const auto c = ts::cov(samples);  // the variances are on the diagonal
-template <TensorOperand X, NumberOperand Correction = int>
+template <TensorArgument X, NumberOperand Correction = int>
 constexpr auto cov(const X& x, const Correction& correction = 1, Here at = Here::current()) {
   static_assert(X::rank == 2, "tessera: cov takes a matrix, a row for each variable; of a vector it is ts::var");
   const auto off = call<SubTag>(Source::from(at), x, mean<1>(x, keepdims, at));
@@ -23170,7 +23260,7 @@ constexpr auto cov(const X& x, const Correction& correction = 1, Here at = Here:
 /// The correlations of the rows of x [variables, observations] (torch.corrcoef, jnp.corrcoef): covariances over both
 /// standard deviations, in [-1, 1]; NaN in the row and the column of a variable that is constant. Communication: as
 /// cov, and for split columns of the result an all-reduce of the variances.
-template <TensorOperand X> constexpr auto corrcoef(const X& x, Here at = Here::current()) {
+template <TensorArgument X> constexpr auto corrcoef(const X& x, Here at = Here::current()) {
   return call<detail::CorrelationTag>(Source::from(at), cov(x, 1, at));
 }
 
@@ -23210,7 +23300,7 @@ template <int Rank, int D, bool Mean> struct NeighboursTag {
 };
 
 /// x with singleton dims behind its own.
-template <int Count, TensorOperand X> constexpr auto with_singletons(const X& x, Here at) {
+template <int Count, TensorArgument X> constexpr auto with_singletons(const X& x, Here at) {
   if constexpr (Count == 0)
     return x;
   else
@@ -23218,7 +23308,7 @@ template <int Count, TensorOperand X> constexpr auto with_singletons(const X& x,
 }
 
 /// The areas below the lines between neighbours.
-template <int D, TensorOperand Y, Operand S> constexpr auto trapezoids(const Y& y, const S& spacing, Here at) {
+template <int D, TensorArgument Y, Operand S> constexpr auto trapezoids(const Y& y, const S& spacing, Here at) {
   constexpr int dim = checked_dim<D, Y::rank>();
   const auto means = call<NeighboursTag<Y::rank, dim, true>>(Source::from(at), y);
   if constexpr (TensorOperand<S>) {
@@ -23240,7 +23330,7 @@ template <int D, TensorOperand Y, Operand S> constexpr auto trapezoids(const Y& 
 /// neighbours differ; integers wrap around. Communication: along a split dim, as slice.
 ///
 ///     const auto steps = ts::diff<0>(positions);
-template <int D = -1, int Times = 1, TensorOperand X> constexpr auto diff(const X& x, Here at = Here::current()) {
+template <int D = -1, int Times = 1, TensorArgument X> constexpr auto diff(const X& x, Here at = Here::current()) {
   static_assert(Times >= 1, "tessera: the order of ts::diff is at least 1");
   const auto once = call<detail::NeighboursTag<X::rank, detail::checked_dim<D, X::rank>(), false>>(Source::from(at), x);
   if constexpr (Times == 1)
@@ -23255,14 +23345,14 @@ template <int D = -1, int Times = 1, TensorOperand X> constexpr auto diff(const 
 /// which names the product of the means and the widths of neighbours. Communication: as slice and sum.
 ///
 ///     const auto area = ts::trapezoid<-1>(y, 0.1);
-template <int D = -1, TensorOperand Y, Operand S = double>
+template <int D = -1, TensorArgument Y, Operand S = double>
 constexpr auto trapezoid(const Y& y, const S& spacing = 1.0, Here at = Here::current()) {
   constexpr int dim = detail::checked_dim<D, Y::rank>();
   return sum<dim>(detail::trapezoids<dim>(y, spacing, at), at);
 }
 /// The integral up to each sample but the first (torch.cumulative_trapezoid): the dim is shorter by one. In all else as
 /// trapezoid. Communication: as slice and cumsum.
-template <int D = -1, TensorOperand Y, Operand S = double>
+template <int D = -1, TensorArgument Y, Operand S = double>
 constexpr auto cumulative_trapezoid(const Y& y, const S& spacing = 1.0, Here at = Here::current()) {
   constexpr int dim = detail::checked_dim<D, Y::rank>();
   return cumsum<dim>(detail::trapezoids<dim>(y, spacing, at), at);
@@ -23346,11 +23436,11 @@ template <int Rank> struct HistogramTag {
 /// a gradient. Errors: shape_mismatch. Communication: an all-reduce of the counts if x is split.
 ///
 ///     const auto tokens_of_expert = ts::bincount(expert, 8);
-template <TensorOperand X, SizeOperand Count>
+template <TensorArgument X, SizeOperand Count>
 constexpr auto bincount(const X& x, const Count& count, Here at = Here::current()) {
   return call<detail::BincountTag<X::rank>>(Source::from(at), x, Dim(count));
 }
-template <TensorOperand X, SizeOperand Count, TensorOperand Weights>
+template <TensorArgument X, SizeOperand Count, TensorArgument Weights>
 constexpr auto bincount(const X& x, const Count& count, const Weights& weights, Here at = Here::current()) {
   return call<detail::BincountTag<X::rank>>(Source::from(at), x, Dim(count), weights);
 }
@@ -23360,7 +23450,7 @@ constexpr auto bincount(const X& x, const Count& count, const Weights& weights, 
 /// in f64. No gradient. Communication: an all-reduce of the counts if x is split.
 ///
 ///     const auto counts = ts::histogram(x, 10, 0.0, 1.0);
-template <TensorOperand X, SizeOperand Count, NumberOperand Low, NumberOperand High>
+template <TensorArgument X, SizeOperand Count, NumberOperand Low, NumberOperand High>
 constexpr auto histogram(const X& x, const Count& bins, const Low& low, const High& high, Here at = Here::current()) {
   return call<detail::HistogramTag<X::rank>>(Source::from(at), x, Dim(bins), low, high);
 }
@@ -23412,7 +23502,7 @@ struct LocalResponseNormTag {
 /// behind. Errors: shape_mismatch for a size below 1. Communication: along split features a halo.
 ///
 ///     const auto y = ts::local_response_norm(x, {.size = 5});
-template <TensorOperand X>
+template <TensorArgument X>
 constexpr auto local_response_norm(const X& x, const LocalResponseNorm& o, Here at = Here::current()) {
   return call<detail::LocalResponseNormTag>(Source::from(at), x, Dim(o.size), o.alpha, o.beta, o.k);
 }
@@ -23581,7 +23671,7 @@ template <int Rank> struct GroupNormTag {
 /// Communication: over a split batch, all-reduces of sums per feature, so that the statistics are those of the whole
 /// batch (PyTorch's SyncBatchNorm); over a split dim 1 of images, also those of every sixteenth row that another
 /// device counts. Source: Ioffe, Szegedy, 1502.03167.
-template <TensorOperand X, TensorOperand Gain, TensorOperand Bias, NumberOperand Eps = double>
+template <TensorArgument X, TensorArgument Gain, TensorArgument Bias, NumberOperand Eps = double>
 constexpr auto batch_norm(const X& x, const Gain& gain, const Bias& bias, const Eps& eps = 1e-5,
                           Here at = Here::current()) {
   return call<detail::FeatureNormTag<X::rank, detail::NormOver::batch>>(Source::from(at), x, gain, bias, eps);
@@ -23595,27 +23685,27 @@ template <class Mean, class Variance> struct BatchStatistics {
 /// variance] = ts::batch_norm_statistics(x)`. The variance is unbiased, over one element less than there are, as in
 /// PyTorch's running variance, and 0 where there is one. Of bf16 and f16 they are f32. Beside a batch_norm of the same
 /// x in one program they share its sums and its communication.
-template <TensorOperand X> constexpr auto batch_norm_statistics(const X& x, Here at = Here::current()) {
+template <TensorArgument X> constexpr auto batch_norm_statistics(const X& x, Here at = Here::current()) {
   const auto mean = call<detail::BatchMomentTag<X::rank, detail::Moment::mean>>(Source::from(at), x);
   const auto variance = call<detail::BatchMomentTag<X::rank, detail::Moment::unbiased_variance>>(Source::from(at), x);
   return BatchStatistics<std::remove_const_t<decltype(mean)>, std::remove_const_t<decltype(variance)>>{mean, variance};
 }
 /// Batch norm by given statistics, vectors of features: what evaluation computes.
-template <TensorOperand X, TensorOperand Mean, TensorOperand Variance, TensorOperand Gain, TensorOperand Bias,
+template <TensorArgument X, TensorArgument Mean, TensorArgument Variance, TensorArgument Gain, TensorArgument Bias,
           NumberOperand Eps = double>
 constexpr auto batch_norm_inference(const X& x, const Mean& mean, const Variance& variance, const Gain& gain,
                                     const Bias& bias, const Eps& eps = 1e-5, Here at = Here::current()) {
   return call<detail::GivenNormTag<X::rank>>(Source::from(at), x, mean, variance, gain, bias, eps);
 }
 /// Instance norm: as batch_norm, with statistics of each image on its own. Source: Ulyanov et al., 1607.08022.
-template <TensorOperand X, TensorOperand Gain, TensorOperand Bias, NumberOperand Eps = double>
+template <TensorArgument X, TensorArgument Gain, TensorArgument Bias, NumberOperand Eps = double>
 constexpr auto instance_norm(const X& x, const Gain& gain, const Bias& bias, const Eps& eps = 1e-5,
                              Here at = Here::current()) {
   return call<detail::FeatureNormTag<X::rank, detail::NormOver::instance>>(Source::from(at), x, gain, bias, eps);
 }
 /// Group norm: statistics of each image over all dims and the features of one of `groups` groups. Errors:
 /// shape_mismatch, also for groups that don't divide the features. Source: Wu, He, 1803.08494.
-template <TensorOperand X, TensorOperand Gain, TensorOperand Bias, SizeOperand Groups, NumberOperand Eps = double>
+template <TensorArgument X, TensorArgument Gain, TensorArgument Bias, SizeOperand Groups, NumberOperand Eps = double>
 constexpr auto group_norm(const X& x, const Gain& gain, const Bias& bias, const Groups& groups, const Eps& eps = 1e-5,
                           Here at = Here::current()) {
   return call<detail::GroupNormTag<X::rank>>(Source::from(at), x, gain, bias, Dim(groups), eps);
@@ -23721,10 +23811,10 @@ template <int Rank, int D, class Index> struct RankTag {
 /// The median along dim D, the lower of two in the middle as in PyTorch; NaN where any element is. The result lacks the
 /// dim, and has the element type of x. The gradient goes to the element that is the median. Errors: dim_range for a dim
 /// without elements. Communication: as sort. `nanmedian` leaves NaNs out, and is NaN where all are.
-template <int D = -1, TensorOperand X> constexpr auto median(const X& x, Here at = Here::current()) {
+template <int D = -1, TensorArgument X> constexpr auto median(const X& x, Here at = Here::current()) {
   return call<detail::MedianTag<X::rank, detail::checked_dim<D, X::rank>(), false>>(Source::from(at), x);
 }
-template <int D = -1, TensorOperand X> constexpr auto nanmedian(const X& x, Here at = Here::current()) {
+template <int D = -1, TensorArgument X> constexpr auto nanmedian(const X& x, Here at = Here::current()) {
   return call<detail::MedianTag<X::rank, detail::checked_dim<D, X::rank>(), true>>(Source::from(at), x);
 }
 
@@ -23732,11 +23822,11 @@ template <int D = -1, TensorOperand X> constexpr auto nanmedian(const X& x, Here
 /// neighbours: `quantile<-1>(x, 0.9)`, `quantile<0, ts::Interpolation::lower>(x, q)`. NaN where any element is; of
 /// integers f32. A q that is a ts::Scalar is clamped to [0, 1]. Errors: option for a constant q outside of [0, 1];
 /// dim_range for a dim without elements. In all else as median. `nanquantile` leaves NaNs out.
-template <int D = -1, Interpolation How = Interpolation::linear, TensorOperand X, NumberOperand Q>
+template <int D = -1, Interpolation How = Interpolation::linear, TensorArgument X, NumberOperand Q>
 constexpr auto quantile(const X& x, const Q& q, Here at = Here::current()) {
   return call<detail::QuantileTag<X::rank, detail::checked_dim<D, X::rank>(), How, false>>(Source::from(at), x, q);
 }
-template <int D = -1, Interpolation How = Interpolation::linear, TensorOperand X, NumberOperand Q>
+template <int D = -1, Interpolation How = Interpolation::linear, TensorArgument X, NumberOperand Q>
 constexpr auto nanquantile(const X& x, const Q& q, Here at = Here::current()) {
   return call<detail::QuantileTag<X::rank, detail::checked_dim<D, X::rank>(), How, true>>(Source::from(at), x, q);
 }
@@ -23744,7 +23834,7 @@ constexpr auto nanquantile(const X& x, const Q& q, Here at = Here::current()) {
 /// The k-th smallest element along dim D, from k = 1 on, and its index, both without the dim: `auto [values, indices] =
 /// kthvalue<-1>(x, 2)`. NaN is the largest value. Errors: shape_mismatch for k below 1 or above the extent.
 /// Communication: as sort.
-template <int D, Element Index = std::int32_t, TensorOperand X, SizeOperand K>
+template <int D, Element Index = std::int32_t, TensorArgument X, SizeOperand K>
 constexpr auto kthvalue(const X& x, const K& k, Here at = Here::current()) {
   constexpr int dim = detail::checked_dim<D, X::rank>();
   const auto places = call<detail::RankTag<X::rank, dim, Index>>(Source::from(at), x, Dim(k));
@@ -23756,7 +23846,7 @@ constexpr auto kthvalue(const X& x, const K& k, Here at = Here::current()) {
 /// The most frequent element along dim D, the smallest of those that are equally frequent, and the index of its last
 /// occurrence, both without the dim (torch.mode): `auto [values, indices] = mode<-1>(x)`. NaN is equal to no element.
 /// The gradient goes to that occurrence. Communication: as sort.
-template <int D = -1, TensorOperand X> constexpr auto mode(const X& x, Here at = Here::current()) {
+template <int D = -1, TensorArgument X> constexpr auto mode(const X& x, Here at = Here::current()) {
   constexpr int dim = detail::checked_dim<D, X::rank>();
   // The sorted elements are runs of equal ones; the length of a run so far is largest at the end of the longest run.
   const auto order = argsort<dim>(x, at);
@@ -23973,7 +24063,7 @@ template <int N, bool Max> struct AdaptivePoolTag {
   }
 };
 
-template <class Tag, int N, TensorOperand X, class Options, class... Last>
+template <class Tag, int N, TensorArgument X, class Options, class... Last>
 constexpr auto pool(const X& x, const Options& o, Here at, const Last&... last) {
   return [&]<std::size_t... D>(std::index_sequence<D...>) {
     return call<Tag>(Source::from(at), x, Dim(o.window[D])..., Dim(o.strides[D] == 0 ? o.window[D] : o.strides[D])...,
@@ -23993,26 +24083,32 @@ constexpr auto pool(const X& x, const Options& o, Here at, const Last&... last) 
 /// ts::Stack can't have them. Errors: shape_mismatch for windows larger than the padded dim.
 /// Communication: none for split batch and features; along split spatial dims the rows that windows of other devices
 /// need.
-template <TensorOperand X> constexpr auto max_pool1d(const X& x, const MaxPool<1>& options, Here at = Here::current()) {
+template <TensorArgument X>
+constexpr auto max_pool1d(const X& x, const MaxPool<1>& options, Here at = Here::current()) {
   return detail::pool<detail::MaxPoolTag<1>, 1>(x, options, at, options.dilation[0]);
 }
-template <TensorOperand X> constexpr auto max_pool2d(const X& x, const MaxPool<2>& options, Here at = Here::current()) {
+template <TensorArgument X>
+constexpr auto max_pool2d(const X& x, const MaxPool<2>& options, Here at = Here::current()) {
   return detail::pool<detail::MaxPoolTag<2>, 2>(x, options, at, options.dilation[0], options.dilation[1]);
 }
-template <TensorOperand X> constexpr auto max_pool3d(const X& x, const MaxPool<3>& options, Here at = Here::current()) {
+template <TensorArgument X>
+constexpr auto max_pool3d(const X& x, const MaxPool<3>& options, Here at = Here::current()) {
   return detail::pool<detail::MaxPoolTag<3>, 3>(x, options, at, options.dilation[0], options.dilation[1],
                                                 options.dilation[2]);
 }
 
 /// The mean of each window, `avg_pool2d(x, {.window = {2, 2}})`. bf16 and f16 are added up in f32. Otherwise as
 /// max_pool.
-template <TensorOperand X> constexpr auto avg_pool1d(const X& x, const AvgPool<1>& options, Here at = Here::current()) {
+template <TensorArgument X>
+constexpr auto avg_pool1d(const X& x, const AvgPool<1>& options, Here at = Here::current()) {
   return detail::pool<detail::AvgPoolTag<1>, 1>(x, options, at, options.count_include_pad ? 1 : 0);
 }
-template <TensorOperand X> constexpr auto avg_pool2d(const X& x, const AvgPool<2>& options, Here at = Here::current()) {
+template <TensorArgument X>
+constexpr auto avg_pool2d(const X& x, const AvgPool<2>& options, Here at = Here::current()) {
   return detail::pool<detail::AvgPoolTag<2>, 2>(x, options, at, options.count_include_pad ? 1 : 0);
 }
-template <TensorOperand X> constexpr auto avg_pool3d(const X& x, const AvgPool<3>& options, Here at = Here::current()) {
+template <TensorArgument X>
+constexpr auto avg_pool3d(const X& x, const AvgPool<3>& options, Here at = Here::current()) {
   return detail::pool<detail::AvgPoolTag<3>, 3>(x, options, at, options.count_include_pad ? 1 : 0);
 }
 
@@ -24032,7 +24128,7 @@ template <int N> struct LpPoolTag {
     return build::cast(build::binary(Op::pow, build::reduce(Op::sum, windows, dims, false), 1.0 / p), type);
   }
 };
-template <int N, TensorOperand X, NumberOperand P>
+template <int N, TensorArgument X, NumberOperand P>
 constexpr auto lp_pool(const X& x, const P& p, const LpPool<N>& o, Here at) {
   return [&]<std::size_t... D>(std::index_sequence<D...>) {
     return call<LpPoolTag<N>>(Source::from(at), x, p, Dim(o.window[D])...,
@@ -24044,15 +24140,15 @@ constexpr auto lp_pool(const X& x, const P& p, const LpPool<N>& o, Here at) {
 /// The p-th root of the sum of the p-th powers of each window (F.lp_pool1d, lp_pool2d): `lp_pool2d(x, 2, {.window = {3,
 /// 3}})`. As in PyTorch, powers are of x, not of its absolute value, so that an odd p is for positive x; the gradient
 /// of a window of zeros is NaN for a p above 1. Otherwise as max_pool.
-template <TensorOperand X, NumberOperand P>
+template <TensorArgument X, NumberOperand P>
 constexpr auto lp_pool1d(const X& x, const P& p, const LpPool<1>& options, Here at = Here::current()) {
   return detail::lp_pool<1>(x, p, options, at);
 }
-template <TensorOperand X, NumberOperand P>
+template <TensorArgument X, NumberOperand P>
 constexpr auto lp_pool2d(const X& x, const P& p, const LpPool<2>& options, Here at = Here::current()) {
   return detail::lp_pool<2>(x, p, options, at);
 }
-template <TensorOperand X, NumberOperand P>
+template <TensorArgument X, NumberOperand P>
 constexpr auto lp_pool3d(const X& x, const P& p, const LpPool<3>& options, Here at = Here::current()) {
   return detail::lp_pool<3>(x, p, options, at);
 }
@@ -24060,15 +24156,15 @@ constexpr auto lp_pool3d(const X& x, const P& p, const LpPool<3>& options, Here 
 /// Averages to the given extents: index i of a result of extent m is the mean over the indices floor(i n / m) to
 /// ceil((i + 1) n / m) of a dim of extent n, as in PyTorch. `adaptive_avg_pool2d(x, {1, 1})` is the mean of each image.
 /// Each dim costs n m additions a line. Communication: over a split spatial dim the result is partial.
-template <TensorOperand X>
+template <TensorArgument X>
 constexpr auto adaptive_avg_pool1d(const X& x, const std::array<std::int64_t, 1>& extents, Here at = Here::current()) {
   return call<detail::AdaptivePoolTag<1, false>>(Source::from(at), x, Dim(extents[0]));
 }
-template <TensorOperand X>
+template <TensorArgument X>
 constexpr auto adaptive_avg_pool2d(const X& x, const std::array<std::int64_t, 2>& extents, Here at = Here::current()) {
   return call<detail::AdaptivePoolTag<2, false>>(Source::from(at), x, Dim(extents[0]), Dim(extents[1]));
 }
-template <TensorOperand X>
+template <TensorArgument X>
 constexpr auto adaptive_avg_pool3d(const X& x, const std::array<std::int64_t, 3>& extents, Here at = Here::current()) {
   return call<detail::AdaptivePoolTag<3, false>>(Source::from(at), x, Dim(extents[0]), Dim(extents[1]),
                                                  Dim(extents[2]));
@@ -24076,15 +24172,15 @@ constexpr auto adaptive_avg_pool3d(const X& x, const std::array<std::int64_t, 3>
 
 /// The largest elements of the windows of adaptive_avg_pool. One of equal elements gets the gradient. Communication:
 /// over a split spatial dim all-reduces of the maxima and of their positions, and the result is partial.
-template <TensorOperand X>
+template <TensorArgument X>
 constexpr auto adaptive_max_pool1d(const X& x, const std::array<std::int64_t, 1>& extents, Here at = Here::current()) {
   return call<detail::AdaptivePoolTag<1, true>>(Source::from(at), x, Dim(extents[0]));
 }
-template <TensorOperand X>
+template <TensorArgument X>
 constexpr auto adaptive_max_pool2d(const X& x, const std::array<std::int64_t, 2>& extents, Here at = Here::current()) {
   return call<detail::AdaptivePoolTag<2, true>>(Source::from(at), x, Dim(extents[0]), Dim(extents[1]));
 }
-template <TensorOperand X>
+template <TensorArgument X>
 constexpr auto adaptive_max_pool3d(const X& x, const std::array<std::int64_t, 3>& extents, Here at = Here::current()) {
   return call<detail::AdaptivePoolTag<3, true>>(Source::from(at), x, Dim(extents[0]), Dim(extents[1]), Dim(extents[2]));
 }
@@ -24142,7 +24238,7 @@ template <bool AlignCorners> struct AffineGridTag {
 /// grid_sample, which is given the same. No communication for a split batch.
 ///
 ///     const auto turned = ts::grid_sample(images, ts::affine_grid(theta, {28, 28}));
-template <bool AlignCorners = false, TensorOperand Theta>
+template <bool AlignCorners = false, TensorArgument Theta>
 constexpr auto affine_grid(const Theta& theta, const std::array<std::int64_t, 2>& extents, Here at = Here::current()) {
   return call<detail::AffineGridTag<AlignCorners>>(Source::from(at), theta, Dim(extents[0]), Dim(extents[1]));
 }
@@ -24253,7 +24349,7 @@ template <GridSample Options> struct GridSampleTag {
 /// PyTorch's modes "bicubic" and "reflection" have no counterpart. NaN in the grid gives 0. bf16 and f16 are sampled in
 /// f32. Errors: shape_mismatch, dim_range for images without elements; unsupported for layers of a Stack.
 /// Communication: split height or width is gathered; batch and features stay split.
-template <GridSample Options = GridSample{}, TensorOperand X, TensorOperand Grid>
+template <GridSample Options = GridSample{}, TensorArgument X, TensorArgument Grid>
 constexpr auto grid_sample(const X& x, const Grid& grid, Here at = Here::current()) {
   return call<detail::GridSampleTag<Options>>(Source::from(at), x, grid);
 }
@@ -24353,7 +24449,7 @@ template <int Rank, int D, Interpolate Options> struct InterpolateTag {
 /// in f32. The gradient adds each cotangent to the elements that it was made of. Errors: shape_mismatch for a negative
 /// extent, dim_range where x has no element along the dim. Communication: along a split dim the result is partial, as
 /// that of embedding; other dims stay split.
-template <int D, Interpolate Options = Interpolate{}, TensorOperand X, SizeOperand Size>
+template <int D, Interpolate Options = Interpolate{}, TensorArgument X, SizeOperand Size>
 constexpr auto interpolate(const X& x, const Size& size, Here at = Here::current()) {
   return call<detail::InterpolateTag<X::rank, detail::checked_dim<D, X::rank>(), Options>>(Source::from(at), x,
                                                                                            Dim(size));
@@ -24428,14 +24524,14 @@ template <int Rank, int D> struct PadValueTag {
 /// two dims by two calls. The gradient adds the cotangents of the copies to the elements. Errors: shape_mismatch where
 /// the dim is too short: of a dim of extent n, reflect takes at most n - 1 on each side, symmetric and circular at most
 /// n, as PyTorch. Communication: along a split dim as slice and concat.
-template <int D, PadMode Mode, TensorOperand X, SizeOperand Before, SizeOperand After>
+template <int D, PadMode Mode, TensorArgument X, SizeOperand Before, SizeOperand After>
 constexpr auto pad(const X& x, const Before& before, const After& after, Here at = Here::current()) {
   return call<detail::PadModeTag<X::rank, detail::checked_dim<D, X::rank>(), Mode>>(Source::from(at), x, Dim(before),
                                                                                     Dim(after));
 }
 
 /// `before` and `after` elements of a value, a number, beside dim D: F.pad(value=...). Communication: as slice.
-template <int D, TensorOperand X, SizeOperand Before, SizeOperand After, class V>
+template <int D, TensorArgument X, SizeOperand Before, SizeOperand After, class V>
   requires(Operand<V> && !TensorOperand<V>)
 constexpr auto pad(const X& x, const Before& before, const After& after, const V& value, Here at = Here::current()) {
   return call<detail::PadValueTag<X::rank, detail::checked_dim<D, X::rank>()>>(Source::from(at), x, Dim(before),
@@ -24456,17 +24552,17 @@ namespace tessera {
 /// Features as pixels: [batch, height, width, features r r] to [batch, height r, width r, features], as
 /// F.pixel_shuffle, whose channels come second. Errors: shape_mismatch where r r does not divide the features.
 /// Communication: as rearrange.
-template <TensorOperand X, SizeOperand R>
+template <TensorArgument X, SizeOperand R>
 constexpr auto pixel_shuffle(const X& x, const R& r, Here at = Here::current()) {
   return rearrange<"b h w (c i j) -> b (h i) (w j) c">(x, len<"i">(r), len<"j">(r), at);
 }
 /// The inverse of pixel_shuffle.
-template <TensorOperand X, SizeOperand R>
+template <TensorArgument X, SizeOperand R>
 constexpr auto pixel_unshuffle(const X& x, const R& r, Here at = Here::current()) {
   return rearrange<"b (h i) (w j) c -> b h w (c i j)">(x, len<"i">(r), len<"j">(r), at);
 }
 /// The features [batch, ..., groups n] as [batch, ..., n groups]: F.channel_shuffle of the last dim.
-template <TensorOperand X, SizeOperand Groups>
+template <TensorArgument X, SizeOperand Groups>
 constexpr auto channel_shuffle(const X& x, const Groups& groups, Here at = Here::current()) {
   static_assert(X::rank == 4, "tessera: channel_shuffle takes a tensor [batch, height, width, features]");
   return rearrange<"b h w (g n) -> b h w (n g)">(x, len<"g">(groups), at);
@@ -24552,7 +24648,7 @@ template <int Rank, int D> struct UnfoldDimTag {
   }
 };
 
-template <class Tag, TensorOperand X, class... Extents>
+template <class Tag, TensorArgument X, class... Extents>
 constexpr auto unfold(const X& x, const Unfold& o, Here at, const Extents&... extents) {
   return call<Tag>(Source::from(at), x, Dim(o.window[0]), Dim(o.window[1]), Dim(o.strides[0]), Dim(o.strides[1]),
                    Dim(o.padding[0]), Dim(o.padding[1]), Dim(o.dilation[0]), Dim(o.dilation[1]), Dim(extents)...);
@@ -24566,14 +24662,14 @@ constexpr auto unfold(const X& x, const Unfold& o, Here at, const Extents&... ex
 /// gradient is ts::fold. Errors: shape_mismatch for windows larger than the padded image. Communication: split height
 /// stays split if the devices divide the number of windows down the image; they exchange the rows that windows of other
 /// devices need. Otherwise, and for a split width, x is gathered.
-template <TensorOperand X> constexpr auto unfold(const X& x, const Unfold& options, Here at = Here::current()) {
+template <TensorArgument X> constexpr auto unfold(const X& x, const Unfold& options, Here at = Here::current()) {
   return detail::unfold<detail::UnfoldTag>(x, options, at);
 }
 /// The transpose of ts::unfold (F.fold, col2im): rows [batch, windows, features * window] are added into images [batch,
 /// height, width, features] of the given extents. bf16 and f16 are added in f32. Errors: shape_mismatch where the
 /// number of windows is another one. Communication: as unfold, in the opposite direction: rows near borders are sums of
 /// those of two devices.
-template <TensorOperand X>
+template <TensorArgument X>
 constexpr auto fold(const X& x, const std::array<std::int64_t, 2>& extents, const Unfold& options,
                     Here at = Here::current()) {
   return detail::unfold<detail::FoldTag>(x, options, at, extents[0], extents[1]);
@@ -24586,7 +24682,7 @@ constexpr auto fold(const X& x, const std::array<std::int64_t, 2>& extents, cons
 /// Communication: along a split dim a halo, of the elements that windows of other devices need.
 ///
 ///     const auto frames = ts::unfold<-1>(signal, 512, 128);   // [batch, time]: [batch, frames, 512]
-template <int D, TensorOperand X, SizeOperand Size, SizeOperand Step>
+template <int D, TensorArgument X, SizeOperand Size, SizeOperand Step>
 constexpr auto unfold(const X& x, const Size& size, const Step& step, Here at = Here::current()) {
   return call<detail::UnfoldDimTag<X::rank, detail::checked_dim<D, X::rank>()>>(Source::from(at), x, Dim(size),
                                                                                 Dim(step));
@@ -26324,7 +26420,7 @@ struct UnitRule {
 /// The rule of a unit other than a repeat. For a fused unit, factor d is dim d of the iteration space. A reduction
 /// whose result later passes read is completed inside of the unit, so splitting the row dim costs an all_reduce of row
 /// values.
-constexpr UnitRule unit_rule(const GraphView& graph, const UnitsView& units, int u) {
+TESSERA_PLANNING constexpr UnitRule unit_rule(const GraphView& graph, const UnitsView& units, int u) {
   const Unit& unit = units[u];
   UnitRule rule;
   rule.inputs.reserve(static_cast<std::size_t>(unit.input_count));
@@ -26651,7 +26747,7 @@ struct Plan : Communication<Plan> {
     std::int64_t times;
   };
   // Not a template: clang would instantiate a recursive template too late for use in a constant expression.
-  constexpr void collect(int graph, std::int64_t times, Growable<Occurrence>& all) const {
+  TESSERA_PLANNING constexpr void collect(int graph, std::int64_t times, Growable<Occurrence>& all) const {
     for (const PlanStep& step : graphs[static_cast<std::size_t>(graph)].steps) {
       for (const CollectiveInfo& c : step.collectives) all.push_back({&c, times});
       if (step.kind == StepKind::repeat)

@@ -102,6 +102,32 @@
 #include <tbb/info.h>
 #include <tbb/task_arena.h>
 
+// ---- tessera/base/planning.hpp
+
+#ifndef TESSERA_BASE_PLANNING_HPP
+#define TESSERA_BASE_PLANNING_HPP
+
+/// Code that runs once per program (graph passes, partitioner, memory assignment) is most of the machine code of a
+/// small program. In a header-only build g++ compiles it at -Og, which takes about a third of the compile time of -O2;
+/// tessera::compiled, which is built once, compiles it with the project's own flags.
+///
+///     TESSERA_PLANNING_BEGIN                       // after a header's includes
+///     namespace tessera { ... }
+///     TESSERA_PLANNING_END
+///
+///     TESSERA_PLANNING Step(const PlanStep& step)  // one function of a class whose other functions run in each call
+#if defined(__GNUC__) && !defined(__clang__) && defined(__OPTIMIZE__) && !defined(TESSERA_COMPILED)
+#define TESSERA_PLANNING_BEGIN _Pragma("GCC push_options") _Pragma("GCC optimize(\"Og\")")
+#define TESSERA_PLANNING_END _Pragma("GCC pop_options")
+#define TESSERA_PLANNING __attribute__((optimize("Og")))
+#else
+#define TESSERA_PLANNING_BEGIN
+#define TESSERA_PLANNING_END
+#define TESSERA_PLANNING
+#endif
+
+#endif
+
 // ---- tessera/base/source.hpp
 
 #ifndef TESSERA_BASE_SOURCE_HPP
@@ -118,7 +144,7 @@ struct Source {
   static constexpr Source from(std::source_location at) { return {at.file_name(), at.line()}; }
 
   /// "train.cpp:41"; empty when unknown.
-  std::string text() const {
+  TESSERA_PLANNING std::string text() const {
     if (line == 0) return {};
     std::string_view path(file);
     if (auto slash = path.rfind('/'); slash != std::string_view::npos) path.remove_prefix(slash + 1);
@@ -196,7 +222,7 @@ class MessageItem {
 
   /// Null for an item that is no line.
   const Source* source() const { return kind_ == Kind::source ? source_ : nullptr; }
-  void append_to(std::string& out) const {
+  TESSERA_PLANNING void append_to(std::string& out) const {
     switch (kind_) {
       case Kind::text:
         out += text_;
@@ -485,32 +511,6 @@ template <class T, std::size_t Capacity> struct InlineVector {
 
 #endif
 
-// ---- tessera/base/planning.hpp
-
-#ifndef TESSERA_BASE_PLANNING_HPP
-#define TESSERA_BASE_PLANNING_HPP
-
-/// Code that runs once per program (graph passes, partitioner, memory assignment) is most of the machine code of a
-/// small program. In a header-only build g++ compiles it at -Og, which takes about a third of the compile time of -O2;
-/// tessera::compiled, which is built once, compiles it with the project's own flags.
-///
-///     TESSERA_PLANNING_BEGIN                       // after a header's includes
-///     namespace tessera { ... }
-///     TESSERA_PLANNING_END
-///
-///     TESSERA_PLANNING Step(const PlanStep& step)  // one function of a class whose other functions run in each call
-#if defined(__GNUC__) && !defined(__clang__) && defined(__OPTIMIZE__) && !defined(TESSERA_COMPILED)
-#define TESSERA_PLANNING_BEGIN _Pragma("GCC push_options") _Pragma("GCC optimize(\"Og\")")
-#define TESSERA_PLANNING_END _Pragma("GCC pop_options")
-#define TESSERA_PLANNING __attribute__((optimize("Og")))
-#else
-#define TESSERA_PLANNING_BEGIN
-#define TESSERA_PLANNING_END
-#define TESSERA_PLANNING
-#endif
-
-#endif
-
 // ---- tessera/base/growable.hpp
 
 #ifndef TESSERA_BASE_GROWABLE_HPP
@@ -519,23 +519,54 @@ template <class T, std::size_t Capacity> struct InlineVector {
 namespace tessera {
 
 namespace detail {
-/// Copies `used` bytes of `old` into `bytes` of new memory; compiled once for all element types.
-[[gnu::noinline]] inline void* copy_plain(const void* old, std::size_t used, std::size_t bytes) {
+// Memory of trivially copyable items at run time, compiled once for all their types.
+
+/// Copies `used` bytes of `items` into `bytes` of new memory.
+[[gnu::noinline]] inline void* copy_plain(const void* items, std::size_t used, std::size_t bytes) {
   void* const made = ::operator new(bytes);
-  if (used > 0) __builtin_memcpy(made, old, used);
+  if (used > 0) __builtin_memcpy(made, items, used);
   return made;
 }
 /// A function of its own since clang would drop a constexpr destructor that calls operator delete directly, when it
 /// destroys an empty local array.
 inline void free_plain(void* items) { ::operator delete(items); }
+/// The same items in memory for `capacity` of them, each `item` bytes long.
+[[gnu::noinline]] inline void* move_plain(void* items, std::size_t size, std::size_t capacity, std::size_t item) {
+  void* const made = copy_plain(items, size * item, capacity * item);
+  free_plain(items);
+  return made;
+}
+/// The same items in memory for more than `capacity` of them.
+[[gnu::noinline]] inline void* grow_plain(void* items, std::size_t& capacity, std::size_t item) {
+  const std::size_t first = item <= 64 ? 512 / item : 8, more = capacity < first ? first : capacity * 2;
+  void* const made = move_plain(items, capacity, more, item);
+  capacity = more;
+  return made;
+}
+/// The items with copies of `*value`, or with zeros, added until there are `n`. `value` may be one of the items.
+[[gnu::noinline]] inline void* resize_plain(void* items, std::size_t size, std::size_t& capacity, std::size_t n,
+                                            const void* value, std::size_t item) {
+  void* made = items;
+  if (n > capacity) {
+    made = copy_plain(items, size * item, n * item);
+    capacity = n;
+  }
+  char* to = static_cast<char*>(made) + size * item;
+  if (value == nullptr && n > size)
+    __builtin_memset(to, 0, (n - size) * item);
+  else
+    for (std::size_t i = size; i < n; ++i, to += item) __builtin_memcpy(to, value, item);
+  if (made != items) free_plain(items);
+  return made;
+}
 }  // namespace detail
 
-/// A growing array for constant expressions. std::vector needs several times as many constexpr steps, which compilers
-/// limit, and several times as much machine code in planning, where growth here is one function for all trivially
-/// copyable types. The interface is a subset of std::vector's. Unused capacity holds T{} when T is not trivially
-/// copyable. clang counts each statement and each call as a step: hence few calls below, of std::swap and the like.
+/// A growing array. std::vector needs several times as many constexpr steps, which compilers limit, and for each type
+/// of items it costs a compiler several times as much: growth here is one function for all trivially copyable types.
+/// The interface is a subset of std::vector's. Unused capacity holds T{} when T is not trivially copyable.
+/// clang counts each statement and each call as a step: hence few calls below, of std::swap and the like.
 template <class T> class Growable {
-  static constexpr bool plain = std::is_trivially_copyable_v<T>;
+  static constexpr bool plain = __is_trivially_copyable(T);
 
  public:
   using value_type = T;
@@ -551,8 +582,8 @@ template <class T> class Growable {
   }
   constexpr Growable(const Growable& other) : Growable() {
     if (other.size_ == 0) return;
-    if constexpr (plain) {
-      data_ = copy_of(other.data_, other.size_, other.size_);
+    if (plain && !__builtin_is_constant_evaluated()) {
+      data_ = static_cast<T*>(detail::copy_plain(other.data_, other.size_ * sizeof(T), other.size_ * sizeof(T)));
     } else {
       data_ = new T[other.size_]{};
       for (std::size_t i = 0; i < other.size_; ++i) data_[i] = other.data_[i];
@@ -610,22 +641,28 @@ template <class T> class Growable {
     push_back(T{});
     return back();
   }
+  constexpr void append(const T* first, const T* last) {
+    reserve(size_ + static_cast<std::size_t>(last - first));
+    for (; first != last; ++first) push_back(*first);
+  }
   constexpr void pop_back() { data_[--size_] = T{}; }
-  constexpr void reserve(std::size_t n) {
+  TESSERA_ACCESS constexpr void reserve(std::size_t n) {
     if (n > capacity_) reallocate(n);
   }
-  constexpr void resize(std::size_t n) {
+  TESSERA_ACCESS constexpr void resize(std::size_t n) {
+    if constexpr (std::is_arithmetic_v<T> || std::is_pointer_v<T>) {
+      if (!__builtin_is_constant_evaluated()) return resize_to(n, nullptr);
+    }
     if (__builtin_is_constant_evaluated() && data_ == nullptr)
       data_ = new T[n]{}, size_ = capacity_ = n;  // no step for each item
     else
       resize(n, T{});
   }
-  [[gnu::noinline]] constexpr void resize(std::size_t n, const T& value) {
-    reserve(n);
-    for (std::size_t i = size_; i < n; ++i) data_[i] = value;
-    if constexpr (!plain)
-      for (std::size_t i = n; i < size_; ++i) data_[i] = T{};
-    size_ = n;
+  TESSERA_ACCESS constexpr void resize(std::size_t n, const T& value) {
+    if (plain && !__builtin_is_constant_evaluated())
+      resize_to(n, &value);
+    else
+      resize_items(n, value);
   }
   constexpr void assign(std::size_t n) { *this = Growable(n); }
   constexpr void assign(std::size_t n, const T& value) { *this = Growable(n, value); }
@@ -639,25 +676,41 @@ template <class T> class Growable {
   }
 
  private:
-  static constexpr std::size_t first_capacity = !plain ? 4 : sizeof(T) <= 64 ? 64 : 16;
-
-  /// The first `used` items in new memory for n; items that are not trivially copyable are moved.
-  static constexpr T* copy_of(T* items, std::size_t used, std::size_t n) {
-    if constexpr (plain)
-      if (!__builtin_is_constant_evaluated())
-        return static_cast<T*>(detail::copy_plain(items, used * sizeof(T), n * sizeof(T)));
-    T* const made = new T[n]{};
-    for (std::size_t i = 0; i < used; ++i) made[i] = std::move(items[i]);
-    return made;
+  TESSERA_ACCESS void resize_to(std::size_t n, const T* value) {
+    data_ = static_cast<T*>(detail::resize_plain(data_, size_, capacity_, n, value, sizeof(T)));
+    size_ = n;
   }
-  [[gnu::noinline]] constexpr void reallocate(std::size_t n) {
-    T* const grown = copy_of(data_, size_, n);
-    free(data_);
+  [[gnu::noinline]] constexpr void resize_items(std::size_t n, T value) {  // by value, since it may be one of the items
+    reserve(n);
+    for (std::size_t i = size_; i < n; ++i) data_[i] = value;
+    if constexpr (!plain)
+      for (std::size_t i = n; i < size_; ++i) data_[i] = T{};
+    size_ = n;
+  }
+  TESSERA_ACCESS constexpr void reallocate(std::size_t n) {
+    if (plain && !__builtin_is_constant_evaluated()) {
+      data_ = static_cast<T*>(detail::move_plain(data_, size_, n, sizeof(T)));
+      capacity_ = n;
+    } else {
+      reallocate_items(n);
+    }
+  }
+  [[gnu::noinline]] constexpr void reallocate_items(std::size_t n) {
+    T* const grown = new T[n]{};
+    for (std::size_t i = 0; i < size_; ++i) grown[i] = std::move(data_[i]);
+    delete[] data_;
     data_ = grown;
     capacity_ = n;
   }
-  constexpr void grow() { reallocate(size_ < first_capacity ? first_capacity : size_ * 2); }
-  static constexpr void free(T* items) {
+  TESSERA_ACCESS constexpr void grow() {
+    if (plain && !__builtin_is_constant_evaluated()) {
+      data_ = static_cast<T*>(detail::grow_plain(data_, capacity_, sizeof(T)));
+    } else {
+      constexpr std::size_t first = !plain ? 4 : sizeof(T) <= 64 ? 64 : 16;
+      reallocate_items(size_ < first ? first : size_ * 2);
+    }
+  }
+  TESSERA_ACCESS static constexpr void free(T* items) {
     plain && !__builtin_is_constant_evaluated() ? detail::free_plain(items) : delete[] items;
   }
   constexpr void leave() { data_ = nullptr, size_ = capacity_ = 0; }
@@ -1329,7 +1382,7 @@ class Mesh {
 
   /// "mesh(data=2,model=4)"; ids that are not row-major follow as ";order=3,2,1,0", or ";order=[2,4]T(1,0)" for more
   /// than eight devices in the order of a transposed array. parse_mesh reads this text.
-  std::string text() const {
+  TESSERA_PLANNING std::string text() const {
     std::string out = "mesh(";
     const char* separator = "";
     for (const Axis& axis : axes_) {
@@ -3574,7 +3627,7 @@ constexpr PartitionSpec spec_of(const Sharding& sharding, const Mesh& mesh) {
 }
 
 /// "{data,-}", followed by "+sum(model)" for a value that is partial over the axis "model".
-inline std::string text(const Sharding& sharding, const Mesh& mesh) {
+TESSERA_PLANNING inline std::string text(const Sharding& sharding, const Mesh& mesh) {
   std::string out = spec_of(sharding, mesh).text();
   if (sharding.unreduced == 0) return out;
   out += concat_text("+", name_of(sharding.reduction), "(");
@@ -6380,6 +6433,24 @@ concept LocalOperand = std::is_base_of_v<LocalTag, T>;
 template <class T>
 concept TensorOperand = SymOperand<T> || StoredOperand<T> || ExprOperand<T>;
 
+namespace detail {
+template <class T>
+concept TupleLike = std::is_class_v<T> && requires { std::tuple_size<T>::value; };
+/// False; does not compile for a tuple. The message comes before the compiler's list of functions that do not match.
+template <class T> struct RefusedTuple {
+  static constexpr bool is_tuple = TupleLike<T>;
+  static_assert(!is_tuple,
+                "tessera: an operation takes a tensor, and was given a tuple; a layer that returns a tuple, such as "
+                "ts::nn::MoE or ts::nn::Lstm, has the tensor as an item: const auto [y, balance, z] = moe(x)");
+  static constexpr bool value = false;
+};
+}  // namespace detail
+
+/// A tensor given to an operation, in declarations of functions. For what is no tensor it is false, as TensorOperand,
+/// but a tuple ends the compilation with a sentence.
+template <class T>
+concept TensorArgument = TensorOperand<T> || detail::RefusedTuple<T>::value;
+
 /// An arithmetic literal, a Dim or a Scalar. It has no width of its own: see promote.
 template <class T>
 concept NumberOperand = std::is_arithmetic_v<T> || std::same_as<T, Dim> || std::same_as<T, Scalar>;
@@ -7462,7 +7533,7 @@ template <class Operation> inline constexpr Op op_v = static_cast<Op>(operation_
 
 }  // namespace ops
 
-inline std::string shape_text(DType dtype, const Shape& shape) {
+TESSERA_PLANNING inline std::string shape_text(DType dtype, const Shape& shape) {
   std::string text(name_of(dtype));
   text += '[';
   for (std::size_t d = 0; d < shape.size(); ++d) {
@@ -7512,7 +7583,7 @@ inline std::string shape_text(DType dtype, const Shape& shape) {
 namespace tessera::ops {
 
 /// The shape of operands broadcast against each other: trailing dims are aligned, only dims of static extent 1 repeat.
-constexpr Shape broadcast_shape(const ShapeContext& c, const char* why, std::string_view name) {
+TESSERA_PLANNING constexpr Shape broadcast_shape(const ShapeContext& c, const char* why, std::string_view name) {
   const Node& node = c.node();
   Shape shape(node.rank, 1);
   for (int i = 0; i < node.arity; ++i) {
@@ -7836,18 +7907,18 @@ constexpr auto not_equal(const A& a, const B& b, Here at = Here::current()) {
   return call<detail::Binary<ops::NotEqualOp>>(Source::from(at), a, b);
 }
 /// Logical functions give bools; every nonzero operand counts as true, NaN too.
-template <TensorOperand X> constexpr auto logical_not(const X& x, Here at = Here::current()) {
+template <TensorArgument X> constexpr auto logical_not(const X& x, Here at = Here::current()) {
   return call<detail::Unary<ops::LogicalNotOp>>(Source::from(at), x);
 }
-template <TensorOperand A, TensorOperand B>
+template <TensorArgument A, TensorArgument B>
 constexpr auto logical_and(const A& a, const B& b, Here at = Here::current()) {
   return call<detail::Binary<ops::LogicalAndOp>>(Source::from(at), a, b);
 }
-template <TensorOperand A, TensorOperand B>
+template <TensorArgument A, TensorArgument B>
 constexpr auto logical_or(const A& a, const B& b, Here at = Here::current()) {
   return call<detail::Binary<ops::LogicalOrOp>>(Source::from(at), a, b);
 }
-template <TensorOperand A, TensorOperand B>
+template <TensorArgument A, TensorArgument B>
 constexpr auto logical_xor(const A& a, const B& b, Here at = Here::current()) {
   return not_equal(logical_not(a, at), logical_not(b, at), at);
 }
@@ -8143,56 +8214,56 @@ namespace tessera {
 
 /// e^x. exp(-inf) is 0, exp(inf) and overflow give inf, NaN gives NaN. Error: 1.1 ulp for f32 and f64, denormal results
 /// included. Shapes, element types and communication of these functions: see `abs`.
-template <TensorOperand X> constexpr auto exp(const X& x, Here at = Here::current()) {
+template <TensorArgument X> constexpr auto exp(const X& x, Here at = Here::current()) {
   return call<detail::Unary<ops::ExpOp>>(Source::from(at), x);
 }
 /// The natural logarithm. log(0) is -inf, log(inf) is inf; NaN for x < 0 and NaN. Error: 0.9 ulp for f32, 0.8 ulp for
 /// f64.
-template <TensorOperand X> constexpr auto log(const X& x, Here at = Here::current()) {
+template <TensorArgument X> constexpr auto log(const X& x, Here at = Here::current()) {
   return call<detail::Unary<ops::LogOp>>(Source::from(at), x);
 }
 /// The square root, correctly rounded (0.5 ulp). sqrt(-0) is -0; NaN for x < 0 and NaN. The gradient at 0 is inf.
-template <TensorOperand X> constexpr auto sqrt(const X& x, Here at = Here::current()) {
+template <TensorArgument X> constexpr auto sqrt(const X& x, Here at = Here::current()) {
   return call<detail::Unary<ops::SqrtOp>>(Source::from(at), x);
 }
 /// 1 / sqrt(x). rsqrt(0) is inf, rsqrt(-0) is -inf, rsqrt(inf) is 0; NaN for x < 0 and NaN. Error: 1.5 ulp.
-template <TensorOperand X> constexpr auto rsqrt(const X& x, Here at = Here::current()) {
+template <TensorArgument X> constexpr auto rsqrt(const X& x, Here at = Here::current()) {
   return call<detail::Unary<ops::RsqrtOp>>(Source::from(at), x);
 }
 /// The hyperbolic tangent, in [-1, 1]; tanh(-0) is -0, NaN gives NaN. Error: 3.0 ulp for f32, 2.5 ulp for f64.
-template <TensorOperand X> constexpr auto tanh(const X& x, Here at = Here::current()) {
+template <TensorArgument X> constexpr auto tanh(const X& x, Here at = Here::current()) {
   return call<detail::Unary<ops::TanhOp>>(Source::from(at), x);
 }
 /// 1 / (1 + e^-x), in [0, 1]; 0 and 1 at the infinities, NaN gives NaN. Error: 2.7 ulp for f32, 2.8 ulp for f64.
-template <TensorOperand X> constexpr auto sigmoid(const X& x, Here at = Here::current()) {
+template <TensorArgument X> constexpr auto sigmoid(const X& x, Here at = Here::current()) {
   return call<detail::Unary<ops::SigmoidOp>>(Source::from(at), x);
 }
 
 /// The error function, 2/sqrt(pi) times the integral of exp(-t^2) from 0 to x; -1 and 1 at the infinities, NaN gives
 /// NaN. Error: 2.4 ulp for f32; 1.1 ulp for f64, which the C library computes element by element.
-template <TensorOperand X> constexpr auto erf(const X& x, Here at = Here::current()) {
+template <TensorArgument X> constexpr auto erf(const X& x, Here at = Here::current()) {
   return call<detail::Unary<ops::ErfOp>>(Source::from(at), x);
 }
 
 /// exp(x) - 1, accurate where x is near 0. Error: 3.2 ulp for f32, 2.6 ulp for f64. Gradient: exp(x).
-template <TensorOperand X> constexpr auto expm1(const X& x, Here at = Here::current()) {
+template <TensorArgument X> constexpr auto expm1(const X& x, Here at = Here::current()) {
   return call<detail::Unary<ops::Expm1Op>>(Source::from(at), x);
 }
 /// log(1 + x), accurate where x is near 0; -infinity at -1, NaN below. Error: 0.9 ulp for f32, 0.8 ulp for f64.
 /// Gradient: 1 / (1 + x).
-template <TensorOperand X> constexpr auto log1p(const X& x, Here at = Here::current()) {
+template <TensorArgument X> constexpr auto log1p(const X& x, Here at = Here::current()) {
   return call<detail::Unary<ops::Log1pOp>>(Source::from(at), x);
 }
 /// 2 to the power x. Error: 1.6 ulp for f32, 1.4 ulp for f64. Gradient: log(2) 2^x.
-template <TensorOperand X> constexpr auto exp2(const X& x, Here at = Here::current()) {
+template <TensorArgument X> constexpr auto exp2(const X& x, Here at = Here::current()) {
   return call<detail::Unary<ops::Exp2Op>>(Source::from(at), x);
 }
 /// Logarithm to base 2; -infinity at 0, NaN below. Error: 1.7 ulp for f32, 0.8 ulp for f64. Gradient: 1 / (x log 2).
-template <TensorOperand X> constexpr auto log2(const X& x, Here at = Here::current()) {
+template <TensorArgument X> constexpr auto log2(const X& x, Here at = Here::current()) {
   return call<detail::Unary<ops::Log2Op>>(Source::from(at), x);
 }
 /// Logarithm to base 10; -infinity at 0, NaN below. Error: 1.0 ulp for f32, 0.7 ulp for f64. Gradient: 1 / (x log 10).
-template <TensorOperand X> constexpr auto log10(const X& x, Here at = Here::current()) {
+template <TensorArgument X> constexpr auto log10(const X& x, Here at = Here::current()) {
   return call<detail::Unary<ops::Log10Op>>(Source::from(at), x);
 }
 
@@ -8434,7 +8505,7 @@ template <class To> struct CastTag {
 /// `yes` where the condition is true, `no` elsewhere; all three are broadcast against each other, `yes` and `no`
 /// promoted. Elements that are not selected have no effect: NaN in them does not propagate, and their gradient is 0.
 /// Errors: shape_mismatch. Communication: a reshard where the operands' shardings differ.
-template <TensorOperand C, Operand A, Operand B>
+template <TensorArgument C, Operand A, Operand B>
   requires(TensorOperand<A> || TensorOperand<B>)
 constexpr auto select(const C& condition, const A& yes, const B& no, Here at = Here::current()) {
   return call<detail::SelectTag>(Source::from(at), condition, yes, no);
@@ -8443,7 +8514,7 @@ constexpr auto select(const C& condition, const A& yes, const B& no, Here at = H
 /// x cast to element type `To`. Floating to integer truncates towards zero; NaN and values outside of the integer type
 /// give unspecified values. Integers wrap around. To bool: x != 0. To a narrower floating type: rounds to the
 /// nearest, ties to even; values beyond its range become infinite, of f8_e4m3 NaN.
-template <Element To, TensorOperand X> constexpr auto cast(const X& x, Here at = Here::current()) {
+template <Element To, TensorArgument X> constexpr auto cast(const X& x, Here at = Here::current()) {
   return call<detail::CastTag<To>>(Source::from(at), x);
 }
 
@@ -8633,11 +8704,11 @@ struct TruncateDivTag : detail::Binary<ops::DivOp> {
 /// tools/accuracy.cpp.
 ///
 /// |x|; the sign bit of NaN is cleared. Exact; the least integer of a type wraps to itself. The gradient at 0 is 0.
-template <TensorOperand X> constexpr auto abs(const X& x, Here at = Here::current()) {
+template <TensorArgument X> constexpr auto abs(const X& x, Here at = Here::current()) {
   return call<detail::Unary<ops::AbsOp>>(Source::from(at), x);
 }
 /// -1, 0 or 1 in the type of x; 0 and -0 keep their sign, NaN gives NaN. Exact. No gradient.
-template <TensorOperand X> constexpr auto sign(const X& x, Here at = Here::current()) {
+template <TensorArgument X> constexpr auto sign(const X& x, Here at = Here::current()) {
   return call<detail::Unary<ops::SignOp>>(Source::from(at), x);
 }
 
@@ -8888,30 +8959,30 @@ struct NanToNumTag {
 }  // namespace detail
 
 /// 1 / x; an infinity of the sign of x where it is 0. Of integers f32, as in PyTorch. Gradient: -1 / x^2.
-template <TensorOperand X> constexpr auto reciprocal(const X& x, Here at = Here::current()) {
+template <TensorArgument X> constexpr auto reciprocal(const X& x, Here at = Here::current()) {
   return call<detail::ReciprocalTag>(Source::from(at), x);
 }
 /// x times x, in the element type of x; integers wrap around. Gradient: 2 x.
-template <TensorOperand X> constexpr auto square(const X& x, Here at = Here::current()) {
+template <TensorArgument X> constexpr auto square(const X& x, Here at = Here::current()) {
   return call<detail::SquareTag>(Source::from(at), x);
 }
 /// Degrees as radians, and radians as degrees; of integers f32 (torch.deg2rad, rad2deg). Gradient: the same factor.
-template <TensorOperand X> constexpr auto deg2rad(const X& x, Here at = Here::current()) {
+template <TensorArgument X> constexpr auto deg2rad(const X& x, Here at = Here::current()) {
   return call<detail::DegreesToRadiansTag>(Source::from(at), x);
 }
-template <TensorOperand X> constexpr auto rad2deg(const X& x, Here at = Here::current()) {
+template <TensorArgument X> constexpr auto rad2deg(const X& x, Here at = Here::current()) {
   return call<detail::RadiansToDegreesTag>(Source::from(at), x);
 }
 
 /// Which elements are NaN, infinite of either sign, neither of the two: bool tensors of the shape of x. Integers and
 /// bools are finite. No gradient, no communication.
-template <TensorOperand X> constexpr auto isnan(const X& x, Here at = Here::current()) {
+template <TensorArgument X> constexpr auto isnan(const X& x, Here at = Here::current()) {
   return call<detail::ClassifyTag<detail::NumberClass::nan>>(Source::from(at), x);
 }
-template <TensorOperand X> constexpr auto isinf(const X& x, Here at = Here::current()) {
+template <TensorArgument X> constexpr auto isinf(const X& x, Here at = Here::current()) {
   return call<detail::ClassifyTag<detail::NumberClass::infinite>>(Source::from(at), x);
 }
-template <TensorOperand X> constexpr auto isfinite(const X& x, Here at = Here::current()) {
+template <TensorArgument X> constexpr auto isfinite(const X& x, Here at = Here::current()) {
   return call<detail::ClassifyTag<detail::NumberClass::finite>>(Source::from(at), x);
 }
 
@@ -8947,7 +9018,7 @@ constexpr auto float_power(const X& x, const Y& y, Here at = Here::current()) {
   return call<detail::FloatPowerTag>(Source::from(at), x, y);
 }
 /// Whether x is negative, -0 included: a bool tensor. False of NaN, of which PyTorch gives the sign bit. No gradient.
-template <TensorOperand X> constexpr auto signbit(const X& x, Here at = Here::current()) {
+template <TensorArgument X> constexpr auto signbit(const X& x, Here at = Here::current()) {
   return call<detail::SignbitTag>(Source::from(at), x);
 }
 /// |a| with the sign of b, also that of -0; NaN counts as positive. Of integers f32, as in PyTorch. Exact. Gradient of
@@ -8959,20 +9030,20 @@ constexpr auto copysign(const A& a, const B& b, Here at = Here::current()) {
 }
 /// 0 where x is negative, 1 where it is positive, `at_zero` where it is 0, and NaN where it is NaN, as NumPy has it.
 /// Operands are broadcast and promoted. The gradient is that of `at_zero` where x is 0. Errors: shape_mismatch.
-template <TensorOperand X, Operand V>
+template <TensorArgument X, Operand V>
 constexpr auto heaviside(const X& x, const V& at_zero, Here at = Here::current()) {
   return call<detail::HeavisideTag>(Source::from(at), x, at_zero);
 }
 /// x with numbers in place of NaN and infinities: 0, and the largest and lowest finite numbers of the element type, or
 /// the given ones. Integers are given as they are. The gradient is 0 where elements are replaced. No communication.
-template <TensorOperand X> constexpr auto nan_to_num(const X& x, Here at = Here::current()) {
+template <TensorArgument X> constexpr auto nan_to_num(const X& x, Here at = Here::current()) {
   return call<detail::NanToNumTag>(Source::from(at), x);
 }
-template <TensorOperand X, NumberOperand N>
+template <TensorArgument X, NumberOperand N>
 constexpr auto nan_to_num(const X& x, const N& nan, Here at = Here::current()) {
   return call<detail::NanToNumTag>(Source::from(at), x, nan);
 }
-template <TensorOperand X, NumberOperand N, NumberOperand High, NumberOperand Low>
+template <TensorArgument X, NumberOperand N, NumberOperand High, NumberOperand Low>
 constexpr auto nan_to_num(const X& x, const N& nan, const High& positive, const Low& negative,
                           Here at = Here::current()) {
   return call<detail::NanToNumTag>(Source::from(at), x, nan, positive, negative);
@@ -8980,7 +9051,7 @@ constexpr auto nan_to_num(const X& x, const N& nan, const High& positive, const 
 /// Whether |a - b| <= absolute + relative |b|, or a equals b (torch.isclose, jnp.isclose): a bool tensor. Infinities
 /// are close to themselves alone, NaN to nothing, or with `isclose<true>` to NaN. Operands are broadcast and promoted.
 /// No gradient. Errors: shape_mismatch. No communication.
-template <bool EqualNan = false, TensorOperand A, Operand B, NumberOperand Relative = double,
+template <bool EqualNan = false, TensorArgument A, Operand B, NumberOperand Relative = double,
           NumberOperand Absolute = double>
 constexpr auto isclose(const A& a, const B& b, const Relative& relative = 1e-5, const Absolute& absolute = 1e-8,
                        Here at = Here::current()) {
@@ -8988,7 +9059,7 @@ constexpr auto isclose(const A& a, const B& b, const Relative& relative = 1e-5, 
 }
 /// a + weight (b - a), and exactly a at weight 0, b at weight 1; weights beyond extrapolate. Floating operands,
 /// broadcast against each other. Gradients: 1 - weight, weight and b - a. Errors: shape_mismatch. No communication.
-template <TensorOperand A, TensorOperand B, Operand Weight>
+template <TensorArgument A, TensorArgument B, Operand Weight>
 constexpr auto lerp(const A& a, const B& b, const Weight& weight, Here at = Here::current()) {
   return call<detail::LerpTag>(Source::from(at), a, b, weight);
 }
@@ -9189,18 +9260,18 @@ struct HardswishTag : FloatingComposition {
 }  // namespace detail
 
 /// max(x, 0) for numbers of any type; -0 stays -0, NaN stays NaN. Exact. The gradient at 0 is 0.
-template <TensorOperand X> constexpr auto relu(const X& x, Here at = Here::current()) {
+template <TensorArgument X> constexpr auto relu(const X& x, Here at = Here::current()) {
   return call<detail::Unary<ops::ReluOp>>(Source::from(at), x);
 }
 /// The tanh approximation of gelu: x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))). gelu(NaN) is NaN, gelu(inf) is inf;
 /// gelu(-inf) is -0 for f32 and NaN for f64. Error for x >= 0: 3.2 ulp for f32, 2.3 ulp for f64; the relative error
 /// grows with the tail below 0, to 7.6 ulp at -2, 58 ulp at -6 and 156 ulp (f32, at -10), 1600 ulp (f64, at -21).
-template <TensorOperand X> constexpr auto gelu(const X& x, Here at = Here::current()) {
+template <TensorArgument X> constexpr auto gelu(const X& x, Here at = Here::current()) {
   return call<detail::Unary<ops::GeluOp>>(Source::from(at), x);
 }
 /// x sigmoid(x). silu(NaN) is NaN, silu(inf) is inf; silu(-inf) is -0 for f32 and NaN for f64. Error: 3.7 ulp for f32;
 /// 3.4 ulp for f64, but up to 370 ulp for x < -707, where exp(x) is a denormal number.
-template <TensorOperand X> constexpr auto silu(const X& x, Here at = Here::current()) {
+template <TensorArgument X> constexpr auto silu(const X& x, Here at = Here::current()) {
   return call<detail::Unary<ops::SiluOp>>(Source::from(at), x);
 }
 
@@ -9208,88 +9279,88 @@ template <TensorOperand X> constexpr auto silu(const X& x, Here at = Here::curre
 // kinks are PyTorch's.
 
 /// x where it is above 0, slope x elsewhere. The gradient at 0 is the slope.
-template <TensorOperand X, NumberOperand N = double>
+template <TensorArgument X, NumberOperand N = double>
 constexpr auto leaky_relu(const X& x, const N& slope = 0.01, Here at = Here::current()) {
   return call<detail::LeakyReluTag>(Source::from(at), x, slope);
 }
 /// x where it is above 0, weight x elsewhere, as torch.nn.functional.prelu. The weight, which is trained, has rank 0,
 /// or is a vector with an element for each feature, the last dim of x. Gradients: of x 1 above 0, elsewhere the weight;
 /// of the weight the sum of x up to 0. Errors: shape_mismatch. Source: He and others, 1502.01852.
-template <TensorOperand X, Operand Weight>
+template <TensorArgument X, Operand Weight>
 constexpr auto prelu(const X& x, const Weight& weight, Here at = Here::current()) {
   return call<detail::PReluTag>(Source::from(at), x, weight);
 }
 /// x where it is above 0, alpha (exp(x) - 1) elsewhere. The gradient at 0 is alpha. Source: Clevert and others,
 /// 1511.07289.
-template <TensorOperand X, NumberOperand N = double>
+template <TensorArgument X, NumberOperand N = double>
 constexpr auto elu(const X& x, const N& alpha = 1.0, Here at = Here::current()) {
   return call<detail::EluTag>(Source::from(at), x, alpha);
 }
 /// x where it is above 0, alpha (exp(x / alpha) - 1) elsewhere: its slope is continuous. Source: Barron, 1704.07483.
-template <TensorOperand X, NumberOperand N = double>
+template <TensorArgument X, NumberOperand N = double>
 constexpr auto celu(const X& x, const N& alpha = 1.0, Here at = Here::current()) {
   return call<detail::CeluTag>(Source::from(at), x, alpha);
 }
 /// 1.0507 elu(x, 1.6733), which keeps mean 0 and variance 1. Source: Klambauer and others, 1706.02515.
-template <TensorOperand X> constexpr auto selu(const X& x, Here at = Here::current()) {
+template <TensorArgument X> constexpr auto selu(const X& x, Here at = Here::current()) {
   return call<detail::SeluTag>(Source::from(at), x);
 }
 /// log(1 + exp(beta x)) / beta, without overflow; results below 1e-38 are 0. Gradient: sigmoid(beta x). PyTorch's
 /// `threshold` is not needed.
-template <TensorOperand X, NumberOperand N = double>
+template <TensorArgument X, NumberOperand N = double>
 constexpr auto softplus(const X& x, const N& beta = 1.0, Here at = Here::current()) {
   return call<detail::SoftplusTag>(Source::from(at), x, beta);
 }
 /// x tanh(softplus(x)). Source: Misra, 1908.08681.
-template <TensorOperand X> constexpr auto mish(const X& x, Here at = Here::current()) {
+template <TensorArgument X> constexpr auto mish(const X& x, Here at = Here::current()) {
   return call<detail::MishTag>(Source::from(at), x);
 }
 /// log(sigmoid(x)), exact where sigmoid(x) is 0. Gradient: sigmoid(-x).
-template <TensorOperand X> constexpr auto logsigmoid(const X& x, Here at = Here::current()) {
+template <TensorArgument X> constexpr auto logsigmoid(const X& x, Here at = Here::current()) {
   return call<detail::LogSigmoidTag>(Source::from(at), x);
 }
 /// x / (1 + |x|); NaN of infinities.
-template <TensorOperand X> constexpr auto softsign(const X& x, Here at = Here::current()) {
+template <TensorArgument X> constexpr auto softsign(const X& x, Here at = Here::current()) {
   return call<detail::SoftsignTag>(Source::from(at), x);
 }
 /// x clamped to [0, 6]; the gradient at both bounds is 0.
-template <TensorOperand X> constexpr auto relu6(const X& x, Here at = Here::current()) {
+template <TensorArgument X> constexpr auto relu6(const X& x, Here at = Here::current()) {
   return call<detail::Relu6Tag>(Source::from(at), x);
 }
 /// relu6(x + 3) / 6.
-template <TensorOperand X> constexpr auto hardsigmoid(const X& x, Here at = Here::current()) {
+template <TensorArgument X> constexpr auto hardsigmoid(const X& x, Here at = Here::current()) {
   return call<detail::HardsigmoidTag>(Source::from(at), x);
 }
 /// x clamped to [low, high]; the gradient at both bounds is 0, where that of clamp is 1.
-template <TensorOperand X, NumberOperand Low = double, NumberOperand High = double>
+template <TensorArgument X, NumberOperand Low = double, NumberOperand High = double>
 constexpr auto hardtanh(const X& x, const Low& low = -1.0, const High& high = 1.0, Here at = Here::current()) {
   return call<detail::HardtanhTag>(Source::from(at), x, low, high);
 }
 /// x where it is above the threshold, `value` elsewhere. The gradient at the threshold is 0.
-template <TensorOperand X, NumberOperand Threshold, NumberOperand N>
+template <TensorArgument X, NumberOperand Threshold, NumberOperand N>
 constexpr auto threshold(const X& x, const Threshold& threshold, const N& value, Here at = Here::current()) {
   return call<detail::ThresholdTag>(Source::from(at), x, threshold, value);
 }
 /// x where it is further from 0 than the bound, 0 elsewhere; with softshrink nearer to 0 by the bound. The gradient is
 /// 1 beyond the bound, and 0 at it.
-template <TensorOperand X, NumberOperand N = double>
+template <TensorArgument X, NumberOperand N = double>
 constexpr auto hardshrink(const X& x, const N& bound = 0.5, Here at = Here::current()) {
   return call<detail::ShrinkTag<false>>(Source::from(at), x, bound);
 }
-template <TensorOperand X, NumberOperand N = double>
+template <TensorArgument X, NumberOperand N = double>
 constexpr auto softshrink(const X& x, const N& bound = 0.5, Here at = Here::current()) {
   return call<detail::ShrinkTag<true>>(Source::from(at), x, bound);
 }
 /// x - tanh(x).
-template <TensorOperand X> constexpr auto tanhshrink(const X& x, Here at = Here::current()) {
+template <TensorArgument X> constexpr auto tanhshrink(const X& x, Here at = Here::current()) {
   return call<detail::TanhshrinkTag>(Source::from(at), x);
 }
 /// log(x / (1 - x)), the inverse of sigmoid; -infinity of 0, infinity of 1, NaN outside of [0, 1].
-template <TensorOperand X> constexpr auto logit(const X& x, Here at = Here::current()) {
+template <TensorArgument X> constexpr auto logit(const X& x, Here at = Here::current()) {
   return call<detail::LogitTag>(Source::from(at), x);
 }
 /// x relu6(x + 3) / 6. Source: Howard and others, 1905.02244.
-template <TensorOperand X> constexpr auto hardswish(const X& x, Here at = Here::current()) {
+template <TensorArgument X> constexpr auto hardswish(const X& x, Here at = Here::current()) {
   return call<detail::HardswishTag>(Source::from(at), x);
 }
 
@@ -9393,26 +9464,26 @@ struct FracTag : Unary<ops::TruncOp> {
 // given as they are, NaN gives NaN, infinities and the sign of zeros are kept. The gradient is 0. Exact.
 
 /// The largest whole number that is at most x.
-template <TensorOperand X> constexpr auto floor(const X& x, Here at = Here::current()) {
+template <TensorArgument X> constexpr auto floor(const X& x, Here at = Here::current()) {
   return call<detail::Rounding<ops::FloorOp>>(Source::from(at), x);
 }
 /// The smallest whole number that is at least x.
-template <TensorOperand X> constexpr auto ceil(const X& x, Here at = Here::current()) {
+template <TensorArgument X> constexpr auto ceil(const X& x, Here at = Here::current()) {
   return call<detail::Rounding<ops::CeilOp>>(Source::from(at), x);
 }
 /// x without its fraction, towards 0.
-template <TensorOperand X> constexpr auto trunc(const X& x, Here at = Here::current()) {
+template <TensorArgument X> constexpr auto trunc(const X& x, Here at = Here::current()) {
   return call<detail::Rounding<ops::TruncOp>>(Source::from(at), x);
 }
 /// The nearest whole number; halves are rounded to the even neighbour, as in PyTorch, JAX and IEEE 754: 0.5 gives 0 and
 /// 1.5 gives 2.
-template <TensorOperand X> constexpr auto round(const X& x, Here at = Here::current()) {
+template <TensorArgument X> constexpr auto round(const X& x, Here at = Here::current()) {
   return call<detail::Rounding<ops::RoundOp>>(Source::from(at), x);
 }
 
 /// The fraction of x with its sign, x - trunc(x), as torch.frac: 0.25 of 3.25, -0.25 of -3.25. NaN of infinities, 0 of
 /// integers, which torch.frac refuses. The gradient is 1.
-template <TensorOperand X> constexpr auto frac(const X& x, Here at = Here::current()) {
+template <TensorArgument X> constexpr auto frac(const X& x, Here at = Here::current()) {
   return call<detail::FracTag>(Source::from(at), x);
 }
 
@@ -9628,7 +9699,7 @@ template <Operand A, Operand B>
 constexpr auto bitwise_xor(const A& a, const B& b, Here at = Here::current()) {
   return call<detail::Bitwise<ops::BitwiseXorOp, Op::not_equal>>(Source::from(at), a, b);
 }
-template <TensorOperand X> constexpr auto bitwise_not(const X& x, Here at = Here::current()) {
+template <TensorArgument X> constexpr auto bitwise_not(const X& x, Here at = Here::current()) {
   return call<detail::BitwiseNotTag>(Source::from(at), x);
 }
 /// Bits moved by b places, to the left with zeros from the right, to the right with copies of the sign. All are moved
@@ -9971,53 +10042,53 @@ namespace tessera {
 // f32. NaN gives NaN. Within 3 ulp.
 
 /// Sine of radians; NaN of infinities. Error: 2.2 ulp for f32, 1.7 ulp for f64. Gradient: cos(x).
-template <TensorOperand X> constexpr auto sin(const X& x, Here at = Here::current()) {
+template <TensorArgument X> constexpr auto sin(const X& x, Here at = Here::current()) {
   return call<detail::Unary<ops::SinOp>>(Source::from(at), x);
 }
 /// Cosine of radians; NaN of infinities. Error: 2.1 ulp for f32, 1.7 ulp for f64. Gradient: -sin(x).
-template <TensorOperand X> constexpr auto cos(const X& x, Here at = Here::current()) {
+template <TensorArgument X> constexpr auto cos(const X& x, Here at = Here::current()) {
   return call<detail::Unary<ops::CosOp>>(Source::from(at), x);
 }
 /// Tangent of radians; NaN of infinities. Error: 3.1 ulp for f32, 2.6 ulp for f64. Gradient: 1 + tan(x)^2.
-template <TensorOperand X> constexpr auto tan(const X& x, Here at = Here::current()) {
+template <TensorArgument X> constexpr auto tan(const X& x, Here at = Here::current()) {
   return call<detail::Unary<ops::TanOp>>(Source::from(at), x);
 }
 /// Arc sine, from -pi/2 to pi/2; NaN outside of [-1, 1]. Error: 2.4 ulp for f32, 1.2 ulp for f64. Gradient: 1 / sqrt(1
 /// - x^2), infinite at -1 and 1.
-template <TensorOperand X> constexpr auto asin(const X& x, Here at = Here::current()) {
+template <TensorArgument X> constexpr auto asin(const X& x, Here at = Here::current()) {
   return call<detail::Unary<ops::AsinOp>>(Source::from(at), x);
 }
 /// Arc cosine, from 0 to pi; NaN outside of [-1, 1]. Error: 1.3 ulp for f32, 1.2 ulp for f64. Gradient: -1 / sqrt(1 -
 /// x^2), infinite at -1 and 1.
-template <TensorOperand X> constexpr auto acos(const X& x, Here at = Here::current()) {
+template <TensorArgument X> constexpr auto acos(const X& x, Here at = Here::current()) {
   return call<detail::Unary<ops::AcosOp>>(Source::from(at), x);
 }
 /// Arc tangent, from -pi/2 to pi/2. Error: 2.3 ulp for f32 and f64. Gradient: 1 / (1 + x^2).
-template <TensorOperand X> constexpr auto atan(const X& x, Here at = Here::current()) {
+template <TensorArgument X> constexpr auto atan(const X& x, Here at = Here::current()) {
   return call<detail::Unary<ops::AtanOp>>(Source::from(at), x);
 }
 /// Hyperbolic sine; infinite from 89.4 on (of double from 710.5 on). Error: 2.9 ulp for f32, 2.0 ulp for f64. Gradient:
 /// cosh(x).
-template <TensorOperand X> constexpr auto sinh(const X& x, Here at = Here::current()) {
+template <TensorArgument X> constexpr auto sinh(const X& x, Here at = Here::current()) {
   return call<detail::Unary<ops::SinhOp>>(Source::from(at), x);
 }
 /// Hyperbolic cosine; infinite from 89.4 on (of double from 710.5 on). Error: 2.9 ulp for f32, 2.0 ulp for f64.
 /// Gradient: sinh(x).
-template <TensorOperand X> constexpr auto cosh(const X& x, Here at = Here::current()) {
+template <TensorArgument X> constexpr auto cosh(const X& x, Here at = Here::current()) {
   return call<detail::Unary<ops::CoshOp>>(Source::from(at), x);
 }
 /// Inverse of sinh. Error: 3.8 ulp for f32, 1.6 ulp for f64. Gradient: 1 / sqrt(x^2 + 1).
-template <TensorOperand X> constexpr auto asinh(const X& x, Here at = Here::current()) {
+template <TensorArgument X> constexpr auto asinh(const X& x, Here at = Here::current()) {
   return call<detail::Unary<ops::AsinhOp>>(Source::from(at), x);
 }
 /// Inverse of cosh, at least 0; NaN below 1. Error: 1.9 ulp for f32, 1.8 ulp for f64. Gradient: 1 / sqrt(x^2 - 1),
 /// infinite at 1.
-template <TensorOperand X> constexpr auto acosh(const X& x, Here at = Here::current()) {
+template <TensorArgument X> constexpr auto acosh(const X& x, Here at = Here::current()) {
   return call<detail::Unary<ops::AcoshOp>>(Source::from(at), x);
 }
 /// Inverse of tanh; infinite at -1 and 1, NaN outside. Error: 1.8 ulp for f32, 1.7 ulp for f64. Gradient: 1 / (1 -
 /// x^2).
-template <TensorOperand X> constexpr auto atanh(const X& x, Here at = Here::current()) {
+template <TensorArgument X> constexpr auto atanh(const X& x, Here at = Here::current()) {
   return call<detail::Unary<ops::AtanhOp>>(Source::from(at), x);
 }
 
@@ -10252,21 +10323,21 @@ struct LogNdtrTag : FloatingComposition {
 
 /// 1 - erf(x), accurate where erf(x) is near 1; 0 at infinity, 2 at -infinity. Error: 3.2 ulp. Gradient: -2 / sqrt(pi)
 /// exp(-x^2).
-template <TensorOperand X> constexpr auto erfc(const X& x, Here at = Here::current()) {
+template <TensorArgument X> constexpr auto erfc(const X& x, Here at = Here::current()) {
   return call<detail::Unary<ops::ErfcOp>>(Source::from(at), x);
 }
 /// The inverse of erf; an infinity at -1 and 1, NaN outside of them. Error: 6.2 ulp. Gradient: sqrt(pi) / 2
 /// exp(erfinv(x)^2). Source: Wichura, AS 241.
-template <TensorOperand X> constexpr auto erfinv(const X& x, Here at = Here::current()) {
+template <TensorArgument X> constexpr auto erfinv(const X& x, Here at = Here::current()) {
   return call<detail::Unary<ops::ErfinvOp>>(Source::from(at), x);
 }
 /// log(|gamma(x)|); infinity at 0, at negative integers and at both infinities. Error: 4.7 ulp. Gradient: digamma.
-template <TensorOperand X> constexpr auto lgamma(const X& x, Here at = Here::current()) {
+template <TensorArgument X> constexpr auto lgamma(const X& x, Here at = Here::current()) {
   return call<detail::Unary<ops::LgammaOp>>(Source::from(at), x);
 }
 /// The logarithm of the multivariate gamma function of P dims, P (P - 1) / 4 log(pi) plus the sum of lgamma(x - i / 2)
 /// for i below P (torch.mvlgamma, jax.scipy.special.multigammaln), for x above (P - 1) / 2. Gradient: that of lgamma.
-template <int P, TensorOperand X> constexpr auto multigammaln(const X& x, Here at = Here::current()) {
+template <int P, TensorArgument X> constexpr auto multigammaln(const X& x, Here at = Here::current()) {
   static_assert(P >= 1 && P <= 16, "tessera: multigammaln takes from 1 to 16 dims");
   if constexpr (P == 1)
     return lgamma(x, at);
@@ -10276,29 +10347,29 @@ template <int P, TensorOperand X> constexpr auto multigammaln(const X& x, Here a
 }
 /// The derivative of lgamma. -infinity at 0, infinity at -0, NaN at negative integers and at -infinity, as in PyTorch.
 /// Error: 1e-15 times the larger of 1 and |y|, and below 0 of pi^2 |x| / sin(pi x)^2. Gradient: polygamma(1, x).
-template <TensorOperand X> constexpr auto digamma(const X& x, Here at = Here::current()) {
+template <TensorArgument X> constexpr auto digamma(const X& x, Here at = Here::current()) {
   return call<detail::Unary<ops::DigammaOp>>(Source::from(at), x);
 }
 /// Derivative n of digamma: `polygamma(1, x)` is trigamma. n is a whole number from 0 to 30, otherwise the result is
 /// NaN. At 0 and negative integers infinity for odd n, -infinity for even n. Error: 5.2 ulp of n = 1, 9.2 ulp up to
 /// n = 4, for x above 0. Gradient: polygamma(n + 1, x).
-template <NumberOperand N, TensorOperand X>
+template <NumberOperand N, TensorArgument X>
 constexpr auto polygamma(const N& n, const X& x, Here at = Here::current()) {
   return call<detail::Binary<ops::PolygammaOp>>(Source::from(at), n, x);
 }
 /// Modified Bessel functions of the first kind, of order 0 and 1; infinite from 714 on (f32 from 92 on). Error: 18 ulp
 /// between 10 and 25, 10 ulp elsewhere. Gradients: i1(x); i0(x) - i1(x) / x, which is 1/2 at 0.
-template <TensorOperand X> constexpr auto i0(const X& x, Here at = Here::current()) {
+template <TensorArgument X> constexpr auto i0(const X& x, Here at = Here::current()) {
   return call<detail::Unary<ops::I0Op>>(Source::from(at), x);
 }
-template <TensorOperand X> constexpr auto i1(const X& x, Here at = Here::current()) {
+template <TensorArgument X> constexpr auto i1(const X& x, Here at = Here::current()) {
   return call<detail::Unary<ops::I1Op>>(Source::from(at), x);
 }
 /// exp(-|x|) i0(x) and exp(-|x|) i1(x), which don't overflow; 0 at infinities. Error: as of i0.
-template <TensorOperand X> constexpr auto i0e(const X& x, Here at = Here::current()) {
+template <TensorArgument X> constexpr auto i0e(const X& x, Here at = Here::current()) {
   return call<detail::Unary<ops::I0eOp>>(Source::from(at), x);
 }
-template <TensorOperand X> constexpr auto i1e(const X& x, Here at = Here::current()) {
+template <TensorArgument X> constexpr auto i1e(const X& x, Here at = Here::current()) {
   return call<detail::Unary<ops::I1eOp>>(Source::from(at), x);
 }
 
@@ -10339,23 +10410,23 @@ constexpr auto xlog1py(const X& x, const Y& y, Here at = Here::current()) {
 }
 /// The entropy of a probability, -x log(x): 0 of 0, -infinity below 0 (torch.special.entr). Gradient: -log(x) - 1 above
 /// 0; 1 at 0 and 0 below it, where PyTorch has infinity and NaN.
-template <TensorOperand X> constexpr auto entr(const X& x, Here at = Here::current()) {
+template <TensorArgument X> constexpr auto entr(const X& x, Here at = Here::current()) {
   return call<detail::EntrTag>(Source::from(at), x);
 }
 /// The normal distribution function, the probability that a standard normal number is below x: erfc(-x / sqrt(2)) / 2,
 /// as torch.special.ndtr. Error: 2 (1 + x^2) ulp, since -x / sqrt(2) is rounded. Gradient: exp(-x^2 / 2) / sqrt(2 pi).
-template <TensorOperand X> constexpr auto ndtr(const X& x, Here at = Here::current()) {
+template <TensorArgument X> constexpr auto ndtr(const X& x, Here at = Here::current()) {
   return call<detail::NdtrTag>(Source::from(at), x);
 }
 /// The logarithm of ndtr, accurate where ndtr is 0 or rounds to 1 (torch.special.log_ndtr). Relative error up to 8:
 /// 1e-14 of f64, 4e-6 of f32. Gradient: exp(-x^2 / 2) / sqrt(2 pi) / ndtr(x), about -x far below 0. Source: Abramowitz
 /// and Stegun, 26.2.12.
-template <TensorOperand X> constexpr auto log_ndtr(const X& x, Here at = Here::current()) {
+template <TensorArgument X> constexpr auto log_ndtr(const X& x, Here at = Here::current()) {
   return call<detail::LogNdtrTag>(Source::from(at), x);
 }
 /// sin(pi x) / (pi x), and 1 at 0, NumPy's sinc; NaN of infinities. The error of f32 is 3 ulp below 1, and grows with
 /// that of pi x. The gradient at 0 is 0; the second derivative there is left out.
-template <TensorOperand X> constexpr auto sinc(const X& x, Here at = Here::current()) {
+template <TensorArgument X> constexpr auto sinc(const X& x, Here at = Here::current()) {
   return call<detail::SincTag>(Source::from(at), x);
 }
 
@@ -14863,17 +14934,17 @@ template <class A, class B> constexpr auto exact_matmul(const A& a, const B& b, 
 /// and f16 are summed in f32 and rounded once; `einsum<"ik,kj->ij", float>` returns the f32 sums. Errors:
 /// shape_mismatch where dims with the same label differ. Communication: none for split labels of the result; over a
 /// split summed label the result is a partial value.
-template <FixedString Text, TensorOperand A, TensorOperand B>
+template <FixedString Text, TensorArgument A, TensorArgument B>
 constexpr auto einsum(const A& a, const B& b, Here at = Here::current()) {
   return call<detail::EinsumTag<Text>>(Source::from(at), a, b);
 }
-template <FixedString Text, Element Out, TensorOperand A, TensorOperand B>
+template <FixedString Text, Element Out, TensorArgument A, TensorArgument B>
 constexpr auto einsum(const A& a, const B& b, Here at = Here::current()) {
   return call<detail::EinsumTag<Text, Out>>(Source::from(at), a, b);
 }
 /// An f32 contraction computed from bf16 products: `einsum<"ik,kj->ij", ts::Precision::bf16_x3>(a, b)`. Precision
 /// states the error.
-template <FixedString Text, Precision P, TensorOperand A, TensorOperand B>
+template <FixedString Text, Precision P, TensorArgument A, TensorArgument B>
 constexpr auto einsum(const A& a, const B& b, Here at = Here::current()) {
   return call<detail::EinsumTag<Text, void, P>>(Source::from(at), a, b);
 }
@@ -14881,14 +14952,14 @@ constexpr auto einsum(const A& a, const B& b, Here at = Here::current()) {
 /// Matrix product: [..., M, K] by [K, N], or by [..., K, N] of the same rank, gives [..., M, N]. Products of bf16 and
 /// f16 are summed in f32 and rounded once; `matmul<float>(a, b)` returns the f32 sums. Errors and communication: as
 /// einsum.
-template <TensorOperand A, TensorOperand B> constexpr auto matmul(const A& a, const B& b, Here at = Here::current()) {
+template <TensorArgument A, TensorArgument B> constexpr auto matmul(const A& a, const B& b, Here at = Here::current()) {
   return detail::matmul_of<void, Precision::full>(Source::from(at), a, b);
 }
-template <Element Out, TensorOperand A, TensorOperand B>
+template <Element Out, TensorArgument A, TensorArgument B>
 constexpr auto matmul(const A& a, const B& b, Here at = Here::current()) {
   return detail::matmul_of<Out, Precision::full>(Source::from(at), a, b);
 }
-template <Precision P, TensorOperand A, TensorOperand B>
+template <Precision P, TensorArgument A, TensorArgument B>
 constexpr auto matmul(const A& a, const B& b, Here at = Here::current()) {
   return detail::matmul_of<void, P>(Source::from(at), a, b);
 }
@@ -14896,7 +14967,7 @@ constexpr auto matmul(const A& a, const B& b, Here at = Here::current()) {
 /// The product that sums over the last `Count` dims of a and the first of b, by default two (torch.tensordot):
 /// `tensordot<1>(a, b)` of [I, J, K] and [K, L] is [I, J, L]. Other dims are einsum. Errors and communication: as
 /// einsum.
-template <int Count = 2, TensorOperand A, TensorOperand B>
+template <int Count = 2, TensorArgument A, TensorArgument B>
 constexpr auto tensordot(const A& a, const B& b, Here at = Here::current()) {
   constexpr bool fits = Count >= 0 && Count <= A::rank && Count <= B::rank;
   static_assert(fits, "tessera: tensordot sums over as many dims as both operands have, or fewer");
@@ -15359,7 +15430,7 @@ class TensorLayout final : public RefCounted {
   DType dtype_;
   Shape shape_;
   Sharding sharding_, placement_;
-  std::vector<StoredShard> shards_;
+  Growable<StoredShard> shards_;
   std::int64_t bytes_ = 0;
 
   static std::uint64_t next_id() {
@@ -15514,7 +15585,7 @@ struct UnitRule {
 /// The rule of a unit other than a repeat. For a fused unit, factor d is dim d of the iteration space. A reduction
 /// whose result later passes read is completed inside of the unit, so splitting the row dim costs an all_reduce of row
 /// values.
-constexpr UnitRule unit_rule(const GraphView& graph, const UnitsView& units, int u) {
+TESSERA_PLANNING constexpr UnitRule unit_rule(const GraphView& graph, const UnitsView& units, int u) {
   const Unit& unit = units[u];
   UnitRule rule;
   rule.inputs.reserve(static_cast<std::size_t>(unit.input_count));
@@ -15841,7 +15912,7 @@ struct Plan : Communication<Plan> {
     std::int64_t times;
   };
   // Not a template: clang would instantiate a recursive template too late for use in a constant expression.
-  constexpr void collect(int graph, std::int64_t times, Growable<Occurrence>& all) const {
+  TESSERA_PLANNING constexpr void collect(int graph, std::int64_t times, Growable<Occurrence>& all) const {
     for (const PlanStep& step : graphs[static_cast<std::size_t>(graph)].steps) {
       for (const CollectiveInfo& c : step.collectives) all.push_back({&c, times});
       if (step.kind == StepKind::repeat)
@@ -15913,7 +15984,7 @@ class CommunicationScope {
   /// totals(). With even shards and one collective per step, equals wire_bytes() times the number of devices; with
   /// uneven shards or several collectives per reshard, usually less.
   std::int64_t moved_bytes() const { return moved_; }
-  const std::vector<CommunicationTotal>& totals() const { return totals_; }
+  const Growable<CommunicationTotal>& totals() const { return totals_; }
 
   /// One line per kind and axes, such as "2 all_reduce over data: 8192 B, 8192 B on the wire".
   std::string text() const {
@@ -15980,7 +16051,7 @@ class CommunicationScope {
   CommunicationLimit limit_;
   Source source_;
   CommunicationScope* outer_;
-  std::vector<CommunicationTotal> totals_;
+  Growable<CommunicationTotal> totals_;
   std::int64_t copied_ = 0, moved_ = 0;
 
   template <class Of> std::int64_t total(std::string_view axis, Of of) const {
@@ -16136,7 +16207,7 @@ class Arenas {
   int size() const noexcept { return size_.load(std::memory_order_acquire); }
   tbb::task_arena& arena() noexcept { return *arena_.load(std::memory_order_acquire); }
 
-  void resize(int threads) {
+  TESSERA_PLANNING void resize(int threads) {
     const std::lock_guard lock(mutex_);
     if (threads > allowed_) {
       // TBB applies the smaller of two controls, so the old control must be destroyed first.
@@ -16148,7 +16219,10 @@ class Arenas {
     // Arenas are never removed: a loop of another thread may still run in an old arena.
     auto at = std::find_if(arenas_.begin(), arenas_.end(),
                            [&](const auto& arena) { return arena->max_concurrency() == threads; });
-    if (at == arenas_.end()) at = arenas_.insert(at, std::make_unique<tbb::task_arena>(threads));
+    if (at == arenas_.end()) {
+      arenas_.push_back(std::make_unique<tbb::task_arena>(threads));
+      at = &arenas_.back();
+    }
     arena_.store(at->get(), std::memory_order_release);
     size_.store(threads, std::memory_order_release);
     if (pinning_) pinning_ = std::make_unique<Pinning>(arena());
@@ -16170,7 +16244,7 @@ class Arenas {
   }
 
   std::mutex mutex_;
-  std::vector<std::unique_ptr<tbb::task_arena>> arenas_;
+  Growable<std::unique_ptr<tbb::task_arena>> arenas_;
   std::unique_ptr<tbb::global_control> control_;
   std::unique_ptr<Pinning> pinning_;
   int allowed_;
@@ -16378,7 +16452,7 @@ struct Slab {
 };
 
 /// Cuts a slab into slabs of at most `most` elements each.
-inline void cut_slabs(const Slab& slab, std::int64_t most, std::vector<Slab>& out) {
+inline void cut_slabs(const Slab& slab, std::int64_t most, Growable<Slab>& out) {
   const std::int64_t elements = volume(extents(slab.box));
   if (elements == 0) return;
   if (elements <= most) return out.push_back(slab);
@@ -16395,7 +16469,7 @@ inline void cut_slabs(const Slab& slab, std::int64_t most, std::vector<Slab>& ou
 /// Calls write(pointer to the first element, box) for slabs that together cover all shards, in parallel.
 template <class T, class Write> void for_each_slab(TensorStorage& storage, Cost each_element, Write write) {
   constexpr std::int64_t most = std::int64_t{1} << 15;
-  std::vector<Slab> slabs;
+  Growable<Slab> slabs;
   std::int64_t elements = 0;
   for (int shard = 0; shard < storage.shard_count(); ++shard) {
     cut_slabs({shard, 0, storage.box(shard)}, most, slabs);
@@ -16493,7 +16567,8 @@ class Holders {
 /// part_at(i) holds part i. Each set of replicas of the parts that has readers reduces along a chain, parts - 1 sends,
 /// which ends on a device of `to` if one holds a part; each other device of `to` then receives the result.
 /// Examples on n devices: all_reduce 2(n - 1); reduce_scatter and all_gather n - 1; one part: the non-holders of `to`.
-template <class PartAt> constexpr std::int64_t sends(const Holders& to, int parts, const PartAt& part_at) {
+template <class PartAt>
+TESSERA_PLANNING constexpr std::int64_t sends(const Holders& to, int parts, const PartAt& part_at) {
   if (parts == 0) return 0;
   const Holders first = part_at(0);
   std::int64_t there = Holders::common(to, first);
@@ -17256,6 +17331,41 @@ inline std::int64_t past_caches_from() {
 
 #endif
 
+// ---- tessera/base/sort_distinct.hpp
+
+#ifndef TESSERA_BASE_SORT_DISTINCT_HPP
+#define TESSERA_BASE_SORT_DISTINCT_HPP
+
+TESSERA_PLANNING_BEGIN
+
+namespace tessera {
+
+// Ordinary functions, since each type and each comparison for which std::sort or std::stable_sort is instantiated is
+// ten functions to compile. Whatever else is to be sorted is sorted as pairs of a key and an index, which also keeps
+// the order of equal keys.
+
+using SortedPair = std::pair<std::int64_t, std::int64_t>;
+
+/// Sorts the items and leaves one of equal items.
+inline void sort_distinct(Growable<SortedPair>& items) {
+  std::sort(items.begin(), items.end());
+  items.resize(static_cast<std::size_t>(std::unique(items.begin(), items.end()) - items.begin()));
+}
+inline void sort_distinct(Growable<std::int64_t>& items) {
+  Growable<SortedPair> pairs;
+  pairs.reserve(items.size());
+  for (const std::int64_t item : items) pairs.push_back({item, 0});
+  sort_distinct(pairs);
+  items.clear();
+  for (const SortedPair& pair : pairs) items.push_back(pair.first);
+}
+
+}  // namespace tessera
+
+TESSERA_PLANNING_END
+
+#endif
+
 // ---- tessera/runtime/transport/box_index.hpp
 
 #ifndef TESSERA_RUNTIME_TRANSPORT_BOX_INDEX_HPP
@@ -17268,10 +17378,8 @@ namespace tessera::runtime {
 /// Finds the boxes that overlap a query box. If the boxes form a grid, as the shards of a sharding do, the lookup is a
 /// binary search per dim; otherwise all boxes are tested.
 class BoxIndex {
-  using Cut = std::pair<std::int64_t, std::int64_t>;
-
  public:
-  explicit BoxIndex(std::vector<Box> boxes) : boxes_(std::move(boxes)) {
+  explicit BoxIndex(Growable<Box> boxes) : boxes_(std::move(boxes)) {
     const std::size_t rank = boxes_.empty() ? 0 : boxes_[0].begin.size();
     std::size_t cells = 1;
     is_grid_ = true;
@@ -17279,8 +17387,7 @@ class BoxIndex {
       auto& cuts = cuts_[dim];
       for (const Box& box : boxes_)
         if (!box.empty()) cuts.push_back({box.begin[dim], box.end[dim]});
-      std::sort(cuts.begin(), cuts.end());
-      cuts.erase(std::unique(cuts.begin(), cuts.end()), cuts.end());
+      sort_distinct(cuts);
       for (std::size_t i = 1; i < cuts.size(); ++i) is_grid_ = is_grid_ && cuts[i - 1].second <= cuts[i].first;
       cells *= cuts.size();
       is_grid_ = is_grid_ && cells <= 4 * boxes_.size();
@@ -17304,8 +17411,8 @@ class BoxIndex {
       const auto cuts_while = [&](auto holds) {
         return static_cast<std::size_t>(std::partition_point(cuts.begin(), cuts.end(), holds) - cuts.begin());
       };
-      low[dim] = cuts_while([&](const Cut& cut) { return cut.second <= box.begin[dim]; });
-      high[dim] = cuts_while([&](const Cut& cut) { return cut.first < box.end[dim]; });
+      low[dim] = cuts_while([&](const SortedPair& cut) { return cut.second <= box.begin[dim]; });
+      high[dim] = cuts_while([&](const SortedPair& cut) { return cut.first < box.end[dim]; });
       if (low[dim] >= high[dim]) return;
       at[dim] = low[dim];
     }
@@ -17323,9 +17430,9 @@ class BoxIndex {
   }
 
  private:
-  std::vector<Box> boxes_;
-  std::array<std::vector<Cut>, max_rank> cuts_;  // distinct intervals of the boxes in each dim
-  std::vector<int> cells_;                       // index of the box in each cell of the grid, or -1
+  Growable<Box> boxes_;
+  std::array<Growable<SortedPair>, max_rank> cuts_;  // distinct intervals of the boxes in each dim
+  Growable<int> cells_;                              // index of the box in each cell of the grid, or -1
   bool is_grid_ = false;
 
   void fill_cells(std::size_t cells) {
@@ -17336,7 +17443,7 @@ class BoxIndex {
       std::size_t cell = 0;
       for (std::size_t dim = 0; dim < box.begin.size(); ++dim) {
         const auto& cuts = cuts_[dim];
-        const auto at = std::lower_bound(cuts.begin(), cuts.end(), Cut{box.begin[dim], box.end[dim]});
+        const auto at = std::lower_bound(cuts.begin(), cuts.end(), SortedPair{box.begin[dim], box.end[dim]});
         cell = cell * cuts.size() + static_cast<std::size_t>(at - cuts.begin());
       }
       if (cells_[cell] >= 0)
@@ -17406,7 +17513,7 @@ class ReshardPlan {
       fail(errc::graph_invalid, "[reshard] groups of parts: ", sources.size(), " sources do not divide into groups of ",
            partials);
     if (partials > 1) check_arithmetic();
-    std::vector<Box> boxes;
+    Growable<Box> boxes;
     for (std::size_t i = 0; i < sources.size(); ++i) {
       const Box& box = shard(sources_, sources[i]).box;
       if (i % static_cast<std::size_t>(partials) == 0)
@@ -17416,7 +17523,7 @@ class ReshardPlan {
              " and the first part of its value differ");
     }
     const int first = static_cast<int>(inputs_.size());
-    inputs_.insert(inputs_.end(), sources.begin(), sources.end());
+    inputs_.append(sources.data(), sources.data() + sources.size());
     const BoxIndex index(std::move(boxes));
     for (int destination : destinations) {
       const Shard& to = shard(destinations_, destination);
@@ -17502,20 +17609,20 @@ class ReshardPlan {
   Reduction reduction_;
   kernels::ReduceFunction reduce_;
   std::array<std::byte, 8> identity_{};  // of the reduction, as one element
-  std::vector<Shard> destinations_, sources_;
-  std::vector<int> source_of_;
-  std::vector<int> inputs_;
-  std::vector<Piece> pieces_;
+  Growable<Shard> destinations_, sources_;
+  Growable<int> source_of_;
+  Growable<int> inputs_;
+  Growable<Piece> pieces_;
   std::int64_t weight_ = 0;
   std::int64_t bytes_ = 0, written_ = 0, moved_ = 0;
 
-  static const Shard& shard(const std::vector<Shard>& shards, int index) {
+  static const Shard& shard(const Growable<Shard>& shards, int index) {
     if (index < 0 || index >= static_cast<int>(shards.size()))
       fail(errc::graph_invalid, "[reshard] shard: index ", index, " is out of range for ", shards.size(), " shards");
     return shards[static_cast<std::size_t>(index)];
   }
 
-  TESSERA_PLANNING int add_shard(std::vector<Shard>& shards, const Shard& added) {
+  TESSERA_PLANNING int add_shard(Growable<Shard>& shards, const Shard& added) {
     const auto& [box, strides, held_by] = added;
     const std::size_t rank = !destinations_.empty() ? destinations_[0].box.begin.size()
                              : !sources_.empty()    ? sources_[0].box.begin.size()
@@ -17723,16 +17830,13 @@ inline ShardRef shard_ref(void* data, const Box& box, const Holders& held_by = {
 TESSERA_ONCE void reshard(DType type, Reduction reduction, std::span<const ShardRef> destination,
                           std::span<const ShardRef> source, int partials = 1,
                           kernels::ReduceFunction reduce = &kernels::no_reduction);
-/// reshard() with the reduction instantiated for all element types that combine.
-TESSERA_ONCE void reduce_shards(DType type, Reduction reduction, std::span<const ShardRef> destination,
-                                std::span<const ShardRef> source, int partials);
 #if TESSERA_HAS_DEFINITIONS
 TESSERA_ONCE void reshard(DType type, Reduction reduction, std::span<const ShardRef> destination,
                           std::span<const ShardRef> source, int partials, kernels::ReduceFunction reduce) {
   ReshardPlan plan(type, reduction, reduce);
-  std::vector<int> to, from;
-  std::vector<void*> to_data;
-  std::vector<const void*> from_data;
+  Growable<int> to, from;
+  Growable<void*> to_data;
+  Growable<const void*> from_data;
   for (const ShardRef& shard : destination) {
     to.push_back(plan.add_destination(shard.box, shard.strides, shard.held_by));
     to_data.push_back(shard.data);
@@ -17743,10 +17847,6 @@ TESSERA_ONCE void reshard(DType type, Reduction reduction, std::span<const Shard
   }
   plan.fill(to, from, partials);
   Transport::current().move(plan, to_data, from_data);
-}
-TESSERA_ONCE void reduce_shards(DType type, Reduction reduction, std::span<const ShardRef> destination,
-                                std::span<const ShardRef> source, int partials) {
-  reshard(type, reduction, destination, source, partials, &kernels::strided_reduce_as<>);
 }
 #endif
 
@@ -17762,16 +17862,16 @@ TESSERA_ONCE void reduce_shards(DType type, Reduction reduction, std::span<const
 namespace tessera::detail {
 
 /// The shards of a tensor in memory, for copies to and from the host, where it doesn't matter which device holds which.
-inline std::vector<runtime::ShardRef> shard_refs(const TensorStorage& x) {
-  std::vector<runtime::ShardRef> shards;
+inline Growable<runtime::ShardRef> shard_refs(const TensorStorage& x) {
+  Growable<runtime::ShardRef> shards;
   for (int shard = 0; shard < x.shard_count(); ++shard)
     shards.push_back(runtime::shard_ref(const_cast<void*>(x.data(shard)), x.box(shard)));
   return shards;
 }
 /// The shards of a tensor with the devices that hold each, as coordinates on the mesh refined by `cuts`. These include
 /// the cuts of the tensor's sharding.
-inline std::vector<runtime::ShardRef> shard_refs(const TensorStorage& x, const AxisCuts& cuts) {
-  std::vector<runtime::ShardRef> shards = shard_refs(x);
+inline Growable<runtime::ShardRef> shard_refs(const TensorStorage& x, const AxisCuts& cuts) {
+  Growable<runtime::ShardRef> shards = shard_refs(x);
   const Mesh refined = refined_mesh(x.mesh(), cuts);
   const Sharding sharding = refined_sharding(x.sharding(), x.mesh(), cuts);
   const ShardGrid grid(refined, sharding);
@@ -18715,11 +18815,26 @@ template <class T> TESSERA_INLINE xsimd::batch<T> reciprocal(const xsimd::batch<
   return divide<T>(one, d);
 }
 
+/// An integer n, rounded from a float: also as bits, whose lowest ones are those of n in two's complement.
+template <class T> struct RoundedExponent {
+  xsimd::batch<T> shifted;  ///< n + Format<T>::round
+
+  TESSERA_INLINE xsimd::batch<T> value() const { return shifted - xsimd::batch<T>(Format<T>::round); }
+  /// The bits of 2^n without those of 2^0, for n in the range of normal exponents: added to the bits of a normal number
+  /// they multiply it by 2^n, if the result is normal.
+  TESSERA_INLINE int_batch<T> bits() const { return bits_of<T>(shifted) << Format<T>::mantissa; }
+  TESSERA_INLINE xsimd::batch<T> power() const {
+    using Int = typename Format<T>::Int;
+    return from_bits<T>(bits() + int_batch<T>(Int(Format<T>::bias) << Format<T>::mantissa));
+  }
+};
+
 /// Returns q and sets n with exp(x) = 2^n (1 + q), n an integer and |q| < 0.42.
-template <class T> TESSERA_INLINE xsimd::batch<T> split_exp(const xsimd::batch<T>& x, xsimd::batch<T>& n) {
+template <class T> TESSERA_INLINE xsimd::batch<T> split_exp(const xsimd::batch<T>& x, RoundedExponent<T>& exponent) {
   using Batch = xsimd::batch<T>;
   using F = Format<T>;
-  n = simd::fma<T>(x, Batch(F::log2_e), Batch(F::round)) - Batch(F::round);
+  exponent.shifted = simd::fma<T>(x, Batch(F::log2_e), Batch(F::round));
+  const Batch n = exponent.value();
   const Batch r = simd::fma<T>(n, Batch(-F::ln2_low), simd::fma<T>(n, Batch(-F::ln2_high), x));
   Batch tail;
   if constexpr (std::is_same_v<T, float>)
@@ -18734,23 +18849,34 @@ template <class T> TESSERA_INLINE xsimd::batch<T> split_exp(const xsimd::batch<T
 template <class T> TESSERA_INLINE xsimd::batch<T> exp(const xsimd::batch<T>& x) {
   using Batch = xsimd::batch<T>;
   using F = Format<T>;
+  RoundedExponent<T> n;
+#if !defined(__AVX512F__)
+  // Without an instruction that scales, the bounds and the second factor are two fifths of the operations. Hardly any
+  // vector needs them.
+  if (xsimd::all(magnitude<T>(x) <= Batch(-F::exp_normal))) {
+    const Batch power = split_exp<T>(x, n) + Batch(T(1));
+    return from_bits<T>(bits_of<T>(power) + n.bits());
+  }
+#endif
   // xsimd::min and max return the second operand if one is NaN, so that x must be second.
-  Batch n;
   const Batch q = split_exp<T>(xsimd::min(Batch(F::exp_highest), xsimd::max(Batch(F::exp_lowest), x)), n);
-  return scale<T>(q + Batch(T(1)), n);
+  return scale<T>(q + Batch(T(1)), n.value());
 }
 
 /// exp(x) for x <= 0. For float below exp_normal, 2^64 * exp(max(x, -120)): always normal, since an operation with a
 /// denormal result costs some hundred cycles.
 template <class T> TESSERA_INLINE xsimd::batch<T> decay(const xsimd::batch<T>& x) {
   using Batch = xsimd::batch<T>;
-  Batch n;
+  RoundedExponent<T> n;
   if constexpr (std::is_same_v<T, float>) {
     const Batch q = split_exp<T>(xsimd::max(Batch(-120.0f), x), n);
-    return scale<T>(q + Batch(1.0f), xsimd::select(x < Batch(Format<T>::exp_normal), n + Batch(64.0f), n));
+    const Batch power = q + Batch(1.0f),
+                up = xsimd::select(x < Batch(Format<T>::exp_normal), Batch(64.0f), Batch(0.0f));
+    // A product, so that NaN stays NaN.
+    return power * RoundedExponent<T>{n.shifted + up}.power();
   } else {
     const Batch q = split_exp<T>(xsimd::max(Batch(Format<T>::exp_normal), x), n);
-    return scale<T>(q + Batch(T(1)), n);
+    return (q + Batch(T(1))) * n.power();
   }
 }
 
@@ -18769,11 +18895,10 @@ TESSERA_INLINE xsimd::batch<float> faded(const xsimd::batch<float>& x, const xsi
 /// exp(x) for x <= 0, but 0 instead of a denormal result, which would cost some hundred cycles.
 template <class T> TESSERA_INLINE xsimd::batch<T> fading_exp(const xsimd::batch<T>& x) {
   using Batch = xsimd::batch<T>;
-  using F = Format<T>;
-  Batch n;
+  RoundedExponent<T> n;
   const Batch power = split_exp<T>(x, n) + Batch(T(1));
-  const int_batch<T> shifted = bits_of<T>(power) + (bits_of<T>(n + Batch(F::round)) << F::mantissa);
-  return xsimd::select(x < Batch(F::exp_normal), Batch(T(0)), from_bits<T>(shifted));
+  const Batch result = from_bits<T>(bits_of<T>(power) + n.bits());
+  return xsimd::select(x < Batch(Format<T>::exp_normal), Batch(T(0)), result);
 }
 
 template <class T> TESSERA_INLINE xsimd::batch<T> log(const xsimd::batch<T>& x) {
@@ -18814,11 +18939,10 @@ template <class T> TESSERA_INLINE xsimd::batch<T> log(const xsimd::batch<T>& x) 
 
 template <class T> TESSERA_INLINE xsimd::batch<T> tanh(const xsimd::batch<T>& x) {
   using Batch = xsimd::batch<T>;
-  const Batch round(Format<T>::round), one(T(1)), a = magnitude<T>(x);
+  const Batch one(T(1)), a = magnitude<T>(x);
   // (e - 1) / (e + 1) with e = exp(2a), where e - 1 = 2^n q + (2^n - 1) avoids cancellation near 0.
-  Batch n;
-  const Batch q = split_exp<T>(xsimd::min(Batch(T(44)), a + a), n);
-  const Batch power = power_of_two<T>(bits_of<T>(n + round) - bits_of<T>(round));
+  RoundedExponent<T> n;
+  const Batch q = split_exp<T>(xsimd::min(Batch(T(44)), a + a), n), power = n.power();
   const Batch above = simd::fma<T>(power, q, power - one), below = above + Batch(T(2));
   Batch result;
   if constexpr (std::is_same_v<T, float>) {
@@ -19557,21 +19681,21 @@ template <bool Causal> struct AttentionTag : AttentionNodes {
 /// One operation, computed by tiles forward and backward: the scores are never in memory as a whole. Only a second
 /// derivative stores them. Errors: shape_mismatch. Communication: none for split batch, heads and query times; a split
 /// key time is gathered. Source: Vaswani et al., 1706.03762; Dao et al., 2205.14135.
-template <TensorOperand Q, TensorOperand K, TensorOperand V>
+template <TensorArgument Q, TensorArgument K, TensorArgument V>
 constexpr auto attention(const Q& q, const K& k, const V& v, Here at = Here::current()) {
   return call<detail::AttentionTag<false>>(Source::from(at), q, k, v);
 }
-template <TensorOperand Q, TensorOperand K, TensorOperand V, NumberOperand Scale>
+template <TensorArgument Q, TensorArgument K, TensorArgument V, NumberOperand Scale>
 constexpr auto attention(const Q& q, const K& k, const V& v, const Scale& scale, Here at = Here::current()) {
   return call<detail::AttentionTag<false>>(Source::from(at), q, k, v, scale);
 }
 
 /// Causal attention: query i attends to keys 0 to i. About half of the arithmetic of `attention`.
-template <TensorOperand Q, TensorOperand K, TensorOperand V>
+template <TensorArgument Q, TensorArgument K, TensorArgument V>
 constexpr auto causal_attention(const Q& q, const K& k, const V& v, Here at = Here::current()) {
   return call<detail::AttentionTag<true>>(Source::from(at), q, k, v);
 }
-template <TensorOperand Q, TensorOperand K, TensorOperand V, NumberOperand Scale>
+template <TensorArgument Q, TensorArgument K, TensorArgument V, NumberOperand Scale>
 constexpr auto causal_attention(const Q& q, const K& k, const V& v, const Scale& scale, Here at = Here::current()) {
   return call<detail::AttentionTag<true>>(Source::from(at), q, k, v, scale);
 }
@@ -19789,14 +19913,14 @@ template <Element T> constexpr Sym<T, 1> arange(const Dim& n, Here at = Here::cu
          Source::from(at));
   return detail::counted_to<T>(n.placeholder().at(Source::from(at)), n);
 }
-template <Element T, SizeOperand N, TensorOperand X>
+template <Element T, SizeOperand N, TensorArgument X>
 constexpr auto arange(const N& n, const X& in, Here at = Here::current()) {
   return call<detail::ArangeTag<T>>(Source::from(at), in, Dim(n));
 }
 
 /// Inside a traced function: the extent of dim D, as a Dim. Negative dims count from the end. Errors: unsupported
 /// outside of a trace.
-template <int D, TensorOperand X> constexpr Dim extent(const X& x, Here at = Here::current()) {
+template <int D, TensorArgument X> constexpr Dim extent(const X& x, Here at = Here::current()) {
   const Value context = trace_of(x).at(Source::from(at));
   if (context.module == nullptr)
     fail(errc::unsupported, "[extent] outside of a traced function: use x.shape() of the stored tensor");
@@ -19805,29 +19929,29 @@ template <int D, TensorOperand X> constexpr Dim extent(const X& x, Here at = Her
 }
 
 /// The global index along dim D, in the shape of the operand: `iota<-1, std::int32_t>(x)`. No communication.
-template <int D, Element T, TensorOperand X> constexpr auto iota(const X& like, Here at = Here::current()) {
+template <int D, Element T, TensorArgument X> constexpr auto iota(const X& like, Here at = Here::current()) {
   return call<detail::IotaTag<X::rank, detail::checked_dim<D, X::rank>(), T>>(Source::from(at), like);
 }
 
 /// x broadcast to the shape of `like`: along dims that it lacks or that have static extent 1. Errors: shape_mismatch
 /// where another dim differs. No communication.
-template <Operand X, TensorOperand Like>
+template <Operand X, TensorArgument Like>
   requires(!std::is_same_v<X, bool>)
 constexpr auto broadcast_like(const X& x, const Like& like, Here at = Here::current()) {
   return call<detail::BroadcastTag>(Source::from(at), x, like);
 }
 /// A tensor filled with `value`, of the shape and element type of `like`. No communication.
-template <NumberOperand N, TensorOperand Like>
+template <NumberOperand N, TensorArgument Like>
 constexpr auto full_like(const Like& like, const N& value, Here at = Here::current()) {
   if constexpr (std::is_same_v<N, bool>)
     return full_like(like, static_cast<int>(value), at);
   else
     return call<detail::BroadcastTag>(Source::from(at), value, like);
 }
-template <TensorOperand Like> constexpr auto zeros_like(const Like& like, Here at = Here::current()) {
+template <TensorArgument Like> constexpr auto zeros_like(const Like& like, Here at = Here::current()) {
   return full_like(like, 0, at);
 }
-template <TensorOperand Like> constexpr auto ones_like(const Like& like, Here at = Here::current()) {
+template <TensorArgument Like> constexpr auto ones_like(const Like& like, Here at = Here::current()) {
   return full_like(like, 1, at);
 }
 
@@ -20135,65 +20259,65 @@ concept LenArgument = is_len_v<T>;
 /// one. `1` is a dim of static extent 1. Errors: shape_mismatch when the factors don't divide the dim. Communication:
 /// none where the shards stay the same elements. A split dim passes its axes to its factors, the most significant
 /// factor first, as sub-axes where a factor is smaller than an axis.
-template <FixedString Text, TensorOperand X> constexpr auto rearrange(const X& x, Here at = Here::current()) {
+template <FixedString Text, TensorArgument X> constexpr auto rearrange(const X& x, Here at = Here::current()) {
   return call<detail::RearrangeTag<Text>>(Source::from(at), x);
 }
-template <FixedString Text, TensorOperand X, detail::LenArgument A>
+template <FixedString Text, TensorArgument X, detail::LenArgument A>
 constexpr auto rearrange(const X& x, const A& a, Here at = Here::current()) {
   return call<detail::RearrangeTag<Text, A::name>>(Source::from(at), x, a.size);
 }
-template <FixedString Text, TensorOperand X, detail::LenArgument A, detail::LenArgument B>
+template <FixedString Text, TensorArgument X, detail::LenArgument A, detail::LenArgument B>
 constexpr auto rearrange(const X& x, const A& a, const B& b, Here at = Here::current()) {
   return call<detail::RearrangeTag<Text, A::name, B::name>>(Source::from(at), x, a.size, b.size);
 }
-template <FixedString Text, TensorOperand X, detail::LenArgument A, detail::LenArgument B, detail::LenArgument C>
+template <FixedString Text, TensorArgument X, detail::LenArgument A, detail::LenArgument B, detail::LenArgument C>
 constexpr auto rearrange(const X& x, const A& a, const B& b, const C& c, Here at = Here::current()) {
   return call<detail::RearrangeTag<Text, A::name, B::name, C::name>>(Source::from(at), x, a.size, b.size, c.size);
 }
 
 /// Permutes the dims: dim d of the result is dim Order[d] of x. No communication.
-template <int... Order, TensorOperand X> constexpr auto transpose(const X& x, Here at = Here::current()) {
+template <int... Order, TensorArgument X> constexpr auto transpose(const X& x, Here at = Here::current()) {
   return call<detail::TransposeTag<Order...>>(Source::from(at), x);
 }
 
 /// Moves a dim to another place, the others stay in order: `movedim<1, -1>(x)` of [a, b, c] is [a, c, b]. No
 /// communication.
-template <int From, int To, TensorOperand X> constexpr auto movedim(const X& x, Here at = Here::current()) {
+template <int From, int To, TensorArgument X> constexpr auto movedim(const X& x, Here at = Here::current()) {
   constexpr int from = detail::checked_dim<From, X::rank>(), to = detail::checked_dim<To, X::rank>();
   return call<detail::MoveDimTag<X::rank, from, to>>(Source::from(at), x);
 }
 /// Exchanges two dims: `swapaxes<0, 2>(x)` of [a, b, c] is [c, b, a]. No communication.
-template <int A, int B, TensorOperand X> constexpr auto swapaxes(const X& x, Here at = Here::current()) {
+template <int A, int B, TensorArgument X> constexpr auto swapaxes(const X& x, Here at = Here::current()) {
   constexpr int a = detail::checked_dim<A, X::rank>(), b = detail::checked_dim<B, X::rank>();
   return call<detail::SwapAxesTag<X::rank, a, b>>(Source::from(at), x);
 }
 
 /// Splits dim D into [.., inner], or into three dims, from the extents given for all but the first. Errors:
 /// shape_mismatch when they don't divide the dim.
-template <int D, TensorOperand X, SizeOperand S>
+template <int D, TensorArgument X, SizeOperand S>
 constexpr auto split_dim(const X& x, const S& inner, Here at = Here::current()) {
   return call<detail::SplitTag<X::rank, detail::checked_dim<D, X::rank>(), 2>>(Source::from(at), x, Dim(inner));
 }
-template <int D, TensorOperand X, SizeOperand S, SizeOperand T>
+template <int D, TensorArgument X, SizeOperand S, SizeOperand T>
 constexpr auto split_dim(const X& x, const S& middle, const T& inner, Here at = Here::current()) {
   return call<detail::SplitTag<X::rank, detail::checked_dim<D, X::rank>(), 3>>(Source::from(at), x, Dim(middle),
                                                                                Dim(inner));
 }
 
 /// Merges the dims from First to Last into one, First being the most significant. Communication: as rearrange.
-template <int First, int Last, TensorOperand X> constexpr auto merge_dims(const X& x, Here at = Here::current()) {
+template <int First, int Last, TensorArgument X> constexpr auto merge_dims(const X& x, Here at = Here::current()) {
   constexpr int first = detail::checked_dim<First, X::rank>(), last = detail::checked_dim<Last, X::rank>();
   return call<detail::MergeTag<X::rank, first, last>>(Source::from(at), x);
 }
 
 /// Inserts a dim of static extent 1, which broadcasts, at position D of the result.
-template <int D, TensorOperand X> constexpr auto unsqueeze(const X& x, Here at = Here::current()) {
+template <int D, TensorArgument X> constexpr auto unsqueeze(const X& x, Here at = Here::current()) {
   return call<detail::UnsqueezeTag<X::rank, detail::checked_dim<D, X::rank + 1>()>>(Source::from(at), x);
 }
 
 /// Removes dim D, whose extent is 1 (torch.squeeze with a dim, jnp.squeeze with an axis). Errors: shape_mismatch for
 /// another extent, when the program is planned. No communication, unless a mesh axis splits the dim.
-template <int D, TensorOperand X> constexpr auto squeeze(const X& x, Here at = Here::current()) {
+template <int D, TensorArgument X> constexpr auto squeeze(const X& x, Here at = Here::current()) {
   return call<detail::SqueezeTag<X::rank, detail::checked_dim<D, X::rank>()>>(Source::from(at), x);
 }
 
@@ -20264,7 +20388,7 @@ template <int Rank, int D> struct PadTag {
 };
 
 /// The line that made an operand, for a function whose own line is not known.
-template <TensorOperand X> constexpr Source line_of(const X& x) {
+template <TensorArgument X> constexpr Source line_of(const X& x) {
   const Value made = trace_of(x);
   return made.module != nullptr ? made.node().source : Source{};
 }
@@ -20274,26 +20398,26 @@ template <TensorOperand X> constexpr Source line_of(const X& x) {
 /// The indices start, ..., start + size - 1 of dim D. Errors: shape_mismatch when these are outside of the dim.
 /// Communication: along a split dim, a halo exchange of the rows that cross borders of shards, or a gather of the dim
 /// if that sends less. A single index (`size` is the constant 1) of a split dim is a partial value.
-template <int D, TensorOperand X, SizeOperand Start, SizeOperand Size>
+template <int D, TensorArgument X, SizeOperand Start, SizeOperand Size>
 constexpr auto slice(const X& x, const Start& start, const Size& size, Here at = Here::current()) {
   return call<detail::SliceTag<X::rank, detail::checked_dim<D, X::rank>()>>(Source::from(at), x, Dim(start), Dim(size));
 }
 
 /// Concatenates the operands along dim D. Errors: shape_mismatch when another dim differs. Communication: as slice.
 /// With more than four operands, messages give the line that made the first operand.
-template <int D, TensorOperand A, TensorOperand B>
+template <int D, TensorArgument A, TensorArgument B>
 constexpr auto concat(const A& a, const B& b, Here at = Here::current()) {
   return call<detail::ConcatTag<A::rank, detail::checked_dim<D, A::rank>()>>(Source::from(at), a, b);
 }
-template <int D, TensorOperand A, TensorOperand B, TensorOperand C>
+template <int D, TensorArgument A, TensorArgument B, TensorArgument C>
 constexpr auto concat(const A& a, const B& b, const C& c, Here at = Here::current()) {
   return call<detail::ConcatTag<A::rank, detail::checked_dim<D, A::rank>()>>(Source::from(at), a, b, c);
 }
-template <int D, TensorOperand A, TensorOperand B, TensorOperand C, TensorOperand E>
+template <int D, TensorArgument A, TensorArgument B, TensorArgument C, TensorArgument E>
 constexpr auto concat(const A& a, const B& b, const C& c, const E& e, Here at = Here::current()) {
   return call<detail::ConcatTag<A::rank, detail::checked_dim<D, A::rank>()>>(Source::from(at), a, b, c, e);
 }
-template <int D, TensorOperand A, TensorOperand B, TensorOperand C, TensorOperand E, TensorOperand F,
+template <int D, TensorArgument A, TensorArgument B, TensorArgument C, TensorArgument E, TensorArgument F,
           TensorOperand... Rest>
 constexpr auto concat(const A& a, const B& b, const C& c, const E& e, const F& f, const Rest&... rest) {
   static_assert(sizeof...(Rest) + 5 <= 16, "tessera: concat takes at most 16 operands");
@@ -20303,7 +20427,7 @@ constexpr auto concat(const A& a, const B& b, const C& c, const E& e, const F& f
 
 /// Adds `before` zeros in front of dim D and `after` zeros behind it. Errors: shape_mismatch for negative padding.
 /// Communication: as slice.
-template <int D, TensorOperand X, SizeOperand Before, SizeOperand After>
+template <int D, TensorArgument X, SizeOperand Before, SizeOperand After>
 constexpr auto pad(const X& x, const Before& before, const After& after, Here at = Here::current()) {
   return call<detail::PadTag<X::rank, detail::checked_dim<D, X::rank>()>>(Source::from(at), x, Dim(before), Dim(after));
 }
@@ -20437,29 +20561,29 @@ template <int Rank, int D> struct FlipTag {
 
 /// A dim `count` times, one copy after the other: `tile<0>(x, 2)` of [a, b] is [a, b, a, b]. The gradient is the sum
 /// over the copies. Errors: shape_mismatch for a negative count. Communication: a split dim may be brought together.
-template <int D, TensorOperand X, SizeOperand Count>
+template <int D, TensorArgument X, SizeOperand Count>
 constexpr auto tile(const X& x, const Count& count, Here at = Here::current()) {
   return call<detail::RepeatTag<X::rank, detail::checked_dim<D, X::rank>(), false>>(Source::from(at), x, count);
 }
 /// Each element along a dim `count` times: `repeat_interleave<0>(x, 2)` of [a, b] is [a, a, b, b]. In all else as tile.
-template <int D, TensorOperand X, SizeOperand Count>
+template <int D, TensorArgument X, SizeOperand Count>
 constexpr auto repeat_interleave(const X& x, const Count& count, Here at = Here::current()) {
   return call<detail::RepeatTag<X::rank, detail::checked_dim<D, X::rank>(), true>>(Source::from(at), x, count);
 }
 /// Elements moved along a dim by `shift`, those behind the end to its beginning: `roll<0>(x, 1)` of [a, b, c] is
 /// [c, a, b]. A negative shift moves to the front, one beyond the extent goes round. Communication: as slice, a halo.
-template <int D, TensorOperand X, SizeOperand Shift>
+template <int D, TensorArgument X, SizeOperand Shift>
 constexpr auto roll(const X& x, const Shift& shift, Here at = Here::current()) {
   return call<detail::RollTag<X::rank, detail::checked_dim<D, X::rank>()>>(Source::from(at), x, shift);
 }
 /// Elements along a dim in reverse order. Communication: as gather.
-template <int D, TensorOperand X> constexpr auto flip(const X& x, Here at = Here::current()) {
+template <int D, TensorArgument X> constexpr auto flip(const X& x, Here at = Here::current()) {
   return call<detail::FlipTag<X::rank, detail::checked_dim<D, X::rank>()>>(Source::from(at), x);
 }
 
 /// The first two dims turned by 90 degrees `Times` times, from the first dim to the second (torch.rot90, jnp.rot90); a
 /// negative count turns back. Communication: as flip.
-template <int Times = 1, TensorOperand X> constexpr auto rot90(const X& x, Here at = Here::current()) {
+template <int Times = 1, TensorArgument X> constexpr auto rot90(const X& x, Here at = Here::current()) {
   static_assert(X::rank >= 2, "tessera: rot90 takes tensors of rank 2 or more");
   constexpr int turns = (Times % 4 + 4) % 4;
   if constexpr (turns == 0)
@@ -20552,13 +20676,13 @@ inline constexpr std::int64_t unlimited = std::int64_t{1} << 48;
 ///
 /// PyTorch: flex_attention with a mask of the same rule. JAX: jax.nn.dot_product_attention with local_window_size.
 /// Source: Beltagy et al., 2004.05150.
-template <TensorOperand Q, TensorOperand K, TensorOperand V, NumberOperand Before, NumberOperand After,
+template <TensorArgument Q, TensorArgument K, TensorArgument V, NumberOperand Before, NumberOperand After,
           NumberOperand Offset = int>
 constexpr auto band_attention(const Q& q, const K& k, const V& v, const Before& before, const After& after,
                               const Offset& offset = 0, Here at = Here::current()) {
   return call<detail::BandAttentionTag>(Source::from(at), q, k, v, before, after, offset);
 }
-template <TensorOperand Q, TensorOperand K, TensorOperand V, NumberOperand Before, NumberOperand After,
+template <TensorArgument Q, TensorArgument K, TensorArgument V, NumberOperand Before, NumberOperand After,
           NumberOperand Offset, NumberOperand Scale>
 constexpr auto band_attention(const Q& q, const K& k, const V& v, const Before& before, const After& after,
                               const Offset& offset, const Scale& scale, Here at = Here::current()) {
@@ -20570,7 +20694,7 @@ constexpr auto band_attention(const Q& q, const K& k, const V& v, const Before& 
 /// 1. A key with a bias below -1e29 is masked, for which key_padding_bias is; a query whose keys are all masked gives
 /// 0. With queries of bf16 or f16 the bias is rounded to their type. The scale is not 0. Gradients: also of the bias.
 /// Errors: shape_mismatch. Communication: as attention.
-template <TensorOperand Q, TensorOperand K, TensorOperand V, TensorOperand Bias, NumberOperand Before,
+template <TensorArgument Q, TensorArgument K, TensorArgument V, TensorArgument Bias, NumberOperand Before,
           NumberOperand After, NumberOperand Offset = int>
 constexpr auto biased_attention(const Q& q, const K& k, const V& v, const Bias& bias, const Before& before,
                                 const After& after, const Offset& offset = 0, Here at = Here::current()) {
@@ -20580,7 +20704,7 @@ constexpr auto biased_attention(const Q& q, const K& k, const V& v, const Bias& 
 }
 /// For biased_attention: [batch, 1, keys], 0 where the mask [batch, keys] is true and a masked score elsewhere. As in
 /// JAX and in F.scaled_dot_product_attention, true takes part; torch.nn.MultiheadAttention has it the other way round.
-template <Element T = float, TensorOperand Mask>
+template <Element T = float, TensorArgument Mask>
 constexpr auto key_padding_bias(const Mask& mask, Here at = Here::current()) {
   static_assert(Mask::rank == 2 && std::is_same_v<typename Mask::element, bool>,
                 "tessera: a key padding mask is of bool and has rank 2: [batch, keys]");
@@ -20591,7 +20715,7 @@ constexpr auto key_padding_bias(const Mask& mask, Here at = Here::current()) {
 /// heads of queries. repeat_heads(k, q) repeats the heads of keys or values for the operations above. Gradients are
 /// summed over a group. Errors: shape_mismatch of the attention unless the heads of keys divide those of queries.
 /// Communication: none for heads split alike. Source: Ainslie et al., 2305.13245.
-template <TensorOperand K, TensorOperand Q>
+template <TensorArgument K, TensorArgument Q>
 constexpr auto repeat_heads(const K& k, const Q& q, Here at = Here::current()) {
   return call<detail::RepeatHeadsTag>(Source::from(at), k, q);
 }
@@ -20612,9 +20736,9 @@ namespace tessera::nn {
 ///
 ///     attention(x)                        // to all positions of x
 ///     attention.causal(x)                 // to those up to its own
+///     attention.causal(x, mask)           // to those of them where mask [batch, time] is true
 ///     attention(x, memory)                // cross attention, to memory [batch, keys, features]
-///     attention.masked(x, memory, mask)   // to the keys where mask [batch, keys] is true; elsewhere 0, see
-///     biased_attention
+///     attention.masked(x, memory, mask)   // to the keys where mask [batch, keys] is true; 0 if there is none
 ///
 /// PyTorch's parameters: the rows of `in_proj_weight` are the transposes of the weights of query, key and value, in
 /// this order. Communication: with the columns of these sharded, heads are sharded, and the result is an all_reduce.
@@ -20631,6 +20755,10 @@ template <Element T = float, bool Bias = true> struct MultiHeadAttention {
   }
   constexpr auto causal(const auto& x) const {
     return merged(causal_attention(split(query(x)), split(key(x)), split(value(x))));
+  }
+  constexpr auto causal(const auto& x, const auto& mask) const {
+    return merged(
+        biased_attention(split(query(x)), split(key(x)), split(value(x)), key_padding_bias<T>(mask), unlimited, 0));
   }
   constexpr auto masked(const auto& x, const auto& memory, const auto& mask) const {
     return merged(biased_attention(split(query(x)), split(key(memory)), split(value(memory)), key_padding_bias<T>(mask),
@@ -20717,13 +20845,13 @@ struct AddToProductTag {
 /// it out, with its NaN. All three have one element type. The addition is part of the product. Gradients: beta, and
 /// those of matmul times alpha. Errors: shape_mismatch; dtype_mismatch for an integer factor that is none of an integer
 /// type. Communication: as matmul.
-template <TensorOperand X, TensorOperand A, TensorOperand B, NumberOperand Beta = int, NumberOperand Alpha = int>
+template <TensorArgument X, TensorArgument A, TensorArgument B, NumberOperand Beta = int, NumberOperand Alpha = int>
 constexpr auto addmm(const X& x, const A& a, const B& b, const Beta& beta = 1, const Alpha& alpha = 1,
                      Here at = Here::current()) {
   static_assert(A::rank == 2 && B::rank == 2, "tessera: addmm takes matrices; use ts::baddbmm for batches of them");
   return call<detail::AddToProductTag>(Source::from(at), x, matmul(a, b, at), beta, alpha);
 }
-template <TensorOperand X, TensorOperand A, TensorOperand B, NumberOperand Beta = int, NumberOperand Alpha = int>
+template <TensorArgument X, TensorArgument A, TensorArgument B, NumberOperand Beta = int, NumberOperand Alpha = int>
 constexpr auto baddbmm(const X& x, const A& a, const B& b, const Beta& beta = 1, const Alpha& alpha = 1,
                        Here at = Here::current()) {
   static_assert(A::rank == 3 && B::rank == 3,
@@ -20764,7 +20892,7 @@ constexpr int constraint_spec(const Value& context, const PartitionSpec& spec, i
   return context.module->add_spec(whole);
 }
 
-template <TensorOperand X>
+template <TensorArgument X>
 constexpr auto constrain(const X& x, const PartitionSpec& spec, CotangentSharding of_cotangent,
                          const PartitionSpec* cotangent, Source source) {
   static_assert(!LocalOperand<X>,
@@ -20828,19 +20956,19 @@ constexpr Value split_over(const Value& value, std::string_view axis, int dim, i
 /// Inside a traced function: x with the sharding of the spec, for its readers and for its cotangent. The elements don't
 /// change. Errors: spec_rank when the spec has more entries than x has dims; spec_axis, when the program is planned,
 /// for axes that the mesh lacks. Communication: the reshard of x to that sharding, if x has another one.
-template <TensorOperand X>
+template <TensorArgument X>
 constexpr auto with_sharding(const X& x, const PartitionSpec& spec, Here at = Here::current()) {
   return detail::constrain(x, spec, CotangentSharding::alike, nullptr, Source::from(at));
 }
 /// with_sharding with a different spec for the cotangent.
-template <TensorOperand X>
+template <TensorArgument X>
 constexpr auto with_sharding(const X& x, const PartitionSpec& spec, const PartitionSpec& cotangent,
                              Here at = Here::current()) {
   return detail::constrain(x, spec, CotangentSharding::own_spec, &cotangent, Source::from(at));
 }
 
 /// with_sharding for x alone: the planner chooses the sharding of its cotangent.
-template <TensorOperand X>
+template <TensorArgument X>
   requires(!StoredOperand<X>)
 constexpr auto mark_sharding(const X& x, const PartitionSpec& spec, Here at = Here::current()) {
   return detail::constrain(x, spec, CotangentSharding::free, nullptr, Source::from(at));
@@ -20851,7 +20979,8 @@ constexpr auto mark_sharding(const X& x, const PartitionSpec& spec, Here at = He
 /// they differ.
 ///
 ///     const auto [g, w] = ts::shard_as(gradient, weight);
-template <TensorOperand X, TensorOperand Y> constexpr auto shard_as(const X& x, const Y& y, Here at = Here::current()) {
+template <TensorArgument X, TensorArgument Y>
+constexpr auto shard_as(const X& x, const Y& y, Here at = Here::current()) {
   static_assert(!LocalOperand<X> && !LocalOperand<Y>,
                 "tessera: values inside a ts::shard_map have no sharding of their own; call ts::shard_as on the "
                 "arguments or the results of the shard_map");
@@ -20927,23 +21056,23 @@ template <int Rank> struct DiagTag {
 /// The elements on and below the diagonal, or on and above it, of each matrix, and 0 elsewhere. The offset moves the
 /// diagonal to the right where it is positive, to the left where it is negative. Shape and sharding are those of x; no
 /// communication. The gradient is that of the elements that are kept.
-template <TensorOperand X, NumberOperand Offset = int>
+template <TensorArgument X, NumberOperand Offset = int>
 constexpr auto tril(const X& x, const Offset& offset = 0, Here at = Here::current()) {
   return call<detail::TriangleTag<X::rank, true>>(Source::from(at), x, offset);
 }
-template <TensorOperand X, NumberOperand Offset = int>
+template <TensorArgument X, NumberOperand Offset = int>
 constexpr auto triu(const X& x, const Offset& offset = 0, Here at = Here::current()) {
   return call<detail::TriangleTag<X::rank, false>>(Source::from(at), x, offset);
 }
 
 /// The main diagonals of matrices: [..., n, m] gives [..., min(n, m)]. Communication: of sharded columns a partial sum.
-template <TensorOperand X> constexpr auto diagonal(const X& x, Here at = Here::current()) {
+template <TensorArgument X> constexpr auto diagonal(const X& x, Here at = Here::current()) {
   return call<detail::DiagonalTag<X::rank>>(Source::from(at), x);
 }
 /// Matrices with the given diagonals and 0 elsewhere, PyTorch's diag_embed: [..., n] gives [..., n, n]. Of a matrix
 /// (rank 2) its diagonal, as in PyTorch and NumPy. Communication: a split dim of diagonals is brought together along
 /// one dim.
-template <TensorOperand X> constexpr auto diag(const X& x, Here at = Here::current()) {
+template <TensorArgument X> constexpr auto diag(const X& x, Here at = Here::current()) {
   if constexpr (X::rank == 2)
     return call<detail::DiagonalTag<2>>(Source::from(at), x);
   else
@@ -20991,7 +21120,7 @@ struct EmbeddingTag {
 /// Rows of a table at integer indices: table [N, row...] and indices [i...] give [i..., row...]. The gradient adds the
 /// rows of the cotangent into a table of zeros. Errors: dim_range for an index outside of [0, N). Communication: over a
 /// split N the result is a partial value, to which each shard of the table contributes its rows.
-template <TensorOperand Table, TensorOperand Indices>
+template <TensorArgument Table, TensorArgument Indices>
 constexpr auto embedding(const Table& table, const Indices& indices, Here at = Here::current()) {
   return call<detail::EmbeddingTag>(Source::from(at), table, indices);
 }
@@ -21148,7 +21277,7 @@ template <int Rank> struct MaskedScatterTag {
 /// torch.nonzero(as_tuple=True)): `const auto [i, j] = ts::nonzero(matrix, 8)`. Behind the last one, `rest`, 0 as in
 /// JAX by default; -1 is an index of no element. No gradient. Errors: shape_mismatch for a negative size.
 /// Communication: the tensor is brought together as a vector; positions are gathered.
-template <Element Index = std::int32_t, TensorOperand X, SizeOperand Size, NumberOperand Rest = int>
+template <Element Index = std::int32_t, TensorArgument X, SizeOperand Size, NumberOperand Rest = int>
 constexpr auto nonzero(const X& x, const Size& size, const Rest& rest = 0, Here at = Here::current()) {
   return [&]<int... D>(std::integer_sequence<int, D...>) {
     return std::tuple(call<detail::NonzeroTag<X::rank, D, Index>>(Source::from(at), x, Dim(size), rest)...);
@@ -21156,7 +21285,7 @@ constexpr auto nonzero(const X& x, const Size& size, const Rest& rest = 0, Here 
 }
 
 /// The same indices as the rows of a matrix [size, rank] (jnp.argwhere with a size, torch.nonzero_static).
-template <Element Index = std::int32_t, TensorOperand X, SizeOperand Size, NumberOperand Rest = int>
+template <Element Index = std::int32_t, TensorArgument X, SizeOperand Size, NumberOperand Rest = int>
 constexpr auto argwhere(const X& x, const Size& size, const Rest& rest = 0, Here at = Here::current()) {
   return call<detail::ArgwhereTag<X::rank, Index>>(Source::from(at), x, Dim(size), rest);
 }
@@ -21164,7 +21293,7 @@ constexpr auto argwhere(const X& x, const Size& size, const Rest& rest = 0, Here
 /// The first `size` elements of x for which the mask holds, in row-major order (torch.masked_select, x[mask] of a
 /// size); behind the last one `rest`. The mask is broadcast to x. The gradient goes to the elements that were taken.
 /// Errors and communication: as nonzero and embedding.
-template <TensorOperand X, TensorOperand Mask, SizeOperand Size, NumberOperand Rest = int>
+template <TensorArgument X, TensorArgument Mask, SizeOperand Size, NumberOperand Rest = int>
 constexpr auto masked_select(const X& x, const Mask& mask, const Size& size, const Rest& rest = 0,
                              Here at = Here::current()) {
   return call<detail::MaskedSelectTag<X::rank>>(Source::from(at), x, mask, Dim(size), rest);
@@ -21173,7 +21302,7 @@ constexpr auto masked_select(const X& x, const Mask& mask, const Size& size, con
 /// x with the elements for which the mask holds replaced, in row-major order, by those of a vector
 /// (torch.masked_scatter). Gradients: of x 0 where it is replaced, of the source the cotangent where each element went.
 /// Errors: dim_range for a source with too few elements. Communication: as nonzero and embedding.
-template <TensorOperand X, TensorOperand Mask, TensorOperand Elements>
+template <TensorArgument X, TensorArgument Mask, TensorArgument Elements>
 constexpr auto masked_scatter(const X& x, const Mask& mask, const Elements& source, Here at = Here::current()) {
   return call<detail::MaskedScatterTag<X::rank>>(Source::from(at), x, mask, source);
 }
@@ -21277,14 +21406,14 @@ template <int Rank, class R> struct RankedReduce {
   static constexpr Value emit(Value context, Value x) { return R::emit(context, x, Rank, R::template dims<Rank>); }
 };
 
-template <class R, TensorOperand X> constexpr auto reduce_by(const X& x, Here at) {
+template <class R, TensorArgument X> constexpr auto reduce_by(const X& x, Here at) {
   return call<RankedReduce<X::rank, R>>(Source::from(at), x);
 }
-template <class Operation, bool Mean, bool Keep, int... Dims, TensorOperand X>
+template <class Operation, bool Mean, bool Keep, int... Dims, TensorArgument X>
 constexpr auto reduce(const X& x, Here at) {
   return call<RankedReduce<X::rank, Reduce<Operation, Mean, Keep, Dims...>>>(Source::from(at), x);
 }
-template <class Operation, bool Keep, int... Dims, TensorOperand X> constexpr auto reduce_bools(const X& x, Here at) {
+template <class Operation, bool Keep, int... Dims, TensorArgument X> constexpr auto reduce_bools(const X& x, Here at) {
   return reduce_by<ReduceAs<bool, Reduce<Operation, false, Keep, Dims...>>>(x, at);
 }
 
@@ -21295,28 +21424,28 @@ template <class Operation, bool Keep, int... Dims, TensorOperand X> constexpr au
 /// 32 bits are i32, means of integers f32; max of bools tells whether any element holds. NaN in any element gives NaN.
 /// Gradient of max and min: elements that share the extreme get equal parts. Communication: over a sharded dim the
 /// result is a partial value, which is reduced before its first non-linear reader.
-template <int... Dims, TensorOperand X> constexpr auto sum(const X& x, Here at = Here::current()) {
+template <int... Dims, TensorArgument X> constexpr auto sum(const X& x, Here at = Here::current()) {
   return detail::reduce<ops::SumOp, false, false, Dims...>(x, at);
 }
-template <int... Dims, TensorOperand X> constexpr auto sum(const X& x, KeepDims, Here at = Here::current()) {
+template <int... Dims, TensorArgument X> constexpr auto sum(const X& x, KeepDims, Here at = Here::current()) {
   return detail::reduce<ops::SumOp, false, true, Dims...>(x, at);
 }
-template <int... Dims, TensorOperand X> constexpr auto mean(const X& x, Here at = Here::current()) {
+template <int... Dims, TensorArgument X> constexpr auto mean(const X& x, Here at = Here::current()) {
   return detail::reduce<ops::SumOp, true, false, Dims...>(x, at);
 }
-template <int... Dims, TensorOperand X> constexpr auto mean(const X& x, KeepDims, Here at = Here::current()) {
+template <int... Dims, TensorArgument X> constexpr auto mean(const X& x, KeepDims, Here at = Here::current()) {
   return detail::reduce<ops::SumOp, true, true, Dims...>(x, at);
 }
-template <int... Dims, TensorOperand X> constexpr auto max(const X& x, Here at = Here::current()) {
+template <int... Dims, TensorArgument X> constexpr auto max(const X& x, Here at = Here::current()) {
   return detail::reduce<ops::MaxOp, false, false, Dims...>(x, at);
 }
-template <int... Dims, TensorOperand X> constexpr auto max(const X& x, KeepDims, Here at = Here::current()) {
+template <int... Dims, TensorArgument X> constexpr auto max(const X& x, KeepDims, Here at = Here::current()) {
   return detail::reduce<ops::MaxOp, false, true, Dims...>(x, at);
 }
-template <int... Dims, TensorOperand X> constexpr auto min(const X& x, Here at = Here::current()) {
+template <int... Dims, TensorArgument X> constexpr auto min(const X& x, Here at = Here::current()) {
   return detail::reduce<ops::MinOp, false, false, Dims...>(x, at);
 }
-template <int... Dims, TensorOperand X> constexpr auto min(const X& x, KeepDims, Here at = Here::current()) {
+template <int... Dims, TensorArgument X> constexpr auto min(const X& x, KeepDims, Here at = Here::current()) {
   return detail::reduce<ops::MinOp, false, true, Dims...>(x, at);
 }
 
@@ -21325,25 +21454,25 @@ template <int... Dims, TensorOperand X> constexpr auto min(const X& x, KeepDims,
 /// gives NaN. f32 is multiplied in f32, with a relative error of at most n 2^-23 for n elements; bf16 and f16 are
 /// multiplied in f32 and rounded once. The gradient and second derivatives are exact where elements are 0, as in
 /// PyTorch. Shapes and communication: as `sum`; partial values of a sharded dim are multiplied.
-template <int... Dims, TensorOperand X> constexpr auto prod(const X& x, Here at = Here::current()) {
+template <int... Dims, TensorArgument X> constexpr auto prod(const X& x, Here at = Here::current()) {
   return detail::reduce<ops::ProdOp, false, false, Dims...>(x, at);
 }
-template <int... Dims, TensorOperand X> constexpr auto prod(const X& x, KeepDims, Here at = Here::current()) {
+template <int... Dims, TensorArgument X> constexpr auto prod(const X& x, KeepDims, Here at = Here::current()) {
   return detail::reduce<ops::ProdOp, false, true, Dims...>(x, at);
 }
 
 /// Whether any (all) elements along the named dims are nonzero; NaN counts as nonzero. The result is bool. Of no
 /// elements, `any` is false and `all` is true. Shapes and communication as `max`.
-template <int... Dims, TensorOperand X> constexpr auto any(const X& x, Here at = Here::current()) {
+template <int... Dims, TensorArgument X> constexpr auto any(const X& x, Here at = Here::current()) {
   return detail::reduce_bools<ops::MaxOp, false, Dims...>(x, at);
 }
-template <int... Dims, TensorOperand X> constexpr auto any(const X& x, KeepDims, Here at = Here::current()) {
+template <int... Dims, TensorArgument X> constexpr auto any(const X& x, KeepDims, Here at = Here::current()) {
   return detail::reduce_bools<ops::MaxOp, true, Dims...>(x, at);
 }
-template <int... Dims, TensorOperand X> constexpr auto all(const X& x, Here at = Here::current()) {
+template <int... Dims, TensorArgument X> constexpr auto all(const X& x, Here at = Here::current()) {
   return detail::reduce_bools<ops::MinOp, false, Dims...>(x, at);
 }
-template <int... Dims, TensorOperand X> constexpr auto all(const X& x, KeepDims, Here at = Here::current()) {
+template <int... Dims, TensorArgument X> constexpr auto all(const X& x, KeepDims, Here at = Here::current()) {
   return detail::reduce_bools<ops::MinOp, true, Dims...>(x, at);
 }
 
@@ -21351,33 +21480,33 @@ template <int... Dims, TensorOperand X> constexpr auto all(const X& x, KeepDims,
 /// dim, `argmax(x)`, the row-major position among all elements. Of equal elements the first; where any is NaN, the
 /// first NaN. `Index` has to hold the number of elements; of no elements the result is the largest Index. Shapes as
 /// `max`; no gradient. Communication: over a sharded dim, one all_reduce of the extremes and one of the indices.
-template <int D, Element Index = std::int32_t, TensorOperand X>
+template <int D, Element Index = std::int32_t, TensorArgument X>
 constexpr auto argmax(const X& x, Here at = Here::current()) {
   return detail::reduce_by<detail::ArgReduce<ops::MaxOp, Index, false, D>>(x, at);
 }
-template <Element Index = std::int32_t, TensorOperand X> constexpr auto argmax(const X& x, Here at = Here::current()) {
+template <Element Index = std::int32_t, TensorArgument X> constexpr auto argmax(const X& x, Here at = Here::current()) {
   return detail::reduce_by<detail::ArgReduce<ops::MaxOp, Index, false>>(x, at);
 }
-template <int D, Element Index = std::int32_t, TensorOperand X>
+template <int D, Element Index = std::int32_t, TensorArgument X>
 constexpr auto argmax(const X& x, KeepDims, Here at = Here::current()) {
   return detail::reduce_by<detail::ArgReduce<ops::MaxOp, Index, true, D>>(x, at);
 }
-template <Element Index = std::int32_t, TensorOperand X>
+template <Element Index = std::int32_t, TensorArgument X>
 constexpr auto argmax(const X& x, KeepDims, Here at = Here::current()) {
   return detail::reduce_by<detail::ArgReduce<ops::MaxOp, Index, true>>(x, at);
 }
-template <int D, Element Index = std::int32_t, TensorOperand X>
+template <int D, Element Index = std::int32_t, TensorArgument X>
 constexpr auto argmin(const X& x, Here at = Here::current()) {
   return detail::reduce_by<detail::ArgReduce<ops::MinOp, Index, false, D>>(x, at);
 }
-template <Element Index = std::int32_t, TensorOperand X> constexpr auto argmin(const X& x, Here at = Here::current()) {
+template <Element Index = std::int32_t, TensorArgument X> constexpr auto argmin(const X& x, Here at = Here::current()) {
   return detail::reduce_by<detail::ArgReduce<ops::MinOp, Index, false>>(x, at);
 }
-template <int D, Element Index = std::int32_t, TensorOperand X>
+template <int D, Element Index = std::int32_t, TensorArgument X>
 constexpr auto argmin(const X& x, KeepDims, Here at = Here::current()) {
   return detail::reduce_by<detail::ArgReduce<ops::MinOp, Index, true, D>>(x, at);
 }
-template <Element Index = std::int32_t, TensorOperand X>
+template <Element Index = std::int32_t, TensorArgument X>
 constexpr auto argmin(const X& x, KeepDims, Here at = Here::current()) {
   return detail::reduce_by<detail::ArgReduce<ops::MinOp, Index, true>>(x, at);
 }
@@ -21495,19 +21624,19 @@ template <int Rank, bool Keep, int... Dims> struct PNormTag {
 /// where no more elements than the correction are. Computed in two passes, so that a large mean loses nothing; of bf16
 /// and f16 in f32; of integers f32. `std` is its root, of which the gradient is 0 where it is 0, as in PyTorch. Shapes
 /// as of `sum`. Communication: over a sharded dim two all-reduces, of the sums and of the sums of squares.
-template <int... Dims, TensorOperand X, NumberOperand Correction = int>
+template <int... Dims, TensorArgument X, NumberOperand Correction = int>
 constexpr auto var(const X& x, const Correction& correction = 1, Here at = Here::current()) {
   return call<detail::VarianceTag<X::rank, false, false, Dims...>>(Source::from(at), x, correction);
 }
-template <int... Dims, TensorOperand X, NumberOperand Correction = int>
+template <int... Dims, TensorArgument X, NumberOperand Correction = int>
 constexpr auto var(const X& x, KeepDims, const Correction& correction = 1, Here at = Here::current()) {
   return call<detail::VarianceTag<X::rank, false, true, Dims...>>(Source::from(at), x, correction);
 }
-template <int... Dims, TensorOperand X, NumberOperand Correction = int>
+template <int... Dims, TensorArgument X, NumberOperand Correction = int>
 constexpr auto std(const X& x, const Correction& correction = 1, Here at = Here::current()) {
   return call<detail::VarianceTag<X::rank, true, false, Dims...>>(Source::from(at), x, correction);
 }
-template <int... Dims, TensorOperand X, NumberOperand Correction = int>
+template <int... Dims, TensorArgument X, NumberOperand Correction = int>
 constexpr auto std(const X& x, KeepDims, const Correction& correction = 1, Here at = Here::current()) {
   return call<detail::VarianceTag<X::rank, true, true, Dims...>>(Source::from(at), x, correction);
 }
@@ -21517,41 +21646,41 @@ constexpr auto std(const X& x, KeepDims, const Correction& correction = 1, Here 
 /// is computed in f32; of integers f32. With a p as in `norm<-1>(x, 1)` the p-norm: the sum of |x|^p to the power of 1
 /// / p; the largest |x| of infinity, the smallest of -infinity, the number of nonzero elements of 0. A p of 1, 2, 0 or
 /// infinity is a constant, p above 0 may be a ts::Scalar. Shapes and communication as of `sum`.
-template <int... Dims, TensorOperand X> constexpr auto norm(const X& x, Here at = Here::current()) {
+template <int... Dims, TensorArgument X> constexpr auto norm(const X& x, Here at = Here::current()) {
   return detail::reduce_by<detail::Norm<false, Dims...>>(x, at);
 }
-template <int... Dims, TensorOperand X> constexpr auto norm(const X& x, KeepDims, Here at = Here::current()) {
+template <int... Dims, TensorArgument X> constexpr auto norm(const X& x, KeepDims, Here at = Here::current()) {
   return detail::reduce_by<detail::Norm<true, Dims...>>(x, at);
 }
 
-template <int... Dims, TensorOperand X, NumberOperand P>
+template <int... Dims, TensorArgument X, NumberOperand P>
 constexpr auto norm(const X& x, const P& p, Here at = Here::current()) {
   return call<detail::PNormTag<X::rank, false, Dims...>>(Source::from(at), x, p);
 }
-template <int... Dims, TensorOperand X, NumberOperand P>
+template <int... Dims, TensorArgument X, NumberOperand P>
 constexpr auto norm(const X& x, KeepDims, const P& p, Here at = Here::current()) {
   return call<detail::PNormTag<X::rank, true, Dims...>>(Source::from(at), x, p);
 }
 
 /// The sum of the elements that are not NaN, whose gradient is 0 where elements are NaN. In all else as `sum`.
-template <int... Dims, TensorOperand X> constexpr auto nansum(const X& x, Here at = Here::current()) {
+template <int... Dims, TensorArgument X> constexpr auto nansum(const X& x, Here at = Here::current()) {
   return detail::reduce_by<detail::NanSum<false, Dims...>>(x, at);
 }
-template <int... Dims, TensorOperand X> constexpr auto nansum(const X& x, KeepDims, Here at = Here::current()) {
+template <int... Dims, TensorArgument X> constexpr auto nansum(const X& x, KeepDims, Here at = Here::current()) {
   return detail::reduce_by<detail::NanSum<true, Dims...>>(x, at);
 }
 /// The mean of the elements that are not NaN; NaN where all are. In all else as `mean`.
-template <int... Dims, TensorOperand X> constexpr auto nanmean(const X& x, Here at = Here::current()) {
+template <int... Dims, TensorArgument X> constexpr auto nanmean(const X& x, Here at = Here::current()) {
   return detail::reduce_by<detail::NanMean<false, Dims...>>(x, at);
 }
-template <int... Dims, TensorOperand X> constexpr auto nanmean(const X& x, KeepDims, Here at = Here::current()) {
+template <int... Dims, TensorArgument X> constexpr auto nanmean(const X& x, KeepDims, Here at = Here::current()) {
   return detail::reduce_by<detail::NanMean<true, Dims...>>(x, at);
 }
 /// The number of elements that are not 0, i32; NaN is not 0. No gradient. In all else as `sum`.
-template <int... Dims, TensorOperand X> constexpr auto count_nonzero(const X& x, Here at = Here::current()) {
+template <int... Dims, TensorArgument X> constexpr auto count_nonzero(const X& x, Here at = Here::current()) {
   return detail::reduce_by<detail::CountNonzero<false, Dims...>>(x, at);
 }
-template <int... Dims, TensorOperand X> constexpr auto count_nonzero(const X& x, KeepDims, Here at = Here::current()) {
+template <int... Dims, TensorArgument X> constexpr auto count_nonzero(const X& x, KeepDims, Here at = Here::current()) {
   return detail::reduce_by<detail::CountNonzero<true, Dims...>>(x, at);
 }
 
@@ -21566,17 +21695,17 @@ template <class Min, class Max> struct Extremes {
 };
 /// `auto [variance, mean] = var_mean<-1>(x)`, `auto [deviation, mean] = std_mean<-1>(x)`, `auto [min, max] =
 /// aminmax<-1>(x)`: two reductions of one operand, as of var, std, mean, min and max.
-template <int... Dims, TensorOperand X, NumberOperand Correction = int>
+template <int... Dims, TensorArgument X, NumberOperand Correction = int>
 constexpr auto var_mean(const X& x, const Correction& correction = 1, Here at = Here::current()) {
   return SpreadAndMean<decltype(var<Dims...>(x, correction, at)), decltype(mean<Dims...>(x, at))>{
       var<Dims...>(x, correction, at), mean<Dims...>(x, at)};
 }
-template <int... Dims, TensorOperand X, NumberOperand Correction = int>
+template <int... Dims, TensorArgument X, NumberOperand Correction = int>
 constexpr auto std_mean(const X& x, const Correction& correction = 1, Here at = Here::current()) {
   return SpreadAndMean<decltype(tessera::std<Dims...>(x, correction, at)), decltype(mean<Dims...>(x, at))>{
       tessera::std<Dims...>(x, correction, at), mean<Dims...>(x, at)};
 }
-template <int... Dims, TensorOperand X> constexpr auto aminmax(const X& x, Here at = Here::current()) {
+template <int... Dims, TensorArgument X> constexpr auto aminmax(const X& x, Here at = Here::current()) {
   return Extremes<decltype(min<Dims...>(x, at)), decltype(max<Dims...>(x, at))>{min<Dims...>(x, at),
                                                                                 max<Dims...>(x, at)};
 }
@@ -21610,41 +21739,41 @@ struct UpperTriangleTag {
 }  // namespace detail
 
 /// The p-norm of a - b over all dims, rank 0; the operands are broadcast. Gradient and communication as of norm.
-template <TensorOperand A, TensorOperand B, NumberOperand P = int>
+template <TensorArgument A, TensorArgument B, NumberOperand P = int>
 constexpr auto dist(const A& a, const B& b, const P& p = 2, Here at = Here::current()) {
   return norm(call<SubTag>(Source::from(at), a, b), p, at);
 }
 /// The p-norms of the differences of all pairs of rows (torch.cdist): a [..., N, D] and b [..., M, D] give [..., N, M].
 /// Differences are not stored; leading dims are broadcast. The gradient at a distance of 0 is 0. Errors:
 /// shape_mismatch. Communication: where D is split an all-reduce; N and M stay split.
-template <TensorOperand A, TensorOperand B, NumberOperand P = int>
+template <TensorArgument A, TensorArgument B, NumberOperand P = int>
 constexpr auto cdist(const A& a, const B& b, const P& p = 2, Here at = Here::current()) {
   static_assert(A::rank >= 2 && B::rank >= 2, "tessera: cdist takes rows, tensors of rank 2 or more");
   return norm<-1>(call<SubTag>(Source::from(at), unsqueeze<-2>(a, at), unsqueeze<-3>(b, at)), p, at);
 }
 /// The distances of each pair of rows of a matrix [N, D], as of cdist (F.pdist): a vector of N (N - 1) / 2, of rows 0
 /// and 1, 0 and 2, and so on. Communication: as masked_select.
-template <TensorOperand X, NumberOperand P = int>
+template <TensorArgument X, NumberOperand P = int>
 constexpr auto pdist(const X& x, const P& p = 2, Here at = Here::current()) {
   static_assert(X::rank == 2, "tessera: pdist takes a matrix");
   return call<detail::UpperTriangleTag>(Source::from(at), cdist(x, x, p, at));
 }
 /// The cosine of the angle between a and b along dim D: their product over both norms, each at least eps, as in
 /// PyTorch. The operands are broadcast; the result lacks the dim. Communication: all-reduces if the dim is split.
-template <int D = -1, TensorOperand A, TensorOperand B>
+template <int D = -1, TensorArgument A, TensorArgument B>
 constexpr auto cosine_similarity(const A& a, const B& b, double eps = 1e-8, Here at = Here::current()) {
   const auto sizes = call<MulTag>(Source::from(at), maximum(norm<D>(a, at), eps, at), maximum(norm<D>(b, at), eps, at));
   return call<DivTag>(Source::from(at), sum<D>(call<MulTag>(Source::from(at), a, b), at), sizes);
 }
 /// x over its p-norm along dim D, which is taken to be at least eps: 0 stays 0. Communication: as norm.
-template <int D = -1, TensorOperand X, NumberOperand P = int>
+template <int D = -1, TensorArgument X, NumberOperand P = int>
 constexpr auto normalize(const X& x, const P& p = 2, double eps = 1e-12, Here at = Here::current()) {
   return call<DivTag>(Source::from(at), x, maximum(norm<D>(x, keepdims, p, at), eps, at));
 }
 
 namespace detail {
 /// The norm over all dims but one, with keepdims.
-template <int D, TensorOperand X, NumberOperand P> constexpr auto norm_of_others(const X& x, const P& p, Here at) {
+template <int D, TensorArgument X, NumberOperand P> constexpr auto norm_of_others(const X& x, const P& p, Here at) {
   return [&]<int... I>(std::integer_sequence<int, I...>) {
     return norm<(I < D ? I : I + 1)...>(x, keepdims, p, at);
   }(std::make_integer_sequence<int, X::rank - 1>{});
@@ -21653,7 +21782,7 @@ template <int D, TensorOperand X, NumberOperand P> constexpr auto norm_of_others
 
 /// x with each slice along dim D scaled down to a p-norm of at most `most`, where it is larger (torch.renorm). Example:
 /// `renorm<0>(weight, 2, 1)` for rows. Communication: as norm.
-template <int D, TensorOperand X, NumberOperand P, NumberOperand Most>
+template <int D, TensorArgument X, NumberOperand P, NumberOperand Most>
 constexpr auto renorm(const X& x, const P& p, const Most& most, Here at = Here::current()) {
   static_assert(X::rank >= 2, "tessera: renorm takes a tensor with two dims or more");
   const auto size = detail::norm_of_others<detail::checked_dim<D, X::rank>()>(x, p, at);
@@ -21663,13 +21792,13 @@ constexpr auto renorm(const X& x, const P& p, const Most& most, Here at = Here::
 }
 
 /// The product of each element of a vector with each of another: [m] and [n] give [m, n]. No communication.
-template <TensorOperand A, TensorOperand B> constexpr auto outer(const A& a, const B& b, Here at = Here::current()) {
+template <TensorArgument A, TensorArgument B> constexpr auto outer(const A& a, const B& b, Here at = Here::current()) {
   static_assert(A::rank == 1 && B::rank == 1, "tessera: outer takes two vectors");
   return call<MulTag>(Source::from(at), unsqueeze<1>(a, at), unsqueeze<0>(b, at));
 }
 /// The Kronecker product (torch.kron, jnp.kron): each element of a is replaced by it times b. Vectors [m] and [n] give
 /// [m n], matrices [m, n] and [p, q] give [m p, n q]. Communication: as merge_dims.
-template <TensorOperand A, TensorOperand B> constexpr auto kron(const A& a, const B& b, Here at = Here::current()) {
+template <TensorArgument A, TensorArgument B> constexpr auto kron(const A& a, const B& b, Here at = Here::current()) {
   static_assert(A::rank == B::rank && (A::rank == 1 || A::rank == 2),
                 "tessera: kron takes two vectors or two matrices");
   if constexpr (A::rank == 1)
@@ -21682,7 +21811,7 @@ template <TensorOperand A, TensorOperand B> constexpr auto kron(const A& a, cons
 }
 /// The cross product of the vectors along dim D, which has extent 3 (torch.linalg.cross, jnp.cross). Errors:
 /// shape_mismatch. Communication: as slice and concat where D is split.
-template <int D = -1, TensorOperand A, TensorOperand B>
+template <int D = -1, TensorArgument A, TensorArgument B>
 constexpr auto cross(const A& a, const B& b, Here at = Here::current()) {
   static_assert(A::rank == B::rank, "tessera: cross takes two tensors of one rank");
   const auto of = [&](const auto& x, int i) { return slice<D>(x, i, 1, at); };
@@ -21693,7 +21822,7 @@ constexpr auto cross(const A& a, const B& b, Here at = Here::current()) {
 }
 /// The powers 0 to `count` - 1 of each element of a vector in a row, the highest first, or with `vander<true>` last
 /// (torch.vander, jnp.vander): [n] gives [n, count]. No communication.
-template <bool Increasing = false, TensorOperand X, SizeOperand Count>
+template <bool Increasing = false, TensorArgument X, SizeOperand Count>
 constexpr auto vander(const X& x, const Count& count, Here at = Here::current()) {
   static_assert(X::rank == 1, "tessera: vander takes a vector");
   const auto columns = tile<1>(unsqueeze<1>(x, at), count, at);
@@ -21704,12 +21833,12 @@ constexpr auto vander(const X& x, const Count& count, Here at = Here::current())
     return flip<1>(powers, at);
 }
 /// The sum of the products of two vectors, rank 0. Errors: shape_mismatch. Communication: as einsum.
-template <TensorOperand A, TensorOperand B> constexpr auto dot(const A& a, const B& b, Here at = Here::current()) {
+template <TensorArgument A, TensorArgument B> constexpr auto dot(const A& a, const B& b, Here at = Here::current()) {
   static_assert(A::rank == 1 && B::rank == 1, "tessera: dot takes two vectors");
   return detail::exact_einsum<"i,i->">(a, b, at);
 }
 /// The sum of the diagonal of each matrix: [..., n, m] gives [...]. Communication: as diagonal and sum.
-template <TensorOperand X> constexpr auto trace(const X& x, Here at = Here::current()) {
+template <TensorArgument X> constexpr auto trace(const X& x, Here at = Here::current()) {
   return sum<-1>(diagonal(x, at), at);
 }
 
@@ -21727,25 +21856,25 @@ template <TensorOperand X> constexpr auto trace(const X& x, Here at = Here::curr
 namespace tessera {
 
 /// A matrix [m, n] times a vector [n] (torch.mv): a vector [m]. Errors and communication: as einsum.
-template <TensorOperand A, TensorOperand X> constexpr auto mv(const A& a, const X& x, Here at = Here::current()) {
+template <TensorArgument A, TensorArgument X> constexpr auto mv(const A& a, const X& x, Here at = Here::current()) {
   static_assert(A::rank == 2 && X::rank == 1, "tessera: mv takes a matrix and a vector");
   return einsum<"mn,n->m">(a, x, at);
 }
 /// beta y + alpha (a times x), of a vector y or a scalar, a matrix and a vector (torch.addmv). In all else as addmm.
-template <TensorOperand Y, TensorOperand A, TensorOperand X, NumberOperand Beta = int, NumberOperand Alpha = int>
+template <TensorArgument Y, TensorArgument A, TensorArgument X, NumberOperand Beta = int, NumberOperand Alpha = int>
 constexpr auto addmv(const Y& y, const A& a, const X& x, const Beta& beta = 1, const Alpha& alpha = 1,
                      Here at = Here::current()) {
   return call<detail::AddToProductTag>(Source::from(at), y, mv(a, x, at), beta, alpha);
 }
 /// beta x + alpha (a b^T), of a matrix [m, n] and vectors [m] and [n] (torch.addr). In all else as addmm.
-template <TensorOperand X, TensorOperand A, TensorOperand B, NumberOperand Beta = int, NumberOperand Alpha = int>
+template <TensorArgument X, TensorArgument A, TensorArgument B, NumberOperand Beta = int, NumberOperand Alpha = int>
 constexpr auto addr(const X& x, const A& a, const B& b, const Beta& beta = 1, const Alpha& alpha = 1,
                     Here at = Here::current()) {
   return call<detail::AddToProductTag>(Source::from(at), x, outer(a, b, at), beta, alpha);
 }
 /// beta x + alpha times the sum of the products of two batches of matrices, [batch, M, K] and [batch, K, N]
 /// (torch.addbmm); baddbmm keeps the products apart. In all else as addmm.
-template <TensorOperand X, TensorOperand A, TensorOperand B, NumberOperand Beta = int, NumberOperand Alpha = int>
+template <TensorArgument X, TensorArgument A, TensorArgument B, NumberOperand Beta = int, NumberOperand Alpha = int>
 constexpr auto addbmm(const X& x, const A& a, const B& b, const Beta& beta = 1, const Alpha& alpha = 1,
                       Here at = Here::current()) {
   static_assert(A::rank == 3 && B::rank == 3,
@@ -21755,7 +21884,7 @@ constexpr auto addbmm(const X& x, const A& a, const B& b, const Beta& beta = 1, 
 
 /// The products of all rows of a and b: their last dims are summed over (torch.inner). Example: [I, J, K] and [L, K]
 /// give [I, J, L]. Errors and communication: as einsum.
-template <TensorOperand A, TensorOperand B> constexpr auto inner(const A& a, const B& b, Here at = Here::current()) {
+template <TensorArgument A, TensorArgument B> constexpr auto inner(const A& a, const B& b, Here at = Here::current()) {
   static_assert(A::rank >= 1 && B::rank >= 1, "tessera: inner takes tensors with at least one dim");
   if constexpr (B::rank == 1)
     return tensordot<1>(a, b, at);
@@ -21764,7 +21893,7 @@ template <TensorOperand A, TensorOperand B> constexpr auto inner(const A& a, con
 }
 /// The sum of the products of a and b along dim D, which the result lacks (torch.linalg.vecdot, jnp.vecdot). Operands
 /// are broadcast and promoted. Communication: where D is split an all-reduce.
-template <int D = -1, TensorOperand A, TensorOperand B>
+template <int D = -1, TensorArgument A, TensorArgument B>
 constexpr auto vecdot(const A& a, const B& b, Here at = Here::current()) {
   return sum<D>(call<MulTag>(Source::from(at), a, b), at);
 }
@@ -21788,10 +21917,10 @@ template <class A, class B> constexpr auto chained(Source source, const A& a, co
 /// and communication: as matmul.
 ///
 ///     const auto y = ts::multi_dot(a, b, c, x);   // a (b (c x))
-template <TensorOperand A, TensorOperand B> constexpr auto multi_dot(const A& a, const B& b) {
+template <TensorArgument A, TensorArgument B> constexpr auto multi_dot(const A& a, const B& b) {
   return detail::chained(detail::line_of(a), a, b);
 }
-template <TensorOperand A, TensorOperand B, TensorOperand C, TensorOperand... Rest>
+template <TensorArgument A, TensorArgument B, TensorArgument C, TensorOperand... Rest>
 constexpr auto multi_dot(const A& a, const B& b, const C& c, const Rest&... rest) {
   using Last = std::tuple_element_t<sizeof...(Rest), std::tuple<C, Rest...>>;
   if constexpr (Last::rank == 1 && A::rank != 1)
@@ -21803,14 +21932,14 @@ constexpr auto multi_dot(const A& a, const B& b, const C& c, const Rest&... rest
 /// y[..., o] = sum over i and j of x1[..., i] weight[o, i, j] x2[..., j] (F.bilinear): a weight of [out, in1, in2] as
 /// in PyTorch; leading dims of x1 and x2 are equal. The weight meets x1 first, which gives [..., out, in2]: let x1 be
 /// the operand with more features. Errors: shape_mismatch. Communication: as matmul.
-template <TensorOperand A, TensorOperand B, TensorOperand W>
+template <TensorArgument A, TensorArgument B, TensorArgument W>
 constexpr auto bilinear(const A& x1, const B& x2, const W& weight, Here at = Here::current()) {
   static_assert(A::rank == B::rank && A::rank >= 1 && W::rank == 3,
                 "tessera: bilinear takes two tensors of one rank and a weight [out, in1, in2]");
   const auto met = tensordot<1>(x1, transpose<1, 0, 2>(weight, at), at);
   return sum<-1>(call<MulTag>(Source::from(at), met, unsqueeze<-2>(x2, at)), at);
 }
-template <TensorOperand A, TensorOperand B, TensorOperand W, TensorOperand Bias>
+template <TensorArgument A, TensorArgument B, TensorArgument W, TensorArgument Bias>
 constexpr auto bilinear(const A& x1, const B& x2, const W& weight, const Bias& bias, Here at = Here::current()) {
   return call<AddTag>(Source::from(at), bilinear(x1, x2, weight, at), bias);
 }
@@ -22513,6 +22642,107 @@ struct ProjectLeaves {
 
 #endif
 
+// ---- tessera/graph/trace/trace_types.hpp
+
+#ifndef TESSERA_GRAPH_TRACE_TRACE_TYPES_HPP
+#define TESSERA_GRAPH_TRACE_TRACE_TYPES_HPP
+
+namespace tessera::detail {
+
+/// The type that a traced function gets for an argument: a Sym for a tensor; a struct stays, holding placeholders.
+template <class A> struct TracedArgument {
+  using type = A;
+};
+template <class T, int R> struct TracedArgument<ShardedTensor<T, R>> {
+  using type = Sym<T, R>;
+};
+
+/// The type that the caller gets for a result.
+template <class R> struct FinalResult {
+  using type = R;
+};
+template <class T, int R> struct FinalResult<Sym<T, R>> {
+  using type = ShardedTensor<T, R>;
+};
+template <class... Ts> struct FinalResult<std::tuple<Ts...>> {
+  using type = std::tuple<typename FinalResult<Ts>::type...>;
+};
+template <class First, class Second> struct FinalResult<std::pair<First, Second>> {
+  using type = std::pair<typename FinalResult<First>::type, typename FinalResult<Second>::type>;
+};
+template <class T, std::size_t Size> struct FinalResult<std::array<T, Size>> {
+  using type = std::array<typename FinalResult<T>::type, Size>;
+};
+
+template <class F>
+concept TraceableFunction = std::is_class_v<F> && std::is_empty_v<F> && std::is_default_constructible_v<F>;
+
+/// Reports why a function can't be traced by its type, once for all uses.
+template <class F> struct ExplainFunction {
+  static constexpr bool is_class = std::is_class_v<F>, is_empty = !is_class || std::is_empty_v<F>;
+  using Checks = decltype([] {
+    static_assert(is_class, "tessera: a pointer to a function can't be traced; wrap the function in a lambda: "
+                            "[](const auto&... x) { return f(x...); }");
+    static_assert(
+        is_empty,
+        "tessera: a traced function can't capture variables; pass them as arguments. A function F without state is "
+        "no argument: write F{} where it is called");
+    static_assert(!is_empty || !is_class || std::is_default_constructible_v<F>,
+                  "tessera: a traced function can't capture variables; write [] instead of [&] or [=]");
+  });
+};
+
+/// The result of a trace that failed. It converts to anything, so that no further errors follow.
+struct NoResult {
+  template <class T> operator T() const;
+};
+/// The result of a function called with arguments that it does not take.
+struct NoCall : NoResult {};
+/// In place of a function that can't be traced.
+struct NoFunction {
+  NoResult operator()(...) const;
+};
+/// F with a fallback for arguments that it does not take.
+template <class F> struct AnyCall : F {
+  using F::operator();
+  NoCall operator()(...) const;
+};
+
+/// The function to call in order to deduce the type of a result.
+template <bool Takes, class F, std::size_t Arguments>
+using Callable =
+    std::conditional_t<!Takes, NoFunction, std::conditional_t<Arguments == 0 || std::is_final_v<F>, F, AnyCall<F>>>;
+/// The type that a call returns; of a call with an error, which the compiler has reported, NoResult.
+template <bool Sound, class F, class... Args> struct ReturnedBy {
+  using type = NoResult;
+};
+template <class F, class... Args> struct ReturnedBy<true, F, Args...> {
+  using type = decltype(std::declval<F>()(std::declval<Args&>()...));
+};
+/// Reports what is wrong with the type of an argument.
+template <class A> using ExplainArgument = ExplainField<typename FaultyField<typename TracedArgument<A>::type>::type>;
+
+/// The type that the caller gets for a traced function that returns a `Given`; reports what is wrong with that type.
+template <class Given> struct ResultOf {
+  static constexpr bool is_taken = !std::is_same_v<Given, NoCall>, is_returned = !std::is_void_v<Given>;
+  using settled = decltype(settle(std::declval<std::conditional_t<is_returned, Given, NoResult>>()));
+  /// Whether the caller gets a result.
+  static constexpr bool valid = !std::is_base_of_v<NoResult, settled> && Model<settled>;
+  using type = typename std::conditional_t<valid, FinalResult<settled>, std::type_identity<NoResult>>::type;
+  using Checks = decltype([] {
+    static_assert(
+        is_taken,
+        "tessera: the traced function can't be called with these arguments; compare their number and types with "
+        "its parameters");
+    static_assert(is_returned, "tessera: the traced function returns nothing; add a return statement");
+    (void)sizeof(ExplainField<typename FaultyField<settled>::type>);
+  });
+};
+
+}  // namespace tessera::detail
+
+#endif
+
 // ---- tessera/graph/trace/stack.hpp
 
 #ifndef TESSERA_GRAPH_TRACE_STACK_HPP
@@ -22608,11 +22838,18 @@ constexpr auto Stack<Block>::operator()(const X& x, const Extra&... extra) const
   static_assert(
       is_flat, "tessera: the layers of a ts::Stack can't contain a ts::Stack or take a ts::Stack as an argument; use a "
                "std::array of blocks inside of a layer");
-  if constexpr (is_outside && is_flat) {
-    // Computed here so that compilers report an error in a layer with few lines of context.
-    using Carried = detail::carry_t<X>;
-    using Result = detail::carry_t<std::remove_cvref_t<decltype(std::declval<const Block&>()(
-        std::declval<const Carried&>(), detail::settle(extra)...))>>;
+  // Computed here so that compilers report an error in a layer with few lines of context.
+  using Carried = detail::carry_t<X>;
+  using Layer = const detail::Callable<is_outside && is_flat, Block, 1 + sizeof...(Extra)>;
+  constexpr bool sound = requires { std::declval<Layer&>()(std::declval<const Carried&>(), detail::settle(extra)...); };
+  using Returned = typename detail::ReturnedBy<sound, Layer&, const Carried, decltype(detail::settle(extra))...>::type;
+  constexpr bool is_taken = !std::is_same_v<Returned, detail::NoCall>;
+  static_assert(
+      is_taken,
+      "tessera: the layers of a ts::Stack can't be called with these arguments; compare their number and types "
+      "with the parameters of the layer's operator()");
+  if constexpr (!std::is_base_of_v<detail::NoResult, Returned>) {
+    using Result = detail::carry_t<std::remove_cvref_t<Returned>>;
     constexpr bool is_model = Model<Carried> && !NumberOperand<X> && !detail::holds_number_v<X>;
     static_assert(is_model,
                   "tessera: the first argument of a Stack is what is passed from layer to layer: a tensor, or a "
@@ -22648,101 +22885,6 @@ constexpr auto Stack<Block>::operator()(const X& x, const Extra&... extra) const
 }
 
 }  // namespace tessera
-
-#endif
-
-// ---- tessera/graph/trace/trace_types.hpp
-
-#ifndef TESSERA_GRAPH_TRACE_TRACE_TYPES_HPP
-#define TESSERA_GRAPH_TRACE_TRACE_TYPES_HPP
-
-namespace tessera::detail {
-
-/// The type that a traced function gets for an argument: a Sym for a tensor; a struct stays, holding placeholders.
-template <class A> struct TracedArgument {
-  using type = A;
-};
-template <class T, int R> struct TracedArgument<ShardedTensor<T, R>> {
-  using type = Sym<T, R>;
-};
-
-/// The type that the caller gets for a result.
-template <class R> struct FinalResult {
-  using type = R;
-};
-template <class T, int R> struct FinalResult<Sym<T, R>> {
-  using type = ShardedTensor<T, R>;
-};
-template <class... Ts> struct FinalResult<std::tuple<Ts...>> {
-  using type = std::tuple<typename FinalResult<Ts>::type...>;
-};
-template <class First, class Second> struct FinalResult<std::pair<First, Second>> {
-  using type = std::pair<typename FinalResult<First>::type, typename FinalResult<Second>::type>;
-};
-template <class T, std::size_t Size> struct FinalResult<std::array<T, Size>> {
-  using type = std::array<typename FinalResult<T>::type, Size>;
-};
-
-template <class F>
-concept TraceableFunction = std::is_class_v<F> && std::is_empty_v<F> && std::is_default_constructible_v<F>;
-
-/// Reports why a function can't be traced by its type, once for all uses.
-template <class F> struct ExplainFunction {
-  static constexpr bool is_class = std::is_class_v<F>, is_empty = !is_class || std::is_empty_v<F>;
-  using Checks = decltype([] {
-    static_assert(is_class, "tessera: a pointer to a function can't be traced; wrap the function in a lambda: "
-                            "[](const auto&... x) { return f(x...); }");
-    static_assert(
-        is_empty,
-        "tessera: a traced function can't capture variables; pass them as arguments. A function F without state is "
-        "no argument: write F{} where it is called");
-    static_assert(!is_empty || !is_class || std::is_default_constructible_v<F>,
-                  "tessera: a traced function can't capture variables; write [] instead of [&] or [=]");
-  });
-};
-
-/// The result of a trace that failed. It converts to anything, so that no further errors follow.
-struct NoResult {
-  template <class T> operator T() const;
-};
-/// The result of a function called with arguments that it does not take.
-struct NoCall : NoResult {};
-/// In place of a function that can't be traced.
-struct NoFunction {
-  NoResult operator()(...) const;
-};
-/// F with a fallback for arguments that it does not take. Errors inside F are then reported without the extra lines
-/// that a requires-expression adds.
-template <class F> struct AnyCall : F {
-  using F::operator();
-  NoCall operator()(...) const;
-};
-
-/// The function to call in order to deduce the type of a result.
-template <bool Takes, class F, std::size_t Arguments>
-using Callable =
-    std::conditional_t<!Takes, NoFunction, std::conditional_t<Arguments == 0 || std::is_final_v<F>, F, AnyCall<F>>>;
-/// Reports what is wrong with the type of an argument.
-template <class A> using ExplainArgument = ExplainField<typename FaultyField<typename TracedArgument<A>::type>::type>;
-
-/// The type that the caller gets for a traced function that returns a `Given`; reports what is wrong with that type.
-template <class Given> struct ResultOf {
-  static constexpr bool is_taken = !std::is_same_v<Given, NoCall>, is_returned = !std::is_void_v<Given>;
-  using settled = decltype(settle(std::declval<std::conditional_t<is_returned, Given, NoResult>>()));
-  /// Whether the caller gets a result.
-  static constexpr bool valid = !std::is_base_of_v<NoResult, settled> && Model<settled>;
-  using type = typename std::conditional_t<valid, FinalResult<settled>, std::type_identity<NoResult>>::type;
-  using Checks = decltype([] {
-    static_assert(
-        is_taken,
-        "tessera: the traced function can't be called with these arguments; compare their number and types with "
-        "its parameters");
-    static_assert(is_returned, "tessera: the traced function returns nothing; add a return statement");
-    (void)sizeof(ExplainField<typename FaultyField<settled>::type>);
-  });
-};
-
-}  // namespace tessera::detail
 
 #endif
 
@@ -23015,14 +23157,13 @@ template <class F, class... Args> struct Traced {
       detail::TraceableFunction<F> && (Model<typename detail::TracedArgument<Args>::type> && ...);
   using Explained = std::integral_constant<std::size_t, (sizeof(detail::ExplainFunction<F>) + ... +
                                                          sizeof(detail::ExplainArgument<Args>))>;
-  using Returned = decltype(std::declval<detail::Callable<takes, F, sizeof...(Args)>>()(
-      std::declval<typename detail::TracedArgument<Args>::type&>()...));
-  // For a call of a function with an error, clang deduces int and then reports the error a second time.
-  static constexpr bool sound = requires {
-    std::declval<detail::Callable<takes, F, sizeof...(Args)>>()(
-        std::declval<typename detail::TracedArgument<Args>::type&>()...);
-  };
-  using Result = detail::ResultOf<std::conditional_t<sound, Returned, detail::NoResult>>;
+  using Function = detail::Callable<takes, F, sizeof...(Args)>;
+  // Asked before anything else uses the call: after an error in a function, compilers go on with an int, and report
+  // errors that follow from it.
+  static constexpr bool sound =
+      requires { std::declval<Function>()(std::declval<typename detail::TracedArgument<Args>::type&>()...); };
+  using Result = detail::ResultOf<
+      typename detail::ReturnedBy<sound, Function, typename detail::TracedArgument<Args>::type...>::type>;
   /// Whether the program exists; if not, a static_assert has said why.
   static constexpr bool valid = Result::valid;
   using result = typename Result::type;
@@ -23369,39 +23510,39 @@ template <int Rank> struct MseTag {
 /// exp(x) over its sum along one dim, by default the last, computed without overflow. x is floating; the result has its
 /// shape and element type. A row with NaN or +infinity gives NaN. Communication: along a sharded dim, one all_reduce of
 /// the maxima and one of the sums.
-template <int D = -1, TensorOperand X> constexpr auto softmax(const X& x, Here at = Here::current()) {
+template <int D = -1, TensorArgument X> constexpr auto softmax(const X& x, Here at = Here::current()) {
   return call<detail::SoftmaxTag<X::rank, detail::checked_dim<D, X::rank>(), false>>(Source::from(at), x);
 }
 /// softmax of -x (torch.nn.functional.softmin). Communication: as softmax.
-template <int D = -1, TensorOperand X> constexpr auto softmin(const X& x, Here at = Here::current()) {
+template <int D = -1, TensorArgument X> constexpr auto softmin(const X& x, Here at = Here::current()) {
   return softmax<D>(-x, at);
 }
 /// The logarithm of softmax, accurate where softmax underflows. Communication: as softmax.
-template <int D = -1, TensorOperand X> constexpr auto log_softmax(const X& x, Here at = Here::current()) {
+template <int D = -1, TensorArgument X> constexpr auto log_softmax(const X& x, Here at = Here::current()) {
   return call<detail::SoftmaxTag<X::rank, detail::checked_dim<D, X::rank>(), true>>(Source::from(at), x);
 }
 
 /// The logarithm of the sum of exponentials over the named dims, by default all: `logsumexp<-1>(x)`, computed without
 /// overflow. -infinity where all elements are, NaN where any is. The gradient is softmax. Shapes as `max`.
 /// Communication: as softmax.
-template <int... Dims, TensorOperand X> constexpr auto logsumexp(const X& x, Here at = Here::current()) {
+template <int... Dims, TensorArgument X> constexpr auto logsumexp(const X& x, Here at = Here::current()) {
   return detail::reduce_by<detail::LogSumExp<false, Dims...>>(x, at);
 }
-template <int... Dims, TensorOperand X> constexpr auto logsumexp(const X& x, KeepDims, Here at = Here::current()) {
+template <int... Dims, TensorArgument X> constexpr auto logsumexp(const X& x, KeepDims, Here at = Here::current()) {
   return detail::reduce_by<detail::LogSumExp<true, Dims...>>(x, at);
 }
 
 /// Layer norm of rows (the last dim): (x - mean) / sqrt(variance + eps) * gain + bias; gain and bias are vectors. The
 /// result has the shape and element type of x. Errors: shape_mismatch. Communication: all_reduces of row sums where
 /// rows are split. Source: Ba, Kiros, Hinton, 1607.06450.
-template <TensorOperand X, TensorOperand Gain, TensorOperand Bias, NumberOperand Eps = double>
+template <TensorArgument X, TensorArgument Gain, TensorArgument Bias, NumberOperand Eps = double>
 constexpr auto layer_norm(const X& x, const Gain& gain, const Bias& bias, const Eps& eps = 1e-5,
                           Here at = Here::current()) {
   return call<detail::LayerNormTag>(Source::from(at), x, gain, bias, eps);
 }
 /// RMS norm of rows (the last dim): x / sqrt(mean of squares + eps) * gain. Otherwise as layer_norm. Source: Zhang,
 /// Sennrich, 1910.07467.
-template <TensorOperand X, TensorOperand Gain, NumberOperand Eps = double>
+template <TensorArgument X, TensorArgument Gain, NumberOperand Eps = double>
 constexpr auto rms_norm(const X& x, const Gain& gain, const Eps& eps = 1e-5, Here at = Here::current()) {
   return call<detail::RmsNormTag>(Source::from(at), x, gain, eps);
 }
@@ -23409,13 +23550,13 @@ constexpr auto rms_norm(const X& x, const Gain& gain, const Eps& eps = 1e-5, Her
 /// The mean over all positions of -log softmax(logits)[target], for logits [..., classes] and integer targets [...];
 /// rank 0. A target outside of the classes adds 0. Errors: shape_mismatch. Communication: with sharded classes,
 /// all_reduces of one value per position; logits are never gathered.
-template <TensorOperand Logits, TensorOperand Targets>
+template <TensorArgument Logits, TensorArgument Targets>
 constexpr auto cross_entropy(const Logits& logits, const Targets& targets, Here at = Here::current()) {
   return call<detail::CrossEntropyTag<Logits::rank>>(Source::from(at), logits, targets);
 }
 /// The mean of the squared difference of x and y, which have equal shapes; rank 0, NaN for tensors without elements.
 /// Errors: shape_mismatch.
-template <TensorOperand X, TensorOperand Y> constexpr auto mse(const X& x, const Y& y, Here at = Here::current()) {
+template <TensorArgument X, TensorArgument Y> constexpr auto mse(const X& x, const Y& y, Here at = Here::current()) {
   return call<detail::MseTag<X::rank>>(Source::from(at), x, y);
 }
 
@@ -24139,12 +24280,12 @@ template <int N> struct ConvTransposeTag {
 /// groups that don't divide the features. Communication: none for split batch, out-features and groups; over split
 /// in-features the result is partial. Along split spatial dims devices exchange the rows that windows of other
 /// devices need, for 3 x 3 windows one row with each neighbour; the gradient of w is then partial.
-template <TensorOperand X, TensorOperand W>
+template <TensorArgument X, TensorArgument W>
 constexpr auto conv1d(const X& x, const W& w, const Conv<1>& options = {}, Here at = Here::current()) {
   return call<detail::ConvTag<1>>(Source::from(at), x, w, Dim(options.strides[0]), Dim(options.padding[0]),
                                   Dim(options.dilation[0]), Dim(options.groups));
 }
-template <TensorOperand X, TensorOperand W>
+template <TensorArgument X, TensorArgument W>
 constexpr auto conv2d(const X& x, const W& w, const Conv<2>& options = {}, Here at = Here::current()) {
   return call<detail::ConvTag<2>>(Source::from(at), x, w, Dim(options.strides[0]), Dim(options.strides[1]),
                                   Dim(options.padding[0]), Dim(options.padding[1]), Dim(options.dilation[0]),
@@ -24152,7 +24293,7 @@ constexpr auto conv2d(const X& x, const W& w, const Conv<2>& options = {}, Here 
 }
 /// x [batch, depth, height, width, in] and w [.., .., .., in / groups, out]; not for the layers of a Stack. With groups
 /// the windows of the depth are copied: x as often as the window is deep.
-template <TensorOperand X, TensorOperand W>
+template <TensorArgument X, TensorArgument W>
 constexpr auto conv3d(const X& x, const W& w, const Conv<3>& options = {}, Here at = Here::current()) {
   return call<detail::ConvTag<3>>(Source::from(at), x, w, Dim(options.strides[0]), Dim(options.strides[1]),
                                   Dim(options.strides[2]), Dim(options.padding[0]), Dim(options.padding[1]),
@@ -24168,14 +24309,14 @@ constexpr auto conv3d(const X& x, const W& w, const Conv<3>& options = {}, Here 
 /// The windows are in memory before they are added up; for bf16 and f16 they are f32, and their sum is rounded once.
 /// Errors: shape_mismatch for in-features that don't match, for groups that don't divide the features, for a stride or
 /// dilation below one, and for padding that leaves no result. Communication: as conv1d.
-template <TensorOperand X, TensorOperand W>
+template <TensorArgument X, TensorArgument W>
 constexpr auto conv_transpose1d(const X& x, const W& w, const ConvTranspose<1>& options = {},
                                 Here at = Here::current()) {
   return call<detail::ConvTransposeTag<1>>(Source::from(at), x, w, Dim(options.strides[0]), Dim(options.padding[0]),
                                            Dim(options.output_padding[0]), Dim(options.dilation[0]),
                                            Dim(options.groups));
 }
-template <TensorOperand X, TensorOperand W>
+template <TensorArgument X, TensorArgument W>
 constexpr auto conv_transpose2d(const X& x, const W& w, const ConvTranspose<2>& options = {},
                                 Here at = Here::current()) {
   return call<detail::ConvTransposeTag<2>>(Source::from(at), x, w, Dim(options.strides[0]), Dim(options.strides[1]),
@@ -24184,7 +24325,7 @@ constexpr auto conv_transpose2d(const X& x, const W& w, const ConvTranspose<2>& 
                                            Dim(options.dilation[0]), Dim(options.dilation[1]), Dim(options.groups));
 }
 /// x [batch, depth, height, width, in] and w [.., .., .., in, out / groups]; not for the layers of a Stack.
-template <TensorOperand X, TensorOperand W>
+template <TensorArgument X, TensorArgument W>
 constexpr auto conv_transpose3d(const X& x, const W& w, const ConvTranspose<3>& options = {},
                                 Here at = Here::current()) {
   const auto& [strides, padding, output_padding, dilation, groups] = options;
@@ -24406,7 +24547,7 @@ constexpr auto fold_in(const Key& key, const N& n, Here at = Here::current()) {
   return call<detail::FoldInTag>(Source::from(at), key, n);
 }
 /// The keys that ts::split gives for a key that is a tensor.
-template <std::size_t N, TensorOperand Key> constexpr auto split(const Key& key, Here at = Here::current()) {
+template <std::size_t N, TensorArgument Key> constexpr auto split(const Key& key, Here at = Here::current()) {
   const auto stream = fold_in(key, kernels::split_stream, at);
   return [&]<std::size_t... I>(std::index_sequence<I...>) {
     return std::array{fold_in(stream, I, at)...};
@@ -24565,12 +24706,12 @@ template <std::uint32_t Stream> struct DropoutTag {
 /// values need different streams. The key is a number or a ts::Scalar, of which each layer of a ts::Stack and each step
 /// of a loop draws its own values, or an integer tensor of rank 0, such as ts::fold_in(key, i) of the index of a loop,
 /// which gives the values of that key anywhere. No communication. Source: Philox4x32-10, Salmon et al., SC 2011.
-template <std::uint32_t Stream = 0, TensorOperand Like, class Key>
+template <std::uint32_t Stream = 0, TensorArgument Like, class Key>
 constexpr auto uniform_like(const Like& like, const Key& key, Here at = Here::current()) {
   return call<detail::RandomTag<Distribution::uniform, Stream, detail::has_sharding_v<Like>>>(Source::from(at), like,
                                                                                               detail::drawn_from(key));
 }
-template <std::uint32_t Stream = 0, TensorOperand Like, class Key>
+template <std::uint32_t Stream = 0, TensorArgument Like, class Key>
 constexpr auto normal_like(const Like& like, const Key& key, Here at = Here::current()) {
   return call<detail::RandomTag<Distribution::normal, Stream, detail::has_sharding_v<Like>>>(Source::from(at), like,
                                                                                              detail::drawn_from(key));
@@ -24578,13 +24719,13 @@ constexpr auto normal_like(const Like& like, const Key& key, Here at = Here::cur
 
 /// As above, uniform in [low, high) (jax.random.uniform with minval and maxval, Tensor.uniform_), or normal with a mean
 /// and a standard deviation (Tensor.normal_): `uniform_like(x, key, -0.1, 0.1)`. Rounding can give `high` itself.
-template <std::uint32_t Stream = 0, TensorOperand Like, class Key, NumberOperand Low, NumberOperand High>
+template <std::uint32_t Stream = 0, TensorArgument Like, class Key, NumberOperand Low, NumberOperand High>
 constexpr auto uniform_like(const Like& like, const Key& key, const Low& low, const High& high,
                             Here at = Here::current()) {
   return call<detail::ScaledRandomTag<Distribution::uniform, Stream, detail::has_sharding_v<Like>>>(
       Source::from(at), like, detail::drawn_from(key), low, high);
 }
-template <std::uint32_t Stream = 0, TensorOperand Like, class Key, NumberOperand Mean, NumberOperand Deviation>
+template <std::uint32_t Stream = 0, TensorArgument Like, class Key, NumberOperand Mean, NumberOperand Deviation>
 constexpr auto normal_like(const Like& like, const Key& key, const Mean& mean, const Deviation& deviation,
                            Here at = Here::current()) {
   return call<detail::ScaledRandomTag<Distribution::normal, Stream, detail::has_sharding_v<Like>>>(
@@ -24593,7 +24734,7 @@ constexpr auto normal_like(const Like& like, const Key& key, const Mean& mean, c
 
 /// Each element of x is 0 with probability `rate`, and x / (1 - rate) otherwise; all are 0 at a rate of 1. Two dropouts
 /// with one key need two streams. Errors: option for a rate outside of [0, 1]. No communication.
-template <std::uint32_t Stream = 0, TensorOperand X, NumberOperand Rate, class Key>
+template <std::uint32_t Stream = 0, TensorArgument X, NumberOperand Rate, class Key>
 constexpr auto dropout(const X& x, const Rate& rate, const Key& key, Here at = Here::current()) {
   return call<detail::DropoutTag<Stream>>(Source::from(at), x, rate, detail::drawn_from(key));
 }
@@ -24832,7 +24973,7 @@ struct StopGradientTag {
 
 /// x, which gradients treat as a constant: jax.lax.stop_gradient, Tensor.detach. What only the gradient behind it needs
 /// is not computed. No communication.
-template <TensorOperand X> constexpr auto stop_gradient(const X& x, Here at = Here::current()) {
+template <TensorArgument X> constexpr auto stop_gradient(const X& x, Here at = Here::current()) {
   return call<detail::StopGradientTag>(Source::from(at), x);
 }
 
@@ -25039,19 +25180,19 @@ template <int Rank, int D, int Count, int Index> struct PartTag {
 
 /// Tensors of one shape and element type along a new dim at position D of the result: `stack<0>(a, b)` of vectors is a
 /// matrix with the rows a and b. At most 16. Errors: shape_mismatch when a dim differs. Communication: as concat.
-template <int D, TensorOperand A, TensorOperand B>
+template <int D, TensorArgument A, TensorArgument B>
 constexpr auto stack(const A& a, const B& b, Here at = Here::current()) {
   return call<detail::StackTag<A::rank, detail::checked_dim<D, A::rank + 1>()>>(Source::from(at), a, b);
 }
-template <int D, TensorOperand A, TensorOperand B, TensorOperand C>
+template <int D, TensorArgument A, TensorArgument B, TensorArgument C>
 constexpr auto stack(const A& a, const B& b, const C& c, Here at = Here::current()) {
   return call<detail::StackTag<A::rank, detail::checked_dim<D, A::rank + 1>()>>(Source::from(at), a, b, c);
 }
-template <int D, TensorOperand A, TensorOperand B, TensorOperand C, TensorOperand E>
+template <int D, TensorArgument A, TensorArgument B, TensorArgument C, TensorArgument E>
 constexpr auto stack(const A& a, const B& b, const C& c, const E& e, Here at = Here::current()) {
   return call<detail::StackTag<A::rank, detail::checked_dim<D, A::rank + 1>()>>(Source::from(at), a, b, c, e);
 }
-template <int D, TensorOperand A, TensorOperand B, TensorOperand C, TensorOperand E, TensorOperand F,
+template <int D, TensorArgument A, TensorArgument B, TensorArgument C, TensorArgument E, TensorArgument F,
           TensorOperand... Rest>
 constexpr auto stack(const A& a, const B& b, const C& c, const E& e, const F& f, const Rest&... rest) {
   static_assert(sizeof...(Rest) + 5 <= 16, "tessera: stack takes at most 16 operands");
@@ -25062,7 +25203,8 @@ constexpr auto stack(const A& a, const B& b, const C& c, const E& e, const F& f,
 /// The coordinates of a grid of points (torch.meshgrid and jnp.meshgrid with indexing "ij"), a tuple:
 /// `const auto [a, b] = ts::meshgrid(x, y)` of vectors [n] and [m] are matrices [n, m] with a[i, j] = x[i] and
 /// b[i, j] = y[j]. No communication.
-template <TensorOperand X, TensorOperand Y> constexpr auto meshgrid(const X& x, const Y& y, Here at = Here::current()) {
+template <TensorArgument X, TensorArgument Y>
+constexpr auto meshgrid(const X& x, const Y& y, Here at = Here::current()) {
   static_assert(X::rank == 1 && Y::rank == 1, "tessera: meshgrid takes vectors");
   const auto down = unsqueeze<1>(x, at), across = unsqueeze<0>(y, at);
   const auto like = tessera::equal(iota<0, std::int32_t>(down, at), iota<1, std::int32_t>(across, at), at);
@@ -25070,12 +25212,12 @@ template <TensorOperand X, TensorOperand Y> constexpr auto meshgrid(const X& x, 
 }
 /// Matrices along the diagonal of one matrix, and 0 elsewhere: [m, n] and [p, q] give [m + p, n + q]. Communication: as
 /// concat.
-template <TensorOperand A, TensorOperand B>
+template <TensorArgument A, TensorArgument B>
 constexpr auto block_diag(const A& a, const B& b, Here at = Here::current()) {
   static_assert(A::rank == 2 && B::rank == 2, "tessera: block_diag takes matrices");
   return concat<0>(pad<1>(a, 0, extent<1>(b, at), at), pad<1>(b, extent<1>(a, at), 0, at), at);
 }
-template <TensorOperand A, TensorOperand B, TensorOperand C, TensorOperand... Rest>
+template <TensorArgument A, TensorArgument B, TensorArgument C, TensorOperand... Rest>
 constexpr auto block_diag(const A& a, const B& b, const C& c, const Rest&... rest) {
   return block_diag(block_diag(a, b), c, rest...);
 }
@@ -25083,7 +25225,7 @@ constexpr auto block_diag(const A& a, const B& b, const C& c, const Rest&... res
 /// A dim in `Chunks` chunks, a tuple: `const auto [a, b] = ts::chunk<2, -1>(x)`. All are as long as the first, the
 /// extent over `Chunks` rounded up, except the last ones, which are shorter or empty; PyTorch leaves empty chunks out.
 /// The number of chunks is a constant. Communication: as slice.
-template <int Chunks, int D = 0, TensorOperand X> constexpr auto chunk(const X& x, Here at = Here::current()) {
+template <int Chunks, int D = 0, TensorArgument X> constexpr auto chunk(const X& x, Here at = Here::current()) {
   return [&]<int... Index>(std::integer_sequence<int, Index...>) {
     return std::tuple(
         call<detail::ChunkTag<X::rank, detail::checked_dim<D, X::rank>(), Chunks, Index>>(Source::from(at), x)...);
@@ -25091,7 +25233,7 @@ template <int Chunks, int D = 0, TensorOperand X> constexpr auto chunk(const X& 
 }
 /// A dim in `Chunks` parts, a tuple, whose extents differ by at most one, the longer ones first (torch.tensor_split,
 /// jnp.array_split): 7 in three parts are 3, 2 and 2, of which ts::chunk makes 3, 3 and 1. Communication: as slice.
-template <int Chunks, int D = 0, TensorOperand X> constexpr auto tensor_split(const X& x, Here at = Here::current()) {
+template <int Chunks, int D = 0, TensorArgument X> constexpr auto tensor_split(const X& x, Here at = Here::current()) {
   static_assert(Chunks >= 1, "tessera: tensor_split makes one part or more");
   return [&]<int... Index>(std::integer_sequence<int, Index...>) {
     return std::tuple(
@@ -25100,7 +25242,8 @@ template <int Chunks, int D = 0, TensorOperand X> constexpr auto tensor_split(co
 }
 /// A dim in ranges of the given sizes, a tuple: `const auto [a, b] = ts::split<-1, 2, 3>(x)`. Elements behind the last
 /// range are in no result. Errors: shape_mismatch when the dim is shorter. Communication: as slice.
-template <int D, int First, int... Sizes, TensorOperand X> constexpr auto split(const X& x, Here at = Here::current()) {
+template <int D, int First, int... Sizes, TensorArgument X>
+constexpr auto split(const X& x, Here at = Here::current()) {
   int start = 0;
   const auto next = [&](int size) {
     start += size;
@@ -25114,7 +25257,7 @@ template <int D, int First, int... Sizes, TensorOperand X> constexpr auto split(
 }
 /// The `Count` first indices of a dim, each without it, a tuple: `const auto [a, b] = ts::unbind<2, 0>(x)` of a matrix
 /// with two rows. Errors: shape_mismatch when the dim is shorter. Communication: as slice of one index.
-template <int Count, int D = 0, TensorOperand X> constexpr auto unbind(const X& x, Here at = Here::current()) {
+template <int Count, int D = 0, TensorArgument X> constexpr auto unbind(const X& x, Here at = Here::current()) {
   return [&]<int... I>(std::integer_sequence<int, I...>) {
     return std::tuple(squeeze<D>(slice<D>(x, I, 1, at), at)...);
   }(std::make_integer_sequence<int, Count>{});
@@ -25159,7 +25302,7 @@ template <int Rank, class T> struct OneHotTag {
 /// no communication.
 ///
 ///     const auto targets = ts::one_hot(labels, 10);
-template <Element T = float, TensorOperand Indices, SizeOperand Count>
+template <Element T = float, TensorArgument Indices, SizeOperand Count>
 constexpr auto one_hot(const Indices& indices, const Count& count, Here at = Here::current()) {
   return call<detail::OneHotTag<Indices::rank, T>>(Source::from(at), indices, count);
 }
@@ -25167,7 +25310,7 @@ constexpr auto one_hot(const Indices& indices, const Count& count, Here at = Her
 /// The elements of x at indices along one dim, a vector of integers: `index_select<1>(x, indices)` of a matrix has the
 /// columns at the indices, in their order. Its gradient adds to the elements that were taken. Errors: dim_range for an
 /// index outside of the dim. Communication: as embedding; other dims stay split.
-template <int D, TensorOperand X, TensorOperand Indices>
+template <int D, TensorArgument X, TensorArgument Indices>
 constexpr auto index_select(const X& x, const Indices& indices, Here at = Here::current()) {
   static_assert(Indices::rank == 1, "tessera: the indices of index_select must be a vector");
   constexpr int dim = detail::checked_dim<D, X::rank>();
@@ -25179,7 +25322,7 @@ constexpr auto index_select(const X& x, const Indices& indices, Here at = Here::
 
 /// The value where the mask holds, x elsewhere: select(mask, value, x). The value is a number or a tensor, broadcast
 /// against x and promoted with it. The gradient of x is 0 where the mask holds.
-template <TensorOperand X, TensorOperand Mask, Operand V>
+template <TensorArgument X, TensorArgument Mask, Operand V>
 constexpr auto masked_fill(const X& x, const Mask& mask, const V& value, Here at = Here::current()) {
   return select(mask, value, x, at);
 }
@@ -25277,7 +25420,7 @@ template <int Rank, int D> struct IsUpdatedTag {
 /// where `size` exceeds the extent. Communication: as index_select; other dims stay split.
 ///
 ///     const auto window = ts::dynamic_slice<0>(x, position, 16);
-template <int D, TensorOperand X, Operand Start, SizeOperand Size>
+template <int D, TensorArgument X, Operand Start, SizeOperand Size>
 constexpr auto dynamic_slice(const X& x, const Start& start, const Size& size, Here at = Here::current()) {
   constexpr int dim = detail::checked_dim<D, X::rank>();
   return index_select<D>(x, call<detail::SliceIndicesTag<X::rank, dim>>(Source::from(at), x, start, Dim(size)), at);
@@ -25285,7 +25428,7 @@ constexpr auto dynamic_slice(const X& x, const Start& start, const Size& size, H
 
 /// The elements at one index of dim D, without that dim: x[i] (lax.dynamic_index_in_dim without the dim,
 /// Tensor.select). The index is as the start of dynamic_slice. Gradient, errors and communication: as dynamic_slice.
-template <int D, TensorOperand X, Operand Index>
+template <int D, TensorArgument X, Operand Index>
 constexpr auto dynamic_index(const X& x, const Index& index, Here at = Here::current()) {
   constexpr int dim = detail::checked_dim<D, X::rank>();
   return squeeze<dim>(index_select<D>(x, call<detail::OneIndexTag<X::rank, dim>>(Source::from(at), x, index), at), at);
@@ -25298,7 +25441,7 @@ constexpr auto dynamic_index(const X& x, const Index& index, Here at = Here::cur
 /// split.
 ///
 ///     const auto cache = ts::dynamic_update_slice<1>(keys, key, position);   // [B, T, H], [B, 1, H]
-template <int D, TensorOperand X, TensorOperand Update, Operand Start>
+template <int D, TensorArgument X, TensorArgument Update, Operand Start>
 constexpr auto dynamic_update_slice(const X& x, const Update& update, const Start& start, Here at = Here::current()) {
   static_assert(X::rank == Update::rank, "tessera: the update of a slice has the rank of what it updates");
   static_assert(std::is_same_v<typename X::element, typename Update::element>,
@@ -25313,7 +25456,7 @@ constexpr auto dynamic_update_slice(const X& x, const Update& update, const Star
 
 /// x with `update` at one index of dim D, which the update lacks (torch.select_scatter, x.at[i].set). Otherwise as
 /// dynamic_update_slice.
-template <int D, TensorOperand X, TensorOperand Update, Operand Index>
+template <int D, TensorArgument X, TensorArgument Update, Operand Index>
 constexpr auto dynamic_update_index(const X& x, const Update& update, const Index& index, Here at = Here::current()) {
   constexpr int dim = detail::checked_dim<D, X::rank>();
   return dynamic_update_slice<D>(x, unsqueeze<dim>(update, at), index, at);
@@ -25398,7 +25541,7 @@ struct Rotary {
 /// for split batch, time and heads. Source: Su et al., 2104.09864.
 ///
 ///     const auto turned = ts::rotary_embedding(q, position, {.base = 500000.0});
-template <RotaryForm Form = RotaryForm::half_split, TensorOperand X, Operand Offset = int>
+template <RotaryForm Form = RotaryForm::half_split, TensorArgument X, Operand Offset = int>
 constexpr auto rotary_embedding(const X& x, const Offset& offset = 0, const Rotary& options = {},
                                 Here at = Here::current()) {
   static_assert(X::rank == 4, "tessera: rotary_embedding takes queries or keys of rank 4: [batch, time, heads, width]");
@@ -25422,7 +25565,7 @@ constexpr auto rotary_embedding(const X& x, const Offset& offset = 0, const Rota
 /// For biased_attention with ALiBi (nn::alibi_slopes): slopes [heads] times the position of each key of k [batch, keys,
 /// heads, width], [1, heads, keys]. The softmax of scores is that of ALiBi, slope (key - query): a number that is added
 /// to all scores of a query cancels.
-template <TensorOperand Slopes, TensorOperand K>
+template <TensorArgument Slopes, TensorArgument K>
 constexpr auto alibi_bias(const Slopes& slopes, const K& k, Here at = Here::current()) {
   static_assert(Slopes::rank == 1 && K::rank == 4,
                 "tessera: alibi_bias takes slopes of rank 1, [heads], and keys of rank 4: [batch, keys, heads, width]");
@@ -25658,11 +25801,11 @@ constexpr auto ragged_dot_of(Source source, const X& x, const W& w, const Sizes&
 /// Errors: shape_mismatch where k, the number of groups or a leading dim differs. Communication: none for split rows,
 /// leading dims or n; each device finds the groups of its own rows. Over a split k, and over split groups, of which
 /// each device computes the rows of its own, the result is a partial value. Group sizes are gathered.
-template <TensorOperand X, TensorOperand W, TensorOperand Sizes>
+template <TensorArgument X, TensorArgument W, TensorArgument Sizes>
 constexpr auto ragged_dot(const X& x, const W& w, const Sizes& group_sizes, Here at = Here::current()) {
   return detail::ragged_dot_of<void>(Source::from(at), x, w, group_sizes);
 }
-template <Element Out, TensorOperand X, TensorOperand W, TensorOperand Sizes>
+template <Element Out, TensorArgument X, TensorArgument W, TensorArgument Sizes>
 constexpr auto ragged_dot(const X& x, const W& w, const Sizes& group_sizes, Here at = Here::current()) {
   return detail::ragged_dot_of<Out>(Source::from(at), x, w, group_sizes);
 }
@@ -25696,7 +25839,7 @@ template <class Operation, int Rank, int D, CumulativeOptions S> struct Cumulati
 /// `.exclusive = true` leaves each element out of its own sum. The result has the shape of x. bf16 and f16 are summed
 /// in f32; bools and integers below 32 bits give i32; wider integers wrap around. Communication: along a split dim, an
 /// all_gather of one total per line from each device.
-template <int D, CumulativeOptions S = CumulativeOptions{}, TensorOperand X>
+template <int D, CumulativeOptions S = CumulativeOptions{}, TensorArgument X>
 constexpr auto cumsum(const X& x, Here at = Here::current()) {
   return call<detail::CumulativeTag<ops::CumsumOp, X::rank, detail::checked_dim<D, X::rank>(), S>>(Source::from(at), x);
 }
@@ -25704,7 +25847,7 @@ constexpr auto cumsum(const X& x, Here at = Here::current()) {
 /// Cumulative product along dim D; options, shapes and communication as cumsum. f32 is multiplied in f64 and rounded
 /// when stored; along a split dim, the product of each device's elements has to be in the range of the element type.
 /// The gradient is exact where elements are 0, as in PyTorch; second derivatives where a line has at most one 0.
-template <int D, CumulativeOptions S = CumulativeOptions{}, TensorOperand X>
+template <int D, CumulativeOptions S = CumulativeOptions{}, TensorArgument X>
 constexpr auto cumprod(const X& x, Here at = Here::current()) {
   return call<detail::CumulativeTag<ops::CumprodOp, X::rank, detail::checked_dim<D, X::rank>(), S>>(Source::from(at),
                                                                                                     x);
@@ -25714,12 +25857,12 @@ constexpr auto cumprod(const X& x, Here at = Here::current()) {
 /// NaN from the first NaN on, as in PyTorch and JAX. The result has the shape and element type of x. The gradient goes
 /// to the element that is the extreme; of equal ones to the last, as in PyTorch. Communication: as cumsum; that of the
 /// gradient as gather.
-template <int D, CumulativeOptions S = CumulativeOptions{}, TensorOperand X>
+template <int D, CumulativeOptions S = CumulativeOptions{}, TensorArgument X>
 constexpr auto cummax(const X& x, Here at = Here::current()) {
   static_assert(!S.exclusive, "tessera: cummax has no result before the first element, so it is never exclusive");
   return call<detail::CumulativeTag<ops::CummaxOp, X::rank, detail::checked_dim<D, X::rank>(), S>>(Source::from(at), x);
 }
-template <int D, CumulativeOptions S = CumulativeOptions{}, TensorOperand X>
+template <int D, CumulativeOptions S = CumulativeOptions{}, TensorArgument X>
 constexpr auto cummin(const X& x, Here at = Here::current()) {
   static_assert(!S.exclusive, "tessera: cummin has no result before the first element, so it is never exclusive");
   return call<detail::CumulativeTag<ops::CumminOp, X::rank, detail::checked_dim<D, X::rank>(), S>>(Source::from(at), x);
@@ -25766,7 +25909,7 @@ template <int Rank, int D> struct GatherTag {
 /// `gather<1>(x, ts::unsqueeze<2>(rows))` of x [b, n, f] and rows [b, m] copies rows, [b, m, f]. The gradient adds the
 /// cotangent at the indices. Errors: dim_range for an index outside of the dim, shape_mismatch where another dim
 /// differs. Communication: as sort.
-template <int D, TensorOperand X, TensorOperand Indices>
+template <int D, TensorArgument X, TensorArgument Indices>
 constexpr auto gather(const X& x, const Indices& indices, Here at = Here::current()) {
   return call<detail::GatherTag<X::rank, detail::checked_dim<D, X::rank>()>>(Source::from(at), x, indices);
 }
@@ -25814,7 +25957,7 @@ template <int Rank, int D, Order O> struct SortTag {
 
 /// The indices that sort dim D: `argsort<-1>(x)`, `argsort<0, ts::Order::descending, std::int64_t>(x)`. Stable; NaN
 /// comes last in both orders. The result has the shape of x. Communication: as sort.
-template <int D, Order O = Order::ascending, Element Index = std::int32_t, TensorOperand X>
+template <int D, Order O = Order::ascending, Element Index = std::int32_t, TensorArgument X>
 constexpr auto argsort(const X& x, Here at = Here::current()) {
   return call<detail::ArgsortTag<X::rank, detail::checked_dim<D, X::rank>(), O, Index>>(Source::from(at), x);
 }
@@ -25823,7 +25966,7 @@ constexpr auto argsort(const X& x, Here at = Here::current()) {
 /// gradient goes back to where each element came from. Communication: a split D is made whole, by an all_to_all onto
 /// another unsplit dim that its axes divide, otherwise by an all_gather; the result keeps that sharding. None for other
 /// split dims.
-template <int D, Order O = Order::ascending, TensorOperand X>
+template <int D, Order O = Order::ascending, TensorArgument X>
 constexpr auto sort(const X& x, Here at = Here::current()) {
   return call<detail::SortTag<X::rank, detail::checked_dim<D, X::rank>(), O>>(Source::from(at), x);
 }
@@ -25837,7 +25980,7 @@ template <class Values, class Indices> struct TopK {
 /// The k largest elements along dim D in descending order, and their indices: `auto [values, indices] = topk<-1>(x,
 /// 5)`. Of equal elements the first comes first; NaN comes last. Errors: shape_mismatch for k above the extent.
 /// Communication: as sort.
-template <int D, Element Index = std::int32_t, TensorOperand X, SizeOperand K>
+template <int D, Element Index = std::int32_t, TensorArgument X, SizeOperand K>
 constexpr auto topk(const X& x, const K& k, Here at = Here::current()) {
   constexpr int dim = detail::checked_dim<D, X::rank>();
   const auto indices = call<detail::ArgsortTag<X::rank, dim, Order::descending, Index>>(Source::from(at), x, Dim(k));
@@ -26177,7 +26320,7 @@ template <int Rank> struct DiagonalScatterTag {
 /// Errors: shape_mismatch when an element is outside of the dim, and for a size or a step below 1. Communication: along
 /// a split dim, which stays split, a halo exchange of the elements that cross borders of shards; x[::2] of a dim that
 /// the devices divide evenly into even parts sends nothing.
-template <int D, TensorOperand X, SizeOperand Start, SizeOperand Size, SizeOperand Step>
+template <int D, TensorArgument X, SizeOperand Start, SizeOperand Size, SizeOperand Step>
 constexpr auto slice(const X& x, const Start& start, const Size& size, const Step& step, Here at = Here::current()) {
   return call<detail::StridedSliceTag<X::rank, detail::checked_dim<D, X::rank>()>>(Source::from(at), x, Dim(start),
                                                                                    Dim(size), Dim(step));
@@ -26186,7 +26329,7 @@ constexpr auto slice(const X& x, const Start& start, const Size& size, const Ste
 /// The elements at one index of dim D, without that dim: x[i] (Tensor.select, lax.index_in_dim). A negative index
 /// counts from the end: `select<0>(x, -1)` is the last row. Errors: shape_mismatch for an index outside of the dim.
 /// Communication: as slice of one index.
-template <int D, TensorOperand X, SizeOperand Index>
+template <int D, TensorArgument X, SizeOperand Index>
 constexpr auto select(const X& x, const Index& index, Here at = Here::current()) {
   return call<detail::SelectIndexTag<X::rank, detail::checked_dim<D, X::rank>()>>(Source::from(at), x, Dim(index));
 }
@@ -26197,7 +26340,7 @@ constexpr auto select(const X& x, const Index& index, Here at = Here::current())
 /// to their place, as in pad; x stays split.
 ///
 ///     const auto next = ts::slice_scatter<1>(image, row, 3);   // [H, W], [H, 1]
-template <int D, TensorOperand X, TensorOperand Update, SizeOperand Start, SizeOperand Step = int>
+template <int D, TensorArgument X, TensorArgument Update, SizeOperand Start, SizeOperand Step = int>
 constexpr auto slice_scatter(const X& x, const Update& update, const Start& start, const Step& step = 1,
                              Here at = Here::current()) {
   return call<detail::SliceScatterTag<X::rank, detail::checked_dim<D, X::rank>()>>(Source::from(at), x, update,
@@ -26205,7 +26348,7 @@ constexpr auto slice_scatter(const X& x, const Update& update, const Start& star
 }
 /// x with the update at one index of dim D, which the update lacks (torch.select_scatter, x.at[i].set). Otherwise as
 /// slice_scatter.
-template <int D, TensorOperand X, TensorOperand Update, SizeOperand Index>
+template <int D, TensorArgument X, TensorArgument Update, SizeOperand Index>
 constexpr auto select_scatter(const X& x, const Update& update, const Index& index, Here at = Here::current()) {
   constexpr int dim = detail::checked_dim<D, X::rank>();
   return slice_scatter<dim>(x, unsqueeze<dim>(update, at), index, 1, at);
@@ -26214,7 +26357,7 @@ constexpr auto select_scatter(const X& x, const Update& update, const Index& ind
 /// Matrices with other main diagonals (torch.diagonal_scatter): x [..., n, m], diagonals [..., min(n, m)]. Gradients:
 /// of x 0 on the diagonal, of the diagonals the cotangent there. Errors: shape_mismatch for shorter diagonals, and
 /// where another dim differs. Communication: as pad of the diagonals; x stays split.
-template <TensorOperand X, TensorOperand Diagonals>
+template <TensorArgument X, TensorArgument Diagonals>
 constexpr auto diagonal_scatter(const X& x, const Diagonals& diagonals, Here at = Here::current()) {
   return call<detail::DiagonalScatterTag<X::rank>>(Source::from(at), x, diagonals);
 }
@@ -26383,7 +26526,7 @@ template <int Rank> struct GroupNormTag {
 /// Communication: over a split batch, all-reduces of sums per feature, so that the statistics are those of the whole
 /// batch (PyTorch's SyncBatchNorm); over a split dim 1 of images, also those of every sixteenth row that another
 /// device counts. Source: Ioffe, Szegedy, 1502.03167.
-template <TensorOperand X, TensorOperand Gain, TensorOperand Bias, NumberOperand Eps = double>
+template <TensorArgument X, TensorArgument Gain, TensorArgument Bias, NumberOperand Eps = double>
 constexpr auto batch_norm(const X& x, const Gain& gain, const Bias& bias, const Eps& eps = 1e-5,
                           Here at = Here::current()) {
   return call<detail::FeatureNormTag<X::rank, detail::NormOver::batch>>(Source::from(at), x, gain, bias, eps);
@@ -26397,27 +26540,27 @@ template <class Mean, class Variance> struct BatchStatistics {
 /// variance] = ts::batch_norm_statistics(x)`. The variance is unbiased, over one element less than there are, as in
 /// PyTorch's running variance, and 0 where there is one. Of bf16 and f16 they are f32. Beside a batch_norm of the same
 /// x in one program they share its sums and its communication.
-template <TensorOperand X> constexpr auto batch_norm_statistics(const X& x, Here at = Here::current()) {
+template <TensorArgument X> constexpr auto batch_norm_statistics(const X& x, Here at = Here::current()) {
   const auto mean = call<detail::BatchMomentTag<X::rank, detail::Moment::mean>>(Source::from(at), x);
   const auto variance = call<detail::BatchMomentTag<X::rank, detail::Moment::unbiased_variance>>(Source::from(at), x);
   return BatchStatistics<std::remove_const_t<decltype(mean)>, std::remove_const_t<decltype(variance)>>{mean, variance};
 }
 /// Batch norm by given statistics, vectors of features: what evaluation computes.
-template <TensorOperand X, TensorOperand Mean, TensorOperand Variance, TensorOperand Gain, TensorOperand Bias,
+template <TensorArgument X, TensorArgument Mean, TensorArgument Variance, TensorArgument Gain, TensorArgument Bias,
           NumberOperand Eps = double>
 constexpr auto batch_norm_inference(const X& x, const Mean& mean, const Variance& variance, const Gain& gain,
                                     const Bias& bias, const Eps& eps = 1e-5, Here at = Here::current()) {
   return call<detail::GivenNormTag<X::rank>>(Source::from(at), x, mean, variance, gain, bias, eps);
 }
 /// Instance norm: as batch_norm, with statistics of each image on its own. Source: Ulyanov et al., 1607.08022.
-template <TensorOperand X, TensorOperand Gain, TensorOperand Bias, NumberOperand Eps = double>
+template <TensorArgument X, TensorArgument Gain, TensorArgument Bias, NumberOperand Eps = double>
 constexpr auto instance_norm(const X& x, const Gain& gain, const Bias& bias, const Eps& eps = 1e-5,
                              Here at = Here::current()) {
   return call<detail::FeatureNormTag<X::rank, detail::NormOver::instance>>(Source::from(at), x, gain, bias, eps);
 }
 /// Group norm: statistics of each image over all dims and the features of one of `groups` groups. Errors:
 /// shape_mismatch, also for groups that don't divide the features. Source: Wu, He, 1803.08494.
-template <TensorOperand X, TensorOperand Gain, TensorOperand Bias, SizeOperand Groups, NumberOperand Eps = double>
+template <TensorArgument X, TensorArgument Gain, TensorArgument Bias, SizeOperand Groups, NumberOperand Eps = double>
 constexpr auto group_norm(const X& x, const Gain& gain, const Bias& bias, const Groups& groups, const Eps& eps = 1e-5,
                           Here at = Here::current()) {
   return call<detail::GroupNormTag<X::rank>>(Source::from(at), x, gain, bias, Dim(groups), eps);
@@ -28058,8 +28201,9 @@ template <Element T = float> struct FeedForward {
 };
 
 /// torch.nn.TransformerEncoderLayer without dropout: self-attention and two products, x [batch, time, features] to the
-/// same shape; `masked(x, mask)` attends to the positions where mask [batch, time] is true. Source: Vaswani et al.,
-/// 1706.03762; the norm in front: Xiong et al., 2002.04745.
+/// same shape; `layer(x, mask)` attends to the positions where mask [batch, time] is true (src_key_padding_mask is its
+/// negation). A Stack of them takes the mask too: `layers(x, mask)`. Source: Vaswani et al., 1706.03762; the norm in
+/// front: Xiong et al., 2002.04745.
 template <Element T = float, NormPlace Place = NormPlace::post> struct EncoderLayer {
   MultiHeadAttention<T> attention;
   LayerNorm<T> attention_norm;
@@ -28071,7 +28215,7 @@ template <Element T = float, NormPlace Place = NormPlace::post> struct EncoderLa
     const auto middle = detail::residual<Place>(x, attention_norm, attention);
     return detail::residual<Place>(middle, mlp_norm, mlp);
   }
-  constexpr auto masked(const auto& x, const auto& mask) const {
+  constexpr auto operator()(const auto& x, const auto& mask) const {
     const auto middle =
         detail::residual<Place>(x, attention_norm, [&](const auto& v) { return attention.masked(v, v, mask); });
     return detail::residual<Place>(middle, mlp_norm, mlp);
@@ -28079,7 +28223,15 @@ template <Element T = float, NormPlace Place = NormPlace::post> struct EncoderLa
 };
 
 /// torch.nn.TransformerDecoderLayer without dropout, with a causal mask of the target: causal self-attention, attention
-/// to memory [batch, keys, features], and two products.
+/// to memory [batch, keys, features], and two products:
+///
+///     layer(x, memory)                      // x [batch, time, features]
+///     layer(x, memory, memory_mask)         // memory_mask [batch, keys]: attends to the memory where it is true
+///     layer(x, memory, memory_mask, mask)   // mask [batch, time]: attends to the positions of x where it is true
+///
+/// PyTorch's memory_key_padding_mask and tgt_key_padding_mask are the negations of the masks. Behind a target that is
+/// padded at its end, causal attention sees no padding: only padding in front needs the second mask. A Stack of them
+/// takes the same arguments: `layers(x, memory, memory_mask)`.
 template <Element T = float, NormPlace Place = NormPlace::post> struct DecoderLayer {
   MultiHeadAttention<T> attention;
   LayerNorm<T> attention_norm;
@@ -28090,9 +28242,24 @@ template <Element T = float, NormPlace Place = NormPlace::post> struct DecoderLa
 
   static constexpr std::array field_names{"attention", "attention_norm", "cross", "cross_norm", "mlp", "mlp_norm"};
   constexpr auto operator()(const auto& x, const auto& memory) const {
-    const auto own = detail::residual<Place>(x, attention_norm, [&](const auto& v) { return attention.causal(v); });
-    const auto both = detail::residual<Place>(own, cross_norm, [&](const auto& v) { return cross(v, memory); });
-    return detail::residual<Place>(both, mlp_norm, mlp);
+    return parts(
+        x, [&](const auto& v) { return attention.causal(v); }, [&](const auto& v) { return cross(v, memory); });
+  }
+  constexpr auto operator()(const auto& x, const auto& memory, const auto& memory_mask) const {
+    return parts(
+        x, [&](const auto& v) { return attention.causal(v); },
+        [&](const auto& v) { return cross.masked(v, memory, memory_mask); });
+  }
+  constexpr auto operator()(const auto& x, const auto& memory, const auto& memory_mask, const auto& mask) const {
+    return parts(
+        x, [&](const auto& v) { return attention.causal(v, mask); },
+        [&](const auto& v) { return cross.masked(v, memory, memory_mask); });
+  }
+
+ private:
+  constexpr auto parts(const auto& x, const auto& to_target, const auto& to_memory) const {
+    const auto own = detail::residual<Place>(x, attention_norm, to_target);
+    return detail::residual<Place>(detail::residual<Place>(own, cross_norm, to_memory), mlp_norm, mlp);
   }
 };
 
@@ -30620,7 +30787,7 @@ template <int Rank, int D, std::uint32_t Stream> struct PermutationTag {
 
 /// Bools that are true with the given probabilities (torch.bernoulli, jax.random.bernoulli). Key, stream and
 /// communication of all draws of this header: as of uniform_like.
-template <std::uint32_t Stream = 0, TensorOperand P, class Key>
+template <std::uint32_t Stream = 0, TensorArgument P, class Key>
 constexpr auto bernoulli(const P& probabilities, const Key& key, Here at = Here::current()) {
   return call<detail::BernoulliTag<Stream>>(Source::from(at), probabilities, detail::drawn_from(key));
 }
@@ -30629,7 +30796,7 @@ constexpr auto bernoulli(const P& probabilities, const Key& key, Here at = Here:
 /// Ranges have at most 2^53 values.
 ///
 ///     const auto die = ts::randint_like<std::int32_t>(x, 1, 7, key);
-template <Element T, std::uint32_t Stream = 0, TensorOperand Like, NumberOperand Low, NumberOperand High, class Key>
+template <Element T, std::uint32_t Stream = 0, TensorArgument Like, NumberOperand Low, NumberOperand High, class Key>
 constexpr auto randint_like(const Like& like, const Low& low, const High& high, const Key& key,
                             Here at = Here::current()) {
   return call<detail::RandintTag<T, Stream, detail::has_sharding_v<Like>>>(Source::from(at), like, low, high,
@@ -30637,7 +30804,7 @@ constexpr auto randint_like(const Like& like, const Low& low, const High& high, 
 }
 
 /// Exponential draws of rate 1, in [0, 17) for f32: -log(1 - u). Divide by another rate.
-template <std::uint32_t Stream = 0, TensorOperand Like, class Key>
+template <std::uint32_t Stream = 0, TensorArgument Like, class Key>
 constexpr auto exponential_like(const Like& like, const Key& key, Here at = Here::current()) {
   return call<detail::ExponentialTag<Stream, detail::has_sharding_v<Like>>>(Source::from(at), like,
                                                                             detail::drawn_from(key));
@@ -30645,29 +30812,29 @@ constexpr auto exponential_like(const Like& like, const Key& key, Here at = Here
 
 /// Draws of the standard Gumbel distribution, -log(-log(u)); of the standard Laplace distribution, of variance 2; of
 /// the standard Cauchy distribution, tan(pi (u - 1/2)). Multiply by a scale, and add a location.
-template <std::uint32_t Stream = 0, TensorOperand Like, class Key>
+template <std::uint32_t Stream = 0, TensorArgument Like, class Key>
 constexpr auto gumbel_like(const Like& like, const Key& key, Here at = Here::current()) {
   return call<detail::InverseTag<detail::Gumbel, Stream, detail::has_sharding_v<Like>>>(Source::from(at), like,
                                                                                         detail::drawn_from(key));
 }
-template <std::uint32_t Stream = 0, TensorOperand Like, class Key>
+template <std::uint32_t Stream = 0, TensorArgument Like, class Key>
 constexpr auto laplace_like(const Like& like, const Key& key, Here at = Here::current()) {
   return call<detail::InverseTag<detail::Laplace, Stream, detail::has_sharding_v<Like>>>(Source::from(at), like,
                                                                                          detail::drawn_from(key));
 }
-template <std::uint32_t Stream = 0, TensorOperand Like, class Key>
+template <std::uint32_t Stream = 0, TensorArgument Like, class Key>
 constexpr auto cauchy_like(const Like& like, const Key& key, Here at = Here::current()) {
   return call<detail::InverseTag<detail::Cauchy, Stream, detail::has_sharding_v<Like>>>(Source::from(at), like,
                                                                                         detail::drawn_from(key));
 }
 /// Draws of the standard logistic distribution, log(u / (1 - u)), of variance pi^2 / 3 (jax.random.logistic).
-template <std::uint32_t Stream = 0, TensorOperand Like, class Key>
+template <std::uint32_t Stream = 0, TensorArgument Like, class Key>
 constexpr auto logistic_like(const Like& like, const Key& key, Here at = Here::current()) {
   return call<detail::InverseTag<detail::Logistic, Stream, detail::has_sharding_v<Like>>>(Source::from(at), like,
                                                                                           detail::drawn_from(key));
 }
 /// -1 or 1, with a probability of one half each, in the element type of `like` (jax.random.rademacher).
-template <std::uint32_t Stream = 0, TensorOperand Like, class Key>
+template <std::uint32_t Stream = 0, TensorArgument Like, class Key>
 constexpr auto rademacher_like(const Like& like, const Key& key, Here at = Here::current()) {
   return call<detail::InverseTag<detail::Rademacher, Stream, detail::has_sharding_v<Like>>>(Source::from(at), like,
                                                                                             detail::drawn_from(key));
@@ -30675,7 +30842,7 @@ constexpr auto rademacher_like(const Like& like, const Key& key, Here at = Here:
 /// Standard normal draws within [lower, upper] only, by the inverse of erf of a uniform draw between erf(lower /
 /// sqrt(2)) and erf(upper / sqrt(2)), as jax.random.truncated_normal. In f32 the bounds should not both be beyond 5 on
 /// one side, where erf is 1.
-template <std::uint32_t Stream = 0, TensorOperand Like, NumberOperand Lower, NumberOperand Upper, class Key>
+template <std::uint32_t Stream = 0, TensorArgument Like, NumberOperand Lower, NumberOperand Upper, class Key>
 constexpr auto truncated_normal_like(const Like& like, const Lower& lower, const Upper& upper, const Key& key,
                                      Here at = Here::current()) {
   return call<detail::InverseTag<detail::TruncatedNormal, Stream, detail::has_sharding_v<Like>>>(
@@ -30690,7 +30857,7 @@ enum class Replacement : std::uint8_t { no, yes };
 /// shape_mismatch for a count above n without replacement. Communication: as topk; with replacement as argmax.
 ///
 ///     const auto some = ts::multinomial<ts::Replacement::yes>(weights, 16, key);
-template <Replacement R = Replacement::no, std::uint32_t Stream = 0, TensorOperand P, SizeOperand Count, class Key>
+template <Replacement R = Replacement::no, std::uint32_t Stream = 0, TensorArgument P, SizeOperand Count, class Key>
 constexpr auto multinomial(const P& weights, const Count& count, const Key& key, Here at = Here::current()) {
   const auto noisy = call<detail::PerturbedTag<Stream>>(
       Source::from(at),
@@ -30705,14 +30872,14 @@ constexpr auto multinomial(const P& weights, const Count& count, const Key& key,
 /// Indices along dim D, drawn with the probabilities softmax<D>(logits): the argmax of logits plus Gumbel noise
 /// (jax.random.categorical). The result lacks dim D; a logit of -infinity is never drawn. No gradient. Communication:
 /// as argmax.
-template <int D = -1, std::uint32_t Stream = 0, TensorOperand Logits, class Key>
+template <int D = -1, std::uint32_t Stream = 0, TensorArgument Logits, class Key>
 constexpr auto categorical(const Logits& logits, const Key& key, Here at = Here::current()) {
   return argmax<D>(call<detail::PerturbedTag<Stream>>(Source::from(at), logits, detail::drawn_from(key)), at);
 }
 
 /// x with the indices of dim D in random order, the same for all other dims (jax.random.permutation). Its gradient goes
 /// back to where each element came from. Communication: as index_select.
-template <int D, std::uint32_t Stream = 0, TensorOperand X, class Key>
+template <int D, std::uint32_t Stream = 0, TensorArgument X, class Key>
 constexpr auto permutation(const X& x, const Key& key, Here at = Here::current()) {
   constexpr int dim = detail::checked_dim<D, X::rank>();
   return index_select<D>(
@@ -30771,7 +30938,7 @@ template <std::uint32_t Stream> struct StochasticRoundTag {
 ///
 /// Numbers that bf16 has, infinities and NaN stay as they are; a number beyond the largest of bf16 is rounded to
 /// nearest, as are denormal numbers. The gradient is that of a cast. Key, stream and communication: as of uniform_like.
-template <std::uint32_t Stream = 0, TensorOperand X, class Key>
+template <std::uint32_t Stream = 0, TensorArgument X, class Key>
 constexpr auto stochastic_round(const X& x, const Key& key, Here at = Here::current()) {
   return call<detail::StochasticRoundTag<Stream>>(Source::from(at), x, detail::drawn_from(key));
 }
@@ -30823,8 +30990,8 @@ namespace tessera {
 
 /// Inside a traced function: the sum of the products of corresponding elements of two models of one structure, such as
 /// gradients and a direction (optax.tree_utils.tree_vdot). Of their floating-point tensors, with all layers of Stacks;
-/// a tuple of tensors is a model too. Products are taken and summed in f32, and the sum of all tensors is f32; in f64
-/// if any tensor is f64. Errors: structure if the models differ. Communication: one all_reduce of a rank-0 tensor.
+/// a tuple of tensors is a model too. Products are taken and summed in f32, in f64 for tensors of f64; the result is
+/// f32. Errors: structure if the models differ. Communication: one all_reduce of a rank-0 tensor.
 ///
 ///     const auto slope = ts::tree_vdot(gradient, direction);
 template <class Model> constexpr Sym<float, 0> tree_vdot(const Model& a, const Model& b, Here at = Here::current()) {
@@ -30868,306 +31035,6 @@ template <class Model> constexpr Sym<float, 0> tree_sum(const Model& model, Here
 
 #ifndef TESSERA_OPTIM_OPTIM_HPP
 #define TESSERA_OPTIM_OPTIM_HPP
-
-#endif
-
-// ---- tessera/runtime/transport/collectives.hpp
-
-#ifndef TESSERA_RUNTIME_TRANSPORT_COLLECTIVES_HPP
-#define TESSERA_RUNTIME_TRANSPORT_COLLECTIVES_HPP
-
-#if TESSERA_HAS_DEFINITIONS
-#endif
-
-namespace tessera::runtime {
-
-/// The contiguous row-major input or output of one member of a collective.
-struct MemberArray {
-  void* data = nullptr;
-  Shape shape;
-};
-
-/// The inputs and outputs of one group of devices, by index in the group. all_reduce, all_gather and broadcast give all
-/// members equal values: their `out` may have a single array, which all members share. Inputs and outputs do not
-/// overlap.
-struct Group {
-  std::span<const MemberArray> in;
-  std::span<const MemberArray> out;
-};
-
-/// One (source, destination) pair of a permutation, as in `jax.lax.ppermute`.
-struct Route {
-  int source = 0;
-  int destination = 0;
-};
-
-/// Fills every output with the input of member `root`.
-TESSERA_ONCE void broadcast(DType type, int root, std::span<const Group> groups);
-
-/// Fills every output with the reduction of all inputs, combined in the order of the members.
-TESSERA_ONCE void all_reduce(DType type, Reduction reduction, std::span<const Group> groups);
-
-/// Fills every output with the inputs, concatenated along `dim`. Extents along `dim` may differ between inputs.
-TESSERA_ONCE void all_gather(DType type, int dim, std::span<const Group> groups);
-
-/// Reduces the inputs in the order of the members and splits the result along `dim`: the extents of the outputs along
-/// `dim` say how long each member's chunk is.
-TESSERA_ONCE void reduce_scatter(DType type, Reduction reduction, int dim, std::span<const Group> groups);
-
-/// Splits each input along `split_dim`, sends chunk j to member j, and concatenates the received chunks along
-/// `concat_dim` in the order of the members. If the dims differ, chunk j has the extent of output j, and inputs may
-/// have different extents along `concat_dim`. If they are equal, chunks are equal too. Errors: `not_divisible`.
-TESSERA_ONCE void all_to_all(DType type, int split_dim, int concat_dim, std::span<const Group> groups);
-
-/// In every group, copies the input of each route's source to the output of its destination. A member that is no
-/// destination gets zeros, as in `jax.lax.ppermute`.
-TESSERA_ONCE void collective_permute(DType type, std::span<const Route> routes, std::span<const Group> groups);
-
-#if TESSERA_HAS_DEFINITIONS
-namespace detail {
-
-/// Collects the copies and reductions of all groups of a collective into one ReshardPlan, hence one parallel loop.
-class Moves {
- public:
-  Moves(std::string_view name, DType type, Reduction reduction = Reduction::sum)
-      : name_(name), type_(type), plan_(type, reduction, &kernels::strided_reduce_as<all_combined_types>) {}
-
-  /// Starts the next group: later destinations and sources belong to its members.
-  void begin(const Group& group) {
-    ++group_;
-    members_ = static_cast<int>(group.in.size());
-    outputs_ = group.out.size();
-  }
-  /// Declares the output of a member; `box` is its box in the result of the collective.
-  int destination(const MemberArray& part, const Box& box, std::size_t member) {
-    require(extents(box) == part.shape, "an output does not have the shape of its part of the whole");
-    destinations_.push_back(part.data);
-    const auto held_by = outputs_ == 1 ? Holders::group(group_, members_) : held(member);
-    return plan_.add_destination(box, kernels::contiguous_strides(part.shape), held_by);
-  }
-  int source(const MemberArray& part, const Box& box, std::size_t member) {
-    require(extents(box) == part.shape, "an input does not have the shape of its part of the whole");
-    sources_.push_back(part.data);
-    return plan_.add_source(box, kernels::contiguous_strides(part.shape), held(member));
-  }
-  /// Declares the slice [begin, end) along `dim` of an input, whose box in the result begins at `place` along `dim`.
-  int source_range(const MemberArray& part, std::size_t dim, std::int64_t begin, std::int64_t end, std::int64_t place,
-                   std::size_t member) {
-    const kernels::Strides strides = kernels::contiguous_strides(part.shape);
-    Box box{Shape(part.shape.size(), 0), part.shape};
-    box.begin[dim] = place;
-    box.end[dim] = place + end - begin;
-    auto* const data = static_cast<std::byte*>(part.data);  // null if the array is empty
-    sources_.push_back(data == nullptr ? data
-                                       : data + begin * strides[dim] * static_cast<std::int64_t>(size_of(type_)));
-    return plan_.add_source(box, strides, held(member));
-  }
-
-  void fill(std::span<const int> destinations, std::span<const int> sources, int partials = 1) {
-    plan_.fill(destinations, sources, partials);
-  }
-  void fill(int destination, std::span<const int> sources, int partials = 1) {
-    plan_.fill(std::span(&destination, 1), sources, partials);
-  }
-  void copy(int destination, int source) { fill(destination, std::span<const int>(&source, 1)); }
-  void fill_zero(int destination) { plan_.fill_identity(destination); }
-  void run() const { Transport::current().move(plan_, destinations_, sources_); }
-
-  void require(bool holds, std::string_view rule) const {
-    if (!holds) fail(errc::shape_mismatch, "[", name_, "] shapes of a group: ", rule);
-  }
-  void require_same_size(const Group& group) const {
-    if (group.in.size() != group.out.size())
-      fail(errc::shape_mismatch, "[", name_, "] outputs: ", group.out.size(), " for the ", group.in.size(),
-           " members of a group");
-  }
-  std::size_t dim_of(const Group& group, int dim) const {
-    const std::size_t rank = group.in.empty() ? 0 : group.in[0].shape.size();
-    if (dim < 0 || static_cast<std::size_t>(dim) >= rank)
-      fail(errc::dim_range, "[", name_, "] dim: ", dim, " is out of range for arrays of rank ", rank);
-    return static_cast<std::size_t>(dim);
-  }
-  int member(const Group& group, int index) const {
-    if (index < 0 || static_cast<std::size_t>(index) >= group.in.size())
-      fail(errc::dim_range, "[", name_, "] member: ", index, " is out of range for a group of ", group.in.size());
-    return index;
-  }
-
- private:
-  std::string_view name_;
-  DType type_;
-  ReshardPlan plan_;
-  std::vector<void*> destinations_;
-  std::vector<const void*> sources_;
-  int group_ = -1, members_ = 0;
-  std::size_t outputs_ = 0;
-
-  Holders held(std::size_t member) const { return Holders::member(group_, static_cast<int>(member)); }
-};
-
-inline Box whole(const Shape& shape) { return {Shape(shape.size(), 0), shape}; }
-
-/// The box of each array in their concatenation along `dim`; along the remaining dims it covers `shape`.
-inline std::vector<Box> joined(std::span<const MemberArray> parts, Shape shape, std::size_t dim) {
-  std::vector<Box> boxes;
-  std::int64_t at = 0;
-  for (const MemberArray& part : parts) {
-    Box box = whole(shape);
-    box.begin[dim] = at;
-    at += dim < part.shape.size() ? part.shape[dim] : 0;
-    box.end[dim] = at;
-    boxes.push_back(box);
-  }
-  return boxes;
-}
-
-inline Shape with_extent(Shape shape, std::size_t dim, std::int64_t extent) {
-  shape[dim] = extent;
-  return shape;
-}
-
-inline std::int64_t end_of(const std::vector<Box>& boxes, std::size_t dim) {
-  return boxes.empty() ? 0 : boxes.back().end[dim];
-}
-
-}  // namespace detail
-
-TESSERA_ONCE void broadcast(DType type, int root, std::span<const Group> groups) {
-  detail::Moves moves("broadcast", type);
-  for (const Group& group : groups) {
-    moves.begin(group);
-    const auto from = static_cast<std::size_t>(moves.member(group, root));
-    const MemberArray& in = group.in[from];
-    const int source = moves.source(in, detail::whole(in.shape), from);
-    for (std::size_t j = 0; j < group.out.size(); ++j)
-      moves.copy(moves.destination(group.out[j], detail::whole(in.shape), j), source);
-  }
-  moves.run();
-}
-
-TESSERA_ONCE void all_reduce(DType type, Reduction reduction, std::span<const Group> groups) {
-  detail::Moves moves("all_reduce", type, reduction), copies("all_reduce", type);
-  for (const Group& group : groups) {
-    moves.begin(group);
-    copies.begin(group);
-    if (group.in.empty() || group.out.empty()) continue;
-    const Box box = detail::whole(group.in[0].shape);
-    std::vector<int> sources;
-    for (std::size_t i = 0; i < group.in.size(); ++i) sources.push_back(moves.source(group.in[i], box, i));
-    moves.fill(moves.destination(group.out[0], box, 0), sources, static_cast<int>(sources.size()));
-    // Reduce into the first output and copy it to the others: reducing for each output would read all inputs again.
-    if (group.out.size() == 1) continue;
-    const int source = copies.source(group.out[0], box, 0);
-    for (std::size_t j = 1; j < group.out.size(); ++j) copies.copy(copies.destination(group.out[j], box, j), source);
-  }
-  moves.run();
-  copies.run();
-}
-
-TESSERA_ONCE void all_gather(DType type, int dim, std::span<const Group> groups) {
-  detail::Moves moves("all_gather", type);
-  for (const Group& group : groups) {
-    moves.begin(group);
-    const std::size_t d = moves.dim_of(group, dim);
-    const auto boxes = detail::joined(group.in, group.in[0].shape, d);
-    std::vector<int> sources, destinations;
-    for (std::size_t i = 0; i < boxes.size(); ++i) sources.push_back(moves.source(group.in[i], boxes[i], i));
-    const Box box = detail::whole(detail::with_extent(group.in[0].shape, d, detail::end_of(boxes, d)));
-    for (std::size_t j = 0; j < group.out.size(); ++j) destinations.push_back(moves.destination(group.out[j], box, j));
-    moves.fill(destinations, sources);
-  }
-  moves.run();
-}
-
-TESSERA_ONCE void reduce_scatter(DType type, Reduction reduction, int dim, std::span<const Group> groups) {
-  detail::Moves moves("reduce_scatter", type, reduction);
-  for (const Group& group : groups) {
-    moves.begin(group);
-    const std::size_t d = moves.dim_of(group, dim);
-    moves.require_same_size(group);
-    const Shape& shape = group.in[0].shape;
-    const auto boxes = detail::joined(group.out, shape, d);
-    moves.require(detail::end_of(boxes, d) == shape[d], "the outputs together do not have the extent of an input");
-    std::vector<int> sources, destinations;
-    for (std::size_t i = 0; i < group.in.size(); ++i)
-      sources.push_back(moves.source(group.in[i], detail::whole(shape), i));
-    for (std::size_t i = 0; i < boxes.size(); ++i) destinations.push_back(moves.destination(group.out[i], boxes[i], i));
-    moves.fill(destinations, sources, static_cast<int>(sources.size()));
-  }
-  moves.run();
-}
-
-TESSERA_ONCE void all_to_all(DType type, int split_dim, int concat_dim, std::span<const Group> groups) {
-  detail::Moves moves("all_to_all", type);
-  for (const Group& group : groups) {
-    moves.begin(group);
-    const std::size_t split = moves.dim_of(group, split_dim), concat = moves.dim_of(group, concat_dim);
-    moves.require_same_size(group);
-    const Shape& shape = group.in[0].shape;
-    const auto members = static_cast<std::int64_t>(group.in.size());
-    if (split == concat) {
-      if (shape[split] % members != 0)
-        fail(errc::not_divisible, "[all_to_all] equal chunks: the extent ", shape[split], " of dim ", split_dim,
-             " does not divide by the ", members, " members of a group");
-      const std::int64_t piece = shape[split] / members;
-      for (std::int64_t j = 0; j < members; ++j) {
-        std::vector<int> sources;
-        for (std::int64_t i = 0; i < members; ++i) {
-          const MemberArray& in = group.in[static_cast<std::size_t>(i)];
-          moves.require(in.shape == shape, "the inputs have different shapes");
-          sources.push_back(
-              moves.source_range(in, split, j * piece, (j + 1) * piece, i * piece, static_cast<std::size_t>(i)));
-        }
-        const auto to = static_cast<std::size_t>(j);
-        moves.fill(moves.destination(group.out[to], detail::whole(shape), to), sources);
-      }
-      continue;
-    }
-    const auto in_boxes = detail::joined(group.in, shape, concat);
-    const Shape all = detail::with_extent(shape, concat, detail::end_of(in_boxes, concat));
-    const auto out_boxes = detail::joined(group.out, all, split);
-    moves.require(detail::end_of(out_boxes, split) == shape[split],
-                  "the outputs together do not have the extent of an input");
-    std::vector<int> sources, destinations;
-    for (std::size_t i = 0; i < group.in.size(); ++i) sources.push_back(moves.source(group.in[i], in_boxes[i], i));
-    for (std::size_t j = 0; j < group.out.size(); ++j)
-      destinations.push_back(moves.destination(group.out[j], out_boxes[j], j));
-    moves.fill(destinations, sources);
-  }
-  moves.run();
-}
-
-TESSERA_ONCE void collective_permute(DType type, std::span<const Route> routes, std::span<const Group> groups) {
-  detail::Moves moves("collective_permute", type);
-  for (const Group& group : groups) {
-    moves.begin(group);
-    moves.require_same_size(group);
-    std::vector<int> sources, sender(group.out.size(), -1);
-    for (const Route& route : routes) {
-      int& from = sender[static_cast<std::size_t>(moves.member(group, route.destination))];
-      if (from >= 0)
-        fail(errc::dim_range, "[collective_permute] one sender for each member: member ", route.destination,
-             " would receive from ", from, " and ", route.source);
-      from = moves.member(group, route.source);
-    }
-    for (std::size_t i = 0; i < group.in.size(); ++i)
-      sources.push_back(moves.source(group.in[i], detail::whole(group.in[i].shape), i));
-    for (std::size_t j = 0; j < group.out.size(); ++j) {
-      const int destination = moves.destination(group.out[j], detail::whole(group.out[j].shape), j);
-      if (sender[j] < 0) {
-        moves.fill_zero(destination);
-        continue;
-      }
-      const auto from = static_cast<std::size_t>(sender[j]);
-      moves.require(group.in[from].shape == group.out[j].shape, "a receiver and its sender have different shapes");
-      moves.copy(destination, sources[from]);
-    }
-  }
-  moves.run();
-}
-#endif
-
-}  // namespace tessera::runtime
 
 #endif
 
@@ -31648,7 +31515,7 @@ class OpenCheckpoint {
 }  // namespace detail
 
 /// x with a name for the policy of a checkpoint around it, such as ts::save_only_these_names.
-template <FixedString Text, TensorOperand X> constexpr auto checkpoint_name(const X& x, Here at = Here::current()) {
+template <FixedString Text, TensorArgument X> constexpr auto checkpoint_name(const X& x, Here at = Here::current()) {
   return call<detail::CheckpointNameTag<Text>>(Source::from(at), x);
 }
 
@@ -31970,19 +31837,19 @@ template <class Function, class... X> constexpr auto custom_call_of(Source sourc
 /// dims, or extents with one letter, differ. Gradient: none, so that it is an `unsupported` error to differentiate the
 /// call; ts::custom_vjp gives it one. Communication: a split core dim is made whole, by an all_to_all onto a batch dim
 /// that its axes divide, otherwise by an all_gather.
-template <class Function, TensorOperand X> constexpr auto custom_call(const X& x, Here at = Here::current()) {
+template <class Function, TensorArgument X> constexpr auto custom_call(const X& x, Here at = Here::current()) {
   return detail::custom_call_of<Function>(Source::from(at), x);
 }
-template <class Function, TensorOperand X, TensorOperand Y>
+template <class Function, TensorArgument X, TensorArgument Y>
 constexpr auto custom_call(const X& x, const Y& y, Here at = Here::current()) {
   return detail::custom_call_of<Function>(Source::from(at), x, y);
 }
-template <class Function, TensorOperand X, TensorOperand Y, TensorOperand Z>
+template <class Function, TensorArgument X, TensorArgument Y, TensorArgument Z>
 constexpr auto custom_call(const X& x, const Y& y, const Z& z, Here at = Here::current()) {
   return detail::custom_call_of<Function>(Source::from(at), x, y, z);
 }
 /// Of more operands; behind so many there is no default argument that could tell the line of the call.
-template <class Function, TensorOperand X, TensorOperand Y, TensorOperand Z, TensorOperand... More>
+template <class Function, TensorArgument X, TensorArgument Y, TensorArgument Z, TensorOperand... More>
   requires(sizeof...(More) > 0)
 constexpr auto custom_call(const X& x, const Y& y, const Z& z, const More&... more) {
   return detail::custom_call_of<Function>(Source{}, x, y, z, more...);
@@ -32429,11 +32296,11 @@ template <int Count, bool Repeated> struct CombinationsTag {
 /// grid is merged to rows as in merge_dims.
 ///
 ///     const auto pairs = ts::cartesian_prod(x, y);   // [1, 2], [4, 5]: [1, 4], [1, 5], [2, 4], [2, 5]
-template <TensorOperand A, TensorOperand B>
+template <TensorArgument A, TensorArgument B>
 constexpr auto cartesian_prod(const A& a, const B& b, Here at = Here::current()) {
   return call<detail::CartesianTag>(Source::from(at), a, b);
 }
-template <TensorOperand A, TensorOperand B, TensorOperand C>
+template <TensorArgument A, TensorArgument B, TensorArgument C>
 constexpr auto cartesian_prod(const A& a, const B& b, const C& c, Here at = Here::current()) {
   return call<detail::CartesianTag>(Source::from(at), a, b, c);
 }
@@ -32443,7 +32310,7 @@ constexpr auto cartesian_prod(const A& a, const B& b, const C& c, Here at = Here
 /// gradient goes to the elements. Cost: a mask of n^Count elements. Communication: as masked_select.
 ///
 ///     const auto pairs = ts::combinations(x);   // [1, 2, 3]: [1, 2], [1, 3], [2, 3]
-template <int Count = 2, bool Repeated = false, TensorOperand X>
+template <int Count = 2, bool Repeated = false, TensorArgument X>
 constexpr auto combinations(const X& x, Here at = Here::current()) {
   return call<detail::CombinationsTag<Count, Repeated>>(Source::from(at), x);
 }
@@ -32556,7 +32423,7 @@ constexpr auto call_with_sizes(Source source, const X& x, const Dim (&sizes)[Dim
 /// -1, which follows from the others. Errors: shape_mismatch where the numbers of elements differ, and for an extent of
 /// 0. Communication: all dims are merged and split again, so a dim behind the first that is split may be gathered;
 /// split_dim and merge_dims name the dims that change, and keep the sharding of all others.
-template <TensorOperand X, std::size_t Dims>
+template <TensorArgument X, std::size_t Dims>
 constexpr auto reshape(const X& x, const Dim (&sizes)[Dims], Here at = Here::current()) {
   return detail::call_with_sizes<detail::ReshapeTag>(Source::from(at), x, sizes);
 }
@@ -32568,7 +32435,7 @@ constexpr auto reshape(const X& x, const Dim (&sizes)[Dims], Here at = Here::cur
 /// of a stored tensor, the dim is copied before it is broadcast; -1 or ts::extent<D>(x) saves the copy.
 ///
 ///     const auto rows = ts::broadcast_to(bias, {ts::extent<0>(x), 4});   // [4] gives [N, 4]
-template <TensorOperand X, std::size_t Dims>
+template <TensorArgument X, std::size_t Dims>
 constexpr auto broadcast_to(const X& x, const Dim (&sizes)[Dims], Here at = Here::current()) {
   return detail::call_with_sizes<detail::BroadcastToTag>(Source::from(at), x, sizes);
 }
@@ -32601,24 +32468,24 @@ template <bool Positive> struct InfinityTag {
 
 /// Which elements are infinity, -infinity: bool tensors of the shape of x. No integer is. No gradient, no
 /// communication. torch.isposinf, isneginf.
-template <TensorOperand X> constexpr auto isposinf(const X& x, Here at = Here::current()) {
+template <TensorArgument X> constexpr auto isposinf(const X& x, Here at = Here::current()) {
   return call<detail::InfinityTag<true>>(Source::from(at), x);
 }
-template <TensorOperand X> constexpr auto isneginf(const X& x, Here at = Here::current()) {
+template <TensorArgument X> constexpr auto isneginf(const X& x, Here at = Here::current()) {
   return call<detail::InfinityTag<false>>(Source::from(at), x);
 }
 
 /// The larger, the smaller of two elements, and of a number and NaN the number, where maximum and minimum give NaN
 /// (torch.fmax, fmin). Operands are broadcast and promoted. Gradients: as of maximum; of NaN 0 unless both are. Errors:
 /// shape_mismatch. No communication.
-template <TensorOperand A, TensorOperand B> constexpr auto fmax(const A& a, const B& b, Here at = Here::current()) {
+template <TensorArgument A, TensorArgument B> constexpr auto fmax(const A& a, const B& b, Here at = Here::current()) {
   const auto least = -std::numeric_limits<double>::infinity();
   if constexpr (!is_floating_v<typename A::element> || !is_floating_v<typename B::element>)
     return maximum(a, b, at);
   else
     return select(isnan(a, at), b, maximum(a, select(isnan(b, at), least, b, at), at), at);
 }
-template <TensorOperand A, TensorOperand B> constexpr auto fmin(const A& a, const B& b, Here at = Here::current()) {
+template <TensorArgument A, TensorArgument B> constexpr auto fmin(const A& a, const B& b, Here at = Here::current()) {
   const auto most = std::numeric_limits<double>::infinity();
   if constexpr (!is_floating_v<typename A::element> || !is_floating_v<typename B::element>)
     return minimum(a, b, at);
@@ -32697,14 +32564,14 @@ template <bool Exponent> struct FrexpTag : FloatingComposition {
 /// x times 2 to the power of n, a whole number (torch.ldexp, jnp.ldexp), rounded once, as C's ldexp; PyTorch's is
 /// infinite where 2^n alone is. Operands are broadcast; the result has the element type of x, f32 for integers.
 /// Gradients: 2^n; of n none. Errors: shape_mismatch. No communication.
-template <TensorOperand X, Operand N> constexpr auto ldexp(const X& x, const N& n, Here at = Here::current()) {
+template <TensorArgument X, Operand N> constexpr auto ldexp(const X& x, const N& n, Here at = Here::current()) {
   return call<detail::LdexpTag>(Source::from(at), x, n);
 }
 /// Mantissas in [0.5, 1) with the sign of x, and i32 exponents, so that x = mantissa 2^exponent (torch.frexp,
 /// jnp.frexp): `const auto [mantissa, exponent] = ts::frexp(x)`. Of 0, infinities and NaN the mantissa is x and the
 /// exponent 0. Of integers f32. Exact, also of denormal numbers. Gradient of the mantissa: 2^-exponent. No
 /// communication.
-template <TensorOperand X> constexpr auto frexp(const X& x, Here at = Here::current()) {
+template <TensorArgument X> constexpr auto frexp(const X& x, Here at = Here::current()) {
   const auto mantissa = call<detail::FrexpTag<false>>(Source::from(at), x);
   const auto exponent = call<detail::FrexpTag<true>>(Source::from(at), x);
   return Frexp<std::remove_const_t<decltype(mantissa)>, std::remove_const_t<decltype(exponent)>>{mantissa, exponent};
@@ -32725,7 +32592,7 @@ namespace tessera {
 /// of the second. [..., 2 n] gives [..., n]. x is floating or integer, of which the result is f32. Errors:
 /// shape_mismatch for an odd extent. Communication: as slice; none along other dims. Source: Dauphin and others,
 /// 1612.08083.
-template <int D = -1, TensorOperand X> constexpr auto glu(const X& x, Here at = Here::current()) {
+template <int D = -1, TensorArgument X> constexpr auto glu(const X& x, Here at = Here::current()) {
   const auto [value, gate] = chunk<2, D>(x, at);
   return call<detail::Binary<ops::MulOp>>(Source::from(at), value, sigmoid(gate, at));
 }
@@ -32909,7 +32776,7 @@ template <int Rank, bool Accumulate> struct IndexPutTag {
 /// Communication: a split vector of indices is gathered; the source as in index_select; x stays split.
 ///
 ///     const auto next = ts::index_copy<0>(cache, slots, keys);   // [S, H], [K], [K, H]
-template <int D, TensorOperand X, TensorOperand Indices, TensorOperand Elements>
+template <int D, TensorArgument X, TensorArgument Indices, TensorArgument Elements>
 constexpr auto index_copy(const X& x, const Indices& indices, const Elements& source, Here at = Here::current()) {
   return call<detail::IndexCopyTag<X::rank, detail::checked_dim<D, X::rank>()>>(Source::from(at), x, indices, source);
 }
@@ -32918,7 +32785,7 @@ constexpr auto index_copy(const X& x, const Indices& indices, const Elements& so
 /// and f16 is added in f32; small integers in i32; integers wrap around. Gradients: of x the cotangent, of the source
 /// the cotangent at the indices. Errors as index_copy. Communication: where rows of the source are split, an all-reduce
 /// of the sums; a split dim D of x stays split.
-template <int D, TensorOperand X, TensorOperand Indices, TensorOperand Elements>
+template <int D, TensorArgument X, TensorArgument Indices, TensorArgument Elements>
 constexpr auto index_add(const X& x, const Indices& indices, const Elements& source, Here at = Here::current()) {
   return call<detail::IndexAddTag<X::rank, detail::checked_dim<D, X::rank>()>>(Source::from(at), x, indices, source);
 }
@@ -32926,7 +32793,7 @@ constexpr auto index_add(const X& x, const Indices& indices, const Elements& sou
 /// x with the value in all rows along dim D at the indices, a vector (torch.index_fill). The value is a number or a
 /// tensor, broadcast against x. The gradient of x is 0 where it is overwritten. Errors and communication: as
 /// index_copy.
-template <int D, TensorOperand X, TensorOperand Indices, Operand V>
+template <int D, TensorArgument X, TensorArgument Indices, Operand V>
 constexpr auto index_fill(const X& x, const Indices& indices, const V& value, Here at = Here::current()) {
   constexpr int dim = detail::checked_dim<D, X::rank>();
   return masked_fill(x, call<detail::IsNamedTag<X::rank, dim>>(Source::from(at), x, indices), value, at);
@@ -32934,7 +32801,7 @@ constexpr auto index_fill(const X& x, const Indices& indices, const V& value, He
 
 /// The elements of the flattened x at indices of any shape (torch.take, jnp.take without an axis). The gradient adds to
 /// the elements that were taken. Errors: dim_range. Communication: as merge_dims and embedding.
-template <TensorOperand X, TensorOperand Indices>
+template <TensorArgument X, TensorArgument Indices>
 constexpr auto take(const X& x, const Indices& indices, Here at = Here::current()) {
   static_assert(X::rank >= 1, "tessera: take needs a tensor with dims");
   if constexpr (X::rank == 1)
@@ -32948,7 +32815,7 @@ constexpr auto take(const X& x, const Indices& indices, Here at = Here::current(
 /// Errors: dim_range. Communication: as merge_dims and embedding.
 ///
 ///     const auto picked = ts::index(logits, ts::iota<0, std::int32_t>(labels), labels);   // [B, V], [B], [B]
-template <TensorOperand X, TensorOperand... Indices>
+template <TensorArgument X, TensorOperand... Indices>
 constexpr auto index(const X& x, const std::tuple<Indices...>& indices, Here at = Here::current()) {
   return std::apply([&](const Indices&... i) { return call<detail::IndexTag<X::rank>>(Source::from(at), x, i...); },
                     indices);
@@ -32959,7 +32826,7 @@ constexpr auto index(const X& x, const std::tuple<Indices...>& indices, Here at 
 /// it has the rules, gradients and errors. Communication: as merge_dims and index_copy.
 ///
 ///     const auto marked = ts::index_put(board, std::tuple(rows, columns), pieces);   // [M, N], ([K], [K]), [K]
-template <bool Accumulate = false, TensorOperand X, TensorOperand... Indices, TensorOperand Elements>
+template <bool Accumulate = false, TensorArgument X, TensorOperand... Indices, TensorArgument Elements>
 constexpr auto index_put(const X& x, const std::tuple<Indices...>& indices, const Elements& values,
                          Here at = Here::current()) {
   return std::apply(
@@ -33038,13 +32905,13 @@ template <BagMode Mode> struct EmbeddingBagTag {
 /// sum. Gradients: as embedding; rows that equal a maximum share its cotangent. Errors: dim_range for an index outside
 /// of the table or a first offset above 0. Communication: of split indices the positions are gathered, and sums are
 /// all-reduced.
-template <BagMode Mode = BagMode::sum, TensorOperand Table, TensorOperand Indices, TensorOperand Offsets>
+template <BagMode Mode = BagMode::sum, TensorArgument Table, TensorArgument Indices, TensorArgument Offsets>
 constexpr auto embedding_bag(const Table& table, const Indices& indices, const Offsets& offsets,
                              Here at = Here::current()) {
   return call<detail::EmbeddingBagTag<Mode>>(Source::from(at), table, indices, offsets);
 }
-template <BagMode Mode = BagMode::sum, TensorOperand Table, TensorOperand Indices, TensorOperand Offsets,
-          TensorOperand Weights>
+template <BagMode Mode = BagMode::sum, TensorArgument Table, TensorArgument Indices, TensorArgument Offsets,
+          TensorArgument Weights>
 constexpr auto embedding_bag(const Table& table, const Indices& indices, const Offsets& offsets, const Weights& weights,
                              Here at = Here::current()) {
   return call<detail::EmbeddingBagTag<Mode>>(Source::from(at), table, indices, offsets, weights);
@@ -33066,7 +32933,7 @@ namespace tessera {
 /// No gradient. Communication: where the set is split an all-reduce.
 ///
 ///     const auto stops = ts::isin(tokens, ends);
-template <TensorOperand X, Operand Set> constexpr auto isin(const X& x, const Set& set, Here at = Here::current()) {
+template <TensorArgument X, Operand Set> constexpr auto isin(const X& x, const Set& set, Here at = Here::current()) {
   if constexpr (!TensorOperand<Set>) {
     return equal(x, set, at);
   } else if constexpr (Set::rank == 0) {
@@ -33097,7 +32964,7 @@ namespace tessera {
 /// overflow and exact in each element's own range: a ts::scan of logaddexp, one step for each element of the dim, so
 /// for traced functions.
 /// Communication: a split dim is gathered; others stay split.
-template <int D, TensorOperand X> constexpr auto logcumsumexp(const X& x, Here at = Here::current()) {
+template <int D, TensorArgument X> constexpr auto logcumsumexp(const X& x, Here at = Here::current()) {
   static_assert(is_floating_v<typename X::element>, "tessera: logcumsumexp takes float, double, bf16 and f16 tensors");
   const auto lines = detail::settle(movedim<D, 0>(x, at));
   const auto none_yet = detail::settle(full_like(sum<0>(lines, at), -std::numeric_limits<double>::infinity(), at));
@@ -33162,7 +33029,7 @@ constexpr auto scatter(const X& x, const Indices& indices, const Elements& sourc
 /// of x the cotangent where no element was replaced; of source the cotangent at the index, 0 for an element that
 /// another one replaced. Errors: dim_range for an index outside of the dim, shape_mismatch where another dim differs.
 /// Communication: as gather.
-template <int D, TensorOperand X, TensorOperand Indices, TensorOperand Elements>
+template <int D, TensorArgument X, TensorArgument Indices, TensorArgument Elements>
 constexpr auto scatter(const X& x, const Indices& indices, const Elements& source, Here at = Here::current()) {
   return detail::scatter<D, ScatterRule{.replaces = true}>(x, indices, source, at);
 }
@@ -33172,7 +33039,7 @@ constexpr auto scatter(const X& x, const Indices& indices, const Elements& sourc
 /// have one shape, and the extents of x along the other dims. Floating elements are added in f64 in the order of the
 /// indices and rounded once; integers wrap around. Gradients: of x the cotangent, of source the cotangent gathered at
 /// the indices. Errors and communication: as gather.
-template <int D, TensorOperand X, TensorOperand Indices, TensorOperand Elements>
+template <int D, TensorArgument X, TensorArgument Indices, TensorArgument Elements>
 constexpr auto scatter_add(const X& x, const Indices& indices, const Elements& source, Here at = Here::current()) {
   return detail::scatter<D, ScatterRule{}>(x, indices, source, at);
 }
@@ -33183,7 +33050,8 @@ constexpr auto scatter_add(const X& x, const Indices& indices, const Elements& s
 /// once. NaN is the extreme of any elements. Gradients: elements that equal the extreme share its cotangent equally, as
 /// in PyTorch; those of a product are exact where elements are 0, second derivatives where none is. Otherwise as
 /// scatter.
-template <int D, Reduction R, bool IncludeSelf = true, TensorOperand X, TensorOperand Indices, TensorOperand Elements>
+template <int D, Reduction R, bool IncludeSelf = true, TensorArgument X, TensorArgument Indices,
+          TensorArgument Elements>
 constexpr auto scatter_reduce(const X& x, const Indices& indices, const Elements& source, Here at = Here::current()) {
   static_assert(R == Reduction::sum || R == Reduction::product || R == Reduction::max || R == Reduction::min,
                 "tessera: scatter_reduce takes ts::Reduction::sum, product, max or min");
@@ -33248,7 +33116,7 @@ template <Side Where> struct SearchSortedTag {
 /// Communication: an all-reduce of counts if the sorted vector is split.
 ///
 ///     const auto bins = ts::searchsorted<ts::Side::right>(edges, x);
-template <Side Where = Side::left, TensorOperand Sorted, TensorOperand X>
+template <Side Where = Side::left, TensorArgument Sorted, TensorArgument X>
 constexpr auto searchsorted(const Sorted& sorted, const X& x, Here at = Here::current()) {
   return call<detail::SearchSortedTag<Where>>(Source::from(at), sorted, x);
 }
@@ -33282,7 +33150,7 @@ template <int Rank, int D> struct TakeAlongDimTag : GatherTag<Rank, D> {
   }
 };
 
-template <TensorOperand X> constexpr auto flattened(const X& x, Here at) {
+template <TensorArgument X> constexpr auto flattened(const X& x, Here at) {
   if constexpr (X::rank == 1)
     return x;
   else
@@ -33295,13 +33163,13 @@ template <TensorOperand X> constexpr auto flattened(const X& x, Here at) {
 /// (torch.take_along_dim, jnp.take_along_axis): `take_along_dim<1>(x, argsort<1>(x))` is sorted. x and indices have
 /// equal ranks, and extents that are equal or statically 1. Gradient and errors: as gather. Communication: as gather;
 /// a tensor that is repeated along a dim is repeated on each device.
-template <int D, TensorOperand X, TensorOperand Indices>
+template <int D, TensorArgument X, TensorArgument Indices>
 constexpr auto take_along_dim(const X& x, const Indices& indices, Here at = Here::current()) {
   return call<detail::TakeAlongDimTag<X::rank, detail::checked_dim<D, X::rank>()>>(Source::from(at), x, indices);
 }
 /// Elements at indices into all elements of x in row-major order: a vector with as many elements as the indices, which
 /// have any rank. Communication: as merge_dims of all dims, and gather.
-template <TensorOperand X, TensorOperand Indices>
+template <TensorArgument X, TensorArgument Indices>
 constexpr auto take_along_dim(const X& x, const Indices& indices, Here at = Here::current()) {
   static_assert(X::rank >= 1 && Indices::rank >= 1,
                 "tessera: take_along_dim takes tensors with at least one dim; use ts::unsqueeze<0>(x)");
@@ -33402,13 +33270,13 @@ template <bool Sorted, class X, class Size> constexpr auto unique_of(const X& x,
 /// element, as in JAX, and counts 0. `inverse` has the shape of x: values[inverse] is x, where there is room for all.
 /// NaNs are equal to each other, and last. The gradient of a value goes to its last element. Errors: shape_mismatch for
 /// a negative size. Communication: as sort of the tensor as a vector.
-template <TensorOperand X, SizeOperand Size>
+template <TensorArgument X, SizeOperand Size>
 constexpr auto unique(const X& x, const Size& size, Here at = Here::current()) {
   return detail::unique_of<true>(x, size, at);
 }
 /// The first `size` runs of equal elements in row-major order (torch.unique_consecutive): their values and lengths, and
 /// for each element the index of its run. Behind the last one, values are the first element. Otherwise as unique.
-template <TensorOperand X, SizeOperand Size>
+template <TensorArgument X, SizeOperand Size>
 constexpr auto unique_consecutive(const X& x, const Size& size, Here at = Here::current()) {
   return detail::unique_of<false>(x, size, at);
 }
@@ -33679,33 +33547,35 @@ template <int Rank, LossReduction Reduction> struct SmoothedCrossEntropyTag {
 /// (1964).
 ///
 ///     ts::huber(model(x), target), ts::huber<ts::LossReduction::sum>(model(x), target, 0.5)
-template <LossReduction Reduction = LossReduction::mean, TensorOperand X, TensorOperand Y, NumberOperand Delta = double>
+template <LossReduction Reduction = LossReduction::mean, TensorArgument X, TensorArgument Y,
+          NumberOperand Delta = double>
 constexpr auto huber(const X& x, const Y& y, const Delta& delta = 1.0, Here at = Here::current()) {
   return call<detail::LossTag<detail::HuberLoss, X::rank, Reduction>>(Source::from(at), x, y, delta);
 }
 /// (x - y)^2 / (2 beta) where |x - y| is below beta, and |x - y| - beta / 2 elsewhere, as
 /// torch.nn.functional.smooth_l1_loss; with a beta of 0 l1_loss. Shapes, reductions and communication: as huber.
 /// Errors: shape_mismatch; option for a constant beta below 0. Source: Girshick, 1504.08083.
-template <LossReduction Reduction = LossReduction::mean, TensorOperand X, TensorOperand Y, NumberOperand Beta = double>
+template <LossReduction Reduction = LossReduction::mean, TensorArgument X, TensorArgument Y,
+          NumberOperand Beta = double>
 constexpr auto smooth_l1_loss(const X& x, const Y& y, const Beta& beta = 1.0, Here at = Here::current()) {
   return call<detail::LossTag<detail::SmoothL1Loss, X::rank, Reduction>>(Source::from(at), x, y, beta);
 }
 
 /// |x - y|, as torch.nn.functional.l1_loss. Shapes, reductions, errors and communication: as huber. The gradient at
 /// x = y is 0.
-template <LossReduction Reduction = LossReduction::mean, TensorOperand X, TensorOperand Y>
+template <LossReduction Reduction = LossReduction::mean, TensorArgument X, TensorArgument Y>
 constexpr auto l1_loss(const X& x, const Y& y, Here at = Here::current()) {
   return call<detail::LossTag<detail::L1Loss, X::rank, Reduction>>(Source::from(at), x, y);
 }
 /// -y log sigmoid(x) - (1 - y) log(1 - sigmoid(x)) for logits x and probabilities y, without overflow, as
 /// torch.nn.functional.binary_cross_entropy_with_logits. Shapes, reductions, errors and communication: as huber.
-template <LossReduction Reduction = LossReduction::mean, TensorOperand X, TensorOperand Y>
+template <LossReduction Reduction = LossReduction::mean, TensorArgument X, TensorArgument Y>
 constexpr auto bce_with_logits(const X& x, const Y& y, Here at = Here::current()) {
   return call<detail::LossTag<detail::BceWithLogitsLoss, X::rank, Reduction>>(Source::from(at), x, y);
 }
 /// The same with a weight for the positive examples of each class, a vector, as PyTorch's argument `pos_weight`: for x
 /// [..., classes], the term y log sigmoid(x) is multiplied by the weight of its class.
-template <LossReduction Reduction = LossReduction::mean, TensorOperand X, TensorOperand Y, TensorOperand Weight>
+template <LossReduction Reduction = LossReduction::mean, TensorArgument X, TensorArgument Y, TensorArgument Weight>
 constexpr auto bce_with_logits(const X& x, const Y& y, const Weight& pos_weight, Here at = Here::current()) {
   return call<detail::LossTag<detail::BceWithPositiveWeightLoss, X::rank, Reduction>>(Source::from(at), x, y,
                                                                                       pos_weight);
@@ -33713,7 +33583,7 @@ constexpr auto bce_with_logits(const X& x, const Y& y, const Weight& pos_weight,
 /// -y log x - (1 - y) log(1 - x) for probabilities x and y, as torch.nn.functional.binary_cross_entropy: a logarithm
 /// below -100 counts as -100, here with a gradient of 0. From logits use bce_with_logits, which is exact for x near 0
 /// and 1. Shapes, reductions, errors and communication: as huber.
-template <LossReduction Reduction = LossReduction::mean, TensorOperand X, TensorOperand Y>
+template <LossReduction Reduction = LossReduction::mean, TensorArgument X, TensorArgument Y>
 constexpr auto binary_cross_entropy(const X& x, const Y& y, Here at = Here::current()) {
   return call<detail::LossTag<detail::BinaryCrossEntropyLoss, X::rank, Reduction>>(Source::from(at), x, y);
 }
@@ -33724,7 +33594,7 @@ struct KlDiv {
 /// y (log y - x) for log-probabilities x and probabilities y, as torch.nn.functional.kl_div; -y x where y is 0. For
 /// log-probabilities y, `kl_div<Reduction, ts::KlDiv{.log_target = true}>(x, y)`, exp(y) (y - x). PyTorch's reduction
 /// "batchmean" is the sum divided by the extent of the batch. Shapes, reductions, errors and communication: as huber.
-template <LossReduction Reduction = LossReduction::mean, KlDiv Options = KlDiv{}, TensorOperand X, TensorOperand Y>
+template <LossReduction Reduction = LossReduction::mean, KlDiv Options = KlDiv{}, TensorArgument X, TensorArgument Y>
 constexpr auto kl_div(const X& x, const Y& y, Here at = Here::current()) {
   return call<detail::LossTag<detail::KlDivLoss<Options.log_target>, X::rank, Reduction>>(Source::from(at), x, y);
 }
@@ -33733,8 +33603,8 @@ constexpr auto kl_div(const X& x, const Y& y, Here at = Here::current()) {
 /// (1 - p)^gamma, where p is the probability that x gives to the target, times alpha for a target of 1 and 1 - alpha
 /// for one of 0. A negative alpha gives no weights. Shapes, reductions, errors and communication: as huber; the default
 /// is the mean, torchvision's `each`. Source: Lin et al., 1708.02002.
-template <LossReduction Reduction = LossReduction::mean, TensorOperand X, TensorOperand Y, NumberOperand Alpha = double,
-          NumberOperand Gamma = double>
+template <LossReduction Reduction = LossReduction::mean, TensorArgument X, TensorArgument Y,
+          NumberOperand Alpha = double, NumberOperand Gamma = double>
 constexpr auto sigmoid_focal_loss(const X& x, const Y& y, const Alpha& alpha = 0.25, const Gamma& gamma = 2.0,
                                   Here at = Here::current()) {
   return call<detail::LossTag<detail::FocalLoss, X::rank, Reduction>>(Source::from(at), x, y, alpha, gamma);
@@ -33749,7 +33619,7 @@ struct GaussianNll {
 /// variance is a number, or a tensor of the shape of x; one below `eps` counts as eps, with a gradient of 0, where
 /// PyTorch has that of eps. Negative variances are no error. Shapes, reductions and communication: as huber. Errors:
 /// shape_mismatch; option for an eps below 0. Source: Nix, Weigend, ICNN 1994.
-template <LossReduction Reduction = LossReduction::mean, TensorOperand X, TensorOperand Y, Operand Variance>
+template <LossReduction Reduction = LossReduction::mean, TensorArgument X, TensorArgument Y, Operand Variance>
 constexpr auto gaussian_nll_loss(const X& x, const Y& y, const Variance& variance, const GaussianNll& options = {},
                                  Here at = Here::current()) {
   return call<detail::LossTag<detail::GaussianNllLoss, X::rank, Reduction>>(
@@ -33765,8 +33635,8 @@ struct PoissonNll {
 /// x - y log(x + eps). Shapes, reductions, errors and communication: as huber.
 ///
 ///     ts::poisson_nll_loss<ts::LossReduction::mean, ts::PoissonNll{.full = true}>(model(x), counts)
-template <LossReduction Reduction = LossReduction::mean, PoissonNll Options = PoissonNll{}, TensorOperand X,
-          TensorOperand Y, NumberOperand Eps = double>
+template <LossReduction Reduction = LossReduction::mean, PoissonNll Options = PoissonNll{}, TensorArgument X,
+          TensorArgument Y, NumberOperand Eps = double>
 constexpr auto poisson_nll_loss(const X& x, const Y& y, const Eps& eps = 1e-8, Here at = Here::current()) {
   return call<detail::LossTag<detail::PoissonNllLoss<Options.log_input, Options.full>, X::rank, Reduction>>(
       Source::from(at), x, y, eps);
@@ -33775,13 +33645,14 @@ constexpr auto poisson_nll_loss(const X& x, const Y& y, const Eps& eps = 1e-8, H
 /// -x[target] for log-probabilities x [..., classes] and integer targets [...], as torch.nn.functional.nll_loss, which
 /// has the classes in dim 1. Targets that equal `ignore_index` give 0 and are not counted in the mean, which is NaN if
 /// all are ignored. Errors: shape_mismatch. Communication: as cross_entropy.
-template <LossReduction Reduction = LossReduction::mean, TensorOperand X, TensorOperand Targets>
+template <LossReduction Reduction = LossReduction::mean, TensorArgument X, TensorArgument Targets>
 constexpr auto nll_loss(const X& x, const Targets& targets, int ignore_index = -100, Here at = Here::current()) {
   return call<detail::NllTag<X::rank, Reduction>>(Source::from(at), x, targets, static_cast<double>(ignore_index));
 }
 /// The same with a weight for each class, a vector, as PyTorch's argument `weight`: the loss of a position is
 /// multiplied by the weight of its target, and the mean is the sum over the sum of these weights.
-template <LossReduction Reduction = LossReduction::mean, TensorOperand X, TensorOperand Targets, TensorOperand Weight>
+template <LossReduction Reduction = LossReduction::mean, TensorArgument X, TensorArgument Targets,
+          TensorArgument Weight>
 constexpr auto nll_loss(const X& x, const Targets& targets, const Weight& weight, int ignore_index = -100,
                         Here at = Here::current()) {
   return call<detail::NllTag<X::rank, Reduction>>(Source::from(at), x, targets, static_cast<double>(ignore_index),
@@ -33802,7 +33673,7 @@ struct CrossEntropy {
 /// 1512.00567.
 ///
 ///     ts::cross_entropy(logits, targets, ts::CrossEntropy{.label_smoothing = 0.1, .ignore_index = 0})
-template <LossReduction Reduction = LossReduction::mean, TensorOperand Logits, TensorOperand Targets>
+template <LossReduction Reduction = LossReduction::mean, TensorArgument Logits, TensorArgument Targets>
 constexpr auto cross_entropy(const Logits& logits, const Targets& targets, const CrossEntropy& options,
                              Here at = Here::current()) {
   return call<detail::SmoothedCrossEntropyTag<Logits::rank, Reduction>>(Source::from(at), logits, targets,
@@ -33813,8 +33684,8 @@ constexpr auto cross_entropy(const Logits& logits, const Targets& targets, const
 /// by its weight, and the mean is the sum over the sum of the weights of the targets. z_loss has no weights.
 ///
 ///     ts::cross_entropy(logits, targets, weight, ts::CrossEntropy{.label_smoothing = 0.1})
-template <LossReduction Reduction = LossReduction::mean, TensorOperand Logits, TensorOperand Targets,
-          TensorOperand Weight>
+template <LossReduction Reduction = LossReduction::mean, TensorArgument Logits, TensorArgument Targets,
+          TensorArgument Weight>
 constexpr auto cross_entropy(const Logits& logits, const Targets& targets, const Weight& weight,
                              const CrossEntropy& options = {}, Here at = Here::current()) {
   return call<detail::SmoothedCrossEntropyTag<Logits::rank, Reduction>>(
@@ -33871,8 +33742,8 @@ template <class T, class Targets> constexpr auto ctc_labels(const Targets& targe
 ///
 /// One ts::scan over the steps, in logarithms; only inside a traced function. Communication: none for a split batch;
 /// time that is split is gathered. Source: Graves et al., ICML 2006.
-template <LossReduction Reduction = LossReduction::mean, TensorOperand X, TensorOperand Targets, TensorOperand Lengths,
-          TensorOperand TargetLengths>
+template <LossReduction Reduction = LossReduction::mean, TensorArgument X, TensorArgument Targets,
+          TensorArgument Lengths, TensorArgument TargetLengths>
 constexpr auto ctc_loss(const X& log_probs, const Targets& targets, const Lengths& input_lengths,
                         const TargetLengths& target_lengths, const Ctc& options = {}, Here at = Here::current()) {
   static_assert(X::rank == 3 && is_floating_v<typename X::element>,
@@ -34061,7 +33932,7 @@ template <class X> constexpr auto unit_rows(const X& x, Here at) { return call<U
 /// max(0, margin - label (x - y)) for labels 1, where x should be larger, and -1, as
 /// torch.nn.functional.margin_ranking_loss. Shapes: x, y and labels have equal shapes; labels are integers or of the
 /// element type of x. Reductions, errors and communication: as huber.
-template <LossReduction Reduction = LossReduction::mean, TensorOperand X, TensorOperand Y, TensorOperand Labels,
+template <LossReduction Reduction = LossReduction::mean, TensorArgument X, TensorArgument Y, TensorArgument Labels,
           NumberOperand Margin = double>
 constexpr auto margin_ranking_loss(const X& x, const Y& y, const Labels& labels, const Margin& margin = 0.0,
                                    Here at = Here::current()) {
@@ -34069,7 +33940,7 @@ constexpr auto margin_ranking_loss(const X& x, const Y& y, const Labels& labels,
 }
 /// x where the label is 1, and max(0, margin - x) where it is -1, as torch.nn.functional.hinge_embedding_loss, for
 /// distances x. Shapes, reductions, errors and communication: as margin_ranking_loss.
-template <LossReduction Reduction = LossReduction::mean, TensorOperand X, TensorOperand Labels,
+template <LossReduction Reduction = LossReduction::mean, TensorArgument X, TensorArgument Labels,
           NumberOperand Margin = double>
 constexpr auto hinge_embedding_loss(const X& x, const Labels& labels, const Margin& margin = 1.0,
                                     Here at = Here::current()) {
@@ -34079,7 +33950,7 @@ constexpr auto hinge_embedding_loss(const X& x, const Labels& labels, const Marg
 /// torch.nn.functional.cosine_embedding_loss. Shapes: x and y [..., features], labels [...], integers or of the element
 /// type of x; one loss for each row. Reductions and errors: as huber. Communication: for split features all_reduces of
 /// three values for each row.
-template <LossReduction Reduction = LossReduction::mean, TensorOperand X, TensorOperand Y, TensorOperand Labels,
+template <LossReduction Reduction = LossReduction::mean, TensorArgument X, TensorArgument Y, TensorArgument Labels,
           NumberOperand Margin = double>
 constexpr auto cosine_embedding_loss(const X& x, const Y& y, const Labels& labels, const Margin& margin = 0.0,
                                      Here at = Here::current()) {
@@ -34088,7 +33959,7 @@ constexpr auto cosine_embedding_loss(const X& x, const Y& y, const Labels& label
 
 /// log(1 + exp(-label x)) for labels 1 and -1, without overflow, as torch.nn.functional.soft_margin_loss. Shapes,
 /// reductions, errors and communication: as margin_ranking_loss.
-template <LossReduction Reduction = LossReduction::mean, TensorOperand X, TensorOperand Labels>
+template <LossReduction Reduction = LossReduction::mean, TensorArgument X, TensorArgument Labels>
 constexpr auto soft_margin_loss(const X& x, const Labels& labels, Here at = Here::current()) {
   return call<detail::LossTag<detail::SoftMarginLoss, X::rank, Reduction>>(Source::from(at), x, labels);
 }
@@ -34096,13 +33967,13 @@ constexpr auto soft_margin_loss(const X& x, const Labels& labels, Here at = Here
 /// torch.nn.functional.multilabel_soft_margin_loss. Shapes: x and labels [..., classes]; one loss for each row. Labels
 /// are integers or of the element type of x. Reductions and errors: as huber. Communication: for split classes an
 /// all_reduce of one value for each row.
-template <LossReduction Reduction = LossReduction::mean, TensorOperand X, TensorOperand Labels>
+template <LossReduction Reduction = LossReduction::mean, TensorArgument X, TensorArgument Labels>
 constexpr auto multilabel_soft_margin_loss(const X& x, const Labels& labels, Here at = Here::current()) {
   return call<detail::LossTag<detail::MultilabelSoftMarginLoss, X::rank, Reduction>>(Source::from(at), x, labels);
 }
 /// The same with a weight for each class, a vector, as PyTorch's argument `weight`: the loss of each class is
 /// multiplied by its weight, and divided by the number of classes.
-template <LossReduction Reduction = LossReduction::mean, TensorOperand X, TensorOperand Labels, TensorOperand Weight>
+template <LossReduction Reduction = LossReduction::mean, TensorArgument X, TensorArgument Labels, TensorArgument Weight>
 constexpr auto multilabel_soft_margin_loss(const X& x, const Labels& labels, const Weight& weight,
                                            Here at = Here::current()) {
   return call<detail::LossTag<detail::MultilabelSoftMarginLoss, X::rank, Reduction>>(Source::from(at), x, labels,
@@ -34112,7 +33983,7 @@ constexpr auto multilabel_soft_margin_loss(const X& x, const Labels& labels, con
 /// torch.nn.functional.multi_margin_loss; P is 1 or 2. Shapes: x [..., classes], integer targets [...]; one loss for
 /// each row. A target outside of the classes counts as a class of score 0. Reductions and errors: as huber.
 /// Communication: for split classes all_reduces of two values for each row.
-template <LossReduction Reduction = LossReduction::mean, int P = 1, TensorOperand X, TensorOperand Targets,
+template <LossReduction Reduction = LossReduction::mean, int P = 1, TensorArgument X, TensorArgument Targets,
           NumberOperand Margin = double>
 constexpr auto multi_margin_loss(const X& x, const Targets& targets, const Margin& margin = 1.0,
                                  Here at = Here::current()) {
@@ -34121,8 +33992,8 @@ constexpr auto multi_margin_loss(const X& x, const Targets& targets, const Margi
 
 /// The same with a weight for each class, a vector, as PyTorch's argument `weight`: the loss of a row is multiplied by
 /// the weight of its target, and the mean is that over the rows.
-template <LossReduction Reduction = LossReduction::mean, int P = 1, TensorOperand X, TensorOperand Targets,
-          TensorOperand Weight, NumberOperand Margin = double>
+template <LossReduction Reduction = LossReduction::mean, int P = 1, TensorArgument X, TensorArgument Targets,
+          TensorArgument Weight, NumberOperand Margin = double>
 constexpr auto multi_margin_loss(const X& x, const Targets& targets, const Weight& weight, const Margin& margin = 1.0,
                                  Here at = Here::current()) {
   return call<detail::LossTag<detail::MultiMarginLoss<P>, X::rank, Reduction>>(Source::from(at), x, targets, margin,
@@ -34132,7 +34003,7 @@ constexpr auto multi_margin_loss(const X& x, const Targets& targets, const Weigh
 /// classes, as torch.nn.functional.multilabel_margin_loss. Shapes: x [..., classes] and integer targets [..., classes],
 /// of which those in front of the first negative number count; one loss for each row. Reductions and errors: as huber.
 /// Computed for all pairs of classes. Communication: split classes are gathered.
-template <LossReduction Reduction = LossReduction::mean, TensorOperand X, TensorOperand Targets>
+template <LossReduction Reduction = LossReduction::mean, TensorArgument X, TensorArgument Targets>
 constexpr auto multilabel_margin_loss(const X& x, const Targets& targets, Here at = Here::current()) {
   static_assert(X::rank < max_rank, "tessera: multilabel_margin_loss takes tensors of at most 7 dims");
   return call<detail::LossTag<detail::MultilabelMarginLoss, X::rank, Reduction>>(Source::from(at), x, targets);
@@ -34140,7 +34011,7 @@ constexpr auto multilabel_margin_loss(const X& x, const Targets& targets, Here a
 /// The P-norm of the rows of x - y + eps, as torch.nn.functional.pairwise_distance: x and y [..., features] give [...].
 /// The gradient of a norm of 0 is 0. Losses of bf16 and f16 are f32. Errors: shape_mismatch. Communication: for split
 /// features an all_reduce of one value for each row.
-template <int P = 2, TensorOperand X, TensorOperand Y, NumberOperand Eps = double>
+template <int P = 2, TensorArgument X, TensorArgument Y, NumberOperand Eps = double>
 constexpr auto pairwise_distance(const X& x, const Y& y, const Eps& eps = 1e-6, Here at = Here::current()) {
   return call<detail::LossTag<detail::PairwiseDistance<P>, X::rank, LossReduction::each>>(Source::from(at), x, y, eps);
 }
@@ -34156,8 +34027,8 @@ struct TripletMargin {
 /// BMVC 2016.
 ///
 ///     ts::triplet_margin_loss<ts::LossReduction::mean, ts::TripletMargin{.p = 1}>(anchor, positive, negative, 0.5)
-template <LossReduction Reduction = LossReduction::mean, TripletMargin Options = TripletMargin{}, TensorOperand Anchor,
-          TensorOperand Positive, TensorOperand Negative, NumberOperand Margin = double>
+template <LossReduction Reduction = LossReduction::mean, TripletMargin Options = TripletMargin{}, TensorArgument Anchor,
+          TensorArgument Positive, TensorArgument Negative, NumberOperand Margin = double>
 constexpr auto triplet_margin_loss(const Anchor& anchor, const Positive& positive, const Negative& negative,
                                    const Margin& margin = 1.0, double eps = 1e-6, Here at = Here::current()) {
   return call<detail::LossTag<detail::TripletMarginLoss<Options.p, Options.swap>, Anchor::rank, Reduction>>(
@@ -34168,7 +34039,7 @@ constexpr auto triplet_margin_loss(const Anchor& anchor, const Positive& positiv
 /// the other keys are its negatives: the loss of contrastive learning. Shapes: query and keys [batch, features].
 /// Reductions and errors: as huber. Communication: with a split batch an all_gather of the keys. Source: van den Oord
 /// et al., 1807.03748.
-template <LossReduction Reduction = LossReduction::mean, TensorOperand Query, TensorOperand Keys,
+template <LossReduction Reduction = LossReduction::mean, TensorArgument Query, TensorArgument Keys,
           NumberOperand Temperature = double>
 constexpr auto info_nce(const Query& query, const Keys& keys, const Temperature& temperature = 0.1,
                         Here at = Here::current()) {
@@ -34178,8 +34049,8 @@ constexpr auto info_nce(const Query& query, const Keys& keys, const Temperature&
   return cross_entropy<Reduction>(logits, iota<0, std::int32_t>(sum<1>(query, at), at), CrossEntropy{}, at);
 }
 /// The same with negatives of its own for all queries: key i against negatives [count, features].
-template <LossReduction Reduction = LossReduction::mean, TensorOperand Query, TensorOperand Keys,
-          TensorOperand Negatives, NumberOperand Temperature = double>
+template <LossReduction Reduction = LossReduction::mean, TensorArgument Query, TensorArgument Keys,
+          TensorArgument Negatives, NumberOperand Temperature = double>
 constexpr auto info_nce(const Query& query, const Keys& keys, const Negatives& negatives,
                         const Temperature& temperature = 0.1, Here at = Here::current()) {
   static_assert(Query::rank == 2 && Keys::rank == 2 && Negatives::rank == 2,
@@ -34207,32 +34078,32 @@ namespace tessera {
 
 /// How many trials of the given probabilities of success it takes to succeed: 1, 2, ... (jax.random.geometric,
 /// Tensor.geometric_), in the element type of the probabilities. Infinity for a probability of 0. No gradient.
-template <std::uint32_t Stream = 0, TensorOperand P, class Key>
+template <std::uint32_t Stream = 0, TensorArgument P, class Key>
 constexpr auto geometric(const P& probability, const Key& key, Here at = Here::current()) {
   const auto fixed = stop_gradient(probability, at);
   return floor(exponential_like<Stream>(fixed, key, at) / -log1p(-fixed, at), at) + 1.0;
 }
 /// Draws of the Pareto distribution from 1 on, with the given shapes above 0 (jax.random.pareto): exp(e / shape) for an
 /// exponential draw e.
-template <std::uint32_t Stream = 0, TensorOperand A, class Key>
+template <std::uint32_t Stream = 0, TensorArgument A, class Key>
 constexpr auto pareto(const A& shape, const Key& key, Here at = Here::current()) {
   return exp(exponential_like<Stream>(shape, key, at) / shape, at);
 }
 /// Draws of the Weibull distribution of scale 1, with the given shapes above 0 (jax.random.weibull_min): e^(1 / shape)
 /// for an exponential draw e. Multiply by another scale.
-template <std::uint32_t Stream = 0, TensorOperand A, class Key>
+template <std::uint32_t Stream = 0, TensorArgument A, class Key>
 constexpr auto weibull(const A& shape, const Key& key, Here at = Here::current()) {
   return pow(exponential_like<Stream>(shape, key, at), reciprocal(shape, at), at);
 }
 /// Draws of the Rayleigh distribution with the given scales (jax.random.rayleigh): scale sqrt(2 e) for an exponential
 /// draw e.
-template <std::uint32_t Stream = 0, TensorOperand A, class Key>
+template <std::uint32_t Stream = 0, TensorArgument A, class Key>
 constexpr auto rayleigh(const A& scale, const Key& key, Here at = Here::current()) {
   return scale * sqrt(2.0 * exponential_like<Stream>(scale, key, at), at);
 }
 /// Draws whose logarithms are normal with the given deviations (jax.random.lognormal): exp(sigma n) for a standard
 /// normal draw n.
-template <std::uint32_t Stream = 0, TensorOperand A, class Key>
+template <std::uint32_t Stream = 0, TensorArgument A, class Key>
 constexpr auto lognormal(const A& sigma, const Key& key, Here at = Here::current()) {
   return exp(sigma * normal_like<Stream>(sigma, key, at), at);
 }
@@ -34242,7 +34113,7 @@ constexpr auto lognormal(const A& sigma, const Key& key, Here at = Here::current
 /// (hard=True), with the gradient of the softmax. Communication: as softmax; hard as argmax too.
 ///
 ///     const auto choice = ts::gumbel_softmax<true>(logits, key, 0.5);
-template <bool Hard = false, std::uint32_t Stream = 0, TensorOperand Logits, class Key,
+template <bool Hard = false, std::uint32_t Stream = 0, TensorArgument Logits, class Key,
           NumberOperand Temperature = double>
 constexpr auto gumbel_softmax(const Logits& logits, const Key& key, const Temperature& temperature = 1.0,
                               Here at = Here::current()) {
@@ -34323,15 +34194,15 @@ template <std::uint32_t Stream> struct AlphaDropoutTag {
 /// Dropout of whole features: of x [batch, spatial..., features] each feature of each example is 0 with probability
 /// `rate`, in all of its elements, and x / (1 - rate) otherwise (F.dropout1d, dropout2d, dropout3d, with features
 /// last). In all else as dropout.
-template <std::uint32_t Stream = 0, TensorOperand X, NumberOperand Rate, class Key>
+template <std::uint32_t Stream = 0, TensorArgument X, NumberOperand Rate, class Key>
 constexpr auto dropout1d(const X& x, const Rate& rate, const Key& key, Here at = Here::current()) {
   return call<detail::FeatureDropoutTag<3, Stream>>(Source::from(at), x, rate, detail::drawn_from(key));
 }
-template <std::uint32_t Stream = 0, TensorOperand X, NumberOperand Rate, class Key>
+template <std::uint32_t Stream = 0, TensorArgument X, NumberOperand Rate, class Key>
 constexpr auto dropout2d(const X& x, const Rate& rate, const Key& key, Here at = Here::current()) {
   return call<detail::FeatureDropoutTag<4, Stream>>(Source::from(at), x, rate, detail::drawn_from(key));
 }
-template <std::uint32_t Stream = 0, TensorOperand X, NumberOperand Rate, class Key>
+template <std::uint32_t Stream = 0, TensorArgument X, NumberOperand Rate, class Key>
 constexpr auto dropout3d(const X& x, const Rate& rate, const Key& key, Here at = Here::current()) {
   return call<detail::FeatureDropoutTag<5, Stream>>(Source::from(at), x, rate, detail::drawn_from(key));
 }
@@ -34339,7 +34210,7 @@ constexpr auto dropout3d(const X& x, const Rate& rate, const Key& key, Here at =
 /// Dropout for networks with ts::selu (F.alpha_dropout): mean and variance of x stay 0 and 1. Dropped elements are
 /// the lowest value of selu, then all are scaled and shifted. At a rate of 1 the result is 0. In all else as dropout.
 /// Source: Klambauer et al., Self-Normalizing Neural Networks, 2017.
-template <std::uint32_t Stream = 0, TensorOperand X, NumberOperand Rate, class Key>
+template <std::uint32_t Stream = 0, TensorArgument X, NumberOperand Rate, class Key>
 constexpr auto alpha_dropout(const X& x, const Rate& rate, const Key& key, Here at = Here::current()) {
   return call<detail::AlphaDropoutTag<Stream>>(Source::from(at), x, rate, detail::drawn_from(key));
 }
@@ -34403,14 +34274,14 @@ template <std::uint32_t Stream> struct GammaTag {
 /// torch._standard_gamma): of mean a and variance a. Divide by another rate. The shape is that of the concentrations.
 /// No gradient. NaN for a concentration below 0. Costs thirteen draws an element. Key, stream and communication: as of
 /// uniform_like. Source: Marsaglia, Tsang, ACM TOMS 26 (2000).
-template <std::uint32_t Stream = 0, TensorOperand A, class Key>
+template <std::uint32_t Stream = 0, TensorArgument A, class Key>
 constexpr auto gamma(const A& concentration, const Key& key, Here at = Here::current()) {
   return call<detail::GammaTag<Stream>>(Source::from(at), concentration, detail::drawn_from(key));
 }
 
 /// Draws of the beta distribution, x / (x + y) of gamma draws x and y (jax.random.beta). Both operands have one shape.
 /// For concentrations far below 1, x and y may both be 0 in f32, and the draw is NaN: use double there.
-template <std::uint32_t Stream = 0, TensorOperand A, TensorOperand B, class Key>
+template <std::uint32_t Stream = 0, TensorArgument A, TensorArgument B, class Key>
 constexpr auto beta(const A& a, const B& b, const Key& key, Here at = Here::current()) {
   const auto x = gamma<2 * Stream>(a, key, at);
   const auto y = gamma<2 * Stream + 1>(b, key, at);
@@ -34419,14 +34290,14 @@ constexpr auto beta(const A& a, const B& b, const Key& key, Here at = Here::curr
 
 /// Draws of the Dirichlet distribution along the last dim: gamma draws over their sum (jax.random.dirichlet).
 /// Communication: an all-reduce of the sums if the last dim is split.
-template <std::uint32_t Stream = 0, TensorOperand A, class Key>
+template <std::uint32_t Stream = 0, TensorArgument A, class Key>
 constexpr auto dirichlet(const A& concentration, const Key& key, Here at = Here::current()) {
   const auto x = gamma<Stream>(concentration, key, at);
   return x / unsqueeze<-1>(sum<-1>(x, at), at);
 }
 
 /// Draws of the chi-squared distribution with the given degrees of freedom (jax.random.chisquare).
-template <std::uint32_t Stream = 0, TensorOperand A, class Key>
+template <std::uint32_t Stream = 0, TensorArgument A, class Key>
 constexpr auto chisquare(const A& degrees, const Key& key, Here at = Here::current()) {
   return gamma<Stream>(degrees * 0.5, key, at) * 2.0;
 }
@@ -34434,7 +34305,7 @@ constexpr auto chisquare(const A& degrees, const Key& key, Here at = Here::curre
 /// Draws of Student's t distribution with the given degrees of freedom, above 0: a normal draw over the root of a
 /// chi-squared one divided by the degrees (jax.random.t, torch.distributions.StudentT). No gradient. For degrees far
 /// below 1 draws may be infinite in f32: use double there.
-template <std::uint32_t Stream = 0, TensorOperand A, class Key>
+template <std::uint32_t Stream = 0, TensorArgument A, class Key>
 constexpr auto student_t(const A& degrees, const Key& key, Here at = Here::current()) {
   const auto fixed = stop_gradient(degrees, at);
   return normal_like<Stream>(fixed, key, at) / sqrt(chisquare<Stream>(fixed, key, at) / fixed, at);
@@ -34511,7 +34382,7 @@ constexpr auto poisson_by_rejection(const Rate& rate, const Key& key, Here at) {
 /// function. No gradient. Costs two loops, of 60 and of 24 steps. Key and stream: as of uniform_like, of which streams
 /// 2 Stream and 2 Stream + 1 are used. No communication. Source: Hoermann, Insurance: Mathematics and Economics 12
 /// (1993).
-template <std::uint32_t Stream = 0, TensorOperand Rate, class Key>
+template <std::uint32_t Stream = 0, TensorArgument Rate, class Key>
 constexpr auto poisson(const Rate& rate, const Key& key, Here at = Here::current()) {
   static_assert(detail::draws_v<Typed<typename Rate::element, Rate::rank>>,
                 "tessera: random numbers are drawn for float, double, bf16 and f16 tensors");
@@ -34570,7 +34441,7 @@ struct CorrelationTag {
 /// f32. Communication: if observations are split an all-reduce of the means and one of the result.
 ///
 ///     const auto c = ts::cov(samples);  // the variances are on the diagonal
-template <TensorOperand X, NumberOperand Correction = int>
+template <TensorArgument X, NumberOperand Correction = int>
 constexpr auto cov(const X& x, const Correction& correction = 1, Here at = Here::current()) {
   static_assert(X::rank == 2, "tessera: cov takes a matrix, a row for each variable; of a vector it is ts::var");
   const auto off = call<SubTag>(Source::from(at), x, mean<1>(x, keepdims, at));
@@ -34580,7 +34451,7 @@ constexpr auto cov(const X& x, const Correction& correction = 1, Here at = Here:
 /// The correlations of the rows of x [variables, observations] (torch.corrcoef, jnp.corrcoef): covariances over both
 /// standard deviations, in [-1, 1]; NaN in the row and the column of a variable that is constant. Communication: as
 /// cov, and for split columns of the result an all-reduce of the variances.
-template <TensorOperand X> constexpr auto corrcoef(const X& x, Here at = Here::current()) {
+template <TensorArgument X> constexpr auto corrcoef(const X& x, Here at = Here::current()) {
   return call<detail::CorrelationTag>(Source::from(at), cov(x, 1, at));
 }
 
@@ -34620,7 +34491,7 @@ template <int Rank, int D, bool Mean> struct NeighboursTag {
 };
 
 /// x with singleton dims behind its own.
-template <int Count, TensorOperand X> constexpr auto with_singletons(const X& x, Here at) {
+template <int Count, TensorArgument X> constexpr auto with_singletons(const X& x, Here at) {
   if constexpr (Count == 0)
     return x;
   else
@@ -34628,7 +34499,7 @@ template <int Count, TensorOperand X> constexpr auto with_singletons(const X& x,
 }
 
 /// The areas below the lines between neighbours.
-template <int D, TensorOperand Y, Operand S> constexpr auto trapezoids(const Y& y, const S& spacing, Here at) {
+template <int D, TensorArgument Y, Operand S> constexpr auto trapezoids(const Y& y, const S& spacing, Here at) {
   constexpr int dim = checked_dim<D, Y::rank>();
   const auto means = call<NeighboursTag<Y::rank, dim, true>>(Source::from(at), y);
   if constexpr (TensorOperand<S>) {
@@ -34650,7 +34521,7 @@ template <int D, TensorOperand Y, Operand S> constexpr auto trapezoids(const Y& 
 /// neighbours differ; integers wrap around. Communication: along a split dim, as slice.
 ///
 ///     const auto steps = ts::diff<0>(positions);
-template <int D = -1, int Times = 1, TensorOperand X> constexpr auto diff(const X& x, Here at = Here::current()) {
+template <int D = -1, int Times = 1, TensorArgument X> constexpr auto diff(const X& x, Here at = Here::current()) {
   static_assert(Times >= 1, "tessera: the order of ts::diff is at least 1");
   const auto once = call<detail::NeighboursTag<X::rank, detail::checked_dim<D, X::rank>(), false>>(Source::from(at), x);
   if constexpr (Times == 1)
@@ -34665,14 +34536,14 @@ template <int D = -1, int Times = 1, TensorOperand X> constexpr auto diff(const 
 /// which names the product of the means and the widths of neighbours. Communication: as slice and sum.
 ///
 ///     const auto area = ts::trapezoid<-1>(y, 0.1);
-template <int D = -1, TensorOperand Y, Operand S = double>
+template <int D = -1, TensorArgument Y, Operand S = double>
 constexpr auto trapezoid(const Y& y, const S& spacing = 1.0, Here at = Here::current()) {
   constexpr int dim = detail::checked_dim<D, Y::rank>();
   return sum<dim>(detail::trapezoids<dim>(y, spacing, at), at);
 }
 /// The integral up to each sample but the first (torch.cumulative_trapezoid): the dim is shorter by one. In all else as
 /// trapezoid. Communication: as slice and cumsum.
-template <int D = -1, TensorOperand Y, Operand S = double>
+template <int D = -1, TensorArgument Y, Operand S = double>
 constexpr auto cumulative_trapezoid(const Y& y, const S& spacing = 1.0, Here at = Here::current()) {
   constexpr int dim = detail::checked_dim<D, Y::rank>();
   return cumsum<dim>(detail::trapezoids<dim>(y, spacing, at), at);
@@ -34756,11 +34627,11 @@ template <int Rank> struct HistogramTag {
 /// a gradient. Errors: shape_mismatch. Communication: an all-reduce of the counts if x is split.
 ///
 ///     const auto tokens_of_expert = ts::bincount(expert, 8);
-template <TensorOperand X, SizeOperand Count>
+template <TensorArgument X, SizeOperand Count>
 constexpr auto bincount(const X& x, const Count& count, Here at = Here::current()) {
   return call<detail::BincountTag<X::rank>>(Source::from(at), x, Dim(count));
 }
-template <TensorOperand X, SizeOperand Count, TensorOperand Weights>
+template <TensorArgument X, SizeOperand Count, TensorArgument Weights>
 constexpr auto bincount(const X& x, const Count& count, const Weights& weights, Here at = Here::current()) {
   return call<detail::BincountTag<X::rank>>(Source::from(at), x, Dim(count), weights);
 }
@@ -34770,7 +34641,7 @@ constexpr auto bincount(const X& x, const Count& count, const Weights& weights, 
 /// in f64. No gradient. Communication: an all-reduce of the counts if x is split.
 ///
 ///     const auto counts = ts::histogram(x, 10, 0.0, 1.0);
-template <TensorOperand X, SizeOperand Count, NumberOperand Low, NumberOperand High>
+template <TensorArgument X, SizeOperand Count, NumberOperand Low, NumberOperand High>
 constexpr auto histogram(const X& x, const Count& bins, const Low& low, const High& high, Here at = Here::current()) {
   return call<detail::HistogramTag<X::rank>>(Source::from(at), x, Dim(bins), low, high);
 }
@@ -34822,7 +34693,7 @@ struct LocalResponseNormTag {
 /// behind. Errors: shape_mismatch for a size below 1. Communication: along split features a halo.
 ///
 ///     const auto y = ts::local_response_norm(x, {.size = 5});
-template <TensorOperand X>
+template <TensorArgument X>
 constexpr auto local_response_norm(const X& x, const LocalResponseNorm& o, Here at = Here::current()) {
   return call<detail::LocalResponseNormTag>(Source::from(at), x, Dim(o.size), o.alpha, o.beta, o.k);
 }
@@ -34927,10 +34798,10 @@ template <int Rank, int D, class Index> struct RankTag {
 /// The median along dim D, the lower of two in the middle as in PyTorch; NaN where any element is. The result lacks the
 /// dim, and has the element type of x. The gradient goes to the element that is the median. Errors: dim_range for a dim
 /// without elements. Communication: as sort. `nanmedian` leaves NaNs out, and is NaN where all are.
-template <int D = -1, TensorOperand X> constexpr auto median(const X& x, Here at = Here::current()) {
+template <int D = -1, TensorArgument X> constexpr auto median(const X& x, Here at = Here::current()) {
   return call<detail::MedianTag<X::rank, detail::checked_dim<D, X::rank>(), false>>(Source::from(at), x);
 }
-template <int D = -1, TensorOperand X> constexpr auto nanmedian(const X& x, Here at = Here::current()) {
+template <int D = -1, TensorArgument X> constexpr auto nanmedian(const X& x, Here at = Here::current()) {
   return call<detail::MedianTag<X::rank, detail::checked_dim<D, X::rank>(), true>>(Source::from(at), x);
 }
 
@@ -34938,11 +34809,11 @@ template <int D = -1, TensorOperand X> constexpr auto nanmedian(const X& x, Here
 /// neighbours: `quantile<-1>(x, 0.9)`, `quantile<0, ts::Interpolation::lower>(x, q)`. NaN where any element is; of
 /// integers f32. A q that is a ts::Scalar is clamped to [0, 1]. Errors: option for a constant q outside of [0, 1];
 /// dim_range for a dim without elements. In all else as median. `nanquantile` leaves NaNs out.
-template <int D = -1, Interpolation How = Interpolation::linear, TensorOperand X, NumberOperand Q>
+template <int D = -1, Interpolation How = Interpolation::linear, TensorArgument X, NumberOperand Q>
 constexpr auto quantile(const X& x, const Q& q, Here at = Here::current()) {
   return call<detail::QuantileTag<X::rank, detail::checked_dim<D, X::rank>(), How, false>>(Source::from(at), x, q);
 }
-template <int D = -1, Interpolation How = Interpolation::linear, TensorOperand X, NumberOperand Q>
+template <int D = -1, Interpolation How = Interpolation::linear, TensorArgument X, NumberOperand Q>
 constexpr auto nanquantile(const X& x, const Q& q, Here at = Here::current()) {
   return call<detail::QuantileTag<X::rank, detail::checked_dim<D, X::rank>(), How, true>>(Source::from(at), x, q);
 }
@@ -34950,7 +34821,7 @@ constexpr auto nanquantile(const X& x, const Q& q, Here at = Here::current()) {
 /// The k-th smallest element along dim D, from k = 1 on, and its index, both without the dim: `auto [values, indices] =
 /// kthvalue<-1>(x, 2)`. NaN is the largest value. Errors: shape_mismatch for k below 1 or above the extent.
 /// Communication: as sort.
-template <int D, Element Index = std::int32_t, TensorOperand X, SizeOperand K>
+template <int D, Element Index = std::int32_t, TensorArgument X, SizeOperand K>
 constexpr auto kthvalue(const X& x, const K& k, Here at = Here::current()) {
   constexpr int dim = detail::checked_dim<D, X::rank>();
   const auto places = call<detail::RankTag<X::rank, dim, Index>>(Source::from(at), x, Dim(k));
@@ -34962,7 +34833,7 @@ constexpr auto kthvalue(const X& x, const K& k, Here at = Here::current()) {
 /// The most frequent element along dim D, the smallest of those that are equally frequent, and the index of its last
 /// occurrence, both without the dim (torch.mode): `auto [values, indices] = mode<-1>(x)`. NaN is equal to no element.
 /// The gradient goes to that occurrence. Communication: as sort.
-template <int D = -1, TensorOperand X> constexpr auto mode(const X& x, Here at = Here::current()) {
+template <int D = -1, TensorArgument X> constexpr auto mode(const X& x, Here at = Here::current()) {
   constexpr int dim = detail::checked_dim<D, X::rank>();
   // The sorted elements are runs of equal ones; the length of a run so far is largest at the end of the longest run.
   const auto order = argsort<dim>(x, at);
@@ -35179,7 +35050,7 @@ template <int N, bool Max> struct AdaptivePoolTag {
   }
 };
 
-template <class Tag, int N, TensorOperand X, class Options, class... Last>
+template <class Tag, int N, TensorArgument X, class Options, class... Last>
 constexpr auto pool(const X& x, const Options& o, Here at, const Last&... last) {
   return [&]<std::size_t... D>(std::index_sequence<D...>) {
     return call<Tag>(Source::from(at), x, Dim(o.window[D])..., Dim(o.strides[D] == 0 ? o.window[D] : o.strides[D])...,
@@ -35199,26 +35070,32 @@ constexpr auto pool(const X& x, const Options& o, Here at, const Last&... last) 
 /// ts::Stack can't have them. Errors: shape_mismatch for windows larger than the padded dim.
 /// Communication: none for split batch and features; along split spatial dims the rows that windows of other devices
 /// need.
-template <TensorOperand X> constexpr auto max_pool1d(const X& x, const MaxPool<1>& options, Here at = Here::current()) {
+template <TensorArgument X>
+constexpr auto max_pool1d(const X& x, const MaxPool<1>& options, Here at = Here::current()) {
   return detail::pool<detail::MaxPoolTag<1>, 1>(x, options, at, options.dilation[0]);
 }
-template <TensorOperand X> constexpr auto max_pool2d(const X& x, const MaxPool<2>& options, Here at = Here::current()) {
+template <TensorArgument X>
+constexpr auto max_pool2d(const X& x, const MaxPool<2>& options, Here at = Here::current()) {
   return detail::pool<detail::MaxPoolTag<2>, 2>(x, options, at, options.dilation[0], options.dilation[1]);
 }
-template <TensorOperand X> constexpr auto max_pool3d(const X& x, const MaxPool<3>& options, Here at = Here::current()) {
+template <TensorArgument X>
+constexpr auto max_pool3d(const X& x, const MaxPool<3>& options, Here at = Here::current()) {
   return detail::pool<detail::MaxPoolTag<3>, 3>(x, options, at, options.dilation[0], options.dilation[1],
                                                 options.dilation[2]);
 }
 
 /// The mean of each window, `avg_pool2d(x, {.window = {2, 2}})`. bf16 and f16 are added up in f32. Otherwise as
 /// max_pool.
-template <TensorOperand X> constexpr auto avg_pool1d(const X& x, const AvgPool<1>& options, Here at = Here::current()) {
+template <TensorArgument X>
+constexpr auto avg_pool1d(const X& x, const AvgPool<1>& options, Here at = Here::current()) {
   return detail::pool<detail::AvgPoolTag<1>, 1>(x, options, at, options.count_include_pad ? 1 : 0);
 }
-template <TensorOperand X> constexpr auto avg_pool2d(const X& x, const AvgPool<2>& options, Here at = Here::current()) {
+template <TensorArgument X>
+constexpr auto avg_pool2d(const X& x, const AvgPool<2>& options, Here at = Here::current()) {
   return detail::pool<detail::AvgPoolTag<2>, 2>(x, options, at, options.count_include_pad ? 1 : 0);
 }
-template <TensorOperand X> constexpr auto avg_pool3d(const X& x, const AvgPool<3>& options, Here at = Here::current()) {
+template <TensorArgument X>
+constexpr auto avg_pool3d(const X& x, const AvgPool<3>& options, Here at = Here::current()) {
   return detail::pool<detail::AvgPoolTag<3>, 3>(x, options, at, options.count_include_pad ? 1 : 0);
 }
 
@@ -35238,7 +35115,7 @@ template <int N> struct LpPoolTag {
     return build::cast(build::binary(Op::pow, build::reduce(Op::sum, windows, dims, false), 1.0 / p), type);
   }
 };
-template <int N, TensorOperand X, NumberOperand P>
+template <int N, TensorArgument X, NumberOperand P>
 constexpr auto lp_pool(const X& x, const P& p, const LpPool<N>& o, Here at) {
   return [&]<std::size_t... D>(std::index_sequence<D...>) {
     return call<LpPoolTag<N>>(Source::from(at), x, p, Dim(o.window[D])...,
@@ -35250,15 +35127,15 @@ constexpr auto lp_pool(const X& x, const P& p, const LpPool<N>& o, Here at) {
 /// The p-th root of the sum of the p-th powers of each window (F.lp_pool1d, lp_pool2d): `lp_pool2d(x, 2, {.window = {3,
 /// 3}})`. As in PyTorch, powers are of x, not of its absolute value, so that an odd p is for positive x; the gradient
 /// of a window of zeros is NaN for a p above 1. Otherwise as max_pool.
-template <TensorOperand X, NumberOperand P>
+template <TensorArgument X, NumberOperand P>
 constexpr auto lp_pool1d(const X& x, const P& p, const LpPool<1>& options, Here at = Here::current()) {
   return detail::lp_pool<1>(x, p, options, at);
 }
-template <TensorOperand X, NumberOperand P>
+template <TensorArgument X, NumberOperand P>
 constexpr auto lp_pool2d(const X& x, const P& p, const LpPool<2>& options, Here at = Here::current()) {
   return detail::lp_pool<2>(x, p, options, at);
 }
-template <TensorOperand X, NumberOperand P>
+template <TensorArgument X, NumberOperand P>
 constexpr auto lp_pool3d(const X& x, const P& p, const LpPool<3>& options, Here at = Here::current()) {
   return detail::lp_pool<3>(x, p, options, at);
 }
@@ -35266,15 +35143,15 @@ constexpr auto lp_pool3d(const X& x, const P& p, const LpPool<3>& options, Here 
 /// Averages to the given extents: index i of a result of extent m is the mean over the indices floor(i n / m) to
 /// ceil((i + 1) n / m) of a dim of extent n, as in PyTorch. `adaptive_avg_pool2d(x, {1, 1})` is the mean of each image.
 /// Each dim costs n m additions a line. Communication: over a split spatial dim the result is partial.
-template <TensorOperand X>
+template <TensorArgument X>
 constexpr auto adaptive_avg_pool1d(const X& x, const std::array<std::int64_t, 1>& extents, Here at = Here::current()) {
   return call<detail::AdaptivePoolTag<1, false>>(Source::from(at), x, Dim(extents[0]));
 }
-template <TensorOperand X>
+template <TensorArgument X>
 constexpr auto adaptive_avg_pool2d(const X& x, const std::array<std::int64_t, 2>& extents, Here at = Here::current()) {
   return call<detail::AdaptivePoolTag<2, false>>(Source::from(at), x, Dim(extents[0]), Dim(extents[1]));
 }
-template <TensorOperand X>
+template <TensorArgument X>
 constexpr auto adaptive_avg_pool3d(const X& x, const std::array<std::int64_t, 3>& extents, Here at = Here::current()) {
   return call<detail::AdaptivePoolTag<3, false>>(Source::from(at), x, Dim(extents[0]), Dim(extents[1]),
                                                  Dim(extents[2]));
@@ -35282,15 +35159,15 @@ constexpr auto adaptive_avg_pool3d(const X& x, const std::array<std::int64_t, 3>
 
 /// The largest elements of the windows of adaptive_avg_pool. One of equal elements gets the gradient. Communication:
 /// over a split spatial dim all-reduces of the maxima and of their positions, and the result is partial.
-template <TensorOperand X>
+template <TensorArgument X>
 constexpr auto adaptive_max_pool1d(const X& x, const std::array<std::int64_t, 1>& extents, Here at = Here::current()) {
   return call<detail::AdaptivePoolTag<1, true>>(Source::from(at), x, Dim(extents[0]));
 }
-template <TensorOperand X>
+template <TensorArgument X>
 constexpr auto adaptive_max_pool2d(const X& x, const std::array<std::int64_t, 2>& extents, Here at = Here::current()) {
   return call<detail::AdaptivePoolTag<2, true>>(Source::from(at), x, Dim(extents[0]), Dim(extents[1]));
 }
-template <TensorOperand X>
+template <TensorArgument X>
 constexpr auto adaptive_max_pool3d(const X& x, const std::array<std::int64_t, 3>& extents, Here at = Here::current()) {
   return call<detail::AdaptivePoolTag<3, true>>(Source::from(at), x, Dim(extents[0]), Dim(extents[1]), Dim(extents[2]));
 }
@@ -35348,7 +35225,7 @@ template <bool AlignCorners> struct AffineGridTag {
 /// grid_sample, which is given the same. No communication for a split batch.
 ///
 ///     const auto turned = ts::grid_sample(images, ts::affine_grid(theta, {28, 28}));
-template <bool AlignCorners = false, TensorOperand Theta>
+template <bool AlignCorners = false, TensorArgument Theta>
 constexpr auto affine_grid(const Theta& theta, const std::array<std::int64_t, 2>& extents, Here at = Here::current()) {
   return call<detail::AffineGridTag<AlignCorners>>(Source::from(at), theta, Dim(extents[0]), Dim(extents[1]));
 }
@@ -35459,7 +35336,7 @@ template <GridSample Options> struct GridSampleTag {
 /// PyTorch's modes "bicubic" and "reflection" have no counterpart. NaN in the grid gives 0. bf16 and f16 are sampled in
 /// f32. Errors: shape_mismatch, dim_range for images without elements; unsupported for layers of a Stack.
 /// Communication: split height or width is gathered; batch and features stay split.
-template <GridSample Options = GridSample{}, TensorOperand X, TensorOperand Grid>
+template <GridSample Options = GridSample{}, TensorArgument X, TensorArgument Grid>
 constexpr auto grid_sample(const X& x, const Grid& grid, Here at = Here::current()) {
   return call<detail::GridSampleTag<Options>>(Source::from(at), x, grid);
 }
@@ -35559,7 +35436,7 @@ template <int Rank, int D, Interpolate Options> struct InterpolateTag {
 /// in f32. The gradient adds each cotangent to the elements that it was made of. Errors: shape_mismatch for a negative
 /// extent, dim_range where x has no element along the dim. Communication: along a split dim the result is partial, as
 /// that of embedding; other dims stay split.
-template <int D, Interpolate Options = Interpolate{}, TensorOperand X, SizeOperand Size>
+template <int D, Interpolate Options = Interpolate{}, TensorArgument X, SizeOperand Size>
 constexpr auto interpolate(const X& x, const Size& size, Here at = Here::current()) {
   return call<detail::InterpolateTag<X::rank, detail::checked_dim<D, X::rank>(), Options>>(Source::from(at), x,
                                                                                            Dim(size));
@@ -35634,14 +35511,14 @@ template <int Rank, int D> struct PadValueTag {
 /// two dims by two calls. The gradient adds the cotangents of the copies to the elements. Errors: shape_mismatch where
 /// the dim is too short: of a dim of extent n, reflect takes at most n - 1 on each side, symmetric and circular at most
 /// n, as PyTorch. Communication: along a split dim as slice and concat.
-template <int D, PadMode Mode, TensorOperand X, SizeOperand Before, SizeOperand After>
+template <int D, PadMode Mode, TensorArgument X, SizeOperand Before, SizeOperand After>
 constexpr auto pad(const X& x, const Before& before, const After& after, Here at = Here::current()) {
   return call<detail::PadModeTag<X::rank, detail::checked_dim<D, X::rank>(), Mode>>(Source::from(at), x, Dim(before),
                                                                                     Dim(after));
 }
 
 /// `before` and `after` elements of a value, a number, beside dim D: F.pad(value=...). Communication: as slice.
-template <int D, TensorOperand X, SizeOperand Before, SizeOperand After, class V>
+template <int D, TensorArgument X, SizeOperand Before, SizeOperand After, class V>
   requires(Operand<V> && !TensorOperand<V>)
 constexpr auto pad(const X& x, const Before& before, const After& after, const V& value, Here at = Here::current()) {
   return call<detail::PadValueTag<X::rank, detail::checked_dim<D, X::rank>()>>(Source::from(at), x, Dim(before),
@@ -35662,17 +35539,17 @@ namespace tessera {
 /// Features as pixels: [batch, height, width, features r r] to [batch, height r, width r, features], as
 /// F.pixel_shuffle, whose channels come second. Errors: shape_mismatch where r r does not divide the features.
 /// Communication: as rearrange.
-template <TensorOperand X, SizeOperand R>
+template <TensorArgument X, SizeOperand R>
 constexpr auto pixel_shuffle(const X& x, const R& r, Here at = Here::current()) {
   return rearrange<"b h w (c i j) -> b (h i) (w j) c">(x, len<"i">(r), len<"j">(r), at);
 }
 /// The inverse of pixel_shuffle.
-template <TensorOperand X, SizeOperand R>
+template <TensorArgument X, SizeOperand R>
 constexpr auto pixel_unshuffle(const X& x, const R& r, Here at = Here::current()) {
   return rearrange<"b (h i) (w j) c -> b h w (c i j)">(x, len<"i">(r), len<"j">(r), at);
 }
 /// The features [batch, ..., groups n] as [batch, ..., n groups]: F.channel_shuffle of the last dim.
-template <TensorOperand X, SizeOperand Groups>
+template <TensorArgument X, SizeOperand Groups>
 constexpr auto channel_shuffle(const X& x, const Groups& groups, Here at = Here::current()) {
   static_assert(X::rank == 4, "tessera: channel_shuffle takes a tensor [batch, height, width, features]");
   return rearrange<"b h w (g n) -> b h w (n g)">(x, len<"g">(groups), at);
@@ -35758,7 +35635,7 @@ template <int Rank, int D> struct UnfoldDimTag {
   }
 };
 
-template <class Tag, TensorOperand X, class... Extents>
+template <class Tag, TensorArgument X, class... Extents>
 constexpr auto unfold(const X& x, const Unfold& o, Here at, const Extents&... extents) {
   return call<Tag>(Source::from(at), x, Dim(o.window[0]), Dim(o.window[1]), Dim(o.strides[0]), Dim(o.strides[1]),
                    Dim(o.padding[0]), Dim(o.padding[1]), Dim(o.dilation[0]), Dim(o.dilation[1]), Dim(extents)...);
@@ -35772,14 +35649,14 @@ constexpr auto unfold(const X& x, const Unfold& o, Here at, const Extents&... ex
 /// gradient is ts::fold. Errors: shape_mismatch for windows larger than the padded image. Communication: split height
 /// stays split if the devices divide the number of windows down the image; they exchange the rows that windows of other
 /// devices need. Otherwise, and for a split width, x is gathered.
-template <TensorOperand X> constexpr auto unfold(const X& x, const Unfold& options, Here at = Here::current()) {
+template <TensorArgument X> constexpr auto unfold(const X& x, const Unfold& options, Here at = Here::current()) {
   return detail::unfold<detail::UnfoldTag>(x, options, at);
 }
 /// The transpose of ts::unfold (F.fold, col2im): rows [batch, windows, features * window] are added into images [batch,
 /// height, width, features] of the given extents. bf16 and f16 are added in f32. Errors: shape_mismatch where the
 /// number of windows is another one. Communication: as unfold, in the opposite direction: rows near borders are sums of
 /// those of two devices.
-template <TensorOperand X>
+template <TensorArgument X>
 constexpr auto fold(const X& x, const std::array<std::int64_t, 2>& extents, const Unfold& options,
                     Here at = Here::current()) {
   return detail::unfold<detail::FoldTag>(x, options, at, extents[0], extents[1]);
@@ -35792,7 +35669,7 @@ constexpr auto fold(const X& x, const std::array<std::int64_t, 2>& extents, cons
 /// Communication: along a split dim a halo, of the elements that windows of other devices need.
 ///
 ///     const auto frames = ts::unfold<-1>(signal, 512, 128);   // [batch, time]: [batch, frames, 512]
-template <int D, TensorOperand X, SizeOperand Size, SizeOperand Step>
+template <int D, TensorArgument X, SizeOperand Size, SizeOperand Step>
 constexpr auto unfold(const X& x, const Size& size, const Step& step, Here at = Here::current()) {
   return call<detail::UnfoldDimTag<X::rank, detail::checked_dim<D, X::rank>()>>(Source::from(at), x, Dim(size),
                                                                                 Dim(step));
@@ -45209,7 +45086,7 @@ TESSERA_ONCE StoragePtr rows_of(const TensorStorage& storage, RowRange range, He
   shape[0] = range.size();
   const StoragePtr out(new TensorStorage(storage.mesh(), storage.dtype(), shape, storage.sharding()));
   const AxisCuts& cuts = storage.sharding().cuts;
-  std::vector<runtime::ShardRef> sources = shard_refs(storage, cuts);
+  Growable<runtime::ShardRef> sources = shard_refs(storage, cuts);
   for (runtime::ShardRef& source : sources) {
     // Row range.begin becomes row 0 of the result; the copy skips rows that no box of the result contains.
     source.box.begin[0] -= range.begin;
@@ -48765,7 +48642,7 @@ struct StepContext;
 
 /// Prepares the step of a unit. `graphs` are all graphs of the program: a repeat runs one as its body.
 using StepFactory = std::unique_ptr<PreparedStep> (*)(const StepContext&,
-                                                      const std::vector<std::unique_ptr<PreparedGraph>>& graphs);
+                                                      const Growable<std::unique_ptr<PreparedGraph>>& graphs);
 
 /// The code that a program needs to run: a factory for each UnitKind, and the reduction of partial values.
 struct StepCode {
@@ -48786,7 +48663,7 @@ struct CompiledProgram {
 
 /// One leaf of a program's arguments or results: a tensor, the tensors of all layers of a Stack, or a host scalar.
 struct Leaf {
-  std::vector<StoragePtr> layers;  ///< one per layer of a Stack; a single element for a plain tensor
+  Growable<StoragePtr> layers;  ///< one per layer of a Stack; a single element for a plain tensor
   HostNumber number{};
   bool is_number = false;
   bool stacked = false;
@@ -48839,10 +48716,10 @@ struct ValueLayout {
   int layers = 1;
   int first = 0;             ///< index in Frame::pointers of the first shard
   std::int64_t element = 4;  ///< bytes of one element
-  std::vector<Box> boxes;
-  std::vector<kernels::Strides> strides;  ///< in elements
-  std::vector<std::int64_t> offsets;      ///< in bytes, from the value's block; for a view, from shard root_shard
-  std::vector<std::int32_t> root_shard;   ///< for a view: the shard of the viewed value with the same memory
+  Growable<Box> boxes;
+  Growable<kernels::Strides> strides;  ///< in elements
+  Growable<std::int64_t> offsets;      ///< in bytes, from the value's block; for a view, from shard root_shard
+  Growable<std::int32_t> root_shard;   ///< for a view: the shard of the viewed value with the same memory
 
   int shards() const { return static_cast<int>(boxes.size()); }
   int index(const Coordinates& at, int layer = 0) const { return layer * grid.count() + grid.index_of(at); }
@@ -48850,7 +48727,7 @@ struct ValueLayout {
 
 /// The memory of a running graph: the address of each shard of each value, and the host scalars.
 struct Frame {
-  std::vector<char*> pointers;
+  Growable<char*> pointers;
   Growable<HostNumber> numbers;  ///< by node
   char* arena = nullptr;
   char* scratch = nullptr;  ///< temporary memory, which the next step overwrites
@@ -48878,7 +48755,7 @@ class FrameLayout {
   const Mesh& mesh() const { return mesh_; }
   /// Whether the device at these coordinates has a part of a partial value; without one, no memory is allocated.
   bool holds(int v, const Coordinates& at) const { return value(v).parts.holds(mesh_, at); }
-  Holders holders(int v, int shard) const {
+  TESSERA_PLANNING Holders holders(int v, int shard) const {
     const ShardGrid& grid = values_[static_cast<std::size_t>(v)].grid;
     return {mesh_, value(v).sharding.used_axes(), grid.coordinates(shard % grid.count())};
   }
@@ -48911,7 +48788,7 @@ class FrameLayout {
  private:
   const GraphPlan& plan_;
   const Mesh& mesh_;
-  std::vector<ValueLayout> values_;
+  Growable<ValueLayout> values_;
   int pointers_ = 0;
 
   TESSERA_PLANNING void add(const GraphView& graph, const PlanValue& value) {
@@ -49122,7 +48999,8 @@ class PreparedGraph {
   const GraphView& graph() const { return graph_; }
   const FrameLayout& layout() const { return layout_; }
   /// `ran`: the steps of the plan that `step` executes; `epilogue`: the second of them, which `step` calls.
-  void add(std::unique_ptr<PreparedStep> step, const RanSteps& ran, std::unique_ptr<PreparedStep> epilogue = nullptr) {
+  TESSERA_PLANNING void add(std::unique_ptr<PreparedStep> step, const RanSteps& ran,
+                            std::unique_ptr<PreparedStep> epilogue = nullptr) {
     steps_.push_back(std::move(step));
     ran_.push_back(ran);
     if (epilogue != nullptr) epilogues_.push_back(std::move(epilogue));
@@ -49156,8 +49034,8 @@ class PreparedGraph {
  private:
   GraphView graph_;
   FrameLayout layout_;
-  std::vector<std::unique_ptr<PreparedStep>> steps_, epilogues_;
-  std::vector<RanSteps> ran_;
+  Growable<std::unique_ptr<PreparedStep>> steps_, epilogues_;
+  Growable<RanSteps> ran_;
 
   // Estimates for one value, one of its shards, and one step, including their heap allocations.
   static constexpr std::int64_t value_bytes = sizeof(PlanValue) + sizeof(ValueLayout) + 256;
@@ -49248,7 +49126,7 @@ namespace tessera::runtime {
 /// Devices that differ only along the remaining axes are replicas: their work is done once.
 class WorkGrid {
  public:
-  WorkGrid(const FrameLayout& layout, const PlanStep& step) {
+  TESSERA_PLANNING WorkGrid(const FrameLayout& layout, const PlanStep& step) {
     Sharding all;
     all.unreduced = axes_ = work_axes(layout.plan(), step);
     grid_ = stored_grid(layout.mesh(), all);
@@ -49301,7 +49179,7 @@ struct FusedPlaces {
   struct Place {
     FusedCall call;
     std::int64_t inner = 1, rows = 1;
-    std::vector<PlacedOperand> inputs, outputs;
+    Growable<PlacedOperand> inputs, outputs;
     std::int64_t row_values = 0;                    // offset in scratch
     std::int64_t unstored = 0, unstored_bytes = 0;  // scratch that takes results which another place stores
     int first_tile = 0, tiles = 0;
@@ -49329,10 +49207,10 @@ struct FusedPlaces {
   };
 
   WorkGrid work;
-  std::vector<Place> places;
-  std::vector<Tile> tiles;
-  std::vector<Sum> sums;
-  std::vector<Part> parts;
+  Growable<Place> places;
+  Growable<Tile> tiles;
+  Growable<Sum> sums;
+  Growable<Part> parts;
   std::int64_t scratch_bytes = 0;
   int reduces = 0;             ///< number of reductions along the row
   bool accumulates = false;    ///< some result is reduced over rows
@@ -49683,6 +49561,7 @@ class StepMove {
   };
   static constexpr std::int32_t scratch = -1;
 
+  StepMove() : StepMove(DType::f32) {}  // moves nothing
   TESSERA_PLANNING explicit StepMove(DType type, Reduction reduction = Reduction::sum,
                                      kernels::ReduceFunction reduce = &kernels::no_reduction)
       : plan_(type, reduction, reduce) {}
@@ -49719,11 +49598,11 @@ class StepMove {
 
  private:
   ReshardPlan plan_;
-  std::vector<Address> destinations_, sources_;
+  Growable<Address> destinations_, sources_;
   // Members so that run() does not allocate: an allocation that failed halfway would leave donated arguments partly
   // overwritten.
-  mutable std::vector<void*> destination_data_;
-  mutable std::vector<const void*> source_data_;
+  mutable Growable<void*> destination_data_;
+  mutable Growable<const void*> source_data_;
 };
 
 }  // namespace tessera::runtime::inline TESSERA_ISA
@@ -49831,19 +49710,19 @@ class FusedStep final : public PreparedStep, public Epilogue {
   FusedPlaces where_;
   const Mesh& mesh_;
   const PlanStep& step_;
-  std::vector<Uniform> uniforms_;
+  Growable<Uniform> uniforms_;
   /// Elements of a result to which the same tiles add: their accumulators are combined in the order of the tiles.
   struct Segment {
     std::int32_t pointer, output;
     std::int64_t first, elements;
     std::size_t first_term, terms;  ///< range in term_at_
   };
-  std::vector<Segment> segments_;
-  std::vector<std::int64_t> term_at_;  ///< offsets in scratch
-  std::int64_t combined_ = 0;          ///< most elements that are read for a segment
+  Growable<Segment> segments_;
+  Growable<std::int64_t> term_at_;  ///< offsets in scratch
+  std::int64_t combined_ = 0;       ///< most elements that are read for a segment
   // A member so that run() does not allocate: an allocation that failed halfway would leave donated arguments partly
   // overwritten.
-  mutable std::vector<kernels::StridedSource> terms_;
+  mutable Growable<kernels::StridedSource> terms_;
 
   /// The all_reduce of one row reduction along sharded rows, from row_values of each place to `completed`.
   struct RowReduction {
@@ -49852,11 +49731,11 @@ class FusedStep final : public PreparedStep, public Epilogue {
   };
   /// The places that hold shards of the same rows, and the offset in scratch of their completed reductions.
   struct RowGroup {
-    std::vector<int> places;
+    Growable<int> places;
     std::int64_t completed = 0;
   };
-  std::vector<RowReduction> row_reductions_;
-  std::vector<RowGroup> row_groups_;
+  Growable<RowReduction> row_reductions_;
+  Growable<RowGroup> row_groups_;
   std::int64_t completed_bytes_ = 0;
 
   using PlacedOperand = FusedPlaces::PlacedOperand;
@@ -49975,16 +49854,18 @@ class FusedStep final : public PreparedStep, public Epilogue {
   /// Divides each result at the ends of the tiles' parts. Sums of one result have the same output and pointer, also
   /// across the layers of a Stack; pointer -1: another place stores the result.
   TESSERA_PLANNING void add_segments() {
-    std::vector<int> order;
-    for (std::size_t s = 0; s < where_.sums.size(); ++s)
-      if (where_.sums[s].pointer >= 0) order.push_back(static_cast<int>(s));
-    const auto sum_at = [&](int s) -> const Sum& { return where_.sums[static_cast<std::size_t>(s)]; };
-    std::stable_sort(order.begin(), order.end(), [&](int a, int b) {
-      const Sum &x = sum_at(a), &y = sum_at(b);
-      return x.output != y.output ? x.output < y.output : x.pointer < y.pointer;
-    });
-    std::vector<FusedPlaces::Part> own;
-    std::vector<std::int64_t> ends;
+    Growable<SortedPair> order;  // of the sums: by output and pointer, then by index
+    for (std::size_t s = 0; s < where_.sums.size(); ++s) {
+      const Sum& sum = where_.sums[s];
+      if (sum.pointer < 0) continue;
+      order.push_back({std::int64_t{sum.output} << 32 | sum.pointer, static_cast<std::int64_t>(s)});
+    }
+    sort_distinct(order);
+    const auto sum_at = [&](const SortedPair& pair) -> const Sum& {
+      return where_.sums[static_cast<std::size_t>(pair.second)];
+    };
+    Growable<FusedPlaces::Part> own;
+    Growable<std::int64_t> ends;
     for (auto next = order.begin(); next != order.end();) {
       const Sum& sum = sum_at(*next);
       own.clear();
@@ -49993,13 +49874,12 @@ class FusedStep final : public PreparedStep, public Epilogue {
            ++next) {
         const Place& place = where_.places[static_cast<std::size_t>(sum_at(*next).place)];
         for (int t = place.first_tile; t < place.first_tile + place.tiles; ++t) {
-          own.push_back(where_.part(where_.tiles[static_cast<std::size_t>(t)], *next));
+          own.push_back(where_.part(where_.tiles[static_cast<std::size_t>(t)], static_cast<int>(next->second)));
           ends.push_back(own.back().first);
           ends.push_back(own.back().first + own.back().elements);
         }
       }
-      std::sort(ends.begin(), ends.end());
-      ends.erase(std::unique(ends.begin(), ends.end()), ends.end());
+      sort_distinct(ends);
       const auto element = static_cast<std::int64_t>(size_of(fused_.stores[sum.output].dtype));
       for (std::size_t e = 0; e + 1 < ends.size(); ++e) {
         Segment made{sum.pointer, sum.output, ends[e], ends[e + 1] - ends[e], term_at_.size(), 0};
@@ -50034,7 +49914,7 @@ class FusedStep final : public PreparedStep, public Epilogue {
 
   /// Groups the places that hold shards of the same rows, and plans the moves that complete their reductions.
   TESSERA_PLANNING void group_rows() {
-    std::vector<int> group_of(where_.places.size(), -1);
+    Growable<int> group_of(where_.places.size(), -1);
     for (std::size_t w = 0; w < where_.places.size(); ++w) {
       if (where_.places[w].idle) continue;
       Coordinates first = where_.work.coordinates(static_cast<int>(w));
@@ -50063,7 +49943,7 @@ class FusedStep final : public PreparedStep, public Epilogue {
     const unsigned axes = where_.work.axes();
     for (const RowGroup& group : row_groups_) {
       const Box rows{{0}, {where_.places[static_cast<std::size_t>(group.places[0])].rows}};
-      std::vector<int> sources;
+      Growable<int> sources;
       for (const int w : group.places)
         sources.push_back(move.add_source(rows, {1}, Holders(mesh_, axes, where_.work.coordinates(w)),
                                           {StepMove::scratch, row_values(w, index)}));
@@ -50152,10 +50032,10 @@ class ReshardStep final : public PreparedStep {
     Sharding dims = source;
     dims.unreduced = 0;
     const ShardGrid dims_grid(layout.mesh(), dims);
-    std::vector<std::vector<int>> targets(static_cast<std::size_t>(kept_grid.count()));
+    Growable<Growable<int>> targets(static_cast<std::size_t>(kept_grid.count()));
     for (int s = 0; s < to_.grid.count(); ++s)
       targets[static_cast<std::size_t>(kept_grid.index_of(to_.grid.coordinates(s)))].push_back(s);
-    std::vector<int> destinations, sources, held;
+    Growable<int> destinations, sources, held;
     for (int k = 0; k < kept_grid.count(); ++k) {
       const Coordinates kept_at = kept_grid.coordinates(k);
       held.clear();
@@ -50280,18 +50160,18 @@ class Executable {
   void begin_call() { overwrote_ = false; }
 
   /// Errors: `policy`, before any step runs, when the program would exceed the limit of a CommunicationScope.
-  std::vector<Leaf> run(std::span<const Leaf> arguments, StepObserver* observer = nullptr) {
+  Growable<Leaf> run(std::span<const Leaf> arguments, StepObserver* observer = nullptr) {
     begin_call();
     if (const CommunicationScope* scope = CommunicationScope::innermost()) permit(*scope);
     Frame& frame = frames_[0];
     if (numbers_change_ || !numbers_known_) {
-      std::vector<HostNumber> given(arguments.size());
+      Growable<HostNumber> given(arguments.size());
       for (std::size_t i = 0; i < arguments.size(); ++i) given[i] = arguments[i].number;
       set_numbers(given.data());
     }
     for (const BoundArgument& bound : bound_arguments_)
       point(frame, bound, *arguments[bound.argument].layers[bound.layer]);
-    std::vector<Leaf> results(plan_.main().outputs.size());
+    Growable<Leaf> results(plan_.main().outputs.size());
     bool overwrites = false;
     for (std::size_t k = 0; k < results.size(); ++k)
       overwrites = bind_result(results[k], static_cast<int>(k), arguments, frame) || overwrites;
@@ -50324,17 +50204,17 @@ class Executable {
  private:
   CompiledProgram compiled_;
   Plan plan_;
-  std::vector<std::unique_ptr<PreparedGraph>> graphs_;
-  std::vector<Frame> frames_;
+  Growable<std::unique_ptr<PreparedGraph>> graphs_;
+  Growable<Frame> frames_;
   Growable<Growable<std::uint8_t>> host_;  // by graph and node: whether the node is a host scalar
   /// The tensor of one layer of an argument, and the range of its shards in Frame::pointers.
   struct BoundArgument {
     std::size_t argument, layer;
     int first, shards;
   };
-  std::vector<BoundArgument> bound_arguments_;
-  std::vector<TensorLayoutPtr> results_;  // by result; null if it is an argument or a host scalar
-  bool numbers_change_ = false;           // host scalars depend on arguments, so every call evaluates them
+  Growable<BoundArgument> bound_arguments_;
+  Growable<TensorLayoutPtr> results_;  // by result; null if it is an argument or a host scalar
+  bool numbers_change_ = false;        // host scalars depend on arguments, so every call evaluates them
   bool numbers_known_ = false;
   bool has_views_ = false;
   bool plain_ = false;
@@ -50366,7 +50246,7 @@ class Executable {
     }
     for (const PlanValue& value : plan.values) has_views_ = has_views_ || value.role == ValueRole::view;
   }
-  void make_results() {
+  TESSERA_PLANNING void make_results() {
     const GraphPlan& plan = plan_.main();
     results_.resize(plan.outputs.size());
     for (std::size_t k = 0; k < results_.size(); ++k) {
@@ -50425,7 +50305,7 @@ class Executable {
   }
   std::unique_ptr<PreparedStep> step_of(const StepContext& context) const {
     if (context.step.kind == StepKind::reshard)
-      return std::make_unique<ReshardStep>(context.layout, context.step, compiled_.steps->reduce);
+      return std::unique_ptr<PreparedStep>(new ReshardStep(context.layout, context.step, compiled_.steps->reduce));
     const UnitKind kind = context.units[context.step.unit].kind;
     if (kind == UnitKind::fused) return fused_step(context);
     return compiled_.steps->factories[static_cast<std::size_t>(kind)](context, graphs_);
@@ -50670,7 +50550,7 @@ class LineStep : public PreparedStep {
   const FrameLayout& layout_;
   const Node node_;
   std::size_t dim_;
-  std::vector<Piece> places_, pieces_;  // the lines of each shard, and these divided among threads
+  Growable<Piece> places_, pieces_;  // the lines of each shard, and these divided among threads
 
   DType dtype(std::size_t i) const { return layout_.value(values_[i]).dtype; }
   /// Calls `f` with the C++ type of the indices.
@@ -51071,6 +50951,9 @@ template <class T> struct HeadRows {
 
 /// Queries and keys of a tile. Constant, not by instruction set, so that results depend on the shape alone.
 inline constexpr std::int64_t attention_queries = 64, attention_keys = 64;
+/// Most queries of one call of attend(), which reads (for bf16 packs) keys and values once for all of them. Results
+/// don't depend on how many queries a call has.
+inline constexpr std::int64_t most_attention_queries = 4 * attention_queries;
 /// Keys of a tile on the causal diagonal are processed in steps, each for the queries that attend to it.
 inline constexpr std::int64_t attention_step = 16;
 
@@ -51123,16 +51006,41 @@ namespace tessera::kernels::inline TESSERA_ISA {
 
 namespace detail {
 
-/// Prefetches the next rows: their stride is too large for hardware prefetch.
+/// Prefetches the next rows into the L2 cache: their stride is too large for hardware prefetch.
 template <class T>
 void prefetch_rows(const HeadRows<const T>& rows, std::int64_t first, std::int64_t end, std::int64_t columns) {
   if (rows.col != 1) return;
   for (std::int64_t i = first; i < end; ++i)
     for (std::int64_t c = 0; c < columns; c += 64 / static_cast<std::int64_t>(sizeof(T)))
-      __builtin_prefetch(rows.at(i) + c);
+      __builtin_prefetch(rows.at(i) + c, 0, 2);
 }
 
-/// scores = keys * queries of a tile, [keys, queries] with queries along lanes; -inf where masked.
+/// Copies rows to a matrix with row stride `to_row`, padded with zeros.
+template <class T>
+void pack_rows(T* to, std::int64_t to_row, const HeadRows<const T>& from, std::int64_t first, std::int64_t count,
+               std::int64_t columns) {
+  for (std::int64_t i = 0; i < count; ++i, to += to_row) {
+    const T* row = from.at(first + i);
+    if (from.col == 1)
+      std::memcpy(to, row, static_cast<std::size_t>(columns) * sizeof(T));
+    else
+      for (std::int64_t c = 0; c < columns; ++c) to[c] = row[c * from.col];
+    std::fill(to + columns, to + to_row, T(0));
+  }
+}
+
+/// Rows [first, first + count), one after the other: in place, or copied to `room`. Rows of a head are often a power of
+/// two apart, so that only a few of them fit the L1 cache at a time.
+template <class T>
+HeadRows<const T> adjacent_rows(const HeadRows<const T>& rows, std::int64_t first, std::int64_t count,
+                                std::int64_t columns, T* room) {
+  if (rows.col == 1 && rows.row == columns) return {rows.at(first), rows.row, 1};
+  pack_rows(room, columns, rows, first, count, columns);
+  return {room, columns, 1};
+}
+
+/// scores = keys * queries of a tile, [keys, queries] with queries along lanes; -inf where masked. `keys` are the rows
+/// from position `key` on.
 template <class T>
 void attention_scores(T* scores, const AttentionShape& shape, const KeySteps& tile, std::int64_t query,
                       std::int64_t registers, std::int64_t key, const HeadRows<const T>& keys, const T* queries) {
@@ -51140,9 +51048,8 @@ void attention_scores(T* scores, const AttentionShape& shape, const KeySteps& ti
   for (int s = 0; s < tile.size; ++s) {
     const KeyStep& step = tile.steps[s];
     T* to = scores + step.first * attention_queries;
-    tile_product<T>(to + step.begin, attention_queries, {keys.at(key + step.first), keys.row, keys.col},
-                    queries + step.begin, attention_queries, step.count, registers - step.begin / lanes, shape.width,
-                    false);
+    tile_product<T>(to + step.begin, attention_queries, {keys.at(step.first), keys.row, keys.col}, queries + step.begin,
+                    attention_queries, step.count, registers - step.begin / lanes, shape.width, false);
     for (std::int64_t i = 0; step.masked && i < step.count; ++i) {
       // Queries before `unseen` do not attend to this key yet, those from `passed` on no longer.
       const std::int64_t own = key + step.first + i - shape.first_position - query, all = registers * lanes;
@@ -51219,47 +51126,77 @@ template <class T> struct RunningSoftmax {
 
 }  // namespace detail
 
-/// softmax(q k^T) v for queries [first, first + count), count <= attention_queries, and the logsumexp of each row of
-/// scores (`row_lse`, may be null), by tiles of keys with online softmax. Source: Milakov, Gimelshein, 1805.02867; Dao
-/// et al., FlashAttention, 2205.14135.
+/// softmax(q k^T) v for queries [first, first + count), count <= most_attention_queries, and the logsumexp of each row
+/// of scores (`row_lse`, may be null), by tiles of keys with online softmax. Source: Milakov, Gimelshein, 1805.02867;
+/// Dao et al., FlashAttention, 2205.14135.
 ///
-/// All tiles are transposed, queries along lanes: maxima and sums need no shuffles, and keys and values are read in
-/// place, element by element. Results have stride 1 along the width.
+/// All tiles are transposed, queries along lanes: maxima and sums need no shuffles, and keys and values are read
+/// element by element. Results have stride 1 along the width.
 template <class T>
 void attend(const AttentionShape& shape, std::int64_t first, std::int64_t count, const HeadRows<const T>& q,
             const HeadRows<const T>& k, const HeadRows<const T>& v, const HeadRows<T>& out,
             const HeadRows<T>& row_lse) {
   constexpr auto lanes = static_cast<std::int64_t>(xsimd::batch<T>::size);
   constexpr std::int64_t row = attention_queries;
-  const std::int64_t registers = (count + lanes - 1) / lanes;
-  T* queries = thread_scratch<Scratch::attention, T>(
-      static_cast<std::size_t>((shape.width + shape.value_width + attention_keys + 2) * row));
-  T *scores = queries + shape.width * row, *largest = scores + attention_keys * row;
-  const detail::RunningSoftmax<T> softmax{largest, largest + row, largest + 2 * row, shape.value_width};
+  const std::int64_t tiles = (count + row - 1) / row, state = (shape.width + shape.value_width + 2) * row;
+  T* const states = thread_scratch<Scratch::attention, T>(
+      static_cast<std::size_t>(tiles * state + (shape.width + shape.value_width + row) * attention_keys));
+  T *const scores = states + tiles * state, *const k_room = scores + attention_keys * row,
+           *const v_room = k_room + attention_keys * shape.width;
+  struct QueryTile {
+    std::int64_t first, count, registers;
+    T* queries;
+    detail::RunningSoftmax<T> softmax;
+  };
+  const auto tile_of = [&](std::int64_t t) {
+    T *const queries = states + t * state, *const largest = queries + shape.width * row;
+    const std::int64_t own = std::min(row, count - t * row);
+    return QueryTile{first + t * row,
+                     own,
+                     (own + lanes - 1) / lanes,
+                     queries,
+                     {largest, largest + row, largest + 2 * row, shape.value_width}};
+  };
 
-  transpose_tile<T>(queries, row, q.at(first), q.row, q.col, count, shape.width, registers * lanes,
-                    static_cast<T>(shape.scale));
-  softmax.clear();
+  for (std::int64_t t = 0; t < tiles; ++t) {
+    const QueryTile tile = tile_of(t);
+    transpose_tile<T>(tile.queries, row, q.at(tile.first), q.row, q.col, tile.count, shape.width,
+                      tile.registers * lanes, static_cast<T>(shape.scale));
+    tile.softmax.clear();
+  }
   const std::int64_t visible = shape.visible(first + count);
   for (std::int64_t key = first_tile(shape, first, 0); key < visible; key += attention_keys) {
-    const std::int64_t end = std::min(key + attention_keys, visible);
-    const KeySteps tile(shape, first, count, key, end - key, lanes);
-    detail::prefetch_rows<T>(v, key, end, shape.value_width);
-    detail::attention_scores<T>(scores, shape, tile, first, registers, key, k, queries);
-    for (std::int64_t c = 0; c < registers * lanes; c += lanes) softmax.take(scores, tile.keys_seen_at(c), c);
-    detail::prefetch_rows<T>(k, end, std::min(end + attention_keys, visible), shape.width);
-    for (int s = 0; s < tile.size; ++s) {
-      const KeyStep& step = tile.steps[s];
-      tile_product<T>(softmax.sums + step.begin, row, {v.at(key + step.first), v.col, v.row},
-                      scores + step.first * row + step.begin, row, shape.value_width, registers - step.begin / lanes,
-                      step.count, true);
+    const std::int64_t end = std::min(key + attention_keys, visible), next = std::min(end + attention_keys, visible);
+    const HeadRows<const T> own_k = detail::adjacent_rows<T>(k, key, end - key, shape.width, k_room);
+    const HeadRows<const T> own_v = detail::adjacent_rows<T>(v, key, end - key, shape.value_width, v_room);
+    detail::prefetch_rows<T>(k, end, next, shape.width);
+    detail::prefetch_rows<T>(v, end, next, shape.value_width);
+    for (std::int64_t t = 0; t < tiles; ++t) {
+      const QueryTile tile = tile_of(t);
+      const std::int64_t keys = std::min(end, shape.visible(tile.first + tile.count)) - key;
+      if (keys <= 0 || key < first_tile(shape, tile.first, 0)) continue;
+      const KeySteps steps(shape, tile.first, tile.count, key, keys, lanes);
+      detail::attention_scores<T>(scores, shape, steps, tile.first, tile.registers, key, own_k, tile.queries);
+      for (std::int64_t c = 0; c < tile.registers * lanes; c += lanes)
+        tile.softmax.take(scores, steps.keys_seen_at(c), c);
+      for (int s = 0; s < steps.size; ++s) {
+        const KeyStep& step = steps.steps[s];
+        tile_product<T>(tile.softmax.sums + step.begin, row, {own_v.at(step.first), own_v.col, own_v.row},
+                        scores + step.first * row + step.begin, row, shape.value_width,
+                        tile.registers - step.begin / lanes, step.count, true);
+      }
     }
   }
 
-  for (std::int64_t c = 0; c < registers * lanes; c += lanes) softmax.finish(c);
-  if (out.data != nullptr)
-    transpose_tile<T>(out.at(first), out.row, softmax.sums, row, 1, shape.value_width, count, shape.value_width, T(1));
-  for (std::int64_t i = 0; row_lse.data != nullptr && i < count; ++i) *row_lse.at(first + i) = softmax.totals[i];
+  for (std::int64_t t = 0; t < tiles; ++t) {
+    const QueryTile tile = tile_of(t);
+    for (std::int64_t c = 0; c < tile.registers * lanes; c += lanes) tile.softmax.finish(c);
+    if (out.data != nullptr)
+      transpose_tile<T>(out.at(tile.first), out.row, tile.softmax.sums, row, 1, shape.value_width, tile.count,
+                        shape.value_width, T(1));
+    for (std::int64_t i = 0; row_lse.data != nullptr && i < tile.count; ++i)
+      *row_lse.at(tile.first + i) = tile.softmax.totals[i];
+  }
 }
 
 }  // namespace tessera::kernels::inline TESSERA_ISA
@@ -51293,37 +51230,27 @@ template <class T> constexpr std::int64_t padded_width(std::int64_t columns) {
   return (columns + lanes - 1) / lanes * lanes;
 }
 
-/// Copies rows to a matrix with row stride `to_row`, padded with zeros.
-template <class T>
-void pack_rows(T* to, std::int64_t to_row, const HeadRows<const T>& from, std::int64_t first, std::int64_t count,
-               std::int64_t columns) {
-  for (std::int64_t i = 0; i < count; ++i, to += to_row) {
-    const T* row = from.at(first + i);
-    if (from.col == 1)
-      std::memcpy(to, row, static_cast<std::size_t>(columns) * sizeof(T));
-    else
-      for (std::int64_t c = 0; c < columns; ++c) to[c] = row[c * from.col];
-    std::fill(to + columns, to + to_row, T(0));
-  }
-}
+/// A gradient of rows of keys or values, of which one tile at a time is added to: the rows of the result themselves, if
+/// they are adjacent whole registers, otherwise a copy.
+template <class T> struct GradientTile {
+  HeadRows<T> result;
+  T* room = nullptr;
+  std::int64_t columns = 0, padded = 0;
 
-/// Rows in which a gradient is accumulated: the result itself if its width is a multiple of a register, otherwise
-/// padded rows in scratch memory.
-template <class T> struct GradientRows {
-  HeadRows<T> result, sums;
-  std::int64_t first = 0, count = 0, row_width = 0;
-
-  GradientRows(const HeadRows<T>& to, T* padded, std::int64_t first_row, std::int64_t rows, std::int64_t columns)
-      : result(to), sums(to), first(first_row), count(rows), row_width(columns) {
-    const std::int64_t step = padded_width<T>(columns);
-    if (result.data == nullptr) return;
-    if (step != columns) sums = {padded - first * step, step, 1};
-    for (std::int64_t i = first; i < first + count; ++i) std::fill(sums.at(i), sums.at(i) + step, T(0));
+  bool wanted() const { return result.data != nullptr; }
+  bool in_place() const { return result.row == padded && padded == columns; }
+  void clear(std::int64_t first, std::int64_t end) const {
+    for (std::int64_t i = first; wanted() && i < end; ++i) std::fill(result.at(i), result.at(i) + columns, T(0));
   }
-  void finish() const {
-    if (result.data == nullptr || padded_width<T>(row_width) == row_width) return;
-    for (std::int64_t i = first; i < first + count; ++i)
-      std::memcpy(result.at(i), sums.at(i), static_cast<std::size_t>(row_width) * sizeof(T));
+  /// The sums of rows [first, first + count), with row stride `padded`.
+  T* open(std::int64_t first, std::int64_t count) const {
+    if (!wanted() || in_place()) return wanted() ? result.at(first) : nullptr;
+    pack_rows<T>(room, padded, {result.data, result.row, 1}, first, count, columns);
+    return room;
+  }
+  void close(std::int64_t first, std::int64_t count) const {
+    for (std::int64_t i = 0; wanted() && !in_place() && i < count; ++i)
+      std::memcpy(result.at(first + i), room + i * padded, static_cast<std::size_t>(columns) * sizeof(T));
   }
 };
 
@@ -51331,101 +51258,135 @@ template <class T> struct GradientRows {
 
 /// Gradients with respect to keys [first_key, end_key) and their values, and the contribution of these keys to the
 /// gradient with respect to all queries. Softmax weights are recomputed tile by tile from row_lse of the forward pass,
-/// with five products per tile. The order of the tiles is fixed, so that results are reproducible.
+/// with five products per tile. The order of the tiles is fixed, so that results are reproducible. Keys and values are
+/// read once for most_attention_queries, whose tiles stay in the L2 cache.
 template <class T>
 void attend_gradient(const AttentionShape& shape, const AttentionGradient<T>& g, std::int64_t first_key,
                      std::int64_t end_key) {
   using Batch = xsimd::batch<T>;
   constexpr auto lanes = static_cast<std::int64_t>(Batch::size);
   constexpr std::int64_t row = attention_queries;
-  const std::int64_t key_width = shape.width, value_width = shape.value_width, part = end_key - first_key;
+  const std::int64_t key_width = shape.width, value_width = shape.value_width;
   const std::int64_t q_row = detail::padded_width<T>(key_width), v_row = detail::padded_width<T>(value_width);
-  const std::int64_t padded = (q_row != key_width ? q_row : 0) + (v_row != value_width ? v_row : 0);
+  const std::int64_t most_tiles = most_attention_queries / row;
+  const std::int64_t state = (2 * key_width + value_width + q_row + v_row + 2) * row;
 
-  T* next = thread_scratch<Scratch::attention, T>(static_cast<std::size_t>(
-      (2 * key_width + 2 * value_width + q_row + v_row + 2 * attention_keys + 2) * row + part * padded));
+  T* next = thread_scratch<Scratch::attention, T>(
+      static_cast<std::size_t>(most_tiles * state + (value_width + 2 * attention_keys) * row +
+                               (key_width + value_width + q_row + v_row) * attention_keys));
   const auto take = [&](std::int64_t count) {
     T* taken = next;
     next += count;
     return taken;
   };
-  T *queries = take(key_width * row), *cotangents = take(value_width * row), *outputs = take(value_width * row);
-  T *query_sums = take(key_width * row), *query_rows = take(q_row * row), *cotangent_rows = take(v_row * row);
-  T *weights = take(attention_keys * row), *slopes = take(attention_keys * row), *logarithms = take(row),
-    *products = take(row);
-  T* k_padded = take(q_row != key_width ? part * q_row : 0);
-  const detail::GradientRows<T> k_sums(g.k_gradient, k_padded, first_key, part, key_width);
-  const detail::GradientRows<T> v_sums(g.v_gradient, take(0), first_key, part, value_width);
-  const bool wants_q = g.q_gradient.data != nullptr, wants_k = g.k_gradient.data != nullptr,
-             wants_v = g.v_gradient.data != nullptr;
+  T* const states = take(most_tiles * state);
+  T *const outputs = take(value_width * row), *const weights = take(attention_keys * row),
+           *const slopes = take(attention_keys * row);
+  T *const k_room = take(attention_keys * key_width), *const v_room = take(attention_keys * value_width);
+  const detail::GradientTile<T> k_tile{g.k_gradient, take(attention_keys * q_row), key_width, q_row};
+  const detail::GradientTile<T> v_tile{g.v_gradient, take(attention_keys * v_row), value_width, v_row};
+  const bool wants_q = g.q_gradient.data != nullptr, wants_k = k_tile.wanted(), wants_v = v_tile.wanted();
+  const T scale = static_cast<T>(shape.scale);
+  k_tile.clear(first_key, end_key);
+  v_tile.clear(first_key, end_key);
 
-  for (std::int64_t first = 0; first < shape.queries; first += attention_queries) {
-    const std::int64_t count = std::min(attention_queries, shape.queries - first),
-                       registers = (count + lanes - 1) / lanes;
-    const std::int64_t visible = std::min(shape.visible(first + count), end_key);
-    const T scale = static_cast<T>(shape.scale);
-    if (wants_q) std::fill(query_sums, query_sums + key_width * row, T(0));
-    if (visible > first_key) {
-      transpose_tile<T>(queries, row, g.q.at(first), g.q.row, g.q.col, count, key_width, registers * lanes, scale);
-      transpose_tile<T>(cotangents, row, g.cotangent.at(first), g.cotangent.row, g.cotangent.col, count, value_width,
-                        registers * lanes, scale);
-      transpose_tile<T>(outputs, row, g.out.at(first), g.out.row, g.out.col, count, value_width, registers * lanes,
-                        T(1));
-      if (wants_k) detail::pack_rows<T>(query_rows, q_row, g.q, first, count, key_width);
-      if (wants_v) detail::pack_rows<T>(cotangent_rows, v_row, g.cotangent, first, count, value_width);
-      for (std::int64_t c = 0; c < registers * lanes; c += lanes) {
+  struct QueryTile {
+    std::int64_t first, count, registers, visible;
+    T *queries, *cotangents, *sums, *query_rows, *cotangent_rows, *logarithms, *products;
+  };
+  for (std::int64_t group = 0; group < shape.queries; group += most_attention_queries) {
+    const std::int64_t group_end = std::min(group + most_attention_queries, shape.queries),
+                       tiles = (group_end - group + row - 1) / row;
+    const auto tile_of = [&](std::int64_t t) {
+      QueryTile tile;
+      tile.first = group + t * row;
+      tile.count = std::min(row, group_end - tile.first);
+      tile.registers = (tile.count + lanes - 1) / lanes;
+      tile.visible = std::min(shape.visible(tile.first + tile.count), end_key);
+      tile.queries = states + t * state;
+      tile.cotangents = tile.queries + key_width * row;
+      tile.sums = tile.cotangents + value_width * row;
+      tile.query_rows = tile.sums + key_width * row;
+      tile.cotangent_rows = tile.query_rows + q_row * row;
+      tile.logarithms = tile.cotangent_rows + v_row * row;
+      tile.products = tile.logarithms + row;
+      return tile;
+    };
+    for (std::int64_t t = 0; t < tiles; ++t) {
+      const QueryTile tile = tile_of(t);
+      const std::int64_t first = tile.first, count = tile.count, columns = tile.registers * lanes;
+      if (wants_q) std::fill(tile.sums, tile.sums + key_width * row, T(0));
+      if (tile.visible <= first_key) continue;
+      transpose_tile<T>(tile.queries, row, g.q.at(first), g.q.row, g.q.col, count, key_width, columns, scale);
+      transpose_tile<T>(tile.cotangents, row, g.cotangent.at(first), g.cotangent.row, g.cotangent.col, count,
+                        value_width, columns, scale);
+      transpose_tile<T>(outputs, row, g.out.at(first), g.out.row, g.out.col, count, value_width, columns, T(1));
+      if (wants_k) detail::pack_rows<T>(tile.query_rows, q_row, g.q, first, count, key_width);
+      if (wants_v) detail::pack_rows<T>(tile.cotangent_rows, v_row, g.cotangent, first, count, value_width);
+      for (std::int64_t c = 0; c < columns; c += lanes) {
         Batch sum(T(0));
         for (std::int64_t e = 0; e < value_width; ++e)
-          sum = simd::fma<T>(Batch::load_aligned(cotangents + e * row + c), Batch::load_aligned(outputs + e * row + c),
-                             sum);
-        sum.store_aligned(products + c);
+          sum = simd::fma<T>(Batch::load_aligned(tile.cotangents + e * row + c),
+                             Batch::load_aligned(outputs + e * row + c), sum);
+        sum.store_aligned(tile.products + c);
       }
       // A query without keys has logarithm -inf: its weights are 0.
-      for (std::int64_t i = 0; i < registers * lanes; ++i)
-        logarithms[i] = i < count ? std::max(*g.row_lse.at(first + i), static_cast<T>(least_score)) : T(0);
+      for (std::int64_t i = 0; i < columns; ++i)
+        tile.logarithms[i] = i < count ? std::max(*g.row_lse.at(first + i), static_cast<T>(least_score)) : T(0);
     }
 
-    for (std::int64_t key = first_tile(shape, first, first_key); key < visible; key += attention_keys) {
-      const std::int64_t keys = std::min(attention_keys, visible - key);
-      const KeySteps tile(shape, first, count, key, keys, lanes);
-      detail::prefetch_rows<T>(g.v, key, key + keys, value_width);
-      detail::attention_scores<T>(weights, shape, tile, first, registers, key, g.k, queries);
-      for (int s = 0; s < tile.size; ++s) {
-        const KeyStep& step = tile.steps[s];
-        const std::int64_t at = step.first * row + step.begin, own = registers - step.begin / lanes;
-        tile_product<T>(slopes + at, row, {g.v.at(key + step.first), g.v.row, g.v.col}, cotangents + step.begin, row,
-                        step.count, own, value_width, false);
-        for (std::int64_t i = step.first; i < step.first + step.count; ++i)
-          for (std::int64_t c = step.begin; c < registers * lanes; c += lanes) {
-            const Batch p =
-                simd::fading_exp<T>(Batch::load_aligned(weights + i * row + c) - Batch::load_aligned(logarithms + c));
-            const Batch slope = p * (Batch::load_aligned(slopes + i * row + c) - Batch::load_aligned(products + c));
-            p.store_aligned(weights + i * row + c);
-            slope.store_aligned(slopes + i * row + c);
-          }
+    const std::int64_t visible = std::min(shape.visible(group_end), end_key);
+    for (std::int64_t key = first_tile(shape, group, first_key); key < visible; key += attention_keys) {
+      const std::int64_t end = std::min(key + attention_keys, visible), ahead = std::min(end + attention_keys, visible);
+      const HeadRows<const T> k = detail::adjacent_rows<T>(g.k, key, end - key, key_width, k_room);
+      const HeadRows<const T> v = detail::adjacent_rows<T>(g.v, key, end - key, value_width, v_room);
+      T *const k_sums = k_tile.open(key, end - key), *const v_sums = v_tile.open(key, end - key);
+      detail::prefetch_rows<T>(g.k, end, ahead, key_width);
+      detail::prefetch_rows<T>(g.v, end, ahead, value_width);
+      for (std::int64_t t = 0; t < tiles; ++t) {
+        const QueryTile tile = tile_of(t);
+        const std::int64_t keys = std::min(end, tile.visible) - key;
+        if (keys <= 0 || key < first_tile(shape, tile.first, first_key)) continue;
+        const KeySteps steps(shape, tile.first, tile.count, key, keys, lanes);
+        detail::attention_scores<T>(weights, shape, steps, tile.first, tile.registers, key, k, tile.queries);
+        for (int s = 0; s < steps.size; ++s) {
+          const KeyStep& step = steps.steps[s];
+          const std::int64_t at = step.first * row + step.begin, own = tile.registers - step.begin / lanes;
+          tile_product<T>(slopes + at, row, {v.at(step.first), v.row, v.col}, tile.cotangents + step.begin, row,
+                          step.count, own, value_width, false);
+          for (std::int64_t i = step.first; i < step.first + step.count; ++i)
+            for (std::int64_t c = step.begin; c < tile.registers * lanes; c += lanes) {
+              const Batch p = simd::fading_exp<T>(Batch::load_aligned(weights + i * row + c) -
+                                                  Batch::load_aligned(tile.logarithms + c));
+              const Batch slope =
+                  p * (Batch::load_aligned(slopes + i * row + c) - Batch::load_aligned(tile.products + c));
+              p.store_aligned(weights + i * row + c);
+              slope.store_aligned(slopes + i * row + c);
+            }
+        }
+        for (int s = 0; s < steps.size; ++s) {
+          const KeyStep& step = steps.steps[s];
+          const std::int64_t at = step.first * row + step.begin, depth = tile.count - step.begin;
+          if (wants_v)
+            tile_product<T>(v_sums + step.first * v_row, v_row, {weights + at, row, 1},
+                            tile.cotangent_rows + step.begin * v_row, v_row, step.count, v_row / lanes, depth, true);
+          if (wants_k)
+            tile_product<T>(k_sums + step.first * q_row, q_row, {slopes + at, row, 1},
+                            tile.query_rows + step.begin * q_row, q_row, step.count, q_row / lanes, depth, true);
+          if (wants_q)
+            tile_product<T>(tile.sums + step.begin, row, {k.at(step.first), k.col, k.row}, slopes + at, row, key_width,
+                            tile.registers - step.begin / lanes, step.count, true);
+        }
       }
-      if (key + attention_keys < visible)
-        detail::prefetch_rows<T>(g.k, key + attention_keys, std::min(key + 2 * attention_keys, visible), key_width);
-      for (int s = 0; s < tile.size; ++s) {
-        const KeyStep& step = tile.steps[s];
-        const std::int64_t at = step.first * row + step.begin, from = key + step.first, depth = count - step.begin;
-        if (wants_v)
-          tile_product<T>(v_sums.sums.at(from), v_sums.sums.row, {weights + at, row, 1},
-                          cotangent_rows + step.begin * v_row, v_row, step.count, v_row / lanes, depth, true);
-        if (wants_k)
-          tile_product<T>(k_sums.sums.at(from), k_sums.sums.row, {slopes + at, row, 1}, query_rows + step.begin * q_row,
-                          q_row, step.count, q_row / lanes, depth, true);
-        if (wants_q)
-          tile_product<T>(query_sums + step.begin, row, {g.k.at(from), g.k.col, g.k.row}, slopes + at, row, key_width,
-                          registers - step.begin / lanes, step.count, true);
-      }
+      k_tile.close(key, end - key);
+      v_tile.close(key, end - key);
     }
-    if (wants_q)
-      transpose_tile<T>(g.q_gradient.at(first), g.q_gradient.row, query_sums, row, 1, key_width, count, key_width,
-                        T(1));
+    for (std::int64_t t = 0; wants_q && t < tiles; ++t) {
+      const QueryTile tile = tile_of(t);
+      transpose_tile<T>(g.q_gradient.at(tile.first), g.q_gradient.row, tile.sums, row, 1, key_width, tile.count,
+                        key_width, T(1));
+    }
   }
-  k_sums.finish();
-  v_sums.finish();
 }
 
 }  // namespace tessera::kernels::inline TESSERA_ISA
@@ -51441,9 +51402,6 @@ TESSERA_KERNEL_CODE_END
 // Attention of bf16 and f16. For bf16 with AMX or AVX512_BF16, operands of products are bf16, and scores, exponentials
 // and sums are float. Otherwise operands are converted to float and use the attention of float.
 namespace tessera::kernels {
-
-/// Most queries of one call of attend() for bf16, which packs keys and values once for all of them.
-inline constexpr std::int64_t bf16_attention_queries = 4 * attention_queries;
 
 /// Operands and results of the gradient of attention of bf16 or f16 for one head. Gradients are float, since they may
 /// be summed.
@@ -51482,9 +51440,7 @@ void widened_attend(const AttentionShape& shape, std::int64_t first, std::int64_
   const HeadRows<const float> wide_k = widened_rows(k, 0, keys, shape.width, next);
   const HeadRows<const float> wide_v = widened_rows(v, 0, keys, shape.value_width, next);
   const HeadRows<float> rows{next - first * shape.value_width, shape.value_width, 1};
-  for (std::int64_t i = first; i < first + count; i += attention_queries)
-    attend<float>(shape, i, std::min(attention_queries, first + count - i), wide_q, wide_k, wide_v,
-                  out.data == nullptr ? HeadRows<float>{} : rows, row_lse);
+  attend<float>(shape, first, count, wide_q, wide_k, wide_v, out.data == nullptr ? HeadRows<float>{} : rows, row_lse);
   if (out.data != nullptr)
     round_matrix(rows.at(first), rows.row, count, shape.value_width, out.at(first), out.row, out.col);
 }
@@ -51619,9 +51575,11 @@ inline void scale_and_mask(float* scores, const AttentionShape& shape, std::int6
   }
 }
 
-inline void block_attend(const AttentionShape& shape, std::int64_t first, std::int64_t count,
-                         const HeadRows<const bf16>& q, const HeadRows<const bf16>& k, const HeadRows<const bf16>& v,
-                         const HeadRows<bf16>& out, const HeadRows<float>& row_lse, CpuLevel level) {
+// Templates although there is bf16 alone, so that programs without it instantiate nothing of this.
+template <std::same_as<bf16> T>
+void block_attend(const AttentionShape& shape, std::int64_t first, std::int64_t count, const HeadRows<const T>& q,
+                  const HeadRows<const T>& k, const HeadRows<const T>& v, const HeadRows<T>& out,
+                  const HeadRows<float>& row_lse, CpuLevel level) {
   constexpr auto lanes = static_cast<std::int64_t>(xsimd::batch<float>::size);
   constexpr std::int64_t row = attention_queries;
   const Bf16Blocks unit(level);
@@ -51681,8 +51639,9 @@ inline void block_attend(const AttentionShape& shape, std::int64_t first, std::i
 
 /// attend_gradient() with AMX or AVX512_BF16. Gradients of keys and values are accumulated in scratch memory, in whole
 /// blocks.
-inline void block_attend_gradient(const AttentionShape& shape, const HalfAttentionGradient<bf16>& g,
-                                  std::int64_t first_key, std::int64_t end_key, CpuLevel level) {
+template <std::same_as<bf16> T>
+void block_attend_gradient(const AttentionShape& shape, const HalfAttentionGradient<T>& g, std::int64_t first_key,
+                           std::int64_t end_key, CpuLevel level) {
   using Batch = xsimd::batch<float>;
   constexpr auto lanes = static_cast<std::int64_t>(Batch::size);
   constexpr std::int64_t row = attention_queries;
@@ -51775,10 +51734,11 @@ inline void block_attend_gradient(const AttentionShape& shape, const HalfAttenti
 
 }  // namespace detail
 
-/// attend() for bf16, with count <= bf16_attention_queries. row_lse is float.
-inline void attend(const AttentionShape& shape, std::int64_t first, std::int64_t count, const HeadRows<const bf16>& q,
-                   const HeadRows<const bf16>& k, const HeadRows<const bf16>& v, const HeadRows<bf16>& out,
-                   const HeadRows<float>& row_lse, CpuLevel level = bf16_level()) {
+/// attend() for bf16, with count <= most_attention_queries. row_lse is float.
+template <std::same_as<bf16> T>
+void attend(const AttentionShape& shape, std::int64_t first, std::int64_t count, const HeadRows<const T>& q,
+            const HeadRows<const T>& k, const HeadRows<const T>& v, const HeadRows<T>& out,
+            const HeadRows<float>& row_lse, CpuLevel level = bf16_level()) {
 #if defined(__x86_64__)
   if (level >= CpuLevel::avx512_bf16) return detail::block_attend(shape, first, count, q, k, v, out, row_lse, level);
 #endif
@@ -51786,8 +51746,9 @@ inline void attend(const AttentionShape& shape, std::int64_t first, std::int64_t
 }
 
 /// attend_gradient() for bf16; softmax weights and their gradients are rounded to bf16 for the products that follow.
-inline void attend_gradient(const AttentionShape& shape, const HalfAttentionGradient<bf16>& g, std::int64_t first_key,
-                            std::int64_t end_key, CpuLevel level = bf16_level()) {
+template <std::same_as<bf16> T>
+void attend_gradient(const AttentionShape& shape, const HalfAttentionGradient<T>& g, std::int64_t first_key,
+                     std::int64_t end_key, CpuLevel level = bf16_level()) {
 #if defined(__x86_64__)
   if (level >= CpuLevel::avx512_bf16) return detail::block_attend_gradient(shape, g, first_key, end_key, level);
 #endif
@@ -51821,7 +51782,7 @@ TESSERA_KERNEL_CODE_END
 
 namespace tessera::runtime::inline TESSERA_ISA {
 
-/// Attention or its gradients on all shards. A forward task is a tile of queries of one head; a backward task is a
+/// Attention or its gradients on all shards. A forward task is some tiles of queries of one head; a backward task is a
 /// head, or a range of its keys if there are few heads. Each range of keys has its own gradient of the queries; these
 /// are summed in order, so that results don't depend on the number of threads.
 template <DTypeSet Types> class AttentionStep final : public PreparedStep {
@@ -51868,7 +51829,7 @@ template <DTypeSet Types> class AttentionStep final : public PreparedStep {
   std::int64_t element_ = 4;                           ///< bytes of an element of a gradient
   std::int64_t queries_ = kernels::attention_queries;  ///< queries of a forward task
   int scale_ = -1, lower_ = -1, upper_ = -1;           ///< host scalars; bounds -1: no band
-  std::vector<Place> places_;
+  Growable<Place> places_;
   std::int64_t items_ = 0, ranges_ = 1, scratch_ = 0;
   double flops_ = 0;
 
@@ -51925,8 +51886,12 @@ template <DTypeSet Types> class AttentionStep final : public PreparedStep {
     std::int64_t heads = 0;
     for (const Place& place : places_) heads += place.batch * place.heads;
     if (backward_ && heads > 0 && heads < 8) ranges_ = (8 + heads - 1) / heads;
-    // Each task packs or widens the keys; with enough heads for all threads, larger tiles of queries amortise that.
-    if (is_half(dtype_) && heads >= 8) queries_ = kernels::bf16_attention_queries;
+    // A task reads, packs or widens the keys once for its queries: as many as leave several tasks for each thread.
+    for (queries_ = kernels::most_attention_queries; queries_ > kernels::attention_queries; queries_ /= 2) {
+      std::int64_t tasks = 0;
+      for (const Place& place : places_) tasks += place.batch * place.heads * tiles(place.shape);
+      if (tasks >= 4 * parallelism()) break;
+    }
     for (const Place& place : places_) ranges_ = std::min(ranges_, std::max<std::int64_t>(1, place.shape.keys / 256));
     for (Place& place : places_) {
       const kernels::AttentionShape& s = place.shape;
@@ -52285,8 +52250,8 @@ void contraction_loops(ContractionDims dims, const T* a, const T* b, product_t<T
     }
     inner = dims[best];
     dims.erase(best);
-    std::stable_sort(dims.begin(), dims.end(),
-                     [&](const ContractionDim& x, const ContractionDim& y) { return far(x.out) > far(y.out); });
+    for (std::size_t d = 1; d < dims.size(); ++d)  // by falling stride of the result; few dims, so by insertion
+      for (std::size_t e = d; e > 0 && far(dims[e].out) > far(dims[e - 1].out); --e) std::swap(dims[e], dims[e - 1]);
   }
   std::int64_t rows = 1, terms = 1;  // `terms` consecutive rows of products are added to one row of out
   for (const ContractionDim& dim : dims) {
@@ -52413,7 +52378,7 @@ struct FinishedBox {
 class ContractionPlan {
  public:
   ContractionPlan() = default;
-  explicit ContractionPlan(const ContractionShape& shape, ContractionOptions options = {});
+  TESSERA_PLANNING explicit ContractionPlan(const ContractionShape& shape, ContractionOptions options = {});
 
   /// Number of items, which may run in any order and concurrently; 0 if the output is empty.
   std::int64_t item_count() const { return loop_.blocks() * row_.blocks() * col_.blocks(); }
@@ -52943,15 +52908,16 @@ namespace tessera::runtime {
 class SumInPlace {
  public:
   SumInPlace() = default;
-  SumInPlace(const FrameLayout& layout, const PlanStep& reshard) : layout_(&layout), reshard_(&reshard) {
+  TESSERA_PLANNING SumInPlace(const FrameLayout& layout, const PlanStep& reshard)
+      : layout_(&layout), reshard_(&reshard) {
     const int parts = reshard.inputs[0], sum = reshard.outputs[0];
     const ValueLayout &from = layout[parts], &to = layout[sum];
-    std::vector<std::vector<int>> added(static_cast<std::size_t>(to.shards()));
+    Growable<Growable<int>> added(static_cast<std::size_t>(to.shards()));
     for (int part = 0; part < from.shards(); ++part)
       if (layout.holds(parts, from.grid.coordinates(part)))
         added[static_cast<std::size_t>(target(from.first + part) - to.first)].push_back(part);
     for (int s = 0; s < to.shards(); ++s) {
-      const std::vector<int>& of = added[static_cast<std::size_t>(s)];
+      const Growable<int>& of = added[static_cast<std::size_t>(s)];
       moved_ += volume(extents(to.boxes[static_cast<std::size_t>(s)])) * to.element *
                 sends(layout.holders(sum, s), static_cast<int>(of.size()),
                       [&](int i) { return layout.holders(parts, of[static_cast<std::size_t>(i)]); });
@@ -52960,7 +52926,7 @@ class SumInPlace {
 
   explicit operator bool() const { return reshard_ != nullptr; }
   /// The index in Frame::pointers of the sum's shard into which the part with index `part` is accumulated.
-  std::int32_t target(std::int32_t part) const {
+  TESSERA_PLANNING std::int32_t target(std::int32_t part) const {
     const ValueLayout &from = (*layout_)[reshard_->inputs[0]], &to = (*layout_)[reshard_->outputs[0]];
     return to.first + to.index(from.grid.coordinates(part - from.first));
   }
@@ -53116,23 +53082,23 @@ template <DTypeSet Types> class ContractionStep final : public PreparedStep {
   };
   const Epilogue* epilogue_ = nullptr;
   SumInPlace sum_;
-  std::vector<Passed> passed_;
+  Growable<Passed> passed_;
   DType dtype_;
   bool has_addend_;
   int host_scalars_[2];  // by operand: its node if it is a host scalar, -1 if it is a tensor
-  std::vector<Place> places_;
-  std::vector<kernels::Strides> addend_strides_;  // by place; empty for a place without addend
+  Growable<Place> places_;
+  Growable<kernels::Strides> addend_strides_;  // by place; empty for a place without addend
   /// The plan of a product by shape and by how many places read each operand, which decides what is packed.
   struct Product {
     int shape, readers_of_a, readers_of_b;
     kernels::ContractionPlan plan;
   };
-  std::vector<kernels::ContractionShape> shapes_;
-  std::vector<Product> plans_;
-  std::vector<int> packers_;  // places with piece_count > 0, in the order of first_piece
+  Growable<kernels::ContractionShape> shapes_;
+  Growable<Product> plans_;
+  Growable<int> packers_;  // places with piece_count > 0, in the order of first_piece
   std::int64_t items_ = 0;
-  std::vector<std::int64_t> turns_;  // ends of ranges of items; a range starts when the previous range is done
-  bool by_columns_ = false;          // all places read one packed operand: item k of all places runs before item k + 1
+  Growable<std::int64_t> turns_;  // ends of ranges of items; a range starts when the previous range is done
+  bool by_columns_ = false;       // all places read one packed operand: item k of all places runs before item k + 1
   std::int64_t packed_bytes_ = 0, pack_pieces_ = 0, passed_bytes_ = 0;
   double flops_ = 0;
 
@@ -53195,7 +53161,11 @@ template <DTypeSet Types> class ContractionStep final : public PreparedStep {
   TESSERA_PLANNING void sum_in_place(const FrameLayout& layout, const PlanStep& reshard) {
     sum_ = SumInPlace(layout, reshard);
     for (Place& place : places_) place.out = sum_.target(place.out);
-    std::stable_sort(places_.begin(), places_.end(), [](const Place& x, const Place& y) { return x.out < y.out; });
+    Growable<SortedPair> order;  // of the places: by result, then by index
+    for (std::size_t p = 0; p < places_.size(); ++p) order.push_back({places_[p].out, static_cast<std::int64_t>(p)});
+    sort_distinct(order);
+    const Growable<Place> unsorted = places_;
+    for (std::size_t p = 0; p < order.size(); ++p) places_[p] = unsorted[static_cast<std::size_t>(order[p].second)];
     int sums = 0;
     for (std::size_t p = 0; p < places_.size(); ++p) {
       const bool first = p == 0 || places_[p].out != places_[p - 1].out;
@@ -53207,7 +53177,7 @@ template <DTypeSet Types> class ContractionStep final : public PreparedStep {
   /// If the places of a sum are divided into different items, runs them in turns: turn t runs the t-th place of each
   /// sum.
   TESSERA_PLANNING void take_turns(int sums) {
-    std::vector<std::vector<Place>> turns;
+    Growable<Growable<Place>> turns;
     for (std::size_t p = 0; p < places_.size(); ++p) {
       const std::size_t turn = p - static_cast<std::size_t>(places_[p].destination);
       if (turn >= turns.size()) turns.resize(turn + 1);
@@ -53236,7 +53206,7 @@ template <DTypeSet Types> class ContractionStep final : public PreparedStep {
     plans_.clear();
     bool alike = true;
     const int threads = std::max(1, parallelism() / std::max(destinations, 1));
-    const std::vector<int> readers_of_a = readers(&Place::a), readers_of_b = readers(&Place::b);
+    const Growable<int> readers_of_a = readers(&Place::a), readers_of_b = readers(&Place::b);
     for (std::size_t p = 0; p < places_.size(); ++p) {
       Place& place = places_[p];
       place.plan = planned(place.shape, readers_of_a[static_cast<std::size_t>(place.a + 1)],
@@ -53284,8 +53254,8 @@ template <DTypeSet Types> class ContractionStep final : public PreparedStep {
   }
 
   /// By pointer + 1: how many places read the shard.
-  std::vector<int> readers(std::int32_t Place::*operand) const {
-    std::vector<int> count(1, 0);
+  Growable<int> readers(std::int32_t Place::*operand) const {
+    Growable<int> count(1, 0);
     for (const Place& place : places_) {
       const auto at = static_cast<std::size_t>(place.*operand + 1);
       if (at >= count.size()) count.resize(at + 1, 0);
@@ -53312,11 +53282,11 @@ template <DTypeSet Types> class ContractionStep final : public PreparedStep {
   }
 
   /// Allocates scratch for packed operands up to most_bytes. Places that pack the same shard in the same way share it.
-  template <class T> void share_packing() {
+  template <class T> TESSERA_PLANNING void share_packing() {
     constexpr std::int64_t most_bytes = std::int64_t(1) << 27;
     packers_.clear();
     // Linked lists of the places that pack a shard: `latest` by shard + 1, `before` by place.
-    std::vector<int> latest, before(places_.size(), -1);
+    Growable<int> latest, before(places_.size(), -1);
     for (std::size_t p = 0; p < places_.size(); ++p) {
       Place& place = places_[p];
       const std::int32_t shard = plan_of(place).packs_first() ? place.a : place.b;
@@ -53571,7 +53541,7 @@ template <ReducedTypes Types> class CumulativeStep final : public PreparedStep {
     reduction_ = row_of(node).reduction;
     chunks_ = shard_count(result.sharding, layout_.mesh(), dim_of(node));
     const WorkGrid work(layout_, step_);
-    std::vector<std::int64_t> group_of(static_cast<std::size_t>(work.count()), -1);
+    Growable<std::int64_t> group_of(static_cast<std::size_t>(work.count()), -1);
     for (int w = 0; w < work.count(); ++w) {
       const Coordinates at = work.coordinates(w);
       if (!work.stores(at, result.sharding) || !layout_.holds(step_.outputs[0], at)) continue;
@@ -53624,8 +53594,8 @@ template <ReducedTypes Types> class CumulativeStep final : public PreparedStep {
   DType dtype_{};
   Reduction reduction_{};
   std::int64_t chunks_ = 1, total_count_ = 0;
-  std::vector<Piece> pieces_;
-  std::vector<Group> groups_;
+  Growable<Piece> pieces_;
+  Growable<Group> groups_;
   double piece_bytes_ = 1;
 
   Shape lines_of(const Box& box) const {
@@ -53655,7 +53625,7 @@ template <ReducedTypes Types> class CumulativeStep final : public PreparedStep {
       const std::int64_t begin = group.totals * static_cast<std::int64_t>(size_of(dtype_));
       const int destination = gather_.add_destination({{0}, {chunks_ * group.lines}}, stride, all,
                                                       {StepMove::scratch, total_bytes() + begin});
-      std::vector<int> sources;
+      Growable<int> sources;
       for (std::int64_t chunk = 0; chunk < chunks_; ++chunk) {
         Coordinates at = group.at;
         std::int64_t left = chunk;
@@ -53823,15 +53793,15 @@ class CustomStep final : public PreparedStep {
   };
   struct Place {
     Shape batch;
-    std::vector<Shard> shards;  // by array
+    Growable<Shard> shards;  // by array
     std::int64_t first_item = 0;
   };
   static constexpr std::int64_t alignment = 64;
 
   const CustomFunction& function_;
   CallExtents extents_;
-  std::vector<Array> arrays_;
-  std::vector<Place> places_;
+  Growable<Array> arrays_;
+  Growable<Place> places_;
   std::int64_t operand_at_[CallSignature::max_values]{}, result_at_[CallSignature::max_values]{};
   std::int64_t items_ = 0, bytes_ = 0;
   double cost_ = 0;
@@ -53977,7 +53947,7 @@ class DataMovementStep final : public PreparedStep {
   };
   const FrameLayout& layout_;
   std::int64_t element_;
-  std::vector<Piece> pieces_;
+  Growable<Piece> pieces_;
   double piece_bytes_ = 1;
   std::int32_t number_ = -1;  // the node of a host scalar that is written; -1: stored values are copied
   DType dtype_ = DType::f32;
@@ -54194,7 +54164,7 @@ class SentBytes {
   }
 
  private:
-  std::vector<std::int64_t> by_shard_;
+  Growable<std::int64_t> by_shard_;
   std::int64_t most_ = 0;
 };
 
@@ -54404,8 +54374,8 @@ template <DTypeSet Types> class FoldWindowsStep final : public PreparedStep {
   StepMove move_;
   WindowedDims windows_;
   bool split_ = false, single_ = false;
-  std::vector<Piece> pieces_;
-  std::vector<Place> places_;
+  Growable<Piece> pieces_;
+  Growable<Place> places_;
   std::int64_t scratch_ = 0;
   double piece_bytes_ = 1;
   SentBytes sent_;
@@ -54494,11 +54464,11 @@ template <DTypeSet Types> class FoldWindowsStep final : public PreparedStep {
   /// Along one dim: rows of a shard of the result to which the same devices add.
   struct Run {
     std::int64_t begin, end;
-    std::vector<std::int64_t> shards;
+    Growable<std::int64_t> shards;
   };
-  std::vector<Run> runs(const WindowedDim& dim, std::int64_t count, std::int64_t begin, std::int64_t end) const {
-    std::vector<IndexRange> read;
-    std::vector<std::int64_t> ends{begin, end};
+  Growable<Run> runs(const WindowedDim& dim, std::int64_t count, std::int64_t begin, std::int64_t end) const {
+    Growable<IndexRange> read;
+    Growable<std::int64_t> ends{begin, end};
     for (std::int64_t s = 0; s < count; ++s) {
       const IndexRange own = chunk_of(dim.count, count, s);
       IndexRange rows{own.begin * dim.stride - dim.before, (own.end - 1) * dim.stride + dim.span() - dim.before};
@@ -54508,10 +54478,9 @@ template <DTypeSet Types> class FoldWindowsStep final : public PreparedStep {
       ends.push_back(read.back().begin);
       ends.push_back(read.back().end);
     }
-    std::sort(ends.begin(), ends.end());
-    std::vector<Run> found;
+    sort_distinct(ends);
+    Growable<Run> found;
     for (std::size_t i = 0; i + 1 < ends.size(); ++i) {
-      if (ends[i] == ends[i + 1]) continue;
       Run run{ends[i], ends[i + 1], {}};
       for (std::int64_t s = 0; s < count; ++s)
         if (read[static_cast<std::size_t>(s)].within({run.begin, run.end}).size() > 0) run.shards.push_back(s);
@@ -54526,7 +54495,7 @@ template <DTypeSet Types> class FoldWindowsStep final : public PreparedStep {
     const auto to = static_cast<std::size_t>(out.index(at));
     const Box& box = out.boxes[to];
     if (box.empty()) return;
-    std::vector<std::vector<Run>> along;
+    Growable<Growable<Run>> along;
     Shape counts;
     for (const WindowedDim& dim : windows_) {
       const auto d = static_cast<std::size_t>(dim.line);
@@ -54536,7 +54505,7 @@ template <DTypeSet Types> class FoldWindowsStep final : public PreparedStep {
     for (std::int64_t i = 0; i < volume(counts); ++i) {
       Box cell = box;
       std::int64_t rest = i, added = 1;
-      std::vector<const Run*> own;
+      Growable<const Run*> own;
       for (std::size_t k = 0; k < windows_.size(); rest /= counts[k++]) {
         own.push_back(&along[k][static_cast<std::size_t>(rest % counts[k])]);
         cell.begin[static_cast<std::size_t>(windows_[k].line)] = own.back()->begin;
@@ -54551,7 +54520,7 @@ template <DTypeSet Types> class FoldWindowsStep final : public PreparedStep {
         move_.plan().fill_identity(destination);
         continue;
       }
-      std::vector<int> sources;
+      Growable<int> sources;
       for (std::int64_t s = 0; s < added; ++s) {
         Coordinates from = at;
         std::int64_t left = s;
@@ -55026,9 +54995,9 @@ class IndexedStep final : public PreparedStep {
   Source source_;
   DType dtype_{}, index_dtype_{};
   std::int64_t element_ = 4, index_element_ = 4;
-  std::vector<Place> places_;
-  mutable std::vector<std::uint8_t> long_sums_;  // by place; a member so that run() does not allocate
-  std::vector<DimRange> parts_;
+  Growable<Place> places_;
+  mutable Growable<std::uint8_t> long_sums_;  // by place; a member so that run() does not allocate
+  Growable<DimRange> parts_;
   SumInPlace sum_;
   std::int64_t terms_ = 1;  // consecutive entries of parts_ that add to the same elements, so that one task runs them
   double part_bytes_ = 1;
@@ -55134,7 +55103,7 @@ class IndexedStep final : public PreparedStep {
     }
     terms_ = std::max<std::int64_t>(terms_, 1);
     const std::size_t terms = static_cast<std::size_t>(terms_), ranges = parts_.size() / terms;
-    std::vector<DimRange> sorted;
+    Growable<DimRange> sorted;
     sorted.reserve(parts_.size());
     for (std::size_t r = 0; r < ranges; ++r)
       for (std::size_t t = 0; t < terms; ++t) sorted.push_back(parts_[t * ranges + r]);
@@ -55348,13 +55317,13 @@ template <DTypeSet Types> class RaggedStep final : public PreparedStep {
     std::int64_t matrix, first, count, rows;
   };
 
-  std::vector<Place> places_;
+  Growable<Place> places_;
   DType dtype_{}, size_dtype_{};
   bool sums_rows_ = false, transposed_ = false;
   // Of one run; members so that run() does not allocate.
-  mutable std::vector<std::int64_t> ends_;  // by place, leading index and group
-  mutable std::vector<Task> tasks_;
-  mutable std::vector<kernels::RowSegment> segments_;
+  mutable Growable<std::int64_t> ends_;  // by place, leading index and group
+  mutable Growable<Task> tasks_;
+  mutable Growable<kernels::RowSegment> segments_;
 
   template <class T> static T* at(const Frame& frame, const Array& array) {
     return reinterpret_cast<T*>(frame.pointers[static_cast<std::size_t>(array.pointer)]);
@@ -55646,7 +55615,7 @@ class RandomStep final : public PreparedStep {
   int value_, key_, key_value_ = -1;  // a key that is a tensor is a value, any other a host scalar
   RandomDraw draw_;
   bool of_layers_;
-  std::vector<ShardRow> parts_;
+  Growable<ShardRow> parts_;
   double part_elements_ = 1;
 };
 
@@ -55703,12 +55672,12 @@ class RepeatStep final : public PreparedStep {
   struct Spare {
     std::int64_t first, second;
   };
-  std::vector<Spare> spare_;
+  Growable<Spare> spare_;
   struct HostScalar {
     std::int32_t value;  // index in the outer graph's plan
     std::int64_t offset;
   };
-  std::vector<HostScalar> host_scalars_;
+  Growable<HostScalar> host_scalars_;
   std::int64_t spare_bytes_ = 0;
 
   bool carried(int k) const { return k < shape_.carried; }
@@ -55930,7 +55899,7 @@ class RowExchangeStep final : public PreparedStep {
   std::size_t dim_;
   StepMove move_;
   CollectiveInfo sent_;  // the rows sent between devices, counted from the copies, independently of the plan
-  std::vector<std::int64_t> sent_by_;
+  Growable<std::int64_t> sent_by_;
   bool sends_ = false;
 
   /// Rows [begin, end) of shard `to` of the result.
@@ -56117,13 +56086,13 @@ struct StepNeeds {
 #if TESSERA_HAS_DEFINITIONS
 namespace detail {
 
-using Graphs = std::vector<std::unique_ptr<PreparedGraph>>;
+using Graphs = Growable<std::unique_ptr<PreparedGraph>>;
 
 template <class Step> std::unique_ptr<PreparedStep> make_step(const StepContext& context, const Graphs&) {
-  return std::make_unique<Step>(context);
+  return std::unique_ptr<PreparedStep>(new Step(context));  // so that no std::unique_ptr<Step> is instantiated
 }
 inline std::unique_ptr<PreparedStep> make_repeat(const StepContext& context, const Graphs& graphs) {
-  return std::make_unique<RepeatStep>(context, *graphs[static_cast<std::size_t>(context.step.body)]);
+  return std::unique_ptr<PreparedStep>(new RepeatStep(context, *graphs[static_cast<std::size_t>(context.step.body)]));
 }
 
 inline std::unique_ptr<PreparedStep> make_data_movement(const StepContext& context, const Graphs& graphs) {
@@ -56322,8 +56291,8 @@ struct PlanSlot {
   ProgramCache* program = nullptr;
   std::uint64_t hash = 0;
   Mesh mesh{}, sizes{};
-  std::vector<ArgumentInfo> arguments;
-  std::vector<OutputRequest> outputs;
+  Growable<ArgumentInfo> arguments;
+  Growable<OutputRequest> outputs;
   PlanOptions options;
   std::int64_t bytes = 0;
   PlanSlot* next = nullptr;  // in the list of a hash bucket, or in the list of free slots
@@ -56419,8 +56388,8 @@ class PlanCache {
   friend class ProgramCache;
 
   mutable std::shared_mutex mutex_;
-  std::vector<PlanSlot*> slots_;  // all slots, used and free
-  std::vector<PlanSlot*> table_;  // the first slot of each hash bucket; its size is a power of two
+  Growable<PlanSlot*> slots_;  // all slots, used and free
+  Growable<PlanSlot*> table_;  // the first slot of each hash bucket; its size is a power of two
   PlanSlot* free_ = nullptr;
   ProgramCache* programs_ = nullptr;
   PlanCacheLimit limit_;
@@ -56517,13 +56486,14 @@ TESSERA_ONCE std::pair<PlanSlot*, std::uint64_t> PlanCache::look_up(const Progra
   return {nullptr, 0};
 }
 
-TESSERA_ONCE PlanLease PlanCache::insert(ProgramCache& program, const PlanRequest& request, std::uint64_t hash,
-                                         ExecutablePtr executable) {
+TESSERA_PLANNING TESSERA_ONCE PlanLease PlanCache::insert(ProgramCache& program, const PlanRequest& request,
+                                                          std::uint64_t hash, ExecutablePtr executable) {
   // Allocations that may throw come first, before the table changes.
-  std::vector<ArgumentInfo> arguments(request.arguments.begin(), request.arguments.end());
-  std::vector<OutputRequest> outputs;
+  Growable<ArgumentInfo> arguments;
+  arguments.append(request.arguments.data(), request.arguments.data() + request.arguments.size());
+  Growable<OutputRequest> outputs;
   if (const OutputRequest* given = request.options.outputs)
-    outputs.assign(given, given + program.compiled_.program.main().output_count);
+    outputs.append(given, given + program.compiled_.program.main().output_count);
   const std::int64_t bytes = executable->bytes();
   PlanSlot *dropped = nullptr, *slot = nullptr;
   {
@@ -56567,8 +56537,8 @@ TESSERA_ONCE void PlanCache::make_room() {
     slots_.push_back(free_);
   }
   if (static_cast<std::size_t>(entries_) < table_.size()) return;
-  std::vector<PlanSlot*> larger(table_.size() * 2, nullptr);
-  table_.swap(larger);
+  Growable<PlanSlot*> larger(table_.size() * 2, nullptr);
+  table_ = std::move(larger);
   for (PlanSlot* slot : slots_)
     if (slot->program != nullptr) slot->next = std::exchange(bucket(slot->hash), slot);
 }
@@ -56748,10 +56718,10 @@ namespace detail {
 struct OracleSink {
   /// Runs a program and compares it. A pointer, so that only translation units that use oracle mode instantiate its
   /// code.
-  using Run = std::vector<Leaf> (*)(runtime::Executable&, std::span<const Leaf>);
+  using Run = Growable<Leaf> (*)(runtime::Executable&, std::span<const Leaf>);
 
   bool throws = true;
-  std::vector<OracleDifference> differences{};
+  Growable<OracleDifference> differences{};
   std::int64_t compared = 0;
   Run run = nullptr;
 
@@ -56773,7 +56743,7 @@ struct OracleSink {
 inline bool oracle_is_on() { return OracleSink::running() != nullptr; }
 
 /// Reports differences to the sink; without a sink, or if it throws, fails. Errors: `oracle`.
-inline void add_differences(std::int64_t compared, std::vector<OracleDifference> found) {
+inline void add_differences(std::int64_t compared, Growable<OracleDifference> found) {
   OracleSink* const sink = OracleSink::innermost();
   if (sink != nullptr) sink->compared += compared;
   if (found.empty()) return;
@@ -56851,7 +56821,7 @@ template <class Traced> struct ProgramCode : TracedUnits<Traced> {
   }
 };
 
-TESSERA_ONCE std::vector<Leaf> run_executable(runtime::Executable& executable, std::span<const Leaf> arguments);
+TESSERA_ONCE Growable<Leaf> run_executable(runtime::Executable& executable, std::span<const Leaf> arguments);
 TESSERA_ONCE StoragePtr run_plain(runtime::Executable& executable, TensorStorage* const* tensors,
                                   const HostNumber* numbers);
 TESSERA_ONCE bool overwrote(const runtime::Executable& executable);
@@ -56866,7 +56836,7 @@ TESSERA_ONCE std::size_t result_layers(const runtime::Executable& executable, st
 TESSERA_ONCE HostNumber result_number(const runtime::Executable& executable, std::size_t result) {
   return executable.result_number(result);
 }
-TESSERA_ONCE std::vector<Leaf> run_executable(runtime::Executable& executable, std::span<const Leaf> arguments) {
+TESSERA_ONCE Growable<Leaf> run_executable(runtime::Executable& executable, std::span<const Leaf> arguments) {
   executable.begin_call();
   const OracleSink::Run oracle = OracleSink::running();
   return oracle == nullptr ? executable.run(arguments) : oracle(executable, arguments);
@@ -56874,11 +56844,11 @@ TESSERA_ONCE std::vector<Leaf> run_executable(runtime::Executable& executable, s
 TESSERA_ONCE StoragePtr run_plain(runtime::Executable& executable, TensorStorage* const* tensors,
                                   const HostNumber* numbers) {
   if (!oracle_is_on()) return executable.run_plain(tensors, numbers);
-  std::vector<Leaf> leaves(static_cast<std::size_t>(executable.compiled().program.argument_count));
+  Growable<Leaf> leaves(static_cast<std::size_t>(executable.compiled().program.argument_count));
   for (std::size_t i = 0; i < leaves.size(); ++i) {
     leaves[i].is_number = tensors[i] == nullptr;
     leaves[i].number = numbers[i];
-    if (tensors[i] != nullptr) leaves[i].layers.emplace_back(tensors[i]);
+    if (tensors[i] != nullptr) leaves[i].layers.push_back(StoragePtr(tensors[i]));
   }
   return run_executable(executable, leaves)[0].layers[0];
 }
@@ -56917,7 +56887,7 @@ struct NamedArgument {
 
 /// Collects the leaves of run-time arguments in the order of the trace. A leaf of a Stack has one tensor per layer.
 struct CollectLeaves {
-  std::vector<Leaf> leaves;
+  Growable<Leaf> leaves;
   std::size_t cursor = 0, base = 0;
   int layer = -1;
   NamedArgument argument{};  ///< that whose leaves are collected
@@ -56929,7 +56899,7 @@ struct CollectLeaves {
     to.stacked = layer >= 0;
     if constexpr (StoredOperand<L>) {
       if (!x.storage()) fail_empty_argument(argument, &x);
-      to.layers.emplace_back(static_cast<TensorStorage*>(x.storage().get()));
+      to.layers.push_back(StoragePtr(static_cast<TensorStorage*>(x.storage().get())));
     } else {
       to.is_number = true;
       to.stacked = false;
@@ -56974,7 +56944,7 @@ struct SizeStacks {
 
 /// Moves results into the leaves of a structure whose Stacks SizeStacks has resized. Does not throw.
 struct FillLeaves {
-  std::vector<Leaf>& leaves;
+  Growable<Leaf>& leaves;
   std::size_t cursor = 0, base = 0;
   int layer = 0;
 
@@ -57007,7 +56977,7 @@ struct ReleaseLeaves {
 
 /// Returns donated tensors to their arguments after an error; skips arguments that were not donated.
 struct RestoreLeaves {
-  std::vector<Leaf>& leaves;
+  Growable<Leaf>& leaves;
   std::size_t cursor = 0, base = 0;
   int layer = 0;
   bool writes = true;
@@ -57031,15 +57001,14 @@ struct RestoreLeaves {
 };
 
 /// Shape, sharding and Dim value of each leaf. Checks that all are on one mesh, and that the layers of a Stack agree.
-TESSERA_ONCE std::vector<ArgumentInfo> describe(const CompiledProgram& compiled, const std::vector<Leaf>& leaves,
-                                                Mesh& mesh);
+TESSERA_ONCE Growable<ArgumentInfo> describe(const CompiledProgram& compiled, const Growable<Leaf>& leaves, Mesh& mesh);
 #if TESSERA_HAS_DEFINITIONS
-TESSERA_ONCE std::vector<ArgumentInfo> describe(const CompiledProgram& compiled, const std::vector<Leaf>& leaves,
-                                                Mesh& mesh) {
-  std::vector<ArgumentInfo> infos;
+TESSERA_ONCE Growable<ArgumentInfo> describe(const CompiledProgram& compiled, const Growable<Leaf>& leaves,
+                                             Mesh& mesh) {
+  Growable<ArgumentInfo> infos;
   infos.reserve(leaves.size());
   bool first = true;
-  std::vector<std::uint8_t> is_size(leaves.size(), 0);
+  Growable<std::uint8_t> is_size(leaves.size(), 0);
   const GraphView& graph = compiled.program.main();
   for (int id = 0; id < graph.size; ++id)
     if (graph[id].is_dim()) is_size[static_cast<std::size_t>(graph[id].index())] = 1;
@@ -57087,28 +57056,28 @@ TESSERA_ONCE std::vector<ArgumentInfo> describe(const CompiledProgram& compiled,
 #endif
 
 /// A lease of the plan for these leaves.
-TESSERA_ONCE PlanLease executable_in(ProgramCache& cache, const std::vector<Leaf>& leaves,
+TESSERA_ONCE PlanLease executable_in(ProgramCache& cache, const Growable<Leaf>& leaves,
                                      const PlanOptions& options = {});
 #if TESSERA_HAS_DEFINITIONS
-TESSERA_ONCE PlanLease executable_in(ProgramCache& cache, const std::vector<Leaf>& leaves, const PlanOptions& options) {
+TESSERA_ONCE PlanLease executable_in(ProgramCache& cache, const Growable<Leaf>& leaves, const PlanOptions& options) {
   Mesh mesh{};
-  const std::vector<ArgumentInfo> infos = describe(cache.compiled(), leaves, mesh);
+  const Growable<ArgumentInfo> infos = describe(cache.compiled(), leaves, mesh);
   return cache.find({mesh, infos, options});
 }
 #endif
-template <class Traced> PlanLease executable_for(const std::vector<Leaf>& leaves, const PlanOptions& options = {}) {
+template <class Traced> PlanLease executable_for(const Growable<Leaf>& leaves, const PlanOptions& options = {}) {
   return executable_in(cache_of<Traced>(), leaves, options);
 }
 
 /// Runs a program. All that may throw besides the run itself comes first: `give_up()`, which releases donated
 /// arguments, is called after the result was allocated, so an earlier error leaves the arguments unchanged.
 template <class Result, class GiveUp>
-Result run_into(runtime::Executable& executable, const std::vector<Leaf>& leaves, GiveUp give_up) {
+Result run_into(runtime::Executable& executable, const Growable<Leaf>& leaves, GiveUp give_up) {
   Result result{};
   SizeStacks size{executable, plan_of(executable).main().outputs.size()};
   for_each_leaf(result, size);
   give_up();
-  std::vector<Leaf> results = run_executable(executable, leaves);
+  Growable<Leaf> results = run_executable(executable, leaves);
   FillLeaves fill{results};
   for_each_leaf(result, fill);
   return result;
@@ -57499,11 +57468,15 @@ template <class F> class Compiled {
     } else if constexpr ((detail::holds_sym_v<std::remove_cvref_t<Args>> || ...)) {
       return detail::call_in_trace<F>(args...);
     } else {
-      // The same check as in Traced, repeated here so that compilers list fewer instantiations with the user's error.
-      using Returned [[maybe_unused]] =
-          decltype(std::declval<detail::Callable<detail::TraceableFunction<F>, F, sizeof...(Args)>>()(
-              std::declval<typename detail::TracedArgument<detail::argument_t<Args>>::type&>()...));
-      if constexpr (!traced<Args...>::valid) {
+      // The check of Traced, made here first: compilers list fewer instantiations with an error in the user's function,
+      // and none follows from it.
+      using Function = detail::Callable<detail::TraceableFunction<F>, F, sizeof...(Args)>;
+      constexpr bool sound = requires {
+        std::declval<Function>()(std::declval<typename detail::TracedArgument<detail::argument_t<Args>>::type&>()...);
+      };
+      if constexpr (!sound) {
+        return detail::NoResult{};
+      } else if constexpr (!traced<Args...>::valid) {
         return detail::NoResult{};  // the declaration above gave the compile error
       } else {
         // Traces run only during constant evaluation, so a call at run time pays nothing for this branch.
@@ -57521,7 +57494,7 @@ template <class F> class Compiled {
   /// arguments are unchanged; if it throws later, all donated tensors are empty.
   template <class... Args> typename traced<Args...>::result run(Args&&... args) const {
     using Result = typename traced<Args...>::result;
-    std::vector<Leaf> leaves;
+    Growable<Leaf> leaves;
     detail::PlanLease plan;
     if constexpr (takes_tensors<Args...> && StoredOperand<Result>) {
       static constinit thread_local detail::RecentCalls<sizeof...(Args)> recent;
@@ -57564,7 +57537,7 @@ template <class F> class Compiled {
 
   /// The plan of a call, without running it.
   template <class... Args> Plan plan(const Args&... args) const {
-    std::vector<Leaf> leaves;
+    Growable<Leaf> leaves;
     return detail::plan_of(*find<traced<const Args&...>>(leaves, args...));
   }
   /// The plan as text: kernels, collectives, bytes, source lines, the library that computes matrix products, and the
@@ -57605,7 +57578,7 @@ template <class F> class Compiled {
   }
 
   /// The plan for these arguments, and their leaves.
-  template <class T, class... Args> detail::PlanLease find(std::vector<Leaf>& leaves, const Args&... args) const {
+  template <class T, class... Args> detail::PlanLease find(Growable<Leaf>& leaves, const Args&... args) const {
     try {
       detail::CollectLeaves collect;
       (add(collect, detail::as_argument(args)), ...);

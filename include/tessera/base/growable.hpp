@@ -84,14 +84,11 @@ template <class T> class Growable {
     }
     size_ = capacity_ = other.size_;
   }
-  constexpr Growable(Growable&& other) noexcept
-      : data_(other.data_), size_(other.size_), capacity_(other.capacity_) {
+  constexpr Growable(Growable&& other) noexcept : data_(other.data_), size_(other.size_), capacity_(other.capacity_) {
     other.leave();
   }
   // Not by value (copy and swap), which would declare copying noexcept.
-  constexpr Growable& operator=(const Growable& other) {
-    return *this = Growable(other);
-  }
+  constexpr Growable& operator=(const Growable& other) { return *this = Growable(other); }
   constexpr Growable& operator=(Growable&& other) noexcept {
     if (this == &other) return *this;
     T* const old = data_;
