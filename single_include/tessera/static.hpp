@@ -124,6 +124,23 @@ struct Source {
 
   static constexpr Source from(std::source_location at) { return {at.file_name(), at.line()}; }
 
+  /// Whether the line is the library's own: of a header in tessera/nn/, ops/, graph/ or parallel/, or of the single
+  /// header.
+  constexpr bool in_library() const {
+    const std::string_view path(file);
+    if (path.ends_with("tessera.hpp")) return true;
+    int folders = 0;
+    for (std::size_t i = path.size(); i > 8 && folders < 5; --i) {
+      if (file[i - 1] != '/') continue;
+      ++folders;
+      if (path.substr(i - 8, 8) != "tessera/") continue;
+      const std::string_view inside = path.substr(i);
+      return inside.starts_with("nn/") || inside.starts_with("ops/") || inside.starts_with("graph/") ||
+             inside.starts_with("parallel/");
+    }
+    return false;
+  }
+
   /// "train.cpp:41"; empty when unknown.
   TESSERA_PLANNING std::string text() const {
     if (line == 0) return {};
@@ -4392,6 +4409,7 @@ struct Module {
   int variables = 0;                   ///< how many nodes `variable` there are, each different from all others
   Precision matmul_precision = Precision::full;  ///< of f32 products that the traced function gives none
   DType product_type = DType::f32;               ///< of their operands and results: that of ts::autocast
+  Source layer_call{};                           ///< the user's call of the layer that is being traced; see LayerCall
   Refusal refusal{};                             ///< the first
   /// don't record, only count operations and return values of their types: finds out whether a function can be traced
   bool outline = false;
@@ -4787,6 +4805,20 @@ TESSERA_PLANNING_END
 
 #endif
 
+// ---- tessera/base/here.hpp
+
+#ifndef TESSERA_BASE_HERE_HPP
+#define TESSERA_BASE_HERE_HPP
+
+namespace tessera {
+
+/// The line of the user's program, as the last argument of operations: `Here at = Here::current()`.
+using Here = std::source_location;
+
+}  // namespace tessera
+
+#endif
+
 // ---- tessera/base/intrusive_ptr.hpp
 
 #ifndef TESSERA_BASE_INTRUSIVE_PTR_HPP
@@ -4876,7 +4908,12 @@ struct Value {
   constexpr int leading(int typed_rank) const { return rank() - typed_rank; }
   /// The dim of the value that corresponds to dim `dim` of its static type.
   constexpr int shifted(int dim, int typed_rank) const { return dim + leading(typed_rank); }
-  constexpr Value at(Source where) const { return {module, graph, id, where}; }
+  /// The same value, whose further nodes have the line `where`, or the user's line if that is in a layer of the
+  /// library.
+  constexpr Value at(Source where) const {
+    const bool in_layer = module != nullptr && module->layer_call.line != 0 && where.in_library();
+    return {module, graph, id, in_layer ? module->layer_call : where};
+  }
   constexpr void refuse(errc rule, const char* text) const { module->refuse(rule, text, source); }
   constexpr Value with(int other) const { return {module, graph, other, source}; }
   constexpr Value make(Node made, std::initializer_list<std::int32_t> operands) const {
@@ -5039,20 +5076,6 @@ constexpr Value here(const Value& v) {
   if (v.module == nullptr || v.graph == v.module->current || v.graph < 0) return v;
   return detail::brought_to(v, v.module->open.size());
 }
-
-}  // namespace tessera
-
-#endif
-
-// ---- tessera/base/here.hpp
-
-#ifndef TESSERA_BASE_HERE_HPP
-#define TESSERA_BASE_HERE_HPP
-
-namespace tessera {
-
-/// The line of the user's program, as the last argument of operations: `Here at = Here::current()`.
-using Here = std::source_location;
 
 }  // namespace tessera
 
@@ -5565,7 +5588,7 @@ template <class Tag, class... Operands> constexpr auto call(Source source, const
   } else if constexpr ((SymOperand<Operands> || ...)) {
     Value context{};
     ((context = context.module == nullptr && SymOperand<Operands> ? trace_of(operands) : context), ...);
-    context.source = source;
+    context = context.at(source);
     if (context.module->outline)
       return Sym<typename Result::type, Result::rank>(
           detail::outlined(context, dtype_v<typename Result::type>, Result::rank));
@@ -6905,6 +6928,38 @@ struct ProjectLeaves {
 
 #endif
 
+// ---- tessera/graph/trace/layer_call.hpp
+
+#ifndef TESSERA_GRAPH_TRACE_LAYER_CALL_HPP
+#define TESSERA_GRAPH_TRACE_LAYER_CALL_HPP
+
+namespace tessera::detail {
+
+/// A call of a layer of the library: while it exists, operations that are recorded by lines of the library have the
+/// line of the call. Of nested calls that is the innermost of the user's program.
+class LayerCall {
+ public:
+  constexpr LayerCall(const auto& argument, Here at) : module_(trace_in(argument).module) {
+    if (module_ == nullptr) return;  // no trace: an expression of stored tensors
+    before_ = module_->layer_call;
+    const Source call = Source::from(at);
+    if (call.line != 0 && !call.in_library()) module_->layer_call = call;
+  }
+  constexpr ~LayerCall() {
+    if (module_ != nullptr) module_->layer_call = before_;
+  }
+  LayerCall(const LayerCall&) = delete;
+  LayerCall& operator=(const LayerCall&) = delete;
+
+ private:
+  Module* module_;
+  Source before_{};
+};
+
+}  // namespace tessera::detail
+
+#endif
+
 // ---- tessera/graph/trace/trace_types.hpp
 
 #ifndef TESSERA_GRAPH_TRACE_TRACE_TYPES_HPP
@@ -7037,7 +7092,16 @@ template <class Block> class Stack {
   /// Applies all layers in order: x = layer(x, extra...), where x is a tensor, or a tuple or plain struct of tensors.
   /// Each layer returns tensors with the element types, ranks and shapes of its x; their shardings may differ. For
   /// values that each layer takes or makes itself, such as a cache, scan over the Stack: see ts::scan.
-  template <class X, class... Extra> constexpr auto operator()(const X& x, const Extra&... extra) const;
+  template <class X> constexpr auto operator()(const X& x, Here at = Here::current()) const { return called(at, x); }
+  template <class X, class Extra>
+  constexpr auto operator()(const X& x, const Extra& extra, Here at = Here::current()) const {
+    return called(at, x, extra);
+  }
+  template <class X, class... Extra>
+    requires(sizeof...(Extra) > 1)
+  constexpr auto operator()(const X& x, const Extra&... extra) const {
+    return called(Here(), x, extra...);  // parameters behind a pack have no default, so this has no line
+  }
 
   /// The number of layers as a leaf: inside a trace, its placeholder.
   constexpr Dim count() const { return count_.traced() ? count_ : Dim(size()); }
@@ -7049,6 +7113,8 @@ template <class Block> class Stack {
   }
 
  private:
+  template <class X, class... Extra> constexpr auto called(Here at, const X& x, const Extra&... extra) const;
+
   std::vector<Block> layers_;
   Dim count_{};  // a placeholder, in a trace of a block without tensors
 };
@@ -7062,7 +7128,8 @@ template <class T> constexpr void for_each_tensor(T& object, auto& visitor) {
 
 /// A traced call of a Stack: one repeat node, whose body is the traced block.
 template <class Block, class X, class... Extra>
-constexpr X run_stack(const Stack<Block>& stack, const X& x, const Extra&... extra) {
+constexpr X run_stack(Here at, const Stack<Block>& stack, const X& x, const Extra&... extra) {
+  const LayerCall call(x, at);
   const Value context = trace_in(x);
   if (stack.layers().empty() || context.module == nullptr)
     fail(errc::structure,
@@ -7080,7 +7147,7 @@ constexpr X run_stack(const Stack<Block>& stack, const X& x, const Extra&... ext
   const X result = std::apply([&](const auto&... own) { return as_carry(context, layer(carried, own...)); }, captured);
   GiveLeaves give{body, true};
   for_each_leaf(result, give);
-  const Source source = trace_in(result).node().source;  // calling a stack, an operator(), captures no line
+  const Source source = at.line() != 0 ? context.at(Source::from(at)).source : trace_in(result).node().source;
   const Value made = body.close(counts_layers_v<Block> ? stack.count().placeholder() : context, source);
   X last = x;
   ProjectLeaves project{made, body};
@@ -7092,7 +7159,7 @@ constexpr X run_stack(const Stack<Block>& stack, const X& x, const Extra&... ext
 
 template <class Block>
 template <class X, class... Extra>
-constexpr auto Stack<Block>::operator()(const X& x, const Extra&... extra) const {
+constexpr auto Stack<Block>::called(Here at, const X& x, const Extra&... extra) const {
   constexpr bool is_outside = !detail::holds_local_v<X>;
   constexpr bool is_flat = !detail::BlockLeaves::of<Block>().stack && !(detail::BlockLeaves::of<Extra>().stack || ...);
   static_assert(
@@ -7137,7 +7204,7 @@ constexpr auto Stack<Block>::operator()(const X& x, const Extra&... extra) const
                     "constant, use ts::full_like");
     }
     if constexpr (same && is_model)
-      return detail::run_stack(*this, detail::as_carry(detail::trace_in(x), x), detail::settle(extra)...);
+      return detail::run_stack(at, *this, detail::as_carry(detail::trace_in(x), x), detail::settle(extra)...);
     else if constexpr (is_model)
       return detail::as_carry(detail::trace_in(x), x);
     else
@@ -7567,12 +7634,11 @@ template <class F, class... Args> struct Traced {
   using Explained = std::integral_constant<std::size_t, (sizeof(detail::ExplainFunction<F>) + ... +
                                                          sizeof(detail::ExplainArgument<Args>))>;
   using Function = detail::Callable<takes, F, sizeof...(Args)>;
-  // Asked before anything else uses the call: after an error in a function, compilers go on with an int, and report
-  // errors that follow from it.
-  static constexpr bool sound =
-      requires { std::declval<Function>()(std::declval<typename detail::TracedArgument<Args>::type&>()...); };
-  using Result = detail::ResultOf<
-      typename detail::ReturnedBy<sound, Function, typename detail::TracedArgument<Args>::type...>::type>;
+  // The call is tried before anything else uses it: after an error in a function, compilers go on with an int, and
+  // report errors that follow from it.
+  using Result = detail::ResultOf<typename detail::ReturnedBy<requires {
+    std::declval<Function>()(std::declval<typename detail::TracedArgument<Args>::type&>()...);
+  }, Function, typename detail::TracedArgument<Args>::type...>::type>;
   /// Whether the program exists; if not, a static_assert has said why.
   static constexpr bool valid = Result::valid;
   using result = typename Result::type;
@@ -17148,7 +17214,7 @@ constexpr auto scan(const F& f, const Init& init, const Xs& xs, bool reverse, So
     if (context.module == nullptr) context = trace_in(xs);
     if (context.module == nullptr)
       fail(errc::unsupported, "[scan] outside of a traced function: call ts::scan inside a function of ts::compile");
-    context.source = source;
+    context = context.at(source);
     const Carry first = as_carry(context, init);
     if constexpr (is_size)
       return run_scan(f, first, xs, context, reverse);
@@ -17204,7 +17270,7 @@ constexpr auto for_indices(const From& from, const To& to, const Init& init, Sou
   if (context.module == nullptr)
     fail(errc::unsupported,
          "[fori_loop] outside of a traced function: call ts::fori_loop inside a function of ts::compile");
-  context.source = source;
+  context = context.at(source);
   const Value first = as_size(lower(context, Dim(from))), count = as_size(lower(context, Dim(to))) - first;
   const Value steps = count.make({.op = Op::arange, .dtype = DType::i32, .rank = 1}, {count.id});
   return loop(Sym<std::int32_t, 1>(steps + build::cast(first, DType::i32)));
@@ -17336,7 +17402,7 @@ constexpr auto cond(const Pred& pred, const Yes& yes, const No& no, Source sourc
     Value context = trace_of(pred);
     if (context.module == nullptr)
       fail(errc::unsupported, "[cond] outside of a trace: it is for values inside a traced function");
-    context.source = source;
+    context = context.at(source);
     const Value holds = build::cast(lower(context, pred), DType::bool_);
     const Value runs = build::cast(holds, DType::i32);
     const auto made = run_branch(runs, yes);
@@ -22277,7 +22343,7 @@ template <NumberOperand N> constexpr Scalar fold_in(const Scalar& key, const N& 
     else
       return Scalar(ops::FoldInOp::folded(key.number(), n.number()));
   }
-  context.source = Source::from(at);
+  context = context.at(Source::from(at));
   return Scalar(build::apply<ops::FoldInOp>(build::cast(lower(context, key), DType::f64),
                                             build::cast(lower(context, n), DType::f64)));
 }
@@ -22342,7 +22408,7 @@ constexpr Sym<std::int64_t, 0> key_data(const Scalar& key, Here at = Here::curre
   Value context = trace_of(key);
   if (context.module == nullptr)
     fail(errc::unsupported, "[key_data] the key is no argument of a traced function: pass the key to the function");
-  context.source = Source::from(at);
+  context = context.at(Source::from(at));
   return Sym<std::int64_t, 0>(build::cast(lower(context, key), DType::i64));
 }
 
@@ -22375,6 +22441,12 @@ constexpr Value random(Value like, Value key, RandomDraw draw) {
 constexpr Value random_alike(Value like, Value key, RandomDraw draw) {
   return alike(random(like, key, draw), shape_source(like));
 }
+/// Draws in the type of `like`. Uniform ones of bf16 and f16 stay below 1, to which an f32 next to it would be rounded.
+constexpr Value drawn_as(Value draw, Value like, Distribution kind) {
+  if (kind == Distribution::uniform && draw.dtype() != like.dtype())
+    draw = binary(Op::minimum, draw, draw.number(like.dtype() == DType::bf16 ? 1 - 0x1p-8 : 1 - 0x1p-11));
+  return cast(draw, like.dtype());
+}
 /// The key derived from a key and a constant, of the same kind: a number or a tensor.
 constexpr Value folded_key(Value key, std::int64_t n) {
   const DType type = key.dtype() == DType::i64 ? DType::i64 : DType::f64;
@@ -22406,7 +22478,7 @@ template <Distribution Kind, std::uint32_t Stream, bool Follows> struct RandomTa
   static constexpr Value emit(Value context, Value like, Value key) {
     like = like.at(context.source);
     constexpr RandomDraw draw{Kind, Stream};
-    return build::cast(Follows ? build::random_alike(like, key, draw) : build::random(like, key, draw), like.dtype());
+    return build::drawn_as(Follows ? build::random_alike(like, key, draw) : build::random(like, key, draw), like, Kind);
   }
 };
 
@@ -24866,7 +24938,7 @@ constexpr auto unrolled_scan(const F& f, const Init& init, const Xs& xs, bool re
   if (context.module == nullptr) context = trace_in(xs);
   if (context.module == nullptr)
     fail(errc::unsupported, "[scan] outside of a traced function: call ts::scan inside a function of ts::compile");
-  context.source = source;
+  context = context.at(source);
   Module& module = *context.module;
   const auto both = [&](const auto& group, const auto& of_groups, const auto& of_rest) {
     const auto first = as_carry(context, init);
@@ -25561,7 +25633,7 @@ template <class Tag, class... Operands> struct LocalCall {
     } else {
       Value context{};
       ((context = context.module == nullptr && LocalOperand<Operands> ? trace_of(operands) : context), ...);
-      context.source = source;
+      context = context.at(source);
       if (context.module->outline)
         return Made(outlined(context, dtype_v<typename Result::type>, Result::rank + bit_count(all)));
       return Made(
@@ -26318,7 +26390,7 @@ template <FixedString Text, class F> class ShardMapped {
         fail(errc::unsupported,
              "[shard_map] stored tensors: with structs or several results, call shard_map inside a function "
              "of ts::compile");
-      context.source = source_;
+      context = context.at(source_);
       const auto made = Tag::run(source_, detail::argument_in(context, xs)...);
       if constexpr (Tag::single)
         return detail::leave_as_sym<Region, 0>(made, source_);

@@ -143,6 +143,23 @@ struct Source {
 
   static constexpr Source from(std::source_location at) { return {at.file_name(), at.line()}; }
 
+  /// Whether the line is the library's own: of a header in tessera/nn/, ops/, graph/ or parallel/, or of the single
+  /// header.
+  constexpr bool in_library() const {
+    const std::string_view path(file);
+    if (path.ends_with("tessera.hpp")) return true;
+    int folders = 0;
+    for (std::size_t i = path.size(); i > 8 && folders < 5; --i) {
+      if (file[i - 1] != '/') continue;
+      ++folders;
+      if (path.substr(i - 8, 8) != "tessera/") continue;
+      const std::string_view inside = path.substr(i);
+      return inside.starts_with("nn/") || inside.starts_with("ops/") || inside.starts_with("graph/") ||
+             inside.starts_with("parallel/");
+    }
+    return false;
+  }
+
   /// "train.cpp:41"; empty when unknown.
   TESSERA_PLANNING std::string text() const {
     if (line == 0) return {};
@@ -5012,66 +5029,15 @@ inline std::vector<float> alibi_slopes(int heads) {
 
 #endif
 
-// ---- tessera/base/intrusive_ptr.hpp
+// ---- tessera/base/here.hpp
 
-#ifndef TESSERA_BASE_INTRUSIVE_PTR_HPP
-#define TESSERA_BASE_INTRUSIVE_PTR_HPP
+#ifndef TESSERA_BASE_HERE_HPP
+#define TESSERA_BASE_HERE_HPP
 
 namespace tessera {
 
-/// Base of shared run-time objects. The destructor is virtual, so that headers can hold handles of incomplete types.
-class RefCounted {
- public:
-  RefCounted() = default;
-  RefCounted(const RefCounted&) = delete;
-  RefCounted& operator=(const RefCounted&) = delete;
-  virtual ~RefCounted() = default;
-
-  // Compiler builtins, since including <atomic> costs each translation unit a tenth of a second.
-  void retain() noexcept { __atomic_fetch_add(&count_, 1, __ATOMIC_RELAXED); }
-  void release() noexcept {
-    // The last owner need not count down: no other owner is left that could add a reference.
-    if (unique() || __atomic_fetch_sub(&count_, 1, __ATOMIC_ACQ_REL) == 1) delete this;
-  }
-  bool unique() const noexcept { return __atomic_load_n(&count_, __ATOMIC_ACQUIRE) == 1; }
-
- private:
-  int count_ = 0;
-};
-
-/// Shared ownership of a RefCounted object. Null in constant expressions, which makes tensors literal types.
-template <class T> class IntrusivePtr {
- public:
-  constexpr IntrusivePtr() = default;
-  explicit IntrusivePtr(T* object) : object_(object) {
-    if (object_) object_->retain();
-  }
-  constexpr IntrusivePtr(const IntrusivePtr& other) : object_(other.object_) {
-    if (object_) object_->retain();
-  }
-  constexpr IntrusivePtr(IntrusivePtr&& other) noexcept : object_(std::exchange(other.object_, nullptr)) {}
-  /// Takes over the reference of a pointer to a class derived from T.
-  template <class U>
-    requires std::is_convertible_v<U*, T*>
-  IntrusivePtr(IntrusivePtr<U>&& other) noexcept : object_(other.give_up()) {}
-  constexpr IntrusivePtr& operator=(IntrusivePtr other) noexcept {
-    std::swap(object_, other.object_);
-    return *this;
-  }
-  constexpr ~IntrusivePtr() {
-    if (object_) object_->release();
-  }
-
-  constexpr T* get() const { return object_; }
-  /// Returns the object with its reference, and leaves this pointer null.
-  constexpr T* give_up() noexcept { return std::exchange(object_, nullptr); }
-  T* operator->() const { return object_; }
-  T& operator*() const { return *object_; }
-  constexpr explicit operator bool() const { return object_ != nullptr; }
-
- private:
-  T* object_ = nullptr;
-};
+/// The line of the user's program, as the last argument of operations: `Here at = Here::current()`.
+using Here = std::source_location;
 
 }  // namespace tessera
 
@@ -6100,6 +6066,7 @@ struct Module {
   int variables = 0;                   ///< how many nodes `variable` there are, each different from all others
   Precision matmul_precision = Precision::full;  ///< of f32 products that the traced function gives none
   DType product_type = DType::f32;               ///< of their operands and results: that of ts::autocast
+  Source layer_call{};                           ///< the user's call of the layer that is being traced; see LayerCall
   Refusal refusal{};                             ///< the first
   /// don't record, only count operations and return values of their types: finds out whether a function can be traced
   bool outline = false;
@@ -6155,7 +6122,12 @@ struct Value {
   constexpr int leading(int typed_rank) const { return rank() - typed_rank; }
   /// The dim of the value that corresponds to dim `dim` of its static type.
   constexpr int shifted(int dim, int typed_rank) const { return dim + leading(typed_rank); }
-  constexpr Value at(Source where) const { return {module, graph, id, where}; }
+  /// The same value, whose further nodes have the line `where`, or the user's line if that is in a layer of the
+  /// library.
+  constexpr Value at(Source where) const {
+    const bool in_layer = module != nullptr && module->layer_call.line != 0 && where.in_library();
+    return {module, graph, id, in_layer ? module->layer_call : where};
+  }
   constexpr void refuse(errc rule, const char* text) const { module->refuse(rule, text, source); }
   constexpr Value with(int other) const { return {module, graph, other, source}; }
   constexpr Value make(Node made, std::initializer_list<std::int32_t> operands) const {
@@ -6267,6 +6239,71 @@ constexpr Value add_cotangents(Value x, Value y) {
 
 #endif
 
+// ---- tessera/base/intrusive_ptr.hpp
+
+#ifndef TESSERA_BASE_INTRUSIVE_PTR_HPP
+#define TESSERA_BASE_INTRUSIVE_PTR_HPP
+
+namespace tessera {
+
+/// Base of shared run-time objects. The destructor is virtual, so that headers can hold handles of incomplete types.
+class RefCounted {
+ public:
+  RefCounted() = default;
+  RefCounted(const RefCounted&) = delete;
+  RefCounted& operator=(const RefCounted&) = delete;
+  virtual ~RefCounted() = default;
+
+  // Compiler builtins, since including <atomic> costs each translation unit a tenth of a second.
+  void retain() noexcept { __atomic_fetch_add(&count_, 1, __ATOMIC_RELAXED); }
+  void release() noexcept {
+    // The last owner need not count down: no other owner is left that could add a reference.
+    if (unique() || __atomic_fetch_sub(&count_, 1, __ATOMIC_ACQ_REL) == 1) delete this;
+  }
+  bool unique() const noexcept { return __atomic_load_n(&count_, __ATOMIC_ACQUIRE) == 1; }
+
+ private:
+  int count_ = 0;
+};
+
+/// Shared ownership of a RefCounted object. Null in constant expressions, which makes tensors literal types.
+template <class T> class IntrusivePtr {
+ public:
+  constexpr IntrusivePtr() = default;
+  explicit IntrusivePtr(T* object) : object_(object) {
+    if (object_) object_->retain();
+  }
+  constexpr IntrusivePtr(const IntrusivePtr& other) : object_(other.object_) {
+    if (object_) object_->retain();
+  }
+  constexpr IntrusivePtr(IntrusivePtr&& other) noexcept : object_(std::exchange(other.object_, nullptr)) {}
+  /// Takes over the reference of a pointer to a class derived from T.
+  template <class U>
+    requires std::is_convertible_v<U*, T*>
+  IntrusivePtr(IntrusivePtr<U>&& other) noexcept : object_(other.give_up()) {}
+  constexpr IntrusivePtr& operator=(IntrusivePtr other) noexcept {
+    std::swap(object_, other.object_);
+    return *this;
+  }
+  constexpr ~IntrusivePtr() {
+    if (object_) object_->release();
+  }
+
+  constexpr T* get() const { return object_; }
+  /// Returns the object with its reference, and leaves this pointer null.
+  constexpr T* give_up() noexcept { return std::exchange(object_, nullptr); }
+  T* operator->() const { return object_; }
+  T& operator*() const { return *object_; }
+  constexpr explicit operator bool() const { return object_ != nullptr; }
+
+ private:
+  T* object_ = nullptr;
+};
+
+}  // namespace tessera
+
+#endif
+
 // ---- tessera/graph/trace/captures.hpp
 
 #ifndef TESSERA_GRAPH_TRACE_CAPTURES_HPP
@@ -6318,20 +6355,6 @@ constexpr Value here(const Value& v) {
   if (v.module == nullptr || v.graph == v.module->current || v.graph < 0) return v;
   return detail::brought_to(v, v.module->open.size());
 }
-
-}  // namespace tessera
-
-#endif
-
-// ---- tessera/base/here.hpp
-
-#ifndef TESSERA_BASE_HERE_HPP
-#define TESSERA_BASE_HERE_HPP
-
-namespace tessera {
-
-/// The line of the user's program, as the last argument of operations: `Here at = Here::current()`.
-using Here = std::source_location;
 
 }  // namespace tessera
 
@@ -6844,7 +6867,7 @@ template <class Tag, class... Operands> constexpr auto call(Source source, const
   } else if constexpr ((SymOperand<Operands> || ...)) {
     Value context{};
     ((context = context.module == nullptr && SymOperand<Operands> ? trace_of(operands) : context), ...);
-    context.source = source;
+    context = context.at(source);
     if (context.module->outline)
       return Sym<typename Result::type, Result::rank>(
           detail::outlined(context, dtype_v<typename Result::type>, Result::rank));
@@ -6935,145 +6958,340 @@ template <class T, int Rank> class ShardedTensor : public TensorTag, public Oper
 
 #endif
 
-// ---- tessera/graph/ir/program.hpp
+// ---- tessera/graph/trace/model.hpp
 
-#ifndef TESSERA_GRAPH_IR_PROGRAM_HPP
-#define TESSERA_GRAPH_IR_PROGRAM_HPP
+#ifndef TESSERA_GRAPH_TRACE_MODEL_HPP
+#define TESSERA_GRAPH_TRACE_MODEL_HPP
 
 namespace tessera {
 
-/// A read-only traced program: graph 0 and the bodies of its repeats.
-struct ProgramView {
-  const GraphView* graphs = nullptr;
-  int graph_count = 0;
-  const PartitionSpec* specs = nullptr;
-  int argument_count = 0;  ///< leaves of the arguments, used or not
-  int spec_count = 0;
-  const bool* results_in_layers = nullptr;  ///< by output: whether it is a field of a Stack; null: not known
+template <class Block> class Stack;
+struct Key;
 
-  constexpr const GraphView& main() const { return graphs[0]; }
+namespace detail {
+
+template <class T>
+inline constexpr bool is_leaf_v =
+    StoredOperand<T> || SymOperand<T> || std::is_same_v<T, Dim> || std::is_same_v<T, Scalar>;
+template <class T> inline constexpr bool is_stack_v = false;
+template <class Block> inline constexpr bool is_stack_v<Stack<Block>> = true;
+template <class T> inline constexpr bool is_tuple_v = false;
+template <class... Ts> inline constexpr bool is_tuple_v<std::tuple<Ts...>> = true;
+template <class First, class Second> inline constexpr bool is_tuple_v<std::pair<First, Second>> = true;
+template <class T> inline constexpr bool is_array_v = false;
+template <class T, std::size_t Size> inline constexpr bool is_array_v<std::array<T, Size>> = true;
+
+struct AnyField {
+  template <class T> operator T() const { __builtin_trap(); }  // never called; clang warns without a body
+};
+/// Converts only to base classes of a struct.
+template <class Struct> struct AnyBase {
+  template <class Base>
+    requires(std::is_base_of_v<Base, Struct> && !std::is_same_v<Base, Struct>)
+  operator Base() const;
+};
+template <class T, class... Fields> constexpr int field_count() {
+  if constexpr (requires { T{Fields{}..., AnyField{}}; })
+    return field_count<T, Fields..., AnyField>();
+  else
+    return static_cast<int>(sizeof...(Fields));
+}
+
+/// Whether element i is an array. Nested braces that initialise an array take up several initialisers without them,
+/// those of a class only one.
+template <class T, std::size_t... Before, std::size_t... After>
+constexpr bool has_array_at(std::index_sequence<Before...>, std::index_sequence<After...>) {
+  return requires {
+    T{(void(Before), AnyField{})..., {AnyField{}, AnyField{}}};
+  } && !requires {
+    T{(void(Before), AnyField{})..., {AnyField{}, AnyField{}}, (void(After), AnyField{})...};
+  };
+}
+template <class T> constexpr bool has_array() {
+  constexpr auto count = static_cast<std::size_t>(field_count<T>());
+  return []<std::size_t... I>(std::index_sequence<I...>) {
+    return (has_array_at<T>(std::make_index_sequence<I>(), std::make_index_sequence<count - 1 - I>()) || ...);
+  }(std::make_index_sequence<count>());
+}
+
+inline constexpr int max_fields = 16;
+
+/// Why a type can't be part of a model.
+enum class ModelFault { none, number, key, container, pointer, not_plain, array, constant, too_many_fields, nested };
+
+/// Whether T contains a Stack.
+template <class T> struct HoldsStack;
+
+/// What is wrong with T itself, whatever its fields are.
+template <class T> constexpr ModelFault own_fault() {
+  if constexpr (std::is_const_v<T> || std::is_reference_v<T>)
+    return ModelFault::constant;
+  else if constexpr (is_leaf_v<T> || is_tuple_v<T> || is_array_v<T>)
+    return ModelFault::none;
+  else if constexpr (is_stack_v<T>)
+    return HoldsStack<typename T::block>::value ? ModelFault::nested : ModelFault::none;
+  else if constexpr (std::is_arithmetic_v<T> || std::is_enum_v<T>)
+    return ModelFault::number;
+  else if constexpr (std::is_same_v<T, Key>)
+    return ModelFault::key;
+  else if constexpr (std::is_array_v<T>)
+    return ModelFault::array;
+  else if constexpr (std::is_pointer_v<T> || (!std::is_aggregate_v<T> && requires(const T& x) { x.operator->(); }))
+    return ModelFault::pointer;
+  else if constexpr (!std::is_aggregate_v<T> && requires { typename T::value_type; })
+    return ModelFault::container;
+  else if constexpr (std::is_empty_v<T> && std::is_default_constructible_v<T>)
+    return ModelFault::none;
+  else if constexpr (!std::is_class_v<T> || !std::is_aggregate_v<T> || requires { T{AnyBase<T>{}}; })
+    return ModelFault::not_plain;
+  else if constexpr (!std::is_default_constructible_v<T>)
+    return ModelFault::constant;
+  else if constexpr (field_count<T>() > max_fields)
+    return ModelFault::too_many_fields;
+  else if constexpr (has_array<T>())
+    return ModelFault::array;
+  else
+    return ModelFault::none;
+}
+
+/// Reports once what is wrong with T; void: nothing. The assertions are in a lambda, since clang would reject every use
+/// of a class whose own assertion failed with a second error.
+template <class T> struct ExplainField {
+  template <ModelFault Fault> static constexpr bool is = own_fault<T>() == Fault;
+  using Checks = decltype([] {
+    static_assert(
+        !is<ModelFault::number>,
+        "tessera: a number in a model or an argument of a traced function is a ts::Dim if it is a size, else a "
+        "ts::Scalar, never int, float or bool; a constant can be a template parameter");
+    static_assert(!is<ModelFault::key>,
+                  "tessera: a ts::Key can't be in a model or an argument of a traced function; pass a ts::Scalar, such "
+                  "as the number of the training step, and give the Scalar to ts::dropout as its key");
+    static_assert(
+        !is<ModelFault::container>,
+        "tessera: a model can't contain this container or string; use std::array for a fixed number of fields "
+        "of one type, and ts::Stack for layers of one type");
+    static_assert(
+        !is<ModelFault::pointer>,
+        "tessera: a model can't contain a pointer, a smart pointer or a std::optional; store the value itself");
+    static_assert(!is<ModelFault::not_plain>,
+                  "tessera: a model is a plain struct of tensors, other models, ts::Dim and ts::Scalar: without "
+                  "constructors, private fields, virtual functions and base classes; write a function that returns "
+                  "the model instead of a constructor, and a field instead of a base class");
+    static_assert(!is<ModelFault::constant>, "tessera: the fields of a model can't be references or const");
+    static_assert(!is<ModelFault::array>, "tessera: a model can't contain a built-in array; use std::array");
+    static_assert(!is<ModelFault::too_many_fields>,
+                  "tessera: a model struct has at most 16 fields; move some of the fields into a nested struct");
+    static_assert(
+        !is<ModelFault::nested>,
+        "tessera: the layers of a ts::Stack can't contain a ts::Stack or take a ts::Stack as an argument; use a "
+        "std::array of blocks inside of a layer");
+  });
 };
 
-struct ProgramSize {
-  int graphs = 0, nodes = 0, operands = 0, outputs = 0, specs = 0;
+template <> struct ExplainField<void> {};
 
-  static constexpr ProgramSize of(const Module& module) {
-    ProgramSize size{static_cast<int>(module.graphs.size()), 0, 0, 0, static_cast<int>(module.specs.size())};
-    for (const Graph& graph : module.graphs) {
-      size.nodes += static_cast<int>(graph.nodes.size());
-      size.operands += static_cast<int>(graph.operands.size());
-      size.outputs += static_cast<int>(graph.outputs.size());
-    }
-    return size;
+/// Returns f(fields...) of a plain struct.
+template <class T, class F> constexpr auto with_fields(T& object, F&& f) {
+  constexpr int n = field_count<std::remove_const_t<T>>();
+  // clang-format off
+  if constexpr (n == 1) { auto& [a] = object; return f(a); }
+  else if constexpr (n == 2) { auto& [a, b] = object; return f(a, b); }
+  else if constexpr (n == 3) { auto& [a, b, c] = object; return f(a, b, c); }
+  else if constexpr (n == 4) { auto& [a, b, c, d] = object; return f(a, b, c, d); }
+  else if constexpr (n == 5) { auto& [a, b, c, d, e] = object; return f(a, b, c, d, e); }
+  else if constexpr (n == 6) { auto& [a, b, c, d, e, g] = object; return f(a, b, c, d, e, g); }
+  else if constexpr (n == 7) { auto& [a, b, c, d, e, g, h] = object; return f(a, b, c, d, e, g, h); }
+  else if constexpr (n == 8) { auto& [a, b, c, d, e, g, h, i] = object; return f(a, b, c, d, e, g, h, i); }
+  else if constexpr (n == 9) { auto& [a, b, c, d, e, g, h, i, j] = object; return f(a, b, c, d, e, g, h, i, j); }
+  else if constexpr (n == 10) {
+    auto& [a, b, c, d, e, g, h, i, j, k] = object;
+    return f(a, b, c, d, e, g, h, i, j, k);
+  } else if constexpr (n == 11) {
+    auto& [a, b, c, d, e, g, h, i, j, k, l] = object;
+    return f(a, b, c, d, e, g, h, i, j, k, l);
+  } else if constexpr (n == 12) {
+    auto& [a, b, c, d, e, g, h, i, j, k, l, m] = object;
+    return f(a, b, c, d, e, g, h, i, j, k, l, m);
+  } else if constexpr (n == 13) {
+    auto& [a, b, c, d, e, g, h, i, j, k, l, m, o] = object;
+    return f(a, b, c, d, e, g, h, i, j, k, l, m, o);
+  } else if constexpr (n == 14) {
+    auto& [a, b, c, d, e, g, h, i, j, k, l, m, o, p] = object;
+    return f(a, b, c, d, e, g, h, i, j, k, l, m, o, p);
+  } else if constexpr (n == 15) {
+    auto& [a, b, c, d, e, g, h, i, j, k, l, m, o, p, q] = object;
+    return f(a, b, c, d, e, g, h, i, j, k, l, m, o, p, q);
+  } else if constexpr (n == 16) {
+    auto& [a, b, c, d, e, g, h, i, j, k, l, m, o, p, q, r] = object;
+    return f(a, b, c, d, e, g, h, i, j, k, l, m, o, p, q, r);
   }
-  constexpr bool fits(const ProgramSize& room) const {
-    return graphs <= room.graphs && nodes <= room.nodes && operands <= room.operands && outputs <= room.outputs &&
-           specs <= room.specs;
+  // clang-format on
+}
+
+/// Calls f(field) for every field of a plain struct.
+template <class T, class F> constexpr void for_each_field(T& object, F&& f) {
+  with_fields(object, [&](auto&... fields) { (f(fields), ...); });
+}
+
+template <class... Ts> struct TypeList {};
+
+template <class T> struct FieldsOf {
+  static auto list() {
+    if constexpr (own_fault<T>() != ModelFault::none || is_leaf_v<T> || std::is_empty_v<T>)
+      return TypeList<>{};
+    else
+      return decltype(with_fields(std::declval<T&>(), [](auto&... fields) {
+        return TypeList<std::remove_reference_t<decltype(fields)>...>{};
+      })){};
   }
+  using type = decltype(list());
+};
+template <class Block> struct FieldsOf<Stack<Block>> {
+  using type = TypeList<Block>;
+};
+template <class... Ts> struct FieldsOf<std::tuple<Ts...>> {
+  using type = TypeList<Ts...>;
+};
+template <class First, class Second> struct FieldsOf<std::pair<First, Second>> {
+  using type = TypeList<First, Second>;
+};
+template <class T, std::size_t Size> struct FieldsOf<std::array<T, Size>> {
+  using type = TypeList<T>;
 };
 
-/// A traced program as a constant: arrays with capacity for a program of this size. A program that is larger leaves the
-/// arrays empty, and `used` says what capacity it needs.
-template <ProgramSize Room> struct FrozenProgram {
-  Node nodes[static_cast<std::size_t>(Room.nodes) + 1]{};
-  std::int32_t operands[static_cast<std::size_t>(Room.operands) + 1]{};
-  std::int32_t outputs[static_cast<std::size_t>(Room.outputs) + 1]{};
-  PartitionSpec specs[static_cast<std::size_t>(Room.specs) + 1]{};
-  bool results_in_layers[static_cast<std::size_t>(Room.outputs) + 1]{};
-  int node_begin[static_cast<std::size_t>(Room.graphs) + 1]{};
-  int operand_begin[static_cast<std::size_t>(Room.graphs) + 1]{};
-  int output_begin[static_cast<std::size_t>(Room.graphs) + 1]{};
-  ProgramSize used{1, 0, 0, 0, 0};
-  int argument_count = 0;   ///< leaves of the arguments, used or not
-  bool simplified = false;  ///< whether the program was simplified
-  Refusal refusal{};
+template <class List> struct AnyHoldsStack;
+template <class... Parts>
+struct AnyHoldsStack<TypeList<Parts...>> : std::bool_constant<(HoldsStack<Parts>::value || ...)> {};
+template <class T> struct HoldsStack : AnyHoldsStack<typename FieldsOf<T>::type> {};
+template <class Block> struct HoldsStack<Stack<Block>> : std::true_type {};
 
-  constexpr FrozenProgram() = default;
-  constexpr FrozenProgram(const Module& module, int arguments, bool is_simplified)
-      : used(ProgramSize::of(module)), argument_count(arguments), simplified(is_simplified), refusal(module.refusal) {
-    if (!used.fits(Room)) return;
-    int node = 0, operand = 0, output = 0;
-    for (int g = 0; g < used.graphs; ++g) {
-      const Graph& graph = module.graphs[static_cast<std::size_t>(g)];
-      for (const Node& n : graph.nodes) nodes[node++] = n;
-      for (std::int32_t id : graph.operands) operands[operand++] = id;
-      for (std::int32_t id : graph.outputs) outputs[output++] = id;
-      node_begin[g + 1] = node;
-      operand_begin[g + 1] = operand;
-      output_begin[g + 1] = output;
-    }
-    for (int s = 0; s < used.specs; ++s) specs[s] = module.specs[static_cast<std::size_t>(s)];
-    for (std::size_t k = 0; k < module.results_in_layers.size(); ++k)
-      results_in_layers[k] = module.results_in_layers[k];
-  }
-  /// Copies a program into arrays of smaller capacity.
-  template <ProgramSize Larger>
-  constexpr explicit FrozenProgram(const FrozenProgram<Larger>& from)
-      : used(from.used), argument_count(from.argument_count), simplified(from.simplified) {
-    for (int i = 0; i < used.nodes; ++i) nodes[i] = from.nodes[i];
-    for (int i = 0; i < used.operands; ++i) operands[i] = from.operands[i];
-    for (int i = 0; i < used.outputs; ++i) outputs[i] = from.outputs[i];
-    for (int i = 0; i < used.outputs; ++i) results_in_layers[i] = from.results_in_layers[i];
-    for (int i = 0; i < used.specs; ++i) specs[i] = from.specs[i];
-    for (int g = 0; g <= used.graphs; ++g) {
-      node_begin[g] = from.node_begin[g];
-      operand_begin[g] = from.operand_begin[g];
-      output_begin[g] = from.output_begin[g];
-    }
-  }
-
-  constexpr GraphView graph(int g) const {
-    return {nodes + node_begin[g], operands + operand_begin[g], outputs + output_begin[g],
-            node_begin[g + 1] - node_begin[g], output_begin[g + 1] - output_begin[g]};
-  }
+template <class T> struct FaultyField;
+template <class List> struct FirstFaulty {
+  using type = void;
 };
+template <class First, class... Rest>
+struct FirstFaulty<TypeList<First, Rest...>> : std::conditional_t<std::is_void_v<typename FaultyField<First>::type>,
+                                                                  FirstFaulty<TypeList<Rest...>>, FaultyField<First>> {
+};
+/// The first type in T, T itself included, that can't be part of a model; void where there is none.
+template <class T>
+struct FaultyField : std::conditional_t<own_fault<T>() == ModelFault::none, FirstFaulty<typename FieldsOf<T>::type>,
+                                        std::type_identity<T>> {};
+
+}  // namespace detail
+
+/// A type that traced functions can take and return: a tensor, a Dim, a Scalar, or a std::tuple, std::pair, std::array,
+/// ts::Stack or plain struct of these. A plain struct has no constructor, private field, virtual function or base
+/// class.
+template <class T>
+concept Model = std::is_void_v<typename detail::FaultyField<T>::type>;
 
 }  // namespace tessera
 
 #endif
 
-// ---- tessera/graph/ir/node_check.hpp
+// ---- tessera/graph/trace/tree.hpp
 
-#ifndef TESSERA_GRAPH_IR_NODE_CHECK_HPP
-#define TESSERA_GRAPH_IR_NODE_CHECK_HPP
-
-TESSERA_PLANNING_BEGIN
+#ifndef TESSERA_GRAPH_TRACE_TREE_HPP
+#define TESSERA_GRAPH_TRACE_TREE_HPP
 
 namespace tessera {
 
-/// The rule that a node breaks; empty when it breaks none.
-using BrokenRule = std::string_view;
+template <class T, class Visitor> constexpr void for_each_leaf(T& object, Visitor& visitor);
 
-/// The input of a node's check. The number of operands, and that operands come before their users, are checked already.
-struct NodeCheck {
-  const ProgramView& program;
-  const GraphView& graph;
-  int graph_index = 0, id = 0;
+namespace detail {
+/// What the block of a Stack contains. The number of layers is the leading extent of the block's tensors; a Stack of
+/// blocks without tensors has a Dim with that number as its first leaf.
+struct BlockLeaves {
+  bool tensor = false, stack = false;
+  template <class Leaf> constexpr void leaf(const Leaf&) { tensor = tensor || StoredOperand<Leaf>; }
+  constexpr void enter_stack(const auto&) { stack = true; }
+  constexpr void enter_layer(int) {}
+  constexpr void leave_stack() {}
 
-  constexpr const Node& node() const { return graph[id]; }
-  constexpr const Node& x(int i) const { return graph.operand_node(id, i); }
-  /// Whether operand i is a size: an i64 host scalar.
-  constexpr bool is_size(int i) const { return x(i).rank == 0 && x(i).dtype == DType::i64; }
-  /// Whether the first attribute byte is a dim of the node.
-  constexpr bool has_dim() const { return dim_of(node()) >= 0 && dim_of(node()) < node().rank; }
+  template <class Block> static constexpr BlockLeaves of() {
+    BlockLeaves found;
+    if constexpr (!Operand<Block>) {
+      Block block{};
+      for_each_leaf(block, found);
+    }
+    return found;
+  }
 };
+template <class Block>
+inline constexpr bool counts_layers_v = [] {
+  const BlockLeaves found = BlockLeaves::of<Block>();
+  return !found.tensor && !found.stack;
+}();
+}  // namespace detail
 
-/// Checks one node; returns the rule that it breaks.
-using CheckRule = BrokenRule (*)(const NodeCheck&);
-
-/// The check of an operation. Defined in ops/rows.hpp.
-constexpr CheckRule check_of(Op op);
-
-constexpr bool same_type(const Node& x, const Node& y) { return same_static_shape(x, y) && x.dtype == y.dtype; }
-/// Whether `stacked` has the type of x with a dim of layers in front. Of one layer, this dim may be a singleton dim.
-constexpr bool stacks(const Node& stacked, const Node& x) {
-  return stacked.dtype == x.dtype && stacked.rank == x.rank + 1 &&
-         (stacked.singletons & ~1u) == static_cast<std::uint8_t>(x.singletons << 1);
+/// Visits the leaves of a model (tensors, Dims and Scalars) in the order of their declaration, through structs, tuples,
+/// arrays and stacks: visitor.leaf(x). For a Stack it calls enter_stack(stack), enter_layer(i) before each layer, and
+/// leave_stack(). The number of layers is a leaf of its own where the block has no tensors.
+template <class T, class Visitor> constexpr void for_each_leaf(T& object, Visitor& visitor) {
+  using U = std::remove_const_t<T>;
+  if constexpr (detail::is_leaf_v<U>) {
+    visitor.leaf(object);
+  } else if constexpr (detail::is_stack_v<U>) {
+    if constexpr (detail::counts_layers_v<typename U::block>) {
+      Dim count = object.count();
+      visitor.leaf(count);
+      if constexpr (!std::is_const_v<T>) object.set_count(count);
+    }
+    visitor.enter_stack(object);
+    for (int i = 0; i < object.size(); ++i) {
+      visitor.enter_layer(i);
+      for_each_leaf(object[i], visitor);
+    }
+    visitor.leave_stack();
+  } else if constexpr (detail::is_tuple_v<U>) {
+    [&]<std::size_t... I>(std::index_sequence<I...>) {
+      (for_each_leaf(std::get<I>(object), visitor), ...);
+    }(std::make_index_sequence<std::tuple_size_v<U>>());
+  } else if constexpr (detail::is_array_v<U>) {
+    for (auto& item : object) for_each_leaf(item, visitor);
+  } else {
+    if constexpr (detail::own_fault<U>() != detail::ModelFault::none)
+      (void)sizeof(detail::ExplainField<U>);
+    else if constexpr (!std::is_empty_v<U>)
+      detail::for_each_field(object, [&](auto& field) { for_each_leaf(field, visitor); });
+  }
 }
 
 }  // namespace tessera
 
-TESSERA_PLANNING_END
+#endif
+
+// ---- tessera/graph/trace/settle.hpp
+
+#ifndef TESSERA_GRAPH_TRACE_SETTLE_HPP
+#define TESSERA_GRAPH_TRACE_SETTLE_HPP
+
+namespace tessera::detail {
+
+/// A tensor inside a trace as a Sym: an expression is recorded, a field of a model gives its placeholder.
+template <TensorOperand X> constexpr auto as_sym(const X& x) {
+  if constexpr (SymOperand<X>)
+    return x;
+  else
+    return Sym<typename X::element, X::rank>(lower(trace_of(x), x));
+}
+
+/// Records all expressions in the result of a traced function, through tuples, pairs and arrays.
+template <class R> constexpr auto settle(const R& result) {
+  if constexpr (ExprOperand<R>) {
+    return as_sym(result);
+  } else if constexpr (is_tuple_v<R>) {
+    return []<template <class...> class Tuple, class... Ts>(const Tuple<Ts...>& tuple) {
+      return std::apply([](const auto&... items) { return Tuple<decltype(settle(items))...>(settle(items)...); },
+                        tuple);
+    }(result);
+  } else {
+    return result;
+  }
+}
+
+}  // namespace tessera::detail
 
 #endif
 
@@ -7468,6 +7686,693 @@ constexpr Growable<std::int32_t> differentiate(Value loss, const Growable<std::i
   losses.push_back(loss.id);
   ones.push_back(loss.number(1).id);
   return differentiate(loss, losses, ones, sources);
+}
+
+}  // namespace tessera
+
+TESSERA_PLANNING_END
+
+#endif
+
+// ---- tessera/graph/transform/repeat_gradient.hpp
+
+#ifndef TESSERA_GRAPH_TRANSFORM_REPEAT_GRADIENT_HPP
+#define TESSERA_GRAPH_TRANSFORM_REPEAT_GRADIENT_HPP
+
+TESSERA_PLANNING_BEGIN
+
+namespace tessera {
+
+namespace build {
+
+/// The type of a stacked value, from the type of its value in one layer.
+constexpr Node stacked_type(Node inner) {
+  if (inner.rank == max_rank)
+    fail(errc::capacity, "[stack] rank: a tensor inside a block has at most ", max_rank - 1,
+         " dims, since the values of all layers are stored with a leading dim of layers");
+  inner.rank = static_cast<std::uint8_t>(inner.rank + 1);
+  inner.singletons = static_cast<std::uint8_t>(inner.singletons << 1);
+  return inner;
+}
+constexpr Node argument_node(const Node& type, int index) {
+  Node made = tessera::argument_node(index, type.dtype, type.rank, type.singletons);
+  made.source = type.source;
+  return made;
+}
+
+}  // namespace build
+
+namespace detail {
+
+/// Whether the backward body recomputes a node instead of storing its value for every layer. A product rounded to bf16
+/// or f16 is stored, in that type.
+constexpr bool recomputed(const Graph& graph, int id) {
+  const Node& node = graph[id];
+  if (row_of(node).converts && is_half(node.dtype)) {
+    const auto is_product = [&](int other) { return row_of(graph[other]).unit == UnitKind::contraction; };
+    const int sum = graph.operand(id, 0);
+    if (is_product(sum)) return false;
+    for (int i = 0; row_of(graph[sum]).adds && i < 2; ++i)
+      if (is_product(graph.operand(sum, i))) return false;
+  }
+  return row_of(node).recomputed;
+}
+
+/// The gradient of a repeat is a repeat that runs the layers in the opposite order. Its body is the gradient of the
+/// body. Values of the forward pass that it needs are recomputed where that is cheap; otherwise they become stacked
+/// results of the forward repeat.
+class RepeatGradient {
+ public:
+  constexpr explicit RepeatGradient(Gradient& r)
+      : r_(r), module_(r.module()), body_(r.y().node().index()), shape_(Repeat::of(r.node())),
+        forward_size_(module_.graph(body_).size()) {}
+
+  constexpr void run() {
+    find_arguments();
+    differentiate_copy();
+    mark_needed();
+    build_body();
+    connect();
+  }
+
+ private:
+  Gradient& r_;
+  Module& module_;
+  int body_;
+  Repeat shape_;
+  int forward_size_;
+  int copy_ = 0, backward_ = 0;
+  Growable<std::int32_t> arguments_;       // by argument of the body: its node, -1 when it is not used
+  Growable<int> cotangent_output_;         // the outputs of the body that have a cotangent
+  Growable<std::int32_t> cotangent_node_;  // by these: the argument of the copy that is the cotangent
+  Growable<std::int32_t> argument_grad_;   // by argument: its gradient in the copy, -1: none
+  Growable<int> summed_;                   // invariants that need a gradient
+  Growable<int> stacked_grad_;             // stacked arguments that need a gradient
+  Growable<std::uint8_t> needed_;
+  Growable<int> used_stacked_, used_invariant_;
+  Growable<std::int32_t> residual_;  // forward nodes of the copy, stored for every layer
+
+  constexpr int carried() const { return shape_.carried; }
+  constexpr int stacked_end() const { return shape_.carried + shape_.stacked; }
+  constexpr int argument_count() const { return r_.arity(); }
+  constexpr Value in(int graph, int id) const { return {&module_, graph, id, r_.node().source}; }
+  constexpr bool flows(int argument) const { return argument < carried() || r_.needs(argument); }
+  /// Whether a node of the copy is one of the forward pass. The gradient of a repeat inside the body makes it store
+  /// more results, whose projections come after the other nodes.
+  constexpr bool is_forward(int id) const {
+    const Graph& copy = module_.graph(copy_);
+    return id < forward_size_ || (copy[id].is_projection() && copy.operand(id, 0) < forward_size_);
+  }
+  constexpr Storage storage(int argument) const {
+    const std::int32_t id = arguments_[static_cast<std::size_t>(argument)];
+    return id >= 0 ? storage_of(module_.graph(body_)[id]) : Storage::block;
+  }
+  /// How the whole of an operand is stored, of which the body has the argument.
+  constexpr Storage storage_outside(int argument) const {
+    return storage(argument) == Storage::block ? Storage::block : Storage::layers;
+  }
+
+  constexpr void find_arguments() {
+    const Graph& body = module_.graph(body_);
+    arguments_.assign(static_cast<std::size_t>(argument_count()), -1);
+    for (int id = 0; id < body.size(); ++id)
+      if (body[id].is_argument()) arguments_[static_cast<std::size_t>(body[id].index())] = id;
+  }
+
+  constexpr void differentiate_copy() {
+    copy_ = module_.add_graph();
+    module_.graph(copy_) = module_.graph(body_);
+    const Growable<std::int32_t> outputs = module_.graph(body_).outputs;
+    int next = argument_count();
+    for (int k = 0; k < static_cast<int>(outputs.size()); ++k) {
+      const Node type = module_.graph(body_)[outputs[static_cast<std::size_t>(k)]];
+      const bool given = k < carried() ? is_floating(type.dtype) : r_.output_cotangent(k).module != nullptr;
+      if (!given) continue;
+      cotangent_output_.push_back(k);
+      const Node cotangent = build::argument_node(type, next++);
+      cotangent_node_.push_back(module_.graph(copy_).add(k < carried() ? stored_as(storage(k), cotangent) : cotangent));
+    }
+    Growable<std::int32_t> sources;
+    for (int i = 0; i < argument_count(); ++i)
+      if (const std::int32_t id = arguments_[static_cast<std::size_t>(i)];
+          id >= 0 && flows(i) && is_floating(module_.graph(copy_)[id].dtype))
+        sources.push_back(id);
+    Gradient::Sweep sweep = make_sweep(module_, copy_, sources);
+    for (std::size_t k = 0; k < cotangent_output_.size(); ++k) {
+      const std::int32_t out = outputs[static_cast<std::size_t>(cotangent_output_[k])];
+      std::int32_t& slot = sweep.cotangents[static_cast<std::size_t>(out)];
+      slot = slot < 0 ? cotangent_node_[k] : (in(copy_, slot) + in(copy_, cotangent_node_[k])).id;
+    }
+    run_sweep(sweep);
+    argument_grad_.assign(static_cast<std::size_t>(argument_count()), -1);
+    for (int i = 0; i < argument_count(); ++i) {
+      const std::int32_t id = arguments_[static_cast<std::size_t>(i)];
+      if (id < 0 || !flows(i) || !is_floating(module_.graph(copy_)[id].dtype)) continue;
+      const std::int32_t found = sweep.cotangents[static_cast<std::size_t>(id)];
+      const Value target = in(copy_, id);
+      const Value gradient = build::broadcast(found >= 0 ? in(copy_, found) : target.number(0), target);
+      argument_grad_[static_cast<std::size_t>(i)] = gradient.id;
+      if (i >= stacked_end())
+        summed_.push_back(i);
+      else if (i >= carried())
+        stacked_grad_.push_back(i);
+    }
+  }
+
+  constexpr void mark_needed() {
+    const Graph& copy = module_.graph(copy_);
+    needed_.assign(copy.nodes.size());
+    for (std::int32_t id : argument_grad_)
+      if (id >= 0) needed_[static_cast<std::size_t>(id)] = true;
+    for (int id = copy.size() - 1; id >= 0; --id) {
+      if (!needed_[static_cast<std::size_t>(id)]) continue;
+      if (is_forward(id) && !recomputed(copy, id)) continue;
+      for (int i = 0; i < copy[id].arity; ++i)
+        if (const int operand = copy.operand(id, i); operand >= 0) needed_[static_cast<std::size_t>(operand)] = true;
+    }
+    for (int id = 0; id < copy.size(); ++id) {
+      if (!needed_[static_cast<std::size_t>(id)] || !is_forward(id) || recomputed(copy, id)) continue;
+      const int index = copy[id].is_argument() ? copy[id].index() : -1;
+      if (index >= stacked_end())
+        used_invariant_.push_back(index);
+      else if (index >= carried())
+        used_stacked_.push_back(index);
+      else
+        residual_.push_back(id);
+    }
+  }
+
+  /// The number of layers, for a backward repeat without stacked operands.
+  constexpr Value layer_count() const {
+    return shape_.counted ? r_.x(r_.arity() - 1) : build::extent(r_.x(carried()), 0);
+  }
+
+  // Arguments of the backward body. Carried: cotangents of carried values, running sums for invariants. Stacked: stored
+  // values, stacked arguments, cotangents of stacked results. Then invariants.
+  constexpr void build_body() {
+    backward_ = module_.add_graph();
+    const Graph& copy = module_.graph(copy_);
+    Graph& made = module_.graph(backward_);
+    Growable<std::int32_t> to(copy.nodes.size(), -1);
+    int next = 0;
+    auto argument = [&](std::int32_t id, Storage storage = Storage::block) {
+      return made.add(stored_as(storage, build::argument_node(copy[id], next++)));
+    };
+    Growable<std::int32_t> sums;
+    for (std::size_t k = 0; k < cotangent_output_.size(); ++k)
+      if (cotangent_output_[k] < carried())
+        to[static_cast<std::size_t>(cotangent_node_[k])] =
+            argument(cotangent_node_[k], storage_of(copy[cotangent_node_[k]]));
+    for (int i : summed_) sums.push_back(argument(arguments_[static_cast<std::size_t>(i)], storage(i)));
+    for (std::int32_t id : residual_) to[static_cast<std::size_t>(id)] = argument(id);
+    for (int i : used_stacked_) {
+      const std::int32_t id = arguments_[static_cast<std::size_t>(i)];
+      to[static_cast<std::size_t>(id)] = argument(id, storage(i));
+    }
+    for (std::size_t k = 0; k < cotangent_output_.size(); ++k)
+      if (cotangent_output_[k] >= carried())
+        to[static_cast<std::size_t>(cotangent_node_[k])] = argument(cotangent_node_[k]);
+    for (int i : used_invariant_) {
+      const std::int32_t id = arguments_[static_cast<std::size_t>(i)];
+      to[static_cast<std::size_t>(id)] = argument(id, storage(i));
+    }
+    Growable<std::int32_t> operands;
+    for (int id = 0; id < copy.size(); ++id) {
+      if (!needed_[static_cast<std::size_t>(id)] || to[static_cast<std::size_t>(id)] >= 0) continue;
+      operands.clear();
+      for (int i = 0; i < copy[id].arity; ++i) {
+        const int operand = copy.operand(id, i);
+        operands.push_back(operand < 0 ? -1 : to[static_cast<std::size_t>(operand)]);
+      }
+      to[static_cast<std::size_t>(id)] = made.add(copy[id], operands.data(), copy[id].arity);
+    }
+    for (int i = 0; i < carried(); ++i) {
+      const std::int32_t id = argument_grad_[static_cast<std::size_t>(i)];
+      if (id >= 0) made.outputs.push_back(to[static_cast<std::size_t>(id)]);
+    }
+    for (std::size_t s = 0; s < summed_.size(); ++s) {
+      const std::int32_t id = argument_grad_[static_cast<std::size_t>(summed_[s])];
+      const Value sum = in(backward_, sums[s]) + in(backward_, to[static_cast<std::size_t>(id)]);
+      module_.graph(backward_).outputs.push_back(sum.id);
+    }
+    for (int i : stacked_grad_)
+      made.outputs.push_back(to[static_cast<std::size_t>(argument_grad_[static_cast<std::size_t>(i)])]);
+  }
+
+  constexpr void connect() {
+    const int outer = r_.y().graph;
+    const Value self = r_.y();
+    Growable<std::int32_t> operands;
+    Growable<int> carried_targets;
+    for (int i = 0; i < carried(); ++i)
+      if (argument_grad_[static_cast<std::size_t>(i)] >= 0) {
+        const Value given = r_.output_cotangent(i);
+        const Value like = r_.x(i);
+        operands.push_back(given.module != nullptr ? given.id : build::broadcast(like.number(0), like).id);
+        carried_targets.push_back(i);
+      }
+    for (int i : summed_) operands.push_back(build::broadcast(r_.x(i).number(0), r_.x(i)).id);
+    const int carried_count = static_cast<int>(operands.size());
+    const Storage stored = shape_.scan ? Storage::block : Storage::layers;
+    for (std::int32_t id : residual_) {
+      Graph& body = module_.graph(body_);
+      if (id >= forward_size_) {
+        const Graph& copy = module_.graph(copy_);
+        const std::int32_t repeat = copy.operand(id, 0);
+        id = body.add(copy[id], &repeat, 1);
+      }
+      body.outputs.push_back(id);
+      const int output = static_cast<int>(body.outputs.size()) - 1;
+      operands.push_back(build::project(self, output, build::stacked_type(body[id]), stored).id);
+    }
+    for (int i : used_stacked_) operands.push_back(r_.x(i).id);
+    for (int k : cotangent_output_)
+      if (k >= carried()) operands.push_back(r_.output_cotangent(k).id);
+    const int stacked_count = static_cast<int>(operands.size()) - carried_count;
+    for (int i : used_invariant_) operands.push_back(r_.x(i).id);
+    const Repeat made{carried_count, stacked_count, !shape_.reverse, stacked_count == 0, shape_.scan, shape_.limited};
+    if (made.limited) operands.push_back(r_.x(shape_.limit(r_.arity())).id);
+    if (made.counted) operands.push_back(layer_count().id);
+    const Node node = made.node(backward_, self.node().source);
+    const Value back = in(outer, module_.graph(outer).add(node, operands.data(), static_cast<int>(operands.size())));
+    int output = 0;
+    for (const Growable<int>* list : {&carried_targets, &summed_, &stacked_grad_})
+      for (int i : *list) r_.add(i, build::project(back, output++, r_.x(i).node(), storage_outside(i)));
+  }
+};
+
+}  // namespace detail
+
+constexpr void repeat_gradient(Gradient& r) { detail::RepeatGradient(r).run(); }
+
+}  // namespace tessera
+
+TESSERA_PLANNING_END
+
+#endif
+
+// ---- tessera/graph/trace/body.hpp
+
+#ifndef TESSERA_GRAPH_TRACE_BODY_HPP
+#define TESSERA_GRAPH_TRACE_BODY_HPP
+
+namespace tessera::detail {
+
+/// f of each item of a tuple, pair or array, in order.
+template <class T, class F> constexpr auto map_items(const T& items, F&& f) {
+  if constexpr (is_array_v<T>)
+    return [&]<std::size_t... I>(std::index_sequence<I...>) {
+      return std::array<decltype(f(std::declval<const typename T::value_type&>())), sizeof...(I)>{f(items[I])...};
+    }(std::make_index_sequence<std::tuple_size_v<T>>());
+  else
+    return [&]<template <class...> class Tuple, class... Ts, std::size_t... I>(const Tuple<Ts...>& tuple,
+                                                                               std::index_sequence<I...>) {
+      return Tuple<decltype(f(std::declval<const Ts&>()))...>{f(std::get<I>(tuple))...};
+    }(items, std::make_index_sequence<std::tuple_size_v<T>>());
+}
+
+struct FindValue {
+  Value found{};
+  constexpr void leaf(const auto& leaf) {
+    if (found.module == nullptr) found = trace_of(leaf);
+  }
+  constexpr void enter_stack(const auto&) {}
+  constexpr void enter_layer(int) {}
+  constexpr void leave_stack() {}
+};
+/// The first value of a trace in a structure; a null value where there is none.
+template <class T> constexpr Value trace_in(const T& x) {
+  Value found{};
+  if constexpr (Operand<T>) {
+    found = trace_of(x);
+  } else if constexpr (is_tuple_v<T> || is_array_v<T>) {
+    const auto look = [&](const auto& item) {
+      if (found.module == nullptr) found = trace_in(item);
+    };
+    if constexpr (is_array_v<T>)
+      for (const auto& item : x) look(item);
+    else
+      std::apply([&](const auto&... items) { (look(items), ...); }, x);
+  } else {
+    FindValue find;
+    for_each_leaf(x, find);
+    found = find.found;
+  }
+  return found;
+}
+
+/// Whether a structure holds a local value of a shard_map.
+template <class T> inline constexpr bool holds_local_v = LocalOperand<T>;
+template <template <class...> class Tuple, class... Ts>
+  requires(is_tuple_v<Tuple<Ts...>>)
+inline constexpr bool holds_local_v<Tuple<Ts...>> = (holds_local_v<Ts> || ...);
+template <class T, std::size_t Size> inline constexpr bool holds_local_v<std::array<T, Size>> = holds_local_v<T>;
+
+/// Whether an item of a structure is a Dim or a Scalar; those in a plain struct are part of a model.
+template <class T> inline constexpr bool holds_number_v = std::is_same_v<T, Dim> || std::is_same_v<T, Scalar>;
+template <template <class...> class Tuple, class... Ts>
+  requires(is_tuple_v<Tuple<Ts...>>)
+inline constexpr bool holds_number_v<Tuple<Ts...>> = (holds_number_v<Ts> || ...);
+template <class T, std::size_t Size> inline constexpr bool holds_number_v<std::array<T, Size>> = holds_number_v<T>;
+
+/// A structure with its expressions recorded and its numbers as rank-0 tensors: what a step of a repeat hands to the
+/// next one. A floating number becomes an f32, an integer an i32, as in JAX.
+template <class T> constexpr auto as_carry(const Value& context, const T& x) {
+  if constexpr (TensorOperand<T>)
+    return as_sym(x);
+  else if constexpr (std::is_same_v<T, bool>)
+    return Sym<bool, 0>(context.integer(x ? 1 : 0, DType::bool_));
+  else if constexpr (std::is_integral_v<T>)
+    return Sym<std::int32_t, 0>(context.integer(static_cast<std::int64_t>(x), DType::i32));
+  else if constexpr (std::is_floating_point_v<T>)
+    return Sym<float, 0>(context.number(static_cast<double>(x), DType::f32));
+  else if constexpr (is_tuple_v<T> || is_array_v<T>)
+    return map_items(x, [&](const auto& item) { return as_carry(context, item); });
+  else
+    return x;
+}
+template <class T> using carry_t = decltype(as_carry(std::declval<const Value&>(), std::declval<const T&>()));
+
+/// The value behind a placeholder, in whichever graph it is.
+template <class Leaf> constexpr const Value& value_behind(const Leaf& leaf) {
+  if constexpr (SymOperand<Leaf>)
+    return leaf.value;
+  else
+    return leaf.placeholder();
+}
+
+/// Traces the body of a repeat, from its construction to close(). First its arguments are made, carried values before
+/// slices; then the function runs; then its results are given, carried values before those of each step.
+class BodyTrace {
+ public:
+  constexpr BodyTrace(Module& module, const Repeat& shape) : module_(&module), shape_(shape) {
+    OpenBody body;
+    body.graph = module.add_graph();
+    body.around = module.current;
+    module.current = body.graph;
+    module.open.push_back(std::move(body));
+  }
+
+  /// A value in the graph around the body.
+  constexpr Value outside(const Value& v) const { return brought_to(v, module_->open.size() - 1); }
+  constexpr Value carry(const Value& v, Storage storage) {
+    ++shape_.carried;
+    const Value outer = outside(v);
+    carried_.push_back(argument(outer, outer.node(), storage));
+    return carried_.back();
+  }
+  constexpr Value slice(const Value& v, Storage storage) {
+    ++shape_.stacked;
+    const Value outer = outside(v);
+    Node type = outer.node();
+    type.rank = static_cast<std::uint8_t>(type.rank - 1);
+    type.singletons = static_cast<std::uint8_t>(type.singletons >> 1);
+    return argument(outer, type, storage);
+  }
+  constexpr void give_carry(const Value& value) {
+    const Node& own = carried_[given_++].node();
+    if (!same_static_shape(value.node(), own))
+      value.refuse(errc::shape_mismatch,
+                   shape_.scan
+                       ? "[scan] carry: a step must return the shape of its carry, but here only one of the two has "
+                         "static extent 1, as from keepdims, in some dim"
+                       : "[stack] result of a layer: a layer must return the shape of its argument, but here only "
+                         "one of the two has static extent 1, as from keepdims, in some dim");
+    give(value);
+  }
+  constexpr void give(const Value& value) { module_->graph(module_->current).outputs.push_back(value.id); }
+
+  /// Adds the repeat to the graph around the body. `count`: the number of steps, where nothing is sliced; `limit`: how
+  /// many of them run, where that is limited.
+  constexpr Value close(const Value& count, Source source, const Value& limit = {}) {
+    const OpenBody body = module_->open.back();
+    module_->open.pop_back();
+    module_->current = body.around;
+    for (std::int32_t id : body.captured) operands_.push_back(id);
+    shape_.counted = shape_.stacked == 0;
+    shape_.limited = limit.module != nullptr;
+    if (shape_.limited) operands_.push_back(here(limit).id);
+    if (shape_.counted) operands_.push_back(here(count).id);
+    const int id = module_->graph(body.around)
+                       .add(shape_.node(body.graph, source), operands_.data(), static_cast<int>(operands_.size()));
+    return {module_, body.around, id, source};
+  }
+
+  constexpr bool of_scan() const { return shape_.scan; }
+  /// The type of a carried value, after close().
+  constexpr const Node& carried_type(int k) const { return carried_[static_cast<std::size_t>(k)].node(); }
+  constexpr int carried() const { return shape_.carried; }
+
+ private:
+  Module* module_;
+  Repeat shape_;
+  Growable<std::int32_t> operands_;
+  Growable<Value> carried_;
+  std::size_t given_ = 0;
+
+  constexpr Value argument(const Value& outer, const Node& type, Storage storage) {
+    operands_.push_back(outer.id);
+    OpenBody& body = module_->open.back();
+    const Node made = stored_as(storage, build::argument_node(type, body.arguments++));
+    return {module_, body.graph, module_->graph(body.graph).add(made), type.source};
+  }
+};
+
+/// Replaces the leaves of a structure by their values inside a body. Dims and Scalars become nodes of the body.
+struct BindLeaves {
+  enum class Kind { carried, layer, captured };
+  BodyTrace& body;
+  Kind kind;
+  bool in_stack = false;
+
+  template <class Leaf> constexpr void leaf(Leaf& leaf) {
+    if constexpr (TensorOperand<Leaf>) {
+      const Value& outer = value_behind(leaf);
+      if (outer.rank() != Leaf::rank + (in_stack || kind == Kind::layer ? 1 : 0))
+        outer.refuse(errc::structure,
+                     body.of_scan()
+                         ? "[scan] operands: the carry is a field of all layers of a Stack, or a field of the Stack "
+                           "was replaced by a tensor without a dim of layers"
+                         : "[stack] operands: an extra argument of a Stack is a field of all layers, or a field of "
+                           "the Stack was replaced by a tensor without a dim of layers");
+      if (kind == Kind::carried)
+        leaf = Leaf(body.carry(outer, in_stack ? Storage::layers : Storage::block));
+      else if (kind == Kind::layer)
+        leaf = Leaf(body.slice(outer, Storage::layer));
+      else
+        leaf = Leaf(here(outer));
+    } else if (leaf.traced()) {
+      leaf = Leaf(here(leaf.placeholder()));
+    }
+  }
+  constexpr void enter_stack(auto&) { in_stack = true; }
+  constexpr void enter_layer(int) {}
+  constexpr void leave_stack() { in_stack = false; }
+};
+
+/// Gives the tensors of a structure as results of the body.
+struct GiveLeaves {
+  BodyTrace& body;
+  bool carried;
+  template <class Leaf> constexpr void leaf(const Leaf& leaf) {
+    if constexpr (TensorOperand<Leaf>) {
+      if (carried)
+        body.give_carry(trace_of(leaf));
+      else
+        body.give(trace_of(leaf));
+    }
+  }
+  constexpr void enter_stack(const auto&) {}
+  constexpr void enter_layer(int) {}
+  constexpr void leave_stack() {}
+};
+
+/// Replaces the tensors of a carry by their values after the last step.
+struct ProjectLeaves {
+  const Value& made;
+  const BodyTrace& body;
+  int next = 0;
+  template <class Leaf> constexpr void leaf(Leaf& leaf) {
+    if constexpr (TensorOperand<Leaf>) {
+      const Node& type = body.carried_type(next);
+      leaf = Leaf(build::project(made, next++, type, storage_of(type)));
+    }
+  }
+  constexpr void enter_stack(const auto&) {}
+  constexpr void enter_layer(int) {}
+  constexpr void leave_stack() {}
+};
+
+}  // namespace tessera::detail
+
+#endif
+
+// ---- tessera/graph/trace/layer_call.hpp
+
+#ifndef TESSERA_GRAPH_TRACE_LAYER_CALL_HPP
+#define TESSERA_GRAPH_TRACE_LAYER_CALL_HPP
+
+namespace tessera::detail {
+
+/// A call of a layer of the library: while it exists, operations that are recorded by lines of the library have the
+/// line of the call. Of nested calls that is the innermost of the user's program.
+class LayerCall {
+ public:
+  constexpr LayerCall(const auto& argument, Here at) : module_(trace_in(argument).module) {
+    if (module_ == nullptr) return;  // no trace: an expression of stored tensors
+    before_ = module_->layer_call;
+    const Source call = Source::from(at);
+    if (call.line != 0 && !call.in_library()) module_->layer_call = call;
+  }
+  constexpr ~LayerCall() {
+    if (module_ != nullptr) module_->layer_call = before_;
+  }
+  LayerCall(const LayerCall&) = delete;
+  LayerCall& operator=(const LayerCall&) = delete;
+
+ private:
+  Module* module_;
+  Source before_{};
+};
+
+}  // namespace tessera::detail
+
+#endif
+
+// ---- tessera/graph/ir/program.hpp
+
+#ifndef TESSERA_GRAPH_IR_PROGRAM_HPP
+#define TESSERA_GRAPH_IR_PROGRAM_HPP
+
+namespace tessera {
+
+/// A read-only traced program: graph 0 and the bodies of its repeats.
+struct ProgramView {
+  const GraphView* graphs = nullptr;
+  int graph_count = 0;
+  const PartitionSpec* specs = nullptr;
+  int argument_count = 0;  ///< leaves of the arguments, used or not
+  int spec_count = 0;
+  const bool* results_in_layers = nullptr;  ///< by output: whether it is a field of a Stack; null: not known
+
+  constexpr const GraphView& main() const { return graphs[0]; }
+};
+
+struct ProgramSize {
+  int graphs = 0, nodes = 0, operands = 0, outputs = 0, specs = 0;
+
+  static constexpr ProgramSize of(const Module& module) {
+    ProgramSize size{static_cast<int>(module.graphs.size()), 0, 0, 0, static_cast<int>(module.specs.size())};
+    for (const Graph& graph : module.graphs) {
+      size.nodes += static_cast<int>(graph.nodes.size());
+      size.operands += static_cast<int>(graph.operands.size());
+      size.outputs += static_cast<int>(graph.outputs.size());
+    }
+    return size;
+  }
+  constexpr bool fits(const ProgramSize& room) const {
+    return graphs <= room.graphs && nodes <= room.nodes && operands <= room.operands && outputs <= room.outputs &&
+           specs <= room.specs;
+  }
+};
+
+/// A traced program as a constant: arrays with capacity for a program of this size. A program that is larger leaves the
+/// arrays empty, and `used` says what capacity it needs.
+template <ProgramSize Room> struct FrozenProgram {
+  Node nodes[static_cast<std::size_t>(Room.nodes) + 1]{};
+  std::int32_t operands[static_cast<std::size_t>(Room.operands) + 1]{};
+  std::int32_t outputs[static_cast<std::size_t>(Room.outputs) + 1]{};
+  PartitionSpec specs[static_cast<std::size_t>(Room.specs) + 1]{};
+  bool results_in_layers[static_cast<std::size_t>(Room.outputs) + 1]{};
+  int node_begin[static_cast<std::size_t>(Room.graphs) + 1]{};
+  int operand_begin[static_cast<std::size_t>(Room.graphs) + 1]{};
+  int output_begin[static_cast<std::size_t>(Room.graphs) + 1]{};
+  ProgramSize used{1, 0, 0, 0, 0};
+  int argument_count = 0;   ///< leaves of the arguments, used or not
+  bool simplified = false;  ///< whether the program was simplified
+  Refusal refusal{};
+
+  constexpr FrozenProgram() = default;
+  constexpr FrozenProgram(const Module& module, int arguments, bool is_simplified)
+      : used(ProgramSize::of(module)), argument_count(arguments), simplified(is_simplified), refusal(module.refusal) {
+    if (!used.fits(Room)) return;
+    int node = 0, operand = 0, output = 0;
+    for (int g = 0; g < used.graphs; ++g) {
+      const Graph& graph = module.graphs[static_cast<std::size_t>(g)];
+      for (const Node& n : graph.nodes) nodes[node++] = n;
+      for (std::int32_t id : graph.operands) operands[operand++] = id;
+      for (std::int32_t id : graph.outputs) outputs[output++] = id;
+      node_begin[g + 1] = node;
+      operand_begin[g + 1] = operand;
+      output_begin[g + 1] = output;
+    }
+    for (int s = 0; s < used.specs; ++s) specs[s] = module.specs[static_cast<std::size_t>(s)];
+    for (std::size_t k = 0; k < module.results_in_layers.size(); ++k)
+      results_in_layers[k] = module.results_in_layers[k];
+  }
+  /// Copies a program into arrays of smaller capacity.
+  template <ProgramSize Larger>
+  constexpr explicit FrozenProgram(const FrozenProgram<Larger>& from)
+      : used(from.used), argument_count(from.argument_count), simplified(from.simplified) {
+    for (int i = 0; i < used.nodes; ++i) nodes[i] = from.nodes[i];
+    for (int i = 0; i < used.operands; ++i) operands[i] = from.operands[i];
+    for (int i = 0; i < used.outputs; ++i) outputs[i] = from.outputs[i];
+    for (int i = 0; i < used.outputs; ++i) results_in_layers[i] = from.results_in_layers[i];
+    for (int i = 0; i < used.specs; ++i) specs[i] = from.specs[i];
+    for (int g = 0; g <= used.graphs; ++g) {
+      node_begin[g] = from.node_begin[g];
+      operand_begin[g] = from.operand_begin[g];
+      output_begin[g] = from.output_begin[g];
+    }
+  }
+
+  constexpr GraphView graph(int g) const {
+    return {nodes + node_begin[g], operands + operand_begin[g], outputs + output_begin[g],
+            node_begin[g + 1] - node_begin[g], output_begin[g + 1] - output_begin[g]};
+  }
+};
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/graph/ir/node_check.hpp
+
+#ifndef TESSERA_GRAPH_IR_NODE_CHECK_HPP
+#define TESSERA_GRAPH_IR_NODE_CHECK_HPP
+
+TESSERA_PLANNING_BEGIN
+
+namespace tessera {
+
+/// The rule that a node breaks; empty when it breaks none.
+using BrokenRule = std::string_view;
+
+/// The input of a node's check. The number of operands, and that operands come before their users, are checked already.
+struct NodeCheck {
+  const ProgramView& program;
+  const GraphView& graph;
+  int graph_index = 0, id = 0;
+
+  constexpr const Node& node() const { return graph[id]; }
+  constexpr const Node& x(int i) const { return graph.operand_node(id, i); }
+  /// Whether operand i is a size: an i64 host scalar.
+  constexpr bool is_size(int i) const { return x(i).rank == 0 && x(i).dtype == DType::i64; }
+  /// Whether the first attribute byte is a dim of the node.
+  constexpr bool has_dim() const { return dim_of(node()) >= 0 && dim_of(node()) < node().rank; }
+};
+
+/// Checks one node; returns the rule that it breaks.
+using CheckRule = BrokenRule (*)(const NodeCheck&);
+
+/// The check of an operation. Defined in ops/rows.hpp.
+constexpr CheckRule check_of(Op op);
+
+constexpr bool same_type(const Node& x, const Node& y) { return same_static_shape(x, y) && x.dtype == y.dtype; }
+/// Whether `stacked` has the type of x with a dim of layers in front. Of one layer, this dim may be a singleton dim.
+constexpr bool stacks(const Node& stacked, const Node& x) {
+  return stacked.dtype == x.dtype && stacked.rank == x.rank + 1 &&
+         (stacked.singletons & ~1u) == static_cast<std::uint8_t>(x.singletons << 1);
 }
 
 }  // namespace tessera
@@ -12710,283 +13615,6 @@ struct FoldPatchesOp {
 using WindowOperations = OperationList<PatchesOp, FoldPatchesOp>;
 
 }  // namespace tessera::ops
-
-TESSERA_PLANNING_END
-
-#endif
-
-// ---- tessera/graph/transform/repeat_gradient.hpp
-
-#ifndef TESSERA_GRAPH_TRANSFORM_REPEAT_GRADIENT_HPP
-#define TESSERA_GRAPH_TRANSFORM_REPEAT_GRADIENT_HPP
-
-TESSERA_PLANNING_BEGIN
-
-namespace tessera {
-
-namespace build {
-
-/// The type of a stacked value, from the type of its value in one layer.
-constexpr Node stacked_type(Node inner) {
-  if (inner.rank == max_rank)
-    fail(errc::capacity, "[stack] rank: a tensor inside a block has at most ", max_rank - 1,
-         " dims, since the values of all layers are stored with a leading dim of layers");
-  inner.rank = static_cast<std::uint8_t>(inner.rank + 1);
-  inner.singletons = static_cast<std::uint8_t>(inner.singletons << 1);
-  return inner;
-}
-constexpr Node argument_node(const Node& type, int index) {
-  Node made = tessera::argument_node(index, type.dtype, type.rank, type.singletons);
-  made.source = type.source;
-  return made;
-}
-
-}  // namespace build
-
-namespace detail {
-
-/// Whether the backward body recomputes a node instead of storing its value for every layer. A product rounded to bf16
-/// or f16 is stored, in that type.
-constexpr bool recomputed(const Graph& graph, int id) {
-  const Node& node = graph[id];
-  if (row_of(node).converts && is_half(node.dtype)) {
-    const auto is_product = [&](int other) { return row_of(graph[other]).unit == UnitKind::contraction; };
-    const int sum = graph.operand(id, 0);
-    if (is_product(sum)) return false;
-    for (int i = 0; row_of(graph[sum]).adds && i < 2; ++i)
-      if (is_product(graph.operand(sum, i))) return false;
-  }
-  return row_of(node).recomputed;
-}
-
-/// The gradient of a repeat is a repeat that runs the layers in the opposite order. Its body is the gradient of the
-/// body. Values of the forward pass that it needs are recomputed where that is cheap; otherwise they become stacked
-/// results of the forward repeat.
-class RepeatGradient {
- public:
-  constexpr explicit RepeatGradient(Gradient& r)
-      : r_(r), module_(r.module()), body_(r.y().node().index()), shape_(Repeat::of(r.node())),
-        forward_size_(module_.graph(body_).size()) {}
-
-  constexpr void run() {
-    find_arguments();
-    differentiate_copy();
-    mark_needed();
-    build_body();
-    connect();
-  }
-
- private:
-  Gradient& r_;
-  Module& module_;
-  int body_;
-  Repeat shape_;
-  int forward_size_;
-  int copy_ = 0, backward_ = 0;
-  Growable<std::int32_t> arguments_;       // by argument of the body: its node, -1 when it is not used
-  Growable<int> cotangent_output_;         // the outputs of the body that have a cotangent
-  Growable<std::int32_t> cotangent_node_;  // by these: the argument of the copy that is the cotangent
-  Growable<std::int32_t> argument_grad_;   // by argument: its gradient in the copy, -1: none
-  Growable<int> summed_;                   // invariants that need a gradient
-  Growable<int> stacked_grad_;             // stacked arguments that need a gradient
-  Growable<std::uint8_t> needed_;
-  Growable<int> used_stacked_, used_invariant_;
-  Growable<std::int32_t> residual_;  // forward nodes of the copy, stored for every layer
-
-  constexpr int carried() const { return shape_.carried; }
-  constexpr int stacked_end() const { return shape_.carried + shape_.stacked; }
-  constexpr int argument_count() const { return r_.arity(); }
-  constexpr Value in(int graph, int id) const { return {&module_, graph, id, r_.node().source}; }
-  constexpr bool flows(int argument) const { return argument < carried() || r_.needs(argument); }
-  /// Whether a node of the copy is one of the forward pass. The gradient of a repeat inside the body makes it store
-  /// more results, whose projections come after the other nodes.
-  constexpr bool is_forward(int id) const {
-    const Graph& copy = module_.graph(copy_);
-    return id < forward_size_ || (copy[id].is_projection() && copy.operand(id, 0) < forward_size_);
-  }
-  constexpr Storage storage(int argument) const {
-    const std::int32_t id = arguments_[static_cast<std::size_t>(argument)];
-    return id >= 0 ? storage_of(module_.graph(body_)[id]) : Storage::block;
-  }
-  /// How the whole of an operand is stored, of which the body has the argument.
-  constexpr Storage storage_outside(int argument) const {
-    return storage(argument) == Storage::block ? Storage::block : Storage::layers;
-  }
-
-  constexpr void find_arguments() {
-    const Graph& body = module_.graph(body_);
-    arguments_.assign(static_cast<std::size_t>(argument_count()), -1);
-    for (int id = 0; id < body.size(); ++id)
-      if (body[id].is_argument()) arguments_[static_cast<std::size_t>(body[id].index())] = id;
-  }
-
-  constexpr void differentiate_copy() {
-    copy_ = module_.add_graph();
-    module_.graph(copy_) = module_.graph(body_);
-    const Growable<std::int32_t> outputs = module_.graph(body_).outputs;
-    int next = argument_count();
-    for (int k = 0; k < static_cast<int>(outputs.size()); ++k) {
-      const Node type = module_.graph(body_)[outputs[static_cast<std::size_t>(k)]];
-      const bool given = k < carried() ? is_floating(type.dtype) : r_.output_cotangent(k).module != nullptr;
-      if (!given) continue;
-      cotangent_output_.push_back(k);
-      const Node cotangent = build::argument_node(type, next++);
-      cotangent_node_.push_back(module_.graph(copy_).add(k < carried() ? stored_as(storage(k), cotangent) : cotangent));
-    }
-    Growable<std::int32_t> sources;
-    for (int i = 0; i < argument_count(); ++i)
-      if (const std::int32_t id = arguments_[static_cast<std::size_t>(i)];
-          id >= 0 && flows(i) && is_floating(module_.graph(copy_)[id].dtype))
-        sources.push_back(id);
-    Gradient::Sweep sweep = make_sweep(module_, copy_, sources);
-    for (std::size_t k = 0; k < cotangent_output_.size(); ++k) {
-      const std::int32_t out = outputs[static_cast<std::size_t>(cotangent_output_[k])];
-      std::int32_t& slot = sweep.cotangents[static_cast<std::size_t>(out)];
-      slot = slot < 0 ? cotangent_node_[k] : (in(copy_, slot) + in(copy_, cotangent_node_[k])).id;
-    }
-    run_sweep(sweep);
-    argument_grad_.assign(static_cast<std::size_t>(argument_count()), -1);
-    for (int i = 0; i < argument_count(); ++i) {
-      const std::int32_t id = arguments_[static_cast<std::size_t>(i)];
-      if (id < 0 || !flows(i) || !is_floating(module_.graph(copy_)[id].dtype)) continue;
-      const std::int32_t found = sweep.cotangents[static_cast<std::size_t>(id)];
-      const Value target = in(copy_, id);
-      const Value gradient = build::broadcast(found >= 0 ? in(copy_, found) : target.number(0), target);
-      argument_grad_[static_cast<std::size_t>(i)] = gradient.id;
-      if (i >= stacked_end())
-        summed_.push_back(i);
-      else if (i >= carried())
-        stacked_grad_.push_back(i);
-    }
-  }
-
-  constexpr void mark_needed() {
-    const Graph& copy = module_.graph(copy_);
-    needed_.assign(copy.nodes.size());
-    for (std::int32_t id : argument_grad_)
-      if (id >= 0) needed_[static_cast<std::size_t>(id)] = true;
-    for (int id = copy.size() - 1; id >= 0; --id) {
-      if (!needed_[static_cast<std::size_t>(id)]) continue;
-      if (is_forward(id) && !recomputed(copy, id)) continue;
-      for (int i = 0; i < copy[id].arity; ++i)
-        if (const int operand = copy.operand(id, i); operand >= 0) needed_[static_cast<std::size_t>(operand)] = true;
-    }
-    for (int id = 0; id < copy.size(); ++id) {
-      if (!needed_[static_cast<std::size_t>(id)] || !is_forward(id) || recomputed(copy, id)) continue;
-      const int index = copy[id].is_argument() ? copy[id].index() : -1;
-      if (index >= stacked_end())
-        used_invariant_.push_back(index);
-      else if (index >= carried())
-        used_stacked_.push_back(index);
-      else
-        residual_.push_back(id);
-    }
-  }
-
-  /// The number of layers, for a backward repeat without stacked operands.
-  constexpr Value layer_count() const {
-    return shape_.counted ? r_.x(r_.arity() - 1) : build::extent(r_.x(carried()), 0);
-  }
-
-  // Arguments of the backward body. Carried: cotangents of carried values, running sums for invariants. Stacked: stored
-  // values, stacked arguments, cotangents of stacked results. Then invariants.
-  constexpr void build_body() {
-    backward_ = module_.add_graph();
-    const Graph& copy = module_.graph(copy_);
-    Graph& made = module_.graph(backward_);
-    Growable<std::int32_t> to(copy.nodes.size(), -1);
-    int next = 0;
-    auto argument = [&](std::int32_t id, Storage storage = Storage::block) {
-      return made.add(stored_as(storage, build::argument_node(copy[id], next++)));
-    };
-    Growable<std::int32_t> sums;
-    for (std::size_t k = 0; k < cotangent_output_.size(); ++k)
-      if (cotangent_output_[k] < carried())
-        to[static_cast<std::size_t>(cotangent_node_[k])] =
-            argument(cotangent_node_[k], storage_of(copy[cotangent_node_[k]]));
-    for (int i : summed_) sums.push_back(argument(arguments_[static_cast<std::size_t>(i)], storage(i)));
-    for (std::int32_t id : residual_) to[static_cast<std::size_t>(id)] = argument(id);
-    for (int i : used_stacked_) {
-      const std::int32_t id = arguments_[static_cast<std::size_t>(i)];
-      to[static_cast<std::size_t>(id)] = argument(id, storage(i));
-    }
-    for (std::size_t k = 0; k < cotangent_output_.size(); ++k)
-      if (cotangent_output_[k] >= carried())
-        to[static_cast<std::size_t>(cotangent_node_[k])] = argument(cotangent_node_[k]);
-    for (int i : used_invariant_) {
-      const std::int32_t id = arguments_[static_cast<std::size_t>(i)];
-      to[static_cast<std::size_t>(id)] = argument(id, storage(i));
-    }
-    Growable<std::int32_t> operands;
-    for (int id = 0; id < copy.size(); ++id) {
-      if (!needed_[static_cast<std::size_t>(id)] || to[static_cast<std::size_t>(id)] >= 0) continue;
-      operands.clear();
-      for (int i = 0; i < copy[id].arity; ++i) {
-        const int operand = copy.operand(id, i);
-        operands.push_back(operand < 0 ? -1 : to[static_cast<std::size_t>(operand)]);
-      }
-      to[static_cast<std::size_t>(id)] = made.add(copy[id], operands.data(), copy[id].arity);
-    }
-    for (int i = 0; i < carried(); ++i) {
-      const std::int32_t id = argument_grad_[static_cast<std::size_t>(i)];
-      if (id >= 0) made.outputs.push_back(to[static_cast<std::size_t>(id)]);
-    }
-    for (std::size_t s = 0; s < summed_.size(); ++s) {
-      const std::int32_t id = argument_grad_[static_cast<std::size_t>(summed_[s])];
-      const Value sum = in(backward_, sums[s]) + in(backward_, to[static_cast<std::size_t>(id)]);
-      module_.graph(backward_).outputs.push_back(sum.id);
-    }
-    for (int i : stacked_grad_)
-      made.outputs.push_back(to[static_cast<std::size_t>(argument_grad_[static_cast<std::size_t>(i)])]);
-  }
-
-  constexpr void connect() {
-    const int outer = r_.y().graph;
-    const Value self = r_.y();
-    Growable<std::int32_t> operands;
-    Growable<int> carried_targets;
-    for (int i = 0; i < carried(); ++i)
-      if (argument_grad_[static_cast<std::size_t>(i)] >= 0) {
-        const Value given = r_.output_cotangent(i);
-        const Value like = r_.x(i);
-        operands.push_back(given.module != nullptr ? given.id : build::broadcast(like.number(0), like).id);
-        carried_targets.push_back(i);
-      }
-    for (int i : summed_) operands.push_back(build::broadcast(r_.x(i).number(0), r_.x(i)).id);
-    const int carried_count = static_cast<int>(operands.size());
-    const Storage stored = shape_.scan ? Storage::block : Storage::layers;
-    for (std::int32_t id : residual_) {
-      Graph& body = module_.graph(body_);
-      if (id >= forward_size_) {
-        const Graph& copy = module_.graph(copy_);
-        const std::int32_t repeat = copy.operand(id, 0);
-        id = body.add(copy[id], &repeat, 1);
-      }
-      body.outputs.push_back(id);
-      const int output = static_cast<int>(body.outputs.size()) - 1;
-      operands.push_back(build::project(self, output, build::stacked_type(body[id]), stored).id);
-    }
-    for (int i : used_stacked_) operands.push_back(r_.x(i).id);
-    for (int k : cotangent_output_)
-      if (k >= carried()) operands.push_back(r_.output_cotangent(k).id);
-    const int stacked_count = static_cast<int>(operands.size()) - carried_count;
-    for (int i : used_invariant_) operands.push_back(r_.x(i).id);
-    const Repeat made{carried_count, stacked_count, !shape_.reverse, stacked_count == 0, shape_.scan, shape_.limited};
-    if (made.limited) operands.push_back(r_.x(shape_.limit(r_.arity())).id);
-    if (made.counted) operands.push_back(layer_count().id);
-    const Node node = made.node(backward_, self.node().source);
-    const Value back = in(outer, module_.graph(outer).add(node, operands.data(), static_cast<int>(operands.size())));
-    int output = 0;
-    for (const Growable<int>* list : {&carried_targets, &summed_, &stacked_grad_})
-      for (int i : *list) r_.add(i, build::project(back, output++, r_.x(i).node(), storage_outside(i)));
-  }
-};
-
-}  // namespace detail
-
-constexpr void repeat_gradient(Gradient& r) { detail::RepeatGradient(r).run(); }
-
-}  // namespace tessera
 
 TESSERA_PLANNING_END
 
@@ -19413,7 +20041,19 @@ namespace tessera {
 namespace detail {
 
 template <class T> constexpr void check_random_element() {
-  static_assert(std::is_floating_point_v<T>, "tessera: random tensors are float or double");
+  static_assert(is_floating_v<T>, "tessera: random tensors are float, double, bf16 or f16");
+}
+
+/// The largest number of the type T below a bound.
+template <class T> computed_t<T> largest_below(computed_t<T> bound) {
+  if constexpr (is_half_v<T>) {
+    const T near(bound);
+    if (near < bound) return near;
+    const auto bits = static_cast<int>(near.bits);
+    return T::from_bits(static_cast<std::uint16_t>(near == 0 ? 0x8001 : near > 0 ? bits - 1 : bits + 1));
+  } else {
+    return std::nextafter(bound, -std::numeric_limits<T>::infinity());
+  }
 }
 
 // Not inlined, so that each operation rounds: inlined, a compiler could fuse multiply and add in some callers only,
@@ -19436,41 +20076,51 @@ TESSERA_ONCE void fill_random(DType dtype, Distribution distribution, Key key, c
 }
 #endif
 
-/// A tensor of offset + factor * z for random z, clamped to at most `largest`.
-template <class T, int Rank>
+/// A tensor of the values that `finish(data, count)` makes of draws of a distribution. Those of bf16 and f16 are drawn
+/// and finished in f32 and then rounded.
+template <class T, int Rank, class Finish>
 ShardedTensor<T, Rank> random_tensor(const char* op, Distribution distribution, Key key, const Shape& shape,
-                                     const Mesh& mesh, const PartitionSpec& spec, T factor, T offset, T largest,
-                                     Here at) {
+                                     const Mesh& mesh, const PartitionSpec& spec, Cost each_element,
+                                     const Finish& finish, Here at) {
+  check_random_element<T>();
   const auto write = [=](T* data, const Box& box) {
-    fill_random(dtype_v<T>, distribution, key, shape, box, data);
     const std::int64_t count = volume(extents(box));
-    if (factor != T(1)) scale_values(data, count, factor);
-    if (offset != T(0) || (factor != T(1) && std::isfinite(largest))) shift_values(data, count, offset, largest);
+    if constexpr (is_half_v<T>) {
+      Growable<float> drawn;
+      drawn.resize(static_cast<std::size_t>(count));
+      fill_random(DType::f32, distribution, key, shape, box, drawn.data());
+      finish(drawn.data(), count);
+      for (std::int64_t i = 0; i < count; ++i) data[i] = T(drawn[static_cast<std::size_t>(i)]);
+    } else {
+      fill_random(dtype_v<T>, distribution, key, shape, box, data);
+      finish(data, count);
+    }
   };
-  return tensor_of<T, Rank>(created<T>(op, shape, Rank, mesh, spec, at, Cost{2}, write));
+  return tensor_of<T, Rank>(created<T>(op, shape, Rank, mesh, spec, at, each_element, write));
 }
 
 }  // namespace detail
 
-/// Normal random numbers, as jax.random.normal. An element depends only on the key, the shape and its index: every
-/// mesh and spec gives the same tensor, bit for bit. A shape in braces determines the rank; with a Shape object write
-/// `normal<float, 2>(...)`.
-/// Errors: `option` for a negative deviation; those of `resolve` for the spec.
+/// Normal random numbers of float, double, bf16 or f16, as jax.random.normal. An element depends only on the key, the
+/// shape and its index: every mesh and spec gives the same tensor, bit for bit. Those of bf16 and f16 are the numbers
+/// of float, rounded. A shape in braces determines the rank; with a Shape object write `normal<float, 2>(...)`. Errors:
+/// `option` for a negative deviation; those of `resolve` for the spec.
 ///
 ///     auto w = ts::normal<float>(ts::Key{1}, {64, 256}, mesh, {ts::none, "model"}, 0, 0.02f);
 template <Element T, int Rank>
 ShardedTensor<T, Rank> normal(Key key, const Shape& shape, const Mesh& mesh, const PartitionSpec& spec = {},
-                              std::type_identity_t<T> mean = 0, std::type_identity_t<T> stddev = 1,
-                              Here at = Here::current()) {
-  detail::check_random_element<T>();
+                              computed_t<T> mean = 0, computed_t<T> stddev = 1, Here at = Here::current()) {
   if (!(stddev >= 0))
     fail(errc::option, "[normal] standard deviation: ", stddev, " is not at least 0", Source::from(at));
-  return detail::random_tensor<T, Rank>("normal", Distribution::normal, key, shape, mesh, spec, stddev, mean,
-                                        std::numeric_limits<T>::infinity(), at);
+  const auto finish = [=](computed_t<T>* data, std::int64_t count) {
+    if (stddev != 1) detail::scale_values(data, count, stddev);
+    if (mean != 0) detail::shift_values(data, count, mean, std::numeric_limits<computed_t<T>>::infinity());
+  };
+  return detail::random_tensor<T, Rank>("normal", Distribution::normal, key, shape, mesh, spec, Cost{2}, finish, at);
 }
 template <Element T, std::size_t Rank>
 auto normal(Key key, const Extent (&shape)[Rank], const Mesh& mesh, const PartitionSpec& spec = {},
-            std::type_identity_t<T> mean = 0, std::type_identity_t<T> stddev = 1, Here at = Here::current()) {
+            computed_t<T> mean = 0, computed_t<T> stddev = 1, Here at = Here::current()) {
   return normal<T, static_cast<int>(Rank)>(key, detail::shape_from(shape), mesh, spec, mean, stddev, at);
 }
 
@@ -19478,20 +20128,22 @@ auto normal(Key key, const Extent (&shape)[Rank], const Mesh& mesh, const Partit
 /// Errors: `option` unless low < high and both are finite; those of `resolve` for the spec.
 template <Element T, int Rank>
 ShardedTensor<T, Rank> uniform(Key key, const Shape& shape, const Mesh& mesh, const PartitionSpec& spec = {},
-                               std::type_identity_t<T> low = 0, std::type_identity_t<T> high = 1,
-                               Here at = Here::current()) {
-  detail::check_random_element<T>();
-  const T width = high - low;
+                               computed_t<T> low = 0, computed_t<T> high = 1, Here at = Here::current()) {
+  const computed_t<T> width = high - low;
   if (!(width > 0) || !std::isfinite(width))
     fail(errc::option, "[uniform] range: low is ", low, ", high is ", high, "; low must be below high, and both finite",
          Source::from(at));
   // low + width * z may round up to `high`, which the range excludes.
-  return detail::random_tensor<T, Rank>("uniform", Distribution::uniform, key, shape, mesh, spec, width, low,
-                                        std::nextafter(high, low), at);
+  const computed_t<T> largest = detail::largest_below<T>(high);
+  const auto finish = [=](computed_t<T>* data, std::int64_t count) {
+    if (width != 1) detail::scale_values(data, count, width);
+    if (low != 0 || width != 1 || is_half_v<T>) detail::shift_values(data, count, low, largest);
+  };
+  return detail::random_tensor<T, Rank>("uniform", Distribution::uniform, key, shape, mesh, spec, Cost{2}, finish, at);
 }
 template <Element T, std::size_t Rank>
 auto uniform(Key key, const Extent (&shape)[Rank], const Mesh& mesh, const PartitionSpec& spec = {},
-             std::type_identity_t<T> low = 0, std::type_identity_t<T> high = 1, Here at = Here::current()) {
+             computed_t<T> low = 0, computed_t<T> high = 1, Here at = Here::current()) {
   return uniform<T, static_cast<int>(Rank)>(key, detail::shape_from(shape), mesh, spec, low, high, at);
 }
 
@@ -19549,7 +20201,7 @@ template <Element T> struct Linear<T, false> {
 template <Element T = float, bool Bias = true>
 Linear<T, Bias> linear(Key key, Extent in, Extent out, const ShardingStrategy& strategy, Role role = Role::column,
                        double stddev = 0.02) {
-  auto weight = normal<T>(key, {in, out}, strategy.mesh, strategy.weight(role), 0, static_cast<T>(stddev));
+  auto weight = normal<T>(key, {in, out}, strategy.mesh, strategy.weight(role), 0, static_cast<computed_t<T>>(stddev));
   if constexpr (Bias)
     return {weight, zeros<T>({out}, strategy.mesh, strategy.bias(role))};
   else
@@ -20468,7 +21120,8 @@ template <Element T = float, bool Bias = true, class Kernel = CausalAttention> s
   Dim heads;
 
   static constexpr std::array field_names{"qkv", "out", "heads"};
-  constexpr auto operator()(const auto& x) const {
+  constexpr auto operator()(const auto& x, Here at = Here::current()) const {
+    const tessera::detail::LayerCall call(x, at);
     const auto all = rearrange<"b t (h c e) -> b t h c e">(qkv(x), len<"h">(heads), len<"c">(3));
     const auto q = squeeze<3>(slice<3>(all, 0, 1));  // [B, T, H, E]
     const auto k = squeeze<3>(slice<3>(all, 1, 1));
@@ -20749,18 +21402,22 @@ template <Element T = float, bool Bias = true> struct MultiHeadAttention {
   Dim heads;
 
   static constexpr std::array field_names{"query", "key", "value", "out", "heads"};
-  constexpr auto operator()(const auto& x) const { return (*this)(x, x); }
-  constexpr auto operator()(const auto& x, const auto& memory) const {
+  constexpr auto operator()(const auto& x, Here at = Here::current()) const { return (*this)(x, x, at); }
+  constexpr auto operator()(const auto& x, const auto& memory, Here at = Here::current()) const {
+    const tessera::detail::LayerCall call(x, at);
     return merged(tessera::attention(split(query(x)), split(key(memory)), split(value(memory))));
   }
-  constexpr auto causal(const auto& x) const {
+  constexpr auto causal(const auto& x, Here at = Here::current()) const {
+    const tessera::detail::LayerCall call(x, at);
     return merged(causal_attention(split(query(x)), split(key(x)), split(value(x))));
   }
-  constexpr auto causal(const auto& x, const auto& mask) const {
+  constexpr auto causal(const auto& x, const auto& mask, Here at = Here::current()) const {
+    const tessera::detail::LayerCall call(x, at);
     return merged(
         biased_attention(split(query(x)), split(key(x)), split(value(x)), key_padding_bias<T>(mask), unlimited, 0));
   }
-  constexpr auto masked(const auto& x, const auto& memory, const auto& mask) const {
+  constexpr auto masked(const auto& x, const auto& memory, const auto& mask, Here at = Here::current()) const {
+    const tessera::detail::LayerCall call(x, at);
     return merged(biased_attention(split(query(x)), split(key(memory)), split(value(memory)), key_padding_bias<T>(mask),
                                    unlimited, unlimited));
   }
@@ -20775,8 +21432,8 @@ namespace detail {
 template <Element T, bool Bias>
 Linear<T, Bias> uniform_linear(Key key, Extent in, Extent out, const ShardingStrategy& strategy, Role role,
                                double limit) {
-  auto weight =
-      uniform<T>(key, {in, out}, strategy.mesh, strategy.weight(role), static_cast<T>(-limit), static_cast<T>(limit));
+  const auto bound = static_cast<computed_t<T>>(limit);
+  auto weight = uniform<T>(key, {in, out}, strategy.mesh, strategy.weight(role), -bound, bound);
   if constexpr (Bias)
     return {weight, zeros<T>({out}, strategy.mesh, strategy.bias(role))};
   else
@@ -21991,7 +22648,7 @@ template <Element T> struct Bilinear<T, false> {
 template <Element T = float, bool Bias = true>
 Bilinear<T, Bias> bilinear(Key key, Extent in1, Extent in2, Extent out, const Mesh& mesh,
                            const PartitionSpec& spec = {}, Here at = Here::current()) {
-  const T bound = static_cast<T>(1 / std::sqrt(static_cast<double>(in1.value)));
+  const auto bound = static_cast<computed_t<T>>(1 / std::sqrt(static_cast<double>(in1.value)));
   const auto [of_weight, of_bias] = split<2>(key);
   auto weight = uniform<T>(of_weight, {out, in1, in2}, mesh, spec, -bound, bound, at);
   if constexpr (Bias) {
@@ -22020,7 +22677,8 @@ template <Element T = float, bool Bias = true> struct Mlp {
   Linear<T, Bias> down;  ///< [hidden, features]
 
   static constexpr std::array field_names{"up", "down"};
-  constexpr auto operator()(const auto& x) const {
+  constexpr auto operator()(const auto& x, Here at = Here::current()) const {
+    const tessera::detail::LayerCall call(x, at);
     const auto hidden = gelu(up(x));  // [B, T, hidden]
     return down(hidden);
   }
@@ -22032,7 +22690,8 @@ template <Element T = float> struct GatedMlp {
   Linear<T, false> down;      ///< [hidden, features]
 
   static constexpr std::array field_names{"gate", "up", "down"};
-  constexpr auto operator()(const auto& x) const {
+  constexpr auto operator()(const auto& x, Here at = Here::current()) const {
+    const tessera::detail::LayerCall call(x, at);
     const auto hidden = silu(gate(x)) * up(x);  // [B, T, hidden]
     return down(hidden);
   }
@@ -22066,579 +22725,6 @@ SwiGlu<T> swi_glu(Key key, Extent features, Extent hidden, const ShardingStrateg
 }
 
 }  // namespace tessera::nn
-
-#endif
-
-// ---- tessera/graph/trace/model.hpp
-
-#ifndef TESSERA_GRAPH_TRACE_MODEL_HPP
-#define TESSERA_GRAPH_TRACE_MODEL_HPP
-
-namespace tessera {
-
-template <class Block> class Stack;
-struct Key;
-
-namespace detail {
-
-template <class T>
-inline constexpr bool is_leaf_v =
-    StoredOperand<T> || SymOperand<T> || std::is_same_v<T, Dim> || std::is_same_v<T, Scalar>;
-template <class T> inline constexpr bool is_stack_v = false;
-template <class Block> inline constexpr bool is_stack_v<Stack<Block>> = true;
-template <class T> inline constexpr bool is_tuple_v = false;
-template <class... Ts> inline constexpr bool is_tuple_v<std::tuple<Ts...>> = true;
-template <class First, class Second> inline constexpr bool is_tuple_v<std::pair<First, Second>> = true;
-template <class T> inline constexpr bool is_array_v = false;
-template <class T, std::size_t Size> inline constexpr bool is_array_v<std::array<T, Size>> = true;
-
-struct AnyField {
-  template <class T> operator T() const { __builtin_trap(); }  // never called; clang warns without a body
-};
-/// Converts only to base classes of a struct.
-template <class Struct> struct AnyBase {
-  template <class Base>
-    requires(std::is_base_of_v<Base, Struct> && !std::is_same_v<Base, Struct>)
-  operator Base() const;
-};
-template <class T, class... Fields> constexpr int field_count() {
-  if constexpr (requires { T{Fields{}..., AnyField{}}; })
-    return field_count<T, Fields..., AnyField>();
-  else
-    return static_cast<int>(sizeof...(Fields));
-}
-
-/// Whether element i is an array. Nested braces that initialise an array take up several initialisers without them,
-/// those of a class only one.
-template <class T, std::size_t... Before, std::size_t... After>
-constexpr bool has_array_at(std::index_sequence<Before...>, std::index_sequence<After...>) {
-  return requires {
-    T{(void(Before), AnyField{})..., {AnyField{}, AnyField{}}};
-  } && !requires {
-    T{(void(Before), AnyField{})..., {AnyField{}, AnyField{}}, (void(After), AnyField{})...};
-  };
-}
-template <class T> constexpr bool has_array() {
-  constexpr auto count = static_cast<std::size_t>(field_count<T>());
-  return []<std::size_t... I>(std::index_sequence<I...>) {
-    return (has_array_at<T>(std::make_index_sequence<I>(), std::make_index_sequence<count - 1 - I>()) || ...);
-  }(std::make_index_sequence<count>());
-}
-
-inline constexpr int max_fields = 16;
-
-/// Why a type can't be part of a model.
-enum class ModelFault { none, number, key, container, pointer, not_plain, array, constant, too_many_fields, nested };
-
-/// Whether T contains a Stack.
-template <class T> struct HoldsStack;
-
-/// What is wrong with T itself, whatever its fields are.
-template <class T> constexpr ModelFault own_fault() {
-  if constexpr (std::is_const_v<T> || std::is_reference_v<T>)
-    return ModelFault::constant;
-  else if constexpr (is_leaf_v<T> || is_tuple_v<T> || is_array_v<T>)
-    return ModelFault::none;
-  else if constexpr (is_stack_v<T>)
-    return HoldsStack<typename T::block>::value ? ModelFault::nested : ModelFault::none;
-  else if constexpr (std::is_arithmetic_v<T> || std::is_enum_v<T>)
-    return ModelFault::number;
-  else if constexpr (std::is_same_v<T, Key>)
-    return ModelFault::key;
-  else if constexpr (std::is_array_v<T>)
-    return ModelFault::array;
-  else if constexpr (std::is_pointer_v<T> || (!std::is_aggregate_v<T> && requires(const T& x) { x.operator->(); }))
-    return ModelFault::pointer;
-  else if constexpr (!std::is_aggregate_v<T> && requires { typename T::value_type; })
-    return ModelFault::container;
-  else if constexpr (std::is_empty_v<T> && std::is_default_constructible_v<T>)
-    return ModelFault::none;
-  else if constexpr (!std::is_class_v<T> || !std::is_aggregate_v<T> || requires { T{AnyBase<T>{}}; })
-    return ModelFault::not_plain;
-  else if constexpr (!std::is_default_constructible_v<T>)
-    return ModelFault::constant;
-  else if constexpr (field_count<T>() > max_fields)
-    return ModelFault::too_many_fields;
-  else if constexpr (has_array<T>())
-    return ModelFault::array;
-  else
-    return ModelFault::none;
-}
-
-/// Reports once what is wrong with T; void: nothing. The assertions are in a lambda, since clang would reject every use
-/// of a class whose own assertion failed with a second error.
-template <class T> struct ExplainField {
-  template <ModelFault Fault> static constexpr bool is = own_fault<T>() == Fault;
-  using Checks = decltype([] {
-    static_assert(
-        !is<ModelFault::number>,
-        "tessera: a number in a model or an argument of a traced function is a ts::Dim if it is a size, else a "
-        "ts::Scalar, never int, float or bool; a constant can be a template parameter");
-    static_assert(!is<ModelFault::key>,
-                  "tessera: a ts::Key can't be in a model or an argument of a traced function; pass a ts::Scalar, such "
-                  "as the number of the training step, and give the Scalar to ts::dropout as its key");
-    static_assert(
-        !is<ModelFault::container>,
-        "tessera: a model can't contain this container or string; use std::array for a fixed number of fields "
-        "of one type, and ts::Stack for layers of one type");
-    static_assert(
-        !is<ModelFault::pointer>,
-        "tessera: a model can't contain a pointer, a smart pointer or a std::optional; store the value itself");
-    static_assert(!is<ModelFault::not_plain>,
-                  "tessera: a model is a plain struct of tensors, other models, ts::Dim and ts::Scalar: without "
-                  "constructors, private fields, virtual functions and base classes; write a function that returns "
-                  "the model instead of a constructor, and a field instead of a base class");
-    static_assert(!is<ModelFault::constant>, "tessera: the fields of a model can't be references or const");
-    static_assert(!is<ModelFault::array>, "tessera: a model can't contain a built-in array; use std::array");
-    static_assert(!is<ModelFault::too_many_fields>,
-                  "tessera: a model struct has at most 16 fields; move some of the fields into a nested struct");
-    static_assert(
-        !is<ModelFault::nested>,
-        "tessera: the layers of a ts::Stack can't contain a ts::Stack or take a ts::Stack as an argument; use a "
-        "std::array of blocks inside of a layer");
-  });
-};
-
-template <> struct ExplainField<void> {};
-
-/// Returns f(fields...) of a plain struct.
-template <class T, class F> constexpr auto with_fields(T& object, F&& f) {
-  constexpr int n = field_count<std::remove_const_t<T>>();
-  // clang-format off
-  if constexpr (n == 1) { auto& [a] = object; return f(a); }
-  else if constexpr (n == 2) { auto& [a, b] = object; return f(a, b); }
-  else if constexpr (n == 3) { auto& [a, b, c] = object; return f(a, b, c); }
-  else if constexpr (n == 4) { auto& [a, b, c, d] = object; return f(a, b, c, d); }
-  else if constexpr (n == 5) { auto& [a, b, c, d, e] = object; return f(a, b, c, d, e); }
-  else if constexpr (n == 6) { auto& [a, b, c, d, e, g] = object; return f(a, b, c, d, e, g); }
-  else if constexpr (n == 7) { auto& [a, b, c, d, e, g, h] = object; return f(a, b, c, d, e, g, h); }
-  else if constexpr (n == 8) { auto& [a, b, c, d, e, g, h, i] = object; return f(a, b, c, d, e, g, h, i); }
-  else if constexpr (n == 9) { auto& [a, b, c, d, e, g, h, i, j] = object; return f(a, b, c, d, e, g, h, i, j); }
-  else if constexpr (n == 10) {
-    auto& [a, b, c, d, e, g, h, i, j, k] = object;
-    return f(a, b, c, d, e, g, h, i, j, k);
-  } else if constexpr (n == 11) {
-    auto& [a, b, c, d, e, g, h, i, j, k, l] = object;
-    return f(a, b, c, d, e, g, h, i, j, k, l);
-  } else if constexpr (n == 12) {
-    auto& [a, b, c, d, e, g, h, i, j, k, l, m] = object;
-    return f(a, b, c, d, e, g, h, i, j, k, l, m);
-  } else if constexpr (n == 13) {
-    auto& [a, b, c, d, e, g, h, i, j, k, l, m, o] = object;
-    return f(a, b, c, d, e, g, h, i, j, k, l, m, o);
-  } else if constexpr (n == 14) {
-    auto& [a, b, c, d, e, g, h, i, j, k, l, m, o, p] = object;
-    return f(a, b, c, d, e, g, h, i, j, k, l, m, o, p);
-  } else if constexpr (n == 15) {
-    auto& [a, b, c, d, e, g, h, i, j, k, l, m, o, p, q] = object;
-    return f(a, b, c, d, e, g, h, i, j, k, l, m, o, p, q);
-  } else if constexpr (n == 16) {
-    auto& [a, b, c, d, e, g, h, i, j, k, l, m, o, p, q, r] = object;
-    return f(a, b, c, d, e, g, h, i, j, k, l, m, o, p, q, r);
-  }
-  // clang-format on
-}
-
-/// Calls f(field) for every field of a plain struct.
-template <class T, class F> constexpr void for_each_field(T& object, F&& f) {
-  with_fields(object, [&](auto&... fields) { (f(fields), ...); });
-}
-
-template <class... Ts> struct TypeList {};
-
-template <class T> struct FieldsOf {
-  static auto list() {
-    if constexpr (own_fault<T>() != ModelFault::none || is_leaf_v<T> || std::is_empty_v<T>)
-      return TypeList<>{};
-    else
-      return decltype(with_fields(std::declval<T&>(), [](auto&... fields) {
-        return TypeList<std::remove_reference_t<decltype(fields)>...>{};
-      })){};
-  }
-  using type = decltype(list());
-};
-template <class Block> struct FieldsOf<Stack<Block>> {
-  using type = TypeList<Block>;
-};
-template <class... Ts> struct FieldsOf<std::tuple<Ts...>> {
-  using type = TypeList<Ts...>;
-};
-template <class First, class Second> struct FieldsOf<std::pair<First, Second>> {
-  using type = TypeList<First, Second>;
-};
-template <class T, std::size_t Size> struct FieldsOf<std::array<T, Size>> {
-  using type = TypeList<T>;
-};
-
-template <class List> struct AnyHoldsStack;
-template <class... Parts>
-struct AnyHoldsStack<TypeList<Parts...>> : std::bool_constant<(HoldsStack<Parts>::value || ...)> {};
-template <class T> struct HoldsStack : AnyHoldsStack<typename FieldsOf<T>::type> {};
-template <class Block> struct HoldsStack<Stack<Block>> : std::true_type {};
-
-template <class T> struct FaultyField;
-template <class List> struct FirstFaulty {
-  using type = void;
-};
-template <class First, class... Rest>
-struct FirstFaulty<TypeList<First, Rest...>> : std::conditional_t<std::is_void_v<typename FaultyField<First>::type>,
-                                                                  FirstFaulty<TypeList<Rest...>>, FaultyField<First>> {
-};
-/// The first type in T, T itself included, that can't be part of a model; void where there is none.
-template <class T>
-struct FaultyField : std::conditional_t<own_fault<T>() == ModelFault::none, FirstFaulty<typename FieldsOf<T>::type>,
-                                        std::type_identity<T>> {};
-
-}  // namespace detail
-
-/// A type that traced functions can take and return: a tensor, a Dim, a Scalar, or a std::tuple, std::pair, std::array,
-/// ts::Stack or plain struct of these. A plain struct has no constructor, private field, virtual function or base
-/// class.
-template <class T>
-concept Model = std::is_void_v<typename detail::FaultyField<T>::type>;
-
-}  // namespace tessera
-
-#endif
-
-// ---- tessera/graph/trace/tree.hpp
-
-#ifndef TESSERA_GRAPH_TRACE_TREE_HPP
-#define TESSERA_GRAPH_TRACE_TREE_HPP
-
-namespace tessera {
-
-template <class T, class Visitor> constexpr void for_each_leaf(T& object, Visitor& visitor);
-
-namespace detail {
-/// What the block of a Stack contains. The number of layers is the leading extent of the block's tensors; a Stack of
-/// blocks without tensors has a Dim with that number as its first leaf.
-struct BlockLeaves {
-  bool tensor = false, stack = false;
-  template <class Leaf> constexpr void leaf(const Leaf&) { tensor = tensor || StoredOperand<Leaf>; }
-  constexpr void enter_stack(const auto&) { stack = true; }
-  constexpr void enter_layer(int) {}
-  constexpr void leave_stack() {}
-
-  template <class Block> static constexpr BlockLeaves of() {
-    BlockLeaves found;
-    if constexpr (!Operand<Block>) {
-      Block block{};
-      for_each_leaf(block, found);
-    }
-    return found;
-  }
-};
-template <class Block>
-inline constexpr bool counts_layers_v = [] {
-  const BlockLeaves found = BlockLeaves::of<Block>();
-  return !found.tensor && !found.stack;
-}();
-}  // namespace detail
-
-/// Visits the leaves of a model (tensors, Dims and Scalars) in the order of their declaration, through structs, tuples,
-/// arrays and stacks: visitor.leaf(x). For a Stack it calls enter_stack(stack), enter_layer(i) before each layer, and
-/// leave_stack(). The number of layers is a leaf of its own where the block has no tensors.
-template <class T, class Visitor> constexpr void for_each_leaf(T& object, Visitor& visitor) {
-  using U = std::remove_const_t<T>;
-  if constexpr (detail::is_leaf_v<U>) {
-    visitor.leaf(object);
-  } else if constexpr (detail::is_stack_v<U>) {
-    if constexpr (detail::counts_layers_v<typename U::block>) {
-      Dim count = object.count();
-      visitor.leaf(count);
-      if constexpr (!std::is_const_v<T>) object.set_count(count);
-    }
-    visitor.enter_stack(object);
-    for (int i = 0; i < object.size(); ++i) {
-      visitor.enter_layer(i);
-      for_each_leaf(object[i], visitor);
-    }
-    visitor.leave_stack();
-  } else if constexpr (detail::is_tuple_v<U>) {
-    [&]<std::size_t... I>(std::index_sequence<I...>) {
-      (for_each_leaf(std::get<I>(object), visitor), ...);
-    }(std::make_index_sequence<std::tuple_size_v<U>>());
-  } else if constexpr (detail::is_array_v<U>) {
-    for (auto& item : object) for_each_leaf(item, visitor);
-  } else {
-    if constexpr (detail::own_fault<U>() != detail::ModelFault::none)
-      (void)sizeof(detail::ExplainField<U>);
-    else if constexpr (!std::is_empty_v<U>)
-      detail::for_each_field(object, [&](auto& field) { for_each_leaf(field, visitor); });
-  }
-}
-
-}  // namespace tessera
-
-#endif
-
-// ---- tessera/graph/trace/settle.hpp
-
-#ifndef TESSERA_GRAPH_TRACE_SETTLE_HPP
-#define TESSERA_GRAPH_TRACE_SETTLE_HPP
-
-namespace tessera::detail {
-
-/// A tensor inside a trace as a Sym: an expression is recorded, a field of a model gives its placeholder.
-template <TensorOperand X> constexpr auto as_sym(const X& x) {
-  if constexpr (SymOperand<X>)
-    return x;
-  else
-    return Sym<typename X::element, X::rank>(lower(trace_of(x), x));
-}
-
-/// Records all expressions in the result of a traced function, through tuples, pairs and arrays.
-template <class R> constexpr auto settle(const R& result) {
-  if constexpr (ExprOperand<R>) {
-    return as_sym(result);
-  } else if constexpr (is_tuple_v<R>) {
-    return []<template <class...> class Tuple, class... Ts>(const Tuple<Ts...>& tuple) {
-      return std::apply([](const auto&... items) { return Tuple<decltype(settle(items))...>(settle(items)...); },
-                        tuple);
-    }(result);
-  } else {
-    return result;
-  }
-}
-
-}  // namespace tessera::detail
-
-#endif
-
-// ---- tessera/graph/trace/body.hpp
-
-#ifndef TESSERA_GRAPH_TRACE_BODY_HPP
-#define TESSERA_GRAPH_TRACE_BODY_HPP
-
-namespace tessera::detail {
-
-/// f of each item of a tuple, pair or array, in order.
-template <class T, class F> constexpr auto map_items(const T& items, F&& f) {
-  if constexpr (is_array_v<T>)
-    return [&]<std::size_t... I>(std::index_sequence<I...>) {
-      return std::array<decltype(f(std::declval<const typename T::value_type&>())), sizeof...(I)>{f(items[I])...};
-    }(std::make_index_sequence<std::tuple_size_v<T>>());
-  else
-    return [&]<template <class...> class Tuple, class... Ts, std::size_t... I>(const Tuple<Ts...>& tuple,
-                                                                               std::index_sequence<I...>) {
-      return Tuple<decltype(f(std::declval<const Ts&>()))...>{f(std::get<I>(tuple))...};
-    }(items, std::make_index_sequence<std::tuple_size_v<T>>());
-}
-
-struct FindValue {
-  Value found{};
-  constexpr void leaf(const auto& leaf) {
-    if (found.module == nullptr) found = trace_of(leaf);
-  }
-  constexpr void enter_stack(const auto&) {}
-  constexpr void enter_layer(int) {}
-  constexpr void leave_stack() {}
-};
-/// The first value of a trace in a structure; a null value where there is none.
-template <class T> constexpr Value trace_in(const T& x) {
-  Value found{};
-  if constexpr (Operand<T>) {
-    found = trace_of(x);
-  } else if constexpr (is_tuple_v<T> || is_array_v<T>) {
-    const auto look = [&](const auto& item) {
-      if (found.module == nullptr) found = trace_in(item);
-    };
-    if constexpr (is_array_v<T>)
-      for (const auto& item : x) look(item);
-    else
-      std::apply([&](const auto&... items) { (look(items), ...); }, x);
-  } else {
-    FindValue find;
-    for_each_leaf(x, find);
-    found = find.found;
-  }
-  return found;
-}
-
-/// Whether a structure holds a local value of a shard_map.
-template <class T> inline constexpr bool holds_local_v = LocalOperand<T>;
-template <template <class...> class Tuple, class... Ts>
-  requires(is_tuple_v<Tuple<Ts...>>)
-inline constexpr bool holds_local_v<Tuple<Ts...>> = (holds_local_v<Ts> || ...);
-template <class T, std::size_t Size> inline constexpr bool holds_local_v<std::array<T, Size>> = holds_local_v<T>;
-
-/// Whether an item of a structure is a Dim or a Scalar; those in a plain struct are part of a model.
-template <class T> inline constexpr bool holds_number_v = std::is_same_v<T, Dim> || std::is_same_v<T, Scalar>;
-template <template <class...> class Tuple, class... Ts>
-  requires(is_tuple_v<Tuple<Ts...>>)
-inline constexpr bool holds_number_v<Tuple<Ts...>> = (holds_number_v<Ts> || ...);
-template <class T, std::size_t Size> inline constexpr bool holds_number_v<std::array<T, Size>> = holds_number_v<T>;
-
-/// A structure with its expressions recorded and its numbers as rank-0 tensors: what a step of a repeat hands to the
-/// next one. A floating number becomes an f32, an integer an i32, as in JAX.
-template <class T> constexpr auto as_carry(const Value& context, const T& x) {
-  if constexpr (TensorOperand<T>)
-    return as_sym(x);
-  else if constexpr (std::is_same_v<T, bool>)
-    return Sym<bool, 0>(context.integer(x ? 1 : 0, DType::bool_));
-  else if constexpr (std::is_integral_v<T>)
-    return Sym<std::int32_t, 0>(context.integer(static_cast<std::int64_t>(x), DType::i32));
-  else if constexpr (std::is_floating_point_v<T>)
-    return Sym<float, 0>(context.number(static_cast<double>(x), DType::f32));
-  else if constexpr (is_tuple_v<T> || is_array_v<T>)
-    return map_items(x, [&](const auto& item) { return as_carry(context, item); });
-  else
-    return x;
-}
-template <class T> using carry_t = decltype(as_carry(std::declval<const Value&>(), std::declval<const T&>()));
-
-/// The value behind a placeholder, in whichever graph it is.
-template <class Leaf> constexpr const Value& value_behind(const Leaf& leaf) {
-  if constexpr (SymOperand<Leaf>)
-    return leaf.value;
-  else
-    return leaf.placeholder();
-}
-
-/// Traces the body of a repeat, from its construction to close(). First its arguments are made, carried values before
-/// slices; then the function runs; then its results are given, carried values before those of each step.
-class BodyTrace {
- public:
-  constexpr BodyTrace(Module& module, const Repeat& shape) : module_(&module), shape_(shape) {
-    OpenBody body;
-    body.graph = module.add_graph();
-    body.around = module.current;
-    module.current = body.graph;
-    module.open.push_back(std::move(body));
-  }
-
-  /// A value in the graph around the body.
-  constexpr Value outside(const Value& v) const { return brought_to(v, module_->open.size() - 1); }
-  constexpr Value carry(const Value& v, Storage storage) {
-    ++shape_.carried;
-    const Value outer = outside(v);
-    carried_.push_back(argument(outer, outer.node(), storage));
-    return carried_.back();
-  }
-  constexpr Value slice(const Value& v, Storage storage) {
-    ++shape_.stacked;
-    const Value outer = outside(v);
-    Node type = outer.node();
-    type.rank = static_cast<std::uint8_t>(type.rank - 1);
-    type.singletons = static_cast<std::uint8_t>(type.singletons >> 1);
-    return argument(outer, type, storage);
-  }
-  constexpr void give_carry(const Value& value) {
-    const Node& own = carried_[given_++].node();
-    if (!same_static_shape(value.node(), own))
-      value.refuse(errc::shape_mismatch,
-                   shape_.scan
-                       ? "[scan] carry: a step must return the shape of its carry, but here only one of the two has "
-                         "static extent 1, as from keepdims, in some dim"
-                       : "[stack] result of a layer: a layer must return the shape of its argument, but here only "
-                         "one of the two has static extent 1, as from keepdims, in some dim");
-    give(value);
-  }
-  constexpr void give(const Value& value) { module_->graph(module_->current).outputs.push_back(value.id); }
-
-  /// Adds the repeat to the graph around the body. `count`: the number of steps, where nothing is sliced; `limit`: how
-  /// many of them run, where that is limited.
-  constexpr Value close(const Value& count, Source source, const Value& limit = {}) {
-    const OpenBody body = module_->open.back();
-    module_->open.pop_back();
-    module_->current = body.around;
-    for (std::int32_t id : body.captured) operands_.push_back(id);
-    shape_.counted = shape_.stacked == 0;
-    shape_.limited = limit.module != nullptr;
-    if (shape_.limited) operands_.push_back(here(limit).id);
-    if (shape_.counted) operands_.push_back(here(count).id);
-    const int id = module_->graph(body.around)
-                       .add(shape_.node(body.graph, source), operands_.data(), static_cast<int>(operands_.size()));
-    return {module_, body.around, id, source};
-  }
-
-  constexpr bool of_scan() const { return shape_.scan; }
-  /// The type of a carried value, after close().
-  constexpr const Node& carried_type(int k) const { return carried_[static_cast<std::size_t>(k)].node(); }
-  constexpr int carried() const { return shape_.carried; }
-
- private:
-  Module* module_;
-  Repeat shape_;
-  Growable<std::int32_t> operands_;
-  Growable<Value> carried_;
-  std::size_t given_ = 0;
-
-  constexpr Value argument(const Value& outer, const Node& type, Storage storage) {
-    operands_.push_back(outer.id);
-    OpenBody& body = module_->open.back();
-    const Node made = stored_as(storage, build::argument_node(type, body.arguments++));
-    return {module_, body.graph, module_->graph(body.graph).add(made), type.source};
-  }
-};
-
-/// Replaces the leaves of a structure by their values inside a body. Dims and Scalars become nodes of the body.
-struct BindLeaves {
-  enum class Kind { carried, layer, captured };
-  BodyTrace& body;
-  Kind kind;
-  bool in_stack = false;
-
-  template <class Leaf> constexpr void leaf(Leaf& leaf) {
-    if constexpr (TensorOperand<Leaf>) {
-      const Value& outer = value_behind(leaf);
-      if (outer.rank() != Leaf::rank + (in_stack || kind == Kind::layer ? 1 : 0))
-        outer.refuse(errc::structure,
-                     body.of_scan()
-                         ? "[scan] operands: the carry is a field of all layers of a Stack, or a field of the Stack "
-                           "was replaced by a tensor without a dim of layers"
-                         : "[stack] operands: an extra argument of a Stack is a field of all layers, or a field of "
-                           "the Stack was replaced by a tensor without a dim of layers");
-      if (kind == Kind::carried)
-        leaf = Leaf(body.carry(outer, in_stack ? Storage::layers : Storage::block));
-      else if (kind == Kind::layer)
-        leaf = Leaf(body.slice(outer, Storage::layer));
-      else
-        leaf = Leaf(here(outer));
-    } else if (leaf.traced()) {
-      leaf = Leaf(here(leaf.placeholder()));
-    }
-  }
-  constexpr void enter_stack(auto&) { in_stack = true; }
-  constexpr void enter_layer(int) {}
-  constexpr void leave_stack() { in_stack = false; }
-};
-
-/// Gives the tensors of a structure as results of the body.
-struct GiveLeaves {
-  BodyTrace& body;
-  bool carried;
-  template <class Leaf> constexpr void leaf(const Leaf& leaf) {
-    if constexpr (TensorOperand<Leaf>) {
-      if (carried)
-        body.give_carry(trace_of(leaf));
-      else
-        body.give(trace_of(leaf));
-    }
-  }
-  constexpr void enter_stack(const auto&) {}
-  constexpr void enter_layer(int) {}
-  constexpr void leave_stack() {}
-};
-
-/// Replaces the tensors of a carry by their values after the last step.
-struct ProjectLeaves {
-  const Value& made;
-  const BodyTrace& body;
-  int next = 0;
-  template <class Leaf> constexpr void leaf(Leaf& leaf) {
-    if constexpr (TensorOperand<Leaf>) {
-      const Node& type = body.carried_type(next);
-      leaf = Leaf(build::project(made, next++, type, storage_of(type)));
-    }
-  }
-  constexpr void enter_stack(const auto&) {}
-  constexpr void enter_layer(int) {}
-  constexpr void leave_stack() {}
-};
-
-}  // namespace tessera::detail
 
 #endif
 
@@ -22774,7 +22860,16 @@ template <class Block> class Stack {
   /// Applies all layers in order: x = layer(x, extra...), where x is a tensor, or a tuple or plain struct of tensors.
   /// Each layer returns tensors with the element types, ranks and shapes of its x; their shardings may differ. For
   /// values that each layer takes or makes itself, such as a cache, scan over the Stack: see ts::scan.
-  template <class X, class... Extra> constexpr auto operator()(const X& x, const Extra&... extra) const;
+  template <class X> constexpr auto operator()(const X& x, Here at = Here::current()) const { return called(at, x); }
+  template <class X, class Extra>
+  constexpr auto operator()(const X& x, const Extra& extra, Here at = Here::current()) const {
+    return called(at, x, extra);
+  }
+  template <class X, class... Extra>
+    requires(sizeof...(Extra) > 1)
+  constexpr auto operator()(const X& x, const Extra&... extra) const {
+    return called(Here(), x, extra...);  // parameters behind a pack have no default, so this has no line
+  }
 
   /// The number of layers as a leaf: inside a trace, its placeholder.
   constexpr Dim count() const { return count_.traced() ? count_ : Dim(size()); }
@@ -22786,6 +22881,8 @@ template <class Block> class Stack {
   }
 
  private:
+  template <class X, class... Extra> constexpr auto called(Here at, const X& x, const Extra&... extra) const;
+
   std::vector<Block> layers_;
   Dim count_{};  // a placeholder, in a trace of a block without tensors
 };
@@ -22799,7 +22896,8 @@ template <class T> constexpr void for_each_tensor(T& object, auto& visitor) {
 
 /// A traced call of a Stack: one repeat node, whose body is the traced block.
 template <class Block, class X, class... Extra>
-constexpr X run_stack(const Stack<Block>& stack, const X& x, const Extra&... extra) {
+constexpr X run_stack(Here at, const Stack<Block>& stack, const X& x, const Extra&... extra) {
+  const LayerCall call(x, at);
   const Value context = trace_in(x);
   if (stack.layers().empty() || context.module == nullptr)
     fail(errc::structure,
@@ -22817,7 +22915,7 @@ constexpr X run_stack(const Stack<Block>& stack, const X& x, const Extra&... ext
   const X result = std::apply([&](const auto&... own) { return as_carry(context, layer(carried, own...)); }, captured);
   GiveLeaves give{body, true};
   for_each_leaf(result, give);
-  const Source source = trace_in(result).node().source;  // calling a stack, an operator(), captures no line
+  const Source source = at.line() != 0 ? context.at(Source::from(at)).source : trace_in(result).node().source;
   const Value made = body.close(counts_layers_v<Block> ? stack.count().placeholder() : context, source);
   X last = x;
   ProjectLeaves project{made, body};
@@ -22829,7 +22927,7 @@ constexpr X run_stack(const Stack<Block>& stack, const X& x, const Extra&... ext
 
 template <class Block>
 template <class X, class... Extra>
-constexpr auto Stack<Block>::operator()(const X& x, const Extra&... extra) const {
+constexpr auto Stack<Block>::called(Here at, const X& x, const Extra&... extra) const {
   constexpr bool is_outside = !detail::holds_local_v<X>;
   constexpr bool is_flat = !detail::BlockLeaves::of<Block>().stack && !(detail::BlockLeaves::of<Extra>().stack || ...);
   static_assert(
@@ -22874,7 +22972,7 @@ constexpr auto Stack<Block>::operator()(const X& x, const Extra&... extra) const
                     "constant, use ts::full_like");
     }
     if constexpr (same && is_model)
-      return detail::run_stack(*this, detail::as_carry(detail::trace_in(x), x), detail::settle(extra)...);
+      return detail::run_stack(at, *this, detail::as_carry(detail::trace_in(x), x), detail::settle(extra)...);
     else if constexpr (is_model)
       return detail::as_carry(detail::trace_in(x), x);
     else
@@ -23158,12 +23256,11 @@ template <class F, class... Args> struct Traced {
   using Explained = std::integral_constant<std::size_t, (sizeof(detail::ExplainFunction<F>) + ... +
                                                          sizeof(detail::ExplainArgument<Args>))>;
   using Function = detail::Callable<takes, F, sizeof...(Args)>;
-  // Asked before anything else uses the call: after an error in a function, compilers go on with an int, and report
-  // errors that follow from it.
-  static constexpr bool sound =
-      requires { std::declval<Function>()(std::declval<typename detail::TracedArgument<Args>::type&>()...); };
-  using Result = detail::ResultOf<
-      typename detail::ReturnedBy<sound, Function, typename detail::TracedArgument<Args>::type...>::type>;
+  // The call is tried before anything else uses it: after an error in a function, compilers go on with an int, and
+  // report errors that follow from it.
+  using Result = detail::ResultOf<typename detail::ReturnedBy<requires {
+    std::declval<Function>()(std::declval<typename detail::TracedArgument<Args>::type&>()...);
+  }, Function, typename detail::TracedArgument<Args>::type...>::type>;
   /// Whether the program exists; if not, a static_assert has said why.
   static constexpr bool valid = Result::valid;
   using result = typename Result::type;
@@ -23637,7 +23734,8 @@ template <class Norm, class Attention, class Mlp> struct PreNormBlock {
   Mlp mlp;
 
   static constexpr std::array field_names{"attention_norm", "attention", "mlp_norm", "mlp"};
-  constexpr auto operator()(const auto& x) const {
+  constexpr auto operator()(const auto& x, Here at = Here::current()) const {
+    const tessera::detail::LayerCall call(x, at);
     const auto middle = x + attention(attention_norm(x));
     return middle + mlp(mlp_norm(middle));
   }
@@ -23888,7 +23986,7 @@ template <std::size_t Rank> double fan(const Extent (&shape)[Rank], FanMode mode
 template <Element T, std::size_t Rank>
 auto uniform_of(Key key, const Extent (&shape)[Rank], const Mesh& mesh, const PartitionSpec& spec, double stddev,
                 Here at) {
-  const T limit = static_cast<T>(std::sqrt(3.0) * stddev);
+  const auto limit = static_cast<computed_t<T>>(std::sqrt(3.0) * stddev);
   return uniform<T>(key, shape, mesh, spec, -limit, limit, at);
 }
 
@@ -23906,14 +24004,11 @@ __attribute__((noinline)) void to_truncated_normal(T* data, std::int64_t count, 
 template <Element T, std::size_t Rank>
 auto truncated(const char* op, Key key, const Extent (&shape)[Rank], const Mesh& mesh, const PartitionSpec& spec,
                double mean, double stddev, double a, double b, Here at) {
-  tessera::detail::check_random_element<T>();
-  const Shape all = tessera::detail::shape_from(shape);
-  const auto write = [=](T* data, const Box& box) {
-    tessera::detail::fill_random(dtype_v<T>, Distribution::uniform, key, all, box, data);
-    to_truncated_normal(data, volume(extents(box)), mean, stddev, a, b);
+  const auto finish = [=](computed_t<T>* data, std::int64_t count) {
+    to_truncated_normal(data, count, mean, stddev, a, b);
   };
-  return tensor_of<T, static_cast<int>(Rank)>(
-      tessera::detail::created<T>(op, all, static_cast<int>(Rank), mesh, spec, at, Cost{20}, write));
+  return tessera::detail::random_tensor<T, static_cast<int>(Rank)>(
+      op, Distribution::uniform, key, tessera::detail::shape_from(shape), mesh, spec, Cost{20}, finish, at);
 }
 
 /// Ones where `is_one(index)` holds for the index of an element, zeros elsewhere.
@@ -23980,7 +24075,7 @@ auto kaiming_normal(Key key, const Extent (&shape)[Rank], const Mesh& mesh, cons
                     const Kaiming& options = {}, Here at = Here::current()) {
   const double fan = detail::fan(shape, options.mode);
   const double stddev = gain(options.nonlinearity, options.a) / std::sqrt(fan);
-  return normal<T>(key, shape, mesh, spec, 0, static_cast<T>(stddev), at);
+  return normal<T>(key, shape, mesh, spec, 0, static_cast<computed_t<T>>(stddev), at);
 }
 
 /// Uniform, or normal, with variance gain^2 / fan_avg, as torch.nn.init.xavier_uniform_ and xavier_normal_. Source:
@@ -23994,7 +24089,7 @@ template <Element T, std::size_t Rank>
 auto xavier_normal(Key key, const Extent (&shape)[Rank], const Mesh& mesh, const PartitionSpec& spec = {},
                    double factor = 1, Here at = Here::current()) {
   const double stddev = factor / std::sqrt(detail::fan(shape, FanMode::fan_avg));
-  return normal<T>(key, shape, mesh, spec, 0, static_cast<T>(stddev), at);
+  return normal<T>(key, shape, mesh, spec, 0, static_cast<computed_t<T>>(stddev), at);
 }
 
 /// Uniform with variance scale / fan, as jax.nn.initializers.variance_scaling(scale, mode, "uniform").
@@ -24429,7 +24524,7 @@ inline void check_groups(const char* op, Extent features, std::int64_t groups, H
 template <class Layer, Element T, bool Bias, std::size_t Rank>
 Layer convolution(Key key, const Extent (&shape)[Rank], Extent out, init::FanMode mode,
                   const ShardingStrategy& strategy, Role role, Here at) {
-  const T bound = static_cast<T>(1 / std::sqrt(init::detail::fan(shape, mode)));
+  const auto bound = static_cast<computed_t<T>>(1 / std::sqrt(init::detail::fan(shape, mode)));
   const auto [of_weight, of_bias] = split<2>(key);
   auto weight = uniform<T>(of_weight, shape, strategy.mesh,
                            behind_taps(strategy.weight(role), static_cast<int>(Rank) - 2), -bound, bound, at);
@@ -24501,7 +24596,7 @@ template <NumberOperand N> constexpr Scalar fold_in(const Scalar& key, const N& 
     else
       return Scalar(ops::FoldInOp::folded(key.number(), n.number()));
   }
-  context.source = Source::from(at);
+  context = context.at(Source::from(at));
   return Scalar(build::apply<ops::FoldInOp>(build::cast(lower(context, key), DType::f64),
                                             build::cast(lower(context, n), DType::f64)));
 }
@@ -24566,7 +24661,7 @@ constexpr Sym<std::int64_t, 0> key_data(const Scalar& key, Here at = Here::curre
   Value context = trace_of(key);
   if (context.module == nullptr)
     fail(errc::unsupported, "[key_data] the key is no argument of a traced function: pass the key to the function");
-  context.source = Source::from(at);
+  context = context.at(Source::from(at));
   return Sym<std::int64_t, 0>(build::cast(lower(context, key), DType::i64));
 }
 
@@ -24599,6 +24694,12 @@ constexpr Value random(Value like, Value key, RandomDraw draw) {
 constexpr Value random_alike(Value like, Value key, RandomDraw draw) {
   return alike(random(like, key, draw), shape_source(like));
 }
+/// Draws in the type of `like`. Uniform ones of bf16 and f16 stay below 1, to which an f32 next to it would be rounded.
+constexpr Value drawn_as(Value draw, Value like, Distribution kind) {
+  if (kind == Distribution::uniform && draw.dtype() != like.dtype())
+    draw = binary(Op::minimum, draw, draw.number(like.dtype() == DType::bf16 ? 1 - 0x1p-8 : 1 - 0x1p-11));
+  return cast(draw, like.dtype());
+}
 /// The key derived from a key and a constant, of the same kind: a number or a tensor.
 constexpr Value folded_key(Value key, std::int64_t n) {
   const DType type = key.dtype() == DType::i64 ? DType::i64 : DType::f64;
@@ -24630,7 +24731,7 @@ template <Distribution Kind, std::uint32_t Stream, bool Follows> struct RandomTa
   static constexpr Value emit(Value context, Value like, Value key) {
     like = like.at(context.source);
     constexpr RandomDraw draw{Kind, Stream};
-    return build::cast(Follows ? build::random_alike(like, key, draw) : build::random(like, key, draw), like.dtype());
+    return build::drawn_as(Follows ? build::random_alike(like, key, draw) : build::random(like, key, draw), like, Kind);
   }
 };
 
@@ -24815,12 +24916,14 @@ template <Element T = float> struct Positions {
 template <Element T = float>
 Embedding<T> embedding(Key key, Extent classes, Extent features, const ShardingStrategy& strategy,
                        double stddev = 0.02) {
-  return {normal<T>(key, {classes, features}, strategy.mesh, strategy.embedding, 0, static_cast<T>(stddev))};
+  return {
+      normal<T>(key, {classes, features}, strategy.mesh, strategy.embedding, 0, static_cast<computed_t<T>>(stddev))};
 }
 template <Element T = float>
 Positions<T> positions(Key key, Extent context, Extent features, const ShardingStrategy& strategy,
                        double stddev = 0.02) {
-  return {normal<T>(key, {context, features}, strategy.mesh, strategy.positions, 0, static_cast<T>(stddev))};
+  return {
+      normal<T>(key, {context, features}, strategy.mesh, strategy.positions, 0, static_cast<computed_t<T>>(stddev))};
 }
 
 }  // namespace tessera::nn
@@ -25626,14 +25729,16 @@ template <Element T = float> struct GroupedQueryAttention {
   Rotary rotary;
 
   static constexpr std::array field_names{"query", "key", "value", "out", "heads", "key_heads", "rotary"};
-  constexpr auto operator()(const auto& x) const {
+  constexpr auto operator()(const auto& x, Here at = Here::current()) const {
+    const tessera::detail::LayerCall call(x, at);
     const auto q = rotary_embedding(split(query(x), heads), 0, rotary);    // [B, T, H, E]
     const auto k = rotary_embedding(split(key(x), key_heads), 0, rotary);  // [B, T, K, E]
     const auto v = split(value(x), key_heads);
     return merged(causal_attention(q, repeat_heads(k, q), repeat_heads(v, q)));
   }
   template <class X, class Cache, class Position>
-  constexpr auto cached(const X& x, const Cache& cache, const Position& position) const {
+  constexpr auto cached(const X& x, const Cache& cache, const Position& position, Here at = Here::current()) const {
+    const tessera::detail::LayerCall call(x, at);
     const auto q = rotary_embedding(split(query(x), heads), position, rotary);
     const auto k = rotary_embedding(split(key(x), key_heads), position, rotary);
     const auto v = split(value(x), key_heads);
@@ -25675,12 +25780,14 @@ template <Element T = float> struct LlamaBlock {
   SwiGlu<T> mlp;
 
   static constexpr std::array field_names{"attention_norm", "attention", "mlp_norm", "mlp"};
-  constexpr auto operator()(const auto& x) const {
+  constexpr auto operator()(const auto& x, Here at = Here::current()) const {
+    const tessera::detail::LayerCall call(x, at);
     const auto middle = x + attention(attention_norm(x));
     return middle + mlp(mlp_norm(middle));
   }
   template <class X, class Cache, class Position>
-  constexpr auto cached(const X& x, const Cache& cache, const Position& position) const {
+  constexpr auto cached(const X& x, const Cache& cache, const Position& position, Here at = Here::current()) const {
+    const tessera::detail::LayerCall call(x, at);
     const auto both = attention.cached(attention_norm(x), cache, position);
     const auto middle = x + std::get<0>(both);
     return std::tuple(middle + mlp(mlp_norm(middle)), std::get<1>(both));
@@ -26192,7 +26299,7 @@ MoE<T, How> moe(Key key, Extent features, Extent hidden, Extent experts, Dim cho
     return made;
   };
   const auto [first, second, third, fourth] = split<4>(key);
-  const T width = static_cast<T>(stddev);
+  const auto width = static_cast<computed_t<T>>(stddev);
   return {linear<T, false>(first, features, experts, single(strategy.mesh), Role::column, stddev),
           {normal<T>(second, {experts, features, hidden}, strategy.mesh, spec(Role::column), 0, width),
            normal<T>(third, {experts, features, hidden}, strategy.mesh, spec(Role::column), 0, width),
@@ -26987,10 +27094,13 @@ template <Element T, bool Bias, class Rule> struct RecurrentCell {
   Gates<T, Bias> hh;  ///< of h: [hidden, gates, hidden]
 
   static constexpr std::array field_names{"ih", "hh"};
-  template <class X, class State> constexpr auto operator()(const X& x, const State& state) const {
+  template <class X, class State>
+  constexpr auto operator()(const X& x, const State& state, Here at = Here::current()) const {
+    const tessera::detail::LayerCall call(x, at);
     return step(ih(x), state);
   }
-  template <class X> constexpr auto operator()(const X& x) const {
+  template <class X> constexpr auto operator()(const X& x, Here at = Here::current()) const {
+    const tessera::detail::LayerCall call(x, at);
     const auto gates = ih(x);
     return step(gates, zero_state<X>(gates));
   }
@@ -27089,7 +27199,7 @@ Gates<T, Bias> gates(Key key, Extent in, int count, Extent hidden, const Shardin
   const PartitionSpec& columns = strategy.column_weight;  // [in, out]
   const PartitionSpec of_weight{entry(columns, 0), none, entry(columns, 1)};
   const PartitionSpec of_bias{none, entry(strategy.column_bias, 0)};
-  const T limit = static_cast<T>(1 / std::sqrt(static_cast<double>(hidden.value)));
+  const auto limit = static_cast<computed_t<T>>(1 / std::sqrt(static_cast<double>(hidden.value)));
   const auto [first, second] = split<2>(key);
   auto weight = uniform<T>(first, {in, Extent(count), hidden}, strategy.mesh, of_weight, -limit, limit);
   if constexpr (Bias)
@@ -27287,7 +27397,7 @@ constexpr auto scan(const F& f, const Init& init, const Xs& xs, bool reverse, So
     if (context.module == nullptr) context = trace_in(xs);
     if (context.module == nullptr)
       fail(errc::unsupported, "[scan] outside of a traced function: call ts::scan inside a function of ts::compile");
-    context.source = source;
+    context = context.at(source);
     const Carry first = as_carry(context, init);
     if constexpr (is_size)
       return run_scan(f, first, xs, context, reverse);
@@ -27343,7 +27453,7 @@ constexpr auto for_indices(const From& from, const To& to, const Init& init, Sou
   if (context.module == nullptr)
     fail(errc::unsupported,
          "[fori_loop] outside of a traced function: call ts::fori_loop inside a function of ts::compile");
-  context.source = source;
+  context = context.at(source);
   const Value first = as_size(lower(context, Dim(from))), count = as_size(lower(context, Dim(to))) - first;
   const Value steps = count.make({.op = Op::arange, .dtype = DType::i32, .rank = 1}, {count.id});
   return loop(Sym<std::int32_t, 1>(steps + build::cast(first, DType::i32)));
@@ -27445,7 +27555,22 @@ template <class Cell, int Layers = 1, Direction Order = Direction::forward> stru
   std::array<Cell, static_cast<std::size_t>(Layers* directions)> cells;
 
   static constexpr std::array field_names{"cells"};
-  template <class Xs, class... Options> constexpr auto operator()(const Xs& xs, const Options&... options) const {
+  template <class Xs> constexpr auto operator()(const Xs& xs, Here at = Here::current()) const {
+    return called(at, xs);
+  }
+  template <class Xs, class Option>
+  constexpr auto operator()(const Xs& xs, const Option& option, Here at = Here::current()) const {
+    return called(at, xs, option);
+  }
+  template <class Xs, class... Options>
+    requires(sizeof...(Options) > 1)
+  constexpr auto operator()(const Xs& xs, const Options&... options) const {
+    return called(Here(), xs, options...);  // parameters behind a pack have no default, so this has no line
+  }
+
+ private:
+  template <class Xs, class... Options> constexpr auto called(Here at, const Xs& xs, const Options&... options) const {
+    const tessera::detail::LayerCall call(xs, at);
     static_assert((0 + ... + int(detail::IsLengths<Options>::value)) <= 1 &&
                       (0 + ... + int(detail::IsLayerDropout<Options>::value)) <= 1 &&
                       (0 + ... + int(detail::IsState<Options>::value)) <= 1,
@@ -27460,7 +27585,6 @@ template <class Cell, int Layers = 1, Direction Order = Direction::forward> stru
                     initial);
   }
 
- private:
   static_assert(Layers >= 1, "tessera: a recurrent layer has at least 1 layer");
 
   struct NoLengths {};
@@ -28197,7 +28321,10 @@ template <Element T = float> struct FeedForward {
   Linear<T> down;  ///< [hidden, features]
 
   static constexpr std::array field_names{"up", "down"};
-  constexpr auto operator()(const auto& x) const { return down(relu(up(x))); }
+  constexpr auto operator()(const auto& x, Here at = Here::current()) const {
+    const tessera::detail::LayerCall call(x, at);
+    return down(relu(up(x)));
+  }
 };
 
 /// torch.nn.TransformerEncoderLayer without dropout: self-attention and two products, x [batch, time, features] to the
@@ -28211,11 +28338,13 @@ template <Element T = float, NormPlace Place = NormPlace::post> struct EncoderLa
   LayerNorm<T> mlp_norm;
 
   static constexpr std::array field_names{"attention", "attention_norm", "mlp", "mlp_norm"};
-  constexpr auto operator()(const auto& x) const {
+  constexpr auto operator()(const auto& x, Here at = Here::current()) const {
+    const tessera::detail::LayerCall call(x, at);
     const auto middle = detail::residual<Place>(x, attention_norm, attention);
     return detail::residual<Place>(middle, mlp_norm, mlp);
   }
-  constexpr auto operator()(const auto& x, const auto& mask) const {
+  constexpr auto operator()(const auto& x, const auto& mask, Here at = Here::current()) const {
+    const tessera::detail::LayerCall call(x, at);
     const auto middle =
         detail::residual<Place>(x, attention_norm, [&](const auto& v) { return attention.masked(v, v, mask); });
     return detail::residual<Place>(middle, mlp_norm, mlp);
@@ -28241,16 +28370,21 @@ template <Element T = float, NormPlace Place = NormPlace::post> struct DecoderLa
   LayerNorm<T> mlp_norm;
 
   static constexpr std::array field_names{"attention", "attention_norm", "cross", "cross_norm", "mlp", "mlp_norm"};
-  constexpr auto operator()(const auto& x, const auto& memory) const {
+  constexpr auto operator()(const auto& x, const auto& memory, Here at = Here::current()) const {
+    const tessera::detail::LayerCall call(x, at);
     return parts(
         x, [&](const auto& v) { return attention.causal(v); }, [&](const auto& v) { return cross(v, memory); });
   }
-  constexpr auto operator()(const auto& x, const auto& memory, const auto& memory_mask) const {
+  constexpr auto operator()(const auto& x, const auto& memory, const auto& memory_mask,
+                            Here at = Here::current()) const {
+    const tessera::detail::LayerCall call(x, at);
     return parts(
         x, [&](const auto& v) { return attention.causal(v); },
         [&](const auto& v) { return cross.masked(v, memory, memory_mask); });
   }
-  constexpr auto operator()(const auto& x, const auto& memory, const auto& memory_mask, const auto& mask) const {
+  constexpr auto operator()(const auto& x, const auto& memory, const auto& memory_mask, const auto& mask,
+                            Here at = Here::current()) const {
+    const tessera::detail::LayerCall call(x, at);
     return parts(
         x, [&](const auto& v) { return attention.causal(v, mask); },
         [&](const auto& v) { return cross.masked(v, memory, memory_mask); });
@@ -29710,7 +29844,7 @@ constexpr auto cond(const Pred& pred, const Yes& yes, const No& no, Source sourc
     Value context = trace_of(pred);
     if (context.module == nullptr)
       fail(errc::unsupported, "[cond] outside of a trace: it is for values inside a traced function");
-    context.source = source;
+    context = context.at(source);
     const Value holds = build::cast(lower(context, pred), DType::bool_);
     const Value runs = build::cast(holds, DType::i32);
     const auto made = run_branch(runs, yes);
@@ -35853,7 +35987,7 @@ constexpr auto unrolled_scan(const F& f, const Init& init, const Xs& xs, bool re
   if (context.module == nullptr) context = trace_in(xs);
   if (context.module == nullptr)
     fail(errc::unsupported, "[scan] outside of a traced function: call ts::scan inside a function of ts::compile");
-  context.source = source;
+  context = context.at(source);
   Module& module = *context.module;
   const auto both = [&](const auto& group, const auto& of_groups, const auto& of_rest) {
     const auto first = as_carry(context, init);
@@ -36548,7 +36682,7 @@ template <class Tag, class... Operands> struct LocalCall {
     } else {
       Value context{};
       ((context = context.module == nullptr && LocalOperand<Operands> ? trace_of(operands) : context), ...);
-      context.source = source;
+      context = context.at(source);
       if (context.module->outline)
         return Made(outlined(context, dtype_v<typename Result::type>, Result::rank + bit_count(all)));
       return Made(
@@ -37305,7 +37439,7 @@ template <FixedString Text, class F> class ShardMapped {
         fail(errc::unsupported,
              "[shard_map] stored tensors: with structs or several results, call shard_map inside a function "
              "of ts::compile");
-      context.source = source_;
+      context = context.at(source_);
       const auto made = Tag::run(source_, detail::argument_in(context, xs)...);
       if constexpr (Tag::single)
         return detail::leave_as_sym<Region, 0>(made, source_);

@@ -19,6 +19,23 @@ struct Source {
 
   static constexpr Source from(std::source_location at) { return {at.file_name(), at.line()}; }
 
+  /// Whether the line is the library's own: of a header in tessera/nn/, ops/, graph/ or parallel/, or of the single
+  /// header.
+  constexpr bool in_library() const {
+    const std::string_view path(file);
+    if (path.ends_with("tessera.hpp")) return true;
+    int folders = 0;
+    for (std::size_t i = path.size(); i > 8 && folders < 5; --i) {
+      if (file[i - 1] != '/') continue;
+      ++folders;
+      if (path.substr(i - 8, 8) != "tessera/") continue;
+      const std::string_view inside = path.substr(i);
+      return inside.starts_with("nn/") || inside.starts_with("ops/") || inside.starts_with("graph/") ||
+             inside.starts_with("parallel/");
+    }
+    return false;
+  }
+
   /// "train.cpp:41"; empty when unknown.
   TESSERA_PLANNING std::string text() const {
     if (line == 0) return {};

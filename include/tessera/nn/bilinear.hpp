@@ -51,7 +51,7 @@ template <Element T> struct Bilinear<T, false> {
 template <Element T = float, bool Bias = true>
 Bilinear<T, Bias> bilinear(Key key, Extent in1, Extent in2, Extent out, const Mesh& mesh,
                            const PartitionSpec& spec = {}, Here at = Here::current()) {
-  const T bound = static_cast<T>(1 / std::sqrt(static_cast<double>(in1.value)));
+  const auto bound = static_cast<computed_t<T>>(1 / std::sqrt(static_cast<double>(in1.value)));
   const auto [of_weight, of_bias] = split<2>(key);
   auto weight = uniform<T>(of_weight, {out, in1, in2}, mesh, spec, -bound, bound, at);
   if constexpr (Bias) {

@@ -5,6 +5,8 @@
 #include <array>
 
 #include <tessera/base/dtype.hpp>
+#include <tessera/base/here.hpp>
+#include <tessera/graph/trace/layer_call.hpp>
 #include <tessera/nn/attention/attention.hpp>
 #include <tessera/nn/mlp.hpp>
 #include <tessera/nn/normalization/layer_norm.hpp>
@@ -20,7 +22,8 @@ template <class Norm, class Attention, class Mlp> struct PreNormBlock {
   Mlp mlp;
 
   static constexpr std::array field_names{"attention_norm", "attention", "mlp_norm", "mlp"};
-  constexpr auto operator()(const auto& x) const {
+  constexpr auto operator()(const auto& x, Here at = Here::current()) const {
+    const tessera::detail::LayerCall call(x, at);
     const auto middle = x + attention(attention_norm(x));
     return middle + mlp(mlp_norm(middle));
   }

@@ -105,7 +105,7 @@ inline void check_groups(const char* op, Extent features, std::int64_t groups, H
 template <class Layer, Element T, bool Bias, std::size_t Rank>
 Layer convolution(Key key, const Extent (&shape)[Rank], Extent out, init::FanMode mode,
                   const ShardingStrategy& strategy, Role role, Here at) {
-  const T bound = static_cast<T>(1 / std::sqrt(init::detail::fan(shape, mode)));
+  const auto bound = static_cast<computed_t<T>>(1 / std::sqrt(init::detail::fan(shape, mode)));
   const auto [of_weight, of_bias] = split<2>(key);
   auto weight = uniform<T>(of_weight, shape, strategy.mesh,
                            behind_taps(strategy.weight(role), static_cast<int>(Rank) - 2), -bound, bound, at);

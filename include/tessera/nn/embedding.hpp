@@ -48,12 +48,14 @@ template <Element T = float> struct Positions {
 template <Element T = float>
 Embedding<T> embedding(Key key, Extent classes, Extent features, const ShardingStrategy& strategy,
                        double stddev = 0.02) {
-  return {normal<T>(key, {classes, features}, strategy.mesh, strategy.embedding, 0, static_cast<T>(stddev))};
+  return {
+      normal<T>(key, {classes, features}, strategy.mesh, strategy.embedding, 0, static_cast<computed_t<T>>(stddev))};
 }
 template <Element T = float>
 Positions<T> positions(Key key, Extent context, Extent features, const ShardingStrategy& strategy,
                        double stddev = 0.02) {
-  return {normal<T>(key, {context, features}, strategy.mesh, strategy.positions, 0, static_cast<T>(stddev))};
+  return {
+      normal<T>(key, {context, features}, strategy.mesh, strategy.positions, 0, static_cast<computed_t<T>>(stddev))};
 }
 
 }  // namespace tessera::nn

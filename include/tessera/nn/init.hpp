@@ -73,7 +73,7 @@ template <std::size_t Rank> double fan(const Extent (&shape)[Rank], FanMode mode
 template <Element T, std::size_t Rank>
 auto uniform_of(Key key, const Extent (&shape)[Rank], const Mesh& mesh, const PartitionSpec& spec, double stddev,
                 Here at) {
-  const T limit = static_cast<T>(std::sqrt(3.0) * stddev);
+  const auto limit = static_cast<computed_t<T>>(std::sqrt(3.0) * stddev);
   return uniform<T>(key, shape, mesh, spec, -limit, limit, at);
 }
 
@@ -91,14 +91,11 @@ __attribute__((noinline)) void to_truncated_normal(T* data, std::int64_t count, 
 template <Element T, std::size_t Rank>
 auto truncated(const char* op, Key key, const Extent (&shape)[Rank], const Mesh& mesh, const PartitionSpec& spec,
                double mean, double stddev, double a, double b, Here at) {
-  tessera::detail::check_random_element<T>();
-  const Shape all = tessera::detail::shape_from(shape);
-  const auto write = [=](T* data, const Box& box) {
-    tessera::detail::fill_random(dtype_v<T>, Distribution::uniform, key, all, box, data);
-    to_truncated_normal(data, volume(extents(box)), mean, stddev, a, b);
+  const auto finish = [=](computed_t<T>* data, std::int64_t count) {
+    to_truncated_normal(data, count, mean, stddev, a, b);
   };
-  return tensor_of<T, static_cast<int>(Rank)>(
-      tessera::detail::created<T>(op, all, static_cast<int>(Rank), mesh, spec, at, Cost{20}, write));
+  return tessera::detail::random_tensor<T, static_cast<int>(Rank)>(
+      op, Distribution::uniform, key, tessera::detail::shape_from(shape), mesh, spec, Cost{20}, finish, at);
 }
 
 /// Ones where `is_one(index)` holds for the index of an element, zeros elsewhere.
@@ -165,7 +162,7 @@ auto kaiming_normal(Key key, const Extent (&shape)[Rank], const Mesh& mesh, cons
                     const Kaiming& options = {}, Here at = Here::current()) {
   const double fan = detail::fan(shape, options.mode);
   const double stddev = gain(options.nonlinearity, options.a) / std::sqrt(fan);
-  return normal<T>(key, shape, mesh, spec, 0, static_cast<T>(stddev), at);
+  return normal<T>(key, shape, mesh, spec, 0, static_cast<computed_t<T>>(stddev), at);
 }
 
 /// Uniform, or normal, with variance gain^2 / fan_avg, as torch.nn.init.xavier_uniform_ and xavier_normal_. Source:
@@ -179,7 +176,7 @@ template <Element T, std::size_t Rank>
 auto xavier_normal(Key key, const Extent (&shape)[Rank], const Mesh& mesh, const PartitionSpec& spec = {},
                    double factor = 1, Here at = Here::current()) {
   const double stddev = factor / std::sqrt(detail::fan(shape, FanMode::fan_avg));
-  return normal<T>(key, shape, mesh, spec, 0, static_cast<T>(stddev), at);
+  return normal<T>(key, shape, mesh, spec, 0, static_cast<computed_t<T>>(stddev), at);
 }
 
 /// Uniform with variance scale / fan, as jax.nn.initializers.variance_scaling(scale, mode, "uniform").

@@ -58,7 +58,7 @@ template <Element T> struct Linear<T, false> {
 template <Element T = float, bool Bias = true>
 Linear<T, Bias> linear(Key key, Extent in, Extent out, const ShardingStrategy& strategy, Role role = Role::column,
                        double stddev = 0.02) {
-  auto weight = normal<T>(key, {in, out}, strategy.mesh, strategy.weight(role), 0, static_cast<T>(stddev));
+  auto weight = normal<T>(key, {in, out}, strategy.mesh, strategy.weight(role), 0, static_cast<computed_t<T>>(stddev));
   if constexpr (Bias)
     return {weight, zeros<T>({out}, strategy.mesh, strategy.bias(role))};
   else

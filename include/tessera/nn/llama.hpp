@@ -9,6 +9,8 @@
 
 #include <tessera/base/dtype.hpp>
 #include <tessera/base/error.hpp>
+#include <tessera/base/here.hpp>
+#include <tessera/graph/trace/layer_call.hpp>
 #include <tessera/graph/trace/sharded_tensor.hpp>
 #include <tessera/nn/linear.hpp>
 #include <tessera/nn/mlp.hpp>
@@ -65,14 +67,16 @@ template <Element T = float> struct GroupedQueryAttention {
   Rotary rotary;
 
   static constexpr std::array field_names{"query", "key", "value", "out", "heads", "key_heads", "rotary"};
-  constexpr auto operator()(const auto& x) const {
+  constexpr auto operator()(const auto& x, Here at = Here::current()) const {
+    const tessera::detail::LayerCall call(x, at);
     const auto q = rotary_embedding(split(query(x), heads), 0, rotary);    // [B, T, H, E]
     const auto k = rotary_embedding(split(key(x), key_heads), 0, rotary);  // [B, T, K, E]
     const auto v = split(value(x), key_heads);
     return merged(causal_attention(q, repeat_heads(k, q), repeat_heads(v, q)));
   }
   template <class X, class Cache, class Position>
-  constexpr auto cached(const X& x, const Cache& cache, const Position& position) const {
+  constexpr auto cached(const X& x, const Cache& cache, const Position& position, Here at = Here::current()) const {
+    const tessera::detail::LayerCall call(x, at);
     const auto q = rotary_embedding(split(query(x), heads), position, rotary);
     const auto k = rotary_embedding(split(key(x), key_heads), position, rotary);
     const auto v = split(value(x), key_heads);
@@ -114,12 +118,14 @@ template <Element T = float> struct LlamaBlock {
   SwiGlu<T> mlp;
 
   static constexpr std::array field_names{"attention_norm", "attention", "mlp_norm", "mlp"};
-  constexpr auto operator()(const auto& x) const {
+  constexpr auto operator()(const auto& x, Here at = Here::current()) const {
+    const tessera::detail::LayerCall call(x, at);
     const auto middle = x + attention(attention_norm(x));
     return middle + mlp(mlp_norm(middle));
   }
   template <class X, class Cache, class Position>
-  constexpr auto cached(const X& x, const Cache& cache, const Position& position) const {
+  constexpr auto cached(const X& x, const Cache& cache, const Position& position, Here at = Here::current()) const {
+    const tessera::detail::LayerCall call(x, at);
     const auto both = attention.cached(attention_norm(x), cache, position);
     const auto middle = x + std::get<0>(both);
     return std::tuple(middle + mlp(mlp_norm(middle)), std::get<1>(both));

@@ -5,6 +5,8 @@
 #include <array>
 
 #include <tessera/base/dtype.hpp>
+#include <tessera/base/here.hpp>
+#include <tessera/graph/trace/layer_call.hpp>
 #include <tessera/nn/attention/attention.hpp>
 #include <tessera/nn/linear.hpp>
 #include <tessera/ops/elementwise.hpp>
@@ -17,7 +19,8 @@ template <Element T = float, bool Bias = true> struct Mlp {
   Linear<T, Bias> down;  ///< [hidden, features]
 
   static constexpr std::array field_names{"up", "down"};
-  constexpr auto operator()(const auto& x) const {
+  constexpr auto operator()(const auto& x, Here at = Here::current()) const {
+    const tessera::detail::LayerCall call(x, at);
     const auto hidden = gelu(up(x));  // [B, T, hidden]
     return down(hidden);
   }
@@ -29,7 +32,8 @@ template <Element T = float> struct GatedMlp {
   Linear<T, false> down;      ///< [hidden, features]
 
   static constexpr std::array field_names{"gate", "up", "down"};
-  constexpr auto operator()(const auto& x) const {
+  constexpr auto operator()(const auto& x, Here at = Here::current()) const {
+    const tessera::detail::LayerCall call(x, at);
     const auto hidden = silu(gate(x)) * up(x);  // [B, T, hidden]
     return down(hidden);
   }

@@ -220,7 +220,7 @@ MoE<T, How> moe(Key key, Extent features, Extent hidden, Extent experts, Dim cho
     return made;
   };
   const auto [first, second, third, fourth] = split<4>(key);
-  const T width = static_cast<T>(stddev);
+  const auto width = static_cast<computed_t<T>>(stddev);
   return {linear<T, false>(first, features, experts, single(strategy.mesh), Role::column, stddev),
           {normal<T>(second, {experts, features, hidden}, strategy.mesh, spec(Role::column), 0, width),
            normal<T>(third, {experts, features, hidden}, strategy.mesh, spec(Role::column), 0, width),

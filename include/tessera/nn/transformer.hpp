@@ -7,6 +7,8 @@
 #include <cstdint>
 
 #include <tessera/base/dtype.hpp>
+#include <tessera/base/here.hpp>
+#include <tessera/graph/trace/layer_call.hpp>
 #include <tessera/nn/attention/multi_head_attention.hpp>
 #include <tessera/nn/linear.hpp>
 #include <tessera/nn/normalization/layer_norm.hpp>
@@ -35,7 +37,10 @@ template <Element T = float> struct FeedForward {
   Linear<T> down;  ///< [hidden, features]
 
   static constexpr std::array field_names{"up", "down"};
-  constexpr auto operator()(const auto& x) const { return down(relu(up(x))); }
+  constexpr auto operator()(const auto& x, Here at = Here::current()) const {
+    const tessera::detail::LayerCall call(x, at);
+    return down(relu(up(x)));
+  }
 };
 
 /// torch.nn.TransformerEncoderLayer without dropout: self-attention and two products, x [batch, time, features] to the
@@ -49,11 +54,13 @@ template <Element T = float, NormPlace Place = NormPlace::post> struct EncoderLa
   LayerNorm<T> mlp_norm;
 
   static constexpr std::array field_names{"attention", "attention_norm", "mlp", "mlp_norm"};
-  constexpr auto operator()(const auto& x) const {
+  constexpr auto operator()(const auto& x, Here at = Here::current()) const {
+    const tessera::detail::LayerCall call(x, at);
     const auto middle = detail::residual<Place>(x, attention_norm, attention);
     return detail::residual<Place>(middle, mlp_norm, mlp);
   }
-  constexpr auto operator()(const auto& x, const auto& mask) const {
+  constexpr auto operator()(const auto& x, const auto& mask, Here at = Here::current()) const {
+    const tessera::detail::LayerCall call(x, at);
     const auto middle =
         detail::residual<Place>(x, attention_norm, [&](const auto& v) { return attention.masked(v, v, mask); });
     return detail::residual<Place>(middle, mlp_norm, mlp);
@@ -79,16 +86,21 @@ template <Element T = float, NormPlace Place = NormPlace::post> struct DecoderLa
   LayerNorm<T> mlp_norm;
 
   static constexpr std::array field_names{"attention", "attention_norm", "cross", "cross_norm", "mlp", "mlp_norm"};
-  constexpr auto operator()(const auto& x, const auto& memory) const {
+  constexpr auto operator()(const auto& x, const auto& memory, Here at = Here::current()) const {
+    const tessera::detail::LayerCall call(x, at);
     return parts(
         x, [&](const auto& v) { return attention.causal(v); }, [&](const auto& v) { return cross(v, memory); });
   }
-  constexpr auto operator()(const auto& x, const auto& memory, const auto& memory_mask) const {
+  constexpr auto operator()(const auto& x, const auto& memory, const auto& memory_mask,
+                            Here at = Here::current()) const {
+    const tessera::detail::LayerCall call(x, at);
     return parts(
         x, [&](const auto& v) { return attention.causal(v); },
         [&](const auto& v) { return cross.masked(v, memory, memory_mask); });
   }
-  constexpr auto operator()(const auto& x, const auto& memory, const auto& memory_mask, const auto& mask) const {
+  constexpr auto operator()(const auto& x, const auto& memory, const auto& memory_mask, const auto& mask,
+                            Here at = Here::current()) const {
+    const tessera::detail::LayerCall call(x, at);
     return parts(
         x, [&](const auto& v) { return attention.causal(v, mask); },
         [&](const auto& v) { return cross.masked(v, memory, memory_mask); });

@@ -116,7 +116,7 @@ constexpr auto cond(const Pred& pred, const Yes& yes, const No& no, Source sourc
     Value context = trace_of(pred);
     if (context.module == nullptr)
       fail(errc::unsupported, "[cond] outside of a trace: it is for values inside a traced function");
-    context.source = source;
+    context = context.at(source);
     const Value holds = build::cast(lower(context, pred), DType::bool_);
     const Value runs = build::cast(holds, DType::i32);
     const auto made = run_branch(runs, yes);

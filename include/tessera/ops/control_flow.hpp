@@ -168,7 +168,7 @@ constexpr auto scan(const F& f, const Init& init, const Xs& xs, bool reverse, So
     if (context.module == nullptr) context = trace_in(xs);
     if (context.module == nullptr)
       fail(errc::unsupported, "[scan] outside of a traced function: call ts::scan inside a function of ts::compile");
-    context.source = source;
+    context = context.at(source);
     const Carry first = as_carry(context, init);
     if constexpr (is_size)
       return run_scan(f, first, xs, context, reverse);
@@ -224,7 +224,7 @@ constexpr auto for_indices(const From& from, const To& to, const Init& init, Sou
   if (context.module == nullptr)
     fail(errc::unsupported,
          "[fori_loop] outside of a traced function: call ts::fori_loop inside a function of ts::compile");
-  context.source = source;
+  context = context.at(source);
   const Value first = as_size(lower(context, Dim(from))), count = as_size(lower(context, Dim(to))) - first;
   const Value steps = count.make({.op = Op::arange, .dtype = DType::i32, .rank = 1}, {count.id});
   return loop(Sym<std::int32_t, 1>(steps + build::cast(first, DType::i32)));

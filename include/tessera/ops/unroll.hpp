@@ -182,7 +182,7 @@ constexpr auto unrolled_scan(const F& f, const Init& init, const Xs& xs, bool re
   if (context.module == nullptr) context = trace_in(xs);
   if (context.module == nullptr)
     fail(errc::unsupported, "[scan] outside of a traced function: call ts::scan inside a function of ts::compile");
-  context.source = source;
+  context = context.at(source);
   Module& module = *context.module;
   const auto both = [&](const auto& group, const auto& of_groups, const auto& of_rest) {
     const auto first = as_carry(context, init);

@@ -7,7 +7,9 @@
 #include <type_traits>
 #include <utility>
 
+#include <tessera/base/here.hpp>
 #include <tessera/graph/trace/body.hpp>
+#include <tessera/graph/trace/layer_call.hpp>
 #include <tessera/ops/checkpoint.hpp>
 
 namespace tessera {
@@ -21,7 +23,18 @@ template <class Model, CheckpointPolicy policy = nothing_saveable> struct Checkp
   static constexpr std::array field_names{""};
 
   /// The model, called with the same arguments. Communication: that of the model, again in the gradient.
-  template <class... Args> constexpr auto operator()(const Args&... args) const {
+  template <class X> constexpr auto operator()(const X& x, Here at = Here::current()) const {
+    const detail::LayerCall call(x, at);
+    return applied(x);
+  }
+  template <class... Args>
+    requires(sizeof...(Args) != 1)
+  constexpr auto operator()(const Args&... args) const {
+    return applied(args...);
+  }
+
+ private:
+  template <class... Args> constexpr auto applied(const Args&... args) const {
     using Result = decltype(module(args...));
     using Settled = decltype(detail::settle(std::declval<Result>()));
     if constexpr (!std::is_same_v<Result, Settled>) {

@@ -18,6 +18,7 @@
 #include <tessera/base/shape.hpp>
 #include <tessera/base/source.hpp>
 #include <tessera/graph/trace/body.hpp>
+#include <tessera/graph/trace/layer_call.hpp>
 #include <tessera/graph/trace/named_leaves.hpp>
 #include <tessera/graph/trace/operand.hpp>
 #include <tessera/graph/trace/tree.hpp>
@@ -187,7 +188,18 @@ template <class Model, FsdpPolicy policy = FsdpPolicy{}, class Output = PlannedO
   /// The model, called with the same arguments. Communication, for each parameter and step: an all_gather in the
   /// forward pass and another in the backward pass (without reshard_after_forward only the first), a reduce_scatter of
   /// its gradient. A parameter that the axis splits for computations, such as experts, stays split.
-  template <class... Args> constexpr auto operator()(const Args&... args) const {
+  template <class X> constexpr auto operator()(const X& x, Here at = Here::current()) const {
+    const detail::LayerCall call(x, at);
+    return applied(x);
+  }
+  template <class... Args>
+    requires(sizeof...(Args) != 1)
+  constexpr auto operator()(const Args&... args) const {
+    return applied(args...);
+  }
+
+ private:
+  template <class... Args> constexpr auto applied(const Args&... args) const {
     static_assert(policy.compute_dtype == DType::f32 || is_half(policy.compute_dtype),
                   "tessera: Fsdp computes in f32, bf16 or f16");
     static_assert(policy.reduce_dtype == DType::f32 || policy.reduce_dtype == DType::bf16,
@@ -210,7 +222,6 @@ template <class Model, FsdpPolicy policy = FsdpPolicy{}, class Output = PlannedO
     }
   }
 
- private:
   template <class... Args> constexpr auto called(const Value& context, const Args&... args) const {
     if constexpr (policy.reduce_dtype != DType::f32) {
       if (context.module == nullptr) return module(detail::fsdp_argument<policy>(args)...);

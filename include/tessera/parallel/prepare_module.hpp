@@ -6,7 +6,9 @@
 #include <type_traits>
 #include <utility>
 
+#include <tessera/base/here.hpp>
 #include <tessera/graph/trace/body.hpp>
+#include <tessera/graph/trace/layer_call.hpp>
 #include <tessera/ops/elementwise.hpp>
 
 namespace tessera {
@@ -26,7 +28,18 @@ template <class Model, class Input, class Output> struct PrepareModule {
 
   static constexpr std::array field_names{""};
 
-  template <class... Args> constexpr auto operator()(const Args&... args) const {
+  template <class X> constexpr auto operator()(const X& x, Here at = Here::current()) const {
+    const detail::LayerCall call(x, at);
+    return applied(x);
+  }
+  template <class... Args>
+    requires(sizeof...(Args) != 1)
+  constexpr auto operator()(const Args&... args) const {
+    return applied(args...);
+  }
+
+ private:
+  template <class... Args> constexpr auto applied(const Args&... args) const {
     using Result = decltype(module(args...));
     if constexpr (!std::is_same_v<Result, decltype(detail::settle(std::declval<Result>()))>)
       return module(args...);  // an expression of stored tensors, which is traced later

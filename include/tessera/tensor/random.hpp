@@ -7,11 +7,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
-#include <type_traits>
 
 #include <tessera/base/compiled.hpp>
 #include <tessera/base/dtype.hpp>
 #include <tessera/base/error.hpp>
+#include <tessera/base/growable.hpp>
 #include <tessera/base/here.hpp>
 #include <tessera/base/shape.hpp>
 #include <tessera/graph/ir/attributes.hpp>
@@ -32,7 +32,19 @@ namespace tessera {
 namespace detail {
 
 template <class T> constexpr void check_random_element() {
-  static_assert(std::is_floating_point_v<T>, "tessera: random tensors are float or double");
+  static_assert(is_floating_v<T>, "tessera: random tensors are float, double, bf16 or f16");
+}
+
+/// The largest number of the type T below a bound.
+template <class T> computed_t<T> largest_below(computed_t<T> bound) {
+  if constexpr (is_half_v<T>) {
+    const T near(bound);
+    if (near < bound) return near;
+    const auto bits = static_cast<int>(near.bits);
+    return T::from_bits(static_cast<std::uint16_t>(near == 0 ? 0x8001 : near > 0 ? bits - 1 : bits + 1));
+  } else {
+    return std::nextafter(bound, -std::numeric_limits<T>::infinity());
+  }
 }
 
 // Not inlined, so that each operation rounds: inlined, a compiler could fuse multiply and add in some callers only,
@@ -55,41 +67,51 @@ TESSERA_ONCE void fill_random(DType dtype, Distribution distribution, Key key, c
 }
 #endif
 
-/// A tensor of offset + factor * z for random z, clamped to at most `largest`.
-template <class T, int Rank>
+/// A tensor of the values that `finish(data, count)` makes of draws of a distribution. Those of bf16 and f16 are drawn
+/// and finished in f32 and then rounded.
+template <class T, int Rank, class Finish>
 ShardedTensor<T, Rank> random_tensor(const char* op, Distribution distribution, Key key, const Shape& shape,
-                                     const Mesh& mesh, const PartitionSpec& spec, T factor, T offset, T largest,
-                                     Here at) {
+                                     const Mesh& mesh, const PartitionSpec& spec, Cost each_element,
+                                     const Finish& finish, Here at) {
+  check_random_element<T>();
   const auto write = [=](T* data, const Box& box) {
-    fill_random(dtype_v<T>, distribution, key, shape, box, data);
     const std::int64_t count = volume(extents(box));
-    if (factor != T(1)) scale_values(data, count, factor);
-    if (offset != T(0) || (factor != T(1) && std::isfinite(largest))) shift_values(data, count, offset, largest);
+    if constexpr (is_half_v<T>) {
+      Growable<float> drawn;
+      drawn.resize(static_cast<std::size_t>(count));
+      fill_random(DType::f32, distribution, key, shape, box, drawn.data());
+      finish(drawn.data(), count);
+      for (std::int64_t i = 0; i < count; ++i) data[i] = T(drawn[static_cast<std::size_t>(i)]);
+    } else {
+      fill_random(dtype_v<T>, distribution, key, shape, box, data);
+      finish(data, count);
+    }
   };
-  return tensor_of<T, Rank>(created<T>(op, shape, Rank, mesh, spec, at, Cost{2}, write));
+  return tensor_of<T, Rank>(created<T>(op, shape, Rank, mesh, spec, at, each_element, write));
 }
 
 }  // namespace detail
 
-/// Normal random numbers, as jax.random.normal. An element depends only on the key, the shape and its index: every
-/// mesh and spec gives the same tensor, bit for bit. A shape in braces determines the rank; with a Shape object write
-/// `normal<float, 2>(...)`.
-/// Errors: `option` for a negative deviation; those of `resolve` for the spec.
+/// Normal random numbers of float, double, bf16 or f16, as jax.random.normal. An element depends only on the key, the
+/// shape and its index: every mesh and spec gives the same tensor, bit for bit. Those of bf16 and f16 are the numbers
+/// of float, rounded. A shape in braces determines the rank; with a Shape object write `normal<float, 2>(...)`. Errors:
+/// `option` for a negative deviation; those of `resolve` for the spec.
 ///
 ///     auto w = ts::normal<float>(ts::Key{1}, {64, 256}, mesh, {ts::none, "model"}, 0, 0.02f);
 template <Element T, int Rank>
 ShardedTensor<T, Rank> normal(Key key, const Shape& shape, const Mesh& mesh, const PartitionSpec& spec = {},
-                              std::type_identity_t<T> mean = 0, std::type_identity_t<T> stddev = 1,
-                              Here at = Here::current()) {
-  detail::check_random_element<T>();
+                              computed_t<T> mean = 0, computed_t<T> stddev = 1, Here at = Here::current()) {
   if (!(stddev >= 0))
     fail(errc::option, "[normal] standard deviation: ", stddev, " is not at least 0", Source::from(at));
-  return detail::random_tensor<T, Rank>("normal", Distribution::normal, key, shape, mesh, spec, stddev, mean,
-                                        std::numeric_limits<T>::infinity(), at);
+  const auto finish = [=](computed_t<T>* data, std::int64_t count) {
+    if (stddev != 1) detail::scale_values(data, count, stddev);
+    if (mean != 0) detail::shift_values(data, count, mean, std::numeric_limits<computed_t<T>>::infinity());
+  };
+  return detail::random_tensor<T, Rank>("normal", Distribution::normal, key, shape, mesh, spec, Cost{2}, finish, at);
 }
 template <Element T, std::size_t Rank>
 auto normal(Key key, const Extent (&shape)[Rank], const Mesh& mesh, const PartitionSpec& spec = {},
-            std::type_identity_t<T> mean = 0, std::type_identity_t<T> stddev = 1, Here at = Here::current()) {
+            computed_t<T> mean = 0, computed_t<T> stddev = 1, Here at = Here::current()) {
   return normal<T, static_cast<int>(Rank)>(key, detail::shape_from(shape), mesh, spec, mean, stddev, at);
 }
 
@@ -97,20 +119,22 @@ auto normal(Key key, const Extent (&shape)[Rank], const Mesh& mesh, const Partit
 /// Errors: `option` unless low < high and both are finite; those of `resolve` for the spec.
 template <Element T, int Rank>
 ShardedTensor<T, Rank> uniform(Key key, const Shape& shape, const Mesh& mesh, const PartitionSpec& spec = {},
-                               std::type_identity_t<T> low = 0, std::type_identity_t<T> high = 1,
-                               Here at = Here::current()) {
-  detail::check_random_element<T>();
-  const T width = high - low;
+                               computed_t<T> low = 0, computed_t<T> high = 1, Here at = Here::current()) {
+  const computed_t<T> width = high - low;
   if (!(width > 0) || !std::isfinite(width))
     fail(errc::option, "[uniform] range: low is ", low, ", high is ", high, "; low must be below high, and both finite",
          Source::from(at));
   // low + width * z may round up to `high`, which the range excludes.
-  return detail::random_tensor<T, Rank>("uniform", Distribution::uniform, key, shape, mesh, spec, width, low,
-                                        std::nextafter(high, low), at);
+  const computed_t<T> largest = detail::largest_below<T>(high);
+  const auto finish = [=](computed_t<T>* data, std::int64_t count) {
+    if (width != 1) detail::scale_values(data, count, width);
+    if (low != 0 || width != 1 || is_half_v<T>) detail::shift_values(data, count, low, largest);
+  };
+  return detail::random_tensor<T, Rank>("uniform", Distribution::uniform, key, shape, mesh, spec, Cost{2}, finish, at);
 }
 template <Element T, std::size_t Rank>
 auto uniform(Key key, const Extent (&shape)[Rank], const Mesh& mesh, const PartitionSpec& spec = {},
-             std::type_identity_t<T> low = 0, std::type_identity_t<T> high = 1, Here at = Here::current()) {
+             computed_t<T> low = 0, computed_t<T> high = 1, Here at = Here::current()) {
   return uniform<T, static_cast<int>(Rank)>(key, detail::shape_from(shape), mesh, spec, low, high, at);
 }
 

@@ -1,6 +1,7 @@
 #include <cmath>
 #include <cstdint>
 #include <limits>
+#include <string>
 #include <tuple>
 #include <vector>
 
@@ -10,6 +11,7 @@
 #include <gtest/gtest.h>
 
 #include <tessera/nn/nn.hpp>
+#include <tessera/parallel/fsdp.hpp>
 #include <tessera/tensor/compile.hpp>
 #include <tessera/tensor/host.hpp>
 #include <tessera/tensor/print.hpp>
@@ -23,12 +25,28 @@ namespace {
 
 struct Apply {
   constexpr auto operator()(const auto& layer, const auto& x) const { return layer(x); }
+  static constexpr std::uint32_t line = ts::Here::current().line() - 1;
 };
 using Tensor3 = ts::ShardedTensor<float, 3>;
+
+/// The operations of a layer have the line of its call, which errors and plans name, and not lines of the library.
+void expect_lines_of_the_call(const ts::ProgramView& program) {
+  const std::string want = "layers_test.cpp:" + std::to_string(Apply::line);
+  int lines = 0;
+  for (int g = 0; g < program.graph_count; ++g)
+    for (int id = 0; id < program.graphs[g].size; ++id) {
+      const ts::Source& source = program.graphs[g][id].source;
+      if (source.line == 0) continue;
+      ++lines;
+      EXPECT_EQ(source.text(), want) << ts::row_of(program.graphs[g][id]).name;
+    }
+  EXPECT_GT(lines, 0);
+}
 
 /// What a layer means: its trace, run by the oracle. The leaves of the layer come first, then x.
 template <class Layer, class X = Tensor3> Array meaning(const std::vector<Array>& arguments) {
   const oracle::Program program = oracle::trace<Apply, Layer, X>();
+  expect_lines_of_the_call(program.view());
   return oracle::run(program.view(), arguments).at(0);
 }
 
@@ -488,6 +506,13 @@ TEST(StackOfBlocks, IsOneBlockAfterTheOther) {
   }
   arguments.push_back(x);
   oracle::expect_near(meaning<ts::Stack<nn::Block<>>>(arguments), plain_block(plain_block(x, first), second), 1e-12);
+}
+
+TEST(LinesOfLayers, AreThoseOfTheirCalls) {
+  expect_lines_of_the_call(oracle::trace<Apply, nn::EncoderLayer<>, Tensor3>().view());
+  expect_lines_of_the_call(oracle::trace<Apply, ts::Stack<nn::LlamaBlock<>>, Tensor3>().view());
+  expect_lines_of_the_call(oracle::trace<Apply, nn::Lstm<>, Tensor3>().view());
+  expect_lines_of_the_call(oracle::trace<Apply, ts::Fsdp<nn::Mlp<>>, Tensor3>().view());
 }
 
 }  // namespace

@@ -37,7 +37,8 @@ template <class... Xs, class F> std::function<Evaluated(const tessera::Growable<
         std::move(collect.leaves),
         {}};
     const auto result = tessera::eval(expression);
-    made.result.layers.emplace_back(static_cast<tessera::TensorStorage*>(result.storage().get()));
+    made.result.layers.push_back(
+        tessera::IntrusivePtr<tessera::TensorStorage>(static_cast<tessera::TensorStorage*>(result.storage().get())));
     return made;
   };
 }

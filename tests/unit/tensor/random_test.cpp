@@ -89,6 +89,41 @@ TEST(random, the_uniform_distribution_fills_its_range_and_stays_below_the_end) {
   EXPECT_LT(*seen.rbegin(), high);
 }
 
+// 16-bit numbers are those of f32, rounded; uniform ones stay below the end, to which an f32 next to it is rounded.
+template <class T> void rounds_draws_of_f32() {
+  const ts::Mesh mesh({{"x", 3}});
+  const ts::Key key{5};
+  const auto normal = ts::to_host(ts::normal<T>(key, {3001, 4}, mesh, {"x"}, 0.1f, 0.02f));
+  const auto exact = ts::to_host(ts::normal<float>(key, {3001, 4}, mesh, {}, 0.1f, 0.02f));
+  for (std::size_t i = 0; i < normal.size(); ++i) ASSERT_EQ(normal[i].bits, T(exact[i]).bits) << i;
+
+  const auto uniform = ts::to_host(ts::uniform<T>(key, {3001, 4}, mesh, {"x"}));
+  const auto single = ts::to_host(ts::uniform<float>(key, {3001, 4}, mesh));
+  int at_end = 0;
+  for (std::size_t i = 0; i < uniform.size(); ++i) {
+    const T rounded(single[i]), below_one = T::from_bits(static_cast<std::uint16_t>(T(1.f).bits - 1));
+    ASSERT_EQ(uniform[i].bits, (rounded == 1.f ? below_one : rounded).bits) << single[i];
+    at_end += rounded == 1.f;
+  }
+  EXPECT_GT(at_end, 0);
+}
+TEST(random, numbers_of_16_bits_are_those_of_f32_rounded) {
+  rounds_draws_of_f32<ts::bf16>();
+  rounds_draws_of_f32<ts::f16>();
+}
+TEST(random, ranges_of_16_bits_exclude_their_end) {
+  const ts::Mesh mesh;
+  const float ends[] = {0.f, -1.f, 0.3f, 1.f, 257.f};  // bf16 has no 0.3 and no 257
+  for (const float end : ends) {
+    float largest = -1000;
+    for (const ts::bf16 v : ts::to_host(ts::uniform<ts::bf16>(ts::Key{2}, {4000}, mesh, {}, end - 1, end))) {
+      ASSERT_LT(v, end);
+      largest = std::max<float>(largest, v);
+    }
+    EXPECT_NEAR(largest, end, std::max(0.005f, std::abs(end) * 0x1p-7f)) << end;
+  }
+}
+
 TEST(random, keys_are_values_and_give_independent_streams) {
   constexpr ts::Key key{1};
   static_assert(ts::fold_in(key, 3) == ts::fold_in(key, 3));

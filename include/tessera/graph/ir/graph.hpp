@@ -142,6 +142,7 @@ struct Module {
   int variables = 0;                   ///< how many nodes `variable` there are, each different from all others
   Precision matmul_precision = Precision::full;  ///< of f32 products that the traced function gives none
   DType product_type = DType::f32;               ///< of their operands and results: that of ts::autocast
+  Source layer_call{};                           ///< the user's call of the layer that is being traced; see LayerCall
   Refusal refusal{};                             ///< the first
   /// don't record, only count operations and return values of their types: finds out whether a function can be traced
   bool outline = false;

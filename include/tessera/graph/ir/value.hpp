@@ -30,7 +30,12 @@ struct Value {
   constexpr int leading(int typed_rank) const { return rank() - typed_rank; }
   /// The dim of the value that corresponds to dim `dim` of its static type.
   constexpr int shifted(int dim, int typed_rank) const { return dim + leading(typed_rank); }
-  constexpr Value at(Source where) const { return {module, graph, id, where}; }
+  /// The same value, whose further nodes have the line `where`, or the user's line if that is in a layer of the
+  /// library.
+  constexpr Value at(Source where) const {
+    const bool in_layer = module != nullptr && module->layer_call.line != 0 && where.in_library();
+    return {module, graph, id, in_layer ? module->layer_call : where};
+  }
   constexpr void refuse(errc rule, const char* text) const { module->refuse(rule, text, source); }
   constexpr Value with(int other) const { return {module, graph, other, source}; }
   constexpr Value make(Node made, std::initializer_list<std::int32_t> operands) const {

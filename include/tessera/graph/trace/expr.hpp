@@ -175,7 +175,7 @@ template <class Tag, class... Operands> constexpr auto call(Source source, const
   } else if constexpr ((SymOperand<Operands> || ...)) {
     Value context{};
     ((context = context.module == nullptr && SymOperand<Operands> ? trace_of(operands) : context), ...);
-    context.source = source;
+    context = context.at(source);
     if (context.module->outline)
       return Sym<typename Result::type, Result::rank>(
           detail::outlined(context, dtype_v<typename Result::type>, Result::rank));

@@ -7,7 +7,9 @@
 #include <utility>
 #include <vector>
 
+#include <tessera/base/here.hpp>
 #include <tessera/graph/trace/body.hpp>
+#include <tessera/graph/trace/layer_call.hpp>
 #include <tessera/graph/trace/trace_types.hpp>
 
 namespace tessera {
@@ -36,7 +38,16 @@ template <class Block> class Stack {
   /// Applies all layers in order: x = layer(x, extra...), where x is a tensor, or a tuple or plain struct of tensors.
   /// Each layer returns tensors with the element types, ranks and shapes of its x; their shardings may differ. For
   /// values that each layer takes or makes itself, such as a cache, scan over the Stack: see ts::scan.
-  template <class X, class... Extra> constexpr auto operator()(const X& x, const Extra&... extra) const;
+  template <class X> constexpr auto operator()(const X& x, Here at = Here::current()) const { return called(at, x); }
+  template <class X, class Extra>
+  constexpr auto operator()(const X& x, const Extra& extra, Here at = Here::current()) const {
+    return called(at, x, extra);
+  }
+  template <class X, class... Extra>
+    requires(sizeof...(Extra) > 1)
+  constexpr auto operator()(const X& x, const Extra&... extra) const {
+    return called(Here(), x, extra...);  // parameters behind a pack have no default, so this has no line
+  }
 
   /// The number of layers as a leaf: inside a trace, its placeholder.
   constexpr Dim count() const { return count_.traced() ? count_ : Dim(size()); }
@@ -48,6 +59,8 @@ template <class Block> class Stack {
   }
 
  private:
+  template <class X, class... Extra> constexpr auto called(Here at, const X& x, const Extra&... extra) const;
+
   std::vector<Block> layers_;
   Dim count_{};  // a placeholder, in a trace of a block without tensors
 };
@@ -61,7 +74,8 @@ template <class T> constexpr void for_each_tensor(T& object, auto& visitor) {
 
 /// A traced call of a Stack: one repeat node, whose body is the traced block.
 template <class Block, class X, class... Extra>
-constexpr X run_stack(const Stack<Block>& stack, const X& x, const Extra&... extra) {
+constexpr X run_stack(Here at, const Stack<Block>& stack, const X& x, const Extra&... extra) {
+  const LayerCall call(x, at);
   const Value context = trace_in(x);
   if (stack.layers().empty() || context.module == nullptr)
     fail(errc::structure,
@@ -79,7 +93,7 @@ constexpr X run_stack(const Stack<Block>& stack, const X& x, const Extra&... ext
   const X result = std::apply([&](const auto&... own) { return as_carry(context, layer(carried, own...)); }, captured);
   GiveLeaves give{body, true};
   for_each_leaf(result, give);
-  const Source source = trace_in(result).node().source;  // calling a stack, an operator(), captures no line
+  const Source source = at.line() != 0 ? context.at(Source::from(at)).source : trace_in(result).node().source;
   const Value made = body.close(counts_layers_v<Block> ? stack.count().placeholder() : context, source);
   X last = x;
   ProjectLeaves project{made, body};
@@ -91,7 +105,7 @@ constexpr X run_stack(const Stack<Block>& stack, const X& x, const Extra&... ext
 
 template <class Block>
 template <class X, class... Extra>
-constexpr auto Stack<Block>::operator()(const X& x, const Extra&... extra) const {
+constexpr auto Stack<Block>::called(Here at, const X& x, const Extra&... extra) const {
   constexpr bool is_outside = !detail::holds_local_v<X>;
   constexpr bool is_flat = !detail::BlockLeaves::of<Block>().stack && !(detail::BlockLeaves::of<Extra>().stack || ...);
   static_assert(
@@ -136,7 +150,7 @@ constexpr auto Stack<Block>::operator()(const X& x, const Extra&... extra) const
                     "constant, use ts::full_like");
     }
     if constexpr (same && is_model)
-      return detail::run_stack(*this, detail::as_carry(detail::trace_in(x), x), detail::settle(extra)...);
+      return detail::run_stack(at, *this, detail::as_carry(detail::trace_in(x), x), detail::settle(extra)...);
     else if constexpr (is_model)
       return detail::as_carry(detail::trace_in(x), x);
     else

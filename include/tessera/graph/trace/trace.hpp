@@ -280,12 +280,11 @@ template <class F, class... Args> struct Traced {
   using Explained = std::integral_constant<std::size_t, (sizeof(detail::ExplainFunction<F>) + ... +
                                                          sizeof(detail::ExplainArgument<Args>))>;
   using Function = detail::Callable<takes, F, sizeof...(Args)>;
-  // Asked before anything else uses the call: after an error in a function, compilers go on with an int, and report
-  // errors that follow from it.
-  static constexpr bool sound =
-      requires { std::declval<Function>()(std::declval<typename detail::TracedArgument<Args>::type&>()...); };
-  using Result = detail::ResultOf<
-      typename detail::ReturnedBy<sound, Function, typename detail::TracedArgument<Args>::type...>::type>;
+  // The call is tried before anything else uses it: after an error in a function, compilers go on with an int, and
+  // report errors that follow from it.
+  using Result = detail::ResultOf<typename detail::ReturnedBy<requires {
+    std::declval<Function>()(std::declval<typename detail::TracedArgument<Args>::type&>()...);
+  }, Function, typename detail::TracedArgument<Args>::type...>::type>;
   /// Whether the program exists; if not, a static_assert has said why.
   static constexpr bool valid = Result::valid;
   using result = typename Result::type;

@@ -8,6 +8,8 @@
 
 #include <tessera/base/dtype.hpp>
 #include <tessera/base/error.hpp>
+#include <tessera/base/here.hpp>
+#include <tessera/graph/trace/layer_call.hpp>
 #include <tessera/graph/trace/sharded_tensor.hpp>
 #include <tessera/nn/linear.hpp>
 #include <tessera/ops/attention/attention.hpp>
@@ -41,7 +43,8 @@ template <Element T = float, bool Bias = true, class Kernel = CausalAttention> s
   Dim heads;
 
   static constexpr std::array field_names{"qkv", "out", "heads"};
-  constexpr auto operator()(const auto& x) const {
+  constexpr auto operator()(const auto& x, Here at = Here::current()) const {
+    const tessera::detail::LayerCall call(x, at);
     const auto all = rearrange<"b t (h c e) -> b t h c e">(qkv(x), len<"h">(heads), len<"c">(3));
     const auto q = squeeze<3>(slice<3>(all, 0, 1));  // [B, T, H, E]
     const auto k = squeeze<3>(slice<3>(all, 1, 1));

@@ -8,6 +8,8 @@
 
 #include <tessera/base/dtype.hpp>
 #include <tessera/base/error.hpp>
+#include <tessera/base/here.hpp>
+#include <tessera/graph/trace/layer_call.hpp>
 #include <tessera/nn/linear.hpp>
 #include <tessera/ops/attention/band_attention.hpp>
 #include <tessera/ops/data_movement/rearrange.hpp>
@@ -34,18 +36,22 @@ template <Element T = float, bool Bias = true> struct MultiHeadAttention {
   Dim heads;
 
   static constexpr std::array field_names{"query", "key", "value", "out", "heads"};
-  constexpr auto operator()(const auto& x) const { return (*this)(x, x); }
-  constexpr auto operator()(const auto& x, const auto& memory) const {
+  constexpr auto operator()(const auto& x, Here at = Here::current()) const { return (*this)(x, x, at); }
+  constexpr auto operator()(const auto& x, const auto& memory, Here at = Here::current()) const {
+    const tessera::detail::LayerCall call(x, at);
     return merged(tessera::attention(split(query(x)), split(key(memory)), split(value(memory))));
   }
-  constexpr auto causal(const auto& x) const {
+  constexpr auto causal(const auto& x, Here at = Here::current()) const {
+    const tessera::detail::LayerCall call(x, at);
     return merged(causal_attention(split(query(x)), split(key(x)), split(value(x))));
   }
-  constexpr auto causal(const auto& x, const auto& mask) const {
+  constexpr auto causal(const auto& x, const auto& mask, Here at = Here::current()) const {
+    const tessera::detail::LayerCall call(x, at);
     return merged(
         biased_attention(split(query(x)), split(key(x)), split(value(x)), key_padding_bias<T>(mask), unlimited, 0));
   }
-  constexpr auto masked(const auto& x, const auto& memory, const auto& mask) const {
+  constexpr auto masked(const auto& x, const auto& memory, const auto& mask, Here at = Here::current()) const {
+    const tessera::detail::LayerCall call(x, at);
     return merged(biased_attention(split(query(x)), split(key(memory)), split(value(memory)), key_padding_bias<T>(mask),
                                    unlimited, unlimited));
   }
@@ -60,8 +66,8 @@ namespace detail {
 template <Element T, bool Bias>
 Linear<T, Bias> uniform_linear(Key key, Extent in, Extent out, const ShardingStrategy& strategy, Role role,
                                double limit) {
-  auto weight =
-      uniform<T>(key, {in, out}, strategy.mesh, strategy.weight(role), static_cast<T>(-limit), static_cast<T>(limit));
+  const auto bound = static_cast<computed_t<T>>(limit);
+  auto weight = uniform<T>(key, {in, out}, strategy.mesh, strategy.weight(role), -bound, bound);
   if constexpr (Bias)
     return {weight, zeros<T>({out}, strategy.mesh, strategy.bias(role))};
   else

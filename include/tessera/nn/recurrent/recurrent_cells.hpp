@@ -10,7 +10,9 @@
 #include <type_traits>
 
 #include <tessera/base/dtype.hpp>
+#include <tessera/base/here.hpp>
 #include <tessera/base/source.hpp>
+#include <tessera/graph/trace/layer_call.hpp>
 #include <tessera/graph/trace/sharded_tensor.hpp>
 #include <tessera/nn/linear.hpp>
 #include <tessera/nn/mixed.hpp>
@@ -83,10 +85,13 @@ template <Element T, bool Bias, class Rule> struct RecurrentCell {
   Gates<T, Bias> hh;  ///< of h: [hidden, gates, hidden]
 
   static constexpr std::array field_names{"ih", "hh"};
-  template <class X, class State> constexpr auto operator()(const X& x, const State& state) const {
+  template <class X, class State>
+  constexpr auto operator()(const X& x, const State& state, Here at = Here::current()) const {
+    const tessera::detail::LayerCall call(x, at);
     return step(ih(x), state);
   }
-  template <class X> constexpr auto operator()(const X& x) const {
+  template <class X> constexpr auto operator()(const X& x, Here at = Here::current()) const {
+    const tessera::detail::LayerCall call(x, at);
     const auto gates = ih(x);
     return step(gates, zero_state<X>(gates));
   }
@@ -185,7 +190,7 @@ Gates<T, Bias> gates(Key key, Extent in, int count, Extent hidden, const Shardin
   const PartitionSpec& columns = strategy.column_weight;  // [in, out]
   const PartitionSpec of_weight{entry(columns, 0), none, entry(columns, 1)};
   const PartitionSpec of_bias{none, entry(strategy.column_bias, 0)};
-  const T limit = static_cast<T>(1 / std::sqrt(static_cast<double>(hidden.value)));
+  const auto limit = static_cast<computed_t<T>>(1 / std::sqrt(static_cast<double>(hidden.value)));
   const auto [first, second] = split<2>(key);
   auto weight = uniform<T>(first, {in, Extent(count), hidden}, strategy.mesh, of_weight, -limit, limit);
   if constexpr (Bias)

@@ -24,7 +24,7 @@ template <NumberOperand N> constexpr Scalar fold_in(const Scalar& key, const N& 
     else
       return Scalar(ops::FoldInOp::folded(key.number(), n.number()));
   }
-  context.source = Source::from(at);
+  context = context.at(Source::from(at));
   return Scalar(build::apply<ops::FoldInOp>(build::cast(lower(context, key), DType::f64),
                                             build::cast(lower(context, n), DType::f64)));
 }
@@ -89,7 +89,7 @@ constexpr Sym<std::int64_t, 0> key_data(const Scalar& key, Here at = Here::curre
   Value context = trace_of(key);
   if (context.module == nullptr)
     fail(errc::unsupported, "[key_data] the key is no argument of a traced function: pass the key to the function");
-  context.source = Source::from(at);
+  context = context.at(Source::from(at));
   return Sym<std::int64_t, 0>(build::cast(lower(context, key), DType::i64));
 }
 

@@ -28,6 +28,12 @@ constexpr Value random(Value like, Value key, RandomDraw draw) {
 constexpr Value random_alike(Value like, Value key, RandomDraw draw) {
   return alike(random(like, key, draw), shape_source(like));
 }
+/// Draws in the type of `like`. Uniform ones of bf16 and f16 stay below 1, to which an f32 next to it would be rounded.
+constexpr Value drawn_as(Value draw, Value like, Distribution kind) {
+  if (kind == Distribution::uniform && draw.dtype() != like.dtype())
+    draw = binary(Op::minimum, draw, draw.number(like.dtype() == DType::bf16 ? 1 - 0x1p-8 : 1 - 0x1p-11));
+  return cast(draw, like.dtype());
+}
 /// The key derived from a key and a constant, of the same kind: a number or a tensor.
 constexpr Value folded_key(Value key, std::int64_t n) {
   const DType type = key.dtype() == DType::i64 ? DType::i64 : DType::f64;
@@ -59,7 +65,7 @@ template <Distribution Kind, std::uint32_t Stream, bool Follows> struct RandomTa
   static constexpr Value emit(Value context, Value like, Value key) {
     like = like.at(context.source);
     constexpr RandomDraw draw{Kind, Stream};
-    return build::cast(Follows ? build::random_alike(like, key, draw) : build::random(like, key, draw), like.dtype());
+    return build::drawn_as(Follows ? build::random_alike(like, key, draw) : build::random(like, key, draw), like, Kind);
   }
 };
 

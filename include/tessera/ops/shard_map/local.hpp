@@ -197,7 +197,7 @@ template <class Tag, class... Operands> struct LocalCall {
     } else {
       Value context{};
       ((context = context.module == nullptr && LocalOperand<Operands> ? trace_of(operands) : context), ...);
-      context.source = source;
+      context = context.at(source);
       if (context.module->outline)
         return Made(outlined(context, dtype_v<typename Result::type>, Result::rank + bit_count(all)));
       return Made(

@@ -411,7 +411,7 @@ template <FixedString Text, class F> class ShardMapped {
         fail(errc::unsupported,
              "[shard_map] stored tensors: with structs or several results, call shard_map inside a function "
              "of ts::compile");
-      context.source = source_;
+      context = context.at(source_);
       const auto made = Tag::run(source_, detail::argument_in(context, xs)...);
       if constexpr (Tag::single)
         return detail::leave_as_sym<Region, 0>(made, source_);
