@@ -12,6 +12,7 @@
 #include <tessera/graph/trace/sharded_tensor.hpp>
 #include <tessera/graph/trace/stack.hpp>
 #include <tessera/ops/elementwise.hpp>
+#include <tessera/tensor/evaluate.hpp>
 
 namespace tessera {
 

@@ -65,9 +65,9 @@ TEST(DataDoc, TrainsOnTheFilesOfAFolder) {
   EXPECT_EQ(steps, 20);
   {
     // clang-format off
-    auto loader = ts::data::data_loader<Digits>(mesh, {.batch_size = 64, .specs = {{"images", {"data"}}}}, images, labels);
+    auto digits = ts::data::data_loader<Digits>(mesh, {.batch_size = 64, .specs = {{"images", {"data"}}}}, images, labels);
     // clang-format on
-    const Digits batch = loader.next().value();
+    const Digits batch = digits.next().value();
     EXPECT_EQ(ts::sharded_type_text(batch.images), "f32[64,28,28]{data,-,-}");
     EXPECT_EQ(ts::to_host(batch.labels)[13], 3);
   }
