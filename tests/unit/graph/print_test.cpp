@@ -30,8 +30,8 @@ TEST(Print, Text) {
   %0 = argument[0, stacked] f32[?,?,?]
   %1 = argument[2] f32[?,?]
   %2 = scalar[3] f64
-  %3 = repeat[graph 1, 1 carried, 1 stacked] (%1, %0)  model.cpp:102
-  %4 = project[0] f32[?,?] (%3)  model.cpp:102
+  %3 = repeat[graph 1, 1 carried, 1 stacked] (%1, %0)  train.cpp:201
+  %4 = project[0] f32[?,?] (%3)  train.cpp:201
   %5 = constraint[{data,-}] f32[?,?] (%4)  train.cpp:201
   %6 = random[uniform, stream 0] f32[?,?] (%5, %2)  train.cpp:201
   %9 = greater_equal bool[?,?] (%6, 0.25)  train.cpp:201
