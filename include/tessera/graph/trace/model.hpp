@@ -116,7 +116,7 @@ template <class T> struct ExplainField {
     static_assert(
         !is<ModelFault::container>,
         "tessera: a model can't contain this container or string; use std::array for a fixed number of fields "
-        "of one type, and ts::Stack for layers of one type");
+        "of one type, and ts::Stack for layers of one type; ts::shard makes a tensor of a std::vector of numbers");
     static_assert(
         !is<ModelFault::pointer>,
         "tessera: a model can't contain a pointer, a smart pointer or a std::optional; store the value itself");
