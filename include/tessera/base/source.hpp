@@ -22,17 +22,14 @@ struct Source {
   /// Whether the line is the library's own: of a header in tessera/nn/, ops/, graph/ or parallel/, or of the single
   /// header.
   constexpr bool in_library() const {
-    const std::string_view path(file);
-    if (path.ends_with("tessera.hpp")) return true;
-    int folders = 0;
-    for (std::size_t i = path.size(); i > 8 && folders < 5; --i) {
-      if (file[i - 1] != '/') continue;
-      ++folders;
-      if (path.substr(i - 8, 8) != "tessera/") continue;
-      const std::string_view inside = path.substr(i);
-      return inside.starts_with("nn/") || inside.starts_with("ops/") || inside.starts_with("graph/") ||
-             inside.starts_with("parallel/");
-    }
+    // Each step counts: programs are traced in constant expressions, and of most lines the last letters decide.
+    const char* at = file + __builtin_strlen(file);
+    if (at - file < 12 || at[-1] != 'p' || at[-3] != 'h') return false;
+    if (__builtin_memcmp(at - 12, "/tessera.hpp", 12) == 0) return true;
+    for (const char* const begin = file + 8; at > begin;)
+      if (*--at == '/' && __builtin_memcmp(at - 8, "/tessera", 8) == 0)
+        return __builtin_memcmp(at, "/nn/", 4) == 0 || __builtin_memcmp(at, "/ops/", 5) == 0 ||
+               __builtin_memcmp(at, "/graph", 6) == 0 || __builtin_memcmp(at, "/paral", 6) == 0;
     return false;
   }
 
