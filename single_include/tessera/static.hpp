@@ -133,8 +133,8 @@ struct Source {
     if (__builtin_memcmp(at - 12, "/tessera.hpp", 12) == 0) return true;
     for (const char* const begin = file + 8; at > begin;)
       if (*--at == '/' && __builtin_memcmp(at - 8, "/tessera", 8) == 0)
-        return __builtin_memcmp(at, "/nn/", 4) == 0 || __builtin_memcmp(at, "/ops/", 5) == 0 ||
-               __builtin_memcmp(at, "/graph", 6) == 0 || __builtin_memcmp(at, "/paral", 6) == 0;
+        return __builtin_strncmp(at, "/nn/", 4) == 0 || __builtin_strncmp(at, "/ops/", 5) == 0 ||
+               __builtin_strncmp(at, "/graph/", 7) == 0 || __builtin_strncmp(at, "/parallel/", 10) == 0;
     return false;
   }
 

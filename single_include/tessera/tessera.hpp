@@ -152,8 +152,8 @@ struct Source {
     if (__builtin_memcmp(at - 12, "/tessera.hpp", 12) == 0) return true;
     for (const char* const begin = file + 8; at > begin;)
       if (*--at == '/' && __builtin_memcmp(at - 8, "/tessera", 8) == 0)
-        return __builtin_memcmp(at, "/nn/", 4) == 0 || __builtin_memcmp(at, "/ops/", 5) == 0 ||
-               __builtin_memcmp(at, "/graph", 6) == 0 || __builtin_memcmp(at, "/paral", 6) == 0;
+        return __builtin_strncmp(at, "/nn/", 4) == 0 || __builtin_strncmp(at, "/ops/", 5) == 0 ||
+               __builtin_strncmp(at, "/graph/", 7) == 0 || __builtin_strncmp(at, "/parallel/", 10) == 0;
     return false;
   }
 
@@ -20122,12 +20122,13 @@ auto normal(Key key, const Extent (&shape)[Rank], const Mesh& mesh, const Partit
 }
 
 /// Random numbers uniform in [low, high), as for `normal`.
-/// Errors: `option` unless low < high and both are finite; those of `resolve` for the spec.
+/// Errors: `option` unless low < high and both are finite in the element type; those of `resolve` for the spec.
 template <Element T, int Rank>
 ShardedTensor<T, Rank> uniform(Key key, const Shape& shape, const Mesh& mesh, const PartitionSpec& spec = {},
                                computed_t<T> low = 0, computed_t<T> high = 1, Here at = Here::current()) {
   const computed_t<T> width = high - low;
-  if (!(width > 0) || !std::isfinite(width))
+  const auto fits = [](computed_t<T> bound) { return std::isfinite(static_cast<computed_t<T>>(T(bound))); };
+  if (!(width > 0) || !std::isfinite(width) || !fits(low) || !fits(high))
     fail(errc::option, "[uniform] range: low is ", low, ", high is ", high, "; low must be below high, and both finite",
          Source::from(at));
   // low + width * z may round up to `high`, which the range excludes.

@@ -116,12 +116,13 @@ auto normal(Key key, const Extent (&shape)[Rank], const Mesh& mesh, const Partit
 }
 
 /// Random numbers uniform in [low, high), as for `normal`.
-/// Errors: `option` unless low < high and both are finite; those of `resolve` for the spec.
+/// Errors: `option` unless low < high and both are finite in the element type; those of `resolve` for the spec.
 template <Element T, int Rank>
 ShardedTensor<T, Rank> uniform(Key key, const Shape& shape, const Mesh& mesh, const PartitionSpec& spec = {},
                                computed_t<T> low = 0, computed_t<T> high = 1, Here at = Here::current()) {
   const computed_t<T> width = high - low;
-  if (!(width > 0) || !std::isfinite(width))
+  const auto fits = [](computed_t<T> bound) { return std::isfinite(static_cast<computed_t<T>>(T(bound))); };
+  if (!(width > 0) || !std::isfinite(width) || !fits(low) || !fits(high))
     fail(errc::option, "[uniform] range: low is ", low, ", high is ", high, "; low must be below high, and both finite",
          Source::from(at));
   // low + width * z may round up to `high`, which the range excludes.

@@ -30,6 +30,7 @@ TEST(SourceTest, KnowsTheHeadersOfTheLibrary) {
   // A program in a folder of the library's name.
   static_assert(!in_library("/home/me/tessera/examples/train_gpt/trainer.hpp"));
   static_assert(!in_library("/home/me/tessera/nn/model.cpp"));
+  static_assert(!in_library("/home/me/tessera/graphics/x.hpp"));
   static_assert(!in_library("/home/me/tesseract/nn/mlp.hpp"));
   static_assert(!in_library("tessera.cpp"));
   static_assert(!in_library("a.hpp"));

@@ -162,5 +162,7 @@ TEST(random, senseless_ranges_are_errors) {
   expect_error(
       ts::errc::option, [&] { ts::uniform<float>(key, {4}, mesh, {}, -3e38f, 3e38f); }, "finite");
   expect_error(
+      ts::errc::option, [&] { ts::uniform<ts::f16>(key, {4}, mesh, {}, -1e6f, 0); }, "finite");
+  expect_error(
       ts::errc::spec_axis, [&] { ts::uniform<float>(key, {4}, mesh, {"y"}); }, "uniform", "random_test.cpp");
 }
