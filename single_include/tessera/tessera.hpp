@@ -566,10 +566,10 @@ inline void free_plain(void* items) { ::operator delete(items); }
     capacity = n;
   }
   char* to = static_cast<char*>(made) + size * item;
-  if (value == nullptr && n > size)
-    __builtin_memset(to, 0, (n - size) * item);
-  else
+  if (value != nullptr)
     for (std::size_t i = size; i < n; ++i, to += item) __builtin_memcpy(to, value, item);
+  else if (n > size)
+    __builtin_memset(to, 0, (n - size) * item);
   if (made != items) free_plain(items);
   return made;
 }

@@ -1,5 +1,5 @@
 // expect first: an operation takes a tensor, and was given a tuple; a layer that returns a tuple
-// lines: 8
+// lines: 10
 #include <tessera/graph/trace/trace.hpp>
 #include <tessera/nn/moe.hpp>
 
