@@ -270,7 +270,9 @@ TESSERA_PLANNING inline double ContractionPlan::cost_of(ContractionOptions optio
   constexpr double product = 1.0 / 32, packed = 0.4, brought = 0.3, item_overhead = 2000, loop_overhead = 20000;
   const double rows = static_cast<double>(row_.block_size()), cols = static_cast<double>(col_.block_size());
   const double depth = static_cast<double>(depth_), threads = std::max(options.parallelism, 1);
-  const double skew = threads > 1 ? 0.05 : 0;  // fraction of an item by which threads with equal work differ
+  // Items by which threads with equal work end apart. Of many threads, some share a core, and may be half as fast: one
+  // of them may begin its last item when the others end. See docs/decisions/0087.
+  const double skew = threads > 2 ? 1 : threads > 1 ? 0.05 : 0;
   const double products = static_cast<double>(loop_.volume() * row_.blocks() * col_.blocks());
   const bool shared = shares_packing();
   const double one = rows * cols * depth * product + rows * depth * packed +
