@@ -24,7 +24,7 @@ using oracle::random_array;
 namespace {
 
 struct Apply {
-  constexpr auto operator()(const auto& layer, const auto& x) const { return layer(x); }
+  constexpr auto operator()(const auto& layer, const auto&... x) const { return layer(x...); }
   static constexpr std::uint32_t line = ts::Here::current().line() - 1;
 };
 using Tensor3 = ts::ShardedTensor<float, 3>;
@@ -511,6 +511,9 @@ TEST(StackOfBlocks, IsOneBlockAfterTheOther) {
 TEST(LinesOfLayers, AreThoseOfTheirCalls) {
   expect_lines_of_the_call(oracle::trace<Apply, nn::EncoderLayer<>, Tensor3>().view());
   expect_lines_of_the_call(oracle::trace<Apply, ts::Stack<nn::LlamaBlock<>>, Tensor3>().view());
+  using Masks = ts::ShardedTensor<bool, 2>;
+  expect_lines_of_the_call(
+      oracle::trace<Apply, ts::Stack<nn::DecoderLayer<>>, Tensor3, Tensor3, Masks, Masks>().view());
   expect_lines_of_the_call(oracle::trace<Apply, nn::Lstm<>, Tensor3>().view());
   expect_lines_of_the_call(oracle::trace<Apply, ts::Fsdp<nn::Mlp<>>, Tensor3>().view());
 }

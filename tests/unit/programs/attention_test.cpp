@@ -1,3 +1,4 @@
+#include "../../support/threads.hpp"
 #include "check.hpp"
 
 #include <tessera/ops/attention/attention.hpp>
@@ -68,6 +69,23 @@ TEST(Programs, LongAttention) {
        .tolerance = 1e-4,
        .extents = {{'b', {1}}, {'t', {530, 640}}, {'h', {1, 2}}, {'e', {8, 20}}}},
       34);
+}
+
+// The gradient of each head is cut into ranges of keys, as many as leave several tasks for each of many threads.
+TEST(Programs, AttentionOfManyHeadsOnManyThreads) {
+  const tessera_test::Threads threads(8);
+  const auto f = [](const auto& x) {
+    const auto y = ts::causal_attention(std::get<0>(x), std::get<1>(x), std::get<2>(x));
+    return std::tuple(energy(y), y);
+  };
+  const Argument part = values("bthe");
+  expect_equal_on_all_meshes<std::tuple<Tensor<4>, Tensor<4>, Tensor<4>>>(
+      with_gradient(f),
+      {.arguments = {part, part, part},
+       .cases = 2,
+       .tolerance = 1e-4,
+       .extents = {{'b', {1}}, {'t', {530}}, {'h', {9}}, {'e', {4}}}},
+      37);
 }
 
 // Positions of queries are global ones, whatever shard they are in; some queries have no keys.

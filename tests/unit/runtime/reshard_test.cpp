@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "../../support/plan_reshard.hpp"
+#include "../../support/threads.hpp"
 #include "../base/expect_error.hpp"
 #include "../partition/exhaustive.hpp"
 #include <gtest/gtest.h>
@@ -27,15 +28,7 @@ using tessera::Sharding;
 using tessera::runtime::ReshardPlan;
 using tessera::runtime::ShardRef;
 using tessera_test::error_of;
-
-class Threads {
- public:
-  explicit Threads(int count) { tessera::set_parallelism(count); }
-  ~Threads() { tessera::set_parallelism(before_); }
-
- private:
-  int before_ = tessera::parallelism();
-};
+using tessera_test::Threads;
 
 /// Calls f(global index) for every index of a box.
 template <class F> void for_each_index(const Box& box, F f) {

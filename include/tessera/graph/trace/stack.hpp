@@ -43,8 +43,16 @@ template <class Block> class Stack {
   constexpr auto operator()(const X& x, const Extra& extra, Here at = Here::current()) const {
     return called(at, x, extra);
   }
+  template <class X, class A, class B>
+  constexpr auto operator()(const X& x, const A& a, const B& b, Here at = Here::current()) const {
+    return called(at, x, a, b);
+  }
+  template <class X, class A, class B, class C>
+  constexpr auto operator()(const X& x, const A& a, const B& b, const C& c, Here at = Here::current()) const {
+    return called(at, x, a, b, c);
+  }
   template <class X, class... Extra>
-    requires(sizeof...(Extra) > 1)
+    requires(sizeof...(Extra) > 3)
   constexpr auto operator()(const X& x, const Extra&... extra) const {
     return called(Here(), x, extra...);  // parameters behind a pack have no default, so this has no line
   }

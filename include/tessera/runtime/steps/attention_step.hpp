@@ -123,12 +123,13 @@ template <DTypeSet Types> class AttentionStep final : public PreparedStep {
   void cut() {
     std::int64_t heads = 0;
     for (const Place& place : places_) heads += place.batch * place.heads;
-    if (backward_ && heads > 0 && heads < 8) ranges_ = (8 + heads - 1) / heads;
+    const std::int64_t several = 4 * parallelism(), ranges = std::max<std::int64_t>(8, several);
+    if (backward_ && heads > 0 && heads < ranges) ranges_ = (ranges + heads - 1) / heads;
     // A task reads, packs or widens the keys once for its queries: as many as leave several tasks for each thread.
     for (queries_ = kernels::most_attention_queries; queries_ > kernels::attention_queries; queries_ /= 2) {
       std::int64_t tasks = 0;
       for (const Place& place : places_) tasks += place.batch * place.heads * tiles(place.shape);
-      if (tasks >= 4 * parallelism()) break;
+      if (tasks >= several) break;
     }
     for (const Place& place : places_) ranges_ = std::min(ranges_, std::max<std::int64_t>(1, place.shape.keys / 256));
     for (Place& place : places_) {
