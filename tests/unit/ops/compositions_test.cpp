@@ -195,6 +195,8 @@ TEST(Compositions, Products) {
   constexpr auto batched = [](const auto& v, const auto& c, const auto& d) { return ts::baddbmm(v, c, d, 1, -2); };
   expect_near(apply<M, T, T>(batched, {r, p, q})[0], batches, 1e-12);
   check_gradient<M, T, T>(batched, {r, p, q});
+  check_gradient<M, T, T>([](const auto& v, const auto& c, const auto& d) { return ts::addbmm(v, c, d, 0.5, 3); },
+                          {r, p, q});
   const auto two = [](const auto& c, const auto& d) { return ts::tensordot(c, d); };
   expect_near(apply<T, T>(two, {p, s})[0], dots, 1e-12);
   check_gradient<T, T>(two, {p, s});
@@ -206,6 +208,18 @@ TEST(Compositions, Products) {
   expect_relatively(ends[0].data, {11});
   EXPECT_EQ(ends[1].shape, (Shape{2, 2}));
   expect_relatively(ends[1].data, {3, 4, 6, 8});
+}
+
+// The derivatives of igamma and zeta are of their second argument alone.
+TEST(Compositions, DerivativesOfGammaFunctionsAndMantissas) {
+  check_gradient<M>([](const auto& x) { return ts::igamma(1.7, x) * x + ts::igammac(0.6, x); }, {positive()});
+  check_gradient<M>([](const auto& q) { return ts::zeta(2.5, q) * q; }, {positive()});
+  check_gradient<M>([](const auto& x) { return ts::multigammaln<3>(x + 1.5); }, {positive()});
+  constexpr auto squared = [](const auto& x) {
+    const auto [mantissa, exponent] = ts::frexp(x);
+    return ts::ldexp(mantissa * mantissa, exponent);
+  };
+  check_gradient<M>(squared, {any()});
 }
 
 constexpr auto each = ts::LossReduction::each;
