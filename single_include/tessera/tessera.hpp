@@ -19282,17 +19282,14 @@ TESSERA_KERNEL_CODE_END
 
 #endif
 
-// ---- tessera/kernels/simd/lane_math.hpp
+// ---- tessera/kernels/simd/lane_arithmetic.hpp
 
-#ifndef TESSERA_KERNELS_SIMD_LANE_MATH_HPP
-#define TESSERA_KERNELS_SIMD_LANE_MATH_HPP
+#ifndef TESSERA_KERNELS_SIMD_LANE_ARITHMETIC_HPP
+#define TESSERA_KERNELS_SIMD_LANE_ARITHMETIC_HPP
 
-// Elementary functions on lanes of float and double. Polynomials and rational functions are near-minimax approximations
-// on the stated ranges; tests check the error bounds. All functions propagate NaN.
+// What elementary functions are made of: bits of floats, products and quotients with one rounding, powers of two.
 TESSERA_KERNEL_CODE_BEGIN
-namespace tessera::kernels::inline TESSERA_ISA {
-
-namespace simd {
+namespace tessera::kernels::inline TESSERA_ISA::simd {
 
 template <class T> struct Format;
 
@@ -19396,6 +19393,27 @@ template <class T> TESSERA_INLINE xsimd::batch<T> sign_bit(const xsimd::batch<T>
   return x & xsimd::batch<T>(T(-0.0));
 }
 
+/// x / d for loop-invariant d: with FMA, the compiler hoists the reciprocal of d out of the loop. Rounded correctly, as
+/// a division.
+template <class T>
+TESSERA_INLINE xsimd::batch<T> divide_by_invariant(const xsimd::batch<T>& x, const xsimd::batch<T>& d) {
+#if defined(__FMA__)
+  using Batch = xsimd::batch<T>;
+  constexpr T large = std::is_same_v<T, float> ? T(0x1p+64) : T(0x1p+512), small = 1 / large;
+  // d is scaled so that its reciprocal is normal.
+  const Batch size = magnitude<T>(d);
+  const Batch factor =
+      xsimd::select(size < Batch(small), Batch(large), xsimd::select(size > Batch(large), Batch(small), Batch(T(1))));
+  const Batch divisor = d * factor, inverse = divide<T>(Batch(T(1)), divisor);
+  const Batch dividend = x * factor, near = dividend * inverse;
+  const Batch result = simd::fma<T>(simd::fnma<T>(near, divisor, dividend), inverse, near);
+  // The remainder is NaN for an infinite quotient and loses the sign of -0: restore both from `near`.
+  return xsimd::select(result == result, result, near) | sign_bit<T>(near);
+#else
+  return divide<T>(x, d);
+#endif
+}
+
 /// 2^k for k in the range of normal exponents.
 template <class T> TESSERA_INLINE xsimd::batch<T> power_of_two(const int_batch<T>& k) {
   return from_bits<T>((k + int_batch<T>(Format<T>::bias)) << Format<T>::mantissa);
@@ -19453,6 +19471,23 @@ template <class T> struct RoundedExponent {
     return from_bits<T>(bits() + int_batch<T>(Int(Format<T>::bias) << Format<T>::mantissa));
   }
 };
+
+}  // namespace tessera::kernels::inline TESSERA_ISA::simd
+TESSERA_KERNEL_CODE_END
+
+#endif
+
+// ---- tessera/kernels/simd/lane_math.hpp
+
+#ifndef TESSERA_KERNELS_SIMD_LANE_MATH_HPP
+#define TESSERA_KERNELS_SIMD_LANE_MATH_HPP
+
+// Elementary functions on lanes of float and double. Polynomials and rational functions are near-minimax approximations
+// on the stated ranges; tests check the error bounds. All functions propagate NaN.
+TESSERA_KERNEL_CODE_BEGIN
+namespace tessera::kernels::inline TESSERA_ISA {
+
+namespace simd {
 
 /// Returns q and sets n with exp(x) = 2^n (1 + q), n an integer and |q| < 0.42.
 template <class T> TESSERA_INLINE xsimd::batch<T> split_exp(const xsimd::batch<T>& x, RoundedExponent<T>& exponent) {
@@ -19613,27 +19648,6 @@ template <class T> TESSERA_INLINE xsimd::batch<T> gelu(const xsimd::batch<T>& x)
   } else {
     return gated<T>(x, x * simd::fma<T>(x * x, Batch(T(cubic)), Batch(T(linear))));
   }
-}
-
-/// x / d for loop-invariant d: with FMA, the compiler hoists the reciprocal of d out of the loop. Rounded correctly, as
-/// a division.
-template <class T>
-TESSERA_INLINE xsimd::batch<T> divide_by_invariant(const xsimd::batch<T>& x, const xsimd::batch<T>& d) {
-#if defined(__FMA__)
-  using Batch = xsimd::batch<T>;
-  constexpr T large = std::is_same_v<T, float> ? T(0x1p+64) : T(0x1p+512), small = 1 / large;
-  // d is scaled so that its reciprocal is normal.
-  const Batch size = magnitude<T>(d);
-  const Batch factor =
-      xsimd::select(size < Batch(small), Batch(large), xsimd::select(size > Batch(large), Batch(small), Batch(T(1))));
-  const Batch divisor = d * factor, inverse = divide<T>(Batch(T(1)), divisor);
-  const Batch dividend = x * factor, near = dividend * inverse;
-  const Batch result = simd::fma<T>(simd::fnma<T>(near, divisor, dividend), inverse, near);
-  // The remainder is NaN for an infinite quotient and loses the sign of -0: restore both from `near`.
-  return xsimd::select(result == result, result, near) | sign_bit<T>(near);
-#else
-  return divide<T>(x, d);
-#endif
 }
 
 template <class T> TESSERA_INLINE xsimd::batch<T> maximum(const xsimd::batch<T>& x, const xsimd::batch<T>& y) {
@@ -37377,8 +37391,13 @@ template <DTypeSet Types> class AttentionStep final : public PreparedStep {
   void cut() {
     std::int64_t heads = 0;
     for (const Place& place : places_) heads += place.batch * place.heads;
-    const std::int64_t several = 4 * parallelism(), ranges = std::max<std::int64_t>(8, several);
-    if (backward_ && heads > 0 && heads < ranges) ranges_ = (ranges + heads - 1) / heads;
+    const std::int64_t several = 4 * parallelism();
+    // At least eight tasks; more for many threads, but at most four of a head: each takes memory for a gradient of
+    // queries.
+    if (backward_ && heads > 0) {
+      const auto cut_into = [heads](std::int64_t tasks) { return (tasks + heads - 1) / heads; };
+      ranges_ = std::max(cut_into(8), std::min<std::int64_t>(4, cut_into(several)));
+    }
     // A task reads, packs or widens the keys once for its queries: as many as leave several tasks for each thread.
     for (queries_ = kernels::most_attention_queries; queries_ > kernels::attention_queries; queries_ /= 2) {
       std::int64_t tasks = 0;

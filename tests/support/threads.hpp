@@ -1,4 +1,6 @@
-#pragma once
+#ifndef TESSERA_TESTS_SUPPORT_THREADS_HPP
+#define TESSERA_TESTS_SUPPORT_THREADS_HPP
+
 #include <tessera/runtime/threads/team.hpp>
 
 namespace tessera_test {
@@ -15,3 +17,5 @@ class Threads {
 };
 
 }  // namespace tessera_test
+
+#endif

@@ -10,15 +10,17 @@ using namespace programs;
 
 namespace {
 
+/// Of queries, keys and values.
+constexpr auto causal_energy = [](const auto& x) {
+  const auto y = ts::causal_attention(std::get<0>(x), std::get<1>(x), std::get<2>(x));
+  return std::tuple(energy(y), y);
+};
+
 // Random shardings of batch, heads and queries, and of the dims that attention needs whole.
 TEST(Programs, AttentionOfPositionsBefore) {
-  const auto f = [](const auto& x) {
-    const auto y = ts::causal_attention(std::get<0>(x), std::get<1>(x), std::get<2>(x));
-    return std::tuple(energy(y), y);
-  };
   const Argument part = values("bthe");
   expect_equal_on_all_meshes<std::tuple<Tensor<4>, Tensor<4>, Tensor<4>>>(
-      with_gradient(f), {.arguments = {part, part, part}, .cases = 60, .tolerance = 5e-5}, 31);
+      with_gradient(causal_energy), {.arguments = {part, part, part}, .cases = 60, .tolerance = 5e-5}, 31);
 }
 
 TEST(Programs, AttentionToOthersInDouble) {
@@ -57,13 +59,9 @@ TEST(Programs, AttentionOfShardsThatMayBeEmpty) {
 
 // Long enough for several tiles, and for ranges of keys whose results are added up.
 TEST(Programs, LongAttention) {
-  const auto f = [](const auto& x) {
-    const auto y = ts::causal_attention(std::get<0>(x), std::get<1>(x), std::get<2>(x));
-    return std::tuple(energy(y), y);
-  };
   const Argument part = values("bthe");
   expect_equal_on_all_meshes<std::tuple<Tensor<4>, Tensor<4>, Tensor<4>>>(
-      with_gradient(f),
+      with_gradient(causal_energy),
       {.arguments = {part, part, part},
        .cases = 4,
        .tolerance = 1e-4,
@@ -74,13 +72,9 @@ TEST(Programs, LongAttention) {
 // The gradient of each head is cut into ranges of keys, as many as leave several tasks for each of many threads.
 TEST(Programs, AttentionOfManyHeadsOnManyThreads) {
   const tessera_test::Threads threads(8);
-  const auto f = [](const auto& x) {
-    const auto y = ts::causal_attention(std::get<0>(x), std::get<1>(x), std::get<2>(x));
-    return std::tuple(energy(y), y);
-  };
   const Argument part = values("bthe");
   expect_equal_on_all_meshes<std::tuple<Tensor<4>, Tensor<4>, Tensor<4>>>(
-      with_gradient(f),
+      with_gradient(causal_energy),
       {.arguments = {part, part, part},
        .cases = 2,
        .tolerance = 1e-4,

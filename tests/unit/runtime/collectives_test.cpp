@@ -6,6 +6,7 @@
 #include <random>
 #include <vector>
 
+#include "../../support/threads.hpp"
 #include "../base/expect_error.hpp"
 #include <gtest/gtest.h>
 
@@ -268,8 +269,7 @@ TEST(Collectives, Broadcast) {
 }
 
 TEST(Collectives, OfLargeArraysOnSeveralThreads) {
-  const int before = tessera::parallelism();
-  tessera::set_parallelism(4);
+  const tessera_test::Threads threads(4);
   for (int members : {2, 8, 64}) {
     Case c(9);
     c.members = members;
@@ -284,7 +284,6 @@ TEST(Collectives, OfLargeArraysOnSeveralThreads) {
       ASSERT_EQ(c.out[0][0].data, reduced(c.in[0], Reduction::sum).data);
     }
   }
-  tessera::set_parallelism(before);
 }
 
 TEST(Collectives, MisuseIsAnError) {

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <utility>
 
-#include <tessera/kernels/simd/lane_math.hpp>
+#include <tessera/kernels/simd/lane_arithmetic.hpp>
 #include <tessera/kernels/simd/simd.hpp>
 
 TESSERA_KERNEL_CODE_BEGIN

@@ -123,8 +123,13 @@ template <DTypeSet Types> class AttentionStep final : public PreparedStep {
   void cut() {
     std::int64_t heads = 0;
     for (const Place& place : places_) heads += place.batch * place.heads;
-    const std::int64_t several = 4 * parallelism(), ranges = std::max<std::int64_t>(8, several);
-    if (backward_ && heads > 0 && heads < ranges) ranges_ = (ranges + heads - 1) / heads;
+    const std::int64_t several = 4 * parallelism();
+    // At least eight tasks; more for many threads, but at most four of a head: each takes memory for a gradient of
+    // queries.
+    if (backward_ && heads > 0) {
+      const auto cut_into = [heads](std::int64_t tasks) { return (tasks + heads - 1) / heads; };
+      ranges_ = std::max(cut_into(8), std::min<std::int64_t>(4, cut_into(several)));
+    }
     // A task reads, packs or widens the keys once for its queries: as many as leave several tasks for each thread.
     for (queries_ = kernels::most_attention_queries; queries_ > kernels::attention_queries; queries_ /= 2) {
       std::int64_t tasks = 0;
