@@ -8215,7 +8215,8 @@ namespace tessera::detail {
 /// line of the call. Of nested calls that is the innermost of the user's program.
 class LayerCall {
  public:
-  constexpr LayerCall(const auto& argument, Here at) : module_(trace_in(argument).module) {
+  constexpr LayerCall(Here at, const auto&... arguments) {
+    (look(arguments), ...);
     if (module_ == nullptr) return;  // no trace: an expression of stored tensors
     before_ = module_->layer_call;
     const Source call = Source::from(at);
@@ -8228,11 +8229,48 @@ class LayerCall {
   LayerCall& operator=(const LayerCall&) = delete;
 
  private:
-  Module* module_;
+  Module* module_ = nullptr;
   Source before_{};
+
+  template <class T> constexpr void look(const T& argument) {
+    if constexpr (!std::is_arithmetic_v<T>)
+      if (module_ == nullptr) module_ = trace_in(argument).module;
+  }
 };
 
 }  // namespace tessera::detail
+
+/// The call operator of a layer that takes any arguments and passes them, behind the line of the call, to `called`.
+/// Parameters behind a pack have no default, so there is an operator for each number of arguments; calls with more than
+/// six have no line.
+#define TESSERA_LAYER_OPERATOR(called)                                                                                \
+  template <class A> constexpr auto operator()(const A& a, Here at = Here::current()) const { return called(at, a); } \
+  template <class A, class B> constexpr auto operator()(const A& a, const B& b, Here at = Here::current()) const {    \
+    return called(at, a, b);                                                                                          \
+  }                                                                                                                   \
+  template <class A, class B, class C>                                                                                \
+  constexpr auto operator()(const A& a, const B& b, const C& c, Here at = Here::current()) const {                    \
+    return called(at, a, b, c);                                                                                       \
+  }                                                                                                                   \
+  template <class A, class B, class C, class D>                                                                       \
+  constexpr auto operator()(const A& a, const B& b, const C& c, const D& d, Here at = Here::current()) const {        \
+    return called(at, a, b, c, d);                                                                                    \
+  }                                                                                                                   \
+  template <class A, class B, class C, class D, class E>                                                              \
+  constexpr auto operator()(const A& a, const B& b, const C& c, const D& d, const E& e, Here at = Here::current())    \
+      const {                                                                                                         \
+    return called(at, a, b, c, d, e);                                                                                 \
+  }                                                                                                                   \
+  template <class A, class B, class C, class D, class E, class F>                                                     \
+  constexpr auto operator()(const A& a, const B& b, const C& c, const D& d, const E& e, const F& f,                   \
+                            Here at = Here::current()) const {                                                        \
+    return called(at, a, b, c, d, e, f);                                                                              \
+  }                                                                                                                   \
+  template <class... Args>                                                                                            \
+    requires(sizeof...(Args) == 0 || sizeof...(Args) > 6)                                                             \
+  constexpr auto operator()(const Args&... args) const {                                                              \
+    return called(Here(), args...);                                                                                   \
+  }
 
 #endif
 
@@ -20793,25 +20831,40 @@ template <FixedString Text, FixedString... Names> struct RearrangeTag {
   }
 };
 
-template <int... Order> struct TransposeTag {
-  static constexpr int count = sizeof...(Order);
+/// The places of dims, of which negative ones count from the back; without places, the dims in reverse order.
+template <int Rank, int... Order> struct DimOrder {
+  static constexpr int count = sizeof...(Order) == 0 ? Rank : static_cast<int>(sizeof...(Order));
+  static constexpr auto dims = [] {
+    std::array<int, static_cast<std::size_t>(count)> found{};
+    int d = 0;
+    ((found[static_cast<std::size_t>(d++)] = Order < 0 ? Order + count : Order), ...);
+    for (; d < count; ++d) found[static_cast<std::size_t>(d)] = count - 1 - d;
+    return found;
+  }();
+  static constexpr bool is_permutation = [] {
+    unsigned seen = 0;
+    for (int dim : dims)
+      if (dim >= 0 && dim < count) seen |= 1u << dim;
+    return count == Rank && seen == (1u << count) - 1;
+  }();
+};
+template <int Rank, int... Order> struct TransposeTag {
+  using Dims = DimOrder<Rank, Order...>;
   template <class A> struct result {
     using type = typename A::type;
-    static constexpr int rank = A::rank;
+    static constexpr int rank = Rank;
     using Checks = decltype([] {
-      static_assert(A::rank == count,
-                    "tessera: transpose needs each dim of the tensor once, as in ts::transpose<1, 0>(x)");
-      static_assert(((Order >= 0 && Order < count) && ...) && ((0u | ... | (1u << (Order & 31))) == (1u << count) - 1),
+      static_assert(Dims::is_permutation,
                     "tessera: transpose needs each dim of the tensor once, as in ts::transpose<1, 0>(x)");
     });
   };
   static constexpr Value emit(Value context, Value x) {
     Factors f{};
-    for (int order : {Order...}) {
+    for (int order : Dims::dims) {
       f.in_dim[f.count] = f.out_dim[f.count] = f.count;
       f.order[f.count++] = static_cast<std::int8_t>(order);
     }
-    return rearrange(x.at(context.source), count, count, f, nullptr);
+    return rearrange(x.at(context.source), Rank, Rank, f, nullptr);
   }
 };
 
@@ -20939,9 +20992,10 @@ constexpr auto rearrange(const X& x, const A& a, const B& b, const C& c, Here at
   return call<detail::RearrangeTag<Text, A::name, B::name, C::name>>(Source::from(at), x, a.size, b.size, c.size);
 }
 
-/// Permutes the dims: dim d of the result is dim Order[d] of x. No communication.
+/// Permutes the dims: dim d of the result is dim Order[d] of x; a negative one counts from the back. Without an order
+/// the dims are reversed, as in jnp.transpose(x). No communication.
 template <int... Order, TensorArgument X> constexpr auto transpose(const X& x, Here at = Here::current()) {
-  return call<detail::TransposeTag<Order...>>(Source::from(at), x);
+  return call<detail::TransposeTag<X::rank, Order...>>(Source::from(at), x);
 }
 
 /// Moves a dim to another place, the others stay in order: `movedim<1, -1>(x)` of [a, b, c] is [a, c, b]. No
@@ -21133,7 +21187,7 @@ template <Element T = float, bool Bias = true, class Kernel = CausalAttention> s
 
   static constexpr std::array field_names{"qkv", "out", "heads"};
   constexpr auto operator()(const auto& x, Here at = Here::current()) const {
-    const tessera::detail::LayerCall call(x, at);
+    const tessera::detail::LayerCall call(at, x);
     const auto all = rearrange<"b t (h c e) -> b t h c e">(qkv(x), len<"h">(heads), len<"c">(3));
     const auto q = squeeze<3>(slice<3>(all, 0, 1));  // [B, T, H, E]
     const auto k = squeeze<3>(slice<3>(all, 1, 1));
@@ -21225,12 +21279,14 @@ template <int Rank, int D> struct FlipTag {
 }  // namespace detail
 
 /// A dim `count` times, one copy after the other: `tile<0>(x, 2)` of [a, b] is [a, b, a, b]. The gradient is the sum
-/// over the copies. Errors: shape_mismatch for a negative count. Communication: a split dim may be brought together.
+/// over the copies. Errors: shape_mismatch for a negative count. Communication: a split dim D is gathered before it is
+/// copied.
 template <int D, TensorArgument X, SizeOperand Count>
 constexpr auto tile(const X& x, const Count& count, Here at = Here::current()) {
   return call<detail::RepeatTag<X::rank, detail::checked_dim<D, X::rank>(), false>>(Source::from(at), x, count);
 }
-/// Each element along a dim `count` times: `repeat_interleave<0>(x, 2)` of [a, b] is [a, a, b, b]. In all else as tile.
+/// Each element along a dim `count` times: `repeat_interleave<0>(x, 2)` of [a, b] is [a, a, b, b]. In all else as
+/// tile, but a split dim D stays split if the devices divide its extent.
 template <int D, TensorArgument X, SizeOperand Count>
 constexpr auto repeat_interleave(const X& x, const Count& count, Here at = Here::current()) {
   return call<detail::RepeatTag<X::rank, detail::checked_dim<D, X::rank>(), true>>(Source::from(at), x, count);
@@ -21416,20 +21472,20 @@ template <Element T = float, bool Bias = true> struct MultiHeadAttention {
   static constexpr std::array field_names{"query", "key", "value", "out", "heads"};
   constexpr auto operator()(const auto& x, Here at = Here::current()) const { return (*this)(x, x, at); }
   constexpr auto operator()(const auto& x, const auto& memory, Here at = Here::current()) const {
-    const tessera::detail::LayerCall call(x, at);
+    const tessera::detail::LayerCall call(at, x);
     return merged(tessera::attention(split(query(x)), split(key(memory)), split(value(memory))));
   }
   constexpr auto causal(const auto& x, Here at = Here::current()) const {
-    const tessera::detail::LayerCall call(x, at);
+    const tessera::detail::LayerCall call(at, x);
     return merged(causal_attention(split(query(x)), split(key(x)), split(value(x))));
   }
   constexpr auto causal(const auto& x, const auto& mask, Here at = Here::current()) const {
-    const tessera::detail::LayerCall call(x, at);
+    const tessera::detail::LayerCall call(at, x);
     return merged(
         biased_attention(split(query(x)), split(key(x)), split(value(x)), key_padding_bias<T>(mask), unlimited, 0));
   }
   constexpr auto masked(const auto& x, const auto& memory, const auto& mask, Here at = Here::current()) const {
-    const tessera::detail::LayerCall call(x, at);
+    const tessera::detail::LayerCall call(at, x);
     return merged(biased_attention(split(query(x)), split(key(memory)), split(value(memory)), key_padding_bias<T>(mask),
                                    unlimited, unlimited));
   }
@@ -22690,7 +22746,7 @@ template <Element T = float, bool Bias = true> struct Mlp {
 
   static constexpr std::array field_names{"up", "down"};
   constexpr auto operator()(const auto& x, Here at = Here::current()) const {
-    const tessera::detail::LayerCall call(x, at);
+    const tessera::detail::LayerCall call(at, x);
     const auto hidden = gelu(up(x));  // [B, T, hidden]
     return down(hidden);
   }
@@ -22703,7 +22759,7 @@ template <Element T = float> struct GatedMlp {
 
   static constexpr std::array field_names{"gate", "up", "down"};
   constexpr auto operator()(const auto& x, Here at = Here::current()) const {
-    const tessera::detail::LayerCall call(x, at);
+    const tessera::detail::LayerCall call(at, x);
     const auto hidden = silu(gate(x)) * up(x);  // [B, T, hidden]
     return down(hidden);
   }
@@ -22872,24 +22928,7 @@ template <class Block> class Stack {
   /// Applies all layers in order: x = layer(x, extra...), where x is a tensor, or a tuple or plain struct of tensors.
   /// Each layer returns tensors with the element types, ranks and shapes of its x; their shardings may differ. For
   /// values that each layer takes or makes itself, such as a cache, scan over the Stack: see ts::scan.
-  template <class X> constexpr auto operator()(const X& x, Here at = Here::current()) const { return called(at, x); }
-  template <class X, class Extra>
-  constexpr auto operator()(const X& x, const Extra& extra, Here at = Here::current()) const {
-    return called(at, x, extra);
-  }
-  template <class X, class A, class B>
-  constexpr auto operator()(const X& x, const A& a, const B& b, Here at = Here::current()) const {
-    return called(at, x, a, b);
-  }
-  template <class X, class A, class B, class C>
-  constexpr auto operator()(const X& x, const A& a, const B& b, const C& c, Here at = Here::current()) const {
-    return called(at, x, a, b, c);
-  }
-  template <class X, class... Extra>
-    requires(sizeof...(Extra) > 3)
-  constexpr auto operator()(const X& x, const Extra&... extra) const {
-    return called(Here(), x, extra...);  // parameters behind a pack have no default, so this has no line
-  }
+  TESSERA_LAYER_OPERATOR(called)
 
   /// The number of layers as a leaf: inside a trace, its placeholder.
   constexpr Dim count() const { return count_.traced() ? count_ : Dim(size()); }
@@ -22917,7 +22956,7 @@ template <class T> constexpr void for_each_tensor(T& object, auto& visitor) {
 /// A traced call of a Stack: one repeat node, whose body is the traced block.
 template <class Block, class X, class... Extra>
 constexpr X run_stack(Here at, const Stack<Block>& stack, const X& x, const Extra&... extra) {
-  const LayerCall call(x, at);
+  const LayerCall call(at, x);
   const Value context = trace_in(x);
   if (stack.layers().empty() || context.module == nullptr)
     fail(errc::structure,
@@ -23755,7 +23794,7 @@ template <class Norm, class Attention, class Mlp> struct PreNormBlock {
 
   static constexpr std::array field_names{"attention_norm", "attention", "mlp_norm", "mlp"};
   constexpr auto operator()(const auto& x, Here at = Here::current()) const {
-    const tessera::detail::LayerCall call(x, at);
+    const tessera::detail::LayerCall call(at, x);
     const auto middle = x + attention(attention_norm(x));
     return middle + mlp(mlp_norm(middle));
   }
@@ -31922,7 +31961,7 @@ TESSERA_PLANNING_BEGIN
 
 namespace tessera {
 
-/// Chooses, by bytes sent, whether a unit that moves data computes on a split dim or gathers the dim first.
+/// Chooses, by bytes sent, whether a unit computes on a split dim or gathers the dim first.
 class MovementChoice {
  public:
   /// `produced`: by node, the sharding in which its unit makes it, for the nodes that a unit reads.
@@ -31947,6 +31986,38 @@ class MovementChoice {
     if (split.bytes + halo_bytes(context, made, mesh_) <= reshards(u, whole).bytes) return false;
     axes = std::move(whole);
     return true;
+  }
+
+  /// A fused unit that broadcasts all that it reads has a result larger than its inputs. Where its only reader needs
+  /// the result in a sharding for which resharding the inputs sends less than resharding the result, the unit computes
+  /// in that sharding: `tile<0>` of a split dim gathers the tensor, and not its copies.
+  constexpr void choose_broadcast(int u, FactorAxes& axes, const UnitReaders& readers) const {
+    const Unit& unit = units_[u];
+    const Link& link = links_.of(u);
+    if (unit.output_count != 1 || readers.count(unit.root) != 1) return;
+    std::int64_t read = 0;
+    for (int i = 0; i < unit.input_count; ++i) {
+      if (!links_.operand(link, i).narrow) return;
+      read += links_.operand(link, i).bytes;
+    }
+    const LinkOperand& result = links_.operand(link, unit.input_count);
+    if (result.bytes <= read || axes_of(axes) == 0) return;
+    const int reader = readers.unit(unit.root, 0);
+    if (units_[reader].kind == UnitKind::repeat || units_[reader].kind == UnitKind::constraint) return;
+    const int rank = graph_[unit.root].rank;
+    int input = 0;
+    while (units_.input(reader, input).node != unit.root) ++input;
+    const Sharding wanted = sharding_of(links_, links_.of(reader), input,
+                                        assign_factors(links_, links_.of(reader), mesh_, values_), rank, mesh_);
+    const Sharding made = sharding_of(links_, link, unit.input_count, axes, rank, mesh_);
+    if (lies_alike(made, wanted)) return;
+    FactorAxes first(axes.size());
+    for (int s = result.first_dim; s < result.first_dim + result.dim_count; ++s)
+      if (const LinkDim& dim = links_.dims[at(s)]; dim.count == 1) first[at(dim.factors[0])] = wanted.dims[dim.dim];
+    if (!lies_alike(sharding_of(links_, link, unit.input_count, first, rank, mesh_), wanted)) return;
+    const std::int64_t after =
+        wire_bytes(reshard_path(found_.shapes[at(unit.root)], graph_[unit.root].dtype, mesh_, made, wanted));
+    if (input_reshards(u, first).bytes < input_reshards(u, axes).bytes + after) axes = std::move(first);
   }
 
   /// Whether the unit is a data movement unit that may leave its result partial: `x[3]` of a split dim is a row on one
@@ -31997,24 +32068,27 @@ class MovementChoice {
     int count = 0;
     std::int64_t bytes = 0;
   };
-  constexpr Reshards reshards(int u, const FactorAxes& axes) const {
-    const Unit& unit = units_[u];
-    const Link& link = links_.of(u);
+  constexpr Reshards input_reshards(int u, const FactorAxes& axes) const {
     Reshards found;
-    const auto add = [&](int node, const Sharding& from, const Sharding& to) {
-      if (lies_alike(from, to)) return;
-      ++found.count;
-      found.bytes += wire_bytes(reshard_path(found_.shapes[at(node)], graph_[node].dtype, mesh_, from, to));
-    };
-    for (int i = 0; i < unit.input_count; ++i) {
+    for (int i = 0; i < units_[u].input_count; ++i) {
       const int node = units_.input(u, i).node;
       const Sharding& made = produced_[at(node)];
-      add(node, made.unreduced != 0 ? values_.of[at(node)] : made,
-          sharding_of(links_, link, i, axes, graph_[node].rank, mesh_));
+      add(found, node, made.unreduced != 0 ? values_.of[at(node)] : made,
+          sharding_of(links_, links_.of(u), i, axes, graph_[node].rank, mesh_));
     }
-    add(unit.root, sharding_of(links_, link, unit.input_count, axes, graph_[unit.root].rank, mesh_),
-        values_.of[at(unit.root)]);
     return found;
+  }
+  constexpr Reshards reshards(int u, const FactorAxes& axes) const {
+    Reshards found = input_reshards(u, axes);
+    const int root = units_[u].root;
+    add(found, root, sharding_of(links_, links_.of(u), units_[u].input_count, axes, graph_[root].rank, mesh_),
+        values_.of[at(root)]);
+    return found;
+  }
+  constexpr void add(Reshards& found, int node, const Sharding& from, const Sharding& to) const {
+    if (lies_alike(from, to)) return;
+    ++found.count;
+    found.bytes += wire_bytes(reshard_path(found_.shapes[at(node)], graph_[node].dtype, mesh_, from, to));
   }
 };
 
@@ -32091,6 +32165,7 @@ class Flow {
         factors[at(u)] = assign_factors(links, link(u), mesh, values);
       if (deterministic && units[u].kind == UnitKind::cumulative) keep_whole(u, dim_of(graph[units[u].root]));
       if (units[u].kind == UnitKind::data_movement) avoids_halo[at(u)] = movement.choose_halo(u, factors[at(u)]);
+      if (units[u].kind == UnitKind::fused) movement.choose_broadcast(u, factors[at(u)], readers);
       if (movement.takes_row(u)) movement.choose_row(u, factors[at(u)], deterministic);
       if (units[u].kind == UnitKind::constraint)
         pass_constraint(u);
@@ -45214,7 +45289,7 @@ template <Element T = float> struct GroupedQueryAttention {
 
   static constexpr std::array field_names{"query", "key", "value", "out", "heads", "key_heads", "rotary"};
   constexpr auto operator()(const auto& x, Here at = Here::current()) const {
-    const tessera::detail::LayerCall call(x, at);
+    const tessera::detail::LayerCall call(at, x);
     const auto q = rotary_embedding(split(query(x), heads), 0, rotary);    // [B, T, H, E]
     const auto k = rotary_embedding(split(key(x), key_heads), 0, rotary);  // [B, T, K, E]
     const auto v = split(value(x), key_heads);
@@ -45222,7 +45297,7 @@ template <Element T = float> struct GroupedQueryAttention {
   }
   template <class X, class Cache, class Position>
   constexpr auto cached(const X& x, const Cache& cache, const Position& position, Here at = Here::current()) const {
-    const tessera::detail::LayerCall call(x, at);
+    const tessera::detail::LayerCall call(at, x);
     const auto q = rotary_embedding(split(query(x), heads), position, rotary);
     const auto k = rotary_embedding(split(key(x), key_heads), position, rotary);
     const auto v = split(value(x), key_heads);
@@ -45265,13 +45340,13 @@ template <Element T = float> struct LlamaBlock {
 
   static constexpr std::array field_names{"attention_norm", "attention", "mlp_norm", "mlp"};
   constexpr auto operator()(const auto& x, Here at = Here::current()) const {
-    const tessera::detail::LayerCall call(x, at);
+    const tessera::detail::LayerCall call(at, x);
     const auto middle = x + attention(attention_norm(x));
     return middle + mlp(mlp_norm(middle));
   }
   template <class X, class Cache, class Position>
   constexpr auto cached(const X& x, const Cache& cache, const Position& position, Here at = Here::current()) const {
-    const tessera::detail::LayerCall call(x, at);
+    const tessera::detail::LayerCall call(at, x);
     const auto both = attention.cached(attention_norm(x), cache, position);
     const auto middle = x + std::get<0>(both);
     return std::tuple(middle + mlp(mlp_norm(middle)), std::get<1>(both));
@@ -46580,11 +46655,11 @@ template <Element T, bool Bias, class Rule> struct RecurrentCell {
   static constexpr std::array field_names{"ih", "hh"};
   template <class X, class State>
   constexpr auto operator()(const X& x, const State& state, Here at = Here::current()) const {
-    const tessera::detail::LayerCall call(x, at);
+    const tessera::detail::LayerCall call(at, x);
     return step(ih(x), state);
   }
   template <class X> constexpr auto operator()(const X& x, Here at = Here::current()) const {
-    const tessera::detail::LayerCall call(x, at);
+    const tessera::detail::LayerCall call(at, x);
     const auto gates = ih(x);
     return step(gates, zero_state<X>(gates));
   }
@@ -47039,22 +47114,11 @@ template <class Cell, int Layers = 1, Direction Order = Direction::forward> stru
   std::array<Cell, static_cast<std::size_t>(Layers* directions)> cells;
 
   static constexpr std::array field_names{"cells"};
-  template <class Xs> constexpr auto operator()(const Xs& xs, Here at = Here::current()) const {
-    return called(at, xs);
-  }
-  template <class Xs, class Option>
-  constexpr auto operator()(const Xs& xs, const Option& option, Here at = Here::current()) const {
-    return called(at, xs, option);
-  }
-  template <class Xs, class... Options>
-    requires(sizeof...(Options) > 1)
-  constexpr auto operator()(const Xs& xs, const Options&... options) const {
-    return called(Here(), xs, options...);  // parameters behind a pack have no default, so this has no line
-  }
+  TESSERA_LAYER_OPERATOR(called)
 
  private:
   template <class Xs, class... Options> constexpr auto called(Here at, const Xs& xs, const Options&... options) const {
-    const tessera::detail::LayerCall call(xs, at);
+    const tessera::detail::LayerCall call(at, xs);
     static_assert((0 + ... + int(detail::IsLengths<Options>::value)) <= 1 &&
                       (0 + ... + int(detail::IsLayerDropout<Options>::value)) <= 1 &&
                       (0 + ... + int(detail::IsState<Options>::value)) <= 1,
@@ -47315,7 +47379,7 @@ template <Element T = float> struct FeedForward {
 
   static constexpr std::array field_names{"up", "down"};
   constexpr auto operator()(const auto& x, Here at = Here::current()) const {
-    const tessera::detail::LayerCall call(x, at);
+    const tessera::detail::LayerCall call(at, x);
     return down(relu(up(x)));
   }
 };
@@ -47332,12 +47396,12 @@ template <Element T = float, NormPlace Place = NormPlace::post> struct EncoderLa
 
   static constexpr std::array field_names{"attention", "attention_norm", "mlp", "mlp_norm"};
   constexpr auto operator()(const auto& x, Here at = Here::current()) const {
-    const tessera::detail::LayerCall call(x, at);
+    const tessera::detail::LayerCall call(at, x);
     const auto middle = detail::residual<Place>(x, attention_norm, attention);
     return detail::residual<Place>(middle, mlp_norm, mlp);
   }
   constexpr auto operator()(const auto& x, const auto& mask, Here at = Here::current()) const {
-    const tessera::detail::LayerCall call(x, at);
+    const tessera::detail::LayerCall call(at, x);
     const auto middle =
         detail::residual<Place>(x, attention_norm, [&](const auto& v) { return attention.masked(v, v, mask); });
     return detail::residual<Place>(middle, mlp_norm, mlp);
@@ -47364,20 +47428,20 @@ template <Element T = float, NormPlace Place = NormPlace::post> struct DecoderLa
 
   static constexpr std::array field_names{"attention", "attention_norm", "cross", "cross_norm", "mlp", "mlp_norm"};
   constexpr auto operator()(const auto& x, const auto& memory, Here at = Here::current()) const {
-    const tessera::detail::LayerCall call(x, at);
+    const tessera::detail::LayerCall call(at, x);
     return parts(
         x, [&](const auto& v) { return attention.causal(v); }, [&](const auto& v) { return cross(v, memory); });
   }
   constexpr auto operator()(const auto& x, const auto& memory, const auto& memory_mask,
                             Here at = Here::current()) const {
-    const tessera::detail::LayerCall call(x, at);
+    const tessera::detail::LayerCall call(at, x);
     return parts(
         x, [&](const auto& v) { return attention.causal(v); },
         [&](const auto& v) { return cross.masked(v, memory, memory_mask); });
   }
   constexpr auto operator()(const auto& x, const auto& memory, const auto& memory_mask, const auto& mask,
                             Here at = Here::current()) const {
-    const tessera::detail::LayerCall call(x, at);
+    const tessera::detail::LayerCall call(at, x);
     return parts(
         x, [&](const auto& v) { return attention.causal(v, mask); },
         [&](const auto& v) { return cross.masked(v, memory, memory_mask); });
@@ -54618,10 +54682,11 @@ namespace detail {
 
 // The sizes of both are window, strides, padding, dilation, each of height and width; fold has the image's extents too.
 
-struct UnfoldTag {
-  template <class X, class... Sizes> struct result : Typed<typename X::type, 3> {
+template <bool MergesWindows> struct UnfoldTag {
+  template <class X, class... Sizes> struct result : Typed<typename X::type, MergesWindows ? 3 : 4> {
     using Checks = decltype([] {
-      static_assert(X::rank == 4, "tessera: unfold takes a tensor [batch, height, width, features]");
+      static_assert(X::rank == 4,
+                    "tessera: unfold and conv_general_dilated_patches take a tensor [batch, height, width, features]");
     });
   };
   static constexpr Value emit(Value context, Value x, auto... sizes) {
@@ -54630,7 +54695,10 @@ struct UnfoldTag {
     build::PatchDim dims[2];
     for (int d = 0; d < 2; ++d) dims[d] = {all[d], all[2 + d], all[6 + d], all[4 + d], all[4 + d]};
     x = build::patches(x, x.shifted(1, 4), 2, dims);
-    return rearrange(x, 6, 3, RearrangeText("b h k w l c -> b (h w) (c k l)").factors, nullptr);
+    if constexpr (MergesWindows)
+      return rearrange(x, 6, 3, RearrangeText("b h k w l c -> b (h w) (c k l)").factors, nullptr);
+    else
+      return rearrange(x, 6, 4, RearrangeText("b h k w l c -> b h w (c k l)").factors, nullptr);
   }
 };
 
@@ -54691,9 +54759,17 @@ constexpr auto unfold(const X& x, const Unfold& o, Here at, const Extents&... ex
 /// in PyTorch. Padding is zeros. Windows are a view of x, or overlap in memory, until their rows are merged. The
 /// gradient is ts::fold. Errors: shape_mismatch for windows larger than the padded image. Communication: split height
 /// stays split if the devices divide the number of windows down the image; they exchange the rows that windows of other
-/// devices need. Otherwise, and for a split width, x is gathered.
+/// devices need. Otherwise, and for a split width, x is gathered, since the merged windows of a device are not in a
+/// row: ts::conv_general_dilated_patches keeps both dims split.
 template <TensorArgument X> constexpr auto unfold(const X& x, const Unfold& options, Here at = Here::current()) {
-  return detail::unfold<detail::UnfoldTag>(x, options, at);
+  return detail::unfold<detail::UnfoldTag<true>>(x, options, at);
+}
+/// The windows of images in their places (lax.conv_general_dilated_patches): x [batch, height, width, features] gives
+/// [batch, windows down, windows across, features * window], each row as in ts::unfold. Errors: as ts::unfold.
+/// Communication: along a split height or width a halo, of the elements that windows of other devices need.
+template <TensorArgument X>
+constexpr auto conv_general_dilated_patches(const X& x, const Unfold& options, Here at = Here::current()) {
+  return detail::unfold<detail::UnfoldTag<false>>(x, options, at);
 }
 /// The transpose of ts::unfold (F.fold, col2im): rows [batch, windows, features * window] are added into images [batch,
 /// height, width, features] of the given extents. bf16 and f16 are added in f32. Errors: shape_mismatch where the

@@ -23,7 +23,7 @@ template <class Norm, class Attention, class Mlp> struct PreNormBlock {
 
   static constexpr std::array field_names{"attention_norm", "attention", "mlp_norm", "mlp"};
   constexpr auto operator()(const auto& x, Here at = Here::current()) const {
-    const tessera::detail::LayerCall call(x, at);
+    const tessera::detail::LayerCall call(at, x);
     const auto middle = x + attention(attention_norm(x));
     return middle + mlp(mlp_norm(middle));
   }

@@ -68,7 +68,7 @@ template <Element T = float> struct GroupedQueryAttention {
 
   static constexpr std::array field_names{"query", "key", "value", "out", "heads", "key_heads", "rotary"};
   constexpr auto operator()(const auto& x, Here at = Here::current()) const {
-    const tessera::detail::LayerCall call(x, at);
+    const tessera::detail::LayerCall call(at, x);
     const auto q = rotary_embedding(split(query(x), heads), 0, rotary);    // [B, T, H, E]
     const auto k = rotary_embedding(split(key(x), key_heads), 0, rotary);  // [B, T, K, E]
     const auto v = split(value(x), key_heads);
@@ -76,7 +76,7 @@ template <Element T = float> struct GroupedQueryAttention {
   }
   template <class X, class Cache, class Position>
   constexpr auto cached(const X& x, const Cache& cache, const Position& position, Here at = Here::current()) const {
-    const tessera::detail::LayerCall call(x, at);
+    const tessera::detail::LayerCall call(at, x);
     const auto q = rotary_embedding(split(query(x), heads), position, rotary);
     const auto k = rotary_embedding(split(key(x), key_heads), position, rotary);
     const auto v = split(value(x), key_heads);
@@ -119,13 +119,13 @@ template <Element T = float> struct LlamaBlock {
 
   static constexpr std::array field_names{"attention_norm", "attention", "mlp_norm", "mlp"};
   constexpr auto operator()(const auto& x, Here at = Here::current()) const {
-    const tessera::detail::LayerCall call(x, at);
+    const tessera::detail::LayerCall call(at, x);
     const auto middle = x + attention(attention_norm(x));
     return middle + mlp(mlp_norm(middle));
   }
   template <class X, class Cache, class Position>
   constexpr auto cached(const X& x, const Cache& cache, const Position& position, Here at = Here::current()) const {
-    const tessera::detail::LayerCall call(x, at);
+    const tessera::detail::LayerCall call(at, x);
     const auto both = attention.cached(attention_norm(x), cache, position);
     const auto middle = x + std::get<0>(both);
     return std::tuple(middle + mlp(mlp_norm(middle)), std::get<1>(both));

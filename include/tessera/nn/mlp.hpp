@@ -20,7 +20,7 @@ template <Element T = float, bool Bias = true> struct Mlp {
 
   static constexpr std::array field_names{"up", "down"};
   constexpr auto operator()(const auto& x, Here at = Here::current()) const {
-    const tessera::detail::LayerCall call(x, at);
+    const tessera::detail::LayerCall call(at, x);
     const auto hidden = gelu(up(x));  // [B, T, hidden]
     return down(hidden);
   }
@@ -33,7 +33,7 @@ template <Element T = float> struct GatedMlp {
 
   static constexpr std::array field_names{"gate", "up", "down"};
   constexpr auto operator()(const auto& x, Here at = Here::current()) const {
-    const tessera::detail::LayerCall call(x, at);
+    const tessera::detail::LayerCall call(at, x);
     const auto hidden = silu(gate(x)) * up(x);  // [B, T, hidden]
     return down(hidden);
   }

@@ -38,7 +38,7 @@ template <Element T = float> struct FeedForward {
 
   static constexpr std::array field_names{"up", "down"};
   constexpr auto operator()(const auto& x, Here at = Here::current()) const {
-    const tessera::detail::LayerCall call(x, at);
+    const tessera::detail::LayerCall call(at, x);
     return down(relu(up(x)));
   }
 };
@@ -55,12 +55,12 @@ template <Element T = float, NormPlace Place = NormPlace::post> struct EncoderLa
 
   static constexpr std::array field_names{"attention", "attention_norm", "mlp", "mlp_norm"};
   constexpr auto operator()(const auto& x, Here at = Here::current()) const {
-    const tessera::detail::LayerCall call(x, at);
+    const tessera::detail::LayerCall call(at, x);
     const auto middle = detail::residual<Place>(x, attention_norm, attention);
     return detail::residual<Place>(middle, mlp_norm, mlp);
   }
   constexpr auto operator()(const auto& x, const auto& mask, Here at = Here::current()) const {
-    const tessera::detail::LayerCall call(x, at);
+    const tessera::detail::LayerCall call(at, x);
     const auto middle =
         detail::residual<Place>(x, attention_norm, [&](const auto& v) { return attention.masked(v, v, mask); });
     return detail::residual<Place>(middle, mlp_norm, mlp);
@@ -87,20 +87,20 @@ template <Element T = float, NormPlace Place = NormPlace::post> struct DecoderLa
 
   static constexpr std::array field_names{"attention", "attention_norm", "cross", "cross_norm", "mlp", "mlp_norm"};
   constexpr auto operator()(const auto& x, const auto& memory, Here at = Here::current()) const {
-    const tessera::detail::LayerCall call(x, at);
+    const tessera::detail::LayerCall call(at, x);
     return parts(
         x, [&](const auto& v) { return attention.causal(v); }, [&](const auto& v) { return cross(v, memory); });
   }
   constexpr auto operator()(const auto& x, const auto& memory, const auto& memory_mask,
                             Here at = Here::current()) const {
-    const tessera::detail::LayerCall call(x, at);
+    const tessera::detail::LayerCall call(at, x);
     return parts(
         x, [&](const auto& v) { return attention.causal(v); },
         [&](const auto& v) { return cross.masked(v, memory, memory_mask); });
   }
   constexpr auto operator()(const auto& x, const auto& memory, const auto& memory_mask, const auto& mask,
                             Here at = Here::current()) const {
-    const tessera::detail::LayerCall call(x, at);
+    const tessera::detail::LayerCall call(at, x);
     return parts(
         x, [&](const auto& v) { return attention.causal(v, mask); },
         [&](const auto& v) { return cross.masked(v, memory, memory_mask); });

@@ -188,18 +188,11 @@ template <class Model, FsdpPolicy policy = FsdpPolicy{}, class Output = PlannedO
   /// The model, called with the same arguments. Communication, for each parameter and step: an all_gather in the
   /// forward pass and another in the backward pass (without reshard_after_forward only the first), a reduce_scatter of
   /// its gradient. A parameter that the axis splits for computations, such as experts, stays split.
-  template <class X> constexpr auto operator()(const X& x, Here at = Here::current()) const {
-    const detail::LayerCall call(x, at);
-    return applied(x);
-  }
-  template <class... Args>
-    requires(sizeof...(Args) != 1)
-  constexpr auto operator()(const Args&... args) const {
-    return applied(args...);
-  }
+  TESSERA_LAYER_OPERATOR(called)
 
  private:
-  template <class... Args> constexpr auto applied(const Args&... args) const {
+  template <class... Args> constexpr auto called(Here at, const Args&... args) const {
+    const detail::LayerCall call(at, args...);
     static_assert(policy.compute_dtype == DType::f32 || is_half(policy.compute_dtype),
                   "tessera: Fsdp computes in f32, bf16 or f16");
     static_assert(policy.reduce_dtype == DType::f32 || policy.reduce_dtype == DType::bf16,
@@ -211,9 +204,9 @@ template <class Model, FsdpPolicy policy = FsdpPolicy{}, class Output = PlannedO
     } else {
       const Value context = detail::trace_in(module);
       if constexpr (std::is_same_v<Output, PlannedOutput>) {
-        return called(context, args...);
+        return with_own_policy(context, args...);
       } else {
-        const Result result = called(context, args...);
+        const Result result = with_own_policy(context, args...);
         using Sharded = decltype(Output{}(result));
         static_assert(std::is_same_v<Sharded, Result>,
                       "tessera: the function that shards the output of a ts::Fsdp returns tensors of the same types");
@@ -222,7 +215,7 @@ template <class Model, FsdpPolicy policy = FsdpPolicy{}, class Output = PlannedO
     }
   }
 
-  template <class... Args> constexpr auto called(const Value& context, const Args&... args) const {
+  template <class... Args> constexpr auto with_own_policy(const Value& context, const Args&... args) const {
     if constexpr (policy.reduce_dtype != DType::f32) {
       if (context.module == nullptr) return module(detail::fsdp_argument<policy>(args)...);
       Model reduced = module;

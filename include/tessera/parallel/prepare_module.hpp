@@ -28,18 +28,11 @@ template <class Model, class Input, class Output> struct PrepareModule {
 
   static constexpr std::array field_names{""};
 
-  template <class X> constexpr auto operator()(const X& x, Here at = Here::current()) const {
-    const detail::LayerCall call(x, at);
-    return applied(x);
-  }
-  template <class... Args>
-    requires(sizeof...(Args) != 1)
-  constexpr auto operator()(const Args&... args) const {
-    return applied(args...);
-  }
+  TESSERA_LAYER_OPERATOR(called)
 
  private:
-  template <class... Args> constexpr auto applied(const Args&... args) const {
+  template <class... Args> constexpr auto called(Here at, const Args&... args) const {
+    const detail::LayerCall call(at, args...);
     using Result = decltype(module(args...));
     if constexpr (!std::is_same_v<Result, decltype(detail::settle(std::declval<Result>()))>)
       return module(args...);  // an expression of stored tensors, which is traced later

@@ -11,6 +11,7 @@
 #include <gtest/gtest.h>
 
 #include <tessera/nn/nn.hpp>
+#include <tessera/parallel/checkpoint_module.hpp>
 #include <tessera/parallel/fsdp.hpp>
 #include <tessera/tensor/compile.hpp>
 #include <tessera/tensor/host.hpp>
@@ -516,6 +517,9 @@ TEST(LinesOfLayers, AreThoseOfTheirCalls) {
       oracle::trace<Apply, ts::Stack<nn::DecoderLayer<>>, Tensor3, Tensor3, Masks, Masks>().view());
   expect_lines_of_the_call(oracle::trace<Apply, nn::Lstm<>, Tensor3>().view());
   expect_lines_of_the_call(oracle::trace<Apply, ts::Fsdp<nn::Mlp<>>, Tensor3>().view());
+  expect_lines_of_the_call(oracle::trace<Apply, ts::Fsdp<nn::DecoderLayer<>>, Tensor3, Tensor3, Masks, Masks>().view());
+  expect_lines_of_the_call(
+      oracle::trace<Apply, ts::CheckpointModule<nn::DecoderLayer<>>, Tensor3, Tensor3, Masks, Masks>().view());
 }
 
 }  // namespace

@@ -55,6 +55,11 @@ TEST(Rearrange, OtherForms) {
   ASSERT_EQ(t.shape, (Shape{4, 2, 3}));
   for_each_index(t.shape, [&](const Shape& i) { EXPECT_EQ(t.at(i), x.at({i[1], i[2], i[0]})); });
   check_gradient<Float<3>>([](const auto& v) { return ts::transpose<2, 0, 1>(v * v); }, {x});
+  const auto counted_from_the_back = [](const auto& v) { return ts::transpose<-1, 0, -2>(v); };
+  EXPECT_EQ(apply<Float<3>>(counted_from_the_back, {x}).data, t.data);
+  const Array reversed = apply<Float<3>>([](const auto& v) { return ts::transpose(v); }, {x});
+  ASSERT_EQ(reversed.shape, (Shape{4, 3, 2}));
+  for_each_index(reversed.shape, [&](const Shape& i) { EXPECT_EQ(reversed.at(i), x.at({i[2], i[1], i[0]})); });
 
   const auto split = [](const auto& v) { return ts::split_dim<-1>(v, 2); };
   EXPECT_EQ(apply<Float<3>>(split, {x}).shape, (Shape{2, 3, 2, 2}));

@@ -152,7 +152,7 @@ TEST(Unfold, HasWindowsAsRowsAndFoldAddsThem) {
   const auto made = results_of<Float<4>>(
       [](const auto& a) {
         const auto rows = ts::unfold(a, o);
-        return std::tuple(rows, ts::fold(rows, {5, 6}, o));
+        return std::tuple(rows, ts::fold(rows, {5, 6}, o), ts::conv_general_dilated_patches(a, o));
       },
       {x});
   Array rows({2, 3 * 3, 3 * 6}), image(x.shape);
@@ -166,6 +166,8 @@ TEST(Unfold, HasWindowsAsRowsAndFoldAddsThem) {
   EXPECT_EQ(made[0].shape, rows.shape);
   EXPECT_EQ(made[0].data, rows.data);
   expect_near(made[1], image, 1e-12);
+  EXPECT_EQ(made[2].shape, (Shape{2, 3, 3, 18}));
+  EXPECT_EQ(made[2].data, rows.data);
   check_gradient<Float<4>>([](const auto& a) { return ts::fold(ts::square(ts::unfold(a, o)), {5, 6}, o); }, {x});
 }
 

@@ -330,6 +330,12 @@ struct Tile {
     return std::tuple(ts::tile<0>(x, n), ts::repeat_interleave<1>(x, n));
   }
 };
+struct TileOfSine {
+  constexpr auto operator()(auto x) const { return ts::matmul(ts::tile<0>(ts::sin(x), 3), ts::transpose<1, 0>(x)); }
+};
+struct WholeBroadcast {
+  constexpr auto operator()(auto x) const { return ts::with_sharding(ts::broadcast_to(ts::sin(x), {5, -1, -1}), {}); }
+};
 struct BroadcastTo {
   constexpr auto operator()(auto x, ts::Dim n) const { return ts::broadcast_to(x, {n, ts::extent<0>(x), -1}) * 2.0; }
 };
@@ -341,6 +347,18 @@ TEST(MakePlan, NothingIsComputedForAShapeAlone) {
   EXPECT_EQ(tiled.text().find("arange"), std::string::npos) << tiled.text();
   const Planned wide(ts::Traced<BroadcastTo, Matrix, ts::Dim>::program(), mesh, {tensor(mesh, {5, 8}), number(3)});
   EXPECT_EQ(wide.plan.main().steps.size(), 1u) << wide.text();
+}
+
+// tile<0> of a dim split over n devices: 16 x 8 floats are gathered, and not their 3 copies.
+TEST(MakePlan, WhatIsBroadcastIsGatheredBefore) {
+  const ts::Mesh four({{"n", 4}});
+  const auto x = tensor(four, {16, 8}, {"n"});
+  const Planned tiled(ts::Traced<TileOfSine, Matrix>::program(), four, {x});
+  EXPECT_EQ(tiled.plan.count(ts::all_gather), 1) << tiled.text();
+  EXPECT_EQ(tiled.plan.wire_bytes(), 3 * 4 * 8 * 4) << tiled.text();
+  // A constraint reshards the value that it names.
+  const Planned named(ts::Traced<WholeBroadcast, Matrix>::program(), four, {x});
+  EXPECT_EQ(named.plan.wire_bytes(), 5 * 3 * 4 * 8 * 4) << named.text();
 }
 
 TEST(MakePlan, UnevenShardsAreCountedAsTheyAre) {

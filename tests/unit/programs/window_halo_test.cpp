@@ -403,6 +403,35 @@ TEST(WindowHalo, UnfoldAndFold) {
   expect_unfolded<4, 9>();
 }
 
+// The windows in their places keep both dims split: the same rows, and a halo where unfold gathers the image.
+constexpr auto in_place = ts::compile([](auto x) {
+  const auto f = [](const auto& v) { return ts::conv_general_dilated_patches(v, window); };
+  const auto rows = f(x);
+  return std::tuple(rows, ts::merge_dims<1, 2>(rows), ts::grad([f](const auto& v) {
+                      const auto y = f(v);
+                      return ts::sum(y * y * y);
+                    })(x));
+});
+constexpr auto patches_alone = ts::compile([](auto x) { return ts::conv_general_dilated_patches(x, window); });
+TEST(WindowHalo, PatchesInTheirPlacesKeepBothDimsSplit) {
+  const Image x({2, 8, 6, 3}, 1);
+  const auto [rows, dx] = unfolds(put(x, ts::Mesh(), {}));
+  const ts::Mesh mesh({{"x", 2}, {"y", 3}});
+  for (const ts::PartitionSpec& spec :
+       {ts::PartitionSpec{ts::none, "x"}, {ts::none, ts::none, "y"}, {ts::none, "x", "y"}, {ts::none, "y", "x"}}) {
+    SCOPED_TRACE(spec.text());
+    const auto image = put(x, mesh, spec);
+    const auto [placed, merged, gradient] = in_place(image);
+    EXPECT_EQ(ts::shape(placed), (ts::Shape{2, 4, 6, 18}));
+    expect_close(ts::to_host(placed), ts::to_host(rows), "patches");
+    expect_close(ts::to_host(merged), ts::to_host(rows), "merged patches");
+    expect_close(ts::to_host(gradient), ts::to_host(dx), "gradient of patches");
+    const ts::Plan plan = patches_alone.plan(image);
+    EXPECT_EQ(plan.count(ts::Collective::permute), 1);
+    EXPECT_EQ(plan.count(ts::all_gather) + plan.count(ts::all_to_all), 0);
+  }
+}
+
 // [2, 12, 5, 3] on 3 devices of 4 rows: windows begin at rows -1, 1, 3, ..., so the last row of a device is read by the
 // next one.
 TEST(WindowHalo, BytesOfUnfoldByHand) {

@@ -38,24 +38,7 @@ template <class Block> class Stack {
   /// Applies all layers in order: x = layer(x, extra...), where x is a tensor, or a tuple or plain struct of tensors.
   /// Each layer returns tensors with the element types, ranks and shapes of its x; their shardings may differ. For
   /// values that each layer takes or makes itself, such as a cache, scan over the Stack: see ts::scan.
-  template <class X> constexpr auto operator()(const X& x, Here at = Here::current()) const { return called(at, x); }
-  template <class X, class Extra>
-  constexpr auto operator()(const X& x, const Extra& extra, Here at = Here::current()) const {
-    return called(at, x, extra);
-  }
-  template <class X, class A, class B>
-  constexpr auto operator()(const X& x, const A& a, const B& b, Here at = Here::current()) const {
-    return called(at, x, a, b);
-  }
-  template <class X, class A, class B, class C>
-  constexpr auto operator()(const X& x, const A& a, const B& b, const C& c, Here at = Here::current()) const {
-    return called(at, x, a, b, c);
-  }
-  template <class X, class... Extra>
-    requires(sizeof...(Extra) > 3)
-  constexpr auto operator()(const X& x, const Extra&... extra) const {
-    return called(Here(), x, extra...);  // parameters behind a pack have no default, so this has no line
-  }
+  TESSERA_LAYER_OPERATOR(called)
 
   /// The number of layers as a leaf: inside a trace, its placeholder.
   constexpr Dim count() const { return count_.traced() ? count_ : Dim(size()); }
@@ -83,7 +66,7 @@ template <class T> constexpr void for_each_tensor(T& object, auto& visitor) {
 /// A traced call of a Stack: one repeat node, whose body is the traced block.
 template <class Block, class X, class... Extra>
 constexpr X run_stack(Here at, const Stack<Block>& stack, const X& x, const Extra&... extra) {
-  const LayerCall call(x, at);
+  const LayerCall call(at, x);
   const Value context = trace_in(x);
   if (stack.layers().empty() || context.module == nullptr)
     fail(errc::structure,

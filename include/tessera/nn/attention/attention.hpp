@@ -44,7 +44,7 @@ template <Element T = float, bool Bias = true, class Kernel = CausalAttention> s
 
   static constexpr std::array field_names{"qkv", "out", "heads"};
   constexpr auto operator()(const auto& x, Here at = Here::current()) const {
-    const tessera::detail::LayerCall call(x, at);
+    const tessera::detail::LayerCall call(at, x);
     const auto all = rearrange<"b t (h c e) -> b t h c e">(qkv(x), len<"h">(heads), len<"c">(3));
     const auto q = squeeze<3>(slice<3>(all, 0, 1));  // [B, T, H, E]
     const auto k = squeeze<3>(slice<3>(all, 1, 1));

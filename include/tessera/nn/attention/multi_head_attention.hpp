@@ -38,20 +38,20 @@ template <Element T = float, bool Bias = true> struct MultiHeadAttention {
   static constexpr std::array field_names{"query", "key", "value", "out", "heads"};
   constexpr auto operator()(const auto& x, Here at = Here::current()) const { return (*this)(x, x, at); }
   constexpr auto operator()(const auto& x, const auto& memory, Here at = Here::current()) const {
-    const tessera::detail::LayerCall call(x, at);
+    const tessera::detail::LayerCall call(at, x);
     return merged(tessera::attention(split(query(x)), split(key(memory)), split(value(memory))));
   }
   constexpr auto causal(const auto& x, Here at = Here::current()) const {
-    const tessera::detail::LayerCall call(x, at);
+    const tessera::detail::LayerCall call(at, x);
     return merged(causal_attention(split(query(x)), split(key(x)), split(value(x))));
   }
   constexpr auto causal(const auto& x, const auto& mask, Here at = Here::current()) const {
-    const tessera::detail::LayerCall call(x, at);
+    const tessera::detail::LayerCall call(at, x);
     return merged(
         biased_attention(split(query(x)), split(key(x)), split(value(x)), key_padding_bias<T>(mask), unlimited, 0));
   }
   constexpr auto masked(const auto& x, const auto& memory, const auto& mask, Here at = Here::current()) const {
-    const tessera::detail::LayerCall call(x, at);
+    const tessera::detail::LayerCall call(at, x);
     return merged(biased_attention(split(query(x)), split(key(memory)), split(value(memory)), key_padding_bias<T>(mask),
                                    unlimited, unlimited));
   }

@@ -94,22 +94,11 @@ template <class Cell, int Layers = 1, Direction Order = Direction::forward> stru
   std::array<Cell, static_cast<std::size_t>(Layers* directions)> cells;
 
   static constexpr std::array field_names{"cells"};
-  template <class Xs> constexpr auto operator()(const Xs& xs, Here at = Here::current()) const {
-    return called(at, xs);
-  }
-  template <class Xs, class Option>
-  constexpr auto operator()(const Xs& xs, const Option& option, Here at = Here::current()) const {
-    return called(at, xs, option);
-  }
-  template <class Xs, class... Options>
-    requires(sizeof...(Options) > 1)
-  constexpr auto operator()(const Xs& xs, const Options&... options) const {
-    return called(Here(), xs, options...);  // parameters behind a pack have no default, so this has no line
-  }
+  TESSERA_LAYER_OPERATOR(called)
 
  private:
   template <class Xs, class... Options> constexpr auto called(Here at, const Xs& xs, const Options&... options) const {
-    const tessera::detail::LayerCall call(xs, at);
+    const tessera::detail::LayerCall call(at, xs);
     static_assert((0 + ... + int(detail::IsLengths<Options>::value)) <= 1 &&
                       (0 + ... + int(detail::IsLayerDropout<Options>::value)) <= 1 &&
                       (0 + ... + int(detail::IsState<Options>::value)) <= 1,

@@ -87,11 +87,11 @@ template <Element T, bool Bias, class Rule> struct RecurrentCell {
   static constexpr std::array field_names{"ih", "hh"};
   template <class X, class State>
   constexpr auto operator()(const X& x, const State& state, Here at = Here::current()) const {
-    const tessera::detail::LayerCall call(x, at);
+    const tessera::detail::LayerCall call(at, x);
     return step(ih(x), state);
   }
   template <class X> constexpr auto operator()(const X& x, Here at = Here::current()) const {
-    const tessera::detail::LayerCall call(x, at);
+    const tessera::detail::LayerCall call(at, x);
     const auto gates = ih(x);
     return step(gates, zero_state<X>(gates));
   }

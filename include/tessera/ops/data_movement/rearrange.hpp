@@ -2,6 +2,7 @@
 #define TESSERA_OPS_DATA_MOVEMENT_REARRANGE_HPP
 #include <tessera/base/push_macros.hpp>
 
+#include <array>
 #include <string_view>
 
 #include <tessera/base/fixed_string.hpp>
@@ -175,25 +176,40 @@ template <FixedString Text, FixedString... Names> struct RearrangeTag {
   }
 };
 
-template <int... Order> struct TransposeTag {
-  static constexpr int count = sizeof...(Order);
+/// The places of dims, of which negative ones count from the back; without places, the dims in reverse order.
+template <int Rank, int... Order> struct DimOrder {
+  static constexpr int count = sizeof...(Order) == 0 ? Rank : static_cast<int>(sizeof...(Order));
+  static constexpr auto dims = [] {
+    std::array<int, static_cast<std::size_t>(count)> found{};
+    int d = 0;
+    ((found[static_cast<std::size_t>(d++)] = Order < 0 ? Order + count : Order), ...);
+    for (; d < count; ++d) found[static_cast<std::size_t>(d)] = count - 1 - d;
+    return found;
+  }();
+  static constexpr bool is_permutation = [] {
+    unsigned seen = 0;
+    for (int dim : dims)
+      if (dim >= 0 && dim < count) seen |= 1u << dim;
+    return count == Rank && seen == (1u << count) - 1;
+  }();
+};
+template <int Rank, int... Order> struct TransposeTag {
+  using Dims = DimOrder<Rank, Order...>;
   template <class A> struct result {
     using type = typename A::type;
-    static constexpr int rank = A::rank;
+    static constexpr int rank = Rank;
     using Checks = decltype([] {
-      static_assert(A::rank == count,
-                    "tessera: transpose needs each dim of the tensor once, as in ts::transpose<1, 0>(x)");
-      static_assert(((Order >= 0 && Order < count) && ...) && ((0u | ... | (1u << (Order & 31))) == (1u << count) - 1),
+      static_assert(Dims::is_permutation,
                     "tessera: transpose needs each dim of the tensor once, as in ts::transpose<1, 0>(x)");
     });
   };
   static constexpr Value emit(Value context, Value x) {
     Factors f{};
-    for (int order : {Order...}) {
+    for (int order : Dims::dims) {
       f.in_dim[f.count] = f.out_dim[f.count] = f.count;
       f.order[f.count++] = static_cast<std::int8_t>(order);
     }
-    return rearrange(x.at(context.source), count, count, f, nullptr);
+    return rearrange(x.at(context.source), Rank, Rank, f, nullptr);
   }
 };
 
@@ -321,9 +337,10 @@ constexpr auto rearrange(const X& x, const A& a, const B& b, const C& c, Here at
   return call<detail::RearrangeTag<Text, A::name, B::name, C::name>>(Source::from(at), x, a.size, b.size, c.size);
 }
 
-/// Permutes the dims: dim d of the result is dim Order[d] of x. No communication.
+/// Permutes the dims: dim d of the result is dim Order[d] of x; a negative one counts from the back. Without an order
+/// the dims are reversed, as in jnp.transpose(x). No communication.
 template <int... Order, TensorArgument X> constexpr auto transpose(const X& x, Here at = Here::current()) {
-  return call<detail::TransposeTag<Order...>>(Source::from(at), x);
+  return call<detail::TransposeTag<X::rank, Order...>>(Source::from(at), x);
 }
 
 /// Moves a dim to another place, the others stay in order: `movedim<1, -1>(x)` of [a, b, c] is [a, c, b]. No

@@ -66,12 +66,14 @@ template <int Rank, int D> struct FlipTag {
 }  // namespace detail
 
 /// A dim `count` times, one copy after the other: `tile<0>(x, 2)` of [a, b] is [a, b, a, b]. The gradient is the sum
-/// over the copies. Errors: shape_mismatch for a negative count. Communication: a split dim may be brought together.
+/// over the copies. Errors: shape_mismatch for a negative count. Communication: a split dim D is gathered before it is
+/// copied.
 template <int D, TensorArgument X, SizeOperand Count>
 constexpr auto tile(const X& x, const Count& count, Here at = Here::current()) {
   return call<detail::RepeatTag<X::rank, detail::checked_dim<D, X::rank>(), false>>(Source::from(at), x, count);
 }
-/// Each element along a dim `count` times: `repeat_interleave<0>(x, 2)` of [a, b] is [a, a, b, b]. In all else as tile.
+/// Each element along a dim `count` times: `repeat_interleave<0>(x, 2)` of [a, b] is [a, a, b, b]. In all else as
+/// tile, but a split dim D stays split if the devices divide its extent.
 template <int D, TensorArgument X, SizeOperand Count>
 constexpr auto repeat_interleave(const X& x, const Count& count, Here at = Here::current()) {
   return call<detail::RepeatTag<X::rank, detail::checked_dim<D, X::rank>(), true>>(Source::from(at), x, count);

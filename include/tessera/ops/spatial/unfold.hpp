@@ -20,10 +20,11 @@ namespace detail {
 
 // The sizes of both are window, strides, padding, dilation, each of height and width; fold has the image's extents too.
 
-struct UnfoldTag {
-  template <class X, class... Sizes> struct result : Typed<typename X::type, 3> {
+template <bool MergesWindows> struct UnfoldTag {
+  template <class X, class... Sizes> struct result : Typed<typename X::type, MergesWindows ? 3 : 4> {
     using Checks = decltype([] {
-      static_assert(X::rank == 4, "tessera: unfold takes a tensor [batch, height, width, features]");
+      static_assert(X::rank == 4,
+                    "tessera: unfold and conv_general_dilated_patches take a tensor [batch, height, width, features]");
     });
   };
   static constexpr Value emit(Value context, Value x, auto... sizes) {
@@ -32,7 +33,10 @@ struct UnfoldTag {
     build::PatchDim dims[2];
     for (int d = 0; d < 2; ++d) dims[d] = {all[d], all[2 + d], all[6 + d], all[4 + d], all[4 + d]};
     x = build::patches(x, x.shifted(1, 4), 2, dims);
-    return rearrange(x, 6, 3, RearrangeText("b h k w l c -> b (h w) (c k l)").factors, nullptr);
+    if constexpr (MergesWindows)
+      return rearrange(x, 6, 3, RearrangeText("b h k w l c -> b (h w) (c k l)").factors, nullptr);
+    else
+      return rearrange(x, 6, 4, RearrangeText("b h k w l c -> b h w (c k l)").factors, nullptr);
   }
 };
 
@@ -93,9 +97,17 @@ constexpr auto unfold(const X& x, const Unfold& o, Here at, const Extents&... ex
 /// in PyTorch. Padding is zeros. Windows are a view of x, or overlap in memory, until their rows are merged. The
 /// gradient is ts::fold. Errors: shape_mismatch for windows larger than the padded image. Communication: split height
 /// stays split if the devices divide the number of windows down the image; they exchange the rows that windows of other
-/// devices need. Otherwise, and for a split width, x is gathered.
+/// devices need. Otherwise, and for a split width, x is gathered, since the merged windows of a device are not in a
+/// row: ts::conv_general_dilated_patches keeps both dims split.
 template <TensorArgument X> constexpr auto unfold(const X& x, const Unfold& options, Here at = Here::current()) {
-  return detail::unfold<detail::UnfoldTag>(x, options, at);
+  return detail::unfold<detail::UnfoldTag<true>>(x, options, at);
+}
+/// The windows of images in their places (lax.conv_general_dilated_patches): x [batch, height, width, features] gives
+/// [batch, windows down, windows across, features * window], each row as in ts::unfold. Errors: as ts::unfold.
+/// Communication: along a split height or width a halo, of the elements that windows of other devices need.
+template <TensorArgument X>
+constexpr auto conv_general_dilated_patches(const X& x, const Unfold& options, Here at = Here::current()) {
+  return detail::unfold<detail::UnfoldTag<false>>(x, options, at);
 }
 /// The transpose of ts::unfold (F.fold, col2im): rows [batch, windows, features * window] are added into images [batch,
 /// height, width, features] of the given extents. bf16 and f16 are added in f32. Errors: shape_mismatch where the

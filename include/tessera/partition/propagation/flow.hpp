@@ -75,6 +75,7 @@ class Flow {
         factors[at(u)] = assign_factors(links, link(u), mesh, values);
       if (deterministic && units[u].kind == UnitKind::cumulative) keep_whole(u, dim_of(graph[units[u].root]));
       if (units[u].kind == UnitKind::data_movement) avoids_halo[at(u)] = movement.choose_halo(u, factors[at(u)]);
+      if (units[u].kind == UnitKind::fused) movement.choose_broadcast(u, factors[at(u)], readers);
       if (movement.takes_row(u)) movement.choose_row(u, factors[at(u)], deterministic);
       if (units[u].kind == UnitKind::constraint)
         pass_constraint(u);

@@ -9,6 +9,7 @@
 #include <tessera/base/planning.hpp>
 #include <tessera/partition/propagation/assign.hpp>
 #include <tessera/partition/propagation/solve.hpp>
+#include <tessera/partition/propagation/unit_readers.hpp>
 #include <tessera/partition/reshard/halo.hpp>
 #include <tessera/partition/reshard/reshard_path.hpp>
 
@@ -16,7 +17,7 @@ TESSERA_PLANNING_BEGIN
 
 namespace tessera {
 
-/// Chooses, by bytes sent, whether a unit that moves data computes on a split dim or gathers the dim first.
+/// Chooses, by bytes sent, whether a unit computes on a split dim or gathers the dim first.
 class MovementChoice {
  public:
   /// `produced`: by node, the sharding in which its unit makes it, for the nodes that a unit reads.
@@ -41,6 +42,38 @@ class MovementChoice {
     if (split.bytes + halo_bytes(context, made, mesh_) <= reshards(u, whole).bytes) return false;
     axes = std::move(whole);
     return true;
+  }
+
+  /// A fused unit that broadcasts all that it reads has a result larger than its inputs. Where its only reader needs
+  /// the result in a sharding for which resharding the inputs sends less than resharding the result, the unit computes
+  /// in that sharding: `tile<0>` of a split dim gathers the tensor, and not its copies.
+  constexpr void choose_broadcast(int u, FactorAxes& axes, const UnitReaders& readers) const {
+    const Unit& unit = units_[u];
+    const Link& link = links_.of(u);
+    if (unit.output_count != 1 || readers.count(unit.root) != 1) return;
+    std::int64_t read = 0;
+    for (int i = 0; i < unit.input_count; ++i) {
+      if (!links_.operand(link, i).narrow) return;
+      read += links_.operand(link, i).bytes;
+    }
+    const LinkOperand& result = links_.operand(link, unit.input_count);
+    if (result.bytes <= read || axes_of(axes) == 0) return;
+    const int reader = readers.unit(unit.root, 0);
+    if (units_[reader].kind == UnitKind::repeat || units_[reader].kind == UnitKind::constraint) return;
+    const int rank = graph_[unit.root].rank;
+    int input = 0;
+    while (units_.input(reader, input).node != unit.root) ++input;
+    const Sharding wanted = sharding_of(links_, links_.of(reader), input,
+                                        assign_factors(links_, links_.of(reader), mesh_, values_), rank, mesh_);
+    const Sharding made = sharding_of(links_, link, unit.input_count, axes, rank, mesh_);
+    if (lies_alike(made, wanted)) return;
+    FactorAxes first(axes.size());
+    for (int s = result.first_dim; s < result.first_dim + result.dim_count; ++s)
+      if (const LinkDim& dim = links_.dims[at(s)]; dim.count == 1) first[at(dim.factors[0])] = wanted.dims[dim.dim];
+    if (!lies_alike(sharding_of(links_, link, unit.input_count, first, rank, mesh_), wanted)) return;
+    const std::int64_t after =
+        wire_bytes(reshard_path(found_.shapes[at(unit.root)], graph_[unit.root].dtype, mesh_, made, wanted));
+    if (input_reshards(u, first).bytes < input_reshards(u, axes).bytes + after) axes = std::move(first);
   }
 
   /// Whether the unit is a data movement unit that may leave its result partial: `x[3]` of a split dim is a row on one
@@ -91,24 +124,27 @@ class MovementChoice {
     int count = 0;
     std::int64_t bytes = 0;
   };
-  constexpr Reshards reshards(int u, const FactorAxes& axes) const {
-    const Unit& unit = units_[u];
-    const Link& link = links_.of(u);
+  constexpr Reshards input_reshards(int u, const FactorAxes& axes) const {
     Reshards found;
-    const auto add = [&](int node, const Sharding& from, const Sharding& to) {
-      if (lies_alike(from, to)) return;
-      ++found.count;
-      found.bytes += wire_bytes(reshard_path(found_.shapes[at(node)], graph_[node].dtype, mesh_, from, to));
-    };
-    for (int i = 0; i < unit.input_count; ++i) {
+    for (int i = 0; i < units_[u].input_count; ++i) {
       const int node = units_.input(u, i).node;
       const Sharding& made = produced_[at(node)];
-      add(node, made.unreduced != 0 ? values_.of[at(node)] : made,
-          sharding_of(links_, link, i, axes, graph_[node].rank, mesh_));
+      add(found, node, made.unreduced != 0 ? values_.of[at(node)] : made,
+          sharding_of(links_, links_.of(u), i, axes, graph_[node].rank, mesh_));
     }
-    add(unit.root, sharding_of(links_, link, unit.input_count, axes, graph_[unit.root].rank, mesh_),
-        values_.of[at(unit.root)]);
     return found;
+  }
+  constexpr Reshards reshards(int u, const FactorAxes& axes) const {
+    Reshards found = input_reshards(u, axes);
+    const int root = units_[u].root;
+    add(found, root, sharding_of(links_, links_.of(u), units_[u].input_count, axes, graph_[root].rank, mesh_),
+        values_.of[at(root)]);
+    return found;
+  }
+  constexpr void add(Reshards& found, int node, const Sharding& from, const Sharding& to) const {
+    if (lies_alike(from, to)) return;
+    ++found.count;
+    found.bytes += wire_bytes(reshard_path(found_.shapes[at(node)], graph_[node].dtype, mesh_, from, to));
   }
 };
 
