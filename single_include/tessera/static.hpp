@@ -63,6 +63,7 @@
 #undef Z
 #endif
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <compare>
@@ -17681,6 +17682,383 @@ constexpr auto shard_as(const X& x, const Y& y, Here at = Here::current()) {
 
 #endif
 
+// ---- tessera/ops/contraction/einsum_equation.hpp
+
+#ifndef TESSERA_OPS_CONTRACTION_EINSUM_EQUATION_HPP
+#define TESSERA_OPS_CONTRACTION_EINSUM_EQUATION_HPP
+
+namespace tessera::detail {
+
+/// The labels of the dims of a tensor in an einsum.
+struct EinsumLetters {
+  char letters[max_rank]{};
+  int rank = 0;
+
+  friend constexpr bool operator==(const EinsumLetters&, const EinsumLetters&) = default;
+  constexpr int find(char letter, int from = 0) const {
+    for (int d = from; d < rank; ++d)
+      if (letters[d] == letter) return d;
+    return -1;
+  }
+  constexpr EinsumLetters without(int dim) const {
+    EinsumLetters rest;
+    for (int d = 0; d < rank; ++d)
+      if (d != dim) rest.letters[rest.rank++] = letters[d];
+    return rest;
+  }
+  constexpr EinsumLetters with(char letter) const {
+    EinsumLetters more = *this;
+    more.letters[more.rank++] = letter;
+    return more;
+  }
+  constexpr EinsumLetters distinct() const {
+    EinsumLetters found;
+    for (int d = 0; d < rank; ++d)
+      if (found.find(letters[d]) < 0) found = found.with(letters[d]);
+    return found;
+  }
+  constexpr int first_that_lacks(const EinsumLetters& other) const {
+    for (int d = 0; d < rank; ++d)
+      if (other.find(letters[d]) < 0) return d;
+    return -1;
+  }
+  /// The first two dims with the same label; -1 where all labels are distinct.
+  struct Repeat {
+    int row = -1, column = -1;
+  };
+  constexpr Repeat repeat() const {
+    for (int d = 0; d < rank; ++d)
+      if (const int other = find(letters[d], d + 1); other >= 0) return {d, other};
+    return {};
+  }
+};
+
+enum class EinsumError : std::uint8_t { none, text, operands, rank };
+
+/// An equation of einsum for operands of given ranks, with a letter for each dim that `...` stands for.
+template <int Count> struct EinsumEquation {
+  EinsumLetters operands[Count]{}, result{};
+  EinsumError error;
+
+  constexpr EinsumEquation(std::string_view text, const int (&ranks)[Count]) : error(parse(text, ranks)) {}
+
+  /// The labels of a product of two operands: those of the result, or of an operand from `next` on.
+  constexpr EinsumLetters kept(const EinsumLetters& a, const EinsumLetters& b, int next) const {
+    if (next == Count) return result;
+    EinsumLetters all;
+    for (const EinsumLetters* of : {&a, &b})
+      for (int d = 0; d < of->rank; ++d)
+        if (const char c = of->letters[d]; all.find(c) < 0 && (result.find(c) >= 0 || occurs(c, next))) {
+          if (all.rank == max_rank)
+            fail(errc::capacity, "[einsum] rank: a product of the first ", next, " operands has more than ", max_rank,
+                 " dims");
+          all = all.with(c);
+        }
+    return all;
+  }
+
+ private:
+  static constexpr bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
+  /// The label of a dim that `...` stands for, counted from the last.
+  static constexpr char label_from_the_back(int place) { return static_cast<char>('0' + place); }
+
+  constexpr EinsumError parse(std::string_view text, const int (&ranks)[Count]) {
+    const std::size_t arrow = text.find("->");
+    const std::string_view before = text.substr(0, arrow);
+    int parts = 1, filled = 0;
+    for (const char c : before) parts += c == ',';
+    if (parts != Count) return EinsumError::operands;
+    std::size_t begin = 0;
+    for (int k = 0; k < Count; ++k) {
+      const std::size_t end = before.find(',', begin);
+      const std::string_view own = before.substr(begin, end - begin);
+      if (const EinsumError found = read(own, ranks[k] - letters_of(own), operands[k]); found != EinsumError::none)
+        return found;
+      if (operands[k].rank != ranks[k]) return EinsumError::rank;
+      if (own.find('.') != own.npos) filled = std::max(filled, ranks[k] - letters_of(own));
+      begin = end + 1;
+    }
+    const EinsumError found = arrow == text.npos ? fill_result(filled) : read(text.substr(arrow + 2), filled, result);
+    if (found != EinsumError::none) return found;
+    if (result.repeat().row >= 0) return EinsumError::text;
+    for (int d = 0; d < result.rank; ++d)
+      if (!occurs(result.letters[d], 0)) return EinsumError::text;
+    return EinsumError::none;
+  }
+  constexpr bool occurs(char letter, int first) const {
+    for (int k = first; k < Count; ++k)
+      if (operands[k].find(letter) >= 0) return true;
+    return false;
+  }
+  static constexpr int letters_of(std::string_view text) {
+    int count = 0;
+    for (const char c : text) count += is_letter(c);
+    return count;
+  }
+  /// Reads the labels of a tensor, where `...` stands for `filled` dims.
+  static constexpr EinsumError read(std::string_view text, int filled, EinsumLetters& into) {
+    bool has_ellipsis = false;
+    for (std::size_t i = 0; i < text.size(); ++i) {
+      if (text[i] == ' ') continue;
+      if (text.substr(i, 3) == "..." && !has_ellipsis) {
+        if (filled < 0 || into.rank + filled > max_rank) return EinsumError::rank;
+        for (int place = filled; place > 0; --place) into = into.with(label_from_the_back(place - 1));
+        has_ellipsis = true;
+        i += 2;
+        continue;
+      }
+      if (!is_letter(text[i])) return EinsumError::text;
+      if (into.rank == max_rank) return EinsumError::rank;
+      into = into.with(text[i]);
+    }
+    return EinsumError::none;
+  }
+  /// A result that is not stated has the dims of `...`, then the labels that occur once, capital letters first.
+  constexpr EinsumError fill_result(int filled) {
+    for (int place = filled; place > 0; --place) result = result.with(label_from_the_back(place - 1));
+    for (char c = 'A'; c <= 'z'; ++c) {
+      int count = 0;
+      for (const EinsumLetters& of : operands)
+        for (int d = 0; d < of.rank; ++d) count += of.letters[d] == c;
+      if (count != 1) continue;
+      if (result.rank == max_rank) return EinsumError::rank;
+      result = result.with(c);
+    }
+    return EinsumError::none;
+  }
+};
+
+/// The equation of two tensors with distinct labels, such as "ab,bc->ac": a letter for each label by its first dim.
+template <EinsumLetters A, EinsumLetters B, EinsumLetters Out> consteval auto pair_equation() {
+  constexpr int size = A.rank + B.rank + Out.rank + 4;  // with ',', "->" and the last 0
+  char text[size]{};
+  int n = 0;
+  char seen[2 * max_rank]{};
+  int count = 0;
+  const auto add = [&](const EinsumLetters& of) {
+    for (int d = 0; d < of.rank; ++d) {
+      int label = 0;
+      while (label < count && seen[label] != of.letters[d]) ++label;
+      if (label == count) seen[count++] = of.letters[d];
+      text[n++] = static_cast<char>(label < 26 ? 'a' + label : 'A' + label - 26);
+    }
+  };
+  add(A);
+  text[n++] = ',';
+  add(B);
+  text[n++] = '-', text[n++] = '>';
+  add(Out);
+  return FixedString<size>(text);
+}
+
+}  // namespace tessera::detail
+
+#endif
+
+// ---- tessera/ops/reduction/reduction.hpp
+
+#ifndef TESSERA_OPS_REDUCTION_REDUCTION_HPP
+#define TESSERA_OPS_REDUCTION_REDUCTION_HPP
+
+namespace tessera {
+
+/// Argument of reductions: reduced dims stay, with static extent 1, so that the result broadcasts against the operand.
+struct KeepDims {};
+inline constexpr KeepDims keepdims{};
+
+namespace detail {
+
+/// The dims as a bit set; negative dims count from the end; no dims means all.
+template <int Rank, int... Dims> constexpr unsigned dim_set() {
+  static_assert(((Dims >= -Rank && Dims < Rank) && ...), "tessera: the dim is out of range for the rank of the tensor");
+  if constexpr (sizeof...(Dims) == 0)
+    return (1u << Rank) - 1;
+  else
+    return ((1u << ((Dims + Rank) % Rank)) | ...);
+}
+constexpr int bit_count(unsigned bits) {
+  int n = 0;
+  for (; bits != 0; bits &= bits - 1) ++n;
+  return n;
+}
+
+template <class Operation, bool Mean, bool Keep, int... Dims> struct Reduce {
+  template <class A> struct result {
+    static_assert(require_arithmetic<typename A::type>());
+    static constexpr DType from = dtype_v<typename A::type>;
+    using type = element_t<Mean ? floating_type(from) : reduced_type(ops::row_v<Operation>.reduction, from)>;
+    static constexpr unsigned dims = dim_set<A::rank, Dims...>();
+    static constexpr int rank = Keep ? A::rank : A::rank - bit_count(dims);
+    using Checks = decltype([] {
+      static_assert(bit_count(dims) == sizeof...(Dims) || sizeof...(Dims) == 0,
+                    "tessera: a dim is given twice to a reduction");
+    });
+  };
+  template <int Rank> static constexpr unsigned dims = dim_set<Rank, Dims...>();
+
+  static constexpr Value emit(Value context, Value x, int rank, unsigned set) {
+    // A stacked value has a leading dim of layers, which its static rank does not count.
+    set <<= x.rank() - rank;
+    const DType type = floating_type(x.dtype());
+    if constexpr (Mean) x = build::cast(x, computed_as(type));
+    Value made = build::reduce(ops::op_v<Operation>, x.at(context.source), set, Keep);
+    if constexpr (Mean)
+      made = build::cast(made / build::cast(build::element_count(x.at(context.source), set), made.dtype()), type);
+    return made;
+  }
+};
+
+/// A reduction of the operand cast to another element type.
+template <class To, class R> struct ReduceAs {
+  template <class A> using result = typename R::template result<Typed<To, A::rank>>;
+  template <int Rank> static constexpr unsigned dims = R::template dims<Rank>;
+  static constexpr Value emit(Value context, Value x, int rank, unsigned set) {
+    return R::emit(context, build::cast(x.at(context.source), dtype_v<To>), rank, set);
+  }
+};
+
+/// Argmax or argmin: the smallest position of elements that equal the extreme or are NaN.
+template <class Extreme, class Index, bool Keep, int... Dims> struct ArgReduce {
+  using R = Reduce<Extreme, false, Keep, Dims...>;
+  template <class A> struct result : R::template result<A> {
+    using type = Index;
+    using IndexChecks = decltype([] {
+      static_assert(std::is_same_v<Index, std::int32_t> || std::is_same_v<Index, std::int64_t>,
+                    "tessera: the type of indices must be std::int32_t or std::int64_t");
+    });
+  };
+  template <int Rank> static constexpr unsigned dims = R::template dims<Rank>;
+
+  static constexpr Value emit(Value context, Value x, int rank, unsigned set) {
+    x = x.at(context.source);
+    set <<= x.rank() - rank;
+    Value found = build::binary(Op::equal, x, build::reduce(ops::op_v<Extreme>, x, set, true));
+    if (is_floating(x.dtype())) found = build::binary(Op::logical_or, found, build::binary(Op::not_equal, x, x));
+    constexpr DType type = dtype_v<Index>;
+    Value position = x.number(0, type);
+    for (int d = 0; d < x.rank(); ++d)
+      if ((set >> d & 1) != 0) position = position * build::cast(build::extent(x, d), type) + build::iota(x, d, type);
+    // Larger than all positions (no tensor has 2^53 elements), and exact as a double, in which kernels take constants.
+    const Value past = x.number(type == DType::i32 ? 0x1p31 - 1 : 0x1p53, type);
+    return build::reduce(ops::op_v<ops::MinOp>, build::select(found, position, past), set, Keep);
+  }
+};
+
+/// A reduction together with the static rank of its operand, from which the bit set of dims follows.
+template <int Rank, class R> struct RankedReduce {
+  template <class A> using result = typename R::template result<A>;
+  static constexpr Value emit(Value context, Value x) { return R::emit(context, x, Rank, R::template dims<Rank>); }
+};
+
+template <class R, TensorArgument X> constexpr auto reduce_by(const X& x, Here at) {
+  return call<RankedReduce<X::rank, R>>(Source::from(at), x);
+}
+template <class Operation, bool Mean, bool Keep, int... Dims, TensorArgument X>
+constexpr auto reduce(const X& x, Here at) {
+  return call<RankedReduce<X::rank, Reduce<Operation, Mean, Keep, Dims...>>>(Source::from(at), x);
+}
+template <class Operation, bool Keep, int... Dims, TensorArgument X> constexpr auto reduce_bools(const X& x, Here at) {
+  return reduce_by<ReduceAs<bool, Reduce<Operation, false, Keep, Dims...>>>(x, at);
+}
+
+}  // namespace detail
+
+/// Sum over the named dims, by default all: `sum<-1>(x)`, `mean<0, 1>(x, ts::keepdims)`; mean, max and min likewise.
+/// Results have the other dims; with keepdims also the reduced dims, of extent 1. Sums of bools and of integers below
+/// 32 bits are i32, means of integers f32; max of bools tells whether any element holds. NaN in any element gives NaN.
+/// Gradient of max and min: elements that share the extreme get equal parts. Communication: over a sharded dim the
+/// result is a partial value, which is reduced before its first non-linear reader.
+template <int... Dims, TensorArgument X> constexpr auto sum(const X& x, Here at = Here::current()) {
+  return detail::reduce<ops::SumOp, false, false, Dims...>(x, at);
+}
+template <int... Dims, TensorArgument X> constexpr auto sum(const X& x, KeepDims, Here at = Here::current()) {
+  return detail::reduce<ops::SumOp, false, true, Dims...>(x, at);
+}
+template <int... Dims, TensorArgument X> constexpr auto mean(const X& x, Here at = Here::current()) {
+  return detail::reduce<ops::SumOp, true, false, Dims...>(x, at);
+}
+template <int... Dims, TensorArgument X> constexpr auto mean(const X& x, KeepDims, Here at = Here::current()) {
+  return detail::reduce<ops::SumOp, true, true, Dims...>(x, at);
+}
+template <int... Dims, TensorArgument X> constexpr auto max(const X& x, Here at = Here::current()) {
+  return detail::reduce<ops::MaxOp, false, false, Dims...>(x, at);
+}
+template <int... Dims, TensorArgument X> constexpr auto max(const X& x, KeepDims, Here at = Here::current()) {
+  return detail::reduce<ops::MaxOp, false, true, Dims...>(x, at);
+}
+template <int... Dims, TensorArgument X> constexpr auto min(const X& x, Here at = Here::current()) {
+  return detail::reduce<ops::MinOp, false, false, Dims...>(x, at);
+}
+template <int... Dims, TensorArgument X> constexpr auto min(const X& x, KeepDims, Here at = Here::current()) {
+  return detail::reduce<ops::MinOp, false, true, Dims...>(x, at);
+}
+
+/// Product over the named dims, by default all: `prod<-1>(x)`, `prod<0, 1>(x, ts::keepdims)`. Products of bools and of
+/// integers below 32 bits are i32; wider integers wrap around. The product of no elements is 1; NaN in any element
+/// gives NaN. f32 is multiplied in f32, with a relative error of at most n 2^-23 for n elements; bf16 and f16 are
+/// multiplied in f32 and rounded once. The gradient and second derivatives are exact where elements are 0, as in
+/// PyTorch. Shapes and communication: as `sum`; partial values of a sharded dim are multiplied.
+template <int... Dims, TensorArgument X> constexpr auto prod(const X& x, Here at = Here::current()) {
+  return detail::reduce<ops::ProdOp, false, false, Dims...>(x, at);
+}
+template <int... Dims, TensorArgument X> constexpr auto prod(const X& x, KeepDims, Here at = Here::current()) {
+  return detail::reduce<ops::ProdOp, false, true, Dims...>(x, at);
+}
+
+/// Whether any (all) elements along the named dims are nonzero; NaN counts as nonzero. The result is bool. Of no
+/// elements, `any` is false and `all` is true. Shapes and communication as `max`.
+template <int... Dims, TensorArgument X> constexpr auto any(const X& x, Here at = Here::current()) {
+  return detail::reduce_bools<ops::MaxOp, false, Dims...>(x, at);
+}
+template <int... Dims, TensorArgument X> constexpr auto any(const X& x, KeepDims, Here at = Here::current()) {
+  return detail::reduce_bools<ops::MaxOp, true, Dims...>(x, at);
+}
+template <int... Dims, TensorArgument X> constexpr auto all(const X& x, Here at = Here::current()) {
+  return detail::reduce_bools<ops::MinOp, false, Dims...>(x, at);
+}
+template <int... Dims, TensorArgument X> constexpr auto all(const X& x, KeepDims, Here at = Here::current()) {
+  return detail::reduce_bools<ops::MinOp, true, Dims...>(x, at);
+}
+
+/// The index of the largest (smallest) element along one dim: `argmax<-1>(x)`, `argmin<0, std::int64_t>(x)`; without a
+/// dim, `argmax(x)`, the row-major position among all elements. Of equal elements the first; where any is NaN, the
+/// first NaN. `Index` has to hold the number of elements; of no elements the result is the largest Index. Shapes as
+/// `max`; no gradient. Communication: over a sharded dim, one all_reduce of the extremes and one of the indices.
+template <int D, Element Index = std::int32_t, TensorArgument X>
+constexpr auto argmax(const X& x, Here at = Here::current()) {
+  return detail::reduce_by<detail::ArgReduce<ops::MaxOp, Index, false, D>>(x, at);
+}
+template <Element Index = std::int32_t, TensorArgument X> constexpr auto argmax(const X& x, Here at = Here::current()) {
+  return detail::reduce_by<detail::ArgReduce<ops::MaxOp, Index, false>>(x, at);
+}
+template <int D, Element Index = std::int32_t, TensorArgument X>
+constexpr auto argmax(const X& x, KeepDims, Here at = Here::current()) {
+  return detail::reduce_by<detail::ArgReduce<ops::MaxOp, Index, true, D>>(x, at);
+}
+template <Element Index = std::int32_t, TensorArgument X>
+constexpr auto argmax(const X& x, KeepDims, Here at = Here::current()) {
+  return detail::reduce_by<detail::ArgReduce<ops::MaxOp, Index, true>>(x, at);
+}
+template <int D, Element Index = std::int32_t, TensorArgument X>
+constexpr auto argmin(const X& x, Here at = Here::current()) {
+  return detail::reduce_by<detail::ArgReduce<ops::MinOp, Index, false, D>>(x, at);
+}
+template <Element Index = std::int32_t, TensorArgument X> constexpr auto argmin(const X& x, Here at = Here::current()) {
+  return detail::reduce_by<detail::ArgReduce<ops::MinOp, Index, false>>(x, at);
+}
+template <int D, Element Index = std::int32_t, TensorArgument X>
+constexpr auto argmin(const X& x, KeepDims, Here at = Here::current()) {
+  return detail::reduce_by<detail::ArgReduce<ops::MinOp, Index, true, D>>(x, at);
+}
+template <Element Index = std::int32_t, TensorArgument X>
+constexpr auto argmin(const X& x, KeepDims, Here at = Here::current()) {
+  return detail::reduce_by<detail::ArgReduce<ops::MinOp, Index, true>>(x, at);
+}
+
+}  // namespace tessera
+
+#endif
+
 // ---- tessera/ops/contraction/einsum.hpp
 
 #ifndef TESSERA_OPS_CONTRACTION_EINSUM_HPP
@@ -17771,9 +18149,10 @@ inline constexpr bool splits_v = P == Precision::full || std::is_same_v<typename
 template <FixedString Text, class Out = void, Precision P = Precision::full, bool Casts = true> struct EinsumTag {
   static constexpr auto leading_dims = ops::LeadingDims::labels;
   static constexpr EinsumText text{Text.view()};
-  static_assert(text.valid,
-                "tessera: an einsum equation is written \"ik,kj->ij\": a letter for each dim, no letter twice in an "
-                "operand, and all letters of the result in an operand");
+  static_assert(
+      text.valid,
+      "tessera: an einsum equation is written \"ik,kj->ij\": a letter for each dim of each operand, no letter "
+      "twice in the result, and all letters of the result in an operand");
   template <class A, class B> struct result {
     using type = product_element_t<Out, typename A::type>;
     static constexpr int rank = text.rank_out;
@@ -17849,13 +18228,98 @@ template <class A, class B> constexpr auto exact_matmul(const A& a, const B& b, 
 
 }  // namespace detail
 
-/// A contraction by labels: `einsum<"bik,kj->bij">(x, w)` sums over the labels that the result lacks. Products of bf16
-/// and f16 are summed in f32 and rounded once; `einsum<"ik,kj->ij", float>` returns the f32 sums. Errors:
-/// shape_mismatch where dims with the same label differ. Communication: none for split labels of the result; over a
-/// split summed label the result is a partial value.
+namespace detail {
+
+/// The diagonal over two dims, which stands where the first of them was.
+template <int Rank, int Row, int Column> struct DiagonalOverTag {
+  template <class X> using result = Typed<typename X::type, Rank - 1>;
+  static constexpr Value emit(Value context, Value x) {
+    x = x.at(context.source);
+    const int first = x.rank() - Rank, row = first + Row, column = first + Column;
+    // Places of columns are counted by the rows, so that another number of columns is a shape_mismatch.
+    const Value places = build::insert_singletons(ArangeTag<std::int32_t>::emit(context, x, build::extent(x, row)),
+                                                  ((1u << x.rank()) - 1) & ~(1u << column), x.rank());
+    const Value on = build::binary(Op::equal, build::iota(x, row, DType::i32), places);
+    return build::cast(build::sum_of(build::select(on, x, x.number(0)), 1u << column), x.dtype());
+  }
+};
+
+/// A tensor summed over the labels that the result lacks, with its dims in the order of the result.
+template <EinsumLetters From, EinsumLetters To, class X> constexpr auto einsum_of_one(const X& x, Here at) {
+  constexpr EinsumLetters::Repeat repeat = From.repeat();
+  if constexpr (repeat.row >= 0) {
+    const auto diagonal = call<DiagonalOverTag<From.rank, repeat.row, repeat.column>>(Source::from(at), x);
+    return einsum_of_one<From.without(repeat.column), To>(diagonal, at);
+  } else if constexpr (constexpr int summed = From.first_that_lacks(To); summed >= 0) {
+    return einsum_of_one<From.without(summed), To>(sum<summed>(x, at), at);
+  } else if constexpr (From == To) {
+    return x;
+  } else {
+    return [&]<std::size_t... D>(std::index_sequence<D...>) {
+      return transpose<From.find(To.letters[D])...>(x, at);
+    }(std::make_index_sequence<To.rank>());
+  }
+}
+
+/// The products of operands from the left to the right.
+template <auto E, int First = 0, EinsumLetters Labels = E.operands[First], class A, class... Rest>
+constexpr auto einsum_of_many(Here at, const A& a, const Rest&... rest) {
+  if constexpr (Labels.repeat().row >= 0) {
+    constexpr EinsumLetters distinct = Labels.distinct();
+    return einsum_of_many<E, First, distinct>(at, einsum_of_one<Labels, distinct>(a, at), rest...);
+  } else if constexpr (sizeof...(Rest) == 0) {
+    return einsum_of_one<Labels, E.result>(a, at);
+  } else {
+    return [&](const auto& b, const auto&... others) {
+      constexpr EinsumLetters given = E.operands[First + 1], next = given.distinct();
+      constexpr EinsumLetters kept = E.kept(Labels, next, First + 2);
+      constexpr auto text = pair_equation<Labels, next, kept>();
+      return einsum_of_many<E, First + 1, kept>(
+          at, call<EinsumTag<text>>(Source::from(at), a, einsum_of_one<given, next>(b, at)), others...);
+    }(rest...);
+  }
+}
+
+template <FixedString Text, class... X> constexpr auto einsum_by(Here at, const X&... x) {
+  constexpr auto equation = EinsumEquation<sizeof...(X)>(Text.view(), {X::rank...});
+  static_assert(
+      equation.error != EinsumError::text,
+      "tessera: an einsum equation is written \"ik,kj->ij\": a letter for each dim of each operand, no letter "
+      "twice in the result, and all letters of the result in an operand");
+  static_assert(equation.error != EinsumError::operands,
+                "tessera: the equation of einsum has another number of operands than the call");
+  static_assert(equation.error != EinsumError::rank,
+                "tessera: an operand of einsum has a different rank than in the equation");
+  if constexpr (equation.error == EinsumError::none) return einsum_of_many<equation>(at, x...);
+}
+
+}  // namespace detail
+
+/// A contraction by labels: `einsum<"bik,kj->bij">(x, w)` sums over the labels that the result lacks. As in
+/// torch.einsum, a label twice in an operand takes the diagonal, `einsum<"ii->">(x)` is the trace, `...` stands for all
+/// dims that have no letter, the last of them the same in all operands, `einsum<"...ij,...jk->...ik">(a, b)`, and
+/// without `->` the result has the labels that occur once, in the order of the alphabet. One to four operands, which
+/// are multiplied from the left to the right. Products of bf16 and f16 are summed in f32 and rounded once;
+/// `einsum<"ik,kj->ij", float>` of two operands returns the f32 sums. Errors: shape_mismatch where dims with the same
+/// label differ. Communication: none for split labels of the result; over a split summed label the result is a partial
+/// value.
 template <FixedString Text, TensorArgument A, TensorArgument B>
 constexpr auto einsum(const A& a, const B& b, Here at = Here::current()) {
-  return call<detail::EinsumTag<Text>>(Source::from(at), a, b);
+  if constexpr (detail::EinsumText(Text.view()).valid)
+    return call<detail::EinsumTag<Text>>(Source::from(at), a, b);
+  else
+    return detail::einsum_by<Text>(at, a, b);
+}
+template <FixedString Text, TensorArgument A> constexpr auto einsum(const A& a, Here at = Here::current()) {
+  return detail::einsum_by<Text>(at, a);
+}
+template <FixedString Text, TensorArgument A, TensorArgument B, TensorArgument C>
+constexpr auto einsum(const A& a, const B& b, const C& c, Here at = Here::current()) {
+  return detail::einsum_by<Text>(at, a, b, c);
+}
+template <FixedString Text, TensorArgument A, TensorArgument B, TensorArgument C, TensorArgument D>
+constexpr auto einsum(const A& a, const B& b, const C& c, const D& d, Here at = Here::current()) {
+  return detail::einsum_by<Text>(at, a, b, c, d);
 }
 template <FixedString Text, Element Out, TensorArgument A, TensorArgument B>
 constexpr auto einsum(const A& a, const B& b, Here at = Here::current()) {
@@ -18668,210 +19132,6 @@ constexpr auto masked_select(const X& x, const Mask& mask, const Size& size, con
 template <TensorArgument X, TensorArgument Mask, TensorArgument Elements>
 constexpr auto masked_scatter(const X& x, const Mask& mask, const Elements& source, Here at = Here::current()) {
   return call<detail::MaskedScatterTag<X::rank>>(Source::from(at), x, mask, source);
-}
-
-}  // namespace tessera
-
-#endif
-
-// ---- tessera/ops/reduction/reduction.hpp
-
-#ifndef TESSERA_OPS_REDUCTION_REDUCTION_HPP
-#define TESSERA_OPS_REDUCTION_REDUCTION_HPP
-
-namespace tessera {
-
-/// Argument of reductions: reduced dims stay, with static extent 1, so that the result broadcasts against the operand.
-struct KeepDims {};
-inline constexpr KeepDims keepdims{};
-
-namespace detail {
-
-/// The dims as a bit set; negative dims count from the end; no dims means all.
-template <int Rank, int... Dims> constexpr unsigned dim_set() {
-  static_assert(((Dims >= -Rank && Dims < Rank) && ...), "tessera: the dim is out of range for the rank of the tensor");
-  if constexpr (sizeof...(Dims) == 0)
-    return (1u << Rank) - 1;
-  else
-    return ((1u << ((Dims + Rank) % Rank)) | ...);
-}
-constexpr int bit_count(unsigned bits) {
-  int n = 0;
-  for (; bits != 0; bits &= bits - 1) ++n;
-  return n;
-}
-
-template <class Operation, bool Mean, bool Keep, int... Dims> struct Reduce {
-  template <class A> struct result {
-    static_assert(require_arithmetic<typename A::type>());
-    static constexpr DType from = dtype_v<typename A::type>;
-    using type = element_t<Mean ? floating_type(from) : reduced_type(ops::row_v<Operation>.reduction, from)>;
-    static constexpr unsigned dims = dim_set<A::rank, Dims...>();
-    static constexpr int rank = Keep ? A::rank : A::rank - bit_count(dims);
-    using Checks = decltype([] {
-      static_assert(bit_count(dims) == sizeof...(Dims) || sizeof...(Dims) == 0,
-                    "tessera: a dim is given twice to a reduction");
-    });
-  };
-  template <int Rank> static constexpr unsigned dims = dim_set<Rank, Dims...>();
-
-  static constexpr Value emit(Value context, Value x, int rank, unsigned set) {
-    // A stacked value has a leading dim of layers, which its static rank does not count.
-    set <<= x.rank() - rank;
-    const DType type = floating_type(x.dtype());
-    if constexpr (Mean) x = build::cast(x, computed_as(type));
-    Value made = build::reduce(ops::op_v<Operation>, x.at(context.source), set, Keep);
-    if constexpr (Mean)
-      made = build::cast(made / build::cast(build::element_count(x.at(context.source), set), made.dtype()), type);
-    return made;
-  }
-};
-
-/// A reduction of the operand cast to another element type.
-template <class To, class R> struct ReduceAs {
-  template <class A> using result = typename R::template result<Typed<To, A::rank>>;
-  template <int Rank> static constexpr unsigned dims = R::template dims<Rank>;
-  static constexpr Value emit(Value context, Value x, int rank, unsigned set) {
-    return R::emit(context, build::cast(x.at(context.source), dtype_v<To>), rank, set);
-  }
-};
-
-/// Argmax or argmin: the smallest position of elements that equal the extreme or are NaN.
-template <class Extreme, class Index, bool Keep, int... Dims> struct ArgReduce {
-  using R = Reduce<Extreme, false, Keep, Dims...>;
-  template <class A> struct result : R::template result<A> {
-    using type = Index;
-    using IndexChecks = decltype([] {
-      static_assert(std::is_same_v<Index, std::int32_t> || std::is_same_v<Index, std::int64_t>,
-                    "tessera: the type of indices must be std::int32_t or std::int64_t");
-    });
-  };
-  template <int Rank> static constexpr unsigned dims = R::template dims<Rank>;
-
-  static constexpr Value emit(Value context, Value x, int rank, unsigned set) {
-    x = x.at(context.source);
-    set <<= x.rank() - rank;
-    Value found = build::binary(Op::equal, x, build::reduce(ops::op_v<Extreme>, x, set, true));
-    if (is_floating(x.dtype())) found = build::binary(Op::logical_or, found, build::binary(Op::not_equal, x, x));
-    constexpr DType type = dtype_v<Index>;
-    Value position = x.number(0, type);
-    for (int d = 0; d < x.rank(); ++d)
-      if ((set >> d & 1) != 0) position = position * build::cast(build::extent(x, d), type) + build::iota(x, d, type);
-    // Larger than all positions (no tensor has 2^53 elements), and exact as a double, in which kernels take constants.
-    const Value past = x.number(type == DType::i32 ? 0x1p31 - 1 : 0x1p53, type);
-    return build::reduce(ops::op_v<ops::MinOp>, build::select(found, position, past), set, Keep);
-  }
-};
-
-/// A reduction together with the static rank of its operand, from which the bit set of dims follows.
-template <int Rank, class R> struct RankedReduce {
-  template <class A> using result = typename R::template result<A>;
-  static constexpr Value emit(Value context, Value x) { return R::emit(context, x, Rank, R::template dims<Rank>); }
-};
-
-template <class R, TensorArgument X> constexpr auto reduce_by(const X& x, Here at) {
-  return call<RankedReduce<X::rank, R>>(Source::from(at), x);
-}
-template <class Operation, bool Mean, bool Keep, int... Dims, TensorArgument X>
-constexpr auto reduce(const X& x, Here at) {
-  return call<RankedReduce<X::rank, Reduce<Operation, Mean, Keep, Dims...>>>(Source::from(at), x);
-}
-template <class Operation, bool Keep, int... Dims, TensorArgument X> constexpr auto reduce_bools(const X& x, Here at) {
-  return reduce_by<ReduceAs<bool, Reduce<Operation, false, Keep, Dims...>>>(x, at);
-}
-
-}  // namespace detail
-
-/// Sum over the named dims, by default all: `sum<-1>(x)`, `mean<0, 1>(x, ts::keepdims)`; mean, max and min likewise.
-/// Results have the other dims; with keepdims also the reduced dims, of extent 1. Sums of bools and of integers below
-/// 32 bits are i32, means of integers f32; max of bools tells whether any element holds. NaN in any element gives NaN.
-/// Gradient of max and min: elements that share the extreme get equal parts. Communication: over a sharded dim the
-/// result is a partial value, which is reduced before its first non-linear reader.
-template <int... Dims, TensorArgument X> constexpr auto sum(const X& x, Here at = Here::current()) {
-  return detail::reduce<ops::SumOp, false, false, Dims...>(x, at);
-}
-template <int... Dims, TensorArgument X> constexpr auto sum(const X& x, KeepDims, Here at = Here::current()) {
-  return detail::reduce<ops::SumOp, false, true, Dims...>(x, at);
-}
-template <int... Dims, TensorArgument X> constexpr auto mean(const X& x, Here at = Here::current()) {
-  return detail::reduce<ops::SumOp, true, false, Dims...>(x, at);
-}
-template <int... Dims, TensorArgument X> constexpr auto mean(const X& x, KeepDims, Here at = Here::current()) {
-  return detail::reduce<ops::SumOp, true, true, Dims...>(x, at);
-}
-template <int... Dims, TensorArgument X> constexpr auto max(const X& x, Here at = Here::current()) {
-  return detail::reduce<ops::MaxOp, false, false, Dims...>(x, at);
-}
-template <int... Dims, TensorArgument X> constexpr auto max(const X& x, KeepDims, Here at = Here::current()) {
-  return detail::reduce<ops::MaxOp, false, true, Dims...>(x, at);
-}
-template <int... Dims, TensorArgument X> constexpr auto min(const X& x, Here at = Here::current()) {
-  return detail::reduce<ops::MinOp, false, false, Dims...>(x, at);
-}
-template <int... Dims, TensorArgument X> constexpr auto min(const X& x, KeepDims, Here at = Here::current()) {
-  return detail::reduce<ops::MinOp, false, true, Dims...>(x, at);
-}
-
-/// Product over the named dims, by default all: `prod<-1>(x)`, `prod<0, 1>(x, ts::keepdims)`. Products of bools and of
-/// integers below 32 bits are i32; wider integers wrap around. The product of no elements is 1; NaN in any element
-/// gives NaN. f32 is multiplied in f32, with a relative error of at most n 2^-23 for n elements; bf16 and f16 are
-/// multiplied in f32 and rounded once. The gradient and second derivatives are exact where elements are 0, as in
-/// PyTorch. Shapes and communication: as `sum`; partial values of a sharded dim are multiplied.
-template <int... Dims, TensorArgument X> constexpr auto prod(const X& x, Here at = Here::current()) {
-  return detail::reduce<ops::ProdOp, false, false, Dims...>(x, at);
-}
-template <int... Dims, TensorArgument X> constexpr auto prod(const X& x, KeepDims, Here at = Here::current()) {
-  return detail::reduce<ops::ProdOp, false, true, Dims...>(x, at);
-}
-
-/// Whether any (all) elements along the named dims are nonzero; NaN counts as nonzero. The result is bool. Of no
-/// elements, `any` is false and `all` is true. Shapes and communication as `max`.
-template <int... Dims, TensorArgument X> constexpr auto any(const X& x, Here at = Here::current()) {
-  return detail::reduce_bools<ops::MaxOp, false, Dims...>(x, at);
-}
-template <int... Dims, TensorArgument X> constexpr auto any(const X& x, KeepDims, Here at = Here::current()) {
-  return detail::reduce_bools<ops::MaxOp, true, Dims...>(x, at);
-}
-template <int... Dims, TensorArgument X> constexpr auto all(const X& x, Here at = Here::current()) {
-  return detail::reduce_bools<ops::MinOp, false, Dims...>(x, at);
-}
-template <int... Dims, TensorArgument X> constexpr auto all(const X& x, KeepDims, Here at = Here::current()) {
-  return detail::reduce_bools<ops::MinOp, true, Dims...>(x, at);
-}
-
-/// The index of the largest (smallest) element along one dim: `argmax<-1>(x)`, `argmin<0, std::int64_t>(x)`; without a
-/// dim, `argmax(x)`, the row-major position among all elements. Of equal elements the first; where any is NaN, the
-/// first NaN. `Index` has to hold the number of elements; of no elements the result is the largest Index. Shapes as
-/// `max`; no gradient. Communication: over a sharded dim, one all_reduce of the extremes and one of the indices.
-template <int D, Element Index = std::int32_t, TensorArgument X>
-constexpr auto argmax(const X& x, Here at = Here::current()) {
-  return detail::reduce_by<detail::ArgReduce<ops::MaxOp, Index, false, D>>(x, at);
-}
-template <Element Index = std::int32_t, TensorArgument X> constexpr auto argmax(const X& x, Here at = Here::current()) {
-  return detail::reduce_by<detail::ArgReduce<ops::MaxOp, Index, false>>(x, at);
-}
-template <int D, Element Index = std::int32_t, TensorArgument X>
-constexpr auto argmax(const X& x, KeepDims, Here at = Here::current()) {
-  return detail::reduce_by<detail::ArgReduce<ops::MaxOp, Index, true, D>>(x, at);
-}
-template <Element Index = std::int32_t, TensorArgument X>
-constexpr auto argmax(const X& x, KeepDims, Here at = Here::current()) {
-  return detail::reduce_by<detail::ArgReduce<ops::MaxOp, Index, true>>(x, at);
-}
-template <int D, Element Index = std::int32_t, TensorArgument X>
-constexpr auto argmin(const X& x, Here at = Here::current()) {
-  return detail::reduce_by<detail::ArgReduce<ops::MinOp, Index, false, D>>(x, at);
-}
-template <Element Index = std::int32_t, TensorArgument X> constexpr auto argmin(const X& x, Here at = Here::current()) {
-  return detail::reduce_by<detail::ArgReduce<ops::MinOp, Index, false>>(x, at);
-}
-template <int D, Element Index = std::int32_t, TensorArgument X>
-constexpr auto argmin(const X& x, KeepDims, Here at = Here::current()) {
-  return detail::reduce_by<detail::ArgReduce<ops::MinOp, Index, true, D>>(x, at);
-}
-template <Element Index = std::int32_t, TensorArgument X>
-constexpr auto argmin(const X& x, KeepDims, Here at = Here::current()) {
-  return detail::reduce_by<detail::ArgReduce<ops::MinOp, Index, true>>(x, at);
 }
 
 }  // namespace tessera

@@ -15425,6 +15425,1020 @@ constexpr ShardingStrategy context_parallel(const Mesh& mesh, std::string_view c
 
 #endif
 
+// ---- tessera/ops/contraction/einsum_equation.hpp
+
+#ifndef TESSERA_OPS_CONTRACTION_EINSUM_EQUATION_HPP
+#define TESSERA_OPS_CONTRACTION_EINSUM_EQUATION_HPP
+
+namespace tessera::detail {
+
+/// The labels of the dims of a tensor in an einsum.
+struct EinsumLetters {
+  char letters[max_rank]{};
+  int rank = 0;
+
+  friend constexpr bool operator==(const EinsumLetters&, const EinsumLetters&) = default;
+  constexpr int find(char letter, int from = 0) const {
+    for (int d = from; d < rank; ++d)
+      if (letters[d] == letter) return d;
+    return -1;
+  }
+  constexpr EinsumLetters without(int dim) const {
+    EinsumLetters rest;
+    for (int d = 0; d < rank; ++d)
+      if (d != dim) rest.letters[rest.rank++] = letters[d];
+    return rest;
+  }
+  constexpr EinsumLetters with(char letter) const {
+    EinsumLetters more = *this;
+    more.letters[more.rank++] = letter;
+    return more;
+  }
+  constexpr EinsumLetters distinct() const {
+    EinsumLetters found;
+    for (int d = 0; d < rank; ++d)
+      if (found.find(letters[d]) < 0) found = found.with(letters[d]);
+    return found;
+  }
+  constexpr int first_that_lacks(const EinsumLetters& other) const {
+    for (int d = 0; d < rank; ++d)
+      if (other.find(letters[d]) < 0) return d;
+    return -1;
+  }
+  /// The first two dims with the same label; -1 where all labels are distinct.
+  struct Repeat {
+    int row = -1, column = -1;
+  };
+  constexpr Repeat repeat() const {
+    for (int d = 0; d < rank; ++d)
+      if (const int other = find(letters[d], d + 1); other >= 0) return {d, other};
+    return {};
+  }
+};
+
+enum class EinsumError : std::uint8_t { none, text, operands, rank };
+
+/// An equation of einsum for operands of given ranks, with a letter for each dim that `...` stands for.
+template <int Count> struct EinsumEquation {
+  EinsumLetters operands[Count]{}, result{};
+  EinsumError error;
+
+  constexpr EinsumEquation(std::string_view text, const int (&ranks)[Count]) : error(parse(text, ranks)) {}
+
+  /// The labels of a product of two operands: those of the result, or of an operand from `next` on.
+  constexpr EinsumLetters kept(const EinsumLetters& a, const EinsumLetters& b, int next) const {
+    if (next == Count) return result;
+    EinsumLetters all;
+    for (const EinsumLetters* of : {&a, &b})
+      for (int d = 0; d < of->rank; ++d)
+        if (const char c = of->letters[d]; all.find(c) < 0 && (result.find(c) >= 0 || occurs(c, next))) {
+          if (all.rank == max_rank)
+            fail(errc::capacity, "[einsum] rank: a product of the first ", next, " operands has more than ", max_rank,
+                 " dims");
+          all = all.with(c);
+        }
+    return all;
+  }
+
+ private:
+  static constexpr bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
+  /// The label of a dim that `...` stands for, counted from the last.
+  static constexpr char label_from_the_back(int place) { return static_cast<char>('0' + place); }
+
+  constexpr EinsumError parse(std::string_view text, const int (&ranks)[Count]) {
+    const std::size_t arrow = text.find("->");
+    const std::string_view before = text.substr(0, arrow);
+    int parts = 1, filled = 0;
+    for (const char c : before) parts += c == ',';
+    if (parts != Count) return EinsumError::operands;
+    std::size_t begin = 0;
+    for (int k = 0; k < Count; ++k) {
+      const std::size_t end = before.find(',', begin);
+      const std::string_view own = before.substr(begin, end - begin);
+      if (const EinsumError found = read(own, ranks[k] - letters_of(own), operands[k]); found != EinsumError::none)
+        return found;
+      if (operands[k].rank != ranks[k]) return EinsumError::rank;
+      if (own.find('.') != own.npos) filled = std::max(filled, ranks[k] - letters_of(own));
+      begin = end + 1;
+    }
+    const EinsumError found = arrow == text.npos ? fill_result(filled) : read(text.substr(arrow + 2), filled, result);
+    if (found != EinsumError::none) return found;
+    if (result.repeat().row >= 0) return EinsumError::text;
+    for (int d = 0; d < result.rank; ++d)
+      if (!occurs(result.letters[d], 0)) return EinsumError::text;
+    return EinsumError::none;
+  }
+  constexpr bool occurs(char letter, int first) const {
+    for (int k = first; k < Count; ++k)
+      if (operands[k].find(letter) >= 0) return true;
+    return false;
+  }
+  static constexpr int letters_of(std::string_view text) {
+    int count = 0;
+    for (const char c : text) count += is_letter(c);
+    return count;
+  }
+  /// Reads the labels of a tensor, where `...` stands for `filled` dims.
+  static constexpr EinsumError read(std::string_view text, int filled, EinsumLetters& into) {
+    bool has_ellipsis = false;
+    for (std::size_t i = 0; i < text.size(); ++i) {
+      if (text[i] == ' ') continue;
+      if (text.substr(i, 3) == "..." && !has_ellipsis) {
+        if (filled < 0 || into.rank + filled > max_rank) return EinsumError::rank;
+        for (int place = filled; place > 0; --place) into = into.with(label_from_the_back(place - 1));
+        has_ellipsis = true;
+        i += 2;
+        continue;
+      }
+      if (!is_letter(text[i])) return EinsumError::text;
+      if (into.rank == max_rank) return EinsumError::rank;
+      into = into.with(text[i]);
+    }
+    return EinsumError::none;
+  }
+  /// A result that is not stated has the dims of `...`, then the labels that occur once, capital letters first.
+  constexpr EinsumError fill_result(int filled) {
+    for (int place = filled; place > 0; --place) result = result.with(label_from_the_back(place - 1));
+    for (char c = 'A'; c <= 'z'; ++c) {
+      int count = 0;
+      for (const EinsumLetters& of : operands)
+        for (int d = 0; d < of.rank; ++d) count += of.letters[d] == c;
+      if (count != 1) continue;
+      if (result.rank == max_rank) return EinsumError::rank;
+      result = result.with(c);
+    }
+    return EinsumError::none;
+  }
+};
+
+/// The equation of two tensors with distinct labels, such as "ab,bc->ac": a letter for each label by its first dim.
+template <EinsumLetters A, EinsumLetters B, EinsumLetters Out> consteval auto pair_equation() {
+  constexpr int size = A.rank + B.rank + Out.rank + 4;  // with ',', "->" and the last 0
+  char text[size]{};
+  int n = 0;
+  char seen[2 * max_rank]{};
+  int count = 0;
+  const auto add = [&](const EinsumLetters& of) {
+    for (int d = 0; d < of.rank; ++d) {
+      int label = 0;
+      while (label < count && seen[label] != of.letters[d]) ++label;
+      if (label == count) seen[count++] = of.letters[d];
+      text[n++] = static_cast<char>(label < 26 ? 'a' + label : 'A' + label - 26);
+    }
+  };
+  add(A);
+  text[n++] = ',';
+  add(B);
+  text[n++] = '-', text[n++] = '>';
+  add(Out);
+  return FixedString<size>(text);
+}
+
+}  // namespace tessera::detail
+
+#endif
+
+// ---- tessera/ops/data_movement/shape.hpp
+
+#ifndef TESSERA_OPS_DATA_MOVEMENT_SHAPE_HPP
+#define TESSERA_OPS_DATA_MOVEMENT_SHAPE_HPP
+
+namespace tessera {
+
+/// A size: an integer or a Dim. Operations take sizes as Dims, since plans depend on their values; other numbers in an
+/// expression are Scalars, on whose values no plan depends.
+template <class T>
+concept SizeOperand = (std::integral<T> && !std::same_as<T, bool>) || std::same_as<T, Dim>;
+
+namespace detail {
+
+/// `Dim` as an index from 0; negative indices count from the end.
+template <int Dim, int Rank> constexpr int checked_dim() {
+  static_assert(Dim >= -Rank && Dim < Rank, "tessera: the dim is out of range for the rank of the tensor");
+  return Dim < 0 ? Dim + Rank : Dim;
+}
+
+/// Sizes are 64-bit integers in a graph.
+constexpr Value as_size(Value v) { return build::cast(v, DType::i64); }
+
+/// Computes with two sizes: returns their result, or if one is traced the node of it.
+template <class Operation> constexpr Dim combine(const Dim& x, const Dim& y) {
+  constexpr const OpRow& row = ops::row_v<Operation>;
+  if (!x.traced() && !y.traced()) {
+    std::int64_t exact = 0;
+    const IntegerResult found = row.integers(x.value(), y.value(), exact);
+    if (found != IntegerResult::known) fail_integers(found, row.name, x.value(), y.value());
+    return Dim(exact);
+  }
+  const Value context = here(x.traced() ? x.placeholder() : y.placeholder());
+  return Dim(build::binary(ops::op_v<Operation>, lower(context, x), lower(context, y)));
+}
+
+/// Operands of arithmetic on numbers that gives a Scalar: with a Scalar, or with a size and a floating-point number.
+template <class A, class B>
+concept ScalarOperands = NumberOperand<A> && NumberOperand<B> &&
+                         (std::is_same_v<A, Scalar> || std::is_same_v<B, Scalar> ||
+                          (std::is_same_v<A, Dim> && std::is_floating_point_v<B>) ||
+                          (std::is_floating_point_v<A> && std::is_same_v<B, Dim>));
+template <class N> constexpr double real_of(const N& n) {
+  if constexpr (std::is_arithmetic_v<N>)
+    return static_cast<double>(n);
+  else
+    return n.number().real();
+}
+/// Computes with two numbers in f64: returns their result, or if one is traced the node of it.
+template <class Operation, class A, class B> constexpr Scalar combine_numbers(const A& a, const B& b) {
+  const Value of_a = trace_of(a);
+  const Value context = of_a.module != nullptr ? of_a : trace_of(b);
+  if (context.module == nullptr) return Scalar(ops::row_v<Operation>.number(real_of(a), real_of(b), 0));
+  const Value at = here(context);
+  return Scalar(build::binary(ops::op_v<Operation>, build::cast(lower(at, a), DType::f64),
+                              build::cast(lower(at, b), DType::f64)));
+}
+
+template <class Operation, class N> constexpr Scalar function_of_number(const N& n) {
+  const Value context = trace_of(n);
+  if (context.module == nullptr) return Scalar(ops::row_v<Operation>.number(real_of(n), 0, 0));
+  return Scalar(build::unary(ops::op_v<Operation>, build::cast(lower(here(context), n), DType::f64)));
+}
+
+template <int Rank, int Dim, class T> struct IotaTag {
+  template <class A> using result = Typed<T, Rank>;
+  static constexpr Value emit(Value context, Value like) {
+    return build::iota(like.at(context.source), like.shifted(Dim, Rank), dtype_v<T>);
+  }
+};
+
+template <class T> struct ArangeTag {
+  template <class X, class Size> using result = Typed<T, 1>;
+  static constexpr Value emit(Value context, Value, Value size) {
+    size = as_size(size).at(context.source);
+    return build::cast(size.make({.op = Op::arange, .dtype = DType::i32, .rank = 1}, {size.id}), dtype_v<T>);
+  }
+};
+template <class T> constexpr Sym<T, 1> counted_to(Value context, const Dim& n) {
+  return Sym<T, 1>(ArangeTag<T>::emit(here(context), context, lower(here(context), n)));
+}
+
+struct BroadcastTag {
+  static constexpr auto leading_dims = ops::LeadingDims::like;
+  template <class A, class B> static constexpr bool fills = is_number_v<typename A::type>;
+  template <class A, class B> struct result {
+    using type = typename std::conditional_t<fills<A, B>, B, A>::type;
+    static constexpr int rank = B::rank;
+    using Checks = decltype([] {
+      static_assert(A::rank <= B::rank, "tessera: a tensor can't be broadcast to a tensor of lower rank");
+      static_assert(!fills<A, B> || is_floating_v<typename B::type> ||
+                        !std::is_same_v<typename A::type, Number<NumberKind::floating>>,
+                    "tessera: a floating number can't be broadcast to an integer or bool tensor; use an integer");
+    });
+  };
+  template <class A, class B> static constexpr void convert(Value& x, const Value& like) {
+    if constexpr (fills<A, B>) x = convert_operand<A>(x, like.dtype());
+  }
+  static constexpr Value emit(Value context, Value x, Value like) {
+    const int lead = like.rank() - x.rank();
+    for (int d = 0; d < x.rank(); ++d)
+      if (lead + d >= 0 && like.is_singleton(lead + d) && !x.is_singleton(d))
+        context.refuse(errc::shape_mismatch,
+                       "[broadcast_like] dims: the target has static extent 1 in a dim in which the operand does not");
+    x = x.at(context.source);
+    if (x.rank() == 0) return build::broadcast(x, like);
+    return ops::checked_broadcast(x, like, MadeBy::broadcast_like);
+  }
+};
+
+}  // namespace detail
+
+/// Exact arithmetic on sizes; division rounds towards zero. Inside a traced function it is recorded and computed when
+/// the program is planned. Errors: capacity for a result beyond 64 bits, dim_range for a division by zero.
+constexpr Dim operator+(const Dim& x, const Dim& y) { return detail::combine<ops::AddOp>(x, y); }
+constexpr Dim operator-(const Dim& x, const Dim& y) { return detail::combine<ops::SubOp>(x, y); }
+constexpr Dim operator*(const Dim& x, const Dim& y) { return detail::combine<ops::MulOp>(x, y); }
+constexpr Dim operator/(const Dim& x, const Dim& y) { return detail::combine<ops::DivOp>(x, y); }
+
+namespace detail {
+template <class A, class B>
+concept ComparesDims = (std::is_same_v<A, Dim> && (std::is_same_v<B, Dim> || std::is_arithmetic_v<B>)) ||
+                       (std::is_arithmetic_v<A> && std::is_same_v<B, Dim>);
+template <class A> constexpr auto no_comparison() {
+  static_assert(
+      std::is_void_v<A>,
+      "tessera: a ts::Dim can't be compared in a condition: a size is not known while a function is traced; "
+      "write a loop over a dim as ts::fori_loop or ts::scan, and compare x.value() outside of a traced function");
+  return false;
+}
+}  // namespace detail
+// Without these overloads, compilers would list all comparisons that exist. `auto` has the assertion fail where an
+// operator is called, not later, where a trace evaluates it.
+template <class A, class B>
+  requires detail::ComparesDims<A, B>
+constexpr auto operator<(const A&, const B&) {
+  return detail::no_comparison<A>();
+}
+template <class A, class B>
+  requires detail::ComparesDims<A, B>
+constexpr auto operator<=(const A&, const B&) {
+  return detail::no_comparison<A>();
+}
+template <class A, class B>
+  requires detail::ComparesDims<A, B>
+constexpr auto operator>(const A&, const B&) {
+  return detail::no_comparison<A>();
+}
+template <class A, class B>
+  requires detail::ComparesDims<A, B>
+constexpr auto operator>=(const A&, const B&) {
+  return detail::no_comparison<A>();
+}
+
+/// Arithmetic on Scalars, also with numbers and Dims, and of a Dim with a floating-point number, in f64: `1.0 - decay`,
+/// `position + 1`, `ts::extent<0>(x) * 0.5`. Inside a traced function it is recorded, and computed once in each call;
+/// a call with other values runs the same plan.
+template <class A, class B>
+  requires detail::ScalarOperands<A, B>
+constexpr Scalar operator+(const A& a, const B& b) {
+  return detail::combine_numbers<ops::AddOp>(a, b);
+}
+template <class A, class B>
+  requires detail::ScalarOperands<A, B>
+constexpr Scalar operator-(const A& a, const B& b) {
+  return detail::combine_numbers<ops::SubOp>(a, b);
+}
+template <class A, class B>
+  requires detail::ScalarOperands<A, B>
+constexpr Scalar operator*(const A& a, const B& b) {
+  return detail::combine_numbers<ops::MulOp>(a, b);
+}
+template <class A, class B>
+  requires detail::ScalarOperands<A, B>
+constexpr Scalar operator/(const A& a, const B& b) {
+  return detail::combine_numbers<ops::DivOp>(a, b);
+}
+constexpr Scalar operator-(const Scalar& x) { return x * -1.0; }
+/// Functions of a Scalar or a Dim, in f64: `1.0 / ts::sqrt(ts::extent<1>(x))`. As the arithmetic above.
+template <class N>
+  requires(std::is_same_v<N, Scalar> || std::is_same_v<N, Dim>)
+constexpr Scalar sqrt(const N& n) {
+  return detail::function_of_number<ops::SqrtOp>(n);
+}
+template <class N>
+  requires(std::is_same_v<N, Scalar> || std::is_same_v<N, Dim>)
+constexpr Scalar exp(const N& n) {
+  return detail::function_of_number<ops::ExpOp>(n);
+}
+template <class N>
+  requires(std::is_same_v<N, Scalar> || std::is_same_v<N, Dim>)
+constexpr Scalar log(const N& n) {
+  return detail::function_of_number<ops::LogOp>(n);
+}
+
+/// Inside a traced function: the indices 0, ..., n - 1, where n is a size of the function, such as ts::extent<1>(x)
+/// (torch.arange, jnp.arange); of a number n, with any tensor of the function as second argument. Error: unsupported
+/// for a size that is no size of a traced function. No communication.
+///
+///     const auto position = ts::arange<float>(ts::extent<1>(x));   // [T]
+///     const auto eight = ts::arange<float>(8, x);                  // [8]
+template <Element T> constexpr Sym<T, 1> arange(const Dim& n, Here at = Here::current()) {
+  if (!n.traced())
+    fail(errc::unsupported,
+         "[arange] size: a number, or outside of a traced function; give a tensor of the function "
+         "as second argument, or a mesh",
+         Source::from(at));
+  return detail::counted_to<T>(n.placeholder().at(Source::from(at)), n);
+}
+template <Element T, SizeOperand N, TensorArgument X>
+constexpr auto arange(const N& n, const X& in, Here at = Here::current()) {
+  return call<detail::ArangeTag<T>>(Source::from(at), in, Dim(n));
+}
+
+/// Inside a traced function: the extent of dim D, as a Dim. Negative dims count from the end. Errors: unsupported
+/// outside of a trace.
+template <int D, TensorArgument X> constexpr Dim extent(const X& x, Here at = Here::current()) {
+  const Value context = trace_of(x).at(Source::from(at));
+  if (context.module == nullptr)
+    fail(errc::unsupported, "[extent] outside of a traced function: use x.shape() of the stored tensor");
+  const Value value = lower(context, x);
+  return Dim(build::extent(value, detail::checked_dim<D, X::rank>() + value.rank() - X::rank));
+}
+
+/// The global index along dim D, in the shape of the operand: `iota<-1, std::int32_t>(x)`. No communication.
+template <int D, Element T, TensorArgument X> constexpr auto iota(const X& like, Here at = Here::current()) {
+  return call<detail::IotaTag<X::rank, detail::checked_dim<D, X::rank>(), T>>(Source::from(at), like);
+}
+
+/// x broadcast to the shape of `like`: along dims that it lacks or that have static extent 1. Errors: shape_mismatch
+/// where another dim differs. No communication.
+template <Operand X, TensorArgument Like>
+  requires(!std::is_same_v<X, bool>)
+constexpr auto broadcast_like(const X& x, const Like& like, Here at = Here::current()) {
+  return call<detail::BroadcastTag>(Source::from(at), x, like);
+}
+/// A tensor filled with `value`, of the shape and element type of `like`. No communication.
+template <NumberOperand N, TensorArgument Like>
+constexpr auto full_like(const Like& like, const N& value, Here at = Here::current()) {
+  if constexpr (std::is_same_v<N, bool>)
+    return full_like(like, static_cast<int>(value), at);
+  else
+    return call<detail::BroadcastTag>(Source::from(at), value, like);
+}
+template <TensorArgument Like> constexpr auto zeros_like(const Like& like, Here at = Here::current()) {
+  return full_like(like, 0, at);
+}
+template <TensorArgument Like> constexpr auto ones_like(const Like& like, Here at = Here::current()) {
+  return full_like(like, 1, at);
+}
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/ops/data_movement/rearrange.hpp
+
+#ifndef TESSERA_OPS_DATA_MOVEMENT_REARRANGE_HPP
+#define TESSERA_OPS_DATA_MOVEMENT_REARRANGE_HPP
+
+namespace tessera {
+
+namespace detail {
+
+/// The text of a rearrange, such as "b t (h d) -> b h t d", parsed into factors at compile time. `1`: a singleton dim.
+struct RearrangeText {
+  Factors factors{};
+  std::string_view names[max_rank]{};
+  int rank_in = 0, rank_out = 0;
+  unsigned singletons_in = 0;  ///< dims of the left side written as 1
+  bool valid = true;
+
+ private:  // comes first since clang needs the definition of what a constexpr constructor calls
+  static constexpr bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; }
+  static constexpr bool is_digit(char c) { return c >= '0' && c <= '9'; }
+
+  constexpr void read(std::string_view side, int& rank, unsigned* singletons, auto&& name_of_dim) {
+    bool inside = false;
+    int factors_in_dim = 0;
+    for (std::size_t i = 0; i < side.size() && valid;) {
+      const char c = side[i];
+      if (c == ' ') {
+        ++i;
+        continue;
+      }
+      if (c == '(' || c == ')') {
+        valid = inside == (c == ')') && (c == '(' || factors_in_dim > 0);
+        inside = c == '(';
+        factors_in_dim = 0;
+        if (c == ')') ++rank;
+        ++i;
+        continue;
+      }
+      std::size_t end = i + 1;
+      while (end < side.size() && (is_letter(side[end]) || is_digit(side[end]))) ++end;
+      const std::string_view word = side.substr(i, end - i);
+      i = end;
+      if (rank == max_rank)
+        valid = false;
+      else if (word == "1" && !inside) {
+        if (singletons != nullptr) *singletons |= 1u << rank;
+      } else if (!is_letter(word[0]) || !name_of_dim(word))
+        valid = false;
+      if (inside)
+        ++factors_in_dim;
+      else
+        ++rank;
+    }
+    valid = valid && !inside;
+  }
+
+ public:
+  constexpr explicit RearrangeText(std::string_view text) {
+    const std::size_t arrow = text.find("->");
+    valid = arrow != std::string_view::npos;
+    if (!valid) return;
+    bool used[max_rank]{};
+    int placed = 0;
+    auto left = [&](std::string_view name) {
+      if (find(name) >= 0 || factors.count == max_rank) return false;
+      names[factors.count] = name;
+      factors.in_dim[factors.count++] = static_cast<std::int8_t>(rank_in);
+      return true;
+    };
+    auto right = [&](std::string_view name) {
+      const int factor = find(name);
+      if (factor < 0 || used[factor]) return false;
+      used[factor] = true;
+      factors.order[placed] = static_cast<std::int8_t>(factor);
+      factors.out_dim[placed++] = static_cast<std::int8_t>(rank_out);
+      return true;
+    };
+    read(text.substr(0, arrow), rank_in, &singletons_in, left);
+    read(text.substr(arrow + 2), rank_out, nullptr, right);
+    valid = valid && placed == factors.count;
+  }
+
+  /// The factor of a name; -1 when there is none.
+  constexpr int find(std::string_view name) const {
+    for (int f = 0; f < factors.count; ++f)
+      if (names[f] == name) return f;
+    return -1;
+  }
+  /// Whether the extents of all factors follow from those whose bits are set in `given`.
+  constexpr bool determined(unsigned given) const {
+    for (int dim = 0; dim < rank_in; ++dim) {
+      int open = 0;
+      for (int f = 0; f < factors.count; ++f)
+        if (factors.in_dim[f] == dim && (given >> f & 1) == 0) ++open;
+      if (open > 1) return false;
+    }
+    return true;
+  }
+};
+
+/// A rearrange of a value of static rank `rank_in`; dims in front of these (the layers of a stack) stay. `sizes[f]`:
+/// the extent of factor f, or a value without module where it is inferred.
+constexpr Value rearrange(Value x, int rank_in, int rank_out, const Factors& factors, const Value* sizes,
+                          RearrangeOrigin origin = {}) {
+  const int lead = x.leading(rank_in);
+  int kept[max_rank]{};
+  std::int32_t ids[max_rank]{};
+  Factors made{};
+  for (int d = 0; d < lead; ++d) {
+    made.in_dim[d] = made.order[d] = made.out_dim[d] = static_cast<std::int8_t>(d);
+    ids[made.count++] = -1;
+  }
+  for (int f = 0; f < factors.count; ++f) {
+    const bool given = sizes != nullptr && sizes[f].module != nullptr;
+    bool alone = true;
+    for (int o = 0; o < factors.count; ++o) alone = alone && (o == f || factors.in_dim[o] != factors.in_dim[f]);
+    kept[f] = -1;
+    if (x.is_singleton(factors.in_dim[f] + lead) && alone && !given) continue;  // singleton dims have no factors
+    if (made.count == max_rank)
+      fail(errc::capacity, "[rearrange] number of factors: dims are split into more than 8 factors in all");
+    kept[f] = made.count;
+    made.in_dim[made.count] = static_cast<std::int8_t>(factors.in_dim[f] + lead);
+    ids[made.count++] = given ? sizes[f].id : -1;
+  }
+  int at = lead;
+  for (int p = 0; p < factors.count; ++p) {
+    const int f = kept[static_cast<int>(factors.order[p])];
+    if (f < 0) continue;
+    made.order[at] = static_cast<std::int8_t>(f);
+    made.out_dim[at++] = static_cast<std::int8_t>(factors.out_dim[p] + lead);
+  }
+  return build::rearrange(x, rank_out + lead, made, ids, origin);
+}
+
+constexpr void require_singleton(Value x, int dim, const char* message) {
+  if (!x.is_singleton(dim)) x.refuse(errc::shape_mismatch, message);
+}
+
+template <FixedString Text, FixedString... Names> struct RearrangeTag {
+  static constexpr RearrangeText text{Text.view()};
+  static_assert(text.valid,
+                "tessera: a rearrange pattern is written \"b t (h d) -> b h t d\": names, 1 for a singleton dim, "
+                "and parentheses around the factors of a dim; both sides have the same names, each once");
+  static constexpr bool known = ((text.find(Names.view()) >= 0) && ...);
+  static_assert(known || !text.valid, "tessera: the name in a ts::len is not a name in the pattern of the rearrange");
+  static constexpr bool determined = text.determined((0u | ... | (1u << (text.find(Names.view()) & 31))));
+  static_assert(determined || !text.valid,
+                "tessera: a dim that is split needs a ts::len for all of its factors but one");
+
+  template <class A, class... Sizes> struct result {
+    using type = typename A::type;
+    static constexpr int rank = text.rank_out;
+    using Checks = decltype([] {
+      static_assert(A::rank == text.rank_in,
+                    "tessera: the operand of rearrange has a different rank than the left side of the pattern");
+    });
+  };
+  static constexpr Value emit(Value context, Value x, auto... given) {
+    x = x.at(context.source);
+    Value sizes[max_rank]{};
+    ((sizes[text.find(Names.view())] = as_size(given)), ...);
+    for (int d = 0; d < text.rank_in; ++d)
+      if ((text.singletons_in >> d & 1) != 0)
+        require_singleton(
+            x, d + x.rank() - text.rank_in,
+            "[rearrange] 1: in a pattern, 1 is a dim of static extent 1, as from keepdims or ts::unsqueeze");
+    return rearrange(x, text.rank_in, text.rank_out, text.factors, sizes);
+  }
+};
+
+/// The places of dims, of which negative ones count from the back; without places, the dims in reverse order.
+template <int Rank, int... Order> struct DimOrder {
+  static constexpr int count = sizeof...(Order) == 0 ? Rank : static_cast<int>(sizeof...(Order));
+  static constexpr auto dims = [] {
+    std::array<int, static_cast<std::size_t>(count)> found{};
+    int d = 0;
+    ((found[static_cast<std::size_t>(d++)] = Order < 0 ? Order + count : Order), ...);
+    for (; d < count; ++d) found[static_cast<std::size_t>(d)] = count - 1 - d;
+    return found;
+  }();
+  static constexpr bool is_permutation = [] {
+    unsigned seen = 0;
+    for (int dim : dims)
+      if (dim >= 0 && dim < count) seen |= 1u << dim;
+    return count == Rank && seen == (1u << count) - 1;
+  }();
+};
+template <int Rank, int... Order> struct TransposeTag {
+  using Dims = DimOrder<Rank, Order...>;
+  template <class A> struct result {
+    using type = typename A::type;
+    static constexpr int rank = Rank;
+    using Checks = decltype([] {
+      static_assert(Dims::is_permutation,
+                    "tessera: transpose needs each dim of the tensor once, as in ts::transpose<1, 0>(x)");
+    });
+  };
+  static constexpr Value emit(Value context, Value x) {
+    Factors f{};
+    for (int order : Dims::dims) {
+      f.in_dim[f.count] = f.out_dim[f.count] = f.count;
+      f.order[f.count++] = static_cast<std::int8_t>(order);
+    }
+    return rearrange(x.at(context.source), Rank, Rank, f, nullptr);
+  }
+};
+
+/// Dims in order, but for one, which moves.
+constexpr Value moved_dim(Value x, int from, int to) {
+  if (from == to) return x;
+  Factors f{};
+  for (int d = 0; d < x.rank(); ++d) {
+    f.in_dim[d] = f.out_dim[d] = static_cast<std::int8_t>(d);
+    const int rest = d < to ? d : d - 1;  // the place of the dim among those that keep their order
+    f.order[d] = static_cast<std::int8_t>(d == to ? from : rest < from ? rest : rest + 1);
+  }
+  f.count = static_cast<std::int8_t>(x.rank());
+  return rearrange(x, x.rank(), x.rank(), f, nullptr);
+}
+
+template <int Rank, int From, int To> struct MoveDimTag {
+  template <class A> using result = Typed<typename A::type, Rank>;
+  static constexpr Value emit(Value context, Value x) {
+    return moved_dim(x.at(context.source), x.shifted(From, Rank), x.shifted(To, Rank));
+  }
+};
+template <int Rank, int A, int B> struct SwapAxesTag {
+  template <class X> using result = Typed<typename X::type, Rank>;
+  static constexpr Value emit(Value context, Value x) {
+    constexpr int first = A < B ? A : B, last = A < B ? B : A;
+    x = x.at(context.source);
+    if (first == last) return x;
+    const int from = x.shifted(first, Rank), to = x.shifted(last, Rank);
+    return moved_dim(moved_dim(x, from, to), to - 1, from);
+  }
+};
+
+/// Splits dim `D` of a tensor of rank `Rank` into `Count` dims, of which all but the first have given extents.
+template <int Rank, int D, int Count, MadeBy By = MadeBy::operation> struct SplitTag {
+  static_assert(Rank + Count - 1 <= max_rank, "tessera: a tensor has at most 8 dims");
+  template <class A, class... Sizes> using result = Typed<typename A::type, Rank + Count - 1>;
+  static constexpr Value emit(Value context, Value x, auto... inner) {
+    Factors f{};
+    Value sizes[max_rank]{}, given[] = {as_size(inner)...};
+    for (int d = 0; d < Rank; ++d)
+      for (int k = 0; k < (d == D ? Count : 1); ++k) {
+        f.in_dim[f.count] = static_cast<std::int8_t>(d);
+        if (k > 0) sizes[f.count] = given[k - 1];
+        f.order[f.count] = f.out_dim[f.count] = f.count;
+        ++f.count;
+      }
+    return rearrange(x.at(context.source), Rank, Rank + Count - 1, f, sizes, {0, By});
+  }
+};
+
+template <int Rank, int First, int Last> struct MergeTag {
+  static_assert(First <= Last, "tessera: merge_dims takes the first and the last dim to merge, in this order");
+  template <class A> using result = Typed<typename A::type, Rank - (Last - First)>;
+  static constexpr Value emit(Value context, Value x) {
+    Factors f{};
+    for (int d = 0; d < Rank; ++d) {
+      f.in_dim[d] = f.order[d] = static_cast<std::int8_t>(d);
+      f.out_dim[d] = static_cast<std::int8_t>(d <= First ? d : d <= Last ? First : d - (Last - First));
+      ++f.count;
+    }
+    return rearrange(x.at(context.source), Rank, Rank - (Last - First), f, nullptr);
+  }
+};
+
+template <int Rank, int D> struct UnsqueezeTag {
+  static_assert(Rank < max_rank, "tessera: a tensor has at most 8 dims");
+  template <class A> using result = Typed<typename A::type, Rank + 1>;
+  static constexpr Value emit(Value context, Value x) {
+    const int lead = x.leading(Rank);
+    return build::insert_singletons(x.at(context.source), 1u << (D + lead), x.rank() + 1);
+  }
+};
+
+template <int Rank, int D> struct SqueezeTag {
+  template <class A> using result = Typed<typename A::type, Rank - 1>;
+  static constexpr Value emit(Value context, Value x) {
+    const int dim = x.shifted(D, Rank);
+    x = x.at(context.source);
+    if (!x.is_singleton(dim)) {  // outside of the dim unless its extent is 1
+      const Value one = x.integer(1, DType::i64);
+      x = build::slice(x, dim, one - build::extent(x, dim), one, MadeBy::squeeze);
+    }
+    return build::drop_singletons(x, 1u << dim);
+  }
+};
+
+}  // namespace detail
+
+/// The extent of a named factor in a rearrange: `ts::len<"h">(heads)`.
+template <FixedString Name> struct Len {
+  static constexpr auto name = Name;
+  Dim size;
+};
+template <FixedString Name, SizeOperand T> constexpr Len<Name> len(const T& size) { return {Dim(size)}; }
+
+namespace detail {
+template <class T> inline constexpr bool is_len_v = false;
+template <FixedString Name> inline constexpr bool is_len_v<Len<Name>> = true;
+template <class T>
+concept LenArgument = is_len_v<T>;
+}  // namespace detail
+
+/// Splits, permutes and merges dims (einops):
+///
+///     auto q = ts::rearrange<"b t (h d) -> b h t d">(x, ts::len<"h">(heads));
+///
+/// Names in parentheses are factors of a dim, the most significant first; ts::len gives the extents of all of them but
+/// one. `1` is a dim of static extent 1. Errors: shape_mismatch when the factors don't divide the dim. Communication:
+/// none where the shards stay the same elements. A split dim passes its axes to its factors, the most significant
+/// factor first, as sub-axes where a factor is smaller than an axis.
+template <FixedString Text, TensorArgument X> constexpr auto rearrange(const X& x, Here at = Here::current()) {
+  return call<detail::RearrangeTag<Text>>(Source::from(at), x);
+}
+template <FixedString Text, TensorArgument X, detail::LenArgument A>
+constexpr auto rearrange(const X& x, const A& a, Here at = Here::current()) {
+  return call<detail::RearrangeTag<Text, A::name>>(Source::from(at), x, a.size);
+}
+template <FixedString Text, TensorArgument X, detail::LenArgument A, detail::LenArgument B>
+constexpr auto rearrange(const X& x, const A& a, const B& b, Here at = Here::current()) {
+  return call<detail::RearrangeTag<Text, A::name, B::name>>(Source::from(at), x, a.size, b.size);
+}
+template <FixedString Text, TensorArgument X, detail::LenArgument A, detail::LenArgument B, detail::LenArgument C>
+constexpr auto rearrange(const X& x, const A& a, const B& b, const C& c, Here at = Here::current()) {
+  return call<detail::RearrangeTag<Text, A::name, B::name, C::name>>(Source::from(at), x, a.size, b.size, c.size);
+}
+
+/// Permutes the dims: dim d of the result is dim Order[d] of x; a negative one counts from the back. Without an order
+/// the dims are reversed, as in jnp.transpose(x). No communication.
+template <int... Order, TensorArgument X> constexpr auto transpose(const X& x, Here at = Here::current()) {
+  return call<detail::TransposeTag<X::rank, Order...>>(Source::from(at), x);
+}
+
+/// Moves a dim to another place, the others stay in order: `movedim<1, -1>(x)` of [a, b, c] is [a, c, b]. No
+/// communication.
+template <int From, int To, TensorArgument X> constexpr auto movedim(const X& x, Here at = Here::current()) {
+  constexpr int from = detail::checked_dim<From, X::rank>(), to = detail::checked_dim<To, X::rank>();
+  return call<detail::MoveDimTag<X::rank, from, to>>(Source::from(at), x);
+}
+/// Exchanges two dims: `swapaxes<0, 2>(x)` of [a, b, c] is [c, b, a]. No communication.
+template <int A, int B, TensorArgument X> constexpr auto swapaxes(const X& x, Here at = Here::current()) {
+  constexpr int a = detail::checked_dim<A, X::rank>(), b = detail::checked_dim<B, X::rank>();
+  return call<detail::SwapAxesTag<X::rank, a, b>>(Source::from(at), x);
+}
+
+/// Splits dim D into [.., inner], or into three dims, from the extents given for all but the first. Errors:
+/// shape_mismatch when they don't divide the dim.
+template <int D, TensorArgument X, SizeOperand S>
+constexpr auto split_dim(const X& x, const S& inner, Here at = Here::current()) {
+  return call<detail::SplitTag<X::rank, detail::checked_dim<D, X::rank>(), 2>>(Source::from(at), x, Dim(inner));
+}
+template <int D, TensorArgument X, SizeOperand S, SizeOperand T>
+constexpr auto split_dim(const X& x, const S& middle, const T& inner, Here at = Here::current()) {
+  return call<detail::SplitTag<X::rank, detail::checked_dim<D, X::rank>(), 3>>(Source::from(at), x, Dim(middle),
+                                                                               Dim(inner));
+}
+
+/// Merges the dims from First to Last into one, First being the most significant. Communication: as rearrange.
+template <int First, int Last, TensorArgument X> constexpr auto merge_dims(const X& x, Here at = Here::current()) {
+  constexpr int first = detail::checked_dim<First, X::rank>(), last = detail::checked_dim<Last, X::rank>();
+  return call<detail::MergeTag<X::rank, first, last>>(Source::from(at), x);
+}
+
+/// Inserts a dim of static extent 1, which broadcasts, at position D of the result.
+template <int D, TensorArgument X> constexpr auto unsqueeze(const X& x, Here at = Here::current()) {
+  return call<detail::UnsqueezeTag<X::rank, detail::checked_dim<D, X::rank + 1>()>>(Source::from(at), x);
+}
+
+/// Removes dim D, whose extent is 1 (torch.squeeze with a dim, jnp.squeeze with an axis). Errors: shape_mismatch for
+/// another extent, when the program is planned. No communication, unless a mesh axis splits the dim.
+template <int D, TensorArgument X> constexpr auto squeeze(const X& x, Here at = Here::current()) {
+  return call<detail::SqueezeTag<X::rank, detail::checked_dim<D, X::rank>()>>(Source::from(at), x);
+}
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/ops/reduction/reduction.hpp
+
+#ifndef TESSERA_OPS_REDUCTION_REDUCTION_HPP
+#define TESSERA_OPS_REDUCTION_REDUCTION_HPP
+
+namespace tessera {
+
+/// Argument of reductions: reduced dims stay, with static extent 1, so that the result broadcasts against the operand.
+struct KeepDims {};
+inline constexpr KeepDims keepdims{};
+
+namespace detail {
+
+/// The dims as a bit set; negative dims count from the end; no dims means all.
+template <int Rank, int... Dims> constexpr unsigned dim_set() {
+  static_assert(((Dims >= -Rank && Dims < Rank) && ...), "tessera: the dim is out of range for the rank of the tensor");
+  if constexpr (sizeof...(Dims) == 0)
+    return (1u << Rank) - 1;
+  else
+    return ((1u << ((Dims + Rank) % Rank)) | ...);
+}
+constexpr int bit_count(unsigned bits) {
+  int n = 0;
+  for (; bits != 0; bits &= bits - 1) ++n;
+  return n;
+}
+
+template <class Operation, bool Mean, bool Keep, int... Dims> struct Reduce {
+  template <class A> struct result {
+    static_assert(require_arithmetic<typename A::type>());
+    static constexpr DType from = dtype_v<typename A::type>;
+    using type = element_t<Mean ? floating_type(from) : reduced_type(ops::row_v<Operation>.reduction, from)>;
+    static constexpr unsigned dims = dim_set<A::rank, Dims...>();
+    static constexpr int rank = Keep ? A::rank : A::rank - bit_count(dims);
+    using Checks = decltype([] {
+      static_assert(bit_count(dims) == sizeof...(Dims) || sizeof...(Dims) == 0,
+                    "tessera: a dim is given twice to a reduction");
+    });
+  };
+  template <int Rank> static constexpr unsigned dims = dim_set<Rank, Dims...>();
+
+  static constexpr Value emit(Value context, Value x, int rank, unsigned set) {
+    // A stacked value has a leading dim of layers, which its static rank does not count.
+    set <<= x.rank() - rank;
+    const DType type = floating_type(x.dtype());
+    if constexpr (Mean) x = build::cast(x, computed_as(type));
+    Value made = build::reduce(ops::op_v<Operation>, x.at(context.source), set, Keep);
+    if constexpr (Mean)
+      made = build::cast(made / build::cast(build::element_count(x.at(context.source), set), made.dtype()), type);
+    return made;
+  }
+};
+
+/// A reduction of the operand cast to another element type.
+template <class To, class R> struct ReduceAs {
+  template <class A> using result = typename R::template result<Typed<To, A::rank>>;
+  template <int Rank> static constexpr unsigned dims = R::template dims<Rank>;
+  static constexpr Value emit(Value context, Value x, int rank, unsigned set) {
+    return R::emit(context, build::cast(x.at(context.source), dtype_v<To>), rank, set);
+  }
+};
+
+/// Argmax or argmin: the smallest position of elements that equal the extreme or are NaN.
+template <class Extreme, class Index, bool Keep, int... Dims> struct ArgReduce {
+  using R = Reduce<Extreme, false, Keep, Dims...>;
+  template <class A> struct result : R::template result<A> {
+    using type = Index;
+    using IndexChecks = decltype([] {
+      static_assert(std::is_same_v<Index, std::int32_t> || std::is_same_v<Index, std::int64_t>,
+                    "tessera: the type of indices must be std::int32_t or std::int64_t");
+    });
+  };
+  template <int Rank> static constexpr unsigned dims = R::template dims<Rank>;
+
+  static constexpr Value emit(Value context, Value x, int rank, unsigned set) {
+    x = x.at(context.source);
+    set <<= x.rank() - rank;
+    Value found = build::binary(Op::equal, x, build::reduce(ops::op_v<Extreme>, x, set, true));
+    if (is_floating(x.dtype())) found = build::binary(Op::logical_or, found, build::binary(Op::not_equal, x, x));
+    constexpr DType type = dtype_v<Index>;
+    Value position = x.number(0, type);
+    for (int d = 0; d < x.rank(); ++d)
+      if ((set >> d & 1) != 0) position = position * build::cast(build::extent(x, d), type) + build::iota(x, d, type);
+    // Larger than all positions (no tensor has 2^53 elements), and exact as a double, in which kernels take constants.
+    const Value past = x.number(type == DType::i32 ? 0x1p31 - 1 : 0x1p53, type);
+    return build::reduce(ops::op_v<ops::MinOp>, build::select(found, position, past), set, Keep);
+  }
+};
+
+/// A reduction together with the static rank of its operand, from which the bit set of dims follows.
+template <int Rank, class R> struct RankedReduce {
+  template <class A> using result = typename R::template result<A>;
+  static constexpr Value emit(Value context, Value x) { return R::emit(context, x, Rank, R::template dims<Rank>); }
+};
+
+template <class R, TensorArgument X> constexpr auto reduce_by(const X& x, Here at) {
+  return call<RankedReduce<X::rank, R>>(Source::from(at), x);
+}
+template <class Operation, bool Mean, bool Keep, int... Dims, TensorArgument X>
+constexpr auto reduce(const X& x, Here at) {
+  return call<RankedReduce<X::rank, Reduce<Operation, Mean, Keep, Dims...>>>(Source::from(at), x);
+}
+template <class Operation, bool Keep, int... Dims, TensorArgument X> constexpr auto reduce_bools(const X& x, Here at) {
+  return reduce_by<ReduceAs<bool, Reduce<Operation, false, Keep, Dims...>>>(x, at);
+}
+
+}  // namespace detail
+
+/// Sum over the named dims, by default all: `sum<-1>(x)`, `mean<0, 1>(x, ts::keepdims)`; mean, max and min likewise.
+/// Results have the other dims; with keepdims also the reduced dims, of extent 1. Sums of bools and of integers below
+/// 32 bits are i32, means of integers f32; max of bools tells whether any element holds. NaN in any element gives NaN.
+/// Gradient of max and min: elements that share the extreme get equal parts. Communication: over a sharded dim the
+/// result is a partial value, which is reduced before its first non-linear reader.
+template <int... Dims, TensorArgument X> constexpr auto sum(const X& x, Here at = Here::current()) {
+  return detail::reduce<ops::SumOp, false, false, Dims...>(x, at);
+}
+template <int... Dims, TensorArgument X> constexpr auto sum(const X& x, KeepDims, Here at = Here::current()) {
+  return detail::reduce<ops::SumOp, false, true, Dims...>(x, at);
+}
+template <int... Dims, TensorArgument X> constexpr auto mean(const X& x, Here at = Here::current()) {
+  return detail::reduce<ops::SumOp, true, false, Dims...>(x, at);
+}
+template <int... Dims, TensorArgument X> constexpr auto mean(const X& x, KeepDims, Here at = Here::current()) {
+  return detail::reduce<ops::SumOp, true, true, Dims...>(x, at);
+}
+template <int... Dims, TensorArgument X> constexpr auto max(const X& x, Here at = Here::current()) {
+  return detail::reduce<ops::MaxOp, false, false, Dims...>(x, at);
+}
+template <int... Dims, TensorArgument X> constexpr auto max(const X& x, KeepDims, Here at = Here::current()) {
+  return detail::reduce<ops::MaxOp, false, true, Dims...>(x, at);
+}
+template <int... Dims, TensorArgument X> constexpr auto min(const X& x, Here at = Here::current()) {
+  return detail::reduce<ops::MinOp, false, false, Dims...>(x, at);
+}
+template <int... Dims, TensorArgument X> constexpr auto min(const X& x, KeepDims, Here at = Here::current()) {
+  return detail::reduce<ops::MinOp, false, true, Dims...>(x, at);
+}
+
+/// Product over the named dims, by default all: `prod<-1>(x)`, `prod<0, 1>(x, ts::keepdims)`. Products of bools and of
+/// integers below 32 bits are i32; wider integers wrap around. The product of no elements is 1; NaN in any element
+/// gives NaN. f32 is multiplied in f32, with a relative error of at most n 2^-23 for n elements; bf16 and f16 are
+/// multiplied in f32 and rounded once. The gradient and second derivatives are exact where elements are 0, as in
+/// PyTorch. Shapes and communication: as `sum`; partial values of a sharded dim are multiplied.
+template <int... Dims, TensorArgument X> constexpr auto prod(const X& x, Here at = Here::current()) {
+  return detail::reduce<ops::ProdOp, false, false, Dims...>(x, at);
+}
+template <int... Dims, TensorArgument X> constexpr auto prod(const X& x, KeepDims, Here at = Here::current()) {
+  return detail::reduce<ops::ProdOp, false, true, Dims...>(x, at);
+}
+
+/// Whether any (all) elements along the named dims are nonzero; NaN counts as nonzero. The result is bool. Of no
+/// elements, `any` is false and `all` is true. Shapes and communication as `max`.
+template <int... Dims, TensorArgument X> constexpr auto any(const X& x, Here at = Here::current()) {
+  return detail::reduce_bools<ops::MaxOp, false, Dims...>(x, at);
+}
+template <int... Dims, TensorArgument X> constexpr auto any(const X& x, KeepDims, Here at = Here::current()) {
+  return detail::reduce_bools<ops::MaxOp, true, Dims...>(x, at);
+}
+template <int... Dims, TensorArgument X> constexpr auto all(const X& x, Here at = Here::current()) {
+  return detail::reduce_bools<ops::MinOp, false, Dims...>(x, at);
+}
+template <int... Dims, TensorArgument X> constexpr auto all(const X& x, KeepDims, Here at = Here::current()) {
+  return detail::reduce_bools<ops::MinOp, true, Dims...>(x, at);
+}
+
+/// The index of the largest (smallest) element along one dim: `argmax<-1>(x)`, `argmin<0, std::int64_t>(x)`; without a
+/// dim, `argmax(x)`, the row-major position among all elements. Of equal elements the first; where any is NaN, the
+/// first NaN. `Index` has to hold the number of elements; of no elements the result is the largest Index. Shapes as
+/// `max`; no gradient. Communication: over a sharded dim, one all_reduce of the extremes and one of the indices.
+template <int D, Element Index = std::int32_t, TensorArgument X>
+constexpr auto argmax(const X& x, Here at = Here::current()) {
+  return detail::reduce_by<detail::ArgReduce<ops::MaxOp, Index, false, D>>(x, at);
+}
+template <Element Index = std::int32_t, TensorArgument X> constexpr auto argmax(const X& x, Here at = Here::current()) {
+  return detail::reduce_by<detail::ArgReduce<ops::MaxOp, Index, false>>(x, at);
+}
+template <int D, Element Index = std::int32_t, TensorArgument X>
+constexpr auto argmax(const X& x, KeepDims, Here at = Here::current()) {
+  return detail::reduce_by<detail::ArgReduce<ops::MaxOp, Index, true, D>>(x, at);
+}
+template <Element Index = std::int32_t, TensorArgument X>
+constexpr auto argmax(const X& x, KeepDims, Here at = Here::current()) {
+  return detail::reduce_by<detail::ArgReduce<ops::MaxOp, Index, true>>(x, at);
+}
+template <int D, Element Index = std::int32_t, TensorArgument X>
+constexpr auto argmin(const X& x, Here at = Here::current()) {
+  return detail::reduce_by<detail::ArgReduce<ops::MinOp, Index, false, D>>(x, at);
+}
+template <Element Index = std::int32_t, TensorArgument X> constexpr auto argmin(const X& x, Here at = Here::current()) {
+  return detail::reduce_by<detail::ArgReduce<ops::MinOp, Index, false>>(x, at);
+}
+template <int D, Element Index = std::int32_t, TensorArgument X>
+constexpr auto argmin(const X& x, KeepDims, Here at = Here::current()) {
+  return detail::reduce_by<detail::ArgReduce<ops::MinOp, Index, true, D>>(x, at);
+}
+template <Element Index = std::int32_t, TensorArgument X>
+constexpr auto argmin(const X& x, KeepDims, Here at = Here::current()) {
+  return detail::reduce_by<detail::ArgReduce<ops::MinOp, Index, true>>(x, at);
+}
+
+}  // namespace tessera
+
+#endif
+
 // ---- tessera/ops/contraction/einsum.hpp
 
 #ifndef TESSERA_OPS_CONTRACTION_EINSUM_HPP
@@ -15515,9 +16529,10 @@ inline constexpr bool splits_v = P == Precision::full || std::is_same_v<typename
 template <FixedString Text, class Out = void, Precision P = Precision::full, bool Casts = true> struct EinsumTag {
   static constexpr auto leading_dims = ops::LeadingDims::labels;
   static constexpr EinsumText text{Text.view()};
-  static_assert(text.valid,
-                "tessera: an einsum equation is written \"ik,kj->ij\": a letter for each dim, no letter twice in an "
-                "operand, and all letters of the result in an operand");
+  static_assert(
+      text.valid,
+      "tessera: an einsum equation is written \"ik,kj->ij\": a letter for each dim of each operand, no letter "
+      "twice in the result, and all letters of the result in an operand");
   template <class A, class B> struct result {
     using type = product_element_t<Out, typename A::type>;
     static constexpr int rank = text.rank_out;
@@ -15593,13 +16608,98 @@ template <class A, class B> constexpr auto exact_matmul(const A& a, const B& b, 
 
 }  // namespace detail
 
-/// A contraction by labels: `einsum<"bik,kj->bij">(x, w)` sums over the labels that the result lacks. Products of bf16
-/// and f16 are summed in f32 and rounded once; `einsum<"ik,kj->ij", float>` returns the f32 sums. Errors:
-/// shape_mismatch where dims with the same label differ. Communication: none for split labels of the result; over a
-/// split summed label the result is a partial value.
+namespace detail {
+
+/// The diagonal over two dims, which stands where the first of them was.
+template <int Rank, int Row, int Column> struct DiagonalOverTag {
+  template <class X> using result = Typed<typename X::type, Rank - 1>;
+  static constexpr Value emit(Value context, Value x) {
+    x = x.at(context.source);
+    const int first = x.rank() - Rank, row = first + Row, column = first + Column;
+    // Places of columns are counted by the rows, so that another number of columns is a shape_mismatch.
+    const Value places = build::insert_singletons(ArangeTag<std::int32_t>::emit(context, x, build::extent(x, row)),
+                                                  ((1u << x.rank()) - 1) & ~(1u << column), x.rank());
+    const Value on = build::binary(Op::equal, build::iota(x, row, DType::i32), places);
+    return build::cast(build::sum_of(build::select(on, x, x.number(0)), 1u << column), x.dtype());
+  }
+};
+
+/// A tensor summed over the labels that the result lacks, with its dims in the order of the result.
+template <EinsumLetters From, EinsumLetters To, class X> constexpr auto einsum_of_one(const X& x, Here at) {
+  constexpr EinsumLetters::Repeat repeat = From.repeat();
+  if constexpr (repeat.row >= 0) {
+    const auto diagonal = call<DiagonalOverTag<From.rank, repeat.row, repeat.column>>(Source::from(at), x);
+    return einsum_of_one<From.without(repeat.column), To>(diagonal, at);
+  } else if constexpr (constexpr int summed = From.first_that_lacks(To); summed >= 0) {
+    return einsum_of_one<From.without(summed), To>(sum<summed>(x, at), at);
+  } else if constexpr (From == To) {
+    return x;
+  } else {
+    return [&]<std::size_t... D>(std::index_sequence<D...>) {
+      return transpose<From.find(To.letters[D])...>(x, at);
+    }(std::make_index_sequence<To.rank>());
+  }
+}
+
+/// The products of operands from the left to the right.
+template <auto E, int First = 0, EinsumLetters Labels = E.operands[First], class A, class... Rest>
+constexpr auto einsum_of_many(Here at, const A& a, const Rest&... rest) {
+  if constexpr (Labels.repeat().row >= 0) {
+    constexpr EinsumLetters distinct = Labels.distinct();
+    return einsum_of_many<E, First, distinct>(at, einsum_of_one<Labels, distinct>(a, at), rest...);
+  } else if constexpr (sizeof...(Rest) == 0) {
+    return einsum_of_one<Labels, E.result>(a, at);
+  } else {
+    return [&](const auto& b, const auto&... others) {
+      constexpr EinsumLetters given = E.operands[First + 1], next = given.distinct();
+      constexpr EinsumLetters kept = E.kept(Labels, next, First + 2);
+      constexpr auto text = pair_equation<Labels, next, kept>();
+      return einsum_of_many<E, First + 1, kept>(
+          at, call<EinsumTag<text>>(Source::from(at), a, einsum_of_one<given, next>(b, at)), others...);
+    }(rest...);
+  }
+}
+
+template <FixedString Text, class... X> constexpr auto einsum_by(Here at, const X&... x) {
+  constexpr auto equation = EinsumEquation<sizeof...(X)>(Text.view(), {X::rank...});
+  static_assert(
+      equation.error != EinsumError::text,
+      "tessera: an einsum equation is written \"ik,kj->ij\": a letter for each dim of each operand, no letter "
+      "twice in the result, and all letters of the result in an operand");
+  static_assert(equation.error != EinsumError::operands,
+                "tessera: the equation of einsum has another number of operands than the call");
+  static_assert(equation.error != EinsumError::rank,
+                "tessera: an operand of einsum has a different rank than in the equation");
+  if constexpr (equation.error == EinsumError::none) return einsum_of_many<equation>(at, x...);
+}
+
+}  // namespace detail
+
+/// A contraction by labels: `einsum<"bik,kj->bij">(x, w)` sums over the labels that the result lacks. As in
+/// torch.einsum, a label twice in an operand takes the diagonal, `einsum<"ii->">(x)` is the trace, `...` stands for all
+/// dims that have no letter, the last of them the same in all operands, `einsum<"...ij,...jk->...ik">(a, b)`, and
+/// without `->` the result has the labels that occur once, in the order of the alphabet. One to four operands, which
+/// are multiplied from the left to the right. Products of bf16 and f16 are summed in f32 and rounded once;
+/// `einsum<"ik,kj->ij", float>` of two operands returns the f32 sums. Errors: shape_mismatch where dims with the same
+/// label differ. Communication: none for split labels of the result; over a split summed label the result is a partial
+/// value.
 template <FixedString Text, TensorArgument A, TensorArgument B>
 constexpr auto einsum(const A& a, const B& b, Here at = Here::current()) {
-  return call<detail::EinsumTag<Text>>(Source::from(at), a, b);
+  if constexpr (detail::EinsumText(Text.view()).valid)
+    return call<detail::EinsumTag<Text>>(Source::from(at), a, b);
+  else
+    return detail::einsum_by<Text>(at, a, b);
+}
+template <FixedString Text, TensorArgument A> constexpr auto einsum(const A& a, Here at = Here::current()) {
+  return detail::einsum_by<Text>(at, a);
+}
+template <FixedString Text, TensorArgument A, TensorArgument B, TensorArgument C>
+constexpr auto einsum(const A& a, const B& b, const C& c, Here at = Here::current()) {
+  return detail::einsum_by<Text>(at, a, b, c);
+}
+template <FixedString Text, TensorArgument A, TensorArgument B, TensorArgument C, TensorArgument D>
+constexpr auto einsum(const A& a, const B& b, const C& c, const D& d, Here at = Here::current()) {
+  return detail::einsum_by<Text>(at, a, b, c, d);
 }
 template <FixedString Text, Element Out, TensorArgument A, TensorArgument B>
 constexpr auto einsum(const A& a, const B& b, Here at = Here::current()) {
@@ -20406,643 +21506,6 @@ constexpr auto causal_attention(const Q& q, const K& k, const V& v, const Scale&
 
 #endif
 
-// ---- tessera/ops/data_movement/shape.hpp
-
-#ifndef TESSERA_OPS_DATA_MOVEMENT_SHAPE_HPP
-#define TESSERA_OPS_DATA_MOVEMENT_SHAPE_HPP
-
-namespace tessera {
-
-/// A size: an integer or a Dim. Operations take sizes as Dims, since plans depend on their values; other numbers in an
-/// expression are Scalars, on whose values no plan depends.
-template <class T>
-concept SizeOperand = (std::integral<T> && !std::same_as<T, bool>) || std::same_as<T, Dim>;
-
-namespace detail {
-
-/// `Dim` as an index from 0; negative indices count from the end.
-template <int Dim, int Rank> constexpr int checked_dim() {
-  static_assert(Dim >= -Rank && Dim < Rank, "tessera: the dim is out of range for the rank of the tensor");
-  return Dim < 0 ? Dim + Rank : Dim;
-}
-
-/// Sizes are 64-bit integers in a graph.
-constexpr Value as_size(Value v) { return build::cast(v, DType::i64); }
-
-/// Computes with two sizes: returns their result, or if one is traced the node of it.
-template <class Operation> constexpr Dim combine(const Dim& x, const Dim& y) {
-  constexpr const OpRow& row = ops::row_v<Operation>;
-  if (!x.traced() && !y.traced()) {
-    std::int64_t exact = 0;
-    const IntegerResult found = row.integers(x.value(), y.value(), exact);
-    if (found != IntegerResult::known) fail_integers(found, row.name, x.value(), y.value());
-    return Dim(exact);
-  }
-  const Value context = here(x.traced() ? x.placeholder() : y.placeholder());
-  return Dim(build::binary(ops::op_v<Operation>, lower(context, x), lower(context, y)));
-}
-
-/// Operands of arithmetic on numbers that gives a Scalar: with a Scalar, or with a size and a floating-point number.
-template <class A, class B>
-concept ScalarOperands = NumberOperand<A> && NumberOperand<B> &&
-                         (std::is_same_v<A, Scalar> || std::is_same_v<B, Scalar> ||
-                          (std::is_same_v<A, Dim> && std::is_floating_point_v<B>) ||
-                          (std::is_floating_point_v<A> && std::is_same_v<B, Dim>));
-template <class N> constexpr double real_of(const N& n) {
-  if constexpr (std::is_arithmetic_v<N>)
-    return static_cast<double>(n);
-  else
-    return n.number().real();
-}
-/// Computes with two numbers in f64: returns their result, or if one is traced the node of it.
-template <class Operation, class A, class B> constexpr Scalar combine_numbers(const A& a, const B& b) {
-  const Value of_a = trace_of(a);
-  const Value context = of_a.module != nullptr ? of_a : trace_of(b);
-  if (context.module == nullptr) return Scalar(ops::row_v<Operation>.number(real_of(a), real_of(b), 0));
-  const Value at = here(context);
-  return Scalar(build::binary(ops::op_v<Operation>, build::cast(lower(at, a), DType::f64),
-                              build::cast(lower(at, b), DType::f64)));
-}
-
-template <class Operation, class N> constexpr Scalar function_of_number(const N& n) {
-  const Value context = trace_of(n);
-  if (context.module == nullptr) return Scalar(ops::row_v<Operation>.number(real_of(n), 0, 0));
-  return Scalar(build::unary(ops::op_v<Operation>, build::cast(lower(here(context), n), DType::f64)));
-}
-
-template <int Rank, int Dim, class T> struct IotaTag {
-  template <class A> using result = Typed<T, Rank>;
-  static constexpr Value emit(Value context, Value like) {
-    return build::iota(like.at(context.source), like.shifted(Dim, Rank), dtype_v<T>);
-  }
-};
-
-template <class T> struct ArangeTag {
-  template <class X, class Size> using result = Typed<T, 1>;
-  static constexpr Value emit(Value context, Value, Value size) {
-    size = as_size(size).at(context.source);
-    return build::cast(size.make({.op = Op::arange, .dtype = DType::i32, .rank = 1}, {size.id}), dtype_v<T>);
-  }
-};
-template <class T> constexpr Sym<T, 1> counted_to(Value context, const Dim& n) {
-  return Sym<T, 1>(ArangeTag<T>::emit(here(context), context, lower(here(context), n)));
-}
-
-struct BroadcastTag {
-  static constexpr auto leading_dims = ops::LeadingDims::like;
-  template <class A, class B> static constexpr bool fills = is_number_v<typename A::type>;
-  template <class A, class B> struct result {
-    using type = typename std::conditional_t<fills<A, B>, B, A>::type;
-    static constexpr int rank = B::rank;
-    using Checks = decltype([] {
-      static_assert(A::rank <= B::rank, "tessera: a tensor can't be broadcast to a tensor of lower rank");
-      static_assert(!fills<A, B> || is_floating_v<typename B::type> ||
-                        !std::is_same_v<typename A::type, Number<NumberKind::floating>>,
-                    "tessera: a floating number can't be broadcast to an integer or bool tensor; use an integer");
-    });
-  };
-  template <class A, class B> static constexpr void convert(Value& x, const Value& like) {
-    if constexpr (fills<A, B>) x = convert_operand<A>(x, like.dtype());
-  }
-  static constexpr Value emit(Value context, Value x, Value like) {
-    const int lead = like.rank() - x.rank();
-    for (int d = 0; d < x.rank(); ++d)
-      if (lead + d >= 0 && like.is_singleton(lead + d) && !x.is_singleton(d))
-        context.refuse(errc::shape_mismatch,
-                       "[broadcast_like] dims: the target has static extent 1 in a dim in which the operand does not");
-    x = x.at(context.source);
-    if (x.rank() == 0) return build::broadcast(x, like);
-    return ops::checked_broadcast(x, like, MadeBy::broadcast_like);
-  }
-};
-
-}  // namespace detail
-
-/// Exact arithmetic on sizes; division rounds towards zero. Inside a traced function it is recorded and computed when
-/// the program is planned. Errors: capacity for a result beyond 64 bits, dim_range for a division by zero.
-constexpr Dim operator+(const Dim& x, const Dim& y) { return detail::combine<ops::AddOp>(x, y); }
-constexpr Dim operator-(const Dim& x, const Dim& y) { return detail::combine<ops::SubOp>(x, y); }
-constexpr Dim operator*(const Dim& x, const Dim& y) { return detail::combine<ops::MulOp>(x, y); }
-constexpr Dim operator/(const Dim& x, const Dim& y) { return detail::combine<ops::DivOp>(x, y); }
-
-namespace detail {
-template <class A, class B>
-concept ComparesDims = (std::is_same_v<A, Dim> && (std::is_same_v<B, Dim> || std::is_arithmetic_v<B>)) ||
-                       (std::is_arithmetic_v<A> && std::is_same_v<B, Dim>);
-template <class A> constexpr auto no_comparison() {
-  static_assert(
-      std::is_void_v<A>,
-      "tessera: a ts::Dim can't be compared in a condition: a size is not known while a function is traced; "
-      "write a loop over a dim as ts::fori_loop or ts::scan, and compare x.value() outside of a traced function");
-  return false;
-}
-}  // namespace detail
-// Without these overloads, compilers would list all comparisons that exist. `auto` has the assertion fail where an
-// operator is called, not later, where a trace evaluates it.
-template <class A, class B>
-  requires detail::ComparesDims<A, B>
-constexpr auto operator<(const A&, const B&) {
-  return detail::no_comparison<A>();
-}
-template <class A, class B>
-  requires detail::ComparesDims<A, B>
-constexpr auto operator<=(const A&, const B&) {
-  return detail::no_comparison<A>();
-}
-template <class A, class B>
-  requires detail::ComparesDims<A, B>
-constexpr auto operator>(const A&, const B&) {
-  return detail::no_comparison<A>();
-}
-template <class A, class B>
-  requires detail::ComparesDims<A, B>
-constexpr auto operator>=(const A&, const B&) {
-  return detail::no_comparison<A>();
-}
-
-/// Arithmetic on Scalars, also with numbers and Dims, and of a Dim with a floating-point number, in f64: `1.0 - decay`,
-/// `position + 1`, `ts::extent<0>(x) * 0.5`. Inside a traced function it is recorded, and computed once in each call;
-/// a call with other values runs the same plan.
-template <class A, class B>
-  requires detail::ScalarOperands<A, B>
-constexpr Scalar operator+(const A& a, const B& b) {
-  return detail::combine_numbers<ops::AddOp>(a, b);
-}
-template <class A, class B>
-  requires detail::ScalarOperands<A, B>
-constexpr Scalar operator-(const A& a, const B& b) {
-  return detail::combine_numbers<ops::SubOp>(a, b);
-}
-template <class A, class B>
-  requires detail::ScalarOperands<A, B>
-constexpr Scalar operator*(const A& a, const B& b) {
-  return detail::combine_numbers<ops::MulOp>(a, b);
-}
-template <class A, class B>
-  requires detail::ScalarOperands<A, B>
-constexpr Scalar operator/(const A& a, const B& b) {
-  return detail::combine_numbers<ops::DivOp>(a, b);
-}
-constexpr Scalar operator-(const Scalar& x) { return x * -1.0; }
-/// Functions of a Scalar or a Dim, in f64: `1.0 / ts::sqrt(ts::extent<1>(x))`. As the arithmetic above.
-template <class N>
-  requires(std::is_same_v<N, Scalar> || std::is_same_v<N, Dim>)
-constexpr Scalar sqrt(const N& n) {
-  return detail::function_of_number<ops::SqrtOp>(n);
-}
-template <class N>
-  requires(std::is_same_v<N, Scalar> || std::is_same_v<N, Dim>)
-constexpr Scalar exp(const N& n) {
-  return detail::function_of_number<ops::ExpOp>(n);
-}
-template <class N>
-  requires(std::is_same_v<N, Scalar> || std::is_same_v<N, Dim>)
-constexpr Scalar log(const N& n) {
-  return detail::function_of_number<ops::LogOp>(n);
-}
-
-/// Inside a traced function: the indices 0, ..., n - 1, where n is a size of the function, such as ts::extent<1>(x)
-/// (torch.arange, jnp.arange); of a number n, with any tensor of the function as second argument. Error: unsupported
-/// for a size that is no size of a traced function. No communication.
-///
-///     const auto position = ts::arange<float>(ts::extent<1>(x));   // [T]
-///     const auto eight = ts::arange<float>(8, x);                  // [8]
-template <Element T> constexpr Sym<T, 1> arange(const Dim& n, Here at = Here::current()) {
-  if (!n.traced())
-    fail(errc::unsupported,
-         "[arange] size: a number, or outside of a traced function; give a tensor of the function "
-         "as second argument, or a mesh",
-         Source::from(at));
-  return detail::counted_to<T>(n.placeholder().at(Source::from(at)), n);
-}
-template <Element T, SizeOperand N, TensorArgument X>
-constexpr auto arange(const N& n, const X& in, Here at = Here::current()) {
-  return call<detail::ArangeTag<T>>(Source::from(at), in, Dim(n));
-}
-
-/// Inside a traced function: the extent of dim D, as a Dim. Negative dims count from the end. Errors: unsupported
-/// outside of a trace.
-template <int D, TensorArgument X> constexpr Dim extent(const X& x, Here at = Here::current()) {
-  const Value context = trace_of(x).at(Source::from(at));
-  if (context.module == nullptr)
-    fail(errc::unsupported, "[extent] outside of a traced function: use x.shape() of the stored tensor");
-  const Value value = lower(context, x);
-  return Dim(build::extent(value, detail::checked_dim<D, X::rank>() + value.rank() - X::rank));
-}
-
-/// The global index along dim D, in the shape of the operand: `iota<-1, std::int32_t>(x)`. No communication.
-template <int D, Element T, TensorArgument X> constexpr auto iota(const X& like, Here at = Here::current()) {
-  return call<detail::IotaTag<X::rank, detail::checked_dim<D, X::rank>(), T>>(Source::from(at), like);
-}
-
-/// x broadcast to the shape of `like`: along dims that it lacks or that have static extent 1. Errors: shape_mismatch
-/// where another dim differs. No communication.
-template <Operand X, TensorArgument Like>
-  requires(!std::is_same_v<X, bool>)
-constexpr auto broadcast_like(const X& x, const Like& like, Here at = Here::current()) {
-  return call<detail::BroadcastTag>(Source::from(at), x, like);
-}
-/// A tensor filled with `value`, of the shape and element type of `like`. No communication.
-template <NumberOperand N, TensorArgument Like>
-constexpr auto full_like(const Like& like, const N& value, Here at = Here::current()) {
-  if constexpr (std::is_same_v<N, bool>)
-    return full_like(like, static_cast<int>(value), at);
-  else
-    return call<detail::BroadcastTag>(Source::from(at), value, like);
-}
-template <TensorArgument Like> constexpr auto zeros_like(const Like& like, Here at = Here::current()) {
-  return full_like(like, 0, at);
-}
-template <TensorArgument Like> constexpr auto ones_like(const Like& like, Here at = Here::current()) {
-  return full_like(like, 1, at);
-}
-
-}  // namespace tessera
-
-#endif
-
-// ---- tessera/ops/data_movement/rearrange.hpp
-
-#ifndef TESSERA_OPS_DATA_MOVEMENT_REARRANGE_HPP
-#define TESSERA_OPS_DATA_MOVEMENT_REARRANGE_HPP
-
-namespace tessera {
-
-namespace detail {
-
-/// The text of a rearrange, such as "b t (h d) -> b h t d", parsed into factors at compile time. `1`: a singleton dim.
-struct RearrangeText {
-  Factors factors{};
-  std::string_view names[max_rank]{};
-  int rank_in = 0, rank_out = 0;
-  unsigned singletons_in = 0;  ///< dims of the left side written as 1
-  bool valid = true;
-
- private:  // comes first since clang needs the definition of what a constexpr constructor calls
-  static constexpr bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; }
-  static constexpr bool is_digit(char c) { return c >= '0' && c <= '9'; }
-
-  constexpr void read(std::string_view side, int& rank, unsigned* singletons, auto&& name_of_dim) {
-    bool inside = false;
-    int factors_in_dim = 0;
-    for (std::size_t i = 0; i < side.size() && valid;) {
-      const char c = side[i];
-      if (c == ' ') {
-        ++i;
-        continue;
-      }
-      if (c == '(' || c == ')') {
-        valid = inside == (c == ')') && (c == '(' || factors_in_dim > 0);
-        inside = c == '(';
-        factors_in_dim = 0;
-        if (c == ')') ++rank;
-        ++i;
-        continue;
-      }
-      std::size_t end = i + 1;
-      while (end < side.size() && (is_letter(side[end]) || is_digit(side[end]))) ++end;
-      const std::string_view word = side.substr(i, end - i);
-      i = end;
-      if (rank == max_rank)
-        valid = false;
-      else if (word == "1" && !inside) {
-        if (singletons != nullptr) *singletons |= 1u << rank;
-      } else if (!is_letter(word[0]) || !name_of_dim(word))
-        valid = false;
-      if (inside)
-        ++factors_in_dim;
-      else
-        ++rank;
-    }
-    valid = valid && !inside;
-  }
-
- public:
-  constexpr explicit RearrangeText(std::string_view text) {
-    const std::size_t arrow = text.find("->");
-    valid = arrow != std::string_view::npos;
-    if (!valid) return;
-    bool used[max_rank]{};
-    int placed = 0;
-    auto left = [&](std::string_view name) {
-      if (find(name) >= 0 || factors.count == max_rank) return false;
-      names[factors.count] = name;
-      factors.in_dim[factors.count++] = static_cast<std::int8_t>(rank_in);
-      return true;
-    };
-    auto right = [&](std::string_view name) {
-      const int factor = find(name);
-      if (factor < 0 || used[factor]) return false;
-      used[factor] = true;
-      factors.order[placed] = static_cast<std::int8_t>(factor);
-      factors.out_dim[placed++] = static_cast<std::int8_t>(rank_out);
-      return true;
-    };
-    read(text.substr(0, arrow), rank_in, &singletons_in, left);
-    read(text.substr(arrow + 2), rank_out, nullptr, right);
-    valid = valid && placed == factors.count;
-  }
-
-  /// The factor of a name; -1 when there is none.
-  constexpr int find(std::string_view name) const {
-    for (int f = 0; f < factors.count; ++f)
-      if (names[f] == name) return f;
-    return -1;
-  }
-  /// Whether the extents of all factors follow from those whose bits are set in `given`.
-  constexpr bool determined(unsigned given) const {
-    for (int dim = 0; dim < rank_in; ++dim) {
-      int open = 0;
-      for (int f = 0; f < factors.count; ++f)
-        if (factors.in_dim[f] == dim && (given >> f & 1) == 0) ++open;
-      if (open > 1) return false;
-    }
-    return true;
-  }
-};
-
-/// A rearrange of a value of static rank `rank_in`; dims in front of these (the layers of a stack) stay. `sizes[f]`:
-/// the extent of factor f, or a value without module where it is inferred.
-constexpr Value rearrange(Value x, int rank_in, int rank_out, const Factors& factors, const Value* sizes,
-                          RearrangeOrigin origin = {}) {
-  const int lead = x.leading(rank_in);
-  int kept[max_rank]{};
-  std::int32_t ids[max_rank]{};
-  Factors made{};
-  for (int d = 0; d < lead; ++d) {
-    made.in_dim[d] = made.order[d] = made.out_dim[d] = static_cast<std::int8_t>(d);
-    ids[made.count++] = -1;
-  }
-  for (int f = 0; f < factors.count; ++f) {
-    const bool given = sizes != nullptr && sizes[f].module != nullptr;
-    bool alone = true;
-    for (int o = 0; o < factors.count; ++o) alone = alone && (o == f || factors.in_dim[o] != factors.in_dim[f]);
-    kept[f] = -1;
-    if (x.is_singleton(factors.in_dim[f] + lead) && alone && !given) continue;  // singleton dims have no factors
-    if (made.count == max_rank)
-      fail(errc::capacity, "[rearrange] number of factors: dims are split into more than 8 factors in all");
-    kept[f] = made.count;
-    made.in_dim[made.count] = static_cast<std::int8_t>(factors.in_dim[f] + lead);
-    ids[made.count++] = given ? sizes[f].id : -1;
-  }
-  int at = lead;
-  for (int p = 0; p < factors.count; ++p) {
-    const int f = kept[static_cast<int>(factors.order[p])];
-    if (f < 0) continue;
-    made.order[at] = static_cast<std::int8_t>(f);
-    made.out_dim[at++] = static_cast<std::int8_t>(factors.out_dim[p] + lead);
-  }
-  return build::rearrange(x, rank_out + lead, made, ids, origin);
-}
-
-constexpr void require_singleton(Value x, int dim, const char* message) {
-  if (!x.is_singleton(dim)) x.refuse(errc::shape_mismatch, message);
-}
-
-template <FixedString Text, FixedString... Names> struct RearrangeTag {
-  static constexpr RearrangeText text{Text.view()};
-  static_assert(text.valid,
-                "tessera: a rearrange pattern is written \"b t (h d) -> b h t d\": names, 1 for a singleton dim, "
-                "and parentheses around the factors of a dim; both sides have the same names, each once");
-  static constexpr bool known = ((text.find(Names.view()) >= 0) && ...);
-  static_assert(known || !text.valid, "tessera: the name in a ts::len is not a name in the pattern of the rearrange");
-  static constexpr bool determined = text.determined((0u | ... | (1u << (text.find(Names.view()) & 31))));
-  static_assert(determined || !text.valid,
-                "tessera: a dim that is split needs a ts::len for all of its factors but one");
-
-  template <class A, class... Sizes> struct result {
-    using type = typename A::type;
-    static constexpr int rank = text.rank_out;
-    using Checks = decltype([] {
-      static_assert(A::rank == text.rank_in,
-                    "tessera: the operand of rearrange has a different rank than the left side of the pattern");
-    });
-  };
-  static constexpr Value emit(Value context, Value x, auto... given) {
-    x = x.at(context.source);
-    Value sizes[max_rank]{};
-    ((sizes[text.find(Names.view())] = as_size(given)), ...);
-    for (int d = 0; d < text.rank_in; ++d)
-      if ((text.singletons_in >> d & 1) != 0)
-        require_singleton(
-            x, d + x.rank() - text.rank_in,
-            "[rearrange] 1: in a pattern, 1 is a dim of static extent 1, as from keepdims or ts::unsqueeze");
-    return rearrange(x, text.rank_in, text.rank_out, text.factors, sizes);
-  }
-};
-
-/// The places of dims, of which negative ones count from the back; without places, the dims in reverse order.
-template <int Rank, int... Order> struct DimOrder {
-  static constexpr int count = sizeof...(Order) == 0 ? Rank : static_cast<int>(sizeof...(Order));
-  static constexpr auto dims = [] {
-    std::array<int, static_cast<std::size_t>(count)> found{};
-    int d = 0;
-    ((found[static_cast<std::size_t>(d++)] = Order < 0 ? Order + count : Order), ...);
-    for (; d < count; ++d) found[static_cast<std::size_t>(d)] = count - 1 - d;
-    return found;
-  }();
-  static constexpr bool is_permutation = [] {
-    unsigned seen = 0;
-    for (int dim : dims)
-      if (dim >= 0 && dim < count) seen |= 1u << dim;
-    return count == Rank && seen == (1u << count) - 1;
-  }();
-};
-template <int Rank, int... Order> struct TransposeTag {
-  using Dims = DimOrder<Rank, Order...>;
-  template <class A> struct result {
-    using type = typename A::type;
-    static constexpr int rank = Rank;
-    using Checks = decltype([] {
-      static_assert(Dims::is_permutation,
-                    "tessera: transpose needs each dim of the tensor once, as in ts::transpose<1, 0>(x)");
-    });
-  };
-  static constexpr Value emit(Value context, Value x) {
-    Factors f{};
-    for (int order : Dims::dims) {
-      f.in_dim[f.count] = f.out_dim[f.count] = f.count;
-      f.order[f.count++] = static_cast<std::int8_t>(order);
-    }
-    return rearrange(x.at(context.source), Rank, Rank, f, nullptr);
-  }
-};
-
-/// Dims in order, but for one, which moves.
-constexpr Value moved_dim(Value x, int from, int to) {
-  if (from == to) return x;
-  Factors f{};
-  for (int d = 0; d < x.rank(); ++d) {
-    f.in_dim[d] = f.out_dim[d] = static_cast<std::int8_t>(d);
-    const int rest = d < to ? d : d - 1;  // the place of the dim among those that keep their order
-    f.order[d] = static_cast<std::int8_t>(d == to ? from : rest < from ? rest : rest + 1);
-  }
-  f.count = static_cast<std::int8_t>(x.rank());
-  return rearrange(x, x.rank(), x.rank(), f, nullptr);
-}
-
-template <int Rank, int From, int To> struct MoveDimTag {
-  template <class A> using result = Typed<typename A::type, Rank>;
-  static constexpr Value emit(Value context, Value x) {
-    return moved_dim(x.at(context.source), x.shifted(From, Rank), x.shifted(To, Rank));
-  }
-};
-template <int Rank, int A, int B> struct SwapAxesTag {
-  template <class X> using result = Typed<typename X::type, Rank>;
-  static constexpr Value emit(Value context, Value x) {
-    constexpr int first = A < B ? A : B, last = A < B ? B : A;
-    x = x.at(context.source);
-    if (first == last) return x;
-    const int from = x.shifted(first, Rank), to = x.shifted(last, Rank);
-    return moved_dim(moved_dim(x, from, to), to - 1, from);
-  }
-};
-
-/// Splits dim `D` of a tensor of rank `Rank` into `Count` dims, of which all but the first have given extents.
-template <int Rank, int D, int Count, MadeBy By = MadeBy::operation> struct SplitTag {
-  static_assert(Rank + Count - 1 <= max_rank, "tessera: a tensor has at most 8 dims");
-  template <class A, class... Sizes> using result = Typed<typename A::type, Rank + Count - 1>;
-  static constexpr Value emit(Value context, Value x, auto... inner) {
-    Factors f{};
-    Value sizes[max_rank]{}, given[] = {as_size(inner)...};
-    for (int d = 0; d < Rank; ++d)
-      for (int k = 0; k < (d == D ? Count : 1); ++k) {
-        f.in_dim[f.count] = static_cast<std::int8_t>(d);
-        if (k > 0) sizes[f.count] = given[k - 1];
-        f.order[f.count] = f.out_dim[f.count] = f.count;
-        ++f.count;
-      }
-    return rearrange(x.at(context.source), Rank, Rank + Count - 1, f, sizes, {0, By});
-  }
-};
-
-template <int Rank, int First, int Last> struct MergeTag {
-  static_assert(First <= Last, "tessera: merge_dims takes the first and the last dim to merge, in this order");
-  template <class A> using result = Typed<typename A::type, Rank - (Last - First)>;
-  static constexpr Value emit(Value context, Value x) {
-    Factors f{};
-    for (int d = 0; d < Rank; ++d) {
-      f.in_dim[d] = f.order[d] = static_cast<std::int8_t>(d);
-      f.out_dim[d] = static_cast<std::int8_t>(d <= First ? d : d <= Last ? First : d - (Last - First));
-      ++f.count;
-    }
-    return rearrange(x.at(context.source), Rank, Rank - (Last - First), f, nullptr);
-  }
-};
-
-template <int Rank, int D> struct UnsqueezeTag {
-  static_assert(Rank < max_rank, "tessera: a tensor has at most 8 dims");
-  template <class A> using result = Typed<typename A::type, Rank + 1>;
-  static constexpr Value emit(Value context, Value x) {
-    const int lead = x.leading(Rank);
-    return build::insert_singletons(x.at(context.source), 1u << (D + lead), x.rank() + 1);
-  }
-};
-
-template <int Rank, int D> struct SqueezeTag {
-  template <class A> using result = Typed<typename A::type, Rank - 1>;
-  static constexpr Value emit(Value context, Value x) {
-    const int dim = x.shifted(D, Rank);
-    x = x.at(context.source);
-    if (!x.is_singleton(dim)) {  // outside of the dim unless its extent is 1
-      const Value one = x.integer(1, DType::i64);
-      x = build::slice(x, dim, one - build::extent(x, dim), one, MadeBy::squeeze);
-    }
-    return build::drop_singletons(x, 1u << dim);
-  }
-};
-
-}  // namespace detail
-
-/// The extent of a named factor in a rearrange: `ts::len<"h">(heads)`.
-template <FixedString Name> struct Len {
-  static constexpr auto name = Name;
-  Dim size;
-};
-template <FixedString Name, SizeOperand T> constexpr Len<Name> len(const T& size) { return {Dim(size)}; }
-
-namespace detail {
-template <class T> inline constexpr bool is_len_v = false;
-template <FixedString Name> inline constexpr bool is_len_v<Len<Name>> = true;
-template <class T>
-concept LenArgument = is_len_v<T>;
-}  // namespace detail
-
-/// Splits, permutes and merges dims (einops):
-///
-///     auto q = ts::rearrange<"b t (h d) -> b h t d">(x, ts::len<"h">(heads));
-///
-/// Names in parentheses are factors of a dim, the most significant first; ts::len gives the extents of all of them but
-/// one. `1` is a dim of static extent 1. Errors: shape_mismatch when the factors don't divide the dim. Communication:
-/// none where the shards stay the same elements. A split dim passes its axes to its factors, the most significant
-/// factor first, as sub-axes where a factor is smaller than an axis.
-template <FixedString Text, TensorArgument X> constexpr auto rearrange(const X& x, Here at = Here::current()) {
-  return call<detail::RearrangeTag<Text>>(Source::from(at), x);
-}
-template <FixedString Text, TensorArgument X, detail::LenArgument A>
-constexpr auto rearrange(const X& x, const A& a, Here at = Here::current()) {
-  return call<detail::RearrangeTag<Text, A::name>>(Source::from(at), x, a.size);
-}
-template <FixedString Text, TensorArgument X, detail::LenArgument A, detail::LenArgument B>
-constexpr auto rearrange(const X& x, const A& a, const B& b, Here at = Here::current()) {
-  return call<detail::RearrangeTag<Text, A::name, B::name>>(Source::from(at), x, a.size, b.size);
-}
-template <FixedString Text, TensorArgument X, detail::LenArgument A, detail::LenArgument B, detail::LenArgument C>
-constexpr auto rearrange(const X& x, const A& a, const B& b, const C& c, Here at = Here::current()) {
-  return call<detail::RearrangeTag<Text, A::name, B::name, C::name>>(Source::from(at), x, a.size, b.size, c.size);
-}
-
-/// Permutes the dims: dim d of the result is dim Order[d] of x; a negative one counts from the back. Without an order
-/// the dims are reversed, as in jnp.transpose(x). No communication.
-template <int... Order, TensorArgument X> constexpr auto transpose(const X& x, Here at = Here::current()) {
-  return call<detail::TransposeTag<X::rank, Order...>>(Source::from(at), x);
-}
-
-/// Moves a dim to another place, the others stay in order: `movedim<1, -1>(x)` of [a, b, c] is [a, c, b]. No
-/// communication.
-template <int From, int To, TensorArgument X> constexpr auto movedim(const X& x, Here at = Here::current()) {
-  constexpr int from = detail::checked_dim<From, X::rank>(), to = detail::checked_dim<To, X::rank>();
-  return call<detail::MoveDimTag<X::rank, from, to>>(Source::from(at), x);
-}
-/// Exchanges two dims: `swapaxes<0, 2>(x)` of [a, b, c] is [c, b, a]. No communication.
-template <int A, int B, TensorArgument X> constexpr auto swapaxes(const X& x, Here at = Here::current()) {
-  constexpr int a = detail::checked_dim<A, X::rank>(), b = detail::checked_dim<B, X::rank>();
-  return call<detail::SwapAxesTag<X::rank, a, b>>(Source::from(at), x);
-}
-
-/// Splits dim D into [.., inner], or into three dims, from the extents given for all but the first. Errors:
-/// shape_mismatch when they don't divide the dim.
-template <int D, TensorArgument X, SizeOperand S>
-constexpr auto split_dim(const X& x, const S& inner, Here at = Here::current()) {
-  return call<detail::SplitTag<X::rank, detail::checked_dim<D, X::rank>(), 2>>(Source::from(at), x, Dim(inner));
-}
-template <int D, TensorArgument X, SizeOperand S, SizeOperand T>
-constexpr auto split_dim(const X& x, const S& middle, const T& inner, Here at = Here::current()) {
-  return call<detail::SplitTag<X::rank, detail::checked_dim<D, X::rank>(), 3>>(Source::from(at), x, Dim(middle),
-                                                                               Dim(inner));
-}
-
-/// Merges the dims from First to Last into one, First being the most significant. Communication: as rearrange.
-template <int First, int Last, TensorArgument X> constexpr auto merge_dims(const X& x, Here at = Here::current()) {
-  constexpr int first = detail::checked_dim<First, X::rank>(), last = detail::checked_dim<Last, X::rank>();
-  return call<detail::MergeTag<X::rank, first, last>>(Source::from(at), x);
-}
-
-/// Inserts a dim of static extent 1, which broadcasts, at position D of the result.
-template <int D, TensorArgument X> constexpr auto unsqueeze(const X& x, Here at = Here::current()) {
-  return call<detail::UnsqueezeTag<X::rank, detail::checked_dim<D, X::rank + 1>()>>(Source::from(at), x);
-}
-
-/// Removes dim D, whose extent is 1 (torch.squeeze with a dim, jnp.squeeze with an axis). Errors: shape_mismatch for
-/// another extent, when the program is planned. No communication, unless a mesh axis splits the dim.
-template <int D, TensorArgument X> constexpr auto squeeze(const X& x, Here at = Here::current()) {
-  return call<detail::SqueezeTag<X::rank, detail::checked_dim<D, X::rank>()>>(Source::from(at), x);
-}
-
-}  // namespace tessera
-
-#endif
-
 // ---- tessera/ops/data_movement/slicing.hpp
 
 #ifndef TESSERA_OPS_DATA_MOVEMENT_SLICING_HPP
@@ -22030,210 +22493,6 @@ constexpr auto masked_select(const X& x, const Mask& mask, const Size& size, con
 template <TensorArgument X, TensorArgument Mask, TensorArgument Elements>
 constexpr auto masked_scatter(const X& x, const Mask& mask, const Elements& source, Here at = Here::current()) {
   return call<detail::MaskedScatterTag<X::rank>>(Source::from(at), x, mask, source);
-}
-
-}  // namespace tessera
-
-#endif
-
-// ---- tessera/ops/reduction/reduction.hpp
-
-#ifndef TESSERA_OPS_REDUCTION_REDUCTION_HPP
-#define TESSERA_OPS_REDUCTION_REDUCTION_HPP
-
-namespace tessera {
-
-/// Argument of reductions: reduced dims stay, with static extent 1, so that the result broadcasts against the operand.
-struct KeepDims {};
-inline constexpr KeepDims keepdims{};
-
-namespace detail {
-
-/// The dims as a bit set; negative dims count from the end; no dims means all.
-template <int Rank, int... Dims> constexpr unsigned dim_set() {
-  static_assert(((Dims >= -Rank && Dims < Rank) && ...), "tessera: the dim is out of range for the rank of the tensor");
-  if constexpr (sizeof...(Dims) == 0)
-    return (1u << Rank) - 1;
-  else
-    return ((1u << ((Dims + Rank) % Rank)) | ...);
-}
-constexpr int bit_count(unsigned bits) {
-  int n = 0;
-  for (; bits != 0; bits &= bits - 1) ++n;
-  return n;
-}
-
-template <class Operation, bool Mean, bool Keep, int... Dims> struct Reduce {
-  template <class A> struct result {
-    static_assert(require_arithmetic<typename A::type>());
-    static constexpr DType from = dtype_v<typename A::type>;
-    using type = element_t<Mean ? floating_type(from) : reduced_type(ops::row_v<Operation>.reduction, from)>;
-    static constexpr unsigned dims = dim_set<A::rank, Dims...>();
-    static constexpr int rank = Keep ? A::rank : A::rank - bit_count(dims);
-    using Checks = decltype([] {
-      static_assert(bit_count(dims) == sizeof...(Dims) || sizeof...(Dims) == 0,
-                    "tessera: a dim is given twice to a reduction");
-    });
-  };
-  template <int Rank> static constexpr unsigned dims = dim_set<Rank, Dims...>();
-
-  static constexpr Value emit(Value context, Value x, int rank, unsigned set) {
-    // A stacked value has a leading dim of layers, which its static rank does not count.
-    set <<= x.rank() - rank;
-    const DType type = floating_type(x.dtype());
-    if constexpr (Mean) x = build::cast(x, computed_as(type));
-    Value made = build::reduce(ops::op_v<Operation>, x.at(context.source), set, Keep);
-    if constexpr (Mean)
-      made = build::cast(made / build::cast(build::element_count(x.at(context.source), set), made.dtype()), type);
-    return made;
-  }
-};
-
-/// A reduction of the operand cast to another element type.
-template <class To, class R> struct ReduceAs {
-  template <class A> using result = typename R::template result<Typed<To, A::rank>>;
-  template <int Rank> static constexpr unsigned dims = R::template dims<Rank>;
-  static constexpr Value emit(Value context, Value x, int rank, unsigned set) {
-    return R::emit(context, build::cast(x.at(context.source), dtype_v<To>), rank, set);
-  }
-};
-
-/// Argmax or argmin: the smallest position of elements that equal the extreme or are NaN.
-template <class Extreme, class Index, bool Keep, int... Dims> struct ArgReduce {
-  using R = Reduce<Extreme, false, Keep, Dims...>;
-  template <class A> struct result : R::template result<A> {
-    using type = Index;
-    using IndexChecks = decltype([] {
-      static_assert(std::is_same_v<Index, std::int32_t> || std::is_same_v<Index, std::int64_t>,
-                    "tessera: the type of indices must be std::int32_t or std::int64_t");
-    });
-  };
-  template <int Rank> static constexpr unsigned dims = R::template dims<Rank>;
-
-  static constexpr Value emit(Value context, Value x, int rank, unsigned set) {
-    x = x.at(context.source);
-    set <<= x.rank() - rank;
-    Value found = build::binary(Op::equal, x, build::reduce(ops::op_v<Extreme>, x, set, true));
-    if (is_floating(x.dtype())) found = build::binary(Op::logical_or, found, build::binary(Op::not_equal, x, x));
-    constexpr DType type = dtype_v<Index>;
-    Value position = x.number(0, type);
-    for (int d = 0; d < x.rank(); ++d)
-      if ((set >> d & 1) != 0) position = position * build::cast(build::extent(x, d), type) + build::iota(x, d, type);
-    // Larger than all positions (no tensor has 2^53 elements), and exact as a double, in which kernels take constants.
-    const Value past = x.number(type == DType::i32 ? 0x1p31 - 1 : 0x1p53, type);
-    return build::reduce(ops::op_v<ops::MinOp>, build::select(found, position, past), set, Keep);
-  }
-};
-
-/// A reduction together with the static rank of its operand, from which the bit set of dims follows.
-template <int Rank, class R> struct RankedReduce {
-  template <class A> using result = typename R::template result<A>;
-  static constexpr Value emit(Value context, Value x) { return R::emit(context, x, Rank, R::template dims<Rank>); }
-};
-
-template <class R, TensorArgument X> constexpr auto reduce_by(const X& x, Here at) {
-  return call<RankedReduce<X::rank, R>>(Source::from(at), x);
-}
-template <class Operation, bool Mean, bool Keep, int... Dims, TensorArgument X>
-constexpr auto reduce(const X& x, Here at) {
-  return call<RankedReduce<X::rank, Reduce<Operation, Mean, Keep, Dims...>>>(Source::from(at), x);
-}
-template <class Operation, bool Keep, int... Dims, TensorArgument X> constexpr auto reduce_bools(const X& x, Here at) {
-  return reduce_by<ReduceAs<bool, Reduce<Operation, false, Keep, Dims...>>>(x, at);
-}
-
-}  // namespace detail
-
-/// Sum over the named dims, by default all: `sum<-1>(x)`, `mean<0, 1>(x, ts::keepdims)`; mean, max and min likewise.
-/// Results have the other dims; with keepdims also the reduced dims, of extent 1. Sums of bools and of integers below
-/// 32 bits are i32, means of integers f32; max of bools tells whether any element holds. NaN in any element gives NaN.
-/// Gradient of max and min: elements that share the extreme get equal parts. Communication: over a sharded dim the
-/// result is a partial value, which is reduced before its first non-linear reader.
-template <int... Dims, TensorArgument X> constexpr auto sum(const X& x, Here at = Here::current()) {
-  return detail::reduce<ops::SumOp, false, false, Dims...>(x, at);
-}
-template <int... Dims, TensorArgument X> constexpr auto sum(const X& x, KeepDims, Here at = Here::current()) {
-  return detail::reduce<ops::SumOp, false, true, Dims...>(x, at);
-}
-template <int... Dims, TensorArgument X> constexpr auto mean(const X& x, Here at = Here::current()) {
-  return detail::reduce<ops::SumOp, true, false, Dims...>(x, at);
-}
-template <int... Dims, TensorArgument X> constexpr auto mean(const X& x, KeepDims, Here at = Here::current()) {
-  return detail::reduce<ops::SumOp, true, true, Dims...>(x, at);
-}
-template <int... Dims, TensorArgument X> constexpr auto max(const X& x, Here at = Here::current()) {
-  return detail::reduce<ops::MaxOp, false, false, Dims...>(x, at);
-}
-template <int... Dims, TensorArgument X> constexpr auto max(const X& x, KeepDims, Here at = Here::current()) {
-  return detail::reduce<ops::MaxOp, false, true, Dims...>(x, at);
-}
-template <int... Dims, TensorArgument X> constexpr auto min(const X& x, Here at = Here::current()) {
-  return detail::reduce<ops::MinOp, false, false, Dims...>(x, at);
-}
-template <int... Dims, TensorArgument X> constexpr auto min(const X& x, KeepDims, Here at = Here::current()) {
-  return detail::reduce<ops::MinOp, false, true, Dims...>(x, at);
-}
-
-/// Product over the named dims, by default all: `prod<-1>(x)`, `prod<0, 1>(x, ts::keepdims)`. Products of bools and of
-/// integers below 32 bits are i32; wider integers wrap around. The product of no elements is 1; NaN in any element
-/// gives NaN. f32 is multiplied in f32, with a relative error of at most n 2^-23 for n elements; bf16 and f16 are
-/// multiplied in f32 and rounded once. The gradient and second derivatives are exact where elements are 0, as in
-/// PyTorch. Shapes and communication: as `sum`; partial values of a sharded dim are multiplied.
-template <int... Dims, TensorArgument X> constexpr auto prod(const X& x, Here at = Here::current()) {
-  return detail::reduce<ops::ProdOp, false, false, Dims...>(x, at);
-}
-template <int... Dims, TensorArgument X> constexpr auto prod(const X& x, KeepDims, Here at = Here::current()) {
-  return detail::reduce<ops::ProdOp, false, true, Dims...>(x, at);
-}
-
-/// Whether any (all) elements along the named dims are nonzero; NaN counts as nonzero. The result is bool. Of no
-/// elements, `any` is false and `all` is true. Shapes and communication as `max`.
-template <int... Dims, TensorArgument X> constexpr auto any(const X& x, Here at = Here::current()) {
-  return detail::reduce_bools<ops::MaxOp, false, Dims...>(x, at);
-}
-template <int... Dims, TensorArgument X> constexpr auto any(const X& x, KeepDims, Here at = Here::current()) {
-  return detail::reduce_bools<ops::MaxOp, true, Dims...>(x, at);
-}
-template <int... Dims, TensorArgument X> constexpr auto all(const X& x, Here at = Here::current()) {
-  return detail::reduce_bools<ops::MinOp, false, Dims...>(x, at);
-}
-template <int... Dims, TensorArgument X> constexpr auto all(const X& x, KeepDims, Here at = Here::current()) {
-  return detail::reduce_bools<ops::MinOp, true, Dims...>(x, at);
-}
-
-/// The index of the largest (smallest) element along one dim: `argmax<-1>(x)`, `argmin<0, std::int64_t>(x)`; without a
-/// dim, `argmax(x)`, the row-major position among all elements. Of equal elements the first; where any is NaN, the
-/// first NaN. `Index` has to hold the number of elements; of no elements the result is the largest Index. Shapes as
-/// `max`; no gradient. Communication: over a sharded dim, one all_reduce of the extremes and one of the indices.
-template <int D, Element Index = std::int32_t, TensorArgument X>
-constexpr auto argmax(const X& x, Here at = Here::current()) {
-  return detail::reduce_by<detail::ArgReduce<ops::MaxOp, Index, false, D>>(x, at);
-}
-template <Element Index = std::int32_t, TensorArgument X> constexpr auto argmax(const X& x, Here at = Here::current()) {
-  return detail::reduce_by<detail::ArgReduce<ops::MaxOp, Index, false>>(x, at);
-}
-template <int D, Element Index = std::int32_t, TensorArgument X>
-constexpr auto argmax(const X& x, KeepDims, Here at = Here::current()) {
-  return detail::reduce_by<detail::ArgReduce<ops::MaxOp, Index, true, D>>(x, at);
-}
-template <Element Index = std::int32_t, TensorArgument X>
-constexpr auto argmax(const X& x, KeepDims, Here at = Here::current()) {
-  return detail::reduce_by<detail::ArgReduce<ops::MaxOp, Index, true>>(x, at);
-}
-template <int D, Element Index = std::int32_t, TensorArgument X>
-constexpr auto argmin(const X& x, Here at = Here::current()) {
-  return detail::reduce_by<detail::ArgReduce<ops::MinOp, Index, false, D>>(x, at);
-}
-template <Element Index = std::int32_t, TensorArgument X> constexpr auto argmin(const X& x, Here at = Here::current()) {
-  return detail::reduce_by<detail::ArgReduce<ops::MinOp, Index, false>>(x, at);
-}
-template <int D, Element Index = std::int32_t, TensorArgument X>
-constexpr auto argmin(const X& x, KeepDims, Here at = Here::current()) {
-  return detail::reduce_by<detail::ArgReduce<ops::MinOp, Index, true, D>>(x, at);
-}
-template <Element Index = std::int32_t, TensorArgument X>
-constexpr auto argmin(const X& x, KeepDims, Here at = Here::current()) {
-  return detail::reduce_by<detail::ArgReduce<ops::MinOp, Index, true>>(x, at);
 }
 
 }  // namespace tessera

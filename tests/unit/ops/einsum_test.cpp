@@ -1,3 +1,7 @@
+#include <functional>
+#include <map>
+#include <string>
+
 #include "../../support/untyped.hpp"
 #include "../base/expect_error.hpp"
 
@@ -9,6 +13,8 @@ namespace ts = tessera;
 using namespace oracle;
 
 namespace {
+
+template <class... X> struct Types {};
 
 TEST(Einsum, Matmul) {
   const auto f = [](const auto& a, const auto& b) { return ts::matmul(a, b); };
@@ -41,6 +47,82 @@ TEST(Einsum, Texts) {
   static_assert(!ts::detail::EinsumText("ij,jk").valid && !ts::detail::EinsumText("ii,ij->j").valid);
   static_assert(!ts::detail::EinsumText("ij,jk->iz").valid && !ts::detail::EinsumText("ij->ij").valid);
   static_assert(!ts::detail::EinsumText("i1,jk->ik").valid && ts::detail::EinsumText("ij,jk->").valid);
+}
+
+// Against sums over all values of all labels, by the definition.
+TEST(Einsum, EquationsOfOneToFourOperands) {
+  const auto loops = [](const std::string& labels, const std::vector<std::string>& in, const std::string& out,
+                        const std::map<char, std::int64_t>& extents, const std::vector<Array>& arguments) {
+    Shape shape;
+    for (const char c : out) shape.push_back(extents.at(c));
+    Array y(shape);
+    std::map<char, std::int64_t> at;
+    const auto index = [&](const std::string& dims) {
+      std::size_t flat = 0;
+      for (const char c : dims) flat = flat * static_cast<std::size_t>(extents.at(c)) + static_cast<std::size_t>(at[c]);
+      return flat;
+    };
+    const std::function<void(std::size_t)> over = [&](std::size_t l) {
+      if (l == labels.size()) {
+        double product = 1;
+        for (std::size_t k = 0; k < in.size(); ++k) product *= arguments[k].data[index(in[k])];
+        y.data[index(out)] += product;
+        return;
+      }
+      for (at[labels[l]] = 0; at[labels[l]] < extents.at(labels[l]); ++at[labels[l]]) over(l + 1);
+    };
+    over(0);
+    return y;
+  };
+  const std::map<char, std::int64_t> extents{{'b', 2}, {'c', 3}, {'i', 3}, {'j', 4}, {'k', 2}};
+  const auto check = [&]<class F, class... X>(const F& f, Types<X...>, const std::string& labels,
+                                              const std::vector<std::string>& in, const std::string& out) {
+    SCOPED_TRACE(in[0] + "->" + out);
+    std::vector<Array> arguments;
+    for (const std::string& dims : in) {
+      Shape shape;
+      for (const char c : dims) shape.push_back(extents.at(c));
+      arguments.push_back(random_array(shape, static_cast<unsigned>(arguments.size()) + 1));
+    }
+    const Array y = run(trace<F, X...>().view(), arguments)[0], expected = loops(labels, in, out, extents, arguments);
+    ASSERT_EQ(y.shape, expected.shape);
+    for (std::size_t e = 0; e < y.data.size(); ++e) EXPECT_NEAR(y.data[e], expected.data[e], 1e-12) << e;
+    check_gradient<X...>(f, arguments);
+  };
+  const auto of = [&]<ts::FixedString Text>() { return [](const auto&... x) { return ts::einsum<Text>(x...); }; };
+  check(of.operator()<"ijk->kij">(), Types<Float<3>>{}, "ijk", {"ijk"}, "kij");
+  check(of.operator()<"ijk->j">(), Types<Float<3>>{}, "ijk", {"ijk"}, "j");
+  check(of.operator()<"ii->i">(), Types<Float<2>>{}, "i", {"ii"}, "i");
+  check(of.operator()<"ii">(), Types<Float<2>>{}, "i", {"ii"}, "");
+  check(of.operator()<"ijik->kij">(), Types<Float<4>>{}, "ijk", {"ijik"}, "kij");
+  check(of.operator()<"iii->i">(), Types<Float<3>>{}, "i", {"iii"}, "i");
+  check(of.operator()<"...ii->...">(), Types<Float<4>>{}, "bci", {"bcii"}, "bc");
+  check(of.operator()<"ki">(), Types<Float<2>>{}, "ik", {"ki"}, "ik");
+  check(of.operator()<"kj,ij">(), Types<Float<2>, Float<2>>{}, "ijk", {"kj", "ij"}, "ik");
+  check(of.operator()<"iij,j->i">(), Types<Float<3>, Float<1>>{}, "ij", {"iij", "j"}, "i");
+  check(of.operator()<"...ij,...jk->...ik">(), Types<Float<4>, Float<3>>{}, "bcijk", {"bcij", "cjk"}, "bcik");
+  check(of.operator()<"...j,j">(), Types<Float<2>, Float<1>>{}, "bj", {"bj", "j"}, "b");
+  check(of.operator()<"i...,i...->i">(), Types<Float<2>, Float<3>>{}, "ijk", {"ik", "ijk"}, "i");
+  check(of.operator()<"ij,jk,ki->">(), Types<Float<2>, Float<2>, Float<2>>{}, "ijk", {"ij", "jk", "ki"}, "");
+  check(of.operator()<"bi,bj,ijk">(), Types<Float<2>, Float<2>, Float<3>>{}, "bijk", {"bi", "bj", "ijk"}, "k");
+  check(of.operator()<"i,j,k,b->bkji">(), Types<Float<1>, Float<1>, Float<1>, Float<1>>{}, "ijkb", {"i", "j", "k", "b"},
+        "bkji");
+}
+
+TEST(Einsum, EquationsThatDoNotFit) {
+  using enum ts::detail::EinsumError;
+  using One = ts::detail::EinsumEquation<1>;
+  using Two = ts::detail::EinsumEquation<2>;
+  static_assert(One("ij->ji", {2}).error == none && One("...", {0}).error == none);
+  static_assert(One("ij->ii", {2}).error == text && One("ij->k", {2}).error == text && One("i1", {2}).error == text);
+  static_assert(One("i...j...", {4}).error == text && One("i..j", {3}).error == text);
+  static_assert(One("ij", {3}).error == rank && One("...ij", {1}).error == rank);
+  static_assert(One("ij,jk->ik", {2}).error == operands && Two("ij->ij", {2, 2}).error == operands);
+  const auto f = [](const auto& x) { return ts::einsum<"ii->i">(x); };
+  const ts::Shape shape{3, 4};
+  tessera_test::expect_error(
+      ts::errc::shape_mismatch, [&] { ts::infer_shapes(trace<decltype(f), Float<2>>().view(), &shape, nullptr); },
+      "i32[3,4] x i32[1,3]", "einsum_test.cpp:");
 }
 
 // Random labels: kept, summed, in both operands or in one alone, of static extent 1 in either or both.

@@ -5,7 +5,11 @@
 #include <tessera/base/fixed_string.hpp>
 #include <tessera/base/shape.hpp>
 #include <tessera/ops/contraction/contraction_rows.hpp>
+#include <tessera/ops/contraction/einsum_equation.hpp>
+#include <tessera/ops/data_movement/rearrange.hpp>
+#include <tessera/ops/data_movement/shape.hpp>
 #include <tessera/ops/elementwise.hpp>
+#include <tessera/ops/reduction/reduction.hpp>
 
 namespace tessera {
 
@@ -92,9 +96,10 @@ inline constexpr bool splits_v = P == Precision::full || std::is_same_v<typename
 template <FixedString Text, class Out = void, Precision P = Precision::full, bool Casts = true> struct EinsumTag {
   static constexpr auto leading_dims = ops::LeadingDims::labels;
   static constexpr EinsumText text{Text.view()};
-  static_assert(text.valid,
-                "tessera: an einsum equation is written \"ik,kj->ij\": a letter for each dim, no letter twice in an "
-                "operand, and all letters of the result in an operand");
+  static_assert(
+      text.valid,
+      "tessera: an einsum equation is written \"ik,kj->ij\": a letter for each dim of each operand, no letter "
+      "twice in the result, and all letters of the result in an operand");
   template <class A, class B> struct result {
     using type = product_element_t<Out, typename A::type>;
     static constexpr int rank = text.rank_out;
@@ -170,13 +175,98 @@ template <class A, class B> constexpr auto exact_matmul(const A& a, const B& b, 
 
 }  // namespace detail
 
-/// A contraction by labels: `einsum<"bik,kj->bij">(x, w)` sums over the labels that the result lacks. Products of bf16
-/// and f16 are summed in f32 and rounded once; `einsum<"ik,kj->ij", float>` returns the f32 sums. Errors:
-/// shape_mismatch where dims with the same label differ. Communication: none for split labels of the result; over a
-/// split summed label the result is a partial value.
+namespace detail {
+
+/// The diagonal over two dims, which stands where the first of them was.
+template <int Rank, int Row, int Column> struct DiagonalOverTag {
+  template <class X> using result = Typed<typename X::type, Rank - 1>;
+  static constexpr Value emit(Value context, Value x) {
+    x = x.at(context.source);
+    const int first = x.rank() - Rank, row = first + Row, column = first + Column;
+    // Places of columns are counted by the rows, so that another number of columns is a shape_mismatch.
+    const Value places = build::insert_singletons(ArangeTag<std::int32_t>::emit(context, x, build::extent(x, row)),
+                                                  ((1u << x.rank()) - 1) & ~(1u << column), x.rank());
+    const Value on = build::binary(Op::equal, build::iota(x, row, DType::i32), places);
+    return build::cast(build::sum_of(build::select(on, x, x.number(0)), 1u << column), x.dtype());
+  }
+};
+
+/// A tensor summed over the labels that the result lacks, with its dims in the order of the result.
+template <EinsumLetters From, EinsumLetters To, class X> constexpr auto einsum_of_one(const X& x, Here at) {
+  constexpr EinsumLetters::Repeat repeat = From.repeat();
+  if constexpr (repeat.row >= 0) {
+    const auto diagonal = call<DiagonalOverTag<From.rank, repeat.row, repeat.column>>(Source::from(at), x);
+    return einsum_of_one<From.without(repeat.column), To>(diagonal, at);
+  } else if constexpr (constexpr int summed = From.first_that_lacks(To); summed >= 0) {
+    return einsum_of_one<From.without(summed), To>(sum<summed>(x, at), at);
+  } else if constexpr (From == To) {
+    return x;
+  } else {
+    return [&]<std::size_t... D>(std::index_sequence<D...>) {
+      return transpose<From.find(To.letters[D])...>(x, at);
+    }(std::make_index_sequence<To.rank>());
+  }
+}
+
+/// The products of operands from the left to the right.
+template <auto E, int First = 0, EinsumLetters Labels = E.operands[First], class A, class... Rest>
+constexpr auto einsum_of_many(Here at, const A& a, const Rest&... rest) {
+  if constexpr (Labels.repeat().row >= 0) {
+    constexpr EinsumLetters distinct = Labels.distinct();
+    return einsum_of_many<E, First, distinct>(at, einsum_of_one<Labels, distinct>(a, at), rest...);
+  } else if constexpr (sizeof...(Rest) == 0) {
+    return einsum_of_one<Labels, E.result>(a, at);
+  } else {
+    return [&](const auto& b, const auto&... others) {
+      constexpr EinsumLetters given = E.operands[First + 1], next = given.distinct();
+      constexpr EinsumLetters kept = E.kept(Labels, next, First + 2);
+      constexpr auto text = pair_equation<Labels, next, kept>();
+      return einsum_of_many<E, First + 1, kept>(
+          at, call<EinsumTag<text>>(Source::from(at), a, einsum_of_one<given, next>(b, at)), others...);
+    }(rest...);
+  }
+}
+
+template <FixedString Text, class... X> constexpr auto einsum_by(Here at, const X&... x) {
+  constexpr auto equation = EinsumEquation<sizeof...(X)>(Text.view(), {X::rank...});
+  static_assert(
+      equation.error != EinsumError::text,
+      "tessera: an einsum equation is written \"ik,kj->ij\": a letter for each dim of each operand, no letter "
+      "twice in the result, and all letters of the result in an operand");
+  static_assert(equation.error != EinsumError::operands,
+                "tessera: the equation of einsum has another number of operands than the call");
+  static_assert(equation.error != EinsumError::rank,
+                "tessera: an operand of einsum has a different rank than in the equation");
+  if constexpr (equation.error == EinsumError::none) return einsum_of_many<equation>(at, x...);
+}
+
+}  // namespace detail
+
+/// A contraction by labels: `einsum<"bik,kj->bij">(x, w)` sums over the labels that the result lacks. As in
+/// torch.einsum, a label twice in an operand takes the diagonal, `einsum<"ii->">(x)` is the trace, `...` stands for all
+/// dims that have no letter, the last of them the same in all operands, `einsum<"...ij,...jk->...ik">(a, b)`, and
+/// without `->` the result has the labels that occur once, in the order of the alphabet. One to four operands, which
+/// are multiplied from the left to the right. Products of bf16 and f16 are summed in f32 and rounded once;
+/// `einsum<"ik,kj->ij", float>` of two operands returns the f32 sums. Errors: shape_mismatch where dims with the same
+/// label differ. Communication: none for split labels of the result; over a split summed label the result is a partial
+/// value.
 template <FixedString Text, TensorArgument A, TensorArgument B>
 constexpr auto einsum(const A& a, const B& b, Here at = Here::current()) {
-  return call<detail::EinsumTag<Text>>(Source::from(at), a, b);
+  if constexpr (detail::EinsumText(Text.view()).valid)
+    return call<detail::EinsumTag<Text>>(Source::from(at), a, b);
+  else
+    return detail::einsum_by<Text>(at, a, b);
+}
+template <FixedString Text, TensorArgument A> constexpr auto einsum(const A& a, Here at = Here::current()) {
+  return detail::einsum_by<Text>(at, a);
+}
+template <FixedString Text, TensorArgument A, TensorArgument B, TensorArgument C>
+constexpr auto einsum(const A& a, const B& b, const C& c, Here at = Here::current()) {
+  return detail::einsum_by<Text>(at, a, b, c);
+}
+template <FixedString Text, TensorArgument A, TensorArgument B, TensorArgument C, TensorArgument D>
+constexpr auto einsum(const A& a, const B& b, const C& c, const D& d, Here at = Here::current()) {
+  return detail::einsum_by<Text>(at, a, b, c, d);
 }
 template <FixedString Text, Element Out, TensorArgument A, TensorArgument B>
 constexpr auto einsum(const A& a, const B& b, Here at = Here::current()) {
