@@ -31,24 +31,6 @@ namespace nn = tessera::nn;
 constexpr int digits = 8, separator = 10, classes = 11, context = 2 * digits;
 constexpr int layers = 2, features = 64, heads = 4, key_heads = 2;
 
-struct Llama {
-  nn::Embedding<> tokens;
-  ts::Stack<nn::LlamaBlock<>> blocks;
-  nn::RmsNorm<> norm;
-  nn::Linear<float, false> head;
-  static constexpr std::array field_names{"tokens", "blocks", "norm", "head"};
-
-  constexpr auto operator()(const auto& in) const { return head(norm(blocks(tokens(in)))); }  // [B, T] to [B, T, 11]
-  /// Logits of the tokens from `position` on, and the caches with their keys and values.
-  constexpr auto cached(const auto& in, const auto& caches, const auto& position) const {
-    const auto layer = [&](const auto& x, const auto& both) {
-      return std::get<0>(both).cached(x, std::get<1>(both), position);
-    };
-    const auto [x, next] = ts::scan(layer, tokens(in), std::tuple(blocks, caches));
-    return std::tuple(head(norm(x)), next);
-  }
-};
-
 constexpr auto train_step = ts::compile([](auto model, auto state, auto in, auto out, auto config) {
   const auto loss_of = [](const auto& m, const auto& tokens, const auto& sorted) {
     // Only the tokens behind the separator can be known.
@@ -87,10 +69,9 @@ Batch make_batch(std::mt19937& random, int batch) {
 }
 
 /// The answers of the model to `count` questions [count, 9], generated token by token with a cache.
-std::vector<std::int32_t> answers(const Llama& model, const std::vector<std::int32_t>& questions, int count,
+std::vector<std::int32_t> answers(const nn::Llama<>& model, const std::vector<std::int32_t>& questions, int count,
                                   const nn::ShardingStrategy& strategy) {
-  ts::Stack<nn::KvCache<>> caches(
-      layers, [&](int) { return nn::kv_cache(count, context, key_heads, features / heads, strategy); });
+  ts::Stack<nn::KvCache<>> caches = nn::kv_caches(layers, count, context, key_heads, features / heads, strategy);
   std::vector<std::int32_t> made(static_cast<std::size_t>(count * digits));
   auto token = ts::shard(questions, {count, digits + 1}, strategy.mesh, strategy.batch);
   for (int i = 0; i < digits; ++i) {
@@ -106,15 +87,7 @@ int train(const examples::CommandLine& line) {
   const nn::ShardingStrategy strategy =
       line.fsdp > 0 ? nn::data_parallel(ts::Mesh({{"fsdp", line.fsdp}}), "fsdp")
                     : nn::fsdp_tensor_parallel(ts::Mesh({{"fsdp", 1}, {"data", 2}, {"model", 2}}));
-  const auto [first, second, third] = ts::split<3>(ts::Key(1));
-  Llama llama{nn::embedding(first, classes, features, strategy, 0.5),
-              {layers,
-               [&, key = second](int i) {
-                 return nn::llama_block(ts::fold_in(key, static_cast<std::uint64_t>(i)), features, heads, key_heads,
-                                        2 * features, strategy, layers, 0.1);
-               }},
-              nn::rms_norm(features, strategy),
-              nn::linear<float, false>(third, features, classes, strategy, nn::Role::head, 0.1)};
+  nn::Llama<> llama = nn::llama(ts::Key(1), classes, features, heads, key_heads, 2 * features, layers, strategy, 0.1);
   auto model = ts::fsdp(std::move(llama), strategy.mesh);
   ts::optim::AdamW config{.learning_rate = 3e-3, .weight_decay = 0};
   auto state = ts::optim::init_state(config, model);

@@ -72,6 +72,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <initializer_list>
+#include <iosfwd>
 #include <iterator>
 #include <limits>
 #include <new>
@@ -1622,10 +1623,19 @@ constexpr Labels pack_dim(int dim) {
 }
 
 /// The public function that made a node of data movement, where errors of the node name that function.
-enum class MadeBy : std::int8_t { operation, squeeze, select, accumulate, pipeline, broadcast_to, broadcast_like };
+enum class MadeBy : std::int8_t {
+  operation,
+  squeeze,
+  select,
+  accumulate,
+  pipeline,
+  broadcast_to,
+  broadcast_like,
+  reshape
+};
 constexpr std::string_view name_of(MadeBy by) {
-  constexpr std::string_view names[] = {"",         "squeeze",      "select",        "accumulate",
-                                        "pipeline", "broadcast_to", "broadcast_like"};
+  constexpr std::string_view names[] = {"",         "squeeze",      "select",         "accumulate",
+                                        "pipeline", "broadcast_to", "broadcast_like", "reshape"};
   return names[static_cast<int>(by)];
 }
 constexpr Labels pack_dim(int dim, MadeBy by) {
@@ -8833,6 +8843,9 @@ TESSERA_PLANNING inline std::string shape_text(DType dtype, const Shape& shape) 
 
 namespace tessera::ops {
 
+inline constexpr std::string_view only_known_ones =
+    "; an extent of 1 broadcasts if it is 1 for all calls, as behind ts::unsqueeze or in ts::broadcast_to";
+
 /// The shape of operands broadcast against each other: trailing dims are aligned, only dims of static extent 1 repeat.
 TESSERA_PLANNING constexpr Shape broadcast_shape(const ShapeContext& c, const char* why, std::string_view name) {
   const Node& node = c.node();
@@ -8853,15 +8866,13 @@ TESSERA_PLANNING constexpr Shape broadcast_shape(const ShapeContext& c, const ch
       if (first)
         shape[out] = extent;
       else if (shape[out] != extent)
-        fail_shapes(c, why, name);
+        fail_shapes(c, concat_text(why, name.empty() && (extent == 1 || shape[out] == 1) ? only_known_ones : ""), name);
     }
   }
   return shape;
 }
 
-constexpr Shape broadcast_shape(const ShapeContext& c) {
-  return broadcast_shape(c, "shapes can't be broadcast; only dims of static extent 1 broadcast", {});
-}
+constexpr Shape broadcast_shape(const ShapeContext& c) { return broadcast_shape(c, "shapes can't be broadcast", {}); }
 
 /// Each dim of the result is a factor, shared by the operands that have the dim.
 constexpr void elementwise_sharding(const GraphView& graph, int id, FactorRule& rule) {
@@ -9156,6 +9167,26 @@ template <Operand A, Operand B>
   requires(TensorOperand<A> || TensorOperand<B>)
 constexpr auto not_equal(const A& a, const B& b, Here at = Here::current()) {
   return call<detail::Binary<ops::NotEqualOp>>(Source::from(at), a, b);
+}
+template <Operand A, Operand B>
+  requires(TensorOperand<A> || TensorOperand<B>)
+constexpr auto less(const A& a, const B& b, Here at = Here::current()) {
+  return call<LessTag>(Source::from(at), a, b);
+}
+template <Operand A, Operand B>
+  requires(TensorOperand<A> || TensorOperand<B>)
+constexpr auto less_equal(const A& a, const B& b, Here at = Here::current()) {
+  return call<LessEqualTag>(Source::from(at), a, b);
+}
+template <Operand A, Operand B>
+  requires(TensorOperand<A> || TensorOperand<B>)
+constexpr auto greater(const A& a, const B& b, Here at = Here::current()) {
+  return call<GreaterTag>(Source::from(at), a, b);
+}
+template <Operand A, Operand B>
+  requires(TensorOperand<A> || TensorOperand<B>)
+constexpr auto greater_equal(const A& a, const B& b, Here at = Here::current()) {
+  return call<GreaterEqualTag>(Source::from(at), a, b);
 }
 /// Logical functions give bools; every nonzero operand counts as true, NaN too.
 template <TensorArgument X> constexpr auto logical_not(const X& x, Here at = Here::current()) {
@@ -12151,8 +12182,18 @@ constexpr bool split_by_axes(const ShapeContext& c, int first, int last) {
   return all;
 }
 
+/// Throws shape_mismatch for a reshape, whose merge of all dims the user does not see.
+[[noreturn]] inline void fail_reshape(const ShapeContext& c, std::int64_t elements, std::string_view what) {
+  const int merged = c.graph.operand(c.id, 0);
+  const bool merges = c.graph[merged].op == Op::rearrange && c.graph[merged].source.line == c.node().source.line;
+  const Shape& given = c.shapes[merges ? c.graph.operand(merged, 0) : merged];
+  fail(errc::shape_mismatch, "[reshape] number of elements: ", shape_text(c.node().dtype, given), " has ",
+       volume(given), ", the extents given have ", what, elements, c.node().source);
+}
+
 [[noreturn]] inline void fail_split(const ShapeContext& c, std::int64_t size, std::int64_t extent) {
   const MadeBy by = RearrangeOrigin::of(c.node()).by;
+  if (by == MadeBy::reshape) fail_reshape(c, size, "a multiple of ");
   if (by == MadeBy::operation) fail_shapes(c, "a dim is not divisible by the sizes that split the dim");
   fail(errc::shape_mismatch, "[", name_of(by), "] microbatches: a batch of ", extent, ", the first dim of ",
        shape_text(c.node().dtype, c.operand(0)), ", can't be divided into ", size, " microbatches of one size",
@@ -12188,6 +12229,7 @@ constexpr Shape factor_extents(const ShapeContext& c) {
       }
       extents[static_cast<std::size_t>(inferred)] = extent / product;
     } else if (extent != product) {
+      if (RearrangeOrigin::of(c.node()).by == MadeBy::reshape) fail_reshape(c, product, "");
       fail_shapes(c, "the product of the sizes that split a dim is not the extent of the dim");
     }
     first = last;
@@ -15702,7 +15744,7 @@ constexpr auto arange(const N& n, const X& in, Here at = Here::current()) {
 template <int D, TensorArgument X> constexpr Dim extent(const X& x, Here at = Here::current()) {
   const Value context = trace_of(x).at(Source::from(at));
   if (context.module == nullptr)
-    fail(errc::unsupported, "[extent] outside of a traced function: use x.shape() of the stored tensor");
+    fail(errc::unsupported, "[extent] outside of a traced function: use ts::shape(x) of the stored tensor");
   const Value value = lower(context, x);
   return Dim(build::extent(value, detail::checked_dim<D, X::rank>() + value.rank() - X::rank));
 }
@@ -18201,21 +18243,30 @@ template <class Out = void, Precision P = Precision::full, bool Casts = true> st
   }
 };
 
+/// The equation of a product with a vector, or of batches of different ranks: "a,bac->bc" of a vector and matrices.
+template <int RankA, int RankB> consteval auto matmul_equation() {
+  constexpr std::string_view text = RankA == 1 && RankB == 1 ? "k,k->"
+                                    : RankA == 1             ? "k,...kn->...n"
+                                    : RankB == 1             ? "...mk,k->...m"
+                                                             : "...mk,...kn->...mn";
+  constexpr EinsumEquation<2> equation(text, {RankA, RankB});
+  return pair_equation<equation.operands[0], equation.operands[1], equation.result>();
+}
+
 template <class Out, Precision P, bool Casts = true, class A, class B>
 constexpr auto matmul_of(Source source, const A& a, const B& b) {
-  constexpr bool matrices = A::rank >= 2 && B::rank >= 2, batches = !matrices || B::rank == 2 || A::rank == B::rank;
+  constexpr bool have_dims = A::rank >= 1 && B::rank >= 1;
   constexpr bool alike = std::is_same_v<typename A::element, typename B::element>, splits = splits_v<P, typed_of<A>>;
-  static_assert(matrices,
-                "tessera: matmul takes tensors of rank 2 or more; a vector needs ts::unsqueeze or ts::einsum");
-  static_assert(batches,
-                "tessera: the second operand of matmul is a matrix, or has the rank of the first operand; for other "
-                "products use ts::einsum");
+  static_assert(have_dims,
+                "tessera: matmul takes tensors of rank 1 or more; a product with a tensor of rank 0 is written with *");
   static_assert(alike, "tessera: the operands of matmul must have the same element type; use ts::cast");
   static_assert(splits, "tessera: a ts::Precision is only for products of float tensors");
-  if constexpr (matrices && batches && alike && splits)
+  if constexpr (!have_dims || !alike || !splits)
+    return a;
+  else if constexpr (A::rank >= 2 && (B::rank == 2 || (B::rank > 2 && A::rank == B::rank)))
     return call<MatmulTag<Out, P, Casts>>(source, a, b);
   else
-    return a;
+    return call<EinsumTag<matmul_equation<A::rank, B::rank>(), Out, P, Casts>>(source, a, b);
 }
 
 // Products of linear algebra and statistics, which ts::autocast leaves in f32.
@@ -18332,9 +18383,10 @@ constexpr auto einsum(const A& a, const B& b, Here at = Here::current()) {
   return call<detail::EinsumTag<Text, void, P>>(Source::from(at), a, b);
 }
 
-/// Matrix product: [..., M, K] by [K, N], or by [..., K, N] of the same rank, gives [..., M, N]. Products of bf16 and
-/// f16 are summed in f32 and rounded once; `matmul<float>(a, b)` returns the f32 sums. Errors and communication: as
-/// einsum.
+/// Matrix product: [..., M, K] by [..., K, N] gives [..., M, N]. A vector is a row as first operand and a column as the
+/// second, and the result lacks its dim; an operand may lack leading dims (torch.matmul, but leading dims of extent 1
+/// are not repeated). Products of bf16 and f16 are summed in f32 and rounded once; `matmul<float>(a, b)` returns the
+/// f32 sums. Errors and communication: as einsum.
 template <TensorArgument A, TensorArgument B> constexpr auto matmul(const A& a, const B& b, Here at = Here::current()) {
   return detail::matmul_of<void, Precision::full>(Source::from(at), a, b);
 }
@@ -20298,7 +20350,7 @@ template <int Rank, int Dims> struct ReshapeTag {
     }
     const int kept = f.count;
     if constexpr (Rank > 1) x = MergeTag<Rank, 0, Rank - 1>::emit(context, x);
-    return build::insert_singletons(rearrange(x, 1, kept, f, sizes), ones, lead + Dims);
+    return build::insert_singletons(rearrange(x, 1, kept, f, sizes, {.by = MadeBy::reshape}), ones, lead + Dims);
   }
 };
 
@@ -21613,6 +21665,127 @@ constexpr auto searchsorted(const Sorted& sorted, const X& x, Here at = Here::cu
 
 #endif
 
+// ---- tessera/ops/stop_gradient.hpp
+
+#ifndef TESSERA_OPS_STOP_GRADIENT_HPP
+#define TESSERA_OPS_STOP_GRADIENT_HPP
+
+namespace tessera {
+
+namespace detail {
+
+struct StopGradientTag {
+  template <class A> using result = A;
+  static constexpr Value emit(Value context, Value x) {
+    return build::unary(ops::op_v<ops::StopGradientOp>, x.at(context.source));
+  }
+};
+
+}  // namespace detail
+
+/// x, which gradients treat as a constant: jax.lax.stop_gradient, Tensor.detach. What only the gradient behind it needs
+/// is not computed. No communication.
+template <TensorArgument X> constexpr auto stop_gradient(const X& x, Here at = Here::current()) {
+  return call<detail::StopGradientTag>(Source::from(at), x);
+}
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/ops/indexing/segment.hpp
+
+#ifndef TESSERA_OPS_INDEXING_SEGMENT_HPP
+#define TESSERA_OPS_INDEXING_SEGMENT_HPP
+
+// Reductions of the rows of each segment, where a vector has the segment of each row.
+
+namespace tessera {
+
+namespace detail {
+
+/// The result of a reduction of no rows: `size` rows like those of x, filled with the identity of R.
+template <int Rank, class T, Reduction R> struct EmptySegmentsTag {
+  static_assert(Rank >= 1, "tessera: segments are of the rows of a tensor with dims");
+  template <class X, class Size> using result = Typed<T, Rank>;
+  static constexpr Value emit(Value context, Value x, Value size) {
+    x = x.at(context.source);
+    const Value identity = is_floating_v<T> ? x.number(monoid_of<R>::template identity<double>())
+                                            : x.integer(monoid_of<R>::template identity<T>(), x.dtype());
+    return [&]<std::size_t... D>(std::index_sequence<D...>) {
+      return BroadcastToTag<0, Rank>::emit(context, identity, size, build::extent(x, static_cast<int>(D) + 1)...);
+    }(std::make_index_sequence<Rank - 1>());
+  }
+};
+
+/// A vector as a tensor of a rank, whose other dims have extent 1.
+template <int Rank, class X> constexpr auto as_column(const X& x, Here at) {
+  if constexpr (X::rank >= Rank)
+    return x;
+  else
+    return as_column<Rank>(unsqueeze<X::rank>(x, at), at);
+}
+
+template <Reduction R, class X, class Segments>
+constexpr auto segment_reduce(const X& x, const Segments& segments, const Dim& count, Here at) {
+  static_assert(Segments::rank == 1, "tessera: the segments are a vector, with the segment of each row");
+  const auto empty = call<EmptySegmentsTag<X::rank, typename X::element, R>>(Source::from(at), x, count);
+  if constexpr (R == Reduction::sum)
+    return index_add<0>(empty, segments, x, at);
+  else
+    return scatter_reduce<0, R>(empty, broadcast_like(as_column<X::rank>(segments, at), x, at), x, at);
+}
+
+}  // namespace detail
+
+/// The sums of the rows of each segment (jax.ops.segment_sum, index_add into zeros): row k of x [n, ...] belongs to the
+/// segment segments[k], of `count` segments, in any order. The result is [count, ...]; a segment without rows gives 0.
+/// segment_mean divides by the number of rows, at least 1. Errors: dim_range for a segment outside of [0, count).
+/// Communication: as index_add; rows that are split give a partial sum.
+///
+///     const auto received = ts::segment_sum(ts::embedding(nodes, from), to, ts::extent<0>(nodes));   // messages
+template <TensorArgument X, TensorArgument Segments, SizeOperand Count>
+constexpr auto segment_sum(const X& x, const Segments& segments, const Count& count, Here at = Here::current()) {
+  return detail::segment_reduce<Reduction::sum>(x, segments, Dim(count), at);
+}
+template <TensorArgument X, TensorArgument Segments, SizeOperand Count>
+constexpr auto segment_mean(const X& x, const Segments& segments, const Count& count, Here at = Here::current()) {
+  static_assert(is_floating_v<typename X::element>,
+                "tessera: segment_mean takes a floating-point tensor; use ts::cast");
+  const auto ones = ones_like(cast<typename X::element>(segments, at), at);
+  const auto rows = maximum(segment_sum(ones, segments, count, at), 1, at);
+  return call<DivTag>(Source::from(at), segment_sum(x, segments, count, at), detail::as_column<X::rank>(rows, at));
+}
+/// The largest, smallest, or the product of the elements of each segment (jax.ops.segment_max, segment_min,
+/// segment_prod); a segment without rows gives the neutral element: -infinity or the lowest integer, infinity or the
+/// highest integer, and 1. Errors and communication: as scatter_reduce.
+template <TensorArgument X, TensorArgument Segments, SizeOperand Count>
+constexpr auto segment_max(const X& x, const Segments& segments, const Count& count, Here at = Here::current()) {
+  return detail::segment_reduce<Reduction::max>(x, segments, Dim(count), at);
+}
+template <TensorArgument X, TensorArgument Segments, SizeOperand Count>
+constexpr auto segment_min(const X& x, const Segments& segments, const Count& count, Here at = Here::current()) {
+  return detail::segment_reduce<Reduction::min>(x, segments, Dim(count), at);
+}
+template <TensorArgument X, TensorArgument Segments, SizeOperand Count>
+constexpr auto segment_prod(const X& x, const Segments& segments, const Count& count, Here at = Here::current()) {
+  return detail::segment_reduce<Reduction::product>(x, segments, Dim(count), at);
+}
+
+/// Softmax over the rows of each segment, as attention of a graph needs: exp(x) / the sums of exp(x) of the segment,
+/// in the shape of x. Communication: that of segment_max and segment_sum, and a look-up of each.
+template <TensorArgument X, TensorArgument Segments, SizeOperand Count>
+constexpr auto segment_softmax(const X& x, const Segments& segments, const Count& count, Here at = Here::current()) {
+  const auto of_rows = [&](const auto& table) { return index_select<0>(table, segments, at); };
+  const auto highest = of_rows(segment_max(stop_gradient(x, at), segments, count, at));
+  const auto weights = exp(call<SubTag>(Source::from(at), x, highest), at);
+  return call<DivTag>(Source::from(at), weights, of_rows(segment_sum(weights, segments, count, at)));
+}
+
+}  // namespace tessera
+
+#endif
+
 // ---- tessera/ops/indexing/sort.hpp
 
 #ifndef TESSERA_OPS_INDEXING_SORT_HPP
@@ -22629,6 +22802,53 @@ constexpr auto info_nce(const Query& query, const Keys& keys, const Negatives& n
 
 #endif
 
+// ---- tessera/ops/losses/metrics.hpp
+
+#ifndef TESSERA_OPS_LOSSES_METRICS_HPP
+#define TESSERA_OPS_LOSSES_METRICS_HPP
+
+// How often predictions are right. Without gradients.
+
+namespace tessera {
+
+/// The share of rows whose target is the class of the highest logit, an f32 (sklearn.metrics.accuracy_score): of logits
+/// [..., classes] and integer targets [...]. Of equal logits the first counts. Communication: of the classes, if they
+/// are split, as argmax; a split batch gives a partial sum.
+template <TensorArgument Logits, TensorArgument Target>
+constexpr auto accuracy(const Logits& logits, const Target& target, Here at = Here::current()) {
+  return mean(cast<float>(tessera::equal(argmax<-1>(logits, at), target, at), at), at);
+}
+
+/// The share of rows whose target is among the k classes of the highest logits, an f32
+/// (sklearn.metrics.top_k_accuracy_score): fewer than k logits are higher than that of the target. A target that is no
+/// class is not among them. No communication for a split batch but a partial sum.
+template <TensorArgument Logits, TensorArgument Target, NumberOperand K>
+constexpr auto top_k_accuracy(const Logits& logits, const Target& target, const K& k, Here at = Here::current()) {
+  static_assert(Target::rank + 1 == Logits::rank, "tessera: there is a target for each row of the logits");
+  const auto is_target = tessera::equal(iota<-1, std::int32_t>(logits, at), unsqueeze<-1>(target, at), at);
+  const auto own = sum<-1>(select(is_target, logits, zeros_like(logits, at), at), keepdims, at);
+  const auto higher = sum<-1>(cast<std::int32_t>(tessera::greater(logits, own, at), at), at);
+  return mean(cast<float>(tessera::logical_and(less(higher, k, at), any<-1>(is_target, at), at), at), at);
+}
+
+/// How often each class is predicted for each target, i32 [classes, classes] (sklearn.metrics.confusion_matrix): row i,
+/// column j counts the elements whose target is i and whose prediction is j. Predictions and targets are integers of
+/// one shape; an element with a class outside of [0, classes) is not counted. Communication: of split elements a
+/// partial sum.
+template <TensorArgument Predicted, TensorArgument Target, SizeOperand Classes>
+constexpr auto confusion_matrix(const Predicted& predicted, const Target& target, const Classes& classes,
+                                Here at = Here::current()) {
+  static_assert(Predicted::rank == Target::rank, "tessera: there is a prediction for each target");
+  const auto of = [&](const auto& classes_of) {
+    return one_hot<float>(detail::flattened(classes_of, at), classes, at);
+  };
+  return cast<std::int32_t>(einsum<"nt,np->tp">(of(target), of(predicted), at), at);
+}
+
+}  // namespace tessera
+
+#endif
+
 // ---- tessera/ops/random/keys.hpp
 
 #ifndef TESSERA_OPS_RANDOM_KEYS_HPP
@@ -23167,34 +23387,6 @@ constexpr auto permutation(const X& x, const Key& key, Here at = Here::current()
 
 #endif
 
-// ---- tessera/ops/stop_gradient.hpp
-
-#ifndef TESSERA_OPS_STOP_GRADIENT_HPP
-#define TESSERA_OPS_STOP_GRADIENT_HPP
-
-namespace tessera {
-
-namespace detail {
-
-struct StopGradientTag {
-  template <class A> using result = A;
-  static constexpr Value emit(Value context, Value x) {
-    return build::unary(ops::op_v<ops::StopGradientOp>, x.at(context.source));
-  }
-};
-
-}  // namespace detail
-
-/// x, which gradients treat as a constant: jax.lax.stop_gradient, Tensor.detach. What only the gradient behind it needs
-/// is not computed. No communication.
-template <TensorArgument X> constexpr auto stop_gradient(const X& x, Here at = Here::current()) {
-  return call<detail::StopGradientTag>(Source::from(at), x);
-}
-
-}  // namespace tessera
-
-#endif
-
 // ---- tessera/ops/random/exponential_draws.hpp
 
 #ifndef TESSERA_OPS_RANDOM_EXPONENTIAL_DRAWS_HPP
@@ -23437,6 +23629,59 @@ template <std::uint32_t Stream = 0, TensorArgument A, class Key>
 constexpr auto student_t(const A& degrees, const Key& key, Here at = Here::current()) {
   const auto fixed = stop_gradient(degrees, at);
   return normal_like<Stream>(fixed, key, at) / sqrt(chisquare<Stream>(fixed, key, at) / fixed, at);
+}
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/ops/random/logit_filters.hpp
+
+#ifndef TESSERA_OPS_RANDOM_LOGIT_FILTERS_HPP
+#define TESSERA_OPS_RANDOM_LOGIT_FILTERS_HPP
+
+// Which tokens a language model may draw: logits [..., classes], of which all but some become -infinity. Of equal
+// logits either all are kept or none.
+//
+//     const auto token = ts::categorical(ts::top_p_logits(ts::top_k_logits(logits / temperature, 40), 0.9), key);
+
+namespace tessera {
+
+namespace detail {
+
+template <class X, class Lowest> constexpr auto logits_from(const X& x, const Lowest& lowest, Here at) {
+  return select(tessera::greater_equal(x, lowest, at), x, -std::numeric_limits<float>::infinity(), at);
+}
+
+}  // namespace detail
+
+/// The k highest logits of each row (TopKLogitsWarper of Hugging Face). Errors: shape_mismatch for k above the number
+/// of classes. Communication: split classes are made whole, as of sort.
+template <TensorArgument X, SizeOperand K>
+constexpr auto top_k_logits(const X& x, const K& k, Here at = Here::current()) {
+  return detail::logits_from(x, min<-1>(topk<-1>(x, k, at).values, keepdims, at), at);
+}
+
+/// The fewest highest logits of each row whose probabilities have a sum of at least p, and at least one (nucleus
+/// sampling; TopPLogitsWarper of Hugging Face). Communication: as top_k_logits. Source: Holtzman et al., 1904.09751.
+template <TensorArgument X, NumberOperand P>
+constexpr auto top_p_logits(const X& x, const P& p, Here at = Here::current()) {
+  const auto sorted = sort<-1, Order::descending>(x, at);
+  const auto shares = softmax<-1>(sorted, at);
+  const auto before = call<SubTag>(Source::from(at), cumsum<-1>(shares, at), shares);
+  const auto first = tessera::equal(iota<-1, std::int32_t>(x, at), 0, at);
+  const auto kept =
+      select(logical_or(tessera::less(before, p, at), first, at), sorted, std::numeric_limits<float>::infinity(), at);
+  return detail::logits_from(x, min<-1>(kept, keepdims, at), at);
+}
+
+/// The logits of each row whose probability is at least p times the highest (MinPLogitsWarper of Hugging Face).
+/// Communication: of split classes as max. Source: Nguyen et al., 2407.01082.
+template <TensorArgument X, NumberOperand P>
+constexpr auto min_p_logits(const X& x, const P& p, Here at = Here::current()) {
+  const auto share = softmax<-1>(x, at);
+  const auto least = call<MulTag>(Source::from(at), max<-1>(share, keepdims, at), p);
+  return select(tessera::greater_equal(share, least, at), x, -std::numeric_limits<float>::infinity(), at);
 }
 
 }  // namespace tessera
@@ -27624,13 +27869,23 @@ inline std::string explain(const Plan& plan, const ProgramView& program, const U
   return detail::PlanText(plan, program, units).text();
 }
 
-/// A FrozenPlan as text: its collectives, total communication and memory.
-template <std::size_t N> std::string explain(const FrozenPlan<N>& plan) {
+/// A Plan or a FrozenPlan as text: its collectives, total communication and memory. With their operations, the steps
+/// are those of explain() of a compiled function.
+template <class P>
+  requires std::derived_from<P, Communication<P>>
+std::string explain(const P& plan) {
   std::string out = concat_text("plan on ", plan.given_mesh.text(), "\n");
-  for (const PlannedCollective& c : plan)
-    out += concat_text("  ", c.times == 1 ? "" : concat_text(c.times, " times "), detail::collective_text(plan.mesh, c),
-                       "\n");
-  return out + detail::totals_text(plan) + detail::memory_text(plan.memory);
+  plan.for_each_collective([&](const CollectiveInfo& c, std::int64_t times) {
+    out +=
+        concat_text("  ", times == 1 ? "" : concat_text(times, " times "), detail::collective_text(plan.mesh, c), "\n");
+  });
+  return out + detail::totals_text(plan) + detail::memory_text(memory_of(plan));
+}
+/// Prints explain(plan).
+template <class P>
+  requires std::derived_from<P, Communication<P>>
+std::ostream& operator<<(std::ostream& out, const P& plan) {
+  return out << explain(plan);
 }
 
 }  // namespace tessera

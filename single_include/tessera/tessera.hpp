@@ -5309,10 +5309,19 @@ constexpr Labels pack_dim(int dim) {
 }
 
 /// The public function that made a node of data movement, where errors of the node name that function.
-enum class MadeBy : std::int8_t { operation, squeeze, select, accumulate, pipeline, broadcast_to, broadcast_like };
+enum class MadeBy : std::int8_t {
+  operation,
+  squeeze,
+  select,
+  accumulate,
+  pipeline,
+  broadcast_to,
+  broadcast_like,
+  reshape
+};
 constexpr std::string_view name_of(MadeBy by) {
-  constexpr std::string_view names[] = {"",         "squeeze",      "select",        "accumulate",
-                                        "pipeline", "broadcast_to", "broadcast_like"};
+  constexpr std::string_view names[] = {"",         "squeeze",      "select",         "accumulate",
+                                        "pipeline", "broadcast_to", "broadcast_like", "reshape"};
   return names[static_cast<int>(by)];
 }
 constexpr Labels pack_dim(int dim, MadeBy by) {
@@ -8522,6 +8531,9 @@ TESSERA_PLANNING inline std::string shape_text(DType dtype, const Shape& shape) 
 
 namespace tessera::ops {
 
+inline constexpr std::string_view only_known_ones =
+    "; an extent of 1 broadcasts if it is 1 for all calls, as behind ts::unsqueeze or in ts::broadcast_to";
+
 /// The shape of operands broadcast against each other: trailing dims are aligned, only dims of static extent 1 repeat.
 TESSERA_PLANNING constexpr Shape broadcast_shape(const ShapeContext& c, const char* why, std::string_view name) {
   const Node& node = c.node();
@@ -8542,15 +8554,13 @@ TESSERA_PLANNING constexpr Shape broadcast_shape(const ShapeContext& c, const ch
       if (first)
         shape[out] = extent;
       else if (shape[out] != extent)
-        fail_shapes(c, why, name);
+        fail_shapes(c, concat_text(why, name.empty() && (extent == 1 || shape[out] == 1) ? only_known_ones : ""), name);
     }
   }
   return shape;
 }
 
-constexpr Shape broadcast_shape(const ShapeContext& c) {
-  return broadcast_shape(c, "shapes can't be broadcast; only dims of static extent 1 broadcast", {});
-}
+constexpr Shape broadcast_shape(const ShapeContext& c) { return broadcast_shape(c, "shapes can't be broadcast", {}); }
 
 /// Each dim of the result is a factor, shared by the operands that have the dim.
 constexpr void elementwise_sharding(const GraphView& graph, int id, FactorRule& rule) {
@@ -8845,6 +8855,26 @@ template <Operand A, Operand B>
   requires(TensorOperand<A> || TensorOperand<B>)
 constexpr auto not_equal(const A& a, const B& b, Here at = Here::current()) {
   return call<detail::Binary<ops::NotEqualOp>>(Source::from(at), a, b);
+}
+template <Operand A, Operand B>
+  requires(TensorOperand<A> || TensorOperand<B>)
+constexpr auto less(const A& a, const B& b, Here at = Here::current()) {
+  return call<LessTag>(Source::from(at), a, b);
+}
+template <Operand A, Operand B>
+  requires(TensorOperand<A> || TensorOperand<B>)
+constexpr auto less_equal(const A& a, const B& b, Here at = Here::current()) {
+  return call<LessEqualTag>(Source::from(at), a, b);
+}
+template <Operand A, Operand B>
+  requires(TensorOperand<A> || TensorOperand<B>)
+constexpr auto greater(const A& a, const B& b, Here at = Here::current()) {
+  return call<GreaterTag>(Source::from(at), a, b);
+}
+template <Operand A, Operand B>
+  requires(TensorOperand<A> || TensorOperand<B>)
+constexpr auto greater_equal(const A& a, const B& b, Here at = Here::current()) {
+  return call<GreaterEqualTag>(Source::from(at), a, b);
 }
 /// Logical functions give bools; every nonzero operand counts as true, NaN too.
 template <TensorArgument X> constexpr auto logical_not(const X& x, Here at = Here::current()) {
@@ -12076,8 +12106,18 @@ constexpr bool split_by_axes(const ShapeContext& c, int first, int last) {
   return all;
 }
 
+/// Throws shape_mismatch for a reshape, whose merge of all dims the user does not see.
+[[noreturn]] inline void fail_reshape(const ShapeContext& c, std::int64_t elements, std::string_view what) {
+  const int merged = c.graph.operand(c.id, 0);
+  const bool merges = c.graph[merged].op == Op::rearrange && c.graph[merged].source.line == c.node().source.line;
+  const Shape& given = c.shapes[merges ? c.graph.operand(merged, 0) : merged];
+  fail(errc::shape_mismatch, "[reshape] number of elements: ", shape_text(c.node().dtype, given), " has ",
+       volume(given), ", the extents given have ", what, elements, c.node().source);
+}
+
 [[noreturn]] inline void fail_split(const ShapeContext& c, std::int64_t size, std::int64_t extent) {
   const MadeBy by = RearrangeOrigin::of(c.node()).by;
+  if (by == MadeBy::reshape) fail_reshape(c, size, "a multiple of ");
   if (by == MadeBy::operation) fail_shapes(c, "a dim is not divisible by the sizes that split the dim");
   fail(errc::shape_mismatch, "[", name_of(by), "] microbatches: a batch of ", extent, ", the first dim of ",
        shape_text(c.node().dtype, c.operand(0)), ", can't be divided into ", size, " microbatches of one size",
@@ -12113,6 +12153,7 @@ constexpr Shape factor_extents(const ShapeContext& c) {
       }
       extents[static_cast<std::size_t>(inferred)] = extent / product;
     } else if (extent != product) {
+      if (RearrangeOrigin::of(c.node()).by == MadeBy::reshape) fail_reshape(c, product, "");
       fail_shapes(c, "the product of the sizes that split a dim is not the extent of the dim");
     }
     first = last;
@@ -15340,6 +15381,19 @@ struct ShardingStrategy {
   constexpr const PartitionSpec& bias(Role role) const { return role == Role::row ? vector : column_bias; }
 };
 
+}  // namespace tessera::nn
+
+namespace tessera::detail {
+
+constexpr void require_axis(std::string_view strategy, const Mesh& mesh, std::string_view axis, Here at) {
+  if (!mesh.has_axis(axis))
+    fail(errc::mesh_axis, "[", strategy, "] axis: ", mesh.text(), " has no axis '", axis, "'", Source::from(at));
+}
+
+}  // namespace tessera::detail
+
+namespace tessera::nn {
+
 /// Everything replicated. Errors of all strategies: `mesh_axis` for an axis that the mesh lacks.
 constexpr ShardingStrategy single(const Mesh& mesh) {
   ShardingStrategy strategy;
@@ -15348,8 +15402,8 @@ constexpr ShardingStrategy single(const Mesh& mesh) {
 }
 
 /// Parameters replicated, the batch sharded: each device computes the gradient for its shard of the batch.
-constexpr ShardingStrategy data_parallel(const Mesh& mesh, std::string_view data = "data") {
-  mesh.axis_index(data);
+constexpr ShardingStrategy data_parallel(const Mesh& mesh, std::string_view data = "data", Here at = Here::current()) {
+  tessera::detail::require_axis("data_parallel", mesh, data, at);
   ShardingStrategy strategy = single(mesh);
   strategy.batch = {data};
   return strategy;
@@ -15357,7 +15411,8 @@ constexpr ShardingStrategy data_parallel(const Mesh& mesh, std::string_view data
 
 /// Weights, their gradients and optimizer states are split along the axis that splits the batch; a weight is gathered
 /// for each use. Vectors stay replicated, because one all_reduce sends less than two all_gathers and a reduce_scatter.
-constexpr ShardingStrategy fsdp(const Mesh& mesh, std::string_view data = "data") {
+constexpr ShardingStrategy fsdp(const Mesh& mesh, std::string_view data = "data", Here at = Here::current()) {
+  tessera::detail::require_axis("fsdp", mesh, data, at);
   ShardingStrategy strategy = data_parallel(mesh, data);
   strategy.column_weight = strategy.row_weight = strategy.head_weight = PartitionSpec{data}.gathered_on_use();
   // Split tables by features: 256 features divide evenly, 109 distinct characters seldom do.
@@ -15368,8 +15423,8 @@ constexpr ShardingStrategy fsdp(const Mesh& mesh, std::string_view data = "data"
 /// The model axis splits attention heads, hidden features, the rows of the embedding table and the classes of the
 /// logits. A data axis, if the mesh has it, splits the batch.
 constexpr ShardingStrategy tensor_parallel(const Mesh& mesh, std::string_view model = "model",
-                                           std::string_view data = "data") {
-  mesh.axis_index(model);
+                                           std::string_view data = "data", Here at = Here::current()) {
+  tessera::detail::require_axis("tensor_parallel", mesh, model, at);
   ShardingStrategy strategy = mesh.has_axis(data) ? data_parallel(mesh, data) : single(mesh);
   strategy.column_weight = strategy.head_weight = {none, model};
   strategy.column_bias = {model};
@@ -15380,7 +15435,9 @@ constexpr ShardingStrategy tensor_parallel(const Mesh& mesh, std::string_view mo
 /// fsdp and tensor_parallel together: the model axis splits the computation; the data axis splits the other dim of each
 /// weight, in storage only.
 constexpr ShardingStrategy fsdp_tensor_parallel(const Mesh& mesh, std::string_view data = "data",
-                                                std::string_view model = "model") {
+                                                std::string_view model = "model", Here at = Here::current()) {
+  tessera::detail::require_axis("fsdp_tensor_parallel", mesh, data, at);
+  tessera::detail::require_axis("fsdp_tensor_parallel", mesh, model, at);
   ShardingStrategy strategy = fsdp(mesh, data);
   const ShardingStrategy split = tensor_parallel(mesh, model, data);
   strategy.column_weight = strategy.head_weight = PartitionSpec{data, model}.gathered_on_use(0);
@@ -15391,8 +15448,9 @@ constexpr ShardingStrategy fsdp_tensor_parallel(const Mesh& mesh, std::string_vi
 
 /// fsdp over the axis `shard`, with copies of the shards along the axis `replicate`. Both split the batch.
 constexpr ShardingStrategy hybrid_fsdp(const Mesh& mesh, std::string_view replicate = "data",
-                                       std::string_view shard = "fsdp") {
-  mesh.axis_index(replicate);
+                                       std::string_view shard = "fsdp", Here at = Here::current()) {
+  tessera::detail::require_axis("hybrid_fsdp", mesh, replicate, at);
+  tessera::detail::require_axis("hybrid_fsdp", mesh, shard, at);
   ShardingStrategy strategy = fsdp(mesh, shard);
   strategy.batch = {{replicate, shard}};
   return strategy;
@@ -15402,7 +15460,8 @@ constexpr ShardingStrategy hybrid_fsdp(const Mesh& mesh, std::string_view replic
 /// the embedding. The planner gathers time in front of split weights, and reduces and scatters behind them: the bytes
 /// of tensor_parallel, and activations that are the devices' number times smaller.
 constexpr ShardingStrategy sequence_parallel(const Mesh& mesh, std::string_view model = "model",
-                                             std::string_view data = "data") {
+                                             std::string_view data = "data", Here at = Here::current()) {
+  tessera::detail::require_axis("sequence_parallel", mesh, model, at);
   ShardingStrategy strategy = tensor_parallel(mesh, model, data);
   strategy.embedding = {};
   strategy.positions = {model};
@@ -15413,8 +15472,8 @@ constexpr ShardingStrategy sequence_parallel(const Mesh& mesh, std::string_view 
 /// Parameters replicated, times split over the axis `context`, and the batch over a data axis, if the mesh has it.
 /// Attention gathers keys and values; ts::ulysses_attention and ts::ring_attention send less.
 constexpr ShardingStrategy context_parallel(const Mesh& mesh, std::string_view context = "context",
-                                            std::string_view data = "data") {
-  mesh.axis_index(context);
+                                            std::string_view data = "data", Here at = Here::current()) {
+  tessera::detail::require_axis("context_parallel", mesh, context, at);
   ShardingStrategy strategy = single(mesh);
   strategy.positions = {context};
   strategy.batch = mesh.has_axis(data) ? PartitionSpec{data, context} : PartitionSpec{none, context};
@@ -15817,7 +15876,7 @@ constexpr auto arange(const N& n, const X& in, Here at = Here::current()) {
 template <int D, TensorArgument X> constexpr Dim extent(const X& x, Here at = Here::current()) {
   const Value context = trace_of(x).at(Source::from(at));
   if (context.module == nullptr)
-    fail(errc::unsupported, "[extent] outside of a traced function: use x.shape() of the stored tensor");
+    fail(errc::unsupported, "[extent] outside of a traced function: use ts::shape(x) of the stored tensor");
   const Value value = lower(context, x);
   return Dim(build::extent(value, detail::checked_dim<D, X::rank>() + value.rank() - X::rank));
 }
@@ -16581,21 +16640,30 @@ template <class Out = void, Precision P = Precision::full, bool Casts = true> st
   }
 };
 
+/// The equation of a product with a vector, or of batches of different ranks: "a,bac->bc" of a vector and matrices.
+template <int RankA, int RankB> consteval auto matmul_equation() {
+  constexpr std::string_view text = RankA == 1 && RankB == 1 ? "k,k->"
+                                    : RankA == 1             ? "k,...kn->...n"
+                                    : RankB == 1             ? "...mk,k->...m"
+                                                             : "...mk,...kn->...mn";
+  constexpr EinsumEquation<2> equation(text, {RankA, RankB});
+  return pair_equation<equation.operands[0], equation.operands[1], equation.result>();
+}
+
 template <class Out, Precision P, bool Casts = true, class A, class B>
 constexpr auto matmul_of(Source source, const A& a, const B& b) {
-  constexpr bool matrices = A::rank >= 2 && B::rank >= 2, batches = !matrices || B::rank == 2 || A::rank == B::rank;
+  constexpr bool have_dims = A::rank >= 1 && B::rank >= 1;
   constexpr bool alike = std::is_same_v<typename A::element, typename B::element>, splits = splits_v<P, typed_of<A>>;
-  static_assert(matrices,
-                "tessera: matmul takes tensors of rank 2 or more; a vector needs ts::unsqueeze or ts::einsum");
-  static_assert(batches,
-                "tessera: the second operand of matmul is a matrix, or has the rank of the first operand; for other "
-                "products use ts::einsum");
+  static_assert(have_dims,
+                "tessera: matmul takes tensors of rank 1 or more; a product with a tensor of rank 0 is written with *");
   static_assert(alike, "tessera: the operands of matmul must have the same element type; use ts::cast");
   static_assert(splits, "tessera: a ts::Precision is only for products of float tensors");
-  if constexpr (matrices && batches && alike && splits)
+  if constexpr (!have_dims || !alike || !splits)
+    return a;
+  else if constexpr (A::rank >= 2 && (B::rank == 2 || (B::rank > 2 && A::rank == B::rank)))
     return call<MatmulTag<Out, P, Casts>>(source, a, b);
   else
-    return a;
+    return call<EinsumTag<matmul_equation<A::rank, B::rank>(), Out, P, Casts>>(source, a, b);
 }
 
 // Products of linear algebra and statistics, which ts::autocast leaves in f32.
@@ -16712,9 +16780,10 @@ constexpr auto einsum(const A& a, const B& b, Here at = Here::current()) {
   return call<detail::EinsumTag<Text, void, P>>(Source::from(at), a, b);
 }
 
-/// Matrix product: [..., M, K] by [K, N], or by [..., K, N] of the same rank, gives [..., M, N]. Products of bf16 and
-/// f16 are summed in f32 and rounded once; `matmul<float>(a, b)` returns the f32 sums. Errors and communication: as
-/// einsum.
+/// Matrix product: [..., M, K] by [..., K, N] gives [..., M, N]. A vector is a row as first operand and a column as the
+/// second, and the result lacks its dim; an operand may lack leading dims (torch.matmul, but leading dims of extent 1
+/// are not repeated). Products of bf16 and f16 are summed in f32 and rounded once; `matmul<float>(a, b)` returns the
+/// f32 sums. Errors and communication: as einsum.
 template <TensorArgument A, TensorArgument B> constexpr auto matmul(const A& a, const B& b, Here at = Here::current()) {
   return detail::matmul_of<void, Precision::full>(Source::from(at), a, b);
 }
@@ -21666,10 +21735,10 @@ inline double residual_stddev(double stddev, int depth) { return stddev / std::s
 /// Attention for a model of `depth` layers. Errors: `not_divisible` unless the number of heads divides the features.
 template <Element T = float, bool Bias = true, class Kernel = CausalAttention>
 Attention<T, Bias, Kernel> attention(Key key, Extent features, Dim heads, const ShardingStrategy& strategy,
-                                     int depth = 1, double stddev = 0.02) {
+                                     int depth = 1, double stddev = 0.02, Here at = Here::current()) {
   if (heads.value() < 1 || features.value % heads.value() != 0)
     fail(errc::not_divisible, "[attention] number of heads: ", features.value, " features are not divisible by ",
-         heads.value(), " heads");
+         heads.value(), " heads", Source::from(at));
   const auto [first, second] = split<2>(key);
   return {linear<T, Bias>(first, features, 3 * features.value, strategy, Role::column, stddev),
           linear<T, Bias>(second, features, features, strategy, Role::row, residual_stddev(stddev, depth)), heads};
@@ -21977,11 +22046,11 @@ Linear<T, Bias> uniform_linear(Key key, Extent in, Extent out, const ShardingStr
 /// 3 features], out is uniform in [-1 / sqrt(features), 1 / sqrt(features)), biases are zeros. Errors: not_divisible
 /// unless the number of heads divides the features.
 template <Element T = float, bool Bias = true>
-MultiHeadAttention<T, Bias> multi_head_attention(Key key, Extent features, Dim heads,
-                                                 const ShardingStrategy& strategy) {
+MultiHeadAttention<T, Bias> multi_head_attention(Key key, Extent features, Dim heads, const ShardingStrategy& strategy,
+                                                 Here at = Here::current()) {
   if (heads.value() < 1 || features.value % heads.value() != 0)
     fail(errc::not_divisible, "[multi_head_attention] number of heads: ", features.value,
-         " features are not divisible by ", heads.value(), " heads");
+         " features are not divisible by ", heads.value(), " heads", Source::from(at));
   const double n = static_cast<double>(features.value), in = std::sqrt(6 / (4 * n)), last = 1 / std::sqrt(n);
   const auto [first, second, third, fourth] = split<4>(key);
   return {detail::uniform_linear<T, Bias>(first, features, features, strategy, Role::column, in),
@@ -24072,17 +24141,17 @@ template <Element T = float> using GatedBlock = PreNormBlock<RmsNorm<T>, Attenti
 ///     });
 template <Element T = float, class Kernel = CausalAttention>
 Block<T, Kernel> block(Key key, Extent features, Dim heads, Extent hidden, const ShardingStrategy& strategy,
-                       int depth = 1, double stddev = 0.02) {
+                       int depth = 1, double stddev = 0.02, Here at = Here::current()) {
   const auto [first, second] = split<2>(key);
   return {layer_norm<T>(features, strategy),
-          attention<T, true, Kernel>(first, features, heads, strategy, depth, stddev),
+          attention<T, true, Kernel>(first, features, heads, strategy, depth, stddev, at),
           layer_norm<T>(features, strategy), mlp<T>(second, features, hidden, strategy, depth, stddev)};
 }
 template <Element T = float>
 GatedBlock<T> gated_block(Key key, Extent features, Dim heads, Extent hidden, const ShardingStrategy& strategy,
-                          int depth = 1, double stddev = 0.02) {
+                          int depth = 1, double stddev = 0.02, Here at = Here::current()) {
   const auto [first, second] = split<2>(key);
-  return {rms_norm<T>(features, strategy), attention<T, false>(first, features, heads, strategy, depth, stddev),
+  return {rms_norm<T>(features, strategy), attention<T, false>(first, features, heads, strategy, depth, stddev, at),
           rms_norm<T>(features, strategy), gated_mlp<T>(second, features, hidden, strategy, depth, stddev)};
 }
 
@@ -26648,13 +26717,23 @@ inline std::string explain(const Plan& plan, const ProgramView& program, const U
   return detail::PlanText(plan, program, units).text();
 }
 
-/// A FrozenPlan as text: its collectives, total communication and memory.
-template <std::size_t N> std::string explain(const FrozenPlan<N>& plan) {
+/// A Plan or a FrozenPlan as text: its collectives, total communication and memory. With their operations, the steps
+/// are those of explain() of a compiled function.
+template <class P>
+  requires std::derived_from<P, Communication<P>>
+std::string explain(const P& plan) {
   std::string out = concat_text("plan on ", plan.given_mesh.text(), "\n");
-  for (const PlannedCollective& c : plan)
-    out += concat_text("  ", c.times == 1 ? "" : concat_text(c.times, " times "), detail::collective_text(plan.mesh, c),
-                       "\n");
-  return out + detail::totals_text(plan) + detail::memory_text(plan.memory);
+  plan.for_each_collective([&](const CollectiveInfo& c, std::int64_t times) {
+    out +=
+        concat_text("  ", times == 1 ? "" : concat_text(times, " times "), detail::collective_text(plan.mesh, c), "\n");
+  });
+  return out + detail::totals_text(plan) + detail::memory_text(memory_of(plan));
+}
+/// Prints explain(plan).
+template <class P>
+  requires std::derived_from<P, Communication<P>>
+std::ostream& operator<<(std::ostream& out, const P& plan) {
+  return out << explain(plan);
 }
 
 }  // namespace tessera
@@ -45499,12 +45578,252 @@ constexpr auto alibi_bias(const Slopes& slopes, const K& k, Here at = Here::curr
 
 #endif
 
+// ---- tessera/ops/control_flow.hpp
+
+#ifndef TESSERA_OPS_CONTROL_FLOW_HPP
+#define TESSERA_OPS_CONTROL_FLOW_HPP
+
+namespace tessera {
+
+/// Options of ts::scan.
+struct ScanOptions {
+  bool reverse = false;  ///< from the last step to the first
+};
+
+namespace detail {
+
+/// What the function of a scan gets of xs: a slice of each tensor without its leading dim, a layer of a Stack. A plain
+/// struct of tensors arrives as a tuple of its fields' slices, since its fields have fixed ranks.
+template <class T> constexpr auto step_of(const T& x, BodyTrace& body) {
+  if constexpr (TensorOperand<T>) {
+    constexpr bool has_leading = T::rank > 0;
+    static_assert(has_leading,
+                  "tessera: xs of a scan are tensors with a leading dim of steps; capture values that are the "
+                  "same in every step");
+    return Sym < typename T::element, has_leading ? T::rank - 1 : 0 > (body.slice(value_behind(x), Storage::block));
+  } else if constexpr (NumberOperand<T>) {
+    return x;
+  } else if constexpr (is_stack_v<T>) {
+    static_assert(!counts_layers_v<typename T::block>,
+                  "tessera: a Stack that is scanned over has tensors in its layers, which count them");
+    auto layer = x[0];
+    BindLeaves bind{body, BindLeaves::Kind::layer};
+    for_each_leaf(layer, bind);
+    return layer;
+  } else if constexpr (is_tuple_v<T> || is_array_v<T>) {
+    return map_items(x, [&](const auto& item) { return step_of(item, body); });
+  } else if constexpr (std::is_empty_v<T>) {
+    return x;
+  } else {
+    return with_fields(x, [&](const auto&... fields) {
+      return std::tuple<decltype(step_of(fields, body))...>{step_of(fields, body)...};
+    });
+  }
+}
+
+/// The results y of all steps: tensors with a leading dim of steps; for a plain struct, a Stack of them.
+class StackResults {
+ public:
+  /// `body`: the graph of the steps; `first`: the first of its outputs that is part of y.
+  constexpr StackResults(const Value& made, int body, int first) : made_(made), body_(body), next_(first) {}
+
+  template <class Y> constexpr auto operator()(const Y& y) {
+    if constexpr (TensorOperand<Y>) {
+      constexpr bool fits = Y::rank < max_rank;
+      static_assert(fits, "tessera: y of a scan has at most 7 dims, since ys have a leading dim of steps");
+      return Sym < typename Y::element, fits ? Y::rank + 1 : Y::rank > (take(Storage::block));
+    } else if constexpr (is_tuple_v<Y> || is_array_v<Y>) {
+      return map_items(y, [&](const auto& item) { return (*this)(item); });
+    } else {
+      constexpr bool has_tensors = BlockLeaves::of<Y>().tensor && !BlockLeaves::of<Y>().stack;
+      static_assert(has_tensors, "tessera: y of a scan is a tensor, or a tuple or plain struct of tensors");
+      Stack<Y> stack;
+      stack.layers().push_back(y);
+      for_each_leaf(stack[0], *this);
+      return stack;
+    }
+  }
+  template <class Leaf> constexpr void leaf(Leaf& leaf) {
+    if constexpr (TensorOperand<Leaf>)
+      leaf = Leaf(take(Storage::layers));
+    else if (leaf.traced())
+      made_.refuse(errc::unsupported,
+                   "[scan] y: a struct with a Dim or a Scalar can't be y; return the tensors of the struct as a tuple");
+  }
+  constexpr void enter_stack(const auto&) {}
+  constexpr void enter_layer(int) {}
+  constexpr void leave_stack() {}
+
+ private:
+  Value made_;
+  int body_, next_;
+
+  constexpr Value take(Storage storage) {
+    const Graph& body = made_.module->graph(body_);
+    const Node type = build::stacked_type(body[body.outputs[static_cast<std::size_t>(next_)]]);
+    return build::project(made_, next_++, type, storage);
+  }
+};
+
+template <class T> inline constexpr bool is_two_v = false;
+template <class First, class Second> inline constexpr bool is_two_v<std::pair<First, Second>> = true;
+template <class First, class Second> inline constexpr bool is_two_v<std::tuple<First, Second>> = true;
+
+/// The carry that a step returns.
+template <class Result> struct ReturnedCarry {
+  using type = void;
+};
+template <class Result>
+  requires(is_two_v<Result>)
+struct ReturnedCarry<Result> {
+  using type = carry_t<std::tuple_element_t<0, Result>>;
+};
+
+/// Calls the function of a scan: f(carry, x), or f(carry) where xs is the number of steps.
+template <class F, class Carry, class Xs>
+constexpr auto call_step(const F& f, const Carry& carry, const Xs& xs, BodyTrace& body) {
+  if constexpr (SizeOperand<Xs>)
+    return f(carry);
+  else
+    return f(carry, step_of(xs, body));
+}
+
+template <class F, class Carry, class Xs>
+constexpr auto run_scan(const F& f, const Carry& init, const Xs& xs, const Value& context, bool reverse) {
+  Value count = context;
+  if constexpr (SizeOperand<Xs>) count = as_size(lower(context, Dim(xs)));
+  BodyTrace body(*context.module, {.reverse = reverse, .scan = true});
+  const Value inside{context.module, context.module->current, -1, context.source};
+  Carry carried = init;
+  BindLeaves bind{body, BindLeaves::Kind::carried};
+  for_each_leaf(carried, bind);
+  const auto result = call_step(f, carried, xs, body);
+  const Carry next = as_carry(inside, std::get<0>(result));
+  const auto y = as_carry(inside, std::get<1>(result));
+  GiveLeaves give{body, true};
+  for_each_leaf(next, give);
+  give.carried = false;
+  for_each_leaf(y, give);
+  const Value made = body.close(count, context.source);
+  Carry last = init;
+  ProjectLeaves project{made, body};
+  for_each_leaf(last, project);
+  StackResults stack(made, inside.graph, body.carried());
+  return std::tuple(last, stack(y));
+}
+
+template <class F, class Init, class Xs>
+constexpr auto scan(const F& f, const Init& init, const Xs& xs, bool reverse, Source source) {
+  constexpr bool is_outside = !holds_local_v<Init> && !holds_local_v<Xs>;
+  static_assert(is_outside, "tessera: a scan is called outside of a ts::shard_map; call shard_map in its function");
+  using Carry = carry_t<Init>;
+  using Steps = carry_t<Xs>;
+  constexpr bool is_size = SizeOperand<Xs>;
+  using Taken = std::conditional_t<is_size, Xs, Steps>;
+  // Computed here so that compilers report an error in the function with few lines of context.
+  using Result = std::remove_cvref_t<decltype(call_step(f, std::declval<const Carry&>(), std::declval<const Taken&>(),
+                                                        std::declval<BodyTrace&>()))>;
+  constexpr bool two = is_two_v<Result>;
+  static_assert(two, "tessera: the function of a scan must return the carry and y, as a std::tuple or a std::pair; "
+                     "without y, return std::tuple() in its place");
+  constexpr bool same = std::is_same_v<typename ReturnedCarry<Result>::type, Carry>;
+  static_assert(same || !two,
+                "tessera: the function of a scan must return a carry with the element types, ranks and structure of "
+                "init; convert element types with ts::cast");
+  static_assert(
+      !holds_number_v<Init>,
+      "tessera: a Dim or a Scalar in the carry of a scan would never change; capture it, or carry a tensor, of a "
+      "key ts::key_data(key)");
+  if constexpr (is_outside && same) {
+    Value context = trace_in(init);
+    if (context.module == nullptr) context = trace_in(xs);
+    if (context.module == nullptr)
+      fail(errc::unsupported, "[scan] outside of a traced function: call ts::scan inside a function of ts::compile");
+    context = context.at(source);
+    const Carry first = as_carry(context, init);
+    if constexpr (is_size)
+      return run_scan(f, first, xs, context, reverse);
+    else
+      return run_scan(f, first, as_carry(context, xs), context, reverse);
+  } else {
+    return std::tuple(std::tuple(), std::tuple());
+  }
+}
+
+}  // namespace detail
+
+/// Runs f step by step, as jax.lax.scan: `(carry, y) = f(carry, x)`, where x is the slice of xs at the step. Returns
+/// the carry after the last step, and the y of all steps along a new leading dim:
+///
+///     auto [last, all] = ts::scan([&](const auto& h, const auto& x) {
+///       const auto next = ts::tanh(ts::matmul(x, w) + ts::matmul(h, u));
+///       return std::tuple(next, next);
+///     }, h0, xs);                                                        // xs [T, B, D], all [T, B, H]
+///
+/// `init` is a tensor, or a tuple, pair, array or plain struct of tensors; a number in it becomes an f32 or an i32. f
+/// returns a carry of the same element types, ranks and shapes; shardings may differ. f may capture values of the
+/// traced function around it, which are the same in every step. `xs` is a tensor, a Stack, or a tuple, pair, array or
+/// plain struct of these: x has for a tensor its slice, for a Stack its layer, for a struct a tuple of its fields'
+/// slices. With a size as xs, f(carry) runs that often. y is a tensor, or a tuple, pair or array of tensors, or
+/// `std::tuple()`; of a plain struct, a Stack is returned. Without steps the carry is init.
+///
+/// One repeat node, as of a Stack: the body is traced, planned and compiled once, and runs in a loop. Random numbers
+/// differ from step to step. The gradient is a scan in the opposite order; what of the forward steps it needs is kept
+/// for each step, and elementwise operations are computed again. Sharding: the leading dim of xs is gathered if it is
+/// split; all other dims stay as they are. Communication: that of the body, once a step. Errors: shape_mismatch for a
+/// carry that changes its shape, structure for xs of different leading extents.
+template <class F, class Init, class Xs>
+constexpr auto scan(const F& f, const Init& init, const Xs& xs, ScanOptions options = {}, Here at = Here::current()) {
+  return detail::scan(f, init, xs, options.reverse, Source::from(at));
+}
+
+/// f of each slice of xs along its leading dim, one after the other, stacked: jax.lax.map. xs and the result of f are
+/// as in ts::scan. An elementwise or batched operation on the whole xs is faster where there is one.
+template <class F, class Xs> constexpr auto map(const F& f, const Xs& xs, Here at = Here::current()) {
+  const auto step = [&](const auto&, const auto& x) { return std::tuple(std::tuple(), f(x)); };
+  return std::get<1>(detail::scan(step, std::tuple(), xs, false, Source::from(at)));
+}
+
+namespace detail {
+
+/// loop(the integers from `from` to `to` - 1), a vector of i32.
+template <class From, class To, class Init, class Loop>
+constexpr auto for_indices(const From& from, const To& to, const Init& init, Source source, const Loop& loop) {
+  Value context = trace_in(init);
+  for (const Value& other : {trace_of(from), trace_of(to)})
+    if (context.module == nullptr) context = other;
+  if (context.module == nullptr)
+    fail(errc::unsupported,
+         "[fori_loop] outside of a traced function: call ts::fori_loop inside a function of ts::compile");
+  context = context.at(source);
+  const Value first = as_size(lower(context, Dim(from))), count = as_size(lower(context, Dim(to))) - first;
+  const Value steps = count.make({.op = Op::arange, .dtype = DType::i32, .rank = 1}, {count.id});
+  return loop(Sym<std::int32_t, 1>(steps + build::cast(first, DType::i32)));
+}
+
+}  // namespace detail
+
+/// carry = f(i, carry) for i from `from` to `to` - 1: jax.lax.fori_loop. i is a rank-0 i32 tensor. The number of steps
+/// is known when the program is planned; `to` less than `from` is an error. All else as in ts::scan.
+template <SizeOperand From, SizeOperand To, class F, class Init>
+constexpr auto fori_loop(const From& from, const To& to, const F& f, const Init& init, Here at = Here::current()) {
+  const Source source = Source::from(at);
+  return detail::for_indices(from, to, init, source, [&](const auto& indices) {
+    const auto step = [&](const auto& carry, const auto& i) { return std::tuple(f(i, carry), std::tuple()); };
+    return std::get<0>(detail::scan(step, init, indices, false, source));
+  });
+}
+
+}  // namespace tessera
+
+#endif
+
 // ---- tessera/nn/llama.hpp
 
 #ifndef TESSERA_NN_LLAMA_HPP
 #define TESSERA_NN_LLAMA_HPP
 
-// The layer of Llama, with a cache of keys and values for generation.
+// Llama and its layer, with caches of keys and values for generation.
 
 namespace tessera::nn {
 
@@ -45612,18 +45931,47 @@ template <Element T = float> struct LlamaBlock {
   }
 };
 
+/// The model: rows of a table for tokens [batch, time], layers, a norm, and the logits [batch, time, classes] of the
+/// next token. `cached` gives the logits of the tokens from `position` on, of any number of them, and the caches with
+/// their keys and values; ts::top_k_logits, ts::top_p_logits and ts::categorical draw a token from logits.
+///
+///     const auto [logits, next] = model.cached(prompt, caches, 0);
+///     const auto token = ts::argmax<-1>(ts::slice<1>(logits, ts::extent<1>(prompt) - 1, 1));
+template <Element T = float> struct Llama {
+  Embedding<T> tokens;
+  Stack<LlamaBlock<T>> blocks;
+  RmsNorm<T> norm;
+  Linear<T, false> head;
+
+  static constexpr std::array field_names{"tokens", "blocks", "norm", "head"};
+  constexpr auto operator()(const auto& in, Here at = Here::current()) const {
+    const tessera::detail::LayerCall call(at, in);
+    return head(norm(blocks(tokens(in))));
+  }
+  template <class Tokens, class Caches, class Position>
+  constexpr auto cached(const Tokens& in, const Caches& caches, const Position& position,
+                        Here at = Here::current()) const {
+    const tessera::detail::LayerCall call(at, in);
+    const auto layer = [&](const auto& x, const auto& both) {
+      return std::get<0>(both).cached(x, std::get<1>(both), position);
+    };
+    const auto both = scan(layer, tokens(in), std::tuple(blocks, caches));
+    return std::tuple(head(norm(std::get<0>(both))), std::get<1>(both));
+  }
+};
+
 /// With normal weights, as `linear` and `mlp` for a model of `depth` layers. Errors: not_divisible unless the number of
 /// heads divides the features, and key_heads the heads.
 template <Element T = float>
 GroupedQueryAttention<T> grouped_query_attention(Key key, Extent features, Dim heads, Dim key_heads,
                                                  const ShardingStrategy& strategy, int depth = 1, double stddev = 0.02,
-                                                 const Rotary& rotary = {}) {
+                                                 const Rotary& rotary = {}, Here at = Here::current()) {
   if (heads.value() < 1 || features.value % heads.value() != 0)
     fail(errc::not_divisible, "[grouped_query_attention] number of heads: ", features.value,
-         " features are not divisible by ", heads.value(), " heads");
+         " features are not divisible by ", heads.value(), " heads", Source::from(at));
   if (key_heads.value() < 1 || heads.value() % key_heads.value() != 0)
     fail(errc::not_divisible, "[grouped_query_attention] number of key heads: ", heads.value(),
-         " heads are not divisible by ", key_heads.value(), " key heads");
+         " heads are not divisible by ", key_heads.value(), " key heads", Source::from(at));
   const std::int64_t shared = features.value / heads.value() * key_heads.value();
   const auto [first, second, third, fourth] = split<4>(key);
   return {linear<T, false>(first, features, features, strategy, Role::column, stddev),
@@ -45637,11 +45985,30 @@ GroupedQueryAttention<T> grouped_query_attention(Key key, Extent features, Dim h
 template <Element T = float>
 LlamaBlock<T> llama_block(Key key, Extent features, Dim heads, Dim key_heads, Extent hidden,
                           const ShardingStrategy& strategy, int depth = 1, double stddev = 0.02,
-                          const Rotary& rotary = {}) {
+                          const Rotary& rotary = {}, Here at = Here::current()) {
   const auto [first, second] = split<2>(key);
   return {rms_norm<T>(features, strategy),
-          grouped_query_attention<T>(first, features, heads, key_heads, strategy, depth, stddev, rotary),
+          grouped_query_attention<T>(first, features, heads, key_heads, strategy, depth, stddev, rotary, at),
           rms_norm<T>(features, strategy), gated_mlp<T>(second, features, hidden, strategy, depth, stddev)};
+}
+
+template <Element T = float>
+Llama<T> llama(Key key, Extent classes, Extent features, Dim heads, Dim key_heads, Extent hidden, int layers,
+               const ShardingStrategy& strategy, double stddev = 0.02, const Rotary& rotary = {},
+               Here at = Here::current()) {
+  const auto [first, second, third] = split<3>(key);
+  const auto block = [&, of_layers = second](int i) {
+    return llama_block<T>(fold_in(of_layers, static_cast<std::uint64_t>(i)), features, heads, key_heads, hidden,
+                          strategy, layers, stddev, rotary, at);
+  };
+  return {embedding<T>(first, classes, features, strategy, stddev), Stack<LlamaBlock<T>>(layers, block),
+          rms_norm<T>(features, strategy), linear<T, false>(third, features, classes, strategy, Role::head, stddev)};
+}
+/// Empty caches of a model of `layers` layers, each as kv_cache.
+template <Element T = float>
+Stack<KvCache<T>> kv_caches(int layers, Extent batch, Extent context, Extent heads, Extent width,
+                            const ShardingStrategy& strategy) {
+  return Stack<KvCache<T>>(layers, [&](int) { return kv_cache<T>(batch, context, heads, width, strategy); });
 }
 
 }  // namespace tessera::nn
@@ -46105,11 +46472,13 @@ inline std::int64_t expert_capacity(std::int64_t tokens, std::int64_t experts, s
 /// those of an MLP. `capacity` is for dispatches with a capacity. Errors: `option` unless 1 <= choices <= experts.
 template <Element T = float, Dispatch How = Dispatch::dense>
 MoE<T, How> moe(Key key, Extent features, Extent hidden, Extent experts, Dim choices, const ShardingStrategy& strategy,
-                Dim capacity = 0, std::string_view expert_axis = "expert", double stddev = 0.02) {
+                Dim capacity = 0, std::string_view expert_axis = "expert", double stddev = 0.02,
+                Here at = Here::current()) {
   if (choices.value() < 1 || choices.value() > experts.value)
-    fail(errc::option, "[moe] choices: ", choices.value(), " of ", experts.value, " experts");
+    fail(errc::option, "[moe] choices: ", choices.value(), " of ", experts.value, " experts", Source::from(at));
   if ((How == Dispatch::capacity || How == Dispatch::sequence_capacity) && capacity.value() < 1)
-    fail(errc::option, "[moe] capacity: ", capacity.value(), " is not at least 1; see ts::nn::expert_capacity");
+    fail(errc::option, "[moe] capacity: ", capacity.value(), " is not at least 1; see ts::nn::expert_capacity",
+         Source::from(at));
   const SpecEntry of_experts = strategy.mesh.has_axis(expert_axis) ? SpecEntry(expert_axis) : SpecEntry(none);
   const auto spec = [&](Role role) {
     PartitionSpec made{of_experts};
@@ -46533,6 +46902,7 @@ template <Element T = float> struct BatchNorm {
   }
   template <class X>
   constexpr auto train(const X& x, const RunningStatistics<T>& running, Here at = Here::current()) const {
+    const tessera::detail::LayerCall call(at, x);
     const auto batch = tessera::batch_norm_statistics(x, at);
     const auto next = [&](const ShardedTensor<T, 1>& old, const auto& now) {
       return old + (stop_gradient(now, at) - old) * momentum;
@@ -46582,10 +46952,11 @@ template <Element T = float> struct GroupNorm {
 
 /// A GroupNorm with a gain of ones and a bias of zeros. Errors: `not_divisible` unless the groups divide the features.
 template <Element T = float>
-GroupNorm<T> group_norm(Dim groups, Extent features, const ShardingStrategy& strategy, double epsilon = 1e-5) {
+GroupNorm<T> group_norm(Dim groups, Extent features, const ShardingStrategy& strategy, double epsilon = 1e-5,
+                        Here at = Here::current()) {
   if (groups.value() < 1 || features.value % groups.value() != 0)
     fail(errc::not_divisible, "[group_norm] groups: ", features.value, " features are not divisible by ",
-         groups.value(), " groups");
+         groups.value(), " groups", Source::from(at));
   return {ones<T>({features}, strategy.mesh, strategy.vector), zeros<T>({features}, strategy.mesh, strategy.vector),
           groups, epsilon};
 }
@@ -47054,246 +47425,6 @@ RnnCell<T, Bias, Function> rnn_cell(Key key, Extent in, Extent hidden, const Sha
 
 #endif
 
-// ---- tessera/ops/control_flow.hpp
-
-#ifndef TESSERA_OPS_CONTROL_FLOW_HPP
-#define TESSERA_OPS_CONTROL_FLOW_HPP
-
-namespace tessera {
-
-/// Options of ts::scan.
-struct ScanOptions {
-  bool reverse = false;  ///< from the last step to the first
-};
-
-namespace detail {
-
-/// What the function of a scan gets of xs: a slice of each tensor without its leading dim, a layer of a Stack. A plain
-/// struct of tensors arrives as a tuple of its fields' slices, since its fields have fixed ranks.
-template <class T> constexpr auto step_of(const T& x, BodyTrace& body) {
-  if constexpr (TensorOperand<T>) {
-    constexpr bool has_leading = T::rank > 0;
-    static_assert(has_leading,
-                  "tessera: xs of a scan are tensors with a leading dim of steps; capture values that are the "
-                  "same in every step");
-    return Sym < typename T::element, has_leading ? T::rank - 1 : 0 > (body.slice(value_behind(x), Storage::block));
-  } else if constexpr (NumberOperand<T>) {
-    return x;
-  } else if constexpr (is_stack_v<T>) {
-    static_assert(!counts_layers_v<typename T::block>,
-                  "tessera: a Stack that is scanned over has tensors in its layers, which count them");
-    auto layer = x[0];
-    BindLeaves bind{body, BindLeaves::Kind::layer};
-    for_each_leaf(layer, bind);
-    return layer;
-  } else if constexpr (is_tuple_v<T> || is_array_v<T>) {
-    return map_items(x, [&](const auto& item) { return step_of(item, body); });
-  } else if constexpr (std::is_empty_v<T>) {
-    return x;
-  } else {
-    return with_fields(x, [&](const auto&... fields) {
-      return std::tuple<decltype(step_of(fields, body))...>{step_of(fields, body)...};
-    });
-  }
-}
-
-/// The results y of all steps: tensors with a leading dim of steps; for a plain struct, a Stack of them.
-class StackResults {
- public:
-  /// `body`: the graph of the steps; `first`: the first of its outputs that is part of y.
-  constexpr StackResults(const Value& made, int body, int first) : made_(made), body_(body), next_(first) {}
-
-  template <class Y> constexpr auto operator()(const Y& y) {
-    if constexpr (TensorOperand<Y>) {
-      constexpr bool fits = Y::rank < max_rank;
-      static_assert(fits, "tessera: y of a scan has at most 7 dims, since ys have a leading dim of steps");
-      return Sym < typename Y::element, fits ? Y::rank + 1 : Y::rank > (take(Storage::block));
-    } else if constexpr (is_tuple_v<Y> || is_array_v<Y>) {
-      return map_items(y, [&](const auto& item) { return (*this)(item); });
-    } else {
-      constexpr bool has_tensors = BlockLeaves::of<Y>().tensor && !BlockLeaves::of<Y>().stack;
-      static_assert(has_tensors, "tessera: y of a scan is a tensor, or a tuple or plain struct of tensors");
-      Stack<Y> stack;
-      stack.layers().push_back(y);
-      for_each_leaf(stack[0], *this);
-      return stack;
-    }
-  }
-  template <class Leaf> constexpr void leaf(Leaf& leaf) {
-    if constexpr (TensorOperand<Leaf>)
-      leaf = Leaf(take(Storage::layers));
-    else if (leaf.traced())
-      made_.refuse(errc::unsupported,
-                   "[scan] y: a struct with a Dim or a Scalar can't be y; return the tensors of the struct as a tuple");
-  }
-  constexpr void enter_stack(const auto&) {}
-  constexpr void enter_layer(int) {}
-  constexpr void leave_stack() {}
-
- private:
-  Value made_;
-  int body_, next_;
-
-  constexpr Value take(Storage storage) {
-    const Graph& body = made_.module->graph(body_);
-    const Node type = build::stacked_type(body[body.outputs[static_cast<std::size_t>(next_)]]);
-    return build::project(made_, next_++, type, storage);
-  }
-};
-
-template <class T> inline constexpr bool is_two_v = false;
-template <class First, class Second> inline constexpr bool is_two_v<std::pair<First, Second>> = true;
-template <class First, class Second> inline constexpr bool is_two_v<std::tuple<First, Second>> = true;
-
-/// The carry that a step returns.
-template <class Result> struct ReturnedCarry {
-  using type = void;
-};
-template <class Result>
-  requires(is_two_v<Result>)
-struct ReturnedCarry<Result> {
-  using type = carry_t<std::tuple_element_t<0, Result>>;
-};
-
-/// Calls the function of a scan: f(carry, x), or f(carry) where xs is the number of steps.
-template <class F, class Carry, class Xs>
-constexpr auto call_step(const F& f, const Carry& carry, const Xs& xs, BodyTrace& body) {
-  if constexpr (SizeOperand<Xs>)
-    return f(carry);
-  else
-    return f(carry, step_of(xs, body));
-}
-
-template <class F, class Carry, class Xs>
-constexpr auto run_scan(const F& f, const Carry& init, const Xs& xs, const Value& context, bool reverse) {
-  Value count = context;
-  if constexpr (SizeOperand<Xs>) count = as_size(lower(context, Dim(xs)));
-  BodyTrace body(*context.module, {.reverse = reverse, .scan = true});
-  const Value inside{context.module, context.module->current, -1, context.source};
-  Carry carried = init;
-  BindLeaves bind{body, BindLeaves::Kind::carried};
-  for_each_leaf(carried, bind);
-  const auto result = call_step(f, carried, xs, body);
-  const Carry next = as_carry(inside, std::get<0>(result));
-  const auto y = as_carry(inside, std::get<1>(result));
-  GiveLeaves give{body, true};
-  for_each_leaf(next, give);
-  give.carried = false;
-  for_each_leaf(y, give);
-  const Value made = body.close(count, context.source);
-  Carry last = init;
-  ProjectLeaves project{made, body};
-  for_each_leaf(last, project);
-  StackResults stack(made, inside.graph, body.carried());
-  return std::tuple(last, stack(y));
-}
-
-template <class F, class Init, class Xs>
-constexpr auto scan(const F& f, const Init& init, const Xs& xs, bool reverse, Source source) {
-  constexpr bool is_outside = !holds_local_v<Init> && !holds_local_v<Xs>;
-  static_assert(is_outside, "tessera: a scan is called outside of a ts::shard_map; call shard_map in its function");
-  using Carry = carry_t<Init>;
-  using Steps = carry_t<Xs>;
-  constexpr bool is_size = SizeOperand<Xs>;
-  using Taken = std::conditional_t<is_size, Xs, Steps>;
-  // Computed here so that compilers report an error in the function with few lines of context.
-  using Result = std::remove_cvref_t<decltype(call_step(f, std::declval<const Carry&>(), std::declval<const Taken&>(),
-                                                        std::declval<BodyTrace&>()))>;
-  constexpr bool two = is_two_v<Result>;
-  static_assert(two, "tessera: the function of a scan must return the carry and y, as a std::tuple or a std::pair; "
-                     "without y, return std::tuple() in its place");
-  constexpr bool same = std::is_same_v<typename ReturnedCarry<Result>::type, Carry>;
-  static_assert(same || !two,
-                "tessera: the function of a scan must return a carry with the element types, ranks and structure of "
-                "init; convert element types with ts::cast");
-  static_assert(
-      !holds_number_v<Init>,
-      "tessera: a Dim or a Scalar in the carry of a scan would never change; capture it, or carry a tensor, of a "
-      "key ts::key_data(key)");
-  if constexpr (is_outside && same) {
-    Value context = trace_in(init);
-    if (context.module == nullptr) context = trace_in(xs);
-    if (context.module == nullptr)
-      fail(errc::unsupported, "[scan] outside of a traced function: call ts::scan inside a function of ts::compile");
-    context = context.at(source);
-    const Carry first = as_carry(context, init);
-    if constexpr (is_size)
-      return run_scan(f, first, xs, context, reverse);
-    else
-      return run_scan(f, first, as_carry(context, xs), context, reverse);
-  } else {
-    return std::tuple(std::tuple(), std::tuple());
-  }
-}
-
-}  // namespace detail
-
-/// Runs f step by step, as jax.lax.scan: `(carry, y) = f(carry, x)`, where x is the slice of xs at the step. Returns
-/// the carry after the last step, and the y of all steps along a new leading dim:
-///
-///     auto [last, all] = ts::scan([&](const auto& h, const auto& x) {
-///       const auto next = ts::tanh(ts::matmul(x, w) + ts::matmul(h, u));
-///       return std::tuple(next, next);
-///     }, h0, xs);                                                        // xs [T, B, D], all [T, B, H]
-///
-/// `init` is a tensor, or a tuple, pair, array or plain struct of tensors; a number in it becomes an f32 or an i32. f
-/// returns a carry of the same element types, ranks and shapes; shardings may differ. f may capture values of the
-/// traced function around it, which are the same in every step. `xs` is a tensor, a Stack, or a tuple, pair, array or
-/// plain struct of these: x has for a tensor its slice, for a Stack its layer, for a struct a tuple of its fields'
-/// slices. With a size as xs, f(carry) runs that often. y is a tensor, or a tuple, pair or array of tensors, or
-/// `std::tuple()`; of a plain struct, a Stack is returned. Without steps the carry is init.
-///
-/// One repeat node, as of a Stack: the body is traced, planned and compiled once, and runs in a loop. Random numbers
-/// differ from step to step. The gradient is a scan in the opposite order; what of the forward steps it needs is kept
-/// for each step, and elementwise operations are computed again. Sharding: the leading dim of xs is gathered if it is
-/// split; all other dims stay as they are. Communication: that of the body, once a step. Errors: shape_mismatch for a
-/// carry that changes its shape, structure for xs of different leading extents.
-template <class F, class Init, class Xs>
-constexpr auto scan(const F& f, const Init& init, const Xs& xs, ScanOptions options = {}, Here at = Here::current()) {
-  return detail::scan(f, init, xs, options.reverse, Source::from(at));
-}
-
-/// f of each slice of xs along its leading dim, one after the other, stacked: jax.lax.map. xs and the result of f are
-/// as in ts::scan. An elementwise or batched operation on the whole xs is faster where there is one.
-template <class F, class Xs> constexpr auto map(const F& f, const Xs& xs, Here at = Here::current()) {
-  const auto step = [&](const auto&, const auto& x) { return std::tuple(std::tuple(), f(x)); };
-  return std::get<1>(detail::scan(step, std::tuple(), xs, false, Source::from(at)));
-}
-
-namespace detail {
-
-/// loop(the integers from `from` to `to` - 1), a vector of i32.
-template <class From, class To, class Init, class Loop>
-constexpr auto for_indices(const From& from, const To& to, const Init& init, Source source, const Loop& loop) {
-  Value context = trace_in(init);
-  for (const Value& other : {trace_of(from), trace_of(to)})
-    if (context.module == nullptr) context = other;
-  if (context.module == nullptr)
-    fail(errc::unsupported,
-         "[fori_loop] outside of a traced function: call ts::fori_loop inside a function of ts::compile");
-  context = context.at(source);
-  const Value first = as_size(lower(context, Dim(from))), count = as_size(lower(context, Dim(to))) - first;
-  const Value steps = count.make({.op = Op::arange, .dtype = DType::i32, .rank = 1}, {count.id});
-  return loop(Sym<std::int32_t, 1>(steps + build::cast(first, DType::i32)));
-}
-
-}  // namespace detail
-
-/// carry = f(i, carry) for i from `from` to `to` - 1: jax.lax.fori_loop. i is a rank-0 i32 tensor. The number of steps
-/// is known when the program is planned; `to` less than `from` is an error. All else as in ts::scan.
-template <SizeOperand From, SizeOperand To, class F, class Init>
-constexpr auto fori_loop(const From& from, const To& to, const F& f, const Init& init, Here at = Here::current()) {
-  const Source source = Source::from(at);
-  return detail::for_indices(from, to, init, source, [&](const auto& indices) {
-    const auto step = [&](const auto& carry, const auto& i) { return std::tuple(f(i, carry), std::tuple()); };
-    return std::get<0>(detail::scan(step, init, indices, false, source));
-  });
-}
-
-}  // namespace tessera
-
-#endif
-
 // ---- tessera/nn/recurrent/recurrent.hpp
 
 #ifndef TESSERA_NN_RECURRENT_RECURRENT_HPP
@@ -47724,18 +47855,21 @@ FeedForward<T> feed_forward(Key key, Extent features, Extent hidden, const Shard
 }
 template <Element T = float, NormPlace Place = NormPlace::post>
 EncoderLayer<T, Place> encoder_layer(Key key, Extent features, Dim heads, Extent hidden,
-                                     const ShardingStrategy& strategy) {
+                                     const ShardingStrategy& strategy, Here at = Here::current()) {
   const auto [first, second] = split<2>(key);
-  return {multi_head_attention<T>(first, features, heads, strategy), layer_norm<T>(features, strategy),
+  return {multi_head_attention<T>(first, features, heads, strategy, at), layer_norm<T>(features, strategy),
           feed_forward<T>(second, features, hidden, strategy), layer_norm<T>(features, strategy)};
 }
 template <Element T = float, NormPlace Place = NormPlace::post>
 DecoderLayer<T, Place> decoder_layer(Key key, Extent features, Dim heads, Extent hidden,
-                                     const ShardingStrategy& strategy) {
+                                     const ShardingStrategy& strategy, Here at = Here::current()) {
   const auto [first, second, third] = split<3>(key);
-  return {multi_head_attention<T>(first, features, heads, strategy),  layer_norm<T>(features, strategy),
-          multi_head_attention<T>(second, features, heads, strategy), layer_norm<T>(features, strategy),
-          feed_forward<T>(third, features, hidden, strategy),         layer_norm<T>(features, strategy)};
+  return {multi_head_attention<T>(first, features, heads, strategy, at),
+          layer_norm<T>(features, strategy),
+          multi_head_attention<T>(second, features, heads, strategy, at),
+          layer_norm<T>(features, strategy),
+          feed_forward<T>(third, features, hidden, strategy),
+          layer_norm<T>(features, strategy)};
 }
 
 }  // namespace tessera::nn
@@ -51723,7 +51857,7 @@ template <int Rank, int Dims> struct ReshapeTag {
     }
     const int kept = f.count;
     if constexpr (Rank > 1) x = MergeTag<Rank, 0, Rank - 1>::emit(context, x);
-    return build::insert_singletons(rearrange(x, 1, kept, f, sizes), ones, lead + Dims);
+    return build::insert_singletons(rearrange(x, 1, kept, f, sizes, {.by = MadeBy::reshape}), ones, lead + Dims);
   }
 };
 
@@ -52485,6 +52619,99 @@ template <Side Where> struct SearchSortedTag {
 template <Side Where = Side::left, TensorArgument Sorted, TensorArgument X>
 constexpr auto searchsorted(const Sorted& sorted, const X& x, Here at = Here::current()) {
   return call<detail::SearchSortedTag<Where>>(Source::from(at), sorted, x);
+}
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/ops/indexing/segment.hpp
+
+#ifndef TESSERA_OPS_INDEXING_SEGMENT_HPP
+#define TESSERA_OPS_INDEXING_SEGMENT_HPP
+
+// Reductions of the rows of each segment, where a vector has the segment of each row.
+
+namespace tessera {
+
+namespace detail {
+
+/// The result of a reduction of no rows: `size` rows like those of x, filled with the identity of R.
+template <int Rank, class T, Reduction R> struct EmptySegmentsTag {
+  static_assert(Rank >= 1, "tessera: segments are of the rows of a tensor with dims");
+  template <class X, class Size> using result = Typed<T, Rank>;
+  static constexpr Value emit(Value context, Value x, Value size) {
+    x = x.at(context.source);
+    const Value identity = is_floating_v<T> ? x.number(monoid_of<R>::template identity<double>())
+                                            : x.integer(monoid_of<R>::template identity<T>(), x.dtype());
+    return [&]<std::size_t... D>(std::index_sequence<D...>) {
+      return BroadcastToTag<0, Rank>::emit(context, identity, size, build::extent(x, static_cast<int>(D) + 1)...);
+    }(std::make_index_sequence<Rank - 1>());
+  }
+};
+
+/// A vector as a tensor of a rank, whose other dims have extent 1.
+template <int Rank, class X> constexpr auto as_column(const X& x, Here at) {
+  if constexpr (X::rank >= Rank)
+    return x;
+  else
+    return as_column<Rank>(unsqueeze<X::rank>(x, at), at);
+}
+
+template <Reduction R, class X, class Segments>
+constexpr auto segment_reduce(const X& x, const Segments& segments, const Dim& count, Here at) {
+  static_assert(Segments::rank == 1, "tessera: the segments are a vector, with the segment of each row");
+  const auto empty = call<EmptySegmentsTag<X::rank, typename X::element, R>>(Source::from(at), x, count);
+  if constexpr (R == Reduction::sum)
+    return index_add<0>(empty, segments, x, at);
+  else
+    return scatter_reduce<0, R>(empty, broadcast_like(as_column<X::rank>(segments, at), x, at), x, at);
+}
+
+}  // namespace detail
+
+/// The sums of the rows of each segment (jax.ops.segment_sum, index_add into zeros): row k of x [n, ...] belongs to the
+/// segment segments[k], of `count` segments, in any order. The result is [count, ...]; a segment without rows gives 0.
+/// segment_mean divides by the number of rows, at least 1. Errors: dim_range for a segment outside of [0, count).
+/// Communication: as index_add; rows that are split give a partial sum.
+///
+///     const auto received = ts::segment_sum(ts::embedding(nodes, from), to, ts::extent<0>(nodes));   // messages
+template <TensorArgument X, TensorArgument Segments, SizeOperand Count>
+constexpr auto segment_sum(const X& x, const Segments& segments, const Count& count, Here at = Here::current()) {
+  return detail::segment_reduce<Reduction::sum>(x, segments, Dim(count), at);
+}
+template <TensorArgument X, TensorArgument Segments, SizeOperand Count>
+constexpr auto segment_mean(const X& x, const Segments& segments, const Count& count, Here at = Here::current()) {
+  static_assert(is_floating_v<typename X::element>,
+                "tessera: segment_mean takes a floating-point tensor; use ts::cast");
+  const auto ones = ones_like(cast<typename X::element>(segments, at), at);
+  const auto rows = maximum(segment_sum(ones, segments, count, at), 1, at);
+  return call<DivTag>(Source::from(at), segment_sum(x, segments, count, at), detail::as_column<X::rank>(rows, at));
+}
+/// The largest, smallest, or the product of the elements of each segment (jax.ops.segment_max, segment_min,
+/// segment_prod); a segment without rows gives the neutral element: -infinity or the lowest integer, infinity or the
+/// highest integer, and 1. Errors and communication: as scatter_reduce.
+template <TensorArgument X, TensorArgument Segments, SizeOperand Count>
+constexpr auto segment_max(const X& x, const Segments& segments, const Count& count, Here at = Here::current()) {
+  return detail::segment_reduce<Reduction::max>(x, segments, Dim(count), at);
+}
+template <TensorArgument X, TensorArgument Segments, SizeOperand Count>
+constexpr auto segment_min(const X& x, const Segments& segments, const Count& count, Here at = Here::current()) {
+  return detail::segment_reduce<Reduction::min>(x, segments, Dim(count), at);
+}
+template <TensorArgument X, TensorArgument Segments, SizeOperand Count>
+constexpr auto segment_prod(const X& x, const Segments& segments, const Count& count, Here at = Here::current()) {
+  return detail::segment_reduce<Reduction::product>(x, segments, Dim(count), at);
+}
+
+/// Softmax over the rows of each segment, as attention of a graph needs: exp(x) / the sums of exp(x) of the segment,
+/// in the shape of x. Communication: that of segment_max and segment_sum, and a look-up of each.
+template <TensorArgument X, TensorArgument Segments, SizeOperand Count>
+constexpr auto segment_softmax(const X& x, const Segments& segments, const Count& count, Here at = Here::current()) {
+  const auto of_rows = [&](const auto& table) { return index_select<0>(table, segments, at); };
+  const auto highest = of_rows(segment_max(stop_gradient(x, at), segments, count, at));
+  const auto weights = exp(call<SubTag>(Source::from(at), x, highest), at);
+  return call<DivTag>(Source::from(at), weights, of_rows(segment_sum(weights, segments, count, at)));
 }
 
 }  // namespace tessera
@@ -53433,6 +53660,53 @@ constexpr auto info_nce(const Query& query, const Keys& keys, const Negatives& n
 
 #endif
 
+// ---- tessera/ops/losses/metrics.hpp
+
+#ifndef TESSERA_OPS_LOSSES_METRICS_HPP
+#define TESSERA_OPS_LOSSES_METRICS_HPP
+
+// How often predictions are right. Without gradients.
+
+namespace tessera {
+
+/// The share of rows whose target is the class of the highest logit, an f32 (sklearn.metrics.accuracy_score): of logits
+/// [..., classes] and integer targets [...]. Of equal logits the first counts. Communication: of the classes, if they
+/// are split, as argmax; a split batch gives a partial sum.
+template <TensorArgument Logits, TensorArgument Target>
+constexpr auto accuracy(const Logits& logits, const Target& target, Here at = Here::current()) {
+  return mean(cast<float>(tessera::equal(argmax<-1>(logits, at), target, at), at), at);
+}
+
+/// The share of rows whose target is among the k classes of the highest logits, an f32
+/// (sklearn.metrics.top_k_accuracy_score): fewer than k logits are higher than that of the target. A target that is no
+/// class is not among them. No communication for a split batch but a partial sum.
+template <TensorArgument Logits, TensorArgument Target, NumberOperand K>
+constexpr auto top_k_accuracy(const Logits& logits, const Target& target, const K& k, Here at = Here::current()) {
+  static_assert(Target::rank + 1 == Logits::rank, "tessera: there is a target for each row of the logits");
+  const auto is_target = tessera::equal(iota<-1, std::int32_t>(logits, at), unsqueeze<-1>(target, at), at);
+  const auto own = sum<-1>(select(is_target, logits, zeros_like(logits, at), at), keepdims, at);
+  const auto higher = sum<-1>(cast<std::int32_t>(tessera::greater(logits, own, at), at), at);
+  return mean(cast<float>(tessera::logical_and(less(higher, k, at), any<-1>(is_target, at), at), at), at);
+}
+
+/// How often each class is predicted for each target, i32 [classes, classes] (sklearn.metrics.confusion_matrix): row i,
+/// column j counts the elements whose target is i and whose prediction is j. Predictions and targets are integers of
+/// one shape; an element with a class outside of [0, classes) is not counted. Communication: of split elements a
+/// partial sum.
+template <TensorArgument Predicted, TensorArgument Target, SizeOperand Classes>
+constexpr auto confusion_matrix(const Predicted& predicted, const Target& target, const Classes& classes,
+                                Here at = Here::current()) {
+  static_assert(Predicted::rank == Target::rank, "tessera: there is a prediction for each target");
+  const auto of = [&](const auto& classes_of) {
+    return one_hot<float>(detail::flattened(classes_of, at), classes, at);
+  };
+  return cast<std::int32_t>(einsum<"nt,np->tp">(of(target), of(predicted), at), at);
+}
+
+}  // namespace tessera
+
+#endif
+
 // ---- tessera/ops/random/exponential_draws.hpp
 
 #ifndef TESSERA_OPS_RANDOM_EXPONENTIAL_DRAWS_HPP
@@ -53675,6 +53949,59 @@ template <std::uint32_t Stream = 0, TensorArgument A, class Key>
 constexpr auto student_t(const A& degrees, const Key& key, Here at = Here::current()) {
   const auto fixed = stop_gradient(degrees, at);
   return normal_like<Stream>(fixed, key, at) / sqrt(chisquare<Stream>(fixed, key, at) / fixed, at);
+}
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/ops/random/logit_filters.hpp
+
+#ifndef TESSERA_OPS_RANDOM_LOGIT_FILTERS_HPP
+#define TESSERA_OPS_RANDOM_LOGIT_FILTERS_HPP
+
+// Which tokens a language model may draw: logits [..., classes], of which all but some become -infinity. Of equal
+// logits either all are kept or none.
+//
+//     const auto token = ts::categorical(ts::top_p_logits(ts::top_k_logits(logits / temperature, 40), 0.9), key);
+
+namespace tessera {
+
+namespace detail {
+
+template <class X, class Lowest> constexpr auto logits_from(const X& x, const Lowest& lowest, Here at) {
+  return select(tessera::greater_equal(x, lowest, at), x, -std::numeric_limits<float>::infinity(), at);
+}
+
+}  // namespace detail
+
+/// The k highest logits of each row (TopKLogitsWarper of Hugging Face). Errors: shape_mismatch for k above the number
+/// of classes. Communication: split classes are made whole, as of sort.
+template <TensorArgument X, SizeOperand K>
+constexpr auto top_k_logits(const X& x, const K& k, Here at = Here::current()) {
+  return detail::logits_from(x, min<-1>(topk<-1>(x, k, at).values, keepdims, at), at);
+}
+
+/// The fewest highest logits of each row whose probabilities have a sum of at least p, and at least one (nucleus
+/// sampling; TopPLogitsWarper of Hugging Face). Communication: as top_k_logits. Source: Holtzman et al., 1904.09751.
+template <TensorArgument X, NumberOperand P>
+constexpr auto top_p_logits(const X& x, const P& p, Here at = Here::current()) {
+  const auto sorted = sort<-1, Order::descending>(x, at);
+  const auto shares = softmax<-1>(sorted, at);
+  const auto before = call<SubTag>(Source::from(at), cumsum<-1>(shares, at), shares);
+  const auto first = tessera::equal(iota<-1, std::int32_t>(x, at), 0, at);
+  const auto kept =
+      select(logical_or(tessera::less(before, p, at), first, at), sorted, std::numeric_limits<float>::infinity(), at);
+  return detail::logits_from(x, min<-1>(kept, keepdims, at), at);
+}
+
+/// The logits of each row whose probability is at least p times the highest (MinPLogitsWarper of Hugging Face).
+/// Communication: of split classes as max. Source: Nguyen et al., 2407.01082.
+template <TensorArgument X, NumberOperand P>
+constexpr auto min_p_logits(const X& x, const P& p, Here at = Here::current()) {
+  const auto share = softmax<-1>(x, at);
+  const auto least = call<MulTag>(Source::from(at), max<-1>(share, keepdims, at), p);
+  return select(tessera::greater_equal(share, least, at), x, -std::numeric_limits<float>::infinity(), at);
 }
 
 }  // namespace tessera
@@ -58240,6 +58567,8 @@ template <class T, int Rank> std::vector<T> to_host(const ShardedTensor<T, Rank>
 template <ExprOperand E> auto to_host(const E& expression) {
   return to_host(ShardedTensor<typename E::element, E::rank>(expression));
 }
+/// Of a call with an error, which the compiler has reported.
+template <std::derived_from<detail::NoResult> X> X to_host(const X& result);
 
 /// The value of a tensor with exactly one element, such as a loss, as torch.Tensor.item.
 /// Errors: `shape_mismatch` for a tensor with no or several elements.
@@ -58256,6 +58585,35 @@ template <class T, int Rank> T item(const ShardedTensor<T, Rank>& x, Here at = H
 /// Evaluates an expression and copies its result to the host.
 template <ExprOperand E> auto item(const E& expression, Here at = Here::current()) {
   return item(ShardedTensor<typename E::element, E::rank>(expression), at);
+}
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/base/text_output.hpp
+
+#ifndef TESSERA_BASE_TEXT_OUTPUT_HPP
+#define TESSERA_BASE_TEXT_OUTPUT_HPP
+
+// Output of values that are no tensors. Only <iosfwd> is included, since code that has a stream includes <ostream>.
+
+namespace tessera {
+
+/// Prints x.text(): a Mesh, a PartitionSpec, an HloSharding, a BuildInfo, the line of a Source.
+template <class T>
+  requires requires(const T& x) {
+    { x.text() } -> std::same_as<std::string>;
+  }
+std::ostream& operator<<(std::ostream& out, const T& x) {
+  return out << x.text();
+}
+
+/// Prints a shape as "[2,3]".
+template <std::same_as<Shape> S> std::ostream& operator<<(std::ostream& out, const S& shape) {
+  out << '[';
+  for (std::size_t d = 0; d < shape.size(); ++d) out << (d > 0 ? "," : "") << shape[d];
+  return out << ']';
 }
 
 }  // namespace tessera
@@ -58546,6 +58904,10 @@ template <SymOperand X> std::ostream& operator<<(std::ostream& out, const X&) {
 template <ExprOperand E> std::ostream& operator<<(std::ostream& out, const E& expression) {
   return out << to_string(expression);
 }
+namespace detail {
+/// Of a call with an error, which the compiler has reported.
+template <std::derived_from<NoResult> X> std::ostream& operator<<(std::ostream& out, const X&) { return out; }
+}  // namespace detail
 
 }  // namespace tessera
 

@@ -1,4 +1,4 @@
-// expect: an einsum equation is written .*a letter for each dim, no letter twice in an operand
+// expect: an einsum equation is written .*a letter for each dim of each operand, no letter
 // lines: 6
 #include <tessera/ops/ops.hpp>
 

@@ -42,17 +42,17 @@ template <Element T = float> using GatedBlock = PreNormBlock<RmsNorm<T>, Attenti
 ///     });
 template <Element T = float, class Kernel = CausalAttention>
 Block<T, Kernel> block(Key key, Extent features, Dim heads, Extent hidden, const ShardingStrategy& strategy,
-                       int depth = 1, double stddev = 0.02) {
+                       int depth = 1, double stddev = 0.02, Here at = Here::current()) {
   const auto [first, second] = split<2>(key);
   return {layer_norm<T>(features, strategy),
-          attention<T, true, Kernel>(first, features, heads, strategy, depth, stddev),
+          attention<T, true, Kernel>(first, features, heads, strategy, depth, stddev, at),
           layer_norm<T>(features, strategy), mlp<T>(second, features, hidden, strategy, depth, stddev)};
 }
 template <Element T = float>
 GatedBlock<T> gated_block(Key key, Extent features, Dim heads, Extent hidden, const ShardingStrategy& strategy,
-                          int depth = 1, double stddev = 0.02) {
+                          int depth = 1, double stddev = 0.02, Here at = Here::current()) {
   const auto [first, second] = split<2>(key);
-  return {rms_norm<T>(features, strategy), attention<T, false>(first, features, heads, strategy, depth, stddev),
+  return {rms_norm<T>(features, strategy), attention<T, false>(first, features, heads, strategy, depth, stddev, at),
           rms_norm<T>(features, strategy), gated_mlp<T>(second, features, hidden, strategy, depth, stddev)};
 }
 

@@ -10,13 +10,17 @@
 #include <tessera/base/dtype.hpp>
 #include <tessera/base/error.hpp>
 #include <tessera/base/here.hpp>
+#include <tessera/base/source.hpp>
 #include <tessera/graph/trace/layer_call.hpp>
 #include <tessera/graph/trace/sharded_tensor.hpp>
+#include <tessera/graph/trace/stack.hpp>
+#include <tessera/nn/embedding.hpp>
 #include <tessera/nn/linear.hpp>
 #include <tessera/nn/mlp.hpp>
 #include <tessera/nn/normalization/rms_norm.hpp>
 #include <tessera/ops/attention/band_attention.hpp>
 #include <tessera/ops/attention/positions.hpp>
+#include <tessera/ops/control_flow.hpp>
 #include <tessera/ops/data_movement/rearrange.hpp>
 #include <tessera/ops/data_movement/shape.hpp>
 #include <tessera/ops/data_movement/slicing.hpp>
@@ -24,7 +28,7 @@
 #include <tessera/ops/indexing/dynamic_slice.hpp>
 #include <tessera/tensor/creation.hpp>
 
-// The layer of Llama, with a cache of keys and values for generation.
+// Llama and its layer, with caches of keys and values for generation.
 
 namespace tessera::nn {
 
@@ -132,18 +136,47 @@ template <Element T = float> struct LlamaBlock {
   }
 };
 
+/// The model: rows of a table for tokens [batch, time], layers, a norm, and the logits [batch, time, classes] of the
+/// next token. `cached` gives the logits of the tokens from `position` on, of any number of them, and the caches with
+/// their keys and values; ts::top_k_logits, ts::top_p_logits and ts::categorical draw a token from logits.
+///
+///     const auto [logits, next] = model.cached(prompt, caches, 0);
+///     const auto token = ts::argmax<-1>(ts::slice<1>(logits, ts::extent<1>(prompt) - 1, 1));
+template <Element T = float> struct Llama {
+  Embedding<T> tokens;
+  Stack<LlamaBlock<T>> blocks;
+  RmsNorm<T> norm;
+  Linear<T, false> head;
+
+  static constexpr std::array field_names{"tokens", "blocks", "norm", "head"};
+  constexpr auto operator()(const auto& in, Here at = Here::current()) const {
+    const tessera::detail::LayerCall call(at, in);
+    return head(norm(blocks(tokens(in))));
+  }
+  template <class Tokens, class Caches, class Position>
+  constexpr auto cached(const Tokens& in, const Caches& caches, const Position& position,
+                        Here at = Here::current()) const {
+    const tessera::detail::LayerCall call(at, in);
+    const auto layer = [&](const auto& x, const auto& both) {
+      return std::get<0>(both).cached(x, std::get<1>(both), position);
+    };
+    const auto both = scan(layer, tokens(in), std::tuple(blocks, caches));
+    return std::tuple(head(norm(std::get<0>(both))), std::get<1>(both));
+  }
+};
+
 /// With normal weights, as `linear` and `mlp` for a model of `depth` layers. Errors: not_divisible unless the number of
 /// heads divides the features, and key_heads the heads.
 template <Element T = float>
 GroupedQueryAttention<T> grouped_query_attention(Key key, Extent features, Dim heads, Dim key_heads,
                                                  const ShardingStrategy& strategy, int depth = 1, double stddev = 0.02,
-                                                 const Rotary& rotary = {}) {
+                                                 const Rotary& rotary = {}, Here at = Here::current()) {
   if (heads.value() < 1 || features.value % heads.value() != 0)
     fail(errc::not_divisible, "[grouped_query_attention] number of heads: ", features.value,
-         " features are not divisible by ", heads.value(), " heads");
+         " features are not divisible by ", heads.value(), " heads", Source::from(at));
   if (key_heads.value() < 1 || heads.value() % key_heads.value() != 0)
     fail(errc::not_divisible, "[grouped_query_attention] number of key heads: ", heads.value(),
-         " heads are not divisible by ", key_heads.value(), " key heads");
+         " heads are not divisible by ", key_heads.value(), " key heads", Source::from(at));
   const std::int64_t shared = features.value / heads.value() * key_heads.value();
   const auto [first, second, third, fourth] = split<4>(key);
   return {linear<T, false>(first, features, features, strategy, Role::column, stddev),
@@ -157,11 +190,30 @@ GroupedQueryAttention<T> grouped_query_attention(Key key, Extent features, Dim h
 template <Element T = float>
 LlamaBlock<T> llama_block(Key key, Extent features, Dim heads, Dim key_heads, Extent hidden,
                           const ShardingStrategy& strategy, int depth = 1, double stddev = 0.02,
-                          const Rotary& rotary = {}) {
+                          const Rotary& rotary = {}, Here at = Here::current()) {
   const auto [first, second] = split<2>(key);
   return {rms_norm<T>(features, strategy),
-          grouped_query_attention<T>(first, features, heads, key_heads, strategy, depth, stddev, rotary),
+          grouped_query_attention<T>(first, features, heads, key_heads, strategy, depth, stddev, rotary, at),
           rms_norm<T>(features, strategy), gated_mlp<T>(second, features, hidden, strategy, depth, stddev)};
+}
+
+template <Element T = float>
+Llama<T> llama(Key key, Extent classes, Extent features, Dim heads, Dim key_heads, Extent hidden, int layers,
+               const ShardingStrategy& strategy, double stddev = 0.02, const Rotary& rotary = {},
+               Here at = Here::current()) {
+  const auto [first, second, third] = split<3>(key);
+  const auto block = [&, of_layers = second](int i) {
+    return llama_block<T>(fold_in(of_layers, static_cast<std::uint64_t>(i)), features, heads, key_heads, hidden,
+                          strategy, layers, stddev, rotary, at);
+  };
+  return {embedding<T>(first, classes, features, strategy, stddev), Stack<LlamaBlock<T>>(layers, block),
+          rms_norm<T>(features, strategy), linear<T, false>(third, features, classes, strategy, Role::head, stddev)};
+}
+/// Empty caches of a model of `layers` layers, each as kv_cache.
+template <Element T = float>
+Stack<KvCache<T>> kv_caches(int layers, Extent batch, Extent context, Extent heads, Extent width,
+                            const ShardingStrategy& strategy) {
+  return Stack<KvCache<T>>(layers, [&](int) { return kv_cache<T>(batch, context, heads, width, strategy); });
 }
 
 }  // namespace tessera::nn

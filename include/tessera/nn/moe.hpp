@@ -10,6 +10,8 @@
 
 #include <tessera/base/dtype.hpp>
 #include <tessera/base/error.hpp>
+#include <tessera/base/here.hpp>
+#include <tessera/base/source.hpp>
 #include <tessera/nn/linear.hpp>
 #include <tessera/nn/mixed.hpp>
 #include <tessera/ops/constraint.hpp>
@@ -208,11 +210,13 @@ inline std::int64_t expert_capacity(std::int64_t tokens, std::int64_t experts, s
 /// those of an MLP. `capacity` is for dispatches with a capacity. Errors: `option` unless 1 <= choices <= experts.
 template <Element T = float, Dispatch How = Dispatch::dense>
 MoE<T, How> moe(Key key, Extent features, Extent hidden, Extent experts, Dim choices, const ShardingStrategy& strategy,
-                Dim capacity = 0, std::string_view expert_axis = "expert", double stddev = 0.02) {
+                Dim capacity = 0, std::string_view expert_axis = "expert", double stddev = 0.02,
+                Here at = Here::current()) {
   if (choices.value() < 1 || choices.value() > experts.value)
-    fail(errc::option, "[moe] choices: ", choices.value(), " of ", experts.value, " experts");
+    fail(errc::option, "[moe] choices: ", choices.value(), " of ", experts.value, " experts", Source::from(at));
   if ((How == Dispatch::capacity || How == Dispatch::sequence_capacity) && capacity.value() < 1)
-    fail(errc::option, "[moe] capacity: ", capacity.value(), " is not at least 1; see ts::nn::expert_capacity");
+    fail(errc::option, "[moe] capacity: ", capacity.value(), " is not at least 1; see ts::nn::expert_capacity",
+         Source::from(at));
   const SpecEntry of_experts = strategy.mesh.has_axis(expert_axis) ? SpecEntry(expert_axis) : SpecEntry(none);
   const auto spec = [&](Role role) {
     PartitionSpec made{of_experts};

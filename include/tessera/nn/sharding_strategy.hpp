@@ -6,6 +6,8 @@
 #include <string_view>
 
 #include <tessera/base/error.hpp>
+#include <tessera/base/here.hpp>
+#include <tessera/base/source.hpp>
 #include <tessera/mesh/mesh.hpp>
 #include <tessera/mesh/partition_spec.hpp>
 
@@ -55,6 +57,19 @@ struct ShardingStrategy {
   constexpr const PartitionSpec& bias(Role role) const { return role == Role::row ? vector : column_bias; }
 };
 
+}  // namespace tessera::nn
+
+namespace tessera::detail {
+
+constexpr void require_axis(std::string_view strategy, const Mesh& mesh, std::string_view axis, Here at) {
+  if (!mesh.has_axis(axis))
+    fail(errc::mesh_axis, "[", strategy, "] axis: ", mesh.text(), " has no axis '", axis, "'", Source::from(at));
+}
+
+}  // namespace tessera::detail
+
+namespace tessera::nn {
+
 /// Everything replicated. Errors of all strategies: `mesh_axis` for an axis that the mesh lacks.
 constexpr ShardingStrategy single(const Mesh& mesh) {
   ShardingStrategy strategy;
@@ -63,8 +78,8 @@ constexpr ShardingStrategy single(const Mesh& mesh) {
 }
 
 /// Parameters replicated, the batch sharded: each device computes the gradient for its shard of the batch.
-constexpr ShardingStrategy data_parallel(const Mesh& mesh, std::string_view data = "data") {
-  mesh.axis_index(data);
+constexpr ShardingStrategy data_parallel(const Mesh& mesh, std::string_view data = "data", Here at = Here::current()) {
+  tessera::detail::require_axis("data_parallel", mesh, data, at);
   ShardingStrategy strategy = single(mesh);
   strategy.batch = {data};
   return strategy;
@@ -72,7 +87,8 @@ constexpr ShardingStrategy data_parallel(const Mesh& mesh, std::string_view data
 
 /// Weights, their gradients and optimizer states are split along the axis that splits the batch; a weight is gathered
 /// for each use. Vectors stay replicated, because one all_reduce sends less than two all_gathers and a reduce_scatter.
-constexpr ShardingStrategy fsdp(const Mesh& mesh, std::string_view data = "data") {
+constexpr ShardingStrategy fsdp(const Mesh& mesh, std::string_view data = "data", Here at = Here::current()) {
+  tessera::detail::require_axis("fsdp", mesh, data, at);
   ShardingStrategy strategy = data_parallel(mesh, data);
   strategy.column_weight = strategy.row_weight = strategy.head_weight = PartitionSpec{data}.gathered_on_use();
   // Split tables by features: 256 features divide evenly, 109 distinct characters seldom do.
@@ -83,8 +99,8 @@ constexpr ShardingStrategy fsdp(const Mesh& mesh, std::string_view data = "data"
 /// The model axis splits attention heads, hidden features, the rows of the embedding table and the classes of the
 /// logits. A data axis, if the mesh has it, splits the batch.
 constexpr ShardingStrategy tensor_parallel(const Mesh& mesh, std::string_view model = "model",
-                                           std::string_view data = "data") {
-  mesh.axis_index(model);
+                                           std::string_view data = "data", Here at = Here::current()) {
+  tessera::detail::require_axis("tensor_parallel", mesh, model, at);
   ShardingStrategy strategy = mesh.has_axis(data) ? data_parallel(mesh, data) : single(mesh);
   strategy.column_weight = strategy.head_weight = {none, model};
   strategy.column_bias = {model};
@@ -95,7 +111,9 @@ constexpr ShardingStrategy tensor_parallel(const Mesh& mesh, std::string_view mo
 /// fsdp and tensor_parallel together: the model axis splits the computation; the data axis splits the other dim of each
 /// weight, in storage only.
 constexpr ShardingStrategy fsdp_tensor_parallel(const Mesh& mesh, std::string_view data = "data",
-                                                std::string_view model = "model") {
+                                                std::string_view model = "model", Here at = Here::current()) {
+  tessera::detail::require_axis("fsdp_tensor_parallel", mesh, data, at);
+  tessera::detail::require_axis("fsdp_tensor_parallel", mesh, model, at);
   ShardingStrategy strategy = fsdp(mesh, data);
   const ShardingStrategy split = tensor_parallel(mesh, model, data);
   strategy.column_weight = strategy.head_weight = PartitionSpec{data, model}.gathered_on_use(0);
@@ -106,8 +124,9 @@ constexpr ShardingStrategy fsdp_tensor_parallel(const Mesh& mesh, std::string_vi
 
 /// fsdp over the axis `shard`, with copies of the shards along the axis `replicate`. Both split the batch.
 constexpr ShardingStrategy hybrid_fsdp(const Mesh& mesh, std::string_view replicate = "data",
-                                       std::string_view shard = "fsdp") {
-  mesh.axis_index(replicate);
+                                       std::string_view shard = "fsdp", Here at = Here::current()) {
+  tessera::detail::require_axis("hybrid_fsdp", mesh, replicate, at);
+  tessera::detail::require_axis("hybrid_fsdp", mesh, shard, at);
   ShardingStrategy strategy = fsdp(mesh, shard);
   strategy.batch = {{replicate, shard}};
   return strategy;
@@ -117,7 +136,8 @@ constexpr ShardingStrategy hybrid_fsdp(const Mesh& mesh, std::string_view replic
 /// the embedding. The planner gathers time in front of split weights, and reduces and scatters behind them: the bytes
 /// of tensor_parallel, and activations that are the devices' number times smaller.
 constexpr ShardingStrategy sequence_parallel(const Mesh& mesh, std::string_view model = "model",
-                                             std::string_view data = "data") {
+                                             std::string_view data = "data", Here at = Here::current()) {
+  tessera::detail::require_axis("sequence_parallel", mesh, model, at);
   ShardingStrategy strategy = tensor_parallel(mesh, model, data);
   strategy.embedding = {};
   strategy.positions = {model};
@@ -128,8 +148,8 @@ constexpr ShardingStrategy sequence_parallel(const Mesh& mesh, std::string_view 
 /// Parameters replicated, times split over the axis `context`, and the batch over a data axis, if the mesh has it.
 /// Attention gathers keys and values; ts::ulysses_attention and ts::ring_attention send less.
 constexpr ShardingStrategy context_parallel(const Mesh& mesh, std::string_view context = "context",
-                                            std::string_view data = "data") {
-  mesh.axis_index(context);
+                                            std::string_view data = "data", Here at = Here::current()) {
+  tessera::detail::require_axis("context_parallel", mesh, context, at);
   ShardingStrategy strategy = single(mesh);
   strategy.positions = {context};
   strategy.batch = mesh.has_axis(data) ? PartitionSpec{data, context} : PartitionSpec{none, context};

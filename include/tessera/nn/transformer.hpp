@@ -124,18 +124,21 @@ FeedForward<T> feed_forward(Key key, Extent features, Extent hidden, const Shard
 }
 template <Element T = float, NormPlace Place = NormPlace::post>
 EncoderLayer<T, Place> encoder_layer(Key key, Extent features, Dim heads, Extent hidden,
-                                     const ShardingStrategy& strategy) {
+                                     const ShardingStrategy& strategy, Here at = Here::current()) {
   const auto [first, second] = split<2>(key);
-  return {multi_head_attention<T>(first, features, heads, strategy), layer_norm<T>(features, strategy),
+  return {multi_head_attention<T>(first, features, heads, strategy, at), layer_norm<T>(features, strategy),
           feed_forward<T>(second, features, hidden, strategy), layer_norm<T>(features, strategy)};
 }
 template <Element T = float, NormPlace Place = NormPlace::post>
 DecoderLayer<T, Place> decoder_layer(Key key, Extent features, Dim heads, Extent hidden,
-                                     const ShardingStrategy& strategy) {
+                                     const ShardingStrategy& strategy, Here at = Here::current()) {
   const auto [first, second, third] = split<3>(key);
-  return {multi_head_attention<T>(first, features, heads, strategy),  layer_norm<T>(features, strategy),
-          multi_head_attention<T>(second, features, heads, strategy), layer_norm<T>(features, strategy),
-          feed_forward<T>(third, features, hidden, strategy),         layer_norm<T>(features, strategy)};
+  return {multi_head_attention<T>(first, features, heads, strategy, at),
+          layer_norm<T>(features, strategy),
+          multi_head_attention<T>(second, features, heads, strategy, at),
+          layer_norm<T>(features, strategy),
+          feed_forward<T>(third, features, hidden, strategy),
+          layer_norm<T>(features, strategy)};
 }
 
 }  // namespace tessera::nn

@@ -2,6 +2,7 @@
 #define TESSERA_TENSOR_HOST_HPP
 #include <tessera/base/push_macros.hpp>
 
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -14,6 +15,7 @@
 #include <tessera/base/here.hpp>
 #include <tessera/base/shape.hpp>
 #include <tessera/graph/trace/sharded_tensor.hpp>
+#include <tessera/graph/trace/trace_types.hpp>
 #include <tessera/kernels/strides.hpp>
 #include <tessera/mesh/sharding.hpp>
 #include <tessera/runtime/memory/storage.hpp>
@@ -72,6 +74,8 @@ template <class T, int Rank> std::vector<T> to_host(const ShardedTensor<T, Rank>
 template <ExprOperand E> auto to_host(const E& expression) {
   return to_host(ShardedTensor<typename E::element, E::rank>(expression));
 }
+/// Of a call with an error, which the compiler has reported.
+template <std::derived_from<detail::NoResult> X> X to_host(const X& result);
 
 /// The value of a tensor with exactly one element, such as a loss, as torch.Tensor.item.
 /// Errors: `shape_mismatch` for a tensor with no or several elements.

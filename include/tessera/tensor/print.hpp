@@ -2,6 +2,7 @@
 #define TESSERA_TENSOR_PRINT_HPP
 #include <tessera/base/push_macros.hpp>
 
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <iosfwd>
@@ -16,7 +17,9 @@
 #include <tessera/base/error.hpp>
 #include <tessera/base/planning.hpp>
 #include <tessera/base/shape.hpp>
+#include <tessera/base/text_output.hpp>
 #include <tessera/graph/trace/sharded_tensor.hpp>
+#include <tessera/graph/trace/trace_types.hpp>
 #include <tessera/mesh/box.hpp>
 #include <tessera/runtime/memory/storage.hpp>
 #include <tessera/tensor/storage/storage_of.hpp>
@@ -299,6 +302,10 @@ template <SymOperand X> std::ostream& operator<<(std::ostream& out, const X&) {
 template <ExprOperand E> std::ostream& operator<<(std::ostream& out, const E& expression) {
   return out << to_string(expression);
 }
+namespace detail {
+/// Of a call with an error, which the compiler has reported.
+template <std::derived_from<NoResult> X> std::ostream& operator<<(std::ostream& out, const X&) { return out; }
+}  // namespace detail
 
 }  // namespace tessera
 

@@ -1,6 +1,7 @@
 // The examples of docs/nn.md.
 #include <array>
 #include <cstdint>
+#include <set>
 #include <sstream>
 #include <string>
 #include <tuple>
@@ -63,12 +64,11 @@ struct Cache {
   ts::ShardedTensor<float, 2> sum;
 };
 struct NextToken {
-  constexpr auto operator()(const auto& blocks, const ts::Stack<nn::KvCache<>>& caches, const auto& x,
-                            const ts::Scalar& position) const {
-    const auto layer = [&](const auto& v, const auto& both) {
-      return std::get<0>(both).cached(v, std::get<1>(both), position);
-    };
-    return ts::scan(layer, x, std::tuple(blocks, caches));  // (y, the new caches)
+  constexpr auto operator()(const auto& model, const ts::Stack<nn::KvCache<>>& caches, const auto& tokens,
+                            const ts::Scalar& position, const ts::Scalar& p, const auto& key) const {
+    const auto [logits, next] = model.cached(tokens, caches, position);          // [batch, time, classes]
+    const auto last = ts::slice<1>(logits, ts::extent<1>(tokens) - 1, 1) / 0.8;  // a temperature of 0.8
+    return std::tuple(ts::categorical(ts::top_p_logits(last, p), key), next);
   }
 };
 
@@ -169,23 +169,33 @@ TEST(DocNn, LoopsAndBranches) {
 
 TEST(DocNn, GenerationWithACache) {
   const nn::ShardingStrategy strategy = nn::fsdp_tensor_parallel(ts::Mesh({{"data", 2}, {"model", 2}}));
-  const ts::Stack<nn::LlamaBlock<>> blocks(2, [&](int i) {
-    return nn::llama_block(ts::fold_in(ts::Key(1), i), 16, ts::Dim(4), ts::Dim(2), 24, strategy, 2, 0.3);
-  });
-  ts::Stack<nn::KvCache<>> caches(2, [&](int) { return nn::kv_cache(2, 5, 2, 4, strategy); });
-  const auto xs = ts::normal<float>(ts::Key(2), {2, 5, 16}, strategy.mesh, strategy.batch);
-  const std::vector<float> whole =
-      ts::to_host(ts::compile([](const auto& all, const auto& x) { return all(x); })(blocks, xs));
+  // 11 classes, 16 features, 4 heads, 2 of keys, 24 hidden features, 2 layers
+  nn::Llama<> model = nn::llama(ts::Key(1), 11, 16, 4, 2, 24, 2, strategy, 0.5);
+  ts::Stack<nn::KvCache<>> caches = nn::kv_caches(2, 2, 7, 2, 4, strategy);  // 2 layers, batch 2, context 7
+  const auto prompt = ts::shard<std::int32_t>({{1, 2, 3}, {10, 0, 7}}, strategy.mesh, strategy.batch);
   constexpr auto next = ts::compile(NextToken());
-  constexpr auto token = ts::compile([](const auto& x, const auto& t) { return ts::dynamic_slice<1>(x, t, 1); });
-  for (int t = 0; t < 5; ++t) {
-    const auto [y, made] = next(blocks, caches, token(xs, ts::Scalar(t)), ts::Scalar(t));
-    caches = made;
-    const std::vector<float> row = ts::to_host(y);  // [2, 1, 16]
-    for (std::size_t b = 0; b < 2; ++b)
-      for (std::size_t c = 0; c < 16; ++c)
-        EXPECT_NEAR(row[b * 16 + c], whole[(b * 5 + static_cast<std::size_t>(t)) * 16 + c], 1e-4) << t;
+  // Of p = 0 only the most likely token is left: the tokens are those of the model of the whole text.
+  constexpr auto likely = ts::compile([](const auto& m, const auto& text) { return ts::argmax<-1>(m(text)); });
+  std::vector<std::int32_t> text{1, 2, 3, 10, 0, 7};
+  auto tokens = prompt;
+  for (std::int64_t t = 3; t < 8; ++t) {
+    const auto count = static_cast<std::size_t>(t);
+    const std::vector<std::int32_t> expected =
+        ts::to_host(likely(model, ts::shard(text, {2, t}, strategy.mesh, strategy.batch)));
+    auto [token, made] =
+        next(model, std::move(caches), tokens, ts::Scalar(t == 3 ? 0 : t - 1), ts::Scalar(0.0), ts::Key(4));
+    tokens = token, caches = made;
+    const std::vector<std::int32_t> drawn = ts::to_host(tokens);
+    EXPECT_EQ(drawn, (std::vector{expected[count - 1], expected[2 * count - 1]})) << t;
+    text.insert(text.begin() + t, drawn[0]);
+    text.push_back(drawn[1]);
   }
+  // Draws of all likely tokens differ from key to key.
+  caches = nn::kv_caches(2, 2, 7, 2, 4, strategy);
+  std::set<std::int32_t> seen;
+  for (std::uint64_t k = 0; k < 20; ++k)
+    seen.insert(ts::to_host(std::get<0>(next(model, caches, prompt, ts::Scalar(0), ts::Scalar(0.95), ts::Key(k))))[0]);
+  EXPECT_GT(seen.size(), 1u);
 }
 
 TEST(DocNn, RecurrentLayersAndMixturesOfExperts) {

@@ -42,6 +42,52 @@ void expect_relatively(const std::vector<double>& got, const std::vector<double>
         << i << ": " << got[i] << " instead of " << want[i];
 }
 
+// The warpers of Hugging Face's transformers, by their definitions: softmax of 1, 3, 2, 0 is .087, .644, .237, .032.
+TEST(Compositions, LogitsThatMayBeDrawn) {
+  const Array x({2, 4}, {1, 3, 2, 0, 5, 5, -1, 5});
+  const auto kept = [&](auto f) {
+    std::vector<int> which;
+    const std::vector<double> got = apply<Float<2>>(f, {x})[0].data;
+    for (std::size_t i = 0; i < got.size(); ++i) {
+      EXPECT_TRUE(got[i] == x.data[i] || got[i] == -INFINITY);
+      which.push_back(got[i] == x.data[i]);
+    }
+    return which;
+  };
+  using Which = std::vector<int>;
+  EXPECT_EQ(kept([](const auto& l) { return ts::top_k_logits(l, 2); }), (Which{0, 1, 1, 0, 1, 1, 0, 1}));
+  EXPECT_EQ(kept([](const auto& l) { return ts::top_k_logits(l, 4); }), (Which{1, 1, 1, 1, 1, 1, 1, 1}));
+  EXPECT_EQ(kept([](const auto& l) { return ts::top_p_logits(l, 0.0); }), (Which{0, 1, 0, 0, 1, 1, 0, 1}));
+  EXPECT_EQ(kept([](const auto& l) { return ts::top_p_logits(l, 0.64); }), (Which{0, 1, 0, 0, 1, 1, 0, 1}));
+  EXPECT_EQ(kept([](const auto& l) { return ts::top_p_logits(l, 0.65); }), (Which{0, 1, 1, 0, 1, 1, 0, 1}));
+  EXPECT_EQ(kept([](const auto& l) { return ts::top_p_logits(l, 0.9); }), (Which{1, 1, 1, 0, 1, 1, 0, 1}));
+  EXPECT_EQ(kept([](const auto& l) { return ts::top_p_logits(l, 1.0); }), (Which{1, 1, 1, 1, 1, 1, 1, 1}));
+  EXPECT_EQ(kept([](const auto& l) { return ts::min_p_logits(l, 0.3); }), (Which{0, 1, 1, 0, 1, 1, 0, 1}));
+  EXPECT_EQ(kept([](const auto& l) { return ts::min_p_logits(l, 0.1); }), (Which{1, 1, 1, 0, 1, 1, 0, 1}));
+}
+
+// sklearn.metrics.accuracy_score, top_k_accuracy_score (the example of its documentation) and confusion_matrix
+TEST(Compositions, Metrics) {
+  using Labels = ts::ShardedTensor<std::int32_t, 1>;
+  const Array scores({4, 3}, {0.5, 0.2, 0.2, 0.3, 0.4, 0.2, 0.2, 0.4, 0.3, 0.7, 0.2, 0.1}), labels({4}, {0, 1, 2, 2});
+  const auto f = [](const auto& x, const auto& y) {
+    return std::tuple(ts::accuracy(x, y), ts::top_k_accuracy(x, y, 1), ts::top_k_accuracy(x, y, 2),
+                      ts::top_k_accuracy(x, y, 3));
+  };
+  const auto got = apply<Float<2>, Labels>(f, {scores, labels});
+  EXPECT_EQ(got[0].data[0], 0.5);
+  EXPECT_EQ(got[1].data[0], 0.5);
+  EXPECT_EQ(got[2].data[0], 0.75);
+  EXPECT_EQ(got[3].data[0], 1);
+  const auto without = apply<Float<2>, Labels>(f, {scores, Array({4}, {-1, 3, -100, 2})});
+  EXPECT_EQ(without[3].data[0], 0.25);
+  // y_true = [2, 0, 2, 2, 0, 1], y_pred = [0, 0, 2, 2, 0, 2]; here also a class that is none
+  const auto confusion = [](const auto& p, const auto& t) { return ts::confusion_matrix(p, t, 3); };
+  const Array predicted({7}, {0, 0, 2, 2, 0, 2, 1}), targets({7}, {2, 0, 2, 2, 0, 1, 5});
+  const Array counts = apply<Labels, Labels>(confusion, {predicted, targets})[0];
+  EXPECT_EQ(counts.data, (std::vector<double>{2, 0, 0, 0, 0, 1, 1, 0, 2}));
+}
+
 // torch.addcmul, addcdiv and float_power
 TEST(Compositions, SumsOfProductsAndPowers) {
   const auto f = [](const auto& x, const auto& a, const auto& b) {

@@ -32,6 +32,37 @@ TEST(Einsum, Matmul) {
   check_gradient<Float<3>, Float<3>>(f, {random_array({2, 3, 4}, 1), random_array({2, 4, 2}, 5)});
 }
 
+// torch.matmul: a vector is a row as first operand and a column as second; leading dims are aligned at the last.
+TEST(Einsum, MatmulOfVectorsAndOfBatchesOfOtherRanks) {
+  const auto f = [](const auto& a, const auto& b) { return ts::matmul(a, b); };
+  const auto check = [&]<class A, class B>(Types<A, B>, const Shape& of_a, const Shape& of_b, const Shape& of_y) {
+    SCOPED_TRACE(of_y.size());
+    const Array a = random_array(of_a, 1), b = random_array(of_b, 2);
+    const Array y = run(trace<decltype(f), A, B>().view(), {a, b})[0];
+    ASSERT_EQ(y.shape, of_y);
+    const std::int64_t k = of_a[of_a.size() - 1], n = of_b.size() > 1 ? of_b[of_b.size() - 1] : 1;
+    const std::int64_t m = of_a.size() > 1 ? of_a[of_a.size() - 2] : 1;
+    for (std::size_t e = 0; e < y.data.size(); ++e) {
+      const auto flat = static_cast<std::int64_t>(e), batch = flat / (m * n), row = flat / n % m, column = flat % n;
+      double sum = 0;
+      for (std::int64_t i = 0; i < k; ++i) {
+        const std::int64_t at_a = (batch * m + row) * k + i, at_b = (batch * k + i) * n + column;
+        sum += a.data[static_cast<std::size_t>(at_a) % a.data.size()] *
+               b.data[static_cast<std::size_t>(at_b) % b.data.size()];
+      }
+      EXPECT_NEAR(y.data[e], sum, 1e-12) << e;
+    }
+    check_gradient<A, B>(f, {a, b});
+  };
+  check(Types<Float<1>, Float<1>>{}, {4}, {4}, {});
+  check(Types<Float<1>, Float<2>>{}, {4}, {4, 2}, {2});
+  check(Types<Float<2>, Float<1>>{}, {3, 4}, {4}, {3});
+  check(Types<Float<1>, Float<3>>{}, {4}, {2, 4, 3}, {2, 3});
+  check(Types<Float<3>, Float<1>>{}, {2, 3, 4}, {4}, {2, 3});
+  check(Types<Float<2>, Float<3>>{}, {3, 4}, {2, 4, 5}, {2, 3, 5});
+  check(Types<Float<4>, Float<3>>{}, {2, 3, 1, 4}, {3, 4, 2}, {2, 3, 1, 2});
+}
+
 TEST(Einsum, Texts) {
   const auto trace_of_product = [](const auto& a, const auto& b) { return ts::einsum<"ij, ji -> ">(a, b); };
   const Array a = random_array({3, 4}, 1), b = random_array({4, 3}, 2);

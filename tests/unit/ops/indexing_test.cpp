@@ -8,6 +8,7 @@
 #include <tessera/ops/indexing/embedding_bag.hpp>
 #include <tessera/ops/indexing/index_put.hpp>
 #include <tessera/ops/indexing/nonzero.hpp>
+#include <tessera/ops/indexing/segment.hpp>
 #include <tessera/ops/indexing/unique.hpp>
 #include <tessera/ops/reduction/distances.hpp>
 
@@ -53,6 +54,47 @@ TEST(Indexing, GradientOfScatter) {
   const auto loss = [&](const auto& at) { return run(finished.view(), at)[0].data[0]; };
   expect_near(out.at(1), finite_difference(loss, arguments, 0), 1e-6);
   EXPECT_EQ(out.at(2).data, std::vector<double>(12, 0));
+}
+
+// jax.ops.segment_sum, segment_max, segment_min and segment_prod; segment_mean and segment_softmax by their
+// definitions.
+TEST(Indexing, ReductionsOfSegments) {
+  using Ids = ts::ShardedTensor<std::int32_t, 1>;
+  const Array x = random_array({6, 2}, 7, 0.5, 2), of({6}, {3, 0, 3, 0, 1, 3});
+  const auto all = [](const auto& rows, const auto& ids) {
+    return std::tuple(ts::segment_sum(rows, ids, 5), ts::segment_mean(rows, ids, 5), ts::segment_max(rows, ids, 5),
+                      ts::segment_min(rows, ids, 5), ts::segment_prod(rows, ids, 5), ts::segment_softmax(rows, ids, 5));
+  };
+  const std::vector<Array> got = run(trace<decltype(all), Float<2>, Ids>().view(), {x, of});
+  for (std::int64_t segment = 0; segment < 5; ++segment)
+    for (std::int64_t c = 0; c < 2; ++c) {
+      double sum = 0, count = 0, most = -INFINITY, least = INFINITY, product = 1, weights = 0;
+      for (std::int64_t r = 0; r < 6; ++r) {
+        if (of.at({r}) != static_cast<double>(segment)) continue;
+        const double v = x.at({r, c});
+        sum += v, count += 1, most = std::max(most, v), least = std::min(least, v), product *= v,
+                              weights += std::exp(v);
+      }
+      EXPECT_NEAR(got[0].at({segment, c}), sum, 1e-12);
+      EXPECT_NEAR(got[1].at({segment, c}), sum / std::max(count, 1.0), 1e-12);
+      EXPECT_EQ(got[2].at({segment, c}), most);
+      EXPECT_EQ(got[3].at({segment, c}), least);
+      EXPECT_NEAR(got[4].at({segment, c}), product, 1e-12);
+      for (std::int64_t r = 0; r < 6; ++r)
+        if (of.at({r}) == static_cast<double>(segment))
+          EXPECT_NEAR(got[5].at({r, c}), std::exp(x.at({r, c})) / weights, 1e-12);
+    }
+  check_gradient<Float<2>, Ids>([](const auto& r, const auto& i) { return ts::segment_mean(r * r, i, 5); }, {x, of});
+  check_gradient<Float<2>, Ids>([](const auto& r, const auto& i) { return ts::segment_softmax(r, i, 5); }, {x, of});
+  check_gradient<Float<1>, Ids>([](const auto& r, const auto& i) { return ts::segment_sum(r * r, i, 5); },
+                                {random_array({6}, 8), of});
+  const auto whole = [](const auto& rows, const auto& ids) {
+    return std::pair(ts::segment_max(rows, ids, 3), ts::segment_min(rows, ids, 3));
+  };
+  using Numbers = ts::ShardedTensor<std::uint8_t, 1>;
+  const auto numbers = run(trace<decltype(whole), Numbers, Ids>().view(), {Array({2}, {7, 9}), Array({2}, {2, 2})});
+  EXPECT_EQ(numbers[0].data, (std::vector<double>{0, 0, 9}));
+  EXPECT_EQ(numbers[1].data, (std::vector<double>{255, 255, 7}));
 }
 
 // Starts as lax.dynamic_slice documents them: clamped so that the slice is in range; negative ones count from the end.

@@ -331,6 +331,25 @@ TEST(Programs, BroadcastsToExtentsAndTakesAlongDims) {
       21);
 }
 
+TEST(Programs, SegmentsVectorsAndMetrics) {
+  constexpr auto f = [](const auto& floats, const auto& i, const auto& n, const auto& labels) {
+    const auto& [x, w, v] = floats;  // [a, b], [b, c], [b]
+    const auto sums = ts::segment_sum(x, i, n), means = ts::segment_mean(x, i, n);
+    const auto shares = ts::segment_softmax(ts::matmul(x, v), i, n);
+    const auto most = ts::maximum(ts::segment_max(x, i, n), -1e3), least = ts::minimum(ts::segment_min(x, i, n), 1e3);
+    const auto of_vectors = ts::matmul(v, w) + ts::matmul(ts::transpose(w), v);
+    return std::tuple(energy(sums, means, shares, most, least, of_vectors) + ts::matmul(v, v), sums, means, shares,
+                      most, least, of_vectors, ts::confusion_matrix(labels, i, n), ts::top_p_logits(x, 0.7) > -1e9,
+                      ts::top_k_accuracy(ts::matmul(x, w), labels, 2));
+  };
+  expect_equal_on_all_meshes<std::tuple<Tensor<2>, Tensor<2>, Tensor<1>>, Tensor<1, std::int32_t>, ts::Dim,
+                             Tensor<1, std::int32_t>>(
+      with_gradient(f),
+      {.arguments = {values("ab"), values("bc"), values("b"), indices("a", 'n'), size('n'), indices("a", 'c')},
+       .extents = {{'a', {1, 2, 3, 5, 8}}, {'b', {1, 2, 4, 5}}, {'c', {2, 3}}, {'n', {1, 2, 3}}}},
+      15);
+}
+
 // What is made of other operations, on split dims, uneven and empty shards.
 TEST(Programs, RepeatsDiagonalsAndStatistics) {
   constexpr auto f = [](const auto& floats, const auto& n, const auto& i) {

@@ -91,10 +91,19 @@ constexpr Labels pack_dim(int dim) {
 }
 
 /// The public function that made a node of data movement, where errors of the node name that function.
-enum class MadeBy : std::int8_t { operation, squeeze, select, accumulate, pipeline, broadcast_to, broadcast_like };
+enum class MadeBy : std::int8_t {
+  operation,
+  squeeze,
+  select,
+  accumulate,
+  pipeline,
+  broadcast_to,
+  broadcast_like,
+  reshape
+};
 constexpr std::string_view name_of(MadeBy by) {
-  constexpr std::string_view names[] = {"",         "squeeze",      "select",        "accumulate",
-                                        "pipeline", "broadcast_to", "broadcast_like"};
+  constexpr std::string_view names[] = {"",         "squeeze",      "select",         "accumulate",
+                                        "pipeline", "broadcast_to", "broadcast_like", "reshape"};
   return names[static_cast<int>(by)];
 }
 constexpr Labels pack_dim(int dim, MadeBy by) {

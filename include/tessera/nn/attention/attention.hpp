@@ -9,6 +9,7 @@
 #include <tessera/base/dtype.hpp>
 #include <tessera/base/error.hpp>
 #include <tessera/base/here.hpp>
+#include <tessera/base/source.hpp>
 #include <tessera/graph/trace/layer_call.hpp>
 #include <tessera/graph/trace/sharded_tensor.hpp>
 #include <tessera/nn/linear.hpp>
@@ -60,10 +61,10 @@ inline double residual_stddev(double stddev, int depth) { return stddev / std::s
 /// Attention for a model of `depth` layers. Errors: `not_divisible` unless the number of heads divides the features.
 template <Element T = float, bool Bias = true, class Kernel = CausalAttention>
 Attention<T, Bias, Kernel> attention(Key key, Extent features, Dim heads, const ShardingStrategy& strategy,
-                                     int depth = 1, double stddev = 0.02) {
+                                     int depth = 1, double stddev = 0.02, Here at = Here::current()) {
   if (heads.value() < 1 || features.value % heads.value() != 0)
     fail(errc::not_divisible, "[attention] number of heads: ", features.value, " features are not divisible by ",
-         heads.value(), " heads");
+         heads.value(), " heads", Source::from(at));
   const auto [first, second] = split<2>(key);
   return {linear<T, Bias>(first, features, 3 * features.value, strategy, Role::column, stddev),
           linear<T, Bias>(second, features, features, strategy, Role::row, residual_stddev(stddev, depth)), heads};

@@ -9,6 +9,7 @@
 #include <tessera/base/dtype.hpp>
 #include <tessera/base/error.hpp>
 #include <tessera/base/here.hpp>
+#include <tessera/base/source.hpp>
 #include <tessera/graph/trace/layer_call.hpp>
 #include <tessera/nn/linear.hpp>
 #include <tessera/ops/attention/band_attention.hpp>
@@ -80,11 +81,11 @@ Linear<T, Bias> uniform_linear(Key key, Extent in, Extent out, const ShardingStr
 /// 3 features], out is uniform in [-1 / sqrt(features), 1 / sqrt(features)), biases are zeros. Errors: not_divisible
 /// unless the number of heads divides the features.
 template <Element T = float, bool Bias = true>
-MultiHeadAttention<T, Bias> multi_head_attention(Key key, Extent features, Dim heads,
-                                                 const ShardingStrategy& strategy) {
+MultiHeadAttention<T, Bias> multi_head_attention(Key key, Extent features, Dim heads, const ShardingStrategy& strategy,
+                                                 Here at = Here::current()) {
   if (heads.value() < 1 || features.value % heads.value() != 0)
     fail(errc::not_divisible, "[multi_head_attention] number of heads: ", features.value,
-         " features are not divisible by ", heads.value(), " heads");
+         " features are not divisible by ", heads.value(), " heads", Source::from(at));
   const double n = static_cast<double>(features.value), in = std::sqrt(6 / (4 * n)), last = 1 / std::sqrt(n);
   const auto [first, second, third, fourth] = split<4>(key);
   return {detail::uniform_linear<T, Bias>(first, features, features, strategy, Role::column, in),

@@ -6,6 +6,7 @@
 #include <tuple>
 
 #include <tessera/base/dtype.hpp>
+#include <tessera/graph/trace/layer_call.hpp>
 #include <tessera/graph/trace/sharded_tensor.hpp>
 #include <tessera/nn/sharding_strategy.hpp>
 #include <tessera/ops/reduction/normalization.hpp>
@@ -45,6 +46,7 @@ template <Element T = float> struct BatchNorm {
   }
   template <class X>
   constexpr auto train(const X& x, const RunningStatistics<T>& running, Here at = Here::current()) const {
+    const tessera::detail::LayerCall call(at, x);
     const auto batch = tessera::batch_norm_statistics(x, at);
     const auto next = [&](const ShardedTensor<T, 1>& old, const auto& now) {
       return old + (stop_gradient(now, at) - old) * momentum;

@@ -6,6 +6,8 @@
 
 #include <tessera/base/dtype.hpp>
 #include <tessera/base/error.hpp>
+#include <tessera/base/here.hpp>
+#include <tessera/base/source.hpp>
 #include <tessera/graph/trace/sharded_tensor.hpp>
 #include <tessera/nn/sharding_strategy.hpp>
 #include <tessera/ops/reduction/normalization.hpp>
@@ -29,10 +31,11 @@ template <Element T = float> struct GroupNorm {
 
 /// A GroupNorm with a gain of ones and a bias of zeros. Errors: `not_divisible` unless the groups divide the features.
 template <Element T = float>
-GroupNorm<T> group_norm(Dim groups, Extent features, const ShardingStrategy& strategy, double epsilon = 1e-5) {
+GroupNorm<T> group_norm(Dim groups, Extent features, const ShardingStrategy& strategy, double epsilon = 1e-5,
+                        Here at = Here::current()) {
   if (groups.value() < 1 || features.value % groups.value() != 0)
     fail(errc::not_divisible, "[group_norm] groups: ", features.value, " features are not divisible by ",
-         groups.value(), " groups");
+         groups.value(), " groups", Source::from(at));
   return {ones<T>({features}, strategy.mesh, strategy.vector), zeros<T>({features}, strategy.mesh, strategy.vector),
           groups, epsilon};
 }

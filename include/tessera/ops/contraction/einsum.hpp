@@ -148,21 +148,30 @@ template <class Out = void, Precision P = Precision::full, bool Casts = true> st
   }
 };
 
+/// The equation of a product with a vector, or of batches of different ranks: "a,bac->bc" of a vector and matrices.
+template <int RankA, int RankB> consteval auto matmul_equation() {
+  constexpr std::string_view text = RankA == 1 && RankB == 1 ? "k,k->"
+                                    : RankA == 1             ? "k,...kn->...n"
+                                    : RankB == 1             ? "...mk,k->...m"
+                                                             : "...mk,...kn->...mn";
+  constexpr EinsumEquation<2> equation(text, {RankA, RankB});
+  return pair_equation<equation.operands[0], equation.operands[1], equation.result>();
+}
+
 template <class Out, Precision P, bool Casts = true, class A, class B>
 constexpr auto matmul_of(Source source, const A& a, const B& b) {
-  constexpr bool matrices = A::rank >= 2 && B::rank >= 2, batches = !matrices || B::rank == 2 || A::rank == B::rank;
+  constexpr bool have_dims = A::rank >= 1 && B::rank >= 1;
   constexpr bool alike = std::is_same_v<typename A::element, typename B::element>, splits = splits_v<P, typed_of<A>>;
-  static_assert(matrices,
-                "tessera: matmul takes tensors of rank 2 or more; a vector needs ts::unsqueeze or ts::einsum");
-  static_assert(batches,
-                "tessera: the second operand of matmul is a matrix, or has the rank of the first operand; for other "
-                "products use ts::einsum");
+  static_assert(have_dims,
+                "tessera: matmul takes tensors of rank 1 or more; a product with a tensor of rank 0 is written with *");
   static_assert(alike, "tessera: the operands of matmul must have the same element type; use ts::cast");
   static_assert(splits, "tessera: a ts::Precision is only for products of float tensors");
-  if constexpr (matrices && batches && alike && splits)
+  if constexpr (!have_dims || !alike || !splits)
+    return a;
+  else if constexpr (A::rank >= 2 && (B::rank == 2 || (B::rank > 2 && A::rank == B::rank)))
     return call<MatmulTag<Out, P, Casts>>(source, a, b);
   else
-    return a;
+    return call<EinsumTag<matmul_equation<A::rank, B::rank>(), Out, P, Casts>>(source, a, b);
 }
 
 // Products of linear algebra and statistics, which ts::autocast leaves in f32.
@@ -279,9 +288,10 @@ constexpr auto einsum(const A& a, const B& b, Here at = Here::current()) {
   return call<detail::EinsumTag<Text, void, P>>(Source::from(at), a, b);
 }
 
-/// Matrix product: [..., M, K] by [K, N], or by [..., K, N] of the same rank, gives [..., M, N]. Products of bf16 and
-/// f16 are summed in f32 and rounded once; `matmul<float>(a, b)` returns the f32 sums. Errors and communication: as
-/// einsum.
+/// Matrix product: [..., M, K] by [..., K, N] gives [..., M, N]. A vector is a row as first operand and a column as the
+/// second, and the result lacks its dim; an operand may lack leading dims (torch.matmul, but leading dims of extent 1
+/// are not repeated). Products of bf16 and f16 are summed in f32 and rounded once; `matmul<float>(a, b)` returns the
+/// f32 sums. Errors and communication: as einsum.
 template <TensorArgument A, TensorArgument B> constexpr auto matmul(const A& a, const B& b, Here at = Here::current()) {
   return detail::matmul_of<void, Precision::full>(Source::from(at), a, b);
 }

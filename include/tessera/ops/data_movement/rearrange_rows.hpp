@@ -118,8 +118,18 @@ constexpr bool split_by_axes(const ShapeContext& c, int first, int last) {
   return all;
 }
 
+/// Throws shape_mismatch for a reshape, whose merge of all dims the user does not see.
+[[noreturn]] inline void fail_reshape(const ShapeContext& c, std::int64_t elements, std::string_view what) {
+  const int merged = c.graph.operand(c.id, 0);
+  const bool merges = c.graph[merged].op == Op::rearrange && c.graph[merged].source.line == c.node().source.line;
+  const Shape& given = c.shapes[merges ? c.graph.operand(merged, 0) : merged];
+  fail(errc::shape_mismatch, "[reshape] number of elements: ", shape_text(c.node().dtype, given), " has ",
+       volume(given), ", the extents given have ", what, elements, c.node().source);
+}
+
 [[noreturn]] inline void fail_split(const ShapeContext& c, std::int64_t size, std::int64_t extent) {
   const MadeBy by = RearrangeOrigin::of(c.node()).by;
+  if (by == MadeBy::reshape) fail_reshape(c, size, "a multiple of ");
   if (by == MadeBy::operation) fail_shapes(c, "a dim is not divisible by the sizes that split the dim");
   fail(errc::shape_mismatch, "[", name_of(by), "] microbatches: a batch of ", extent, ", the first dim of ",
        shape_text(c.node().dtype, c.operand(0)), ", can't be divided into ", size, " microbatches of one size",
@@ -155,6 +165,7 @@ constexpr Shape factor_extents(const ShapeContext& c) {
       }
       extents[static_cast<std::size_t>(inferred)] = extent / product;
     } else if (extent != product) {
+      if (RearrangeOrigin::of(c.node()).by == MadeBy::reshape) fail_reshape(c, product, "");
       fail_shapes(c, "the product of the sizes that split a dim is not the extent of the dim");
     }
     first = last;

@@ -81,6 +81,26 @@ template <Operand A, Operand B>
 constexpr auto not_equal(const A& a, const B& b, Here at = Here::current()) {
   return call<detail::Binary<ops::NotEqualOp>>(Source::from(at), a, b);
 }
+template <Operand A, Operand B>
+  requires(TensorOperand<A> || TensorOperand<B>)
+constexpr auto less(const A& a, const B& b, Here at = Here::current()) {
+  return call<LessTag>(Source::from(at), a, b);
+}
+template <Operand A, Operand B>
+  requires(TensorOperand<A> || TensorOperand<B>)
+constexpr auto less_equal(const A& a, const B& b, Here at = Here::current()) {
+  return call<LessEqualTag>(Source::from(at), a, b);
+}
+template <Operand A, Operand B>
+  requires(TensorOperand<A> || TensorOperand<B>)
+constexpr auto greater(const A& a, const B& b, Here at = Here::current()) {
+  return call<GreaterTag>(Source::from(at), a, b);
+}
+template <Operand A, Operand B>
+  requires(TensorOperand<A> || TensorOperand<B>)
+constexpr auto greater_equal(const A& a, const B& b, Here at = Here::current()) {
+  return call<GreaterEqualTag>(Source::from(at), a, b);
+}
 /// Logical functions give bools; every nonzero operand counts as true, NaN too.
 template <TensorArgument X> constexpr auto logical_not(const X& x, Here at = Here::current()) {
   return call<detail::Unary<ops::LogicalNotOp>>(Source::from(at), x);

@@ -17,6 +17,9 @@
 
 namespace tessera::ops {
 
+inline constexpr std::string_view only_known_ones =
+    "; an extent of 1 broadcasts if it is 1 for all calls, as behind ts::unsqueeze or in ts::broadcast_to";
+
 /// The shape of operands broadcast against each other: trailing dims are aligned, only dims of static extent 1 repeat.
 TESSERA_PLANNING constexpr Shape broadcast_shape(const ShapeContext& c, const char* why, std::string_view name) {
   const Node& node = c.node();
@@ -37,15 +40,13 @@ TESSERA_PLANNING constexpr Shape broadcast_shape(const ShapeContext& c, const ch
       if (first)
         shape[out] = extent;
       else if (shape[out] != extent)
-        fail_shapes(c, why, name);
+        fail_shapes(c, concat_text(why, name.empty() && (extent == 1 || shape[out] == 1) ? only_known_ones : ""), name);
     }
   }
   return shape;
 }
 
-constexpr Shape broadcast_shape(const ShapeContext& c) {
-  return broadcast_shape(c, "shapes can't be broadcast; only dims of static extent 1 broadcast", {});
-}
+constexpr Shape broadcast_shape(const ShapeContext& c) { return broadcast_shape(c, "shapes can't be broadcast", {}); }
 
 /// Each dim of the result is a factor, shared by the operands that have the dim.
 constexpr void elementwise_sharding(const GraphView& graph, int id, FactorRule& rule) {

@@ -2,8 +2,10 @@
 #define TESSERA_PARTITION_PLAN_EXPLAIN_HPP
 #include <tessera/base/push_macros.hpp>
 
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
+#include <iosfwd>
 #include <string>
 #include <string_view>
 
@@ -228,13 +230,23 @@ inline std::string explain(const Plan& plan, const ProgramView& program, const U
   return detail::PlanText(plan, program, units).text();
 }
 
-/// A FrozenPlan as text: its collectives, total communication and memory.
-template <std::size_t N> std::string explain(const FrozenPlan<N>& plan) {
+/// A Plan or a FrozenPlan as text: its collectives, total communication and memory. With their operations, the steps
+/// are those of explain() of a compiled function.
+template <class P>
+  requires std::derived_from<P, Communication<P>>
+std::string explain(const P& plan) {
   std::string out = concat_text("plan on ", plan.given_mesh.text(), "\n");
-  for (const PlannedCollective& c : plan)
-    out += concat_text("  ", c.times == 1 ? "" : concat_text(c.times, " times "), detail::collective_text(plan.mesh, c),
-                       "\n");
-  return out + detail::totals_text(plan) + detail::memory_text(plan.memory);
+  plan.for_each_collective([&](const CollectiveInfo& c, std::int64_t times) {
+    out +=
+        concat_text("  ", times == 1 ? "" : concat_text(times, " times "), detail::collective_text(plan.mesh, c), "\n");
+  });
+  return out + detail::totals_text(plan) + detail::memory_text(memory_of(plan));
+}
+/// Prints explain(plan).
+template <class P>
+  requires std::derived_from<P, Communication<P>>
+std::ostream& operator<<(std::ostream& out, const P& plan) {
+  return out << explain(plan);
 }
 
 }  // namespace tessera

@@ -1,0 +1,61 @@
+#ifndef TESSERA_OPS_RANDOM_LOGIT_FILTERS_HPP
+#define TESSERA_OPS_RANDOM_LOGIT_FILTERS_HPP
+#include <tessera/base/push_macros.hpp>
+
+#include <limits>
+
+#include <tessera/ops/elementwise.hpp>
+#include <tessera/ops/functional.hpp>
+#include <tessera/ops/indexing/cumulative.hpp>
+#include <tessera/ops/indexing/sort.hpp>
+#include <tessera/ops/reduction/reduction.hpp>
+
+// Which tokens a language model may draw: logits [..., classes], of which all but some become -infinity. Of equal
+// logits either all are kept or none.
+//
+//     const auto token = ts::categorical(ts::top_p_logits(ts::top_k_logits(logits / temperature, 40), 0.9), key);
+
+namespace tessera {
+
+namespace detail {
+
+template <class X, class Lowest> constexpr auto logits_from(const X& x, const Lowest& lowest, Here at) {
+  return select(tessera::greater_equal(x, lowest, at), x, -std::numeric_limits<float>::infinity(), at);
+}
+
+}  // namespace detail
+
+/// The k highest logits of each row (TopKLogitsWarper of Hugging Face). Errors: shape_mismatch for k above the number
+/// of classes. Communication: split classes are made whole, as of sort.
+template <TensorArgument X, SizeOperand K>
+constexpr auto top_k_logits(const X& x, const K& k, Here at = Here::current()) {
+  return detail::logits_from(x, min<-1>(topk<-1>(x, k, at).values, keepdims, at), at);
+}
+
+/// The fewest highest logits of each row whose probabilities have a sum of at least p, and at least one (nucleus
+/// sampling; TopPLogitsWarper of Hugging Face). Communication: as top_k_logits. Source: Holtzman et al., 1904.09751.
+template <TensorArgument X, NumberOperand P>
+constexpr auto top_p_logits(const X& x, const P& p, Here at = Here::current()) {
+  const auto sorted = sort<-1, Order::descending>(x, at);
+  const auto shares = softmax<-1>(sorted, at);
+  const auto before = call<SubTag>(Source::from(at), cumsum<-1>(shares, at), shares);
+  const auto first = tessera::equal(iota<-1, std::int32_t>(x, at), 0, at);
+  const auto kept =
+      select(logical_or(tessera::less(before, p, at), first, at), sorted, std::numeric_limits<float>::infinity(), at);
+  return detail::logits_from(x, min<-1>(kept, keepdims, at), at);
+}
+
+/// The logits of each row whose probability is at least p times the highest (MinPLogitsWarper of Hugging Face).
+/// Communication: of split classes as max. Source: Nguyen et al., 2407.01082.
+template <TensorArgument X, NumberOperand P>
+constexpr auto min_p_logits(const X& x, const P& p, Here at = Here::current()) {
+  const auto share = softmax<-1>(x, at);
+  const auto least = call<MulTag>(Source::from(at), max<-1>(share, keepdims, at), p);
+  return select(tessera::greater_equal(share, least, at), x, -std::numeric_limits<float>::infinity(), at);
+}
+
+}  // namespace tessera
+
+#include <tessera/base/pop_macros.hpp>
+
+#endif
