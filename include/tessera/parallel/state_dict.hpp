@@ -95,6 +95,35 @@ template <class Model> StateDict full_state_dict(const Model& model) {
   return made;
 }
 
+/// The tensor, or the part of it, with its dims in the opposite order: a weight [out, in] of PyTorch as the [in, out]
+/// of ts::nn::Linear, a window [out, in, height, width] as [width, height, in, out].
+inline StateEntry transposed(const StateEntry& entry) {
+  const auto reversed = [](const Shape& shape) {
+    Shape back;
+    for (std::size_t d = shape.size(); d-- > 0;) back.push_back(shape[d]);
+    return back;
+  };
+  StateEntry made{entry.name,
+                  entry.dtype,
+                  reversed(entry.shape),
+                  {reversed(entry.box.begin), reversed(entry.box.end)},
+                  std::vector<std::byte>(entry.bytes.size())};
+  const Shape from = extents(entry.box), to = extents(made.box);
+  Shape strides(from.size(), static_cast<std::int64_t>(size_of(entry.dtype)));  // of the given bytes, by reversed dim
+  for (std::size_t d = 1; d < to.size(); ++d) strides[d] = strides[d - 1] * to[d - 1];
+  Shape at(to.size(), 0);
+  for (std::size_t done = 0; done < made.bytes.size(); done += size_of(entry.dtype)) {
+    std::int64_t offset = 0;
+    for (std::size_t d = 0; d < to.size(); ++d) offset += at[d] * strides[d];
+    std::memcpy(made.bytes.data() + done, entry.bytes.data() + offset, size_of(entry.dtype));
+    for (std::size_t d = to.size(); d-- > 0;) {
+      if (++at[d] < to[d]) break;
+      at[d] = 0;
+    }
+  }
+  return made;
+}
+
 /// The parts in which the tensors are stored, each once however many devices hold it, as
 /// StateDictType.SHARDED_STATE_DICT. An entry says which part it is: get_shard_metadata of PyTorch/XLA. Communication:
 /// none.

@@ -1,6 +1,7 @@
 // The examples of docs/nn.md.
 #include <array>
 #include <cstdint>
+#include <cstring>
 #include <set>
 #include <sstream>
 #include <string>
@@ -330,6 +331,35 @@ TEST(DocNn, SavingAndLoading) {
   fresh = ts::load_state_dict(fresh, pretrained, {.strict = false});
   EXPECT_TRUE(ts::all_equal(fresh.up.weight, trained.up.weight));
   EXPECT_TRUE(ts::all_equal(fresh.down.weight, down));
+}
+
+// A weight [out, in] of PyTorch, from a file with names of PyTorch.
+TEST(DocNn, LoadingWeightsOfPyTorch) {
+  const nn::ShardingStrategy strategy = nn::fsdp_tensor_parallel(ts::Mesh({{"data", 2}, {"model", 2}}));
+  const ScratchFolder folder;
+  const std::string path = (folder.path / "linear.safetensors").string();
+  nn::Linear<> linear = nn::linear(ts::Key(1), 2, 3, strategy);
+  ts::StateDict theirs = ts::full_state_dict(std::tuple(ts::shard<float>({{1, 2}, {3, 4}, {5, 6}}, strategy.mesh),
+                                                        ts::shard<float>({7, 8, 9}, strategy.mesh)));
+  theirs[0].name = "fc.weight", theirs[1].name = "fc.bias";
+  ts::save_file(theirs, path);
+  ts::StateDict saved = ts::load_file(path);
+  for (ts::StateEntry& entry : saved) {
+    if (entry.name == "fc.weight") entry = ts::transposed(entry);
+    entry.name = entry.name.substr(3);
+  }
+  linear = ts::load_state_dict(linear, saved);
+  EXPECT_EQ(ts::to_host(linear.weight), (std::vector<float>{1, 3, 5, 2, 4, 6}));
+  EXPECT_EQ(ts::to_host(linear.bias), (std::vector<float>{7, 8, 9}));
+
+  const auto taps = ts::reshape(ts::arange<double>(24, strategy.mesh), {2, 3, 4});
+  const ts::StateEntry entry = ts::full_state_dict(std::tuple(ts::ShardedTensor<double, 3>(taps)))[0];
+  const ts::StateEntry back = ts::transposed(entry);
+  std::vector<double> values(24);
+  std::memcpy(values.data(), back.bytes.data(), back.bytes.size());
+  EXPECT_EQ(back.shape, (ts::Shape{4, 3, 2}));
+  EXPECT_EQ(values, ts::to_host(ts::transpose(taps)));
+  EXPECT_EQ(ts::transposed(back).bytes, entry.bytes);
 }
 
 template <ts::Element T> struct Half {

@@ -34,7 +34,7 @@ static_assert(megatron().count(ts::all_reduce, "model") == 1);  // after the row
 static_assert(megatron().wire_bytes("data") < 40'000);          // gradients: at most 40,000 bytes per device
 
 constexpr auto frozen = ts::freeze([] { return megatron(); });
-static_assert(frozen.memory.peak < 200'000);            // bytes, on the device that stores most
+static_assert(ts::memory_of(frozen).peak < 200'000);    // bytes, on the device that stores most
 static_assert(frozen.flops() > 5 * 2 * 32 * 64 * 256);  // of all devices together
 static_assert(frozen.collectives[0].source.line > 0 && frozen.collectives[0].why == "partial sum");
 
