@@ -140,6 +140,9 @@ namespace tessera {
 struct Source {
   const char* file = "";
   std::uint32_t line = 0;
+  /// The function of the library that the line calls, or the header of its layer, if an error of one of its operations
+  /// should name it.
+  const char* inside = nullptr;
 
   static constexpr Source from(std::source_location at) { return {at.file_name(), at.line()}; }
 
@@ -155,6 +158,13 @@ struct Source {
         return __builtin_strncmp(at, "/nn/", 4) == 0 || __builtin_strncmp(at, "/ops/", 5) == 0 ||
                __builtin_strncmp(at, "/graph/", 7) == 0 || __builtin_strncmp(at, "/parallel/", 10) == 0;
     return false;
+  }
+
+  /// "cross_entropy", of .../nn/moe.hpp "moe"; empty when the line calls the operation itself.
+  TESSERA_PLANNING std::string_view function() const {
+    std::string_view name(inside == nullptr ? "" : inside);
+    if (const auto slash = name.rfind('/'); slash != name.npos) name.remove_prefix(slash + 1);
+    return name.substr(0, name.find('.'));
   }
 
   /// "train.cpp:41"; empty when unknown.
@@ -6131,8 +6141,9 @@ struct Value {
   /// The same value, whose further nodes have the line `where`, or the user's line if that is in a layer of the
   /// library.
   constexpr Value at(Source where) const {
-    const bool in_layer = module != nullptr && module->layer_call.line != 0 && where.in_library();
-    return {module, graph, id, in_layer ? module->layer_call : where};
+    if (module == nullptr || module->layer_call.line == 0 || !where.in_library()) return {module, graph, id, where};
+    const char* const inside = where.inside != nullptr ? where.inside : where.file;
+    return {module, graph, id, {module->layer_call.file, module->layer_call.line, inside}};
   }
   constexpr void refuse(errc rule, const char* text) const { module->refuse(rule, text, source); }
   constexpr Value with(int other) const { return {module, graph, other, source}; }
@@ -6765,6 +6776,7 @@ template <std::size_t N> constexpr void check_layers(const Value (&operands)[N],
 }
 
 /// How an operation becomes a node: `Tag::convert`, where it exists, promotes the operands; `Tag::emit` adds the node.
+/// `Tag::function`, where it exists, is the function that errors of the nodes name.
 template <class E> struct Emission;
 template <class Tag, class... Operands> struct Emission<Expr<Tag, Operands...>> {
   template <class... Values> static constexpr void convert(Values&... values) {
@@ -6774,6 +6786,7 @@ template <class Tag, class... Operands> struct Emission<Expr<Tag, Operands...>> 
   template <class... Values> static constexpr Value emit(Value context, Values... values) {
     if constexpr (sizeof...(values) > 0)
       if (((values.rank() > typed_of<Operands>::rank) || ...)) check_layers({values...}, {typed_of<Operands>::rank...});
+    if constexpr (requires { Tag::function; }) ((values.source.inside = context.source.inside = Tag::function), ...);
     convert(values...);
     return Tag::emit(context, values...);
   }
@@ -8506,7 +8519,9 @@ TESSERA_PLANNING inline std::string shape_text(DType dtype, const Shape& shape) 
     if (!operands.empty()) operands += size ? ", " : " x ";
     operands += size ? std::to_string(c.number(i)) : shape_text(x.dtype, c.operand(i));
   }
-  fail(id, "[", name.empty() ? row.name : name, "] ", why, ": ", operands, c.node().source);
+  const std::string_view own = name.empty() ? row.name : name, function = c.node().source.function();
+  fail(id, "[", own, "] ", why, ": ", operands, function.empty() || function == own ? "" : " in ",
+       function == own ? "" : function, c.node().source);
 }
 /// Throws shape_mismatch. Not constexpr on purpose: in a constant expression it ends the compilation.
 [[noreturn]] inline void fail_shapes(const ShapeContext& c, const std::string& why, std::string_view name = {}) {
@@ -23904,6 +23919,7 @@ template <class X, class... Parameters> struct NormResult : X {
 };
 
 struct LayerNormTag {
+  static constexpr const char* function = "layer_norm";
   static constexpr auto leading_dims = ops::LeadingDims::aligned;
   template <class X, class Gain, class Bias, class Eps> using result = NormResult<X, Gain, Bias>;
   static constexpr Value emit(Value context, Value x, Value gain, Value bias, Value eps) {
@@ -23923,6 +23939,7 @@ struct LayerNormTag {
 };
 
 struct RmsNormTag {
+  static constexpr const char* function = "rms_norm";
   static constexpr auto leading_dims = ops::LeadingDims::aligned;
   template <class X, class Gain, class Eps> using result = NormResult<X, Gain>;
   static constexpr Value emit(Value context, Value x, Value gain, Value eps) {
@@ -23935,6 +23952,7 @@ struct RmsNormTag {
 };
 
 template <int Rank> struct CrossEntropyTag {
+  static constexpr const char* function = "cross_entropy";
   template <class Logits, class Targets> struct result {
     using type = loss_t<Logits>;
     static constexpr int rank = 0;
@@ -23974,6 +23992,7 @@ template <int Rank> struct CrossEntropyTag {
 };
 
 template <int Rank> struct MseTag {
+  static constexpr const char* function = "mse";
   template <class X, class Y> struct result {
     using type = loss_t<X>;
     static constexpr int rank = 0;
@@ -46743,6 +46762,7 @@ template <int Rank> constexpr Value normed_part(Value x) {
 }
 
 template <int Rank, NormOver Over> struct FeatureNormTag {
+  static constexpr const char* function = Over == NormOver::batch ? "batch_norm" : "instance_norm";
   static_assert(Rank >= 2, "tessera: a batch or instance norm takes [batch, ..., features]");
   static constexpr auto leading_dims = ops::LeadingDims::aligned;
   template <class X, class Gain, class Bias, class Eps> using result = NormResult<X, Gain, Bias>;
@@ -46781,6 +46801,7 @@ template <int Rank, Moment Of> struct BatchMomentTag {
 };
 
 template <int Rank> struct GivenNormTag {
+  static constexpr const char* function = "batch_norm_inference";
   static constexpr auto leading_dims = ops::LeadingDims::aligned;
   template <class X, class Mean, class Variance, class Gain, class Bias, class Eps>
   using result = NormResult<X, Mean, Variance, Gain, Bias>;
@@ -46794,6 +46815,7 @@ template <int Rank> struct GivenNormTag {
 };
 
 template <int Rank> struct GroupNormTag {
+  static constexpr const char* function = "group_norm";
   static_assert(Rank >= 2, "tessera: group_norm takes [batch, ..., features]");
   template <class X, class Gain, class Bias, class Groups, class Eps> using result = NormResult<X, Gain, Bias>;
   static constexpr Value emit(Value context, Value x, Value gain, Value bias, Value groups, Value eps) {
@@ -52921,6 +52943,7 @@ struct RowLoss {
 };
 
 template <class Loss, int Rank, LossReduction Reduction> struct LossTag {
+  static constexpr const char* function = Loss::function;
   static_assert(Rank >= Loss::dropped, "tessera: this loss is that of rows, and takes tensors with at least one dim");
   template <class X, class... More> struct result {
     using type = loss_t<X>;
@@ -52947,6 +52970,7 @@ constexpr Value at_least_zero(Value x) {
 constexpr bool is_constant_below(Value x, double least) { return x.node().is_constant() && !(x.node().value >= least); }
 
 struct HuberLoss : ElementLoss {
+  static constexpr const char* function = "huber";
   static constexpr void check(Value context, Value, Value delta) {
     if (delta.node().is_constant() && !(delta.node().value > 0))
       context.refuse(errc::option, "[huber] delta: delta is not above 0");
@@ -52959,6 +52983,7 @@ struct HuberLoss : ElementLoss {
   }
 };
 struct SmoothL1Loss : ElementLoss {
+  static constexpr const char* function = "smooth_l1_loss";
   static constexpr void check(Value context, Value, Value beta) {
     if (is_constant_below(beta, 0)) context.refuse(errc::option, "[smooth_l1_loss] beta: beta is below 0");
   }
@@ -52969,15 +52994,18 @@ struct SmoothL1Loss : ElementLoss {
   }
 };
 struct L1Loss : ElementLoss {
+  static constexpr const char* function = "l1_loss";
   static constexpr Value of(Value x, Value y) { return build::unary(Op::abs, x - y); }
 };
 struct BceWithLogitsLoss : ElementLoss {
+  static constexpr const char* function = "bce_with_logits";
   // y x is never subtracted from a softplus of x, which would lose digits for large x.
   static constexpr Value of(Value x, Value y) {
     return (1.0 - y) * x + build::apply<ops::SoftplusOp>(build::unary(Op::neg, x));
   }
 };
 struct BinaryCrossEntropyLoss : ElementLoss {
+  static constexpr const char* function = "binary_cross_entropy";
   /// log(p), but not below -100, where its gradient is 0. exp(-100) is a number of f32 too.
   static constexpr Value bounded_log(Value p) {
     const Value none = build::less(build::unary(Op::abs, p), p.number(3.7200759760208356e-44)),
@@ -52987,6 +53015,7 @@ struct BinaryCrossEntropyLoss : ElementLoss {
   static constexpr Value of(Value x, Value y) { return -(y * bounded_log(x)) - (1.0 - y) * bounded_log(1.0 - x); }
 };
 template <bool OfLogarithms> struct KlDivLoss : ElementLoss {
+  static constexpr const char* function = "kl_div";
   static constexpr Value of(Value x, Value y) {
     if (OfLogarithms) return build::unary(Op::exp, y) * (y - x);
     const Value safe = build::select(build::binary(Op::equal, y, y.number(0)), y.number(1), y);
@@ -52994,6 +53023,7 @@ template <bool OfLogarithms> struct KlDivLoss : ElementLoss {
   }
 };
 struct FocalLoss : ElementLoss {
+  static constexpr const char* function = "sigmoid_focal_loss";
   static constexpr Value of(Value x, Value y, Value alpha, Value gamma) {
     const Value p = build::unary(Op::sigmoid, x), other = 1.0 - y, zero = alpha.number(0);
     const Value missed = build::apply<ops::PowOp>(1.0 - (p * y + (1.0 - p) * other), gamma);
@@ -53002,6 +53032,7 @@ struct FocalLoss : ElementLoss {
   }
 };
 struct GaussianNllLoss : ElementLoss {
+  static constexpr const char* function = "gaussian_nll_loss";
   static constexpr void check(Value context, Value, Value, Value eps, Value) {
     if (is_constant_below(eps, 0)) context.refuse(errc::option, "[gaussian_nll_loss] eps: eps is below 0");
   }
@@ -53011,6 +53042,7 @@ struct GaussianNllLoss : ElementLoss {
   }
 };
 template <bool OfLogarithms, bool Full> struct PoissonNllLoss : ElementLoss {
+  static constexpr const char* function = "poisson_nll_loss";
   static constexpr Value of(Value x, Value y, Value eps) {
     const Value loss = OfLogarithms ? build::unary(Op::exp, x) - y * x : x - y * build::unary(Op::log, x + eps);
     if (!Full) return loss;
@@ -53063,6 +53095,7 @@ constexpr Value is_counted(Value targets, Value ignored) {
 }
 
 struct BceWithPositiveWeightLoss : ElementLoss {
+  static constexpr const char* function = "bce_with_logits";
   template <class X, class Y, class Weight>
   static constexpr bool fits = fits_loss_v<X, Y> && weighs_classes_v<X, Weight>;
   static constexpr Value of(Value x, Value y, Value weight) {
@@ -53404,6 +53437,7 @@ namespace tessera {
 namespace detail {
 
 struct MarginRankingLoss : ElementLoss {
+  static constexpr const char* function = "margin_ranking_loss";
   template <class X, class Y, class Labels, class Margin>
   static constexpr bool fits = fits_loss_v<X, Y> && labels_loss_v<X, Labels>;
   static constexpr Value of(Value x, Value y, Value label, Value margin) {
@@ -53411,6 +53445,7 @@ struct MarginRankingLoss : ElementLoss {
   }
 };
 struct HingeEmbeddingLoss : ElementLoss {
+  static constexpr const char* function = "hinge_embedding_loss";
   template <class X, class Labels, class Margin> static constexpr bool fits = labels_loss_v<X, Labels>;
   // A label that is neither 1 nor -1 counts as both, as in PyTorch.
   static constexpr Value of(Value x, Value label, Value margin) {
@@ -53420,6 +53455,7 @@ struct HingeEmbeddingLoss : ElementLoss {
   }
 };
 struct CosineEmbeddingLoss : RowLoss {
+  static constexpr const char* function = "cosine_embedding_loss";
   template <class X, class Y, class Labels, class Margin>
   static constexpr bool fits = fits_loss_v<X, Y> && labels_loss_v<X, Labels, 1>;
   static constexpr Value of(Value x, Value y, Value label, Value margin) {
@@ -53441,6 +53477,7 @@ template <int P> constexpr Value distance_of_rows(Value x, Value y, Value eps) {
   return build::apply<ops::PowOp>(sum, sum.number(1.0 / P));
 }
 template <int P, bool Swap> struct TripletMarginLoss : RowLoss {
+  static constexpr const char* function = "triplet_margin_loss";
   static_assert(P >= 1, "tessera: the norm of a triplet_margin_loss is 1 or more");
   static constexpr Value of(Value anchor, Value positive, Value negative, Value margin, Value eps) {
     const Value near = distance_of_rows<P>(anchor, positive, eps);
@@ -53451,10 +53488,12 @@ template <int P, bool Swap> struct TripletMarginLoss : RowLoss {
 };
 
 struct SoftMarginLoss : ElementLoss {
+  static constexpr const char* function = "soft_margin_loss";
   template <class X, class Labels> static constexpr bool fits = labels_loss_v<X, Labels>;
   static constexpr Value of(Value x, Value label) { return build::apply<ops::SoftplusOp>(-(label * x)); }
 };
 struct MultilabelSoftMarginLoss : RowLoss {
+  static constexpr const char* function = "multilabel_soft_margin_loss";
   template <class X, class Labels, class... Weight>
   static constexpr bool fits = labels_loss_v<X, Labels> && (weighs_classes_v<X, Weight> && ...);
   static constexpr Value of(Value x, Value label, std::same_as<Value> auto... weight) {
@@ -53465,6 +53504,7 @@ struct MultilabelSoftMarginLoss : RowLoss {
   }
 };
 template <int P> struct MultiMarginLoss : RowLoss {
+  static constexpr const char* function = "multi_margin_loss";
   static_assert(P == 1 || P == 2, "tessera: the power of multi_margin_loss is 1 or 2");
   template <class X, class Targets, class Margin, class... Weight>
   static constexpr bool fits = std::is_integral_v<typename Targets::type> && labels_loss_v<X, Targets, 1> &&
@@ -53485,6 +53525,7 @@ template <int P> struct MultiMarginLoss : RowLoss {
   }
 };
 struct MultilabelMarginLoss : RowLoss {
+  static constexpr const char* function = "multilabel_margin_loss";
   template <class X, class Targets>
   static constexpr bool fits = std::is_integral_v<typename Targets::type> && labels_loss_v<X, Targets>;
   static constexpr Value of(Value x, Value target) {
@@ -53505,6 +53546,7 @@ struct MultilabelMarginLoss : RowLoss {
   }
 };
 template <int P> struct PairwiseDistance : RowLoss {
+  static constexpr const char* function = "pairwise_distance";
   static_assert(P >= 1, "tessera: the norm of a pairwise_distance is 1 or more");
   static constexpr Value of(Value x, Value y, Value eps) { return distance_of_rows<P>(x, y, eps); }
 };
@@ -54268,6 +54310,7 @@ struct Bins {
 };
 
 template <int Rank> struct BincountTag {
+  static constexpr const char* function = "bincount";
   static_assert(Rank < max_rank, "tessera: bincount takes at most 7 dims");
   template <class X, class Count, class... Weights> struct result {
     template <class... W> struct Counted : Typed<std::int32_t, 1> {};

@@ -16,6 +16,9 @@ namespace tessera {
 struct Source {
   const char* file = "";
   std::uint32_t line = 0;
+  /// The function of the library that the line calls, or the header of its layer, if an error of one of its operations
+  /// should name it.
+  const char* inside = nullptr;
 
   static constexpr Source from(std::source_location at) { return {at.file_name(), at.line()}; }
 
@@ -31,6 +34,13 @@ struct Source {
         return __builtin_strncmp(at, "/nn/", 4) == 0 || __builtin_strncmp(at, "/ops/", 5) == 0 ||
                __builtin_strncmp(at, "/graph/", 7) == 0 || __builtin_strncmp(at, "/parallel/", 10) == 0;
     return false;
+  }
+
+  /// "cross_entropy", of .../nn/moe.hpp "moe"; empty when the line calls the operation itself.
+  TESSERA_PLANNING std::string_view function() const {
+    std::string_view name(inside == nullptr ? "" : inside);
+    if (const auto slash = name.rfind('/'); slash != name.npos) name.remove_prefix(slash + 1);
+    return name.substr(0, name.find('.'));
   }
 
   /// "train.cpp:41"; empty when unknown.

@@ -102,6 +102,7 @@ template <class X, class... Parameters> struct NormResult : X {
 };
 
 struct LayerNormTag {
+  static constexpr const char* function = "layer_norm";
   static constexpr auto leading_dims = ops::LeadingDims::aligned;
   template <class X, class Gain, class Bias, class Eps> using result = NormResult<X, Gain, Bias>;
   static constexpr Value emit(Value context, Value x, Value gain, Value bias, Value eps) {
@@ -121,6 +122,7 @@ struct LayerNormTag {
 };
 
 struct RmsNormTag {
+  static constexpr const char* function = "rms_norm";
   static constexpr auto leading_dims = ops::LeadingDims::aligned;
   template <class X, class Gain, class Eps> using result = NormResult<X, Gain>;
   static constexpr Value emit(Value context, Value x, Value gain, Value eps) {
@@ -133,6 +135,7 @@ struct RmsNormTag {
 };
 
 template <int Rank> struct CrossEntropyTag {
+  static constexpr const char* function = "cross_entropy";
   template <class Logits, class Targets> struct result {
     using type = loss_t<Logits>;
     static constexpr int rank = 0;
@@ -172,6 +175,7 @@ template <int Rank> struct CrossEntropyTag {
 };
 
 template <int Rank> struct MseTag {
+  static constexpr const char* function = "mse";
   template <class X, class Y> struct result {
     using type = loss_t<X>;
     static constexpr int rank = 0;

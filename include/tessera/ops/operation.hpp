@@ -86,7 +86,9 @@ TESSERA_PLANNING inline std::string shape_text(DType dtype, const Shape& shape) 
     if (!operands.empty()) operands += size ? ", " : " x ";
     operands += size ? std::to_string(c.number(i)) : shape_text(x.dtype, c.operand(i));
   }
-  fail(id, "[", name.empty() ? row.name : name, "] ", why, ": ", operands, c.node().source);
+  const std::string_view own = name.empty() ? row.name : name, function = c.node().source.function();
+  fail(id, "[", own, "] ", why, ": ", operands, function.empty() || function == own ? "" : " in ",
+       function == own ? "" : function, c.node().source);
 }
 /// Throws shape_mismatch. Not constexpr on purpose: in a constant expression it ends the compilation.
 [[noreturn]] inline void fail_shapes(const ShapeContext& c, const std::string& why, std::string_view name = {}) {

@@ -522,4 +522,26 @@ TEST(LinesOfLayers, AreThoseOfTheirCalls) {
       oracle::trace<Apply, ts::CheckpointModule<nn::DecoderLayer<>>, Tensor3, Tensor3, Masks, Masks>().view());
 }
 
+TEST(LinesOfLayers, ErrorsNameTheLayer) {
+  const nn::ShardingStrategy strategy = nn::single(ts::Mesh({{"data", 2}}));
+  const auto x = ts::ones<float>({2, 4, 6}, strategy.mesh);
+  constexpr int line = __LINE__ + 1;
+  const auto apply = ts::compile([](const auto& layer, const auto& in) { return layer(in); });
+  const std::string at = " at layers_test.cpp:" + std::to_string(line);
+  tessera_test::expect_error(
+      ts::errc::shape_mismatch, [&] { apply(nn::llama_block(ts::Key(1), 8, 2, 2, 16, strategy), x); },
+      "f32[2,4,6] x f32[8] in rms_norm" + at);
+  tessera_test::expect_error(
+      ts::errc::shape_mismatch, [&] { apply(nn::linear(ts::Key(1), 8, 2, strategy), x); },
+      "[matmul] inner dims differ: f32[2,4,6] x f32[8,2]" + at);
+  constexpr int train = __LINE__ + 1;
+  const auto step = ts::compile([](const auto& n, const auto& in, const auto& old) { return n.train(in, old); });
+  tessera_test::expect_error(
+      ts::errc::shape_mismatch, [&] { step(nn::batch_norm(8, strategy), x, nn::running_statistics(8, strategy)); },
+      "in batch_norm at layers_test.cpp:" + std::to_string(train));
+  tessera_test::expect_error(
+      ts::errc::not_divisible, [&] { nn::llama_block(ts::Key(1), 16, 3, 1, 16, strategy); },
+      "16 features are not divisible by 3 heads", "layers_test.cpp:" + std::to_string(__LINE__ - 1));
+}
+
 }  // namespace

@@ -33,8 +33,9 @@ struct Value {
   /// The same value, whose further nodes have the line `where`, or the user's line if that is in a layer of the
   /// library.
   constexpr Value at(Source where) const {
-    const bool in_layer = module != nullptr && module->layer_call.line != 0 && where.in_library();
-    return {module, graph, id, in_layer ? module->layer_call : where};
+    if (module == nullptr || module->layer_call.line == 0 || !where.in_library()) return {module, graph, id, where};
+    const char* const inside = where.inside != nullptr ? where.inside : where.file;
+    return {module, graph, id, {module->layer_call.file, module->layer_call.line, inside}};
   }
   constexpr void refuse(errc rule, const char* text) const { module->refuse(rule, text, source); }
   constexpr Value with(int other) const { return {module, graph, other, source}; }

@@ -67,6 +67,7 @@ template <std::size_t N> constexpr void check_layers(const Value (&operands)[N],
 }
 
 /// How an operation becomes a node: `Tag::convert`, where it exists, promotes the operands; `Tag::emit` adds the node.
+/// `Tag::function`, where it exists, is the function that errors of the nodes name.
 template <class E> struct Emission;
 template <class Tag, class... Operands> struct Emission<Expr<Tag, Operands...>> {
   template <class... Values> static constexpr void convert(Values&... values) {
@@ -76,6 +77,7 @@ template <class Tag, class... Operands> struct Emission<Expr<Tag, Operands...>> 
   template <class... Values> static constexpr Value emit(Value context, Values... values) {
     if constexpr (sizeof...(values) > 0)
       if (((values.rank() > typed_of<Operands>::rank) || ...)) check_layers({values...}, {typed_of<Operands>::rank...});
+    if constexpr (requires { Tag::function; }) ((values.source.inside = context.source.inside = Tag::function), ...);
     convert(values...);
     return Tag::emit(context, values...);
   }

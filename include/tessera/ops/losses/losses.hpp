@@ -48,6 +48,7 @@ struct RowLoss {
 };
 
 template <class Loss, int Rank, LossReduction Reduction> struct LossTag {
+  static constexpr const char* function = Loss::function;
   static_assert(Rank >= Loss::dropped, "tessera: this loss is that of rows, and takes tensors with at least one dim");
   template <class X, class... More> struct result {
     using type = loss_t<X>;
@@ -74,6 +75,7 @@ constexpr Value at_least_zero(Value x) {
 constexpr bool is_constant_below(Value x, double least) { return x.node().is_constant() && !(x.node().value >= least); }
 
 struct HuberLoss : ElementLoss {
+  static constexpr const char* function = "huber";
   static constexpr void check(Value context, Value, Value delta) {
     if (delta.node().is_constant() && !(delta.node().value > 0))
       context.refuse(errc::option, "[huber] delta: delta is not above 0");
@@ -86,6 +88,7 @@ struct HuberLoss : ElementLoss {
   }
 };
 struct SmoothL1Loss : ElementLoss {
+  static constexpr const char* function = "smooth_l1_loss";
   static constexpr void check(Value context, Value, Value beta) {
     if (is_constant_below(beta, 0)) context.refuse(errc::option, "[smooth_l1_loss] beta: beta is below 0");
   }
@@ -96,15 +99,18 @@ struct SmoothL1Loss : ElementLoss {
   }
 };
 struct L1Loss : ElementLoss {
+  static constexpr const char* function = "l1_loss";
   static constexpr Value of(Value x, Value y) { return build::unary(Op::abs, x - y); }
 };
 struct BceWithLogitsLoss : ElementLoss {
+  static constexpr const char* function = "bce_with_logits";
   // y x is never subtracted from a softplus of x, which would lose digits for large x.
   static constexpr Value of(Value x, Value y) {
     return (1.0 - y) * x + build::apply<ops::SoftplusOp>(build::unary(Op::neg, x));
   }
 };
 struct BinaryCrossEntropyLoss : ElementLoss {
+  static constexpr const char* function = "binary_cross_entropy";
   /// log(p), but not below -100, where its gradient is 0. exp(-100) is a number of f32 too.
   static constexpr Value bounded_log(Value p) {
     const Value none = build::less(build::unary(Op::abs, p), p.number(3.7200759760208356e-44)),
@@ -114,6 +120,7 @@ struct BinaryCrossEntropyLoss : ElementLoss {
   static constexpr Value of(Value x, Value y) { return -(y * bounded_log(x)) - (1.0 - y) * bounded_log(1.0 - x); }
 };
 template <bool OfLogarithms> struct KlDivLoss : ElementLoss {
+  static constexpr const char* function = "kl_div";
   static constexpr Value of(Value x, Value y) {
     if (OfLogarithms) return build::unary(Op::exp, y) * (y - x);
     const Value safe = build::select(build::binary(Op::equal, y, y.number(0)), y.number(1), y);
@@ -121,6 +128,7 @@ template <bool OfLogarithms> struct KlDivLoss : ElementLoss {
   }
 };
 struct FocalLoss : ElementLoss {
+  static constexpr const char* function = "sigmoid_focal_loss";
   static constexpr Value of(Value x, Value y, Value alpha, Value gamma) {
     const Value p = build::unary(Op::sigmoid, x), other = 1.0 - y, zero = alpha.number(0);
     const Value missed = build::apply<ops::PowOp>(1.0 - (p * y + (1.0 - p) * other), gamma);
@@ -129,6 +137,7 @@ struct FocalLoss : ElementLoss {
   }
 };
 struct GaussianNllLoss : ElementLoss {
+  static constexpr const char* function = "gaussian_nll_loss";
   static constexpr void check(Value context, Value, Value, Value eps, Value) {
     if (is_constant_below(eps, 0)) context.refuse(errc::option, "[gaussian_nll_loss] eps: eps is below 0");
   }
@@ -138,6 +147,7 @@ struct GaussianNllLoss : ElementLoss {
   }
 };
 template <bool OfLogarithms, bool Full> struct PoissonNllLoss : ElementLoss {
+  static constexpr const char* function = "poisson_nll_loss";
   static constexpr Value of(Value x, Value y, Value eps) {
     const Value loss = OfLogarithms ? build::unary(Op::exp, x) - y * x : x - y * build::unary(Op::log, x + eps);
     if (!Full) return loss;
@@ -190,6 +200,7 @@ constexpr Value is_counted(Value targets, Value ignored) {
 }
 
 struct BceWithPositiveWeightLoss : ElementLoss {
+  static constexpr const char* function = "bce_with_logits";
   template <class X, class Y, class Weight>
   static constexpr bool fits = fits_loss_v<X, Y> && weighs_classes_v<X, Weight>;
   static constexpr Value of(Value x, Value y, Value weight) {

@@ -21,6 +21,7 @@ namespace tessera {
 namespace detail {
 
 struct MarginRankingLoss : ElementLoss {
+  static constexpr const char* function = "margin_ranking_loss";
   template <class X, class Y, class Labels, class Margin>
   static constexpr bool fits = fits_loss_v<X, Y> && labels_loss_v<X, Labels>;
   static constexpr Value of(Value x, Value y, Value label, Value margin) {
@@ -28,6 +29,7 @@ struct MarginRankingLoss : ElementLoss {
   }
 };
 struct HingeEmbeddingLoss : ElementLoss {
+  static constexpr const char* function = "hinge_embedding_loss";
   template <class X, class Labels, class Margin> static constexpr bool fits = labels_loss_v<X, Labels>;
   // A label that is neither 1 nor -1 counts as both, as in PyTorch.
   static constexpr Value of(Value x, Value label, Value margin) {
@@ -37,6 +39,7 @@ struct HingeEmbeddingLoss : ElementLoss {
   }
 };
 struct CosineEmbeddingLoss : RowLoss {
+  static constexpr const char* function = "cosine_embedding_loss";
   template <class X, class Y, class Labels, class Margin>
   static constexpr bool fits = fits_loss_v<X, Y> && labels_loss_v<X, Labels, 1>;
   static constexpr Value of(Value x, Value y, Value label, Value margin) {
@@ -58,6 +61,7 @@ template <int P> constexpr Value distance_of_rows(Value x, Value y, Value eps) {
   return build::apply<ops::PowOp>(sum, sum.number(1.0 / P));
 }
 template <int P, bool Swap> struct TripletMarginLoss : RowLoss {
+  static constexpr const char* function = "triplet_margin_loss";
   static_assert(P >= 1, "tessera: the norm of a triplet_margin_loss is 1 or more");
   static constexpr Value of(Value anchor, Value positive, Value negative, Value margin, Value eps) {
     const Value near = distance_of_rows<P>(anchor, positive, eps);
@@ -68,10 +72,12 @@ template <int P, bool Swap> struct TripletMarginLoss : RowLoss {
 };
 
 struct SoftMarginLoss : ElementLoss {
+  static constexpr const char* function = "soft_margin_loss";
   template <class X, class Labels> static constexpr bool fits = labels_loss_v<X, Labels>;
   static constexpr Value of(Value x, Value label) { return build::apply<ops::SoftplusOp>(-(label * x)); }
 };
 struct MultilabelSoftMarginLoss : RowLoss {
+  static constexpr const char* function = "multilabel_soft_margin_loss";
   template <class X, class Labels, class... Weight>
   static constexpr bool fits = labels_loss_v<X, Labels> && (weighs_classes_v<X, Weight> && ...);
   static constexpr Value of(Value x, Value label, std::same_as<Value> auto... weight) {
@@ -82,6 +88,7 @@ struct MultilabelSoftMarginLoss : RowLoss {
   }
 };
 template <int P> struct MultiMarginLoss : RowLoss {
+  static constexpr const char* function = "multi_margin_loss";
   static_assert(P == 1 || P == 2, "tessera: the power of multi_margin_loss is 1 or 2");
   template <class X, class Targets, class Margin, class... Weight>
   static constexpr bool fits = std::is_integral_v<typename Targets::type> && labels_loss_v<X, Targets, 1> &&
@@ -102,6 +109,7 @@ template <int P> struct MultiMarginLoss : RowLoss {
   }
 };
 struct MultilabelMarginLoss : RowLoss {
+  static constexpr const char* function = "multilabel_margin_loss";
   template <class X, class Targets>
   static constexpr bool fits = std::is_integral_v<typename Targets::type> && labels_loss_v<X, Targets>;
   static constexpr Value of(Value x, Value target) {
@@ -122,6 +130,7 @@ struct MultilabelMarginLoss : RowLoss {
   }
 };
 template <int P> struct PairwiseDistance : RowLoss {
+  static constexpr const char* function = "pairwise_distance";
   static_assert(P >= 1, "tessera: the norm of a pairwise_distance is 1 or more");
   static constexpr Value of(Value x, Value y, Value eps) { return distance_of_rows<P>(x, y, eps); }
 };

@@ -23,6 +23,7 @@ struct Bins {
 };
 
 template <int Rank> struct BincountTag {
+  static constexpr const char* function = "bincount";
   static_assert(Rank < max_rank, "tessera: bincount takes at most 7 dims");
   template <class X, class Count, class... Weights> struct result {
     template <class... W> struct Counted : Typed<std::int32_t, 1> {};

@@ -88,6 +88,7 @@ template <int Rank> constexpr Value normed_part(Value x) {
 }
 
 template <int Rank, NormOver Over> struct FeatureNormTag {
+  static constexpr const char* function = Over == NormOver::batch ? "batch_norm" : "instance_norm";
   static_assert(Rank >= 2, "tessera: a batch or instance norm takes [batch, ..., features]");
   static constexpr auto leading_dims = ops::LeadingDims::aligned;
   template <class X, class Gain, class Bias, class Eps> using result = NormResult<X, Gain, Bias>;
@@ -126,6 +127,7 @@ template <int Rank, Moment Of> struct BatchMomentTag {
 };
 
 template <int Rank> struct GivenNormTag {
+  static constexpr const char* function = "batch_norm_inference";
   static constexpr auto leading_dims = ops::LeadingDims::aligned;
   template <class X, class Mean, class Variance, class Gain, class Bias, class Eps>
   using result = NormResult<X, Mean, Variance, Gain, Bias>;
@@ -139,6 +141,7 @@ template <int Rank> struct GivenNormTag {
 };
 
 template <int Rank> struct GroupNormTag {
+  static constexpr const char* function = "group_norm";
   static_assert(Rank >= 2, "tessera: group_norm takes [batch, ..., features]");
   template <class X, class Gain, class Bias, class Groups, class Eps> using result = NormResult<X, Gain, Bias>;
   static constexpr Value emit(Value context, Value x, Value gain, Value bias, Value groups, Value eps) {
