@@ -18566,11 +18566,16 @@ template <int N> constexpr std::array<std::int64_t, N> all_of(std::int64_t numbe
 }  // namespace detail
 
 /// Options of a convolution over N spatial dims: the stride between windows, zero padding on both sides, the dilation
-/// within a window, and the number of groups of features, each convolved on its own.
+/// within a window, and the number of groups of features, each convolved on its own. `padding_after` is the padding
+/// behind the last element where it differs from `padding`, which is -1 otherwise. With `same` both follow from the
+/// extent n: as many zeros as give ceil(n / stride) windows, of an odd number one more behind ("SAME" of JAX and
+/// TensorFlow, padding='same' of PyTorch).
 template <int N> struct Conv {
   std::array<std::int64_t, N> strides = detail::all_of<N>(1), padding = detail::all_of<N>(0),
                               dilation = detail::all_of<N>(1);
   std::int64_t groups = 1;
+  std::array<std::int64_t, N> padding_after = detail::all_of<N>(-1);
+  bool same = false;
 };
 
 /// Options of a transposed convolution, the transpose of a convolution with the same strides, padding, dilation and
@@ -18635,18 +18640,32 @@ template <int N> struct ConvTag {
   template <class... Options> static constexpr Value emit(Value context, Value x, Value w, Options... options) {
     const Value all[] = {as_size(options)...};
     return build::cast(convolve(build::product_operand(x.at(context.source)), build::product_operand(w), all, all + N,
-                                all + 2 * N, all[3 * N]),
+                                all + 2 * N, all + 3 * N, all[4 * N]),
                        x.dtype());
   }
 
  private:
+  /// The windows of a dim; a padding of -1 is that of Conv::same.
+  static constexpr build::PatchDim windows(Value extent, Value taps, Value stride, Value dilation, Value before,
+                                           Value after) {
+    const Value zero = taps.number(0), one = taps.number(1), own = build::binary(Op::maximum, stride, one);
+    if (before.node().is_constant() && before.node().value >= 0) return {taps, stride, dilation, before, after};
+    const Value last = (extent + own - one) / own - one;
+    const Value all = build::binary(Op::maximum, last * own + dilation * (taps - one) + one - extent, zero);
+    const Value first = all / taps.number(2);
+    if (before.node().is_constant()) return {taps, stride, dilation, first, all - first};
+    const Value is_same = build::less(before, zero);
+    return {taps, stride, dilation, build::select(is_same, first, before), build::select(is_same, all - first, after)};
+  }
   static constexpr Value convolve(Value x, Value w, const Value* strides, const Value* padding, const Value* dilation,
-                                  Value groups) {
+                                  const Value* padding_after, Value groups) {
     if (x.rank() != N + 2 || w.rank() != N + 2)
       fail(errc::unsupported, "[conv] leading dims: call conv inside the block of a Stack, and not inside a shard_map");
     const DType type = x.dtype();
     build::PatchDim dims[N];
-    for (int d = 0; d < N; ++d) dims[d] = {build::extent(w, d), strides[d], dilation[d], padding[d], padding[d]};
+    for (int d = 0; d < N; ++d)
+      dims[d] =
+          windows(build::extent(x, 1 + d), build::extent(w, d), strides[d], dilation[d], padding[d], padding_after[d]);
     const bool grouped = !groups.is_number(1);
     if constexpr (N == 3)
       if (grouped) return volumes(x, w, dims, groups);
@@ -18683,6 +18702,17 @@ template <int N> struct ConvTag {
     return split_groups(merge_groups(build::cast(y, type)), 0, batch, depth);
   }
 };
+
+template <int N, class X, class W> constexpr auto conv(const X& x, const W& w, const Conv<N>& options, Here at) {
+  return [&]<std::size_t... D>(std::index_sequence<D...>) {
+    const auto before = [&](std::size_t d) { return options.same ? -1 : options.padding[d]; };
+    const auto after = [&](std::size_t d) {
+      return options.same || options.padding_after[d] < 0 ? before(d) : options.padding_after[d];
+    };
+    return call<ConvTag<N>>(Source::from(at), x, w, Dim(options.strides[D])..., Dim(before(D))...,
+                            Dim(options.dilation[D])..., Dim(after(D))..., Dim(options.groups));
+  }(std::make_index_sequence<N>());
+}
 
 template <int N> struct ConvTransposeTag {
   template <class X, class W, class... Options> struct result : X {
@@ -18767,23 +18797,17 @@ template <int N> struct ConvTransposeTag {
 /// devices need, for 3 x 3 windows one row with each neighbour; the gradient of w is then partial.
 template <TensorArgument X, TensorArgument W>
 constexpr auto conv1d(const X& x, const W& w, const Conv<1>& options = {}, Here at = Here::current()) {
-  return call<detail::ConvTag<1>>(Source::from(at), x, w, Dim(options.strides[0]), Dim(options.padding[0]),
-                                  Dim(options.dilation[0]), Dim(options.groups));
+  return detail::conv<1>(x, w, options, at);
 }
 template <TensorArgument X, TensorArgument W>
 constexpr auto conv2d(const X& x, const W& w, const Conv<2>& options = {}, Here at = Here::current()) {
-  return call<detail::ConvTag<2>>(Source::from(at), x, w, Dim(options.strides[0]), Dim(options.strides[1]),
-                                  Dim(options.padding[0]), Dim(options.padding[1]), Dim(options.dilation[0]),
-                                  Dim(options.dilation[1]), Dim(options.groups));
+  return detail::conv<2>(x, w, options, at);
 }
 /// x [batch, depth, height, width, in] and w [.., .., .., in / groups, out]; not for the layers of a Stack. With groups
 /// the windows of the depth are copied: x as often as the window is deep.
 template <TensorArgument X, TensorArgument W>
 constexpr auto conv3d(const X& x, const W& w, const Conv<3>& options = {}, Here at = Here::current()) {
-  return call<detail::ConvTag<3>>(Source::from(at), x, w, Dim(options.strides[0]), Dim(options.strides[1]),
-                                  Dim(options.strides[2]), Dim(options.padding[0]), Dim(options.padding[1]),
-                                  Dim(options.padding[2]), Dim(options.dilation[0]), Dim(options.dilation[1]),
-                                  Dim(options.dilation[2]), Dim(options.groups));
+  return detail::conv<3>(x, w, options, at);
 }
 
 /// Transposed convolution: x [batch, width, in] and w [taps, in, out / groups] give [batch, (width - 1) strides +

@@ -3,6 +3,7 @@
 #include <tessera/base/push_macros.hpp>
 
 #include <concepts>
+#include <cstddef>
 #include <iosfwd>
 #include <string>
 
@@ -21,11 +22,17 @@ std::ostream& operator<<(std::ostream& out, const T& x) {
   return out << x.text();
 }
 
+namespace detail {
+template <std::same_as<Shape> S> std::string extents_text(const S& shape) {
+  std::string text = "[";
+  for (std::size_t d = 0; d < shape.size(); ++d) text += (d > 0 ? "," : "") + std::to_string(shape[d]);
+  return text + "]";
+}
+}  // namespace detail
+
 /// Prints a shape as "[2,3]".
 template <std::same_as<Shape> S> std::ostream& operator<<(std::ostream& out, const S& shape) {
-  out << '[';
-  for (std::size_t d = 0; d < shape.size(); ++d) out << (d > 0 ? "," : "") << shape[d];
-  return out << ']';
+  return out << detail::extents_text(shape);
 }
 
 }  // namespace tessera

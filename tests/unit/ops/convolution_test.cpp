@@ -24,7 +24,8 @@ template <class F> Array apply(F, const Array& a, const Array& b) {
 /// The definition, element by element.
 Array convolved(const Array& a, const Array& b, const ts::Conv<2>& c) {
   const auto windows = [&](std::size_t d) {
-    return (a.shape[1 + d] + 2 * c.padding[d] - c.dilation[d] * (b.shape[d] - 1) - 1) / c.strides[d] + 1;
+    const std::int64_t after = c.padding_after[d] < 0 ? c.padding[d] : c.padding_after[d];
+    return (a.shape[1 + d] + c.padding[d] + after - c.dilation[d] * (b.shape[d] - 1) - 1) / c.strides[d] + 1;
   };
   const std::int64_t of_group = b.shape[2], outs = b.shape[3] / c.groups;
   Array y({a.shape[0], windows(0), windows(1), b.shape[3]});
@@ -70,6 +71,29 @@ TEST(Convolution, Definition) {
   static constexpr ts::Conv<2> grouped{.strides = {1, 3}, .groups = 2};
   expect_close(apply([](const auto& a, const auto& b) { return ts::conv2d(a, b, grouped); }, x, v),
                convolved(x, v, grouped));
+}
+
+// "SAME" as TensorFlow documents it: max((ceil(n / stride) - 1) stride + dilation (taps - 1) + 1 - n, 0) zeros, of 5
+// x 7.
+TEST(Convolution, PaddingOfEachSideAndOfTheSameExtent) {
+  static constexpr ts::Conv<2> uneven{.strides = {2, 1}, .padding = {2, 0}, .padding_after = {0, 3}};
+  expect_close(apply([](const auto& a, const auto& b) { return ts::conv2d(a, b, uneven); }, x, w),
+               convolved(x, w, uneven));
+  const auto check = [&]<ts::Conv<2> Options>(const ts::Conv<2>& explicitly) {
+    const auto f = [](const auto& a, const auto& b) { return ts::conv2d(a, b, Options); };
+    const Array y = apply(f, x, w);
+    expect_close(y, convolved(x, w, explicitly));
+    EXPECT_EQ(y.shape[1], (5 + Options.strides[0] - 1) / Options.strides[0]);
+    EXPECT_EQ(y.shape[2], (7 + Options.strides[1] - 1) / Options.strides[1]);
+    check_gradient<Float<4>, Float<4>>(f, {x, w});
+  };
+  check.operator()<ts::Conv<2>{.same = true}>({.padding = {1, 0}, .padding_after = {1, 1}});
+  check.operator()<ts::Conv<2>{.strides = {2, 3}, .same = true}>(
+      {.strides = {2, 3}, .padding = {1, 0}, .padding_after = {1, 1}});
+  check.operator()<ts::Conv<2>{.dilation = {2, 3}, .same = true}>(
+      {.padding = {2, 1}, .dilation = {2, 3}, .padding_after = {2, 2}});
+  check.operator()<ts::Conv<2>{.strides = {5, 4}, .same = true}>(
+      {.strides = {5, 4}, .padding = {0, 0}, .padding_after = {0, 0}});
 }
 
 TEST(ConvTranspose, Definition) {

@@ -103,8 +103,10 @@ TEST(Programs, Convolutions) {
     const auto apart = ts::conv_transpose2d(x, w, {.strides = {1, 2}, .padding = {1, 1}, .groups = 2});
     const auto volume = ts::conv3d(ts::stack<1>(x, x * 0.5, x), ts::stack<0>(w, w * -0.5),
                                    {.strides = {1, 2, 1}, .padding = {1, 0, 1}, .dilation = {2, 1, 1}});
-    return std::tuple(energy(plain, wide, grouped, line, across, apart, volume), plain, wide, grouped, line, across,
-                      apart, volume);
+    const auto same = ts::conv2d(x, w, {.strides = {2, 1}, .same = true});
+    const auto uneven = ts::conv2d(x, w, {.padding = {2, 0}, .padding_after = {0, 1}});
+    return std::tuple(energy(plain, wide, grouped, line, across, apart, volume, same, uneven), plain, wide, grouped,
+                      line, across, apart, volume, same, uneven);
   };
   expect_equal_on_all_meshes<std::tuple<Tensor<4>, Tensor<4>, Tensor<4>, Tensor<3>>>(
       with_gradient(f),
