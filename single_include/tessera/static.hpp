@@ -27892,11 +27892,38 @@ class PlanText {
     out_ += concat_text(indent, collective_text(plan_.mesh, c), "\n");
   }
 
+  /// Adds a line with the arguments of the program, or of a step of a loop. Of many only the numbers.
+  void add_arguments(const GraphPlan& graph, const std::string& indent, int depth) {
+    int first = -1, last = -1, count = 0;
+    std::string text;
+    for (std::size_t v = 0; v < graph.values.size(); ++v) {
+      if (graph.values[v].role != ValueRole::argument) continue;
+      last = static_cast<int>(v), first = first < 0 ? last : first;
+      text += concat_text(count == 0 ? "" : ", ", value_text(graph, last));
+      ++count;
+    }
+    if (count == 0) return;
+    if (count > 6) text = concat_text("%", first, " to %", last);
+    out_ += concat_text(indent, depth > 1 ? "of each step: " : "arguments: ", text, "\n");
+  }
+  /// Adds a line for a view that no step before has read, with the value in whose memory its elements are.
+  void add_view(const GraphPlan& graph, int v, const std::string& indent, Growable<char>& viewed) {
+    const auto value = [&](int of) -> const PlanValue& { return graph.values[static_cast<std::size_t>(of)]; };
+    if (v < 0 || value(v).role != ValueRole::view || viewed[static_cast<std::size_t>(v)] != 0) return;
+    viewed[static_cast<std::size_t>(v)] = 1;
+    int of = v;
+    while (value(of).role == ValueRole::view) of = value(of).view_of;
+    out_ += concat_text(indent, value_text(graph, v), " = view of %", of, "\n");
+  }
+
   void add_graph(int g, int depth) {
     const GraphPlan& graph = plan_.graphs[static_cast<std::size_t>(g)];
     const std::string indent(static_cast<std::size_t>(2 * depth), ' ');
+    add_arguments(graph, indent, depth);
+    Growable<char> viewed(graph.values.size());
     for (std::size_t s = 0; s < graph.steps.size(); ++s) {
       const PlanStep& step = graph.steps[s];
+      for (const std::int32_t v : step.inputs) add_view(graph, v, indent, viewed);
       if (step.kind == StepKind::reshard) {
         out_ += concat_text(indent, value_text(graph, step.outputs[0]), " = reshard ", list_text(step.inputs), "\n");
         add_memory(graph, s, indent);

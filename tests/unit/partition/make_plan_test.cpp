@@ -87,6 +87,7 @@ TEST(MakePlan, GoldenForwardOfAMegatronMlp) {
     text.erase(at, end - at);
   }
   EXPECT_EQ(text, "plan on mesh(data=2,model=4)\n"
+                  "  arguments: %0 f32[64,256]{-,model}, %1 f32[256,64]{model,-}, %2 f32[32,64]{data,-}\n"
                   "  %3 f32[32,256]{data,model} = einsum %2 %0  1,048,576 flops, 106,496 B\n"
                   "    writes %3 to scratch at 0; fused with the next step: it works on each box of %3\n"
                   "  %4 f32[32,256]{data,model} = fused gelu %3  180,224 flops, 65,536 B\n"
