@@ -44273,6 +44273,9 @@ constexpr EinsumLabels labels_of(std::initializer_list<int> a, std::initializer_
   return labels;
 }
 
+/// In place of the padding of Conv::same.
+inline constexpr std::int64_t padding_of_same = -(std::int64_t{1} << 40);
+
 template <int N> struct ConvTag {
   template <class X, class W, class... Options> struct result : X {
     using Checks = decltype([] {
@@ -44292,16 +44295,20 @@ template <int N> struct ConvTag {
   }
 
  private:
-  /// The windows of a dim; a padding of -1 is that of Conv::same.
+  /// The windows of a dim.
   static constexpr build::PatchDim windows(Value extent, Value taps, Value stride, Value dilation, Value before,
                                            Value after) {
-    const Value zero = taps.number(0), one = taps.number(1), own = build::binary(Op::maximum, stride, one);
-    if (before.node().is_constant() && before.node().value >= 0) return {taps, stride, dilation, before, after};
-    const Value last = (extent + own - one) / own - one;
-    const Value all = build::binary(Op::maximum, last * own + dilation * (taps - one) + one - extent, zero);
+    const bool is_constant = before.node().is_constant();
+    if (is_constant && !before.is_number(padding_of_same)) return {taps, stride, dilation, before, after};
+    const Value zero = taps.number(0), one = taps.number(1);
+    // Where only the plan knows the padding, strides that do not count may be as large as they like.
+    const Value is_same = build::binary(Op::equal, before, taps.number(padding_of_same));
+    const auto if_same = [&](Value size) { return is_constant ? size : build::select(is_same, size, one); };
+    const Value apart = if_same(build::binary(Op::maximum, stride, one)), spread = if_same(dilation);
+    const Value last = (extent + apart - one) / apart - one;
+    const Value all = build::binary(Op::maximum, last * apart + spread * (taps - one) + one - extent, zero);
     const Value first = all / taps.number(2);
-    if (before.node().is_constant()) return {taps, stride, dilation, first, all - first};
-    const Value is_same = build::less(before, zero);
+    if (is_constant) return {taps, stride, dilation, first, all - first};
     return {taps, stride, dilation, build::select(is_same, first, before), build::select(is_same, all - first, after)};
   }
   static constexpr Value convolve(Value x, Value w, const Value* strides, const Value* padding, const Value* dilation,
@@ -44352,7 +44359,7 @@ template <int N> struct ConvTag {
 
 template <int N, class X, class W> constexpr auto conv(const X& x, const W& w, const Conv<N>& options, Here at) {
   return [&]<std::size_t... D>(std::index_sequence<D...>) {
-    const auto before = [&](std::size_t d) { return options.same ? -1 : options.padding[d]; };
+    const auto before = [&](std::size_t d) { return options.same ? padding_of_same : options.padding[d]; };
     const auto after = [&](std::size_t d) {
       return options.same || options.padding_after[d] < 0 ? before(d) : options.padding_after[d];
     };
