@@ -7,6 +7,9 @@
 #include <tessera/ops/contraction/einsum.hpp>
 #include <tessera/ops/data_movement/diagonal.hpp>
 #include <tessera/ops/data_movement/rearrange.hpp>
+#include <tessera/ops/data_movement/shape.hpp>
+#include <tessera/ops/elementwise.hpp>
+#include <tessera/ops/reduction/reduction.hpp>
 
 /// Linear algebra on the matrices in the last two dims of tensors of float or double, computed with Eigen. Each
 /// function has its gradient. The dims in front are batch dims: they stay split, and the batch entries of a device are
@@ -189,6 +192,64 @@ template <TensorOperand A> constexpr auto svd(const A& a, Here at = Here::curren
 template <TensorOperand A> constexpr auto svdvals(const A& a, Here at = Here::current()) {
   if constexpr (detail::takes_matrices<A, 2>())
     return call<tessera::detail::CustomCallTag<detail::Svd, 1, typename A::element>>(Source::from(at), a);
+}
+
+namespace detail {
+
+/// max(m, n) eps of matrices [..., m, n].
+template <int Rank> struct RankToleranceTag {
+  template <class A> using result = Typed<typename A::type, 0>;
+  static constexpr Value emit(Value context, Value x) {
+    x = x.at(context.source);
+    const Value most = build::binary(Op::maximum, build::extent(x, x.rank() - 1), build::extent(x, x.rank() - 2));
+    const double eps = x.dtype() == DType::f64 ? 0x1p-52 : 0x1p-23;
+    return build::cast(most, x.dtype()) * x.number(eps);
+  }
+};
+template <class A> constexpr auto rank_tolerance(const A& a, Here at) {
+  return call<RankToleranceTag<A::rank>>(Source::from(at), a);
+}
+template <class S, class Tolerance> constexpr auto counts_in_rank(const S& s, const Tolerance& tolerance, Here at) {
+  return greater(s, call<MulTag>(Source::from(at), max<-1>(s, keepdims, at), tolerance), at);
+}
+template <class A, class Tolerance> constexpr auto pinv_of(const A& a, const Tolerance& tolerance, Here at) {
+  const auto found = svd(a, at);
+  const auto counts = counts_in_rank(found.s, tolerance, at);
+  const auto inverse = select(counts, call<DivTag>(Source::from(at), 1, select(counts, found.s, 1, at)), 0, at);
+  const auto v = call<MulTag>(Source::from(at), swapaxes<-1, -2>(found.vt, at), unsqueeze<-2>(inverse, at));
+  return tessera::detail::exact_matmul(v, swapaxes<-1, -2>(found.u, at), at);
+}
+
+}  // namespace detail
+
+/// The Moore-Penrose inverse [..., n, m] of [..., m, n], by the singular values above max(m, n) eps times the largest,
+/// as torch.linalg.pinv, where eps is that of the element type; others count as 0. With `tolerance` those above it
+/// times the largest. The gradient is that of svd: of full rank, with distinct singular values.
+template <TensorOperand A> constexpr auto pinv(const A& a, Here at = Here::current()) {
+  if constexpr (detail::takes_matrices<A, 2>()) return detail::pinv_of(a, detail::rank_tolerance(a, at), at);
+}
+template <TensorOperand A, NumberOperand Tolerance>
+constexpr auto pinv(const A& a, const Tolerance& tolerance, Here at = Here::current()) {
+  if constexpr (detail::takes_matrices<A, 2>()) return detail::pinv_of(a, tolerance, at);
+}
+/// How many singular values of each matrix are above the tolerance of pinv times the largest, i32 [...]
+/// (torch.linalg.matrix_rank).
+template <TensorOperand A> constexpr auto matrix_rank(const A& a, Here at = Here::current()) {
+  if constexpr (detail::takes_matrices<A, 2>())
+    return sum<-1>(cast<std::int32_t>(detail::counts_in_rank(svdvals(a, at), detail::rank_tolerance(a, at), at), at),
+                   at);
+}
+template <TensorOperand A, NumberOperand Tolerance>
+constexpr auto matrix_rank(const A& a, const Tolerance& tolerance, Here at = Here::current()) {
+  if constexpr (detail::takes_matrices<A, 2>())
+    return sum<-1>(cast<std::int32_t>(detail::counts_in_rank(svdvals(a, at), tolerance, at), at), at);
+}
+/// The largest singular value of each matrix divided by the smallest (torch.linalg.cond, jnp.linalg.cond).
+template <TensorOperand A> constexpr auto cond(const A& a, Here at = Here::current()) {
+  if constexpr (detail::takes_matrices<A, 2>()) {
+    const auto s = svdvals(a, at);
+    return call<DivTag>(Source::from(at), max<-1>(s, at), min<-1>(s, at));
+  }
 }
 
 /// a to the power N, by repeated squaring; `matrix_power<-2>` of the inverse; N is not 0.

@@ -294,6 +294,29 @@ TEST(Linalg, LeastSquares) {
       ts::errc::shape_mismatch, [&] { ts::eval(la::lstsq(wide, wide)); }, "[solve_triangular]", "extents of n differ");
 }
 
+// The four equations that define the inverse of Moore and Penrose; numbers of a matrix of rank 2.
+TEST(Linalg, PseudoInverses) {
+  std::vector<double> values = random_values(3 * 5 * 4, 31);
+  for (std::size_t i = 0; i < 5; ++i) values[i * 4 + 2] = values[i * 4] + values[i * 4 + 1], values[i * 4 + 3] = 0;
+  for (const ts::PartitionSpec& spec : {ts::PartitionSpec{"data"}, ts::PartitionSpec{ts::none, "model"}}) {
+    const auto a = ts::shard(values, {3, 5, 4}, devices, spec);
+    const Double<3> x = la::pinv(a);
+    for (std::int64_t e = 0; e < 3; ++e) {
+      const Matrix own = matrix_of(a, e), inverse = matrix_of(x, e);
+      expect_equal(own * inverse * own, own, "a x a");
+      expect_equal(inverse * own * inverse, inverse, "x a x");
+      expect_equal((own * inverse).transpose(), own * inverse, "a x");
+      expect_equal((inverse * own).transpose(), inverse * own, "x a");
+    }
+    EXPECT_EQ(ts::to_host(la::matrix_rank(a)), (std::vector<std::int32_t>{2, 4, 4}));
+    EXPECT_EQ(ts::to_host(la::matrix_rank(a, 2.0)), (std::vector<std::int32_t>{0, 0, 0}));
+    EXPECT_EQ(ts::to_host(ts::ShardedTensor<double, 3>(la::pinv(a, 2.0))), std::vector<double>(60));
+  }
+  const auto diagonal = ts::shard<double>({{4, 0}, {0, -0.5}}, devices);
+  EXPECT_EQ(ts::to_host(la::cond(diagonal)), std::vector<double>{8});
+  EXPECT_EQ(ts::to_host(la::pinv(diagonal)), (std::vector<double>{0.25, 0, 0, -2}));
+}
+
 /// As f32, which check_gradient weighs; the oracle does not round.
 template <class F> struct Single {
   constexpr auto operator()(const auto&... x) const { return ts::cast<float>(F{}(x...)); }
@@ -321,6 +344,8 @@ TEST(Linalg, Gradients) {
   check_gradient_of<3>([](const auto& x, const auto& y) { return la::lstsq(x, y); }, tall,
                        oracle::random_array({2, 4, 2}, 6));
   check_gradient_of<3>([](const auto& x) { return la::inv(x); }, a);
+  check_gradient_of<3>([](const auto& x) { return la::pinv(x); }, tall);
+  check_gradient_of<3>([](const auto& x) { return la::cond(x); }, tall);
   check_gradient_of<3>([](const auto& x) { return la::det(x) + la::slogdet(x).logabsdet; }, a);
   check_gradient_of<3>([](const auto& x) { return la::lu(x).l + la::lu(x).u * 2.0; }, a);
   check_gradient_of<3>(
