@@ -15,7 +15,8 @@ TEST(Programs, Products) {
     const auto alone = ts::einsum<"bmk,n->mn">(x, ts::sum<0>(w));
     const auto chain = ts::matmul(ts::matmul(ts::unsqueeze<0>(u), ts::sum<0>(x)), w);
     const auto vector = ts::einsum<"bmk,k->bm">(x, s), share = ts::einsum<"bmk,bmk->bk">(x, ts::tanh(x));
-    const auto square = ts::einsum<"kk->k">(ts::matmul(w, v)), many = ts::einsum<"...mk,...kn,nl">(x, y, v);
+    const auto square = ts::einsum<"kk->k">(ts::matmul(w, v));
+    const auto many = ts::einsum<"...mk,...kn,nl">(x, y, v);
     return std::tuple(energy(batched, turned, three, outer, diagonal, alone, chain, vector, share, square, many) + all,
                       batched, turned, three, outer, diagonal, all, alone, ts::einsum<"k,k->">(s, s), vector, square,
                       many);
