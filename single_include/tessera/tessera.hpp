@@ -15592,7 +15592,7 @@ template <int Count> struct EinsumEquation {
       if (const EinsumError found = read(own, ranks[k] - letters_of(own), operands[k]); found != EinsumError::none)
         return found;
       if (operands[k].rank != ranks[k]) return EinsumError::rank;
-      if (own.find('.') != own.npos) filled = std::max(filled, ranks[k] - letters_of(own));
+      if (const int dims = ranks[k] - letters_of(own); own.find('.') != own.npos && dims > filled) filled = dims;
       begin = end + 1;
     }
     const EinsumError found = arrow == text.npos ? fill_result(filled) : read(text.substr(arrow + 2), filled, result);
@@ -51627,6 +51627,186 @@ TESSERA_PLANNING_END
 
 #endif
 
+// ---- tessera/ops/data_movement/reshape.hpp
+
+#ifndef TESSERA_OPS_DATA_MOVEMENT_RESHAPE_HPP
+#define TESSERA_OPS_DATA_MOVEMENT_RESHAPE_HPP
+
+// Shapes given by the extents of all dims.
+
+namespace tessera {
+
+namespace detail {
+
+template <int Rank, int Dims> struct ReshapeTag {
+  static_assert(Rank >= 1, "tessera: reshape takes a tensor with dims; a scalar broadcasts");
+  static_assert(Dims <= max_rank, "tessera: a tensor has at most 8 dims");
+  template <class X, class... Sizes> using result = Typed<typename X::type, Dims>;
+  static constexpr Value emit(Value context, Value x, auto... given) {
+    x = x.at(context.source);
+    const int lead = x.leading(Rank);
+    Value sizes[] = {as_size(given)...}, total = x.integer(1, DType::i64), product = total;
+    for (int d = 0; d < Rank; ++d) total = total * build::extent(x, lead + d);
+    for (const Value& size : sizes) product = product * size;
+    // With one size of -1, the product is that of the others, negative.
+    const Value others = build::binary(Op::maximum, -product, x.integer(1, DType::i64));
+    Factors f{};
+    unsigned ones = 0;
+    for (int d = 0; d < Dims; ++d) {
+      Value& size = sizes[d];
+      if (size.is_number(1) && (f.count > 0 || d + 1 < Dims)) {
+        ones |= 1u << (lead + d);
+        continue;
+      }
+      const Value extent = build::select(build::less(size, size.number(0)), total / others, size);
+      sizes[f.count] = extent;
+      f.order[f.count] = f.out_dim[f.count] = f.count;
+      ++f.count;
+    }
+    const int kept = f.count;
+    if constexpr (Rank > 1) x = MergeTag<Rank, 0, Rank - 1>::emit(context, x);
+    return build::insert_singletons(rearrange(x, 1, kept, f, sizes, {.by = MadeBy::reshape}), ones, lead + Dims);
+  }
+};
+
+template <int Rank, int Dims> struct BroadcastToTag {
+  static_assert(Rank <= Dims, "tessera: a tensor can't be broadcast to fewer dims");
+  static_assert(Dims <= max_rank, "tessera: a tensor has at most 8 dims");
+  template <class X, class... Sizes> using result = Typed<typename X::type, Dims>;
+  static constexpr Value emit(Value context, Value x, auto... given) {
+    x = x.at(context.source);
+    if (x.rank() != Rank)
+      context.refuse(errc::unsupported,
+                     "[broadcast_to] leading dims: use it outside of a shard_map, and inside the block of a Stack");
+    const Value operand = x;
+    x = build::insert_singletons(x, (1u << (Dims - Rank)) - 1, Dims);
+    Value like{};  // of these only the shape is used
+    unsigned ones = 0;
+    bool same = true;
+    int d = 0;
+    for (const Value& given_size : {as_size(given)...}) {
+      const int dim = d++;
+      const bool fresh = dim < Dims - Rank;
+      const Value extent = fresh ? x.number(1, DType::i64) : build::extent(operand, dim - (Dims - Rank));
+      const bool keeps = given_size.is_number(-1) || given_size == extent;
+      if (given_size.is_number(-1) && fresh)
+        context.refuse(errc::shape_mismatch, "[broadcast_to] -1: a dim that the operand lacks has no extent to keep");
+      if (x.is_singleton(dim) && (keeps || given_size.is_number(1))) continue;
+      const bool computed = !given_size.node().is_constant() && !fresh;
+      const Value size =
+          keeps      ? extent
+          : computed ? build::select(build::binary(Op::equal, given_size, given_size.number(-1)), extent, given_size)
+                     : given_size;
+      same = same && size == extent;
+      const Node counted{.op = Op::arange, .dtype = DType::i32, .rank = 1, .labels = pack_maker(MadeBy::broadcast_to)};
+      const Value own = build::insert_singletons(x.make(counted, {size.id}), ((1u << Dims) - 1) & ~(1u << dim), Dims);
+      like = like.module == nullptr ? own : like + own;
+      if (size.is_number(1)) ones |= 1u << dim;  // the broadcast checks that the dim has extent 1
+      if (x.is_singleton(dim) || size == extent || size.is_number(1)) continue;
+      if constexpr (Dims < max_rank) {
+        const Value once = size.number(1, DType::i64), none = size.number(0, DType::i64);
+        const Value copies =
+            build::select(build::binary(Op::equal, extent, once), build::binary(Op::maximum, size, none), once);
+        x = repeated(x, dim, copies, false);
+      }
+    }
+    if (same) return x;
+    x = ops::checked_broadcast(x, like, MadeBy::broadcast_to);
+    for (int dim = 0; dim < Dims; ++dim)
+      if (ones >> dim & 1u) x = build::slice(x, dim, x.number(0, DType::i64), x.number(1, DType::i64));
+    return x;
+  }
+};
+
+template <template <int, int> class Tag, class X, std::size_t Dims>
+constexpr auto call_with_sizes(Source source, const X& x, const Dim (&sizes)[Dims]) {
+  return [&]<std::size_t... I>(std::index_sequence<I...>) {
+    return call<Tag<X::rank, static_cast<int>(Dims)>>(source, x, sizes[I]...);
+  }(std::make_index_sequence<Dims>{});
+}
+
+}  // namespace detail
+
+/// x with its elements in row-major order in another shape (torch.reshape): `reshape(x, {n, -1})`. One extent may be
+/// -1, which follows from the others. Errors: shape_mismatch where the numbers of elements differ, and for an extent of
+/// 0. Communication: all dims are merged and split again, so a dim behind the first that is split may be gathered;
+/// split_dim and merge_dims name the dims that change, and keep the sharding of all others.
+template <TensorArgument X, std::size_t Dims>
+constexpr auto reshape(const X& x, const Dim (&sizes)[Dims], Here at = Here::current()) {
+  return detail::call_with_sizes<detail::ReshapeTag>(Source::from(at), x, sizes);
+}
+
+/// x broadcast to the given extents, trailing dims aligned (torch.broadcast_to, Tensor.expand): dims that x lacks are
+/// new, dims of extent 1 are repeated, all others have the extent that is given; -1 keeps an extent. The gradient is
+/// summed over the copies. Errors: shape_mismatch for any other extent. Of a tensor of 8 dims only dims of static
+/// extent 1 are repeated. No communication. Where the extent of a dim is known only when the program is planned, as 4
+/// of a stored tensor, the dim is copied before it is broadcast; -1 or ts::extent<D>(x) saves the copy.
+///
+///     const auto rows = ts::broadcast_to(bias, {ts::extent<0>(x), 4});   // [4] gives [N, 4]
+template <TensorArgument X, std::size_t Dims>
+constexpr auto broadcast_to(const X& x, const Dim (&sizes)[Dims], Here at = Here::current()) {
+  return detail::call_with_sizes<detail::BroadcastToTag>(Source::from(at), x, sizes);
+}
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/ops/indexing/take_along_dim.hpp
+
+#ifndef TESSERA_OPS_INDEXING_TAKE_ALONG_DIM_HPP
+#define TESSERA_OPS_INDEXING_TAKE_ALONG_DIM_HPP
+
+namespace tessera {
+
+namespace detail {
+
+/// gather of a tensor that is first repeated along the dims of static extent 1 along which the indices extend.
+template <int Rank, int D> struct TakeAlongDimTag : GatherTag<Rank, D> {
+  static constexpr Value emit(Value context, Value x, Value indices) {
+    x = x.at(context.source);
+    const int dim = x.shifted(D, Rank), rank = x.rank();
+    Value like{};  // of these only the shape is used
+    for (int d = 0; d < rank; ++d) {
+      if (d == dim || !x.is_singleton(d) || indices.is_singleton(d)) continue;
+      const Value counting = x.make({.op = Op::arange, .dtype = DType::i32, .rank = 1}, {build::extent(indices, d).id});
+      const Value own = build::insert_singletons(counting, ((1u << rank) - 1) & ~(1u << d), rank);
+      like = (like.module == nullptr ? build::iota(x, dim, DType::i32) : like) + own;
+    }
+    return build::gather(like.module == nullptr ? x : build::broadcast(x, like), dim, indices);
+  }
+};
+
+template <TensorArgument X> constexpr auto flattened(const X& x, Here at) {
+  if constexpr (X::rank == 1)
+    return x;
+  else
+    return merge_dims<0, X::rank - 1>(x, at);
+}
+
+}  // namespace detail
+
+/// Elements along dim D at integer indices, of two tensors that are broadcast against each other along all other dims
+/// (torch.take_along_dim, jnp.take_along_axis): `take_along_dim<1>(x, argsort<1>(x))` is sorted. x and indices have
+/// equal ranks, and extents that are equal or statically 1. Gradient and errors: as gather. Communication: as gather;
+/// a tensor that is repeated along a dim is repeated on each device.
+template <int D, TensorArgument X, TensorArgument Indices>
+constexpr auto take_along_dim(const X& x, const Indices& indices, Here at = Here::current()) {
+  return call<detail::TakeAlongDimTag<X::rank, detail::checked_dim<D, X::rank>()>>(Source::from(at), x, indices);
+}
+/// Elements at indices into all elements of x in row-major order: a vector with as many elements as the indices, which
+/// have any rank. Communication: as merge_dims of all dims, and gather.
+template <TensorArgument X, TensorArgument Indices>
+constexpr auto take_along_dim(const X& x, const Indices& indices, Here at = Here::current()) {
+  static_assert(X::rank >= 1 && Indices::rank >= 1,
+                "tessera: take_along_dim takes tensors with at least one dim; use ts::unsqueeze<0>(x)");
+  return gather<0>(detail::flattened(x, at), detail::flattened(indices, at), at);
+}
+
+}  // namespace tessera
+
+#endif
+
 // ---- tessera/ops/custom_gradient.hpp
 
 #ifndef TESSERA_OPS_CUSTOM_GRADIENT_HPP
@@ -51750,32 +51930,88 @@ template <class F, class Derivative> constexpr auto custom_jvp(const F& f, const
       });
 }
 
-/// The Jacobian of a function of one tensor x, which returns a vector: J[i] is the gradient of element i, so the result
-/// has the dims of x behind that of the vector. One pullback for each element, in a ts::map, as jax.jacrev; for vectors
-/// of few elements.
+namespace detail {
+
+template <class Y, class X, std::size_t... D, std::size_t... E>
+constexpr auto with_dims_of(const auto& rows, const Y& y, const X& x, std::index_sequence<D...>,
+                            std::index_sequence<E...>) {
+  return reshape(rows, {Dim(extent<static_cast<int>(D)>(y))..., Dim(extent<static_cast<int>(E)>(x))...});
+}
+/// A vector of as many elements as x, in the shape of x.
+template <class X> constexpr auto shaped_like(const auto& vector, const X& x) {
+  if constexpr (X::rank == 1)
+    return vector;
+  else
+    return with_dims_of(vector, x, x, std::make_index_sequence<X::rank>(), std::index_sequence<>());
+}
+/// 1 at element i, in row-major order, and 0 elsewhere.
+template <class X> constexpr auto one_at(const auto& i, const X& x) {
+  const auto flat = flattened(as_sym(x), Here());
+  return shaped_like(cast<typename X::element>(tessera::equal(iota<0, std::int32_t>(flat), i)), x);
+}
+/// 0, 1, ... for the elements of x.
+template <class X> constexpr auto numbers_of_elements(const X& x) {
+  return iota<0, std::int32_t>(flattened(as_sym(x), Here()));
+}
+
+}  // namespace detail
+
+/// The Jacobian of a function of one tensor x, as jax.jacrev: J[i..., k...] is the derivative of element i... of the
+/// result by element k... of x, so that it has the dims of x behind those of the result. One pullback for each element
+/// of the result, in a ts::map; for results of few elements. The gradient of a function with a result of rank 0.
 template <class F> constexpr auto jacrev(const F& f) {
   return [f](const auto& x) {
     const auto y = detail::settle(f(x));
-    constexpr bool is_vector = std::remove_const_t<decltype(y)>::rank == 1;
-    static_assert(is_vector, "tessera: the function of ts::jacrev returns a vector, a tensor of rank 1");
-    if constexpr (is_vector) {
-      const Value value = here(detail::value_behind(y));
-      const Value row = build::iota(value, 0, DType::i32);
-      return map(
+    using X = std::remove_cvref_t<decltype(x)>;
+    using Y = std::remove_const_t<decltype(y)>;
+    static_assert(TensorOperand<X> && TensorOperand<Y>, "tessera: the function of ts::jacrev and of ts::hessian takes "
+                                                        "one tensor and returns one");
+    if constexpr (!TensorOperand<X> || !TensorOperand<Y>) {
+      return y;
+    } else if constexpr (Y::rank == 0) {
+      return grad(f)(x);
+    } else {
+      const auto rows = map(
           [&](const auto& i) {
             const auto [own, pullback] = vjp(f, x);
-            const Value inside = here(detail::value_behind(own));
-            const Value one_hot = build::binary(Op::equal, build::iota(inside, 0, DType::i32), i.value);
-            return pullback(std::remove_cvref_t<decltype(own)>(build::cast(one_hot, inside.dtype())));
+            return pullback(std::remove_cvref_t<decltype(own)>(detail::one_at(i, own)));
           },
-          Sym<std::int32_t, 1>(row));
-    } else {
-      return y;
+          detail::numbers_of_elements(y));
+      if constexpr (Y::rank == 1)
+        return rows;
+      else
+        return detail::with_dims_of(rows, y, x, std::make_index_sequence<Y::rank>(),
+                                    std::make_index_sequence<X::rank>());
     }
   };
 }
 
-/// The Hessian of a scalar function of a vector x, a matrix, as jax.hessian; for vectors of few elements.
+/// The same Jacobian as jax.jacfwd: one tangent for each element of x, in a ts::map; for an x of few elements.
+template <class F> constexpr auto jacfwd(const F& f) {
+  return [f](const auto& x) {
+    const auto y = detail::settle(f(x));
+    using X = std::remove_cvref_t<decltype(x)>;
+    using Y = std::remove_const_t<decltype(y)>;
+    constexpr bool fits = TensorOperand<X> && TensorOperand<Y>;
+    static_assert(fits, "tessera: the function of ts::jacfwd takes one tensor and returns one");
+    if constexpr (!fits) {
+      return y;
+    } else {
+      const auto tangents =
+          map([&](const auto& i) { return std::get<1>(jvp(f, std::tuple(x), std::tuple(detail::one_at(i, x)))); },
+              detail::numbers_of_elements(x));
+      const auto columns = movedim<0, -1>(tangents);
+      if constexpr (X::rank == 1)
+        return columns;
+      else
+        return detail::with_dims_of(columns, y, x, std::make_index_sequence<Y::rank>(),
+                                    std::make_index_sequence<X::rank>());
+    }
+  };
+}
+
+/// The Hessian of a scalar function of a tensor x, the Jacobian of its gradient, as jax.hessian: of a vector a matrix;
+/// for tensors of few elements.
 template <class F> constexpr auto hessian(const F& f) {
   return jacrev([f](const auto& x) { return grad(f)(x); });
 }
@@ -51893,131 +52129,6 @@ constexpr auto cartesian_prod(const A& a, const B& b, const C& c, Here at = Here
 template <int Count = 2, bool Repeated = false, TensorArgument X>
 constexpr auto combinations(const X& x, Here at = Here::current()) {
   return call<detail::CombinationsTag<Count, Repeated>>(Source::from(at), x);
-}
-
-}  // namespace tessera
-
-#endif
-
-// ---- tessera/ops/data_movement/reshape.hpp
-
-#ifndef TESSERA_OPS_DATA_MOVEMENT_RESHAPE_HPP
-#define TESSERA_OPS_DATA_MOVEMENT_RESHAPE_HPP
-
-// Shapes given by the extents of all dims.
-
-namespace tessera {
-
-namespace detail {
-
-template <int Rank, int Dims> struct ReshapeTag {
-  static_assert(Rank >= 1, "tessera: reshape takes a tensor with dims; a scalar broadcasts");
-  static_assert(Dims <= max_rank, "tessera: a tensor has at most 8 dims");
-  template <class X, class... Sizes> using result = Typed<typename X::type, Dims>;
-  static constexpr Value emit(Value context, Value x, auto... given) {
-    x = x.at(context.source);
-    const int lead = x.leading(Rank);
-    Value sizes[] = {as_size(given)...}, total = x.integer(1, DType::i64), product = total;
-    for (int d = 0; d < Rank; ++d) total = total * build::extent(x, lead + d);
-    for (const Value& size : sizes) product = product * size;
-    // With one size of -1, the product is that of the others, negative.
-    const Value others = build::binary(Op::maximum, -product, x.integer(1, DType::i64));
-    Factors f{};
-    unsigned ones = 0;
-    for (int d = 0; d < Dims; ++d) {
-      Value& size = sizes[d];
-      if (size.is_number(1) && (f.count > 0 || d + 1 < Dims)) {
-        ones |= 1u << (lead + d);
-        continue;
-      }
-      const Value extent = build::select(build::less(size, size.number(0)), total / others, size);
-      sizes[f.count] = extent;
-      f.order[f.count] = f.out_dim[f.count] = f.count;
-      ++f.count;
-    }
-    const int kept = f.count;
-    if constexpr (Rank > 1) x = MergeTag<Rank, 0, Rank - 1>::emit(context, x);
-    return build::insert_singletons(rearrange(x, 1, kept, f, sizes, {.by = MadeBy::reshape}), ones, lead + Dims);
-  }
-};
-
-template <int Rank, int Dims> struct BroadcastToTag {
-  static_assert(Rank <= Dims, "tessera: a tensor can't be broadcast to fewer dims");
-  static_assert(Dims <= max_rank, "tessera: a tensor has at most 8 dims");
-  template <class X, class... Sizes> using result = Typed<typename X::type, Dims>;
-  static constexpr Value emit(Value context, Value x, auto... given) {
-    x = x.at(context.source);
-    if (x.rank() != Rank)
-      context.refuse(errc::unsupported,
-                     "[broadcast_to] leading dims: use it outside of a shard_map, and inside the block of a Stack");
-    const Value operand = x;
-    x = build::insert_singletons(x, (1u << (Dims - Rank)) - 1, Dims);
-    Value like{};  // of these only the shape is used
-    unsigned ones = 0;
-    bool same = true;
-    int d = 0;
-    for (const Value& given_size : {as_size(given)...}) {
-      const int dim = d++;
-      const bool fresh = dim < Dims - Rank;
-      const Value extent = fresh ? x.number(1, DType::i64) : build::extent(operand, dim - (Dims - Rank));
-      const bool keeps = given_size.is_number(-1) || given_size == extent;
-      if (given_size.is_number(-1) && fresh)
-        context.refuse(errc::shape_mismatch, "[broadcast_to] -1: a dim that the operand lacks has no extent to keep");
-      if (x.is_singleton(dim) && (keeps || given_size.is_number(1))) continue;
-      const bool computed = !given_size.node().is_constant() && !fresh;
-      const Value size =
-          keeps      ? extent
-          : computed ? build::select(build::binary(Op::equal, given_size, given_size.number(-1)), extent, given_size)
-                     : given_size;
-      same = same && size == extent;
-      const Node counted{.op = Op::arange, .dtype = DType::i32, .rank = 1, .labels = pack_maker(MadeBy::broadcast_to)};
-      const Value own = build::insert_singletons(x.make(counted, {size.id}), ((1u << Dims) - 1) & ~(1u << dim), Dims);
-      like = like.module == nullptr ? own : like + own;
-      if (size.is_number(1)) ones |= 1u << dim;  // the broadcast checks that the dim has extent 1
-      if (x.is_singleton(dim) || size == extent || size.is_number(1)) continue;
-      if constexpr (Dims < max_rank) {
-        const Value once = size.number(1, DType::i64), none = size.number(0, DType::i64);
-        const Value copies =
-            build::select(build::binary(Op::equal, extent, once), build::binary(Op::maximum, size, none), once);
-        x = repeated(x, dim, copies, false);
-      }
-    }
-    if (same) return x;
-    x = ops::checked_broadcast(x, like, MadeBy::broadcast_to);
-    for (int dim = 0; dim < Dims; ++dim)
-      if (ones >> dim & 1u) x = build::slice(x, dim, x.number(0, DType::i64), x.number(1, DType::i64));
-    return x;
-  }
-};
-
-template <template <int, int> class Tag, class X, std::size_t Dims>
-constexpr auto call_with_sizes(Source source, const X& x, const Dim (&sizes)[Dims]) {
-  return [&]<std::size_t... I>(std::index_sequence<I...>) {
-    return call<Tag<X::rank, static_cast<int>(Dims)>>(source, x, sizes[I]...);
-  }(std::make_index_sequence<Dims>{});
-}
-
-}  // namespace detail
-
-/// x with its elements in row-major order in another shape (torch.reshape): `reshape(x, {n, -1})`. One extent may be
-/// -1, which follows from the others. Errors: shape_mismatch where the numbers of elements differ, and for an extent of
-/// 0. Communication: all dims are merged and split again, so a dim behind the first that is split may be gathered;
-/// split_dim and merge_dims name the dims that change, and keep the sharding of all others.
-template <TensorArgument X, std::size_t Dims>
-constexpr auto reshape(const X& x, const Dim (&sizes)[Dims], Here at = Here::current()) {
-  return detail::call_with_sizes<detail::ReshapeTag>(Source::from(at), x, sizes);
-}
-
-/// x broadcast to the given extents, trailing dims aligned (torch.broadcast_to, Tensor.expand): dims that x lacks are
-/// new, dims of extent 1 are repeated, all others have the extent that is given; -1 keeps an extent. The gradient is
-/// summed over the copies. Errors: shape_mismatch for any other extent. Of a tensor of 8 dims only dims of static
-/// extent 1 are repeated. No communication. Where the extent of a dim is known only when the program is planned, as 4
-/// of a stored tensor, the dim is copied before it is broadcast; -1 or ts::extent<D>(x) saves the copy.
-///
-///     const auto rows = ts::broadcast_to(bias, {ts::extent<0>(x), 4});   // [4] gives [N, 4]
-template <TensorArgument X, std::size_t Dims>
-constexpr auto broadcast_to(const X& x, const Dim (&sizes)[Dims], Here at = Here::current()) {
-  return detail::call_with_sizes<detail::BroadcastToTag>(Source::from(at), x, sizes);
 }
 
 }  // namespace tessera
@@ -52792,61 +52903,6 @@ constexpr auto segment_softmax(const X& x, const Segments& segments, const Count
   const auto highest = of_rows(segment_max(stop_gradient(x, at), segments, count, at));
   const auto weights = exp(call<SubTag>(Source::from(at), x, highest), at);
   return call<DivTag>(Source::from(at), weights, of_rows(segment_sum(weights, segments, count, at)));
-}
-
-}  // namespace tessera
-
-#endif
-
-// ---- tessera/ops/indexing/take_along_dim.hpp
-
-#ifndef TESSERA_OPS_INDEXING_TAKE_ALONG_DIM_HPP
-#define TESSERA_OPS_INDEXING_TAKE_ALONG_DIM_HPP
-
-namespace tessera {
-
-namespace detail {
-
-/// gather of a tensor that is first repeated along the dims of static extent 1 along which the indices extend.
-template <int Rank, int D> struct TakeAlongDimTag : GatherTag<Rank, D> {
-  static constexpr Value emit(Value context, Value x, Value indices) {
-    x = x.at(context.source);
-    const int dim = x.shifted(D, Rank), rank = x.rank();
-    Value like{};  // of these only the shape is used
-    for (int d = 0; d < rank; ++d) {
-      if (d == dim || !x.is_singleton(d) || indices.is_singleton(d)) continue;
-      const Value counting = x.make({.op = Op::arange, .dtype = DType::i32, .rank = 1}, {build::extent(indices, d).id});
-      const Value own = build::insert_singletons(counting, ((1u << rank) - 1) & ~(1u << d), rank);
-      like = (like.module == nullptr ? build::iota(x, dim, DType::i32) : like) + own;
-    }
-    return build::gather(like.module == nullptr ? x : build::broadcast(x, like), dim, indices);
-  }
-};
-
-template <TensorArgument X> constexpr auto flattened(const X& x, Here at) {
-  if constexpr (X::rank == 1)
-    return x;
-  else
-    return merge_dims<0, X::rank - 1>(x, at);
-}
-
-}  // namespace detail
-
-/// Elements along dim D at integer indices, of two tensors that are broadcast against each other along all other dims
-/// (torch.take_along_dim, jnp.take_along_axis): `take_along_dim<1>(x, argsort<1>(x))` is sorted. x and indices have
-/// equal ranks, and extents that are equal or statically 1. Gradient and errors: as gather. Communication: as gather;
-/// a tensor that is repeated along a dim is repeated on each device.
-template <int D, TensorArgument X, TensorArgument Indices>
-constexpr auto take_along_dim(const X& x, const Indices& indices, Here at = Here::current()) {
-  return call<detail::TakeAlongDimTag<X::rank, detail::checked_dim<D, X::rank>()>>(Source::from(at), x, indices);
-}
-/// Elements at indices into all elements of x in row-major order: a vector with as many elements as the indices, which
-/// have any rank. Communication: as merge_dims of all dims, and gather.
-template <TensorArgument X, TensorArgument Indices>
-constexpr auto take_along_dim(const X& x, const Indices& indices, Here at = Here::current()) {
-  static_assert(X::rank >= 1 && Indices::rank >= 1,
-                "tessera: take_along_dim takes tensors with at least one dim; use ts::unsqueeze<0>(x)");
-  return gather<0>(detail::flattened(x, at), detail::flattened(indices, at), at);
 }
 
 }  // namespace tessera

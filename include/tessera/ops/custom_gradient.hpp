@@ -9,8 +9,12 @@
 
 #include <tessera/graph/transform/vjp.hpp>
 #include <tessera/ops/control_flow.hpp>
+#include <tessera/ops/data_movement/rearrange.hpp>
+#include <tessera/ops/data_movement/reshape.hpp>
+#include <tessera/ops/data_movement/shape.hpp>
 #include <tessera/ops/elementwise.hpp>
 #include <tessera/ops/gradient_rows.hpp>
+#include <tessera/ops/indexing/take_along_dim.hpp>
 
 namespace tessera {
 
@@ -130,32 +134,88 @@ template <class F, class Derivative> constexpr auto custom_jvp(const F& f, const
       });
 }
 
-/// The Jacobian of a function of one tensor x, which returns a vector: J[i] is the gradient of element i, so the result
-/// has the dims of x behind that of the vector. One pullback for each element, in a ts::map, as jax.jacrev; for vectors
-/// of few elements.
+namespace detail {
+
+template <class Y, class X, std::size_t... D, std::size_t... E>
+constexpr auto with_dims_of(const auto& rows, const Y& y, const X& x, std::index_sequence<D...>,
+                            std::index_sequence<E...>) {
+  return reshape(rows, {Dim(extent<static_cast<int>(D)>(y))..., Dim(extent<static_cast<int>(E)>(x))...});
+}
+/// A vector of as many elements as x, in the shape of x.
+template <class X> constexpr auto shaped_like(const auto& vector, const X& x) {
+  if constexpr (X::rank == 1)
+    return vector;
+  else
+    return with_dims_of(vector, x, x, std::make_index_sequence<X::rank>(), std::index_sequence<>());
+}
+/// 1 at element i, in row-major order, and 0 elsewhere.
+template <class X> constexpr auto one_at(const auto& i, const X& x) {
+  const auto flat = flattened(as_sym(x), Here());
+  return shaped_like(cast<typename X::element>(tessera::equal(iota<0, std::int32_t>(flat), i)), x);
+}
+/// 0, 1, ... for the elements of x.
+template <class X> constexpr auto numbers_of_elements(const X& x) {
+  return iota<0, std::int32_t>(flattened(as_sym(x), Here()));
+}
+
+}  // namespace detail
+
+/// The Jacobian of a function of one tensor x, as jax.jacrev: J[i..., k...] is the derivative of element i... of the
+/// result by element k... of x, so that it has the dims of x behind those of the result. One pullback for each element
+/// of the result, in a ts::map; for results of few elements. The gradient of a function with a result of rank 0.
 template <class F> constexpr auto jacrev(const F& f) {
   return [f](const auto& x) {
     const auto y = detail::settle(f(x));
-    constexpr bool is_vector = std::remove_const_t<decltype(y)>::rank == 1;
-    static_assert(is_vector, "tessera: the function of ts::jacrev returns a vector, a tensor of rank 1");
-    if constexpr (is_vector) {
-      const Value value = here(detail::value_behind(y));
-      const Value row = build::iota(value, 0, DType::i32);
-      return map(
+    using X = std::remove_cvref_t<decltype(x)>;
+    using Y = std::remove_const_t<decltype(y)>;
+    static_assert(TensorOperand<X> && TensorOperand<Y>, "tessera: the function of ts::jacrev and of ts::hessian takes "
+                                                        "one tensor and returns one");
+    if constexpr (!TensorOperand<X> || !TensorOperand<Y>) {
+      return y;
+    } else if constexpr (Y::rank == 0) {
+      return grad(f)(x);
+    } else {
+      const auto rows = map(
           [&](const auto& i) {
             const auto [own, pullback] = vjp(f, x);
-            const Value inside = here(detail::value_behind(own));
-            const Value one_hot = build::binary(Op::equal, build::iota(inside, 0, DType::i32), i.value);
-            return pullback(std::remove_cvref_t<decltype(own)>(build::cast(one_hot, inside.dtype())));
+            return pullback(std::remove_cvref_t<decltype(own)>(detail::one_at(i, own)));
           },
-          Sym<std::int32_t, 1>(row));
-    } else {
-      return y;
+          detail::numbers_of_elements(y));
+      if constexpr (Y::rank == 1)
+        return rows;
+      else
+        return detail::with_dims_of(rows, y, x, std::make_index_sequence<Y::rank>(),
+                                    std::make_index_sequence<X::rank>());
     }
   };
 }
 
-/// The Hessian of a scalar function of a vector x, a matrix, as jax.hessian; for vectors of few elements.
+/// The same Jacobian as jax.jacfwd: one tangent for each element of x, in a ts::map; for an x of few elements.
+template <class F> constexpr auto jacfwd(const F& f) {
+  return [f](const auto& x) {
+    const auto y = detail::settle(f(x));
+    using X = std::remove_cvref_t<decltype(x)>;
+    using Y = std::remove_const_t<decltype(y)>;
+    constexpr bool fits = TensorOperand<X> && TensorOperand<Y>;
+    static_assert(fits, "tessera: the function of ts::jacfwd takes one tensor and returns one");
+    if constexpr (!fits) {
+      return y;
+    } else {
+      const auto tangents =
+          map([&](const auto& i) { return std::get<1>(jvp(f, std::tuple(x), std::tuple(detail::one_at(i, x)))); },
+              detail::numbers_of_elements(x));
+      const auto columns = movedim<0, -1>(tangents);
+      if constexpr (X::rank == 1)
+        return columns;
+      else
+        return detail::with_dims_of(columns, y, x, std::make_index_sequence<Y::rank>(),
+                                    std::make_index_sequence<X::rank>());
+    }
+  };
+}
+
+/// The Hessian of a scalar function of a tensor x, the Jacobian of its gradient, as jax.hessian: of a vector a matrix;
+/// for tensors of few elements.
 template <class F> constexpr auto hessian(const F& f) {
   return jacrev([f](const auto& x) { return grad(f)(x); });
 }

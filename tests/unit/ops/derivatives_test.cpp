@@ -100,6 +100,32 @@ TEST(Derivatives, HessiansAreThoseOfTheClosedForm) {
   expect_near(out[2], Array({3, 3}, {13, 1, 1, 4, 28, 4, 9, 9, 45}), 1e-12);
 }
 
+// Of matrices and of functions that return matrices: y[i, j] = sum over k of x[i, k] w[k, j]^2, and a product of three.
+TEST(Derivatives, JacobiansHaveTheDimsOfBoth) {
+  constexpr auto f = [](const auto& x, const auto& w) {
+    const auto of_w = [&](const auto& own) { return ts::matmul(x, own * own); };
+    const auto cube = [](const auto& own) { return ts::sum(own * own * own); };
+    const auto to_number = [&](const auto& own) { return ts::sum(own * own) * 0.5; };
+    return std::tuple(ts::jacrev(of_w)(w), ts::jacfwd(of_w)(w), ts::hessian(cube)(w), ts::jacrev(to_number)(w),
+                      ts::jacfwd(to_number)(w), ts::jacfwd([](const auto& own) { return ts::sum<0>(own); })(w));
+  };
+  const Array rows = random_array({2, 3}, 1), columns = random_array({3, 2}, 2);
+  const std::vector<Array> out = run(trace<decltype(f), Float<2>, Float<2>>().view(), {rows, columns});
+  ASSERT_EQ(out[0].shape, (Shape{2, 2, 3, 2}));
+  ASSERT_EQ(out[2].shape, (Shape{3, 2, 3, 2}));
+  ASSERT_EQ(out[5].shape, (Shape{2, 3, 2}));
+  expect_near(out[1], out[0], 1e-12);
+  for_each_index(out[0].shape, [&](const Shape& i) {
+    EXPECT_NEAR(out[0].at(i), i[1] == i[3] ? 2 * rows.at({i[0], i[2]}) * columns.at({i[2], i[3]}) : 0, 1e-12);
+  });
+  for_each_index(out[2].shape, [&](const Shape& i) {
+    EXPECT_NEAR(out[2].at(i), i[0] == i[2] && i[1] == i[3] ? 6 * columns.at({i[0], i[1]}) : 0, 1e-12);
+  });
+  expect_near(out[3], columns, 1e-12);
+  expect_near(out[4], columns, 1e-12);
+  for_each_index(out[5].shape, [&](const Shape& i) { EXPECT_EQ(out[5].at(i), i[0] == i[2] ? 1 : 0); });
+}
+
 // Loops and branches: tangents against differences, second derivatives against differences of the first.
 struct Block {
   ts::ShardedTensor<float, 2> weight;

@@ -2,7 +2,6 @@
 #define TESSERA_OPS_CONTRACTION_EINSUM_EQUATION_HPP
 #include <tessera/base/push_macros.hpp>
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <string_view>
@@ -99,7 +98,7 @@ template <int Count> struct EinsumEquation {
       if (const EinsumError found = read(own, ranks[k] - letters_of(own), operands[k]); found != EinsumError::none)
         return found;
       if (operands[k].rank != ranks[k]) return EinsumError::rank;
-      if (own.find('.') != own.npos) filled = std::max(filled, ranks[k] - letters_of(own));
+      if (const int dims = ranks[k] - letters_of(own); own.find('.') != own.npos && dims > filled) filled = dims;
       begin = end + 1;
     }
     const EinsumError found = arrow == text.npos ? fill_result(filled) : read(text.substr(arrow + 2), filled, result);
