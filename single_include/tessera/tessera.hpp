@@ -160,10 +160,14 @@ struct Source {
     return false;
   }
 
-  /// "cross_entropy", of .../nn/moe.hpp "moe"; empty when the line calls the operation itself.
+  /// "cross_entropy", of .../nn/moe.hpp "moe"; empty when the line calls the operation itself, and of headers that
+  /// don't have the name of a layer, such as the single header.
   TESSERA_PLANNING std::string_view function() const {
     std::string_view name(inside == nullptr ? "" : inside);
-    if (const auto slash = name.rfind('/'); slash != name.npos) name.remove_prefix(slash + 1);
+    if (const auto slash = name.rfind('/'); slash != name.npos) {
+      if (name.find("/nn/") == name.npos) return {};
+      name.remove_prefix(slash + 1);
+    }
     return name.substr(0, name.find('.'));
   }
 
@@ -52875,9 +52879,11 @@ template <TensorArgument X, TensorArgument Segments, SizeOperand Count>
 constexpr auto segment_mean(const X& x, const Segments& segments, const Count& count, Here at = Here::current()) {
   static_assert(is_floating_v<typename X::element>,
                 "tessera: segment_mean takes a floating-point tensor; use ts::cast");
-  const auto ones = ones_like(cast<typename X::element>(segments, at), at);
-  const auto rows = maximum(segment_sum(ones, segments, count, at), 1, at);
-  return call<DivTag>(Source::from(at), segment_sum(x, segments, count, at), detail::as_column<X::rank>(rows, at));
+  using T = typename X::element;
+  using Sum = computed_t<T>;  // a count of f16 would end at 65504
+  const auto ones = ones_like(cast<Sum>(segments, at), at);
+  const auto rows = detail::as_column<X::rank>(maximum(segment_sum(ones, segments, count, at), 1, at), at);
+  return cast<T>(call<DivTag>(Source::from(at), segment_sum(cast<Sum>(x, at), segments, count, at), rows), at);
 }
 /// The largest, smallest, or the product of the elements of each segment (jax.ops.segment_max, segment_min,
 /// segment_prod); a segment without rows gives the neutral element: -infinity or the lowest integer, infinity or the
@@ -53841,7 +53847,8 @@ constexpr auto top_k_accuracy(const Logits& logits, const Target& target, const 
   static_assert(Target::rank + 1 == Logits::rank, "tessera: there is a target for each row of the logits");
   const auto is_target = tessera::equal(iota<-1, std::int32_t>(logits, at), unsqueeze<-1>(target, at), at);
   const auto own = sum<-1>(select(is_target, logits, zeros_like(logits, at), at), keepdims, at);
-  const auto higher = sum<-1>(cast<std::int32_t>(tessera::greater(logits, own, at), at), at);
+  // Not at most: of a logit that is NaN, all are, so that a model which diverged is not right.
+  const auto higher = sum<-1>(cast<std::int32_t>(logical_not(less_equal(logits, own, at), at), at), at);
   return mean(cast<float>(tessera::logical_and(less(higher, k, at), any<-1>(is_target, at), at), at), at);
 }
 
@@ -53854,9 +53861,9 @@ constexpr auto confusion_matrix(const Predicted& predicted, const Target& target
                                 Here at = Here::current()) {
   static_assert(Predicted::rank == Target::rank, "tessera: there is a prediction for each target");
   const auto of = [&](const auto& classes_of) {
-    return one_hot<float>(detail::flattened(classes_of, at), classes, at);
+    return one_hot<std::int32_t>(detail::flattened(classes_of, at), classes, at);
   };
-  return cast<std::int32_t>(einsum<"nt,np->tp">(of(target), of(predicted), at), at);
+  return einsum<"nt,np->tp">(of(target), of(predicted), at);
 }
 
 }  // namespace tessera

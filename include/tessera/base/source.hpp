@@ -36,10 +36,14 @@ struct Source {
     return false;
   }
 
-  /// "cross_entropy", of .../nn/moe.hpp "moe"; empty when the line calls the operation itself.
+  /// "cross_entropy", of .../nn/moe.hpp "moe"; empty when the line calls the operation itself, and of headers that
+  /// don't have the name of a layer, such as the single header.
   TESSERA_PLANNING std::string_view function() const {
     std::string_view name(inside == nullptr ? "" : inside);
-    if (const auto slash = name.rfind('/'); slash != name.npos) name.remove_prefix(slash + 1);
+    if (const auto slash = name.rfind('/'); slash != name.npos) {
+      if (name.find("/nn/") == name.npos) return {};
+      name.remove_prefix(slash + 1);
+    }
     return name.substr(0, name.find('.'));
   }
 

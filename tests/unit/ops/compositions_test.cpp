@@ -81,6 +81,10 @@ TEST(Compositions, Metrics) {
   EXPECT_EQ(got[3].data[0], 1);
   const auto without = apply<Float<2>, Labels>(f, {scores, Array({4}, {-1, 3, -100, 2})});
   EXPECT_EQ(without[3].data[0], 0.25);
+  // Of a row of NaN no class is among the highest.
+  const auto diverged = apply<Float<2>, Labels>(f, {Array({4, 3}, NAN), labels});
+  EXPECT_EQ(diverged[1].data[0], 0);
+  EXPECT_EQ(diverged[2].data[0], 0);
   // y_true = [2, 0, 2, 2, 0, 1], y_pred = [0, 0, 2, 2, 0, 2]; here also a class that is none
   const auto confusion = [](const auto& p, const auto& t) { return ts::confusion_matrix(p, t, 3); };
   const Array predicted({7}, {0, 0, 2, 2, 0, 2, 1}), targets({7}, {2, 0, 2, 2, 0, 1, 5});

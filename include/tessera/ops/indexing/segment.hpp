@@ -70,9 +70,11 @@ template <TensorArgument X, TensorArgument Segments, SizeOperand Count>
 constexpr auto segment_mean(const X& x, const Segments& segments, const Count& count, Here at = Here::current()) {
   static_assert(is_floating_v<typename X::element>,
                 "tessera: segment_mean takes a floating-point tensor; use ts::cast");
-  const auto ones = ones_like(cast<typename X::element>(segments, at), at);
-  const auto rows = maximum(segment_sum(ones, segments, count, at), 1, at);
-  return call<DivTag>(Source::from(at), segment_sum(x, segments, count, at), detail::as_column<X::rank>(rows, at));
+  using T = typename X::element;
+  using Sum = computed_t<T>;  // a count of f16 would end at 65504
+  const auto ones = ones_like(cast<Sum>(segments, at), at);
+  const auto rows = detail::as_column<X::rank>(maximum(segment_sum(ones, segments, count, at), 1, at), at);
+  return cast<T>(call<DivTag>(Source::from(at), segment_sum(cast<Sum>(x, at), segments, count, at), rows), at);
 }
 /// The largest, smallest, or the product of the elements of each segment (jax.ops.segment_max, segment_min,
 /// segment_prod); a segment without rows gives the neutral element: -infinity or the lowest integer, infinity or the

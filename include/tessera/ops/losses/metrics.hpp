@@ -32,7 +32,8 @@ constexpr auto top_k_accuracy(const Logits& logits, const Target& target, const 
   static_assert(Target::rank + 1 == Logits::rank, "tessera: there is a target for each row of the logits");
   const auto is_target = tessera::equal(iota<-1, std::int32_t>(logits, at), unsqueeze<-1>(target, at), at);
   const auto own = sum<-1>(select(is_target, logits, zeros_like(logits, at), at), keepdims, at);
-  const auto higher = sum<-1>(cast<std::int32_t>(tessera::greater(logits, own, at), at), at);
+  // Not at most: of a logit that is NaN, all are, so that a model which diverged is not right.
+  const auto higher = sum<-1>(cast<std::int32_t>(logical_not(less_equal(logits, own, at), at), at), at);
   return mean(cast<float>(tessera::logical_and(less(higher, k, at), any<-1>(is_target, at), at), at), at);
 }
 
@@ -45,9 +46,9 @@ constexpr auto confusion_matrix(const Predicted& predicted, const Target& target
                                 Here at = Here::current()) {
   static_assert(Predicted::rank == Target::rank, "tessera: there is a prediction for each target");
   const auto of = [&](const auto& classes_of) {
-    return one_hot<float>(detail::flattened(classes_of, at), classes, at);
+    return one_hot<std::int32_t>(detail::flattened(classes_of, at), classes, at);
   };
-  return cast<std::int32_t>(einsum<"nt,np->tp">(of(target), of(predicted), at), at);
+  return einsum<"nt,np->tp">(of(target), of(predicted), at);
 }
 
 }  // namespace tessera
