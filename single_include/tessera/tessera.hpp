@@ -6230,6 +6230,12 @@ constexpr Value broadcast(Value x, Value like);
 /// The transpose of broadcast: sums x over the dims along which `like` was broadcast.
 constexpr Value sum_to(Value x, Value like);
 constexpr Value extent(Value x, int dim);
+/// Inserts singleton dims at the positions (of the result) whose bits are set.
+constexpr Value insert_singletons(Value x, unsigned singletons, int out_rank);
+/// The dims in order, but for one, which moves.
+constexpr Value move_dim(Value x, int from, int to);
+/// Sums over a bit set of dims.
+constexpr Value sum_of(Value x, unsigned dims, bool keep = false);
 constexpr Value project(Value repeat, int output, const Node& type, Storage storage = Storage::block) {
   return repeat.make(projection_node(output, type, storage), {repeat.id});
 }
@@ -7329,8 +7335,9 @@ namespace tessera {
 
 namespace detail {
 
-/// Adds a copy of a node on other operands. The copy of a repeat has a body of its own, since a gradient changes it.
-constexpr int copy_node(Module& module, int graph, int id, const Growable<std::int32_t>& operands) {
+/// Adds a copy of a node to graph `to`, on other operands. The copy of a repeat has a body of its own, since a gradient
+/// changes it.
+constexpr int copy_node(Module& module, int graph, int id, const Growable<std::int32_t>& operands, int to) {
   Node made = module.graph(graph)[id];
   made.region = 0;
   if (made.is_repeat()) {
@@ -7338,7 +7345,10 @@ constexpr int copy_node(Module& module, int graph, int id, const Growable<std::i
     module.graph(body) = module.graph(made.index());
     made.value = static_cast<double>(body);
   }
-  return module.graph(graph).add(made, operands.data(), static_cast<int>(operands.size()));
+  return module.graph(to).add(made, operands.data(), static_cast<int>(operands.size()));
+}
+constexpr int copy_node(Module& module, int graph, int id, const Growable<std::int32_t>& operands) {
+  return copy_node(module, graph, id, operands, graph);
 }
 
 /// The names of a checkpoint's values: see ts::checkpoint_name.
@@ -8125,13 +8135,22 @@ class BodyTrace {
   }
   constexpr void give(const Value& value) { module_->graph(module_->current).outputs.push_back(value.id); }
 
-  /// Adds the repeat to the graph around the body. `count`: the number of steps, where nothing is sliced; `limit`: how
-  /// many of them run, where that is limited.
-  constexpr Value close(const Value& count, Source source, const Value& limit = {}) {
+  /// Ends the body, which traces no further operations.
+  constexpr OpenBody end() {
     const OpenBody body = module_->open.back();
     module_->open.pop_back();
     module_->current = body.around;
     for (std::int32_t id : body.captured) operands_.push_back(id);
+    return body;
+  }
+  /// The values around the body that are its arguments, in their order.
+  constexpr const Growable<std::int32_t>& operands() const { return operands_; }
+  constexpr bool is_slice(int argument) const { return shape_.is_stacked(argument); }
+
+  /// Adds the repeat to the graph around the body. `count`: the number of steps, where nothing is sliced; `limit`: how
+  /// many of them run, where that is limited.
+  constexpr Value close(const Value& count, Source source, const Value& limit = {}) {
+    const OpenBody body = end();
     shape_.counted = shape_.stacked == 0;
     shape_.limited = limit.module != nullptr;
     if (shape_.limited) operands_.push_back(here(limit).id);
@@ -8442,6 +8461,160 @@ TESSERA_PLANNING_END
 
 #endif
 
+// ---- tessera/graph/transform/batch.hpp
+
+#ifndef TESSERA_GRAPH_TRANSFORM_BATCH_HPP
+#define TESSERA_GRAPH_TRANSFORM_BATCH_HPP
+
+TESSERA_PLANNING_BEGIN
+
+namespace tessera {
+
+/// A value of one example, in the graph of all examples.
+struct Batched {
+  std::int32_t id = -1;
+  std::int8_t dim = -1;  ///< the dim that counts examples; -1: the value is the same for all examples
+};
+
+/// A graph that computes one example, and the graph in which its nodes are made for all examples at once.
+struct Batching {
+  Module* module = nullptr;
+  int one = 0, all = 0;
+  Growable<Batched> values{};     ///< by node of `one`
+  Batched reference{};            ///< a value that differs between examples: it has their number
+  std::int32_t examples_id = -1;  ///< a vector with an element for each example; -1: not made yet
+
+  constexpr Value value(std::int32_t id, Source source) const { return {module, all, id, source}; }
+  /// A vector with an element for each example, of which only the shape is used.
+  constexpr Value examples(Source source) {
+    if (examples_id < 0) {
+      const Value count = build::extent(value(reference.id, source), reference.dim);
+      examples_id = count.make({.op = Op::arange, .dtype = DType::i32, .rank = 1}, {count.id}).id;
+    }
+    return value(examples_id, source);
+  }
+  /// v, repeated along a new leading dim of examples.
+  constexpr Value repeated(Value v) {
+    Value like = examples(v.source);
+    if (v.rank() > 0) {  // only the shape of the sum is used, so it is never computed
+      const unsigned behind = ((1u << v.rank()) - 1) << 1;
+      like = build::binary(Op::add, build::insert_singletons(like, behind, v.rank() + 1), build::cast(v, DType::i32));
+    }
+    return build::broadcast(v, like);
+  }
+  /// A value that differs between examples, with dim 0 for these.
+  constexpr Value leading(Batched& v, Source source) const {
+    if (v.dim > 0) v = {build::move_dim(value(v.id, source), v.dim, 0).id, 0};
+    return value(v.id, source);
+  }
+  constexpr Value full(Batched& v, Source source) {
+    return v.dim < 0 ? repeated(value(v.id, source)) : leading(v, source);
+  }
+};
+
+/// What a batching rule works with: one node of the graph of one example. At least one of its operands differs between
+/// examples.
+class Batch {
+ public:
+  constexpr Batch(Batching& batching, int id)
+      : batching_(batching), id_(id), node_(batching.module->graph(batching.one)[id]) {}
+
+  constexpr const Node& node() const { return node_; }
+  constexpr int arity() const { return node_.arity; }
+  /// The node with a leading dim of examples.
+  constexpr Node batched() const {
+    Node made = node_;
+    made.rank = static_cast<std::uint8_t>(made.rank + 1);
+    made.singletons = static_cast<std::uint8_t>(made.singletons << 1);
+    return made;
+  }
+  /// The type of operand i of one example.
+  constexpr const Node& one(int i) const { return batching_.module->graph(batching_.one)[operand(i)]; }
+
+  constexpr bool has(int i) const { return operand(i) >= 0; }
+  /// Whether operand i differs between examples.
+  constexpr bool differs(int i) const { return has(i) && own(i).dim >= 0; }
+  /// Operand i: if it differs between examples, with a leading dim of examples.
+  constexpr Value x(int i) const {
+    return differs(i) ? batching_.leading(own(i), node_.source) : batching_.value(own(i).id, node_.source);
+  }
+  /// Operand i with a leading dim of examples, in full extent.
+  constexpr Value full(int i) const { return batching_.full(own(i), node_.source); }
+  /// Operand i with a leading dim of examples, which has extent 1 if the operand is the same for all examples.
+  constexpr Value leading(int i) const {
+    const Value v = x(i);
+    return differs(i) ? v : build::insert_singletons(v, 1, v.rank() + 1);
+  }
+  /// Operand i for an operation that aligns trailing dims: the dim of examples is in front of `rank` dims.
+  constexpr Value aligned(int i, int rank) const {
+    const Value v = x(i);
+    const int missing = rank + 1 - v.rank();
+    return differs(i) ? build::insert_singletons(v, ((1u << missing) - 1) << 1, rank + 1) : v;
+  }
+  /// The number of examples.
+  constexpr Value count() const { return build::extent(batching_.examples(node_.source), 0); }
+  /// A value of which only the shape is used: that of operand i of one example.
+  constexpr Value shape_of_one(int i) const {
+    const Value v = x(i);
+    return differs(i) ? build::sum_of(build::cast(v, DType::f32), 1) : v;
+  }
+
+  constexpr Batched make(const Node& made, const Growable<std::int32_t>& operands) const {
+    Node own = made;
+    own.source = node_.source;
+    return {batching_.module->graph(batching_.all).add(own, operands.data(), static_cast<int>(operands.size())), 0};
+  }
+  static constexpr Batched all(const Value& v) { return {v.id, 0}; }
+  static constexpr Batched same(const Value& v) { return {v.id, -1}; }
+  constexpr Module& module() const { return *batching_.module; }
+
+ private:
+  Batching& batching_;
+  int id_;
+  Node node_;
+
+  constexpr int operand(int i) const { return batching_.module->graph(batching_.one).operand(id_, i); }
+  constexpr Batched& own(int i) const { return batching_.values[static_cast<std::size_t>(operand(i))]; }
+};
+
+/// Makes a node for all examples at once. Without an id: the rule does not cover the node, which then runs in a loop
+/// over examples.
+using BatchRule = Batched (*)(const Batch&);
+/// Null: an operation without a rule. Defined in ops/rows.hpp.
+constexpr BatchRule batch_rule_of(Op op);
+
+/// Operands as they are, or with a full leading dim of examples if `full` has their bit.
+constexpr Growable<std::int32_t> batched_operands(const Batch& b, unsigned full) {
+  Growable<std::int32_t> made;
+  for (int i = 0; i < b.arity(); ++i)
+    made.push_back(!b.has(i) ? -1 : i < 32 && (full >> i & 1u) != 0 ? b.full(i).id : b.x(i).id);
+  return made;
+}
+/// The rule of an operation that leaves leading dims alone and counts no dims: its tensors get a leading dim.
+constexpr Batched batch_leading(const Batch& b) {
+  unsigned tensors = 0;
+  for (int i = 0; i < b.arity(); ++i)
+    if (b.has(i) && (b.one(i).rank > 0 || b.differs(i))) tensors |= 1u << i;
+  return b.make(b.batched(), batched_operands(b, tensors));
+}
+/// The rule of an operation along a dim, which is its first attribute: see dim_of.
+constexpr Batched batch_along_dim(const Batch& b) {
+  Growable<std::int32_t> operands;
+  for (int i = 0; i < b.arity(); ++i) {
+    if (b.has(i) && b.one(i).rank == 0 && b.differs(i)) return {};
+    operands.push_back(!b.has(i) ? -1 : b.one(i).rank == 0 ? b.x(i).id : b.full(i).id);
+  }
+  Node made = b.batched();
+  ++made.labels[0];
+  return b.make(made, operands);
+}
+
+}  // namespace tessera
+
+TESSERA_PLANNING_END
+
+#endif
+
 // ---- tessera/ops/operation.hpp
 
 #ifndef TESSERA_OPS_OPERATION_HPP
@@ -8455,6 +8628,7 @@ namespace ops {
 ///   row       what passes need to know (graph/ir/row.hpp); elementwise operations give parts of it
 ///             (elementwise_operation.hpp)
 ///   gradient  a GradientRule, if it has a gradient
+///   batch     a BatchRule; without one, vmap runs the operation in a loop over examples
 ///   simplify  a SimplifyRule, if it has one
 /// It is in the list of its family; rows.hpp joins these lists.
 template <class... Operation> struct OperationList {};
@@ -8616,6 +8790,12 @@ constexpr BrokenRule check_types(const NodeCheck& c, int first) {
 }
 constexpr BrokenRule check_elementwise(const NodeCheck& c) { return check_types(c, 0); }
 
+constexpr Batched batch_elementwise(const Batch& b) {
+  Growable<std::int32_t> operands;
+  for (int i = 0; i < b.arity(); ++i) operands.push_back(b.aligned(i, b.node().rank).id);
+  return b.make(b.batched(), operands);
+}
+
 struct AnyElementwiseOperation {};
 
 /// Defaults of elementwise operations. An operation adds its `name` and
@@ -8637,6 +8817,7 @@ template <int Arity> struct ElementwiseOperation : AnyElementwiseOperation {
   static constexpr bool adds = false;             ///< computes the sum of its operands
   static constexpr bool converts = false;         ///< changes the element type of its operand
   static constexpr CheckRule check = check_elementwise;
+  static constexpr BatchRule batch = batch_elementwise;
   /// `value` takes xsimd batches instead of lanes: for functions that xsimd has
   static constexpr bool by_part = false;
   /// xsimd's function divides or takes a root: where its quotients of floats are estimates, they are computed in double
@@ -9446,6 +9627,9 @@ struct BroadcastOp {
                              .shape_only = 1u << 1,
                              .recomputed = true};
   static constexpr bool by_part = false, divides_in_xsimd = false;
+  static constexpr BatchRule batch = [](const Batch& b) {
+    return b.make(b.batched(), {b.aligned(0, b.node().rank).id, b.full(1).id});
+  };
   static constexpr CheckRule check = [](const NodeCheck& c) {
     if (const BrokenRule broken = check_broadcast(c); !broken.empty()) return broken;
     if (c.node().dtype != c.x(0).dtype) return BrokenRule("the result has the element type of its operands");
@@ -11879,6 +12063,9 @@ struct ExtentOp {
                              .flops = 0,
                              .shape_only = 1,
                              .recomputed = true};
+  static constexpr BatchRule batch = [](const Batch& b) {
+    return Batch::same(build::extent(b.x(0), dim_of(b.node()) + 1));
+  };
   static constexpr CheckRule check = check_extent;
   static constexpr AttributeText attributes = tessera::detail::dim_text;
 };
@@ -11929,6 +12116,7 @@ struct IotaOp {
                              .flops = 0,
                              .shape_only = 1,
                              .recomputed = true};
+  static constexpr BatchRule batch = batch_along_dim;
   static constexpr CheckRule check = check_iota;
   static constexpr AttributeText attributes = tessera::detail::dim_text;
 };
@@ -11942,6 +12130,13 @@ struct RandomOp {
                              .sharding = like_sharding,
                              .flops = 20,
                              .shape_only = 1};
+  /// A number as key gives each example its own draws. A tensor gives all examples that have it the same draws.
+  static constexpr BatchRule batch = [](const Batch& b) -> Batched {
+    if (b.differs(1)) return {};
+    if (b.one(1).dtype == DType::f64) return b.make(b.batched(), {b.full(0).id, b.x(1).id});
+    const Batched made = b.make(b.node(), {b.shape_of_one(0).id, b.x(1).id});
+    return {made.id, -1};
+  };
   static constexpr CheckRule check = check_random;
   static constexpr AttributeText attributes = [](const ProgramView&, const GraphView& graph, int id) {
     const RandomDraw draw = RandomDraw::of(graph[id]);
@@ -11976,6 +12171,23 @@ struct ConstraintOp {
       Constraint{own.cotangent_spec, own.cotangent, static_cast<std::int8_t>(own.spec), own.about}.write(made);
     r.add(0, r.y().make(made, {r.full_g().id}));
   };
+  /// The spec is for one example: the dim of examples may be split over the axes that it does not name.
+  static constexpr BatchRule batch = [](const Batch& b) {
+    Constraint own = Constraint::of(b.node());
+    Module& module = b.module();
+    const auto behind_examples = [&](int spec) {
+      PartitionSpec whole = module.specs[static_cast<std::size_t>(spec)];
+      whole.entries.insert(0, SpecEntry(none));
+      return module.add_spec(whole);
+    };
+    if (own.about < 0) own.about = static_cast<std::int8_t>(own.spec);
+    own.spec = behind_examples(own.spec);
+    if (own.cotangent == CotangentSharding::own_spec)
+      own.cotangent_spec = static_cast<std::int8_t>(behind_examples(own.cotangent_spec));
+    Node made = b.batched();
+    own.write(made);
+    return b.make(made, batched_operands(b, 1));
+  };
   static constexpr CheckRule check = check_constraint;
   static constexpr AttributeText attributes = [](const ProgramView& program, const GraphView& graph, int id) {
     return program.specs[graph[id].index()].text();
@@ -12000,6 +12212,7 @@ struct AlikeOp {
                              .sharded_as = 1,
                              .recomputed = true};
   static constexpr GradientRule gradient = [](Gradient& r) { r.add(0, r.g()); };
+  static constexpr BatchRule batch = [](const Batch& b) { return b.make(b.batched(), batched_operands(b, 3)); };
   static constexpr CheckRule check = check_alike;
 };
 
@@ -12064,7 +12277,6 @@ constexpr Value rearrange(Value x, int out_rank, const Factors& factors, const s
   return x.make(made, operands, sized ? factors.count + 1 : 1);
 }
 
-/// Inserts singleton dims at the positions (of the result) whose bits are set.
 constexpr Value insert_singletons(Value x, unsigned singletons, int out_rank) {
   if (singletons == 0) return x;
   Factors f{};
@@ -12095,6 +12307,66 @@ constexpr Value drop_singletons(Value x, unsigned dims) {
     ++out;
   }
   return rearrange(x, out, f, nullptr);
+}
+
+constexpr Value move_dim(Value x, int from, int to) {
+  if (from == to) return x;
+  Factors f{};
+  std::int8_t factor_of[max_rank]{};
+  for (int d = 0; d < x.rank(); ++d) {
+    factor_of[d] = f.count;
+    if (!x.is_singleton(d)) f.in_dim[static_cast<int>(f.count++)] = static_cast<std::int8_t>(d);
+  }
+  for (int d = 0, at = 0; d < x.rank(); ++d) {
+    const int rest = d < to ? d : d - 1;  // the place of the dim among those that keep their order
+    const int own = d == to ? from : rest < from ? rest : rest + 1;
+    if (x.is_singleton(own)) continue;
+    f.order[at] = factor_of[own];
+    f.out_dim[at++] = static_cast<std::int8_t>(d);
+  }
+  return rearrange(x, x.rank(), f, nullptr);
+}
+
+/// Merges the dims from `first` to `last`.
+constexpr Value merge_dims(Value x, int first, int last) {
+  Factors f{};
+  for (int d = 0; d < x.rank(); ++d) {
+    if (x.is_singleton(d)) continue;
+    f.in_dim[static_cast<int>(f.count)] = static_cast<std::int8_t>(d);
+    f.order[static_cast<int>(f.count)] = f.count;
+    f.out_dim[static_cast<int>(f.count++)] = static_cast<std::int8_t>(d <= first  ? d
+                                                                      : d <= last ? first
+                                                                                  : d - (last - first));
+  }
+  return rearrange(x, x.rank() - (last - first), f, nullptr);
+}
+/// Splits a dim into two, of which the first has this extent.
+constexpr Value split_dim(Value x, int dim, Value first) {
+  Factors f{};
+  std::int32_t sizes[max_rank];
+  for (int d = 0; d < x.rank(); ++d)
+    for (int k = 0; k < (d == dim ? 2 : 1); ++k) {
+      if (x.is_singleton(d)) continue;
+      f.in_dim[static_cast<int>(f.count)] = static_cast<std::int8_t>(d);
+      sizes[static_cast<int>(f.count)] = d == dim && k == 0 ? first.id : -1;
+      f.order[static_cast<int>(f.count)] = f.count;
+      f.out_dim[static_cast<int>(f.count++)] = static_cast<std::int8_t>(d < dim ? d : d == dim ? d + k : d + 1);
+    }
+  return rearrange(x, x.rank() + 1, f, sizes);
+}
+/// Splits a dim of x into `count` dims with the extents of dims of `like`, from dim `from` on.
+constexpr Value split_dim_as(Value x, int dim, Value like, int from, int count) {
+  Factors f{};
+  std::int32_t sizes[max_rank];
+  for (int d = 0; d < x.rank(); ++d)
+    for (int k = 0; k < (d == dim ? count : 1); ++k) {
+      if (d == dim ? like.is_singleton(from + k) : x.is_singleton(d)) continue;
+      f.in_dim[static_cast<int>(f.count)] = static_cast<std::int8_t>(d);
+      sizes[static_cast<int>(f.count)] = d == dim ? extent(like, from + k).id : -1;
+      f.order[static_cast<int>(f.count)] = f.count;
+      f.out_dim[static_cast<int>(f.count++)] = static_cast<std::int8_t>(d < dim ? d : d == dim ? d + k : d + count - 1);
+    }
+  return rearrange(x, x.rank() + count - 1, f, sizes);
 }
 
 }  // namespace tessera::build
@@ -12269,6 +12541,22 @@ constexpr BrokenRule check_rearrange(const NodeCheck& c) {
              : "the type of the result follows from the factors";
 }
 
+/// The dim of examples is a factor of its own.
+constexpr Batched batch_rearrange(const Batch& b) {
+  const Factors one = Factors::of(b.node());
+  if (one.count == max_rank) return {};
+  Factors f{};
+  f.count = static_cast<std::int8_t>(one.count + 1);
+  std::int32_t sizes[max_rank]{-1};
+  for (int p = 0; p < one.count; ++p) {
+    f.in_dim[p + 1] = static_cast<std::int8_t>(one.in_dim[p] + 1);
+    f.order[p + 1] = static_cast<std::int8_t>(one.order[p] + 1);
+    f.out_dim[p + 1] = static_cast<std::int8_t>(one.out_dim[p] + 1);
+    sizes[p + 1] = b.arity() > 1 && b.has(1 + p) ? b.x(1 + p).id : -1;
+  }
+  return Batch::all(build::rearrange(b.full(0), b.node().rank + 1, f, sizes, RearrangeOrigin::of(b.node())));
+}
+
 /// The text of a rearrange, such as "a (b c) -> a b c".
 inline std::string rearrange_text(const ProgramView&, const GraphView& graph, int id) {
   const Factors f = Factors::of(graph[id]);
@@ -12307,6 +12595,7 @@ struct RearrangeOp {
                              .optional_operands = true,
                              .recomputed = true};
   static constexpr GradientRule gradient = rearrange_gradient;
+  static constexpr BatchRule batch = batch_rearrange;
   static constexpr CheckRule check = check_rearrange;
   static constexpr AttributeText attributes = rearrange_text;
 };
@@ -12538,6 +12827,7 @@ struct SliceOp {
   static constexpr GradientRule gradient = [](Gradient& r) {
     r.add(0, build::pad(r.full_g(), dim_of(r.node()), r.x(1), r.x(0)));
   };
+  static constexpr BatchRule batch = batch_along_dim;
   static constexpr CheckRule check = check_slice;
   static constexpr AttributeText attributes = tessera::detail::dim_text;
 };
@@ -12555,6 +12845,7 @@ struct PadOp {
   static constexpr GradientRule gradient = [](Gradient& r) {
     r.add(0, build::slice(r.full_g(), dim_of(r.node()), r.x(1), build::extent(r.x(0), dim_of(r.node()))));
   };
+  static constexpr BatchRule batch = batch_along_dim;
   static constexpr CheckRule check = check_pad;
   static constexpr AttributeText attributes = tessera::detail::dim_text;
 };
@@ -12569,6 +12860,7 @@ struct ConcatOp {
                              .offset = concat_offset,
                              .flops = 0};
   static constexpr GradientRule gradient = concat_gradient;
+  static constexpr BatchRule batch = batch_along_dim;
   static constexpr CheckRule check = check_concat;
   static constexpr AttributeText attributes = tessera::detail::dim_text;
 };
@@ -12583,6 +12875,7 @@ struct PermuteOp {
                              .permutation = permuted_from,
                              .flops = 0};
   static constexpr GradientRule gradient = permute_gradient;
+  static constexpr BatchRule batch = batch_along_dim;
   static constexpr CheckRule check = check_permute;
   static constexpr AttributeText attributes = tessera::detail::dim_text;
 };
@@ -12767,6 +13060,26 @@ constexpr BrokenRule check_einsum(const NodeCheck& c) {
              : "operands have equal element types, and the result has that of the products";
 }
 
+/// The dim of examples is a label: of both operands, or of the operand that differs between examples.
+constexpr Batched batch_einsum(const Batch& b) {
+  EinsumLabels labels = EinsumLabels::of(b.node());
+  std::int8_t* const lists[] = {labels.a, labels.b, labels.out};
+  bool used[EinsumLabels::count]{};
+  for (const std::int8_t* list : lists)
+    for (int d = 0; d < max_rank; ++d)
+      if (list[d] >= 0) used[list[d]] = true;
+  std::int8_t free = 0;
+  while (used[free]) ++free;
+  for (int i = 0; i < 3; ++i) {
+    if (i < 2 && !b.differs(i)) continue;
+    for (int d = max_rank - 1; d > 0; --d) lists[i][d] = lists[i][d - 1];
+    lists[i][0] = free;
+  }
+  Node made = b.batched();
+  made.labels = labels.pack();
+  return b.make(made, batched_operands(b, 0));
+}
+
 inline std::string einsum_text(const ProgramView&, const GraphView& graph, int id) {
   const EinsumLabels labels = EinsumLabels::of(graph[id]);
   std::string text;
@@ -12797,6 +13110,7 @@ struct EinsumOp {
     const bool splits = node.value != 0 && made[operands[0]].dtype == DType::f32;
     return splits ? split_product(made, node, operands) : -1;
   };
+  static constexpr BatchRule batch = batch_einsum;
   static constexpr CheckRule check = check_einsum;
   static constexpr AttributeText attributes = einsum_text;
 };
@@ -12846,7 +13160,7 @@ constexpr Value element_count(Value x, unsigned dims) {
   return count;
 }
 
-constexpr Value sum_of(Value x, unsigned dims, bool keep = false) { return reduce(Op::sum, x, dims, keep); }
+constexpr Value sum_of(Value x, unsigned dims, bool keep) { return reduce(Op::sum, x, dims, keep); }
 constexpr Value sum_to(Value x, Value like) {
   const Node &from = x.node(), &to = like.node();
   const int missing = from.rank - to.rank;
@@ -13094,6 +13408,33 @@ constexpr BrokenRule check_attention(const NodeCheck& c) {
                                                                   : "a gradient has the shape of its operand";
 }
 
+/// Examples are part of the batch dim. The parts of one attention run in one unit if they read each other's results
+/// directly, so a merge undoes the split of such a result.
+constexpr Batched batch_attention(const Batch& b) {
+  const Value count = b.count();
+  Growable<std::int32_t> operands;
+  for (int i = 0; i < b.arity(); ++i) {
+    if (b.one(i).rank == 0) {
+      operands.push_back(b.x(i).id);
+      continue;
+    }
+    const Value x = b.full(i);
+    const Node& from = x.node();
+    const Graph& graph = x.module->graph(x.graph);
+    const bool is_split = from.op == Op::rearrange && from.arity > 2 && graph.operand(x.id, 1) == count.id &&
+                          graph.operand_node(x.id, 0).op == b.one(i).op;
+    operands.push_back(is_split                   ? graph.operand(x.id, 0)
+                       : b.one(i).is_singleton(0) ? build::drop_singletons(x, 2).id
+                                                  : build::merge_dims(x, 0, 1).id);
+  }
+  Node made = b.node();
+  const bool was_singleton = made.is_singleton(0);
+  made.singletons = static_cast<std::uint8_t>(made.singletons & ~1u);
+  const Value result = count.with(b.make(made, operands).id);
+  if (was_singleton) return Batch::all(build::insert_singletons(result, 2, result.rank() + 1));
+  return Batch::all(build::split_dim(result, 0, count));
+}
+
 struct AttentionLseOp {
   static constexpr OpRow row{.name = "attention_lse",
                              .unit = UnitKind::attention,
@@ -13105,6 +13446,7 @@ struct AttentionLseOp {
                                  },
                              .sharding = attention_sharding};
   static constexpr GradientRule gradient = attention_lse_gradient;
+  static constexpr BatchRule batch = batch_attention;
   static constexpr CheckRule check = check_attention;
   static constexpr AttributeText attributes = [](const ProgramView&, const GraphView& graph, int id) {
     const AttentionForm form = AttentionForm::of_node(graph[id]);
@@ -13126,6 +13468,7 @@ struct AttentionOp {
                              .sharding = attention_sharding,
                              .joins_operand = 3};
   static constexpr GradientRule gradient = attention_gradient;
+  static constexpr BatchRule batch = batch_attention;
   static constexpr CheckRule check = check_attention;
   static constexpr AttributeText attributes = [](const ProgramView&, const GraphView& graph, int id) {
     const AttentionForm form = AttentionForm::of_node(graph[id]);
@@ -13150,6 +13493,7 @@ struct AttentionGradOp {
                                    return a.causal == b.causal && a.banded == b.banded;
                                  }};
   static constexpr GradientRule gradient = attention_second_gradient;
+  static constexpr BatchRule batch = batch_attention;
   static constexpr CheckRule check = check_attention;
   static constexpr AttributeText attributes = [](const ProgramView&, const GraphView& graph, int id) {
     const AttentionForm form = AttentionForm::of_node(graph[id]);
@@ -13342,6 +13686,13 @@ constexpr BrokenRule check_ragged(const NodeCheck& c, int rank_of_second, int ra
              : "operands have equal element types, and the result has that of the products";
 }
 
+/// The dim of examples is a leading dim.
+constexpr Batched batch_ragged(const Batch& b) {
+  Growable<std::int32_t> operands;
+  for (int i = 0; i < 3; ++i) operands.push_back(b.leading(i).id);
+  return b.make(b.batched(), operands);
+}
+
 /// Operands: rows, matrices, group sizes.
 struct RaggedDotOp {
   static constexpr OpRow row{.name = "ragged_dot",
@@ -13358,6 +13709,7 @@ struct RaggedDotOp {
     if (r.needs(1))
       r.add(1, build::cast(build::ragged_outer(transposed ? g : x, transposed ? x : g, sizes, w.node()), w.dtype()));
   };
+  static constexpr BatchRule batch = batch_ragged;
   static constexpr CheckRule check = [](const NodeCheck& c) {
     if (const BrokenRule broken = check_ragged(c, 1, 0); !broken.empty()) return broken;
     const Node &node = c.node(), &x = c.x(0), &w = c.x(1), &sizes = c.x(2);
@@ -13394,6 +13746,7 @@ struct RaggedOuterOp {
       r.add(i, build::broadcast(build::cast(slope, own.dtype()), own));
     }
   };
+  static constexpr BatchRule batch = batch_ragged;
   static constexpr CheckRule check = [](const NodeCheck& c) {
     if (const BrokenRule broken = check_ragged(c, 0, 1); !broken.empty()) return broken;
     const Node &node = c.node(), &a = c.x(0), &b = c.x(1), &sizes = c.x(2);
@@ -13629,6 +13982,7 @@ struct PatchesOp {
                  x.is_singleton(first + d)};
     r.add(0, build::cast(build::fold_patches(g, first, count, dims, true, of_slices(r.node())), x.dtype()));
   };
+  static constexpr BatchRule batch = batch_along_dim;
   static constexpr CheckRule check = [](const NodeCheck& c) { return check_patches(c, c.node(), c.x(0), 5); };
   static constexpr AttributeText attributes = tessera::detail::dim_text;
 };
@@ -13703,6 +14057,7 @@ struct FoldPatchesOp {
     }
     r.add(0, build::patches(g, first, count, dims, false, of_slices(r.node())));
   };
+  static constexpr BatchRule batch = batch_along_dim;
   static constexpr CheckRule check = [](const NodeCheck& c) { return check_patches(c, c.x(0), c.node(), 4); };
   static constexpr AttributeText attributes = tessera::detail::dim_text;
 };
@@ -14060,6 +14415,7 @@ struct CustomCallOp {
                  "[custom_call] gradient: the function of a ts::custom_call has no gradient; call it in the function "
                  "of a ts::custom_vjp");
   };
+  static constexpr BatchRule batch = batch_leading;  // a batch dim
   static constexpr CheckRule check = check_custom;
   static constexpr AttributeText attributes = [](const ProgramView&, const GraphView& graph, int id) {
     const bool several = row_of(graph[id]).custom->signature.result_count > 1;
@@ -14492,6 +14848,7 @@ constexpr OpRow unchanged_row(std::string_view name, std::int8_t arity) {
           .flops = 0,
           .recomputed = true};
 }
+constexpr Batched batch_first_operand(const Batch& b) { return b.make(b.batched(), batched_operands(b, 1)); }
 constexpr int first_operand(Graph&, const Node&, const std::int32_t* operands) { return operands[0]; }
 
 /// A value with respect to which a gradient is computed: different from all others, even from an equal one.
@@ -14499,6 +14856,7 @@ struct VariableOp {
   static constexpr OpRow row = unchanged_row("variable", 1);
   static constexpr GradientRule gradient = [](Gradient& r) { r.add(0, r.g()); };
   static constexpr SimplifyRule simplify = first_operand;
+  static constexpr BatchRule batch = batch_first_operand;
   static constexpr CheckRule check = check_like_operand;
 };
 
@@ -14506,6 +14864,7 @@ struct VariableOp {
 struct StopGradientOp {
   static constexpr OpRow row = unchanged_row("stop_gradient", 1);
   static constexpr SimplifyRule simplify = first_operand;
+  static constexpr BatchRule batch = batch_first_operand;
   static constexpr CheckRule check = check_like_operand;
 };
 
@@ -14513,6 +14872,7 @@ struct NameOp {
   static constexpr OpRow row = unchanged_row("name", 1);
   static constexpr GradientRule gradient = [](Gradient& r) { r.add(0, r.g()); };
   static constexpr SimplifyRule simplify = first_operand;
+  static constexpr BatchRule batch = batch_first_operand;
   static constexpr CheckRule check = check_like_operand;
 };
 
@@ -14537,6 +14897,10 @@ struct CustomGradientOp {
                                                                     gradients, [&](int id) { return r.again(id).id; });
     for (int i = 0; i < count; ++i) r.add(behind + i, r.y().with(made[static_cast<std::size_t>(i)]));
   };
+  /// The cotangents are those of the results, so they differ between examples if the results do.
+  static constexpr BatchRule batch = [](const Batch& b) {
+    return b.make(b.batched(), batched_operands(b, (2u << CustomGradient::of(b.node()).results) - 1));
+  };
   static constexpr SimplifyRule simplify = first_operand;
   static constexpr CheckRule check = check_like_operand;
 };
@@ -14552,6 +14916,7 @@ struct CustomResultOp {
   }();
   static constexpr GradientRule gradient = [](Gradient& r) { r.add(1, r.operand(1).number(0)); };
   static constexpr SimplifyRule simplify = first_operand;
+  static constexpr BatchRule batch = batch_first_operand;
   static constexpr CheckRule check = check_like_operand;
 };
 
@@ -14565,6 +14930,7 @@ struct BarrierOp {
     return made;
   }();
   static constexpr GradientRule gradient = [](Gradient& r) { r.add(0, r.g()); };
+  static constexpr BatchRule batch = batch_first_operand;
   static constexpr CheckRule check = check_like_operand;
 };
 
@@ -14687,6 +15053,7 @@ struct ArgsortOp {
                              .arity = any_arity,
                              .shape = argsort_shape,
                              .sharding = along_dim_sharding};
+  static constexpr BatchRule batch = batch_along_dim;
   static constexpr CheckRule check = check_argsort;
   static constexpr AttributeText attributes = [](const ProgramView&, const GraphView& graph, int id) {
     return concat_text(dim_of(graph[id]), order_of(graph[id]) == Order::descending ? ", descending" : "");
@@ -14712,6 +15079,7 @@ struct GatherOp {
     const Value x = build::stored_parameter(r.x(0)), g = build::cast(r.full_g(), computed_as(x.dtype()));
     r.add(0, build::cast(build::scatter_add(g, dim_of(r.node()), r.x(1), x), x.dtype()));
   };
+  static constexpr BatchRule batch = batch_along_dim;
   static constexpr CheckRule check = check_gather;
   static constexpr AttributeText attributes = tessera::detail::dim_text;
 };
@@ -14728,6 +15096,7 @@ struct ScatterAddOp {
   static constexpr GradientRule gradient = [](Gradient& r) {
     r.add(0, build::gather(r.full_g(), dim_of(r.node()), r.x(1)));
   };
+  static constexpr BatchRule batch = batch_along_dim;
   static constexpr CheckRule check = check_scatter_add;
   static constexpr AttributeText attributes = tessera::detail::dim_text;
 };
@@ -14786,6 +15155,7 @@ constexpr OpRow cumulative_row(std::string_view name, Reduction reduction, Linea
 
 /// What all cumulative operations share besides their row and gradient.
 struct CumulativeOperation {
+  static constexpr BatchRule batch = batch_along_dim;
   static constexpr CheckRule check = check_cumulative;
   static constexpr AttributeText attributes = [](const ProgramView&, const GraphView& graph, int id) {
     const CumulativeOptions options = CumulativeOptions::of(graph[id]);
@@ -14923,6 +15293,57 @@ constexpr BrokenRule check_rows(const NodeCheck& c, const Node& table, const Nod
   return {};
 }
 
+/// The indices of operand 1 that differ between examples as those of a gather along dim 1 of [examples, rows, row...]:
+/// one dim, behind which a row has `row` dims.
+constexpr Value indices_along_dim(const Batch& b, int row) {
+  Value indices = b.full(1);
+  const int rank = indices.rank() - 1;
+  if (rank == 0) indices = build::insert_singletons(indices, 2, 2);
+  if (rank > 1) indices = build::merge_dims(indices, 1, rank);
+  return build::insert_singletons(indices, ((1u << row) - 1) << 2, 2 + row);
+}
+
+/// Rows [examples, i..., row...] as [examples, all i, row...], and back.
+constexpr Value with_one_index_dim(const Batch& b, Value rows) {
+  const int rank = b.one(1).rank;
+  if (rank == 0) return build::insert_singletons(rows, 2, rows.rank() + 1);
+  return rank == 1 ? rows : build::merge_dims(rows, 1, rank);
+}
+constexpr Value with_index_dims(const Batch& b, Value rows) {
+  const Node& index = b.one(1);
+  if (index.rank == 0) return build::drop_singletons(rows, 2);
+  return index.rank == 1 ? rows : build::split_dim_as(rows, 1, b.full(1), 1, index.rank);
+}
+
+/// With own tables, examples are a dim of the rows if they share the indices; else their indices are along a dim.
+constexpr Batched batch_embedding(const Batch& b) {
+  if (!b.differs(0)) return b.make(b.batched(), batched_operands(b, 2));
+  const int indices = b.one(1).rank, row = b.one(0).rank - 1;
+  if (!b.differs(1)) {
+    const Value tables = build::move_dim(b.x(0), 0, 1);
+    Node made = b.node();
+    made.rank = static_cast<std::uint8_t>(indices + 1 + row);
+    made.singletons = static_cast<std::uint8_t>(b.one(1).singletons | (tables.node().singletons >> 1) << indices);
+    const Batched rows = b.make(made, {tables.id, b.x(1).id});
+    return Batch::all(build::move_dim(tables.with(rows.id), indices, 0));
+  }
+  return Batch::all(with_index_dims(b, build::gather(b.x(0), 1, indices_along_dim(b, row))));
+}
+constexpr Batched batch_index_add(const Batch& b) {
+  const int indices = b.one(1).rank, row = b.one(2).rank - 1;
+  if (b.differs(1))
+    return Batch::all(build::scatter_add(with_one_index_dim(b, b.full(0)), 1, indices_along_dim(b, row), b.full(2)));
+  if (!b.differs(0)) {
+    const Batched made = b.make(b.node(), {b.x(0).id, b.x(1).id, b.shape_of_one(2).id});
+    return {made.id, -1};
+  }
+  const Value tables = build::move_dim(b.full(2), 0, 1), rows = build::move_dim(b.x(0), 0, indices);
+  Node made = b.node();
+  made.rank = tables.node().rank;
+  made.singletons = tables.node().singletons;
+  return Batch::all(build::move_dim(tables.with(b.make(made, {rows.id, b.x(1).id, tables.id}).id), 1, 0));
+}
+
 struct EmbeddingOp {
   static constexpr OpRow row{
       .name = "embedding",
@@ -14940,6 +15361,7 @@ struct EmbeddingOp {
         {g.id, r.x(1).id, table.id});
     r.add(0, build::cast(sums, table.dtype()));
   };
+  static constexpr BatchRule batch = batch_embedding;
   static constexpr CheckRule check = [](const NodeCheck& c) { return check_rows(c, c.x(0), c.node()); };
 };
 
@@ -14961,6 +15383,7 @@ struct IndexAddOp {
               {.op = Op::embedding, .dtype = g.dtype(), .rank = rows.node().rank, .singletons = rows.node().singletons},
               {g.id, r.x(1).id}));
   };
+  static constexpr BatchRule batch = batch_index_add;
   static constexpr CheckRule check = [](const NodeCheck& c) {
     if (!same_static_shape(c.node(), c.x(2))) return BrokenRule("the result has the dims of the table");
     return check_rows(c, c.node(), c.x(0));
@@ -15069,6 +15492,7 @@ struct ScatterOp {
     else
       own.extreme();
   };
+  static constexpr BatchRule batch = batch_along_dim;
   static constexpr CheckRule check = [](const NodeCheck& c) {
     if (!same_type(c.node(), c.x(2))) return BrokenRule("the result has the type of the third operand");
     return check_gather(c);
@@ -15162,6 +15586,14 @@ constexpr BrokenRule check_reduction(const NodeCheck& c) {
   return same_type(node, made) ? BrokenRule{} : "the result has the dims that are not reduced, or are kept";
 }
 
+constexpr Batched batch_reduction(const Batch& b) {
+  Reduced reduced = Reduced::of(b.node());
+  reduced.dims = static_cast<std::uint8_t>(reduced.dims << 1);
+  Node made = b.batched();
+  made.labels = reduced.pack();
+  return b.make(made, batched_operands(b, 1));
+}
+
 inline std::string reduced_text(const ProgramView&, const GraphView& graph, int id) {
   const Reduced reduced = Reduced::of(graph[id]);
   std::string text;
@@ -15172,6 +15604,7 @@ inline std::string reduced_text(const ProgramView&, const GraphView& graph, int 
 
 /// What all reductions share besides their row and gradient.
 struct ReductionOperation {
+  static constexpr BatchRule batch = batch_reduction;
   static constexpr CheckRule check = check_reduction;
   static constexpr AttributeText attributes = reduced_text;
 };
@@ -15246,12 +15679,14 @@ struct OperationRules {
   SimplifyRule simplify = nullptr;
   AttributeText attributes = nullptr;
   CheckRule check = nullptr;
+  BatchRule batch = nullptr;
 };
 template <class Operation> constexpr OperationRules rules_of() {
   OperationRules rules{.check = Operation::check};
   if constexpr (requires { Operation::gradient; }) rules.gradient = Operation::gradient;
   if constexpr (requires { Operation::simplify; }) rules.simplify = Operation::simplify;
   if constexpr (requires { Operation::attributes; }) rules.attributes = Operation::attributes;
+  if constexpr (requires { Operation::batch; }) rules.batch = Operation::batch;
   return rules;
 }
 
@@ -15303,6 +15738,7 @@ inline constexpr auto gradient_table = make_rule_table(Operations{}, &OperationR
 inline constexpr auto simplify_table = make_rule_table(Operations{}, &OperationRules::simplify);
 inline constexpr auto text_table = make_rule_table(Operations{}, &OperationRules::attributes);
 inline constexpr auto check_table = make_rule_table(Operations{}, &OperationRules::check);
+inline constexpr auto batch_table = make_rule_table(Operations{}, &OperationRules::batch);
 
 }  // namespace detail
 }  // namespace ops
@@ -15311,6 +15747,7 @@ constexpr const OpRow& row_of(Op op) { return *ops::detail::row_table[op]; }
 constexpr SimplifyRule simplify_rule_of(Op op) { return ops::detail::simplify_table[op]; }
 constexpr AttributeText attribute_text_of(Op op) { return ops::detail::text_table[op]; }
 constexpr CheckRule check_of(Op op) { return ops::detail::check_table[op]; }
+constexpr BatchRule batch_rule_of(Op op) { return ops::detail::batch_table[op]; }
 constexpr GradientRule gradient_of(Op op) { return ops::detail::gradient_table[op]; }
 
 }  // namespace tessera
@@ -16138,23 +16575,10 @@ template <int Rank, int... Order> struct TransposeTag {
   }
 };
 
-/// Dims in order, but for one, which moves.
-constexpr Value moved_dim(Value x, int from, int to) {
-  if (from == to) return x;
-  Factors f{};
-  for (int d = 0; d < x.rank(); ++d) {
-    f.in_dim[d] = f.out_dim[d] = static_cast<std::int8_t>(d);
-    const int rest = d < to ? d : d - 1;  // the place of the dim among those that keep their order
-    f.order[d] = static_cast<std::int8_t>(d == to ? from : rest < from ? rest : rest + 1);
-  }
-  f.count = static_cast<std::int8_t>(x.rank());
-  return rearrange(x, x.rank(), x.rank(), f, nullptr);
-}
-
 template <int Rank, int From, int To> struct MoveDimTag {
   template <class A> using result = Typed<typename A::type, Rank>;
   static constexpr Value emit(Value context, Value x) {
-    return moved_dim(x.at(context.source), x.shifted(From, Rank), x.shifted(To, Rank));
+    return build::move_dim(x.at(context.source), x.shifted(From, Rank), x.shifted(To, Rank));
   }
 };
 template <int Rank, int A, int B> struct SwapAxesTag {
@@ -16164,7 +16588,7 @@ template <int Rank, int A, int B> struct SwapAxesTag {
     x = x.at(context.source);
     if (first == last) return x;
     const int from = x.shifted(first, Rank), to = x.shifted(last, Rank);
-    return moved_dim(moved_dim(x, from, to), to - 1, from);
+    return build::move_dim(build::move_dim(x, from, to), to - 1, from);
   }
 };
 
@@ -23730,13 +24154,15 @@ constexpr Value as_variable(const Value& value) {
                     {value.id});
 }
 
-/// Visits the floating tensors of structures. 8-bit floats, which have no arithmetic, are data like integers.
+/// Visits the floating tensors of structures, with their values in the graph in which they were made. 8-bit floats,
+/// which have no arithmetic, are data like integers.
 template <class Visit> struct VisitFloating {
   Visit visit;
   template <class Leaf> constexpr void leaf(Leaf& leaf) {
     if constexpr (SymOperand<std::remove_const_t<Leaf>> || StoredOperand<std::remove_const_t<Leaf>>) {
-      const Value value = here(value_behind(leaf));
-      if (value.module != nullptr && is_floating(value.dtype()) && !is_float8(value.dtype())) visit(leaf, value);
+      using T = typename Leaf::element;
+      if constexpr (is_floating_v<T> && !is_float8_v<T>)
+        if (const Value value = value_behind(leaf); value.module != nullptr) visit(leaf, value);
     }
   }
   constexpr void enter_stack(auto&) {}
@@ -23759,14 +24185,14 @@ struct Floating {
 };
 template <class T> constexpr Floating floating_of(const T& object) {
   Floating found;
-  for_each_floating(object, [&](const auto&, const Value& value) { found.add(value); });
+  for_each_floating(object, [&](const auto&, const Value& value) { found.add(here(value)); });
   return found;
 }
 /// Replaces the floating tensors of a structure by variables, and lists these.
 template <class T> constexpr Floating make_variables(T& object) {
   Floating made;
   for_each_floating(object, [&](auto& leaf, const Value& value) {
-    const Value own = as_variable(value);
+    const Value own = as_variable(here(value));
     leaf = std::remove_cvref_t<decltype(leaf)>(own);
     made.add(own);
   });
@@ -45703,16 +46129,17 @@ template <class T> constexpr auto step_of(const T& x, BodyTrace& body) {
 }
 
 /// The results y of all steps: tensors with a leading dim of steps; for a plain struct, a Stack of them.
-class StackResults {
+/// `take(storage)` returns the next tensor, and where a struct with a Dim or a Scalar can't be returned, `refuse()`
+/// says so.
+template <class Take, class Refuse> class StackResults {
  public:
-  /// `body`: the graph of the steps; `first`: the first of its outputs that is part of y.
-  constexpr StackResults(const Value& made, int body, int first) : made_(made), body_(body), next_(first) {}
+  constexpr StackResults(Take take, Refuse refuse) : take_(take), refuse_(refuse) {}
 
   template <class Y> constexpr auto operator()(const Y& y) {
     if constexpr (TensorOperand<Y>) {
       constexpr bool fits = Y::rank < max_rank;
       static_assert(fits, "tessera: y of a scan has at most 7 dims, since ys have a leading dim of steps");
-      return Sym < typename Y::element, fits ? Y::rank + 1 : Y::rank > (take(Storage::block));
+      return Sym < typename Y::element, fits ? Y::rank + 1 : Y::rank > (take_(Storage::block));
     } else if constexpr (is_tuple_v<Y> || is_array_v<Y>) {
       return map_items(y, [&](const auto& item) { return (*this)(item); });
     } else {
@@ -45726,24 +46153,17 @@ class StackResults {
   }
   template <class Leaf> constexpr void leaf(Leaf& leaf) {
     if constexpr (TensorOperand<Leaf>)
-      leaf = Leaf(take(Storage::layers));
+      leaf = Leaf(take_(Storage::layers));
     else if (leaf.traced())
-      made_.refuse(errc::unsupported,
-                   "[scan] y: a struct with a Dim or a Scalar can't be y; return the tensors of the struct as a tuple");
+      refuse_();
   }
   constexpr void enter_stack(const auto&) {}
   constexpr void enter_layer(int) {}
   constexpr void leave_stack() {}
 
  private:
-  Value made_;
-  int body_, next_;
-
-  constexpr Value take(Storage storage) {
-    const Graph& body = made_.module->graph(body_);
-    const Node type = build::stacked_type(body[body.outputs[static_cast<std::size_t>(next_)]]);
-    return build::project(made_, next_++, type, storage);
-  }
+  Take take_;
+  Refuse refuse_;
 };
 
 template <class T> inline constexpr bool is_two_v = false;
@@ -45789,7 +46209,16 @@ constexpr auto run_scan(const F& f, const Carry& init, const Xs& xs, const Value
   Carry last = init;
   ProjectLeaves project{made, body};
   for_each_leaf(last, project);
-  StackResults stack(made, inside.graph, body.carried());
+  int next_output = body.carried();
+  const auto take = [&](Storage storage) {
+    const Graph& own = made.module->graph(inside.graph);
+    const Node type = build::stacked_type(own[own.outputs[static_cast<std::size_t>(next_output)]]);
+    return build::project(made, next_output++, type, storage);
+  };
+  StackResults stack(take, [&] {
+    made.refuse(errc::unsupported,
+                "[scan] y: a struct with a Dim or a Scalar can't be y; return the tensors of the struct as a tuple");
+  });
   return std::tuple(last, stack(y));
 }
 
@@ -51491,20 +51920,96 @@ constexpr Growable<std::int32_t> matched(const T& given, const Value& context, c
   return zeros;
 }
 
+/// A function that is recorded in the graph of `context`: values that depend on variables.
+struct RecordedFunction {
+  Value context{};
+  Growable<std::int32_t> variables, values;
+
+  constexpr Growable<std::int32_t> pull(const Growable<std::int32_t>& cotangents) const {
+    return differentiate(context, values, cotangents, variables);
+  }
+};
+
+/// A recorded function, copied to the body of a loop that is being traced: the nodes between its variables and its
+/// values are copied, and read all other values from outside of the body.
+class CopiedFunction {
+ public:
+  constexpr explicit CopiedFunction(const RecordedFunction& outside)
+      : from_(outside.context), depends_(graph().nodes.size()), copied_(graph().nodes.size(), -1) {
+    for (std::int32_t id : outside.variables) depends_[at(id)] = 1;
+    while (mark()) {
+    }
+    Growable<std::uint8_t> wanted(depends_.size());
+    for (const Growable<std::int32_t>* list : {&outside.variables, &outside.values})
+      for (std::int32_t id : *list) wanted[at(id)] = 1;
+    for (int id = graph().size() - 1; id >= 0; --id)
+      for (int i = 0; i < graph()[id].arity && wanted[at(id)] != 0 && depends_[at(id)] != 0; ++i)
+        if (const int operand = graph().operand(id, i); operand >= 0) wanted[at(operand)] = 1;
+    const int to = from_.module->current;
+    for (int id = 0; id < static_cast<int>(wanted.size()); ++id)
+      if (wanted[at(id)] != 0) copied_[at(id)] = copy(id, to);
+    made_.context = {from_.module, to, -1, from_.source};
+    for (std::int32_t id : outside.variables) made_.variables.push_back(copied_[at(id)]);
+    for (std::int32_t id : outside.values) made_.values.push_back(copied_[at(id)]);
+  }
+  constexpr const RecordedFunction& made() const { return made_; }
+
+ private:
+  Value from_;
+  Growable<std::uint8_t> depends_;  // on the variables
+  Growable<std::int32_t> copied_;
+  RecordedFunction made_;
+
+  static constexpr std::size_t at(int id) { return static_cast<std::size_t>(id); }
+  constexpr const Graph& graph() const { return from_.module->graph(from_.graph); }
+
+  constexpr std::int32_t copy(int id, int to) {
+    if (depends_[at(id)] == 0) return brought_to(from_.with(id), from_.module->open.size()).id;
+    Growable<std::int32_t> operands;
+    for (int i = 0; i < graph()[id].arity; ++i)
+      operands.push_back(graph().operand(id, i) < 0 ? -1 : copied_[at(graph().operand(id, i))]);
+    return copy_node(*from_.module, from_.graph, id, operands, to);
+  }
+  /// Marks what depends on marked nodes. A custom gradient is copied with what was traced on its cotangents, variables
+  /// of zeros: returns whether there were more of these.
+  constexpr bool mark() {
+    bool more = false;
+    for (int id = 0; id < graph().size(); ++id) {
+      for (int i = 0; i < graph()[id].arity && depends_[at(id)] == 0; ++i)
+        if (const int operand = graph().operand(id, i); operand >= 0 && !has_operand(row_of(graph()[id]).shape_only, i))
+          depends_[at(id)] = depends_[at(operand)];
+      for (int i = 0; i < graph()[id].arity && depends_[at(id)] != 0; ++i)
+        if (const int operand = graph().operand(id, i);
+            operand >= 0 && depends_[at(operand)] == 0 && is_variable_of_zeros(operand))
+          depends_[at(operand)] = 1, more = true;
+    }
+    return more;
+  }
+  constexpr bool is_variable_of_zeros(int id) const {
+    if (graph()[id].op != Op::variable) return false;
+    int zero = graph().operand(id, 0);
+    if (graph()[zero].op == Op::broadcast) zero = graph().operand(zero, 0);
+    return graph()[zero].is_constant() && graph()[zero].value == 0;
+  }
+};
+
+/// A recorded function in the graph that is being traced. `rule`: the error where that is not inside the graph of
+/// `outside`.
+constexpr RecordedFunction function_here(const RecordedFunction& outside, const char* rule) {
+  Module& module = *outside.context.module;
+  if (module.current == outside.context.graph || module.refusal.text != nullptr) return outside;
+  bool is_around = outside.context.graph == 0;
+  for (const OpenBody& body : module.open) is_around = is_around || body.graph == outside.context.graph;
+  if (is_around) return CopiedFunction(outside).made();
+  outside.context.refuse(errc::structure, rule);
+  return outside;
+}
+
 /// The results of a function as functions of variables in the place of its arguments.
 template <class Arguments, class Result> struct Recorded {
   Arguments arguments;  ///< the variables
   Result result;
-  Floating sources, results;
-  Value context{};
-
-  /// The cotangents of the arguments for those of the results.
-  constexpr Growable<std::int32_t> pull(const Growable<std::int32_t>& cotangents) const {
-    return differentiate(context, results.ids, cotangents, sources.ids);
-  }
-  constexpr void check_place(const char* rule) const {
-    if (context.module->current != context.graph) context.refuse(errc::structure, rule);
-  }
+  RecordedFunction function;
 };
 
 template <class F, class Arguments> constexpr auto record(const F& f, const Arguments& given, Source source) {
@@ -51518,20 +52023,21 @@ template <class F, class Arguments> constexpr auto record(const F& f, const Argu
   auto result = settle(std::apply([&](const auto&... own) { return f(own...); }, inside));
   Floating results = floating_of(result);
   const Value context = here(found).at(source);
-  return Recorded<Arguments, decltype(result)>{std::move(arguments), std::move(result), std::move(sources),
-                                               std::move(results), context};
+  return Recorded<Arguments, decltype(result)>{
+      std::move(arguments), std::move(result), {context, std::move(sources.ids), std::move(results.ids)}};
 }
 
 template <class Arguments, class Result> struct Pullback {
   Recorded<Arguments, Result> recorded;
 
   template <class Cotangent> constexpr auto operator()(const Cotangent& cotangent) const {
-    recorded.check_place("[vjp] pullback: it is called in the body of another ts::scan or ts::Stack than ts::vjp");
+    const RecordedFunction own = function_here(
+        recorded.function, "[vjp] pullback: it is called outside of the body of the loop in which ts::vjp is called");
     const Growable<std::int32_t> given =
-        matched(cotangent, recorded.context, recorded.results.ids,
+        matched(cotangent, own.context, own.values,
                 "[vjp] cotangent: it must have the structure, element types and ranks of the function's result");
     Arguments gradients = recorded.arguments;
-    replace_floating(gradients, recorded.context, recorded.pull(given));
+    replace_floating(gradients, own.context, own.pull(given));
     return without_tuple(gradients);
   }
 };
@@ -51541,38 +52047,41 @@ template <class Arguments, class Result> struct Pullback {
 template <class Arguments, class Result> class Linearized {
  public:
   constexpr explicit Linearized(Recorded<Arguments, Result> recorded) : recorded_(std::move(recorded)) {
-    for (std::int32_t id : recorded_.results.ids) {
-      const Value like = recorded_.context.with(id);
-      cotangents_.push_back(as_variable(build::broadcast(like.number(0), like)).id);
+    const RecordedFunction& own = recorded_.function;
+    pulled_.context = own.context;
+    for (std::int32_t id : own.values) {
+      const Value like = own.context.with(id);
+      pulled_.variables.push_back(as_variable(build::broadcast(like.number(0), like)).id);
     }
-    pulled_ = recorded_.pull(cotangents_);
+    pulled_.values = own.pull(pulled_.variables);
   }
 
   template <class... Tangents> constexpr auto operator()(const Tangents&... tangents) const {
     return push(std::tuple(tangents...));
   }
   template <class Tangents> constexpr auto push(const Tangents& tangents) const {
-    recorded_.check_place("[linearize] call: it is called in the body of another ts::scan or ts::Stack than "
-                          "ts::linearize");
+    const RecordedFunction own = function_here(
+        pulled_, "[linearize] call: it is outside of the body of the loop in which ts::linearize is called");
     const Growable<std::int32_t> given =
-        matched(tangents, recorded_.context, recorded_.sources.ids,
+        matched(tangents, own.context, own.values,
                 "[jvp] tangents: they must have the structure, element types and ranks of the function's arguments");
     Result made = recorded_.result;
-    replace_floating(made, recorded_.context, differentiate(recorded_.context, pulled_, given, cotangents_));
+    replace_floating(made, own.context, own.pull(given));
     return made;
   }
   constexpr const Result& result() const { return recorded_.result; }
 
  private:
   Recorded<Arguments, Result> recorded_;
-  Growable<std::int32_t> cotangents_, pulled_;
+  RecordedFunction pulled_;  ///< the gradients of the arguments, as functions of cotangents of the results
 };
 
 }  // namespace detail
 
 /// Inside a traced function: `auto [y, pullback] = ts::vjp(f, x, ...)`, as jax.vjp. y is f(x, ...); pullback(cotangent)
 /// is the product of a cotangent of y with the Jacobian of f: a structure like x, or a tuple of these for several
-/// arguments. It can be called several times.
+/// arguments. It can be called several times, also in a ts::vmap, or in the body of a loop, which computes again there
+/// what depends on x.
 ///
 /// Arguments and y are tensors or structures of tensors. Integer tensors, Dims and Scalars have no gradient and are
 /// copied. Errors: structure for a cotangent unlike y.
@@ -51618,10 +52127,10 @@ constexpr auto hvp(const F& f, const Primals& primals, const Direction& directio
   const Value context = detail::trace_in(arguments);
   const auto recorded = detail::record(gradient, arguments, context.source);
   const Growable<std::int32_t> given =
-      detail::matched(direction, recorded.context, recorded.sources.ids,
+      detail::matched(direction, recorded.function.context, recorded.function.variables,
                       "[hvp] direction: it must have the structure, element types and ranks of the arguments");
   auto made = recorded.arguments;
-  detail::replace_floating(made, recorded.context, recorded.pull(given));
+  detail::replace_floating(made, recorded.function.context, recorded.function.pull(given));
   return detail::without_tuple(made);
 }
 
@@ -51811,6 +52320,428 @@ constexpr auto take_along_dim(const X& x, const Indices& indices, Here at = Here
 
 #endif
 
+// ---- tessera/ops/batch_graph.hpp
+
+#ifndef TESSERA_OPS_BATCH_GRAPH_HPP
+#define TESSERA_OPS_BATCH_GRAPH_HPP
+
+TESSERA_PLANNING_BEGIN
+
+namespace tessera::detail {
+
+/// Which nodes of a graph differ between examples, from which arguments do, by argument index.
+class DiffersBetweenExamples {
+ public:
+  constexpr DiffersBetweenExamples(const Graph& graph, const Growable<Batched>& arguments)
+      : graph_(graph), arguments_(arguments), differs_(graph.nodes.size()), forced_(graph.nodes.size()) {
+    mark();
+    while (force_cotangents()) mark();
+  }
+
+  /// Nodes that differ although their operands may not: draws, and the cotangents on which a custom gradient was traced
+  /// whose result differs.
+  constexpr bool is_forced(int id) const { return forced_[static_cast<std::size_t>(id)] != 0; }
+
+ private:
+  const Graph& graph_;
+  const Growable<Batched>& arguments_;
+  Growable<std::uint8_t> differs_, forced_;
+
+  constexpr void mark() {
+    for (int id = 0; id < graph_.size(); ++id) {
+      const Node& node = graph_[id];
+      const auto at = static_cast<std::size_t>(id);
+      const OpRow& row = row_of(node);
+      if (row.unit == UnitKind::random && graph_.operand_node(id, 1).dtype == DType::f64) forced_[at] = 1;
+      bool differs = forced_[at] != 0;
+      if (node.is_argument() && node.index() >= 0)
+        differs = arguments_[static_cast<std::size_t>(node.index())].dim >= 0;
+      for (int i = 0; i < node.arity && row.host_source == HostSource::no; ++i)
+        if (const int operand = graph_.operand(id, i); operand >= 0)
+          differs = differs || differs_[static_cast<std::size_t>(operand)] != 0;
+      differs_[at] = differs ? 1 : 0;
+    }
+  }
+  constexpr bool force_cotangents() {
+    bool more = false;
+    for (int id = 0; id < graph_.size(); ++id) {
+      if (graph_[id].op != Op::custom_gradient || differs_[static_cast<std::size_t>(graph_.operand(id, 0))] == 0)
+        continue;
+      for (int k = 1; k <= CustomGradient::of(graph_[id]).results; ++k) {
+        const auto cotangent = static_cast<std::size_t>(graph_.operand(id, k));
+        if (differs_[cotangent] != 0) continue;
+        forced_[cotangent] = 1;
+        more = true;
+      }
+    }
+    return more;
+  }
+};
+
+/// Makes the nodes of a graph that computes one example for all examples at once. Nodes that are the same for all
+/// examples are copied; an operation without a batching rule runs in a loop over the examples.
+class BatchGraph {
+ public:
+  /// `arguments`: by argument index of the graph of one example.
+  constexpr BatchGraph(Module& module, int one, int all, const Growable<Batched>& arguments)
+      : module_(module), batching_{&module, one, all}, arguments_(arguments), differs_(module.graph(one), arguments) {
+    for (const Batched& argument : arguments)
+      if (argument.dim >= 0 && batching_.reference.id < 0) batching_.reference = argument;
+    const Growable<std::uint8_t> live = live_nodes(module.graph(one).view());
+    const int size = module.graph(one).size();
+    batching_.values.assign(static_cast<std::size_t>(size), Batched{});
+    for (int id = 0; id < size; ++id) {
+      if (live[static_cast<std::size_t>(id)] == 0 || of(id).id >= 0) continue;
+      const Node node = module.graph(one)[id];
+      const std::size_t first = module.graph(all).nodes.size();
+      if (const Batched made = make(node, id); made.id >= 0) of(id) = made;
+      Growable<Node>& nodes = module.graph(all).nodes;
+      for (std::size_t k = first; k < nodes.size(); ++k) nodes[k].region = node.region, nodes[k].derived = node.derived;
+    }
+  }
+
+  /// Output k, with a leading dim of examples if `full`.
+  constexpr Batched output(int k, bool full) {
+    const std::int32_t id = module_.graph(batching_.one).outputs[static_cast<std::size_t>(k)];
+    const Source source = module_.graph(batching_.one)[id].source;
+    if (full && of(id).dim < 0 && batching_.reference.id < 0)  // there is one example
+      of(id) = {build::insert_singletons(value(of(id).id, source), 1, value(of(id).id, source).rank() + 1).id, 0};
+    else if (full)
+      of(id) = {batching_.full(of(id), source).id, 0};
+    else if (of(id).dim > 0)
+      batching_.leading(of(id), source);
+    return of(id);
+  }
+
+ private:
+  Module& module_;
+  Batching batching_;
+  const Growable<Batched>& arguments_;
+  DiffersBetweenExamples differs_;
+
+  constexpr Batched& of(int id) { return batching_.values[static_cast<std::size_t>(id)]; }
+  constexpr int operand(int id, int i) const { return module_.graph(batching_.one).operand(id, i); }
+  constexpr Value value(std::int32_t id, Source source) const { return batching_.value(id, source); }
+
+  constexpr Batched make(const Node& node, int id) {
+    if (node.is_argument() && node.index() >= 0) return arguments_[static_cast<std::size_t>(node.index())];
+    bool differs = differs_.is_forced(id);
+    for (int i = 0; i < node.arity; ++i)
+      if (const int from = operand(id, i); from >= 0) differs = differs || of(from).dim >= 0;
+    if (!differs) return copy(node, id);
+    if (node.rank == max_rank && !node.is_repeat())
+      value(-1, node.source)
+          .refuse(errc::capacity, "[vmap] rank: a tensor in the function of a ts::vmap has at most 7 dims, since the "
+                                  "values of all examples have a leading dim");
+    if (module_.refusal.text != nullptr) return copy(node, id);
+    if (node.is_repeat()) {
+      if (!batch_repeat(node, id)) loop(node, id);
+      return {};
+    }
+    if (const BatchRule rule = batch_rule_of(node.op); rule != nullptr)
+      if (const Batched made = rule(Batch(batching_, id)); made.id >= 0) return made;
+    loop(node, id);
+    return {};
+  }
+
+  constexpr Batched copy(const Node& node, int id) {
+    Growable<std::int32_t> operands;
+    for (int i = 0; i < node.arity; ++i) operands.push_back(operand(id, i) < 0 ? -1 : of(operand(id, i)).id);
+    return {module_.graph(batching_.all).add(node, operands.data(), node.arity), -1};
+  }
+
+  // ---- repeats
+
+  /// Makes a repeat whose body computes a layer for all examples. A body that runs a number of layers that differs
+  /// between examples can't.
+  constexpr bool batch_repeat(const Node& node, int id) {
+    const Repeat shape = Repeat::of(node);
+    if (shape.limited && of(operand(id, shape.limit(node.arity))).dim >= 0) return false;
+    Growable<std::uint8_t> differs(node.arity);
+    for (int i = 0; i < node.arity; ++i) differs[static_cast<std::size_t>(i)] = of(operand(id, i)).dim >= 0 ? 1 : 0;
+    for (;;) {  // a carried value differs if a layer returns a value that does
+      const int body = module_.add_graph();
+      BatchGraph layer(module_, node.index(), body, arguments_of_body(node, id, body, differs));
+      bool more = false;
+      for (int k = 0; k < shape.carried; ++k)
+        if (layer.output(k, false).dim >= 0 && differs[static_cast<std::size_t>(k)] == 0)
+          differs[static_cast<std::size_t>(k)] = 1, more = true;
+      if (more) continue;
+      connect(node, id, body, differs, layer);
+      return true;
+    }
+  }
+  constexpr Growable<Batched> arguments_of_body(const Node& repeat, int id, int body,
+                                                const Growable<std::uint8_t>& differs) {
+    Growable<Batched> made(repeat.arity);
+    const Repeat shape = Repeat::of(repeat);
+    for (int k = 0; k < module_.graph(repeat.index()).size(); ++k) {
+      Node node = module_.graph(repeat.index())[k];
+      if (!node.is_argument() || node.index() < 0) continue;
+      const int i = node.index();
+      const bool own = differs[static_cast<std::size_t>(i)] != 0;
+      if (own) {
+        node.rank = static_cast<std::uint8_t>(node.rank + 1);
+        node.singletons = static_cast<std::uint8_t>(node.singletons << 1);
+        // Slices of a value that was computed for all examples are in one block.
+        if (shape.is_stacked(i) && !is_in_layers(module_.graph(batching_.all)[of(operand(id, i)).id]))
+          node = stored_as(Storage::block, node);
+      }
+      made[static_cast<std::size_t>(i)] = {module_.graph(body).add(node), static_cast<std::int8_t>(own ? 0 : -1)};
+    }
+    return made;
+  }
+  constexpr void connect(const Node& node, int id, int body, const Growable<std::uint8_t>& differs, BatchGraph& layer) {
+    const Repeat shape = Repeat::of(node);
+    const int outputs = static_cast<int>(module_.graph(node.index()).outputs.size());
+    Growable<Batched> results;
+    for (int k = 0; k < outputs; ++k) {
+      results.push_back(layer.output(k, k < shape.carried && differs[static_cast<std::size_t>(k)] != 0));
+      module_.graph(body).outputs.push_back(results.back().id);
+    }
+    Growable<std::int32_t> operands;
+    for (int i = 0; i < node.arity; ++i) {
+      Batched& own = of(operand(id, i));
+      if (differs[static_cast<std::size_t>(i)] == 0)
+        operands.push_back(own.id);
+      else if (!shape.is_stacked(i))
+        operands.push_back(batching_.full(own, node.source).id);
+      else
+        operands.push_back(own.dim == 1 ? own.id : build::move_dim(value(own.id, node.source), 0, 1).id);
+    }
+    const Value made =
+        value(module_.graph(batching_.all)
+                  .add(shape.node(body, node.source), operands.data(), static_cast<int>(operands.size())),
+              node.source);
+    of(id) = {made.id, 0};
+    for (int p = id + 1; p < static_cast<int>(batching_.values.size()); ++p) {
+      const Node from = module_.graph(batching_.one)[p];
+      if (!from.is_projection() || operand(p, 0) != id) continue;
+      const int k = output_of(from);
+      const Batched& result = results[static_cast<std::size_t>(k)];
+      const Node type = module_.graph(body)[result.id];
+      const bool is_carried = k < shape.carried;
+      const Value all = build::project(made, k, is_carried ? type : build::stacked_type(type), storage_of(from));
+      of(p) = {all.id, static_cast<std::int8_t>(result.dim < 0 ? -1 : is_carried ? 0 : 1)};
+    }
+  }
+
+  // ---- loops over examples
+
+  constexpr void loop(const Node& node, int id) {
+    OpenBody body;
+    body.graph = module_.add_graph();
+    body.around = batching_.all;
+    Growable<std::int32_t> slices, inside;
+    for (int i = 0; i < node.arity; ++i) {
+      if (operand(id, i) < 0 || of(operand(id, i)).dim < 0) continue;
+      slices.push_back(batching_.leading(of(operand(id, i)), node.source).id);
+    }
+    body.arguments = static_cast<int>(slices.size());
+    int next = 0;
+    for (int i = 0; i < node.arity; ++i) {
+      if (operand(id, i) < 0) {
+        inside.push_back(-1);
+        continue;
+      }
+      const Batched own = of(operand(id, i));
+      const Value outer = value(own.id, node.source);
+      if (own.dim < 0) {
+        inside.push_back(captured(outer, body).id);
+        continue;
+      }
+      Node type = outer.node();
+      type.rank = static_cast<std::uint8_t>(type.rank - 1);
+      type.singletons = static_cast<std::uint8_t>(type.singletons >> 1);
+      inside.push_back(module_.graph(body.graph).add(build::argument_node(type, next++)));
+    }
+    const Value one{&module_, body.graph, module_.graph(body.graph).add(node, inside.data(), node.arity), node.source};
+    Growable<int> results;  // the nodes of the graph of one example that the loop computes
+    if (!node.is_repeat()) {
+      results.push_back(id);
+      module_.graph(body.graph).outputs.push_back(one.id);
+    }
+    for (int p = id + 1; p < static_cast<int>(batching_.values.size()) && node.is_repeat(); ++p) {
+      const Node from = module_.graph(batching_.one)[p];
+      if (!from.is_projection() || operand(p, 0) != id) continue;
+      results.push_back(p);
+      module_.graph(body.graph).outputs.push_back(build::project(one, output_of(from), from).id);
+    }
+    for (std::int32_t outer : body.captured) slices.push_back(outer);
+    const Repeat shape{.stacked = next, .scan = true};
+    const Value all =
+        value(module_.graph(batching_.all)
+                  .add(shape.node(body.graph, node.source), slices.data(), static_cast<int>(slices.size())),
+              node.source);
+    if (node.is_repeat()) of(id) = {all.id, 0};
+    for (std::size_t k = 0; k < results.size(); ++k) {
+      const Node type = module_.graph(body.graph)[module_.graph(body.graph).outputs[k]];
+      of(results[k]) = {build::project(all, static_cast<int>(k), build::stacked_type(type)).id, 0};
+    }
+  }
+};
+
+}  // namespace tessera::detail
+
+TESSERA_PLANNING_END
+
+#endif
+
+// ---- tessera/ops/vmap.hpp
+
+#ifndef TESSERA_OPS_VMAP_HPP
+#define TESSERA_OPS_VMAP_HPP
+
+namespace tessera {
+
+/// For ts::vmap: an argument that all examples share.
+inline constexpr int not_mapped = -100;
+
+namespace detail {
+
+/// Which dim of a tensor becomes dim d when dim `from` moves to `to`.
+constexpr int dim_before_move(int d, int from, int to) {
+  if (d == to) return from;
+  const int other = d - (d > to ? 1 : 0);
+  return other + (other >= from ? 1 : 0);
+}
+
+/// Moves a dim of a tensor, or of each tensor of a tuple, pair or array.
+template <int From, int To, class X> constexpr auto move_dim(const X& x) {
+  if constexpr (is_tuple_v<X> || is_array_v<X>) {
+    return map_items(x, [](const auto& item) { return move_dim<From, To>(item); });
+  } else if constexpr (TensorOperand<X>) {
+    constexpr int from = From < 0 ? From + X::rank : From, to = To < 0 ? To + X::rank : To;
+    constexpr bool fits = from >= 0 && from < X::rank && to >= 0 && to < X::rank;
+    static_assert(fits, "tessera: an axis of ts::vmap is not a dim of the tensor");
+    if constexpr (from == to || !fits)
+      return as_sym(x);
+    else
+      return [&]<std::size_t... D>(std::index_sequence<D...>) {
+        return transpose<dim_before_move(static_cast<int>(D), from, to)...>(x);
+      }(std::make_index_sequence<static_cast<std::size_t>(X::rank)>());
+  } else {
+    constexpr bool is_first = From == To;
+    static_assert(is_first, "tessera: the tensors of a struct are mapped along dim 0 by ts::vmap");
+    return x;
+  }
+}
+
+/// The arguments of one example: slices of those that are mapped, the others whole.
+template <std::size_t I, int... In, class Slices, class... Xs>
+constexpr const auto& example_argument(const Slices& slices, const std::tuple<Xs...>& all) {
+  constexpr int axes[] = {In...};
+  if constexpr (axes[I] == not_mapped) {
+    return std::get<I>(all);
+  } else {
+    constexpr std::size_t before = [] {
+      std::size_t count = 0;
+      for (std::size_t k = 0; k < I; ++k) count += axes[k] != not_mapped ? 1 : 0;
+      return count;
+    }();
+    return std::get<before>(slices);
+  }
+}
+template <class> inline constexpr int first_dim = 0;
+template <int In, class X> constexpr auto mapped_argument(const X& x) {
+  if constexpr (In == not_mapped)
+    return std::tuple();
+  else
+    return std::tuple<decltype(move_dim<In, 0>(x))>(move_dim<In, 0>(x));
+}
+
+/// A tensor of a Stack, whose layers have memory of their own, in one block.
+constexpr Value in_one_block(const Value& layers) {
+  Module& module = *layers.module;
+  const int body = module.add_graph();
+  Node layer = layers.node();
+  layer.rank = static_cast<std::uint8_t>(layer.rank - 1);
+  layer.singletons = static_cast<std::uint8_t>(layer.singletons >> 1);
+  module.graph(body).outputs.push_back(
+      module.graph(body).add(stored_as(Storage::layer, build::argument_node(layer, 0))));
+  const Value made = layers.make(Repeat{.stacked = 1, .scan = true}.node(body, layers.source), {layers.id});
+  return build::project(made, 0, layers.node());
+}
+
+/// Traces f of one example, and makes its operations for all examples. The results have a leading dim of examples.
+template <class F, class Xs> constexpr auto map_batched(const F& f, const Xs& xs, Source source) {
+  constexpr bool is_outside = !holds_local_v<Xs>;
+  static_assert(is_outside, "tessera: ts::vmap is called outside of a ts::shard_map; call shard_map in its function");
+  Value context = trace_in(xs);
+  if (context.module == nullptr)
+    fail(errc::unsupported, "[vmap] outside of a traced function: call ts::vmap inside a function of ts::compile");
+  context = context.at(source);
+  Module& module = *context.module;
+  BodyTrace body(module, {.scan = true});
+  const Value inside{&module, module.current, -1, source};
+  const auto y = as_carry(inside, settle(f(step_of(xs, body))));
+  GiveLeaves give{body, false};
+  for_each_leaf(y, give);
+  const OpenBody one = body.end();
+  const Value around{&module, one.around, -1, source};
+  Growable<Batched> arguments;
+  for (std::size_t i = 0; i < body.operands().size(); ++i) {
+    Value outer = around.with(body.operands()[i]);
+    const bool is_slice = body.is_slice(static_cast<int>(i));
+    if (is_slice && is_in_layers(outer.node())) outer = in_one_block(outer);
+    // Along a dim of static extent 1 there is one example, which broadcasts.
+    const bool differs = is_slice && !outer.is_singleton(0);
+    if (is_slice && !differs) outer = build::drop_singletons(outer, 1);
+    arguments.push_back({outer.id, static_cast<std::int8_t>(differs ? 0 : -1)});
+  }
+  BatchGraph all(module, one.graph, one.around, arguments);
+  int next = 0;
+  const auto take = [&](Storage) { return around.with(all.output(next++, true).id); };
+  StackResults results(take, [&] {
+    around.refuse(errc::unsupported, "[vmap] result: a struct with a Dim or a Scalar can't be the result of the "
+                                     "function; return the tensors of the struct as a tuple");
+  });
+  return results(y);
+}
+
+}  // namespace detail
+
+/// The dims along which ts::vmap maps the arguments: `ts::in_axes<0, ts::not_mapped>`.
+template <int... Axes> struct InAxes {};
+template <int... Axes> inline constexpr InAxes<Axes...> in_axes{};
+
+/// Inside a traced function: f of each example, as jax.vmap. `In` has for each argument the dim that counts examples,
+/// or ts::not_mapped; `Out` is that dim in the results. f may capture values, and vmaps may be nested. Gradients of
+/// each example:
+///
+///     const auto each = ts::vmap([](const auto& m, const auto& x) { return ts::grad(loss)(m, x); },
+///                                ts::in_axes<ts::not_mapped, 0>)(model, xs);
+///
+/// Examples run one after the other, as in ts::map: memory and compile time are those of one example. Operations that
+/// take a leading dim are faster on the whole batch. Arguments and results are tensors, and tuples, pairs and arrays of
+/// these; of a struct, a ts::Stack is returned. Sharding: the mapped dim is gathered if it is split; others stay split.
+template <int Out = 0, class F, int... In> constexpr auto vmap(const F& f, InAxes<In...>, Here at = Here::current()) {
+  return [f, at](const auto&... xs) {
+    constexpr bool is_count = sizeof...(In) == sizeof...(xs), is_mapped = ((In != not_mapped) || ...);
+    static_assert(is_count, "tessera: ts::in_axes of ts::vmap has an axis for each argument");
+    static_assert(is_mapped, "tessera: ts::vmap maps at least one argument");
+    if constexpr (is_count && is_mapped) {
+      const auto all = std::tuple<decltype(detail::settle(xs))...>(detail::settle(xs)...);
+      const auto mapped = std::tuple_cat(detail::mapped_argument<In>(detail::settle(xs))...);
+      const auto one = [&](const auto& slices) {
+        return [&]<std::size_t... I>(std::index_sequence<I...>) {
+          return f(detail::example_argument<I, In...>(slices, all)...);
+        }(std::index_sequence_for<decltype(xs)...>());
+      };
+      return detail::move_dim<0, Out>(
+          detail::map_batched(one, detail::as_carry(detail::trace_in(mapped), mapped), Source::from(at)));
+    }
+  };
+}
+/// All arguments mapped along their first dim.
+template <int Out = 0, class F> constexpr auto vmap(const F& f, Here at = Here::current()) {
+  return [f, at]<class... Xs>(const Xs&... xs) { return vmap<Out>(f, in_axes<detail::first_dim<Xs>...>, at)(xs...); };
+}
+
+}  // namespace tessera
+
+#endif
+
 // ---- tessera/ops/custom_gradient.hpp
 
 #ifndef TESSERA_OPS_CUSTOM_GRADIENT_HPP
@@ -51851,8 +52782,8 @@ constexpr Growable<std::int32_t> custom_gradient_nodes(const Value& context, con
 /// A structure of the results with variables of value 0 in the place of the floating tensors.
 template <class Y> constexpr Floating make_cotangents(Y& y) {
   Floating made;
-  for_each_floating(y, [&](auto& leaf, const Value& value) {
-    const Value own = as_variable(build::broadcast(value.number(0), value));
+  for_each_floating(y, [&](auto& leaf, const Value& given) {
+    const Value value = here(given), own = as_variable(build::broadcast(value.number(0), value));
     leaf = std::remove_cvref_t<decltype(leaf)>(own);
     made.add(own);
   });
@@ -51926,7 +52857,8 @@ template <class F, class Derivative> constexpr auto custom_jvp(const F& f, const
       [f](const auto&... xs) { return std::tuple(f(xs...), std::tuple(xs...)); },
       [derivative](const auto& primals, const auto& cotangent) {
         auto zeros = primals;
-        detail::for_each_floating(zeros, [](auto& leaf, const Value& value) {
+        detail::for_each_floating(zeros, [](auto& leaf, const Value& given) {
+          const Value value = here(given);
           leaf = std::remove_cvref_t<decltype(leaf)>(build::broadcast(value.number(0), value));
         });
         const auto linear = [&](const auto&... tangents) { return derivative(primals, std::tuple(tangents...)); };
@@ -51961,25 +52893,22 @@ template <class X> constexpr auto numbers_of_elements(const X& x) {
 }  // namespace detail
 
 /// The Jacobian of a function of one tensor x, as jax.jacrev: J[i..., k...] is the derivative of element i... of the
-/// result by element k... of x, so that it has the dims of x behind those of the result. One pullback for each element
-/// of the result, in a ts::map; for results of few elements. The gradient of a function with a result of rank 0.
+/// result by element k... of x, so that it has the dims of x behind those of the result. One pullback for all elements
+/// of the result at once, by ts::vmap; for results of few elements. The gradient of a function with a result of rank 0.
 template <class F> constexpr auto jacrev(const F& f) {
   return [f](const auto& x) {
-    const auto y = detail::settle(f(x));
     using X = std::remove_cvref_t<decltype(x)>;
-    using Y = std::remove_const_t<decltype(y)>;
+    using Y = decltype(detail::settle(f(x)));
     static_assert(TensorOperand<X> && TensorOperand<Y>, "tessera: the function of ts::jacrev and of ts::hessian takes "
                                                         "one tensor and returns one");
     if constexpr (!TensorOperand<X> || !TensorOperand<Y>) {
-      return y;
+      return f(x);
     } else if constexpr (Y::rank == 0) {
       return grad(f)(x);
     } else {
-      const auto rows = map(
-          [&](const auto& i) {
-            const auto [own, pullback] = vjp(f, x);
-            return pullback(std::remove_cvref_t<decltype(own)>(detail::one_at(i, own)));
-          },
+      const auto recorded = vjp(f, x);
+      const auto& y = std::get<0>(recorded);
+      const auto rows = vmap([&](const auto& i) { return std::get<1>(recorded)(Y(detail::one_at(i, y))); })(
           detail::numbers_of_elements(y));
       if constexpr (Y::rank == 1)
         return rows;
@@ -51990,20 +52919,21 @@ template <class F> constexpr auto jacrev(const F& f) {
   };
 }
 
-/// The same Jacobian as jax.jacfwd: one tangent for each element of x, in a ts::map; for an x of few elements.
+/// The same Jacobian as jax.jacfwd: tangents for all elements of x at once, by ts::vmap; for an x of few
+/// elements.
 template <class F> constexpr auto jacfwd(const F& f) {
   return [f](const auto& x) {
-    const auto y = detail::settle(f(x));
     using X = std::remove_cvref_t<decltype(x)>;
-    using Y = std::remove_const_t<decltype(y)>;
+    using Y = decltype(detail::settle(f(x)));
     constexpr bool fits = TensorOperand<X> && TensorOperand<Y>;
     static_assert(fits, "tessera: the function of ts::jacfwd takes one tensor and returns one");
     if constexpr (!fits) {
-      return y;
+      return f(x);
     } else {
-      const auto tangents =
-          map([&](const auto& i) { return std::get<1>(jvp(f, std::tuple(x), std::tuple(detail::one_at(i, x)))); },
-              detail::numbers_of_elements(x));
+      const auto linear = linearize(f, x);
+      const auto& y = std::get<0>(linear);
+      const auto tangents = vmap([&](const auto& i) { return std::get<1>(linear)(detail::one_at(i, x)); })(
+          detail::numbers_of_elements(x));
       const auto columns = movedim<0, -1>(tangents);
       if constexpr (X::rank == 1)
         return columns;
@@ -52355,7 +53285,7 @@ template <int Rank, int D> struct IndexCopyTag {
     const Value none = build::broadcast(count, counting_along(x, dim));
     const Value row = build::scatter(none, 0, indices, counting_along(source, dim), {.replaces = true});
     const Value table = build::pad_to(source, dim, extent.number(0), extent + extent.number(1));
-    const Value rows = moved_dim(EmbeddingTag::emit(context, moved_dim(table, dim, 0), row), 0, dim);
+    const Value rows = build::move_dim(EmbeddingTag::emit(context, build::move_dim(table, dim, 0), row), 0, dim);
     return build::select(build::less(along_dim(row, dim, x.rank()), count), rows, x);
   }
 };
@@ -52383,15 +53313,15 @@ template <int Rank, int D> struct IndexAddTag {
   static constexpr Value emit(Value context, Value x, Value indices, Value source) {
     indices = one_vector(indices, context);
     const int dim = x.shifted(D, Rank);
-    const Value wide = moved_dim(build::cast(x.at(context.source), summed_as(x.dtype())), dim, 0),
-                rows = moved_dim(build::cast(source.at(context.source), wide.dtype()), dim, 0);
+    const Value wide = build::move_dim(build::cast(x.at(context.source), summed_as(x.dtype())), dim, 0),
+                rows = build::move_dim(build::cast(source.at(context.source), wide.dtype()), dim, 0);
     if (((rows.node().singletons ^ wide.node().singletons) & ~1u) != 0)
       context.refuse(errc::shape_mismatch,
                      "[index_add] dims: a dim has static extent 1 in only one of tensor and source; use "
                      "ts::broadcast_like first");
     const Node made{
         .op = Op::index_add, .dtype = wide.dtype(), .rank = wide.node().rank, .singletons = wide.node().singletons};
-    return build::cast(moved_dim(wide + wide.make(made, {rows.id, indices.id, wide.id}), 0, dim), x.dtype());
+    return build::cast(build::move_dim(wide + wide.make(made, {rows.id, indices.id, wide.id}), 0, dim), x.dtype());
   }
 };
 
@@ -55242,10 +56172,10 @@ template <int Rank, int D, Interpolate Options> struct InterpolateTag {
     const Value n = build::cast(build::extent(x, dim), DType::i64), m = as_size(size);
     const auto whole = [&](std::int64_t v) { return x.integer(v, DType::i64); };
     const Value line = x.make({.op = Op::arange, .dtype = DType::i32, .rank = 1}, {m.id});
-    const Value i = build::cast(line, DType::i64), rows = moved_dim(x, dim, 0);
+    const Value i = build::cast(line, DType::i64), rows = build::move_dim(x, dim, 0);
     const auto at = [&](Value index) {
       const Value inside = build::binary(Op::minimum, build::binary(Op::maximum, index, whole(0)), n - whole(1));
-      return moved_dim(EmbeddingTag::emit(context, rows, inside), 0, dim);
+      return build::move_dim(EmbeddingTag::emit(context, rows, inside), 0, dim);
     };
     if constexpr (Options.mode == InterpolateMode::nearest) {
       return at(i * n / m);
@@ -55492,7 +56422,7 @@ template <int Rank, int D> struct UnfoldDimTag {
     const Value zero = x.number(0, DType::i64), one = x.number(1, DType::i64);
     const build::PatchDim window{as_size(size), as_size(step), one, zero, zero};
     const Value made = build::patches(x, dim, 1, &window);
-    return moved_dim(made, dim + 1, made.rank() - 1);
+    return build::move_dim(made, dim + 1, made.rank() - 1);
   }
 };
 
@@ -55790,111 +56720,6 @@ constexpr auto fori_loop(const From& from, const To& to, const F& f, const Init&
     const auto step = [&](const auto& carry, const auto& i) { return std::tuple(f(i, carry), std::tuple()); };
     return std::get<0>(scan(step, init, indices, steps, {}, at));
   });
-}
-
-}  // namespace tessera
-
-#endif
-
-// ---- tessera/ops/vmap.hpp
-
-#ifndef TESSERA_OPS_VMAP_HPP
-#define TESSERA_OPS_VMAP_HPP
-
-namespace tessera {
-
-/// For ts::vmap: an argument that all examples share.
-inline constexpr int not_mapped = -100;
-
-namespace detail {
-
-/// Which dim of a tensor becomes dim d when dim `from` moves to `to`.
-constexpr int dim_before_move(int d, int from, int to) {
-  if (d == to) return from;
-  const int other = d - (d > to ? 1 : 0);
-  return other + (other >= from ? 1 : 0);
-}
-
-/// Moves a dim of a tensor, or of each tensor of a tuple, pair or array.
-template <int From, int To, class X> constexpr auto move_dim(const X& x) {
-  if constexpr (is_tuple_v<X> || is_array_v<X>) {
-    return map_items(x, [](const auto& item) { return move_dim<From, To>(item); });
-  } else if constexpr (TensorOperand<X>) {
-    constexpr int from = From < 0 ? From + X::rank : From, to = To < 0 ? To + X::rank : To;
-    constexpr bool fits = from >= 0 && from < X::rank && to >= 0 && to < X::rank;
-    static_assert(fits, "tessera: an axis of ts::vmap is not a dim of the tensor");
-    if constexpr (from == to || !fits)
-      return as_sym(x);
-    else
-      return [&]<std::size_t... D>(std::index_sequence<D...>) {
-        return transpose<dim_before_move(static_cast<int>(D), from, to)...>(x);
-      }(std::make_index_sequence<static_cast<std::size_t>(X::rank)>());
-  } else {
-    constexpr bool is_first = From == To;
-    static_assert(is_first, "tessera: the tensors of a struct are mapped along dim 0 by ts::vmap");
-    return x;
-  }
-}
-
-/// The arguments of one example: slices of those that are mapped, the others whole.
-template <std::size_t I, int... In, class Slices, class... Xs>
-constexpr const auto& example_argument(const Slices& slices, const std::tuple<Xs...>& all) {
-  constexpr int axes[] = {In...};
-  if constexpr (axes[I] == not_mapped) {
-    return std::get<I>(all);
-  } else {
-    constexpr std::size_t before = [] {
-      std::size_t count = 0;
-      for (std::size_t k = 0; k < I; ++k) count += axes[k] != not_mapped ? 1 : 0;
-      return count;
-    }();
-    return std::get<before>(slices);
-  }
-}
-template <class> inline constexpr int first_dim = 0;
-template <int In, class X> constexpr auto mapped_argument(const X& x) {
-  if constexpr (In == not_mapped)
-    return std::tuple();
-  else
-    return std::tuple<decltype(move_dim<In, 0>(x))>(move_dim<In, 0>(x));
-}
-
-}  // namespace detail
-
-/// The dims along which ts::vmap maps the arguments: `ts::in_axes<0, ts::not_mapped>`.
-template <int... Axes> struct InAxes {};
-template <int... Axes> inline constexpr InAxes<Axes...> in_axes{};
-
-/// Inside a traced function: f of each example, as jax.vmap. `In` has for each argument the dim that counts examples,
-/// or ts::not_mapped; `Out` is that dim in the results. f may capture values, and vmaps may be nested. Gradients of
-/// each example:
-///
-///     const auto each = ts::vmap([](const auto& m, const auto& x) { return ts::grad(loss)(m, x); },
-///                                ts::in_axes<ts::not_mapped, 0>)(model, xs);
-///
-/// Examples run one after the other, as in ts::map: memory and compile time are those of one example. Operations that
-/// take a leading dim are faster on the whole batch. Arguments and results are tensors, and tuples, pairs and arrays of
-/// these; of a struct, a ts::Stack is returned. Sharding: the mapped dim is gathered if it is split; others stay split.
-template <int Out = 0, class F, int... In> constexpr auto vmap(const F& f, InAxes<In...>, Here at = Here::current()) {
-  return [f, at](const auto&... xs) {
-    constexpr bool is_count = sizeof...(In) == sizeof...(xs), is_mapped = ((In != not_mapped) || ...);
-    static_assert(is_count, "tessera: ts::in_axes of ts::vmap has an axis for each argument");
-    static_assert(is_mapped, "tessera: ts::vmap maps at least one argument");
-    if constexpr (is_count && is_mapped) {
-      const auto all = std::tuple<decltype(detail::settle(xs))...>(detail::settle(xs)...);
-      const auto mapped = std::tuple_cat(detail::mapped_argument<In>(detail::settle(xs))...);
-      const auto one = [&](const auto& slices) {
-        return [&]<std::size_t... I>(std::index_sequence<I...>) {
-          return f(detail::example_argument<I, In...>(slices, all)...);
-        }(std::index_sequence_for<decltype(xs)...>());
-      };
-      return detail::move_dim<0, Out>(map(one, mapped, at));
-    }
-  };
-}
-/// All arguments mapped along their first dim.
-template <int Out = 0, class F> constexpr auto vmap(const F& f, Here at = Here::current()) {
-  return [f, at]<class... Xs>(const Xs&... xs) { return vmap<Out>(f, in_axes<detail::first_dim<Xs>...>, at)(xs...); };
 }
 
 }  // namespace tessera

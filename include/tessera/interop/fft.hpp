@@ -171,9 +171,9 @@ template <class Function, int Result, class T, int Rank, int Dim> struct AlongTa
   static constexpr auto leading_dims = ops::LeadingDims::extended;
   template <class... A> using result = Typed<T, Rank>;
   static constexpr Value moved(Value context, Value x) {
-    return tessera::detail::moved_dim(x.at(context.source), x.shifted(Dim, Rank), x.rank() - 1);
+    return build::move_dim(x.at(context.source), x.shifted(Dim, Rank), x.rank() - 1);
   }
-  static constexpr Value back(Value y) { return tessera::detail::moved_dim(y, y.rank() - 1, y.shifted(Dim, Rank)); }
+  static constexpr Value back(Value y) { return build::move_dim(y, y.rank() - 1, y.shifted(Dim, Rank)); }
   static constexpr Value emit(Value context, Value x) { return back(apply<Function, T>(Result, moved(context, x))); }
   static constexpr Value emit(Value context, Value x, Value y) {
     return back(apply<Function, T>(Result, moved(context, x), moved(context, y)));

@@ -51,16 +51,17 @@ template <class T> constexpr auto step_of(const T& x, BodyTrace& body) {
 }
 
 /// The results y of all steps: tensors with a leading dim of steps; for a plain struct, a Stack of them.
-class StackResults {
+/// `take(storage)` returns the next tensor, and where a struct with a Dim or a Scalar can't be returned, `refuse()`
+/// says so.
+template <class Take, class Refuse> class StackResults {
  public:
-  /// `body`: the graph of the steps; `first`: the first of its outputs that is part of y.
-  constexpr StackResults(const Value& made, int body, int first) : made_(made), body_(body), next_(first) {}
+  constexpr StackResults(Take take, Refuse refuse) : take_(take), refuse_(refuse) {}
 
   template <class Y> constexpr auto operator()(const Y& y) {
     if constexpr (TensorOperand<Y>) {
       constexpr bool fits = Y::rank < max_rank;
       static_assert(fits, "tessera: y of a scan has at most 7 dims, since ys have a leading dim of steps");
-      return Sym < typename Y::element, fits ? Y::rank + 1 : Y::rank > (take(Storage::block));
+      return Sym < typename Y::element, fits ? Y::rank + 1 : Y::rank > (take_(Storage::block));
     } else if constexpr (is_tuple_v<Y> || is_array_v<Y>) {
       return map_items(y, [&](const auto& item) { return (*this)(item); });
     } else {
@@ -74,24 +75,17 @@ class StackResults {
   }
   template <class Leaf> constexpr void leaf(Leaf& leaf) {
     if constexpr (TensorOperand<Leaf>)
-      leaf = Leaf(take(Storage::layers));
+      leaf = Leaf(take_(Storage::layers));
     else if (leaf.traced())
-      made_.refuse(errc::unsupported,
-                   "[scan] y: a struct with a Dim or a Scalar can't be y; return the tensors of the struct as a tuple");
+      refuse_();
   }
   constexpr void enter_stack(const auto&) {}
   constexpr void enter_layer(int) {}
   constexpr void leave_stack() {}
 
  private:
-  Value made_;
-  int body_, next_;
-
-  constexpr Value take(Storage storage) {
-    const Graph& body = made_.module->graph(body_);
-    const Node type = build::stacked_type(body[body.outputs[static_cast<std::size_t>(next_)]]);
-    return build::project(made_, next_++, type, storage);
-  }
+  Take take_;
+  Refuse refuse_;
 };
 
 template <class T> inline constexpr bool is_two_v = false;
@@ -137,7 +131,16 @@ constexpr auto run_scan(const F& f, const Carry& init, const Xs& xs, const Value
   Carry last = init;
   ProjectLeaves project{made, body};
   for_each_leaf(last, project);
-  StackResults stack(made, inside.graph, body.carried());
+  int next_output = body.carried();
+  const auto take = [&](Storage storage) {
+    const Graph& own = made.module->graph(inside.graph);
+    const Node type = build::stacked_type(own[own.outputs[static_cast<std::size_t>(next_output)]]);
+    return build::project(made, next_output++, type, storage);
+  };
+  StackResults stack(take, [&] {
+    made.refuse(errc::unsupported,
+                "[scan] y: a struct with a Dim or a Scalar can't be y; return the tensors of the struct as a tuple");
+  });
   return std::tuple(last, stack(y));
 }
 

@@ -174,6 +174,7 @@ struct CustomCallOp {
                  "[custom_call] gradient: the function of a ts::custom_call has no gradient; call it in the function "
                  "of a ts::custom_vjp");
   };
+  static constexpr BatchRule batch = batch_leading;  // a batch dim
   static constexpr CheckRule check = check_custom;
   static constexpr AttributeText attributes = [](const ProgramView&, const GraphView& graph, int id) {
     const bool several = row_of(graph[id]).custom->signature.result_count > 1;

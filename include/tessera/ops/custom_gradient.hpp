@@ -15,6 +15,7 @@
 #include <tessera/ops/elementwise.hpp>
 #include <tessera/ops/gradient_rows.hpp>
 #include <tessera/ops/indexing/take_along_dim.hpp>
+#include <tessera/ops/vmap.hpp>
 
 namespace tessera {
 
@@ -51,8 +52,8 @@ constexpr Growable<std::int32_t> custom_gradient_nodes(const Value& context, con
 /// A structure of the results with variables of value 0 in the place of the floating tensors.
 template <class Y> constexpr Floating make_cotangents(Y& y) {
   Floating made;
-  for_each_floating(y, [&](auto& leaf, const Value& value) {
-    const Value own = as_variable(build::broadcast(value.number(0), value));
+  for_each_floating(y, [&](auto& leaf, const Value& given) {
+    const Value value = here(given), own = as_variable(build::broadcast(value.number(0), value));
     leaf = std::remove_cvref_t<decltype(leaf)>(own);
     made.add(own);
   });
@@ -126,7 +127,8 @@ template <class F, class Derivative> constexpr auto custom_jvp(const F& f, const
       [f](const auto&... xs) { return std::tuple(f(xs...), std::tuple(xs...)); },
       [derivative](const auto& primals, const auto& cotangent) {
         auto zeros = primals;
-        detail::for_each_floating(zeros, [](auto& leaf, const Value& value) {
+        detail::for_each_floating(zeros, [](auto& leaf, const Value& given) {
+          const Value value = here(given);
           leaf = std::remove_cvref_t<decltype(leaf)>(build::broadcast(value.number(0), value));
         });
         const auto linear = [&](const auto&... tangents) { return derivative(primals, std::tuple(tangents...)); };
@@ -161,25 +163,22 @@ template <class X> constexpr auto numbers_of_elements(const X& x) {
 }  // namespace detail
 
 /// The Jacobian of a function of one tensor x, as jax.jacrev: J[i..., k...] is the derivative of element i... of the
-/// result by element k... of x, so that it has the dims of x behind those of the result. One pullback for each element
-/// of the result, in a ts::map; for results of few elements. The gradient of a function with a result of rank 0.
+/// result by element k... of x, so that it has the dims of x behind those of the result. One pullback for all elements
+/// of the result at once, by ts::vmap; for results of few elements. The gradient of a function with a result of rank 0.
 template <class F> constexpr auto jacrev(const F& f) {
   return [f](const auto& x) {
-    const auto y = detail::settle(f(x));
     using X = std::remove_cvref_t<decltype(x)>;
-    using Y = std::remove_const_t<decltype(y)>;
+    using Y = decltype(detail::settle(f(x)));
     static_assert(TensorOperand<X> && TensorOperand<Y>, "tessera: the function of ts::jacrev and of ts::hessian takes "
                                                         "one tensor and returns one");
     if constexpr (!TensorOperand<X> || !TensorOperand<Y>) {
-      return y;
+      return f(x);
     } else if constexpr (Y::rank == 0) {
       return grad(f)(x);
     } else {
-      const auto rows = map(
-          [&](const auto& i) {
-            const auto [own, pullback] = vjp(f, x);
-            return pullback(std::remove_cvref_t<decltype(own)>(detail::one_at(i, own)));
-          },
+      const auto recorded = vjp(f, x);
+      const auto& y = std::get<0>(recorded);
+      const auto rows = vmap([&](const auto& i) { return std::get<1>(recorded)(Y(detail::one_at(i, y))); })(
           detail::numbers_of_elements(y));
       if constexpr (Y::rank == 1)
         return rows;
@@ -190,20 +189,21 @@ template <class F> constexpr auto jacrev(const F& f) {
   };
 }
 
-/// The same Jacobian as jax.jacfwd: one tangent for each element of x, in a ts::map; for an x of few elements.
+/// The same Jacobian as jax.jacfwd: tangents for all elements of x at once, by ts::vmap; for an x of few
+/// elements.
 template <class F> constexpr auto jacfwd(const F& f) {
   return [f](const auto& x) {
-    const auto y = detail::settle(f(x));
     using X = std::remove_cvref_t<decltype(x)>;
-    using Y = std::remove_const_t<decltype(y)>;
+    using Y = decltype(detail::settle(f(x)));
     constexpr bool fits = TensorOperand<X> && TensorOperand<Y>;
     static_assert(fits, "tessera: the function of ts::jacfwd takes one tensor and returns one");
     if constexpr (!fits) {
-      return y;
+      return f(x);
     } else {
-      const auto tangents =
-          map([&](const auto& i) { return std::get<1>(jvp(f, std::tuple(x), std::tuple(detail::one_at(i, x)))); },
-              detail::numbers_of_elements(x));
+      const auto linear = linearize(f, x);
+      const auto& y = std::get<0>(linear);
+      const auto tangents = vmap([&](const auto& i) { return std::get<1>(linear)(detail::one_at(i, x)); })(
+          detail::numbers_of_elements(x));
       const auto columns = movedim<0, -1>(tangents);
       if constexpr (X::rank == 1)
         return columns;

@@ -47,6 +47,7 @@ constexpr OpRow unchanged_row(std::string_view name, std::int8_t arity) {
           .flops = 0,
           .recomputed = true};
 }
+constexpr Batched batch_first_operand(const Batch& b) { return b.make(b.batched(), batched_operands(b, 1)); }
 constexpr int first_operand(Graph&, const Node&, const std::int32_t* operands) { return operands[0]; }
 
 /// A value with respect to which a gradient is computed: different from all others, even from an equal one.
@@ -54,6 +55,7 @@ struct VariableOp {
   static constexpr OpRow row = unchanged_row("variable", 1);
   static constexpr GradientRule gradient = [](Gradient& r) { r.add(0, r.g()); };
   static constexpr SimplifyRule simplify = first_operand;
+  static constexpr BatchRule batch = batch_first_operand;
   static constexpr CheckRule check = check_like_operand;
 };
 
@@ -61,6 +63,7 @@ struct VariableOp {
 struct StopGradientOp {
   static constexpr OpRow row = unchanged_row("stop_gradient", 1);
   static constexpr SimplifyRule simplify = first_operand;
+  static constexpr BatchRule batch = batch_first_operand;
   static constexpr CheckRule check = check_like_operand;
 };
 
@@ -68,6 +71,7 @@ struct NameOp {
   static constexpr OpRow row = unchanged_row("name", 1);
   static constexpr GradientRule gradient = [](Gradient& r) { r.add(0, r.g()); };
   static constexpr SimplifyRule simplify = first_operand;
+  static constexpr BatchRule batch = batch_first_operand;
   static constexpr CheckRule check = check_like_operand;
 };
 
@@ -92,6 +96,10 @@ struct CustomGradientOp {
                                                                     gradients, [&](int id) { return r.again(id).id; });
     for (int i = 0; i < count; ++i) r.add(behind + i, r.y().with(made[static_cast<std::size_t>(i)]));
   };
+  /// The cotangents are those of the results, so they differ between examples if the results do.
+  static constexpr BatchRule batch = [](const Batch& b) {
+    return b.make(b.batched(), batched_operands(b, (2u << CustomGradient::of(b.node()).results) - 1));
+  };
   static constexpr SimplifyRule simplify = first_operand;
   static constexpr CheckRule check = check_like_operand;
 };
@@ -107,6 +115,7 @@ struct CustomResultOp {
   }();
   static constexpr GradientRule gradient = [](Gradient& r) { r.add(1, r.operand(1).number(0)); };
   static constexpr SimplifyRule simplify = first_operand;
+  static constexpr BatchRule batch = batch_first_operand;
   static constexpr CheckRule check = check_like_operand;
 };
 
@@ -120,6 +129,7 @@ struct BarrierOp {
     return made;
   }();
   static constexpr GradientRule gradient = [](Gradient& r) { r.add(0, r.g()); };
+  static constexpr BatchRule batch = batch_first_operand;
   static constexpr CheckRule check = check_like_operand;
 };
 

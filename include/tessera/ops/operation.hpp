@@ -9,6 +9,7 @@
 #include <tessera/base/planning.hpp>
 #include <tessera/base/shape.hpp>
 #include <tessera/graph/ir/row.hpp>
+#include <tessera/graph/transform/batch.hpp>
 
 namespace tessera {
 
@@ -18,6 +19,7 @@ namespace ops {
 ///   row       what passes need to know (graph/ir/row.hpp); elementwise operations give parts of it
 ///             (elementwise_operation.hpp)
 ///   gradient  a GradientRule, if it has a gradient
+///   batch     a BatchRule; without one, vmap runs the operation in a loop over examples
 ///   simplify  a SimplifyRule, if it has one
 /// It is in the list of its family; rows.hpp joins these lists.
 template <class... Operation> struct OperationList {};

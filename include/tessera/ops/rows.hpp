@@ -44,12 +44,14 @@ struct OperationRules {
   SimplifyRule simplify = nullptr;
   AttributeText attributes = nullptr;
   CheckRule check = nullptr;
+  BatchRule batch = nullptr;
 };
 template <class Operation> constexpr OperationRules rules_of() {
   OperationRules rules{.check = Operation::check};
   if constexpr (requires { Operation::gradient; }) rules.gradient = Operation::gradient;
   if constexpr (requires { Operation::simplify; }) rules.simplify = Operation::simplify;
   if constexpr (requires { Operation::attributes; }) rules.attributes = Operation::attributes;
+  if constexpr (requires { Operation::batch; }) rules.batch = Operation::batch;
   return rules;
 }
 
@@ -101,6 +103,7 @@ inline constexpr auto gradient_table = make_rule_table(Operations{}, &OperationR
 inline constexpr auto simplify_table = make_rule_table(Operations{}, &OperationRules::simplify);
 inline constexpr auto text_table = make_rule_table(Operations{}, &OperationRules::attributes);
 inline constexpr auto check_table = make_rule_table(Operations{}, &OperationRules::check);
+inline constexpr auto batch_table = make_rule_table(Operations{}, &OperationRules::batch);
 
 }  // namespace detail
 }  // namespace ops
@@ -109,6 +112,7 @@ constexpr const OpRow& row_of(Op op) { return *ops::detail::row_table[op]; }
 constexpr SimplifyRule simplify_rule_of(Op op) { return ops::detail::simplify_table[op]; }
 constexpr AttributeText attribute_text_of(Op op) { return ops::detail::text_table[op]; }
 constexpr CheckRule check_of(Op op) { return ops::detail::check_table[op]; }
+constexpr BatchRule batch_rule_of(Op op) { return ops::detail::batch_table[op]; }
 constexpr GradientRule gradient_of(Op op) { return ops::detail::gradient_table[op]; }
 
 }  // namespace tessera

@@ -175,6 +175,9 @@ struct ExtentOp {
                              .flops = 0,
                              .shape_only = 1,
                              .recomputed = true};
+  static constexpr BatchRule batch = [](const Batch& b) {
+    return Batch::same(build::extent(b.x(0), dim_of(b.node()) + 1));
+  };
   static constexpr CheckRule check = check_extent;
   static constexpr AttributeText attributes = tessera::detail::dim_text;
 };
@@ -225,6 +228,7 @@ struct IotaOp {
                              .flops = 0,
                              .shape_only = 1,
                              .recomputed = true};
+  static constexpr BatchRule batch = batch_along_dim;
   static constexpr CheckRule check = check_iota;
   static constexpr AttributeText attributes = tessera::detail::dim_text;
 };
@@ -238,6 +242,13 @@ struct RandomOp {
                              .sharding = like_sharding,
                              .flops = 20,
                              .shape_only = 1};
+  /// A number as key gives each example its own draws. A tensor gives all examples that have it the same draws.
+  static constexpr BatchRule batch = [](const Batch& b) -> Batched {
+    if (b.differs(1)) return {};
+    if (b.one(1).dtype == DType::f64) return b.make(b.batched(), {b.full(0).id, b.x(1).id});
+    const Batched made = b.make(b.node(), {b.shape_of_one(0).id, b.x(1).id});
+    return {made.id, -1};
+  };
   static constexpr CheckRule check = check_random;
   static constexpr AttributeText attributes = [](const ProgramView&, const GraphView& graph, int id) {
     const RandomDraw draw = RandomDraw::of(graph[id]);
@@ -272,6 +283,23 @@ struct ConstraintOp {
       Constraint{own.cotangent_spec, own.cotangent, static_cast<std::int8_t>(own.spec), own.about}.write(made);
     r.add(0, r.y().make(made, {r.full_g().id}));
   };
+  /// The spec is for one example: the dim of examples may be split over the axes that it does not name.
+  static constexpr BatchRule batch = [](const Batch& b) {
+    Constraint own = Constraint::of(b.node());
+    Module& module = b.module();
+    const auto behind_examples = [&](int spec) {
+      PartitionSpec whole = module.specs[static_cast<std::size_t>(spec)];
+      whole.entries.insert(0, SpecEntry(none));
+      return module.add_spec(whole);
+    };
+    if (own.about < 0) own.about = static_cast<std::int8_t>(own.spec);
+    own.spec = behind_examples(own.spec);
+    if (own.cotangent == CotangentSharding::own_spec)
+      own.cotangent_spec = static_cast<std::int8_t>(behind_examples(own.cotangent_spec));
+    Node made = b.batched();
+    own.write(made);
+    return b.make(made, batched_operands(b, 1));
+  };
   static constexpr CheckRule check = check_constraint;
   static constexpr AttributeText attributes = [](const ProgramView& program, const GraphView& graph, int id) {
     return program.specs[graph[id].index()].text();
@@ -296,6 +324,7 @@ struct AlikeOp {
                              .sharded_as = 1,
                              .recomputed = true};
   static constexpr GradientRule gradient = [](Gradient& r) { r.add(0, r.g()); };
+  static constexpr BatchRule batch = [](const Batch& b) { return b.make(b.batched(), batched_operands(b, 3)); };
   static constexpr CheckRule check = check_alike;
 };
 

@@ -7,6 +7,7 @@
 #include <type_traits>
 #include <utility>
 
+#include <tessera/ops/batch_graph.hpp>
 #include <tessera/ops/control_flow.hpp>
 #include <tessera/ops/data_movement/shape.hpp>
 
@@ -68,6 +69,55 @@ template <int In, class X> constexpr auto mapped_argument(const X& x) {
     return std::tuple<decltype(move_dim<In, 0>(x))>(move_dim<In, 0>(x));
 }
 
+/// A tensor of a Stack, whose layers have memory of their own, in one block.
+constexpr Value in_one_block(const Value& layers) {
+  Module& module = *layers.module;
+  const int body = module.add_graph();
+  Node layer = layers.node();
+  layer.rank = static_cast<std::uint8_t>(layer.rank - 1);
+  layer.singletons = static_cast<std::uint8_t>(layer.singletons >> 1);
+  module.graph(body).outputs.push_back(
+      module.graph(body).add(stored_as(Storage::layer, build::argument_node(layer, 0))));
+  const Value made = layers.make(Repeat{.stacked = 1, .scan = true}.node(body, layers.source), {layers.id});
+  return build::project(made, 0, layers.node());
+}
+
+/// Traces f of one example, and makes its operations for all examples. The results have a leading dim of examples.
+template <class F, class Xs> constexpr auto map_batched(const F& f, const Xs& xs, Source source) {
+  constexpr bool is_outside = !holds_local_v<Xs>;
+  static_assert(is_outside, "tessera: ts::vmap is called outside of a ts::shard_map; call shard_map in its function");
+  Value context = trace_in(xs);
+  if (context.module == nullptr)
+    fail(errc::unsupported, "[vmap] outside of a traced function: call ts::vmap inside a function of ts::compile");
+  context = context.at(source);
+  Module& module = *context.module;
+  BodyTrace body(module, {.scan = true});
+  const Value inside{&module, module.current, -1, source};
+  const auto y = as_carry(inside, settle(f(step_of(xs, body))));
+  GiveLeaves give{body, false};
+  for_each_leaf(y, give);
+  const OpenBody one = body.end();
+  const Value around{&module, one.around, -1, source};
+  Growable<Batched> arguments;
+  for (std::size_t i = 0; i < body.operands().size(); ++i) {
+    Value outer = around.with(body.operands()[i]);
+    const bool is_slice = body.is_slice(static_cast<int>(i));
+    if (is_slice && is_in_layers(outer.node())) outer = in_one_block(outer);
+    // Along a dim of static extent 1 there is one example, which broadcasts.
+    const bool differs = is_slice && !outer.is_singleton(0);
+    if (is_slice && !differs) outer = build::drop_singletons(outer, 1);
+    arguments.push_back({outer.id, static_cast<std::int8_t>(differs ? 0 : -1)});
+  }
+  BatchGraph all(module, one.graph, one.around, arguments);
+  int next = 0;
+  const auto take = [&](Storage) { return around.with(all.output(next++, true).id); };
+  StackResults results(take, [&] {
+    around.refuse(errc::unsupported, "[vmap] result: a struct with a Dim or a Scalar can't be the result of the "
+                                     "function; return the tensors of the struct as a tuple");
+  });
+  return results(y);
+}
+
 }  // namespace detail
 
 /// The dims along which ts::vmap maps the arguments: `ts::in_axes<0, ts::not_mapped>`.
@@ -97,7 +147,8 @@ template <int Out = 0, class F, int... In> constexpr auto vmap(const F& f, InAxe
           return f(detail::example_argument<I, In...>(slices, all)...);
         }(std::index_sequence_for<decltype(xs)...>());
       };
-      return detail::move_dim<0, Out>(map(one, mapped, at));
+      return detail::move_dim<0, Out>(
+          detail::map_batched(one, detail::as_carry(detail::trace_in(mapped), mapped), Source::from(at)));
     }
   };
 }

@@ -483,24 +483,4 @@ TEST(Checkpoints, AStackKeepsTheInputsOfItsLayers) {
   expect_kept_inputs<DeepNorm>();
 }
 
-TEST(Vmap, RunsEachExample) {
-  constexpr auto f = [](const auto& weight, const auto& xs, const auto& ys) {
-    const auto loss = [](const auto& own, const auto& in) { return ts::sum(ts::tanh(ts::matmul(in, own))); };
-    const auto each = ts::vmap([&](const auto& own, const auto& in) { return ts::grad(loss)(own, in); },
-                               ts::in_axes<ts::not_mapped, 0>)(weight, xs);
-    const auto moved =
-        ts::vmap<1>([](const auto& a, const auto& b) { return ts::sum<0>(a * b); }, ts::in_axes<0, 2>)(xs, ys);
-    const auto nested =
-        ts::vmap([](const auto& a) { return ts::vmap([](const auto& row) { return row / ts::sum(row); })(a); })(xs);
-    const auto second = ts::squeeze<0>(ts::slice<0>(xs, 1, 1));
-    return std::tuple(ts::sum<0>(each), ts::grad(loss)(weight, xs), ts::squeeze<0>(ts::slice<0>(each, 1, 1)),
-                      ts::grad(loss)(weight, second), moved, ts::einsum<"bij,ijb->jb">(xs, ys), nested,
-                      xs / ts::sum<2>(xs, ts::keepdims));
-  };
-  const Program program = trace<decltype(f), Float<2>, Float<3>, Float<3>>();
-  const auto out =
-      run(program.view(), {random_array({4, 5}, 1), random_array({3, 2, 4}, 2), random_array({2, 4, 3}, 3)});
-  for (std::size_t k = 0; k < 8; k += 2) expect_near(out[k], out[k + 1], 1e-12, std::to_string(k));
-}
-
 }  // namespace

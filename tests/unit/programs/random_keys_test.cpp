@@ -10,6 +10,7 @@
 #include <tessera/ops/indexing/dynamic_slice.hpp>
 #include <tessera/ops/ops.hpp>
 #include <tessera/ops/unroll.hpp>
+#include <tessera/ops/vmap.hpp>
 #include <tessera/tensor/compile.hpp>
 #include <tessera/tensor/creation.hpp>
 #include <tessera/tensor/evaluate.hpp>
@@ -33,6 +34,46 @@ ts::ShardedTensor<float, 2> rows(const ts::Mesh& mesh) {
 /// The draws of a key that was derived on the host.
 constexpr auto normal_of = ts::compile([](const auto& x, const auto& own) { return ts::normal_like(x, own); });
 std::vector<float> drawn(const auto& x, const ts::Key& own) { return ts::to_host(normal_of(x, own)); }
+
+// Each example has draws of its own, as each step of a loop. A key that is a tensor gives its draws wherever it is
+// used.
+TEST(KeyTensors, VmapDrawsForEachExample) {
+  constexpr auto f = ts::compile([](const auto& x, const auto& numbers, const auto& own) {
+    const auto drawn_alike = ts::vmap([&](const auto& v) { return ts::normal_like(v, own); })(x);
+    const auto line = ts::sum<0>(x);
+    const auto in_shape_of_shared = ts::vmap([&](const auto& v) { return v * 0.0 + ts::normal_like(line, own); })(x);
+    const auto of_own_keys =
+        ts::vmap([&](const auto& v, const auto& n) { return ts::normal_like(v, ts::fold_in(own, n)); })(x, numbers);
+    const auto one_key = ts::fold_in(own, ts::squeeze<0>(ts::slice<0>(numbers, 3, 1)));
+    const auto of_one_key = ts::vmap([&](const auto& v) { return ts::normal_like(v, one_key); })(x);
+    return std::tuple(drawn_alike, in_shape_of_shared, of_own_keys, of_one_key);
+  });
+  std::vector<std::vector<float>> first;
+  for (const ts::Mesh& mesh : meshes) {
+    const auto x = rows(mesh);
+    const auto numbers = ts::shard(std::vector<std::int32_t>{5, 6, 7, 8, 9, 10, 11}, {7}, mesh, {"x"});
+    const auto [drawn_alike, in_shape_of_shared, of_own_keys, of_one_key] = f(x, numbers, key);
+    const std::vector<float> all[] = {ts::to_host(drawn_alike), ts::to_host(in_shape_of_shared),
+                                      ts::to_host(of_own_keys), ts::to_host(of_one_key)};
+    const auto line = ts::normal<float>(ts::Key(3), {4}, ts::Mesh(), {});
+    for (std::size_t k = 0; k < 2; ++k)
+      for (std::size_t r = 1; r < 7; ++r)
+        EXPECT_NE(std::vector<float>(&all[k][4 * r], &all[k][4 * r] + 4), std::vector<float>(&all[k][0], &all[k][4]));
+    for (std::size_t r = 0; r < 7; ++r) {
+      const std::vector<float> of_key = drawn(line, ts::fold_in(key, r + 5)),
+                               of_first = drawn(line, ts::fold_in(key, 8));
+      for (std::size_t i = 0; i < 4; ++i) {
+        EXPECT_EQ(all[2][4 * r + i], of_key[i]);
+        EXPECT_EQ(all[3][4 * r + i], of_first[i]);
+      }
+    }
+    for (std::size_t k = 0; k < 4; ++k)
+      if (first.size() < 4)
+        first.push_back(all[k]);
+      else
+        EXPECT_EQ(all[k], first[k]) << mesh.text();
+  }
+}
 
 TEST(KeyTensors, FoldInsAreThoseOfTheHost) {
   constexpr auto f = ts::compile([](const auto& numbers, const auto& own) {

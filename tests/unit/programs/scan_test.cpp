@@ -196,4 +196,45 @@ TEST(Programs, ScansInTheLayersOfAStack) {
       95);
 }
 
+// All examples at once, whose dim and others are split in any way: gradients of each example by shared weights, lookups
+// in shared and own tables, windows, sorts, a scan, a branch, which runs in a loop, and draws.
+constexpr auto vmapped = [](const auto& xs, const auto& ys, const auto& w, const auto& table, const auto& rows,
+                            const auto& columns) {  // [n, a, b], [n, a, b], [b, c], [a, b], [n, j] and [n, a] below a
+  const auto loss = [](const auto& own, const auto& x) { return ts::sum(ts::tanh(ts::matmul(x, own))); };
+  const auto gradients = ts::vmap([&](const auto& x) { return ts::value_and_grad(loss)(w, x); })(xs);
+  const auto lookups = ts::vmap([&](const auto& x, const auto& i) {
+    return std::tuple(ts::embedding(table, i), ts::embedding(x, i), ts::softmax<1>(x) * table);
+  })(xs, rows);
+  const auto moved = ts::vmap<1>([](const auto& x, const auto& y, const auto& i) {
+    return std::tuple(ts::concat<0>(x, ts::flip<0>(y)), ts::cumsum<0>(x), ts::sort<1>(x) * y,
+                      ts::gather<0>(x, ts::broadcast_like(ts::unsqueeze<1>(i), x)),
+                      ts::pad<1>(ts::transpose<1, 0>(y), 1, 0));
+  })(xs, ys, columns);
+  const auto controlled = ts::vmap([&](const auto& x, const auto& y) {
+    const auto last = std::get<0>(
+        ts::scan([&](const auto& h, const auto& row) { return std::tuple(ts::tanh(h * 0.5 + row), std::tuple()); },
+                 ts::sum<0>(y), x));
+    const auto branch = ts::cond(
+        ts::sum(x) > 0.0, [](const auto& v) { return v * v; }, [](const auto& v) { return v * 3.0; }, y);
+    return std::tuple(last, branch);
+  })(xs, ys);
+  const auto& [losses, slopes] = gradients;
+  const auto& [shared, own, scaled] = lookups;
+  const auto& [joined, sums, sorted, gathered, turned] = moved;
+  const auto& [last, branch] = controlled;
+  return std::tuple(energy(losses, slopes, shared, own, scaled, joined, sums, sorted, gathered, turned, last, branch),
+                    losses, slopes, shared, own, scaled, joined, sums, sorted, gathered, turned, last, branch);
+};
+TEST(Programs, Vmap) {
+  constexpr auto f = [](const auto& floats, const auto& rows, const auto& columns) {
+    return std::apply([&](const auto&... x) { return vmapped(x..., rows, columns); }, floats);
+  };
+  expect_equal_on_all_meshes<std::tuple<Tensor<3>, Tensor<3>, Tensor<2>, Tensor<2>>, Tensor<2, std::int32_t>,
+                             Tensor<2, std::int32_t>>(
+      with_gradient(f),
+      {.arguments = {values("nab"), values("nab"), values("bc"), values("ab"), indices("nj", 'a'), indices("na", 'a')},
+       .extents = {{'a', {1, 2, 3, 4, 6}}}},
+      71);
+}
+
 }  // namespace

@@ -118,6 +118,12 @@ constexpr Value broadcast(Value x, Value like);
 /// The transpose of broadcast: sums x over the dims along which `like` was broadcast.
 constexpr Value sum_to(Value x, Value like);
 constexpr Value extent(Value x, int dim);
+/// Inserts singleton dims at the positions (of the result) whose bits are set.
+constexpr Value insert_singletons(Value x, unsigned singletons, int out_rank);
+/// The dims in order, but for one, which moves.
+constexpr Value move_dim(Value x, int from, int to);
+/// Sums over a bit set of dims.
+constexpr Value sum_of(Value x, unsigned dims, bool keep = false);
 constexpr Value project(Value repeat, int output, const Node& type, Storage storage = Storage::block) {
   return repeat.make(projection_node(output, type, storage), {repeat.id});
 }

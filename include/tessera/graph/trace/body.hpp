@@ -139,13 +139,22 @@ class BodyTrace {
   }
   constexpr void give(const Value& value) { module_->graph(module_->current).outputs.push_back(value.id); }
 
-  /// Adds the repeat to the graph around the body. `count`: the number of steps, where nothing is sliced; `limit`: how
-  /// many of them run, where that is limited.
-  constexpr Value close(const Value& count, Source source, const Value& limit = {}) {
+  /// Ends the body, which traces no further operations.
+  constexpr OpenBody end() {
     const OpenBody body = module_->open.back();
     module_->open.pop_back();
     module_->current = body.around;
     for (std::int32_t id : body.captured) operands_.push_back(id);
+    return body;
+  }
+  /// The values around the body that are its arguments, in their order.
+  constexpr const Growable<std::int32_t>& operands() const { return operands_; }
+  constexpr bool is_slice(int argument) const { return shape_.is_stacked(argument); }
+
+  /// Adds the repeat to the graph around the body. `count`: the number of steps, where nothing is sliced; `limit`: how
+  /// many of them run, where that is limited.
+  constexpr Value close(const Value& count, Source source, const Value& limit = {}) {
+    const OpenBody body = end();
     shape_.counted = shape_.stacked == 0;
     shape_.limited = limit.module != nullptr;
     if (shape_.limited) operands_.push_back(here(limit).id);

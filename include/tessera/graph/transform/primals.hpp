@@ -26,13 +26,15 @@ constexpr Value as_variable(const Value& value) {
                     {value.id});
 }
 
-/// Visits the floating tensors of structures. 8-bit floats, which have no arithmetic, are data like integers.
+/// Visits the floating tensors of structures, with their values in the graph in which they were made. 8-bit floats,
+/// which have no arithmetic, are data like integers.
 template <class Visit> struct VisitFloating {
   Visit visit;
   template <class Leaf> constexpr void leaf(Leaf& leaf) {
     if constexpr (SymOperand<std::remove_const_t<Leaf>> || StoredOperand<std::remove_const_t<Leaf>>) {
-      const Value value = here(value_behind(leaf));
-      if (value.module != nullptr && is_floating(value.dtype()) && !is_float8(value.dtype())) visit(leaf, value);
+      using T = typename Leaf::element;
+      if constexpr (is_floating_v<T> && !is_float8_v<T>)
+        if (const Value value = value_behind(leaf); value.module != nullptr) visit(leaf, value);
     }
   }
   constexpr void enter_stack(auto&) {}
@@ -55,14 +57,14 @@ struct Floating {
 };
 template <class T> constexpr Floating floating_of(const T& object) {
   Floating found;
-  for_each_floating(object, [&](const auto&, const Value& value) { found.add(value); });
+  for_each_floating(object, [&](const auto&, const Value& value) { found.add(here(value)); });
   return found;
 }
 /// Replaces the floating tensors of a structure by variables, and lists these.
 template <class T> constexpr Floating make_variables(T& object) {
   Floating made;
   for_each_floating(object, [&](auto& leaf, const Value& value) {
-    const Value own = as_variable(value);
+    const Value own = as_variable(here(value));
     leaf = std::remove_cvref_t<decltype(leaf)>(own);
     made.add(own);
   });

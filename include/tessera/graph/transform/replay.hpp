@@ -16,8 +16,9 @@ namespace tessera {
 
 namespace detail {
 
-/// Adds a copy of a node on other operands. The copy of a repeat has a body of its own, since a gradient changes it.
-constexpr int copy_node(Module& module, int graph, int id, const Growable<std::int32_t>& operands) {
+/// Adds a copy of a node to graph `to`, on other operands. The copy of a repeat has a body of its own, since a gradient
+/// changes it.
+constexpr int copy_node(Module& module, int graph, int id, const Growable<std::int32_t>& operands, int to) {
   Node made = module.graph(graph)[id];
   made.region = 0;
   if (made.is_repeat()) {
@@ -25,7 +26,10 @@ constexpr int copy_node(Module& module, int graph, int id, const Growable<std::i
     module.graph(body) = module.graph(made.index());
     made.value = static_cast<double>(body);
   }
-  return module.graph(graph).add(made, operands.data(), static_cast<int>(operands.size()));
+  return module.graph(to).add(made, operands.data(), static_cast<int>(operands.size()));
+}
+constexpr int copy_node(Module& module, int graph, int id, const Growable<std::int32_t>& operands) {
+  return copy_node(module, graph, id, operands, graph);
 }
 
 /// The names of a checkpoint's values: see ts::checkpoint_name.

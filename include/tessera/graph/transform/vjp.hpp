@@ -53,20 +53,96 @@ constexpr Growable<std::int32_t> matched(const T& given, const Value& context, c
   return zeros;
 }
 
+/// A function that is recorded in the graph of `context`: values that depend on variables.
+struct RecordedFunction {
+  Value context{};
+  Growable<std::int32_t> variables, values;
+
+  constexpr Growable<std::int32_t> pull(const Growable<std::int32_t>& cotangents) const {
+    return differentiate(context, values, cotangents, variables);
+  }
+};
+
+/// A recorded function, copied to the body of a loop that is being traced: the nodes between its variables and its
+/// values are copied, and read all other values from outside of the body.
+class CopiedFunction {
+ public:
+  constexpr explicit CopiedFunction(const RecordedFunction& outside)
+      : from_(outside.context), depends_(graph().nodes.size()), copied_(graph().nodes.size(), -1) {
+    for (std::int32_t id : outside.variables) depends_[at(id)] = 1;
+    while (mark()) {
+    }
+    Growable<std::uint8_t> wanted(depends_.size());
+    for (const Growable<std::int32_t>* list : {&outside.variables, &outside.values})
+      for (std::int32_t id : *list) wanted[at(id)] = 1;
+    for (int id = graph().size() - 1; id >= 0; --id)
+      for (int i = 0; i < graph()[id].arity && wanted[at(id)] != 0 && depends_[at(id)] != 0; ++i)
+        if (const int operand = graph().operand(id, i); operand >= 0) wanted[at(operand)] = 1;
+    const int to = from_.module->current;
+    for (int id = 0; id < static_cast<int>(wanted.size()); ++id)
+      if (wanted[at(id)] != 0) copied_[at(id)] = copy(id, to);
+    made_.context = {from_.module, to, -1, from_.source};
+    for (std::int32_t id : outside.variables) made_.variables.push_back(copied_[at(id)]);
+    for (std::int32_t id : outside.values) made_.values.push_back(copied_[at(id)]);
+  }
+  constexpr const RecordedFunction& made() const { return made_; }
+
+ private:
+  Value from_;
+  Growable<std::uint8_t> depends_;  // on the variables
+  Growable<std::int32_t> copied_;
+  RecordedFunction made_;
+
+  static constexpr std::size_t at(int id) { return static_cast<std::size_t>(id); }
+  constexpr const Graph& graph() const { return from_.module->graph(from_.graph); }
+
+  constexpr std::int32_t copy(int id, int to) {
+    if (depends_[at(id)] == 0) return brought_to(from_.with(id), from_.module->open.size()).id;
+    Growable<std::int32_t> operands;
+    for (int i = 0; i < graph()[id].arity; ++i)
+      operands.push_back(graph().operand(id, i) < 0 ? -1 : copied_[at(graph().operand(id, i))]);
+    return copy_node(*from_.module, from_.graph, id, operands, to);
+  }
+  /// Marks what depends on marked nodes. A custom gradient is copied with what was traced on its cotangents, variables
+  /// of zeros: returns whether there were more of these.
+  constexpr bool mark() {
+    bool more = false;
+    for (int id = 0; id < graph().size(); ++id) {
+      for (int i = 0; i < graph()[id].arity && depends_[at(id)] == 0; ++i)
+        if (const int operand = graph().operand(id, i); operand >= 0 && !has_operand(row_of(graph()[id]).shape_only, i))
+          depends_[at(id)] = depends_[at(operand)];
+      for (int i = 0; i < graph()[id].arity && depends_[at(id)] != 0; ++i)
+        if (const int operand = graph().operand(id, i);
+            operand >= 0 && depends_[at(operand)] == 0 && is_variable_of_zeros(operand))
+          depends_[at(operand)] = 1, more = true;
+    }
+    return more;
+  }
+  constexpr bool is_variable_of_zeros(int id) const {
+    if (graph()[id].op != Op::variable) return false;
+    int zero = graph().operand(id, 0);
+    if (graph()[zero].op == Op::broadcast) zero = graph().operand(zero, 0);
+    return graph()[zero].is_constant() && graph()[zero].value == 0;
+  }
+};
+
+/// A recorded function in the graph that is being traced. `rule`: the error where that is not inside the graph of
+/// `outside`.
+constexpr RecordedFunction function_here(const RecordedFunction& outside, const char* rule) {
+  Module& module = *outside.context.module;
+  if (module.current == outside.context.graph || module.refusal.text != nullptr) return outside;
+  bool is_around = outside.context.graph == 0;
+  for (const OpenBody& body : module.open) is_around = is_around || body.graph == outside.context.graph;
+  if (is_around) return CopiedFunction(outside).made();
+  outside.context.refuse(errc::structure, rule);
+  return outside;
+}
+
 /// The results of a function as functions of variables in the place of its arguments.
 template <class Arguments, class Result> struct Recorded {
   Arguments arguments;  ///< the variables
   Result result;
-  Floating sources, results;
-  Value context{};
-
-  /// The cotangents of the arguments for those of the results.
-  constexpr Growable<std::int32_t> pull(const Growable<std::int32_t>& cotangents) const {
-    return differentiate(context, results.ids, cotangents, sources.ids);
-  }
-  constexpr void check_place(const char* rule) const {
-    if (context.module->current != context.graph) context.refuse(errc::structure, rule);
-  }
+  RecordedFunction function;
 };
 
 template <class F, class Arguments> constexpr auto record(const F& f, const Arguments& given, Source source) {
@@ -80,20 +156,21 @@ template <class F, class Arguments> constexpr auto record(const F& f, const Argu
   auto result = settle(std::apply([&](const auto&... own) { return f(own...); }, inside));
   Floating results = floating_of(result);
   const Value context = here(found).at(source);
-  return Recorded<Arguments, decltype(result)>{std::move(arguments), std::move(result), std::move(sources),
-                                               std::move(results), context};
+  return Recorded<Arguments, decltype(result)>{
+      std::move(arguments), std::move(result), {context, std::move(sources.ids), std::move(results.ids)}};
 }
 
 template <class Arguments, class Result> struct Pullback {
   Recorded<Arguments, Result> recorded;
 
   template <class Cotangent> constexpr auto operator()(const Cotangent& cotangent) const {
-    recorded.check_place("[vjp] pullback: it is called in the body of another ts::scan or ts::Stack than ts::vjp");
+    const RecordedFunction own = function_here(
+        recorded.function, "[vjp] pullback: it is called outside of the body of the loop in which ts::vjp is called");
     const Growable<std::int32_t> given =
-        matched(cotangent, recorded.context, recorded.results.ids,
+        matched(cotangent, own.context, own.values,
                 "[vjp] cotangent: it must have the structure, element types and ranks of the function's result");
     Arguments gradients = recorded.arguments;
-    replace_floating(gradients, recorded.context, recorded.pull(given));
+    replace_floating(gradients, own.context, own.pull(given));
     return without_tuple(gradients);
   }
 };
@@ -103,38 +180,41 @@ template <class Arguments, class Result> struct Pullback {
 template <class Arguments, class Result> class Linearized {
  public:
   constexpr explicit Linearized(Recorded<Arguments, Result> recorded) : recorded_(std::move(recorded)) {
-    for (std::int32_t id : recorded_.results.ids) {
-      const Value like = recorded_.context.with(id);
-      cotangents_.push_back(as_variable(build::broadcast(like.number(0), like)).id);
+    const RecordedFunction& own = recorded_.function;
+    pulled_.context = own.context;
+    for (std::int32_t id : own.values) {
+      const Value like = own.context.with(id);
+      pulled_.variables.push_back(as_variable(build::broadcast(like.number(0), like)).id);
     }
-    pulled_ = recorded_.pull(cotangents_);
+    pulled_.values = own.pull(pulled_.variables);
   }
 
   template <class... Tangents> constexpr auto operator()(const Tangents&... tangents) const {
     return push(std::tuple(tangents...));
   }
   template <class Tangents> constexpr auto push(const Tangents& tangents) const {
-    recorded_.check_place("[linearize] call: it is called in the body of another ts::scan or ts::Stack than "
-                          "ts::linearize");
+    const RecordedFunction own = function_here(
+        pulled_, "[linearize] call: it is outside of the body of the loop in which ts::linearize is called");
     const Growable<std::int32_t> given =
-        matched(tangents, recorded_.context, recorded_.sources.ids,
+        matched(tangents, own.context, own.values,
                 "[jvp] tangents: they must have the structure, element types and ranks of the function's arguments");
     Result made = recorded_.result;
-    replace_floating(made, recorded_.context, differentiate(recorded_.context, pulled_, given, cotangents_));
+    replace_floating(made, own.context, own.pull(given));
     return made;
   }
   constexpr const Result& result() const { return recorded_.result; }
 
  private:
   Recorded<Arguments, Result> recorded_;
-  Growable<std::int32_t> cotangents_, pulled_;
+  RecordedFunction pulled_;  ///< the gradients of the arguments, as functions of cotangents of the results
 };
 
 }  // namespace detail
 
 /// Inside a traced function: `auto [y, pullback] = ts::vjp(f, x, ...)`, as jax.vjp. y is f(x, ...); pullback(cotangent)
 /// is the product of a cotangent of y with the Jacobian of f: a structure like x, or a tuple of these for several
-/// arguments. It can be called several times.
+/// arguments. It can be called several times, also in a ts::vmap, or in the body of a loop, which computes again there
+/// what depends on x.
 ///
 /// Arguments and y are tensors or structures of tensors. Integer tensors, Dims and Scalars have no gradient and are
 /// copied. Errors: structure for a cotangent unlike y.
@@ -180,10 +260,10 @@ constexpr auto hvp(const F& f, const Primals& primals, const Direction& directio
   const Value context = detail::trace_in(arguments);
   const auto recorded = detail::record(gradient, arguments, context.source);
   const Growable<std::int32_t> given =
-      detail::matched(direction, recorded.context, recorded.sources.ids,
+      detail::matched(direction, recorded.function.context, recorded.function.variables,
                       "[hvp] direction: it must have the structure, element types and ranks of the arguments");
   auto made = recorded.arguments;
-  detail::replace_floating(made, recorded.context, recorded.pull(given));
+  detail::replace_floating(made, recorded.function.context, recorded.function.pull(given));
   return detail::without_tuple(made);
 }
 

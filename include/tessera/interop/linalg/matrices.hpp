@@ -60,7 +60,7 @@ constexpr Value product(Value a, As a_as, Value b, As b_as) {
 }
 constexpr Value product(Value a, Value b) { return product(a, As::given, b, As::given); }
 
-constexpr Value transposed(Value x) { return tessera::detail::moved_dim(x, x.rank() - 1, x.rank() - 2); }
+constexpr Value transposed(Value x) { return build::move_dim(x, x.rank() - 1, x.rank() - 2); }
 constexpr Value symmetric_part(Value x) { return (x + transposed(x)) * 0.5; }
 
 /// A vector in each batch entry as a matrix of one column, or of one row.

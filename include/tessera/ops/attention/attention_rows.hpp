@@ -243,6 +243,33 @@ constexpr BrokenRule check_attention(const NodeCheck& c) {
                                                                   : "a gradient has the shape of its operand";
 }
 
+/// Examples are part of the batch dim. The parts of one attention run in one unit if they read each other's results
+/// directly, so a merge undoes the split of such a result.
+constexpr Batched batch_attention(const Batch& b) {
+  const Value count = b.count();
+  Growable<std::int32_t> operands;
+  for (int i = 0; i < b.arity(); ++i) {
+    if (b.one(i).rank == 0) {
+      operands.push_back(b.x(i).id);
+      continue;
+    }
+    const Value x = b.full(i);
+    const Node& from = x.node();
+    const Graph& graph = x.module->graph(x.graph);
+    const bool is_split = from.op == Op::rearrange && from.arity > 2 && graph.operand(x.id, 1) == count.id &&
+                          graph.operand_node(x.id, 0).op == b.one(i).op;
+    operands.push_back(is_split                   ? graph.operand(x.id, 0)
+                       : b.one(i).is_singleton(0) ? build::drop_singletons(x, 2).id
+                                                  : build::merge_dims(x, 0, 1).id);
+  }
+  Node made = b.node();
+  const bool was_singleton = made.is_singleton(0);
+  made.singletons = static_cast<std::uint8_t>(made.singletons & ~1u);
+  const Value result = count.with(b.make(made, operands).id);
+  if (was_singleton) return Batch::all(build::insert_singletons(result, 2, result.rank() + 1));
+  return Batch::all(build::split_dim(result, 0, count));
+}
+
 struct AttentionLseOp {
   static constexpr OpRow row{.name = "attention_lse",
                              .unit = UnitKind::attention,
@@ -254,6 +281,7 @@ struct AttentionLseOp {
                                  },
                              .sharding = attention_sharding};
   static constexpr GradientRule gradient = attention_lse_gradient;
+  static constexpr BatchRule batch = batch_attention;
   static constexpr CheckRule check = check_attention;
   static constexpr AttributeText attributes = [](const ProgramView&, const GraphView& graph, int id) {
     const AttentionForm form = AttentionForm::of_node(graph[id]);
@@ -275,6 +303,7 @@ struct AttentionOp {
                              .sharding = attention_sharding,
                              .joins_operand = 3};
   static constexpr GradientRule gradient = attention_gradient;
+  static constexpr BatchRule batch = batch_attention;
   static constexpr CheckRule check = check_attention;
   static constexpr AttributeText attributes = [](const ProgramView&, const GraphView& graph, int id) {
     const AttentionForm form = AttentionForm::of_node(graph[id]);
@@ -299,6 +328,7 @@ struct AttentionGradOp {
                                    return a.causal == b.causal && a.banded == b.banded;
                                  }};
   static constexpr GradientRule gradient = attention_second_gradient;
+  static constexpr BatchRule batch = batch_attention;
   static constexpr CheckRule check = check_attention;
   static constexpr AttributeText attributes = [](const ProgramView&, const GraphView& graph, int id) {
     const AttentionForm form = AttentionForm::of_node(graph[id]);

@@ -166,6 +166,26 @@ constexpr BrokenRule check_einsum(const NodeCheck& c) {
              : "operands have equal element types, and the result has that of the products";
 }
 
+/// The dim of examples is a label: of both operands, or of the operand that differs between examples.
+constexpr Batched batch_einsum(const Batch& b) {
+  EinsumLabels labels = EinsumLabels::of(b.node());
+  std::int8_t* const lists[] = {labels.a, labels.b, labels.out};
+  bool used[EinsumLabels::count]{};
+  for (const std::int8_t* list : lists)
+    for (int d = 0; d < max_rank; ++d)
+      if (list[d] >= 0) used[list[d]] = true;
+  std::int8_t free = 0;
+  while (used[free]) ++free;
+  for (int i = 0; i < 3; ++i) {
+    if (i < 2 && !b.differs(i)) continue;
+    for (int d = max_rank - 1; d > 0; --d) lists[i][d] = lists[i][d - 1];
+    lists[i][0] = free;
+  }
+  Node made = b.batched();
+  made.labels = labels.pack();
+  return b.make(made, batched_operands(b, 0));
+}
+
 inline std::string einsum_text(const ProgramView&, const GraphView& graph, int id) {
   const EinsumLabels labels = EinsumLabels::of(graph[id]);
   std::string text;
@@ -196,6 +216,7 @@ struct EinsumOp {
     const bool splits = node.value != 0 && made[operands[0]].dtype == DType::f32;
     return splits ? split_product(made, node, operands) : -1;
   };
+  static constexpr BatchRule batch = batch_einsum;
   static constexpr CheckRule check = check_einsum;
   static constexpr AttributeText attributes = einsum_text;
 };

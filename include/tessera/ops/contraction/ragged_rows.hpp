@@ -180,6 +180,13 @@ constexpr BrokenRule check_ragged(const NodeCheck& c, int rank_of_second, int ra
              : "operands have equal element types, and the result has that of the products";
 }
 
+/// The dim of examples is a leading dim.
+constexpr Batched batch_ragged(const Batch& b) {
+  Growable<std::int32_t> operands;
+  for (int i = 0; i < 3; ++i) operands.push_back(b.leading(i).id);
+  return b.make(b.batched(), operands);
+}
+
 /// Operands: rows, matrices, group sizes.
 struct RaggedDotOp {
   static constexpr OpRow row{.name = "ragged_dot",
@@ -196,6 +203,7 @@ struct RaggedDotOp {
     if (r.needs(1))
       r.add(1, build::cast(build::ragged_outer(transposed ? g : x, transposed ? x : g, sizes, w.node()), w.dtype()));
   };
+  static constexpr BatchRule batch = batch_ragged;
   static constexpr CheckRule check = [](const NodeCheck& c) {
     if (const BrokenRule broken = check_ragged(c, 1, 0); !broken.empty()) return broken;
     const Node &node = c.node(), &x = c.x(0), &w = c.x(1), &sizes = c.x(2);
@@ -232,6 +240,7 @@ struct RaggedOuterOp {
       r.add(i, build::broadcast(build::cast(slope, own.dtype()), own));
     }
   };
+  static constexpr BatchRule batch = batch_ragged;
   static constexpr CheckRule check = [](const NodeCheck& c) {
     if (const BrokenRule broken = check_ragged(c, 0, 1); !broken.empty()) return broken;
     const Node &node = c.node(), &a = c.x(0), &b = c.x(1), &sizes = c.x(2);

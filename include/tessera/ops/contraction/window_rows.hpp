@@ -219,6 +219,7 @@ struct PatchesOp {
                  x.is_singleton(first + d)};
     r.add(0, build::cast(build::fold_patches(g, first, count, dims, true, of_slices(r.node())), x.dtype()));
   };
+  static constexpr BatchRule batch = batch_along_dim;
   static constexpr CheckRule check = [](const NodeCheck& c) { return check_patches(c, c.node(), c.x(0), 5); };
   static constexpr AttributeText attributes = tessera::detail::dim_text;
 };
@@ -293,6 +294,7 @@ struct FoldPatchesOp {
     }
     r.add(0, build::patches(g, first, count, dims, false, of_slices(r.node())));
   };
+  static constexpr BatchRule batch = batch_along_dim;
   static constexpr CheckRule check = [](const NodeCheck& c) { return check_patches(c, c.x(0), c.node(), 4); };
   static constexpr AttributeText attributes = tessera::detail::dim_text;
 };

@@ -213,23 +213,10 @@ template <int Rank, int... Order> struct TransposeTag {
   }
 };
 
-/// Dims in order, but for one, which moves.
-constexpr Value moved_dim(Value x, int from, int to) {
-  if (from == to) return x;
-  Factors f{};
-  for (int d = 0; d < x.rank(); ++d) {
-    f.in_dim[d] = f.out_dim[d] = static_cast<std::int8_t>(d);
-    const int rest = d < to ? d : d - 1;  // the place of the dim among those that keep their order
-    f.order[d] = static_cast<std::int8_t>(d == to ? from : rest < from ? rest : rest + 1);
-  }
-  f.count = static_cast<std::int8_t>(x.rank());
-  return rearrange(x, x.rank(), x.rank(), f, nullptr);
-}
-
 template <int Rank, int From, int To> struct MoveDimTag {
   template <class A> using result = Typed<typename A::type, Rank>;
   static constexpr Value emit(Value context, Value x) {
-    return moved_dim(x.at(context.source), x.shifted(From, Rank), x.shifted(To, Rank));
+    return build::move_dim(x.at(context.source), x.shifted(From, Rank), x.shifted(To, Rank));
   }
 };
 template <int Rank, int A, int B> struct SwapAxesTag {
@@ -239,7 +226,7 @@ template <int Rank, int A, int B> struct SwapAxesTag {
     x = x.at(context.source);
     if (first == last) return x;
     const int from = x.shifted(first, Rank), to = x.shifted(last, Rank);
-    return moved_dim(moved_dim(x, from, to), to - 1, from);
+    return build::move_dim(build::move_dim(x, from, to), to - 1, from);
   }
 };
 

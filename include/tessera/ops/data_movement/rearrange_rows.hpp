@@ -57,7 +57,6 @@ constexpr Value rearrange(Value x, int out_rank, const Factors& factors, const s
   return x.make(made, operands, sized ? factors.count + 1 : 1);
 }
 
-/// Inserts singleton dims at the positions (of the result) whose bits are set.
 constexpr Value insert_singletons(Value x, unsigned singletons, int out_rank) {
   if (singletons == 0) return x;
   Factors f{};
@@ -88,6 +87,66 @@ constexpr Value drop_singletons(Value x, unsigned dims) {
     ++out;
   }
   return rearrange(x, out, f, nullptr);
+}
+
+constexpr Value move_dim(Value x, int from, int to) {
+  if (from == to) return x;
+  Factors f{};
+  std::int8_t factor_of[max_rank]{};
+  for (int d = 0; d < x.rank(); ++d) {
+    factor_of[d] = f.count;
+    if (!x.is_singleton(d)) f.in_dim[static_cast<int>(f.count++)] = static_cast<std::int8_t>(d);
+  }
+  for (int d = 0, at = 0; d < x.rank(); ++d) {
+    const int rest = d < to ? d : d - 1;  // the place of the dim among those that keep their order
+    const int own = d == to ? from : rest < from ? rest : rest + 1;
+    if (x.is_singleton(own)) continue;
+    f.order[at] = factor_of[own];
+    f.out_dim[at++] = static_cast<std::int8_t>(d);
+  }
+  return rearrange(x, x.rank(), f, nullptr);
+}
+
+/// Merges the dims from `first` to `last`.
+constexpr Value merge_dims(Value x, int first, int last) {
+  Factors f{};
+  for (int d = 0; d < x.rank(); ++d) {
+    if (x.is_singleton(d)) continue;
+    f.in_dim[static_cast<int>(f.count)] = static_cast<std::int8_t>(d);
+    f.order[static_cast<int>(f.count)] = f.count;
+    f.out_dim[static_cast<int>(f.count++)] = static_cast<std::int8_t>(d <= first  ? d
+                                                                      : d <= last ? first
+                                                                                  : d - (last - first));
+  }
+  return rearrange(x, x.rank() - (last - first), f, nullptr);
+}
+/// Splits a dim into two, of which the first has this extent.
+constexpr Value split_dim(Value x, int dim, Value first) {
+  Factors f{};
+  std::int32_t sizes[max_rank];
+  for (int d = 0; d < x.rank(); ++d)
+    for (int k = 0; k < (d == dim ? 2 : 1); ++k) {
+      if (x.is_singleton(d)) continue;
+      f.in_dim[static_cast<int>(f.count)] = static_cast<std::int8_t>(d);
+      sizes[static_cast<int>(f.count)] = d == dim && k == 0 ? first.id : -1;
+      f.order[static_cast<int>(f.count)] = f.count;
+      f.out_dim[static_cast<int>(f.count++)] = static_cast<std::int8_t>(d < dim ? d : d == dim ? d + k : d + 1);
+    }
+  return rearrange(x, x.rank() + 1, f, sizes);
+}
+/// Splits a dim of x into `count` dims with the extents of dims of `like`, from dim `from` on.
+constexpr Value split_dim_as(Value x, int dim, Value like, int from, int count) {
+  Factors f{};
+  std::int32_t sizes[max_rank];
+  for (int d = 0; d < x.rank(); ++d)
+    for (int k = 0; k < (d == dim ? count : 1); ++k) {
+      if (d == dim ? like.is_singleton(from + k) : x.is_singleton(d)) continue;
+      f.in_dim[static_cast<int>(f.count)] = static_cast<std::int8_t>(d);
+      sizes[static_cast<int>(f.count)] = d == dim ? extent(like, from + k).id : -1;
+      f.order[static_cast<int>(f.count)] = f.count;
+      f.out_dim[static_cast<int>(f.count++)] = static_cast<std::int8_t>(d < dim ? d : d == dim ? d + k : d + count - 1);
+    }
+  return rearrange(x, x.rank() + count - 1, f, sizes);
 }
 
 }  // namespace tessera::build
@@ -262,6 +321,22 @@ constexpr BrokenRule check_rearrange(const NodeCheck& c) {
              : "the type of the result follows from the factors";
 }
 
+/// The dim of examples is a factor of its own.
+constexpr Batched batch_rearrange(const Batch& b) {
+  const Factors one = Factors::of(b.node());
+  if (one.count == max_rank) return {};
+  Factors f{};
+  f.count = static_cast<std::int8_t>(one.count + 1);
+  std::int32_t sizes[max_rank]{-1};
+  for (int p = 0; p < one.count; ++p) {
+    f.in_dim[p + 1] = static_cast<std::int8_t>(one.in_dim[p] + 1);
+    f.order[p + 1] = static_cast<std::int8_t>(one.order[p] + 1);
+    f.out_dim[p + 1] = static_cast<std::int8_t>(one.out_dim[p] + 1);
+    sizes[p + 1] = b.arity() > 1 && b.has(1 + p) ? b.x(1 + p).id : -1;
+  }
+  return Batch::all(build::rearrange(b.full(0), b.node().rank + 1, f, sizes, RearrangeOrigin::of(b.node())));
+}
+
 /// The text of a rearrange, such as "a (b c) -> a b c".
 inline std::string rearrange_text(const ProgramView&, const GraphView& graph, int id) {
   const Factors f = Factors::of(graph[id]);
@@ -300,6 +375,7 @@ struct RearrangeOp {
                              .optional_operands = true,
                              .recomputed = true};
   static constexpr GradientRule gradient = rearrange_gradient;
+  static constexpr BatchRule batch = batch_rearrange;
   static constexpr CheckRule check = check_rearrange;
   static constexpr AttributeText attributes = rearrange_text;
 };

@@ -226,6 +226,7 @@ struct SliceOp {
   static constexpr GradientRule gradient = [](Gradient& r) {
     r.add(0, build::pad(r.full_g(), dim_of(r.node()), r.x(1), r.x(0)));
   };
+  static constexpr BatchRule batch = batch_along_dim;
   static constexpr CheckRule check = check_slice;
   static constexpr AttributeText attributes = tessera::detail::dim_text;
 };
@@ -243,6 +244,7 @@ struct PadOp {
   static constexpr GradientRule gradient = [](Gradient& r) {
     r.add(0, build::slice(r.full_g(), dim_of(r.node()), r.x(1), build::extent(r.x(0), dim_of(r.node()))));
   };
+  static constexpr BatchRule batch = batch_along_dim;
   static constexpr CheckRule check = check_pad;
   static constexpr AttributeText attributes = tessera::detail::dim_text;
 };
@@ -257,6 +259,7 @@ struct ConcatOp {
                              .offset = concat_offset,
                              .flops = 0};
   static constexpr GradientRule gradient = concat_gradient;
+  static constexpr BatchRule batch = batch_along_dim;
   static constexpr CheckRule check = check_concat;
   static constexpr AttributeText attributes = tessera::detail::dim_text;
 };
@@ -271,6 +274,7 @@ struct PermuteOp {
                              .permutation = permuted_from,
                              .flops = 0};
   static constexpr GradientRule gradient = permute_gradient;
+  static constexpr BatchRule batch = batch_along_dim;
   static constexpr CheckRule check = check_permute;
   static constexpr AttributeText attributes = tessera::detail::dim_text;
 };

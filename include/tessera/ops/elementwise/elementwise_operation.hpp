@@ -83,6 +83,12 @@ constexpr BrokenRule check_types(const NodeCheck& c, int first) {
 }
 constexpr BrokenRule check_elementwise(const NodeCheck& c) { return check_types(c, 0); }
 
+constexpr Batched batch_elementwise(const Batch& b) {
+  Growable<std::int32_t> operands;
+  for (int i = 0; i < b.arity(); ++i) operands.push_back(b.aligned(i, b.node().rank).id);
+  return b.make(b.batched(), operands);
+}
+
 struct AnyElementwiseOperation {};
 
 /// Defaults of elementwise operations. An operation adds its `name` and
@@ -104,6 +110,7 @@ template <int Arity> struct ElementwiseOperation : AnyElementwiseOperation {
   static constexpr bool adds = false;             ///< computes the sum of its operands
   static constexpr bool converts = false;         ///< changes the element type of its operand
   static constexpr CheckRule check = check_elementwise;
+  static constexpr BatchRule batch = batch_elementwise;
   /// `value` takes xsimd batches instead of lanes: for functions that xsimd has
   static constexpr bool by_part = false;
   /// xsimd's function divides or takes a root: where its quotients of floats are estimates, they are computed in double

@@ -186,6 +186,9 @@ struct BroadcastOp {
                              .shape_only = 1u << 1,
                              .recomputed = true};
   static constexpr bool by_part = false, divides_in_xsimd = false;
+  static constexpr BatchRule batch = [](const Batch& b) {
+    return b.make(b.batched(), {b.aligned(0, b.node().rank).id, b.full(1).id});
+  };
   static constexpr CheckRule check = [](const NodeCheck& c) {
     if (const BrokenRule broken = check_broadcast(c); !broken.empty()) return broken;
     if (c.node().dtype != c.x(0).dtype) return BrokenRule("the result has the element type of its operands");

@@ -51,6 +51,7 @@ constexpr OpRow cumulative_row(std::string_view name, Reduction reduction, Linea
 
 /// What all cumulative operations share besides their row and gradient.
 struct CumulativeOperation {
+  static constexpr BatchRule batch = batch_along_dim;
   static constexpr CheckRule check = check_cumulative;
   static constexpr AttributeText attributes = [](const ProgramView&, const GraphView& graph, int id) {
     const CumulativeOptions options = CumulativeOptions::of(graph[id]);

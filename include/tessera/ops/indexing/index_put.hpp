@@ -67,7 +67,7 @@ template <int Rank, int D> struct IndexCopyTag {
     const Value none = build::broadcast(count, counting_along(x, dim));
     const Value row = build::scatter(none, 0, indices, counting_along(source, dim), {.replaces = true});
     const Value table = build::pad_to(source, dim, extent.number(0), extent + extent.number(1));
-    const Value rows = moved_dim(EmbeddingTag::emit(context, moved_dim(table, dim, 0), row), 0, dim);
+    const Value rows = build::move_dim(EmbeddingTag::emit(context, build::move_dim(table, dim, 0), row), 0, dim);
     return build::select(build::less(along_dim(row, dim, x.rank()), count), rows, x);
   }
 };
@@ -95,15 +95,15 @@ template <int Rank, int D> struct IndexAddTag {
   static constexpr Value emit(Value context, Value x, Value indices, Value source) {
     indices = one_vector(indices, context);
     const int dim = x.shifted(D, Rank);
-    const Value wide = moved_dim(build::cast(x.at(context.source), summed_as(x.dtype())), dim, 0),
-                rows = moved_dim(build::cast(source.at(context.source), wide.dtype()), dim, 0);
+    const Value wide = build::move_dim(build::cast(x.at(context.source), summed_as(x.dtype())), dim, 0),
+                rows = build::move_dim(build::cast(source.at(context.source), wide.dtype()), dim, 0);
     if (((rows.node().singletons ^ wide.node().singletons) & ~1u) != 0)
       context.refuse(errc::shape_mismatch,
                      "[index_add] dims: a dim has static extent 1 in only one of tensor and source; use "
                      "ts::broadcast_like first");
     const Node made{
         .op = Op::index_add, .dtype = wide.dtype(), .rank = wide.node().rank, .singletons = wide.node().singletons};
-    return build::cast(moved_dim(wide + wide.make(made, {rows.id, indices.id, wide.id}), 0, dim), x.dtype());
+    return build::cast(build::move_dim(wide + wide.make(made, {rows.id, indices.id, wide.id}), 0, dim), x.dtype());
   }
 };
 

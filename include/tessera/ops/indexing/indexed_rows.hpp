@@ -7,6 +7,7 @@
 #include <tessera/graph/ir/node_check.hpp>
 #include <tessera/graph/transform/gradient.hpp>
 #include <tessera/ops/elementwise/select.hpp>
+#include <tessera/ops/indexing/sort_rows.hpp>
 #include <tessera/ops/operation.hpp>
 
 TESSERA_PLANNING_BEGIN
@@ -71,6 +72,57 @@ constexpr BrokenRule check_rows(const NodeCheck& c, const Node& table, const Nod
   return {};
 }
 
+/// The indices of operand 1 that differ between examples as those of a gather along dim 1 of [examples, rows, row...]:
+/// one dim, behind which a row has `row` dims.
+constexpr Value indices_along_dim(const Batch& b, int row) {
+  Value indices = b.full(1);
+  const int rank = indices.rank() - 1;
+  if (rank == 0) indices = build::insert_singletons(indices, 2, 2);
+  if (rank > 1) indices = build::merge_dims(indices, 1, rank);
+  return build::insert_singletons(indices, ((1u << row) - 1) << 2, 2 + row);
+}
+
+/// Rows [examples, i..., row...] as [examples, all i, row...], and back.
+constexpr Value with_one_index_dim(const Batch& b, Value rows) {
+  const int rank = b.one(1).rank;
+  if (rank == 0) return build::insert_singletons(rows, 2, rows.rank() + 1);
+  return rank == 1 ? rows : build::merge_dims(rows, 1, rank);
+}
+constexpr Value with_index_dims(const Batch& b, Value rows) {
+  const Node& index = b.one(1);
+  if (index.rank == 0) return build::drop_singletons(rows, 2);
+  return index.rank == 1 ? rows : build::split_dim_as(rows, 1, b.full(1), 1, index.rank);
+}
+
+/// With own tables, examples are a dim of the rows if they share the indices; else their indices are along a dim.
+constexpr Batched batch_embedding(const Batch& b) {
+  if (!b.differs(0)) return b.make(b.batched(), batched_operands(b, 2));
+  const int indices = b.one(1).rank, row = b.one(0).rank - 1;
+  if (!b.differs(1)) {
+    const Value tables = build::move_dim(b.x(0), 0, 1);
+    Node made = b.node();
+    made.rank = static_cast<std::uint8_t>(indices + 1 + row);
+    made.singletons = static_cast<std::uint8_t>(b.one(1).singletons | (tables.node().singletons >> 1) << indices);
+    const Batched rows = b.make(made, {tables.id, b.x(1).id});
+    return Batch::all(build::move_dim(tables.with(rows.id), indices, 0));
+  }
+  return Batch::all(with_index_dims(b, build::gather(b.x(0), 1, indices_along_dim(b, row))));
+}
+constexpr Batched batch_index_add(const Batch& b) {
+  const int indices = b.one(1).rank, row = b.one(2).rank - 1;
+  if (b.differs(1))
+    return Batch::all(build::scatter_add(with_one_index_dim(b, b.full(0)), 1, indices_along_dim(b, row), b.full(2)));
+  if (!b.differs(0)) {
+    const Batched made = b.make(b.node(), {b.x(0).id, b.x(1).id, b.shape_of_one(2).id});
+    return {made.id, -1};
+  }
+  const Value tables = build::move_dim(b.full(2), 0, 1), rows = build::move_dim(b.x(0), 0, indices);
+  Node made = b.node();
+  made.rank = tables.node().rank;
+  made.singletons = tables.node().singletons;
+  return Batch::all(build::move_dim(tables.with(b.make(made, {rows.id, b.x(1).id, tables.id}).id), 1, 0));
+}
+
 struct EmbeddingOp {
   static constexpr OpRow row{
       .name = "embedding",
@@ -88,6 +140,7 @@ struct EmbeddingOp {
         {g.id, r.x(1).id, table.id});
     r.add(0, build::cast(sums, table.dtype()));
   };
+  static constexpr BatchRule batch = batch_embedding;
   static constexpr CheckRule check = [](const NodeCheck& c) { return check_rows(c, c.x(0), c.node()); };
 };
 
@@ -109,6 +162,7 @@ struct IndexAddOp {
               {.op = Op::embedding, .dtype = g.dtype(), .rank = rows.node().rank, .singletons = rows.node().singletons},
               {g.id, r.x(1).id}));
   };
+  static constexpr BatchRule batch = batch_index_add;
   static constexpr CheckRule check = [](const NodeCheck& c) {
     if (!same_static_shape(c.node(), c.x(2))) return BrokenRule("the result has the dims of the table");
     return check_rows(c, c.node(), c.x(0));

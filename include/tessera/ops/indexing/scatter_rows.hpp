@@ -99,6 +99,7 @@ struct ScatterOp {
     else
       own.extreme();
   };
+  static constexpr BatchRule batch = batch_along_dim;
   static constexpr CheckRule check = [](const NodeCheck& c) {
     if (!same_type(c.node(), c.x(2))) return BrokenRule("the result has the type of the third operand");
     return check_gather(c);

@@ -114,6 +114,7 @@ struct ArgsortOp {
                              .arity = any_arity,
                              .shape = argsort_shape,
                              .sharding = along_dim_sharding};
+  static constexpr BatchRule batch = batch_along_dim;
   static constexpr CheckRule check = check_argsort;
   static constexpr AttributeText attributes = [](const ProgramView&, const GraphView& graph, int id) {
     return concat_text(dim_of(graph[id]), order_of(graph[id]) == Order::descending ? ", descending" : "");
@@ -139,6 +140,7 @@ struct GatherOp {
     const Value x = build::stored_parameter(r.x(0)), g = build::cast(r.full_g(), computed_as(x.dtype()));
     r.add(0, build::cast(build::scatter_add(g, dim_of(r.node()), r.x(1), x), x.dtype()));
   };
+  static constexpr BatchRule batch = batch_along_dim;
   static constexpr CheckRule check = check_gather;
   static constexpr AttributeText attributes = tessera::detail::dim_text;
 };
@@ -155,6 +157,7 @@ struct ScatterAddOp {
   static constexpr GradientRule gradient = [](Gradient& r) {
     r.add(0, build::gather(r.full_g(), dim_of(r.node()), r.x(1)));
   };
+  static constexpr BatchRule batch = batch_along_dim;
   static constexpr CheckRule check = check_scatter_add;
   static constexpr AttributeText attributes = tessera::detail::dim_text;
 };

@@ -81,6 +81,14 @@ constexpr BrokenRule check_reduction(const NodeCheck& c) {
   return same_type(node, made) ? BrokenRule{} : "the result has the dims that are not reduced, or are kept";
 }
 
+constexpr Batched batch_reduction(const Batch& b) {
+  Reduced reduced = Reduced::of(b.node());
+  reduced.dims = static_cast<std::uint8_t>(reduced.dims << 1);
+  Node made = b.batched();
+  made.labels = reduced.pack();
+  return b.make(made, batched_operands(b, 1));
+}
+
 inline std::string reduced_text(const ProgramView&, const GraphView& graph, int id) {
   const Reduced reduced = Reduced::of(graph[id]);
   std::string text;
@@ -91,6 +99,7 @@ inline std::string reduced_text(const ProgramView&, const GraphView& graph, int 
 
 /// What all reductions share besides their row and gradient.
 struct ReductionOperation {
+  static constexpr BatchRule batch = batch_reduction;
   static constexpr CheckRule check = check_reduction;
   static constexpr AttributeText attributes = reduced_text;
 };

@@ -44,10 +44,10 @@ template <int Rank, int D, Interpolate Options> struct InterpolateTag {
     const Value n = build::cast(build::extent(x, dim), DType::i64), m = as_size(size);
     const auto whole = [&](std::int64_t v) { return x.integer(v, DType::i64); };
     const Value line = x.make({.op = Op::arange, .dtype = DType::i32, .rank = 1}, {m.id});
-    const Value i = build::cast(line, DType::i64), rows = moved_dim(x, dim, 0);
+    const Value i = build::cast(line, DType::i64), rows = build::move_dim(x, dim, 0);
     const auto at = [&](Value index) {
       const Value inside = build::binary(Op::minimum, build::binary(Op::maximum, index, whole(0)), n - whole(1));
-      return moved_dim(EmbeddingTag::emit(context, rows, inside), 0, dim);
+      return build::move_dim(EmbeddingTag::emit(context, rows, inside), 0, dim);
     };
     if constexpr (Options.mode == InterpolateMode::nearest) {
       return at(i * n / m);

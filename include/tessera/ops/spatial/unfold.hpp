@@ -80,7 +80,7 @@ template <int Rank, int D> struct UnfoldDimTag {
     const Value zero = x.number(0, DType::i64), one = x.number(1, DType::i64);
     const build::PatchDim window{as_size(size), as_size(step), one, zero, zero};
     const Value made = build::patches(x, dim, 1, &window);
-    return moved_dim(made, dim + 1, made.rank() - 1);
+    return build::move_dim(made, dim + 1, made.rank() - 1);
   }
 };
 
