@@ -12172,7 +12172,7 @@ struct ConstraintOp {
     r.add(0, r.y().make(made, {r.full_g().id}));
   };
   /// The spec is for one example: the dim of examples may be split over the axes that it does not name.
-  static constexpr BatchRule batch = [](const Batch& b) {
+  static constexpr BatchRule batch = [](const Batch& b) -> Batched {
     Constraint own = Constraint::of(b.node());
     Module& module = b.module();
     const auto behind_examples = [&](int spec) {
@@ -12180,7 +12180,14 @@ struct ConstraintOp {
       whole.entries.insert(0, SpecEntry(none));
       return module.add_spec(whole);
     };
-    if (own.about < 0) own.about = static_cast<std::int8_t>(own.spec);
+    if (own.about < 0) {
+      bool names_axes = false;
+      for (const SpecEntry& entry : module.specs[static_cast<std::size_t>(own.spec)].entries)
+        names_axes = names_axes || !entry.axes.empty();
+      if (!names_axes) return Batch::all(b.full(0));
+      if (own.spec > 126) return {};
+      own.about = static_cast<std::int8_t>(own.spec);
+    }
     own.spec = behind_examples(own.spec);
     if (own.cotangent == CotangentSharding::own_spec)
       own.cotangent_spec = static_cast<std::int8_t>(behind_examples(own.cotangent_spec));
@@ -46131,20 +46138,23 @@ template <class T> constexpr auto step_of(const T& x, BodyTrace& body) {
 /// The results y of all steps: tensors with a leading dim of steps; for a plain struct, a Stack of them.
 /// `take(storage)` returns the next tensor, and where a struct with a Dim or a Scalar can't be returned, `refuse()`
 /// says so.
-template <class Take, class Refuse> class StackResults {
+/// With `Nested` a struct may have Stacks, to be reduced: see ts::sum of a Stack.
+template <bool Nested, class Take, class Refuse> class StackResults {
  public:
   constexpr StackResults(Take take, Refuse refuse) : take_(take), refuse_(refuse) {}
 
   template <class Y> constexpr auto operator()(const Y& y) {
     if constexpr (TensorOperand<Y>) {
       constexpr bool fits = Y::rank < max_rank;
-      static_assert(fits, "tessera: y of a scan has at most 7 dims, since ys have a leading dim of steps");
+      static_assert(fits, "tessera: y of ts::scan, and the result of the function of ts::map and ts::vmap, has at most "
+                          "7 dims, since all of them together have a leading dim");
       return Sym < typename Y::element, fits ? Y::rank + 1 : Y::rank > (take_(Storage::block));
     } else if constexpr (is_tuple_v<Y> || is_array_v<Y>) {
       return map_items(y, [&](const auto& item) { return (*this)(item); });
     } else {
-      constexpr bool has_tensors = BlockLeaves::of<Y>().tensor && !BlockLeaves::of<Y>().stack;
-      static_assert(has_tensors, "tessera: y of a scan is a tensor, or a tuple or plain struct of tensors");
+      constexpr bool has_tensors = BlockLeaves::of<Y>().tensor && (Nested || !BlockLeaves::of<Y>().stack);
+      static_assert(has_tensors, "tessera: y of ts::scan, and the result of the function of ts::map and ts::vmap, is a "
+                                 "tensor, or a tuple or plain struct of tensors");
       Stack<Y> stack;
       stack.layers().push_back(y);
       for_each_leaf(stack[0], *this);
@@ -46215,11 +46225,11 @@ constexpr auto run_scan(const F& f, const Carry& init, const Xs& xs, const Value
     const Node type = build::stacked_type(own[own.outputs[static_cast<std::size_t>(next_output)]]);
     return build::project(made, next_output++, type, storage);
   };
-  StackResults stack(take, [&] {
+  const auto refuse = [&] {
     made.refuse(errc::unsupported,
                 "[scan] y: a struct with a Dim or a Scalar can't be y; return the tensors of the struct as a tuple");
-  });
-  return std::tuple(last, stack(y));
+  };
+  return std::tuple(last, StackResults<false, decltype(take), decltype(refuse)>(take, refuse)(y));
 }
 
 template <class F, class Init, class Xs>
@@ -52587,6 +52597,103 @@ TESSERA_PLANNING_END
 
 #endif
 
+// ---- tessera/ops/layers.hpp
+
+#ifndef TESSERA_OPS_LAYERS_HPP
+#define TESSERA_OPS_LAYERS_HPP
+
+namespace tessera {
+
+namespace detail {
+
+/// A tensor of a Stack, whose layers may have memory of their own, in one block.
+constexpr Value in_one_block(const Value& layers) {
+  if (!is_in_layers(layers.node())) return layers;
+  Module& module = *layers.module;
+  const int body = module.add_graph();
+  Node layer = layers.node();
+  layer.rank = static_cast<std::uint8_t>(layer.rank - 1);
+  layer.singletons = static_cast<std::uint8_t>(layer.singletons >> 1);
+  module.graph(body).outputs.push_back(
+      module.graph(body).add(stored_as(Storage::layer, build::argument_node(layer, 0))));
+  const Value made = layers.make(Repeat{.stacked = 1, .scan = true}.node(body, layers.source), {layers.id});
+  return build::project(made, 0, layers.node());
+}
+
+/// A tensor of a layer, in all layers; with Nested, a tensor of a Stack in a layer.
+template <bool Nested = false, class Leaf> constexpr auto of_all_layers(const Leaf& leaf, Source source) {
+  const Value outer = value_behind(leaf);
+  if (outer.module == nullptr)
+    fail(errc::unsupported, "[stack] outside of a traced function: stored layers are tensors of their own", source);
+  constexpr int rank = Leaf::rank + (Nested ? 2 : 1);
+  static_assert(rank <= max_rank, "tessera: a tensor of all layers has at most 8 dims");
+  if (outer.rank() != rank)
+    outer.at(source).refuse(errc::structure,
+                            "[stack] field: it is not a tensor of the layers, but a field of a Stack in "
+                            "them, or was replaced by a tensor without a dim of layers");
+  return Sym<typename Leaf::element, rank>(in_one_block(here(outer).at(source)));
+}
+
+template <class Reduce> struct ReduceLayers {
+  Reduce reduce;
+  Source source;
+  bool in_stack = false;
+  template <class Leaf> constexpr void leaf(Leaf& leaf) {
+    if constexpr (TensorOperand<Leaf>)
+      leaf = in_stack ? Leaf(reduce(of_all_layers<true>(leaf, source)).value)
+                      : Leaf(reduce(of_all_layers(leaf, source)).value);
+  }
+  constexpr void enter_stack(const auto&) { in_stack = true; }
+  constexpr void enter_layer(int) {}
+  constexpr void leave_stack() { in_stack = false; }
+};
+template <class Block, class Reduce>
+constexpr Block reduce_layers(const Stack<Block>& stack, const Reduce& reduce, Here at) {
+  if (stack.layers().empty()) fail(errc::structure, "[stack] reduction: the Stack has no layers", Source::from(at));
+  Block made = stack[0];
+  ReduceLayers<Reduce> visitor{reduce, Source::from(at)};
+  for_each_leaf(made, visitor);
+  return made;
+}
+
+}  // namespace detail
+
+/// Inside a traced function: a tensor of the layers of a Stack, as one tensor with a leading dim of layers. `field` is
+/// a pointer to a member, or a function of a layer that returns a reference to the tensor:
+///
+///     const auto each = ts::vmap([](const auto& m, const auto& x) { return ts::grad(loss)(m, x); },
+///                                ts::in_axes<ts::not_mapped, 0>)(model, xs);        // a Stack of gradients
+///     const auto of_weight = ts::all_layers(each, &Model::weight);                     // [examples, in, out]
+///
+/// Communication: none, and for a result of ts::vmap no copy.
+template <class Block, class Field>
+constexpr auto all_layers(const Stack<Block>& stack, const Field& field, Here at = Here::current()) {
+  if (stack.layers().empty()) fail(errc::structure, "[stack] all_layers: the Stack has no layers", Source::from(at));
+  if constexpr (std::is_member_object_pointer_v<Field>)
+    return detail::of_all_layers(stack[0].*field, Source::from(at));
+  else
+    return detail::of_all_layers(field(stack[0]), Source::from(at));
+}
+
+/// Inside a traced function: a layer whose tensors are the sums, or the means, of those of all layers, such as the
+/// gradient of a batch from the clipped gradients of its examples. Results of ts::vmap may have a Stack in them.
+template <int Dim, class Block>
+  requires(Dim == 0)
+constexpr Block sum(const Stack<Block>& stack, Here at = Here::current()) {
+  return detail::reduce_layers(
+      stack, [](const auto& x) { return detail::as_sym(sum<0>(x)); }, at);
+}
+template <int Dim, class Block>
+  requires(Dim == 0)
+constexpr Block mean(const Stack<Block>& stack, Here at = Here::current()) {
+  return detail::reduce_layers(
+      stack, [](const auto& x) { return detail::as_sym(mean<0>(x)); }, at);
+}
+
+}  // namespace tessera
+
+#endif
+
 // ---- tessera/ops/vmap.hpp
 
 #ifndef TESSERA_OPS_VMAP_HPP
@@ -52650,19 +52757,6 @@ template <int In, class X> constexpr auto mapped_argument(const X& x) {
     return std::tuple<decltype(move_dim<In, 0>(x))>(move_dim<In, 0>(x));
 }
 
-/// A tensor of a Stack, whose layers have memory of their own, in one block.
-constexpr Value in_one_block(const Value& layers) {
-  Module& module = *layers.module;
-  const int body = module.add_graph();
-  Node layer = layers.node();
-  layer.rank = static_cast<std::uint8_t>(layer.rank - 1);
-  layer.singletons = static_cast<std::uint8_t>(layer.singletons >> 1);
-  module.graph(body).outputs.push_back(
-      module.graph(body).add(stored_as(Storage::layer, build::argument_node(layer, 0))));
-  const Value made = layers.make(Repeat{.stacked = 1, .scan = true}.node(body, layers.source), {layers.id});
-  return build::project(made, 0, layers.node());
-}
-
 /// Traces f of one example, and makes its operations for all examples. The results have a leading dim of examples.
 template <class F, class Xs> constexpr auto map_batched(const F& f, const Xs& xs, Source source) {
   constexpr bool is_outside = !holds_local_v<Xs>;
@@ -52683,7 +52777,7 @@ template <class F, class Xs> constexpr auto map_batched(const F& f, const Xs& xs
   for (std::size_t i = 0; i < body.operands().size(); ++i) {
     Value outer = around.with(body.operands()[i]);
     const bool is_slice = body.is_slice(static_cast<int>(i));
-    if (is_slice && is_in_layers(outer.node())) outer = in_one_block(outer);
+    if (is_slice) outer = in_one_block(outer);
     // Along a dim of static extent 1 there is one example, which broadcasts.
     const bool differs = is_slice && !outer.is_singleton(0);
     if (is_slice && !differs) outer = build::drop_singletons(outer, 1);
@@ -52692,11 +52786,11 @@ template <class F, class Xs> constexpr auto map_batched(const F& f, const Xs& xs
   BatchGraph all(module, one.graph, one.around, arguments);
   int next = 0;
   const auto take = [&](Storage) { return around.with(all.output(next++, true).id); };
-  StackResults results(take, [&] {
+  const auto refuse = [&] {
     around.refuse(errc::unsupported, "[vmap] result: a struct with a Dim or a Scalar can't be the result of the "
                                      "function; return the tensors of the struct as a tuple");
-  });
-  return results(y);
+  };
+  return StackResults<true, decltype(take), decltype(refuse)>(take, refuse)(y);
 }
 
 }  // namespace detail
@@ -52712,9 +52806,13 @@ template <int... Axes> inline constexpr InAxes<Axes...> in_axes{};
 ///     const auto each = ts::vmap([](const auto& m, const auto& x) { return ts::grad(loss)(m, x); },
 ///                                ts::in_axes<ts::not_mapped, 0>)(model, xs);
 ///
-/// Examples run one after the other, as in ts::map: memory and compile time are those of one example. Operations that
-/// take a leading dim are faster on the whole batch. Arguments and results are tensors, and tuples, pairs and arrays of
-/// these; of a struct, a ts::Stack is returned. Sharding: the mapped dim is gathered if it is split; others stay split.
+/// f is traced for one example, and each operation is made for all examples at once; what is the same for all examples
+/// is computed once. Branches, and loops whose number of steps differs between examples, run in a loop over examples.
+/// Memory is that of all examples; for one after the other, see ts::map. Arguments and results are tensors, and tuples,
+/// pairs and arrays of these, and Stacks, whose layers are examples; a struct that f returns becomes a Stack, see
+/// ts::all_layers. A number as the key of draws gives each example its own. Errors: capacity for a tensor of 8 dims in
+/// f; arguments with different numbers of examples are an error of the first operation that has both. Communication:
+/// that of the operations; a split dim of examples stays split. Source: jax.vmap.
 template <int Out = 0, class F, int... In> constexpr auto vmap(const F& f, InAxes<In...>, Here at = Here::current()) {
   return [f, at](const auto&... xs) {
     constexpr bool is_count = sizeof...(In) == sizeof...(xs), is_mapped = ((In != not_mapped) || ...);

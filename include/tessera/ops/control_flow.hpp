@@ -53,20 +53,23 @@ template <class T> constexpr auto step_of(const T& x, BodyTrace& body) {
 /// The results y of all steps: tensors with a leading dim of steps; for a plain struct, a Stack of them.
 /// `take(storage)` returns the next tensor, and where a struct with a Dim or a Scalar can't be returned, `refuse()`
 /// says so.
-template <class Take, class Refuse> class StackResults {
+/// With `Nested` a struct may have Stacks, to be reduced: see ts::sum of a Stack.
+template <bool Nested, class Take, class Refuse> class StackResults {
  public:
   constexpr StackResults(Take take, Refuse refuse) : take_(take), refuse_(refuse) {}
 
   template <class Y> constexpr auto operator()(const Y& y) {
     if constexpr (TensorOperand<Y>) {
       constexpr bool fits = Y::rank < max_rank;
-      static_assert(fits, "tessera: y of a scan has at most 7 dims, since ys have a leading dim of steps");
+      static_assert(fits, "tessera: y of ts::scan, and the result of the function of ts::map and ts::vmap, has at most "
+                          "7 dims, since all of them together have a leading dim");
       return Sym < typename Y::element, fits ? Y::rank + 1 : Y::rank > (take_(Storage::block));
     } else if constexpr (is_tuple_v<Y> || is_array_v<Y>) {
       return map_items(y, [&](const auto& item) { return (*this)(item); });
     } else {
-      constexpr bool has_tensors = BlockLeaves::of<Y>().tensor && !BlockLeaves::of<Y>().stack;
-      static_assert(has_tensors, "tessera: y of a scan is a tensor, or a tuple or plain struct of tensors");
+      constexpr bool has_tensors = BlockLeaves::of<Y>().tensor && (Nested || !BlockLeaves::of<Y>().stack);
+      static_assert(has_tensors, "tessera: y of ts::scan, and the result of the function of ts::map and ts::vmap, is a "
+                                 "tensor, or a tuple or plain struct of tensors");
       Stack<Y> stack;
       stack.layers().push_back(y);
       for_each_leaf(stack[0], *this);
@@ -137,11 +140,11 @@ constexpr auto run_scan(const F& f, const Carry& init, const Xs& xs, const Value
     const Node type = build::stacked_type(own[own.outputs[static_cast<std::size_t>(next_output)]]);
     return build::project(made, next_output++, type, storage);
   };
-  StackResults stack(take, [&] {
+  const auto refuse = [&] {
     made.refuse(errc::unsupported,
                 "[scan] y: a struct with a Dim or a Scalar can't be y; return the tensors of the struct as a tuple");
-  });
-  return std::tuple(last, stack(y));
+  };
+  return std::tuple(last, StackResults<false, decltype(take), decltype(refuse)>(take, refuse)(y));
 }
 
 template <class F, class Init, class Xs>

@@ -284,7 +284,7 @@ struct ConstraintOp {
     r.add(0, r.y().make(made, {r.full_g().id}));
   };
   /// The spec is for one example: the dim of examples may be split over the axes that it does not name.
-  static constexpr BatchRule batch = [](const Batch& b) {
+  static constexpr BatchRule batch = [](const Batch& b) -> Batched {
     Constraint own = Constraint::of(b.node());
     Module& module = b.module();
     const auto behind_examples = [&](int spec) {
@@ -292,7 +292,14 @@ struct ConstraintOp {
       whole.entries.insert(0, SpecEntry(none));
       return module.add_spec(whole);
     };
-    if (own.about < 0) own.about = static_cast<std::int8_t>(own.spec);
+    if (own.about < 0) {
+      bool names_axes = false;
+      for (const SpecEntry& entry : module.specs[static_cast<std::size_t>(own.spec)].entries)
+        names_axes = names_axes || !entry.axes.empty();
+      if (!names_axes) return Batch::all(b.full(0));
+      if (own.spec > 126) return {};
+      own.about = static_cast<std::int8_t>(own.spec);
+    }
     own.spec = behind_examples(own.spec);
     if (own.cotangent == CotangentSharding::own_spec)
       own.cotangent_spec = static_cast<std::int8_t>(behind_examples(own.cotangent_spec));

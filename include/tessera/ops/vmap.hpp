@@ -10,6 +10,7 @@
 #include <tessera/ops/batch_graph.hpp>
 #include <tessera/ops/control_flow.hpp>
 #include <tessera/ops/data_movement/shape.hpp>
+#include <tessera/ops/layers.hpp>
 
 namespace tessera {
 
@@ -69,19 +70,6 @@ template <int In, class X> constexpr auto mapped_argument(const X& x) {
     return std::tuple<decltype(move_dim<In, 0>(x))>(move_dim<In, 0>(x));
 }
 
-/// A tensor of a Stack, whose layers have memory of their own, in one block.
-constexpr Value in_one_block(const Value& layers) {
-  Module& module = *layers.module;
-  const int body = module.add_graph();
-  Node layer = layers.node();
-  layer.rank = static_cast<std::uint8_t>(layer.rank - 1);
-  layer.singletons = static_cast<std::uint8_t>(layer.singletons >> 1);
-  module.graph(body).outputs.push_back(
-      module.graph(body).add(stored_as(Storage::layer, build::argument_node(layer, 0))));
-  const Value made = layers.make(Repeat{.stacked = 1, .scan = true}.node(body, layers.source), {layers.id});
-  return build::project(made, 0, layers.node());
-}
-
 /// Traces f of one example, and makes its operations for all examples. The results have a leading dim of examples.
 template <class F, class Xs> constexpr auto map_batched(const F& f, const Xs& xs, Source source) {
   constexpr bool is_outside = !holds_local_v<Xs>;
@@ -102,7 +90,7 @@ template <class F, class Xs> constexpr auto map_batched(const F& f, const Xs& xs
   for (std::size_t i = 0; i < body.operands().size(); ++i) {
     Value outer = around.with(body.operands()[i]);
     const bool is_slice = body.is_slice(static_cast<int>(i));
-    if (is_slice && is_in_layers(outer.node())) outer = in_one_block(outer);
+    if (is_slice) outer = in_one_block(outer);
     // Along a dim of static extent 1 there is one example, which broadcasts.
     const bool differs = is_slice && !outer.is_singleton(0);
     if (is_slice && !differs) outer = build::drop_singletons(outer, 1);
@@ -111,11 +99,11 @@ template <class F, class Xs> constexpr auto map_batched(const F& f, const Xs& xs
   BatchGraph all(module, one.graph, one.around, arguments);
   int next = 0;
   const auto take = [&](Storage) { return around.with(all.output(next++, true).id); };
-  StackResults results(take, [&] {
+  const auto refuse = [&] {
     around.refuse(errc::unsupported, "[vmap] result: a struct with a Dim or a Scalar can't be the result of the "
                                      "function; return the tensors of the struct as a tuple");
-  });
-  return results(y);
+  };
+  return StackResults<true, decltype(take), decltype(refuse)>(take, refuse)(y);
 }
 
 }  // namespace detail
@@ -131,9 +119,13 @@ template <int... Axes> inline constexpr InAxes<Axes...> in_axes{};
 ///     const auto each = ts::vmap([](const auto& m, const auto& x) { return ts::grad(loss)(m, x); },
 ///                                ts::in_axes<ts::not_mapped, 0>)(model, xs);
 ///
-/// Examples run one after the other, as in ts::map: memory and compile time are those of one example. Operations that
-/// take a leading dim are faster on the whole batch. Arguments and results are tensors, and tuples, pairs and arrays of
-/// these; of a struct, a ts::Stack is returned. Sharding: the mapped dim is gathered if it is split; others stay split.
+/// f is traced for one example, and each operation is made for all examples at once; what is the same for all examples
+/// is computed once. Branches, and loops whose number of steps differs between examples, run in a loop over examples.
+/// Memory is that of all examples; for one after the other, see ts::map. Arguments and results are tensors, and tuples,
+/// pairs and arrays of these, and Stacks, whose layers are examples; a struct that f returns becomes a Stack, see
+/// ts::all_layers. A number as the key of draws gives each example its own. Errors: capacity for a tensor of 8 dims in
+/// f; arguments with different numbers of examples are an error of the first operation that has both. Communication:
+/// that of the operations; a split dim of examples stays split. Source: jax.vmap.
 template <int Out = 0, class F, int... In> constexpr auto vmap(const F& f, InAxes<In...>, Here at = Here::current()) {
   return [f, at](const auto&... xs) {
     constexpr bool is_count = sizeof...(In) == sizeof...(xs), is_mapped = ((In != not_mapped) || ...);

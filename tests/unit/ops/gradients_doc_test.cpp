@@ -1,4 +1,5 @@
 // The code of docs/gradients.md.
+#include <algorithm>
 #include <cmath>
 #include <string>
 #include <tuple>
@@ -6,6 +7,8 @@
 
 #include "../../support/gradients.hpp"
 #include "../../support/page.hpp"
+
+#include <tessera/optim/clip.hpp>
 
 namespace {
 
@@ -64,13 +67,20 @@ constexpr auto checkpoints = [](const auto& x, const auto& w1, const auto& w2) {
   return h;
 };
 
-constexpr auto loss = [](const auto& m, const auto& x) {
-  return ts::sum(ts::tanh(ts::matmul(ts::unsqueeze<0>(x), m)));
-};
+using Model = Weight;
+constexpr auto loss = [](const auto& m, const auto& x) { return ts::sum(ts::tanh(m(ts::unsqueeze<0>(x)))); };
 constexpr auto examples = [](const auto& model, const auto& xs) {
   const auto each = ts::vmap([](const auto& m, const auto& x) { return ts::grad(loss)(m, x); },
                              ts::in_axes<ts::not_mapped, 0>)(model, xs);  // a gradient for each example
-  return each;
+  return ts::all_layers(each, &Model::weight);
+};
+constexpr auto clipped_examples = [](const auto& model, const auto& xs) {
+  const auto clipped = ts::vmap(
+      [](const auto& m, const auto& x) { return std::get<0>(ts::clip_by_global_norm(ts::grad(loss)(m, x), 1.0)); },
+      ts::in_axes<ts::not_mapped, 0>)(model, xs);
+  const auto of_weight = ts::all_layers(clipped, &Model::weight);  // [examples, in, out]
+  const auto gradient = ts::mean<0>(clipped);                      // a Model
+  return std::tuple(of_weight, gradient);
 };
 
 TEST(DocGradients, CodeOfThePage) {
@@ -96,7 +106,20 @@ TEST(DocGradients, CodeOfThePage) {
   expect_near(own[3], Array({2}, {half, one}), 1e-12);
   expect_near(own[4], Array({2}, {half * 0.5, -one}), 1e-12);
   EXPECT_EQ((results_of<Float<2>, Float<2>, Float<2>>(checkpoints, {x, w, v})[0].shape), x.shape);
-  EXPECT_EQ((results_of<Float<2>, Float<2>>(examples, {w, x})[0].shape), (ts::Shape{2, 3, 3}));
+  const Array each = run(compiled<decltype(examples), Model, Float<2>>().view(), {w, x})[0];
+  ASSERT_EQ(each.shape, (ts::Shape{2, 3, 3}));
+  const auto clipped = run(compiled<decltype(clipped_examples), Model, Float<2>>().view(), {w, x});
+  Array mean({3, 3});
+  for (std::size_t n = 0; n < 2; ++n) {
+    double squares = 0;
+    for (std::size_t i = 0; i < 9; ++i) squares += each.data[9 * n + i] * each.data[9 * n + i];
+    const double scale = 1 / std::max(1.0, std::sqrt(squares));
+    for (std::size_t i = 0; i < 9; ++i) {
+      EXPECT_NEAR(clipped[0].data[9 * n + i], each.data[9 * n + i] * scale, 1e-5);
+      mean.data[i] += clipped[0].data[9 * n + i] / 2;
+    }
+  }
+  expect_near(clipped[1], mean, 1e-12);
 }
 
 }  // namespace

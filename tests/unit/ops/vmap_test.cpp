@@ -308,7 +308,9 @@ TEST(Vmap, Structures) {
     return std::tuple(sums, ts::sum<1>(xs * ts::sum<0>(xs)), pair.first, xs * 4.0, array[1], xs * 2.0 + 1.0,
                       pair.second, ts::full_like(ts::sum<1>(xs), 1.5), of_layers, ts::tanh(xs * gains), again,
                       xs * 2.0 + ts::exp(xs), ts::vmap([](const auto& own) { return own.second; })(structs),
-                      ts::exp(xs));
+                      ts::exp(xs), ts::all_layers(structs, &Pair::first), xs * 2.0,
+                      ts::all_layers(layers, [](const auto& layer) -> const auto& { return layer.gain; }), gains,
+                      ts::sum<0>(structs).first, ts::sum<0>(xs * 2.0), ts::mean<0>(layers).gain, ts::mean<0>(gains));
   };
   const Program program = compiled<decltype(f), Float<2>, ts::Stack<Layer>>();
   const auto out = run(program.view(), {x2, random_array({3, 4}, 41)});
@@ -459,6 +461,32 @@ TEST(Vmap, OfAStack) {
         return ts::grad([&](const auto& own) { return ts::sum(ts::sin(layers(own))); })(x);
       },
       ts::in_axes<0, same>, {x3, random_array({2, 5, 5}, 51)}, 2, false);
+}
+
+// The gradient of each example by a model with a Stack, clipped, and their mean: it has the structure of the model.
+struct Net {
+  Float<2> first;
+  ts::Stack<Block> layers;
+  constexpr auto operator()(const auto& x) const { return layers(ts::matmul(x, first)); }
+};
+TEST(Vmap, ReducesGradientsOfAModelWithAStack) {
+  constexpr auto f = [](const auto& net, const auto& xs) {
+    const auto loss = [](const auto& m, const auto& x) { return ts::sum(ts::sin(m(x))); };
+    const auto each = ts::vmap([&](const auto& m, const auto& x) { return ts::grad(loss)(m, x); },
+                               ts::in_axes<ts::not_mapped, 0>)(net, xs);
+    const auto mean =
+        ts::grad([&](const auto& m) { return ts::mean(ts::vmap([&](const auto& x) { return loss(m, x); })(xs)); })(net);
+    const auto in_loop =
+        ts::grad([&](const auto& m) { return ts::mean(ts::map([&](const auto& x) { return loss(m, x); }, xs)); })(net);
+    return std::tuple(ts::mean<0>(each), mean, in_loop, ts::all_layers(each, &Net::first));
+  };
+  const Program program = compiled<decltype(f), Net, Float<3>>();
+  const auto out = run(program.view(), {random_array({5, 5}, 61), random_array({2, 5, 5}, 62), x3});
+  expect_near(out[0], out[4], 1e-12);
+  expect_near(out[1], out[5], 1e-12);
+  expect_near(out[2], out[4], 1e-12);
+  expect_near(out[3], out[5], 1e-12);
+  EXPECT_EQ(out[6].shape, (ts::Shape{3, 5, 5}));
 }
 
 // A pullback and a linearized function of outside: forward values are computed once, for all examples.

@@ -3,6 +3,9 @@
 
 #include "check.hpp"
 
+#include <tessera/tensor/compile.hpp>
+#include <tessera/tensor/creation.hpp>
+
 namespace ts = tessera;
 using namespace programs;
 
@@ -235,6 +238,22 @@ TEST(Programs, Vmap) {
       {.arguments = {values("nab"), values("nab"), values("bc"), values("ab"), indices("nj", 'a'), indices("na", 'a')},
        .extents = {{'a', {1, 2, 3, 4, 6}}}},
       71);
+}
+
+// A constraint inside states the sharding of one example, and the examples stay split.
+TEST(Programs, VmapKeepsExamplesSplit) {
+  constexpr auto f = ts::compile([](const auto& xs, const auto& w) {
+    return ts::vmap([&](const auto& x) {
+      const auto hidden = ts::with_sharding(ts::matmul(x, w), {ts::none, "model"});
+      return std::tuple(ts::softmax<0>(hidden), ts::with_sharding(ts::sum<0>(x), {}));
+    })(xs);
+  });
+  const ts::Mesh mesh({{"data", 2}, {"model", 2}});
+  const auto xs = ts::zeros<float>({8, 4, 6}, mesh, {"data"});
+  const auto w = ts::zeros<float>({6, 4}, mesh, {ts::none, "model"});
+  EXPECT_EQ(f.plan(xs, w).wire_bytes(), 0);
+  const auto split = ts::zeros<float>({8, 4, 4}, mesh, {"data", ts::none, "model"});
+  EXPECT_EQ(ts::sharding(std::get<0>(f(xs, w))), ts::sharding(split));
 }
 
 }  // namespace
