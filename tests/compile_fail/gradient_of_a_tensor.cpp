@@ -1,4 +1,4 @@
-// expect: value_and_grad needs a loss of rank 0; reduce the loss with ts::mean or ts::sum
+// expect: returns a loss of rank 0; reduce the loss with ts::mean or ts::sum
 #include <tessera/graph/transform/value_and_grad.hpp>
 #include <tessera/ops/ops.hpp>
 

@@ -71,6 +71,35 @@ TEST(Derivatives, AJvpHasOnlyWhatItNeeds) {
   EXPECT_EQ(two.count(Op::tanh), 1);
 }
 
+TEST(Derivatives, OfChosenArgumentsAndWithAuxiliaryResults) {
+  constexpr auto f = [](const auto& a, const auto& b, const auto& d) {
+    const auto loss = [](const auto& p, const auto& q, const auto& r) {
+      const auto y = ts::tanh(ts::matmul(p, q));
+      return ts::sum(y * y) + ts::sum(p * r);
+    };
+    const auto with_aux = [](const auto& p, const auto& q) {
+      const auto y = ts::matmul(p, q);
+      return std::tuple(ts::sum(ts::sin(y)), y);
+    };
+    const auto with_two = [&](const auto& p, const auto& q) {
+      const auto [l, y] = with_aux(p, q);
+      return std::tuple(l, y, y * 2.0);
+    };
+    const auto [value, both] = ts::value_and_grad<0, 1>(loss)(a, b, d);
+    const auto of_b = ts::grad<1>(loss)(a, b, d);
+    const auto swapped = ts::grad<2, 0>(loss)(a, b, d);
+    const auto [slope, y] = ts::grad(with_aux, ts::has_aux)(a, b);
+    const auto [same, two] = ts::grad(with_two, ts::has_aux)(a, b);
+    return std::tuple(std::get<0>(both), ts::grad([&](const auto& own) { return loss(own, b, d); })(a),
+                      std::get<1>(both), of_b, of_b, ts::grad([&](const auto& own) { return loss(a, own, d); })(b),
+                      std::get<0>(swapped), a * 1.0, std::get<1>(swapped), std::get<0>(both), value, loss(a, b, d),
+                      slope, ts::grad([&](const auto& own) { return std::get<0>(with_aux(own, b)); })(a), y,
+                      ts::matmul(a, b), same, slope, std::get<1>(two), y * 2.0);
+  };
+  const auto out = results_of<Float<2>, Float<2>, Float<2>>(f, {x, w, v});
+  for (std::size_t k = 0; k < out.size(); k += 2) expect_near(out[k], out[k + 1], 1e-12, std::to_string(k));
+}
+
 // An equal value that is not the argument is a constant, as in JAX.
 TEST(Derivatives, OnlyTheArgumentVaries) {
   constexpr auto f = [](const auto& a) {

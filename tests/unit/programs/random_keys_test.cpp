@@ -85,12 +85,18 @@ TEST(KeyTensors, FoldInsAreThoseOfTheHost) {
           return std::tuple(a, b);
         },
         numbers);
-    return std::tuple(all, twice, std::get<0>(halves), std::get<1>(halves), ts::key_data(own));
+    const auto six = ts::split(own, ts::extent<0>(numbers)), of_tensor = ts::split(ts::key_data(own), 6);
+    return std::tuple(all, twice, std::get<0>(halves), std::get<1>(halves), ts::key_data(own), six, of_tensor);
   });
   const std::vector<std::int32_t> numbers{0, 1, 2, 1000, -1, 2147483647};
   for (const ts::Mesh& mesh : meshes) {
     const auto n = ts::shard(numbers, {static_cast<std::int64_t>(numbers.size())}, mesh, {"x"});
-    const auto [all, twice, first, second, itself] = f(n, key);
+    const auto [all, twice, first, second, itself, six, of_tensor] = f(n, key);
+    const auto six_keys = ts::split<6>(key);
+    for (std::size_t i = 0; i < 6; ++i) {
+      EXPECT_EQ(static_cast<std::uint64_t>(ts::to_host(six)[i]), six_keys[i].seed);
+      EXPECT_EQ(static_cast<std::uint64_t>(ts::to_host(of_tensor)[i]), six_keys[i].seed);
+    }
     EXPECT_EQ(static_cast<std::uint64_t>(ts::to_host(itself)[0]), key.seed);
     for (std::size_t i = 0; i < numbers.size(); ++i) {
       const ts::Key own = ts::fold_in(key, static_cast<std::uint64_t>(numbers[i]));

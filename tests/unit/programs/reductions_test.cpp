@@ -57,7 +57,7 @@ TEST(Programs, Statistics) {
 }
 
 // A product of many elements is usually far from 1: these elements are near 1, and one row has a zero.
-TEST(Programs, Products) {
+TEST(Programs, ProductsOfElements) {
   constexpr auto f = [](const auto& floats) {
     const auto& [x] = floats;  // [a, b, c]
     using ts::keepdims;

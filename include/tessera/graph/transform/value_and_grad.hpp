@@ -22,6 +22,24 @@ template <class T> constexpr auto as_scalar(const T& loss) {
     return loss;
 }
 
+/// Whether an argument may be differentiated: a tensor of floats, or a structure.
+template <class X> inline constexpr bool is_differentiable_v = true;
+template <TensorOperand X>
+inline constexpr bool is_differentiable_v<X> = is_floating_v<typename X::element> && !is_float8_v<typename X::element>;
+
+/// Argument I of a call: from the chosen arguments if I is one of Chosen, else from all.
+template <int I, int... Chosen> constexpr const auto& chosen_argument(const auto& chosen, const auto& all) {
+  constexpr int at = [] {
+    int k = 0, found = -1;
+    ((found = Chosen == I ? k : found, ++k), ...);
+    return found;
+  }();
+  if constexpr (at >= 0)
+    return std::get<static_cast<std::size_t>(at)>(chosen);
+  else
+    return std::get<static_cast<std::size_t>(I)>(all);
+}
+
 }  // namespace detail
 
 /// Inside a traced function: value_and_grad(f)(first, rest...) returns (f(first, rest...), gradient), where the
@@ -33,6 +51,10 @@ template <class T> constexpr auto as_scalar(const T& loss) {
 /// differentiation of the traced graph; no tape exists at run time.
 template <class F> constexpr auto value_and_grad(F f) {
   return [f](const auto& first, const auto&... rest) {
+    constexpr bool is_differentiable = detail::is_differentiable_v<std::remove_cvref_t<decltype(first)>>;
+    static_assert(is_differentiable,
+                  "tessera: ts::grad and ts::value_and_grad need an argument with floating tensors; convert integers "
+                  "with ts::cast<float>(x)");
     auto gradient = detail::settle(first);
     const detail::Floating sources = detail::make_variables(gradient);
     auto value = detail::settle(f(std::as_const(gradient), rest...));
@@ -43,10 +65,10 @@ template <class F> constexpr auto value_and_grad(F f) {
         return detail::as_scalar(value);
     }();
     using Loss = decltype(loss);
-    static_assert(SymOperand<Loss>,
-                  "tessera: call ts::value_and_grad inside a traced function, and its result on traced arguments");
-    static_assert(Loss::rank == 0,
-                  "tessera: ts::value_and_grad needs a loss of rank 0; reduce the loss with ts::mean or ts::sum");
+    static_assert(SymOperand<Loss>, "tessera: call ts::grad and ts::value_and_grad inside a traced function, and their "
+                                    "results on traced arguments");
+    static_assert(Loss::rank == 0, "tessera: the function of ts::grad and of ts::value_and_grad returns a loss of rank "
+                                   "0; reduce the loss with ts::mean or ts::sum");
     if constexpr (Loss::rank == 0)  // otherwise a static_assert has failed
       if (loss.value.rank() != 0)
         loss.value.refuse(errc::structure, "[stack] loss: the loss is computed from a field of all layers, so it has a "
@@ -56,9 +78,58 @@ template <class F> constexpr auto value_and_grad(F f) {
   };
 }
 
+/// The same for the arguments with these numbers, from 0 (argnums of JAX): `value_and_grad<0, 2>(f)(x, y, z)` returns
+/// (f(x, y, z), (gradient of x, gradient of z)), and `value_and_grad<1>` the gradient of the second argument alone.
+template <int First, int... More, class F> constexpr auto value_and_grad(F f) {
+  return [f](const auto&... arguments) {
+    constexpr int count = sizeof...(arguments);
+    constexpr bool in_range = First >= 0 && First < count && ((More >= 0 && More < count) && ...);
+    static_assert(in_range, "tessera: a number of ts::grad<...> and ts::value_and_grad<...> is that of an argument, "
+                            "counted from 0");
+    if constexpr (in_range) {
+      const auto all = std::tie(arguments...);
+      const auto chosen =
+          std::tuple<decltype(detail::settle(std::get<First>(all))), decltype(detail::settle(std::get<More>(all)))...>(
+              detail::settle(std::get<First>(all)), detail::settle(std::get<More>(all))...);
+      auto [value, gradients] = value_and_grad([&](const auto& own) {
+        return [&]<std::size_t... I>(std::index_sequence<I...>) {
+          return f(detail::chosen_argument<static_cast<int>(I), First, More...>(own, all)...);
+        }(std::make_index_sequence<sizeof...(arguments)>());
+      })(chosen);
+      if constexpr (sizeof...(More) == 0)
+        return std::tuple(value, std::get<0>(gradients));
+      else
+        return std::tuple(value, gradients);
+    }
+  };
+}
+
+/// For ts::grad: f returns a tuple of the loss and auxiliary results.
+struct HasAux {};
+inline constexpr HasAux has_aux{};
+
 /// Inside a traced function: the gradient alone.
 template <class F> constexpr auto grad(F f) {
   return [f](const auto& first, const auto&... rest) { return std::get<1>(value_and_grad(f)(first, rest...)); };
+}
+/// The gradients of the arguments with these numbers: see value_and_grad.
+template <int First, int... More, class F> constexpr auto grad(F f) {
+  return [f](const auto&... arguments) { return std::get<1>(value_and_grad<First, More...>(f)(arguments...)); };
+}
+/// (the gradient, the auxiliary result), or a tuple of the auxiliary results where f returns several behind the loss:
+/// `grad(f, ts::has_aux)`, as jax.grad(f, has_aux=True).
+template <class F> constexpr auto grad(F f, HasAux) {
+  return [f](const auto& first, const auto&... rest) {
+    const auto [value, gradient] = value_and_grad(f)(first, rest...);
+    return std::apply(
+        [&](const auto&, const auto&... aux) {
+          if constexpr (sizeof...(aux) == 1)
+            return std::tuple(gradient, aux...);
+          else
+            return std::tuple(gradient, std::tuple(aux...));
+        },
+        value);
+  };
 }
 
 }  // namespace tessera

@@ -93,6 +93,33 @@ constexpr Sym<std::int64_t, 0> key_data(const Scalar& key, Here at = Here::curre
   return Sym<std::int64_t, 0>(build::cast(lower(context, key), DType::i64));
 }
 
+namespace detail {
+
+struct SplitKeyTag {
+  template <class K, class N> struct result : Typed<std::int64_t, 1> {
+    using Checks = decltype([] { static_assert(is_key_v<K>, "tessera: the key of ts::split is a key"); });
+  };
+  static constexpr Value emit(Value context, Value key, Value count) {
+    key = build::cast(key.at(context.source), DType::i64);
+    count = as_size(count).at(context.source);
+    const Value numbers = count.make({.op = Op::arange, .dtype = DType::i32, .rank = 1}, {count.id});
+    const Value stream = build::apply<ops::FoldInOp>(key, key.integer(kernels::split_stream, DType::i64));
+    return build::apply<ops::FoldInOp>(stream, build::cast(numbers, DType::i64));
+  }
+};
+
+}  // namespace detail
+
+/// Inside a traced function: n keys as one i64 tensor, whose elements are those of ts::split<n>(key), for ts::vmap and
+/// ts::map over keys (jax.random.split(key, n)). n may be a ts::Dim. No communication.
+///
+///     ts::vmap([](const auto& x, const auto& own) { return ts::dropout(x, 0.1, own); })(xs, ts::split(key, 8));
+template <Operand Key, SizeOperand N>
+  requires(TensorOperand<Key> || NumberOperand<Key>)
+constexpr auto split(const Key& key, const N& n, Here at = Here::current()) {
+  return call<detail::SplitKeyTag>(Source::from(at), key, Dim(n));
+}
+
 }  // namespace tessera
 
 #include <tessera/base/pop_macros.hpp>
