@@ -85,7 +85,8 @@ TEST(KeyTensors, FoldInsAreThoseOfTheHost) {
           return std::tuple(a, b);
         },
         numbers);
-    const auto six = ts::split(own, ts::extent<0>(numbers)), of_tensor = ts::split(ts::key_data(own), 6);
+    const auto six = ts::split(own, ts::extent<0>(numbers));
+    const auto of_tensor = ts::split(ts::key_data(own), 6);
     return std::tuple(all, twice, std::get<0>(halves), std::get<1>(halves), ts::key_data(own), six, of_tensor);
   });
   const std::vector<std::int32_t> numbers{0, 1, 2, 1000, -1, 2147483647};
