@@ -17760,6 +17760,36 @@ struct ReturnedCarry<Result> {
   using type = carry_t<std::tuple_element_t<0, Result>>;
 };
 
+/// Where a carry that a step returns differs in type from that of init: in an item of a tuple, or as a whole (-1).
+template <class Init, class Returned> struct CarryDifference {
+  static constexpr int item = -1;
+  using of_init = Init;
+  using of_step = Returned;
+};
+template <template <class...> class Tuple, class... Inits, class... Returned>
+  requires(is_tuple_v<Tuple<Inits...>> && sizeof...(Inits) == sizeof...(Returned))
+struct CarryDifference<Tuple<Inits...>, Tuple<Returned...>> {
+  static constexpr int item = [] {
+    int k = 0, found = -1;
+    ((found = found < 0 && !std::is_same_v<Inits, Returned> ? k : found, ++k), ...);
+    return found;
+  }();
+  static constexpr std::size_t at = item < 0 ? 0 : static_cast<std::size_t>(item);
+  using of_init = std::tuple_element_t<at, Tuple<Inits...>>;
+  using of_step = std::tuple_element_t<at, Tuple<Returned...>>;
+};
+/// Fails with the item of the carry and both types as template arguments, which compilers print.
+template <int Item, class OfInit, class OfStep> constexpr void check_carry() {
+  constexpr bool same = std::is_same_v<OfInit, OfStep>;
+  static_assert(same,
+                "tessera: the function of a scan must return a carry with the element types, ranks and structure of "
+                "init; convert element types with ts::cast");
+}
+template <class Init, class Returned> constexpr void check_carries() {
+  using Difference = CarryDifference<Init, Returned>;
+  check_carry<Difference::item, typename Difference::of_init, typename Difference::of_step>();
+}
+
 /// Calls the function of a scan: f(carry, x), or f(carry) where xs is the number of steps.
 template <class F, class Carry, class Xs>
 constexpr auto call_step(const F& f, const Carry& carry, const Xs& xs, BodyTrace& body) {
@@ -17817,9 +17847,7 @@ constexpr auto scan(const F& f, const Init& init, const Xs& xs, bool reverse, So
   static_assert(two, "tessera: the function of a scan must return the carry and y, as a std::tuple or a std::pair; "
                      "without y, return std::tuple() in its place");
   constexpr bool same = std::is_same_v<typename ReturnedCarry<Result>::type, Carry>;
-  static_assert(same || !two,
-                "tessera: the function of a scan must return a carry with the element types, ranks and structure of "
-                "init; convert element types with ts::cast");
+  if constexpr (two && !same) check_carries<Carry, typename ReturnedCarry<Result>::type>();
   static_assert(
       !holds_number_v<Init>,
       "tessera: a Dim or a Scalar in the carry of a scan would never change; capture it, or carry a tensor, of a "
@@ -17836,7 +17864,7 @@ constexpr auto scan(const F& f, const Init& init, const Xs& xs, bool reverse, So
     else
       return run_scan(f, first, as_carry(context, xs), context, reverse);
   } else {
-    return std::tuple(std::tuple(), std::tuple());
+    return std::tuple(init, std::tuple());  // an error has been reported; init has the structure of the carry
   }
 }
 
@@ -20569,11 +20597,11 @@ template <class F, class Arguments> constexpr auto record(const F& f, const Argu
 template <class Arguments, class Result> struct Pullback {
   Recorded<Arguments, Result> recorded;
 
-  template <class Cotangent> constexpr auto operator()(const Cotangent& cotangent) const {
+  template <class Cotangent> constexpr auto operator()(const Cotangent& cotangent, Here at = Here::current()) const {
     const RecordedFunction own = function_here(
         recorded.function, "[vjp] pullback: it is called outside of the body of the loop in which ts::vjp is called");
     const Growable<std::int32_t> given =
-        matched(cotangent, own.context, own.values,
+        matched(cotangent, own.context.at(Source::from(at)), own.values,
                 "[vjp] cotangent: it must have the structure, element types and ranks of the function's result");
     Arguments gradients = recorded.arguments;
     replace_floating(gradients, own.context, own.pull(given));
@@ -20598,11 +20626,12 @@ template <class Arguments, class Result> class Linearized {
   template <class... Tangents> constexpr auto operator()(const Tangents&... tangents) const {
     return push(std::tuple(tangents...));
   }
-  template <class Tangents> constexpr auto push(const Tangents& tangents) const {
+  /// `source`: the line of errors; by default that of the arguments.
+  template <class Tangents> constexpr auto push(const Tangents& tangents, Source source = {}) const {
     const RecordedFunction own = function_here(
         pulled_, "[linearize] call: it is outside of the body of the loop in which ts::linearize is called");
     const Growable<std::int32_t> given =
-        matched(tangents, own.context, own.values,
+        matched(tangents, source.line != 0 ? own.context.at(source) : own.context, own.values,
                 "[jvp] tangents: they must have the structure, element types and ranks of the function's arguments");
     Result made = recorded_.result;
     replace_floating(made, own.context, own.pull(given));
@@ -20648,17 +20677,17 @@ template <class F, class... Primals> constexpr auto linearize(const F& f, const 
 /// Inside a traced function: (f(x), the product of f's Jacobian with the tangent v), as jax.jvp. For a function of
 /// several arguments, x and v are tuples of these: `ts::jvp(f, std::tuple(x, w), std::tuple(v, u))`.
 template <class F, class Primals, class Tangents>
-constexpr auto jvp(const F& f, const Primals& primals, const Tangents& tangents) {
+constexpr auto jvp(const F& f, const Primals& primals, const Tangents& tangents, Here at = Here::current()) {
   const auto arguments = detail::as_arguments(primals);
   const Value context = detail::trace_in(arguments);
   const detail::Linearized made(detail::record(f, arguments, context.source));
-  return std::tuple(made.result(), made.push(tangents));
+  return std::tuple(made.result(), made.push(tangents, Source::from(at)));
 }
 
 /// Inside a traced function: the product of the Hessian of a scalar function f at x with v, a structure like x. For a
 /// function of several arguments, x and v are tuples of these.
 template <class F, class Primals, class Direction>
-constexpr auto hvp(const F& f, const Primals& primals, const Direction& direction) {
+constexpr auto hvp(const F& f, const Primals& primals, const Direction& direction, Here at = Here::current()) {
   const auto arguments = detail::as_arguments(primals);
   const auto gradient = [&](const auto&... own) {
     return grad([&](const auto& all) { return std::apply(f, all); })(std::tuple(own...));
@@ -20666,7 +20695,7 @@ constexpr auto hvp(const F& f, const Primals& primals, const Direction& directio
   const Value context = detail::trace_in(arguments);
   const auto recorded = detail::record(gradient, arguments, context.source);
   const Growable<std::int32_t> given =
-      detail::matched(direction, recorded.function.context, recorded.function.variables,
+      detail::matched(direction, recorded.function.context.at(Source::from(at)), recorded.function.variables,
                       "[hvp] direction: it must have the structure, element types and ranks of the arguments");
   auto made = recorded.arguments;
   detail::replace_floating(made, recorded.function.context, recorded.function.pull(given));

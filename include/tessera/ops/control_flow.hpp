@@ -105,6 +105,36 @@ struct ReturnedCarry<Result> {
   using type = carry_t<std::tuple_element_t<0, Result>>;
 };
 
+/// Where a carry that a step returns differs in type from that of init: in an item of a tuple, or as a whole (-1).
+template <class Init, class Returned> struct CarryDifference {
+  static constexpr int item = -1;
+  using of_init = Init;
+  using of_step = Returned;
+};
+template <template <class...> class Tuple, class... Inits, class... Returned>
+  requires(is_tuple_v<Tuple<Inits...>> && sizeof...(Inits) == sizeof...(Returned))
+struct CarryDifference<Tuple<Inits...>, Tuple<Returned...>> {
+  static constexpr int item = [] {
+    int k = 0, found = -1;
+    ((found = found < 0 && !std::is_same_v<Inits, Returned> ? k : found, ++k), ...);
+    return found;
+  }();
+  static constexpr std::size_t at = item < 0 ? 0 : static_cast<std::size_t>(item);
+  using of_init = std::tuple_element_t<at, Tuple<Inits...>>;
+  using of_step = std::tuple_element_t<at, Tuple<Returned...>>;
+};
+/// Fails with the item of the carry and both types as template arguments, which compilers print.
+template <int Item, class OfInit, class OfStep> constexpr void check_carry() {
+  constexpr bool same = std::is_same_v<OfInit, OfStep>;
+  static_assert(same,
+                "tessera: the function of a scan must return a carry with the element types, ranks and structure of "
+                "init; convert element types with ts::cast");
+}
+template <class Init, class Returned> constexpr void check_carries() {
+  using Difference = CarryDifference<Init, Returned>;
+  check_carry<Difference::item, typename Difference::of_init, typename Difference::of_step>();
+}
+
 /// Calls the function of a scan: f(carry, x), or f(carry) where xs is the number of steps.
 template <class F, class Carry, class Xs>
 constexpr auto call_step(const F& f, const Carry& carry, const Xs& xs, BodyTrace& body) {
@@ -162,9 +192,7 @@ constexpr auto scan(const F& f, const Init& init, const Xs& xs, bool reverse, So
   static_assert(two, "tessera: the function of a scan must return the carry and y, as a std::tuple or a std::pair; "
                      "without y, return std::tuple() in its place");
   constexpr bool same = std::is_same_v<typename ReturnedCarry<Result>::type, Carry>;
-  static_assert(same || !two,
-                "tessera: the function of a scan must return a carry with the element types, ranks and structure of "
-                "init; convert element types with ts::cast");
+  if constexpr (two && !same) check_carries<Carry, typename ReturnedCarry<Result>::type>();
   static_assert(
       !holds_number_v<Init>,
       "tessera: a Dim or a Scalar in the carry of a scan would never change; capture it, or carry a tensor, of a "
@@ -181,7 +209,7 @@ constexpr auto scan(const F& f, const Init& init, const Xs& xs, bool reverse, So
     else
       return run_scan(f, first, as_carry(context, xs), context, reverse);
   } else {
-    return std::tuple(std::tuple(), std::tuple());
+    return std::tuple(init, std::tuple());  // an error has been reported; init has the structure of the carry
   }
 }
 

@@ -7,6 +7,7 @@
 #include <type_traits>
 #include <utility>
 
+#include <tessera/base/here.hpp>
 #include <tessera/base/planning.hpp>
 #include <tessera/graph/transform/value_and_grad.hpp>
 
@@ -163,11 +164,11 @@ template <class F, class Arguments> constexpr auto record(const F& f, const Argu
 template <class Arguments, class Result> struct Pullback {
   Recorded<Arguments, Result> recorded;
 
-  template <class Cotangent> constexpr auto operator()(const Cotangent& cotangent) const {
+  template <class Cotangent> constexpr auto operator()(const Cotangent& cotangent, Here at = Here::current()) const {
     const RecordedFunction own = function_here(
         recorded.function, "[vjp] pullback: it is called outside of the body of the loop in which ts::vjp is called");
     const Growable<std::int32_t> given =
-        matched(cotangent, own.context, own.values,
+        matched(cotangent, own.context.at(Source::from(at)), own.values,
                 "[vjp] cotangent: it must have the structure, element types and ranks of the function's result");
     Arguments gradients = recorded.arguments;
     replace_floating(gradients, own.context, own.pull(given));
@@ -192,11 +193,12 @@ template <class Arguments, class Result> class Linearized {
   template <class... Tangents> constexpr auto operator()(const Tangents&... tangents) const {
     return push(std::tuple(tangents...));
   }
-  template <class Tangents> constexpr auto push(const Tangents& tangents) const {
+  /// `source`: the line of errors; by default that of the arguments.
+  template <class Tangents> constexpr auto push(const Tangents& tangents, Source source = {}) const {
     const RecordedFunction own = function_here(
         pulled_, "[linearize] call: it is outside of the body of the loop in which ts::linearize is called");
     const Growable<std::int32_t> given =
-        matched(tangents, own.context, own.values,
+        matched(tangents, source.line != 0 ? own.context.at(source) : own.context, own.values,
                 "[jvp] tangents: they must have the structure, element types and ranks of the function's arguments");
     Result made = recorded_.result;
     replace_floating(made, own.context, own.pull(given));
@@ -242,17 +244,17 @@ template <class F, class... Primals> constexpr auto linearize(const F& f, const 
 /// Inside a traced function: (f(x), the product of f's Jacobian with the tangent v), as jax.jvp. For a function of
 /// several arguments, x and v are tuples of these: `ts::jvp(f, std::tuple(x, w), std::tuple(v, u))`.
 template <class F, class Primals, class Tangents>
-constexpr auto jvp(const F& f, const Primals& primals, const Tangents& tangents) {
+constexpr auto jvp(const F& f, const Primals& primals, const Tangents& tangents, Here at = Here::current()) {
   const auto arguments = detail::as_arguments(primals);
   const Value context = detail::trace_in(arguments);
   const detail::Linearized made(detail::record(f, arguments, context.source));
-  return std::tuple(made.result(), made.push(tangents));
+  return std::tuple(made.result(), made.push(tangents, Source::from(at)));
 }
 
 /// Inside a traced function: the product of the Hessian of a scalar function f at x with v, a structure like x. For a
 /// function of several arguments, x and v are tuples of these.
 template <class F, class Primals, class Direction>
-constexpr auto hvp(const F& f, const Primals& primals, const Direction& direction) {
+constexpr auto hvp(const F& f, const Primals& primals, const Direction& direction, Here at = Here::current()) {
   const auto arguments = detail::as_arguments(primals);
   const auto gradient = [&](const auto&... own) {
     return grad([&](const auto& all) { return std::apply(f, all); })(std::tuple(own...));
@@ -260,7 +262,7 @@ constexpr auto hvp(const F& f, const Primals& primals, const Direction& directio
   const Value context = detail::trace_in(arguments);
   const auto recorded = detail::record(gradient, arguments, context.source);
   const Growable<std::int32_t> given =
-      detail::matched(direction, recorded.function.context, recorded.function.variables,
+      detail::matched(direction, recorded.function.context.at(Source::from(at)), recorded.function.variables,
                       "[hvp] direction: it must have the structure, element types and ranks of the arguments");
   auto made = recorded.arguments;
   detail::replace_floating(made, recorded.function.context, recorded.function.pull(given));
