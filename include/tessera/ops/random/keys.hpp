@@ -8,6 +8,7 @@
 #include <type_traits>
 #include <utility>
 
+#include <tessera/ops/data_movement/shape.hpp>
 #include <tessera/ops/elementwise.hpp>
 #include <tessera/ops/random/key_rows.hpp>
 
