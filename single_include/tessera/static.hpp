@@ -1664,7 +1664,9 @@ constexpr MadeBy maker_of(const Node& node) { return static_cast<MadeBy>(node.la
 enum class NumberRule : std::int8_t {
   any,
   of_its_type,  ///< those of the integer type to which it casts
-  probability,
+  rate,         ///< of a dropout: from 0 to 1
+  probability,  ///< of a distribution: from 0 to 1
+  positive,     ///< a parameter of a distribution
 };
 constexpr NumberRule number_rule(const Node& cast) { return static_cast<NumberRule>(cast.labels[0]); }
 constexpr Labels pack_rule(NumberRule rule) {
@@ -1680,8 +1682,9 @@ constexpr Labels pack_cast_of_parts() {
   return labels;
 }
 constexpr bool keeps(NumberRule rule, DType type, double number) {
-  return rule == NumberRule::of_its_type ? holds(type, number)
-                                         : rule != NumberRule::probability || (number >= 0 && number <= 1);
+  if (rule == NumberRule::of_its_type) return holds(type, number);
+  if (rule == NumberRule::positive) return number > 0;
+  return rule == NumberRule::any || (number >= 0 && number <= 1);
 }
 
 /// Options of cumsum and cumprod, and attributes of their nodes.
@@ -9855,21 +9858,27 @@ constexpr Value cast_parts(Value x, DType type) {
        "[number] range: ", prints_whole ? std::to_string(static_cast<long long>(number)) : std::to_string(number),
        " is not a value of ", name_of(type), source);
 }
-[[noreturn]] inline void fail_rate_is_not_between_0_and_1(double rate, Source source) {
-  fail(errc::option, "[dropout] rate: ", rate, " is not between 0 and 1", source);
+/// The rule that a number breaks, as the message about constants in a trace has it.
+constexpr const char* broken_rule(NumberRule rule) {
+  if (rule == NumberRule::rate) return "[dropout] rate: the rate is not between 0 and 1";
+  if (rule == NumberRule::probability) return "[distributions] probs: the probability is not between 0 and 1";
+  if (rule == NumberRule::positive) return "[distributions] parameter: the parameter is not above 0";
+  return "[number] range: the number is not a value of the element type";
+}
+[[noreturn]] inline void fail_option(NumberRule rule, double number, Source source) {
+  const std::string_view text = broken_rule(rule);
+  fail(errc::option, text.substr(0, text.find(": ") + 2), number, text.substr(text.find(" is not ")), source);
 }
 constexpr void check_number(NumberRule rule, DType type, double number, Source source) {
   if (keeps(rule, type, number)) return;
-  if (rule == NumberRule::probability) fail_rate_is_not_between_0_and_1(number, source);
+  if (rule != NumberRule::of_its_type) fail_option(rule, number, source);
   fail_number_is_no_value_of_the_element_type(number, type, source);
 }
 constexpr Value checked_cast(Value x, DType type, NumberRule rule) {
   const Node& from = x.node();
   if (from.is_constant()) {
     if (std::is_constant_evaluated() && !keeps(rule, type, from.value))
-      x.refuse(errc::dtype_mismatch, rule == NumberRule::probability
-                                         ? "[dropout] rate: the rate is not between 0 and 1"
-                                         : "[number] range: the number is not a value of the element type");
+      x.refuse(rule == NumberRule::of_its_type ? errc::dtype_mismatch : errc::option, broken_rule(rule));
     else
       check_number(rule, type, from.value, x.source);
     return x.number(from.value, type);
@@ -9973,7 +9982,9 @@ struct CastOp : ElementwiseOperation<1> {
   static constexpr HostNumber host(const HostContext& c) {
     const Node& node = c.node();
     const HostNumber from = c.operand(0);
-    build::check_number(number_rule(node), node.dtype, from.real(), node.source);
+    // While a plan is made, Scalars are 0, and there is a mesh.
+    if (number_rule(node) != NumberRule::positive || c.mesh == nullptr)
+      build::check_number(number_rule(node), node.dtype, from.real(), node.source);
     if (node.dtype == DType::bool_) return from.real() != 0;
     if (!is_floating(node.dtype)) return from.integer();
     return node.dtype == DType::f64 ? from : rounded_to(node.dtype, from.real());
@@ -17778,16 +17789,14 @@ struct CarryDifference<Tuple<Inits...>, Tuple<Returned...>> {
   using of_init = std::tuple_element_t<at, Tuple<Inits...>>;
   using of_step = std::tuple_element_t<at, Tuple<Returned...>>;
 };
-/// Fails with the item of the carry and both types as template arguments, which compilers print.
-template <int Item, class OfInit, class OfStep> constexpr void check_carry() {
+/// Fails with the item of the carry and both types as template arguments, which compilers print. `auto` has the
+/// assertion fail where a scan is called, not later, where a trace evaluates it.
+template <int Item, class OfInit, class OfStep> constexpr auto check_carry() {
   constexpr bool same = std::is_same_v<OfInit, OfStep>;
   static_assert(same,
                 "tessera: the function of a scan must return a carry with the element types, ranks and structure of "
                 "init; convert element types with ts::cast");
-}
-template <class Init, class Returned> constexpr void check_carries() {
-  using Difference = CarryDifference<Init, Returned>;
-  check_carry<Difference::item, typename Difference::of_init, typename Difference::of_step>();
+  return same;
 }
 
 /// Calls the function of a scan: f(carry, x), or f(carry) where xs is the number of steps.
@@ -17847,7 +17856,9 @@ constexpr auto scan(const F& f, const Init& init, const Xs& xs, bool reverse, So
   static_assert(two, "tessera: the function of a scan must return the carry and y, as a std::tuple or a std::pair; "
                      "without y, return std::tuple() in its place");
   constexpr bool same = std::is_same_v<typename ReturnedCarry<Result>::type, Carry>;
-  if constexpr (two && !same) check_carries<Carry, typename ReturnedCarry<Result>::type>();
+  using Difference = CarryDifference<Carry, typename ReturnedCarry<Result>::type>;
+  if constexpr (two && !same)
+    check_carry<Difference::item, typename Difference::of_init, typename Difference::of_step>();
   static_assert(
       !holds_number_v<Init>,
       "tessera: a Dim or a Scalar in the carry of a scan would never change; capture it, or carry a tensor, of a "
@@ -24348,7 +24359,7 @@ template <std::uint32_t Stream> struct DropoutTag {
   };
   static constexpr Value emit(Value context, Value x, Value rate, Value key) {
     x = x.at(context.source);
-    rate = build::checked_cast(rate.at(context.source), DType::f64, NumberRule::probability);
+    rate = build::checked_cast(rate.at(context.source), DType::f64, NumberRule::rate);
     const Value draw = build::random(x, key, {Distribution::uniform, Stream});
     const Value scale = build::cast(build::dropout_scale(rate), x.dtype());
     const Value kept = build::binary(Op::greater_equal, draw, build::cast(rate, draw.dtype()));
@@ -24396,6 +24407,191 @@ constexpr auto normal_like(const Like& like, const Key& key, const Mean& mean, c
 template <std::uint32_t Stream = 0, TensorArgument X, NumberOperand Rate, class Key>
 constexpr auto dropout(const X& x, const Rate& rate, const Key& key, Here at = Here::current()) {
   return call<detail::DropoutTag<Stream>>(Source::from(at), x, rate, detail::drawn_from(key));
+}
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/ops/random/poisson.hpp
+
+#ifndef TESSERA_OPS_RANDOM_POISSON_HPP
+#define TESSERA_OPS_RANDOM_POISSON_HPP
+
+namespace tessera {
+
+namespace detail {
+
+/// The key of draw i in a loop: of a number the loop itself makes one for each step.
+template <std::uint32_t Stream, class Key, class I> constexpr auto key_in_loop(const Key& key, const I& i, Here at) {
+  if constexpr (TensorOperand<Key>)
+    return fold_in(fold_in(key, Stream, at), i, at);
+  else
+    return key;
+}
+
+/// Poisson draws of rates below 10, by the inverse of the distribution function: how many of its values a uniform draw
+/// reaches. The chance of more than 60 is below 1e-26.
+template <std::uint32_t Stream, class Rate, class Key>
+constexpr auto poisson_by_inversion(const Rate& rate, const Key& key, Here at) {
+  const auto chance = uniform_like<2 * Stream>(rate, key, at);
+  const auto first = exp(-rate, at);
+  const auto step = [&](const auto& i, const auto& carry) {
+    const auto& term = std::get<0>(carry);
+    const auto& below = std::get<1>(carry);
+    const auto next = term * (rate / (cast<double>(i, at) + 1.0));
+    return std::tuple(next, below + next, std::get<2>(carry) + cast<double>(chance >= below, at));
+  };
+  return std::get<2>(fori_loop(0, 60, step, std::tuple(first, first, zeros_like(rate, at)), at));
+}
+
+/// Poisson draws of rates from 10 on, by transformed rejection, PTRS. A proposal is accepted with a probability above
+/// .8, so all of 24 are rejected with a probability below 1e-16; the draw is the whole part of the rate then.
+template <std::uint32_t Stream, class Rate, class Key>
+constexpr auto poisson_by_rejection(const Rate& rate, const Key& key, Here at) {
+  const auto log_rate = log(rate, at);
+  const auto b = sqrt(rate, at) * 2.53 + 0.931;
+  const auto a = b * 0.02483 - 0.059;
+  const auto log_inverse_alpha = log(1.1328 / (b - 3.4) + 1.1239, at);
+  const auto sure = 0.9277 - 3.6224 / (b - 2.0);
+  const auto step = [&](const auto& i, const auto& carry) {
+    const auto own = key_in_loop<Stream>(key, i, at);
+    const auto u = uniform_like<2 * Stream>(rate, own, at) - 0.5;
+    const auto v = uniform_like<2 * Stream + 1>(rate, own, at);
+    const auto edge = maximum(0.5 - abs(u, at), 1e-300, at);  // 0 at the ends of the uniform draws
+    const auto k = floor((2.0 * a / edge + b) * u + rate + 0.43, at);
+    const auto possible = logical_and(k >= 0.0, logical_or(edge >= 0.013, v <= edge, at), at);
+    const auto log_ratio = log(maximum(v, 1e-300, at), at) + log_inverse_alpha - log(a / (edge * edge) + b, at);
+    const auto log_chance = k * log_rate - rate - lgamma(maximum(k, 0.0, at) + 1.0, at);
+    const auto taken =
+        logical_or(logical_and(edge >= 0.07, v <= sure, at), logical_and(possible, log_ratio <= log_chance, at), at);
+    const auto& made = std::get<0>(carry);
+    const auto& found = std::get<1>(carry);
+    return std::tuple(select(logical_and(taken, logical_not(found, at), at), k, made, at),
+                      logical_or(found, taken, at));
+  };
+  return std::get<0>(fori_loop(0, 24, step, std::tuple(floor(rate, at), rate < 0.0), at));
+}
+
+}  // namespace detail
+
+/// Draws of the Poisson distribution with the given rates (torch.poisson, jax.random.poisson), in the element type of
+/// the rates: whole numbers of mean and variance `rate`. NaN for a rate below 0. Computed in double, inside of a traced
+/// function. No gradient. Costs two loops, of 60 and of 24 steps. Key and stream: as of uniform_like, of which streams
+/// 2 Stream and 2 Stream + 1 are used. No communication. Source: Hoermann, Insurance: Mathematics and Economics 12
+/// (1993).
+template <std::uint32_t Stream = 0, TensorArgument Rate, class Key>
+constexpr auto poisson(const Rate& rate, const Key& key, Here at = Here::current()) {
+  static_assert(detail::draws_v<Typed<typename Rate::element, Rate::rank>>,
+                "tessera: random numbers are drawn for float, double, bf16 and f16 tensors");
+  if (trace_of(rate).module == nullptr)
+    fail(errc::unsupported,
+         "[poisson] outside of a traced function: call ts::poisson inside a function of ts::compile");
+  const auto wide = detail::as_sym(cast<double>(stop_gradient(rate, at), at));
+  const auto few = detail::poisson_by_inversion<Stream>(clamp(wide, 0.0, 10.0, at), key, at);
+  const auto many = detail::poisson_by_rejection<Stream>(maximum(wide, 10.0, at), key, at);
+  const auto drawn = select(wide < 10.0, few, many, at);
+  return cast<typename Rate::element>(select(wide >= 0.0, drawn, std::numeric_limits<double>::quiet_NaN(), at), at);
+}
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/ops/random/binomial.hpp
+
+#ifndef TESSERA_OPS_RANDOM_BINOMIAL_HPP
+#define TESSERA_OPS_RANDOM_BINOMIAL_HPP
+
+namespace tessera {
+
+namespace detail {
+
+/// Binomial draws of means below 10 for probabilities of up to one half, by the inverse of the distribution function,
+/// as poisson_by_inversion. The chance of more than 60 is below 1e-26.
+template <std::uint32_t Stream, class N, class P, class Key>
+constexpr auto binomial_by_inversion(const N& n, const P& p, const Key& key, Here at) {
+  const auto chance = uniform_like<2 * Stream>(p, key, at);
+  const auto odds = p / (1.0 - p);
+  const auto first = exp(n * log1p(-p, at), at);
+  const auto step = [&](const auto& i, const auto& carry) {
+    const auto& term = std::get<0>(carry);
+    const auto& below = std::get<1>(carry);
+    const auto done = cast<double>(i, at);
+    const auto next = term * (maximum(n - done, 0.0, at) / (done + 1.0) * odds);
+    return std::tuple(next, below + next, std::get<2>(carry) + cast<double>(chance >= below, at));
+  };
+  // The probabilities of all values may add up to a little less than a uniform draw.
+  return minimum(std::get<2>(fori_loop(0, 60, step, std::tuple(first, first, zeros_like(p, at)), at)), n, at);
+}
+
+/// Binomial draws of means from 10 on for probabilities of up to one half, by transformed rejection, BTRS. A proposal
+/// is accepted with a probability above .66, so all of 32 are rejected with a probability below 1e-14; the draw is the
+/// mode then.
+template <std::uint32_t Stream, class N, class P, class Key>
+constexpr auto binomial_by_rejection(const N& n, const P& p, const Key& key, Here at) {
+  const auto deviation = sqrt(n * p * (1.0 - p), at);
+  const auto b = deviation * 2.53 + 1.15;
+  const auto a = b * 0.0248 - 0.0873 + p * 0.01;
+  const auto alpha = (5.1 / b + 2.83) * deviation;
+  const auto sure = 0.92 - 4.2 / b;
+  const auto mode = floor((n + 1.0) * p, at);
+  const auto log_odds = log(p / (1.0 - p), at);
+  const auto log_mode = lgamma(mode + 1.0, at) + lgamma(n - mode + 1.0, at);
+  const auto step = [&](const auto& i, const auto& carry) {
+    const auto own = key_in_loop<Stream>(key, i, at);
+    const auto u = uniform_like<2 * Stream>(p, own, at) - 0.5;
+    const auto v = uniform_like<2 * Stream + 1>(p, own, at);
+    const auto edge = maximum(0.5 - abs(u, at), 1e-300, at);  // 0 at the ends of the uniform draws
+    const auto k = floor((2.0 * a / edge + b) * u + n * p + 0.5, at);
+    const auto possible = logical_and(k >= 0.0, k <= n, at);
+    const auto inner = clamp(k, 0.0, n, at);
+    const auto log_ratio = log(maximum(v, 1e-300, at), at) + log(alpha / (a / (edge * edge) + b), at);
+    const auto log_chance =
+        log_mode - lgamma(inner + 1.0, at) - lgamma(n - inner + 1.0, at) + (inner - mode) * log_odds;
+    const auto taken =
+        logical_and(possible, logical_or(logical_and(edge >= 0.07, v <= sure, at), log_ratio <= log_chance, at), at);
+    const auto& made = std::get<0>(carry);
+    const auto& found = std::get<1>(carry);
+    return std::tuple(select(logical_and(taken, logical_not(found, at), at), k, made, at),
+                      logical_or(found, taken, at));
+  };
+  return std::get<0>(fori_loop(0, 32, step, std::tuple(mode, p < 0.0), at));
+}
+
+}  // namespace detail
+
+/// How many of `count` trials succeed that each succeed with the given probability (torch.binomial,
+/// jax.random.binomial), in the element type of the probabilities. The count is a number or a tensor of whole numbers,
+/// which is broadcast against the probabilities. NaN for a count below 0 and a probability outside of [0, 1]. Computed
+/// in double, inside of a traced function. No gradient. Costs two loops, of 60 and of 32 steps. Key and stream: as of
+/// uniform_like, of which streams 2 Stream and 2 Stream + 1 are used. Errors: shape_mismatch. No communication. Source:
+/// Hoermann, Journal of Statistical Computation and Simulation 46 (1993).
+template <std::uint32_t Stream = 0, Operand Count, TensorArgument P, class Key>
+constexpr auto binomial(const Count& count, const P& probability, const Key& key, Here at = Here::current()) {
+  static_assert(detail::draws_v<Typed<typename P::element, P::rank>>,
+                "tessera: random numbers are drawn for float, double, bf16 and f16 tensors");
+  if (trace_of(probability).module == nullptr)
+    fail(errc::unsupported,
+         "[binomial] outside of a traced function: call ts::binomial inside a function of ts::compile");
+  const auto given = detail::as_sym(cast<double>(stop_gradient(probability, at), at));
+  const auto n = [&] {
+    if constexpr (TensorOperand<Count>)
+      return detail::as_sym(given * 0.0 + cast<double>(stop_gradient(count, at), at));
+    else
+      return detail::as_sym(given * 0.0 + count);
+  }();
+  const auto p = detail::as_sym(given + n * 0.0);
+  const auto flipped = p > 0.5;
+  const auto rarer = select(flipped, 1.0 - p, p, at);
+  const auto is_few = n * rarer < 10.0;
+  const auto few = detail::binomial_by_inversion<Stream>(n, select(is_few, rarer, 0.0, at), key, at);
+  const auto many =
+      detail::binomial_by_rejection<Stream>(select(is_few, 20.0, n, at), select(is_few, 0.5, rarer, at), key, at);
+  const auto drawn = select(is_few, few, many, at);
+  const auto valid = logical_and(n >= 0.0, logical_and(p >= 0.0, p <= 1.0, at), at);
+  return cast<typename P::element>(
+      select(valid, select(flipped, n - drawn, drawn, at), std::numeric_limits<double>::quiet_NaN(), at), at);
 }
 
 }  // namespace tessera
@@ -24781,7 +24977,7 @@ template <std::uint32_t Stream> struct AlphaDropoutTag {
   template <class X, class Rate, class Key> using result = typename DropoutTag<Stream>::template result<X, Rate, Key>;
   static constexpr Value emit(Value context, Value x, Value rate, Value key) {
     x = x.at(context.source);
-    rate = build::checked_cast(rate.at(context.source), DType::f64, NumberRule::probability);
+    rate = build::checked_cast(rate.at(context.source), DType::f64, NumberRule::rate);
     constexpr double lowest = -1.7580993408473768599;  // -scale alpha of selu
     const Value keep = 1.0 - rate, one = rate.number(1);
     // At a rate of 1 all elements are dropped, and 0 stands for the infinite factor.
@@ -24969,91 +25165,6 @@ constexpr auto min_p_logits(const X& x, const P& p, Here at = Here::current()) {
   const auto share = softmax<-1>(x, at);
   const auto least = call<MulTag>(Source::from(at), max<-1>(share, keepdims, at), p);
   return select(tessera::greater_equal(share, least, at), x, -std::numeric_limits<float>::infinity(), at);
-}
-
-}  // namespace tessera
-
-#endif
-
-// ---- tessera/ops/random/poisson.hpp
-
-#ifndef TESSERA_OPS_RANDOM_POISSON_HPP
-#define TESSERA_OPS_RANDOM_POISSON_HPP
-
-namespace tessera {
-
-namespace detail {
-
-/// The key of draw i in a loop: of a number the loop itself makes one for each step.
-template <std::uint32_t Stream, class Key, class I> constexpr auto key_in_loop(const Key& key, const I& i, Here at) {
-  if constexpr (TensorOperand<Key>)
-    return fold_in(fold_in(key, Stream, at), i, at);
-  else
-    return key;
-}
-
-/// Poisson draws of rates below 10, by the inverse of the distribution function: how many of its values a uniform draw
-/// reaches. The chance of more than 60 is below 1e-26.
-template <std::uint32_t Stream, class Rate, class Key>
-constexpr auto poisson_by_inversion(const Rate& rate, const Key& key, Here at) {
-  const auto chance = uniform_like<2 * Stream>(rate, key, at);
-  const auto first = exp(-rate, at);
-  const auto step = [&](const auto& i, const auto& carry) {
-    const auto& term = std::get<0>(carry);
-    const auto& below = std::get<1>(carry);
-    const auto next = term * (rate / (cast<double>(i, at) + 1.0));
-    return std::tuple(next, below + next, std::get<2>(carry) + cast<double>(chance >= below, at));
-  };
-  return std::get<2>(fori_loop(0, 60, step, std::tuple(first, first, zeros_like(rate, at)), at));
-}
-
-/// Poisson draws of rates from 10 on, by transformed rejection, PTRS. A proposal is accepted with a probability above
-/// .8, so all of 24 are rejected with a probability below 1e-16; the draw is the whole part of the rate then.
-template <std::uint32_t Stream, class Rate, class Key>
-constexpr auto poisson_by_rejection(const Rate& rate, const Key& key, Here at) {
-  const auto log_rate = log(rate, at);
-  const auto b = sqrt(rate, at) * 2.53 + 0.931;
-  const auto a = b * 0.02483 - 0.059;
-  const auto log_inverse_alpha = log(1.1328 / (b - 3.4) + 1.1239, at);
-  const auto sure = 0.9277 - 3.6224 / (b - 2.0);
-  const auto step = [&](const auto& i, const auto& carry) {
-    const auto own = key_in_loop<Stream>(key, i, at);
-    const auto u = uniform_like<2 * Stream>(rate, own, at) - 0.5;
-    const auto v = uniform_like<2 * Stream + 1>(rate, own, at);
-    const auto edge = maximum(0.5 - abs(u, at), 1e-300, at);  // 0 at the ends of the uniform draws
-    const auto k = floor((2.0 * a / edge + b) * u + rate + 0.43, at);
-    const auto possible = logical_and(k >= 0.0, logical_or(edge >= 0.013, v <= edge, at), at);
-    const auto log_ratio = log(maximum(v, 1e-300, at), at) + log_inverse_alpha - log(a / (edge * edge) + b, at);
-    const auto log_chance = k * log_rate - rate - lgamma(maximum(k, 0.0, at) + 1.0, at);
-    const auto taken =
-        logical_or(logical_and(edge >= 0.07, v <= sure, at), logical_and(possible, log_ratio <= log_chance, at), at);
-    const auto& made = std::get<0>(carry);
-    const auto& found = std::get<1>(carry);
-    return std::tuple(select(logical_and(taken, logical_not(found, at), at), k, made, at),
-                      logical_or(found, taken, at));
-  };
-  return std::get<0>(fori_loop(0, 24, step, std::tuple(floor(rate, at), rate < 0.0), at));
-}
-
-}  // namespace detail
-
-/// Draws of the Poisson distribution with the given rates (torch.poisson, jax.random.poisson), in the element type of
-/// the rates: whole numbers of mean and variance `rate`. NaN for a rate below 0. Computed in double, inside of a traced
-/// function. No gradient. Costs two loops, of 60 and of 24 steps. Key and stream: as of uniform_like, of which streams
-/// 2 Stream and 2 Stream + 1 are used. No communication. Source: Hoermann, Insurance: Mathematics and Economics 12
-/// (1993).
-template <std::uint32_t Stream = 0, TensorArgument Rate, class Key>
-constexpr auto poisson(const Rate& rate, const Key& key, Here at = Here::current()) {
-  static_assert(detail::draws_v<Typed<typename Rate::element, Rate::rank>>,
-                "tessera: random numbers are drawn for float, double, bf16 and f16 tensors");
-  if (trace_of(rate).module == nullptr)
-    fail(errc::unsupported,
-         "[poisson] outside of a traced function: call ts::poisson inside a function of ts::compile");
-  const auto wide = detail::as_sym(cast<double>(stop_gradient(rate, at), at));
-  const auto few = detail::poisson_by_inversion<Stream>(clamp(wide, 0.0, 10.0, at), key, at);
-  const auto many = detail::poisson_by_rejection<Stream>(maximum(wide, 10.0, at), key, at);
-  const auto drawn = select(wide < 10.0, few, many, at);
-  return cast<typename Rate::element>(select(wide >= 0.0, drawn, std::numeric_limits<double>::quiet_NaN(), at), at);
 }
 
 }  // namespace tessera

@@ -1,4 +1,5 @@
 // expect: the function of a scan must return a carry with the element types, ranks and structure
+// lines: 6
 #include <tessera/graph/transform/value_and_grad.hpp>
 #include <tessera/ops/ops.hpp>
 

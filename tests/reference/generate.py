@@ -729,7 +729,76 @@ def optimizers():
     write("optimizers")
 
 
+def distributions():
+    torch.manual_seed(11)
+    d = torch.distributions
+
+    def run(name, make, quantities, x, *parameters, kl=True):
+        """`quantities` of the distribution of the first half of the parameters, and its divergence from that of the second."""
+        half = len(parameters) // 2 if kl else len(parameters)
+
+        def results(x, *p):
+            own, x = make(*p[:half]), x.double()
+            got = [getattr(own, q)(x) if q in ("log_prob", "cdf", "icdf") else getattr(own, q) for q in quantities]
+            got = [q() if callable(q) else q for q in got]
+            return tuple(got + [d.kl_divergence(own, make(*p[half:]))] if kl else got)
+
+        case(name, results, x, *parameters)
+
+    def positive(*shape):
+        return values(*shape, low=0.25, high=3)
+
+    def chances(*shape):
+        return values(*shape, low=0.125, high=0.875)
+
+    moments, all_of = ["entropy", "mean", "variance", "stddev"], ["log_prob", "cdf", "entropy", "mean", "variance", "stddev"]
+    lines_of = lambda: (values(4, 3), values(3), positive(4, 3), values(4, 3), positive(3))
+    run("normal", d.Normal, all_of, *lines_of())
+    run("laplace", d.Laplace, all_of, *lines_of())
+    run("cauchy", d.Cauchy, ["log_prob", "cdf", "entropy"], *lines_of())
+    run("gumbel", d.Gumbel, all_of, *lines_of())
+    _, a, b, _, _ = lines_of()
+    run("log_normal", d.LogNormal, all_of, positive(4, 3), a, b, values(4, 3), positive(3))
+    logistic = lambda l, s: d.TransformedDistribution(
+        d.Uniform(0, 1), [d.SigmoidTransform().inv, d.AffineTransform(l, s)], validate_args=False)
+    run("logistic", logistic, ["log_prob", "cdf"], values(4, 3), values(3), positive(4, 3), kl=False)
+    run("student_t", d.StudentT, ["log_prob", *moments], values(4, 3), values(4, 3, low=2.5, high=6), values(3), positive(4, 3), kl=False)
+    run("uniform", d.Uniform, all_of, chances(4, 3), -chances(3), positive(4, 3) + 1, -chances(4, 3) - 1, positive(3) + 4)
+    run("gamma", d.Gamma, ["log_prob", *moments], positive(4, 3), positive(3), positive(4, 3), positive(4, 3), positive(3))
+    run("beta", d.Beta, ["log_prob", *moments], chances(4, 3), positive(3), positive(4, 3), positive(4, 3), positive(3))
+    run("weibull", d.Weibull, all_of, positive(4, 3), positive(3), positive(4, 3), kl=False)
+    run("pareto", d.Pareto, all_of, positive(4, 3) + 3, positive(3), positive(4, 3) + 2, positive(4, 3) / 16, positive(3))
+    run("half_normal", d.HalfNormal, all_of, positive(4, 3), positive(3), positive(4, 3))
+    run("half_cauchy", d.HalfCauchy, ["log_prob", "cdf", "entropy"], positive(4, 3), positive(3), kl=False)
+    run("exponential", d.Exponential, all_of, positive(4, 3), positive(3), positive(4, 3))
+    run("chi2", d.Chi2, ["log_prob", *moments], positive(4, 3), positive(3), kl=False)
+    counts = torch.tensor([[0, 1, 2], [3, 0, 1], [5, 2, 0], [1, 1, 4]], dtype=torch.int32)
+    run("poisson", d.Poisson, ["log_prob", "mean", "variance", "stddev"], counts, positive(3), positive(4, 3))
+    bits = (counts % 2).int()
+    for kind in ("probs", "logits"):
+        parameter = chances if kind == "probs" else values
+        of = lambda make: lambda *p: make(*p[:-1], **{kind: p[-1]})
+        run(f"bernoulli_{kind}", of(d.Bernoulli), ["log_prob", *moments], bits, parameter(4, 3), parameter(4, 3))
+        run(f"geometric_{kind}", of(d.Geometric), ["log_prob", *moments], counts, parameter(3), parameter(4, 3))
+        total = torch.tensor([7.0, 5, 9])
+        run(f"binomial_{kind}", of(d.Binomial), ["log_prob", "mean", "variance", "stddev"], counts, total, parameter(4, 3), kl=False)
+        run(f"negative_binomial_{kind}", of(d.NegativeBinomial), ["log_prob", "mean", "variance", "stddev"], counts, total / 2, parameter(4, 3), kl=False)
+        weights = positive if kind == "probs" else values
+        index = torch.tensor([0, 2, 1, 2], dtype=torch.int32)
+        run(f"categorical_{kind}", of(d.Categorical), ["log_prob", "entropy", "probs"], index, weights(4, 3), weights(4, 3))
+        rows = F.one_hot(index.long(), 3).double()
+        run(f"one_hot_categorical_{kind}", of(d.OneHotCategorical), ["log_prob", "entropy", "mean", "variance"], rows, weights(4, 3), weights(4, 3))
+    run("dirichlet", d.Dirichlet, ["log_prob", "entropy", "mean", "variance"], torch.softmax(values(4, 3), -1), positive(3), positive(4, 3))
+    run("independent", lambda l, s: d.Independent(d.Normal(l, s), 1), ["log_prob", "entropy", "mean", "variance"], *lines_of())
+    quantiles = lambda *p: tuple(q.icdf(p[0]) for q in (
+        d.Normal(p[1], p[2]), d.LogNormal(p[1], p[2]), d.Cauchy(p[1], p[2]), d.Laplace(p[1], p[2]), d.Gumbel(p[1], p[2]),
+        d.Uniform(p[1] - 9, p[2]), d.HalfNormal(p[2]), d.HalfCauchy(p[2]), d.Exponential(p[2]), d.Weibull(p[2], p[2]), d.Pareto(p[2], p[2])))
+    case("quantiles", quantiles, chances(4, 3), values(3), positive(4, 3))
+    write("distributions")
+
+
 if __name__ == "__main__":
     folder.mkdir(exist_ok=True)
-    for family in (activations, binary, reductions, movement, products, windows, layers, attention, losses, optimizers):
+    for family in (activations, binary, reductions, movement, products, windows, layers, attention, losses, optimizers,
+                   distributions):
         family()

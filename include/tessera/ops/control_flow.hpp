@@ -123,16 +123,14 @@ struct CarryDifference<Tuple<Inits...>, Tuple<Returned...>> {
   using of_init = std::tuple_element_t<at, Tuple<Inits...>>;
   using of_step = std::tuple_element_t<at, Tuple<Returned...>>;
 };
-/// Fails with the item of the carry and both types as template arguments, which compilers print.
-template <int Item, class OfInit, class OfStep> constexpr void check_carry() {
+/// Fails with the item of the carry and both types as template arguments, which compilers print. `auto` has the
+/// assertion fail where a scan is called, not later, where a trace evaluates it.
+template <int Item, class OfInit, class OfStep> constexpr auto check_carry() {
   constexpr bool same = std::is_same_v<OfInit, OfStep>;
   static_assert(same,
                 "tessera: the function of a scan must return a carry with the element types, ranks and structure of "
                 "init; convert element types with ts::cast");
-}
-template <class Init, class Returned> constexpr void check_carries() {
-  using Difference = CarryDifference<Init, Returned>;
-  check_carry<Difference::item, typename Difference::of_init, typename Difference::of_step>();
+  return same;
 }
 
 /// Calls the function of a scan: f(carry, x), or f(carry) where xs is the number of steps.
@@ -192,7 +190,9 @@ constexpr auto scan(const F& f, const Init& init, const Xs& xs, bool reverse, So
   static_assert(two, "tessera: the function of a scan must return the carry and y, as a std::tuple or a std::pair; "
                      "without y, return std::tuple() in its place");
   constexpr bool same = std::is_same_v<typename ReturnedCarry<Result>::type, Carry>;
-  if constexpr (two && !same) check_carries<Carry, typename ReturnedCarry<Result>::type>();
+  using Difference = CarryDifference<Carry, typename ReturnedCarry<Result>::type>;
+  if constexpr (two && !same)
+    check_carry<Difference::item, typename Difference::of_init, typename Difference::of_step>();
   static_assert(
       !holds_number_v<Init>,
       "tessera: a Dim or a Scalar in the carry of a scan would never change; capture it, or carry a tensor, of a "

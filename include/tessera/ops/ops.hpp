@@ -58,6 +58,7 @@
 #include <tessera/ops/losses/losses.hpp>
 #include <tessera/ops/losses/margin_losses.hpp>
 #include <tessera/ops/losses/metrics.hpp>
+#include <tessera/ops/random/binomial.hpp>
 #include <tessera/ops/random/exponential_draws.hpp>
 #include <tessera/ops/random/feature_dropout.hpp>
 #include <tessera/ops/random/gamma_draws.hpp>

@@ -119,7 +119,9 @@ constexpr MadeBy maker_of(const Node& node) { return static_cast<MadeBy>(node.la
 enum class NumberRule : std::int8_t {
   any,
   of_its_type,  ///< those of the integer type to which it casts
-  probability,
+  rate,         ///< of a dropout: from 0 to 1
+  probability,  ///< of a distribution: from 0 to 1
+  positive,     ///< a parameter of a distribution
 };
 constexpr NumberRule number_rule(const Node& cast) { return static_cast<NumberRule>(cast.labels[0]); }
 constexpr Labels pack_rule(NumberRule rule) {
@@ -135,8 +137,9 @@ constexpr Labels pack_cast_of_parts() {
   return labels;
 }
 constexpr bool keeps(NumberRule rule, DType type, double number) {
-  return rule == NumberRule::of_its_type ? holds(type, number)
-                                         : rule != NumberRule::probability || (number >= 0 && number <= 1);
+  if (rule == NumberRule::of_its_type) return holds(type, number);
+  if (rule == NumberRule::positive) return number > 0;
+  return rule == NumberRule::any || (number >= 0 && number <= 1);
 }
 
 /// Options of cumsum and cumprod, and attributes of their nodes.

@@ -2,6 +2,8 @@
 #define TESSERA_OPS_ELEMENTWISE_SELECT_HPP
 #include <tessera/base/push_macros.hpp>
 
+#include <string_view>
+
 #include <tessera/graph/ir/value.hpp>
 #include <tessera/ops/elementwise/elementwise_operation.hpp>
 
@@ -30,21 +32,27 @@ constexpr Value cast_parts(Value x, DType type) {
        "[number] range: ", prints_whole ? std::to_string(static_cast<long long>(number)) : std::to_string(number),
        " is not a value of ", name_of(type), source);
 }
-[[noreturn]] inline void fail_rate_is_not_between_0_and_1(double rate, Source source) {
-  fail(errc::option, "[dropout] rate: ", rate, " is not between 0 and 1", source);
+/// The rule that a number breaks, as the message about constants in a trace has it.
+constexpr const char* broken_rule(NumberRule rule) {
+  if (rule == NumberRule::rate) return "[dropout] rate: the rate is not between 0 and 1";
+  if (rule == NumberRule::probability) return "[distributions] probs: the probability is not between 0 and 1";
+  if (rule == NumberRule::positive) return "[distributions] parameter: the parameter is not above 0";
+  return "[number] range: the number is not a value of the element type";
+}
+[[noreturn]] inline void fail_option(NumberRule rule, double number, Source source) {
+  const std::string_view text = broken_rule(rule);
+  fail(errc::option, text.substr(0, text.find(": ") + 2), number, text.substr(text.find(" is not ")), source);
 }
 constexpr void check_number(NumberRule rule, DType type, double number, Source source) {
   if (keeps(rule, type, number)) return;
-  if (rule == NumberRule::probability) fail_rate_is_not_between_0_and_1(number, source);
+  if (rule != NumberRule::of_its_type) fail_option(rule, number, source);
   fail_number_is_no_value_of_the_element_type(number, type, source);
 }
 constexpr Value checked_cast(Value x, DType type, NumberRule rule) {
   const Node& from = x.node();
   if (from.is_constant()) {
     if (std::is_constant_evaluated() && !keeps(rule, type, from.value))
-      x.refuse(errc::dtype_mismatch, rule == NumberRule::probability
-                                         ? "[dropout] rate: the rate is not between 0 and 1"
-                                         : "[number] range: the number is not a value of the element type");
+      x.refuse(rule == NumberRule::of_its_type ? errc::dtype_mismatch : errc::option, broken_rule(rule));
     else
       check_number(rule, type, from.value, x.source);
     return x.number(from.value, type);
@@ -148,7 +156,9 @@ struct CastOp : ElementwiseOperation<1> {
   static constexpr HostNumber host(const HostContext& c) {
     const Node& node = c.node();
     const HostNumber from = c.operand(0);
-    build::check_number(number_rule(node), node.dtype, from.real(), node.source);
+    // While a plan is made, Scalars are 0, and there is a mesh.
+    if (number_rule(node) != NumberRule::positive || c.mesh == nullptr)
+      build::check_number(number_rule(node), node.dtype, from.real(), node.source);
     if (node.dtype == DType::bool_) return from.real() != 0;
     if (!is_floating(node.dtype)) return from.integer();
     return node.dtype == DType::f64 ? from : rounded_to(node.dtype, from.real());

@@ -46,7 +46,7 @@ template <std::uint32_t Stream> struct AlphaDropoutTag {
   template <class X, class Rate, class Key> using result = typename DropoutTag<Stream>::template result<X, Rate, Key>;
   static constexpr Value emit(Value context, Value x, Value rate, Value key) {
     x = x.at(context.source);
-    rate = build::checked_cast(rate.at(context.source), DType::f64, NumberRule::probability);
+    rate = build::checked_cast(rate.at(context.source), DType::f64, NumberRule::rate);
     constexpr double lowest = -1.7580993408473768599;  // -scale alpha of selu
     const Value keep = 1.0 - rate, one = rate.number(1);
     // At a rate of 1 all elements are dropped, and 0 stands for the infinite factor.

@@ -124,7 +124,7 @@ template <std::uint32_t Stream> struct DropoutTag {
   };
   static constexpr Value emit(Value context, Value x, Value rate, Value key) {
     x = x.at(context.source);
-    rate = build::checked_cast(rate.at(context.source), DType::f64, NumberRule::probability);
+    rate = build::checked_cast(rate.at(context.source), DType::f64, NumberRule::rate);
     const Value draw = build::random(x, key, {Distribution::uniform, Stream});
     const Value scale = build::cast(build::dropout_scale(rate), x.dtype());
     const Value kept = build::binary(Op::greater_equal, draw, build::cast(rate, draw.dtype()));

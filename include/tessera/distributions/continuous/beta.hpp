@@ -1,0 +1,65 @@
+#ifndef TESSERA_DISTRIBUTIONS_CONTINUOUS_BETA_HPP
+#define TESSERA_DISTRIBUTIONS_CONTINUOUS_BETA_HPP
+#include <tessera/base/push_macros.hpp>
+
+#include <tuple>
+
+#include <tessera/distributions/univariate.hpp>
+#include <tessera/ops/random/gamma_draws.hpp>
+
+namespace tessera::distributions {
+
+namespace formulas {
+
+struct Beta {
+  static constexpr bool has_rsample = false;
+
+  static constexpr NumberRule rules[] = {NumberRule::positive, NumberRule::positive};
+  static constexpr Value log_prob(Value x, Value concentration1, Value concentration0) {
+    return within_support(either(less(x, 0), greater(x, 1)), x, 0.5, [&](Value inner) {
+      return xlogy(concentration1 - 1.0, inner) + xlog1py(concentration0 - 1.0, -inner) -
+             betaln(concentration1, concentration0);
+    });
+  }
+  static constexpr Value entropy(Value concentration1, Value concentration0) {
+    const Value both = concentration1 + concentration0;
+    return betaln(concentration1, concentration0) - (concentration1 - 1.0) * digamma(concentration1) -
+           (concentration0 - 1.0) * digamma(concentration0) + (both - 2.0) * digamma(both);
+  }
+  static constexpr Value mean(Value concentration1, Value concentration0) {
+    return concentration1 / (concentration1 + concentration0);
+  }
+  static constexpr Value variance(Value concentration1, Value concentration0) {
+    const Value both = concentration1 + concentration0;
+    return concentration1 * concentration0 / (square(both) * (both + 1.0));
+  }
+  static constexpr Value draw(const Draws& draws, Value concentration1, Value concentration0) {
+    const auto gamma = [&](Value concentration, int n) {
+      return build::gamma(draws.spread(concentration), build::folded_key(draws.key, 2 * draws.stream + n));
+    };
+    const Value x = gamma(concentration1, 0);
+    return x / (x + gamma(concentration0, 1));
+  }
+  static constexpr Value kl_divergence(Value one, Value zero, Value other_one, Value other_zero) {
+    return betaln(other_one, other_zero) - betaln(one, zero) + (one - other_one) * digamma(one) +
+           (zero - other_zero) * digamma(zero) + (other_one - one + (other_zero - zero)) * digamma(one + zero);
+  }
+};
+
+}  // namespace formulas
+
+/// The beta distribution of numbers in [0, 1], of two concentrations above 0 (torch.distributions.Beta): the density is
+/// proportional to x^(concentration1 - 1) (1 - x)^(concentration0 - 1). Samples have no gradients: there is no rsample.
+template <Operand Concentration1, Operand Concentration0>
+struct Beta : Univariate<Beta<Concentration1, Concentration0>, formulas::Beta> {
+  Concentration1 concentration1;
+  Concentration0 concentration0;
+  constexpr Beta(const Concentration1& one, const Concentration0& zero) : concentration1(one), concentration0(zero) {}
+  constexpr auto parameters() const { return std::tie(concentration1, concentration0); }
+};
+
+}  // namespace tessera::distributions
+
+#include <tessera/base/pop_macros.hpp>
+
+#endif

@@ -1,0 +1,81 @@
+#ifndef TESSERA_DISTRIBUTIONS_CONTINUOUS_DIRICHLET_HPP
+#define TESSERA_DISTRIBUTIONS_CONTINUOUS_DIRICHLET_HPP
+#include <tessera/base/push_macros.hpp>
+
+#include <cstdint>
+
+#include <tessera/distributions/univariate.hpp>
+#include <tessera/ops/random/gamma_draws.hpp>
+
+namespace tessera::distributions {
+
+namespace formulas {
+
+struct DirichletMean {
+  static constexpr Value of(Value a) { return a / sum_of_rows(a, true); }
+};
+struct DirichletVariance {
+  static constexpr Value of(Value a) {
+    const Value total = sum_of_rows(a, true), mean = a / total;
+    return mean * (1.0 - mean) / (total + 1.0);
+  }
+};
+struct DirichletLogProb {
+  static constexpr Value of(Value x, Value a) {
+    return sum_of_rows(xlogy(a - 1.0, x)) + lgamma(sum_of_rows(a)) - sum_of_rows(lgamma(a));
+  }
+};
+struct DirichletEntropy {
+  static constexpr Value of(Value a) {
+    const Value total = sum_of_rows(a), count = build::cast(build::extent(a, a.rank() - 1), a.dtype());
+    return sum_of_rows(lgamma(a)) - lgamma(total) - (count - total) * digamma(total) -
+           sum_of_rows((a - 1.0) * digamma(a));
+  }
+};
+struct DirichletKl {
+  static constexpr Value of(Value a, Value other) {
+    const Value total = sum_of_rows(a, true);
+    return lgamma(sum_of_rows(a)) - lgamma(sum_of_rows(other)) - sum_of_rows(lgamma(a) - lgamma(other)) +
+           sum_of_rows((a - other) * (digamma(a) - digamma(total)));
+  }
+};
+
+}  // namespace formulas
+
+/// Rows of n probabilities that add up to 1 (torch.distributions.Dirichlet), of concentrations [..., n] above 0.
+/// Samples have no gradients: there is no rsample. Communication: all-reduces of the sums if the last dim is split.
+template <TensorOperand Concentration> struct Dirichlet {
+  Concentration concentration;
+
+  constexpr explicit Dirichlet(const Concentration& c) : concentration(c) {}
+
+  /// The logarithm of the density at rows x [..., n].
+  template <TensorArgument X> constexpr auto log_prob(const X& x, Here at = Here::current()) const {
+    return call<tessera::detail::RowFormulaTag<formulas::DirichletLogProb, true>>(Source::from(at), x, concentration);
+  }
+  constexpr auto entropy(Here at = Here::current()) const {
+    return call<tessera::detail::RowFormulaTag<formulas::DirichletEntropy, true>>(Source::from(at), concentration);
+  }
+  constexpr auto mean(Here at = Here::current()) const {
+    return call<tessera::detail::RowFormulaTag<formulas::DirichletMean, false>>(Source::from(at), concentration);
+  }
+  constexpr auto variance(Here at = Here::current()) const {
+    return call<tessera::detail::RowFormulaTag<formulas::DirichletVariance, false>>(Source::from(at), concentration);
+  }
+  template <std::uint32_t Stream = 0, class Key>
+  constexpr auto sample(const Key& key, Here at = Here::current()) const {
+    return dirichlet<Stream>(concentration, key, at);
+  }
+};
+
+template <class P, class Q>
+constexpr auto kl_divergence(const Dirichlet<P>& p, const Dirichlet<Q>& q, Here at = Here::current()) {
+  return call<tessera::detail::RowFormulaTag<formulas::DirichletKl, true>>(Source::from(at), p.concentration,
+                                                                           q.concentration);
+}
+
+}  // namespace tessera::distributions
+
+#include <tessera/base/pop_macros.hpp>
+
+#endif

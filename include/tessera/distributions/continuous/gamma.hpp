@@ -1,0 +1,56 @@
+#ifndef TESSERA_DISTRIBUTIONS_CONTINUOUS_GAMMA_HPP
+#define TESSERA_DISTRIBUTIONS_CONTINUOUS_GAMMA_HPP
+#include <tessera/base/push_macros.hpp>
+
+#include <tuple>
+
+#include <tessera/distributions/univariate.hpp>
+#include <tessera/ops/elementwise/incomplete_gamma.hpp>
+#include <tessera/ops/random/gamma_draws.hpp>
+
+namespace tessera::distributions {
+
+namespace formulas {
+
+struct Gamma {
+  static constexpr bool has_rsample = false;
+
+  static constexpr NumberRule rules[] = {NumberRule::positive, NumberRule::positive};
+  static constexpr Value log_prob(Value x, Value concentration, Value rate) {
+    return within_support(less(x, 0), x, 1, [&](Value inner) {
+      return concentration * log(rate) + xlogy(concentration - 1.0, inner) - rate * inner - lgamma(concentration);
+    });
+  }
+  static constexpr Value cdf(Value x, Value concentration, Value rate) {
+    return select(less(x, 0), 0, build::apply<ops::IgammaOp>(concentration, rate * select(less(x, 0), 0, x)));
+  }
+  static constexpr Value entropy(Value concentration, Value rate) {
+    return concentration - log(rate) + lgamma(concentration) + (1.0 - concentration) * digamma(concentration);
+  }
+  static constexpr Value mean(Value concentration, Value rate) { return concentration / rate; }
+  static constexpr Value variance(Value concentration, Value rate) { return concentration / square(rate); }
+  static constexpr Value draw(const Draws& draws, Value concentration, Value rate) {
+    return build::gamma(draws.spread(concentration), build::folded_key(draws.key, draws.stream)) / rate;
+  }
+  static constexpr Value kl_divergence(Value concentration, Value rate, Value other, Value other_rate) {
+    return other * log(rate / other_rate) + lgamma(other) - lgamma(concentration) +
+           (concentration - other) * digamma(concentration) + (other_rate - rate) * (concentration / rate);
+  }
+};
+
+}  // namespace formulas
+
+/// The gamma distribution of a `concentration` and a `rate` above 0 (torch.distributions.Gamma), of mean concentration
+/// / rate. Samples have no gradients: there is no rsample.
+template <Operand Concentration, Operand Rate> struct Gamma : Univariate<Gamma<Concentration, Rate>, formulas::Gamma> {
+  Concentration concentration;
+  Rate rate;
+  constexpr Gamma(const Concentration& c, const Rate& r) : concentration(c), rate(r) {}
+  constexpr auto parameters() const { return std::tie(concentration, rate); }
+};
+
+}  // namespace tessera::distributions
+
+#include <tessera/base/pop_macros.hpp>
+
+#endif

@@ -1,0 +1,55 @@
+#ifndef TESSERA_DISTRIBUTIONS_CONTINUOUS_LAPLACE_HPP
+#define TESSERA_DISTRIBUTIONS_CONTINUOUS_LAPLACE_HPP
+#include <tessera/base/push_macros.hpp>
+
+#include <tuple>
+
+#include <tessera/distributions/univariate.hpp>
+
+namespace tessera::distributions {
+
+namespace formulas {
+
+struct Laplace {
+  static constexpr bool has_rsample = true;
+
+  static constexpr NumberRule rules[] = {NumberRule::any, NumberRule::positive};
+  static constexpr Value log_prob(Value x, Value loc, Value scale) {
+    return -(abs(x - loc) / scale) - log(scale) - log_2;
+  }
+  static constexpr Value cdf(Value x, Value loc, Value scale) {
+    const Value off = x - loc;
+    return 0.5 - sign(off) * expm1(-abs(off) / scale) * 0.5;
+  }
+  static constexpr Value icdf(Value p, Value loc, Value scale) {
+    const Value off = p - 0.5;
+    return loc - scale * sign(off) * log1p(abs(off) * -2.0);
+  }
+  static constexpr Value entropy(Value, Value scale) { return log(scale) + (1 + log_2); }
+  static constexpr Value mean(Value loc, Value) { return loc; }
+  static constexpr Value variance(Value, Value scale) { return square(scale) * 2.0; }
+  static constexpr Value draw(const Draws& draws, Value loc, Value scale) {
+    return loc + scale * tessera::detail::Laplace::draw(draws.uniform());
+  }
+  static constexpr Value kl_divergence(Value loc, Value scale, Value other, Value other_scale) {
+    const Value ratio = scale / other_scale, off = abs(loc - other);
+    return ratio * exp(-off / scale) + off / other_scale - log(ratio) - 1.0;
+  }
+};
+
+}  // namespace formulas
+
+/// The Laplace distribution of a mean `loc` and a `scale` above 0 (torch.distributions.Laplace): the density is
+/// exp(-|x - loc| / scale) / (2 scale).
+template <Operand Loc, Operand Scale> struct Laplace : Univariate<Laplace<Loc, Scale>, formulas::Laplace> {
+  Loc loc;
+  Scale scale;
+  constexpr Laplace(const Loc& l, const Scale& s) : loc(l), scale(s) {}
+  constexpr auto parameters() const { return std::tie(loc, scale); }
+};
+
+}  // namespace tessera::distributions
+
+#include <tessera/base/pop_macros.hpp>
+
+#endif

@@ -1,0 +1,63 @@
+#ifndef TESSERA_DISTRIBUTIONS_DISCRETE_BERNOULLI_HPP
+#define TESSERA_DISTRIBUTIONS_DISCRETE_BERNOULLI_HPP
+#include <tessera/base/push_macros.hpp>
+
+#include <tuple>
+
+#include <tessera/distributions/univariate.hpp>
+
+namespace tessera::distributions {
+
+namespace formulas {
+
+template <ParameterKind Kind> struct Bernoulli {
+  static constexpr bool of_logits = Kind == ParameterKind::logits;
+  static constexpr bool has_rsample = false;
+
+  static constexpr NumberRule rules[] = {of_logits ? NumberRule::any : NumberRule::probability};
+  static constexpr Value log_prob(Value x, Value parameter) {
+    if (of_logits) return -((1.0 - x) * parameter + softplus(-parameter));
+    return xlogy(x, parameter) + xlog1py(1.0 - x, -parameter);
+  }
+  static constexpr Value entropy(Value parameter) {
+    if (of_logits) return (1.0 - sigmoid(parameter)) * parameter + softplus(-parameter);
+    return -xlogy(parameter, parameter) - xlog1py(1.0 - parameter, -parameter);
+  }
+  static constexpr Value mean(Value parameter) { return of_logits ? sigmoid(parameter) : parameter; }
+  static constexpr Value variance(Value parameter) {
+    return of_logits ? sigmoid(parameter) * sigmoid(-parameter) : parameter * (1.0 - parameter);
+  }
+  static constexpr Value draw(const Draws& draws, Value parameter) {
+    return build::cast(less(draws.uniform(), mean(parameter)), parameter.dtype());
+  }
+  static constexpr Value kl_divergence(Value parameter, Value other) {
+    if (of_logits) return sigmoid(parameter) * (parameter - other) + (softplus(other) - softplus(parameter));
+    return xlogy(parameter, parameter) - xlogy(parameter, other) + xlog1py(1.0 - parameter, -parameter) -
+           xlog1py(1.0 - parameter, -other);
+  }
+};
+
+}  // namespace formulas
+
+/// 1 with a probability, otherwise 0 (torch.distributions.Bernoulli). Of logits everything is accurate where the
+/// probability is near 0 or 1; of probabilities log_prob(1) is -infinity at 0. Samples have the element type of the
+/// parameter; ts::bernoulli draws bools.
+///
+///     const auto gate = ts::distributions::Bernoulli(ts::distributions::Logits(x));
+///     const auto loss = -ts::mean(gate.log_prob(target));
+template <Operand Parameter, ParameterKind Kind>
+struct Bernoulli : Univariate<Bernoulli<Parameter, Kind>, formulas::Bernoulli<Kind>> {
+  Parameter parameter;  ///< logits or probabilities, see Kind
+
+  constexpr explicit Bernoulli(const Logits<Parameter>& logits) : parameter(logits.value) {}
+  constexpr explicit Bernoulli(const Probs<Parameter>& probs) : parameter(probs.value) {}
+  constexpr auto parameters() const { return std::tie(parameter); }
+};
+template <class X> Bernoulli(Logits<X>) -> Bernoulli<X, ParameterKind::logits>;
+template <class X> Bernoulli(Probs<X>) -> Bernoulli<X, ParameterKind::probs>;
+
+}  // namespace tessera::distributions
+
+#include <tessera/base/pop_macros.hpp>
+
+#endif

@@ -1,0 +1,71 @@
+#ifndef TESSERA_DISTRIBUTIONS_DISCRETE_BINOMIAL_HPP
+#define TESSERA_DISTRIBUTIONS_DISCRETE_BINOMIAL_HPP
+#include <tessera/base/push_macros.hpp>
+
+#include <cstdint>
+#include <tuple>
+
+#include <tessera/distributions/discrete/bernoulli.hpp>
+#include <tessera/distributions/univariate.hpp>
+#include <tessera/ops/random/binomial.hpp>
+
+namespace tessera::distributions {
+
+namespace formulas {
+
+template <ParameterKind Kind> struct Binomial {
+  static constexpr bool of_logits = Kind == ParameterKind::logits;
+  static constexpr bool has_rsample = false;
+
+  static constexpr NumberRule rules[] = {NumberRule::any, of_logits ? NumberRule::any : NumberRule::probability};
+  static constexpr Value log_prob(Value k, Value n, Value parameter) {
+    const Value outside = either(is_no_count(k), greater(k, n));
+    return within_support(outside, k, 0, [&](Value inner) {
+      const Value rest = n - inner, ways = lgamma(n + 1.0) - lgamma(inner + 1.0) - lgamma(rest + 1.0);
+      if (of_logits) return ways + inner * parameter - n * softplus(parameter);
+      return ways + xlogy(inner, parameter) + xlog1py(rest, -parameter);
+    });
+  }
+  static constexpr Value mean(Value n, Value parameter) { return n * Bernoulli<Kind>::mean(parameter); }
+  static constexpr Value variance(Value n, Value parameter) { return n * Bernoulli<Kind>::variance(parameter); }
+};
+
+}  // namespace formulas
+
+/// How many of `total_count` trials succeed, given the probability of success (torch.distributions.Binomial). Samples
+/// are drawn inside of a traced function only, as by ts::binomial.
+template <Operand TotalCount, Operand Parameter, ParameterKind Kind>
+struct Binomial : Univariate<Binomial<TotalCount, Parameter, Kind>, formulas::Binomial<Kind>> {
+  TotalCount total_count;
+  Parameter parameter;  ///< logits or probabilities, see Kind
+
+  constexpr Binomial(const TotalCount& n, const Logits<Parameter>& logits) : total_count(n), parameter(logits.value) {}
+  constexpr Binomial(const TotalCount& n, const Probs<Parameter>& probs) : total_count(n), parameter(probs.value) {}
+  constexpr auto parameters() const { return std::tie(total_count, parameter); }
+
+  /// Draws in the shape of the parameters. Key and stream: as of ts::binomial.
+  template <std::uint32_t Stream = 0, class Key>
+  constexpr auto sample(const Key& key, Here at = Here::current()) const {
+    return tessera::binomial<Stream>(total_count, probability(at), key, at);
+  }
+  template <std::uint32_t Stream = 0, TensorArgument Like, class Key>
+  constexpr auto sample_like(const Like& like, const Key& key, Here at = Here::current()) const {
+    return tessera::binomial<Stream>(total_count, broadcast_like(probability(at), like, at), key, at);
+  }
+
+ private:
+  constexpr auto probability(Here at) const {
+    if constexpr (Kind == ParameterKind::logits)
+      return sigmoid(parameter, at);
+    else
+      return parameter;
+  }
+};
+template <class N, class X> Binomial(N, Logits<X>) -> Binomial<N, X, ParameterKind::logits>;
+template <class N, class X> Binomial(N, Probs<X>) -> Binomial<N, X, ParameterKind::probs>;
+
+}  // namespace tessera::distributions
+
+#include <tessera/base/pop_macros.hpp>
+
+#endif

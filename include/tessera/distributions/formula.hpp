@@ -1,0 +1,198 @@
+#ifndef TESSERA_DISTRIBUTIONS_FORMULA_HPP
+#define TESSERA_DISTRIBUTIONS_FORMULA_HPP
+#include <tessera/base/push_macros.hpp>
+
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <iterator>
+#include <utility>
+
+#include <tessera/ops/constraint.hpp>
+#include <tessera/ops/elementwise/special.hpp>
+#include <tessera/ops/gradient_rows.hpp>
+#include <tessera/ops/random/random.hpp>
+#include <tessera/ops/random/random_draws.hpp>
+#include <tessera/ops/reduction/reduction.hpp>
+
+// What the formulas of distributions are written with, and how the members of a distribution become nodes of a graph.
+
+namespace tessera::distributions::formulas {
+
+inline constexpr double log_2 = 0.69314718055994530942, log_pi = 1.14472988584940017414,
+                        euler_gamma = 0.57721566490153286061;
+
+constexpr Value abs(Value x) { return build::unary(Op::abs, x); }
+constexpr Value sign(Value x) { return build::unary(Op::sign, x); }
+constexpr Value sqrt(Value x) { return build::unary(Op::sqrt, x); }
+constexpr Value square(Value x) { return x * x; }
+constexpr Value exp(Value x) { return build::unary(Op::exp, x); }
+constexpr Value expm1(Value x) { return build::apply<ops::Expm1Op>(x); }
+constexpr Value log(Value x) { return build::unary(Op::log, x); }
+constexpr Value log1p(Value x) { return build::apply<ops::Log1pOp>(x); }
+constexpr Value pow(Value x, Value y) { return build::apply<ops::PowOp>(x, y); }
+constexpr Value sigmoid(Value x) { return build::unary(Op::sigmoid, x); }
+constexpr Value softplus(Value x) { return build::apply<ops::SoftplusOp>(x); }
+constexpr Value erf(Value x) { return build::apply<ops::ErfOp>(x); }
+constexpr Value erfinv(Value x) { return build::apply<ops::ErfinvOp>(x); }
+constexpr Value lgamma(Value x) { return build::apply<ops::LgammaOp>(x); }
+constexpr Value digamma(Value x) { return build::apply<ops::DigammaOp>(x); }
+/// The logarithm of the beta function.
+constexpr Value betaln(Value a, Value b) { return lgamma(a) + lgamma(b) - lgamma(a + b); }
+constexpr Value xlogy(Value x, Value y) { return tessera::detail::XlogyTag::emit(x, x, y); }
+constexpr Value xlog1py(Value x, Value y) { return tessera::detail::Xlog1pyTag::emit(x, x, y); }
+constexpr Value less(Value x, Value y) { return build::binary(Op::less, x, y); }
+constexpr Value less(Value x, double y) { return less(x, x.number(y)); }
+constexpr Value greater(Value x, Value y) { return build::binary(Op::greater, x, y); }
+constexpr Value greater(Value x, double y) { return greater(x, x.number(y)); }
+constexpr Value either(Value x, Value y) { return build::binary(Op::logical_or, x, y); }
+constexpr Value select(Value condition, Value yes, Value no) { return build::select(condition, yes, no); }
+constexpr Value select(Value condition, double yes, Value no) { return select(condition, no.number(yes), no); }
+/// Whether x is not a whole number of at least 0. NaN is: formulas give NaN for it.
+constexpr Value is_no_count(Value x) { return either(less(x, 0), less(build::apply<ops::FloorOp>(x), x)); }
+
+/// The sums of rows, without their dim or with it as one of extent 1.
+constexpr Value sum_of_rows(Value x, bool keep = false) {
+  return build::reduce(Op::sum, x, 1u << (x.rank() - 1), keep);
+}
+
+/// -infinity outside of the support, where the formula is computed of `inner`, a value within: a logarithm of a
+/// negative number would make gradients NaN.
+template <class Formula> constexpr Value within_support(Value outside, Value x, double inner, Formula formula) {
+  return select(outside, -ops::infinity, formula(select(outside, inner, x)));
+}
+
+/// The random numbers of a sample: each call with another n gives others.
+struct Draws {
+  Value shape, key;
+  std::uint32_t stream;
+
+  constexpr Value uniform(int n = 0) const { return build::random(shape, own_key(n), {Distribution::uniform, stream}); }
+  constexpr Value normal(int n = 0) const { return build::random(shape, own_key(n), {Distribution::normal, stream}); }
+  /// A parameter in the shape of the sample.
+  constexpr Value spread(Value parameter) const {
+    if (parameter.rank() == 0) return build::broadcast(parameter, shape);
+    return ops::checked_broadcast(parameter, shape, MadeBy::broadcast_like);
+  }
+  constexpr Value own_key(int n) const { return n == 0 ? key : build::folded_key(key, n); }
+};
+
+}  // namespace tessera::distributions::formulas
+
+namespace tessera::detail {
+
+/// Element type and rank of any number of operands that are broadcast against each other and promoted.
+template <class A, class... More> struct MeetAll : A {};
+template <class A, class B> struct Both : Typed<typename Promote<A, B>::type, Promote<A, B>::rank> {};
+template <class A, class B>
+  requires(is_number_v<typename A::type> && is_number_v<typename B::type>)
+struct Both<A, B> : Typed<Number<NumberKind::floating>, 0> {};
+template <class A, class B, class... More> struct MeetAll<A, B, More...> : MeetAll<Both<A, B>, More...> {};
+template <class... X> inline constexpr DType drawn_dtype = floating_type(dtype_v<typename MeetAll<X...>::type>);
+
+/// Casts operands to the element type that a distribution computes in. The numbers among them are checked by
+/// `Formulas::rules`, which has a rule for each parameter; there are `others` operands in front of the parameters.
+template <class Formulas, class... X>
+constexpr void convert_parameters(DType type, int others, std::same_as<Value> auto&... operands) {
+  int at = -others;
+  const auto convert = [&](Value& x, bool is_number) {
+    NumberRule rule = NumberRule::any;
+    if constexpr (requires { Formulas::rules; })
+      if (at >= 0) rule = Formulas::rules[static_cast<std::size_t>(at) % std::size(Formulas::rules)];
+    x = is_number && rule != NumberRule::any ? build::checked_cast(x, type, rule) : build::cast(x, type);
+    ++at;
+  };
+  (convert(operands, is_number_v<typename X::type>), ...);
+}
+
+/// What a distribution computes of elements and its parameters, or of its parameters alone.
+enum class Quantity : std::uint8_t { log_prob, cdf, icdf, entropy, mean, variance, stddev, kl_divergence };
+constexpr bool takes_elements(Quantity what) {
+  return what == Quantity::log_prob || what == Quantity::cdf || what == Quantity::icdf;
+}
+
+/// Operands are computed with in their promoted type, in f32 for bf16 and f16.
+template <class Formulas, Quantity What> struct QuantityTag {
+  static constexpr auto leading_dims = ops::LeadingDims::aligned;
+  template <class... X> struct result {
+    using type = element_t<computed_as(drawn_dtype<X...>)>;
+    static constexpr int rank = MeetAll<X...>::rank;
+  };
+  template <class... X> static constexpr void convert(std::same_as<Value> auto&... operands) {
+    convert_parameters<Formulas, X...>(computed_as(drawn_dtype<X...>), takes_elements(What) ? 1 : 0, operands...);
+  }
+  static constexpr Value emit(Value context, std::same_as<Value> auto... operands) {
+    return of(operands.at(context.source)...);
+  }
+
+ private:
+  static constexpr Value of(Value first, std::same_as<Value> auto... rest) {
+    if constexpr (What == Quantity::log_prob) return Formulas::log_prob(first, rest...);
+    if constexpr (What == Quantity::cdf) return Formulas::cdf(first, rest...);
+    if constexpr (What == Quantity::icdf) return Formulas::icdf(first, rest...);
+    if constexpr (What == Quantity::entropy) return spread(Formulas::entropy(first, rest...), first, rest...);
+    if constexpr (What == Quantity::mean) return spread(Formulas::mean(first, rest...), first, rest...);
+    if constexpr (What == Quantity::variance) return spread(Formulas::variance(first, rest...), first, rest...);
+    if constexpr (What == Quantity::stddev)
+      return spread(distributions::formulas::sqrt(Formulas::variance(first, rest...)), first, rest...);
+    if constexpr (What == Quantity::kl_divergence) return Formulas::kl_divergence(first, rest...);
+  }
+  /// A quantity in the shape of all parameters, some of which it need not depend on.
+  static constexpr Value spread(Value quantity, std::same_as<Value> auto... parameters) {
+    return distributions::formulas::Draws{(... + parameters), quantity, 0}.spread(quantity);
+  }
+};
+
+/// A formula of rows, which are along the last dim of all operands: `Formula::of(operands...)`. Reduced if its result
+/// lacks that dim.
+template <class Formula, bool Reduced> struct RowFormulaTag {
+  static constexpr auto leading_dims = ops::LeadingDims::aligned;
+  template <class... X> struct result {
+    using type = element_t<computed_as(drawn_dtype<X...>)>;
+    static constexpr int rank = MeetAll<X...>::rank - (Reduced ? 1 : 0);
+    static_assert(((X::rank >= 1) && ...), "tessera: this distribution is one of rows, and takes tensors [..., n]");
+  };
+  template <class... X> static constexpr void convert(std::same_as<Value> auto&... operands) {
+    ((operands = build::cast(operands, computed_as(drawn_dtype<X...>))), ...);
+  }
+  static constexpr Value emit(Value context, std::same_as<Value> auto... operands) {
+    return Formula::of(operands.at(context.source)...);
+  }
+};
+
+/// A sample in the element type Drawn. Operands: the key; with HasLike a tensor of whose shape the sample is, and with
+/// Follows of whose sharding too; the parameters.
+template <class Formulas, DType Drawn, std::uint32_t Stream, bool Reparametrized, bool HasLike, bool Follows>
+struct SampleTag {
+  static constexpr auto leading_dims = ops::LeadingDims::aligned;
+  template <class Key, class... X> struct result : Typed<element_t<Drawn>, MeetAll<X...>::rank> {
+    static_assert(is_key_v<Key>,
+                  "tessera: the key of random numbers is a number, a ts::Scalar or an integer tensor of rank 0");
+  };
+  template <class, class... X> static constexpr void convert(Value&, std::same_as<Value> auto&... operands) {
+    convert_parameters<Formulas, X...>(computed_as(Drawn), HasLike ? 1 : 0, operands...);
+  }
+  static constexpr Value emit(Value context, Value key, std::same_as<Value> auto... operands) {
+    return build::cast(of(key, operands.at(context.source)...), Drawn);
+  }
+
+ private:
+  static constexpr Value fixed(Value x) { return Reparametrized ? x : build::unary(ops::op_v<ops::StopGradientOp>, x); }
+  static constexpr Value of(Value key, Value first, std::same_as<Value> auto... rest) {
+    if constexpr (HasLike) {
+      const Value drawn = drawn_by({first, key, Stream}, fixed(rest)...);
+      return Follows ? build::alike(drawn, build::shape_source(first)) : drawn;
+    } else {
+      return drawn_by({(first + ... + rest), key, Stream}, fixed(first), fixed(rest)...);
+    }
+  }
+  static constexpr Value drawn_by(const distributions::formulas::Draws& draws, std::same_as<Value> auto... parameters) {
+    return draws.spread(Formulas::draw(draws, parameters...));
+  }
+};
+
+}  // namespace tessera::detail
+
+#include <tessera/base/pop_macros.hpp>
+
+#endif

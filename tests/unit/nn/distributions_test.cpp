@@ -1,0 +1,318 @@
+// Samples of distributions, edges of their supports, gradients. Their formulas: reference_distributions_test.cpp.
+#include <cmath>
+#include <string_view>
+#include <tuple>
+#include <vector>
+
+#include "../../support/page.hpp"
+#include "../base/expect_error.hpp"
+#include <gtest/gtest.h>
+
+#include <tessera/distributions/distributions.hpp>
+#include <tessera/graph/transform/value_and_grad.hpp>
+#include <tessera/ops/ops.hpp>
+#include <tessera/tensor/compile.hpp>
+#include <tessera/tensor/creation.hpp>
+#include <tessera/tensor/evaluate.hpp>
+#include <tessera/tensor/host.hpp>
+#include <tessera/tensor/random.hpp>
+#include <tessera/tensor/reshard.hpp>
+
+namespace ts = tessera;
+
+namespace {
+
+namespace dist = ts::distributions;
+constexpr ts::Key own_key(29);
+constexpr int count = 5'000;
+
+ts::ShardedTensor<double, 1> line(int n) { return ts::zeros<double>({n}, ts::Mesh(), {}); }
+double number(const auto& x) { return static_cast<double>(ts::to_host(x)[0]); }
+
+/// The means of u and u^2 for the distribution function u of samples, which is uniform from 0 to 1.
+constexpr auto of_cdf = [](const auto& p, const auto& like, const auto& own) {
+  const auto u = p.cdf(p.sample_like(like, own));
+  return std::tuple(ts::mean(u), ts::mean(u * u));
+};
+
+TEST(Distributions, SamplesAreUniformUnderTheirDistributionFunction) {
+  constexpr auto f = ts::compile([](const auto& x, const auto& own) {
+    return std::tuple(of_cdf(dist::Normal(1.0, 2.0), x, own), of_cdf(dist::LogNormal(0.5, 0.75), x, own),
+                      of_cdf(dist::HalfNormal(3.0), x, own), of_cdf(dist::Cauchy(-1.0, 2.0), x, own),
+                      of_cdf(dist::HalfCauchy(0.5), x, own), of_cdf(dist::Laplace(1.0, 0.5), x, own),
+                      of_cdf(dist::Gumbel(2.0, 3.0), x, own), of_cdf(dist::Logistic(1.0, 0.25), x, own),
+                      of_cdf(dist::Uniform(-2.0, 5.0), x, own), of_cdf(dist::Exponential(0.3), x, own),
+                      of_cdf(dist::Gamma(2.5, 0.5), x, own), of_cdf(dist::Gamma(0.4, 3.0), x, own),
+                      of_cdf(dist::Chi2(3.0), x, own), of_cdf(dist::Weibull(2.0, 1.5), x, own),
+                      of_cdf(dist::Pareto(2.0, 3.0), x, own));
+  });
+  const auto results = f(line(count), own_key);
+  int which = 0;
+  std::apply(
+      [&](const auto&... each) {
+        const auto check = [&](const auto& both) {
+          // Five deviations of the mean of u, of variance 1/12, and of u^2, of variance 4/45.
+          EXPECT_NEAR(number(std::get<0>(both)), 1.0 / 2, 5 * std::sqrt(1.0 / 12 / count)) << which;
+          EXPECT_NEAR(number(std::get<1>(both)), 1.0 / 3, 5 * std::sqrt(4.0 / 45 / count)) << which;
+          ++which;
+        };
+        (check(each), ...);
+      },
+      results);
+}
+
+/// Mean and variance of samples, and of the distribution.
+constexpr auto of_moments = [](const auto& p, const auto& own) {
+  const auto drawn = p.sample(own);
+  const auto mean = ts::mean(drawn);
+  return std::tuple(mean, ts::mean(ts::square(drawn - mean)), ts::mean(p.mean()), ts::mean(p.variance()));
+};
+
+TEST(Distributions, SamplesHaveTheMomentsOfTheirDistribution) {
+  constexpr auto f = ts::compile([](const auto& x, const auto& own) {
+    const auto of = [&](double p) { return x + p; };
+    return std::tuple(
+        of_moments(dist::StudentT(of(7), 1.0, 2.0), own), of_moments(dist::Beta(of(2), 3.0), own),
+        of_moments(dist::Beta(of(0.5), 0.75), own), of_moments(dist::Bernoulli(dist::Probs(of(0.3))), own),
+        of_moments(dist::Bernoulli(dist::Logits(of(-1))), own), of_moments(dist::Geometric(dist::Probs(of(0.3))), own),
+        of_moments(dist::Geometric(dist::Logits(of(0.5))), own), of_moments(dist::Poisson(of(3.5)), own),
+        of_moments(dist::NegativeBinomial(4.5, dist::Probs(of(0.4))), own),
+        of_moments(dist::NegativeBinomial(6, dist::Logits(of(0.25))), own),
+        of_moments(dist::Binomial(10, dist::Probs(of(0.3))), own),     // by inversion
+        of_moments(dist::Binomial(12, dist::Logits(of(1.5))), own),    // of failures
+        of_moments(dist::Binomial(100, dist::Probs(of(0.4))), own),    // by rejection
+        of_moments(dist::Binomial(2000, dist::Probs(of(0.9))), own),   // of failures
+        of_moments(dist::Binomial(of(50), dist::Probs(of(0.5))), own)  // a tensor of counts
+    );
+  });
+  const auto results = f(line(count), own_key);
+  int which = 0;
+  std::apply(
+      [&](const auto&... each) {
+        const auto check = [&](const auto& all) {
+          const double variance = number(std::get<3>(all));
+          EXPECT_NEAR(number(std::get<0>(all)), number(std::get<2>(all)), 5 * std::sqrt(variance / count)) << which;
+          EXPECT_NEAR(number(std::get<1>(all)) / variance, 1, 0.15) << which;
+          ++which;
+        };
+        (check(each), ...);
+      },
+      results);
+}
+
+TEST(Distributions, FrequenciesAreTheProbabilities) {
+  static constexpr auto of_counts = [](const auto& p, const auto& own) {
+    const auto drawn = p.sample(own);
+    const auto of = [&](int k) {
+      return std::tuple(ts::mean(ts::cast<double>(ts::equal(drawn, k))), ts::mean(ts::exp(p.log_prob(drawn * 0 + k))));
+    };
+    return std::tuple(of(0), of(1), of(2), of(3));
+  };
+  constexpr auto f = ts::compile([](const auto& x, const auto& scores, const auto& own) {
+    const auto rows = x + scores;
+    return std::tuple(of_counts(dist::Poisson(ts::sum<1>(x) + 1.5), own),
+                      of_counts(dist::Binomial(5, dist::Probs(ts::sum<1>(x) + 0.35)), own),
+                      of_counts(dist::Geometric(dist::Probs(ts::sum<1>(x) + 0.35)), own),
+                      of_counts(dist::NegativeBinomial(2.5, dist::Probs(ts::sum<1>(x) + 0.35)), own),
+                      of_counts(dist::Categorical(dist::Logits(rows)), own),
+                      of_counts(dist::Categorical(dist::Probs(ts::exp(rows))), own));
+  });
+  const auto scores = ts::shard(std::vector<double>{0.5, -1, 1, 0.25}, {4}, ts::Mesh(), {});
+  const auto results = f(ts::zeros<double>({count, 4}, ts::Mesh(), {}), scores, own_key);
+  int which = 0;
+  const auto check = [&](const auto& k) {
+    const double p = number(std::get<1>(k));
+    EXPECT_GT(p, 0.01);
+    EXPECT_NEAR(number(std::get<0>(k)), p, 5 * std::sqrt(p * (1 - p) / count)) << which;
+  };
+  std::apply([&](const auto&... each) { (std::apply([&](const auto&... k) { (check(k), ...), ++which; }, each), ...); },
+             results);
+}
+
+TEST(Distributions, OneHotAndDirichletSamplesAreRows) {
+  constexpr auto f = ts::compile([](const auto& x, const auto& scores, const auto& own) {
+    const auto hot = dist::OneHotCategorical(dist::Logits(x + scores));
+    const auto simplex = dist::Dirichlet(ts::exp(x + scores));
+    const auto drawn = hot.sample(own), rows = simplex.sample(own);
+    return std::tuple(ts::mean<0>(drawn), ts::mean<0>(hot.mean()), ts::mean<0>(rows), ts::mean<0>(simplex.mean()),
+                      ts::max(ts::abs(ts::sum<1>(drawn) - 1.0)), ts::max(ts::abs(ts::sum<1>(rows) - 1.0)),
+                      ts::mean<0>(ts::square(rows - simplex.mean())), ts::mean<0>(simplex.variance()));
+  });
+  const auto scores = ts::shard(std::vector<double>{0.5, -1, 1, 0.25}, {4}, ts::Mesh(), {});
+  const auto [hot, p, rows, mean, off, off_rows, square, variance] =
+      f(ts::zeros<double>({count, 4}, ts::Mesh(), {}), scores, own_key);
+  EXPECT_EQ(number(off), 0);
+  EXPECT_LT(number(off_rows), 1e-14);
+  for (std::size_t i = 0; i < 4; ++i) {
+    EXPECT_NEAR(ts::to_host(hot)[i], ts::to_host(p)[i], 0.035);
+    EXPECT_NEAR(ts::to_host(rows)[i], ts::to_host(mean)[i], 0.015);
+    EXPECT_NEAR(ts::to_host(square)[i], ts::to_host(variance)[i], 0.15 * ts::to_host(variance)[i]);
+  }
+}
+
+// Samples depend on the key and the index of the element alone, not on the mesh.
+TEST(Distributions, SamplesAreEqualOnEveryMesh) {
+  constexpr auto f = ts::compile([](const auto& x, const auto& own) {
+    const auto positive = ts::exp(x);
+    return std::tuple(dist::Normal(x, positive).sample(own), dist::Gamma(2.0, 1.5).sample_like(x, own),
+                      dist::Beta(positive, 2.0).sample(own), dist::Binomial(30, dist::Logits(x)).sample(own),
+                      dist::NegativeBinomial(3, dist::Logits(x)).sample(own),
+                      dist::Poisson(2.0 + ts::zeros_like(x)).sample_like(x, own),
+                      ts::cast<float>(ts::unsqueeze<1>(dist::Categorical(dist::Logits(x)).sample(own))));
+  });
+  const auto whole = ts::normal<float>(ts::Key(5), {7, 4}, ts::Mesh(), {});
+  const auto want = f(whole, own_key);
+  for (const int devices : {2, 3}) {
+    const ts::Mesh mesh({{"x", devices}});
+    for (const ts::PartitionSpec& spec : {ts::PartitionSpec{"x"}, ts::PartitionSpec{ts::none, "x"}}) {
+      const auto got = f(ts::reshard(whole, mesh, spec), own_key);
+      [&]<std::size_t... I>(std::index_sequence<I...>) {
+        const auto check = [&](const auto& one, const auto& other) {
+          EXPECT_EQ(ts::to_host(one), ts::to_host(other)) << spec.text();
+        };
+        (check(std::get<I>(got), std::get<I>(want)), ...);
+      }(std::make_index_sequence<7>{});
+    }
+  }
+}
+
+TEST(Distributions, OnlyRsampleHasGradients) {
+  constexpr auto f = ts::compile([](const auto& loc, const auto& scale, const auto& own) {
+    const auto of = [&](const auto& drawn) {
+      return ts::grad([&](const auto& p) { return ts::sum(drawn(dist::Normal(std::get<0>(p), std::get<1>(p)))); })(
+          std::tuple(loc, scale));
+    };
+    const auto with = of([&](const auto& p) { return p.rsample(own); });
+    const auto without = of([&](const auto& p) { return p.sample(own); });
+    const auto noise = (dist::Normal(loc, scale).sample(own) - loc) / scale;
+    return std::tuple(std::get<0>(with), std::get<1>(with), std::get<0>(without), std::get<1>(without), noise);
+  });
+  const auto loc = ts::shard(std::vector<double>{1, -2, 0.5}, {3}, ts::Mesh(), {});
+  const auto scale = ts::shard(std::vector<double>{0.5, 2, 1}, {3}, ts::Mesh(), {});
+  const auto [by_loc, by_scale, none, none_by_scale, noise] = f(loc, scale, own_key);
+  for (std::size_t i = 0; i < 3; ++i) {
+    EXPECT_EQ(ts::to_host(by_loc)[i], 1);
+    EXPECT_NEAR(ts::to_host(by_scale)[i], ts::to_host(noise)[i], 1e-14);
+    EXPECT_EQ(ts::to_host(none)[i], 0);
+    EXPECT_EQ(ts::to_host(none_by_scale)[i], 0);
+  }
+}
+
+// -infinity outside of the support, with a gradient of 0; NaN of NaN. Source: jax.scipy.stats.
+TEST(Distributions, OutsideOfTheSupport) {
+  constexpr auto f = ts::compile([](const auto& x, const auto& one) {
+    const auto of = [&](const auto& p) {
+      const auto value = [&](const auto& at) { return p.log_prob(at); };
+      const auto slope = ts::grad([&](const auto& at) { return ts::sum(p.log_prob(at)); })(x);
+      return ts::stack<0>(value(x), slope);
+    };
+    return std::tuple(of(dist::LogNormal(one, 1.0)), of(dist::HalfNormal(one)), of(dist::HalfCauchy(one)),
+                      of(dist::Uniform(0.0, one)), of(dist::Exponential(one)), of(dist::Gamma(2.0, one)),
+                      of(dist::Beta(2.0, one)), of(dist::Weibull(2.0, one)), of(dist::Pareto(one, 2.0)),
+                      of(dist::Poisson(one)), of(dist::Binomial(3, dist::Probs(one * 0.5))),
+                      of(dist::NegativeBinomial(2, dist::Logits(one))), of(dist::Geometric(dist::Logits(one))));
+  });
+  const auto x = ts::shard(std::vector<double>{-0.5, -2, std::nan("")}, {3}, ts::Mesh(), {});
+  const auto results = f(x, ts::shard(std::vector<double>{1, 1, 1}, {3}, ts::Mesh(), {}));
+  int which = 0;
+  std::apply(
+      [&](const auto&... each) {
+        const auto check = [&](const auto& both) {
+          const std::vector<double> all = ts::to_host(both);
+          for (std::size_t i = 0; i < 2; ++i) {
+            EXPECT_EQ(all[i], -INFINITY) << which;
+            EXPECT_EQ(all[3 + i], 0) << which;
+          }
+          EXPECT_TRUE(std::isnan(all[2])) << which;
+          ++which;
+        };
+        (check(each), ...);
+      },
+      results);
+}
+
+TEST(Distributions, ProbabilitiesOfZeroAndOne) {
+  constexpr auto f = ts::compile([](const auto& p, const auto& weights) {
+    const auto bit = dist::Bernoulli(dist::Probs(p));
+    const auto index = dist::Categorical(dist::Probs(weights)),
+               even = dist::Categorical(dist::Probs(weights * 0.0 + 1.0));
+    return std::tuple(bit.log_prob(p), bit.log_prob(1.0 - p), bit.entropy(), index.entropy(),
+                      kl_divergence(index, even), kl_divergence(even, index));
+  });
+  const auto [sure, impossible, entropy, of_index, to_even, from_even] =
+      f(ts::shard(std::vector<double>{0, 1}, {2}, ts::Mesh(), {}),
+        ts::shard(std::vector<double>{1, 0, 1, 0, 0, 3}, {2, 3}, ts::Mesh(), {}));
+  EXPECT_EQ(ts::to_host(sure), (std::vector<double>{0, 0}));
+  EXPECT_EQ(ts::to_host(impossible), (std::vector<double>{-INFINITY, -INFINITY}));
+  EXPECT_EQ(ts::to_host(entropy), (std::vector<double>{0, 0}));
+  EXPECT_NEAR(ts::to_host(of_index)[0], std::log(2), 1e-15);
+  EXPECT_EQ(ts::to_host(of_index)[1], 0);
+  EXPECT_NEAR(ts::to_host(to_even)[0], std::log(1.5), 1e-15);
+  EXPECT_NEAR(ts::to_host(to_even)[1], std::log(3), 1e-15);
+  EXPECT_EQ(ts::to_host(from_even), (std::vector<double>{INFINITY, INFINITY}));
+}
+
+// Densities of bf16 are computed in f32, samples are bf16.
+TEST(Distributions, HalfPrecision) {
+  constexpr auto f = ts::compile([](const auto& x, const auto& own) {
+    const auto p = dist::Normal(x, 1.0);
+    return std::tuple(p.log_prob(x), p.sample(own), dist::Gamma(2.0, 1.0).sample_like(x, own));
+  });
+  const auto results = f(ts::full<ts::bf16>({3}, ts::bf16(1.0f), ts::Mesh(), {}), own_key);
+  static_assert(std::is_same_v<std::decay_t<decltype(std::get<0>(results))>::element, float>);
+  static_assert(std::is_same_v<std::decay_t<decltype(std::get<1>(results))>::element, ts::bf16>);
+  static_assert(std::is_same_v<std::decay_t<decltype(std::get<2>(results))>::element, ts::bf16>);
+  EXPECT_NEAR(number(std::get<0>(results)), -0.918938533, 1e-6);
+}
+
+// A parameter that is a tensor may be wrong when the program runs; a constant is refused before.
+TEST(Distributions, ConstantParametersAreChecked) {
+  const auto x = line(2);
+  tessera_test::expect_error(
+      ts::errc::option, [&] { ts::eval(dist::Normal(x, 0.0).log_prob(x)); },
+      "[distributions] parameter: 0.000000 is not above 0 at distributions_test.cpp");
+  tessera_test::expect_error(
+      ts::errc::option, [&] { ts::eval(dist::Gamma(1.0, -1.0).sample_like(x, 3)); },
+      "[distributions] parameter: -1.000000 is not above 0 at distributions_test.cpp");
+  tessera_test::expect_error(
+      ts::errc::option, [&] { ts::eval(kl_divergence(dist::Normal(x, 1.0), dist::Normal(0.0, 0.0))); },
+      "[distributions] parameter: 0.000000 is not above 0 at distributions_test.cpp");
+  EXPECT_TRUE(std::isnan(number(ts::eval(dist::Normal(x, x - 1.0).log_prob(x)))));
+}
+
+// clang-format off
+TEST(DistributionsDoc, CodeOnThePageIsInThisFile) {
+  const auto ones = ts::full<float>({6, 3}, 1.0f, ts::Mesh({{"data", 2}}), {"data"});
+  const auto zeros = ones - 1.0;
+  {
+    constexpr auto loss = ts::compile([](const auto& mean, const auto& log_std, const auto& advantage, const auto& key) {
+      const auto policy = dist::Normal(mean, ts::exp(log_std));
+      const auto action = policy.sample(key);
+      return -ts::mean(policy.log_prob(action) * advantage);
+    });
+    // The mean of -log_prob is near the entropy, 1.42.
+    EXPECT_NEAR(number(loss(ones, zeros, ones, own_key)), 1.42, 0.5);
+  }
+  constexpr auto vae = ts::compile([](const auto& x, const auto& mean, const auto& log_std, const auto& key) {
+    const auto decoder = [&](const auto& z) { return z * 0.0; };
+    const auto posterior = dist::independent<1>(dist::Normal(mean, ts::exp(log_std)));
+    const auto prior = dist::independent<1>(dist::Normal(ts::zeros_like(mean), 1.0));
+    const auto z = posterior.rsample(key);
+    const auto pixels = dist::independent<1>(dist::Bernoulli(dist::Logits(decoder(z))));
+    const auto loss = ts::mean(kl_divergence(posterior, prior) - pixels.log_prob(x));
+    return loss;
+  });
+  // The divergence of each of three features is 1/2, and each of three pixels has a probability of one half.
+  EXPECT_NEAR(number(vae(ones, ones, zeros, own_key)), 3 * (0.5 + std::log(2)), 1e-5);
+  constexpr auto both = [](const auto& x, const auto& weights) {
+    return std::tuple(
+    dist::Bernoulli(dist::Logits(x)),        // PyTorch: Bernoulli(logits=x)
+    dist::Categorical(dist::Probs(weights))  // PyTorch: Categorical(probs=weights)
+    );
+  };
+  EXPECT_NEAR(number(ts::eval(std::get<1>(both(ones, ones)).entropy())), std::log(3), 1e-6);
+  tessera_test::expect_lines({.name = "distributions.md", .lines = 11, .left_out = [](std::string_view line) { return line.find("PyTorch:") != line.npos || line.starts_with("namespace"); }}, __FILE__);
+}
+// clang-format on
+
+}  // namespace
