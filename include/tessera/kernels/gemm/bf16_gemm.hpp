@@ -113,7 +113,7 @@ inline std::int64_t rows_together(std::int64_t k, CpuLevel level) {
 
 /// C (+)= alpha A B with packed B; if null, B is packed block by block, once per group of rows of A. Sums over blocks
 /// of k stay in the L2 cache, for some columns at a time, so that only final results are stored.
-inline void block_gemm(const Gemm<bf16>& g, const PackedLayout& layout, const bf16* packed, FinishedRows finished,
+inline void block_gemm(const Gemm<bf16>& g, const PackedLayout& layout, const bf16* packed, FinishedPart finished,
                        CpuLevel level, const RoundedResult<bf16>& rounded) {
   const Bf16Blocks unit(level);
   alignas(64) float block_sums[bf16_block * bf16_block], bias[bf16_block]{};
@@ -163,7 +163,7 @@ inline void block_gemm(const Gemm<bf16>& g, const PackedLayout& layout, const bf
           }
         }
       }
-    finished(row, rows);
+    finished({row, rows, 0, g.n});
   }
   if (past) _mm_sfence();
 }
@@ -171,7 +171,7 @@ inline void block_gemm(const Gemm<bf16>& g, const PackedLayout& layout, const bf
 
 /// C (+)= alpha A B with B packed as floats; A is widened to float some rows at a time.
 template <class T>
-void widened_gemm(const Gemm<T>& g, const PackedLayout& layout, const float* packed, FinishedRows finished,
+void widened_gemm(const Gemm<T>& g, const PackedLayout& layout, const float* packed, FinishedPart finished,
                   CpuLevel level, const RoundedResult<T>& rounded) {
   constexpr std::int64_t together = 112;
   const std::int64_t room = rounded ? std::min(together, g.m) * g.n : 0;
@@ -187,7 +187,7 @@ void widened_gemm(const Gemm<T>& g, const PackedLayout& layout, const float* pac
     for (std::int64_t i = 0; rounded.bias != nullptr && i < rows; ++i)
       for (std::int64_t j = 0; j < g.n; ++j) sums[i * g.n + j] += rounded.bias[j];
     if (rounded) round_matrix(sums, g.n, rows, g.n, rounded.data + row * g.c_row, g.c_row, g.c_col);
-    finished(row, rows);
+    finished({row, rows, 0, g.n});
   }
 }
 
@@ -270,12 +270,12 @@ void pack_halves(const PackedLayout& layout, const T* b, std::int64_t b_row, std
 /// packed_gemm() for bf16 and f16, with packed B. With `rounded`, the result is stored there and not in C; alpha must
 /// be 1 and accumulate false.
 template <class T>
-void half_gemm(const Gemm<T>& g, const PackedLayout& layout, const T* packed, FinishedRows finished = {},
+void half_gemm(const Gemm<T>& g, const PackedLayout& layout, const T* packed, FinishedPart finished = {},
                CpuLevel level = product_level<T>(), const RoundedResult<T>& rounded = {}) {
   if (g.m == 0 || g.n == 0) return;
   if (g.k == 0) {
     detail::empty_gemm(g, rounded);
-    return finished(0, g.m);
+    return finished({0, g.m, 0, g.n});
   }
 #if defined(__x86_64__)
   if constexpr (std::is_same_v<T, bf16>)
@@ -285,7 +285,7 @@ void half_gemm(const Gemm<T>& g, const PackedLayout& layout, const T* packed, Fi
 }
 
 template <class T>
-void half_gemm(const Gemm<T>& given, FinishedRows finished = {}, CpuLevel level = product_level<T>(),
+void half_gemm(const Gemm<T>& given, FinishedPart finished = {}, CpuLevel level = product_level<T>(),
                const RoundedResult<T>& rounded = {}) {
   const bool turned = given.c_col != 1 && given.c_row == 1 && rounded.bias == nullptr;
   const Gemm<T> g = turned ? transposed(given) : given;
@@ -293,9 +293,9 @@ void half_gemm(const Gemm<T>& given, FinishedRows finished = {}, CpuLevel level 
 #if defined(__x86_64__)
   if constexpr (std::is_same_v<T, bf16>)
     if (has_block_products<T>(level) && g.k > 0 && g.m <= detail::rows_together(g.k, level)) {
-      detail::block_gemm(g, packed_layout<T>(g.k, g.n, level), nullptr, turned ? FinishedRows{} : finished, level,
+      detail::block_gemm(g, packed_layout<T>(g.k, g.n, level), nullptr, turned ? FinishedPart{} : finished, level,
                          rounded);
-      return turned ? finished(0, given.m) : void();
+      return turned ? finished({0, given.m, 0, given.n}) : void();
     }
 #endif
   // A is packed, or widened, again for each of these parts of B.
@@ -311,21 +311,21 @@ void half_gemm(const Gemm<T>& given, FinishedRows finished = {}, CpuLevel level 
     const PackedLayout layout = packed_layout<T>(g.k, part.n, level);
     T* packed = thread_scratch<Scratch::packed_b, T>(static_cast<std::size_t>(packed_room<T>(layout, level)));
     pack_halves(layout, part.b, g.b_row, g.b_col, 0, layout.panels(), packed, level);
-    half_gemm(part, layout, packed, col + most_cols >= g.n && !turned ? finished : FinishedRows{}, level,
+    half_gemm(part, layout, packed, turned ? FinishedPart{} : finished.from(col), level,
               rounded.at(col * g.c_col, col));
   }
-  if (turned) finished(0, given.m);
+  if (turned) finished({0, given.m, 0, given.n});
 }
 
 inline void pack_matrix(const PackedLayout& layout, const bf16* b, std::int64_t b_row, std::int64_t b_col,
                         std::int64_t first, std::int64_t count, bf16* packed, CpuLevel level = bf16_level()) {
   pack_halves(layout, b, b_row, b_col, first, count, packed, level);
 }
-inline void packed_gemm(const Gemm<bf16>& g, const PackedLayout& layout, const bf16* packed, FinishedRows finished = {},
+inline void packed_gemm(const Gemm<bf16>& g, const PackedLayout& layout, const bf16* packed, FinishedPart finished = {},
                         CpuLevel level = bf16_level(), const RoundedResult<bf16>& rounded = {}) {
   half_gemm(g, layout, packed, finished, level, rounded);
 }
-inline void packed_gemm(const Gemm<bf16>& g, FinishedRows finished = {}, CpuLevel level = bf16_level(),
+inline void packed_gemm(const Gemm<bf16>& g, FinishedPart finished = {}, CpuLevel level = bf16_level(),
                         const RoundedResult<bf16>& rounded = {}) {
   half_gemm(g, finished, level, rounded);
 }

@@ -64,19 +64,19 @@ void ContractionPlan::run(std::int64_t item, const T* a, const T* b, product_t<T
   const std::int64_t corner = ranges.row.begin * row.out + ranges.col.begin * col.out;
   out += rounded ? 0 : corner;
 
-  struct Rows {
+  struct Parts {
     const ContractionPlan& plan;
     const Item& item;
     FinishedBox finished;
     std::int64_t loop;
-  } rows{*this, ranges, finished, ranges.loop.begin};
-  const FinishedRows tell_rows{[](const void* context, std::int64_t first, std::int64_t count) {
-                                 const Rows& of = *static_cast<const Rows*>(context);
-                                 of.plan.tell(of.item, of.loop, {of.item.row.begin + first, count}, of.finished);
+  } parts{*this, ranges, finished, ranges.loop.begin};
+  const FinishedPart tell_part{[](const void* context, const PartOfC& part) {
+                                 const Parts& of = *static_cast<const Parts*>(context);
+                                 of.plan.tell(of.item, of.loop, part, of.finished);
                                },
-                               &rows};
+                               &parts};
   detail::DimCounter position(loop_.dims, ranges.loop.begin);
-  const auto multiply = [&](FinishedRows then) {
+  const auto multiply = [&](FinishedPart then) {
     if constexpr (is_half_v<T>) {  // only this library's kernels multiply bf16 and f16
       const std::int64_t block = item / row_.blocks() % col_.blocks();
       RoundedResult<T> to = rounded;
@@ -96,11 +96,11 @@ void ContractionPlan::run(std::int64_t item, const T* a, const T* b, product_t<T
       }
     } else {
       loop_gemm(g);
-      then(0, g.m);
+      then({0, g.m, 0, g.n});
     }
   };
   const bool long_sums = has_long_sums<T>() && !rounded;
-  for (; rows.loop < ranges.loop.begin + ranges.loop.count; ++rows.loop, position.next()) {
+  for (; parts.loop < ranges.loop.begin + ranges.loop.count; ++parts.loop, position.next()) {
     g.c = rounded ? nullptr : out + position.out;
     g.accumulate = accumulate;
     if (long_sums) {
@@ -109,7 +109,7 @@ void ContractionPlan::run(std::int64_t item, const T* a, const T* b, product_t<T
           multiply_range(first, count, part, a + position.a, b + position.b, packed, item);
         };
         detail::add_products(g, sum_blocks<T>(), multiply_blocks);
-        if (finished.call) tell_rows(0, g.m);
+        if (finished.call) tell_part({0, g.m, 0, g.n});
       }
       continue;
     }
@@ -117,7 +117,7 @@ void ContractionPlan::run(std::int64_t item, const T* a, const T* b, product_t<T
     for (std::int64_t s = depth_ / k_.extent; s > 0; --s, sum.next()) {
       g.a = a + position.a + sum.a;
       g.b = b + position.b + sum.b;
-      multiply(s == 1 && finished.call ? tell_rows : FinishedRows{});
+      multiply(s == 1 && finished.call ? tell_part : FinishedPart{});
       g.accumulate = true;
     }
   }

@@ -122,7 +122,7 @@ class ContractionPlan {
     constexpr std::int64_t panels = 4;
     return (packed_layout_of<T>(0).panels() + panels - 1) / panels;
   }
-  void tell(const Item& item, std::int64_t loop, Axis::Range rows, FinishedBox finished) const;
+  void tell(const Item& item, std::int64_t loop, const PartOfC& part, FinishedBox finished) const;
   /// Extent along k of a block of the contraction, and the number of blocks that are added to each element.
   template <class T> std::int64_t block_depth() const {
     return std::max<std::int64_t>(detail::equal_parts(k_.extent, detail::most_depth<T>, 4), 4);
@@ -342,17 +342,20 @@ inline OutputRegion ContractionPlan::rows_of(std::int64_t item) const {
   return region;
 }
 
-inline void ContractionPlan::tell(const Item& item, std::int64_t loop, Axis::Range rows, FinishedBox finished) const {
-  row_.for_each_box(rows, [&](Axis::Range box) {
-    OutputRegion region{Shape(out_rank_, 0), Shape(out_rank_, 1)};
-    const auto place = [&](const Dim& dim, std::int64_t begin, std::int64_t count) {
-      region.begin[static_cast<std::size_t>(dim.out_dim)] = begin;
-      region.extent[static_cast<std::size_t>(dim.out_dim)] = count;
-    };
-    loop_.for_each_dim_of_box({loop, 1}, place);
-    row_.for_each_dim_of_box(box, place);
-    col_.for_each_dim(item.col, place);
-    finished.call(finished.context, region);
+inline void ContractionPlan::tell(const Item& item, std::int64_t loop, const PartOfC& part,
+                                  FinishedBox finished) const {
+  row_.for_each_box({item.row.begin + part.row, part.rows}, [&](Axis::Range rows) {
+    col_.for_each_box({item.col.begin + part.col, part.cols}, [&](Axis::Range cols) {
+      OutputRegion region{Shape(out_rank_, 0), Shape(out_rank_, 1)};
+      const auto place = [&](const Dim& dim, std::int64_t begin, std::int64_t count) {
+        region.begin[static_cast<std::size_t>(dim.out_dim)] = begin;
+        region.extent[static_cast<std::size_t>(dim.out_dim)] = count;
+      };
+      loop_.for_each_dim_of_box({loop, 1}, place);
+      row_.for_each_dim_of_box(rows, place);
+      col_.for_each_dim_of_box(cols, place);
+      finished.call(finished.context, region);
+    });
   });
 }
 

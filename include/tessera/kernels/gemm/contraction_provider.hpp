@@ -70,14 +70,14 @@ const ContractionProvider& set_contraction_provider(const ContractionProvider& p
 
 /// A matrix product by the chosen provider. The default provider's kernel is called directly, not through its virtual
 /// functions, so that only the program's element types are instantiated.
-template <class T> void provided_gemm(const Gemm<T>& g, FinishedRows finished = {}) {
+template <class T> void provided_gemm(const Gemm<T>& g, FinishedPart finished = {}) {
   const ContractionProvider* chosen = chosen_contraction_provider().load(std::memory_order_acquire);
   if (!chosen && !is_small(g)) return packed_gemm(g, finished);
   if (chosen)
     chosen->gemm(g);
   else
     small_gemm(g);
-  finished(0, g.m);
+  finished({0, g.m, 0, g.n});
 }
 
 }  // namespace tessera::kernels::inline TESSERA_ISA

@@ -17,15 +17,23 @@
 
 namespace tessera::kernels::inline TESSERA_ISA {
 
-/// A callback for rows [row, row + rows) of C, all columns, called as soon as they are final, while they are in the
-/// cache. Each row is passed once, in ascending order.
-struct FinishedRows {
-  void (*call)(const void* context, std::int64_t row, std::int64_t rows) = nullptr;
+/// Rows [row, row + rows) of columns [col, col + cols) of C.
+struct PartOfC {
+  std::int64_t row = 0, rows = 0, col = 0, cols = 0;
+};
+/// A callback for parts of C, called as soon as they are final, while they are in the cache. Each element is in one
+/// part.
+struct FinishedPart {
+  void (*call)(const void* context, const PartOfC& part) = nullptr;
   const void* context = nullptr;
+  std::int64_t first_col = 0;  ///< of the columns that are counted from 0
 
-  void operator()(std::int64_t row, std::int64_t rows) const {
-    if (call) call(context, row, rows);
+  void operator()(PartOfC part) const {
+    part.col += first_col;
+    if (call) call(context, part);
   }
+  /// The same for a product of the columns from `col` on.
+  FinishedPart from(std::int64_t col) const { return {call, context, first_col + col}; }
 };
 
 /// The layout of a packed right operand. Its rows are divided into blocks of `depth`, each block into panels of `width`
@@ -90,7 +98,7 @@ void place_tile(const T* tile, std::int64_t width, const Gemm<T>& g, T* c, std::
 /// in the L2 cache. If the columns of A are contiguous, a panel uses only part of a cache line per step, so that
 /// several panels are packed together.
 template <class T>
-void gemm_block(const GemmVariant& variant, const Gemm<T>& g, const PanelsOfB<T>& b, FinishedRows finished) {
+void gemm_block(const GemmVariant& variant, const Gemm<T>& g, const PanelsOfB<T>& b, FinishedPart finished) {
   const GemmKernels<T>& kernels = gemm_kernels<T>(variant);
   constexpr std::int64_t line = 64 / sizeof(T);
   alignas(64) T buffer[GemmKernels<T>::most_rows * GemmKernels<T>::most_cols];
@@ -118,7 +126,7 @@ void gemm_block(const GemmVariant& variant, const Gemm<T>& g, const PanelsOfB<T>
   // would evict each other from the L1 cache.
   const std::int64_t a_lines = g.a_col == 1 ? (g.k + line - 1) / line : 0;
   std::int64_t reported = 0;
-  const std::int64_t report_every = std::max<std::int64_t>((1 << 17) / std::max<std::int64_t>(bytes(g.n), 1), rows);
+  const std::int64_t report_every = std::max<std::int64_t>((1 << 14) / std::max<std::int64_t>(bytes(g.n), 1), rows);
 
   GemmTile<T> tile;
   tile.depth = g.k;
@@ -162,7 +170,7 @@ void gemm_block(const GemmVariant& variant, const Gemm<T>& g, const PanelsOfB<T>
       }
     }
     if (i + height - reported >= report_every || i + height == g.m) {
-      finished(reported, i + height - reported);
+      finished({reported, i + height - reported, 0, g.n});
       reported = i + height;
     }
   }
@@ -192,13 +200,13 @@ void pack_matrix(const PackedLayout& layout, const T* b, std::int64_t b_row, std
 /// A product with packed right operand: g.b and its strides are not used; `layout` has k rows and n columns. C may have
 /// any strides; contiguous rows are fastest.
 template <class T>
-void packed_gemm(const Gemm<T>& g, const PackedLayout& layout, const T* packed, FinishedRows finished,
+void packed_gemm(const Gemm<T>& g, const PackedLayout& layout, const T* packed, FinishedPart finished,
                  const GemmVariant& variant) {
   using namespace detail;
   if (g.m == 0 || g.n == 0) return;
   if (g.k == 0) {
     thin_gemm(g);
-    return finished(0, g.m);
+    return finished({0, g.m, 0, g.n});
   }
   const std::int64_t chunk = equal_parts(g.n, columns_in_cache<T>(layout.depth, layout.width, variant), layout.width);
   for (std::int64_t col = 0; col < g.n; col += chunk) {
@@ -214,21 +222,21 @@ void packed_gemm(const Gemm<T>& g, const PackedLayout& layout, const T* packed, 
       part.accumulate = g.accumulate || block > 0;
       PanelsOfB<T> b{packed + layout.offset(block, panel), step, layout.width};
       b.last = b.first + (panels - 1) * step;
-      gemm_block(variant, part, b, last && col + cols == g.n ? finished : FinishedRows{});
+      gemm_block(variant, part, b, last ? finished.from(col) : FinishedPart{});
     }
   }
 }
 template <class T>
-void packed_gemm(const Gemm<T>& g, const PackedLayout& layout, const T* packed, FinishedRows finished = {},
+void packed_gemm(const Gemm<T>& g, const PackedLayout& layout, const T* packed, FinishedPart finished = {},
                  CpuLevel level = product_level<T>()) {
   packed_gemm(g, layout, packed, finished, gemm_variant(level));
 }
 
 /// C (+)= alpha A B on the calling thread, with micro-kernels chosen at run time. Any strides and extents, 0 included.
 template <class T>
-void packed_gemm(const Gemm<T>& given, FinishedRows finished = {}, CpuLevel level = product_level<T>()) {
+void packed_gemm(const Gemm<T>& given, FinishedPart finished = {}, CpuLevel level = product_level<T>()) {
   using namespace detail;
-  if (thin_gemm(given)) return finished(0, given.m);
+  if (thin_gemm(given)) return finished({0, given.m, 0, given.n});
   // Micro-kernels store vectors along rows of C: if its columns are contiguous instead, compute the transposed product.
   const bool turned = given.c_col != 1 && given.c_row == 1;
   const Gemm<T> g = turned ? transposed(given) : given;
@@ -255,11 +263,11 @@ void packed_gemm(const Gemm<T>& given, FinishedRows finished = {}, CpuLevel leve
                      packed);
       PanelsOfB<T> b{packed, part.k * wide, wide, panels > 0 ? packed + (panels - 1) * part.k * wide : nullptr};
       if (whole > 0) b.first = part.b, b.panel = wide, b.step = g.b_row;
-      const bool last = k + depth >= g.k && col + cols == g.n && !turned;
-      gemm_block(variant, part, b, last ? finished : FinishedRows{});
+      const bool last = k + depth >= g.k && !turned;
+      gemm_block(variant, part, b, last ? finished.from(col) : FinishedPart{});
     }
   }
-  if (turned) finished(0, given.m);
+  if (turned) finished({0, given.m, 0, given.n});
 }
 
 }  // namespace tessera::kernels::inline TESSERA_ISA
