@@ -145,9 +145,8 @@ template <class P> struct FusedRun {
   /// the later passes, and the most expensive pass prefetches the next row, so that memory and arithmetic overlap.
   template <int Pass> TESSERA_FLATTENED std::int64_t fetch_ahead() const {
     constexpr std::int64_t page = 4096, most = 4 * page;
+    if constexpr (phases == 1) return page;
     const std::int64_t row = (call.inner_end - call.inner_begin) * static_cast<std::int64_t>(sizeof(float));
-    // Rows of a part of a product are not adjacent: beyond the end of a row are elements of another part.
-    if constexpr (phases == 1) return rows.contiguous && rows.rank > 0 && row <= page && call.row_end - call.row_begin > 1 ? row / 4 : page;
     if (row > most) return Pass == 0 ? page : 64;
     return Pass == P::busiest_pass ? (row > page ? row : page) : 64;
   }
