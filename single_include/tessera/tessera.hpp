@@ -25904,14 +25904,23 @@ template <class T> bool thin_gemm(Gemm<T> g) {
 
 namespace tessera::kernels::inline TESSERA_ISA {
 
-/// A callback for rows [row, row + rows) of C, all columns, called as soon as they are final, while they are in the
-/// cache. Each row is passed once, in ascending order.
-struct FinishedRows {
-  void (*call)(const void* context, std::int64_t row, std::int64_t rows) = nullptr;
+/// Rows [row, row + rows) of columns [col, col + cols) of C.
+struct PartOfC {
+  std::int64_t row = 0, rows = 0, col = 0, cols = 0;
+};
+/// A callback for parts of C, called as soon as they are final, while they are in the cache. Each element is in one
+/// part.
+struct FinishedPart {
+  void (*call)(const void* context, const PartOfC& part) = nullptr;
   const void* context = nullptr;
+  std::int64_t first_row = 0, first_col = 0;  ///< of the element that is counted as row 0 and column 0
 
-  void operator()(std::int64_t row, std::int64_t rows) const {
-    if (call) call(context, row, rows);
+  void operator()(const PartOfC& part) const {
+    if (call) call(context, {first_row + part.row, part.rows, first_col + part.col, part.cols});
+  }
+  /// The same for a product of the rows from `row` and the columns from `col` on.
+  FinishedPart from(std::int64_t row, std::int64_t col) const {
+    return {call, context, first_row + row, first_col + col};
   }
 };
 
@@ -25948,6 +25957,9 @@ constexpr std::int64_t equal_parts(std::int64_t size, std::int64_t most, std::in
 /// cache.
 template <class T> constexpr std::int64_t most_depth = sizeof(T) == 4 ? 320 : 256;
 
+/// Elements of panels of A that several products use: 2 MiB, and half of the elements of C that these products add to.
+template <class T> constexpr std::int64_t most_packed_a = (std::int64_t(2) << 20) / sizeof(T);
+
 /// Columns of B whose panels fill the member's share of the L2 cache. Half of it leaves the rest to A and C; where
 /// reads from the last cache are hidden, a larger share is faster, since A is packed less often.
 template <class T> std::int64_t columns_in_cache(std::int64_t depth, std::int64_t width, const GemmVariant& variant) {
@@ -25973,18 +25985,25 @@ void place_tile(const T* tile, std::int64_t width, const Gemm<T>& g, T* c, std::
     }
 }
 
+/// Packed panels of A for one block of k: the current panel, or all panels, which products of further columns use
+/// again.
+enum class PanelsOfA : std::uint8_t { current, all, all_packed };
+
 /// C (+)= alpha A B for one block of k. Packs one panel of A at a time and multiplies it by all panels of B, which are
 /// in the L2 cache. If the columns of A are contiguous, a panel uses only part of a cache line per step, so that
 /// several panels are packed together.
 template <class T>
-void gemm_block(const GemmVariant& variant, const Gemm<T>& g, const PanelsOfB<T>& b, FinishedRows finished) {
+void gemm_block(const GemmVariant& variant, const Gemm<T>& g, const PanelsOfB<T>& b, FinishedPart finished,
+                PanelsOfA panels_of_a = PanelsOfA::current) {
   const GemmKernels<T>& kernels = gemm_kernels<T>(variant);
   constexpr std::int64_t line = 64 / sizeof(T);
   alignas(64) T buffer[GemmKernels<T>::most_rows * GemmKernels<T>::most_cols];
   const bool by_steps = g.a_row == 1 && g.a_col != 1;
   const std::int64_t together = by_steps ? 4 : 1, panel_size = kernels.a_step * g.k;
-  T* a = thread_scratch<Scratch::panel_a, T>(static_cast<std::size_t>(together * panel_size));
   const std::int64_t rows = kernels.rows, cols = kernels.cols, panels = (g.n + cols - 1) / cols;
+  const bool keeps = panels_of_a != PanelsOfA::current, is_packed = panels_of_a == PanelsOfA::all_packed;
+  const std::int64_t room = keeps ? ((g.m + rows - 1) / rows + together) * panel_size : together * panel_size;
+  T* a = thread_scratch<Scratch::panel_a, T>(static_cast<std::size_t>(room));
   const auto bytes = [](std::int64_t elements) { return elements * static_cast<std::int64_t>(sizeof(T)); };
   const auto at = [](const T* element) { return reinterpret_cast<const char*>(element); };
 
@@ -25996,24 +26015,25 @@ void gemm_block(const GemmVariant& variant, const Gemm<T>& g, const PanelsOfB<T>
         // a_step, whole registers, may exceed the rows of a tile: copying these further rows avoids a partial register.
         const std::int64_t lanes = std::min(by_steps ? std::int64_t(kernels.a_step) : rows, g.m - i);
         pack_panels<T>(kernels.pack_steps, {g.a + i * g.a_row + k * g.a_col, g.a_row, g.a_col}, lanes,
-                       std::min(steps, g.k - k), kernels.a_step, a + j * panel_size + k * kernels.a_step,
+                       std::min(steps, g.k - k), kernels.a_step,
+                       a + ((keeps ? first / rows : 0) + j) * panel_size + k * kernels.a_step,
                        std::max<std::int64_t>(g.k - k - steps, 0));
       }
   };
 
   // If the rows of A are contiguous, each tile prefetches a part of the next panel of A. Otherwise the cache lines
   // would evict each other from the L1 cache.
-  const std::int64_t a_lines = g.a_col == 1 ? (g.k + line - 1) / line : 0;
+  const std::int64_t a_lines = is_packed || g.a_col != 1 ? 0 : (g.k + line - 1) / line;
   std::int64_t reported = 0;
-  const std::int64_t report_every = std::max<std::int64_t>((1 << 17) / std::max<std::int64_t>(bytes(g.n), 1), rows);
+  const std::int64_t report_every = std::max<std::int64_t>((1 << 14) / std::max<std::int64_t>(bytes(g.n), 1), rows);
 
   GemmTile<T> tile;
   tile.depth = g.k;
   tile.alpha = g.alpha;
   for (std::int64_t i = 0; i < g.m; i += rows) {
     const std::int64_t height = std::min(rows, g.m - i), member = i / rows % together;
-    if (member == 0) pack_from(i);
-    tile.a = a + member * panel_size;
+    if (member == 0 && !is_packed) pack_from(i);
+    tile.a = a + (keeps ? i / rows : member) * panel_size;
     const int fit = kernels.fit(height);
     const auto run = kernels.tiles[fit];
     const std::int64_t next_height = std::min(rows, g.m - i - height);
@@ -26049,7 +26069,7 @@ void gemm_block(const GemmVariant& variant, const Gemm<T>& g, const PanelsOfB<T>
       }
     }
     if (i + height - reported >= report_every || i + height == g.m) {
-      finished(reported, i + height - reported);
+      finished({reported, i + height - reported, 0, g.n});
       reported = i + height;
     }
   }
@@ -26079,43 +26099,55 @@ void pack_matrix(const PackedLayout& layout, const T* b, std::int64_t b_row, std
 /// A product with packed right operand: g.b and its strides are not used; `layout` has k rows and n columns. C may have
 /// any strides; contiguous rows are fastest.
 template <class T>
-void packed_gemm(const Gemm<T>& g, const PackedLayout& layout, const T* packed, FinishedRows finished,
+void packed_gemm(const Gemm<T>& g, const PackedLayout& layout, const T* packed, FinishedPart finished,
                  const GemmVariant& variant) {
   using namespace detail;
   if (g.m == 0 || g.n == 0) return;
   if (g.k == 0) {
     thin_gemm(g);
-    return finished(0, g.m);
+    return finished({0, g.m, 0, g.n});
   }
   const std::int64_t chunk = equal_parts(g.n, columns_in_cache<T>(layout.depth, layout.width, variant), layout.width);
-  for (std::int64_t col = 0; col < g.n; col += chunk) {
-    const std::int64_t panel = col / layout.width, cols = std::min(chunk, g.n - col);
-    const std::int64_t panels = (cols + layout.width - 1) / layout.width;
-    for (std::int64_t block = 0; block < layout.blocks(); ++block) {
-      const std::int64_t depth = layout.block_rows(block), step = depth * layout.width;
-      const bool last = block + 1 == layout.blocks();
-      Gemm<T> part = g;
-      part.n = cols, part.k = depth;
-      part.a += block * layout.depth * g.a_col;
-      part.c += col * g.c_col;
-      part.accumulate = g.accumulate || block > 0;
-      PanelsOfB<T> b{packed + layout.offset(block, panel), step, layout.width};
-      b.last = b.first + (panels - 1) * step;
-      gemm_block(variant, part, b, last && col + cols == g.n ? finished : FinishedRows{});
-    }
+  const GemmKernels<T>& kernels = gemm_kernels<T>(variant);
+  const auto multiply = [&](std::int64_t row, std::int64_t rows, std::int64_t col, std::int64_t block,
+                            PanelsOfA panels_of_a) {
+    const std::int64_t cols = std::min(chunk, g.n - col), panels = (cols + layout.width - 1) / layout.width;
+    const std::int64_t depth = layout.block_rows(block), step = depth * layout.width;
+    Gemm<T> part = g;
+    part.m = rows, part.n = cols, part.k = depth;
+    part.a += row * g.a_row + block * layout.depth * g.a_col;
+    part.c += row * g.c_row + col * g.c_col;
+    part.accumulate = g.accumulate || block > 0;
+    PanelsOfB<T> b{packed + layout.offset(block, col / layout.width), step, layout.width};
+    b.last = b.first + (panels - 1) * step;
+    const bool last = block + 1 == layout.blocks();
+    gemm_block(variant, part, b, last ? finished.from(row, col) : FinishedPart{}, panels_of_a);
+  };
+  if (chunk >= g.n) {
+    for (std::int64_t block = 0; block < layout.blocks(); ++block) multiply(0, g.m, 0, block, PanelsOfA::current);
+    return;
   }
+  // Columns that do not fit the cache together use panels of A that are packed once, for as many rows as keep these
+  // panels, and the rows of C that each block of k adds to, in the last cache.
+  const std::int64_t rows_together = equal_parts(
+      g.m, std::max(most_packed_a<T> / std::max(layout.depth, g.n / 2), kernels.rows * std::int64_t(8)), kernels.rows);
+  for (std::int64_t row = 0; row < g.m; row += rows_together)
+    for (std::int64_t block = 0; block < layout.blocks(); ++block)
+      for (std::int64_t col = 0; col < g.n; col += chunk)
+        multiply(row, std::min(rows_together, g.m - row), col, block,
+                 col == 0 ? PanelsOfA::all : PanelsOfA::all_packed);
 }
 template <class T>
-void packed_gemm(const Gemm<T>& g, const PackedLayout& layout, const T* packed, FinishedRows finished = {},
+void packed_gemm(const Gemm<T>& g, const PackedLayout& layout, const T* packed, FinishedPart finished = {},
                  CpuLevel level = product_level<T>()) {
   packed_gemm(g, layout, packed, finished, gemm_variant(level));
 }
 
 /// C (+)= alpha A B on the calling thread, with micro-kernels chosen at run time. Any strides and extents, 0 included.
 template <class T>
-void packed_gemm(const Gemm<T>& given, FinishedRows finished = {}, CpuLevel level = product_level<T>()) {
+void packed_gemm(const Gemm<T>& given, FinishedPart finished = {}, CpuLevel level = product_level<T>()) {
   using namespace detail;
-  if (thin_gemm(given)) return finished(0, given.m);
+  if (thin_gemm(given)) return finished({0, given.m, 0, given.n});
   // Micro-kernels store vectors along rows of C: if its columns are contiguous instead, compute the transposed product.
   const bool turned = given.c_col != 1 && given.c_row == 1;
   const Gemm<T> g = turned ? transposed(given) : given;
@@ -26142,11 +26174,11 @@ void packed_gemm(const Gemm<T>& given, FinishedRows finished = {}, CpuLevel leve
                      packed);
       PanelsOfB<T> b{packed, part.k * wide, wide, panels > 0 ? packed + (panels - 1) * part.k * wide : nullptr};
       if (whole > 0) b.first = part.b, b.panel = wide, b.step = g.b_row;
-      const bool last = k + depth >= g.k && col + cols == g.n && !turned;
-      gemm_block(variant, part, b, last ? finished : FinishedRows{});
+      const bool last = k + depth >= g.k && !turned;
+      gemm_block(variant, part, b, last ? finished.from(0, col) : FinishedPart{});
     }
   }
-  if (turned) finished(0, given.m);
+  if (turned) finished({0, given.m, 0, given.n});
 }
 
 }  // namespace tessera::kernels::inline TESSERA_ISA
@@ -26257,7 +26289,7 @@ inline std::int64_t rows_together(std::int64_t k, CpuLevel level) {
 
 /// C (+)= alpha A B with packed B; if null, B is packed block by block, once per group of rows of A. Sums over blocks
 /// of k stay in the L2 cache, for some columns at a time, so that only final results are stored.
-inline void block_gemm(const Gemm<bf16>& g, const PackedLayout& layout, const bf16* packed, FinishedRows finished,
+inline void block_gemm(const Gemm<bf16>& g, const PackedLayout& layout, const bf16* packed, FinishedPart finished,
                        CpuLevel level, const RoundedResult<bf16>& rounded) {
   const Bf16Blocks unit(level);
   alignas(64) float block_sums[bf16_block * bf16_block], bias[bf16_block]{};
@@ -26307,7 +26339,7 @@ inline void block_gemm(const Gemm<bf16>& g, const PackedLayout& layout, const bf
           }
         }
       }
-    finished(row, rows);
+    finished({row, rows, 0, g.n});
   }
   if (past) _mm_sfence();
 }
@@ -26315,7 +26347,7 @@ inline void block_gemm(const Gemm<bf16>& g, const PackedLayout& layout, const bf
 
 /// C (+)= alpha A B with B packed as floats; A is widened to float some rows at a time.
 template <class T>
-void widened_gemm(const Gemm<T>& g, const PackedLayout& layout, const float* packed, FinishedRows finished,
+void widened_gemm(const Gemm<T>& g, const PackedLayout& layout, const float* packed, FinishedPart finished,
                   CpuLevel level, const RoundedResult<T>& rounded) {
   constexpr std::int64_t together = 112;
   const std::int64_t room = rounded ? std::min(together, g.m) * g.n : 0;
@@ -26331,7 +26363,7 @@ void widened_gemm(const Gemm<T>& g, const PackedLayout& layout, const float* pac
     for (std::int64_t i = 0; rounded.bias != nullptr && i < rows; ++i)
       for (std::int64_t j = 0; j < g.n; ++j) sums[i * g.n + j] += rounded.bias[j];
     if (rounded) round_matrix(sums, g.n, rows, g.n, rounded.data + row * g.c_row, g.c_row, g.c_col);
-    finished(row, rows);
+    finished({row, rows, 0, g.n});
   }
 }
 
@@ -26414,12 +26446,12 @@ void pack_halves(const PackedLayout& layout, const T* b, std::int64_t b_row, std
 /// packed_gemm() for bf16 and f16, with packed B. With `rounded`, the result is stored there and not in C; alpha must
 /// be 1 and accumulate false.
 template <class T>
-void half_gemm(const Gemm<T>& g, const PackedLayout& layout, const T* packed, FinishedRows finished = {},
+void half_gemm(const Gemm<T>& g, const PackedLayout& layout, const T* packed, FinishedPart finished = {},
                CpuLevel level = product_level<T>(), const RoundedResult<T>& rounded = {}) {
   if (g.m == 0 || g.n == 0) return;
   if (g.k == 0) {
     detail::empty_gemm(g, rounded);
-    return finished(0, g.m);
+    return finished({0, g.m, 0, g.n});
   }
 #if defined(__x86_64__)
   if constexpr (std::is_same_v<T, bf16>)
@@ -26429,7 +26461,7 @@ void half_gemm(const Gemm<T>& g, const PackedLayout& layout, const T* packed, Fi
 }
 
 template <class T>
-void half_gemm(const Gemm<T>& given, FinishedRows finished = {}, CpuLevel level = product_level<T>(),
+void half_gemm(const Gemm<T>& given, FinishedPart finished = {}, CpuLevel level = product_level<T>(),
                const RoundedResult<T>& rounded = {}) {
   const bool turned = given.c_col != 1 && given.c_row == 1 && rounded.bias == nullptr;
   const Gemm<T> g = turned ? transposed(given) : given;
@@ -26437,9 +26469,9 @@ void half_gemm(const Gemm<T>& given, FinishedRows finished = {}, CpuLevel level 
 #if defined(__x86_64__)
   if constexpr (std::is_same_v<T, bf16>)
     if (has_block_products<T>(level) && g.k > 0 && g.m <= detail::rows_together(g.k, level)) {
-      detail::block_gemm(g, packed_layout<T>(g.k, g.n, level), nullptr, turned ? FinishedRows{} : finished, level,
+      detail::block_gemm(g, packed_layout<T>(g.k, g.n, level), nullptr, turned ? FinishedPart{} : finished, level,
                          rounded);
-      return turned ? finished(0, given.m) : void();
+      return turned ? finished({0, given.m, 0, given.n}) : void();
     }
 #endif
   // A is packed, or widened, again for each of these parts of B.
@@ -26455,21 +26487,21 @@ void half_gemm(const Gemm<T>& given, FinishedRows finished = {}, CpuLevel level 
     const PackedLayout layout = packed_layout<T>(g.k, part.n, level);
     T* packed = thread_scratch<Scratch::packed_b, T>(static_cast<std::size_t>(packed_room<T>(layout, level)));
     pack_halves(layout, part.b, g.b_row, g.b_col, 0, layout.panels(), packed, level);
-    half_gemm(part, layout, packed, col + most_cols >= g.n && !turned ? finished : FinishedRows{}, level,
+    half_gemm(part, layout, packed, turned ? FinishedPart{} : finished.from(0, col), level,
               rounded.at(col * g.c_col, col));
   }
-  if (turned) finished(0, given.m);
+  if (turned) finished({0, given.m, 0, given.n});
 }
 
 inline void pack_matrix(const PackedLayout& layout, const bf16* b, std::int64_t b_row, std::int64_t b_col,
                         std::int64_t first, std::int64_t count, bf16* packed, CpuLevel level = bf16_level()) {
   pack_halves(layout, b, b_row, b_col, first, count, packed, level);
 }
-inline void packed_gemm(const Gemm<bf16>& g, const PackedLayout& layout, const bf16* packed, FinishedRows finished = {},
+inline void packed_gemm(const Gemm<bf16>& g, const PackedLayout& layout, const bf16* packed, FinishedPart finished = {},
                         CpuLevel level = bf16_level(), const RoundedResult<bf16>& rounded = {}) {
   half_gemm(g, layout, packed, finished, level, rounded);
 }
-inline void packed_gemm(const Gemm<bf16>& g, FinishedRows finished = {}, CpuLevel level = bf16_level(),
+inline void packed_gemm(const Gemm<bf16>& g, FinishedPart finished = {}, CpuLevel level = bf16_level(),
                         const RoundedResult<bf16>& rounded = {}) {
   half_gemm(g, finished, level, rounded);
 }
@@ -26608,14 +26640,14 @@ const ContractionProvider& set_contraction_provider(const ContractionProvider& p
 
 /// A matrix product by the chosen provider. The default provider's kernel is called directly, not through its virtual
 /// functions, so that only the program's element types are instantiated.
-template <class T> void provided_gemm(const Gemm<T>& g, FinishedRows finished = {}) {
+template <class T> void provided_gemm(const Gemm<T>& g, FinishedPart finished = {}) {
   const ContractionProvider* chosen = chosen_contraction_provider().load(std::memory_order_acquire);
   if (!chosen && !is_small(g)) return packed_gemm(g, finished);
   if (chosen)
     chosen->gemm(g);
   else
     small_gemm(g);
-  finished(0, g.m);
+  finished({0, g.m, 0, g.n});
 }
 
 }  // namespace tessera::kernels::inline TESSERA_ISA
@@ -38857,7 +38889,7 @@ class ContractionPlan {
     constexpr std::int64_t panels = 4;
     return (packed_layout_of<T>(0).panels() + panels - 1) / panels;
   }
-  void tell(const Item& item, std::int64_t loop, Axis::Range rows, FinishedBox finished) const;
+  void tell(const Item& item, std::int64_t loop, const PartOfC& part, FinishedBox finished) const;
   /// Extent along k of a block of the contraction, and the number of blocks that are added to each element.
   template <class T> std::int64_t block_depth() const {
     return std::max<std::int64_t>(detail::equal_parts(k_.extent, detail::most_depth<T>, 4), 4);
@@ -39077,17 +39109,20 @@ inline OutputRegion ContractionPlan::rows_of(std::int64_t item) const {
   return region;
 }
 
-inline void ContractionPlan::tell(const Item& item, std::int64_t loop, Axis::Range rows, FinishedBox finished) const {
-  row_.for_each_box(rows, [&](Axis::Range box) {
-    OutputRegion region{Shape(out_rank_, 0), Shape(out_rank_, 1)};
-    const auto place = [&](const Dim& dim, std::int64_t begin, std::int64_t count) {
-      region.begin[static_cast<std::size_t>(dim.out_dim)] = begin;
-      region.extent[static_cast<std::size_t>(dim.out_dim)] = count;
-    };
-    loop_.for_each_dim_of_box({loop, 1}, place);
-    row_.for_each_dim_of_box(box, place);
-    col_.for_each_dim(item.col, place);
-    finished.call(finished.context, region);
+inline void ContractionPlan::tell(const Item& item, std::int64_t loop, const PartOfC& part,
+                                  FinishedBox finished) const {
+  row_.for_each_box({item.row.begin + part.row, part.rows}, [&](Axis::Range rows) {
+    col_.for_each_box({item.col.begin + part.col, part.cols}, [&](Axis::Range cols) {
+      OutputRegion region{Shape(out_rank_, 0), Shape(out_rank_, 1)};
+      const auto place = [&](const Dim& dim, std::int64_t begin, std::int64_t count) {
+        region.begin[static_cast<std::size_t>(dim.out_dim)] = begin;
+        region.extent[static_cast<std::size_t>(dim.out_dim)] = count;
+      };
+      loop_.for_each_dim_of_box({loop, 1}, place);
+      row_.for_each_dim_of_box(rows, place);
+      col_.for_each_dim_of_box(cols, place);
+      finished.call(finished.context, region);
+    });
   });
 }
 
@@ -39204,19 +39239,19 @@ void ContractionPlan::run(std::int64_t item, const T* a, const T* b, product_t<T
   const std::int64_t corner = ranges.row.begin * row.out + ranges.col.begin * col.out;
   out += rounded ? 0 : corner;
 
-  struct Rows {
+  struct Parts {
     const ContractionPlan& plan;
     const Item& item;
     FinishedBox finished;
     std::int64_t loop;
-  } rows{*this, ranges, finished, ranges.loop.begin};
-  const FinishedRows tell_rows{[](const void* context, std::int64_t first, std::int64_t count) {
-                                 const Rows& of = *static_cast<const Rows*>(context);
-                                 of.plan.tell(of.item, of.loop, {of.item.row.begin + first, count}, of.finished);
+  } parts{*this, ranges, finished, ranges.loop.begin};
+  const FinishedPart tell_part{[](const void* context, const PartOfC& part) {
+                                 const Parts& of = *static_cast<const Parts*>(context);
+                                 of.plan.tell(of.item, of.loop, part, of.finished);
                                },
-                               &rows};
+                               &parts};
   detail::DimCounter position(loop_.dims, ranges.loop.begin);
-  const auto multiply = [&](FinishedRows then) {
+  const auto multiply = [&](FinishedPart then) {
     if constexpr (is_half_v<T>) {  // only this library's kernels multiply bf16 and f16
       const std::int64_t block = item / row_.blocks() % col_.blocks();
       RoundedResult<T> to = rounded;
@@ -39236,11 +39271,11 @@ void ContractionPlan::run(std::int64_t item, const T* a, const T* b, product_t<T
       }
     } else {
       loop_gemm(g);
-      then(0, g.m);
+      then({0, g.m, 0, g.n});
     }
   };
   const bool long_sums = has_long_sums<T>() && !rounded;
-  for (; rows.loop < ranges.loop.begin + ranges.loop.count; ++rows.loop, position.next()) {
+  for (; parts.loop < ranges.loop.begin + ranges.loop.count; ++parts.loop, position.next()) {
     g.c = rounded ? nullptr : out + position.out;
     g.accumulate = accumulate;
     if (long_sums) {
@@ -39249,7 +39284,7 @@ void ContractionPlan::run(std::int64_t item, const T* a, const T* b, product_t<T
           multiply_range(first, count, part, a + position.a, b + position.b, packed, item);
         };
         detail::add_products(g, sum_blocks<T>(), multiply_blocks);
-        if (finished.call) tell_rows(0, g.m);
+        if (finished.call) tell_part({0, g.m, 0, g.n});
       }
       continue;
     }
@@ -39257,7 +39292,7 @@ void ContractionPlan::run(std::int64_t item, const T* a, const T* b, product_t<T
     for (std::int64_t s = depth_ / k_.extent; s > 0; --s, sum.next()) {
       g.a = a + position.a + sum.a;
       g.b = b + position.b + sum.b;
-      multiply(s == 1 && finished.call ? tell_rows : FinishedRows{});
+      multiply(s == 1 && finished.call ? tell_part : FinishedPart{});
       g.accumulate = true;
     }
   }
