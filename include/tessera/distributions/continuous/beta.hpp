@@ -14,7 +14,7 @@ namespace formulas {
 struct Beta {
   static constexpr bool has_rsample = false;
 
-  static constexpr NumberRule rules[] = {NumberRule::positive, NumberRule::positive};
+  static constexpr NumberRule rules[2] = {NumberRule::positive, NumberRule::positive};
   static constexpr Value log_prob(Value x, Value concentration1, Value concentration0) {
     return within_support(either(less(x, 0), greater(x, 1)), x, 0.5, [&](Value inner) {
       return xlogy(concentration1 - 1.0, inner) + xlog1py(concentration0 - 1.0, -inner) -

@@ -14,7 +14,7 @@ namespace formulas {
 struct Chi2 {
   static constexpr bool has_rsample = false;
 
-  static constexpr NumberRule rules[] = {NumberRule::positive};
+  static constexpr NumberRule rules[1] = {NumberRule::positive};
   static constexpr Value log_prob(Value x, Value df) { return Gamma::log_prob(x, df * 0.5, df.number(0.5)); }
   static constexpr Value cdf(Value x, Value df) { return Gamma::cdf(x, df * 0.5, df.number(0.5)); }
   static constexpr Value entropy(Value df) { return Gamma::entropy(df * 0.5, df.number(0.5)); }

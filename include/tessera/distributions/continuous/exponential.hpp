@@ -13,7 +13,7 @@ namespace formulas {
 struct Exponential {
   static constexpr bool has_rsample = true;
 
-  static constexpr NumberRule rules[] = {NumberRule::positive};
+  static constexpr NumberRule rules[1] = {NumberRule::positive};
   static constexpr Value log_prob(Value x, Value rate) {
     return select(less(x, 0), -ops::infinity, log(rate) - rate * x);
   }

@@ -15,7 +15,7 @@ namespace formulas {
 struct Gamma {
   static constexpr bool has_rsample = false;
 
-  static constexpr NumberRule rules[] = {NumberRule::positive, NumberRule::positive};
+  static constexpr NumberRule rules[2] = {NumberRule::positive, NumberRule::positive};
   static constexpr Value log_prob(Value x, Value concentration, Value rate) {
     return within_support(less(x, 0), x, 1, [&](Value inner) {
       return concentration * log(rate) + xlogy(concentration - 1.0, inner) - rate * inner - lgamma(concentration);

@@ -13,7 +13,7 @@ namespace formulas {
 struct Gumbel {
   static constexpr bool has_rsample = true;
 
-  static constexpr NumberRule rules[] = {NumberRule::any, NumberRule::positive};
+  static constexpr NumberRule rules[2] = {NumberRule::any, NumberRule::positive};
   static constexpr Value log_prob(Value x, Value loc, Value scale) {
     const Value y = (loc - x) / scale;
     return y - exp(y) - log(scale);

@@ -14,7 +14,7 @@ namespace formulas {
 struct HalfNormal {
   static constexpr bool has_rsample = true;
 
-  static constexpr NumberRule rules[] = {NumberRule::positive};
+  static constexpr NumberRule rules[1] = {NumberRule::positive};
   static constexpr Value log_prob(Value x, Value scale) {
     return within_support(less(x, 0), x, 0,
                           [&](Value inner) { return Normal::log_prob(inner, inner.number(0), scale) + log_2; });

@@ -13,7 +13,7 @@ namespace formulas {
 struct Laplace {
   static constexpr bool has_rsample = true;
 
-  static constexpr NumberRule rules[] = {NumberRule::any, NumberRule::positive};
+  static constexpr NumberRule rules[2] = {NumberRule::any, NumberRule::positive};
   static constexpr Value log_prob(Value x, Value loc, Value scale) {
     return -(abs(x - loc) / scale) - log(scale) - log_2;
   }

@@ -14,7 +14,7 @@ namespace formulas {
 struct LogNormal {
   static constexpr bool has_rsample = true;
 
-  static constexpr NumberRule rules[] = {NumberRule::any, NumberRule::positive};
+  static constexpr NumberRule rules[2] = {NumberRule::any, NumberRule::positive};
   static constexpr Value log_prob(Value x, Value loc, Value scale) {
     // At 0 the density is 0 too.
     return within_support(build::binary(Op::less_equal, x, x.number(0)), x, 1, [&](Value inner) {

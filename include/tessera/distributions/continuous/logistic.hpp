@@ -13,7 +13,7 @@ namespace formulas {
 struct Logistic {
   static constexpr bool has_rsample = true;
 
-  static constexpr NumberRule rules[] = {NumberRule::any, NumberRule::positive};
+  static constexpr NumberRule rules[2] = {NumberRule::any, NumberRule::positive};
   static constexpr Value log_prob(Value x, Value loc, Value scale) {
     const Value y = (x - loc) / scale;
     return -y - softplus(-y) * 2.0 - log(scale);

@@ -14,7 +14,7 @@ struct Normal {
   static constexpr bool has_rsample = true;
   static constexpr double half_log_2_pi = 0.91893853320467274178;
 
-  static constexpr NumberRule rules[] = {NumberRule::any, NumberRule::positive};
+  static constexpr NumberRule rules[2] = {NumberRule::any, NumberRule::positive};
   static constexpr Value log_prob(Value x, Value loc, Value scale) {
     return square((x - loc) / scale) * -0.5 - log(scale) - half_log_2_pi;
   }

@@ -13,7 +13,7 @@ namespace formulas {
 struct Pareto {
   static constexpr bool has_rsample = true;
 
-  static constexpr NumberRule rules[] = {NumberRule::positive, NumberRule::positive};
+  static constexpr NumberRule rules[2] = {NumberRule::positive, NumberRule::positive};
   static constexpr Value log_prob(Value x, Value scale, Value alpha) {
     const Value outside = less(x, scale), inner = select(outside, scale, x);
     return select(outside, -ops::infinity, log(alpha) + alpha * log(scale) - (alpha + 1.0) * log(inner));

@@ -14,7 +14,7 @@ namespace formulas {
 struct StudentT {
   static constexpr bool has_rsample = false;
 
-  static constexpr NumberRule rules[] = {NumberRule::positive, NumberRule::any, NumberRule::positive};
+  static constexpr NumberRule rules[3] = {NumberRule::positive, NumberRule::any, NumberRule::positive};
   static constexpr Value log_prob(Value x, Value df, Value loc, Value scale) {
     const Value half = (df + 1.0) * 0.5;
     return lgamma(half) - half * log1p(square((x - loc) / scale) / df) - lgamma(df * 0.5) - log(scale) -

@@ -13,7 +13,7 @@ namespace formulas {
 struct Weibull {
   static constexpr bool has_rsample = true;
 
-  static constexpr NumberRule rules[] = {NumberRule::positive, NumberRule::positive};
+  static constexpr NumberRule rules[2] = {NumberRule::positive, NumberRule::positive};
   static constexpr Value log_prob(Value x, Value scale, Value concentration) {
     return within_support(less(x, 0), x, 1, [&](Value inner) {
       const Value part = inner / scale;

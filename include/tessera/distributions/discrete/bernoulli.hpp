@@ -14,7 +14,7 @@ template <ParameterKind Kind> struct Bernoulli {
   static constexpr bool of_logits = Kind == ParameterKind::logits;
   static constexpr bool has_rsample = false;
 
-  static constexpr NumberRule rules[] = {of_logits ? NumberRule::any : NumberRule::probability};
+  static constexpr NumberRule rules[1] = {of_logits ? NumberRule::any : NumberRule::probability};
   static constexpr Value log_prob(Value x, Value parameter) {
     if (of_logits) return -((1.0 - x) * parameter + softplus(-parameter));
     return xlogy(x, parameter) + xlog1py(1.0 - x, -parameter);

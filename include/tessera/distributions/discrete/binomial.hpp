@@ -17,7 +17,7 @@ template <ParameterKind Kind> struct Binomial {
   static constexpr bool of_logits = Kind == ParameterKind::logits;
   static constexpr bool has_rsample = false;
 
-  static constexpr NumberRule rules[] = {NumberRule::any, of_logits ? NumberRule::any : NumberRule::probability};
+  static constexpr NumberRule rules[2] = {NumberRule::any, of_logits ? NumberRule::any : NumberRule::probability};
   static constexpr Value log_prob(Value k, Value n, Value parameter) {
     const Value outside = either(is_no_count(k), greater(k, n));
     return within_support(outside, k, 0, [&](Value inner) {

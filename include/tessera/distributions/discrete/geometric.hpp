@@ -15,7 +15,7 @@ template <ParameterKind Kind> struct Geometric {
   static constexpr bool of_logits = Kind == ParameterKind::logits;
   static constexpr bool has_rsample = false;
 
-  static constexpr NumberRule rules[] = {of_logits ? NumberRule::any : NumberRule::probability};
+  static constexpr NumberRule rules[1] = {of_logits ? NumberRule::any : NumberRule::probability};
   static constexpr Value log_prob(Value k, Value parameter) {
     return within_support(is_no_count(k), k, 0, [&](Value inner) {
       if (of_logits) return -(inner * softplus(parameter)) - softplus(-parameter);

@@ -18,7 +18,7 @@ template <ParameterKind Kind> struct NegativeBinomial {
   static constexpr bool of_logits = Kind == ParameterKind::logits;
   static constexpr bool has_rsample = false;
 
-  static constexpr NumberRule rules[] = {NumberRule::positive, of_logits ? NumberRule::any : NumberRule::probability};
+  static constexpr NumberRule rules[2] = {NumberRule::positive, of_logits ? NumberRule::any : NumberRule::probability};
   static constexpr Value log_prob(Value k, Value n, Value parameter) {
     return within_support(is_no_count(k), k, 0, [&](Value inner) {
       const Value ways = lgamma(n + inner) - lgamma(inner + 1.0) - lgamma(n);
