@@ -107,12 +107,17 @@ constexpr void convert_parameters(DType type, int others, std::same_as<Value> au
 
 /// What a distribution computes of elements and its parameters, or of its parameters alone.
 enum class Quantity : std::uint8_t { log_prob, cdf, icdf, entropy, mean, variance, stddev, kl_divergence };
+constexpr const char* name_of(Quantity what) {
+  constexpr const char* names[] = {"log_prob", "cdf", "icdf", "entropy", "mean", "variance", "stddev", "kl_divergence"};
+  return names[static_cast<int>(what)];
+}
 constexpr bool takes_elements(Quantity what) {
   return what == Quantity::log_prob || what == Quantity::cdf || what == Quantity::icdf;
 }
 
 /// Operands are computed with in their promoted type, in f32 for bf16 and f16.
 template <class Formulas, Quantity What> struct QuantityTag {
+  static constexpr const char* function = name_of(What);
   static constexpr auto leading_dims = ops::LeadingDims::aligned;
   template <class... X> struct result {
     using type = element_t<computed_as(drawn_dtype<X...>)>;
@@ -146,6 +151,7 @@ template <class Formulas, Quantity What> struct QuantityTag {
 /// A formula of rows, which are along the last dim of all operands: `Formula::of(operands...)`. Reduced if its result
 /// lacks that dim.
 template <class Formula, bool Reduced> struct RowFormulaTag {
+  static constexpr const char* function = Formula::function;
   static constexpr auto leading_dims = ops::LeadingDims::aligned;
   template <class... X> struct result {
     using type = element_t<computed_as(drawn_dtype<X...>)>;
@@ -164,6 +170,7 @@ template <class Formula, bool Reduced> struct RowFormulaTag {
 /// Follows of whose sharding too; the parameters.
 template <class Formulas, DType Drawn, std::uint32_t Stream, bool Reparametrized, bool HasLike, bool Follows>
 struct SampleTag {
+  static constexpr const char* function = Reparametrized ? "rsample" : "sample";
   static constexpr auto leading_dims = ops::LeadingDims::aligned;
   template <class Key, class... X> struct result : Typed<element_t<Drawn>, MeetAll<X...>::rank> {
     static_assert(is_key_v<Key>,

@@ -10,7 +10,10 @@
 
 #include <tessera/distributions/distributions.hpp>
 #include <tessera/graph/transform/value_and_grad.hpp>
+#include <tessera/ops/control_flow.hpp>
 #include <tessera/ops/ops.hpp>
+#include <tessera/ops/shard_map/shard_map.hpp>
+#include <tessera/ops/vmap.hpp>
 #include <tessera/tensor/compile.hpp>
 #include <tessera/tensor/creation.hpp>
 #include <tessera/tensor/evaluate.hpp>
@@ -270,6 +273,43 @@ TEST(Distributions, ProbabilitiesOfZeroAndOne) {
   EXPECT_EQ(ts::to_host(from_even), (std::vector<double>{INFINITY, INFINITY}));
 }
 
+/// Log-probabilities of x, row by row, by the functions that run a function many times.
+constexpr auto row_by_row = [](const auto& x, const auto& loc) {
+  const auto of = [&](const auto& row) {
+    return ts::sum(dist::Normal(loc, 2.0).log_prob(row)) +
+           dist::independent<1>(dist::Gamma(row, 1.5)).log_prob(ts::exp(row)) +
+           dist::Categorical(dist::Logits(row)).entropy();
+  };
+  const auto scanned = ts::scan(
+      [&](const auto& total, const auto& row) { return std::tuple(total + of(row), of(row)); }, ts::sum(x) * 0.0, x);
+  return std::tuple(ts::vmap(of)(x), ts::map(of, x), std::get<1>(scanned));
+};
+
+// In a vmap, in loops and in a shard_map as outside of them, split or not.
+TEST(Distributions, InVmapsLoopsAndShardMaps) {
+  constexpr auto f = ts::compile([](const auto& x, const auto& loc) {
+    const auto whole = ts::sum<1>(dist::Normal(loc, 2.0).log_prob(x) + dist::Gamma(x, 1.5).log_prob(ts::exp(x))) +
+                       dist::Categorical(dist::Logits(x)).entropy();
+    const auto of_shards = ts::shard_map<"{x}, {} -> {x}">([](const auto& own, const auto& l) {
+      return ts::sum<1>(dist::Normal(l, 2.0).log_prob(own) + dist::Gamma(own, 1.5).log_prob(ts::exp(own))) +
+             dist::Categorical(dist::Logits(own)).entropy();
+    })(x, loc);
+    return std::tuple_cat(std::tuple(whole, of_shards), row_by_row(x, loc));
+  });
+  const auto x = ts::exp(ts::normal<double>(ts::Key(7), {6, 4}, ts::Mesh(), {}));
+  const auto loc = ts::normal<double>(ts::Key(8), {4}, ts::Mesh(), {});
+  for (const int devices : {1, 2, 3}) {
+    const ts::Mesh mesh({{"x", devices}});
+    const auto results = f(ts::reshard(ts::eval(x), mesh, {"x"}), ts::reshard(loc, mesh, {}));
+    const std::vector<double> want = ts::to_host(std::get<0>(results));
+    const auto check = [&](const auto& got) {
+      for (std::size_t i = 0; i < want.size(); ++i)
+        EXPECT_NEAR(ts::to_host(got)[i], want[i], 1e-12 * std::fabs(want[i]));
+    };
+    std::apply([&](const auto&... got) { (check(got), ...); }, results);
+  }
+}
+
 // Densities of bf16 are computed in f32, samples are bf16.
 TEST(Distributions, HalfPrecision) {
   constexpr auto f = ts::compile([](const auto& x, const auto& own) {
@@ -296,6 +336,16 @@ TEST(Distributions, ConstantParametersAreChecked) {
       ts::errc::option, [&] { ts::eval(kl_divergence(dist::Normal(x, 1.0), dist::Normal(0.0, 0.0))); },
       "[distributions] parameter: 0.000000 is not above 0 at distributions_test.cpp");
   EXPECT_TRUE(std::isnan(number(ts::eval(dist::Normal(x, x - 1.0).log_prob(x)))));
+}
+
+TEST(Distributions, ErrorsNameTheMemberAndBothShapes) {
+  const auto three = line(3), four = line(4);
+  tessera_test::expect_error(
+      ts::errc::shape_mismatch, [&] { ts::eval(dist::Normal(three, 1.0).log_prob(four)); }, "[log_prob] ",
+      "f64[4] x f64[3]", "distributions_test.cpp");
+  tessera_test::expect_error(
+      ts::errc::shape_mismatch, [&] { ts::eval(dist::Gamma(three, four + 1.0).sample(3)); }, "[sample] ",
+      "f64[3] x f64[4]", "distributions_test.cpp");
 }
 
 // clang-format off

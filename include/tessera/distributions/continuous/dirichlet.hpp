@@ -12,20 +12,24 @@ namespace tessera::distributions {
 namespace formulas {
 
 struct DirichletMean {
+  static constexpr const char* function = "mean";
   static constexpr Value of(Value a) { return a / sum_of_rows(a, true); }
 };
 struct DirichletVariance {
+  static constexpr const char* function = "variance";
   static constexpr Value of(Value a) {
     const Value total = sum_of_rows(a, true), mean = a / total;
     return mean * (1.0 - mean) / (total + 1.0);
   }
 };
 struct DirichletLogProb {
+  static constexpr const char* function = "log_prob";
   static constexpr Value of(Value x, Value a) {
     return sum_of_rows(xlogy(a - 1.0, x)) + lgamma(sum_of_rows(a)) - sum_of_rows(lgamma(a));
   }
 };
 struct DirichletEntropy {
+  static constexpr const char* function = "entropy";
   static constexpr Value of(Value a) {
     const Value total = sum_of_rows(a), count = build::cast(build::extent(a, a.rank() - 1), a.dtype());
     return sum_of_rows(lgamma(a)) - lgamma(total) - (count - total) * digamma(total) -
@@ -33,6 +37,7 @@ struct DirichletEntropy {
   }
 };
 struct DirichletKl {
+  static constexpr const char* function = "kl_divergence";
   static constexpr Value of(Value a, Value other) {
     const Value total = sum_of_rows(a, true);
     return lgamma(sum_of_rows(a)) - lgamma(sum_of_rows(other)) - sum_of_rows(lgamma(a) - lgamma(other)) +

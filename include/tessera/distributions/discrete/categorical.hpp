@@ -13,12 +13,14 @@ namespace tessera::distributions {
 namespace formulas {
 
 template <ParameterKind Kind> struct CategoricalProbs {
+  static constexpr const char* function = "probs";
   static constexpr Value of(Value parameter) {
     if (Kind == ParameterKind::logits) return build::softmax(parameter, parameter.rank() - 1);
     return parameter / sum_of_rows(parameter, true);
   }
 };
 template <ParameterKind Kind> struct CategoricalLogProbs {
+  static constexpr const char* function = "log_probs";
   static constexpr Value of(Value parameter) {
     if (Kind == ParameterKind::probs) return log(CategoricalProbs<Kind>::of(parameter));
     const int dim = parameter.rank() - 1;
@@ -27,6 +29,7 @@ template <ParameterKind Kind> struct CategoricalLogProbs {
   }
 };
 template <ParameterKind Kind> struct CategoricalEntropy {
+  static constexpr const char* function = "entropy";
   static constexpr Value of(Value parameter) {
     const Value p = CategoricalProbs<Kind>::of(parameter), none = build::equal(p, p.number(0));
     const Value logarithm = CategoricalLogProbs<Kind>::of(select(none, 1, parameter));
@@ -35,6 +38,7 @@ template <ParameterKind Kind> struct CategoricalEntropy {
 };
 /// Infinite where an index of the first distribution has the probability 0 in the second.
 template <ParameterKind Kind> struct CategoricalKl {
+  static constexpr const char* function = "kl_divergence";
   static constexpr Value of(Value parameter, Value other) {
     const Value p = CategoricalProbs<Kind>::of(parameter), zero = p.number(0), none = build::equal(p, zero);
     const Value impossible = build::equal(CategoricalProbs<Kind>::of(other), zero);

@@ -11,12 +11,14 @@ namespace tessera::distributions {
 namespace formulas {
 
 template <ParameterKind Kind> struct OneHotLogProb {
+  static constexpr const char* function = "log_prob";
   static constexpr Value of(Value x, Value parameter) {
     const Value none = build::equal(x, x.number(0));
     return sum_of_rows(select(none, 0, x * CategoricalLogProbs<Kind>::of(parameter)));
   }
 };
 template <ParameterKind Kind> struct OneHotVariance {
+  static constexpr const char* function = "variance";
   static constexpr Value of(Value parameter) {
     const Value p = CategoricalProbs<Kind>::of(parameter);
     return p * (1.0 - p);

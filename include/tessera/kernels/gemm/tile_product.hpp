@@ -20,6 +20,17 @@ template <class T> struct Broadcast {
 
 namespace detail {
 
+/// x, a value that was loaded and is used many times, in a register. Otherwise g++ 12 makes a load of each use, an
+/// operand in memory: one and a half loads for each product, where processors have one load port for each multiplier.
+template <class T> TESSERA_INLINE xsimd::batch<T> in_register(xsimd::batch<T> x) {
+#if defined(__AVX512F__)
+  asm("" : "+v"(x.data));
+#elif defined(__x86_64__)
+  asm("" : "+x"(x.data));
+#endif
+  return x;
+}
+
 /// A micro-kernel: a block of M rows and N registers of C, accumulated in registers over the whole depth.
 template <int M, int N, class T>
 void product_block(T* c, std::int64_t c_row, const Broadcast<T>& a, const T* b, std::int64_t b_row, std::int64_t depth,
@@ -36,7 +47,7 @@ void product_block(T* c, std::int64_t c_row, const Broadcast<T>& a, const T* b, 
       ((sum[I] = Batch(T(0))), ...);
     const T* x = a.data;
     for (std::int64_t k = 0; k < depth; ++k, x += a.col, b += b_row) {
-      const Batch row[N] = {Batch::load_unaligned(b + static_cast<std::int64_t>(J) * lanes)...};
+      const Batch row[N] = {in_register<T>(Batch::load_unaligned(b + static_cast<std::int64_t>(J) * lanes))...};
       ((sum[I] = simd::fma<T>(Batch(x[static_cast<std::int64_t>(I / N) * a.row]), row[I % N], sum[I])), ...);
     }
     ((sum[I].store_unaligned(c + static_cast<std::int64_t>(I / N) * c_row + static_cast<std::int64_t>(I % N) * lanes)),
