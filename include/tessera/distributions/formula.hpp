@@ -62,19 +62,21 @@ template <class Formula> constexpr Value within_support(Value outside, Value x, 
   return select(outside, -ops::infinity, formula(select(outside, inner, x)));
 }
 
-/// The random numbers of a sample: each call with another n gives others.
+/// x in the shape of `like`, whose elements are not read.
+constexpr Value spread(Value x, Value like) {
+  if (x.rank() == 0) return build::broadcast(x, like);
+  return ops::checked_broadcast(x, like, MadeBy::broadcast_like);
+}
+
+/// What a sample is made of: random numbers in its shape.
 struct Draws {
   Value shape, key;
   std::uint32_t stream;
 
-  constexpr Value uniform(int n = 0) const { return build::random(shape, own_key(n), {Distribution::uniform, stream}); }
-  constexpr Value normal(int n = 0) const { return build::random(shape, own_key(n), {Distribution::normal, stream}); }
+  constexpr Value uniform() const { return build::random(shape, key, {Distribution::uniform, stream}); }
+  constexpr Value normal() const { return build::random(shape, key, {Distribution::normal, stream}); }
   /// A parameter in the shape of the sample.
-  constexpr Value spread(Value parameter) const {
-    if (parameter.rank() == 0) return build::broadcast(parameter, shape);
-    return ops::checked_broadcast(parameter, shape, MadeBy::broadcast_like);
-  }
-  constexpr Value own_key(int n) const { return n == 0 ? key : build::folded_key(key, n); }
+  constexpr Value spread(Value parameter) const { return formulas::spread(parameter, shape); }
 };
 
 }  // namespace tessera::distributions::formulas
@@ -135,16 +137,14 @@ template <class Formulas, Quantity What> struct QuantityTag {
     if constexpr (What == Quantity::log_prob) return Formulas::log_prob(first, rest...);
     if constexpr (What == Quantity::cdf) return Formulas::cdf(first, rest...);
     if constexpr (What == Quantity::icdf) return Formulas::icdf(first, rest...);
-    if constexpr (What == Quantity::entropy) return spread(Formulas::entropy(first, rest...), first, rest...);
-    if constexpr (What == Quantity::mean) return spread(Formulas::mean(first, rest...), first, rest...);
-    if constexpr (What == Quantity::variance) return spread(Formulas::variance(first, rest...), first, rest...);
-    if constexpr (What == Quantity::stddev)
-      return spread(distributions::formulas::sqrt(Formulas::variance(first, rest...)), first, rest...);
     if constexpr (What == Quantity::kl_divergence) return Formulas::kl_divergence(first, rest...);
-  }
-  /// A quantity in the shape of all parameters, some of which it need not depend on.
-  static constexpr Value spread(Value quantity, std::same_as<Value> auto... parameters) {
-    return distributions::formulas::Draws{(... + parameters), quantity, 0}.spread(quantity);
+    // The others have the shape of all parameters, some of which they need not depend on.
+    using distributions::formulas::spread, distributions::formulas::sqrt;
+    const Value shape = (first + ... + rest);
+    if constexpr (What == Quantity::entropy) return spread(Formulas::entropy(first, rest...), shape);
+    if constexpr (What == Quantity::mean) return spread(Formulas::mean(first, rest...), shape);
+    if constexpr (What == Quantity::variance) return spread(Formulas::variance(first, rest...), shape);
+    if constexpr (What == Quantity::stddev) return spread(sqrt(Formulas::variance(first, rest...)), shape);
   }
 };
 

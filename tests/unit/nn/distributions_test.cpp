@@ -171,6 +171,20 @@ TEST(Distributions, OneHotAndDirichletSamplesAreRows) {
   }
 }
 
+// Numbers beside a tensor, or the tensor only in sample_like.
+TEST(Distributions, CountsOfParametersThatAreNumbers) {
+  constexpr auto f = ts::compile([](const auto& x, const auto& own) {
+    return std::tuple(dist::Binomial(x + 3.0, dist::Probs(1.0)).sample(own),
+                      dist::Binomial(3, dist::Probs(1.0)).sample_like(x, own), dist::Poisson(0.0).sample_like(x, own),
+                      dist::NegativeBinomial(2, dist::Probs(0.0)).sample_like(x, own));
+  });
+  const auto [all, of_number, none, none_of_rate] = f(line(2), own_key);
+  EXPECT_EQ(ts::to_host(all), (std::vector<double>{3, 3}));
+  EXPECT_EQ(ts::to_host(of_number), (std::vector<double>{3, 3}));
+  EXPECT_EQ(ts::to_host(none), (std::vector<double>{0, 0}));
+  EXPECT_EQ(ts::to_host(none_of_rate), (std::vector<double>{0, 0}));
+}
+
 // Samples depend on the key and the index of the element alone, not on the mesh.
 TEST(Distributions, SamplesAreEqualOnEveryMesh) {
   constexpr auto f = ts::compile([](const auto& x, const auto& own) {
@@ -341,11 +355,11 @@ TEST(Distributions, ConstantParametersAreChecked) {
 TEST(Distributions, ErrorsNameTheMemberAndBothShapes) {
   const auto three = line(3), four = line(4);
   tessera_test::expect_error(
-      ts::errc::shape_mismatch, [&] { ts::eval(dist::Normal(three, 1.0).log_prob(four)); }, "[log_prob] ",
-      "f64[4] x f64[3]", "distributions_test.cpp");
+      ts::errc::shape_mismatch, [&] { ts::eval(dist::Normal(three, 1.0).log_prob(four)); },
+      "f64[4] x f64[3] in log_prob at distributions_test.cpp");
   tessera_test::expect_error(
-      ts::errc::shape_mismatch, [&] { ts::eval(dist::Gamma(three, four + 1.0).sample(3)); }, "[sample] ",
-      "f64[3] x f64[4]", "distributions_test.cpp");
+      ts::errc::shape_mismatch, [&] { ts::eval(dist::Gamma(three, four + 1.0).sample(3)); },
+      "f64[3] x f64[4] in sample at distributions_test.cpp");
 }
 
 // clang-format off

@@ -28,6 +28,8 @@ template <ParameterKind Kind> struct Binomial {
   }
   static constexpr Value mean(Value n, Value parameter) { return n * Bernoulli<Kind>::mean(parameter); }
   static constexpr Value variance(Value n, Value parameter) { return n * Bernoulli<Kind>::variance(parameter); }
+  /// The probability of a binomial draw.
+  static constexpr Value draw(const Draws&, Value, Value parameter) { return Bernoulli<Kind>::mean(parameter); }
 };
 
 }  // namespace formulas
@@ -46,19 +48,11 @@ struct Binomial : Univariate<Binomial<TotalCount, Parameter, Kind>, formulas::Bi
   /// Draws in the shape of the parameters. Key and stream: as of ts::binomial.
   template <std::uint32_t Stream = 0, class Key>
   constexpr auto sample(const Key& key, Here at = Here::current()) const {
-    return tessera::binomial<Stream>(total_count, probability(at), key, at);
+    return tessera::binomial<Stream>(total_count, this->template drawn<Stream, false>(at, key), key, at);
   }
   template <std::uint32_t Stream = 0, TensorArgument Like, class Key>
   constexpr auto sample_like(const Like& like, const Key& key, Here at = Here::current()) const {
-    return tessera::binomial<Stream>(total_count, broadcast_like(probability(at), like, at), key, at);
-  }
-
- private:
-  constexpr auto probability(Here at) const {
-    if constexpr (Kind == ParameterKind::logits)
-      return sigmoid(parameter, at);
-    else
-      return parameter;
+    return tessera::binomial<Stream>(total_count, this->template drawn<Stream, false>(at, key, like), key, at);
   }
 };
 template <class N, class X> Binomial(N, Logits<X>) -> Binomial<N, X, ParameterKind::logits>;

@@ -32,7 +32,7 @@ template <ParameterKind Kind> struct NegativeBinomial {
   }
   /// The rate of a Poisson draw.
   static constexpr Value draw(const Draws& draws, Value n, Value parameter) {
-    return Gamma::draw(draws, n, 1.0 / odds(parameter));
+    return Gamma::draw(draws, n, n.number(1)) * odds(parameter);
   }
 
  private:

@@ -21,6 +21,8 @@ struct Poisson {
   }
   static constexpr Value mean(Value rate) { return rate; }
   static constexpr Value variance(Value rate) { return rate; }
+  /// The rate of a Poisson draw.
+  static constexpr Value draw(const Draws&, Value rate) { return rate; }
   static constexpr Value kl_divergence(Value rate, Value other) { return xlogy(rate, rate / other) - (rate - other); }
 };
 
@@ -36,11 +38,11 @@ template <Operand Rate> struct Poisson : Univariate<Poisson<Rate>, formulas::Poi
   /// Draws in the shape of the rates. Key and stream: as of ts::poisson.
   template <std::uint32_t Stream = 0, class Key>
   constexpr auto sample(const Key& key, Here at = Here::current()) const {
-    return tessera::poisson<Stream>(rate, key, at);
+    return tessera::poisson<Stream>(this->template drawn<Stream, false>(at, key), key, at);
   }
   template <std::uint32_t Stream = 0, TensorArgument Like, class Key>
   constexpr auto sample_like(const Like& like, const Key& key, Here at = Here::current()) const {
-    return tessera::poisson<Stream>(broadcast_like(rate, like, at), key, at);
+    return tessera::poisson<Stream>(this->template drawn<Stream, false>(at, key, like), key, at);
   }
 };
 
