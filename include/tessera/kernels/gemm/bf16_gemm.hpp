@@ -311,7 +311,7 @@ void half_gemm(const Gemm<T>& given, FinishedPart finished = {}, CpuLevel level 
     const PackedLayout layout = packed_layout<T>(g.k, part.n, level);
     T* packed = thread_scratch<Scratch::packed_b, T>(static_cast<std::size_t>(packed_room<T>(layout, level)));
     pack_halves(layout, part.b, g.b_row, g.b_col, 0, layout.panels(), packed, level);
-    half_gemm(part, layout, packed, turned ? FinishedPart{} : finished.from(0, col), level,
+    half_gemm(part, layout, packed, turned ? FinishedPart{} : finished.from(col), level,
               rounded.at(col * g.c_col, col));
   }
   if (turned) finished({0, given.m, 0, given.n});

@@ -26,15 +26,14 @@ struct PartOfC {
 struct FinishedPart {
   void (*call)(const void* context, const PartOfC& part) = nullptr;
   const void* context = nullptr;
-  std::int64_t first_row = 0, first_col = 0;  ///< of the element that is counted as row 0 and column 0
+  std::int64_t first_col = 0;  ///< of the columns that are counted from 0
 
-  void operator()(const PartOfC& part) const {
-    if (call) call(context, {first_row + part.row, part.rows, first_col + part.col, part.cols});
+  void operator()(PartOfC part) const {
+    part.col += first_col;
+    if (call) call(context, part);
   }
-  /// The same for a product of the rows from `row` and the columns from `col` on.
-  FinishedPart from(std::int64_t row, std::int64_t col) const {
-    return {call, context, first_row + row, first_col + col};
-  }
+  /// The same for a product of the columns from `col` on.
+  FinishedPart from(std::int64_t col) const { return {call, context, first_col + col}; }
 };
 
 /// The layout of a packed right operand. Its rows are divided into blocks of `depth`, each block into panels of `width`
@@ -70,9 +69,6 @@ constexpr std::int64_t equal_parts(std::int64_t size, std::int64_t most, std::in
 /// cache.
 template <class T> constexpr std::int64_t most_depth = sizeof(T) == 4 ? 320 : 256;
 
-/// Elements of panels of A that several products use: 2 MiB, and half of the elements of C that these products add to.
-template <class T> constexpr std::int64_t most_packed_a = (std::int64_t(2) << 20) / sizeof(T);
-
 /// Columns of B whose panels fill the member's share of the L2 cache. Half of it leaves the rest to A and C; where
 /// reads from the last cache are hidden, a larger share is faster, since A is packed less often.
 template <class T> std::int64_t columns_in_cache(std::int64_t depth, std::int64_t width, const GemmVariant& variant) {
@@ -98,25 +94,18 @@ void place_tile(const T* tile, std::int64_t width, const Gemm<T>& g, T* c, std::
     }
 }
 
-/// Packed panels of A for one block of k: the current panel, or all panels, which products of further columns use
-/// again.
-enum class PanelsOfA : std::uint8_t { current, all, all_packed };
-
 /// C (+)= alpha A B for one block of k. Packs one panel of A at a time and multiplies it by all panels of B, which are
 /// in the L2 cache. If the columns of A are contiguous, a panel uses only part of a cache line per step, so that
 /// several panels are packed together.
 template <class T>
-void gemm_block(const GemmVariant& variant, const Gemm<T>& g, const PanelsOfB<T>& b, FinishedPart finished,
-                PanelsOfA panels_of_a = PanelsOfA::current) {
+void gemm_block(const GemmVariant& variant, const Gemm<T>& g, const PanelsOfB<T>& b, FinishedPart finished) {
   const GemmKernels<T>& kernels = gemm_kernels<T>(variant);
   constexpr std::int64_t line = 64 / sizeof(T);
   alignas(64) T buffer[GemmKernels<T>::most_rows * GemmKernels<T>::most_cols];
   const bool by_steps = g.a_row == 1 && g.a_col != 1;
   const std::int64_t together = by_steps ? 4 : 1, panel_size = kernels.a_step * g.k;
+  T* a = thread_scratch<Scratch::panel_a, T>(static_cast<std::size_t>(together * panel_size));
   const std::int64_t rows = kernels.rows, cols = kernels.cols, panels = (g.n + cols - 1) / cols;
-  const bool keeps = panels_of_a != PanelsOfA::current, is_packed = panels_of_a == PanelsOfA::all_packed;
-  const std::int64_t room = keeps ? ((g.m + rows - 1) / rows + together) * panel_size : together * panel_size;
-  T* a = thread_scratch<Scratch::panel_a, T>(static_cast<std::size_t>(room));
   const auto bytes = [](std::int64_t elements) { return elements * static_cast<std::int64_t>(sizeof(T)); };
   const auto at = [](const T* element) { return reinterpret_cast<const char*>(element); };
 
@@ -128,15 +117,14 @@ void gemm_block(const GemmVariant& variant, const Gemm<T>& g, const PanelsOfB<T>
         // a_step, whole registers, may exceed the rows of a tile: copying these further rows avoids a partial register.
         const std::int64_t lanes = std::min(by_steps ? std::int64_t(kernels.a_step) : rows, g.m - i);
         pack_panels<T>(kernels.pack_steps, {g.a + i * g.a_row + k * g.a_col, g.a_row, g.a_col}, lanes,
-                       std::min(steps, g.k - k), kernels.a_step,
-                       a + ((keeps ? first / rows : 0) + j) * panel_size + k * kernels.a_step,
+                       std::min(steps, g.k - k), kernels.a_step, a + j * panel_size + k * kernels.a_step,
                        std::max<std::int64_t>(g.k - k - steps, 0));
       }
   };
 
   // If the rows of A are contiguous, each tile prefetches a part of the next panel of A. Otherwise the cache lines
   // would evict each other from the L1 cache.
-  const std::int64_t a_lines = is_packed || g.a_col != 1 ? 0 : (g.k + line - 1) / line;
+  const std::int64_t a_lines = g.a_col == 1 ? (g.k + line - 1) / line : 0;
   std::int64_t reported = 0;
   const std::int64_t report_every = std::max<std::int64_t>((1 << 14) / std::max<std::int64_t>(bytes(g.n), 1), rows);
 
@@ -145,8 +133,8 @@ void gemm_block(const GemmVariant& variant, const Gemm<T>& g, const PanelsOfB<T>
   tile.alpha = g.alpha;
   for (std::int64_t i = 0; i < g.m; i += rows) {
     const std::int64_t height = std::min(rows, g.m - i), member = i / rows % together;
-    if (member == 0 && !is_packed) pack_from(i);
-    tile.a = a + (keeps ? i / rows : member) * panel_size;
+    if (member == 0) pack_from(i);
+    tile.a = a + member * panel_size;
     const int fit = kernels.fit(height);
     const auto run = kernels.tiles[fit];
     const std::int64_t next_height = std::min(rows, g.m - i - height);
@@ -221,34 +209,22 @@ void packed_gemm(const Gemm<T>& g, const PackedLayout& layout, const T* packed, 
     return finished({0, g.m, 0, g.n});
   }
   const std::int64_t chunk = equal_parts(g.n, columns_in_cache<T>(layout.depth, layout.width, variant), layout.width);
-  const GemmKernels<T>& kernels = gemm_kernels<T>(variant);
-  const auto multiply = [&](std::int64_t row, std::int64_t rows, std::int64_t col, std::int64_t block,
-                            PanelsOfA panels_of_a) {
-    const std::int64_t cols = std::min(chunk, g.n - col), panels = (cols + layout.width - 1) / layout.width;
-    const std::int64_t depth = layout.block_rows(block), step = depth * layout.width;
-    Gemm<T> part = g;
-    part.m = rows, part.n = cols, part.k = depth;
-    part.a += row * g.a_row + block * layout.depth * g.a_col;
-    part.c += row * g.c_row + col * g.c_col;
-    part.accumulate = g.accumulate || block > 0;
-    PanelsOfB<T> b{packed + layout.offset(block, col / layout.width), step, layout.width};
-    b.last = b.first + (panels - 1) * step;
-    const bool last = block + 1 == layout.blocks();
-    gemm_block(variant, part, b, last ? finished.from(row, col) : FinishedPart{}, panels_of_a);
-  };
-  if (chunk >= g.n) {
-    for (std::int64_t block = 0; block < layout.blocks(); ++block) multiply(0, g.m, 0, block, PanelsOfA::current);
-    return;
+  for (std::int64_t col = 0; col < g.n; col += chunk) {
+    const std::int64_t panel = col / layout.width, cols = std::min(chunk, g.n - col);
+    const std::int64_t panels = (cols + layout.width - 1) / layout.width;
+    for (std::int64_t block = 0; block < layout.blocks(); ++block) {
+      const std::int64_t depth = layout.block_rows(block), step = depth * layout.width;
+      const bool last = block + 1 == layout.blocks();
+      Gemm<T> part = g;
+      part.n = cols, part.k = depth;
+      part.a += block * layout.depth * g.a_col;
+      part.c += col * g.c_col;
+      part.accumulate = g.accumulate || block > 0;
+      PanelsOfB<T> b{packed + layout.offset(block, panel), step, layout.width};
+      b.last = b.first + (panels - 1) * step;
+      gemm_block(variant, part, b, last ? finished.from(col) : FinishedPart{});
+    }
   }
-  // Columns that do not fit the cache together use panels of A that are packed once, for as many rows as keep these
-  // panels, and the rows of C that each block of k adds to, in the last cache.
-  const std::int64_t rows_together = equal_parts(
-      g.m, std::max(most_packed_a<T> / std::max(layout.depth, g.n / 2), kernels.rows * std::int64_t(8)), kernels.rows);
-  for (std::int64_t row = 0; row < g.m; row += rows_together)
-    for (std::int64_t block = 0; block < layout.blocks(); ++block)
-      for (std::int64_t col = 0; col < g.n; col += chunk)
-        multiply(row, std::min(rows_together, g.m - row), col, block,
-                 col == 0 ? PanelsOfA::all : PanelsOfA::all_packed);
 }
 template <class T>
 void packed_gemm(const Gemm<T>& g, const PackedLayout& layout, const T* packed, FinishedPart finished = {},
@@ -288,7 +264,7 @@ void packed_gemm(const Gemm<T>& given, FinishedPart finished = {}, CpuLevel leve
       PanelsOfB<T> b{packed, part.k * wide, wide, panels > 0 ? packed + (panels - 1) * part.k * wide : nullptr};
       if (whole > 0) b.first = part.b, b.panel = wide, b.step = g.b_row;
       const bool last = k + depth >= g.k && !turned;
-      gemm_block(variant, part, b, last ? finished.from(0, col) : FinishedPart{});
+      gemm_block(variant, part, b, last ? finished.from(col) : FinishedPart{});
     }
   }
   if (turned) finished({0, given.m, 0, given.n});
