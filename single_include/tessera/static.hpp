@@ -14718,6 +14718,50 @@ inline double incomplete_gamma(double a, double x, bool upper) {
   return upper ? above : 1 - above;
 }
 
+/// The derivative by a of the number x up to which the lower incomplete gamma function of a has a given value, as of a
+/// gamma draw x: the function's derivative by a over minus its density at x. Differentiates the series and the fraction
+/// of incomplete_gamma, x^a exp(-x) / gamma(a) times their sum: the factor cancels, but for its logarithmic derivative.
+inline double random_gamma_grad(double a, double x) {
+  if (!(a > 0) || !(x >= 0) || a == infinity || x == infinity) return not_a_number;
+  if (x == 0) return 0;
+  if (a > 1e6) {  // the expansion of Cornish and Fisher; the terms left out are below 1e-9
+    const double z = (x - a) / __builtin_sqrt(a);
+    return 1 + z / (2 * __builtin_sqrt(a)) - (z * z - 1) / (6 * a);
+  }
+  const double slope = __builtin_log(x) - digamma(a);  // of the logarithm of x^a / gamma(a)
+  constexpr int most = 1'000'000;
+  if (x < a + 1) {
+    double term = 1 / a, inverses = term, sum = term, change = -term * inverses;
+    for (int n = 1; n < most && term * (1 + inverses) > 1e-17 * sum; ++n) {
+      term *= x / (a + n);
+      inverses += 1 / (a + n);
+      sum += term;
+      change -= term * inverses;
+    }
+    return -x * (sum * slope + change);
+  }
+  // Lentz's method; each variable with its derivative by a.
+  constexpr double tiny = 1e-300;
+  double b = x + 1 - a, c = 1 / tiny, d = 1 / b, fraction = d;
+  double c_by_a = 0, d_by_a = d * d, fraction_by_a = d_by_a;
+  for (int n = 1; n < most; ++n) {
+    const double factor = -n * (n - a);
+    b += 2;
+    double below = factor * d + b;
+    if (below < tiny && below > -tiny) below = tiny;
+    d_by_a = (1 - n * d - factor * d_by_a) / (below * below);
+    d = 1 / below;
+    c_by_a = -1 + n / c - factor * c_by_a / (c * c);
+    c = b + factor / c;
+    if (c < tiny && c > -tiny) c = tiny;
+    const double step = d * c, step_by_a = d_by_a * c + d * c_by_a;
+    fraction_by_a = fraction_by_a * step + fraction * step_by_a;
+    fraction *= step;
+    if (step - 1 < 1e-15 && step - 1 > -1e-15 && step_by_a < 1e-15 && step_by_a > -1e-15) break;
+  }
+  return x * (fraction * slope + fraction_by_a);
+}
+
 /// The sum of (q + k)^-s over k = 0, 1, ... Where q is below 0 and s is whole, as two sums over positive numbers: q is
 /// f - m, and the terms below f are those of 1 - f up to m - f, with the sign of an odd power.
 inline double zeta(double s, double q) {
@@ -14740,20 +14784,41 @@ inline double zeta(double s, double q) {
   return zeta(s, f) + (s / 2 == __builtin_floor(s / 2) ? below : -below);
 }
 
-/// Of operands a and x. There is no derivative by a.
+/// Of operands a and x.
+struct RandomGammaGradOp : FunctionOfDoubles<2> {
+  static constexpr std::string_view name = "random_gamma_grad";
+  static TESSERA_INLINE auto value(const auto& a, const auto& x) {
+    return in_double([](double order, double v) { return random_gamma_grad(order, v); }, a, x);
+  }
+  static constexpr void gradient(Gradient& r) {
+    r.y().refuse(errc::unsupported, "[random_gamma_grad] gradient: igamma, and samples of gamma distributions, have no "
+                                    "second derivative by their first operand");
+  }
+};
+/// x, a gamma draw of the concentration a, which has no gradient of its own: with its gradient by a.
+struct ReparametrizedGammaOp : ElementwiseOperation<2> {
+  static constexpr std::string_view name = "reparametrized_gamma";
+  static TESSERA_INLINE auto value(const auto&, const auto& x) { return x; }
+  static constexpr void gradient(Gradient& r) {
+    if (r.needs(0)) r.add(0, r.g() * build::apply<RandomGammaGradOp>(r.x(0), r.x(1)));
+  }
+};
+
+/// Of operands a and x.
 template <bool Upper> struct IncompleteGamma : FunctionOfDoubles<2> {
   static TESSERA_INLINE auto value(const auto& a, const auto& x) {
     return in_double([](double order, double v) { return incomplete_gamma(order, v, Upper); }, a, x);
   }
   static constexpr void gradient(Gradient& r) {
-    if (!r.needs(1)) return;
     // x^(a - 1) exp(-x) / gamma(a); 0^0 is 1
     const Value a = r.x(0), x = r.x(1), zero = x.number(0), power = a - 1.0;
     const Value none = build::equal(power, zero);
     const Value logarithm =
         build::select(none, zero, power * build::unary(Op::log, build::select(none, x.number(1), x)));
     const Value density = build::unary(Op::exp, logarithm - x - build::apply<LgammaOp>(a));
-    r.add(1, Upper ? -(r.g() * density) : r.g() * density);
+    const Value of_x = Upper ? -(r.g() * density) : r.g() * density;
+    if (r.needs(1)) r.add(1, of_x);
+    if (r.needs(0)) r.add(0, -of_x * build::apply<RandomGammaGradOp>(a, x));
   }
 };
 struct IgammaOp : IncompleteGamma<false> {
@@ -14773,7 +14838,7 @@ struct ZetaOp : FunctionOfDoubles<2> {
   }
 };
 
-using IncompleteGammaOperations = OperationList<IgammaOp, IgammacOp, ZetaOp>;
+using IncompleteGammaOperations = OperationList<IgammaOp, IgammacOp, ZetaOp, RandomGammaGradOp, ReparametrizedGammaOp>;
 
 }  // namespace tessera::ops
 
@@ -14783,7 +14848,8 @@ namespace tessera {
 /// (torch.igamma, torch.special.gammainc, jax.scipy.special.gammainc), and the upper one, from x on (igammac,
 /// gammaincc). NaN for operands below 0, and where both are 0 or both infinite. Operands are broadcast; of integers
 /// f32. Computed in double: an error of 1e-15 (1 + a), relative to the larger of both functions. Gradient of x:
-/// x^(a - 1) exp(-x) / gamma(a), or its negative; of a none, as in PyTorch. Errors: shape_mismatch. No communication.
+/// x^(a - 1) exp(-x) / gamma(a), or its negative; of a by the derivative of the series, as in JAX, which has no
+/// gradient of its own. Errors: shape_mismatch; unsupported for second derivatives by a. No communication.
 template <Operand A, Operand X>
   requires(TensorOperand<A> || TensorOperand<X>)
 constexpr auto igamma(const A& a, const X& x, Here at = Here::current()) {

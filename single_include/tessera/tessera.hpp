@@ -14570,6 +14570,50 @@ inline double incomplete_gamma(double a, double x, bool upper) {
   return upper ? above : 1 - above;
 }
 
+/// The derivative by a of the number x up to which the lower incomplete gamma function of a has a given value, as of a
+/// gamma draw x: the function's derivative by a over minus its density at x. Differentiates the series and the fraction
+/// of incomplete_gamma, x^a exp(-x) / gamma(a) times their sum: the factor cancels, but for its logarithmic derivative.
+inline double random_gamma_grad(double a, double x) {
+  if (!(a > 0) || !(x >= 0) || a == infinity || x == infinity) return not_a_number;
+  if (x == 0) return 0;
+  if (a > 1e6) {  // the expansion of Cornish and Fisher; the terms left out are below 1e-9
+    const double z = (x - a) / __builtin_sqrt(a);
+    return 1 + z / (2 * __builtin_sqrt(a)) - (z * z - 1) / (6 * a);
+  }
+  const double slope = __builtin_log(x) - digamma(a);  // of the logarithm of x^a / gamma(a)
+  constexpr int most = 1'000'000;
+  if (x < a + 1) {
+    double term = 1 / a, inverses = term, sum = term, change = -term * inverses;
+    for (int n = 1; n < most && term * (1 + inverses) > 1e-17 * sum; ++n) {
+      term *= x / (a + n);
+      inverses += 1 / (a + n);
+      sum += term;
+      change -= term * inverses;
+    }
+    return -x * (sum * slope + change);
+  }
+  // Lentz's method; each variable with its derivative by a.
+  constexpr double tiny = 1e-300;
+  double b = x + 1 - a, c = 1 / tiny, d = 1 / b, fraction = d;
+  double c_by_a = 0, d_by_a = d * d, fraction_by_a = d_by_a;
+  for (int n = 1; n < most; ++n) {
+    const double factor = -n * (n - a);
+    b += 2;
+    double below = factor * d + b;
+    if (below < tiny && below > -tiny) below = tiny;
+    d_by_a = (1 - n * d - factor * d_by_a) / (below * below);
+    d = 1 / below;
+    c_by_a = -1 + n / c - factor * c_by_a / (c * c);
+    c = b + factor / c;
+    if (c < tiny && c > -tiny) c = tiny;
+    const double step = d * c, step_by_a = d_by_a * c + d * c_by_a;
+    fraction_by_a = fraction_by_a * step + fraction * step_by_a;
+    fraction *= step;
+    if (step - 1 < 1e-15 && step - 1 > -1e-15 && step_by_a < 1e-15 && step_by_a > -1e-15) break;
+  }
+  return x * (fraction * slope + fraction_by_a);
+}
+
 /// The sum of (q + k)^-s over k = 0, 1, ... Where q is below 0 and s is whole, as two sums over positive numbers: q is
 /// f - m, and the terms below f are those of 1 - f up to m - f, with the sign of an odd power.
 inline double zeta(double s, double q) {
@@ -14592,20 +14636,41 @@ inline double zeta(double s, double q) {
   return zeta(s, f) + (s / 2 == __builtin_floor(s / 2) ? below : -below);
 }
 
-/// Of operands a and x. There is no derivative by a.
+/// Of operands a and x.
+struct RandomGammaGradOp : FunctionOfDoubles<2> {
+  static constexpr std::string_view name = "random_gamma_grad";
+  static TESSERA_INLINE auto value(const auto& a, const auto& x) {
+    return in_double([](double order, double v) { return random_gamma_grad(order, v); }, a, x);
+  }
+  static constexpr void gradient(Gradient& r) {
+    r.y().refuse(errc::unsupported, "[random_gamma_grad] gradient: igamma, and samples of gamma distributions, have no "
+                                    "second derivative by their first operand");
+  }
+};
+/// x, a gamma draw of the concentration a, which has no gradient of its own: with its gradient by a.
+struct ReparametrizedGammaOp : ElementwiseOperation<2> {
+  static constexpr std::string_view name = "reparametrized_gamma";
+  static TESSERA_INLINE auto value(const auto&, const auto& x) { return x; }
+  static constexpr void gradient(Gradient& r) {
+    if (r.needs(0)) r.add(0, r.g() * build::apply<RandomGammaGradOp>(r.x(0), r.x(1)));
+  }
+};
+
+/// Of operands a and x.
 template <bool Upper> struct IncompleteGamma : FunctionOfDoubles<2> {
   static TESSERA_INLINE auto value(const auto& a, const auto& x) {
     return in_double([](double order, double v) { return incomplete_gamma(order, v, Upper); }, a, x);
   }
   static constexpr void gradient(Gradient& r) {
-    if (!r.needs(1)) return;
     // x^(a - 1) exp(-x) / gamma(a); 0^0 is 1
     const Value a = r.x(0), x = r.x(1), zero = x.number(0), power = a - 1.0;
     const Value none = build::equal(power, zero);
     const Value logarithm =
         build::select(none, zero, power * build::unary(Op::log, build::select(none, x.number(1), x)));
     const Value density = build::unary(Op::exp, logarithm - x - build::apply<LgammaOp>(a));
-    r.add(1, Upper ? -(r.g() * density) : r.g() * density);
+    const Value of_x = Upper ? -(r.g() * density) : r.g() * density;
+    if (r.needs(1)) r.add(1, of_x);
+    if (r.needs(0)) r.add(0, -of_x * build::apply<RandomGammaGradOp>(a, x));
   }
 };
 struct IgammaOp : IncompleteGamma<false> {
@@ -14625,7 +14690,7 @@ struct ZetaOp : FunctionOfDoubles<2> {
   }
 };
 
-using IncompleteGammaOperations = OperationList<IgammaOp, IgammacOp, ZetaOp>;
+using IncompleteGammaOperations = OperationList<IgammaOp, IgammacOp, ZetaOp, RandomGammaGradOp, ReparametrizedGammaOp>;
 
 }  // namespace tessera::ops
 
@@ -14635,7 +14700,8 @@ namespace tessera {
 /// (torch.igamma, torch.special.gammainc, jax.scipy.special.gammainc), and the upper one, from x on (igammac,
 /// gammaincc). NaN for operands below 0, and where both are 0 or both infinite. Operands are broadcast; of integers
 /// f32. Computed in double: an error of 1e-15 (1 + a), relative to the larger of both functions. Gradient of x:
-/// x^(a - 1) exp(-x) / gamma(a), or its negative; of a none, as in PyTorch. Errors: shape_mismatch. No communication.
+/// x^(a - 1) exp(-x) / gamma(a), or its negative; of a by the derivative of the series, as in JAX, which has no
+/// gradient of its own. Errors: shape_mismatch; unsupported for second derivatives by a. No communication.
 template <Operand A, Operand X>
   requires(TensorOperand<A> || TensorOperand<X>)
 constexpr auto igamma(const A& a, const X& x, Here at = Here::current()) {
@@ -25410,7 +25476,7 @@ template <class T> struct GemmTile {
   std::int64_t c_row = 0;
   T alpha = T(1);
   bool accumulate = false;
-  Prefetch ahead[4];  ///< in this order; the last must have more lines than a tile prefetches
+  Prefetch ahead[6];  ///< in this order; the last must have more lines than a tile prefetches
 };
 
 template <class T, int Bytes> struct GemmVector {
@@ -25914,13 +25980,15 @@ struct FinishedPart {
   void (*call)(const void* context, const PartOfC& part) = nullptr;
   const void* context = nullptr;
   std::int64_t first_col = 0;  ///< of the columns that are counted from 0
+  /// Bytes from each element of C to an element that the callback reads, which is fetched before; 0: it reads none.
+  std::uintptr_t beside = 0;
 
   void operator()(PartOfC part) const {
     part.col += first_col;
     if (call) call(context, part);
   }
   /// The same for a product of the columns from `col` on.
-  FinishedPart from(std::int64_t col) const { return {call, context, first_col + col}; }
+  FinishedPart from(std::int64_t col) const { return {call, context, first_col + col, beside}; }
 };
 
 /// The layout of a packed right operand. Its rows are divided into blocks of `depth`, each block into panels of `width`
@@ -26045,6 +26113,10 @@ void gemm_block(const GemmVariant& variant, const Gemm<T>& g, const PanelsOfB<T>
         const std::int64_t from = a_lines * p / panels, to = a_lines * (p + 1) / panels;
         if (to > from) *ahead++ = {at(next_a + from * line), bytes(g.a_row), next_height};
       }
+      if (finished.beside != 0 && g.c_col == 1)
+        for (std::int64_t col = 0; col < width; col += line)
+          *ahead++ = {reinterpret_cast<const char*>(reinterpret_cast<std::uintptr_t>(c + col) + finished.beside),
+                      bytes(g.c_row), height};
       *ahead = {at(a), 0, -1};
 
       if (height == kernels.heights[fit] && width == cols && g.c_col == 1) {
@@ -35374,6 +35446,10 @@ class Epilogue {
   virtual ~Epilogue() = default;
   /// Runs on the box [begin, begin + extent) of the result's shard at `place` of the work grid.
   virtual void run_box(Frame& frame, int place, const Shape& begin, const Shape& extent) const = 0;
+  /// The first element of what run_box() reads beside the result `made`, if it is stored with the same strides, such as
+  /// a residual; otherwise null. The step before fetches it while it computes.
+  virtual const char* beside(const Frame& frame, int place, const char* made, DType dtype,
+                             const kernels::Strides& strides) const = 0;
 };
 
 /// One step of a plan with its addresses, strides and tables computed; it can run repeatedly on frames of its graph.
@@ -36101,6 +36177,18 @@ class FusedStep final : public PreparedStep, public Epilogue {
     call.outputs = outputs;
     call.uniforms = uniforms;
     kernel_(call);
+  }
+  const char* beside(const Frame& frame, int w, const char* made, DType dtype,
+                     const kernels::Strides& strides) const override {
+    const Place& place = where_.places[static_cast<std::size_t>(w)];
+    for (std::size_t i = 0; i < place.inputs.size(); ++i) {
+      const PlacedOperand& input = place.inputs[i];
+      if (!input.is_stored() || fused_.inputs[i] != dtype || input.data(frame) == made) continue;
+      bool same = static_cast<int>(strides.size()) == rank_ && input.unmerged.row_stride == strides[strides.size() - 1];
+      for (std::size_t d = 0; d + 1 < strides.size(); ++d) same = same && input.unmerged.outer_stride[d] == strides[d];
+      if (same) return static_cast<const char*>(input.data(frame));
+    }
+    return nullptr;
   }
 
   void run(Frame& frame) const override {
@@ -38809,6 +38897,7 @@ struct OutputRegion {
 struct FinishedBox {
   void (*call)(const void* context, const OutputRegion& box) = nullptr;
   const void* context = nullptr;
+  std::uintptr_t beside = 0;  ///< as of FinishedPart
 };
 
 /// How a contraction is computed: which labels are the m, n and k of a matrix product, which are looped over, and how
@@ -39048,8 +39137,9 @@ TESSERA_PLANNING inline void ContractionPlan::block(ContractionOptions options) 
   constexpr double large = 1 << 29;
   if (flops_ >= large && !as_loops_) detail::time_gemm_variants();
   const GemmVariant& chosen = gemm_variant(cpu_level());
-  // With several threads, wide items would be few, and the slowest thread would finish late.
-  const GemmVariant& cut_for = options.parallelism > 1 ? detail::default_gemm_variant(cpu_level()) : chosen;
+  // Several threads divide small products into few wide items, and the slowest thread would finish late.
+  const bool wide = options.parallelism == 1 || flops_ / options.parallelism >= 4 * large;
+  const GemmVariant& cut_for = wide ? chosen : detail::default_gemm_variant(cpu_level());
   const std::int64_t most_cols = detail::columns_in_cache<float>(detail::most_depth<float>, 32, cut_for);
   constexpr std::int64_t least = 64;
   const std::int64_t most_parts = 8 * std::max(options.parallelism, 1);
@@ -39236,7 +39326,7 @@ void ContractionPlan::run(std::int64_t item, const T* a, const T* b, product_t<T
                                  const Parts& of = *static_cast<const Parts*>(context);
                                  of.plan.tell(of.item, of.loop, part, of.finished);
                                },
-                               &parts};
+                               &parts, 0, finished.beside};
   detail::DimCounter position(loop_.dims, ranges.loop.begin);
   const auto multiply = [&](FinishedPart then) {
     if constexpr (is_half_v<T>) {  // only this library's kernels multiply bf16 and f16
@@ -39790,6 +39880,14 @@ template <DTypeSet Types> class ContractionStep final : public PreparedStep {
         [&] { fail(errc::dtype_mismatch, "[einsum] dtype: ", name_of(dtype_), " is not supported"); });
   }
 
+  /// Bytes from an element of the product to the element that the epilogue reads beside it; 0 if there is none.
+  template <class Out> std::uintptr_t beside(const Frame& frame, const Place& place, const Out* out) const {
+    const char* const made = reinterpret_cast<const char*>(out);
+    const char* const other = epilogue_->beside(frame, place.work, made, dtype_v<Out>,
+                                                shapes_[static_cast<std::size_t>(place.shape)].out_strides);
+    return other == nullptr ? 0 : reinterpret_cast<std::uintptr_t>(other) - reinterpret_cast<std::uintptr_t>(made);
+  }
+
   template <class T> void run_item(Frame& frame, const Place& place, std::int64_t item, bool joins) const {
     using Out = kernels::product_t<T>;
     Out* out = operand<Out>(frame, place.out);
@@ -39811,6 +39909,7 @@ template <DTypeSet Types> class ContractionStep final : public PreparedStep {
     };
     const T a = number(0), b = number(1);
     const T* packed = place.packed < 0 ? nullptr : reinterpret_cast<const T*>(frame.scratch + place.packed);
+    const bool follows = epilogue_ != nullptr && place.rounded < 0;
     struct Follow {
       const Epilogue* epilogue;
       Frame* frame;
@@ -39820,10 +39919,10 @@ template <DTypeSet Types> class ContractionStep final : public PreparedStep {
                                           const Follow& of = *static_cast<const Follow*>(context);
                                           of.epilogue->run_box(*of.frame, of.work, box.begin, box.extent);
                                         },
-                                        &follow};
+                                        &follow, follows ? beside<Out>(frame, place, out) : 0};
     plan_of(place).run(
         item, place.a < 0 ? &a : operand<T>(frame, place.a), place.b < 0 ? &b : operand<T>(frame, place.b), out,
-        adds || joins, Out(1), packed, epilogue_ != nullptr && place.rounded < 0 ? finished : kernels::FinishedBox{},
+        adds || joins, Out(1), packed, follows ? finished : kernels::FinishedBox{},
         place.rounded < 0
             ? kernels::RoundedResult<T>{}
             : kernels::RoundedResult<T>{operand<T>(frame, place.rounded), operand<float>(frame, place.bias)});

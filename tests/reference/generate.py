@@ -794,7 +794,35 @@ def distributions():
         d.Normal(p[1], p[2]), d.LogNormal(p[1], p[2]), d.Cauchy(p[1], p[2]), d.Laplace(p[1], p[2]), d.Gumbel(p[1], p[2]),
         d.Uniform(p[1] - 9, p[2]), d.HalfNormal(p[2]), d.HalfCauchy(p[2]), d.Exponential(p[2]), d.Weibull(p[2], p[2]), d.Pareto(p[2], p[2])))
     case("quantiles", quantiles, chances(4, 3), values(3), positive(4, 3))
+    mixture = lambda w, l, s: d.MixtureSameFamily(d.Categorical(logits=w), d.Normal(l, s))
+    run("mixture", mixture, ["log_prob", "cdf", "mean", "variance", "stddev"], values(4), values(4, 3), values(4, 3), positive(4, 3), kl=False)
+    rows = lambda w, l, s: d.MixtureSameFamily(d.Categorical(w), d.Independent(d.Normal(l, s), 1))
+    run("mixture_of_rows", rows, ["log_prob", "mean", "variance"], values(4, 2), positive(3), values(3, 2), positive(3, 2), kl=False)
+    transformed = lambda base, *t: d.TransformedDistribution(base, list(t), validate_args=False)
+    both = ["log_prob", "cdf"]
+    run("tanh", lambda l, s: transformed(d.Normal(l, s), d.TanhTransform()), both, chances(4, 3) * 2 - 1, values(3), positive(4, 3), kl=False)
+    run("sigmoid", lambda l, s: transformed(d.Cauchy(l, s), d.SigmoidTransform()), both, chances(4, 3), values(3), positive(4, 3), kl=False)
+    run("softplus", lambda l, s: transformed(d.Laplace(l, s), d.SoftplusTransform()), both, positive(4, 3), values(3), positive(4, 3), kl=False)
+    chain = lambda s, e, l, by: transformed(d.HalfNormal(s), d.PowerTransform(e), d.AffineTransform(l, by), d.ExpTransform())
+    parameters = positive(3), positive(4, 3), values(3), -positive(4, 3)
+    below = torch.exp(parameters[2] + parameters[3] * positive(4, 3))  # the scale is negative: the range is below exp(loc)
+    run("chain", chain, both, below, *parameters, kl=False)
+    # PowerTransform.sign of this version does not see that a negative exponent turns the order around; later versions do.
+    case("transformed_quantiles", lambda p, a, b: (chain(b, a, a, -b).icdf(p), chain(b, -a, a, b / 16).icdf(1 - p)), chances(4, 3), positive(3), positive(4, 3))
     write("distributions")
+
+    def matrix():
+        factor = torch.tril(values(3, 3), -1) + torch.diag(positive(3))
+        return factor @ factor.T
+
+    for argument in ("scale_tril", "covariance_matrix", "precision_matrix"):
+        # PyTorch's gradients by a matrix that is symmetric are those of its lower or of both triangles: of (m + m.T) / 2 it is one.
+        whole = (lambda m: torch.tril(m)) if argument == "scale_tril" else (lambda m: (m + m.mT) / 2)
+        make = lambda l, m: d.MultivariateNormal(l, **{argument: whole(m)}, validate_args=False)
+        first = (lambda m: torch.linalg.cholesky(m)) if argument == "scale_tril" else (lambda m: m)
+        run(argument, make, ["log_prob", "entropy", "mean", "variance"], values(4, 3), values(4, 3), first(matrix()),
+            values(3), first(matrix()))
+    write("multivariate_normal")
 
 
 if __name__ == "__main__":

@@ -29,6 +29,9 @@
 #include <tessera/distributions/formula.hpp>
 #include <tessera/distributions/independent.hpp>
 #include <tessera/distributions/kl_divergence.hpp>
+#include <tessera/distributions/mixture_same_family.hpp>
+#include <tessera/distributions/transformed_distribution.hpp>
+#include <tessera/distributions/transforms.hpp>
 #include <tessera/distributions/univariate.hpp>
 
 #include <tessera/base/pop_macros.hpp>

@@ -43,9 +43,21 @@ template <class Self, class Formulas> struct Univariate {
   {
     return computed<tessera::detail::Quantity::entropy>(at);
   }
-  constexpr auto mean(Here at = Here::current()) const { return computed<tessera::detail::Quantity::mean>(at); }
-  constexpr auto variance(Here at = Here::current()) const { return computed<tessera::detail::Quantity::variance>(at); }
-  constexpr auto stddev(Here at = Here::current()) const { return computed<tessera::detail::Quantity::stddev>(at); }
+  constexpr auto mean(Here at = Here::current()) const
+    requires requires { &Formulas::mean; }
+  {
+    return computed<tessera::detail::Quantity::mean>(at);
+  }
+  constexpr auto variance(Here at = Here::current()) const
+    requires requires { &Formulas::variance; }
+  {
+    return computed<tessera::detail::Quantity::variance>(at);
+  }
+  constexpr auto stddev(Here at = Here::current()) const
+    requires requires { &Formulas::variance; }
+  {
+    return computed<tessera::detail::Quantity::stddev>(at);
+  }
 
   /// Draws without a gradient, in the shape of the parameters. Key and stream: as of ts::uniform_like.
   template <std::uint32_t Stream = 0, class Key>

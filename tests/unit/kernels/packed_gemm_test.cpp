@@ -42,7 +42,7 @@ struct Reports {
                 for (std::int64_t j = part.col; j < part.col + part.cols; ++j)
                   ++reports.times[static_cast<std::size_t>(i * reports.cols + j)];
             },
-            this};
+            this, 0, 256};  // what is beside C is fetched, which has no effect on results
   }
 };
 

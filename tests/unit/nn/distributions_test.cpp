@@ -1,11 +1,10 @@
 // Samples of distributions, edges of their supports, gradients. Their formulas: reference_distributions_test.cpp.
 #include <cmath>
-#include <string_view>
 #include <tuple>
 #include <vector>
 
-#include "../../support/page.hpp"
 #include "../base/expect_error.hpp"
+#include "uniform_under_cdf.hpp"
 #include <gtest/gtest.h>
 
 #include <tessera/distributions/distributions.hpp>
@@ -28,15 +27,9 @@ namespace {
 namespace dist = ts::distributions;
 constexpr ts::Key own_key(29);
 constexpr int count = 5'000;
+using tessera_test::expect_uniform, tessera_test::number, tessera_test::of_cdf;
 
 ts::ShardedTensor<double, 1> line(int n) { return ts::zeros<double>({n}, ts::Mesh(), {}); }
-double number(const auto& x) { return static_cast<double>(ts::to_host(x)[0]); }
-
-/// The means of u and u^2 for the distribution function u of samples, which is uniform from 0 to 1.
-constexpr auto of_cdf = [](const auto& p, const auto& like, const auto& own) {
-  const auto u = p.cdf(p.sample_like(like, own));
-  return std::tuple(ts::mean(u), ts::mean(u * u));
-};
 
 TEST(Distributions, SamplesAreUniformUnderTheirDistributionFunction) {
   constexpr auto f = ts::compile([](const auto& x, const auto& own) {
@@ -51,17 +44,7 @@ TEST(Distributions, SamplesAreUniformUnderTheirDistributionFunction) {
   });
   const auto results = f(line(count), own_key);
   int which = 0;
-  std::apply(
-      [&](const auto&... each) {
-        const auto check = [&](const auto& both) {
-          // Five deviations of the mean of u, of variance 1/12, and of u^2, of variance 4/45.
-          EXPECT_NEAR(number(std::get<0>(both)), 1.0 / 2, 5 * std::sqrt(1.0 / 12 / count)) << which;
-          EXPECT_NEAR(number(std::get<1>(both)), 1.0 / 3, 5 * std::sqrt(4.0 / 45 / count)) << which;
-          ++which;
-        };
-        (check(each), ...);
-      },
-      results);
+  std::apply([&](const auto&... each) { (expect_uniform(each, count, which++), ...); }, results);
 }
 
 /// Mean and variance of samples, and of the distribution.
@@ -361,40 +344,5 @@ TEST(Distributions, ErrorsNameTheMemberAndBothShapes) {
       ts::errc::shape_mismatch, [&] { ts::eval(dist::Gamma(three, four + 1.0).sample(3)); },
       "f64[3] x f64[4] in sample at distributions_test.cpp");
 }
-
-// clang-format off
-TEST(DistributionsDoc, CodeOnThePageIsInThisFile) {
-  const auto ones = ts::full<float>({6, 3}, 1.0f, ts::Mesh({{"data", 2}}), {"data"});
-  const auto zeros = ones - 1.0;
-  {
-    constexpr auto loss = ts::compile([](const auto& mean, const auto& log_std, const auto& advantage, const auto& key) {
-      const auto policy = dist::Normal(mean, ts::exp(log_std));
-      const auto action = policy.sample(key);
-      return -ts::mean(policy.log_prob(action) * advantage);
-    });
-    // The mean of -log_prob is near the entropy, 1.42.
-    EXPECT_NEAR(number(loss(ones, zeros, ones, own_key)), 1.42, 0.5);
-  }
-  constexpr auto vae = ts::compile([](const auto& x, const auto& mean, const auto& log_std, const auto& key) {
-    const auto decoder = [&](const auto& z) { return z * 0.0; };
-    const auto posterior = dist::independent<1>(dist::Normal(mean, ts::exp(log_std)));
-    const auto prior = dist::independent<1>(dist::Normal(ts::zeros_like(mean), 1.0));
-    const auto z = posterior.rsample(key);
-    const auto pixels = dist::independent<1>(dist::Bernoulli(dist::Logits(decoder(z))));
-    const auto loss = ts::mean(kl_divergence(posterior, prior) - pixels.log_prob(x));
-    return loss;
-  });
-  // The divergence of each of three features is 1/2, and each of three pixels has a probability of one half.
-  EXPECT_NEAR(number(vae(ones, ones, zeros, own_key)), 3 * (0.5 + std::log(2)), 1e-5);
-  constexpr auto both = [](const auto& x, const auto& weights) {
-    return std::tuple(
-    dist::Bernoulli(dist::Logits(x)),        // PyTorch: Bernoulli(logits=x)
-    dist::Categorical(dist::Probs(weights))  // PyTorch: Categorical(probs=weights)
-    );
-  };
-  EXPECT_NEAR(number(ts::eval(std::get<1>(both(ones, ones)).entropy())), std::log(3), 1e-6);
-  tessera_test::expect_lines({.name = "distributions.md", .lines = 11, .left_out = [](std::string_view line) { return line.find("PyTorch:") != line.npos || line.starts_with("namespace"); }}, __FILE__);
-}
-// clang-format on
 
 }  // namespace

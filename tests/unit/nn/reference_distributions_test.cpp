@@ -138,11 +138,56 @@ template <template <class> class Kind, class T> void discrete(reference::Cases<T
               });
 }
 
+constexpr auto chain = [](const auto& s, const auto& e, const auto& a, const auto& b) {
+  return dist::TransformedDistribution(dist::HalfNormal(s), dist::PowerTransform(e), dist::AffineTransform(a, b),
+                                       dist::ExpTransform{});
+};
+
+/// Mixtures, and distributions of transformed numbers.
+template <class T> void composed(reference::Cases<T>& cases) {
+  cases.check(types<Vector<T>, Matrix<T>, Matrix<T>, Matrix<T>>, "mixture",
+              [](const auto& x, const auto& w, const auto& a, const auto& b) {
+                const auto p = dist::MixtureSameFamily(dist::Categorical(dist::Logits(w)), dist::Normal(a, b));
+                return std::tuple(p.log_prob(x), p.cdf(x), p.mean(), p.variance(), p.stddev());
+              });
+  cases.check(types<Matrix<T>, Vector<T>, Matrix<T>, Matrix<T>>, "mixture_of_rows",
+              [](const auto& x, const auto& w, const auto& a, const auto& b) {
+                const auto p = dist::MixtureSameFamily(dist::Categorical(dist::Probs(w)),
+                                                       dist::independent<1>(dist::Normal(a, b)));
+                return std::tuple(p.log_prob(x), p.mean(), p.variance());
+              });
+  const auto one = [&](const char* name, auto make) {
+    cases.check(types<Matrix<T>, Vector<T>, Matrix<T>>, name, [](const auto& x, const auto& a, const auto& b) {
+      const auto p = decltype(make){}(a, b);
+      return std::tuple(p.log_prob(x), p.cdf(x));
+    });
+  };
+  one("tanh", [](const auto& a, const auto& b) {
+    return dist::TransformedDistribution(dist::Normal(a, b), dist::TanhTransform{});
+  });
+  one("sigmoid", [](const auto& a, const auto& b) {
+    return dist::TransformedDistribution(dist::Cauchy(a, b), dist::SigmoidTransform{});
+  });
+  one("softplus", [](const auto& a, const auto& b) {
+    return dist::TransformedDistribution(dist::Laplace(a, b), dist::SoftplusTransform{});
+  });
+  cases.check(types<Matrix<T>, Vector<T>, Matrix<T>, Vector<T>, Matrix<T>>, "chain",
+              [](const auto& x, const auto& s, const auto& e, const auto& a, const auto& b) {
+                const auto p = chain(s, e, a, b);
+                return std::tuple(p.log_prob(x), p.cdf(x));
+              });
+  cases.check(types<Matrix<T>, Vector<T>, Matrix<T>>, "transformed_quantiles",
+              [](const auto& p, const auto& a, const auto& b) {
+                return std::tuple(chain(b, a, a, -b).icdf(p), chain(b, -a, a, b * 0.0625).icdf(p));
+              });
+}
+
 template <class T> void all() {
   reference::Cases<T> cases("distributions", exact);
   continuous(cases);
   discrete<dist::Probs>(cases, "probs");
   discrete<dist::Logits>(cases, "logits");
+  composed(cases);
   cases.check(types<Int<2>, Vector<T>, Matrix<T>>, "poisson", [](const auto& x, const auto& a, const auto& b) {
     const auto p = dist::Poisson(a);
     return with_kl(of_counts(p, x), p, dist::Poisson(b));

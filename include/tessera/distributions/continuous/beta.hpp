@@ -4,15 +4,15 @@
 
 #include <tuple>
 
+#include <tessera/distributions/continuous/gamma.hpp>
 #include <tessera/distributions/univariate.hpp>
-#include <tessera/ops/random/gamma_draws.hpp>
 
 namespace tessera::distributions {
 
 namespace formulas {
 
 struct Beta {
-  static constexpr bool has_rsample = false;
+  static constexpr bool has_rsample = true;
 
   static constexpr NumberRule rules[2] = {NumberRule::positive, NumberRule::positive};
   static constexpr Value log_prob(Value x, Value concentration1, Value concentration0) {
@@ -34,11 +34,8 @@ struct Beta {
     return concentration1 * concentration0 / (square(both) * (both + 1.0));
   }
   static constexpr Value draw(const Draws& draws, Value concentration1, Value concentration0) {
-    const auto gamma = [&](Value concentration, int n) {
-      return build::gamma(draws.spread(concentration), build::folded_key(draws.key, 2 * draws.stream + n));
-    };
-    const Value x = gamma(concentration1, 0);
-    return x / (x + gamma(concentration0, 1));
+    const Value x = standard_gamma(draws, concentration1, 2 * draws.stream);
+    return x / (x + standard_gamma(draws, concentration0, 2 * draws.stream + 1));
   }
   static constexpr Value kl_divergence(Value one, Value zero, Value other_one, Value other_zero) {
     return betaln(other_one, other_zero) - betaln(one, zero) + (one - other_one) * digamma(one) +
@@ -49,7 +46,7 @@ struct Beta {
 }  // namespace formulas
 
 /// The beta distribution of numbers in [0, 1], of two concentrations above 0 (torch.distributions.Beta): the density is
-/// proportional to x^(concentration1 - 1) (1 - x)^(concentration0 - 1). Samples have no gradients: there is no rsample.
+/// proportional to x^(concentration1 - 1) (1 - x)^(concentration0 - 1). Gradients of rsample: as of Gamma.
 template <Operand Concentration1, Operand Concentration0>
 struct Beta : Univariate<Beta<Concentration1, Concentration0>, formulas::Beta> {
   Concentration1 concentration1;

@@ -12,7 +12,7 @@ namespace tessera::distributions {
 namespace formulas {
 
 struct Chi2 {
-  static constexpr bool has_rsample = false;
+  static constexpr bool has_rsample = true;
 
   static constexpr NumberRule rules[1] = {NumberRule::positive};
   static constexpr Value log_prob(Value x, Value df) { return Gamma::log_prob(x, df * 0.5, df.number(0.5)); }

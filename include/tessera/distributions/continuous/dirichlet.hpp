@@ -4,8 +4,8 @@
 
 #include <cstdint>
 
+#include <tessera/distributions/continuous/gamma.hpp>
 #include <tessera/distributions/univariate.hpp>
-#include <tessera/ops/random/gamma_draws.hpp>
 
 namespace tessera::distributions {
 
@@ -36,6 +36,12 @@ struct DirichletEntropy {
            sum_of_rows((a - 1.0) * digamma(a));
   }
 };
+struct DirichletDraw {
+  static constexpr Value draw(const Draws& draws, Value a) {
+    const Value x = standard_gamma(draws, a, draws.stream);
+    return x / sum_of_rows(x, true);
+  }
+};
 struct DirichletKl {
   static constexpr const char* function = "kl_divergence";
   static constexpr Value of(Value a, Value other) {
@@ -48,7 +54,7 @@ struct DirichletKl {
 }  // namespace formulas
 
 /// Rows of n probabilities that add up to 1 (torch.distributions.Dirichlet), of concentrations [..., n] above 0.
-/// Samples have no gradients: there is no rsample. Communication: all-reduces of the sums if the last dim is split.
+/// Gradients of rsample: as of Gamma. Communication: all-reduces of the sums if the last dim is split.
 template <TensorOperand Concentration> struct Dirichlet {
   Concentration concentration;
 
@@ -69,7 +75,18 @@ template <TensorOperand Concentration> struct Dirichlet {
   }
   template <std::uint32_t Stream = 0, class Key>
   constexpr auto sample(const Key& key, Here at = Here::current()) const {
-    return dirichlet<Stream>(concentration, key, at);
+    return drawn<Stream, false>(key, at);
+  }
+  template <std::uint32_t Stream = 0, class Key>
+  constexpr auto rsample(const Key& key, Here at = Here::current()) const {
+    return drawn<Stream, true>(key, at);
+  }
+
+ private:
+  template <std::uint32_t Stream, bool Reparametrized, class Key> constexpr auto drawn(const Key& key, Here at) const {
+    using Tag = tessera::detail::SampleTag<formulas::DirichletDraw, dtype_v<typename Concentration::element>, Stream,
+                                           Reparametrized, false, false>;
+    return call<Tag>(Source::from(at), tessera::detail::drawn_from(key), concentration);
   }
 };
 

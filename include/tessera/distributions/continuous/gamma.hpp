@@ -2,6 +2,7 @@
 #define TESSERA_DISTRIBUTIONS_CONTINUOUS_GAMMA_HPP
 #include <tessera/base/push_macros.hpp>
 
+#include <cstdint>
 #include <tuple>
 
 #include <tessera/distributions/univariate.hpp>
@@ -12,8 +13,14 @@ namespace tessera::distributions {
 
 namespace formulas {
 
+/// Gamma draws of rate 1, with the gradient of the concentration.
+constexpr Value standard_gamma(const Draws& draws, Value concentration, std::uint32_t stream) {
+  const Value a = draws.spread(concentration);
+  return build::apply<ops::ReparametrizedGammaOp>(a, build::gamma(a, build::folded_key(draws.key, stream)));
+}
+
 struct Gamma {
-  static constexpr bool has_rsample = false;
+  static constexpr bool has_rsample = true;
 
   static constexpr NumberRule rules[2] = {NumberRule::positive, NumberRule::positive};
   static constexpr Value log_prob(Value x, Value concentration, Value rate) {
@@ -30,7 +37,7 @@ struct Gamma {
   static constexpr Value mean(Value concentration, Value rate) { return concentration / rate; }
   static constexpr Value variance(Value concentration, Value rate) { return concentration / square(rate); }
   static constexpr Value draw(const Draws& draws, Value concentration, Value rate) {
-    return build::gamma(draws.spread(concentration), build::folded_key(draws.key, draws.stream)) / rate;
+    return standard_gamma(draws, concentration, draws.stream) / rate;
   }
   static constexpr Value kl_divergence(Value concentration, Value rate, Value other, Value other_rate) {
     return other * log(rate / other_rate) + lgamma(other) - lgamma(concentration) +
@@ -41,7 +48,7 @@ struct Gamma {
 }  // namespace formulas
 
 /// The gamma distribution of a `concentration` and a `rate` above 0 (torch.distributions.Gamma), of mean concentration
-/// / rate. Samples have no gradients: there is no rsample.
+/// / rate. Gradients of rsample are those of the inverse of its cdf (implicit reparametrization, Figurnov et al. 2018).
 template <Operand Concentration, Operand Rate> struct Gamma : Univariate<Gamma<Concentration, Rate>, formulas::Gamma> {
   Concentration concentration;
   Rate rate;

@@ -4,15 +4,15 @@
 
 #include <tuple>
 
+#include <tessera/distributions/continuous/gamma.hpp>
 #include <tessera/distributions/univariate.hpp>
-#include <tessera/ops/random/gamma_draws.hpp>
 
 namespace tessera::distributions {
 
 namespace formulas {
 
 struct StudentT {
-  static constexpr bool has_rsample = false;
+  static constexpr bool has_rsample = true;
 
   static constexpr NumberRule rules[3] = {NumberRule::positive, NumberRule::any, NumberRule::positive};
   static constexpr Value log_prob(Value x, Value df, Value loc, Value scale) {
@@ -32,7 +32,7 @@ struct StudentT {
   }
   static constexpr Value draw(const Draws& draws, Value df, Value loc, Value scale) {
     const Value degrees = draws.spread(df);
-    const Value chi2 = build::gamma(degrees * 0.5, build::folded_key(draws.key, draws.stream)) * 2.0;
+    const Value chi2 = standard_gamma(draws, degrees * 0.5, draws.stream) * 2.0;
     return loc + scale * (draws.normal() / sqrt(chi2 / degrees));
   }
 

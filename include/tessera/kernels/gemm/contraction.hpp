@@ -74,7 +74,7 @@ void ContractionPlan::run(std::int64_t item, const T* a, const T* b, product_t<T
                                  const Parts& of = *static_cast<const Parts*>(context);
                                  of.plan.tell(of.item, of.loop, part, of.finished);
                                },
-                               &parts};
+                               &parts, 0, finished.beside};
   detail::DimCounter position(loop_.dims, ranges.loop.begin);
   const auto multiply = [&](FinishedPart then) {
     if constexpr (is_half_v<T>) {  // only this library's kernels multiply bf16 and f16

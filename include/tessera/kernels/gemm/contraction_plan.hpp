@@ -55,6 +55,7 @@ struct OutputRegion {
 struct FinishedBox {
   void (*call)(const void* context, const OutputRegion& box) = nullptr;
   const void* context = nullptr;
+  std::uintptr_t beside = 0;  ///< as of FinishedPart
 };
 
 /// How a contraction is computed: which labels are the m, n and k of a matrix product, which are looped over, and how
@@ -294,8 +295,9 @@ TESSERA_PLANNING inline void ContractionPlan::block(ContractionOptions options) 
   constexpr double large = 1 << 29;
   if (flops_ >= large && !as_loops_) detail::time_gemm_variants();
   const GemmVariant& chosen = gemm_variant(cpu_level());
-  // With several threads, wide items would be few, and the slowest thread would finish late.
-  const GemmVariant& cut_for = options.parallelism > 1 ? detail::default_gemm_variant(cpu_level()) : chosen;
+  // Several threads divide small products into few wide items, and the slowest thread would finish late.
+  const bool wide = options.parallelism == 1 || flops_ / options.parallelism >= 4 * large;
+  const GemmVariant& cut_for = wide ? chosen : detail::default_gemm_variant(cpu_level());
   const std::int64_t most_cols = detail::columns_in_cache<float>(detail::most_depth<float>, 32, cut_for);
   constexpr std::int64_t least = 64;
   const std::int64_t most_parts = 8 * std::max(options.parallelism, 1);

@@ -30,7 +30,7 @@ template <class T> struct GemmTile {
   std::int64_t c_row = 0;
   T alpha = T(1);
   bool accumulate = false;
-  Prefetch ahead[4];  ///< in this order; the last must have more lines than a tile prefetches
+  Prefetch ahead[6];  ///< in this order; the last must have more lines than a tile prefetches
 };
 
 template <class T, int Bytes> struct GemmVector {

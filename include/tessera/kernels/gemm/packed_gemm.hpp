@@ -27,13 +27,15 @@ struct FinishedPart {
   void (*call)(const void* context, const PartOfC& part) = nullptr;
   const void* context = nullptr;
   std::int64_t first_col = 0;  ///< of the columns that are counted from 0
+  /// Bytes from each element of C to an element that the callback reads, which is fetched before; 0: it reads none.
+  std::uintptr_t beside = 0;
 
   void operator()(PartOfC part) const {
     part.col += first_col;
     if (call) call(context, part);
   }
   /// The same for a product of the columns from `col` on.
-  FinishedPart from(std::int64_t col) const { return {call, context, first_col + col}; }
+  FinishedPart from(std::int64_t col) const { return {call, context, first_col + col, beside}; }
 };
 
 /// The layout of a packed right operand. Its rows are divided into blocks of `depth`, each block into panels of `width`
@@ -158,6 +160,10 @@ void gemm_block(const GemmVariant& variant, const Gemm<T>& g, const PanelsOfB<T>
         const std::int64_t from = a_lines * p / panels, to = a_lines * (p + 1) / panels;
         if (to > from) *ahead++ = {at(next_a + from * line), bytes(g.a_row), next_height};
       }
+      if (finished.beside != 0 && g.c_col == 1)
+        for (std::int64_t col = 0; col < width; col += line)
+          *ahead++ = {reinterpret_cast<const char*>(reinterpret_cast<std::uintptr_t>(c + col) + finished.beside),
+                      bytes(g.c_row), height};
       *ahead = {at(a), 0, -1};
 
       if (height == kernels.heights[fit] && width == cols && g.c_col == 1) {

@@ -4,8 +4,10 @@
 
 #include <cstdint>
 
+#include <tessera/base/dtype.hpp>
 #include <tessera/base/shape.hpp>
 #include <tessera/graph/fuse/units.hpp>
+#include <tessera/kernels/strides.hpp>
 #include <tessera/partition/plan/plan.hpp>
 #include <tessera/runtime/executor/frame.hpp>
 
@@ -18,6 +20,10 @@ class Epilogue {
   virtual ~Epilogue() = default;
   /// Runs on the box [begin, begin + extent) of the result's shard at `place` of the work grid.
   virtual void run_box(Frame& frame, int place, const Shape& begin, const Shape& extent) const = 0;
+  /// The first element of what run_box() reads beside the result `made`, if it is stored with the same strides, such as
+  /// a residual; otherwise null. The step before fetches it while it computes.
+  virtual const char* beside(const Frame& frame, int place, const char* made, DType dtype,
+                             const kernels::Strides& strides) const = 0;
 };
 
 /// One step of a plan with its addresses, strides and tables computed; it can run repeatedly on frames of its graph.

@@ -415,6 +415,14 @@ template <DTypeSet Types> class ContractionStep final : public PreparedStep {
         [&] { fail(errc::dtype_mismatch, "[einsum] dtype: ", name_of(dtype_), " is not supported"); });
   }
 
+  /// Bytes from an element of the product to the element that the epilogue reads beside it; 0 if there is none.
+  template <class Out> std::uintptr_t beside(const Frame& frame, const Place& place, const Out* out) const {
+    const char* const made = reinterpret_cast<const char*>(out);
+    const char* const other = epilogue_->beside(frame, place.work, made, dtype_v<Out>,
+                                                shapes_[static_cast<std::size_t>(place.shape)].out_strides);
+    return other == nullptr ? 0 : reinterpret_cast<std::uintptr_t>(other) - reinterpret_cast<std::uintptr_t>(made);
+  }
+
   template <class T> void run_item(Frame& frame, const Place& place, std::int64_t item, bool joins) const {
     using Out = kernels::product_t<T>;
     Out* out = operand<Out>(frame, place.out);
@@ -436,6 +444,7 @@ template <DTypeSet Types> class ContractionStep final : public PreparedStep {
     };
     const T a = number(0), b = number(1);
     const T* packed = place.packed < 0 ? nullptr : reinterpret_cast<const T*>(frame.scratch + place.packed);
+    const bool follows = epilogue_ != nullptr && place.rounded < 0;
     struct Follow {
       const Epilogue* epilogue;
       Frame* frame;
@@ -445,10 +454,10 @@ template <DTypeSet Types> class ContractionStep final : public PreparedStep {
                                           const Follow& of = *static_cast<const Follow*>(context);
                                           of.epilogue->run_box(*of.frame, of.work, box.begin, box.extent);
                                         },
-                                        &follow};
+                                        &follow, follows ? beside<Out>(frame, place, out) : 0};
     plan_of(place).run(
         item, place.a < 0 ? &a : operand<T>(frame, place.a), place.b < 0 ? &b : operand<T>(frame, place.b), out,
-        adds || joins, Out(1), packed, epilogue_ != nullptr && place.rounded < 0 ? finished : kernels::FinishedBox{},
+        adds || joins, Out(1), packed, follows ? finished : kernels::FinishedBox{},
         place.rounded < 0
             ? kernels::RoundedResult<T>{}
             : kernels::RoundedResult<T>{operand<T>(frame, place.rounded), operand<float>(frame, place.bias)});

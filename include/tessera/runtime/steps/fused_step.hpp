@@ -91,6 +91,18 @@ class FusedStep final : public PreparedStep, public Epilogue {
     call.uniforms = uniforms;
     kernel_(call);
   }
+  const char* beside(const Frame& frame, int w, const char* made, DType dtype,
+                     const kernels::Strides& strides) const override {
+    const Place& place = where_.places[static_cast<std::size_t>(w)];
+    for (std::size_t i = 0; i < place.inputs.size(); ++i) {
+      const PlacedOperand& input = place.inputs[i];
+      if (!input.is_stored() || fused_.inputs[i] != dtype || input.data(frame) == made) continue;
+      bool same = static_cast<int>(strides.size()) == rank_ && input.unmerged.row_stride == strides[strides.size() - 1];
+      for (std::size_t d = 0; d + 1 < strides.size(); ++d) same = same && input.unmerged.outer_stride[d] == strides[d];
+      if (same) return static_cast<const char*>(input.data(frame));
+    }
+    return nullptr;
+  }
 
   void run(Frame& frame) const override {
     double uniforms[64];

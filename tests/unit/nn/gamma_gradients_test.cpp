@@ -1,0 +1,80 @@
+// Gradients of samples of gamma distributions, and of igamma, by the concentration.
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <tuple>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include <tessera/distributions/distributions.hpp>
+#include <tessera/graph/transform/value_and_grad.hpp>
+#include <tessera/ops/ops.hpp>
+#include <tessera/tensor/compile.hpp>
+#include <tessera/tensor/creation.hpp>
+#include <tessera/tensor/host.hpp>
+
+namespace ts = tessera;
+
+namespace {
+
+namespace dist = ts::distributions;
+constexpr ts::Key own_key(29);
+constexpr int count = 5'000;
+
+// The derivative of a gamma draw by its concentration is that of the cdf over minus the density.
+TEST(GammaGradients, OfSamplesFollowTheCdf) {
+  constexpr auto f = ts::compile([](const auto& a, const auto& step, const auto& own) {
+    const auto x = dist::Gamma(a, 1.0).sample(own);
+    const auto slope = ts::grad([&](const auto& p) { return ts::sum(dist::Gamma(p, 1.0).rsample(own)); })(a);
+    const auto of_cdf = (ts::igamma(a + step, x) - ts::igamma(a - step, x)) / (2.0 * step);
+    const auto by_a = ts::grad([&](const auto& p) { return ts::sum(ts::igamma(p, x)); })(a);
+    const auto upper = ts::grad([&](const auto& p) { return ts::sum(ts::igammac(p, x)); })(a);
+    return std::tuple(slope * ts::exp(dist::Gamma(a, 1.0).log_prob(x)), of_cdf, by_a, upper);
+  });
+  std::vector<double> a, step;
+  for (const double each : {0.05, 0.3, 0.9, 1.0, 2.5, 9.0, 40.0, 700.0, 2e4, 9e5, 2e6})
+    for (int i = 0; i < 20; ++i) a.push_back(each), step.push_back(1e-3 * std::sqrt(each) * std::min(each, 1.0));
+  const auto n = static_cast<std::int64_t>(a.size());
+  const auto [slope, of_cdf, by_a, upper] =
+      f(ts::shard(a, {n}, ts::Mesh(), {}), ts::shard(step, {n}, ts::Mesh(), {}), own_key);
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    const double want = ts::to_host(of_cdf)[i], bound = 2e-6 * std::abs(want) + 2e-7 / std::sqrt(a[i]);
+    EXPECT_NEAR(ts::to_host(by_a)[i], want, bound) << a[i];
+    EXPECT_NEAR(ts::to_host(upper)[i], -want, bound) << a[i];
+    EXPECT_NEAR(-ts::to_host(slope)[i], want, bound) << a[i];
+  }
+}
+
+// Means of gradients of samples are gradients of means, of those families that are made of gamma draws.
+TEST(GammaGradients, OfMeansOfSamples) {
+  constexpr auto f = ts::compile([](const auto& a, const auto& own) {
+    const auto of = [&](const auto& value) { return ts::grad([&](const auto& p) { return ts::sum(value(p)); })(a); };
+    return std::tuple(of([&](const auto& p) { return dist::Gamma(p, 2.0).rsample(own); }),
+                      of([&](const auto& p) { return dist::Beta(p, 3.0).rsample(own); }),
+                      of([&](const auto& p) { return dist::Beta(3.0, p).rsample(own); }),
+                      of([&](const auto& p) { return dist::Chi2(p).rsample(own); }),
+                      of([&](const auto& p) { return ts::square(dist::StudentT(p, 0.0, 1.0).rsample(own)); }),
+                      of([&](const auto& p) {
+                        const auto rows = ts::stack<-1>(p, ts::full_like(p, 2.0));
+                        return ts::select<-1>(dist::Dirichlet(rows).rsample(own), 0);
+                      }),
+                      of([&](const auto& p) { return dist::Gamma(p, 2.0).sample(own); }));
+  });
+  constexpr double a = 9;
+  const double want[] = {0.5, 3 / ((a + 3) * (a + 3)),  -3 / ((a + 3) * (a + 3)),
+                         1,   -2 / ((a - 2) * (a - 2)), 2 / ((a + 2) * (a + 2))};
+  const auto [gamma, beta, flipped, chi2, student, dirichlet, none] =
+      f(ts::full<double>({count}, a, ts::Mesh(), {}), own_key);
+  int which = 0;
+  for (const auto& each : {gamma, beta, flipped, chi2, student, dirichlet}) {
+    double mean = 0, square = 0;
+    for (const double g : ts::to_host(each)) mean += g / count, square += g * g / count;
+    EXPECT_NEAR(mean, want[which], 5 * std::sqrt((square - mean * mean) / count)) << which;
+    ++which;
+  }
+  for (const double g : ts::to_host(none)) EXPECT_EQ(g, 0);
+}
+
+}  // namespace
