@@ -5065,18 +5065,24 @@ namespace tessera {
 
 namespace detail {
 
+/// A host scalar computed again in another graph, of operands that `bring` finds there.
+template <class Bring> constexpr Value recomputed(const Value& number, int graph, Bring bring) {
+  Module& module = *number.module;
+  const Node node = number.node();
+  Growable<std::int32_t> operands;
+  for (int i = 0; i < node.arity; ++i)
+    operands.push_back(bring(number.with(module.graph(number.graph).operand(number.id, i))).id);
+  return {&module, graph, module.graph(graph).add(node, operands.data(), node.arity), number.source};
+}
+
 /// A value of the graph around a body, in the body: host scalars are computed there again, anything else becomes an
 /// argument that is the same in every step.
 constexpr Value captured(const Value& outer, OpenBody& body) {
+  if (is_host_number(outer))
+    return recomputed(outer, body.graph, [&](const Value& operand) { return captured(operand, body); });
   Module& module = *outer.module;
   const Node node = outer.node();
   const auto inside = [&](int id) { return Value{&module, body.graph, id, outer.source}; };
-  if (is_host_number(outer)) {
-    Growable<std::int32_t> operands;
-    for (int i = 0; i < node.arity; ++i)
-      operands.push_back(captured(outer.with(module.graph(outer.graph).operand(outer.id, i)), body).id);
-    return inside(module.graph(body.graph).add(node, operands.data(), node.arity));
-  }
   for (std::size_t i = 0; i < body.captured.size(); ++i)
     if (body.captured[i] == outer.id) return inside(body.inside[i]);
   Node argument = argument_node(body.arguments++, node.dtype, node.rank, node.singletons);
@@ -5371,6 +5377,12 @@ template <class Self> struct Operators {
   }
   template <class B> friend constexpr auto operator||(At<Self> a, const B&) {
     static_assert(std::is_void_v<B>, "tessera: for tensors write ts::logical_or(x, y) instead of x || y");
+    return call<LessTag>(a.source, a.value, a.value);
+  }
+  template <class B> friend constexpr auto operator%(At<Self> a, const B&) {
+    static_assert(std::is_void_v<B>,
+                  "tessera: for tensors write ts::remainder(x, y) for Python's x % y, of the sign of "
+                  "y, or ts::fmod(x, y) for that of C++, of the sign of x");
     return call<LessTag>(a.source, a.value, a.value);
   }
   // Without these overloads, compilers would list all operators == that exist.
@@ -6825,7 +6837,7 @@ class BodyTrace {
  public:
   constexpr BodyTrace(Module& module, const Repeat& shape) : module_(&module), shape_(shape) {
     OpenBody body;
-    body.graph = module.add_graph();
+    body.graph = graph_ = module.add_graph();
     body.around = module.current;
     module.current = body.graph;
     module.open.push_back(std::move(body));
@@ -6871,6 +6883,11 @@ class BodyTrace {
   /// The values around the body that are its arguments, in their order.
   constexpr const Growable<std::int32_t>& operands() const { return operands_; }
   constexpr bool is_slice(int argument) const { return shape_.is_stacked(argument); }
+  /// After the end: a Dim or a Scalar of the body, which is the same in each step, in the graph around it.
+  constexpr Value number_outside(const Value& number) const {
+    if (number.graph != graph_ || !is_host_number(number)) return here(number);
+    return recomputed(number, module_->current, [&](const Value& operand) { return number_outside(operand); });
+  }
 
   /// Adds the repeat to the graph around the body. `count`: the number of steps, where nothing is sliced; `limit`: how
   /// many of them run, where that is limited.
@@ -6893,6 +6910,7 @@ class BodyTrace {
  private:
   Module* module_;
   Repeat shape_;
+  int graph_ = 0;
   Growable<std::int32_t> operands_;
   Growable<Value> carried_;
   std::size_t given_ = 0;
@@ -10045,18 +10063,30 @@ namespace tessera {
 
 namespace detail {
 
+/// The type of two operands of select: of two numbers f32, or i32 if both are integers, as in JAX.
+template <class A, class B> struct Selected : Promote<A, B> {};
+template <class A, class B>
+  requires(is_number_v<typename A::type> && is_number_v<typename B::type>)
+struct Selected<A, B> {
+  static constexpr bool whole = std::is_same_v<typename A::type, Number<NumberKind::integer>> &&
+                                std::is_same_v<typename B::type, Number<NumberKind::integer>>;
+  static constexpr DType dtype = whole ? DType::i32 : DType::f32;
+  using type = element_t<dtype>;
+  static constexpr int rank = 0;
+};
+
 struct SelectTag {
   static constexpr auto leading_dims = ops::LeadingDims::aligned;
   template <class C, class A, class B> struct result {
     using Checks = decltype([] {
       static_assert(std::is_same_v<typename C::type, bool>, "tessera: the condition of select must be a bool tensor");
     });
-    using type = typename Promote<A, B>::type;
-    static constexpr int rank = C::rank > Promote<A, B>::rank ? C::rank : Promote<A, B>::rank;
+    using type = typename Selected<A, B>::type;
+    static constexpr int rank = C::rank > Selected<A, B>::rank ? C::rank : Selected<A, B>::rank;
   };
   template <class C, class A, class B> static constexpr void convert(Value&, Value& yes, Value& no) {
-    yes = convert_operand<A>(yes, Promote<A, B>::dtype);
-    no = convert_operand<B>(no, Promote<A, B>::dtype);
+    yes = convert_operand<A>(yes, Selected<A, B>::dtype);
+    no = convert_operand<B>(no, Selected<A, B>::dtype);
   }
   static constexpr Value emit(Value context, Value condition, Value yes, Value no) {
     return build::select(condition, yes.at(context.source), no);
@@ -10071,10 +10101,10 @@ template <class To> struct CastTag {
 }  // namespace detail
 
 /// `yes` where the condition is true, `no` elsewhere; all three are broadcast against each other, `yes` and `no`
-/// promoted. Elements that are not selected have no effect: NaN in them does not propagate, and their gradient is 0.
-/// Errors: shape_mismatch. Communication: a reshard where the operands' shardings differ.
+/// promoted; of two numbers f32, or i32 if both are integers. Elements that are not selected have no effect: NaN in
+/// them does not propagate, and their gradient is 0. Errors: shape_mismatch. Communication: a reshard where the
+/// operands' shardings differ.
 template <TensorArgument C, Operand A, Operand B>
-  requires(TensorOperand<A> || TensorOperand<B>)
 constexpr auto select(const C& condition, const A& yes, const B& no, Here at = Here::current()) {
   return call<detail::SelectTag>(Source::from(at), condition, yes, no);
 }
@@ -16861,6 +16891,18 @@ constexpr auto concat(const A& a, const B& b, const C& c, const E& e, const F& f
                                                                              rest...);
 }
 
+/// Of a std::array, tuple or pair of tensors, as torch.cat of a list.
+template <int D, class Tensors>
+  requires requires { std::tuple_size<Tensors>::value; }
+constexpr auto concat(const Tensors& tensors, Here at = Here::current()) {
+  return std::apply(
+      [&]<TensorArgument A, TensorOperand... Rest>(const A& first, const Rest&... rest) {
+        static_assert(sizeof...(Rest) < 16, "tessera: concat takes at most 16 operands");
+        return call<detail::ConcatTag<A::rank, detail::checked_dim<D, A::rank>()>>(Source::from(at), first, rest...);
+      },
+      tensors);
+}
+
 /// Adds `before` zeros in front of dim D and `after` zeros behind it. Errors: shape_mismatch for negative padding.
 /// Communication: as slice.
 template <int D, TensorArgument X, SizeOperand Before, SizeOperand After>
@@ -17178,6 +17220,18 @@ constexpr auto stack(const A& a, const B& b, const C& c, const E& e, const F& f,
   static_assert(sizeof...(Rest) + 5 <= 16, "tessera: stack takes at most 16 operands");
   return call<detail::StackTag<A::rank, detail::checked_dim<D, A::rank + 1>()>>(detail::line_of(a), a, b, c, e, f,
                                                                                 rest...);
+}
+
+/// Of a std::array, tuple or pair of tensors, as torch.stack of a list.
+template <int D, class Tensors>
+  requires requires { std::tuple_size<Tensors>::value; }
+constexpr auto stack(const Tensors& tensors, Here at = Here::current()) {
+  return std::apply(
+      [&]<TensorArgument A, TensorOperand... Rest>(const A& first, const Rest&... rest) {
+        static_assert(sizeof...(Rest) < 16, "tessera: stack takes at most 16 operands");
+        return call<detail::StackTag<A::rank, detail::checked_dim<D, A::rank + 1>()>>(Source::from(at), first, rest...);
+      },
+      tensors);
 }
 
 /// The coordinates of a grid of points (torch.meshgrid and jnp.meshgrid with indexing "ij"), a tuple:
@@ -17783,12 +17837,11 @@ template <class T> constexpr auto step_of(const T& x, BodyTrace& body) {
 }
 
 /// The results y of all steps: tensors with a leading dim of steps; for a plain struct, a Stack of them.
-/// `take(storage)` returns the next tensor, and where a struct with a Dim or a Scalar can't be returned, `refuse()`
-/// says so.
+/// `take(storage)` returns the next tensor. Dims and Scalars in a struct are the same in each step.
 /// With `Nested` a struct may have Stacks, to be reduced: see ts::sum of a Stack.
-template <bool Nested, class Take, class Refuse> class StackResults {
+template <bool Nested, class Take> class StackResults {
  public:
-  constexpr StackResults(Take take, Refuse refuse) : take_(take), refuse_(refuse) {}
+  constexpr StackResults(const BodyTrace& body, Take take) : body_(body), take_(take) {}
 
   template <class Y> constexpr auto operator()(const Y& y) {
     if constexpr (TensorOperand<Y>) {
@@ -17812,15 +17865,15 @@ template <bool Nested, class Take, class Refuse> class StackResults {
     if constexpr (TensorOperand<Leaf>)
       leaf = Leaf(take_(Storage::layers));
     else if (leaf.traced())
-      refuse_();
+      leaf = Leaf(body_.number_outside(leaf.placeholder()));
   }
   constexpr void enter_stack(const auto&) {}
   constexpr void enter_layer(int) {}
   constexpr void leave_stack() {}
 
  private:
+  const BodyTrace& body_;
   Take take_;
-  Refuse refuse_;
 };
 
 template <class T> inline constexpr bool is_two_v = false;
@@ -17900,11 +17953,7 @@ constexpr auto run_scan(const F& f, const Carry& init, const Xs& xs, const Value
     const Node type = build::stacked_type(own[own.outputs[static_cast<std::size_t>(next_output)]]);
     return build::project(made, next_output++, type, storage);
   };
-  const auto refuse = [&] {
-    made.refuse(errc::unsupported,
-                "[scan] y: a struct with a Dim or a Scalar can't be y; return the tensors of the struct as a tuple");
-  };
-  return std::tuple(last, StackResults<false, decltype(take), decltype(refuse)>(take, refuse)(y));
+  return std::tuple(last, StackResults<false, decltype(take)>(body, take)(y));
 }
 
 template <class F, class Init, class Xs>
@@ -21467,11 +21516,7 @@ template <class F, class Xs> constexpr auto map_batched(const F& f, const Xs& xs
   BatchGraph all(module, one.graph, one.around, arguments);
   int next = 0;
   const auto take = [&](Storage) { return around.with(all.output(next++, true).id); };
-  const auto refuse = [&] {
-    around.refuse(errc::unsupported, "[vmap] result: a struct with a Dim or a Scalar can't be the result of the "
-                                     "function; return the tensors of the struct as a tuple");
-  };
-  return StackResults<true, decltype(take), decltype(refuse)>(take, refuse)(y);
+  return StackResults<true, decltype(take)>(body, take)(y);
 }
 
 }  // namespace detail
@@ -21491,7 +21536,8 @@ template <int... Axes> inline constexpr InAxes<Axes...> in_axes{};
 /// is computed once. Branches, and loops whose number of steps differs between examples, run in a loop over examples.
 /// Memory is that of all examples; for one after the other, see ts::map. Arguments and results are tensors, and tuples,
 /// pairs and arrays of these, and Stacks, whose layers are examples; a struct that f returns becomes a Stack, see
-/// ts::all_layers. A number as the key of draws gives each example its own. Errors: capacity for a tensor of 8 dims in
+/// ts::all_layers: as a result of the program it is whole along the examples on each device, while tensors and tuples
+/// stay split. A number as the key of draws gives each example its own. Errors: capacity for a tensor of 8 dims in
 /// f; arguments with different numbers of examples are an error of the first operation that has both. Communication:
 /// that of the operations; a split dim of examples stays split. Source: jax.vmap.
 template <int Out = 0, class F, int... In> constexpr auto vmap(const F& f, InAxes<In...>, Here at = Here::current()) {
@@ -23742,6 +23788,11 @@ constexpr auto cross_entropy(const Logits& logits, const Targets& targets, const
                                                                         options.label_smoothing, options.z_loss,
                                                                         static_cast<double>(options.ignore_index));
 }
+/// Without options, reduced otherwise: `cross_entropy<LossReduction::each>` is PyTorch's reduction="none".
+template <LossReduction Reduction, TensorArgument Logits, TensorArgument Targets>
+constexpr auto cross_entropy(const Logits& logits, const Targets& targets, Here at = Here::current()) {
+  return cross_entropy<Reduction>(logits, targets, CrossEntropy{}, at);
+}
 /// The same with a weight for each class, a vector, as PyTorch's argument `weight`: -log p of each class is multiplied
 /// by its weight, and the mean is the sum over the sum of the weights of the targets. z_loss has no weights.
 ///
@@ -24397,9 +24448,10 @@ template <class Like> inline constexpr bool has_sharding_v = !LocalOperand<Like>
 /// no further errors follow.
 template <class Key> constexpr decltype(auto) drawn_from(const Key& key) {
   constexpr bool is_operand = Operand<Key>;
-  static_assert(is_operand, "tessera: inside a traced function the key of random numbers is a number or a ts::Scalar, "
-                            "such as the number of the training step, not a ts::Key; a ts::Key that is passed to the "
-                            "compiled function is a ts::Scalar inside");
+  static_assert(is_operand,
+                "tessera: in an expression of tensors and inside a traced function the key of random numbers "
+                "is a number or a ts::Scalar, such as the number of the training step, not a ts::Key; pass "
+                "the ts::Key to the compiled function, in which it is a ts::Scalar");
   static_assert(!LocalOperand<Key>, "tessera: inside a ts::shard_map the key of random numbers is a number or a "
                                     "ts::Scalar; each device draws numbers of its own");
   if constexpr (LocalOperand<Key>)
@@ -35177,8 +35229,11 @@ class GraphPlanner : PlannedValues {
         continue;
       }
       const bool given = requests_ != nullptr && requests_[k].given;
-      int v = version(node, given ? requests_[k].sharding : final_sharding(node), graph_[node].source,
-                      "requested result", true);
+      Sharding wanted = given ? requests_[k].sharding : final_sharding(node);
+      // Each layer of a Stack that the program returns has memory of its own on all devices that hold a shard of it.
+      if (g_ == 0 && !given && program_.results_in_layers != nullptr && program_.results_in_layers[k])
+        wanted.dims[0] = {};
+      int v = version(node, wanted, graph_[node].source, "requested result", true);
       if (value(v).rows_once) v = contiguous(v, false, graph_[node].source);
       // Where contiguous() has made a copy in the output's role, the copy is the result.
       for (std::int32_t other : versions_[size(node)])

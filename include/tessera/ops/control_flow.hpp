@@ -51,12 +51,11 @@ template <class T> constexpr auto step_of(const T& x, BodyTrace& body) {
 }
 
 /// The results y of all steps: tensors with a leading dim of steps; for a plain struct, a Stack of them.
-/// `take(storage)` returns the next tensor, and where a struct with a Dim or a Scalar can't be returned, `refuse()`
-/// says so.
+/// `take(storage)` returns the next tensor. Dims and Scalars in a struct are the same in each step.
 /// With `Nested` a struct may have Stacks, to be reduced: see ts::sum of a Stack.
-template <bool Nested, class Take, class Refuse> class StackResults {
+template <bool Nested, class Take> class StackResults {
  public:
-  constexpr StackResults(Take take, Refuse refuse) : take_(take), refuse_(refuse) {}
+  constexpr StackResults(const BodyTrace& body, Take take) : body_(body), take_(take) {}
 
   template <class Y> constexpr auto operator()(const Y& y) {
     if constexpr (TensorOperand<Y>) {
@@ -80,15 +79,15 @@ template <bool Nested, class Take, class Refuse> class StackResults {
     if constexpr (TensorOperand<Leaf>)
       leaf = Leaf(take_(Storage::layers));
     else if (leaf.traced())
-      refuse_();
+      leaf = Leaf(body_.number_outside(leaf.placeholder()));
   }
   constexpr void enter_stack(const auto&) {}
   constexpr void enter_layer(int) {}
   constexpr void leave_stack() {}
 
  private:
+  const BodyTrace& body_;
   Take take_;
-  Refuse refuse_;
 };
 
 template <class T> inline constexpr bool is_two_v = false;
@@ -168,11 +167,7 @@ constexpr auto run_scan(const F& f, const Carry& init, const Xs& xs, const Value
     const Node type = build::stacked_type(own[own.outputs[static_cast<std::size_t>(next_output)]]);
     return build::project(made, next_output++, type, storage);
   };
-  const auto refuse = [&] {
-    made.refuse(errc::unsupported,
-                "[scan] y: a struct with a Dim or a Scalar can't be y; return the tensors of the struct as a tuple");
-  };
-  return std::tuple(last, StackResults<false, decltype(take), decltype(refuse)>(take, refuse)(y));
+  return std::tuple(last, StackResults<false, decltype(take)>(body, take)(y));
 }
 
 template <class F, class Init, class Xs>

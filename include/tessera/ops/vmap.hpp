@@ -99,11 +99,7 @@ template <class F, class Xs> constexpr auto map_batched(const F& f, const Xs& xs
   BatchGraph all(module, one.graph, one.around, arguments);
   int next = 0;
   const auto take = [&](Storage) { return around.with(all.output(next++, true).id); };
-  const auto refuse = [&] {
-    around.refuse(errc::unsupported, "[vmap] result: a struct with a Dim or a Scalar can't be the result of the "
-                                     "function; return the tensors of the struct as a tuple");
-  };
-  return StackResults<true, decltype(take), decltype(refuse)>(take, refuse)(y);
+  return StackResults<true, decltype(take)>(body, take)(y);
 }
 
 }  // namespace detail
@@ -123,7 +119,8 @@ template <int... Axes> inline constexpr InAxes<Axes...> in_axes{};
 /// is computed once. Branches, and loops whose number of steps differs between examples, run in a loop over examples.
 /// Memory is that of all examples; for one after the other, see ts::map. Arguments and results are tensors, and tuples,
 /// pairs and arrays of these, and Stacks, whose layers are examples; a struct that f returns becomes a Stack, see
-/// ts::all_layers. A number as the key of draws gives each example its own. Errors: capacity for a tensor of 8 dims in
+/// ts::all_layers: as a result of the program it is whole along the examples on each device, while tensors and tuples
+/// stay split. A number as the key of draws gives each example its own. Errors: capacity for a tensor of 8 dims in
 /// f; arguments with different numbers of examples are an error of the first operation that has both. Communication:
 /// that of the operations; a split dim of examples stays split. Source: jax.vmap.
 template <int Out = 0, class F, int... In> constexpr auto vmap(const F& f, InAxes<In...>, Here at = Here::current()) {

@@ -176,7 +176,8 @@ TEST(Distributions, SamplesAreEqualOnEveryMesh) {
                       dist::Beta(positive, 2.0).sample(own), dist::Binomial(30, dist::Logits(x)).sample(own),
                       dist::NegativeBinomial(3, dist::Logits(x)).sample(own),
                       dist::Poisson(2.0 + ts::zeros_like(x)).sample_like(x, own),
-                      ts::cast<float>(ts::unsqueeze<1>(dist::Categorical(dist::Logits(x)).sample(own))));
+                      ts::cast<float>(ts::unsqueeze<1>(dist::Categorical(dist::Logits(x)).sample(own))),
+                      dist::Categorical(dist::Logits(ts::sum<0>(x))).sample_like(ts::sum<1>(x), own));
   });
   const auto whole = ts::normal<float>(ts::Key(5), {7, 4}, ts::Mesh(), {});
   const auto want = f(whole, own_key);
@@ -189,7 +190,7 @@ TEST(Distributions, SamplesAreEqualOnEveryMesh) {
           EXPECT_EQ(ts::to_host(one), ts::to_host(other)) << spec.text();
         };
         (check(std::get<I>(got), std::get<I>(want)), ...);
-      }(std::make_index_sequence<7>{});
+      }(std::make_index_sequence<8>{});
     }
   }
 }

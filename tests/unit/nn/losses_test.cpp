@@ -36,6 +36,24 @@ void expect_losses(const std::vector<Array>& got, const Array& want) {
   oracle::expect_near(got.at(2), Array::number(sum), 1e-12, "sum");
 }
 
+// Without options: -log softmax(logits)[target].
+TEST(ElementLosses, OfCrossEntropy) {
+  const Array logits = random_array({3, 4}, 1, -2, 2), targets({3}, {0, 3, 1});
+  Array want({3});
+  for (std::size_t i = 0; i < 3; ++i) {
+    double sum = 0;
+    for (std::size_t j = 0; j < 4; ++j) sum += std::exp(logits.data[4 * i + j]);
+    want.data[i] = std::log(sum) - logits.data[4 * i + static_cast<std::size_t>(targets.data[i])];
+  }
+  expect_losses(run<Float<2>, Int<1>>(
+                    [](const auto& a, const auto& b) {
+                      return std::tuple(ts::cross_entropy<each_one>(a, b), ts::cross_entropy(a, b),
+                                        ts::cross_entropy<summed>(a, b));
+                    },
+                    {logits, targets}),
+                want);
+}
+
 // The formulas of the pages of torch.nn.SmoothL1Loss, GaussianNLLLoss, PoissonNLLLoss and torchvision's focal loss.
 TEST(ElementLosses, OfDistancesAndLikelihoods) {
   const Array x = random_array({3, 4}, 1, -2, 2), y = random_array({3, 4}, 2, -2, 2);

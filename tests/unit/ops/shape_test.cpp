@@ -1,3 +1,7 @@
+#include <array>
+#include <tuple>
+#include <utility>
+
 #include "../../support/gradients.hpp"
 #include "../base/expect_error.hpp"
 
@@ -164,11 +168,14 @@ TEST(Repeat, TilesRollsAndFlips) {
 
 TEST(Stack, PutsTogetherAndTakesApart) {
   const auto stacked = [](const auto& a, const auto& b) {
-    return std::tuple(ts::stack<0>(a, b), ts::stack<-1>(a, b, a), ts::stack<0>(a, b, b, a, a, b));
+    return std::tuple(ts::stack<0>(std::pair(a, b)), ts::stack<-1>(a, b, a), ts::stack<0>(a, b, b, a, a, b),
+                      ts::stack<0>(a, b), ts::stack<-1>(std::array{a, b, a}));
   };
   const auto made = results_of<Float<1>, Float<1>>(stacked, {Array({2}, {1, 2}), Array({2}, {3, 4})});
   EXPECT_EQ(made[0].shape, (Shape{2, 2}));
   EXPECT_EQ(made[0].data, (std::vector<double>{1, 2, 3, 4}));
+  EXPECT_EQ(made[3].data, made[0].data);
+  EXPECT_EQ(made[4].data, made[1].data);
   EXPECT_EQ(made[1].shape, (Shape{2, 3}));
   EXPECT_EQ(made[1].data, (std::vector<double>{1, 3, 1, 2, 4, 2}));
   EXPECT_EQ(made[2].data, (std::vector<double>{1, 2, 3, 4, 3, 4, 1, 2, 1, 2, 3, 4}));

@@ -1,3 +1,6 @@
+#include <array>
+#include <tuple>
+
 #include "../../support/untyped.hpp"
 #include "../base/expect_error.hpp"
 
@@ -37,6 +40,12 @@ TEST(Slicing, Concat) {
   });
   check_gradient<Float<2>, Float<2>>(f, {x, y});
   check_gradient<Float<2>>([](const auto& v) { return ts::concat<0>(v, v, v * v, v, v, v); }, {x});
+  const auto of_list = [](const auto& a, const auto& b) {
+    return std::tuple(ts::concat<1>(std::tuple(a * a, b, a)), ts::concat<1>(std::array{b, b * 2.0}));
+  };
+  const auto made = results_of<Float<2>, Float<2>>(of_list, {x, y});
+  EXPECT_EQ(made[0].data, out.data);
+  EXPECT_EQ(made[1].shape, (Shape{3, 4}));
 }
 
 TEST(Slicing, Pad) {

@@ -1,10 +1,12 @@
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstdint>
 #include <sstream>
 #include <string>
 #include <thread>
 #include <tuple>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -12,7 +14,9 @@
 #include <gtest/gtest.h>
 
 #include <tessera/graph/transform/value_and_grad.hpp>
+#include <tessera/ops/control_flow.hpp>
 #include <tessera/ops/ops.hpp>
+#include <tessera/ops/vmap.hpp>
 #include <tessera/tensor/compile.hpp>
 #include <tessera/tensor/creation.hpp>
 #include <tessera/tensor/evaluate.hpp>
@@ -412,6 +416,49 @@ TEST(TensorLayouts, AreSharedByTensorsAlike) {
   EXPECT_NE(id(a), id(ts::zeros<float>({6, 4}, mesh, {"data"})));
   EXPECT_NE(id(a), id(ts::zeros<double>({4, 6}, mesh, {"data"})));
   EXPECT_NE(id(a), id(ts::zeros<float>({4, 6}, ts::Mesh({{"data", 4}}), {"data"})));
+}
+
+// Of two numbers f32, or i32 if both are integers, as jnp.where.
+TEST(Expressions, SelectOneOfTwoNumbers) {
+  const auto x = ts::reshard(ts::arange<double>(3, mesh), {"data"});
+  const auto chosen = ts::eval(ts::select(x > 0.5, 1.5, -2));
+  const auto whole = ts::eval(ts::select(x > 0.5, 1, ts::Dim(-2)));
+  static_assert(std::is_same_v<decltype(chosen), const ts::ShardedTensor<float, 1>>);
+  static_assert(std::is_same_v<decltype(whole), const ts::ShardedTensor<std::int32_t, 1>>);
+  EXPECT_EQ(ts::to_host(chosen), (std::vector<float>{-2, 1.5, 1.5}));
+  EXPECT_EQ(ts::to_host(whole), (std::vector<std::int32_t>{-2, 1, 1}));
+  EXPECT_EQ(ts::sharded_type_text(chosen), "f32[3]{data}");
+}
+
+// ---- structs that each step or example returns
+
+struct Scaled {
+  ts::ShardedTensor<double, 1> of;
+  ts::Dim size;
+  ts::Scalar by;
+};
+// Dims and Scalars of the struct are the same in all layers of the Stack; computed ones are computed outside.
+TEST(CompiledFunctions, ReturnStructsWithNumbersFromEachStepAndExample) {
+  constexpr auto of_examples = ts::compile([](const auto& x, const ts::Dim& size, const ts::Scalar& by) {
+    return ts::vmap([&](const auto& row) { return Scaled{row * by, size, by}; })(x);
+  });
+  constexpr auto of_steps = ts::compile([](const auto& x, const ts::Dim& size, const ts::Scalar& by) {
+    const auto step = [&](const auto& n, const auto& row) { return std::tuple(n + 1, Scaled{row * by, size, by}); };
+    return std::get<1>(ts::scan(step, 0, x));
+  });
+  for (const ts::PartitionSpec& spec :
+       {ts::PartitionSpec{}, ts::PartitionSpec{"data"}, ts::PartitionSpec{"data", "model"}}) {
+    const auto x = ts::reshard(ts::eval(ts::reshape(ts::arange<double>(12, mesh), {4, 3})), spec);
+    for (const auto& stack :
+         std::array{of_examples(x, ts::Dim(7), ts::Scalar(0.5)), of_steps(x, ts::Dim(7), ts::Scalar(0.5))}) {
+      ASSERT_EQ(stack.size(), 4);
+      for (int i = 0; i < 4; ++i) {
+        EXPECT_EQ(ts::to_host(stack[i].of), (std::vector<double>{1.5 * i, 1.5 * i + 0.5, 1.5 * i + 1})) << spec.text();
+        EXPECT_EQ(stack[i].size.value(), 7);
+        EXPECT_EQ(stack[i].by.value(), 0.5);
+      }
+    }
+  }
 }
 
 // ---- Stacks of blocks without tensors

@@ -52,6 +52,8 @@ struct Bernoulli : Univariate<Bernoulli<Parameter, Kind>, formulas::Bernoulli<Ki
   constexpr explicit Bernoulli(const Logits<Parameter>& logits) : parameter(logits.value) {}
   constexpr explicit Bernoulli(const Probs<Parameter>& probs) : parameter(probs.value) {}
   constexpr auto parameters() const { return std::tie(parameter); }
+  /// The probability of 1, which is the mean.
+  constexpr auto probs(Here at = Here::current()) const { return this->mean(at); }
 };
 template <class X> Bernoulli(Logits<X>) -> Bernoulli<X, ParameterKind::logits>;
 template <class X> Bernoulli(Probs<X>) -> Bernoulli<X, ParameterKind::probs>;

@@ -48,6 +48,14 @@ template <ParameterKind Kind> struct CategoricalKl {
   }
 };
 
+/// x, split as `like`, whose elements are not read.
+template <bool Follows> struct SplitAs {
+  template <class X, class> using result = X;
+  static constexpr Value emit(Value context, Value x, Value like) {
+    return Follows ? build::alike(x.at(context.source), build::shape_source(like)) : x;
+  }
+};
+
 }  // namespace formulas
 
 /// Indices from 0 to n - 1, each with its probability (torch.distributions.Categorical). The parameter is a tensor
@@ -87,6 +95,16 @@ template <Operand Parameter, ParameterKind Kind> struct Categorical {
   template <std::uint32_t Stream = 0, class Key>
   constexpr auto sample(const Key& key, Here at = Here::current()) const {
     return categorical<-1, Stream>(log_probs(at), key, at);
+  }
+  /// The same in the shape of `like`, against which the dims [...] of the parameter are broadcast, and split as it is.
+  /// The elements of `like` are not read.
+  template <std::uint32_t Stream = 0, TensorArgument Like, class Key>
+  constexpr auto sample_like(const Like& like, const Key& key, Here at = Here::current()) const {
+    const auto drawn = categorical<-1, Stream>(log_probs(at) + unsqueeze<-1>(zeros_like(like, at), at), key, at);
+    if constexpr (std::remove_const_t<decltype(drawn)>::rank == Like::rank)
+      return call<formulas::SplitAs<tessera::detail::has_sharding_v<Like>>>(Source::from(at), drawn, like);
+    else
+      return drawn;
   }
 };
 template <class X> Categorical(Logits<X>) -> Categorical<X, ParameterKind::logits>;

@@ -104,7 +104,7 @@ class BodyTrace {
  public:
   constexpr BodyTrace(Module& module, const Repeat& shape) : module_(&module), shape_(shape) {
     OpenBody body;
-    body.graph = module.add_graph();
+    body.graph = graph_ = module.add_graph();
     body.around = module.current;
     module.current = body.graph;
     module.open.push_back(std::move(body));
@@ -150,6 +150,11 @@ class BodyTrace {
   /// The values around the body that are its arguments, in their order.
   constexpr const Growable<std::int32_t>& operands() const { return operands_; }
   constexpr bool is_slice(int argument) const { return shape_.is_stacked(argument); }
+  /// After the end: a Dim or a Scalar of the body, which is the same in each step, in the graph around it.
+  constexpr Value number_outside(const Value& number) const {
+    if (number.graph != graph_ || !is_host_number(number)) return here(number);
+    return recomputed(number, module_->current, [&](const Value& operand) { return number_outside(operand); });
+  }
 
   /// Adds the repeat to the graph around the body. `count`: the number of steps, where nothing is sliced; `limit`: how
   /// many of them run, where that is limited.
@@ -172,6 +177,7 @@ class BodyTrace {
  private:
   Module* module_;
   Repeat shape_;
+  int graph_ = 0;
   Growable<std::int32_t> operands_;
   Growable<Value> carried_;
   std::size_t given_ = 0;

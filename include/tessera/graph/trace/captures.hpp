@@ -11,18 +11,24 @@ namespace tessera {
 
 namespace detail {
 
+/// A host scalar computed again in another graph, of operands that `bring` finds there.
+template <class Bring> constexpr Value recomputed(const Value& number, int graph, Bring bring) {
+  Module& module = *number.module;
+  const Node node = number.node();
+  Growable<std::int32_t> operands;
+  for (int i = 0; i < node.arity; ++i)
+    operands.push_back(bring(number.with(module.graph(number.graph).operand(number.id, i))).id);
+  return {&module, graph, module.graph(graph).add(node, operands.data(), node.arity), number.source};
+}
+
 /// A value of the graph around a body, in the body: host scalars are computed there again, anything else becomes an
 /// argument that is the same in every step.
 constexpr Value captured(const Value& outer, OpenBody& body) {
+  if (is_host_number(outer))
+    return recomputed(outer, body.graph, [&](const Value& operand) { return captured(operand, body); });
   Module& module = *outer.module;
   const Node node = outer.node();
   const auto inside = [&](int id) { return Value{&module, body.graph, id, outer.source}; };
-  if (is_host_number(outer)) {
-    Growable<std::int32_t> operands;
-    for (int i = 0; i < node.arity; ++i)
-      operands.push_back(captured(outer.with(module.graph(outer.graph).operand(outer.id, i)), body).id);
-    return inside(module.graph(body.graph).add(node, operands.data(), node.arity));
-  }
   for (std::size_t i = 0; i < body.captured.size(); ++i)
     if (body.captured[i] == outer.id) return inside(body.inside[i]);
   Node argument = argument_node(body.arguments++, node.dtype, node.rank, node.singletons);

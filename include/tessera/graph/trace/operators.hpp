@@ -107,6 +107,12 @@ template <class Self> struct Operators {
     static_assert(std::is_void_v<B>, "tessera: for tensors write ts::logical_or(x, y) instead of x || y");
     return call<LessTag>(a.source, a.value, a.value);
   }
+  template <class B> friend constexpr auto operator%(At<Self> a, const B&) {
+    static_assert(std::is_void_v<B>,
+                  "tessera: for tensors write ts::remainder(x, y) for Python's x % y, of the sign of "
+                  "y, or ts::fmod(x, y) for that of C++, of the sign of x");
+    return call<LessTag>(a.source, a.value, a.value);
+  }
   // Without these overloads, compilers would list all operators == that exist.
   template <class B> friend constexpr auto operator==(const Self& x, const B&) {
     static_assert(std::is_void_v<B>,

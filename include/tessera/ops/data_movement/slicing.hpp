@@ -2,6 +2,8 @@
 #define TESSERA_OPS_DATA_MOVEMENT_SLICING_HPP
 #include <tessera/base/push_macros.hpp>
 
+#include <tuple>
+
 #include <tessera/ops/data_movement/data_movement_rows.hpp>
 #include <tessera/ops/data_movement/shape.hpp>
 
@@ -98,6 +100,18 @@ constexpr auto concat(const A& a, const B& b, const C& c, const E& e, const F& f
   static_assert(sizeof...(Rest) + 5 <= 16, "tessera: concat takes at most 16 operands");
   return call<detail::ConcatTag<A::rank, detail::checked_dim<D, A::rank>()>>(detail::line_of(a), a, b, c, e, f,
                                                                              rest...);
+}
+
+/// Of a std::array, tuple or pair of tensors, as torch.cat of a list.
+template <int D, class Tensors>
+  requires requires { std::tuple_size<Tensors>::value; }
+constexpr auto concat(const Tensors& tensors, Here at = Here::current()) {
+  return std::apply(
+      [&]<TensorArgument A, TensorOperand... Rest>(const A& first, const Rest&... rest) {
+        static_assert(sizeof...(Rest) < 16, "tessera: concat takes at most 16 operands");
+        return call<detail::ConcatTag<A::rank, detail::checked_dim<D, A::rank>()>>(Source::from(at), first, rest...);
+      },
+      tensors);
 }
 
 /// Adds `before` zeros in front of dim D and `after` zeros behind it. Errors: shape_mismatch for negative padding.

@@ -85,6 +85,18 @@ constexpr auto stack(const A& a, const B& b, const C& c, const E& e, const F& f,
                                                                                 rest...);
 }
 
+/// Of a std::array, tuple or pair of tensors, as torch.stack of a list.
+template <int D, class Tensors>
+  requires requires { std::tuple_size<Tensors>::value; }
+constexpr auto stack(const Tensors& tensors, Here at = Here::current()) {
+  return std::apply(
+      [&]<TensorArgument A, TensorOperand... Rest>(const A& first, const Rest&... rest) {
+        static_assert(sizeof...(Rest) < 16, "tessera: stack takes at most 16 operands");
+        return call<detail::StackTag<A::rank, detail::checked_dim<D, A::rank + 1>()>>(Source::from(at), first, rest...);
+      },
+      tensors);
+}
+
 /// The coordinates of a grid of points (torch.meshgrid and jnp.meshgrid with indexing "ij"), a tuple:
 /// `const auto [a, b] = ts::meshgrid(x, y)` of vectors [n] and [m] are matrices [n, m] with a[i, j] = x[i] and
 /// b[i, j] = y[j]. No communication.

@@ -219,18 +219,30 @@ namespace tessera {
 
 namespace detail {
 
+/// The type of two operands of select: of two numbers f32, or i32 if both are integers, as in JAX.
+template <class A, class B> struct Selected : Promote<A, B> {};
+template <class A, class B>
+  requires(is_number_v<typename A::type> && is_number_v<typename B::type>)
+struct Selected<A, B> {
+  static constexpr bool whole = std::is_same_v<typename A::type, Number<NumberKind::integer>> &&
+                                std::is_same_v<typename B::type, Number<NumberKind::integer>>;
+  static constexpr DType dtype = whole ? DType::i32 : DType::f32;
+  using type = element_t<dtype>;
+  static constexpr int rank = 0;
+};
+
 struct SelectTag {
   static constexpr auto leading_dims = ops::LeadingDims::aligned;
   template <class C, class A, class B> struct result {
     using Checks = decltype([] {
       static_assert(std::is_same_v<typename C::type, bool>, "tessera: the condition of select must be a bool tensor");
     });
-    using type = typename Promote<A, B>::type;
-    static constexpr int rank = C::rank > Promote<A, B>::rank ? C::rank : Promote<A, B>::rank;
+    using type = typename Selected<A, B>::type;
+    static constexpr int rank = C::rank > Selected<A, B>::rank ? C::rank : Selected<A, B>::rank;
   };
   template <class C, class A, class B> static constexpr void convert(Value&, Value& yes, Value& no) {
-    yes = convert_operand<A>(yes, Promote<A, B>::dtype);
-    no = convert_operand<B>(no, Promote<A, B>::dtype);
+    yes = convert_operand<A>(yes, Selected<A, B>::dtype);
+    no = convert_operand<B>(no, Selected<A, B>::dtype);
   }
   static constexpr Value emit(Value context, Value condition, Value yes, Value no) {
     return build::select(condition, yes.at(context.source), no);
@@ -245,10 +257,10 @@ template <class To> struct CastTag {
 }  // namespace detail
 
 /// `yes` where the condition is true, `no` elsewhere; all three are broadcast against each other, `yes` and `no`
-/// promoted. Elements that are not selected have no effect: NaN in them does not propagate, and their gradient is 0.
-/// Errors: shape_mismatch. Communication: a reshard where the operands' shardings differ.
+/// promoted; of two numbers f32, or i32 if both are integers. Elements that are not selected have no effect: NaN in
+/// them does not propagate, and their gradient is 0. Errors: shape_mismatch. Communication: a reshard where the
+/// operands' shardings differ.
 template <TensorArgument C, Operand A, Operand B>
-  requires(TensorOperand<A> || TensorOperand<B>)
 constexpr auto select(const C& condition, const A& yes, const B& no, Here at = Here::current()) {
   return call<detail::SelectTag>(Source::from(at), condition, yes, no);
 }

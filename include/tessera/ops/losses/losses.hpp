@@ -411,6 +411,11 @@ constexpr auto cross_entropy(const Logits& logits, const Targets& targets, const
                                                                         options.label_smoothing, options.z_loss,
                                                                         static_cast<double>(options.ignore_index));
 }
+/// Without options, reduced otherwise: `cross_entropy<LossReduction::each>` is PyTorch's reduction="none".
+template <LossReduction Reduction, TensorArgument Logits, TensorArgument Targets>
+constexpr auto cross_entropy(const Logits& logits, const Targets& targets, Here at = Here::current()) {
+  return cross_entropy<Reduction>(logits, targets, CrossEntropy{}, at);
+}
 /// The same with a weight for each class, a vector, as PyTorch's argument `weight`: -log p of each class is multiplied
 /// by its weight, and the mean is the sum over the sum of the weights of the targets. z_loss has no weights.
 ///

@@ -96,9 +96,10 @@ template <class Like> inline constexpr bool has_sharding_v = !LocalOperand<Like>
 /// no further errors follow.
 template <class Key> constexpr decltype(auto) drawn_from(const Key& key) {
   constexpr bool is_operand = Operand<Key>;
-  static_assert(is_operand, "tessera: inside a traced function the key of random numbers is a number or a ts::Scalar, "
-                            "such as the number of the training step, not a ts::Key; a ts::Key that is passed to the "
-                            "compiled function is a ts::Scalar inside");
+  static_assert(is_operand,
+                "tessera: in an expression of tensors and inside a traced function the key of random numbers "
+                "is a number or a ts::Scalar, such as the number of the training step, not a ts::Key; pass "
+                "the ts::Key to the compiled function, in which it is a ts::Scalar");
   static_assert(!LocalOperand<Key>, "tessera: inside a ts::shard_map the key of random numbers is a number or a "
                                     "ts::Scalar; each device draws numbers of its own");
   if constexpr (LocalOperand<Key>)

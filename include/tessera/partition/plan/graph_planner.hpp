@@ -294,8 +294,11 @@ class GraphPlanner : PlannedValues {
         continue;
       }
       const bool given = requests_ != nullptr && requests_[k].given;
-      int v = version(node, given ? requests_[k].sharding : final_sharding(node), graph_[node].source,
-                      "requested result", true);
+      Sharding wanted = given ? requests_[k].sharding : final_sharding(node);
+      // Each layer of a Stack that the program returns has memory of its own on all devices that hold a shard of it.
+      if (g_ == 0 && !given && program_.results_in_layers != nullptr && program_.results_in_layers[k])
+        wanted.dims[0] = {};
+      int v = version(node, wanted, graph_[node].source, "requested result", true);
       if (value(v).rows_once) v = contiguous(v, false, graph_[node].source);
       // Where contiguous() has made a copy in the output's role, the copy is the result.
       for (std::int32_t other : versions_[size(node)])
