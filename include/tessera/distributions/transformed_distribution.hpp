@@ -25,7 +25,8 @@ template <class Base, class Transform, std::size_t... I, std::size_t... J>
 struct Transformed<Base, Transform, std::index_sequence<I...>, std::index_sequence<J...>> {
   template <std::size_t> using Each = Value;
   static constexpr bool has_rsample = Base::has_rsample;
-  static constexpr NumberRule rules[] = {rule_of<Base>(I)..., (static_cast<void>(J), NumberRule::any)...};
+  static constexpr NumberRule rules[sizeof...(I) + sizeof...(J)] = {rule_of<Base>(I)...,
+                                                                    (static_cast<void>(J), NumberRule::any)...};
 
   static constexpr Value log_prob(Value y, Each<I>... parameters, Each<J>... own) {
     const Value inside = within_range(y), x = Transform::inverse(inside, own...);

@@ -70,7 +70,8 @@ TEST(ComposedDistributions, SamplesOfTransformedAndMixed) {
     const auto rows =
         dist::MixtureSameFamily(dist::Categorical(dist::Logits(w)),
                                 dist::independent<1>(dist::Normal(ts::stack<-1>(ts::iota<-1, double>(w), w), 0.5)));
-    const auto drawn = mixed.sample(own), drawn_rows = rows.sample(own);
+    const auto drawn = mixed.sample(own);
+    const auto drawn_rows = rows.sample(own);
     const auto u = mixed.cdf(drawn);
     return std::tuple(
         std::tuple(of_cdf(tanh, x, own), of_cdf(turned, x, own), std::tuple(ts::mean(u), ts::mean(u * u))), drawn,
