@@ -92,11 +92,11 @@ using ChainOf =
 
 }  // namespace formulas
 
-/// The distribution of y = f(x) for x of the distribution `base` of single numbers, and f one or more transforms, the
-/// first of which is applied first (torch.distributions.TransformedDistribution). For rows, make the whole
-/// `independent`. log_prob is -infinity outside of the range of f. At the ends of the range, which rounded samples of
-/// SigmoidTransform and TanhTransform reach, it is that of a number next to the end, as in PyTorch's SigmoidTransform.
-/// There is no mean, variance, entropy or kl_divergence.
+/// The distribution of y = f(x) for x of the continuous distribution `base` of single numbers, and f one or more
+/// transforms, the first of which is applied first (torch.distributions.TransformedDistribution). For rows, make the
+/// whole `independent`. log_prob is -infinity outside of the range of f. At the ends of the range, which rounded
+/// samples of SigmoidTransform and TanhTransform reach, it is that of a number next to the end, as in PyTorch's
+/// SigmoidTransform. There is no mean, variance, entropy or kl_divergence.
 ///
 ///     const auto policy = ts::distributions::independent<1>(ts::distributions::TransformedDistribution(
 ///         ts::distributions::Normal(mean, ts::exp(log_std)), ts::distributions::TanhTransform{}));
@@ -105,6 +105,8 @@ template <class Base, class... Transforms>
   requires(sizeof...(Transforms) > 0)
 struct TransformedDistribution
     : Univariate<TransformedDistribution<Base, Transforms...>, formulas::ChainOf<Base, Transforms...>> {
+  static_assert(Base::formulas::has_rsample,
+                "tessera: the first argument of TransformedDistribution is a continuous distribution");
   Base base;
   std::tuple<Transforms...> transforms;
 

@@ -65,8 +65,9 @@ template <TensorOperand L, TensorOperand X> constexpr auto solve_rows(const L& l
 /// rows (see linalg.hpp). Target: tessera::eigen, or tessera::tessera.
 ///
 ///     #include <tessera/interop/multivariate_normal.hpp>
-///     const auto p = dist::MultivariateNormal(loc, dist::ScaleTril(l));          // [batch, n], [batch, n, n] or [n,
-///     n] const auto loss = -ts::mean(p.log_prob(x));                                // x: [batch, n]
+///     // loc and x [batch, n], l [n, n] or [batch, n, n]
+///     const auto p = ts::distributions::MultivariateNormal(loc, ts::distributions::ScaleTril(l));
+///     const auto loss = -ts::mean(p.log_prob(x));
 template <TensorOperand Loc, TensorOperand Factor> struct MultivariateNormal {
   Loc loc;
   Factor scale_tril;  ///< lower triangular
