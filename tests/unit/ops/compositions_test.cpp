@@ -260,7 +260,7 @@ TEST(Compositions, Products) {
   expect_relatively(ends[1].data, {3, 4, 6, 8});
 }
 
-// The derivatives of igamma and zeta are of their second argument alone.
+// The derivative of zeta is of its second argument alone; that of igamma by its first is in gamma_gradients_test.cpp.
 TEST(Compositions, DerivativesOfGammaFunctionsAndMantissas) {
   check_gradient<M>([](const auto& x) { return ts::igamma(1.7, x) * x + ts::igammac(0.6, x); }, {positive()});
   check_gradient<M>([](const auto& q) { return ts::zeta(2.5, q) * q; }, {positive()});
