@@ -3,6 +3,7 @@
 #include <tessera/base/push_macros.hpp>
 
 #include <cstdint>
+#include <tuple>
 
 #include <tessera/distributions/discrete/categorical.hpp>
 #include <tessera/distributions/independent.hpp>
@@ -22,6 +23,10 @@ template <int Dims, TensorArgument X> constexpr auto with_dims_at_end(const X& x
 /// The number of dims of a value.
 template <class P> inline constexpr int event_dims = 0;
 template <int Dims, class Base> inline constexpr int event_dims<Independent<Dims, Base>> = Dims;
+template <class P> constexpr auto parameters_of(const P& p) { return p.parameters(); }
+template <int Dims, class Base> constexpr auto parameters_of(const Independent<Dims, Base>& p) {
+  return parameters_of(p.base);
+}
 
 }  // namespace detail
 
@@ -65,7 +70,9 @@ template <class Mixture, class Components> struct MixtureSameFamily {
   template <std::uint32_t Stream = 0, class Key>
   constexpr auto sample(const Key& key, Here at = Here::current()) const {
     const auto weights = detail::with_dims_at_end<dims>(mixture.log_probs(at), at);
-    const auto all = components.template sample_like<2 * Stream>(components.mean(at) + weights, key, at);
+    const auto like =
+        std::apply([&](const auto&... p) { return (weights + ... + p); }, detail::parameters_of(components));
+    const auto all = components.template sample_like<2 * Stream>(like, key, at);
     const auto chosen = mixture.template sample<2 * Stream + 1>(key, at);
     const auto mask = tessera::equal(iota<-1, std::int32_t>(mixture.log_probs(at), at), unsqueeze<-1>(chosen, at), at);
     return sum<component_dim>(select(detail::with_dims_at_end<dims>(mask, at), all, 0.0, at), at);

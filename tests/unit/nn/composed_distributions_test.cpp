@@ -72,10 +72,16 @@ TEST(ComposedDistributions, SamplesOfTransformedAndMixed) {
                                 dist::independent<1>(dist::Normal(ts::stack<-1>(ts::iota<-1, double>(w), w), 0.5)));
     const auto drawn = mixed.sample(own);
     const auto drawn_rows = rows.sample(own);
+    // Components of numbers alone, and ones that have no mean.
+    const auto squashed =
+        dist::MixtureSameFamily(dist::Categorical(dist::Logits(w)),
+                                dist::TransformedDistribution(dist::Normal(0.5, 1.0), dist::ExpTransform{}));
+    const auto v = squashed.cdf(squashed.sample(own));
     const auto u = mixed.cdf(drawn);
-    return std::tuple(
-        std::tuple(of_cdf(tanh, x, own), of_cdf(turned, x, own), std::tuple(ts::mean(u), ts::mean(u * u))), drawn,
-        drawn_rows, ts::mean<0>(drawn_rows), ts::mean<0>(rows.mean()), ts::mean<0>(rows.variance()));
+    return std::tuple(std::tuple(of_cdf(tanh, x, own), of_cdf(turned, x, own), std::tuple(ts::mean(u), ts::mean(u * u)),
+                                 std::tuple(ts::mean(v), ts::mean(v * v))),
+                      drawn, drawn_rows, ts::mean<0>(drawn_rows), ts::mean<0>(rows.mean()),
+                      ts::mean<0>(rows.variance()));
   });
   std::vector<double> first, weights;
   for (int i = 0; i < count; ++i) weights.insert(weights.end(), {0.5, -0.5, 1});

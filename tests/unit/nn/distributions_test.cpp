@@ -1,6 +1,8 @@
 // Samples of distributions, edges of their supports, gradients. Their formulas: reference_distributions_test.cpp.
 #include <cmath>
+#include <cstdint>
 #include <tuple>
+#include <type_traits>
 #include <vector>
 
 #include "../base/expect_error.hpp"
@@ -131,6 +133,12 @@ TEST(Distributions, FrequenciesAreTheProbabilities) {
   };
   std::apply([&](const auto&... each) { (std::apply([&](const auto&... k) { (check(k), ...), ++which; }, each), ...); },
              results);
+}
+
+TEST(Distributions, DirichletOfIntegersIsF32) {
+  const auto rows = ts::eval(dist::Dirichlet(ts::full<std::int32_t>({2, 3}, 2, ts::Mesh(), {})).sample(5));
+  static_assert(std::is_same_v<decltype(rows), const ts::ShardedTensor<float, 2>>);
+  for (const float each : ts::to_host(rows)) EXPECT_TRUE(each > 0 && each < 1) << each;
 }
 
 TEST(Distributions, OneHotAndDirichletSamplesAreRows) {

@@ -6,7 +6,6 @@
 #include <string>
 #include <thread>
 #include <tuple>
-#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -416,18 +415,6 @@ TEST(TensorLayouts, AreSharedByTensorsAlike) {
   EXPECT_NE(id(a), id(ts::zeros<float>({6, 4}, mesh, {"data"})));
   EXPECT_NE(id(a), id(ts::zeros<double>({4, 6}, mesh, {"data"})));
   EXPECT_NE(id(a), id(ts::zeros<float>({4, 6}, ts::Mesh({{"data", 4}}), {"data"})));
-}
-
-// Of two numbers f32, or i32 if both are integers, as jnp.where.
-TEST(Expressions, SelectOneOfTwoNumbers) {
-  const auto x = ts::reshard(ts::arange<double>(3, mesh), {"data"});
-  const auto chosen = ts::eval(ts::select(x > 0.5, 1.5, -2));
-  const auto whole = ts::eval(ts::select(x > 0.5, 1, ts::Dim(-2)));
-  static_assert(std::is_same_v<decltype(chosen), const ts::ShardedTensor<float, 1>>);
-  static_assert(std::is_same_v<decltype(whole), const ts::ShardedTensor<std::int32_t, 1>>);
-  EXPECT_EQ(ts::to_host(chosen), (std::vector<float>{-2, 1.5, 1.5}));
-  EXPECT_EQ(ts::to_host(whole), (std::vector<std::int32_t>{-2, 1, 1}));
-  EXPECT_EQ(ts::sharded_type_text(chosen), "f32[3]{data}");
 }
 
 // ---- structs that each step or example returns

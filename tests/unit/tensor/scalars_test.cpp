@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <string_view>
 #include <tuple>
+#include <type_traits>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -212,6 +213,20 @@ TEST(Scalars, BroadcastToOfADimThatHasExtentOne) {
     EXPECT_EQ(ts::to_host(gradient), (std::vector<float>{10, 20, 30}));
     EXPECT_EQ(ts::to_host(std::get<1>(result))[9 * 4 + 1], 2);
     EXPECT_THROW(with_token(ts::ones<float>({1, 4, 3}, mesh), ts::ones<float>({5, 2, 3}, mesh, {"data"})), ts::error);
+  }
+}
+
+// Of two numbers f32, or i32 if both are integers, as jnp.where.
+TEST(Scalars, SelectOneOfTwo) {
+  for (const ts::Mesh& mesh : meshes()) {
+    const auto x = ts::shard(std::vector<double>{0, 1, 2}, {3}, mesh, {"data"});
+    const auto chosen = ts::eval(ts::select(x > 0.5, 1.5, -2));
+    const auto whole = ts::eval(ts::select(x > 0.5, 1, ts::Dim(-2)));
+    static_assert(std::is_same_v<decltype(chosen), const ts::ShardedTensor<float, 1>>);
+    static_assert(std::is_same_v<decltype(whole), const ts::ShardedTensor<std::int32_t, 1>>);
+    EXPECT_EQ(ts::to_host(chosen), (std::vector<float>{-2, 1.5, 1.5}));
+    EXPECT_EQ(ts::to_host(whole), (std::vector<std::int32_t>{-2, 1, 1}));
+    EXPECT_EQ(ts::sharding(chosen), ts::sharding(ts::eval(x * 2.0)));
   }
 }
 

@@ -84,8 +84,8 @@ template <TensorOperand Concentration> struct Dirichlet {
 
  private:
   template <std::uint32_t Stream, bool Reparametrized, class Key> constexpr auto drawn(const Key& key, Here at) const {
-    using Tag = tessera::detail::SampleTag<formulas::DirichletDraw, dtype_v<typename Concentration::element>, Stream,
-                                           Reparametrized, false, false>;
+    constexpr DType type = tessera::detail::drawn_dtype<typed_of<Concentration>>;
+    using Tag = tessera::detail::SampleTag<formulas::DirichletDraw, type, Stream, Reparametrized, false, false>;
     return call<Tag>(Source::from(at), tessera::detail::drawn_from(key), concentration);
   }
 };
