@@ -15,8 +15,9 @@ TESSERA_PLANNING_BEGIN
 namespace tessera::detail {
 
 /// The groups on which each group depends, directly or through other groups, as bit sets. Groups are numbered in the
-/// order in which they are added; after a merge, one of the two groups is not part of the order any more. Compilers
-/// limit the statements and calls of a constant expression, but not its expressions: hence one expression processes a
+/// order in which they are added; after a merge, one of the two groups is not part of the order any more. The number of
+/// the newest group is given again after its merge: most nodes join the group of an operand at once, and sets are as
+/// long as there are numbers. Compilers limit the statements and calls of a constant expression, but not its expressions: hence one expression processes a
 /// chunk of words, and members access raw pointers.
 class Dependencies {
  public:
@@ -32,7 +33,7 @@ class Dependencies {
     alive_[count_ / 64] |= std::uint64_t{1} << (count_ % 64);
     return count_++;
   }
-  /// The number of groups that were added, including those that were merged into others.
+  /// The number of groups, including those that were merged into others and whose numbers were not given again.
   constexpr int count() const { return count_; }
   constexpr bool is_alive(int g) const { return (alive_[g / 64] >> (g % 64) & 1) != 0; }
 
@@ -63,6 +64,7 @@ class Dependencies {
     std::uint64_t* const own = sets_ + words_ * static_cast<std::size_t>(kept);
     own[kept / 64] &= ~kept_bit;
     own[gone / 64] &= ~gone_bit;
+    if (gone == count_ - 1 && is_read_[gone] == 0) remove_newest();
   }
 
   /// An order in which groups can run: always the first group whose dependencies have run.
@@ -105,6 +107,11 @@ class Dependencies {
   /// The number of words of a set that are in use, a multiple of `chunk`.
   constexpr std::size_t used_words() const { return (static_cast<std::size_t>(count_) / 64 / chunk + 1) * chunk; }
 
+  constexpr void remove_newest() {
+    std::uint64_t* const own = sets_ + words_ * static_cast<std::size_t>(--count_);
+    for (std::size_t w = 0; w * 64 <= static_cast<std::size_t>(count_); w += chunk)
+      own[w] = own[w + 1] = own[w + 2] = own[w + 3] = own[w + 4] = own[w + 5] = own[w + 6] = own[w + 7] = 0;
+  }
   constexpr void absorb(int from, int to) {
     std::uint64_t* const b = sets_ + words_ * static_cast<std::size_t>(from);
     const std::uint64_t* const m = sets_ + words_ * static_cast<std::size_t>(to);

@@ -131,6 +131,7 @@ class Grouper : NodeReads {
       if (const int joined = group_to_join(id); joined >= 0) return join(joined, id);
     const int g = dependencies_.add();
     Group& made = group_[g];
+    made = Group{};
     made.first = made.last = id;
     made.count = 1;
     made.fused = own.addition < 0 &&
