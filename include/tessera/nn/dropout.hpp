@@ -63,7 +63,8 @@ inline constexpr std::uint32_t dropout_of_attention = 0x54524e53, dropout_of_cro
 /// Dropout inside of a layer, for training: an argument of the call of a recurrent layer, a Block, an EncoderLayer, a
 /// DecoderLayer, or a Stack of such layers. Without it the layer drops nothing, as in evaluation. The rate is a number
 /// or a Scalar, the key as that of ts::dropout: of a Scalar, which a ts::Key becomes in a traced function, each layer
-/// of a Stack drops other elements.
+/// of a Stack drops other elements; of a tensor, such as ts::fold_in(key, i) of the index of a loop, all layers drop
+/// the same.
 ///
 ///     layers(x, mask, ts::nn::layer_dropout(0.1, key))   // training
 ///     layers(x, mask)                                    // evaluation

@@ -158,15 +158,19 @@ struct Encoder {
 struct SquaredRelu {
   constexpr auto operator()(const auto& x) const { return ts::square(ts::relu(x)); }
 };
-/// Training and evaluation of a Stack, and gradients.
+/// Training and evaluation of a Stack, gradients; the Stack with a key that is a tensor, and one layer twice.
 struct DropInStack {
-  constexpr auto operator()(const auto& model, const auto& x, const auto& mask, const ts::Scalar& key) const {
+  constexpr auto operator()(const auto& model, const auto& one, const auto& x, const auto& mask,
+                            const ts::Scalar& key) const {
     const auto loss = [](const auto& m, const auto& in, const auto& of, const auto& k) {
       const auto y = m.train(in, of, k);
       return ts::sum(y * y * y);
     };
     const auto gradient = ts::grad(loss)(model, x, mask, key);
-    return std::tuple(model.train(x, mask, key), model(x, mask), gradient);
+    const auto same = ts::key_data(key);
+    const auto drops = nn::layer_dropout(0.3, same);
+    return std::tuple(model.train(x, mask, key), model(x, mask), gradient, model.train(x, mask, same),
+                      one(one(x, mask, drops), mask, drops));
   }
 };
 
@@ -190,12 +194,16 @@ TEST(LayerDropout, InAStackIsTheSameOnEveryMesh) {
     const auto x = ts::normal<float>(ts::Key(4), {4, 5, 6}, strategy.mesh, strategy.batch);
     const auto mask = ts::shard<2>(std::array<bool, 20>{1, 1, 1, 1, 0, 1, 1, 1, 1, 1, 1, 1, 0, 0, 0, 1, 1, 1, 1, 0},
                                    {4, 5}, strategy.mesh, strategy.batch);
-    const auto [trained, evaluated, gradient] = run(layers, x, mask, ts::Key(5));
-    const auto other = std::get<0>(run(layers, x, mask, ts::Key(6)));
+    const auto [trained, evaluated, gradient, same, twice] = run(layers, one, x, mask, ts::Key(5));
+    const auto other = std::get<0>(run(layers, one, x, mask, ts::Key(6)));
     const std::vector<std::vector<float>> got{ts::to_host(trained), ts::to_host(evaluated),
                                               ts::to_host(gradient.layers[0].mlp.up.weight),
                                               ts::to_host(gradient.layers[1].attention.value.weight)};
     EXPECT_NE(got[0], got[1]);
+    // Both layers have the same weights, and draw the same elements of a tensor, others of a Scalar.
+    const std::vector<float> of_same = ts::to_host(same), of_twice = ts::to_host(twice);
+    for (std::size_t i = 0; i < of_same.size(); ++i) ASSERT_NEAR(of_same[i], of_twice[i], 1e-5) << i;
+    EXPECT_NE(got[0], of_same);
     EXPECT_NE(ts::to_host(other), got[0]);
     if (first.empty()) first = got;
     for (std::size_t k = 0; k < got.size(); ++k)
@@ -370,6 +378,13 @@ TEST(Generation, OfADecoderWithACacheIsThatOfTheWholeText) {
         });
     if (first.empty()) first = text;
     EXPECT_EQ(text, first) << strategy.mesh.text();
+    // Split heads stay split: what is sent are the sums of the embedding, and of three products in each layer.
+    if (strategy.mesh == ts::Mesh({{"model", 3}})) {
+      const ts::Plan plan =
+          step.plan(model, ts::zeros<std::int32_t>({3, 1}, strategy.mesh), caches, ts::Scalar(2), known, mask);
+      EXPECT_EQ(plan.payload_bytes(ts::all_reduce), (1 + 2 * 3) * 3 * 12 * 4);
+      EXPECT_EQ(plan.payload_bytes(ts::all_gather), 0);
+    }
   }
 }
 
