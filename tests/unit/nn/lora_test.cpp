@@ -162,6 +162,10 @@ TEST(AddLora, TrainsAdaptersOfAModel) {
     EXPECT_EQ(ts::sharding(merged[1].mlp.down.weight), ts::sharding(base[1].mlp.down.weight));
     const ts::Stack<nn::Block<>> traced = merge_in_a_trace(model);
     expect_near(ts::to_host(traced[1].mlp.down.weight), ts::to_host(merged[1].mlp.down.weight), 1e-6, "in a trace");
+    if (strategy.mesh.has_axis("model") && !strategy.mesh.has_axis("data")) {
+      const ts::Plan plan = merge_in_a_trace.plan(model);
+      EXPECT_EQ(plan.payload_bytes(ts::all_gather) + plan.payload_bytes(ts::all_reduce), 0);
+    }
     if (first_base.empty()) first_base = of_base, first_trained = trained;
     expect_near(of_base, first_base, 1e-4, "on every mesh");
     expect_near(trained, first_trained, 2e-3, "on every mesh");
