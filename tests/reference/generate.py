@@ -564,9 +564,9 @@ def attention():
     def mlp():
         return [values(4, 6), values(6), values(6, 4), values(4)]
 
-    def encoder(before):
+    def encoder(before, activation="relu"):
         def f(*a):
-            layer = torch.nn.TransformerEncoderLayer(4, 2, 6, 0.0, batch_first=True, norm_first=before).train()
+            layer = torch.nn.TransformerEncoderLayer(4, 2, 6, 0.0, activation, batch_first=True, norm_first=before).train()
             set_attention(layer.self_attn, a[:8])
             set_norm(layer.norm1, *a[8:10])
             set_linear(layer.linear1, *a[10:12])
@@ -576,9 +576,9 @@ def attention():
 
         return f
 
-    def decoder(before):
+    def decoder(before, activation="relu"):
         def f(*a):
-            layer = torch.nn.TransformerDecoderLayer(4, 2, 6, 0.0, batch_first=True, norm_first=before).train()
+            layer = torch.nn.TransformerDecoderLayer(4, 2, 6, 0.0, activation, batch_first=True, norm_first=before).train()
             set_attention(layer.self_attn, a[:8])
             set_norm(layer.norm1, *a[8:10])
             set_attention(layer.multihead_attn, a[10:18])
@@ -600,6 +600,24 @@ def attention():
     of_decoder = [*attention_inputs(), *norm(), *attention_inputs(), *norm(), *mlp(), *norm(), x, memory]
     case("decoder_layer_memory_mask", decoder(False), *of_decoder, mask)
     case("decoder_layer_masks", decoder(True), *of_decoder, mask, target_mask)
+    approximate = lambda x: F.gelu(x, approximate="tanh")
+    case("encoder_layer_gelu", encoder(True, "gelu"), *attention_inputs(), *norm(), *mlp(), *norm(), x)
+    case("encoder_layer_gelu_tanh", encoder(False, approximate), *attention_inputs(), *norm(), *mlp(), *norm(), x)
+    case("decoder_layer_gelu", decoder(False, "gelu"), *of_decoder, mask)
+
+    def lora(x, w, b, lora_a, lora_b):  # peft.tuners.lora.Linear with r = 2, lora_alpha = 3
+        return F.linear(x, w.detach().T, b.detach()) + F.linear(F.linear(x, lora_a.T), lora_b.T) * (3 / 2)
+
+    case("lora_linear", lambda w, b, lora_a, lora_b, x: lora(x, w, b, lora_a, lora_b), values(4, 5), values(5), values(4, 2), values(2, 5), x)
+
+    def sinusoids(x):  # PositionalEncoding of PyTorch's tutorial on transformers
+        position = torch.arange(x.shape[1]).unsqueeze(1)
+        div_term = torch.exp(torch.arange(0, x.shape[2], 2) * (-math.log(10000.0) / x.shape[2]))
+        table = torch.zeros(x.shape[1], x.shape[2])
+        table[:, 0::2], table[:, 1::2] = torch.sin(position * div_term), torch.cos(position * div_term)
+        return x + table
+
+    case("sinusoidal_positions", sinusoids, values(2, 5, 6))
     write("attention")
 
 

@@ -3,11 +3,14 @@
 #include <tessera/base/push_macros.hpp>
 
 #include <array>
+#include <tuple>
 
 #include <tessera/base/dtype.hpp>
 #include <tessera/base/here.hpp>
 #include <tessera/graph/trace/layer_call.hpp>
 #include <tessera/nn/attention/attention.hpp>
+#include <tessera/nn/dropout.hpp>
+#include <tessera/nn/linear.hpp>
 #include <tessera/nn/mlp.hpp>
 #include <tessera/nn/normalization/layer_norm.hpp>
 #include <tessera/nn/normalization/rms_norm.hpp>
@@ -15,6 +18,11 @@
 namespace tessera::nn {
 
 /// A pre-norm transformer layer: x + attention(norm(x)), then x + mlp(norm(x)).
+///
+///     block(x)
+///     block(x, layer_dropout(rate, key))    // in training: dropout of what is added to x, as resid_pdrop of GPT-2
+///     block.cached(x, cache, position)      // positions from `position` on; gives (result, new cache), see Attention
+/// A Stack of blocks takes the same arguments; with a cache for each block, `nn::cached(blocks, x, caches, position)`.
 template <class Norm, class Attention, class Mlp> struct PreNormBlock {
   Norm attention_norm;
   Attention attention;
@@ -27,13 +35,27 @@ template <class Norm, class Attention, class Mlp> struct PreNormBlock {
     const auto middle = x + attention(attention_norm(x));
     return middle + mlp(mlp_norm(middle));
   }
+  template <class Rate, class Key>
+  constexpr auto operator()(const auto& x, const LayerDropout<Rate, Key>& dropout, Here at = Here::current()) const {
+    const tessera::detail::LayerCall call(at, x);
+    const auto middle = x + dropout.template drop<detail::dropout_of_attention>(attention(attention_norm(x)));
+    return middle + dropout.template drop<detail::dropout_of_mlp>(mlp(mlp_norm(middle)));
+  }
+  template <class X, class Cache, class Position>
+  constexpr auto cached(const X& x, const Cache& cache, const Position& position, Here at = Here::current()) const {
+    const tessera::detail::LayerCall call(at, x);
+    const auto both = attention.cached(attention_norm(x), cache, position);
+    const auto middle = x + std::get<0>(both);
+    return std::tuple(middle + mlp(mlp_norm(middle)), std::get<1>(both));
+  }
 };
 
 /// Block is the layer of GPT-2, with a kernel of Attention; GatedBlock that of LLaMA without rotary position
-/// embeddings.
-template <Element T = float, class Kernel = CausalAttention>
-using Block = PreNormBlock<LayerNorm<T>, Attention<T, true, Kernel>, Mlp<T>>;
-template <Element T = float> using GatedBlock = PreNormBlock<RmsNorm<T>, Attention<T, false>, GatedMlp<T>>;
+/// embeddings. `Projection` is the type of their linear layers: `Block<float, CausalAttention, LoraLinear<>>`.
+template <Element T = float, class Kernel = CausalAttention, class Projection = Linear<T>>
+using Block = PreNormBlock<LayerNorm<T>, Attention<T, true, Kernel, Projection>, Mlp<T, true, Gelu, Projection>>;
+template <Element T = float, class Projection = Linear<T, false>>
+using GatedBlock = PreNormBlock<RmsNorm<T>, Attention<T, false, CausalAttention, Projection>, GatedMlp<T, Projection>>;
 
 /// A Block for a model of `depth` layers, with initialized parameters.
 ///

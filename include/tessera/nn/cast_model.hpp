@@ -2,15 +2,12 @@
 #define TESSERA_NN_CAST_MODEL_HPP
 #include <tessera/base/push_macros.hpp>
 
-#include <array>
-#include <cstddef>
-#include <tuple>
 #include <type_traits>
-#include <utility>
 
 #include <tessera/base/dtype.hpp>
 #include <tessera/graph/trace/sharded_tensor.hpp>
 #include <tessera/graph/trace/stack.hpp>
+#include <tessera/nn/recast.hpp>
 #include <tessera/ops/elementwise.hpp>
 #include <tessera/tensor/evaluate.hpp>
 
@@ -31,41 +28,6 @@ struct DowncastBf16 {
 struct WidenBf16 {
   template <class T> using of = std::conditional_t<std::is_same_v<T, bf16>, float, T>;
 };
-
-/// A type with other element types: a tensor, an element type itself, or a template of these.
-template <class Map, class T> struct Recast {
-  using type = T;
-};
-template <class Map, class T>
-  requires(std::is_arithmetic_v<T> || Element<T>)
-struct Recast<Map, T> {
-  using type = typename Map::template of<T>;
-};
-template <class Map, class T, int R> struct Recast<Map, ShardedTensor<T, R>> {
-  using type = ShardedTensor<typename Map::template of<T>, R>;
-};
-template <class Map, class T, int R> struct Recast<Map, Sym<T, R>> {
-  using type = Sym<typename Map::template of<T>, R>;
-};
-template <class Map, class T, std::size_t Size> struct Recast<Map, std::array<T, Size>> {
-  using type = std::array<typename Recast<Map, T>::type, Size>;
-};
-template <class Map, template <class...> class Made, class... Ts> struct Recast<Map, Made<Ts...>> {
-  using type = Made<typename Recast<Map, Ts>::type...>;
-};
-template <class Map, template <class, auto, auto...> class Made, class T, auto V, auto... Vs>
-struct Recast<Map, Made<T, V, Vs...>> {
-  using type = Made<typename Recast<Map, T>::type, V, Vs...>;
-};
-template <class Map, template <class, auto, class> class Made, class T, auto V, class U>
-struct Recast<Map, Made<T, V, U>> {
-  using type = Made<typename Recast<Map, T>::type, V, typename Recast<Map, U>::type>;
-};
-template <class Map, template <auto, class, auto...> class Made, auto V, class T, auto... Vs>
-struct Recast<Map, Made<V, T, Vs...>> {
-  using type = Made<V, typename Recast<Map, T>::type, Vs...>;
-};
-template <class Map, class T> using recast_t = typename Recast<Map, T>::type;
 
 /// Whether a model has a tensor whose element type Map changes.
 template <class Map> struct FindRecast {
@@ -88,10 +50,10 @@ template <class Map, class T> constexpr bool has_recast() {
   }
 }
 
-template <class To, class From> constexpr To cast_leaves(const From& from, Here at) {
-  if constexpr (std::is_same_v<To, From>) {
-    return from;
-  } else if constexpr (TensorOperand<From>) {
+/// Converts the tensors of a model.
+struct CastTensor {
+  Here at;
+  template <class To, TensorOperand From> constexpr To operator()(std::type_identity<To>, const From& from) const {
     if constexpr (SymOperand<From>) {
       return cast<typename To::element>(from, at);
     } else {
@@ -99,22 +61,8 @@ template <class To, class From> constexpr To cast_leaves(const From& from, Here 
         return To(build::cast(here(value).at(Source::from(at)), dtype_v<typename To::element>));
       return To(cast<typename To::element>(from, at));
     }
-  } else if constexpr (is_stack_v<From>) {
-    To made;
-    for (const auto& layer : from.layers()) made.layers().push_back(cast_leaves<typename To::block>(layer, at));
-    return made;
-  } else if constexpr (is_tuple_v<From> || is_array_v<From>) {
-    return [&]<std::size_t... I>(std::index_sequence<I...>) {
-      return To{cast_leaves<std::tuple_element_t<I, To>>(std::get<I>(from), at)...};
-    }(std::make_index_sequence<std::tuple_size_v<To>>());
-  } else {
-    return with_fields(from, [&](const auto&... fields) {
-      return [&]<class... Fields>(TypeList<Fields...>) {
-        return To{cast_leaves<Fields>(fields, at)...};
-      }(typename FieldsOf<To>::type{});
-    });
   }
-}
+};
 
 template <class Map, class T> constexpr auto recast(const T& x, Here at) {
   using To = recast_t<Map, T>;
@@ -125,7 +73,7 @@ template <class Map, class T> constexpr auto recast(const T& x, Here at) {
                   "<ts::Element T> struct Mlp { nn::Linear<T> up, down; };`; or name the type, as in "
                   "ts::cast_model<Mlp16>(model); ts::autocast needs neither");
   }
-  return cast_leaves<To>(x, at);
+  return rebuilt<To>(x, CastTensor{at});
 }
 
 /// f of arguments with other element types, and results with f32 in the place of bf16.
@@ -150,7 +98,7 @@ template <Element T, class Model> constexpr auto cast_model(const Model& model, 
 template <class To, class Model>
   requires(!Element<To>)
 constexpr To cast_model(const Model& model, Here at = Here::current()) {
-  return detail::cast_leaves<To>(model, at);
+  return detail::rebuilt<To>(model, detail::CastTensor{at});
 }
 
 /// Inside a traced function: f, whose f32 arguments (models too) become bf16, and whose bf16 results become f32: the

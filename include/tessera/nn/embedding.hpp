@@ -12,6 +12,7 @@
 #include <tessera/ops/contraction/einsum.hpp>
 #include <tessera/ops/data_movement/rearrange.hpp>
 #include <tessera/ops/data_movement/slicing.hpp>
+#include <tessera/ops/indexing/dynamic_slice.hpp>
 #include <tessera/ops/indexing/embedding.hpp>
 #include <tessera/tensor/random.hpp>
 
@@ -36,12 +37,19 @@ template <Element T = float> struct Embedding {
 };
 
 /// x [batch, time, features] plus a learned row for each position: table [context, features], time at most context.
+/// `positions(x, position)` begins at a position, a Scalar, a number or an integer tensor of rank 0, for generation
+/// with a cache; where fewer than `time` rows are left, it takes the last ones.
 template <Element T = float> struct Positions {
   ShardedTensor<T, 2> table;
 
   static constexpr std::array field_names{"table"};
   template <class X> constexpr auto operator()(const X& x, Here at = Here::current()) const {
     return call<AddTag>(Source::from(at), x, slice<0>(detail::as_met_by<X>(table, at), 0, extent<-2>(x, at), at));
+  }
+  template <class X, Operand Position>
+  constexpr auto operator()(const X& x, const Position& position, Here at = Here::current()) const {
+    return call<AddTag>(Source::from(at), x,
+                        dynamic_slice<0>(detail::as_met_by<X>(table, at), position, extent<-2>(x, at), at));
   }
 };
 

@@ -33,8 +33,14 @@ class Names {
   }
   constexpr bool contain(std::string_view name) const {
     for (std::size_t i = 0; i < count_; ++i)
-      if (matches_pattern(name, patterns_[i])) return true;
-    return false;
+      if (matches_pattern(name, patterns_[i])) return !others_;
+    return others_;
+  }
+  /// All parameters that this set does not name: `nn::Names("*.lora_?").others()`.
+  constexpr Names others() const {
+    Names made = *this;
+    made.others_ = !others_;
+    return made;
   }
   constexpr std::size_t size() const { return count_; }
   constexpr std::string_view pattern(std::size_t i) const { return patterns_[i]; }
@@ -42,6 +48,7 @@ class Names {
  private:
   std::array<std::string_view, max_patterns> patterns_;
   std::size_t count_;
+  bool others_ = false;
 };
 
 namespace detail {

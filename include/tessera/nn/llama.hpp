@@ -3,7 +3,6 @@
 #include <tessera/base/push_macros.hpp>
 
 #include <array>
-#include <cstddef>
 #include <cstdint>
 #include <tuple>
 
@@ -12,44 +11,20 @@
 #include <tessera/base/here.hpp>
 #include <tessera/base/source.hpp>
 #include <tessera/graph/trace/layer_call.hpp>
-#include <tessera/graph/trace/sharded_tensor.hpp>
 #include <tessera/graph/trace/stack.hpp>
+#include <tessera/nn/attention/kv_cache.hpp>
+#include <tessera/nn/block.hpp>
 #include <tessera/nn/embedding.hpp>
 #include <tessera/nn/linear.hpp>
 #include <tessera/nn/mlp.hpp>
 #include <tessera/nn/normalization/rms_norm.hpp>
-#include <tessera/ops/attention/band_attention.hpp>
+#include <tessera/ops/attention/attention.hpp>
 #include <tessera/ops/attention/positions.hpp>
-#include <tessera/ops/control_flow.hpp>
 #include <tessera/ops/data_movement/rearrange.hpp>
-#include <tessera/ops/data_movement/shape.hpp>
-#include <tessera/ops/data_movement/slicing.hpp>
-#include <tessera/ops/elementwise.hpp>
-#include <tessera/ops/indexing/dynamic_slice.hpp>
-#include <tessera/tensor/creation.hpp>
 
-// Llama and its layer, with caches of keys and values for generation.
+// Llama, its attention and its layer.
 
 namespace tessera::nn {
-
-/// Keys and values of the positions that a layer has seen: [batch, context, key heads, width]. A plain struct; for a
-/// model of several layers a Stack<KvCache<>> is scanned over together with that of the layers.
-template <Element T = float> struct KvCache {
-  ShardedTensor<T, 4> keys, values;
-
-  static constexpr std::array field_names{"keys", "values"};
-};
-
-/// An empty cache for `context` positions. Its heads are sharded as column weights shard theirs, its batch as tokens.
-template <Element T = float>
-KvCache<T> kv_cache(Extent batch, Extent context, Extent heads, Extent width, const ShardingStrategy& strategy) {
-  const auto entry = [](const PartitionSpec& spec, std::size_t d) {
-    return d < spec.entries.size() ? spec.entries[d] : SpecEntry{};
-  };
-  const PartitionSpec spec{entry(strategy.batch, 0), none, entry(strategy.column_weight, 1), none};
-  return {zeros<T>({batch, context, heads, width}, strategy.mesh, spec),
-          zeros<T>({batch, context, heads, width}, strategy.mesh, spec)};
-}
 
 /// Causal grouped-query self-attention with rotary embeddings in the layout of Hugging Face: x [batch, time, features]
 /// to a result of the same shape. Each head of keys and values serves heads / key_heads consecutive heads of queries.
@@ -63,10 +38,10 @@ KvCache<T> kv_cache(Extent batch, Extent context, Extent heads, Extent width, co
 /// values are copied once more. Positions behind the context of the cache overwrite its last ones. Communication: with
 /// the columns of the weights sharded along heads, an all_reduce of the result. Errors: shape_mismatch unless key_heads
 /// divides heads. Source: Ainslie et al., 2305.13245.
-template <Element T = float> struct GroupedQueryAttention {
-  Linear<T, false> query;       ///< [features, heads * width]
-  Linear<T, false> key, value;  ///< [features, key_heads * width]
-  Linear<T, false> out;         ///< [heads * width, features]
+template <Element T = float, class Projection = Linear<T, false>> struct GroupedQueryAttention {
+  Projection query;       ///< [features, heads * width]
+  Projection key, value;  ///< [features, key_heads * width]
+  Projection out;         ///< [heads * width, features]
   Dim heads, key_heads;
   Rotary rotary;
 
@@ -84,27 +59,8 @@ template <Element T = float> struct GroupedQueryAttention {
     const auto q = rotary_embedding(split(query(x), heads), position, rotary);
     const auto k = rotary_embedding(split(key(x), key_heads), position, rotary);
     const auto v = split(value(x), key_heads);
-    const auto keys = dynamic_update_slice<1>(cache.keys, k, position);
-    const auto values = dynamic_update_slice<1>(cache.values, v, position);
-    if constexpr (TensorOperand<Position>) {
-      return std::tuple(merged(seen_at(q, k, v, cache, position)), Cache{keys, values});
-    } else {
-      const auto seen = band_attention(q, repeat_heads(keys, q), repeat_heads(values, q), unlimited, 0, position);
-      return std::tuple(merged(seen), Cache{keys, values});
-    }
-  }
-
-  /// Attention from a position that is a tensor, to the old keys before it and the new ones behind the context. A band
-  /// has bounds that are numbers; keys of the cache that are not seen are masked.
-  static constexpr auto seen_at(const auto& q, const auto& k, const auto& v, const auto& cache, const auto& position) {
-    const auto keys = concat<1>(cache.keys, k), values = concat<1>(cache.values, v);
-    const Dim context = extent<1>(cache.keys), added = extent<1>(k);
-    const auto place = arange<std::int64_t>(context + added);
-    const auto past = minimum(cast<std::int64_t>(position), context - added);
-    const auto sees = logical_or(place < past, place >= context);
-    const auto bias = select(sees, cast<T>(zeros_like(place)), -1e30);
-    return biased_attention(q, repeat_heads(keys, q), repeat_heads(values, q), rearrange<"s -> 1 1 s">(bias), unlimited,
-                            0, context);
+    const auto made = detail::cached_attention<true>(q, k, v, cache, position);
+    return std::tuple(merged(std::get<0>(made)), std::get<1>(made));
   }
 
   constexpr auto split(const auto& x, const Dim& count) const {
@@ -115,26 +71,8 @@ template <Element T = float> struct GroupedQueryAttention {
 
 /// A layer of Llama: x + attention(norm(x)), then x + mlp(norm(x)), with RmsNorm, grouped-query attention, rotary
 /// embeddings and SwiGLU. `cached` as that of GroupedQueryAttention. Source: Touvron et al., 2302.13971 and 2307.09288.
-template <Element T = float> struct LlamaBlock {
-  RmsNorm<T> attention_norm;
-  GroupedQueryAttention<T> attention;
-  RmsNorm<T> mlp_norm;
-  SwiGlu<T> mlp;
-
-  static constexpr std::array field_names{"attention_norm", "attention", "mlp_norm", "mlp"};
-  constexpr auto operator()(const auto& x, Here at = Here::current()) const {
-    const tessera::detail::LayerCall call(at, x);
-    const auto middle = x + attention(attention_norm(x));
-    return middle + mlp(mlp_norm(middle));
-  }
-  template <class X, class Cache, class Position>
-  constexpr auto cached(const X& x, const Cache& cache, const Position& position, Here at = Here::current()) const {
-    const tessera::detail::LayerCall call(at, x);
-    const auto both = attention.cached(attention_norm(x), cache, position);
-    const auto middle = x + std::get<0>(both);
-    return std::tuple(middle + mlp(mlp_norm(middle)), std::get<1>(both));
-  }
-};
+template <Element T = float, class Projection = Linear<T, false>>
+using LlamaBlock = PreNormBlock<RmsNorm<T>, GroupedQueryAttention<T, Projection>, SwiGlu<T, Projection>>;
 
 /// The model: rows of a table for tokens [batch, time], layers, a norm, and the logits [batch, time, classes] of the
 /// next token. `cached` gives the logits of the tokens from `position` on, of any number of them, and the caches with
@@ -142,9 +80,9 @@ template <Element T = float> struct LlamaBlock {
 ///
 ///     const auto [logits, next] = model.cached(prompt, caches, 0);
 ///     const auto token = ts::argmax<-1>(ts::slice<1>(logits, ts::extent<1>(prompt) - 1, 1));
-template <Element T = float> struct Llama {
+template <Element T = float, class Projection = Linear<T, false>> struct Llama {
   Embedding<T> tokens;
-  Stack<LlamaBlock<T>> blocks;
+  Stack<LlamaBlock<T, Projection>> blocks;
   RmsNorm<T> norm;
   Linear<T, false> head;
 
@@ -157,10 +95,7 @@ template <Element T = float> struct Llama {
   constexpr auto cached(const Tokens& in, const Caches& caches, const Position& position,
                         Here at = Here::current()) const {
     const tessera::detail::LayerCall call(at, in);
-    const auto layer = [&](const auto& x, const auto& both) {
-      return std::get<0>(both).cached(x, std::get<1>(both), position);
-    };
-    const auto both = scan(layer, tokens(in), std::tuple(blocks, caches));
+    const auto both = nn::cached(blocks, tokens(in), caches, position, at);
     return std::tuple(head(norm(std::get<0>(both))), std::get<1>(both));
   }
 };
@@ -208,12 +143,6 @@ Llama<T> llama(Key key, Extent classes, Extent features, Dim heads, Dim key_head
   };
   return {embedding<T>(first, classes, features, strategy, stddev), Stack<LlamaBlock<T>>(layers, block),
           rms_norm<T>(features, strategy), linear<T, false>(third, features, classes, strategy, Role::head, stddev)};
-}
-/// Empty caches of a model of `layers` layers, each as kv_cache.
-template <Element T = float>
-Stack<KvCache<T>> kv_caches(int layers, Extent batch, Extent context, Extent heads, Extent width,
-                            const ShardingStrategy& strategy) {
-  return Stack<KvCache<T>>(layers, [&](int) { return kv_cache<T>(batch, context, heads, width, strategy); });
 }
 
 }  // namespace tessera::nn

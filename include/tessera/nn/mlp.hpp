@@ -7,29 +7,39 @@
 #include <tessera/base/dtype.hpp>
 #include <tessera/base/here.hpp>
 #include <tessera/graph/trace/layer_call.hpp>
+#include <tessera/nn/activation.hpp>
 #include <tessera/nn/attention/attention.hpp>
+#include <tessera/nn/dropout.hpp>
 #include <tessera/nn/linear.hpp>
 #include <tessera/ops/elementwise.hpp>
 
 namespace tessera::nn {
 
-/// down(gelu(up(x))). Communication: with the hidden features sharded, an all_reduce of the result.
-template <Element T = float, bool Bias = true> struct Mlp {
-  Linear<T, Bias> up;    ///< [features, hidden]
-  Linear<T, Bias> down;  ///< [hidden, features]
+/// down(gelu(up(x))), or with another activation (nn/activation.hpp). In training `mlp(x, layer_dropout(rate, key))`
+/// drops hidden features, as torch.nn.TransformerEncoderLayer does. `Projection` is the type of both linear layers:
+/// LoraLinear, or one of your own. Communication: with the hidden features sharded, an all_reduce of the result.
+template <Element T = float, bool Bias = true, class Activation = Gelu, class Projection = Linear<T, Bias>> struct Mlp {
+  Projection up;    ///< [features, hidden]
+  Projection down;  ///< [hidden, features]
 
   static constexpr std::array field_names{"up", "down"};
   constexpr auto operator()(const auto& x, Here at = Here::current()) const {
     const tessera::detail::LayerCall call(at, x);
-    const auto hidden = gelu(up(x));  // [B, T, hidden]
+    const auto hidden = Activation{}(up(x));  // [B, T, hidden]
     return down(hidden);
+  }
+  template <class Rate, class Key>
+  constexpr auto operator()(const auto& x, const LayerDropout<Rate, Key>& dropout, Here at = Here::current()) const {
+    const tessera::detail::LayerCall call(at, x);
+    const auto hidden = Activation{}(up(x));
+    return down(dropout.template drop<detail::dropout_of_hidden>(hidden));
   }
 };
 
 /// down(silu(gate(x)) * up(x)). Communication: as Mlp. Source: Shazeer, 2002.05202.
-template <Element T = float> struct GatedMlp {
-  Linear<T, false> gate, up;  ///< [features, hidden]
-  Linear<T, false> down;      ///< [hidden, features]
+template <Element T = float, class Projection = Linear<T, false>> struct GatedMlp {
+  Projection gate, up;  ///< [features, hidden]
+  Projection down;      ///< [hidden, features]
 
   static constexpr std::array field_names{"gate", "up", "down"};
   constexpr auto operator()(const auto& x, Here at = Here::current()) const {
@@ -40,12 +50,12 @@ template <Element T = float> struct GatedMlp {
 };
 
 /// The name of the same layer in the literature: silu is also called swish.
-template <Element T = float> using SwiGlu = GatedMlp<T>;
+template <Element T = float, class Projection = Linear<T, false>> using SwiGlu = GatedMlp<T, Projection>;
 
 /// An MLP for a model of `depth` layers, with initialized parameters.
-template <Element T = float, bool Bias = true>
-Mlp<T, Bias> mlp(Key key, Extent features, Extent hidden, const ShardingStrategy& strategy, int depth = 1,
-                 double stddev = 0.02) {
+template <Element T = float, bool Bias = true, class Activation = Gelu>
+Mlp<T, Bias, Activation> mlp(Key key, Extent features, Extent hidden, const ShardingStrategy& strategy, int depth = 1,
+                             double stddev = 0.02) {
   const auto [first, second] = split<2>(key);
   return {linear<T, Bias>(first, features, hidden, strategy, Role::column, stddev),
           linear<T, Bias>(second, hidden, features, strategy, Role::row, residual_stddev(stddev, depth))};

@@ -2,8 +2,10 @@
 #define TESSERA_NN_NN_HPP
 #include <tessera/base/push_macros.hpp>
 
+#include <tessera/nn/activation.hpp>
 #include <tessera/nn/attention/alibi.hpp>
 #include <tessera/nn/attention/attention.hpp>
+#include <tessera/nn/attention/kv_cache.hpp>
 #include <tessera/nn/attention/multi_head_attention.hpp>
 #include <tessera/nn/bilinear.hpp>
 #include <tessera/nn/block.hpp>
@@ -15,6 +17,7 @@
 #include <tessera/nn/init.hpp>
 #include <tessera/nn/linear.hpp>
 #include <tessera/nn/llama.hpp>
+#include <tessera/nn/lora.hpp>
 #include <tessera/nn/mixed.hpp>
 #include <tessera/nn/mlp.hpp>
 #include <tessera/nn/moe.hpp>
@@ -24,9 +27,11 @@
 #include <tessera/nn/normalization/rms_norm.hpp>
 #include <tessera/nn/orthogonal.hpp>
 #include <tessera/nn/parameters.hpp>
+#include <tessera/nn/recast.hpp>
 #include <tessera/nn/recurrent/recurrent.hpp>
 #include <tessera/nn/recurrent/recurrent_cells.hpp>
 #include <tessera/nn/sharding_strategy.hpp>
+#include <tessera/nn/sinusoidal_positions.hpp>
 #include <tessera/nn/summary.hpp>
 #include <tessera/nn/transformer.hpp>
 

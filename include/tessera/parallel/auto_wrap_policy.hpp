@@ -35,9 +35,10 @@ struct AutoWrapPolicy {
 namespace detail {
 
 template <class T> inline constexpr bool is_attention_v = false;
-template <Element T, bool Bias, class Kernel>
-inline constexpr bool is_attention_v<nn::Attention<T, Bias, Kernel>> = true;
-template <Element T, bool Bias> inline constexpr bool is_attention_v<nn::MultiHeadAttention<T, Bias>> = true;
+template <Element T, bool Bias, class Kernel, class Projection>
+inline constexpr bool is_attention_v<nn::Attention<T, Bias, Kernel, Projection>> = true;
+template <Element T, bool Bias, class Projection>
+inline constexpr bool is_attention_v<nn::MultiHeadAttention<T, Bias, Projection>> = true;
 
 /// Asks choose(path, layer, elements) for each layer below a model, the inner ones first; `elements` are those of its
 /// floating-point tensors that are in no chosen layer. Wrappers and containers are no layers.

@@ -28,11 +28,15 @@ struct Apply {
   constexpr auto operator()(const auto& layer, const auto&... x) const { return layer(x...); }
   static constexpr std::uint32_t line = ts::Here::current().line() - 1;
 };
+struct ApplyCached {
+  constexpr auto operator()(const auto& layers, const auto&... x) const { return nn::cached(layers, x...); }
+  static constexpr std::uint32_t line = ts::Here::current().line() - 1;
+};
 using Tensor3 = ts::ShardedTensor<float, 3>;
 
 /// The operations of a layer have the line of its call, which errors and plans name, and not lines of the library.
-void expect_lines_of_the_call(const ts::ProgramView& program) {
-  const std::string want = "layers_test.cpp:" + std::to_string(Apply::line);
+void expect_lines_of_the_call(const ts::ProgramView& program, std::uint32_t line = Apply::line) {
+  const std::string want = "layers_test.cpp:" + std::to_string(line);
   int lines = 0;
   for (int g = 0; g < program.graph_count; ++g)
     for (int id = 0; id < program.graphs[g].size; ++id) {
@@ -515,6 +519,20 @@ TEST(LinesOfLayers, AreThoseOfTheirCalls) {
   using Masks = ts::ShardedTensor<bool, 2>;
   expect_lines_of_the_call(
       oracle::trace<Apply, ts::Stack<nn::DecoderLayer<>>, Tensor3, Tensor3, Masks, Masks>().view());
+  using Drops = nn::LayerDropout<ts::Scalar, ts::Scalar>;
+  expect_lines_of_the_call(
+      oracle::trace<Apply, ts::Stack<nn::DecoderLayer<>>, Tensor3, Tensor3, Masks, Masks, Drops>().view());
+  expect_lines_of_the_call(oracle::trace<Apply, ts::Stack<nn::EncoderLayer<>>, Tensor3, Masks, Drops>().view());
+  expect_lines_of_the_call(oracle::trace<Apply, ts::Fsdp<nn::Block<>>, Tensor3, Drops>().view());
+  expect_lines_of_the_call(oracle::trace<Apply, ts::CheckpointModule<nn::Block<>>, Tensor3, Drops>().view());
+  expect_lines_of_the_call(
+      oracle::trace<Apply, nn::Block<float, nn::CausalAttention, nn::LoraLinear<>>, Tensor3>().view());
+  using Caches = ts::Stack<nn::KvCache<>>;
+  expect_lines_of_the_call(oracle::trace<ApplyCached, ts::Stack<nn::Block<>>, Tensor3, Caches, ts::Scalar>().view(),
+                           ApplyCached::line);
+  expect_lines_of_the_call(
+      oracle::trace<ApplyCached, ts::Stack<nn::DecoderLayer<>>, Tensor3, Caches, ts::Scalar, Caches, Masks>().view(),
+      ApplyCached::line);
   expect_lines_of_the_call(oracle::trace<Apply, nn::Lstm<>, Tensor3>().view());
   expect_lines_of_the_call(oracle::trace<Apply, ts::Fsdp<nn::Mlp<>>, Tensor3>().view());
   expect_lines_of_the_call(oracle::trace<Apply, ts::Fsdp<nn::DecoderLayer<>>, Tensor3, Tensor3, Masks, Masks>().view());

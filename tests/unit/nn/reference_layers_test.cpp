@@ -173,6 +173,14 @@ template <class T> void attention() {
         return layer(x, memory, mask, own);
       },
       of_decoder);
+  cases.check(types<nn::EncoderLayer<T, pre, nn::ExactGelu>, Of<T, 3>>, "encoder_layer_gelu", call, of_encoder);
+  cases.check(types<nn::EncoderLayer<T, post, nn::Gelu>, Of<T, 3>>, "encoder_layer_gelu_tanh", call, of_encoder);
+  cases.check(
+      types<nn::DecoderLayer<T, post, nn::ExactGelu>, Of<T, 3>, Of<T, 3>, Mask>, "decoder_layer_gelu",
+      [](const auto& layer, const auto& x, const auto& memory, const auto& mask) { return layer(x, memory, mask); },
+      of_decoder);
+  cases.check(types<nn::LoraLinear<T>, Of<T, 3>>, "lora_linear", call, Numbers{{4, 1.5}});
+  cases.check(types<Of<T, 3>>, "sinusoidal_positions", [](const auto& x) { return x + nn::sinusoidal_positions(x); });
 }
 
 TEST(ReferenceOfPyTorch, Layers) { layers<double>(); }

@@ -5,6 +5,7 @@
 #include <array>
 #include <cmath>
 #include <cstdint>
+#include <tuple>
 
 #include <tessera/base/dtype.hpp>
 #include <tessera/base/error.hpp>
@@ -12,6 +13,7 @@
 #include <tessera/base/source.hpp>
 #include <tessera/graph/trace/layer_call.hpp>
 #include <tessera/graph/trace/sharded_tensor.hpp>
+#include <tessera/nn/attention/kv_cache.hpp>
 #include <tessera/nn/linear.hpp>
 #include <tessera/ops/attention/attention.hpp>
 #include <tessera/ops/data_movement/rearrange.hpp>
@@ -22,6 +24,9 @@ namespace tessera::nn {
 /// ts::causal_attention as a kernel of Attention.
 struct CausalAttention {
   constexpr auto operator()(const auto& q, const auto& k, const auto& v) const { return causal_attention(q, k, v); }
+  constexpr auto cached(const auto& q, const auto& k, const auto& v, const auto& cache, const auto& position) const {
+    return detail::cached_attention<false>(q, k, v, cache, position);
+  }
 };
 
 /// Multi-head self-attention: x [batch, time, features] to a result of the same shape. Causal; another `Kernel`, a type
@@ -34,24 +39,60 @@ struct CausalAttention {
 ///     };
 ///     ts::nn::Attention<float, true, Ring> attention;
 ///
+/// `attention.cached(x, cache, position)` attends from the positions from `position` on, and gives (result, new cache):
+/// it writes keys and values of x into a KvCache and attends to all before them there, so that the results are those of
+/// `attention` of all positions at once. The position is a Scalar, so that every step runs the same plan, or an integer
+/// tensor of rank 0, such as the index of a ts::fori_loop; then keys and values are copied once more. Positions behind
+/// the context of the cache overwrite its last ones. A kernel of your own needs a `cached` for it, for example of 256
+/// keys:
+///
+///     constexpr auto cached(const auto& q, const auto& k, const auto& v, const auto& cache, const auto& at) const {
+///       const auto next = cache.updated(k, v, at);
+///       return std::tuple(ts::band_attention(q, next.keys, next.values, 255, 0, at), next);
+///     }
+///
+/// `Projection` is the type of both linear layers: LoraLinear, or one of your own, which is called with a tensor.
+///
 /// One weight computes queries, keys and values. Its columns are ordered (head, q/k/v, width), so that a mesh axis that
 /// shards the columns shards heads. Communication: with sharded heads, an all_reduce of the result; with split times
 /// the keys and values are gathered. Errors: shape_mismatch unless the number of heads divides the features. Source:
 /// Vaswani et al., 1706.03762.
-template <Element T = float, bool Bias = true, class Kernel = CausalAttention> struct Attention {
-  Linear<T, Bias> qkv;  ///< [features, heads * 3 * width]
-  Linear<T, Bias> out;  ///< [heads * width, features]
+template <Element T = float, bool Bias = true, class Kernel = CausalAttention, class Projection = Linear<T, Bias>>
+struct Attention {
+  Projection qkv;  ///< [features, heads * 3 * width]
+  Projection out;  ///< [heads * width, features]
   Dim heads;
 
   static constexpr std::array field_names{"qkv", "out", "heads"};
   constexpr auto operator()(const auto& x, Here at = Here::current()) const {
     const tessera::detail::LayerCall call(at, x);
-    const auto all = rearrange<"b t (h c e) -> b t h c e">(qkv(x), len<"h">(heads), len<"c">(3));
-    const auto q = squeeze<3>(slice<3>(all, 0, 1));  // [B, T, H, E]
-    const auto k = squeeze<3>(slice<3>(all, 1, 1));
-    const auto v = squeeze<3>(slice<3>(all, 2, 1));
-    return out(rearrange<"b t h e -> b t (h e)">(Kernel{}(q, k, v)));
+    const auto all = split(x);
+    const auto q = part<0>(all), k = part<1>(all), v = part<2>(all);
+    return merged(Kernel{}(q, k, v));
   }
+  template <class X, class Cache, class Position>
+  constexpr auto cached(const X& x, const Cache& cache, const Position& position, Here at = Here::current()) const {
+    const tessera::detail::LayerCall call(at, x);
+    const auto all = split(x);
+    const auto q = part<0>(all), k = part<1>(all), v = part<2>(all);
+    constexpr bool has_cached = requires { Kernel{}.cached(q, k, v, cache, position); };
+    static_assert(has_cached, "tessera: this kernel of nn::Attention has no `cached(q, k, v, cache, position)`, which "
+                              "attention with a cache calls; nn::CausalAttention has");
+    if constexpr (has_cached) {
+      const auto made = Kernel{}.cached(q, k, v, cache, position);
+      return std::tuple(merged(std::get<0>(made)), std::get<1>(made));
+    } else {
+      return std::tuple(x, cache);
+    }
+  }
+
+ private:
+  constexpr auto split(const auto& x) const {
+    return rearrange<"b t (h c e) -> b t h c e">(qkv(x), len<"h">(heads), len<"c">(3));
+  }
+  /// Queries, keys or values: [B, T, H, E].
+  template <int I> static constexpr auto part(const auto& all) { return squeeze<3>(slice<3>(all, I, 1)); }
+  constexpr auto merged(const auto& x) const { return out(rearrange<"b t h e -> b t (h e)">(x)); }
 };
 
 /// Standard deviation of weights whose products are added to the residual stream: stddev / sqrt(2 depth), so that the

@@ -5,12 +5,15 @@
 #include <array>
 #include <cmath>
 #include <cstdint>
+#include <tuple>
 
 #include <tessera/base/dtype.hpp>
 #include <tessera/base/error.hpp>
 #include <tessera/base/here.hpp>
 #include <tessera/base/source.hpp>
 #include <tessera/graph/trace/layer_call.hpp>
+#include <tessera/graph/trace/settle.hpp>
+#include <tessera/nn/attention/kv_cache.hpp>
 #include <tessera/nn/linear.hpp>
 #include <tessera/ops/attention/band_attention.hpp>
 #include <tessera/ops/data_movement/rearrange.hpp>
@@ -27,13 +30,18 @@ namespace tessera::nn {
 ///     attention.causal(x, mask)           // to those of them where mask [batch, time] is true
 ///     attention(x, memory)                // cross attention, to memory [batch, keys, features]
 ///     attention.masked(x, memory, mask)   // to the keys where mask [batch, keys] is true; 0 if there is none
+///     attention.cached(x, cache, position)   // causal, with a cache of the positions before, as that of nn::Attention
+///
+/// In place of the memory its keys and values can be given, `attention.keys_and_values(memory)`, a KvCache that is
+/// computed once for all tokens that attend to the memory. There is no dropout of the probabilities: attention never
+/// has them in memory. `Projection` is the type of the linear layers: LoraLinear, or one of your own.
 ///
 /// PyTorch's parameters: the rows of `in_proj_weight` are the transposes of the weights of query, key and value, in
 /// this order. Communication: with the columns of these sharded, heads are sharded, and the result is an all_reduce.
 /// Errors: shape_mismatch unless the number of heads divides the features. Source: Vaswani et al., 1706.03762.
-template <Element T = float, bool Bias = true> struct MultiHeadAttention {
-  Linear<T, Bias> query, key, value;  ///< [features, heads * width]
-  Linear<T, Bias> out;                ///< [heads * width, features]
+template <Element T = float, bool Bias = true, class Projection = Linear<T, Bias>> struct MultiHeadAttention {
+  Projection query, key, value;  ///< [features, heads * width]
+  Projection out;                ///< [heads * width, features]
   Dim heads;
 
   static constexpr std::array field_names{"query", "key", "value", "out", "heads"};
@@ -41,6 +49,11 @@ template <Element T = float, bool Bias = true> struct MultiHeadAttention {
   constexpr auto operator()(const auto& x, const auto& memory, Here at = Here::current()) const {
     const tessera::detail::LayerCall call(at, x);
     return merged(tessera::attention(split(query(x)), split(key(memory)), split(value(memory))));
+  }
+  template <class U>
+  constexpr auto operator()(const auto& x, const KvCache<U>& memory, Here at = Here::current()) const {
+    const tessera::detail::LayerCall call(at, x);
+    return merged(tessera::attention(split(query(x)), memory.keys, memory.values));
   }
   constexpr auto causal(const auto& x, Here at = Here::current()) const {
     const tessera::detail::LayerCall call(at, x);
@@ -55,6 +68,23 @@ template <Element T = float, bool Bias = true> struct MultiHeadAttention {
     const tessera::detail::LayerCall call(at, x);
     return merged(biased_attention(split(query(x)), split(key(memory)), split(value(memory)), key_padding_bias<T>(mask),
                                    unlimited, unlimited));
+  }
+  template <class U>
+  constexpr auto masked(const auto& x, const KvCache<U>& memory, const auto& mask, Here at = Here::current()) const {
+    const tessera::detail::LayerCall call(at, x);
+    return merged(
+        biased_attention(split(query(x)), memory.keys, memory.values, key_padding_bias<T>(mask), unlimited, unlimited));
+  }
+  template <class X, class Cache, class Position>
+  constexpr auto cached(const X& x, const Cache& cache, const Position& position, Here at = Here::current()) const {
+    const tessera::detail::LayerCall call(at, x);
+    const auto made = detail::cached_attention<false>(split(query(x)), split(key(x)), split(value(x)), cache, position);
+    return std::tuple(merged(std::get<0>(made)), std::get<1>(made));
+  }
+  template <class Memory> constexpr auto keys_and_values(const Memory& memory, Here at = Here::current()) const {
+    const tessera::detail::LayerCall call(at, memory);
+    return KvCache<typename Memory::element>{tessera::detail::settle(split(key(memory))),
+                                             tessera::detail::settle(split(value(memory)))};
   }
 
   constexpr auto split(const auto& x) const { return rearrange<"b t (h e) -> b t h e">(x, len<"h">(heads)); }

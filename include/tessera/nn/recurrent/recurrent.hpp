@@ -11,13 +11,13 @@
 
 #include <tessera/base/here.hpp>
 #include <tessera/graph/trace/layer_call.hpp>
+#include <tessera/nn/dropout.hpp>
 #include <tessera/nn/recurrent/recurrent_cells.hpp>
 #include <tessera/ops/control_flow.hpp>
 #include <tessera/ops/data_movement/shape.hpp>
 #include <tessera/ops/data_movement/slicing.hpp>
 #include <tessera/ops/data_movement/stack.hpp>
 #include <tessera/ops/elementwise.hpp>
-#include <tessera/ops/random/random.hpp>
 #include <tessera/ops/reduction/reduction.hpp>
 
 namespace tessera::nn {
@@ -38,14 +38,6 @@ template <TensorOperand Tensor> constexpr auto lengths(const Tensor& lengths) {
   static_assert(Tensor::rank == 1 && std::is_integral_v<typename Tensor::element>,
                 "tessera: the lengths of sequences are a vector [batch] of integers");
   return SequenceLengths<Tensor>{lengths};
-}
-/// Dropout between the layers of a recurrent network: see Recurrent.
-template <class Rate, class Key> struct LayerDropout {
-  Rate rate;
-  Key key;
-};
-template <NumberOperand Rate, class Key> constexpr auto layer_dropout(const Rate& rate, const Key& key) {
-  return LayerDropout<Rate, Key>{rate, key};
 }
 
 namespace detail {
@@ -139,7 +131,7 @@ template <class Cell, int Layers = 1, Direction Order = Direction::forward> stru
     if constexpr (std::is_same_v<Drops, NoDropout> || Layer + 1 == Layers)
       return xs;
     else
-      return dropout<first_stream + static_cast<std::uint32_t>(Layer)>(xs, drops.rate, drops.key);
+      return drops.template drop<first_stream + static_cast<std::uint32_t>(Layer)>(xs);
   }
 
   /// The last state of one cell, and its outputs of all steps.

@@ -1,0 +1,150 @@
+#ifndef TESSERA_NN_ATTENTION_KV_CACHE_HPP
+#define TESSERA_NN_ATTENTION_KV_CACHE_HPP
+#include <tessera/base/push_macros.hpp>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <tuple>
+
+#include <tessera/base/dtype.hpp>
+#include <tessera/base/here.hpp>
+#include <tessera/graph/trace/layer_call.hpp>
+#include <tessera/graph/trace/settle.hpp>
+#include <tessera/graph/trace/sharded_tensor.hpp>
+#include <tessera/graph/trace/stack.hpp>
+#include <tessera/nn/sharding_strategy.hpp>
+#include <tessera/ops/attention/band_attention.hpp>
+#include <tessera/ops/control_flow.hpp>
+#include <tessera/ops/data_movement/rearrange.hpp>
+#include <tessera/ops/data_movement/shape.hpp>
+#include <tessera/ops/data_movement/slicing.hpp>
+#include <tessera/ops/elementwise.hpp>
+#include <tessera/ops/indexing/dynamic_slice.hpp>
+#include <tessera/tensor/creation.hpp>
+
+// Keys and values that attention keeps from token to token.
+
+namespace tessera::nn {
+
+/// Keys and values of the positions that a layer has seen: [batch, context, heads, width], where heads are those of the
+/// keys. A plain struct; the layers of a Stack have a Stack<KvCache<>>: see nn::cached.
+template <Element T = float> struct KvCache {
+  ShardedTensor<T, 4> keys, values;
+
+  static constexpr std::array field_names{"keys", "values"};
+  /// With those of the positions from `position` on in their places: k, v [batch, time, heads, width]. Inside a traced
+  /// function.
+  constexpr KvCache updated(const auto& k, const auto& v, const auto& position) const {
+    return {tessera::detail::settle(dynamic_update_slice<1>(keys, k, position)),
+            tessera::detail::settle(dynamic_update_slice<1>(values, v, position))};
+  }
+};
+
+/// An empty cache for `context` positions. Its heads are sharded as column weights shard theirs, its batch as tokens.
+template <Element T = float>
+KvCache<T> kv_cache(Extent batch, Extent context, Extent heads, Extent width, const ShardingStrategy& strategy) {
+  const auto entry = [](const PartitionSpec& spec, std::size_t d) {
+    return d < spec.entries.size() ? spec.entries[d] : SpecEntry{};
+  };
+  const PartitionSpec spec{entry(strategy.batch, 0), none, entry(strategy.column_weight, 1), none};
+  return {zeros<T>({batch, context, heads, width}, strategy.mesh, spec),
+          zeros<T>({batch, context, heads, width}, strategy.mesh, spec)};
+}
+/// Empty caches of a model of `layers` layers, each as kv_cache.
+template <Element T = float>
+Stack<KvCache<T>> kv_caches(int layers, Extent batch, Extent context, Extent heads, Extent width,
+                            const ShardingStrategy& strategy) {
+  return Stack<KvCache<T>>(layers, [&](int) { return kv_cache<T>(batch, context, heads, width, strategy); });
+}
+
+namespace detail {
+
+/// Keys or values with the heads of the queries.
+template <bool Grouped> constexpr auto spread(const auto& k, const auto& q) {
+  if constexpr (Grouped)
+    return repeat_heads(k, q);
+  else
+    return k;
+}
+
+/// Causal attention with a cache of the queries q, keys k and values v of the positions from `position` on, each
+/// [batch, time, heads, width]: (attention, new cache). Grouped: each head of keys serves a group of heads of queries.
+template <bool Grouped, class Q, class Cache, class Position>
+constexpr auto cached_attention(const Q& q, const auto& k, const auto& v, const Cache& cache,
+                                const Position& position) {
+  const Cache next = cache.updated(k, v, position);
+  if constexpr (TensorOperand<Position>) {
+    // The old keys before the position and the new ones behind the context. A band has bounds that are numbers; keys of
+    // the cache that are not seen are masked.
+    const auto keys = concat<1>(cache.keys, k), values = concat<1>(cache.values, v);
+    const Dim context = extent<1>(cache.keys), added = extent<1>(k);
+    const auto place = arange<std::int64_t>(context + added);
+    const auto past = minimum(cast<std::int64_t>(position), context - added);
+    const auto sees = logical_or(place < past, place >= context);
+    const auto bias = select(sees, cast<typename Q::element>(zeros_like(place)), -1e30);
+    return std::tuple(biased_attention(q, spread<Grouped>(keys, q), spread<Grouped>(values, q),
+                                       rearrange<"s -> 1 1 s">(bias), unlimited, 0, context),
+                      next);
+  } else {
+    return std::tuple(
+        band_attention(q, spread<Grouped>(next.keys, q), spread<Grouped>(next.values, q), unlimited, 0, position),
+        next);
+  }
+}
+
+}  // namespace detail
+
+/// Inside a traced function: the layers of a Stack with a cache for each, `layer.cached(x, cache, position)` one after
+/// the other; gives (x, the new caches). For Block, GatedBlock, LlamaBlock, and layers of your own with such a
+/// function. x [batch, time, features] are the new tokens, and `position` is that of the first: a Scalar or a number,
+/// so that every step runs the same plan, or an integer tensor of rank 0, such as the index of a loop.
+///
+///     const auto [y, next] = ts::nn::cached(blocks, x, caches, position);
+/// A layer that attends to a memory too (DecoderLayer) takes the keys and values of the memory, which keys_and_values
+/// computes once for a sequence, and a mask [batch, keys] if some of the memory is padding:
+///
+///     const auto known = ts::nn::keys_and_values(layers, memory);
+///     const auto [y, next] = ts::nn::cached(layers, x, caches, position, known, memory_mask);
+/// Communication: that of the layers.
+template <class Layer, class X, class Cache, class Position>
+constexpr auto cached(const Stack<Layer>& layers, const X& x, const Stack<Cache>& caches, const Position& position,
+                      Here at = Here::current()) {
+  const tessera::detail::LayerCall call(at, x);
+  const auto step = [&](const auto& in, const auto& own) {
+    return std::get<0>(own).cached(in, std::get<1>(own), position);
+  };
+  return scan(step, x, std::tuple(layers, caches), {}, at);
+}
+template <class Layer, class X, class Cache, class Position, class Memory>
+constexpr auto cached(const Stack<Layer>& layers, const X& x, const Stack<Cache>& caches, const Position& position,
+                      const Stack<Memory>& memory, Here at = Here::current()) {
+  const tessera::detail::LayerCall call(at, x);
+  const auto step = [&](const auto& in, const auto& own) {
+    return std::get<0>(own).cached(in, std::get<1>(own), position, std::get<2>(own));
+  };
+  return scan(step, x, std::tuple(layers, caches, memory), {}, at);
+}
+template <class Layer, class X, class Cache, class Position, class Memory, TensorOperand Mask>
+constexpr auto cached(const Stack<Layer>& layers, const X& x, const Stack<Cache>& caches, const Position& position,
+                      const Stack<Memory>& memory, const Mask& memory_mask, Here at = Here::current()) {
+  const tessera::detail::LayerCall call(at, x);
+  const auto step = [&](const auto& in, const auto& own) {
+    return std::get<0>(own).cached(in, std::get<1>(own), position, std::get<2>(own), memory_mask);
+  };
+  return scan(step, x, std::tuple(layers, caches, memory), {}, at);
+}
+
+/// Inside a traced function: the keys and values of memory [batch, keys, features] of each layer of a Stack, which
+/// `layer.keys_and_values(memory)` makes, as a Stack<KvCache>. See nn::cached.
+template <class Layer, TensorOperand Memory>
+constexpr auto keys_and_values(const Stack<Layer>& layers, const Memory& memory, Here at = Here::current()) {
+  const tessera::detail::LayerCall call(at, memory);
+  return map([&](const auto& layer) { return layer.keys_and_values(memory); }, layers, at);
+}
+
+}  // namespace tessera::nn
+
+#include <tessera/base/pop_macros.hpp>
+
+#endif

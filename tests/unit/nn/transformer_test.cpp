@@ -1,0 +1,441 @@
+// Layers of transformers: activations, dropout, generation with caches, positions.
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdint>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "../../support/traced.hpp"
+#include <gtest/gtest.h>
+
+#include <tessera/nn/nn.hpp>
+#include <tessera/tensor/compile.hpp>
+#include <tessera/tensor/host.hpp>
+
+namespace ts = tessera;
+namespace nn = tessera::nn;
+using oracle::Array;
+using oracle::random_array;
+
+namespace {
+
+using Tensor3 = ts::ShardedTensor<float, 3>;
+using Mask = ts::ShardedTensor<bool, 2>;
+
+std::vector<nn::ShardingStrategy> strategies() {
+  const ts::Mesh four({{"data", 2}, {"model", 2}});
+  return {nn::single(ts::Mesh()),
+          nn::tensor_parallel(ts::Mesh({{"model", 2}})),
+          nn::data_parallel(ts::Mesh({{"data", 3}})),
+          nn::tensor_parallel(ts::Mesh({{"model", 3}})),
+          nn::fsdp_tensor_parallel(four),
+          nn::sequence_parallel(four)};
+}
+
+/// Factors of a dropout with this stream, in the shape of x.
+template <std::uint32_t Stream> constexpr auto factors(const auto& x, const auto& rate, const auto& key) {
+  return ts::dropout<Stream>(ts::ones_like(x), rate, key);
+}
+constexpr std::uint32_t stream = nn::detail::dropout_of_attention;
+
+// As the forward functions of torch.nn.TransformerEncoderLayer and TransformerDecoderLayer are written, without dropout
+// of probabilities.
+struct DropInEncoder {
+  constexpr auto operator()(const auto& layer, const auto& x, const auto& mask, const ts::Scalar& rate,
+                            const ts::Scalar& key) const {
+    const auto one = factors<stream>(x, rate, key), two = factors<stream + 3>(x, rate, key);
+    const auto own = layer.attention_norm(x + one * layer.attention.masked(x, x, mask));
+    const auto hidden = ts::relu(layer.mlp.up(own));
+    const auto inside = factors<stream + 2>(hidden, rate, key);
+    const auto want = layer.mlp_norm(own + two * layer.mlp.down(inside * hidden));
+    return std::tuple(layer(x, mask, nn::layer_dropout(rate, key)), want, layer(x, mask, nn::layer_dropout(0, key)),
+                      layer(x, mask), layer(x, nn::layer_dropout(0.0, 7)), layer(x), one, two, inside);
+  }
+};
+struct DropInDecoder {
+  constexpr auto operator()(const auto& layer, const auto& x, const auto& memory, const auto& mask,
+                            const ts::Scalar& rate, const ts::Scalar& key) const {
+    const auto own = x + factors<stream>(x, rate, key) * layer.attention.causal(layer.attention_norm(x));
+    const auto crossed =
+        own + factors<stream + 1>(x, rate, key) * layer.cross.masked(layer.cross_norm(own), memory, mask);
+    const auto hidden = layer.mlp.up(layer.mlp_norm(crossed));
+    const auto active = hidden * ts::ndtr(hidden);
+    const auto want =
+        crossed + factors<stream + 3>(x, rate, key) * layer.mlp.down(factors<stream + 2>(hidden, rate, key) * active);
+    const auto none = nn::layer_dropout(0, key);
+    return std::tuple(layer(x, memory, mask, nn::layer_dropout(rate, key)), want, layer(x, memory, mask, none),
+                      layer(x, memory, mask), layer(x, memory, none), layer(x, memory), factors<stream>(x, rate, key),
+                      factors<stream + 3>(x, rate, key), factors<stream + 1>(x, rate, key));
+  }
+};
+// resid_pdrop of GPT-2.
+struct DropInBlock {
+  constexpr auto operator()(const auto& layer, const auto& x, const auto&, const ts::Scalar& rate,
+                            const ts::Scalar& key) const {
+    const auto one = factors<stream>(x, rate, key), two = factors<stream + 3>(x, rate, key);
+    const auto middle = x + one * layer.attention(layer.attention_norm(x));
+    const auto want = middle + two * layer.mlp(layer.mlp_norm(middle));
+    const auto none = layer(x, nn::layer_dropout(0, key));
+    return std::tuple(layer(x, nn::layer_dropout(rate, key)), want, none, layer(x), none, layer(x), one, two, one);
+  }
+};
+
+/// Adds random arguments of a layer.
+void add(std::vector<Array>& to, std::initializer_list<ts::Shape> shapes) {
+  for (const ts::Shape& shape : shapes) to.push_back(random_array(shape, static_cast<unsigned>(to.size()) + 1));
+}
+void add_attention(std::vector<Array>& to) {
+  add(to, {{4, 4}, {4}, {4, 4}, {4}, {4, 4}, {4}, {4, 4}, {4}});
+  to.push_back(Array::number(2));
+}
+void add_norm(std::vector<Array>& to) {
+  add(to, {{4}, {4}});
+  to.push_back(Array::number(1e-5));
+}
+
+template <class Drop, class Layer, class... Tensors> void expect_dropout(std::vector<Array> arguments, int masks) {
+  arguments.push_back(Array::number(0.25));
+  arguments.push_back(Array::number(11));
+  const oracle::Program program = oracle::trace<Drop, Layer, Tensors..., ts::Scalar, ts::Scalar>();
+  const std::vector<Array> got = oracle::run(program.view(), arguments);
+  oracle::expect_near(got.at(0), got.at(1), 1e-12, "written out");
+  oracle::expect_near(got.at(2), got.at(3), 1e-12, "a rate of 0");
+  oracle::expect_near(got.at(4), got.at(5), 1e-12, "a rate of 0");
+  double kept = 0, all = 0;
+  for (std::size_t k = 6; k < 6 + static_cast<std::size_t>(masks); ++k)
+    for (const double factor : got.at(k).data) {
+      EXPECT_TRUE(factor == 0 || std::fabs(factor - 4.0 / 3) < 1e-12) << factor;
+      kept += factor != 0, all += 1;
+    }
+  EXPECT_NEAR(kept / all, 0.75, 0.15);
+  EXPECT_NE(got.at(6).data, got.at(7).data) << "each dropout has a stream of its own";
+  EXPECT_NE(got.at(0).data, got.at(3).data);
+}
+
+TEST(LayerDropout, DropsWherePyTorchDoes) {
+  const Array x = random_array({2, 3, 4}, 91), memory = random_array({2, 5, 4}, 92);
+  const Array own_mask({2, 3}, {1, 1, 0, 1, 0, 1}), mask({2, 5}, {1, 0, 1, 1, 1, 1, 1, 1, 0, 1});
+  std::vector<Array> encoder;
+  add_attention(encoder);
+  add_norm(encoder);
+  add(encoder, {{4, 6}, {6}, {6, 4}, {4}});
+  add_norm(encoder);
+  encoder.insert(encoder.end(), {x, own_mask});
+  expect_dropout<DropInEncoder, nn::EncoderLayer<>, Tensor3, Mask>(encoder, 3);
+
+  std::vector<Array> decoder;
+  add_attention(decoder);
+  add_norm(decoder);
+  add_attention(decoder);
+  add_norm(decoder);
+  add(decoder, {{4, 6}, {6}, {6, 4}, {4}});
+  add_norm(decoder);
+  decoder.insert(decoder.end(), {x, memory, mask});
+  expect_dropout<DropInDecoder, nn::DecoderLayer<float, nn::NormPlace::pre, nn::ExactGelu>, Tensor3, Tensor3, Mask>(
+      decoder, 3);
+
+  std::vector<Array> block;
+  add_norm(block);
+  add(block, {{4, 12}, {12}, {4, 4}, {4}});
+  block.push_back(Array::number(2));
+  add_norm(block);
+  add(block, {{4, 6}, {6}, {6, 4}, {4}});
+  block.insert(block.end(), {x, own_mask});
+  expect_dropout<DropInBlock, nn::Block<>, Tensor3, Mask>(block, 2);
+}
+
+/// As docs/nn.md writes it.
+struct Encoder {
+  ts::Stack<nn::EncoderLayer<float, nn::NormPlace::pre, nn::Gelu>> layers;
+
+  constexpr auto operator()(const auto& x, const auto& mask) const { return layers(x, mask); }
+  constexpr auto train(const auto& x, const auto& mask, const auto& key) const {
+    return layers(x, mask, nn::layer_dropout(0.3, key));
+  }
+};
+struct SquaredRelu {
+  constexpr auto operator()(const auto& x) const { return ts::square(ts::relu(x)); }
+};
+/// Training and evaluation of a Stack, gradients; the Stack with a key that is a tensor, and one layer twice.
+struct DropInStack {
+  constexpr auto operator()(const auto& model, const auto& one, const auto& x, const auto& mask,
+                            const ts::Scalar& key) const {
+    const auto loss = [](const auto& m, const auto& in, const auto& of, const auto& k) {
+      const auto y = m.train(in, of, k);
+      return ts::sum(y * y * y);
+    };
+    const auto gradient = ts::grad(loss)(model, x, mask, key);
+    const auto same = ts::key_data(key);
+    const auto drops = nn::layer_dropout(0.3, same);
+    return std::tuple(model.train(x, mask, key), model(x, mask), gradient, model.train(x, mask, same),
+                      one(one(x, mask, drops), mask, drops));
+  }
+};
+
+TEST(Mlp, TakesAnActivationOfYourOwn) {
+  const Array up = random_array({4, 6}, 1), ub = random_array({6}, 2), down = random_array({6, 4}, 3),
+              db = random_array({4}, 4), x = random_array({2, 3, 4}, 5);
+  const auto call = [](const auto& layer, const auto& in) {
+    return std::tuple(layer(in), layer.down(ts::square(ts::maximum(layer.up(in), 0))));
+  };
+  const auto got = oracle::run(oracle::trace<decltype(call), nn::Mlp<float, true, SquaredRelu>, Tensor3>().view(),
+                               {up, ub, down, db, x});
+  oracle::expect_near(got.at(0), got.at(1), 1e-12);
+}
+
+TEST(LayerDropout, InAStackIsTheSameOnEveryMesh) {
+  constexpr auto run = ts::compile(DropInStack());
+  std::vector<std::vector<float>> first;
+  for (const nn::ShardingStrategy& strategy : strategies()) {
+    const auto one = nn::encoder_layer<float, nn::NormPlace::pre, nn::Gelu>(ts::Key(3), 6, 3, 10, strategy);
+    const Encoder layers{{2, [&](int) { return one; }}};
+    const auto x = ts::normal<float>(ts::Key(4), {4, 5, 6}, strategy.mesh, strategy.batch);
+    const auto mask = ts::shard<2>(std::array<bool, 20>{1, 1, 1, 1, 0, 1, 1, 1, 1, 1, 1, 1, 0, 0, 0, 1, 1, 1, 1, 0},
+                                   {4, 5}, strategy.mesh, strategy.batch);
+    const auto [trained, evaluated, gradient, same, twice] = run(layers, one, x, mask, ts::Key(5));
+    const auto other = std::get<0>(run(layers, one, x, mask, ts::Key(6)));
+    const std::vector<std::vector<float>> got{ts::to_host(trained), ts::to_host(evaluated),
+                                              ts::to_host(gradient.layers[0].mlp.up.weight),
+                                              ts::to_host(gradient.layers[1].attention.value.weight)};
+    EXPECT_NE(got[0], got[1]);
+    // Both layers have the same weights, and draw the same elements of a tensor, others of a Scalar.
+    const std::vector<float> of_same = ts::to_host(same), of_twice = ts::to_host(twice);
+    for (std::size_t i = 0; i < of_same.size(); ++i) ASSERT_NEAR(of_same[i], of_twice[i], 1e-5) << i;
+    EXPECT_NE(got[0], of_same);
+    EXPECT_NE(ts::to_host(other), got[0]);
+    if (first.empty()) first = got;
+    for (std::size_t k = 0; k < got.size(); ++k)
+      for (std::size_t i = 0; i < got[k].size(); ++i)
+        ASSERT_NEAR(got[k][i], first[k][i], 2e-4 * std::max(1.0F, std::fabs(first[k][i])))
+            << strategy.mesh.text() << " " << k << " " << i;
+  }
+}
+
+/// GPT-2, as docs/nn.md writes it.
+struct Gpt {
+  nn::Embedding<> tokens;
+  nn::Positions<> positions;
+  ts::Stack<nn::Block<>> blocks;
+  nn::LayerNorm<> norm;
+  nn::Linear<float, false> head;
+
+  constexpr auto operator()(const auto& in) const { return head(norm(blocks(positions(tokens(in))))); }
+  constexpr auto cached(const auto& in, const auto& caches, const auto& position) const {
+    const auto [y, next] = nn::cached(blocks, positions(tokens(in), position), caches, position);
+    return std::tuple(head(norm(y)), next);
+  }
+};
+Gpt make_gpt(const nn::ShardingStrategy& strategy) {
+  const auto block = [&](int i) {
+    return nn::block(ts::fold_in(ts::Key(3), static_cast<std::uint64_t>(i)), 12, 3, 20, strategy, 2, 0.4);
+  };
+  return {nn::embedding(ts::Key(1), 11, 12, strategy, 1), nn::positions(ts::Key(2), 9, 12, strategy, 1),
+          ts::Stack<nn::Block<>>(2, block), nn::layer_norm(12, strategy),
+          nn::linear<float, false>(ts::Key(4), 12, 11, strategy, nn::Role::head, 1)};
+}
+
+/// A decoder of a memory, with sinusoidal positions.
+struct Decoder {
+  nn::Embedding<> tokens;
+  ts::Stack<nn::DecoderLayer<>> layers;
+  nn::Linear<float, false> head;
+
+  constexpr auto operator()(const auto& in, const auto& memory, const auto& mask) const {
+    const auto x = tokens(in);
+    return head(layers(x + nn::sinusoidal_positions(x), memory, mask));
+  }
+  constexpr auto cached(const auto& in, const auto& caches, const auto& position, const auto& known,
+                        const auto& mask) const {
+    const auto x = tokens(in);
+    const auto [y, next] = nn::cached(layers, x + nn::sinusoidal_positions(x, position), caches, position, known, mask);
+    return std::tuple(head(y), next);
+  }
+};
+Decoder make_decoder(const nn::ShardingStrategy& strategy) {
+  const auto layer = [&](int i) {
+    return nn::decoder_layer(ts::fold_in(ts::Key(3), static_cast<std::uint64_t>(i)), 12, 3, 20, strategy);
+  };
+  return {nn::embedding(ts::Key(1), 11, 12, strategy, 1), ts::Stack<nn::DecoderLayer<>>(2, layer),
+          nn::linear<float, false>(ts::Key(4), 12, 11, strategy, nn::Role::head, 1)};
+}
+
+/// Greedy decoding, a prompt of two tokens first, then token by token, against `full(text)`: all logits of the text so
+/// far. `cached(tokens, position)` gives the logits of the tokens from a position on.
+template <class Full, class Cached>
+std::vector<std::int32_t> decode(const nn::ShardingStrategy& strategy, const Full& full, const Cached& cached) {
+  constexpr std::int64_t batch = 3, classes = 11, length = 8;
+  std::vector<std::vector<std::int32_t>> text{{1, 2}, {10, 0}, {5, 5}};
+  const auto sharded = [&](std::int64_t from, std::int64_t to) {
+    std::vector<std::int32_t> flat;
+    for (const auto& row : text) flat.insert(flat.end(), row.begin() + from, row.begin() + to);
+    // Times are not split: they are one in most steps.
+    const ts::PartitionSpec spec{strategy.batch.entries.size() > 0 ? strategy.batch.entries[0] : ts::SpecEntry{}};
+    return ts::shard(flat, {batch, to - from}, strategy.mesh, spec);
+  };
+  const auto last = [&](const std::vector<float>& logits, std::int64_t b) {
+    const auto times = static_cast<std::int64_t>(logits.size()) / (batch * classes);
+    const auto row = logits.begin() + ((b + 1) * times - 1) * classes;
+    return std::vector<float>(row, row + classes);
+  };
+  for (std::int64_t at = 0, t = 2; t < length; ++t) {
+    const std::vector<float> whole = full(sharded(0, t)), step = cached(sharded(at, t), at);
+    for (std::int64_t b = 0; b < batch; ++b) {
+      const std::vector<float> want = last(whole, b), got = last(step, b);
+      for (std::size_t c = 0; c < want.size(); ++c) EXPECT_NEAR(got[c], want[c], 2e-4) << t << " " << b << " " << c;
+      const auto token = std::max_element(want.begin(), want.end()) - want.begin();
+      EXPECT_EQ(std::max_element(got.begin(), got.end()) - got.begin(), token) << t << " " << b;
+      text[static_cast<std::size_t>(b)].push_back(static_cast<std::int32_t>(token));
+    }
+    at = t;
+  }
+  std::vector<std::int32_t> all;
+  for (const auto& row : text) all.insert(all.end(), row.begin(), row.end());
+  return all;
+}
+
+TEST(Generation, OfAGptWithACacheIsThatOfTheWholeText) {
+  constexpr auto full = ts::compile([](const auto& m, const auto& text) { return m(text); });
+  constexpr auto step = ts::compile([](const auto& m, const auto& text, const ts::Stack<nn::KvCache<>>& caches,
+                                       const ts::Scalar& position) { return m.cached(text, caches, position); });
+  std::vector<std::int32_t> first;
+  for (const nn::ShardingStrategy& strategy : strategies()) {
+    const Gpt model = make_gpt(strategy);
+    ts::Stack<nn::KvCache<>> caches = nn::kv_caches(2, 3, 9, 3, 4, strategy);
+    const std::vector<std::int32_t> text = decode(
+        strategy, [&](const auto& tokens) { return ts::to_host(full(model, tokens)); },
+        [&](const auto& tokens, std::int64_t position) {
+          auto [logits, next] = step(model, tokens, std::move(caches), ts::Scalar(position));
+          caches = std::move(next);
+          return ts::to_host(logits);
+        });
+    if (first.empty()) first = text;
+    EXPECT_EQ(text, first) << strategy.mesh.text();
+  }
+}
+
+/// All tokens in one program: the position is the index of the loop.
+struct Generate {
+  constexpr auto operator()(const auto& model, const auto& first, const ts::Stack<nn::KvCache<>>& empty,
+                            const auto& text) const {
+    const auto [token, caches, all] = ts::fori_loop(
+        0, 6,
+        [&](const auto& i, const auto& carry) {
+          const auto& [last, seen, so_far] = carry;
+          const auto [logits, next] = model.cached(last, seen, i);
+          const auto drawn = ts::argmax<-1>(logits);  // [B, 1]
+          return std::tuple(drawn, next, ts::dynamic_update_slice<1>(so_far, drawn, i));
+        },
+        std::tuple(first, empty, text));
+    return all;
+  }
+};
+TEST(Generation, InALoopOfOneProgram) {
+  constexpr auto full = ts::compile([](const auto& m, const auto& text) { return ts::argmax<-1>(m(text)); });
+  constexpr auto generate = ts::compile(Generate());
+  for (const nn::ShardingStrategy& strategy : strategies()) {
+    const Gpt model = make_gpt(strategy);
+    const auto first = ts::shard<std::int32_t>({{4}, {0}, {7}}, strategy.mesh);
+    const auto got = ts::to_host(
+        generate(model, first, nn::kv_caches(2, 3, 7, 3, 4, strategy), ts::zeros<std::int32_t>({3, 6}, strategy.mesh)));
+    // The model of the first token and the five generated after it gives the same tokens, and the last one.
+    std::vector<std::int32_t> text;
+    for (std::size_t b = 0; b < 3; ++b) {
+      text.push_back(ts::to_host(first)[b]);
+      text.insert(text.end(), got.begin() + static_cast<std::ptrdiff_t>(6 * b),
+                  got.begin() + static_cast<std::ptrdiff_t>(6 * b + 5));
+    }
+    EXPECT_EQ(got, ts::to_host(full(model, ts::shard(text, {3, 6}, strategy.mesh)))) << strategy.mesh.text();
+  }
+}
+
+TEST(Generation, OfADecoderWithACacheIsThatOfTheWholeText) {
+  constexpr auto full = ts::compile(
+      [](const auto& m, const auto& text, const auto& memory, const auto& mask) { return m(text, memory, mask); });
+  constexpr auto remember =
+      ts::compile([](const auto& m, const auto& memory) { return nn::keys_and_values(m.layers, memory); });
+  constexpr auto step = ts::compile([](const auto& m, const auto& text, const ts::Stack<nn::KvCache<>>& caches,
+                                       const ts::Scalar& position, const ts::Stack<nn::KvCache<>>& known,
+                                       const auto& mask) { return m.cached(text, caches, position, known, mask); });
+  std::vector<std::int32_t> first;
+  for (const nn::ShardingStrategy& strategy : strategies()) {
+    const Decoder model = make_decoder(strategy);
+    const ts::PartitionSpec rows{strategy.batch.entries.size() > 0 ? strategy.batch.entries[0] : ts::SpecEntry{}};
+    const auto memory = ts::normal<float>(ts::Key(7), {3, 5, 12}, strategy.mesh, rows);
+    const auto mask =
+        ts::shard<2>(std::array<bool, 15>{1, 1, 1, 1, 0, 1, 1, 1, 1, 1, 0, 1, 0, 0, 0}, {3, 5}, strategy.mesh, rows);
+    const ts::Stack<nn::KvCache<>> known = remember(model, memory);
+    EXPECT_EQ(known.size(), 2);
+    EXPECT_EQ(ts::shape(known[1].keys), (ts::Shape{3, 5, 3, 4}));
+    ts::Stack<nn::KvCache<>> caches = nn::kv_caches(2, 3, 9, 3, 4, strategy);
+    const std::vector<std::int32_t> text = decode(
+        strategy, [&](const auto& tokens) { return ts::to_host(full(model, tokens, memory, mask)); },
+        [&](const auto& tokens, std::int64_t position) {
+          auto [logits, next] = step(model, tokens, std::move(caches), ts::Scalar(position), known, mask);
+          caches = std::move(next);
+          return ts::to_host(logits);
+        });
+    if (first.empty()) first = text;
+    EXPECT_EQ(text, first) << strategy.mesh.text();
+    // Split heads stay split: what is sent are the sums of the embedding, and of three products in each layer.
+    if (strategy.mesh == ts::Mesh({{"model", 3}})) {
+      const ts::Plan plan =
+          step.plan(model, ts::zeros<std::int32_t>({3, 1}, strategy.mesh), caches, ts::Scalar(2), known, mask);
+      EXPECT_EQ(plan.payload_bytes(ts::all_reduce), (1 + 2 * 3) * 3 * 12 * 4);
+      EXPECT_EQ(plan.payload_bytes(ts::all_gather), 0);
+    }
+  }
+}
+
+double sinusoid(std::int64_t t, std::int64_t i, std::int64_t features) {
+  const double angle =
+      static_cast<double>(t) / std::pow(10000.0, static_cast<double>(i / 2 * 2) / static_cast<double>(features));
+  return i % 2 == 0 ? std::sin(angle) : std::cos(angle);
+}
+
+TEST(SinusoidalPositions, AreThoseOfTheFirstTransformer) {
+  constexpr auto rows = ts::compile([](const auto& x, const ts::Scalar& first, const auto& at) {
+    const auto one = ts::slice<1>(x, 0, 1);
+    return std::tuple(x + nn::sinusoidal_positions(x), nn::sinusoidal_positions(x, first),
+                      nn::sinusoidal_positions(one, at),
+                      nn::sinusoidal_positions(ts::unsqueeze<0>(ts::sum<0, 1>(x)), 3),
+                      nn::sinusoidal_positions(ts::cast<ts::bf16>(x)));
+  });
+  const ts::Mesh four({{"data", 2}, {"model", 2}});
+  struct Split {
+    ts::Mesh mesh;
+    ts::PartitionSpec x, table;
+  };
+  for (const Split& split : {Split{}, Split{ts::Mesh({{"data", 3}}), {ts::none, "data"}, {"data"}},
+                             Split{ts::Mesh({{"data", 2}}), {ts::none, ts::none, "data"}, {ts::none, "data"}},
+                             Split{four, {ts::none, "data", "model"}, {"model", "data"}}}) {
+    for (const std::int64_t features : {6, 7}) {
+      const auto x = ts::full<double>({2, 5, features}, 0.25, split.mesh, split.x);
+      const auto [sum, later, one, static_one, half] =
+          rows(x, ts::Scalar(70), ts::full<std::int32_t, 0>({}, 9, split.mesh));
+      const std::vector<double> of_sum = ts::to_host(sum), of_later = ts::to_host(later), of_one = ts::to_host(one),
+                                of_static = ts::to_host(static_one);
+      const std::vector<ts::bf16> of_half = ts::to_host(half);
+      const std::vector<double> table =
+          ts::to_host(nn::sinusoidal_positions<double>(5, features, split.mesh, split.table));
+      for (std::int64_t t = 0; t < 5; ++t)
+        for (std::int64_t i = 0; i < features; ++i) {
+          const auto k = static_cast<std::size_t>(t * features + i);
+          const double want = sinusoid(t, i, features);
+          EXPECT_NEAR(table[k], want, 1e-14) << t << " " << i;
+          EXPECT_NEAR(of_sum[k], want + 0.25, 1e-14);
+          EXPECT_NEAR(of_sum[k + static_cast<std::size_t>(5 * features)], want + 0.25, 1e-14);
+          EXPECT_NEAR(of_later[k], sinusoid(70 + t, i, features), 1e-13);
+          EXPECT_NEAR(static_cast<float>(of_half[k]), want, 4e-3);
+        }
+      for (std::int64_t i = 0; i < features; ++i) {
+        EXPECT_NEAR(of_one[static_cast<std::size_t>(i)], sinusoid(9, i, features), 1e-13);
+        EXPECT_NEAR(of_static[static_cast<std::size_t>(i)], sinusoid(3, i, features), 1e-13);
+      }
+    }
+  }
+  EXPECT_EQ(ts::shape(nn::sinusoidal_positions(3, 4, four)), (ts::Shape{3, 4}));
+}
+
+}  // namespace
