@@ -1,9 +1,11 @@
 #include <set>
+#include <vector>
 
 #include "../../support/program_units.hpp"
 #include "../../support/random_program.hpp"
 #include "../../support/scalar_ops.hpp"
 
+#include <tessera/graph/fuse/dependencies.hpp>
 #include <tessera/graph/fuse/group.hpp>
 #include <tessera/graph/fuse/lower_fused.hpp>
 
@@ -237,6 +239,29 @@ TEST(Group, AChainOfManyNumbersIsSplit) {
   const auto got = run_kernels(program.main(), {random_array({3}, 1)});
   const std::vector<Array> want = run(program.view(), {random_array({3}, 1)});
   for (std::size_t e = 0; e < 3; ++e) EXPECT_DOUBLE_EQ(got[0][e], want[0].data[e]);
+}
+
+// A node that joins the group of an operand at once leaves no number behind, since sets are as long as there are numbers.
+TEST(Dependencies, TheNumberOfAMergedNewestGroupIsGivenAgain) {
+  ts::detail::Dependencies groups(700);
+  const int first = groups.add(), other = groups.add();
+  for (int i = 0; i < 600; ++i) {
+    const int next = groups.add();
+    ASSERT_EQ(next, 2);
+    groups.depend(next, first);
+    if (i == 599) groups.depend(next, other);
+    groups.merge(first, next);
+  }
+  EXPECT_EQ(groups.count(), 2);
+  EXPECT_TRUE(groups.reaches(first, other));
+  EXPECT_FALSE(groups.reaches(other, first));
+  // nothing of the groups that had the number before
+  const int last = groups.add();
+  EXPECT_EQ(last, 2);
+  EXPECT_TRUE(groups.is_alive(last));
+  EXPECT_FALSE(groups.reaches(last, first) || groups.reaches(last, other));
+  const auto order = groups.order();
+  EXPECT_EQ(std::vector<int>(order.begin(), order.end()), (std::vector{1, 2, 0}));
 }
 
 }  // namespace
