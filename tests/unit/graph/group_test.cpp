@@ -241,7 +241,8 @@ TEST(Group, AChainOfManyNumbersIsSplit) {
   for (std::size_t e = 0; e < 3; ++e) EXPECT_DOUBLE_EQ(got[0][e], want[0].data[e]);
 }
 
-// A node that joins the group of an operand at once leaves no number behind, since sets are as long as there are numbers.
+// A node that joins the group of an operand at once leaves no number behind, since sets are as long as there are
+// numbers.
 TEST(Dependencies, TheNumberOfAMergedNewestGroupIsGivenAgain) {
   ts::detail::Dependencies groups(700);
   const int first = groups.add(), other = groups.add();

@@ -35,6 +35,19 @@ ts::ShardedTensor<float, 2> rows(const ts::Mesh& mesh) {
 constexpr auto normal_of = ts::compile([](const auto& x, const auto& own) { return ts::normal_like(x, own); });
 std::vector<float> drawn(const auto& x, const ts::Key& own) { return ts::to_host(normal_of(x, own)); }
 
+// In an expression, and as a constant of a traced function, a key draws what it draws as an argument.
+TEST(Keys, ExpressionsAndTracedFunctionsTakeThem) {
+  constexpr auto of_constant = ts::compile([](const auto& x) { return ts::normal_like(x, key); });
+  constexpr auto dropped = ts::compile([](const auto& x, const auto& own) { return ts::dropout(x, 0.5, own); });
+  for (const ts::Mesh& mesh : meshes) {
+    const auto x = rows(mesh);
+    EXPECT_EQ(ts::to_host(ts::normal_like(x, key)), drawn(x, key));
+    EXPECT_EQ(ts::to_host(of_constant(x)), drawn(x, key));
+    EXPECT_EQ(ts::to_host(ts::dropout(x, 0.5, key)), ts::to_host(dropped(x, key)));
+    EXPECT_NE(ts::to_host(ts::normal_like(x, ts::fold_in(key, 1))), drawn(x, key));
+  }
+}
+
 // Each example has draws of its own, as each step of a loop. A key that is a tensor gives its draws wherever it is
 // used.
 TEST(KeyTensors, VmapDrawsForEachExample) {

@@ -92,21 +92,21 @@ template <Distribution Kind, std::uint32_t Stream, bool Follows> struct ScaledRa
 
 template <class Like> inline constexpr bool has_sharding_v = !LocalOperand<Like> && Like::rank != 0;
 
-/// A key as an operand: of a tensor an i64, of a Dim a Scalar. Reports a key of the wrong type and replaces it, so that
-/// no further errors follow.
-template <class Key> constexpr decltype(auto) drawn_from(const Key& key) {
-  constexpr bool is_operand = Operand<Key>;
-  static_assert(is_operand,
-                "tessera: in an expression of tensors and inside a traced function the key of random numbers "
-                "is a number or a ts::Scalar, such as the number of the training step, not a ts::Key; pass "
-                "the ts::Key to the compiled function, in which it is a ts::Scalar");
-  static_assert(!LocalOperand<Key>, "tessera: inside a ts::shard_map the key of random numbers is a number or a "
-                                    "ts::Scalar; each device draws numbers of its own");
-  if constexpr (LocalOperand<Key>)
+/// A key as an operand: of a tensor an i64, of a Dim or a ts::Key a Scalar. Reports a key of the wrong type and
+/// replaces it, so that no further errors follow.
+template <class K> constexpr decltype(auto) drawn_from(const K& key) {
+  constexpr bool is_operand = Operand<K>, is_key = std::is_same_v<K, Key>;
+  static_assert(is_operand || is_key, "tessera: the key of random numbers is a ts::Key, a number or a ts::Scalar, such "
+                                      "as the number of the training step, or an integer tensor of rank 0");
+  static_assert(!LocalOperand<K>, "tessera: inside a ts::shard_map the key of random numbers is a number or a "
+                                  "ts::Scalar; each device draws numbers of its own");
+  if constexpr (LocalOperand<K>)
     return 0;
-  else if constexpr (TensorOperand<Key>)
+  else if constexpr (is_key)
+    return Scalar(static_cast<std::int64_t>(key.seed));
+  else if constexpr (TensorOperand<K>)
     return cast<std::int64_t>(key);
-  else if constexpr (std::is_same_v<Key, Dim>)
+  else if constexpr (std::is_same_v<K, Dim>)
     return key.traced() ? Scalar(build::cast(here(key.placeholder()), DType::f64)) : Scalar(key.value());
   else if constexpr (is_operand)
     return (key);
@@ -139,9 +139,10 @@ template <std::uint32_t Stream> struct DropoutTag {
 /// Random values of the shape and element type of `like` (float, double, bf16, f16): uniform in [0, 1), or standard
 /// normal. They are split over the mesh as `like` is. A value depends only on the key, on `Stream` and on the element's
 /// global index: it is equal on every mesh and in every equal call. Calls with one key that should give different
-/// values need different streams. The key is a number or a ts::Scalar, of which each layer of a ts::Stack and each step
-/// of a loop draws its own values, or an integer tensor of rank 0, such as ts::fold_in(key, i) of the index of a loop,
-/// which gives the values of that key anywhere. No communication. Source: Philox4x32-10, Salmon et al., SC 2011.
+/// values need different streams. The key is a ts::Key, a number or a ts::Scalar, of which each layer of a ts::Stack
+/// and each step of a loop draws its own values, or an integer tensor of rank 0, such as ts::fold_in(key, i) of the
+/// index of a loop, which gives the values of that key anywhere. No communication. Source: Philox4x32-10, Salmon et
+/// al., SC 2011.
 template <std::uint32_t Stream = 0, TensorArgument Like, class Key>
 constexpr auto uniform_like(const Like& like, const Key& key, Here at = Here::current()) {
   return call<detail::RandomTag<Distribution::uniform, Stream, detail::has_sharding_v<Like>>>(Source::from(at), like,
