@@ -4,6 +4,7 @@
 #include "golden_rules.hpp"
 #include <gtest/gtest.h>
 
+#include <tessera/ops/indexing/segment.hpp>
 #include <tessera/partition/plan/static_plan.hpp>
 
 // The rule of each family of operations, and the plans that follow from it: shardings of the operands, of the result,
@@ -370,27 +371,64 @@ TEST(PropagationRules, Sort) {
   for (const char* a : {"{-,x}", "{x,-}"}) golden.row(gradient, f32({8, 12}, spec(a)));
   EXPECT_EQ(golden.text(), R"(
 argsort: ab -> ab  a whole
-gather: ab, ab -> ab  a whole
+gather: ab, cb -> cb  a whole
   {-,x} -> {-,x}
   {x,-} -> {-,x} all_to_all(x) 384
   {y,-} -> {-,y} all_to_all(y) 384
   {(x,y),-} -> {-,(x,y)} all_to_all(x,y) 384
   {-,(x,y)} -> {-,(x,y)}
-  {x,y} -> {-,y} all_gather(x) 192
-  {y,x} -> {-,x} all_gather(y) 192
-  {x,-} -> {-,-} all_gather(x) 224
-  {(x,y),-} -> {-,-} all_gather(x,y) 224
-  {(x,y),-} -> {-,x} permute(x,y) 48 all_to_all(x) 96 all_gather(y) 96
+  {x,y} -> {x,y} all_gather(x) 192
+  {y,x} -> {y,x} all_gather(y) 192
+  {x,-} -> {x,-} all_gather(x) 224
+  {(x,y),-} -> {(x,y),-} all_gather(x,y) 224
+  {(x,y),-} -> {y,x} permute(x,y) 48 all_to_all(x) 96 all_gather(y) 96
   {x,-,-} -> {-,x,-} all_to_all(x) 2304
   {(x,y),-,-} -> {-,x,y} all_to_all(y) 1152 all_to_all(x) 1152
   {x,y,-} -> {-,y,x} all_to_all(x) 1152
   {-,y,-} -> {-,y,-}
   {x,-} -> {-,x} all_to_all(x) 384
-  {(x,y)} -> {-} all_gather(x,y) 256
+  {(x,y)} -> {(x,y)} all_gather(x,y) 256
   {x,-} -> {-,x} all_to_all(x) 384
-scatter_add: ab, ab, ab -> ab  a whole
+scatter_add: cb, cb, ab -> ab  a whole  c summed
   {-,x} -> {-,x}
   {x,-} -> {-,x} all_to_all(x) 384
+)");
+}
+
+// Elements that are split along the dim of a gather or scatter stay where they are: each device reads a whole array, or
+// adds its elements to an array of its own, or takes extremes. Replaced elements and products need all elements.
+TEST(PropagationRules, ScatterOfSplitElements) {
+  Golden golden;
+  constexpr auto taken = [](auto table, auto places) { return ts::gather<0>(table, places); };
+  constexpr auto added = [](auto source, auto places) {
+    return ts::scatter_add<0>(ts::slice<0>(ts::zeros_like(source), 0, 3), places, source);
+  };
+  constexpr auto largest = [](auto source, auto segments) { return ts::segment_max(source, segments, 3); };
+  constexpr auto product = [](auto source, auto segments) { return ts::segment_prod(source, segments, 3); };
+  constexpr auto softmax = [](auto source, auto segments) { return ts::segment_softmax(source, segments, 3); };
+  golden.rule("scatter", ts::Op::scatter, largest, f32({8, 12}, {}), ts::abstract<int>({8}, {}));
+  golden.row(taken, f32({6, 12}, {}), ts::abstract<int>({8, 12}, spec("{x,-}")));
+  golden.row(taken, f32({6, 12}, spec("{-,y}")), ts::abstract<int>({8, 12}, spec("{x,y}")));
+  for (const char* a : {"{x,-}", "{-,x}", "{x,y}"})
+    golden.row(added, f32({8, 12}, spec(a)), ts::abstract<int>({8, 12}, spec(a)));
+  for (const char* a : {"{x}", "{(x,y)}"}) {
+    golden.row(largest, f32({8}, spec(a)), ts::abstract<int>({8}, spec(a)));
+    golden.row(softmax, f32({8}, spec(a)), ts::abstract<int>({8}, spec(a)));
+    golden.row(product, f32({8}, spec(a)), ts::abstract<int>({8}, spec(a)));
+  }
+  EXPECT_EQ(golden.text(), R"(
+scatter: cb, cb, ab -> ab  a whole  c summed
+  {} {x,-} -> {x,-}
+  {-,y} {x,y} -> {x,y}
+  {x,-} {x,-} -> {-,-} all_reduce(x) 288
+  {-,x} {-,x} -> {-,x}
+  {x,y} {x,y} -> {-,y} all_reduce(x) 144
+  {x} {x} -> {-} all_reduce(x) 12
+  {x} {x} -> {x} all_reduce(x) 12 all_reduce(x) 12
+  {x} {x} -> {-} all_gather(x) 64 all_gather(x) 32
+  {(x,y)} {(x,y)} -> {-} all_reduce(x,y) 12
+  {(x,y)} {(x,y)} -> {(x,y)} all_reduce(x,y) 12 all_reduce(x,y) 12
+  {(x,y)} {(x,y)} -> {-} all_gather(x,y) 64 all_gather(x,y) 32
 )");
 }
 

@@ -142,6 +142,8 @@ using ViewRule = Shape (*)(const ShapeContext&, const Shape& strides);
 using PermutationRule = std::int64_t (*)(const ShapeContext&, std::int64_t position, std::int64_t extent);
 /// Whether two nodes of one operation with equal operands are computed in one unit.
 using JoinRule = bool (*)(const Node&, const Node&);
+/// How the partial results of a node combine.
+using ReductionRule = Reduction (*)(const Node&);
 using GradientRule = void (*)(Gradient&);
 /// An elementwise operation on doubles; an operation of arity 1 or 2 ignores the other arguments.
 using NumberFunction = double (*)(double, double, double);
@@ -170,6 +172,7 @@ struct OpRow {
   WindowsRule windows = nullptr;  ///< null: has no windowed dims
   /// of reductions and cumulative operations: what they compute; of others: how partial results combine
   Reduction reduction = Reduction::sum;
+  ReductionRule combine = nullptr;     ///< of others where an attribute says how partial results combine
   NumberFunction number = nullptr;     ///< of elementwise operations
   IntegerFunction integers = nullptr;  ///< null: integers are computed with `number`
   HostRule host = nullptr;             ///< null: host scalars are computed with `number` and `integers`
@@ -222,7 +225,8 @@ constexpr bool can_be_partial(const GraphView& graph, int id) {
 /// How the partial results of a node combine. Bools have no sum: for a lookup in a split bool table, one device holds
 /// the value and the others hold false, so they combine by max.
 constexpr Reduction combined_by(const Node& node) {
-  const Reduction own = row_of(node).reduction;
+  const OpRow& row = row_of(node);
+  const Reduction own = row.combine != nullptr ? row.combine(node) : row.reduction;
   return combines(own, node.dtype) || node.dtype != DType::bool_ ? own : Reduction::max;
 }
 

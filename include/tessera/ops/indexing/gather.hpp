@@ -35,7 +35,7 @@ template <int Rank, int D> struct GatherTag {
 /// extent 1 of the indices, all elements of x have the same index (jnp.take_along_axis):
 /// `gather<1>(x, ts::unsqueeze<2>(rows))` of x [b, n, f] and rows [b, m] copies rows, [b, m, f]. The gradient adds the
 /// cotangent at the indices. Errors: dim_range for an index outside of the dim, shape_mismatch where another dim
-/// differs. Communication: as sort.
+/// differs. Communication: D of x is made whole, as in sort; indices that are split along D stay split.
 template <int D, TensorArgument X, TensorArgument Indices>
 constexpr auto gather(const X& x, const Indices& indices, Here at = Here::current()) {
   return call<detail::GatherTag<X::rank, detail::checked_dim<D, X::rank>()>>(Source::from(at), x, indices);

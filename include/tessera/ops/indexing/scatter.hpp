@@ -52,7 +52,7 @@ constexpr auto scatter(const X& x, const Indices& indices, const Elements& sourc
 /// stays, on every sharding. Indices and source have one shape, and the extents of x along the other dims. Gradients:
 /// of x the cotangent where no element was replaced; of source the cotangent at the index, 0 for an element that
 /// another one replaced. Errors: dim_range for an index outside of the dim, shape_mismatch where another dim differs.
-/// Communication: as gather.
+/// Communication: D of x, of the indices and of the source is made whole, as in sort.
 template <int D, TensorArgument X, TensorArgument Indices, TensorArgument Elements>
 constexpr auto scatter(const X& x, const Indices& indices, const Elements& source, Here at = Here::current()) {
   return detail::scatter<D, ScatterRule{.replaces = true}>(x, indices, source, at);
@@ -62,7 +62,8 @@ constexpr auto scatter(const X& x, const Indices& indices, const Elements& sourc
 /// source[.., k, ..] for each element of source. A histogram is `scatter_add<0>(zeros, bins, ones)`. Indices and source
 /// have one shape, and the extents of x along the other dims. Floating elements are added in f64 in the order of the
 /// indices and rounded once; integers wrap around. Gradients: of x the cotangent, of source the cotangent gathered at
-/// the indices. Errors and communication: as gather.
+/// the indices. Errors: as gather. Communication: D of x is made whole; a source that is split along D gives a partial
+/// sum.
 template <int D, TensorArgument X, TensorArgument Indices, TensorArgument Elements>
 constexpr auto scatter_add(const X& x, const Indices& indices, const Elements& source, Here at = Here::current()) {
   return detail::scatter<D, ScatterRule{}>(x, indices, source, at);
@@ -72,8 +73,8 @@ constexpr auto scatter_add(const X& x, const Indices& indices, const Elements& s
 /// .max): `scatter_reduce<0, ts::Reduction::max>(x, indices, source)`; product, max, min or sum. Without `IncludeSelf`,
 /// elements of x at an index of the source do not count. Products of floating elements are computed in f64 and rounded
 /// once. NaN is the extreme of any elements. Gradients: elements that equal the extreme share its cotangent equally, as
-/// in PyTorch; those of a product are exact where elements are 0, second derivatives where none is. Otherwise as
-/// scatter.
+/// in PyTorch; those of a product are exact where elements are 0, second derivatives where none is. Errors: as scatter.
+/// Communication: as scatter_add, with partial extremes; for a product as scatter.
 template <int D, Reduction R, bool IncludeSelf = true, TensorArgument X, TensorArgument Indices,
           TensorArgument Elements>
 constexpr auto scatter_reduce(const X& x, const Indices& indices, const Elements& source, Here at = Here::current()) {

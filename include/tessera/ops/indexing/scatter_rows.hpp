@@ -82,13 +82,28 @@ struct ScatterGradient {
   }
 };
 
+/// Whether each device can scatter a part of the elements: the extreme of equal elements of x is that element, while a
+/// product would have each element of x once for each device.
+constexpr bool scatters_parts(const GraphView& graph, int id) {
+  const ScatterRule rule = ScatterRule::of(graph[id]);
+  return !rule.replaces && facts_of(rule.reduction).idempotent;
+}
+
 /// Operands: source, indices, and the tensor into which the elements of the source go.
 struct ScatterOp {
   static constexpr OpRow row{.name = "scatter",
                              .unit = UnitKind::along,
                              .arity = 3,
                              .shape = scatter_shape,
-                             .sharding = along_dim_sharding,
+                             .sharding =
+                                 [](const GraphView& graph, int id, FactorRule& rule) {
+                                   if (scatters_parts(graph, id))
+                                     split_indices_sharding(graph, id, rule);
+                                   else
+                                     along_dim_sharding(graph, id, rule);
+                                 },
+                             .partial = scatters_parts,
+                             .combine = [](const Node& node) { return ScatterRule::of(node).reduction; },
                              .scatters = true};
   static constexpr GradientRule gradient = [](Gradient& r) {
     ScatterGradient own(r);

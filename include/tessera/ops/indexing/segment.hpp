@@ -93,7 +93,8 @@ constexpr auto segment_prod(const X& x, const Segments& segments, const Count& c
 }
 
 /// Softmax over the rows of each segment, as attention of a graph needs: exp(x) / the sums of exp(x) of the segment,
-/// in the shape of x. Communication: that of segment_max and segment_sum, and a look-up of each.
+/// in the shape of x. Communication: that of segment_max and segment_sum, an all_reduce of the tables of each; rows
+/// that are split stay split.
 template <TensorArgument X, TensorArgument Segments, SizeOperand Count>
 constexpr auto segment_softmax(const X& x, const Segments& segments, const Count& count, Here at = Here::current()) {
   const auto of_rows = [&](const auto& table) { return index_select<0>(table, segments, at); };

@@ -85,6 +85,20 @@ constexpr Shape scatter_shape(const ShapeContext& c) {
   return result;
 }
 
+/// Sharding of a gather, or of a scatter whose parts combine: its dim of the indexed array has to be whole, but indices
+/// can be split along the dim: each device gathers the elements at its own, or scatters its own elements.
+constexpr void split_indices_sharding(const GraphView& graph, int id, FactorRule& rule) {
+  along_dim_sharding(graph, id, rule);
+  const bool scatters = row_of(graph[id]).scatters;
+  const int dim = dim_of(graph[id]);
+  if (graph.operand_node(id, 1).is_singleton(dim)) return;
+  const auto own = static_cast<std::int8_t>(rule.add(scatters ? FactorKind::reduction : FactorKind::pass));
+  for (DimFactors* split : {&rule.operands[1], scatters ? rule.operands.data() : &rule.result}) {
+    split->dims[dim].clear();
+    split->dims[dim].push_back(own);
+  }
+}
+
 /// Checks that all dims but that of the node are those of the first `operands` operands.
 constexpr BrokenRule check_other_dims(const NodeCheck& c, int operands, DType index) {
   if (!c.has_dim()) return "the dim is a dim of the node";
@@ -134,7 +148,7 @@ struct GatherOp {
                                    shape[dim] = c.operand(1)[dim];
                                    return shape;
                                  },
-                             .sharding = along_dim_sharding,
+                             .sharding = split_indices_sharding,
                              .flops = 0};
   static constexpr GradientRule gradient = [](Gradient& r) {
     const Value x = build::stored_parameter(r.x(0)), g = build::cast(r.full_g(), computed_as(x.dtype()));
@@ -151,7 +165,8 @@ struct ScatterAddOp {
                              .arity = 3,
                              .linear = Linearity::first,
                              .shape = scatter_shape,
-                             .sharding = along_dim_sharding,
+                             .sharding = split_indices_sharding,
+                             .partial = always_partial,
                              .shape_only = 1u << 2,
                              .scatters = true};
   static constexpr GradientRule gradient = [](Gradient& r) {
