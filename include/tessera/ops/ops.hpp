@@ -53,6 +53,7 @@
 #include <tessera/ops/indexing/sort.hpp>
 #include <tessera/ops/indexing/take_along_dim.hpp>
 #include <tessera/ops/indexing/unique.hpp>
+#include <tessera/ops/jacobian.hpp>
 #include <tessera/ops/layers.hpp>
 #include <tessera/ops/losses/ctc_loss.hpp>
 #include <tessera/ops/losses/losses.hpp>

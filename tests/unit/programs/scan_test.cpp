@@ -240,6 +240,29 @@ TEST(Programs, Vmap) {
       71);
 }
 
+// Jacobians of two results by a model and a number, whose dims are split in any way.
+TEST(Programs, Jacobians) {
+  struct Layer {
+    Tensor<2> weight;  // [b, c]
+    Tensor<1> gain;    // [c]
+  };
+  constexpr auto f = [](const auto& x, const auto& layer, const auto& factor) {  // [a, b]
+    const auto both = [&](const auto& own, const auto& by) {
+      const auto y = ts::tanh(ts::matmul(x, own.weight) * by) * own.gain;
+      return std::pair(y, ts::sum<0>(y));
+    };
+    return std::tuple(
+        ts::jacrev<0, 1>(both)(layer, factor), ts::jacfwd<0, 1>(both)(layer, factor),
+        ts::hessian([&](const auto& own) { return ts::sum(both(layer, factor).first * own * own); })(layer.gain));
+  };
+  expect_equal_on_all_meshes<Tensor<2>, Layer, Tensor<0>>(
+      f,
+      {.arguments = {values("ab"), values("bc"), values("c"), values("")},
+       .cases = 60,
+       .extents = {{'a', {1, 2, 3, 4}}, {'b', {1, 2, 3}}, {'c', {1, 2, 3, 4}}}},
+      53);
+}
+
 // A constraint inside states the sharding of one example, and the examples stay split.
 TEST(Programs, VmapKeepsExamplesSplit) {
   constexpr auto f = ts::compile([](const auto& xs, const auto& w) {
