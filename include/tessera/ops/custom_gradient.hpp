@@ -8,6 +8,7 @@
 #include <utility>
 
 #include <tessera/graph/transform/vjp.hpp>
+#include <tessera/ops/elementwise.hpp>
 #include <tessera/ops/gradient_rows.hpp>
 
 namespace tessera {
