@@ -72,7 +72,7 @@ template <class Y> constexpr Floating make_cotangents(Y& y) {
 template <class Forward, class Backward> constexpr auto custom_vjp(const Forward& forward, const Backward& backward) {
   return [forward, backward](const auto&... given) {
     const auto arguments = std::tuple<decltype(detail::settle(given))...>(detail::settle(given)...);
-    const auto made = std::apply(forward, arguments);
+    const auto made = detail::applied(forward, arguments);
     auto y = detail::settle(std::get<0>(made));
     constexpr bool is_model = Model<decltype(y)> || SymOperand<decltype(y)>;
     static_assert(is_model, "tessera: the function of ts::custom_vjp returns a tensor, or a tuple or plain struct of "

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 
+#include <tessera/graph/trace/function_call.hpp>
 #include <tessera/ops/contraction/einsum.hpp>
 #include <tessera/ops/data_movement/rearrange.hpp>
 #include <tessera/ops/data_movement/shape.hpp>
@@ -21,6 +22,7 @@ namespace tessera {
 /// are split, as argmax; a split batch gives a partial sum.
 template <TensorArgument Logits, TensorArgument Target>
 constexpr auto accuracy(const Logits& logits, const Target& target, Here at = Here::current()) {
+  const detail::FunctionCall named("accuracy", logits, target);
   return mean(cast<float>(tessera::equal(argmax<-1>(logits, at), target, at), at), at);
 }
 
@@ -29,6 +31,7 @@ constexpr auto accuracy(const Logits& logits, const Target& target, Here at = He
 /// class is not among them. No communication for a split batch but a partial sum.
 template <TensorArgument Logits, TensorArgument Target, NumberOperand K>
 constexpr auto top_k_accuracy(const Logits& logits, const Target& target, const K& k, Here at = Here::current()) {
+  const detail::FunctionCall named("top_k_accuracy", logits, target);
   static_assert(Target::rank + 1 == Logits::rank, "tessera: there is a target for each row of the logits");
   const auto is_target = tessera::equal(iota<-1, std::int32_t>(logits, at), unsqueeze<-1>(target, at), at);
   const auto own = sum<-1>(select(is_target, logits, zeros_like(logits, at), at), keepdims, at);
@@ -44,6 +47,7 @@ constexpr auto top_k_accuracy(const Logits& logits, const Target& target, const 
 template <TensorArgument Predicted, TensorArgument Target, SizeOperand Classes>
 constexpr auto confusion_matrix(const Predicted& predicted, const Target& target, const Classes& classes,
                                 Here at = Here::current()) {
+  const detail::FunctionCall named("confusion_matrix", predicted, target);
   static_assert(Predicted::rank == Target::rank, "tessera: there is a prediction for each target");
   const auto of = [&](const auto& classes_of) {
     return one_hot<std::int32_t>(detail::flattened(classes_of, at), classes, at);
