@@ -4,6 +4,7 @@
 
 // Every operation, and the tensor that they take.
 #include <tessera/graph/trace/sharded_tensor.hpp>
+#include <tessera/ops/associative_scan.hpp>
 #include <tessera/ops/attention/attention.hpp>
 #include <tessera/ops/attention/band_attention.hpp>
 #include <tessera/ops/attention/positions.hpp>

@@ -263,6 +263,37 @@ TEST(Programs, Jacobians) {
       53);
 }
 
+// Along a dim that is split in any way, and along another one.
+TEST(Programs, AssociativeScans) {
+  constexpr auto f = [](const auto& floats) {  // [t, b] and [t, b]
+    const auto& [a, b] = floats;
+    const auto affine = [](const auto& x, const auto& y) {
+      return std::pair(y.first * x.first, y.first * x.second + y.second);
+    };
+    const auto forward = ts::associative_scan(affine, std::pair(a, b));
+    const auto backward = ts::associative_scan<1>(affine, std::pair(a, b), {.reverse = true});
+    return std::tuple(energy(forward.second, backward.first), forward.first, forward.second, backward.first,
+                      backward.second);
+  };
+  expect_equal_on_all_meshes<std::tuple<Tensor<2>, Tensor<2>>>(
+      with_gradient(f),
+      {.arguments = {values("tb", 0.5, 1.2), values("tb")}, .cases = 60, .extents = {{'t', {1, 2, 3, 5, 8}}}}, 57);
+}
+
+// A dim that is not scanned stays split, without communication; one that is scanned is gathered in each step.
+TEST(Programs, AssociativeScansCommunicateAlongTheirDimOnly) {
+  constexpr auto f = ts::compile([](const auto& x) {
+    return ts::associative_scan([](const auto& a, const auto& b) { return ts::maximum(a, b); }, x);
+  });
+  const ts::Mesh mesh({{"data", 3}});
+  const auto x = ts::zeros<float>({8, 7}, mesh, {ts::none, "data"});
+  EXPECT_EQ(f.plan(x).wire_bytes(), 0);
+  EXPECT_EQ(ts::sharding(f(x)), ts::sharding(x));
+  const auto split = ts::zeros<float>({9, 7}, mesh, {"data"});
+  EXPECT_EQ(f.plan(split).payload_bytes(ts::all_gather), 4 * 9 * 7 * 4) << "once in each of the four steps";
+  EXPECT_EQ(ts::sharding(f(split)), ts::sharding(split));
+}
+
 // A constraint inside states the sharding of one example, and the examples stay split.
 TEST(Programs, VmapKeepsExamplesSplit) {
   constexpr auto f = ts::compile([](const auto& xs, const auto& w) {
