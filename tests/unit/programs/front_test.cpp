@@ -205,7 +205,7 @@ TEST(Compiled, NamesTheOperationTheShapesAndTheLineOfAnError) {
       ts::errc::shape_mismatch, [&] { d(x, counting(3, 4)); }, "[sub]", "in cdist", here(rows));
   constexpr int step = __LINE__ + 2;
   constexpr auto a = ts::compile([](auto model, auto gradient, auto mean) {
-    return std::get<0>(ts::adamw(model, gradient, {mean, mean}, ts::optim::AdamW{}));
+    return std::get<0>(ts::adamw(model, gradient, {mean, mean, 0}, ts::optim::AdamW{}));
   });
   expect_error(
       ts::errc::shape_mismatch, [&] { a(x, x, counting(2, 4)); }, "in adamw", here(step));
