@@ -12,7 +12,9 @@
 #include <tessera/base/dtype.hpp>
 #include <tessera/base/error.hpp>
 #include <tessera/base/growable.hpp>
+#include <tessera/base/here.hpp>
 #include <tessera/base/name_pattern.hpp>
+#include <tessera/base/source.hpp>
 #include <tessera/graph/trace/body.hpp>
 #include <tessera/graph/trace/named_leaves.hpp>
 #include <tessera/ops/stop_gradient.hpp>
@@ -62,25 +64,27 @@ template <class Model, class F> constexpr void for_each_traced_parameter(Model& 
                                            if constexpr (is_floating_v<typename Type::element>) f(name, leaf);
                                        });
 }
-template <class Type> constexpr Value traced_value(const Type& leaf) {
+template <class Type> constexpr Value traced_value(const Type& leaf, Source source) {
   const Value value = tessera::detail::value_behind(leaf);
   if (value.module == nullptr)
-    fail(errc::unsupported, "[freeze] outside of a traced function: call freeze in a function of ts::compile");
-  return here(value);
+    fail(errc::unsupported, "[freeze] outside of a traced function: call freeze in a function of ts::compile", source);
+  return here(value).at(source);
 }
 
 /// Refuses a pattern that names no floating-point tensor of a traced model.
-template <class Model> constexpr void check_names(const Model& model, const Names& names) {
+template <class Model> constexpr void check_names(const Model& model, const Names& names, Source source) {
   std::array<bool, Names::max_patterns> used{};
   Value any;
   for_each_traced_parameter(model, [&](std::string_view name, const auto& leaf) {
-    any = traced_value(leaf);
+    any = traced_value(leaf, source);
     for (std::size_t i = 0; i < names.size(); ++i) used[i] = used[i] || matches_pattern(name, names.pattern(i));
   });
   for (std::size_t i = 0; i < names.size(); ++i)
     if (!used[i] && any.module != nullptr)
-      any.refuse(errc::option, "[names] pattern: a pattern names no floating-point tensor of the model; in a traced "
-                               "function the layers of a Stack are named together, as in blocks.*.mlp.up.weight");
+      any.refuse(errc::option,
+                 "[names] pattern: it names no floating-point tensor of the model; in a traced function the layers of "
+                 "a Stack are named together, as in blocks.*.mlp.up.weight",
+                 names.pattern(i));
 }
 
 /// Calls f(part) for each part of the state of an optimizer that has the type of the model: its moments.
@@ -111,22 +115,24 @@ template <class Model, class State, class F> constexpr void for_each_model_in(St
 ///     const auto [moved, moved_state] = ts::adamw(model, gradient, state, config);
 ///     const auto [next, next_state] = nn::keep_frozen(frozen, model, moved, state, moved_state);
 /// Errors: `option` for a pattern that names no floating-point tensor of the model. No communication.
-template <class Model> constexpr Model freeze(Model model, const Names& frozen) {
-  detail::check_names(model, frozen);
+template <class Model> constexpr Model freeze(Model model, const Names& frozen, Here at = Here::current()) {
+  const Source source = Source::from(at);
+  detail::check_names(model, frozen, source);
   detail::for_each_traced_parameter(model, [&](std::string_view name, auto& leaf) {
     if (!frozen.contain(name)) return;
     using Type = std::remove_cvref_t<decltype(leaf)>;
-    leaf = Type(stop_gradient(Sym<typename Type::element, Type::rank>(detail::traced_value(leaf))).value);
+    leaf = Type(stop_gradient(Sym<typename Type::element, Type::rank>(detail::traced_value(leaf, source))).value);
   });
   return model;
 }
 
 /// Inside a traced function: `after`, with the tensors that `frozen` names as they are in `before`. Their updates are
 /// not computed.
-template <class Model> constexpr Model keep_frozen(const Names& frozen, const Model& before, Model after) {
+template <class Model>
+constexpr Model keep_frozen(const Names& frozen, const Model& before, Model after, Here at = Here::current()) {
   Growable<Value> kept;
   detail::for_each_traced_parameter(before, [&](std::string_view name, const auto& leaf) {
-    if (frozen.contain(name)) kept.push_back(detail::traced_value(leaf));
+    if (frozen.contain(name)) kept.push_back(detail::traced_value(leaf, Source::from(at)));
   });
   std::size_t next = 0;
   detail::for_each_traced_parameter(after, [&](std::string_view name, auto& leaf) {
@@ -137,11 +143,11 @@ template <class Model> constexpr Model keep_frozen(const Names& frozen, const Mo
 /// The same for a model and the state of its optimizer, std::tuple(model, state): the moments of frozen tensors stay.
 template <class Model, class State>
 constexpr auto keep_frozen(const Names& frozen, const Model& before, const Model& after, const State& state_before,
-                           State state_after) {
+                           State state_after, Here at = Here::current()) {
   Growable<Value> kept;
   const auto collect = [&](const Model& moments) {
     detail::for_each_traced_parameter(moments, [&](std::string_view name, const auto& leaf) {
-      if (frozen.contain(name)) kept.push_back(detail::traced_value(leaf));
+      if (frozen.contain(name)) kept.push_back(detail::traced_value(leaf, Source::from(at)));
     });
   };
   detail::for_each_model_in<Model>(state_before, collect);
@@ -152,7 +158,7 @@ constexpr auto keep_frozen(const Names& frozen, const Model& before, const Model
     });
   };
   detail::for_each_model_in<Model>(state_after, replace);
-  return std::tuple(keep_frozen(frozen, before, after), state_after);
+  return std::tuple(keep_frozen(frozen, before, after, at), state_after);
 }
 
 }  // namespace tessera::nn

@@ -130,7 +130,7 @@ template <class F> constexpr auto checkpoint(const F& f, CheckpointPolicy policy
     if (context.module == nullptr)
       fail(errc::unsupported, "[checkpoint] outside of a traced function: call it inside a function of ts::compile");
     detail::OpenCheckpoint region(context, policy);
-    auto result = detail::settle(std::apply(f, arguments));
+    auto result = detail::settle(detail::applied(f, arguments));
     region.close();
     return result;
   };

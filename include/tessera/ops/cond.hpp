@@ -104,15 +104,18 @@ constexpr auto cond(const Pred& pred, const Yes& yes, const No& no, Source sourc
   static_assert(is_scalar,
                 "tessera: the condition of ts::cond is a rank-0 tensor, a Scalar or a Dim; for a choice of each "
                 "element, ts::select");
-  using Result = carry_t<std::remove_cvref_t<decltype(yes())>>;
-  using Other = carry_t<std::remove_cvref_t<decltype(no())>>;
-  constexpr bool same = std::is_same_v<Result, Other>;
+  using Result = carry_t<returned_t<requires { yes(); }, Yes>>;
+  using Other = carry_t<returned_t<requires { no(); }, No>>;
+  constexpr bool sound = !std::is_same_v<Result, NoResult> && !std::is_same_v<Other, NoResult>;
+  constexpr bool same = !sound || std::is_same_v<Result, Other>;
   static_assert(same,
                 "tessera: the branches of ts::cond return different types; they return tensors of the same element "
                 "types and ranks, in the same structure");
-  constexpr bool is_flat = is_branch_result_v<Result>;
+  constexpr bool is_flat = !sound || is_branch_result_v<Result>;
   static_assert(is_flat, "tessera: the branches of ts::cond return tensors, or a tuple or plain struct of tensors");
-  if constexpr (is_scalar && same && is_flat) {
+  if constexpr (!sound) {
+    return NoResult();  // the compiler has reported an error in a branch
+  } else if constexpr (is_scalar && same && is_flat) {
     Value context = trace_of(pred);
     if (context.module == nullptr)
       fail(errc::unsupported, "[cond] outside of a trace: it is for values inside a traced function");

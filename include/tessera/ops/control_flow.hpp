@@ -141,6 +141,14 @@ constexpr auto call_step(const F& f, const Carry& carry, const Xs& xs, BodyTrace
     return f(carry, step_of(xs, body));
 }
 
+/// Calls the function of a scan to learn the type of its result.
+struct StepCall {
+  template <class F, class Carry, class Xs>
+  constexpr auto operator()(const F& f, const Carry& carry, const Xs& xs, BodyTrace& body) const {
+    return call_step(f, carry, xs, body);
+  }
+};
+
 template <class F, class Carry, class Xs>
 constexpr auto run_scan(const F& f, const Carry& init, const Xs& xs, const Value& context, bool reverse) {
   Value count = context;
@@ -179,12 +187,16 @@ constexpr auto scan(const F& f, const Init& init, const Xs& xs, bool reverse, So
   constexpr bool is_size = SizeOperand<Xs>;
   using Taken = std::conditional_t<is_size, Xs, Steps>;
   // Computed here so that compilers report an error in the function with few lines of context.
-  using Result = std::remove_cvref_t<decltype(call_step(f, std::declval<const Carry&>(), std::declval<const Taken&>(),
-                                                        std::declval<BodyTrace&>()))>;
-  constexpr bool two = is_two_v<Result>;
-  static_assert(two, "tessera: the function of a scan must return the carry and y, as a std::tuple or a std::pair; "
-                     "without y, return std::tuple() in its place");
-  constexpr bool same = std::is_same_v<typename ReturnedCarry<Result>::type, Carry>;
+  using Result = returned_t<requires(const Carry& carry, const Taken& taken, BodyTrace& body) {
+    call_step(f, carry, taken, body);
+  }, StepCall, const F, const Carry, const Taken, BodyTrace>;
+  constexpr bool sound = !std::is_same_v<Result, NoResult>;  // else the compiler has reported an error in f
+  constexpr bool two = !sound || is_two_v<Result>;
+  static_assert(
+      two,
+      "tessera: the function of a scan must return the carry and y, as a std::tuple or a std::pair; "
+      "without y, return std::tuple() in its place; after an error in the function itself, this only follows from it");
+  constexpr bool same = !sound || std::is_same_v<typename ReturnedCarry<Result>::type, Carry>;
   using Difference = CarryDifference<Carry, typename ReturnedCarry<Result>::type>;
   if constexpr (two && !same)
     check_carry<Difference::item, typename Difference::of_init, typename Difference::of_step>();
@@ -192,7 +204,7 @@ constexpr auto scan(const F& f, const Init& init, const Xs& xs, bool reverse, So
       !holds_number_v<Init>,
       "tessera: a Dim or a Scalar in the carry of a scan would never change; capture it, or carry a tensor, of a "
       "key ts::key_data(key)");
-  if constexpr (is_outside && same) {
+  if constexpr (is_outside && sound && same) {
     Value context = trace_in(init);
     if (context.module == nullptr) context = trace_in(xs);
     if (context.module == nullptr)
@@ -204,7 +216,7 @@ constexpr auto scan(const F& f, const Init& init, const Xs& xs, bool reverse, So
     else
       return run_scan(f, first, as_carry(context, xs), context, reverse);
   } else {
-    return std::tuple(init, std::tuple());  // an error has been reported; init has the structure of the carry
+    return std::tuple(init, NoResult());  // an error has been reported; init has the structure of the carry
   }
 }
 

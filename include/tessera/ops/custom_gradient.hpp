@@ -8,14 +8,8 @@
 #include <utility>
 
 #include <tessera/graph/transform/vjp.hpp>
-#include <tessera/ops/control_flow.hpp>
-#include <tessera/ops/data_movement/rearrange.hpp>
-#include <tessera/ops/data_movement/reshape.hpp>
-#include <tessera/ops/data_movement/shape.hpp>
 #include <tessera/ops/elementwise.hpp>
 #include <tessera/ops/gradient_rows.hpp>
-#include <tessera/ops/indexing/take_along_dim.hpp>
-#include <tessera/ops/vmap.hpp>
 
 namespace tessera {
 
@@ -78,7 +72,7 @@ template <class Y> constexpr Floating make_cotangents(Y& y) {
 template <class Forward, class Backward> constexpr auto custom_vjp(const Forward& forward, const Backward& backward) {
   return [forward, backward](const auto&... given) {
     const auto arguments = std::tuple<decltype(detail::settle(given))...>(detail::settle(given)...);
-    const auto made = std::apply(forward, arguments);
+    const auto made = detail::applied(forward, arguments);
     auto y = detail::settle(std::get<0>(made));
     constexpr bool is_model = Model<decltype(y)> || SymOperand<decltype(y)>;
     static_assert(is_model, "tessera: the function of ts::custom_vjp returns a tensor, or a tuple or plain struct of "
@@ -134,90 +128,6 @@ template <class F, class Derivative> constexpr auto custom_jvp(const F& f, const
         const auto linear = [&](const auto&... tangents) { return derivative(primals, std::tuple(tangents...)); };
         return std::apply([&](const auto&... at) { return std::get<1>(vjp(linear, at...)); }, zeros)(cotangent);
       });
-}
-
-namespace detail {
-
-template <class Y, class X, std::size_t... D, std::size_t... E>
-constexpr auto with_dims_of(const auto& rows, const Y& y, const X& x, std::index_sequence<D...>,
-                            std::index_sequence<E...>) {
-  return reshape(rows, {Dim(extent<static_cast<int>(D)>(y))..., Dim(extent<static_cast<int>(E)>(x))...});
-}
-/// A vector of as many elements as x, in the shape of x.
-template <class X> constexpr auto shaped_like(const auto& vector, const X& x) {
-  if constexpr (X::rank == 1)
-    return vector;
-  else
-    return with_dims_of(vector, x, x, std::make_index_sequence<X::rank>(), std::index_sequence<>());
-}
-/// 1 at element i, in row-major order, and 0 elsewhere.
-template <class X> constexpr auto one_at(const auto& i, const X& x) {
-  const auto flat = flattened(as_sym(x), Here());
-  return shaped_like(cast<typename X::element>(tessera::equal(iota<0, std::int32_t>(flat), i)), x);
-}
-/// 0, 1, ... for the elements of x.
-template <class X> constexpr auto numbers_of_elements(const X& x) {
-  return iota<0, std::int32_t>(flattened(as_sym(x), Here()));
-}
-
-}  // namespace detail
-
-/// The Jacobian of a function of one tensor x, as jax.jacrev: J[i..., k...] is the derivative of element i... of the
-/// result by element k... of x, so that it has the dims of x behind those of the result. One pullback for all elements
-/// of the result at once, by ts::vmap; for results of few elements. The gradient of a function with a result of rank 0.
-template <class F> constexpr auto jacrev(const F& f) {
-  return [f](const auto& x) {
-    using X = std::remove_cvref_t<decltype(x)>;
-    using Y = decltype(detail::settle(f(x)));
-    static_assert(TensorOperand<X> && TensorOperand<Y>, "tessera: the function of ts::jacrev and of ts::hessian takes "
-                                                        "one tensor and returns one");
-    if constexpr (!TensorOperand<X> || !TensorOperand<Y>) {
-      return f(x);
-    } else if constexpr (Y::rank == 0) {
-      return grad(f)(x);
-    } else {
-      const auto recorded = vjp(f, x);
-      const auto& y = std::get<0>(recorded);
-      const auto rows = vmap([&](const auto& i) { return std::get<1>(recorded)(Y(detail::one_at(i, y))); })(
-          detail::numbers_of_elements(y));
-      if constexpr (Y::rank == 1)
-        return rows;
-      else
-        return detail::with_dims_of(rows, y, x, std::make_index_sequence<Y::rank>(),
-                                    std::make_index_sequence<X::rank>());
-    }
-  };
-}
-
-/// The same Jacobian as jax.jacfwd: tangents for all elements of x at once, by ts::vmap; for an x of few
-/// elements.
-template <class F> constexpr auto jacfwd(const F& f) {
-  return [f](const auto& x) {
-    using X = std::remove_cvref_t<decltype(x)>;
-    using Y = decltype(detail::settle(f(x)));
-    constexpr bool fits = TensorOperand<X> && TensorOperand<Y>;
-    static_assert(fits, "tessera: the function of ts::jacfwd takes one tensor and returns one");
-    if constexpr (!fits) {
-      return f(x);
-    } else {
-      const auto linear = linearize(f, x);
-      const auto& y = std::get<0>(linear);
-      const auto tangents = vmap([&](const auto& i) { return std::get<1>(linear)(detail::one_at(i, x)); })(
-          detail::numbers_of_elements(x));
-      const auto columns = movedim<0, -1>(tangents);
-      if constexpr (X::rank == 1)
-        return columns;
-      else
-        return detail::with_dims_of(columns, y, x, std::make_index_sequence<Y::rank>(),
-                                    std::make_index_sequence<X::rank>());
-    }
-  };
-}
-
-/// The Hessian of a scalar function of a tensor x, the Jacobian of its gradient, as jax.hessian: of a vector a matrix;
-/// for tensors of few elements.
-template <class F> constexpr auto hessian(const F& f) {
-  return jacrev([f](const auto& x) { return grad(f)(x); });
 }
 
 }  // namespace tessera

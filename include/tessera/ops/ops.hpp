@@ -4,6 +4,7 @@
 
 // Every operation, and the tensor that they take.
 #include <tessera/graph/trace/sharded_tensor.hpp>
+#include <tessera/ops/associative_scan.hpp>
 #include <tessera/ops/attention/attention.hpp>
 #include <tessera/ops/attention/band_attention.hpp>
 #include <tessera/ops/attention/positions.hpp>
@@ -53,6 +54,7 @@
 #include <tessera/ops/indexing/sort.hpp>
 #include <tessera/ops/indexing/take_along_dim.hpp>
 #include <tessera/ops/indexing/unique.hpp>
+#include <tessera/ops/jacobian.hpp>
 #include <tessera/ops/layers.hpp>
 #include <tessera/ops/losses/ctc_loss.hpp>
 #include <tessera/ops/losses/losses.hpp>

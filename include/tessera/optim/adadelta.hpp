@@ -6,6 +6,7 @@
 #include <tuple>
 
 #include <tessera/graph/ir/value.hpp>
+#include <tessera/graph/trace/function_call.hpp>
 #include <tessera/graph/trace/sharded_tensor.hpp>
 #include <tessera/ops/elementwise.hpp>
 #include <tessera/optim/update.hpp>
@@ -41,6 +42,7 @@ template <class Model> struct AdadeltaState {
 template <class Model>
 constexpr auto adadelta(const Model& model, const Model& gradients, const optim::AdadeltaState<Model>& state,
                         const optim::Adadelta& config = {}, Here at = Here::current()) {
+  const detail::FunctionCall named("adadelta", model);
   auto [moved, square, change] = optim::detail::update_parameters(
       at,
       [&](const auto& x, Value p, Value g, Value v, Value u) {

@@ -7,6 +7,7 @@
 
 #include <tessera/base/here.hpp>
 #include <tessera/graph/ir/value.hpp>
+#include <tessera/graph/trace/function_call.hpp>
 #include <tessera/graph/trace/sharded_tensor.hpp>
 #include <tessera/ops/elementwise.hpp>
 #include <tessera/ops/elementwise/composition.hpp>
@@ -70,6 +71,7 @@ constexpr Value root_mean_square(const Updated& x, Value v) {
 template <class Model>
 constexpr auto adafactor(const Model& model, const Model& gradients, const optim::AdafactorState<Model>& state,
                          const optim::Adafactor& config = {}, Here at = Here::current()) {
+  const detail::FunctionCall named("adafactor", model);
   const Scalar step = optim::detail::next_step("adafactor", model, state.step, at);
   auto [moved, row, column] = optim::detail::update_parameters(
       at,

@@ -6,6 +6,7 @@
 #include <tuple>
 
 #include <tessera/graph/ir/value.hpp>
+#include <tessera/graph/trace/function_call.hpp>
 #include <tessera/graph/trace/sharded_tensor.hpp>
 #include <tessera/ops/elementwise.hpp>
 #include <tessera/optim/update.hpp>
@@ -40,6 +41,7 @@ template <class Model> struct AdagradState {
 template <class Model>
 constexpr auto adagrad(const Model& model, const Model& gradients, const optim::AdagradState<Model>& state,
                        const optim::Adagrad& config = {}, Here at = Here::current()) {
+  const detail::FunctionCall named("adagrad", model);
   auto [moved, sum] = optim::detail::update_parameters(
       at,
       [&](const auto& x, Value p, Value g, Value s) {

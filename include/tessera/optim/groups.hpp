@@ -5,6 +5,7 @@
 #include <tuple>
 
 #include <tessera/base/here.hpp>
+#include <tessera/base/source.hpp>
 #include <tessera/graph/trace/tree.hpp>
 #include <tessera/nn/freeze.hpp>
 
@@ -14,8 +15,11 @@ namespace tessera::optim {
 template <class Config> struct Group {
   nn::Names names;
   Config config;
+  Source source;  ///< the user's line
+
+  constexpr Group(const nn::Names& of, const Config& given, Here at = Here::current())
+      : names(of), config(given), source(Source::from(at)) {}
 };
-template <class Config> Group(nn::Names, Config) -> Group<Config>;
 
 namespace detail {
 
@@ -27,11 +31,11 @@ constexpr auto step_by_group(const Step& step, const Config& others, const Group
                              const Group<Rest>&... rest) {
   const auto without = step_by_group(step, others, rest...), with = step(first.config);
   if constexpr (tessera::detail::is_tuple_v<std::remove_const_t<decltype(with)>>) {
-    nn::detail::check_names(std::get<0>(with), first.names);
+    nn::detail::check_names(std::get<0>(with), first.names, first.source);
     return nn::keep_frozen(first.names, std::get<0>(with), std::get<0>(without), std::get<1>(with),
                            std::get<1>(without));
   } else {
-    nn::detail::check_names(with, first.names);
+    nn::detail::check_names(with, first.names, first.source);
     return nn::keep_frozen(first.names, with, without);
   }
 }

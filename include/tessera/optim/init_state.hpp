@@ -2,13 +2,19 @@
 #define TESSERA_OPTIM_INIT_STATE_HPP
 #include <tessera/base/push_macros.hpp>
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <string_view>
+#include <type_traits>
 
+#include <tessera/base/name_pattern.hpp>
+#include <tessera/base/source.hpp>
+#include <tessera/graph/trace/named_leaves.hpp>
 #include <tessera/graph/trace/tree.hpp>
 #include <tessera/mesh/sharding.hpp>
 #include <tessera/mesh/storage_split.hpp>
+#include <tessera/nn/freeze.hpp>
 #include <tessera/optim/adadelta.hpp>
 #include <tessera/optim/adafactor.hpp>
 #include <tessera/optim/adagrad.hpp>
@@ -207,6 +213,53 @@ auto init_state(const Config& config, const Model& model, const ZeroRedundancy& 
   detail::SplitState split{zero};
   for_each_leaf(state, split);
   return state;
+}
+
+namespace detail {
+
+/// A copy of a model in which the tensors that `frozen` names have no elements; those of rank 0 stay.
+template <class Model> Model without(Model model, const nn::Names& frozen, Here at) {
+  tessera::detail::require_data("init_state", model, at);
+  std::array<bool, nn::Names::max_patterns> used{};
+  const auto visit = [&](std::string_view name, auto& leaf, int) {
+    using Leaf = std::remove_cvref_t<decltype(leaf)>;
+    if constexpr (is_parameter_v<Leaf>) {
+      for (std::size_t i = 0; i < frozen.size(); ++i) used[i] = used[i] || matches_pattern(name, frozen.pattern(i));
+      if (Leaf::rank == 0 || !frozen.contain(name)) return;
+      Shape none;
+      for (int d = 0; d < Leaf::rank; ++d) none.push_back(0);
+      leaf = zeros<typename Leaf::element, Leaf::rank>(none, mesh(leaf), PartitionSpec());
+    }
+  };
+  tessera::detail::for_each_named_leaf(model, tessera::detail::VisitLayers::each_alike, visit);
+  for (std::size_t i = 0; i < frozen.size(); ++i)
+    if (!used[i])
+      fail(errc::option,
+           "[init_state] pattern: it names no floating-point tensor of the model; the layers of a Stack "
+           "are named together, as in blocks.*.mlp.up.weight: ",
+           frozen.pattern(i), Source::from(at));
+  return model;
+}
+
+}  // namespace detail
+
+/// The initial state for a model of which the tensors that `frozen` names stay as they are (nn::freeze): their moments
+/// have no elements, as in optax.masked and for parameters without requires_grad in PyTorch. A step returns them by
+/// nn::keep_frozen with the same names; without it the step is an error, shape_mismatch. The numbers of a frozen tensor
+/// of rank 0 are stored.
+///
+///     constexpr nn::Names frozen("tokens.*", "blocks.*.up.*");
+///     auto state = ts::optim::init_state(config, model, frozen);
+/// Errors: `option` for a pattern that names no floating-point tensor of the model.
+template <class Config, class Model>
+auto init_state(const Config& config, const Model& model, const nn::Names& frozen, Here at = Here::current()) {
+  return init_state(config, detail::without(model, frozen, at), at);
+}
+/// The same, stored split over an axis.
+template <class Config, class Model>
+auto init_state(const Config& config, const Model& model, const nn::Names& frozen, const ZeroRedundancy& zero,
+                Here at = Here::current()) {
+  return init_state(config, detail::without(model, frozen, at), zero, at);
 }
 
 }  // namespace tessera::optim

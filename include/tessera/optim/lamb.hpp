@@ -5,6 +5,7 @@
 #include <tuple>
 
 #include <tessera/graph/ir/value.hpp>
+#include <tessera/graph/trace/function_call.hpp>
 #include <tessera/graph/trace/sharded_tensor.hpp>
 #include <tessera/ops/elementwise.hpp>
 #include <tessera/ops/elementwise/composition.hpp>
@@ -50,6 +51,7 @@ constexpr Value norm_of(const Updated& x, Value of) {
 template <class Model>
 constexpr auto lamb(const Model& model, const Model& gradients, const optim::AdamWState<Model>& state,
                     const optim::Lamb& config = {}, Here at = Here::current()) {
+  const detail::FunctionCall named("lamb", model);
   const Scalar step = optim::detail::next_step("lamb", model, state.step, at);
   auto [moved, mean, square] = optim::detail::update_parameters(
       at,

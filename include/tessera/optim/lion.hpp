@@ -6,6 +6,7 @@
 #include <tuple>
 
 #include <tessera/graph/ir/value.hpp>
+#include <tessera/graph/trace/function_call.hpp>
 #include <tessera/graph/trace/sharded_tensor.hpp>
 #include <tessera/ops/elementwise.hpp>
 #include <tessera/optim/update.hpp>
@@ -44,6 +45,7 @@ template <class Model> struct LionState {
 template <class Model>
 constexpr auto lion(const Model& model, const Model& gradients, const optim::LionState<Model>& state,
                     const optim::Lion& config = {}, Here at = Here::current()) {
+  const detail::FunctionCall named("lion", model);
   auto [moved, momentum] = optim::detail::update_parameters(
       at,
       [&](const auto& x, Value p, Value g, Value m) {

@@ -11,6 +11,7 @@
 #include <tessera/base/growable.hpp>
 #include <tessera/base/here.hpp>
 #include <tessera/graph/ir/value.hpp>
+#include <tessera/graph/trace/function_call.hpp>
 #include <tessera/graph/trace/sharded_tensor.hpp>
 #include <tessera/ops/cond.hpp>
 #include <tessera/ops/contraction/einsum.hpp>
@@ -106,6 +107,7 @@ template <class T> constexpr Value orthogonalized(const Value& matrices, const S
 template <class Model>
 constexpr auto muon(const Model& model, const Model& gradients, const optim::MuonState<Model>& state,
                     const optim::Muon& config = {}, Here at = Here::current()) {
+  const detail::FunctionCall named("muon", model);
   const Growable<Value> any = optim::detail::parameters_of(model);
   if (any.empty()) fail(errc::structure, "[muon] model: the model has no floating-point tensor");
   const optim::detail::AdamWStep step(any.front().at(Source::from(at)), config.others, state.step);

@@ -6,6 +6,7 @@
 #include <tuple>
 
 #include <tessera/graph/ir/value.hpp>
+#include <tessera/graph/trace/function_call.hpp>
 #include <tessera/graph/trace/sharded_tensor.hpp>
 #include <tessera/ops/elementwise.hpp>
 #include <tessera/optim/update.hpp>
@@ -59,6 +60,7 @@ template <class Model> struct CenteredRmsPropState {
 template <class Model>
 constexpr auto rmsprop(const Model& model, const Model& gradients, const optim::RmsPropState<Model>& state,
                        const optim::RmsProp& config = {}, Here at = Here::current()) {
+  const detail::FunctionCall named("rmsprop", model);
   auto [moved, square, velocity] = optim::detail::update_parameters(
       at,
       [&](const auto& x, Value p, Value g, Value v, Value b) {
@@ -84,6 +86,7 @@ template <class Model>
 constexpr auto rmsprop_centered(const Model& model, const Model& gradients,
                                 const optim::CenteredRmsPropState<Model>& state,
                                 const optim::CenteredRmsProp& config = {}, Here at = Here::current()) {
+  const detail::FunctionCall named("rmsprop_centered", model);
   auto [moved, square, mean, velocity] = optim::detail::update_parameters(
       at,
       [&](const auto& x, Value p, Value g, Value v, Value m, Value b) {

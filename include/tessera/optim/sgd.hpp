@@ -6,6 +6,7 @@
 #include <tuple>
 
 #include <tessera/graph/ir/value.hpp>
+#include <tessera/graph/trace/function_call.hpp>
 #include <tessera/graph/trace/sharded_tensor.hpp>
 #include <tessera/ops/elementwise.hpp>
 #include <tessera/optim/update.hpp>
@@ -78,6 +79,7 @@ constexpr auto sgd_with_momentum(const Model& model, const Model& gradients, con
 template <class Model>
 constexpr Model sgd(const Model& model, const Model& gradients, const optim::Sgd& config = {},
                     Here at = Here::current()) {
+  const detail::FunctionCall named("sgd", model);
   return std::get<0>(optim::detail::update_parameters(
       at,
       [&](const auto& x, Value p, Value g) {
@@ -91,6 +93,7 @@ constexpr Model sgd(const Model& model, const Model& gradients, const optim::Sgd
 template <class Model>
 constexpr auto sgd(const Model& model, const Model& gradients, const optim::SgdState<Model>& state,
                    const optim::Sgd& config = {}, Here at = Here::current()) {
+  const detail::FunctionCall named("sgd", model);
   return optim::detail::sgd_with_momentum<false>(model, gradients, state, config, at);
 }
 
@@ -99,6 +102,7 @@ constexpr auto sgd(const Model& model, const Model& gradients, const optim::SgdS
 template <class Model>
 constexpr auto sgd_nesterov(const Model& model, const Model& gradients, const optim::SgdState<Model>& state,
                             const optim::Sgd& config = {}, Here at = Here::current()) {
+  const detail::FunctionCall named("sgd_nesterov", model);
   return optim::detail::sgd_with_momentum<true>(model, gradients, state, config, at);
 }
 
@@ -107,6 +111,7 @@ constexpr auto sgd_nesterov(const Model& model, const Model& gradients, const op
 template <class Model>
 constexpr auto sgd_dampened(const Model& model, const Model& gradients, const optim::DampenedSgdState<Model>& state,
                             const optim::DampenedSgd& config = {}, Here at = Here::current()) {
+  const detail::FunctionCall named("sgd_dampened", model);
   const Scalar step = optim::detail::next_step("sgd_dampened", model, state.step, at);
   const Value root = optim::detail::parameters_of(model).front().at(Source::from(at));
   const Value t = lower(root, step), one = t.number(1);

@@ -348,6 +348,75 @@ TEST(Freezing, LeavesTheNamedTensorsAsTheyAre) {
       "names no floating-point tensor");
 }
 
+struct FrozenSteps {
+  constexpr auto operator()(const auto& models, const auto& states, const auto& x) const {
+    constexpr nn::Names frozen("tokens.*", "blocks.*.up.*");
+    const auto one = [&](const auto& model, const auto& state, const auto& step) {
+      const auto gradient =
+          ts::grad([&](const auto& m, const auto& in) { return loss_of(nn::freeze(m, frozen), in); })(model, x);
+      const auto [moved, moved_state] = step(model, gradient, state);
+      return nn::keep_frozen(frozen, model, moved, state, moved_state);
+    };
+    const auto adamw = one(std::get<0>(models), std::get<0>(states),
+                           [](const auto&... of) { return ts::adamw(of..., ts::optim::AdamW{}); });
+    const auto adafactor = one(std::get<1>(models), std::get<1>(states),
+                               [](const auto&... of) { return ts::adafactor(of..., ts::optim::Adafactor{}); });
+    const auto muon = one(std::get<2>(models), std::get<2>(states),
+                          [](const auto&... of) { return ts::muon(of..., ts::optim::Muon{}); });
+    return std::pair(std::tuple(std::get<0>(adamw), std::get<0>(adafactor), std::get<0>(muon)),
+                     std::tuple(std::get<1>(adamw), std::get<1>(adafactor), std::get<1>(muon)));
+  }
+};
+
+// As optax.masked, and PyTorch's optimizers of parameters without requires_grad.
+TEST(Freezing, AStateHasNoMomentsOfFrozenTensors) {
+  constexpr nn::Names frozen("tokens.*", "blocks.*.up.*");
+  for (const nn::ShardingStrategy& strategy :
+       {nn::single(ts::Mesh{}), nn::data_parallel(ts::Mesh({{"data", 3}})), nn::fsdp(ts::Mesh({{"data", 2}}))}) {
+    const Tied model = make_tied(strategy);
+    const auto states_of = [&](const auto&... names) {
+      return std::tuple(ts::optim::init_state(ts::optim::AdamW{}, model, names...),
+                        ts::optim::init_state(ts::optim::Adafactor{}, model, names...),
+                        ts::optim::init_state(ts::optim::Muon{}, model, names...));
+    };
+    auto whole = states_of(), masked = states_of(frozen);
+    EXPECT_EQ(ts::shape(std::get<0>(masked).mean.blocks[1].up.weight), (ts::Shape{0, 0}));
+    EXPECT_EQ(ts::shape(std::get<0>(masked).square.blocks[1].down.weight), (ts::Shape{8, 4}));
+    // Twice the table of 160 bytes, two weights of 128 and two biases of 32.
+    if (strategy.mesh.axes().size() == 0)
+      EXPECT_EQ(nn::parameter_bytes(std::get<0>(masked), 0) + 2 * 480, nn::parameter_bytes(std::get<0>(whole), 0));
+    const std::tuple models(model, model, model);
+    auto got = models, want = models;
+    constexpr auto step = ts::compile(FrozenSteps{});
+    for (int i = 0; i < 2; ++i) {
+      std::tie(want, whole) = step(want, whole, tokens_on(strategy));
+      std::tie(got, masked) = step(got, masked, tokens_on(strategy));
+    }
+    const auto same = [&](const Tied& a, const Tied& b) {
+      for (int i : {0, 1}) {
+        EXPECT_EQ(ts::to_host(a.blocks[i].down.weight), ts::to_host(b.blocks[i].down.weight));
+        EXPECT_NE(ts::to_host(a.blocks[i].down.weight), ts::to_host(model.blocks[i].down.weight));
+        EXPECT_EQ(ts::to_host(a.blocks[i].up.weight), ts::to_host(model.blocks[i].up.weight));
+      }
+      EXPECT_EQ(ts::to_host(a.tokens.table), ts::to_host(model.tokens.table));
+      EXPECT_EQ(ts::to_host(a.norm.gain), ts::to_host(b.norm.gain));
+    };
+    same(std::get<0>(got), std::get<0>(want));
+    same(std::get<1>(got), std::get<1>(want));
+    same(std::get<2>(got), std::get<2>(want));
+    EXPECT_EQ(ts::shape(std::get<0>(masked).mean.tokens.table), (ts::Shape{0, 0}));
+    EXPECT_EQ(std::get<0>(masked).step.value(), 2);
+    if (strategy.mesh.axes().size() > 0) {
+      const auto split = ts::optim::init_state(ts::optim::AdamW{}, model, frozen, ts::optim::ZeroRedundancy{"data"});
+      EXPECT_EQ(ts::shape(split.mean.tokens.table), (ts::Shape{0, 0}));
+      EXPECT_LE(nn::parameter_bytes_per_device(split), nn::parameter_bytes_per_device(std::get<0>(masked)));
+    }
+    expect_error(
+        ts::errc::option, [&] { ts::optim::init_state(ts::optim::AdamW{}, model, nn::Names("blocks.0.up.*")); },
+        "blocks.0.up.*", "parameters_test.cpp");
+  }
+}
+
 struct Sums {
   ts::ShardedTensor<float, 2> matrix;
   ts::ShardedTensor<double, 1> vector;

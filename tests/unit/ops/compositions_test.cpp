@@ -92,6 +92,65 @@ TEST(Compositions, Metrics) {
   EXPECT_EQ(counts.data, (std::vector<double>{2, 0, 0, 0, 0, 1, 1, 0, 2}));
 }
 
+// The examples of the documentation of torchmetrics, and counts made one by one.
+TEST(Compositions, MetricsOfClasses) {
+  using Labels = ts::ShardedTensor<std::int32_t, 1>;
+  constexpr auto f = [](const auto& p, const auto& t) {
+    using enum ts::Average;
+    return std::tuple(ts::precision<none>(p, t, 3), ts::recall<none>(p, t, 3), ts::f1_score<none>(p, t, 3),
+                      ts::precision(p, t, 3), ts::recall(p, t, 3), ts::f1_score(p, t, 3), ts::precision<micro>(p, t, 3),
+                      ts::recall<micro>(p, t, 3), ts::f1_score<micro>(p, t, 3), ts::precision<weighted>(p, t, 3),
+                      ts::recall<weighted>(p, t, 3), ts::f1_score<weighted>(p, t, 3));
+  };
+  EXPECT_EQ((type_of<Labels, Labels>([](const auto& p, const auto& t) { return ts::f1_score(p, t, 3); })),
+            ts::DType::f32);
+  const Program program = trace<decltype(f), Labels, Labels>();
+  const auto example = run(program.view(), {Array({4}, {2, 1, 0, 1}), Array({4}, {2, 1, 0, 0})});
+  expect_relatively(example[0].data, {1, 0.5, 1});
+  expect_relatively(example[1].data, {0.5, 1, 1});
+  expect_relatively(example[2].data, {2.0 / 3, 2.0 / 3, 1});
+  for (const std::size_t k : {3, 4}) expect_relatively(example[k].data, {2.5 / 3});
+  expect_relatively(example[5].data, {7.0 / 9});
+  for (const std::size_t k : {6, 7, 8, 10}) expect_relatively(example[k].data, {0.75});
+  expect_relatively(example[9].data, {(2 * 1 + 0.5 + 1) / 4});
+  expect_relatively(example[11].data, {(2 * 2.0 / 3 + 2.0 / 3 + 1) / 4});
+  // Class 2 does not occur, so that macro is the mean of two; the elements with classes -100 and 7 are not counted.
+  const auto part = run(program.view(), {Array({6}, {0, 1, 1, 0, 1, 7}), Array({6}, {0, 1, 0, 0, -100, 1})});
+  expect_relatively(part[0].data, {1, 0.5, 0});
+  expect_relatively(part[1].data, {2.0 / 3, 1, 0});
+  expect_relatively(part[3].data, {0.75});
+  expect_relatively(part[4].data, {2.5 / 3});
+  for (const std::size_t k : {6, 7, 8}) expect_relatively(part[k].data, {0.75});
+  // Nothing to count: 0, not NaN.
+  for (const Array& none : run(program.view(), {Array({2}, {-1, 5}), Array({2}, {1, 1})}))
+    for (const double value : none.data) EXPECT_EQ(value, 0);
+}
+TEST(Compositions, AreaUnderTheCurve) {
+  using Labels = ts::ShardedTensor<std::int32_t, 1>;
+  constexpr auto f = [](const auto& s, const auto& t) { return ts::auroc(s, t); };
+  const Program program = trace<decltype(f), Float<1>, Labels>();
+  const auto of = [&](const std::vector<double>& scores, const std::vector<double>& targets) {
+    const Shape shape{static_cast<std::int64_t>(scores.size())};
+    return run(program.view(), {Array(shape, scores), Array(shape, targets)})[0].data[0];
+  };
+  EXPECT_EQ(of({0, 0.5, 0.7, 0.8}, {0, 1, 1, 0}), 0.5);      // of torchmetrics
+  EXPECT_EQ(of({0.1, 0.4, 0.35, 0.8}, {0, 0, 1, 1}), 0.75);  // of sklearn
+  EXPECT_EQ(of({0.5, 0.5, 0.5}, {1, 0, 0}), 0.5);
+  EXPECT_EQ(of({0.5, 0.7}, {1, 1}), 0);
+  EXPECT_EQ(of({0.5, 0.7}, {0, 0}), 0);
+  EXPECT_EQ(of({0.5}, {1}), 0);
+  // Many equal scores, against all pairs.
+  std::vector<double> scores, targets;
+  for (int i = 0; i < 60; ++i)
+    scores.push_back((i * 7 + i * i) % 11), targets.push_back((i * i + i / 3) % 3 == 0 ? 1 : 0);
+  double pairs = 0, higher = 0;
+  for (std::size_t i = 0; i < scores.size(); ++i)
+    for (std::size_t j = 0; j < scores.size(); ++j)
+      if (targets[i] == 1 && targets[j] == 0)
+        ++pairs, higher += scores[i] > scores[j] ? 1 : scores[i] == scores[j] ? 0.5 : 0;
+  EXPECT_NEAR(of(scores, targets), higher / pairs, 1e-12);
+}
+
 // torch.addcmul, addcdiv and float_power
 TEST(Compositions, SumsOfProductsAndPowers) {
   const auto f = [](const auto& x, const auto& a, const auto& b) {

@@ -34,6 +34,14 @@ constexpr auto several_arguments = [](const auto& x, const auto& w, const auto& 
   return std::tuple(y, of_x, of_w, same, tangent);
 };
 
+constexpr auto jacobians = [](const auto& model, const auto& x) {
+  const auto by_model = ts::jacrev([](const auto& m, const auto& in) { return m(in); })(model, x);
+  const auto& of_weight = std::get<0>(by_model);  // [B, out] by [in, out]: [B, out, in, out]
+  const auto by_both = ts::jacrev<0, 1>([](const auto& m, const auto& in) { return m(in); })(model, x);
+  const auto& of_input = std::get<1>(by_both);  // [B, out, B, in]
+  return std::tuple(of_weight, of_input);
+};
+
 constexpr auto own_gradients = [](const auto& values, const auto& rows, const auto& index) {
   const auto clipped = ts::custom_vjp([](const auto& x) { return std::tuple(x * 1.0, std::tuple()); },
                                       [](const auto&, const auto& g) { return ts::clamp(g, -1.0, 1.0); });
@@ -84,7 +92,7 @@ constexpr auto clipped_examples = [](const auto& model, const auto& xs) {
 };
 
 TEST(DocGradients, CodeOfThePage) {
-  tessera_test::expect_lines({.name = "gradients.md", .lines = 20}, __FILE__);
+  tessera_test::expect_lines({.name = "gradients.md", .lines = 24}, __FILE__);
   const Array x = random_array({2, 3}, 1), w = random_array({3, 3}, 2), v = random_array({3, 3}, 3);
   EXPECT_EQ((results_of<Weight, Float<2>>(gradient_of_a_model, {w, x}).size()), 2u);
   const auto products =
@@ -97,6 +105,15 @@ TEST(DocGradients, CodeOfThePage) {
         return twice;
       }(),
       1e-12);
+  const auto jacobian = results_of<Weight, Float<2>>(jacobians, {w, x});
+  ASSERT_EQ(jacobian[0].shape, (ts::Shape{2, 3, 3, 3}));
+  ASSERT_EQ(jacobian[1].shape, (ts::Shape{2, 3, 2, 3}));
+  for_each_index(jacobian[0].shape, [&](const ts::Shape& i) {
+    EXPECT_NEAR(jacobian[0].at(i), i[1] == i[3] ? x.at({i[0], i[2]}) : 0, 1e-12);
+  });
+  for_each_index(jacobian[1].shape, [&](const ts::Shape& i) {
+    EXPECT_NEAR(jacobian[1].at(i), i[0] == i[2] ? w.at({i[3], i[1]}) : 0, 1e-12);
+  });
   const auto own = results_of<Float<1>, Float<2>, Int<0>>(own_gradients, {Array({2}, {0.5, -1}), x, Array::number(1)});
   expect_near(own[0], Array({2}, {1, 1}), 1e-12);
   Array of_rows({2, 3});

@@ -376,4 +376,73 @@ TEST(Scan, RejectsValuesThatLeaveTheirBody) {
                ts::error);
 }
 
+// As jax.lax.associative_scan: the function sees whole tensors, in reverse the later element comes first. The functions
+// do not commute. A scan computes the same, one element after the other.
+constexpr auto affine = [](const auto& x, const auto& y) {
+  return std::pair(y.first * x.first, y.first * x.second + y.second);
+};
+constexpr auto product = [](const auto& x, const auto& y) { return ts::matmul(x, y); };
+constexpr auto recurrences = [](const auto& a, const auto& b, const auto& matrices) {
+  const auto by_columns = [](const auto& x, const auto& y) { return std::tuple(std::get<0>(x) * std::get<0>(y)); };
+  const auto turned = [](const auto& x) { return ts::transpose<1, 0>(x); };
+  const auto forward = ts::associative_scan(affine, std::pair(a, b));
+  const auto columns = ts::associative_scan<-1>(affine, std::pair(turned(a), turned(b)), {.reverse = true});
+  return std::tuple(forward.first, forward.second, turned(columns.second), ts::associative_scan(product, matrices),
+                    ts::associative_scan(product, matrices, {.reverse = true}),
+                    std::get<0>(ts::associative_scan(by_columns, std::tuple(ts::sum<1>(a)))));
+};
+constexpr auto recurrences_by_steps = [](const auto& a, const auto& b, const auto& matrices) {
+  const auto linear = [](const auto& h, const auto& x) {
+    const auto next = std::get<0>(x) * h + std::get<1>(x);
+    return std::tuple(next, next);
+  };
+  const auto powers = [](const auto& h, const auto& x) { return std::tuple(h * x, h * x); };
+  const auto zero = ts::zeros_like(ts::sum<0>(a)), one = ts::ones_like(ts::sum<0>(a));
+  const auto identity = ts::cast<float>(
+      ts::equal(ts::iota<0, std::int32_t>(ts::sum<0>(matrices)), ts::iota<1, std::int32_t>(ts::sum<0>(matrices))));
+  const auto later = [](const auto& h, const auto& x) { return std::tuple(ts::matmul(h, x), ts::matmul(h, x)); };
+  return std::tuple(std::get<1>(ts::scan(powers, one, a)), std::get<1>(ts::scan(linear, zero, std::tuple(a, b))),
+                    std::get<1>(ts::scan(linear, zero, std::tuple(a, b), {.reverse = true})),
+                    std::get<1>(ts::scan(later, identity, matrices)),
+                    std::get<1>(ts::scan(later, identity, matrices, {.reverse = true})), ts::cumprod<0>(ts::sum<1>(a)));
+};
+TEST(AssociativeScan, IsAScanOfEachLength) {
+  const Program program = trace<decltype(recurrences), Float<2>, Float<2>, Float<3>>();
+  const Program steps = trace<decltype(recurrences_by_steps), Float<2>, Float<2>, Float<3>>();
+  for (const std::int64_t n : {1, 2, 3, 4, 5, 7, 8, 9, 16, 17}) {
+    const std::vector<Array> arguments{random_array({n, 3}, 1, 0.5, 1.5), random_array({n, 3}, 2),
+                                       random_array({n, 2, 2}, 3)};
+    const auto got = run(program.view(), arguments), want = run(steps.view(), arguments);
+    for (std::size_t k = 0; k < want.size(); ++k)
+      expect_near(got[k], want[k], 1e-12, std::to_string(n) + " " + std::to_string(k));
+  }
+  const Array a({3}, {2, 3, 5});
+  const auto quotients = [](const auto& x) {  // not associative in this order, but of two elements defined
+    return ts::associative_scan([](const auto& first, const auto& second) { return first - second * 10.0; },
+                                ts::slice<0>(x, 0, 2), {.reverse = true});
+  };
+  expect_near(results_of<Float<1>>(quotients, {a})[0], Array({2}, {3 - 20, 3}), 1e-12);
+}
+TEST(AssociativeScan, HasGradients) {
+  constexpr auto f = [](const auto& a, const auto& b, const auto& matrices) {
+    const auto all = recurrences(a, b, matrices);
+    return ts::sum(std::get<1>(all) * std::get<2>(all)) + ts::sum(std::get<3>(all) * std::get<4>(all)) +
+           ts::sum(std::get<5>(all));
+  };
+  check_gradient<Float<2>, Float<2>, Float<3>>(
+      f, {random_array({5, 2}, 1, 0.5, 1.5), random_array({5, 2}, 2), random_array({5, 2, 2}, 3)}, first_order);
+}
+TEST(AssociativeScan, TracesItsFunctionOnce) {
+  constexpr auto f = [](const auto& x) {
+    return ts::associative_scan([](const auto& a, const auto& b) { return ts::tanh(a) + b; }, x);
+  };
+  const Program program = trace<decltype(f), Float<2>>();
+  EXPECT_EQ(program.count(Op::tanh), 1);
+  EXPECT_EQ(program.count(Op::repeat), 1);
+  const auto outside = [] {
+    return ts::associative_scan([](const auto& a, const auto& b) { return a + b; }, ts::Sym<float, 1>());
+  };
+  EXPECT_THROW(outside(), ts::error);
+}
+
 }  // namespace

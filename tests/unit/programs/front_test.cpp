@@ -1,5 +1,6 @@
 #include <cmath>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "../base/expect_error.hpp"
@@ -7,6 +8,7 @@
 
 #include <tessera/graph/transform/value_and_grad.hpp>
 #include <tessera/ops/ops.hpp>
+#include <tessera/optim/adam/adamw.hpp>
 #include <tessera/tensor/compile.hpp>
 #include <tessera/tensor/creation.hpp>
 #include <tessera/tensor/host.hpp>
@@ -197,6 +199,16 @@ TEST(Compiled, NamesTheOperationTheShapesAndTheLineOfAnError) {
   constexpr auto l = ts::compile([](auto in, auto out) { return ts::mse(in, out); });
   expect_error(
       ts::errc::shape_mismatch, [&] { l(x, counting(4, 3)); }, "f32[2,3] x f32[4,3] in mse", here(loss));
+  constexpr int rows = __LINE__ + 1;
+  constexpr auto d = ts::compile([](auto in, auto other) { return ts::cdist(in * 2.0, other); });
+  expect_error(
+      ts::errc::shape_mismatch, [&] { d(x, counting(3, 4)); }, "[sub]", "in cdist", here(rows));
+  constexpr int step = __LINE__ + 2;
+  constexpr auto a = ts::compile([](auto model, auto gradient, auto mean) {
+    return std::get<0>(ts::adamw(model, gradient, {mean, mean, 0}, ts::optim::AdamW{}));
+  });
+  expect_error(
+      ts::errc::shape_mismatch, [&] { a(x, x, counting(2, 4)); }, "in adamw", here(step));
   constexpr int entropy = __LINE__ + 1;
   const auto b = [&] { (void)ts::eval(ts::bce_with_logits(x, counting(4, 3))); };
   expect_error(ts::errc::shape_mismatch, b, "in bce_with_logits", here(entropy));

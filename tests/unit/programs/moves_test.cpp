@@ -373,3 +373,19 @@ TEST(Programs, RepeatsDiagonalsAndStatistics) {
        .extents = {{'a', {1, 2, 3, 4, 6}}, {'b', {1, 2, 4, 5}}, {'n', {1, 2, 3}}, {'j', {1, 3, 4}}}},
       17);
 }
+
+// Counts of split elements, of all kinds of averages, and ranks of a split vector.
+TEST(Programs, MetricsOfClasses) {
+  constexpr auto f = [](const auto& predicted, const auto& target, const auto& scores) {  // [n, m], [n, m], [k]
+    return std::tuple(ts::precision(predicted, target, 4), ts::recall<ts::Average::weighted>(predicted, target, 4),
+                      ts::f1_score<ts::Average::micro>(predicted, target, 4),
+                      ts::f1_score<ts::Average::none>(predicted, target, 4),
+                      ts::auroc(ts::round(scores), ts::cast<std::int32_t>(ts::abs(scores) > 1.0)));
+  };
+  expect_equal_on_all_meshes<Tensor<2, std::int32_t>, Tensor<2, std::int32_t>, Tensor<1>>(
+      f,
+      {.arguments = {indices("nm", 'c'), indices("nm", 'c'), values("k", -3, 3)},
+       .cases = 60,
+       .extents = {{'c', {3, 4}}, {'k', {1, 2, 5, 12, 30}}}},
+      91);
+}

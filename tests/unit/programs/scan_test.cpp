@@ -240,6 +240,60 @@ TEST(Programs, Vmap) {
       71);
 }
 
+// Jacobians of two results by a model and a number, whose dims are split in any way.
+TEST(Programs, Jacobians) {
+  struct Layer {
+    Tensor<2> weight;  // [b, c]
+    Tensor<1> gain;    // [c]
+  };
+  constexpr auto f = [](const auto& x, const auto& layer, const auto& factor) {  // [a, b]
+    const auto both = [&](const auto& own, const auto& by) {
+      const auto y = ts::tanh(ts::matmul(x, own.weight) * by) * own.gain;
+      return std::pair(y, ts::sum<0>(y));
+    };
+    return std::tuple(
+        ts::jacrev<0, 1>(both)(layer, factor), ts::jacfwd<0, 1>(both)(layer, factor),
+        ts::hessian([&](const auto& own) { return ts::sum(both(layer, factor).first * own * own); })(layer.gain));
+  };
+  expect_equal_on_all_meshes<Tensor<2>, Layer, Tensor<0>>(
+      f,
+      {.arguments = {values("ab"), values("bc"), values("c"), values("")},
+       .cases = 60,
+       .extents = {{'a', {1, 2, 3, 4}}, {'b', {1, 2, 3}}, {'c', {1, 2, 3, 4}}}},
+      53);
+}
+
+// Along a dim that is split in any way, and along another one.
+TEST(Programs, AssociativeScans) {
+  constexpr auto f = [](const auto& floats) {  // [t, b] and [t, b]
+    const auto& [a, b] = floats;
+    const auto affine = [](const auto& x, const auto& y) {
+      return std::pair(y.first * x.first, y.first * x.second + y.second);
+    };
+    const auto forward = ts::associative_scan(affine, std::pair(a, b));
+    const auto backward = ts::associative_scan<1>(affine, std::pair(a, b), {.reverse = true});
+    return std::tuple(energy(forward.second, backward.first), forward.first, forward.second, backward.first,
+                      backward.second);
+  };
+  expect_equal_on_all_meshes<std::tuple<Tensor<2>, Tensor<2>>>(
+      with_gradient(f),
+      {.arguments = {values("tb", 0.5, 1.2), values("tb")}, .cases = 60, .extents = {{'t', {1, 2, 3, 5, 8}}}}, 57);
+}
+
+// A dim that is not scanned stays split, without communication; one that is scanned is gathered in each step.
+TEST(Programs, AssociativeScansCommunicateAlongTheirDimOnly) {
+  constexpr auto f = ts::compile([](const auto& x) {
+    return ts::associative_scan([](const auto& a, const auto& b) { return ts::maximum(a, b); }, x);
+  });
+  const ts::Mesh mesh({{"data", 3}});
+  const auto x = ts::zeros<float>({8, 7}, mesh, {ts::none, "data"});
+  EXPECT_EQ(f.plan(x).wire_bytes(), 0);
+  EXPECT_EQ(ts::sharding(f(x)), ts::sharding(x));
+  const auto split = ts::zeros<float>({9, 7}, mesh, {"data"});
+  EXPECT_EQ(f.plan(split).payload_bytes(ts::all_gather), 4 * 9 * 7 * 4) << "once in each of the four steps";
+  EXPECT_EQ(ts::sharding(f(split)), ts::sharding(split));
+}
+
 // A constraint inside states the sharding of one example, and the examples stay split.
 TEST(Programs, VmapKeepsExamplesSplit) {
   constexpr auto f = ts::compile([](const auto& xs, const auto& w) {

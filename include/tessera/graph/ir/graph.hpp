@@ -5,6 +5,7 @@
 #include <bit>
 #include <cstdint>
 #include <initializer_list>
+#include <string_view>
 #include <type_traits>
 #include <vector>
 
@@ -89,10 +90,12 @@ class Graph {
   }
 };
 
-/// The message of an operation that can't take its operands, and the line of its call.
+/// The message of an operation that can't take its operands, the value that it ends with, if any, and the line of its
+/// call.
 struct Refusal {
   const char* text = nullptr;
   std::uint32_t line = 0;
+  std::string_view given{};  ///< a constant, such as a string literal
 };
 
 /// A body of a repeat while it is traced.
@@ -143,6 +146,7 @@ struct Module {
   Precision matmul_precision = Precision::full;  ///< of f32 products that the traced function gives none
   DType product_type = DType::f32;               ///< of their operands and results: that of ts::autocast
   Source layer_call{};                           ///< the user's call of the layer that is being traced; see LayerCall
+  const char* function = nullptr;                ///< that errors name too; see FunctionCall
   Refusal refusal{};                             ///< the first
   /// don't record, only count operations and return values of their types: finds out whether a function can be traced
   bool outline = false;
@@ -157,9 +161,9 @@ struct Module {
   }
   /// Reports that an operation can't take its operands. In a constant expression the trace continues as an outline and
   /// ends with this message; if it ended here, compilers would list all calls that led here.
-  constexpr void refuse(errc id, const char* text, Source at = {}) {
-    if (!std::is_constant_evaluated()) fail(id, text);
-    if (refusal.text == nullptr) refusal = {text, at.line};
+  constexpr void refuse(errc id, const char* text, Source at = {}, std::string_view given = {}) {
+    if (!std::is_constant_evaluated()) fail(id, text, given.empty() ? "" : ": ", given, at);
+    if (refusal.text == nullptr) refusal = {text, at.line, given};
     outline = true;
   }
   constexpr int add_spec(const PartitionSpec& spec) {

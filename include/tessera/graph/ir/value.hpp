@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <initializer_list>
 #include <string>
+#include <string_view>
 
 #include <tessera/base/shape.hpp>
 #include <tessera/graph/ir/attributes.hpp>
@@ -33,11 +34,16 @@ struct Value {
   /// The same value, whose further nodes have the line `where`, or the user's line if that is in a layer of the
   /// library.
   constexpr Value at(Source where) const {
-    if (module == nullptr || module->layer_call.line == 0 || !where.in_library()) return {module, graph, id, where};
+    if (module == nullptr) return {module, graph, id, where};
+    if (where.inside == nullptr) where.inside = module->function;
+    if (module->layer_call.line == 0 || !where.in_library()) return {module, graph, id, where};
     const char* const inside = where.inside != nullptr ? where.inside : where.file;
     return {module, graph, id, {module->layer_call.file, module->layer_call.line, inside}};
   }
-  constexpr void refuse(errc rule, const char* text) const { module->refuse(rule, text, source); }
+  /// `given`: a constant that is named behind the text, such as a pattern.
+  constexpr void refuse(errc rule, const char* text, std::string_view given = {}) const {
+    module->refuse(rule, text, source, given);
+  }
   constexpr Value with(int other) const { return {module, graph, other, source}; }
   constexpr Value make(Node made, std::initializer_list<std::int32_t> operands) const {
     return make(made, operands.begin(), static_cast<int>(operands.size()));

@@ -39,9 +39,9 @@ class LeafName {
   Growable<char> text_;
 };
 
-/// How the layers of a Stack are visited: each with its position, or the first one for all, with the position `*`.
-/// While a function is traced a Stack has one layer, with the tensors of all.
-enum class VisitLayers { each, together };
+/// How the layers of a Stack are visited: each with its position, the first one for all with the position `*`, or each
+/// with the position `*`. While a function is traced a Stack has one layer, with the tensors of all.
+enum class VisitLayers { each, together, each_alike };
 
 /// Visits the leaves of a model: f(name, leaf, layers), where `layers` is how many layers of a Stack a leaf stands for.
 /// C++20 has no reflection, so a struct lists the names of its fields in order: `static constexpr std::array
@@ -60,7 +60,9 @@ template <class F> class NameLeaves {
         visit(object[0], name_.enter("*"));
         count_ = 1;
       } else {
-        for (int i = 0; i < object.size(); ++i) visit(object[i], name_.enter(static_cast<std::size_t>(i)));
+        for (int i = 0; i < object.size(); ++i)
+          visit(object[i],
+                layers_ == VisitLayers::each_alike ? name_.enter("*") : name_.enter(static_cast<std::size_t>(i)));
       }
     } else if constexpr (is_tuple_v<U>) {
       std::size_t i = 0;

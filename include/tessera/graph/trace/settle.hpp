@@ -2,7 +2,9 @@
 #define TESSERA_GRAPH_TRACE_SETTLE_HPP
 #include <tessera/base/push_macros.hpp>
 
+#include <cstddef>
 #include <tuple>
+#include <utility>
 
 #include <tessera/graph/trace/tree.hpp>
 
@@ -28,6 +30,13 @@ template <class R> constexpr auto settle(const R& result) {
   } else {
     return result;
   }
+}
+
+/// f of the items of a tuple: std::apply, whose own errors would follow after an error in f.
+template <class F, class Tuple> constexpr auto applied(const F& f, const Tuple& arguments) {
+  return [&]<std::size_t... I>(std::index_sequence<I...>) {
+    return f(std::get<I>(arguments)...);
+  }(std::make_index_sequence<std::tuple_size_v<Tuple>>());
 }
 
 }  // namespace tessera::detail

@@ -5,6 +5,8 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <iterator>
+#include <string_view>
 #include <tuple>
 #include <type_traits>
 #include <utility>
@@ -47,6 +49,11 @@ struct BindProgram {
   constexpr void leave_stack() { in_stack = false; }
 };
 
+/// Which tensor of a result a message is about.
+inline constexpr std::string_view result_places[] = {
+    "tensor 1 of the result", "tensor 2 of the result", "tensor 3 of the result", "tensor 4 of the result",
+    "tensor 5 of the result", "tensor 6 of the result", "tensor 7 of the result", "tensor 8 of the result"};
+
 /// Lists the nodes of a traced result, leaf by leaf.
 struct CollectOutputs {
   Module* module;
@@ -60,18 +67,25 @@ struct CollectOutputs {
     if (value.module == nullptr)
       return module->refuse(
           errc::empty_tensor,
-          "[trace] result: a tensor or a number in the result of the traced function was never assigned");
+          "[trace] result: a tensor or a number in the result of the traced function was never assigned", {}, place());
     if constexpr (TensorOperand<std::remove_const_t<Leaf>>)
       if (value.rank() != Leaf::rank + layer_dims)
         module->refuse(errc::structure,
                        "[stack] result: a field of all layers is returned outside of its Stack, or a tensor without a "
-                       "dim of layers is returned as a field of a Stack");
+                       "dim of layers is returned as a field of a Stack",
+                       value.node().source, place());
     module->main().outputs.push_back(value.id);
     module->results_in_layers.push_back(layer_dims > 0);
   }
   constexpr void enter_stack(auto&) { layer_dims = 1; }
   constexpr void enter_layer(int) {}
   constexpr void leave_stack() { layer_dims = 0; }
+
+ private:
+  constexpr std::string_view place() const {
+    const std::size_t before = module->main().outputs.size();
+    return before < std::size(result_places) ? result_places[before] : std::string_view();
+  }
 };
 
 /// A program with an argument node for each leaf of the arguments.
@@ -239,6 +253,16 @@ template <std::size_t Rows> struct Rule {
   char rows[Rows + 1][37]{};
   std::uint32_t line = 0;
 };
+/// The message of a Refusal with what is given, in one piece.
+template <std::size_t Size> struct JoinedText {
+  char letters[Size]{};
+  constexpr JoinedText(std::string_view text, std::string_view given) {
+    std::size_t at = 0;
+    for (const std::string_view part : {text, std::string_view(": "), given})
+      for (std::size_t i = 0; i < part.size() && at < Size; ++i) letters[at++] = part[i];
+  }
+  constexpr std::string_view view() const { return {letters, Size}; }
+};
 /// How many characters of the text go into the first row, with the space behind the last word.
 constexpr std::size_t row_size(std::string_view text) {
   return text.size() <= 36 ? text.size() : text.substr(0, 36).rfind(' ') + 1;
@@ -246,15 +270,17 @@ constexpr std::size_t row_size(std::string_view text) {
 template <class T, TraceFault Fault> constexpr auto rule_of() {
   if constexpr (Fault == TraceFault::refusal) {
     constexpr Refusal refusal = recorded<T, first_room>.refusal;
-    constexpr std::string_view text = refusal.text;
+    constexpr std::string_view said = refusal.text, given = refusal.given;
+    constexpr std::size_t size = said.size() + (given.empty() ? 0 : 2 + given.size());
+    constexpr JoinedText<size> text(said, given);
     constexpr std::size_t count = [](std::string_view rest) {
       std::size_t rows = 0;
       for (; !rest.empty(); ++rows) rest.remove_prefix(row_size(rest));
       return rows;
-    }(text);
+    }(text.view());
     Rule<count - 1> rule;
     rule.line = refusal.line;
-    std::string_view rest = text;
+    std::string_view rest = text.view();
     for (auto& row : rule.rows) {
       for (std::size_t i = 0; i < 36; ++i) row[i] = i < row_size(rest) ? rest[i] : ' ';
       rest.remove_prefix(row_size(rest));

@@ -58,7 +58,20 @@ template <class F> struct ExplainFunction {
 /// The result of a trace that failed. It converts to anything, so that no further errors follow.
 struct NoResult {
   template <class T> operator T() const;
+  template <class Index> NoResult operator[](const Index&) const;
 };
+/// In arithmetic it gives itself.
+template <class T>
+concept WithNoResult = !std::is_same_v<T, NoResult>;
+NoResult operator-(const NoResult&);
+template <WithNoResult T> NoResult operator+(const NoResult&, const T&);
+template <WithNoResult T> NoResult operator+(const T&, const NoResult&);
+template <WithNoResult T> NoResult operator-(const NoResult&, const T&);
+template <WithNoResult T> NoResult operator-(const T&, const NoResult&);
+template <WithNoResult T> NoResult operator*(const NoResult&, const T&);
+template <WithNoResult T> NoResult operator*(const T&, const NoResult&);
+template <WithNoResult T> NoResult operator/(const NoResult&, const T&);
+template <WithNoResult T> NoResult operator/(const T&, const NoResult&);
 /// The result of a function called with arguments that it does not take.
 struct NoCall : NoResult {};
 /// In place of a function that can't be traced.
@@ -82,6 +95,8 @@ template <bool Sound, class F, class... Args> struct ReturnedBy {
 template <class F, class... Args> struct ReturnedBy<true, F, Args...> {
   using type = decltype(std::declval<F>()(std::declval<Args&>()...));
 };
+template <bool Sound, class F, class... Args>
+using returned_t = std::remove_cvref_t<typename ReturnedBy<Sound, const F&, Args...>::type>;
 /// Reports what is wrong with the type of an argument.
 template <class A> using ExplainArgument = ExplainField<typename FaultyField<typename TracedArgument<A>::type>::type>;
 
@@ -97,7 +112,9 @@ template <class Given> struct ResultOf {
         is_taken,
         "tessera: the traced function can't be called with these arguments; compare their number and types with "
         "its parameters");
-    static_assert(is_returned, "tessera: the traced function returns nothing; add a return statement");
+    static_assert(is_returned,
+                  "tessera: the traced function returns nothing; add a return statement; after an error in "
+                  "the function itself, this only follows from it");
     (void)sizeof(ExplainField<typename FaultyField<settled>::type>);
   });
 };

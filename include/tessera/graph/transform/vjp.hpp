@@ -154,7 +154,7 @@ template <class F, class Arguments> constexpr auto record(const F& f, const Argu
   Arguments arguments = given;
   Floating sources = make_variables(arguments);
   const Arguments& inside = arguments;
-  auto result = settle(std::apply([&](const auto&... own) { return f(own...); }, inside));
+  auto result = settle(applied(f, inside));
   Floating results = floating_of(result);
   const Value context = here(found).at(source);
   return Recorded<Arguments, decltype(result)>{
@@ -257,7 +257,7 @@ template <class F, class Primals, class Direction>
 constexpr auto hvp(const F& f, const Primals& primals, const Direction& direction, Here at = Here::current()) {
   const auto arguments = detail::as_arguments(primals);
   const auto gradient = [&](const auto&... own) {
-    return grad([&](const auto& all) { return std::apply(f, all); })(std::tuple(own...));
+    return grad([&](const auto& all) { return detail::applied(f, all); })(std::tuple(own...));
   };
   const Value context = detail::trace_in(arguments);
   const auto recorded = detail::record(gradient, arguments, context.source);

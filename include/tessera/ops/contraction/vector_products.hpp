@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <tuple>
 
+#include <tessera/graph/trace/function_call.hpp>
 #include <tessera/ops/contraction/addmm.hpp>
 #include <tessera/ops/contraction/einsum.hpp>
 #include <tessera/ops/data_movement/rearrange.hpp>
@@ -18,6 +19,7 @@ namespace tessera {
 
 /// A matrix [m, n] times a vector [n] (torch.mv): a vector [m]. Errors and communication: as einsum.
 template <TensorArgument A, TensorArgument X> constexpr auto mv(const A& a, const X& x, Here at = Here::current()) {
+  const detail::FunctionCall named("mv", a, x);
   static_assert(A::rank == 2 && X::rank == 1, "tessera: mv takes a matrix and a vector");
   return einsum<"mn,n->m">(a, x, at);
 }
@@ -25,12 +27,14 @@ template <TensorArgument A, TensorArgument X> constexpr auto mv(const A& a, cons
 template <TensorArgument Y, TensorArgument A, TensorArgument X, NumberOperand Beta = int, NumberOperand Alpha = int>
 constexpr auto addmv(const Y& y, const A& a, const X& x, const Beta& beta = 1, const Alpha& alpha = 1,
                      Here at = Here::current()) {
+  const detail::FunctionCall named("addmv", y, a);
   return call<detail::AddToProductTag>(Source::from(at), y, mv(a, x, at), beta, alpha);
 }
 /// beta x + alpha (a b^T), of a matrix [m, n] and vectors [m] and [n] (torch.addr). In all else as addmm.
 template <TensorArgument X, TensorArgument A, TensorArgument B, NumberOperand Beta = int, NumberOperand Alpha = int>
 constexpr auto addr(const X& x, const A& a, const B& b, const Beta& beta = 1, const Alpha& alpha = 1,
                     Here at = Here::current()) {
+  const detail::FunctionCall named("addr", x, a);
   return call<detail::AddToProductTag>(Source::from(at), x, outer(a, b, at), beta, alpha);
 }
 /// beta x + alpha times the sum of the products of two batches of matrices, [batch, M, K] and [batch, K, N]
@@ -38,6 +42,7 @@ constexpr auto addr(const X& x, const A& a, const B& b, const Beta& beta = 1, co
 template <TensorArgument X, TensorArgument A, TensorArgument B, NumberOperand Beta = int, NumberOperand Alpha = int>
 constexpr auto addbmm(const X& x, const A& a, const B& b, const Beta& beta = 1, const Alpha& alpha = 1,
                       Here at = Here::current()) {
+  const detail::FunctionCall named("addbmm", x, a);
   static_assert(A::rank == 3 && B::rank == 3,
                 "tessera: addbmm takes batches of matrices, [batch, M, K] and [batch, K, N]");
   return call<detail::AddToProductTag>(Source::from(at), x, einsum<"bik,bkj->ij">(a, b, at), beta, alpha);
@@ -46,6 +51,7 @@ constexpr auto addbmm(const X& x, const A& a, const B& b, const Beta& beta = 1, 
 /// The products of all rows of a and b: their last dims are summed over (torch.inner). Example: [I, J, K] and [L, K]
 /// give [I, J, L]. Errors and communication: as einsum.
 template <TensorArgument A, TensorArgument B> constexpr auto inner(const A& a, const B& b, Here at = Here::current()) {
+  const detail::FunctionCall named("inner", a, b);
   static_assert(A::rank >= 1 && B::rank >= 1, "tessera: inner takes tensors with at least one dim");
   if constexpr (B::rank == 1)
     return tensordot<1>(a, b, at);
@@ -56,6 +62,7 @@ template <TensorArgument A, TensorArgument B> constexpr auto inner(const A& a, c
 /// are broadcast and promoted. Communication: where D is split an all-reduce.
 template <int D = -1, TensorArgument A, TensorArgument B>
 constexpr auto vecdot(const A& a, const B& b, Here at = Here::current()) {
+  const detail::FunctionCall named("vecdot", a, b);
   return sum<D>(call<MulTag>(Source::from(at), a, b), at);
 }
 
@@ -95,6 +102,7 @@ constexpr auto multi_dot(const A& a, const B& b, const C& c, const Rest&... rest
 /// the operand with more features. Errors: shape_mismatch. Communication: as matmul.
 template <TensorArgument A, TensorArgument B, TensorArgument W>
 constexpr auto bilinear(const A& x1, const B& x2, const W& weight, Here at = Here::current()) {
+  const detail::FunctionCall named("bilinear", x1, x2);
   static_assert(A::rank == B::rank && A::rank >= 1 && W::rank == 3,
                 "tessera: bilinear takes two tensors of one rank and a weight [out, in1, in2]");
   const auto met = tensordot<1>(x1, transpose<1, 0, 2>(weight, at), at);
@@ -102,6 +110,7 @@ constexpr auto bilinear(const A& x1, const B& x2, const W& weight, Here at = Her
 }
 template <TensorArgument A, TensorArgument B, TensorArgument W, TensorArgument Bias>
 constexpr auto bilinear(const A& x1, const B& x2, const W& weight, const Bias& bias, Here at = Here::current()) {
+  const detail::FunctionCall named("bilinear", x1, x2);
   return call<AddTag>(Source::from(at), bilinear(x1, x2, weight, at), bias);
 }
 

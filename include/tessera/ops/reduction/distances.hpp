@@ -5,6 +5,7 @@
 #include <tuple>
 #include <utility>
 
+#include <tessera/graph/trace/function_call.hpp>
 #include <tessera/ops/constraint.hpp>
 #include <tessera/ops/contraction/einsum.hpp>
 #include <tessera/ops/data_movement/diagonal.hpp>
@@ -35,6 +36,7 @@ struct UpperTriangleTag {
 /// The p-norm of a - b over all dims, rank 0; the operands are broadcast. Gradient and communication as of norm.
 template <TensorArgument A, TensorArgument B, NumberOperand P = int>
 constexpr auto dist(const A& a, const B& b, const P& p = 2, Here at = Here::current()) {
+  const detail::FunctionCall named("dist", a, b);
   return norm(call<SubTag>(Source::from(at), a, b), p, at);
 }
 /// The p-norms of the differences of all pairs of rows (torch.cdist): a [..., N, D] and b [..., M, D] give [..., N, M].
@@ -42,6 +44,7 @@ constexpr auto dist(const A& a, const B& b, const P& p = 2, Here at = Here::curr
 /// shape_mismatch. Communication: where D is split an all-reduce; N and M stay split.
 template <TensorArgument A, TensorArgument B, NumberOperand P = int>
 constexpr auto cdist(const A& a, const B& b, const P& p = 2, Here at = Here::current()) {
+  const detail::FunctionCall named("cdist", a, b);
   static_assert(A::rank >= 2 && B::rank >= 2, "tessera: cdist takes rows, tensors of rank 2 or more");
   return norm<-1>(call<SubTag>(Source::from(at), unsqueeze<-2>(a, at), unsqueeze<-3>(b, at)), p, at);
 }
@@ -49,6 +52,7 @@ constexpr auto cdist(const A& a, const B& b, const P& p = 2, Here at = Here::cur
 /// and 1, 0 and 2, and so on. Communication: as masked_select.
 template <TensorArgument X, NumberOperand P = int>
 constexpr auto pdist(const X& x, const P& p = 2, Here at = Here::current()) {
+  const detail::FunctionCall named("pdist", x);
   static_assert(X::rank == 2, "tessera: pdist takes a matrix");
   return call<detail::UpperTriangleTag>(Source::from(at), cdist(x, x, p, at));
 }
@@ -56,12 +60,14 @@ constexpr auto pdist(const X& x, const P& p = 2, Here at = Here::current()) {
 /// PyTorch. The operands are broadcast; the result lacks the dim. Communication: all-reduces if the dim is split.
 template <int D = -1, TensorArgument A, TensorArgument B>
 constexpr auto cosine_similarity(const A& a, const B& b, double eps = 1e-8, Here at = Here::current()) {
+  const detail::FunctionCall named("cosine_similarity", a, b);
   const auto sizes = call<MulTag>(Source::from(at), maximum(norm<D>(a, at), eps, at), maximum(norm<D>(b, at), eps, at));
   return call<DivTag>(Source::from(at), sum<D>(call<MulTag>(Source::from(at), a, b), at), sizes);
 }
 /// x over its p-norm along dim D, which is taken to be at least eps: 0 stays 0. Communication: as norm.
 template <int D = -1, TensorArgument X, NumberOperand P = int>
 constexpr auto normalize(const X& x, const P& p = 2, double eps = 1e-12, Here at = Here::current()) {
+  const detail::FunctionCall named("normalize", x);
   return call<DivTag>(Source::from(at), x, maximum(norm<D>(x, keepdims, p, at), eps, at));
 }
 
@@ -78,6 +84,7 @@ template <int D, TensorArgument X, NumberOperand P> constexpr auto norm_of_other
 /// `renorm<0>(weight, 2, 1)` for rows. Communication: as norm.
 template <int D, TensorArgument X, NumberOperand P, NumberOperand Most>
 constexpr auto renorm(const X& x, const P& p, const Most& most, Here at = Here::current()) {
+  const detail::FunctionCall named("renorm", x);
   static_assert(X::rank >= 2, "tessera: renorm takes a tensor with two dims or more");
   const auto size = detail::norm_of_others<detail::checked_dim<D, X::rank>()>(x, p, at);
   const auto scale = select(call<GreaterTag>(Source::from(at), size, most),
@@ -87,12 +94,14 @@ constexpr auto renorm(const X& x, const P& p, const Most& most, Here at = Here::
 
 /// The product of each element of a vector with each of another: [m] and [n] give [m, n]. No communication.
 template <TensorArgument A, TensorArgument B> constexpr auto outer(const A& a, const B& b, Here at = Here::current()) {
+  const detail::FunctionCall named("outer", a, b);
   static_assert(A::rank == 1 && B::rank == 1, "tessera: outer takes two vectors");
   return call<MulTag>(Source::from(at), unsqueeze<1>(a, at), unsqueeze<0>(b, at));
 }
 /// The Kronecker product (torch.kron, jnp.kron): each element of a is replaced by it times b. Vectors [m] and [n] give
 /// [m n], matrices [m, n] and [p, q] give [m p, n q]. Communication: as merge_dims.
 template <TensorArgument A, TensorArgument B> constexpr auto kron(const A& a, const B& b, Here at = Here::current()) {
+  const detail::FunctionCall named("kron", a, b);
   static_assert(A::rank == B::rank && (A::rank == 1 || A::rank == 2),
                 "tessera: kron takes two vectors or two matrices");
   if constexpr (A::rank == 1)
@@ -107,6 +116,7 @@ template <TensorArgument A, TensorArgument B> constexpr auto kron(const A& a, co
 /// shape_mismatch. Communication: as slice and concat where D is split.
 template <int D = -1, TensorArgument A, TensorArgument B>
 constexpr auto cross(const A& a, const B& b, Here at = Here::current()) {
+  const detail::FunctionCall named("cross", a, b);
   static_assert(A::rank == B::rank, "tessera: cross takes two tensors of one rank");
   const auto of = [&](const auto& x, int i) { return slice<D>(x, i, 1, at); };
   const auto component = [&](int i, int j) { return of(a, i) * of(b, j) - of(a, j) * of(b, i); };
@@ -118,6 +128,7 @@ constexpr auto cross(const A& a, const B& b, Here at = Here::current()) {
 /// (torch.vander, jnp.vander): [n] gives [n, count]. No communication.
 template <bool Increasing = false, TensorArgument X, SizeOperand Count>
 constexpr auto vander(const X& x, const Count& count, Here at = Here::current()) {
+  const detail::FunctionCall named("vander", x);
   static_assert(X::rank == 1, "tessera: vander takes a vector");
   const auto columns = tile<1>(unsqueeze<1>(x, at), count, at);
   const auto powers = pow(columns, iota<1, typename X::element>(columns, at), at);
@@ -128,11 +139,13 @@ constexpr auto vander(const X& x, const Count& count, Here at = Here::current())
 }
 /// The sum of the products of two vectors, rank 0. Errors: shape_mismatch. Communication: as einsum.
 template <TensorArgument A, TensorArgument B> constexpr auto dot(const A& a, const B& b, Here at = Here::current()) {
+  const detail::FunctionCall named("dot", a, b);
   static_assert(A::rank == 1 && B::rank == 1, "tessera: dot takes two vectors");
   return detail::exact_einsum<"i,i->">(a, b, at);
 }
 /// The sum of the diagonal of each matrix: [..., n, m] gives [...]. Communication: as diagonal and sum.
 template <TensorArgument X> constexpr auto trace(const X& x, Here at = Here::current()) {
+  const detail::FunctionCall named("trace", x);
   return sum<-1>(diagonal(x, at), at);
 }
 

@@ -5,6 +5,7 @@
 #include <tuple>
 
 #include <tessera/graph/ir/value.hpp>
+#include <tessera/graph/trace/function_call.hpp>
 #include <tessera/graph/trace/sharded_tensor.hpp>
 #include <tessera/optim/adam/adamw.hpp>
 #include <tessera/optim/update.hpp>
@@ -32,6 +33,7 @@ struct Adam {
 template <class Model>
 constexpr auto adam(const Model& model, const Model& gradients, const optim::AdamWState<Model>& state,
                     const optim::Adam& config = {}, Here at = Here::current()) {
+  const detail::FunctionCall named("adam", model);
   const Model coupled = std::get<0>(optim::detail::map_parameters(
       at, [&](const auto& x, Value, Value g) { return std::tuple(x.decayed(config.weight_decay, g)); }, model,
       gradients));

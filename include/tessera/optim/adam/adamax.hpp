@@ -6,6 +6,7 @@
 #include <tuple>
 
 #include <tessera/graph/ir/value.hpp>
+#include <tessera/graph/trace/function_call.hpp>
 #include <tessera/graph/trace/sharded_tensor.hpp>
 #include <tessera/ops/elementwise.hpp>
 #include <tessera/optim/update.hpp>
@@ -43,6 +44,7 @@ template <class Model> struct AdamaxState {
 template <class Model>
 constexpr auto adamax(const Model& model, const Model& gradients, const optim::AdamaxState<Model>& state,
                       const optim::Adamax& config = {}, Here at = Here::current()) {
+  const detail::FunctionCall named("adamax", model);
   const Scalar step = optim::detail::next_step("adamax", model, state.step, at);
   auto [moved, mean, largest] = optim::detail::update_parameters(
       at,

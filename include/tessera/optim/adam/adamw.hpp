@@ -9,6 +9,7 @@
 #include <tessera/base/error.hpp>
 #include <tessera/base/growable.hpp>
 #include <tessera/graph/ir/value.hpp>
+#include <tessera/graph/trace/function_call.hpp>
 #include <tessera/graph/trace/sharded_tensor.hpp>
 #include <tessera/ops/elementwise.hpp>
 #include <tessera/optim/tree_map.hpp>
@@ -87,6 +88,7 @@ struct AdamWStep {
 template <class Model>
 constexpr auto adamw(const Model& model, const Model& gradients, const optim::AdamWState<Model>& state,
                      const optim::AdamW& config = {}, Here at = Here::current()) {
+  const detail::FunctionCall named("adamw", model);
   const Growable<Value> any = optim::detail::parameters_of(model);
   if (any.empty()) fail(errc::structure, "[adamw] model: the model has no floating-point tensor");
   const optim::detail::AdamWStep step(any.front().at(Source::from(at)), config, state.step);

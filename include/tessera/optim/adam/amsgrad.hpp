@@ -8,6 +8,7 @@
 #include <tessera/base/error.hpp>
 #include <tessera/base/growable.hpp>
 #include <tessera/graph/ir/value.hpp>
+#include <tessera/graph/trace/function_call.hpp>
 #include <tessera/graph/trace/sharded_tensor.hpp>
 #include <tessera/ops/elementwise.hpp>
 #include <tessera/optim/adam/adamw.hpp>
@@ -45,6 +46,7 @@ template <class Model> struct AmsGradState {
 template <class Model>
 constexpr auto amsgrad(const Model& model, const Model& gradients, const optim::AmsGradState<Model>& state,
                        const optim::AmsGrad& config = {}, Here at = Here::current()) {
+  const detail::FunctionCall named("amsgrad", model);
   const Growable<Value> any = optim::detail::parameters_of(model);
   if (any.empty()) fail(errc::structure, "[amsgrad] model: the model has no floating-point tensor");
   const optim::AdamW as_adamw{config.learning_rate, config.beta1, config.beta2, config.epsilon, config.weight_decay};

@@ -6,6 +6,7 @@
 #include <tuple>
 
 #include <tessera/graph/ir/value.hpp>
+#include <tessera/graph/trace/function_call.hpp>
 #include <tessera/graph/trace/sharded_tensor.hpp>
 #include <tessera/ops/elementwise.hpp>
 #include <tessera/optim/update.hpp>
@@ -46,6 +47,7 @@ template <class Model> struct NAdamState {
 template <class Model>
 constexpr auto nadam(const Model& model, const Model& gradients, const optim::NAdamState<Model>& state,
                      const optim::NAdam& config = {}, Here at = Here::current()) {
+  const detail::FunctionCall named("nadam", model);
   const Scalar step = optim::detail::next_step("nadam", model, state.step, at);
   const Value root = optim::detail::parameters_of(model).front().at(Source::from(at));
   const Value t = lower(root, step), beta1 = lower(root, config.beta1), beta2 = lower(root, config.beta2);

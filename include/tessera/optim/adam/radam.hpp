@@ -5,6 +5,7 @@
 #include <tuple>
 
 #include <tessera/graph/ir/value.hpp>
+#include <tessera/graph/trace/function_call.hpp>
 #include <tessera/graph/trace/sharded_tensor.hpp>
 #include <tessera/ops/elementwise.hpp>
 #include <tessera/optim/adam/adamw.hpp>
@@ -38,6 +39,7 @@ struct RAdam {
 template <class Model>
 constexpr auto radam(const Model& model, const Model& gradients, const optim::AdamWState<Model>& state,
                      const optim::RAdam& config = {}, Here at = Here::current()) {
+  const detail::FunctionCall named("radam", model);
   const Scalar step = optim::detail::next_step("radam", model, state.step, at);
   const Value root = optim::detail::parameters_of(model).front().at(Source::from(at));
   const Value t = lower(root, step), beta1 = lower(root, config.beta1), beta2 = lower(root, config.beta2);

@@ -55,7 +55,21 @@ template <class T, int Rank> ShardedTensor<T, Rank> tensor_of(const StoragePtr& 
 }
 
 /// Global extents, outermost first.
-template <class T, int Rank> const Shape& shape(const ShardedTensor<T, Rank>& x) { return storage_of(x).shape(); }
+template <class T, int Rank> constexpr const Shape& shape(const ShardedTensor<T, Rank>& x) {
+  if (x.traced())
+    fail(errc::unsupported, "[shape] inside a traced function: shapes are not known there; use the ts::Dim "
+                            "ts::extent<0>(x) in place of ts::shape(x)[0]");
+  return storage_of(x).shape();
+}
+template <TensorOperand X>
+  requires(!StoredOperand<X>)
+constexpr auto shape(const X&) {
+  static_assert(
+      std::is_void_v<X>,
+      "tessera: shapes are not known while a function is traced; use the ts::Dim ts::extent<0>(x) in place of "
+      "ts::shape(x)[0]; outside of a traced function, ts::eval(x) computes an expression, and has a shape");
+  return Shape();
+}
 template <class T, int Rank> const Sharding& sharding(const ShardedTensor<T, Rank>& x) {
   return storage_of(x).sharding();
 }
