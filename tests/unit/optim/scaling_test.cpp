@@ -14,6 +14,7 @@
 #include <tessera/graph/transform/value_and_grad.hpp>
 #include <tessera/nn/nn.hpp>
 #include <tessera/optim/optim.hpp>
+#include <tessera/runtime/transport/communication.hpp>
 #include <tessera/tensor/compile.hpp>
 #include <tessera/tensor/host.hpp>
 #include <tessera/tensor/random.hpp>
@@ -88,6 +89,41 @@ TEST(Stacks, SumsOverSplitRowsOfEachLayer) {
         double sum = 0;
         for (std::size_t row = 0; row < 7; ++row) sum += from[row * 5 + column] * from[row * 5 + column];
         EXPECT_NEAR(got[column], sum / 2, 1e-12) << devices << " devices, layer " << layer;
+      }
+    }
+  }
+}
+
+// Rows of each layer that are split: a softmax, whose maximum and sum are combined across devices.
+TEST(Stacks, SoftmaxOfSplitRowsOfEachLayer) {
+  constexpr auto softmax = ts::compile([](auto model) {
+    return ts::optim::tree_map(
+        [](auto v) {
+          if constexpr (decltype(v)::rank < 2)
+            return v;
+          else
+            return ts::softmax(v * 0.5);
+        },
+        model);
+  });
+  const std::pair<ts::Mesh, ts::PartitionSpec> layouts[] = {{ts::Mesh({{"x", 1}}), {ts::none, "x"}},
+                                                            {ts::Mesh({{"x", 2}}), {ts::none, "x"}},
+                                                            {ts::Mesh({{"x", 3}}), {ts::none, "x"}},
+                                                            {ts::Mesh({{"x", 7}}), {ts::none, "x"}},
+                                                            {ts::Mesh({{"y", 2}, {"x", 2}}), {"y", "x"}}};
+  for (const auto& [mesh, matrix] : layouts) {
+    const Model model = drawn(3, mesh, matrix, {});
+    ts::CommunicationScope ran;
+    const Model result = softmax(model);
+    EXPECT_EQ(ran.wire_bytes(), softmax.plan(model).wire_bytes());
+    for (int layer = 0; layer < 3; ++layer) {
+      const Host from = ts::to_host(model.layers[layer].weight), got = ts::to_host(result.layers[layer].weight);
+      for (std::size_t row = 0; row < 7; ++row) {
+        double sum = 0;
+        for (std::size_t column = 0; column < 5; ++column) sum += std::exp(from[row * 5 + column] * 0.5);
+        for (std::size_t column = 0; column < 5; ++column)
+          EXPECT_NEAR(got[row * 5 + column], std::exp(from[row * 5 + column] * 0.5) / sum, 1e-12)
+              << mesh.size() << " devices, layer " << layer;
       }
     }
   }

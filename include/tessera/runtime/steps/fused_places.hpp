@@ -78,6 +78,7 @@ struct FusedPlaces {
   std::uint16_t row_axes = 0;  ///< mesh axes that the row is sharded over
   double tile_cost = 0;        ///< elements of the largest tile
   bool past_caches = false;
+  int layers = 1;  ///< each device has a place for each layer of a Stack, one after the other
 
   FusedPlaces(const StepContext& c, const Fused& fused)
       : work(c.layout, c.step), layout_(c.layout), fused_(fused), rank_(c.units[c.step.unit].rank) {
@@ -85,6 +86,9 @@ struct FusedPlaces {
     make_tiles();
   }
 
+  /// The device of a place, and the place of its layer on another device.
+  Coordinates device_of(int place) const { return work.coordinates(place / layers); }
+  int on_device(const Coordinates& device, int place) const { return work.index_of(device) * layers + place % layers; }
   const Part& part(const Tile& tile, int sum) const {
     const int own = sum - places[static_cast<std::size_t>(tile.place)].first_sum;
     return parts[static_cast<std::size_t>(tile.first_part + own)];
@@ -128,7 +132,7 @@ struct FusedPlaces {
       for (std::uint8_t axis : sharding.dims[rank_ - 1]) row_axes = static_cast<std::uint16_t>(row_axes | 1u << axis);
     split_phases = row_axes != 0 && fused_.phases > 1;
 
-    int layer_dim = -1, layers = 1;
+    int layer_dim = -1;
     auto find_layers = [&](int value, const UnitOperand& operand) {
       if (!layout_.value(value).stacked) return;
       for (int d = 0; d < rank_; ++d)
@@ -143,10 +147,6 @@ struct FusedPlaces {
       if (step.outputs[static_cast<std::size_t>(o)] >= 0)
         find_layers(step.outputs[static_cast<std::size_t>(o)], units.output(step.unit, o));
 
-    if (split_phases && layers > 1)
-      fail(errc::unsupported,
-           "[fused] stacked rows: outside a Stack its tensors can't be reduced along a split last dim; reshard them to "
-           "split another dim");
     const bool has_index = uses_index();
     places.reserve(static_cast<std::size_t>(work.count()) * static_cast<std::size_t>(layers));
     for (int w = 0; w < work.count(); ++w)

@@ -339,10 +339,10 @@ class FusedStep final : public PreparedStep, public Epilogue {
     Growable<int> group_of(where_.places.size(), -1);
     for (std::size_t w = 0; w < where_.places.size(); ++w) {
       if (where_.places[w].idle) continue;
-      Coordinates first = where_.work.coordinates(static_cast<int>(w));
+      Coordinates first = where_.device_of(static_cast<int>(w));
       for (std::size_t axis = 0; axis < first.size(); ++axis)
         if ((where_.row_axes >> axis & 1) != 0) first[axis] = 0;
-      int& group = group_of[static_cast<std::size_t>(where_.work.index_of(first))];
+      int& group = group_of[static_cast<std::size_t>(where_.on_device(first, static_cast<int>(w)))];
       if (group < 0) {
         group = static_cast<int>(row_groups_.size());
         row_groups_.push_back({{}, completed_begin() + completed_bytes_});
@@ -367,9 +367,9 @@ class FusedStep final : public PreparedStep, public Epilogue {
       const Box rows{{0}, {where_.places[static_cast<std::size_t>(group.places[0])].rows}};
       Growable<int> sources;
       for (const int w : group.places)
-        sources.push_back(move.add_source(rows, {1}, Holders(mesh_, axes, where_.work.coordinates(w)),
+        sources.push_back(move.add_source(rows, {1}, Holders(mesh_, axes, where_.device_of(w)),
                                           {StepMove::scratch, row_values(w, index)}));
-      const Holders all(mesh_, axes & ~unsigned{where_.row_axes}, where_.work.coordinates(group.places[0]));
+      const Holders all(mesh_, axes & ~unsigned{where_.row_axes}, where_.device_of(group.places[0]));
       const int completed = move.add_destination(rows, {1}, all, {StepMove::scratch, group.completed});
       move.plan().fill({&completed, 1}, sources, static_cast<int>(sources.size()));
     }
