@@ -4192,6 +4192,8 @@ using ViewRule = Shape (*)(const ShapeContext&, const Shape& strides);
 using PermutationRule = std::int64_t (*)(const ShapeContext&, std::int64_t position, std::int64_t extent);
 /// Whether two nodes of one operation with equal operands are computed in one unit.
 using JoinRule = bool (*)(const Node&, const Node&);
+/// How the partial results of a node combine.
+using ReductionRule = Reduction (*)(const Node&);
 using GradientRule = void (*)(Gradient&);
 /// An elementwise operation on doubles; an operation of arity 1 or 2 ignores the other arguments.
 using NumberFunction = double (*)(double, double, double);
@@ -4220,6 +4222,7 @@ struct OpRow {
   WindowsRule windows = nullptr;  ///< null: has no windowed dims
   /// of reductions and cumulative operations: what they compute; of others: how partial results combine
   Reduction reduction = Reduction::sum;
+  ReductionRule combine = nullptr;     ///< of others where an attribute says how partial results combine
   NumberFunction number = nullptr;     ///< of elementwise operations
   IntegerFunction integers = nullptr;  ///< null: integers are computed with `number`
   HostRule host = nullptr;             ///< null: host scalars are computed with `number` and `integers`
@@ -4272,7 +4275,8 @@ constexpr bool can_be_partial(const GraphView& graph, int id) {
 /// How the partial results of a node combine. Bools have no sum: for a lookup in a split bool table, one device holds
 /// the value and the others hold false, so they combine by max.
 constexpr Reduction combined_by(const Node& node) {
-  const Reduction own = row_of(node).reduction;
+  const OpRow& row = row_of(node);
+  const Reduction own = row.combine != nullptr ? row.combine(node) : row.reduction;
   return combines(own, node.dtype) || node.dtype != DType::bool_ ? own : Reduction::max;
 }
 
@@ -4380,10 +4384,12 @@ class Graph {
   }
 };
 
-/// The message of an operation that can't take its operands, and the line of its call.
+/// The message of an operation that can't take its operands, the value that it ends with, if any, and the line of its
+/// call.
 struct Refusal {
   const char* text = nullptr;
   std::uint32_t line = 0;
+  std::string_view given{};  ///< a constant, such as a string literal
 };
 
 /// A body of a repeat while it is traced.
@@ -4434,6 +4440,7 @@ struct Module {
   Precision matmul_precision = Precision::full;  ///< of f32 products that the traced function gives none
   DType product_type = DType::f32;               ///< of their operands and results: that of ts::autocast
   Source layer_call{};                           ///< the user's call of the layer that is being traced; see LayerCall
+  const char* function = nullptr;                ///< that errors name too; see FunctionCall
   Refusal refusal{};                             ///< the first
   /// don't record, only count operations and return values of their types: finds out whether a function can be traced
   bool outline = false;
@@ -4448,9 +4455,9 @@ struct Module {
   }
   /// Reports that an operation can't take its operands. In a constant expression the trace continues as an outline and
   /// ends with this message; if it ended here, compilers would list all calls that led here.
-  constexpr void refuse(errc id, const char* text, Source at = {}) {
-    if (!std::is_constant_evaluated()) fail(id, text);
-    if (refusal.text == nullptr) refusal = {text, at.line};
+  constexpr void refuse(errc id, const char* text, Source at = {}, std::string_view given = {}) {
+    if (!std::is_constant_evaluated()) fail(id, text, given.empty() ? "" : ": ", given, at);
+    if (refusal.text == nullptr) refusal = {text, at.line, given};
     outline = true;
   }
   constexpr int add_spec(const PartitionSpec& spec) {
@@ -4935,11 +4942,16 @@ struct Value {
   /// The same value, whose further nodes have the line `where`, or the user's line if that is in a layer of the
   /// library.
   constexpr Value at(Source where) const {
-    if (module == nullptr || module->layer_call.line == 0 || !where.in_library()) return {module, graph, id, where};
+    if (module == nullptr) return {module, graph, id, where};
+    if (where.inside == nullptr) where.inside = module->function;
+    if (module->layer_call.line == 0 || !where.in_library()) return {module, graph, id, where};
     const char* const inside = where.inside != nullptr ? where.inside : where.file;
     return {module, graph, id, {module->layer_call.file, module->layer_call.line, inside}};
   }
-  constexpr void refuse(errc rule, const char* text) const { module->refuse(rule, text, source); }
+  /// `given`: a constant that is named behind the text, such as a pattern.
+  constexpr void refuse(errc rule, const char* text, std::string_view given = {}) const {
+    module->refuse(rule, text, source, given);
+  }
   constexpr Value with(int other) const { return {module, graph, other, source}; }
   constexpr Value make(Node made, std::initializer_list<std::int32_t> operands) const {
     return make(made, operands.begin(), static_cast<int>(operands.size()));
@@ -6057,6 +6069,13 @@ template <class R> constexpr auto settle(const R& result) {
   }
 }
 
+/// f of the items of a tuple: std::apply, whose own errors would follow after an error in f.
+template <class F, class Tuple> constexpr auto applied(const F& f, const Tuple& arguments) {
+  return [&]<std::size_t... I>(std::index_sequence<I...>) {
+    return f(std::get<I>(arguments)...);
+  }(std::make_index_sequence<std::tuple_size_v<Tuple>>());
+}
+
 }  // namespace tessera::detail
 
 #endif
@@ -7115,7 +7134,20 @@ template <class F> struct ExplainFunction {
 /// The result of a trace that failed. It converts to anything, so that no further errors follow.
 struct NoResult {
   template <class T> operator T() const;
+  template <class Index> NoResult operator[](const Index&) const;
 };
+/// In arithmetic it gives itself.
+template <class T>
+concept WithNoResult = !std::is_same_v<T, NoResult>;
+NoResult operator-(const NoResult&);
+template <WithNoResult T> NoResult operator+(const NoResult&, const T&);
+template <WithNoResult T> NoResult operator+(const T&, const NoResult&);
+template <WithNoResult T> NoResult operator-(const NoResult&, const T&);
+template <WithNoResult T> NoResult operator-(const T&, const NoResult&);
+template <WithNoResult T> NoResult operator*(const NoResult&, const T&);
+template <WithNoResult T> NoResult operator*(const T&, const NoResult&);
+template <WithNoResult T> NoResult operator/(const NoResult&, const T&);
+template <WithNoResult T> NoResult operator/(const T&, const NoResult&);
 /// The result of a function called with arguments that it does not take.
 struct NoCall : NoResult {};
 /// In place of a function that can't be traced.
@@ -7139,6 +7171,8 @@ template <bool Sound, class F, class... Args> struct ReturnedBy {
 template <class F, class... Args> struct ReturnedBy<true, F, Args...> {
   using type = decltype(std::declval<F>()(std::declval<Args&>()...));
 };
+template <bool Sound, class F, class... Args>
+using returned_t = std::remove_cvref_t<typename ReturnedBy<Sound, const F&, Args...>::type>;
 /// Reports what is wrong with the type of an argument.
 template <class A> using ExplainArgument = ExplainField<typename FaultyField<typename TracedArgument<A>::type>::type>;
 
@@ -7154,7 +7188,9 @@ template <class Given> struct ResultOf {
         is_taken,
         "tessera: the traced function can't be called with these arguments; compare their number and types with "
         "its parameters");
-    static_assert(is_returned, "tessera: the traced function returns nothing; add a return statement");
+    static_assert(is_returned,
+                  "tessera: the traced function returns nothing; add a return statement; after an error in "
+                  "the function itself, this only follows from it");
     (void)sizeof(ExplainField<typename FaultyField<settled>::type>);
   });
 };
@@ -7494,6 +7530,11 @@ struct BindProgram {
   constexpr void leave_stack() { in_stack = false; }
 };
 
+/// Which tensor of a result a message is about.
+inline constexpr std::string_view result_places[] = {
+    "tensor 1 of the result", "tensor 2 of the result", "tensor 3 of the result", "tensor 4 of the result",
+    "tensor 5 of the result", "tensor 6 of the result", "tensor 7 of the result", "tensor 8 of the result"};
+
 /// Lists the nodes of a traced result, leaf by leaf.
 struct CollectOutputs {
   Module* module;
@@ -7507,18 +7548,25 @@ struct CollectOutputs {
     if (value.module == nullptr)
       return module->refuse(
           errc::empty_tensor,
-          "[trace] result: a tensor or a number in the result of the traced function was never assigned");
+          "[trace] result: a tensor or a number in the result of the traced function was never assigned", {}, place());
     if constexpr (TensorOperand<std::remove_const_t<Leaf>>)
       if (value.rank() != Leaf::rank + layer_dims)
         module->refuse(errc::structure,
                        "[stack] result: a field of all layers is returned outside of its Stack, or a tensor without a "
-                       "dim of layers is returned as a field of a Stack");
+                       "dim of layers is returned as a field of a Stack",
+                       value.node().source, place());
     module->main().outputs.push_back(value.id);
     module->results_in_layers.push_back(layer_dims > 0);
   }
   constexpr void enter_stack(auto&) { layer_dims = 1; }
   constexpr void enter_layer(int) {}
   constexpr void leave_stack() { layer_dims = 0; }
+
+ private:
+  constexpr std::string_view place() const {
+    const std::size_t before = module->main().outputs.size();
+    return before < std::size(result_places) ? result_places[before] : std::string_view();
+  }
 };
 
 /// A program with an argument node for each leaf of the arguments.
@@ -7686,6 +7734,16 @@ template <std::size_t Rows> struct Rule {
   char rows[Rows + 1][37]{};
   std::uint32_t line = 0;
 };
+/// The message of a Refusal with what is given, in one piece.
+template <std::size_t Size> struct JoinedText {
+  char letters[Size]{};
+  constexpr JoinedText(std::string_view text, std::string_view given) {
+    std::size_t at = 0;
+    for (const std::string_view part : {text, std::string_view(": "), given})
+      for (std::size_t i = 0; i < part.size() && at < Size; ++i) letters[at++] = part[i];
+  }
+  constexpr std::string_view view() const { return {letters, Size}; }
+};
 /// How many characters of the text go into the first row, with the space behind the last word.
 constexpr std::size_t row_size(std::string_view text) {
   return text.size() <= 36 ? text.size() : text.substr(0, 36).rfind(' ') + 1;
@@ -7693,15 +7751,17 @@ constexpr std::size_t row_size(std::string_view text) {
 template <class T, TraceFault Fault> constexpr auto rule_of() {
   if constexpr (Fault == TraceFault::refusal) {
     constexpr Refusal refusal = recorded<T, first_room>.refusal;
-    constexpr std::string_view text = refusal.text;
+    constexpr std::string_view said = refusal.text, given = refusal.given;
+    constexpr std::size_t size = said.size() + (given.empty() ? 0 : 2 + given.size());
+    constexpr JoinedText<size> text(said, given);
     constexpr std::size_t count = [](std::string_view rest) {
       std::size_t rows = 0;
       for (; !rest.empty(); ++rows) rest.remove_prefix(row_size(rest));
       return rows;
-    }(text);
+    }(text.view());
     Rule<count - 1> rule;
     rule.line = refusal.line;
-    std::string_view rest = text;
+    std::string_view rest = text.view();
     for (auto& row : rule.rows) {
       for (std::size_t i = 0; i < 36; ++i) row[i] = i < row_size(rest) ? rest[i] : ' ';
       rest.remove_prefix(row_size(rest));
@@ -8811,58 +8871,6 @@ constexpr SubMesh Mesh::operator[](std::initializer_list<Name> axes) const { ret
 }  // namespace tessera
 
 TESSERA_PLANNING_END
-
-#endif
-
-// ---- tessera/graph/ir/attention_form.hpp
-
-#ifndef TESSERA_GRAPH_IR_ATTENTION_FORM_HPP
-#define TESSERA_GRAPH_IR_ATTENTION_FORM_HPP
-
-namespace tessera {
-
-/// The result of an attention node. The gradients have the order of the operands whose cotangents they are.
-enum class AttentionResult : std::int8_t { query_gradient, key_gradient, value_gradient, output, logarithms };
-
-/// Attributes of the three attention nodes. Shapes: queries [batch, time, heads, width], keys [batch, keys, heads,
-/// width], values [batch, keys, heads, value width]. The last operand, `scale`, is a host scalar. In a banded node two
-/// host scalars of i64 are in front of it, `lower` and `upper`: query i attends to keys i + lower to i + upper.
-///
-///   attention_lse   (q, k, scale)                      log of each row's sum of exponentials: [batch, heads, time]
-///   attention       (q, k, v, lse, scale)              exp(scores - lse) v: [batch, time, heads, value width]
-///   attention_grad  (q, k, v, out, lse, g, scale)      the cotangent of operand `of()`
-///
-/// Each node has one result. Nodes that share tiles of scores run in one unit: lse with the attention that reads it,
-/// and the three gradients of one attention.
-struct AttentionForm {
-  bool causal = false;  ///< a query attends to keys up to its own position
-  AttentionResult result = AttentionResult::output;
-  bool banded = false;  ///< a query attends to the keys of a band around its position, given by operands
-
-  constexpr bool is_gradient() const { return result <= AttentionResult::value_gradient; }
-  /// The operand whose cotangent a gradient is.
-  constexpr int of() const { return static_cast<int>(result); }
-  /// Number of host scalars, which are the last operands: the band, if there is one, and the scale.
-  constexpr int host_scalars() const { return banded ? 3 : 1; }
-  constexpr int tensors() const {
-    return result == AttentionResult::logarithms ? 2 : result == AttentionResult::output ? 4 : 6;
-  }
-  /// The operand of a banded node that is the lower bound; the upper one follows it.
-  constexpr int lower() const { return tensors(); }
-
-  static constexpr AttentionForm of_node(const Node& node) {
-    return {node.labels[0] != 0, static_cast<AttentionResult>(node.labels[1]), node.labels[2] != 0};
-  }
-  constexpr Labels pack() const {
-    Labels labels{};
-    labels[0] = causal ? 1 : 0;
-    labels[1] = static_cast<std::int8_t>(result);
-    labels[2] = banded ? 1 : 0;
-    return labels;
-  }
-};
-
-}  // namespace tessera
 
 #endif
 
@@ -12027,6 +12035,58 @@ template <TensorArgument X> constexpr auto log_ndtr(const X& x, Here at = Here::
 template <TensorArgument X> constexpr auto sinc(const X& x, Here at = Here::current()) {
   return call<detail::SincTag>(Source::from(at), x);
 }
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/graph/ir/attention_form.hpp
+
+#ifndef TESSERA_GRAPH_IR_ATTENTION_FORM_HPP
+#define TESSERA_GRAPH_IR_ATTENTION_FORM_HPP
+
+namespace tessera {
+
+/// The result of an attention node. The gradients have the order of the operands whose cotangents they are.
+enum class AttentionResult : std::int8_t { query_gradient, key_gradient, value_gradient, output, logarithms };
+
+/// Attributes of the three attention nodes. Shapes: queries [batch, time, heads, width], keys [batch, keys, heads,
+/// width], values [batch, keys, heads, value width]. The last operand, `scale`, is a host scalar. In a banded node two
+/// host scalars of i64 are in front of it, `lower` and `upper`: query i attends to keys i + lower to i + upper.
+///
+///   attention_lse   (q, k, scale)                      log of each row's sum of exponentials: [batch, heads, time]
+///   attention       (q, k, v, lse, scale)              exp(scores - lse) v: [batch, time, heads, value width]
+///   attention_grad  (q, k, v, out, lse, g, scale)      the cotangent of operand `of()`
+///
+/// Each node has one result. Nodes that share tiles of scores run in one unit: lse with the attention that reads it,
+/// and the three gradients of one attention.
+struct AttentionForm {
+  bool causal = false;  ///< a query attends to keys up to its own position
+  AttentionResult result = AttentionResult::output;
+  bool banded = false;  ///< a query attends to the keys of a band around its position, given by operands
+
+  constexpr bool is_gradient() const { return result <= AttentionResult::value_gradient; }
+  /// The operand whose cotangent a gradient is.
+  constexpr int of() const { return static_cast<int>(result); }
+  /// Number of host scalars, which are the last operands: the band, if there is one, and the scale.
+  constexpr int host_scalars() const { return banded ? 3 : 1; }
+  constexpr int tensors() const {
+    return result == AttentionResult::logarithms ? 2 : result == AttentionResult::output ? 4 : 6;
+  }
+  /// The operand of a banded node that is the lower bound; the upper one follows it.
+  constexpr int lower() const { return tensors(); }
+
+  static constexpr AttentionForm of_node(const Node& node) {
+    return {node.labels[0] != 0, static_cast<AttentionResult>(node.labels[1]), node.labels[2] != 0};
+  }
+  constexpr Labels pack() const {
+    Labels labels{};
+    labels[0] = causal ? 1 : 0;
+    labels[1] = static_cast<std::int8_t>(result);
+    labels[2] = banded ? 1 : 0;
+    return labels;
+  }
+};
 
 }  // namespace tessera
 
@@ -15286,6 +15346,20 @@ constexpr Shape scatter_shape(const ShapeContext& c) {
   return result;
 }
 
+/// Sharding of a gather, or of a scatter whose parts combine: its dim of the indexed array has to be whole, but indices
+/// can be split along the dim: each device gathers the elements at its own, or scatters its own elements.
+constexpr void split_indices_sharding(const GraphView& graph, int id, FactorRule& rule) {
+  along_dim_sharding(graph, id, rule);
+  const bool scatters = row_of(graph[id]).scatters;
+  const int dim = dim_of(graph[id]);
+  if (graph.operand_node(id, 1).is_singleton(dim)) return;
+  const auto own = static_cast<std::int8_t>(rule.add(scatters ? FactorKind::reduction : FactorKind::pass));
+  for (DimFactors* split : {&rule.operands[1], scatters ? rule.operands.data() : &rule.result}) {
+    split->dims[dim].clear();
+    split->dims[dim].push_back(own);
+  }
+}
+
 /// Checks that all dims but that of the node are those of the first `operands` operands.
 constexpr BrokenRule check_other_dims(const NodeCheck& c, int operands, DType index) {
   if (!c.has_dim()) return "the dim is a dim of the node";
@@ -15335,7 +15409,7 @@ struct GatherOp {
                                    shape[dim] = c.operand(1)[dim];
                                    return shape;
                                  },
-                             .sharding = along_dim_sharding,
+                             .sharding = split_indices_sharding,
                              .flops = 0};
   static constexpr GradientRule gradient = [](Gradient& r) {
     const Value x = build::stored_parameter(r.x(0)), g = build::cast(r.full_g(), computed_as(x.dtype()));
@@ -15352,7 +15426,8 @@ struct ScatterAddOp {
                              .arity = 3,
                              .linear = Linearity::first,
                              .shape = scatter_shape,
-                             .sharding = along_dim_sharding,
+                             .sharding = split_indices_sharding,
+                             .partial = always_partial,
                              .shape_only = 1u << 2,
                              .scatters = true};
   static constexpr GradientRule gradient = [](Gradient& r) {
@@ -15737,13 +15812,28 @@ struct ScatterGradient {
   }
 };
 
+/// Whether each device can scatter a part of the elements: the extreme of equal elements of x is that element, while a
+/// product would have each element of x once for each device.
+constexpr bool scatters_parts(const GraphView& graph, int id) {
+  const ScatterRule rule = ScatterRule::of(graph[id]);
+  return !rule.replaces && facts_of(rule.reduction).idempotent;
+}
+
 /// Operands: source, indices, and the tensor into which the elements of the source go.
 struct ScatterOp {
   static constexpr OpRow row{.name = "scatter",
                              .unit = UnitKind::along,
                              .arity = 3,
                              .shape = scatter_shape,
-                             .sharding = along_dim_sharding,
+                             .sharding =
+                                 [](const GraphView& graph, int id, FactorRule& rule) {
+                                   if (scatters_parts(graph, id))
+                                     split_indices_sharding(graph, id, rule);
+                                   else
+                                     along_dim_sharding(graph, id, rule);
+                                 },
+                             .partial = scatters_parts,
+                             .combine = [](const Node& node) { return ScatterRule::of(node).reduction; },
                              .scatters = true};
   static constexpr GradientRule gradient = [](Gradient& r) {
     ScatterGradient own(r);
@@ -16023,150 +16113,6 @@ constexpr GradientRule gradient_of(Op op) { return ops::detail::gradient_table[o
 
 #endif
 
-// ---- tessera/ops/contraction/product_operand.hpp
-
-#ifndef TESSERA_OPS_CONTRACTION_PRODUCT_OPERAND_HPP
-#define TESSERA_OPS_CONTRACTION_PRODUCT_OPERAND_HPP
-
-namespace tessera::build {
-
-/// x as an operand of a product: an f32 value is rounded to the element type that ts::autocast sets.
-constexpr Value product_operand(Value x) {
-  return x.dtype() == DType::f32 ? build::cast(x, x.module->product_type) : x;
-}
-
-}  // namespace tessera::build
-
-#endif
-
-// ---- tessera/ops/attention/attention.hpp
-
-#ifndef TESSERA_OPS_ATTENTION_ATTENTION_HPP
-#define TESSERA_OPS_ATTENTION_ATTENTION_HPP
-
-namespace tessera {
-
-namespace detail {
-
-/// Checks of types, and the nodes of all forms of attention.
-struct AttentionNodes {
-  static constexpr auto leading_dims = ops::LeadingDims::batch;
-  template <class Q, class K, class V, class Scale = Q> struct result : Q {
-    using Checks = decltype([] {
-      static_assert(Q::rank == 4 && K::rank == 4 && V::rank == 4,
-                    "tessera: attention takes queries, keys and values of rank 4: [batch, time, heads, width]");
-      static_assert(is_floating_v<typename Q::type> && std::is_same_v<typename Q::type, typename K::type> &&
-                        std::is_same_v<typename Q::type, typename V::type>,
-                    "tessera: queries, keys and values of attention must have the same floating element type");
-    });
-  };
-  static constexpr Value default_scale(Value context, Value q) {
-    const Value width = build::cast(build::extent(q.at(context.source), 3), DType::f64);
-    return build::unary(Op::rsqrt, width);
-  }
-  /// The output; `lower` and `upper` are null unless the form is banded.
-  static constexpr Value make(Value context, AttentionForm form, Value q, Value k, Value v, Value scale, Value lower,
-                              Value upper) {
-    const DType given = q.dtype();
-    q = build::product_operand(q.at(context.source)), k = build::product_operand(k), v = build::product_operand(v);
-    if (q.rank() != 4)
-      q.refuse(errc::unsupported, "[attention] fields of all layers: call attention inside the block of the Stack");
-    check_static_dims(q, k.node(), v.node());
-    scale = build::cast(scale, computed_as(q.dtype()));
-    if (form.banded) lower = build::cast(lower, DType::i64), upper = build::cast(upper, DType::i64);
-    const Value lse = logarithms(form, q, k, scale, lower, upper);
-    form.result = AttentionResult::output;
-    const Node made{.op = Op::attention,
-                    .dtype = q.dtype(),
-                    .rank = 4,
-                    .singletons = static_cast<std::uint8_t>(singletons_of(q.node(), {0, 1, 2}) |
-                                                            (v.is_singleton(3) ? 1u << 3 : 0u)),
-                    .labels = form.pack()};
-    return build::cast(with_host_scalars(made, {q.id, k.id, v.id, lse.id}, q, form, scale, lower, upper), given);
-  }
-  /// The logarithms of the sums of exponentials of all scores of a query, [batch, heads, time]. With bf16 or f16
-  /// operands they, the scale and the gradients are f32.
-  static constexpr Value logarithms(AttentionForm form, Value q, Value k, Value scale, Value lower, Value upper) {
-    form.result = AttentionResult::logarithms;
-    q = build::product_operand(q), k = build::product_operand(k);
-    const Node made{.op = Op::attention_lse,
-                    .dtype = computed_as(q.dtype()),
-                    .rank = 3,
-                    .singletons = singletons_of(q.node(), {0, 2, 1}),
-                    .labels = form.pack()};
-    return with_host_scalars(made, {q.id, k.id}, q, form, scale, lower, upper);
-  }
-
- private:
-  static constexpr std::uint8_t singletons_of(const Node& x, std::initializer_list<int> dims) {
-    unsigned singletons = 0, bit = 1;
-    for (int d : dims) {
-      if (x.is_singleton(d)) singletons |= bit;
-      bit <<= 1;
-    }
-    return static_cast<std::uint8_t>(singletons);
-  }
-  static constexpr Value with_host_scalars(const Node& made, std::initializer_list<std::int32_t> tensors, Value like,
-                                           const AttentionForm& form, Value scale, Value lower, Value upper) {
-    std::int32_t operands[7]{};
-    int arity = 0;
-    for (std::int32_t tensor : tensors) operands[arity++] = tensor;
-    if (form.banded) operands[arity++] = lower.id, operands[arity++] = upper.id;
-    operands[arity++] = scale.id;
-    return like.make(made, operands, arity);
-  }
-  static constexpr void check_static_dims(const Value& context, const Node& k, const Node& v) {
-    const Node& q = context.node();
-    const unsigned shared = 1u << 0 | 1u << 2;
-    if (((q.singletons ^ k.singletons) & (shared | 1u << 3)) != 0 ||
-        ((k.singletons ^ v.singletons) & (shared | 1u << 1)) != 0)
-      context.refuse(errc::unsupported,
-                     "[attention] dims of static extent 1: attention does not broadcast; a dim has static extent 1 "
-                     "in all of queries, keys and values, or in none of them");
-  }
-};
-
-template <bool Causal> struct AttentionTag : AttentionNodes {
-  static constexpr Value emit(Value context, Value q, Value k, Value v) {
-    return emit(context, q, k, v, default_scale(context, q));
-  }
-  static constexpr Value emit(Value context, Value q, Value k, Value v, Value scale) {
-    return make(context, {Causal}, q, k, v, scale, {}, {});
-  }
-};
-
-}  // namespace detail
-
-/// Attention of every query to every key: softmax(scale q k^T) v, for queries [batch, time, heads, width], keys [batch,
-/// keys, heads, width] and values [batch, keys, heads, value width]; the result is [batch, time, heads, value width].
-/// The scale is 1 / sqrt(width) by default. Without any keys the result is 0.
-///
-/// One operation, computed by tiles forward and backward: the scores are never in memory as a whole. Only a second
-/// derivative stores them. Errors: shape_mismatch. Communication: none for split batch, heads and query times; a split
-/// key time is gathered. Source: Vaswani et al., 1706.03762; Dao et al., 2205.14135.
-template <TensorArgument Q, TensorArgument K, TensorArgument V>
-constexpr auto attention(const Q& q, const K& k, const V& v, Here at = Here::current()) {
-  return call<detail::AttentionTag<false>>(Source::from(at), q, k, v);
-}
-template <TensorArgument Q, TensorArgument K, TensorArgument V, NumberOperand Scale>
-constexpr auto attention(const Q& q, const K& k, const V& v, const Scale& scale, Here at = Here::current()) {
-  return call<detail::AttentionTag<false>>(Source::from(at), q, k, v, scale);
-}
-
-/// Causal attention: query i attends to keys 0 to i. About half of the arithmetic of `attention`.
-template <TensorArgument Q, TensorArgument K, TensorArgument V>
-constexpr auto causal_attention(const Q& q, const K& k, const V& v, Here at = Here::current()) {
-  return call<detail::AttentionTag<true>>(Source::from(at), q, k, v);
-}
-template <TensorArgument Q, TensorArgument K, TensorArgument V, NumberOperand Scale>
-constexpr auto causal_attention(const Q& q, const K& k, const V& v, const Scale& scale, Here at = Here::current()) {
-  return call<detail::AttentionTag<true>>(Source::from(at), q, k, v, scale);
-}
-
-}  // namespace tessera
-
-#endif
-
 // ---- tessera/ops/data_movement/shape.hpp
 
 #ifndef TESSERA_OPS_DATA_MOVEMENT_SHAPE_HPP
@@ -16416,6 +16362,287 @@ template <TensorArgument Like> constexpr auto zeros_like(const Like& like, Here 
 }
 template <TensorArgument Like> constexpr auto ones_like(const Like& like, Here at = Here::current()) {
   return full_like(like, 1, at);
+}
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/ops/control_flow.hpp
+
+#ifndef TESSERA_OPS_CONTROL_FLOW_HPP
+#define TESSERA_OPS_CONTROL_FLOW_HPP
+
+namespace tessera {
+
+/// Options of ts::scan.
+struct ScanOptions {
+  bool reverse = false;  ///< from the last step to the first
+};
+
+namespace detail {
+
+/// What the function of a scan gets of xs: a slice of each tensor without its leading dim, a layer of a Stack. A plain
+/// struct of tensors arrives as a tuple of its fields' slices, since its fields have fixed ranks.
+template <class T> constexpr auto step_of(const T& x, BodyTrace& body) {
+  if constexpr (TensorOperand<T>) {
+    constexpr bool has_leading = T::rank > 0;
+    static_assert(has_leading,
+                  "tessera: xs of a scan are tensors with a leading dim of steps; capture values that are the "
+                  "same in every step");
+    return Sym < typename T::element, has_leading ? T::rank - 1 : 0 > (body.slice(value_behind(x), Storage::block));
+  } else if constexpr (NumberOperand<T>) {
+    return x;
+  } else if constexpr (is_stack_v<T>) {
+    static_assert(!counts_layers_v<typename T::block>,
+                  "tessera: a Stack that is scanned over has tensors in its layers, which count them");
+    auto layer = x[0];
+    BindLeaves bind{body, BindLeaves::Kind::layer};
+    for_each_leaf(layer, bind);
+    return layer;
+  } else if constexpr (is_tuple_v<T> || is_array_v<T>) {
+    return map_items(x, [&](const auto& item) { return step_of(item, body); });
+  } else if constexpr (std::is_empty_v<T>) {
+    return x;
+  } else {
+    return with_fields(x, [&](const auto&... fields) {
+      return std::tuple<decltype(step_of(fields, body))...>{step_of(fields, body)...};
+    });
+  }
+}
+
+/// The results y of all steps: tensors with a leading dim of steps; for a plain struct, a Stack of them.
+/// `take(storage)` returns the next tensor. Dims and Scalars in a struct are the same in each step.
+/// With `Nested` a struct may have Stacks, to be reduced: see ts::sum of a Stack.
+template <bool Nested, class Take> class StackResults {
+ public:
+  constexpr StackResults(const BodyTrace& body, Take take) : body_(body), take_(take) {}
+
+  template <class Y> constexpr auto operator()(const Y& y) {
+    if constexpr (TensorOperand<Y>) {
+      constexpr bool fits = Y::rank < max_rank;
+      static_assert(fits, "tessera: y of ts::scan, and the result of the function of ts::map and ts::vmap, has at most "
+                          "7 dims, since all of them together have a leading dim");
+      return Sym < typename Y::element, fits ? Y::rank + 1 : Y::rank > (take_(Storage::block));
+    } else if constexpr (is_tuple_v<Y> || is_array_v<Y>) {
+      return map_items(y, [&](const auto& item) { return (*this)(item); });
+    } else {
+      constexpr bool has_tensors = BlockLeaves::of<Y>().tensor && (Nested || !BlockLeaves::of<Y>().stack);
+      static_assert(has_tensors, "tessera: y of ts::scan, and the result of the function of ts::map and ts::vmap, is a "
+                                 "tensor, or a tuple or plain struct of tensors");
+      Stack<Y> stack;
+      stack.layers().push_back(y);
+      for_each_leaf(stack[0], *this);
+      return stack;
+    }
+  }
+  template <class Leaf> constexpr void leaf(Leaf& leaf) {
+    if constexpr (TensorOperand<Leaf>)
+      leaf = Leaf(take_(Storage::layers));
+    else if (leaf.traced())
+      leaf = Leaf(body_.number_outside(leaf.placeholder()));
+  }
+  constexpr void enter_stack(const auto&) {}
+  constexpr void enter_layer(int) {}
+  constexpr void leave_stack() {}
+
+ private:
+  const BodyTrace& body_;
+  Take take_;
+};
+
+template <class T> inline constexpr bool is_two_v = false;
+template <class First, class Second> inline constexpr bool is_two_v<std::pair<First, Second>> = true;
+template <class First, class Second> inline constexpr bool is_two_v<std::tuple<First, Second>> = true;
+
+/// The carry that a step returns.
+template <class Result> struct ReturnedCarry {
+  using type = void;
+};
+template <class Result>
+  requires(is_two_v<Result>)
+struct ReturnedCarry<Result> {
+  using type = carry_t<std::tuple_element_t<0, Result>>;
+};
+
+/// Where a carry that a step returns differs in type from that of init: in an item of a tuple, or as a whole (-1).
+template <class Init, class Returned> struct CarryDifference {
+  static constexpr int item = -1;
+  using of_init = Init;
+  using of_step = Returned;
+};
+template <template <class...> class Tuple, class... Inits, class... Returned>
+  requires(is_tuple_v<Tuple<Inits...>> && sizeof...(Inits) == sizeof...(Returned))
+struct CarryDifference<Tuple<Inits...>, Tuple<Returned...>> {
+  static constexpr int item = [] {
+    int k = 0, found = -1;
+    ((found = found < 0 && !std::is_same_v<Inits, Returned> ? k : found, ++k), ...);
+    return found;
+  }();
+  static constexpr std::size_t at = item < 0 ? 0 : static_cast<std::size_t>(item);
+  using of_init = std::tuple_element_t<at, Tuple<Inits...>>;
+  using of_step = std::tuple_element_t<at, Tuple<Returned...>>;
+};
+/// Fails with the item of the carry and both types as template arguments, which compilers print. `auto` has the
+/// assertion fail where a scan is called, not later, where a trace evaluates it.
+template <int Item, class OfInit, class OfStep> constexpr auto check_carry() {
+  constexpr bool same = std::is_same_v<OfInit, OfStep>;
+  static_assert(same,
+                "tessera: the function of a scan must return a carry with the element types, ranks and structure of "
+                "init; convert element types with ts::cast");
+  return same;
+}
+
+/// Calls the function of a scan: f(carry, x), or f(carry) where xs is the number of steps.
+template <class F, class Carry, class Xs>
+constexpr auto call_step(const F& f, const Carry& carry, const Xs& xs, BodyTrace& body) {
+  if constexpr (SizeOperand<Xs>)
+    return f(carry);
+  else
+    return f(carry, step_of(xs, body));
+}
+
+/// Calls the function of a scan to learn the type of its result.
+struct StepCall {
+  template <class F, class Carry, class Xs>
+  constexpr auto operator()(const F& f, const Carry& carry, const Xs& xs, BodyTrace& body) const {
+    return call_step(f, carry, xs, body);
+  }
+};
+
+template <class F, class Carry, class Xs>
+constexpr auto run_scan(const F& f, const Carry& init, const Xs& xs, const Value& context, bool reverse) {
+  Value count = context;
+  if constexpr (SizeOperand<Xs>) count = as_size(lower(context, Dim(xs)));
+  BodyTrace body(*context.module, {.reverse = reverse, .scan = true});
+  const Value inside{context.module, context.module->current, -1, context.source};
+  Carry carried = init;
+  BindLeaves bind{body, BindLeaves::Kind::carried};
+  for_each_leaf(carried, bind);
+  const auto result = call_step(f, carried, xs, body);
+  const Carry next = as_carry(inside, std::get<0>(result));
+  const auto y = as_carry(inside, std::get<1>(result));
+  GiveLeaves give{body, true};
+  for_each_leaf(next, give);
+  give.carried = false;
+  for_each_leaf(y, give);
+  const Value made = body.close(count, context.source);
+  Carry last = init;
+  ProjectLeaves project{made, body};
+  for_each_leaf(last, project);
+  int next_output = body.carried();
+  const auto take = [&](Storage storage) {
+    const Graph& own = made.module->graph(inside.graph);
+    const Node type = build::stacked_type(own[own.outputs[static_cast<std::size_t>(next_output)]]);
+    return build::project(made, next_output++, type, storage);
+  };
+  return std::tuple(last, StackResults<false, decltype(take)>(body, take)(y));
+}
+
+template <class F, class Init, class Xs>
+constexpr auto scan(const F& f, const Init& init, const Xs& xs, bool reverse, Source source) {
+  constexpr bool is_outside = !holds_local_v<Init> && !holds_local_v<Xs>;
+  static_assert(is_outside, "tessera: a scan is called outside of a ts::shard_map; call shard_map in its function");
+  using Carry = carry_t<Init>;
+  using Steps = carry_t<Xs>;
+  constexpr bool is_size = SizeOperand<Xs>;
+  using Taken = std::conditional_t<is_size, Xs, Steps>;
+  // Computed here so that compilers report an error in the function with few lines of context.
+  using Result = returned_t<requires(const Carry& carry, const Taken& taken, BodyTrace& body) {
+    call_step(f, carry, taken, body);
+  }, StepCall, const F, const Carry, const Taken, BodyTrace>;
+  constexpr bool sound = !std::is_same_v<Result, NoResult>;  // else the compiler has reported an error in f
+  constexpr bool two = !sound || is_two_v<Result>;
+  static_assert(
+      two,
+      "tessera: the function of a scan must return the carry and y, as a std::tuple or a std::pair; "
+      "without y, return std::tuple() in its place; after an error in the function itself, this only follows from it");
+  constexpr bool same = !sound || std::is_same_v<typename ReturnedCarry<Result>::type, Carry>;
+  using Difference = CarryDifference<Carry, typename ReturnedCarry<Result>::type>;
+  if constexpr (two && !same)
+    check_carry<Difference::item, typename Difference::of_init, typename Difference::of_step>();
+  static_assert(
+      !holds_number_v<Init>,
+      "tessera: a Dim or a Scalar in the carry of a scan would never change; capture it, or carry a tensor, of a "
+      "key ts::key_data(key)");
+  if constexpr (is_outside && sound && same) {
+    Value context = trace_in(init);
+    if (context.module == nullptr) context = trace_in(xs);
+    if (context.module == nullptr)
+      fail(errc::unsupported, "[scan] outside of a traced function: call ts::scan inside a function of ts::compile");
+    context = context.at(source);
+    const Carry first = as_carry(context, init);
+    if constexpr (is_size)
+      return run_scan(f, first, xs, context, reverse);
+    else
+      return run_scan(f, first, as_carry(context, xs), context, reverse);
+  } else {
+    return std::tuple(init, NoResult());  // an error has been reported; init has the structure of the carry
+  }
+}
+
+}  // namespace detail
+
+/// Runs f step by step, as jax.lax.scan: `(carry, y) = f(carry, x)`, where x is the slice of xs at the step. Returns
+/// the carry after the last step, and the y of all steps along a new leading dim:
+///
+///     auto [last, all] = ts::scan([&](const auto& h, const auto& x) {
+///       const auto next = ts::tanh(ts::matmul(x, w) + ts::matmul(h, u));
+///       return std::tuple(next, next);
+///     }, h0, xs);                                                        // xs [T, B, D], all [T, B, H]
+///
+/// `init` is a tensor, or a tuple, pair, array or plain struct of tensors; a number in it becomes an f32 or an i32. f
+/// returns a carry of the same element types, ranks and shapes; shardings may differ. f may capture values of the
+/// traced function around it, which are the same in every step. `xs` is a tensor, a Stack, or a tuple, pair, array or
+/// plain struct of these: x has for a tensor its slice, for a Stack its layer, for a struct a tuple of its fields'
+/// slices. With a size as xs, f(carry) runs that often. y is a tensor, or a tuple, pair or array of tensors, or
+/// `std::tuple()`; of a plain struct, a Stack is returned. Without steps the carry is init.
+///
+/// One repeat node, as of a Stack: the body is traced, planned and compiled once, and runs in a loop. Random numbers
+/// differ from step to step. The gradient is a scan in the opposite order; what of the forward steps it needs is kept
+/// for each step, and elementwise operations are computed again. Sharding: the leading dim of xs is gathered if it is
+/// split; all other dims stay as they are. Communication: that of the body, once a step. Errors: shape_mismatch for a
+/// carry that changes its shape, structure for xs of different leading extents.
+template <class F, class Init, class Xs>
+constexpr auto scan(const F& f, const Init& init, const Xs& xs, ScanOptions options = {}, Here at = Here::current()) {
+  return detail::scan(f, init, xs, options.reverse, Source::from(at));
+}
+
+/// f of each slice of xs along its leading dim, one after the other, stacked: jax.lax.map. xs and the result of f are
+/// as in ts::scan. An elementwise or batched operation on the whole xs is faster where there is one.
+template <class F, class Xs> constexpr auto map(const F& f, const Xs& xs, Here at = Here::current()) {
+  const auto step = [&](const auto&, const auto& x) { return std::tuple(std::tuple(), f(x)); };
+  return std::get<1>(detail::scan(step, std::tuple(), xs, false, Source::from(at)));
+}
+
+namespace detail {
+
+/// loop(the integers from `from` to `to` - 1), a vector of i32.
+template <class From, class To, class Init, class Loop>
+constexpr auto for_indices(const From& from, const To& to, const Init& init, Source source, const Loop& loop) {
+  Value context = trace_in(init);
+  for (const Value& other : {trace_of(from), trace_of(to)})
+    if (context.module == nullptr) context = other;
+  if (context.module == nullptr)
+    fail(errc::unsupported,
+         "[fori_loop] outside of a traced function: call ts::fori_loop inside a function of ts::compile");
+  context = context.at(source);
+  const Value first = as_size(lower(context, Dim(from))), count = as_size(lower(context, Dim(to))) - first;
+  const Value steps = count.make({.op = Op::arange, .dtype = DType::i32, .rank = 1}, {count.id});
+  return loop(Sym<std::int32_t, 1>(steps + build::cast(first, DType::i32)));
+}
+
+}  // namespace detail
+
+/// carry = f(i, carry) for i from `from` to `to` - 1: jax.lax.fori_loop. i is a rank-0 i32 tensor. The number of steps
+/// is known when the program is planned; `to` less than `from` is an error. All else as in ts::scan.
+template <SizeOperand From, SizeOperand To, class F, class Init>
+constexpr auto fori_loop(const From& from, const To& to, const F& f, const Init& init, Here at = Here::current()) {
+  const Source source = Source::from(at);
+  return detail::for_indices(from, to, init, source, [&](const auto& indices) {
+    const auto step = [&](const auto& carry, const auto& i) { return std::tuple(f(i, carry), std::tuple()); };
+    return std::get<0>(detail::scan(step, init, indices, false, source));
+  });
 }
 
 }  // namespace tessera
@@ -16785,6 +17012,389 @@ template <int D, TensorArgument X> constexpr auto unsqueeze(const X& x, Here at 
 /// another extent, when the program is planned. No communication, unless a mesh axis splits the dim.
 template <int D, TensorArgument X> constexpr auto squeeze(const X& x, Here at = Here::current()) {
   return call<detail::SqueezeTag<X::rank, detail::checked_dim<D, X::rank>()>>(Source::from(at), x);
+}
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/ops/indexing/embedding.hpp
+
+#ifndef TESSERA_OPS_INDEXING_EMBEDDING_HPP
+#define TESSERA_OPS_INDEXING_EMBEDDING_HPP
+
+namespace tessera {
+
+namespace detail {
+
+struct EmbeddingTag {
+  static constexpr auto leading_dims = ops::LeadingDims::table;
+  template <class Table, class Indices> struct result {
+    using type = typename Table::type;
+    static constexpr int rank = Table::rank - 1 + Indices::rank;
+    using Checks = decltype([] {
+      static_assert(
+          std::is_same_v<typename Indices::type, std::int32_t> || std::is_same_v<typename Indices::type, std::int64_t>,
+          "tessera: the indices of embedding must be std::int32_t or std::int64_t; use "
+          "ts::cast<std::int32_t>(indices)");
+      static_assert(Table::rank >= 1,
+                    "tessera: the table of embedding must have at least one dim, the dim of its rows");
+      static_assert(rank <= max_rank, "tessera: a tensor has at most 8 dims");
+    });
+  };
+  static constexpr Value emit(Value context, Value table, Value indices) {
+    const int lead = indices.rank();
+    Node made{.op = Op::embedding, .dtype = table.dtype(), .rank = static_cast<std::uint8_t>(lead + table.rank() - 1)};
+    made.singletons = static_cast<std::uint8_t>(indices.node().singletons | (table.node().singletons >> 1) << lead);
+    return table.at(context.source).make(made, {table.id, indices.id});
+  }
+};
+
+}  // namespace detail
+
+/// Rows of a table at integer indices: table [N, row...] and indices [i...] give [i..., row...]. The gradient adds the
+/// rows of the cotangent into a table of zeros. Errors: dim_range for an index outside of [0, N). Communication: over a
+/// split N the result is a partial value, to which each shard of the table contributes its rows.
+template <TensorArgument Table, TensorArgument Indices>
+constexpr auto embedding(const Table& table, const Indices& indices, Here at = Here::current()) {
+  return call<detail::EmbeddingTag>(Source::from(at), table, indices);
+}
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/ops/indexing/one_hot.hpp
+
+#ifndef TESSERA_OPS_INDEXING_ONE_HOT_HPP
+#define TESSERA_OPS_INDEXING_ONE_HOT_HPP
+
+namespace tessera {
+
+namespace detail {
+
+template <int Rank, class T> struct OneHotTag {
+  static_assert(Rank < max_rank, "tessera: a tensor has at most 8 dims");
+  template <class Indices, class Count> struct result {
+    using type = T;
+    static constexpr int rank = Rank + 1;
+    using Checks = decltype([] {
+      static_assert(is_integer(dtype_v<typename Indices::type>), "tessera: one_hot takes an integer tensor");
+    });
+  };
+  static constexpr Value emit(Value context, Value indices, Value count) {
+    indices = indices.at(context.source);
+    const int rank = indices.rank() + 1;
+    const Value classes = indices.make({.op = Op::arange, .dtype = DType::i32, .rank = 1}, {as_size(count).id});
+    const DType type = promote(indices.dtype(), DType::i32);
+    const Value one = build::insert_singletons(build::cast(indices, type), 1u << (rank - 1), rank);
+    return build::cast(build::binary(Op::equal, one, build::cast(classes, type)), dtype_v<T>);
+  }
+};
+
+}  // namespace detail
+
+/// 1 at the index and 0 elsewhere along a new last dim of `count` classes: indices [...] give [..., count], of element
+/// type T, f32 as in JAX when none is named. An index outside of the classes gives zeros alone, as in JAX. No gradient,
+/// no communication.
+///
+///     const auto targets = ts::one_hot(labels, 10);
+template <Element T = float, TensorArgument Indices, SizeOperand Count>
+constexpr auto one_hot(const Indices& indices, const Count& count, Here at = Here::current()) {
+  return call<detail::OneHotTag<Indices::rank, T>>(Source::from(at), indices, count);
+}
+
+/// The elements of x at indices along one dim, a vector of integers: `index_select<1>(x, indices)` of a matrix has the
+/// columns at the indices, in their order. Its gradient adds to the elements that were taken. Errors: dim_range for an
+/// index outside of the dim. Communication: as embedding; other dims stay split.
+template <int D, TensorArgument X, TensorArgument Indices>
+constexpr auto index_select(const X& x, const Indices& indices, Here at = Here::current()) {
+  static_assert(Indices::rank == 1, "tessera: the indices of index_select must be a vector");
+  constexpr int dim = detail::checked_dim<D, X::rank>();
+  if constexpr (dim == 0)
+    return embedding(x, indices, at);
+  else
+    return movedim<0, dim>(embedding(movedim<dim, 0>(x, at), indices, at), at);
+}
+
+/// The value where the mask holds, x elsewhere: select(mask, value, x). The value is a number or a tensor, broadcast
+/// against x and promoted with it. The gradient of x is 0 where the mask holds.
+template <TensorArgument X, TensorArgument Mask, Operand V>
+constexpr auto masked_fill(const X& x, const Mask& mask, const V& value, Here at = Here::current()) {
+  return select(mask, value, x, at);
+}
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/ops/associative_scan.hpp
+
+#ifndef TESSERA_OPS_ASSOCIATIVE_SCAN_HPP
+#define TESSERA_OPS_ASSOCIATIVE_SCAN_HPP
+
+namespace tessera {
+
+namespace detail {
+
+/// The least k with 2^k >= n, for a size n of at most 2^31.
+constexpr Value log2_rounded_up(const Value& n) {
+  const auto of = [&](std::int64_t value) { return n.integer(value, DType::i64); };
+  Value rest = build::binary(Op::maximum, n, of(1)) - of(1), k = of(0);  // the number of its bits
+  for (const std::int64_t bits : {16, 8, 4, 2, 1}) {
+    const Value low = build::less(rest, of(std::int64_t{1} << bits));
+    k = k + build::select(low, of(0), of(bits));
+    rest = build::select(low, rest, rest / of(std::int64_t{1} << bits));
+  }
+  return k + rest;
+}
+
+/// The first tensor of a tensor, or of a tuple, pair or array of tensors.
+template <class T> constexpr const auto& first_tensor(const T& x) {
+  if constexpr (TensorOperand<T>)
+    return x;
+  else
+    return first_tensor(std::get<0>(x));
+}
+/// Whether T is a tensor of a trace, or a tuple, pair or array of such.
+template <class T> inline constexpr bool is_tensors_v = SymOperand<T>;
+template <template <class...> class Tuple, class First, class... Rest>
+  requires(is_tuple_v<Tuple<First, Rest...>>)
+inline constexpr bool is_tensors_v<Tuple<First, Rest...>> = is_tensors_v<First> && (is_tensors_v<Rest> && ...);
+template <class T, std::size_t Size>
+inline constexpr bool is_tensors_v<std::array<T, Size>> = Size > 0 && is_tensors_v<T>;
+
+/// The elements at the indices along dim D, of each tensor.
+template <int D, class T, class Indices> constexpr auto elements_at(const T& x, const Indices& indices, Here at) {
+  if constexpr (TensorOperand<T>)
+    return as_sym(index_select<D>(x, indices, at));
+  else
+    return map_items(x, [&](const auto& item) { return elements_at<D>(item, indices, at); });
+}
+
+/// `yes` where the flag of the element along dim D holds, else `no`, of each tensor.
+template <int D, class T, class Flags>
+constexpr T elements_where(const Flags& flags, const T& yes, const T& no, Here at) {
+  if constexpr (TensorOperand<T>) {
+    constexpr int dim = checked_dim<D, T::rank>();
+    const Value own = build::insert_singletons(here(flags.value), ((1u << T::rank) - 1) & ~(1u << dim), T::rank);
+    return T(as_sym(select(Sym<bool, T::rank>(own), yes, no, at)).value);
+  } else if constexpr (is_array_v<T>) {
+    T made = no;
+    for (std::size_t i = 0; i < no.size(); ++i) made[i] = elements_where<D>(flags, yes[i], no[i], at);
+    return made;
+  } else {
+    return [&]<std::size_t... I>(std::index_sequence<I...>) {
+      return T{elements_where<D>(flags, std::get<I>(yes), std::get<I>(no), at)...};
+    }(std::make_index_sequence<std::tuple_size_v<T>>());
+  }
+}
+
+}  // namespace detail
+
+/// Inside a traced function: all partial results of an associative function along dim D, as jax.lax.associative_scan:
+/// element i of the result is `f(...f(f(x0, x1), x2)..., xi)`. `elements` is a tensor, or a tuple, pair or array of
+/// tensors that have dim D in common; the result is like it. f takes two such structures and computes all elements of
+/// them at once: it sees whole tensors, and combines elements with equal indices. With `{.reverse = true}` the elements
+/// are combined from the last one to the first, the later element as first argument.
+///
+///     // h_i = a_i h_(i-1) + b_i, of a and b [T, D]
+///     const auto h = std::get<1>(ts::associative_scan([](const auto& x, const auto& y) {
+///       return std::pair(y.first * x.first, y.first * x.second + y.second);
+///     }, std::pair(a, b)));
+///
+/// Step k, of ceil(log2 n), combines each element with the one 2^k before it (Hillis and Steele). f is traced once, in
+/// one loop; it computes n elements a step, so n log2 n in all. ts::cumsum and ts::cumprod are faster for sums and
+/// products, and ts::scan does less work for long dims where its n steps have enough to do each. The first 2^k elements
+/// are combined with element 0 and the result is dropped: f has to be finite there, for its gradient. Errors:
+/// shape_mismatch for tensors of other extents along D, or a result of another shape. Communication: none if D is not
+/// split; else each step gathers each tensor along D, and the result is split again. All other dims stay split. Source:
+/// Hillis, Steele, Data parallel algorithms, 1986.
+template <int D = 0, class F, class Elements>
+constexpr auto associative_scan(const F& f, const Elements& elements, ScanOptions options = {},
+                                Here at = Here::current()) {
+  const Value found = detail::trace_in(elements);
+  if (found.module == nullptr)
+    fail(errc::unsupported,
+         "[associative_scan] outside of a traced function: call ts::associative_scan inside a function of ts::compile",
+         Source::from(at));
+  const Value context = found.at(Source::from(at));
+  const auto x = detail::as_carry(context, elements);
+  using X = std::remove_const_t<decltype(x)>;
+  constexpr bool is_tensors = detail::is_tensors_v<X>;
+  static_assert(is_tensors,
+                "tessera: ts::associative_scan takes a tensor, or a tuple, pair or array of tensors; give the fields "
+                "of a struct as a tuple");
+  if constexpr (!is_tensors) {
+    return x;
+  } else {
+    const Dim count = extent<D>(detail::first_tensor(x), at);
+    const Dim steps(detail::log2_rounded_up(detail::as_size(lower(context, count))));
+    const auto places = detail::counted_to<std::int32_t>(context, count);
+    const Sym<std::int32_t, 0> last(build::cast(lower(context, count - 1), DType::i32));
+    const auto step = [&](const auto&, const auto& carry) {
+      const auto& [so_far, distance] = carry;
+      const Source source = Source::from(at);
+      const auto before = call<SubTag>(source, places, distance), after = call<AddTag>(source, places, distance);
+      const auto other = options.reverse ? minimum(after, last, at) : maximum(before, 0, at);
+      const auto has_other = options.reverse ? less_equal(after, last, at) : greater_equal(before, 0, at);
+      const auto combined = detail::as_carry(context, f(detail::elements_at<D>(so_far, other, at), so_far));
+      constexpr bool is_alike = std::is_same_v<std::remove_const_t<decltype(combined)>, X>;
+      static_assert(is_alike, "tessera: the function of ts::associative_scan returns tensors of the element types, "
+                              "ranks and structure of its arguments; convert element types with ts::cast");
+      if constexpr (is_alike)
+        return std::pair(detail::elements_where<D>(has_other, combined, so_far, at),
+                         call<AddTag>(source, distance, distance));
+      else
+        return carry;
+    };
+    const auto one = Sym<std::int32_t, 0>(context.integer(1, DType::i32));
+    return fori_loop(0, steps, step, std::pair(x, one), at).first;
+  }
+}
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/ops/contraction/product_operand.hpp
+
+#ifndef TESSERA_OPS_CONTRACTION_PRODUCT_OPERAND_HPP
+#define TESSERA_OPS_CONTRACTION_PRODUCT_OPERAND_HPP
+
+namespace tessera::build {
+
+/// x as an operand of a product: an f32 value is rounded to the element type that ts::autocast sets.
+constexpr Value product_operand(Value x) {
+  return x.dtype() == DType::f32 ? build::cast(x, x.module->product_type) : x;
+}
+
+}  // namespace tessera::build
+
+#endif
+
+// ---- tessera/ops/attention/attention.hpp
+
+#ifndef TESSERA_OPS_ATTENTION_ATTENTION_HPP
+#define TESSERA_OPS_ATTENTION_ATTENTION_HPP
+
+namespace tessera {
+
+namespace detail {
+
+/// Checks of types, and the nodes of all forms of attention.
+struct AttentionNodes {
+  static constexpr auto leading_dims = ops::LeadingDims::batch;
+  template <class Q, class K, class V, class Scale = Q> struct result : Q {
+    using Checks = decltype([] {
+      static_assert(Q::rank == 4 && K::rank == 4 && V::rank == 4,
+                    "tessera: attention takes queries, keys and values of rank 4: [batch, time, heads, width]");
+      static_assert(is_floating_v<typename Q::type> && std::is_same_v<typename Q::type, typename K::type> &&
+                        std::is_same_v<typename Q::type, typename V::type>,
+                    "tessera: queries, keys and values of attention must have the same floating element type");
+    });
+  };
+  static constexpr Value default_scale(Value context, Value q) {
+    const Value width = build::cast(build::extent(q.at(context.source), 3), DType::f64);
+    return build::unary(Op::rsqrt, width);
+  }
+  /// The output; `lower` and `upper` are null unless the form is banded.
+  static constexpr Value make(Value context, AttentionForm form, Value q, Value k, Value v, Value scale, Value lower,
+                              Value upper) {
+    const DType given = q.dtype();
+    q = build::product_operand(q.at(context.source)), k = build::product_operand(k), v = build::product_operand(v);
+    if (q.rank() != 4)
+      q.refuse(errc::unsupported, "[attention] fields of all layers: call attention inside the block of the Stack");
+    check_static_dims(q, k.node(), v.node());
+    scale = build::cast(scale, computed_as(q.dtype()));
+    if (form.banded) lower = build::cast(lower, DType::i64), upper = build::cast(upper, DType::i64);
+    const Value lse = logarithms(form, q, k, scale, lower, upper);
+    form.result = AttentionResult::output;
+    const Node made{.op = Op::attention,
+                    .dtype = q.dtype(),
+                    .rank = 4,
+                    .singletons = static_cast<std::uint8_t>(singletons_of(q.node(), {0, 1, 2}) |
+                                                            (v.is_singleton(3) ? 1u << 3 : 0u)),
+                    .labels = form.pack()};
+    return build::cast(with_host_scalars(made, {q.id, k.id, v.id, lse.id}, q, form, scale, lower, upper), given);
+  }
+  /// The logarithms of the sums of exponentials of all scores of a query, [batch, heads, time]. With bf16 or f16
+  /// operands they, the scale and the gradients are f32.
+  static constexpr Value logarithms(AttentionForm form, Value q, Value k, Value scale, Value lower, Value upper) {
+    form.result = AttentionResult::logarithms;
+    q = build::product_operand(q), k = build::product_operand(k);
+    const Node made{.op = Op::attention_lse,
+                    .dtype = computed_as(q.dtype()),
+                    .rank = 3,
+                    .singletons = singletons_of(q.node(), {0, 2, 1}),
+                    .labels = form.pack()};
+    return with_host_scalars(made, {q.id, k.id}, q, form, scale, lower, upper);
+  }
+
+ private:
+  static constexpr std::uint8_t singletons_of(const Node& x, std::initializer_list<int> dims) {
+    unsigned singletons = 0, bit = 1;
+    for (int d : dims) {
+      if (x.is_singleton(d)) singletons |= bit;
+      bit <<= 1;
+    }
+    return static_cast<std::uint8_t>(singletons);
+  }
+  static constexpr Value with_host_scalars(const Node& made, std::initializer_list<std::int32_t> tensors, Value like,
+                                           const AttentionForm& form, Value scale, Value lower, Value upper) {
+    std::int32_t operands[7]{};
+    int arity = 0;
+    for (std::int32_t tensor : tensors) operands[arity++] = tensor;
+    if (form.banded) operands[arity++] = lower.id, operands[arity++] = upper.id;
+    operands[arity++] = scale.id;
+    return like.make(made, operands, arity);
+  }
+  static constexpr void check_static_dims(const Value& context, const Node& k, const Node& v) {
+    const Node& q = context.node();
+    const unsigned shared = 1u << 0 | 1u << 2;
+    if (((q.singletons ^ k.singletons) & (shared | 1u << 3)) != 0 ||
+        ((k.singletons ^ v.singletons) & (shared | 1u << 1)) != 0)
+      context.refuse(errc::unsupported,
+                     "[attention] dims of static extent 1: attention does not broadcast; a dim has static extent 1 "
+                     "in all of queries, keys and values, or in none of them");
+  }
+};
+
+template <bool Causal> struct AttentionTag : AttentionNodes {
+  static constexpr Value emit(Value context, Value q, Value k, Value v) {
+    return emit(context, q, k, v, default_scale(context, q));
+  }
+  static constexpr Value emit(Value context, Value q, Value k, Value v, Value scale) {
+    return make(context, {Causal}, q, k, v, scale, {}, {});
+  }
+};
+
+}  // namespace detail
+
+/// Attention of every query to every key: softmax(scale q k^T) v, for queries [batch, time, heads, width], keys [batch,
+/// keys, heads, width] and values [batch, keys, heads, value width]; the result is [batch, time, heads, value width].
+/// The scale is 1 / sqrt(width) by default. Without any keys the result is 0.
+///
+/// One operation, computed by tiles forward and backward: the scores are never in memory as a whole. Only a second
+/// derivative stores them. Errors: shape_mismatch. Communication: none for split batch, heads and query times; a split
+/// key time is gathered. Source: Vaswani et al., 1706.03762; Dao et al., 2205.14135.
+template <TensorArgument Q, TensorArgument K, TensorArgument V>
+constexpr auto attention(const Q& q, const K& k, const V& v, Here at = Here::current()) {
+  return call<detail::AttentionTag<false>>(Source::from(at), q, k, v);
+}
+template <TensorArgument Q, TensorArgument K, TensorArgument V, NumberOperand Scale>
+constexpr auto attention(const Q& q, const K& k, const V& v, const Scale& scale, Here at = Here::current()) {
+  return call<detail::AttentionTag<false>>(Source::from(at), q, k, v, scale);
+}
+
+/// Causal attention: query i attends to keys 0 to i. About half of the arithmetic of `attention`.
+template <TensorArgument Q, TensorArgument K, TensorArgument V>
+constexpr auto causal_attention(const Q& q, const K& k, const V& v, Here at = Here::current()) {
+  return call<detail::AttentionTag<true>>(Source::from(at), q, k, v);
+}
+template <TensorArgument Q, TensorArgument K, TensorArgument V, NumberOperand Scale>
+constexpr auto causal_attention(const Q& q, const K& k, const V& v, const Scale& scale, Here at = Here::current()) {
+  return call<detail::AttentionTag<true>>(Source::from(at), q, k, v, scale);
 }
 
 }  // namespace tessera
@@ -17301,116 +17911,6 @@ template <int Count, int D = 0, TensorArgument X> constexpr auto unbind(const X&
 
 #endif
 
-// ---- tessera/ops/indexing/embedding.hpp
-
-#ifndef TESSERA_OPS_INDEXING_EMBEDDING_HPP
-#define TESSERA_OPS_INDEXING_EMBEDDING_HPP
-
-namespace tessera {
-
-namespace detail {
-
-struct EmbeddingTag {
-  static constexpr auto leading_dims = ops::LeadingDims::table;
-  template <class Table, class Indices> struct result {
-    using type = typename Table::type;
-    static constexpr int rank = Table::rank - 1 + Indices::rank;
-    using Checks = decltype([] {
-      static_assert(
-          std::is_same_v<typename Indices::type, std::int32_t> || std::is_same_v<typename Indices::type, std::int64_t>,
-          "tessera: the indices of embedding must be std::int32_t or std::int64_t; use "
-          "ts::cast<std::int32_t>(indices)");
-      static_assert(Table::rank >= 1,
-                    "tessera: the table of embedding must have at least one dim, the dim of its rows");
-      static_assert(rank <= max_rank, "tessera: a tensor has at most 8 dims");
-    });
-  };
-  static constexpr Value emit(Value context, Value table, Value indices) {
-    const int lead = indices.rank();
-    Node made{.op = Op::embedding, .dtype = table.dtype(), .rank = static_cast<std::uint8_t>(lead + table.rank() - 1)};
-    made.singletons = static_cast<std::uint8_t>(indices.node().singletons | (table.node().singletons >> 1) << lead);
-    return table.at(context.source).make(made, {table.id, indices.id});
-  }
-};
-
-}  // namespace detail
-
-/// Rows of a table at integer indices: table [N, row...] and indices [i...] give [i..., row...]. The gradient adds the
-/// rows of the cotangent into a table of zeros. Errors: dim_range for an index outside of [0, N). Communication: over a
-/// split N the result is a partial value, to which each shard of the table contributes its rows.
-template <TensorArgument Table, TensorArgument Indices>
-constexpr auto embedding(const Table& table, const Indices& indices, Here at = Here::current()) {
-  return call<detail::EmbeddingTag>(Source::from(at), table, indices);
-}
-
-}  // namespace tessera
-
-#endif
-
-// ---- tessera/ops/indexing/one_hot.hpp
-
-#ifndef TESSERA_OPS_INDEXING_ONE_HOT_HPP
-#define TESSERA_OPS_INDEXING_ONE_HOT_HPP
-
-namespace tessera {
-
-namespace detail {
-
-template <int Rank, class T> struct OneHotTag {
-  static_assert(Rank < max_rank, "tessera: a tensor has at most 8 dims");
-  template <class Indices, class Count> struct result {
-    using type = T;
-    static constexpr int rank = Rank + 1;
-    using Checks = decltype([] {
-      static_assert(is_integer(dtype_v<typename Indices::type>), "tessera: one_hot takes an integer tensor");
-    });
-  };
-  static constexpr Value emit(Value context, Value indices, Value count) {
-    indices = indices.at(context.source);
-    const int rank = indices.rank() + 1;
-    const Value classes = indices.make({.op = Op::arange, .dtype = DType::i32, .rank = 1}, {as_size(count).id});
-    const DType type = promote(indices.dtype(), DType::i32);
-    const Value one = build::insert_singletons(build::cast(indices, type), 1u << (rank - 1), rank);
-    return build::cast(build::binary(Op::equal, one, build::cast(classes, type)), dtype_v<T>);
-  }
-};
-
-}  // namespace detail
-
-/// 1 at the index and 0 elsewhere along a new last dim of `count` classes: indices [...] give [..., count], of element
-/// type T, f32 as in JAX when none is named. An index outside of the classes gives zeros alone, as in JAX. No gradient,
-/// no communication.
-///
-///     const auto targets = ts::one_hot(labels, 10);
-template <Element T = float, TensorArgument Indices, SizeOperand Count>
-constexpr auto one_hot(const Indices& indices, const Count& count, Here at = Here::current()) {
-  return call<detail::OneHotTag<Indices::rank, T>>(Source::from(at), indices, count);
-}
-
-/// The elements of x at indices along one dim, a vector of integers: `index_select<1>(x, indices)` of a matrix has the
-/// columns at the indices, in their order. Its gradient adds to the elements that were taken. Errors: dim_range for an
-/// index outside of the dim. Communication: as embedding; other dims stay split.
-template <int D, TensorArgument X, TensorArgument Indices>
-constexpr auto index_select(const X& x, const Indices& indices, Here at = Here::current()) {
-  static_assert(Indices::rank == 1, "tessera: the indices of index_select must be a vector");
-  constexpr int dim = detail::checked_dim<D, X::rank>();
-  if constexpr (dim == 0)
-    return embedding(x, indices, at);
-  else
-    return movedim<0, dim>(embedding(movedim<dim, 0>(x, at), indices, at), at);
-}
-
-/// The value where the mask holds, x elsewhere: select(mask, value, x). The value is a number or a tensor, broadcast
-/// against x and promoted with it. The gradient of x is 0 where the mask holds.
-template <TensorArgument X, TensorArgument Mask, Operand V>
-constexpr auto masked_fill(const X& x, const Mask& mask, const V& value, Here at = Here::current()) {
-  return select(mask, value, x, at);
-}
-
-}  // namespace tessera
-
-#endif
-
 // ---- tessera/ops/indexing/dynamic_slice.hpp
 
 #ifndef TESSERA_OPS_INDEXING_DYNAMIC_SLICE_HPP
@@ -17783,279 +18283,10 @@ template <class F> constexpr auto checkpoint(const F& f, CheckpointPolicy policy
     if (context.module == nullptr)
       fail(errc::unsupported, "[checkpoint] outside of a traced function: call it inside a function of ts::compile");
     detail::OpenCheckpoint region(context, policy);
-    auto result = detail::settle(std::apply(f, arguments));
+    auto result = detail::settle(detail::applied(f, arguments));
     region.close();
     return result;
   };
-}
-
-}  // namespace tessera
-
-#endif
-
-// ---- tessera/ops/control_flow.hpp
-
-#ifndef TESSERA_OPS_CONTROL_FLOW_HPP
-#define TESSERA_OPS_CONTROL_FLOW_HPP
-
-namespace tessera {
-
-/// Options of ts::scan.
-struct ScanOptions {
-  bool reverse = false;  ///< from the last step to the first
-};
-
-namespace detail {
-
-/// What the function of a scan gets of xs: a slice of each tensor without its leading dim, a layer of a Stack. A plain
-/// struct of tensors arrives as a tuple of its fields' slices, since its fields have fixed ranks.
-template <class T> constexpr auto step_of(const T& x, BodyTrace& body) {
-  if constexpr (TensorOperand<T>) {
-    constexpr bool has_leading = T::rank > 0;
-    static_assert(has_leading,
-                  "tessera: xs of a scan are tensors with a leading dim of steps; capture values that are the "
-                  "same in every step");
-    return Sym < typename T::element, has_leading ? T::rank - 1 : 0 > (body.slice(value_behind(x), Storage::block));
-  } else if constexpr (NumberOperand<T>) {
-    return x;
-  } else if constexpr (is_stack_v<T>) {
-    static_assert(!counts_layers_v<typename T::block>,
-                  "tessera: a Stack that is scanned over has tensors in its layers, which count them");
-    auto layer = x[0];
-    BindLeaves bind{body, BindLeaves::Kind::layer};
-    for_each_leaf(layer, bind);
-    return layer;
-  } else if constexpr (is_tuple_v<T> || is_array_v<T>) {
-    return map_items(x, [&](const auto& item) { return step_of(item, body); });
-  } else if constexpr (std::is_empty_v<T>) {
-    return x;
-  } else {
-    return with_fields(x, [&](const auto&... fields) {
-      return std::tuple<decltype(step_of(fields, body))...>{step_of(fields, body)...};
-    });
-  }
-}
-
-/// The results y of all steps: tensors with a leading dim of steps; for a plain struct, a Stack of them.
-/// `take(storage)` returns the next tensor. Dims and Scalars in a struct are the same in each step.
-/// With `Nested` a struct may have Stacks, to be reduced: see ts::sum of a Stack.
-template <bool Nested, class Take> class StackResults {
- public:
-  constexpr StackResults(const BodyTrace& body, Take take) : body_(body), take_(take) {}
-
-  template <class Y> constexpr auto operator()(const Y& y) {
-    if constexpr (TensorOperand<Y>) {
-      constexpr bool fits = Y::rank < max_rank;
-      static_assert(fits, "tessera: y of ts::scan, and the result of the function of ts::map and ts::vmap, has at most "
-                          "7 dims, since all of them together have a leading dim");
-      return Sym < typename Y::element, fits ? Y::rank + 1 : Y::rank > (take_(Storage::block));
-    } else if constexpr (is_tuple_v<Y> || is_array_v<Y>) {
-      return map_items(y, [&](const auto& item) { return (*this)(item); });
-    } else {
-      constexpr bool has_tensors = BlockLeaves::of<Y>().tensor && (Nested || !BlockLeaves::of<Y>().stack);
-      static_assert(has_tensors, "tessera: y of ts::scan, and the result of the function of ts::map and ts::vmap, is a "
-                                 "tensor, or a tuple or plain struct of tensors");
-      Stack<Y> stack;
-      stack.layers().push_back(y);
-      for_each_leaf(stack[0], *this);
-      return stack;
-    }
-  }
-  template <class Leaf> constexpr void leaf(Leaf& leaf) {
-    if constexpr (TensorOperand<Leaf>)
-      leaf = Leaf(take_(Storage::layers));
-    else if (leaf.traced())
-      leaf = Leaf(body_.number_outside(leaf.placeholder()));
-  }
-  constexpr void enter_stack(const auto&) {}
-  constexpr void enter_layer(int) {}
-  constexpr void leave_stack() {}
-
- private:
-  const BodyTrace& body_;
-  Take take_;
-};
-
-template <class T> inline constexpr bool is_two_v = false;
-template <class First, class Second> inline constexpr bool is_two_v<std::pair<First, Second>> = true;
-template <class First, class Second> inline constexpr bool is_two_v<std::tuple<First, Second>> = true;
-
-/// The carry that a step returns.
-template <class Result> struct ReturnedCarry {
-  using type = void;
-};
-template <class Result>
-  requires(is_two_v<Result>)
-struct ReturnedCarry<Result> {
-  using type = carry_t<std::tuple_element_t<0, Result>>;
-};
-
-/// Where a carry that a step returns differs in type from that of init: in an item of a tuple, or as a whole (-1).
-template <class Init, class Returned> struct CarryDifference {
-  static constexpr int item = -1;
-  using of_init = Init;
-  using of_step = Returned;
-};
-template <template <class...> class Tuple, class... Inits, class... Returned>
-  requires(is_tuple_v<Tuple<Inits...>> && sizeof...(Inits) == sizeof...(Returned))
-struct CarryDifference<Tuple<Inits...>, Tuple<Returned...>> {
-  static constexpr int item = [] {
-    int k = 0, found = -1;
-    ((found = found < 0 && !std::is_same_v<Inits, Returned> ? k : found, ++k), ...);
-    return found;
-  }();
-  static constexpr std::size_t at = item < 0 ? 0 : static_cast<std::size_t>(item);
-  using of_init = std::tuple_element_t<at, Tuple<Inits...>>;
-  using of_step = std::tuple_element_t<at, Tuple<Returned...>>;
-};
-/// Fails with the item of the carry and both types as template arguments, which compilers print. `auto` has the
-/// assertion fail where a scan is called, not later, where a trace evaluates it.
-template <int Item, class OfInit, class OfStep> constexpr auto check_carry() {
-  constexpr bool same = std::is_same_v<OfInit, OfStep>;
-  static_assert(same,
-                "tessera: the function of a scan must return a carry with the element types, ranks and structure of "
-                "init; convert element types with ts::cast");
-  return same;
-}
-
-/// Calls the function of a scan: f(carry, x), or f(carry) where xs is the number of steps.
-template <class F, class Carry, class Xs>
-constexpr auto call_step(const F& f, const Carry& carry, const Xs& xs, BodyTrace& body) {
-  if constexpr (SizeOperand<Xs>)
-    return f(carry);
-  else
-    return f(carry, step_of(xs, body));
-}
-
-template <class F, class Carry, class Xs>
-constexpr auto run_scan(const F& f, const Carry& init, const Xs& xs, const Value& context, bool reverse) {
-  Value count = context;
-  if constexpr (SizeOperand<Xs>) count = as_size(lower(context, Dim(xs)));
-  BodyTrace body(*context.module, {.reverse = reverse, .scan = true});
-  const Value inside{context.module, context.module->current, -1, context.source};
-  Carry carried = init;
-  BindLeaves bind{body, BindLeaves::Kind::carried};
-  for_each_leaf(carried, bind);
-  const auto result = call_step(f, carried, xs, body);
-  const Carry next = as_carry(inside, std::get<0>(result));
-  const auto y = as_carry(inside, std::get<1>(result));
-  GiveLeaves give{body, true};
-  for_each_leaf(next, give);
-  give.carried = false;
-  for_each_leaf(y, give);
-  const Value made = body.close(count, context.source);
-  Carry last = init;
-  ProjectLeaves project{made, body};
-  for_each_leaf(last, project);
-  int next_output = body.carried();
-  const auto take = [&](Storage storage) {
-    const Graph& own = made.module->graph(inside.graph);
-    const Node type = build::stacked_type(own[own.outputs[static_cast<std::size_t>(next_output)]]);
-    return build::project(made, next_output++, type, storage);
-  };
-  return std::tuple(last, StackResults<false, decltype(take)>(body, take)(y));
-}
-
-template <class F, class Init, class Xs>
-constexpr auto scan(const F& f, const Init& init, const Xs& xs, bool reverse, Source source) {
-  constexpr bool is_outside = !holds_local_v<Init> && !holds_local_v<Xs>;
-  static_assert(is_outside, "tessera: a scan is called outside of a ts::shard_map; call shard_map in its function");
-  using Carry = carry_t<Init>;
-  using Steps = carry_t<Xs>;
-  constexpr bool is_size = SizeOperand<Xs>;
-  using Taken = std::conditional_t<is_size, Xs, Steps>;
-  // Computed here so that compilers report an error in the function with few lines of context.
-  using Result = std::remove_cvref_t<decltype(call_step(f, std::declval<const Carry&>(), std::declval<const Taken&>(),
-                                                        std::declval<BodyTrace&>()))>;
-  constexpr bool two = is_two_v<Result>;
-  static_assert(two, "tessera: the function of a scan must return the carry and y, as a std::tuple or a std::pair; "
-                     "without y, return std::tuple() in its place");
-  constexpr bool same = std::is_same_v<typename ReturnedCarry<Result>::type, Carry>;
-  using Difference = CarryDifference<Carry, typename ReturnedCarry<Result>::type>;
-  if constexpr (two && !same)
-    check_carry<Difference::item, typename Difference::of_init, typename Difference::of_step>();
-  static_assert(
-      !holds_number_v<Init>,
-      "tessera: a Dim or a Scalar in the carry of a scan would never change; capture it, or carry a tensor, of a "
-      "key ts::key_data(key)");
-  if constexpr (is_outside && same) {
-    Value context = trace_in(init);
-    if (context.module == nullptr) context = trace_in(xs);
-    if (context.module == nullptr)
-      fail(errc::unsupported, "[scan] outside of a traced function: call ts::scan inside a function of ts::compile");
-    context = context.at(source);
-    const Carry first = as_carry(context, init);
-    if constexpr (is_size)
-      return run_scan(f, first, xs, context, reverse);
-    else
-      return run_scan(f, first, as_carry(context, xs), context, reverse);
-  } else {
-    return std::tuple(init, std::tuple());  // an error has been reported; init has the structure of the carry
-  }
-}
-
-}  // namespace detail
-
-/// Runs f step by step, as jax.lax.scan: `(carry, y) = f(carry, x)`, where x is the slice of xs at the step. Returns
-/// the carry after the last step, and the y of all steps along a new leading dim:
-///
-///     auto [last, all] = ts::scan([&](const auto& h, const auto& x) {
-///       const auto next = ts::tanh(ts::matmul(x, w) + ts::matmul(h, u));
-///       return std::tuple(next, next);
-///     }, h0, xs);                                                        // xs [T, B, D], all [T, B, H]
-///
-/// `init` is a tensor, or a tuple, pair, array or plain struct of tensors; a number in it becomes an f32 or an i32. f
-/// returns a carry of the same element types, ranks and shapes; shardings may differ. f may capture values of the
-/// traced function around it, which are the same in every step. `xs` is a tensor, a Stack, or a tuple, pair, array or
-/// plain struct of these: x has for a tensor its slice, for a Stack its layer, for a struct a tuple of its fields'
-/// slices. With a size as xs, f(carry) runs that often. y is a tensor, or a tuple, pair or array of tensors, or
-/// `std::tuple()`; of a plain struct, a Stack is returned. Without steps the carry is init.
-///
-/// One repeat node, as of a Stack: the body is traced, planned and compiled once, and runs in a loop. Random numbers
-/// differ from step to step. The gradient is a scan in the opposite order; what of the forward steps it needs is kept
-/// for each step, and elementwise operations are computed again. Sharding: the leading dim of xs is gathered if it is
-/// split; all other dims stay as they are. Communication: that of the body, once a step. Errors: shape_mismatch for a
-/// carry that changes its shape, structure for xs of different leading extents.
-template <class F, class Init, class Xs>
-constexpr auto scan(const F& f, const Init& init, const Xs& xs, ScanOptions options = {}, Here at = Here::current()) {
-  return detail::scan(f, init, xs, options.reverse, Source::from(at));
-}
-
-/// f of each slice of xs along its leading dim, one after the other, stacked: jax.lax.map. xs and the result of f are
-/// as in ts::scan. An elementwise or batched operation on the whole xs is faster where there is one.
-template <class F, class Xs> constexpr auto map(const F& f, const Xs& xs, Here at = Here::current()) {
-  const auto step = [&](const auto&, const auto& x) { return std::tuple(std::tuple(), f(x)); };
-  return std::get<1>(detail::scan(step, std::tuple(), xs, false, Source::from(at)));
-}
-
-namespace detail {
-
-/// loop(the integers from `from` to `to` - 1), a vector of i32.
-template <class From, class To, class Init, class Loop>
-constexpr auto for_indices(const From& from, const To& to, const Init& init, Source source, const Loop& loop) {
-  Value context = trace_in(init);
-  for (const Value& other : {trace_of(from), trace_of(to)})
-    if (context.module == nullptr) context = other;
-  if (context.module == nullptr)
-    fail(errc::unsupported,
-         "[fori_loop] outside of a traced function: call ts::fori_loop inside a function of ts::compile");
-  context = context.at(source);
-  const Value first = as_size(lower(context, Dim(from))), count = as_size(lower(context, Dim(to))) - first;
-  const Value steps = count.make({.op = Op::arange, .dtype = DType::i32, .rank = 1}, {count.id});
-  return loop(Sym<std::int32_t, 1>(steps + build::cast(first, DType::i32)));
-}
-
-}  // namespace detail
-
-/// carry = f(i, carry) for i from `from` to `to` - 1: jax.lax.fori_loop. i is a rank-0 i32 tensor. The number of steps
-/// is known when the program is planned; `to` less than `from` is an error. All else as in ts::scan.
-template <SizeOperand From, SizeOperand To, class F, class Init>
-constexpr auto fori_loop(const From& from, const To& to, const F& f, const Init& init, Here at = Here::current()) {
-  const Source source = Source::from(at);
-  return detail::for_indices(from, to, init, source, [&](const auto& indices) {
-    const auto step = [&](const auto& carry, const auto& i) { return std::tuple(f(i, carry), std::tuple()); };
-    return std::get<0>(detail::scan(step, init, indices, false, source));
-  });
 }
 
 }  // namespace tessera
@@ -18159,15 +18390,18 @@ constexpr auto cond(const Pred& pred, const Yes& yes, const No& no, Source sourc
   static_assert(is_scalar,
                 "tessera: the condition of ts::cond is a rank-0 tensor, a Scalar or a Dim; for a choice of each "
                 "element, ts::select");
-  using Result = carry_t<std::remove_cvref_t<decltype(yes())>>;
-  using Other = carry_t<std::remove_cvref_t<decltype(no())>>;
-  constexpr bool same = std::is_same_v<Result, Other>;
+  using Result = carry_t<returned_t<requires { yes(); }, Yes>>;
+  using Other = carry_t<returned_t<requires { no(); }, No>>;
+  constexpr bool sound = !std::is_same_v<Result, NoResult> && !std::is_same_v<Other, NoResult>;
+  constexpr bool same = !sound || std::is_same_v<Result, Other>;
   static_assert(same,
                 "tessera: the branches of ts::cond return different types; they return tensors of the same element "
                 "types and ranks, in the same structure");
-  constexpr bool is_flat = is_branch_result_v<Result>;
+  constexpr bool is_flat = !sound || is_branch_result_v<Result>;
   static_assert(is_flat, "tessera: the branches of ts::cond return tensors, or a tuple or plain struct of tensors");
-  if constexpr (is_scalar && same && is_flat) {
+  if constexpr (!sound) {
+    return NoResult();  // the compiler has reported an error in a branch
+  } else if constexpr (is_scalar && same && is_flat) {
     Value context = trace_of(pred);
     if (context.module == nullptr)
       fail(errc::unsupported, "[cond] outside of a trace: it is for values inside a traced function");
@@ -19639,6 +19873,44 @@ constexpr auto ragged_dot(const X& x, const W& w, const Sizes& group_sizes, Here
 
 #endif
 
+// ---- tessera/graph/trace/function_call.hpp
+
+#ifndef TESSERA_GRAPH_TRACE_FUNCTION_CALL_HPP
+#define TESSERA_GRAPH_TRACE_FUNCTION_CALL_HPP
+
+namespace tessera::detail {
+
+/// A call of a function that is composed of others: while it exists, errors of the operations that are recorded name
+/// the function too. Of nested calls that is the outermost, which the user wrote. Tags have `function` instead.
+class FunctionCall {
+ public:
+  constexpr FunctionCall(const char* name, const auto&... arguments) {
+    (look(arguments), ...);
+    if (module_ == nullptr) return;  // no trace: an expression of stored tensors
+    if (module_->function == nullptr)
+      module_->function = name;
+    else
+      module_ = nullptr;
+  }
+  constexpr ~FunctionCall() {
+    if (module_ != nullptr) module_->function = nullptr;
+  }
+  FunctionCall(const FunctionCall&) = delete;
+  FunctionCall& operator=(const FunctionCall&) = delete;
+
+ private:
+  Module* module_ = nullptr;
+
+  template <class T> constexpr void look(const T& argument) {
+    if constexpr (!std::is_arithmetic_v<T>)
+      if (module_ == nullptr) module_ = trace_in(argument).module;
+  }
+};
+
+}  // namespace tessera::detail
+
+#endif
+
 // ---- tessera/ops/data_movement/diagonal.hpp
 
 #ifndef TESSERA_OPS_DATA_MOVEMENT_DIAGONAL_HPP
@@ -20129,6 +20401,7 @@ struct UpperTriangleTag {
 /// The p-norm of a - b over all dims, rank 0; the operands are broadcast. Gradient and communication as of norm.
 template <TensorArgument A, TensorArgument B, NumberOperand P = int>
 constexpr auto dist(const A& a, const B& b, const P& p = 2, Here at = Here::current()) {
+  const detail::FunctionCall named("dist", a, b);
   return norm(call<SubTag>(Source::from(at), a, b), p, at);
 }
 /// The p-norms of the differences of all pairs of rows (torch.cdist): a [..., N, D] and b [..., M, D] give [..., N, M].
@@ -20136,6 +20409,7 @@ constexpr auto dist(const A& a, const B& b, const P& p = 2, Here at = Here::curr
 /// shape_mismatch. Communication: where D is split an all-reduce; N and M stay split.
 template <TensorArgument A, TensorArgument B, NumberOperand P = int>
 constexpr auto cdist(const A& a, const B& b, const P& p = 2, Here at = Here::current()) {
+  const detail::FunctionCall named("cdist", a, b);
   static_assert(A::rank >= 2 && B::rank >= 2, "tessera: cdist takes rows, tensors of rank 2 or more");
   return norm<-1>(call<SubTag>(Source::from(at), unsqueeze<-2>(a, at), unsqueeze<-3>(b, at)), p, at);
 }
@@ -20143,6 +20417,7 @@ constexpr auto cdist(const A& a, const B& b, const P& p = 2, Here at = Here::cur
 /// and 1, 0 and 2, and so on. Communication: as masked_select.
 template <TensorArgument X, NumberOperand P = int>
 constexpr auto pdist(const X& x, const P& p = 2, Here at = Here::current()) {
+  const detail::FunctionCall named("pdist", x);
   static_assert(X::rank == 2, "tessera: pdist takes a matrix");
   return call<detail::UpperTriangleTag>(Source::from(at), cdist(x, x, p, at));
 }
@@ -20150,12 +20425,14 @@ constexpr auto pdist(const X& x, const P& p = 2, Here at = Here::current()) {
 /// PyTorch. The operands are broadcast; the result lacks the dim. Communication: all-reduces if the dim is split.
 template <int D = -1, TensorArgument A, TensorArgument B>
 constexpr auto cosine_similarity(const A& a, const B& b, double eps = 1e-8, Here at = Here::current()) {
+  const detail::FunctionCall named("cosine_similarity", a, b);
   const auto sizes = call<MulTag>(Source::from(at), maximum(norm<D>(a, at), eps, at), maximum(norm<D>(b, at), eps, at));
   return call<DivTag>(Source::from(at), sum<D>(call<MulTag>(Source::from(at), a, b), at), sizes);
 }
 /// x over its p-norm along dim D, which is taken to be at least eps: 0 stays 0. Communication: as norm.
 template <int D = -1, TensorArgument X, NumberOperand P = int>
 constexpr auto normalize(const X& x, const P& p = 2, double eps = 1e-12, Here at = Here::current()) {
+  const detail::FunctionCall named("normalize", x);
   return call<DivTag>(Source::from(at), x, maximum(norm<D>(x, keepdims, p, at), eps, at));
 }
 
@@ -20172,6 +20449,7 @@ template <int D, TensorArgument X, NumberOperand P> constexpr auto norm_of_other
 /// `renorm<0>(weight, 2, 1)` for rows. Communication: as norm.
 template <int D, TensorArgument X, NumberOperand P, NumberOperand Most>
 constexpr auto renorm(const X& x, const P& p, const Most& most, Here at = Here::current()) {
+  const detail::FunctionCall named("renorm", x);
   static_assert(X::rank >= 2, "tessera: renorm takes a tensor with two dims or more");
   const auto size = detail::norm_of_others<detail::checked_dim<D, X::rank>()>(x, p, at);
   const auto scale = select(call<GreaterTag>(Source::from(at), size, most),
@@ -20181,12 +20459,14 @@ constexpr auto renorm(const X& x, const P& p, const Most& most, Here at = Here::
 
 /// The product of each element of a vector with each of another: [m] and [n] give [m, n]. No communication.
 template <TensorArgument A, TensorArgument B> constexpr auto outer(const A& a, const B& b, Here at = Here::current()) {
+  const detail::FunctionCall named("outer", a, b);
   static_assert(A::rank == 1 && B::rank == 1, "tessera: outer takes two vectors");
   return call<MulTag>(Source::from(at), unsqueeze<1>(a, at), unsqueeze<0>(b, at));
 }
 /// The Kronecker product (torch.kron, jnp.kron): each element of a is replaced by it times b. Vectors [m] and [n] give
 /// [m n], matrices [m, n] and [p, q] give [m p, n q]. Communication: as merge_dims.
 template <TensorArgument A, TensorArgument B> constexpr auto kron(const A& a, const B& b, Here at = Here::current()) {
+  const detail::FunctionCall named("kron", a, b);
   static_assert(A::rank == B::rank && (A::rank == 1 || A::rank == 2),
                 "tessera: kron takes two vectors or two matrices");
   if constexpr (A::rank == 1)
@@ -20201,6 +20481,7 @@ template <TensorArgument A, TensorArgument B> constexpr auto kron(const A& a, co
 /// shape_mismatch. Communication: as slice and concat where D is split.
 template <int D = -1, TensorArgument A, TensorArgument B>
 constexpr auto cross(const A& a, const B& b, Here at = Here::current()) {
+  const detail::FunctionCall named("cross", a, b);
   static_assert(A::rank == B::rank, "tessera: cross takes two tensors of one rank");
   const auto of = [&](const auto& x, int i) { return slice<D>(x, i, 1, at); };
   const auto component = [&](int i, int j) { return of(a, i) * of(b, j) - of(a, j) * of(b, i); };
@@ -20212,6 +20493,7 @@ constexpr auto cross(const A& a, const B& b, Here at = Here::current()) {
 /// (torch.vander, jnp.vander): [n] gives [n, count]. No communication.
 template <bool Increasing = false, TensorArgument X, SizeOperand Count>
 constexpr auto vander(const X& x, const Count& count, Here at = Here::current()) {
+  const detail::FunctionCall named("vander", x);
   static_assert(X::rank == 1, "tessera: vander takes a vector");
   const auto columns = tile<1>(unsqueeze<1>(x, at), count, at);
   const auto powers = pow(columns, iota<1, typename X::element>(columns, at), at);
@@ -20222,11 +20504,13 @@ constexpr auto vander(const X& x, const Count& count, Here at = Here::current())
 }
 /// The sum of the products of two vectors, rank 0. Errors: shape_mismatch. Communication: as einsum.
 template <TensorArgument A, TensorArgument B> constexpr auto dot(const A& a, const B& b, Here at = Here::current()) {
+  const detail::FunctionCall named("dot", a, b);
   static_assert(A::rank == 1 && B::rank == 1, "tessera: dot takes two vectors");
   return detail::exact_einsum<"i,i->">(a, b, at);
 }
 /// The sum of the diagonal of each matrix: [..., n, m] gives [...]. Communication: as diagonal and sum.
 template <TensorArgument X> constexpr auto trace(const X& x, Here at = Here::current()) {
+  const detail::FunctionCall named("trace", x);
   return sum<-1>(diagonal(x, at), at);
 }
 
@@ -20245,6 +20529,7 @@ namespace tessera {
 
 /// A matrix [m, n] times a vector [n] (torch.mv): a vector [m]. Errors and communication: as einsum.
 template <TensorArgument A, TensorArgument X> constexpr auto mv(const A& a, const X& x, Here at = Here::current()) {
+  const detail::FunctionCall named("mv", a, x);
   static_assert(A::rank == 2 && X::rank == 1, "tessera: mv takes a matrix and a vector");
   return einsum<"mn,n->m">(a, x, at);
 }
@@ -20252,12 +20537,14 @@ template <TensorArgument A, TensorArgument X> constexpr auto mv(const A& a, cons
 template <TensorArgument Y, TensorArgument A, TensorArgument X, NumberOperand Beta = int, NumberOperand Alpha = int>
 constexpr auto addmv(const Y& y, const A& a, const X& x, const Beta& beta = 1, const Alpha& alpha = 1,
                      Here at = Here::current()) {
+  const detail::FunctionCall named("addmv", y, a);
   return call<detail::AddToProductTag>(Source::from(at), y, mv(a, x, at), beta, alpha);
 }
 /// beta x + alpha (a b^T), of a matrix [m, n] and vectors [m] and [n] (torch.addr). In all else as addmm.
 template <TensorArgument X, TensorArgument A, TensorArgument B, NumberOperand Beta = int, NumberOperand Alpha = int>
 constexpr auto addr(const X& x, const A& a, const B& b, const Beta& beta = 1, const Alpha& alpha = 1,
                     Here at = Here::current()) {
+  const detail::FunctionCall named("addr", x, a);
   return call<detail::AddToProductTag>(Source::from(at), x, outer(a, b, at), beta, alpha);
 }
 /// beta x + alpha times the sum of the products of two batches of matrices, [batch, M, K] and [batch, K, N]
@@ -20265,6 +20552,7 @@ constexpr auto addr(const X& x, const A& a, const B& b, const Beta& beta = 1, co
 template <TensorArgument X, TensorArgument A, TensorArgument B, NumberOperand Beta = int, NumberOperand Alpha = int>
 constexpr auto addbmm(const X& x, const A& a, const B& b, const Beta& beta = 1, const Alpha& alpha = 1,
                       Here at = Here::current()) {
+  const detail::FunctionCall named("addbmm", x, a);
   static_assert(A::rank == 3 && B::rank == 3,
                 "tessera: addbmm takes batches of matrices, [batch, M, K] and [batch, K, N]");
   return call<detail::AddToProductTag>(Source::from(at), x, einsum<"bik,bkj->ij">(a, b, at), beta, alpha);
@@ -20273,6 +20561,7 @@ constexpr auto addbmm(const X& x, const A& a, const B& b, const Beta& beta = 1, 
 /// The products of all rows of a and b: their last dims are summed over (torch.inner). Example: [I, J, K] and [L, K]
 /// give [I, J, L]. Errors and communication: as einsum.
 template <TensorArgument A, TensorArgument B> constexpr auto inner(const A& a, const B& b, Here at = Here::current()) {
+  const detail::FunctionCall named("inner", a, b);
   static_assert(A::rank >= 1 && B::rank >= 1, "tessera: inner takes tensors with at least one dim");
   if constexpr (B::rank == 1)
     return tensordot<1>(a, b, at);
@@ -20283,6 +20572,7 @@ template <TensorArgument A, TensorArgument B> constexpr auto inner(const A& a, c
 /// are broadcast and promoted. Communication: where D is split an all-reduce.
 template <int D = -1, TensorArgument A, TensorArgument B>
 constexpr auto vecdot(const A& a, const B& b, Here at = Here::current()) {
+  const detail::FunctionCall named("vecdot", a, b);
   return sum<D>(call<MulTag>(Source::from(at), a, b), at);
 }
 
@@ -20322,6 +20612,7 @@ constexpr auto multi_dot(const A& a, const B& b, const C& c, const Rest&... rest
 /// the operand with more features. Errors: shape_mismatch. Communication: as matmul.
 template <TensorArgument A, TensorArgument B, TensorArgument W>
 constexpr auto bilinear(const A& x1, const B& x2, const W& weight, Here at = Here::current()) {
+  const detail::FunctionCall named("bilinear", x1, x2);
   static_assert(A::rank == B::rank && A::rank >= 1 && W::rank == 3,
                 "tessera: bilinear takes two tensors of one rank and a weight [out, in1, in2]");
   const auto met = tensordot<1>(x1, transpose<1, 0, 2>(weight, at), at);
@@ -20329,6 +20620,7 @@ constexpr auto bilinear(const A& x1, const B& x2, const W& weight, Here at = Her
 }
 template <TensorArgument A, TensorArgument B, TensorArgument W, TensorArgument Bias>
 constexpr auto bilinear(const A& x1, const B& x2, const W& weight, const Bias& bias, Here at = Here::current()) {
+  const detail::FunctionCall named("bilinear", x1, x2);
   return call<AddTag>(Source::from(at), bilinear(x1, x2, weight, at), bias);
 }
 
@@ -20713,7 +21005,7 @@ template <class F, class Arguments> constexpr auto record(const F& f, const Argu
   Arguments arguments = given;
   Floating sources = make_variables(arguments);
   const Arguments& inside = arguments;
-  auto result = settle(std::apply([&](const auto&... own) { return f(own...); }, inside));
+  auto result = settle(applied(f, inside));
   Floating results = floating_of(result);
   const Value context = here(found).at(source);
   return Recorded<Arguments, decltype(result)>{
@@ -20816,7 +21108,7 @@ template <class F, class Primals, class Direction>
 constexpr auto hvp(const F& f, const Primals& primals, const Direction& direction, Here at = Here::current()) {
   const auto arguments = detail::as_arguments(primals);
   const auto gradient = [&](const auto&... own) {
-    return grad([&](const auto& all) { return std::apply(f, all); })(std::tuple(own...));
+    return grad([&](const auto& all) { return detail::applied(f, all); })(std::tuple(own...));
   };
   const Value context = detail::trace_in(arguments);
   const auto recorded = detail::record(gradient, arguments, context.source);
@@ -20831,6 +21123,249 @@ constexpr auto hvp(const F& f, const Primals& primals, const Direction& directio
 }  // namespace tessera
 
 TESSERA_PLANNING_END
+
+#endif
+
+// ---- tessera/ops/custom_gradient.hpp
+
+#ifndef TESSERA_OPS_CUSTOM_GRADIENT_HPP
+#define TESSERA_OPS_CUSTOM_GRADIENT_HPP
+
+namespace tessera {
+
+namespace detail {
+
+/// The nodes of the results of a function with a custom gradient.
+constexpr Growable<std::int32_t> custom_gradient_nodes(const Value& context, const Growable<std::int32_t>& results,
+                                                       const Growable<std::int32_t>& cotangents,
+                                                       const Growable<std::int32_t>& values,
+                                                       const Growable<std::int32_t>& gradients) {
+  Growable<std::int32_t> made, operands;
+  operands.push_back(results[0]);
+  for (const auto* list : {&cotangents, &values, &gradients})
+    for (std::int32_t id : *list) operands.push_back(id);
+  const CustomGradient counts{static_cast<std::int32_t>(values.size()), static_cast<std::int32_t>(results.size())};
+  for (std::size_t k = 0; k < results.size(); ++k) {
+    const Value y = context.with(results[k]);
+    const Node own = y.node();
+    Node node{.op = k == 0 ? Op::custom_gradient : Op::custom_result,
+              .dtype = own.dtype,
+              .rank = own.rank,
+              .singletons = own.singletons};
+    if (k == 0) {
+      node.labels = counts.pack();
+      made.push_back(y.make(node, operands.data(), static_cast<int>(operands.size())).id);
+    } else {
+      node.value = static_cast<double>(k);
+      made.push_back(y.make(node, {y.id, made[0]}).id);
+    }
+  }
+  return made;
+}
+
+/// A structure of the results with variables of value 0 in the place of the floating tensors.
+template <class Y> constexpr Floating make_cotangents(Y& y) {
+  Floating made;
+  for_each_floating(y, [&](auto& leaf, const Value& given) {
+    const Value value = here(given), own = as_variable(build::broadcast(value.number(0), value));
+    leaf = std::remove_cvref_t<decltype(leaf)>(own);
+    made.add(own);
+  });
+  return made;
+}
+
+}  // namespace detail
+
+/// Inside a traced function: f with a gradient of your own, as jax.custom_vjp. `forward(x, ...)` returns (y,
+/// residuals); `backward(residuals, cotangent)` returns the cotangents of the arguments: for one argument a structure
+/// like it, for several a tuple. Tensors that f captures get no gradient.
+///
+///     constexpr auto clipped = ts::custom_vjp(
+///         [](const auto& x) { return std::tuple(x * 1.0, std::tuple()); },
+///         [](const auto&, const auto& g) { return ts::clamp(g, -1.0, 1.0); });
+///
+/// y is a tensor, or a tuple or plain struct of tensors, and the cotangent is a structure like it, with zeros for
+/// results that the loss doesn't use. Only floating tensors have cotangents: in the place of an integer result the
+/// cotangent has the result itself, and for an integer argument `backward` returns `std::tuple()` or the argument.
+/// `forward` is traced once, and the gradient with it; that is part of the program only where it is used. Higher
+/// derivatives are those of `backward`. Errors: structure for a result of `backward` unlike the arguments.
+template <class Forward, class Backward> constexpr auto custom_vjp(const Forward& forward, const Backward& backward) {
+  return [forward, backward](const auto&... given) {
+    const auto arguments = std::tuple<decltype(detail::settle(given))...>(detail::settle(given)...);
+    const auto made = detail::applied(forward, arguments);
+    auto y = detail::settle(std::get<0>(made));
+    constexpr bool is_model = Model<decltype(y)> || SymOperand<decltype(y)>;
+    static_assert(is_model, "tessera: the function of ts::custom_vjp returns a tensor, or a tuple or plain struct of "
+                            "tensors, as the first item of the tuple that `forward` returns");
+    if constexpr (is_model) {
+      const detail::Floating results = detail::floating_of(y);
+      if (results.ids.empty()) return y;
+      auto cotangent = y;
+      const detail::Floating traced_on = detail::make_cotangents(cotangent);
+      const auto cotangents = backward(std::get<1>(made), std::as_const(cotangent));
+      const detail::Floating values = detail::floating_of(arguments);
+      const Growable<std::int32_t> gradients =
+          detail::matched(cotangents, results.context, values.ids,
+                          "[custom_vjp] result of backward: it must have the structure, element types and ranks of the "
+                          "function's arguments");
+      detail::replace_floating(
+          y, results.context,
+          detail::custom_gradient_nodes(results.context, results.ids, traced_on.ids, values.ids, gradients));
+      return y;
+    } else {
+      return y;
+    }
+  };
+}
+/// The same for an f whose y is computed in another way than by `forward`, of which only the residuals are used.
+template <class F, class Forward, class Backward>
+constexpr auto custom_vjp(const F& f, const Forward& forward, const Backward& backward) {
+  return custom_vjp([f, forward](const auto&... xs) { return std::tuple(f(xs...), std::get<1>(forward(xs...))); },
+                    backward);
+}
+
+/// Inside a traced function: f with a derivative of your own, as jax.custom_jvp. `derivative(primals, tangents)` is the
+/// tangent of f's result, in its structure, for tuples of the arguments and of their tangents, and is linear in the
+/// tangents; gradients are its transpose.
+///
+///     constexpr auto log1pexp = ts::custom_jvp(
+///         [](const auto& x) { return ts::log(1.0 + ts::exp(x)); },
+///         [](const auto& primals, const auto& tangents) {
+///           return ts::sigmoid(std::get<0>(primals)) * std::get<0>(tangents);
+///         });
+///
+/// In the place of the tangent of an integer tensor is the tensor itself. Errors: structure for a tangent unlike the
+/// result.
+template <class F, class Derivative> constexpr auto custom_jvp(const F& f, const Derivative& derivative) {
+  return custom_vjp(
+      [f](const auto&... xs) { return std::tuple(f(xs...), std::tuple(xs...)); },
+      [derivative](const auto& primals, const auto& cotangent) {
+        auto zeros = primals;
+        detail::for_each_floating(zeros, [](auto& leaf, const Value& given) {
+          const Value value = here(given);
+          leaf = std::remove_cvref_t<decltype(leaf)>(build::broadcast(value.number(0), value));
+        });
+        const auto linear = [&](const auto&... tangents) { return derivative(primals, std::tuple(tangents...)); };
+        return std::apply([&](const auto&... at) { return std::get<1>(vjp(linear, at...)); }, zeros)(cotangent);
+      });
+}
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/ops/data_movement/combinations.hpp
+
+#ifndef TESSERA_OPS_DATA_MOVEMENT_COMBINATIONS_HPP
+#define TESSERA_OPS_DATA_MOVEMENT_COMBINATIONS_HPP
+
+// Rows made of the elements of vectors.
+
+namespace tessera {
+
+namespace detail {
+
+/// A vector along dim k of a grid of `Count` dims, and the indices along that dim.
+template <int Count> constexpr Value along_grid(Value x, int k) {
+  return build::insert_singletons(x, ((1u << Count) - 1) & ~(1u << k), Count);
+}
+template <int Count> constexpr Value grid_index(Value x, int k) {
+  return along_grid<Count>(x.make({.op = Op::arange, .dtype = DType::i32, .rank = 1}, {build::extent(x, 0).id}), k);
+}
+
+struct CartesianTag {
+  template <class X, class... Rest> struct result : Typed<typename X::type, 2> {
+    using Checks = decltype([] {
+      static_assert(X::rank == 1 && ((Rest::rank == 1) && ...), "tessera: cartesian_prod takes vectors");
+      static_assert((std::is_same_v<typename Rest::type, typename X::type> && ...),
+                    "tessera: the vectors of cartesian_prod must have the same element type; use ts::cast");
+    });
+  };
+  static constexpr Value emit(Value context, auto... vectors) {
+    constexpr int count = sizeof...(vectors);
+    const Value all[] = {vectors.at(context.source)...};
+    if (((vectors.rank() != 1) || ...))
+      context.refuse(errc::unsupported, "[cartesian_prod] leading dims: use it outside of a shard_map");
+    Value grid = grid_index<count>(all[0], 0);
+    for (int k = 1; k < count; ++k) grid = grid + grid_index<count>(all[k], k);
+    return [&]<int... K>(std::integer_sequence<int, K...>) {
+      const auto column = [&](int k) {
+        const Value rows =
+            MergeTag<count, 0, count - 1>::emit(context, build::broadcast(along_grid<count>(all[k], k), grid));
+        return build::insert_singletons(rows, 2u, 2);
+      };
+      return ConcatTag<2, 1>::emit(context, column(K)...);
+    }(std::make_integer_sequence<int, count>{});
+  }
+};
+
+template <int Count, bool Repeated> struct CombinationsTag {
+  template <class X> struct result : Typed<typename X::type, 2> {
+    using Checks = decltype([] {
+      static_assert(X::rank == 1, "tessera: combinations takes a vector");
+      static_assert(Count >= 1 && Count <= 4, "tessera: combinations are of 1 to 4 elements");
+    });
+  };
+  static constexpr Value emit(Value context, Value x) {
+    x = x.at(context.source);
+    if (x.rank() != 1) context.refuse(errc::unsupported, "[combinations] leading dims: use it outside of a shard_map");
+    const Value n = build::extent(x, 0), one = x.number(1, DType::i64);
+    Value taken{}, size = one;
+    for (int k = 0; k < Count; ++k) {
+      // (n + i) (n + i - 1) ... / 1 2 ..., a whole number after each factor
+      size = size * (Repeated ? n + n.number(k) : n - n.number(k)) / n.number(k + 1);
+      if (k == 0) continue;
+      const Value own =
+          build::binary(Repeated ? Op::less_equal : Op::less, grid_index<Count>(x, k - 1), grid_index<Count>(x, k));
+      taken = taken.module == nullptr ? own : build::binary(Op::logical_and, taken, own);
+    }
+    // Of fewer elements than a combination has, the product has a factor of 0 or below.
+    size = build::binary(Op::maximum, size, size.number(0));
+    return [&]<int... K>(std::integer_sequence<int, K...>) {
+      const auto column = [&](int k) {
+        if constexpr (Count == 1)
+          return build::insert_singletons(x, 2u, 2);
+        else
+          return build::insert_singletons(
+              MaskedSelectTag<Count>::emit(context, build::broadcast(along_grid<Count>(x, k), taken), taken, size,
+                                           x.number(0)),
+              2u, 2);
+      };
+      if constexpr (Count == 1)
+        return column(0);
+      else
+        return ConcatTag<2, 1>::emit(context, column(K)...);
+    }(std::make_integer_sequence<int, Count>{});
+  }
+};
+
+}  // namespace detail
+
+/// All rows with one element of each vector, the last changing first (torch.cartesian_prod): vectors of m and n give
+/// [m n, 2]. The vectors have one element type. Communication: the
+/// grid is merged to rows as in merge_dims.
+///
+///     const auto pairs = ts::cartesian_prod(x, y);   // [1, 2], [4, 5]: [1, 4], [1, 5], [2, 4], [2, 5]
+template <TensorArgument A, TensorArgument B>
+constexpr auto cartesian_prod(const A& a, const B& b, Here at = Here::current()) {
+  return call<detail::CartesianTag>(Source::from(at), a, b);
+}
+template <TensorArgument A, TensorArgument B, TensorArgument C>
+constexpr auto cartesian_prod(const A& a, const B& b, const C& c, Here at = Here::current()) {
+  return call<detail::CartesianTag>(Source::from(at), a, b, c);
+}
+
+/// The combinations of `Count` elements of a vector as rows, in the order of their indices (torch.combinations): of n
+/// elements n (n - 1) / 2 pairs; with `Repeated` an element can be taken several times, n (n + 1) / 2 pairs. The
+/// gradient goes to the elements. Cost: a mask of n^Count elements. Communication: as masked_select.
+///
+///     const auto pairs = ts::combinations(x);   // [1, 2, 3]: [1, 2], [1, 3], [2, 3]
+template <int Count = 2, bool Repeated = false, TensorArgument X>
+constexpr auto combinations(const X& x, Here at = Here::current()) {
+  return call<detail::CombinationsTag<Count, Repeated>>(Source::from(at), x);
+}
+
+}  // namespace tessera
 
 #endif
 
@@ -20953,941 +21488,6 @@ constexpr auto reshape(const X& x, const Dim (&sizes)[Dims], Here at = Here::cur
 template <TensorArgument X, std::size_t Dims>
 constexpr auto broadcast_to(const X& x, const Dim (&sizes)[Dims], Here at = Here::current()) {
   return detail::call_with_sizes<detail::BroadcastToTag>(Source::from(at), x, sizes);
-}
-
-}  // namespace tessera
-
-#endif
-
-// ---- tessera/ops/indexing/gather.hpp
-
-#ifndef TESSERA_OPS_INDEXING_GATHER_HPP
-#define TESSERA_OPS_INDEXING_GATHER_HPP
-
-namespace tessera {
-
-namespace detail {
-
-template <int Rank, int D> struct GatherTag {
-  static constexpr auto leading_dims = ops::LeadingDims::extended;
-  template <class A, class Indices> struct result : A {
-    using Checks = decltype([] {
-      static_assert(
-          std::is_same_v<typename Indices::type, std::int32_t> || std::is_same_v<typename Indices::type, std::int64_t>,
-          "tessera: the indices of gather must be std::int32_t or std::int64_t; use ts::cast<std::int32_t>(indices)");
-      static_assert(Indices::rank == A::rank, "tessera: the indices of gather must have the rank of the first operand");
-    });
-  };
-  static constexpr Value emit(Value context, Value x, Value indices) {
-    const int dim = x.shifted(D, Rank);
-    if ((x.node().singletons & ~unsigned{indices.node().singletons} & ~(1u << dim)) != 0)
-      context.refuse(errc::shape_mismatch,
-                     "[gather] dims: a dim has static extent 1 in the operand, but not in the indices; use "
-                     "ts::broadcast_like first");
-    return build::gather(x.at(context.source), dim, indices);
-  }
-};
-
-}  // namespace detail
-
-/// Elements along dim D at integer indices (torch.gather): y[.., k, ..] = x[.., indices[.., k, ..], ..]. The result has
-/// the shape of the indices, which have the rank of x and its extents along the other dims. Along a dim of static
-/// extent 1 of the indices, all elements of x have the same index (jnp.take_along_axis):
-/// `gather<1>(x, ts::unsqueeze<2>(rows))` of x [b, n, f] and rows [b, m] copies rows, [b, m, f]. The gradient adds the
-/// cotangent at the indices. Errors: dim_range for an index outside of the dim, shape_mismatch where another dim
-/// differs. Communication: as sort.
-template <int D, TensorArgument X, TensorArgument Indices>
-constexpr auto gather(const X& x, const Indices& indices, Here at = Here::current()) {
-  return call<detail::GatherTag<X::rank, detail::checked_dim<D, X::rank>()>>(Source::from(at), x, indices);
-}
-
-}  // namespace tessera
-
-#endif
-
-// ---- tessera/ops/indexing/take_along_dim.hpp
-
-#ifndef TESSERA_OPS_INDEXING_TAKE_ALONG_DIM_HPP
-#define TESSERA_OPS_INDEXING_TAKE_ALONG_DIM_HPP
-
-namespace tessera {
-
-namespace detail {
-
-/// gather of a tensor that is first repeated along the dims of static extent 1 along which the indices extend.
-template <int Rank, int D> struct TakeAlongDimTag : GatherTag<Rank, D> {
-  static constexpr Value emit(Value context, Value x, Value indices) {
-    x = x.at(context.source);
-    const int dim = x.shifted(D, Rank), rank = x.rank();
-    Value like{};  // of these only the shape is used
-    for (int d = 0; d < rank; ++d) {
-      if (d == dim || !x.is_singleton(d) || indices.is_singleton(d)) continue;
-      const Value counting = x.make({.op = Op::arange, .dtype = DType::i32, .rank = 1}, {build::extent(indices, d).id});
-      const Value own = build::insert_singletons(counting, ((1u << rank) - 1) & ~(1u << d), rank);
-      like = (like.module == nullptr ? build::iota(x, dim, DType::i32) : like) + own;
-    }
-    return build::gather(like.module == nullptr ? x : build::broadcast(x, like), dim, indices);
-  }
-};
-
-template <TensorArgument X> constexpr auto flattened(const X& x, Here at) {
-  if constexpr (X::rank == 1)
-    return x;
-  else
-    return merge_dims<0, X::rank - 1>(x, at);
-}
-
-}  // namespace detail
-
-/// Elements along dim D at integer indices, of two tensors that are broadcast against each other along all other dims
-/// (torch.take_along_dim, jnp.take_along_axis): `take_along_dim<1>(x, argsort<1>(x))` is sorted. x and indices have
-/// equal ranks, and extents that are equal or statically 1. Gradient and errors: as gather. Communication: as gather;
-/// a tensor that is repeated along a dim is repeated on each device.
-template <int D, TensorArgument X, TensorArgument Indices>
-constexpr auto take_along_dim(const X& x, const Indices& indices, Here at = Here::current()) {
-  return call<detail::TakeAlongDimTag<X::rank, detail::checked_dim<D, X::rank>()>>(Source::from(at), x, indices);
-}
-/// Elements at indices into all elements of x in row-major order: a vector with as many elements as the indices, which
-/// have any rank. Communication: as merge_dims of all dims, and gather.
-template <TensorArgument X, TensorArgument Indices>
-constexpr auto take_along_dim(const X& x, const Indices& indices, Here at = Here::current()) {
-  static_assert(X::rank >= 1 && Indices::rank >= 1,
-                "tessera: take_along_dim takes tensors with at least one dim; use ts::unsqueeze<0>(x)");
-  return gather<0>(detail::flattened(x, at), detail::flattened(indices, at), at);
-}
-
-}  // namespace tessera
-
-#endif
-
-// ---- tessera/ops/batch_graph.hpp
-
-#ifndef TESSERA_OPS_BATCH_GRAPH_HPP
-#define TESSERA_OPS_BATCH_GRAPH_HPP
-
-TESSERA_PLANNING_BEGIN
-
-namespace tessera::detail {
-
-/// Which nodes of a graph differ between examples, from which arguments do, by argument index.
-class DiffersBetweenExamples {
- public:
-  constexpr DiffersBetweenExamples(const Graph& graph, const Growable<Batched>& arguments)
-      : graph_(graph), arguments_(arguments), differs_(graph.nodes.size()), forced_(graph.nodes.size()) {
-    mark();
-    while (force_cotangents()) mark();
-  }
-
-  /// Nodes that differ although their operands may not: draws, and the cotangents on which a custom gradient was traced
-  /// whose result differs.
-  constexpr bool is_forced(int id) const { return forced_[static_cast<std::size_t>(id)] != 0; }
-
- private:
-  const Graph& graph_;
-  const Growable<Batched>& arguments_;
-  Growable<std::uint8_t> differs_, forced_;
-
-  constexpr void mark() {
-    for (int id = 0; id < graph_.size(); ++id) {
-      const Node& node = graph_[id];
-      const auto at = static_cast<std::size_t>(id);
-      const OpRow& row = row_of(node);
-      if (row.unit == UnitKind::random && graph_.operand_node(id, 1).dtype == DType::f64) forced_[at] = 1;
-      bool differs = forced_[at] != 0;
-      if (node.is_argument() && node.index() >= 0)
-        differs = arguments_[static_cast<std::size_t>(node.index())].dim >= 0;
-      for (int i = 0; i < node.arity && row.host_source == HostSource::no; ++i)
-        if (const int operand = graph_.operand(id, i); operand >= 0)
-          differs = differs || differs_[static_cast<std::size_t>(operand)] != 0;
-      differs_[at] = differs ? 1 : 0;
-    }
-  }
-  constexpr bool force_cotangents() {
-    bool more = false;
-    for (int id = 0; id < graph_.size(); ++id) {
-      if (graph_[id].op != Op::custom_gradient || differs_[static_cast<std::size_t>(graph_.operand(id, 0))] == 0)
-        continue;
-      for (int k = 1; k <= CustomGradient::of(graph_[id]).results; ++k) {
-        const auto cotangent = static_cast<std::size_t>(graph_.operand(id, k));
-        if (differs_[cotangent] != 0) continue;
-        forced_[cotangent] = 1;
-        more = true;
-      }
-    }
-    return more;
-  }
-};
-
-/// Makes the nodes of a graph that computes one example for all examples at once. Nodes that are the same for all
-/// examples are copied; an operation without a batching rule runs in a loop over the examples.
-class BatchGraph {
- public:
-  /// `arguments`: by argument index of the graph of one example.
-  constexpr BatchGraph(Module& module, int one, int all, const Growable<Batched>& arguments)
-      : module_(module), batching_{&module, one, all}, arguments_(arguments), differs_(module.graph(one), arguments) {
-    for (const Batched& argument : arguments)
-      if (argument.dim >= 0 && batching_.reference.id < 0) batching_.reference = argument;
-    const Growable<std::uint8_t> live = live_nodes(module.graph(one).view());
-    const int size = module.graph(one).size();
-    batching_.values.assign(static_cast<std::size_t>(size), Batched{});
-    for (int id = 0; id < size; ++id) {
-      if (live[static_cast<std::size_t>(id)] == 0 || of(id).id >= 0) continue;
-      const Node node = module.graph(one)[id];
-      const std::size_t first = module.graph(all).nodes.size();
-      if (const Batched made = make(node, id); made.id >= 0) of(id) = made;
-      Growable<Node>& nodes = module.graph(all).nodes;
-      for (std::size_t k = first; k < nodes.size(); ++k) nodes[k].region = node.region, nodes[k].derived = node.derived;
-    }
-  }
-
-  /// Output k, with a leading dim of examples if `full`.
-  constexpr Batched output(int k, bool full) {
-    const std::int32_t id = module_.graph(batching_.one).outputs[static_cast<std::size_t>(k)];
-    const Source source = module_.graph(batching_.one)[id].source;
-    if (full && of(id).dim < 0 && batching_.reference.id < 0)  // there is one example
-      of(id) = {build::insert_singletons(value(of(id).id, source), 1, value(of(id).id, source).rank() + 1).id, 0};
-    else if (full)
-      of(id) = {batching_.full(of(id), source).id, 0};
-    else if (of(id).dim > 0)
-      batching_.leading(of(id), source);
-    return of(id);
-  }
-
- private:
-  Module& module_;
-  Batching batching_;
-  const Growable<Batched>& arguments_;
-  DiffersBetweenExamples differs_;
-
-  constexpr Batched& of(int id) { return batching_.values[static_cast<std::size_t>(id)]; }
-  constexpr int operand(int id, int i) const { return module_.graph(batching_.one).operand(id, i); }
-  constexpr Value value(std::int32_t id, Source source) const { return batching_.value(id, source); }
-
-  constexpr Batched make(const Node& node, int id) {
-    if (node.is_argument() && node.index() >= 0) return arguments_[static_cast<std::size_t>(node.index())];
-    bool differs = differs_.is_forced(id);
-    for (int i = 0; i < node.arity; ++i)
-      if (const int from = operand(id, i); from >= 0) differs = differs || of(from).dim >= 0;
-    if (!differs) return copy(node, id);
-    if (node.rank == max_rank && !node.is_repeat())
-      value(-1, node.source)
-          .refuse(errc::capacity, "[vmap] rank: a tensor in the function of a ts::vmap has at most 7 dims, since the "
-                                  "values of all examples have a leading dim");
-    if (module_.refusal.text != nullptr) return copy(node, id);
-    if (node.is_repeat()) {
-      if (!batch_repeat(node, id)) loop(node, id);
-      return {};
-    }
-    if (const BatchRule rule = batch_rule_of(node.op); rule != nullptr)
-      if (const Batched made = rule(Batch(batching_, id)); made.id >= 0) return made;
-    loop(node, id);
-    return {};
-  }
-
-  constexpr Batched copy(const Node& node, int id) {
-    Growable<std::int32_t> operands;
-    for (int i = 0; i < node.arity; ++i) operands.push_back(operand(id, i) < 0 ? -1 : of(operand(id, i)).id);
-    return {module_.graph(batching_.all).add(node, operands.data(), node.arity), -1};
-  }
-
-  // ---- repeats
-
-  /// Makes a repeat whose body computes a layer for all examples. A body that runs a number of layers that differs
-  /// between examples can't.
-  constexpr bool batch_repeat(const Node& node, int id) {
-    const Repeat shape = Repeat::of(node);
-    if (shape.limited && of(operand(id, shape.limit(node.arity))).dim >= 0) return false;
-    Growable<std::uint8_t> differs(node.arity);
-    for (int i = 0; i < node.arity; ++i) differs[static_cast<std::size_t>(i)] = of(operand(id, i)).dim >= 0 ? 1 : 0;
-    for (;;) {  // a carried value differs if a layer returns a value that does
-      const int body = module_.add_graph();
-      BatchGraph layer(module_, node.index(), body, arguments_of_body(node, id, body, differs));
-      bool more = false;
-      for (int k = 0; k < shape.carried; ++k)
-        if (layer.output(k, false).dim >= 0 && differs[static_cast<std::size_t>(k)] == 0)
-          differs[static_cast<std::size_t>(k)] = 1, more = true;
-      if (more) continue;
-      connect(node, id, body, differs, layer);
-      return true;
-    }
-  }
-  constexpr Growable<Batched> arguments_of_body(const Node& repeat, int id, int body,
-                                                const Growable<std::uint8_t>& differs) {
-    Growable<Batched> made(repeat.arity);
-    const Repeat shape = Repeat::of(repeat);
-    for (int k = 0; k < module_.graph(repeat.index()).size(); ++k) {
-      Node node = module_.graph(repeat.index())[k];
-      if (!node.is_argument() || node.index() < 0) continue;
-      const int i = node.index();
-      const bool own = differs[static_cast<std::size_t>(i)] != 0;
-      if (own) {
-        node.rank = static_cast<std::uint8_t>(node.rank + 1);
-        node.singletons = static_cast<std::uint8_t>(node.singletons << 1);
-        // Slices of a value that was computed for all examples are in one block.
-        if (shape.is_stacked(i) && !is_in_layers(module_.graph(batching_.all)[of(operand(id, i)).id]))
-          node = stored_as(Storage::block, node);
-      }
-      made[static_cast<std::size_t>(i)] = {module_.graph(body).add(node), static_cast<std::int8_t>(own ? 0 : -1)};
-    }
-    return made;
-  }
-  constexpr void connect(const Node& node, int id, int body, const Growable<std::uint8_t>& differs, BatchGraph& layer) {
-    const Repeat shape = Repeat::of(node);
-    const int outputs = static_cast<int>(module_.graph(node.index()).outputs.size());
-    Growable<Batched> results;
-    for (int k = 0; k < outputs; ++k) {
-      results.push_back(layer.output(k, k < shape.carried && differs[static_cast<std::size_t>(k)] != 0));
-      module_.graph(body).outputs.push_back(results.back().id);
-    }
-    Growable<std::int32_t> operands;
-    for (int i = 0; i < node.arity; ++i) {
-      Batched& own = of(operand(id, i));
-      if (differs[static_cast<std::size_t>(i)] == 0)
-        operands.push_back(own.id);
-      else if (!shape.is_stacked(i))
-        operands.push_back(batching_.full(own, node.source).id);
-      else
-        operands.push_back(own.dim == 1 ? own.id : build::move_dim(value(own.id, node.source), 0, 1).id);
-    }
-    const Value made =
-        value(module_.graph(batching_.all)
-                  .add(shape.node(body, node.source), operands.data(), static_cast<int>(operands.size())),
-              node.source);
-    of(id) = {made.id, 0};
-    for (int p = id + 1; p < static_cast<int>(batching_.values.size()); ++p) {
-      const Node from = module_.graph(batching_.one)[p];
-      if (!from.is_projection() || operand(p, 0) != id) continue;
-      const int k = output_of(from);
-      const Batched& result = results[static_cast<std::size_t>(k)];
-      const Node type = module_.graph(body)[result.id];
-      const bool is_carried = k < shape.carried;
-      const Value all = build::project(made, k, is_carried ? type : build::stacked_type(type), storage_of(from));
-      of(p) = {all.id, static_cast<std::int8_t>(result.dim < 0 ? -1 : is_carried ? 0 : 1)};
-    }
-  }
-
-  // ---- loops over examples
-
-  constexpr void loop(const Node& node, int id) {
-    OpenBody body;
-    body.graph = module_.add_graph();
-    body.around = batching_.all;
-    Growable<std::int32_t> slices, inside;
-    for (int i = 0; i < node.arity; ++i) {
-      if (operand(id, i) < 0 || of(operand(id, i)).dim < 0) continue;
-      slices.push_back(batching_.leading(of(operand(id, i)), node.source).id);
-    }
-    body.arguments = static_cast<int>(slices.size());
-    int next = 0;
-    for (int i = 0; i < node.arity; ++i) {
-      if (operand(id, i) < 0) {
-        inside.push_back(-1);
-        continue;
-      }
-      const Batched own = of(operand(id, i));
-      const Value outer = value(own.id, node.source);
-      if (own.dim < 0) {
-        inside.push_back(captured(outer, body).id);
-        continue;
-      }
-      Node type = outer.node();
-      type.rank = static_cast<std::uint8_t>(type.rank - 1);
-      type.singletons = static_cast<std::uint8_t>(type.singletons >> 1);
-      inside.push_back(module_.graph(body.graph).add(build::argument_node(type, next++)));
-    }
-    const Value one{&module_, body.graph, module_.graph(body.graph).add(node, inside.data(), node.arity), node.source};
-    Growable<int> results;  // the nodes of the graph of one example that the loop computes
-    if (!node.is_repeat()) {
-      results.push_back(id);
-      module_.graph(body.graph).outputs.push_back(one.id);
-    }
-    for (int p = id + 1; p < static_cast<int>(batching_.values.size()) && node.is_repeat(); ++p) {
-      const Node from = module_.graph(batching_.one)[p];
-      if (!from.is_projection() || operand(p, 0) != id) continue;
-      results.push_back(p);
-      module_.graph(body.graph).outputs.push_back(build::project(one, output_of(from), from).id);
-    }
-    for (std::int32_t outer : body.captured) slices.push_back(outer);
-    const Repeat shape{.stacked = next, .scan = true};
-    const Value all =
-        value(module_.graph(batching_.all)
-                  .add(shape.node(body.graph, node.source), slices.data(), static_cast<int>(slices.size())),
-              node.source);
-    if (node.is_repeat()) of(id) = {all.id, 0};
-    for (std::size_t k = 0; k < results.size(); ++k) {
-      const Node type = module_.graph(body.graph)[module_.graph(body.graph).outputs[k]];
-      of(results[k]) = {build::project(all, static_cast<int>(k), build::stacked_type(type)).id, 0};
-    }
-  }
-};
-
-}  // namespace tessera::detail
-
-TESSERA_PLANNING_END
-
-#endif
-
-// ---- tessera/ops/layers.hpp
-
-#ifndef TESSERA_OPS_LAYERS_HPP
-#define TESSERA_OPS_LAYERS_HPP
-
-namespace tessera {
-
-namespace detail {
-
-/// A tensor of a Stack, whose layers may have memory of their own, in one block.
-constexpr Value in_one_block(const Value& layers) {
-  if (!is_in_layers(layers.node())) return layers;
-  Module& module = *layers.module;
-  const int body = module.add_graph();
-  Node layer = layers.node();
-  layer.rank = static_cast<std::uint8_t>(layer.rank - 1);
-  layer.singletons = static_cast<std::uint8_t>(layer.singletons >> 1);
-  module.graph(body).outputs.push_back(
-      module.graph(body).add(stored_as(Storage::layer, build::argument_node(layer, 0))));
-  const Value made = layers.make(Repeat{.stacked = 1, .scan = true}.node(body, layers.source), {layers.id});
-  return build::project(made, 0, layers.node());
-}
-
-/// A tensor of a layer, in all layers; with Nested, a tensor of a Stack in a layer.
-template <bool Nested = false, class Leaf> constexpr auto of_all_layers(const Leaf& leaf, Source source) {
-  const Value outer = value_behind(leaf);
-  if (outer.module == nullptr)
-    fail(errc::unsupported, "[stack] outside of a traced function: stored layers are tensors of their own", source);
-  constexpr int rank = Leaf::rank + (Nested ? 2 : 1);
-  static_assert(rank <= max_rank, "tessera: a tensor of all layers has at most 8 dims");
-  if (outer.rank() != rank)
-    outer.at(source).refuse(errc::structure,
-                            "[stack] field: it is not a tensor of the layers, but a field of a Stack in "
-                            "them, or was replaced by a tensor without a dim of layers");
-  return Sym<typename Leaf::element, rank>(in_one_block(here(outer).at(source)));
-}
-
-template <class Reduce> struct ReduceLayers {
-  Reduce reduce;
-  Source source;
-  bool in_stack = false;
-  template <class Leaf> constexpr void leaf(Leaf& leaf) {
-    if constexpr (TensorOperand<Leaf>)
-      leaf = in_stack ? Leaf(reduce(of_all_layers<true>(leaf, source)).value)
-                      : Leaf(reduce(of_all_layers(leaf, source)).value);
-  }
-  constexpr void enter_stack(const auto&) { in_stack = true; }
-  constexpr void enter_layer(int) {}
-  constexpr void leave_stack() { in_stack = false; }
-};
-template <class Block, class Reduce>
-constexpr Block reduce_layers(const Stack<Block>& stack, const Reduce& reduce, Here at) {
-  if (stack.layers().empty()) fail(errc::structure, "[stack] reduction: the Stack has no layers", Source::from(at));
-  Block made = stack[0];
-  ReduceLayers<Reduce> visitor{reduce, Source::from(at)};
-  for_each_leaf(made, visitor);
-  return made;
-}
-
-}  // namespace detail
-
-/// Inside a traced function: a tensor of the layers of a Stack, as one tensor with a leading dim of layers. `field` is
-/// a pointer to a member, or a function of a layer that returns a reference to the tensor:
-///
-///     const auto each = ts::vmap([](const auto& m, const auto& x) { return ts::grad(loss)(m, x); },
-///                                ts::in_axes<ts::not_mapped, 0>)(model, xs);        // a Stack of gradients
-///     const auto of_weight = ts::all_layers(each, &Model::weight);                     // [examples, in, out]
-///
-/// Communication: none, and for a result of ts::vmap no copy.
-template <class Block, class Field>
-constexpr auto all_layers(const Stack<Block>& stack, const Field& field, Here at = Here::current()) {
-  if (stack.layers().empty()) fail(errc::structure, "[stack] all_layers: the Stack has no layers", Source::from(at));
-  if constexpr (std::is_member_object_pointer_v<Field>)
-    return detail::of_all_layers(stack[0].*field, Source::from(at));
-  else
-    return detail::of_all_layers(field(stack[0]), Source::from(at));
-}
-
-/// Inside a traced function: a layer whose tensors are the sums, or the means, of those of all layers, such as the
-/// gradient of a batch from the clipped gradients of its examples. Results of ts::vmap may have a Stack in them.
-template <int Dim, class Block>
-  requires(Dim == 0)
-constexpr Block sum(const Stack<Block>& stack, Here at = Here::current()) {
-  return detail::reduce_layers(
-      stack, [](const auto& x) { return detail::as_sym(sum<0>(x)); }, at);
-}
-template <int Dim, class Block>
-  requires(Dim == 0)
-constexpr Block mean(const Stack<Block>& stack, Here at = Here::current()) {
-  return detail::reduce_layers(
-      stack, [](const auto& x) { return detail::as_sym(mean<0>(x)); }, at);
-}
-
-}  // namespace tessera
-
-#endif
-
-// ---- tessera/ops/vmap.hpp
-
-#ifndef TESSERA_OPS_VMAP_HPP
-#define TESSERA_OPS_VMAP_HPP
-
-namespace tessera {
-
-/// For ts::vmap: an argument that all examples share.
-inline constexpr int not_mapped = -100;
-
-namespace detail {
-
-/// Which dim of a tensor becomes dim d when dim `from` moves to `to`.
-constexpr int dim_before_move(int d, int from, int to) {
-  if (d == to) return from;
-  const int other = d - (d > to ? 1 : 0);
-  return other + (other >= from ? 1 : 0);
-}
-
-/// Moves a dim of a tensor, or of each tensor of a tuple, pair or array.
-template <int From, int To, class X> constexpr auto move_dim(const X& x) {
-  if constexpr (is_tuple_v<X> || is_array_v<X>) {
-    return map_items(x, [](const auto& item) { return move_dim<From, To>(item); });
-  } else if constexpr (TensorOperand<X>) {
-    constexpr int from = From < 0 ? From + X::rank : From, to = To < 0 ? To + X::rank : To;
-    constexpr bool fits = from >= 0 && from < X::rank && to >= 0 && to < X::rank;
-    static_assert(fits, "tessera: an axis of ts::vmap is not a dim of the tensor");
-    if constexpr (from == to || !fits)
-      return as_sym(x);
-    else
-      return [&]<std::size_t... D>(std::index_sequence<D...>) {
-        return transpose<dim_before_move(static_cast<int>(D), from, to)...>(x);
-      }(std::make_index_sequence<static_cast<std::size_t>(X::rank)>());
-  } else {
-    constexpr bool is_first = From == To;
-    static_assert(is_first, "tessera: the tensors of a struct are mapped along dim 0 by ts::vmap");
-    return x;
-  }
-}
-
-/// The arguments of one example: slices of those that are mapped, the others whole.
-template <std::size_t I, int... In, class Slices, class... Xs>
-constexpr const auto& example_argument(const Slices& slices, const std::tuple<Xs...>& all) {
-  constexpr int axes[] = {In...};
-  if constexpr (axes[I] == not_mapped) {
-    return std::get<I>(all);
-  } else {
-    constexpr std::size_t before = [] {
-      std::size_t count = 0;
-      for (std::size_t k = 0; k < I; ++k) count += axes[k] != not_mapped ? 1 : 0;
-      return count;
-    }();
-    return std::get<before>(slices);
-  }
-}
-template <class> inline constexpr int first_dim = 0;
-template <int In, class X> constexpr auto mapped_argument(const X& x) {
-  if constexpr (In == not_mapped)
-    return std::tuple();
-  else
-    return std::tuple<decltype(move_dim<In, 0>(x))>(move_dim<In, 0>(x));
-}
-
-/// Traces f of one example, and makes its operations for all examples. The results have a leading dim of examples.
-template <class F, class Xs> constexpr auto map_batched(const F& f, const Xs& xs, Source source) {
-  constexpr bool is_outside = !holds_local_v<Xs>;
-  static_assert(is_outside, "tessera: ts::vmap is called outside of a ts::shard_map; call shard_map in its function");
-  Value context = trace_in(xs);
-  if (context.module == nullptr)
-    fail(errc::unsupported, "[vmap] outside of a traced function: call ts::vmap inside a function of ts::compile");
-  context = context.at(source);
-  Module& module = *context.module;
-  BodyTrace body(module, {.scan = true});
-  const Value inside{&module, module.current, -1, source};
-  const auto y = as_carry(inside, settle(f(step_of(xs, body))));
-  GiveLeaves give{body, false};
-  for_each_leaf(y, give);
-  const OpenBody one = body.end();
-  const Value around{&module, one.around, -1, source};
-  Growable<Batched> arguments;
-  for (std::size_t i = 0; i < body.operands().size(); ++i) {
-    Value outer = around.with(body.operands()[i]);
-    const bool is_slice = body.is_slice(static_cast<int>(i));
-    if (is_slice) outer = in_one_block(outer);
-    // Along a dim of static extent 1 there is one example, which broadcasts.
-    const bool differs = is_slice && !outer.is_singleton(0);
-    if (is_slice && !differs) outer = build::drop_singletons(outer, 1);
-    arguments.push_back({outer.id, static_cast<std::int8_t>(differs ? 0 : -1)});
-  }
-  BatchGraph all(module, one.graph, one.around, arguments);
-  int next = 0;
-  const auto take = [&](Storage) { return around.with(all.output(next++, true).id); };
-  return StackResults<true, decltype(take)>(body, take)(y);
-}
-
-}  // namespace detail
-
-/// The dims along which ts::vmap maps the arguments: `ts::in_axes<0, ts::not_mapped>`.
-template <int... Axes> struct InAxes {};
-template <int... Axes> inline constexpr InAxes<Axes...> in_axes{};
-
-/// Inside a traced function: f of each example, as jax.vmap. `In` has for each argument the dim that counts examples,
-/// or ts::not_mapped; `Out` is that dim in the results. f may capture values, and vmaps may be nested. Gradients of
-/// each example:
-///
-///     const auto each = ts::vmap([](const auto& m, const auto& x) { return ts::grad(loss)(m, x); },
-///                                ts::in_axes<ts::not_mapped, 0>)(model, xs);
-///
-/// f is traced for one example, and each operation is made for all examples at once; what is the same for all examples
-/// is computed once. Branches, and loops whose number of steps differs between examples, run in a loop over examples.
-/// Memory is that of all examples; for one after the other, see ts::map. Arguments and results are tensors, and tuples,
-/// pairs and arrays of these, and Stacks, whose layers are examples; a struct that f returns becomes a Stack, see
-/// ts::all_layers: as a result of the program it is whole along the examples on each device, while tensors and tuples
-/// stay split. A number as the key of draws gives each example its own. Errors: capacity for a tensor of 8 dims in
-/// f; arguments with different numbers of examples are an error of the first operation that has both. Communication:
-/// that of the operations; a split dim of examples stays split. Source: jax.vmap.
-template <int Out = 0, class F, int... In> constexpr auto vmap(const F& f, InAxes<In...>, Here at = Here::current()) {
-  return [f, at](const auto&... xs) {
-    constexpr bool is_count = sizeof...(In) == sizeof...(xs), is_mapped = ((In != not_mapped) || ...);
-    static_assert(is_count, "tessera: ts::in_axes of ts::vmap has an axis for each argument");
-    static_assert(is_mapped, "tessera: ts::vmap maps at least one argument");
-    if constexpr (is_count && is_mapped) {
-      const auto all = std::tuple<decltype(detail::settle(xs))...>(detail::settle(xs)...);
-      const auto mapped = std::tuple_cat(detail::mapped_argument<In>(detail::settle(xs))...);
-      const auto one = [&](const auto& slices) {
-        return [&]<std::size_t... I>(std::index_sequence<I...>) {
-          return f(detail::example_argument<I, In...>(slices, all)...);
-        }(std::index_sequence_for<decltype(xs)...>());
-      };
-      return detail::move_dim<0, Out>(
-          detail::map_batched(one, detail::as_carry(detail::trace_in(mapped), mapped), Source::from(at)));
-    }
-  };
-}
-/// All arguments mapped along their first dim.
-template <int Out = 0, class F> constexpr auto vmap(const F& f, Here at = Here::current()) {
-  return [f, at]<class... Xs>(const Xs&... xs) { return vmap<Out>(f, in_axes<detail::first_dim<Xs>...>, at)(xs...); };
-}
-
-}  // namespace tessera
-
-#endif
-
-// ---- tessera/ops/custom_gradient.hpp
-
-#ifndef TESSERA_OPS_CUSTOM_GRADIENT_HPP
-#define TESSERA_OPS_CUSTOM_GRADIENT_HPP
-
-namespace tessera {
-
-namespace detail {
-
-/// The nodes of the results of a function with a custom gradient.
-constexpr Growable<std::int32_t> custom_gradient_nodes(const Value& context, const Growable<std::int32_t>& results,
-                                                       const Growable<std::int32_t>& cotangents,
-                                                       const Growable<std::int32_t>& values,
-                                                       const Growable<std::int32_t>& gradients) {
-  Growable<std::int32_t> made, operands;
-  operands.push_back(results[0]);
-  for (const auto* list : {&cotangents, &values, &gradients})
-    for (std::int32_t id : *list) operands.push_back(id);
-  const CustomGradient counts{static_cast<std::int32_t>(values.size()), static_cast<std::int32_t>(results.size())};
-  for (std::size_t k = 0; k < results.size(); ++k) {
-    const Value y = context.with(results[k]);
-    const Node own = y.node();
-    Node node{.op = k == 0 ? Op::custom_gradient : Op::custom_result,
-              .dtype = own.dtype,
-              .rank = own.rank,
-              .singletons = own.singletons};
-    if (k == 0) {
-      node.labels = counts.pack();
-      made.push_back(y.make(node, operands.data(), static_cast<int>(operands.size())).id);
-    } else {
-      node.value = static_cast<double>(k);
-      made.push_back(y.make(node, {y.id, made[0]}).id);
-    }
-  }
-  return made;
-}
-
-/// A structure of the results with variables of value 0 in the place of the floating tensors.
-template <class Y> constexpr Floating make_cotangents(Y& y) {
-  Floating made;
-  for_each_floating(y, [&](auto& leaf, const Value& given) {
-    const Value value = here(given), own = as_variable(build::broadcast(value.number(0), value));
-    leaf = std::remove_cvref_t<decltype(leaf)>(own);
-    made.add(own);
-  });
-  return made;
-}
-
-}  // namespace detail
-
-/// Inside a traced function: f with a gradient of your own, as jax.custom_vjp. `forward(x, ...)` returns (y,
-/// residuals); `backward(residuals, cotangent)` returns the cotangents of the arguments: for one argument a structure
-/// like it, for several a tuple. Tensors that f captures get no gradient.
-///
-///     constexpr auto clipped = ts::custom_vjp(
-///         [](const auto& x) { return std::tuple(x * 1.0, std::tuple()); },
-///         [](const auto&, const auto& g) { return ts::clamp(g, -1.0, 1.0); });
-///
-/// y is a tensor, or a tuple or plain struct of tensors, and the cotangent is a structure like it, with zeros for
-/// results that the loss doesn't use. Only floating tensors have cotangents: in the place of an integer result the
-/// cotangent has the result itself, and for an integer argument `backward` returns `std::tuple()` or the argument.
-/// `forward` is traced once, and the gradient with it; that is part of the program only where it is used. Higher
-/// derivatives are those of `backward`. Errors: structure for a result of `backward` unlike the arguments.
-template <class Forward, class Backward> constexpr auto custom_vjp(const Forward& forward, const Backward& backward) {
-  return [forward, backward](const auto&... given) {
-    const auto arguments = std::tuple<decltype(detail::settle(given))...>(detail::settle(given)...);
-    const auto made = std::apply(forward, arguments);
-    auto y = detail::settle(std::get<0>(made));
-    constexpr bool is_model = Model<decltype(y)> || SymOperand<decltype(y)>;
-    static_assert(is_model, "tessera: the function of ts::custom_vjp returns a tensor, or a tuple or plain struct of "
-                            "tensors, as the first item of the tuple that `forward` returns");
-    if constexpr (is_model) {
-      const detail::Floating results = detail::floating_of(y);
-      if (results.ids.empty()) return y;
-      auto cotangent = y;
-      const detail::Floating traced_on = detail::make_cotangents(cotangent);
-      const auto cotangents = backward(std::get<1>(made), std::as_const(cotangent));
-      const detail::Floating values = detail::floating_of(arguments);
-      const Growable<std::int32_t> gradients =
-          detail::matched(cotangents, results.context, values.ids,
-                          "[custom_vjp] result of backward: it must have the structure, element types and ranks of the "
-                          "function's arguments");
-      detail::replace_floating(
-          y, results.context,
-          detail::custom_gradient_nodes(results.context, results.ids, traced_on.ids, values.ids, gradients));
-      return y;
-    } else {
-      return y;
-    }
-  };
-}
-/// The same for an f whose y is computed in another way than by `forward`, of which only the residuals are used.
-template <class F, class Forward, class Backward>
-constexpr auto custom_vjp(const F& f, const Forward& forward, const Backward& backward) {
-  return custom_vjp([f, forward](const auto&... xs) { return std::tuple(f(xs...), std::get<1>(forward(xs...))); },
-                    backward);
-}
-
-/// Inside a traced function: f with a derivative of your own, as jax.custom_jvp. `derivative(primals, tangents)` is the
-/// tangent of f's result, in its structure, for tuples of the arguments and of their tangents, and is linear in the
-/// tangents; gradients are its transpose.
-///
-///     constexpr auto log1pexp = ts::custom_jvp(
-///         [](const auto& x) { return ts::log(1.0 + ts::exp(x)); },
-///         [](const auto& primals, const auto& tangents) {
-///           return ts::sigmoid(std::get<0>(primals)) * std::get<0>(tangents);
-///         });
-///
-/// In the place of the tangent of an integer tensor is the tensor itself. Errors: structure for a tangent unlike the
-/// result.
-template <class F, class Derivative> constexpr auto custom_jvp(const F& f, const Derivative& derivative) {
-  return custom_vjp(
-      [f](const auto&... xs) { return std::tuple(f(xs...), std::tuple(xs...)); },
-      [derivative](const auto& primals, const auto& cotangent) {
-        auto zeros = primals;
-        detail::for_each_floating(zeros, [](auto& leaf, const Value& given) {
-          const Value value = here(given);
-          leaf = std::remove_cvref_t<decltype(leaf)>(build::broadcast(value.number(0), value));
-        });
-        const auto linear = [&](const auto&... tangents) { return derivative(primals, std::tuple(tangents...)); };
-        return std::apply([&](const auto&... at) { return std::get<1>(vjp(linear, at...)); }, zeros)(cotangent);
-      });
-}
-
-namespace detail {
-
-template <class Y, class X, std::size_t... D, std::size_t... E>
-constexpr auto with_dims_of(const auto& rows, const Y& y, const X& x, std::index_sequence<D...>,
-                            std::index_sequence<E...>) {
-  return reshape(rows, {Dim(extent<static_cast<int>(D)>(y))..., Dim(extent<static_cast<int>(E)>(x))...});
-}
-/// A vector of as many elements as x, in the shape of x.
-template <class X> constexpr auto shaped_like(const auto& vector, const X& x) {
-  if constexpr (X::rank == 1)
-    return vector;
-  else
-    return with_dims_of(vector, x, x, std::make_index_sequence<X::rank>(), std::index_sequence<>());
-}
-/// 1 at element i, in row-major order, and 0 elsewhere.
-template <class X> constexpr auto one_at(const auto& i, const X& x) {
-  const auto flat = flattened(as_sym(x), Here());
-  return shaped_like(cast<typename X::element>(tessera::equal(iota<0, std::int32_t>(flat), i)), x);
-}
-/// 0, 1, ... for the elements of x.
-template <class X> constexpr auto numbers_of_elements(const X& x) {
-  return iota<0, std::int32_t>(flattened(as_sym(x), Here()));
-}
-
-}  // namespace detail
-
-/// The Jacobian of a function of one tensor x, as jax.jacrev: J[i..., k...] is the derivative of element i... of the
-/// result by element k... of x, so that it has the dims of x behind those of the result. One pullback for all elements
-/// of the result at once, by ts::vmap; for results of few elements. The gradient of a function with a result of rank 0.
-template <class F> constexpr auto jacrev(const F& f) {
-  return [f](const auto& x) {
-    using X = std::remove_cvref_t<decltype(x)>;
-    using Y = decltype(detail::settle(f(x)));
-    static_assert(TensorOperand<X> && TensorOperand<Y>, "tessera: the function of ts::jacrev and of ts::hessian takes "
-                                                        "one tensor and returns one");
-    if constexpr (!TensorOperand<X> || !TensorOperand<Y>) {
-      return f(x);
-    } else if constexpr (Y::rank == 0) {
-      return grad(f)(x);
-    } else {
-      const auto recorded = vjp(f, x);
-      const auto& y = std::get<0>(recorded);
-      const auto rows = vmap([&](const auto& i) { return std::get<1>(recorded)(Y(detail::one_at(i, y))); })(
-          detail::numbers_of_elements(y));
-      if constexpr (Y::rank == 1)
-        return rows;
-      else
-        return detail::with_dims_of(rows, y, x, std::make_index_sequence<Y::rank>(),
-                                    std::make_index_sequence<X::rank>());
-    }
-  };
-}
-
-/// The same Jacobian as jax.jacfwd: tangents for all elements of x at once, by ts::vmap; for an x of few
-/// elements.
-template <class F> constexpr auto jacfwd(const F& f) {
-  return [f](const auto& x) {
-    using X = std::remove_cvref_t<decltype(x)>;
-    using Y = decltype(detail::settle(f(x)));
-    constexpr bool fits = TensorOperand<X> && TensorOperand<Y>;
-    static_assert(fits, "tessera: the function of ts::jacfwd takes one tensor and returns one");
-    if constexpr (!fits) {
-      return f(x);
-    } else {
-      const auto linear = linearize(f, x);
-      const auto& y = std::get<0>(linear);
-      const auto tangents = vmap([&](const auto& i) { return std::get<1>(linear)(detail::one_at(i, x)); })(
-          detail::numbers_of_elements(x));
-      const auto columns = movedim<0, -1>(tangents);
-      if constexpr (X::rank == 1)
-        return columns;
-      else
-        return detail::with_dims_of(columns, y, x, std::make_index_sequence<Y::rank>(),
-                                    std::make_index_sequence<X::rank>());
-    }
-  };
-}
-
-/// The Hessian of a scalar function of a tensor x, the Jacobian of its gradient, as jax.hessian: of a vector a matrix;
-/// for tensors of few elements.
-template <class F> constexpr auto hessian(const F& f) {
-  return jacrev([f](const auto& x) { return grad(f)(x); });
-}
-
-}  // namespace tessera
-
-#endif
-
-// ---- tessera/ops/data_movement/combinations.hpp
-
-#ifndef TESSERA_OPS_DATA_MOVEMENT_COMBINATIONS_HPP
-#define TESSERA_OPS_DATA_MOVEMENT_COMBINATIONS_HPP
-
-// Rows made of the elements of vectors.
-
-namespace tessera {
-
-namespace detail {
-
-/// A vector along dim k of a grid of `Count` dims, and the indices along that dim.
-template <int Count> constexpr Value along_grid(Value x, int k) {
-  return build::insert_singletons(x, ((1u << Count) - 1) & ~(1u << k), Count);
-}
-template <int Count> constexpr Value grid_index(Value x, int k) {
-  return along_grid<Count>(x.make({.op = Op::arange, .dtype = DType::i32, .rank = 1}, {build::extent(x, 0).id}), k);
-}
-
-struct CartesianTag {
-  template <class X, class... Rest> struct result : Typed<typename X::type, 2> {
-    using Checks = decltype([] {
-      static_assert(X::rank == 1 && ((Rest::rank == 1) && ...), "tessera: cartesian_prod takes vectors");
-      static_assert((std::is_same_v<typename Rest::type, typename X::type> && ...),
-                    "tessera: the vectors of cartesian_prod must have the same element type; use ts::cast");
-    });
-  };
-  static constexpr Value emit(Value context, auto... vectors) {
-    constexpr int count = sizeof...(vectors);
-    const Value all[] = {vectors.at(context.source)...};
-    if (((vectors.rank() != 1) || ...))
-      context.refuse(errc::unsupported, "[cartesian_prod] leading dims: use it outside of a shard_map");
-    Value grid = grid_index<count>(all[0], 0);
-    for (int k = 1; k < count; ++k) grid = grid + grid_index<count>(all[k], k);
-    return [&]<int... K>(std::integer_sequence<int, K...>) {
-      const auto column = [&](int k) {
-        const Value rows =
-            MergeTag<count, 0, count - 1>::emit(context, build::broadcast(along_grid<count>(all[k], k), grid));
-        return build::insert_singletons(rows, 2u, 2);
-      };
-      return ConcatTag<2, 1>::emit(context, column(K)...);
-    }(std::make_integer_sequence<int, count>{});
-  }
-};
-
-template <int Count, bool Repeated> struct CombinationsTag {
-  template <class X> struct result : Typed<typename X::type, 2> {
-    using Checks = decltype([] {
-      static_assert(X::rank == 1, "tessera: combinations takes a vector");
-      static_assert(Count >= 1 && Count <= 4, "tessera: combinations are of 1 to 4 elements");
-    });
-  };
-  static constexpr Value emit(Value context, Value x) {
-    x = x.at(context.source);
-    if (x.rank() != 1) context.refuse(errc::unsupported, "[combinations] leading dims: use it outside of a shard_map");
-    const Value n = build::extent(x, 0), one = x.number(1, DType::i64);
-    Value taken{}, size = one;
-    for (int k = 0; k < Count; ++k) {
-      // (n + i) (n + i - 1) ... / 1 2 ..., a whole number after each factor
-      size = size * (Repeated ? n + n.number(k) : n - n.number(k)) / n.number(k + 1);
-      if (k == 0) continue;
-      const Value own =
-          build::binary(Repeated ? Op::less_equal : Op::less, grid_index<Count>(x, k - 1), grid_index<Count>(x, k));
-      taken = taken.module == nullptr ? own : build::binary(Op::logical_and, taken, own);
-    }
-    // Of fewer elements than a combination has, the product has a factor of 0 or below.
-    size = build::binary(Op::maximum, size, size.number(0));
-    return [&]<int... K>(std::integer_sequence<int, K...>) {
-      const auto column = [&](int k) {
-        if constexpr (Count == 1)
-          return build::insert_singletons(x, 2u, 2);
-        else
-          return build::insert_singletons(
-              MaskedSelectTag<Count>::emit(context, build::broadcast(along_grid<Count>(x, k), taken), taken, size,
-                                           x.number(0)),
-              2u, 2);
-      };
-      if constexpr (Count == 1)
-        return column(0);
-      else
-        return ConcatTag<2, 1>::emit(context, column(K)...);
-    }(std::make_integer_sequence<int, Count>{});
-  }
-};
-
-}  // namespace detail
-
-/// All rows with one element of each vector, the last changing first (torch.cartesian_prod): vectors of m and n give
-/// [m n, 2]. The vectors have one element type. Communication: the
-/// grid is merged to rows as in merge_dims.
-///
-///     const auto pairs = ts::cartesian_prod(x, y);   // [1, 2], [4, 5]: [1, 4], [1, 5], [2, 4], [2, 5]
-template <TensorArgument A, TensorArgument B>
-constexpr auto cartesian_prod(const A& a, const B& b, Here at = Here::current()) {
-  return call<detail::CartesianTag>(Source::from(at), a, b);
-}
-template <TensorArgument A, TensorArgument B, TensorArgument C>
-constexpr auto cartesian_prod(const A& a, const B& b, const C& c, Here at = Here::current()) {
-  return call<detail::CartesianTag>(Source::from(at), a, b, c);
-}
-
-/// The combinations of `Count` elements of a vector as rows, in the order of their indices (torch.combinations): of n
-/// elements n (n - 1) / 2 pairs; with `Repeated` an element can be taken several times, n (n + 1) / 2 pairs. The
-/// gradient goes to the elements. Cost: a mask of n^Count elements. Communication: as masked_select.
-///
-///     const auto pairs = ts::combinations(x);   // [1, 2, 3]: [1, 2], [1, 3], [2, 3]
-template <int Count = 2, bool Repeated = false, TensorArgument X>
-constexpr auto combinations(const X& x, Here at = Here::current()) {
-  return call<detail::CombinationsTag<Count, Repeated>>(Source::from(at), x);
 }
 
 }  // namespace tessera
@@ -22876,6 +22476,52 @@ constexpr auto embedding_bag(const Table& table, const Indices& indices, const O
 
 #endif
 
+// ---- tessera/ops/indexing/gather.hpp
+
+#ifndef TESSERA_OPS_INDEXING_GATHER_HPP
+#define TESSERA_OPS_INDEXING_GATHER_HPP
+
+namespace tessera {
+
+namespace detail {
+
+template <int Rank, int D> struct GatherTag {
+  static constexpr auto leading_dims = ops::LeadingDims::extended;
+  template <class A, class Indices> struct result : A {
+    using Checks = decltype([] {
+      static_assert(
+          std::is_same_v<typename Indices::type, std::int32_t> || std::is_same_v<typename Indices::type, std::int64_t>,
+          "tessera: the indices of gather must be std::int32_t or std::int64_t; use ts::cast<std::int32_t>(indices)");
+      static_assert(Indices::rank == A::rank, "tessera: the indices of gather must have the rank of the first operand");
+    });
+  };
+  static constexpr Value emit(Value context, Value x, Value indices) {
+    const int dim = x.shifted(D, Rank);
+    if ((x.node().singletons & ~unsigned{indices.node().singletons} & ~(1u << dim)) != 0)
+      context.refuse(errc::shape_mismatch,
+                     "[gather] dims: a dim has static extent 1 in the operand, but not in the indices; use "
+                     "ts::broadcast_like first");
+    return build::gather(x.at(context.source), dim, indices);
+  }
+};
+
+}  // namespace detail
+
+/// Elements along dim D at integer indices (torch.gather): y[.., k, ..] = x[.., indices[.., k, ..], ..]. The result has
+/// the shape of the indices, which have the rank of x and its extents along the other dims. Along a dim of static
+/// extent 1 of the indices, all elements of x have the same index (jnp.take_along_axis):
+/// `gather<1>(x, ts::unsqueeze<2>(rows))` of x [b, n, f] and rows [b, m] copies rows, [b, m, f]. The gradient adds the
+/// cotangent at the indices. Errors: dim_range for an index outside of the dim, shape_mismatch where another dim
+/// differs. Communication: D of x is made whole, as in sort; indices that are split along D stay split.
+template <int D, TensorArgument X, TensorArgument Indices>
+constexpr auto gather(const X& x, const Indices& indices, Here at = Here::current()) {
+  return call<detail::GatherTag<X::rank, detail::checked_dim<D, X::rank>()>>(Source::from(at), x, indices);
+}
+
+}  // namespace tessera
+
+#endif
+
 // ---- tessera/ops/indexing/isin.hpp
 
 #ifndef TESSERA_OPS_INDEXING_ISIN_HPP
@@ -22983,7 +22629,7 @@ constexpr auto scatter(const X& x, const Indices& indices, const Elements& sourc
 /// stays, on every sharding. Indices and source have one shape, and the extents of x along the other dims. Gradients:
 /// of x the cotangent where no element was replaced; of source the cotangent at the index, 0 for an element that
 /// another one replaced. Errors: dim_range for an index outside of the dim, shape_mismatch where another dim differs.
-/// Communication: as gather.
+/// Communication: D of x, of the indices and of the source is made whole, as in sort.
 template <int D, TensorArgument X, TensorArgument Indices, TensorArgument Elements>
 constexpr auto scatter(const X& x, const Indices& indices, const Elements& source, Here at = Here::current()) {
   return detail::scatter<D, ScatterRule{.replaces = true}>(x, indices, source, at);
@@ -22993,7 +22639,8 @@ constexpr auto scatter(const X& x, const Indices& indices, const Elements& sourc
 /// source[.., k, ..] for each element of source. A histogram is `scatter_add<0>(zeros, bins, ones)`. Indices and source
 /// have one shape, and the extents of x along the other dims. Floating elements are added in f64 in the order of the
 /// indices and rounded once; integers wrap around. Gradients: of x the cotangent, of source the cotangent gathered at
-/// the indices. Errors and communication: as gather.
+/// the indices. Errors: as gather. Communication: D of x is made whole; a source that is split along D gives a partial
+/// sum.
 template <int D, TensorArgument X, TensorArgument Indices, TensorArgument Elements>
 constexpr auto scatter_add(const X& x, const Indices& indices, const Elements& source, Here at = Here::current()) {
   return detail::scatter<D, ScatterRule{}>(x, indices, source, at);
@@ -23003,8 +22650,8 @@ constexpr auto scatter_add(const X& x, const Indices& indices, const Elements& s
 /// .max): `scatter_reduce<0, ts::Reduction::max>(x, indices, source)`; product, max, min or sum. Without `IncludeSelf`,
 /// elements of x at an index of the source do not count. Products of floating elements are computed in f64 and rounded
 /// once. NaN is the extreme of any elements. Gradients: elements that equal the extreme share its cotangent equally, as
-/// in PyTorch; those of a product are exact where elements are 0, second derivatives where none is. Otherwise as
-/// scatter.
+/// in PyTorch; those of a product are exact where elements are 0, second derivatives where none is. Errors: as scatter.
+/// Communication: as scatter_add, with partial extremes; for a product as scatter.
 template <int D, Reduction R, bool IncludeSelf = true, TensorArgument X, TensorArgument Indices,
           TensorArgument Elements>
 constexpr auto scatter_reduce(const X& x, const Indices& indices, const Elements& source, Here at = Here::current()) {
@@ -23190,7 +22837,8 @@ constexpr auto segment_prod(const X& x, const Segments& segments, const Count& c
 }
 
 /// Softmax over the rows of each segment, as attention of a graph needs: exp(x) / the sums of exp(x) of the segment,
-/// in the shape of x. Communication: that of segment_max and segment_sum, and a look-up of each.
+/// in the shape of x. Communication: that of segment_max and segment_sum, an all_reduce of the tables of each; rows
+/// that are split stay split.
 template <TensorArgument X, TensorArgument Segments, SizeOperand Count>
 constexpr auto segment_softmax(const X& x, const Segments& segments, const Count& count, Here at = Here::current()) {
   const auto of_rows = [&](const auto& table) { return index_select<0>(table, segments, at); };
@@ -23271,6 +22919,61 @@ constexpr auto topk(const X& x, const K& k, Here at = Here::current()) {
   const auto indices = call<detail::ArgsortTag<X::rank, dim, Order::descending, Index>>(Source::from(at), x, Dim(k));
   const auto values = call<detail::GatherTag<X::rank, dim>>(Source::from(at), x, indices);
   return TopK<std::remove_const_t<decltype(values)>, std::remove_const_t<decltype(indices)>>{values, indices};
+}
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/ops/indexing/take_along_dim.hpp
+
+#ifndef TESSERA_OPS_INDEXING_TAKE_ALONG_DIM_HPP
+#define TESSERA_OPS_INDEXING_TAKE_ALONG_DIM_HPP
+
+namespace tessera {
+
+namespace detail {
+
+/// gather of a tensor that is first repeated along the dims of static extent 1 along which the indices extend.
+template <int Rank, int D> struct TakeAlongDimTag : GatherTag<Rank, D> {
+  static constexpr Value emit(Value context, Value x, Value indices) {
+    x = x.at(context.source);
+    const int dim = x.shifted(D, Rank), rank = x.rank();
+    Value like{};  // of these only the shape is used
+    for (int d = 0; d < rank; ++d) {
+      if (d == dim || !x.is_singleton(d) || indices.is_singleton(d)) continue;
+      const Value counting = x.make({.op = Op::arange, .dtype = DType::i32, .rank = 1}, {build::extent(indices, d).id});
+      const Value own = build::insert_singletons(counting, ((1u << rank) - 1) & ~(1u << d), rank);
+      like = (like.module == nullptr ? build::iota(x, dim, DType::i32) : like) + own;
+    }
+    return build::gather(like.module == nullptr ? x : build::broadcast(x, like), dim, indices);
+  }
+};
+
+template <TensorArgument X> constexpr auto flattened(const X& x, Here at) {
+  if constexpr (X::rank == 1)
+    return x;
+  else
+    return merge_dims<0, X::rank - 1>(x, at);
+}
+
+}  // namespace detail
+
+/// Elements along dim D at integer indices, of two tensors that are broadcast against each other along all other dims
+/// (torch.take_along_dim, jnp.take_along_axis): `take_along_dim<1>(x, argsort<1>(x))` is sorted. x and indices have
+/// equal ranks, and extents that are equal or statically 1. Gradient and errors: as gather. Communication: as gather;
+/// a tensor that is repeated along a dim is repeated on each device.
+template <int D, TensorArgument X, TensorArgument Indices>
+constexpr auto take_along_dim(const X& x, const Indices& indices, Here at = Here::current()) {
+  return call<detail::TakeAlongDimTag<X::rank, detail::checked_dim<D, X::rank>()>>(Source::from(at), x, indices);
+}
+/// Elements at indices into all elements of x in row-major order: a vector with as many elements as the indices, which
+/// have any rank. Communication: as merge_dims of all dims, and gather.
+template <TensorArgument X, TensorArgument Indices>
+constexpr auto take_along_dim(const X& x, const Indices& indices, Here at = Here::current()) {
+  static_assert(X::rank >= 1 && Indices::rank >= 1,
+                "tessera: take_along_dim takes tensors with at least one dim; use ts::unsqueeze<0>(x)");
+  return gather<0>(detail::flattened(x, at), detail::flattened(indices, at), at);
 }
 
 }  // namespace tessera
@@ -23376,6 +23079,794 @@ constexpr auto unique(const X& x, const Size& size, Here at = Here::current()) {
 template <TensorArgument X, SizeOperand Size>
 constexpr auto unique_consecutive(const X& x, const Size& size, Here at = Here::current()) {
   return detail::unique_of<false>(x, size, at);
+}
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/ops/layers.hpp
+
+#ifndef TESSERA_OPS_LAYERS_HPP
+#define TESSERA_OPS_LAYERS_HPP
+
+namespace tessera {
+
+namespace detail {
+
+/// A tensor of a Stack, whose layers may have memory of their own, in one block.
+constexpr Value in_one_block(const Value& layers) {
+  if (!is_in_layers(layers.node())) return layers;
+  Module& module = *layers.module;
+  const int body = module.add_graph();
+  Node layer = layers.node();
+  layer.rank = static_cast<std::uint8_t>(layer.rank - 1);
+  layer.singletons = static_cast<std::uint8_t>(layer.singletons >> 1);
+  module.graph(body).outputs.push_back(
+      module.graph(body).add(stored_as(Storage::layer, build::argument_node(layer, 0))));
+  const Value made = layers.make(Repeat{.stacked = 1, .scan = true}.node(body, layers.source), {layers.id});
+  return build::project(made, 0, layers.node());
+}
+
+/// A tensor of a layer, in all layers; with Nested, a tensor of a Stack in a layer.
+template <bool Nested = false, class Leaf> constexpr auto of_all_layers(const Leaf& leaf, Source source) {
+  const Value outer = value_behind(leaf);
+  if (outer.module == nullptr)
+    fail(errc::unsupported, "[stack] outside of a traced function: stored layers are tensors of their own", source);
+  constexpr int rank = Leaf::rank + (Nested ? 2 : 1);
+  static_assert(rank <= max_rank, "tessera: a tensor of all layers has at most 8 dims");
+  if (outer.rank() != rank)
+    outer.at(source).refuse(errc::structure,
+                            "[stack] field: it is not a tensor of the layers, but a field of a Stack in "
+                            "them, or was replaced by a tensor without a dim of layers");
+  return Sym<typename Leaf::element, rank>(in_one_block(here(outer).at(source)));
+}
+
+template <class Reduce> struct ReduceLayers {
+  Reduce reduce;
+  Source source;
+  bool in_stack = false;
+  template <class Leaf> constexpr void leaf(Leaf& leaf) {
+    if constexpr (TensorOperand<Leaf>)
+      leaf = in_stack ? Leaf(reduce(of_all_layers<true>(leaf, source)).value)
+                      : Leaf(reduce(of_all_layers(leaf, source)).value);
+  }
+  constexpr void enter_stack(const auto&) { in_stack = true; }
+  constexpr void enter_layer(int) {}
+  constexpr void leave_stack() { in_stack = false; }
+};
+template <class Block, class Reduce>
+constexpr Block reduce_layers(const Stack<Block>& stack, const Reduce& reduce, Here at) {
+  if (stack.layers().empty()) fail(errc::structure, "[stack] reduction: the Stack has no layers", Source::from(at));
+  Block made = stack[0];
+  ReduceLayers<Reduce> visitor{reduce, Source::from(at)};
+  for_each_leaf(made, visitor);
+  return made;
+}
+
+}  // namespace detail
+
+/// Inside a traced function: a tensor of the layers of a Stack, as one tensor with a leading dim of layers. `field` is
+/// a pointer to a member, or a function of a layer that returns a reference to the tensor:
+///
+///     const auto each = ts::vmap([](const auto& m, const auto& x) { return ts::grad(loss)(m, x); },
+///                                ts::in_axes<ts::not_mapped, 0>)(model, xs);        // a Stack of gradients
+///     const auto of_weight = ts::all_layers(each, &Model::weight);                     // [examples, in, out]
+///
+/// Communication: none, and for a result of ts::vmap no copy.
+template <class Block, class Field>
+constexpr auto all_layers(const Stack<Block>& stack, const Field& field, Here at = Here::current()) {
+  if (stack.layers().empty()) fail(errc::structure, "[stack] all_layers: the Stack has no layers", Source::from(at));
+  if constexpr (std::is_member_object_pointer_v<Field>)
+    return detail::of_all_layers(stack[0].*field, Source::from(at));
+  else
+    return detail::of_all_layers(field(stack[0]), Source::from(at));
+}
+
+/// Inside a traced function: a layer whose tensors are the sums, or the means, of those of all layers, such as the
+/// gradient of a batch from the clipped gradients of its examples. Results of ts::vmap may have a Stack in them.
+template <int Dim, class Block>
+  requires(Dim == 0)
+constexpr Block sum(const Stack<Block>& stack, Here at = Here::current()) {
+  return detail::reduce_layers(
+      stack, [](const auto& x) { return detail::as_sym(sum<0>(x)); }, at);
+}
+template <int Dim, class Block>
+  requires(Dim == 0)
+constexpr Block mean(const Stack<Block>& stack, Here at = Here::current()) {
+  return detail::reduce_layers(
+      stack, [](const auto& x) { return detail::as_sym(mean<0>(x)); }, at);
+}
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/ops/batch_graph.hpp
+
+#ifndef TESSERA_OPS_BATCH_GRAPH_HPP
+#define TESSERA_OPS_BATCH_GRAPH_HPP
+
+TESSERA_PLANNING_BEGIN
+
+namespace tessera::detail {
+
+/// Which nodes of a graph differ between examples, from which arguments do, by argument index.
+class DiffersBetweenExamples {
+ public:
+  constexpr DiffersBetweenExamples(const Graph& graph, const Growable<Batched>& arguments)
+      : graph_(graph), arguments_(arguments), differs_(graph.nodes.size()), forced_(graph.nodes.size()) {
+    mark();
+    while (force_cotangents()) mark();
+  }
+
+  /// Nodes that differ although their operands may not: draws, and the cotangents on which a custom gradient was traced
+  /// whose result differs.
+  constexpr bool is_forced(int id) const { return forced_[static_cast<std::size_t>(id)] != 0; }
+
+ private:
+  const Graph& graph_;
+  const Growable<Batched>& arguments_;
+  Growable<std::uint8_t> differs_, forced_;
+
+  constexpr void mark() {
+    for (int id = 0; id < graph_.size(); ++id) {
+      const Node& node = graph_[id];
+      const auto at = static_cast<std::size_t>(id);
+      const OpRow& row = row_of(node);
+      if (row.unit == UnitKind::random && graph_.operand_node(id, 1).dtype == DType::f64) forced_[at] = 1;
+      bool differs = forced_[at] != 0;
+      if (node.is_argument() && node.index() >= 0)
+        differs = arguments_[static_cast<std::size_t>(node.index())].dim >= 0;
+      for (int i = 0; i < node.arity && row.host_source == HostSource::no; ++i)
+        if (const int operand = graph_.operand(id, i); operand >= 0)
+          differs = differs || differs_[static_cast<std::size_t>(operand)] != 0;
+      differs_[at] = differs ? 1 : 0;
+    }
+  }
+  constexpr bool force_cotangents() {
+    bool more = false;
+    for (int id = 0; id < graph_.size(); ++id) {
+      if (graph_[id].op != Op::custom_gradient || differs_[static_cast<std::size_t>(graph_.operand(id, 0))] == 0)
+        continue;
+      for (int k = 1; k <= CustomGradient::of(graph_[id]).results; ++k) {
+        const auto cotangent = static_cast<std::size_t>(graph_.operand(id, k));
+        if (differs_[cotangent] != 0) continue;
+        forced_[cotangent] = 1;
+        more = true;
+      }
+    }
+    return more;
+  }
+};
+
+/// Makes the nodes of a graph that computes one example for all examples at once. Nodes that are the same for all
+/// examples are copied; an operation without a batching rule runs in a loop over the examples.
+class BatchGraph {
+ public:
+  /// `arguments`: by argument index of the graph of one example.
+  constexpr BatchGraph(Module& module, int one, int all, const Growable<Batched>& arguments)
+      : module_(module), batching_{&module, one, all}, arguments_(arguments), differs_(module.graph(one), arguments) {
+    for (const Batched& argument : arguments)
+      if (argument.dim >= 0 && batching_.reference.id < 0) batching_.reference = argument;
+    const Growable<std::uint8_t> live = live_nodes(module.graph(one).view());
+    const int size = module.graph(one).size();
+    batching_.values.assign(static_cast<std::size_t>(size), Batched{});
+    for (int id = 0; id < size; ++id) {
+      if (live[static_cast<std::size_t>(id)] == 0 || of(id).id >= 0) continue;
+      const Node node = module.graph(one)[id];
+      const std::size_t first = module.graph(all).nodes.size();
+      if (const Batched made = make(node, id); made.id >= 0) of(id) = made;
+      Growable<Node>& nodes = module.graph(all).nodes;
+      for (std::size_t k = first; k < nodes.size(); ++k) nodes[k].region = node.region, nodes[k].derived = node.derived;
+    }
+  }
+
+  /// Output k, with a leading dim of examples if `full`.
+  constexpr Batched output(int k, bool full) {
+    const std::int32_t id = module_.graph(batching_.one).outputs[static_cast<std::size_t>(k)];
+    const Source source = module_.graph(batching_.one)[id].source;
+    if (full && of(id).dim < 0 && batching_.reference.id < 0)  // there is one example
+      of(id) = {build::insert_singletons(value(of(id).id, source), 1, value(of(id).id, source).rank() + 1).id, 0};
+    else if (full)
+      of(id) = {batching_.full(of(id), source).id, 0};
+    else if (of(id).dim > 0)
+      batching_.leading(of(id), source);
+    return of(id);
+  }
+
+ private:
+  Module& module_;
+  Batching batching_;
+  const Growable<Batched>& arguments_;
+  DiffersBetweenExamples differs_;
+
+  constexpr Batched& of(int id) { return batching_.values[static_cast<std::size_t>(id)]; }
+  constexpr int operand(int id, int i) const { return module_.graph(batching_.one).operand(id, i); }
+  constexpr Value value(std::int32_t id, Source source) const { return batching_.value(id, source); }
+
+  constexpr Batched make(const Node& node, int id) {
+    if (node.is_argument() && node.index() >= 0) return arguments_[static_cast<std::size_t>(node.index())];
+    bool differs = differs_.is_forced(id);
+    for (int i = 0; i < node.arity; ++i)
+      if (const int from = operand(id, i); from >= 0) differs = differs || of(from).dim >= 0;
+    if (!differs) return copy(node, id);
+    if (node.rank == max_rank && !node.is_repeat())
+      value(-1, node.source)
+          .refuse(errc::capacity, "[vmap] rank: a tensor in the function of a ts::vmap has at most 7 dims, since the "
+                                  "values of all examples have a leading dim");
+    if (module_.refusal.text != nullptr) return copy(node, id);
+    if (node.is_repeat()) {
+      if (!batch_repeat(node, id)) loop(node, id);
+      return {};
+    }
+    if (const BatchRule rule = batch_rule_of(node.op); rule != nullptr)
+      if (const Batched made = rule(Batch(batching_, id)); made.id >= 0) return made;
+    loop(node, id);
+    return {};
+  }
+
+  constexpr Batched copy(const Node& node, int id) {
+    Growable<std::int32_t> operands;
+    for (int i = 0; i < node.arity; ++i) operands.push_back(operand(id, i) < 0 ? -1 : of(operand(id, i)).id);
+    return {module_.graph(batching_.all).add(node, operands.data(), node.arity), -1};
+  }
+
+  // ---- repeats
+
+  /// Makes a repeat whose body computes a layer for all examples. A body that runs a number of layers that differs
+  /// between examples can't.
+  constexpr bool batch_repeat(const Node& node, int id) {
+    const Repeat shape = Repeat::of(node);
+    if (shape.limited && of(operand(id, shape.limit(node.arity))).dim >= 0) return false;
+    Growable<std::uint8_t> differs(node.arity);
+    for (int i = 0; i < node.arity; ++i) differs[static_cast<std::size_t>(i)] = of(operand(id, i)).dim >= 0 ? 1 : 0;
+    for (;;) {  // a carried value differs if a layer returns a value that does
+      const int body = module_.add_graph();
+      BatchGraph layer(module_, node.index(), body, arguments_of_body(node, id, body, differs));
+      bool more = false;
+      for (int k = 0; k < shape.carried; ++k)
+        if (layer.output(k, false).dim >= 0 && differs[static_cast<std::size_t>(k)] == 0)
+          differs[static_cast<std::size_t>(k)] = 1, more = true;
+      if (more) continue;
+      connect(node, id, body, differs, layer);
+      return true;
+    }
+  }
+  constexpr Growable<Batched> arguments_of_body(const Node& repeat, int id, int body,
+                                                const Growable<std::uint8_t>& differs) {
+    Growable<Batched> made(repeat.arity);
+    const Repeat shape = Repeat::of(repeat);
+    for (int k = 0; k < module_.graph(repeat.index()).size(); ++k) {
+      Node node = module_.graph(repeat.index())[k];
+      if (!node.is_argument() || node.index() < 0) continue;
+      const int i = node.index();
+      const bool own = differs[static_cast<std::size_t>(i)] != 0;
+      if (own) {
+        node.rank = static_cast<std::uint8_t>(node.rank + 1);
+        node.singletons = static_cast<std::uint8_t>(node.singletons << 1);
+        // Slices of a value that was computed for all examples are in one block.
+        if (shape.is_stacked(i) && !is_in_layers(module_.graph(batching_.all)[of(operand(id, i)).id]))
+          node = stored_as(Storage::block, node);
+      }
+      made[static_cast<std::size_t>(i)] = {module_.graph(body).add(node), static_cast<std::int8_t>(own ? 0 : -1)};
+    }
+    return made;
+  }
+  constexpr void connect(const Node& node, int id, int body, const Growable<std::uint8_t>& differs, BatchGraph& layer) {
+    const Repeat shape = Repeat::of(node);
+    const int outputs = static_cast<int>(module_.graph(node.index()).outputs.size());
+    Growable<Batched> results;
+    for (int k = 0; k < outputs; ++k) {
+      results.push_back(layer.output(k, k < shape.carried && differs[static_cast<std::size_t>(k)] != 0));
+      module_.graph(body).outputs.push_back(results.back().id);
+    }
+    Growable<std::int32_t> operands;
+    for (int i = 0; i < node.arity; ++i) {
+      Batched& own = of(operand(id, i));
+      if (differs[static_cast<std::size_t>(i)] == 0)
+        operands.push_back(own.id);
+      else if (!shape.is_stacked(i))
+        operands.push_back(batching_.full(own, node.source).id);
+      else
+        operands.push_back(own.dim == 1 ? own.id : build::move_dim(value(own.id, node.source), 0, 1).id);
+    }
+    const Value made =
+        value(module_.graph(batching_.all)
+                  .add(shape.node(body, node.source), operands.data(), static_cast<int>(operands.size())),
+              node.source);
+    of(id) = {made.id, 0};
+    for (int p = id + 1; p < static_cast<int>(batching_.values.size()); ++p) {
+      const Node from = module_.graph(batching_.one)[p];
+      if (!from.is_projection() || operand(p, 0) != id) continue;
+      const int k = output_of(from);
+      const Batched& result = results[static_cast<std::size_t>(k)];
+      const Node type = module_.graph(body)[result.id];
+      const bool is_carried = k < shape.carried;
+      const Value all = build::project(made, k, is_carried ? type : build::stacked_type(type), storage_of(from));
+      of(p) = {all.id, static_cast<std::int8_t>(result.dim < 0 ? -1 : is_carried ? 0 : 1)};
+    }
+  }
+
+  // ---- loops over examples
+
+  constexpr void loop(const Node& node, int id) {
+    OpenBody body;
+    body.graph = module_.add_graph();
+    body.around = batching_.all;
+    Growable<std::int32_t> slices, inside;
+    for (int i = 0; i < node.arity; ++i) {
+      if (operand(id, i) < 0 || of(operand(id, i)).dim < 0) continue;
+      slices.push_back(batching_.leading(of(operand(id, i)), node.source).id);
+    }
+    body.arguments = static_cast<int>(slices.size());
+    int next = 0;
+    for (int i = 0; i < node.arity; ++i) {
+      if (operand(id, i) < 0) {
+        inside.push_back(-1);
+        continue;
+      }
+      const Batched own = of(operand(id, i));
+      const Value outer = value(own.id, node.source);
+      if (own.dim < 0) {
+        inside.push_back(captured(outer, body).id);
+        continue;
+      }
+      Node type = outer.node();
+      type.rank = static_cast<std::uint8_t>(type.rank - 1);
+      type.singletons = static_cast<std::uint8_t>(type.singletons >> 1);
+      inside.push_back(module_.graph(body.graph).add(build::argument_node(type, next++)));
+    }
+    const Value one{&module_, body.graph, module_.graph(body.graph).add(node, inside.data(), node.arity), node.source};
+    Growable<int> results;  // the nodes of the graph of one example that the loop computes
+    if (!node.is_repeat()) {
+      results.push_back(id);
+      module_.graph(body.graph).outputs.push_back(one.id);
+    }
+    for (int p = id + 1; p < static_cast<int>(batching_.values.size()) && node.is_repeat(); ++p) {
+      const Node from = module_.graph(batching_.one)[p];
+      if (!from.is_projection() || operand(p, 0) != id) continue;
+      results.push_back(p);
+      module_.graph(body.graph).outputs.push_back(build::project(one, output_of(from), from).id);
+    }
+    for (std::int32_t outer : body.captured) slices.push_back(outer);
+    const Repeat shape{.stacked = next, .scan = true};
+    const Value all =
+        value(module_.graph(batching_.all)
+                  .add(shape.node(body.graph, node.source), slices.data(), static_cast<int>(slices.size())),
+              node.source);
+    if (node.is_repeat()) of(id) = {all.id, 0};
+    for (std::size_t k = 0; k < results.size(); ++k) {
+      const Node type = module_.graph(body.graph)[module_.graph(body.graph).outputs[k]];
+      of(results[k]) = {build::project(all, static_cast<int>(k), build::stacked_type(type)).id, 0};
+    }
+  }
+};
+
+}  // namespace tessera::detail
+
+TESSERA_PLANNING_END
+
+#endif
+
+// ---- tessera/ops/vmap.hpp
+
+#ifndef TESSERA_OPS_VMAP_HPP
+#define TESSERA_OPS_VMAP_HPP
+
+namespace tessera {
+
+/// For ts::vmap: an argument that all examples share.
+inline constexpr int not_mapped = -100;
+
+namespace detail {
+
+/// Which dim of a tensor becomes dim d when dim `from` moves to `to`.
+constexpr int dim_before_move(int d, int from, int to) {
+  if (d == to) return from;
+  const int other = d - (d > to ? 1 : 0);
+  return other + (other >= from ? 1 : 0);
+}
+
+/// Moves a dim of a tensor, or of each tensor of a tuple, pair or array.
+template <int From, int To, class X> constexpr auto move_dim(const X& x) {
+  if constexpr (is_tuple_v<X> || is_array_v<X>) {
+    return map_items(x, [](const auto& item) { return move_dim<From, To>(item); });
+  } else if constexpr (TensorOperand<X>) {
+    constexpr int from = From < 0 ? From + X::rank : From, to = To < 0 ? To + X::rank : To;
+    constexpr bool fits = from >= 0 && from < X::rank && to >= 0 && to < X::rank;
+    static_assert(fits, "tessera: an axis of ts::vmap is not a dim of the tensor");
+    if constexpr (from == to || !fits)
+      return as_sym(x);
+    else
+      return [&]<std::size_t... D>(std::index_sequence<D...>) {
+        return transpose<dim_before_move(static_cast<int>(D), from, to)...>(x);
+      }(std::make_index_sequence<static_cast<std::size_t>(X::rank)>());
+  } else {
+    constexpr bool is_first = From == To;
+    static_assert(is_first, "tessera: the tensors of a struct are mapped along dim 0 by ts::vmap");
+    return x;
+  }
+}
+
+/// The arguments of one example: slices of those that are mapped, the others whole.
+template <std::size_t I, int... In, class Slices, class... Xs>
+constexpr const auto& example_argument(const Slices& slices, const std::tuple<Xs...>& all) {
+  constexpr int axes[] = {In...};
+  if constexpr (axes[I] == not_mapped) {
+    return std::get<I>(all);
+  } else {
+    constexpr std::size_t before = [] {
+      std::size_t count = 0;
+      for (std::size_t k = 0; k < I; ++k) count += axes[k] != not_mapped ? 1 : 0;
+      return count;
+    }();
+    return std::get<before>(slices);
+  }
+}
+template <class> inline constexpr int first_dim = 0;
+template <int In, class X> constexpr auto mapped_argument(const X& x) {
+  if constexpr (In == not_mapped)
+    return std::tuple();
+  else
+    return std::tuple<decltype(move_dim<In, 0>(x))>(move_dim<In, 0>(x));
+}
+
+/// Traces f of one example, and makes its operations for all examples. The results have a leading dim of examples.
+template <class F, class Xs> constexpr auto map_batched(const F& f, const Xs& xs, Source source) {
+  constexpr bool is_outside = !holds_local_v<Xs>;
+  static_assert(is_outside, "tessera: ts::vmap is called outside of a ts::shard_map; call shard_map in its function");
+  Value context = trace_in(xs);
+  if (context.module == nullptr)
+    fail(errc::unsupported, "[vmap] outside of a traced function: call ts::vmap inside a function of ts::compile");
+  context = context.at(source);
+  Module& module = *context.module;
+  BodyTrace body(module, {.scan = true});
+  const Value inside{&module, module.current, -1, source};
+  const auto y = as_carry(inside, settle(f(step_of(xs, body))));
+  GiveLeaves give{body, false};
+  for_each_leaf(y, give);
+  const OpenBody one = body.end();
+  const Value around{&module, one.around, -1, source};
+  Growable<Batched> arguments;
+  for (std::size_t i = 0; i < body.operands().size(); ++i) {
+    Value outer = around.with(body.operands()[i]);
+    const bool is_slice = body.is_slice(static_cast<int>(i));
+    if (is_slice) outer = in_one_block(outer);
+    // Along a dim of static extent 1 there is one example, which broadcasts.
+    const bool differs = is_slice && !outer.is_singleton(0);
+    if (is_slice && !differs) outer = build::drop_singletons(outer, 1);
+    arguments.push_back({outer.id, static_cast<std::int8_t>(differs ? 0 : -1)});
+  }
+  BatchGraph all(module, one.graph, one.around, arguments);
+  int next = 0;
+  const auto take = [&](Storage) { return around.with(all.output(next++, true).id); };
+  return StackResults<true, decltype(take)>(body, take)(y);
+}
+
+}  // namespace detail
+
+/// The dims along which ts::vmap maps the arguments: `ts::in_axes<0, ts::not_mapped>`.
+template <int... Axes> struct InAxes {};
+template <int... Axes> inline constexpr InAxes<Axes...> in_axes{};
+
+/// Inside a traced function: f of each example, as jax.vmap. `In` has for each argument the dim that counts examples,
+/// or ts::not_mapped; `Out` is that dim in the results. f may capture values, and vmaps may be nested. Gradients of
+/// each example:
+///
+///     const auto each = ts::vmap([](const auto& m, const auto& x) { return ts::grad(loss)(m, x); },
+///                                ts::in_axes<ts::not_mapped, 0>)(model, xs);
+///
+/// f is traced for one example, and each operation is made for all examples at once; what is the same for all examples
+/// is computed once. Branches, and loops whose number of steps differs between examples, run in a loop over examples.
+/// Memory is that of all examples; for one after the other, see ts::map. Arguments and results are tensors, and tuples,
+/// pairs and arrays of these, and Stacks, whose layers are examples; a struct that f returns becomes a Stack, see
+/// ts::all_layers: as a result of the program it is whole along the examples on each device, while tensors and tuples
+/// stay split. A number as the key of draws gives each example its own. Errors: capacity for a tensor of 8 dims in
+/// f; arguments with different numbers of examples are an error of the first operation that has both. Communication:
+/// that of the operations; a split dim of examples stays split. Source: jax.vmap.
+template <int Out = 0, class F, int... In> constexpr auto vmap(const F& f, InAxes<In...>, Here at = Here::current()) {
+  return [f, at](const auto&... xs) {
+    constexpr bool is_count = sizeof...(In) == sizeof...(xs), is_mapped = ((In != not_mapped) || ...);
+    static_assert(is_count, "tessera: ts::in_axes of ts::vmap has an axis for each argument");
+    static_assert(is_mapped, "tessera: ts::vmap maps at least one argument");
+    if constexpr (is_count && is_mapped) {
+      const auto all = std::tuple<decltype(detail::settle(xs))...>(detail::settle(xs)...);
+      const auto mapped = std::tuple_cat(detail::mapped_argument<In>(detail::settle(xs))...);
+      const auto one = [&](const auto& slices) {
+        return [&]<std::size_t... I>(std::index_sequence<I...>) {
+          return f(detail::example_argument<I, In...>(slices, all)...);
+        }(std::index_sequence_for<decltype(xs)...>());
+      };
+      return detail::move_dim<0, Out>(
+          detail::map_batched(one, detail::as_carry(detail::trace_in(mapped), mapped), Source::from(at)));
+    }
+  };
+}
+/// All arguments mapped along their first dim.
+template <int Out = 0, class F> constexpr auto vmap(const F& f, Here at = Here::current()) {
+  return [f, at]<class... Xs>(const Xs&... xs) { return vmap<Out>(f, in_axes<detail::first_dim<Xs>...>, at)(xs...); };
+}
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/ops/jacobian.hpp
+
+#ifndef TESSERA_OPS_JACOBIAN_HPP
+#define TESSERA_OPS_JACOBIAN_HPP
+
+namespace tessera {
+
+namespace detail {
+
+/// The floating tensors of a structure in nested tuples: a struct is the tuple of its fields, a Stack its layer with
+/// tensors of all layers, and what has no gradient an empty tuple.
+template <bool OfLayers = false, class T> constexpr auto floating_tree(const T& x) {
+  if constexpr (TensorOperand<T>) {
+    if constexpr (!is_differentiable_v<T>)
+      return std::tuple();
+    else if constexpr (OfLayers)
+      return of_all_layers(x, trace_of(x).source);
+    else
+      return Sym<typename T::element, T::rank>(here(trace_of(as_sym(x))));
+  } else if constexpr (NumberOperand<T> || std::is_empty_v<T>) {
+    return std::tuple();
+  } else if constexpr (is_stack_v<T>) {
+    return floating_tree<true>(x[0]);
+  } else if constexpr (is_tuple_v<T> || is_array_v<T>) {
+    return map_items(x, [](const auto& item) { return floating_tree<OfLayers>(item); });
+  } else {
+    return with_fields(x, [](const auto&... fields) {
+      return std::tuple<decltype(floating_tree<OfLayers>(fields))...>{floating_tree<OfLayers>(fields)...};
+    });
+  }
+}
+template <class T> using floating_tree_t = decltype(floating_tree(std::declval<const T&>()));
+
+/// f of each tensor of such a tree, in order, in a tree alike.
+template <class T, class F> constexpr auto map_tensors(const T& tree, const F& f) {
+  if constexpr (TensorOperand<T>)
+    return f(tree);
+  else
+    return map_items(tree, [&](const auto& item) { return map_tensors(item, f); });
+}
+/// The number of tensors of such a tree.
+template <class T> constexpr int tensor_count() {
+  if constexpr (TensorOperand<T>)
+    return 1;
+  else if constexpr (is_array_v<T>)
+    return static_cast<int>(std::tuple_size_v<T>) * tensor_count<typename T::value_type>();
+  else
+    return []<template <class...> class Tuple, class... Ts>(const Tuple<Ts...>*) {
+      return (0 + ... + tensor_count<Ts>());
+    }(static_cast<const T*>(nullptr));
+}
+template <class T> constexpr int max_rank_in() {
+  if constexpr (TensorOperand<T>)
+    return T::rank;
+  else if constexpr (is_array_v<T>)
+    return max_rank_in<typename T::value_type>();
+  else
+    return []<template <class...> class Tuple, class... Ts>(const Tuple<Ts...>*) {
+      int found = 0;
+      ((found = max_rank_in<Ts>() > found ? max_rank_in<Ts>() : found), ...);
+      return found;
+    }(static_cast<const T*>(nullptr));
+}
+
+/// How many elements a tensor has; the floating tensors of a structure, together.
+constexpr Value element_count(const Value& x) {
+  Value count = x.integer(1, DType::i64);
+  for (int d = 0; d < x.rank(); ++d)
+    if (!x.is_singleton(d)) count = count * build::extent(x, d);
+  return count;
+}
+template <class T> constexpr Value element_count(const T& structure) {
+  Value total{};
+  for_each_floating(structure, [&](const auto&, const Value& given) {
+    const Value own = element_count(here(given));
+    total = total.module == nullptr ? own : total + own;
+  });
+  return total;
+}
+/// Replaces the floating tensors of a structure by 1 at element i, counted in row-major order through all of them, and
+/// 0 elsewhere.
+template <class T> constexpr void set_one_at(T& structure, const Value& element) {
+  Value offset = element.integer(0, DType::i32);
+  for_each_floating(structure, [&](auto& leaf, const Value& given) {
+    const Value own = here(given).at(element.source);
+    Value place = offset, count = own.integer(1, DType::i32);
+    for (int d = own.rank() - 1; d >= 0; --d) {
+      if (!own.is_singleton(d)) place = place + build::iota(own, d, DType::i32) * count;
+      count = count * build::cast(build::extent(own, d), DType::i32);
+    }
+    const Value one = build::cast(build::binary(Op::equal, place, element), own.dtype());
+    leaf = std::remove_cvref_t<decltype(leaf)>(build::broadcast(one, own));
+    offset = offset + count;
+  });
+}
+
+/// 0, 1, ... for the elements of the floating tensors of a structure.
+template <class T> constexpr auto numbers_to(const T& structure) {
+  const Value count = element_count(structure);
+  return Sym<std::int32_t, 1>(count.make({.op = Op::arange, .dtype = DType::i32, .rank = 1}, {count.id}));
+}
+
+/// The part of x for one of the tensors whose elements its dim `dim` counts: that dim becomes the dims of `like`, whose
+/// elements begin at `offset`. `whole`: there is no other tensor.
+constexpr Value part_of(Value x, int dim, const Value& offset, const Value& like, bool whole) {
+  int extending = 0;
+  for (int d = 0; d < like.rank(); ++d) extending += like.is_singleton(d) ? 0 : 1;
+  if (extending == 0) {
+    x = build::slice(x, dim, offset, x.integer(1, DType::i64));
+    if (like.rank() == 0) return build::drop_singletons(x, 1u << dim);
+    return build::insert_singletons(x, ((1u << (like.rank() - 1)) - 1) << dim, x.rank() + like.rank() - 1);
+  }
+  if (!whole) x = build::slice(x, dim, offset, element_count(like));
+  return build::split_dim_as(x, dim, like, 0, like.rank());
+}
+
+/// The same as a typed tensor: the Jacobian of one result by one argument.
+template <bool Whole, int Dim, class All, class Like>
+constexpr auto jacobian_part(const All& all, const Value& offset, const Like& like) {
+  constexpr int rank = All::rank - 1 + Like::rank;
+  static_assert(rank <= max_rank, "tessera: a Jacobian has the dims of the result and of the argument, at most 8 "
+                                  "together");
+  return Sym<typename All::element, rank>(part_of(as_sym(all).value, Dim, offset, like.value, Whole));
+}
+
+/// f as a function of its arguments with the numbers Chosen: a single argument, or a tuple.
+template <int First, int... More, class Transform, class F>
+constexpr auto of_chosen_arguments(const Transform& transform, const F& f) {
+  return [transform, f](const auto&... arguments) {
+    constexpr int count = sizeof...(arguments);
+    constexpr bool in_range = First >= 0 && First < count && ((More >= 0 && More < count) && ...);
+    static_assert(in_range, "tessera: a number of ts::jacrev<...>, ts::jacfwd<...> and ts::hessian<...> is that of an "
+                            "argument, counted from 0");
+    if constexpr (in_range) {
+      const auto all = std::tie(arguments...);
+      const auto called = [&](const auto& chosen) {
+        return [&]<std::size_t... I>(std::index_sequence<I...>) {
+          return f(chosen_argument<static_cast<int>(I), First, More...>(chosen, all)...);
+        }(std::make_index_sequence<sizeof...(arguments)>());
+      };
+      if constexpr (sizeof...(More) == 0)
+        return transform([&](const auto& own) { return called(std::tie(own)); })(std::get<First>(all));
+      else
+        return transform(called)(std::tuple(std::get<First>(all), std::get<More>(all)...));
+    }
+  };
+}
+
+/// Whether a function with the argument X and the result Y has a Jacobian.
+template <class X, class Y> constexpr bool has_jacobian() {
+  if constexpr (Model<X> && Model<Y>)
+    return tensor_count<floating_tree_t<X>>() > 0 && tensor_count<floating_tree_t<Y>>() > 0;
+  else
+    return false;
+}
+
+}  // namespace detail
+
+/// Inside a traced function: the Jacobian of f by its first argument x, as jax.jacrev; `rest` is held constant. For a
+/// tensor y and a tensor x, J[i..., k...] is the derivative of element i... of y by element k... of x: J has the dims
+/// of y and then those of x. One pullback for all elements of the result at once, by ts::vmap; for results of few
+/// elements.
+///
+/// x and y may be structures: the result has for each tensor of y a structure like x, in a structure like y. A struct
+/// appears there as the tuple of its fields, since a Jacobian has more dims than a field; tuples, pairs and arrays stay
+/// what they are, a tensor of a Stack has a dim of layers, and in the place of integers, Dims and Scalars is
+/// `std::tuple()`:
+///
+///     const auto by_model = ts::jacrev([](const auto& m, const auto& in) { return m(in); })(model, x);
+///     const auto& of_weight = std::get<0>(by_model);                  // [B, out] by [in, out]: [B, out, in, out]
+///
+/// Errors: shape_mismatch, structure as ts::vjp; y and x together have at most 8 dims. Communication: that of the
+/// operations, for all elements at once.
+template <class F> constexpr auto jacrev(const F& f) {
+  return [f](const auto& first, const auto&... rest) {
+    const auto x = detail::settle(first);
+    const auto called = [&](const auto& own) { return detail::settle(f(own, rest...)); };
+    using X = std::remove_cvref_t<decltype(x)>;
+    using Y = std::remove_cvref_t<decltype(called(x))>;
+    constexpr bool fits = detail::has_jacobian<X, Y>();
+    static_assert(fits, "tessera: the function of ts::jacrev and of ts::hessian takes and returns floating tensors, or "
+                        "structures with some; convert integers with ts::cast<float>(x)");
+    if constexpr (!fits) {
+      return x;
+    } else {
+      using Results = detail::floating_tree_t<Y>;
+      const auto recorded = vjp(called, x);
+      const auto& y = std::get<0>(recorded);
+      const auto pulled = [&](const Value& element) {
+        auto cotangent = y;
+        detail::set_one_at(cotangent, element);
+        return detail::floating_tree(std::get<1>(recorded)(cotangent));
+      };
+      const Value zero = here(detail::trace_in(y)).integer(0, DType::i64);
+      const auto results = detail::floating_tree(y);
+      if constexpr (detail::tensor_count<Results>() == 1 && detail::max_rank_in<Results>() == 0) {
+        return detail::map_tensors(results, [&](const auto&) { return pulled(build::cast(zero, DType::i32)); });
+      } else {
+        constexpr bool is_whole = detail::tensor_count<Results>() == 1;
+        const auto rows = vmap([&](const auto& i) { return pulled(i.value); })(detail::numbers_to(y));
+        Value offset = zero;
+        return detail::map_tensors(results, [&](const auto& result) {
+          const Value begin = offset;
+          if constexpr (!is_whole) offset = offset + detail::element_count(result.value);
+          return detail::map_tensors(
+              rows, [&](const auto& all) { return detail::jacobian_part<is_whole, 0>(all, begin, result); });
+        });
+      }
+    }
+  };
+}
+/// By the arguments with these numbers, from 0 (argnums of JAX): `jacrev<1>(f)(x, w)` by w, `jacrev<0, 1>(f)(x, w)` by
+/// the tuple of both.
+template <int First, int... More, class F> constexpr auto jacrev(const F& f) {
+  return detail::of_chosen_arguments<First, More...>([](const auto& own) { return jacrev(own); }, f);
+}
+
+/// The same Jacobian as jax.jacfwd: one product with tangents of all elements of x at once, by ts::vmap; for an x of
+/// few elements.
+template <class F> constexpr auto jacfwd(const F& f) {
+  return [f](const auto& first, const auto&... rest) {
+    const auto x = detail::settle(first);
+    const auto called = [&](const auto& own) { return detail::settle(f(own, rest...)); };
+    using X = std::remove_cvref_t<decltype(x)>;
+    using Y = std::remove_cvref_t<decltype(called(x))>;
+    constexpr bool fits = detail::has_jacobian<X, Y>();
+    static_assert(fits, "tessera: the function of ts::jacfwd takes and returns floating tensors, or structures with "
+                        "some; convert integers with ts::cast<float>(x)");
+    if constexpr (!fits) {
+      return x;
+    } else {
+      using Arguments = detail::floating_tree_t<X>;
+      const auto linear = linearize(called, x);
+      const auto pushed = [&](const Value& element) {
+        auto tangent = x;
+        detail::set_one_at(tangent, element);
+        return detail::floating_tree(std::get<1>(linear).push(std::tuple(tangent)));
+      };
+      const Value zero = here(detail::trace_in(x)).integer(0, DType::i64);
+      const auto arguments = detail::floating_tree(x);
+      constexpr bool is_whole = detail::tensor_count<Arguments>() == 1;
+      if constexpr (is_whole && detail::max_rank_in<Arguments>() == 0) {
+        return detail::map_tensors(pushed(build::cast(zero, DType::i32)), [&](const auto& column) {
+          return detail::map_tensors(arguments, [&](const auto&) { return column; });
+        });
+      } else {
+        const auto columns = vmap([&](const auto& i) { return pushed(i.value); })(detail::numbers_to(x));
+        return detail::map_tensors(columns, [&](const auto& given) {
+          constexpr int last = std::remove_cvref_t<decltype(given)>::rank - 1;
+          const auto all = movedim<0, -1>(given);
+          Value offset = zero;
+          return detail::map_tensors(arguments, [&](const auto& argument) {
+            const Value begin = offset;
+            if constexpr (!is_whole) offset = offset + detail::element_count(argument.value);
+            return detail::jacobian_part<is_whole, last>(all, begin, argument);
+          });
+        });
+      }
+    }
+  };
+}
+/// By the arguments with these numbers: see jacrev.
+template <int First, int... More, class F> constexpr auto jacfwd(const F& f) {
+  return detail::of_chosen_arguments<First, More...>([](const auto& own) { return jacfwd(own); }, f);
+}
+
+/// The Hessian of a scalar function of x, the Jacobian of its gradient, as jax.hessian: of a vector a matrix; for an x
+/// of few elements. Of a structure x it has for each tensor of x a structure like x. Of a function with another result
+/// than a scalar, the Hessian of each element, as in JAX.
+template <class F> constexpr auto hessian(const F& f) {
+  return jacrev([f](const auto& x, const auto&... rest) { return jacrev(f)(x, rest...); });
+}
+/// By the arguments with these numbers: see jacrev.
+template <int First, int... More, class F> constexpr auto hessian(const F& f) {
+  return detail::of_chosen_arguments<First, More...>([](const auto& own) { return hessian(own); }, f);
 }
 
 }  // namespace tessera
@@ -24203,6 +24694,7 @@ namespace tessera {
 /// are split, as argmax; a split batch gives a partial sum.
 template <TensorArgument Logits, TensorArgument Target>
 constexpr auto accuracy(const Logits& logits, const Target& target, Here at = Here::current()) {
+  const detail::FunctionCall named("accuracy", logits, target);
   return mean(cast<float>(tessera::equal(argmax<-1>(logits, at), target, at), at), at);
 }
 
@@ -24211,6 +24703,7 @@ constexpr auto accuracy(const Logits& logits, const Target& target, Here at = He
 /// class is not among them. No communication for a split batch but a partial sum.
 template <TensorArgument Logits, TensorArgument Target, NumberOperand K>
 constexpr auto top_k_accuracy(const Logits& logits, const Target& target, const K& k, Here at = Here::current()) {
+  const detail::FunctionCall named("top_k_accuracy", logits, target);
   static_assert(Target::rank + 1 == Logits::rank, "tessera: there is a target for each row of the logits");
   const auto is_target = tessera::equal(iota<-1, std::int32_t>(logits, at), unsqueeze<-1>(target, at), at);
   const auto own = sum<-1>(select(is_target, logits, zeros_like(logits, at), at), keepdims, at);
@@ -24226,11 +24719,118 @@ constexpr auto top_k_accuracy(const Logits& logits, const Target& target, const 
 template <TensorArgument Predicted, TensorArgument Target, SizeOperand Classes>
 constexpr auto confusion_matrix(const Predicted& predicted, const Target& target, const Classes& classes,
                                 Here at = Here::current()) {
+  const detail::FunctionCall named("confusion_matrix", predicted, target);
   static_assert(Predicted::rank == Target::rank, "tessera: there is a prediction for each target");
   const auto of = [&](const auto& classes_of) {
     return one_hot<std::int32_t>(detail::flattened(classes_of, at), classes, at);
   };
   return einsum<"nt,np->tp">(of(target), of(predicted), at);
+}
+
+/// How the metrics of classes become one number (average of torchmetrics): their mean over the classes that occur among
+/// predictions or targets; the metric of the counts of all classes together; their mean, weighted by how many targets
+/// each class has; or no number, but the metric of each class.
+enum class Average : std::uint8_t { macro, micro, weighted, none };
+
+namespace detail {
+
+/// How many predictions of each class are right, how many there are, and how many targets: three f32 [classes].
+template <class Predicted, class Target, class Classes>
+constexpr auto class_counts(const Predicted& predicted, const Target& target, const Classes& classes, Here at) {
+  static_assert(Predicted::rank == Target::rank, "tessera: there is a prediction for each target");
+  const auto of = [&](const auto& given) { return one_hot<std::int32_t>(flattened(given, at), classes, at); };
+  // An element with a class outside of [0, classes) is not counted, neither for its prediction nor for its target.
+  const auto p = of(predicted), t = of(target);
+  const auto both = call<MulTag>(Source::from(at), sum<-1>(p, keepdims, at), sum<-1>(t, keepdims, at));
+  const auto count = [&](const auto& x) { return cast<float>(sum<0>(x, at), at); };
+  return std::tuple(count(call<MulTag>(Source::from(at), p, t)), count(call<MulTag>(Source::from(at), p, both)),
+                    count(call<MulTag>(Source::from(at), t, both)));
+}
+/// n / d, or 0 where d is 0.
+template <class N, class D> constexpr auto share_of(const N& n, const D& d, Here at) {
+  return select(greater(d, 0, at), call<DivTag>(Source::from(at), n, maximum(d, 1, at)), 0.0, at);
+}
+/// The metric right / (w_p predicted + w_t target), where w_p + w_t = 1.
+template <Average A, class Counts> constexpr auto averaged(const Counts& counts, double of_predicted, Here at) {
+  const auto& [right, predicted, target] = counts;
+  const auto metric = [&](const auto& r, const auto& p, const auto& t) {
+    const Source source = Source::from(at);
+    return share_of(
+        r, call<AddTag>(source, call<MulTag>(source, p, of_predicted), call<MulTag>(source, t, 1 - of_predicted)), at);
+  };
+  if constexpr (A == Average::micro) {
+    return metric(sum(right, at), sum(predicted, at), sum(target, at));
+  } else if constexpr (A == Average::none) {
+    return metric(right, predicted, target);
+  } else {
+    const auto own = metric(right, predicted, target);
+    if constexpr (A == Average::macro) {
+      const auto occurs = cast<float>(greater(call<AddTag>(Source::from(at), predicted, target), 0, at), at);
+      return share_of(sum(own, at), sum(occurs, at), at);  // of a class that does not occur it is 0
+    } else {
+      return share_of(sum(call<MulTag>(Source::from(at), own, target), at), sum(target, at), at);
+    }
+  }
+}
+
+}  // namespace detail
+
+/// The share of the predictions of a class that are right, averaged over classes, an f32
+/// (torchmetrics.functional.precision, sklearn.metrics.precision_score): true positives over true and false positives,
+/// 0 for a class that is not predicted. Predictions and targets are integers of one shape; an element with a class
+/// outside of [0, classes) is not counted. With Average::none an f32 [classes]. Communication: of split elements
+/// partial sums.
+///
+///     const auto macro = ts::precision(ts::argmax<-1>(logits), target, 10);
+template <Average A = Average::macro, TensorArgument Predicted, TensorArgument Target, SizeOperand Classes>
+constexpr auto precision(const Predicted& predicted, const Target& target, const Classes& classes,
+                         Here at = Here::current()) {
+  const detail::FunctionCall named("precision", predicted, target);
+  return detail::averaged<A>(detail::class_counts(predicted, target, classes, at), 1, at);
+}
+/// The share of the targets of a class that are predicted (recall, recall_score): true positives over true positives
+/// and false negatives, 0 for a class that is no target. Otherwise as precision.
+template <Average A = Average::macro, TensorArgument Predicted, TensorArgument Target, SizeOperand Classes>
+constexpr auto recall(const Predicted& predicted, const Target& target, const Classes& classes,
+                      Here at = Here::current()) {
+  const detail::FunctionCall named("recall", predicted, target);
+  return detail::averaged<A>(detail::class_counts(predicted, target, classes, at), 0, at);
+}
+/// The harmonic mean of precision and recall of each class (f1_score): 2 true positives over predictions and targets.
+/// Otherwise as precision.
+template <Average A = Average::macro, TensorArgument Predicted, TensorArgument Target, SizeOperand Classes>
+constexpr auto f1_score(const Predicted& predicted, const Target& target, const Classes& classes,
+                        Here at = Here::current()) {
+  const detail::FunctionCall named("f1_score", predicted, target);
+  return detail::averaged<A>(detail::class_counts(predicted, target, classes, at), 0.5, at);
+}
+
+/// The area under the receiver operating characteristic, an f32 (torchmetrics.functional.auroc of a binary task,
+/// sklearn.metrics.roc_auc_score): the share of pairs of a positive and a negative element in which the positive has
+/// the higher score; equal scores count half. Scores and targets are vectors; a target is positive if it is not 0. 0
+/// without positive or without negative elements, as in torchmetrics. Communication: as sort, and of a split vector as
+/// cumsum.
+template <TensorArgument Scores, TensorArgument Target>
+constexpr auto auroc(const Scores& scores, const Target& target, Here at = Here::current()) {
+  static_assert(Scores::rank == 1 && Target::rank == 1, "tessera: auroc takes a vector of scores and one of targets");
+  const detail::FunctionCall named("auroc", scores, target);
+  const Source source = Source::from(at);
+  const auto order = argsort<0>(scores, at);
+  const auto sorted = gather<0>(scores, order, at);
+  const auto positive = cast<double>(gather<0>(cast<std::int32_t>(not_equal(target, 0, at), at), order, at), at);
+  // The first and the last place of the scores that equal each score.
+  const auto place = cast<double>(iota<0, std::int32_t>(sorted, at), at);
+  const auto count = cast<double>(sum(ones_like(place, at), at), at);
+  const auto differs = [&](const auto& other) { return not_equal(sorted, other, at); };
+  const auto first =
+      cummax<0>(select(logical_or(differs(roll<0>(sorted, 1, at)), equal(place, 0.0, at), at), place, 0.0, at), at);
+  const auto last = cummin<0, CumulativeOptions{.reverse = true}>(
+      select(logical_or(differs(roll<0>(sorted, -1, at)), equal(place, count - 1.0, at), at), place, count, at), at);
+  const auto positives = sum(positive, at), negatives = call<SubTag>(source, count, positives);
+  // The sum of the ranks of positive elements, from 0, less the pairs of these among themselves.
+  const auto ranks = sum(call<MulTag>(source, positive, (first + last) * 0.5), at);
+  const auto pairs = call<SubTag>(source, ranks, positives * (positives - 1.0) * 0.5);
+  return cast<float>(detail::share_of(pairs, positives * negatives, at), at);
 }
 
 }  // namespace tessera
@@ -24444,21 +25044,21 @@ template <Distribution Kind, std::uint32_t Stream, bool Follows> struct ScaledRa
 
 template <class Like> inline constexpr bool has_sharding_v = !LocalOperand<Like> && Like::rank != 0;
 
-/// A key as an operand: of a tensor an i64, of a Dim a Scalar. Reports a key of the wrong type and replaces it, so that
-/// no further errors follow.
-template <class Key> constexpr decltype(auto) drawn_from(const Key& key) {
-  constexpr bool is_operand = Operand<Key>;
-  static_assert(is_operand,
-                "tessera: in an expression of tensors and inside a traced function the key of random numbers "
-                "is a number or a ts::Scalar, such as the number of the training step, not a ts::Key; pass "
-                "the ts::Key to the compiled function, in which it is a ts::Scalar");
-  static_assert(!LocalOperand<Key>, "tessera: inside a ts::shard_map the key of random numbers is a number or a "
-                                    "ts::Scalar; each device draws numbers of its own");
-  if constexpr (LocalOperand<Key>)
+/// A key as an operand: of a tensor an i64, of a Dim or a ts::Key a Scalar. Reports a key of the wrong type and
+/// replaces it, so that no further errors follow.
+template <class K> constexpr decltype(auto) drawn_from(const K& key) {
+  constexpr bool is_operand = Operand<K>, is_key = std::is_same_v<K, Key>;
+  static_assert(is_operand || is_key, "tessera: the key of random numbers is a ts::Key, a number or a ts::Scalar, such "
+                                      "as the number of the training step, or an integer tensor of rank 0");
+  static_assert(!LocalOperand<K>, "tessera: inside a ts::shard_map the key of random numbers is a number or a "
+                                  "ts::Scalar; each device draws numbers of its own");
+  if constexpr (LocalOperand<K>)
     return 0;
-  else if constexpr (TensorOperand<Key>)
+  else if constexpr (is_key)
+    return Scalar(static_cast<std::int64_t>(key.seed));
+  else if constexpr (TensorOperand<K>)
     return cast<std::int64_t>(key);
-  else if constexpr (std::is_same_v<Key, Dim>)
+  else if constexpr (std::is_same_v<K, Dim>)
     return key.traced() ? Scalar(build::cast(here(key.placeholder()), DType::f64)) : Scalar(key.value());
   else if constexpr (is_operand)
     return (key);
@@ -24491,9 +25091,10 @@ template <std::uint32_t Stream> struct DropoutTag {
 /// Random values of the shape and element type of `like` (float, double, bf16, f16): uniform in [0, 1), or standard
 /// normal. They are split over the mesh as `like` is. A value depends only on the key, on `Stream` and on the element's
 /// global index: it is equal on every mesh and in every equal call. Calls with one key that should give different
-/// values need different streams. The key is a number or a ts::Scalar, of which each layer of a ts::Stack and each step
-/// of a loop draws its own values, or an integer tensor of rank 0, such as ts::fold_in(key, i) of the index of a loop,
-/// which gives the values of that key anywhere. No communication. Source: Philox4x32-10, Salmon et al., SC 2011.
+/// values need different streams. The key is a ts::Key, a number or a ts::Scalar, of which each layer of a ts::Stack
+/// and each step of a loop draws its own values, or an integer tensor of rank 0, such as ts::fold_in(key, i) of the
+/// index of a loop, which gives the values of that key anywhere. No communication. Source: Philox4x32-10, Salmon et
+/// al., SC 2011.
 template <std::uint32_t Stream = 0, TensorArgument Like, class Key>
 constexpr auto uniform_like(const Like& like, const Key& key, Here at = Here::current()) {
   return call<detail::RandomTag<Distribution::uniform, Stream, detail::has_sharding_v<Like>>>(Source::from(at), like,
@@ -29429,9 +30030,10 @@ TESSERA_PLANNING_BEGIN
 namespace tessera::detail {
 
 /// The groups on which each group depends, directly or through other groups, as bit sets. Groups are numbered in the
-/// order in which they are added; after a merge, one of the two groups is not part of the order any more. Compilers
-/// limit the statements and calls of a constant expression, but not its expressions: hence one expression processes a
-/// chunk of words, and members access raw pointers.
+/// order in which they are added; after a merge, one of the two groups is not part of the order any more. The number of
+/// the newest group is given again after its merge: most nodes join the group of an operand at once, and sets are as
+/// long as there are numbers. Compilers limit the statements and calls of a constant expression, but not its
+/// expressions: hence one expression processes a chunk of words, and members access raw pointers.
 class Dependencies {
  public:
   /// Capacity: `most` groups.
@@ -29446,7 +30048,7 @@ class Dependencies {
     alive_[count_ / 64] |= std::uint64_t{1} << (count_ % 64);
     return count_++;
   }
-  /// The number of groups that were added, including those that were merged into others.
+  /// The number of groups, including those that were merged into others and whose numbers were not given again.
   constexpr int count() const { return count_; }
   constexpr bool is_alive(int g) const { return (alive_[g / 64] >> (g % 64) & 1) != 0; }
 
@@ -29477,6 +30079,7 @@ class Dependencies {
     std::uint64_t* const own = sets_ + words_ * static_cast<std::size_t>(kept);
     own[kept / 64] &= ~kept_bit;
     own[gone / 64] &= ~gone_bit;
+    if (gone == count_ - 1 && is_read_[gone] == 0) remove_newest();
   }
 
   /// An order in which groups can run: always the first group whose dependencies have run.
@@ -29519,6 +30122,11 @@ class Dependencies {
   /// The number of words of a set that are in use, a multiple of `chunk`.
   constexpr std::size_t used_words() const { return (static_cast<std::size_t>(count_) / 64 / chunk + 1) * chunk; }
 
+  constexpr void remove_newest() {
+    std::uint64_t* const own = sets_ + words_ * static_cast<std::size_t>(--count_);
+    for (std::size_t w = 0; w * 64 <= static_cast<std::size_t>(count_); w += chunk)
+      own[w] = own[w + 1] = own[w + 2] = own[w + 3] = own[w + 4] = own[w + 5] = own[w + 6] = own[w + 7] = 0;
+  }
   constexpr void absorb(int from, int to) {
     std::uint64_t* const b = sets_ + words_ * static_cast<std::size_t>(from);
     const std::uint64_t* const m = sets_ + words_ * static_cast<std::size_t>(to);
@@ -30037,6 +30645,7 @@ class Grouper : NodeReads {
       if (const int joined = group_to_join(id); joined >= 0) return join(joined, id);
     const int g = dependencies_.add();
     Group& made = group_[g];
+    made = Group{};
     made.first = made.last = id;
     made.count = 1;
     made.fused = own.addition < 0 &&

@@ -5016,30 +5016,6 @@ TESSERA_PLANNING_END
 
 #endif
 
-// ---- tessera/nn/attention/alibi.hpp
-
-#ifndef TESSERA_NN_ATTENTION_ALIBI_HPP
-#define TESSERA_NN_ATTENTION_ALIBI_HPP
-
-namespace tessera::nn {
-
-/// The slopes of ALiBi, one for each head: 2^(-8 / n), 2^(-16 / n), ..., 2^-8 for n heads, n a power of 2. For another
-/// n those of the next lower power of 2, then every second one of the next higher. Errors: option unless n is positive.
-/// Source: Press et al., 2108.12409.
-inline std::vector<float> alibi_slopes(int heads) {
-  if (heads < 1) fail(errc::option, "[alibi_slopes] number of heads: ", heads, " is not positive");
-  int power = 1;
-  while (power <= heads / 2) power *= 2;
-  std::vector<float> slopes;
-  for (int i = 1; i <= power; ++i) slopes.push_back(static_cast<float>(std::exp2(-8.0 * i / power)));
-  for (int i = 1; power + i <= heads; ++i) slopes.push_back(static_cast<float>(std::exp2(-4.0 * (2 * i - 1) / power)));
-  return slopes;
-}
-
-}  // namespace tessera::nn
-
-#endif
-
 // ---- tessera/base/here.hpp
 
 #ifndef TESSERA_BASE_HERE_HPP
@@ -5848,6 +5824,8 @@ using ViewRule = Shape (*)(const ShapeContext&, const Shape& strides);
 using PermutationRule = std::int64_t (*)(const ShapeContext&, std::int64_t position, std::int64_t extent);
 /// Whether two nodes of one operation with equal operands are computed in one unit.
 using JoinRule = bool (*)(const Node&, const Node&);
+/// How the partial results of a node combine.
+using ReductionRule = Reduction (*)(const Node&);
 using GradientRule = void (*)(Gradient&);
 /// An elementwise operation on doubles; an operation of arity 1 or 2 ignores the other arguments.
 using NumberFunction = double (*)(double, double, double);
@@ -5876,6 +5854,7 @@ struct OpRow {
   WindowsRule windows = nullptr;  ///< null: has no windowed dims
   /// of reductions and cumulative operations: what they compute; of others: how partial results combine
   Reduction reduction = Reduction::sum;
+  ReductionRule combine = nullptr;     ///< of others where an attribute says how partial results combine
   NumberFunction number = nullptr;     ///< of elementwise operations
   IntegerFunction integers = nullptr;  ///< null: integers are computed with `number`
   HostRule host = nullptr;             ///< null: host scalars are computed with `number` and `integers`
@@ -5928,7 +5907,8 @@ constexpr bool can_be_partial(const GraphView& graph, int id) {
 /// How the partial results of a node combine. Bools have no sum: for a lookup in a split bool table, one device holds
 /// the value and the others hold false, so they combine by max.
 constexpr Reduction combined_by(const Node& node) {
-  const Reduction own = row_of(node).reduction;
+  const OpRow& row = row_of(node);
+  const Reduction own = row.combine != nullptr ? row.combine(node) : row.reduction;
   return combines(own, node.dtype) || node.dtype != DType::bool_ ? own : Reduction::max;
 }
 
@@ -6036,10 +6016,12 @@ class Graph {
   }
 };
 
-/// The message of an operation that can't take its operands, and the line of its call.
+/// The message of an operation that can't take its operands, the value that it ends with, if any, and the line of its
+/// call.
 struct Refusal {
   const char* text = nullptr;
   std::uint32_t line = 0;
+  std::string_view given{};  ///< a constant, such as a string literal
 };
 
 /// A body of a repeat while it is traced.
@@ -6090,6 +6072,7 @@ struct Module {
   Precision matmul_precision = Precision::full;  ///< of f32 products that the traced function gives none
   DType product_type = DType::f32;               ///< of their operands and results: that of ts::autocast
   Source layer_call{};                           ///< the user's call of the layer that is being traced; see LayerCall
+  const char* function = nullptr;                ///< that errors name too; see FunctionCall
   Refusal refusal{};                             ///< the first
   /// don't record, only count operations and return values of their types: finds out whether a function can be traced
   bool outline = false;
@@ -6104,9 +6087,9 @@ struct Module {
   }
   /// Reports that an operation can't take its operands. In a constant expression the trace continues as an outline and
   /// ends with this message; if it ended here, compilers would list all calls that led here.
-  constexpr void refuse(errc id, const char* text, Source at = {}) {
-    if (!std::is_constant_evaluated()) fail(id, text);
-    if (refusal.text == nullptr) refusal = {text, at.line};
+  constexpr void refuse(errc id, const char* text, Source at = {}, std::string_view given = {}) {
+    if (!std::is_constant_evaluated()) fail(id, text, given.empty() ? "" : ": ", given, at);
+    if (refusal.text == nullptr) refusal = {text, at.line, given};
     outline = true;
   }
   constexpr int add_spec(const PartitionSpec& spec) {
@@ -6118,6 +6101,148 @@ struct Module {
 };
 
 }  // namespace tessera
+
+#endif
+
+// ---- tessera/graph/ir/program.hpp
+
+#ifndef TESSERA_GRAPH_IR_PROGRAM_HPP
+#define TESSERA_GRAPH_IR_PROGRAM_HPP
+
+namespace tessera {
+
+/// A read-only traced program: graph 0 and the bodies of its repeats.
+struct ProgramView {
+  const GraphView* graphs = nullptr;
+  int graph_count = 0;
+  const PartitionSpec* specs = nullptr;
+  int argument_count = 0;  ///< leaves of the arguments, used or not
+  int spec_count = 0;
+  const bool* results_in_layers = nullptr;  ///< by output: whether it is a field of a Stack; null: not known
+
+  constexpr const GraphView& main() const { return graphs[0]; }
+};
+
+struct ProgramSize {
+  int graphs = 0, nodes = 0, operands = 0, outputs = 0, specs = 0;
+
+  static constexpr ProgramSize of(const Module& module) {
+    ProgramSize size{static_cast<int>(module.graphs.size()), 0, 0, 0, static_cast<int>(module.specs.size())};
+    for (const Graph& graph : module.graphs) {
+      size.nodes += static_cast<int>(graph.nodes.size());
+      size.operands += static_cast<int>(graph.operands.size());
+      size.outputs += static_cast<int>(graph.outputs.size());
+    }
+    return size;
+  }
+  constexpr bool fits(const ProgramSize& room) const {
+    return graphs <= room.graphs && nodes <= room.nodes && operands <= room.operands && outputs <= room.outputs &&
+           specs <= room.specs;
+  }
+};
+
+/// A traced program as a constant: arrays with capacity for a program of this size. A program that is larger leaves the
+/// arrays empty, and `used` says what capacity it needs.
+template <ProgramSize Room> struct FrozenProgram {
+  Node nodes[static_cast<std::size_t>(Room.nodes) + 1]{};
+  std::int32_t operands[static_cast<std::size_t>(Room.operands) + 1]{};
+  std::int32_t outputs[static_cast<std::size_t>(Room.outputs) + 1]{};
+  PartitionSpec specs[static_cast<std::size_t>(Room.specs) + 1]{};
+  bool results_in_layers[static_cast<std::size_t>(Room.outputs) + 1]{};
+  int node_begin[static_cast<std::size_t>(Room.graphs) + 1]{};
+  int operand_begin[static_cast<std::size_t>(Room.graphs) + 1]{};
+  int output_begin[static_cast<std::size_t>(Room.graphs) + 1]{};
+  ProgramSize used{1, 0, 0, 0, 0};
+  int argument_count = 0;   ///< leaves of the arguments, used or not
+  bool simplified = false;  ///< whether the program was simplified
+  Refusal refusal{};
+
+  constexpr FrozenProgram() = default;
+  constexpr FrozenProgram(const Module& module, int arguments, bool is_simplified)
+      : used(ProgramSize::of(module)), argument_count(arguments), simplified(is_simplified), refusal(module.refusal) {
+    if (!used.fits(Room)) return;
+    int node = 0, operand = 0, output = 0;
+    for (int g = 0; g < used.graphs; ++g) {
+      const Graph& graph = module.graphs[static_cast<std::size_t>(g)];
+      for (const Node& n : graph.nodes) nodes[node++] = n;
+      for (std::int32_t id : graph.operands) operands[operand++] = id;
+      for (std::int32_t id : graph.outputs) outputs[output++] = id;
+      node_begin[g + 1] = node;
+      operand_begin[g + 1] = operand;
+      output_begin[g + 1] = output;
+    }
+    for (int s = 0; s < used.specs; ++s) specs[s] = module.specs[static_cast<std::size_t>(s)];
+    for (std::size_t k = 0; k < module.results_in_layers.size(); ++k)
+      results_in_layers[k] = module.results_in_layers[k];
+  }
+  /// Copies a program into arrays of smaller capacity.
+  template <ProgramSize Larger>
+  constexpr explicit FrozenProgram(const FrozenProgram<Larger>& from)
+      : used(from.used), argument_count(from.argument_count), simplified(from.simplified) {
+    for (int i = 0; i < used.nodes; ++i) nodes[i] = from.nodes[i];
+    for (int i = 0; i < used.operands; ++i) operands[i] = from.operands[i];
+    for (int i = 0; i < used.outputs; ++i) outputs[i] = from.outputs[i];
+    for (int i = 0; i < used.outputs; ++i) results_in_layers[i] = from.results_in_layers[i];
+    for (int i = 0; i < used.specs; ++i) specs[i] = from.specs[i];
+    for (int g = 0; g <= used.graphs; ++g) {
+      node_begin[g] = from.node_begin[g];
+      operand_begin[g] = from.operand_begin[g];
+      output_begin[g] = from.output_begin[g];
+    }
+  }
+
+  constexpr GraphView graph(int g) const {
+    return {nodes + node_begin[g], operands + operand_begin[g], outputs + output_begin[g],
+            node_begin[g + 1] - node_begin[g], output_begin[g + 1] - output_begin[g]};
+  }
+};
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/graph/ir/node_check.hpp
+
+#ifndef TESSERA_GRAPH_IR_NODE_CHECK_HPP
+#define TESSERA_GRAPH_IR_NODE_CHECK_HPP
+
+TESSERA_PLANNING_BEGIN
+
+namespace tessera {
+
+/// The rule that a node breaks; empty when it breaks none.
+using BrokenRule = std::string_view;
+
+/// The input of a node's check. The number of operands, and that operands come before their users, are checked already.
+struct NodeCheck {
+  const ProgramView& program;
+  const GraphView& graph;
+  int graph_index = 0, id = 0;
+
+  constexpr const Node& node() const { return graph[id]; }
+  constexpr const Node& x(int i) const { return graph.operand_node(id, i); }
+  /// Whether operand i is a size: an i64 host scalar.
+  constexpr bool is_size(int i) const { return x(i).rank == 0 && x(i).dtype == DType::i64; }
+  /// Whether the first attribute byte is a dim of the node.
+  constexpr bool has_dim() const { return dim_of(node()) >= 0 && dim_of(node()) < node().rank; }
+};
+
+/// Checks one node; returns the rule that it breaks.
+using CheckRule = BrokenRule (*)(const NodeCheck&);
+
+/// The check of an operation. Defined in ops/rows.hpp.
+constexpr CheckRule check_of(Op op);
+
+constexpr bool same_type(const Node& x, const Node& y) { return same_static_shape(x, y) && x.dtype == y.dtype; }
+/// Whether `stacked` has the type of x with a dim of layers in front. Of one layer, this dim may be a singleton dim.
+constexpr bool stacks(const Node& stacked, const Node& x) {
+  return stacked.dtype == x.dtype && stacked.rank == x.rank + 1 &&
+         (stacked.singletons & ~1u) == static_cast<std::uint8_t>(x.singletons << 1);
+}
+
+}  // namespace tessera
+
+TESSERA_PLANNING_END
 
 #endif
 
@@ -6148,11 +6273,16 @@ struct Value {
   /// The same value, whose further nodes have the line `where`, or the user's line if that is in a layer of the
   /// library.
   constexpr Value at(Source where) const {
-    if (module == nullptr || module->layer_call.line == 0 || !where.in_library()) return {module, graph, id, where};
+    if (module == nullptr) return {module, graph, id, where};
+    if (where.inside == nullptr) where.inside = module->function;
+    if (module->layer_call.line == 0 || !where.in_library()) return {module, graph, id, where};
     const char* const inside = where.inside != nullptr ? where.inside : where.file;
     return {module, graph, id, {module->layer_call.file, module->layer_call.line, inside}};
   }
-  constexpr void refuse(errc rule, const char* text) const { module->refuse(rule, text, source); }
+  /// `given`: a constant that is named behind the text, such as a pattern.
+  constexpr void refuse(errc rule, const char* text, std::string_view given = {}) const {
+    module->refuse(rule, text, source, given);
+  }
   constexpr Value with(int other) const { return {module, graph, other, source}; }
   constexpr Value make(Node made, std::initializer_list<std::int32_t> operands) const {
     return make(made, operands.begin(), static_cast<int>(operands.size()));
@@ -6264,71 +6394,6 @@ constexpr Value add_cotangents(Value x, Value y) {
   return cast(cast(x, DType::f32) + cast(y, DType::f32), x.dtype());
 }
 }  // namespace build
-
-}  // namespace tessera
-
-#endif
-
-// ---- tessera/base/intrusive_ptr.hpp
-
-#ifndef TESSERA_BASE_INTRUSIVE_PTR_HPP
-#define TESSERA_BASE_INTRUSIVE_PTR_HPP
-
-namespace tessera {
-
-/// Base of shared run-time objects. The destructor is virtual, so that headers can hold handles of incomplete types.
-class RefCounted {
- public:
-  RefCounted() = default;
-  RefCounted(const RefCounted&) = delete;
-  RefCounted& operator=(const RefCounted&) = delete;
-  virtual ~RefCounted() = default;
-
-  // Compiler builtins, since including <atomic> costs each translation unit a tenth of a second.
-  void retain() noexcept { __atomic_fetch_add(&count_, 1, __ATOMIC_RELAXED); }
-  void release() noexcept {
-    // The last owner need not count down: no other owner is left that could add a reference.
-    if (unique() || __atomic_fetch_sub(&count_, 1, __ATOMIC_ACQ_REL) == 1) delete this;
-  }
-  bool unique() const noexcept { return __atomic_load_n(&count_, __ATOMIC_ACQUIRE) == 1; }
-
- private:
-  int count_ = 0;
-};
-
-/// Shared ownership of a RefCounted object. Null in constant expressions, which makes tensors literal types.
-template <class T> class IntrusivePtr {
- public:
-  constexpr IntrusivePtr() = default;
-  explicit IntrusivePtr(T* object) : object_(object) {
-    if (object_) object_->retain();
-  }
-  constexpr IntrusivePtr(const IntrusivePtr& other) : object_(other.object_) {
-    if (object_) object_->retain();
-  }
-  constexpr IntrusivePtr(IntrusivePtr&& other) noexcept : object_(std::exchange(other.object_, nullptr)) {}
-  /// Takes over the reference of a pointer to a class derived from T.
-  template <class U>
-    requires std::is_convertible_v<U*, T*>
-  IntrusivePtr(IntrusivePtr<U>&& other) noexcept : object_(other.give_up()) {}
-  constexpr IntrusivePtr& operator=(IntrusivePtr other) noexcept {
-    std::swap(object_, other.object_);
-    return *this;
-  }
-  constexpr ~IntrusivePtr() {
-    if (object_) object_->release();
-  }
-
-  constexpr T* get() const { return object_; }
-  /// Returns the object with its reference, and leaves this pointer null.
-  constexpr T* give_up() noexcept { return std::exchange(object_, nullptr); }
-  T* operator->() const { return object_; }
-  T& operator*() const { return *object_; }
-  constexpr explicit operator bool() const { return object_ != nullptr; }
-
- private:
-  T* object_ = nullptr;
-};
 
 }  // namespace tessera
 
@@ -6930,415 +6995,6 @@ template <class Tag, class... Operands> constexpr auto call(Source source, const
 
 #endif
 
-// ---- tessera/graph/trace/sharded_tensor.hpp
-
-#ifndef TESSERA_GRAPH_TRACE_SHARDED_TENSOR_HPP
-#define TESSERA_GRAPH_TRACE_SHARDED_TENSOR_HPP
-
-namespace tessera {
-
-/// The shards of a tensor. Defined in runtime/.
-class TensorStorage;
-
-template <class T, int Rank> class ShardedTensor;
-
-namespace detail {
-/// Runs an expression on stored tensors. Defined in tensor/, since programs that only plan don't need it.
-template <class T, int Rank> struct Evaluate {
-  template <class E> static ShardedTensor<T, Rank> run(const E& expression);
-};
-}  // namespace detail
-
-/// A tensor of static element type and rank, sharded over a mesh: an immutable value; copies share its shards. Inside a
-/// trace it is a placeholder, so that the fields of a model can be traced.
-template <class T, int Rank> class ShardedTensor : public TensorTag, public Operators<ShardedTensor<T, Rank>> {
- public:
-  static_assert(Element<T>, "tessera: tensors of this element type are not supported; use float, double, ts::bf16, "
-                            "ts::f16, an integer type or bool");
-  static_assert(Rank >= 0 && Rank <= max_rank, "tessera: a tensor has at most 8 dims");
-  using element = T;
-  static constexpr int rank = Rank;
-
-  constexpr ShardedTensor() = default;
-  constexpr explicit ShardedTensor(Value placeholder) : placeholder_(placeholder) {}
-  explicit ShardedTensor(IntrusivePtr<RefCounted> storage) : storage_(std::move(storage)) {}
-
-  /// A traced value, to be kept as a field of a model.
-  template <SymOperand S> constexpr ShardedTensor(const S& sym) {
-    if constexpr (LocalOperand<S>)
-      placeholder_ = sym.kept();
-    else
-      placeholder_ = sym.value;
-    static_assert(S::rank == Rank, "tessera: the value has a different rank than the tensor to which it is assigned");
-    static_assert(
-        std::is_same_v<typename S::element, T>,
-        "tessera: the value has a different element type than the tensor to which it is assigned; use ts::cast");
-  }
-  /// Runs the expression; inside a trace, records it.
-  template <ExprOperand E> constexpr ShardedTensor(const E& expression) {
-    static_assert(E::rank == Rank,
-                  "tessera: the expression has a different rank than the tensor to which it is assigned");
-    static_assert(
-        std::is_same_v<typename E::element, T>,
-        "tessera: the expression has a different element type than the tensor to which it is assigned; use ts::cast");
-    // Tracing happens only in constant expressions, so no code is generated for it.
-    if (std::is_constant_evaluated())
-      placeholder_ = lower(trace_of(expression), expression);
-    else
-      *this = detail::Evaluate<T, Rank>::run(expression);
-  }
-
-  constexpr const Value& placeholder() const { return placeholder_; }
-  constexpr bool traced() const { return placeholder_.module != nullptr; }
-  constexpr const IntrusivePtr<RefCounted>& storage() const& { return storage_; }
-  IntrusivePtr<RefCounted> take_storage() { return std::move(storage_); }
-
- private:
-  IntrusivePtr<RefCounted> storage_;
-  Value placeholder_{};
-};
-
-}  // namespace tessera
-
-#endif
-
-// ---- tessera/graph/trace/model.hpp
-
-#ifndef TESSERA_GRAPH_TRACE_MODEL_HPP
-#define TESSERA_GRAPH_TRACE_MODEL_HPP
-
-namespace tessera {
-
-template <class Block> class Stack;
-struct Key;
-
-namespace detail {
-
-template <class T>
-inline constexpr bool is_leaf_v =
-    StoredOperand<T> || SymOperand<T> || std::is_same_v<T, Dim> || std::is_same_v<T, Scalar>;
-template <class T> inline constexpr bool is_stack_v = false;
-template <class Block> inline constexpr bool is_stack_v<Stack<Block>> = true;
-template <class T> inline constexpr bool is_tuple_v = false;
-template <class... Ts> inline constexpr bool is_tuple_v<std::tuple<Ts...>> = true;
-template <class First, class Second> inline constexpr bool is_tuple_v<std::pair<First, Second>> = true;
-template <class T> inline constexpr bool is_array_v = false;
-template <class T, std::size_t Size> inline constexpr bool is_array_v<std::array<T, Size>> = true;
-
-struct AnyField {
-  template <class T> operator T() const { __builtin_trap(); }  // never called; clang warns without a body
-};
-/// Converts only to base classes of a struct.
-template <class Struct> struct AnyBase {
-  template <class Base>
-    requires(std::is_base_of_v<Base, Struct> && !std::is_same_v<Base, Struct>)
-  operator Base() const;
-};
-template <class T, class... Fields> constexpr int field_count() {
-  if constexpr (requires { T{Fields{}..., AnyField{}}; })
-    return field_count<T, Fields..., AnyField>();
-  else
-    return static_cast<int>(sizeof...(Fields));
-}
-
-/// Whether element i is an array. Nested braces that initialise an array take up several initialisers without them,
-/// those of a class only one.
-template <class T, std::size_t... Before, std::size_t... After>
-constexpr bool has_array_at(std::index_sequence<Before...>, std::index_sequence<After...>) {
-  return requires {
-    T{(void(Before), AnyField{})..., {AnyField{}, AnyField{}}};
-  } && !requires {
-    T{(void(Before), AnyField{})..., {AnyField{}, AnyField{}}, (void(After), AnyField{})...};
-  };
-}
-template <class T> constexpr bool has_array() {
-  constexpr auto count = static_cast<std::size_t>(field_count<T>());
-  return []<std::size_t... I>(std::index_sequence<I...>) {
-    return (has_array_at<T>(std::make_index_sequence<I>(), std::make_index_sequence<count - 1 - I>()) || ...);
-  }(std::make_index_sequence<count>());
-}
-
-inline constexpr int max_fields = 16;
-
-/// Why a type can't be part of a model.
-enum class ModelFault { none, number, key, container, pointer, not_plain, array, constant, too_many_fields, nested };
-
-/// Whether T contains a Stack.
-template <class T> struct HoldsStack;
-
-/// What is wrong with T itself, whatever its fields are.
-template <class T> constexpr ModelFault own_fault() {
-  if constexpr (std::is_const_v<T> || std::is_reference_v<T>)
-    return ModelFault::constant;
-  else if constexpr (is_leaf_v<T> || is_tuple_v<T> || is_array_v<T>)
-    return ModelFault::none;
-  else if constexpr (is_stack_v<T>)
-    return HoldsStack<typename T::block>::value ? ModelFault::nested : ModelFault::none;
-  else if constexpr (std::is_arithmetic_v<T> || std::is_enum_v<T>)
-    return ModelFault::number;
-  else if constexpr (std::is_same_v<T, Key>)
-    return ModelFault::key;
-  else if constexpr (std::is_array_v<T>)
-    return ModelFault::array;
-  else if constexpr (std::is_pointer_v<T> || (!std::is_aggregate_v<T> && requires(const T& x) { x.operator->(); }))
-    return ModelFault::pointer;
-  else if constexpr (!std::is_aggregate_v<T> && requires { typename T::value_type; })
-    return ModelFault::container;
-  else if constexpr (std::is_empty_v<T> && std::is_default_constructible_v<T>)
-    return ModelFault::none;
-  else if constexpr (!std::is_class_v<T> || !std::is_aggregate_v<T> || requires { T{AnyBase<T>{}}; })
-    return ModelFault::not_plain;
-  else if constexpr (!std::is_default_constructible_v<T>)
-    return ModelFault::constant;
-  else if constexpr (field_count<T>() > max_fields)
-    return ModelFault::too_many_fields;
-  else if constexpr (has_array<T>())
-    return ModelFault::array;
-  else
-    return ModelFault::none;
-}
-
-/// Reports once what is wrong with T; void: nothing. The assertions are in a lambda, since clang would reject every use
-/// of a class whose own assertion failed with a second error.
-template <class T> struct ExplainField {
-  template <ModelFault Fault> static constexpr bool is = own_fault<T>() == Fault;
-  using Checks = decltype([] {
-    static_assert(
-        !is<ModelFault::number>,
-        "tessera: a number in a model or an argument of a traced function is a ts::Dim if it is a size, else a "
-        "ts::Scalar, never int, float or bool; a constant can be a template parameter");
-    static_assert(!is<ModelFault::key>,
-                  "tessera: a ts::Key can't be in a model or an argument of a traced function; pass a ts::Scalar, such "
-                  "as the number of the training step, and give the Scalar to ts::dropout as its key");
-    static_assert(
-        !is<ModelFault::container>,
-        "tessera: a model can't contain this container or string; use std::array for a fixed number of fields "
-        "of one type, and ts::Stack for layers of one type; ts::shard makes a tensor of a std::vector of numbers");
-    static_assert(
-        !is<ModelFault::pointer>,
-        "tessera: a model can't contain a pointer, a smart pointer or a std::optional; store the value itself");
-    static_assert(!is<ModelFault::not_plain>,
-                  "tessera: a model is a plain struct of tensors, other models, ts::Dim and ts::Scalar: without "
-                  "constructors, private fields, virtual functions and base classes; write a function that returns "
-                  "the model instead of a constructor, and a field instead of a base class");
-    static_assert(!is<ModelFault::constant>, "tessera: the fields of a model can't be references or const");
-    static_assert(!is<ModelFault::array>, "tessera: a model can't contain a built-in array; use std::array");
-    static_assert(!is<ModelFault::too_many_fields>,
-                  "tessera: a model struct has at most 16 fields; move some of the fields into a nested struct");
-    static_assert(
-        !is<ModelFault::nested>,
-        "tessera: the layers of a ts::Stack can't contain a ts::Stack or take a ts::Stack as an argument; use a "
-        "std::array of blocks inside of a layer");
-  });
-};
-
-template <> struct ExplainField<void> {};
-
-/// Returns f(fields...) of a plain struct.
-template <class T, class F> constexpr auto with_fields(T& object, F&& f) {
-  constexpr int n = field_count<std::remove_const_t<T>>();
-  // clang-format off
-  if constexpr (n == 1) { auto& [a] = object; return f(a); }
-  else if constexpr (n == 2) { auto& [a, b] = object; return f(a, b); }
-  else if constexpr (n == 3) { auto& [a, b, c] = object; return f(a, b, c); }
-  else if constexpr (n == 4) { auto& [a, b, c, d] = object; return f(a, b, c, d); }
-  else if constexpr (n == 5) { auto& [a, b, c, d, e] = object; return f(a, b, c, d, e); }
-  else if constexpr (n == 6) { auto& [a, b, c, d, e, g] = object; return f(a, b, c, d, e, g); }
-  else if constexpr (n == 7) { auto& [a, b, c, d, e, g, h] = object; return f(a, b, c, d, e, g, h); }
-  else if constexpr (n == 8) { auto& [a, b, c, d, e, g, h, i] = object; return f(a, b, c, d, e, g, h, i); }
-  else if constexpr (n == 9) { auto& [a, b, c, d, e, g, h, i, j] = object; return f(a, b, c, d, e, g, h, i, j); }
-  else if constexpr (n == 10) {
-    auto& [a, b, c, d, e, g, h, i, j, k] = object;
-    return f(a, b, c, d, e, g, h, i, j, k);
-  } else if constexpr (n == 11) {
-    auto& [a, b, c, d, e, g, h, i, j, k, l] = object;
-    return f(a, b, c, d, e, g, h, i, j, k, l);
-  } else if constexpr (n == 12) {
-    auto& [a, b, c, d, e, g, h, i, j, k, l, m] = object;
-    return f(a, b, c, d, e, g, h, i, j, k, l, m);
-  } else if constexpr (n == 13) {
-    auto& [a, b, c, d, e, g, h, i, j, k, l, m, o] = object;
-    return f(a, b, c, d, e, g, h, i, j, k, l, m, o);
-  } else if constexpr (n == 14) {
-    auto& [a, b, c, d, e, g, h, i, j, k, l, m, o, p] = object;
-    return f(a, b, c, d, e, g, h, i, j, k, l, m, o, p);
-  } else if constexpr (n == 15) {
-    auto& [a, b, c, d, e, g, h, i, j, k, l, m, o, p, q] = object;
-    return f(a, b, c, d, e, g, h, i, j, k, l, m, o, p, q);
-  } else if constexpr (n == 16) {
-    auto& [a, b, c, d, e, g, h, i, j, k, l, m, o, p, q, r] = object;
-    return f(a, b, c, d, e, g, h, i, j, k, l, m, o, p, q, r);
-  }
-  // clang-format on
-}
-
-/// Calls f(field) for every field of a plain struct.
-template <class T, class F> constexpr void for_each_field(T& object, F&& f) {
-  with_fields(object, [&](auto&... fields) { (f(fields), ...); });
-}
-
-template <class... Ts> struct TypeList {};
-
-template <class T> struct FieldsOf {
-  static auto list() {
-    if constexpr (own_fault<T>() != ModelFault::none || is_leaf_v<T> || std::is_empty_v<T>)
-      return TypeList<>{};
-    else
-      return decltype(with_fields(std::declval<T&>(), [](auto&... fields) {
-        return TypeList<std::remove_reference_t<decltype(fields)>...>{};
-      })){};
-  }
-  using type = decltype(list());
-};
-template <class Block> struct FieldsOf<Stack<Block>> {
-  using type = TypeList<Block>;
-};
-template <class... Ts> struct FieldsOf<std::tuple<Ts...>> {
-  using type = TypeList<Ts...>;
-};
-template <class First, class Second> struct FieldsOf<std::pair<First, Second>> {
-  using type = TypeList<First, Second>;
-};
-template <class T, std::size_t Size> struct FieldsOf<std::array<T, Size>> {
-  using type = TypeList<T>;
-};
-
-template <class List> struct AnyHoldsStack;
-template <class... Parts>
-struct AnyHoldsStack<TypeList<Parts...>> : std::bool_constant<(HoldsStack<Parts>::value || ...)> {};
-template <class T> struct HoldsStack : AnyHoldsStack<typename FieldsOf<T>::type> {};
-template <class Block> struct HoldsStack<Stack<Block>> : std::true_type {};
-
-template <class T> struct FaultyField;
-template <class List> struct FirstFaulty {
-  using type = void;
-};
-template <class First, class... Rest>
-struct FirstFaulty<TypeList<First, Rest...>> : std::conditional_t<std::is_void_v<typename FaultyField<First>::type>,
-                                                                  FirstFaulty<TypeList<Rest...>>, FaultyField<First>> {
-};
-/// The first type in T, T itself included, that can't be part of a model; void where there is none.
-template <class T>
-struct FaultyField : std::conditional_t<own_fault<T>() == ModelFault::none, FirstFaulty<typename FieldsOf<T>::type>,
-                                        std::type_identity<T>> {};
-
-}  // namespace detail
-
-/// A type that traced functions can take and return: a tensor, a Dim, a Scalar, or a std::tuple, std::pair, std::array,
-/// ts::Stack or plain struct of these. A plain struct has no constructor, private field, virtual function or base
-/// class.
-template <class T>
-concept Model = std::is_void_v<typename detail::FaultyField<T>::type>;
-
-}  // namespace tessera
-
-#endif
-
-// ---- tessera/graph/trace/tree.hpp
-
-#ifndef TESSERA_GRAPH_TRACE_TREE_HPP
-#define TESSERA_GRAPH_TRACE_TREE_HPP
-
-namespace tessera {
-
-template <class T, class Visitor> constexpr void for_each_leaf(T& object, Visitor& visitor);
-
-namespace detail {
-/// What the block of a Stack contains. The number of layers is the leading extent of the block's tensors; a Stack of
-/// blocks without tensors has a Dim with that number as its first leaf.
-struct BlockLeaves {
-  bool tensor = false, stack = false;
-  template <class Leaf> constexpr void leaf(const Leaf&) { tensor = tensor || StoredOperand<Leaf>; }
-  constexpr void enter_stack(const auto&) { stack = true; }
-  constexpr void enter_layer(int) {}
-  constexpr void leave_stack() {}
-
-  template <class Block> static constexpr BlockLeaves of() {
-    BlockLeaves found;
-    if constexpr (!Operand<Block>) {
-      Block block{};
-      for_each_leaf(block, found);
-    }
-    return found;
-  }
-};
-template <class Block>
-inline constexpr bool counts_layers_v = [] {
-  const BlockLeaves found = BlockLeaves::of<Block>();
-  return !found.tensor && !found.stack;
-}();
-}  // namespace detail
-
-/// Visits the leaves of a model (tensors, Dims and Scalars) in the order of their declaration, through structs, tuples,
-/// arrays and stacks: visitor.leaf(x). For a Stack it calls enter_stack(stack), enter_layer(i) before each layer, and
-/// leave_stack(). The number of layers is a leaf of its own where the block has no tensors.
-template <class T, class Visitor> constexpr void for_each_leaf(T& object, Visitor& visitor) {
-  using U = std::remove_const_t<T>;
-  if constexpr (detail::is_leaf_v<U>) {
-    visitor.leaf(object);
-  } else if constexpr (detail::is_stack_v<U>) {
-    if constexpr (detail::counts_layers_v<typename U::block>) {
-      Dim count = object.count();
-      visitor.leaf(count);
-      if constexpr (!std::is_const_v<T>) object.set_count(count);
-    }
-    visitor.enter_stack(object);
-    for (int i = 0; i < object.size(); ++i) {
-      visitor.enter_layer(i);
-      for_each_leaf(object[i], visitor);
-    }
-    visitor.leave_stack();
-  } else if constexpr (detail::is_tuple_v<U>) {
-    [&]<std::size_t... I>(std::index_sequence<I...>) {
-      (for_each_leaf(std::get<I>(object), visitor), ...);
-    }(std::make_index_sequence<std::tuple_size_v<U>>());
-  } else if constexpr (detail::is_array_v<U>) {
-    for (auto& item : object) for_each_leaf(item, visitor);
-  } else {
-    if constexpr (detail::own_fault<U>() != detail::ModelFault::none)
-      (void)sizeof(detail::ExplainField<U>);
-    else if constexpr (!std::is_empty_v<U>)
-      detail::for_each_field(object, [&](auto& field) { for_each_leaf(field, visitor); });
-  }
-}
-
-}  // namespace tessera
-
-#endif
-
-// ---- tessera/graph/trace/settle.hpp
-
-#ifndef TESSERA_GRAPH_TRACE_SETTLE_HPP
-#define TESSERA_GRAPH_TRACE_SETTLE_HPP
-
-namespace tessera::detail {
-
-/// A tensor inside a trace as a Sym: an expression is recorded, a field of a model gives its placeholder.
-template <TensorOperand X> constexpr auto as_sym(const X& x) {
-  if constexpr (SymOperand<X>)
-    return x;
-  else
-    return Sym<typename X::element, X::rank>(lower(trace_of(x), x));
-}
-
-/// Records all expressions in the result of a traced function, through tuples, pairs and arrays.
-template <class R> constexpr auto settle(const R& result) {
-  if constexpr (ExprOperand<R>) {
-    return as_sym(result);
-  } else if constexpr (is_tuple_v<R>) {
-    return []<template <class...> class Tuple, class... Ts>(const Tuple<Ts...>& tuple) {
-      return std::apply([](const auto&... items) { return Tuple<decltype(settle(items))...>(settle(items)...); },
-                        tuple);
-    }(result);
-  } else {
-    return result;
-  }
-}
-
-}  // namespace tessera::detail
-
-#endif
-
 // ---- tessera/graph/transform/replay.hpp
 
 #ifndef TESSERA_GRAPH_TRANSFORM_REPLAY_HPP
@@ -7734,746 +7390,6 @@ constexpr Growable<std::int32_t> differentiate(Value loss, const Growable<std::i
   losses.push_back(loss.id);
   ones.push_back(loss.number(1).id);
   return differentiate(loss, losses, ones, sources);
-}
-
-}  // namespace tessera
-
-TESSERA_PLANNING_END
-
-#endif
-
-// ---- tessera/graph/transform/repeat_gradient.hpp
-
-#ifndef TESSERA_GRAPH_TRANSFORM_REPEAT_GRADIENT_HPP
-#define TESSERA_GRAPH_TRANSFORM_REPEAT_GRADIENT_HPP
-
-TESSERA_PLANNING_BEGIN
-
-namespace tessera {
-
-namespace build {
-
-/// The type of a stacked value, from the type of its value in one layer.
-constexpr Node stacked_type(Node inner) {
-  if (inner.rank == max_rank)
-    fail(errc::capacity, "[stack] rank: a tensor inside a block has at most ", max_rank - 1,
-         " dims, since the values of all layers are stored with a leading dim of layers");
-  inner.rank = static_cast<std::uint8_t>(inner.rank + 1);
-  inner.singletons = static_cast<std::uint8_t>(inner.singletons << 1);
-  return inner;
-}
-constexpr Node argument_node(const Node& type, int index) {
-  Node made = tessera::argument_node(index, type.dtype, type.rank, type.singletons);
-  made.source = type.source;
-  return made;
-}
-
-}  // namespace build
-
-namespace detail {
-
-/// Whether the backward body recomputes a node instead of storing its value for every layer. A product rounded to bf16
-/// or f16 is stored, in that type.
-constexpr bool recomputed(const Graph& graph, int id) {
-  const Node& node = graph[id];
-  if (row_of(node).converts && is_half(node.dtype)) {
-    const auto is_product = [&](int other) { return row_of(graph[other]).unit == UnitKind::contraction; };
-    const int sum = graph.operand(id, 0);
-    if (is_product(sum)) return false;
-    for (int i = 0; row_of(graph[sum]).adds && i < 2; ++i)
-      if (is_product(graph.operand(sum, i))) return false;
-  }
-  return row_of(node).recomputed;
-}
-
-/// The gradient of a repeat is a repeat that runs the layers in the opposite order. Its body is the gradient of the
-/// body. Values of the forward pass that it needs are recomputed where that is cheap; otherwise they become stacked
-/// results of the forward repeat.
-class RepeatGradient {
- public:
-  constexpr explicit RepeatGradient(Gradient& r)
-      : r_(r), module_(r.module()), body_(r.y().node().index()), shape_(Repeat::of(r.node())),
-        forward_size_(module_.graph(body_).size()) {}
-
-  constexpr void run() {
-    find_arguments();
-    differentiate_copy();
-    mark_needed();
-    build_body();
-    connect();
-  }
-
- private:
-  Gradient& r_;
-  Module& module_;
-  int body_;
-  Repeat shape_;
-  int forward_size_;
-  int copy_ = 0, backward_ = 0;
-  Growable<std::int32_t> arguments_;       // by argument of the body: its node, -1 when it is not used
-  Growable<int> cotangent_output_;         // the outputs of the body that have a cotangent
-  Growable<std::int32_t> cotangent_node_;  // by these: the argument of the copy that is the cotangent
-  Growable<std::int32_t> argument_grad_;   // by argument: its gradient in the copy, -1: none
-  Growable<int> summed_;                   // invariants that need a gradient
-  Growable<int> stacked_grad_;             // stacked arguments that need a gradient
-  Growable<std::uint8_t> needed_;
-  Growable<int> used_stacked_, used_invariant_;
-  Growable<std::int32_t> residual_;  // forward nodes of the copy, stored for every layer
-
-  constexpr int carried() const { return shape_.carried; }
-  constexpr int stacked_end() const { return shape_.carried + shape_.stacked; }
-  constexpr int argument_count() const { return r_.arity(); }
-  constexpr Value in(int graph, int id) const { return {&module_, graph, id, r_.node().source}; }
-  constexpr bool flows(int argument) const { return argument < carried() || r_.needs(argument); }
-  /// Whether a node of the copy is one of the forward pass. The gradient of a repeat inside the body makes it store
-  /// more results, whose projections come after the other nodes.
-  constexpr bool is_forward(int id) const {
-    const Graph& copy = module_.graph(copy_);
-    return id < forward_size_ || (copy[id].is_projection() && copy.operand(id, 0) < forward_size_);
-  }
-  constexpr Storage storage(int argument) const {
-    const std::int32_t id = arguments_[static_cast<std::size_t>(argument)];
-    return id >= 0 ? storage_of(module_.graph(body_)[id]) : Storage::block;
-  }
-  /// How the whole of an operand is stored, of which the body has the argument.
-  constexpr Storage storage_outside(int argument) const {
-    return storage(argument) == Storage::block ? Storage::block : Storage::layers;
-  }
-
-  constexpr void find_arguments() {
-    const Graph& body = module_.graph(body_);
-    arguments_.assign(static_cast<std::size_t>(argument_count()), -1);
-    for (int id = 0; id < body.size(); ++id)
-      if (body[id].is_argument()) arguments_[static_cast<std::size_t>(body[id].index())] = id;
-  }
-
-  constexpr void differentiate_copy() {
-    copy_ = module_.add_graph();
-    module_.graph(copy_) = module_.graph(body_);
-    const Growable<std::int32_t> outputs = module_.graph(body_).outputs;
-    int next = argument_count();
-    for (int k = 0; k < static_cast<int>(outputs.size()); ++k) {
-      const Node type = module_.graph(body_)[outputs[static_cast<std::size_t>(k)]];
-      const bool given = k < carried() ? is_floating(type.dtype) : r_.output_cotangent(k).module != nullptr;
-      if (!given) continue;
-      cotangent_output_.push_back(k);
-      const Node cotangent = build::argument_node(type, next++);
-      cotangent_node_.push_back(module_.graph(copy_).add(k < carried() ? stored_as(storage(k), cotangent) : cotangent));
-    }
-    Growable<std::int32_t> sources;
-    for (int i = 0; i < argument_count(); ++i)
-      if (const std::int32_t id = arguments_[static_cast<std::size_t>(i)];
-          id >= 0 && flows(i) && is_floating(module_.graph(copy_)[id].dtype))
-        sources.push_back(id);
-    Gradient::Sweep sweep = make_sweep(module_, copy_, sources);
-    for (std::size_t k = 0; k < cotangent_output_.size(); ++k) {
-      const std::int32_t out = outputs[static_cast<std::size_t>(cotangent_output_[k])];
-      std::int32_t& slot = sweep.cotangents[static_cast<std::size_t>(out)];
-      slot = slot < 0 ? cotangent_node_[k] : (in(copy_, slot) + in(copy_, cotangent_node_[k])).id;
-    }
-    run_sweep(sweep);
-    argument_grad_.assign(static_cast<std::size_t>(argument_count()), -1);
-    for (int i = 0; i < argument_count(); ++i) {
-      const std::int32_t id = arguments_[static_cast<std::size_t>(i)];
-      if (id < 0 || !flows(i) || !is_floating(module_.graph(copy_)[id].dtype)) continue;
-      const std::int32_t found = sweep.cotangents[static_cast<std::size_t>(id)];
-      const Value target = in(copy_, id);
-      const Value gradient = build::broadcast(found >= 0 ? in(copy_, found) : target.number(0), target);
-      argument_grad_[static_cast<std::size_t>(i)] = gradient.id;
-      if (i >= stacked_end())
-        summed_.push_back(i);
-      else if (i >= carried())
-        stacked_grad_.push_back(i);
-    }
-  }
-
-  constexpr void mark_needed() {
-    const Graph& copy = module_.graph(copy_);
-    needed_.assign(copy.nodes.size());
-    for (std::int32_t id : argument_grad_)
-      if (id >= 0) needed_[static_cast<std::size_t>(id)] = true;
-    for (int id = copy.size() - 1; id >= 0; --id) {
-      if (!needed_[static_cast<std::size_t>(id)]) continue;
-      if (is_forward(id) && !recomputed(copy, id)) continue;
-      for (int i = 0; i < copy[id].arity; ++i)
-        if (const int operand = copy.operand(id, i); operand >= 0) needed_[static_cast<std::size_t>(operand)] = true;
-    }
-    for (int id = 0; id < copy.size(); ++id) {
-      if (!needed_[static_cast<std::size_t>(id)] || !is_forward(id) || recomputed(copy, id)) continue;
-      const int index = copy[id].is_argument() ? copy[id].index() : -1;
-      if (index >= stacked_end())
-        used_invariant_.push_back(index);
-      else if (index >= carried())
-        used_stacked_.push_back(index);
-      else
-        residual_.push_back(id);
-    }
-  }
-
-  /// The number of layers, for a backward repeat without stacked operands.
-  constexpr Value layer_count() const {
-    return shape_.counted ? r_.x(r_.arity() - 1) : build::extent(r_.x(carried()), 0);
-  }
-
-  // Arguments of the backward body. Carried: cotangents of carried values, running sums for invariants. Stacked: stored
-  // values, stacked arguments, cotangents of stacked results. Then invariants.
-  constexpr void build_body() {
-    backward_ = module_.add_graph();
-    const Graph& copy = module_.graph(copy_);
-    Graph& made = module_.graph(backward_);
-    Growable<std::int32_t> to(copy.nodes.size(), -1);
-    int next = 0;
-    auto argument = [&](std::int32_t id, Storage storage = Storage::block) {
-      return made.add(stored_as(storage, build::argument_node(copy[id], next++)));
-    };
-    Growable<std::int32_t> sums;
-    for (std::size_t k = 0; k < cotangent_output_.size(); ++k)
-      if (cotangent_output_[k] < carried())
-        to[static_cast<std::size_t>(cotangent_node_[k])] =
-            argument(cotangent_node_[k], storage_of(copy[cotangent_node_[k]]));
-    for (int i : summed_) sums.push_back(argument(arguments_[static_cast<std::size_t>(i)], storage(i)));
-    for (std::int32_t id : residual_) to[static_cast<std::size_t>(id)] = argument(id);
-    for (int i : used_stacked_) {
-      const std::int32_t id = arguments_[static_cast<std::size_t>(i)];
-      to[static_cast<std::size_t>(id)] = argument(id, storage(i));
-    }
-    for (std::size_t k = 0; k < cotangent_output_.size(); ++k)
-      if (cotangent_output_[k] >= carried())
-        to[static_cast<std::size_t>(cotangent_node_[k])] = argument(cotangent_node_[k]);
-    for (int i : used_invariant_) {
-      const std::int32_t id = arguments_[static_cast<std::size_t>(i)];
-      to[static_cast<std::size_t>(id)] = argument(id, storage(i));
-    }
-    Growable<std::int32_t> operands;
-    for (int id = 0; id < copy.size(); ++id) {
-      if (!needed_[static_cast<std::size_t>(id)] || to[static_cast<std::size_t>(id)] >= 0) continue;
-      operands.clear();
-      for (int i = 0; i < copy[id].arity; ++i) {
-        const int operand = copy.operand(id, i);
-        operands.push_back(operand < 0 ? -1 : to[static_cast<std::size_t>(operand)]);
-      }
-      to[static_cast<std::size_t>(id)] = made.add(copy[id], operands.data(), copy[id].arity);
-    }
-    for (int i = 0; i < carried(); ++i) {
-      const std::int32_t id = argument_grad_[static_cast<std::size_t>(i)];
-      if (id >= 0) made.outputs.push_back(to[static_cast<std::size_t>(id)]);
-    }
-    for (std::size_t s = 0; s < summed_.size(); ++s) {
-      const std::int32_t id = argument_grad_[static_cast<std::size_t>(summed_[s])];
-      const Value sum = in(backward_, sums[s]) + in(backward_, to[static_cast<std::size_t>(id)]);
-      module_.graph(backward_).outputs.push_back(sum.id);
-    }
-    for (int i : stacked_grad_)
-      made.outputs.push_back(to[static_cast<std::size_t>(argument_grad_[static_cast<std::size_t>(i)])]);
-  }
-
-  constexpr void connect() {
-    const int outer = r_.y().graph;
-    const Value self = r_.y();
-    Growable<std::int32_t> operands;
-    Growable<int> carried_targets;
-    for (int i = 0; i < carried(); ++i)
-      if (argument_grad_[static_cast<std::size_t>(i)] >= 0) {
-        const Value given = r_.output_cotangent(i);
-        const Value like = r_.x(i);
-        operands.push_back(given.module != nullptr ? given.id : build::broadcast(like.number(0), like).id);
-        carried_targets.push_back(i);
-      }
-    for (int i : summed_) operands.push_back(build::broadcast(r_.x(i).number(0), r_.x(i)).id);
-    const int carried_count = static_cast<int>(operands.size());
-    const Storage stored = shape_.scan ? Storage::block : Storage::layers;
-    for (std::int32_t id : residual_) {
-      Graph& body = module_.graph(body_);
-      if (id >= forward_size_) {
-        const Graph& copy = module_.graph(copy_);
-        const std::int32_t repeat = copy.operand(id, 0);
-        id = body.add(copy[id], &repeat, 1);
-      }
-      body.outputs.push_back(id);
-      const int output = static_cast<int>(body.outputs.size()) - 1;
-      operands.push_back(build::project(self, output, build::stacked_type(body[id]), stored).id);
-    }
-    for (int i : used_stacked_) operands.push_back(r_.x(i).id);
-    for (int k : cotangent_output_)
-      if (k >= carried()) operands.push_back(r_.output_cotangent(k).id);
-    const int stacked_count = static_cast<int>(operands.size()) - carried_count;
-    for (int i : used_invariant_) operands.push_back(r_.x(i).id);
-    const Repeat made{carried_count, stacked_count, !shape_.reverse, stacked_count == 0, shape_.scan, shape_.limited};
-    if (made.limited) operands.push_back(r_.x(shape_.limit(r_.arity())).id);
-    if (made.counted) operands.push_back(layer_count().id);
-    const Node node = made.node(backward_, self.node().source);
-    const Value back = in(outer, module_.graph(outer).add(node, operands.data(), static_cast<int>(operands.size())));
-    int output = 0;
-    for (const Growable<int>* list : {&carried_targets, &summed_, &stacked_grad_})
-      for (int i : *list) r_.add(i, build::project(back, output++, r_.x(i).node(), storage_outside(i)));
-  }
-};
-
-}  // namespace detail
-
-constexpr void repeat_gradient(Gradient& r) { detail::RepeatGradient(r).run(); }
-
-}  // namespace tessera
-
-TESSERA_PLANNING_END
-
-#endif
-
-// ---- tessera/graph/trace/body.hpp
-
-#ifndef TESSERA_GRAPH_TRACE_BODY_HPP
-#define TESSERA_GRAPH_TRACE_BODY_HPP
-
-namespace tessera::detail {
-
-/// f of each item of a tuple, pair or array, in order.
-template <class T, class F> constexpr auto map_items(const T& items, F&& f) {
-  if constexpr (is_array_v<T>)
-    return [&]<std::size_t... I>(std::index_sequence<I...>) {
-      return std::array<decltype(f(std::declval<const typename T::value_type&>())), sizeof...(I)>{f(items[I])...};
-    }(std::make_index_sequence<std::tuple_size_v<T>>());
-  else
-    return [&]<template <class...> class Tuple, class... Ts, std::size_t... I>(const Tuple<Ts...>& tuple,
-                                                                               std::index_sequence<I...>) {
-      return Tuple<decltype(f(std::declval<const Ts&>()))...>{f(std::get<I>(tuple))...};
-    }(items, std::make_index_sequence<std::tuple_size_v<T>>());
-}
-
-struct FindValue {
-  Value found{};
-  constexpr void leaf(const auto& leaf) {
-    if (found.module == nullptr) found = trace_of(leaf);
-  }
-  constexpr void enter_stack(const auto&) {}
-  constexpr void enter_layer(int) {}
-  constexpr void leave_stack() {}
-};
-/// The first value of a trace in a structure; a null value where there is none.
-template <class T> constexpr Value trace_in(const T& x) {
-  Value found{};
-  if constexpr (Operand<T>) {
-    found = trace_of(x);
-  } else if constexpr (is_tuple_v<T> || is_array_v<T>) {
-    const auto look = [&](const auto& item) {
-      if (found.module == nullptr) found = trace_in(item);
-    };
-    if constexpr (is_array_v<T>)
-      for (const auto& item : x) look(item);
-    else
-      std::apply([&](const auto&... items) { (look(items), ...); }, x);
-  } else {
-    FindValue find;
-    for_each_leaf(x, find);
-    found = find.found;
-  }
-  return found;
-}
-
-/// Whether a structure holds a local value of a shard_map.
-template <class T> inline constexpr bool holds_local_v = LocalOperand<T>;
-template <template <class...> class Tuple, class... Ts>
-  requires(is_tuple_v<Tuple<Ts...>>)
-inline constexpr bool holds_local_v<Tuple<Ts...>> = (holds_local_v<Ts> || ...);
-template <class T, std::size_t Size> inline constexpr bool holds_local_v<std::array<T, Size>> = holds_local_v<T>;
-
-/// Whether an item of a structure is a Dim or a Scalar; those in a plain struct are part of a model.
-template <class T> inline constexpr bool holds_number_v = std::is_same_v<T, Dim> || std::is_same_v<T, Scalar>;
-template <template <class...> class Tuple, class... Ts>
-  requires(is_tuple_v<Tuple<Ts...>>)
-inline constexpr bool holds_number_v<Tuple<Ts...>> = (holds_number_v<Ts> || ...);
-template <class T, std::size_t Size> inline constexpr bool holds_number_v<std::array<T, Size>> = holds_number_v<T>;
-
-/// A structure with its expressions recorded and its numbers as rank-0 tensors: what a step of a repeat hands to the
-/// next one. A floating number becomes an f32, an integer an i32, as in JAX.
-template <class T> constexpr auto as_carry(const Value& context, const T& x) {
-  if constexpr (TensorOperand<T>)
-    return as_sym(x);
-  else if constexpr (std::is_same_v<T, bool>)
-    return Sym<bool, 0>(context.integer(x ? 1 : 0, DType::bool_));
-  else if constexpr (std::is_integral_v<T>)
-    return Sym<std::int32_t, 0>(context.integer(static_cast<std::int64_t>(x), DType::i32));
-  else if constexpr (std::is_floating_point_v<T>)
-    return Sym<float, 0>(context.number(static_cast<double>(x), DType::f32));
-  else if constexpr (is_tuple_v<T> || is_array_v<T>)
-    return map_items(x, [&](const auto& item) { return as_carry(context, item); });
-  else
-    return x;
-}
-template <class T> using carry_t = decltype(as_carry(std::declval<const Value&>(), std::declval<const T&>()));
-
-/// The value behind a placeholder, in whichever graph it is.
-template <class Leaf> constexpr const Value& value_behind(const Leaf& leaf) {
-  if constexpr (SymOperand<Leaf>)
-    return leaf.value;
-  else
-    return leaf.placeholder();
-}
-
-/// Traces the body of a repeat, from its construction to close(). First its arguments are made, carried values before
-/// slices; then the function runs; then its results are given, carried values before those of each step.
-class BodyTrace {
- public:
-  constexpr BodyTrace(Module& module, const Repeat& shape) : module_(&module), shape_(shape) {
-    OpenBody body;
-    body.graph = graph_ = module.add_graph();
-    body.around = module.current;
-    module.current = body.graph;
-    module.open.push_back(std::move(body));
-  }
-
-  /// A value in the graph around the body.
-  constexpr Value outside(const Value& v) const { return brought_to(v, module_->open.size() - 1); }
-  constexpr Value carry(const Value& v, Storage storage) {
-    ++shape_.carried;
-    const Value outer = outside(v);
-    carried_.push_back(argument(outer, outer.node(), storage));
-    return carried_.back();
-  }
-  constexpr Value slice(const Value& v, Storage storage) {
-    ++shape_.stacked;
-    const Value outer = outside(v);
-    Node type = outer.node();
-    type.rank = static_cast<std::uint8_t>(type.rank - 1);
-    type.singletons = static_cast<std::uint8_t>(type.singletons >> 1);
-    return argument(outer, type, storage);
-  }
-  constexpr void give_carry(const Value& value) {
-    const Node& own = carried_[given_++].node();
-    if (!same_static_shape(value.node(), own))
-      value.refuse(errc::shape_mismatch,
-                   shape_.scan
-                       ? "[scan] carry: a step must return the shape of its carry, but here only one of the two has "
-                         "static extent 1, as from keepdims, in some dim"
-                       : "[stack] result of a layer: a layer must return the shape of its argument, but here only "
-                         "one of the two has static extent 1, as from keepdims, in some dim");
-    give(value);
-  }
-  constexpr void give(const Value& value) { module_->graph(module_->current).outputs.push_back(value.id); }
-
-  /// Ends the body, which traces no further operations.
-  constexpr OpenBody end() {
-    const OpenBody body = module_->open.back();
-    module_->open.pop_back();
-    module_->current = body.around;
-    for (std::int32_t id : body.captured) operands_.push_back(id);
-    return body;
-  }
-  /// The values around the body that are its arguments, in their order.
-  constexpr const Growable<std::int32_t>& operands() const { return operands_; }
-  constexpr bool is_slice(int argument) const { return shape_.is_stacked(argument); }
-  /// After the end: a Dim or a Scalar of the body, which is the same in each step, in the graph around it.
-  constexpr Value number_outside(const Value& number) const {
-    if (number.graph != graph_ || !is_host_number(number)) return here(number);
-    return recomputed(number, module_->current, [&](const Value& operand) { return number_outside(operand); });
-  }
-
-  /// Adds the repeat to the graph around the body. `count`: the number of steps, where nothing is sliced; `limit`: how
-  /// many of them run, where that is limited.
-  constexpr Value close(const Value& count, Source source, const Value& limit = {}) {
-    const OpenBody body = end();
-    shape_.counted = shape_.stacked == 0;
-    shape_.limited = limit.module != nullptr;
-    if (shape_.limited) operands_.push_back(here(limit).id);
-    if (shape_.counted) operands_.push_back(here(count).id);
-    const int id = module_->graph(body.around)
-                       .add(shape_.node(body.graph, source), operands_.data(), static_cast<int>(operands_.size()));
-    return {module_, body.around, id, source};
-  }
-
-  constexpr bool of_scan() const { return shape_.scan; }
-  /// The type of a carried value, after close().
-  constexpr const Node& carried_type(int k) const { return carried_[static_cast<std::size_t>(k)].node(); }
-  constexpr int carried() const { return shape_.carried; }
-
- private:
-  Module* module_;
-  Repeat shape_;
-  int graph_ = 0;
-  Growable<std::int32_t> operands_;
-  Growable<Value> carried_;
-  std::size_t given_ = 0;
-
-  constexpr Value argument(const Value& outer, const Node& type, Storage storage) {
-    operands_.push_back(outer.id);
-    OpenBody& body = module_->open.back();
-    const Node made = stored_as(storage, build::argument_node(type, body.arguments++));
-    return {module_, body.graph, module_->graph(body.graph).add(made), type.source};
-  }
-};
-
-/// Replaces the leaves of a structure by their values inside a body. Dims and Scalars become nodes of the body.
-struct BindLeaves {
-  enum class Kind { carried, layer, captured };
-  BodyTrace& body;
-  Kind kind;
-  bool in_stack = false;
-
-  template <class Leaf> constexpr void leaf(Leaf& leaf) {
-    if constexpr (TensorOperand<Leaf>) {
-      const Value& outer = value_behind(leaf);
-      if (outer.rank() != Leaf::rank + (in_stack || kind == Kind::layer ? 1 : 0))
-        outer.refuse(errc::structure,
-                     body.of_scan()
-                         ? "[scan] operands: the carry is a field of all layers of a Stack, or a field of the Stack "
-                           "was replaced by a tensor without a dim of layers"
-                         : "[stack] operands: an extra argument of a Stack is a field of all layers, or a field of "
-                           "the Stack was replaced by a tensor without a dim of layers");
-      if (kind == Kind::carried)
-        leaf = Leaf(body.carry(outer, in_stack ? Storage::layers : Storage::block));
-      else if (kind == Kind::layer)
-        leaf = Leaf(body.slice(outer, Storage::layer));
-      else
-        leaf = Leaf(here(outer));
-    } else if (leaf.traced()) {
-      leaf = Leaf(here(leaf.placeholder()));
-    }
-  }
-  constexpr void enter_stack(auto&) { in_stack = true; }
-  constexpr void enter_layer(int) {}
-  constexpr void leave_stack() { in_stack = false; }
-};
-
-/// Gives the tensors of a structure as results of the body.
-struct GiveLeaves {
-  BodyTrace& body;
-  bool carried;
-  template <class Leaf> constexpr void leaf(const Leaf& leaf) {
-    if constexpr (TensorOperand<Leaf>) {
-      if (carried)
-        body.give_carry(trace_of(leaf));
-      else
-        body.give(trace_of(leaf));
-    }
-  }
-  constexpr void enter_stack(const auto&) {}
-  constexpr void enter_layer(int) {}
-  constexpr void leave_stack() {}
-};
-
-/// Replaces the tensors of a carry by their values after the last step.
-struct ProjectLeaves {
-  const Value& made;
-  const BodyTrace& body;
-  int next = 0;
-  template <class Leaf> constexpr void leaf(Leaf& leaf) {
-    if constexpr (TensorOperand<Leaf>) {
-      const Node& type = body.carried_type(next);
-      leaf = Leaf(build::project(made, next++, type, storage_of(type)));
-    }
-  }
-  constexpr void enter_stack(const auto&) {}
-  constexpr void enter_layer(int) {}
-  constexpr void leave_stack() {}
-};
-
-}  // namespace tessera::detail
-
-#endif
-
-// ---- tessera/graph/trace/layer_call.hpp
-
-#ifndef TESSERA_GRAPH_TRACE_LAYER_CALL_HPP
-#define TESSERA_GRAPH_TRACE_LAYER_CALL_HPP
-
-namespace tessera::detail {
-
-/// A call of a layer of the library: while it exists, operations that are recorded by lines of the library have the
-/// line of the call. Of nested calls that is the innermost of the user's program.
-class LayerCall {
- public:
-  constexpr LayerCall(Here at, const auto&... arguments) {
-    (look(arguments), ...);
-    if (module_ == nullptr) return;  // no trace: an expression of stored tensors
-    before_ = module_->layer_call;
-    const Source call = Source::from(at);
-    if (call.line != 0 && !call.in_library()) module_->layer_call = call;
-  }
-  constexpr ~LayerCall() {
-    if (module_ != nullptr) module_->layer_call = before_;
-  }
-  LayerCall(const LayerCall&) = delete;
-  LayerCall& operator=(const LayerCall&) = delete;
-
- private:
-  Module* module_ = nullptr;
-  Source before_{};
-
-  template <class T> constexpr void look(const T& argument) {
-    if constexpr (!std::is_arithmetic_v<T>)
-      if (module_ == nullptr) module_ = trace_in(argument).module;
-  }
-};
-
-}  // namespace tessera::detail
-
-/// The call operator of a layer that takes any arguments and passes them, behind the line of the call, to `called`.
-/// Parameters behind a pack have no default, so there is an operator for each number of arguments; calls with more than
-/// six have no line.
-#define TESSERA_LAYER_OPERATOR(called)                                                                                \
-  template <class A> constexpr auto operator()(const A& a, Here at = Here::current()) const { return called(at, a); } \
-  template <class A, class B> constexpr auto operator()(const A& a, const B& b, Here at = Here::current()) const {    \
-    return called(at, a, b);                                                                                          \
-  }                                                                                                                   \
-  template <class A, class B, class C>                                                                                \
-  constexpr auto operator()(const A& a, const B& b, const C& c, Here at = Here::current()) const {                    \
-    return called(at, a, b, c);                                                                                       \
-  }                                                                                                                   \
-  template <class A, class B, class C, class D>                                                                       \
-  constexpr auto operator()(const A& a, const B& b, const C& c, const D& d, Here at = Here::current()) const {        \
-    return called(at, a, b, c, d);                                                                                    \
-  }                                                                                                                   \
-  template <class A, class B, class C, class D, class E>                                                              \
-  constexpr auto operator()(const A& a, const B& b, const C& c, const D& d, const E& e, Here at = Here::current())    \
-      const {                                                                                                         \
-    return called(at, a, b, c, d, e);                                                                                 \
-  }                                                                                                                   \
-  template <class A, class B, class C, class D, class E, class F>                                                     \
-  constexpr auto operator()(const A& a, const B& b, const C& c, const D& d, const E& e, const F& f,                   \
-                            Here at = Here::current()) const {                                                        \
-    return called(at, a, b, c, d, e, f);                                                                              \
-  }                                                                                                                   \
-  template <class... Args>                                                                                            \
-    requires(sizeof...(Args) == 0 || sizeof...(Args) > 6)                                                             \
-  constexpr auto operator()(const Args&... args) const {                                                              \
-    return called(Here(), args...);                                                                                   \
-  }
-
-#endif
-
-// ---- tessera/graph/ir/program.hpp
-
-#ifndef TESSERA_GRAPH_IR_PROGRAM_HPP
-#define TESSERA_GRAPH_IR_PROGRAM_HPP
-
-namespace tessera {
-
-/// A read-only traced program: graph 0 and the bodies of its repeats.
-struct ProgramView {
-  const GraphView* graphs = nullptr;
-  int graph_count = 0;
-  const PartitionSpec* specs = nullptr;
-  int argument_count = 0;  ///< leaves of the arguments, used or not
-  int spec_count = 0;
-  const bool* results_in_layers = nullptr;  ///< by output: whether it is a field of a Stack; null: not known
-
-  constexpr const GraphView& main() const { return graphs[0]; }
-};
-
-struct ProgramSize {
-  int graphs = 0, nodes = 0, operands = 0, outputs = 0, specs = 0;
-
-  static constexpr ProgramSize of(const Module& module) {
-    ProgramSize size{static_cast<int>(module.graphs.size()), 0, 0, 0, static_cast<int>(module.specs.size())};
-    for (const Graph& graph : module.graphs) {
-      size.nodes += static_cast<int>(graph.nodes.size());
-      size.operands += static_cast<int>(graph.operands.size());
-      size.outputs += static_cast<int>(graph.outputs.size());
-    }
-    return size;
-  }
-  constexpr bool fits(const ProgramSize& room) const {
-    return graphs <= room.graphs && nodes <= room.nodes && operands <= room.operands && outputs <= room.outputs &&
-           specs <= room.specs;
-  }
-};
-
-/// A traced program as a constant: arrays with capacity for a program of this size. A program that is larger leaves the
-/// arrays empty, and `used` says what capacity it needs.
-template <ProgramSize Room> struct FrozenProgram {
-  Node nodes[static_cast<std::size_t>(Room.nodes) + 1]{};
-  std::int32_t operands[static_cast<std::size_t>(Room.operands) + 1]{};
-  std::int32_t outputs[static_cast<std::size_t>(Room.outputs) + 1]{};
-  PartitionSpec specs[static_cast<std::size_t>(Room.specs) + 1]{};
-  bool results_in_layers[static_cast<std::size_t>(Room.outputs) + 1]{};
-  int node_begin[static_cast<std::size_t>(Room.graphs) + 1]{};
-  int operand_begin[static_cast<std::size_t>(Room.graphs) + 1]{};
-  int output_begin[static_cast<std::size_t>(Room.graphs) + 1]{};
-  ProgramSize used{1, 0, 0, 0, 0};
-  int argument_count = 0;   ///< leaves of the arguments, used or not
-  bool simplified = false;  ///< whether the program was simplified
-  Refusal refusal{};
-
-  constexpr FrozenProgram() = default;
-  constexpr FrozenProgram(const Module& module, int arguments, bool is_simplified)
-      : used(ProgramSize::of(module)), argument_count(arguments), simplified(is_simplified), refusal(module.refusal) {
-    if (!used.fits(Room)) return;
-    int node = 0, operand = 0, output = 0;
-    for (int g = 0; g < used.graphs; ++g) {
-      const Graph& graph = module.graphs[static_cast<std::size_t>(g)];
-      for (const Node& n : graph.nodes) nodes[node++] = n;
-      for (std::int32_t id : graph.operands) operands[operand++] = id;
-      for (std::int32_t id : graph.outputs) outputs[output++] = id;
-      node_begin[g + 1] = node;
-      operand_begin[g + 1] = operand;
-      output_begin[g + 1] = output;
-    }
-    for (int s = 0; s < used.specs; ++s) specs[s] = module.specs[static_cast<std::size_t>(s)];
-    for (std::size_t k = 0; k < module.results_in_layers.size(); ++k)
-      results_in_layers[k] = module.results_in_layers[k];
-  }
-  /// Copies a program into arrays of smaller capacity.
-  template <ProgramSize Larger>
-  constexpr explicit FrozenProgram(const FrozenProgram<Larger>& from)
-      : used(from.used), argument_count(from.argument_count), simplified(from.simplified) {
-    for (int i = 0; i < used.nodes; ++i) nodes[i] = from.nodes[i];
-    for (int i = 0; i < used.operands; ++i) operands[i] = from.operands[i];
-    for (int i = 0; i < used.outputs; ++i) outputs[i] = from.outputs[i];
-    for (int i = 0; i < used.outputs; ++i) results_in_layers[i] = from.results_in_layers[i];
-    for (int i = 0; i < used.specs; ++i) specs[i] = from.specs[i];
-    for (int g = 0; g <= used.graphs; ++g) {
-      node_begin[g] = from.node_begin[g];
-      operand_begin[g] = from.operand_begin[g];
-      output_begin[g] = from.output_begin[g];
-    }
-  }
-
-  constexpr GraphView graph(int g) const {
-    return {nodes + node_begin[g], operands + operand_begin[g], outputs + output_begin[g],
-            node_begin[g + 1] - node_begin[g], output_begin[g + 1] - output_begin[g]};
-  }
-};
-
-}  // namespace tessera
-
-#endif
-
-// ---- tessera/graph/ir/node_check.hpp
-
-#ifndef TESSERA_GRAPH_IR_NODE_CHECK_HPP
-#define TESSERA_GRAPH_IR_NODE_CHECK_HPP
-
-TESSERA_PLANNING_BEGIN
-
-namespace tessera {
-
-/// The rule that a node breaks; empty when it breaks none.
-using BrokenRule = std::string_view;
-
-/// The input of a node's check. The number of operands, and that operands come before their users, are checked already.
-struct NodeCheck {
-  const ProgramView& program;
-  const GraphView& graph;
-  int graph_index = 0, id = 0;
-
-  constexpr const Node& node() const { return graph[id]; }
-  constexpr const Node& x(int i) const { return graph.operand_node(id, i); }
-  /// Whether operand i is a size: an i64 host scalar.
-  constexpr bool is_size(int i) const { return x(i).rank == 0 && x(i).dtype == DType::i64; }
-  /// Whether the first attribute byte is a dim of the node.
-  constexpr bool has_dim() const { return dim_of(node()) >= 0 && dim_of(node()) < node().rank; }
-};
-
-/// Checks one node; returns the rule that it breaks.
-using CheckRule = BrokenRule (*)(const NodeCheck&);
-
-/// The check of an operation. Defined in ops/rows.hpp.
-constexpr CheckRule check_of(Op op);
-
-constexpr bool same_type(const Node& x, const Node& y) { return same_static_shape(x, y) && x.dtype == y.dtype; }
-/// Whether `stacked` has the type of x with a dim of layers in front. Of one layer, this dim may be a singleton dim.
-constexpr bool stacks(const Node& stacked, const Node& x) {
-  return stacked.dtype == x.dtype && stacked.rank == x.rank + 1 &&
-         (stacked.singletons & ~1u) == static_cast<std::uint8_t>(x.singletons << 1);
 }
 
 }  // namespace tessera
@@ -14118,6 +13034,283 @@ TESSERA_PLANNING_END
 
 #endif
 
+// ---- tessera/graph/transform/repeat_gradient.hpp
+
+#ifndef TESSERA_GRAPH_TRANSFORM_REPEAT_GRADIENT_HPP
+#define TESSERA_GRAPH_TRANSFORM_REPEAT_GRADIENT_HPP
+
+TESSERA_PLANNING_BEGIN
+
+namespace tessera {
+
+namespace build {
+
+/// The type of a stacked value, from the type of its value in one layer.
+constexpr Node stacked_type(Node inner) {
+  if (inner.rank == max_rank)
+    fail(errc::capacity, "[stack] rank: a tensor inside a block has at most ", max_rank - 1,
+         " dims, since the values of all layers are stored with a leading dim of layers");
+  inner.rank = static_cast<std::uint8_t>(inner.rank + 1);
+  inner.singletons = static_cast<std::uint8_t>(inner.singletons << 1);
+  return inner;
+}
+constexpr Node argument_node(const Node& type, int index) {
+  Node made = tessera::argument_node(index, type.dtype, type.rank, type.singletons);
+  made.source = type.source;
+  return made;
+}
+
+}  // namespace build
+
+namespace detail {
+
+/// Whether the backward body recomputes a node instead of storing its value for every layer. A product rounded to bf16
+/// or f16 is stored, in that type.
+constexpr bool recomputed(const Graph& graph, int id) {
+  const Node& node = graph[id];
+  if (row_of(node).converts && is_half(node.dtype)) {
+    const auto is_product = [&](int other) { return row_of(graph[other]).unit == UnitKind::contraction; };
+    const int sum = graph.operand(id, 0);
+    if (is_product(sum)) return false;
+    for (int i = 0; row_of(graph[sum]).adds && i < 2; ++i)
+      if (is_product(graph.operand(sum, i))) return false;
+  }
+  return row_of(node).recomputed;
+}
+
+/// The gradient of a repeat is a repeat that runs the layers in the opposite order. Its body is the gradient of the
+/// body. Values of the forward pass that it needs are recomputed where that is cheap; otherwise they become stacked
+/// results of the forward repeat.
+class RepeatGradient {
+ public:
+  constexpr explicit RepeatGradient(Gradient& r)
+      : r_(r), module_(r.module()), body_(r.y().node().index()), shape_(Repeat::of(r.node())),
+        forward_size_(module_.graph(body_).size()) {}
+
+  constexpr void run() {
+    find_arguments();
+    differentiate_copy();
+    mark_needed();
+    build_body();
+    connect();
+  }
+
+ private:
+  Gradient& r_;
+  Module& module_;
+  int body_;
+  Repeat shape_;
+  int forward_size_;
+  int copy_ = 0, backward_ = 0;
+  Growable<std::int32_t> arguments_;       // by argument of the body: its node, -1 when it is not used
+  Growable<int> cotangent_output_;         // the outputs of the body that have a cotangent
+  Growable<std::int32_t> cotangent_node_;  // by these: the argument of the copy that is the cotangent
+  Growable<std::int32_t> argument_grad_;   // by argument: its gradient in the copy, -1: none
+  Growable<int> summed_;                   // invariants that need a gradient
+  Growable<int> stacked_grad_;             // stacked arguments that need a gradient
+  Growable<std::uint8_t> needed_;
+  Growable<int> used_stacked_, used_invariant_;
+  Growable<std::int32_t> residual_;  // forward nodes of the copy, stored for every layer
+
+  constexpr int carried() const { return shape_.carried; }
+  constexpr int stacked_end() const { return shape_.carried + shape_.stacked; }
+  constexpr int argument_count() const { return r_.arity(); }
+  constexpr Value in(int graph, int id) const { return {&module_, graph, id, r_.node().source}; }
+  constexpr bool flows(int argument) const { return argument < carried() || r_.needs(argument); }
+  /// Whether a node of the copy is one of the forward pass. The gradient of a repeat inside the body makes it store
+  /// more results, whose projections come after the other nodes.
+  constexpr bool is_forward(int id) const {
+    const Graph& copy = module_.graph(copy_);
+    return id < forward_size_ || (copy[id].is_projection() && copy.operand(id, 0) < forward_size_);
+  }
+  constexpr Storage storage(int argument) const {
+    const std::int32_t id = arguments_[static_cast<std::size_t>(argument)];
+    return id >= 0 ? storage_of(module_.graph(body_)[id]) : Storage::block;
+  }
+  /// How the whole of an operand is stored, of which the body has the argument.
+  constexpr Storage storage_outside(int argument) const {
+    return storage(argument) == Storage::block ? Storage::block : Storage::layers;
+  }
+
+  constexpr void find_arguments() {
+    const Graph& body = module_.graph(body_);
+    arguments_.assign(static_cast<std::size_t>(argument_count()), -1);
+    for (int id = 0; id < body.size(); ++id)
+      if (body[id].is_argument()) arguments_[static_cast<std::size_t>(body[id].index())] = id;
+  }
+
+  constexpr void differentiate_copy() {
+    copy_ = module_.add_graph();
+    module_.graph(copy_) = module_.graph(body_);
+    const Growable<std::int32_t> outputs = module_.graph(body_).outputs;
+    int next = argument_count();
+    for (int k = 0; k < static_cast<int>(outputs.size()); ++k) {
+      const Node type = module_.graph(body_)[outputs[static_cast<std::size_t>(k)]];
+      const bool given = k < carried() ? is_floating(type.dtype) : r_.output_cotangent(k).module != nullptr;
+      if (!given) continue;
+      cotangent_output_.push_back(k);
+      const Node cotangent = build::argument_node(type, next++);
+      cotangent_node_.push_back(module_.graph(copy_).add(k < carried() ? stored_as(storage(k), cotangent) : cotangent));
+    }
+    Growable<std::int32_t> sources;
+    for (int i = 0; i < argument_count(); ++i)
+      if (const std::int32_t id = arguments_[static_cast<std::size_t>(i)];
+          id >= 0 && flows(i) && is_floating(module_.graph(copy_)[id].dtype))
+        sources.push_back(id);
+    Gradient::Sweep sweep = make_sweep(module_, copy_, sources);
+    for (std::size_t k = 0; k < cotangent_output_.size(); ++k) {
+      const std::int32_t out = outputs[static_cast<std::size_t>(cotangent_output_[k])];
+      std::int32_t& slot = sweep.cotangents[static_cast<std::size_t>(out)];
+      slot = slot < 0 ? cotangent_node_[k] : (in(copy_, slot) + in(copy_, cotangent_node_[k])).id;
+    }
+    run_sweep(sweep);
+    argument_grad_.assign(static_cast<std::size_t>(argument_count()), -1);
+    for (int i = 0; i < argument_count(); ++i) {
+      const std::int32_t id = arguments_[static_cast<std::size_t>(i)];
+      if (id < 0 || !flows(i) || !is_floating(module_.graph(copy_)[id].dtype)) continue;
+      const std::int32_t found = sweep.cotangents[static_cast<std::size_t>(id)];
+      const Value target = in(copy_, id);
+      const Value gradient = build::broadcast(found >= 0 ? in(copy_, found) : target.number(0), target);
+      argument_grad_[static_cast<std::size_t>(i)] = gradient.id;
+      if (i >= stacked_end())
+        summed_.push_back(i);
+      else if (i >= carried())
+        stacked_grad_.push_back(i);
+    }
+  }
+
+  constexpr void mark_needed() {
+    const Graph& copy = module_.graph(copy_);
+    needed_.assign(copy.nodes.size());
+    for (std::int32_t id : argument_grad_)
+      if (id >= 0) needed_[static_cast<std::size_t>(id)] = true;
+    for (int id = copy.size() - 1; id >= 0; --id) {
+      if (!needed_[static_cast<std::size_t>(id)]) continue;
+      if (is_forward(id) && !recomputed(copy, id)) continue;
+      for (int i = 0; i < copy[id].arity; ++i)
+        if (const int operand = copy.operand(id, i); operand >= 0) needed_[static_cast<std::size_t>(operand)] = true;
+    }
+    for (int id = 0; id < copy.size(); ++id) {
+      if (!needed_[static_cast<std::size_t>(id)] || !is_forward(id) || recomputed(copy, id)) continue;
+      const int index = copy[id].is_argument() ? copy[id].index() : -1;
+      if (index >= stacked_end())
+        used_invariant_.push_back(index);
+      else if (index >= carried())
+        used_stacked_.push_back(index);
+      else
+        residual_.push_back(id);
+    }
+  }
+
+  /// The number of layers, for a backward repeat without stacked operands.
+  constexpr Value layer_count() const {
+    return shape_.counted ? r_.x(r_.arity() - 1) : build::extent(r_.x(carried()), 0);
+  }
+
+  // Arguments of the backward body. Carried: cotangents of carried values, running sums for invariants. Stacked: stored
+  // values, stacked arguments, cotangents of stacked results. Then invariants.
+  constexpr void build_body() {
+    backward_ = module_.add_graph();
+    const Graph& copy = module_.graph(copy_);
+    Graph& made = module_.graph(backward_);
+    Growable<std::int32_t> to(copy.nodes.size(), -1);
+    int next = 0;
+    auto argument = [&](std::int32_t id, Storage storage = Storage::block) {
+      return made.add(stored_as(storage, build::argument_node(copy[id], next++)));
+    };
+    Growable<std::int32_t> sums;
+    for (std::size_t k = 0; k < cotangent_output_.size(); ++k)
+      if (cotangent_output_[k] < carried())
+        to[static_cast<std::size_t>(cotangent_node_[k])] =
+            argument(cotangent_node_[k], storage_of(copy[cotangent_node_[k]]));
+    for (int i : summed_) sums.push_back(argument(arguments_[static_cast<std::size_t>(i)], storage(i)));
+    for (std::int32_t id : residual_) to[static_cast<std::size_t>(id)] = argument(id);
+    for (int i : used_stacked_) {
+      const std::int32_t id = arguments_[static_cast<std::size_t>(i)];
+      to[static_cast<std::size_t>(id)] = argument(id, storage(i));
+    }
+    for (std::size_t k = 0; k < cotangent_output_.size(); ++k)
+      if (cotangent_output_[k] >= carried())
+        to[static_cast<std::size_t>(cotangent_node_[k])] = argument(cotangent_node_[k]);
+    for (int i : used_invariant_) {
+      const std::int32_t id = arguments_[static_cast<std::size_t>(i)];
+      to[static_cast<std::size_t>(id)] = argument(id, storage(i));
+    }
+    Growable<std::int32_t> operands;
+    for (int id = 0; id < copy.size(); ++id) {
+      if (!needed_[static_cast<std::size_t>(id)] || to[static_cast<std::size_t>(id)] >= 0) continue;
+      operands.clear();
+      for (int i = 0; i < copy[id].arity; ++i) {
+        const int operand = copy.operand(id, i);
+        operands.push_back(operand < 0 ? -1 : to[static_cast<std::size_t>(operand)]);
+      }
+      to[static_cast<std::size_t>(id)] = made.add(copy[id], operands.data(), copy[id].arity);
+    }
+    for (int i = 0; i < carried(); ++i) {
+      const std::int32_t id = argument_grad_[static_cast<std::size_t>(i)];
+      if (id >= 0) made.outputs.push_back(to[static_cast<std::size_t>(id)]);
+    }
+    for (std::size_t s = 0; s < summed_.size(); ++s) {
+      const std::int32_t id = argument_grad_[static_cast<std::size_t>(summed_[s])];
+      const Value sum = in(backward_, sums[s]) + in(backward_, to[static_cast<std::size_t>(id)]);
+      module_.graph(backward_).outputs.push_back(sum.id);
+    }
+    for (int i : stacked_grad_)
+      made.outputs.push_back(to[static_cast<std::size_t>(argument_grad_[static_cast<std::size_t>(i)])]);
+  }
+
+  constexpr void connect() {
+    const int outer = r_.y().graph;
+    const Value self = r_.y();
+    Growable<std::int32_t> operands;
+    Growable<int> carried_targets;
+    for (int i = 0; i < carried(); ++i)
+      if (argument_grad_[static_cast<std::size_t>(i)] >= 0) {
+        const Value given = r_.output_cotangent(i);
+        const Value like = r_.x(i);
+        operands.push_back(given.module != nullptr ? given.id : build::broadcast(like.number(0), like).id);
+        carried_targets.push_back(i);
+      }
+    for (int i : summed_) operands.push_back(build::broadcast(r_.x(i).number(0), r_.x(i)).id);
+    const int carried_count = static_cast<int>(operands.size());
+    const Storage stored = shape_.scan ? Storage::block : Storage::layers;
+    for (std::int32_t id : residual_) {
+      Graph& body = module_.graph(body_);
+      if (id >= forward_size_) {
+        const Graph& copy = module_.graph(copy_);
+        const std::int32_t repeat = copy.operand(id, 0);
+        id = body.add(copy[id], &repeat, 1);
+      }
+      body.outputs.push_back(id);
+      const int output = static_cast<int>(body.outputs.size()) - 1;
+      operands.push_back(build::project(self, output, build::stacked_type(body[id]), stored).id);
+    }
+    for (int i : used_stacked_) operands.push_back(r_.x(i).id);
+    for (int k : cotangent_output_)
+      if (k >= carried()) operands.push_back(r_.output_cotangent(k).id);
+    const int stacked_count = static_cast<int>(operands.size()) - carried_count;
+    for (int i : used_invariant_) operands.push_back(r_.x(i).id);
+    const Repeat made{carried_count, stacked_count, !shape_.reverse, stacked_count == 0, shape_.scan, shape_.limited};
+    if (made.limited) operands.push_back(r_.x(shape_.limit(r_.arity())).id);
+    if (made.counted) operands.push_back(layer_count().id);
+    const Node node = made.node(backward_, self.node().source);
+    const Value back = in(outer, module_.graph(outer).add(node, operands.data(), static_cast<int>(operands.size())));
+    int output = 0;
+    for (const Growable<int>* list : {&carried_targets, &summed_, &stacked_grad_})
+      for (int i : *list) r_.add(i, build::project(back, output++, r_.x(i).node(), storage_outside(i)));
+  }
+};
+
+}  // namespace detail
+
+constexpr void repeat_gradient(Gradient& r) { detail::RepeatGradient(r).run(); }
+
+}  // namespace tessera
+
+TESSERA_PLANNING_END
+
+#endif
+
 // ---- tessera/ops/control_rows.hpp
 
 #ifndef TESSERA_OPS_CONTROL_ROWS_HPP
@@ -15138,6 +14331,20 @@ constexpr Shape scatter_shape(const ShapeContext& c) {
   return result;
 }
 
+/// Sharding of a gather, or of a scatter whose parts combine: its dim of the indexed array has to be whole, but indices
+/// can be split along the dim: each device gathers the elements at its own, or scatters its own elements.
+constexpr void split_indices_sharding(const GraphView& graph, int id, FactorRule& rule) {
+  along_dim_sharding(graph, id, rule);
+  const bool scatters = row_of(graph[id]).scatters;
+  const int dim = dim_of(graph[id]);
+  if (graph.operand_node(id, 1).is_singleton(dim)) return;
+  const auto own = static_cast<std::int8_t>(rule.add(scatters ? FactorKind::reduction : FactorKind::pass));
+  for (DimFactors* split : {&rule.operands[1], scatters ? rule.operands.data() : &rule.result}) {
+    split->dims[dim].clear();
+    split->dims[dim].push_back(own);
+  }
+}
+
 /// Checks that all dims but that of the node are those of the first `operands` operands.
 constexpr BrokenRule check_other_dims(const NodeCheck& c, int operands, DType index) {
   if (!c.has_dim()) return "the dim is a dim of the node";
@@ -15187,7 +14394,7 @@ struct GatherOp {
                                    shape[dim] = c.operand(1)[dim];
                                    return shape;
                                  },
-                             .sharding = along_dim_sharding,
+                             .sharding = split_indices_sharding,
                              .flops = 0};
   static constexpr GradientRule gradient = [](Gradient& r) {
     const Value x = build::stored_parameter(r.x(0)), g = build::cast(r.full_g(), computed_as(x.dtype()));
@@ -15204,7 +14411,8 @@ struct ScatterAddOp {
                              .arity = 3,
                              .linear = Linearity::first,
                              .shape = scatter_shape,
-                             .sharding = along_dim_sharding,
+                             .sharding = split_indices_sharding,
+                             .partial = always_partial,
                              .shape_only = 1u << 2,
                              .scatters = true};
   static constexpr GradientRule gradient = [](Gradient& r) {
@@ -15589,13 +14797,28 @@ struct ScatterGradient {
   }
 };
 
+/// Whether each device can scatter a part of the elements: the extreme of equal elements of x is that element, while a
+/// product would have each element of x once for each device.
+constexpr bool scatters_parts(const GraphView& graph, int id) {
+  const ScatterRule rule = ScatterRule::of(graph[id]);
+  return !rule.replaces && facts_of(rule.reduction).idempotent;
+}
+
 /// Operands: source, indices, and the tensor into which the elements of the source go.
 struct ScatterOp {
   static constexpr OpRow row{.name = "scatter",
                              .unit = UnitKind::along,
                              .arity = 3,
                              .shape = scatter_shape,
-                             .sharding = along_dim_sharding,
+                             .sharding =
+                                 [](const GraphView& graph, int id, FactorRule& rule) {
+                                   if (scatters_parts(graph, id))
+                                     split_indices_sharding(graph, id, rule);
+                                   else
+                                     along_dim_sharding(graph, id, rule);
+                                 },
+                             .partial = scatters_parts,
+                             .combine = [](const Node& node) { return ScatterRule::of(node).reduction; },
                              .scatters = true};
   static constexpr GradientRule gradient = [](Gradient& r) {
     ScatterGradient own(r);
@@ -15875,28 +15098,1132 @@ constexpr GradientRule gradient_of(Op op) { return ops::detail::gradient_table[o
 
 #endif
 
-// ---- tessera/nn/mixed.hpp
+// ---- tessera/nn/activation.hpp
 
-#ifndef TESSERA_NN_MIXED_HPP
-#define TESSERA_NN_MIXED_HPP
+#ifndef TESSERA_NN_ACTIVATION_HPP
+#define TESSERA_NN_ACTIVATION_HPP
 
-// Layers compute in the element type of their argument, as under torch.autocast. For a bf16 or f16 argument parameters
-// stay f32 and are rounded to its type for products only; sums, norms and gradients of parameters are f32.
-namespace tessera::nn::detail {
+// Activations as template arguments of Mlp, FeedForward, EncoderLayer and DecoderLayer. Any type without members whose
+// call operator takes and returns a tensor will do:
+//
+//     struct SquaredRelu {
+//       constexpr auto operator()(const auto& x) const { return ts::square(ts::relu(x)); }
+//     };
+//     ts::nn::Mlp<float, true, SquaredRelu> mlp;
 
-/// Whether a layer with f32 parameters has an argument of bf16 or f16.
-template <class X, class T>
-inline constexpr bool is_mixed_v = is_half_v<typename typed_of<X>::type> && std::is_same_v<T, float>;
+namespace tessera::nn {
 
-/// A parameter, converted to the element type in which it is combined with x.
-template <class X, class Parameter> constexpr auto as_met_by(const Parameter& parameter, Here at) {
-  if constexpr (is_mixed_v<X, typename Parameter::element>)
-    return cast<typename typed_of<X>::type>(parameter, at);
-  else
-    return parameter;
+/// ts::relu: torch.nn.ReLU.
+struct Relu {
+  constexpr auto operator()(const auto& x) const { return relu(x); }
+};
+/// ts::gelu, the tanh approximation: torch.nn.GELU(approximate="tanh"), the activation of GPT-2.
+struct Gelu {
+  constexpr auto operator()(const auto& x) const { return gelu(x); }
+};
+/// x ndtr(x): torch.nn.GELU(), and what activation="gelu" is in torch.nn.TransformerEncoderLayer; the activation of
+/// BERT. At most 5e-4 from Gelu, and slower. Source: Hendrycks and Gimpel, 1606.08415.
+struct ExactGelu {
+  constexpr auto operator()(const auto& x) const { return x * ndtr(x); }
+};
+/// ts::silu: torch.nn.SiLU.
+struct Silu {
+  constexpr auto operator()(const auto& x) const { return silu(x); }
+};
+
+}  // namespace tessera::nn
+
+#endif
+
+// ---- tessera/nn/attention/alibi.hpp
+
+#ifndef TESSERA_NN_ATTENTION_ALIBI_HPP
+#define TESSERA_NN_ATTENTION_ALIBI_HPP
+
+namespace tessera::nn {
+
+/// The slopes of ALiBi, one for each head: 2^(-8 / n), 2^(-16 / n), ..., 2^-8 for n heads, n a power of 2. For another
+/// n those of the next lower power of 2, then every second one of the next higher. Errors: option unless n is positive.
+/// Source: Press et al., 2108.12409.
+inline std::vector<float> alibi_slopes(int heads) {
+  if (heads < 1) fail(errc::option, "[alibi_slopes] number of heads: ", heads, " is not positive");
+  int power = 1;
+  while (power <= heads / 2) power *= 2;
+  std::vector<float> slopes;
+  for (int i = 1; i <= power; ++i) slopes.push_back(static_cast<float>(std::exp2(-8.0 * i / power)));
+  for (int i = 1; power + i <= heads; ++i) slopes.push_back(static_cast<float>(std::exp2(-4.0 * (2 * i - 1) / power)));
+  return slopes;
 }
 
-}  // namespace tessera::nn::detail
+}  // namespace tessera::nn
+
+#endif
+
+// ---- tessera/base/intrusive_ptr.hpp
+
+#ifndef TESSERA_BASE_INTRUSIVE_PTR_HPP
+#define TESSERA_BASE_INTRUSIVE_PTR_HPP
+
+namespace tessera {
+
+/// Base of shared run-time objects. The destructor is virtual, so that headers can hold handles of incomplete types.
+class RefCounted {
+ public:
+  RefCounted() = default;
+  RefCounted(const RefCounted&) = delete;
+  RefCounted& operator=(const RefCounted&) = delete;
+  virtual ~RefCounted() = default;
+
+  // Compiler builtins, since including <atomic> costs each translation unit a tenth of a second.
+  void retain() noexcept { __atomic_fetch_add(&count_, 1, __ATOMIC_RELAXED); }
+  void release() noexcept {
+    // The last owner need not count down: no other owner is left that could add a reference.
+    if (unique() || __atomic_fetch_sub(&count_, 1, __ATOMIC_ACQ_REL) == 1) delete this;
+  }
+  bool unique() const noexcept { return __atomic_load_n(&count_, __ATOMIC_ACQUIRE) == 1; }
+
+ private:
+  int count_ = 0;
+};
+
+/// Shared ownership of a RefCounted object. Null in constant expressions, which makes tensors literal types.
+template <class T> class IntrusivePtr {
+ public:
+  constexpr IntrusivePtr() = default;
+  explicit IntrusivePtr(T* object) : object_(object) {
+    if (object_) object_->retain();
+  }
+  constexpr IntrusivePtr(const IntrusivePtr& other) : object_(other.object_) {
+    if (object_) object_->retain();
+  }
+  constexpr IntrusivePtr(IntrusivePtr&& other) noexcept : object_(std::exchange(other.object_, nullptr)) {}
+  /// Takes over the reference of a pointer to a class derived from T.
+  template <class U>
+    requires std::is_convertible_v<U*, T*>
+  IntrusivePtr(IntrusivePtr<U>&& other) noexcept : object_(other.give_up()) {}
+  constexpr IntrusivePtr& operator=(IntrusivePtr other) noexcept {
+    std::swap(object_, other.object_);
+    return *this;
+  }
+  constexpr ~IntrusivePtr() {
+    if (object_) object_->release();
+  }
+
+  constexpr T* get() const { return object_; }
+  /// Returns the object with its reference, and leaves this pointer null.
+  constexpr T* give_up() noexcept { return std::exchange(object_, nullptr); }
+  T* operator->() const { return object_; }
+  T& operator*() const { return *object_; }
+  constexpr explicit operator bool() const { return object_ != nullptr; }
+
+ private:
+  T* object_ = nullptr;
+};
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/graph/trace/sharded_tensor.hpp
+
+#ifndef TESSERA_GRAPH_TRACE_SHARDED_TENSOR_HPP
+#define TESSERA_GRAPH_TRACE_SHARDED_TENSOR_HPP
+
+namespace tessera {
+
+/// The shards of a tensor. Defined in runtime/.
+class TensorStorage;
+
+template <class T, int Rank> class ShardedTensor;
+
+namespace detail {
+/// Runs an expression on stored tensors. Defined in tensor/, since programs that only plan don't need it.
+template <class T, int Rank> struct Evaluate {
+  template <class E> static ShardedTensor<T, Rank> run(const E& expression);
+};
+}  // namespace detail
+
+/// A tensor of static element type and rank, sharded over a mesh: an immutable value; copies share its shards. Inside a
+/// trace it is a placeholder, so that the fields of a model can be traced.
+template <class T, int Rank> class ShardedTensor : public TensorTag, public Operators<ShardedTensor<T, Rank>> {
+ public:
+  static_assert(Element<T>, "tessera: tensors of this element type are not supported; use float, double, ts::bf16, "
+                            "ts::f16, an integer type or bool");
+  static_assert(Rank >= 0 && Rank <= max_rank, "tessera: a tensor has at most 8 dims");
+  using element = T;
+  static constexpr int rank = Rank;
+
+  constexpr ShardedTensor() = default;
+  constexpr explicit ShardedTensor(Value placeholder) : placeholder_(placeholder) {}
+  explicit ShardedTensor(IntrusivePtr<RefCounted> storage) : storage_(std::move(storage)) {}
+
+  /// A traced value, to be kept as a field of a model.
+  template <SymOperand S> constexpr ShardedTensor(const S& sym) {
+    if constexpr (LocalOperand<S>)
+      placeholder_ = sym.kept();
+    else
+      placeholder_ = sym.value;
+    static_assert(S::rank == Rank, "tessera: the value has a different rank than the tensor to which it is assigned");
+    static_assert(
+        std::is_same_v<typename S::element, T>,
+        "tessera: the value has a different element type than the tensor to which it is assigned; use ts::cast");
+  }
+  /// Runs the expression; inside a trace, records it.
+  template <ExprOperand E> constexpr ShardedTensor(const E& expression) {
+    static_assert(E::rank == Rank,
+                  "tessera: the expression has a different rank than the tensor to which it is assigned");
+    static_assert(
+        std::is_same_v<typename E::element, T>,
+        "tessera: the expression has a different element type than the tensor to which it is assigned; use ts::cast");
+    // Tracing happens only in constant expressions, so no code is generated for it.
+    if (std::is_constant_evaluated())
+      placeholder_ = lower(trace_of(expression), expression);
+    else
+      *this = detail::Evaluate<T, Rank>::run(expression);
+  }
+
+  constexpr const Value& placeholder() const { return placeholder_; }
+  constexpr bool traced() const { return placeholder_.module != nullptr; }
+  constexpr const IntrusivePtr<RefCounted>& storage() const& { return storage_; }
+  IntrusivePtr<RefCounted> take_storage() { return std::move(storage_); }
+
+ private:
+  IntrusivePtr<RefCounted> storage_;
+  Value placeholder_{};
+};
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/graph/trace/model.hpp
+
+#ifndef TESSERA_GRAPH_TRACE_MODEL_HPP
+#define TESSERA_GRAPH_TRACE_MODEL_HPP
+
+namespace tessera {
+
+template <class Block> class Stack;
+struct Key;
+
+namespace detail {
+
+template <class T>
+inline constexpr bool is_leaf_v =
+    StoredOperand<T> || SymOperand<T> || std::is_same_v<T, Dim> || std::is_same_v<T, Scalar>;
+template <class T> inline constexpr bool is_stack_v = false;
+template <class Block> inline constexpr bool is_stack_v<Stack<Block>> = true;
+template <class T> inline constexpr bool is_tuple_v = false;
+template <class... Ts> inline constexpr bool is_tuple_v<std::tuple<Ts...>> = true;
+template <class First, class Second> inline constexpr bool is_tuple_v<std::pair<First, Second>> = true;
+template <class T> inline constexpr bool is_array_v = false;
+template <class T, std::size_t Size> inline constexpr bool is_array_v<std::array<T, Size>> = true;
+
+struct AnyField {
+  template <class T> operator T() const { __builtin_trap(); }  // never called; clang warns without a body
+};
+/// Converts only to base classes of a struct.
+template <class Struct> struct AnyBase {
+  template <class Base>
+    requires(std::is_base_of_v<Base, Struct> && !std::is_same_v<Base, Struct>)
+  operator Base() const;
+};
+template <class T, class... Fields> constexpr int field_count() {
+  if constexpr (requires { T{Fields{}..., AnyField{}}; })
+    return field_count<T, Fields..., AnyField>();
+  else
+    return static_cast<int>(sizeof...(Fields));
+}
+
+/// Whether element i is an array. Nested braces that initialise an array take up several initialisers without them,
+/// those of a class only one.
+template <class T, std::size_t... Before, std::size_t... After>
+constexpr bool has_array_at(std::index_sequence<Before...>, std::index_sequence<After...>) {
+  return requires {
+    T{(void(Before), AnyField{})..., {AnyField{}, AnyField{}}};
+  } && !requires {
+    T{(void(Before), AnyField{})..., {AnyField{}, AnyField{}}, (void(After), AnyField{})...};
+  };
+}
+template <class T> constexpr bool has_array() {
+  constexpr auto count = static_cast<std::size_t>(field_count<T>());
+  return []<std::size_t... I>(std::index_sequence<I...>) {
+    return (has_array_at<T>(std::make_index_sequence<I>(), std::make_index_sequence<count - 1 - I>()) || ...);
+  }(std::make_index_sequence<count>());
+}
+
+inline constexpr int max_fields = 16;
+
+/// Why a type can't be part of a model.
+enum class ModelFault { none, number, key, container, pointer, not_plain, array, constant, too_many_fields, nested };
+
+/// Whether T contains a Stack.
+template <class T> struct HoldsStack;
+
+/// What is wrong with T itself, whatever its fields are.
+template <class T> constexpr ModelFault own_fault() {
+  if constexpr (std::is_const_v<T> || std::is_reference_v<T>)
+    return ModelFault::constant;
+  else if constexpr (is_leaf_v<T> || is_tuple_v<T> || is_array_v<T>)
+    return ModelFault::none;
+  else if constexpr (is_stack_v<T>)
+    return HoldsStack<typename T::block>::value ? ModelFault::nested : ModelFault::none;
+  else if constexpr (std::is_arithmetic_v<T> || std::is_enum_v<T>)
+    return ModelFault::number;
+  else if constexpr (std::is_same_v<T, Key>)
+    return ModelFault::key;
+  else if constexpr (std::is_array_v<T>)
+    return ModelFault::array;
+  else if constexpr (std::is_pointer_v<T> || (!std::is_aggregate_v<T> && requires(const T& x) { x.operator->(); }))
+    return ModelFault::pointer;
+  else if constexpr (!std::is_aggregate_v<T> && requires { typename T::value_type; })
+    return ModelFault::container;
+  else if constexpr (std::is_empty_v<T> && std::is_default_constructible_v<T>)
+    return ModelFault::none;
+  else if constexpr (!std::is_class_v<T> || !std::is_aggregate_v<T> || requires { T{AnyBase<T>{}}; })
+    return ModelFault::not_plain;
+  else if constexpr (!std::is_default_constructible_v<T>)
+    return ModelFault::constant;
+  else if constexpr (field_count<T>() > max_fields)
+    return ModelFault::too_many_fields;
+  else if constexpr (has_array<T>())
+    return ModelFault::array;
+  else
+    return ModelFault::none;
+}
+
+/// Reports once what is wrong with T; void: nothing. The assertions are in a lambda, since clang would reject every use
+/// of a class whose own assertion failed with a second error.
+template <class T> struct ExplainField {
+  template <ModelFault Fault> static constexpr bool is = own_fault<T>() == Fault;
+  using Checks = decltype([] {
+    static_assert(
+        !is<ModelFault::number>,
+        "tessera: a number in a model or an argument of a traced function is a ts::Dim if it is a size, else a "
+        "ts::Scalar, never int, float or bool; a constant can be a template parameter");
+    static_assert(!is<ModelFault::key>,
+                  "tessera: a ts::Key can't be in a model or an argument of a traced function; pass a ts::Scalar, such "
+                  "as the number of the training step, and give the Scalar to ts::dropout as its key");
+    static_assert(
+        !is<ModelFault::container>,
+        "tessera: a model can't contain this container or string; use std::array for a fixed number of fields "
+        "of one type, and ts::Stack for layers of one type; ts::shard makes a tensor of a std::vector of numbers");
+    static_assert(
+        !is<ModelFault::pointer>,
+        "tessera: a model can't contain a pointer, a smart pointer or a std::optional; store the value itself");
+    static_assert(!is<ModelFault::not_plain>,
+                  "tessera: a model is a plain struct of tensors, other models, ts::Dim and ts::Scalar: without "
+                  "constructors, private fields, virtual functions and base classes; write a function that returns "
+                  "the model instead of a constructor, and a field instead of a base class");
+    static_assert(!is<ModelFault::constant>, "tessera: the fields of a model can't be references or const");
+    static_assert(!is<ModelFault::array>, "tessera: a model can't contain a built-in array; use std::array");
+    static_assert(!is<ModelFault::too_many_fields>,
+                  "tessera: a model struct has at most 16 fields; move some of the fields into a nested struct");
+    static_assert(
+        !is<ModelFault::nested>,
+        "tessera: the layers of a ts::Stack can't contain a ts::Stack or take a ts::Stack as an argument; use a "
+        "std::array of blocks inside of a layer");
+  });
+};
+
+template <> struct ExplainField<void> {};
+
+/// Returns f(fields...) of a plain struct.
+template <class T, class F> constexpr auto with_fields(T& object, F&& f) {
+  constexpr int n = field_count<std::remove_const_t<T>>();
+  // clang-format off
+  if constexpr (n == 1) { auto& [a] = object; return f(a); }
+  else if constexpr (n == 2) { auto& [a, b] = object; return f(a, b); }
+  else if constexpr (n == 3) { auto& [a, b, c] = object; return f(a, b, c); }
+  else if constexpr (n == 4) { auto& [a, b, c, d] = object; return f(a, b, c, d); }
+  else if constexpr (n == 5) { auto& [a, b, c, d, e] = object; return f(a, b, c, d, e); }
+  else if constexpr (n == 6) { auto& [a, b, c, d, e, g] = object; return f(a, b, c, d, e, g); }
+  else if constexpr (n == 7) { auto& [a, b, c, d, e, g, h] = object; return f(a, b, c, d, e, g, h); }
+  else if constexpr (n == 8) { auto& [a, b, c, d, e, g, h, i] = object; return f(a, b, c, d, e, g, h, i); }
+  else if constexpr (n == 9) { auto& [a, b, c, d, e, g, h, i, j] = object; return f(a, b, c, d, e, g, h, i, j); }
+  else if constexpr (n == 10) {
+    auto& [a, b, c, d, e, g, h, i, j, k] = object;
+    return f(a, b, c, d, e, g, h, i, j, k);
+  } else if constexpr (n == 11) {
+    auto& [a, b, c, d, e, g, h, i, j, k, l] = object;
+    return f(a, b, c, d, e, g, h, i, j, k, l);
+  } else if constexpr (n == 12) {
+    auto& [a, b, c, d, e, g, h, i, j, k, l, m] = object;
+    return f(a, b, c, d, e, g, h, i, j, k, l, m);
+  } else if constexpr (n == 13) {
+    auto& [a, b, c, d, e, g, h, i, j, k, l, m, o] = object;
+    return f(a, b, c, d, e, g, h, i, j, k, l, m, o);
+  } else if constexpr (n == 14) {
+    auto& [a, b, c, d, e, g, h, i, j, k, l, m, o, p] = object;
+    return f(a, b, c, d, e, g, h, i, j, k, l, m, o, p);
+  } else if constexpr (n == 15) {
+    auto& [a, b, c, d, e, g, h, i, j, k, l, m, o, p, q] = object;
+    return f(a, b, c, d, e, g, h, i, j, k, l, m, o, p, q);
+  } else if constexpr (n == 16) {
+    auto& [a, b, c, d, e, g, h, i, j, k, l, m, o, p, q, r] = object;
+    return f(a, b, c, d, e, g, h, i, j, k, l, m, o, p, q, r);
+  }
+  // clang-format on
+}
+
+/// Calls f(field) for every field of a plain struct.
+template <class T, class F> constexpr void for_each_field(T& object, F&& f) {
+  with_fields(object, [&](auto&... fields) { (f(fields), ...); });
+}
+
+template <class... Ts> struct TypeList {};
+
+template <class T> struct FieldsOf {
+  static auto list() {
+    if constexpr (own_fault<T>() != ModelFault::none || is_leaf_v<T> || std::is_empty_v<T>)
+      return TypeList<>{};
+    else
+      return decltype(with_fields(std::declval<T&>(), [](auto&... fields) {
+        return TypeList<std::remove_reference_t<decltype(fields)>...>{};
+      })){};
+  }
+  using type = decltype(list());
+};
+template <class Block> struct FieldsOf<Stack<Block>> {
+  using type = TypeList<Block>;
+};
+template <class... Ts> struct FieldsOf<std::tuple<Ts...>> {
+  using type = TypeList<Ts...>;
+};
+template <class First, class Second> struct FieldsOf<std::pair<First, Second>> {
+  using type = TypeList<First, Second>;
+};
+template <class T, std::size_t Size> struct FieldsOf<std::array<T, Size>> {
+  using type = TypeList<T>;
+};
+
+template <class List> struct AnyHoldsStack;
+template <class... Parts>
+struct AnyHoldsStack<TypeList<Parts...>> : std::bool_constant<(HoldsStack<Parts>::value || ...)> {};
+template <class T> struct HoldsStack : AnyHoldsStack<typename FieldsOf<T>::type> {};
+template <class Block> struct HoldsStack<Stack<Block>> : std::true_type {};
+
+template <class T> struct FaultyField;
+template <class List> struct FirstFaulty {
+  using type = void;
+};
+template <class First, class... Rest>
+struct FirstFaulty<TypeList<First, Rest...>> : std::conditional_t<std::is_void_v<typename FaultyField<First>::type>,
+                                                                  FirstFaulty<TypeList<Rest...>>, FaultyField<First>> {
+};
+/// The first type in T, T itself included, that can't be part of a model; void where there is none.
+template <class T>
+struct FaultyField : std::conditional_t<own_fault<T>() == ModelFault::none, FirstFaulty<typename FieldsOf<T>::type>,
+                                        std::type_identity<T>> {};
+
+}  // namespace detail
+
+/// A type that traced functions can take and return: a tensor, a Dim, a Scalar, or a std::tuple, std::pair, std::array,
+/// ts::Stack or plain struct of these. A plain struct has no constructor, private field, virtual function or base
+/// class.
+template <class T>
+concept Model = std::is_void_v<typename detail::FaultyField<T>::type>;
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/graph/trace/tree.hpp
+
+#ifndef TESSERA_GRAPH_TRACE_TREE_HPP
+#define TESSERA_GRAPH_TRACE_TREE_HPP
+
+namespace tessera {
+
+template <class T, class Visitor> constexpr void for_each_leaf(T& object, Visitor& visitor);
+
+namespace detail {
+/// What the block of a Stack contains. The number of layers is the leading extent of the block's tensors; a Stack of
+/// blocks without tensors has a Dim with that number as its first leaf.
+struct BlockLeaves {
+  bool tensor = false, stack = false;
+  template <class Leaf> constexpr void leaf(const Leaf&) { tensor = tensor || StoredOperand<Leaf>; }
+  constexpr void enter_stack(const auto&) { stack = true; }
+  constexpr void enter_layer(int) {}
+  constexpr void leave_stack() {}
+
+  template <class Block> static constexpr BlockLeaves of() {
+    BlockLeaves found;
+    if constexpr (!Operand<Block>) {
+      Block block{};
+      for_each_leaf(block, found);
+    }
+    return found;
+  }
+};
+template <class Block>
+inline constexpr bool counts_layers_v = [] {
+  const BlockLeaves found = BlockLeaves::of<Block>();
+  return !found.tensor && !found.stack;
+}();
+}  // namespace detail
+
+/// Visits the leaves of a model (tensors, Dims and Scalars) in the order of their declaration, through structs, tuples,
+/// arrays and stacks: visitor.leaf(x). For a Stack it calls enter_stack(stack), enter_layer(i) before each layer, and
+/// leave_stack(). The number of layers is a leaf of its own where the block has no tensors.
+template <class T, class Visitor> constexpr void for_each_leaf(T& object, Visitor& visitor) {
+  using U = std::remove_const_t<T>;
+  if constexpr (detail::is_leaf_v<U>) {
+    visitor.leaf(object);
+  } else if constexpr (detail::is_stack_v<U>) {
+    if constexpr (detail::counts_layers_v<typename U::block>) {
+      Dim count = object.count();
+      visitor.leaf(count);
+      if constexpr (!std::is_const_v<T>) object.set_count(count);
+    }
+    visitor.enter_stack(object);
+    for (int i = 0; i < object.size(); ++i) {
+      visitor.enter_layer(i);
+      for_each_leaf(object[i], visitor);
+    }
+    visitor.leave_stack();
+  } else if constexpr (detail::is_tuple_v<U>) {
+    [&]<std::size_t... I>(std::index_sequence<I...>) {
+      (for_each_leaf(std::get<I>(object), visitor), ...);
+    }(std::make_index_sequence<std::tuple_size_v<U>>());
+  } else if constexpr (detail::is_array_v<U>) {
+    for (auto& item : object) for_each_leaf(item, visitor);
+  } else {
+    if constexpr (detail::own_fault<U>() != detail::ModelFault::none)
+      (void)sizeof(detail::ExplainField<U>);
+    else if constexpr (!std::is_empty_v<U>)
+      detail::for_each_field(object, [&](auto& field) { for_each_leaf(field, visitor); });
+  }
+}
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/graph/trace/settle.hpp
+
+#ifndef TESSERA_GRAPH_TRACE_SETTLE_HPP
+#define TESSERA_GRAPH_TRACE_SETTLE_HPP
+
+namespace tessera::detail {
+
+/// A tensor inside a trace as a Sym: an expression is recorded, a field of a model gives its placeholder.
+template <TensorOperand X> constexpr auto as_sym(const X& x) {
+  if constexpr (SymOperand<X>)
+    return x;
+  else
+    return Sym<typename X::element, X::rank>(lower(trace_of(x), x));
+}
+
+/// Records all expressions in the result of a traced function, through tuples, pairs and arrays.
+template <class R> constexpr auto settle(const R& result) {
+  if constexpr (ExprOperand<R>) {
+    return as_sym(result);
+  } else if constexpr (is_tuple_v<R>) {
+    return []<template <class...> class Tuple, class... Ts>(const Tuple<Ts...>& tuple) {
+      return std::apply([](const auto&... items) { return Tuple<decltype(settle(items))...>(settle(items)...); },
+                        tuple);
+    }(result);
+  } else {
+    return result;
+  }
+}
+
+/// f of the items of a tuple: std::apply, whose own errors would follow after an error in f.
+template <class F, class Tuple> constexpr auto applied(const F& f, const Tuple& arguments) {
+  return [&]<std::size_t... I>(std::index_sequence<I...>) {
+    return f(std::get<I>(arguments)...);
+  }(std::make_index_sequence<std::tuple_size_v<Tuple>>());
+}
+
+}  // namespace tessera::detail
+
+#endif
+
+// ---- tessera/graph/trace/body.hpp
+
+#ifndef TESSERA_GRAPH_TRACE_BODY_HPP
+#define TESSERA_GRAPH_TRACE_BODY_HPP
+
+namespace tessera::detail {
+
+/// f of each item of a tuple, pair or array, in order.
+template <class T, class F> constexpr auto map_items(const T& items, F&& f) {
+  if constexpr (is_array_v<T>)
+    return [&]<std::size_t... I>(std::index_sequence<I...>) {
+      return std::array<decltype(f(std::declval<const typename T::value_type&>())), sizeof...(I)>{f(items[I])...};
+    }(std::make_index_sequence<std::tuple_size_v<T>>());
+  else
+    return [&]<template <class...> class Tuple, class... Ts, std::size_t... I>(const Tuple<Ts...>& tuple,
+                                                                               std::index_sequence<I...>) {
+      return Tuple<decltype(f(std::declval<const Ts&>()))...>{f(std::get<I>(tuple))...};
+    }(items, std::make_index_sequence<std::tuple_size_v<T>>());
+}
+
+struct FindValue {
+  Value found{};
+  constexpr void leaf(const auto& leaf) {
+    if (found.module == nullptr) found = trace_of(leaf);
+  }
+  constexpr void enter_stack(const auto&) {}
+  constexpr void enter_layer(int) {}
+  constexpr void leave_stack() {}
+};
+/// The first value of a trace in a structure; a null value where there is none.
+template <class T> constexpr Value trace_in(const T& x) {
+  Value found{};
+  if constexpr (Operand<T>) {
+    found = trace_of(x);
+  } else if constexpr (is_tuple_v<T> || is_array_v<T>) {
+    const auto look = [&](const auto& item) {
+      if (found.module == nullptr) found = trace_in(item);
+    };
+    if constexpr (is_array_v<T>)
+      for (const auto& item : x) look(item);
+    else
+      std::apply([&](const auto&... items) { (look(items), ...); }, x);
+  } else {
+    FindValue find;
+    for_each_leaf(x, find);
+    found = find.found;
+  }
+  return found;
+}
+
+/// Whether a structure holds a local value of a shard_map.
+template <class T> inline constexpr bool holds_local_v = LocalOperand<T>;
+template <template <class...> class Tuple, class... Ts>
+  requires(is_tuple_v<Tuple<Ts...>>)
+inline constexpr bool holds_local_v<Tuple<Ts...>> = (holds_local_v<Ts> || ...);
+template <class T, std::size_t Size> inline constexpr bool holds_local_v<std::array<T, Size>> = holds_local_v<T>;
+
+/// Whether an item of a structure is a Dim or a Scalar; those in a plain struct are part of a model.
+template <class T> inline constexpr bool holds_number_v = std::is_same_v<T, Dim> || std::is_same_v<T, Scalar>;
+template <template <class...> class Tuple, class... Ts>
+  requires(is_tuple_v<Tuple<Ts...>>)
+inline constexpr bool holds_number_v<Tuple<Ts...>> = (holds_number_v<Ts> || ...);
+template <class T, std::size_t Size> inline constexpr bool holds_number_v<std::array<T, Size>> = holds_number_v<T>;
+
+/// A structure with its expressions recorded and its numbers as rank-0 tensors: what a step of a repeat hands to the
+/// next one. A floating number becomes an f32, an integer an i32, as in JAX.
+template <class T> constexpr auto as_carry(const Value& context, const T& x) {
+  if constexpr (TensorOperand<T>)
+    return as_sym(x);
+  else if constexpr (std::is_same_v<T, bool>)
+    return Sym<bool, 0>(context.integer(x ? 1 : 0, DType::bool_));
+  else if constexpr (std::is_integral_v<T>)
+    return Sym<std::int32_t, 0>(context.integer(static_cast<std::int64_t>(x), DType::i32));
+  else if constexpr (std::is_floating_point_v<T>)
+    return Sym<float, 0>(context.number(static_cast<double>(x), DType::f32));
+  else if constexpr (is_tuple_v<T> || is_array_v<T>)
+    return map_items(x, [&](const auto& item) { return as_carry(context, item); });
+  else
+    return x;
+}
+template <class T> using carry_t = decltype(as_carry(std::declval<const Value&>(), std::declval<const T&>()));
+
+/// The value behind a placeholder, in whichever graph it is.
+template <class Leaf> constexpr const Value& value_behind(const Leaf& leaf) {
+  if constexpr (SymOperand<Leaf>)
+    return leaf.value;
+  else
+    return leaf.placeholder();
+}
+
+/// Traces the body of a repeat, from its construction to close(). First its arguments are made, carried values before
+/// slices; then the function runs; then its results are given, carried values before those of each step.
+class BodyTrace {
+ public:
+  constexpr BodyTrace(Module& module, const Repeat& shape) : module_(&module), shape_(shape) {
+    OpenBody body;
+    body.graph = graph_ = module.add_graph();
+    body.around = module.current;
+    module.current = body.graph;
+    module.open.push_back(std::move(body));
+  }
+
+  /// A value in the graph around the body.
+  constexpr Value outside(const Value& v) const { return brought_to(v, module_->open.size() - 1); }
+  constexpr Value carry(const Value& v, Storage storage) {
+    ++shape_.carried;
+    const Value outer = outside(v);
+    carried_.push_back(argument(outer, outer.node(), storage));
+    return carried_.back();
+  }
+  constexpr Value slice(const Value& v, Storage storage) {
+    ++shape_.stacked;
+    const Value outer = outside(v);
+    Node type = outer.node();
+    type.rank = static_cast<std::uint8_t>(type.rank - 1);
+    type.singletons = static_cast<std::uint8_t>(type.singletons >> 1);
+    return argument(outer, type, storage);
+  }
+  constexpr void give_carry(const Value& value) {
+    const Node& own = carried_[given_++].node();
+    if (!same_static_shape(value.node(), own))
+      value.refuse(errc::shape_mismatch,
+                   shape_.scan
+                       ? "[scan] carry: a step must return the shape of its carry, but here only one of the two has "
+                         "static extent 1, as from keepdims, in some dim"
+                       : "[stack] result of a layer: a layer must return the shape of its argument, but here only "
+                         "one of the two has static extent 1, as from keepdims, in some dim");
+    give(value);
+  }
+  constexpr void give(const Value& value) { module_->graph(module_->current).outputs.push_back(value.id); }
+
+  /// Ends the body, which traces no further operations.
+  constexpr OpenBody end() {
+    const OpenBody body = module_->open.back();
+    module_->open.pop_back();
+    module_->current = body.around;
+    for (std::int32_t id : body.captured) operands_.push_back(id);
+    return body;
+  }
+  /// The values around the body that are its arguments, in their order.
+  constexpr const Growable<std::int32_t>& operands() const { return operands_; }
+  constexpr bool is_slice(int argument) const { return shape_.is_stacked(argument); }
+  /// After the end: a Dim or a Scalar of the body, which is the same in each step, in the graph around it.
+  constexpr Value number_outside(const Value& number) const {
+    if (number.graph != graph_ || !is_host_number(number)) return here(number);
+    return recomputed(number, module_->current, [&](const Value& operand) { return number_outside(operand); });
+  }
+
+  /// Adds the repeat to the graph around the body. `count`: the number of steps, where nothing is sliced; `limit`: how
+  /// many of them run, where that is limited.
+  constexpr Value close(const Value& count, Source source, const Value& limit = {}) {
+    const OpenBody body = end();
+    shape_.counted = shape_.stacked == 0;
+    shape_.limited = limit.module != nullptr;
+    if (shape_.limited) operands_.push_back(here(limit).id);
+    if (shape_.counted) operands_.push_back(here(count).id);
+    const int id = module_->graph(body.around)
+                       .add(shape_.node(body.graph, source), operands_.data(), static_cast<int>(operands_.size()));
+    return {module_, body.around, id, source};
+  }
+
+  constexpr bool of_scan() const { return shape_.scan; }
+  /// The type of a carried value, after close().
+  constexpr const Node& carried_type(int k) const { return carried_[static_cast<std::size_t>(k)].node(); }
+  constexpr int carried() const { return shape_.carried; }
+
+ private:
+  Module* module_;
+  Repeat shape_;
+  int graph_ = 0;
+  Growable<std::int32_t> operands_;
+  Growable<Value> carried_;
+  std::size_t given_ = 0;
+
+  constexpr Value argument(const Value& outer, const Node& type, Storage storage) {
+    operands_.push_back(outer.id);
+    OpenBody& body = module_->open.back();
+    const Node made = stored_as(storage, build::argument_node(type, body.arguments++));
+    return {module_, body.graph, module_->graph(body.graph).add(made), type.source};
+  }
+};
+
+/// Replaces the leaves of a structure by their values inside a body. Dims and Scalars become nodes of the body.
+struct BindLeaves {
+  enum class Kind { carried, layer, captured };
+  BodyTrace& body;
+  Kind kind;
+  bool in_stack = false;
+
+  template <class Leaf> constexpr void leaf(Leaf& leaf) {
+    if constexpr (TensorOperand<Leaf>) {
+      const Value& outer = value_behind(leaf);
+      if (outer.rank() != Leaf::rank + (in_stack || kind == Kind::layer ? 1 : 0))
+        outer.refuse(errc::structure,
+                     body.of_scan()
+                         ? "[scan] operands: the carry is a field of all layers of a Stack, or a field of the Stack "
+                           "was replaced by a tensor without a dim of layers"
+                         : "[stack] operands: an extra argument of a Stack is a field of all layers, or a field of "
+                           "the Stack was replaced by a tensor without a dim of layers");
+      if (kind == Kind::carried)
+        leaf = Leaf(body.carry(outer, in_stack ? Storage::layers : Storage::block));
+      else if (kind == Kind::layer)
+        leaf = Leaf(body.slice(outer, Storage::layer));
+      else
+        leaf = Leaf(here(outer));
+    } else if (leaf.traced()) {
+      leaf = Leaf(here(leaf.placeholder()));
+    }
+  }
+  constexpr void enter_stack(auto&) { in_stack = true; }
+  constexpr void enter_layer(int) {}
+  constexpr void leave_stack() { in_stack = false; }
+};
+
+/// Gives the tensors of a structure as results of the body.
+struct GiveLeaves {
+  BodyTrace& body;
+  bool carried;
+  template <class Leaf> constexpr void leaf(const Leaf& leaf) {
+    if constexpr (TensorOperand<Leaf>) {
+      if (carried)
+        body.give_carry(trace_of(leaf));
+      else
+        body.give(trace_of(leaf));
+    }
+  }
+  constexpr void enter_stack(const auto&) {}
+  constexpr void enter_layer(int) {}
+  constexpr void leave_stack() {}
+};
+
+/// Replaces the tensors of a carry by their values after the last step.
+struct ProjectLeaves {
+  const Value& made;
+  const BodyTrace& body;
+  int next = 0;
+  template <class Leaf> constexpr void leaf(Leaf& leaf) {
+    if constexpr (TensorOperand<Leaf>) {
+      const Node& type = body.carried_type(next);
+      leaf = Leaf(build::project(made, next++, type, storage_of(type)));
+    }
+  }
+  constexpr void enter_stack(const auto&) {}
+  constexpr void enter_layer(int) {}
+  constexpr void leave_stack() {}
+};
+
+}  // namespace tessera::detail
+
+#endif
+
+// ---- tessera/graph/trace/layer_call.hpp
+
+#ifndef TESSERA_GRAPH_TRACE_LAYER_CALL_HPP
+#define TESSERA_GRAPH_TRACE_LAYER_CALL_HPP
+
+namespace tessera::detail {
+
+/// A call of a layer of the library: while it exists, operations that are recorded by lines of the library have the
+/// line of the call. Of nested calls that is the innermost of the user's program.
+class LayerCall {
+ public:
+  constexpr LayerCall(Here at, const auto&... arguments) {
+    (look(arguments), ...);
+    if (module_ == nullptr) return;  // no trace: an expression of stored tensors
+    before_ = module_->layer_call;
+    const Source call = Source::from(at);
+    if (call.line != 0 && !call.in_library()) module_->layer_call = call;
+  }
+  constexpr ~LayerCall() {
+    if (module_ != nullptr) module_->layer_call = before_;
+  }
+  LayerCall(const LayerCall&) = delete;
+  LayerCall& operator=(const LayerCall&) = delete;
+
+ private:
+  Module* module_ = nullptr;
+  Source before_{};
+
+  template <class T> constexpr void look(const T& argument) {
+    if constexpr (!std::is_arithmetic_v<T>)
+      if (module_ == nullptr) module_ = trace_in(argument).module;
+  }
+};
+
+}  // namespace tessera::detail
+
+/// The call operator of a layer that takes any arguments and passes them, behind the line of the call, to `called`.
+/// Parameters behind a pack have no default, so there is an operator for each number of arguments; calls with more than
+/// six have no line.
+#define TESSERA_LAYER_OPERATOR(called)                                                                                \
+  template <class A> constexpr auto operator()(const A& a, Here at = Here::current()) const { return called(at, a); } \
+  template <class A, class B> constexpr auto operator()(const A& a, const B& b, Here at = Here::current()) const {    \
+    return called(at, a, b);                                                                                          \
+  }                                                                                                                   \
+  template <class A, class B, class C>                                                                                \
+  constexpr auto operator()(const A& a, const B& b, const C& c, Here at = Here::current()) const {                    \
+    return called(at, a, b, c);                                                                                       \
+  }                                                                                                                   \
+  template <class A, class B, class C, class D>                                                                       \
+  constexpr auto operator()(const A& a, const B& b, const C& c, const D& d, Here at = Here::current()) const {        \
+    return called(at, a, b, c, d);                                                                                    \
+  }                                                                                                                   \
+  template <class A, class B, class C, class D, class E>                                                              \
+  constexpr auto operator()(const A& a, const B& b, const C& c, const D& d, const E& e, Here at = Here::current())    \
+      const {                                                                                                         \
+    return called(at, a, b, c, d, e);                                                                                 \
+  }                                                                                                                   \
+  template <class A, class B, class C, class D, class E, class F>                                                     \
+  constexpr auto operator()(const A& a, const B& b, const C& c, const D& d, const E& e, const F& f,                   \
+                            Here at = Here::current()) const {                                                        \
+    return called(at, a, b, c, d, e, f);                                                                              \
+  }                                                                                                                   \
+  template <class... Args>                                                                                            \
+    requires(sizeof...(Args) == 0 || sizeof...(Args) > 6)                                                             \
+  constexpr auto operator()(const Args&... args) const {                                                              \
+    return called(Here(), args...);                                                                                   \
+  }
+
+#endif
+
+// ---- tessera/graph/trace/trace_types.hpp
+
+#ifndef TESSERA_GRAPH_TRACE_TRACE_TYPES_HPP
+#define TESSERA_GRAPH_TRACE_TRACE_TYPES_HPP
+
+namespace tessera::detail {
+
+/// The type that a traced function gets for an argument: a Sym for a tensor; a struct stays, holding placeholders.
+template <class A> struct TracedArgument {
+  using type = A;
+};
+template <class T, int R> struct TracedArgument<ShardedTensor<T, R>> {
+  using type = Sym<T, R>;
+};
+
+/// The type that the caller gets for a result.
+template <class R> struct FinalResult {
+  using type = R;
+};
+template <class T, int R> struct FinalResult<Sym<T, R>> {
+  using type = ShardedTensor<T, R>;
+};
+template <class... Ts> struct FinalResult<std::tuple<Ts...>> {
+  using type = std::tuple<typename FinalResult<Ts>::type...>;
+};
+template <class First, class Second> struct FinalResult<std::pair<First, Second>> {
+  using type = std::pair<typename FinalResult<First>::type, typename FinalResult<Second>::type>;
+};
+template <class T, std::size_t Size> struct FinalResult<std::array<T, Size>> {
+  using type = std::array<typename FinalResult<T>::type, Size>;
+};
+
+template <class F>
+concept TraceableFunction = std::is_class_v<F> && std::is_empty_v<F> && std::is_default_constructible_v<F>;
+
+/// Reports why a function can't be traced by its type, once for all uses.
+template <class F> struct ExplainFunction {
+  static constexpr bool is_class = std::is_class_v<F>, is_empty = !is_class || std::is_empty_v<F>;
+  using Checks = decltype([] {
+    static_assert(is_class, "tessera: a pointer to a function can't be traced; wrap the function in a lambda: "
+                            "[](const auto&... x) { return f(x...); }");
+    static_assert(
+        is_empty,
+        "tessera: a traced function can't capture variables; pass them as arguments. A function F without state is "
+        "no argument: write F{} where it is called");
+    static_assert(!is_empty || !is_class || std::is_default_constructible_v<F>,
+                  "tessera: a traced function can't capture variables; write [] instead of [&] or [=]");
+  });
+};
+
+/// The result of a trace that failed. It converts to anything, so that no further errors follow.
+struct NoResult {
+  template <class T> operator T() const;
+  template <class Index> NoResult operator[](const Index&) const;
+};
+/// In arithmetic it gives itself.
+template <class T>
+concept WithNoResult = !std::is_same_v<T, NoResult>;
+NoResult operator-(const NoResult&);
+template <WithNoResult T> NoResult operator+(const NoResult&, const T&);
+template <WithNoResult T> NoResult operator+(const T&, const NoResult&);
+template <WithNoResult T> NoResult operator-(const NoResult&, const T&);
+template <WithNoResult T> NoResult operator-(const T&, const NoResult&);
+template <WithNoResult T> NoResult operator*(const NoResult&, const T&);
+template <WithNoResult T> NoResult operator*(const T&, const NoResult&);
+template <WithNoResult T> NoResult operator/(const NoResult&, const T&);
+template <WithNoResult T> NoResult operator/(const T&, const NoResult&);
+/// The result of a function called with arguments that it does not take.
+struct NoCall : NoResult {};
+/// In place of a function that can't be traced.
+struct NoFunction {
+  NoResult operator()(...) const;
+};
+/// F with a fallback for arguments that it does not take.
+template <class F> struct AnyCall : F {
+  using F::operator();
+  NoCall operator()(...) const;
+};
+
+/// The function to call in order to deduce the type of a result.
+template <bool Takes, class F, std::size_t Arguments>
+using Callable =
+    std::conditional_t<!Takes, NoFunction, std::conditional_t<Arguments == 0 || std::is_final_v<F>, F, AnyCall<F>>>;
+/// The type that a call returns; of a call with an error, which the compiler has reported, NoResult.
+template <bool Sound, class F, class... Args> struct ReturnedBy {
+  using type = NoResult;
+};
+template <class F, class... Args> struct ReturnedBy<true, F, Args...> {
+  using type = decltype(std::declval<F>()(std::declval<Args&>()...));
+};
+template <bool Sound, class F, class... Args>
+using returned_t = std::remove_cvref_t<typename ReturnedBy<Sound, const F&, Args...>::type>;
+/// Reports what is wrong with the type of an argument.
+template <class A> using ExplainArgument = ExplainField<typename FaultyField<typename TracedArgument<A>::type>::type>;
+
+/// The type that the caller gets for a traced function that returns a `Given`; reports what is wrong with that type.
+template <class Given> struct ResultOf {
+  static constexpr bool is_taken = !std::is_same_v<Given, NoCall>, is_returned = !std::is_void_v<Given>;
+  using settled = decltype(settle(std::declval<std::conditional_t<is_returned, Given, NoResult>>()));
+  /// Whether the caller gets a result.
+  static constexpr bool valid = !std::is_base_of_v<NoResult, settled> && Model<settled>;
+  using type = typename std::conditional_t<valid, FinalResult<settled>, std::type_identity<NoResult>>::type;
+  using Checks = decltype([] {
+    static_assert(
+        is_taken,
+        "tessera: the traced function can't be called with these arguments; compare their number and types with "
+        "its parameters");
+    static_assert(is_returned,
+                  "tessera: the traced function returns nothing; add a return statement; after an error in "
+                  "the function itself, this only follows from it");
+    (void)sizeof(ExplainField<typename FaultyField<settled>::type>);
+  });
+};
+
+}  // namespace tessera::detail
+
+#endif
+
+// ---- tessera/graph/trace/stack.hpp
+
+#ifndef TESSERA_GRAPH_TRACE_STACK_HPP
+#define TESSERA_GRAPH_TRACE_STACK_HPP
+
+namespace tessera {
+
+/// n layers of one structure. A traced function traces the block once, whatever n is: calling the stack is one repeat
+/// node, forward and backward. All layers have the same shapes, Dims and Scalars.
+template <class Block> class Stack {
+ public:
+  using block = Block;
+
+  constexpr Stack() = default;
+  explicit Stack(std::vector<Block> layers) : layers_(std::move(layers)) {}
+  /// Makes layer i with make(i). Errors: `structure` for n < 0.
+  template <class Make> Stack(int n, Make&& make) {
+    if (n < 0) fail(errc::structure, "[stack] number of layers: ", n, " is negative");
+    layers_.reserve(static_cast<std::size_t>(n));
+    for (int i = 0; i < n; ++i) layers_.push_back(make(i));
+  }
+
+  constexpr int size() const { return static_cast<int>(layers_.size()); }
+  constexpr Block& operator[](int i) { return layers_[static_cast<std::size_t>(i)]; }
+  constexpr const Block& operator[](int i) const { return layers_[static_cast<std::size_t>(i)]; }
+  constexpr std::vector<Block>& layers() { return layers_; }
+  constexpr const std::vector<Block>& layers() const { return layers_; }
+
+  /// Applies all layers in order: x = layer(x, extra...), where x is a tensor, or a tuple or plain struct of tensors.
+  /// Each layer returns tensors with the element types, ranks and shapes of its x; their shardings may differ. For
+  /// values that each layer takes or makes itself, such as a cache, scan over the Stack: see ts::scan.
+  TESSERA_LAYER_OPERATOR(called)
+
+  /// The number of layers as a leaf: inside a trace, its placeholder.
+  constexpr Dim count() const { return count_.traced() ? count_ : Dim(size()); }
+  constexpr void set_count(const Dim& count) {
+    if (count.traced())
+      count_ = count;
+    else
+      layers_.resize(static_cast<std::size_t>(count.value()));
+  }
+
+ private:
+  template <class X, class... Extra> constexpr auto called(Here at, const X& x, const Extra&... extra) const;
+
+  std::vector<Block> layers_;
+  Dim count_{};  // a placeholder, in a trace of a block without tensors
+};
+
+namespace detail {
+
+/// Visits the leaves of an argument of a block. A plain number is a constant of the block, not a leaf.
+template <class T> constexpr void for_each_tensor(T& object, auto& visitor) {
+  if constexpr (!std::is_arithmetic_v<std::remove_const_t<T>>) for_each_leaf(object, visitor);
+}
+
+/// A traced call of a Stack: one repeat node, whose body is the traced block.
+template <class Block, class X, class... Extra>
+constexpr X run_stack(Here at, const Stack<Block>& stack, const X& x, const Extra&... extra) {
+  const LayerCall call(at, x);
+  const Value context = trace_in(x);
+  if (stack.layers().empty() || context.module == nullptr)
+    fail(errc::structure,
+         "[stack] call: a Stack can be called only inside a traced function, and only with at least 1 layer");
+  BodyTrace body(*context.module, {});
+  BindLeaves bind{body, BindLeaves::Kind::carried};
+  X carried = x;
+  for_each_leaf(carried, bind);
+  bind.kind = BindLeaves::Kind::layer;
+  Block layer = stack[0];
+  for_each_leaf(layer, bind);
+  bind.kind = BindLeaves::Kind::captured;
+  std::tuple<Extra...> captured(extra...);
+  std::apply([&](auto&... own) { (for_each_tensor(own, bind), ...); }, captured);
+  const X result = std::apply([&](const auto&... own) { return as_carry(context, layer(carried, own...)); }, captured);
+  GiveLeaves give{body, true};
+  for_each_leaf(result, give);
+  const Source source = at.line() != 0 ? context.at(Source::from(at)).source : trace_in(result).node().source;
+  const Value made = body.close(counts_layers_v<Block> ? stack.count().placeholder() : context, source);
+  X last = x;
+  ProjectLeaves project{made, body};
+  for_each_leaf(last, project);
+  return last;
+}
+
+}  // namespace detail
+
+template <class Block>
+template <class X, class... Extra>
+constexpr auto Stack<Block>::called(Here at, const X& x, const Extra&... extra) const {
+  constexpr bool is_outside = !detail::holds_local_v<X>;
+  constexpr bool is_flat = !detail::BlockLeaves::of<Block>().stack && !(detail::BlockLeaves::of<Extra>().stack || ...);
+  static_assert(
+      is_outside,
+      "tessera: a Stack can't be called inside a ts::shard_map; call ts::shard_map inside the block of the Stack");
+  static_assert(
+      is_flat, "tessera: the layers of a ts::Stack can't contain a ts::Stack or take a ts::Stack as an argument; use a "
+               "std::array of blocks inside of a layer");
+  // Computed here so that compilers report an error in a layer with few lines of context.
+  using Carried = detail::carry_t<X>;
+  using Layer = const detail::Callable<is_outside && is_flat, Block, 1 + sizeof...(Extra)>;
+  constexpr bool sound = requires { std::declval<Layer&>()(std::declval<const Carried&>(), detail::settle(extra)...); };
+  using Returned = typename detail::ReturnedBy<sound, Layer&, const Carried, decltype(detail::settle(extra))...>::type;
+  constexpr bool is_taken = !std::is_same_v<Returned, detail::NoCall>;
+  static_assert(
+      is_taken,
+      "tessera: the layers of a ts::Stack can't be called with these arguments; compare their number and types "
+      "with the parameters of the layer's operator()");
+  if constexpr (!std::is_base_of_v<detail::NoResult, Returned>) {
+    using Result = detail::carry_t<std::remove_cvref_t<Returned>>;
+    constexpr bool is_model = Model<Carried> && !NumberOperand<X> && !detail::holds_number_v<X>;
+    static_assert(is_model,
+                  "tessera: the first argument of a Stack is what is passed from layer to layer: a tensor, or a "
+                  "tuple or plain struct of tensors; all further arguments are the same for each layer");
+    constexpr bool is_one = !TensorOperand<Carried> || TensorOperand<Result>;
+    static_assert(is_one,
+                  "tessera: a layer of a Stack must return a single tensor, the first argument of the next layer");
+    constexpr bool same = std::is_same_v<Result, Carried>;
+    static_assert(
+        same || TensorOperand<Carried>,
+        "tessera: the result of a layer of a Stack must have the structure of the layer's first argument, with "
+        "tensors of the same element types and ranks");
+    if constexpr (is_one && TensorOperand<Carried>) {
+      constexpr bool same_type = std::is_same_v<typename Result::element, typename Carried::element>;
+      constexpr bool same_rank = Result::rank == Carried::rank;
+      static_assert(
+          same_type,
+          "tessera: the result of a layer of a Stack must have the element type of the layer's first argument; "
+          "convert the result with ts::cast");
+      static_assert(same_rank,
+                    "tessera: the result of a layer of a Stack must have the rank of the layer's first argument; for a "
+                    "constant, use ts::full_like");
+    }
+    if constexpr (same && is_model)
+      return detail::run_stack(at, *this, detail::as_carry(detail::trace_in(x), x), detail::settle(extra)...);
+    else if constexpr (is_model)
+      return detail::as_carry(detail::trace_in(x), x);
+    else
+      return x;
+  } else {
+    return x;
+  }
+}
+
+}  // namespace tessera
 
 #endif
 
@@ -16054,176 +16381,147 @@ constexpr ShardingStrategy context_parallel(const Mesh& mesh, std::string_view c
 
 #endif
 
-// ---- tessera/ops/contraction/einsum_equation.hpp
+// ---- tessera/ops/contraction/product_operand.hpp
 
-#ifndef TESSERA_OPS_CONTRACTION_EINSUM_EQUATION_HPP
-#define TESSERA_OPS_CONTRACTION_EINSUM_EQUATION_HPP
+#ifndef TESSERA_OPS_CONTRACTION_PRODUCT_OPERAND_HPP
+#define TESSERA_OPS_CONTRACTION_PRODUCT_OPERAND_HPP
 
-namespace tessera::detail {
+namespace tessera::build {
 
-/// The labels of the dims of a tensor in an einsum.
-struct EinsumLetters {
-  char letters[max_rank]{};
-  int rank = 0;
+/// x as an operand of a product: an f32 value is rounded to the element type that ts::autocast sets.
+constexpr Value product_operand(Value x) {
+  return x.dtype() == DType::f32 ? build::cast(x, x.module->product_type) : x;
+}
 
-  friend constexpr bool operator==(const EinsumLetters&, const EinsumLetters&) = default;
-  constexpr int find(char letter, int from = 0) const {
-    for (int d = from; d < rank; ++d)
-      if (letters[d] == letter) return d;
-    return -1;
-  }
-  constexpr EinsumLetters without(int dim) const {
-    EinsumLetters rest;
-    for (int d = 0; d < rank; ++d)
-      if (d != dim) rest.letters[rest.rank++] = letters[d];
-    return rest;
-  }
-  constexpr EinsumLetters with(char letter) const {
-    EinsumLetters more = *this;
-    more.letters[more.rank++] = letter;
-    return more;
-  }
-  constexpr EinsumLetters distinct() const {
-    EinsumLetters found;
-    for (int d = 0; d < rank; ++d)
-      if (found.find(letters[d]) < 0) found = found.with(letters[d]);
-    return found;
-  }
-  constexpr int first_that_lacks(const EinsumLetters& other) const {
-    for (int d = 0; d < rank; ++d)
-      if (other.find(letters[d]) < 0) return d;
-    return -1;
-  }
-  /// The first two dims with the same label; -1 where all labels are distinct.
-  struct Repeat {
-    int row = -1, column = -1;
+}  // namespace tessera::build
+
+#endif
+
+// ---- tessera/ops/attention/attention.hpp
+
+#ifndef TESSERA_OPS_ATTENTION_ATTENTION_HPP
+#define TESSERA_OPS_ATTENTION_ATTENTION_HPP
+
+namespace tessera {
+
+namespace detail {
+
+/// Checks of types, and the nodes of all forms of attention.
+struct AttentionNodes {
+  static constexpr auto leading_dims = ops::LeadingDims::batch;
+  template <class Q, class K, class V, class Scale = Q> struct result : Q {
+    using Checks = decltype([] {
+      static_assert(Q::rank == 4 && K::rank == 4 && V::rank == 4,
+                    "tessera: attention takes queries, keys and values of rank 4: [batch, time, heads, width]");
+      static_assert(is_floating_v<typename Q::type> && std::is_same_v<typename Q::type, typename K::type> &&
+                        std::is_same_v<typename Q::type, typename V::type>,
+                    "tessera: queries, keys and values of attention must have the same floating element type");
+    });
   };
-  constexpr Repeat repeat() const {
-    for (int d = 0; d < rank; ++d)
-      if (const int other = find(letters[d], d + 1); other >= 0) return {d, other};
-    return {};
+  static constexpr Value default_scale(Value context, Value q) {
+    const Value width = build::cast(build::extent(q.at(context.source), 3), DType::f64);
+    return build::unary(Op::rsqrt, width);
   }
-};
-
-enum class EinsumError : std::uint8_t { none, text, operands, rank };
-
-/// An equation of einsum for operands of given ranks, with a letter for each dim that `...` stands for.
-template <int Count> struct EinsumEquation {
-  EinsumLetters operands[Count]{}, result{};
-  EinsumError error;
-
-  constexpr EinsumEquation(std::string_view text, const int (&ranks)[Count]) : error(parse(text, ranks)) {}
-
-  /// The labels of a product of two operands: those of the result, or of an operand from `next` on.
-  constexpr EinsumLetters kept(const EinsumLetters& a, const EinsumLetters& b, int next) const {
-    if (next == Count) return result;
-    EinsumLetters all;
-    for (const EinsumLetters* of : {&a, &b})
-      for (int d = 0; d < of->rank; ++d)
-        if (const char c = of->letters[d]; all.find(c) < 0 && (result.find(c) >= 0 || occurs(c, next))) {
-          if (all.rank == max_rank)
-            fail(errc::capacity, "[einsum] rank: a product of the first ", next, " operands has more than ", max_rank,
-                 " dims");
-          all = all.with(c);
-        }
-    return all;
+  /// The output; `lower` and `upper` are null unless the form is banded.
+  static constexpr Value make(Value context, AttentionForm form, Value q, Value k, Value v, Value scale, Value lower,
+                              Value upper) {
+    const DType given = q.dtype();
+    q = build::product_operand(q.at(context.source)), k = build::product_operand(k), v = build::product_operand(v);
+    if (q.rank() != 4)
+      q.refuse(errc::unsupported, "[attention] fields of all layers: call attention inside the block of the Stack");
+    check_static_dims(q, k.node(), v.node());
+    scale = build::cast(scale, computed_as(q.dtype()));
+    if (form.banded) lower = build::cast(lower, DType::i64), upper = build::cast(upper, DType::i64);
+    const Value lse = logarithms(form, q, k, scale, lower, upper);
+    form.result = AttentionResult::output;
+    const Node made{.op = Op::attention,
+                    .dtype = q.dtype(),
+                    .rank = 4,
+                    .singletons = static_cast<std::uint8_t>(singletons_of(q.node(), {0, 1, 2}) |
+                                                            (v.is_singleton(3) ? 1u << 3 : 0u)),
+                    .labels = form.pack()};
+    return build::cast(with_host_scalars(made, {q.id, k.id, v.id, lse.id}, q, form, scale, lower, upper), given);
+  }
+  /// The logarithms of the sums of exponentials of all scores of a query, [batch, heads, time]. With bf16 or f16
+  /// operands they, the scale and the gradients are f32.
+  static constexpr Value logarithms(AttentionForm form, Value q, Value k, Value scale, Value lower, Value upper) {
+    form.result = AttentionResult::logarithms;
+    q = build::product_operand(q), k = build::product_operand(k);
+    const Node made{.op = Op::attention_lse,
+                    .dtype = computed_as(q.dtype()),
+                    .rank = 3,
+                    .singletons = singletons_of(q.node(), {0, 2, 1}),
+                    .labels = form.pack()};
+    return with_host_scalars(made, {q.id, k.id}, q, form, scale, lower, upper);
   }
 
  private:
-  static constexpr bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
-  /// The label of a dim that `...` stands for, counted from the last.
-  static constexpr char label_from_the_back(int place) { return static_cast<char>('0' + place); }
-
-  constexpr EinsumError parse(std::string_view text, const int (&ranks)[Count]) {
-    const std::size_t arrow = text.find("->");
-    const std::string_view before = text.substr(0, arrow);
-    int parts = 1, filled = 0;
-    for (const char c : before) parts += c == ',';
-    if (parts != Count) return EinsumError::operands;
-    std::size_t begin = 0;
-    for (int k = 0; k < Count; ++k) {
-      const std::size_t end = before.find(',', begin);
-      const std::string_view own = before.substr(begin, end - begin);
-      if (const EinsumError found = read(own, ranks[k] - letters_of(own), operands[k]); found != EinsumError::none)
-        return found;
-      if (operands[k].rank != ranks[k]) return EinsumError::rank;
-      if (const int dims = ranks[k] - letters_of(own); own.find('.') != own.npos && dims > filled) filled = dims;
-      begin = end + 1;
+  static constexpr std::uint8_t singletons_of(const Node& x, std::initializer_list<int> dims) {
+    unsigned singletons = 0, bit = 1;
+    for (int d : dims) {
+      if (x.is_singleton(d)) singletons |= bit;
+      bit <<= 1;
     }
-    const EinsumError found = arrow == text.npos ? fill_result(filled) : read(text.substr(arrow + 2), filled, result);
-    if (found != EinsumError::none) return found;
-    if (result.repeat().row >= 0) return EinsumError::text;
-    for (int d = 0; d < result.rank; ++d)
-      if (!occurs(result.letters[d], 0)) return EinsumError::text;
-    return EinsumError::none;
+    return static_cast<std::uint8_t>(singletons);
   }
-  constexpr bool occurs(char letter, int first) const {
-    for (int k = first; k < Count; ++k)
-      if (operands[k].find(letter) >= 0) return true;
-    return false;
+  static constexpr Value with_host_scalars(const Node& made, std::initializer_list<std::int32_t> tensors, Value like,
+                                           const AttentionForm& form, Value scale, Value lower, Value upper) {
+    std::int32_t operands[7]{};
+    int arity = 0;
+    for (std::int32_t tensor : tensors) operands[arity++] = tensor;
+    if (form.banded) operands[arity++] = lower.id, operands[arity++] = upper.id;
+    operands[arity++] = scale.id;
+    return like.make(made, operands, arity);
   }
-  static constexpr int letters_of(std::string_view text) {
-    int count = 0;
-    for (const char c : text) count += is_letter(c);
-    return count;
-  }
-  /// Reads the labels of a tensor, where `...` stands for `filled` dims.
-  static constexpr EinsumError read(std::string_view text, int filled, EinsumLetters& into) {
-    bool has_ellipsis = false;
-    for (std::size_t i = 0; i < text.size(); ++i) {
-      if (text[i] == ' ') continue;
-      if (text.substr(i, 3) == "..." && !has_ellipsis) {
-        if (filled < 0 || into.rank + filled > max_rank) return EinsumError::rank;
-        for (int place = filled; place > 0; --place) into = into.with(label_from_the_back(place - 1));
-        has_ellipsis = true;
-        i += 2;
-        continue;
-      }
-      if (!is_letter(text[i])) return EinsumError::text;
-      if (into.rank == max_rank) return EinsumError::rank;
-      into = into.with(text[i]);
-    }
-    return EinsumError::none;
-  }
-  /// A result that is not stated has the dims of `...`, then the labels that occur once, capital letters first.
-  constexpr EinsumError fill_result(int filled) {
-    for (int place = filled; place > 0; --place) result = result.with(label_from_the_back(place - 1));
-    for (char c = 'A'; c <= 'z'; ++c) {
-      int count = 0;
-      for (const EinsumLetters& of : operands)
-        for (int d = 0; d < of.rank; ++d) count += of.letters[d] == c;
-      if (count != 1) continue;
-      if (result.rank == max_rank) return EinsumError::rank;
-      result = result.with(c);
-    }
-    return EinsumError::none;
+  static constexpr void check_static_dims(const Value& context, const Node& k, const Node& v) {
+    const Node& q = context.node();
+    const unsigned shared = 1u << 0 | 1u << 2;
+    if (((q.singletons ^ k.singletons) & (shared | 1u << 3)) != 0 ||
+        ((k.singletons ^ v.singletons) & (shared | 1u << 1)) != 0)
+      context.refuse(errc::unsupported,
+                     "[attention] dims of static extent 1: attention does not broadcast; a dim has static extent 1 "
+                     "in all of queries, keys and values, or in none of them");
   }
 };
 
-/// The equation of two tensors with distinct labels, such as "ab,bc->ac": a letter for each label by its first dim.
-template <EinsumLetters A, EinsumLetters B, EinsumLetters Out> consteval auto pair_equation() {
-  constexpr int size = A.rank + B.rank + Out.rank + 4;  // with ',', "->" and the last 0
-  char text[size]{};
-  int n = 0;
-  char seen[2 * max_rank]{};
-  int count = 0;
-  const auto add = [&](const EinsumLetters& of) {
-    for (int d = 0; d < of.rank; ++d) {
-      int label = 0;
-      while (label < count && seen[label] != of.letters[d]) ++label;
-      if (label == count) seen[count++] = of.letters[d];
-      text[n++] = static_cast<char>(label < 26 ? 'a' + label : 'A' + label - 26);
-    }
-  };
-  add(A);
-  text[n++] = ',';
-  add(B);
-  text[n++] = '-', text[n++] = '>';
-  add(Out);
-  return FixedString<size>(text);
+template <bool Causal> struct AttentionTag : AttentionNodes {
+  static constexpr Value emit(Value context, Value q, Value k, Value v) {
+    return emit(context, q, k, v, default_scale(context, q));
+  }
+  static constexpr Value emit(Value context, Value q, Value k, Value v, Value scale) {
+    return make(context, {Causal}, q, k, v, scale, {}, {});
+  }
+};
+
+}  // namespace detail
+
+/// Attention of every query to every key: softmax(scale q k^T) v, for queries [batch, time, heads, width], keys [batch,
+/// keys, heads, width] and values [batch, keys, heads, value width]; the result is [batch, time, heads, value width].
+/// The scale is 1 / sqrt(width) by default. Without any keys the result is 0.
+///
+/// One operation, computed by tiles forward and backward: the scores are never in memory as a whole. Only a second
+/// derivative stores them. Errors: shape_mismatch. Communication: none for split batch, heads and query times; a split
+/// key time is gathered. Source: Vaswani et al., 1706.03762; Dao et al., 2205.14135.
+template <TensorArgument Q, TensorArgument K, TensorArgument V>
+constexpr auto attention(const Q& q, const K& k, const V& v, Here at = Here::current()) {
+  return call<detail::AttentionTag<false>>(Source::from(at), q, k, v);
+}
+template <TensorArgument Q, TensorArgument K, TensorArgument V, NumberOperand Scale>
+constexpr auto attention(const Q& q, const K& k, const V& v, const Scale& scale, Here at = Here::current()) {
+  return call<detail::AttentionTag<false>>(Source::from(at), q, k, v, scale);
 }
 
-}  // namespace tessera::detail
+/// Causal attention: query i attends to keys 0 to i. About half of the arithmetic of `attention`.
+template <TensorArgument Q, TensorArgument K, TensorArgument V>
+constexpr auto causal_attention(const Q& q, const K& k, const V& v, Here at = Here::current()) {
+  return call<detail::AttentionTag<true>>(Source::from(at), q, k, v);
+}
+template <TensorArgument Q, TensorArgument K, TensorArgument V, NumberOperand Scale>
+constexpr auto causal_attention(const Q& q, const K& k, const V& v, const Scale& scale, Here at = Here::current()) {
+  return call<detail::AttentionTag<true>>(Source::from(at), q, k, v, scale);
+}
+
+}  // namespace tessera
 
 #endif
 
@@ -16851,519 +17149,878 @@ template <int D, TensorArgument X> constexpr auto squeeze(const X& x, Here at = 
 
 #endif
 
-// ---- tessera/ops/reduction/reduction.hpp
+// ---- tessera/ops/data_movement/slicing.hpp
 
-#ifndef TESSERA_OPS_REDUCTION_REDUCTION_HPP
-#define TESSERA_OPS_REDUCTION_REDUCTION_HPP
+#ifndef TESSERA_OPS_DATA_MOVEMENT_SLICING_HPP
+#define TESSERA_OPS_DATA_MOVEMENT_SLICING_HPP
 
 namespace tessera {
 
-/// Argument of reductions: reduced dims stay, with static extent 1, so that the result broadcasts against the operand.
-struct KeepDims {};
-inline constexpr KeepDims keepdims{};
-
 namespace detail {
 
-/// The dims as a bit set; negative dims count from the end; no dims means all.
-template <int Rank, int... Dims> constexpr unsigned dim_set() {
-  static_assert(((Dims >= -Rank && Dims < Rank) && ...), "tessera: the dim is out of range for the rank of the tensor");
-  if constexpr (sizeof...(Dims) == 0)
-    return (1u << Rank) - 1;
-  else
-    return ((1u << ((Dims + Rank) % Rank)) | ...);
-}
-constexpr int bit_count(unsigned bits) {
-  int n = 0;
-  for (; bits != 0; bits &= bits - 1) ++n;
-  return n;
-}
+template <int Rank, int D> struct SliceTag {
+  static constexpr int size_operand = 2;
+  template <class A, class Start, class Size> using result = Typed<typename A::type, Rank>;
+  static constexpr Value emit(Value context, Value x, Value start, Value size) {
+    return build::slice(x.at(context.source), x.shifted(D, Rank), as_size(start), as_size(size));
+  }
+};
 
-template <class Operation, bool Mean, bool Keep, int... Dims> struct Reduce {
-  template <class A> struct result {
-    static_assert(require_arithmetic<typename A::type>());
-    static constexpr DType from = dtype_v<typename A::type>;
-    using type = element_t<Mean ? floating_type(from) : reduced_type(ops::row_v<Operation>.reduction, from)>;
-    static constexpr unsigned dims = dim_set<A::rank, Dims...>();
-    static constexpr int rank = Keep ? A::rank : A::rank - bit_count(dims);
+template <int Rank, int D> struct ConcatTag {
+  static constexpr auto leading_dims = ops::LeadingDims::extended;
+  template <class A, class... Rest> struct result : A {
     using Checks = decltype([] {
-      static_assert(bit_count(dims) == sizeof...(Dims) || sizeof...(Dims) == 0,
-                    "tessera: a dim is given twice to a reduction");
+      static_assert(((Rest::rank == Rank) && ...), "tessera: the operands of concat must have equal ranks");
+      static_assert((std::is_same_v<typename Rest::type, typename A::type> && ...),
+                    "tessera: the operands of concat must have the same element type; use ts::cast");
     });
   };
-  template <int Rank> static constexpr unsigned dims = dim_set<Rank, Dims...>();
+  static constexpr Value emit(Value context, auto... operands) { return concat({operands...}, context.source); }
 
-  static constexpr Value emit(Value context, Value x, int rank, unsigned set) {
-    // A stacked value has a leading dim of layers, which its static rank does not count.
-    set <<= x.rank() - rank;
-    const DType type = floating_type(x.dtype());
-    if constexpr (Mean) x = build::cast(x, computed_as(type));
-    Value made = build::reduce(ops::op_v<Operation>, x.at(context.source), set, Keep);
-    if constexpr (Mean)
-      made = build::cast(made / build::cast(build::element_count(x.at(context.source), set), made.dtype()), type);
-    return made;
+ private:
+  static constexpr Value concat(std::initializer_list<Value> operands, Source source) {
+    const Value first = *operands.begin();
+    const int dim = first.shifted(D, Rank);
+    Node made{.op = Op::concat,
+              .dtype = first.dtype(),
+              .rank = first.node().rank,
+              .singletons = 0xff,
+              .labels = pack_dim(dim)};
+    std::int32_t ids[16]{};
+    int count = 0;
+    for (const Value& operand : operands) {
+      ids[count++] = operand.id;
+      made.singletons = static_cast<std::uint8_t>(made.singletons & operand.node().singletons);
+    }
+    made.singletons = static_cast<std::uint8_t>(made.singletons & ~(1u << dim) & ((1u << made.rank) - 1));
+    for (const Value& operand : operands)
+      if ((operand.node().singletons & ~(1u << dim)) != made.singletons)
+        first.at(source).refuse(errc::shape_mismatch,
+                                "[concat] dims: a dim has static extent 1 in only some of the operands; "
+                                "use ts::broadcast_like first");
+    return first.at(source).make(made, ids, count);
   }
 };
 
-/// A reduction of the operand cast to another element type.
-template <class To, class R> struct ReduceAs {
-  template <class A> using result = typename R::template result<Typed<To, A::rank>>;
-  template <int Rank> static constexpr unsigned dims = R::template dims<Rank>;
-  static constexpr Value emit(Value context, Value x, int rank, unsigned set) {
-    return R::emit(context, build::cast(x.at(context.source), dtype_v<To>), rank, set);
-  }
-};
-
-/// Argmax or argmin: the smallest position of elements that equal the extreme or are NaN.
-template <class Extreme, class Index, bool Keep, int... Dims> struct ArgReduce {
-  using R = Reduce<Extreme, false, Keep, Dims...>;
-  template <class A> struct result : R::template result<A> {
-    using type = Index;
-    using IndexChecks = decltype([] {
-      static_assert(std::is_same_v<Index, std::int32_t> || std::is_same_v<Index, std::int64_t>,
-                    "tessera: the type of indices must be std::int32_t or std::int64_t");
-    });
-  };
-  template <int Rank> static constexpr unsigned dims = R::template dims<Rank>;
-
-  static constexpr Value emit(Value context, Value x, int rank, unsigned set) {
+template <int Rank, int D> struct PadTag {
+  template <class A, class Before, class After> using result = Typed<typename A::type, Rank>;
+  static constexpr Value emit(Value context, Value x, Value before, Value after) {
     x = x.at(context.source);
-    set <<= x.rank() - rank;
-    Value found = build::binary(Op::equal, x, build::reduce(ops::op_v<Extreme>, x, set, true));
-    if (is_floating(x.dtype())) found = build::binary(Op::logical_or, found, build::binary(Op::not_equal, x, x));
-    constexpr DType type = dtype_v<Index>;
-    Value position = x.number(0, type);
-    for (int d = 0; d < x.rank(); ++d)
-      if ((set >> d & 1) != 0) position = position * build::cast(build::extent(x, d), type) + build::iota(x, d, type);
-    // Larger than all positions (no tensor has 2^53 elements), and exact as a double, in which kernels take constants.
-    const Value past = x.number(type == DType::i32 ? 0x1p31 - 1 : 0x1p53, type);
-    return build::reduce(ops::op_v<ops::MinOp>, build::select(found, position, past), set, Keep);
+    const int dim = x.shifted(D, Rank);
+    return build::pad_to(x, dim, as_size(before), as_size(before) + build::extent(x, dim) + as_size(after));
   }
 };
 
-/// A reduction together with the static rank of its operand, from which the bit set of dims follows.
-template <int Rank, class R> struct RankedReduce {
-  template <class A> using result = typename R::template result<A>;
-  static constexpr Value emit(Value context, Value x) { return R::emit(context, x, Rank, R::template dims<Rank>); }
-};
-
-template <class R, TensorArgument X> constexpr auto reduce_by(const X& x, Here at) {
-  return call<RankedReduce<X::rank, R>>(Source::from(at), x);
-}
-template <class Operation, bool Mean, bool Keep, int... Dims, TensorArgument X>
-constexpr auto reduce(const X& x, Here at) {
-  return call<RankedReduce<X::rank, Reduce<Operation, Mean, Keep, Dims...>>>(Source::from(at), x);
-}
-template <class Operation, bool Keep, int... Dims, TensorArgument X> constexpr auto reduce_bools(const X& x, Here at) {
-  return reduce_by<ReduceAs<bool, Reduce<Operation, false, Keep, Dims...>>>(x, at);
+/// The line that made an operand, for a function whose own line is not known.
+template <TensorArgument X> constexpr Source line_of(const X& x) {
+  const Value made = trace_of(x);
+  return made.module != nullptr ? made.node().source : Source{};
 }
 
 }  // namespace detail
 
-/// Sum over the named dims, by default all: `sum<-1>(x)`, `mean<0, 1>(x, ts::keepdims)`; mean, max and min likewise.
-/// Results have the other dims; with keepdims also the reduced dims, of extent 1. Sums of bools and of integers below
-/// 32 bits are i32, means of integers f32; max of bools tells whether any element holds. NaN in any element gives NaN.
-/// Gradient of max and min: elements that share the extreme get equal parts. Communication: over a sharded dim the
-/// result is a partial value, which is reduced before its first non-linear reader.
-template <int... Dims, TensorArgument X> constexpr auto sum(const X& x, Here at = Here::current()) {
-  return detail::reduce<ops::SumOp, false, false, Dims...>(x, at);
-}
-template <int... Dims, TensorArgument X> constexpr auto sum(const X& x, KeepDims, Here at = Here::current()) {
-  return detail::reduce<ops::SumOp, false, true, Dims...>(x, at);
-}
-template <int... Dims, TensorArgument X> constexpr auto mean(const X& x, Here at = Here::current()) {
-  return detail::reduce<ops::SumOp, true, false, Dims...>(x, at);
-}
-template <int... Dims, TensorArgument X> constexpr auto mean(const X& x, KeepDims, Here at = Here::current()) {
-  return detail::reduce<ops::SumOp, true, true, Dims...>(x, at);
-}
-template <int... Dims, TensorArgument X> constexpr auto max(const X& x, Here at = Here::current()) {
-  return detail::reduce<ops::MaxOp, false, false, Dims...>(x, at);
-}
-template <int... Dims, TensorArgument X> constexpr auto max(const X& x, KeepDims, Here at = Here::current()) {
-  return detail::reduce<ops::MaxOp, false, true, Dims...>(x, at);
-}
-template <int... Dims, TensorArgument X> constexpr auto min(const X& x, Here at = Here::current()) {
-  return detail::reduce<ops::MinOp, false, false, Dims...>(x, at);
-}
-template <int... Dims, TensorArgument X> constexpr auto min(const X& x, KeepDims, Here at = Here::current()) {
-  return detail::reduce<ops::MinOp, false, true, Dims...>(x, at);
+/// The indices start, ..., start + size - 1 of dim D. Errors: shape_mismatch when these are outside of the dim.
+/// Communication: along a split dim, a halo exchange of the rows that cross borders of shards, or a gather of the dim
+/// if that sends less. A single index (`size` is the constant 1) of a split dim is a partial value.
+template <int D, TensorArgument X, SizeOperand Start, SizeOperand Size>
+constexpr auto slice(const X& x, const Start& start, const Size& size, Here at = Here::current()) {
+  return call<detail::SliceTag<X::rank, detail::checked_dim<D, X::rank>()>>(Source::from(at), x, Dim(start), Dim(size));
 }
 
-/// Product over the named dims, by default all: `prod<-1>(x)`, `prod<0, 1>(x, ts::keepdims)`. Products of bools and of
-/// integers below 32 bits are i32; wider integers wrap around. The product of no elements is 1; NaN in any element
-/// gives NaN. f32 is multiplied in f32, with a relative error of at most n 2^-23 for n elements; bf16 and f16 are
-/// multiplied in f32 and rounded once. The gradient and second derivatives are exact where elements are 0, as in
-/// PyTorch. Shapes and communication: as `sum`; partial values of a sharded dim are multiplied.
-template <int... Dims, TensorArgument X> constexpr auto prod(const X& x, Here at = Here::current()) {
-  return detail::reduce<ops::ProdOp, false, false, Dims...>(x, at);
+/// Concatenates the operands along dim D. Errors: shape_mismatch when another dim differs. Communication: as slice.
+/// With more than four operands, messages give the line that made the first operand.
+template <int D, TensorArgument A, TensorArgument B>
+constexpr auto concat(const A& a, const B& b, Here at = Here::current()) {
+  return call<detail::ConcatTag<A::rank, detail::checked_dim<D, A::rank>()>>(Source::from(at), a, b);
 }
-template <int... Dims, TensorArgument X> constexpr auto prod(const X& x, KeepDims, Here at = Here::current()) {
-  return detail::reduce<ops::ProdOp, false, true, Dims...>(x, at);
+template <int D, TensorArgument A, TensorArgument B, TensorArgument C>
+constexpr auto concat(const A& a, const B& b, const C& c, Here at = Here::current()) {
+  return call<detail::ConcatTag<A::rank, detail::checked_dim<D, A::rank>()>>(Source::from(at), a, b, c);
 }
-
-/// Whether any (all) elements along the named dims are nonzero; NaN counts as nonzero. The result is bool. Of no
-/// elements, `any` is false and `all` is true. Shapes and communication as `max`.
-template <int... Dims, TensorArgument X> constexpr auto any(const X& x, Here at = Here::current()) {
-  return detail::reduce_bools<ops::MaxOp, false, Dims...>(x, at);
+template <int D, TensorArgument A, TensorArgument B, TensorArgument C, TensorArgument E>
+constexpr auto concat(const A& a, const B& b, const C& c, const E& e, Here at = Here::current()) {
+  return call<detail::ConcatTag<A::rank, detail::checked_dim<D, A::rank>()>>(Source::from(at), a, b, c, e);
 }
-template <int... Dims, TensorArgument X> constexpr auto any(const X& x, KeepDims, Here at = Here::current()) {
-  return detail::reduce_bools<ops::MaxOp, true, Dims...>(x, at);
-}
-template <int... Dims, TensorArgument X> constexpr auto all(const X& x, Here at = Here::current()) {
-  return detail::reduce_bools<ops::MinOp, false, Dims...>(x, at);
-}
-template <int... Dims, TensorArgument X> constexpr auto all(const X& x, KeepDims, Here at = Here::current()) {
-  return detail::reduce_bools<ops::MinOp, true, Dims...>(x, at);
+template <int D, TensorArgument A, TensorArgument B, TensorArgument C, TensorArgument E, TensorArgument F,
+          TensorOperand... Rest>
+constexpr auto concat(const A& a, const B& b, const C& c, const E& e, const F& f, const Rest&... rest) {
+  static_assert(sizeof...(Rest) + 5 <= 16, "tessera: concat takes at most 16 operands");
+  return call<detail::ConcatTag<A::rank, detail::checked_dim<D, A::rank>()>>(detail::line_of(a), a, b, c, e, f,
+                                                                             rest...);
 }
 
-/// The index of the largest (smallest) element along one dim: `argmax<-1>(x)`, `argmin<0, std::int64_t>(x)`; without a
-/// dim, `argmax(x)`, the row-major position among all elements. Of equal elements the first; where any is NaN, the
-/// first NaN. `Index` has to hold the number of elements; of no elements the result is the largest Index. Shapes as
-/// `max`; no gradient. Communication: over a sharded dim, one all_reduce of the extremes and one of the indices.
-template <int D, Element Index = std::int32_t, TensorArgument X>
-constexpr auto argmax(const X& x, Here at = Here::current()) {
-  return detail::reduce_by<detail::ArgReduce<ops::MaxOp, Index, false, D>>(x, at);
+/// Of a std::array, tuple or pair of tensors, as torch.cat of a list.
+template <int D, class Tensors>
+  requires requires { std::tuple_size<Tensors>::value; }
+constexpr auto concat(const Tensors& tensors, Here at = Here::current()) {
+  return std::apply(
+      [&]<TensorArgument A, TensorOperand... Rest>(const A& first, const Rest&... rest) {
+        static_assert(sizeof...(Rest) < 16, "tessera: concat takes at most 16 operands");
+        return call<detail::ConcatTag<A::rank, detail::checked_dim<D, A::rank>()>>(Source::from(at), first, rest...);
+      },
+      tensors);
 }
-template <Element Index = std::int32_t, TensorArgument X> constexpr auto argmax(const X& x, Here at = Here::current()) {
-  return detail::reduce_by<detail::ArgReduce<ops::MaxOp, Index, false>>(x, at);
-}
-template <int D, Element Index = std::int32_t, TensorArgument X>
-constexpr auto argmax(const X& x, KeepDims, Here at = Here::current()) {
-  return detail::reduce_by<detail::ArgReduce<ops::MaxOp, Index, true, D>>(x, at);
-}
-template <Element Index = std::int32_t, TensorArgument X>
-constexpr auto argmax(const X& x, KeepDims, Here at = Here::current()) {
-  return detail::reduce_by<detail::ArgReduce<ops::MaxOp, Index, true>>(x, at);
-}
-template <int D, Element Index = std::int32_t, TensorArgument X>
-constexpr auto argmin(const X& x, Here at = Here::current()) {
-  return detail::reduce_by<detail::ArgReduce<ops::MinOp, Index, false, D>>(x, at);
-}
-template <Element Index = std::int32_t, TensorArgument X> constexpr auto argmin(const X& x, Here at = Here::current()) {
-  return detail::reduce_by<detail::ArgReduce<ops::MinOp, Index, false>>(x, at);
-}
-template <int D, Element Index = std::int32_t, TensorArgument X>
-constexpr auto argmin(const X& x, KeepDims, Here at = Here::current()) {
-  return detail::reduce_by<detail::ArgReduce<ops::MinOp, Index, true, D>>(x, at);
-}
-template <Element Index = std::int32_t, TensorArgument X>
-constexpr auto argmin(const X& x, KeepDims, Here at = Here::current()) {
-  return detail::reduce_by<detail::ArgReduce<ops::MinOp, Index, true>>(x, at);
+
+/// Adds `before` zeros in front of dim D and `after` zeros behind it. Errors: shape_mismatch for negative padding.
+/// Communication: as slice.
+template <int D, TensorArgument X, SizeOperand Before, SizeOperand After>
+constexpr auto pad(const X& x, const Before& before, const After& after, Here at = Here::current()) {
+  return call<detail::PadTag<X::rank, detail::checked_dim<D, X::rank>()>>(Source::from(at), x, Dim(before), Dim(after));
 }
 
 }  // namespace tessera
 
 #endif
 
-// ---- tessera/ops/contraction/einsum.hpp
+// ---- tessera/ops/data_movement/repeat.hpp
 
-#ifndef TESSERA_OPS_CONTRACTION_EINSUM_HPP
-#define TESSERA_OPS_CONTRACTION_EINSUM_HPP
+#ifndef TESSERA_OPS_DATA_MOVEMENT_REPEAT_HPP
+#define TESSERA_OPS_DATA_MOVEMENT_REPEAT_HPP
 
 namespace tessera {
 
 namespace detail {
 
-/// The text of an einsum, such as "bik,kj->bij", parsed into labels at compile time.
-struct EinsumText {
-  EinsumLabels labels{};
-  int rank_a = 0, rank_b = 0, rank_out = 0;
-  bool valid = true;
+/// A dim repeated: the copies one after the other, or each element `count` times.
+constexpr Value repeated(Value x, int dim, Value count, bool each_element) {
+  const int rank = x.rank() + 1, copies = each_element ? dim + 1 : dim;
+  const Value one = build::insert_singletons(x, 1u << copies, rank);
+  const Value places =
+      build::insert_singletons(x.make({.op = Op::arange, .dtype = DType::i32, .rank = 1}, {as_size(count).id}),
+                               ((1u << rank) - 1) & ~(1u << copies), rank);
+  // Of these the shape is read alone.
+  const Value like = build::binary(Op::less, build::iota(one, copies, DType::i32), places);
+  Factors merge{};
+  for (int d = 0; d < rank; ++d) {
+    merge.in_dim[d] = merge.order[d] = static_cast<std::int8_t>(d);
+    merge.out_dim[d] = static_cast<std::int8_t>(d > dim ? d - 1 : d);
+  }
+  merge.count = static_cast<std::int8_t>(rank);
+  return rearrange(build::broadcast(one, like), rank, rank - 1, merge, nullptr);
+}
 
-  constexpr explicit EinsumText(std::string_view text) {
-    for (int d = 0; d < max_rank; ++d) labels.a[d] = labels.b[d] = labels.out[d] = -1;
-    char names[32]{};
-    int known = 0, part = 0;
-    for (std::size_t i = 0; i < text.size() && valid; ++i) {
-      const char c = text[i];
-      if (c == ' ') continue;
-      if (c == ',') {
-        valid = part == 0;
-        part = 1;
-        continue;
-      }
-      if (c == '-') {
-        valid = part == 1 && i + 1 < text.size() && text[i + 1] == '>';
-        part = 2;
-        ++i;
-        continue;
-      }
-      const bool letter = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
-      int label = 0;
-      while (label < known && names[label] != c) ++label;
-      if (label == known && (part == 2 || known == 32)) valid = false;
-      if (label == known && valid) names[known++] = c;
-      int& rank = part == 0 ? rank_a : part == 1 ? rank_b : rank_out;
-      std::int8_t* own = part == 0 ? labels.a : part == 1 ? labels.b : labels.out;
-      for (int d = 0; d < rank; ++d)
-        if (own[d] == label) valid = false;  // a label twice in one operand
-      if (!letter || rank == max_rank) valid = false;
-      if (valid) own[rank++] = static_cast<std::int8_t>(label);
-    }
-    valid = valid && part == 2;
+template <int Rank, int D, bool EachElement> struct RepeatTag {
+  static_assert(Rank < max_rank, "tessera: repeat takes tensors of at most 7 dims");
+  template <class X, class Count> using result = Typed<typename X::type, Rank>;
+  static constexpr Value emit(Value context, Value x, Value count) {
+    x = x.at(context.source);
+    return repeated(x, x.shifted(D, Rank), count, EachElement);
   }
 };
 
-/// The element type of a product: `Out` if given, otherwise that of the operands.
-template <class Out, class In> using product_element_t = std::conditional_t<std::is_void_v<Out>, In, Out>;
-
-/// A product of precision P, or as ts::default_matmul_precision and, with `Casts`, ts::autocast set it for f32
-/// operands.
-template <class Out, Precision P, bool Casts = true>
-constexpr Value product_of(const Value& a, const Value& b, const EinsumLabels& labels) {
-  const DType given = a.dtype();
-  const bool by_default = P == Precision::full && given == DType::f32;
-  const DType type = by_default && Casts ? a.module->product_type : given;
-  const Precision precision = by_default && type == given ? a.module->matmul_precision : P;
-  const Value product = build::einsum(build::cast(a, type), build::cast(b, type), labels, precision);
-  if constexpr (std::is_void_v<Out>)
-    return build::cast(build::cast(product, type), given);
-  else
-    return build::cast(product, dtype_v<Out>);
-}
-
-/// The equation of a product that sums over the last `Count` dims of the first operand and the first of the second:
-/// "abc,bcd->ad" of two of rank 3 with a Count of 2.
-template <int Count, int RankA, int RankB> consteval auto tensordot_equation() {
-  constexpr int rank = RankA + RankB - 2 * Count, size = RankA + RankB + rank + 4;  // with ',', "->" and the last 0
-  char text[size]{};
-  int n = 0;
-  const auto letter = [&](int label) { text[n++] = static_cast<char>(label < 26 ? 'a' + label : 'A' + label - 26); };
-  for (int d = 0; d < RankA; ++d) letter(d);
-  text[n++] = ',';
-  for (int d = 0; d < RankB; ++d) letter(RankA - Count + d);
-  text[n++] = '-', text[n++] = '>';
-  for (int d = 0; d < RankA - Count; ++d) letter(d);
-  for (int d = Count; d < RankB; ++d) letter(RankA - Count + d);
-  return FixedString<size>(text);
-}
-
-/// Whether a product can have precision P: lower precisions are for f32 operands only.
-template <Precision P, class A>
-inline constexpr bool splits_v = P == Precision::full || std::is_same_v<typename A::type, float>;
-
-template <FixedString Text, class Out = void, Precision P = Precision::full, bool Casts = true> struct EinsumTag {
-  static constexpr auto leading_dims = ops::LeadingDims::labels;
-  static constexpr EinsumText text{Text.view()};
-  static_assert(
-      text.valid,
-      "tessera: an einsum equation is written \"ik,kj->ij\": a letter for each dim of each operand, no letter "
-      "twice in the result, and all letters of the result in an operand");
-  template <class A, class B> struct result {
-    using type = product_element_t<Out, typename A::type>;
-    static constexpr int rank = text.rank_out;
-    using Checks = decltype([] {
-      static_assert(A::rank == text.rank_a,
-                    "tessera: the first operand of einsum has a different rank than in the equation");
-      static_assert(B::rank == text.rank_b,
-                    "tessera: the second operand of einsum has a different rank than in the equation");
-      static_assert(std::is_same_v<typename A::type, typename B::type>,
-                    "tessera: the operands of einsum must have the same element type; use ts::cast");
-      static_assert(splits_v<P, A>, "tessera: a ts::Precision is only for products of float tensors");
-      require_arithmetic<typename A::type>();
-    });
-  };
-  static constexpr EinsumLabels labels(int, int) { return text.labels; }
-  static constexpr Value product(Value a, Value b, const EinsumLabels& labels) {
-    return product_of<Out, P, Casts>(a, b, labels);
-  }
-  static constexpr Value emit(Value context, Value a, Value b) { return product(a.at(context.source), b, text.labels); }
-};
-
-template <class Out = void, Precision P = Precision::full, bool Casts = true> struct MatmulTag {
-  static constexpr auto leading_dims = ops::LeadingDims::labels;
-  template <class A, class B> struct result {
-    using type = product_element_t<Out, typename A::type>;
-    static constexpr int rank = A::rank;
-    static_assert(require_arithmetic<typename A::type>());
-  };
-  static constexpr EinsumLabels labels(int rank, int rank_b) {
-    EinsumLabels labels{};
-    for (int d = 0; d < max_rank; ++d) labels.a[d] = labels.b[d] = labels.out[d] = -1;
-    for (int d = 0; d < rank; ++d) labels.a[d] = static_cast<std::int8_t>(d);
-    const std::int8_t k = static_cast<std::int8_t>(rank - 1), n = static_cast<std::int8_t>(rank);
-    for (int d = 0; d < rank_b - 2; ++d) labels.b[d] = static_cast<std::int8_t>(d);
-    labels.b[rank_b - 2] = k;
-    labels.b[rank_b - 1] = n;
-    for (int d = 0; d < rank - 1; ++d) labels.out[d] = static_cast<std::int8_t>(d);
-    labels.out[rank - 1] = n;
-    return labels;
-  }
-  static constexpr Value product(Value a, Value b, const EinsumLabels& labels) {
-    return product_of<Out, P, Casts>(a, b, labels);
-  }
-  static constexpr Value emit(Value context, Value a, Value b) {
-    return product(a.at(context.source), b, labels(a.rank(), b.rank()));
+template <int Rank, int D> struct RollTag {
+  template <class X, class Shift> using result = Typed<typename X::type, Rank>;
+  static constexpr Value emit(Value context, Value x, Value shift) {
+    x = x.at(context.source);
+    const int dim = x.shifted(D, Rank);
+    const Value n = build::extent(x, dim), zero = x.number(0, DType::i64);
+    const Value turn = build::binary(Op::maximum, n, x.number(1, DType::i64));
+    const auto rest = [&](Value v) { return v - v / turn * turn; };
+    const Value moved = rest(rest(as_size(shift)) + turn);
+    return ConcatTag<Rank, D>::emit(context, build::slice(x, dim, n - moved, moved),
+                                    build::slice(x, dim, zero, n - moved));
   }
 };
 
-/// The equation of a product with a vector, or of batches of different ranks: "a,bac->bc" of a vector and matrices.
-template <int RankA, int RankB> consteval auto matmul_equation() {
-  constexpr std::string_view text = RankA == 1 && RankB == 1 ? "k,k->"
-                                    : RankA == 1             ? "k,...kn->...n"
-                                    : RankB == 1             ? "...mk,k->...m"
-                                                             : "...mk,...kn->...mn";
-  constexpr EinsumEquation<2> equation(text, {RankA, RankB});
-  return pair_equation<equation.operands[0], equation.operands[1], equation.result>();
-}
-
-template <class Out, Precision P, bool Casts = true, class A, class B>
-constexpr auto matmul_of(Source source, const A& a, const B& b) {
-  constexpr bool have_dims = A::rank >= 1 && B::rank >= 1;
-  constexpr bool alike = std::is_same_v<typename A::element, typename B::element>, splits = splits_v<P, typed_of<A>>;
-  static_assert(have_dims,
-                "tessera: matmul takes tensors of rank 1 or more; a product with a tensor of rank 0 is written with *");
-  static_assert(alike, "tessera: the operands of matmul must have the same element type; use ts::cast");
-  static_assert(splits, "tessera: a ts::Precision is only for products of float tensors");
-  if constexpr (!have_dims || !alike || !splits)
-    return a;
-  else if constexpr (A::rank >= 2 && (B::rank == 2 || (B::rank > 2 && A::rank == B::rank)))
-    return call<MatmulTag<Out, P, Casts>>(source, a, b);
-  else
-    return call<EinsumTag<matmul_equation<A::rank, B::rank>(), Out, P, Casts>>(source, a, b);
-}
-
-// Products of linear algebra and statistics, which ts::autocast leaves in f32.
-template <FixedString Text, class A, class B> constexpr auto exact_einsum(const A& a, const B& b, Here at) {
-  return call<EinsumTag<Text, void, Precision::full, false>>(Source::from(at), a, b);
-}
-template <class A, class B> constexpr auto exact_matmul(const A& a, const B& b, Here at) {
-  return matmul_of<void, Precision::full, false>(Source::from(at), a, b);
-}
+template <int Rank, int D> struct FlipTag {
+  template <class X> using result = Typed<typename X::type, Rank>;
+  static constexpr Value emit(Value context, Value x) {
+    x = x.at(context.source);
+    const int dim = x.shifted(D, Rank);
+    const Value last = build::cast(build::extent(x, dim), DType::i64) - x.number(1, DType::i64);
+    return build::gather(x, dim, last - build::iota(x, dim, DType::i64));
+  }
+};
 
 }  // namespace detail
+
+/// A dim `count` times, one copy after the other: `tile<0>(x, 2)` of [a, b] is [a, b, a, b]. The gradient is the sum
+/// over the copies. Errors: shape_mismatch for a negative count. Communication: a split dim D is gathered before it is
+/// copied.
+template <int D, TensorArgument X, SizeOperand Count>
+constexpr auto tile(const X& x, const Count& count, Here at = Here::current()) {
+  return call<detail::RepeatTag<X::rank, detail::checked_dim<D, X::rank>(), false>>(Source::from(at), x, count);
+}
+/// Each element along a dim `count` times: `repeat_interleave<0>(x, 2)` of [a, b] is [a, a, b, b]. In all else as
+/// tile, but a split dim D stays split if the devices divide its extent.
+template <int D, TensorArgument X, SizeOperand Count>
+constexpr auto repeat_interleave(const X& x, const Count& count, Here at = Here::current()) {
+  return call<detail::RepeatTag<X::rank, detail::checked_dim<D, X::rank>(), true>>(Source::from(at), x, count);
+}
+/// Elements moved along a dim by `shift`, those behind the end to its beginning: `roll<0>(x, 1)` of [a, b, c] is
+/// [c, a, b]. A negative shift moves to the front, one beyond the extent goes round. Communication: as slice, a halo.
+template <int D, TensorArgument X, SizeOperand Shift>
+constexpr auto roll(const X& x, const Shift& shift, Here at = Here::current()) {
+  return call<detail::RollTag<X::rank, detail::checked_dim<D, X::rank>()>>(Source::from(at), x, shift);
+}
+/// Elements along a dim in reverse order. Communication: as gather.
+template <int D, TensorArgument X> constexpr auto flip(const X& x, Here at = Here::current()) {
+  return call<detail::FlipTag<X::rank, detail::checked_dim<D, X::rank>()>>(Source::from(at), x);
+}
+
+/// The first two dims turned by 90 degrees `Times` times, from the first dim to the second (torch.rot90, jnp.rot90); a
+/// negative count turns back. Communication: as flip.
+template <int Times = 1, TensorArgument X> constexpr auto rot90(const X& x, Here at = Here::current()) {
+  static_assert(X::rank >= 2, "tessera: rot90 takes tensors of rank 2 or more");
+  constexpr int turns = (Times % 4 + 4) % 4;
+  if constexpr (turns == 0)
+    return x;
+  else if constexpr (turns == 1)
+    return flip<0>(swapaxes<0, 1>(x, at), at);
+  else if constexpr (turns == 2)
+    return flip<0>(flip<1>(x, at), at);
+  else
+    return swapaxes<0, 1>(flip<0>(x, at), at);
+}
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/ops/attention/band_attention.hpp
+
+#ifndef TESSERA_OPS_ATTENTION_BAND_ATTENTION_HPP
+#define TESSERA_OPS_ATTENTION_BAND_ATTENTION_HPP
+
+namespace tessera {
 
 namespace detail {
 
-/// The diagonal over two dims, which stands where the first of them was.
-template <int Rank, int Row, int Column> struct DiagonalOverTag {
-  template <class X> using result = Typed<typename X::type, Rank - 1>;
-  static constexpr Value emit(Value context, Value x) {
-    x = x.at(context.source);
-    const int first = x.rank() - Rank, row = first + Row, column = first + Column;
-    // Places of columns are counted by the rows, so that another number of columns is a shape_mismatch.
-    const Value places = build::insert_singletons(ArangeTag<std::int32_t>::emit(context, x, build::extent(x, row)),
-                                                  ((1u << x.rank()) - 1) & ~(1u << column), x.rank());
-    const Value on = build::binary(Op::equal, build::iota(x, row, DType::i32), places);
-    return build::cast(build::sum_of(build::select(on, x, x.number(0)), 1u << column), x.dtype());
+/// Attention of a query at position p to the keys from p - before to p + after.
+struct BandAttentionTag : AttentionNodes {
+  template <class Q, class K, class V, class... Numbers> struct result : AttentionNodes::result<Q, K, V> {};
+  static constexpr Value emit(Value context, Value q, Value k, Value v, Value before, Value after, Value offset) {
+    return emit(context, q, k, v, before, after, offset, default_scale(context, q));
+  }
+  static constexpr Value emit(Value context, Value q, Value k, Value v, Value before, Value after, Value offset,
+                              Value scale) {
+    const auto whole = [&](Value x) { return build::cast(x.at(context.source), DType::i64); };
+    const Value first = whole(offset);
+    return make(context, {.banded = true}, q, k, v, scale, first - whole(before), first + whole(after));
   }
 };
 
-/// A tensor summed over the labels that the result lacks, with its dims in the order of the result.
-template <EinsumLetters From, EinsumLetters To, class X> constexpr auto einsum_of_one(const X& x, Here at) {
-  constexpr EinsumLetters::Repeat repeat = From.repeat();
-  if constexpr (repeat.row >= 0) {
-    const auto diagonal = call<DiagonalOverTag<From.rank, repeat.row, repeat.column>>(Source::from(at), x);
-    return einsum_of_one<From.without(repeat.column), To>(diagonal, at);
-  } else if constexpr (constexpr int summed = From.first_that_lacks(To); summed >= 0) {
-    return einsum_of_one<From.without(summed), To>(sum<summed>(x, at), at);
-  } else if constexpr (From == To) {
+/// The same with a number added to all scores of a key, bias [batch, keys, heads, 1]: one more column of queries, of
+/// ones, and of keys, of the bias.
+struct BiasedAttentionTag : AttentionNodes {
+  template <class Q, class K, class V, class Bias, class... Numbers> struct result : AttentionNodes::result<Q, K, V> {};
+  static constexpr Value emit(Value context, Value q, Value k, Value v, Value bias, Value before, Value after,
+                              Value offset) {
+    return emit(context, q, k, v, bias, before, after, offset, default_scale(context, q));
+  }
+  static constexpr Value emit(Value context, Value q, Value k, Value v, Value bias, Value before, Value after,
+                              Value offset, Value scale) {
+    q = q.at(context.source);
+    k = k.at(context.source);
+    const DType wide = computed_as(q.dtype());
+    const auto with_column = [&](Value x, Value column) {
+      const Value like = build::slice(x, 3, x.number(0, DType::i64), x.number(1, DType::i64));
+      return ConcatTag<4, 3>::emit(context, x, build::broadcast(column, like));
+    };
+    const Value column = build::cast(build::cast(bias.at(context.source), wide) / build::cast(scale, wide), q.dtype());
+    return BandAttentionTag::emit(context, with_column(q, q.number(1)), with_column(k, column), v, before, after,
+                                  offset, scale);
+  }
+};
+
+/// The heads of keys or values repeated for the queries of their group.
+struct RepeatHeadsTag {
+  template <class K, class Q> struct result : K {
+    using Checks = decltype([] {
+      static_assert(K::rank == 4 && Q::rank == 4,
+                    "tessera: attention takes queries, keys and values of rank 4: [batch, time, heads, width]");
+    });
+  };
+  static constexpr Value emit(Value context, Value k, Value q) {
+    const Value of_keys = build::extent(k, k.shifted(2, 4)), of_queries = build::extent(q, q.shifted(2, 4));
+    return RepeatTag<4, 2, true>::emit(
+        context, k, of_queries / build::binary(Op::maximum, of_keys, of_keys.number(1, of_keys.dtype())));
+  }
+};
+
+}  // namespace detail
+
+/// No bound of a band of keys: more positions than any dim has.
+inline constexpr std::int64_t unlimited = std::int64_t{1} << 48;
+
+/// Attention to a window of keys. Query i is at position p = offset + i of the keys, and attends to the keys from
+/// p - before to p + after, both included. The bounds are numbers that may be known only when the program runs; a call
+/// with another offset runs the same plan. A query to which no key is left gives 0, as in PyTorch since 2.5, and has no
+/// gradient. Tiles of scores outside of the band are not computed. All else as `attention`.
+///
+///     ts::band_attention(q, k, v, 255, 0)                       // causal, each query to 256 positions
+///     ts::band_attention(q, k, v, ts::unlimited, 0, position)   // causal, with a cache of keys and values
+///
+/// PyTorch: flex_attention with a mask of the same rule. JAX: jax.nn.dot_product_attention with local_window_size.
+/// Source: Beltagy et al., 2004.05150.
+template <TensorArgument Q, TensorArgument K, TensorArgument V, NumberOperand Before, NumberOperand After,
+          NumberOperand Offset = int>
+constexpr auto band_attention(const Q& q, const K& k, const V& v, const Before& before, const After& after,
+                              const Offset& offset = 0, Here at = Here::current()) {
+  return call<detail::BandAttentionTag>(Source::from(at), q, k, v, before, after, offset);
+}
+template <TensorArgument Q, TensorArgument K, TensorArgument V, NumberOperand Before, NumberOperand After,
+          NumberOperand Offset, NumberOperand Scale>
+constexpr auto band_attention(const Q& q, const K& k, const V& v, const Before& before, const After& after,
+                              const Offset& offset, const Scale& scale, Here at = Here::current()) {
+  return call<detail::BandAttentionTag>(Source::from(at), q, k, v, before, after, offset, scale);
+}
+
+/// band_attention with bias [batch, heads, keys] added to the scores of each key; batch and heads may have static
+/// extent
+/// 1. A key with a bias below -1e29 is masked, for which key_padding_bias is; a query whose keys are all masked gives
+/// 0. With queries of bf16 or f16 the bias is rounded to their type. The scale is not 0. Gradients: also of the bias.
+/// Errors: shape_mismatch. Communication: as attention.
+template <TensorArgument Q, TensorArgument K, TensorArgument V, TensorArgument Bias, NumberOperand Before,
+          NumberOperand After, NumberOperand Offset = int>
+constexpr auto biased_attention(const Q& q, const K& k, const V& v, const Bias& bias, const Before& before,
+                                const After& after, const Offset& offset = 0, Here at = Here::current()) {
+  static_assert(Bias::rank == 3, "tessera: the bias of attention has rank 3: [batch, heads, keys]");
+  return call<detail::BiasedAttentionTag>(Source::from(at), q, k, v, rearrange<"b h s -> b s h 1">(bias, at), before,
+                                          after, offset);
+}
+/// For biased_attention: [batch, 1, keys], 0 where the mask [batch, keys] is true and a masked score elsewhere. As in
+/// JAX and in F.scaled_dot_product_attention, true takes part; torch.nn.MultiheadAttention has it the other way round.
+template <Element T = float, TensorArgument Mask>
+constexpr auto key_padding_bias(const Mask& mask, Here at = Here::current()) {
+  static_assert(Mask::rank == 2 && std::is_same_v<typename Mask::element, bool>,
+                "tessera: a key padding mask is of bool and has rank 2: [batch, keys]");
+  return unsqueeze<1>(select(mask, zeros_like(cast<T>(mask, at), at), -1e30, at), at);
+}
+
+/// Grouped-query attention: keys and values with fewer heads than queries, of which each serves a group of consecutive
+/// heads of queries. repeat_heads(k, q) repeats the heads of keys or values for the operations above. Gradients are
+/// summed over a group. Errors: shape_mismatch of the attention unless the heads of keys divide those of queries.
+/// Communication: none for heads split alike. Source: Ainslie et al., 2305.13245.
+template <TensorArgument K, TensorArgument Q>
+constexpr auto repeat_heads(const K& k, const Q& q, Here at = Here::current()) {
+  return call<detail::RepeatHeadsTag>(Source::from(at), k, q);
+}
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/ops/control_flow.hpp
+
+#ifndef TESSERA_OPS_CONTROL_FLOW_HPP
+#define TESSERA_OPS_CONTROL_FLOW_HPP
+
+namespace tessera {
+
+/// Options of ts::scan.
+struct ScanOptions {
+  bool reverse = false;  ///< from the last step to the first
+};
+
+namespace detail {
+
+/// What the function of a scan gets of xs: a slice of each tensor without its leading dim, a layer of a Stack. A plain
+/// struct of tensors arrives as a tuple of its fields' slices, since its fields have fixed ranks.
+template <class T> constexpr auto step_of(const T& x, BodyTrace& body) {
+  if constexpr (TensorOperand<T>) {
+    constexpr bool has_leading = T::rank > 0;
+    static_assert(has_leading,
+                  "tessera: xs of a scan are tensors with a leading dim of steps; capture values that are the "
+                  "same in every step");
+    return Sym < typename T::element, has_leading ? T::rank - 1 : 0 > (body.slice(value_behind(x), Storage::block));
+  } else if constexpr (NumberOperand<T>) {
+    return x;
+  } else if constexpr (is_stack_v<T>) {
+    static_assert(!counts_layers_v<typename T::block>,
+                  "tessera: a Stack that is scanned over has tensors in its layers, which count them");
+    auto layer = x[0];
+    BindLeaves bind{body, BindLeaves::Kind::layer};
+    for_each_leaf(layer, bind);
+    return layer;
+  } else if constexpr (is_tuple_v<T> || is_array_v<T>) {
+    return map_items(x, [&](const auto& item) { return step_of(item, body); });
+  } else if constexpr (std::is_empty_v<T>) {
     return x;
   } else {
-    return [&]<std::size_t... D>(std::index_sequence<D...>) {
-      return transpose<From.find(To.letters[D])...>(x, at);
-    }(std::make_index_sequence<To.rank>());
+    return with_fields(x, [&](const auto&... fields) {
+      return std::tuple<decltype(step_of(fields, body))...>{step_of(fields, body)...};
+    });
   }
 }
 
-/// The products of operands from the left to the right.
-template <auto E, int First = 0, EinsumLetters Labels = E.operands[First], class A, class... Rest>
-constexpr auto einsum_of_many(Here at, const A& a, const Rest&... rest) {
-  if constexpr (Labels.repeat().row >= 0) {
-    constexpr EinsumLetters distinct = Labels.distinct();
-    return einsum_of_many<E, First, distinct>(at, einsum_of_one<Labels, distinct>(a, at), rest...);
-  } else if constexpr (sizeof...(Rest) == 0) {
-    return einsum_of_one<Labels, E.result>(a, at);
-  } else {
-    return [&](const auto& b, const auto&... others) {
-      constexpr EinsumLetters given = E.operands[First + 1], next = given.distinct();
-      constexpr EinsumLetters kept = E.kept(Labels, next, First + 2);
-      constexpr auto text = pair_equation<Labels, next, kept>();
-      return einsum_of_many<E, First + 1, kept>(
-          at, call<EinsumTag<text>>(Source::from(at), a, einsum_of_one<given, next>(b, at)), others...);
-    }(rest...);
+/// The results y of all steps: tensors with a leading dim of steps; for a plain struct, a Stack of them.
+/// `take(storage)` returns the next tensor. Dims and Scalars in a struct are the same in each step.
+/// With `Nested` a struct may have Stacks, to be reduced: see ts::sum of a Stack.
+template <bool Nested, class Take> class StackResults {
+ public:
+  constexpr StackResults(const BodyTrace& body, Take take) : body_(body), take_(take) {}
+
+  template <class Y> constexpr auto operator()(const Y& y) {
+    if constexpr (TensorOperand<Y>) {
+      constexpr bool fits = Y::rank < max_rank;
+      static_assert(fits, "tessera: y of ts::scan, and the result of the function of ts::map and ts::vmap, has at most "
+                          "7 dims, since all of them together have a leading dim");
+      return Sym < typename Y::element, fits ? Y::rank + 1 : Y::rank > (take_(Storage::block));
+    } else if constexpr (is_tuple_v<Y> || is_array_v<Y>) {
+      return map_items(y, [&](const auto& item) { return (*this)(item); });
+    } else {
+      constexpr bool has_tensors = BlockLeaves::of<Y>().tensor && (Nested || !BlockLeaves::of<Y>().stack);
+      static_assert(has_tensors, "tessera: y of ts::scan, and the result of the function of ts::map and ts::vmap, is a "
+                                 "tensor, or a tuple or plain struct of tensors");
+      Stack<Y> stack;
+      stack.layers().push_back(y);
+      for_each_leaf(stack[0], *this);
+      return stack;
+    }
   }
+  template <class Leaf> constexpr void leaf(Leaf& leaf) {
+    if constexpr (TensorOperand<Leaf>)
+      leaf = Leaf(take_(Storage::layers));
+    else if (leaf.traced())
+      leaf = Leaf(body_.number_outside(leaf.placeholder()));
+  }
+  constexpr void enter_stack(const auto&) {}
+  constexpr void enter_layer(int) {}
+  constexpr void leave_stack() {}
+
+ private:
+  const BodyTrace& body_;
+  Take take_;
+};
+
+template <class T> inline constexpr bool is_two_v = false;
+template <class First, class Second> inline constexpr bool is_two_v<std::pair<First, Second>> = true;
+template <class First, class Second> inline constexpr bool is_two_v<std::tuple<First, Second>> = true;
+
+/// The carry that a step returns.
+template <class Result> struct ReturnedCarry {
+  using type = void;
+};
+template <class Result>
+  requires(is_two_v<Result>)
+struct ReturnedCarry<Result> {
+  using type = carry_t<std::tuple_element_t<0, Result>>;
+};
+
+/// Where a carry that a step returns differs in type from that of init: in an item of a tuple, or as a whole (-1).
+template <class Init, class Returned> struct CarryDifference {
+  static constexpr int item = -1;
+  using of_init = Init;
+  using of_step = Returned;
+};
+template <template <class...> class Tuple, class... Inits, class... Returned>
+  requires(is_tuple_v<Tuple<Inits...>> && sizeof...(Inits) == sizeof...(Returned))
+struct CarryDifference<Tuple<Inits...>, Tuple<Returned...>> {
+  static constexpr int item = [] {
+    int k = 0, found = -1;
+    ((found = found < 0 && !std::is_same_v<Inits, Returned> ? k : found, ++k), ...);
+    return found;
+  }();
+  static constexpr std::size_t at = item < 0 ? 0 : static_cast<std::size_t>(item);
+  using of_init = std::tuple_element_t<at, Tuple<Inits...>>;
+  using of_step = std::tuple_element_t<at, Tuple<Returned...>>;
+};
+/// Fails with the item of the carry and both types as template arguments, which compilers print. `auto` has the
+/// assertion fail where a scan is called, not later, where a trace evaluates it.
+template <int Item, class OfInit, class OfStep> constexpr auto check_carry() {
+  constexpr bool same = std::is_same_v<OfInit, OfStep>;
+  static_assert(same,
+                "tessera: the function of a scan must return a carry with the element types, ranks and structure of "
+                "init; convert element types with ts::cast");
+  return same;
 }
 
-template <FixedString Text, class... X> constexpr auto einsum_by(Here at, const X&... x) {
-  constexpr auto equation = EinsumEquation<sizeof...(X)>(Text.view(), {X::rank...});
+/// Calls the function of a scan: f(carry, x), or f(carry) where xs is the number of steps.
+template <class F, class Carry, class Xs>
+constexpr auto call_step(const F& f, const Carry& carry, const Xs& xs, BodyTrace& body) {
+  if constexpr (SizeOperand<Xs>)
+    return f(carry);
+  else
+    return f(carry, step_of(xs, body));
+}
+
+/// Calls the function of a scan to learn the type of its result.
+struct StepCall {
+  template <class F, class Carry, class Xs>
+  constexpr auto operator()(const F& f, const Carry& carry, const Xs& xs, BodyTrace& body) const {
+    return call_step(f, carry, xs, body);
+  }
+};
+
+template <class F, class Carry, class Xs>
+constexpr auto run_scan(const F& f, const Carry& init, const Xs& xs, const Value& context, bool reverse) {
+  Value count = context;
+  if constexpr (SizeOperand<Xs>) count = as_size(lower(context, Dim(xs)));
+  BodyTrace body(*context.module, {.reverse = reverse, .scan = true});
+  const Value inside{context.module, context.module->current, -1, context.source};
+  Carry carried = init;
+  BindLeaves bind{body, BindLeaves::Kind::carried};
+  for_each_leaf(carried, bind);
+  const auto result = call_step(f, carried, xs, body);
+  const Carry next = as_carry(inside, std::get<0>(result));
+  const auto y = as_carry(inside, std::get<1>(result));
+  GiveLeaves give{body, true};
+  for_each_leaf(next, give);
+  give.carried = false;
+  for_each_leaf(y, give);
+  const Value made = body.close(count, context.source);
+  Carry last = init;
+  ProjectLeaves project{made, body};
+  for_each_leaf(last, project);
+  int next_output = body.carried();
+  const auto take = [&](Storage storage) {
+    const Graph& own = made.module->graph(inside.graph);
+    const Node type = build::stacked_type(own[own.outputs[static_cast<std::size_t>(next_output)]]);
+    return build::project(made, next_output++, type, storage);
+  };
+  return std::tuple(last, StackResults<false, decltype(take)>(body, take)(y));
+}
+
+template <class F, class Init, class Xs>
+constexpr auto scan(const F& f, const Init& init, const Xs& xs, bool reverse, Source source) {
+  constexpr bool is_outside = !holds_local_v<Init> && !holds_local_v<Xs>;
+  static_assert(is_outside, "tessera: a scan is called outside of a ts::shard_map; call shard_map in its function");
+  using Carry = carry_t<Init>;
+  using Steps = carry_t<Xs>;
+  constexpr bool is_size = SizeOperand<Xs>;
+  using Taken = std::conditional_t<is_size, Xs, Steps>;
+  // Computed here so that compilers report an error in the function with few lines of context.
+  using Result = returned_t<requires(const Carry& carry, const Taken& taken, BodyTrace& body) {
+    call_step(f, carry, taken, body);
+  }, StepCall, const F, const Carry, const Taken, BodyTrace>;
+  constexpr bool sound = !std::is_same_v<Result, NoResult>;  // else the compiler has reported an error in f
+  constexpr bool two = !sound || is_two_v<Result>;
   static_assert(
-      equation.error != EinsumError::text,
-      "tessera: an einsum equation is written \"ik,kj->ij\": a letter for each dim of each operand, no letter "
-      "twice in the result, and all letters of the result in an operand");
-  static_assert(equation.error != EinsumError::operands,
-                "tessera: the equation of einsum has another number of operands than the call");
-  static_assert(equation.error != EinsumError::rank,
-                "tessera: an operand of einsum has a different rank than in the equation");
-  if constexpr (equation.error == EinsumError::none) return einsum_of_many<equation>(at, x...);
+      two,
+      "tessera: the function of a scan must return the carry and y, as a std::tuple or a std::pair; "
+      "without y, return std::tuple() in its place; after an error in the function itself, this only follows from it");
+  constexpr bool same = !sound || std::is_same_v<typename ReturnedCarry<Result>::type, Carry>;
+  using Difference = CarryDifference<Carry, typename ReturnedCarry<Result>::type>;
+  if constexpr (two && !same)
+    check_carry<Difference::item, typename Difference::of_init, typename Difference::of_step>();
+  static_assert(
+      !holds_number_v<Init>,
+      "tessera: a Dim or a Scalar in the carry of a scan would never change; capture it, or carry a tensor, of a "
+      "key ts::key_data(key)");
+  if constexpr (is_outside && sound && same) {
+    Value context = trace_in(init);
+    if (context.module == nullptr) context = trace_in(xs);
+    if (context.module == nullptr)
+      fail(errc::unsupported, "[scan] outside of a traced function: call ts::scan inside a function of ts::compile");
+    context = context.at(source);
+    const Carry first = as_carry(context, init);
+    if constexpr (is_size)
+      return run_scan(f, first, xs, context, reverse);
+    else
+      return run_scan(f, first, as_carry(context, xs), context, reverse);
+  } else {
+    return std::tuple(init, NoResult());  // an error has been reported; init has the structure of the carry
+  }
 }
 
 }  // namespace detail
 
-/// A contraction by labels: `einsum<"bik,kj->bij">(x, w)` sums over the labels that the result lacks. As in
-/// torch.einsum, a label twice in an operand takes the diagonal, `einsum<"ii->">(x)` is the trace, `...` stands for all
-/// dims that have no letter, the last of them the same in all operands, `einsum<"...ij,...jk->...ik">(a, b)`, and
-/// without `->` the result has the labels that occur once, in the order of the alphabet. One to four operands, which
-/// are multiplied from the left to the right. Products of bf16 and f16 are summed in f32 and rounded once;
-/// `einsum<"ik,kj->ij", float>` of two operands returns the f32 sums. Errors: shape_mismatch where dims with the same
-/// label differ. Communication: none for split labels of the result; over a split summed label the result is a partial
-/// value.
-template <FixedString Text, TensorArgument A, TensorArgument B>
-constexpr auto einsum(const A& a, const B& b, Here at = Here::current()) {
-  if constexpr (detail::EinsumText(Text.view()).valid)
-    return call<detail::EinsumTag<Text>>(Source::from(at), a, b);
-  else
-    return detail::einsum_by<Text>(at, a, b);
-}
-template <FixedString Text, TensorArgument A> constexpr auto einsum(const A& a, Here at = Here::current()) {
-  return detail::einsum_by<Text>(at, a);
-}
-template <FixedString Text, TensorArgument A, TensorArgument B, TensorArgument C>
-constexpr auto einsum(const A& a, const B& b, const C& c, Here at = Here::current()) {
-  return detail::einsum_by<Text>(at, a, b, c);
-}
-template <FixedString Text, TensorArgument A, TensorArgument B, TensorArgument C, TensorArgument D>
-constexpr auto einsum(const A& a, const B& b, const C& c, const D& d, Here at = Here::current()) {
-  return detail::einsum_by<Text>(at, a, b, c, d);
-}
-template <FixedString Text, Element Out, TensorArgument A, TensorArgument B>
-constexpr auto einsum(const A& a, const B& b, Here at = Here::current()) {
-  return call<detail::EinsumTag<Text, Out>>(Source::from(at), a, b);
-}
-/// An f32 contraction computed from bf16 products: `einsum<"ik,kj->ij", ts::Precision::bf16_x3>(a, b)`. Precision
-/// states the error.
-template <FixedString Text, Precision P, TensorArgument A, TensorArgument B>
-constexpr auto einsum(const A& a, const B& b, Here at = Here::current()) {
-  return call<detail::EinsumTag<Text, void, P>>(Source::from(at), a, b);
+/// Runs f step by step, as jax.lax.scan: `(carry, y) = f(carry, x)`, where x is the slice of xs at the step. Returns
+/// the carry after the last step, and the y of all steps along a new leading dim:
+///
+///     auto [last, all] = ts::scan([&](const auto& h, const auto& x) {
+///       const auto next = ts::tanh(ts::matmul(x, w) + ts::matmul(h, u));
+///       return std::tuple(next, next);
+///     }, h0, xs);                                                        // xs [T, B, D], all [T, B, H]
+///
+/// `init` is a tensor, or a tuple, pair, array or plain struct of tensors; a number in it becomes an f32 or an i32. f
+/// returns a carry of the same element types, ranks and shapes; shardings may differ. f may capture values of the
+/// traced function around it, which are the same in every step. `xs` is a tensor, a Stack, or a tuple, pair, array or
+/// plain struct of these: x has for a tensor its slice, for a Stack its layer, for a struct a tuple of its fields'
+/// slices. With a size as xs, f(carry) runs that often. y is a tensor, or a tuple, pair or array of tensors, or
+/// `std::tuple()`; of a plain struct, a Stack is returned. Without steps the carry is init.
+///
+/// One repeat node, as of a Stack: the body is traced, planned and compiled once, and runs in a loop. Random numbers
+/// differ from step to step. The gradient is a scan in the opposite order; what of the forward steps it needs is kept
+/// for each step, and elementwise operations are computed again. Sharding: the leading dim of xs is gathered if it is
+/// split; all other dims stay as they are. Communication: that of the body, once a step. Errors: shape_mismatch for a
+/// carry that changes its shape, structure for xs of different leading extents.
+template <class F, class Init, class Xs>
+constexpr auto scan(const F& f, const Init& init, const Xs& xs, ScanOptions options = {}, Here at = Here::current()) {
+  return detail::scan(f, init, xs, options.reverse, Source::from(at));
 }
 
-/// Matrix product: [..., M, K] by [..., K, N] gives [..., M, N]. A vector is a row as first operand and a column as the
-/// second, and the result lacks its dim; an operand may lack leading dims (torch.matmul, but leading dims of extent 1
-/// are not repeated). Products of bf16 and f16 are summed in f32 and rounded once; `matmul<float>(a, b)` returns the
-/// f32 sums. Errors and communication: as einsum.
-template <TensorArgument A, TensorArgument B> constexpr auto matmul(const A& a, const B& b, Here at = Here::current()) {
-  return detail::matmul_of<void, Precision::full>(Source::from(at), a, b);
-}
-template <Element Out, TensorArgument A, TensorArgument B>
-constexpr auto matmul(const A& a, const B& b, Here at = Here::current()) {
-  return detail::matmul_of<Out, Precision::full>(Source::from(at), a, b);
-}
-template <Precision P, TensorArgument A, TensorArgument B>
-constexpr auto matmul(const A& a, const B& b, Here at = Here::current()) {
-  return detail::matmul_of<void, P>(Source::from(at), a, b);
+/// f of each slice of xs along its leading dim, one after the other, stacked: jax.lax.map. xs and the result of f are
+/// as in ts::scan. An elementwise or batched operation on the whole xs is faster where there is one.
+template <class F, class Xs> constexpr auto map(const F& f, const Xs& xs, Here at = Here::current()) {
+  const auto step = [&](const auto&, const auto& x) { return std::tuple(std::tuple(), f(x)); };
+  return std::get<1>(detail::scan(step, std::tuple(), xs, false, Source::from(at)));
 }
 
-/// The product that sums over the last `Count` dims of a and the first of b, by default two (torch.tensordot):
-/// `tensordot<1>(a, b)` of [I, J, K] and [K, L] is [I, J, L]. Other dims are einsum. Errors and communication: as
-/// einsum.
-template <int Count = 2, TensorArgument A, TensorArgument B>
-constexpr auto tensordot(const A& a, const B& b, Here at = Here::current()) {
-  constexpr bool fits = Count >= 0 && Count <= A::rank && Count <= B::rank;
-  static_assert(fits, "tessera: tensordot sums over as many dims as both operands have, or fewer");
-  if constexpr (fits)
-    return einsum<detail::tensordot_equation<Count, A::rank, B::rank>()>(a, b, at);
+namespace detail {
+
+/// loop(the integers from `from` to `to` - 1), a vector of i32.
+template <class From, class To, class Init, class Loop>
+constexpr auto for_indices(const From& from, const To& to, const Init& init, Source source, const Loop& loop) {
+  Value context = trace_in(init);
+  for (const Value& other : {trace_of(from), trace_of(to)})
+    if (context.module == nullptr) context = other;
+  if (context.module == nullptr)
+    fail(errc::unsupported,
+         "[fori_loop] outside of a traced function: call ts::fori_loop inside a function of ts::compile");
+  context = context.at(source);
+  const Value first = as_size(lower(context, Dim(from))), count = as_size(lower(context, Dim(to))) - first;
+  const Value steps = count.make({.op = Op::arange, .dtype = DType::i32, .rank = 1}, {count.id});
+  return loop(Sym<std::int32_t, 1>(steps + build::cast(first, DType::i32)));
+}
+
+}  // namespace detail
+
+/// carry = f(i, carry) for i from `from` to `to` - 1: jax.lax.fori_loop. i is a rank-0 i32 tensor. The number of steps
+/// is known when the program is planned; `to` less than `from` is an error. All else as in ts::scan.
+template <SizeOperand From, SizeOperand To, class F, class Init>
+constexpr auto fori_loop(const From& from, const To& to, const F& f, const Init& init, Here at = Here::current()) {
+  const Source source = Source::from(at);
+  return detail::for_indices(from, to, init, source, [&](const auto& indices) {
+    const auto step = [&](const auto& carry, const auto& i) { return std::tuple(f(i, carry), std::tuple()); };
+    return std::get<0>(detail::scan(step, init, indices, false, source));
+  });
+}
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/ops/indexing/embedding.hpp
+
+#ifndef TESSERA_OPS_INDEXING_EMBEDDING_HPP
+#define TESSERA_OPS_INDEXING_EMBEDDING_HPP
+
+namespace tessera {
+
+namespace detail {
+
+struct EmbeddingTag {
+  static constexpr auto leading_dims = ops::LeadingDims::table;
+  template <class Table, class Indices> struct result {
+    using type = typename Table::type;
+    static constexpr int rank = Table::rank - 1 + Indices::rank;
+    using Checks = decltype([] {
+      static_assert(
+          std::is_same_v<typename Indices::type, std::int32_t> || std::is_same_v<typename Indices::type, std::int64_t>,
+          "tessera: the indices of embedding must be std::int32_t or std::int64_t; use "
+          "ts::cast<std::int32_t>(indices)");
+      static_assert(Table::rank >= 1,
+                    "tessera: the table of embedding must have at least one dim, the dim of its rows");
+      static_assert(rank <= max_rank, "tessera: a tensor has at most 8 dims");
+    });
+  };
+  static constexpr Value emit(Value context, Value table, Value indices) {
+    const int lead = indices.rank();
+    Node made{.op = Op::embedding, .dtype = table.dtype(), .rank = static_cast<std::uint8_t>(lead + table.rank() - 1)};
+    made.singletons = static_cast<std::uint8_t>(indices.node().singletons | (table.node().singletons >> 1) << lead);
+    return table.at(context.source).make(made, {table.id, indices.id});
+  }
+};
+
+}  // namespace detail
+
+/// Rows of a table at integer indices: table [N, row...] and indices [i...] give [i..., row...]. The gradient adds the
+/// rows of the cotangent into a table of zeros. Errors: dim_range for an index outside of [0, N). Communication: over a
+/// split N the result is a partial value, to which each shard of the table contributes its rows.
+template <TensorArgument Table, TensorArgument Indices>
+constexpr auto embedding(const Table& table, const Indices& indices, Here at = Here::current()) {
+  return call<detail::EmbeddingTag>(Source::from(at), table, indices);
+}
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/ops/indexing/one_hot.hpp
+
+#ifndef TESSERA_OPS_INDEXING_ONE_HOT_HPP
+#define TESSERA_OPS_INDEXING_ONE_HOT_HPP
+
+namespace tessera {
+
+namespace detail {
+
+template <int Rank, class T> struct OneHotTag {
+  static_assert(Rank < max_rank, "tessera: a tensor has at most 8 dims");
+  template <class Indices, class Count> struct result {
+    using type = T;
+    static constexpr int rank = Rank + 1;
+    using Checks = decltype([] {
+      static_assert(is_integer(dtype_v<typename Indices::type>), "tessera: one_hot takes an integer tensor");
+    });
+  };
+  static constexpr Value emit(Value context, Value indices, Value count) {
+    indices = indices.at(context.source);
+    const int rank = indices.rank() + 1;
+    const Value classes = indices.make({.op = Op::arange, .dtype = DType::i32, .rank = 1}, {as_size(count).id});
+    const DType type = promote(indices.dtype(), DType::i32);
+    const Value one = build::insert_singletons(build::cast(indices, type), 1u << (rank - 1), rank);
+    return build::cast(build::binary(Op::equal, one, build::cast(classes, type)), dtype_v<T>);
+  }
+};
+
+}  // namespace detail
+
+/// 1 at the index and 0 elsewhere along a new last dim of `count` classes: indices [...] give [..., count], of element
+/// type T, f32 as in JAX when none is named. An index outside of the classes gives zeros alone, as in JAX. No gradient,
+/// no communication.
+///
+///     const auto targets = ts::one_hot(labels, 10);
+template <Element T = float, TensorArgument Indices, SizeOperand Count>
+constexpr auto one_hot(const Indices& indices, const Count& count, Here at = Here::current()) {
+  return call<detail::OneHotTag<Indices::rank, T>>(Source::from(at), indices, count);
+}
+
+/// The elements of x at indices along one dim, a vector of integers: `index_select<1>(x, indices)` of a matrix has the
+/// columns at the indices, in their order. Its gradient adds to the elements that were taken. Errors: dim_range for an
+/// index outside of the dim. Communication: as embedding; other dims stay split.
+template <int D, TensorArgument X, TensorArgument Indices>
+constexpr auto index_select(const X& x, const Indices& indices, Here at = Here::current()) {
+  static_assert(Indices::rank == 1, "tessera: the indices of index_select must be a vector");
+  constexpr int dim = detail::checked_dim<D, X::rank>();
+  if constexpr (dim == 0)
+    return embedding(x, indices, at);
   else
-    return a;
+    return movedim<0, dim>(embedding(movedim<dim, 0>(x, at), indices, at), at);
+}
+
+/// The value where the mask holds, x elsewhere: select(mask, value, x). The value is a number or a tensor, broadcast
+/// against x and promoted with it. The gradient of x is 0 where the mask holds.
+template <TensorArgument X, TensorArgument Mask, Operand V>
+constexpr auto masked_fill(const X& x, const Mask& mask, const V& value, Here at = Here::current()) {
+  return select(mask, value, x, at);
+}
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/ops/indexing/dynamic_slice.hpp
+
+#ifndef TESSERA_OPS_INDEXING_DYNAMIC_SLICE_HPP
+#define TESSERA_OPS_INDEXING_DYNAMIC_SLICE_HPP
+
+// Slices whose start is a tensor or a number that is known only when the program runs. Compositions of lookups.
+
+namespace tessera {
+
+namespace detail {
+
+/// A start as JAX reads it: a negative one counts from the end, and one that leaves too few elements is moved back.
+constexpr Value clamped_start(Value start, Value extent, Value size) {
+  start = build::cast(start, DType::i64);
+  const Value zero = start.number(0);
+  const Value from_front = build::select(build::less(start, zero), start + extent, start);
+  return build::binary(Op::maximum, build::binary(Op::minimum, from_front, extent - size), zero);
+}
+constexpr Value counting(Value count) {
+  return build::cast(count.make({.op = Op::arange, .dtype = DType::i32, .rank = 1}, {count.id}), DType::i64);
+}
+template <class Start> constexpr void check_start() {
+  constexpr bool is_integer_start =
+      Start::rank == 0 && (is_number_v<typename Start::type> || std::is_integral_v<typename Start::type>);
+  static_assert(is_integer_start, "tessera: the start of a dynamic slice is a number or an integer tensor of rank 0");
+}
+
+/// The indices of a slice along dim D: a vector.
+template <int Rank, int D> struct SliceIndicesTag {
+  template <class X, class Start, class Size> struct result : Typed<std::int32_t, 1> {
+    using Checks = decltype([] { check_start<Start>(); });
+  };
+  static constexpr Value emit(Value context, Value x, Value start, Value size) {
+    x = x.at(context.source);
+    size = as_size(size).at(context.source);
+    const Value first = clamped_start(start.at(context.source), build::extent(x, x.shifted(D, Rank)), size);
+    return build::cast(counting(size) + first, DType::i32);
+  }
+};
+/// One index along dim D, a vector of static extent 1.
+template <int Rank, int D> struct OneIndexTag {
+  template <class X, class Start> struct result : Typed<std::int32_t, 1> {
+    using Checks = decltype([] { check_start<Start>(); });
+  };
+  static constexpr Value emit(Value context, Value x, Value start) {
+    x = x.at(context.source);
+    const Value one = x.number(1, DType::i64);
+    const Value first = clamped_start(start.at(context.source), build::extent(x, x.shifted(D, Rank)), one);
+    return build::cast(build::insert_singletons(first, 1, 1), DType::i32);
+  }
+};
+
+/// For each index along dim D of x, the index of the update that goes there; the extent of the update elsewhere.
+template <int Rank, int D> struct UpdateIndicesTag {
+  template <class X, class Update, class Start> struct result : Typed<std::int32_t, 1> {
+    using Checks = decltype([] { check_start<Start>(); });
+  };
+  static constexpr Value emit(Value context, Value x, Value update, Value start) {
+    x = x.at(context.source);
+    const Value extent = build::extent(x, x.shifted(D, Rank)),
+                size = build::extent(update.at(context.source), update.shifted(D, Rank));
+    const Value place = counting(extent) - clamped_start(start.at(context.source), extent, size);
+    const Value inside = build::binary(
+        Op::logical_and, build::binary(Op::greater_equal, place, x.number(0, DType::i64)), build::less(place, size));
+    return build::cast(build::select(inside, place, size), DType::i32);
+  }
+};
+/// Whether each element of x is overwritten.
+template <int Rank, int D> struct IsUpdatedTag {
+  template <class X, class Update, class Start> using result = Typed<bool, Rank>;
+  static constexpr Value emit(Value context, Value x, Value update, Value start) {
+    x = x.at(context.source);
+    const int dim = x.shifted(D, Rank);
+    const Value extent = build::extent(x, dim),
+                size = build::extent(update.at(context.source), update.shifted(D, Rank));
+    const Value place = build::iota(x, dim, DType::i64) - clamped_start(start.at(context.source), extent, size);
+    return build::binary(Op::logical_and, build::binary(Op::greater_equal, place, place.number(0)),
+                         build::less(place, size));
+  }
+};
+
+}  // namespace detail
+
+/// `size` elements along dim D from a start that is known only when the program runs (lax.dynamic_slice_in_dim): an
+/// integer tensor of rank 0, or a number. A negative start counts from the end; a start that leaves fewer than `size`
+/// elements is moved back, so that it is never out of range. The gradient is 0 outside of the slice. Errors: dim_range
+/// where `size` exceeds the extent. Communication: as index_select; other dims stay split.
+///
+///     const auto window = ts::dynamic_slice<0>(x, position, 16);
+template <int D, TensorArgument X, Operand Start, SizeOperand Size>
+constexpr auto dynamic_slice(const X& x, const Start& start, const Size& size, Here at = Here::current()) {
+  constexpr int dim = detail::checked_dim<D, X::rank>();
+  return index_select<D>(x, call<detail::SliceIndicesTag<X::rank, dim>>(Source::from(at), x, start, Dim(size)), at);
+}
+
+/// The elements at one index of dim D, without that dim: x[i] (lax.dynamic_index_in_dim without the dim,
+/// Tensor.select). The index is as the start of dynamic_slice. Gradient, errors and communication: as dynamic_slice.
+template <int D, TensorArgument X, Operand Index>
+constexpr auto dynamic_index(const X& x, const Index& index, Here at = Here::current()) {
+  constexpr int dim = detail::checked_dim<D, X::rank>();
+  return squeeze<dim>(index_select<D>(x, call<detail::OneIndexTag<X::rank, dim>>(Source::from(at), x, index), at), at);
+}
+
+/// x with the elements of `update` along dim D from a start on (lax.dynamic_update_slice_in_dim, slice_scatter): the
+/// write of a key-value cache. The start is as in dynamic_slice; other dims of the update are those of x. Gradients: of
+/// x 0 where it is overwritten, of the update the cotangent there. Errors: shape_mismatch where another dim differs;
+/// elements of an update that is longer than x are left out. Communication: as index_select of the update; x stays
+/// split.
+///
+///     const auto cache = ts::dynamic_update_slice<1>(keys, key, position);   // [B, T, H], [B, 1, H]
+template <int D, TensorArgument X, TensorArgument Update, Operand Start>
+constexpr auto dynamic_update_slice(const X& x, const Update& update, const Start& start, Here at = Here::current()) {
+  static_assert(X::rank == Update::rank, "tessera: the update of a slice has the rank of what it updates");
+  static_assert(std::is_same_v<typename X::element, typename Update::element>,
+                "tessera: the update of a slice has the element type of what it updates; convert it with ts::cast");
+  constexpr int dim = detail::checked_dim<D, X::rank>();
+  const Source source = Source::from(at);
+  // The row behind the update is looked up for all elements that stay.
+  const auto moved = index_select<D>(pad<D>(update, 0, 1, at),
+                                     call<detail::UpdateIndicesTag<X::rank, dim>>(source, x, update, start), at);
+  return select(call<detail::IsUpdatedTag<X::rank, dim>>(source, x, update, start), moved, x, at);
+}
+
+/// x with `update` at one index of dim D, which the update lacks (torch.select_scatter, x.at[i].set). Otherwise as
+/// dynamic_update_slice.
+template <int D, TensorArgument X, TensorArgument Update, Operand Index>
+constexpr auto dynamic_update_index(const X& x, const Update& update, const Index& index, Here at = Here::current()) {
+  constexpr int dim = detail::checked_dim<D, X::rank>();
+  return dynamic_update_slice<D>(x, unsqueeze<dim>(update, at), index, at);
 }
 
 }  // namespace tessera
@@ -20319,7 +20976,21 @@ template <class T, int Rank> ShardedTensor<T, Rank> tensor_of(const StoragePtr& 
 }
 
 /// Global extents, outermost first.
-template <class T, int Rank> const Shape& shape(const ShardedTensor<T, Rank>& x) { return storage_of(x).shape(); }
+template <class T, int Rank> constexpr const Shape& shape(const ShardedTensor<T, Rank>& x) {
+  if (x.traced())
+    fail(errc::unsupported, "[shape] inside a traced function: shapes are not known there; use the ts::Dim "
+                            "ts::extent<0>(x) in place of ts::shape(x)[0]");
+  return storage_of(x).shape();
+}
+template <TensorOperand X>
+  requires(!StoredOperand<X>)
+constexpr auto shape(const X&) {
+  static_assert(
+      std::is_void_v<X>,
+      "tessera: shapes are not known while a function is traced; use the ts::Dim ts::extent<0>(x) in place of "
+      "ts::shape(x)[0]; outside of a traced function, ts::eval(x) computes an expression, and has a shape");
+  return Shape();
+}
 template <class T, int Rank> const Sharding& sharding(const ShardedTensor<T, Rank>& x) {
   return storage_of(x).sharding();
 }
@@ -20540,6 +21211,852 @@ ShardedTensor<T, 1> arange(Extent count, const Mesh& mesh, const PartitionSpec& 
       *data++ = static_cast<T>(static_cast<Wide>(start) + static_cast<Wide>(i) * static_cast<Wide>(step));
   };
   return tensor_of<T, 1>(detail::created<T>("arange", {count.value}, 1, mesh, spec, at, Cost::bytes(sizeof(T)), write));
+}
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/nn/attention/kv_cache.hpp
+
+#ifndef TESSERA_NN_ATTENTION_KV_CACHE_HPP
+#define TESSERA_NN_ATTENTION_KV_CACHE_HPP
+
+// Keys and values that attention keeps from token to token.
+
+namespace tessera::nn {
+
+/// Keys and values of the positions that a layer has seen: [batch, context, heads, width], where heads are those of the
+/// keys. A plain struct; the layers of a Stack have a Stack<KvCache<>>: see nn::cached.
+template <Element T = float> struct KvCache {
+  ShardedTensor<T, 4> keys, values;
+
+  static constexpr std::array field_names{"keys", "values"};
+  /// With those of the positions from `position` on in their places: k, v [batch, time, heads, width]. Inside a traced
+  /// function.
+  constexpr KvCache updated(const auto& k, const auto& v, const auto& position) const {
+    return {tessera::detail::settle(dynamic_update_slice<1>(keys, k, position)),
+            tessera::detail::settle(dynamic_update_slice<1>(values, v, position))};
+  }
+};
+
+/// An empty cache for `context` positions. Its heads are sharded as column weights shard theirs, its batch as tokens.
+template <Element T = float>
+KvCache<T> kv_cache(Extent batch, Extent context, Extent heads, Extent width, const ShardingStrategy& strategy) {
+  const auto entry = [](const PartitionSpec& spec, std::size_t d) {
+    return d < spec.entries.size() ? spec.entries[d] : SpecEntry{};
+  };
+  const PartitionSpec spec{entry(strategy.batch, 0), none, entry(strategy.column_weight, 1), none};
+  return {zeros<T>({batch, context, heads, width}, strategy.mesh, spec),
+          zeros<T>({batch, context, heads, width}, strategy.mesh, spec)};
+}
+/// Empty caches of a model of `layers` layers, each as kv_cache.
+template <Element T = float>
+Stack<KvCache<T>> kv_caches(int layers, Extent batch, Extent context, Extent heads, Extent width,
+                            const ShardingStrategy& strategy) {
+  return Stack<KvCache<T>>(layers, [&](int) { return kv_cache<T>(batch, context, heads, width, strategy); });
+}
+
+namespace detail {
+
+/// Keys or values with the heads of the queries.
+template <bool Grouped> constexpr auto spread(const auto& k, const auto& q) {
+  if constexpr (Grouped)
+    return repeat_heads(k, q);
+  else
+    return k;
+}
+
+/// Causal attention with a cache of the queries q, keys k and values v of the positions from `position` on, each
+/// [batch, time, heads, width]: (attention, new cache). Grouped: each head of keys serves a group of heads of queries.
+template <bool Grouped, class Q, class Cache, class Position>
+constexpr auto cached_attention(const Q& q, const auto& k, const auto& v, const Cache& cache,
+                                const Position& position) {
+  const Cache next = cache.updated(k, v, position);
+  if constexpr (TensorOperand<Position>) {
+    // The old keys before the position and the new ones behind the context. A band has bounds that are numbers; keys of
+    // the cache that are not seen are masked.
+    const auto keys = concat<1>(cache.keys, k), values = concat<1>(cache.values, v);
+    const Dim context = extent<1>(cache.keys), added = extent<1>(k);
+    const auto place = arange<std::int64_t>(context + added);
+    const auto past = minimum(cast<std::int64_t>(position), context - added);
+    const auto sees = logical_or(place < past, place >= context);
+    const auto bias = select(sees, cast<typename Q::element>(zeros_like(place)), -1e30);
+    return std::tuple(biased_attention(q, spread<Grouped>(keys, q), spread<Grouped>(values, q),
+                                       rearrange<"s -> 1 1 s">(bias), unlimited, 0, context),
+                      next);
+  } else {
+    return std::tuple(
+        band_attention(q, spread<Grouped>(next.keys, q), spread<Grouped>(next.values, q), unlimited, 0, position),
+        next);
+  }
+}
+
+}  // namespace detail
+
+/// Inside a traced function: the layers of a Stack with a cache for each, `layer.cached(x, cache, position)` one after
+/// the other; gives (x, the new caches). For Block, GatedBlock, LlamaBlock, and layers of your own with such a
+/// function. x [batch, time, features] are the new tokens, and `position` is that of the first: a Scalar or a number,
+/// so that every step runs the same plan, or an integer tensor of rank 0, such as the index of a loop.
+///
+///     const auto [y, next] = ts::nn::cached(blocks, x, caches, position);
+/// A layer that attends to a memory too (DecoderLayer) takes the keys and values of the memory, which keys_and_values
+/// computes once for a sequence, and a mask [batch, keys] if some of the memory is padding:
+///
+///     const auto known = ts::nn::keys_and_values(layers, memory);
+///     const auto [y, next] = ts::nn::cached(layers, x, caches, position, known, memory_mask);
+/// Communication: that of the layers.
+template <class Layer, class X, class Cache, class Position>
+constexpr auto cached(const Stack<Layer>& layers, const X& x, const Stack<Cache>& caches, const Position& position,
+                      Here at = Here::current()) {
+  const tessera::detail::LayerCall call(at, x);
+  const auto step = [&](const auto& in, const auto& own) {
+    return std::get<0>(own).cached(in, std::get<1>(own), position);
+  };
+  return scan(step, x, std::tuple(layers, caches), {}, at);
+}
+template <class Layer, class X, class Cache, class Position, class Memory>
+constexpr auto cached(const Stack<Layer>& layers, const X& x, const Stack<Cache>& caches, const Position& position,
+                      const Stack<Memory>& memory, Here at = Here::current()) {
+  const tessera::detail::LayerCall call(at, x);
+  const auto step = [&](const auto& in, const auto& own) {
+    return std::get<0>(own).cached(in, std::get<1>(own), position, std::get<2>(own));
+  };
+  return scan(step, x, std::tuple(layers, caches, memory), {}, at);
+}
+template <class Layer, class X, class Cache, class Position, class Memory, TensorOperand Mask>
+constexpr auto cached(const Stack<Layer>& layers, const X& x, const Stack<Cache>& caches, const Position& position,
+                      const Stack<Memory>& memory, const Mask& memory_mask, Here at = Here::current()) {
+  const tessera::detail::LayerCall call(at, x);
+  const auto step = [&](const auto& in, const auto& own) {
+    return std::get<0>(own).cached(in, std::get<1>(own), position, std::get<2>(own), memory_mask);
+  };
+  return scan(step, x, std::tuple(layers, caches, memory), {}, at);
+}
+
+/// Inside a traced function: the keys and values of memory [batch, keys, features] of each layer of a Stack, which
+/// `layer.keys_and_values(memory)` makes, as a Stack<KvCache>. See nn::cached.
+template <class Layer, TensorOperand Memory>
+constexpr auto keys_and_values(const Stack<Layer>& layers, const Memory& memory, Here at = Here::current()) {
+  const tessera::detail::LayerCall call(at, memory);
+  return map([&](const auto& layer) { return layer.keys_and_values(memory); }, layers, at);
+}
+
+}  // namespace tessera::nn
+
+#endif
+
+// ---- tessera/nn/mixed.hpp
+
+#ifndef TESSERA_NN_MIXED_HPP
+#define TESSERA_NN_MIXED_HPP
+
+// Layers compute in the element type of their argument, as under torch.autocast. For a bf16 or f16 argument parameters
+// stay f32 and are rounded to its type for products only; sums, norms and gradients of parameters are f32.
+namespace tessera::nn::detail {
+
+/// Whether a layer with f32 parameters has an argument of bf16 or f16.
+template <class X, class T>
+inline constexpr bool is_mixed_v = is_half_v<typename typed_of<X>::type> && std::is_same_v<T, float>;
+
+/// A parameter, converted to the element type in which it is combined with x.
+template <class X, class Parameter> constexpr auto as_met_by(const Parameter& parameter, Here at) {
+  if constexpr (is_mixed_v<X, typename Parameter::element>)
+    return cast<typename typed_of<X>::type>(parameter, at);
+  else
+    return parameter;
+}
+
+}  // namespace tessera::nn::detail
+
+#endif
+
+// ---- tessera/ops/contraction/einsum_equation.hpp
+
+#ifndef TESSERA_OPS_CONTRACTION_EINSUM_EQUATION_HPP
+#define TESSERA_OPS_CONTRACTION_EINSUM_EQUATION_HPP
+
+namespace tessera::detail {
+
+/// The labels of the dims of a tensor in an einsum.
+struct EinsumLetters {
+  char letters[max_rank]{};
+  int rank = 0;
+
+  friend constexpr bool operator==(const EinsumLetters&, const EinsumLetters&) = default;
+  constexpr int find(char letter, int from = 0) const {
+    for (int d = from; d < rank; ++d)
+      if (letters[d] == letter) return d;
+    return -1;
+  }
+  constexpr EinsumLetters without(int dim) const {
+    EinsumLetters rest;
+    for (int d = 0; d < rank; ++d)
+      if (d != dim) rest.letters[rest.rank++] = letters[d];
+    return rest;
+  }
+  constexpr EinsumLetters with(char letter) const {
+    EinsumLetters more = *this;
+    more.letters[more.rank++] = letter;
+    return more;
+  }
+  constexpr EinsumLetters distinct() const {
+    EinsumLetters found;
+    for (int d = 0; d < rank; ++d)
+      if (found.find(letters[d]) < 0) found = found.with(letters[d]);
+    return found;
+  }
+  constexpr int first_that_lacks(const EinsumLetters& other) const {
+    for (int d = 0; d < rank; ++d)
+      if (other.find(letters[d]) < 0) return d;
+    return -1;
+  }
+  /// The first two dims with the same label; -1 where all labels are distinct.
+  struct Repeat {
+    int row = -1, column = -1;
+  };
+  constexpr Repeat repeat() const {
+    for (int d = 0; d < rank; ++d)
+      if (const int other = find(letters[d], d + 1); other >= 0) return {d, other};
+    return {};
+  }
+};
+
+enum class EinsumError : std::uint8_t { none, text, operands, rank };
+
+/// An equation of einsum for operands of given ranks, with a letter for each dim that `...` stands for.
+template <int Count> struct EinsumEquation {
+  EinsumLetters operands[Count]{}, result{};
+  EinsumError error;
+
+  constexpr EinsumEquation(std::string_view text, const int (&ranks)[Count]) : error(parse(text, ranks)) {}
+
+  /// The labels of a product of two operands: those of the result, or of an operand from `next` on.
+  constexpr EinsumLetters kept(const EinsumLetters& a, const EinsumLetters& b, int next) const {
+    if (next == Count) return result;
+    EinsumLetters all;
+    for (const EinsumLetters* of : {&a, &b})
+      for (int d = 0; d < of->rank; ++d)
+        if (const char c = of->letters[d]; all.find(c) < 0 && (result.find(c) >= 0 || occurs(c, next))) {
+          if (all.rank == max_rank)
+            fail(errc::capacity, "[einsum] rank: a product of the first ", next, " operands has more than ", max_rank,
+                 " dims");
+          all = all.with(c);
+        }
+    return all;
+  }
+
+ private:
+  static constexpr bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
+  /// The label of a dim that `...` stands for, counted from the last.
+  static constexpr char label_from_the_back(int place) { return static_cast<char>('0' + place); }
+
+  constexpr EinsumError parse(std::string_view text, const int (&ranks)[Count]) {
+    const std::size_t arrow = text.find("->");
+    const std::string_view before = text.substr(0, arrow);
+    int parts = 1, filled = 0;
+    for (const char c : before) parts += c == ',';
+    if (parts != Count) return EinsumError::operands;
+    std::size_t begin = 0;
+    for (int k = 0; k < Count; ++k) {
+      const std::size_t end = before.find(',', begin);
+      const std::string_view own = before.substr(begin, end - begin);
+      if (const EinsumError found = read(own, ranks[k] - letters_of(own), operands[k]); found != EinsumError::none)
+        return found;
+      if (operands[k].rank != ranks[k]) return EinsumError::rank;
+      if (const int dims = ranks[k] - letters_of(own); own.find('.') != own.npos && dims > filled) filled = dims;
+      begin = end + 1;
+    }
+    const EinsumError found = arrow == text.npos ? fill_result(filled) : read(text.substr(arrow + 2), filled, result);
+    if (found != EinsumError::none) return found;
+    if (result.repeat().row >= 0) return EinsumError::text;
+    for (int d = 0; d < result.rank; ++d)
+      if (!occurs(result.letters[d], 0)) return EinsumError::text;
+    return EinsumError::none;
+  }
+  constexpr bool occurs(char letter, int first) const {
+    for (int k = first; k < Count; ++k)
+      if (operands[k].find(letter) >= 0) return true;
+    return false;
+  }
+  static constexpr int letters_of(std::string_view text) {
+    int count = 0;
+    for (const char c : text) count += is_letter(c);
+    return count;
+  }
+  /// Reads the labels of a tensor, where `...` stands for `filled` dims.
+  static constexpr EinsumError read(std::string_view text, int filled, EinsumLetters& into) {
+    bool has_ellipsis = false;
+    for (std::size_t i = 0; i < text.size(); ++i) {
+      if (text[i] == ' ') continue;
+      if (text.substr(i, 3) == "..." && !has_ellipsis) {
+        if (filled < 0 || into.rank + filled > max_rank) return EinsumError::rank;
+        for (int place = filled; place > 0; --place) into = into.with(label_from_the_back(place - 1));
+        has_ellipsis = true;
+        i += 2;
+        continue;
+      }
+      if (!is_letter(text[i])) return EinsumError::text;
+      if (into.rank == max_rank) return EinsumError::rank;
+      into = into.with(text[i]);
+    }
+    return EinsumError::none;
+  }
+  /// A result that is not stated has the dims of `...`, then the labels that occur once, capital letters first.
+  constexpr EinsumError fill_result(int filled) {
+    for (int place = filled; place > 0; --place) result = result.with(label_from_the_back(place - 1));
+    for (char c = 'A'; c <= 'z'; ++c) {
+      int count = 0;
+      for (const EinsumLetters& of : operands)
+        for (int d = 0; d < of.rank; ++d) count += of.letters[d] == c;
+      if (count != 1) continue;
+      if (result.rank == max_rank) return EinsumError::rank;
+      result = result.with(c);
+    }
+    return EinsumError::none;
+  }
+};
+
+/// The equation of two tensors with distinct labels, such as "ab,bc->ac": a letter for each label by its first dim.
+template <EinsumLetters A, EinsumLetters B, EinsumLetters Out> consteval auto pair_equation() {
+  constexpr int size = A.rank + B.rank + Out.rank + 4;  // with ',', "->" and the last 0
+  char text[size]{};
+  int n = 0;
+  char seen[2 * max_rank]{};
+  int count = 0;
+  const auto add = [&](const EinsumLetters& of) {
+    for (int d = 0; d < of.rank; ++d) {
+      int label = 0;
+      while (label < count && seen[label] != of.letters[d]) ++label;
+      if (label == count) seen[count++] = of.letters[d];
+      text[n++] = static_cast<char>(label < 26 ? 'a' + label : 'A' + label - 26);
+    }
+  };
+  add(A);
+  text[n++] = ',';
+  add(B);
+  text[n++] = '-', text[n++] = '>';
+  add(Out);
+  return FixedString<size>(text);
+}
+
+}  // namespace tessera::detail
+
+#endif
+
+// ---- tessera/ops/reduction/reduction.hpp
+
+#ifndef TESSERA_OPS_REDUCTION_REDUCTION_HPP
+#define TESSERA_OPS_REDUCTION_REDUCTION_HPP
+
+namespace tessera {
+
+/// Argument of reductions: reduced dims stay, with static extent 1, so that the result broadcasts against the operand.
+struct KeepDims {};
+inline constexpr KeepDims keepdims{};
+
+namespace detail {
+
+/// The dims as a bit set; negative dims count from the end; no dims means all.
+template <int Rank, int... Dims> constexpr unsigned dim_set() {
+  static_assert(((Dims >= -Rank && Dims < Rank) && ...), "tessera: the dim is out of range for the rank of the tensor");
+  if constexpr (sizeof...(Dims) == 0)
+    return (1u << Rank) - 1;
+  else
+    return ((1u << ((Dims + Rank) % Rank)) | ...);
+}
+constexpr int bit_count(unsigned bits) {
+  int n = 0;
+  for (; bits != 0; bits &= bits - 1) ++n;
+  return n;
+}
+
+template <class Operation, bool Mean, bool Keep, int... Dims> struct Reduce {
+  template <class A> struct result {
+    static_assert(require_arithmetic<typename A::type>());
+    static constexpr DType from = dtype_v<typename A::type>;
+    using type = element_t<Mean ? floating_type(from) : reduced_type(ops::row_v<Operation>.reduction, from)>;
+    static constexpr unsigned dims = dim_set<A::rank, Dims...>();
+    static constexpr int rank = Keep ? A::rank : A::rank - bit_count(dims);
+    using Checks = decltype([] {
+      static_assert(bit_count(dims) == sizeof...(Dims) || sizeof...(Dims) == 0,
+                    "tessera: a dim is given twice to a reduction");
+    });
+  };
+  template <int Rank> static constexpr unsigned dims = dim_set<Rank, Dims...>();
+
+  static constexpr Value emit(Value context, Value x, int rank, unsigned set) {
+    // A stacked value has a leading dim of layers, which its static rank does not count.
+    set <<= x.rank() - rank;
+    const DType type = floating_type(x.dtype());
+    if constexpr (Mean) x = build::cast(x, computed_as(type));
+    Value made = build::reduce(ops::op_v<Operation>, x.at(context.source), set, Keep);
+    if constexpr (Mean)
+      made = build::cast(made / build::cast(build::element_count(x.at(context.source), set), made.dtype()), type);
+    return made;
+  }
+};
+
+/// A reduction of the operand cast to another element type.
+template <class To, class R> struct ReduceAs {
+  template <class A> using result = typename R::template result<Typed<To, A::rank>>;
+  template <int Rank> static constexpr unsigned dims = R::template dims<Rank>;
+  static constexpr Value emit(Value context, Value x, int rank, unsigned set) {
+    return R::emit(context, build::cast(x.at(context.source), dtype_v<To>), rank, set);
+  }
+};
+
+/// Argmax or argmin: the smallest position of elements that equal the extreme or are NaN.
+template <class Extreme, class Index, bool Keep, int... Dims> struct ArgReduce {
+  using R = Reduce<Extreme, false, Keep, Dims...>;
+  template <class A> struct result : R::template result<A> {
+    using type = Index;
+    using IndexChecks = decltype([] {
+      static_assert(std::is_same_v<Index, std::int32_t> || std::is_same_v<Index, std::int64_t>,
+                    "tessera: the type of indices must be std::int32_t or std::int64_t");
+    });
+  };
+  template <int Rank> static constexpr unsigned dims = R::template dims<Rank>;
+
+  static constexpr Value emit(Value context, Value x, int rank, unsigned set) {
+    x = x.at(context.source);
+    set <<= x.rank() - rank;
+    Value found = build::binary(Op::equal, x, build::reduce(ops::op_v<Extreme>, x, set, true));
+    if (is_floating(x.dtype())) found = build::binary(Op::logical_or, found, build::binary(Op::not_equal, x, x));
+    constexpr DType type = dtype_v<Index>;
+    Value position = x.number(0, type);
+    for (int d = 0; d < x.rank(); ++d)
+      if ((set >> d & 1) != 0) position = position * build::cast(build::extent(x, d), type) + build::iota(x, d, type);
+    // Larger than all positions (no tensor has 2^53 elements), and exact as a double, in which kernels take constants.
+    const Value past = x.number(type == DType::i32 ? 0x1p31 - 1 : 0x1p53, type);
+    return build::reduce(ops::op_v<ops::MinOp>, build::select(found, position, past), set, Keep);
+  }
+};
+
+/// A reduction together with the static rank of its operand, from which the bit set of dims follows.
+template <int Rank, class R> struct RankedReduce {
+  template <class A> using result = typename R::template result<A>;
+  static constexpr Value emit(Value context, Value x) { return R::emit(context, x, Rank, R::template dims<Rank>); }
+};
+
+template <class R, TensorArgument X> constexpr auto reduce_by(const X& x, Here at) {
+  return call<RankedReduce<X::rank, R>>(Source::from(at), x);
+}
+template <class Operation, bool Mean, bool Keep, int... Dims, TensorArgument X>
+constexpr auto reduce(const X& x, Here at) {
+  return call<RankedReduce<X::rank, Reduce<Operation, Mean, Keep, Dims...>>>(Source::from(at), x);
+}
+template <class Operation, bool Keep, int... Dims, TensorArgument X> constexpr auto reduce_bools(const X& x, Here at) {
+  return reduce_by<ReduceAs<bool, Reduce<Operation, false, Keep, Dims...>>>(x, at);
+}
+
+}  // namespace detail
+
+/// Sum over the named dims, by default all: `sum<-1>(x)`, `mean<0, 1>(x, ts::keepdims)`; mean, max and min likewise.
+/// Results have the other dims; with keepdims also the reduced dims, of extent 1. Sums of bools and of integers below
+/// 32 bits are i32, means of integers f32; max of bools tells whether any element holds. NaN in any element gives NaN.
+/// Gradient of max and min: elements that share the extreme get equal parts. Communication: over a sharded dim the
+/// result is a partial value, which is reduced before its first non-linear reader.
+template <int... Dims, TensorArgument X> constexpr auto sum(const X& x, Here at = Here::current()) {
+  return detail::reduce<ops::SumOp, false, false, Dims...>(x, at);
+}
+template <int... Dims, TensorArgument X> constexpr auto sum(const X& x, KeepDims, Here at = Here::current()) {
+  return detail::reduce<ops::SumOp, false, true, Dims...>(x, at);
+}
+template <int... Dims, TensorArgument X> constexpr auto mean(const X& x, Here at = Here::current()) {
+  return detail::reduce<ops::SumOp, true, false, Dims...>(x, at);
+}
+template <int... Dims, TensorArgument X> constexpr auto mean(const X& x, KeepDims, Here at = Here::current()) {
+  return detail::reduce<ops::SumOp, true, true, Dims...>(x, at);
+}
+template <int... Dims, TensorArgument X> constexpr auto max(const X& x, Here at = Here::current()) {
+  return detail::reduce<ops::MaxOp, false, false, Dims...>(x, at);
+}
+template <int... Dims, TensorArgument X> constexpr auto max(const X& x, KeepDims, Here at = Here::current()) {
+  return detail::reduce<ops::MaxOp, false, true, Dims...>(x, at);
+}
+template <int... Dims, TensorArgument X> constexpr auto min(const X& x, Here at = Here::current()) {
+  return detail::reduce<ops::MinOp, false, false, Dims...>(x, at);
+}
+template <int... Dims, TensorArgument X> constexpr auto min(const X& x, KeepDims, Here at = Here::current()) {
+  return detail::reduce<ops::MinOp, false, true, Dims...>(x, at);
+}
+
+/// Product over the named dims, by default all: `prod<-1>(x)`, `prod<0, 1>(x, ts::keepdims)`. Products of bools and of
+/// integers below 32 bits are i32; wider integers wrap around. The product of no elements is 1; NaN in any element
+/// gives NaN. f32 is multiplied in f32, with a relative error of at most n 2^-23 for n elements; bf16 and f16 are
+/// multiplied in f32 and rounded once. The gradient and second derivatives are exact where elements are 0, as in
+/// PyTorch. Shapes and communication: as `sum`; partial values of a sharded dim are multiplied.
+template <int... Dims, TensorArgument X> constexpr auto prod(const X& x, Here at = Here::current()) {
+  return detail::reduce<ops::ProdOp, false, false, Dims...>(x, at);
+}
+template <int... Dims, TensorArgument X> constexpr auto prod(const X& x, KeepDims, Here at = Here::current()) {
+  return detail::reduce<ops::ProdOp, false, true, Dims...>(x, at);
+}
+
+/// Whether any (all) elements along the named dims are nonzero; NaN counts as nonzero. The result is bool. Of no
+/// elements, `any` is false and `all` is true. Shapes and communication as `max`.
+template <int... Dims, TensorArgument X> constexpr auto any(const X& x, Here at = Here::current()) {
+  return detail::reduce_bools<ops::MaxOp, false, Dims...>(x, at);
+}
+template <int... Dims, TensorArgument X> constexpr auto any(const X& x, KeepDims, Here at = Here::current()) {
+  return detail::reduce_bools<ops::MaxOp, true, Dims...>(x, at);
+}
+template <int... Dims, TensorArgument X> constexpr auto all(const X& x, Here at = Here::current()) {
+  return detail::reduce_bools<ops::MinOp, false, Dims...>(x, at);
+}
+template <int... Dims, TensorArgument X> constexpr auto all(const X& x, KeepDims, Here at = Here::current()) {
+  return detail::reduce_bools<ops::MinOp, true, Dims...>(x, at);
+}
+
+/// The index of the largest (smallest) element along one dim: `argmax<-1>(x)`, `argmin<0, std::int64_t>(x)`; without a
+/// dim, `argmax(x)`, the row-major position among all elements. Of equal elements the first; where any is NaN, the
+/// first NaN. `Index` has to hold the number of elements; of no elements the result is the largest Index. Shapes as
+/// `max`; no gradient. Communication: over a sharded dim, one all_reduce of the extremes and one of the indices.
+template <int D, Element Index = std::int32_t, TensorArgument X>
+constexpr auto argmax(const X& x, Here at = Here::current()) {
+  return detail::reduce_by<detail::ArgReduce<ops::MaxOp, Index, false, D>>(x, at);
+}
+template <Element Index = std::int32_t, TensorArgument X> constexpr auto argmax(const X& x, Here at = Here::current()) {
+  return detail::reduce_by<detail::ArgReduce<ops::MaxOp, Index, false>>(x, at);
+}
+template <int D, Element Index = std::int32_t, TensorArgument X>
+constexpr auto argmax(const X& x, KeepDims, Here at = Here::current()) {
+  return detail::reduce_by<detail::ArgReduce<ops::MaxOp, Index, true, D>>(x, at);
+}
+template <Element Index = std::int32_t, TensorArgument X>
+constexpr auto argmax(const X& x, KeepDims, Here at = Here::current()) {
+  return detail::reduce_by<detail::ArgReduce<ops::MaxOp, Index, true>>(x, at);
+}
+template <int D, Element Index = std::int32_t, TensorArgument X>
+constexpr auto argmin(const X& x, Here at = Here::current()) {
+  return detail::reduce_by<detail::ArgReduce<ops::MinOp, Index, false, D>>(x, at);
+}
+template <Element Index = std::int32_t, TensorArgument X> constexpr auto argmin(const X& x, Here at = Here::current()) {
+  return detail::reduce_by<detail::ArgReduce<ops::MinOp, Index, false>>(x, at);
+}
+template <int D, Element Index = std::int32_t, TensorArgument X>
+constexpr auto argmin(const X& x, KeepDims, Here at = Here::current()) {
+  return detail::reduce_by<detail::ArgReduce<ops::MinOp, Index, true, D>>(x, at);
+}
+template <Element Index = std::int32_t, TensorArgument X>
+constexpr auto argmin(const X& x, KeepDims, Here at = Here::current()) {
+  return detail::reduce_by<detail::ArgReduce<ops::MinOp, Index, true>>(x, at);
+}
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/ops/contraction/einsum.hpp
+
+#ifndef TESSERA_OPS_CONTRACTION_EINSUM_HPP
+#define TESSERA_OPS_CONTRACTION_EINSUM_HPP
+
+namespace tessera {
+
+namespace detail {
+
+/// The text of an einsum, such as "bik,kj->bij", parsed into labels at compile time.
+struct EinsumText {
+  EinsumLabels labels{};
+  int rank_a = 0, rank_b = 0, rank_out = 0;
+  bool valid = true;
+
+  constexpr explicit EinsumText(std::string_view text) {
+    for (int d = 0; d < max_rank; ++d) labels.a[d] = labels.b[d] = labels.out[d] = -1;
+    char names[32]{};
+    int known = 0, part = 0;
+    for (std::size_t i = 0; i < text.size() && valid; ++i) {
+      const char c = text[i];
+      if (c == ' ') continue;
+      if (c == ',') {
+        valid = part == 0;
+        part = 1;
+        continue;
+      }
+      if (c == '-') {
+        valid = part == 1 && i + 1 < text.size() && text[i + 1] == '>';
+        part = 2;
+        ++i;
+        continue;
+      }
+      const bool letter = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
+      int label = 0;
+      while (label < known && names[label] != c) ++label;
+      if (label == known && (part == 2 || known == 32)) valid = false;
+      if (label == known && valid) names[known++] = c;
+      int& rank = part == 0 ? rank_a : part == 1 ? rank_b : rank_out;
+      std::int8_t* own = part == 0 ? labels.a : part == 1 ? labels.b : labels.out;
+      for (int d = 0; d < rank; ++d)
+        if (own[d] == label) valid = false;  // a label twice in one operand
+      if (!letter || rank == max_rank) valid = false;
+      if (valid) own[rank++] = static_cast<std::int8_t>(label);
+    }
+    valid = valid && part == 2;
+  }
+};
+
+/// The element type of a product: `Out` if given, otherwise that of the operands.
+template <class Out, class In> using product_element_t = std::conditional_t<std::is_void_v<Out>, In, Out>;
+
+/// A product of precision P, or as ts::default_matmul_precision and, with `Casts`, ts::autocast set it for f32
+/// operands.
+template <class Out, Precision P, bool Casts = true>
+constexpr Value product_of(const Value& a, const Value& b, const EinsumLabels& labels) {
+  const DType given = a.dtype();
+  const bool by_default = P == Precision::full && given == DType::f32;
+  const DType type = by_default && Casts ? a.module->product_type : given;
+  const Precision precision = by_default && type == given ? a.module->matmul_precision : P;
+  const Value product = build::einsum(build::cast(a, type), build::cast(b, type), labels, precision);
+  if constexpr (std::is_void_v<Out>)
+    return build::cast(build::cast(product, type), given);
+  else
+    return build::cast(product, dtype_v<Out>);
+}
+
+/// The equation of a product that sums over the last `Count` dims of the first operand and the first of the second:
+/// "abc,bcd->ad" of two of rank 3 with a Count of 2.
+template <int Count, int RankA, int RankB> consteval auto tensordot_equation() {
+  constexpr int rank = RankA + RankB - 2 * Count, size = RankA + RankB + rank + 4;  // with ',', "->" and the last 0
+  char text[size]{};
+  int n = 0;
+  const auto letter = [&](int label) { text[n++] = static_cast<char>(label < 26 ? 'a' + label : 'A' + label - 26); };
+  for (int d = 0; d < RankA; ++d) letter(d);
+  text[n++] = ',';
+  for (int d = 0; d < RankB; ++d) letter(RankA - Count + d);
+  text[n++] = '-', text[n++] = '>';
+  for (int d = 0; d < RankA - Count; ++d) letter(d);
+  for (int d = Count; d < RankB; ++d) letter(RankA - Count + d);
+  return FixedString<size>(text);
+}
+
+/// Whether a product can have precision P: lower precisions are for f32 operands only.
+template <Precision P, class A>
+inline constexpr bool splits_v = P == Precision::full || std::is_same_v<typename A::type, float>;
+
+template <FixedString Text, class Out = void, Precision P = Precision::full, bool Casts = true> struct EinsumTag {
+  static constexpr auto leading_dims = ops::LeadingDims::labels;
+  static constexpr EinsumText text{Text.view()};
+  static_assert(
+      text.valid,
+      "tessera: an einsum equation is written \"ik,kj->ij\": a letter for each dim of each operand, no letter "
+      "twice in the result, and all letters of the result in an operand");
+  template <class A, class B> struct result {
+    using type = product_element_t<Out, typename A::type>;
+    static constexpr int rank = text.rank_out;
+    using Checks = decltype([] {
+      static_assert(A::rank == text.rank_a,
+                    "tessera: the first operand of einsum has a different rank than in the equation");
+      static_assert(B::rank == text.rank_b,
+                    "tessera: the second operand of einsum has a different rank than in the equation");
+      static_assert(std::is_same_v<typename A::type, typename B::type>,
+                    "tessera: the operands of einsum must have the same element type; use ts::cast");
+      static_assert(splits_v<P, A>, "tessera: a ts::Precision is only for products of float tensors");
+      require_arithmetic<typename A::type>();
+    });
+  };
+  static constexpr EinsumLabels labels(int, int) { return text.labels; }
+  static constexpr Value product(Value a, Value b, const EinsumLabels& labels) {
+    return product_of<Out, P, Casts>(a, b, labels);
+  }
+  static constexpr Value emit(Value context, Value a, Value b) { return product(a.at(context.source), b, text.labels); }
+};
+
+template <class Out = void, Precision P = Precision::full, bool Casts = true> struct MatmulTag {
+  static constexpr auto leading_dims = ops::LeadingDims::labels;
+  template <class A, class B> struct result {
+    using type = product_element_t<Out, typename A::type>;
+    static constexpr int rank = A::rank;
+    static_assert(require_arithmetic<typename A::type>());
+  };
+  static constexpr EinsumLabels labels(int rank, int rank_b) {
+    EinsumLabels labels{};
+    for (int d = 0; d < max_rank; ++d) labels.a[d] = labels.b[d] = labels.out[d] = -1;
+    for (int d = 0; d < rank; ++d) labels.a[d] = static_cast<std::int8_t>(d);
+    const std::int8_t k = static_cast<std::int8_t>(rank - 1), n = static_cast<std::int8_t>(rank);
+    for (int d = 0; d < rank_b - 2; ++d) labels.b[d] = static_cast<std::int8_t>(d);
+    labels.b[rank_b - 2] = k;
+    labels.b[rank_b - 1] = n;
+    for (int d = 0; d < rank - 1; ++d) labels.out[d] = static_cast<std::int8_t>(d);
+    labels.out[rank - 1] = n;
+    return labels;
+  }
+  static constexpr Value product(Value a, Value b, const EinsumLabels& labels) {
+    return product_of<Out, P, Casts>(a, b, labels);
+  }
+  static constexpr Value emit(Value context, Value a, Value b) {
+    return product(a.at(context.source), b, labels(a.rank(), b.rank()));
+  }
+};
+
+/// The equation of a product with a vector, or of batches of different ranks: "a,bac->bc" of a vector and matrices.
+template <int RankA, int RankB> consteval auto matmul_equation() {
+  constexpr std::string_view text = RankA == 1 && RankB == 1 ? "k,k->"
+                                    : RankA == 1             ? "k,...kn->...n"
+                                    : RankB == 1             ? "...mk,k->...m"
+                                                             : "...mk,...kn->...mn";
+  constexpr EinsumEquation<2> equation(text, {RankA, RankB});
+  return pair_equation<equation.operands[0], equation.operands[1], equation.result>();
+}
+
+template <class Out, Precision P, bool Casts = true, class A, class B>
+constexpr auto matmul_of(Source source, const A& a, const B& b) {
+  constexpr bool have_dims = A::rank >= 1 && B::rank >= 1;
+  constexpr bool alike = std::is_same_v<typename A::element, typename B::element>, splits = splits_v<P, typed_of<A>>;
+  static_assert(have_dims,
+                "tessera: matmul takes tensors of rank 1 or more; a product with a tensor of rank 0 is written with *");
+  static_assert(alike, "tessera: the operands of matmul must have the same element type; use ts::cast");
+  static_assert(splits, "tessera: a ts::Precision is only for products of float tensors");
+  if constexpr (!have_dims || !alike || !splits)
+    return a;
+  else if constexpr (A::rank >= 2 && (B::rank == 2 || (B::rank > 2 && A::rank == B::rank)))
+    return call<MatmulTag<Out, P, Casts>>(source, a, b);
+  else
+    return call<EinsumTag<matmul_equation<A::rank, B::rank>(), Out, P, Casts>>(source, a, b);
+}
+
+// Products of linear algebra and statistics, which ts::autocast leaves in f32.
+template <FixedString Text, class A, class B> constexpr auto exact_einsum(const A& a, const B& b, Here at) {
+  return call<EinsumTag<Text, void, Precision::full, false>>(Source::from(at), a, b);
+}
+template <class A, class B> constexpr auto exact_matmul(const A& a, const B& b, Here at) {
+  return matmul_of<void, Precision::full, false>(Source::from(at), a, b);
+}
+
+}  // namespace detail
+
+namespace detail {
+
+/// The diagonal over two dims, which stands where the first of them was.
+template <int Rank, int Row, int Column> struct DiagonalOverTag {
+  template <class X> using result = Typed<typename X::type, Rank - 1>;
+  static constexpr Value emit(Value context, Value x) {
+    x = x.at(context.source);
+    const int first = x.rank() - Rank, row = first + Row, column = first + Column;
+    // Places of columns are counted by the rows, so that another number of columns is a shape_mismatch.
+    const Value places = build::insert_singletons(ArangeTag<std::int32_t>::emit(context, x, build::extent(x, row)),
+                                                  ((1u << x.rank()) - 1) & ~(1u << column), x.rank());
+    const Value on = build::binary(Op::equal, build::iota(x, row, DType::i32), places);
+    return build::cast(build::sum_of(build::select(on, x, x.number(0)), 1u << column), x.dtype());
+  }
+};
+
+/// A tensor summed over the labels that the result lacks, with its dims in the order of the result.
+template <EinsumLetters From, EinsumLetters To, class X> constexpr auto einsum_of_one(const X& x, Here at) {
+  constexpr EinsumLetters::Repeat repeat = From.repeat();
+  if constexpr (repeat.row >= 0) {
+    const auto diagonal = call<DiagonalOverTag<From.rank, repeat.row, repeat.column>>(Source::from(at), x);
+    return einsum_of_one<From.without(repeat.column), To>(diagonal, at);
+  } else if constexpr (constexpr int summed = From.first_that_lacks(To); summed >= 0) {
+    return einsum_of_one<From.without(summed), To>(sum<summed>(x, at), at);
+  } else if constexpr (From == To) {
+    return x;
+  } else {
+    return [&]<std::size_t... D>(std::index_sequence<D...>) {
+      return transpose<From.find(To.letters[D])...>(x, at);
+    }(std::make_index_sequence<To.rank>());
+  }
+}
+
+/// The products of operands from the left to the right.
+template <auto E, int First = 0, EinsumLetters Labels = E.operands[First], class A, class... Rest>
+constexpr auto einsum_of_many(Here at, const A& a, const Rest&... rest) {
+  if constexpr (Labels.repeat().row >= 0) {
+    constexpr EinsumLetters distinct = Labels.distinct();
+    return einsum_of_many<E, First, distinct>(at, einsum_of_one<Labels, distinct>(a, at), rest...);
+  } else if constexpr (sizeof...(Rest) == 0) {
+    return einsum_of_one<Labels, E.result>(a, at);
+  } else {
+    return [&](const auto& b, const auto&... others) {
+      constexpr EinsumLetters given = E.operands[First + 1], next = given.distinct();
+      constexpr EinsumLetters kept = E.kept(Labels, next, First + 2);
+      constexpr auto text = pair_equation<Labels, next, kept>();
+      return einsum_of_many<E, First + 1, kept>(
+          at, call<EinsumTag<text>>(Source::from(at), a, einsum_of_one<given, next>(b, at)), others...);
+    }(rest...);
+  }
+}
+
+template <FixedString Text, class... X> constexpr auto einsum_by(Here at, const X&... x) {
+  constexpr auto equation = EinsumEquation<sizeof...(X)>(Text.view(), {X::rank...});
+  static_assert(
+      equation.error != EinsumError::text,
+      "tessera: an einsum equation is written \"ik,kj->ij\": a letter for each dim of each operand, no letter "
+      "twice in the result, and all letters of the result in an operand");
+  static_assert(equation.error != EinsumError::operands,
+                "tessera: the equation of einsum has another number of operands than the call");
+  static_assert(equation.error != EinsumError::rank,
+                "tessera: an operand of einsum has a different rank than in the equation");
+  if constexpr (equation.error == EinsumError::none) return einsum_of_many<equation>(at, x...);
+}
+
+}  // namespace detail
+
+/// A contraction by labels: `einsum<"bik,kj->bij">(x, w)` sums over the labels that the result lacks. As in
+/// torch.einsum, a label twice in an operand takes the diagonal, `einsum<"ii->">(x)` is the trace, `...` stands for all
+/// dims that have no letter, the last of them the same in all operands, `einsum<"...ij,...jk->...ik">(a, b)`, and
+/// without `->` the result has the labels that occur once, in the order of the alphabet. One to four operands, which
+/// are multiplied from the left to the right. Products of bf16 and f16 are summed in f32 and rounded once;
+/// `einsum<"ik,kj->ij", float>` of two operands returns the f32 sums. Errors: shape_mismatch where dims with the same
+/// label differ. Communication: none for split labels of the result; over a split summed label the result is a partial
+/// value.
+template <FixedString Text, TensorArgument A, TensorArgument B>
+constexpr auto einsum(const A& a, const B& b, Here at = Here::current()) {
+  if constexpr (detail::EinsumText(Text.view()).valid)
+    return call<detail::EinsumTag<Text>>(Source::from(at), a, b);
+  else
+    return detail::einsum_by<Text>(at, a, b);
+}
+template <FixedString Text, TensorArgument A> constexpr auto einsum(const A& a, Here at = Here::current()) {
+  return detail::einsum_by<Text>(at, a);
+}
+template <FixedString Text, TensorArgument A, TensorArgument B, TensorArgument C>
+constexpr auto einsum(const A& a, const B& b, const C& c, Here at = Here::current()) {
+  return detail::einsum_by<Text>(at, a, b, c);
+}
+template <FixedString Text, TensorArgument A, TensorArgument B, TensorArgument C, TensorArgument D>
+constexpr auto einsum(const A& a, const B& b, const C& c, const D& d, Here at = Here::current()) {
+  return detail::einsum_by<Text>(at, a, b, c, d);
+}
+template <FixedString Text, Element Out, TensorArgument A, TensorArgument B>
+constexpr auto einsum(const A& a, const B& b, Here at = Here::current()) {
+  return call<detail::EinsumTag<Text, Out>>(Source::from(at), a, b);
+}
+/// An f32 contraction computed from bf16 products: `einsum<"ik,kj->ij", ts::Precision::bf16_x3>(a, b)`. Precision
+/// states the error.
+template <FixedString Text, Precision P, TensorArgument A, TensorArgument B>
+constexpr auto einsum(const A& a, const B& b, Here at = Here::current()) {
+  return call<detail::EinsumTag<Text, void, P>>(Source::from(at), a, b);
+}
+
+/// Matrix product: [..., M, K] by [..., K, N] gives [..., M, N]. A vector is a row as first operand and a column as the
+/// second, and the result lacks its dim; an operand may lack leading dims (torch.matmul, but leading dims of extent 1
+/// are not repeated). Products of bf16 and f16 are summed in f32 and rounded once; `matmul<float>(a, b)` returns the
+/// f32 sums. Errors and communication: as einsum.
+template <TensorArgument A, TensorArgument B> constexpr auto matmul(const A& a, const B& b, Here at = Here::current()) {
+  return detail::matmul_of<void, Precision::full>(Source::from(at), a, b);
+}
+template <Element Out, TensorArgument A, TensorArgument B>
+constexpr auto matmul(const A& a, const B& b, Here at = Here::current()) {
+  return detail::matmul_of<Out, Precision::full>(Source::from(at), a, b);
+}
+template <Precision P, TensorArgument A, TensorArgument B>
+constexpr auto matmul(const A& a, const B& b, Here at = Here::current()) {
+  return detail::matmul_of<void, P>(Source::from(at), a, b);
+}
+
+/// The product that sums over the last `Count` dims of a and the first of b, by default two (torch.tensordot):
+/// `tensordot<1>(a, b)` of [I, J, K] and [K, L] is [I, J, L]. Other dims are einsum. Errors and communication: as
+/// einsum.
+template <int Count = 2, TensorArgument A, TensorArgument B>
+constexpr auto tensordot(const A& a, const B& b, Here at = Here::current()) {
+  constexpr bool fits = Count >= 0 && Count <= A::rank && Count <= B::rank;
+  static_assert(fits, "tessera: tensordot sums over as many dims as both operands have, or fewer");
+  if constexpr (fits)
+    return einsum<detail::tensordot_equation<Count, A::rank, B::rank>()>(a, b, at);
+  else
+    return a;
 }
 
 }  // namespace tessera
@@ -21988,273 +23505,6 @@ Linear<T, Bias> linear(Key key, Extent in, Extent out, const ShardingStrategy& s
 
 #endif
 
-// ---- tessera/ops/contraction/product_operand.hpp
-
-#ifndef TESSERA_OPS_CONTRACTION_PRODUCT_OPERAND_HPP
-#define TESSERA_OPS_CONTRACTION_PRODUCT_OPERAND_HPP
-
-namespace tessera::build {
-
-/// x as an operand of a product: an f32 value is rounded to the element type that ts::autocast sets.
-constexpr Value product_operand(Value x) {
-  return x.dtype() == DType::f32 ? build::cast(x, x.module->product_type) : x;
-}
-
-}  // namespace tessera::build
-
-#endif
-
-// ---- tessera/ops/attention/attention.hpp
-
-#ifndef TESSERA_OPS_ATTENTION_ATTENTION_HPP
-#define TESSERA_OPS_ATTENTION_ATTENTION_HPP
-
-namespace tessera {
-
-namespace detail {
-
-/// Checks of types, and the nodes of all forms of attention.
-struct AttentionNodes {
-  static constexpr auto leading_dims = ops::LeadingDims::batch;
-  template <class Q, class K, class V, class Scale = Q> struct result : Q {
-    using Checks = decltype([] {
-      static_assert(Q::rank == 4 && K::rank == 4 && V::rank == 4,
-                    "tessera: attention takes queries, keys and values of rank 4: [batch, time, heads, width]");
-      static_assert(is_floating_v<typename Q::type> && std::is_same_v<typename Q::type, typename K::type> &&
-                        std::is_same_v<typename Q::type, typename V::type>,
-                    "tessera: queries, keys and values of attention must have the same floating element type");
-    });
-  };
-  static constexpr Value default_scale(Value context, Value q) {
-    const Value width = build::cast(build::extent(q.at(context.source), 3), DType::f64);
-    return build::unary(Op::rsqrt, width);
-  }
-  /// The output; `lower` and `upper` are null unless the form is banded.
-  static constexpr Value make(Value context, AttentionForm form, Value q, Value k, Value v, Value scale, Value lower,
-                              Value upper) {
-    const DType given = q.dtype();
-    q = build::product_operand(q.at(context.source)), k = build::product_operand(k), v = build::product_operand(v);
-    if (q.rank() != 4)
-      q.refuse(errc::unsupported, "[attention] fields of all layers: call attention inside the block of the Stack");
-    check_static_dims(q, k.node(), v.node());
-    scale = build::cast(scale, computed_as(q.dtype()));
-    if (form.banded) lower = build::cast(lower, DType::i64), upper = build::cast(upper, DType::i64);
-    const Value lse = logarithms(form, q, k, scale, lower, upper);
-    form.result = AttentionResult::output;
-    const Node made{.op = Op::attention,
-                    .dtype = q.dtype(),
-                    .rank = 4,
-                    .singletons = static_cast<std::uint8_t>(singletons_of(q.node(), {0, 1, 2}) |
-                                                            (v.is_singleton(3) ? 1u << 3 : 0u)),
-                    .labels = form.pack()};
-    return build::cast(with_host_scalars(made, {q.id, k.id, v.id, lse.id}, q, form, scale, lower, upper), given);
-  }
-  /// The logarithms of the sums of exponentials of all scores of a query, [batch, heads, time]. With bf16 or f16
-  /// operands they, the scale and the gradients are f32.
-  static constexpr Value logarithms(AttentionForm form, Value q, Value k, Value scale, Value lower, Value upper) {
-    form.result = AttentionResult::logarithms;
-    q = build::product_operand(q), k = build::product_operand(k);
-    const Node made{.op = Op::attention_lse,
-                    .dtype = computed_as(q.dtype()),
-                    .rank = 3,
-                    .singletons = singletons_of(q.node(), {0, 2, 1}),
-                    .labels = form.pack()};
-    return with_host_scalars(made, {q.id, k.id}, q, form, scale, lower, upper);
-  }
-
- private:
-  static constexpr std::uint8_t singletons_of(const Node& x, std::initializer_list<int> dims) {
-    unsigned singletons = 0, bit = 1;
-    for (int d : dims) {
-      if (x.is_singleton(d)) singletons |= bit;
-      bit <<= 1;
-    }
-    return static_cast<std::uint8_t>(singletons);
-  }
-  static constexpr Value with_host_scalars(const Node& made, std::initializer_list<std::int32_t> tensors, Value like,
-                                           const AttentionForm& form, Value scale, Value lower, Value upper) {
-    std::int32_t operands[7]{};
-    int arity = 0;
-    for (std::int32_t tensor : tensors) operands[arity++] = tensor;
-    if (form.banded) operands[arity++] = lower.id, operands[arity++] = upper.id;
-    operands[arity++] = scale.id;
-    return like.make(made, operands, arity);
-  }
-  static constexpr void check_static_dims(const Value& context, const Node& k, const Node& v) {
-    const Node& q = context.node();
-    const unsigned shared = 1u << 0 | 1u << 2;
-    if (((q.singletons ^ k.singletons) & (shared | 1u << 3)) != 0 ||
-        ((k.singletons ^ v.singletons) & (shared | 1u << 1)) != 0)
-      context.refuse(errc::unsupported,
-                     "[attention] dims of static extent 1: attention does not broadcast; a dim has static extent 1 "
-                     "in all of queries, keys and values, or in none of them");
-  }
-};
-
-template <bool Causal> struct AttentionTag : AttentionNodes {
-  static constexpr Value emit(Value context, Value q, Value k, Value v) {
-    return emit(context, q, k, v, default_scale(context, q));
-  }
-  static constexpr Value emit(Value context, Value q, Value k, Value v, Value scale) {
-    return make(context, {Causal}, q, k, v, scale, {}, {});
-  }
-};
-
-}  // namespace detail
-
-/// Attention of every query to every key: softmax(scale q k^T) v, for queries [batch, time, heads, width], keys [batch,
-/// keys, heads, width] and values [batch, keys, heads, value width]; the result is [batch, time, heads, value width].
-/// The scale is 1 / sqrt(width) by default. Without any keys the result is 0.
-///
-/// One operation, computed by tiles forward and backward: the scores are never in memory as a whole. Only a second
-/// derivative stores them. Errors: shape_mismatch. Communication: none for split batch, heads and query times; a split
-/// key time is gathered. Source: Vaswani et al., 1706.03762; Dao et al., 2205.14135.
-template <TensorArgument Q, TensorArgument K, TensorArgument V>
-constexpr auto attention(const Q& q, const K& k, const V& v, Here at = Here::current()) {
-  return call<detail::AttentionTag<false>>(Source::from(at), q, k, v);
-}
-template <TensorArgument Q, TensorArgument K, TensorArgument V, NumberOperand Scale>
-constexpr auto attention(const Q& q, const K& k, const V& v, const Scale& scale, Here at = Here::current()) {
-  return call<detail::AttentionTag<false>>(Source::from(at), q, k, v, scale);
-}
-
-/// Causal attention: query i attends to keys 0 to i. About half of the arithmetic of `attention`.
-template <TensorArgument Q, TensorArgument K, TensorArgument V>
-constexpr auto causal_attention(const Q& q, const K& k, const V& v, Here at = Here::current()) {
-  return call<detail::AttentionTag<true>>(Source::from(at), q, k, v);
-}
-template <TensorArgument Q, TensorArgument K, TensorArgument V, NumberOperand Scale>
-constexpr auto causal_attention(const Q& q, const K& k, const V& v, const Scale& scale, Here at = Here::current()) {
-  return call<detail::AttentionTag<true>>(Source::from(at), q, k, v, scale);
-}
-
-}  // namespace tessera
-
-#endif
-
-// ---- tessera/ops/data_movement/slicing.hpp
-
-#ifndef TESSERA_OPS_DATA_MOVEMENT_SLICING_HPP
-#define TESSERA_OPS_DATA_MOVEMENT_SLICING_HPP
-
-namespace tessera {
-
-namespace detail {
-
-template <int Rank, int D> struct SliceTag {
-  static constexpr int size_operand = 2;
-  template <class A, class Start, class Size> using result = Typed<typename A::type, Rank>;
-  static constexpr Value emit(Value context, Value x, Value start, Value size) {
-    return build::slice(x.at(context.source), x.shifted(D, Rank), as_size(start), as_size(size));
-  }
-};
-
-template <int Rank, int D> struct ConcatTag {
-  static constexpr auto leading_dims = ops::LeadingDims::extended;
-  template <class A, class... Rest> struct result : A {
-    using Checks = decltype([] {
-      static_assert(((Rest::rank == Rank) && ...), "tessera: the operands of concat must have equal ranks");
-      static_assert((std::is_same_v<typename Rest::type, typename A::type> && ...),
-                    "tessera: the operands of concat must have the same element type; use ts::cast");
-    });
-  };
-  static constexpr Value emit(Value context, auto... operands) { return concat({operands...}, context.source); }
-
- private:
-  static constexpr Value concat(std::initializer_list<Value> operands, Source source) {
-    const Value first = *operands.begin();
-    const int dim = first.shifted(D, Rank);
-    Node made{.op = Op::concat,
-              .dtype = first.dtype(),
-              .rank = first.node().rank,
-              .singletons = 0xff,
-              .labels = pack_dim(dim)};
-    std::int32_t ids[16]{};
-    int count = 0;
-    for (const Value& operand : operands) {
-      ids[count++] = operand.id;
-      made.singletons = static_cast<std::uint8_t>(made.singletons & operand.node().singletons);
-    }
-    made.singletons = static_cast<std::uint8_t>(made.singletons & ~(1u << dim) & ((1u << made.rank) - 1));
-    for (const Value& operand : operands)
-      if ((operand.node().singletons & ~(1u << dim)) != made.singletons)
-        first.at(source).refuse(errc::shape_mismatch,
-                                "[concat] dims: a dim has static extent 1 in only some of the operands; "
-                                "use ts::broadcast_like first");
-    return first.at(source).make(made, ids, count);
-  }
-};
-
-template <int Rank, int D> struct PadTag {
-  template <class A, class Before, class After> using result = Typed<typename A::type, Rank>;
-  static constexpr Value emit(Value context, Value x, Value before, Value after) {
-    x = x.at(context.source);
-    const int dim = x.shifted(D, Rank);
-    return build::pad_to(x, dim, as_size(before), as_size(before) + build::extent(x, dim) + as_size(after));
-  }
-};
-
-/// The line that made an operand, for a function whose own line is not known.
-template <TensorArgument X> constexpr Source line_of(const X& x) {
-  const Value made = trace_of(x);
-  return made.module != nullptr ? made.node().source : Source{};
-}
-
-}  // namespace detail
-
-/// The indices start, ..., start + size - 1 of dim D. Errors: shape_mismatch when these are outside of the dim.
-/// Communication: along a split dim, a halo exchange of the rows that cross borders of shards, or a gather of the dim
-/// if that sends less. A single index (`size` is the constant 1) of a split dim is a partial value.
-template <int D, TensorArgument X, SizeOperand Start, SizeOperand Size>
-constexpr auto slice(const X& x, const Start& start, const Size& size, Here at = Here::current()) {
-  return call<detail::SliceTag<X::rank, detail::checked_dim<D, X::rank>()>>(Source::from(at), x, Dim(start), Dim(size));
-}
-
-/// Concatenates the operands along dim D. Errors: shape_mismatch when another dim differs. Communication: as slice.
-/// With more than four operands, messages give the line that made the first operand.
-template <int D, TensorArgument A, TensorArgument B>
-constexpr auto concat(const A& a, const B& b, Here at = Here::current()) {
-  return call<detail::ConcatTag<A::rank, detail::checked_dim<D, A::rank>()>>(Source::from(at), a, b);
-}
-template <int D, TensorArgument A, TensorArgument B, TensorArgument C>
-constexpr auto concat(const A& a, const B& b, const C& c, Here at = Here::current()) {
-  return call<detail::ConcatTag<A::rank, detail::checked_dim<D, A::rank>()>>(Source::from(at), a, b, c);
-}
-template <int D, TensorArgument A, TensorArgument B, TensorArgument C, TensorArgument E>
-constexpr auto concat(const A& a, const B& b, const C& c, const E& e, Here at = Here::current()) {
-  return call<detail::ConcatTag<A::rank, detail::checked_dim<D, A::rank>()>>(Source::from(at), a, b, c, e);
-}
-template <int D, TensorArgument A, TensorArgument B, TensorArgument C, TensorArgument E, TensorArgument F,
-          TensorOperand... Rest>
-constexpr auto concat(const A& a, const B& b, const C& c, const E& e, const F& f, const Rest&... rest) {
-  static_assert(sizeof...(Rest) + 5 <= 16, "tessera: concat takes at most 16 operands");
-  return call<detail::ConcatTag<A::rank, detail::checked_dim<D, A::rank>()>>(detail::line_of(a), a, b, c, e, f,
-                                                                             rest...);
-}
-
-/// Of a std::array, tuple or pair of tensors, as torch.cat of a list.
-template <int D, class Tensors>
-  requires requires { std::tuple_size<Tensors>::value; }
-constexpr auto concat(const Tensors& tensors, Here at = Here::current()) {
-  return std::apply(
-      [&]<TensorArgument A, TensorOperand... Rest>(const A& first, const Rest&... rest) {
-        static_assert(sizeof...(Rest) < 16, "tessera: concat takes at most 16 operands");
-        return call<detail::ConcatTag<A::rank, detail::checked_dim<D, A::rank>()>>(Source::from(at), first, rest...);
-      },
-      tensors);
-}
-
-/// Adds `before` zeros in front of dim D and `after` zeros behind it. Errors: shape_mismatch for negative padding.
-/// Communication: as slice.
-template <int D, TensorArgument X, SizeOperand Before, SizeOperand After>
-constexpr auto pad(const X& x, const Before& before, const After& after, Here at = Here::current()) {
-  return call<detail::PadTag<X::rank, detail::checked_dim<D, X::rank>()>>(Source::from(at), x, Dim(before), Dim(after));
-}
-
-}  // namespace tessera
-
-#endif
-
 // ---- tessera/nn/attention/attention.hpp
 
 #ifndef TESSERA_NN_ATTENTION_ATTENTION_HPP
@@ -22265,6 +23515,9 @@ namespace tessera::nn {
 /// ts::causal_attention as a kernel of Attention.
 struct CausalAttention {
   constexpr auto operator()(const auto& q, const auto& k, const auto& v) const { return causal_attention(q, k, v); }
+  constexpr auto cached(const auto& q, const auto& k, const auto& v, const auto& cache, const auto& position) const {
+    return detail::cached_attention<false>(q, k, v, cache, position);
+  }
 };
 
 /// Multi-head self-attention: x [batch, time, features] to a result of the same shape. Causal; another `Kernel`, a type
@@ -22277,24 +23530,60 @@ struct CausalAttention {
 ///     };
 ///     ts::nn::Attention<float, true, Ring> attention;
 ///
+/// `attention.cached(x, cache, position)` attends from the positions from `position` on, and gives (result, new cache):
+/// it writes keys and values of x into a KvCache and attends to all before them there, so that the results are those of
+/// `attention` of all positions at once. The position is a Scalar, so that every step runs the same plan, or an integer
+/// tensor of rank 0, such as the index of a ts::fori_loop; then keys and values are copied once more. Positions behind
+/// the context of the cache overwrite its last ones. A kernel of your own needs a `cached` for it, for example of 256
+/// keys:
+///
+///     constexpr auto cached(const auto& q, const auto& k, const auto& v, const auto& cache, const auto& at) const {
+///       const auto next = cache.updated(k, v, at);
+///       return std::tuple(ts::band_attention(q, next.keys, next.values, 255, 0, at), next);
+///     }
+///
+/// `Projection` is the type of both linear layers: LoraLinear, or one of your own, which is called with a tensor.
+///
 /// One weight computes queries, keys and values. Its columns are ordered (head, q/k/v, width), so that a mesh axis that
 /// shards the columns shards heads. Communication: with sharded heads, an all_reduce of the result; with split times
 /// the keys and values are gathered. Errors: shape_mismatch unless the number of heads divides the features. Source:
 /// Vaswani et al., 1706.03762.
-template <Element T = float, bool Bias = true, class Kernel = CausalAttention> struct Attention {
-  Linear<T, Bias> qkv;  ///< [features, heads * 3 * width]
-  Linear<T, Bias> out;  ///< [heads * width, features]
+template <Element T = float, bool Bias = true, class Kernel = CausalAttention, class Projection = Linear<T, Bias>>
+struct Attention {
+  Projection qkv;  ///< [features, heads * 3 * width]
+  Projection out;  ///< [heads * width, features]
   Dim heads;
 
   static constexpr std::array field_names{"qkv", "out", "heads"};
   constexpr auto operator()(const auto& x, Here at = Here::current()) const {
     const tessera::detail::LayerCall call(at, x);
-    const auto all = rearrange<"b t (h c e) -> b t h c e">(qkv(x), len<"h">(heads), len<"c">(3));
-    const auto q = squeeze<3>(slice<3>(all, 0, 1));  // [B, T, H, E]
-    const auto k = squeeze<3>(slice<3>(all, 1, 1));
-    const auto v = squeeze<3>(slice<3>(all, 2, 1));
-    return out(rearrange<"b t h e -> b t (h e)">(Kernel{}(q, k, v)));
+    const auto all = split(x);
+    const auto q = part<0>(all), k = part<1>(all), v = part<2>(all);
+    return merged(Kernel{}(q, k, v));
   }
+  template <class X, class Cache, class Position>
+  constexpr auto cached(const X& x, const Cache& cache, const Position& position, Here at = Here::current()) const {
+    const tessera::detail::LayerCall call(at, x);
+    const auto all = split(x);
+    const auto q = part<0>(all), k = part<1>(all), v = part<2>(all);
+    constexpr bool has_cached = requires { Kernel{}.cached(q, k, v, cache, position); };
+    static_assert(has_cached, "tessera: this kernel of nn::Attention has no `cached(q, k, v, cache, position)`, which "
+                              "attention with a cache calls; nn::CausalAttention has");
+    if constexpr (has_cached) {
+      const auto made = Kernel{}.cached(q, k, v, cache, position);
+      return std::tuple(merged(std::get<0>(made)), std::get<1>(made));
+    } else {
+      return std::tuple(x, cache);
+    }
+  }
+
+ private:
+  constexpr auto split(const auto& x) const {
+    return rearrange<"b t (h c e) -> b t h c e">(qkv(x), len<"h">(heads), len<"c">(3));
+  }
+  /// Queries, keys or values: [B, T, H, E].
+  template <int I> static constexpr auto part(const auto& all) { return squeeze<3>(slice<3>(all, I, 1)); }
+  constexpr auto merged(const auto& x) const { return out(rearrange<"b t h e -> b t (h e)">(x)); }
 };
 
 /// Standard deviation of weights whose products are added to the residual stream: stddev / sqrt(2 depth), so that the
@@ -22317,235 +23606,6 @@ Attention<T, Bias, Kernel> attention(Key key, Extent features, Dim heads, const 
 
 #endif
 
-// ---- tessera/ops/data_movement/repeat.hpp
-
-#ifndef TESSERA_OPS_DATA_MOVEMENT_REPEAT_HPP
-#define TESSERA_OPS_DATA_MOVEMENT_REPEAT_HPP
-
-namespace tessera {
-
-namespace detail {
-
-/// A dim repeated: the copies one after the other, or each element `count` times.
-constexpr Value repeated(Value x, int dim, Value count, bool each_element) {
-  const int rank = x.rank() + 1, copies = each_element ? dim + 1 : dim;
-  const Value one = build::insert_singletons(x, 1u << copies, rank);
-  const Value places =
-      build::insert_singletons(x.make({.op = Op::arange, .dtype = DType::i32, .rank = 1}, {as_size(count).id}),
-                               ((1u << rank) - 1) & ~(1u << copies), rank);
-  // Of these the shape is read alone.
-  const Value like = build::binary(Op::less, build::iota(one, copies, DType::i32), places);
-  Factors merge{};
-  for (int d = 0; d < rank; ++d) {
-    merge.in_dim[d] = merge.order[d] = static_cast<std::int8_t>(d);
-    merge.out_dim[d] = static_cast<std::int8_t>(d > dim ? d - 1 : d);
-  }
-  merge.count = static_cast<std::int8_t>(rank);
-  return rearrange(build::broadcast(one, like), rank, rank - 1, merge, nullptr);
-}
-
-template <int Rank, int D, bool EachElement> struct RepeatTag {
-  static_assert(Rank < max_rank, "tessera: repeat takes tensors of at most 7 dims");
-  template <class X, class Count> using result = Typed<typename X::type, Rank>;
-  static constexpr Value emit(Value context, Value x, Value count) {
-    x = x.at(context.source);
-    return repeated(x, x.shifted(D, Rank), count, EachElement);
-  }
-};
-
-template <int Rank, int D> struct RollTag {
-  template <class X, class Shift> using result = Typed<typename X::type, Rank>;
-  static constexpr Value emit(Value context, Value x, Value shift) {
-    x = x.at(context.source);
-    const int dim = x.shifted(D, Rank);
-    const Value n = build::extent(x, dim), zero = x.number(0, DType::i64);
-    const Value turn = build::binary(Op::maximum, n, x.number(1, DType::i64));
-    const auto rest = [&](Value v) { return v - v / turn * turn; };
-    const Value moved = rest(rest(as_size(shift)) + turn);
-    return ConcatTag<Rank, D>::emit(context, build::slice(x, dim, n - moved, moved),
-                                    build::slice(x, dim, zero, n - moved));
-  }
-};
-
-template <int Rank, int D> struct FlipTag {
-  template <class X> using result = Typed<typename X::type, Rank>;
-  static constexpr Value emit(Value context, Value x) {
-    x = x.at(context.source);
-    const int dim = x.shifted(D, Rank);
-    const Value last = build::cast(build::extent(x, dim), DType::i64) - x.number(1, DType::i64);
-    return build::gather(x, dim, last - build::iota(x, dim, DType::i64));
-  }
-};
-
-}  // namespace detail
-
-/// A dim `count` times, one copy after the other: `tile<0>(x, 2)` of [a, b] is [a, b, a, b]. The gradient is the sum
-/// over the copies. Errors: shape_mismatch for a negative count. Communication: a split dim D is gathered before it is
-/// copied.
-template <int D, TensorArgument X, SizeOperand Count>
-constexpr auto tile(const X& x, const Count& count, Here at = Here::current()) {
-  return call<detail::RepeatTag<X::rank, detail::checked_dim<D, X::rank>(), false>>(Source::from(at), x, count);
-}
-/// Each element along a dim `count` times: `repeat_interleave<0>(x, 2)` of [a, b] is [a, a, b, b]. In all else as
-/// tile, but a split dim D stays split if the devices divide its extent.
-template <int D, TensorArgument X, SizeOperand Count>
-constexpr auto repeat_interleave(const X& x, const Count& count, Here at = Here::current()) {
-  return call<detail::RepeatTag<X::rank, detail::checked_dim<D, X::rank>(), true>>(Source::from(at), x, count);
-}
-/// Elements moved along a dim by `shift`, those behind the end to its beginning: `roll<0>(x, 1)` of [a, b, c] is
-/// [c, a, b]. A negative shift moves to the front, one beyond the extent goes round. Communication: as slice, a halo.
-template <int D, TensorArgument X, SizeOperand Shift>
-constexpr auto roll(const X& x, const Shift& shift, Here at = Here::current()) {
-  return call<detail::RollTag<X::rank, detail::checked_dim<D, X::rank>()>>(Source::from(at), x, shift);
-}
-/// Elements along a dim in reverse order. Communication: as gather.
-template <int D, TensorArgument X> constexpr auto flip(const X& x, Here at = Here::current()) {
-  return call<detail::FlipTag<X::rank, detail::checked_dim<D, X::rank>()>>(Source::from(at), x);
-}
-
-/// The first two dims turned by 90 degrees `Times` times, from the first dim to the second (torch.rot90, jnp.rot90); a
-/// negative count turns back. Communication: as flip.
-template <int Times = 1, TensorArgument X> constexpr auto rot90(const X& x, Here at = Here::current()) {
-  static_assert(X::rank >= 2, "tessera: rot90 takes tensors of rank 2 or more");
-  constexpr int turns = (Times % 4 + 4) % 4;
-  if constexpr (turns == 0)
-    return x;
-  else if constexpr (turns == 1)
-    return flip<0>(swapaxes<0, 1>(x, at), at);
-  else if constexpr (turns == 2)
-    return flip<0>(flip<1>(x, at), at);
-  else
-    return swapaxes<0, 1>(flip<0>(x, at), at);
-}
-
-}  // namespace tessera
-
-#endif
-
-// ---- tessera/ops/attention/band_attention.hpp
-
-#ifndef TESSERA_OPS_ATTENTION_BAND_ATTENTION_HPP
-#define TESSERA_OPS_ATTENTION_BAND_ATTENTION_HPP
-
-namespace tessera {
-
-namespace detail {
-
-/// Attention of a query at position p to the keys from p - before to p + after.
-struct BandAttentionTag : AttentionNodes {
-  template <class Q, class K, class V, class... Numbers> struct result : AttentionNodes::result<Q, K, V> {};
-  static constexpr Value emit(Value context, Value q, Value k, Value v, Value before, Value after, Value offset) {
-    return emit(context, q, k, v, before, after, offset, default_scale(context, q));
-  }
-  static constexpr Value emit(Value context, Value q, Value k, Value v, Value before, Value after, Value offset,
-                              Value scale) {
-    const auto whole = [&](Value x) { return build::cast(x.at(context.source), DType::i64); };
-    const Value first = whole(offset);
-    return make(context, {.banded = true}, q, k, v, scale, first - whole(before), first + whole(after));
-  }
-};
-
-/// The same with a number added to all scores of a key, bias [batch, keys, heads, 1]: one more column of queries, of
-/// ones, and of keys, of the bias.
-struct BiasedAttentionTag : AttentionNodes {
-  template <class Q, class K, class V, class Bias, class... Numbers> struct result : AttentionNodes::result<Q, K, V> {};
-  static constexpr Value emit(Value context, Value q, Value k, Value v, Value bias, Value before, Value after,
-                              Value offset) {
-    return emit(context, q, k, v, bias, before, after, offset, default_scale(context, q));
-  }
-  static constexpr Value emit(Value context, Value q, Value k, Value v, Value bias, Value before, Value after,
-                              Value offset, Value scale) {
-    q = q.at(context.source);
-    k = k.at(context.source);
-    const DType wide = computed_as(q.dtype());
-    const auto with_column = [&](Value x, Value column) {
-      const Value like = build::slice(x, 3, x.number(0, DType::i64), x.number(1, DType::i64));
-      return ConcatTag<4, 3>::emit(context, x, build::broadcast(column, like));
-    };
-    const Value column = build::cast(build::cast(bias.at(context.source), wide) / build::cast(scale, wide), q.dtype());
-    return BandAttentionTag::emit(context, with_column(q, q.number(1)), with_column(k, column), v, before, after,
-                                  offset, scale);
-  }
-};
-
-/// The heads of keys or values repeated for the queries of their group.
-struct RepeatHeadsTag {
-  template <class K, class Q> struct result : K {
-    using Checks = decltype([] {
-      static_assert(K::rank == 4 && Q::rank == 4,
-                    "tessera: attention takes queries, keys and values of rank 4: [batch, time, heads, width]");
-    });
-  };
-  static constexpr Value emit(Value context, Value k, Value q) {
-    const Value of_keys = build::extent(k, k.shifted(2, 4)), of_queries = build::extent(q, q.shifted(2, 4));
-    return RepeatTag<4, 2, true>::emit(
-        context, k, of_queries / build::binary(Op::maximum, of_keys, of_keys.number(1, of_keys.dtype())));
-  }
-};
-
-}  // namespace detail
-
-/// No bound of a band of keys: more positions than any dim has.
-inline constexpr std::int64_t unlimited = std::int64_t{1} << 48;
-
-/// Attention to a window of keys. Query i is at position p = offset + i of the keys, and attends to the keys from
-/// p - before to p + after, both included. The bounds are numbers that may be known only when the program runs; a call
-/// with another offset runs the same plan. A query to which no key is left gives 0, as in PyTorch since 2.5, and has no
-/// gradient. Tiles of scores outside of the band are not computed. All else as `attention`.
-///
-///     ts::band_attention(q, k, v, 255, 0)                       // causal, each query to 256 positions
-///     ts::band_attention(q, k, v, ts::unlimited, 0, position)   // causal, with a cache of keys and values
-///
-/// PyTorch: flex_attention with a mask of the same rule. JAX: jax.nn.dot_product_attention with local_window_size.
-/// Source: Beltagy et al., 2004.05150.
-template <TensorArgument Q, TensorArgument K, TensorArgument V, NumberOperand Before, NumberOperand After,
-          NumberOperand Offset = int>
-constexpr auto band_attention(const Q& q, const K& k, const V& v, const Before& before, const After& after,
-                              const Offset& offset = 0, Here at = Here::current()) {
-  return call<detail::BandAttentionTag>(Source::from(at), q, k, v, before, after, offset);
-}
-template <TensorArgument Q, TensorArgument K, TensorArgument V, NumberOperand Before, NumberOperand After,
-          NumberOperand Offset, NumberOperand Scale>
-constexpr auto band_attention(const Q& q, const K& k, const V& v, const Before& before, const After& after,
-                              const Offset& offset, const Scale& scale, Here at = Here::current()) {
-  return call<detail::BandAttentionTag>(Source::from(at), q, k, v, before, after, offset, scale);
-}
-
-/// band_attention with bias [batch, heads, keys] added to the scores of each key; batch and heads may have static
-/// extent
-/// 1. A key with a bias below -1e29 is masked, for which key_padding_bias is; a query whose keys are all masked gives
-/// 0. With queries of bf16 or f16 the bias is rounded to their type. The scale is not 0. Gradients: also of the bias.
-/// Errors: shape_mismatch. Communication: as attention.
-template <TensorArgument Q, TensorArgument K, TensorArgument V, TensorArgument Bias, NumberOperand Before,
-          NumberOperand After, NumberOperand Offset = int>
-constexpr auto biased_attention(const Q& q, const K& k, const V& v, const Bias& bias, const Before& before,
-                                const After& after, const Offset& offset = 0, Here at = Here::current()) {
-  static_assert(Bias::rank == 3, "tessera: the bias of attention has rank 3: [batch, heads, keys]");
-  return call<detail::BiasedAttentionTag>(Source::from(at), q, k, v, rearrange<"b h s -> b s h 1">(bias, at), before,
-                                          after, offset);
-}
-/// For biased_attention: [batch, 1, keys], 0 where the mask [batch, keys] is true and a masked score elsewhere. As in
-/// JAX and in F.scaled_dot_product_attention, true takes part; torch.nn.MultiheadAttention has it the other way round.
-template <Element T = float, TensorArgument Mask>
-constexpr auto key_padding_bias(const Mask& mask, Here at = Here::current()) {
-  static_assert(Mask::rank == 2 && std::is_same_v<typename Mask::element, bool>,
-                "tessera: a key padding mask is of bool and has rank 2: [batch, keys]");
-  return unsqueeze<1>(select(mask, zeros_like(cast<T>(mask, at), at), -1e30, at), at);
-}
-
-/// Grouped-query attention: keys and values with fewer heads than queries, of which each serves a group of consecutive
-/// heads of queries. repeat_heads(k, q) repeats the heads of keys or values for the operations above. Gradients are
-/// summed over a group. Errors: shape_mismatch of the attention unless the heads of keys divide those of queries.
-/// Communication: none for heads split alike. Source: Ainslie et al., 2305.13245.
-template <TensorArgument K, TensorArgument Q>
-constexpr auto repeat_heads(const K& k, const Q& q, Here at = Here::current()) {
-  return call<detail::RepeatHeadsTag>(Source::from(at), k, q);
-}
-
-}  // namespace tessera
-
-#endif
-
 // ---- tessera/nn/attention/multi_head_attention.hpp
 
 #ifndef TESSERA_NN_ATTENTION_MULTI_HEAD_ATTENTION_HPP
@@ -22561,13 +23621,18 @@ namespace tessera::nn {
 ///     attention.causal(x, mask)           // to those of them where mask [batch, time] is true
 ///     attention(x, memory)                // cross attention, to memory [batch, keys, features]
 ///     attention.masked(x, memory, mask)   // to the keys where mask [batch, keys] is true; 0 if there is none
+///     attention.cached(x, cache, position)   // causal, with a cache of the positions before, as that of nn::Attention
+///
+/// In place of the memory its keys and values can be given, `attention.keys_and_values(memory)`, a KvCache that is
+/// computed once for all tokens that attend to the memory. There is no dropout of the probabilities: attention never
+/// has them in memory. `Projection` is the type of the linear layers: LoraLinear, or one of your own.
 ///
 /// PyTorch's parameters: the rows of `in_proj_weight` are the transposes of the weights of query, key and value, in
 /// this order. Communication: with the columns of these sharded, heads are sharded, and the result is an all_reduce.
 /// Errors: shape_mismatch unless the number of heads divides the features. Source: Vaswani et al., 1706.03762.
-template <Element T = float, bool Bias = true> struct MultiHeadAttention {
-  Linear<T, Bias> query, key, value;  ///< [features, heads * width]
-  Linear<T, Bias> out;                ///< [heads * width, features]
+template <Element T = float, bool Bias = true, class Projection = Linear<T, Bias>> struct MultiHeadAttention {
+  Projection query, key, value;  ///< [features, heads * width]
+  Projection out;                ///< [heads * width, features]
   Dim heads;
 
   static constexpr std::array field_names{"query", "key", "value", "out", "heads"};
@@ -22575,6 +23640,11 @@ template <Element T = float, bool Bias = true> struct MultiHeadAttention {
   constexpr auto operator()(const auto& x, const auto& memory, Here at = Here::current()) const {
     const tessera::detail::LayerCall call(at, x);
     return merged(tessera::attention(split(query(x)), split(key(memory)), split(value(memory))));
+  }
+  template <class U>
+  constexpr auto operator()(const auto& x, const KvCache<U>& memory, Here at = Here::current()) const {
+    const tessera::detail::LayerCall call(at, x);
+    return merged(tessera::attention(split(query(x)), memory.keys, memory.values));
   }
   constexpr auto causal(const auto& x, Here at = Here::current()) const {
     const tessera::detail::LayerCall call(at, x);
@@ -22589,6 +23659,23 @@ template <Element T = float, bool Bias = true> struct MultiHeadAttention {
     const tessera::detail::LayerCall call(at, x);
     return merged(biased_attention(split(query(x)), split(key(memory)), split(value(memory)), key_padding_bias<T>(mask),
                                    unlimited, unlimited));
+  }
+  template <class U>
+  constexpr auto masked(const auto& x, const KvCache<U>& memory, const auto& mask, Here at = Here::current()) const {
+    const tessera::detail::LayerCall call(at, x);
+    return merged(
+        biased_attention(split(query(x)), memory.keys, memory.values, key_padding_bias<T>(mask), unlimited, unlimited));
+  }
+  template <class X, class Cache, class Position>
+  constexpr auto cached(const X& x, const Cache& cache, const Position& position, Here at = Here::current()) const {
+    const tessera::detail::LayerCall call(at, x);
+    const auto made = detail::cached_attention<false>(split(query(x)), split(key(x)), split(value(x)), cache, position);
+    return std::tuple(merged(std::get<0>(made)), std::get<1>(made));
+  }
+  template <class Memory> constexpr auto keys_and_values(const Memory& memory, Here at = Here::current()) const {
+    const tessera::detail::LayerCall call(at, memory);
+    return KvCache<typename Memory::element>{tessera::detail::settle(split(key(memory))),
+                                             tessera::detail::settle(split(value(memory)))};
   }
 
   constexpr auto split(const auto& x) const { return rearrange<"b t (h e) -> b t h e">(x, len<"h">(heads)); }
@@ -22629,6 +23716,44 @@ MultiHeadAttention<T, Bias> multi_head_attention(Key key, Extent features, Dim h
 }
 
 }  // namespace tessera::nn
+
+#endif
+
+// ---- tessera/graph/trace/function_call.hpp
+
+#ifndef TESSERA_GRAPH_TRACE_FUNCTION_CALL_HPP
+#define TESSERA_GRAPH_TRACE_FUNCTION_CALL_HPP
+
+namespace tessera::detail {
+
+/// A call of a function that is composed of others: while it exists, errors of the operations that are recorded name
+/// the function too. Of nested calls that is the outermost, which the user wrote. Tags have `function` instead.
+class FunctionCall {
+ public:
+  constexpr FunctionCall(const char* name, const auto&... arguments) {
+    (look(arguments), ...);
+    if (module_ == nullptr) return;  // no trace: an expression of stored tensors
+    if (module_->function == nullptr)
+      module_->function = name;
+    else
+      module_ = nullptr;
+  }
+  constexpr ~FunctionCall() {
+    if (module_ != nullptr) module_->function = nullptr;
+  }
+  FunctionCall(const FunctionCall&) = delete;
+  FunctionCall& operator=(const FunctionCall&) = delete;
+
+ private:
+  Module* module_ = nullptr;
+
+  template <class T> constexpr void look(const T& argument) {
+    if constexpr (!std::is_arithmetic_v<T>)
+      if (module_ == nullptr) module_ = trace_in(argument).module;
+  }
+};
+
+}  // namespace tessera::detail
 
 #endif
 
@@ -22903,52 +24028,6 @@ template <TensorArgument X> constexpr auto diag(const X& x, Here at = Here::curr
     return call<detail::DiagonalTag<2>>(Source::from(at), x);
   else
     return call<detail::DiagTag<X::rank>>(Source::from(at), x);
-}
-
-}  // namespace tessera
-
-#endif
-
-// ---- tessera/ops/indexing/embedding.hpp
-
-#ifndef TESSERA_OPS_INDEXING_EMBEDDING_HPP
-#define TESSERA_OPS_INDEXING_EMBEDDING_HPP
-
-namespace tessera {
-
-namespace detail {
-
-struct EmbeddingTag {
-  static constexpr auto leading_dims = ops::LeadingDims::table;
-  template <class Table, class Indices> struct result {
-    using type = typename Table::type;
-    static constexpr int rank = Table::rank - 1 + Indices::rank;
-    using Checks = decltype([] {
-      static_assert(
-          std::is_same_v<typename Indices::type, std::int32_t> || std::is_same_v<typename Indices::type, std::int64_t>,
-          "tessera: the indices of embedding must be std::int32_t or std::int64_t; use "
-          "ts::cast<std::int32_t>(indices)");
-      static_assert(Table::rank >= 1,
-                    "tessera: the table of embedding must have at least one dim, the dim of its rows");
-      static_assert(rank <= max_rank, "tessera: a tensor has at most 8 dims");
-    });
-  };
-  static constexpr Value emit(Value context, Value table, Value indices) {
-    const int lead = indices.rank();
-    Node made{.op = Op::embedding, .dtype = table.dtype(), .rank = static_cast<std::uint8_t>(lead + table.rank() - 1)};
-    made.singletons = static_cast<std::uint8_t>(indices.node().singletons | (table.node().singletons >> 1) << lead);
-    return table.at(context.source).make(made, {table.id, indices.id});
-  }
-};
-
-}  // namespace detail
-
-/// Rows of a table at integer indices: table [N, row...] and indices [i...] give [i..., row...]. The gradient adds the
-/// rows of the cotangent into a table of zeros. Errors: dim_range for an index outside of [0, N). Communication: over a
-/// split N the result is a partial value, to which each shard of the table contributes its rows.
-template <TensorArgument Table, TensorArgument Indices>
-constexpr auto embedding(const Table& table, const Indices& indices, Here at = Here::current()) {
-  return call<detail::EmbeddingTag>(Source::from(at), table, indices);
 }
 
 }  // namespace tessera
@@ -23363,6 +24442,7 @@ struct UpperTriangleTag {
 /// The p-norm of a - b over all dims, rank 0; the operands are broadcast. Gradient and communication as of norm.
 template <TensorArgument A, TensorArgument B, NumberOperand P = int>
 constexpr auto dist(const A& a, const B& b, const P& p = 2, Here at = Here::current()) {
+  const detail::FunctionCall named("dist", a, b);
   return norm(call<SubTag>(Source::from(at), a, b), p, at);
 }
 /// The p-norms of the differences of all pairs of rows (torch.cdist): a [..., N, D] and b [..., M, D] give [..., N, M].
@@ -23370,6 +24450,7 @@ constexpr auto dist(const A& a, const B& b, const P& p = 2, Here at = Here::curr
 /// shape_mismatch. Communication: where D is split an all-reduce; N and M stay split.
 template <TensorArgument A, TensorArgument B, NumberOperand P = int>
 constexpr auto cdist(const A& a, const B& b, const P& p = 2, Here at = Here::current()) {
+  const detail::FunctionCall named("cdist", a, b);
   static_assert(A::rank >= 2 && B::rank >= 2, "tessera: cdist takes rows, tensors of rank 2 or more");
   return norm<-1>(call<SubTag>(Source::from(at), unsqueeze<-2>(a, at), unsqueeze<-3>(b, at)), p, at);
 }
@@ -23377,6 +24458,7 @@ constexpr auto cdist(const A& a, const B& b, const P& p = 2, Here at = Here::cur
 /// and 1, 0 and 2, and so on. Communication: as masked_select.
 template <TensorArgument X, NumberOperand P = int>
 constexpr auto pdist(const X& x, const P& p = 2, Here at = Here::current()) {
+  const detail::FunctionCall named("pdist", x);
   static_assert(X::rank == 2, "tessera: pdist takes a matrix");
   return call<detail::UpperTriangleTag>(Source::from(at), cdist(x, x, p, at));
 }
@@ -23384,12 +24466,14 @@ constexpr auto pdist(const X& x, const P& p = 2, Here at = Here::current()) {
 /// PyTorch. The operands are broadcast; the result lacks the dim. Communication: all-reduces if the dim is split.
 template <int D = -1, TensorArgument A, TensorArgument B>
 constexpr auto cosine_similarity(const A& a, const B& b, double eps = 1e-8, Here at = Here::current()) {
+  const detail::FunctionCall named("cosine_similarity", a, b);
   const auto sizes = call<MulTag>(Source::from(at), maximum(norm<D>(a, at), eps, at), maximum(norm<D>(b, at), eps, at));
   return call<DivTag>(Source::from(at), sum<D>(call<MulTag>(Source::from(at), a, b), at), sizes);
 }
 /// x over its p-norm along dim D, which is taken to be at least eps: 0 stays 0. Communication: as norm.
 template <int D = -1, TensorArgument X, NumberOperand P = int>
 constexpr auto normalize(const X& x, const P& p = 2, double eps = 1e-12, Here at = Here::current()) {
+  const detail::FunctionCall named("normalize", x);
   return call<DivTag>(Source::from(at), x, maximum(norm<D>(x, keepdims, p, at), eps, at));
 }
 
@@ -23406,6 +24490,7 @@ template <int D, TensorArgument X, NumberOperand P> constexpr auto norm_of_other
 /// `renorm<0>(weight, 2, 1)` for rows. Communication: as norm.
 template <int D, TensorArgument X, NumberOperand P, NumberOperand Most>
 constexpr auto renorm(const X& x, const P& p, const Most& most, Here at = Here::current()) {
+  const detail::FunctionCall named("renorm", x);
   static_assert(X::rank >= 2, "tessera: renorm takes a tensor with two dims or more");
   const auto size = detail::norm_of_others<detail::checked_dim<D, X::rank>()>(x, p, at);
   const auto scale = select(call<GreaterTag>(Source::from(at), size, most),
@@ -23415,12 +24500,14 @@ constexpr auto renorm(const X& x, const P& p, const Most& most, Here at = Here::
 
 /// The product of each element of a vector with each of another: [m] and [n] give [m, n]. No communication.
 template <TensorArgument A, TensorArgument B> constexpr auto outer(const A& a, const B& b, Here at = Here::current()) {
+  const detail::FunctionCall named("outer", a, b);
   static_assert(A::rank == 1 && B::rank == 1, "tessera: outer takes two vectors");
   return call<MulTag>(Source::from(at), unsqueeze<1>(a, at), unsqueeze<0>(b, at));
 }
 /// The Kronecker product (torch.kron, jnp.kron): each element of a is replaced by it times b. Vectors [m] and [n] give
 /// [m n], matrices [m, n] and [p, q] give [m p, n q]. Communication: as merge_dims.
 template <TensorArgument A, TensorArgument B> constexpr auto kron(const A& a, const B& b, Here at = Here::current()) {
+  const detail::FunctionCall named("kron", a, b);
   static_assert(A::rank == B::rank && (A::rank == 1 || A::rank == 2),
                 "tessera: kron takes two vectors or two matrices");
   if constexpr (A::rank == 1)
@@ -23435,6 +24522,7 @@ template <TensorArgument A, TensorArgument B> constexpr auto kron(const A& a, co
 /// shape_mismatch. Communication: as slice and concat where D is split.
 template <int D = -1, TensorArgument A, TensorArgument B>
 constexpr auto cross(const A& a, const B& b, Here at = Here::current()) {
+  const detail::FunctionCall named("cross", a, b);
   static_assert(A::rank == B::rank, "tessera: cross takes two tensors of one rank");
   const auto of = [&](const auto& x, int i) { return slice<D>(x, i, 1, at); };
   const auto component = [&](int i, int j) { return of(a, i) * of(b, j) - of(a, j) * of(b, i); };
@@ -23446,6 +24534,7 @@ constexpr auto cross(const A& a, const B& b, Here at = Here::current()) {
 /// (torch.vander, jnp.vander): [n] gives [n, count]. No communication.
 template <bool Increasing = false, TensorArgument X, SizeOperand Count>
 constexpr auto vander(const X& x, const Count& count, Here at = Here::current()) {
+  const detail::FunctionCall named("vander", x);
   static_assert(X::rank == 1, "tessera: vander takes a vector");
   const auto columns = tile<1>(unsqueeze<1>(x, at), count, at);
   const auto powers = pow(columns, iota<1, typename X::element>(columns, at), at);
@@ -23456,11 +24545,13 @@ constexpr auto vander(const X& x, const Count& count, Here at = Here::current())
 }
 /// The sum of the products of two vectors, rank 0. Errors: shape_mismatch. Communication: as einsum.
 template <TensorArgument A, TensorArgument B> constexpr auto dot(const A& a, const B& b, Here at = Here::current()) {
+  const detail::FunctionCall named("dot", a, b);
   static_assert(A::rank == 1 && B::rank == 1, "tessera: dot takes two vectors");
   return detail::exact_einsum<"i,i->">(a, b, at);
 }
 /// The sum of the diagonal of each matrix: [..., n, m] gives [...]. Communication: as diagonal and sum.
 template <TensorArgument X> constexpr auto trace(const X& x, Here at = Here::current()) {
+  const detail::FunctionCall named("trace", x);
   return sum<-1>(diagonal(x, at), at);
 }
 
@@ -23479,6 +24570,7 @@ namespace tessera {
 
 /// A matrix [m, n] times a vector [n] (torch.mv): a vector [m]. Errors and communication: as einsum.
 template <TensorArgument A, TensorArgument X> constexpr auto mv(const A& a, const X& x, Here at = Here::current()) {
+  const detail::FunctionCall named("mv", a, x);
   static_assert(A::rank == 2 && X::rank == 1, "tessera: mv takes a matrix and a vector");
   return einsum<"mn,n->m">(a, x, at);
 }
@@ -23486,12 +24578,14 @@ template <TensorArgument A, TensorArgument X> constexpr auto mv(const A& a, cons
 template <TensorArgument Y, TensorArgument A, TensorArgument X, NumberOperand Beta = int, NumberOperand Alpha = int>
 constexpr auto addmv(const Y& y, const A& a, const X& x, const Beta& beta = 1, const Alpha& alpha = 1,
                      Here at = Here::current()) {
+  const detail::FunctionCall named("addmv", y, a);
   return call<detail::AddToProductTag>(Source::from(at), y, mv(a, x, at), beta, alpha);
 }
 /// beta x + alpha (a b^T), of a matrix [m, n] and vectors [m] and [n] (torch.addr). In all else as addmm.
 template <TensorArgument X, TensorArgument A, TensorArgument B, NumberOperand Beta = int, NumberOperand Alpha = int>
 constexpr auto addr(const X& x, const A& a, const B& b, const Beta& beta = 1, const Alpha& alpha = 1,
                     Here at = Here::current()) {
+  const detail::FunctionCall named("addr", x, a);
   return call<detail::AddToProductTag>(Source::from(at), x, outer(a, b, at), beta, alpha);
 }
 /// beta x + alpha times the sum of the products of two batches of matrices, [batch, M, K] and [batch, K, N]
@@ -23499,6 +24593,7 @@ constexpr auto addr(const X& x, const A& a, const B& b, const Beta& beta = 1, co
 template <TensorArgument X, TensorArgument A, TensorArgument B, NumberOperand Beta = int, NumberOperand Alpha = int>
 constexpr auto addbmm(const X& x, const A& a, const B& b, const Beta& beta = 1, const Alpha& alpha = 1,
                       Here at = Here::current()) {
+  const detail::FunctionCall named("addbmm", x, a);
   static_assert(A::rank == 3 && B::rank == 3,
                 "tessera: addbmm takes batches of matrices, [batch, M, K] and [batch, K, N]");
   return call<detail::AddToProductTag>(Source::from(at), x, einsum<"bik,bkj->ij">(a, b, at), beta, alpha);
@@ -23507,6 +24602,7 @@ constexpr auto addbmm(const X& x, const A& a, const B& b, const Beta& beta = 1, 
 /// The products of all rows of a and b: their last dims are summed over (torch.inner). Example: [I, J, K] and [L, K]
 /// give [I, J, L]. Errors and communication: as einsum.
 template <TensorArgument A, TensorArgument B> constexpr auto inner(const A& a, const B& b, Here at = Here::current()) {
+  const detail::FunctionCall named("inner", a, b);
   static_assert(A::rank >= 1 && B::rank >= 1, "tessera: inner takes tensors with at least one dim");
   if constexpr (B::rank == 1)
     return tensordot<1>(a, b, at);
@@ -23517,6 +24613,7 @@ template <TensorArgument A, TensorArgument B> constexpr auto inner(const A& a, c
 /// are broadcast and promoted. Communication: where D is split an all-reduce.
 template <int D = -1, TensorArgument A, TensorArgument B>
 constexpr auto vecdot(const A& a, const B& b, Here at = Here::current()) {
+  const detail::FunctionCall named("vecdot", a, b);
   return sum<D>(call<MulTag>(Source::from(at), a, b), at);
 }
 
@@ -23556,6 +24653,7 @@ constexpr auto multi_dot(const A& a, const B& b, const C& c, const Rest&... rest
 /// the operand with more features. Errors: shape_mismatch. Communication: as matmul.
 template <TensorArgument A, TensorArgument B, TensorArgument W>
 constexpr auto bilinear(const A& x1, const B& x2, const W& weight, Here at = Here::current()) {
+  const detail::FunctionCall named("bilinear", x1, x2);
   static_assert(A::rank == B::rank && A::rank >= 1 && W::rank == 3,
                 "tessera: bilinear takes two tensors of one rank and a weight [out, in1, in2]");
   const auto met = tensordot<1>(x1, transpose<1, 0, 2>(weight, at), at);
@@ -23563,6 +24661,7 @@ constexpr auto bilinear(const A& x1, const B& x2, const W& weight, Here at = Her
 }
 template <TensorArgument A, TensorArgument B, TensorArgument W, TensorArgument Bias>
 constexpr auto bilinear(const A& x1, const B& x2, const W& weight, const Bias& bias, Here at = Here::current()) {
+  const detail::FunctionCall named("bilinear", x1, x2);
   return call<AddTag>(Source::from(at), bilinear(x1, x2, weight, at), bias);
 }
 
@@ -23629,6 +24728,374 @@ Bilinear<T, Bias> bilinear(Key key, Extent in1, Extent in2, Extent out, const Me
 
 #endif
 
+// ---- tessera/ops/random/keys.hpp
+
+#ifndef TESSERA_OPS_RANDOM_KEYS_HPP
+#define TESSERA_OPS_RANDOM_KEYS_HPP
+
+namespace tessera {
+
+/// Inside a traced function, where a ts::Key is a ts::Scalar: the key that ts::fold_in gives for this key outside. n is
+/// an integer, a Dim or a Scalar, such as the number of a layer or of a step.
+template <NumberOperand N> constexpr Scalar fold_in(const Scalar& key, const N& n, Here at = Here::current()) {
+  Value context = trace_of(key);
+  if (context.module == nullptr) context = trace_of(n);
+  if (context.module == nullptr) {
+    if constexpr (std::is_arithmetic_v<N>)
+      return Scalar(ops::FoldInOp::folded(key.number(), HostNumber(n)));
+    else
+      return Scalar(ops::FoldInOp::folded(key.number(), n.number()));
+  }
+  context = context.at(Source::from(at));
+  return Scalar(build::apply<ops::FoldInOp>(build::cast(lower(context, key), DType::f64),
+                                            build::cast(lower(context, n), DType::f64)));
+}
+/// Inside a traced function: the keys that ts::split gives for this key outside.
+template <std::size_t N> constexpr std::array<Scalar, N> split(const Scalar& key, Here at = Here::current()) {
+  std::array<Scalar, N> keys;
+  const Scalar stream = fold_in(key, kernels::split_stream, at);
+  for (std::size_t i = 0; i < N; ++i) keys[i] = fold_in(stream, i, at);
+  return keys;
+}
+
+namespace detail {
+
+template <class K>
+inline constexpr bool is_key_v =
+    is_number_v<typename K::type> ||
+    (std::is_integral_v<typename K::type> && K::rank == 0 && !std::is_same_v<typename K::type, bool>);
+
+struct FoldInTag {
+  template <class K, class N> struct result : Typed<std::int64_t, 0> {
+    using Checks = decltype([] {
+      static_assert(is_key_v<K> && is_key_v<N>,
+                    "tessera: fold_in takes a key, and an integer: a number or an integer tensor of rank 0");
+    });
+  };
+  static constexpr Value emit(Value context, Value key, Value n) {
+    return build::apply<ops::FoldInOp>(build::cast(key.at(context.source), DType::i64), build::cast(n, DType::i64));
+  }
+};
+
+}  // namespace detail
+
+/// The key that ts::fold_in gives for a number which is known only when a step runs, such as the index of a
+/// ts::fori_loop or a slice of the xs of a ts::scan. This key is an i64 tensor of rank 0: it can be folded in and split
+/// again, be part of a carry or of xs, and every function that draws takes it. Draws with it depend on the key alone,
+/// as in JAX: a step of a loop draws what the same call draws outside of the loop. (A key that is a ts::Scalar gives
+/// every step of a loop, and every layer of a ts::Stack, draws of its own.) No communication.
+///
+///     ts::fori_loop(0, 10, [&](const auto& i, const auto& x) { return ts::dropout(x, 0.1, ts::fold_in(key, i)); }, x);
+template <Operand Key, Operand N>
+  requires(TensorOperand<Key> || TensorOperand<N>)
+constexpr auto fold_in(const Key& key, const N& n, Here at = Here::current()) {
+  return call<detail::FoldInTag>(Source::from(at), key, n);
+}
+/// The keys that ts::split gives for a key that is a tensor.
+template <std::size_t N, TensorArgument Key> constexpr auto split(const Key& key, Here at = Here::current()) {
+  const auto stream = fold_in(key, kernels::split_stream, at);
+  return [&]<std::size_t... I>(std::index_sequence<I...>) {
+    return std::array{fold_in(stream, I, at)...};
+  }(std::make_index_sequence<N>());
+}
+
+/// A ts::Scalar that is a key, as an i64 tensor of rank 0: a carry of ts::scan that each step splits is such a tensor
+/// (jax.random.key_data). Inside a traced function only, of a key that is an argument or was derived from an argument.
+/// Errors: unsupported elsewhere.
+///
+///     ts::scan([](const auto& carry, const auto& x) {
+///       const auto [next, own] = ts::split<2>(std::get<1>(carry));
+///       return std::tuple(std::tuple(ts::dropout(std::get<0>(carry) + x, 0.1, own), next), std::tuple());
+///     }, std::tuple(h, ts::key_data(key)), xs);
+constexpr Sym<std::int64_t, 0> key_data(const Scalar& key, Here at = Here::current()) {
+  Value context = trace_of(key);
+  if (context.module == nullptr)
+    fail(errc::unsupported, "[key_data] the key is no argument of a traced function: pass the key to the function");
+  context = context.at(Source::from(at));
+  return Sym<std::int64_t, 0>(build::cast(lower(context, key), DType::i64));
+}
+
+namespace detail {
+
+struct SplitKeyTag {
+  template <class K, class N> struct result : Typed<std::int64_t, 1> {
+    using Checks = decltype([] { static_assert(is_key_v<K>, "tessera: the key of ts::split is a key"); });
+  };
+  static constexpr Value emit(Value context, Value key, Value count) {
+    key = build::cast(key.at(context.source), DType::i64);
+    count = as_size(count).at(context.source);
+    const Value numbers = count.make({.op = Op::arange, .dtype = DType::i32, .rank = 1}, {count.id});
+    const Value stream = build::apply<ops::FoldInOp>(key, key.integer(kernels::split_stream, DType::i64));
+    return build::apply<ops::FoldInOp>(stream, build::cast(numbers, DType::i64));
+  }
+};
+
+}  // namespace detail
+
+/// Inside a traced function: n keys as one i64 tensor, whose elements are those of ts::split<n>(key), for ts::vmap and
+/// ts::map over keys (jax.random.split(key, n)). n may be a ts::Dim. No communication.
+///
+///     ts::vmap([](const auto& x, const auto& own) { return ts::dropout(x, 0.1, own); })(xs, ts::split(key, 8));
+template <Operand Key, SizeOperand N>
+  requires(TensorOperand<Key> || NumberOperand<Key>)
+constexpr auto split(const Key& key, const N& n, Here at = Here::current()) {
+  return call<detail::SplitKeyTag>(Source::from(at), key, Dim(n));
+}
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/ops/random/random.hpp
+
+#ifndef TESSERA_OPS_RANDOM_RANDOM_HPP
+#define TESSERA_OPS_RANDOM_RANDOM_HPP
+
+namespace tessera {
+
+namespace build {
+
+/// A random node in the shape of `like`, in the type that its elements are computed in (f32 for bf16 and f16); see
+/// RandomDraw. A key that is a tensor is an i64; any other type is that of a number.
+constexpr Value random(Value like, Value key, RandomDraw draw) {
+  const Value shape = shape_source(like);
+  return like.make({.op = Op::random,
+                    .dtype = computed_as(like.dtype()),
+                    .rank = like.node().rank,
+                    .singletons = like.node().singletons,
+                    .labels = draw.pack(),
+                    .value = static_cast<double>(draw.stream)},
+                   {shape.id, key.dtype() == DType::i64 ? key.id : cast(key, DType::f64).id});
+}
+/// A random node that is split as `like` is, whose elements are not read.
+constexpr Value random_alike(Value like, Value key, RandomDraw draw) {
+  return alike(random(like, key, draw), shape_source(like));
+}
+/// Draws in the type of `like`. Uniform ones of bf16 and f16 stay below 1, to which an f32 next to it would be rounded.
+constexpr Value drawn_as(Value draw, Value like, Distribution kind) {
+  if (kind == Distribution::uniform && draw.dtype() != like.dtype())
+    draw = binary(Op::minimum, draw, draw.number(like.dtype() == DType::bf16 ? 1 - 0x1p-8 : 1 - 0x1p-11));
+  return cast(draw, like.dtype());
+}
+/// The key derived from a key and a constant, of the same kind: a number or a tensor.
+constexpr Value folded_key(Value key, std::int64_t n) {
+  const DType type = key.dtype() == DType::i64 ? DType::i64 : DType::f64;
+  return apply<ops::FoldInOp>(cast(key, type), key.integer(n, type));
+}
+
+/// 1 / (1 - rate), but 0 at a rate of 1, where all elements are dropped: infinity would make the gradient NaN.
+constexpr Value dropout_scale(Value rate) {
+  if (rate.node().is_constant()) return rate.number(rate.node().value < 1 ? 1 / (1 - rate.node().value) : 0);
+  const Value kept = 1.0 - rate, zero = rate.number(0);
+  return select(binary(Op::greater, kept, zero), 1.0 / kept, zero);
+}
+
+}  // namespace build
+
+namespace detail {
+
+template <class A> inline constexpr bool draws_v = is_floating_v<typename A::type>;
+
+/// With Follows the draws are split as `like` is, whose elements are not read.
+template <Distribution Kind, std::uint32_t Stream, bool Follows> struct RandomTag {
+  template <class Like, class Key> struct result : Like {
+    using Checks = decltype([] {
+      static_assert(draws_v<Like>, "tessera: random tensors are float, double, bf16 or f16");
+      static_assert(is_key_v<Key>, "tessera: the key of random numbers must be a number, a ts::Scalar or an integer "
+                                   "tensor of rank 0");
+    });
+  };
+  static constexpr Value emit(Value context, Value like, Value key) {
+    like = like.at(context.source);
+    constexpr RandomDraw draw{Kind, Stream};
+    return build::drawn_as(Follows ? build::random_alike(like, key, draw) : build::random(like, key, draw), like, Kind);
+  }
+};
+
+/// first + second * u of a uniform u is from one bound to the other; of a normal u it has a mean and a deviation.
+template <Distribution Kind, std::uint32_t Stream, bool Follows> struct ScaledRandomTag {
+  template <class Like, class Key, class First, class Second> struct result : Like {
+    using Checks = decltype([] {
+      using Drawn = typename RandomTag<Kind, Stream, Follows>::template result<Like, Key>;
+      (void)sizeof(typename Drawn::Checks);
+      static_assert(is_number_v<typename First::type> && is_number_v<typename Second::type>,
+                    "tessera: bounds, the mean and the standard deviation of random numbers are numbers, ts::Dims or "
+                    "ts::Scalars");
+    });
+  };
+  static constexpr Value emit(Value context, Value like, Value key, Value first, Value second) {
+    like = like.at(context.source);
+    constexpr RandomDraw draw{Kind, Stream};
+    const Value drawn = Follows ? build::random_alike(like, key, draw) : build::random(like, key, draw);
+    const Value from = build::cast(first, DType::f64), to = build::cast(second, DType::f64);
+    const Value scale = Kind == Distribution::uniform ? to - from : to;
+    return build::cast(build::cast(from, drawn.dtype()) + drawn * build::cast(scale, drawn.dtype()), like.dtype());
+  }
+};
+
+template <class Like> inline constexpr bool has_sharding_v = !LocalOperand<Like> && Like::rank != 0;
+
+/// A key as an operand: of a tensor an i64, of a Dim or a ts::Key a Scalar. Reports a key of the wrong type and
+/// replaces it, so that no further errors follow.
+template <class K> constexpr decltype(auto) drawn_from(const K& key) {
+  constexpr bool is_operand = Operand<K>, is_key = std::is_same_v<K, Key>;
+  static_assert(is_operand || is_key, "tessera: the key of random numbers is a ts::Key, a number or a ts::Scalar, such "
+                                      "as the number of the training step, or an integer tensor of rank 0");
+  static_assert(!LocalOperand<K>, "tessera: inside a ts::shard_map the key of random numbers is a number or a "
+                                  "ts::Scalar; each device draws numbers of its own");
+  if constexpr (LocalOperand<K>)
+    return 0;
+  else if constexpr (is_key)
+    return Scalar(static_cast<std::int64_t>(key.seed));
+  else if constexpr (TensorOperand<K>)
+    return cast<std::int64_t>(key);
+  else if constexpr (std::is_same_v<K, Dim>)
+    return key.traced() ? Scalar(build::cast(here(key.placeholder()), DType::f64)) : Scalar(key.value());
+  else if constexpr (is_operand)
+    return (key);
+  else
+    return 0;
+}
+
+template <std::uint32_t Stream> struct DropoutTag {
+  template <class X, class Rate, class Key> struct result : X {
+    using Checks = decltype([] {
+      static_assert(draws_v<X>, "tessera: dropout takes float, double, bf16 and f16 tensors");
+      static_assert(is_number_v<typename Rate::type>, "tessera: the rate of dropout must be a number or a ts::Scalar");
+      static_assert(is_key_v<Key>, "tessera: the key of dropout must be a number, a ts::Scalar or an integer tensor of "
+                                   "rank 0");
+    });
+  };
+  static constexpr Value emit(Value context, Value x, Value rate, Value key) {
+    x = x.at(context.source);
+    rate = build::checked_cast(rate.at(context.source), DType::f64, NumberRule::rate);
+    const Value draw = build::random(x, key, {Distribution::uniform, Stream});
+    const Value scale = build::cast(build::dropout_scale(rate), x.dtype());
+    const Value kept = build::binary(Op::greater_equal, draw, build::cast(rate, draw.dtype()));
+    const Value scaled = x * scale;
+    return build::select(kept, scaled, x.number(0));
+  }
+};
+
+}  // namespace detail
+
+/// Random values of the shape and element type of `like` (float, double, bf16, f16): uniform in [0, 1), or standard
+/// normal. They are split over the mesh as `like` is. A value depends only on the key, on `Stream` and on the element's
+/// global index: it is equal on every mesh and in every equal call. Calls with one key that should give different
+/// values need different streams. The key is a ts::Key, a number or a ts::Scalar, of which each layer of a ts::Stack
+/// and each step of a loop draws its own values, or an integer tensor of rank 0, such as ts::fold_in(key, i) of the
+/// index of a loop, which gives the values of that key anywhere. No communication. Source: Philox4x32-10, Salmon et
+/// al., SC 2011.
+template <std::uint32_t Stream = 0, TensorArgument Like, class Key>
+constexpr auto uniform_like(const Like& like, const Key& key, Here at = Here::current()) {
+  return call<detail::RandomTag<Distribution::uniform, Stream, detail::has_sharding_v<Like>>>(Source::from(at), like,
+                                                                                              detail::drawn_from(key));
+}
+template <std::uint32_t Stream = 0, TensorArgument Like, class Key>
+constexpr auto normal_like(const Like& like, const Key& key, Here at = Here::current()) {
+  return call<detail::RandomTag<Distribution::normal, Stream, detail::has_sharding_v<Like>>>(Source::from(at), like,
+                                                                                             detail::drawn_from(key));
+}
+
+/// As above, uniform in [low, high) (jax.random.uniform with minval and maxval, Tensor.uniform_), or normal with a mean
+/// and a standard deviation (Tensor.normal_): `uniform_like(x, key, -0.1, 0.1)`. Rounding can give `high` itself.
+template <std::uint32_t Stream = 0, TensorArgument Like, class Key, NumberOperand Low, NumberOperand High>
+constexpr auto uniform_like(const Like& like, const Key& key, const Low& low, const High& high,
+                            Here at = Here::current()) {
+  return call<detail::ScaledRandomTag<Distribution::uniform, Stream, detail::has_sharding_v<Like>>>(
+      Source::from(at), like, detail::drawn_from(key), low, high);
+}
+template <std::uint32_t Stream = 0, TensorArgument Like, class Key, NumberOperand Mean, NumberOperand Deviation>
+constexpr auto normal_like(const Like& like, const Key& key, const Mean& mean, const Deviation& deviation,
+                           Here at = Here::current()) {
+  return call<detail::ScaledRandomTag<Distribution::normal, Stream, detail::has_sharding_v<Like>>>(
+      Source::from(at), like, detail::drawn_from(key), mean, deviation);
+}
+
+/// Each element of x is 0 with probability `rate`, and x / (1 - rate) otherwise; all are 0 at a rate of 1. Two dropouts
+/// with one key need two streams. Errors: option for a rate outside of [0, 1]. No communication.
+template <std::uint32_t Stream = 0, TensorArgument X, NumberOperand Rate, class Key>
+constexpr auto dropout(const X& x, const Rate& rate, const Key& key, Here at = Here::current()) {
+  return call<detail::DropoutTag<Stream>>(Source::from(at), x, rate, detail::drawn_from(key));
+}
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/nn/dropout.hpp
+
+#ifndef TESSERA_NN_DROPOUT_HPP
+#define TESSERA_NN_DROPOUT_HPP
+
+namespace tessera::nn {
+
+/// torch.nn.Dropout: in training `drop(x, key)`, which sets each element of x to 0 with probability `rate` and divides
+/// the others by 1 - rate; in evaluation `drop(x)`, which is x. At a rate of 0 it is x in training as well, at 1 zeros
+/// with gradients of zeros. One key gives the same elements in every call, so that a step gives each call a key of its
+/// own (ts::split, ts::fold_in), or each layer a `Stream`. Errors: `option` for a rate outside of [0, 1]. No
+/// communication.
+///
+///     struct Mlp {
+///       ts::nn::Linear<> up, down;
+///       ts::nn::Dropout<> drop{0.1};
+///       constexpr auto operator()(const auto& x, const auto&... key) const {   // model(x, key), model(x)
+///         return down(drop(ts::relu(up(x)), key...));
+///       }
+///     };
+template <std::uint32_t Stream = 0> struct Dropout {
+  Scalar rate = 0.5;
+
+  static constexpr std::array field_names{"rate"};
+  template <class X> constexpr X operator()(const X& x) const { return x; }
+  template <class X, class Key> constexpr auto operator()(const X& x, const Key& key, Here at = Here::current()) const {
+    return dropout<Stream>(x, rate, key, at);
+  }
+};
+
+/// Dropout inside of a layer, an argument of its call in training: see layer_dropout.
+template <class Rate, class Key> struct LayerDropout {
+  Rate rate;
+  Key key;
+
+  static constexpr std::array field_names{"rate", "key"};
+  template <std::uint32_t Stream> constexpr auto drop(const auto& x) const { return dropout<Stream>(x, rate, key); }
+};
+
+namespace detail {
+
+/// A number as a Scalar, so that it can be in a struct that a Stack is called with.
+template <class T> constexpr auto as_field(const T& x) {
+  if constexpr (std::is_arithmetic_v<T>)
+    return Scalar(x);
+  else
+    return tessera::detail::settle(x);
+}
+
+/// The streams of the dropouts in a layer of a transformer, which all have one key.
+inline constexpr std::uint32_t dropout_of_attention = 0x54524e53, dropout_of_cross = dropout_of_attention + 1,
+                               dropout_of_hidden = dropout_of_attention + 2, dropout_of_mlp = dropout_of_attention + 3;
+
+}  // namespace detail
+
+/// Dropout inside of a layer, for training: an argument of the call of a recurrent layer, a Block, an EncoderLayer, a
+/// DecoderLayer, or a Stack of such layers. Without it the layer drops nothing, as in evaluation. The rate is a number
+/// or a Scalar, the key as that of ts::dropout: of a Scalar, which a ts::Key becomes in a traced function, each layer
+/// of a Stack drops other elements; of a tensor, such as ts::fold_in(key, i) of the index of a loop, all layers drop
+/// the same.
+///
+///     layers(x, mask, ts::nn::layer_dropout(0.1, key))   // training
+///     layers(x, mask)                                    // evaluation
+template <NumberOperand Rate, class Key> constexpr auto layer_dropout(const Rate& rate, const Key& key) {
+  using OfRate = decltype(detail::as_field(rate));
+  using OfKey = decltype(detail::as_field(key));
+  return LayerDropout<OfRate, OfKey>{detail::as_field(rate), detail::as_field(key)};
+}
+
+}  // namespace tessera::nn
+
+#endif
+
 // ---- tessera/nn/mlp.hpp
 
 #ifndef TESSERA_NN_MLP_HPP
@@ -23636,23 +25103,31 @@ Bilinear<T, Bias> bilinear(Key key, Extent in1, Extent in2, Extent out, const Me
 
 namespace tessera::nn {
 
-/// down(gelu(up(x))). Communication: with the hidden features sharded, an all_reduce of the result.
-template <Element T = float, bool Bias = true> struct Mlp {
-  Linear<T, Bias> up;    ///< [features, hidden]
-  Linear<T, Bias> down;  ///< [hidden, features]
+/// down(gelu(up(x))), or with another activation (nn/activation.hpp). In training `mlp(x, layer_dropout(rate, key))`
+/// drops hidden features, as torch.nn.TransformerEncoderLayer does. `Projection` is the type of both linear layers:
+/// LoraLinear, or one of your own. Communication: with the hidden features sharded, an all_reduce of the result.
+template <Element T = float, bool Bias = true, class Activation = Gelu, class Projection = Linear<T, Bias>> struct Mlp {
+  Projection up;    ///< [features, hidden]
+  Projection down;  ///< [hidden, features]
 
   static constexpr std::array field_names{"up", "down"};
   constexpr auto operator()(const auto& x, Here at = Here::current()) const {
     const tessera::detail::LayerCall call(at, x);
-    const auto hidden = gelu(up(x));  // [B, T, hidden]
+    const auto hidden = Activation{}(up(x));  // [B, T, hidden]
     return down(hidden);
+  }
+  template <class Rate, class Key>
+  constexpr auto operator()(const auto& x, const LayerDropout<Rate, Key>& dropout, Here at = Here::current()) const {
+    const tessera::detail::LayerCall call(at, x);
+    const auto hidden = Activation{}(up(x));
+    return down(dropout.template drop<detail::dropout_of_hidden>(hidden));
   }
 };
 
 /// down(silu(gate(x)) * up(x)). Communication: as Mlp. Source: Shazeer, 2002.05202.
-template <Element T = float> struct GatedMlp {
-  Linear<T, false> gate, up;  ///< [features, hidden]
-  Linear<T, false> down;      ///< [hidden, features]
+template <Element T = float, class Projection = Linear<T, false>> struct GatedMlp {
+  Projection gate, up;  ///< [features, hidden]
+  Projection down;      ///< [hidden, features]
 
   static constexpr std::array field_names{"gate", "up", "down"};
   constexpr auto operator()(const auto& x, Here at = Here::current()) const {
@@ -23663,12 +25138,12 @@ template <Element T = float> struct GatedMlp {
 };
 
 /// The name of the same layer in the literature: silu is also called swish.
-template <Element T = float> using SwiGlu = GatedMlp<T>;
+template <Element T = float, class Projection = Linear<T, false>> using SwiGlu = GatedMlp<T, Projection>;
 
 /// An MLP for a model of `depth` layers, with initialized parameters.
-template <Element T = float, bool Bias = true>
-Mlp<T, Bias> mlp(Key key, Extent features, Extent hidden, const ShardingStrategy& strategy, int depth = 1,
-                 double stddev = 0.02) {
+template <Element T = float, bool Bias = true, class Activation = Gelu>
+Mlp<T, Bias, Activation> mlp(Key key, Extent features, Extent hidden, const ShardingStrategy& strategy, int depth = 1,
+                             double stddev = 0.02) {
   const auto [first, second] = split<2>(key);
   return {linear<T, Bias>(first, features, hidden, strategy, Role::column, stddev),
           linear<T, Bias>(second, hidden, features, strategy, Role::row, residual_stddev(stddev, depth))};
@@ -23690,255 +25165,6 @@ SwiGlu<T> swi_glu(Key key, Extent features, Extent hidden, const ShardingStrateg
 }
 
 }  // namespace tessera::nn
-
-#endif
-
-// ---- tessera/graph/trace/trace_types.hpp
-
-#ifndef TESSERA_GRAPH_TRACE_TRACE_TYPES_HPP
-#define TESSERA_GRAPH_TRACE_TRACE_TYPES_HPP
-
-namespace tessera::detail {
-
-/// The type that a traced function gets for an argument: a Sym for a tensor; a struct stays, holding placeholders.
-template <class A> struct TracedArgument {
-  using type = A;
-};
-template <class T, int R> struct TracedArgument<ShardedTensor<T, R>> {
-  using type = Sym<T, R>;
-};
-
-/// The type that the caller gets for a result.
-template <class R> struct FinalResult {
-  using type = R;
-};
-template <class T, int R> struct FinalResult<Sym<T, R>> {
-  using type = ShardedTensor<T, R>;
-};
-template <class... Ts> struct FinalResult<std::tuple<Ts...>> {
-  using type = std::tuple<typename FinalResult<Ts>::type...>;
-};
-template <class First, class Second> struct FinalResult<std::pair<First, Second>> {
-  using type = std::pair<typename FinalResult<First>::type, typename FinalResult<Second>::type>;
-};
-template <class T, std::size_t Size> struct FinalResult<std::array<T, Size>> {
-  using type = std::array<typename FinalResult<T>::type, Size>;
-};
-
-template <class F>
-concept TraceableFunction = std::is_class_v<F> && std::is_empty_v<F> && std::is_default_constructible_v<F>;
-
-/// Reports why a function can't be traced by its type, once for all uses.
-template <class F> struct ExplainFunction {
-  static constexpr bool is_class = std::is_class_v<F>, is_empty = !is_class || std::is_empty_v<F>;
-  using Checks = decltype([] {
-    static_assert(is_class, "tessera: a pointer to a function can't be traced; wrap the function in a lambda: "
-                            "[](const auto&... x) { return f(x...); }");
-    static_assert(
-        is_empty,
-        "tessera: a traced function can't capture variables; pass them as arguments. A function F without state is "
-        "no argument: write F{} where it is called");
-    static_assert(!is_empty || !is_class || std::is_default_constructible_v<F>,
-                  "tessera: a traced function can't capture variables; write [] instead of [&] or [=]");
-  });
-};
-
-/// The result of a trace that failed. It converts to anything, so that no further errors follow.
-struct NoResult {
-  template <class T> operator T() const;
-};
-/// The result of a function called with arguments that it does not take.
-struct NoCall : NoResult {};
-/// In place of a function that can't be traced.
-struct NoFunction {
-  NoResult operator()(...) const;
-};
-/// F with a fallback for arguments that it does not take.
-template <class F> struct AnyCall : F {
-  using F::operator();
-  NoCall operator()(...) const;
-};
-
-/// The function to call in order to deduce the type of a result.
-template <bool Takes, class F, std::size_t Arguments>
-using Callable =
-    std::conditional_t<!Takes, NoFunction, std::conditional_t<Arguments == 0 || std::is_final_v<F>, F, AnyCall<F>>>;
-/// The type that a call returns; of a call with an error, which the compiler has reported, NoResult.
-template <bool Sound, class F, class... Args> struct ReturnedBy {
-  using type = NoResult;
-};
-template <class F, class... Args> struct ReturnedBy<true, F, Args...> {
-  using type = decltype(std::declval<F>()(std::declval<Args&>()...));
-};
-/// Reports what is wrong with the type of an argument.
-template <class A> using ExplainArgument = ExplainField<typename FaultyField<typename TracedArgument<A>::type>::type>;
-
-/// The type that the caller gets for a traced function that returns a `Given`; reports what is wrong with that type.
-template <class Given> struct ResultOf {
-  static constexpr bool is_taken = !std::is_same_v<Given, NoCall>, is_returned = !std::is_void_v<Given>;
-  using settled = decltype(settle(std::declval<std::conditional_t<is_returned, Given, NoResult>>()));
-  /// Whether the caller gets a result.
-  static constexpr bool valid = !std::is_base_of_v<NoResult, settled> && Model<settled>;
-  using type = typename std::conditional_t<valid, FinalResult<settled>, std::type_identity<NoResult>>::type;
-  using Checks = decltype([] {
-    static_assert(
-        is_taken,
-        "tessera: the traced function can't be called with these arguments; compare their number and types with "
-        "its parameters");
-    static_assert(is_returned, "tessera: the traced function returns nothing; add a return statement");
-    (void)sizeof(ExplainField<typename FaultyField<settled>::type>);
-  });
-};
-
-}  // namespace tessera::detail
-
-#endif
-
-// ---- tessera/graph/trace/stack.hpp
-
-#ifndef TESSERA_GRAPH_TRACE_STACK_HPP
-#define TESSERA_GRAPH_TRACE_STACK_HPP
-
-namespace tessera {
-
-/// n layers of one structure. A traced function traces the block once, whatever n is: calling the stack is one repeat
-/// node, forward and backward. All layers have the same shapes, Dims and Scalars.
-template <class Block> class Stack {
- public:
-  using block = Block;
-
-  constexpr Stack() = default;
-  explicit Stack(std::vector<Block> layers) : layers_(std::move(layers)) {}
-  /// Makes layer i with make(i). Errors: `structure` for n < 0.
-  template <class Make> Stack(int n, Make&& make) {
-    if (n < 0) fail(errc::structure, "[stack] number of layers: ", n, " is negative");
-    layers_.reserve(static_cast<std::size_t>(n));
-    for (int i = 0; i < n; ++i) layers_.push_back(make(i));
-  }
-
-  constexpr int size() const { return static_cast<int>(layers_.size()); }
-  constexpr Block& operator[](int i) { return layers_[static_cast<std::size_t>(i)]; }
-  constexpr const Block& operator[](int i) const { return layers_[static_cast<std::size_t>(i)]; }
-  constexpr std::vector<Block>& layers() { return layers_; }
-  constexpr const std::vector<Block>& layers() const { return layers_; }
-
-  /// Applies all layers in order: x = layer(x, extra...), where x is a tensor, or a tuple or plain struct of tensors.
-  /// Each layer returns tensors with the element types, ranks and shapes of its x; their shardings may differ. For
-  /// values that each layer takes or makes itself, such as a cache, scan over the Stack: see ts::scan.
-  TESSERA_LAYER_OPERATOR(called)
-
-  /// The number of layers as a leaf: inside a trace, its placeholder.
-  constexpr Dim count() const { return count_.traced() ? count_ : Dim(size()); }
-  constexpr void set_count(const Dim& count) {
-    if (count.traced())
-      count_ = count;
-    else
-      layers_.resize(static_cast<std::size_t>(count.value()));
-  }
-
- private:
-  template <class X, class... Extra> constexpr auto called(Here at, const X& x, const Extra&... extra) const;
-
-  std::vector<Block> layers_;
-  Dim count_{};  // a placeholder, in a trace of a block without tensors
-};
-
-namespace detail {
-
-/// Visits the leaves of an argument of a block. A plain number is a constant of the block, not a leaf.
-template <class T> constexpr void for_each_tensor(T& object, auto& visitor) {
-  if constexpr (!std::is_arithmetic_v<std::remove_const_t<T>>) for_each_leaf(object, visitor);
-}
-
-/// A traced call of a Stack: one repeat node, whose body is the traced block.
-template <class Block, class X, class... Extra>
-constexpr X run_stack(Here at, const Stack<Block>& stack, const X& x, const Extra&... extra) {
-  const LayerCall call(at, x);
-  const Value context = trace_in(x);
-  if (stack.layers().empty() || context.module == nullptr)
-    fail(errc::structure,
-         "[stack] call: a Stack can be called only inside a traced function, and only with at least 1 layer");
-  BodyTrace body(*context.module, {});
-  BindLeaves bind{body, BindLeaves::Kind::carried};
-  X carried = x;
-  for_each_leaf(carried, bind);
-  bind.kind = BindLeaves::Kind::layer;
-  Block layer = stack[0];
-  for_each_leaf(layer, bind);
-  bind.kind = BindLeaves::Kind::captured;
-  std::tuple<Extra...> captured(extra...);
-  std::apply([&](auto&... own) { (for_each_tensor(own, bind), ...); }, captured);
-  const X result = std::apply([&](const auto&... own) { return as_carry(context, layer(carried, own...)); }, captured);
-  GiveLeaves give{body, true};
-  for_each_leaf(result, give);
-  const Source source = at.line() != 0 ? context.at(Source::from(at)).source : trace_in(result).node().source;
-  const Value made = body.close(counts_layers_v<Block> ? stack.count().placeholder() : context, source);
-  X last = x;
-  ProjectLeaves project{made, body};
-  for_each_leaf(last, project);
-  return last;
-}
-
-}  // namespace detail
-
-template <class Block>
-template <class X, class... Extra>
-constexpr auto Stack<Block>::called(Here at, const X& x, const Extra&... extra) const {
-  constexpr bool is_outside = !detail::holds_local_v<X>;
-  constexpr bool is_flat = !detail::BlockLeaves::of<Block>().stack && !(detail::BlockLeaves::of<Extra>().stack || ...);
-  static_assert(
-      is_outside,
-      "tessera: a Stack can't be called inside a ts::shard_map; call ts::shard_map inside the block of the Stack");
-  static_assert(
-      is_flat, "tessera: the layers of a ts::Stack can't contain a ts::Stack or take a ts::Stack as an argument; use a "
-               "std::array of blocks inside of a layer");
-  // Computed here so that compilers report an error in a layer with few lines of context.
-  using Carried = detail::carry_t<X>;
-  using Layer = const detail::Callable<is_outside && is_flat, Block, 1 + sizeof...(Extra)>;
-  constexpr bool sound = requires { std::declval<Layer&>()(std::declval<const Carried&>(), detail::settle(extra)...); };
-  using Returned = typename detail::ReturnedBy<sound, Layer&, const Carried, decltype(detail::settle(extra))...>::type;
-  constexpr bool is_taken = !std::is_same_v<Returned, detail::NoCall>;
-  static_assert(
-      is_taken,
-      "tessera: the layers of a ts::Stack can't be called with these arguments; compare their number and types "
-      "with the parameters of the layer's operator()");
-  if constexpr (!std::is_base_of_v<detail::NoResult, Returned>) {
-    using Result = detail::carry_t<std::remove_cvref_t<Returned>>;
-    constexpr bool is_model = Model<Carried> && !NumberOperand<X> && !detail::holds_number_v<X>;
-    static_assert(is_model,
-                  "tessera: the first argument of a Stack is what is passed from layer to layer: a tensor, or a "
-                  "tuple or plain struct of tensors; all further arguments are the same for each layer");
-    constexpr bool is_one = !TensorOperand<Carried> || TensorOperand<Result>;
-    static_assert(is_one,
-                  "tessera: a layer of a Stack must return a single tensor, the first argument of the next layer");
-    constexpr bool same = std::is_same_v<Result, Carried>;
-    static_assert(
-        same || TensorOperand<Carried>,
-        "tessera: the result of a layer of a Stack must have the structure of the layer's first argument, with "
-        "tensors of the same element types and ranks");
-    if constexpr (is_one && TensorOperand<Carried>) {
-      constexpr bool same_type = std::is_same_v<typename Result::element, typename Carried::element>;
-      constexpr bool same_rank = Result::rank == Carried::rank;
-      static_assert(
-          same_type,
-          "tessera: the result of a layer of a Stack must have the element type of the layer's first argument; "
-          "convert the result with ts::cast");
-      static_assert(same_rank,
-                    "tessera: the result of a layer of a Stack must have the rank of the layer's first argument; for a "
-                    "constant, use ts::full_like");
-    }
-    if constexpr (same && is_model)
-      return detail::run_stack(at, *this, detail::as_carry(detail::trace_in(x), x), detail::settle(extra)...);
-    else if constexpr (is_model)
-      return detail::as_carry(detail::trace_in(x), x);
-    else
-      return x;
-  } else {
-    return x;
-  }
-}
-
-}  // namespace tessera
 
 #endif
 
@@ -23979,6 +25205,11 @@ struct BindProgram {
   constexpr void leave_stack() { in_stack = false; }
 };
 
+/// Which tensor of a result a message is about.
+inline constexpr std::string_view result_places[] = {
+    "tensor 1 of the result", "tensor 2 of the result", "tensor 3 of the result", "tensor 4 of the result",
+    "tensor 5 of the result", "tensor 6 of the result", "tensor 7 of the result", "tensor 8 of the result"};
+
 /// Lists the nodes of a traced result, leaf by leaf.
 struct CollectOutputs {
   Module* module;
@@ -23992,18 +25223,25 @@ struct CollectOutputs {
     if (value.module == nullptr)
       return module->refuse(
           errc::empty_tensor,
-          "[trace] result: a tensor or a number in the result of the traced function was never assigned");
+          "[trace] result: a tensor or a number in the result of the traced function was never assigned", {}, place());
     if constexpr (TensorOperand<std::remove_const_t<Leaf>>)
       if (value.rank() != Leaf::rank + layer_dims)
         module->refuse(errc::structure,
                        "[stack] result: a field of all layers is returned outside of its Stack, or a tensor without a "
-                       "dim of layers is returned as a field of a Stack");
+                       "dim of layers is returned as a field of a Stack",
+                       value.node().source, place());
     module->main().outputs.push_back(value.id);
     module->results_in_layers.push_back(layer_dims > 0);
   }
   constexpr void enter_stack(auto&) { layer_dims = 1; }
   constexpr void enter_layer(int) {}
   constexpr void leave_stack() { layer_dims = 0; }
+
+ private:
+  constexpr std::string_view place() const {
+    const std::size_t before = module->main().outputs.size();
+    return before < std::size(result_places) ? result_places[before] : std::string_view();
+  }
 };
 
 /// A program with an argument node for each leaf of the arguments.
@@ -24171,6 +25409,16 @@ template <std::size_t Rows> struct Rule {
   char rows[Rows + 1][37]{};
   std::uint32_t line = 0;
 };
+/// The message of a Refusal with what is given, in one piece.
+template <std::size_t Size> struct JoinedText {
+  char letters[Size]{};
+  constexpr JoinedText(std::string_view text, std::string_view given) {
+    std::size_t at = 0;
+    for (const std::string_view part : {text, std::string_view(": "), given})
+      for (std::size_t i = 0; i < part.size() && at < Size; ++i) letters[at++] = part[i];
+  }
+  constexpr std::string_view view() const { return {letters, Size}; }
+};
 /// How many characters of the text go into the first row, with the space behind the last word.
 constexpr std::size_t row_size(std::string_view text) {
   return text.size() <= 36 ? text.size() : text.substr(0, 36).rfind(' ') + 1;
@@ -24178,15 +25426,17 @@ constexpr std::size_t row_size(std::string_view text) {
 template <class T, TraceFault Fault> constexpr auto rule_of() {
   if constexpr (Fault == TraceFault::refusal) {
     constexpr Refusal refusal = recorded<T, first_room>.refusal;
-    constexpr std::string_view text = refusal.text;
+    constexpr std::string_view said = refusal.text, given = refusal.given;
+    constexpr std::size_t size = said.size() + (given.empty() ? 0 : 2 + given.size());
+    constexpr JoinedText<size> text(said, given);
     constexpr std::size_t count = [](std::string_view rest) {
       std::size_t rows = 0;
       for (; !rest.empty(); ++rows) rest.remove_prefix(row_size(rest));
       return rows;
-    }(text);
+    }(text.view());
     Rule<count - 1> rule;
     rule.line = refusal.line;
-    std::string_view rest = text;
+    std::string_view rest = text.view();
     for (auto& row : rule.rows) {
       for (std::size_t i = 0; i < 36; ++i) row[i] = i < row_size(rest) ? rest[i] : ' ';
       rest.remove_prefix(row_size(rest));
@@ -24689,6 +25939,11 @@ RmsNorm<T> rms_norm(Extent features, const ShardingStrategy& strategy, double ep
 namespace tessera::nn {
 
 /// A pre-norm transformer layer: x + attention(norm(x)), then x + mlp(norm(x)).
+///
+///     block(x)
+///     block(x, layer_dropout(rate, key))    // in training: dropout of what is added to x, as resid_pdrop of GPT-2
+///     block.cached(x, cache, position)      // positions from `position` on; gives (result, new cache), see Attention
+/// A Stack of blocks takes the same arguments; with a cache for each block, `nn::cached(blocks, x, caches, position)`.
 template <class Norm, class Attention, class Mlp> struct PreNormBlock {
   Norm attention_norm;
   Attention attention;
@@ -24701,13 +25956,27 @@ template <class Norm, class Attention, class Mlp> struct PreNormBlock {
     const auto middle = x + attention(attention_norm(x));
     return middle + mlp(mlp_norm(middle));
   }
+  template <class Rate, class Key>
+  constexpr auto operator()(const auto& x, const LayerDropout<Rate, Key>& dropout, Here at = Here::current()) const {
+    const tessera::detail::LayerCall call(at, x);
+    const auto middle = x + dropout.template drop<detail::dropout_of_attention>(attention(attention_norm(x)));
+    return middle + dropout.template drop<detail::dropout_of_mlp>(mlp(mlp_norm(middle)));
+  }
+  template <class X, class Cache, class Position>
+  constexpr auto cached(const X& x, const Cache& cache, const Position& position, Here at = Here::current()) const {
+    const tessera::detail::LayerCall call(at, x);
+    const auto both = attention.cached(attention_norm(x), cache, position);
+    const auto middle = x + std::get<0>(both);
+    return std::tuple(middle + mlp(mlp_norm(middle)), std::get<1>(both));
+  }
 };
 
 /// Block is the layer of GPT-2, with a kernel of Attention; GatedBlock that of LLaMA without rotary position
-/// embeddings.
-template <Element T = float, class Kernel = CausalAttention>
-using Block = PreNormBlock<LayerNorm<T>, Attention<T, true, Kernel>, Mlp<T>>;
-template <Element T = float> using GatedBlock = PreNormBlock<RmsNorm<T>, Attention<T, false>, GatedMlp<T>>;
+/// embeddings. `Projection` is the type of their linear layers: `Block<float, CausalAttention, LoraLinear<>>`.
+template <Element T = float, class Kernel = CausalAttention, class Projection = Linear<T>>
+using Block = PreNormBlock<LayerNorm<T>, Attention<T, true, Kernel, Projection>, Mlp<T, true, Gelu, Projection>>;
+template <Element T = float, class Projection = Linear<T, false>>
+using GatedBlock = PreNormBlock<RmsNorm<T>, Attention<T, false, CausalAttention, Projection>, GatedMlp<T, Projection>>;
 
 /// A Block for a model of `depth` layers, with initialized parameters.
 ///
@@ -24731,6 +26000,79 @@ GatedBlock<T> gated_block(Key key, Extent features, Dim heads, Extent hidden, co
 }
 
 }  // namespace tessera::nn
+
+#endif
+
+// ---- tessera/nn/recast.hpp
+
+#ifndef TESSERA_NN_RECAST_HPP
+#define TESSERA_NN_RECAST_HPP
+
+// Models of which some parts have another type: cast_model, add_lora.
+
+namespace tessera::detail {
+
+/// A type with other element types, or, by a specialisation for a Map, other layers: a tensor, an element type itself,
+/// or a template of these.
+template <class Map, class T> struct Recast {
+  using type = T;
+};
+template <class Map, class T>
+  requires(std::is_arithmetic_v<T> || Element<T>)
+struct Recast<Map, T> {
+  using type = typename Map::template of<T>;
+};
+template <class Map, class T, int R> struct Recast<Map, ShardedTensor<T, R>> {
+  using type = ShardedTensor<typename Map::template of<T>, R>;
+};
+template <class Map, class T, int R> struct Recast<Map, Sym<T, R>> {
+  using type = Sym<typename Map::template of<T>, R>;
+};
+template <class Map, class T, std::size_t Size> struct Recast<Map, std::array<T, Size>> {
+  using type = std::array<typename Recast<Map, T>::type, Size>;
+};
+template <class Map, template <class...> class Made, class... Ts> struct Recast<Map, Made<Ts...>> {
+  using type = Made<typename Recast<Map, Ts>::type...>;
+};
+template <class Map, template <class, auto, auto...> class Made, class T, auto V, auto... Vs>
+struct Recast<Map, Made<T, V, Vs...>> {
+  using type = Made<typename Recast<Map, T>::type, V, Vs...>;
+};
+template <class Map, template <class, auto, class, class...> class Made, class T, auto V, class U, class... Us>
+struct Recast<Map, Made<T, V, U, Us...>> {
+  using type = Made<typename Recast<Map, T>::type, V, typename Recast<Map, U>::type, typename Recast<Map, Us>::type...>;
+};
+template <class Map, template <auto, class, auto...> class Made, auto V, class T, auto... Vs>
+struct Recast<Map, Made<V, T, Vs...>> {
+  using type = Made<V, typename Recast<Map, T>::type, Vs...>;
+};
+template <class Map, class T> using recast_t = typename Recast<Map, T>::type;
+
+/// A model of type To that has the fields of `from`: one of the same type is copied, and convert(std::type_identity<
+/// Part>(), part) makes each part that it takes.
+template <class To, class From, class Convert> constexpr To rebuilt(const From& from, const Convert& convert) {
+  if constexpr (std::is_same_v<To, From>) {
+    return from;
+  } else if constexpr (requires { convert(std::type_identity<To>(), from); }) {
+    return convert(std::type_identity<To>(), from);
+  } else if constexpr (is_stack_v<From>) {
+    To made;
+    for (const auto& layer : from.layers()) made.layers().push_back(rebuilt<typename To::block>(layer, convert));
+    return made;
+  } else if constexpr (is_tuple_v<From> || is_array_v<From>) {
+    return [&]<std::size_t... I>(std::index_sequence<I...>) {
+      return To{rebuilt<std::tuple_element_t<I, To>>(std::get<I>(from), convert)...};
+    }(std::make_index_sequence<std::tuple_size_v<To>>());
+  } else {
+    return with_fields(from, [&](const auto&... fields) {
+      return [&]<class... Fields>(TypeList<Fields...>) {
+        return To{rebuilt<Fields>(fields, convert)...};
+      }(typename FieldsOf<To>::type{});
+    });
+  }
+}
+
+}  // namespace tessera::detail
 
 #endif
 
@@ -27368,9 +28710,10 @@ TESSERA_PLANNING_BEGIN
 namespace tessera::detail {
 
 /// The groups on which each group depends, directly or through other groups, as bit sets. Groups are numbered in the
-/// order in which they are added; after a merge, one of the two groups is not part of the order any more. Compilers
-/// limit the statements and calls of a constant expression, but not its expressions: hence one expression processes a
-/// chunk of words, and members access raw pointers.
+/// order in which they are added; after a merge, one of the two groups is not part of the order any more. The number of
+/// the newest group is given again after its merge: most nodes join the group of an operand at once, and sets are as
+/// long as there are numbers. Compilers limit the statements and calls of a constant expression, but not its
+/// expressions: hence one expression processes a chunk of words, and members access raw pointers.
 class Dependencies {
  public:
   /// Capacity: `most` groups.
@@ -27385,7 +28728,7 @@ class Dependencies {
     alive_[count_ / 64] |= std::uint64_t{1} << (count_ % 64);
     return count_++;
   }
-  /// The number of groups that were added, including those that were merged into others.
+  /// The number of groups, including those that were merged into others and whose numbers were not given again.
   constexpr int count() const { return count_; }
   constexpr bool is_alive(int g) const { return (alive_[g / 64] >> (g % 64) & 1) != 0; }
 
@@ -27416,6 +28759,7 @@ class Dependencies {
     std::uint64_t* const own = sets_ + words_ * static_cast<std::size_t>(kept);
     own[kept / 64] &= ~kept_bit;
     own[gone / 64] &= ~gone_bit;
+    if (gone == count_ - 1 && is_read_[gone] == 0) remove_newest();
   }
 
   /// An order in which groups can run: always the first group whose dependencies have run.
@@ -27458,6 +28802,11 @@ class Dependencies {
   /// The number of words of a set that are in use, a multiple of `chunk`.
   constexpr std::size_t used_words() const { return (static_cast<std::size_t>(count_) / 64 / chunk + 1) * chunk; }
 
+  constexpr void remove_newest() {
+    std::uint64_t* const own = sets_ + words_ * static_cast<std::size_t>(--count_);
+    for (std::size_t w = 0; w * 64 <= static_cast<std::size_t>(count_); w += chunk)
+      own[w] = own[w + 1] = own[w + 2] = own[w + 3] = own[w + 4] = own[w + 5] = own[w + 6] = own[w + 7] = 0;
+  }
   constexpr void absorb(int from, int to) {
     std::uint64_t* const b = sets_ + words_ * static_cast<std::size_t>(from);
     const std::uint64_t* const m = sets_ + words_ * static_cast<std::size_t>(to);
@@ -27976,6 +29325,7 @@ class Grouper : NodeReads {
       if (const int joined = group_to_join(id); joined >= 0) return join(joined, id);
     const int g = dependencies_.add();
     Group& made = group_[g];
+    made = Group{};
     made.first = made.last = id;
     made.count = 1;
     made.fused = own.addition < 0 &&
@@ -29067,9 +30417,9 @@ class LeafName {
   Growable<char> text_;
 };
 
-/// How the layers of a Stack are visited: each with its position, or the first one for all, with the position `*`.
-/// While a function is traced a Stack has one layer, with the tensors of all.
-enum class VisitLayers { each, together };
+/// How the layers of a Stack are visited: each with its position, the first one for all with the position `*`, or each
+/// with the position `*`. While a function is traced a Stack has one layer, with the tensors of all.
+enum class VisitLayers { each, together, each_alike };
 
 /// Visits the leaves of a model: f(name, leaf, layers), where `layers` is how many layers of a Stack a leaf stands for.
 /// C++20 has no reflection, so a struct lists the names of its fields in order: `static constexpr std::array
@@ -29088,7 +30438,9 @@ template <class F> class NameLeaves {
         visit(object[0], name_.enter("*"));
         count_ = 1;
       } else {
-        for (int i = 0; i < object.size(); ++i) visit(object[i], name_.enter(static_cast<std::size_t>(i)));
+        for (int i = 0; i < object.size(); ++i)
+          visit(object[i],
+                layers_ == VisitLayers::each_alike ? name_.enter("*") : name_.enter(static_cast<std::size_t>(i)));
       }
     } else if constexpr (is_tuple_v<U>) {
       std::size_t i = 0;
@@ -35760,6 +37112,7 @@ struct FusedPlaces {
   std::uint16_t row_axes = 0;  ///< mesh axes that the row is sharded over
   double tile_cost = 0;        ///< elements of the largest tile
   bool past_caches = false;
+  int layers = 1;  ///< each device has a place for each layer of a Stack, one after the other
 
   FusedPlaces(const StepContext& c, const Fused& fused)
       : work(c.layout, c.step), layout_(c.layout), fused_(fused), rank_(c.units[c.step.unit].rank) {
@@ -35767,6 +37120,9 @@ struct FusedPlaces {
     make_tiles();
   }
 
+  /// The device of a place, and the place of its layer on another device.
+  Coordinates device_of(int place) const { return work.coordinates(place / layers); }
+  int on_device(const Coordinates& device, int place) const { return work.index_of(device) * layers + place % layers; }
   const Part& part(const Tile& tile, int sum) const {
     const int own = sum - places[static_cast<std::size_t>(tile.place)].first_sum;
     return parts[static_cast<std::size_t>(tile.first_part + own)];
@@ -35810,7 +37166,7 @@ struct FusedPlaces {
       for (std::uint8_t axis : sharding.dims[rank_ - 1]) row_axes = static_cast<std::uint16_t>(row_axes | 1u << axis);
     split_phases = row_axes != 0 && fused_.phases > 1;
 
-    int layer_dim = -1, layers = 1;
+    int layer_dim = -1;
     auto find_layers = [&](int value, const UnitOperand& operand) {
       if (!layout_.value(value).stacked) return;
       for (int d = 0; d < rank_; ++d)
@@ -35825,10 +37181,6 @@ struct FusedPlaces {
       if (step.outputs[static_cast<std::size_t>(o)] >= 0)
         find_layers(step.outputs[static_cast<std::size_t>(o)], units.output(step.unit, o));
 
-    if (split_phases && layers > 1)
-      fail(errc::unsupported,
-           "[fused] stacked rows: outside a Stack its tensors can't be reduced along a split last dim; reshard them to "
-           "split another dim");
     const bool has_index = uses_index();
     places.reserve(static_cast<std::size_t>(work.count()) * static_cast<std::size_t>(layers));
     for (int w = 0; w < work.count(); ++w)
@@ -36471,10 +37823,10 @@ class FusedStep final : public PreparedStep, public Epilogue {
     Growable<int> group_of(where_.places.size(), -1);
     for (std::size_t w = 0; w < where_.places.size(); ++w) {
       if (where_.places[w].idle) continue;
-      Coordinates first = where_.work.coordinates(static_cast<int>(w));
+      Coordinates first = where_.device_of(static_cast<int>(w));
       for (std::size_t axis = 0; axis < first.size(); ++axis)
         if ((where_.row_axes >> axis & 1) != 0) first[axis] = 0;
-      int& group = group_of[static_cast<std::size_t>(where_.work.index_of(first))];
+      int& group = group_of[static_cast<std::size_t>(where_.on_device(first, static_cast<int>(w)))];
       if (group < 0) {
         group = static_cast<int>(row_groups_.size());
         row_groups_.push_back({{}, completed_begin() + completed_bytes_});
@@ -36499,9 +37851,9 @@ class FusedStep final : public PreparedStep, public Epilogue {
       const Box rows{{0}, {where_.places[static_cast<std::size_t>(group.places[0])].rows}};
       Growable<int> sources;
       for (const int w : group.places)
-        sources.push_back(move.add_source(rows, {1}, Holders(mesh_, axes, where_.work.coordinates(w)),
+        sources.push_back(move.add_source(rows, {1}, Holders(mesh_, axes, where_.device_of(w)),
                                           {StepMove::scratch, row_values(w, index)}));
-      const Holders all(mesh_, axes & ~unsigned{where_.row_axes}, where_.work.coordinates(group.places[0]));
+      const Holders all(mesh_, axes & ~unsigned{where_.row_axes}, where_.device_of(group.places[0]));
       const int completed = move.add_destination(rows, {1}, all, {StepMove::scratch, group.completed});
       move.plan().fill({&completed, 1}, sources, static_cast<int>(sources.size()));
     }
@@ -44446,41 +45798,6 @@ struct WidenBf16 {
   template <class T> using of = std::conditional_t<std::is_same_v<T, bf16>, float, T>;
 };
 
-/// A type with other element types: a tensor, an element type itself, or a template of these.
-template <class Map, class T> struct Recast {
-  using type = T;
-};
-template <class Map, class T>
-  requires(std::is_arithmetic_v<T> || Element<T>)
-struct Recast<Map, T> {
-  using type = typename Map::template of<T>;
-};
-template <class Map, class T, int R> struct Recast<Map, ShardedTensor<T, R>> {
-  using type = ShardedTensor<typename Map::template of<T>, R>;
-};
-template <class Map, class T, int R> struct Recast<Map, Sym<T, R>> {
-  using type = Sym<typename Map::template of<T>, R>;
-};
-template <class Map, class T, std::size_t Size> struct Recast<Map, std::array<T, Size>> {
-  using type = std::array<typename Recast<Map, T>::type, Size>;
-};
-template <class Map, template <class...> class Made, class... Ts> struct Recast<Map, Made<Ts...>> {
-  using type = Made<typename Recast<Map, Ts>::type...>;
-};
-template <class Map, template <class, auto, auto...> class Made, class T, auto V, auto... Vs>
-struct Recast<Map, Made<T, V, Vs...>> {
-  using type = Made<typename Recast<Map, T>::type, V, Vs...>;
-};
-template <class Map, template <class, auto, class> class Made, class T, auto V, class U>
-struct Recast<Map, Made<T, V, U>> {
-  using type = Made<typename Recast<Map, T>::type, V, typename Recast<Map, U>::type>;
-};
-template <class Map, template <auto, class, auto...> class Made, auto V, class T, auto... Vs>
-struct Recast<Map, Made<V, T, Vs...>> {
-  using type = Made<V, typename Recast<Map, T>::type, Vs...>;
-};
-template <class Map, class T> using recast_t = typename Recast<Map, T>::type;
-
 /// Whether a model has a tensor whose element type Map changes.
 template <class Map> struct FindRecast {
   bool found = false;
@@ -44502,10 +45819,10 @@ template <class Map, class T> constexpr bool has_recast() {
   }
 }
 
-template <class To, class From> constexpr To cast_leaves(const From& from, Here at) {
-  if constexpr (std::is_same_v<To, From>) {
-    return from;
-  } else if constexpr (TensorOperand<From>) {
+/// Converts the tensors of a model.
+struct CastTensor {
+  Here at;
+  template <class To, TensorOperand From> constexpr To operator()(std::type_identity<To>, const From& from) const {
     if constexpr (SymOperand<From>) {
       return cast<typename To::element>(from, at);
     } else {
@@ -44513,22 +45830,8 @@ template <class To, class From> constexpr To cast_leaves(const From& from, Here 
         return To(build::cast(here(value).at(Source::from(at)), dtype_v<typename To::element>));
       return To(cast<typename To::element>(from, at));
     }
-  } else if constexpr (is_stack_v<From>) {
-    To made;
-    for (const auto& layer : from.layers()) made.layers().push_back(cast_leaves<typename To::block>(layer, at));
-    return made;
-  } else if constexpr (is_tuple_v<From> || is_array_v<From>) {
-    return [&]<std::size_t... I>(std::index_sequence<I...>) {
-      return To{cast_leaves<std::tuple_element_t<I, To>>(std::get<I>(from), at)...};
-    }(std::make_index_sequence<std::tuple_size_v<To>>());
-  } else {
-    return with_fields(from, [&](const auto&... fields) {
-      return [&]<class... Fields>(TypeList<Fields...>) {
-        return To{cast_leaves<Fields>(fields, at)...};
-      }(typename FieldsOf<To>::type{});
-    });
   }
-}
+};
 
 template <class Map, class T> constexpr auto recast(const T& x, Here at) {
   using To = recast_t<Map, T>;
@@ -44539,7 +45842,7 @@ template <class Map, class T> constexpr auto recast(const T& x, Here at) {
                   "<ts::Element T> struct Mlp { nn::Linear<T> up, down; };`; or name the type, as in "
                   "ts::cast_model<Mlp16>(model); ts::autocast needs neither");
   }
-  return cast_leaves<To>(x, at);
+  return rebuilt<To>(x, CastTensor{at});
 }
 
 /// f of arguments with other element types, and results with f32 in the place of bf16.
@@ -44564,7 +45867,7 @@ template <Element T, class Model> constexpr auto cast_model(const Model& model, 
 template <class To, class Model>
   requires(!Element<To>)
 constexpr To cast_model(const Model& model, Here at = Here::current()) {
-  return detail::cast_leaves<To>(model, at);
+  return detail::rebuilt<To>(model, detail::CastTensor{at});
 }
 
 /// Inside a traced function: f, whose f32 arguments (models too) become bf16, and whose bf16 results become f32: the
@@ -45260,334 +46563,6 @@ ConvTranspose2d<Options, T, Bias> conv_transpose2d(Key key, Extent in, Extent ou
 
 #endif
 
-// ---- tessera/ops/random/keys.hpp
-
-#ifndef TESSERA_OPS_RANDOM_KEYS_HPP
-#define TESSERA_OPS_RANDOM_KEYS_HPP
-
-namespace tessera {
-
-/// Inside a traced function, where a ts::Key is a ts::Scalar: the key that ts::fold_in gives for this key outside. n is
-/// an integer, a Dim or a Scalar, such as the number of a layer or of a step.
-template <NumberOperand N> constexpr Scalar fold_in(const Scalar& key, const N& n, Here at = Here::current()) {
-  Value context = trace_of(key);
-  if (context.module == nullptr) context = trace_of(n);
-  if (context.module == nullptr) {
-    if constexpr (std::is_arithmetic_v<N>)
-      return Scalar(ops::FoldInOp::folded(key.number(), HostNumber(n)));
-    else
-      return Scalar(ops::FoldInOp::folded(key.number(), n.number()));
-  }
-  context = context.at(Source::from(at));
-  return Scalar(build::apply<ops::FoldInOp>(build::cast(lower(context, key), DType::f64),
-                                            build::cast(lower(context, n), DType::f64)));
-}
-/// Inside a traced function: the keys that ts::split gives for this key outside.
-template <std::size_t N> constexpr std::array<Scalar, N> split(const Scalar& key, Here at = Here::current()) {
-  std::array<Scalar, N> keys;
-  const Scalar stream = fold_in(key, kernels::split_stream, at);
-  for (std::size_t i = 0; i < N; ++i) keys[i] = fold_in(stream, i, at);
-  return keys;
-}
-
-namespace detail {
-
-template <class K>
-inline constexpr bool is_key_v =
-    is_number_v<typename K::type> ||
-    (std::is_integral_v<typename K::type> && K::rank == 0 && !std::is_same_v<typename K::type, bool>);
-
-struct FoldInTag {
-  template <class K, class N> struct result : Typed<std::int64_t, 0> {
-    using Checks = decltype([] {
-      static_assert(is_key_v<K> && is_key_v<N>,
-                    "tessera: fold_in takes a key, and an integer: a number or an integer tensor of rank 0");
-    });
-  };
-  static constexpr Value emit(Value context, Value key, Value n) {
-    return build::apply<ops::FoldInOp>(build::cast(key.at(context.source), DType::i64), build::cast(n, DType::i64));
-  }
-};
-
-}  // namespace detail
-
-/// The key that ts::fold_in gives for a number which is known only when a step runs, such as the index of a
-/// ts::fori_loop or a slice of the xs of a ts::scan. This key is an i64 tensor of rank 0: it can be folded in and split
-/// again, be part of a carry or of xs, and every function that draws takes it. Draws with it depend on the key alone,
-/// as in JAX: a step of a loop draws what the same call draws outside of the loop. (A key that is a ts::Scalar gives
-/// every step of a loop, and every layer of a ts::Stack, draws of its own.) No communication.
-///
-///     ts::fori_loop(0, 10, [&](const auto& i, const auto& x) { return ts::dropout(x, 0.1, ts::fold_in(key, i)); }, x);
-template <Operand Key, Operand N>
-  requires(TensorOperand<Key> || TensorOperand<N>)
-constexpr auto fold_in(const Key& key, const N& n, Here at = Here::current()) {
-  return call<detail::FoldInTag>(Source::from(at), key, n);
-}
-/// The keys that ts::split gives for a key that is a tensor.
-template <std::size_t N, TensorArgument Key> constexpr auto split(const Key& key, Here at = Here::current()) {
-  const auto stream = fold_in(key, kernels::split_stream, at);
-  return [&]<std::size_t... I>(std::index_sequence<I...>) {
-    return std::array{fold_in(stream, I, at)...};
-  }(std::make_index_sequence<N>());
-}
-
-/// A ts::Scalar that is a key, as an i64 tensor of rank 0: a carry of ts::scan that each step splits is such a tensor
-/// (jax.random.key_data). Inside a traced function only, of a key that is an argument or was derived from an argument.
-/// Errors: unsupported elsewhere.
-///
-///     ts::scan([](const auto& carry, const auto& x) {
-///       const auto [next, own] = ts::split<2>(std::get<1>(carry));
-///       return std::tuple(std::tuple(ts::dropout(std::get<0>(carry) + x, 0.1, own), next), std::tuple());
-///     }, std::tuple(h, ts::key_data(key)), xs);
-constexpr Sym<std::int64_t, 0> key_data(const Scalar& key, Here at = Here::current()) {
-  Value context = trace_of(key);
-  if (context.module == nullptr)
-    fail(errc::unsupported, "[key_data] the key is no argument of a traced function: pass the key to the function");
-  context = context.at(Source::from(at));
-  return Sym<std::int64_t, 0>(build::cast(lower(context, key), DType::i64));
-}
-
-namespace detail {
-
-struct SplitKeyTag {
-  template <class K, class N> struct result : Typed<std::int64_t, 1> {
-    using Checks = decltype([] { static_assert(is_key_v<K>, "tessera: the key of ts::split is a key"); });
-  };
-  static constexpr Value emit(Value context, Value key, Value count) {
-    key = build::cast(key.at(context.source), DType::i64);
-    count = as_size(count).at(context.source);
-    const Value numbers = count.make({.op = Op::arange, .dtype = DType::i32, .rank = 1}, {count.id});
-    const Value stream = build::apply<ops::FoldInOp>(key, key.integer(kernels::split_stream, DType::i64));
-    return build::apply<ops::FoldInOp>(stream, build::cast(numbers, DType::i64));
-  }
-};
-
-}  // namespace detail
-
-/// Inside a traced function: n keys as one i64 tensor, whose elements are those of ts::split<n>(key), for ts::vmap and
-/// ts::map over keys (jax.random.split(key, n)). n may be a ts::Dim. No communication.
-///
-///     ts::vmap([](const auto& x, const auto& own) { return ts::dropout(x, 0.1, own); })(xs, ts::split(key, 8));
-template <Operand Key, SizeOperand N>
-  requires(TensorOperand<Key> || NumberOperand<Key>)
-constexpr auto split(const Key& key, const N& n, Here at = Here::current()) {
-  return call<detail::SplitKeyTag>(Source::from(at), key, Dim(n));
-}
-
-}  // namespace tessera
-
-#endif
-
-// ---- tessera/ops/random/random.hpp
-
-#ifndef TESSERA_OPS_RANDOM_RANDOM_HPP
-#define TESSERA_OPS_RANDOM_RANDOM_HPP
-
-namespace tessera {
-
-namespace build {
-
-/// A random node in the shape of `like`, in the type that its elements are computed in (f32 for bf16 and f16); see
-/// RandomDraw. A key that is a tensor is an i64; any other type is that of a number.
-constexpr Value random(Value like, Value key, RandomDraw draw) {
-  const Value shape = shape_source(like);
-  return like.make({.op = Op::random,
-                    .dtype = computed_as(like.dtype()),
-                    .rank = like.node().rank,
-                    .singletons = like.node().singletons,
-                    .labels = draw.pack(),
-                    .value = static_cast<double>(draw.stream)},
-                   {shape.id, key.dtype() == DType::i64 ? key.id : cast(key, DType::f64).id});
-}
-/// A random node that is split as `like` is, whose elements are not read.
-constexpr Value random_alike(Value like, Value key, RandomDraw draw) {
-  return alike(random(like, key, draw), shape_source(like));
-}
-/// Draws in the type of `like`. Uniform ones of bf16 and f16 stay below 1, to which an f32 next to it would be rounded.
-constexpr Value drawn_as(Value draw, Value like, Distribution kind) {
-  if (kind == Distribution::uniform && draw.dtype() != like.dtype())
-    draw = binary(Op::minimum, draw, draw.number(like.dtype() == DType::bf16 ? 1 - 0x1p-8 : 1 - 0x1p-11));
-  return cast(draw, like.dtype());
-}
-/// The key derived from a key and a constant, of the same kind: a number or a tensor.
-constexpr Value folded_key(Value key, std::int64_t n) {
-  const DType type = key.dtype() == DType::i64 ? DType::i64 : DType::f64;
-  return apply<ops::FoldInOp>(cast(key, type), key.integer(n, type));
-}
-
-/// 1 / (1 - rate), but 0 at a rate of 1, where all elements are dropped: infinity would make the gradient NaN.
-constexpr Value dropout_scale(Value rate) {
-  if (rate.node().is_constant()) return rate.number(rate.node().value < 1 ? 1 / (1 - rate.node().value) : 0);
-  const Value kept = 1.0 - rate, zero = rate.number(0);
-  return select(binary(Op::greater, kept, zero), 1.0 / kept, zero);
-}
-
-}  // namespace build
-
-namespace detail {
-
-template <class A> inline constexpr bool draws_v = is_floating_v<typename A::type>;
-
-/// With Follows the draws are split as `like` is, whose elements are not read.
-template <Distribution Kind, std::uint32_t Stream, bool Follows> struct RandomTag {
-  template <class Like, class Key> struct result : Like {
-    using Checks = decltype([] {
-      static_assert(draws_v<Like>, "tessera: random tensors are float, double, bf16 or f16");
-      static_assert(is_key_v<Key>, "tessera: the key of random numbers must be a number, a ts::Scalar or an integer "
-                                   "tensor of rank 0");
-    });
-  };
-  static constexpr Value emit(Value context, Value like, Value key) {
-    like = like.at(context.source);
-    constexpr RandomDraw draw{Kind, Stream};
-    return build::drawn_as(Follows ? build::random_alike(like, key, draw) : build::random(like, key, draw), like, Kind);
-  }
-};
-
-/// first + second * u of a uniform u is from one bound to the other; of a normal u it has a mean and a deviation.
-template <Distribution Kind, std::uint32_t Stream, bool Follows> struct ScaledRandomTag {
-  template <class Like, class Key, class First, class Second> struct result : Like {
-    using Checks = decltype([] {
-      using Drawn = typename RandomTag<Kind, Stream, Follows>::template result<Like, Key>;
-      (void)sizeof(typename Drawn::Checks);
-      static_assert(is_number_v<typename First::type> && is_number_v<typename Second::type>,
-                    "tessera: bounds, the mean and the standard deviation of random numbers are numbers, ts::Dims or "
-                    "ts::Scalars");
-    });
-  };
-  static constexpr Value emit(Value context, Value like, Value key, Value first, Value second) {
-    like = like.at(context.source);
-    constexpr RandomDraw draw{Kind, Stream};
-    const Value drawn = Follows ? build::random_alike(like, key, draw) : build::random(like, key, draw);
-    const Value from = build::cast(first, DType::f64), to = build::cast(second, DType::f64);
-    const Value scale = Kind == Distribution::uniform ? to - from : to;
-    return build::cast(build::cast(from, drawn.dtype()) + drawn * build::cast(scale, drawn.dtype()), like.dtype());
-  }
-};
-
-template <class Like> inline constexpr bool has_sharding_v = !LocalOperand<Like> && Like::rank != 0;
-
-/// A key as an operand: of a tensor an i64, of a Dim a Scalar. Reports a key of the wrong type and replaces it, so that
-/// no further errors follow.
-template <class Key> constexpr decltype(auto) drawn_from(const Key& key) {
-  constexpr bool is_operand = Operand<Key>;
-  static_assert(is_operand,
-                "tessera: in an expression of tensors and inside a traced function the key of random numbers "
-                "is a number or a ts::Scalar, such as the number of the training step, not a ts::Key; pass "
-                "the ts::Key to the compiled function, in which it is a ts::Scalar");
-  static_assert(!LocalOperand<Key>, "tessera: inside a ts::shard_map the key of random numbers is a number or a "
-                                    "ts::Scalar; each device draws numbers of its own");
-  if constexpr (LocalOperand<Key>)
-    return 0;
-  else if constexpr (TensorOperand<Key>)
-    return cast<std::int64_t>(key);
-  else if constexpr (std::is_same_v<Key, Dim>)
-    return key.traced() ? Scalar(build::cast(here(key.placeholder()), DType::f64)) : Scalar(key.value());
-  else if constexpr (is_operand)
-    return (key);
-  else
-    return 0;
-}
-
-template <std::uint32_t Stream> struct DropoutTag {
-  template <class X, class Rate, class Key> struct result : X {
-    using Checks = decltype([] {
-      static_assert(draws_v<X>, "tessera: dropout takes float, double, bf16 and f16 tensors");
-      static_assert(is_number_v<typename Rate::type>, "tessera: the rate of dropout must be a number or a ts::Scalar");
-      static_assert(is_key_v<Key>, "tessera: the key of dropout must be a number, a ts::Scalar or an integer tensor of "
-                                   "rank 0");
-    });
-  };
-  static constexpr Value emit(Value context, Value x, Value rate, Value key) {
-    x = x.at(context.source);
-    rate = build::checked_cast(rate.at(context.source), DType::f64, NumberRule::rate);
-    const Value draw = build::random(x, key, {Distribution::uniform, Stream});
-    const Value scale = build::cast(build::dropout_scale(rate), x.dtype());
-    const Value kept = build::binary(Op::greater_equal, draw, build::cast(rate, draw.dtype()));
-    const Value scaled = x * scale;
-    return build::select(kept, scaled, x.number(0));
-  }
-};
-
-}  // namespace detail
-
-/// Random values of the shape and element type of `like` (float, double, bf16, f16): uniform in [0, 1), or standard
-/// normal. They are split over the mesh as `like` is. A value depends only on the key, on `Stream` and on the element's
-/// global index: it is equal on every mesh and in every equal call. Calls with one key that should give different
-/// values need different streams. The key is a number or a ts::Scalar, of which each layer of a ts::Stack and each step
-/// of a loop draws its own values, or an integer tensor of rank 0, such as ts::fold_in(key, i) of the index of a loop,
-/// which gives the values of that key anywhere. No communication. Source: Philox4x32-10, Salmon et al., SC 2011.
-template <std::uint32_t Stream = 0, TensorArgument Like, class Key>
-constexpr auto uniform_like(const Like& like, const Key& key, Here at = Here::current()) {
-  return call<detail::RandomTag<Distribution::uniform, Stream, detail::has_sharding_v<Like>>>(Source::from(at), like,
-                                                                                              detail::drawn_from(key));
-}
-template <std::uint32_t Stream = 0, TensorArgument Like, class Key>
-constexpr auto normal_like(const Like& like, const Key& key, Here at = Here::current()) {
-  return call<detail::RandomTag<Distribution::normal, Stream, detail::has_sharding_v<Like>>>(Source::from(at), like,
-                                                                                             detail::drawn_from(key));
-}
-
-/// As above, uniform in [low, high) (jax.random.uniform with minval and maxval, Tensor.uniform_), or normal with a mean
-/// and a standard deviation (Tensor.normal_): `uniform_like(x, key, -0.1, 0.1)`. Rounding can give `high` itself.
-template <std::uint32_t Stream = 0, TensorArgument Like, class Key, NumberOperand Low, NumberOperand High>
-constexpr auto uniform_like(const Like& like, const Key& key, const Low& low, const High& high,
-                            Here at = Here::current()) {
-  return call<detail::ScaledRandomTag<Distribution::uniform, Stream, detail::has_sharding_v<Like>>>(
-      Source::from(at), like, detail::drawn_from(key), low, high);
-}
-template <std::uint32_t Stream = 0, TensorArgument Like, class Key, NumberOperand Mean, NumberOperand Deviation>
-constexpr auto normal_like(const Like& like, const Key& key, const Mean& mean, const Deviation& deviation,
-                           Here at = Here::current()) {
-  return call<detail::ScaledRandomTag<Distribution::normal, Stream, detail::has_sharding_v<Like>>>(
-      Source::from(at), like, detail::drawn_from(key), mean, deviation);
-}
-
-/// Each element of x is 0 with probability `rate`, and x / (1 - rate) otherwise; all are 0 at a rate of 1. Two dropouts
-/// with one key need two streams. Errors: option for a rate outside of [0, 1]. No communication.
-template <std::uint32_t Stream = 0, TensorArgument X, NumberOperand Rate, class Key>
-constexpr auto dropout(const X& x, const Rate& rate, const Key& key, Here at = Here::current()) {
-  return call<detail::DropoutTag<Stream>>(Source::from(at), x, rate, detail::drawn_from(key));
-}
-
-}  // namespace tessera
-
-#endif
-
-// ---- tessera/nn/dropout.hpp
-
-#ifndef TESSERA_NN_DROPOUT_HPP
-#define TESSERA_NN_DROPOUT_HPP
-
-namespace tessera::nn {
-
-/// torch.nn.Dropout: in training `drop(x, key)`, which sets each element of x to 0 with probability `rate` and divides
-/// the others by 1 - rate; in evaluation `drop(x)`, which is x. At a rate of 0 it is x in training as well, at 1 zeros
-/// with gradients of zeros. One key gives the same elements in every call, so that a step gives each call a key of its
-/// own (ts::split, ts::fold_in), or each layer a `Stream`. Errors: `option` for a rate outside of [0, 1]. No
-/// communication.
-///
-///     struct Mlp {
-///       ts::nn::Linear<> up, down;
-///       ts::nn::Dropout<> drop{0.1};
-///       constexpr auto operator()(const auto& x, const auto&... key) const {   // model(x, key), model(x)
-///         return down(drop(ts::relu(up(x)), key...));
-///       }
-///     };
-template <std::uint32_t Stream = 0> struct Dropout {
-  Scalar rate = 0.5;
-
-  static constexpr std::array field_names{"rate"};
-  template <class X> constexpr X operator()(const X& x) const { return x; }
-  template <class X, class Key> constexpr auto operator()(const X& x, const Key& key, Here at = Here::current()) const {
-    return dropout<Stream>(x, rate, key, at);
-  }
-};
-
-}  // namespace tessera::nn
-
-#endif
-
 // ---- tessera/nn/embedding.hpp
 
 #ifndef TESSERA_NN_EMBEDDING_HPP
@@ -45614,12 +46589,19 @@ template <Element T = float> struct Embedding {
 };
 
 /// x [batch, time, features] plus a learned row for each position: table [context, features], time at most context.
+/// `positions(x, position)` begins at a position, a Scalar, a number or an integer tensor of rank 0, for generation
+/// with a cache; where fewer than `time` rows are left, it takes the last ones.
 template <Element T = float> struct Positions {
   ShardedTensor<T, 2> table;
 
   static constexpr std::array field_names{"table"};
   template <class X> constexpr auto operator()(const X& x, Here at = Here::current()) const {
     return call<AddTag>(Source::from(at), x, slice<0>(detail::as_met_by<X>(table, at), 0, extent<-2>(x, at), at));
+  }
+  template <class X, Operand Position>
+  constexpr auto operator()(const X& x, const Position& position, Here at = Here::current()) const {
+    return call<AddTag>(Source::from(at), x,
+                        dynamic_slice<0>(detail::as_met_by<X>(table, at), position, extent<-2>(x, at), at));
   }
 };
 
@@ -45721,8 +46703,14 @@ class Names {
   }
   constexpr bool contain(std::string_view name) const {
     for (std::size_t i = 0; i < count_; ++i)
-      if (matches_pattern(name, patterns_[i])) return true;
-    return false;
+      if (matches_pattern(name, patterns_[i])) return !others_;
+    return others_;
+  }
+  /// All parameters that this set does not name: `nn::Names("*.lora_?").others()`.
+  constexpr Names others() const {
+    Names made = *this;
+    made.others_ = !others_;
+    return made;
   }
   constexpr std::size_t size() const { return count_; }
   constexpr std::string_view pattern(std::size_t i) const { return patterns_[i]; }
@@ -45730,6 +46718,7 @@ class Names {
  private:
   std::array<std::string_view, max_patterns> patterns_;
   std::size_t count_;
+  bool others_ = false;
 };
 
 namespace detail {
@@ -45743,25 +46732,27 @@ template <class Model, class F> constexpr void for_each_traced_parameter(Model& 
                                            if constexpr (is_floating_v<typename Type::element>) f(name, leaf);
                                        });
 }
-template <class Type> constexpr Value traced_value(const Type& leaf) {
+template <class Type> constexpr Value traced_value(const Type& leaf, Source source) {
   const Value value = tessera::detail::value_behind(leaf);
   if (value.module == nullptr)
-    fail(errc::unsupported, "[freeze] outside of a traced function: call freeze in a function of ts::compile");
-  return here(value);
+    fail(errc::unsupported, "[freeze] outside of a traced function: call freeze in a function of ts::compile", source);
+  return here(value).at(source);
 }
 
 /// Refuses a pattern that names no floating-point tensor of a traced model.
-template <class Model> constexpr void check_names(const Model& model, const Names& names) {
+template <class Model> constexpr void check_names(const Model& model, const Names& names, Source source) {
   std::array<bool, Names::max_patterns> used{};
   Value any;
   for_each_traced_parameter(model, [&](std::string_view name, const auto& leaf) {
-    any = traced_value(leaf);
+    any = traced_value(leaf, source);
     for (std::size_t i = 0; i < names.size(); ++i) used[i] = used[i] || matches_pattern(name, names.pattern(i));
   });
   for (std::size_t i = 0; i < names.size(); ++i)
     if (!used[i] && any.module != nullptr)
-      any.refuse(errc::option, "[names] pattern: a pattern names no floating-point tensor of the model; in a traced "
-                               "function the layers of a Stack are named together, as in blocks.*.mlp.up.weight");
+      any.refuse(errc::option,
+                 "[names] pattern: it names no floating-point tensor of the model; in a traced function the layers of "
+                 "a Stack are named together, as in blocks.*.mlp.up.weight",
+                 names.pattern(i));
 }
 
 /// Calls f(part) for each part of the state of an optimizer that has the type of the model: its moments.
@@ -45792,22 +46783,24 @@ template <class Model, class State, class F> constexpr void for_each_model_in(St
 ///     const auto [moved, moved_state] = ts::adamw(model, gradient, state, config);
 ///     const auto [next, next_state] = nn::keep_frozen(frozen, model, moved, state, moved_state);
 /// Errors: `option` for a pattern that names no floating-point tensor of the model. No communication.
-template <class Model> constexpr Model freeze(Model model, const Names& frozen) {
-  detail::check_names(model, frozen);
+template <class Model> constexpr Model freeze(Model model, const Names& frozen, Here at = Here::current()) {
+  const Source source = Source::from(at);
+  detail::check_names(model, frozen, source);
   detail::for_each_traced_parameter(model, [&](std::string_view name, auto& leaf) {
     if (!frozen.contain(name)) return;
     using Type = std::remove_cvref_t<decltype(leaf)>;
-    leaf = Type(stop_gradient(Sym<typename Type::element, Type::rank>(detail::traced_value(leaf))).value);
+    leaf = Type(stop_gradient(Sym<typename Type::element, Type::rank>(detail::traced_value(leaf, source))).value);
   });
   return model;
 }
 
 /// Inside a traced function: `after`, with the tensors that `frozen` names as they are in `before`. Their updates are
 /// not computed.
-template <class Model> constexpr Model keep_frozen(const Names& frozen, const Model& before, Model after) {
+template <class Model>
+constexpr Model keep_frozen(const Names& frozen, const Model& before, Model after, Here at = Here::current()) {
   Growable<Value> kept;
   detail::for_each_traced_parameter(before, [&](std::string_view name, const auto& leaf) {
-    if (frozen.contain(name)) kept.push_back(detail::traced_value(leaf));
+    if (frozen.contain(name)) kept.push_back(detail::traced_value(leaf, Source::from(at)));
   });
   std::size_t next = 0;
   detail::for_each_traced_parameter(after, [&](std::string_view name, auto& leaf) {
@@ -45818,11 +46811,11 @@ template <class Model> constexpr Model keep_frozen(const Names& frozen, const Mo
 /// The same for a model and the state of its optimizer, std::tuple(model, state): the moments of frozen tensors stay.
 template <class Model, class State>
 constexpr auto keep_frozen(const Names& frozen, const Model& before, const Model& after, const State& state_before,
-                           State state_after) {
+                           State state_after, Here at = Here::current()) {
   Growable<Value> kept;
   const auto collect = [&](const Model& moments) {
     detail::for_each_traced_parameter(moments, [&](std::string_view name, const auto& leaf) {
-      if (frozen.contain(name)) kept.push_back(detail::traced_value(leaf));
+      if (frozen.contain(name)) kept.push_back(detail::traced_value(leaf, Source::from(at)));
     });
   };
   detail::for_each_model_in<Model>(state_before, collect);
@@ -45833,7 +46826,7 @@ constexpr auto keep_frozen(const Names& frozen, const Model& before, const Model
     });
   };
   detail::for_each_model_in<Model>(state_after, replace);
-  return std::tuple(keep_frozen(frozen, before, after), state_after);
+  return std::tuple(keep_frozen(frozen, before, after, at), state_after);
 }
 
 }  // namespace tessera::nn
@@ -45998,205 +46991,6 @@ template <int Count, int D = 0, TensorArgument X> constexpr auto unbind(const X&
 
 #endif
 
-// ---- tessera/ops/indexing/one_hot.hpp
-
-#ifndef TESSERA_OPS_INDEXING_ONE_HOT_HPP
-#define TESSERA_OPS_INDEXING_ONE_HOT_HPP
-
-namespace tessera {
-
-namespace detail {
-
-template <int Rank, class T> struct OneHotTag {
-  static_assert(Rank < max_rank, "tessera: a tensor has at most 8 dims");
-  template <class Indices, class Count> struct result {
-    using type = T;
-    static constexpr int rank = Rank + 1;
-    using Checks = decltype([] {
-      static_assert(is_integer(dtype_v<typename Indices::type>), "tessera: one_hot takes an integer tensor");
-    });
-  };
-  static constexpr Value emit(Value context, Value indices, Value count) {
-    indices = indices.at(context.source);
-    const int rank = indices.rank() + 1;
-    const Value classes = indices.make({.op = Op::arange, .dtype = DType::i32, .rank = 1}, {as_size(count).id});
-    const DType type = promote(indices.dtype(), DType::i32);
-    const Value one = build::insert_singletons(build::cast(indices, type), 1u << (rank - 1), rank);
-    return build::cast(build::binary(Op::equal, one, build::cast(classes, type)), dtype_v<T>);
-  }
-};
-
-}  // namespace detail
-
-/// 1 at the index and 0 elsewhere along a new last dim of `count` classes: indices [...] give [..., count], of element
-/// type T, f32 as in JAX when none is named. An index outside of the classes gives zeros alone, as in JAX. No gradient,
-/// no communication.
-///
-///     const auto targets = ts::one_hot(labels, 10);
-template <Element T = float, TensorArgument Indices, SizeOperand Count>
-constexpr auto one_hot(const Indices& indices, const Count& count, Here at = Here::current()) {
-  return call<detail::OneHotTag<Indices::rank, T>>(Source::from(at), indices, count);
-}
-
-/// The elements of x at indices along one dim, a vector of integers: `index_select<1>(x, indices)` of a matrix has the
-/// columns at the indices, in their order. Its gradient adds to the elements that were taken. Errors: dim_range for an
-/// index outside of the dim. Communication: as embedding; other dims stay split.
-template <int D, TensorArgument X, TensorArgument Indices>
-constexpr auto index_select(const X& x, const Indices& indices, Here at = Here::current()) {
-  static_assert(Indices::rank == 1, "tessera: the indices of index_select must be a vector");
-  constexpr int dim = detail::checked_dim<D, X::rank>();
-  if constexpr (dim == 0)
-    return embedding(x, indices, at);
-  else
-    return movedim<0, dim>(embedding(movedim<dim, 0>(x, at), indices, at), at);
-}
-
-/// The value where the mask holds, x elsewhere: select(mask, value, x). The value is a number or a tensor, broadcast
-/// against x and promoted with it. The gradient of x is 0 where the mask holds.
-template <TensorArgument X, TensorArgument Mask, Operand V>
-constexpr auto masked_fill(const X& x, const Mask& mask, const V& value, Here at = Here::current()) {
-  return select(mask, value, x, at);
-}
-
-}  // namespace tessera
-
-#endif
-
-// ---- tessera/ops/indexing/dynamic_slice.hpp
-
-#ifndef TESSERA_OPS_INDEXING_DYNAMIC_SLICE_HPP
-#define TESSERA_OPS_INDEXING_DYNAMIC_SLICE_HPP
-
-// Slices whose start is a tensor or a number that is known only when the program runs. Compositions of lookups.
-
-namespace tessera {
-
-namespace detail {
-
-/// A start as JAX reads it: a negative one counts from the end, and one that leaves too few elements is moved back.
-constexpr Value clamped_start(Value start, Value extent, Value size) {
-  start = build::cast(start, DType::i64);
-  const Value zero = start.number(0);
-  const Value from_front = build::select(build::less(start, zero), start + extent, start);
-  return build::binary(Op::maximum, build::binary(Op::minimum, from_front, extent - size), zero);
-}
-constexpr Value counting(Value count) {
-  return build::cast(count.make({.op = Op::arange, .dtype = DType::i32, .rank = 1}, {count.id}), DType::i64);
-}
-template <class Start> constexpr void check_start() {
-  constexpr bool is_integer_start =
-      Start::rank == 0 && (is_number_v<typename Start::type> || std::is_integral_v<typename Start::type>);
-  static_assert(is_integer_start, "tessera: the start of a dynamic slice is a number or an integer tensor of rank 0");
-}
-
-/// The indices of a slice along dim D: a vector.
-template <int Rank, int D> struct SliceIndicesTag {
-  template <class X, class Start, class Size> struct result : Typed<std::int32_t, 1> {
-    using Checks = decltype([] { check_start<Start>(); });
-  };
-  static constexpr Value emit(Value context, Value x, Value start, Value size) {
-    x = x.at(context.source);
-    size = as_size(size).at(context.source);
-    const Value first = clamped_start(start.at(context.source), build::extent(x, x.shifted(D, Rank)), size);
-    return build::cast(counting(size) + first, DType::i32);
-  }
-};
-/// One index along dim D, a vector of static extent 1.
-template <int Rank, int D> struct OneIndexTag {
-  template <class X, class Start> struct result : Typed<std::int32_t, 1> {
-    using Checks = decltype([] { check_start<Start>(); });
-  };
-  static constexpr Value emit(Value context, Value x, Value start) {
-    x = x.at(context.source);
-    const Value one = x.number(1, DType::i64);
-    const Value first = clamped_start(start.at(context.source), build::extent(x, x.shifted(D, Rank)), one);
-    return build::cast(build::insert_singletons(first, 1, 1), DType::i32);
-  }
-};
-
-/// For each index along dim D of x, the index of the update that goes there; the extent of the update elsewhere.
-template <int Rank, int D> struct UpdateIndicesTag {
-  template <class X, class Update, class Start> struct result : Typed<std::int32_t, 1> {
-    using Checks = decltype([] { check_start<Start>(); });
-  };
-  static constexpr Value emit(Value context, Value x, Value update, Value start) {
-    x = x.at(context.source);
-    const Value extent = build::extent(x, x.shifted(D, Rank)),
-                size = build::extent(update.at(context.source), update.shifted(D, Rank));
-    const Value place = counting(extent) - clamped_start(start.at(context.source), extent, size);
-    const Value inside = build::binary(
-        Op::logical_and, build::binary(Op::greater_equal, place, x.number(0, DType::i64)), build::less(place, size));
-    return build::cast(build::select(inside, place, size), DType::i32);
-  }
-};
-/// Whether each element of x is overwritten.
-template <int Rank, int D> struct IsUpdatedTag {
-  template <class X, class Update, class Start> using result = Typed<bool, Rank>;
-  static constexpr Value emit(Value context, Value x, Value update, Value start) {
-    x = x.at(context.source);
-    const int dim = x.shifted(D, Rank);
-    const Value extent = build::extent(x, dim),
-                size = build::extent(update.at(context.source), update.shifted(D, Rank));
-    const Value place = build::iota(x, dim, DType::i64) - clamped_start(start.at(context.source), extent, size);
-    return build::binary(Op::logical_and, build::binary(Op::greater_equal, place, place.number(0)),
-                         build::less(place, size));
-  }
-};
-
-}  // namespace detail
-
-/// `size` elements along dim D from a start that is known only when the program runs (lax.dynamic_slice_in_dim): an
-/// integer tensor of rank 0, or a number. A negative start counts from the end; a start that leaves fewer than `size`
-/// elements is moved back, so that it is never out of range. The gradient is 0 outside of the slice. Errors: dim_range
-/// where `size` exceeds the extent. Communication: as index_select; other dims stay split.
-///
-///     const auto window = ts::dynamic_slice<0>(x, position, 16);
-template <int D, TensorArgument X, Operand Start, SizeOperand Size>
-constexpr auto dynamic_slice(const X& x, const Start& start, const Size& size, Here at = Here::current()) {
-  constexpr int dim = detail::checked_dim<D, X::rank>();
-  return index_select<D>(x, call<detail::SliceIndicesTag<X::rank, dim>>(Source::from(at), x, start, Dim(size)), at);
-}
-
-/// The elements at one index of dim D, without that dim: x[i] (lax.dynamic_index_in_dim without the dim,
-/// Tensor.select). The index is as the start of dynamic_slice. Gradient, errors and communication: as dynamic_slice.
-template <int D, TensorArgument X, Operand Index>
-constexpr auto dynamic_index(const X& x, const Index& index, Here at = Here::current()) {
-  constexpr int dim = detail::checked_dim<D, X::rank>();
-  return squeeze<dim>(index_select<D>(x, call<detail::OneIndexTag<X::rank, dim>>(Source::from(at), x, index), at), at);
-}
-
-/// x with the elements of `update` along dim D from a start on (lax.dynamic_update_slice_in_dim, slice_scatter): the
-/// write of a key-value cache. The start is as in dynamic_slice; other dims of the update are those of x. Gradients: of
-/// x 0 where it is overwritten, of the update the cotangent there. Errors: shape_mismatch where another dim differs;
-/// elements of an update that is longer than x are left out. Communication: as index_select of the update; x stays
-/// split.
-///
-///     const auto cache = ts::dynamic_update_slice<1>(keys, key, position);   // [B, T, H], [B, 1, H]
-template <int D, TensorArgument X, TensorArgument Update, Operand Start>
-constexpr auto dynamic_update_slice(const X& x, const Update& update, const Start& start, Here at = Here::current()) {
-  static_assert(X::rank == Update::rank, "tessera: the update of a slice has the rank of what it updates");
-  static_assert(std::is_same_v<typename X::element, typename Update::element>,
-                "tessera: the update of a slice has the element type of what it updates; convert it with ts::cast");
-  constexpr int dim = detail::checked_dim<D, X::rank>();
-  const Source source = Source::from(at);
-  // The row behind the update is looked up for all elements that stay.
-  const auto moved = index_select<D>(pad<D>(update, 0, 1, at),
-                                     call<detail::UpdateIndicesTag<X::rank, dim>>(source, x, update, start), at);
-  return select(call<detail::IsUpdatedTag<X::rank, dim>>(source, x, update, start), moved, x, at);
-}
-
-/// x with `update` at one index of dim D, which the update lacks (torch.select_scatter, x.at[i].set). Otherwise as
-/// dynamic_update_slice.
-template <int D, TensorArgument X, TensorArgument Update, Operand Index>
-constexpr auto dynamic_update_index(const X& x, const Update& update, const Index& index, Here at = Here::current()) {
-  constexpr int dim = detail::checked_dim<D, X::rank>();
-  return dynamic_update_slice<D>(x, unsqueeze<dim>(update, at), index, at);
-}
-
-}  // namespace tessera
-
-#endif
-
 // ---- tessera/ops/attention/positions.hpp
 
 #ifndef TESSERA_OPS_ATTENTION_POSITIONS_HPP
@@ -46309,302 +47103,14 @@ constexpr auto alibi_bias(const Slopes& slopes, const K& k, Here at = Here::curr
 
 #endif
 
-// ---- tessera/ops/control_flow.hpp
-
-#ifndef TESSERA_OPS_CONTROL_FLOW_HPP
-#define TESSERA_OPS_CONTROL_FLOW_HPP
-
-namespace tessera {
-
-/// Options of ts::scan.
-struct ScanOptions {
-  bool reverse = false;  ///< from the last step to the first
-};
-
-namespace detail {
-
-/// What the function of a scan gets of xs: a slice of each tensor without its leading dim, a layer of a Stack. A plain
-/// struct of tensors arrives as a tuple of its fields' slices, since its fields have fixed ranks.
-template <class T> constexpr auto step_of(const T& x, BodyTrace& body) {
-  if constexpr (TensorOperand<T>) {
-    constexpr bool has_leading = T::rank > 0;
-    static_assert(has_leading,
-                  "tessera: xs of a scan are tensors with a leading dim of steps; capture values that are the "
-                  "same in every step");
-    return Sym < typename T::element, has_leading ? T::rank - 1 : 0 > (body.slice(value_behind(x), Storage::block));
-  } else if constexpr (NumberOperand<T>) {
-    return x;
-  } else if constexpr (is_stack_v<T>) {
-    static_assert(!counts_layers_v<typename T::block>,
-                  "tessera: a Stack that is scanned over has tensors in its layers, which count them");
-    auto layer = x[0];
-    BindLeaves bind{body, BindLeaves::Kind::layer};
-    for_each_leaf(layer, bind);
-    return layer;
-  } else if constexpr (is_tuple_v<T> || is_array_v<T>) {
-    return map_items(x, [&](const auto& item) { return step_of(item, body); });
-  } else if constexpr (std::is_empty_v<T>) {
-    return x;
-  } else {
-    return with_fields(x, [&](const auto&... fields) {
-      return std::tuple<decltype(step_of(fields, body))...>{step_of(fields, body)...};
-    });
-  }
-}
-
-/// The results y of all steps: tensors with a leading dim of steps; for a plain struct, a Stack of them.
-/// `take(storage)` returns the next tensor. Dims and Scalars in a struct are the same in each step.
-/// With `Nested` a struct may have Stacks, to be reduced: see ts::sum of a Stack.
-template <bool Nested, class Take> class StackResults {
- public:
-  constexpr StackResults(const BodyTrace& body, Take take) : body_(body), take_(take) {}
-
-  template <class Y> constexpr auto operator()(const Y& y) {
-    if constexpr (TensorOperand<Y>) {
-      constexpr bool fits = Y::rank < max_rank;
-      static_assert(fits, "tessera: y of ts::scan, and the result of the function of ts::map and ts::vmap, has at most "
-                          "7 dims, since all of them together have a leading dim");
-      return Sym < typename Y::element, fits ? Y::rank + 1 : Y::rank > (take_(Storage::block));
-    } else if constexpr (is_tuple_v<Y> || is_array_v<Y>) {
-      return map_items(y, [&](const auto& item) { return (*this)(item); });
-    } else {
-      constexpr bool has_tensors = BlockLeaves::of<Y>().tensor && (Nested || !BlockLeaves::of<Y>().stack);
-      static_assert(has_tensors, "tessera: y of ts::scan, and the result of the function of ts::map and ts::vmap, is a "
-                                 "tensor, or a tuple or plain struct of tensors");
-      Stack<Y> stack;
-      stack.layers().push_back(y);
-      for_each_leaf(stack[0], *this);
-      return stack;
-    }
-  }
-  template <class Leaf> constexpr void leaf(Leaf& leaf) {
-    if constexpr (TensorOperand<Leaf>)
-      leaf = Leaf(take_(Storage::layers));
-    else if (leaf.traced())
-      leaf = Leaf(body_.number_outside(leaf.placeholder()));
-  }
-  constexpr void enter_stack(const auto&) {}
-  constexpr void enter_layer(int) {}
-  constexpr void leave_stack() {}
-
- private:
-  const BodyTrace& body_;
-  Take take_;
-};
-
-template <class T> inline constexpr bool is_two_v = false;
-template <class First, class Second> inline constexpr bool is_two_v<std::pair<First, Second>> = true;
-template <class First, class Second> inline constexpr bool is_two_v<std::tuple<First, Second>> = true;
-
-/// The carry that a step returns.
-template <class Result> struct ReturnedCarry {
-  using type = void;
-};
-template <class Result>
-  requires(is_two_v<Result>)
-struct ReturnedCarry<Result> {
-  using type = carry_t<std::tuple_element_t<0, Result>>;
-};
-
-/// Where a carry that a step returns differs in type from that of init: in an item of a tuple, or as a whole (-1).
-template <class Init, class Returned> struct CarryDifference {
-  static constexpr int item = -1;
-  using of_init = Init;
-  using of_step = Returned;
-};
-template <template <class...> class Tuple, class... Inits, class... Returned>
-  requires(is_tuple_v<Tuple<Inits...>> && sizeof...(Inits) == sizeof...(Returned))
-struct CarryDifference<Tuple<Inits...>, Tuple<Returned...>> {
-  static constexpr int item = [] {
-    int k = 0, found = -1;
-    ((found = found < 0 && !std::is_same_v<Inits, Returned> ? k : found, ++k), ...);
-    return found;
-  }();
-  static constexpr std::size_t at = item < 0 ? 0 : static_cast<std::size_t>(item);
-  using of_init = std::tuple_element_t<at, Tuple<Inits...>>;
-  using of_step = std::tuple_element_t<at, Tuple<Returned...>>;
-};
-/// Fails with the item of the carry and both types as template arguments, which compilers print. `auto` has the
-/// assertion fail where a scan is called, not later, where a trace evaluates it.
-template <int Item, class OfInit, class OfStep> constexpr auto check_carry() {
-  constexpr bool same = std::is_same_v<OfInit, OfStep>;
-  static_assert(same,
-                "tessera: the function of a scan must return a carry with the element types, ranks and structure of "
-                "init; convert element types with ts::cast");
-  return same;
-}
-
-/// Calls the function of a scan: f(carry, x), or f(carry) where xs is the number of steps.
-template <class F, class Carry, class Xs>
-constexpr auto call_step(const F& f, const Carry& carry, const Xs& xs, BodyTrace& body) {
-  if constexpr (SizeOperand<Xs>)
-    return f(carry);
-  else
-    return f(carry, step_of(xs, body));
-}
-
-template <class F, class Carry, class Xs>
-constexpr auto run_scan(const F& f, const Carry& init, const Xs& xs, const Value& context, bool reverse) {
-  Value count = context;
-  if constexpr (SizeOperand<Xs>) count = as_size(lower(context, Dim(xs)));
-  BodyTrace body(*context.module, {.reverse = reverse, .scan = true});
-  const Value inside{context.module, context.module->current, -1, context.source};
-  Carry carried = init;
-  BindLeaves bind{body, BindLeaves::Kind::carried};
-  for_each_leaf(carried, bind);
-  const auto result = call_step(f, carried, xs, body);
-  const Carry next = as_carry(inside, std::get<0>(result));
-  const auto y = as_carry(inside, std::get<1>(result));
-  GiveLeaves give{body, true};
-  for_each_leaf(next, give);
-  give.carried = false;
-  for_each_leaf(y, give);
-  const Value made = body.close(count, context.source);
-  Carry last = init;
-  ProjectLeaves project{made, body};
-  for_each_leaf(last, project);
-  int next_output = body.carried();
-  const auto take = [&](Storage storage) {
-    const Graph& own = made.module->graph(inside.graph);
-    const Node type = build::stacked_type(own[own.outputs[static_cast<std::size_t>(next_output)]]);
-    return build::project(made, next_output++, type, storage);
-  };
-  return std::tuple(last, StackResults<false, decltype(take)>(body, take)(y));
-}
-
-template <class F, class Init, class Xs>
-constexpr auto scan(const F& f, const Init& init, const Xs& xs, bool reverse, Source source) {
-  constexpr bool is_outside = !holds_local_v<Init> && !holds_local_v<Xs>;
-  static_assert(is_outside, "tessera: a scan is called outside of a ts::shard_map; call shard_map in its function");
-  using Carry = carry_t<Init>;
-  using Steps = carry_t<Xs>;
-  constexpr bool is_size = SizeOperand<Xs>;
-  using Taken = std::conditional_t<is_size, Xs, Steps>;
-  // Computed here so that compilers report an error in the function with few lines of context.
-  using Result = std::remove_cvref_t<decltype(call_step(f, std::declval<const Carry&>(), std::declval<const Taken&>(),
-                                                        std::declval<BodyTrace&>()))>;
-  constexpr bool two = is_two_v<Result>;
-  static_assert(two, "tessera: the function of a scan must return the carry and y, as a std::tuple or a std::pair; "
-                     "without y, return std::tuple() in its place");
-  constexpr bool same = std::is_same_v<typename ReturnedCarry<Result>::type, Carry>;
-  using Difference = CarryDifference<Carry, typename ReturnedCarry<Result>::type>;
-  if constexpr (two && !same)
-    check_carry<Difference::item, typename Difference::of_init, typename Difference::of_step>();
-  static_assert(
-      !holds_number_v<Init>,
-      "tessera: a Dim or a Scalar in the carry of a scan would never change; capture it, or carry a tensor, of a "
-      "key ts::key_data(key)");
-  if constexpr (is_outside && same) {
-    Value context = trace_in(init);
-    if (context.module == nullptr) context = trace_in(xs);
-    if (context.module == nullptr)
-      fail(errc::unsupported, "[scan] outside of a traced function: call ts::scan inside a function of ts::compile");
-    context = context.at(source);
-    const Carry first = as_carry(context, init);
-    if constexpr (is_size)
-      return run_scan(f, first, xs, context, reverse);
-    else
-      return run_scan(f, first, as_carry(context, xs), context, reverse);
-  } else {
-    return std::tuple(init, std::tuple());  // an error has been reported; init has the structure of the carry
-  }
-}
-
-}  // namespace detail
-
-/// Runs f step by step, as jax.lax.scan: `(carry, y) = f(carry, x)`, where x is the slice of xs at the step. Returns
-/// the carry after the last step, and the y of all steps along a new leading dim:
-///
-///     auto [last, all] = ts::scan([&](const auto& h, const auto& x) {
-///       const auto next = ts::tanh(ts::matmul(x, w) + ts::matmul(h, u));
-///       return std::tuple(next, next);
-///     }, h0, xs);                                                        // xs [T, B, D], all [T, B, H]
-///
-/// `init` is a tensor, or a tuple, pair, array or plain struct of tensors; a number in it becomes an f32 or an i32. f
-/// returns a carry of the same element types, ranks and shapes; shardings may differ. f may capture values of the
-/// traced function around it, which are the same in every step. `xs` is a tensor, a Stack, or a tuple, pair, array or
-/// plain struct of these: x has for a tensor its slice, for a Stack its layer, for a struct a tuple of its fields'
-/// slices. With a size as xs, f(carry) runs that often. y is a tensor, or a tuple, pair or array of tensors, or
-/// `std::tuple()`; of a plain struct, a Stack is returned. Without steps the carry is init.
-///
-/// One repeat node, as of a Stack: the body is traced, planned and compiled once, and runs in a loop. Random numbers
-/// differ from step to step. The gradient is a scan in the opposite order; what of the forward steps it needs is kept
-/// for each step, and elementwise operations are computed again. Sharding: the leading dim of xs is gathered if it is
-/// split; all other dims stay as they are. Communication: that of the body, once a step. Errors: shape_mismatch for a
-/// carry that changes its shape, structure for xs of different leading extents.
-template <class F, class Init, class Xs>
-constexpr auto scan(const F& f, const Init& init, const Xs& xs, ScanOptions options = {}, Here at = Here::current()) {
-  return detail::scan(f, init, xs, options.reverse, Source::from(at));
-}
-
-/// f of each slice of xs along its leading dim, one after the other, stacked: jax.lax.map. xs and the result of f are
-/// as in ts::scan. An elementwise or batched operation on the whole xs is faster where there is one.
-template <class F, class Xs> constexpr auto map(const F& f, const Xs& xs, Here at = Here::current()) {
-  const auto step = [&](const auto&, const auto& x) { return std::tuple(std::tuple(), f(x)); };
-  return std::get<1>(detail::scan(step, std::tuple(), xs, false, Source::from(at)));
-}
-
-namespace detail {
-
-/// loop(the integers from `from` to `to` - 1), a vector of i32.
-template <class From, class To, class Init, class Loop>
-constexpr auto for_indices(const From& from, const To& to, const Init& init, Source source, const Loop& loop) {
-  Value context = trace_in(init);
-  for (const Value& other : {trace_of(from), trace_of(to)})
-    if (context.module == nullptr) context = other;
-  if (context.module == nullptr)
-    fail(errc::unsupported,
-         "[fori_loop] outside of a traced function: call ts::fori_loop inside a function of ts::compile");
-  context = context.at(source);
-  const Value first = as_size(lower(context, Dim(from))), count = as_size(lower(context, Dim(to))) - first;
-  const Value steps = count.make({.op = Op::arange, .dtype = DType::i32, .rank = 1}, {count.id});
-  return loop(Sym<std::int32_t, 1>(steps + build::cast(first, DType::i32)));
-}
-
-}  // namespace detail
-
-/// carry = f(i, carry) for i from `from` to `to` - 1: jax.lax.fori_loop. i is a rank-0 i32 tensor. The number of steps
-/// is known when the program is planned; `to` less than `from` is an error. All else as in ts::scan.
-template <SizeOperand From, SizeOperand To, class F, class Init>
-constexpr auto fori_loop(const From& from, const To& to, const F& f, const Init& init, Here at = Here::current()) {
-  const Source source = Source::from(at);
-  return detail::for_indices(from, to, init, source, [&](const auto& indices) {
-    const auto step = [&](const auto& carry, const auto& i) { return std::tuple(f(i, carry), std::tuple()); };
-    return std::get<0>(detail::scan(step, init, indices, false, source));
-  });
-}
-
-}  // namespace tessera
-
-#endif
-
 // ---- tessera/nn/llama.hpp
 
 #ifndef TESSERA_NN_LLAMA_HPP
 #define TESSERA_NN_LLAMA_HPP
 
-// Llama and its layer, with caches of keys and values for generation.
+// Llama, its attention and its layer.
 
 namespace tessera::nn {
-
-/// Keys and values of the positions that a layer has seen: [batch, context, key heads, width]. A plain struct; for a
-/// model of several layers a Stack<KvCache<>> is scanned over together with that of the layers.
-template <Element T = float> struct KvCache {
-  ShardedTensor<T, 4> keys, values;
-
-  static constexpr std::array field_names{"keys", "values"};
-};
-
-/// An empty cache for `context` positions. Its heads are sharded as column weights shard theirs, its batch as tokens.
-template <Element T = float>
-KvCache<T> kv_cache(Extent batch, Extent context, Extent heads, Extent width, const ShardingStrategy& strategy) {
-  const auto entry = [](const PartitionSpec& spec, std::size_t d) {
-    return d < spec.entries.size() ? spec.entries[d] : SpecEntry{};
-  };
-  const PartitionSpec spec{entry(strategy.batch, 0), none, entry(strategy.column_weight, 1), none};
-  return {zeros<T>({batch, context, heads, width}, strategy.mesh, spec),
-          zeros<T>({batch, context, heads, width}, strategy.mesh, spec)};
-}
 
 /// Causal grouped-query self-attention with rotary embeddings in the layout of Hugging Face: x [batch, time, features]
 /// to a result of the same shape. Each head of keys and values serves heads / key_heads consecutive heads of queries.
@@ -46618,10 +47124,10 @@ KvCache<T> kv_cache(Extent batch, Extent context, Extent heads, Extent width, co
 /// values are copied once more. Positions behind the context of the cache overwrite its last ones. Communication: with
 /// the columns of the weights sharded along heads, an all_reduce of the result. Errors: shape_mismatch unless key_heads
 /// divides heads. Source: Ainslie et al., 2305.13245.
-template <Element T = float> struct GroupedQueryAttention {
-  Linear<T, false> query;       ///< [features, heads * width]
-  Linear<T, false> key, value;  ///< [features, key_heads * width]
-  Linear<T, false> out;         ///< [heads * width, features]
+template <Element T = float, class Projection = Linear<T, false>> struct GroupedQueryAttention {
+  Projection query;       ///< [features, heads * width]
+  Projection key, value;  ///< [features, key_heads * width]
+  Projection out;         ///< [heads * width, features]
   Dim heads, key_heads;
   Rotary rotary;
 
@@ -46639,27 +47145,8 @@ template <Element T = float> struct GroupedQueryAttention {
     const auto q = rotary_embedding(split(query(x), heads), position, rotary);
     const auto k = rotary_embedding(split(key(x), key_heads), position, rotary);
     const auto v = split(value(x), key_heads);
-    const auto keys = dynamic_update_slice<1>(cache.keys, k, position);
-    const auto values = dynamic_update_slice<1>(cache.values, v, position);
-    if constexpr (TensorOperand<Position>) {
-      return std::tuple(merged(seen_at(q, k, v, cache, position)), Cache{keys, values});
-    } else {
-      const auto seen = band_attention(q, repeat_heads(keys, q), repeat_heads(values, q), unlimited, 0, position);
-      return std::tuple(merged(seen), Cache{keys, values});
-    }
-  }
-
-  /// Attention from a position that is a tensor, to the old keys before it and the new ones behind the context. A band
-  /// has bounds that are numbers; keys of the cache that are not seen are masked.
-  static constexpr auto seen_at(const auto& q, const auto& k, const auto& v, const auto& cache, const auto& position) {
-    const auto keys = concat<1>(cache.keys, k), values = concat<1>(cache.values, v);
-    const Dim context = extent<1>(cache.keys), added = extent<1>(k);
-    const auto place = arange<std::int64_t>(context + added);
-    const auto past = minimum(cast<std::int64_t>(position), context - added);
-    const auto sees = logical_or(place < past, place >= context);
-    const auto bias = select(sees, cast<T>(zeros_like(place)), -1e30);
-    return biased_attention(q, repeat_heads(keys, q), repeat_heads(values, q), rearrange<"s -> 1 1 s">(bias), unlimited,
-                            0, context);
+    const auto made = detail::cached_attention<true>(q, k, v, cache, position);
+    return std::tuple(merged(std::get<0>(made)), std::get<1>(made));
   }
 
   constexpr auto split(const auto& x, const Dim& count) const {
@@ -46670,26 +47157,8 @@ template <Element T = float> struct GroupedQueryAttention {
 
 /// A layer of Llama: x + attention(norm(x)), then x + mlp(norm(x)), with RmsNorm, grouped-query attention, rotary
 /// embeddings and SwiGLU. `cached` as that of GroupedQueryAttention. Source: Touvron et al., 2302.13971 and 2307.09288.
-template <Element T = float> struct LlamaBlock {
-  RmsNorm<T> attention_norm;
-  GroupedQueryAttention<T> attention;
-  RmsNorm<T> mlp_norm;
-  SwiGlu<T> mlp;
-
-  static constexpr std::array field_names{"attention_norm", "attention", "mlp_norm", "mlp"};
-  constexpr auto operator()(const auto& x, Here at = Here::current()) const {
-    const tessera::detail::LayerCall call(at, x);
-    const auto middle = x + attention(attention_norm(x));
-    return middle + mlp(mlp_norm(middle));
-  }
-  template <class X, class Cache, class Position>
-  constexpr auto cached(const X& x, const Cache& cache, const Position& position, Here at = Here::current()) const {
-    const tessera::detail::LayerCall call(at, x);
-    const auto both = attention.cached(attention_norm(x), cache, position);
-    const auto middle = x + std::get<0>(both);
-    return std::tuple(middle + mlp(mlp_norm(middle)), std::get<1>(both));
-  }
-};
+template <Element T = float, class Projection = Linear<T, false>>
+using LlamaBlock = PreNormBlock<RmsNorm<T>, GroupedQueryAttention<T, Projection>, SwiGlu<T, Projection>>;
 
 /// The model: rows of a table for tokens [batch, time], layers, a norm, and the logits [batch, time, classes] of the
 /// next token. `cached` gives the logits of the tokens from `position` on, of any number of them, and the caches with
@@ -46697,9 +47166,9 @@ template <Element T = float> struct LlamaBlock {
 ///
 ///     const auto [logits, next] = model.cached(prompt, caches, 0);
 ///     const auto token = ts::argmax<-1>(ts::slice<1>(logits, ts::extent<1>(prompt) - 1, 1));
-template <Element T = float> struct Llama {
+template <Element T = float, class Projection = Linear<T, false>> struct Llama {
   Embedding<T> tokens;
-  Stack<LlamaBlock<T>> blocks;
+  Stack<LlamaBlock<T, Projection>> blocks;
   RmsNorm<T> norm;
   Linear<T, false> head;
 
@@ -46712,10 +47181,7 @@ template <Element T = float> struct Llama {
   constexpr auto cached(const Tokens& in, const Caches& caches, const Position& position,
                         Here at = Here::current()) const {
     const tessera::detail::LayerCall call(at, in);
-    const auto layer = [&](const auto& x, const auto& both) {
-      return std::get<0>(both).cached(x, std::get<1>(both), position);
-    };
-    const auto both = scan(layer, tokens(in), std::tuple(blocks, caches));
+    const auto both = nn::cached(blocks, tokens(in), caches, position, at);
     return std::tuple(head(norm(std::get<0>(both))), std::get<1>(both));
   }
 };
@@ -46764,11 +47230,497 @@ Llama<T> llama(Key key, Extent classes, Extent features, Dim heads, Dim key_head
   return {embedding<T>(first, classes, features, strategy, stddev), Stack<LlamaBlock<T>>(layers, block),
           rms_norm<T>(features, strategy), linear<T, false>(third, features, classes, strategy, Role::head, stddev)};
 }
-/// Empty caches of a model of `layers` layers, each as kv_cache.
-template <Element T = float>
-Stack<KvCache<T>> kv_caches(int layers, Extent batch, Extent context, Extent heads, Extent width,
-                            const ShardingStrategy& strategy) {
-  return Stack<KvCache<T>>(layers, [&](int) { return kv_cache<T>(batch, context, heads, width, strategy); });
+
+}  // namespace tessera::nn
+
+#endif
+
+// ---- tessera/partition/reshard/least_cost_path.hpp
+
+#ifndef TESSERA_PARTITION_RESHARD_LEAST_COST_PATH_HPP
+#define TESSERA_PARTITION_RESHARD_LEAST_COST_PATH_HPP
+
+TESSERA_PLANNING_BEGIN
+
+namespace tessera {
+
+namespace detail {
+
+/// Dijkstra's search over all shardings of a tensor. The cost is bytes on the wire first, then the number of
+/// collectives.
+class LeastCostPath {
+ public:
+  Growable<CollectiveInfo> steps;
+
+  LeastCostPath(const Shape& shape, DType dtype, const Mesh& mesh, const Sharding& from, const Sharding& to)
+      : shape_(shape), dtype_(dtype), mesh_(mesh), to_(to.without_priority()) {
+    reach(from.without_priority(), {}, -1, {}, {});
+    for (;;) {
+      const int at = cheapest();
+      if (at < 0)
+        fail(errc::graph_invalid,
+             "[reshard] path: a value that is not partial can't become partial, and ranks must be equal");
+      if (lies_alike(nodes_[size(at)].sharding, to_)) {
+        collect(at);
+        return;
+      }
+      nodes_[size(at)].settled = true;
+      const Sharding here = nodes_[size(at)].sharding;  // a copy: nodes_ grows below
+      slices(here, at);
+      gathers_and_exchanges(here, at);
+      reductions(here, at);
+      permutations(here, at);
+    }
+  }
+
+ private:
+  struct Cost {
+    std::int64_t bytes = 0;
+    int collectives = 0;
+    friend bool operator<(const Cost& a, const Cost& b) {
+      return a.bytes < b.bytes || (a.bytes == b.bytes && a.collectives < b.collectives);
+    }
+  };
+  struct PathNode {
+    Sharding sharding;
+    Cost cost;
+    int before = -1;
+    CollectiveInfo step, shift;  ///< `shift`: see uneven_shift
+    bool settled = false;
+  };
+  const Shape& shape_;
+  DType dtype_;
+  const Mesh& mesh_;
+  Sharding to_;
+  Growable<PathNode> nodes_;
+
+  static std::size_t size(int i) { return static_cast<std::size_t>(i); }
+  std::int64_t bytes(const Sharding& s) const { return local_bytes(shape_, s, mesh_, dtype_); }
+
+  int cheapest() const {
+    int best = -1;
+    for (std::size_t i = 0; i < nodes_.size(); ++i)
+      if (!nodes_[i].settled && (best < 0 || nodes_[i].cost < nodes_[size(best)].cost)) best = static_cast<int>(i);
+    return best;
+  }
+  void reach(const Sharding& sharding, const Cost& cost, int before, const CollectiveInfo& step,
+             const CollectiveInfo& shift) {
+    for (PathNode& node : nodes_) {
+      if (!lies_alike(node.sharding, sharding)) continue;
+      if (!node.settled && cost < node.cost) {
+        node.cost = cost;
+        node.before = before;
+        node.step = step;
+        node.shift = shift;
+      }
+      return;
+    }
+    nodes_.push_back({sharding, cost, before, step, shift, false});
+  }
+  void move(int at, const Sharding& sharding, Collective kind, unsigned axes, std::int64_t payload) {
+    CollectiveInfo made;
+    made.kind = kind;
+    made.axes = static_cast<std::uint16_t>(axes);
+    made.dtype = dtype_;
+    made.payload_bytes = payload;
+    made.wire_bytes = ring_bytes(kind, payload, devices_on(mesh_, axes));
+    Cost cost = nodes_[size(at)].cost;
+    CollectiveInfo shift;
+    if (kind != Collective::permute && kind != Collective::all_reduce)
+      shift = uneven_shift(shape_, dtype_, mesh_, nodes_[size(at)].sharding, sharding);
+    cost.bytes += made.wire_bytes + shift.wire_bytes;
+    // A slice sends nothing. It costs a little so that, of two paths with equal bytes, that without it wins.
+    cost.collectives += (kind == Collective::slice ? 1 : 1000) + (shift.wire_bytes != 0 ? 1000 : 0);
+    reach(sharding, cost, at, made, shift);
+  }
+  void collect(int at) {
+    Growable<CollectiveInfo> reversed;
+    for (; nodes_[size(at)].before >= 0; at = nodes_[size(at)].before) {
+      if (nodes_[size(at)].shift.wire_bytes != 0) reversed.push_back(nodes_[size(at)].shift);
+      reversed.push_back(nodes_[size(at)].step);
+    }
+    for (std::size_t i = reversed.size(); i > 0; --i) steps.push_back(reversed[i - 1]);
+  }
+
+  void slices(const Sharding& s, int at) {
+    for (int axis = 0; axis < mesh_.rank(); ++axis)
+      for (int d = 0; d < s.rank && !s.uses(axis); ++d) {
+        if (s.dims[d].size() == AxisList::capacity()) continue;
+        Sharding made = s;
+        made.dims[d].push_back(static_cast<std::uint8_t>(axis));
+        move(at, made, Collective::slice, 1u << axis, bytes(made));
+      }
+  }
+  /// The last axes of a dim are gathered (all_gather), or moved to the end of another dim (all_to_all).
+  void gathers_and_exchanges(const Sharding& s, int at) {
+    for (int d = 0; d < s.rank; ++d) {
+      Sharding made = s;
+      unsigned axes = 0;
+      while (!made.dims[d].empty()) {
+        axes |= 1u << made.dims[d].back();
+        made.dims[d].pop_back();
+        move(at, made, Collective::all_gather, axes, bytes(made));
+        const std::size_t kept = made.dims[d].size(), moved = s.dims[d].size() - kept;
+        for (int to = 0; to < s.rank; ++to) {
+          if (to == d || made.dims[to].size() + moved > AxisList::capacity()) continue;
+          Sharding exchanged = made;
+          for (std::size_t i = kept; i < s.dims[d].size(); ++i) exchanged.dims[to].push_back(s.dims[d][i]);
+          move(at, exchanged, Collective::all_to_all, axes,
+               checked_product(bytes(s), devices_on(mesh_, axes), "bytes"));
+        }
+      }
+    }
+  }
+  void reductions(const Sharding& s, int at) {
+    const unsigned pending = s.unreduced & ~unsigned{to_.unreduced};
+    for (unsigned axes = pending; axes != 0; axes = (axes - 1) & pending) {
+      Sharding made = s;
+      made.unreduced = static_cast<std::uint16_t>(s.unreduced & ~axes);
+      move(at, made, Collective::all_reduce, axes, bytes(s));
+      for (int d = 0; d < s.rank; ++d) scatter(s, made, d, axes, axes, at);
+    }
+  }
+  /// reduce_scatter onto the end of a dim, in every order of the axes.
+  void scatter(const Sharding& s, const Sharding& made, int d, unsigned left, unsigned axes, int at) {
+    if (left == 0) return move(at, made, Collective::reduce_scatter, axes, bytes(s));
+    if (made.dims[d].size() == AxisList::capacity()) return;
+    for (int axis = 0; axis < mesh_.rank(); ++axis) {
+      if (!(left >> axis & 1u)) continue;
+      Sharding next = made;
+      next.dims[d].push_back(static_cast<std::uint8_t>(axis));
+      scatter(s, next, d, left & ~(1u << axis), axes, at);
+    }
+  }
+  /// Every sharding that has the same number of shards along each dim: devices swap their shards.
+  void permutations(const Sharding& s, int at) {
+    Sharding empty = s;
+    for (int d = 0; d < s.rank; ++d) empty.dims[d] = {};
+    permute(s, empty, 0, 1, at);
+  }
+  void permute(const Sharding& s, const Sharding& made, int d, int count, int at) {
+    if (d == s.rank) {
+      if (lies_alike(made, s)) return;
+      unsigned axes = 0;
+      for (int dim = 0; dim < s.rank; ++dim)
+        for (std::size_t i = 0; i < s.dims[dim].size() || i < made.dims[dim].size(); ++i) {
+          const int before = i < s.dims[dim].size() ? s.dims[dim][i] : -1;
+          const int after = i < made.dims[dim].size() ? made.dims[dim][i] : -1;
+          if (before == after) continue;
+          if (before >= 0) axes |= 1u << before;
+          if (after >= 0) axes |= 1u << after;
+        }
+      return move(at, made, Collective::permute, axes, bytes(s));
+    }
+    const int wanted = shard_count(s, mesh_, d);
+    if (count == wanted) permute(s, made, d + 1, 1, at);
+    if (made.dims[d].size() == AxisList::capacity()) return;
+    for (int axis = 0; axis < mesh_.rank(); ++axis) {
+      const int n = mesh_.axis_size(axis);
+      if (made.uses(axis) || n == 1 || wanted % (count * n) != 0) continue;
+      Sharding next = made;
+      next.dims[d].push_back(static_cast<std::uint8_t>(axis));
+      permute(s, next, d, count * n, at);
+    }
+  }
+};
+
+}  // namespace detail
+
+/// The sequence of collectives from one sharding to another that sends the fewest bytes, and of those the shortest. The
+/// search is exponential in the number of axes and dims, so plans use reshard_path. On meshes of more than three
+/// axes, or for tensors of more than four dims, this calls reshard_path as well.
+inline Growable<CollectiveInfo> least_cost_path(const Shape& shape, DType dtype, const Mesh& mesh, const Sharding& from,
+                                                const Sharding& to) {
+  if (mesh.rank() > 3 || shape.size() > 4) return reshard_path(shape, dtype, mesh, from, to);
+  return detail::LeastCostPath(shape, dtype, mesh, canonical(from, mesh), canonical(to, mesh)).steps;
+}
+
+}  // namespace tessera
+
+TESSERA_PLANNING_END
+
+#endif
+
+// ---- tessera/tensor/reshard.hpp
+
+#ifndef TESSERA_TENSOR_RESHARD_HPP
+#define TESSERA_TENSOR_RESHARD_HPP
+
+namespace tessera {
+
+namespace detail {
+
+/// Copies a tensor into shards of another sharding, on any mesh. Copies to another mesh are not counted.
+TESSERA_ONCE void copy_shards(const TensorStorage& from, TensorStorage& to);
+/// Whether one refined mesh has the sub-axes of both shardings: not for an axis of 6 cut as 2 x 3 and as 3 x 2.
+TESSERA_ONCE bool have_common_cuts(const Mesh& mesh, const Sharding& from, const Sharding& to);
+/// Adds the collectives of a reshard to the innermost CommunicationScope, if there is one.
+TESSERA_ONCE void count_reshard(const TensorStorage& from, const Sharding& to, Here at);
+
+#if TESSERA_HAS_DEFINITIONS
+TESSERA_ONCE void copy_shards(const TensorStorage& from, TensorStorage& to) {
+  if (!(from.mesh() == to.mesh())) {
+    const Uncounted uncounted;
+    return runtime::reshard(from.dtype(), Reduction::sum, shard_refs(to), shard_refs(from));
+  }
+  AxisCuts cuts = from.sharding().cuts;
+  cuts.add(to.sharding().cuts);
+  runtime::reshard(from.dtype(), Reduction::sum, shard_refs(to, cuts), shard_refs(from, cuts));
+}
+
+TESSERA_ONCE bool have_common_cuts(const Mesh& mesh, const Sharding& from, const Sharding& to) {
+  AxisCuts cuts = from.cuts;
+  return cuts.add(to.cuts) && can_cut(mesh, cuts);
+}
+
+TESSERA_ONCE void count_reshard(const TensorStorage& from, const Sharding& to, Here at) {
+  CommunicationScope* const scope = CommunicationScope::innermost();
+  if (scope == nullptr) return;
+  AxisCuts cuts = from.sharding().cuts;
+  cuts.add(to.cuts);
+  const PlannedMesh mesh(from.mesh(), cuts);
+  Growable<CollectiveInfo> path = least_cost_path(from.shape(), from.dtype(), mesh.refined,
+                                                  refined_sharding(from.sharding(), mesh.given, mesh.cuts),
+                                                  refined_sharding(to, mesh.given, mesh.cuts));
+  for (CollectiveInfo& collective : path) {
+    collective.source = Source::from(at);
+    collective.why = "reshard";
+  }
+  scope->permit(
+      [&](auto&& f) {
+        for (const CollectiveInfo& collective : path) f(collective, 1);
+      },
+      [](const CollectiveInfo&) {});
+  for (const CollectiveInfo& collective : path) scope->add(mesh.refined, collective);
+}
+#endif
+
+}  // namespace detail
+
+/// The same value with another sharding, on the same mesh or another. If the sharding is equal, the result shares the
+/// memory of `x`. Communication: the cheapest sequence of collectives between the two shardings; copies to another mesh
+/// are not counted by a CommunicationScope.
+///
+///     auto y = ts::reshard(x, {ts::none, "model"});   // [B/data, D] -> [B, D/model]
+template <class T, int Rank>
+ShardedTensor<T, Rank> reshard(const ShardedTensor<T, Rank>& x, const Mesh& mesh, const PartitionSpec& spec,
+                               Here at = Here::current()) {
+  const TensorStorage& from = storage_of(x);
+  const Sharding sharding = detail::resolve_at("reshard", spec, mesh, Rank, at);
+  if (from.mesh() == mesh && from.sharding() == sharding) return x;
+  if (TensorStorage::Write write = from.deferred())
+    return tensor_of<T, Rank>(
+        StoragePtr(new TensorStorage(TensorLayout::of(mesh, from.dtype(), from.shape(), sharding), std::move(write))));
+  if (from.mesh() == mesh) {
+    // Without common sub-axes, gather x first; the second reshard only slices.
+    if (!detail::have_common_cuts(mesh, from.sharding(), sharding))
+      return reshard(reshard(x, mesh, PartitionSpec{}, at), mesh, spec, at);
+    detail::count_reshard(from, sharding, at);
+  }
+  const StoragePtr to(new TensorStorage(mesh, from.dtype(), from.shape(), sharding));
+  detail::copy_shards(from, *to);
+  return tensor_of<T, Rank>(to);
+}
+template <class T, int Rank>
+ShardedTensor<T, Rank> reshard(const ShardedTensor<T, Rank>& x, const PartitionSpec& spec, Here at = Here::current()) {
+  return reshard(x, storage_of(x).mesh(), spec, at);
+}
+/// Reshards to a Sharding object, such as that of another tensor on the same mesh: reshard(x, sharding(y)).
+/// Errors: `unsupported` for a partial sharding; `rank_mismatch`.
+template <class T, int Rank, std::same_as<Sharding> S>  // a braced list is a PartitionSpec
+ShardedTensor<T, Rank> reshard(const ShardedTensor<T, Rank>& x, const S& sharding, Here at = Here::current()) {
+  const Mesh& mesh = storage_of(x).mesh();
+  if (sharding.unreduced != 0)
+    fail(errc::unsupported, "[reshard] partial sharding: can't reshard to the partial sharding ", text(sharding, mesh),
+         Source::from(at));
+  if (sharding.rank != Rank)
+    fail(errc::rank_mismatch, "[reshard] rank: the tensor is ", sharded_type_text(x), ", the sharding is ",
+         text(sharding, mesh), Source::from(at));
+  return reshard(x, mesh, spec_of(sharding, mesh), at);
+}
+
+/// The tensor replicated on its mesh. Communication: all_gathers; none if it is replicated. Source:
+/// DTensor.full_tensor.
+template <class T, int Rank>
+ShardedTensor<T, Rank> full_tensor(const ShardedTensor<T, Rank>& x, Here at = Here::current()) {
+  return reshard(x, PartitionSpec{}, at);
+}
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/nn/lora.hpp
+
+#ifndef TESSERA_NN_LORA_HPP
+#define TESSERA_NN_LORA_HPP
+
+// Low-rank adapters of linear layers.
+
+namespace tessera::nn {
+
+/// LoRA, as peft's lora.Linear without dropout: base(x) + scaling (x lora_a) lora_b, where gradients are those of
+/// lora_a and lora_b alone; those of the base are zeros. It can be the `Projection` of Attention, MultiHeadAttention,
+/// Mlp, Block, EncoderLayer, DecoderLayer, LlamaBlock and others: `Block<float, CausalAttention, LoraLinear<>>`. An x
+/// of bf16 or f16 is handled as in Linear. Communication: with the weight sharded along `in`, an all_reduce of x lora_a
+/// beside that of Linear. Source: Hu et al., 2106.09685.
+template <Element T = float, bool Bias = true> struct LoraLinear {
+  Linear<T, Bias> base;
+  ShardedTensor<T, 2> lora_a;  ///< [in, rank]
+  ShardedTensor<T, 2> lora_b;  ///< [rank, out]
+  Scalar scaling = 1.0;        ///< alpha / rank
+
+  static constexpr std::array field_names{"base", "lora_a", "lora_b", "scaling"};
+  template <class X> constexpr auto operator()(const X& x, Here at = Here::current()) const {
+    const tessera::detail::LayerCall call(at, x);
+    constexpr bool is_mixed = detail::is_mixed_v<X, T>;
+    const auto product = [&](const auto& a, const auto& b) {
+      if constexpr (is_mixed)
+        return matmul<float>(a, detail::as_met_by<X>(b, at), at);
+      else
+        return matmul(a, b, at);
+    };
+    const auto low = Linear<T, false>{lora_a}(x, at);  // [..., rank]
+    const auto sum = product(x, stop_gradient(base.weight)) + product(low, lora_b) * scaling;
+    const auto biased = [&] {
+      if constexpr (Bias)
+        return sum + stop_gradient(base.bias);
+      else
+        return sum;
+    }();
+    if constexpr (is_mixed)
+      return cast<typename X::element>(biased, at);
+    else
+      return biased;
+  }
+
+  /// The Linear that computes the same, with the weight base.weight + scaling lora_a lora_b, sharded as that of the
+  /// base. Inside and outside of a traced function. Communication: none for the shardings of add_lora
+  /// and lora_linear; dims that are gathered on use are gathered.
+  constexpr Linear<T, Bias> merge(Here at = Here::current()) const {
+    Linear<T, Bias> merged = base;
+    const auto weight = base.weight + matmul(lora_a, lora_b, at) * scaling;
+    if (std::is_constant_evaluated())
+      merged.weight = tessera::detail::settle(weight);
+    else
+      merged.weight = sharded_as_base(weight);
+    return merged;
+  }
+
+ private:
+  ShardedTensor<T, 2> sharded_as_base(const ShardedTensor<T, 2>& weight) const {
+    const Mesh& on = mesh(base.weight);
+    return reshard(weight, on, spec_of(sharding(base.weight), on));
+  }
+};
+
+/// The options of peft's LoraConfig: its r and lora_alpha.
+struct LoraConfig {
+  std::int64_t rank = 8;
+  double alpha = 8;
+};
+
+namespace detail {
+
+struct AddLora {
+  template <class T> using of = T;
+};
+struct MergeLora {
+  template <class T> using of = T;
+};
+
+template <Element T, bool Bias>
+LoraLinear<T, Bias> adapted(const Linear<T, Bias>& base, Key key, const LoraConfig& config, Here at) {
+  if (config.rank < 1) fail(errc::option, "[lora] rank: ", config.rank, " is not positive", Source::from(at));
+  const Mesh& on = mesh(base.weight);
+  const PartitionSpec spec = spec_of(sharding(base.weight), on);
+  const auto entry = [&](std::size_t d) { return d < spec.entries.size() ? spec.entries[d] : SpecEntry{}; };
+  const std::int64_t in = shape(base.weight)[0], out = shape(base.weight)[1];
+  const auto bound = static_cast<computed_t<T>>(1 / std::sqrt(static_cast<double>(in < 1 ? 1 : in)));
+  return {base, uniform<T>(key, {in, config.rank}, on, {entry(0), none}, -bound, bound),
+          zeros<T>({config.rank, out}, on, {none, entry(1)}), config.alpha / static_cast<double>(config.rank)};
+}
+
+struct Adapt {
+  Key key;
+  LoraConfig config;
+  Here at;
+  std::uint64_t& count;
+  template <Element T, bool Bias>
+  LoraLinear<T, Bias> operator()(std::type_identity<LoraLinear<T, Bias>>, const Linear<T, Bias>& base) const {
+    return adapted(base, fold_in(key, count++), config, at);
+  }
+};
+struct Merge {
+  Here at;
+  template <Element T, bool Bias>
+  constexpr Linear<T, Bias> operator()(std::type_identity<Linear<T, Bias>>, const LoraLinear<T, Bias>& adapted) const {
+    return adapted.merge(at);
+  }
+};
+
+}  // namespace detail
+
+}  // namespace tessera::nn
+
+namespace tessera::detail {
+template <Element T, bool Bias> struct Recast<nn::detail::AddLora, nn::Linear<T, Bias>> {
+  using type = nn::LoraLinear<T, Bias>;
+};
+template <Element T, bool Bias> struct Recast<nn::detail::MergeLora, nn::LoraLinear<T, Bias>> {
+  using type = nn::Linear<T, Bias>;
+};
+}  // namespace tessera::detail
+
+namespace tessera::nn {
+
+/// A model with adapters, as peft.get_peft_model: the same model, of a type with LoraLinear in the place of each Linear
+/// that is a template argument. lora_a is uniform within 1 / sqrt(in), lora_b zeros, so that the model computes what it
+/// did before; each adapter has draws of its own. Adapters are sharded as the dims of their weight.
+///
+///     ts::Stack<ts::nn::Block<>> blocks = ...;
+///     auto adapted = ts::nn::add_lora(blocks, ts::Key(1), {.rank = 4, .alpha = 8});
+/// A model that is no template names the type of the result, with LoraLinear where an adapter is to be:
+///
+///     auto adapted = ts::nn::add_lora<LoraGpt>(gpt, ts::Key(1));     // both have the same fields
+/// Errors: option for a rank below 1. No communication.
+template <class Model>
+auto add_lora(const Model& model, Key key, const LoraConfig& config = {}, Here at = Here::current()) {
+  using To = tessera::detail::recast_t<detail::AddLora, Model>;
+  constexpr bool has_linear = !std::is_same_v<To, Model>;
+  static_assert(has_linear, "tessera: add_lora finds no nn::Linear in the template arguments of this model; name the "
+                            "type of the result, which has nn::LoraLinear in the place of nn::Linear, as in "
+                            "ts::nn::add_lora<LoraGpt>(gpt, key)");
+  std::uint64_t count = 0;
+  return tessera::detail::rebuilt<To>(model, detail::Adapt{key, config, at, count});
+}
+template <class To, class Model>
+To add_lora(const Model& model, Key key, const LoraConfig& config = {}, Here at = Here::current()) {
+  std::uint64_t count = 0;
+  return tessera::detail::rebuilt<To>(model, detail::Adapt{key, config, at, count});
+}
+
+/// The model without adapters that computes the same, as merge_and_unload of peft: LoraLinear::merge of each.
+/// `merge_lora<Gpt>(adapted)` names the type of the result. Inside and outside of a traced function.
+template <class Model> constexpr auto merge_lora(const Model& model, Here at = Here::current()) {
+  using To = tessera::detail::recast_t<detail::MergeLora, Model>;
+  constexpr bool has_adapter = !std::is_same_v<To, Model>;
+  static_assert(has_adapter,
+                "tessera: merge_lora finds no nn::LoraLinear in the template arguments of this model; name "
+                "the type of the result, as in ts::nn::merge_lora<Gpt>(adapted)");
+  return tessera::detail::rebuilt<To>(model, detail::Merge{at});
+}
+template <class To, class Model> constexpr To merge_lora(const Model& model, Here at = Here::current()) {
+  return tessera::detail::rebuilt<To>(model, detail::Merge{at});
+}
+
+/// A Linear with an adapter, with initial values as `linear` and add_lora.
+template <Element T = float, bool Bias = true>
+LoraLinear<T, Bias> lora_linear(Key key, Extent in, Extent out, const ShardingStrategy& strategy,
+                                const LoraConfig& config = {}, Role role = Role::column, double stddev = 0.02,
+                                Here at = Here::current()) {
+  const auto [first, second] = split<2>(key);
+  return detail::adapted(linear<T, Bias>(first, in, out, strategy, role, stddev), second, config, at);
 }
 
 }  // namespace tessera::nn
@@ -46960,7 +47912,7 @@ template <int Rank, int D> struct GatherTag {
 /// extent 1 of the indices, all elements of x have the same index (jnp.take_along_axis):
 /// `gather<1>(x, ts::unsqueeze<2>(rows))` of x [b, n, f] and rows [b, m] copies rows, [b, m, f]. The gradient adds the
 /// cotangent at the indices. Errors: dim_range for an index outside of the dim, shape_mismatch where another dim
-/// differs. Communication: as sort.
+/// differs. Communication: D of x is made whole, as in sort; indices that are split along D stay split.
 template <int D, TensorArgument X, TensorArgument Indices>
 constexpr auto gather(const X& x, const Indices& indices, Here at = Here::current()) {
   return call<detail::GatherTag<X::rank, detail::checked_dim<D, X::rank>()>>(Source::from(at), x, indices);
@@ -48212,14 +49164,6 @@ template <TensorOperand Tensor> constexpr auto lengths(const Tensor& lengths) {
                 "tessera: the lengths of sequences are a vector [batch] of integers");
   return SequenceLengths<Tensor>{lengths};
 }
-/// Dropout between the layers of a recurrent network: see Recurrent.
-template <class Rate, class Key> struct LayerDropout {
-  Rate rate;
-  Key key;
-};
-template <NumberOperand Rate, class Key> constexpr auto layer_dropout(const Rate& rate, const Key& key) {
-  return LayerDropout<Rate, Key>{rate, key};
-}
 
 namespace detail {
 
@@ -48312,7 +49256,7 @@ template <class Cell, int Layers = 1, Direction Order = Direction::forward> stru
     if constexpr (std::is_same_v<Drops, NoDropout> || Layer + 1 == Layers)
       return xs;
     else
-      return dropout<first_stream + static_cast<std::uint32_t>(Layer)>(xs, drops.rate, drops.key);
+      return drops.template drop<first_stream + static_cast<std::uint32_t>(Layer)>(xs);
   }
 
   /// The last state of one cell, and its outputs of all steps.
@@ -48424,6 +49368,82 @@ Rnn<T, Layers, Order, Bias, Function> rnn(Key key, Extent in, Extent hidden, con
 
 #endif
 
+// ---- tessera/nn/sinusoidal_positions.hpp
+
+#ifndef TESSERA_NN_SINUSOIDAL_POSITIONS_HPP
+#define TESSERA_NN_SINUSOIDAL_POSITIONS_HPP
+
+namespace tessera {
+
+namespace detail {
+
+/// The sinusoids of the last two dims of x, [time, features].
+struct SinusoidalPositionsTag {
+  template <class X, class Offset> struct result : Typed<double, 2> {
+    using Checks = decltype([] {
+      static_assert(X::rank >= 2, "tessera: sinusoidal_positions takes x of rank 2 or more: [..., time, features]");
+      static_assert(Offset::rank == 0, "tessera: the first of sinusoidal_positions is a number or an integer tensor of "
+                                       "rank 0");
+    });
+  };
+  static constexpr Value emit(Value context, Value x, Value offset) {
+    x = x.at(context.source);
+    const Value first = build::cast(offset.at(context.source), DType::f64);
+    const int time = x.rank() - 2, features = x.rank() - 1;
+    // A static extent of 1 stays one.
+    const Value place =
+        x.is_singleton(time)
+            ? build::insert_singletons(first, 3, 2)
+            : build::insert_singletons(build::cast(counting(build::extent(x, time)), DType::f64) + first, 2, 2);
+    if (x.is_singleton(features)) return build::unary(ops::op_v<ops::SinOp>, place);
+    const Value width = build::extent(x, features), element = build::cast(counting(width), DType::f64);
+    const Value pair = build::unary(ops::op_v<ops::FloorOp>, element * 0.5), odd = element - pair * 2.0;
+    const Value exponent = pair * 2.0 / build::cast(width, DType::f64);
+    const Value frequency = build::binary(ops::op_v<ops::PowOp>, element.number(10000), exponent.number(0) - exponent);
+    const auto of_features = [](Value row) { return build::insert_singletons(row, 1, 2); };
+    // cos(a) is sin(a + pi / 2)
+    return build::unary(ops::op_v<ops::SinOp>, place * of_features(frequency) + of_features(odd * 1.57079632679489662));
+  }
+};
+
+}  // namespace detail
+
+namespace nn {
+
+/// The sinusoids of the first transformer, to be added to the embeddings of tokens: of position t and feature i
+/// sin(t 10000^(-i / features)) for an even i, and the cosine of the angle of i - 1 for an odd i.
+///
+/// Of x [..., time, features], in a traced function or in an expression: [time, features], in the element type of x,
+/// computed in f64; positions are counted from `first` on, a number, a Scalar or an integer tensor of rank 0, as the
+/// position of generation with a cache. Split as x is; no communication.
+///
+///     const auto y = x + ts::nn::sinusoidal_positions(x);
+/// As a tensor: `sinusoidal_positions(time, features, mesh, spec)`. For positions that are learned there is Positions.
+/// Source: Vaswani et al., 1706.03762.
+template <TensorArgument X, Operand First = int>
+constexpr auto sinusoidal_positions(const X& x, const First& first = 0, Here at = Here::current()) {
+  return cast<typename X::element>(call<tessera::detail::SinusoidalPositionsTag>(Source::from(at), x, first), at);
+}
+template <Element T = float>
+ShardedTensor<T, 2> sinusoidal_positions(Extent time, Extent features, const Mesh& mesh, const PartitionSpec& spec = {},
+                                         Here at = Here::current()) {
+  const auto write = [n = static_cast<double>(features.value)](T* data, const Box& box) {
+    for (std::int64_t t = box.begin[0]; t < box.end[0]; ++t)
+      for (std::int64_t i = box.begin[1]; i < box.end[1]; ++i) {
+        const double angle = static_cast<double>(t) * std::pow(10000.0, -static_cast<double>(i - i % 2) / n);
+        *data++ = static_cast<T>(static_cast<computed_t<T>>(i % 2 == 0 ? std::sin(angle) : std::cos(angle)));
+      }
+  };
+  return tensor_of<T, 2>(tessera::detail::created<T>("sinusoidal_positions", {time.value, features.value}, 2, mesh,
+                                                     spec, at, Cost{100}, write));
+}
+
+}  // namespace nn
+
+}  // namespace tessera
+
+#endif
+
 // ---- tessera/nn/summary.hpp
 
 #ifndef TESSERA_NN_SUMMARY_HPP
@@ -48525,114 +49545,197 @@ template <NormPlace Place> constexpr auto residual(const auto& x, const auto& no
 }
 }  // namespace detail
 
-/// Two products with relu between them, as in torch.nn.TransformerEncoderLayer.
-template <Element T = float> struct FeedForward {
-  Linear<T> up;    ///< [features, hidden]
-  Linear<T> down;  ///< [hidden, features]
+/// Two products with relu, or another activation, between them, as in torch.nn.TransformerEncoderLayer.
+template <Element T = float, class Activation = Relu, class Projection = Linear<T>>
+using FeedForward = Mlp<T, true, Activation, Projection>;
 
-  static constexpr std::array field_names{"up", "down"};
-  constexpr auto operator()(const auto& x, Here at = Here::current()) const {
-    const tessera::detail::LayerCall call(at, x);
-    return down(relu(up(x)));
-  }
-};
-
-/// torch.nn.TransformerEncoderLayer without dropout: self-attention and two products, x [batch, time, features] to the
-/// same shape; `layer(x, mask)` attends to the positions where mask [batch, time] is true (src_key_padding_mask is its
-/// negation). A Stack of them takes the mask too: `layers(x, mask)`. Source: Vaswani et al., 1706.03762; the norm in
-/// front: Xiong et al., 2002.04745.
-template <Element T = float, NormPlace Place = NormPlace::post> struct EncoderLayer {
-  MultiHeadAttention<T> attention;
+/// torch.nn.TransformerEncoderLayer: self-attention and two products, x [batch, time, features] to the same shape:
+///
+///     layer(x)
+///     layer(x, mask)                               // mask [batch, time]: attends to the positions where it is true
+///     layer(x, mask, layer_dropout(rate, key))     // in training; also without a mask
+///
+/// src_key_padding_mask is the negation of the mask. Dropout is PyTorch's of the attention's result, of the hidden
+/// features and of the second product; not that of the probabilities of attention, which are never in memory. A Stack
+/// of layers takes the same arguments. The activation is a type without members (nn/activation.hpp); PyTorch's
+/// activation="gelu" is ExactGelu. `Projection` is the type of the linear layers: LoraLinear, or one of your own.
+/// Source: Vaswani et al., 1706.03762; the norm in front: Xiong et al., 2002.04745.
+template <Element T = float, NormPlace Place = NormPlace::post, class Activation = Relu, class Projection = Linear<T>>
+struct EncoderLayer {
+  MultiHeadAttention<T, true, Projection> attention;
   LayerNorm<T> attention_norm;
-  FeedForward<T> mlp;
+  FeedForward<T, Activation, Projection> mlp;
   LayerNorm<T> mlp_norm;
 
   static constexpr std::array field_names{"attention", "attention_norm", "mlp", "mlp_norm"};
   constexpr auto operator()(const auto& x, Here at = Here::current()) const {
     const tessera::detail::LayerCall call(at, x);
-    const auto middle = detail::residual<Place>(x, attention_norm, attention);
-    return detail::residual<Place>(middle, mlp_norm, mlp);
+    return parts(x, attention, mlp);
   }
   constexpr auto operator()(const auto& x, const auto& mask, Here at = Here::current()) const {
     const tessera::detail::LayerCall call(at, x);
-    const auto middle =
-        detail::residual<Place>(x, attention_norm, [&](const auto& v) { return attention.masked(v, v, mask); });
-    return detail::residual<Place>(middle, mlp_norm, mlp);
+    return parts(
+        x, [&](const auto& v) { return attention.masked(v, v, mask); }, mlp);
+  }
+  template <class Rate, class Key>
+  constexpr auto operator()(const auto& x, const LayerDropout<Rate, Key>& dropout, Here at = Here::current()) const {
+    const tessera::detail::LayerCall call(at, x);
+    return dropped(x, attention, dropout);
+  }
+  template <class Rate, class Key>
+  constexpr auto operator()(const auto& x, const auto& mask, const LayerDropout<Rate, Key>& dropout,
+                            Here at = Here::current()) const {
+    const tessera::detail::LayerCall call(at, x);
+    return dropped(
+        x, [&](const auto& v) { return attention.masked(v, v, mask); }, dropout);
+  }
+
+ private:
+  constexpr auto parts(const auto& x, const auto& attend, const auto& feed) const {
+    return detail::residual<Place>(detail::residual<Place>(x, attention_norm, attend), mlp_norm, feed);
+  }
+  constexpr auto dropped(const auto& x, const auto& attend, const auto& dropout) const {
+    return parts(
+        x, [&](const auto& v) { return dropout.template drop<detail::dropout_of_attention>(attend(v)); },
+        [&](const auto& v) { return dropout.template drop<detail::dropout_of_mlp>(mlp(v, dropout)); });
   }
 };
 
-/// torch.nn.TransformerDecoderLayer without dropout, with a causal mask of the target: causal self-attention, attention
-/// to memory [batch, keys, features], and two products:
+/// torch.nn.TransformerDecoderLayer with a causal mask of the target: causal self-attention, attention to memory
+/// [batch, keys, features], and two products:
 ///
 ///     layer(x, memory)                      // x [batch, time, features]
 ///     layer(x, memory, memory_mask)         // memory_mask [batch, keys]: attends to the memory where it is true
 ///     layer(x, memory, memory_mask, mask)   // mask [batch, time]: attends to the positions of x where it is true
 ///
 /// PyTorch's memory_key_padding_mask and tgt_key_padding_mask are the negations of the masks. Behind a target that is
-/// padded at its end, causal attention sees no padding: only padding in front needs the second mask. A Stack of them
-/// takes the same arguments: `layers(x, memory, memory_mask)`.
-template <Element T = float, NormPlace Place = NormPlace::post> struct DecoderLayer {
-  MultiHeadAttention<T> attention;
+/// padded at its end, causal attention sees no padding: only padding in front needs the second mask. Each of these
+/// calls takes `layer_dropout(rate, key)` as its last argument in training; dropout, activation and projections are as
+/// those of EncoderLayer. A Stack of layers takes the same arguments: `layers(x, memory, memory_mask)`.
+///
+/// One token after the other, with a KvCache of the positions of x before, as MultiHeadAttention has it; the keys and
+/// values of the memory are computed once for a sequence:
+///
+///     const auto known = layer.keys_and_values(memory);                       // of a Stack: nn::keys_and_values
+///     const auto [y, next] = layer.cached(x, cache, position, known);         // of a Stack: nn::cached
+///     const auto [y, next] = layer.cached(x, cache, position, known, memory_mask);
+template <Element T = float, NormPlace Place = NormPlace::post, class Activation = Relu, class Projection = Linear<T>>
+struct DecoderLayer {
+  MultiHeadAttention<T, true, Projection> attention;
   LayerNorm<T> attention_norm;
-  MultiHeadAttention<T> cross;
+  MultiHeadAttention<T, true, Projection> cross;
   LayerNorm<T> cross_norm;
-  FeedForward<T> mlp;
+  FeedForward<T, Activation, Projection> mlp;
   LayerNorm<T> mlp_norm;
 
   static constexpr std::array field_names{"attention", "attention_norm", "cross", "cross_norm", "mlp", "mlp_norm"};
   constexpr auto operator()(const auto& x, const auto& memory, Here at = Here::current()) const {
     const tessera::detail::LayerCall call(at, x);
     return parts(
-        x, [&](const auto& v) { return attention.causal(v); }, [&](const auto& v) { return cross(v, memory); });
+        x, [&](const auto& v) { return attention.causal(v); }, [&](const auto& v) { return cross(v, memory); }, mlp);
   }
   constexpr auto operator()(const auto& x, const auto& memory, const auto& memory_mask,
                             Here at = Here::current()) const {
     const tessera::detail::LayerCall call(at, x);
     return parts(
         x, [&](const auto& v) { return attention.causal(v); },
-        [&](const auto& v) { return cross.masked(v, memory, memory_mask); });
+        [&](const auto& v) { return cross.masked(v, memory, memory_mask); }, mlp);
   }
   constexpr auto operator()(const auto& x, const auto& memory, const auto& memory_mask, const auto& mask,
                             Here at = Here::current()) const {
     const tessera::detail::LayerCall call(at, x);
     return parts(
         x, [&](const auto& v) { return attention.causal(v, mask); },
-        [&](const auto& v) { return cross.masked(v, memory, memory_mask); });
+        [&](const auto& v) { return cross.masked(v, memory, memory_mask); }, mlp);
+  }
+  template <class Rate, class Key>
+  constexpr auto operator()(const auto& x, const auto& memory, const LayerDropout<Rate, Key>& dropout,
+                            Here at = Here::current()) const {
+    const tessera::detail::LayerCall call(at, x);
+    return dropped(
+        x, [&](const auto& v) { return attention.causal(v); }, [&](const auto& v) { return cross(v, memory); },
+        dropout);
+  }
+  template <class Rate, class Key>
+  constexpr auto operator()(const auto& x, const auto& memory, const auto& memory_mask,
+                            const LayerDropout<Rate, Key>& dropout, Here at = Here::current()) const {
+    const tessera::detail::LayerCall call(at, x);
+    return dropped(
+        x, [&](const auto& v) { return attention.causal(v); },
+        [&](const auto& v) { return cross.masked(v, memory, memory_mask); }, dropout);
+  }
+  template <class Rate, class Key>
+  constexpr auto operator()(const auto& x, const auto& memory, const auto& memory_mask, const auto& mask,
+                            const LayerDropout<Rate, Key>& dropout, Here at = Here::current()) const {
+    const tessera::detail::LayerCall call(at, x);
+    return dropped(
+        x, [&](const auto& v) { return attention.causal(v, mask); },
+        [&](const auto& v) { return cross.masked(v, memory, memory_mask); }, dropout);
+  }
+
+  template <class Memory> constexpr auto keys_and_values(const Memory& memory, Here at = Here::current()) const {
+    return cross.keys_and_values(memory, at);
+  }
+  template <class X, class Cache, class Position, class Memory>
+  constexpr auto cached(const X& x, const Cache& cache, const Position& position, const Memory& memory,
+                        Here at = Here::current()) const {
+    const tessera::detail::LayerCall call(at, x);
+    return decoded(x, cache, position, [&](const auto& v) { return cross(v, memory); });
+  }
+  template <class X, class Cache, class Position, class Memory>
+  constexpr auto cached(const X& x, const Cache& cache, const Position& position, const Memory& memory,
+                        const auto& memory_mask, Here at = Here::current()) const {
+    const tessera::detail::LayerCall call(at, x);
+    return decoded(x, cache, position, [&](const auto& v) { return cross.masked(v, memory, memory_mask); });
   }
 
  private:
-  constexpr auto parts(const auto& x, const auto& to_target, const auto& to_memory) const {
+  constexpr auto parts(const auto& x, const auto& to_target, const auto& to_memory, const auto& feed) const {
     const auto own = detail::residual<Place>(x, attention_norm, to_target);
-    return detail::residual<Place>(detail::residual<Place>(own, cross_norm, to_memory), mlp_norm, mlp);
+    return detail::residual<Place>(detail::residual<Place>(own, cross_norm, to_memory), mlp_norm, feed);
+  }
+  constexpr auto dropped(const auto& x, const auto& to_target, const auto& to_memory, const auto& dropout) const {
+    return parts(
+        x, [&](const auto& v) { return dropout.template drop<detail::dropout_of_attention>(to_target(v)); },
+        [&](const auto& v) { return dropout.template drop<detail::dropout_of_cross>(to_memory(v)); },
+        [&](const auto& v) { return dropout.template drop<detail::dropout_of_mlp>(mlp(v, dropout)); });
+  }
+  template <class Cache>
+  constexpr auto decoded(const auto& x, const Cache& cache, const auto& position, const auto& to_memory) const {
+    Cache next = cache;
+    const auto to_target = [&](const auto& v) {
+      const auto made = attention.cached(v, cache, position);
+      next = std::get<1>(made);
+      return std::get<0>(made);
+    };
+    const auto y = parts(x, to_target, to_memory, mlp);
+    return std::tuple(y, next);
   }
 };
 
 /// With the initialisation of these layers in PyTorch: attention as `multi_head_attention`; weights of the products
 /// uniform in [-1 / sqrt(in), 1 / sqrt(in)), their biases zeros (PyTorch draws them from the same range).
-template <Element T = float>
-FeedForward<T> feed_forward(Key key, Extent features, Extent hidden, const ShardingStrategy& strategy) {
+template <Element T = float, class Activation = Relu>
+FeedForward<T, Activation> feed_forward(Key key, Extent features, Extent hidden, const ShardingStrategy& strategy) {
   const auto [first, second] = split<2>(key);
   const auto limit = [](Extent in) { return 1 / std::sqrt(static_cast<double>(in.value)); };
   return {detail::uniform_linear<T, true>(first, features, hidden, strategy, Role::column, limit(features)),
           detail::uniform_linear<T, true>(second, hidden, features, strategy, Role::row, limit(hidden))};
 }
-template <Element T = float, NormPlace Place = NormPlace::post>
-EncoderLayer<T, Place> encoder_layer(Key key, Extent features, Dim heads, Extent hidden,
-                                     const ShardingStrategy& strategy, Here at = Here::current()) {
+template <Element T = float, NormPlace Place = NormPlace::post, class Activation = Relu>
+EncoderLayer<T, Place, Activation> encoder_layer(Key key, Extent features, Dim heads, Extent hidden,
+                                                 const ShardingStrategy& strategy, Here at = Here::current()) {
   const auto [first, second] = split<2>(key);
   return {multi_head_attention<T>(first, features, heads, strategy, at), layer_norm<T>(features, strategy),
-          feed_forward<T>(second, features, hidden, strategy), layer_norm<T>(features, strategy)};
+          feed_forward<T, Activation>(second, features, hidden, strategy), layer_norm<T>(features, strategy)};
 }
-template <Element T = float, NormPlace Place = NormPlace::post>
-DecoderLayer<T, Place> decoder_layer(Key key, Extent features, Dim heads, Extent hidden,
-                                     const ShardingStrategy& strategy, Here at = Here::current()) {
+template <Element T = float, NormPlace Place = NormPlace::post, class Activation = Relu>
+DecoderLayer<T, Place, Activation> decoder_layer(Key key, Extent features, Dim heads, Extent hidden,
+                                                 const ShardingStrategy& strategy, Here at = Here::current()) {
   const auto [first, second, third] = split<3>(key);
-  return {multi_head_attention<T>(first, features, heads, strategy, at),
-          layer_norm<T>(features, strategy),
-          multi_head_attention<T>(second, features, heads, strategy, at),
-          layer_norm<T>(features, strategy),
-          feed_forward<T>(third, features, hidden, strategy),
-          layer_norm<T>(features, strategy)};
+  return {multi_head_attention<T>(first, features, heads, strategy, at),  layer_norm<T>(features, strategy),
+          multi_head_attention<T>(second, features, heads, strategy, at), layer_norm<T>(features, strategy),
+          feed_forward<T, Activation>(third, features, hidden, strategy), layer_norm<T>(features, strategy)};
 }
 
 }  // namespace tessera::nn
@@ -49093,6 +50196,7 @@ template <class Model> struct AdadeltaState {
 template <class Model>
 constexpr auto adadelta(const Model& model, const Model& gradients, const optim::AdadeltaState<Model>& state,
                         const optim::Adadelta& config = {}, Here at = Here::current()) {
+  const detail::FunctionCall named("adadelta", model);
   auto [moved, square, change] = optim::detail::update_parameters(
       at,
       [&](const auto& x, Value p, Value g, Value v, Value u) {
@@ -49189,6 +50293,7 @@ struct AdamWStep {
 template <class Model>
 constexpr auto adamw(const Model& model, const Model& gradients, const optim::AdamWState<Model>& state,
                      const optim::AdamW& config = {}, Here at = Here::current()) {
+  const detail::FunctionCall named("adamw", model);
   const Growable<Value> any = optim::detail::parameters_of(model);
   if (any.empty()) fail(errc::structure, "[adamw] model: the model has no floating-point tensor");
   const optim::detail::AdamWStep step(any.front().at(Source::from(at)), config, state.step);
@@ -49252,6 +50357,7 @@ constexpr Value norm_of(const Updated& x, Value of) {
 template <class Model>
 constexpr auto lamb(const Model& model, const Model& gradients, const optim::AdamWState<Model>& state,
                     const optim::Lamb& config = {}, Here at = Here::current()) {
+  const detail::FunctionCall named("lamb", model);
   const Scalar step = optim::detail::next_step("lamb", model, state.step, at);
   auto [moved, mean, square] = optim::detail::update_parameters(
       at,
@@ -49338,6 +50444,7 @@ constexpr Value root_mean_square(const Updated& x, Value v) {
 template <class Model>
 constexpr auto adafactor(const Model& model, const Model& gradients, const optim::AdafactorState<Model>& state,
                          const optim::Adafactor& config = {}, Here at = Here::current()) {
+  const detail::FunctionCall named("adafactor", model);
   const Scalar step = optim::detail::next_step("adafactor", model, state.step, at);
   auto [moved, row, column] = optim::detail::update_parameters(
       at,
@@ -49409,6 +50516,7 @@ template <class Model> struct AdagradState {
 template <class Model>
 constexpr auto adagrad(const Model& model, const Model& gradients, const optim::AdagradState<Model>& state,
                        const optim::Adagrad& config = {}, Here at = Here::current()) {
+  const detail::FunctionCall named("adagrad", model);
   auto [moved, sum] = optim::detail::update_parameters(
       at,
       [&](const auto& x, Value p, Value g, Value s) {
@@ -49453,6 +50561,7 @@ struct Adam {
 template <class Model>
 constexpr auto adam(const Model& model, const Model& gradients, const optim::AdamWState<Model>& state,
                     const optim::Adam& config = {}, Here at = Here::current()) {
+  const detail::FunctionCall named("adam", model);
   const Model coupled = std::get<0>(optim::detail::map_parameters(
       at, [&](const auto& x, Value, Value g) { return std::tuple(x.decayed(config.weight_decay, g)); }, model,
       gradients));
@@ -49502,6 +50611,7 @@ template <class Model> struct AdamaxState {
 template <class Model>
 constexpr auto adamax(const Model& model, const Model& gradients, const optim::AdamaxState<Model>& state,
                       const optim::Adamax& config = {}, Here at = Here::current()) {
+  const detail::FunctionCall named("adamax", model);
   const Scalar step = optim::detail::next_step("adamax", model, state.step, at);
   auto [moved, mean, largest] = optim::detail::update_parameters(
       at,
@@ -49559,6 +50669,7 @@ template <class Model> struct AmsGradState {
 template <class Model>
 constexpr auto amsgrad(const Model& model, const Model& gradients, const optim::AmsGradState<Model>& state,
                        const optim::AmsGrad& config = {}, Here at = Here::current()) {
+  const detail::FunctionCall named("amsgrad", model);
   const Growable<Value> any = optim::detail::parameters_of(model);
   if (any.empty()) fail(errc::structure, "[amsgrad] model: the model has no floating-point tensor");
   const optim::AdamW as_adamw{config.learning_rate, config.beta1, config.beta2, config.epsilon, config.weight_decay};
@@ -49620,6 +50731,7 @@ template <class Model> struct NAdamState {
 template <class Model>
 constexpr auto nadam(const Model& model, const Model& gradients, const optim::NAdamState<Model>& state,
                      const optim::NAdam& config = {}, Here at = Here::current()) {
+  const detail::FunctionCall named("nadam", model);
   const Scalar step = optim::detail::next_step("nadam", model, state.step, at);
   const Value root = optim::detail::parameters_of(model).front().at(Source::from(at));
   const Value t = lower(root, step), beta1 = lower(root, config.beta1), beta2 = lower(root, config.beta2);
@@ -49681,6 +50793,7 @@ struct RAdam {
 template <class Model>
 constexpr auto radam(const Model& model, const Model& gradients, const optim::AdamWState<Model>& state,
                      const optim::RAdam& config = {}, Here at = Here::current()) {
+  const detail::FunctionCall named("radam", model);
   const Scalar step = optim::detail::next_step("radam", model, state.step, at);
   const Value root = optim::detail::parameters_of(model).front().at(Source::from(at));
   const Value t = lower(root, step), beta1 = lower(root, config.beta1), beta2 = lower(root, config.beta2);
@@ -49883,8 +50996,11 @@ namespace tessera::optim {
 template <class Config> struct Group {
   nn::Names names;
   Config config;
+  Source source;  ///< the user's line
+
+  constexpr Group(const nn::Names& of, const Config& given, Here at = Here::current())
+      : names(of), config(given), source(Source::from(at)) {}
 };
-template <class Config> Group(nn::Names, Config) -> Group<Config>;
 
 namespace detail {
 
@@ -49896,11 +51012,11 @@ constexpr auto step_by_group(const Step& step, const Config& others, const Group
                              const Group<Rest>&... rest) {
   const auto without = step_by_group(step, others, rest...), with = step(first.config);
   if constexpr (tessera::detail::is_tuple_v<std::remove_const_t<decltype(with)>>) {
-    nn::detail::check_names(std::get<0>(with), first.names);
+    nn::detail::check_names(std::get<0>(with), first.names, first.source);
     return nn::keep_frozen(first.names, std::get<0>(with), std::get<0>(without), std::get<1>(with),
                            std::get<1>(without));
   } else {
-    nn::detail::check_names(with, first.names);
+    nn::detail::check_names(with, first.names, first.source);
     return nn::keep_frozen(first.names, with, without);
   }
 }
@@ -50003,6 +51119,7 @@ template <class Model> struct LionState {
 template <class Model>
 constexpr auto lion(const Model& model, const Model& gradients, const optim::LionState<Model>& state,
                     const optim::Lion& config = {}, Here at = Here::current()) {
+  const detail::FunctionCall named("lion", model);
   auto [moved, momentum] = optim::detail::update_parameters(
       at,
       [&](const auto& x, Value p, Value g, Value m) {
@@ -50116,15 +51233,18 @@ constexpr auto cond(const Pred& pred, const Yes& yes, const No& no, Source sourc
   static_assert(is_scalar,
                 "tessera: the condition of ts::cond is a rank-0 tensor, a Scalar or a Dim; for a choice of each "
                 "element, ts::select");
-  using Result = carry_t<std::remove_cvref_t<decltype(yes())>>;
-  using Other = carry_t<std::remove_cvref_t<decltype(no())>>;
-  constexpr bool same = std::is_same_v<Result, Other>;
+  using Result = carry_t<returned_t<requires { yes(); }, Yes>>;
+  using Other = carry_t<returned_t<requires { no(); }, No>>;
+  constexpr bool sound = !std::is_same_v<Result, NoResult> && !std::is_same_v<Other, NoResult>;
+  constexpr bool same = !sound || std::is_same_v<Result, Other>;
   static_assert(same,
                 "tessera: the branches of ts::cond return different types; they return tensors of the same element "
                 "types and ranks, in the same structure");
-  constexpr bool is_flat = is_branch_result_v<Result>;
+  constexpr bool is_flat = !sound || is_branch_result_v<Result>;
   static_assert(is_flat, "tessera: the branches of ts::cond return tensors, or a tuple or plain struct of tensors");
-  if constexpr (is_scalar && same && is_flat) {
+  if constexpr (!sound) {
+    return NoResult();  // the compiler has reported an error in a branch
+  } else if constexpr (is_scalar && same && is_flat) {
     Value context = trace_of(pred);
     if (context.module == nullptr)
       fail(errc::unsupported, "[cond] outside of a trace: it is for values inside a traced function");
@@ -50314,6 +51434,7 @@ template <class T> constexpr Value orthogonalized(const Value& matrices, const S
 template <class Model>
 constexpr auto muon(const Model& model, const Model& gradients, const optim::MuonState<Model>& state,
                     const optim::Muon& config = {}, Here at = Here::current()) {
+  const detail::FunctionCall named("muon", model);
   const Growable<Value> any = optim::detail::parameters_of(model);
   if (any.empty()) fail(errc::structure, "[muon] model: the model has no floating-point tensor");
   const optim::detail::AdamWStep step(any.front().at(Source::from(at)), config.others, state.step);
@@ -50402,6 +51523,7 @@ template <class Model> struct CenteredRmsPropState {
 template <class Model>
 constexpr auto rmsprop(const Model& model, const Model& gradients, const optim::RmsPropState<Model>& state,
                        const optim::RmsProp& config = {}, Here at = Here::current()) {
+  const detail::FunctionCall named("rmsprop", model);
   auto [moved, square, velocity] = optim::detail::update_parameters(
       at,
       [&](const auto& x, Value p, Value g, Value v, Value b) {
@@ -50427,6 +51549,7 @@ template <class Model>
 constexpr auto rmsprop_centered(const Model& model, const Model& gradients,
                                 const optim::CenteredRmsPropState<Model>& state,
                                 const optim::CenteredRmsProp& config = {}, Here at = Here::current()) {
+  const detail::FunctionCall named("rmsprop_centered", model);
   auto [moved, square, mean, velocity] = optim::detail::update_parameters(
       at,
       [&](const auto& x, Value p, Value g, Value v, Value m, Value b) {
@@ -50520,6 +51643,7 @@ constexpr auto sgd_with_momentum(const Model& model, const Model& gradients, con
 template <class Model>
 constexpr Model sgd(const Model& model, const Model& gradients, const optim::Sgd& config = {},
                     Here at = Here::current()) {
+  const detail::FunctionCall named("sgd", model);
   return std::get<0>(optim::detail::update_parameters(
       at,
       [&](const auto& x, Value p, Value g) {
@@ -50533,6 +51657,7 @@ constexpr Model sgd(const Model& model, const Model& gradients, const optim::Sgd
 template <class Model>
 constexpr auto sgd(const Model& model, const Model& gradients, const optim::SgdState<Model>& state,
                    const optim::Sgd& config = {}, Here at = Here::current()) {
+  const detail::FunctionCall named("sgd", model);
   return optim::detail::sgd_with_momentum<false>(model, gradients, state, config, at);
 }
 
@@ -50541,6 +51666,7 @@ constexpr auto sgd(const Model& model, const Model& gradients, const optim::SgdS
 template <class Model>
 constexpr auto sgd_nesterov(const Model& model, const Model& gradients, const optim::SgdState<Model>& state,
                             const optim::Sgd& config = {}, Here at = Here::current()) {
+  const detail::FunctionCall named("sgd_nesterov", model);
   return optim::detail::sgd_with_momentum<true>(model, gradients, state, config, at);
 }
 
@@ -50549,6 +51675,7 @@ constexpr auto sgd_nesterov(const Model& model, const Model& gradients, const op
 template <class Model>
 constexpr auto sgd_dampened(const Model& model, const Model& gradients, const optim::DampenedSgdState<Model>& state,
                             const optim::DampenedSgd& config = {}, Here at = Here::current()) {
+  const detail::FunctionCall named("sgd_dampened", model);
   const Scalar step = optim::detail::next_step("sgd_dampened", model, state.step, at);
   const Value root = optim::detail::parameters_of(model).front().at(Source::from(at));
   const Value t = lower(root, step), one = t.number(1);
@@ -50751,6 +51878,53 @@ auto init_state(const Config& config, const Model& model, const ZeroRedundancy& 
   detail::SplitState split{zero};
   for_each_leaf(state, split);
   return state;
+}
+
+namespace detail {
+
+/// A copy of a model in which the tensors that `frozen` names have no elements; those of rank 0 stay.
+template <class Model> Model without(Model model, const nn::Names& frozen, Here at) {
+  tessera::detail::require_data("init_state", model, at);
+  std::array<bool, nn::Names::max_patterns> used{};
+  const auto visit = [&](std::string_view name, auto& leaf, int) {
+    using Leaf = std::remove_cvref_t<decltype(leaf)>;
+    if constexpr (is_parameter_v<Leaf>) {
+      for (std::size_t i = 0; i < frozen.size(); ++i) used[i] = used[i] || matches_pattern(name, frozen.pattern(i));
+      if (Leaf::rank == 0 || !frozen.contain(name)) return;
+      Shape none;
+      for (int d = 0; d < Leaf::rank; ++d) none.push_back(0);
+      leaf = zeros<typename Leaf::element, Leaf::rank>(none, mesh(leaf), PartitionSpec());
+    }
+  };
+  tessera::detail::for_each_named_leaf(model, tessera::detail::VisitLayers::each_alike, visit);
+  for (std::size_t i = 0; i < frozen.size(); ++i)
+    if (!used[i])
+      fail(errc::option,
+           "[init_state] pattern: it names no floating-point tensor of the model; the layers of a Stack "
+           "are named together, as in blocks.*.mlp.up.weight: ",
+           frozen.pattern(i), Source::from(at));
+  return model;
+}
+
+}  // namespace detail
+
+/// The initial state for a model of which the tensors that `frozen` names stay as they are (nn::freeze): their moments
+/// have no elements, as in optax.masked and for parameters without requires_grad in PyTorch. A step returns them by
+/// nn::keep_frozen with the same names; without it the step is an error, shape_mismatch. The numbers of a frozen tensor
+/// of rank 0 are stored.
+///
+///     constexpr nn::Names frozen("tokens.*", "blocks.*.up.*");
+///     auto state = ts::optim::init_state(config, model, frozen);
+/// Errors: `option` for a pattern that names no floating-point tensor of the model.
+template <class Config, class Model>
+auto init_state(const Config& config, const Model& model, const nn::Names& frozen, Here at = Here::current()) {
+  return init_state(config, detail::without(model, frozen, at), at);
+}
+/// The same, stored split over an axis.
+template <class Config, class Model>
+auto init_state(const Config& config, const Model& model, const nn::Names& frozen, const ZeroRedundancy& zero,
+                Here at = Here::current()) {
+  return init_state(config, detail::without(model, frozen, at), zero, at);
 }
 
 }  // namespace tessera::optim
@@ -51743,6 +52917,135 @@ TESSERA_PLANNING_END
 
 #endif
 
+// ---- tessera/ops/associative_scan.hpp
+
+#ifndef TESSERA_OPS_ASSOCIATIVE_SCAN_HPP
+#define TESSERA_OPS_ASSOCIATIVE_SCAN_HPP
+
+namespace tessera {
+
+namespace detail {
+
+/// The least k with 2^k >= n, for a size n of at most 2^31.
+constexpr Value log2_rounded_up(const Value& n) {
+  const auto of = [&](std::int64_t value) { return n.integer(value, DType::i64); };
+  Value rest = build::binary(Op::maximum, n, of(1)) - of(1), k = of(0);  // the number of its bits
+  for (const std::int64_t bits : {16, 8, 4, 2, 1}) {
+    const Value low = build::less(rest, of(std::int64_t{1} << bits));
+    k = k + build::select(low, of(0), of(bits));
+    rest = build::select(low, rest, rest / of(std::int64_t{1} << bits));
+  }
+  return k + rest;
+}
+
+/// The first tensor of a tensor, or of a tuple, pair or array of tensors.
+template <class T> constexpr const auto& first_tensor(const T& x) {
+  if constexpr (TensorOperand<T>)
+    return x;
+  else
+    return first_tensor(std::get<0>(x));
+}
+/// Whether T is a tensor of a trace, or a tuple, pair or array of such.
+template <class T> inline constexpr bool is_tensors_v = SymOperand<T>;
+template <template <class...> class Tuple, class First, class... Rest>
+  requires(is_tuple_v<Tuple<First, Rest...>>)
+inline constexpr bool is_tensors_v<Tuple<First, Rest...>> = is_tensors_v<First> && (is_tensors_v<Rest> && ...);
+template <class T, std::size_t Size>
+inline constexpr bool is_tensors_v<std::array<T, Size>> = Size > 0 && is_tensors_v<T>;
+
+/// The elements at the indices along dim D, of each tensor.
+template <int D, class T, class Indices> constexpr auto elements_at(const T& x, const Indices& indices, Here at) {
+  if constexpr (TensorOperand<T>)
+    return as_sym(index_select<D>(x, indices, at));
+  else
+    return map_items(x, [&](const auto& item) { return elements_at<D>(item, indices, at); });
+}
+
+/// `yes` where the flag of the element along dim D holds, else `no`, of each tensor.
+template <int D, class T, class Flags>
+constexpr T elements_where(const Flags& flags, const T& yes, const T& no, Here at) {
+  if constexpr (TensorOperand<T>) {
+    constexpr int dim = checked_dim<D, T::rank>();
+    const Value own = build::insert_singletons(here(flags.value), ((1u << T::rank) - 1) & ~(1u << dim), T::rank);
+    return T(as_sym(select(Sym<bool, T::rank>(own), yes, no, at)).value);
+  } else if constexpr (is_array_v<T>) {
+    T made = no;
+    for (std::size_t i = 0; i < no.size(); ++i) made[i] = elements_where<D>(flags, yes[i], no[i], at);
+    return made;
+  } else {
+    return [&]<std::size_t... I>(std::index_sequence<I...>) {
+      return T{elements_where<D>(flags, std::get<I>(yes), std::get<I>(no), at)...};
+    }(std::make_index_sequence<std::tuple_size_v<T>>());
+  }
+}
+
+}  // namespace detail
+
+/// Inside a traced function: all partial results of an associative function along dim D, as jax.lax.associative_scan:
+/// element i of the result is `f(...f(f(x0, x1), x2)..., xi)`. `elements` is a tensor, or a tuple, pair or array of
+/// tensors that have dim D in common; the result is like it. f takes two such structures and computes all elements of
+/// them at once: it sees whole tensors, and combines elements with equal indices. With `{.reverse = true}` the elements
+/// are combined from the last one to the first, the later element as first argument.
+///
+///     // h_i = a_i h_(i-1) + b_i, of a and b [T, D]
+///     const auto h = std::get<1>(ts::associative_scan([](const auto& x, const auto& y) {
+///       return std::pair(y.first * x.first, y.first * x.second + y.second);
+///     }, std::pair(a, b)));
+///
+/// Step k, of ceil(log2 n), combines each element with the one 2^k before it (Hillis and Steele). f is traced once, in
+/// one loop; it computes n elements a step, so n log2 n in all. ts::cumsum and ts::cumprod are faster for sums and
+/// products, and ts::scan does less work for long dims where its n steps have enough to do each. The first 2^k elements
+/// are combined with element 0 and the result is dropped: f has to be finite there, for its gradient. Errors:
+/// shape_mismatch for tensors of other extents along D, or a result of another shape. Communication: none if D is not
+/// split; else each step gathers each tensor along D, and the result is split again. All other dims stay split. Source:
+/// Hillis, Steele, Data parallel algorithms, 1986.
+template <int D = 0, class F, class Elements>
+constexpr auto associative_scan(const F& f, const Elements& elements, ScanOptions options = {},
+                                Here at = Here::current()) {
+  const Value found = detail::trace_in(elements);
+  if (found.module == nullptr)
+    fail(errc::unsupported,
+         "[associative_scan] outside of a traced function: call ts::associative_scan inside a function of ts::compile",
+         Source::from(at));
+  const Value context = found.at(Source::from(at));
+  const auto x = detail::as_carry(context, elements);
+  using X = std::remove_const_t<decltype(x)>;
+  constexpr bool is_tensors = detail::is_tensors_v<X>;
+  static_assert(is_tensors,
+                "tessera: ts::associative_scan takes a tensor, or a tuple, pair or array of tensors; give the fields "
+                "of a struct as a tuple");
+  if constexpr (!is_tensors) {
+    return x;
+  } else {
+    const Dim count = extent<D>(detail::first_tensor(x), at);
+    const Dim steps(detail::log2_rounded_up(detail::as_size(lower(context, count))));
+    const auto places = detail::counted_to<std::int32_t>(context, count);
+    const Sym<std::int32_t, 0> last(build::cast(lower(context, count - 1), DType::i32));
+    const auto step = [&](const auto&, const auto& carry) {
+      const auto& [so_far, distance] = carry;
+      const Source source = Source::from(at);
+      const auto before = call<SubTag>(source, places, distance), after = call<AddTag>(source, places, distance);
+      const auto other = options.reverse ? minimum(after, last, at) : maximum(before, 0, at);
+      const auto has_other = options.reverse ? less_equal(after, last, at) : greater_equal(before, 0, at);
+      const auto combined = detail::as_carry(context, f(detail::elements_at<D>(so_far, other, at), so_far));
+      constexpr bool is_alike = std::is_same_v<std::remove_const_t<decltype(combined)>, X>;
+      static_assert(is_alike, "tessera: the function of ts::associative_scan returns tensors of the element types, "
+                              "ranks and structure of its arguments; convert element types with ts::cast");
+      if constexpr (is_alike)
+        return std::pair(detail::elements_where<D>(has_other, combined, so_far, at),
+                         call<AddTag>(source, distance, distance));
+      else
+        return carry;
+    };
+    const auto one = Sym<std::int32_t, 0>(context.integer(1, DType::i32));
+    return fori_loop(0, steps, step, std::pair(x, one), at).first;
+  }
+}
+
+}  // namespace tessera
+
+#endif
+
 // ---- tessera/ops/checkpoint.hpp
 
 #ifndef TESSERA_OPS_CHECKPOINT_HPP
@@ -51868,7 +53171,7 @@ template <class F> constexpr auto checkpoint(const F& f, CheckpointPolicy policy
     if (context.module == nullptr)
       fail(errc::unsupported, "[checkpoint] outside of a traced function: call it inside a function of ts::compile");
     detail::OpenCheckpoint region(context, policy);
-    auto result = detail::settle(std::apply(f, arguments));
+    auto result = detail::settle(detail::applied(f, arguments));
     region.close();
     return result;
   };
@@ -52341,7 +53644,7 @@ template <class F, class Arguments> constexpr auto record(const F& f, const Argu
   Arguments arguments = given;
   Floating sources = make_variables(arguments);
   const Arguments& inside = arguments;
-  auto result = settle(std::apply([&](const auto&... own) { return f(own...); }, inside));
+  auto result = settle(applied(f, inside));
   Floating results = floating_of(result);
   const Value context = here(found).at(source);
   return Recorded<Arguments, decltype(result)>{
@@ -52444,7 +53747,7 @@ template <class F, class Primals, class Direction>
 constexpr auto hvp(const F& f, const Primals& primals, const Direction& direction, Here at = Here::current()) {
   const auto arguments = detail::as_arguments(primals);
   const auto gradient = [&](const auto&... own) {
-    return grad([&](const auto& all) { return std::apply(f, all); })(std::tuple(own...));
+    return grad([&](const auto& all) { return detail::applied(f, all); })(std::tuple(own...));
   };
   const Value context = detail::trace_in(arguments);
   const auto recorded = detail::record(gradient, arguments, context.source);
@@ -52459,6 +53762,249 @@ constexpr auto hvp(const F& f, const Primals& primals, const Direction& directio
 }  // namespace tessera
 
 TESSERA_PLANNING_END
+
+#endif
+
+// ---- tessera/ops/custom_gradient.hpp
+
+#ifndef TESSERA_OPS_CUSTOM_GRADIENT_HPP
+#define TESSERA_OPS_CUSTOM_GRADIENT_HPP
+
+namespace tessera {
+
+namespace detail {
+
+/// The nodes of the results of a function with a custom gradient.
+constexpr Growable<std::int32_t> custom_gradient_nodes(const Value& context, const Growable<std::int32_t>& results,
+                                                       const Growable<std::int32_t>& cotangents,
+                                                       const Growable<std::int32_t>& values,
+                                                       const Growable<std::int32_t>& gradients) {
+  Growable<std::int32_t> made, operands;
+  operands.push_back(results[0]);
+  for (const auto* list : {&cotangents, &values, &gradients})
+    for (std::int32_t id : *list) operands.push_back(id);
+  const CustomGradient counts{static_cast<std::int32_t>(values.size()), static_cast<std::int32_t>(results.size())};
+  for (std::size_t k = 0; k < results.size(); ++k) {
+    const Value y = context.with(results[k]);
+    const Node own = y.node();
+    Node node{.op = k == 0 ? Op::custom_gradient : Op::custom_result,
+              .dtype = own.dtype,
+              .rank = own.rank,
+              .singletons = own.singletons};
+    if (k == 0) {
+      node.labels = counts.pack();
+      made.push_back(y.make(node, operands.data(), static_cast<int>(operands.size())).id);
+    } else {
+      node.value = static_cast<double>(k);
+      made.push_back(y.make(node, {y.id, made[0]}).id);
+    }
+  }
+  return made;
+}
+
+/// A structure of the results with variables of value 0 in the place of the floating tensors.
+template <class Y> constexpr Floating make_cotangents(Y& y) {
+  Floating made;
+  for_each_floating(y, [&](auto& leaf, const Value& given) {
+    const Value value = here(given), own = as_variable(build::broadcast(value.number(0), value));
+    leaf = std::remove_cvref_t<decltype(leaf)>(own);
+    made.add(own);
+  });
+  return made;
+}
+
+}  // namespace detail
+
+/// Inside a traced function: f with a gradient of your own, as jax.custom_vjp. `forward(x, ...)` returns (y,
+/// residuals); `backward(residuals, cotangent)` returns the cotangents of the arguments: for one argument a structure
+/// like it, for several a tuple. Tensors that f captures get no gradient.
+///
+///     constexpr auto clipped = ts::custom_vjp(
+///         [](const auto& x) { return std::tuple(x * 1.0, std::tuple()); },
+///         [](const auto&, const auto& g) { return ts::clamp(g, -1.0, 1.0); });
+///
+/// y is a tensor, or a tuple or plain struct of tensors, and the cotangent is a structure like it, with zeros for
+/// results that the loss doesn't use. Only floating tensors have cotangents: in the place of an integer result the
+/// cotangent has the result itself, and for an integer argument `backward` returns `std::tuple()` or the argument.
+/// `forward` is traced once, and the gradient with it; that is part of the program only where it is used. Higher
+/// derivatives are those of `backward`. Errors: structure for a result of `backward` unlike the arguments.
+template <class Forward, class Backward> constexpr auto custom_vjp(const Forward& forward, const Backward& backward) {
+  return [forward, backward](const auto&... given) {
+    const auto arguments = std::tuple<decltype(detail::settle(given))...>(detail::settle(given)...);
+    const auto made = detail::applied(forward, arguments);
+    auto y = detail::settle(std::get<0>(made));
+    constexpr bool is_model = Model<decltype(y)> || SymOperand<decltype(y)>;
+    static_assert(is_model, "tessera: the function of ts::custom_vjp returns a tensor, or a tuple or plain struct of "
+                            "tensors, as the first item of the tuple that `forward` returns");
+    if constexpr (is_model) {
+      const detail::Floating results = detail::floating_of(y);
+      if (results.ids.empty()) return y;
+      auto cotangent = y;
+      const detail::Floating traced_on = detail::make_cotangents(cotangent);
+      const auto cotangents = backward(std::get<1>(made), std::as_const(cotangent));
+      const detail::Floating values = detail::floating_of(arguments);
+      const Growable<std::int32_t> gradients =
+          detail::matched(cotangents, results.context, values.ids,
+                          "[custom_vjp] result of backward: it must have the structure, element types and ranks of the "
+                          "function's arguments");
+      detail::replace_floating(
+          y, results.context,
+          detail::custom_gradient_nodes(results.context, results.ids, traced_on.ids, values.ids, gradients));
+      return y;
+    } else {
+      return y;
+    }
+  };
+}
+/// The same for an f whose y is computed in another way than by `forward`, of which only the residuals are used.
+template <class F, class Forward, class Backward>
+constexpr auto custom_vjp(const F& f, const Forward& forward, const Backward& backward) {
+  return custom_vjp([f, forward](const auto&... xs) { return std::tuple(f(xs...), std::get<1>(forward(xs...))); },
+                    backward);
+}
+
+/// Inside a traced function: f with a derivative of your own, as jax.custom_jvp. `derivative(primals, tangents)` is the
+/// tangent of f's result, in its structure, for tuples of the arguments and of their tangents, and is linear in the
+/// tangents; gradients are its transpose.
+///
+///     constexpr auto log1pexp = ts::custom_jvp(
+///         [](const auto& x) { return ts::log(1.0 + ts::exp(x)); },
+///         [](const auto& primals, const auto& tangents) {
+///           return ts::sigmoid(std::get<0>(primals)) * std::get<0>(tangents);
+///         });
+///
+/// In the place of the tangent of an integer tensor is the tensor itself. Errors: structure for a tangent unlike the
+/// result.
+template <class F, class Derivative> constexpr auto custom_jvp(const F& f, const Derivative& derivative) {
+  return custom_vjp(
+      [f](const auto&... xs) { return std::tuple(f(xs...), std::tuple(xs...)); },
+      [derivative](const auto& primals, const auto& cotangent) {
+        auto zeros = primals;
+        detail::for_each_floating(zeros, [](auto& leaf, const Value& given) {
+          const Value value = here(given);
+          leaf = std::remove_cvref_t<decltype(leaf)>(build::broadcast(value.number(0), value));
+        });
+        const auto linear = [&](const auto&... tangents) { return derivative(primals, std::tuple(tangents...)); };
+        return std::apply([&](const auto&... at) { return std::get<1>(vjp(linear, at...)); }, zeros)(cotangent);
+      });
+}
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/ops/data_movement/combinations.hpp
+
+#ifndef TESSERA_OPS_DATA_MOVEMENT_COMBINATIONS_HPP
+#define TESSERA_OPS_DATA_MOVEMENT_COMBINATIONS_HPP
+
+// Rows made of the elements of vectors.
+
+namespace tessera {
+
+namespace detail {
+
+/// A vector along dim k of a grid of `Count` dims, and the indices along that dim.
+template <int Count> constexpr Value along_grid(Value x, int k) {
+  return build::insert_singletons(x, ((1u << Count) - 1) & ~(1u << k), Count);
+}
+template <int Count> constexpr Value grid_index(Value x, int k) {
+  return along_grid<Count>(x.make({.op = Op::arange, .dtype = DType::i32, .rank = 1}, {build::extent(x, 0).id}), k);
+}
+
+struct CartesianTag {
+  template <class X, class... Rest> struct result : Typed<typename X::type, 2> {
+    using Checks = decltype([] {
+      static_assert(X::rank == 1 && ((Rest::rank == 1) && ...), "tessera: cartesian_prod takes vectors");
+      static_assert((std::is_same_v<typename Rest::type, typename X::type> && ...),
+                    "tessera: the vectors of cartesian_prod must have the same element type; use ts::cast");
+    });
+  };
+  static constexpr Value emit(Value context, auto... vectors) {
+    constexpr int count = sizeof...(vectors);
+    const Value all[] = {vectors.at(context.source)...};
+    if (((vectors.rank() != 1) || ...))
+      context.refuse(errc::unsupported, "[cartesian_prod] leading dims: use it outside of a shard_map");
+    Value grid = grid_index<count>(all[0], 0);
+    for (int k = 1; k < count; ++k) grid = grid + grid_index<count>(all[k], k);
+    return [&]<int... K>(std::integer_sequence<int, K...>) {
+      const auto column = [&](int k) {
+        const Value rows =
+            MergeTag<count, 0, count - 1>::emit(context, build::broadcast(along_grid<count>(all[k], k), grid));
+        return build::insert_singletons(rows, 2u, 2);
+      };
+      return ConcatTag<2, 1>::emit(context, column(K)...);
+    }(std::make_integer_sequence<int, count>{});
+  }
+};
+
+template <int Count, bool Repeated> struct CombinationsTag {
+  template <class X> struct result : Typed<typename X::type, 2> {
+    using Checks = decltype([] {
+      static_assert(X::rank == 1, "tessera: combinations takes a vector");
+      static_assert(Count >= 1 && Count <= 4, "tessera: combinations are of 1 to 4 elements");
+    });
+  };
+  static constexpr Value emit(Value context, Value x) {
+    x = x.at(context.source);
+    if (x.rank() != 1) context.refuse(errc::unsupported, "[combinations] leading dims: use it outside of a shard_map");
+    const Value n = build::extent(x, 0), one = x.number(1, DType::i64);
+    Value taken{}, size = one;
+    for (int k = 0; k < Count; ++k) {
+      // (n + i) (n + i - 1) ... / 1 2 ..., a whole number after each factor
+      size = size * (Repeated ? n + n.number(k) : n - n.number(k)) / n.number(k + 1);
+      if (k == 0) continue;
+      const Value own =
+          build::binary(Repeated ? Op::less_equal : Op::less, grid_index<Count>(x, k - 1), grid_index<Count>(x, k));
+      taken = taken.module == nullptr ? own : build::binary(Op::logical_and, taken, own);
+    }
+    // Of fewer elements than a combination has, the product has a factor of 0 or below.
+    size = build::binary(Op::maximum, size, size.number(0));
+    return [&]<int... K>(std::integer_sequence<int, K...>) {
+      const auto column = [&](int k) {
+        if constexpr (Count == 1)
+          return build::insert_singletons(x, 2u, 2);
+        else
+          return build::insert_singletons(
+              MaskedSelectTag<Count>::emit(context, build::broadcast(along_grid<Count>(x, k), taken), taken, size,
+                                           x.number(0)),
+              2u, 2);
+      };
+      if constexpr (Count == 1)
+        return column(0);
+      else
+        return ConcatTag<2, 1>::emit(context, column(K)...);
+    }(std::make_integer_sequence<int, Count>{});
+  }
+};
+
+}  // namespace detail
+
+/// All rows with one element of each vector, the last changing first (torch.cartesian_prod): vectors of m and n give
+/// [m n, 2]. The vectors have one element type. Communication: the
+/// grid is merged to rows as in merge_dims.
+///
+///     const auto pairs = ts::cartesian_prod(x, y);   // [1, 2], [4, 5]: [1, 4], [1, 5], [2, 4], [2, 5]
+template <TensorArgument A, TensorArgument B>
+constexpr auto cartesian_prod(const A& a, const B& b, Here at = Here::current()) {
+  return call<detail::CartesianTag>(Source::from(at), a, b);
+}
+template <TensorArgument A, TensorArgument B, TensorArgument C>
+constexpr auto cartesian_prod(const A& a, const B& b, const C& c, Here at = Here::current()) {
+  return call<detail::CartesianTag>(Source::from(at), a, b, c);
+}
+
+/// The combinations of `Count` elements of a vector as rows, in the order of their indices (torch.combinations): of n
+/// elements n (n - 1) / 2 pairs; with `Repeated` an element can be taken several times, n (n + 1) / 2 pairs. The
+/// gradient goes to the elements. Cost: a mask of n^Count elements. Communication: as masked_select.
+///
+///     const auto pairs = ts::combinations(x);   // [1, 2, 3]: [1, 2], [1, 3], [2, 3]
+template <int Count = 2, bool Repeated = false, TensorArgument X>
+constexpr auto combinations(const X& x, Here at = Here::current()) {
+  return call<detail::CombinationsTag<Count, Repeated>>(Source::from(at), x);
+}
+
+}  // namespace tessera
 
 #endif
 
@@ -52581,895 +54127,6 @@ constexpr auto reshape(const X& x, const Dim (&sizes)[Dims], Here at = Here::cur
 template <TensorArgument X, std::size_t Dims>
 constexpr auto broadcast_to(const X& x, const Dim (&sizes)[Dims], Here at = Here::current()) {
   return detail::call_with_sizes<detail::BroadcastToTag>(Source::from(at), x, sizes);
-}
-
-}  // namespace tessera
-
-#endif
-
-// ---- tessera/ops/indexing/take_along_dim.hpp
-
-#ifndef TESSERA_OPS_INDEXING_TAKE_ALONG_DIM_HPP
-#define TESSERA_OPS_INDEXING_TAKE_ALONG_DIM_HPP
-
-namespace tessera {
-
-namespace detail {
-
-/// gather of a tensor that is first repeated along the dims of static extent 1 along which the indices extend.
-template <int Rank, int D> struct TakeAlongDimTag : GatherTag<Rank, D> {
-  static constexpr Value emit(Value context, Value x, Value indices) {
-    x = x.at(context.source);
-    const int dim = x.shifted(D, Rank), rank = x.rank();
-    Value like{};  // of these only the shape is used
-    for (int d = 0; d < rank; ++d) {
-      if (d == dim || !x.is_singleton(d) || indices.is_singleton(d)) continue;
-      const Value counting = x.make({.op = Op::arange, .dtype = DType::i32, .rank = 1}, {build::extent(indices, d).id});
-      const Value own = build::insert_singletons(counting, ((1u << rank) - 1) & ~(1u << d), rank);
-      like = (like.module == nullptr ? build::iota(x, dim, DType::i32) : like) + own;
-    }
-    return build::gather(like.module == nullptr ? x : build::broadcast(x, like), dim, indices);
-  }
-};
-
-template <TensorArgument X> constexpr auto flattened(const X& x, Here at) {
-  if constexpr (X::rank == 1)
-    return x;
-  else
-    return merge_dims<0, X::rank - 1>(x, at);
-}
-
-}  // namespace detail
-
-/// Elements along dim D at integer indices, of two tensors that are broadcast against each other along all other dims
-/// (torch.take_along_dim, jnp.take_along_axis): `take_along_dim<1>(x, argsort<1>(x))` is sorted. x and indices have
-/// equal ranks, and extents that are equal or statically 1. Gradient and errors: as gather. Communication: as gather;
-/// a tensor that is repeated along a dim is repeated on each device.
-template <int D, TensorArgument X, TensorArgument Indices>
-constexpr auto take_along_dim(const X& x, const Indices& indices, Here at = Here::current()) {
-  return call<detail::TakeAlongDimTag<X::rank, detail::checked_dim<D, X::rank>()>>(Source::from(at), x, indices);
-}
-/// Elements at indices into all elements of x in row-major order: a vector with as many elements as the indices, which
-/// have any rank. Communication: as merge_dims of all dims, and gather.
-template <TensorArgument X, TensorArgument Indices>
-constexpr auto take_along_dim(const X& x, const Indices& indices, Here at = Here::current()) {
-  static_assert(X::rank >= 1 && Indices::rank >= 1,
-                "tessera: take_along_dim takes tensors with at least one dim; use ts::unsqueeze<0>(x)");
-  return gather<0>(detail::flattened(x, at), detail::flattened(indices, at), at);
-}
-
-}  // namespace tessera
-
-#endif
-
-// ---- tessera/ops/batch_graph.hpp
-
-#ifndef TESSERA_OPS_BATCH_GRAPH_HPP
-#define TESSERA_OPS_BATCH_GRAPH_HPP
-
-TESSERA_PLANNING_BEGIN
-
-namespace tessera::detail {
-
-/// Which nodes of a graph differ between examples, from which arguments do, by argument index.
-class DiffersBetweenExamples {
- public:
-  constexpr DiffersBetweenExamples(const Graph& graph, const Growable<Batched>& arguments)
-      : graph_(graph), arguments_(arguments), differs_(graph.nodes.size()), forced_(graph.nodes.size()) {
-    mark();
-    while (force_cotangents()) mark();
-  }
-
-  /// Nodes that differ although their operands may not: draws, and the cotangents on which a custom gradient was traced
-  /// whose result differs.
-  constexpr bool is_forced(int id) const { return forced_[static_cast<std::size_t>(id)] != 0; }
-
- private:
-  const Graph& graph_;
-  const Growable<Batched>& arguments_;
-  Growable<std::uint8_t> differs_, forced_;
-
-  constexpr void mark() {
-    for (int id = 0; id < graph_.size(); ++id) {
-      const Node& node = graph_[id];
-      const auto at = static_cast<std::size_t>(id);
-      const OpRow& row = row_of(node);
-      if (row.unit == UnitKind::random && graph_.operand_node(id, 1).dtype == DType::f64) forced_[at] = 1;
-      bool differs = forced_[at] != 0;
-      if (node.is_argument() && node.index() >= 0)
-        differs = arguments_[static_cast<std::size_t>(node.index())].dim >= 0;
-      for (int i = 0; i < node.arity && row.host_source == HostSource::no; ++i)
-        if (const int operand = graph_.operand(id, i); operand >= 0)
-          differs = differs || differs_[static_cast<std::size_t>(operand)] != 0;
-      differs_[at] = differs ? 1 : 0;
-    }
-  }
-  constexpr bool force_cotangents() {
-    bool more = false;
-    for (int id = 0; id < graph_.size(); ++id) {
-      if (graph_[id].op != Op::custom_gradient || differs_[static_cast<std::size_t>(graph_.operand(id, 0))] == 0)
-        continue;
-      for (int k = 1; k <= CustomGradient::of(graph_[id]).results; ++k) {
-        const auto cotangent = static_cast<std::size_t>(graph_.operand(id, k));
-        if (differs_[cotangent] != 0) continue;
-        forced_[cotangent] = 1;
-        more = true;
-      }
-    }
-    return more;
-  }
-};
-
-/// Makes the nodes of a graph that computes one example for all examples at once. Nodes that are the same for all
-/// examples are copied; an operation without a batching rule runs in a loop over the examples.
-class BatchGraph {
- public:
-  /// `arguments`: by argument index of the graph of one example.
-  constexpr BatchGraph(Module& module, int one, int all, const Growable<Batched>& arguments)
-      : module_(module), batching_{&module, one, all}, arguments_(arguments), differs_(module.graph(one), arguments) {
-    for (const Batched& argument : arguments)
-      if (argument.dim >= 0 && batching_.reference.id < 0) batching_.reference = argument;
-    const Growable<std::uint8_t> live = live_nodes(module.graph(one).view());
-    const int size = module.graph(one).size();
-    batching_.values.assign(static_cast<std::size_t>(size), Batched{});
-    for (int id = 0; id < size; ++id) {
-      if (live[static_cast<std::size_t>(id)] == 0 || of(id).id >= 0) continue;
-      const Node node = module.graph(one)[id];
-      const std::size_t first = module.graph(all).nodes.size();
-      if (const Batched made = make(node, id); made.id >= 0) of(id) = made;
-      Growable<Node>& nodes = module.graph(all).nodes;
-      for (std::size_t k = first; k < nodes.size(); ++k) nodes[k].region = node.region, nodes[k].derived = node.derived;
-    }
-  }
-
-  /// Output k, with a leading dim of examples if `full`.
-  constexpr Batched output(int k, bool full) {
-    const std::int32_t id = module_.graph(batching_.one).outputs[static_cast<std::size_t>(k)];
-    const Source source = module_.graph(batching_.one)[id].source;
-    if (full && of(id).dim < 0 && batching_.reference.id < 0)  // there is one example
-      of(id) = {build::insert_singletons(value(of(id).id, source), 1, value(of(id).id, source).rank() + 1).id, 0};
-    else if (full)
-      of(id) = {batching_.full(of(id), source).id, 0};
-    else if (of(id).dim > 0)
-      batching_.leading(of(id), source);
-    return of(id);
-  }
-
- private:
-  Module& module_;
-  Batching batching_;
-  const Growable<Batched>& arguments_;
-  DiffersBetweenExamples differs_;
-
-  constexpr Batched& of(int id) { return batching_.values[static_cast<std::size_t>(id)]; }
-  constexpr int operand(int id, int i) const { return module_.graph(batching_.one).operand(id, i); }
-  constexpr Value value(std::int32_t id, Source source) const { return batching_.value(id, source); }
-
-  constexpr Batched make(const Node& node, int id) {
-    if (node.is_argument() && node.index() >= 0) return arguments_[static_cast<std::size_t>(node.index())];
-    bool differs = differs_.is_forced(id);
-    for (int i = 0; i < node.arity; ++i)
-      if (const int from = operand(id, i); from >= 0) differs = differs || of(from).dim >= 0;
-    if (!differs) return copy(node, id);
-    if (node.rank == max_rank && !node.is_repeat())
-      value(-1, node.source)
-          .refuse(errc::capacity, "[vmap] rank: a tensor in the function of a ts::vmap has at most 7 dims, since the "
-                                  "values of all examples have a leading dim");
-    if (module_.refusal.text != nullptr) return copy(node, id);
-    if (node.is_repeat()) {
-      if (!batch_repeat(node, id)) loop(node, id);
-      return {};
-    }
-    if (const BatchRule rule = batch_rule_of(node.op); rule != nullptr)
-      if (const Batched made = rule(Batch(batching_, id)); made.id >= 0) return made;
-    loop(node, id);
-    return {};
-  }
-
-  constexpr Batched copy(const Node& node, int id) {
-    Growable<std::int32_t> operands;
-    for (int i = 0; i < node.arity; ++i) operands.push_back(operand(id, i) < 0 ? -1 : of(operand(id, i)).id);
-    return {module_.graph(batching_.all).add(node, operands.data(), node.arity), -1};
-  }
-
-  // ---- repeats
-
-  /// Makes a repeat whose body computes a layer for all examples. A body that runs a number of layers that differs
-  /// between examples can't.
-  constexpr bool batch_repeat(const Node& node, int id) {
-    const Repeat shape = Repeat::of(node);
-    if (shape.limited && of(operand(id, shape.limit(node.arity))).dim >= 0) return false;
-    Growable<std::uint8_t> differs(node.arity);
-    for (int i = 0; i < node.arity; ++i) differs[static_cast<std::size_t>(i)] = of(operand(id, i)).dim >= 0 ? 1 : 0;
-    for (;;) {  // a carried value differs if a layer returns a value that does
-      const int body = module_.add_graph();
-      BatchGraph layer(module_, node.index(), body, arguments_of_body(node, id, body, differs));
-      bool more = false;
-      for (int k = 0; k < shape.carried; ++k)
-        if (layer.output(k, false).dim >= 0 && differs[static_cast<std::size_t>(k)] == 0)
-          differs[static_cast<std::size_t>(k)] = 1, more = true;
-      if (more) continue;
-      connect(node, id, body, differs, layer);
-      return true;
-    }
-  }
-  constexpr Growable<Batched> arguments_of_body(const Node& repeat, int id, int body,
-                                                const Growable<std::uint8_t>& differs) {
-    Growable<Batched> made(repeat.arity);
-    const Repeat shape = Repeat::of(repeat);
-    for (int k = 0; k < module_.graph(repeat.index()).size(); ++k) {
-      Node node = module_.graph(repeat.index())[k];
-      if (!node.is_argument() || node.index() < 0) continue;
-      const int i = node.index();
-      const bool own = differs[static_cast<std::size_t>(i)] != 0;
-      if (own) {
-        node.rank = static_cast<std::uint8_t>(node.rank + 1);
-        node.singletons = static_cast<std::uint8_t>(node.singletons << 1);
-        // Slices of a value that was computed for all examples are in one block.
-        if (shape.is_stacked(i) && !is_in_layers(module_.graph(batching_.all)[of(operand(id, i)).id]))
-          node = stored_as(Storage::block, node);
-      }
-      made[static_cast<std::size_t>(i)] = {module_.graph(body).add(node), static_cast<std::int8_t>(own ? 0 : -1)};
-    }
-    return made;
-  }
-  constexpr void connect(const Node& node, int id, int body, const Growable<std::uint8_t>& differs, BatchGraph& layer) {
-    const Repeat shape = Repeat::of(node);
-    const int outputs = static_cast<int>(module_.graph(node.index()).outputs.size());
-    Growable<Batched> results;
-    for (int k = 0; k < outputs; ++k) {
-      results.push_back(layer.output(k, k < shape.carried && differs[static_cast<std::size_t>(k)] != 0));
-      module_.graph(body).outputs.push_back(results.back().id);
-    }
-    Growable<std::int32_t> operands;
-    for (int i = 0; i < node.arity; ++i) {
-      Batched& own = of(operand(id, i));
-      if (differs[static_cast<std::size_t>(i)] == 0)
-        operands.push_back(own.id);
-      else if (!shape.is_stacked(i))
-        operands.push_back(batching_.full(own, node.source).id);
-      else
-        operands.push_back(own.dim == 1 ? own.id : build::move_dim(value(own.id, node.source), 0, 1).id);
-    }
-    const Value made =
-        value(module_.graph(batching_.all)
-                  .add(shape.node(body, node.source), operands.data(), static_cast<int>(operands.size())),
-              node.source);
-    of(id) = {made.id, 0};
-    for (int p = id + 1; p < static_cast<int>(batching_.values.size()); ++p) {
-      const Node from = module_.graph(batching_.one)[p];
-      if (!from.is_projection() || operand(p, 0) != id) continue;
-      const int k = output_of(from);
-      const Batched& result = results[static_cast<std::size_t>(k)];
-      const Node type = module_.graph(body)[result.id];
-      const bool is_carried = k < shape.carried;
-      const Value all = build::project(made, k, is_carried ? type : build::stacked_type(type), storage_of(from));
-      of(p) = {all.id, static_cast<std::int8_t>(result.dim < 0 ? -1 : is_carried ? 0 : 1)};
-    }
-  }
-
-  // ---- loops over examples
-
-  constexpr void loop(const Node& node, int id) {
-    OpenBody body;
-    body.graph = module_.add_graph();
-    body.around = batching_.all;
-    Growable<std::int32_t> slices, inside;
-    for (int i = 0; i < node.arity; ++i) {
-      if (operand(id, i) < 0 || of(operand(id, i)).dim < 0) continue;
-      slices.push_back(batching_.leading(of(operand(id, i)), node.source).id);
-    }
-    body.arguments = static_cast<int>(slices.size());
-    int next = 0;
-    for (int i = 0; i < node.arity; ++i) {
-      if (operand(id, i) < 0) {
-        inside.push_back(-1);
-        continue;
-      }
-      const Batched own = of(operand(id, i));
-      const Value outer = value(own.id, node.source);
-      if (own.dim < 0) {
-        inside.push_back(captured(outer, body).id);
-        continue;
-      }
-      Node type = outer.node();
-      type.rank = static_cast<std::uint8_t>(type.rank - 1);
-      type.singletons = static_cast<std::uint8_t>(type.singletons >> 1);
-      inside.push_back(module_.graph(body.graph).add(build::argument_node(type, next++)));
-    }
-    const Value one{&module_, body.graph, module_.graph(body.graph).add(node, inside.data(), node.arity), node.source};
-    Growable<int> results;  // the nodes of the graph of one example that the loop computes
-    if (!node.is_repeat()) {
-      results.push_back(id);
-      module_.graph(body.graph).outputs.push_back(one.id);
-    }
-    for (int p = id + 1; p < static_cast<int>(batching_.values.size()) && node.is_repeat(); ++p) {
-      const Node from = module_.graph(batching_.one)[p];
-      if (!from.is_projection() || operand(p, 0) != id) continue;
-      results.push_back(p);
-      module_.graph(body.graph).outputs.push_back(build::project(one, output_of(from), from).id);
-    }
-    for (std::int32_t outer : body.captured) slices.push_back(outer);
-    const Repeat shape{.stacked = next, .scan = true};
-    const Value all =
-        value(module_.graph(batching_.all)
-                  .add(shape.node(body.graph, node.source), slices.data(), static_cast<int>(slices.size())),
-              node.source);
-    if (node.is_repeat()) of(id) = {all.id, 0};
-    for (std::size_t k = 0; k < results.size(); ++k) {
-      const Node type = module_.graph(body.graph)[module_.graph(body.graph).outputs[k]];
-      of(results[k]) = {build::project(all, static_cast<int>(k), build::stacked_type(type)).id, 0};
-    }
-  }
-};
-
-}  // namespace tessera::detail
-
-TESSERA_PLANNING_END
-
-#endif
-
-// ---- tessera/ops/layers.hpp
-
-#ifndef TESSERA_OPS_LAYERS_HPP
-#define TESSERA_OPS_LAYERS_HPP
-
-namespace tessera {
-
-namespace detail {
-
-/// A tensor of a Stack, whose layers may have memory of their own, in one block.
-constexpr Value in_one_block(const Value& layers) {
-  if (!is_in_layers(layers.node())) return layers;
-  Module& module = *layers.module;
-  const int body = module.add_graph();
-  Node layer = layers.node();
-  layer.rank = static_cast<std::uint8_t>(layer.rank - 1);
-  layer.singletons = static_cast<std::uint8_t>(layer.singletons >> 1);
-  module.graph(body).outputs.push_back(
-      module.graph(body).add(stored_as(Storage::layer, build::argument_node(layer, 0))));
-  const Value made = layers.make(Repeat{.stacked = 1, .scan = true}.node(body, layers.source), {layers.id});
-  return build::project(made, 0, layers.node());
-}
-
-/// A tensor of a layer, in all layers; with Nested, a tensor of a Stack in a layer.
-template <bool Nested = false, class Leaf> constexpr auto of_all_layers(const Leaf& leaf, Source source) {
-  const Value outer = value_behind(leaf);
-  if (outer.module == nullptr)
-    fail(errc::unsupported, "[stack] outside of a traced function: stored layers are tensors of their own", source);
-  constexpr int rank = Leaf::rank + (Nested ? 2 : 1);
-  static_assert(rank <= max_rank, "tessera: a tensor of all layers has at most 8 dims");
-  if (outer.rank() != rank)
-    outer.at(source).refuse(errc::structure,
-                            "[stack] field: it is not a tensor of the layers, but a field of a Stack in "
-                            "them, or was replaced by a tensor without a dim of layers");
-  return Sym<typename Leaf::element, rank>(in_one_block(here(outer).at(source)));
-}
-
-template <class Reduce> struct ReduceLayers {
-  Reduce reduce;
-  Source source;
-  bool in_stack = false;
-  template <class Leaf> constexpr void leaf(Leaf& leaf) {
-    if constexpr (TensorOperand<Leaf>)
-      leaf = in_stack ? Leaf(reduce(of_all_layers<true>(leaf, source)).value)
-                      : Leaf(reduce(of_all_layers(leaf, source)).value);
-  }
-  constexpr void enter_stack(const auto&) { in_stack = true; }
-  constexpr void enter_layer(int) {}
-  constexpr void leave_stack() { in_stack = false; }
-};
-template <class Block, class Reduce>
-constexpr Block reduce_layers(const Stack<Block>& stack, const Reduce& reduce, Here at) {
-  if (stack.layers().empty()) fail(errc::structure, "[stack] reduction: the Stack has no layers", Source::from(at));
-  Block made = stack[0];
-  ReduceLayers<Reduce> visitor{reduce, Source::from(at)};
-  for_each_leaf(made, visitor);
-  return made;
-}
-
-}  // namespace detail
-
-/// Inside a traced function: a tensor of the layers of a Stack, as one tensor with a leading dim of layers. `field` is
-/// a pointer to a member, or a function of a layer that returns a reference to the tensor:
-///
-///     const auto each = ts::vmap([](const auto& m, const auto& x) { return ts::grad(loss)(m, x); },
-///                                ts::in_axes<ts::not_mapped, 0>)(model, xs);        // a Stack of gradients
-///     const auto of_weight = ts::all_layers(each, &Model::weight);                     // [examples, in, out]
-///
-/// Communication: none, and for a result of ts::vmap no copy.
-template <class Block, class Field>
-constexpr auto all_layers(const Stack<Block>& stack, const Field& field, Here at = Here::current()) {
-  if (stack.layers().empty()) fail(errc::structure, "[stack] all_layers: the Stack has no layers", Source::from(at));
-  if constexpr (std::is_member_object_pointer_v<Field>)
-    return detail::of_all_layers(stack[0].*field, Source::from(at));
-  else
-    return detail::of_all_layers(field(stack[0]), Source::from(at));
-}
-
-/// Inside a traced function: a layer whose tensors are the sums, or the means, of those of all layers, such as the
-/// gradient of a batch from the clipped gradients of its examples. Results of ts::vmap may have a Stack in them.
-template <int Dim, class Block>
-  requires(Dim == 0)
-constexpr Block sum(const Stack<Block>& stack, Here at = Here::current()) {
-  return detail::reduce_layers(
-      stack, [](const auto& x) { return detail::as_sym(sum<0>(x)); }, at);
-}
-template <int Dim, class Block>
-  requires(Dim == 0)
-constexpr Block mean(const Stack<Block>& stack, Here at = Here::current()) {
-  return detail::reduce_layers(
-      stack, [](const auto& x) { return detail::as_sym(mean<0>(x)); }, at);
-}
-
-}  // namespace tessera
-
-#endif
-
-// ---- tessera/ops/vmap.hpp
-
-#ifndef TESSERA_OPS_VMAP_HPP
-#define TESSERA_OPS_VMAP_HPP
-
-namespace tessera {
-
-/// For ts::vmap: an argument that all examples share.
-inline constexpr int not_mapped = -100;
-
-namespace detail {
-
-/// Which dim of a tensor becomes dim d when dim `from` moves to `to`.
-constexpr int dim_before_move(int d, int from, int to) {
-  if (d == to) return from;
-  const int other = d - (d > to ? 1 : 0);
-  return other + (other >= from ? 1 : 0);
-}
-
-/// Moves a dim of a tensor, or of each tensor of a tuple, pair or array.
-template <int From, int To, class X> constexpr auto move_dim(const X& x) {
-  if constexpr (is_tuple_v<X> || is_array_v<X>) {
-    return map_items(x, [](const auto& item) { return move_dim<From, To>(item); });
-  } else if constexpr (TensorOperand<X>) {
-    constexpr int from = From < 0 ? From + X::rank : From, to = To < 0 ? To + X::rank : To;
-    constexpr bool fits = from >= 0 && from < X::rank && to >= 0 && to < X::rank;
-    static_assert(fits, "tessera: an axis of ts::vmap is not a dim of the tensor");
-    if constexpr (from == to || !fits)
-      return as_sym(x);
-    else
-      return [&]<std::size_t... D>(std::index_sequence<D...>) {
-        return transpose<dim_before_move(static_cast<int>(D), from, to)...>(x);
-      }(std::make_index_sequence<static_cast<std::size_t>(X::rank)>());
-  } else {
-    constexpr bool is_first = From == To;
-    static_assert(is_first, "tessera: the tensors of a struct are mapped along dim 0 by ts::vmap");
-    return x;
-  }
-}
-
-/// The arguments of one example: slices of those that are mapped, the others whole.
-template <std::size_t I, int... In, class Slices, class... Xs>
-constexpr const auto& example_argument(const Slices& slices, const std::tuple<Xs...>& all) {
-  constexpr int axes[] = {In...};
-  if constexpr (axes[I] == not_mapped) {
-    return std::get<I>(all);
-  } else {
-    constexpr std::size_t before = [] {
-      std::size_t count = 0;
-      for (std::size_t k = 0; k < I; ++k) count += axes[k] != not_mapped ? 1 : 0;
-      return count;
-    }();
-    return std::get<before>(slices);
-  }
-}
-template <class> inline constexpr int first_dim = 0;
-template <int In, class X> constexpr auto mapped_argument(const X& x) {
-  if constexpr (In == not_mapped)
-    return std::tuple();
-  else
-    return std::tuple<decltype(move_dim<In, 0>(x))>(move_dim<In, 0>(x));
-}
-
-/// Traces f of one example, and makes its operations for all examples. The results have a leading dim of examples.
-template <class F, class Xs> constexpr auto map_batched(const F& f, const Xs& xs, Source source) {
-  constexpr bool is_outside = !holds_local_v<Xs>;
-  static_assert(is_outside, "tessera: ts::vmap is called outside of a ts::shard_map; call shard_map in its function");
-  Value context = trace_in(xs);
-  if (context.module == nullptr)
-    fail(errc::unsupported, "[vmap] outside of a traced function: call ts::vmap inside a function of ts::compile");
-  context = context.at(source);
-  Module& module = *context.module;
-  BodyTrace body(module, {.scan = true});
-  const Value inside{&module, module.current, -1, source};
-  const auto y = as_carry(inside, settle(f(step_of(xs, body))));
-  GiveLeaves give{body, false};
-  for_each_leaf(y, give);
-  const OpenBody one = body.end();
-  const Value around{&module, one.around, -1, source};
-  Growable<Batched> arguments;
-  for (std::size_t i = 0; i < body.operands().size(); ++i) {
-    Value outer = around.with(body.operands()[i]);
-    const bool is_slice = body.is_slice(static_cast<int>(i));
-    if (is_slice) outer = in_one_block(outer);
-    // Along a dim of static extent 1 there is one example, which broadcasts.
-    const bool differs = is_slice && !outer.is_singleton(0);
-    if (is_slice && !differs) outer = build::drop_singletons(outer, 1);
-    arguments.push_back({outer.id, static_cast<std::int8_t>(differs ? 0 : -1)});
-  }
-  BatchGraph all(module, one.graph, one.around, arguments);
-  int next = 0;
-  const auto take = [&](Storage) { return around.with(all.output(next++, true).id); };
-  return StackResults<true, decltype(take)>(body, take)(y);
-}
-
-}  // namespace detail
-
-/// The dims along which ts::vmap maps the arguments: `ts::in_axes<0, ts::not_mapped>`.
-template <int... Axes> struct InAxes {};
-template <int... Axes> inline constexpr InAxes<Axes...> in_axes{};
-
-/// Inside a traced function: f of each example, as jax.vmap. `In` has for each argument the dim that counts examples,
-/// or ts::not_mapped; `Out` is that dim in the results. f may capture values, and vmaps may be nested. Gradients of
-/// each example:
-///
-///     const auto each = ts::vmap([](const auto& m, const auto& x) { return ts::grad(loss)(m, x); },
-///                                ts::in_axes<ts::not_mapped, 0>)(model, xs);
-///
-/// f is traced for one example, and each operation is made for all examples at once; what is the same for all examples
-/// is computed once. Branches, and loops whose number of steps differs between examples, run in a loop over examples.
-/// Memory is that of all examples; for one after the other, see ts::map. Arguments and results are tensors, and tuples,
-/// pairs and arrays of these, and Stacks, whose layers are examples; a struct that f returns becomes a Stack, see
-/// ts::all_layers: as a result of the program it is whole along the examples on each device, while tensors and tuples
-/// stay split. A number as the key of draws gives each example its own. Errors: capacity for a tensor of 8 dims in
-/// f; arguments with different numbers of examples are an error of the first operation that has both. Communication:
-/// that of the operations; a split dim of examples stays split. Source: jax.vmap.
-template <int Out = 0, class F, int... In> constexpr auto vmap(const F& f, InAxes<In...>, Here at = Here::current()) {
-  return [f, at](const auto&... xs) {
-    constexpr bool is_count = sizeof...(In) == sizeof...(xs), is_mapped = ((In != not_mapped) || ...);
-    static_assert(is_count, "tessera: ts::in_axes of ts::vmap has an axis for each argument");
-    static_assert(is_mapped, "tessera: ts::vmap maps at least one argument");
-    if constexpr (is_count && is_mapped) {
-      const auto all = std::tuple<decltype(detail::settle(xs))...>(detail::settle(xs)...);
-      const auto mapped = std::tuple_cat(detail::mapped_argument<In>(detail::settle(xs))...);
-      const auto one = [&](const auto& slices) {
-        return [&]<std::size_t... I>(std::index_sequence<I...>) {
-          return f(detail::example_argument<I, In...>(slices, all)...);
-        }(std::index_sequence_for<decltype(xs)...>());
-      };
-      return detail::move_dim<0, Out>(
-          detail::map_batched(one, detail::as_carry(detail::trace_in(mapped), mapped), Source::from(at)));
-    }
-  };
-}
-/// All arguments mapped along their first dim.
-template <int Out = 0, class F> constexpr auto vmap(const F& f, Here at = Here::current()) {
-  return [f, at]<class... Xs>(const Xs&... xs) { return vmap<Out>(f, in_axes<detail::first_dim<Xs>...>, at)(xs...); };
-}
-
-}  // namespace tessera
-
-#endif
-
-// ---- tessera/ops/custom_gradient.hpp
-
-#ifndef TESSERA_OPS_CUSTOM_GRADIENT_HPP
-#define TESSERA_OPS_CUSTOM_GRADIENT_HPP
-
-namespace tessera {
-
-namespace detail {
-
-/// The nodes of the results of a function with a custom gradient.
-constexpr Growable<std::int32_t> custom_gradient_nodes(const Value& context, const Growable<std::int32_t>& results,
-                                                       const Growable<std::int32_t>& cotangents,
-                                                       const Growable<std::int32_t>& values,
-                                                       const Growable<std::int32_t>& gradients) {
-  Growable<std::int32_t> made, operands;
-  operands.push_back(results[0]);
-  for (const auto* list : {&cotangents, &values, &gradients})
-    for (std::int32_t id : *list) operands.push_back(id);
-  const CustomGradient counts{static_cast<std::int32_t>(values.size()), static_cast<std::int32_t>(results.size())};
-  for (std::size_t k = 0; k < results.size(); ++k) {
-    const Value y = context.with(results[k]);
-    const Node own = y.node();
-    Node node{.op = k == 0 ? Op::custom_gradient : Op::custom_result,
-              .dtype = own.dtype,
-              .rank = own.rank,
-              .singletons = own.singletons};
-    if (k == 0) {
-      node.labels = counts.pack();
-      made.push_back(y.make(node, operands.data(), static_cast<int>(operands.size())).id);
-    } else {
-      node.value = static_cast<double>(k);
-      made.push_back(y.make(node, {y.id, made[0]}).id);
-    }
-  }
-  return made;
-}
-
-/// A structure of the results with variables of value 0 in the place of the floating tensors.
-template <class Y> constexpr Floating make_cotangents(Y& y) {
-  Floating made;
-  for_each_floating(y, [&](auto& leaf, const Value& given) {
-    const Value value = here(given), own = as_variable(build::broadcast(value.number(0), value));
-    leaf = std::remove_cvref_t<decltype(leaf)>(own);
-    made.add(own);
-  });
-  return made;
-}
-
-}  // namespace detail
-
-/// Inside a traced function: f with a gradient of your own, as jax.custom_vjp. `forward(x, ...)` returns (y,
-/// residuals); `backward(residuals, cotangent)` returns the cotangents of the arguments: for one argument a structure
-/// like it, for several a tuple. Tensors that f captures get no gradient.
-///
-///     constexpr auto clipped = ts::custom_vjp(
-///         [](const auto& x) { return std::tuple(x * 1.0, std::tuple()); },
-///         [](const auto&, const auto& g) { return ts::clamp(g, -1.0, 1.0); });
-///
-/// y is a tensor, or a tuple or plain struct of tensors, and the cotangent is a structure like it, with zeros for
-/// results that the loss doesn't use. Only floating tensors have cotangents: in the place of an integer result the
-/// cotangent has the result itself, and for an integer argument `backward` returns `std::tuple()` or the argument.
-/// `forward` is traced once, and the gradient with it; that is part of the program only where it is used. Higher
-/// derivatives are those of `backward`. Errors: structure for a result of `backward` unlike the arguments.
-template <class Forward, class Backward> constexpr auto custom_vjp(const Forward& forward, const Backward& backward) {
-  return [forward, backward](const auto&... given) {
-    const auto arguments = std::tuple<decltype(detail::settle(given))...>(detail::settle(given)...);
-    const auto made = std::apply(forward, arguments);
-    auto y = detail::settle(std::get<0>(made));
-    constexpr bool is_model = Model<decltype(y)> || SymOperand<decltype(y)>;
-    static_assert(is_model, "tessera: the function of ts::custom_vjp returns a tensor, or a tuple or plain struct of "
-                            "tensors, as the first item of the tuple that `forward` returns");
-    if constexpr (is_model) {
-      const detail::Floating results = detail::floating_of(y);
-      if (results.ids.empty()) return y;
-      auto cotangent = y;
-      const detail::Floating traced_on = detail::make_cotangents(cotangent);
-      const auto cotangents = backward(std::get<1>(made), std::as_const(cotangent));
-      const detail::Floating values = detail::floating_of(arguments);
-      const Growable<std::int32_t> gradients =
-          detail::matched(cotangents, results.context, values.ids,
-                          "[custom_vjp] result of backward: it must have the structure, element types and ranks of the "
-                          "function's arguments");
-      detail::replace_floating(
-          y, results.context,
-          detail::custom_gradient_nodes(results.context, results.ids, traced_on.ids, values.ids, gradients));
-      return y;
-    } else {
-      return y;
-    }
-  };
-}
-/// The same for an f whose y is computed in another way than by `forward`, of which only the residuals are used.
-template <class F, class Forward, class Backward>
-constexpr auto custom_vjp(const F& f, const Forward& forward, const Backward& backward) {
-  return custom_vjp([f, forward](const auto&... xs) { return std::tuple(f(xs...), std::get<1>(forward(xs...))); },
-                    backward);
-}
-
-/// Inside a traced function: f with a derivative of your own, as jax.custom_jvp. `derivative(primals, tangents)` is the
-/// tangent of f's result, in its structure, for tuples of the arguments and of their tangents, and is linear in the
-/// tangents; gradients are its transpose.
-///
-///     constexpr auto log1pexp = ts::custom_jvp(
-///         [](const auto& x) { return ts::log(1.0 + ts::exp(x)); },
-///         [](const auto& primals, const auto& tangents) {
-///           return ts::sigmoid(std::get<0>(primals)) * std::get<0>(tangents);
-///         });
-///
-/// In the place of the tangent of an integer tensor is the tensor itself. Errors: structure for a tangent unlike the
-/// result.
-template <class F, class Derivative> constexpr auto custom_jvp(const F& f, const Derivative& derivative) {
-  return custom_vjp(
-      [f](const auto&... xs) { return std::tuple(f(xs...), std::tuple(xs...)); },
-      [derivative](const auto& primals, const auto& cotangent) {
-        auto zeros = primals;
-        detail::for_each_floating(zeros, [](auto& leaf, const Value& given) {
-          const Value value = here(given);
-          leaf = std::remove_cvref_t<decltype(leaf)>(build::broadcast(value.number(0), value));
-        });
-        const auto linear = [&](const auto&... tangents) { return derivative(primals, std::tuple(tangents...)); };
-        return std::apply([&](const auto&... at) { return std::get<1>(vjp(linear, at...)); }, zeros)(cotangent);
-      });
-}
-
-namespace detail {
-
-template <class Y, class X, std::size_t... D, std::size_t... E>
-constexpr auto with_dims_of(const auto& rows, const Y& y, const X& x, std::index_sequence<D...>,
-                            std::index_sequence<E...>) {
-  return reshape(rows, {Dim(extent<static_cast<int>(D)>(y))..., Dim(extent<static_cast<int>(E)>(x))...});
-}
-/// A vector of as many elements as x, in the shape of x.
-template <class X> constexpr auto shaped_like(const auto& vector, const X& x) {
-  if constexpr (X::rank == 1)
-    return vector;
-  else
-    return with_dims_of(vector, x, x, std::make_index_sequence<X::rank>(), std::index_sequence<>());
-}
-/// 1 at element i, in row-major order, and 0 elsewhere.
-template <class X> constexpr auto one_at(const auto& i, const X& x) {
-  const auto flat = flattened(as_sym(x), Here());
-  return shaped_like(cast<typename X::element>(tessera::equal(iota<0, std::int32_t>(flat), i)), x);
-}
-/// 0, 1, ... for the elements of x.
-template <class X> constexpr auto numbers_of_elements(const X& x) {
-  return iota<0, std::int32_t>(flattened(as_sym(x), Here()));
-}
-
-}  // namespace detail
-
-/// The Jacobian of a function of one tensor x, as jax.jacrev: J[i..., k...] is the derivative of element i... of the
-/// result by element k... of x, so that it has the dims of x behind those of the result. One pullback for all elements
-/// of the result at once, by ts::vmap; for results of few elements. The gradient of a function with a result of rank 0.
-template <class F> constexpr auto jacrev(const F& f) {
-  return [f](const auto& x) {
-    using X = std::remove_cvref_t<decltype(x)>;
-    using Y = decltype(detail::settle(f(x)));
-    static_assert(TensorOperand<X> && TensorOperand<Y>, "tessera: the function of ts::jacrev and of ts::hessian takes "
-                                                        "one tensor and returns one");
-    if constexpr (!TensorOperand<X> || !TensorOperand<Y>) {
-      return f(x);
-    } else if constexpr (Y::rank == 0) {
-      return grad(f)(x);
-    } else {
-      const auto recorded = vjp(f, x);
-      const auto& y = std::get<0>(recorded);
-      const auto rows = vmap([&](const auto& i) { return std::get<1>(recorded)(Y(detail::one_at(i, y))); })(
-          detail::numbers_of_elements(y));
-      if constexpr (Y::rank == 1)
-        return rows;
-      else
-        return detail::with_dims_of(rows, y, x, std::make_index_sequence<Y::rank>(),
-                                    std::make_index_sequence<X::rank>());
-    }
-  };
-}
-
-/// The same Jacobian as jax.jacfwd: tangents for all elements of x at once, by ts::vmap; for an x of few
-/// elements.
-template <class F> constexpr auto jacfwd(const F& f) {
-  return [f](const auto& x) {
-    using X = std::remove_cvref_t<decltype(x)>;
-    using Y = decltype(detail::settle(f(x)));
-    constexpr bool fits = TensorOperand<X> && TensorOperand<Y>;
-    static_assert(fits, "tessera: the function of ts::jacfwd takes one tensor and returns one");
-    if constexpr (!fits) {
-      return f(x);
-    } else {
-      const auto linear = linearize(f, x);
-      const auto& y = std::get<0>(linear);
-      const auto tangents = vmap([&](const auto& i) { return std::get<1>(linear)(detail::one_at(i, x)); })(
-          detail::numbers_of_elements(x));
-      const auto columns = movedim<0, -1>(tangents);
-      if constexpr (X::rank == 1)
-        return columns;
-      else
-        return detail::with_dims_of(columns, y, x, std::make_index_sequence<Y::rank>(),
-                                    std::make_index_sequence<X::rank>());
-    }
-  };
-}
-
-/// The Hessian of a scalar function of a tensor x, the Jacobian of its gradient, as jax.hessian: of a vector a matrix;
-/// for tensors of few elements.
-template <class F> constexpr auto hessian(const F& f) {
-  return jacrev([f](const auto& x) { return grad(f)(x); });
-}
-
-}  // namespace tessera
-
-#endif
-
-// ---- tessera/ops/data_movement/combinations.hpp
-
-#ifndef TESSERA_OPS_DATA_MOVEMENT_COMBINATIONS_HPP
-#define TESSERA_OPS_DATA_MOVEMENT_COMBINATIONS_HPP
-
-// Rows made of the elements of vectors.
-
-namespace tessera {
-
-namespace detail {
-
-/// A vector along dim k of a grid of `Count` dims, and the indices along that dim.
-template <int Count> constexpr Value along_grid(Value x, int k) {
-  return build::insert_singletons(x, ((1u << Count) - 1) & ~(1u << k), Count);
-}
-template <int Count> constexpr Value grid_index(Value x, int k) {
-  return along_grid<Count>(x.make({.op = Op::arange, .dtype = DType::i32, .rank = 1}, {build::extent(x, 0).id}), k);
-}
-
-struct CartesianTag {
-  template <class X, class... Rest> struct result : Typed<typename X::type, 2> {
-    using Checks = decltype([] {
-      static_assert(X::rank == 1 && ((Rest::rank == 1) && ...), "tessera: cartesian_prod takes vectors");
-      static_assert((std::is_same_v<typename Rest::type, typename X::type> && ...),
-                    "tessera: the vectors of cartesian_prod must have the same element type; use ts::cast");
-    });
-  };
-  static constexpr Value emit(Value context, auto... vectors) {
-    constexpr int count = sizeof...(vectors);
-    const Value all[] = {vectors.at(context.source)...};
-    if (((vectors.rank() != 1) || ...))
-      context.refuse(errc::unsupported, "[cartesian_prod] leading dims: use it outside of a shard_map");
-    Value grid = grid_index<count>(all[0], 0);
-    for (int k = 1; k < count; ++k) grid = grid + grid_index<count>(all[k], k);
-    return [&]<int... K>(std::integer_sequence<int, K...>) {
-      const auto column = [&](int k) {
-        const Value rows =
-            MergeTag<count, 0, count - 1>::emit(context, build::broadcast(along_grid<count>(all[k], k), grid));
-        return build::insert_singletons(rows, 2u, 2);
-      };
-      return ConcatTag<2, 1>::emit(context, column(K)...);
-    }(std::make_integer_sequence<int, count>{});
-  }
-};
-
-template <int Count, bool Repeated> struct CombinationsTag {
-  template <class X> struct result : Typed<typename X::type, 2> {
-    using Checks = decltype([] {
-      static_assert(X::rank == 1, "tessera: combinations takes a vector");
-      static_assert(Count >= 1 && Count <= 4, "tessera: combinations are of 1 to 4 elements");
-    });
-  };
-  static constexpr Value emit(Value context, Value x) {
-    x = x.at(context.source);
-    if (x.rank() != 1) context.refuse(errc::unsupported, "[combinations] leading dims: use it outside of a shard_map");
-    const Value n = build::extent(x, 0), one = x.number(1, DType::i64);
-    Value taken{}, size = one;
-    for (int k = 0; k < Count; ++k) {
-      // (n + i) (n + i - 1) ... / 1 2 ..., a whole number after each factor
-      size = size * (Repeated ? n + n.number(k) : n - n.number(k)) / n.number(k + 1);
-      if (k == 0) continue;
-      const Value own =
-          build::binary(Repeated ? Op::less_equal : Op::less, grid_index<Count>(x, k - 1), grid_index<Count>(x, k));
-      taken = taken.module == nullptr ? own : build::binary(Op::logical_and, taken, own);
-    }
-    // Of fewer elements than a combination has, the product has a factor of 0 or below.
-    size = build::binary(Op::maximum, size, size.number(0));
-    return [&]<int... K>(std::integer_sequence<int, K...>) {
-      const auto column = [&](int k) {
-        if constexpr (Count == 1)
-          return build::insert_singletons(x, 2u, 2);
-        else
-          return build::insert_singletons(
-              MaskedSelectTag<Count>::emit(context, build::broadcast(along_grid<Count>(x, k), taken), taken, size,
-                                           x.number(0)),
-              2u, 2);
-      };
-      if constexpr (Count == 1)
-        return column(0);
-      else
-        return ConcatTag<2, 1>::emit(context, column(K)...);
-    }(std::make_integer_sequence<int, Count>{});
-  }
-};
-
-}  // namespace detail
-
-/// All rows with one element of each vector, the last changing first (torch.cartesian_prod): vectors of m and n give
-/// [m n, 2]. The vectors have one element type. Communication: the
-/// grid is merged to rows as in merge_dims.
-///
-///     const auto pairs = ts::cartesian_prod(x, y);   // [1, 2], [4, 5]: [1, 4], [1, 5], [2, 4], [2, 5]
-template <TensorArgument A, TensorArgument B>
-constexpr auto cartesian_prod(const A& a, const B& b, Here at = Here::current()) {
-  return call<detail::CartesianTag>(Source::from(at), a, b);
-}
-template <TensorArgument A, TensorArgument B, TensorArgument C>
-constexpr auto cartesian_prod(const A& a, const B& b, const C& c, Here at = Here::current()) {
-  return call<detail::CartesianTag>(Source::from(at), a, b, c);
-}
-
-/// The combinations of `Count` elements of a vector as rows, in the order of their indices (torch.combinations): of n
-/// elements n (n - 1) / 2 pairs; with `Repeated` an element can be taken several times, n (n + 1) / 2 pairs. The
-/// gradient goes to the elements. Cost: a mask of n^Count elements. Communication: as masked_select.
-///
-///     const auto pairs = ts::combinations(x);   // [1, 2, 3]: [1, 2], [1, 3], [2, 3]
-template <int Count = 2, bool Repeated = false, TensorArgument X>
-constexpr auto combinations(const X& x, Here at = Here::current()) {
-  return call<detail::CombinationsTag<Count, Repeated>>(Source::from(at), x);
 }
 
 }  // namespace tessera
@@ -54060,7 +54717,7 @@ constexpr auto scatter(const X& x, const Indices& indices, const Elements& sourc
 /// stays, on every sharding. Indices and source have one shape, and the extents of x along the other dims. Gradients:
 /// of x the cotangent where no element was replaced; of source the cotangent at the index, 0 for an element that
 /// another one replaced. Errors: dim_range for an index outside of the dim, shape_mismatch where another dim differs.
-/// Communication: as gather.
+/// Communication: D of x, of the indices and of the source is made whole, as in sort.
 template <int D, TensorArgument X, TensorArgument Indices, TensorArgument Elements>
 constexpr auto scatter(const X& x, const Indices& indices, const Elements& source, Here at = Here::current()) {
   return detail::scatter<D, ScatterRule{.replaces = true}>(x, indices, source, at);
@@ -54070,7 +54727,8 @@ constexpr auto scatter(const X& x, const Indices& indices, const Elements& sourc
 /// source[.., k, ..] for each element of source. A histogram is `scatter_add<0>(zeros, bins, ones)`. Indices and source
 /// have one shape, and the extents of x along the other dims. Floating elements are added in f64 in the order of the
 /// indices and rounded once; integers wrap around. Gradients: of x the cotangent, of source the cotangent gathered at
-/// the indices. Errors and communication: as gather.
+/// the indices. Errors: as gather. Communication: D of x is made whole; a source that is split along D gives a partial
+/// sum.
 template <int D, TensorArgument X, TensorArgument Indices, TensorArgument Elements>
 constexpr auto scatter_add(const X& x, const Indices& indices, const Elements& source, Here at = Here::current()) {
   return detail::scatter<D, ScatterRule{}>(x, indices, source, at);
@@ -54080,8 +54738,8 @@ constexpr auto scatter_add(const X& x, const Indices& indices, const Elements& s
 /// .max): `scatter_reduce<0, ts::Reduction::max>(x, indices, source)`; product, max, min or sum. Without `IncludeSelf`,
 /// elements of x at an index of the source do not count. Products of floating elements are computed in f64 and rounded
 /// once. NaN is the extreme of any elements. Gradients: elements that equal the extreme share its cotangent equally, as
-/// in PyTorch; those of a product are exact where elements are 0, second derivatives where none is. Otherwise as
-/// scatter.
+/// in PyTorch; those of a product are exact where elements are 0, second derivatives where none is. Errors: as scatter.
+/// Communication: as scatter_add, with partial extremes; for a product as scatter.
 template <int D, Reduction R, bool IncludeSelf = true, TensorArgument X, TensorArgument Indices,
           TensorArgument Elements>
 constexpr auto scatter_reduce(const X& x, const Indices& indices, const Elements& source, Here at = Here::current()) {
@@ -54239,13 +54897,69 @@ constexpr auto segment_prod(const X& x, const Segments& segments, const Count& c
 }
 
 /// Softmax over the rows of each segment, as attention of a graph needs: exp(x) / the sums of exp(x) of the segment,
-/// in the shape of x. Communication: that of segment_max and segment_sum, and a look-up of each.
+/// in the shape of x. Communication: that of segment_max and segment_sum, an all_reduce of the tables of each; rows
+/// that are split stay split.
 template <TensorArgument X, TensorArgument Segments, SizeOperand Count>
 constexpr auto segment_softmax(const X& x, const Segments& segments, const Count& count, Here at = Here::current()) {
   const auto of_rows = [&](const auto& table) { return index_select<0>(table, segments, at); };
   const auto highest = of_rows(segment_max(stop_gradient(x, at), segments, count, at));
   const auto weights = exp(call<SubTag>(Source::from(at), x, highest), at);
   return call<DivTag>(Source::from(at), weights, of_rows(segment_sum(weights, segments, count, at)));
+}
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/ops/indexing/take_along_dim.hpp
+
+#ifndef TESSERA_OPS_INDEXING_TAKE_ALONG_DIM_HPP
+#define TESSERA_OPS_INDEXING_TAKE_ALONG_DIM_HPP
+
+namespace tessera {
+
+namespace detail {
+
+/// gather of a tensor that is first repeated along the dims of static extent 1 along which the indices extend.
+template <int Rank, int D> struct TakeAlongDimTag : GatherTag<Rank, D> {
+  static constexpr Value emit(Value context, Value x, Value indices) {
+    x = x.at(context.source);
+    const int dim = x.shifted(D, Rank), rank = x.rank();
+    Value like{};  // of these only the shape is used
+    for (int d = 0; d < rank; ++d) {
+      if (d == dim || !x.is_singleton(d) || indices.is_singleton(d)) continue;
+      const Value counting = x.make({.op = Op::arange, .dtype = DType::i32, .rank = 1}, {build::extent(indices, d).id});
+      const Value own = build::insert_singletons(counting, ((1u << rank) - 1) & ~(1u << d), rank);
+      like = (like.module == nullptr ? build::iota(x, dim, DType::i32) : like) + own;
+    }
+    return build::gather(like.module == nullptr ? x : build::broadcast(x, like), dim, indices);
+  }
+};
+
+template <TensorArgument X> constexpr auto flattened(const X& x, Here at) {
+  if constexpr (X::rank == 1)
+    return x;
+  else
+    return merge_dims<0, X::rank - 1>(x, at);
+}
+
+}  // namespace detail
+
+/// Elements along dim D at integer indices, of two tensors that are broadcast against each other along all other dims
+/// (torch.take_along_dim, jnp.take_along_axis): `take_along_dim<1>(x, argsort<1>(x))` is sorted. x and indices have
+/// equal ranks, and extents that are equal or statically 1. Gradient and errors: as gather. Communication: as gather;
+/// a tensor that is repeated along a dim is repeated on each device.
+template <int D, TensorArgument X, TensorArgument Indices>
+constexpr auto take_along_dim(const X& x, const Indices& indices, Here at = Here::current()) {
+  return call<detail::TakeAlongDimTag<X::rank, detail::checked_dim<D, X::rank>()>>(Source::from(at), x, indices);
+}
+/// Elements at indices into all elements of x in row-major order: a vector with as many elements as the indices, which
+/// have any rank. Communication: as merge_dims of all dims, and gather.
+template <TensorArgument X, TensorArgument Indices>
+constexpr auto take_along_dim(const X& x, const Indices& indices, Here at = Here::current()) {
+  static_assert(X::rank >= 1 && Indices::rank >= 1,
+                "tessera: take_along_dim takes tensors with at least one dim; use ts::unsqueeze<0>(x)");
+  return gather<0>(detail::flattened(x, at), detail::flattened(indices, at), at);
 }
 
 }  // namespace tessera
@@ -54351,6 +55065,794 @@ constexpr auto unique(const X& x, const Size& size, Here at = Here::current()) {
 template <TensorArgument X, SizeOperand Size>
 constexpr auto unique_consecutive(const X& x, const Size& size, Here at = Here::current()) {
   return detail::unique_of<false>(x, size, at);
+}
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/ops/layers.hpp
+
+#ifndef TESSERA_OPS_LAYERS_HPP
+#define TESSERA_OPS_LAYERS_HPP
+
+namespace tessera {
+
+namespace detail {
+
+/// A tensor of a Stack, whose layers may have memory of their own, in one block.
+constexpr Value in_one_block(const Value& layers) {
+  if (!is_in_layers(layers.node())) return layers;
+  Module& module = *layers.module;
+  const int body = module.add_graph();
+  Node layer = layers.node();
+  layer.rank = static_cast<std::uint8_t>(layer.rank - 1);
+  layer.singletons = static_cast<std::uint8_t>(layer.singletons >> 1);
+  module.graph(body).outputs.push_back(
+      module.graph(body).add(stored_as(Storage::layer, build::argument_node(layer, 0))));
+  const Value made = layers.make(Repeat{.stacked = 1, .scan = true}.node(body, layers.source), {layers.id});
+  return build::project(made, 0, layers.node());
+}
+
+/// A tensor of a layer, in all layers; with Nested, a tensor of a Stack in a layer.
+template <bool Nested = false, class Leaf> constexpr auto of_all_layers(const Leaf& leaf, Source source) {
+  const Value outer = value_behind(leaf);
+  if (outer.module == nullptr)
+    fail(errc::unsupported, "[stack] outside of a traced function: stored layers are tensors of their own", source);
+  constexpr int rank = Leaf::rank + (Nested ? 2 : 1);
+  static_assert(rank <= max_rank, "tessera: a tensor of all layers has at most 8 dims");
+  if (outer.rank() != rank)
+    outer.at(source).refuse(errc::structure,
+                            "[stack] field: it is not a tensor of the layers, but a field of a Stack in "
+                            "them, or was replaced by a tensor without a dim of layers");
+  return Sym<typename Leaf::element, rank>(in_one_block(here(outer).at(source)));
+}
+
+template <class Reduce> struct ReduceLayers {
+  Reduce reduce;
+  Source source;
+  bool in_stack = false;
+  template <class Leaf> constexpr void leaf(Leaf& leaf) {
+    if constexpr (TensorOperand<Leaf>)
+      leaf = in_stack ? Leaf(reduce(of_all_layers<true>(leaf, source)).value)
+                      : Leaf(reduce(of_all_layers(leaf, source)).value);
+  }
+  constexpr void enter_stack(const auto&) { in_stack = true; }
+  constexpr void enter_layer(int) {}
+  constexpr void leave_stack() { in_stack = false; }
+};
+template <class Block, class Reduce>
+constexpr Block reduce_layers(const Stack<Block>& stack, const Reduce& reduce, Here at) {
+  if (stack.layers().empty()) fail(errc::structure, "[stack] reduction: the Stack has no layers", Source::from(at));
+  Block made = stack[0];
+  ReduceLayers<Reduce> visitor{reduce, Source::from(at)};
+  for_each_leaf(made, visitor);
+  return made;
+}
+
+}  // namespace detail
+
+/// Inside a traced function: a tensor of the layers of a Stack, as one tensor with a leading dim of layers. `field` is
+/// a pointer to a member, or a function of a layer that returns a reference to the tensor:
+///
+///     const auto each = ts::vmap([](const auto& m, const auto& x) { return ts::grad(loss)(m, x); },
+///                                ts::in_axes<ts::not_mapped, 0>)(model, xs);        // a Stack of gradients
+///     const auto of_weight = ts::all_layers(each, &Model::weight);                     // [examples, in, out]
+///
+/// Communication: none, and for a result of ts::vmap no copy.
+template <class Block, class Field>
+constexpr auto all_layers(const Stack<Block>& stack, const Field& field, Here at = Here::current()) {
+  if (stack.layers().empty()) fail(errc::structure, "[stack] all_layers: the Stack has no layers", Source::from(at));
+  if constexpr (std::is_member_object_pointer_v<Field>)
+    return detail::of_all_layers(stack[0].*field, Source::from(at));
+  else
+    return detail::of_all_layers(field(stack[0]), Source::from(at));
+}
+
+/// Inside a traced function: a layer whose tensors are the sums, or the means, of those of all layers, such as the
+/// gradient of a batch from the clipped gradients of its examples. Results of ts::vmap may have a Stack in them.
+template <int Dim, class Block>
+  requires(Dim == 0)
+constexpr Block sum(const Stack<Block>& stack, Here at = Here::current()) {
+  return detail::reduce_layers(
+      stack, [](const auto& x) { return detail::as_sym(sum<0>(x)); }, at);
+}
+template <int Dim, class Block>
+  requires(Dim == 0)
+constexpr Block mean(const Stack<Block>& stack, Here at = Here::current()) {
+  return detail::reduce_layers(
+      stack, [](const auto& x) { return detail::as_sym(mean<0>(x)); }, at);
+}
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/ops/batch_graph.hpp
+
+#ifndef TESSERA_OPS_BATCH_GRAPH_HPP
+#define TESSERA_OPS_BATCH_GRAPH_HPP
+
+TESSERA_PLANNING_BEGIN
+
+namespace tessera::detail {
+
+/// Which nodes of a graph differ between examples, from which arguments do, by argument index.
+class DiffersBetweenExamples {
+ public:
+  constexpr DiffersBetweenExamples(const Graph& graph, const Growable<Batched>& arguments)
+      : graph_(graph), arguments_(arguments), differs_(graph.nodes.size()), forced_(graph.nodes.size()) {
+    mark();
+    while (force_cotangents()) mark();
+  }
+
+  /// Nodes that differ although their operands may not: draws, and the cotangents on which a custom gradient was traced
+  /// whose result differs.
+  constexpr bool is_forced(int id) const { return forced_[static_cast<std::size_t>(id)] != 0; }
+
+ private:
+  const Graph& graph_;
+  const Growable<Batched>& arguments_;
+  Growable<std::uint8_t> differs_, forced_;
+
+  constexpr void mark() {
+    for (int id = 0; id < graph_.size(); ++id) {
+      const Node& node = graph_[id];
+      const auto at = static_cast<std::size_t>(id);
+      const OpRow& row = row_of(node);
+      if (row.unit == UnitKind::random && graph_.operand_node(id, 1).dtype == DType::f64) forced_[at] = 1;
+      bool differs = forced_[at] != 0;
+      if (node.is_argument() && node.index() >= 0)
+        differs = arguments_[static_cast<std::size_t>(node.index())].dim >= 0;
+      for (int i = 0; i < node.arity && row.host_source == HostSource::no; ++i)
+        if (const int operand = graph_.operand(id, i); operand >= 0)
+          differs = differs || differs_[static_cast<std::size_t>(operand)] != 0;
+      differs_[at] = differs ? 1 : 0;
+    }
+  }
+  constexpr bool force_cotangents() {
+    bool more = false;
+    for (int id = 0; id < graph_.size(); ++id) {
+      if (graph_[id].op != Op::custom_gradient || differs_[static_cast<std::size_t>(graph_.operand(id, 0))] == 0)
+        continue;
+      for (int k = 1; k <= CustomGradient::of(graph_[id]).results; ++k) {
+        const auto cotangent = static_cast<std::size_t>(graph_.operand(id, k));
+        if (differs_[cotangent] != 0) continue;
+        forced_[cotangent] = 1;
+        more = true;
+      }
+    }
+    return more;
+  }
+};
+
+/// Makes the nodes of a graph that computes one example for all examples at once. Nodes that are the same for all
+/// examples are copied; an operation without a batching rule runs in a loop over the examples.
+class BatchGraph {
+ public:
+  /// `arguments`: by argument index of the graph of one example.
+  constexpr BatchGraph(Module& module, int one, int all, const Growable<Batched>& arguments)
+      : module_(module), batching_{&module, one, all}, arguments_(arguments), differs_(module.graph(one), arguments) {
+    for (const Batched& argument : arguments)
+      if (argument.dim >= 0 && batching_.reference.id < 0) batching_.reference = argument;
+    const Growable<std::uint8_t> live = live_nodes(module.graph(one).view());
+    const int size = module.graph(one).size();
+    batching_.values.assign(static_cast<std::size_t>(size), Batched{});
+    for (int id = 0; id < size; ++id) {
+      if (live[static_cast<std::size_t>(id)] == 0 || of(id).id >= 0) continue;
+      const Node node = module.graph(one)[id];
+      const std::size_t first = module.graph(all).nodes.size();
+      if (const Batched made = make(node, id); made.id >= 0) of(id) = made;
+      Growable<Node>& nodes = module.graph(all).nodes;
+      for (std::size_t k = first; k < nodes.size(); ++k) nodes[k].region = node.region, nodes[k].derived = node.derived;
+    }
+  }
+
+  /// Output k, with a leading dim of examples if `full`.
+  constexpr Batched output(int k, bool full) {
+    const std::int32_t id = module_.graph(batching_.one).outputs[static_cast<std::size_t>(k)];
+    const Source source = module_.graph(batching_.one)[id].source;
+    if (full && of(id).dim < 0 && batching_.reference.id < 0)  // there is one example
+      of(id) = {build::insert_singletons(value(of(id).id, source), 1, value(of(id).id, source).rank() + 1).id, 0};
+    else if (full)
+      of(id) = {batching_.full(of(id), source).id, 0};
+    else if (of(id).dim > 0)
+      batching_.leading(of(id), source);
+    return of(id);
+  }
+
+ private:
+  Module& module_;
+  Batching batching_;
+  const Growable<Batched>& arguments_;
+  DiffersBetweenExamples differs_;
+
+  constexpr Batched& of(int id) { return batching_.values[static_cast<std::size_t>(id)]; }
+  constexpr int operand(int id, int i) const { return module_.graph(batching_.one).operand(id, i); }
+  constexpr Value value(std::int32_t id, Source source) const { return batching_.value(id, source); }
+
+  constexpr Batched make(const Node& node, int id) {
+    if (node.is_argument() && node.index() >= 0) return arguments_[static_cast<std::size_t>(node.index())];
+    bool differs = differs_.is_forced(id);
+    for (int i = 0; i < node.arity; ++i)
+      if (const int from = operand(id, i); from >= 0) differs = differs || of(from).dim >= 0;
+    if (!differs) return copy(node, id);
+    if (node.rank == max_rank && !node.is_repeat())
+      value(-1, node.source)
+          .refuse(errc::capacity, "[vmap] rank: a tensor in the function of a ts::vmap has at most 7 dims, since the "
+                                  "values of all examples have a leading dim");
+    if (module_.refusal.text != nullptr) return copy(node, id);
+    if (node.is_repeat()) {
+      if (!batch_repeat(node, id)) loop(node, id);
+      return {};
+    }
+    if (const BatchRule rule = batch_rule_of(node.op); rule != nullptr)
+      if (const Batched made = rule(Batch(batching_, id)); made.id >= 0) return made;
+    loop(node, id);
+    return {};
+  }
+
+  constexpr Batched copy(const Node& node, int id) {
+    Growable<std::int32_t> operands;
+    for (int i = 0; i < node.arity; ++i) operands.push_back(operand(id, i) < 0 ? -1 : of(operand(id, i)).id);
+    return {module_.graph(batching_.all).add(node, operands.data(), node.arity), -1};
+  }
+
+  // ---- repeats
+
+  /// Makes a repeat whose body computes a layer for all examples. A body that runs a number of layers that differs
+  /// between examples can't.
+  constexpr bool batch_repeat(const Node& node, int id) {
+    const Repeat shape = Repeat::of(node);
+    if (shape.limited && of(operand(id, shape.limit(node.arity))).dim >= 0) return false;
+    Growable<std::uint8_t> differs(node.arity);
+    for (int i = 0; i < node.arity; ++i) differs[static_cast<std::size_t>(i)] = of(operand(id, i)).dim >= 0 ? 1 : 0;
+    for (;;) {  // a carried value differs if a layer returns a value that does
+      const int body = module_.add_graph();
+      BatchGraph layer(module_, node.index(), body, arguments_of_body(node, id, body, differs));
+      bool more = false;
+      for (int k = 0; k < shape.carried; ++k)
+        if (layer.output(k, false).dim >= 0 && differs[static_cast<std::size_t>(k)] == 0)
+          differs[static_cast<std::size_t>(k)] = 1, more = true;
+      if (more) continue;
+      connect(node, id, body, differs, layer);
+      return true;
+    }
+  }
+  constexpr Growable<Batched> arguments_of_body(const Node& repeat, int id, int body,
+                                                const Growable<std::uint8_t>& differs) {
+    Growable<Batched> made(repeat.arity);
+    const Repeat shape = Repeat::of(repeat);
+    for (int k = 0; k < module_.graph(repeat.index()).size(); ++k) {
+      Node node = module_.graph(repeat.index())[k];
+      if (!node.is_argument() || node.index() < 0) continue;
+      const int i = node.index();
+      const bool own = differs[static_cast<std::size_t>(i)] != 0;
+      if (own) {
+        node.rank = static_cast<std::uint8_t>(node.rank + 1);
+        node.singletons = static_cast<std::uint8_t>(node.singletons << 1);
+        // Slices of a value that was computed for all examples are in one block.
+        if (shape.is_stacked(i) && !is_in_layers(module_.graph(batching_.all)[of(operand(id, i)).id]))
+          node = stored_as(Storage::block, node);
+      }
+      made[static_cast<std::size_t>(i)] = {module_.graph(body).add(node), static_cast<std::int8_t>(own ? 0 : -1)};
+    }
+    return made;
+  }
+  constexpr void connect(const Node& node, int id, int body, const Growable<std::uint8_t>& differs, BatchGraph& layer) {
+    const Repeat shape = Repeat::of(node);
+    const int outputs = static_cast<int>(module_.graph(node.index()).outputs.size());
+    Growable<Batched> results;
+    for (int k = 0; k < outputs; ++k) {
+      results.push_back(layer.output(k, k < shape.carried && differs[static_cast<std::size_t>(k)] != 0));
+      module_.graph(body).outputs.push_back(results.back().id);
+    }
+    Growable<std::int32_t> operands;
+    for (int i = 0; i < node.arity; ++i) {
+      Batched& own = of(operand(id, i));
+      if (differs[static_cast<std::size_t>(i)] == 0)
+        operands.push_back(own.id);
+      else if (!shape.is_stacked(i))
+        operands.push_back(batching_.full(own, node.source).id);
+      else
+        operands.push_back(own.dim == 1 ? own.id : build::move_dim(value(own.id, node.source), 0, 1).id);
+    }
+    const Value made =
+        value(module_.graph(batching_.all)
+                  .add(shape.node(body, node.source), operands.data(), static_cast<int>(operands.size())),
+              node.source);
+    of(id) = {made.id, 0};
+    for (int p = id + 1; p < static_cast<int>(batching_.values.size()); ++p) {
+      const Node from = module_.graph(batching_.one)[p];
+      if (!from.is_projection() || operand(p, 0) != id) continue;
+      const int k = output_of(from);
+      const Batched& result = results[static_cast<std::size_t>(k)];
+      const Node type = module_.graph(body)[result.id];
+      const bool is_carried = k < shape.carried;
+      const Value all = build::project(made, k, is_carried ? type : build::stacked_type(type), storage_of(from));
+      of(p) = {all.id, static_cast<std::int8_t>(result.dim < 0 ? -1 : is_carried ? 0 : 1)};
+    }
+  }
+
+  // ---- loops over examples
+
+  constexpr void loop(const Node& node, int id) {
+    OpenBody body;
+    body.graph = module_.add_graph();
+    body.around = batching_.all;
+    Growable<std::int32_t> slices, inside;
+    for (int i = 0; i < node.arity; ++i) {
+      if (operand(id, i) < 0 || of(operand(id, i)).dim < 0) continue;
+      slices.push_back(batching_.leading(of(operand(id, i)), node.source).id);
+    }
+    body.arguments = static_cast<int>(slices.size());
+    int next = 0;
+    for (int i = 0; i < node.arity; ++i) {
+      if (operand(id, i) < 0) {
+        inside.push_back(-1);
+        continue;
+      }
+      const Batched own = of(operand(id, i));
+      const Value outer = value(own.id, node.source);
+      if (own.dim < 0) {
+        inside.push_back(captured(outer, body).id);
+        continue;
+      }
+      Node type = outer.node();
+      type.rank = static_cast<std::uint8_t>(type.rank - 1);
+      type.singletons = static_cast<std::uint8_t>(type.singletons >> 1);
+      inside.push_back(module_.graph(body.graph).add(build::argument_node(type, next++)));
+    }
+    const Value one{&module_, body.graph, module_.graph(body.graph).add(node, inside.data(), node.arity), node.source};
+    Growable<int> results;  // the nodes of the graph of one example that the loop computes
+    if (!node.is_repeat()) {
+      results.push_back(id);
+      module_.graph(body.graph).outputs.push_back(one.id);
+    }
+    for (int p = id + 1; p < static_cast<int>(batching_.values.size()) && node.is_repeat(); ++p) {
+      const Node from = module_.graph(batching_.one)[p];
+      if (!from.is_projection() || operand(p, 0) != id) continue;
+      results.push_back(p);
+      module_.graph(body.graph).outputs.push_back(build::project(one, output_of(from), from).id);
+    }
+    for (std::int32_t outer : body.captured) slices.push_back(outer);
+    const Repeat shape{.stacked = next, .scan = true};
+    const Value all =
+        value(module_.graph(batching_.all)
+                  .add(shape.node(body.graph, node.source), slices.data(), static_cast<int>(slices.size())),
+              node.source);
+    if (node.is_repeat()) of(id) = {all.id, 0};
+    for (std::size_t k = 0; k < results.size(); ++k) {
+      const Node type = module_.graph(body.graph)[module_.graph(body.graph).outputs[k]];
+      of(results[k]) = {build::project(all, static_cast<int>(k), build::stacked_type(type)).id, 0};
+    }
+  }
+};
+
+}  // namespace tessera::detail
+
+TESSERA_PLANNING_END
+
+#endif
+
+// ---- tessera/ops/vmap.hpp
+
+#ifndef TESSERA_OPS_VMAP_HPP
+#define TESSERA_OPS_VMAP_HPP
+
+namespace tessera {
+
+/// For ts::vmap: an argument that all examples share.
+inline constexpr int not_mapped = -100;
+
+namespace detail {
+
+/// Which dim of a tensor becomes dim d when dim `from` moves to `to`.
+constexpr int dim_before_move(int d, int from, int to) {
+  if (d == to) return from;
+  const int other = d - (d > to ? 1 : 0);
+  return other + (other >= from ? 1 : 0);
+}
+
+/// Moves a dim of a tensor, or of each tensor of a tuple, pair or array.
+template <int From, int To, class X> constexpr auto move_dim(const X& x) {
+  if constexpr (is_tuple_v<X> || is_array_v<X>) {
+    return map_items(x, [](const auto& item) { return move_dim<From, To>(item); });
+  } else if constexpr (TensorOperand<X>) {
+    constexpr int from = From < 0 ? From + X::rank : From, to = To < 0 ? To + X::rank : To;
+    constexpr bool fits = from >= 0 && from < X::rank && to >= 0 && to < X::rank;
+    static_assert(fits, "tessera: an axis of ts::vmap is not a dim of the tensor");
+    if constexpr (from == to || !fits)
+      return as_sym(x);
+    else
+      return [&]<std::size_t... D>(std::index_sequence<D...>) {
+        return transpose<dim_before_move(static_cast<int>(D), from, to)...>(x);
+      }(std::make_index_sequence<static_cast<std::size_t>(X::rank)>());
+  } else {
+    constexpr bool is_first = From == To;
+    static_assert(is_first, "tessera: the tensors of a struct are mapped along dim 0 by ts::vmap");
+    return x;
+  }
+}
+
+/// The arguments of one example: slices of those that are mapped, the others whole.
+template <std::size_t I, int... In, class Slices, class... Xs>
+constexpr const auto& example_argument(const Slices& slices, const std::tuple<Xs...>& all) {
+  constexpr int axes[] = {In...};
+  if constexpr (axes[I] == not_mapped) {
+    return std::get<I>(all);
+  } else {
+    constexpr std::size_t before = [] {
+      std::size_t count = 0;
+      for (std::size_t k = 0; k < I; ++k) count += axes[k] != not_mapped ? 1 : 0;
+      return count;
+    }();
+    return std::get<before>(slices);
+  }
+}
+template <class> inline constexpr int first_dim = 0;
+template <int In, class X> constexpr auto mapped_argument(const X& x) {
+  if constexpr (In == not_mapped)
+    return std::tuple();
+  else
+    return std::tuple<decltype(move_dim<In, 0>(x))>(move_dim<In, 0>(x));
+}
+
+/// Traces f of one example, and makes its operations for all examples. The results have a leading dim of examples.
+template <class F, class Xs> constexpr auto map_batched(const F& f, const Xs& xs, Source source) {
+  constexpr bool is_outside = !holds_local_v<Xs>;
+  static_assert(is_outside, "tessera: ts::vmap is called outside of a ts::shard_map; call shard_map in its function");
+  Value context = trace_in(xs);
+  if (context.module == nullptr)
+    fail(errc::unsupported, "[vmap] outside of a traced function: call ts::vmap inside a function of ts::compile");
+  context = context.at(source);
+  Module& module = *context.module;
+  BodyTrace body(module, {.scan = true});
+  const Value inside{&module, module.current, -1, source};
+  const auto y = as_carry(inside, settle(f(step_of(xs, body))));
+  GiveLeaves give{body, false};
+  for_each_leaf(y, give);
+  const OpenBody one = body.end();
+  const Value around{&module, one.around, -1, source};
+  Growable<Batched> arguments;
+  for (std::size_t i = 0; i < body.operands().size(); ++i) {
+    Value outer = around.with(body.operands()[i]);
+    const bool is_slice = body.is_slice(static_cast<int>(i));
+    if (is_slice) outer = in_one_block(outer);
+    // Along a dim of static extent 1 there is one example, which broadcasts.
+    const bool differs = is_slice && !outer.is_singleton(0);
+    if (is_slice && !differs) outer = build::drop_singletons(outer, 1);
+    arguments.push_back({outer.id, static_cast<std::int8_t>(differs ? 0 : -1)});
+  }
+  BatchGraph all(module, one.graph, one.around, arguments);
+  int next = 0;
+  const auto take = [&](Storage) { return around.with(all.output(next++, true).id); };
+  return StackResults<true, decltype(take)>(body, take)(y);
+}
+
+}  // namespace detail
+
+/// The dims along which ts::vmap maps the arguments: `ts::in_axes<0, ts::not_mapped>`.
+template <int... Axes> struct InAxes {};
+template <int... Axes> inline constexpr InAxes<Axes...> in_axes{};
+
+/// Inside a traced function: f of each example, as jax.vmap. `In` has for each argument the dim that counts examples,
+/// or ts::not_mapped; `Out` is that dim in the results. f may capture values, and vmaps may be nested. Gradients of
+/// each example:
+///
+///     const auto each = ts::vmap([](const auto& m, const auto& x) { return ts::grad(loss)(m, x); },
+///                                ts::in_axes<ts::not_mapped, 0>)(model, xs);
+///
+/// f is traced for one example, and each operation is made for all examples at once; what is the same for all examples
+/// is computed once. Branches, and loops whose number of steps differs between examples, run in a loop over examples.
+/// Memory is that of all examples; for one after the other, see ts::map. Arguments and results are tensors, and tuples,
+/// pairs and arrays of these, and Stacks, whose layers are examples; a struct that f returns becomes a Stack, see
+/// ts::all_layers: as a result of the program it is whole along the examples on each device, while tensors and tuples
+/// stay split. A number as the key of draws gives each example its own. Errors: capacity for a tensor of 8 dims in
+/// f; arguments with different numbers of examples are an error of the first operation that has both. Communication:
+/// that of the operations; a split dim of examples stays split. Source: jax.vmap.
+template <int Out = 0, class F, int... In> constexpr auto vmap(const F& f, InAxes<In...>, Here at = Here::current()) {
+  return [f, at](const auto&... xs) {
+    constexpr bool is_count = sizeof...(In) == sizeof...(xs), is_mapped = ((In != not_mapped) || ...);
+    static_assert(is_count, "tessera: ts::in_axes of ts::vmap has an axis for each argument");
+    static_assert(is_mapped, "tessera: ts::vmap maps at least one argument");
+    if constexpr (is_count && is_mapped) {
+      const auto all = std::tuple<decltype(detail::settle(xs))...>(detail::settle(xs)...);
+      const auto mapped = std::tuple_cat(detail::mapped_argument<In>(detail::settle(xs))...);
+      const auto one = [&](const auto& slices) {
+        return [&]<std::size_t... I>(std::index_sequence<I...>) {
+          return f(detail::example_argument<I, In...>(slices, all)...);
+        }(std::index_sequence_for<decltype(xs)...>());
+      };
+      return detail::move_dim<0, Out>(
+          detail::map_batched(one, detail::as_carry(detail::trace_in(mapped), mapped), Source::from(at)));
+    }
+  };
+}
+/// All arguments mapped along their first dim.
+template <int Out = 0, class F> constexpr auto vmap(const F& f, Here at = Here::current()) {
+  return [f, at]<class... Xs>(const Xs&... xs) { return vmap<Out>(f, in_axes<detail::first_dim<Xs>...>, at)(xs...); };
+}
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/ops/jacobian.hpp
+
+#ifndef TESSERA_OPS_JACOBIAN_HPP
+#define TESSERA_OPS_JACOBIAN_HPP
+
+namespace tessera {
+
+namespace detail {
+
+/// The floating tensors of a structure in nested tuples: a struct is the tuple of its fields, a Stack its layer with
+/// tensors of all layers, and what has no gradient an empty tuple.
+template <bool OfLayers = false, class T> constexpr auto floating_tree(const T& x) {
+  if constexpr (TensorOperand<T>) {
+    if constexpr (!is_differentiable_v<T>)
+      return std::tuple();
+    else if constexpr (OfLayers)
+      return of_all_layers(x, trace_of(x).source);
+    else
+      return Sym<typename T::element, T::rank>(here(trace_of(as_sym(x))));
+  } else if constexpr (NumberOperand<T> || std::is_empty_v<T>) {
+    return std::tuple();
+  } else if constexpr (is_stack_v<T>) {
+    return floating_tree<true>(x[0]);
+  } else if constexpr (is_tuple_v<T> || is_array_v<T>) {
+    return map_items(x, [](const auto& item) { return floating_tree<OfLayers>(item); });
+  } else {
+    return with_fields(x, [](const auto&... fields) {
+      return std::tuple<decltype(floating_tree<OfLayers>(fields))...>{floating_tree<OfLayers>(fields)...};
+    });
+  }
+}
+template <class T> using floating_tree_t = decltype(floating_tree(std::declval<const T&>()));
+
+/// f of each tensor of such a tree, in order, in a tree alike.
+template <class T, class F> constexpr auto map_tensors(const T& tree, const F& f) {
+  if constexpr (TensorOperand<T>)
+    return f(tree);
+  else
+    return map_items(tree, [&](const auto& item) { return map_tensors(item, f); });
+}
+/// The number of tensors of such a tree.
+template <class T> constexpr int tensor_count() {
+  if constexpr (TensorOperand<T>)
+    return 1;
+  else if constexpr (is_array_v<T>)
+    return static_cast<int>(std::tuple_size_v<T>) * tensor_count<typename T::value_type>();
+  else
+    return []<template <class...> class Tuple, class... Ts>(const Tuple<Ts...>*) {
+      return (0 + ... + tensor_count<Ts>());
+    }(static_cast<const T*>(nullptr));
+}
+template <class T> constexpr int max_rank_in() {
+  if constexpr (TensorOperand<T>)
+    return T::rank;
+  else if constexpr (is_array_v<T>)
+    return max_rank_in<typename T::value_type>();
+  else
+    return []<template <class...> class Tuple, class... Ts>(const Tuple<Ts...>*) {
+      int found = 0;
+      ((found = max_rank_in<Ts>() > found ? max_rank_in<Ts>() : found), ...);
+      return found;
+    }(static_cast<const T*>(nullptr));
+}
+
+/// How many elements a tensor has; the floating tensors of a structure, together.
+constexpr Value element_count(const Value& x) {
+  Value count = x.integer(1, DType::i64);
+  for (int d = 0; d < x.rank(); ++d)
+    if (!x.is_singleton(d)) count = count * build::extent(x, d);
+  return count;
+}
+template <class T> constexpr Value element_count(const T& structure) {
+  Value total{};
+  for_each_floating(structure, [&](const auto&, const Value& given) {
+    const Value own = element_count(here(given));
+    total = total.module == nullptr ? own : total + own;
+  });
+  return total;
+}
+/// Replaces the floating tensors of a structure by 1 at element i, counted in row-major order through all of them, and
+/// 0 elsewhere.
+template <class T> constexpr void set_one_at(T& structure, const Value& element) {
+  Value offset = element.integer(0, DType::i32);
+  for_each_floating(structure, [&](auto& leaf, const Value& given) {
+    const Value own = here(given).at(element.source);
+    Value place = offset, count = own.integer(1, DType::i32);
+    for (int d = own.rank() - 1; d >= 0; --d) {
+      if (!own.is_singleton(d)) place = place + build::iota(own, d, DType::i32) * count;
+      count = count * build::cast(build::extent(own, d), DType::i32);
+    }
+    const Value one = build::cast(build::binary(Op::equal, place, element), own.dtype());
+    leaf = std::remove_cvref_t<decltype(leaf)>(build::broadcast(one, own));
+    offset = offset + count;
+  });
+}
+
+/// 0, 1, ... for the elements of the floating tensors of a structure.
+template <class T> constexpr auto numbers_to(const T& structure) {
+  const Value count = element_count(structure);
+  return Sym<std::int32_t, 1>(count.make({.op = Op::arange, .dtype = DType::i32, .rank = 1}, {count.id}));
+}
+
+/// The part of x for one of the tensors whose elements its dim `dim` counts: that dim becomes the dims of `like`, whose
+/// elements begin at `offset`. `whole`: there is no other tensor.
+constexpr Value part_of(Value x, int dim, const Value& offset, const Value& like, bool whole) {
+  int extending = 0;
+  for (int d = 0; d < like.rank(); ++d) extending += like.is_singleton(d) ? 0 : 1;
+  if (extending == 0) {
+    x = build::slice(x, dim, offset, x.integer(1, DType::i64));
+    if (like.rank() == 0) return build::drop_singletons(x, 1u << dim);
+    return build::insert_singletons(x, ((1u << (like.rank() - 1)) - 1) << dim, x.rank() + like.rank() - 1);
+  }
+  if (!whole) x = build::slice(x, dim, offset, element_count(like));
+  return build::split_dim_as(x, dim, like, 0, like.rank());
+}
+
+/// The same as a typed tensor: the Jacobian of one result by one argument.
+template <bool Whole, int Dim, class All, class Like>
+constexpr auto jacobian_part(const All& all, const Value& offset, const Like& like) {
+  constexpr int rank = All::rank - 1 + Like::rank;
+  static_assert(rank <= max_rank, "tessera: a Jacobian has the dims of the result and of the argument, at most 8 "
+                                  "together");
+  return Sym<typename All::element, rank>(part_of(as_sym(all).value, Dim, offset, like.value, Whole));
+}
+
+/// f as a function of its arguments with the numbers Chosen: a single argument, or a tuple.
+template <int First, int... More, class Transform, class F>
+constexpr auto of_chosen_arguments(const Transform& transform, const F& f) {
+  return [transform, f](const auto&... arguments) {
+    constexpr int count = sizeof...(arguments);
+    constexpr bool in_range = First >= 0 && First < count && ((More >= 0 && More < count) && ...);
+    static_assert(in_range, "tessera: a number of ts::jacrev<...>, ts::jacfwd<...> and ts::hessian<...> is that of an "
+                            "argument, counted from 0");
+    if constexpr (in_range) {
+      const auto all = std::tie(arguments...);
+      const auto called = [&](const auto& chosen) {
+        return [&]<std::size_t... I>(std::index_sequence<I...>) {
+          return f(chosen_argument<static_cast<int>(I), First, More...>(chosen, all)...);
+        }(std::make_index_sequence<sizeof...(arguments)>());
+      };
+      if constexpr (sizeof...(More) == 0)
+        return transform([&](const auto& own) { return called(std::tie(own)); })(std::get<First>(all));
+      else
+        return transform(called)(std::tuple(std::get<First>(all), std::get<More>(all)...));
+    }
+  };
+}
+
+/// Whether a function with the argument X and the result Y has a Jacobian.
+template <class X, class Y> constexpr bool has_jacobian() {
+  if constexpr (Model<X> && Model<Y>)
+    return tensor_count<floating_tree_t<X>>() > 0 && tensor_count<floating_tree_t<Y>>() > 0;
+  else
+    return false;
+}
+
+}  // namespace detail
+
+/// Inside a traced function: the Jacobian of f by its first argument x, as jax.jacrev; `rest` is held constant. For a
+/// tensor y and a tensor x, J[i..., k...] is the derivative of element i... of y by element k... of x: J has the dims
+/// of y and then those of x. One pullback for all elements of the result at once, by ts::vmap; for results of few
+/// elements.
+///
+/// x and y may be structures: the result has for each tensor of y a structure like x, in a structure like y. A struct
+/// appears there as the tuple of its fields, since a Jacobian has more dims than a field; tuples, pairs and arrays stay
+/// what they are, a tensor of a Stack has a dim of layers, and in the place of integers, Dims and Scalars is
+/// `std::tuple()`:
+///
+///     const auto by_model = ts::jacrev([](const auto& m, const auto& in) { return m(in); })(model, x);
+///     const auto& of_weight = std::get<0>(by_model);                  // [B, out] by [in, out]: [B, out, in, out]
+///
+/// Errors: shape_mismatch, structure as ts::vjp; y and x together have at most 8 dims. Communication: that of the
+/// operations, for all elements at once.
+template <class F> constexpr auto jacrev(const F& f) {
+  return [f](const auto& first, const auto&... rest) {
+    const auto x = detail::settle(first);
+    const auto called = [&](const auto& own) { return detail::settle(f(own, rest...)); };
+    using X = std::remove_cvref_t<decltype(x)>;
+    using Y = std::remove_cvref_t<decltype(called(x))>;
+    constexpr bool fits = detail::has_jacobian<X, Y>();
+    static_assert(fits, "tessera: the function of ts::jacrev and of ts::hessian takes and returns floating tensors, or "
+                        "structures with some; convert integers with ts::cast<float>(x)");
+    if constexpr (!fits) {
+      return x;
+    } else {
+      using Results = detail::floating_tree_t<Y>;
+      const auto recorded = vjp(called, x);
+      const auto& y = std::get<0>(recorded);
+      const auto pulled = [&](const Value& element) {
+        auto cotangent = y;
+        detail::set_one_at(cotangent, element);
+        return detail::floating_tree(std::get<1>(recorded)(cotangent));
+      };
+      const Value zero = here(detail::trace_in(y)).integer(0, DType::i64);
+      const auto results = detail::floating_tree(y);
+      if constexpr (detail::tensor_count<Results>() == 1 && detail::max_rank_in<Results>() == 0) {
+        return detail::map_tensors(results, [&](const auto&) { return pulled(build::cast(zero, DType::i32)); });
+      } else {
+        constexpr bool is_whole = detail::tensor_count<Results>() == 1;
+        const auto rows = vmap([&](const auto& i) { return pulled(i.value); })(detail::numbers_to(y));
+        Value offset = zero;
+        return detail::map_tensors(results, [&](const auto& result) {
+          const Value begin = offset;
+          if constexpr (!is_whole) offset = offset + detail::element_count(result.value);
+          return detail::map_tensors(
+              rows, [&](const auto& all) { return detail::jacobian_part<is_whole, 0>(all, begin, result); });
+        });
+      }
+    }
+  };
+}
+/// By the arguments with these numbers, from 0 (argnums of JAX): `jacrev<1>(f)(x, w)` by w, `jacrev<0, 1>(f)(x, w)` by
+/// the tuple of both.
+template <int First, int... More, class F> constexpr auto jacrev(const F& f) {
+  return detail::of_chosen_arguments<First, More...>([](const auto& own) { return jacrev(own); }, f);
+}
+
+/// The same Jacobian as jax.jacfwd: one product with tangents of all elements of x at once, by ts::vmap; for an x of
+/// few elements.
+template <class F> constexpr auto jacfwd(const F& f) {
+  return [f](const auto& first, const auto&... rest) {
+    const auto x = detail::settle(first);
+    const auto called = [&](const auto& own) { return detail::settle(f(own, rest...)); };
+    using X = std::remove_cvref_t<decltype(x)>;
+    using Y = std::remove_cvref_t<decltype(called(x))>;
+    constexpr bool fits = detail::has_jacobian<X, Y>();
+    static_assert(fits, "tessera: the function of ts::jacfwd takes and returns floating tensors, or structures with "
+                        "some; convert integers with ts::cast<float>(x)");
+    if constexpr (!fits) {
+      return x;
+    } else {
+      using Arguments = detail::floating_tree_t<X>;
+      const auto linear = linearize(called, x);
+      const auto pushed = [&](const Value& element) {
+        auto tangent = x;
+        detail::set_one_at(tangent, element);
+        return detail::floating_tree(std::get<1>(linear).push(std::tuple(tangent)));
+      };
+      const Value zero = here(detail::trace_in(x)).integer(0, DType::i64);
+      const auto arguments = detail::floating_tree(x);
+      constexpr bool is_whole = detail::tensor_count<Arguments>() == 1;
+      if constexpr (is_whole && detail::max_rank_in<Arguments>() == 0) {
+        return detail::map_tensors(pushed(build::cast(zero, DType::i32)), [&](const auto& column) {
+          return detail::map_tensors(arguments, [&](const auto&) { return column; });
+        });
+      } else {
+        const auto columns = vmap([&](const auto& i) { return pushed(i.value); })(detail::numbers_to(x));
+        return detail::map_tensors(columns, [&](const auto& given) {
+          constexpr int last = std::remove_cvref_t<decltype(given)>::rank - 1;
+          const auto all = movedim<0, -1>(given);
+          Value offset = zero;
+          return detail::map_tensors(arguments, [&](const auto& argument) {
+            const Value begin = offset;
+            if constexpr (!is_whole) offset = offset + detail::element_count(argument.value);
+            return detail::jacobian_part<is_whole, last>(all, begin, argument);
+          });
+        });
+      }
+    }
+  };
+}
+/// By the arguments with these numbers: see jacrev.
+template <int First, int... More, class F> constexpr auto jacfwd(const F& f) {
+  return detail::of_chosen_arguments<First, More...>([](const auto& own) { return jacfwd(own); }, f);
+}
+
+/// The Hessian of a scalar function of x, the Jacobian of its gradient, as jax.hessian: of a vector a matrix; for an x
+/// of few elements. Of a structure x it has for each tensor of x a structure like x. Of a function with another result
+/// than a scalar, the Hessian of each element, as in JAX.
+template <class F> constexpr auto hessian(const F& f) {
+  return jacrev([f](const auto& x, const auto&... rest) { return jacrev(f)(x, rest...); });
+}
+/// By the arguments with these numbers: see jacrev.
+template <int First, int... More, class F> constexpr auto hessian(const F& f) {
+  return detail::of_chosen_arguments<First, More...>([](const auto& own) { return hessian(own); }, f);
 }
 
 }  // namespace tessera
@@ -55178,6 +56680,7 @@ namespace tessera {
 /// are split, as argmax; a split batch gives a partial sum.
 template <TensorArgument Logits, TensorArgument Target>
 constexpr auto accuracy(const Logits& logits, const Target& target, Here at = Here::current()) {
+  const detail::FunctionCall named("accuracy", logits, target);
   return mean(cast<float>(tessera::equal(argmax<-1>(logits, at), target, at), at), at);
 }
 
@@ -55186,6 +56689,7 @@ constexpr auto accuracy(const Logits& logits, const Target& target, Here at = He
 /// class is not among them. No communication for a split batch but a partial sum.
 template <TensorArgument Logits, TensorArgument Target, NumberOperand K>
 constexpr auto top_k_accuracy(const Logits& logits, const Target& target, const K& k, Here at = Here::current()) {
+  const detail::FunctionCall named("top_k_accuracy", logits, target);
   static_assert(Target::rank + 1 == Logits::rank, "tessera: there is a target for each row of the logits");
   const auto is_target = tessera::equal(iota<-1, std::int32_t>(logits, at), unsqueeze<-1>(target, at), at);
   const auto own = sum<-1>(select(is_target, logits, zeros_like(logits, at), at), keepdims, at);
@@ -55201,11 +56705,118 @@ constexpr auto top_k_accuracy(const Logits& logits, const Target& target, const 
 template <TensorArgument Predicted, TensorArgument Target, SizeOperand Classes>
 constexpr auto confusion_matrix(const Predicted& predicted, const Target& target, const Classes& classes,
                                 Here at = Here::current()) {
+  const detail::FunctionCall named("confusion_matrix", predicted, target);
   static_assert(Predicted::rank == Target::rank, "tessera: there is a prediction for each target");
   const auto of = [&](const auto& classes_of) {
     return one_hot<std::int32_t>(detail::flattened(classes_of, at), classes, at);
   };
   return einsum<"nt,np->tp">(of(target), of(predicted), at);
+}
+
+/// How the metrics of classes become one number (average of torchmetrics): their mean over the classes that occur among
+/// predictions or targets; the metric of the counts of all classes together; their mean, weighted by how many targets
+/// each class has; or no number, but the metric of each class.
+enum class Average : std::uint8_t { macro, micro, weighted, none };
+
+namespace detail {
+
+/// How many predictions of each class are right, how many there are, and how many targets: three f32 [classes].
+template <class Predicted, class Target, class Classes>
+constexpr auto class_counts(const Predicted& predicted, const Target& target, const Classes& classes, Here at) {
+  static_assert(Predicted::rank == Target::rank, "tessera: there is a prediction for each target");
+  const auto of = [&](const auto& given) { return one_hot<std::int32_t>(flattened(given, at), classes, at); };
+  // An element with a class outside of [0, classes) is not counted, neither for its prediction nor for its target.
+  const auto p = of(predicted), t = of(target);
+  const auto both = call<MulTag>(Source::from(at), sum<-1>(p, keepdims, at), sum<-1>(t, keepdims, at));
+  const auto count = [&](const auto& x) { return cast<float>(sum<0>(x, at), at); };
+  return std::tuple(count(call<MulTag>(Source::from(at), p, t)), count(call<MulTag>(Source::from(at), p, both)),
+                    count(call<MulTag>(Source::from(at), t, both)));
+}
+/// n / d, or 0 where d is 0.
+template <class N, class D> constexpr auto share_of(const N& n, const D& d, Here at) {
+  return select(greater(d, 0, at), call<DivTag>(Source::from(at), n, maximum(d, 1, at)), 0.0, at);
+}
+/// The metric right / (w_p predicted + w_t target), where w_p + w_t = 1.
+template <Average A, class Counts> constexpr auto averaged(const Counts& counts, double of_predicted, Here at) {
+  const auto& [right, predicted, target] = counts;
+  const auto metric = [&](const auto& r, const auto& p, const auto& t) {
+    const Source source = Source::from(at);
+    return share_of(
+        r, call<AddTag>(source, call<MulTag>(source, p, of_predicted), call<MulTag>(source, t, 1 - of_predicted)), at);
+  };
+  if constexpr (A == Average::micro) {
+    return metric(sum(right, at), sum(predicted, at), sum(target, at));
+  } else if constexpr (A == Average::none) {
+    return metric(right, predicted, target);
+  } else {
+    const auto own = metric(right, predicted, target);
+    if constexpr (A == Average::macro) {
+      const auto occurs = cast<float>(greater(call<AddTag>(Source::from(at), predicted, target), 0, at), at);
+      return share_of(sum(own, at), sum(occurs, at), at);  // of a class that does not occur it is 0
+    } else {
+      return share_of(sum(call<MulTag>(Source::from(at), own, target), at), sum(target, at), at);
+    }
+  }
+}
+
+}  // namespace detail
+
+/// The share of the predictions of a class that are right, averaged over classes, an f32
+/// (torchmetrics.functional.precision, sklearn.metrics.precision_score): true positives over true and false positives,
+/// 0 for a class that is not predicted. Predictions and targets are integers of one shape; an element with a class
+/// outside of [0, classes) is not counted. With Average::none an f32 [classes]. Communication: of split elements
+/// partial sums.
+///
+///     const auto macro = ts::precision(ts::argmax<-1>(logits), target, 10);
+template <Average A = Average::macro, TensorArgument Predicted, TensorArgument Target, SizeOperand Classes>
+constexpr auto precision(const Predicted& predicted, const Target& target, const Classes& classes,
+                         Here at = Here::current()) {
+  const detail::FunctionCall named("precision", predicted, target);
+  return detail::averaged<A>(detail::class_counts(predicted, target, classes, at), 1, at);
+}
+/// The share of the targets of a class that are predicted (recall, recall_score): true positives over true positives
+/// and false negatives, 0 for a class that is no target. Otherwise as precision.
+template <Average A = Average::macro, TensorArgument Predicted, TensorArgument Target, SizeOperand Classes>
+constexpr auto recall(const Predicted& predicted, const Target& target, const Classes& classes,
+                      Here at = Here::current()) {
+  const detail::FunctionCall named("recall", predicted, target);
+  return detail::averaged<A>(detail::class_counts(predicted, target, classes, at), 0, at);
+}
+/// The harmonic mean of precision and recall of each class (f1_score): 2 true positives over predictions and targets.
+/// Otherwise as precision.
+template <Average A = Average::macro, TensorArgument Predicted, TensorArgument Target, SizeOperand Classes>
+constexpr auto f1_score(const Predicted& predicted, const Target& target, const Classes& classes,
+                        Here at = Here::current()) {
+  const detail::FunctionCall named("f1_score", predicted, target);
+  return detail::averaged<A>(detail::class_counts(predicted, target, classes, at), 0.5, at);
+}
+
+/// The area under the receiver operating characteristic, an f32 (torchmetrics.functional.auroc of a binary task,
+/// sklearn.metrics.roc_auc_score): the share of pairs of a positive and a negative element in which the positive has
+/// the higher score; equal scores count half. Scores and targets are vectors; a target is positive if it is not 0. 0
+/// without positive or without negative elements, as in torchmetrics. Communication: as sort, and of a split vector as
+/// cumsum.
+template <TensorArgument Scores, TensorArgument Target>
+constexpr auto auroc(const Scores& scores, const Target& target, Here at = Here::current()) {
+  static_assert(Scores::rank == 1 && Target::rank == 1, "tessera: auroc takes a vector of scores and one of targets");
+  const detail::FunctionCall named("auroc", scores, target);
+  const Source source = Source::from(at);
+  const auto order = argsort<0>(scores, at);
+  const auto sorted = gather<0>(scores, order, at);
+  const auto positive = cast<double>(gather<0>(cast<std::int32_t>(not_equal(target, 0, at), at), order, at), at);
+  // The first and the last place of the scores that equal each score.
+  const auto place = cast<double>(iota<0, std::int32_t>(sorted, at), at);
+  const auto count = cast<double>(sum(ones_like(place, at), at), at);
+  const auto differs = [&](const auto& other) { return not_equal(sorted, other, at); };
+  const auto first =
+      cummax<0>(select(logical_or(differs(roll<0>(sorted, 1, at)), equal(place, 0.0, at), at), place, 0.0, at), at);
+  const auto last = cummin<0, CumulativeOptions{.reverse = true}>(
+      select(logical_or(differs(roll<0>(sorted, -1, at)), equal(place, count - 1.0, at), at), place, count, at), at);
+  const auto positives = sum(positive, at), negatives = call<SubTag>(source, count, positives);
+  // The sum of the ranks of positive elements, from 0, less the pairs of these among themselves.
+  const auto ranks = sum(call<MulTag>(source, positive, (first + last) * 0.5), at);
+  const auto pairs = call<SubTag>(source, ranks, positives * (positives - 1.0) * 0.5);
+  return cast<float>(detail::share_of(pairs, positives * negatives, at), at);
 }
 
 }  // namespace tessera
@@ -59141,321 +60752,6 @@ template <class T, int Rank> LocalTensor<T, Rank> local_tensor(const ShardedTens
     return typename LocalTensor<T, Rank>::Array{extents(storage.box(shard)), static_cast<const T*>(storage.data(shard)),
                                                 x.storage()};
   });
-}
-
-}  // namespace tessera
-
-#endif
-
-// ---- tessera/partition/reshard/least_cost_path.hpp
-
-#ifndef TESSERA_PARTITION_RESHARD_LEAST_COST_PATH_HPP
-#define TESSERA_PARTITION_RESHARD_LEAST_COST_PATH_HPP
-
-TESSERA_PLANNING_BEGIN
-
-namespace tessera {
-
-namespace detail {
-
-/// Dijkstra's search over all shardings of a tensor. The cost is bytes on the wire first, then the number of
-/// collectives.
-class LeastCostPath {
- public:
-  Growable<CollectiveInfo> steps;
-
-  LeastCostPath(const Shape& shape, DType dtype, const Mesh& mesh, const Sharding& from, const Sharding& to)
-      : shape_(shape), dtype_(dtype), mesh_(mesh), to_(to.without_priority()) {
-    reach(from.without_priority(), {}, -1, {}, {});
-    for (;;) {
-      const int at = cheapest();
-      if (at < 0)
-        fail(errc::graph_invalid,
-             "[reshard] path: a value that is not partial can't become partial, and ranks must be equal");
-      if (lies_alike(nodes_[size(at)].sharding, to_)) {
-        collect(at);
-        return;
-      }
-      nodes_[size(at)].settled = true;
-      const Sharding here = nodes_[size(at)].sharding;  // a copy: nodes_ grows below
-      slices(here, at);
-      gathers_and_exchanges(here, at);
-      reductions(here, at);
-      permutations(here, at);
-    }
-  }
-
- private:
-  struct Cost {
-    std::int64_t bytes = 0;
-    int collectives = 0;
-    friend bool operator<(const Cost& a, const Cost& b) {
-      return a.bytes < b.bytes || (a.bytes == b.bytes && a.collectives < b.collectives);
-    }
-  };
-  struct PathNode {
-    Sharding sharding;
-    Cost cost;
-    int before = -1;
-    CollectiveInfo step, shift;  ///< `shift`: see uneven_shift
-    bool settled = false;
-  };
-  const Shape& shape_;
-  DType dtype_;
-  const Mesh& mesh_;
-  Sharding to_;
-  Growable<PathNode> nodes_;
-
-  static std::size_t size(int i) { return static_cast<std::size_t>(i); }
-  std::int64_t bytes(const Sharding& s) const { return local_bytes(shape_, s, mesh_, dtype_); }
-
-  int cheapest() const {
-    int best = -1;
-    for (std::size_t i = 0; i < nodes_.size(); ++i)
-      if (!nodes_[i].settled && (best < 0 || nodes_[i].cost < nodes_[size(best)].cost)) best = static_cast<int>(i);
-    return best;
-  }
-  void reach(const Sharding& sharding, const Cost& cost, int before, const CollectiveInfo& step,
-             const CollectiveInfo& shift) {
-    for (PathNode& node : nodes_) {
-      if (!lies_alike(node.sharding, sharding)) continue;
-      if (!node.settled && cost < node.cost) {
-        node.cost = cost;
-        node.before = before;
-        node.step = step;
-        node.shift = shift;
-      }
-      return;
-    }
-    nodes_.push_back({sharding, cost, before, step, shift, false});
-  }
-  void move(int at, const Sharding& sharding, Collective kind, unsigned axes, std::int64_t payload) {
-    CollectiveInfo made;
-    made.kind = kind;
-    made.axes = static_cast<std::uint16_t>(axes);
-    made.dtype = dtype_;
-    made.payload_bytes = payload;
-    made.wire_bytes = ring_bytes(kind, payload, devices_on(mesh_, axes));
-    Cost cost = nodes_[size(at)].cost;
-    CollectiveInfo shift;
-    if (kind != Collective::permute && kind != Collective::all_reduce)
-      shift = uneven_shift(shape_, dtype_, mesh_, nodes_[size(at)].sharding, sharding);
-    cost.bytes += made.wire_bytes + shift.wire_bytes;
-    // A slice sends nothing. It costs a little so that, of two paths with equal bytes, that without it wins.
-    cost.collectives += (kind == Collective::slice ? 1 : 1000) + (shift.wire_bytes != 0 ? 1000 : 0);
-    reach(sharding, cost, at, made, shift);
-  }
-  void collect(int at) {
-    Growable<CollectiveInfo> reversed;
-    for (; nodes_[size(at)].before >= 0; at = nodes_[size(at)].before) {
-      if (nodes_[size(at)].shift.wire_bytes != 0) reversed.push_back(nodes_[size(at)].shift);
-      reversed.push_back(nodes_[size(at)].step);
-    }
-    for (std::size_t i = reversed.size(); i > 0; --i) steps.push_back(reversed[i - 1]);
-  }
-
-  void slices(const Sharding& s, int at) {
-    for (int axis = 0; axis < mesh_.rank(); ++axis)
-      for (int d = 0; d < s.rank && !s.uses(axis); ++d) {
-        if (s.dims[d].size() == AxisList::capacity()) continue;
-        Sharding made = s;
-        made.dims[d].push_back(static_cast<std::uint8_t>(axis));
-        move(at, made, Collective::slice, 1u << axis, bytes(made));
-      }
-  }
-  /// The last axes of a dim are gathered (all_gather), or moved to the end of another dim (all_to_all).
-  void gathers_and_exchanges(const Sharding& s, int at) {
-    for (int d = 0; d < s.rank; ++d) {
-      Sharding made = s;
-      unsigned axes = 0;
-      while (!made.dims[d].empty()) {
-        axes |= 1u << made.dims[d].back();
-        made.dims[d].pop_back();
-        move(at, made, Collective::all_gather, axes, bytes(made));
-        const std::size_t kept = made.dims[d].size(), moved = s.dims[d].size() - kept;
-        for (int to = 0; to < s.rank; ++to) {
-          if (to == d || made.dims[to].size() + moved > AxisList::capacity()) continue;
-          Sharding exchanged = made;
-          for (std::size_t i = kept; i < s.dims[d].size(); ++i) exchanged.dims[to].push_back(s.dims[d][i]);
-          move(at, exchanged, Collective::all_to_all, axes,
-               checked_product(bytes(s), devices_on(mesh_, axes), "bytes"));
-        }
-      }
-    }
-  }
-  void reductions(const Sharding& s, int at) {
-    const unsigned pending = s.unreduced & ~unsigned{to_.unreduced};
-    for (unsigned axes = pending; axes != 0; axes = (axes - 1) & pending) {
-      Sharding made = s;
-      made.unreduced = static_cast<std::uint16_t>(s.unreduced & ~axes);
-      move(at, made, Collective::all_reduce, axes, bytes(s));
-      for (int d = 0; d < s.rank; ++d) scatter(s, made, d, axes, axes, at);
-    }
-  }
-  /// reduce_scatter onto the end of a dim, in every order of the axes.
-  void scatter(const Sharding& s, const Sharding& made, int d, unsigned left, unsigned axes, int at) {
-    if (left == 0) return move(at, made, Collective::reduce_scatter, axes, bytes(s));
-    if (made.dims[d].size() == AxisList::capacity()) return;
-    for (int axis = 0; axis < mesh_.rank(); ++axis) {
-      if (!(left >> axis & 1u)) continue;
-      Sharding next = made;
-      next.dims[d].push_back(static_cast<std::uint8_t>(axis));
-      scatter(s, next, d, left & ~(1u << axis), axes, at);
-    }
-  }
-  /// Every sharding that has the same number of shards along each dim: devices swap their shards.
-  void permutations(const Sharding& s, int at) {
-    Sharding empty = s;
-    for (int d = 0; d < s.rank; ++d) empty.dims[d] = {};
-    permute(s, empty, 0, 1, at);
-  }
-  void permute(const Sharding& s, const Sharding& made, int d, int count, int at) {
-    if (d == s.rank) {
-      if (lies_alike(made, s)) return;
-      unsigned axes = 0;
-      for (int dim = 0; dim < s.rank; ++dim)
-        for (std::size_t i = 0; i < s.dims[dim].size() || i < made.dims[dim].size(); ++i) {
-          const int before = i < s.dims[dim].size() ? s.dims[dim][i] : -1;
-          const int after = i < made.dims[dim].size() ? made.dims[dim][i] : -1;
-          if (before == after) continue;
-          if (before >= 0) axes |= 1u << before;
-          if (after >= 0) axes |= 1u << after;
-        }
-      return move(at, made, Collective::permute, axes, bytes(s));
-    }
-    const int wanted = shard_count(s, mesh_, d);
-    if (count == wanted) permute(s, made, d + 1, 1, at);
-    if (made.dims[d].size() == AxisList::capacity()) return;
-    for (int axis = 0; axis < mesh_.rank(); ++axis) {
-      const int n = mesh_.axis_size(axis);
-      if (made.uses(axis) || n == 1 || wanted % (count * n) != 0) continue;
-      Sharding next = made;
-      next.dims[d].push_back(static_cast<std::uint8_t>(axis));
-      permute(s, next, d, count * n, at);
-    }
-  }
-};
-
-}  // namespace detail
-
-/// The sequence of collectives from one sharding to another that sends the fewest bytes, and of those the shortest. The
-/// search is exponential in the number of axes and dims, so plans use reshard_path. On meshes of more than three
-/// axes, or for tensors of more than four dims, this calls reshard_path as well.
-inline Growable<CollectiveInfo> least_cost_path(const Shape& shape, DType dtype, const Mesh& mesh, const Sharding& from,
-                                                const Sharding& to) {
-  if (mesh.rank() > 3 || shape.size() > 4) return reshard_path(shape, dtype, mesh, from, to);
-  return detail::LeastCostPath(shape, dtype, mesh, canonical(from, mesh), canonical(to, mesh)).steps;
-}
-
-}  // namespace tessera
-
-TESSERA_PLANNING_END
-
-#endif
-
-// ---- tessera/tensor/reshard.hpp
-
-#ifndef TESSERA_TENSOR_RESHARD_HPP
-#define TESSERA_TENSOR_RESHARD_HPP
-
-namespace tessera {
-
-namespace detail {
-
-/// Copies a tensor into shards of another sharding, on any mesh. Copies to another mesh are not counted.
-TESSERA_ONCE void copy_shards(const TensorStorage& from, TensorStorage& to);
-/// Whether one refined mesh has the sub-axes of both shardings: not for an axis of 6 cut as 2 x 3 and as 3 x 2.
-TESSERA_ONCE bool have_common_cuts(const Mesh& mesh, const Sharding& from, const Sharding& to);
-/// Adds the collectives of a reshard to the innermost CommunicationScope, if there is one.
-TESSERA_ONCE void count_reshard(const TensorStorage& from, const Sharding& to, Here at);
-
-#if TESSERA_HAS_DEFINITIONS
-TESSERA_ONCE void copy_shards(const TensorStorage& from, TensorStorage& to) {
-  if (!(from.mesh() == to.mesh())) {
-    const Uncounted uncounted;
-    return runtime::reshard(from.dtype(), Reduction::sum, shard_refs(to), shard_refs(from));
-  }
-  AxisCuts cuts = from.sharding().cuts;
-  cuts.add(to.sharding().cuts);
-  runtime::reshard(from.dtype(), Reduction::sum, shard_refs(to, cuts), shard_refs(from, cuts));
-}
-
-TESSERA_ONCE bool have_common_cuts(const Mesh& mesh, const Sharding& from, const Sharding& to) {
-  AxisCuts cuts = from.cuts;
-  return cuts.add(to.cuts) && can_cut(mesh, cuts);
-}
-
-TESSERA_ONCE void count_reshard(const TensorStorage& from, const Sharding& to, Here at) {
-  CommunicationScope* const scope = CommunicationScope::innermost();
-  if (scope == nullptr) return;
-  AxisCuts cuts = from.sharding().cuts;
-  cuts.add(to.cuts);
-  const PlannedMesh mesh(from.mesh(), cuts);
-  Growable<CollectiveInfo> path = least_cost_path(from.shape(), from.dtype(), mesh.refined,
-                                                  refined_sharding(from.sharding(), mesh.given, mesh.cuts),
-                                                  refined_sharding(to, mesh.given, mesh.cuts));
-  for (CollectiveInfo& collective : path) {
-    collective.source = Source::from(at);
-    collective.why = "reshard";
-  }
-  scope->permit(
-      [&](auto&& f) {
-        for (const CollectiveInfo& collective : path) f(collective, 1);
-      },
-      [](const CollectiveInfo&) {});
-  for (const CollectiveInfo& collective : path) scope->add(mesh.refined, collective);
-}
-#endif
-
-}  // namespace detail
-
-/// The same value with another sharding, on the same mesh or another. If the sharding is equal, the result shares the
-/// memory of `x`. Communication: the cheapest sequence of collectives between the two shardings; copies to another mesh
-/// are not counted by a CommunicationScope.
-///
-///     auto y = ts::reshard(x, {ts::none, "model"});   // [B/data, D] -> [B, D/model]
-template <class T, int Rank>
-ShardedTensor<T, Rank> reshard(const ShardedTensor<T, Rank>& x, const Mesh& mesh, const PartitionSpec& spec,
-                               Here at = Here::current()) {
-  const TensorStorage& from = storage_of(x);
-  const Sharding sharding = detail::resolve_at("reshard", spec, mesh, Rank, at);
-  if (from.mesh() == mesh && from.sharding() == sharding) return x;
-  if (TensorStorage::Write write = from.deferred())
-    return tensor_of<T, Rank>(
-        StoragePtr(new TensorStorage(TensorLayout::of(mesh, from.dtype(), from.shape(), sharding), std::move(write))));
-  if (from.mesh() == mesh) {
-    // Without common sub-axes, gather x first; the second reshard only slices.
-    if (!detail::have_common_cuts(mesh, from.sharding(), sharding))
-      return reshard(reshard(x, mesh, PartitionSpec{}, at), mesh, spec, at);
-    detail::count_reshard(from, sharding, at);
-  }
-  const StoragePtr to(new TensorStorage(mesh, from.dtype(), from.shape(), sharding));
-  detail::copy_shards(from, *to);
-  return tensor_of<T, Rank>(to);
-}
-template <class T, int Rank>
-ShardedTensor<T, Rank> reshard(const ShardedTensor<T, Rank>& x, const PartitionSpec& spec, Here at = Here::current()) {
-  return reshard(x, storage_of(x).mesh(), spec, at);
-}
-/// Reshards to a Sharding object, such as that of another tensor on the same mesh: reshard(x, sharding(y)).
-/// Errors: `unsupported` for a partial sharding; `rank_mismatch`.
-template <class T, int Rank, std::same_as<Sharding> S>  // a braced list is a PartitionSpec
-ShardedTensor<T, Rank> reshard(const ShardedTensor<T, Rank>& x, const S& sharding, Here at = Here::current()) {
-  const Mesh& mesh = storage_of(x).mesh();
-  if (sharding.unreduced != 0)
-    fail(errc::unsupported, "[reshard] partial sharding: can't reshard to the partial sharding ", text(sharding, mesh),
-         Source::from(at));
-  if (sharding.rank != Rank)
-    fail(errc::rank_mismatch, "[reshard] rank: the tensor is ", sharded_type_text(x), ", the sharding is ",
-         text(sharding, mesh), Source::from(at));
-  return reshard(x, mesh, spec_of(sharding, mesh), at);
-}
-
-/// The tensor replicated on its mesh. Communication: all_gathers; none if it is replicated. Source:
-/// DTensor.full_tensor.
-template <class T, int Rank>
-ShardedTensor<T, Rank> full_tensor(const ShardedTensor<T, Rank>& x, Here at = Here::current()) {
-  return reshard(x, PartitionSpec{}, at);
 }
 
 }  // namespace tessera
