@@ -3,6 +3,7 @@
 #include <tessera/base/push_macros.hpp>
 
 #include <array>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <tuple>
@@ -29,7 +30,13 @@ template <class T> constexpr auto step_of(const T& x, BodyTrace& body) {
     static_assert(has_leading,
                   "tessera: xs of a scan are tensors with a leading dim of steps; capture values that are the "
                   "same in every step");
-    return Sym < typename T::element, has_leading ? T::rank - 1 : 0 > (body.slice(value_behind(x), Storage::block));
+    if constexpr (LocalOperand<T>)  // a graph has the dims of devices in front
+      return
+          typename T::template with_rank < has_leading
+              ? T::rank - 1
+              : 0 > (body.slice(build::move_dim(body.outside(x.value), std::popcount(T::varying), 0), Storage::block));
+    else
+      return Sym < typename T::element, has_leading ? T::rank - 1 : 0 > (body.slice(value_behind(x), Storage::block));
   } else if constexpr (NumberOperand<T>) {
     return x;
   } else if constexpr (is_stack_v<T>) {
@@ -62,7 +69,12 @@ template <bool Nested, class Take> class StackResults {
       constexpr bool fits = Y::rank < max_rank;
       static_assert(fits, "tessera: y of ts::scan, and the result of the function of ts::map and ts::vmap, has at most "
                           "7 dims, since all of them together have a leading dim");
-      return Sym < typename Y::element, fits ? Y::rank + 1 : Y::rank > (take_(Storage::block));
+      if constexpr (LocalOperand<Y>)
+        return typename Y::template with_rank < fits
+                   ? Y::rank + 1
+                   : Y::rank > (build::move_dim(take_(Storage::block), 0, std::popcount(Y::varying)));
+      else
+        return Sym < typename Y::element, fits ? Y::rank + 1 : Y::rank > (take_(Storage::block));
     } else if constexpr (is_tuple_v<Y> || is_array_v<Y>) {
       return map_items(y, [&](const auto& item) { return (*this)(item); });
     } else {

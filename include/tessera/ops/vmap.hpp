@@ -2,6 +2,7 @@
 #define TESSERA_OPS_VMAP_HPP
 #include <tessera/base/push_macros.hpp>
 
+#include <array>
 #include <cstddef>
 #include <tuple>
 #include <type_traits>
@@ -63,6 +64,12 @@ constexpr const auto& example_argument(const Slices& slices, const std::tuple<Xs
   }
 }
 template <class> inline constexpr int first_dim = 0;
+/// Whether all of a structure are local values of a shard_map.
+template <class T> inline constexpr bool is_local_v = LocalOperand<T>;
+template <template <class...> class Tuple, class... Ts>
+  requires(is_tuple_v<Tuple<Ts...>>)
+inline constexpr bool is_local_v<Tuple<Ts...>> = (is_local_v<Ts> && ...);
+template <class T, std::size_t Size> inline constexpr bool is_local_v<std::array<T, Size>> = is_local_v<T>;
 template <int In, class X> constexpr auto mapped_argument(const X& x) {
   if constexpr (In == not_mapped)
     return std::tuple();
@@ -72,8 +79,6 @@ template <int In, class X> constexpr auto mapped_argument(const X& x) {
 
 /// Traces f of one example, and makes its operations for all examples. The results have a leading dim of examples.
 template <class F, class Xs> constexpr auto map_batched(const F& f, const Xs& xs, Source source) {
-  constexpr bool is_outside = !holds_local_v<Xs>;
-  static_assert(is_outside, "tessera: ts::vmap is called outside of a ts::shard_map; call shard_map in its function");
   Value context = trace_in(xs);
   if (context.module == nullptr)
     fail(errc::unsupported, "[vmap] outside of a traced function: call ts::vmap inside a function of ts::compile");
@@ -82,6 +87,9 @@ template <class F, class Xs> constexpr auto map_batched(const F& f, const Xs& xs
   BodyTrace body(module, {.scan = true});
   const Value inside{&module, module.current, -1, source};
   const auto y = as_carry(inside, settle(f(step_of(xs, body))));
+  constexpr bool is_local = !holds_local_v<Xs> || is_local_v<std::remove_const_t<decltype(y)>>;
+  static_assert(is_local, "tessera: the function of a ts::vmap inside of a ts::shard_map returns a local tensor, or a "
+                          "tuple of local tensors");
   GiveLeaves give{body, false};
   for_each_leaf(y, give);
   const OpenBody one = body.end();

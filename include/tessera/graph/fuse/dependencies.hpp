@@ -17,8 +17,8 @@ namespace tessera::detail {
 /// The groups on which each group depends, directly or through other groups, as bit sets. Groups are numbered in the
 /// order in which they are added; after a merge, one of the two groups is not part of the order any more. The number of
 /// the newest group is given again after its merge: most nodes join the group of an operand at once, and sets are as
-/// long as there are numbers. Compilers limit the statements and calls of a constant expression, but not its expressions: hence one expression processes a
-/// chunk of words, and members access raw pointers.
+/// long as there are numbers. Compilers limit the statements and calls of a constant expression, but not its
+/// expressions: hence one expression processes a chunk of words, and members access raw pointers.
 class Dependencies {
  public:
   /// Capacity: `most` groups.

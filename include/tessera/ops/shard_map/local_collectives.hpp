@@ -54,7 +54,7 @@ template <class X> constexpr auto not_made(const X& x) {
 constexpr int only_axis(unsigned mask) { return bit_count(mask - 1); }
 
 template <class X> constexpr LocalValue local_at(const X& x, const Here& at) {
-  return {x.value.at(Source::from(at)), X::varying, X::rank};
+  return {here(x.value).at(Source::from(at)), X::varying, X::rank};
 }
 /// The axes along which a collective over `Mask` needs full leading dims. In regions with structs, whose types don't
 /// tell what varies, only those of `Mask`.
@@ -236,7 +236,7 @@ template <FixedString Axis, class X> constexpr auto axis_index(const X& x, Here 
     return detail::not_made(x);
   } else {
     const detail::ShardMapText& text = X::region::text;
-    const Value context = x.value.at(Source::from(at));
+    const Value context = here(x.value).at(Source::from(at));
     const Value size = detail::axis_size_of(context, text.axes[detail::only_axis(mask)]);
     return Local<std::int32_t, 0, typename X::region, mask>(detail::pinned(text, detail::arange(size), mask));
   }
@@ -247,7 +247,7 @@ template <FixedString Axis, class X> constexpr Dim axis_size(const X& x, Here at
   if constexpr (mask == 0)
     return Dim(1);
   else
-    return Dim(detail::axis_size_of(x.value.at(Source::from(at)), X::region::text.axes[detail::only_axis(mask)]));
+    return Dim(detail::axis_size_of(here(x.value).at(Source::from(at)), X::region::text.axes[detail::only_axis(mask)]));
 }
 
 namespace collective {
