@@ -47,8 +47,14 @@ class DiffersBetweenExamples {
       for (int i = 0; i < node.arity && row.host_source == HostSource::no; ++i)
         if (const int operand = graph_.operand(id, i); operand >= 0)
           differs = differs || differs_[static_cast<std::size_t>(operand)] != 0;
+      if (joins_examples(node, id)) differs = forced_[at] != 0;
       differs_[at] = differs ? 1 : 0;
     }
+  }
+  /// Whether the result is the same for all examples since it is computed from all of them.
+  constexpr bool joins_examples(const Node& node, int id) const {
+    return (node.op == Op::sum_examples || node.op == Op::gather_examples) &&
+           differs_[static_cast<std::size_t>(graph_.operand(id, 1))] != 0;
   }
   constexpr bool force_cotangents() {
     bool more = false;

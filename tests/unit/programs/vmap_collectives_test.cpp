@@ -174,4 +174,59 @@ TEST(VmapCollectives, CapturesStructsOfAShardMap) {
   expect_near(ts::to_host(std::get<1>(mine).bias), ts::to_host(std::get<1>(theirs).bias), 1e-11, "bias");
 }
 
+// ---- collectives over the axis of a vmap, against formulas of the whole batch
+
+constexpr auto by_name = [](const auto& xs, const auto& w) {
+  return ts::vmap(
+      [&](const auto& x) {
+        const auto own = ts::cast<double>(ts::axis_index<"batch">(x));
+        const auto mean = ts::pmean<"batch">(x * 2.0);
+        return std::tuple(ts::psum<"batch">(x * x), (x - mean) * ts::pmean<"batch">(x * mean), ts::pmax<"batch">(x),
+                          ts::pmin<"batch">(x * own), x * tc::all_gather<"batch", 0>(ts::sum<0>(x, ts::keepdims)),
+                          ts::sum<0>(tc::all_gather<"batch", 0>(x) * own, ts::keepdims), ts::psum<"batch">(w) * own,
+                          x * ts::axis_size<"batch">(x), ts::psum<"batch">(own) + ts::pmax<"batch">(w));
+      },
+      ts::axis_name<"batch">)(xs);
+};
+constexpr auto by_hand = [](const auto& xs, const auto& w) {  // xs [3, 3], w [3]
+  const auto index = ts::unsqueeze<1>(ts::cast<double>(ts::iota<0, std::int32_t>(ts::sum<1>(xs))));
+  const auto everywhere = [&](const auto& row) { return ts::broadcast_like(row, xs); };
+  const auto mean = ts::mean<0>(xs * 2.0, ts::keepdims);
+  const auto flat = ts::unsqueeze<0>(ts::sum(xs) * 1.0);
+  return std::tuple(everywhere(ts::sum<0>(xs * xs)), (xs - mean) * ts::mean<0>(xs * mean, ts::keepdims),
+                    everywhere(ts::max<0>(xs)), everywhere(ts::min<0>(xs * index)), xs * ts::sum<1>(xs), index * flat,
+                    everywhere(w * 3.0) * index, xs * 3.0, everywhere(w) + 3.0);
+};
+template <class F> struct Scored {
+  constexpr auto operator()(const auto& xs, const auto& w) const {
+    return ts::value_and_grad([](const auto& both) {
+      const auto results = F{}(std::get<0>(both), std::get<1>(both));
+      return std::tuple(std::apply(energy, results), results);
+    })(std::tuple(xs, w));
+  }
+};
+constexpr auto named_and_by_hand = [](auto xs, auto w) {
+  return std::tuple(Scored<decltype(by_name)>{}(xs, w), Scored<decltype(by_hand)>{}(xs, w));
+};
+
+TEST(VmapCollectives, OverExamples) {
+  constexpr auto both = ts::compile(named_and_by_hand);
+  for (const int devices : {1, 2, 3, 4}) {  // 3 examples: uneven on 2 and 4
+    const ts::Mesh mesh({{"data", devices}});
+    const auto [named, hand] =
+        both(ts::shard(some_values(9, 1), {3, 3}, mesh, {"data"}), ts::shard(some_values(3, 2), {3}, mesh, {"data"}));
+    const std::string on = " on " + mesh.text();
+    int next = 0;
+    const auto compare = [&](const auto& found, const auto& expected) {
+      expect_near(ts::to_host(found), ts::to_host(expected), 1e-12, std::to_string(next++) + on);
+    };
+    const auto &found = std::get<1>(std::get<0>(named)), &expected = std::get<1>(std::get<0>(hand));
+    [&]<std::size_t... I>(std::index_sequence<I...>) {
+      (compare(std::get<I>(found), std::get<I>(expected)), ...);
+    }(std::make_index_sequence<9>());
+    compare(std::get<0>(std::get<1>(named)), std::get<0>(std::get<1>(hand)));
+    compare(std::get<1>(std::get<1>(named)), std::get<1>(std::get<1>(hand)));
+  }
+}
+
 }  // namespace
