@@ -433,6 +433,61 @@ TEST(Vmap, Loops) {
                               x, 8);
       },
       ts::in_axes<0>, {x2}, 1);
+  expect_same<Float<2>, Float<1>>(
+      "branches of what is shared, with several results",
+      [](const auto& x, const auto& w) {
+        const auto chosen = ts::cond(
+            ts::sum(x) > 0.0, [&] { return std::tuple(w * 2.0, ts::cast<std::int32_t>(w * 0.0) + 1); },
+            [&] { return std::tuple(ts::sum(x) * w, ts::cast<std::int32_t>(w * 0.0)); });
+        return std::tuple(std::get<0>(chosen), std::get<1>(chosen),
+                          ts::cond(ts::sum(x) < 0.0, [&] { return w; }, [&] { return w * 3.0; }));
+      },
+      ts::in_axes<0, same>, {x2, v1}, 4);
+  expect_same<Float<2>, Ints>(
+      "a switch",
+      [](const auto& x, const auto& i) {
+        return ts::switch_case(i, std::tuple([](const auto& v) { return ts::exp(v); },
+                                             [](const auto& v) { return v * ts::sum(v); },
+                                             [](const auto& v) { return ts::sqrt(v * v + 1.0); }),
+                               x);
+      },
+      ts::in_axes<0, 0>, {x2, i1}, 3);
+  expect_same<Float<2>, Float<1>>(
+      "a while loop in a scan, with a branch in it",
+      [](const auto& x, const auto& t) {
+        const auto step = [&](const auto& h, const auto& in) {
+          const auto last = ts::while_loop(
+              [](const auto& c) { return std::get<0>(c) < 2.0; },
+              [&](const auto& c) {
+                const auto& [sum, power] = c;
+                const auto next = ts::cond(
+                    power > t, [&] { return power * 1.5; }, [&] { return power + 0.5; });
+                return std::tuple(sum + ts::abs(next * in) + 0.3, next);
+              },
+              std::tuple(h * 0.1, t * 0.5), 7);
+          return std::tuple(ts::tanh(std::get<0>(last)) + h, std::get<1>(last));
+        };
+        return ts::scan(step, ts::sum(x) * 0.0, x);
+      },
+      ts::in_axes<0, 0>, {x2, t1}, 1);
+  expect_same<Float<2>>(
+      "the gradient of a while loop",
+      [](const auto& x) {
+        return ts::grad([](const auto& own) {
+          return ts::sum(ts::while_loop([](const auto& v) { return ts::sum(v * v) < 9.0; },
+                                        [](const auto& v) { return v * v * 0.5 + 1.0; }, own, 8));
+        })(x);
+      },
+      ts::in_axes<0>, {x2}, 2);
+  expect_same<Float<3>>(
+      "a vmap in a vmap, with a branch",
+      [](const auto& a) {
+        return ts::vmap([&](const auto& x) {
+          return ts::cond(
+              ts::sum(x) > ts::sum(a) * 0.1, [&] { return x * ts::sum(a); }, [&] { return ts::sin(x); });
+        })(a);
+      },
+      ts::in_axes<0>, {x3}, 2);
   expect_same<Float<3>, Float<2>>(
       "the gradient of a scan",
       [](const auto& x, const auto& u) {
@@ -556,6 +611,13 @@ TEST(Vmap, NoExamples) {
         [&](const auto& a) { return std::tuple(ts::matmul(a, w), ts::sum(a), ts::sum(w), ts::sort<0>(a)); })(x);
   };
   const auto out = results_of<Float<3>, Float<2>>(f, {Array({0, 4, 5}, 0), w2});
+  constexpr auto branch = [](const auto& x) {
+    return ts::vmap([&](const auto& a) {
+      return ts::cond(
+          ts::sum(a) > 0.0, [&] { return a * 2.0; }, [&] { return a; });
+    })(x);
+  };
+  EXPECT_EQ(results_of<Float<3>>(branch, {Array({0, 4, 5}, 0)})[0].shape, (ts::Shape{0, 4, 5}));
   EXPECT_EQ(out[0].shape, (ts::Shape{0, 4, 2}));
   EXPECT_EQ(out[2].shape, (ts::Shape{0}));
 }
