@@ -440,31 +440,32 @@ TEST(Vmap, Loops) {
             ts::sum(x) > 0.0, [&] { return std::tuple(w * 2.0, ts::cast<std::int32_t>(w * 0.0) + 1); },
             [&] { return std::tuple(ts::sum(x) * w, ts::cast<std::int32_t>(w * 0.0)); });
         return std::tuple(std::get<0>(chosen), std::get<1>(chosen),
-                          ts::cond(ts::sum(x) < 0.0, [&] { return w; }, [&] { return w * 3.0; }));
+                          ts::cond(
+                              ts::sum(x) < 0.0, [&] { return w; }, [&] { return w * 3.0; }));
       },
       ts::in_axes<0, same>, {x2, v1}, 4);
   expect_same<Float<2>, Ints>(
       "a switch",
       [](const auto& x, const auto& i) {
-        return ts::switch_case(i, std::tuple([](const auto& v) { return ts::exp(v); },
-                                             [](const auto& v) { return v * ts::sum(v); },
-                                             [](const auto& v) { return ts::sqrt(v * v + 1.0); }),
-                               x);
+        return ts::switch_case(
+            i,
+            std::tuple([](const auto& v) { return ts::exp(v); }, [](const auto& v) { return v * ts::sum(v); },
+                       [](const auto& v) { return ts::sqrt(v * v + 1.0); }),
+            x);
       },
       ts::in_axes<0, 0>, {x2, i1}, 3);
   expect_same<Float<2>, Float<1>>(
       "a while loop in a scan, with a branch in it",
       [](const auto& x, const auto& t) {
         const auto step = [&](const auto& h, const auto& in) {
-          const auto last = ts::while_loop(
-              [](const auto& c) { return std::get<0>(c) < 2.0; },
-              [&](const auto& c) {
-                const auto& [sum, power] = c;
-                const auto next = ts::cond(
-                    power > t, [&] { return power * 1.5; }, [&] { return power + 0.5; });
-                return std::tuple(sum + ts::abs(next * in) + 0.3, next);
-              },
-              std::tuple(h * 0.1, t * 0.5), 7);
+          const auto last = ts::while_loop([](const auto& c) { return std::get<0>(c) < 2.0; },
+                                           [&](const auto& c) {
+                                             const auto& [sum, power] = c;
+                                             const auto next = ts::cond(
+                                                 power > t, [&] { return power * 1.5; }, [&] { return power + 0.5; });
+                                             return std::tuple(sum + ts::abs(next * in) + 0.3, next);
+                                           },
+                                           std::tuple(h * 0.1, t * 0.5), 7);
           return std::tuple(ts::tanh(std::get<0>(last)) + h, std::get<1>(last));
         };
         return ts::scan(step, ts::sum(x) * 0.0, x);
