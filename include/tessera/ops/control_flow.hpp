@@ -12,6 +12,7 @@
 
 #include <tessera/graph/trace/stack.hpp>
 #include <tessera/ops/data_movement/shape.hpp>
+#include <tessera/ops/example_struct.hpp>
 
 namespace tessera {
 
@@ -23,7 +24,8 @@ struct ScanOptions {
 namespace detail {
 
 /// What the function of a scan gets of xs: a slice of each tensor without its leading dim, a layer of a Stack. A plain
-/// struct of tensors arrives as a tuple of its fields' slices, since its fields have fixed ranks.
+/// struct of tensors arrives as a struct of its fields' slices if it is a template of the rank or of the types of
+/// fields, else as a tuple of them, since its fields have fixed ranks.
 template <class T> constexpr auto step_of(const T& x, BodyTrace& body) {
   if constexpr (TensorOperand<T>) {
     constexpr bool has_leading = T::rank > 0;
@@ -50,6 +52,10 @@ template <class T> constexpr auto step_of(const T& x, BodyTrace& body) {
     return map_items(x, [&](const auto& item) { return step_of(item, body); });
   } else if constexpr (std::is_empty_v<T>) {
     return x;
+  } else if constexpr (!std::is_void_v<example_t<T>>) {
+    return with_fields(x, [&]<class... Fields>(const Fields&... fields) {
+      return example_t<T>{as_field<example_t<Fields>>(step_of(fields, body))...};
+    });
   } else {
     return with_fields(x, [&](const auto&... fields) {
       return std::tuple<decltype(step_of(fields, body))...>{step_of(fields, body)...};

@@ -1,6 +1,9 @@
+#include <array>
 #include <cmath>
+#include <cstdint>
 #include <string>
 #include <tuple>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -314,6 +317,51 @@ TEST(Vmap, Structures) {
   };
   const Program program = compiled<decltype(f), Float<2>, ts::Stack<Layer>>();
   const auto out = run(program.view(), {x2, random_array({3, 4}, 41)});
+  for (std::size_t k = 0; k < out.size(); k += 2) expect_near(out[k], out[k + 1], 1e-6, std::to_string(k));
+}
+
+// Structs that are templates of a rank or of types arrive as structs, in vmap and in loops.
+template <int Rank> struct Sample {
+  Float<Rank> x;
+  std::array<ts::ShardedTensor<std::int32_t, Rank>, 2> i;
+  ts::Scalar scale;
+};
+template <class X, class Inner> struct Nested {
+  X weight;
+  Inner sample;
+  std::tuple<X> more;
+};
+template <class T, int Rank> struct Typed {
+  ts::ShardedTensor<T, Rank> x;
+  constexpr auto twice() const { return x * 2.0; }
+};
+struct Fixed {
+  Float<2> a;
+  Typed<double, 2> b;
+};
+TEST(Vmap, StructsArriveAsStructs) {
+  using Given = Nested<ts::ShardedTensor<double, 2>, Sample<2>>;
+  static_assert(std::is_same_v<ts::detail::example_t<Given>, Nested<ts::ShardedTensor<double, 1>, Sample<1>>>);
+  static_assert(std::is_same_v<ts::detail::example_t<Typed<float, 3>>, Typed<float, 2>>);
+  static_assert(std::is_void_v<ts::detail::example_t<Fixed>>);
+  static_assert(std::is_void_v<ts::detail::example_t<Typed<float, 0>>>);
+  constexpr auto f = [](const auto& given, const auto& typed, const auto& fixed) {
+    const auto value = [](const auto& one) {
+      return ts::sum(one.weight * one.sample.x * one.sample.scale +
+                     ts::cast<double>(one.sample.i[0] - one.sample.i[1]) * std::get<0>(one.more));
+    };
+    const auto by_hand = ts::sum<1>(given.weight * given.sample.x * given.sample.scale +
+                                    ts::cast<double>(given.sample.i[0] - given.sample.i[1]) * std::get<0>(given.more));
+    const auto structs = ts::vmap([](const auto& one) { return Typed<double, 1>{one.twice()}; })(typed);
+    return std::tuple(ts::vmap(value)(given), by_hand, ts::map(value, given), by_hand,
+                      ts::vmap([](const auto& one) { return one.twice(); })(typed), typed.x * 2.0,
+                      ts::all_layers(structs, &Typed<double, 1>::x), typed.x * 2.0,
+                      ts::vmap([](const auto& one) { return std::get<0>(one) * std::get<1>(one).twice(); })(fixed),
+                      fixed.a * fixed.b.x * 2.0);
+  };
+  const Program program = compiled<decltype(f), Given, Typed<double, 2>, Fixed>();
+  const Array y2 = random_array({3, 4}, 81);
+  const auto out = run(program.view(), {x2, y2, i2, i2, Array({}, 1.5), y2, x2, y2, x2});
   for (std::size_t k = 0; k < out.size(); k += 2) expect_near(out[k], out[k + 1], 1e-6, std::to_string(k));
 }
 

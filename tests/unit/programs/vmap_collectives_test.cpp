@@ -82,7 +82,8 @@ void expect_example(const auto& made, const auto& expected, int e, const std::st
   const auto compare = [&](const auto& found, const auto& one) {
     expect_near(example(ts::to_host(found), e), ts::to_host(one), 1e-12, std::to_string(next++) + " of " + what);
   };
-  const auto &found = std::get<1>(std::get<0>(made)), &own = std::get<1>(std::get<0>(expected));
+  const auto& found = std::get<1>(std::get<0>(made));
+  const auto& own = std::get<1>(std::get<0>(expected));
   [&]<std::size_t... I>(std::index_sequence<I...>) {
     (compare(std::get<I>(found), std::get<I>(own)), ...);
   }(std::make_index_sequence<12>());
@@ -220,7 +221,8 @@ TEST(VmapCollectives, OverExamples) {
     const auto compare = [&](const auto& found, const auto& expected) {
       expect_near(ts::to_host(found), ts::to_host(expected), 1e-12, std::to_string(next++) + on);
     };
-    const auto &found = std::get<1>(std::get<0>(named)), &expected = std::get<1>(std::get<0>(hand));
+    const auto& found = std::get<1>(std::get<0>(named));
+    const auto& expected = std::get<1>(std::get<0>(hand));
     [&]<std::size_t... I>(std::index_sequence<I...>) {
       (compare(std::get<I>(found), std::get<I>(expected)), ...);
     }(std::make_index_sequence<9>());
