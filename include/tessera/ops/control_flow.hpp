@@ -239,9 +239,10 @@ constexpr auto scan(const F& f, const Init& init, const Xs& xs, bool reverse, So
 /// `init` is a tensor, or a tuple, pair, array or plain struct of tensors; a number in it becomes an f32 or an i32. f
 /// returns a carry of the same element types, ranks and shapes; shardings may differ. f may capture values of the
 /// traced function around it, which are the same in every step. `xs` is a tensor, a Stack, or a tuple, pair, array or
-/// plain struct of these: x has for a tensor its slice, for a Stack its layer, for a struct a tuple of its fields'
-/// slices. With a size as xs, f(carry) runs that often. y is a tensor, or a tuple, pair or array of tensors, or
-/// `std::tuple()`; of a plain struct, a Stack is returned. Without steps the carry is init.
+/// plain struct of these: x has for a tensor its slice, for a Stack its layer, for a struct that is a template of a
+/// rank or of the types of its fields a struct of their slices, for any other struct a tuple of these. With a size as
+/// xs, f(carry) runs that often. y is a tensor, or a tuple, pair or array of tensors, or `std::tuple()`; of a plain
+/// struct, a Stack is returned. Without steps the carry is init.
 ///
 /// One repeat node, as of a Stack: the body is traced, planned and compiled once, and runs in a loop. Random numbers
 /// differ from step to step. The gradient is a scan in the opposite order; what of the forward steps it needs is kept

@@ -159,12 +159,15 @@ template <int... Axes> inline constexpr InAxes<Axes...> in_axes{};
 ///                                ts::in_axes<ts::not_mapped, 0>)(model, xs);
 ///
 /// f is traced for one example, and each operation is made for all examples at once; what is the same for all examples
-/// is computed once. Branches, and loops whose number of steps differs between examples, run in a loop over examples.
-/// Memory is that of all examples; for one after the other, see ts::map. Arguments and results are tensors, and tuples,
-/// pairs and arrays of these, and Stacks, whose layers are examples; a struct that f returns becomes a Stack, see
-/// ts::all_layers: as a result of the program it is whole along the examples on each device, while tensors and tuples
-/// stay split. A number as the key of draws gives each example its own. Errors: capacity for a tensor of 8 dims in
-/// f; arguments with different numbers of examples are an error of the first operation that has both. Communication:
+/// is computed once. A branch that some examples take is computed for all of them, which select their results; a loop
+/// whose number of steps differs runs until all examples are done. Memory is that of all examples; for one after the
+/// other, see ts::map. Arguments and results are tensors, and tuples, pairs and arrays of these, and Stacks, whose
+/// layers are examples; a struct that is a template of a rank or of the types of its fields arrives as a struct, any
+/// other as a tuple of its fields; a struct that f returns becomes a Stack, see ts::all_layers: as a result of the
+/// program it is whole along the examples on each device, while tensors and tuples stay split. f may call a
+/// ts::shard_map; in the function of one, vmap maps local values, and collectives over axes of the mesh are made once
+/// for all examples. A number as the key of draws gives each example its own. Errors: capacity for a tensor of 8 dims
+/// in f; arguments with different numbers of examples are an error of the first operation that has both. Communication:
 /// that of the operations; a split dim of examples stays split. Source: jax.vmap.
 template <int Out = 0, class F, int... In> constexpr auto vmap(const F& f, InAxes<In...>, Here at = Here::current()) {
   return [f, at](const auto&... xs) { return detail::vmap_call<Out, In...>(f, nullptr, Source::from(at), xs...); };

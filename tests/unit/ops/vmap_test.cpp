@@ -550,6 +550,26 @@ TEST(Vmap, Loops) {
       ts::in_axes<0, same>, {x3, random_array({5, 5}, 31)}, 2);
 }
 
+// A branch that an example does not take may have no derivative there: a gradient inside of the vmap is that of the own
+// branch.
+TEST(Vmap, GradientsOfBranchesThatAreNotTaken) {
+  constexpr auto f = [](const auto& xs, const auto& w) {
+    const auto root = [&](const auto& x) {
+      return ts::cond(
+          x > 0.0, [&] { return ts::sum(ts::sqrt(x * w)); }, [&] { return x * 2.0; });
+    };
+    const auto inside = ts::vmap([&](const auto& x) { return ts::grad(root)(x); })(xs);
+    const auto one_by_one = ts::grad([&](const auto& all) { return ts::sum(ts::map(root, all)); })(xs);
+    const auto outside = ts::grad([&](const auto& all) { return ts::sum(ts::vmap(root)(all)); })(xs);
+    return std::tuple(inside, one_by_one, outside);
+  };
+  const auto out = results_of<Float<1>, Float<1>>(f, {Array({3}, {-1, 4, -2}), Array({2}, {1, 4})});
+  expect_near(out[0], Array({3}, {2, 0.75, 2}), 1e-12);
+  expect_near(out[1], Array({3}, {2, 0.75, 2}), 1e-12);
+  EXPECT_TRUE(std::isnan(out[2].data[0]));  // as in JAX
+  EXPECT_NEAR(out[2].data[1], 0.75, 1e-12);
+}
+
 struct Block {
   Float<2> weight;
   constexpr auto operator()(const auto& x) const { return x + ts::tanh(ts::matmul(x, weight)); }
