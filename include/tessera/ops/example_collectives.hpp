@@ -4,10 +4,13 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <initializer_list>
 
+#include <tessera/ops/data_movement/rearrange.hpp>
 #include <tessera/ops/data_movement/shape.hpp>
 #include <tessera/ops/example_rows.hpp>
 #include <tessera/ops/shard_map/axis_text.hpp>
+#include <tessera/ops/shard_map/routes.hpp>
 
 namespace tessera {
 
@@ -61,6 +64,31 @@ template <Op O, FixedString... Axes, class X> constexpr auto extreme_over_exampl
   return Sym<typename X::element, X::rank>(best);
 }
 
+template <FixedString Axis, class Routes, class X>
+constexpr auto permute_examples(const X& x, const Routes& routes, const Here& at) {
+  static_assert(X::rank + 2 <= max_rank, "tessera: the operand of a ppermute over the examples of a ts::vmap has at "
+                                         "most 6 dims");
+  const Value own = here(example_value(x, at)), index = index_of_example<Axis>(own);
+  const Value all = build::gather_examples(own, index, 0);
+  Growable<std::int32_t> operands{all.id};
+  add_routes(all, operands, routes);
+  return Sym<typename X::element, X::rank>(build::own_example(permuted(all, operands, 0), index, 0));
+}
+/// The factors of a rearrange, in the order of the operand's dims, then in that of the result's.
+struct ExampleFactors {
+  Factors f{};
+  Value sizes[max_rank]{};
+  int placed = 0;
+  constexpr int add(int in_dim) {
+    f.in_dim[f.count] = static_cast<std::int8_t>(in_dim);
+    return f.count++;
+  }
+  constexpr void place(int factor, int out_dim) {
+    f.order[placed] = static_cast<std::int8_t>(factor);
+    f.out_dim[placed++] = static_cast<std::int8_t>(out_dim);
+  }
+};
+
 }  // namespace detail
 
 // Collectives by the name of the axis of a ts::vmap, as in JAX: reductions over its examples, whose results are the
@@ -88,6 +116,36 @@ template <FixedString... Axes, detail::ExampleOperand X> constexpr auto pmax(con
 }
 template <FixedString... Axes, detail::ExampleOperand X> constexpr auto pmin(const X& x, Here at = Here::current()) {
   return detail::extreme_over_examples<Op::min, Axes...>(x, at);
+}
+/// The sum over the examples, of which example i keeps the i-th part along dim D; that dim becomes extent / examples.
+/// Errors: not_divisible.
+template <FixedString Axis, int D, detail::ExampleOperand X>
+constexpr auto psum_scatter(const X& x, Here at = Here::current()) {
+  static_assert(X::rank + 2 <= max_rank,
+                "tessera: the operand of a psum_scatter over the examples of a ts::vmap has at "
+                "most 6 dims");
+  constexpr int dim = detail::checked_dim<D, X::rank>();
+  const Value sum = detail::sum_over_examples<Axis>(x, at), index = detail::index_of_example<Axis>(sum);
+  // [.., (example rest), ..] -> [example, .., rest, ..]
+  detail::ExampleFactors made;
+  int example = 0, own[max_rank]{};
+  for (int d = 0; d < X::rank; ++d) {
+    if (d == dim) made.sizes[example = made.add(d)] = detail::examples_of(index);
+    own[d] = made.add(d);
+  }
+  made.place(example, 0);
+  for (int d = 0; d < X::rank; ++d) made.place(own[d], d + 1);
+  const Value parts = detail::rearrange(sum, X::rank, X::rank + 1, made.f, made.sizes);
+  return Sym<typename X::element, X::rank>(build::own_example(parts, index, 0));
+}
+/// The value of the example from which a route leads to this one; zeros where none does.
+template <FixedString Axis, detail::ExampleOperand X>
+constexpr auto ppermute(const X& x, const Shift& shift, Here at = Here::current()) {
+  return detail::permute_examples<Axis>(x, shift, at);
+}
+template <FixedString Axis, detail::ExampleOperand X>
+constexpr auto ppermute(const X& x, std::initializer_list<Route> routes, Here at = Here::current()) {
+  return detail::permute_examples<Axis>(x, routes, at);
 }
 /// The index of the example, an i32 scalar. `x` is any tensor of the traced function.
 template <FixedString Axis, detail::ExampleOperand X> constexpr auto axis_index(const X& x, Here at = Here::current()) {
@@ -120,6 +178,33 @@ constexpr auto all_gather(const X& x, Here at = Here::current()) {
     f.out_dim[static_cast<int>(f.count++)] = static_cast<std::int8_t>(d > dim ? d - 1 : d);
   }
   return Sym<typename X::element, X::rank>(build::rearrange(all, X::rank, f, nullptr));
+}
+
+/// Cuts each value along dim Split into as many parts as there are examples; part i goes to example i, which
+/// concatenates the parts that it gets along dim Concat. Errors: not_divisible.
+template <FixedString Axis, int Split, int Concat, tessera::detail::ExampleOperand X>
+constexpr auto all_to_all(const X& x, Here at = Here::current()) {
+  namespace td = tessera::detail;
+  static_assert(X::rank + 2 <= max_rank, "tessera: the operand of an all_to_all over the examples of a ts::vmap has at "
+                                         "most 6 dims");
+  constexpr int split = td::checked_dim<Split, X::rank>(), join = td::checked_dim<Concat, X::rank>();
+  const Value value = here(td::example_value(x, at)), index = td::index_of_example<Axis>(value);
+  const Value all = build::gather_examples(value, index, 0);
+  // [source, .., (example rest), .., own, ..] -> [example, .., rest, .., (source own), ..]
+  td::ExampleFactors made;
+  const int source = made.add(0);
+  int example = 0, own[max_rank]{};
+  for (int d = 0; d < X::rank; ++d) {
+    if (d == split) made.sizes[example = made.add(d + 1)] = td::examples_of(index);
+    own[d] = made.add(d + 1);
+  }
+  made.place(example, 0);
+  for (int d = 0; d < X::rank; ++d) {
+    if (d == join) made.place(source, d + 1);
+    made.place(own[d], d + 1);
+  }
+  const Value parts = td::rearrange(all, X::rank + 1, X::rank + 1, made.f, made.sizes);
+  return Sym<typename X::element, X::rank>(build::own_example(parts, index, 0));
 }
 
 }  // namespace collective

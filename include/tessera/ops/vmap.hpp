@@ -185,7 +185,7 @@ template <int Out = 0, class F> constexpr auto vmap(const F& f, Here at = Here::
 ///       return centered * ts::rsqrt(ts::pmean<"batch">(centered * centered) + 1e-5);
 ///     }, ts::axis_name<"batch">)(xs);
 ///
-/// ts::psum, pmean, pmax, pmin, axis_index, axis_size and ts::collective::all_gather take the name.
+/// The collectives of a ts::shard_map take the name: see example_collectives.hpp.
 template <int Out = 0, class F, int... In, FixedString Axis>
 constexpr auto vmap(const F& f, InAxes<In...>, AxisName<Axis>, Here at = Here::current()) {
   return [f, at](const auto&... xs) {

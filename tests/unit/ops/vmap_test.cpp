@@ -729,7 +729,8 @@ constexpr auto loss_of_batch = [](const auto& x, const auto& w) {
   const auto centered = x - ts::pmean<"batch">(x);
   const auto scaled = centered * ts::rsqrt(ts::pmean<"batch">(centered * centered) + 0.1);
   const auto others = ts::collective::all_gather<"batch", 0>(x * w);
-  return ts::sum(ts::sin(scaled * w)) + ts::sum(ts::exp(others)) * ts::sum(x) + ts::sum(ts::psum<"batch">(w * x * w));
+  return ts::sum(ts::sin(scaled * w)) + ts::sum(ts::exp(others)) * ts::sum(x) +
+         ts::sum(x * ts::ppermute<"batch">(ts::sin(x), ts::Shift(1))) + ts::sum(ts::psum<"batch">(w * x * w));
 };
 constexpr auto slope_of_batch = [](const auto& x, const auto& w) {
   return ts::sum(ts::sin(ts::grad([&](const auto& v) { return loss_of_batch(v, w); })(x)));

@@ -182,10 +182,13 @@ constexpr auto by_name = [](const auto& xs, const auto& w) {
       [&](const auto& x) {
         const auto own = ts::cast<double>(ts::axis_index<"batch">(x));
         const auto mean = ts::pmean<"batch">(x * 2.0);
-        return std::tuple(ts::psum<"batch">(x * x), (x - mean) * ts::pmean<"batch">(x * mean), ts::pmax<"batch">(x),
-                          ts::pmin<"batch">(x * own), x * tc::all_gather<"batch", 0>(ts::sum<0>(x, ts::keepdims)),
-                          ts::sum<0>(tc::all_gather<"batch", 0>(x) * own, ts::keepdims), ts::psum<"batch">(w) * own,
-                          x * ts::axis_size<"batch">(x), ts::psum<"batch">(own) + ts::pmax<"batch">(w));
+        return std::tuple(
+            ts::psum<"batch">(x * x), (x - mean) * ts::pmean<"batch">(x * mean), ts::pmax<"batch">(x),
+            ts::pmin<"batch">(x * own), x * tc::all_gather<"batch", 0>(ts::sum<0>(x, ts::keepdims)),
+            ts::sum<0>(tc::all_gather<"batch", 0>(x) * own, ts::keepdims), ts::psum<"batch">(w) * own,
+            x * ts::axis_size<"batch">(x), ts::psum<"batch">(own) + ts::pmax<"batch">(w),
+            x * ts::ppermute<"batch">(x * 2.0, ts::Shift(1)), ts::ppermute<"batch">(ts::sin(x), {{0, 2}, {2, 1}}) + own,
+            ts::psum_scatter<"batch", 0>(x * w * (own + 1.0)), x * tc::all_to_all<"batch", 0, 0>(ts::sin(x)));
       },
       ts::axis_name<"batch">)(xs);
 };
@@ -194,9 +197,13 @@ constexpr auto by_hand = [](const auto& xs, const auto& w) {  // xs [3, 3], w [3
   const auto everywhere = [&](const auto& row) { return ts::broadcast_like(row, xs); };
   const auto mean = ts::mean<0>(xs * 2.0, ts::keepdims);
   const auto flat = ts::unsqueeze<0>(ts::sum(xs) * 1.0);
+  const auto row = [&](int i) { return ts::sin(ts::slice<0>(xs, i, 1)); };
+  const auto sent = ts::concat<0>(row(0) * 0.0, row(2), row(0));
   return std::tuple(everywhere(ts::sum<0>(xs * xs)), (xs - mean) * ts::mean<0>(xs * mean, ts::keepdims),
                     everywhere(ts::max<0>(xs)), everywhere(ts::min<0>(xs * index)), xs * ts::sum<1>(xs), index * flat,
-                    everywhere(w * 3.0) * index, xs * 3.0, everywhere(w) + 3.0);
+                    everywhere(w * 3.0) * index, xs * 3.0, everywhere(w) + 3.0, xs * ts::roll<0>(xs * 2.0, 1),
+                    sent + index, ts::unsqueeze<1>(ts::sum<0>(xs * w * (index + 1.0))),
+                    xs * ts::transpose<1, 0>(ts::sin(xs)));
 };
 template <class F> struct Scored {
   constexpr auto operator()(const auto& xs, const auto& w) const {
@@ -225,7 +232,7 @@ TEST(VmapCollectives, OverExamples) {
     const auto& expected = std::get<1>(std::get<0>(hand));
     [&]<std::size_t... I>(std::index_sequence<I...>) {
       (compare(std::get<I>(found), std::get<I>(expected)), ...);
-    }(std::make_index_sequence<9>());
+    }(std::make_index_sequence<13>());
     compare(std::get<0>(std::get<1>(named)), std::get<0>(std::get<1>(hand)));
     compare(std::get<1>(std::get<1>(named)), std::get<1>(std::get<1>(hand)));
   }
