@@ -2,6 +2,7 @@
 
 #include <tessera/graph/transform/value_and_grad.hpp>
 #include <tessera/ops/shard_map/shard_map.hpp>
+#include <tessera/ops/vmap.hpp>
 #include <tessera/partition/plan/static_plan.hpp>
 #include <tessera/partition/plan/verify_plan.hpp>
 
@@ -158,5 +159,40 @@ static_assert([] {
   });
   return found;
 }());
+
+// A collective of all examples of a vmap is one collective, of as many bytes as those of the examples together, whether
+// the vmap is around the shard_map or inside. Examples may be split over another axis.
+template <class F> struct Mapped {
+  constexpr auto operator()(auto x, auto w) const { return ts::vmap(F{}, ts::in_axes<0, ts::not_mapped>)(x, w); }
+};
+template <class F> constexpr ts::Plan plan_of_examples(F, const ts::PartitionSpec& spec) {
+  return ts::plan(F{}, mesh, ts::abstract<float>({6, 32, 8}, spec), ts::abstract<float>({8, 8}));
+}
+template <class F> constexpr bool communicates_once(F, const Counts& counts) {
+  for (const bool split : {false, true}) {
+    const ts::Plan plan = plan_of_examples(
+        F{}, split ? ts::PartitionSpec{"data", "model"} : ts::PartitionSpec{ts::none, "model", ts::none});
+    const bool same = plan.count(ts::all_reduce) == counts.reduces &&
+                      plan.count(ts::reduce_scatter) == counts.scatters &&
+                      plan.count(ts::all_gather) == counts.gathers && plan.count(ts::all_to_all) == counts.exchanges &&
+                      plan.count(ts::Collective::permute) == counts.permutes && plan.implicit_count() == 0 &&
+                      plan.wire_bytes("data") == 0 && plan.wire_bytes("model") * (split ? 2 : 1) == 6 * counts.wire;
+    if (!same) return false;
+  }
+  return true;
+}
+template <class F> constexpr Mapped<F> each(F) { return {}; }
+static_assert(communicates_once(each(summed), {1, 0, 0, 0, 0, 2 * bytes * 3 / 4}));
+static_assert(communicates_once(each(gathered), {0, 0, 1, 0, 0, 4 * bytes * 3 / 4}));
+static_assert(communicates_once(each(scattered), {0, 1, 0, 0, 0, bytes * 3 / 4}));
+static_assert(communicates_once(each(exchanged), {0, 0, 0, 1, 0, bytes * 3 / 4}));
+static_assert(communicates_once(each(permuted), {0, 0, 0, 0, 2, 2 * bytes}));
+
+constexpr auto examples_inside = [](auto x, auto w) {
+  return ts::shard_map<"{-,model}, {} -> {}">([](auto xs, auto own) {
+    return ts::vmap([&](const auto& a) { return ts::psum<"model">(ts::matmul(a, own)); })(xs);
+  })(x, w);
+};
+static_assert(communicates_once(examples_inside, {1, 0, 0, 0, 0, 2 * bytes * 3 / 4}));
 
 }  // namespace

@@ -47,8 +47,14 @@ class DiffersBetweenExamples {
       for (int i = 0; i < node.arity && row.host_source == HostSource::no; ++i)
         if (const int operand = graph_.operand(id, i); operand >= 0)
           differs = differs || differs_[static_cast<std::size_t>(operand)] != 0;
+      if (joins_examples(node, id)) differs = forced_[at] != 0;
       differs_[at] = differs ? 1 : 0;
     }
+  }
+  /// Whether the result is the same for all examples since it is computed from all of them.
+  constexpr bool joins_examples(const Node& node, int id) const {
+    return (node.op == Op::sum_examples || node.op == Op::gather_examples) &&
+           differs_[static_cast<std::size_t>(graph_.operand(id, 1))] != 0;
   }
   constexpr bool force_cotangents() {
     bool more = false;
@@ -70,9 +76,12 @@ class DiffersBetweenExamples {
 /// examples are copied; an operation without a batching rule runs in a loop over the examples.
 class BatchGraph {
  public:
-  /// `arguments`: by argument index of the graph of one example.
-  constexpr BatchGraph(Module& module, int one, int all, const Growable<Batched>& arguments)
-      : module_(module), batching_{&module, one, all}, arguments_(arguments), differs_(module.graph(one), arguments) {
+  /// `arguments`: by argument index of the graph of one example. `reference`: a value of the graph of all examples that
+  /// has their number, if no argument may have it.
+  constexpr BatchGraph(Module& module, int one, int all, const Growable<Batched>& arguments,
+                       const Batched& reference = {})
+      : module_(module), batching_{.module = &module, .one = one, .all = all, .reference = reference},
+        arguments_(arguments), differs_(module.graph(one), arguments) {
     for (const Batched& argument : arguments)
       if (argument.dim >= 0 && batching_.reference.id < 0) batching_.reference = argument;
     const Growable<std::uint8_t> live = live_nodes(module.graph(one).view());
@@ -123,7 +132,7 @@ class BatchGraph {
                                   "values of all examples have a leading dim");
     if (module_.refusal.text != nullptr) return copy(node, id);
     if (node.is_repeat()) {
-      if (!batch_repeat(node, id)) loop(node, id);
+      batch_repeat(node, id);
       return {};
     }
     if (const BatchRule rule = batch_rule_of(node.op); rule != nullptr)
@@ -140,28 +149,50 @@ class BatchGraph {
 
   // ---- repeats
 
-  /// Makes a repeat whose body computes a layer for all examples. A body that runs a number of layers that differs
-  /// between examples can't.
-  constexpr bool batch_repeat(const Node& node, int id) {
+  /// What the body of a repeat has for all examples.
+  struct Layer {
+    int graph = 0;
+    Growable<Batched> arguments{};  // by operand of the repeat
+    Value runs{};                   // where the number of steps differs: whether this one runs, for each example
+  };
+
+  /// Makes a repeat whose body computes a layer for all examples. Where the number of steps differs between examples,
+  /// it runs until all examples are done; an example that is done keeps its carried values, and its further results are
+  /// zeros.
+  constexpr void batch_repeat(const Node& node, int id) {
     const Repeat shape = Repeat::of(node);
-    if (shape.limited && of(operand(id, shape.limit(node.arity))).dim >= 0) return false;
+    const bool masks = shape.limited && of(operand(id, shape.limit(node.arity))).dim >= 0;
     Growable<std::uint8_t> differs(node.arity);
-    for (int i = 0; i < node.arity; ++i) differs[static_cast<std::size_t>(i)] = of(operand(id, i)).dim >= 0 ? 1 : 0;
+    for (int i = 0; i < node.arity; ++i)
+      differs[static_cast<std::size_t>(i)] = (masks && i < shape.carried) || of(operand(id, i)).dim >= 0 ? 1 : 0;
     for (;;) {  // a carried value differs if a layer returns a value that does
-      const int body = module_.add_graph();
-      BatchGraph layer(module_, node.index(), body, arguments_of_body(node, id, body, differs));
+      Layer layer{.graph = module_.add_graph()};
+      Batched runs;
+      if (masks) runs = {add_test(layer, shape, node).id, 0};
+      add_arguments(layer, node, id, differs, masks);
+      BatchGraph made(module_, node.index(), layer.graph, layer.arguments, runs);
       bool more = false;
       for (int k = 0; k < shape.carried; ++k)
-        if (layer.output(k, false).dim >= 0 && differs[static_cast<std::size_t>(k)] == 0)
+        if (made.output(k, false).dim >= 0 && differs[static_cast<std::size_t>(k)] == 0)
           differs[static_cast<std::size_t>(k)] = 1, more = true;
       if (more) continue;
-      connect(node, id, body, differs, layer);
-      return true;
+      connect(node, id, layer, differs, made);
+      return;
     }
   }
-  constexpr Growable<Batched> arguments_of_body(const Node& repeat, int id, int body,
-                                                const Growable<std::uint8_t>& differs) {
-    Growable<Batched> made(repeat.arity);
+  // Operands of a repeat that tests whether an example is done: carried, stacked, the index of each step, those that
+  // are the same in each step, the number of steps of each example, the largest of these numbers.
+  constexpr Value add_test(Layer& layer, const Repeat& shape, const Node& node) {
+    const auto argument = [&](int index, int rank) {
+      return Value{&module_, layer.graph, module_.graph(layer.graph).add(argument_node(index, DType::i32, rank)),
+                   node.source};
+    };
+    const Value step = argument(shape.carried + shape.stacked, 0), steps = argument(shape.limit(node.arity) + 1, 1);
+    return layer.runs = build::binary(Op::less, step, steps);
+  }
+  constexpr void add_arguments(Layer& layer, const Node& repeat, int id, const Growable<std::uint8_t>& differs,
+                               bool masks) {
+    layer.arguments = Growable<Batched>(repeat.arity);
     const Repeat shape = Repeat::of(repeat);
     for (int k = 0; k < module_.graph(repeat.index()).size(); ++k) {
       Node node = module_.graph(repeat.index())[k];
@@ -175,20 +206,46 @@ class BatchGraph {
         if (shape.is_stacked(i) && !is_in_layers(module_.graph(batching_.all)[of(operand(id, i)).id]))
           node = stored_as(Storage::block, node);
       }
-      made[static_cast<std::size_t>(i)] = {module_.graph(body).add(node), static_cast<std::int8_t>(own ? 0 : -1)};
+      if (masks && i >= shape.carried + shape.stacked) {
+        const Storage storage = storage_of(node);
+        const Source source = node.source;
+        node = stored_as(storage, argument_node(i + 1, node.dtype, node.rank, node.singletons));
+        node.source = source;
+      }
+      layer.arguments[static_cast<std::size_t>(i)] = {module_.graph(layer.graph).add(node),
+                                                      static_cast<std::int8_t>(own ? 0 : -1)};
     }
-    return made;
   }
-  constexpr void connect(const Node& node, int id, int body, const Growable<std::uint8_t>& differs, BatchGraph& layer) {
-    const Repeat shape = Repeat::of(node);
+  /// A result of a layer, of the examples that are not done.
+  constexpr Value of_running(const Layer& layer, const Value& made, const Batched& carried) {
+    const unsigned behind = ((1u << made.rank()) - 1) & ~1u;
+    const Value runs = build::insert_singletons(layer.runs, behind, made.rank());
+    return build::select(runs, made, carried.id >= 0 ? made.with(carried.id) : made.number(0));
+  }
+  constexpr void connect(const Node& node, int id, const Layer& layer, const Growable<std::uint8_t>& differs,
+                         BatchGraph& made) {
+    Repeat shape = Repeat::of(node);
+    const bool masks = layer.runs.module != nullptr;
     const int outputs = static_cast<int>(module_.graph(node.index()).outputs.size());
     Growable<Batched> results;
     for (int k = 0; k < outputs; ++k) {
-      results.push_back(layer.output(k, k < shape.carried && differs[static_cast<std::size_t>(k)] != 0));
-      module_.graph(body).outputs.push_back(results.back().id);
+      const bool is_carried = k < shape.carried;
+      Batched result = made.output(k, masks || (is_carried && differs[static_cast<std::size_t>(k)] != 0));
+      if (masks)
+        result.id = of_running(layer, {&module_, layer.graph, result.id, node.source},
+                               is_carried ? layer.arguments[static_cast<std::size_t>(k)] : Batched{})
+                        .id;
+      results.push_back(result);
+      module_.graph(layer.graph).outputs.push_back(result.id);
     }
     Growable<std::int32_t> operands;
+    Value count;
     for (int i = 0; i < node.arity; ++i) {
+      if (masks && i == shape.carried + shape.stacked) {
+        count = shape.counted ? value(of(operand(id, node.arity - 1)).id, node.source)
+                              : build::extent(value(operands[static_cast<std::size_t>(shape.carried)], node.source), 0);
+        operands.push_back(count.make({.op = Op::arange, .dtype = DType::i32, .rank = 1}, {count.id}).id);
+      }
       Batched& own = of(operand(id, i));
       if (differs[static_cast<std::size_t>(i)] == 0)
         operands.push_back(own.id);
@@ -197,20 +254,26 @@ class BatchGraph {
       else
         operands.push_back(own.dim == 1 ? own.id : build::move_dim(value(own.id, node.source), 0, 1).id);
     }
-    const Value made =
+    if (masks) {
+      if (shape.counted) operands.pop_back();  // the index of each step counts the steps
+      operands.push_back(build::reduce(Op::max, value(operands.back(), node.source), 1u, false).id);
+      ++shape.stacked;
+      shape.counted = false;
+    }
+    const Value all =
         value(module_.graph(batching_.all)
-                  .add(shape.node(body, node.source), operands.data(), static_cast<int>(operands.size())),
+                  .add(shape.node(layer.graph, node.source), operands.data(), static_cast<int>(operands.size())),
               node.source);
-    of(id) = {made.id, 0};
+    of(id) = {all.id, 0};
     for (int p = id + 1; p < static_cast<int>(batching_.values.size()); ++p) {
       const Node from = module_.graph(batching_.one)[p];
       if (!from.is_projection() || operand(p, 0) != id) continue;
       const int k = output_of(from);
       const Batched& result = results[static_cast<std::size_t>(k)];
-      const Node type = module_.graph(body)[result.id];
+      const Node type = module_.graph(layer.graph)[result.id];
       const bool is_carried = k < shape.carried;
-      const Value all = build::project(made, k, is_carried ? type : build::stacked_type(type), storage_of(from));
-      of(p) = {all.id, static_cast<std::int8_t>(result.dim < 0 ? -1 : is_carried ? 0 : 1)};
+      const Value own = build::project(all, k, is_carried ? type : build::stacked_type(type), storage_of(from));
+      of(p) = {own.id, static_cast<std::int8_t>(result.dim < 0 ? -1 : is_carried ? 0 : 1)};
     }
   }
 
@@ -243,29 +306,15 @@ class BatchGraph {
       type.singletons = static_cast<std::uint8_t>(type.singletons >> 1);
       inside.push_back(module_.graph(body.graph).add(build::argument_node(type, next++)));
     }
-    const Value one{&module_, body.graph, module_.graph(body.graph).add(node, inside.data(), node.arity), node.source};
-    Growable<int> results;  // the nodes of the graph of one example that the loop computes
-    if (!node.is_repeat()) {
-      results.push_back(id);
-      module_.graph(body.graph).outputs.push_back(one.id);
-    }
-    for (int p = id + 1; p < static_cast<int>(batching_.values.size()) && node.is_repeat(); ++p) {
-      const Node from = module_.graph(batching_.one)[p];
-      if (!from.is_projection() || operand(p, 0) != id) continue;
-      results.push_back(p);
-      module_.graph(body.graph).outputs.push_back(build::project(one, output_of(from), from).id);
-    }
+    const std::int32_t one = module_.graph(body.graph).add(node, inside.data(), node.arity);
+    module_.graph(body.graph).outputs.push_back(one);
     for (std::int32_t outer : body.captured) slices.push_back(outer);
     const Repeat shape{.stacked = next, .scan = true};
     const Value all =
         value(module_.graph(batching_.all)
                   .add(shape.node(body.graph, node.source), slices.data(), static_cast<int>(slices.size())),
               node.source);
-    if (node.is_repeat()) of(id) = {all.id, 0};
-    for (std::size_t k = 0; k < results.size(); ++k) {
-      const Node type = module_.graph(body.graph)[module_.graph(body.graph).outputs[k]];
-      of(results[k]) = {build::project(all, static_cast<int>(k), build::stacked_type(type)).id, 0};
-    }
+    of(id) = {build::project(all, 0, build::stacked_type(module_.graph(body.graph)[one])).id, 0};
   }
 };
 

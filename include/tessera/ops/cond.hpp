@@ -138,6 +138,8 @@ constexpr auto cond(const Pred& pred, const Yes& yes, const No& no, Source sourc
 ///     const auto y = ts::cond(step < warm_up, [&](const auto& v) { return v * 0.5; },
 ///                             [&](const auto& v) { return layers(v); }, x);
 ///
+/// In a ts::vmap where `pred` differs between examples, both branches run for all examples, which select, as in JAX; a
+/// branch that no example takes does not run.
 /// Gradient: that of the branch that ran. Communication: that of the branch that runs; a plan counts both branches.
 /// Errors: shape_mismatch for branches that return different shapes.
 template <class Pred, class Yes, class No>
@@ -199,7 +201,8 @@ constexpr auto switch_case(const Index& index, const std::tuple<First, Branches.
 
 /// Runs `carry = body(carry)` while `condition(carry)` holds, at most `most` times: jax.lax.while_loop with a bound, so
 /// that a plan has a trip count, and the loop a gradient. `condition` returns a rank-0 tensor. Steps after the last one
-/// cost a test each. All else as in ts::scan and ts::cond.
+/// cost a test each. In a ts::vmap it runs until the condition holds for no example. All else as in ts::scan and
+/// ts::cond.
 template <class Condition, class Body, class Init, SizeOperand Most>
 constexpr auto while_loop(const Condition& condition, const Body& body, const Init& init, const Most& most,
                           Here at = Here::current()) {

@@ -3,6 +3,7 @@
 #include <tessera/base/push_macros.hpp>
 
 #include <array>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <tuple>
@@ -11,6 +12,7 @@
 
 #include <tessera/graph/trace/stack.hpp>
 #include <tessera/ops/data_movement/shape.hpp>
+#include <tessera/ops/example_struct.hpp>
 
 namespace tessera {
 
@@ -22,14 +24,21 @@ struct ScanOptions {
 namespace detail {
 
 /// What the function of a scan gets of xs: a slice of each tensor without its leading dim, a layer of a Stack. A plain
-/// struct of tensors arrives as a tuple of its fields' slices, since its fields have fixed ranks.
+/// struct of tensors arrives as a struct of its fields' slices if it is a template of the rank or of the types of
+/// fields, else as a tuple of them, since its fields have fixed ranks.
 template <class T> constexpr auto step_of(const T& x, BodyTrace& body) {
   if constexpr (TensorOperand<T>) {
     constexpr bool has_leading = T::rank > 0;
     static_assert(has_leading,
                   "tessera: xs of a scan are tensors with a leading dim of steps; capture values that are the "
                   "same in every step");
-    return Sym < typename T::element, has_leading ? T::rank - 1 : 0 > (body.slice(value_behind(x), Storage::block));
+    if constexpr (LocalOperand<T>)  // a graph has the dims of devices in front
+      return
+          typename T::template with_rank < has_leading
+              ? T::rank - 1
+              : 0 > (body.slice(build::move_dim(body.outside(x.value), std::popcount(T::varying), 0), Storage::block));
+    else
+      return Sym < typename T::element, has_leading ? T::rank - 1 : 0 > (body.slice(value_behind(x), Storage::block));
   } else if constexpr (NumberOperand<T>) {
     return x;
   } else if constexpr (is_stack_v<T>) {
@@ -43,6 +52,10 @@ template <class T> constexpr auto step_of(const T& x, BodyTrace& body) {
     return map_items(x, [&](const auto& item) { return step_of(item, body); });
   } else if constexpr (std::is_empty_v<T>) {
     return x;
+  } else if constexpr (!std::is_void_v<example_t<T>>) {
+    return with_fields(x, [&]<class... Fields>(const Fields&... fields) {
+      return example_t<T>{as_field<example_t<Fields>>(step_of(fields, body))...};
+    });
   } else {
     return with_fields(x, [&](const auto&... fields) {
       return std::tuple<decltype(step_of(fields, body))...>{step_of(fields, body)...};
@@ -62,7 +75,12 @@ template <bool Nested, class Take> class StackResults {
       constexpr bool fits = Y::rank < max_rank;
       static_assert(fits, "tessera: y of ts::scan, and the result of the function of ts::map and ts::vmap, has at most "
                           "7 dims, since all of them together have a leading dim");
-      return Sym < typename Y::element, fits ? Y::rank + 1 : Y::rank > (take_(Storage::block));
+      if constexpr (LocalOperand<Y>)
+        return typename Y::template with_rank < fits
+                   ? Y::rank + 1
+                   : Y::rank > (build::move_dim(take_(Storage::block), 0, std::popcount(Y::varying)));
+      else
+        return Sym < typename Y::element, fits ? Y::rank + 1 : Y::rank > (take_(Storage::block));
     } else if constexpr (is_tuple_v<Y> || is_array_v<Y>) {
       return map_items(y, [&](const auto& item) { return (*this)(item); });
     } else {
@@ -233,9 +251,10 @@ constexpr auto scan(const F& f, const Init& init, const Xs& xs, bool reverse, So
 /// `init` is a tensor, or a tuple, pair, array or plain struct of tensors; a number in it becomes an f32 or an i32. f
 /// returns a carry of the same element types, ranks and shapes; shardings may differ. f may capture values of the
 /// traced function around it, which are the same in every step. `xs` is a tensor, a Stack, or a tuple, pair, array or
-/// plain struct of these: x has for a tensor its slice, for a Stack its layer, for a struct a tuple of its fields'
-/// slices. With a size as xs, f(carry) runs that often. y is a tensor, or a tuple, pair or array of tensors, or
-/// `std::tuple()`; of a plain struct, a Stack is returned. Without steps the carry is init.
+/// plain struct of these: x has for a tensor its slice, for a Stack its layer, for a struct that is a template of a
+/// rank or of the types of its fields a struct of their slices, for any other struct a tuple of these. With a size as
+/// xs, f(carry) runs that often. y is a tensor, or a tuple, pair or array of tensors, or `std::tuple()`; of a plain
+/// struct, a Stack is returned. Without steps the carry is init.
 ///
 /// One repeat node, as of a Stack: the body is traced, planned and compiled once, and runs in a loop. Random numbers
 /// differ from step to step. The gradient is a scan in the opposite order; what of the forward steps it needs is kept

@@ -16,6 +16,7 @@
 #include <tessera/ops/elementwise/incomplete_gamma.hpp>
 #include <tessera/ops/elementwise/nextafter.hpp>
 #include <tessera/ops/elementwise/operations.hpp>
+#include <tessera/ops/example_rows.hpp>
 #include <tessera/ops/gradient_rows.hpp>
 #include <tessera/ops/indexing/cumulative_rows.hpp>
 #include <tessera/ops/indexing/indexed_rows.hpp>
@@ -30,11 +31,11 @@ namespace tessera {
 namespace ops {
 
 /// All operations of the library.
-using Operations =
-    JoinedLists<SourceOperations, ElementwiseOperations, ReductionOperations, ContractionOperations,
-                DataMovementOperations, IndexedOperations, WindowOperations, CumulativeOperations, SortOperations,
-                ScatterOperations, AttentionOperations, ControlOperations, GradientOperations, NextafterOperations,
-                GcdOperations, IncompleteGammaOperations, KeyOperations, CustomCallOperations, RaggedOperations>::type;
+using Operations = JoinedLists<SourceOperations, ElementwiseOperations, ReductionOperations, ContractionOperations,
+                               DataMovementOperations, IndexedOperations, WindowOperations, CumulativeOperations,
+                               SortOperations, ScatterOperations, AttentionOperations, ControlOperations,
+                               GradientOperations, NextafterOperations, GcdOperations, IncompleteGammaOperations,
+                               KeyOperations, CustomCallOperations, RaggedOperations, ExampleOperations>::type;
 
 namespace detail {
 

@@ -2,6 +2,7 @@
 #define TESSERA_OPS_VMAP_HPP
 #include <tessera/base/push_macros.hpp>
 
+#include <array>
 #include <cstddef>
 #include <tuple>
 #include <type_traits>
@@ -10,6 +11,7 @@
 #include <tessera/ops/batch_graph.hpp>
 #include <tessera/ops/control_flow.hpp>
 #include <tessera/ops/data_movement/shape.hpp>
+#include <tessera/ops/example_collectives.hpp>
 #include <tessera/ops/layers.hpp>
 
 namespace tessera {
@@ -63,6 +65,12 @@ constexpr const auto& example_argument(const Slices& slices, const std::tuple<Xs
   }
 }
 template <class> inline constexpr int first_dim = 0;
+/// Whether all of a structure are local values of a shard_map.
+template <class T> inline constexpr bool is_local_v = LocalOperand<T>;
+template <template <class...> class Tuple, class... Ts>
+  requires(is_tuple_v<Tuple<Ts...>>)
+inline constexpr bool is_local_v<Tuple<Ts...>> = (is_local_v<Ts> && ...);
+template <class T, std::size_t Size> inline constexpr bool is_local_v<std::array<T, Size>> = is_local_v<T>;
 template <int In, class X> constexpr auto mapped_argument(const X& x) {
   if constexpr (In == not_mapped)
     return std::tuple();
@@ -70,10 +78,20 @@ template <int In, class X> constexpr auto mapped_argument(const X& x) {
     return std::tuple<decltype(move_dim<In, 0>(x))>(move_dim<In, 0>(x));
 }
 
+/// The index of the example as an argument of the function of a vmap that is being traced, for its collectives.
+constexpr void name_axis(BodyTrace& body, const Value& inside, const Name& axis) {
+  Module& module = *inside.module;
+  const Value first{&module, module.open.back().around, body.operands()[0], inside.source};
+  const Value count = build::extent(first, 0);
+  const Value index =
+      body.slice(count.make({.op = Op::arange, .dtype = DType::i32, .rank = 1}, {count.id}), Storage::block);
+  module.open.back().axis = axis;
+  module.open.back().index_of_example = index.id;
+}
+
 /// Traces f of one example, and makes its operations for all examples. The results have a leading dim of examples.
-template <class F, class Xs> constexpr auto map_batched(const F& f, const Xs& xs, Source source) {
-  constexpr bool is_outside = !holds_local_v<Xs>;
-  static_assert(is_outside, "tessera: ts::vmap is called outside of a ts::shard_map; call shard_map in its function");
+template <class F, class Xs>
+constexpr auto map_batched(const F& f, const Xs& xs, Source source, const Name* axis = nullptr) {
   Value context = trace_in(xs);
   if (context.module == nullptr)
     fail(errc::unsupported, "[vmap] outside of a traced function: call ts::vmap inside a function of ts::compile");
@@ -81,7 +99,14 @@ template <class F, class Xs> constexpr auto map_batched(const F& f, const Xs& xs
   Module& module = *context.module;
   BodyTrace body(module, {.scan = true});
   const Value inside{&module, module.current, -1, source};
-  const auto y = as_carry(inside, settle(f(step_of(xs, body))));
+  const auto slices = step_of(xs, body);
+  if (axis != nullptr) name_axis(body, inside, *axis);
+  const auto y = as_carry(inside, settle(f(slices)));
+  if constexpr (holds_local_v<Xs>) {
+    constexpr bool is_local = is_local_v<std::remove_const_t<decltype(y)>>;
+    static_assert(is_local, "tessera: the function of a ts::vmap inside of a ts::shard_map returns a local tensor, or "
+                            "a tuple of local tensors");
+  }
   GiveLeaves give{body, false};
   for_each_leaf(y, give);
   const OpenBody one = body.end();
@@ -102,6 +127,24 @@ template <class F, class Xs> constexpr auto map_batched(const F& f, const Xs& xs
   return StackResults<true, decltype(take)>(body, take)(y);
 }
 
+/// The call of the function that ts::vmap returns.
+template <int Out, int... In, class F, class... Xs>
+constexpr auto vmap_call(const F& f, const Name* axis, Source source, const Xs&... xs) {
+  constexpr bool is_count = sizeof...(In) == sizeof...(Xs), is_mapped = ((In != not_mapped) || ...);
+  static_assert(is_count, "tessera: ts::in_axes of ts::vmap has an axis for each argument");
+  static_assert(is_mapped, "tessera: ts::vmap maps at least one argument");
+  if constexpr (is_count && is_mapped) {
+    const auto all = std::tuple<decltype(settle(xs))...>(settle(xs)...);
+    const auto mapped = std::tuple_cat(mapped_argument<In>(settle(xs))...);
+    const auto one = [&](const auto& slices) {
+      return [&]<std::size_t... I>(std::index_sequence<I...>) {
+        return f(example_argument<I, In...>(slices, all)...);
+      }(std::index_sequence_for<Xs...>());
+    };
+    return move_dim<0, Out>(map_batched(one, as_carry(trace_in(mapped), mapped), source, axis));
+  }
+}
+
 }  // namespace detail
 
 /// The dims along which ts::vmap maps the arguments: `ts::in_axes<0, ts::not_mapped>`.
@@ -116,34 +159,44 @@ template <int... Axes> inline constexpr InAxes<Axes...> in_axes{};
 ///                                ts::in_axes<ts::not_mapped, 0>)(model, xs);
 ///
 /// f is traced for one example, and each operation is made for all examples at once; what is the same for all examples
-/// is computed once. Branches, and loops whose number of steps differs between examples, run in a loop over examples.
-/// Memory is that of all examples; for one after the other, see ts::map. Arguments and results are tensors, and tuples,
-/// pairs and arrays of these, and Stacks, whose layers are examples; a struct that f returns becomes a Stack, see
-/// ts::all_layers: as a result of the program it is whole along the examples on each device, while tensors and tuples
-/// stay split. A number as the key of draws gives each example its own. Errors: capacity for a tensor of 8 dims in
-/// f; arguments with different numbers of examples are an error of the first operation that has both. Communication:
+/// is computed once. A branch that some examples take is computed for all of them, which select their results; a loop
+/// whose number of steps differs runs until all examples are done. Memory is that of all examples; for one after the
+/// other, see ts::map. Arguments and results are tensors, and tuples, pairs and arrays of these, and Stacks, whose
+/// layers are examples; a struct that is a template of a rank or of the types of its fields arrives as a struct, any
+/// other as a tuple of its fields; a struct that f returns becomes a Stack, see ts::all_layers: as a result of the
+/// program it is whole along the examples on each device, while tensors and tuples stay split. f may call a
+/// ts::shard_map; in the function of one, vmap maps local values, and collectives over axes of the mesh are made once
+/// for all examples. A number as the key of draws gives each example its own. Errors: capacity for a tensor of 8 dims
+/// in f; arguments with different numbers of examples are an error of the first operation that has both. Communication:
 /// that of the operations; a split dim of examples stays split. Source: jax.vmap.
 template <int Out = 0, class F, int... In> constexpr auto vmap(const F& f, InAxes<In...>, Here at = Here::current()) {
-  return [f, at](const auto&... xs) {
-    constexpr bool is_count = sizeof...(In) == sizeof...(xs), is_mapped = ((In != not_mapped) || ...);
-    static_assert(is_count, "tessera: ts::in_axes of ts::vmap has an axis for each argument");
-    static_assert(is_mapped, "tessera: ts::vmap maps at least one argument");
-    if constexpr (is_count && is_mapped) {
-      const auto all = std::tuple<decltype(detail::settle(xs))...>(detail::settle(xs)...);
-      const auto mapped = std::tuple_cat(detail::mapped_argument<In>(detail::settle(xs))...);
-      const auto one = [&](const auto& slices) {
-        return [&]<std::size_t... I>(std::index_sequence<I...>) {
-          return f(detail::example_argument<I, In...>(slices, all)...);
-        }(std::index_sequence_for<decltype(xs)...>());
-      };
-      return detail::move_dim<0, Out>(
-          detail::map_batched(one, detail::as_carry(detail::trace_in(mapped), mapped), Source::from(at)));
-    }
-  };
+  return [f, at](const auto&... xs) { return detail::vmap_call<Out, In...>(f, nullptr, Source::from(at), xs...); };
 }
 /// All arguments mapped along their first dim.
 template <int Out = 0, class F> constexpr auto vmap(const F& f, Here at = Here::current()) {
-  return [f, at]<class... Xs>(const Xs&... xs) { return vmap<Out>(f, in_axes<detail::first_dim<Xs>...>, at)(xs...); };
+  return [f, at]<class... Xs>(const Xs&... xs) {
+    return detail::vmap_call<Out, detail::first_dim<Xs>...>(f, nullptr, Source::from(at), xs...);
+  };
+}
+/// With a name for the axis of examples, by which f may call collectives, as `axis_name` of jax.vmap:
+///
+///     const auto standardized = ts::vmap([](const auto& x) {
+///       const auto centered = x - ts::pmean<"batch">(x);
+///       return centered * ts::rsqrt(ts::pmean<"batch">(centered * centered) + 1e-5);
+///     }, ts::axis_name<"batch">)(xs);
+///
+/// The collectives of a ts::shard_map take the name: see example_collectives.hpp.
+template <int Out = 0, class F, int... In, FixedString Axis>
+constexpr auto vmap(const F& f, InAxes<In...>, AxisName<Axis>, Here at = Here::current()) {
+  return [f, at](const auto&... xs) {
+    return detail::vmap_call<Out, In...>(f, &AxisName<Axis>::name, Source::from(at), xs...);
+  };
+}
+template <int Out = 0, class F, FixedString Axis>
+constexpr auto vmap(const F& f, AxisName<Axis>, Here at = Here::current()) {
+  return [f, at]<class... Xs>(const Xs&... xs) {
+    return detail::vmap_call<Out, detail::first_dim<Xs>...>(f, &AxisName<Axis>::name, Source::from(at), xs...);
+  };
 }
 
 }  // namespace tessera

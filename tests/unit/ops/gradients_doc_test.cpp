@@ -91,6 +91,16 @@ constexpr auto clipped_examples = [](const auto& model, const auto& xs) {
   return std::tuple(of_weight, gradient);
 };
 
+constexpr auto standardized_examples = [](const auto& xs) {
+  const auto standardized = ts::vmap(
+      [](const auto& x) {
+        const auto centered = x - ts::pmean<"batch">(x);
+        return centered * ts::rsqrt(ts::pmean<"batch">(centered * centered) + 1e-5);
+      },
+      ts::axis_name<"batch">)(xs);
+  return standardized;
+};
+
 TEST(DocGradients, CodeOfThePage) {
   tessera_test::expect_lines({.name = "gradients.md", .lines = 24}, __FILE__);
   const Array x = random_array({2, 3}, 1), w = random_array({3, 3}, 2), v = random_array({3, 3}, 3);
@@ -137,6 +147,12 @@ TEST(DocGradients, CodeOfThePage) {
     }
   }
   expect_near(clipped[1], mean, 1e-12);
+  const Array standardized = results_of<Float<2>>(standardized_examples, {x})[0];
+  for (std::size_t i = 0; i < 3; ++i) {  // of two examples, the mean is in the middle
+    const double half_distance = (x.data[i] - x.data[3 + i]) / 2;
+    EXPECT_NEAR(standardized.data[i], half_distance / std::sqrt(half_distance * half_distance + 1e-5), 1e-10);
+    EXPECT_NEAR(standardized.data[3 + i], -standardized.data[i], 1e-10);
+  }
 }
 
 }  // namespace

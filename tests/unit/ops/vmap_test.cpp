@@ -1,6 +1,9 @@
+#include <array>
 #include <cmath>
+#include <cstdint>
 #include <string>
 #include <tuple>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -317,6 +320,51 @@ TEST(Vmap, Structures) {
   for (std::size_t k = 0; k < out.size(); k += 2) expect_near(out[k], out[k + 1], 1e-6, std::to_string(k));
 }
 
+// Structs that are templates of a rank or of types arrive as structs, in vmap and in loops.
+template <int Rank> struct Sample {
+  Float<Rank> x;
+  std::array<ts::ShardedTensor<std::int32_t, Rank>, 2> i;
+  ts::Scalar scale;
+};
+template <class X, class Inner> struct Nested {
+  X weight;
+  Inner sample;
+  std::tuple<X> more;
+};
+template <class T, int Rank> struct Typed {
+  ts::ShardedTensor<T, Rank> x;
+  constexpr auto twice() const { return x * 2.0; }
+};
+struct Fixed {
+  Float<2> a;
+  Typed<double, 2> b;
+};
+TEST(Vmap, StructsArriveAsStructs) {
+  using Given = Nested<ts::ShardedTensor<double, 2>, Sample<2>>;
+  static_assert(std::is_same_v<ts::detail::example_t<Given>, Nested<ts::ShardedTensor<double, 1>, Sample<1>>>);
+  static_assert(std::is_same_v<ts::detail::example_t<Typed<float, 3>>, Typed<float, 2>>);
+  static_assert(std::is_void_v<ts::detail::example_t<Fixed>>);
+  static_assert(std::is_void_v<ts::detail::example_t<Typed<float, 0>>>);
+  constexpr auto f = [](const auto& given, const auto& typed, const auto& fixed) {
+    const auto value = [](const auto& one) {
+      return ts::sum(one.weight * one.sample.x * one.sample.scale +
+                     ts::cast<double>(one.sample.i[0] - one.sample.i[1]) * std::get<0>(one.more));
+    };
+    const auto by_hand = ts::sum<1>(given.weight * given.sample.x * given.sample.scale +
+                                    ts::cast<double>(given.sample.i[0] - given.sample.i[1]) * std::get<0>(given.more));
+    const auto structs = ts::vmap([](const auto& one) { return Typed<double, 1>{one.twice()}; })(typed);
+    return std::tuple(ts::vmap(value)(given), by_hand, ts::map(value, given), by_hand,
+                      ts::vmap([](const auto& one) { return one.twice(); })(typed), typed.x * 2.0,
+                      ts::all_layers(structs, &Typed<double, 1>::x), typed.x * 2.0,
+                      ts::vmap([](const auto& one) { return std::get<0>(one) * std::get<1>(one).twice(); })(fixed),
+                      fixed.a * fixed.b.x * 2.0);
+  };
+  const Program program = compiled<decltype(f), Given, Typed<double, 2>, Fixed>();
+  const Array y2 = random_array({3, 4}, 81);
+  const auto out = run(program.view(), {x2, y2, i2, i2, Array({}, 1.5), y2, x2, y2, x2});
+  for (std::size_t k = 0; k < out.size(); k += 2) expect_near(out[k], out[k + 1], 1e-6, std::to_string(k));
+}
+
 TEST(Vmap, Axes) {
   constexpr auto f = [](const auto& xs, const auto& ys) {
     const auto moved =
@@ -433,6 +481,62 @@ TEST(Vmap, Loops) {
                               x, 8);
       },
       ts::in_axes<0>, {x2}, 1);
+  expect_same<Float<2>, Float<1>>(
+      "branches of what is shared, with several results",
+      [](const auto& x, const auto& w) {
+        const auto chosen = ts::cond(
+            ts::sum(x) > 0.0, [&] { return std::tuple(w * 2.0, ts::cast<std::int32_t>(w * 0.0) + 1); },
+            [&] { return std::tuple(ts::sum(x) * w, ts::cast<std::int32_t>(w * 0.0)); });
+        return std::tuple(std::get<0>(chosen), std::get<1>(chosen),
+                          ts::cond(
+                              ts::sum(x) < 0.0, [&] { return w; }, [&] { return w * 3.0; }));
+      },
+      ts::in_axes<0, same>, {x2, v1}, 4);
+  expect_same<Float<2>, Ints>(
+      "a switch",
+      [](const auto& x, const auto& i) {
+        return ts::switch_case(
+            i,
+            std::tuple([](const auto& v) { return ts::exp(v); }, [](const auto& v) { return v * ts::sum(v); },
+                       [](const auto& v) { return ts::sqrt(v * v + 1.0); }),
+            x);
+      },
+      ts::in_axes<0, 0>, {x2, i1}, 3);
+  expect_same<Float<2>, Float<1>>(
+      "a while loop in a scan, with a branch in it",
+      [](const auto& x, const auto& t) {
+        const auto step = [&](const auto& h, const auto& in) {
+          const auto last = ts::while_loop([](const auto& c) { return std::get<0>(c) < 2.0; },
+                                           [&](const auto& c) {
+                                             const auto& [sum, power] = c;
+                                             const auto next = ts::cond(
+                                                 power > t, [&] { return power * 1.5; }, [&] { return power + 0.5; });
+                                             return std::tuple(sum + ts::abs(next * in) + 0.3, next);
+                                           },
+                                           std::tuple(h * 0.1, t * 0.5), 7);
+          return std::tuple(ts::tanh(std::get<0>(last)) + h, std::get<1>(last));
+        };
+        return ts::scan(step, ts::sum(x) * 0.0, x);
+      },
+      ts::in_axes<0, 0>, {x2, t1}, 1);
+  expect_same<Float<2>>(
+      "the gradient of a while loop",
+      [](const auto& x) {
+        return ts::grad([](const auto& own) {
+          return ts::sum(ts::while_loop([](const auto& v) { return ts::sum(v * v) < 9.0; },
+                                        [](const auto& v) { return v * v * 0.5 + 1.0; }, own, 8));
+        })(x);
+      },
+      ts::in_axes<0>, {x2}, 2);
+  expect_same<Float<3>>(
+      "a vmap in a vmap, with a branch",
+      [](const auto& a) {
+        return ts::vmap([&](const auto& x) {
+          return ts::cond(
+              ts::sum(x) > ts::sum(a) * 0.1, [&] { return x * ts::sum(a); }, [&] { return ts::sin(x); });
+        })(a);
+      },
+      ts::in_axes<0>, {x3}, 2);
   expect_same<Float<3>, Float<2>>(
       "the gradient of a scan",
       [](const auto& x, const auto& u) {
@@ -444,6 +548,26 @@ TEST(Vmap, Loops) {
         })(u);
       },
       ts::in_axes<0, same>, {x3, random_array({5, 5}, 31)}, 2);
+}
+
+// A branch that an example does not take may have no derivative there: a gradient inside of the vmap is that of the own
+// branch.
+TEST(Vmap, GradientsOfBranchesThatAreNotTaken) {
+  constexpr auto f = [](const auto& xs, const auto& w) {
+    const auto root = [&](const auto& x) {
+      return ts::cond(
+          x > 0.0, [&] { return ts::sum(ts::sqrt(x * w)); }, [&] { return x * 2.0; });
+    };
+    const auto inside = ts::vmap([&](const auto& x) { return ts::grad(root)(x); })(xs);
+    const auto one_by_one = ts::grad([&](const auto& all) { return ts::sum(ts::map(root, all)); })(xs);
+    const auto outside = ts::grad([&](const auto& all) { return ts::sum(ts::vmap(root)(all)); })(xs);
+    return std::tuple(inside, one_by_one, outside);
+  };
+  const auto out = results_of<Float<1>, Float<1>>(f, {Array({3}, {-1, 4, -2}), Array({2}, {1, 4})});
+  expect_near(out[0], Array({3}, {2, 0.75, 2}), 1e-12);
+  expect_near(out[1], Array({3}, {2, 0.75, 2}), 1e-12);
+  EXPECT_TRUE(std::isnan(out[2].data[0]));  // as in JAX
+  EXPECT_NEAR(out[2].data[1], 0.75, 1e-12);
 }
 
 struct Block {
@@ -556,8 +680,105 @@ TEST(Vmap, NoExamples) {
         [&](const auto& a) { return std::tuple(ts::matmul(a, w), ts::sum(a), ts::sum(w), ts::sort<0>(a)); })(x);
   };
   const auto out = results_of<Float<3>, Float<2>>(f, {Array({0, 4, 5}, 0), w2});
+  constexpr auto branch = [](const auto& x) {
+    return ts::vmap([&](const auto& a) {
+      return ts::cond(
+          ts::sum(a) > 0.0, [&] { return a * 2.0; }, [&] { return a; });
+    })(x);
+  };
+  EXPECT_EQ(results_of<Float<3>>(branch, {Array({0, 4, 5}, 0)})[0].shape, (ts::Shape{0, 4, 5}));
   EXPECT_EQ(out[0].shape, (ts::Shape{0, 4, 2}));
   EXPECT_EQ(out[2].shape, (ts::Shape{0}));
+}
+
+// ---- collectives over the examples, by the name of the axis
+
+constexpr auto batch = ts::axis_name<"batch">;
+
+TEST(Vmap, CollectivesOfNestedVmaps) {
+  constexpr auto f = [](const auto& xs) {  // [3, 4, 5]
+    const auto nested = ts::vmap(
+        [](const auto& a) {
+          return ts::vmap(
+              [&](const auto& x) {
+                return std::tuple(
+                    x + ts::psum<"outer">(x), x * ts::psum<"inner">(x), x - ts::pmean<"outer", "inner">(x * 2.0),
+                    ts::pmax<"outer">(x) + ts::pmin<"inner">(x) * ts::sum(ts::psum<"inner">(a)),
+                    ts::collective::all_gather<"outer", 0>(x) * ts::cast<double>(ts::axis_index<"outer">(x)),
+                    ts::collective::all_gather<"inner", 0>(ts::sin(x)) + ts::cast<double>(ts::axis_index<"inner">(x)));
+              },
+              ts::axis_name<"inner">)(a);
+        },
+        ts::axis_name<"outer">)(xs);
+    const auto& [first, second, third, fourth, fifth, sixth] = nested;
+    const auto outer = ts::cast<double>(ts::iota<0, std::int32_t>(ts::sum<2>(xs)));
+    const auto inner = ts::cast<double>(ts::iota<1, std::int32_t>(ts::sum<2>(xs)));
+    const auto of_outer = ts::reshape(ts::transpose<1, 0, 2>(xs), {1, 4, 15});
+    const auto of_inner = ts::reshape(ts::sin(xs), {3, 1, 20});
+    return std::tuple(first, xs + ts::sum<0>(xs, ts::keepdims), second, xs * ts::sum<1>(xs, ts::keepdims), third,
+                      xs - ts::mean<0, 1>(xs * 2.0, ts::keepdims), fourth,
+                      ts::max<0>(xs, ts::keepdims) +
+                          ts::min<1>(xs, ts::keepdims) * ts::unsqueeze<1>(ts::unsqueeze<1>(ts::sum<1, 2>(xs))) * 4.0,
+                      fifth, of_outer * ts::unsqueeze<2>(outer), sixth, of_inner + ts::unsqueeze<2>(inner));
+  };
+  const auto out = results_of<Float<3>>(f, {x3});
+  for (std::size_t k = 0; k < out.size(); k += 2) expect_near(out[k], out[k + 1], 1e-12, std::to_string(k));
+}
+
+constexpr auto loss_of_batch = [](const auto& x, const auto& w) {
+  const auto centered = x - ts::pmean<"batch">(x);
+  const auto scaled = centered * ts::rsqrt(ts::pmean<"batch">(centered * centered) + 0.1);
+  const auto others = ts::collective::all_gather<"batch", 0>(x * w);
+  return ts::sum(ts::sin(scaled * w)) + ts::sum(ts::exp(others)) * ts::sum(x) +
+         ts::sum(x * ts::ppermute<"batch">(ts::sin(x), ts::Shift(1))) + ts::sum(ts::psum<"batch">(w * x * w));
+};
+constexpr auto slope_of_batch = [](const auto& x, const auto& w) {
+  return ts::sum(ts::sin(ts::grad([&](const auto& v) { return loss_of_batch(v, w); })(x)));
+};
+
+// A gradient in the function of the vmap is that of the sum of all losses: the gradient of the whole vmap.
+TEST(Vmap, GradientsOfCollectivesInside) {
+  constexpr auto f = [](const auto& xs, const auto& w) {
+    const auto of_all = [&](const auto& function) {
+      return [&](const auto& own, const auto& v) {
+        return ts::sum(ts::vmap([&](const auto& x) { return function(x, v); }, batch)(own));
+      };
+    };
+    const auto first = ts::vmap([&](const auto& x) { return ts::grad<0, 1>(loss_of_batch)(x, w); }, batch)(xs);
+    const auto second = ts::vmap([&](const auto& x) { return ts::grad<0>(slope_of_batch)(x, w); }, batch)(xs);
+    const auto [of_x, of_w] = ts::grad<0, 1>(of_all(loss_of_batch))(xs, w);
+    return std::tuple(std::get<0>(first), of_x, ts::sum<0>(std::get<1>(first)), of_w, second,
+                      ts::grad<0>(of_all(slope_of_batch))(xs, w));
+  };
+  const auto out = results_of<Float<2>, Float<1>>(f, {x2, random_array({4}, 71)});
+  for (std::size_t k = 0; k < out.size(); k += 2) expect_near(out[k], out[k + 1], 1e-10, std::to_string(k));
+}
+
+TEST(Vmap, CollectivesInLoops) {
+  constexpr auto f = [](const auto& xs, const auto& w) {
+    const auto in_loop = ts::vmap(
+        [&](const auto& x) {
+          return ts::scan([&](const auto& h,
+                              const auto& in) { return std::tuple(ts::tanh(h + ts::psum<"batch">(in * 0.3)), h * in); },
+                          w, x);
+        },
+        batch)(xs);
+    const auto shared = ts::vmap(
+        [&](const auto& x) {
+          return x * ts::fori_loop(
+                         0, 2, [&](const auto&, const auto& h) { return ts::psum<"batch">(h) * 0.5; }, w);
+        },
+        batch)(xs);
+    const auto by_hand = ts::scan(
+        [&](const auto& h, const auto& in) {
+          return std::tuple(ts::tanh(h + ts::sum<0>(in * 0.3)), ts::unsqueeze<0>(h) * in);
+        },
+        w, ts::transpose<1, 0, 2>(xs));
+    return std::tuple(std::get<0>(in_loop), ts::broadcast_like(std::get<0>(by_hand), ts::sum<1>(xs)),
+                      std::get<1>(in_loop), ts::transpose<1, 0, 2>(std::get<1>(by_hand)), shared, xs * w * 2.25);
+  };
+  const auto out = results_of<Float<3>, Float<1>>(f, {x3, v1});
+  for (std::size_t k = 0; k < out.size(); k += 2) expect_near(out[k], out[k + 1], 1e-12, std::to_string(k));
 }
 
 TEST(Vmap, Errors) {
@@ -568,6 +789,15 @@ TEST(Vmap, Errors) {
     })(x);
   };
   EXPECT_THROW((trace<decltype(deep), Float<3>>()), ts::error);
+  constexpr auto unknown = [](const auto& x) {
+    return ts::vmap([](const auto& a) { return ts::psum<"bach">(a); }, batch)(x);
+  };
+  try {
+    trace<decltype(unknown), Float<3>>();
+    ADD_FAILURE() << "an axis that no vmap has";
+  } catch (const ts::error& e) {
+    EXPECT_NE(std::string(e.what()).find("collective over the axis 'bach'"), std::string::npos) << e.what();
+  }
 }
 
 }  // namespace

@@ -104,6 +104,9 @@ struct OpenBody {
   int arguments = 0;          ///< how many it has so far
   /// The values of the graph around it that it reads, and the arguments that these are in the body.
   Growable<std::int32_t> captured, inside;
+  // Of the function of a vmap with a name for its axis:
+  Name axis{};
+  std::int32_t index_of_example = -1;  ///< an argument of the body
 };
 
 /// Which values of a checkpointed function are stored for its gradient; it recomputes all others.

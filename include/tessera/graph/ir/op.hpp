@@ -103,6 +103,10 @@ enum class Op : std::uint32_t {
   /// runs its body once for each layer, on carried values and slices of stacked values
   repeat = operation_id("repeat"),
   project = operation_id("project"),  ///< one output of an operation with several
+  // Collectives over the examples of a vmap, in the graph of one example.
+  sum_examples = operation_id("sum_examples"),
+  gather_examples = operation_id("gather_examples"),
+  own_example = operation_id("own_example"),
 };
 
 }  // namespace tessera

@@ -22,6 +22,7 @@ struct Local : LocalTag, Operators<Local<T, Rank, Region, Varying>> {
   using region = Region;
   static constexpr int rank = Rank;
   static constexpr unsigned varying = Varying;
+  template <int Other> using with_rank = Local<T, Other, Region, Varying>;
   Value value{};
 
   constexpr Local() = default;
@@ -158,7 +159,7 @@ template <class Region, class X> struct LocalCallOf {
 
 template <class Region, class X> constexpr LocalValue local_value(Value context, const X& x) {
   if constexpr (LocalOperand<X>)
-    return {x.value.at(context.source), X::varying, X::rank};
+    return {here(x.value).at(context.source), X::varying, X::rank};
   else if constexpr (StoredOperand<X>)
     return taken_from_struct(Region::text, x.placeholder(), X::rank, context.source);
   else if constexpr (ExprOperand<X>)
@@ -214,7 +215,7 @@ template <class X, LocalOperand Like> constexpr auto local_of(const X& x, const 
   using Region = typename Like::region;
   static_assert(StoredOperand<X> || ExprOperand<X>, "tessera: local_of takes a tensor that is a field of a struct");
   static_assert(Region::structs, "tessera: local_of is only for a shard_map with a struct among its arguments");
-  const Value context = like.value.at(Source::from(at));
+  const Value context = here(like.value).at(Source::from(at));
   return Local<typename X::element, X::rank, Region, Region::all>(detail::local_value<Region>(context, x).value);
 }
 

@@ -6,18 +6,9 @@
 
 #include <tessera/base/shape.hpp>
 #include <tessera/ops/shard_map/local.hpp>
+#include <tessera/ops/shard_map/routes.hpp>
 
 namespace tessera {
-
-/// A ppermute in which each device sends to the device `by` positions further along the axis, cyclically.
-struct Shift {
-  Dim by;
-  constexpr explicit Shift(const Dim& places) : by(places) {}
-};
-/// One transfer of a ppermute: the device with index `from` along the axis sends to device `to`.
-struct Route {
-  int from = 0, to = 0;
-};
 
 namespace detail {
 
@@ -54,7 +45,7 @@ template <class X> constexpr auto not_made(const X& x) {
 constexpr int only_axis(unsigned mask) { return bit_count(mask - 1); }
 
 template <class X> constexpr LocalValue local_at(const X& x, const Here& at) {
-  return {x.value.at(Source::from(at)), X::varying, X::rank};
+  return {here(x.value).at(Source::from(at)), X::varying, X::rank};
 }
 /// The axes along which a collective over `Mask` needs full leading dims. In regions with structs, whose types don't
 /// tell what varies, only those of `Mask`.
@@ -85,24 +76,18 @@ template <Op O, unsigned Mask, class X> constexpr auto reduce_over(const X& x, c
   }
 }
 
-/// A permute along one axis. `add_places` appends the transfers to the operands of the node.
-template <unsigned Mask, class X, class AddPlaces>
-constexpr auto permute_over(const X& x, const Here& at, const AddPlaces& add_places) {
+/// A permute along one axis.
+template <unsigned Mask, class X, class Routes>
+constexpr auto permute_over(const X& x, const Here& at, const Routes& routes) {
   if constexpr (Mask == 0) {
     return not_made(x);
   } else {
     constexpr int lead = lead_of(X::varying, only_axis(Mask));
     const ShardMapText& text = X::region::text;
     const Value sent = pinned(text, extended(text, local_at(x, at), X::varying, wanted_over<Mask>(x)), X::varying);
-    const Node type = sent.node();
     Growable<std::int32_t> operands{sent.id};
-    add_places(sent, operands);
-    return X(sent.make({.op = Op::permute,
-                        .dtype = type.dtype,
-                        .rank = type.rank,
-                        .singletons = type.singletons,
-                        .labels = pack_dim(lead)},
-                       operands.data(), static_cast<int>(operands.size())));
+    add_routes(sent, operands, routes);
+    return X(permuted(sent, operands, lead));
   }
 }
 
@@ -214,19 +199,12 @@ template <FixedString Axis, int D, class X> constexpr auto psum_scatter(const X&
 template <FixedString Axis, class X>
 constexpr auto ppermute(const X& x, const Shift& shift, Here at = Here::current()) {
   constexpr unsigned mask = detail::axes_of_call<true, X, Axis>();
-  return detail::permute_over<mask>(x, at, [&](const Value& sent, Growable<std::int32_t>& operands) {
-    operands.push_back(detail::as_size(lower(sent, shift.by)).id);
-  });
+  return detail::permute_over<mask>(x, at, shift);
 }
 template <FixedString Axis, class X>
 constexpr auto ppermute(const X& x, std::initializer_list<Route> routes, Here at = Here::current()) {
   constexpr unsigned mask = detail::axes_of_call<true, X, Axis>();
-  return detail::permute_over<mask>(x, at, [&](const Value& sent, Growable<std::int32_t>& operands) {
-    for (const Route& route : routes) {
-      operands.push_back(sent.number(route.from, DType::i64).id);
-      operands.push_back(sent.number(route.to, DType::i64).id);
-    }
-  });
+  return detail::permute_over<mask>(x, at, routes);
 }
 
 /// The index of the device along the axis, an i32 scalar. `x` is any local value. No communication.
@@ -236,7 +214,7 @@ template <FixedString Axis, class X> constexpr auto axis_index(const X& x, Here 
     return detail::not_made(x);
   } else {
     const detail::ShardMapText& text = X::region::text;
-    const Value context = x.value.at(Source::from(at));
+    const Value context = here(x.value).at(Source::from(at));
     const Value size = detail::axis_size_of(context, text.axes[detail::only_axis(mask)]);
     return Local<std::int32_t, 0, typename X::region, mask>(detail::pinned(text, detail::arange(size), mask));
   }
@@ -247,7 +225,7 @@ template <FixedString Axis, class X> constexpr Dim axis_size(const X& x, Here at
   if constexpr (mask == 0)
     return Dim(1);
   else
-    return Dim(detail::axis_size_of(x.value.at(Source::from(at)), X::region::text.axes[detail::only_axis(mask)]));
+    return Dim(detail::axis_size_of(here(x.value).at(Source::from(at)), X::region::text.axes[detail::only_axis(mask)]));
 }
 
 namespace collective {

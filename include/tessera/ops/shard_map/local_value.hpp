@@ -81,7 +81,7 @@ constexpr LocalValue taken_from_struct(const ShardMapText& text, Value value, in
     fail(errc::unsupported, "[shard_map] captured value: a local value is combined with a value from outside of the "
                             "shard_map; pass the outside value as an argument, with a spec");
   value.graph = ~value.graph;
-  return {value.at(source), (1u << text.axis_count) - 1, rank};
+  return {here(value).at(source), (1u << text.axis_count) - 1, rank};
 }
 
 /// x without the leading dims of extent 1.
