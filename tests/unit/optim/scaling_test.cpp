@@ -129,6 +129,34 @@ TEST(Stacks, SoftmaxOfSplitRowsOfEachLayer) {
   }
 }
 
+// A dim that has to be whole gives its axis to a dim that the axis divides, also to that of the layers: these are in
+// one block then, and layers again in the result.
+TEST(Stacks, LayersThatAreSplitWithinAProgram) {
+  constexpr auto flipped = ts::compile([](auto model) {
+    return ts::optim::tree_map(
+        [](auto v) {
+          if constexpr (decltype(v)::rank < 2)
+            return v;
+          else
+            return decltype(v)(ts::flip<0>(v * 2.0));
+        },
+        model);
+  });
+  for (const int devices : {1, 2, 3}) {
+    const ts::Mesh mesh({{"x", devices}});
+    const Model model = drawn(3, mesh, {"x"}, {});
+    ts::CommunicationScope ran;
+    const Model result = flipped(model);
+    EXPECT_EQ(ran.wire_bytes(), flipped.plan(model).wire_bytes());
+    for (int layer = 0; layer < 3; ++layer) {
+      const Host from = ts::to_host(model.layers[layer].weight), got = ts::to_host(result.layers[layer].weight);
+      for (std::size_t row = 0; row < 7; ++row)
+        for (std::size_t column = 0; column < 5; ++column)
+          EXPECT_EQ(got[row * 5 + column], 2 * from[(6 - row) * 5 + column]) << devices << " devices, layer " << layer;
+    }
+  }
+}
+
 // A field of a Stack in a result has all layers, also where it was not computed from what is stored in layers.
 TEST(Stacks, ResultsHaveTheirLayersHoweverTheyAreMade) {
   constexpr auto zeros =

@@ -177,7 +177,8 @@ class PlannedValues {
     step.kind = StepKind::reshard;
     step.source = path.empty() ? source : path.front().source;
     step.collectives = std::move(path);
-    const bool stacked = value(best).stacked;
+    // The layers of a Stack are on all devices; where a computation splits them, they are in one block.
+    const bool stacked = value(best).stacked && target.dims[0].empty();
     const int result = add_value(node, target, role_of(node, target), stacked);
     step.inputs = {best};
     step.outputs = {result};
