@@ -10,6 +10,8 @@
 
 namespace tessera {
 
+struct Key;  // in tensor/key.hpp
+
 namespace build {
 
 /// A random node in the shape of `like`, in the type that its elements are computed in (f32 for bf16 and f16); see
