@@ -15,6 +15,7 @@
 #include <tessera/graph/ir/value.hpp>
 #include <tessera/graph/trace/trace_types.hpp>
 #include <tessera/graph/trace/tree.hpp>
+#include <tessera/ops/rows.hpp>
 
 namespace tessera::optim {
 
