@@ -842,6 +842,46 @@ def distributions():
             values(3), first(matrix()))
     write("multivariate_normal")
 
+    def divergences(name, p, others, *parameters):
+        """Divergences of other families: `p` takes the first half of the parameters, `others` the second."""
+        half = len(parameters) // 2
+        case(name, lambda *all: tuple(d.kl_divergence(p(*all[:half]), q(*all[half:])) for q in others), *parameters)
+
+    rate = lambda a, b: d.Exponential(a)
+    four = lambda: (positive(3), positive(4, 3), positive(4, 3), positive(3))
+    divergences("of_beta", d.Beta, (rate, d.Gamma, d.Normal, lambda a, b: d.Uniform(-a, b + 1)), *four())
+    divergences("of_exponential", rate, (d.Gamma, d.Gumbel, d.Normal), *four())
+    divergences("of_gamma", d.Gamma, (rate, d.Gumbel, d.Normal), *four())
+    divergences("of_chi2", lambda a, b: d.Chi2(a), (rate, d.Gamma, d.Gumbel, d.Normal, lambda a, b: d.Chi2(b)), *four())
+    divergences("of_gumbel", d.Gumbel, (d.Normal,), *four())
+    divergences("of_laplace", d.Laplace, (d.Normal,), values(3), *four()[1:])
+    divergences("of_normal", d.Normal, (d.Gumbel, d.Laplace), values(3), *four()[1:])
+    divergences("of_pareto", lambda a, b: d.Pareto(a, b + 2), (rate, d.Gamma, d.Normal), *four())
+    within = lambda a, b: d.Uniform(a / 4, a / 4 + b / 16)
+    divergences("of_uniform", within, (rate, d.Gamma, d.Gumbel, d.Normal, lambda a, b: d.Pareto(a / 64, b)), *four())
+    divergences("of_uniform_below_1", lambda a, b: d.Uniform(a / 8, a / 8 + b / 8), (d.Beta,), *four())
+    divergences("of_half_cauchy", lambda a, b: d.HalfCauchy(a), (lambda a, b: d.HalfCauchy(a),), *four())
+    for kind in ("probs", "logits"):
+        parameter = chances if kind == "probs" else values
+        of = lambda make: lambda *p: make(*p[:-1], **{kind: p[-1]})
+        divergences(f"of_bernoulli_{kind}", of(d.Bernoulli), (d.Poisson,), parameter(3), positive(4, 3))
+        case(f"of_binomial_{kind}", lambda n, a, b: d.kl_divergence(of(d.Binomial)(n, a), of(d.Binomial)(n, b)), total,
+             parameter(4, 3), parameter(4, 3))
+
+    modes = lambda *all: lambda *p: tuple(make(*p).mode for make in all)
+    case("modes_of_two", modes(d.Normal, d.LogNormal, d.Laplace, d.Gumbel, d.Cauchy, lambda l, s: d.StudentT(s, l, s)), values(3), positive(4, 3))
+    case("modes_of_one", modes(d.Exponential, d.HalfNormal, d.HalfCauchy, d.Chi2, d.Poisson), positive(4, 3) * 2)
+    case("modes_above_0", modes(d.Gamma, d.Pareto, lambda a, b: d.Beta(a, b), lambda a, b: d.Weibull(a, b + 1)), positive(3), positive(4, 3) + 1)
+    case("mode_of_rows", modes(d.Dirichlet, lambda c: d.Dirichlet(c / 8), lambda c: d.Independent(d.Gamma(c, c), 1)), positive(4, 3) + 0.75)
+    for kind in ("probs", "logits"):
+        parameter = chances if kind == "probs" else values
+        of = lambda make: lambda *p: make(*p[:-1], **{kind: p[-1]})
+        case(f"modes_of_counts_{kind}", modes(of(d.Binomial), lambda n, p: of(d.NegativeBinomial)(n / 2, p),
+             lambda n, p: of(d.Bernoulli)(p), lambda n, p: of(d.Geometric)(p)), total, parameter(4, 3))
+        weights = positive if kind == "probs" else values
+        case(f"modes_of_indices_{kind}", modes(of(d.Categorical), of(d.OneHotCategorical)), weights(4, 3), grad=False)
+    write("divergences")
+
 
 if __name__ == "__main__":
     folder.mkdir(exist_ok=True)

@@ -26,6 +26,7 @@
 #include <tessera/distributions/discrete/negative_binomial.hpp>
 #include <tessera/distributions/discrete/one_hot_categorical.hpp>
 #include <tessera/distributions/discrete/poisson.hpp>
+#include <tessera/distributions/divergences.hpp>
 #include <tessera/distributions/formula.hpp>
 #include <tessera/distributions/independent.hpp>
 #include <tessera/distributions/kl_divergence.hpp>

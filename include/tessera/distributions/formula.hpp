@@ -41,6 +41,7 @@ constexpr Value digamma(Value x) { return build::apply<ops::DigammaOp>(x); }
 constexpr Value betaln(Value a, Value b) { return lgamma(a) + lgamma(b) - lgamma(a + b); }
 constexpr Value xlogy(Value x, Value y) { return tessera::detail::XlogyTag::emit(x, x, y); }
 constexpr Value xlog1py(Value x, Value y) { return tessera::detail::Xlog1pyTag::emit(x, x, y); }
+constexpr Value floor(Value x) { return build::apply<ops::FloorOp>(x); }
 constexpr Value less(Value x, Value y) { return build::binary(Op::less, x, y); }
 constexpr Value less(Value x, double y) { return less(x, x.number(y)); }
 constexpr Value greater(Value x, Value y) { return build::binary(Op::greater, x, y); }
@@ -48,8 +49,10 @@ constexpr Value greater(Value x, double y) { return greater(x, x.number(y)); }
 constexpr Value either(Value x, Value y) { return build::binary(Op::logical_or, x, y); }
 constexpr Value select(Value condition, Value yes, Value no) { return build::select(condition, yes, no); }
 constexpr Value select(Value condition, double yes, Value no) { return select(condition, no.number(yes), no); }
+/// x, or 0 where it is below.
+constexpr Value positive_part(Value x) { return select(less(x, 0), 0, x); }
 /// Whether x is not a whole number of at least 0. NaN is: formulas give NaN for it.
-constexpr Value is_no_count(Value x) { return either(less(x, 0), less(build::apply<ops::FloorOp>(x), x)); }
+constexpr Value is_no_count(Value x) { return either(less(x, 0), less(floor(x), x)); }
 
 /// The sums of rows, without their dim or with it as one of extent 1.
 constexpr Value sum_of_rows(Value x, bool keep = false) {
@@ -66,6 +69,12 @@ template <class Formula> constexpr Value within_support(Value outside, Value x, 
 constexpr Value spread(Value x, Value like) {
   if (x.rank() == 0) return build::broadcast(x, like);
   return ops::checked_broadcast(x, like, MadeBy::broadcast_like);
+}
+
+/// What a number that is a parameter of a distribution may be.
+template <class Formulas> constexpr NumberRule rule_of(std::size_t parameter) {
+  if constexpr (requires { Formulas::rules; }) return Formulas::rules[parameter % std::size(Formulas::rules)];
+  return NumberRule::any;
 }
 
 /// What a sample is made of: random numbers in its shape.
@@ -98,9 +107,8 @@ template <class Formulas, class... X>
 constexpr void convert_parameters(DType type, int others, std::same_as<Value> auto&... operands) {
   int at = -others;
   const auto convert = [&](Value& x, bool is_number) {
-    NumberRule rule = NumberRule::any;
-    if constexpr (requires { Formulas::rules; })
-      if (at >= 0) rule = Formulas::rules[static_cast<std::size_t>(at) % std::size(Formulas::rules)];
+    const NumberRule rule =
+        at < 0 ? NumberRule::any : distributions::formulas::rule_of<Formulas>(static_cast<std::size_t>(at));
     x = is_number && rule != NumberRule::any ? build::checked_cast(x, type, rule) : build::cast(x, type);
     ++at;
   };
@@ -108,9 +116,10 @@ constexpr void convert_parameters(DType type, int others, std::same_as<Value> au
 }
 
 /// What a distribution computes of elements and its parameters, or of its parameters alone.
-enum class Quantity : std::uint8_t { log_prob, cdf, icdf, entropy, mean, variance, stddev, kl_divergence };
+enum class Quantity : std::uint8_t { log_prob, cdf, icdf, entropy, mean, mode, variance, stddev, kl_divergence };
 constexpr const char* name_of(Quantity what) {
-  constexpr const char* names[] = {"log_prob", "cdf", "icdf", "entropy", "mean", "variance", "stddev", "kl_divergence"};
+  constexpr const char* names[] = {"log_prob", "cdf",      "icdf",   "entropy",      "mean",
+                                   "mode",     "variance", "stddev", "kl_divergence"};
   return names[static_cast<int>(what)];
 }
 constexpr bool takes_elements(Quantity what) {
@@ -137,12 +146,13 @@ template <class Formulas, Quantity What> struct QuantityTag {
     if constexpr (What == Quantity::log_prob) return Formulas::log_prob(first, rest...);
     if constexpr (What == Quantity::cdf) return Formulas::cdf(first, rest...);
     if constexpr (What == Quantity::icdf) return Formulas::icdf(first, rest...);
-    if constexpr (What == Quantity::kl_divergence) return Formulas::kl_divergence(first, rest...);
     // The others have the shape of all parameters, some of which they need not depend on.
     using distributions::formulas::spread, distributions::formulas::sqrt;
     const Value shape = (first + ... + rest);
     if constexpr (What == Quantity::entropy) return spread(Formulas::entropy(first, rest...), shape);
     if constexpr (What == Quantity::mean) return spread(Formulas::mean(first, rest...), shape);
+    if constexpr (What == Quantity::mode) return spread(Formulas::mode(first, rest...), shape);
+    if constexpr (What == Quantity::kl_divergence) return spread(Formulas::kl_divergence(first, rest...), shape);
     if constexpr (What == Quantity::variance) return spread(Formulas::variance(first, rest...), shape);
     if constexpr (What == Quantity::stddev) return spread(sqrt(Formulas::variance(first, rest...)), shape);
   }

@@ -22,6 +22,7 @@ template <int Dims, class Base> struct Independent {
   }
   constexpr auto entropy(Here at = Here::current()) const { return summed(base.entropy(at), at); }
   constexpr auto mean(Here at = Here::current()) const { return base.mean(at); }
+  constexpr auto mode(Here at = Here::current()) const { return base.mode(at); }
   constexpr auto variance(Here at = Here::current()) const { return base.variance(at); }
   constexpr auto stddev(Here at = Here::current()) const { return base.stddev(at); }
   template <std::uint32_t Stream = 0, class Key>

@@ -4,15 +4,17 @@
 
 #include <tuple>
 #include <type_traits>
+#include <utility>
 
+#include <tessera/distributions/divergences.hpp>
 #include <tessera/distributions/univariate.hpp>
 
 namespace tessera::distributions {
 
 /// The Kullback-Leibler divergence of q from p, the mean of log p(x) - log q(x) for samples x of p, in nats, as
-/// torch.distributions.kl_divergence, by the formulas that PyTorch has: for two distributions of one family, whose
-/// parameters are broadcast against each other. Categorical, OneHotCategorical, Dirichlet and Independent have
-/// overloads of their own.
+/// torch.distributions.kl_divergence: for two distributions of one family, and for the pairs of families that PyTorch
+/// has (docs/distributions.md). Parameters are broadcast against each other. Infinite where samples of p can't be
+/// samples of q. Categorical, OneHotCategorical, Dirichlet and Independent have overloads of their own.
 ///
 ///     const auto kl = ts::distributions::kl_divergence(ts::distributions::Normal(mean, deviation),
 ///                                                      ts::distributions::Normal(0.0, 1.0));
@@ -22,13 +24,14 @@ template <class P, class Q>
     typename Q::formulas;
   }
 constexpr auto kl_divergence(const P& p, const Q& q, Here at = Here::current()) {
-  using Formulas = typename P::formulas;
-  constexpr bool is_known = std::is_same_v<Formulas, typename Q::formulas> && requires { &Formulas::kl_divergence; };
-  static_assert(is_known,
-                "tessera: kl_divergence takes two distributions of one family, both of logits or both of "
-                "probabilities; HalfCauchy, Logistic, StudentT, Weibull, Binomial and NegativeBinomial have no "
-                "closed form here: take the mean of p.log_prob(x) - q.log_prob(x) for samples x of p");
-  if constexpr (is_known)
+  using Formulas = formulas::KlDivergence<typename P::formulas, typename Q::formulas,
+                                          std::make_index_sequence<std::tuple_size_v<decltype(p.parameters())>>,
+                                          std::make_index_sequence<std::tuple_size_v<decltype(q.parameters())>>>;
+  static_assert(Formulas::is_known,
+                "tessera: the divergence of these two distributions has no closed form here (docs/distributions.md has "
+                "those that have; two distributions of one family take both logits, or both probabilities): take the "
+                "mean of p.log_prob(x) - q.log_prob(x) for samples x of p");
+  if constexpr (Formulas::is_known)
     return std::apply(
         [&](const auto&... parameters) {
           static_assert((TensorOperand<std::decay_t<decltype(parameters)>> || ...),

@@ -3,7 +3,6 @@
 #include <tessera/base/push_macros.hpp>
 
 #include <cstddef>
-#include <iterator>
 #include <tuple>
 #include <utility>
 
@@ -13,11 +12,6 @@
 namespace tessera::distributions {
 
 namespace formulas {
-
-template <class Formulas> constexpr NumberRule rule_of(std::size_t parameter) {
-  if constexpr (requires { Formulas::rules; }) return Formulas::rules[parameter % std::size(Formulas::rules)];
-  return NumberRule::any;
-}
 
 /// The formulas of a distribution whose numbers x, of parameters I, are transformed to y = f(x), of parameters J.
 template <class Base, class Transform, class I, class J> struct Transformed;

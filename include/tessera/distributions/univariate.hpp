@@ -48,6 +48,12 @@ template <class Self, class Formulas> struct Univariate {
   {
     return computed<tessera::detail::Quantity::mean>(at);
   }
+  /// Where the density is largest, or the most probable value.
+  constexpr auto mode(Here at = Here::current()) const
+    requires requires { &Formulas::mode; }
+  {
+    return computed<tessera::detail::Quantity::mode>(at);
+  }
   constexpr auto variance(Here at = Here::current()) const
     requires requires { &Formulas::variance; }
   {

@@ -85,6 +85,7 @@ template <TensorOperand Loc, TensorOperand Factor> struct MultivariateNormal {
     return sum<-1>(log(deviations(at), at) + zeros_like(loc, at) + (0.5 + detail::half_log_2_pi), at);
   }
   constexpr auto mean(Here at = Here::current()) const { return loc + zeros_like(deviations(at), at); }
+  constexpr auto mode(Here at = Here::current()) const { return mean(at); }
   /// Of each number alone, [..., n].
   constexpr auto variance(Here at = Here::current()) const {
     return sum<-1>(scale_tril * scale_tril, at) + zeros_like(loc, at);

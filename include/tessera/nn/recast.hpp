@@ -11,6 +11,7 @@
 #include <tessera/base/dtype.hpp>
 #include <tessera/graph/trace/sharded_tensor.hpp>
 #include <tessera/graph/trace/stack.hpp>
+#include <tessera/ops/rows.hpp>
 
 // Models of which some parts have another type: cast_model, add_lora.
 

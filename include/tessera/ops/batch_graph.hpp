@@ -12,6 +12,7 @@
 #include <tessera/graph/transform/repeat_gradient.hpp>
 #include <tessera/graph/transform/simplify.hpp>
 #include <tessera/ops/gradient_rows.hpp>
+#include <tessera/ops/rows.hpp>
 
 TESSERA_PLANNING_BEGIN
 

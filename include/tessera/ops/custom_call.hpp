@@ -12,6 +12,7 @@
 #include <tessera/graph/trace/expr.hpp>
 #include <tessera/ops/custom_call_rows.hpp>
 #include <tessera/ops/operation.hpp>
+#include <tessera/ops/rows.hpp>
 
 namespace tessera {
 

@@ -7,6 +7,7 @@
 #include <tessera/graph/transform/primals.hpp>
 #include <tessera/ops/elementwise/select.hpp>
 #include <tessera/ops/gradient_rows.hpp>
+#include <tessera/ops/rows.hpp>
 
 // For compositions whose gradient is cheaper than that of their operations; users have ts::custom_vjp.
 

@@ -4,6 +4,7 @@
 
 #include <tessera/graph/trace/expr.hpp>
 #include <tessera/ops/gradient_rows.hpp>
+#include <tessera/ops/rows.hpp>
 
 namespace tessera {
 

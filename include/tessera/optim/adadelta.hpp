@@ -40,8 +40,9 @@ template <class Model> struct AdadeltaState {
 /// Communication: none of its own; partial gradients are reduced here, into the sharding of the parameters. Errors:
 /// structure when model, gradients and state differ. Source: Zeiler, 1212.5701, as torch.optim.Adadelta.
 template <class Model>
-constexpr auto adadelta(const Model& model, const Model& gradients, const optim::AdadeltaState<Model>& state,
-                        const optim::Adadelta& config = {}, Here at = Here::current()) {
+constexpr auto adadelta(const Model& model, const Model& gradients,
+                        const optim::AdadeltaState<optim::stored_t<Model>>& state, const optim::Adadelta& config = {},
+                        Here at = Here::current()) {
   const detail::FunctionCall named("adadelta", model);
   auto [moved, square, change] = optim::detail::update_parameters(
       at,
@@ -54,7 +55,7 @@ constexpr auto adadelta(const Model& model, const Model& gradients, const optim:
         return std::tuple(p - x(config.learning_rate) * delta, next_v, rho * u + fresh * (delta * delta));
       },
       model, gradients, state.square, state.change);
-  return std::tuple(moved, optim::AdadeltaState<Model>{square, change});
+  return std::tuple(moved, optim::AdadeltaState<optim::stored_t<Model>>{square, change});
 }
 
 }  // namespace tessera

@@ -69,7 +69,8 @@ constexpr Value root_mean_square(const Updated& x, Value v) {
 /// gradients and state differ; unsupported for a tensor of a Stack whose last dim is split, as the norms of lamb.
 /// Source: Shazeer, Stern, 1804.04235, as torch.optim.Adafactor except for the tensors without decay.
 template <class Model>
-constexpr auto adafactor(const Model& model, const Model& gradients, const optim::AdafactorState<Model>& state,
+constexpr auto adafactor(const Model& model, const Model& gradients,
+                         const optim::AdafactorState<optim::stored_t<Model>>& state,
                          const optim::Adafactor& config = {}, Here at = Here::current()) {
   const detail::FunctionCall named("adafactor", model);
   const Scalar step = optim::detail::next_step("adafactor", model, state.step, at);
@@ -101,7 +102,7 @@ constexpr auto adafactor(const Model& model, const Model& gradients, const optim
         return std::tuple(decayed - x(rate / clip) * u, next_r, next_c);
       },
       model, gradients, state.row, state.column);
-  return std::tuple(moved, optim::AdafactorState<Model>{row, column, step});
+  return std::tuple(moved, optim::AdafactorState<optim::stored_t<Model>>{row, column, step});
 }
 
 }  // namespace tessera

@@ -39,8 +39,9 @@ template <class Model> struct AdagradState {
 /// structure when model, gradients and state differ. Source: Duchi, Hazan, Singer, JMLR 12 (2011), as
 /// torch.optim.Adagrad.
 template <class Model>
-constexpr auto adagrad(const Model& model, const Model& gradients, const optim::AdagradState<Model>& state,
-                       const optim::Adagrad& config = {}, Here at = Here::current()) {
+constexpr auto adagrad(const Model& model, const Model& gradients,
+                       const optim::AdagradState<optim::stored_t<Model>>& state, const optim::Adagrad& config = {},
+                       Here at = Here::current()) {
   const detail::FunctionCall named("adagrad", model);
   auto [moved, sum] = optim::detail::update_parameters(
       at,
@@ -51,7 +52,7 @@ constexpr auto adagrad(const Model& model, const Model& gradients, const optim::
         return std::tuple(p - x(config.learning_rate) * slope / spread, next);
       },
       model, gradients, state.sum);
-  return std::tuple(moved, optim::AdagradState<Model>{sum});
+  return std::tuple(moved, optim::AdagradState<optim::stored_t<Model>>{sum});
 }
 
 }  // namespace tessera

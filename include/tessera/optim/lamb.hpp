@@ -49,7 +49,7 @@ constexpr Value norm_of(const Updated& x, Value of) {
 /// Communication: for a split parameter, an all_reduce of each norm. Errors: structure when model, gradients and state
 /// differ. Source: You and others, 1904.00962, algorithm 2, as optax.lamb except for the tensors without decay.
 template <class Model>
-constexpr auto lamb(const Model& model, const Model& gradients, const optim::AdamWState<Model>& state,
+constexpr auto lamb(const Model& model, const Model& gradients, const optim::AdamWState<optim::stored_t<Model>>& state,
                     const optim::Lamb& config = {}, Here at = Here::current()) {
   const detail::FunctionCall named("lamb", model);
   const Scalar step = optim::detail::next_step("lamb", model, state.step, at);
@@ -70,7 +70,7 @@ constexpr auto lamb(const Model& model, const Model& gradients, const optim::Ada
         return std::tuple(p - x(config.learning_rate) * (x(ratio) * u), next_m, next_v);
       },
       model, gradients, state.mean, state.square);
-  return std::tuple(moved, optim::AdamWState<Model>{mean, square, step});
+  return std::tuple(moved, optim::AdamWState<optim::stored_t<Model>>{mean, square, step});
 }
 
 }  // namespace tessera

@@ -43,7 +43,7 @@ template <class Model> struct LionState {
 ///
 ///     auto [next, next_state] = ts::lion(model, gradients, state, config);   // first optim::init_state(config, model)
 template <class Model>
-constexpr auto lion(const Model& model, const Model& gradients, const optim::LionState<Model>& state,
+constexpr auto lion(const Model& model, const Model& gradients, const optim::LionState<optim::stored_t<Model>>& state,
                     const optim::Lion& config = {}, Here at = Here::current()) {
   const detail::FunctionCall named("lion", model);
   auto [moved, momentum] = optim::detail::update_parameters(
@@ -55,7 +55,7 @@ constexpr auto lion(const Model& model, const Model& gradients, const optim::Lio
         return std::tuple(kept - x(rate) * build::apply<ops::SignOp>(mixed), x.running_mean(beta2, m, g));
       },
       model, gradients, state.momentum);
-  return std::tuple(moved, optim::LionState<Model>{momentum});
+  return std::tuple(moved, optim::LionState<optim::stored_t<Model>>{momentum});
 }
 
 }  // namespace tessera

@@ -105,7 +105,7 @@ template <class T> constexpr Value orthogonalized(const Value& matrices, const S
 /// and others, Muon: An optimizer for hidden layers in neural networks, 2024, as torch.optim.Muon with nesterov=True,
 /// whose matrices are [outputs, inputs].
 template <class Model>
-constexpr auto muon(const Model& model, const Model& gradients, const optim::MuonState<Model>& state,
+constexpr auto muon(const Model& model, const Model& gradients, const optim::MuonState<optim::stored_t<Model>>& state,
                     const optim::Muon& config = {}, Here at = Here::current()) {
   const detail::FunctionCall named("muon", model);
   const Growable<Value> any = optim::detail::parameters_of(model);
@@ -135,7 +135,7 @@ constexpr auto muon(const Model& model, const Model& gradients, const optim::Muo
         }
       },
       model, gradients, state.mean, state.square);
-  return std::tuple(moved, optim::MuonState<Model>{mean, square, Scalar(step.count)});
+  return std::tuple(moved, optim::MuonState<optim::stored_t<Model>>{mean, square, Scalar(step.count)});
 }
 
 }  // namespace tessera

@@ -58,8 +58,9 @@ template <class Model> struct CenteredRmsPropState {
 /// structure when model, gradients and state differ. Source: torch.optim.RMSprop, not centered; Hinton, lecture 6e of
 /// "Neural Networks for Machine Learning", 2012.
 template <class Model>
-constexpr auto rmsprop(const Model& model, const Model& gradients, const optim::RmsPropState<Model>& state,
-                       const optim::RmsProp& config = {}, Here at = Here::current()) {
+constexpr auto rmsprop(const Model& model, const Model& gradients,
+                       const optim::RmsPropState<optim::stored_t<Model>>& state, const optim::RmsProp& config = {},
+                       Here at = Here::current()) {
   const detail::FunctionCall named("rmsprop", model);
   auto [moved, square, velocity] = optim::detail::update_parameters(
       at,
@@ -72,7 +73,7 @@ constexpr auto rmsprop(const Model& model, const Model& gradients, const optim::
         return std::tuple(p - x(config.learning_rate) * next_b, next_v, next_b);
       },
       model, gradients, state.square, state.velocity);
-  return std::tuple(moved, optim::RmsPropState<Model>{square, velocity});
+  return std::tuple(moved, optim::RmsPropState<optim::stored_t<Model>>{square, velocity});
 }
 
 /// Inside a traced function: one step of RMSprop whose divisor is the deviation of each gradient. Returns (model,
@@ -84,7 +85,7 @@ constexpr auto rmsprop(const Model& model, const Model& gradients, const optim::
 /// makes negative gives NaN; Graves, 1308.0850.
 template <class Model>
 constexpr auto rmsprop_centered(const Model& model, const Model& gradients,
-                                const optim::CenteredRmsPropState<Model>& state,
+                                const optim::CenteredRmsPropState<optim::stored_t<Model>>& state,
                                 const optim::CenteredRmsProp& config = {}, Here at = Here::current()) {
   const detail::FunctionCall named("rmsprop_centered", model);
   auto [moved, square, mean, velocity] = optim::detail::update_parameters(
@@ -100,7 +101,7 @@ constexpr auto rmsprop_centered(const Model& model, const Model& gradients,
         return std::tuple(p - x(config.learning_rate) * next_b, next_v, next_m, next_b);
       },
       model, gradients, state.square, state.mean, state.velocity);
-  return std::tuple(moved, optim::CenteredRmsPropState<Model>{square, mean, velocity});
+  return std::tuple(moved, optim::CenteredRmsPropState<optim::stored_t<Model>>{square, mean, velocity});
 }
 
 }  // namespace tessera

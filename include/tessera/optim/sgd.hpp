@@ -59,7 +59,7 @@ namespace optim::detail {
 
 /// SGD with momentum; `ahead` adds the momentum once more to the step, as Nesterov's method does.
 template <bool ahead, class Model>
-constexpr auto sgd_with_momentum(const Model& model, const Model& gradients, const SgdState<Model>& state,
+constexpr auto sgd_with_momentum(const Model& model, const Model& gradients, const SgdState<stored_t<Model>>& state,
                                  const Sgd& config, Here at) {
   auto [moved, velocity] = update_parameters(
       at,
@@ -69,7 +69,7 @@ constexpr auto sgd_with_momentum(const Model& model, const Model& gradients, con
         return std::tuple(p - x(config.learning_rate) * (ahead ? slope + momentum * next : next), next);
       },
       model, gradients, state.velocity);
-  return std::tuple(moved, SgdState<Model>{velocity});
+  return std::tuple(moved, SgdState<stored_t<Model>>{velocity});
 }
 
 }  // namespace optim::detail
@@ -91,7 +91,7 @@ constexpr Model sgd(const Model& model, const Model& gradients, const optim::Sgd
 /// One step with momentum: velocity = momentum velocity + g + decay p, and p - rate velocity. Returns (model, state).
 /// Source: Sutskever, Martens, Dahl, Hinton, ICML 2013, with the rate outside the velocity, as in torch.optim.SGD.
 template <class Model>
-constexpr auto sgd(const Model& model, const Model& gradients, const optim::SgdState<Model>& state,
+constexpr auto sgd(const Model& model, const Model& gradients, const optim::SgdState<optim::stored_t<Model>>& state,
                    const optim::Sgd& config = {}, Here at = Here::current()) {
   const detail::FunctionCall named("sgd", model);
   return optim::detail::sgd_with_momentum<false>(model, gradients, state, config, at);
@@ -100,8 +100,9 @@ constexpr auto sgd(const Model& model, const Model& gradients, const optim::SgdS
 /// One step with Nesterov momentum, as torch.optim.SGD with nesterov=True: the velocity of ts::sgd, and
 /// p - rate (g + decay p + momentum velocity). Returns (model, state). Source: as ts::sgd with a state.
 template <class Model>
-constexpr auto sgd_nesterov(const Model& model, const Model& gradients, const optim::SgdState<Model>& state,
-                            const optim::Sgd& config = {}, Here at = Here::current()) {
+constexpr auto sgd_nesterov(const Model& model, const Model& gradients,
+                            const optim::SgdState<optim::stored_t<Model>>& state, const optim::Sgd& config = {},
+                            Here at = Here::current()) {
   const detail::FunctionCall named("sgd_nesterov", model);
   return optim::detail::sgd_with_momentum<true>(model, gradients, state, config, at);
 }
@@ -109,7 +110,8 @@ constexpr auto sgd_nesterov(const Model& model, const Model& gradients, const op
 /// One step with momentum and dampening, as torch.optim.SGD: velocity = momentum velocity + (1 - dampening) (g + decay
 /// p), in the first step g + decay p, and p - rate velocity. Returns (model, state). Source: torch.optim.SGD.
 template <class Model>
-constexpr auto sgd_dampened(const Model& model, const Model& gradients, const optim::DampenedSgdState<Model>& state,
+constexpr auto sgd_dampened(const Model& model, const Model& gradients,
+                            const optim::DampenedSgdState<optim::stored_t<Model>>& state,
                             const optim::DampenedSgd& config = {}, Here at = Here::current()) {
   const detail::FunctionCall named("sgd_dampened", model);
   const Scalar step = optim::detail::next_step("sgd_dampened", model, state.step, at);
@@ -123,7 +125,7 @@ constexpr auto sgd_dampened(const Model& model, const Model& gradients, const op
         return std::tuple(p - x(config.learning_rate) * next, next);
       },
       model, gradients, state.velocity);
-  return std::tuple(moved, optim::DampenedSgdState<Model>{velocity, step});
+  return std::tuple(moved, optim::DampenedSgdState<optim::stored_t<Model>>{velocity, step});
 }
 
 }  // namespace tessera

@@ -13,9 +13,15 @@
 #include <tessera/base/error.hpp>
 #include <tessera/base/growable.hpp>
 #include <tessera/graph/ir/value.hpp>
+#include <tessera/graph/trace/trace_types.hpp>
 #include <tessera/graph/trace/tree.hpp>
+#include <tessera/ops/rows.hpp>
 
 namespace tessera::optim {
+
+/// The type that a traced model has as a field of a struct, such as the state of an optimizer: ts::ShardedTensor<float,
+/// 2> for a ts::Sym<float, 2>, which is a tensor on its own; tuples of such tensors likewise; a struct is itself.
+template <class Model> using stored_t = typename tessera::detail::FinalResult<Model>::type;
 
 namespace detail {
 
@@ -33,13 +39,20 @@ template <class T, int R> inline constexpr bool is_parameter_v<Sym<T, R>> = is_f
 /// Lists the values of the floating-point tensors of a traced model. A tensor of a Stack is one value, whose first dim
 /// is the layers.
 struct CollectParameters {
+  static constexpr const char* no_local_tensors =
+      "[tree_map] local tensors: optimizers and tree_map take no tensors of the function of a shard_map; call them "
+      "with the results of the shard_map";
   Growable<Value> values;
   template <class Leaf> constexpr void leaf(Leaf& leaf) {
     if constexpr (is_parameter_v<std::remove_const_t<Leaf>>) {
       const Value value = value_of(leaf);
       if (value.module == nullptr)
         fail(errc::unsupported, "[tree_map] outside of a traced function: call tree_map in a function of ts::compile");
+      if (value.graph < 0) fail(errc::unsupported, no_local_tensors);
       values.push_back(value);
+    } else if constexpr (LocalOperand<std::remove_const_t<Leaf>>) {
+      leaf.value.refuse(errc::unsupported, no_local_tensors);
+      values.push_back(leaf.value);  // so that no error follows from it
     }
   }
   constexpr void enter_stack(const auto&) {}
@@ -149,7 +162,8 @@ template <class F, class First, class... Rest> constexpr auto tree_map(F f, cons
   for_each_leaf(first, map);
   if constexpr (Count::several) {
     return [&]<std::size_t... O>(std::index_sequence<O...>) {
-      return std::tuple(detail::with_parameters(first, map.outputs[O])...);
+      // Not by deduction: a std::tuple of one model that is a tuple would be that model.
+      return std::tuple<decltype((void)O, First(first))...>(detail::with_parameters(first, map.outputs[O])...);
     }(std::make_index_sequence<Count::value>{});
   } else {
     return detail::with_parameters(first, map.outputs[0]);

@@ -39,6 +39,16 @@ template <class A> decltype(auto) as_argument(A&& argument) {
     return as_scalar_argument(std::forward<A>(argument));
 }
 template <class A> using argument_t = std::remove_cvref_t<decltype(as_argument(std::declval<A>()))>;
+
+/// Reports a result that no one can store.
+template <class Result> struct ExplainSymResult {
+  static constexpr bool is_stored = !holds_sym_v<Result>;
+  using Checks = decltype([] {
+    static_assert(is_stored,
+                  "tessera: a struct in the result of the traced function has a ts::Sym as a field, which exists only "
+                  "while the function is traced; declare the field as a ts::ShardedTensor, to which a Sym converts");
+  });
+};
 }  // namespace detail
 
 /// A function traced by the compiler, planned for the shapes and shardings it is called with, and run.
@@ -71,6 +81,9 @@ template <class F> class Compiled {
         return detail::NoResult{};
       } else if constexpr (!traced<Args...>::valid) {
         return detail::NoResult{};  // the declaration above gave the compile error
+      } else if constexpr (detail::holds_sym_v<typename traced<Args...>::result>) {
+        (void)sizeof(detail::ExplainSymResult<typename traced<Args...>::result>);
+        return detail::NoResult{};
       } else {
         // Traces run only during constant evaluation, so a call at run time pays nothing for this branch.
         if (std::is_constant_evaluated())

@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include <tessera/graph/trace/dim.hpp>
+#include <tessera/ops/rows.hpp>
 
 namespace tessera {
 

@@ -101,6 +101,7 @@ TEST(MultivariateNormal, CovarianceMatrices) {
   const auto& c = m;
   const auto p = dist::MultivariateNormal(loc, dist::CovarianceMatrix(c));  // as in docs/distributions.md
   expect_near(p.covariance_matrix(), {4, -2, -2, 1.25});
+  expect_near(dist::MultivariateNormal(loc + 3.0, dist::CovarianceMatrix(m)).mode(), {3, 3});
   expect_near(dist::MultivariateNormal(loc, dist::PrecisionMatrix(m)).covariance_matrix(), {1.25, 2, 2, 4});
   expect_near(dist::MultivariateNormal(loc, dist::PrecisionMatrix(m)).scale_tril,
               {std::sqrt(1.25), 0, 2 / std::sqrt(1.25), std::sqrt(0.8)});

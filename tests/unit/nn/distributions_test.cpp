@@ -279,6 +279,105 @@ TEST(Distributions, ProbabilitiesOfZeroAndOne) {
   EXPECT_EQ(ts::to_host(from_even), (std::vector<double>{INFINITY, INFINITY}));
 }
 
+/// Divergences of pairs of families, and the sum of their gradients by all parameters, which are finite.
+constexpr auto divergence_and_gradient = [](const auto& make, const auto&... parameters) {
+  const auto of = [&](const auto& all) {
+    const auto kl = std::apply([&](const auto&... p) { return make(p...); }, all);
+    return std::tuple(ts::sum(kl), kl);
+  };
+  const auto [result, gradient] = ts::value_and_grad(of)(std::tuple(parameters...));
+  return std::tuple(std::get<1>(result),
+                    std::apply([](const auto&... g) { return (ts::sum(ts::abs(g)) + ...); }, gradient));
+};
+
+// Source: torch/distributions/kl.py. Each tensor has an element for a finite divergence and one for an infinite one.
+TEST(Distributions, DivergencesAreInfiniteWhereSamplesLeaveTheSupport) {
+  constexpr auto f = ts::compile([](const auto& a, const auto& low, const auto& alpha) {
+    const auto one = ts::sum(a);  // of rank 0, so that its gradient has a part of each element
+    const auto of = [&](const auto& x, const auto& make) { return divergence_and_gradient(make, x, one); };
+    return std::tuple(
+        of(low, [](auto l, auto c) { return kl_divergence(dist::Uniform(l, 0.75), dist::Exponential(c)); }),
+        of(low, [](auto l, auto c) { return kl_divergence(dist::Uniform(l, 0.75), dist::Gamma(c, 2.0)); }),
+        of(low, [](auto l, auto c) { return kl_divergence(dist::Uniform(l, 0.75), dist::Beta(c, 2.0)); }),
+        of(low, [](auto l, auto c) { return kl_divergence(dist::Uniform(l, 0.75), dist::Pareto(0.125 * c, 2.0)); }),
+        of(-low, [](auto h, auto c) { return kl_divergence(dist::Beta(c, 2.0), dist::Uniform(-0.5, 1.0 + h)); }),
+        of(alpha, [](auto b, auto c) { return kl_divergence(dist::Pareto(c, b - 0.75), dist::Exponential(c)); }),
+        of(alpha, [](auto b, auto c) { return kl_divergence(dist::Pareto(c, b - 0.75), dist::Gamma(c, 2.0)); }),
+        of(alpha, [](auto b, auto c) { return kl_divergence(dist::Pareto(c, b), dist::Normal(c, 2.0)); }));
+  });
+  const auto vector = [](double x, double y) { return ts::shard(std::vector<double>{x, y}, {2}, ts::Mesh(), {}); };
+  const auto results = f(vector(0.25, 0.75), vector(0.25, -0.25), vector(2.5, 1.5));
+  int which = 0;
+  const auto check = [&](const auto& each) {
+    const std::vector<double> all = ts::to_host(std::get<0>(each));
+    if (which != 4) {
+      EXPECT_TRUE(std::isfinite(all[0])) << which;
+      EXPECT_EQ(all[1], INFINITY) << which;
+    } else {  // up to 0.75 and up to 1.25
+      EXPECT_EQ(all[0], INFINITY);
+      EXPECT_TRUE(std::isfinite(all[1]));
+    }
+    EXPECT_TRUE(std::isfinite(number(std::get<1>(each)))) << which;
+    EXPECT_GT(number(std::get<1>(each)), 0) << which;
+    ++which;
+  };
+  std::apply([&](const auto&... each) { (check(each), ...); }, results);
+}
+
+TEST(Distributions, DivergencesOfFamiliesWithOtherSupportsAreInfinite) {
+  constexpr auto f = ts::compile([](const auto& a) {
+    const auto from = [](const auto& p, const auto&... q) { return std::tuple(kl_divergence(p, q)...); };
+    const auto beta = dist::Beta(a, 2.0);
+    const auto exponential = dist::Exponential(a);
+    const auto gamma = dist::Gamma(a, 2.0);
+    const auto chi2 = dist::Chi2(a);
+    const auto pareto = dist::Pareto(a, 2.0);
+    const auto uniform = dist::Uniform(0.0, a);
+    const auto on_line = [&](const auto& p) { return from(p, beta, exponential, gamma, chi2, pareto, uniform); };
+    return std::tuple_cat(
+        on_line(dist::Normal(0.0, a)), on_line(dist::Laplace(0.0, a)), on_line(dist::Gumbel(0.0, a)),
+        from(exponential, beta, pareto, uniform), from(gamma, beta, pareto, uniform), from(chi2, beta, pareto, uniform),
+        from(pareto, beta, uniform), from(beta, pareto),
+        from(dist::Poisson(1.0), dist::Bernoulli(dist::Probs(a * 0.25)), dist::Bernoulli(dist::Logits(a)),
+             dist::Binomial(3, dist::Probs(a * 0.25)), dist::Binomial(3, dist::Logits(a))),
+        from(dist::Binomial(3, dist::Logits(a)), dist::Binomial(2, dist::Logits(a))));
+  });
+  const auto results = f(ts::shard(std::vector<double>{1, 2}, {2}, ts::Mesh(), {}));
+  const auto check = [](const auto& each) { EXPECT_EQ(ts::to_host(each), (std::vector<double>{INFINITY, INFINITY})); };
+  std::apply([&](const auto&... each) { (check(each), ...); }, results);
+}
+
+// Where there is no single largest density. Source: torch.distributions.
+TEST(Distributions, ModesAtTheEdgesOfParameters) {
+  constexpr auto f = ts::compile([](const auto& a, const auto& p) {
+    return std::tuple(dist::Beta(a, a).mode(), dist::Gamma(a, a).mode(), dist::Uniform(a, a + 1.0).mode(),
+                      dist::Bernoulli(dist::Probs(p)).mode(), dist::Bernoulli(dist::Logits(p - 0.5)).mode(),
+                      dist::Binomial(3.0, dist::Probs(p)).mode(), dist::NegativeBinomial(a, dist::Probs(p)).mode(),
+                      dist::Dirichlet(ts::stack<1>(a, a)).mode(), dist::Categorical(dist::Probs(p)).mode(),
+                      dist::OneHotCategorical(dist::Probs(p)).mode());
+  });
+  const auto of = [](std::vector<double> x) { return ts::shard(x, {3}, ts::Mesh(), {}); };
+  const auto [beta, gamma, uniform, bit, bit_of_logit, successes, failures, rows, index, row] =
+      f(of({0.5, 1, 3}), of({0.25, 0.5, 1}));
+  const auto expect = [](const auto& got, const std::vector<double>& want) {
+    const auto all = ts::to_host(got);
+    ASSERT_EQ(all.size(), want.size());
+    for (std::size_t i = 0; i < want.size(); ++i)
+      EXPECT_TRUE(all[i] == want[i] || (std::isnan(all[i]) && std::isnan(want[i]))) << i << ": " << all[i];
+  };
+  const double nan = std::nan("");
+  expect(beta, {1, nan, 0.5});
+  expect(gamma, {0, 0, 2.0 / 3});
+  expect(uniform, {nan, nan, nan});
+  expect(bit, {0, nan, 1});
+  expect(bit_of_logit, {0, nan, 1});
+  expect(successes, {1, 2, 3});
+  expect(failures, {0, 0, INFINITY});
+  expect(rows, {1, 0, nan, nan, 0.5, 0.5});
+  EXPECT_EQ(ts::to_host(index)[0], 2);
+  expect(row, {0, 0, 1});
+}
+
 /// Log-probabilities of x, row by row, by the functions that run a function many times.
 constexpr auto row_by_row = [](const auto& x, const auto& loc) {
   const auto of = [&](const auto& row) {
@@ -341,6 +440,9 @@ TEST(Distributions, ConstantParametersAreChecked) {
   tessera_test::expect_error(
       ts::errc::option, [&] { ts::eval(kl_divergence(dist::Normal(x, 1.0), dist::Normal(0.0, 0.0))); },
       "[distributions] parameter: 0.000000 is not above 0 at distributions_test.cpp");
+  tessera_test::expect_error(
+      ts::errc::option, [&] { ts::eval(kl_divergence(dist::Beta(x, 1.0), dist::Gamma(1.0, -2.0))); },
+      "[distributions] parameter: -2.000000 is not above 0 at distributions_test.cpp");
   EXPECT_TRUE(std::isnan(number(ts::eval(dist::Normal(x, x - 1.0).log_prob(x)))));
 }
 

@@ -1,6 +1,9 @@
-// Variants of SGD and RMSprop against the pseudo code of torch.optim, one element after the other, in double.
+// Variants of SGD and RMSprop against the pseudo code of torch.optim, one element after the other, in double. Models
+// that are a tensor, or a tuple of tensors, against structs.
 #include <cmath>
 #include <cstddef>
+#include <tuple>
+#include <utility>
 #include <vector>
 
 #include "../../support/traced.hpp"
@@ -139,6 +142,113 @@ TEST(Maximize, MovesUphillOnEveryMesh) {
   for (const int devices : {2, 3}) {
     EXPECT_EQ(after_steps<ts::optim::DampenedSgd>(devices), sgd);
     EXPECT_EQ(after_steps<ts::optim::CenteredRmsProp>(devices), rmsprop);
+  }
+}
+
+struct AnyStep {
+  constexpr auto operator()(const auto& model, const auto& gradients, const auto& state, const auto& config) const {
+    return ts::optim::optimizer_step(model, gradients, state, config);
+  }
+};
+using Weight = ts::ShardedTensor<double, 2>;
+struct OneWeight {
+  Weight weight;
+};
+/// An array for each leaf: numbers above 0, and tensors [3, 2]; of Adafactor and Muon the states of a matrix.
+struct MakeArrays {
+  std::vector<Array> made;
+  std::vector<ts::Shape> shapes_of_state;
+
+  void leaf(const Weight&) {
+    ts::Shape shape{3, 2};
+    if (!shapes_of_state.empty() && made.size() >= 2) shape = shapes_of_state[made.size() - 2];
+    made.push_back(random_array(shape, static_cast<unsigned>(made.size()), 0.25, 1));
+  }
+  void leaf(const ts::Scalar&) { made.push_back(Array::number(1.0 / static_cast<double>(made.size()))); }
+};
+/// One update of a tensor and of a struct with this tensor alone, in the oracle.
+template <class Config> void expect_the_update_of_a_struct(std::vector<ts::Shape> shapes_of_state = {}) {
+  using StateOf = decltype(ts::optim::init_state(Config(), std::declval<const Weight&>()));
+  using StateOfStruct = decltype(ts::optim::init_state(Config(), std::declval<const OneWeight&>()));
+  std::tuple<Weight, Weight, StateOf, Config> arguments;
+  MakeArrays arrays{{}, std::move(shapes_of_state)};
+  ts::for_each_leaf(arguments, arrays);
+  const auto bare = oracle::trace<AnyStep, Weight, Weight, StateOf, Config>();
+  const auto in_struct = oracle::trace<AnyStep, OneWeight, OneWeight, StateOfStruct, Config>();
+  const std::vector<Array> got = oracle::run(bare.view(), arrays.made),
+                           want = oracle::run(in_struct.view(), arrays.made);
+  ASSERT_EQ(got.size(), want.size());
+  for (std::size_t i = 0; i < got.size(); ++i) EXPECT_EQ(got[i].data, want[i].data) << i;
+  EXPECT_NE(got[0].data, arrays.made[0].data);
+}
+TEST(TensorsAsModels, AllOptimizersUpdateThemAsFieldsOfAStruct) {
+  expect_the_update_of_a_struct<ts::optim::Sgd>();
+  expect_the_update_of_a_struct<ts::optim::DampenedSgd>();
+  expect_the_update_of_a_struct<ts::optim::AdamW>();
+  expect_the_update_of_a_struct<ts::optim::Adam>();
+  expect_the_update_of_a_struct<ts::optim::AmsGrad>();
+  expect_the_update_of_a_struct<ts::optim::Adamax>();
+  expect_the_update_of_a_struct<ts::optim::NAdam>();
+  expect_the_update_of_a_struct<ts::optim::RAdam>();
+  expect_the_update_of_a_struct<ts::optim::Lamb>();
+  expect_the_update_of_a_struct<ts::optim::Lion>();
+  expect_the_update_of_a_struct<ts::optim::RmsProp>();
+  expect_the_update_of_a_struct<ts::optim::CenteredRmsProp>();
+  expect_the_update_of_a_struct<ts::optim::Adagrad>();
+  expect_the_update_of_a_struct<ts::optim::Adadelta>();
+  expect_the_update_of_a_struct<ts::optim::Adafactor>({{3, 1}, {1, 2}});
+  expect_the_update_of_a_struct<ts::optim::Muon>({{3, 2}, {1, 1}});
+}
+
+/// Three steps of Adam, of tensors that are split over `devices` with uneven shards: as arguments on their own, the
+/// first alone or both as a tuple, and in a struct.
+struct TwoFloats {
+  ts::ShardedTensor<float, 2> weight;
+  ts::ShardedTensor<float, 1> bias;
+};
+constexpr auto loss_of_two = [](const auto& weight, const auto& bias) {
+  return ts::sum(ts::square(ts::sin(weight) + bias));
+};
+std::vector<std::vector<float>> three_steps(int devices) {
+  constexpr auto bare = ts::compile([](const auto& w, const auto& b, const auto& state, const auto& config) {
+    return ts::adam(w, ts::grad([&](const auto& own) { return loss_of_two(own, b); })(w), state, config);
+  });
+  constexpr auto tuple = ts::compile([](const auto& w, const auto& b, const auto& state, const auto& config) {
+    const auto both = std::tuple(w, b);
+    const auto loss = [](const auto& own) { return loss_of_two(std::get<0>(own), std::get<1>(own)); };
+    return ts::adam(both, ts::grad(loss)(both), state, config);
+  });
+  constexpr auto of_struct = ts::compile([](const auto& model, const auto& state, const auto& config) {
+    const auto loss = [](const auto& own) { return loss_of_two(own.weight, own.bias); };
+    return ts::adam(model, ts::grad(loss)(model), state, config);
+  });
+  const ts::Mesh mesh({{"x", devices}});
+  const auto w = ts::reshard(ts::normal<float>(ts::Key(3), {5, 4}, ts::Mesh(), {}), mesh, {"x"});
+  const auto b = ts::reshard(ts::normal<float>(ts::Key(4), {4}, ts::Mesh(), {}), mesh, {});
+  const ts::optim::Adam config{.learning_rate = 0.1};
+  auto alone = std::tuple(w, ts::optim::init_state(config, w));
+  auto both = std::tuple(std::tuple(w, b), ts::optim::init_state(config, std::tuple(w, b)));
+  auto model = std::tuple(TwoFloats{w, b}, ts::optim::init_state(config, TwoFloats{w, b}));
+  for (int t = 0; t < 3; ++t) {
+    alone = bare(std::get<0>(alone), b, std::get<1>(alone), config);
+    const auto& [next_w, next_b] = std::get<0>(both);
+    both = tuple(next_w, next_b, std::get<1>(both), config);
+    model = of_struct(std::get<0>(model), std::get<1>(model), config);
+  }
+  const auto host = [](const auto&... each) { return std::vector<std::vector<float>>{ts::to_host(each)...}; };
+  const auto& [weight, bias] = std::get<0>(both);
+  return host(std::get<0>(alone), weight, bias, std::get<0>(model).weight, std::get<0>(model).bias);
+}
+TEST(TensorsAsModels, AreUpdatedOnEveryMesh) {
+  const std::vector<std::vector<float>> want = three_steps(1);
+  EXPECT_EQ(want[1], want[3]);
+  EXPECT_EQ(want[2], want[4]);
+  EXPECT_NE(want[0], want[1]);  // of a bias that stays
+  for (const int devices : {2, 3, 4}) {
+    const std::vector<std::vector<float>> got = three_steps(devices);
+    ASSERT_EQ(got.size(), want.size());
+    for (std::size_t i = 0; i < want.size(); ++i)
+      for (std::size_t k = 0; k < want[i].size(); ++k) EXPECT_NEAR(got[i][k], want[i][k], 1e-5) << i << ", " << k;
   }
 }
 

@@ -279,6 +279,75 @@ sum: ab -> a  b summed
 )");
 }
 
+/// A row for each row of x, and a sine of each.
+constexpr auto copies = [](const auto& x, const auto& v) {
+  return ts::sin(ts::broadcast_to(v, {ts::extent<0>(x), ts::extent<0>(v)}));
+};
+
+// A dim that broadcast_to makes is split as what reads the result needs, or a constraint; the line has the result
+// itself, and then what is sent. Where nothing asks for a split the dim is whole, whatever tensor its extent is of.
+TEST(PropagationRules, NewDimsOfBroadcasts) {
+  Golden golden;
+  const auto all = [&](auto f) {
+    for (const char* a : {"{x,-}", "{(x,y),-}", "{-,x}"}) golden.row(f, f32({8, 16}, spec(a)), f32({16}, spec("{-}")));
+    golden.row(f, f32({8, 16}, spec("{x,-}")), f32({16}, spec("{y}")));
+  };
+  all([](auto x, auto v) {
+    const auto wide = copies(x, v);
+    return std::tuple(wide, wide * x);
+  });
+  all([](auto x, auto v) {
+    const auto wide = copies(x, v);
+    return std::tuple(wide, ts::concat<1>(wide, x));
+  });
+  // Through a product and an activation, as queries of attention that are learned.
+  all([](auto x, auto v) {
+    const auto wide = copies(x, v);
+    const auto hidden = ts::tanh(ts::einsum<"bf,f->bf">(wide, v));
+    return std::tuple(wide, ts::einsum<"bf,bg->fg">(hidden, x));
+  });
+  // As the state before the first step of a loop.
+  all([](auto x, auto v) {
+    const auto wide = copies(x, v);
+    return std::tuple(wide, ts::fori_loop(
+                                0, 3, [&](const auto&, const auto& h) { return ts::tanh(h + x); }, wide));
+  });
+  constexpr auto constrained = [](auto x, auto v) {
+    const auto wide = copies(x, v);
+    return std::tuple(wide, ts::with_sharding(wide * 2.0, {"y"}));
+  };
+  golden.row(constrained, f32({8, 16}, spec("{-,-}")), f32({16}, spec("{-}")));
+  // The extent 1 of v is known only when the program is planned, so the dim is repeated before it is broadcast.
+  constexpr auto stored = [](auto x, auto v) {
+    const auto wide = ts::sin(ts::broadcast_to(v, {ts::extent<0>(x), -1}));
+    return std::tuple(wide, wide * x);
+  };
+  golden.row(stored, f32({8, 16}, spec("{x,-}")), f32({1, 16}, spec("{-,-}")));
+  constexpr auto alone = [](auto x, auto v) { return copies(x, v); };
+  golden.row(alone, f32({8, 16}, spec("{x,-}")), f32({16}, spec("{-}")));
+  EXPECT_EQ(golden.text(), R"(
+  {x,-} {-} -> {x,-}
+  {(x,y),-} {-} -> {(x,y),-}
+  {-,x} {-} -> {-,x}
+  {x,-} {y} -> {x,y}
+  {x,-} {-} -> {x,-}
+  {(x,y),-} {-} -> {(x,y),-}
+  {-,x} {-} -> {-,x} permute(x) 256
+  {x,-} {y} -> {x,y} permute(y) 128
+  {x,-} {-} -> {x,-} all_reduce(x) 1024
+  {(x,y),-} {-} -> {(x,y),-} all_reduce(x,y) 1024
+  {-,x} {-} -> {-,-}
+  {x,-} {y} -> {x,y} all_reduce(x) 512
+  {x,-} {-} -> {x,-}
+  {(x,y),-} {-} -> {(x,y),-}
+  {-,x} {-} -> {-,x}
+  {x,-} {y} -> {x,y}
+  {-,-} {-} -> {y,-}
+  {x,-} {-,-} -> {x,-}
+  {x,-} {-} -> {-,-}
+)");
+}
+
 TEST(PropagationRules, Indexed) {
   Golden golden;
   constexpr auto lookup = [](auto table, auto at) { return ts::embedding(table, at); };

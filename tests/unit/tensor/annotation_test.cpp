@@ -1,5 +1,6 @@
 #include <cstdint>
 #include <random>
+#include <tuple>
 #include <vector>
 
 #include "../base/expect_error.hpp"
@@ -170,6 +171,27 @@ TEST(annotation, options_of_a_compiled_function_are_part_of_its_plan) {
   expect_error(
       ts::errc::policy, [&] { strict(x, w); }, "[einsum] ambiguous result sharding");
   EXPECT_EQ(ts::to_host(strict(ts::reshard(x, {"x"}), ts::reshard(w, {}))), std::vector<float>(8, 6.f));
+}
+
+// The dim that broadcast_to makes is split by a constraint, and by what reads the result; of uneven shards.
+TEST(annotation, a_new_dim_of_a_broadcast_is_split) {
+  constexpr auto f = ts::compile([](const auto& x, const auto& row) {
+    const auto wide = ts::broadcast_to(row, {ts::extent<0>(x), ts::extent<0>(row)});
+    return std::tuple(wide * x, ts::with_sharding(wide * 2.0, {"x"}), ts::concat<1>(wide, x));
+  });
+  const std::vector<double> numbers = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10}, row = {3, -1};
+  for (const int devices : {1, 2, 3, 4}) {
+    const ts::Mesh line({{"x", devices}});
+    ts::CommunicationScope scope({.wire_bytes = 0, .collectives = 0, .forbid_implicit_reshards = true});
+    const auto [product, twice, beside] = f(ts::shard(numbers, {5, 2}, line, {"x"}), ts::shard(row, {2}, line, {}));
+    EXPECT_EQ(ts::sharded_type_text(product), devices == 1 ? "f64[5,2]{-,-}" : "f64[5,2]{x,-}");
+    EXPECT_EQ(ts::sharded_type_text(twice), "f64[5,2]{x,-}");
+    EXPECT_EQ(ts::sharded_type_text(beside), devices == 1 ? "f64[5,4]{-,-}" : "f64[5,4]{x,-}");
+    EXPECT_EQ(ts::to_host(product), (std::vector<double>{3, -2, 9, -4, 15, -6, 21, -8, 27, -10}));
+    EXPECT_EQ(ts::to_host(twice), (std::vector<double>{6, -2, 6, -2, 6, -2, 6, -2, 6, -2}));
+    EXPECT_EQ(ts::to_host(beside),
+              (std::vector<double>{3, -1, 1, 2, 3, -1, 3, 4, 3, -1, 5, 6, 3, -1, 7, 8, 3, -1, 9, 10}));
+  }
 }
 
 }  // namespace

@@ -25,6 +25,7 @@ struct Cauchy {
   }
   static constexpr Value entropy(Value, Value scale) { return log(scale) + (2 * log_2 + log_pi); }
   static constexpr Value mean(Value loc, Value) { return loc.number(ops::not_a_number); }
+  static constexpr Value mode(Value loc, Value) { return loc; }
   static constexpr Value variance(Value loc, Value) { return loc.number(ops::infinity); }
   static constexpr Value draw(const Draws& draws, Value loc, Value scale) {
     return loc + scale * tessera::detail::Cauchy::draw(draws.uniform());

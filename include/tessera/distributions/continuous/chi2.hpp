@@ -19,6 +19,7 @@ struct Chi2 {
   static constexpr Value cdf(Value x, Value df) { return Gamma::cdf(x, df * 0.5, df.number(0.5)); }
   static constexpr Value entropy(Value df) { return Gamma::entropy(df * 0.5, df.number(0.5)); }
   static constexpr Value mean(Value df) { return df; }
+  static constexpr Value mode(Value df) { return positive_part(df - 2.0); }
   static constexpr Value variance(Value df) { return df * 2.0; }
   static constexpr Value draw(const Draws& draws, Value df) { return Gamma::draw(draws, df * 0.5, df.number(0.5)); }
   static constexpr Value kl_divergence(Value df, Value other) {

@@ -22,6 +22,17 @@ struct DirichletVariance {
     return mean * (1.0 - mean) / (total + 1.0);
   }
 };
+/// NaN where no concentration is above 1 and one is 1. Of concentrations that are all below 1, the first gets 1, as in
+/// PyTorch.
+struct DirichletMode {
+  static constexpr const char* function = "mode";
+  static constexpr Value of(Value a) {
+    const Value part = positive_part(a - 1.0), total = sum_of_rows(part, true);
+    const Value below = less(build::reduce(Op::max, a, 1u << (a.rank() - 1), true), 1);
+    const Value first = build::equal(build::iota(a, a.rank() - 1, a.dtype()), part.number(0));
+    return select(below, build::cast(first, a.dtype()), part / select(below, 1, total));
+  }
+};
 struct DirichletLogProb {
   static constexpr const char* function = "log_prob";
   static constexpr Value of(Value x, Value a) {
@@ -69,6 +80,9 @@ template <TensorOperand Concentration> struct Dirichlet {
   }
   constexpr auto mean(Here at = Here::current()) const {
     return call<tessera::detail::RowFormulaTag<formulas::DirichletMean, false>>(Source::from(at), concentration);
+  }
+  constexpr auto mode(Here at = Here::current()) const {
+    return call<tessera::detail::RowFormulaTag<formulas::DirichletMode, false>>(Source::from(at), concentration);
   }
   constexpr auto variance(Here at = Here::current()) const {
     return call<tessera::detail::RowFormulaTag<formulas::DirichletVariance, false>>(Source::from(at), concentration);

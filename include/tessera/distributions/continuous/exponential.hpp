@@ -21,6 +21,7 @@ struct Exponential {
   static constexpr Value icdf(Value p, Value rate) { return -log1p(-p) / rate; }
   static constexpr Value entropy(Value rate) { return 1.0 - log(rate); }
   static constexpr Value mean(Value rate) { return 1.0 / rate; }
+  static constexpr Value mode(Value rate) { return rate.number(0); }
   static constexpr Value variance(Value rate) { return 1.0 / square(rate); }
   static constexpr Value draw(const Draws& draws, Value rate) { return -log1p(-draws.uniform()) / rate; }
   static constexpr Value kl_divergence(Value rate, Value other) {

@@ -35,6 +35,7 @@ struct Gamma {
     return concentration - log(rate) + lgamma(concentration) + (1.0 - concentration) * digamma(concentration);
   }
   static constexpr Value mean(Value concentration, Value rate) { return concentration / rate; }
+  static constexpr Value mode(Value concentration, Value rate) { return positive_part((concentration - 1.0) / rate); }
   static constexpr Value variance(Value concentration, Value rate) { return concentration / square(rate); }
   static constexpr Value draw(const Draws& draws, Value concentration, Value rate) {
     return standard_gamma(draws, concentration, draws.stream) / rate;

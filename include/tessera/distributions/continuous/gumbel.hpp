@@ -22,6 +22,7 @@ struct Gumbel {
   static constexpr Value icdf(Value p, Value loc, Value scale) { return loc - scale * log(-log(p)); }
   static constexpr Value entropy(Value, Value scale) { return log(scale) + (1 + euler_gamma); }
   static constexpr Value mean(Value loc, Value scale) { return loc + scale * euler_gamma; }
+  static constexpr Value mode(Value loc, Value) { return loc; }
   static constexpr Value variance(Value, Value scale) { return square(scale) * (ops::pi * ops::pi / 6); }
   static constexpr Value draw(const Draws& draws, Value loc, Value scale) {
     return loc + scale * tessera::detail::Gumbel::draw(draws.uniform());

@@ -25,9 +25,13 @@ struct HalfCauchy {
   static constexpr Value icdf(Value p, Value scale) { return scale * build::apply<ops::TanOp>(p * (ops::pi / 2)); }
   static constexpr Value entropy(Value scale) { return Cauchy::entropy(scale, scale) - log_2; }
   static constexpr Value mean(Value scale) { return scale.number(ops::infinity); }
+  static constexpr Value mode(Value scale) { return scale.number(0); }
   static constexpr Value variance(Value scale) { return scale.number(ops::infinity); }
   static constexpr Value draw(const Draws& draws, Value scale) {
     return scale * abs(tessera::detail::Cauchy::draw(draws.uniform()));
+  }
+  static constexpr Value kl_divergence(Value scale, Value other) {
+    return Cauchy::kl_divergence(scale.number(0), scale, scale.number(0), other);
   }
 };
 

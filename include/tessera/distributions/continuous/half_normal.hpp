@@ -24,7 +24,8 @@ struct HalfNormal {
   }
   static constexpr Value icdf(Value p, Value scale) { return scale * (erfinv(p) * 1.41421356237309504880); }
   static constexpr Value entropy(Value scale) { return Normal::entropy(scale, scale) - log_2; }
-  static constexpr Value mean(Value scale) { return scale * 0.79788456080286535588; }              // sqrt(2 / pi)
+  static constexpr Value mean(Value scale) { return scale * 0.79788456080286535588; }  // sqrt(2 / pi)
+  static constexpr Value mode(Value scale) { return scale.number(0); }
   static constexpr Value variance(Value scale) { return square(scale) * 0.36338022763241865692; }  // 1 - 2 / pi
   static constexpr Value draw(const Draws& draws, Value scale) { return scale * abs(draws.normal()); }
   static constexpr Value kl_divergence(Value scale, Value other) {

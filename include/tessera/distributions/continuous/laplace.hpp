@@ -27,6 +27,7 @@ struct Laplace {
   }
   static constexpr Value entropy(Value, Value scale) { return log(scale) + (1 + log_2); }
   static constexpr Value mean(Value loc, Value) { return loc; }
+  static constexpr Value mode(Value loc, Value) { return loc; }
   static constexpr Value variance(Value, Value scale) { return square(scale) * 2.0; }
   static constexpr Value draw(const Draws& draws, Value loc, Value scale) {
     return loc + scale * tessera::detail::Laplace::draw(draws.uniform());

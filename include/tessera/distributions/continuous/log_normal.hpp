@@ -29,6 +29,7 @@ struct LogNormal {
   static constexpr Value icdf(Value p, Value loc, Value scale) { return exp(Normal::icdf(p, loc, scale)); }
   static constexpr Value entropy(Value loc, Value scale) { return Normal::entropy(loc, scale) + loc; }
   static constexpr Value mean(Value loc, Value scale) { return exp(loc + square(scale) * 0.5); }
+  static constexpr Value mode(Value loc, Value scale) { return exp(loc - square(scale)); }
   static constexpr Value variance(Value loc, Value scale) {
     return expm1(square(scale)) * exp(loc * 2.0 + square(scale));
   }

@@ -22,6 +22,7 @@ struct Logistic {
   static constexpr Value icdf(Value p, Value loc, Value scale) { return loc + scale * (log(p) - log1p(-p)); }
   static constexpr Value entropy(Value, Value scale) { return log(scale) + 2.0; }
   static constexpr Value mean(Value loc, Value) { return loc; }
+  static constexpr Value mode(Value loc, Value) { return loc; }
   static constexpr Value variance(Value, Value scale) { return square(scale) * (ops::pi * ops::pi / 3); }
   static constexpr Value draw(const Draws& draws, Value loc, Value scale) {
     return loc + scale * tessera::detail::Logistic::draw(draws.uniform());

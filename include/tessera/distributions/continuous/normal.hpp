@@ -26,6 +26,7 @@ struct Normal {
   }
   static constexpr Value entropy(Value, Value scale) { return log(scale) + (0.5 + half_log_2_pi); }
   static constexpr Value mean(Value loc, Value) { return loc; }
+  static constexpr Value mode(Value loc, Value) { return loc; }
   static constexpr Value variance(Value, Value scale) { return square(scale); }
   static constexpr Value draw(const Draws& draws, Value loc, Value scale) { return loc + scale * draws.normal(); }
   static constexpr Value kl_divergence(Value loc, Value scale, Value other, Value other_scale) {

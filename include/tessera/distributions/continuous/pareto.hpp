@@ -28,6 +28,7 @@ struct Pareto {
     const Value finite = greater(alpha, 1), safe = select(finite, alpha, alpha.number(2));
     return select(finite, scale * safe / (safe - 1.0), alpha.number(ops::infinity));
   }
+  static constexpr Value mode(Value scale, Value) { return scale; }
   static constexpr Value variance(Value scale, Value alpha) {
     const Value finite = greater(alpha, 2), safe = select(finite, alpha, alpha.number(3));
     return select(finite, square(scale / (safe - 1.0)) * (safe / (safe - 2.0)), alpha.number(ops::infinity));

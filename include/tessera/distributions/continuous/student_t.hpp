@@ -25,6 +25,7 @@ struct StudentT {
     return log(scale) + half * (digamma(half) - digamma(df * 0.5)) + log(df) * 0.5 + betaln(df * 0.5, df.number(0.5));
   }
   static constexpr Value mean(Value df, Value loc, Value) { return select(greater(df, 1), loc, df.number(nan)); }
+  static constexpr Value mode(Value, Value loc, Value) { return loc; }
   static constexpr Value variance(Value df, Value, Value scale) {
     const Value finite = greater(df, 2), safe = select(finite, df, df.number(3));
     const Value rest = select(greater(df, 1), df.number(ops::infinity), df.number(nan));

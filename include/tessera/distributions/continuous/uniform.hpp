@@ -24,6 +24,7 @@ struct Uniform {
   static constexpr Value icdf(Value p, Value low, Value high) { return low + p * (high - low); }
   static constexpr Value entropy(Value low, Value high) { return log(high - low); }
   static constexpr Value mean(Value low, Value high) { return (low + high) * 0.5; }
+  static constexpr Value mode(Value low, Value) { return low.number(ops::not_a_number); }
   static constexpr Value variance(Value low, Value high) { return square(high - low) * (1.0 / 12); }
   static constexpr Value draw(const Draws& draws, Value low, Value high) {
     return low + (high - low) * draws.uniform();

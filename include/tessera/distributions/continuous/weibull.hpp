@@ -32,6 +32,9 @@ struct Weibull {
   static constexpr Value mean(Value scale, Value concentration) {
     return scale * exp(lgamma(1.0 / concentration + 1.0));
   }
+  static constexpr Value mode(Value scale, Value concentration) {
+    return scale * pow((concentration - 1.0) / concentration, 1.0 / concentration);
+  }
   static constexpr Value variance(Value scale, Value concentration) {
     const Value step = 1.0 / concentration;
     return square(scale) * (exp(lgamma(step * 2.0 + 1.0)) - exp(lgamma(step + 1.0) * 2.0));

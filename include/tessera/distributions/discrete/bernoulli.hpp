@@ -24,6 +24,11 @@ template <ParameterKind Kind> struct Bernoulli {
     return -xlogy(parameter, parameter) - xlog1py(1.0 - parameter, -parameter);
   }
   static constexpr Value mean(Value parameter) { return of_logits ? sigmoid(parameter) : parameter; }
+  static constexpr Value mode(Value parameter) {
+    const double middle = of_logits ? 0 : 0.5;
+    const Value likely = build::cast(greater(parameter, middle), parameter.dtype());
+    return select(build::equal(parameter, parameter.number(middle)), ops::not_a_number, likely);
+  }
   static constexpr Value variance(Value parameter) {
     return of_logits ? sigmoid(parameter) * sigmoid(-parameter) : parameter * (1.0 - parameter);
   }

@@ -27,9 +27,18 @@ template <ParameterKind Kind> struct Binomial {
     });
   }
   static constexpr Value mean(Value n, Value parameter) { return n * Bernoulli<Kind>::mean(parameter); }
+  static constexpr Value mode(Value n, Value parameter) {
+    const Value most = floor((n + 1.0) * Bernoulli<Kind>::mean(parameter));
+    return select(less(n, most), n, most);
+  }
   static constexpr Value variance(Value n, Value parameter) { return n * Bernoulli<Kind>::variance(parameter); }
   /// The probability of a binomial draw.
   static constexpr Value draw(const Draws&, Value, Value parameter) { return Bernoulli<Kind>::mean(parameter); }
+  /// NaN for fewer trials than the other distribution has, of which PyTorch has no divergence either.
+  static constexpr Value kl_divergence(Value n, Value parameter, Value other_n, Value other) {
+    const Value of_equal = n * Bernoulli<Kind>::kl_divergence(parameter, other);
+    return select(greater(n, other_n), ops::infinity, select(less(n, other_n), ops::not_a_number, of_equal));
+  }
 };
 
 }  // namespace formulas

@@ -92,6 +92,8 @@ template <Operand Parameter, ParameterKind Kind> struct Categorical {
   constexpr auto entropy(Here at = Here::current()) const {
     return call<tessera::detail::RowFormulaTag<formulas::CategoricalEntropy<Kind>, true>>(Source::from(at), parameter);
   }
+  /// The most probable index, [...] i32; the first where there are several.
+  constexpr auto mode(Here at = Here::current()) const { return argmax<-1>(parameter, at); }
   template <std::uint32_t Stream = 0, class Key>
   constexpr auto sample(const Key& key, Here at = Here::current()) const {
     return categorical<-1, Stream>(log_probs(at), key, at);

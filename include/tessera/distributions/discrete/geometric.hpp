@@ -24,10 +24,11 @@ template <ParameterKind Kind> struct Geometric {
   }
   static constexpr Value entropy(Value parameter) { return Bernoulli<Kind>::entropy(parameter) / probs(parameter); }
   static constexpr Value mean(Value parameter) { return of_logits ? exp(-parameter) : 1.0 / parameter - 1.0; }
+  static constexpr Value mode(Value parameter) { return parameter.number(0); }
   static constexpr Value variance(Value parameter) { return mean(parameter) / probs(parameter); }
   static constexpr Value draw(const Draws& draws, Value parameter) {
     const Value log_failure = of_logits ? -softplus(parameter) : log1p(-parameter);
-    return build::apply<ops::FloorOp>(log1p(-draws.uniform()) / log_failure);
+    return floor(log1p(-draws.uniform()) / log_failure);
   }
   static constexpr Value kl_divergence(Value parameter, Value other) {
     return Bernoulli<Kind>::kl_divergence(parameter, other) / probs(parameter);

@@ -27,6 +27,7 @@ template <ParameterKind Kind> struct NegativeBinomial {
     });
   }
   static constexpr Value mean(Value n, Value parameter) { return n * odds(parameter); }
+  static constexpr Value mode(Value n, Value parameter) { return positive_part(floor((n - 1.0) * odds(parameter))); }
   static constexpr Value variance(Value n, Value parameter) {
     return of_logits ? mean(n, parameter) * (odds(parameter) + 1.0) : mean(n, parameter) / (1.0 - parameter);
   }

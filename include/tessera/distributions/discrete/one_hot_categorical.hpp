@@ -44,6 +44,8 @@ template <Operand Parameter, ParameterKind Kind> struct OneHotCategorical {
     return call<tessera::detail::RowFormulaTag<formulas::OneHotVariance<Kind>, false>>(Source::from(at),
                                                                                        indices.parameter);
   }
+  /// The most probable row; the first where there are several.
+  constexpr auto mode(Here at = Here::current()) const { return row_of(indices.mode(at), log_probs(at), at); }
   /// The logarithms of the probabilities of rows [..., n].
   template <TensorArgument X> constexpr auto log_prob(const X& x, Here at = Here::current()) const {
     return call<tessera::detail::RowFormulaTag<formulas::OneHotLogProb<Kind>, true>>(Source::from(at), x,
@@ -53,8 +55,13 @@ template <Operand Parameter, ParameterKind Kind> struct OneHotCategorical {
   template <std::uint32_t Stream = 0, class Key>
   constexpr auto sample(const Key& key, Here at = Here::current()) const {
     const auto all = log_probs(at);
-    const auto drawn = unsqueeze<-1>(categorical<-1, Stream>(all, key, at), at);
-    return cast<typename decltype(all)::element>(tessera::equal(iota<-1, std::int32_t>(all, at), drawn, at), at);
+    return row_of(categorical<-1, Stream>(all, key, at), all, at);
+  }
+
+ private:
+  template <class Index, class Like> static constexpr auto row_of(const Index& index, const Like& like, Here at) {
+    return cast<typename Like::element>(tessera::equal(iota<-1, std::int32_t>(like, at), unsqueeze<-1>(index, at), at),
+                                        at);
   }
 };
 template <class X> OneHotCategorical(Logits<X>) -> OneHotCategorical<X, ParameterKind::logits>;

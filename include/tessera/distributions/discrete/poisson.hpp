@@ -20,6 +20,7 @@ struct Poisson {
                           [&](Value inner) { return xlogy(inner, rate) - rate - lgamma(inner + 1.0); });
   }
   static constexpr Value mean(Value rate) { return rate; }
+  static constexpr Value mode(Value rate) { return floor(rate); }
   static constexpr Value variance(Value rate) { return rate; }
   /// The rate of a Poisson draw.
   static constexpr Value draw(const Draws&, Value rate) { return rate; }

@@ -4,6 +4,7 @@
 
 #include <string_view>
 
+#include <tessera/base/defined_in_ops.hpp>
 #include <tessera/base/planning.hpp>
 #include <tessera/graph/ir/attributes.hpp>
 #include <tessera/graph/ir/program.hpp>
@@ -33,8 +34,10 @@ struct NodeCheck {
 /// Checks one node; returns the rule that it breaks.
 using CheckRule = BrokenRule (*)(const NodeCheck&);
 
+TESSERA_DEFINED_IN_OPS_BEGIN
 /// The check of an operation. Defined in ops/rows.hpp.
 constexpr CheckRule check_of(Op op);
+TESSERA_DEFINED_IN_OPS_END
 
 constexpr bool same_type(const Node& x, const Node& y) { return same_static_shape(x, y) && x.dtype == y.dtype; }
 /// Whether `stacked` has the type of x with a dim of layers in front. Of one layer, this dim may be a singleton dim.

@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <string>
 
+#include <tessera/base/defined_in_ops.hpp>
 #include <tessera/base/planning.hpp>
 #include <tessera/graph/ir/attributes.hpp>
 #include <tessera/graph/ir/host_number.hpp>
@@ -17,8 +18,10 @@ namespace tessera {
 /// The attributes of a node as text, such as "ab,bc->ac" of an einsum. Empty when it has none.
 using AttributeText = std::string (*)(const ProgramView&, const GraphView&, int id);
 
+TESSERA_DEFINED_IN_OPS_BEGIN
 /// How an operation prints its attributes; null when it has none. Defined in ops/rows.hpp.
 constexpr AttributeText attribute_text_of(Op op);
+TESSERA_DEFINED_IN_OPS_END
 
 namespace detail {
 

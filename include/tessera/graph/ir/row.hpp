@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <string_view>
 
+#include <tessera/base/defined_in_ops.hpp>
 #include <tessera/base/growable.hpp>
 #include <tessera/base/inline_vector.hpp>
 #include <tessera/base/monoid.hpp>
@@ -207,12 +208,14 @@ struct OpRow {
   constexpr DType result_type(DType operands) const { return predicate ? DType::bool_ : operands; }
 };
 
+TESSERA_DEFINED_IN_OPS_BEGIN
 /// The row of an operation; defined in ops/rows.hpp. The gradient is not in the row, so that a program that has been
 /// traced does not compile the code of gradients.
 constexpr const OpRow& row_of(Op op);
 constexpr const OpRow& row_of(const Node& node) { return *node.row; }
 /// Null: the result has no gradient with respect to any operand.
 constexpr GradientRule gradient_of(Op op);
+TESSERA_DEFINED_IN_OPS_END
 
 /// Whether a node can run in one unit with another node.
 constexpr bool joins_others(const OpRow& row) { return row.joins != nullptr || row.joins_operand >= 0; }

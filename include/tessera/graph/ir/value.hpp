@@ -7,6 +7,7 @@
 #include <string>
 #include <string_view>
 
+#include <tessera/base/defined_in_ops.hpp>
 #include <tessera/base/shape.hpp>
 #include <tessera/graph/ir/attributes.hpp>
 #include <tessera/graph/ir/graph.hpp>
@@ -115,6 +116,7 @@ constexpr Value binary(Op op, Value x, Value y) {
   return x.make(made, operands, 2);
 }
 
+TESSERA_DEFINED_IN_OPS_BEGIN
 // Nodes that code outside of ops/ makes too. Each is defined in ops/ with its operation.
 constexpr Value cast(Value x, DType type);
 /// A cast that checks `rule`: a constant now, any other host scalar when its value is known.
@@ -130,17 +132,20 @@ constexpr Value insert_singletons(Value x, unsigned singletons, int out_rank);
 constexpr Value move_dim(Value x, int from, int to);
 /// Sums over a bit set of dims.
 constexpr Value sum_of(Value x, unsigned dims, bool keep = false);
+TESSERA_DEFINED_IN_OPS_END
 constexpr Value project(Value repeat, int output, const Node& type, Storage storage = Storage::block) {
   return repeat.make(projection_node(output, type, storage), {repeat.id});
 }
 
 }  // namespace build
 
+TESSERA_DEFINED_IN_OPS_BEGIN
 constexpr Value operator+(Value x, Value y);
 constexpr Value operator-(Value x);
 constexpr Value operator-(Value x, Value y);
 constexpr Value operator*(Value x, Value y);
 constexpr Value operator/(Value x, Value y);
+TESSERA_DEFINED_IN_OPS_END
 constexpr Value operator+(Value x, double y) { return x + x.number(y); }
 constexpr Value operator-(Value x, double y) { return x - x.number(y); }
 constexpr Value operator-(double x, Value y) { return y.number(x) - y; }

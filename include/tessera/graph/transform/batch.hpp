@@ -4,6 +4,7 @@
 
 #include <cstdint>
 
+#include <tessera/base/defined_in_ops.hpp>
 #include <tessera/base/growable.hpp>
 #include <tessera/base/planning.hpp>
 #include <tessera/graph/ir/row.hpp>
@@ -123,8 +124,10 @@ class Batch {
 /// Makes a node for all examples at once. Without an id: the rule does not cover the node, which then runs in a loop
 /// over examples.
 using BatchRule = Batched (*)(const Batch&);
+TESSERA_DEFINED_IN_OPS_BEGIN
 /// Null: an operation without a rule. Defined in ops/rows.hpp.
 constexpr BatchRule batch_rule_of(Op op);
+TESSERA_DEFINED_IN_OPS_END
 
 /// Operands as they are, or with a full leading dim of examples if `full` has their bit.
 constexpr Growable<std::int32_t> batched_operands(const Batch& b, unsigned full) {

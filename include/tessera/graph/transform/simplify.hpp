@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <vector>
 
+#include <tessera/base/defined_in_ops.hpp>
 #include <tessera/base/growable.hpp>
 #include <tessera/base/planning.hpp>
 #include <tessera/graph/ir/graph.hpp>
@@ -16,8 +17,10 @@ namespace tessera {
 
 /// Simplifies a node with these operands while a graph is being rebuilt: returns the node that replaces it, -1: none.
 using SimplifyRule = int (*)(Graph& made, const Node& node, const std::int32_t* operands);
+TESSERA_DEFINED_IN_OPS_BEGIN
 /// The rule of an operation whose row says that there is one. Defined in ops/rows.hpp.
 constexpr SimplifyRule simplify_rule_of(Op op);
+TESSERA_DEFINED_IN_OPS_END
 
 namespace detail {
 

@@ -116,8 +116,10 @@ constexpr auto reshape(const X& x, const Dim (&sizes)[Dims], Here at = Here::cur
 /// x broadcast to the given extents, trailing dims aligned (torch.broadcast_to, Tensor.expand): dims that x lacks are
 /// new, dims of extent 1 are repeated, all others have the extent that is given; -1 keeps an extent. The gradient is
 /// summed over the copies. Errors: shape_mismatch for any other extent. Of a tensor of 8 dims only dims of static
-/// extent 1 are repeated. No communication. Where the extent of a dim is known only when the program is planned, as 4
-/// of a stored tensor, the dim is copied before it is broadcast; -1 or ts::extent<D>(x) saves the copy.
+/// extent 1 are repeated. No communication. A new dim is split as what reads the result or a constraint needs; where
+/// nothing asks for a split, each device has it whole, also if its extent is that of a split dim. Where the extent of a
+/// dim is known only when the program is planned, as 4 of a stored tensor, the dim is copied before it is broadcast; -1
+/// or ts::extent<D>(x) saves the copy.
 ///
 ///     const auto rows = ts::broadcast_to(bias, {ts::extent<0>(x), 4});   // [4] gives [N, 4]
 template <TensorArgument X, std::size_t Dims>

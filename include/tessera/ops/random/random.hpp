@@ -10,7 +10,7 @@
 
 namespace tessera {
 
-struct Key;
+struct Key;  // in tensor/key.hpp
 
 namespace build {
 

@@ -31,7 +31,7 @@ struct Adam {
 ///
 ///     auto [next, next_state] = ts::adam(model, gradients, state, config);
 template <class Model>
-constexpr auto adam(const Model& model, const Model& gradients, const optim::AdamWState<Model>& state,
+constexpr auto adam(const Model& model, const Model& gradients, const optim::AdamWState<optim::stored_t<Model>>& state,
                     const optim::Adam& config = {}, Here at = Here::current()) {
   const detail::FunctionCall named("adam", model);
   const Model coupled = std::get<0>(optim::detail::map_parameters(

@@ -42,8 +42,9 @@ template <class Model> struct AdamaxState {
 /// Communication: none of its own; partial gradients are reduced here, into the sharding of the parameters. Errors:
 /// structure when model, gradients and state differ. Source: Kingma, Ba, 1412.6980, section 7.1, as torch.optim.Adamax.
 template <class Model>
-constexpr auto adamax(const Model& model, const Model& gradients, const optim::AdamaxState<Model>& state,
-                      const optim::Adamax& config = {}, Here at = Here::current()) {
+constexpr auto adamax(const Model& model, const Model& gradients,
+                      const optim::AdamaxState<optim::stored_t<Model>>& state, const optim::Adamax& config = {},
+                      Here at = Here::current()) {
   const detail::FunctionCall named("adamax", model);
   const Scalar step = optim::detail::next_step("adamax", model, state.step, at);
   auto [moved, mean, largest] = optim::detail::update_parameters(
@@ -58,7 +59,7 @@ constexpr auto adamax(const Model& model, const Model& gradients, const optim::A
         return std::tuple(p - x(rate) * (next_m / next_u), next_m, next_u);
       },
       model, gradients, state.mean, state.largest);
-  return std::tuple(moved, optim::AdamaxState<Model>{mean, largest, step});
+  return std::tuple(moved, optim::AdamaxState<optim::stored_t<Model>>{mean, largest, step});
 }
 
 }  // namespace tessera

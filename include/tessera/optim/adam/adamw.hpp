@@ -86,7 +86,7 @@ struct AdamWStep {
 ///
 ///     auto [next, next_state] = ts::adamw(model, gradients, state, config);
 template <class Model>
-constexpr auto adamw(const Model& model, const Model& gradients, const optim::AdamWState<Model>& state,
+constexpr auto adamw(const Model& model, const Model& gradients, const optim::AdamWState<optim::stored_t<Model>>& state,
                      const optim::AdamW& config = {}, Here at = Here::current()) {
   const detail::FunctionCall named("adamw", model);
   const Growable<Value> any = optim::detail::parameters_of(model);
@@ -102,7 +102,7 @@ constexpr auto adamw(const Model& model, const Model& gradients, const optim::Ad
         return std::tuple(s.moved(x, next_m, next_v), next_m, next_v);
       },
       model, gradients, state.mean, state.square);
-  return std::tuple(moved, optim::AdamWState<Model>{mean, square, Scalar(step.count)});
+  return std::tuple(moved, optim::AdamWState<optim::stored_t<Model>>{mean, square, Scalar(step.count)});
 }
 
 }  // namespace tessera

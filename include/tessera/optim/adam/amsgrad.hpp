@@ -44,8 +44,9 @@ template <class Model> struct AmsGradState {
 ///     p = p (1 - rate decay) - rate (m / (1 - b1^t)) / (sqrt(w / (1 - b2^t)) + epsilon)
 /// Communication, errors: as adamw. Source: Reddi, Kale, Kumar, ICLR 2018, as torch.optim.AdamW with amsgrad=True.
 template <class Model>
-constexpr auto amsgrad(const Model& model, const Model& gradients, const optim::AmsGradState<Model>& state,
-                       const optim::AmsGrad& config = {}, Here at = Here::current()) {
+constexpr auto amsgrad(const Model& model, const Model& gradients,
+                       const optim::AmsGradState<optim::stored_t<Model>>& state, const optim::AmsGrad& config = {},
+                       Here at = Here::current()) {
   const detail::FunctionCall named("amsgrad", model);
   const Growable<Value> any = optim::detail::parameters_of(model);
   if (any.empty()) fail(errc::structure, "[amsgrad] model: the model has no floating-point tensor");
@@ -60,7 +61,7 @@ constexpr auto amsgrad(const Model& model, const Model& gradients, const optim::
         return std::tuple(s.moved(x, next_m, next_w), next_m, next_v, next_w);
       },
       model, gradients, state.mean, state.square, state.largest);
-  return std::tuple(moved, optim::AmsGradState<Model>{mean, square, largest, Scalar(step.count)});
+  return std::tuple(moved, optim::AmsGradState<optim::stored_t<Model>>{mean, square, largest, Scalar(step.count)});
 }
 
 }  // namespace tessera

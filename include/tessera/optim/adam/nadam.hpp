@@ -45,7 +45,7 @@ template <class Model> struct NAdamState {
 /// Communication: none of its own; partial gradients are reduced here, into the sharding of the parameters. Errors:
 /// structure when model, gradients and state differ. Source: Dozat, ICLR workshop 2016, as torch.optim.NAdam.
 template <class Model>
-constexpr auto nadam(const Model& model, const Model& gradients, const optim::NAdamState<Model>& state,
+constexpr auto nadam(const Model& model, const Model& gradients, const optim::NAdamState<optim::stored_t<Model>>& state,
                      const optim::NAdam& config = {}, Here at = Here::current()) {
   const detail::FunctionCall named("nadam", model);
   const Scalar step = optim::detail::next_step("nadam", model, state.step, at);
@@ -69,7 +69,7 @@ constexpr auto nadam(const Model& model, const Model& gradients, const optim::NA
         return std::tuple(p - x(config.learning_rate) * (ahead / spread), next_m, next_v);
       },
       model, gradients, state.mean, state.square);
-  return std::tuple(moved, optim::NAdamState<Model>{mean, square, step, Scalar(product)});
+  return std::tuple(moved, optim::NAdamState<optim::stored_t<Model>>{mean, square, step, Scalar(product)});
 }
 
 }  // namespace tessera

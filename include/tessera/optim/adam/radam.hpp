@@ -37,7 +37,7 @@ struct RAdam {
 /// Communication: none of its own; partial gradients are reduced here, into the sharding of the parameters. Errors:
 /// structure when model, gradients and state differ. Source: Liu and others, 1908.03265, as torch.optim.RAdam.
 template <class Model>
-constexpr auto radam(const Model& model, const Model& gradients, const optim::AdamWState<Model>& state,
+constexpr auto radam(const Model& model, const Model& gradients, const optim::AdamWState<optim::stored_t<Model>>& state,
                      const optim::RAdam& config = {}, Here at = Here::current()) {
   const detail::FunctionCall named("radam", model);
   const Scalar step = optim::detail::next_step("radam", model, state.step, at);
@@ -62,7 +62,7 @@ constexpr auto radam(const Model& model, const Model& gradients, const optim::Ad
         return std::tuple(p - x(rate) * (next_m * factor), next_m, next_v);
       },
       model, gradients, state.mean, state.square);
-  return std::tuple(moved, optim::AdamWState<Model>{mean, square, step});
+  return std::tuple(moved, optim::AdamWState<optim::stored_t<Model>>{mean, square, step});
 }
 
 }  // namespace tessera

@@ -8,6 +8,7 @@
 #include <tessera/base/growable.hpp>
 #include <tessera/base/planning.hpp>
 #include <tessera/graph/fuse/units.hpp>
+#include <tessera/ops/rows.hpp>
 
 TESSERA_PLANNING_BEGIN
 

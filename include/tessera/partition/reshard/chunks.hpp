@@ -6,6 +6,7 @@
 
 #include <tessera/base/planning.hpp>
 #include <tessera/graph/ir/row.hpp>
+#include <tessera/ops/rows.hpp>
 
 TESSERA_PLANNING_BEGIN
 

@@ -10,6 +10,7 @@
 #include <tessera/graph/fuse/units.hpp>
 #include <tessera/graph/ir/program.hpp>
 #include <tessera/kernels/strides.hpp>
+#include <tessera/ops/rows.hpp>
 #include <tessera/runtime/memory/storage.hpp>
 
 namespace tessera {

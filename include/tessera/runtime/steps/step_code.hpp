@@ -12,6 +12,7 @@
 #include <tessera/base/growable.hpp>
 #include <tessera/base/monoid.hpp>
 #include <tessera/graph/fuse/units.hpp>
+#include <tessera/ops/rows.hpp>
 #include <tessera/runtime/executor/compiled_program.hpp>
 #if TESSERA_HAS_DEFINITIONS
 #include <tessera/kernels/strided.hpp>

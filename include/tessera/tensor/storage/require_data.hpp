@@ -9,6 +9,7 @@
 #include <tessera/base/here.hpp>
 #include <tessera/base/source.hpp>
 #include <tessera/graph/trace/named_leaves.hpp>
+#include <tessera/ops/rows.hpp>
 
 namespace tessera::detail {
 
