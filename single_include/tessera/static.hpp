@@ -110,6 +110,25 @@
 
 #endif
 
+// ---- tessera/base/defined_in_ops.hpp
+
+#ifndef TESSERA_BASE_DEFINED_IN_OPS_HPP
+#define TESSERA_BASE_DEFINED_IN_OPS_HPP
+
+/// Around the constexpr functions that graph/ declares and ops/ defines with its operations: clang warns about them in
+/// a program that includes a header of graph/ and none of ops/, and traces nothing. Headers of all other folders
+/// include the definitions, which tools/check_headers proves.
+#ifdef __clang__
+#define TESSERA_DEFINED_IN_OPS_BEGIN \
+  _Pragma("clang diagnostic push") _Pragma("clang diagnostic ignored \"-Wundefined-inline\"")
+#define TESSERA_DEFINED_IN_OPS_END _Pragma("clang diagnostic pop")
+#else
+#define TESSERA_DEFINED_IN_OPS_BEGIN
+#define TESSERA_DEFINED_IN_OPS_END
+#endif
+
+#endif
+
 // ---- tessera/base/source.hpp
 
 #ifndef TESSERA_BASE_SOURCE_HPP
@@ -1470,6 +1489,10 @@ enum class Op : std::uint32_t {
   /// runs its body once for each layer, on carried values and slices of stacked values
   repeat = operation_id("repeat"),
   project = operation_id("project"),  ///< one output of an operation with several
+  // Collectives over the examples of a vmap, in the graph of one example.
+  sum_examples = operation_id("sum_examples"),
+  gather_examples = operation_id("gather_examples"),
+  own_example = operation_id("own_example"),
 };
 
 }  // namespace tessera
@@ -4257,12 +4280,14 @@ struct OpRow {
   constexpr DType result_type(DType operands) const { return predicate ? DType::bool_ : operands; }
 };
 
+TESSERA_DEFINED_IN_OPS_BEGIN
 /// The row of an operation; defined in ops/rows.hpp. The gradient is not in the row, so that a program that has been
 /// traced does not compile the code of gradients.
 constexpr const OpRow& row_of(Op op);
 constexpr const OpRow& row_of(const Node& node) { return *node.row; }
 /// Null: the result has no gradient with respect to any operand.
 constexpr GradientRule gradient_of(Op op);
+TESSERA_DEFINED_IN_OPS_END
 
 /// Whether a node can run in one unit with another node.
 constexpr bool joins_others(const OpRow& row) { return row.joins != nullptr || row.joins_operand >= 0; }
@@ -4398,6 +4423,9 @@ struct OpenBody {
   int arguments = 0;          ///< how many it has so far
   /// The values of the graph around it that it reads, and the arguments that these are in the body.
   Growable<std::int32_t> captured, inside;
+  // Of the function of a vmap with a name for its axis:
+  Name axis{};
+  std::int32_t index_of_example = -1;  ///< an argument of the body
 };
 
 /// Which values of a checkpointed function are stored for its gradient; it recomputes all others.
@@ -4581,8 +4609,10 @@ namespace tessera {
 /// The attributes of a node as text, such as "ab,bc->ac" of an einsum. Empty when it has none.
 using AttributeText = std::string (*)(const ProgramView&, const GraphView&, int id);
 
+TESSERA_DEFINED_IN_OPS_BEGIN
 /// How an operation prints its attributes; null when it has none. Defined in ops/rows.hpp.
 constexpr AttributeText attribute_text_of(Op op);
+TESSERA_DEFINED_IN_OPS_END
 
 namespace detail {
 
@@ -4736,8 +4766,10 @@ struct NodeCheck {
 /// Checks one node; returns the rule that it breaks.
 using CheckRule = BrokenRule (*)(const NodeCheck&);
 
+TESSERA_DEFINED_IN_OPS_BEGIN
 /// The check of an operation. Defined in ops/rows.hpp.
 constexpr CheckRule check_of(Op op);
+TESSERA_DEFINED_IN_OPS_END
 
 constexpr bool same_type(const Node& x, const Node& y) { return same_static_shape(x, y) && x.dtype == y.dtype; }
 /// Whether `stacked` has the type of x with a dim of layers in front. Of one layer, this dim may be a singleton dim.
@@ -5023,6 +5055,7 @@ constexpr Value binary(Op op, Value x, Value y) {
   return x.make(made, operands, 2);
 }
 
+TESSERA_DEFINED_IN_OPS_BEGIN
 // Nodes that code outside of ops/ makes too. Each is defined in ops/ with its operation.
 constexpr Value cast(Value x, DType type);
 /// A cast that checks `rule`: a constant now, any other host scalar when its value is known.
@@ -5038,17 +5071,20 @@ constexpr Value insert_singletons(Value x, unsigned singletons, int out_rank);
 constexpr Value move_dim(Value x, int from, int to);
 /// Sums over a bit set of dims.
 constexpr Value sum_of(Value x, unsigned dims, bool keep = false);
+TESSERA_DEFINED_IN_OPS_END
 constexpr Value project(Value repeat, int output, const Node& type, Storage storage = Storage::block) {
   return repeat.make(projection_node(output, type, storage), {repeat.id});
 }
 
 }  // namespace build
 
+TESSERA_DEFINED_IN_OPS_BEGIN
 constexpr Value operator+(Value x, Value y);
 constexpr Value operator-(Value x);
 constexpr Value operator-(Value x, Value y);
 constexpr Value operator*(Value x, Value y);
 constexpr Value operator/(Value x, Value y);
+TESSERA_DEFINED_IN_OPS_END
 constexpr Value operator+(Value x, double y) { return x + x.number(y); }
 constexpr Value operator-(Value x, double y) { return x - x.number(y); }
 constexpr Value operator-(double x, Value y) { return y.number(x) - y; }
@@ -7358,8 +7394,10 @@ namespace tessera {
 
 /// Simplifies a node with these operands while a graph is being rebuilt: returns the node that replaces it, -1: none.
 using SimplifyRule = int (*)(Graph& made, const Node& node, const std::int32_t* operands);
+TESSERA_DEFINED_IN_OPS_BEGIN
 /// The rule of an operation whose row says that there is one. Defined in ops/rows.hpp.
 constexpr SimplifyRule simplify_rule_of(Op op);
+TESSERA_DEFINED_IN_OPS_END
 
 namespace detail {
 
@@ -8993,8 +9031,10 @@ class Batch {
 /// Makes a node for all examples at once. Without an id: the rule does not cover the node, which then runs in a loop
 /// over examples.
 using BatchRule = Batched (*)(const Batch&);
+TESSERA_DEFINED_IN_OPS_BEGIN
 /// Null: an operation without a rule. Defined in ops/rows.hpp.
 constexpr BatchRule batch_rule_of(Op op);
+TESSERA_DEFINED_IN_OPS_END
 
 /// Operands as they are, or with a full leading dim of examples if `full` has their bit.
 constexpr Growable<std::int32_t> batched_operands(const Batch& b, unsigned full) {
@@ -15128,6 +15168,278 @@ using elementwise_operation =
 
 #endif
 
+// ---- tessera/ops/reduction/reduction_rows.hpp
+
+#ifndef TESSERA_OPS_REDUCTION_REDUCTION_ROWS_HPP
+#define TESSERA_OPS_REDUCTION_REDUCTION_ROWS_HPP
+
+TESSERA_PLANNING_BEGIN
+
+namespace tessera::ops {
+
+constexpr Shape reduction_shape(const ShapeContext& c) {
+  const Reduced reduced = Reduced::of(c.node());
+  Shape shape;
+  for (int d = 0; d < c.graph.operand_node(c.id, 0).rank; ++d) {
+    if (!reduced.has(d))
+      shape.push_back(c.operand(0)[static_cast<std::size_t>(d)]);
+    else if (reduced.keep)
+      shape.push_back(1);
+  }
+  return shape;
+}
+
+constexpr void reduction_sharding(const GraphView& graph, int id, FactorRule& rule) {
+  const Reduced reduced = Reduced::of(graph[id]);
+  const Node& x = graph.operand_node(id, 0);
+  DimFactors& dims = rule.operands.emplace_back();
+  int out = 0;
+  for (int d = 0; d < x.rank; ++d) {
+    if (!x.is_singleton(d)) {
+      const auto factor = static_cast<std::int8_t>(rule.add(reduced.has(d) ? FactorKind::reduction : FactorKind::pass));
+      dims.dims[d].push_back(factor);
+      if (!reduced.has(d)) rule.result.dims[out].push_back(factor);
+    }
+    if (!reduced.has(d) || reduced.keep) ++out;
+  }
+}
+
+constexpr OpRow reduction_row(std::string_view name, Reduction reduction, Linearity linear = Linearity::no) {
+  return {.name = name,
+          .kind = OpKind::reduction,
+          .arity = 1,
+          .linear = linear,
+          .shape = reduction_shape,
+          .sharding = reduction_sharding,
+          .partial = always_partial,
+          .reduction = reduction};
+}
+
+/// v, in the shape of the result, with the reduced dims inserted again as singleton dims.
+constexpr Value with_kept_dims(const Gradient& r, Value v) {
+  const Reduced reduced = Reduced::of(r.node());
+  if (reduced.keep || v.rank() == 0) return v;
+  return build::insert_singletons(v, reduced.dims, r.x(0).rank());
+}
+
+/// Elements that share the extreme get equal parts of the cotangent.
+constexpr void extreme_gradient(Gradient& r) {
+  const Reduced reduced = Reduced::of(r.node());
+  if (reduced.constant) return;
+  Value x = r.x(0);
+  Value best = with_kept_dims(r, r.y());
+  Value one = x.number(1), zero = x.number(0);
+  Value hit = build::select(build::binary(Op::equal, x, best), one, zero);
+  Value hits = build::reduce(Op::sum, hit, reduced.dims, true);
+  r.add(0, with_kept_dims(r, r.full_g()) * hit / hits);
+}
+
+constexpr BrokenRule check_reduction(const NodeCheck& c) {
+  const Node &node = c.node(), &from = c.x(0);
+  const Reduced reduced = Reduced::of(node);
+  if (reduced.dims == 0 || reduced.dims >> from.rank != 0) return "reduced dims are dims of the operand";
+  Node made{.dtype = from.dtype};
+  build::reduced_dims(made, from, reduced);
+  return same_type(node, made) ? BrokenRule{} : "the result has the dims that are not reduced, or are kept";
+}
+
+constexpr Batched batch_reduction(const Batch& b) {
+  Reduced reduced = Reduced::of(b.node());
+  reduced.dims = static_cast<std::uint8_t>(reduced.dims << 1);
+  Node made = b.batched();
+  made.labels = reduced.pack();
+  return b.make(made, batched_operands(b, 1));
+}
+
+inline std::string reduced_text(const ProgramView&, const GraphView& graph, int id) {
+  const Reduced reduced = Reduced::of(graph[id]);
+  std::string text;
+  for (int d = 0; d < max_rank; ++d)
+    if (reduced.has(d)) text += (text.empty() ? "" : ",") + std::to_string(d);
+  return text + (reduced.keep ? ", keepdims" : "");
+}
+
+/// What all reductions share besides their row and gradient.
+struct ReductionOperation {
+  static constexpr BatchRule batch = batch_reduction;
+  static constexpr CheckRule check = check_reduction;
+  static constexpr AttributeText attributes = reduced_text;
+};
+
+struct SumOp : ReductionOperation {
+  static constexpr OpRow row = reduction_row("sum", Reduction::sum, Linearity::first);
+  static constexpr GradientRule gradient = [](Gradient& r) {
+    if (Reduced::of(r.node()).constant) return;
+    Value g = r.g();
+    r.add(0, g.rank() == 0 ? g : with_kept_dims(r, r.full_g()));
+  };
+};
+
+struct MaxOp : ReductionOperation {
+  static constexpr OpRow row = reduction_row("max", Reduction::max);
+  static constexpr GradientRule gradient = extreme_gradient;
+};
+
+struct MinOp : ReductionOperation {
+  static constexpr OpRow row = reduction_row("min", Reduction::min);
+  static constexpr GradientRule gradient = extreme_gradient;
+};
+
+/// The derivative by an element is the product of all others: of those that are not zero, times the zeros among them.
+/// Zeros are counted as 1 + x: two of them give 0, and a single one gives x, with value 0 and derivative 1, so that
+/// second derivatives are exact too.
+struct ProdOp : ReductionOperation {
+  static constexpr OpRow row = reduction_row("prod", Reduction::product);
+  static constexpr GradientRule gradient = [](Gradient& r) {
+    const unsigned dims = Reduced::of(r.node()).dims;
+    const Value x = r.x(0), zero = x.number(0), one = x.number(1);
+    const Value is_zero = build::binary(Op::equal, x, zero), safe = build::select(is_zero, one, x);
+    const Value own_zero = build::select(is_zero, one + x, zero);
+    const Value other_zeros = build::reduce(Op::sum, own_zero, dims, true) - own_zero;
+    const Value of_zeros =
+        build::select(build::binary(Op::equal, other_zeros, zero), one,
+                      build::select(build::binary(Op::equal, other_zeros, one), other_zeros - one, zero));
+    const Value of_others = build::reduce(r.node().op, safe, dims, true) / safe;
+    r.add(0, with_kept_dims(r, r.full_g()) * of_others * of_zeros);
+  };
+};
+
+using ReductionOperations = OperationList<SumOp, MaxOp, MinOp, ProdOp>;
+
+}  // namespace tessera::ops
+
+TESSERA_PLANNING_END
+
+#endif
+
+// ---- tessera/ops/example_rows.hpp
+
+#ifndef TESSERA_OPS_EXAMPLE_ROWS_HPP
+#define TESSERA_OPS_EXAMPLE_ROWS_HPP
+
+// Collectives over the examples of a ts::vmap. They are only in the graph of one example: as vmap makes the nodes of
+// all examples, they become reductions over the dim of examples, or nothing. Operand 1 is the index of the example in
+// the vmap that the collective names. In the graph of a vmap over another axis, this index is the same for all
+// examples.
+
+TESSERA_PLANNING_BEGIN
+
+namespace tessera {
+
+namespace build {
+
+/// The sum over the examples; the same for all of them.
+constexpr Value sum_examples(Value x, Value index) {
+  return x.make({.op = Op::sum_examples, .dtype = x.dtype(), .rank = x.node().rank, .singletons = x.node().singletons},
+                {x.id, index.id});
+}
+/// The values of all examples along a new dim; the same for all of them.
+constexpr Value gather_examples(Value x, Value index, int dim) {
+  const Node& from = x.node();
+  const unsigned low = (1u << dim) - 1;
+  return x.make({.op = Op::gather_examples,
+                 .dtype = from.dtype,
+                 .rank = static_cast<std::uint8_t>(from.rank + 1),
+                 .singletons = static_cast<std::uint8_t>((from.singletons & low) | (from.singletons & ~low) << 1),
+                 .labels = pack_dim(dim)},
+                {x.id, index.id});
+}
+/// What a value has at the index of the example in a dim, without that dim.
+constexpr Value own_example(Value x, Value index, int dim) {
+  const Node& from = x.node();
+  const unsigned low = (1u << dim) - 1;
+  return x.make({.op = Op::own_example,
+                 .dtype = from.dtype,
+                 .rank = static_cast<std::uint8_t>(from.rank - 1),
+                 .singletons = static_cast<std::uint8_t>((from.singletons & low) | (from.singletons >> 1 & ~low)),
+                 .labels = pack_dim(dim)},
+                {x.id, index.id});
+}
+
+}  // namespace build
+
+namespace ops {
+
+constexpr OpRow example_row(std::string_view name, bool recomputed) {
+  return {.name = name,
+          .unit = UnitKind::data_movement,
+          .arity = 2,
+          .linear = Linearity::first,
+          .flops = 0,
+          .recomputed = recomputed};
+}
+constexpr BrokenRule check_index_of_example(const NodeCheck& c) {
+  return c.x(1).rank == 0 && c.x(1).dtype == DType::i32 && c.x(0).dtype == c.node().dtype
+             ? BrokenRule{}
+             : "the index of an example is an i32 of rank 0";
+}
+constexpr BrokenRule check_dim_of_examples(const NodeCheck& c, const Node& with_dim, const Node& without) {
+  if (with_dim.rank != without.rank + 1 || dim_of(c.node()) < 0 || dim_of(c.node()) >= with_dim.rank)
+    return "the dim of examples is a dim of the operand or of the result";
+  return check_index_of_example(c);
+}
+/// In a vmap over another axis: the node with a leading dim of that vmap's examples, behind which its own dims are.
+constexpr Batched batch_beside(const Batch& b) {
+  Node made = b.batched();
+  if (b.node().op != Op::sum_examples) ++made.labels[0];
+  return b.make(made, {b.full(0).id, b.x(1).id});
+}
+
+struct SumExamplesOp {
+  static constexpr OpRow row = example_row("sum_examples", false);
+  static constexpr GradientRule gradient = [](Gradient& r) { r.add(0, build::sum_examples(r.full_g(), r.operand(1))); };
+  static constexpr BatchRule batch = [](const Batch& b) {
+    if (!b.differs(1)) return batch_beside(b);
+    const Value x = b.x(0);
+    return Batch::same(b.differs(0) ? build::cast(build::sum_of(x, 1), x.dtype())
+                                    : x * build::cast(b.count(), x.dtype()));
+  };
+  static constexpr CheckRule check = [](const NodeCheck& c) {
+    return same_type(c.node(), c.x(0)) ? check_index_of_example(c)
+                                       : BrokenRule("the result has the type of the operand");
+  };
+};
+
+struct GatherExamplesOp {
+  static constexpr OpRow row = example_row("gather_examples", true);
+  static constexpr GradientRule gradient = [](Gradient& r) {
+    r.add(0, build::own_example(build::sum_examples(r.full_g(), r.operand(1)), r.operand(1), dim_of(r.node())));
+  };
+  static constexpr BatchRule batch = [](const Batch& b) {
+    return b.differs(1) ? Batch::same(build::move_dim(b.full(0), 0, dim_of(b.node()))) : batch_beside(b);
+  };
+  static constexpr CheckRule check = [](const NodeCheck& c) { return check_dim_of_examples(c, c.node(), c.x(0)); };
+  static constexpr AttributeText attributes = tessera::detail::dim_text;
+};
+
+struct OwnExampleOp {
+  static constexpr OpRow row = example_row("own_example", true);
+  static constexpr GradientRule gradient = [](Gradient& r) {
+    const Value all = build::gather_examples(r.full_g(), r.operand(1), dim_of(r.node()));
+    const Value is_own = build::binary(Op::equal, build::iota(r.x(0), dim_of(r.node()), DType::i32), r.operand(1));
+    r.add(0, build::select(is_own, all, all.number(0)));
+  };
+  static constexpr BatchRule batch = [](const Batch& b) -> Batched {
+    if (!b.differs(1)) return batch_beside(b);
+    const int dim = dim_of(b.node());
+    if (!b.differs(0)) return Batch::all(build::move_dim(b.x(0), dim, 0));
+    const Value x = b.x(0);
+    const Value is_own = build::binary(Op::equal, build::iota(x, 0, DType::i32), build::iota(x, dim + 1, DType::i32));
+    return Batch::all(build::cast(build::sum_of(build::select(is_own, x, x.number(0)), 2u << dim), x.dtype()));
+  };
+  static constexpr CheckRule check = [](const NodeCheck& c) { return check_dim_of_examples(c, c.x(0), c.node()); };
+  static constexpr AttributeText attributes = tessera::detail::dim_text;
+};
+
+using ExampleOperations = OperationList<SumExamplesOp, GatherExamplesOp, OwnExampleOp>;
+
+}  // namespace ops
+}  // namespace tessera
+
+TESSERA_PLANNING_END
+
+#endif
+
 // ---- tessera/ops/gradient_rows.hpp
 
 #ifndef TESSERA_OPS_GRADIENT_ROWS_HPP
@@ -15863,150 +16175,6 @@ TESSERA_PLANNING_END
 
 #endif
 
-// ---- tessera/ops/reduction/reduction_rows.hpp
-
-#ifndef TESSERA_OPS_REDUCTION_REDUCTION_ROWS_HPP
-#define TESSERA_OPS_REDUCTION_REDUCTION_ROWS_HPP
-
-TESSERA_PLANNING_BEGIN
-
-namespace tessera::ops {
-
-constexpr Shape reduction_shape(const ShapeContext& c) {
-  const Reduced reduced = Reduced::of(c.node());
-  Shape shape;
-  for (int d = 0; d < c.graph.operand_node(c.id, 0).rank; ++d) {
-    if (!reduced.has(d))
-      shape.push_back(c.operand(0)[static_cast<std::size_t>(d)]);
-    else if (reduced.keep)
-      shape.push_back(1);
-  }
-  return shape;
-}
-
-constexpr void reduction_sharding(const GraphView& graph, int id, FactorRule& rule) {
-  const Reduced reduced = Reduced::of(graph[id]);
-  const Node& x = graph.operand_node(id, 0);
-  DimFactors& dims = rule.operands.emplace_back();
-  int out = 0;
-  for (int d = 0; d < x.rank; ++d) {
-    if (!x.is_singleton(d)) {
-      const auto factor = static_cast<std::int8_t>(rule.add(reduced.has(d) ? FactorKind::reduction : FactorKind::pass));
-      dims.dims[d].push_back(factor);
-      if (!reduced.has(d)) rule.result.dims[out].push_back(factor);
-    }
-    if (!reduced.has(d) || reduced.keep) ++out;
-  }
-}
-
-constexpr OpRow reduction_row(std::string_view name, Reduction reduction, Linearity linear = Linearity::no) {
-  return {.name = name,
-          .kind = OpKind::reduction,
-          .arity = 1,
-          .linear = linear,
-          .shape = reduction_shape,
-          .sharding = reduction_sharding,
-          .partial = always_partial,
-          .reduction = reduction};
-}
-
-/// v, in the shape of the result, with the reduced dims inserted again as singleton dims.
-constexpr Value with_kept_dims(const Gradient& r, Value v) {
-  const Reduced reduced = Reduced::of(r.node());
-  if (reduced.keep || v.rank() == 0) return v;
-  return build::insert_singletons(v, reduced.dims, r.x(0).rank());
-}
-
-/// Elements that share the extreme get equal parts of the cotangent.
-constexpr void extreme_gradient(Gradient& r) {
-  const Reduced reduced = Reduced::of(r.node());
-  if (reduced.constant) return;
-  Value x = r.x(0);
-  Value best = with_kept_dims(r, r.y());
-  Value one = x.number(1), zero = x.number(0);
-  Value hit = build::select(build::binary(Op::equal, x, best), one, zero);
-  Value hits = build::reduce(Op::sum, hit, reduced.dims, true);
-  r.add(0, with_kept_dims(r, r.full_g()) * hit / hits);
-}
-
-constexpr BrokenRule check_reduction(const NodeCheck& c) {
-  const Node &node = c.node(), &from = c.x(0);
-  const Reduced reduced = Reduced::of(node);
-  if (reduced.dims == 0 || reduced.dims >> from.rank != 0) return "reduced dims are dims of the operand";
-  Node made{.dtype = from.dtype};
-  build::reduced_dims(made, from, reduced);
-  return same_type(node, made) ? BrokenRule{} : "the result has the dims that are not reduced, or are kept";
-}
-
-constexpr Batched batch_reduction(const Batch& b) {
-  Reduced reduced = Reduced::of(b.node());
-  reduced.dims = static_cast<std::uint8_t>(reduced.dims << 1);
-  Node made = b.batched();
-  made.labels = reduced.pack();
-  return b.make(made, batched_operands(b, 1));
-}
-
-inline std::string reduced_text(const ProgramView&, const GraphView& graph, int id) {
-  const Reduced reduced = Reduced::of(graph[id]);
-  std::string text;
-  for (int d = 0; d < max_rank; ++d)
-    if (reduced.has(d)) text += (text.empty() ? "" : ",") + std::to_string(d);
-  return text + (reduced.keep ? ", keepdims" : "");
-}
-
-/// What all reductions share besides their row and gradient.
-struct ReductionOperation {
-  static constexpr BatchRule batch = batch_reduction;
-  static constexpr CheckRule check = check_reduction;
-  static constexpr AttributeText attributes = reduced_text;
-};
-
-struct SumOp : ReductionOperation {
-  static constexpr OpRow row = reduction_row("sum", Reduction::sum, Linearity::first);
-  static constexpr GradientRule gradient = [](Gradient& r) {
-    if (Reduced::of(r.node()).constant) return;
-    Value g = r.g();
-    r.add(0, g.rank() == 0 ? g : with_kept_dims(r, r.full_g()));
-  };
-};
-
-struct MaxOp : ReductionOperation {
-  static constexpr OpRow row = reduction_row("max", Reduction::max);
-  static constexpr GradientRule gradient = extreme_gradient;
-};
-
-struct MinOp : ReductionOperation {
-  static constexpr OpRow row = reduction_row("min", Reduction::min);
-  static constexpr GradientRule gradient = extreme_gradient;
-};
-
-/// The derivative by an element is the product of all others: of those that are not zero, times the zeros among them.
-/// Zeros are counted as 1 + x: two of them give 0, and a single one gives x, with value 0 and derivative 1, so that
-/// second derivatives are exact too.
-struct ProdOp : ReductionOperation {
-  static constexpr OpRow row = reduction_row("prod", Reduction::product);
-  static constexpr GradientRule gradient = [](Gradient& r) {
-    const unsigned dims = Reduced::of(r.node()).dims;
-    const Value x = r.x(0), zero = x.number(0), one = x.number(1);
-    const Value is_zero = build::binary(Op::equal, x, zero), safe = build::select(is_zero, one, x);
-    const Value own_zero = build::select(is_zero, one + x, zero);
-    const Value other_zeros = build::reduce(Op::sum, own_zero, dims, true) - own_zero;
-    const Value of_zeros =
-        build::select(build::binary(Op::equal, other_zeros, zero), one,
-                      build::select(build::binary(Op::equal, other_zeros, one), other_zeros - one, zero));
-    const Value of_others = build::reduce(r.node().op, safe, dims, true) / safe;
-    r.add(0, with_kept_dims(r, r.full_g()) * of_others * of_zeros);
-  };
-};
-
-using ReductionOperations = OperationList<SumOp, MaxOp, MinOp, ProdOp>;
-
-}  // namespace tessera::ops
-
-TESSERA_PLANNING_END
-
-#endif
-
 // ---- tessera/ops/rows.hpp
 
 #ifndef TESSERA_OPS_ROWS_HPP
@@ -16017,11 +16185,11 @@ namespace tessera {
 namespace ops {
 
 /// All operations of the library.
-using Operations =
-    JoinedLists<SourceOperations, ElementwiseOperations, ReductionOperations, ContractionOperations,
-                DataMovementOperations, IndexedOperations, WindowOperations, CumulativeOperations, SortOperations,
-                ScatterOperations, AttentionOperations, ControlOperations, GradientOperations, NextafterOperations,
-                GcdOperations, IncompleteGammaOperations, KeyOperations, CustomCallOperations, RaggedOperations>::type;
+using Operations = JoinedLists<SourceOperations, ElementwiseOperations, ReductionOperations, ContractionOperations,
+                               DataMovementOperations, IndexedOperations, WindowOperations, CumulativeOperations,
+                               SortOperations, ScatterOperations, AttentionOperations, ControlOperations,
+                               GradientOperations, NextafterOperations, GcdOperations, IncompleteGammaOperations,
+                               KeyOperations, CustomCallOperations, RaggedOperations, ExampleOperations>::type;
 
 namespace detail {
 
@@ -16368,6 +16536,110 @@ template <TensorArgument Like> constexpr auto ones_like(const Like& like, Here a
 
 #endif
 
+// ---- tessera/ops/example_struct.hpp
+
+#ifndef TESSERA_OPS_EXAMPLE_STRUCT_HPP
+#define TESSERA_OPS_EXAMPLE_STRUCT_HPP
+
+namespace tessera::detail {
+
+template <class T> struct ExampleOf;
+/// What one slice along dim 0 of a structure is: a tensor of one rank less, a layer of a Stack, a structure of these. A
+/// plain struct is a class template whose parameter is the rank, or the types of fields; void for any other struct,
+/// since its fields have fixed ranks.
+template <class T> using example_t = typename ExampleOf<T>::type;
+
+/// Whether the fields of One are slices of those of All.
+template <class All, class One> struct AreExamples : std::false_type {};
+template <class... All, class... One>
+  requires(sizeof...(All) == sizeof...(One))
+struct AreExamples<TypeList<All...>, TypeList<One...>>
+    : std::bool_constant<(std::is_same_v<example_t<All>, One> && ...)> {};
+
+/// One if it has the slices of the fields of All, else void.
+template <class All, class One>
+using example_struct_t =
+    std::conditional_t<AreExamples<typename FieldsOf<All>::type, typename FieldsOf<One>::type>::value, One, void>;
+
+/// A template argument that is the type of a field becomes that of its slice; any other stays.
+template <class T> using example_argument_t = std::conditional_t<std::is_void_v<example_t<T>>, T, example_t<T>>;
+
+/// Whether each field of a struct has slices.
+template <class Fields> inline constexpr bool have_examples_v = false;
+template <class... Fields>
+inline constexpr bool have_examples_v<TypeList<Fields...>> =
+    sizeof...(Fields) > 0 && !(std::is_void_v<example_t<Fields>> || ...);
+
+template <class T> struct ExampleStruct {
+  using type = void;
+};
+template <template <int> class S, int N>
+  requires have_examples_v<typename FieldsOf<S<N>>::type>
+struct ExampleStruct<S<N>> {
+  using type = example_struct_t<S<N>, S<N - 1>>;
+};
+template <template <class, int> class S, class T, int N>
+  requires have_examples_v<typename FieldsOf<S<T, N>>::type>
+struct ExampleStruct<S<T, N>> {
+  using type = example_struct_t<S<T, N>, S<T, N - 1>>;
+};
+template <template <class...> class S, class... Ts>
+  requires have_examples_v<typename FieldsOf<S<Ts...>>::type>
+struct ExampleStruct<S<Ts...>> {
+  using type = example_struct_t<S<Ts...>, S<example_argument_t<Ts>...>>;
+};
+
+template <class T> struct ExampleOf {
+  static constexpr bool is_struct = std::is_class_v<T> && std::is_aggregate_v<T> && !Operand<T> && !std::is_empty_v<T>;
+  using type = typename std::conditional_t<is_struct, ExampleStruct<T>, std::type_identity<void>>::type;
+};
+template <NumberOperand T> struct ExampleOf<T> {
+  using type = T;
+};
+template <class T, int Rank>
+  requires(Rank > 0)
+struct ExampleOf<ShardedTensor<T, Rank>> {
+  using type = ShardedTensor<T, Rank - 1>;
+};
+template <class T, int Rank>
+  requires(Rank > 0)
+struct ExampleOf<Sym<T, Rank>> {
+  using type = Sym<T, Rank - 1>;
+};
+template <class Block> struct ExampleOf<Stack<Block>> {
+  using type = Block;
+};
+template <template <class...> class Tuple, class... Ts>
+  requires(is_tuple_v<Tuple<Ts...>>)
+struct ExampleOf<Tuple<Ts...>> {
+  using type = typename std::conditional_t<(std::is_void_v<example_t<Ts>> || ...), std::type_identity<void>,
+                                           std::type_identity<Tuple<example_t<Ts>...>>>::type;
+};
+template <class T, std::size_t Size> struct ExampleOf<std::array<T, Size>> {
+  using type = typename std::conditional_t<std::is_void_v<example_t<T>>, std::type_identity<void>,
+                                           std::type_identity<std::array<example_t<T>, Size>>>::type;
+};
+
+/// The slice of a field, of which the tensors are Syms, as the type that the struct has for it.
+template <class Field, class X> constexpr Field as_field(const X& x) {
+  if constexpr (StoredOperand<Field>)
+    return Field(x.value);
+  else if constexpr (is_array_v<Field>)
+    return [&]<std::size_t... I>(std::index_sequence<I...>) {
+      return Field{as_field<typename Field::value_type>(x[I])...};
+    }(std::make_index_sequence<std::tuple_size_v<Field>>());
+  else if constexpr (is_tuple_v<Field>)
+    return [&]<std::size_t... I>(std::index_sequence<I...>) {
+      return Field{as_field<std::tuple_element_t<I, Field>>(std::get<I>(x))...};
+    }(std::make_index_sequence<std::tuple_size_v<Field>>());
+  else
+    return x;
+}
+
+}  // namespace tessera::detail
+
+#endif
+
 // ---- tessera/ops/control_flow.hpp
 
 #ifndef TESSERA_OPS_CONTROL_FLOW_HPP
@@ -16383,14 +16655,21 @@ struct ScanOptions {
 namespace detail {
 
 /// What the function of a scan gets of xs: a slice of each tensor without its leading dim, a layer of a Stack. A plain
-/// struct of tensors arrives as a tuple of its fields' slices, since its fields have fixed ranks.
+/// struct of tensors arrives as a struct of its fields' slices if it is a template of the rank or of the types of
+/// fields, else as a tuple of them, since its fields have fixed ranks.
 template <class T> constexpr auto step_of(const T& x, BodyTrace& body) {
   if constexpr (TensorOperand<T>) {
     constexpr bool has_leading = T::rank > 0;
     static_assert(has_leading,
                   "tessera: xs of a scan are tensors with a leading dim of steps; capture values that are the "
                   "same in every step");
-    return Sym < typename T::element, has_leading ? T::rank - 1 : 0 > (body.slice(value_behind(x), Storage::block));
+    if constexpr (LocalOperand<T>)  // a graph has the dims of devices in front
+      return
+          typename T::template with_rank < has_leading
+              ? T::rank - 1
+              : 0 > (body.slice(build::move_dim(body.outside(x.value), std::popcount(T::varying), 0), Storage::block));
+    else
+      return Sym < typename T::element, has_leading ? T::rank - 1 : 0 > (body.slice(value_behind(x), Storage::block));
   } else if constexpr (NumberOperand<T>) {
     return x;
   } else if constexpr (is_stack_v<T>) {
@@ -16404,6 +16683,10 @@ template <class T> constexpr auto step_of(const T& x, BodyTrace& body) {
     return map_items(x, [&](const auto& item) { return step_of(item, body); });
   } else if constexpr (std::is_empty_v<T>) {
     return x;
+  } else if constexpr (!std::is_void_v<example_t<T>>) {
+    return with_fields(x, [&]<class... Fields>(const Fields&... fields) {
+      return example_t<T>{as_field<example_t<Fields>>(step_of(fields, body))...};
+    });
   } else {
     return with_fields(x, [&](const auto&... fields) {
       return std::tuple<decltype(step_of(fields, body))...>{step_of(fields, body)...};
@@ -16423,7 +16706,12 @@ template <bool Nested, class Take> class StackResults {
       constexpr bool fits = Y::rank < max_rank;
       static_assert(fits, "tessera: y of ts::scan, and the result of the function of ts::map and ts::vmap, has at most "
                           "7 dims, since all of them together have a leading dim");
-      return Sym < typename Y::element, fits ? Y::rank + 1 : Y::rank > (take_(Storage::block));
+      if constexpr (LocalOperand<Y>)
+        return typename Y::template with_rank < fits
+                   ? Y::rank + 1
+                   : Y::rank > (build::move_dim(take_(Storage::block), 0, std::popcount(Y::varying)));
+      else
+        return Sym < typename Y::element, fits ? Y::rank + 1 : Y::rank > (take_(Storage::block));
     } else if constexpr (is_tuple_v<Y> || is_array_v<Y>) {
       return map_items(y, [&](const auto& item) { return (*this)(item); });
     } else {
@@ -16594,9 +16882,10 @@ constexpr auto scan(const F& f, const Init& init, const Xs& xs, bool reverse, So
 /// `init` is a tensor, or a tuple, pair, array or plain struct of tensors; a number in it becomes an f32 or an i32. f
 /// returns a carry of the same element types, ranks and shapes; shardings may differ. f may capture values of the
 /// traced function around it, which are the same in every step. `xs` is a tensor, a Stack, or a tuple, pair, array or
-/// plain struct of these: x has for a tensor its slice, for a Stack its layer, for a struct a tuple of its fields'
-/// slices. With a size as xs, f(carry) runs that often. y is a tensor, or a tuple, pair or array of tensors, or
-/// `std::tuple()`; of a plain struct, a Stack is returned. Without steps the carry is init.
+/// plain struct of these: x has for a tensor its slice, for a Stack its layer, for a struct that is a template of a
+/// rank or of the types of its fields a struct of their slices, for any other struct a tuple of these. With a size as
+/// xs, f(carry) runs that often. y is a tensor, or a tuple, pair or array of tensors, or `std::tuple()`; of a plain
+/// struct, a Stack is returned. Without steps the carry is init.
 ///
 /// One repeat node, as of a Stack: the body is traced, planned and compiled once, and runs in a loop. Random numbers
 /// differ from step to step. The gradient is a scan in the opposite order; what of the forward steps it needs is kept
@@ -18424,6 +18713,8 @@ constexpr auto cond(const Pred& pred, const Yes& yes, const No& no, Source sourc
 ///     const auto y = ts::cond(step < warm_up, [&](const auto& v) { return v * 0.5; },
 ///                             [&](const auto& v) { return layers(v); }, x);
 ///
+/// In a ts::vmap where `pred` differs between examples, both branches run for all examples, which select, as in JAX; a
+/// branch that no example takes does not run.
 /// Gradient: that of the branch that ran. Communication: that of the branch that runs; a plan counts both branches.
 /// Errors: shape_mismatch for branches that return different shapes.
 template <class Pred, class Yes, class No>
@@ -18485,7 +18776,8 @@ constexpr auto switch_case(const Index& index, const std::tuple<First, Branches.
 
 /// Runs `carry = body(carry)` while `condition(carry)` holds, at most `most` times: jax.lax.while_loop with a bound, so
 /// that a plan has a trip count, and the loop a gradient. `condition` returns a rank-0 tensor. Steps after the last one
-/// cost a test each. All else as in ts::scan and ts::cond.
+/// cost a test each. In a ts::vmap it runs until the condition holds for no example. All else as in ts::scan and
+/// ts::cond.
 template <class Condition, class Body, class Init, SizeOperand Most>
 constexpr auto while_loop(const Condition& condition, const Body& body, const Init& init, const Most& most,
                           Here at = Here::current()) {
@@ -21481,8 +21773,10 @@ constexpr auto reshape(const X& x, const Dim (&sizes)[Dims], Here at = Here::cur
 /// x broadcast to the given extents, trailing dims aligned (torch.broadcast_to, Tensor.expand): dims that x lacks are
 /// new, dims of extent 1 are repeated, all others have the extent that is given; -1 keeps an extent. The gradient is
 /// summed over the copies. Errors: shape_mismatch for any other extent. Of a tensor of 8 dims only dims of static
-/// extent 1 are repeated. No communication. Where the extent of a dim is known only when the program is planned, as 4
-/// of a stored tensor, the dim is copied before it is broadcast; -1 or ts::extent<D>(x) saves the copy.
+/// extent 1 are repeated. No communication. A new dim is split as what reads the result or a constraint needs; where
+/// nothing asks for a split, each device has it whole, also if its extent is that of a split dim. Where the extent of a
+/// dim is known only when the program is planned, as 4 of a stored tensor, the dim is copied before it is broadcast; -1
+/// or ts::extent<D>(x) saves the copy.
 ///
 ///     const auto rows = ts::broadcast_to(bias, {ts::extent<0>(x), 4});   // [4] gives [N, 4]
 template <TensorArgument X, std::size_t Dims>
@@ -23221,8 +23515,14 @@ class DiffersBetweenExamples {
       for (int i = 0; i < node.arity && row.host_source == HostSource::no; ++i)
         if (const int operand = graph_.operand(id, i); operand >= 0)
           differs = differs || differs_[static_cast<std::size_t>(operand)] != 0;
+      if (joins_examples(node, id)) differs = forced_[at] != 0;
       differs_[at] = differs ? 1 : 0;
     }
+  }
+  /// Whether the result is the same for all examples since it is computed from all of them.
+  constexpr bool joins_examples(const Node& node, int id) const {
+    return (node.op == Op::sum_examples || node.op == Op::gather_examples) &&
+           differs_[static_cast<std::size_t>(graph_.operand(id, 1))] != 0;
   }
   constexpr bool force_cotangents() {
     bool more = false;
@@ -23244,9 +23544,12 @@ class DiffersBetweenExamples {
 /// examples are copied; an operation without a batching rule runs in a loop over the examples.
 class BatchGraph {
  public:
-  /// `arguments`: by argument index of the graph of one example.
-  constexpr BatchGraph(Module& module, int one, int all, const Growable<Batched>& arguments)
-      : module_(module), batching_{&module, one, all}, arguments_(arguments), differs_(module.graph(one), arguments) {
+  /// `arguments`: by argument index of the graph of one example. `reference`: a value of the graph of all examples that
+  /// has their number, if no argument may have it.
+  constexpr BatchGraph(Module& module, int one, int all, const Growable<Batched>& arguments,
+                       const Batched& reference = {})
+      : module_(module), batching_{.module = &module, .one = one, .all = all, .reference = reference},
+        arguments_(arguments), differs_(module.graph(one), arguments) {
     for (const Batched& argument : arguments)
       if (argument.dim >= 0 && batching_.reference.id < 0) batching_.reference = argument;
     const Growable<std::uint8_t> live = live_nodes(module.graph(one).view());
@@ -23297,7 +23600,7 @@ class BatchGraph {
                                   "values of all examples have a leading dim");
     if (module_.refusal.text != nullptr) return copy(node, id);
     if (node.is_repeat()) {
-      if (!batch_repeat(node, id)) loop(node, id);
+      batch_repeat(node, id);
       return {};
     }
     if (const BatchRule rule = batch_rule_of(node.op); rule != nullptr)
@@ -23314,28 +23617,50 @@ class BatchGraph {
 
   // ---- repeats
 
-  /// Makes a repeat whose body computes a layer for all examples. A body that runs a number of layers that differs
-  /// between examples can't.
-  constexpr bool batch_repeat(const Node& node, int id) {
+  /// What the body of a repeat has for all examples.
+  struct Layer {
+    int graph = 0;
+    Growable<Batched> arguments{};  // by operand of the repeat
+    Value runs{};                   // where the number of steps differs: whether this one runs, for each example
+  };
+
+  /// Makes a repeat whose body computes a layer for all examples. Where the number of steps differs between examples,
+  /// it runs until all examples are done; an example that is done keeps its carried values, and its further results are
+  /// zeros.
+  constexpr void batch_repeat(const Node& node, int id) {
     const Repeat shape = Repeat::of(node);
-    if (shape.limited && of(operand(id, shape.limit(node.arity))).dim >= 0) return false;
+    const bool masks = shape.limited && of(operand(id, shape.limit(node.arity))).dim >= 0;
     Growable<std::uint8_t> differs(node.arity);
-    for (int i = 0; i < node.arity; ++i) differs[static_cast<std::size_t>(i)] = of(operand(id, i)).dim >= 0 ? 1 : 0;
+    for (int i = 0; i < node.arity; ++i)
+      differs[static_cast<std::size_t>(i)] = (masks && i < shape.carried) || of(operand(id, i)).dim >= 0 ? 1 : 0;
     for (;;) {  // a carried value differs if a layer returns a value that does
-      const int body = module_.add_graph();
-      BatchGraph layer(module_, node.index(), body, arguments_of_body(node, id, body, differs));
+      Layer layer{.graph = module_.add_graph()};
+      Batched runs;
+      if (masks) runs = {add_test(layer, shape, node).id, 0};
+      add_arguments(layer, node, id, differs, masks);
+      BatchGraph made(module_, node.index(), layer.graph, layer.arguments, runs);
       bool more = false;
       for (int k = 0; k < shape.carried; ++k)
-        if (layer.output(k, false).dim >= 0 && differs[static_cast<std::size_t>(k)] == 0)
+        if (made.output(k, false).dim >= 0 && differs[static_cast<std::size_t>(k)] == 0)
           differs[static_cast<std::size_t>(k)] = 1, more = true;
       if (more) continue;
-      connect(node, id, body, differs, layer);
-      return true;
+      connect(node, id, layer, differs, made);
+      return;
     }
   }
-  constexpr Growable<Batched> arguments_of_body(const Node& repeat, int id, int body,
-                                                const Growable<std::uint8_t>& differs) {
-    Growable<Batched> made(repeat.arity);
+  // Operands of a repeat that tests whether an example is done: carried, stacked, the index of each step, those that
+  // are the same in each step, the number of steps of each example, the largest of these numbers.
+  constexpr Value add_test(Layer& layer, const Repeat& shape, const Node& node) {
+    const auto argument = [&](int index, int rank) {
+      return Value{&module_, layer.graph, module_.graph(layer.graph).add(argument_node(index, DType::i32, rank)),
+                   node.source};
+    };
+    const Value step = argument(shape.carried + shape.stacked, 0), steps = argument(shape.limit(node.arity) + 1, 1);
+    return layer.runs = build::binary(Op::less, step, steps);
+  }
+  constexpr void add_arguments(Layer& layer, const Node& repeat, int id, const Growable<std::uint8_t>& differs,
+                               bool masks) {
+    layer.arguments = Growable<Batched>(repeat.arity);
     const Repeat shape = Repeat::of(repeat);
     for (int k = 0; k < module_.graph(repeat.index()).size(); ++k) {
       Node node = module_.graph(repeat.index())[k];
@@ -23349,20 +23674,46 @@ class BatchGraph {
         if (shape.is_stacked(i) && !is_in_layers(module_.graph(batching_.all)[of(operand(id, i)).id]))
           node = stored_as(Storage::block, node);
       }
-      made[static_cast<std::size_t>(i)] = {module_.graph(body).add(node), static_cast<std::int8_t>(own ? 0 : -1)};
+      if (masks && i >= shape.carried + shape.stacked) {
+        const Storage storage = storage_of(node);
+        const Source source = node.source;
+        node = stored_as(storage, argument_node(i + 1, node.dtype, node.rank, node.singletons));
+        node.source = source;
+      }
+      layer.arguments[static_cast<std::size_t>(i)] = {module_.graph(layer.graph).add(node),
+                                                      static_cast<std::int8_t>(own ? 0 : -1)};
     }
-    return made;
   }
-  constexpr void connect(const Node& node, int id, int body, const Growable<std::uint8_t>& differs, BatchGraph& layer) {
-    const Repeat shape = Repeat::of(node);
+  /// A result of a layer, of the examples that are not done.
+  constexpr Value of_running(const Layer& layer, const Value& made, const Batched& carried) {
+    const unsigned behind = ((1u << made.rank()) - 1) & ~1u;
+    const Value runs = build::insert_singletons(layer.runs, behind, made.rank());
+    return build::select(runs, made, carried.id >= 0 ? made.with(carried.id) : made.number(0));
+  }
+  constexpr void connect(const Node& node, int id, const Layer& layer, const Growable<std::uint8_t>& differs,
+                         BatchGraph& made) {
+    Repeat shape = Repeat::of(node);
+    const bool masks = layer.runs.module != nullptr;
     const int outputs = static_cast<int>(module_.graph(node.index()).outputs.size());
     Growable<Batched> results;
     for (int k = 0; k < outputs; ++k) {
-      results.push_back(layer.output(k, k < shape.carried && differs[static_cast<std::size_t>(k)] != 0));
-      module_.graph(body).outputs.push_back(results.back().id);
+      const bool is_carried = k < shape.carried;
+      Batched result = made.output(k, masks || (is_carried && differs[static_cast<std::size_t>(k)] != 0));
+      if (masks)
+        result.id = of_running(layer, {&module_, layer.graph, result.id, node.source},
+                               is_carried ? layer.arguments[static_cast<std::size_t>(k)] : Batched{})
+                        .id;
+      results.push_back(result);
+      module_.graph(layer.graph).outputs.push_back(result.id);
     }
     Growable<std::int32_t> operands;
+    Value count;
     for (int i = 0; i < node.arity; ++i) {
+      if (masks && i == shape.carried + shape.stacked) {
+        count = shape.counted ? value(of(operand(id, node.arity - 1)).id, node.source)
+                              : build::extent(value(operands[static_cast<std::size_t>(shape.carried)], node.source), 0);
+        operands.push_back(count.make({.op = Op::arange, .dtype = DType::i32, .rank = 1}, {count.id}).id);
+      }
       Batched& own = of(operand(id, i));
       if (differs[static_cast<std::size_t>(i)] == 0)
         operands.push_back(own.id);
@@ -23371,20 +23722,26 @@ class BatchGraph {
       else
         operands.push_back(own.dim == 1 ? own.id : build::move_dim(value(own.id, node.source), 0, 1).id);
     }
-    const Value made =
+    if (masks) {
+      if (shape.counted) operands.pop_back();  // the index of each step counts the steps
+      operands.push_back(build::reduce(Op::max, value(operands.back(), node.source), 1u, false).id);
+      ++shape.stacked;
+      shape.counted = false;
+    }
+    const Value all =
         value(module_.graph(batching_.all)
-                  .add(shape.node(body, node.source), operands.data(), static_cast<int>(operands.size())),
+                  .add(shape.node(layer.graph, node.source), operands.data(), static_cast<int>(operands.size())),
               node.source);
-    of(id) = {made.id, 0};
+    of(id) = {all.id, 0};
     for (int p = id + 1; p < static_cast<int>(batching_.values.size()); ++p) {
       const Node from = module_.graph(batching_.one)[p];
       if (!from.is_projection() || operand(p, 0) != id) continue;
       const int k = output_of(from);
       const Batched& result = results[static_cast<std::size_t>(k)];
-      const Node type = module_.graph(body)[result.id];
+      const Node type = module_.graph(layer.graph)[result.id];
       const bool is_carried = k < shape.carried;
-      const Value all = build::project(made, k, is_carried ? type : build::stacked_type(type), storage_of(from));
-      of(p) = {all.id, static_cast<std::int8_t>(result.dim < 0 ? -1 : is_carried ? 0 : 1)};
+      const Value own = build::project(all, k, is_carried ? type : build::stacked_type(type), storage_of(from));
+      of(p) = {own.id, static_cast<std::int8_t>(result.dim < 0 ? -1 : is_carried ? 0 : 1)};
     }
   }
 
@@ -23417,35 +23774,303 @@ class BatchGraph {
       type.singletons = static_cast<std::uint8_t>(type.singletons >> 1);
       inside.push_back(module_.graph(body.graph).add(build::argument_node(type, next++)));
     }
-    const Value one{&module_, body.graph, module_.graph(body.graph).add(node, inside.data(), node.arity), node.source};
-    Growable<int> results;  // the nodes of the graph of one example that the loop computes
-    if (!node.is_repeat()) {
-      results.push_back(id);
-      module_.graph(body.graph).outputs.push_back(one.id);
-    }
-    for (int p = id + 1; p < static_cast<int>(batching_.values.size()) && node.is_repeat(); ++p) {
-      const Node from = module_.graph(batching_.one)[p];
-      if (!from.is_projection() || operand(p, 0) != id) continue;
-      results.push_back(p);
-      module_.graph(body.graph).outputs.push_back(build::project(one, output_of(from), from).id);
-    }
+    const std::int32_t one = module_.graph(body.graph).add(node, inside.data(), node.arity);
+    module_.graph(body.graph).outputs.push_back(one);
     for (std::int32_t outer : body.captured) slices.push_back(outer);
     const Repeat shape{.stacked = next, .scan = true};
     const Value all =
         value(module_.graph(batching_.all)
                   .add(shape.node(body.graph, node.source), slices.data(), static_cast<int>(slices.size())),
               node.source);
-    if (node.is_repeat()) of(id) = {all.id, 0};
-    for (std::size_t k = 0; k < results.size(); ++k) {
-      const Node type = module_.graph(body.graph)[module_.graph(body.graph).outputs[k]];
-      of(results[k]) = {build::project(all, static_cast<int>(k), build::stacked_type(type)).id, 0};
-    }
+    of(id) = {build::project(all, 0, build::stacked_type(module_.graph(body.graph)[one])).id, 0};
   }
 };
 
 }  // namespace tessera::detail
 
 TESSERA_PLANNING_END
+
+#endif
+
+// ---- tessera/ops/shard_map/axis_text.hpp
+
+#ifndef TESSERA_OPS_SHARD_MAP_AXIS_TEXT_HPP
+#define TESSERA_OPS_SHARD_MAP_AXIS_TEXT_HPP
+
+namespace tessera::detail {
+
+/// The text of a shard_map in which each @ is replaced by the name of an axis.
+template <FixedString Text, FixedString Axis> consteval auto with_axis() {
+  constexpr std::size_t size = [] {
+    std::size_t n = 1;
+    for (char c : Text.view()) n += c == '@' ? Axis.view().size() : 1;
+    return n;
+  }();
+  char made[size]{};
+  std::size_t at = 0;
+  for (char c : Text.view()) {
+    if (c != '@') {
+      made[at++] = c;
+      continue;
+    }
+    for (char letter : Axis.view()) made[at++] = letter;
+  }
+  return FixedString<size>(made);
+}
+
+}  // namespace tessera::detail
+
+#endif
+
+// ---- tessera/ops/shard_map/routes.hpp
+
+#ifndef TESSERA_OPS_SHARD_MAP_ROUTES_HPP
+#define TESSERA_OPS_SHARD_MAP_ROUTES_HPP
+
+namespace tessera {
+
+/// A ppermute in which each device sends to the device `by` positions further along the axis, cyclically.
+struct Shift {
+  Dim by;
+  constexpr explicit Shift(const Dim& places) : by(places) {}
+};
+/// One transfer of a ppermute: the device with index `from` along the axis sends to device `to`.
+struct Route {
+  int from = 0, to = 0;
+};
+
+namespace detail {
+
+/// The operands of a permute behind the first.
+constexpr void add_routes(const Value& sent, Growable<std::int32_t>& operands, const tessera::Shift& shift) {
+  operands.push_back(as_size(lower(sent, shift.by)).id);
+}
+constexpr void add_routes(const Value& sent, Growable<std::int32_t>& operands, std::initializer_list<Route> routes) {
+  for (const Route& route : routes) {
+    operands.push_back(sent.number(route.from, DType::i64).id);
+    operands.push_back(sent.number(route.to, DType::i64).id);
+  }
+}
+/// The slices of a dim, sent along routes. `operands`: the value and its routes.
+constexpr Value permuted(const Value& sent, const Growable<std::int32_t>& operands, int dim) {
+  const Node& type = sent.node();
+  return sent.make({.op = Op::permute,
+                    .dtype = type.dtype,
+                    .rank = type.rank,
+                    .singletons = type.singletons,
+                    .labels = pack_dim(dim)},
+                   operands.data(), static_cast<int>(operands.size()));
+}
+
+}  // namespace detail
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/ops/example_collectives.hpp
+
+#ifndef TESSERA_OPS_EXAMPLE_COLLECTIVES_HPP
+#define TESSERA_OPS_EXAMPLE_COLLECTIVES_HPP
+
+namespace tessera {
+
+/// The name of the axis along which ts::vmap maps: `ts::axis_name<"batch">`. Collectives in the function of the vmap
+/// reduce over it.
+template <FixedString Axis> struct AxisName {
+  static_assert(Axis.view().size() <= Name::max_length, "tessera: the name of an axis has at most 15 characters");
+  static constexpr Name name{Axis.view()};
+};
+template <FixedString Axis> inline constexpr AxisName<Axis> axis_name{};
+
+namespace detail {
+
+/// A tensor in the function of a vmap; the collectives of local values are in shard_map/local_collectives.hpp.
+template <class X>
+concept ExampleOperand = TensorOperand<X> && !LocalOperand<X>;
+
+template <FixedString Axis>
+inline constexpr auto without_axis =
+    with_axis<"[vmap] collective over the axis '@': the call is in the function of no ts::vmap with "
+              "ts::axis_name<\"@\">, and the operand is not a local value of a ts::shard_map",
+              Axis>();
+/// The index of the example in the vmap over an axis, in the graph that is being traced.
+template <FixedString Axis> constexpr Value index_of_example(const Value& context) {
+  if (context.module == nullptr)
+    fail(errc::unsupported, "[vmap] collective outside of a traced function: it is for the function of a ts::vmap");
+  Module& module = *context.module;
+  for (std::size_t depth = module.open.size(); depth > 0; --depth)
+    if (const OpenBody& body = module.open[depth - 1]; body.axis.view() == Axis.view())
+      return here({&module, body.graph, body.index_of_example, context.source});
+  context.refuse(errc::structure, without_axis<Axis>.text);
+  return context.integer(0, DType::i32);
+}
+template <class X> constexpr Value example_value(const X& x, const Here& at) {
+  return as_sym(x).value.at(Source::from(at));
+}
+constexpr Value examples_of(const Value& index) { return build::extent(build::gather_examples(index, index, 0), 0); }
+
+template <FixedString... Axes, class X> constexpr Value sum_over_examples(const X& x, const Here& at) {
+  static_assert(sizeof...(Axes) > 0, "tessera: a collective needs at least one axis, as in ts::psum<\"batch\">(x)");
+  Value sum = here(example_value(x, at));
+  ((sum = build::sum_examples(sum, index_of_example<Axes>(sum))), ...);
+  return sum;
+}
+template <Op O, FixedString... Axes, class X> constexpr auto extreme_over_examples(const X& x, const Here& at) {
+  static_assert(sizeof...(Axes) > 0, "tessera: a collective needs at least one axis, as in ts::pmax<\"batch\">(x)");
+  static_assert(X::rank + 2 <= max_rank, "tessera: the operand of a ts::pmax over the examples of a ts::vmap has at "
+                                         "most 6 dims");
+  Value best = here(example_value(x, at));
+  ((best = build::reduce(O, build::gather_examples(best, index_of_example<Axes>(best), 0), 1u, false)), ...);
+  return Sym<typename X::element, X::rank>(best);
+}
+
+template <FixedString Axis, class Routes, class X>
+constexpr auto permute_examples(const X& x, const Routes& routes, const Here& at) {
+  static_assert(X::rank + 2 <= max_rank, "tessera: the operand of a ppermute over the examples of a ts::vmap has at "
+                                         "most 6 dims");
+  const Value own = here(example_value(x, at)), index = index_of_example<Axis>(own);
+  const Value all = build::gather_examples(own, index, 0);
+  Growable<std::int32_t> operands{all.id};
+  add_routes(all, operands, routes);
+  return Sym<typename X::element, X::rank>(build::own_example(permuted(all, operands, 0), index, 0));
+}
+/// The factors of a rearrange, in the order of the operand's dims, then in that of the result's.
+struct ExampleFactors {
+  Factors f{};
+  Value sizes[max_rank]{};
+  int placed = 0;
+  constexpr int add(int in_dim) {
+    f.in_dim[f.count] = static_cast<std::int8_t>(in_dim);
+    return f.count++;
+  }
+  constexpr void place(int factor, int out_dim) {
+    f.order[placed] = static_cast<std::int8_t>(factor);
+    f.out_dim[placed++] = static_cast<std::int8_t>(out_dim);
+  }
+};
+
+}  // namespace detail
+
+// Collectives by the name of the axis of a ts::vmap, as in JAX: reductions over its examples, whose results are the
+// same for all of them. The vmap may be any that is around the call, also with a loop, a branch or another vmap
+// between. A gradient that is taken in the function is that of the sum of all examples' losses, as in JAX.
+// Communication: where examples are split, that of the reduction over a split dim. Errors: `structure` for a name that
+// no vmap around has.
+
+/// The sum of x over the examples of the vmap, or of several vmaps.
+template <FixedString... Axes, detail::ExampleOperand X> constexpr auto psum(const X& x, Here at = Here::current()) {
+  return Sym<typename X::element, X::rank>(detail::sum_over_examples<Axes...>(x, at));
+}
+/// The mean over the examples.
+template <FixedString... Axes, detail::ExampleOperand X> constexpr auto pmean(const X& x, Here at = Here::current()) {
+  static_assert(is_floating_v<typename X::element>, "tessera: pmean takes float, double, bf16 and f16 tensors");
+  const Value sum = detail::sum_over_examples<Axes...>(x, at);
+  Value count = sum.number(1, DType::i64);
+  ((count = count * detail::examples_of(detail::index_of_example<Axes>(sum))), ...);
+  const Value share = sum.number(1, DType::f64) / build::cast(count, DType::f64);
+  return Sym<typename X::element, X::rank>(sum * build::cast(share, sum.dtype()));
+}
+/// The elementwise maximum (minimum) over the examples. Gradient: examples that share the extreme get equal parts.
+template <FixedString... Axes, detail::ExampleOperand X> constexpr auto pmax(const X& x, Here at = Here::current()) {
+  return detail::extreme_over_examples<Op::max, Axes...>(x, at);
+}
+template <FixedString... Axes, detail::ExampleOperand X> constexpr auto pmin(const X& x, Here at = Here::current()) {
+  return detail::extreme_over_examples<Op::min, Axes...>(x, at);
+}
+/// The sum over the examples, of which example i keeps the i-th part along dim D; that dim becomes extent / examples.
+/// Errors: not_divisible.
+template <FixedString Axis, int D, detail::ExampleOperand X>
+constexpr auto psum_scatter(const X& x, Here at = Here::current()) {
+  static_assert(X::rank + 2 <= max_rank,
+                "tessera: the operand of a psum_scatter over the examples of a ts::vmap has at "
+                "most 6 dims");
+  constexpr int dim = detail::checked_dim<D, X::rank>();
+  const Value sum = detail::sum_over_examples<Axis>(x, at), index = detail::index_of_example<Axis>(sum);
+  // [.., (example rest), ..] -> [example, .., rest, ..]
+  detail::ExampleFactors made;
+  int example = 0, own[max_rank]{};
+  for (int d = 0; d < X::rank; ++d) {
+    if (d == dim) made.sizes[example = made.add(d)] = detail::examples_of(index);
+    own[d] = made.add(d);
+  }
+  made.place(example, 0);
+  for (int d = 0; d < X::rank; ++d) made.place(own[d], d + 1);
+  const Value parts = detail::rearrange(sum, X::rank, X::rank + 1, made.f, made.sizes);
+  return Sym<typename X::element, X::rank>(build::own_example(parts, index, 0));
+}
+/// The value of the example from which a route leads to this one; zeros where none does.
+template <FixedString Axis, detail::ExampleOperand X>
+constexpr auto ppermute(const X& x, const Shift& shift, Here at = Here::current()) {
+  return detail::permute_examples<Axis>(x, shift, at);
+}
+template <FixedString Axis, detail::ExampleOperand X>
+constexpr auto ppermute(const X& x, std::initializer_list<Route> routes, Here at = Here::current()) {
+  return detail::permute_examples<Axis>(x, routes, at);
+}
+/// The index of the example, an i32 scalar. `x` is any tensor of the traced function.
+template <FixedString Axis, detail::ExampleOperand X> constexpr auto axis_index(const X& x, Here at = Here::current()) {
+  return Sym<std::int32_t, 0>(detail::index_of_example<Axis>(here(detail::example_value(x, at))));
+}
+/// The number of examples. `x` is any tensor of the traced function.
+template <FixedString Axis, detail::ExampleOperand X> constexpr Dim axis_size(const X& x, Here at = Here::current()) {
+  return Dim(detail::examples_of(detail::index_of_example<Axis>(here(detail::example_value(x, at)))));
+}
+
+namespace collective {
+
+/// Concatenates the values of all examples in dim D; the result is the same for all examples.
+/// `all_gather(ts::unsqueeze<D>(x))` stacks them in a new dim.
+template <FixedString Axis, int D, tessera::detail::ExampleOperand X>
+constexpr auto all_gather(const X& x, Here at = Here::current()) {
+  namespace td = tessera::detail;
+  constexpr int dim = td::checked_dim<D, X::rank>();
+  static_assert(X::rank + 1 <= max_rank - 1,
+                "tessera: the operand of an all_gather over the examples of a ts::vmap has "
+                "at most 6 dims");
+  const Value own = here(td::example_value(x, at));
+  const Value all = build::gather_examples(own, td::index_of_example<Axis>(own), dim);
+  // [.., examples, own, ..] -> [.., (examples own), ..]
+  Factors f{};
+  for (int d = 0; d < all.rank(); ++d) {
+    if (all.is_singleton(d)) continue;
+    f.in_dim[static_cast<int>(f.count)] = static_cast<std::int8_t>(d);
+    f.order[static_cast<int>(f.count)] = f.count;
+    f.out_dim[static_cast<int>(f.count++)] = static_cast<std::int8_t>(d > dim ? d - 1 : d);
+  }
+  return Sym<typename X::element, X::rank>(build::rearrange(all, X::rank, f, nullptr));
+}
+
+/// Cuts each value along dim Split into as many parts as there are examples; part i goes to example i, which
+/// concatenates the parts that it gets along dim Concat. Errors: not_divisible.
+template <FixedString Axis, int Split, int Concat, tessera::detail::ExampleOperand X>
+constexpr auto all_to_all(const X& x, Here at = Here::current()) {
+  namespace td = tessera::detail;
+  static_assert(X::rank + 2 <= max_rank, "tessera: the operand of an all_to_all over the examples of a ts::vmap has at "
+                                         "most 6 dims");
+  constexpr int split = td::checked_dim<Split, X::rank>(), join = td::checked_dim<Concat, X::rank>();
+  const Value value = here(td::example_value(x, at)), index = td::index_of_example<Axis>(value);
+  const Value all = build::gather_examples(value, index, 0);
+  // [source, .., (example rest), .., own, ..] -> [example, .., rest, .., (source own), ..]
+  td::ExampleFactors made;
+  const int source = made.add(0);
+  int example = 0, own[max_rank]{};
+  for (int d = 0; d < X::rank; ++d) {
+    if (d == split) made.sizes[example = made.add(d + 1)] = td::examples_of(index);
+    own[d] = made.add(d + 1);
+  }
+  made.place(example, 0);
+  for (int d = 0; d < X::rank; ++d) {
+    if (d == join) made.place(source, d + 1);
+    made.place(own[d], d + 1);
+  }
+  const Value parts = td::rearrange(all, X::rank + 1, X::rank + 1, made.f, made.sizes);
+  return Sym<typename X::element, X::rank>(build::own_example(parts, index, 0));
+}
+
+}  // namespace collective
+
+}  // namespace tessera
 
 #endif
 
@@ -23505,6 +24130,12 @@ constexpr const auto& example_argument(const Slices& slices, const std::tuple<Xs
   }
 }
 template <class> inline constexpr int first_dim = 0;
+/// Whether all of a structure are local values of a shard_map.
+template <class T> inline constexpr bool is_local_v = LocalOperand<T>;
+template <template <class...> class Tuple, class... Ts>
+  requires(is_tuple_v<Tuple<Ts...>>)
+inline constexpr bool is_local_v<Tuple<Ts...>> = (is_local_v<Ts> && ...);
+template <class T, std::size_t Size> inline constexpr bool is_local_v<std::array<T, Size>> = is_local_v<T>;
 template <int In, class X> constexpr auto mapped_argument(const X& x) {
   if constexpr (In == not_mapped)
     return std::tuple();
@@ -23512,10 +24143,20 @@ template <int In, class X> constexpr auto mapped_argument(const X& x) {
     return std::tuple<decltype(move_dim<In, 0>(x))>(move_dim<In, 0>(x));
 }
 
+/// The index of the example as an argument of the function of a vmap that is being traced, for its collectives.
+constexpr void name_axis(BodyTrace& body, const Value& inside, const Name& axis) {
+  Module& module = *inside.module;
+  const Value first{&module, module.open.back().around, body.operands()[0], inside.source};
+  const Value count = build::extent(first, 0);
+  const Value index =
+      body.slice(count.make({.op = Op::arange, .dtype = DType::i32, .rank = 1}, {count.id}), Storage::block);
+  module.open.back().axis = axis;
+  module.open.back().index_of_example = index.id;
+}
+
 /// Traces f of one example, and makes its operations for all examples. The results have a leading dim of examples.
-template <class F, class Xs> constexpr auto map_batched(const F& f, const Xs& xs, Source source) {
-  constexpr bool is_outside = !holds_local_v<Xs>;
-  static_assert(is_outside, "tessera: ts::vmap is called outside of a ts::shard_map; call shard_map in its function");
+template <class F, class Xs>
+constexpr auto map_batched(const F& f, const Xs& xs, Source source, const Name* axis = nullptr) {
   Value context = trace_in(xs);
   if (context.module == nullptr)
     fail(errc::unsupported, "[vmap] outside of a traced function: call ts::vmap inside a function of ts::compile");
@@ -23523,7 +24164,14 @@ template <class F, class Xs> constexpr auto map_batched(const F& f, const Xs& xs
   Module& module = *context.module;
   BodyTrace body(module, {.scan = true});
   const Value inside{&module, module.current, -1, source};
-  const auto y = as_carry(inside, settle(f(step_of(xs, body))));
+  const auto slices = step_of(xs, body);
+  if (axis != nullptr) name_axis(body, inside, *axis);
+  const auto y = as_carry(inside, settle(f(slices)));
+  if constexpr (holds_local_v<Xs>) {
+    constexpr bool is_local = is_local_v<std::remove_const_t<decltype(y)>>;
+    static_assert(is_local, "tessera: the function of a ts::vmap inside of a ts::shard_map returns a local tensor, or "
+                            "a tuple of local tensors");
+  }
   GiveLeaves give{body, false};
   for_each_leaf(y, give);
   const OpenBody one = body.end();
@@ -23544,6 +24192,24 @@ template <class F, class Xs> constexpr auto map_batched(const F& f, const Xs& xs
   return StackResults<true, decltype(take)>(body, take)(y);
 }
 
+/// The call of the function that ts::vmap returns.
+template <int Out, int... In, class F, class... Xs>
+constexpr auto vmap_call(const F& f, const Name* axis, Source source, const Xs&... xs) {
+  constexpr bool is_count = sizeof...(In) == sizeof...(Xs), is_mapped = ((In != not_mapped) || ...);
+  static_assert(is_count, "tessera: ts::in_axes of ts::vmap has an axis for each argument");
+  static_assert(is_mapped, "tessera: ts::vmap maps at least one argument");
+  if constexpr (is_count && is_mapped) {
+    const auto all = std::tuple<decltype(settle(xs))...>(settle(xs)...);
+    const auto mapped = std::tuple_cat(mapped_argument<In>(settle(xs))...);
+    const auto one = [&](const auto& slices) {
+      return [&]<std::size_t... I>(std::index_sequence<I...>) {
+        return f(example_argument<I, In...>(slices, all)...);
+      }(std::index_sequence_for<Xs...>());
+    };
+    return move_dim<0, Out>(map_batched(one, as_carry(trace_in(mapped), mapped), source, axis));
+  }
+}
+
 }  // namespace detail
 
 /// The dims along which ts::vmap maps the arguments: `ts::in_axes<0, ts::not_mapped>`.
@@ -23558,34 +24224,44 @@ template <int... Axes> inline constexpr InAxes<Axes...> in_axes{};
 ///                                ts::in_axes<ts::not_mapped, 0>)(model, xs);
 ///
 /// f is traced for one example, and each operation is made for all examples at once; what is the same for all examples
-/// is computed once. Branches, and loops whose number of steps differs between examples, run in a loop over examples.
-/// Memory is that of all examples; for one after the other, see ts::map. Arguments and results are tensors, and tuples,
-/// pairs and arrays of these, and Stacks, whose layers are examples; a struct that f returns becomes a Stack, see
-/// ts::all_layers: as a result of the program it is whole along the examples on each device, while tensors and tuples
-/// stay split. A number as the key of draws gives each example its own. Errors: capacity for a tensor of 8 dims in
-/// f; arguments with different numbers of examples are an error of the first operation that has both. Communication:
+/// is computed once. A branch that some examples take is computed for all of them, which select their results; a loop
+/// whose number of steps differs runs until all examples are done. Memory is that of all examples; for one after the
+/// other, see ts::map. Arguments and results are tensors, and tuples, pairs and arrays of these, and Stacks, whose
+/// layers are examples; a struct that is a template of a rank or of the types of its fields arrives as a struct, any
+/// other as a tuple of its fields; a struct that f returns becomes a Stack, see ts::all_layers: as a result of the
+/// program it is whole along the examples on each device, while tensors and tuples stay split. f may call a
+/// ts::shard_map; in the function of one, vmap maps local values, and collectives over axes of the mesh are made once
+/// for all examples. A number as the key of draws gives each example its own. Errors: capacity for a tensor of 8 dims
+/// in f; arguments with different numbers of examples are an error of the first operation that has both. Communication:
 /// that of the operations; a split dim of examples stays split. Source: jax.vmap.
 template <int Out = 0, class F, int... In> constexpr auto vmap(const F& f, InAxes<In...>, Here at = Here::current()) {
-  return [f, at](const auto&... xs) {
-    constexpr bool is_count = sizeof...(In) == sizeof...(xs), is_mapped = ((In != not_mapped) || ...);
-    static_assert(is_count, "tessera: ts::in_axes of ts::vmap has an axis for each argument");
-    static_assert(is_mapped, "tessera: ts::vmap maps at least one argument");
-    if constexpr (is_count && is_mapped) {
-      const auto all = std::tuple<decltype(detail::settle(xs))...>(detail::settle(xs)...);
-      const auto mapped = std::tuple_cat(detail::mapped_argument<In>(detail::settle(xs))...);
-      const auto one = [&](const auto& slices) {
-        return [&]<std::size_t... I>(std::index_sequence<I...>) {
-          return f(detail::example_argument<I, In...>(slices, all)...);
-        }(std::index_sequence_for<decltype(xs)...>());
-      };
-      return detail::move_dim<0, Out>(
-          detail::map_batched(one, detail::as_carry(detail::trace_in(mapped), mapped), Source::from(at)));
-    }
-  };
+  return [f, at](const auto&... xs) { return detail::vmap_call<Out, In...>(f, nullptr, Source::from(at), xs...); };
 }
 /// All arguments mapped along their first dim.
 template <int Out = 0, class F> constexpr auto vmap(const F& f, Here at = Here::current()) {
-  return [f, at]<class... Xs>(const Xs&... xs) { return vmap<Out>(f, in_axes<detail::first_dim<Xs>...>, at)(xs...); };
+  return [f, at]<class... Xs>(const Xs&... xs) {
+    return detail::vmap_call<Out, detail::first_dim<Xs>...>(f, nullptr, Source::from(at), xs...);
+  };
+}
+/// With a name for the axis of examples, by which f may call collectives, as `axis_name` of jax.vmap:
+///
+///     const auto standardized = ts::vmap([](const auto& x) {
+///       const auto centered = x - ts::pmean<"batch">(x);
+///       return centered * ts::rsqrt(ts::pmean<"batch">(centered * centered) + 1e-5);
+///     }, ts::axis_name<"batch">)(xs);
+///
+/// The collectives of a ts::shard_map take the name: see example_collectives.hpp.
+template <int Out = 0, class F, int... In, FixedString Axis>
+constexpr auto vmap(const F& f, InAxes<In...>, AxisName<Axis>, Here at = Here::current()) {
+  return [f, at](const auto&... xs) {
+    return detail::vmap_call<Out, In...>(f, &AxisName<Axis>::name, Source::from(at), xs...);
+  };
+}
+template <int Out = 0, class F, FixedString Axis>
+constexpr auto vmap(const F& f, AxisName<Axis>, Here at = Here::current()) {
+  return [f, at]<class... Xs>(const Xs&... xs) {
+    return detail::vmap_call<Out, detail::first_dim<Xs>...>(f, &AxisName<Axis>::name, Source::from(at), xs...);
+  };
 }
 
 }  // namespace tessera
@@ -24961,6 +25637,8 @@ constexpr auto split(const Key& key, const N& n, Here at = Here::current()) {
 #define TESSERA_OPS_RANDOM_RANDOM_HPP
 
 namespace tessera {
+
+struct Key;  // in tensor/key.hpp
 
 namespace build {
 
@@ -27931,7 +28609,7 @@ constexpr LocalValue taken_from_struct(const ShardMapText& text, Value value, in
     fail(errc::unsupported, "[shard_map] captured value: a local value is combined with a value from outside of the "
                             "shard_map; pass the outside value as an argument, with a spec");
   value.graph = ~value.graph;
-  return {value.at(source), (1u << text.axis_count) - 1, rank};
+  return {here(value).at(source), (1u << text.axis_count) - 1, rank};
 }
 
 /// x without the leading dims of extent 1.
@@ -28035,6 +28713,7 @@ struct Local : LocalTag, Operators<Local<T, Rank, Region, Varying>> {
   using region = Region;
   static constexpr int rank = Rank;
   static constexpr unsigned varying = Varying;
+  template <int Other> using with_rank = Local<T, Other, Region, Varying>;
   Value value{};
 
   constexpr Local() = default;
@@ -28171,7 +28850,7 @@ template <class Region, class X> struct LocalCallOf {
 
 template <class Region, class X> constexpr LocalValue local_value(Value context, const X& x) {
   if constexpr (LocalOperand<X>)
-    return {x.value.at(context.source), X::varying, X::rank};
+    return {here(x.value).at(context.source), X::varying, X::rank};
   else if constexpr (StoredOperand<X>)
     return taken_from_struct(Region::text, x.placeholder(), X::rank, context.source);
   else if constexpr (ExprOperand<X>)
@@ -28227,7 +28906,7 @@ template <class X, LocalOperand Like> constexpr auto local_of(const X& x, const 
   using Region = typename Like::region;
   static_assert(StoredOperand<X> || ExprOperand<X>, "tessera: local_of takes a tensor that is a field of a struct");
   static_assert(Region::structs, "tessera: local_of is only for a shard_map with a struct among its arguments");
-  const Value context = like.value.at(Source::from(at));
+  const Value context = here(like.value).at(Source::from(at));
   return Local<typename X::element, X::rank, Region, Region::all>(detail::local_value<Region>(context, x).value);
 }
 
@@ -28241,16 +28920,6 @@ template <class X, LocalOperand Like> constexpr auto local_of(const X& x, const 
 #define TESSERA_OPS_SHARD_MAP_LOCAL_COLLECTIVES_HPP
 
 namespace tessera {
-
-/// A ppermute in which each device sends to the device `by` positions further along the axis, cyclically.
-struct Shift {
-  Dim by;
-  constexpr explicit Shift(const Dim& places) : by(places) {}
-};
-/// One transfer of a ppermute: the device with index `from` along the axis sends to device `to`.
-struct Route {
-  int from = 0, to = 0;
-};
 
 namespace detail {
 
@@ -28287,7 +28956,7 @@ template <class X> constexpr auto not_made(const X& x) {
 constexpr int only_axis(unsigned mask) { return bit_count(mask - 1); }
 
 template <class X> constexpr LocalValue local_at(const X& x, const Here& at) {
-  return {x.value.at(Source::from(at)), X::varying, X::rank};
+  return {here(x.value).at(Source::from(at)), X::varying, X::rank};
 }
 /// The axes along which a collective over `Mask` needs full leading dims. In regions with structs, whose types don't
 /// tell what varies, only those of `Mask`.
@@ -28318,24 +28987,18 @@ template <Op O, unsigned Mask, class X> constexpr auto reduce_over(const X& x, c
   }
 }
 
-/// A permute along one axis. `add_places` appends the transfers to the operands of the node.
-template <unsigned Mask, class X, class AddPlaces>
-constexpr auto permute_over(const X& x, const Here& at, const AddPlaces& add_places) {
+/// A permute along one axis.
+template <unsigned Mask, class X, class Routes>
+constexpr auto permute_over(const X& x, const Here& at, const Routes& routes) {
   if constexpr (Mask == 0) {
     return not_made(x);
   } else {
     constexpr int lead = lead_of(X::varying, only_axis(Mask));
     const ShardMapText& text = X::region::text;
     const Value sent = pinned(text, extended(text, local_at(x, at), X::varying, wanted_over<Mask>(x)), X::varying);
-    const Node type = sent.node();
     Growable<std::int32_t> operands{sent.id};
-    add_places(sent, operands);
-    return X(sent.make({.op = Op::permute,
-                        .dtype = type.dtype,
-                        .rank = type.rank,
-                        .singletons = type.singletons,
-                        .labels = pack_dim(lead)},
-                       operands.data(), static_cast<int>(operands.size())));
+    add_routes(sent, operands, routes);
+    return X(permuted(sent, operands, lead));
   }
 }
 
@@ -28447,19 +29110,12 @@ template <FixedString Axis, int D, class X> constexpr auto psum_scatter(const X&
 template <FixedString Axis, class X>
 constexpr auto ppermute(const X& x, const Shift& shift, Here at = Here::current()) {
   constexpr unsigned mask = detail::axes_of_call<true, X, Axis>();
-  return detail::permute_over<mask>(x, at, [&](const Value& sent, Growable<std::int32_t>& operands) {
-    operands.push_back(detail::as_size(lower(sent, shift.by)).id);
-  });
+  return detail::permute_over<mask>(x, at, shift);
 }
 template <FixedString Axis, class X>
 constexpr auto ppermute(const X& x, std::initializer_list<Route> routes, Here at = Here::current()) {
   constexpr unsigned mask = detail::axes_of_call<true, X, Axis>();
-  return detail::permute_over<mask>(x, at, [&](const Value& sent, Growable<std::int32_t>& operands) {
-    for (const Route& route : routes) {
-      operands.push_back(sent.number(route.from, DType::i64).id);
-      operands.push_back(sent.number(route.to, DType::i64).id);
-    }
-  });
+  return detail::permute_over<mask>(x, at, routes);
 }
 
 /// The index of the device along the axis, an i32 scalar. `x` is any local value. No communication.
@@ -28469,7 +29125,7 @@ template <FixedString Axis, class X> constexpr auto axis_index(const X& x, Here 
     return detail::not_made(x);
   } else {
     const detail::ShardMapText& text = X::region::text;
-    const Value context = x.value.at(Source::from(at));
+    const Value context = here(x.value).at(Source::from(at));
     const Value size = detail::axis_size_of(context, text.axes[detail::only_axis(mask)]);
     return Local<std::int32_t, 0, typename X::region, mask>(detail::pinned(text, detail::arange(size), mask));
   }
@@ -28480,7 +29136,7 @@ template <FixedString Axis, class X> constexpr Dim axis_size(const X& x, Here at
   if constexpr (mask == 0)
     return Dim(1);
   else
-    return Dim(detail::axis_size_of(x.value.at(Source::from(at)), X::region::text.axes[detail::only_axis(mask)]));
+    return Dim(detail::axis_size_of(here(x.value).at(Source::from(at)), X::region::text.axes[detail::only_axis(mask)]));
 }
 
 namespace collective {
@@ -35012,7 +35668,8 @@ class PlannedValues {
     step.kind = StepKind::reshard;
     step.source = path.empty() ? source : path.front().source;
     step.collectives = std::move(path);
-    const bool stacked = value(best).stacked;
+    // The layers of a Stack are on all devices; where a computation splits them, they are in one block.
+    const bool stacked = value(best).stacked && target.dims[0].empty();
     const int result = add_value(node, target, role_of(node, target), stacked);
     step.inputs = {best};
     step.outputs = {result};
