@@ -4160,11 +4160,17 @@ struct ShapeContext {
   const Shape* shapes = nullptr;        ///< by node
   const HostNumber* numbers = nullptr;  ///< by node; values of host scalars
   const Shape* arguments = nullptr;     ///< by argument index
+  const std::uint8_t* host = nullptr;   ///< by node, as host_scalars; null: all sizes are known
 
   constexpr const Node& node() const { return graph[id]; }
   constexpr const Shape& operand(int i) const { return shapes[graph.operand(id, i)]; }
-  constexpr std::int64_t number(int i) const { return numbers[graph.operand(id, i)].integer(); }
+  constexpr std::int64_t number(int i) const {
+    if (host != nullptr && host[graph.operand(id, i)] == 2) fail_unknown_size();
+    return numbers[graph.operand(id, i)].integer();
+  }
   constexpr bool has(int i) const { return graph.operand(id, i) >= 0; }
+  /// Reports that a size depends on a number that is known only when the program runs.
+  [[noreturn]] void fail_unknown_size() const;
 };
 
 /// A dim of which an operation takes windows, or into which it adds them. Element k of window r is row
@@ -4285,6 +4291,12 @@ TESSERA_DEFINED_IN_OPS_BEGIN
 /// traced does not compile the code of gradients.
 constexpr const OpRow& row_of(Op op);
 constexpr const OpRow& row_of(const Node& node) { return *node.row; }
+inline void ShapeContext::fail_unknown_size() const {
+  fail(errc::unsupported, "[", node().row->name,
+       "] size: it depends on a ts::Scalar or on a number of an expression, which is "
+       "known only when the program runs; give a ts::Dim",
+       node().source);
+}
 /// Null: the result has no gradient with respect to any operand.
 constexpr GradientRule gradient_of(Op op);
 TESSERA_DEFINED_IN_OPS_END
@@ -17390,7 +17402,7 @@ template <int Rank, class T> struct OneHotTag {
 ///     const auto targets = ts::one_hot(labels, 10);
 template <Element T = float, TensorArgument Indices, SizeOperand Count>
 constexpr auto one_hot(const Indices& indices, const Count& count, Here at = Here::current()) {
-  return call<detail::OneHotTag<Indices::rank, T>>(Source::from(at), indices, count);
+  return call<detail::OneHotTag<Indices::rank, T>>(Source::from(at), indices, Dim(count));
 }
 
 /// The elements of x at indices along one dim, a vector of integers: `index_select<1>(x, indices)` of a matrix has the
@@ -17880,19 +17892,19 @@ template <int Rank, int D> struct FlipTag {
 /// copied.
 template <int D, TensorArgument X, SizeOperand Count>
 constexpr auto tile(const X& x, const Count& count, Here at = Here::current()) {
-  return call<detail::RepeatTag<X::rank, detail::checked_dim<D, X::rank>(), false>>(Source::from(at), x, count);
+  return call<detail::RepeatTag<X::rank, detail::checked_dim<D, X::rank>(), false>>(Source::from(at), x, Dim(count));
 }
 /// Each element along a dim `count` times: `repeat_interleave<0>(x, 2)` of [a, b] is [a, a, b, b]. In all else as
 /// tile, but a split dim D stays split if the devices divide its extent.
 template <int D, TensorArgument X, SizeOperand Count>
 constexpr auto repeat_interleave(const X& x, const Count& count, Here at = Here::current()) {
-  return call<detail::RepeatTag<X::rank, detail::checked_dim<D, X::rank>(), true>>(Source::from(at), x, count);
+  return call<detail::RepeatTag<X::rank, detail::checked_dim<D, X::rank>(), true>>(Source::from(at), x, Dim(count));
 }
 /// Elements moved along a dim by `shift`, those behind the end to its beginning: `roll<0>(x, 1)` of [a, b, c] is
 /// [c, a, b]. A negative shift moves to the front, one beyond the extent goes round. Communication: as slice, a halo.
 template <int D, TensorArgument X, SizeOperand Shift>
 constexpr auto roll(const X& x, const Shift& shift, Here at = Here::current()) {
-  return call<detail::RollTag<X::rank, detail::checked_dim<D, X::rank>()>>(Source::from(at), x, shift);
+  return call<detail::RollTag<X::rank, detail::checked_dim<D, X::rank>()>>(Source::from(at), x, Dim(shift));
 }
 /// Elements along a dim in reverse order. Communication: as gather.
 template <int D, TensorArgument X> constexpr auto flip(const X& x, Here at = Here::current()) {
@@ -18236,6 +18248,7 @@ template <int Rank, int D> struct SliceIndicesTag {
     x = x.at(context.source);
     size = as_size(size).at(context.source);
     const Value first = clamped_start(start.at(context.source), build::extent(x, x.shifted(D, Rank)), size);
+    if (size.is_number(1)) return build::cast(build::insert_singletons(first, 1, 1), DType::i32);
     return build::cast(counting(size) + first, DType::i32);
   }
 };
@@ -18285,8 +18298,9 @@ template <int Rank, int D> struct IsUpdatedTag {
 
 /// `size` elements along dim D from a start that is known only when the program runs (lax.dynamic_slice_in_dim): an
 /// integer tensor of rank 0, or a number. A negative start counts from the end; a start that leaves fewer than `size`
-/// elements is moved back, so that it is never out of range. The gradient is 0 outside of the slice. Errors: dim_range
-/// where `size` exceeds the extent. Communication: as index_select; other dims stay split.
+/// elements is moved back, so that it is never out of range. A constant size of 1, also that of a dim of static extent
+/// 1, gives a dim of static extent 1, as in slice. The gradient is 0 outside of the slice. Errors: dim_range where
+/// `size` exceeds the extent. Communication: as index_select; other dims stay split.
 ///
 ///     const auto window = ts::dynamic_slice<0>(x, position, 16);
 template <int D, TensorArgument X, Operand Start, SizeOperand Size>
@@ -21820,17 +21834,18 @@ template <int Rank, int D> struct StridedSliceTag {
 };
 
 /// The elements at one index of a dim, without that dim.
+/// An index that counts from the end of a dim where it is negative.
+constexpr Value from_either_end(Value index, Value extent) {
+  if (index.node().is_constant()) return index.node().value < 0 ? index + extent : index;
+  return build::select(build::less(index, index.number(0)), index + extent, index);
+}
+
 template <int Rank, int D> struct SelectIndexTag {
   template <class X, class Index> using result = Typed<typename X::type, Rank - 1>;
   static constexpr Value emit(Value context, Value x, Value index) {
     x = x.at(context.source);
-    index = as_size(index);
     const int dim = x.shifted(D, Rank);
-    const Value zero = x.integer(0, DType::i64), from_end = index + build::extent(x, dim);
-    const bool known = index.node().is_constant();
-    const Value start = !known                   ? build::select(build::less(index, zero), from_end, index)
-                        : index.node().value < 0 ? from_end
-                                                 : index;
+    const Value start = from_either_end(as_size(index), build::extent(x, dim));
     return build::drop_singletons(build::slice(x, dim, start, x.integer(1, DType::i64), MadeBy::select), 1u << dim);
   }
 };
@@ -21852,8 +21867,8 @@ template <int Rank, int D> struct SliceScatterTag {
     x = x.at(context.source);
     update = update.at(context.source);
     const int dim = x.shifted(D, Rank);
-    const Value first = as_size(start), by = as_size(step), extent = build::extent(x, dim),
-                size = build::extent(update, dim);
+    const Value extent = build::extent(x, dim), size = build::extent(update, dim);
+    const Value first = from_either_end(as_size(start), extent), by = as_size(step);
     const Value place = build::iota(x, dim, DType::i64) - first;
     Value inside = build::binary(Op::logical_and, build::binary(Op::greater_equal, place, place.number(0)),
                                  build::less(place, size * by));
@@ -21917,7 +21932,8 @@ constexpr auto select(const X& x, const Index& index, Here at = Here::current())
   return call<detail::SelectIndexTag<X::rank, detail::checked_dim<D, X::rank>()>>(Source::from(at), x, Dim(index));
 }
 
-/// x with the update in the elements along dim D from start on, `step` apart (torch.slice_scatter, x.at[a::s].set).
+/// x with the update in the elements along dim D from start on, `step` apart (torch.slice_scatter, x.at[a::s].set). A
+/// negative start counts from the end.
 /// Gradients: of x 0 where it is replaced, of the update the cotangent there. Errors: shape_mismatch where the update
 /// leaves the dim, or another dim differs. Communication: the elements of the update that cross borders of shards move
 /// to their place, as in pad; x stays split.
@@ -32501,7 +32517,7 @@ class ShapeInference {
         shapes[at] = projected(graph, id);
         count({graph, id, shapes.data(), numbers.data(), arguments}, shapes[at]);
       } else {
-        const ShapeContext context{graph, id, shapes.data(), numbers.data(), arguments};
+        const ShapeContext context{graph, id, shapes.data(), numbers.data(), arguments, host.data()};
         shapes[at] = row_of(node).shape(context);
         count(context, shapes[at]);
         if (node.is_argument() && shapes[at].size() != node.rank)

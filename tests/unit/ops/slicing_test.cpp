@@ -114,7 +114,7 @@ TEST(Slicing, Replaced) {
   const Array z = random_array({3}, 3), w = random_array({1, 5}, 4);
   const auto f = [](const auto& v, const auto& u, const auto& column, const auto& row) {
     return std::tuple(ts::slice_scatter<1>(v, u, 2), ts::slice_scatter<1>(v * v, u * u, 1, 3),
-                      ts::slice_scatter<0>(v, row, 2, 4), ts::select_scatter<1>(v, column, 4),
+                      ts::slice_scatter<0>(v, row, 2, 4), ts::select_scatter<1>(v, column, -1),
                       ts::diagonal_scatter(v, column), ts::slice_scatter<1>(v < 0, u < 0, 0, 2));
   };
   const auto got = run(trace<decltype(f), Float<2>, Float<2>, Float<1>, Float<2>>().view(), {x, y, z, w});

@@ -33,6 +33,24 @@ constexpr ts::Mesh mesh({{"data", 2}, {"model", 2}});
 std::vector<float> values(const auto& expression) { return ts::to_host(ts::eval(expression)); }
 std::vector<float> values(const ts::ShardedTensor<float, 2>& x) { return ts::to_host(x); }
 
+// Compositions that make sizes of their numbers: in an expression, a number is otherwise known only when it runs.
+TEST(Expressions, TakeCountsAndShiftsAsNumbers) {
+  const auto x = ts::shard<float>({0, 1, 2, 3, 4}, ts::Mesh({{"x", 2}}), {"x"});
+  const auto i = ts::shard<std::int32_t>({0, 2, 1}, ts::Mesh({{"x", 2}}), {"x"});
+  EXPECT_EQ(values(ts::roll<0>(x, 2)), (std::vector<float>{3, 4, 0, 1, 2}));
+  EXPECT_EQ(values(ts::roll<0>(x * 2.0, -1)), (std::vector<float>{2, 4, 6, 8, 0}));
+  EXPECT_EQ(values(ts::tile<0>(ts::slice<0>(x, 1, 2), 2)), (std::vector<float>{1, 2, 1, 2}));
+  EXPECT_EQ(values(ts::repeat_interleave<0>(ts::slice<0>(x, 1, 2), 2)), (std::vector<float>{1, 1, 2, 2}));
+  EXPECT_EQ(values(ts::one_hot(i, 3)), (std::vector<float>{1, 0, 0, 0, 0, 1, 0, 1, 0}));
+  EXPECT_EQ(values(ts::cast<float>(ts::confusion_matrix(i, i, 3))), (std::vector<float>{1, 0, 0, 0, 1, 0, 0, 0, 1}));
+  EXPECT_EQ(values(ts::vander(ts::slice<0>(x, 1, 2), 3)), (std::vector<float>{1, 1, 1, 4, 2, 1}));
+  EXPECT_EQ(values(ts::precision(i, i, 3)), (std::vector<float>{1}));
+  EXPECT_EQ(values(ts::auroc(ts::slice<0>(x, 0, 3), i)), (std::vector<float>{1}));
+  expect_error(
+      ts::errc::unsupported, [&] { values(ts::call<ts::detail::RepeatTag<1, 0, false>>(ts::Source(), x, 2)); },
+      "size: it depends on a ts::Scalar or on a number of an expression", "give a ts::Dim");
+}
+
 // Sizes are numbers that a plan needs, other numbers aren't: both work as literals and as variables.
 TEST(Expressions, TakeSizesAsNumbers) {
   const auto x = ts::reshard(ts::arange<float>(12, mesh), {"data"});
@@ -132,6 +150,7 @@ TEST(Expressions, KnowThatAnIndexHasExtentOne) {
   const auto column = [&](int start, int size) { return ts::to_host(x - ts::slice<1>(x, start, size)); };
   EXPECT_EQ(column(0, 1), (std::vector<float>{0, 1, 2, 0, 1, 3}));
   EXPECT_EQ(column(0, 1), ts::to_host(ts::compile([](auto v) { return v - ts::slice<1>(v, 0, 1); })(x)));
+  EXPECT_EQ(column(0, 1), ts::to_host(ts::compile([](auto v) { return v - ts::dynamic_slice<1>(v, 0, 1); })(x)));
   EXPECT_EQ(column(0, 3), (std::vector<float>(6, 0)));
   expect_error(
       ts::errc::shape_mismatch, [&] { column(0, 2); }, "f32[2,3] x f32[2,2]");

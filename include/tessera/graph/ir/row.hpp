@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include <tessera/base/defined_in_ops.hpp>
+#include <tessera/base/error.hpp>
 #include <tessera/base/growable.hpp>
 #include <tessera/base/inline_vector.hpp>
 #include <tessera/base/monoid.hpp>
@@ -88,11 +89,17 @@ struct ShapeContext {
   const Shape* shapes = nullptr;        ///< by node
   const HostNumber* numbers = nullptr;  ///< by node; values of host scalars
   const Shape* arguments = nullptr;     ///< by argument index
+  const std::uint8_t* host = nullptr;   ///< by node, as host_scalars; null: all sizes are known
 
   constexpr const Node& node() const { return graph[id]; }
   constexpr const Shape& operand(int i) const { return shapes[graph.operand(id, i)]; }
-  constexpr std::int64_t number(int i) const { return numbers[graph.operand(id, i)].integer(); }
+  constexpr std::int64_t number(int i) const {
+    if (host != nullptr && host[graph.operand(id, i)] == 2) fail_unknown_size();
+    return numbers[graph.operand(id, i)].integer();
+  }
   constexpr bool has(int i) const { return graph.operand(id, i) >= 0; }
+  /// Reports that a size depends on a number that is known only when the program runs.
+  [[noreturn]] void fail_unknown_size() const;
 };
 
 /// A dim of which an operation takes windows, or into which it adds them. Element k of window r is row
@@ -213,6 +220,12 @@ TESSERA_DEFINED_IN_OPS_BEGIN
 /// traced does not compile the code of gradients.
 constexpr const OpRow& row_of(Op op);
 constexpr const OpRow& row_of(const Node& node) { return *node.row; }
+inline void ShapeContext::fail_unknown_size() const {
+  fail(errc::unsupported, "[", node().row->name,
+       "] size: it depends on a ts::Scalar or on a number of an expression, which is "
+       "known only when the program runs; give a ts::Dim",
+       node().source);
+}
 /// Null: the result has no gradient with respect to any operand.
 constexpr GradientRule gradient_of(Op op);
 TESSERA_DEFINED_IN_OPS_END

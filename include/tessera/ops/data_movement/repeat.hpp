@@ -70,19 +70,19 @@ template <int Rank, int D> struct FlipTag {
 /// copied.
 template <int D, TensorArgument X, SizeOperand Count>
 constexpr auto tile(const X& x, const Count& count, Here at = Here::current()) {
-  return call<detail::RepeatTag<X::rank, detail::checked_dim<D, X::rank>(), false>>(Source::from(at), x, count);
+  return call<detail::RepeatTag<X::rank, detail::checked_dim<D, X::rank>(), false>>(Source::from(at), x, Dim(count));
 }
 /// Each element along a dim `count` times: `repeat_interleave<0>(x, 2)` of [a, b] is [a, a, b, b]. In all else as
 /// tile, but a split dim D stays split if the devices divide its extent.
 template <int D, TensorArgument X, SizeOperand Count>
 constexpr auto repeat_interleave(const X& x, const Count& count, Here at = Here::current()) {
-  return call<detail::RepeatTag<X::rank, detail::checked_dim<D, X::rank>(), true>>(Source::from(at), x, count);
+  return call<detail::RepeatTag<X::rank, detail::checked_dim<D, X::rank>(), true>>(Source::from(at), x, Dim(count));
 }
 /// Elements moved along a dim by `shift`, those behind the end to its beginning: `roll<0>(x, 1)` of [a, b, c] is
 /// [c, a, b]. A negative shift moves to the front, one beyond the extent goes round. Communication: as slice, a halo.
 template <int D, TensorArgument X, SizeOperand Shift>
 constexpr auto roll(const X& x, const Shift& shift, Here at = Here::current()) {
-  return call<detail::RollTag<X::rank, detail::checked_dim<D, X::rank>()>>(Source::from(at), x, shift);
+  return call<detail::RollTag<X::rank, detail::checked_dim<D, X::rank>()>>(Source::from(at), x, Dim(shift));
 }
 /// Elements along a dim in reverse order. Communication: as gather.
 template <int D, TensorArgument X> constexpr auto flip(const X& x, Here at = Here::current()) {

@@ -37,17 +37,18 @@ template <int Rank, int D> struct StridedSliceTag {
 };
 
 /// The elements at one index of a dim, without that dim.
+/// An index that counts from the end of a dim where it is negative.
+constexpr Value from_either_end(Value index, Value extent) {
+  if (index.node().is_constant()) return index.node().value < 0 ? index + extent : index;
+  return build::select(build::less(index, index.number(0)), index + extent, index);
+}
+
 template <int Rank, int D> struct SelectIndexTag {
   template <class X, class Index> using result = Typed<typename X::type, Rank - 1>;
   static constexpr Value emit(Value context, Value x, Value index) {
     x = x.at(context.source);
-    index = as_size(index);
     const int dim = x.shifted(D, Rank);
-    const Value zero = x.integer(0, DType::i64), from_end = index + build::extent(x, dim);
-    const bool known = index.node().is_constant();
-    const Value start = !known                   ? build::select(build::less(index, zero), from_end, index)
-                        : index.node().value < 0 ? from_end
-                                                 : index;
+    const Value start = from_either_end(as_size(index), build::extent(x, dim));
     return build::drop_singletons(build::slice(x, dim, start, x.integer(1, DType::i64), MadeBy::select), 1u << dim);
   }
 };
@@ -69,8 +70,8 @@ template <int Rank, int D> struct SliceScatterTag {
     x = x.at(context.source);
     update = update.at(context.source);
     const int dim = x.shifted(D, Rank);
-    const Value first = as_size(start), by = as_size(step), extent = build::extent(x, dim),
-                size = build::extent(update, dim);
+    const Value extent = build::extent(x, dim), size = build::extent(update, dim);
+    const Value first = from_either_end(as_size(start), extent), by = as_size(step);
     const Value place = build::iota(x, dim, DType::i64) - first;
     Value inside = build::binary(Op::logical_and, build::binary(Op::greater_equal, place, place.number(0)),
                                  build::less(place, size * by));
@@ -134,7 +135,8 @@ constexpr auto select(const X& x, const Index& index, Here at = Here::current())
   return call<detail::SelectIndexTag<X::rank, detail::checked_dim<D, X::rank>()>>(Source::from(at), x, Dim(index));
 }
 
-/// x with the update in the elements along dim D from start on, `step` apart (torch.slice_scatter, x.at[a::s].set).
+/// x with the update in the elements along dim D from start on, `step` apart (torch.slice_scatter, x.at[a::s].set). A
+/// negative start counts from the end.
 /// Gradients: of x 0 where it is replaced, of the update the cotangent there. Errors: shape_mismatch where the update
 /// leaves the dim, or another dim differs. Communication: the elements of the update that cross borders of shards move
 /// to their place, as in pad; x stays split.

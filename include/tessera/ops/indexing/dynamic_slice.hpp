@@ -36,6 +36,7 @@ template <int Rank, int D> struct SliceIndicesTag {
     x = x.at(context.source);
     size = as_size(size).at(context.source);
     const Value first = clamped_start(start.at(context.source), build::extent(x, x.shifted(D, Rank)), size);
+    if (size.is_number(1)) return build::cast(build::insert_singletons(first, 1, 1), DType::i32);
     return build::cast(counting(size) + first, DType::i32);
   }
 };
@@ -85,8 +86,9 @@ template <int Rank, int D> struct IsUpdatedTag {
 
 /// `size` elements along dim D from a start that is known only when the program runs (lax.dynamic_slice_in_dim): an
 /// integer tensor of rank 0, or a number. A negative start counts from the end; a start that leaves fewer than `size`
-/// elements is moved back, so that it is never out of range. The gradient is 0 outside of the slice. Errors: dim_range
-/// where `size` exceeds the extent. Communication: as index_select; other dims stay split.
+/// elements is moved back, so that it is never out of range. A constant size of 1, also that of a dim of static extent
+/// 1, gives a dim of static extent 1, as in slice. The gradient is 0 outside of the slice. Errors: dim_range where
+/// `size` exceeds the extent. Communication: as index_select; other dims stay split.
 ///
 ///     const auto window = ts::dynamic_slice<0>(x, position, 16);
 template <int D, TensorArgument X, Operand Start, SizeOperand Size>

@@ -39,7 +39,7 @@ template <int Rank, class T> struct OneHotTag {
 ///     const auto targets = ts::one_hot(labels, 10);
 template <Element T = float, TensorArgument Indices, SizeOperand Count>
 constexpr auto one_hot(const Indices& indices, const Count& count, Here at = Here::current()) {
-  return call<detail::OneHotTag<Indices::rank, T>>(Source::from(at), indices, count);
+  return call<detail::OneHotTag<Indices::rank, T>>(Source::from(at), indices, Dim(count));
 }
 
 /// The elements of x at indices along one dim, a vector of integers: `index_select<1>(x, indices)` of a matrix has the

@@ -113,7 +113,7 @@ class ShapeInference {
         shapes[at] = projected(graph, id);
         count({graph, id, shapes.data(), numbers.data(), arguments}, shapes[at]);
       } else {
-        const ShapeContext context{graph, id, shapes.data(), numbers.data(), arguments};
+        const ShapeContext context{graph, id, shapes.data(), numbers.data(), arguments, host.data()};
         shapes[at] = row_of(node).shape(context);
         count(context, shapes[at]);
         if (node.is_argument() && shapes[at].size() != node.rank)
