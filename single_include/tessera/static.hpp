@@ -35206,6 +35206,7 @@ class Flow {
     for (int o = 0; o < unit.output_count; ++o) any = any || units_.output(u, o).accumulates;
     // Windows overlap in memory, and the order of a product's sums may depend on strides.
     if (unit.kind != UnitKind::fused && row_of(graph_[unit.root]).windows != nullptr) return true;
+    if (unit.kind == UnitKind::along) return can_be_partial(graph_, unit.root);  // a scatter
     return unit.kind == UnitKind::fused ? any
                                         : unit.kind == UnitKind::contraction || unit.kind == UnitKind::indexed ||
                                               unit.kind == UnitKind::attention || unit.kind == UnitKind::ragged;
