@@ -57,8 +57,8 @@ template <class T, int Rank> ShardedTensor<T, Rank> tensor_of(const StoragePtr& 
 /// Global extents, outermost first.
 template <class T, int Rank> constexpr const Shape& shape(const ShardedTensor<T, Rank>& x) {
   if (x.traced())
-    fail(errc::unsupported, "[shape] inside a traced function: shapes are not known there; use the ts::Dim "
-                            "ts::extent<0>(x) in place of ts::shape(x)[0]");
+    fail(errc::empty_tensor, "[shape] inside a traced function: shapes are not known there; use the ts::Dim "
+                             "ts::extent<0>(x) in place of ts::shape(x)[0]");
   return storage_of(x).shape();
 }
 template <TensorOperand X>
