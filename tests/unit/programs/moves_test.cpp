@@ -379,7 +379,7 @@ TEST(Programs, MetricsOfClasses) {
   constexpr auto f = [](const auto& predicted, const auto& target, const auto& scores) {  // [n, m], [n, m], [k]
     return std::tuple(ts::precision(predicted, target, 4), ts::recall<ts::Average::weighted>(predicted, target, 4),
                       ts::f1_score<ts::Average::micro>(predicted, target, 4),
-                      ts::f1_score<ts::Average::none>(predicted, target, 4),
+                      ts::f1_score<ts::Average::each>(predicted, target, 4),
                       ts::auroc(ts::round(scores), ts::cast<std::int32_t>(ts::abs(scores) > 1.0)));
   };
   expect_equal_on_all_meshes<Tensor<2, std::int32_t>, Tensor<2, std::int32_t>, Tensor<1>>(

@@ -63,7 +63,7 @@ constexpr auto confusion_matrix(const Predicted& predicted, const Target& target
 /// How the metrics of classes become one number (average of torchmetrics): their mean over the classes that occur among
 /// predictions or targets; the metric of the counts of all classes together; their mean, weighted by how many targets
 /// each class has; or no number, but the metric of each class.
-enum class Average : std::uint8_t { macro, micro, weighted, none };
+enum class Average : std::uint8_t { macro, micro, weighted, each };
 
 namespace detail {
 
@@ -93,7 +93,7 @@ template <Average A, class Counts> constexpr auto averaged(const Counts& counts,
   };
   if constexpr (A == Average::micro) {
     return metric(sum(right, at), sum(predicted, at), sum(target, at));
-  } else if constexpr (A == Average::none) {
+  } else if constexpr (A == Average::each) {
     return metric(right, predicted, target);
   } else {
     const auto own = metric(right, predicted, target);
@@ -111,7 +111,7 @@ template <Average A, class Counts> constexpr auto averaged(const Counts& counts,
 /// The share of the predictions of a class that are right, averaged over classes, an f32
 /// (torchmetrics.functional.precision, sklearn.metrics.precision_score): true positives over true and false positives,
 /// 0 for a class that is not predicted. Predictions and targets are integers of one shape; an element with a class
-/// outside of [0, classes) is not counted. With Average::none an f32 [classes]. Communication: of split elements
+/// outside of [0, classes) is not counted. With Average::each an f32 [classes]. Communication: of split elements
 /// partial sums.
 ///
 ///     const auto macro = ts::precision(ts::argmax<-1>(logits), target, 10);
