@@ -97,7 +97,7 @@ TEST(Compositions, MetricsOfClasses) {
   using Labels = ts::ShardedTensor<std::int32_t, 1>;
   constexpr auto f = [](const auto& p, const auto& t) {
     using enum ts::Average;
-    return std::tuple(ts::precision<none>(p, t, 3), ts::recall<none>(p, t, 3), ts::f1_score<none>(p, t, 3),
+    return std::tuple(ts::precision<each>(p, t, 3), ts::recall<each>(p, t, 3), ts::f1_score<each>(p, t, 3),
                       ts::precision(p, t, 3), ts::recall(p, t, 3), ts::f1_score(p, t, 3), ts::precision<micro>(p, t, 3),
                       ts::recall<micro>(p, t, 3), ts::f1_score<micro>(p, t, 3), ts::precision<weighted>(p, t, 3),
                       ts::recall<weighted>(p, t, 3), ts::f1_score<weighted>(p, t, 3));
