@@ -159,7 +159,8 @@ constexpr auto auroc(const Scores& scores, const Target& target, Here at = Here:
       cummax<0>(select(logical_or(differs(roll<0>(sorted, 1, at)), equal(place, 0.0, at), at), place, 0.0, at), at);
   const auto last = cummin<0, CumulativeOptions{.reverse = true}>(
       select(logical_or(differs(roll<0>(sorted, -1, at)), equal(place, count - 1.0, at), at), place, count, at), at);
-  const auto positives = sum(positive, at), negatives = call<SubTag>(source, count, positives);
+  const auto positives = sum(positive, at);
+  const auto negatives = call<SubTag>(source, count, positives);
   // The sum of the ranks of positive elements, from 0, less the pairs of these among themselves.
   const auto ranks = sum(call<MulTag>(source, positive, (first + last) * 0.5), at);
   const auto pairs = call<SubTag>(source, ranks, positives * (positives - 1.0) * 0.5);
