@@ -14165,278 +14165,6 @@ using elementwise_operation =
 
 #endif
 
-// ---- tessera/ops/reduction/reduction_rows.hpp
-
-#ifndef TESSERA_OPS_REDUCTION_REDUCTION_ROWS_HPP
-#define TESSERA_OPS_REDUCTION_REDUCTION_ROWS_HPP
-
-TESSERA_PLANNING_BEGIN
-
-namespace tessera::ops {
-
-constexpr Shape reduction_shape(const ShapeContext& c) {
-  const Reduced reduced = Reduced::of(c.node());
-  Shape shape;
-  for (int d = 0; d < c.graph.operand_node(c.id, 0).rank; ++d) {
-    if (!reduced.has(d))
-      shape.push_back(c.operand(0)[static_cast<std::size_t>(d)]);
-    else if (reduced.keep)
-      shape.push_back(1);
-  }
-  return shape;
-}
-
-constexpr void reduction_sharding(const GraphView& graph, int id, FactorRule& rule) {
-  const Reduced reduced = Reduced::of(graph[id]);
-  const Node& x = graph.operand_node(id, 0);
-  DimFactors& dims = rule.operands.emplace_back();
-  int out = 0;
-  for (int d = 0; d < x.rank; ++d) {
-    if (!x.is_singleton(d)) {
-      const auto factor = static_cast<std::int8_t>(rule.add(reduced.has(d) ? FactorKind::reduction : FactorKind::pass));
-      dims.dims[d].push_back(factor);
-      if (!reduced.has(d)) rule.result.dims[out].push_back(factor);
-    }
-    if (!reduced.has(d) || reduced.keep) ++out;
-  }
-}
-
-constexpr OpRow reduction_row(std::string_view name, Reduction reduction, Linearity linear = Linearity::no) {
-  return {.name = name,
-          .kind = OpKind::reduction,
-          .arity = 1,
-          .linear = linear,
-          .shape = reduction_shape,
-          .sharding = reduction_sharding,
-          .partial = always_partial,
-          .reduction = reduction};
-}
-
-/// v, in the shape of the result, with the reduced dims inserted again as singleton dims.
-constexpr Value with_kept_dims(const Gradient& r, Value v) {
-  const Reduced reduced = Reduced::of(r.node());
-  if (reduced.keep || v.rank() == 0) return v;
-  return build::insert_singletons(v, reduced.dims, r.x(0).rank());
-}
-
-/// Elements that share the extreme get equal parts of the cotangent.
-constexpr void extreme_gradient(Gradient& r) {
-  const Reduced reduced = Reduced::of(r.node());
-  if (reduced.constant) return;
-  Value x = r.x(0);
-  Value best = with_kept_dims(r, r.y());
-  Value one = x.number(1), zero = x.number(0);
-  Value hit = build::select(build::binary(Op::equal, x, best), one, zero);
-  Value hits = build::reduce(Op::sum, hit, reduced.dims, true);
-  r.add(0, with_kept_dims(r, r.full_g()) * hit / hits);
-}
-
-constexpr BrokenRule check_reduction(const NodeCheck& c) {
-  const Node &node = c.node(), &from = c.x(0);
-  const Reduced reduced = Reduced::of(node);
-  if (reduced.dims == 0 || reduced.dims >> from.rank != 0) return "reduced dims are dims of the operand";
-  Node made{.dtype = from.dtype};
-  build::reduced_dims(made, from, reduced);
-  return same_type(node, made) ? BrokenRule{} : "the result has the dims that are not reduced, or are kept";
-}
-
-constexpr Batched batch_reduction(const Batch& b) {
-  Reduced reduced = Reduced::of(b.node());
-  reduced.dims = static_cast<std::uint8_t>(reduced.dims << 1);
-  Node made = b.batched();
-  made.labels = reduced.pack();
-  return b.make(made, batched_operands(b, 1));
-}
-
-inline std::string reduced_text(const ProgramView&, const GraphView& graph, int id) {
-  const Reduced reduced = Reduced::of(graph[id]);
-  std::string text;
-  for (int d = 0; d < max_rank; ++d)
-    if (reduced.has(d)) text += (text.empty() ? "" : ",") + std::to_string(d);
-  return text + (reduced.keep ? ", keepdims" : "");
-}
-
-/// What all reductions share besides their row and gradient.
-struct ReductionOperation {
-  static constexpr BatchRule batch = batch_reduction;
-  static constexpr CheckRule check = check_reduction;
-  static constexpr AttributeText attributes = reduced_text;
-};
-
-struct SumOp : ReductionOperation {
-  static constexpr OpRow row = reduction_row("sum", Reduction::sum, Linearity::first);
-  static constexpr GradientRule gradient = [](Gradient& r) {
-    if (Reduced::of(r.node()).constant) return;
-    Value g = r.g();
-    r.add(0, g.rank() == 0 ? g : with_kept_dims(r, r.full_g()));
-  };
-};
-
-struct MaxOp : ReductionOperation {
-  static constexpr OpRow row = reduction_row("max", Reduction::max);
-  static constexpr GradientRule gradient = extreme_gradient;
-};
-
-struct MinOp : ReductionOperation {
-  static constexpr OpRow row = reduction_row("min", Reduction::min);
-  static constexpr GradientRule gradient = extreme_gradient;
-};
-
-/// The derivative by an element is the product of all others: of those that are not zero, times the zeros among them.
-/// Zeros are counted as 1 + x: two of them give 0, and a single one gives x, with value 0 and derivative 1, so that
-/// second derivatives are exact too.
-struct ProdOp : ReductionOperation {
-  static constexpr OpRow row = reduction_row("prod", Reduction::product);
-  static constexpr GradientRule gradient = [](Gradient& r) {
-    const unsigned dims = Reduced::of(r.node()).dims;
-    const Value x = r.x(0), zero = x.number(0), one = x.number(1);
-    const Value is_zero = build::binary(Op::equal, x, zero), safe = build::select(is_zero, one, x);
-    const Value own_zero = build::select(is_zero, one + x, zero);
-    const Value other_zeros = build::reduce(Op::sum, own_zero, dims, true) - own_zero;
-    const Value of_zeros =
-        build::select(build::binary(Op::equal, other_zeros, zero), one,
-                      build::select(build::binary(Op::equal, other_zeros, one), other_zeros - one, zero));
-    const Value of_others = build::reduce(r.node().op, safe, dims, true) / safe;
-    r.add(0, with_kept_dims(r, r.full_g()) * of_others * of_zeros);
-  };
-};
-
-using ReductionOperations = OperationList<SumOp, MaxOp, MinOp, ProdOp>;
-
-}  // namespace tessera::ops
-
-TESSERA_PLANNING_END
-
-#endif
-
-// ---- tessera/ops/example_rows.hpp
-
-#ifndef TESSERA_OPS_EXAMPLE_ROWS_HPP
-#define TESSERA_OPS_EXAMPLE_ROWS_HPP
-
-// Collectives over the examples of a ts::vmap. They are only in the graph of one example: as vmap makes the nodes of
-// all examples, they become reductions over the dim of examples, or nothing. Operand 1 is the index of the example in
-// the vmap that the collective names. In the graph of a vmap over another axis, this index is the same for all
-// examples.
-
-TESSERA_PLANNING_BEGIN
-
-namespace tessera {
-
-namespace build {
-
-/// The sum over the examples; the same for all of them.
-constexpr Value sum_examples(Value x, Value index) {
-  return x.make({.op = Op::sum_examples, .dtype = x.dtype(), .rank = x.node().rank, .singletons = x.node().singletons},
-                {x.id, index.id});
-}
-/// The values of all examples along a new dim; the same for all of them.
-constexpr Value gather_examples(Value x, Value index, int dim) {
-  const Node& from = x.node();
-  const unsigned low = (1u << dim) - 1;
-  return x.make({.op = Op::gather_examples,
-                 .dtype = from.dtype,
-                 .rank = static_cast<std::uint8_t>(from.rank + 1),
-                 .singletons = static_cast<std::uint8_t>((from.singletons & low) | (from.singletons & ~low) << 1),
-                 .labels = pack_dim(dim)},
-                {x.id, index.id});
-}
-/// What a value has at the index of the example in a dim, without that dim.
-constexpr Value own_example(Value x, Value index, int dim) {
-  const Node& from = x.node();
-  const unsigned low = (1u << dim) - 1;
-  return x.make({.op = Op::own_example,
-                 .dtype = from.dtype,
-                 .rank = static_cast<std::uint8_t>(from.rank - 1),
-                 .singletons = static_cast<std::uint8_t>((from.singletons & low) | (from.singletons >> 1 & ~low)),
-                 .labels = pack_dim(dim)},
-                {x.id, index.id});
-}
-
-}  // namespace build
-
-namespace ops {
-
-constexpr OpRow example_row(std::string_view name, bool recomputed) {
-  return {.name = name,
-          .unit = UnitKind::data_movement,
-          .arity = 2,
-          .linear = Linearity::first,
-          .flops = 0,
-          .recomputed = recomputed};
-}
-constexpr BrokenRule check_index_of_example(const NodeCheck& c) {
-  return c.x(1).rank == 0 && c.x(1).dtype == DType::i32 && c.x(0).dtype == c.node().dtype
-             ? BrokenRule{}
-             : "the index of an example is an i32 of rank 0";
-}
-constexpr BrokenRule check_dim_of_examples(const NodeCheck& c, const Node& with_dim, const Node& without) {
-  if (with_dim.rank != without.rank + 1 || dim_of(c.node()) < 0 || dim_of(c.node()) >= with_dim.rank)
-    return "the dim of examples is a dim of the operand or of the result";
-  return check_index_of_example(c);
-}
-/// In a vmap over another axis: the node with a leading dim of that vmap's examples, behind which its own dims are.
-constexpr Batched batch_beside(const Batch& b) {
-  Node made = b.batched();
-  if (b.node().op != Op::sum_examples) ++made.labels[0];
-  return b.make(made, {b.full(0).id, b.x(1).id});
-}
-
-struct SumExamplesOp {
-  static constexpr OpRow row = example_row("sum_examples", false);
-  static constexpr GradientRule gradient = [](Gradient& r) { r.add(0, build::sum_examples(r.full_g(), r.operand(1))); };
-  static constexpr BatchRule batch = [](const Batch& b) {
-    if (!b.differs(1)) return batch_beside(b);
-    const Value x = b.x(0);
-    return Batch::same(b.differs(0) ? build::cast(build::sum_of(x, 1), x.dtype())
-                                    : x * build::cast(b.count(), x.dtype()));
-  };
-  static constexpr CheckRule check = [](const NodeCheck& c) {
-    return same_type(c.node(), c.x(0)) ? check_index_of_example(c)
-                                       : BrokenRule("the result has the type of the operand");
-  };
-};
-
-struct GatherExamplesOp {
-  static constexpr OpRow row = example_row("gather_examples", true);
-  static constexpr GradientRule gradient = [](Gradient& r) {
-    r.add(0, build::own_example(build::sum_examples(r.full_g(), r.operand(1)), r.operand(1), dim_of(r.node())));
-  };
-  static constexpr BatchRule batch = [](const Batch& b) {
-    return b.differs(1) ? Batch::same(build::move_dim(b.full(0), 0, dim_of(b.node()))) : batch_beside(b);
-  };
-  static constexpr CheckRule check = [](const NodeCheck& c) { return check_dim_of_examples(c, c.node(), c.x(0)); };
-  static constexpr AttributeText attributes = tessera::detail::dim_text;
-};
-
-struct OwnExampleOp {
-  static constexpr OpRow row = example_row("own_example", true);
-  static constexpr GradientRule gradient = [](Gradient& r) {
-    const Value all = build::gather_examples(r.full_g(), r.operand(1), dim_of(r.node()));
-    const Value is_own = build::binary(Op::equal, build::iota(r.x(0), dim_of(r.node()), DType::i32), r.operand(1));
-    r.add(0, build::select(is_own, all, all.number(0)));
-  };
-  static constexpr BatchRule batch = [](const Batch& b) -> Batched {
-    if (!b.differs(1)) return batch_beside(b);
-    const int dim = dim_of(b.node());
-    if (!b.differs(0)) return Batch::all(build::move_dim(b.x(0), dim, 0));
-    const Value x = b.x(0);
-    const Value is_own = build::binary(Op::equal, build::iota(x, 0, DType::i32), build::iota(x, dim + 1, DType::i32));
-    return Batch::all(build::cast(build::sum_of(build::select(is_own, x, x.number(0)), 2u << dim), x.dtype()));
-  };
-  static constexpr CheckRule check = [](const NodeCheck& c) { return check_dim_of_examples(c, c.x(0), c.node()); };
-  static constexpr AttributeText attributes = tessera::detail::dim_text;
-};
-
-using ExampleOperations = OperationList<SumExamplesOp, GatherExamplesOp, OwnExampleOp>;
-
-}  // namespace ops
-}  // namespace tessera
-
-TESSERA_PLANNING_END
-
-#endif
-
 // ---- tessera/ops/gradient_rows.hpp
 
 #ifndef TESSERA_OPS_GRADIENT_ROWS_HPP
@@ -15167,6 +14895,278 @@ struct ScatterOp {
 using ScatterOperations = OperationList<ScatterOp>;
 
 }  // namespace tessera::ops
+
+TESSERA_PLANNING_END
+
+#endif
+
+// ---- tessera/ops/reduction/reduction_rows.hpp
+
+#ifndef TESSERA_OPS_REDUCTION_REDUCTION_ROWS_HPP
+#define TESSERA_OPS_REDUCTION_REDUCTION_ROWS_HPP
+
+TESSERA_PLANNING_BEGIN
+
+namespace tessera::ops {
+
+constexpr Shape reduction_shape(const ShapeContext& c) {
+  const Reduced reduced = Reduced::of(c.node());
+  Shape shape;
+  for (int d = 0; d < c.graph.operand_node(c.id, 0).rank; ++d) {
+    if (!reduced.has(d))
+      shape.push_back(c.operand(0)[static_cast<std::size_t>(d)]);
+    else if (reduced.keep)
+      shape.push_back(1);
+  }
+  return shape;
+}
+
+constexpr void reduction_sharding(const GraphView& graph, int id, FactorRule& rule) {
+  const Reduced reduced = Reduced::of(graph[id]);
+  const Node& x = graph.operand_node(id, 0);
+  DimFactors& dims = rule.operands.emplace_back();
+  int out = 0;
+  for (int d = 0; d < x.rank; ++d) {
+    if (!x.is_singleton(d)) {
+      const auto factor = static_cast<std::int8_t>(rule.add(reduced.has(d) ? FactorKind::reduction : FactorKind::pass));
+      dims.dims[d].push_back(factor);
+      if (!reduced.has(d)) rule.result.dims[out].push_back(factor);
+    }
+    if (!reduced.has(d) || reduced.keep) ++out;
+  }
+}
+
+constexpr OpRow reduction_row(std::string_view name, Reduction reduction, Linearity linear = Linearity::no) {
+  return {.name = name,
+          .kind = OpKind::reduction,
+          .arity = 1,
+          .linear = linear,
+          .shape = reduction_shape,
+          .sharding = reduction_sharding,
+          .partial = always_partial,
+          .reduction = reduction};
+}
+
+/// v, in the shape of the result, with the reduced dims inserted again as singleton dims.
+constexpr Value with_kept_dims(const Gradient& r, Value v) {
+  const Reduced reduced = Reduced::of(r.node());
+  if (reduced.keep || v.rank() == 0) return v;
+  return build::insert_singletons(v, reduced.dims, r.x(0).rank());
+}
+
+/// Elements that share the extreme get equal parts of the cotangent.
+constexpr void extreme_gradient(Gradient& r) {
+  const Reduced reduced = Reduced::of(r.node());
+  if (reduced.constant) return;
+  Value x = r.x(0);
+  Value best = with_kept_dims(r, r.y());
+  Value one = x.number(1), zero = x.number(0);
+  Value hit = build::select(build::binary(Op::equal, x, best), one, zero);
+  Value hits = build::reduce(Op::sum, hit, reduced.dims, true);
+  r.add(0, with_kept_dims(r, r.full_g()) * hit / hits);
+}
+
+constexpr BrokenRule check_reduction(const NodeCheck& c) {
+  const Node &node = c.node(), &from = c.x(0);
+  const Reduced reduced = Reduced::of(node);
+  if (reduced.dims == 0 || reduced.dims >> from.rank != 0) return "reduced dims are dims of the operand";
+  Node made{.dtype = from.dtype};
+  build::reduced_dims(made, from, reduced);
+  return same_type(node, made) ? BrokenRule{} : "the result has the dims that are not reduced, or are kept";
+}
+
+constexpr Batched batch_reduction(const Batch& b) {
+  Reduced reduced = Reduced::of(b.node());
+  reduced.dims = static_cast<std::uint8_t>(reduced.dims << 1);
+  Node made = b.batched();
+  made.labels = reduced.pack();
+  return b.make(made, batched_operands(b, 1));
+}
+
+inline std::string reduced_text(const ProgramView&, const GraphView& graph, int id) {
+  const Reduced reduced = Reduced::of(graph[id]);
+  std::string text;
+  for (int d = 0; d < max_rank; ++d)
+    if (reduced.has(d)) text += (text.empty() ? "" : ",") + std::to_string(d);
+  return text + (reduced.keep ? ", keepdims" : "");
+}
+
+/// What all reductions share besides their row and gradient.
+struct ReductionOperation {
+  static constexpr BatchRule batch = batch_reduction;
+  static constexpr CheckRule check = check_reduction;
+  static constexpr AttributeText attributes = reduced_text;
+};
+
+struct SumOp : ReductionOperation {
+  static constexpr OpRow row = reduction_row("sum", Reduction::sum, Linearity::first);
+  static constexpr GradientRule gradient = [](Gradient& r) {
+    if (Reduced::of(r.node()).constant) return;
+    Value g = r.g();
+    r.add(0, g.rank() == 0 ? g : with_kept_dims(r, r.full_g()));
+  };
+};
+
+struct MaxOp : ReductionOperation {
+  static constexpr OpRow row = reduction_row("max", Reduction::max);
+  static constexpr GradientRule gradient = extreme_gradient;
+};
+
+struct MinOp : ReductionOperation {
+  static constexpr OpRow row = reduction_row("min", Reduction::min);
+  static constexpr GradientRule gradient = extreme_gradient;
+};
+
+/// The derivative by an element is the product of all others: of those that are not zero, times the zeros among them.
+/// Zeros are counted as 1 + x: two of them give 0, and a single one gives x, with value 0 and derivative 1, so that
+/// second derivatives are exact too.
+struct ProdOp : ReductionOperation {
+  static constexpr OpRow row = reduction_row("prod", Reduction::product);
+  static constexpr GradientRule gradient = [](Gradient& r) {
+    const unsigned dims = Reduced::of(r.node()).dims;
+    const Value x = r.x(0), zero = x.number(0), one = x.number(1);
+    const Value is_zero = build::binary(Op::equal, x, zero), safe = build::select(is_zero, one, x);
+    const Value own_zero = build::select(is_zero, one + x, zero);
+    const Value other_zeros = build::reduce(Op::sum, own_zero, dims, true) - own_zero;
+    const Value of_zeros =
+        build::select(build::binary(Op::equal, other_zeros, zero), one,
+                      build::select(build::binary(Op::equal, other_zeros, one), other_zeros - one, zero));
+    const Value of_others = build::reduce(r.node().op, safe, dims, true) / safe;
+    r.add(0, with_kept_dims(r, r.full_g()) * of_others * of_zeros);
+  };
+};
+
+using ReductionOperations = OperationList<SumOp, MaxOp, MinOp, ProdOp>;
+
+}  // namespace tessera::ops
+
+TESSERA_PLANNING_END
+
+#endif
+
+// ---- tessera/ops/vmap/example_rows.hpp
+
+#ifndef TESSERA_OPS_VMAP_EXAMPLE_ROWS_HPP
+#define TESSERA_OPS_VMAP_EXAMPLE_ROWS_HPP
+
+// Collectives over the examples of a ts::vmap. They are only in the graph of one example: as vmap makes the nodes of
+// all examples, they become reductions over the dim of examples, or nothing. Operand 1 is the index of the example in
+// the vmap that the collective names. In the graph of a vmap over another axis, this index is the same for all
+// examples.
+
+TESSERA_PLANNING_BEGIN
+
+namespace tessera {
+
+namespace build {
+
+/// The sum over the examples; the same for all of them.
+constexpr Value sum_examples(Value x, Value index) {
+  return x.make({.op = Op::sum_examples, .dtype = x.dtype(), .rank = x.node().rank, .singletons = x.node().singletons},
+                {x.id, index.id});
+}
+/// The values of all examples along a new dim; the same for all of them.
+constexpr Value gather_examples(Value x, Value index, int dim) {
+  const Node& from = x.node();
+  const unsigned low = (1u << dim) - 1;
+  return x.make({.op = Op::gather_examples,
+                 .dtype = from.dtype,
+                 .rank = static_cast<std::uint8_t>(from.rank + 1),
+                 .singletons = static_cast<std::uint8_t>((from.singletons & low) | (from.singletons & ~low) << 1),
+                 .labels = pack_dim(dim)},
+                {x.id, index.id});
+}
+/// What a value has at the index of the example in a dim, without that dim.
+constexpr Value own_example(Value x, Value index, int dim) {
+  const Node& from = x.node();
+  const unsigned low = (1u << dim) - 1;
+  return x.make({.op = Op::own_example,
+                 .dtype = from.dtype,
+                 .rank = static_cast<std::uint8_t>(from.rank - 1),
+                 .singletons = static_cast<std::uint8_t>((from.singletons & low) | (from.singletons >> 1 & ~low)),
+                 .labels = pack_dim(dim)},
+                {x.id, index.id});
+}
+
+}  // namespace build
+
+namespace ops {
+
+constexpr OpRow example_row(std::string_view name, bool recomputed) {
+  return {.name = name,
+          .unit = UnitKind::data_movement,
+          .arity = 2,
+          .linear = Linearity::first,
+          .flops = 0,
+          .recomputed = recomputed};
+}
+constexpr BrokenRule check_index_of_example(const NodeCheck& c) {
+  return c.x(1).rank == 0 && c.x(1).dtype == DType::i32 && c.x(0).dtype == c.node().dtype
+             ? BrokenRule{}
+             : "the index of an example is an i32 of rank 0";
+}
+constexpr BrokenRule check_dim_of_examples(const NodeCheck& c, const Node& with_dim, const Node& without) {
+  if (with_dim.rank != without.rank + 1 || dim_of(c.node()) < 0 || dim_of(c.node()) >= with_dim.rank)
+    return "the dim of examples is a dim of the operand or of the result";
+  return check_index_of_example(c);
+}
+/// In a vmap over another axis: the node with a leading dim of that vmap's examples, behind which its own dims are.
+constexpr Batched batch_beside(const Batch& b) {
+  Node made = b.batched();
+  if (b.node().op != Op::sum_examples) ++made.labels[0];
+  return b.make(made, {b.full(0).id, b.x(1).id});
+}
+
+struct SumExamplesOp {
+  static constexpr OpRow row = example_row("sum_examples", false);
+  static constexpr GradientRule gradient = [](Gradient& r) { r.add(0, build::sum_examples(r.full_g(), r.operand(1))); };
+  static constexpr BatchRule batch = [](const Batch& b) {
+    if (!b.differs(1)) return batch_beside(b);
+    const Value x = b.x(0);
+    return Batch::same(b.differs(0) ? build::cast(build::sum_of(x, 1), x.dtype())
+                                    : x * build::cast(b.count(), x.dtype()));
+  };
+  static constexpr CheckRule check = [](const NodeCheck& c) {
+    return same_type(c.node(), c.x(0)) ? check_index_of_example(c)
+                                       : BrokenRule("the result has the type of the operand");
+  };
+};
+
+struct GatherExamplesOp {
+  static constexpr OpRow row = example_row("gather_examples", true);
+  static constexpr GradientRule gradient = [](Gradient& r) {
+    r.add(0, build::own_example(build::sum_examples(r.full_g(), r.operand(1)), r.operand(1), dim_of(r.node())));
+  };
+  static constexpr BatchRule batch = [](const Batch& b) {
+    return b.differs(1) ? Batch::same(build::move_dim(b.full(0), 0, dim_of(b.node()))) : batch_beside(b);
+  };
+  static constexpr CheckRule check = [](const NodeCheck& c) { return check_dim_of_examples(c, c.node(), c.x(0)); };
+  static constexpr AttributeText attributes = tessera::detail::dim_text;
+};
+
+struct OwnExampleOp {
+  static constexpr OpRow row = example_row("own_example", true);
+  static constexpr GradientRule gradient = [](Gradient& r) {
+    const Value all = build::gather_examples(r.full_g(), r.operand(1), dim_of(r.node()));
+    const Value is_own = build::binary(Op::equal, build::iota(r.x(0), dim_of(r.node()), DType::i32), r.operand(1));
+    r.add(0, build::select(is_own, all, all.number(0)));
+  };
+  static constexpr BatchRule batch = [](const Batch& b) -> Batched {
+    if (!b.differs(1)) return batch_beside(b);
+    const int dim = dim_of(b.node());
+    if (!b.differs(0)) return Batch::all(build::move_dim(b.x(0), dim, 0));
+    const Value x = b.x(0);
+    const Value is_own = build::binary(Op::equal, build::iota(x, 0, DType::i32), build::iota(x, dim + 1, DType::i32));
+    return Batch::all(build::cast(build::sum_of(build::select(is_own, x, x.number(0)), 2u << dim), x.dtype()));
+  };
+  static constexpr CheckRule check = [](const NodeCheck& c) { return check_dim_of_examples(c, c.x(0), c.node()); };
+  static constexpr AttributeText attributes = tessera::detail::dim_text;
+};
+
+using ExampleOperations = OperationList<SumExamplesOp, GatherExamplesOp, OwnExampleOp>;
+
+}  // namespace ops
+}  // namespace tessera
 
 TESSERA_PLANNING_END
 
@@ -17681,10 +17681,10 @@ constexpr auto repeat_heads(const K& k, const Q& q, Here at = Here::current()) {
 
 #endif
 
-// ---- tessera/ops/example_struct.hpp
+// ---- tessera/ops/vmap/example_struct.hpp
 
-#ifndef TESSERA_OPS_EXAMPLE_STRUCT_HPP
-#define TESSERA_OPS_EXAMPLE_STRUCT_HPP
+#ifndef TESSERA_OPS_VMAP_EXAMPLE_STRUCT_HPP
+#define TESSERA_OPS_VMAP_EXAMPLE_STRUCT_HPP
 
 namespace tessera::detail {
 
@@ -55504,10 +55504,10 @@ constexpr Block mean(const Stack<Block>& stack, Here at = Here::current()) {
 
 #endif
 
-// ---- tessera/ops/batch_graph.hpp
+// ---- tessera/ops/vmap/batch_graph.hpp
 
-#ifndef TESSERA_OPS_BATCH_GRAPH_HPP
-#define TESSERA_OPS_BATCH_GRAPH_HPP
+#ifndef TESSERA_OPS_VMAP_BATCH_GRAPH_HPP
+#define TESSERA_OPS_VMAP_BATCH_GRAPH_HPP
 
 TESSERA_PLANNING_BEGIN
 
@@ -55896,10 +55896,10 @@ constexpr Value permuted(const Value& sent, const Growable<std::int32_t>& operan
 
 #endif
 
-// ---- tessera/ops/example_collectives.hpp
+// ---- tessera/ops/vmap/example_collectives.hpp
 
-#ifndef TESSERA_OPS_EXAMPLE_COLLECTIVES_HPP
-#define TESSERA_OPS_EXAMPLE_COLLECTIVES_HPP
+#ifndef TESSERA_OPS_VMAP_EXAMPLE_COLLECTIVES_HPP
+#define TESSERA_OPS_VMAP_EXAMPLE_COLLECTIVES_HPP
 
 namespace tessera {
 
@@ -56102,10 +56102,10 @@ constexpr auto all_to_all(const X& x, Here at = Here::current()) {
 
 #endif
 
-// ---- tessera/ops/vmap.hpp
+// ---- tessera/ops/vmap/vmap.hpp
 
-#ifndef TESSERA_OPS_VMAP_HPP
-#define TESSERA_OPS_VMAP_HPP
+#ifndef TESSERA_OPS_VMAP_VMAP_HPP
+#define TESSERA_OPS_VMAP_VMAP_HPP
 
 namespace tessera {
 

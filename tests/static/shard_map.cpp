@@ -2,7 +2,7 @@
 
 #include <tessera/graph/transform/value_and_grad.hpp>
 #include <tessera/ops/shard_map/shard_map.hpp>
-#include <tessera/ops/vmap.hpp>
+#include <tessera/ops/vmap/vmap.hpp>
 #include <tessera/partition/plan/static_plan.hpp>
 #include <tessera/partition/plan/verify_plan.hpp>
 

@@ -98,6 +98,20 @@ void check_gradient(F, const std::vector<Array>& arguments, Order<N> = {}, OpSet
 template <int Rank> using Float = tessera::ShardedTensor<float, Rank>;
 template <int Rank> using Int = tessera::ShardedTensor<std::int32_t, Rank>;
 
+/// The derivative of f at `at` along `along`, by central differences.
+template <class F> Array along(const F& f, const std::vector<Array>& at, const std::vector<Array>& direction) {
+  const auto moved = [&](double h) {
+    std::vector<Array> arguments = at;
+    for (std::size_t k = 0; k < direction.size(); ++k)
+      for (std::size_t i = 0; i < direction[k].data.size(); ++i) arguments[k].data[i] += h * direction[k].data[i];
+    return f(arguments);
+  };
+  Array up = moved(1e-5);
+  const Array down = moved(-1e-5);
+  for (std::size_t i = 0; i < up.data.size(); ++i) up.data[i] = (up.data[i] - down.data[i]) / 2e-5;
+  return up;
+}
+
 }  // namespace oracle
 
 #endif

@@ -12,7 +12,7 @@
 
 #include <tessera/graph/trace/stack.hpp>
 #include <tessera/ops/data_movement/shape.hpp>
-#include <tessera/ops/example_struct.hpp>
+#include <tessera/ops/vmap/example_struct.hpp>
 
 namespace tessera {
 

@@ -12,7 +12,7 @@
 #include <tessera/ops/data_movement/rearrange.hpp>
 #include <tessera/ops/data_movement/slicing.hpp>
 #include <tessera/ops/layers.hpp>
-#include <tessera/ops/vmap.hpp>
+#include <tessera/ops/vmap/vmap.hpp>
 
 namespace tessera {
 

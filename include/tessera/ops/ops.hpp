@@ -88,7 +88,7 @@
 #include <tessera/ops/spatial/unfold.hpp>
 #include <tessera/ops/stop_gradient.hpp>
 #include <tessera/ops/unroll.hpp>
-#include <tessera/ops/vmap.hpp>
+#include <tessera/ops/vmap/vmap.hpp>
 
 #include <tessera/base/pop_macros.hpp>
 

@@ -16,7 +16,6 @@
 #include <tessera/ops/elementwise/incomplete_gamma.hpp>
 #include <tessera/ops/elementwise/nextafter.hpp>
 #include <tessera/ops/elementwise/operations.hpp>
-#include <tessera/ops/example_rows.hpp>
 #include <tessera/ops/gradient_rows.hpp>
 #include <tessera/ops/indexing/cumulative_rows.hpp>
 #include <tessera/ops/indexing/indexed_rows.hpp>
@@ -25,6 +24,7 @@
 #include <tessera/ops/random/key_rows.hpp>
 #include <tessera/ops/reduction/reduction_rows.hpp>
 #include <tessera/ops/source_rows.hpp>
+#include <tessera/ops/vmap/example_rows.hpp>
 
 namespace tessera {
 

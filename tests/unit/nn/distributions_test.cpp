@@ -14,7 +14,7 @@
 #include <tessera/ops/control_flow.hpp>
 #include <tessera/ops/ops.hpp>
 #include <tessera/ops/shard_map/shard_map.hpp>
-#include <tessera/ops/vmap.hpp>
+#include <tessera/ops/vmap/vmap.hpp>
 #include <tessera/tensor/compile.hpp>
 #include <tessera/tensor/creation.hpp>
 #include <tessera/tensor/evaluate.hpp>

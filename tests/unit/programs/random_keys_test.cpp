@@ -10,7 +10,7 @@
 #include <tessera/ops/indexing/dynamic_slice.hpp>
 #include <tessera/ops/ops.hpp>
 #include <tessera/ops/unroll.hpp>
-#include <tessera/ops/vmap.hpp>
+#include <tessera/ops/vmap/vmap.hpp>
 #include <tessera/tensor/compile.hpp>
 #include <tessera/tensor/creation.hpp>
 #include <tessera/tensor/evaluate.hpp>

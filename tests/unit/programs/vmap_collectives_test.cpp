@@ -8,7 +8,7 @@
 
 #include <tessera/graph/transform/value_and_grad.hpp>
 #include <tessera/ops/shard_map/shard_map.hpp>
-#include <tessera/ops/vmap.hpp>
+#include <tessera/ops/vmap/vmap.hpp>
 #include <tessera/tensor/compile.hpp>
 #include <tessera/tensor/creation.hpp>
 #include <tessera/tensor/host.hpp>

@@ -15,7 +15,7 @@
 #include <tessera/graph/transform/value_and_grad.hpp>
 #include <tessera/ops/control_flow.hpp>
 #include <tessera/ops/ops.hpp>
-#include <tessera/ops/vmap.hpp>
+#include <tessera/ops/vmap/vmap.hpp>
 #include <tessera/tensor/compile.hpp>
 #include <tessera/tensor/creation.hpp>
 #include <tessera/tensor/evaluate.hpp>

@@ -1,5 +1,5 @@
-#ifndef TESSERA_OPS_EXAMPLE_COLLECTIVES_HPP
-#define TESSERA_OPS_EXAMPLE_COLLECTIVES_HPP
+#ifndef TESSERA_OPS_VMAP_EXAMPLE_COLLECTIVES_HPP
+#define TESSERA_OPS_VMAP_EXAMPLE_COLLECTIVES_HPP
 #include <tessera/base/push_macros.hpp>
 
 #include <cstddef>
@@ -8,9 +8,9 @@
 
 #include <tessera/ops/data_movement/rearrange.hpp>
 #include <tessera/ops/data_movement/shape.hpp>
-#include <tessera/ops/example_rows.hpp>
 #include <tessera/ops/shard_map/axis_text.hpp>
 #include <tessera/ops/shard_map/routes.hpp>
+#include <tessera/ops/vmap/example_rows.hpp>
 
 namespace tessera {
 

@@ -1,5 +1,5 @@
-#ifndef TESSERA_OPS_BATCH_GRAPH_HPP
-#define TESSERA_OPS_BATCH_GRAPH_HPP
+#ifndef TESSERA_OPS_VMAP_BATCH_GRAPH_HPP
+#define TESSERA_OPS_VMAP_BATCH_GRAPH_HPP
 #include <tessera/base/push_macros.hpp>
 
 #include <cstdint>

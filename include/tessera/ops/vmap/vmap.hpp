@@ -1,5 +1,5 @@
-#ifndef TESSERA_OPS_VMAP_HPP
-#define TESSERA_OPS_VMAP_HPP
+#ifndef TESSERA_OPS_VMAP_VMAP_HPP
+#define TESSERA_OPS_VMAP_VMAP_HPP
 #include <tessera/base/push_macros.hpp>
 
 #include <array>
@@ -8,11 +8,11 @@
 #include <type_traits>
 #include <utility>
 
-#include <tessera/ops/batch_graph.hpp>
 #include <tessera/ops/control_flow.hpp>
 #include <tessera/ops/data_movement/shape.hpp>
-#include <tessera/ops/example_collectives.hpp>
 #include <tessera/ops/layers.hpp>
+#include <tessera/ops/vmap/batch_graph.hpp>
+#include <tessera/ops/vmap/example_collectives.hpp>
 
 namespace tessera {
 

@@ -1,5 +1,5 @@
-#ifndef TESSERA_OPS_EXAMPLE_STRUCT_HPP
-#define TESSERA_OPS_EXAMPLE_STRUCT_HPP
+#ifndef TESSERA_OPS_VMAP_EXAMPLE_STRUCT_HPP
+#define TESSERA_OPS_VMAP_EXAMPLE_STRUCT_HPP
 #include <tessera/base/push_macros.hpp>
 
 #include <array>
