@@ -10,6 +10,7 @@
 
 #include <tessera/graph/trace/stack.hpp>
 #include <tessera/graph/trace/sym.hpp>
+#include <tessera/ops/rows.hpp>
 
 namespace tessera::detail {
 
