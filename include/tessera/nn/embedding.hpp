@@ -20,7 +20,8 @@ namespace tessera::nn {
 
 /// Looks up a row of a table for each token, as torch.nn.Embedding: tokens [...] to [..., features].
 ///
-/// table [classes, features]. Communication: with the table sharded by class, an all_reduce of the result.
+/// table [classes, features]. Errors: dim_range for a token that is no class. Communication: with the table sharded by
+/// class, an all_reduce of the result.
 template <Element T = float> struct Embedding {
   ShardedTensor<T, 2> table;
 
@@ -38,7 +39,7 @@ template <Element T = float> struct Embedding {
 
 /// x [batch, time, features] plus a learned row for each position: table [context, features], time at most context.
 /// `positions(x, position)` begins at a position, a Scalar, a number or an integer tensor of rank 0, for generation
-/// with a cache; where fewer than `time` rows are left, it takes the last ones.
+/// with a cache; where fewer than `time` rows are left, it takes the last rows.
 template <Element T = float> struct Positions {
   ShardedTensor<T, 2> table;
 

@@ -68,8 +68,8 @@ template <Element T = float, bool Bias = true> struct LoraLinear {
   }
 
   /// The Linear that computes the same, with the weight base.weight + scaling lora_a lora_b, sharded as that of the
-  /// base. Inside and outside of a traced function. Communication: none for the shardings of add_lora
-  /// and lora_linear; dims that are gathered on use are gathered.
+  /// base. Inside and outside of a traced function. Communication: none for the shardings of add_lora and lora_linear;
+  /// dims that are gathered on use are gathered.
   constexpr Linear<T, Bias> merge(Here at = Here::current()) const {
     Linear<T, Bias> merged = base;
     const auto weight = base.weight + matmul(lora_a, lora_b, at) * scaling;

@@ -31,8 +31,8 @@ enum class Role : std::uint8_t {
 ///   tensor_parallel       2 all_reduces forward and 2 backward, of [batch, time, features]
 ///   fsdp_tensor_parallel  both: the data axis splits activations, the model axis weights
 ///   hybrid_fsdp           as fsdp over one axis, and an all_reduce of the gradients' shards over another axis
-///   sequence_parallel     4 all_gathers and 2 reduce_scatters of [batch, time, features] forward and backward together
-///                         with tensor_parallel's split weights, and 2 all_gathers of what was gathered forward
+///   sequence_parallel     of [batch, time, features]: 2 all_gathers and 2 reduce_scatters forward, the same backward,
+///                         and 2 more all_gathers backward, of what was gathered forward; weights as tensor_parallel
 ///   context_parallel      2 all_gathers of keys and values forward, 2 backward, 2 reduce_scatters of their gradients;
 ///                         an all_reduce of each gradient
 /// Sources: Li et al., 2006.15704; ZeRO, 1910.02054; Megatron-LM, 1909.08053; sequence parallelism, 2205.05198.
@@ -134,7 +134,7 @@ constexpr ShardingStrategy hybrid_fsdp(const Mesh& mesh, std::string_view replic
 
 /// tensor_parallel whose model axis also splits time where tensor_parallel has copies: in norms, residual additions and
 /// the embedding. The planner gathers time in front of split weights, and reduces and scatters behind them: the bytes
-/// of tensor_parallel, and activations that are the devices' number times smaller.
+/// of tensor_parallel, and activations of which a device has its part of the positions.
 constexpr ShardingStrategy sequence_parallel(const Mesh& mesh, std::string_view model = "model",
                                              std::string_view data = "data", Here at = Here::current()) {
   tessera::detail::require_axis("sequence_parallel", mesh, model, at);

@@ -15,14 +15,16 @@ namespace tessera {
 // What a checkpointed function keeps for its gradient, as jax.checkpoint_policies.
 inline constexpr CheckpointPolicy nothing_saveable{CheckpointPolicy::Kind::nothing};
 inline constexpr CheckpointPolicy everything_saveable{CheckpointPolicy::Kind::everything};
-/// Results of products: einsum, matmul, convolutions.
+/// A policy of ts::checkpoint that keeps the results of products: einsum, matmul, convolutions.
 inline constexpr CheckpointPolicy dots_saveable{CheckpointPolicy::Kind::dots};
-/// Results of products without dims that both operands and the result have: of a Linear, not of scores q k^T.
+/// Keeps the results of products without batch dims, which both operands and the result have: the product of a Linear,
+/// but not the scores q k^T of attention.
 inline constexpr CheckpointPolicy dots_with_no_batch_dims_saveable{CheckpointPolicy::Kind::dots_without_batch_dims};
-/// The same. JAX moves these values to the memory of the host; where devices are threads of the host, they are there.
+/// dots_with_no_batch_dims_saveable by its name in JAX, which moves these values to the memory of the host. Here
+/// devices are threads of the host, so the values are in its memory already.
 inline constexpr CheckpointPolicy offload_dot_with_no_batch_dims = dots_with_no_batch_dims_saveable;
-/// All values but those of ts::with_sharding and ts::mark_sharding: what is resharded in the forward pass is not kept,
-/// but resharded again.
+/// Keeps all values but those of ts::with_sharding and ts::mark_sharding: a value that is resharded in the forward pass
+/// is resharded again in the backward pass.
 inline constexpr CheckpointPolicy all_but_constraints_saveable{CheckpointPolicy::Kind::all_but_constraints};
 
 namespace detail {
@@ -33,23 +35,24 @@ constexpr CheckpointPolicy policy_of_names(CheckpointPolicy::Kind kind, const Na
 }
 }  // namespace detail
 
-/// The values that ts::checkpoint_name gives one of these names: up to 8.
+/// Keeps the values that ts::checkpoint_name gives one of these names, of which there are up to 8.
 template <class... Names> constexpr CheckpointPolicy save_only_these_names(const Names&... names) {
   return detail::policy_of_names(CheckpointPolicy::Kind::names, names...);
 }
-/// The same: memory of the host is that of the devices. See offload_dot_with_no_batch_dims.
+/// save_only_these_names: the memory of the host is that of the devices. See offload_dot_with_no_batch_dims.
 template <class... Names> constexpr CheckpointPolicy save_and_offload_only_these_names(const Names&... names) {
   return save_only_these_names(names...);
 }
-/// The values that have a name, but for these names.
+/// Keeps the values that have a name other than these names.
 template <class... Names> constexpr CheckpointPolicy save_any_names_but_these(const Names&... names) {
   return detail::policy_of_names(CheckpointPolicy::Kind::names_but, names...);
 }
-/// All values, but for those that have one of these names.
+/// Keeps all values but those that have one of these names.
 template <class... Names> constexpr CheckpointPolicy save_anything_except_these_names(const Names&... names) {
   return detail::policy_of_names(CheckpointPolicy::Kind::everything_but, names...);
 }
-/// What either policy saves. Errors: option for a policy that is itself of two, and for two policies of names.
+/// Keeps the values that either policy keeps. Errors: option for a policy that is itself of two, and for two policies
+/// of names.
 constexpr CheckpointPolicy save_from_both_policies(const CheckpointPolicy& a, const CheckpointPolicy& b) {
   using Kind = CheckpointPolicy::Kind;
   if (a.other != Kind::nothing || b.other != Kind::nothing || (a.has_names() && b.has_names()))

@@ -31,9 +31,8 @@ struct Adafactor {
 };
 
 /// Running means of the squares of a gradient: of a matrix [.., n, m] the means along its rows [.., n, 1] and along its
-/// columns
-/// [.., 1, m], so that n + m elements are stored instead of n m. Of a tensor of rank 0 or 1 `row` has all means, and
-/// `column` is a zero of extents 1.
+/// columns [.., 1, m], so that n + m elements are stored instead of n m. Of a tensor of rank 0 or 1 `row` has all
+/// means, and `column` is a zero of extents 1.
 template <class Model> struct AdafactorState {
   Model row, column;
   Scalar step;

@@ -74,14 +74,16 @@ template <class Model> constexpr Model scaled(const Model& gradients, const Valu
 
 }  // namespace optim::detail
 
-/// Inside a traced function: the Euclidean norm of all elements of a model, as optax.global_norm.
+/// Inside a traced function: the Euclidean norm of all elements of a model, as optax.global_norm. Communication: one
+/// all_reduce of a rank-0 tensor; partial values are reduced first.
 template <class Model> constexpr Sym<float, 0> global_norm(const Model& model, Here at = Here::current()) {
   const Value total = optim::detail::sum_of_squares(optim::detail::parameters_of(model), Source::from(at));
   return Sym<float, 0>(build::cast(build::apply<ops::SqrtOp>(total), DType::f32));
 }
 
 /// Inside a traced function: scales gradients so that their global norm is at most `max_norm`, as
-/// torch.nn.utils.clip_grad_norm_. Returns (clipped gradients, norm before clipping).
+/// optax.clip_by_global_norm; ts::clip_grad_norm has PyTorch's coefficient. Returns (clipped gradients, norm before
+/// clipping).
 ///
 /// Communication: one all_reduce of a rank-0 tensor, the sum over all tensors.
 /// Partial gradients are reduced first. Source: Pascanu, Mikolov, Bengio, 1211.5063.

@@ -173,7 +173,7 @@ template <class Model> MuonState<Model> init_state(const Muon&, const Model& mod
   return state;
 }
 
-/// Splits the state of an optimizer over a mesh axis that its parameters are replicated over: ZeRO's first stage,
+/// Splits the state of an optimizer over a mesh axis along which its parameters are replicated: ZeRO's first stage,
 /// torch.distributed.optim.ZeroRedundancyOptimizer.
 struct ZeroRedundancy {
   std::string_view axis;
@@ -205,8 +205,8 @@ struct SplitState {
 /// The initial state, stored split over an axis:
 ///
 ///     auto state = ts::optim::init_state(config, model, ts::optim::ZeroRedundancy{"data"});
-/// An update then computes each device's part: gradients are reduced into it, and updated parameters gathered. Errors:
-/// mesh_axis for an axis that the mesh lacks.
+/// In an update each device computes its part: gradients are reduced into the part by a reduce_scatter, and updated
+/// parameters are gathered by an all_gather. Errors: mesh_axis for an axis that the mesh lacks. No communication here.
 template <class Config, class Model>
 auto init_state(const Config& config, const Model& model, const ZeroRedundancy& zero, Here at = Here::current()) {
   auto state = init_state(config, model, at);
@@ -244,9 +244,9 @@ template <class Model> Model without(Model model, const nn::Names& frozen, Here 
 }  // namespace detail
 
 /// The initial state for a model of which the tensors that `frozen` names stay as they are (nn::freeze): their moments
-/// have no elements, as in optax.masked and for parameters without requires_grad in PyTorch. A step returns them by
-/// nn::keep_frozen with the same names; without it the step is an error, shape_mismatch. The numbers of a frozen tensor
-/// of rank 0 are stored.
+/// have no elements, as in optax.masked and for parameters without requires_grad in PyTorch. A step has to return these
+/// moments by nn::keep_frozen with the same names; without keep_frozen it is the error shape_mismatch. The moments of a
+/// frozen tensor of rank 0 are stored.
 ///
 ///     constexpr nn::Names frozen("tokens.*", "blocks.*.up.*");
 ///     auto state = ts::optim::init_state(config, model, frozen);
@@ -255,7 +255,7 @@ template <class Config, class Model>
 auto init_state(const Config& config, const Model& model, const nn::Names& frozen, Here at = Here::current()) {
   return init_state(config, detail::without(model, frozen, at), at);
 }
-/// The same, stored split over an axis.
+/// The same state for a model with frozen tensors, stored split over an axis.
 template <class Config, class Model>
 auto init_state(const Config& config, const Model& model, const nn::Names& frozen, const ZeroRedundancy& zero,
                 Here at = Here::current()) {

@@ -23,7 +23,7 @@
 // whether a step is skipped never reaches the host.
 namespace tessera::optim {
 
-/// With the defaults of torch.amp.GradScaler.
+/// How the scale of the loss changes, with the defaults of torch.amp.GradScaler.
 struct LossScaling {
   Scalar growth_factor = 2.0, backoff_factor = 0.5;
   Scalar growth_interval = 2000;  ///< steps with finite gradients before the scale grows
@@ -37,12 +37,13 @@ struct LossScale {
   static constexpr std::array field_names{"scale", "steps"};
 };
 
-/// The first state; init_scale of torch.amp.GradScaler.
+/// The first LossScale; `scale` is init_scale of torch.amp.GradScaler. No communication.
 inline LossScale loss_scale(const Mesh& mesh, float scale = 65536.0f) {
   return {full<float, 0>({}, scale, mesh), full<float, 0>({}, 0.0f, mesh)};
 }
 
-/// Inside a traced function: gradients of a loss that was multiplied by the scale, divided by it: scaler.unscale_.
+/// Inside a traced function: the gradients of a loss that was multiplied by the scale, divided by the scale:
+/// scaler.unscale_ of PyTorch. No communication.
 template <class Model>
 constexpr Model unscale(const Model& gradients, const LossScale& scaling, Here at = Here::current()) {
   const Value scale = detail::value_of(scaling.scale).at(Source::from(at));

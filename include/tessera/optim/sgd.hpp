@@ -74,8 +74,9 @@ constexpr auto sgd_with_momentum(const Model& model, const Model& gradients, con
 
 }  // namespace optim::detail
 
-/// Inside a traced function: one step of gradient descent, p - rate (g + decay p). Returns the model.
-/// Communication: none of its own; partial gradients are reduced here, into the sharding of the parameters.
+/// Inside a traced function: one step of gradient descent, p - rate (g + decay p). Returns the model. Communication:
+/// none of its own; partial gradients are reduced here, into the sharding of the parameters. Errors: structure when
+/// model and gradients differ.
 template <class Model>
 constexpr Model sgd(const Model& model, const Model& gradients, const optim::Sgd& config = {},
                     Here at = Here::current()) {
@@ -88,8 +89,9 @@ constexpr Model sgd(const Model& model, const Model& gradients, const optim::Sgd
       model, gradients));
 }
 
-/// One step with momentum: velocity = momentum velocity + g + decay p, and p - rate velocity. Returns (model, state).
-/// Source: Sutskever, Martens, Dahl, Hinton, ICML 2013, with the rate outside the velocity, as in torch.optim.SGD.
+/// Inside a traced function: one step with momentum, velocity = momentum velocity + g + decay p, and p - rate velocity.
+/// Returns (model, state). Communication and errors: as ts::sgd without a state. Source: Sutskever, Martens, Dahl,
+/// Hinton, ICML 2013, with the rate outside the velocity, as in torch.optim.SGD.
 template <class Model>
 constexpr auto sgd(const Model& model, const Model& gradients, const optim::SgdState<optim::stored_t<Model>>& state,
                    const optim::Sgd& config = {}, Here at = Here::current()) {
@@ -97,8 +99,9 @@ constexpr auto sgd(const Model& model, const Model& gradients, const optim::SgdS
   return optim::detail::sgd_with_momentum<false>(model, gradients, state, config, at);
 }
 
-/// One step with Nesterov momentum, as torch.optim.SGD with nesterov=True: the velocity of ts::sgd, and
-/// p - rate (g + decay p + momentum velocity). Returns (model, state). Source: as ts::sgd with a state.
+/// Inside a traced function: one step with Nesterov momentum, as torch.optim.SGD with nesterov=True: the velocity of
+/// ts::sgd, and p - rate (g + decay p + momentum velocity). Returns (model, state). Communication, errors and source:
+/// as ts::sgd with a state.
 template <class Model>
 constexpr auto sgd_nesterov(const Model& model, const Model& gradients,
                             const optim::SgdState<optim::stored_t<Model>>& state, const optim::Sgd& config = {},
@@ -107,8 +110,9 @@ constexpr auto sgd_nesterov(const Model& model, const Model& gradients,
   return optim::detail::sgd_with_momentum<true>(model, gradients, state, config, at);
 }
 
-/// One step with momentum and dampening, as torch.optim.SGD: velocity = momentum velocity + (1 - dampening) (g + decay
-/// p), in the first step g + decay p, and p - rate velocity. Returns (model, state). Source: torch.optim.SGD.
+/// Inside a traced function: one step with momentum and dampening, as torch.optim.SGD: velocity = momentum velocity +
+/// (1 - dampening) (g + decay p), in the first step g + decay p, and p - rate velocity. Returns (model, state).
+/// Communication and errors: as ts::sgd. Source: torch.optim.SGD.
 template <class Model>
 constexpr auto sgd_dampened(const Model& model, const Model& gradients,
                             const optim::DampenedSgdState<optim::stored_t<Model>>& state,

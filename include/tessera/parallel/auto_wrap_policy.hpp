@@ -20,8 +20,8 @@
 
 namespace tessera {
 
-/// The layers of a model whose parameters ts::fsdp splits, by their paths: the FsdpOptions::wraps of a policy. What is
-/// in none of them stays whole.
+/// The layers of a model whose parameters ts::fsdp splits, by their paths: a value for FsdpOptions::wraps. Parameters
+/// in none of these layers stay whole.
 struct AutoWrapPolicy {
   std::vector<std::string> layers;  ///< "blocks.0.mlp"; "" is the model itself
 

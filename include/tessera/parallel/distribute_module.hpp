@@ -44,8 +44,7 @@ template <class Rule> struct DistributeLeaves {
 /// Communication: a reshard of each tensor.
 ///
 ///     model = ts::distribute_module(std::move(model), mesh, [](int, const ts::Shape& shape) {
-///       return shape.size() == 2 ? ts::Placements{ts::Replicate(), ts::Shard(1)} : ts::Placements{ts::Replicate(),
-///       ts::Replicate()};
+///       return ts::Placements{ts::Replicate(), shape.size() == 2 ? ts::Shard(1) : ts::Replicate()};
 ///     });
 template <class Model, class Rule>
 Model distribute_module(Model model, const Mesh& mesh, Rule&& rule, Here at = Here::current()) {

@@ -211,12 +211,12 @@ template <class T, int Rank> std::vector<T> full_values(const DTensor<T, Rank>& 
   return std::vector<T>(values.begin(), values.end());
 }
 
-/// The local array of each device, without a copy. Those of a Partial are returned unreduced.
+/// The local array of each device, without a copy; along a Partial axis these are unreduced parts. No communication.
 template <class T, int Rank> const LocalTensor<T, Rank>& to_local(const DTensor<T, Rank>& x) { return x.local(); }
 
 /// A DTensor of these local arrays. Without `shape`, the extent of a split dim is the sum of the extents along its
 /// axes. Checks shapes, but not that replicas are equal, like run_check=False in PyTorch. Errors: `host_data` for an
-/// array whose shape is not that of the device's chunk.
+/// array whose shape is not that of the device's chunk. No communication.
 template <class T, int Rank>
 DTensor<T, Rank> from_local(const LocalTensor<T, Rank>& local, const Placements& placements, Shape shape = {},
                             Here at = Here::current()) {
@@ -249,8 +249,9 @@ DTensor<T, Rank> from_local(const LocalTensor<T, Rank>& local, const Placements&
   return DTensor<T, Rank>(shape, own, local);
 }
 
-/// The cotangent of x, given that of to_local(x) and its placements (PyTorch's grad_placements): where x is replicated,
-/// code that computes on local arrays may leave a cotangent that is Partial.
+/// The cotangent of x, given the cotangent of to_local(x) and its placements (PyTorch's grad_placements): where x is
+/// replicated, code that computes on local arrays may leave a cotangent that is Partial. Errors and communication:
+/// those of from_local and of redistributing the cotangent to the placements of x.
 template <class T, int Rank>
 DTensor<T, Rank> to_local_gradient(const LocalTensor<T, Rank>& cotangent, const Placements& cotangent_placements,
                                    const DTensor<T, Rank>& x, Here at = Here::current()) {

@@ -224,7 +224,7 @@ template <class F> struct PlannedFunction<Compiled<F>> {
 
 /// Compiles a function of tensors, models, Dims and Scalars, as jax.jit does. The function captures nothing: the C++
 /// compiler traces it once, at compile time. `options` restrict its plans, for instance to those without implicit
-/// reshards.
+/// reshards. Communication: none here; that of a call is in its plan, `compiled.explain(arguments...)`.
 template <class F> constexpr Compiled<F> compile(F, const PlanOptions& options, Here at = Here::current()) {
   (void)sizeof(detail::ExplainFunction<F>);
   return Compiled<F>(Source::from(at), options);

@@ -14,7 +14,7 @@
 
 namespace tessera::train {
 
-/// What fit() says after each step. A hook that sets `stop` ends training.
+/// What a hook of fit() gets after each step. A hook that sets `stop` ends training.
 struct StepReport {
   std::int64_t step = 0;   ///< how many steps the state was trained for, this one included
   std::int64_t epoch = 1;  ///< of this call of fit(), counted from 1
@@ -26,7 +26,7 @@ struct StepReport {
   bool stop = false;
 };
 
-/// What fit() says after each epoch. A hook that sets `stop` ends training.
+/// What a hook of fit() gets after each epoch. A hook that sets `stop` ends training.
 struct EpochReport {
   std::int64_t epoch = 0, steps = 0, rows = 0;  ///< steps and rows of this epoch
   double loss = 0;                              ///< the mean over rows
@@ -59,7 +59,7 @@ template <class State> void set_learning_rate(State& state, double rate, Here at
 }  // namespace detail
 
 /// A training loop: calls step(state, batch...) for the batches of each epoch, which returns StepMetrics, and hooks in
-/// between. Nothing that a loop by hand could not do.
+/// between. A loop by hand can do the same.
 ///
 ///     ts::train::fit(state, step, loader, {.epochs = 3, .after_step = ts::train::PrintProgress()});
 ///

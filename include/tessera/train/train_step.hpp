@@ -29,7 +29,7 @@ struct TrainStepOptions {
   bool clip = false;
 };
 
-/// What a step says of itself.
+/// What a training step returns.
 struct StepMetrics {
   double loss = 0;
   double gradient_norm = 0;  ///< before clipping; 0 for a step that does not clip
@@ -76,7 +76,7 @@ template <TrainStepOptions options, class Loss> class TrainStep {
     return metrics;
   }
 
-  /// The plan of such a step, and its text.
+  /// The plan of a step with these arguments, and the plan as text. Neither runs the step.
   template <class State, class... Batch> Plan plan(const State& state, const Batch&... batch) const {
     return program_.plan(state.model, state.state, state.optimizer, state.max_norm, batch...);
   }

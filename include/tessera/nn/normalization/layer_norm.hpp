@@ -12,8 +12,8 @@
 
 namespace tessera::nn {
 
-/// Normalizes the last dim of x to mean 0 and variance 1, then multiplies by gain and adds bias.
-/// Source: Ba, Kiros, Hinton, 1607.06450.
+/// Normalizes the last dim of x to mean 0 and variance 1, then multiplies by gain and adds bias: torch.nn.LayerNorm of
+/// one dim. Errors and communication: as ts::layer_norm. Source: Ba, Kiros, Hinton, 1607.06450.
 template <Element T = float> struct LayerNorm {
   ShardedTensor<T, 1> gain, bias;
   Scalar epsilon = 1e-5;

@@ -12,7 +12,8 @@
 
 namespace tessera::nn {
 
-/// Divides the last dim of x by its root mean square, and multiplies by gain. Source: Zhang, Sennrich, 1910.07467.
+/// Divides the last dim of x by its root mean square, and multiplies by gain. Errors and communication: as
+/// ts::rms_norm. Source: Zhang, Sennrich, 1910.07467.
 template <Element T = float> struct RmsNorm {
   ShardedTensor<T, 1> gain;
   Scalar epsilon = 1e-5;

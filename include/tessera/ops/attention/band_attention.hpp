@@ -96,11 +96,10 @@ constexpr auto band_attention(const Q& q, const K& k, const V& v, const Before& 
   return call<detail::BandAttentionTag>(Source::from(at), q, k, v, before, after, offset, scale);
 }
 
-/// band_attention with bias [batch, heads, keys] added to the scores of each key; batch and heads may have static
-/// extent
-/// 1. A key with a bias below -1e29 is masked, for which key_padding_bias is; a query whose keys are all masked gives
-/// 0. With queries of bf16 or f16 the bias is rounded to their type. The scale is not 0. Gradients: also of the bias.
-/// Errors: shape_mismatch. Communication: as attention.
+/// band_attention with a bias [batch, heads, keys] added to the scores of each key; the batch and the heads of the bias
+/// may be singleton dims. A key with a bias below -1e29 is masked, as key_padding_bias makes it; a query whose keys are
+/// all masked gives 0. With queries of bf16 or f16 the bias is rounded to their type. The scale is not 0. Gradients:
+/// also of the bias. Errors: shape_mismatch. Communication: as attention.
 template <TensorArgument Q, TensorArgument K, TensorArgument V, TensorArgument Bias, NumberOperand Before,
           NumberOperand After, NumberOperand Offset = int>
 constexpr auto biased_attention(const Q& q, const K& k, const V& v, const Bias& bias, const Before& before,
@@ -110,7 +109,8 @@ constexpr auto biased_attention(const Q& q, const K& k, const V& v, const Bias& 
                                           after, offset);
 }
 /// For biased_attention: [batch, 1, keys], 0 where the mask [batch, keys] is true and a masked score elsewhere. As in
-/// JAX and in F.scaled_dot_product_attention, true takes part; torch.nn.MultiheadAttention has it the other way round.
+/// JAX and in F.scaled_dot_product_attention, true takes part; in torch.nn.MultiheadAttention true is masked. No
+/// communication.
 template <Element T = float, TensorArgument Mask>
 constexpr auto key_padding_bias(const Mask& mask, Here at = Here::current()) {
   static_assert(Mask::rank == 2 && std::is_same_v<typename Mask::element, bool>,

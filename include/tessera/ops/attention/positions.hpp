@@ -71,7 +71,7 @@ template <RotaryForm Form> struct RotaryAnglesTag {
 struct Rotary {
   Scalar base = 10000.0;  ///< the angle of coordinates i at position p is p base^(-2 i / width)
   Scalar linear = 1.0;    ///< positions are divided by this (position interpolation, Chen et al., 2306.15595)
-  /// The context grows by this: base becomes base ntk^(width / (width - 2)) ("NTK-aware" scaling).
+  /// The factor by which the context grows: base becomes base ntk^(width / (width - 2)) ("NTK-aware" scaling).
   Scalar ntk = 1.0;
 
   static constexpr std::array field_names{"base", "linear", "ntk"};
@@ -106,8 +106,8 @@ constexpr auto rotary_embedding(const X& x, const Offset& offset = 0, const Rota
 }
 
 /// For biased_attention with ALiBi (nn::alibi_slopes): slopes [heads] times the position of each key of k [batch, keys,
-/// heads, width], [1, heads, keys]. The softmax of scores is that of ALiBi, slope (key - query): a number that is added
-/// to all scores of a query cancels.
+/// heads, width], [1, heads, keys]. ALiBi adds slope (key - query); this differs by a number that is the same for all
+/// keys of a query, which the softmax cancels. No communication. Source: Press et al., 2108.12409.
 template <TensorArgument Slopes, TensorArgument K>
 constexpr auto alibi_bias(const Slopes& slopes, const K& k, Here at = Here::current()) {
   static_assert(Slopes::rank == 1 && K::rank == 4,

@@ -91,9 +91,8 @@ template <int Count, bool Repeated> struct CombinationsTag {
 
 }  // namespace detail
 
-/// All rows with one element of each vector, the last changing first (torch.cartesian_prod): vectors of m and n give
-/// [m n, 2]. The vectors have one element type. Communication: the
-/// grid is merged to rows as in merge_dims.
+/// All rows with one element of each vector, the last changing first (torch.cartesian_prod): vectors of m and n give [m
+/// n, 2]. The vectors have one element type. Communication: as merge_dims, by which the grid becomes rows.
 ///
 ///     const auto pairs = ts::cartesian_prod(x, y);   // [1, 2], [4, 5]: [1, 4], [1, 5], [2, 4], [2, 5]
 template <TensorArgument A, TensorArgument B>

@@ -136,10 +136,9 @@ constexpr auto select(const X& x, const Index& index, Here at = Here::current())
 }
 
 /// x with the update in the elements along dim D from start on, `step` apart (torch.slice_scatter, x.at[a::s].set). A
-/// negative start counts from the end.
-/// Gradients: of x 0 where it is replaced, of the update the cotangent there. Errors: shape_mismatch where the update
-/// leaves the dim, or another dim differs. Communication: the elements of the update that cross borders of shards move
-/// to their place, as in pad; x stays split.
+/// negative start counts from the end. Gradients: of x 0 where it is replaced, of the update the cotangent there.
+/// Errors: shape_mismatch where the update leaves the dim, or another dim differs. Communication: the elements of the
+/// update that cross borders of shards move to their place, as in pad; x stays split.
 ///
 ///     const auto next = ts::slice_scatter<1>(image, row, 3);   // [H, W], [H, 1]
 template <int D, TensorArgument X, TensorArgument Update, SizeOperand Start, SizeOperand Step = int>

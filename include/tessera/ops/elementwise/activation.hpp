@@ -196,7 +196,8 @@ struct HardswishTag : FloatingComposition {
 
 }  // namespace detail
 
-/// max(x, 0) for numbers of any type; -0 stays -0, NaN stays NaN. Exact. The gradient at 0 is 0.
+/// max(x, 0) for numbers of any type; -0 stays -0, NaN stays NaN. Exact. The gradient at 0 is 0. Shapes, element types
+/// and communication of activations: see `abs`.
 template <TensorArgument X> constexpr auto relu(const X& x, Here at = Here::current()) {
   return call<detail::Unary<ops::ReluOp>>(Source::from(at), x);
 }
@@ -278,8 +279,8 @@ template <TensorArgument X, NumberOperand Threshold, NumberOperand N>
 constexpr auto threshold(const X& x, const Threshold& threshold, const N& value, Here at = Here::current()) {
   return call<detail::ThresholdTag>(Source::from(at), x, threshold, value);
 }
-/// x where it is further from 0 than the bound, 0 elsewhere; with softshrink nearer to 0 by the bound. The gradient is
-/// 1 beyond the bound, and 0 at it.
+/// x where it is further from 0 than the bound, 0 elsewhere; softshrink also moves x towards 0 by the bound. The
+/// gradient is 1 beyond the bound, and 0 at it.
 template <TensorArgument X, NumberOperand N = double>
 constexpr auto hardshrink(const X& x, const N& bound = 0.5, Here at = Here::current()) {
   return call<detail::ShrinkTag<false>>(Source::from(at), x, bound);

@@ -70,7 +70,8 @@ struct GreaterTag : detail::Binary<ops::GreaterOp> {};
 struct GreaterEqualTag : detail::Binary<ops::GreaterEqualOp> {};
 
 /// Comparisons of two operands, broadcast and promoted as in `pow`; so are the operators <, <=, >, >=. The result is a
-/// bool tensor. Comparisons with NaN are false, but not_equal is true; false orders before true. No gradient.
+/// bool tensor. Comparisons with NaN are false, but not_equal is true; false orders before true. No gradient. Errors
+/// and communication: as pow.
 template <Operand A, Operand B>
   requires(TensorOperand<A> || TensorOperand<B>)
 constexpr auto equal(const A& a, const B& b, Here at = Here::current()) {
@@ -101,7 +102,8 @@ template <Operand A, Operand B>
 constexpr auto greater_equal(const A& a, const B& b, Here at = Here::current()) {
   return call<GreaterEqualTag>(Source::from(at), a, b);
 }
-/// Logical functions give bools; every nonzero operand counts as true, NaN too.
+/// Logical functions give bools; every nonzero operand counts as true, NaN too. No gradient. Shapes and communication:
+/// as abs, of two operands as pow.
 template <TensorArgument X> constexpr auto logical_not(const X& x, Here at = Here::current()) {
   return call<detail::Unary<ops::LogicalNotOp>>(Source::from(at), x);
 }

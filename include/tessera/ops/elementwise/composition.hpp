@@ -213,7 +213,8 @@ struct NanToNumTag {
 
 }  // namespace detail
 
-/// 1 / x; an infinity of the sign of x where it is 0. Of integers f32, as in PyTorch. Gradient: -1 / x^2.
+/// 1 / x; an infinity of the sign of x where it is 0. Of integers f32, as in PyTorch. Gradient: -1 / x^2. Shapes and
+/// communication of these functions: see `abs`, of several operands `pow`.
 template <TensorArgument X> constexpr auto reciprocal(const X& x, Here at = Here::current()) {
   return call<detail::ReciprocalTag>(Source::from(at), x);
 }
@@ -229,8 +230,8 @@ template <TensorArgument X> constexpr auto rad2deg(const X& x, Here at = Here::c
   return call<detail::RadiansToDegreesTag>(Source::from(at), x);
 }
 
-/// Which elements are NaN, infinite of either sign, neither of the two: bool tensors of the shape of x. Integers and
-/// bools are finite. No gradient, no communication.
+/// Which elements are NaN (isnan), infinite of either sign (isinf), neither of the two (isfinite): bool tensors of the
+/// shape of x. Integers and bools are finite. No gradient, no communication.
 template <TensorArgument X> constexpr auto isnan(const X& x, Here at = Here::current()) {
   return call<detail::ClassifyTag<detail::NumberClass::nan>>(Source::from(at), x);
 }
@@ -244,8 +245,8 @@ template <TensorArgument X> constexpr auto isfinite(const X& x, Here at = Here::
 /// x where it is between low and high, and the nearer of the two elsewhere; high everywhere where low is above it, as
 /// in PyTorch. NaN stays NaN. The bounds are numbers or tensors, broadcast against x and promoted with it; one bound
 /// alone is ts::maximum or ts::minimum. Gradient: 1 where low <= x <= high, bounds included as in PyTorch, and 0
-/// elsewhere, where it is that of the bound. Errors: shape_mismatch; dtype_mismatch for an integer bound that is no
-/// value of an integer type. No communication.
+/// elsewhere, where the bound gets the cotangent. Errors: shape_mismatch; dtype_mismatch for an integer bound that is
+/// no value of an integer type. No communication.
 template <Operand X, Operand Low, Operand High>
   requires(TensorOperand<X> || TensorOperand<Low> || TensorOperand<High>)
 constexpr auto clamp(const X& x, const Low& low, const High& high, Here at = Here::current()) {

@@ -63,20 +63,21 @@ struct FracTag : Unary<ops::TruncOp> {
 // The result has the element type, the shape and the sharding of the operand, and nothing is communicated. Integers are
 // given as they are, NaN gives NaN, infinities and the sign of zeros are kept. The gradient is 0. Exact.
 
-/// The largest whole number that is at most x.
+/// The largest whole number that is at most x; integers stay as they are. Exact. The gradient is 0. Shapes, element
+/// types and communication of these functions: see `abs`.
 template <TensorArgument X> constexpr auto floor(const X& x, Here at = Here::current()) {
   return call<detail::Rounding<ops::FloorOp>>(Source::from(at), x);
 }
-/// The smallest whole number that is at least x.
+/// The smallest whole number that is at least x. In all else as floor.
 template <TensorArgument X> constexpr auto ceil(const X& x, Here at = Here::current()) {
   return call<detail::Rounding<ops::CeilOp>>(Source::from(at), x);
 }
-/// x without its fraction, towards 0.
+/// x without its fraction, towards 0. In all else as floor.
 template <TensorArgument X> constexpr auto trunc(const X& x, Here at = Here::current()) {
   return call<detail::Rounding<ops::TruncOp>>(Source::from(at), x);
 }
 /// The nearest whole number; halves are rounded to the even neighbour, as in PyTorch, JAX and IEEE 754: 0.5 gives 0 and
-/// 1.5 gives 2.
+/// 1.5 gives 2. In all else as floor.
 template <TensorArgument X> constexpr auto round(const X& x, Here at = Here::current()) {
   return call<detail::Rounding<ops::RoundOp>>(Source::from(at), x);
 }

@@ -219,7 +219,7 @@ struct LogNdtrTag : FloatingComposition {
 // of f64.
 
 /// 1 - erf(x), accurate where erf(x) is near 1; 0 at infinity, 2 at -infinity. Error: 3.2 ulp. Gradient: -2 / sqrt(pi)
-/// exp(-x^2).
+/// exp(-x^2). Shapes, element types and communication of these functions: see `abs`, of two operands `pow`.
 template <TensorArgument X> constexpr auto erfc(const X& x, Here at = Here::current()) {
   return call<detail::Unary<ops::ErfcOp>>(Source::from(at), x);
 }
@@ -315,9 +315,9 @@ template <TensorArgument X> constexpr auto entr(const X& x, Here at = Here::curr
 template <TensorArgument X> constexpr auto ndtr(const X& x, Here at = Here::current()) {
   return call<detail::NdtrTag>(Source::from(at), x);
 }
-/// The logarithm of ndtr, accurate where ndtr is 0 or rounds to 1 (torch.special.log_ndtr). Relative error up to 8:
-/// 1e-14 of f64, 4e-6 of f32. Gradient: exp(-x^2 / 2) / sqrt(2 pi) / ndtr(x), about -x far below 0. Source: Abramowitz
-/// and Stegun, 26.2.12.
+/// The logarithm of ndtr, accurate where ndtr is 0 or rounds to 1 (torch.special.log_ndtr). The relative error for x up
+/// to 8 is 1e-14 in f64, 4e-6 in f32. Gradient: exp(-x^2 / 2) / sqrt(2 pi) / ndtr(x), about -x far below 0. Source:
+/// Abramowitz and Stegun, 26.2.12.
 template <TensorArgument X> constexpr auto log_ndtr(const X& x, Here at = Here::current()) {
   return call<detail::LogNdtrTag>(Source::from(at), x);
 }

@@ -153,7 +153,8 @@ namespace tessera {
 // Functions of one operand keep its shape and its sharding, and communicate nothing; of integers and bools they give
 // f32. NaN gives NaN. Within 3 ulp.
 
-/// Sine of radians; NaN of infinities. Error: 2.2 ulp for f32, 1.7 ulp for f64. Gradient: cos(x).
+/// Sine of radians; NaN of infinities. Error: 2.2 ulp for f32, 1.7 ulp for f64. Gradient: cos(x). Shapes, element types
+/// and communication of these functions: see `abs`.
 template <TensorArgument X> constexpr auto sin(const X& x, Here at = Here::current()) {
   return call<detail::Unary<ops::SinOp>>(Source::from(at), x);
 }

@@ -13,9 +13,8 @@
 namespace tessera {
 
 /// The logarithm of the cumulative sum of exponentials along dim D (torch.logcumsumexp, lax.cumlogsumexp), without
-/// overflow and exact in each element's own range: a ts::scan of logaddexp, one step for each element of the dim, so
-/// for traced functions.
-/// Communication: a split dim is gathered; others stay split.
+/// overflow and exact in each element's own range. It is a ts::scan of logaddexp, one step for each element of the dim,
+/// so it is called inside a traced function. Communication: a split dim is gathered; others stay split.
 template <int D, TensorArgument X> constexpr auto logcumsumexp(const X& x, Here at = Here::current()) {
   static_assert(is_floating_v<typename X::element>, "tessera: logcumsumexp takes float, double, bf16 and f16 tensors");
   const auto lines = detail::settle(movedim<D, 0>(x, at));

@@ -56,7 +56,7 @@ constexpr auto index_select(const X& x, const Indices& indices, Here at = Here::
 }
 
 /// The value where the mask holds, x elsewhere: select(mask, value, x). The value is a number or a tensor, broadcast
-/// against x and promoted with it. The gradient of x is 0 where the mask holds.
+/// against x and promoted with it. The gradient of x is 0 where the mask holds. Errors and communication: as select.
 template <TensorArgument X, TensorArgument Mask, Operand V>
 constexpr auto masked_fill(const X& x, const Mask& mask, const V& value, Here at = Here::current()) {
   return select(mask, value, x, at);

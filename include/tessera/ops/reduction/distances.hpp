@@ -33,7 +33,7 @@ struct UpperTriangleTag {
 
 }  // namespace detail
 
-/// The p-norm of a - b over all dims, rank 0; the operands are broadcast. Gradient and communication as of norm.
+/// The p-norm of a - b over all dims, rank 0; the operands are broadcast. Gradient and communication: as norm.
 template <TensorArgument A, TensorArgument B, NumberOperand P = int>
 constexpr auto dist(const A& a, const B& b, const P& p = 2, Here at = Here::current()) {
   const detail::FunctionCall named("dist", a, b);

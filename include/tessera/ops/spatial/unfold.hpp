@@ -119,11 +119,10 @@ constexpr auto fold(const X& x, const std::array<std::int64_t, 2>& extents, cons
   return detail::unfold<detail::FoldTag>(x, options, at, extents[0], extents[1]);
 }
 
-/// The windows of `size` elements of dim D, one every `step` elements (Tensor.unfold): the dim becomes (n - size) /
-/// step
-/// + 1 windows, and the elements of a window are the last dim. Without a split dim the windows are a view. The gradient
-/// adds the windows up. Errors: shape_mismatch for a window longer than the dim, and for a size or a step below 1.
-/// Communication: along a split dim a halo, of the elements that windows of other devices need.
+/// The windows of `size` elements of dim D, one every `step` elements (Tensor.unfold): a dim of n becomes (n - size) /
+/// step + 1 windows, and the elements of a window are the last dim. If D is not split, the windows are a view. The
+/// gradient adds the windows up. Errors: shape_mismatch for a window longer than the dim, and for a size or a step
+/// below 1. Communication: along a split dim a halo, of the elements that windows of other devices need.
 ///
 ///     const auto frames = ts::unfold<-1>(signal, 512, 128);   // [batch, time]: [batch, frames, 512]
 template <int D, TensorArgument X, SizeOperand Size, SizeOperand Step>

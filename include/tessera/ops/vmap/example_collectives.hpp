@@ -97,11 +97,13 @@ struct ExampleFactors {
 // Communication: where examples are split, that of the reduction over a split dim. Errors: `structure` for a name that
 // no vmap around has.
 
-/// The sum of x over the examples of the vmap, or of several vmaps.
+/// The sum of x over the examples of the vmap, or of several vmaps, the same for all examples. Communication of these
+/// collectives: that of an operation along the dim of examples, such as an all_reduce of one example's size for a sum
+/// over split examples; none if examples are not split.
 template <FixedString... Axes, detail::ExampleOperand X> constexpr auto psum(const X& x, Here at = Here::current()) {
   return Sym<typename X::element, X::rank>(detail::sum_over_examples<Axes...>(x, at));
 }
-/// The mean over the examples.
+/// The mean over the examples. In all else as psum.
 template <FixedString... Axes, detail::ExampleOperand X> constexpr auto pmean(const X& x, Here at = Here::current()) {
   static_assert(is_floating_v<typename X::element>, "tessera: pmean takes float, double, bf16 and f16 tensors");
   const Value sum = detail::sum_over_examples<Axes...>(x, at);

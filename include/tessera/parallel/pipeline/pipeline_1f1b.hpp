@@ -224,7 +224,8 @@ struct OneForwardOneBackward {
 /// are the labels: a tensor, or a tuple of tensors for a loss with more arguments. Its gradients with respect to
 /// stages, x and head are computed together with it: a microbatch goes backward as soon as it has passed the last
 /// stage, and a stage keeps the inputs of the microbatches in between, at most 2 C S - 1 for S stages with C chunks,
-/// however many there are; the rest is computed again. Only the loss: use ts::pipeline_gpipe.
+/// however many there are; other values are computed again. Only the loss is returned: for the result of the layers use
+/// ts::pipeline_gpipe.
 ///
 /// `ts::pipeline_1f1b(loss, stages, x, 8, head, labels, batched, shared)` is for layers that take more than x, as in
 /// ts::pipeline_gpipe. Their gradients, too, come from the one loop. Layers are computed twice, so they draw no random

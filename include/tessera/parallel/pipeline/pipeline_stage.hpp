@@ -256,9 +256,9 @@ struct LayersOfGroups {
 ///     auto stages = ts::pipeline_stages<"pipe">(blocks, mesh);   // ts::Stack<ts::PipelineStage<"pipe", Block>>
 ///     auto interleaved = ts::pipeline_stages<"pipe", 2>(blocks, mesh);
 ///
-/// Errors: `mesh_axis` for an axis that the mesh lacks; `structure` without layers; `shape_mismatch` for layers of
-/// different shapes; `unsupported` for a dim 0 that is gathered on use. A Dim or a Scalar of the layers is that of the
-/// first one.
+/// A Dim or a Scalar of all stages is that of the first layer. Errors: `mesh_axis` for an axis that the mesh lacks;
+/// `structure` without layers; `shape_mismatch` for layers of different shapes; `unsupported` for a dim 0 that is
+/// gathered on use. Communication: reshards of the parameters.
 template <FixedString Axis, int Chunks = 1, class Block>
 Stack<PipelineStage<Axis, Block, Chunks>> pipeline_stages(const Stack<Block>& layers, const Mesh& mesh,
                                                           Here at = Here::current()) {
