@@ -44,7 +44,7 @@ namespace tessera {
 ///     ts::save_file(ts::full_state_dict(state), "state.safetensors");
 ///
 /// Communication: none. Errors: `file` with the name of a file that can't be written; `structure` for a name that is in
-/// the dict twice, and as consolidate.
+/// the dict twice, for an entry with other bytes than its elements, and as consolidate.
 TESSERA_ONCE void save_file(const StateDict& dict, const std::string& path, Here at = Here::current());
 
 /// The dict in a file, whole tensors in the order of its header, as safetensors.torch.load_file. Communication: none.
@@ -293,6 +293,7 @@ TESSERA_ONCE void save_file(const StateDict& dict, const std::string& path, Here
   std::string header = "{";
   for (std::size_t i = 0; i < dict.size(); ++i) {
     const StateEntry& entry = dict[i];
+    detail::check_entry("save_file", entry, at);
     if (entry.name == "__metadata__")
       fail(errc::structure, "[save_file] __metadata__ is no name of a tensor in a safetensors file", Source::from(at));
     if (i > 0) header += ',';

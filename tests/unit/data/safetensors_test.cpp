@@ -1,4 +1,5 @@
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <filesystem>
@@ -183,6 +184,17 @@ TEST_F(Safetensors, RefusesWhatIsNoFileOfTensors) {
   expect_error(
       ts::errc::structure, [&] { ts::save_file(dict, path("twice")); }, "w: is in the dict twice");
   EXPECT_FALSE(std::filesystem::exists(path("twice")));
+}
+
+TEST_F(Safetensors, KeepsTheFileWhereADictIsWrong) {
+  ts::StateDict dict{{"w", ts::DType::f32, {2}, {{0}, {2}}, std::vector<std::byte>(8)}};
+  ts::save_file(dict, path("kept"));
+  const std::string before = read(path("kept"));
+  dict[0].bytes.resize(4);
+  expect_error(
+      ts::errc::structure, [&] { ts::save_file(dict, path("kept")); }, "w: a part has 4 bytes, not those of its box",
+      "safetensors_test.cpp");
+  EXPECT_EQ(read(path("kept")), before);
 }
 
 // A model with another head: what the dict lacks stays, what the model lacks is ignored.
