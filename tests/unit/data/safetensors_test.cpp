@@ -174,6 +174,8 @@ TEST_F(Safetensors, RefusesWhatIsNoFileOfTensors) {
   refused(file(tensor(good + R"(,"sparse":1)"), one), "w: has a field that no tensor has, sparse");
   refused(file(tensor(R"("dtype":"BOOL","shape":[4],"data_offsets":[0,4])"), "\0\1\2\0"s),
           "w: has a bool that is neither 0 nor 1");
+  const std::string bools = R"("dtype":"BOOL","shape":[2],"data_offsets":[0,2])";  // places first, then elements
+  refused(file("{\"w\":{" + bools + "},\"v\":{" + bools + "}}", "\2\2"), "has tensors that overlap");
   refused(file("{\"\\ud800x\":{" + good + "}}", one), "half a pair of surrogates");
   expect_error(
       ts::errc::file, [&] { ts::load_file(path("missing")); }, "can't be opened", "safetensors_test.cpp");
