@@ -114,6 +114,9 @@ TESSERA_ONCE MappedFile npy_elements(const MappedFile& file, DType dtype, int ra
          shape_text(dtype, header.shape), Source::from(at));
   shape = header.shape;
   const std::span<const std::byte> bytes = file.bytes.subspan(header.data);
+  if (dtype == DType::bool_ &&
+      std::any_of(bytes.begin(), bytes.end(), [](std::byte b) { return std::to_integer<int>(b) > 1; }))
+    fail(errc::file, "[npy] ", name, ": has a bool that is neither 0 nor 1", Source::from(at));
   if (reinterpret_cast<std::uintptr_t>(bytes.data()) % size_of(dtype) == 0) return {file.owner, bytes};
   // Old versions of NumPy aligned elements to 16 bytes or not at all.
   auto copy = std::make_shared<const std::vector<std::byte>>(bytes.begin(), bytes.end());
@@ -124,8 +127,8 @@ TESSERA_ONCE MappedFile npy_elements(const MappedFile& file, DType dtype, int ra
 }  // namespace detail
 
 /// The array of a .npy file, as numpy.load(path, mmap_mode="r"): elements T in a shape of `Rank` dims, the first of
-/// which are the rows of the column. The elements are not read until they are used. Errors: `file` with the name of the
-/// file and what is wrong with it.
+/// which are the rows of the column. The elements are not read until they are used, except bools, which are checked.
+/// Errors: `file` with the name of the file and what is wrong with it.
 ///
 ///     const auto images = ts::data::npy<float, 3>("images.npy");   // [rows, height, width]
 template <Element T, int Rank> Array<T, Rank - 1> npy(const std::string& path, Here at = Here::current()) {

@@ -44,7 +44,7 @@ namespace tessera {
 ///     ts::save_file(ts::full_state_dict(state), "state.safetensors");
 ///
 /// Communication: none. Errors: `file` with the name of a file that can't be written; `structure` for a name that is in
-/// the dict twice, and as consolidate.
+/// the dict twice, for an entry with other bytes than its elements, and as consolidate.
 TESSERA_ONCE void save_file(const StateDict& dict, const std::string& path, Here at = Here::current());
 
 /// The dict in a file, whole tensors in the order of its header, as safetensors.torch.load_file. Communication: none.
@@ -209,7 +209,7 @@ TESSERA_ONCE StateDict parse_safetensors(std::span<const std::byte> bytes, std::
   const std::span<const std::byte> elements = behind.subspan(static_cast<std::size_t>(length));
 
   StateDict made;
-  std::vector<std::pair<std::int64_t, std::int64_t>> places;
+  std::vector<std::pair<std::int64_t, std::int64_t>> found;  // the place of each tensor
   reader.object([&](const std::string& tensor) {
     if (tensor == "__metadata__") return reader.object([&](const std::string&) { (void)reader.text(); });
     const auto refuse = [&](std::string_view why) { reader.refuse(concat_text(tensor, ": ", why)); };
@@ -246,15 +246,13 @@ TESSERA_ONCE StateDict parse_safetensors(std::span<const std::byte> bytes, std::
       refuse(concat_text("has ", std::to_string(end - begin), " bytes, which are not those of ",
                          shape_text(entry.dtype, entry.shape)));
     entry.box = whole_box(entry.shape);
-    const auto own = elements.subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(expected));
-    entry.bytes.assign(own.begin(), own.end());
-    if (entry.dtype == DType::bool_ &&
-        std::any_of(own.begin(), own.end(), [](std::byte b) { return std::to_integer<int>(b) > 1; }))
-      refuse("has a bool that is neither 0 nor 1");
-    if (expected > 0) places.emplace_back(begin, end);
+    found.emplace_back(begin, end);
     made.push_back(std::move(entry));
   });
   if (reader.rest.find_first_not_of(" \t\r\n") != reader.rest.npos) reader.refuse("has text behind its header");
+  std::vector<std::pair<std::int64_t, std::int64_t>> places;
+  for (const auto& place : found)
+    if (place.first < place.second) places.push_back(place);
   std::sort(places.begin(), places.end());
   std::int64_t next = 0;
   for (const auto& [begin, end] : places) {
@@ -265,6 +263,15 @@ TESSERA_ONCE StateDict parse_safetensors(std::span<const std::byte> bytes, std::
     reader.refuse("has tensors that overlap, or bytes of no tensor");
   if (const std::string_view twice = name_that_is_twice(made); !twice.empty())
     reader.refuse(concat_text(twice, ": is in the file twice"));
+  // Copied only now: many tensors of one place would need more memory than the file has bytes.
+  for (std::size_t i = 0; i < made.size(); ++i) {
+    const auto [begin, end] = found[i];
+    const auto own = elements.subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(end - begin));
+    if (made[i].dtype == DType::bool_ &&
+        std::any_of(own.begin(), own.end(), [](std::byte b) { return std::to_integer<int>(b) > 1; }))
+      reader.refuse(concat_text(made[i].name, ": has a bool that is neither 0 nor 1"));
+    made[i].bytes.assign(own.begin(), own.end());
+  }
   return made;
 }
 #endif
@@ -293,6 +300,7 @@ TESSERA_ONCE void save_file(const StateDict& dict, const std::string& path, Here
   std::string header = "{";
   for (std::size_t i = 0; i < dict.size(); ++i) {
     const StateEntry& entry = dict[i];
+    detail::check_entry("save_file", entry, at);
     if (entry.name == "__metadata__")
       fail(errc::structure, "[save_file] __metadata__ is no name of a tensor in a safetensors file", Source::from(at));
     if (i > 0) header += ',';

@@ -70,11 +70,12 @@ void all_reduce_bucketed(std::vector<LocalTensor<T, Rank>>& list, ReduceOp op = 
                          std::int64_t bucket_bytes = default_bucket_bytes, Here at = Here::current()) {
   if (list.empty()) return;
   const std::vector<std::size_t> bounds = detail::bucket_bounds(list, bucket_bytes);
+  // Before the first bucket changes; all_reduce checks the packed arrays only: [2, 3] and [3, 2] would have equal
+  // lengths.
+  const detail::Lists lists = groups.on(list[0].mesh(), "all_reduce");
+  for (const auto& array : list)
+    for (const auto& group : lists) detail::require_one_shape(array, group, "all_reduce");
   for (std::size_t b = 0; b + 1 < bounds.size(); ++b) {
-    // all_reduce checks the packed arrays only: [2, 3] and [3, 2] would have equal lengths.
-    for (std::size_t i = bounds[b]; i < bounds[b + 1]; ++i)
-      for (const auto& group : groups.on(list[i].mesh(), "all_reduce"))
-        detail::require_one_shape(list[i], group, "all_reduce");
     const LocalTensor<T, 1> total = all_reduce(detail::packed(list, bounds[b], bounds[b + 1]), op, groups, scale, at);
     std::vector<std::int64_t> offset(static_cast<std::size_t>(total.size()), 0);
     for (std::size_t i = bounds[b]; i < bounds[b + 1]; ++i)

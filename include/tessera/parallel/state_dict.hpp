@@ -95,9 +95,27 @@ template <class Model> StateDict full_state_dict(const Model& model) {
   return made;
 }
 
+namespace detail {
+/// Refuses an entry whose box is not in its shape, or whose bytes are not those of its box.
+inline void check_entry(std::string_view operation, const StateEntry& entry, Here at) {
+  const Box& box = entry.box;
+  bool inside = box.begin.size() == entry.shape.size() && box.end.size() == entry.shape.size();
+  for (std::size_t d = 0; inside && d < entry.shape.size(); ++d)
+    inside = 0 <= box.begin[d] && box.begin[d] <= box.end[d] && box.end[d] <= entry.shape[d];
+  if (!inside || elements_of(entry.shape) < 0)
+    fail(errc::structure, "[", operation, "] ", entry.name, ": a part has a box that is not in ",
+         shape_text(entry.dtype, entry.shape), Source::from(at));
+  if (entry.bytes.size() != static_cast<std::size_t>(volume(extents(box))) * size_of(entry.dtype))
+    fail(errc::structure, "[", operation, "] ", entry.name, ": a part has ", entry.bytes.size(),
+         " bytes, not those of its box", Source::from(at));
+}
+}  // namespace detail
+
 /// The tensor, or the part of it, with its dims in the opposite order: a weight [out, in] of PyTorch as the [in, out]
-/// of ts::nn::Linear, a window [out, in, height, width] as [width, height, in, out].
-inline StateEntry transposed(const StateEntry& entry) {
+/// of ts::nn::Linear, a window [out, in, height, width] as [width, height, in, out]. Errors: `structure` for an entry
+/// whose bytes are not those of its box.
+inline StateEntry transposed(const StateEntry& entry, Here at = Here::current()) {
+  detail::check_entry("transposed", entry, at);
   const auto reversed = [](const Shape& shape) {
     Shape back;
     for (std::size_t d = shape.size(); d-- > 0;) back.push_back(shape[d]);
@@ -111,14 +129,14 @@ inline StateEntry transposed(const StateEntry& entry) {
   const Shape from = extents(entry.box), to = extents(made.box);
   Shape strides(from.size(), static_cast<std::int64_t>(size_of(entry.dtype)));  // of the given bytes, by reversed dim
   for (std::size_t d = 1; d < to.size(); ++d) strides[d] = strides[d - 1] * to[d - 1];
-  Shape at(to.size(), 0);
+  Shape index(to.size(), 0);
   for (std::size_t done = 0; done < made.bytes.size(); done += size_of(entry.dtype)) {
     std::int64_t offset = 0;
-    for (std::size_t d = 0; d < to.size(); ++d) offset += at[d] * strides[d];
+    for (std::size_t d = 0; d < to.size(); ++d) offset += index[d] * strides[d];
     std::memcpy(made.bytes.data() + done, entry.bytes.data() + offset, size_of(entry.dtype));
     for (std::size_t d = to.size(); d-- > 0;) {
-      if (++at[d] < to[d]) break;
-      at[d] = 0;
+      if (++index[d] < to[d]) break;
+      index[d] = 0;
     }
   }
   return made;
@@ -150,11 +168,13 @@ template <class Model> StateDict sharded_state_dict(const Model& model) {
 
 /// Joins parts, of one dict or of several in any order, to whole tensors, in the order in which names come first; as
 /// consolidate_sharded_model_checkpoints of PyTorch/XLA, in memory. Errors: `structure` for a tensor with a missing
-/// part or with parts that overlap, and for parts of one name with two shapes or element types.
+/// part or with parts that overlap, for a part outside of its tensor or with other bytes than its elements, and for
+/// parts of one name with two shapes or element types.
 inline StateDict consolidate(const StateDict& parts, Here at = Here::current()) {
   StateDict made;
   std::vector<std::vector<bool>> filled;
   for (const StateEntry& part : parts) {
+    detail::check_entry("consolidate", part, at);
     const auto same = std::find_if(made.begin(), made.end(), [&](const StateEntry& e) { return e.name == part.name; });
     const auto index = static_cast<std::size_t>(same - made.begin());
     const std::size_t element = size_of(part.dtype);
@@ -168,9 +188,6 @@ inline StateDict consolidate(const StateDict& parts, Here at = Here::current()) 
     if (whole.dtype != part.dtype || !(whole.shape == part.shape))
       fail(errc::structure, "[consolidate] ", part.name, ": parts of ", shape_text(whole.dtype, whole.shape),
            " and of ", shape_text(part.dtype, part.shape), Source::from(at));
-    if (part.bytes.size() != static_cast<std::size_t>(volume(extents(part.box))) * element)
-      fail(errc::structure, "[consolidate] ", part.name, ": a part has ", part.bytes.size(),
-           " bytes, not those of its box", Source::from(at));
     detail::for_each_run(part.shape, part.box, [&](std::int64_t to, std::int64_t from, std::int64_t count) {
       for (std::int64_t i = 0; i < count; ++i) {
         if (filled[index][static_cast<std::size_t>(to + i)])
@@ -199,7 +216,7 @@ namespace detail {
 /// Whether an entry of the dict is a part of its tensor.
 inline bool has_parts(const StateDict& dict) {
   return std::any_of(dict.begin(), dict.end(),
-                     [](const StateEntry& e) { return volume(extents(e.box)) != volume(e.shape); });
+                     [](const StateEntry& e) { return elements_of(extents(e.box)) != elements_of(e.shape); });
 }
 inline void add_name(std::string& names, std::string_view name) {
   if (!names.empty()) names += ", ";
@@ -211,12 +228,12 @@ inline void add_name(std::string& names, std::string_view name) {
 /// PyTorch. The model must have the structure that was saved; its own values are not used, and it is not changed when
 /// an error is thrown. With `{.strict = false}` it keeps its own values of what the dict lacks, and entries that it
 /// lacks are ignored. Errors: `structure` for names that the dict lacks or has in addition, all of which the message
-/// lists, and for a name that is in the dict twice; `dtype_mismatch`; `shape_mismatch`.
+/// lists, for a name that is in the dict twice, and as consolidate; `dtype_mismatch`; `shape_mismatch`.
 ///
 ///     model = ts::load_state_dict(model, pretrained, {.strict = false});   // with a new head
 template <class Model>
 Model load_state_dict(Model model, const StateDict& dict, LoadStateDict options = {}, Here at = Here::current()) {
-  if (detail::has_parts(dict)) return load_state_dict(std::move(model), consolidate(dict), options, at);
+  if (detail::has_parts(dict)) return load_state_dict(std::move(model), consolidate(dict, at), options, at);
   std::vector<bool> used(dict.size(), false);
   std::string missing, unexpected;
   detail::for_each_state(model, [&](std::string_view name, auto& leaf) {
@@ -238,6 +255,7 @@ Model load_state_dict(Model model, const StateDict& dict, LoadStateDict options 
         fail(errc::shape_mismatch, "[load_state_dict] ", name, ": the model has ", shape_text(dtype, shape),
              ", the dict ", shape_text(found->dtype, found->shape), " in ", found->bytes.size(), " bytes",
              Source::from(at));
+      detail::check_entry("load_state_dict", *found, at);
     };
     if constexpr (StoredOperand<Type>) {
       using T = typename Type::element;

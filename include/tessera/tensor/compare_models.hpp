@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string>
 #include <string_view>
 #include <type_traits>
 #include <vector>
@@ -19,18 +20,29 @@ namespace tessera {
 
 namespace detail {
 
+/// Whether the Stacks of two models have as many layers, so that the leaves in the same places have the same types.
+template <class Model> bool same_depths(const Model& x, const Model& y) {
+  const auto names = [](const Model& model) {
+    std::vector<std::string> found;
+    for_each_named_leaf(model, VisitLayers::each,
+                        [&](std::string_view name, const auto&, int) { found.emplace_back(name); });
+    return found;
+  };
+  return names(x) == names(y);
+}
+
 /// Whether f(a, b) holds for the leaves of two models in the same places, and the models have equal depths.
 template <class Model, class F> bool all_leaves(const Model& x, const Model& y, const F& f) {
+  if (!same_depths(x, y)) return false;
   std::vector<const void*> others;
   for_each_named_leaf(y, VisitLayers::each, [&](std::string_view, const auto& leaf, int) { others.push_back(&leaf); });
   std::size_t next = 0;
   bool all = true;
   for_each_named_leaf(x, VisitLayers::each, [&](std::string_view, const auto& leaf, int) {
     using Type = std::remove_cvref_t<decltype(leaf)>;
-    all = all && next < others.size() && f(leaf, *static_cast<const Type*>(others[next]));
-    ++next;
+    all = all && f(leaf, *static_cast<const Type*>(others[next++]));
   });
-  return all && next == others.size();
+  return all;
 }
 
 }  // namespace detail

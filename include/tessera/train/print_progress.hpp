@@ -25,7 +25,7 @@ class PrintProgress {
     if (report.step != 1 && report.step % every_ != 0) return;
     std::fprintf(out_, "step %lld  epoch %lld  loss %.4g", static_cast<long long>(report.step),
                  static_cast<long long>(report.epoch), report.metrics.loss);
-    if (report.metrics.gradient_norm > 0) std::fprintf(out_, "  norm %.3g", report.metrics.gradient_norm);
+    if (report.metrics.gradient_norm != 0) std::fprintf(out_, "  norm %.3g", report.metrics.gradient_norm);
     if (report.learning_rate > 0) std::fprintf(out_, "  rate %.3g", report.learning_rate);
     std::fprintf(out_, "  %.0f rows/s\n", seconds_ > 0 ? static_cast<double>(rows_) / seconds_ : 0.0);
     std::fflush(out_);

@@ -103,6 +103,12 @@ TEST_F(Files, NpyRefusesWhatItCantRead) {
   refused(header("'<f4'", "False", "(4294967296, 4294967296)"), "bytes of elements");
   refused(header("'<f4'", "False", "(9999999999999999999, 3)"), "18 digits");
   refused(header("'<f4'", "False", "(1,1,1,1,1,1,1,1,1)"), "more than 8 dims");
+  const std::string bools = "{'descr': '|b1', 'fortran_order': False, 'shape': (3,), }",
+                    path = write(npy(bools, "\0\1\2"s));
+  EXPECT_EQ(list((data::npy<bool, 1>(write(npy(bools, "\0\1\1"s))).values())), (std::vector<bool>{false, true, true}));
+  expect_error(
+      ts::errc::file, [&] { data::npy<bool, 1>(path); }, path + ": has a bool that is neither 0 nor 1",
+      "files_test.cpp");
   expect_error(
       ts::errc::file, [] { data::npy<float, 2>("/nowhere/x.npy"); }, "/nowhere/x.npy: can't be opened: No such file");
   expect_error(

@@ -1,4 +1,5 @@
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <filesystem>
@@ -173,6 +174,8 @@ TEST_F(Safetensors, RefusesWhatIsNoFileOfTensors) {
   refused(file(tensor(good + R"(,"sparse":1)"), one), "w: has a field that no tensor has, sparse");
   refused(file(tensor(R"("dtype":"BOOL","shape":[4],"data_offsets":[0,4])"), "\0\1\2\0"s),
           "w: has a bool that is neither 0 nor 1");
+  const std::string bools = R"("dtype":"BOOL","shape":[2],"data_offsets":[0,2])";  // places first, then elements
+  refused(file("{\"w\":{" + bools + "},\"v\":{" + bools + "}}", "\2\2"), "has tensors that overlap");
   refused(file("{\"\\ud800x\":{" + good + "}}", one), "half a pair of surrogates");
   expect_error(
       ts::errc::file, [&] { ts::load_file(path("missing")); }, "can't be opened", "safetensors_test.cpp");
@@ -183,6 +186,17 @@ TEST_F(Safetensors, RefusesWhatIsNoFileOfTensors) {
   expect_error(
       ts::errc::structure, [&] { ts::save_file(dict, path("twice")); }, "w: is in the dict twice");
   EXPECT_FALSE(std::filesystem::exists(path("twice")));
+}
+
+TEST_F(Safetensors, KeepsTheFileWhereADictIsWrong) {
+  ts::StateDict dict{{"w", ts::DType::f32, {2}, {{0}, {2}}, std::vector<std::byte>(8)}};
+  ts::save_file(dict, path("kept"));
+  const std::string before = read(path("kept"));
+  dict[0].bytes.resize(4);
+  expect_error(
+      ts::errc::structure, [&] { ts::save_file(dict, path("kept")); }, "w: a part has 4 bytes, not those of its box",
+      "safetensors_test.cpp");
+  EXPECT_EQ(read(path("kept")), before);
 }
 
 // A model with another head: what the dict lacks stays, what the model lacks is ignored.

@@ -384,4 +384,14 @@ TEST(buckets, arrays_of_several_ranks_share_them_flat) {
   EXPECT_NO_THROW(tc::all_reduce_bucketed(none));
 }
 
+TEST(buckets, of_arrays_that_do_not_fit_are_not_reduced_in_part) {
+  std::mt19937 random(10);
+  const Ints x = random_ints(random, mesh, {3, 4});
+  std::vector<Ints> list{x, Ints(mesh, [&](int device) {
+                           return random_ints(random, ts::Mesh(), {device == 5 ? 2 : 3, 4})[0];
+                         })};
+  expect_error(ts::errc::shape_mismatch, [&] { tc::all_reduce_bucketed(list, ReduceOp::sum, {}, 1, 1); });
+  for (int device = 0; device < 6; ++device) EXPECT_EQ(list[0].values(device).data(), x.values(device).data());
+}
+
 }  // namespace

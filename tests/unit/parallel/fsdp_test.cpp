@@ -438,6 +438,42 @@ TEST(StateDict, RefusesWhatDoesNotFit) {
       structure, "parts of f32[6,20] and of f32[6,30]");
   refused(
       parts, [](auto& d) { d[1].bytes.clear(); }, structure, "0 bytes, not those of its box");
+  refused(
+      parts,
+      [](auto& d) {
+        d[1].box = {{1'000'000, 0}, {1'000'006, 10}};
+      },
+      structure, "up.weight: a part has a box that is not in f32[6,20]");
+  refused(
+      parts,
+      [](auto& d) {
+        d[1].box = {{0, -10}, {6, 0}};
+      },
+      structure, "up.weight: a part has a box that is not in f32[6,20]");
+  refused(
+      parts,
+      [](auto& d) {
+        d[1].box = {{0}, {60}};
+      },
+      structure, "up.weight: a part has a box that is not in f32[6,20]");
+  refused(
+      full,
+      [](auto& d) {
+        d[0].box = {{0, 20}, {6, 40}};
+      },
+      structure, "up.weight: a part has a box that is not in f32[6,20]");
+  refused(  // is joined first
+      full,
+      [](auto& d) {
+        d[0].box.end = {6, 19};
+        d[0].bytes.resize(6 * 19 * 4);
+      },
+      structure, "up.weight: no part has the element 19 of f32[6,20]");
+  ts::StateEntry entry = full[0];
+  entry.bytes.pop_back();
+  expect_error(
+      structure, [&] { ts::transposed(entry); }, "up.weight: a part has 479 bytes, not those of its box",
+      "fsdp_test.cpp");
 }
 
 TEST(ParallelismDoc, TensorParallelism) {

@@ -1,3 +1,4 @@
+#include <array>
 #include <cmath>
 #include <cstdint>
 #include <random>
@@ -7,8 +8,10 @@
 #include "random_tensor.hpp"
 #include <gtest/gtest.h>
 
+#include <tessera/graph/trace/stack.hpp>
 #include <tessera/runtime/transport/communication.hpp>
 #include <tessera/tensor/compare.hpp>
+#include <tessera/tensor/compare_models.hpp>
 #include <tessera/tensor/creation.hpp>
 #include <tessera/tensor/host.hpp>
 #include <tessera/tensor/local_shards.hpp>
@@ -20,6 +23,12 @@ using tessera_test::expect_error;
 namespace {
 
 constexpr ts::Mesh mesh({{"x", 2}, {"y", 3}});
+
+struct Deep {
+  ts::Stack<ts::ShardedTensor<float, 1>> layers;
+  ts::Dim heads;
+  static constexpr std::array field_names{"layers", "heads"};
+};
 
 TEST(compare, values_are_equal_however_they_lie) {
   std::mt19937 random(21);
@@ -43,6 +52,14 @@ TEST(compare, of_floats_as_floats_compare) {
   EXPECT_TRUE(ts::all_equal(x, y));
   const auto nan = ts::shard<float>({1, NAN, 3}, mesh, {"y"});
   EXPECT_FALSE(ts::all_equal(nan, nan));
+  const auto small = [&](auto type) {
+    const auto x = ts::full<decltype(type)>({3}, decltype(type)(NAN), mesh, {"y"});
+    return ts::all_equal(x, x);
+  };
+  EXPECT_FALSE(small(ts::bf16()));
+  EXPECT_FALSE(small(ts::f16()));
+  EXPECT_FALSE(small(ts::f8_e4m3()));
+  EXPECT_FALSE(small(ts::f8_e5m2()));
   EXPECT_FALSE(ts::all_equal(x, ts::shard<float>({1, 0}, mesh, {"y"})));
 }
 
@@ -78,6 +95,21 @@ TEST(compare, layouts_have_a_hash) {
   EXPECT_TRUE(differs(ts::ones<float>({6, 7}, mesh, {"x", "y"})));
   EXPECT_TRUE(differs(ts::ones<float>({6, 6}, ts::Mesh({{"x", 3}, {"y", 2}}), {"x", "y"})));
   EXPECT_TRUE(differs(ts::ones<float>({6, 6, 1}, mesh, {"x", "y"})));
+}
+
+// Where one model has a number, a deeper model has a tensor.
+TEST(compare, models_of_other_depths_differ) {
+  const auto deep = [](int layers, int heads) {
+    return Deep{ts::Stack<ts::ShardedTensor<float, 1>>(layers, [](int) { return ts::ones<float>({4}, mesh); }),
+                ts::Dim(heads)};
+  };
+  EXPECT_TRUE(ts::all_equal(deep(2, 5), deep(2, 5)));
+  EXPECT_FALSE(ts::all_equal(deep(2, 5), deep(2, 6)));
+  EXPECT_TRUE(ts::same_sharded_type(deep(2, 5), deep(2, 6)));
+  EXPECT_FALSE(ts::all_equal(deep(2, 5), deep(1, 5)));
+  EXPECT_FALSE(ts::all_equal(deep(1, 5), deep(2, 5)));
+  EXPECT_FALSE(ts::same_sharded_type(deep(2, 5), deep(1, 5)));
+  EXPECT_FALSE(ts::same_sharded_type(deep(1, 5), deep(2, 5)));
 }
 
 TEST(update_shards, writes_in_place_when_nobody_else_looks) {

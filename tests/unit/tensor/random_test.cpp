@@ -4,12 +4,17 @@
 #include <limits>
 #include <random>
 #include <set>
+#include <tuple>
+#include <utility>
 #include <vector>
 
 #include "../base/expect_error.hpp"
 #include "random_tensor.hpp"
 #include <gtest/gtest.h>
 
+#include <tessera/ops/ops.hpp>
+#include <tessera/tensor/compile.hpp>
+#include <tessera/tensor/creation.hpp>
 #include <tessera/tensor/host.hpp>
 #include <tessera/tensor/random.hpp>
 
@@ -141,6 +146,29 @@ TEST(random, keys_are_values_and_give_independent_streams) {
   double correlation = 0;
   for (std::size_t i = 0; i < x.size(); ++i) correlation += x[i] * y[i] / 10000;
   EXPECT_NEAR(correlation, 0, 0.05);
+}
+
+// Draws of a program depend on the place in row-major order alone, however tasks divide them: vectors, single rows and
+// narrow columns are long enough for several tasks.
+TEST(random, of_programs_are_equal_in_every_shape_of_as_many_elements) {
+  constexpr auto drawn = ts::compile(
+      [](const auto& x, const auto& key) { return std::tuple(ts::uniform_like(x, key), ts::normal_like<1>(x, key)); });
+  const auto values_of = [&](const ts::Shape& shape, const ts::Mesh& mesh, const ts::PartitionSpec& spec) {
+    const auto [uniform, normal] = drawn(ts::zeros<float, 2>(shape, mesh, spec), ts::Scalar(7));
+    return std::pair(ts::to_host(uniform), ts::to_host(normal));
+  };
+  const auto wanted = values_of({300, 211}, ts::Mesh{}, {});
+  EXPECT_EQ(values_of({1, 63300}, ts::Mesh{}, {}), wanted);
+  EXPECT_EQ(values_of({63300, 1}, ts::Mesh{}, {}), wanted);
+  for (const int devices : {2, 3, 4}) {
+    const ts::Mesh mesh({{"x", devices}});
+    EXPECT_EQ(values_of({300, 211}, mesh, {"x"}), wanted);
+    EXPECT_EQ(values_of({300, 211}, mesh, {ts::none, "x"}), wanted);
+    EXPECT_EQ(values_of({1, 63300}, mesh, {ts::none, "x"}), wanted);
+    EXPECT_EQ(values_of({63300, 1}, mesh, {"x"}), wanted);
+  }
+  constexpr auto vector = ts::compile([](const auto& x, const auto& key) { return ts::uniform_like(x, key); });
+  EXPECT_EQ(ts::to_host(vector(ts::zeros<float>({63300}, ts::Mesh({{"x", 7}}), {"x"}), ts::Scalar(7))), wanted.first);
 }
 
 TEST(random, empty_tensors_and_scalars) {

@@ -1,6 +1,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <stdexcept>
 #include <string_view>
 #include <tuple>
 #include <type_traits>
@@ -82,6 +83,33 @@ TEST(Scalars, CotangentOfAProductAndOfACustomCall) {
       EXPECT_EQ(ts::to_host(dot)[i], 2 * x_values[i]);
       EXPECT_FLOAT_EQ(ts::to_host(outer)[i], x_values[1] + (i == 1 ? sum : 0));
     }
+  }
+}
+
+/// Counts its calls, and throws in the fifth.
+struct FourTimes {
+  static constexpr std::string_view name = "four_times";
+  static constexpr std::string_view signature = "(n)->(n)";
+  static inline int calls = 0;
+  template <class T> static void run(ts::CallArray<const T, 1> x, ts::CallArray<T, 1> y) {
+    if (++calls == 5) throw std::runtime_error("a fifth step");
+    for (std::int64_t i = 0; i < x.extent(0); ++i) y(i) = x(i) + 1;
+  }
+};
+constexpr auto loop = ts::compile([](auto x, const ts::Dim& steps) {
+  return std::get<0>(
+      ts::scan([](const auto& c) { return std::tuple(ts::custom_call<FourTimes>(c), std::tuple()); }, x, steps));
+});
+
+// 2^32 + 3 steps are not 3, and 2^31 are not a negative number.
+TEST(Dims, OfLoopsMayExceedAnInt) {
+  const auto x = ts::zeros<float>({2}, meshes()[0]);
+  FourTimes::calls = 0;
+  EXPECT_EQ(ts::to_host(loop(x, ts::Dim(4))), (std::vector<float>{4, 4}));
+  for (const std::int64_t steps : {(std::int64_t{1} << 32) + 3, std::int64_t{1} << 31}) {
+    FourTimes::calls = 0;
+    EXPECT_THROW(loop(x, ts::Dim(steps)), std::runtime_error) << steps;
+    EXPECT_EQ(FourTimes::calls, 5);
   }
 }
 

@@ -291,7 +291,9 @@ TEST(PrintProgress, PrintsALineForSoManySteps) {
     print({.step = i,
            .epoch = 1,
            .rows = 10,
-           .metrics = {0.5 / i, i == 4 ? 0.25 : 0},
+           .metrics = {0.5 / i, i == 4   ? 0.25
+                                : i == 2 ? std::nan("")
+                                         : 0},
            .learning_rate = i == 4 ? 1e-3 : 0,
            .loading_seconds = 0.25,
            .seconds = 0.25});
@@ -300,7 +302,7 @@ TEST(PrintProgress, PrintsALineForSoManySteps) {
   text.resize(std::fread(text.data(), 1, text.size(), file));
   std::fclose(file);
   EXPECT_EQ(text, "step 1  epoch 1  loss 0.5  20 rows/s\n"
-                  "step 2  epoch 1  loss 0.25  20 rows/s\n"
+                  "step 2  epoch 1  loss 0.25  norm nan  20 rows/s\n"
                   "step 4  epoch 1  loss 0.125  norm 0.25  rate 0.001  20 rows/s\n");
 }
 

@@ -48,7 +48,7 @@ struct Frame {
   char* scratch = nullptr;  ///< temporary memory, which the next step overwrites
   Frame* frames = nullptr;  ///< the frames of all graphs of the program, by graph
   Frame* around = nullptr;  ///< of a body: the frame of the graph whose repeat runs it
-  int layer = -1;           ///< the current layer in the body of a repeat; -1 elsewhere
+  std::int64_t layer = -1;  ///< the current layer in the body of a repeat; -1 elsewhere
   StepObserver* observer = nullptr;
 
   template <class T = char> T* at(const ValueLayout& layout, int shard) const {

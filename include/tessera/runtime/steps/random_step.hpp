@@ -2,6 +2,8 @@
 #define TESSERA_RUNTIME_STEPS_RANDOM_STEP_HPP
 #include <tessera/base/push_macros.hpp>
 
+#include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <cstring>
 
@@ -9,6 +11,7 @@
 #include <tessera/base/shape.hpp>
 #include <tessera/kernels/isa.hpp>
 #include <tessera/kernels/random.hpp>
+#include <tessera/mesh/box.hpp>
 #include <tessera/runtime/executor/frame.hpp>
 #include <tessera/runtime/executor/prepared_step.hpp>
 #include <tessera/runtime/threads/team.hpp>
@@ -24,13 +27,10 @@ class RandomStep final : public PreparedStep {
     for (int i = 0; i < c.units[c.step.unit].input_count; ++i)
       if (c.units.input(c.step.unit, i).node == key_) key_value_ = c.step.inputs[static_cast<std::size_t>(i)];
     const FrameLayout& layout = c.layout;
-    for (int s = 0; s < layout[value_].shards(); ++s) {
-      const Shape local = extents(layout[value_].boxes[static_cast<std::size_t>(s)]);
-      const std::int64_t rows = local.empty() ? 1 : local[0];
-      for (std::int64_t row = 0; row < rows; ++row) parts_.push_back({s, row});
-      part_elements_ = static_cast<double>(volume(local)) / static_cast<double>(rows > 0 ? rows : 1);
-    }
+    for (int s = 0; s < layout[value_].shards(); ++s) cut({s, layout[value_].boxes[static_cast<std::size_t>(s)]});
   }
+
+  std::int64_t table_bytes() const override { return static_cast<std::int64_t>(parts_.size() * sizeof(Part)); }
 
   void run(Frame& frame) const override {
     std::int64_t number = frame.numbers[static_cast<std::size_t>(key_)].integer();
@@ -40,18 +40,13 @@ class RandomStep final : public PreparedStep {
     const PlanValue& value = layout_.value(value_);
     const ValueLayout& layout = layout_[value_];
     parallel_for(static_cast<std::int64_t>(parts_.size()), Cost{part_elements_ * 2}, [&](std::int64_t i) {
-      const ShardRow& part = parts_[static_cast<std::size_t>(i)];
-      const Box& box = layout.boxes[static_cast<std::size_t>(part.shard)];
-      Shape begin = box.begin, extent = extents(box);
+      const Part& part = parts_[static_cast<std::size_t>(i)];
+      const Shape& first = layout.boxes[static_cast<std::size_t>(part.shard)].begin;
       const kernels::Strides& strides = layout.strides[static_cast<std::size_t>(part.shard)];
       std::int64_t offset = 0;
-      if (!begin.empty()) {
-        begin[0] += part.row;
-        extent[0] = 1;
-        offset = part.row * strides[0];
-      }
+      for (std::size_t d = 0; d < first.size(); ++d) offset += (part.box.begin[d] - first[d]) * strides[d];
       kernels::fill_random(value.dtype, draw_.distribution, frame.at(layout, part.shard) + offset * layout.element,
-                           strides, key, value.shape, begin, extent);
+                           strides, key, value.shape, part.box.begin, extents(part.box));
     });
   }
 
@@ -61,15 +56,33 @@ class RandomStep final : public PreparedStep {
     if (frame.layer < 0) return key;
     return kernels::fold_in(folded(key, *frame.around), static_cast<std::uint64_t>(frame.layer) + 1);
   }
-  struct ShardRow {
+  struct Part {
     int shard;
-    std::int64_t row;
+    Box box;
   };
+  /// Halves a part along its outermost dim until a task draws few elements: of a vector and of a single row too.
+  void cut(const Part& part) {
+    constexpr std::int64_t most = std::int64_t{1} << 14;
+    const Shape extent = extents(part.box);
+    const std::int64_t elements = volume(extent);
+    if (elements == 0) return;
+    if (elements <= most) {
+      part_elements_ = std::max(part_elements_, static_cast<double>(elements));
+      parts_.push_back(part);
+      return;
+    }
+    std::size_t dim = 0;
+    while (extent[dim] == 1) ++dim;
+    Part low = part, high = part;
+    low.box.end[dim] = high.box.begin[dim] = part.box.begin[dim] + extent[dim] / 2;
+    cut(low);
+    cut(high);
+  }
   const FrameLayout& layout_;
   int value_, key_, key_value_ = -1;  // a key that is a tensor is a value, any other a host scalar
   RandomDraw draw_;
   bool of_layers_;
-  Growable<ShardRow> parts_;
+  Growable<Part> parts_;
   double part_elements_ = 1;
 };
 

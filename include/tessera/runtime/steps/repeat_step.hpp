@@ -21,7 +21,7 @@ class RepeatStep final : public PreparedStep {
  public:
   RepeatStep(const StepContext& c, const PreparedGraph& body)
       : outer_(c.layout), body_(body), body_index_(c.step.body), shape_(Repeat::of(c.graph[c.units[c.step.unit].root])),
-        layers_(static_cast<int>(c.step.layers)), inputs_(c.step.inputs), outputs_(c.step.outputs) {
+        layers_(c.step.layers), inputs_(c.step.inputs), outputs_(c.step.outputs) {
     const GraphPlan& plan = body.layout().plan();
     outputs_.resize(plan.outputs.size(), -1);
     std::int64_t bytes = 0;
@@ -51,7 +51,7 @@ class RepeatStep final : public PreparedStep {
   const PreparedGraph& body_;
   int body_index_;
   Repeat shape_;
-  int layers_;
+  std::int64_t layers_;  // steps of a loop, which may be more than an int can count
   Growable<std::int32_t> inputs_, outputs_;
   struct Spare {
     std::int64_t first, second;
@@ -66,19 +66,19 @@ class RepeatStep final : public PreparedStep {
 
   bool carried(int k) const { return k < shape_.carried; }
   /// How many layers run.
-  int steps(const Frame& frame) const {
+  std::int64_t steps(const Frame& frame) const {
     if (!shape_.limited) return layers_;
     const int input = inputs_[static_cast<std::size_t>(shape_.limit(static_cast<int>(inputs_.size())))];
     const PlanValue& value = outer_.value(input);
     const std::int64_t limit = value.role == ValueRole::host
                                    ? frame.numbers[static_cast<std::size_t>(value.node)].integer()
                                    : *frame.at<std::int32_t>(outer_[input], 0);
-    return static_cast<int>(std::clamp<std::int64_t>(limit, 0, layers_));
+    return std::clamp<std::int64_t>(limit, 0, layers_);
   }
   /// The address of a layer of a shard of a stacked value, which is in layers or in one block.
-  char* slice(const Frame& frame, int value, int layer, int shard, int shards) const {
+  char* slice(const Frame& frame, int value, std::int64_t layer, int shard, int shards) const {
     const ValueLayout& layout = outer_[value];
-    if (outer_.value(value).stacked) return frame.at(layout, layer * shards + shard);
+    if (outer_.value(value).stacked) return frame.at(layout, static_cast<int>(layer) * shards + shard);
     return frame.at(layout, shard) + layer * layout.strides[static_cast<std::size_t>(shard)][0] * layout.element;
   }
 
@@ -116,10 +116,10 @@ class RepeatStep final : public PreparedStep {
     return value < 0 ? nullptr : &body_.layout()[value];
   }
   /// The address of result k of a layer after which `left` others run.
-  char* destination(const Frame& frame, int k, int left, int layer, int shard) const {
+  char* destination(const Frame& frame, int k, std::int64_t left, std::int64_t layer, int shard) const {
     const std::int32_t outer = outputs_[static_cast<std::size_t>(k)];
     const ValueLayout* own = result(k);
-    const int which = carried(k) ? left % 2 : 0;
+    const int which = carried(k) ? static_cast<int>(left % 2) : 0;
     if (outer >= 0 && which == 0) {
       if (carried(k)) return frame.at(outer_[outer], shard);
       return slice(frame, outer, layer, shard, own == nullptr ? 1 : own->shards());
@@ -127,12 +127,12 @@ class RepeatStep final : public PreparedStep {
     return spare(frame, k, which) + (own == nullptr ? 0 : own_offset(*own, shard));
   }
   /// Results of layers that don't run are zeros.
-  void clear_results(const Frame& frame, int steps) const {
+  void clear_results(const Frame& frame, std::int64_t steps) const {
     for (std::size_t k = static_cast<std::size_t>(shape_.carried); k < outputs_.size(); ++k) {
       if (outputs_[k] < 0) continue;
       const ValueLayout& to = outer_[outputs_[k]];
       const int shards = to.grid.count();
-      for (int layer = steps; layer < layers_; ++layer)
+      for (std::int64_t layer = steps; layer < layers_; ++layer)
         for (int s = 0; s < shards; ++s) {
           Shape extent = extents(to.boxes[static_cast<std::size_t>(s)]);
           extent.erase(0);
@@ -187,11 +187,11 @@ inline void RepeatStep::run(Frame& frame) const {
   auto set = [&](const ValueLayout& of, int shard, char* to) {
     inner.pointers[static_cast<std::size_t>(of.first + shard)] = to;
   };
-  const int steps = this->steps(frame);
+  const std::int64_t steps = this->steps(frame);
   if (steps < layers_) clear_results(frame, steps);
   if (steps == 0) return copy_carried(frame);
-  for (int it = 0; it < steps; ++it) {
-    const int left = steps - 1 - it, layer = shape_.reverse ? left : it;
+  for (std::int64_t it = 0; it < steps; ++it) {
+    const std::int64_t left = steps - 1 - it, layer = shape_.reverse ? left : it;
     inner.layer = layer;
     for (std::size_t i = 0; i < inputs_.size(); ++i) {
       const int value = argument(static_cast<int>(i));
