@@ -22,6 +22,7 @@
 #include <tessera/ops/custom_call.hpp>
 #include <tessera/ops/custom_gradient.hpp>
 #include <tessera/ops/data_movement/combinations.hpp>
+#include <tessera/ops/data_movement/creation.hpp>
 #include <tessera/ops/data_movement/diagonal.hpp>
 #include <tessera/ops/data_movement/rearrange.hpp>
 #include <tessera/ops/data_movement/repeat.hpp>
