@@ -1,9 +1,7 @@
 #include <algorithm>
 #include <cmath>
-#include <complex>
 #include <cstdint>
 #include <limits>
-#include <numbers>
 #include <random>
 #include <stdexcept>
 #include <string_view>
@@ -14,7 +12,6 @@
 #include "../base/expect_error.hpp"
 #include <gtest/gtest.h>
 
-#include <tessera/interop/fft.hpp>
 #include <tessera/interop/linalg.hpp>
 #include <tessera/tensor/oracle.hpp>
 #include <tessera/tessera.hpp>
@@ -433,90 +430,6 @@ TEST(Linalg, InAStackAndInAScan) {
       EXPECT_NEAR(scanned.at(i), slopes[i], 1e-9);
     }
   }
-}
-
-// Fourier transforms.
-
-constexpr auto transforms = ts::compile([](auto x, auto y) {
-  const auto whole = ts::fft::fft<1>(x, y);
-  const auto back = ts::fft::ifft<1>(whole.real, whole.imag);
-  const auto half = ts::fft::rfft<1>(x);
-  return std::tuple(whole.real, whole.imag, back.real, back.imag, half.real, half.imag,
-                    ts::fft::irfft<1>(half.real, half.imag),
-                    ts::fft::irfft<1, ts::fft::Length::odd>(half.real, half.imag));
-});
-
-TEST(Fft, MatchesTheSumsOnShardings) {
-  for (const std::int64_t n : {1, 2, 3, 4, 6, 7, 8, 12, 30})
-    for (const ts::PartitionSpec& spec :
-         {ts::PartitionSpec{}, ts::PartitionSpec{"data"}, ts::PartitionSpec{"data", "model"},
-          ts::PartitionSpec{ts::none, ts::none, "model"}}) {
-      const std::vector<double> re = random_values(3 * n * 2, 7), im = random_values(3 * n * 2, 8);
-      const auto x = ts::shard(re, {3, n, 2}, devices, spec), y = ts::shard(im, {3, n, 2}, devices, spec);
-      const ts::OracleScope same_on_one_device;
-      const auto [real, imag, back, back_imag, half, half_imag, even, odd] = transforms(x, y);
-      const auto host = [](const auto& v) { return ts::to_host(v); };
-      const std::vector<double> got_re = host(real), got_im = host(imag), half_re = host(half),
-                                half_im = host(half_imag), again = host(back), zeros = host(back_imag),
-                                of_even = host(even), of_odd = host(odd);
-      const std::int64_t m = n / 2 + 1;
-      ASSERT_EQ(ts::shape(half), (ts::Shape{3, m, 2}));
-      ASSERT_EQ(ts::shape(even), (ts::Shape{3, 2 * (m - 1), 2}));
-      ASSERT_EQ(ts::shape(odd), (ts::Shape{3, 2 * m - 1, 2}));
-      for (std::int64_t b = 0; b < 3; ++b)
-        for (std::int64_t c = 0; c < 2; ++c)
-          for (std::int64_t k = 0; k < n; ++k) {
-            std::complex<double> want = 0, of_real = 0;
-            for (std::int64_t j = 0; j < n; ++j) {
-              const auto i = static_cast<std::size_t>((b * n + j) * 2 + c);
-              const std::complex<double> turn =
-                  std::polar(1.0, -2 * std::numbers::pi * static_cast<double>(j * k % n) / static_cast<double>(n));
-              want += std::complex<double>(re[i], im[i]) * turn;
-              of_real += re[i] * turn;
-            }
-            const auto i = static_cast<std::size_t>((b * n + k) * 2 + c);
-            EXPECT_NEAR(got_re[i], want.real(), 1e-9);
-            EXPECT_NEAR(got_im[i], want.imag(), 1e-9);
-            EXPECT_NEAR(again[i], re[i], 1e-9);
-            EXPECT_NEAR(zeros[i], im[i], 1e-9);
-            if (k < m) {
-              const auto h = static_cast<std::size_t>((b * m + k) * 2 + c);
-              EXPECT_NEAR(half_re[h], of_real.real(), 1e-9);
-              EXPECT_NEAR(half_im[h], of_real.imag(), 1e-9);
-            }
-            const std::int64_t length = n % 2 == 0 ? 2 * (m - 1) : 2 * m - 1;
-            ASSERT_EQ(length, n);
-            EXPECT_NEAR((n % 2 == 0 ? of_even : of_odd)[i], re[i], 1e-9);
-          }
-    }
-}
-
-TEST(Fft, OtherDimsStaySplitWithoutCommunication) {
-  const auto on = [](const ts::PartitionSpec& spec) {
-    return ts::shard(std::vector<double>(4 * 6 * 2), {4, 6, 2}, devices, spec);
-  };
-  const auto batch = on({"data", ts::none, "model"}), along = on({ts::none, "model"});
-  EXPECT_EQ(transforms.plan(batch, batch).wire_bytes(), 0);
-  EXPECT_GT(transforms.plan(along, along).count(ts::all_to_all), 0);
-  EXPECT_EQ(transforms.plan(along, along).count(ts::all_gather), 0);
-}
-
-constexpr auto of_parts(const auto& z) { return z.real * 2.0 + z.imag * z.imag; }
-
-TEST(Fft, Gradients) {
-  const oracle::Array x = oracle::random_array({2, 6}, 1), y = oracle::random_array({2, 6}, 2),
-                      odd = oracle::random_array({5, 2}, 3);
-  check_gradient_of<2>([](const auto& a, const auto& b) { return of_parts(ts::fft::fft<1>(a, b)); }, x, y);
-  check_gradient_of<2>([](const auto& a, const auto& b) { return of_parts(ts::fft::ifft<0>(a, b)); }, x, y);
-  check_gradient_of<2>([](const auto& a) { return of_parts(ts::fft::rfft<0>(a)); }, odd);
-  check_gradient_of<2>([](const auto& a, const auto& b) { return ts::fft::irfft<1>(a, b) * ts::fft::irfft<1>(b, a); },
-                       x, y);
-  check_gradient_of<2>(
-      [](const auto& a, const auto& b) {
-        const auto made = ts::fft::irfft<0, ts::fft::Length::odd>(a, b);
-        return made * made;
-      },
-      x, y);
 }
 
 }  // namespace
