@@ -76,6 +76,7 @@
 #include <tessera/ops/reduction/distances.hpp>
 #include <tessera/ops/reduction/histogram.hpp>
 #include <tessera/ops/reduction/local_response_norm.hpp>
+#include <tessera/ops/reduction/nan_statistics.hpp>
 #include <tessera/ops/reduction/normalization.hpp>
 #include <tessera/ops/reduction/order_statistics.hpp>
 #include <tessera/ops/reduction/pooling.hpp>
