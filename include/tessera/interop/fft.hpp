@@ -6,6 +6,7 @@
 #include <type_traits>
 #include <utility>
 
+#include <tessera/interop/complex.hpp>
 #include <tessera/interop/fft/transform_functions.hpp>
 #include <tessera/ops/custom_call.hpp>
 #include <tessera/ops/data_movement/rearrange.hpp>
@@ -25,17 +26,15 @@
 ///     const auto power = re * re + im * im;
 namespace tessera::fft {
 
-/// A complex tensor.
-template <class Real, class Imag> struct Complex {
-  Real real;
-  Imag imag;
-};
+using tessera::Complex;
 
 /// By what a transform of n elements divides, as `norm` of PyTorch and JAX: `backward` only inverse transforms, by n;
 /// `forward` only those that are not inverse; `ortho` both, by the root of n.
 enum class Norm : std::uint8_t { backward, ortho, forward };
 
 namespace detail {
+
+using tessera::detail::complex_of;
 
 /// Applies a function along a dim: moves it behind all others, and back.
 template <class Function, int Result, class T, int Rank, int Dim> struct AlongTag {
@@ -128,10 +127,6 @@ constexpr auto complex_result(Source source, const X& x, const Others&... others
   const auto re = call<AlongTag<Function, 0, T, X::rank, dim>>(source, x, others...);
   const auto im = call<AlongTag<Function, 1, T, X::rank, dim>>(source, x, others...);
   return Complex<std::remove_const_t<decltype(re)>, std::remove_const_t<decltype(im)>>{re, im};
-}
-
-template <class Real, class Imag> constexpr auto complex_of(const Real& real, const Imag& imag) {
-  return Complex<Real, Imag>{real, imag};
 }
 
 /// The result of a transform of n elements with another norm than `backward`: times what it is then multiplied by. n is
