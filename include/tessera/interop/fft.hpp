@@ -2,169 +2,39 @@
 #define TESSERA_INTEROP_FFT_HPP
 #include <tessera/base/push_macros.hpp>
 
-#include <complex>
 #include <cstdint>
-#include <string_view>
 #include <type_traits>
-#include <vector>
+#include <utility>
 
-#include <unsupported/Eigen/FFT>
-
+#include <tessera/interop/complex.hpp>
+#include <tessera/interop/fft/transform_functions.hpp>
 #include <tessera/ops/custom_call.hpp>
 #include <tessera/ops/data_movement/rearrange.hpp>
+#include <tessera/ops/data_movement/repeat.hpp>
 #include <tessera/ops/data_movement/shape.hpp>
-#include <tessera/ops/data_movement/slicing_rows.hpp>
 #include <tessera/ops/elementwise.hpp>
+#include <tessera/ops/reduction/reduction.hpp>
+#include <tessera/tensor/creation.hpp>
 
-/// Discrete Fourier transforms along one dim of tensors of float or double, computed with Eigen's kissfft. There is no
-/// complex element type: a complex tensor is a pair of tensors. Each transform has its gradient, the adjoint transform.
-/// The dim of the transform is whole on each device: a split one is brought together by an all_to_all onto another dim
-/// that its axes divide, otherwise by an all_gather. Other dims stay split, without communication.
+/// Discrete Fourier transforms of tensors of float or double, computed with Eigen's kissfft. There is no complex
+/// element type: a complex tensor is a pair of tensors. Each transform has its gradient, the adjoint transform. The dim
+/// of a transform is whole on each device: a split one is brought together by an all_to_all onto another dim that its
+/// axes divide, otherwise by an all_gather. Other dims stay split, without communication.
 ///
 ///     #include <tessera/interop/fft.hpp>              // target tessera::eigen, or tessera::tessera
 ///     const auto [re, im] = ts::fft::rfft<-1>(signal);                      // [batch/data, n / 2 + 1]
 ///     const auto power = re * re + im * im;
 namespace tessera::fft {
 
-/// A complex tensor.
-template <class Real, class Imag> struct Complex {
-  Real real;
-  Imag imag;
-};
+using tessera::Complex;
 
-/// Whether the result of irfft has an even or an odd extent along the dim.
-enum class Length : bool { even, odd };
+/// By what a transform of n elements divides, as `norm` of PyTorch and JAX: `backward` only inverse transforms, by n;
+/// `forward` only those that are not inverse; `ortho` both, by the root of n.
+enum class Norm : std::uint8_t { backward, ortho, forward };
 
 namespace detail {
 
-enum class Direction : bool { forward, inverse };
-/// Whether a transform divides by the number of elements.
-enum class Scale : bool { one, mean };
-
-template <class T> Eigen::FFT<T>& transform() {
-  // It keeps the factors of earlier lengths.
-  static thread_local Eigen::FFT<T> own(
-      Eigen::default_fft_impl<T>(),
-      static_cast<typename Eigen::FFT<T>::Flag>(Eigen::FFT<T>::Unscaled | Eigen::FFT<T>::HalfSpectrum));
-  return own;
-}
-/// Two buffers of complex numbers, which are reused.
-template <class T> std::complex<T>* buffer(int which, std::int64_t size) {
-  static thread_local std::vector<std::complex<T>> own[2];
-  std::vector<std::complex<T>>& made = own[which];
-  if (made.size() < static_cast<std::size_t>(size)) made.resize(static_cast<std::size_t>(size));
-  return made.data();
-}
-
-template <class Function, class T> constexpr Value apply(int k, Value x) {
-  return build::custom_call(tessera::detail::custom_row_v<Function, T>, &x, k);
-}
-template <class Function, class T> constexpr Value apply(int k, Value x, Value y) {
-  const Value operands[] = {x, y};
-  return build::custom_call(tessera::detail::custom_row_v<Function, T, T>, operands, k);
-}
-
-/// y[k] = sum of x[j] exp(-2 pi i j k / n), with + for the inverse; both as real and imaginary parts.
-template <Direction Way, Scale By> struct Fft {
-  static constexpr std::string_view name = Way == Direction::forward ? "fft" : "ifft";
-  static constexpr std::string_view signature = "(n),(n)->(n),(n)";
-
-  template <class T>
-  static void run(CallArray<const T, 1> re, CallArray<const T, 1> im, CallArray<T, 1> to_re, CallArray<T, 1> to_im) {
-    const std::int64_t n = re.extent(0);
-    std::complex<T>*const from = buffer<T>(0, n), *const to = buffer<T>(1, n);
-    for (std::int64_t j = 0; j < n; ++j) from[j] = {re(j), im(j)};
-    if (n <= 1)
-      for (std::int64_t j = 0; j < n; ++j) to[j] = from[j];
-    else if constexpr (Way == Direction::forward)
-      transform<T>().fwd(to, from, static_cast<Eigen::Index>(n));
-    else
-      transform<T>().inv(to, from, static_cast<Eigen::Index>(n));
-    const T scale = By == Scale::mean ? T(1) / static_cast<T>(n) : T(1);
-    for (std::int64_t k = 0; k < n; ++k) {
-      to_re(k) = to[k].real() * scale;
-      to_im(k) = to[k].imag() * scale;
-    }
-  }
-  /// The transform in the other direction: its matrix is symmetric, and the cotangent of (re, im) is that of re + i im.
-  template <class T, class> static constexpr void gradient(Gradient& r) {
-    using Adjoint = Fft<Way == Direction::forward ? Direction::inverse : Direction::forward, By>;
-    const Value g = r.full_g(), zeros = build::broadcast(g.number(0), g);
-    const bool of_real = CustomCall::of(r.node()).result == 0;
-    const Value re = of_real ? g : zeros, im = of_real ? zeros : g;
-    r.add(0, apply<Adjoint, T>(0, re, im));
-    r.add(1, apply<Adjoint, T>(1, re, im));
-  }
-};
-
-/// The first n / 2 + 1 numbers of the transform of a real vector; the others are their conjugates.
-struct Rfft {
-  static constexpr std::string_view name = "rfft";
-  static constexpr std::string_view signature = "(n)->(m),(m)";
-  static constexpr std::int64_t extent(char, const CallExtents& known) { return known['n'] / 2 + 1; }
-
-  template <class T> static void run(CallArray<const T, 1> x, CallArray<T, 1> to_re, CallArray<T, 1> to_im) {
-    const std::int64_t n = x.extent(0), m = to_re.extent(0);
-    std::complex<T>* const to = buffer<T>(0, m);
-    if (n <= 1)
-      to[0] = n == 0 ? T(0) : x(0);
-    else
-      transform<T>().fwd(to, x.data(), static_cast<Eigen::Index>(n));
-    for (std::int64_t k = 0; k < m; ++k) {
-      to_re(k) = to[k].real();
-      to_im(k) = to[k].imag();
-    }
-  }
-  /// The real part of the inverse transform of the cotangent, with zeros where rfft leaves numbers out.
-  template <class T> static constexpr void gradient(Gradient& r) {
-    const Value x = r.x(0);
-    const Value g = build::pad(r.full_g(), x.rank() - 1, x.number(0, DType::i64), x);
-    const Value zeros = build::broadcast(g.number(0), g);
-    const bool of_real = CustomCall::of(r.node()).result == 0;
-    r.add(0, apply<Fft<Direction::inverse, Scale::one>, T>(0, of_real ? g : zeros, of_real ? zeros : g));
-  }
-};
-
-/// The real vector whose rfft is given. Imaginary parts that no real vector has, of the first number and for an even
-/// length of the last, are ignored.
-template <Length Of> struct Irfft {
-  static constexpr std::string_view name = "irfft";
-  static constexpr std::string_view signature = "(m),(m)->(n)";
-  static constexpr std::int64_t extent(char, const CallExtents& known) {
-    const std::int64_t last = known['m'] > 0 ? known['m'] - 1 : 0;
-    return 2 * last + (Of == Length::odd && known['m'] > 0 ? 1 : 0);
-  }
-
-  template <class T> static void run(CallArray<const T, 1> re, CallArray<const T, 1> im, CallArray<T, 1> y) {
-    const std::int64_t n = y.extent(0), m = re.extent(0);
-    if (n == 0) return;
-    std::complex<T>* const from = buffer<T>(0, m);
-    for (std::int64_t k = 0; k < m; ++k) from[k] = {re(k), im(k)};
-    from[0] = re(0);
-    if (Of == Length::even) from[m - 1] = re(m - 1);
-    if (n == 1)
-      y(0) = re(0);
-    else
-      transform<T>().inv(y.data(), from, static_cast<Eigen::Index>(n));
-    for (std::int64_t j = 0; j < n; ++j) y(j) /= static_cast<T>(n);
-  }
-  /// c[k] / n times the rfft of the cotangent, where c is 2 for numbers that stand for their conjugates too,
-  /// otherwise 1.
-  template <class T, class> static constexpr void gradient(Gradient& r) {
-    const Value g = r.full_g();
-    const int dim = g.rank() - 1;
-    const Value count = build::cast(build::extent(r.y(), dim), g.dtype());
-    for (int i = 0; i < 2; ++i) {
-      if (!r.needs(i)) continue;
-      const Value made = apply<Rfft, T>(i, g);
-      const Value at = build::iota(made, dim, DType::i64);
-      Value alone = build::equal(at, at.number(0));
-      if (Of == Length::even)
-        alone = build::binary(Op::logical_or, alone, build::equal(at, build::extent(r.x(0), dim) - at.number(1)));
-      r.add(i, build::select(alone, made, made * 2.0) / count);
-    }
-  }
-};
+using tessera::detail::complex_of;
 
 /// Applies a function along a dim: moves it behind all others, and back.
 template <class Function, int Result, class T, int Rank, int Dim> struct AlongTag {
@@ -177,6 +47,68 @@ template <class Function, int Result, class T, int Rank, int Dim> struct AlongTa
   static constexpr Value emit(Value context, Value x) { return back(apply<Function, T>(Result, moved(context, x))); }
   static constexpr Value emit(Value context, Value x, Value y) {
     return back(apply<Function, T>(Result, moved(context, x), moved(context, y)));
+  }
+};
+
+/// f<D>(...f<B>(f<A>(z))) of the dims A, B, ..., D.
+template <int... Dims, class F, class Z> constexpr auto along_given(const F& f, const Z& z) {
+  if constexpr (sizeof...(Dims) == 0)
+    return z;
+  else
+    return [&]<int First, int... Rest>(std::integer_sequence<int, First, Rest...>) {
+      return along_given<Rest...>(f, f.template operator()<First>(z));
+    }(std::integer_sequence<int, Dims...>{});
+}
+/// f along dims from 0 on; of none, along all.
+template <int Rank, int... Dims, class F, class Z> constexpr auto along_each(const F& f, const Z& z) {
+  if constexpr (sizeof...(Dims) == 0) {
+    return [&]<int... All>(std::integer_sequence<int, All...>) {
+      return along_given<All...>(f, z);
+    }(std::make_integer_sequence<int, Rank>{});
+  } else {
+    static_assert(tessera::detail::bit_count(tessera::detail::dim_set<Rank, Dims...>()) == sizeof...(Dims),
+                  "tessera: a dim is given twice to a Fourier transform");
+    return along_given<tessera::detail::checked_dim<Dims, Rank>()...>(f, z);
+  }
+}
+/// f<last, others...>() of dims; of none, of all.
+template <int Rank, int... Dims, class F> constexpr auto but_last(const F& f) {
+  static_assert(
+      sizeof...(Dims) == 0 || tessera::detail::bit_count(tessera::detail::dim_set<Rank, Dims...>()) == sizeof...(Dims),
+      "tessera: a dim is given twice to a Fourier transform");
+  constexpr int count = sizeof...(Dims) == 0 ? Rank : static_cast<int>(sizeof...(Dims));
+  constexpr auto dim = [](int i) {
+    const int given[] = {tessera::detail::checked_dim<Dims, Rank>()..., 0};
+    return sizeof...(Dims) == 0 ? i : given[i];
+  };
+  return [&]<int... I>(std::integer_sequence<int, I...>) {
+    return f.template operator()<dim(count - 1), dim(I)...>();
+  }(std::make_integer_sequence<int, count - 1>{});
+}
+
+/// Element 0 moved to n / 2, or back.
+template <int Rank, int D, bool Back> struct ShiftTag {
+  static constexpr auto leading_dims = ops::LeadingDims::extended;
+  template <class X> using result = Typed<typename X::type, Rank>;
+  static constexpr Value emit(Value context, Value x) {
+    x = x.at(context.source);
+    const Value half = build::extent(x, x.shifted(D, Rank)) / x.number(2, DType::i64);
+    return tessera::detail::RollTag<Rank, D>::emit(context, x, Back ? -half : half);
+  }
+};
+
+/// Computed in f64, from the size of the signal and the distance of its elements.
+template <class T, bool Half> struct FrequencyTag {
+  static_assert(is_floating_v<T>, "tessera: fftfreq and rfftfreq make tensors of float, double, bf16 and f16");
+  static constexpr const char* function = Half ? "rfftfreq" : "fftfreq";
+  template <class X, class N, class Distance> using result = Typed<T, 1>;
+  static constexpr Value emit(Value context, Value, Value n, Value distance) {
+    n = tessera::detail::as_size(n).at(context.source);
+    const Value count = Half ? n / n.number(2) + n.number(1) : n, size = build::cast(n, DType::f64);
+    const Value line = count.make({.op = Op::arange, .dtype = DType::i32, .rank = 1}, {count.id});
+    Value place = build::cast(line, DType::f64);
+    if (!Half) place = build::select(build::less(place * 2.0, size), place, place - size);
+    return build::cast(place / (size * build::cast(distance, DType::f64)), dtype_v<T>);
   }
 };
 
@@ -197,32 +129,188 @@ constexpr auto complex_result(Source source, const X& x, const Others&... others
   return Complex<std::remove_const_t<decltype(re)>, std::remove_const_t<decltype(im)>>{re, im};
 }
 
+/// The result of a transform of n elements with another norm than `backward`: times what it is then multiplied by. n is
+/// the extent of the result, or that of a further operand.
+template <Norm By, Direction Way, int Rank, int Dim> struct NormTag {
+  static constexpr auto leading_dims = ops::LeadingDims::extended;
+  template <class X, class... Of> using result = Typed<typename X::type, Rank>;
+  static constexpr Value emit(Value context, Value x) { return emit(context, x, x); }
+  static constexpr Value emit(Value context, Value x, Value of) {
+    x = x.at(context.source);
+    const Value n = build::cast(build::extent(of, of.shifted(Dim, Rank)), x.dtype());
+    const Value factor = By == Norm::ortho ? build::unary(Op::sqrt, n) : n;
+    return Way == Direction::forward ? x / factor : x * factor;
+  }
+};
+template <Norm By, Direction Way, int D, class X, class... Of>
+constexpr auto with_norm(Here at, const X& x, const Of&... of) {
+  if constexpr (By == Norm::backward)
+    return x;
+  else
+    return call<NormTag<By, Way, X::rank, tessera::detail::checked_dim<D, X::rank>()>>(Source::from(at), x, of...);
+}
+template <Norm By, Direction Way, int D, class Real, class Imag, class... Of>
+constexpr auto with_norm(Here at, const Complex<Real, Imag>& z, const Of&... of) {
+  return complex_of(with_norm<By, Way, D>(at, z.real, of...), with_norm<By, Way, D>(at, z.imag, of...));
+}
+/// The norm of the transform in the other direction that has the same factor.
+constexpr Norm turned(Norm by) {
+  return by == Norm::backward ? Norm::forward : by == Norm::forward ? Norm::backward : Norm::ortho;
+}
+
 }  // namespace detail
 
 /// The transform along dim D of a complex tensor: y[k] = sum of x[j] exp(-2 pi i j k / n). torch.fft.fft, jnp.fft.fft.
-template <int D, TensorOperand Real, TensorOperand Imag>
+/// With another norm: `fft<-1, Norm::ortho>(real, imag)`.
+template <int D, Norm By = Norm::backward, TensorOperand Real, TensorOperand Imag>
 constexpr auto fft(const Real& real, const Imag& imag, Here at = Here::current()) {
-  if constexpr (detail::takes<Real, Imag>())
-    return detail::complex_result<detail::Fft<detail::Direction::forward, detail::Scale::one>, D>(Source::from(at),
-                                                                                                  real, imag);
+  if constexpr (detail::takes<Real, Imag>()) {
+    using Function = detail::Fft<detail::Direction::forward, detail::Scale::one>;
+    return detail::with_norm<By, detail::Direction::forward, D>(
+        at, detail::complex_result<Function, D>(Source::from(at), real, imag));
+  }
 }
 /// The inverse of fft: x[j] = 1 / n times the sum of y[k] exp(2 pi i j k / n).
-template <int D, TensorOperand Real, TensorOperand Imag>
+template <int D, Norm By = Norm::backward, TensorOperand Real, TensorOperand Imag>
 constexpr auto ifft(const Real& real, const Imag& imag, Here at = Here::current()) {
-  if constexpr (detail::takes<Real, Imag>())
-    return detail::complex_result<detail::Fft<detail::Direction::inverse, detail::Scale::mean>, D>(Source::from(at),
-                                                                                                   real, imag);
+  if constexpr (detail::takes<Real, Imag>()) {
+    using Function = detail::Fft<detail::Direction::inverse, detail::Scale::mean>;
+    return detail::with_norm<By, detail::Direction::inverse, D>(
+        at, detail::complex_result<Function, D>(Source::from(at), real, imag));
+  }
 }
 /// The transform along dim D of a real tensor: the numbers 0 to n / 2 of the n of fft; the others are their conjugates.
-template <int D, TensorOperand X> constexpr auto rfft(const X& x, Here at = Here::current()) {
-  if constexpr (detail::takes<X>()) return detail::complex_result<detail::Rfft, D>(Source::from(at), x);
+template <int D, Norm By = Norm::backward, TensorOperand X> constexpr auto rfft(const X& x, Here at = Here::current()) {
+  if constexpr (detail::takes<X>())
+    return detail::with_norm<By, detail::Direction::forward, D>(
+        at, detail::complex_result<detail::Rfft, D>(Source::from(at), x), x);
 }
 /// The real tensor whose rfft is given: of m numbers, 2 (m - 1) elements along dim D, or with Length::odd one more.
-template <int D, Length Of = Length::even, TensorOperand Real, TensorOperand Imag>
+template <int D, Length Of = Length::even, Norm By = Norm::backward, TensorOperand Real, TensorOperand Imag>
 constexpr auto irfft(const Real& real, const Imag& imag, Here at = Here::current()) {
-  if constexpr (detail::takes<Real, Imag>())
-    return call<detail::AlongTag<detail::Irfft<Of>, 0, typename Real::element, Real::rank,
-                                 tessera::detail::checked_dim<D, Real::rank>()>>(Source::from(at), real, imag);
+  if constexpr (detail::takes<Real, Imag>()) {
+    const auto made =
+        call<detail::AlongTag<detail::Irfft<Of>, 0, typename Real::element, Real::rank,
+                              tessera::detail::checked_dim<D, Real::rank>()>>(Source::from(at), real, imag);
+    return detail::with_norm<By, detail::Direction::inverse, D>(at, made);
+  }
+}
+
+/// The transform of a signal x of which the first n / 2 + 1 numbers are given, and whose others are their conjugates:
+/// real, of the extent that irfft gives, n times irfft of the conjugates (torch.fft.hfft, jnp.fft.hfft).
+template <int D, Length Of = Length::even, Norm By = Norm::backward, TensorOperand Real, TensorOperand Imag>
+constexpr auto hfft(const Real& real, const Imag& imag, Here at = Here::current()) {
+  return irfft<D, Of, detail::turned(By)>(real, -imag, at);
+}
+/// The inverse of hfft: the conjugates of rfft divided by n.
+template <int D, Norm By = Norm::backward, TensorOperand X>
+constexpr auto ihfft(const X& x, Here at = Here::current()) {
+  const auto made = rfft<D, detail::turned(By)>(x, at);
+  return detail::complex_of(made.real, -made.imag);
+}
+
+/// fft along several dims, one after the other; without dims, along all: `fftn<0, 1>(real, imag)`, and with a norm in
+/// front `fftn<Norm::ortho, 0, 1>(real, imag)`. torch.fft.fftn, jnp.fft.fftn. Communication: that of each dim.
+template <Norm By, int... Dims, TensorOperand Real, TensorOperand Imag>
+constexpr auto fftn(const Real& real, const Imag& imag, Here at = Here::current()) {
+  return detail::along_each<Real::rank, Dims...>([&]<int D>(const auto& z) { return fft<D, By>(z.real, z.imag, at); },
+                                                 detail::complex_of(real, imag));
+}
+template <int... Dims, TensorOperand Real, TensorOperand Imag>
+constexpr auto fftn(const Real& real, const Imag& imag, Here at = Here::current()) {
+  return fftn<Norm::backward, Dims...>(real, imag, at);
+}
+/// The inverse of fftn.
+template <Norm By, int... Dims, TensorOperand Real, TensorOperand Imag>
+constexpr auto ifftn(const Real& real, const Imag& imag, Here at = Here::current()) {
+  return detail::along_each<Real::rank, Dims...>([&]<int D>(const auto& z) { return ifft<D, By>(z.real, z.imag, at); },
+                                                 detail::complex_of(real, imag));
+}
+template <int... Dims, TensorOperand Real, TensorOperand Imag>
+constexpr auto ifftn(const Real& real, const Imag& imag, Here at = Here::current()) {
+  return ifftn<Norm::backward, Dims...>(real, imag, at);
+}
+/// fftn of a real tensor: along the last of the dims only the numbers 0 to n / 2, as of rfft.
+template <Norm By, int... Dims, TensorOperand X> constexpr auto rfftn(const X& x, Here at = Here::current()) {
+  return detail::but_last<X::rank, Dims...>([&]<int Last, int... Rest>() {
+    const auto half = rfft<Last, By>(x, at);
+    return detail::along_given<Rest...>([&]<int D>(const auto& z) { return fft<D, By>(z.real, z.imag, at); }, half);
+  });
+}
+template <int... Dims, TensorOperand X> constexpr auto rfftn(const X& x, Here at = Here::current()) {
+  return rfftn<Norm::backward, Dims...>(x, at);
+}
+/// The inverse of rfftn; the extent of the last of the dims is that of irfft: `irfftn<Length::odd, Norm::ortho, 0,
+/// 1>(real, imag)`.
+template <Length Of, Norm By, int... Dims, TensorOperand Real, TensorOperand Imag>
+constexpr auto irfftn(const Real& real, const Imag& imag, Here at = Here::current()) {
+  return detail::but_last<Real::rank, Dims...>([&]<int Last, int... Rest>() {
+    const auto whole = detail::along_given<Rest...>(
+        [&]<int D>(const auto& z) { return ifft<D, By>(z.real, z.imag, at); }, detail::complex_of(real, imag));
+    return irfft<Last, Of, By>(whole.real, whole.imag, at);
+  });
+}
+template <int... Dims, TensorOperand Real, TensorOperand Imag>
+constexpr auto irfftn(const Real& real, const Imag& imag, Here at = Here::current()) {
+  return irfftn<Length::even, Norm::backward, Dims...>(real, imag, at);
+}
+
+/// fftn, ifftn, rfftn and irfftn along the last two dims (torch.fft.fft2, ...).
+template <Norm By = Norm::backward, TensorOperand Real, TensorOperand Imag>
+constexpr auto fft2(const Real& real, const Imag& imag, Here at = Here::current()) {
+  return fftn<By, -2, -1>(real, imag, at);
+}
+template <Norm By = Norm::backward, TensorOperand Real, TensorOperand Imag>
+constexpr auto ifft2(const Real& real, const Imag& imag, Here at = Here::current()) {
+  return ifftn<By, -2, -1>(real, imag, at);
+}
+template <Norm By = Norm::backward, TensorOperand X> constexpr auto rfft2(const X& x, Here at = Here::current()) {
+  return rfftn<By, -2, -1>(x, at);
+}
+template <Length Of = Length::even, Norm By = Norm::backward, TensorOperand Real, TensorOperand Imag>
+constexpr auto irfft2(const Real& real, const Imag& imag, Here at = Here::current()) {
+  return irfftn<Of, By, -2, -1>(real, imag, at);
+}
+
+/// The frequency 0 moved to the middle of each of the dims, by default of all: element n / 2 (torch.fft.fftshift,
+/// jnp.fft.fftshift). Communication: that of roll. `ifftshift` moves it back.
+template <int... Dims, TensorArgument X> constexpr auto fftshift(const X& x, Here at = Here::current()) {
+  return detail::along_each<X::rank, Dims...>(
+      [&]<int D>(const auto& v) { return call<detail::ShiftTag<X::rank, D, false>>(Source::from(at), v); }, x);
+}
+template <int... Dims, TensorArgument X> constexpr auto ifftshift(const X& x, Here at = Here::current()) {
+  return detail::along_each<X::rank, Dims...>(
+      [&]<int D>(const auto& v) { return call<detail::ShiftTag<X::rank, D, true>>(Source::from(at), v); }, x);
+}
+
+/// The frequencies of the n numbers of fft, of samples at a distance d: 0, 1, ..., (n - 1) / 2, -(n / 2), ..., -1, over
+/// n d (torch.fft.fftfreq, jnp.fft.fftfreq). A stored vector, of float by default; inside a traced function with any
+/// tensor of it in place of the mesh. `rfftfreq`: of the n / 2 + 1 numbers of rfft.
+///
+///     const auto frequencies = ts::fft::fftfreq(5, mesh);   // 0, 0.2, 0.4, -0.4, -0.2
+template <Element T = float>
+ShardedTensor<T, 1> fftfreq(Extent n, const Mesh& mesh, double d = 1, const PartitionSpec& spec = {},
+                            Here at = Here::current()) {
+  const std::int64_t count = n.value;
+  return tessera::detail::vector_of<T>("fftfreq", count, mesh, spec, at, [count, d](std::int64_t k) {
+    return static_cast<double>(2 * k < count ? k : k - count) / (static_cast<double>(count) * d);
+  });
+}
+template <Element T = float>
+ShardedTensor<T, 1> rfftfreq(Extent n, const Mesh& mesh, double d = 1, const PartitionSpec& spec = {},
+                             Here at = Here::current()) {
+  const std::int64_t count = n.value;
+  return tessera::detail::vector_of<T>("rfftfreq", count / 2 + 1, mesh, spec, at, [count, d](std::int64_t k) {
+    return static_cast<double>(k) / (static_cast<double>(count) * d);
+  });
+}
+template <Element T = float, SizeOperand N, TensorArgument X, NumberOperand Distance = double>
+constexpr auto fftfreq(const N& n, const X& in, const Distance& d = 1.0, Here at = Here::current()) {
+  return call<detail::FrequencyTag<T, false>>(Source::from(at), in, Dim(n), d);
+}
+template <Element T = float, SizeOperand N, TensorArgument X, NumberOperand Distance = double>
+constexpr auto rfftfreq(const N& n, const X& in, const Distance& d = 1.0, Here at = Here::current()) {
+  return call<detail::FrequencyTag<T, true>>(Source::from(at), in, Dim(n), d);
 }
 
 }  // namespace tessera::fft

@@ -2,7 +2,9 @@
 #define TESSERA_INTEROP_LINALG_HPP
 #include <tessera/base/push_macros.hpp>
 
+#include <tessera/interop/complex.hpp>
 #include <tessera/interop/linalg/decomposition_functions.hpp>
+#include <tessera/interop/linalg/exponential_function.hpp>
 #include <tessera/interop/linalg/solve_functions.hpp>
 #include <tessera/ops/contraction/einsum.hpp>
 #include <tessera/ops/data_movement/diagonal.hpp>
@@ -63,6 +65,17 @@ template <TensorOperand A, TensorOperand X> constexpr auto solve(const A& a, con
 template <Triangle Half, Diagonal On = Diagonal::given, TensorOperand A, TensorOperand X>
 constexpr auto solve_triangular(const A& t, const X& b, Here at = Here::current()) {
   return detail::solve_of<detail::SolveTriangular<Half, detail::As::given, On>>(Source::from(at), t, b);
+}
+
+/// The solution x of a x = b for a = l l^t, given the lower factor l, of which alone the lower triangle is read: as
+/// torch.cholesky_solve, with b first, and jax.scipy.linalg.cho_solve. b as in solve.
+///
+///     const auto x = ts::linalg::cholesky_solve(b, ts::linalg::cholesky(a));
+template <TensorOperand X, TensorOperand L>
+constexpr auto cholesky_solve(const X& b, const L& l, Here at = Here::current()) {
+  const auto half = solve_triangular<Triangle::lower>(l, b, at);
+  using Turned = detail::SolveTriangular<Triangle::lower, detail::As::transposed, Diagonal::given>;
+  return detail::solve_of<Turned>(Source::from(at), l, half);
 }
 
 /// The inverse. A singular matrix gives infinities or NaN. solve(a, b) is faster and more accurate than inv(a) b.
@@ -173,6 +186,37 @@ template <TensorOperand A> constexpr auto eigh(const A& a, Here at = Here::curre
   }
 }
 
+/// The eigenvalues of eigh alone. Their gradient is finite where eigenvalues are equal too.
+template <TensorOperand A> constexpr auto eigvalsh(const A& a, Here at = Here::current()) {
+  if constexpr (detail::takes_matrices<A, 2>())
+    return call<tessera::detail::CustomCallTag<detail::Eigh, 0, typename A::element>>(Source::from(at), a);
+}
+
+/// Eigenvalues of any square matrices, and eigenvectors of length 1 in columns, each a pair of real and imaginary parts
+/// (torch.linalg.eig, jnp.linalg.eig): `values.real` [..., n], `vectors.imag` [..., n, n]. The order of the values and
+/// the phases of the vectors are not fixed. A matrix that is not finite gives NaN. No gradient: it is an `unsupported`
+/// error.
+template <class Values, class Vectors> struct Eig {
+  Values values;
+  Vectors vectors;
+};
+template <TensorOperand A> constexpr auto eig(const A& a, Here at = Here::current()) {
+  if constexpr (detail::takes_matrices<A, 2>()) {
+    const auto [re, im, vectors_re, vectors_im] = tessera::detail::custom_call_of<detail::Eig>(Source::from(at), a);
+    const auto values = tessera::detail::complex_of(re, im);
+    const auto vectors = tessera::detail::complex_of(vectors_re, vectors_im);
+    return Eig<std::remove_const_t<decltype(values)>, std::remove_const_t<decltype(vectors)>>{values, vectors};
+  }
+}
+/// The eigenvalues of eig alone.
+template <TensorOperand A> constexpr auto eigvals(const A& a, Here at = Here::current()) {
+  if constexpr (detail::takes_matrices<A, 2>()) {
+    using T = typename A::element;
+    return tessera::detail::complex_of(call<tessera::detail::CustomCallTag<detail::Eig, 0, T>>(Source::from(at), a),
+                                       call<tessera::detail::CustomCallTag<detail::Eig, 1, T>>(Source::from(at), a));
+  }
+}
+
 /// The reduced singular value decomposition a = u diag(s) vt of [..., m, n]: u [..., m, k], s [..., k] in descending
 /// order, vt [..., k, n], where k = min(m, n). Signs of the vectors are not fixed. A gradient through the vectors is
 /// not finite where two singular values are equal or one is 0.
@@ -204,6 +248,15 @@ template <int Rank> struct RankToleranceTag {
     const Value most = build::binary(Op::maximum, build::extent(x, x.rank() - 1), build::extent(x, x.rank() - 2));
     const double eps = x.dtype() == DType::f64 ? 0x1p-52 : 0x1p-23;
     return build::cast(most, x.dtype()) * x.number(eps);
+  }
+};
+/// The identity in the shape of matrices.
+template <int Rank> struct IdentityTag {
+  static_assert(Rank >= 2, "tessera: linear algebra takes matrices, the last two dims of a tensor of rank 2 or more");
+  template <class A> using result = Typed<typename A::type, Rank>;
+  static constexpr Value emit(Value context, Value a) {
+    a = a.at(context.source);
+    return build::select(is_on_diagonal(a), build::broadcast(a.number(1), a), a.number(0));
   }
 };
 template <class A> constexpr auto rank_tolerance(const A& a, Here at) {
@@ -252,10 +305,18 @@ template <TensorOperand A> constexpr auto cond(const A& a, Here at = Here::curre
   }
 }
 
-/// a to the power N, by repeated squaring; `matrix_power<-2>` of the inverse; N is not 0.
+/// The exponential of square matrices, the sum of a^k / k! (torch.linalg.matrix_exp, jax.scipy.linalg.expm). NaN for a
+/// matrix that is not finite. Computed in double, rounded once. Source: Higham, 2005.
+template <TensorOperand A> constexpr auto matrix_exp(const A& a, Here at = Here::current()) {
+  if constexpr (detail::takes_matrices<A, 2>())
+    return tessera::detail::custom_call_of<detail::MatrixExp>(Source::from(at), a);
+}
+
+/// a to the power N, by repeated squaring; `matrix_power<-2>` of the inverse; `matrix_power<0>` is the identity.
 template <int N, TensorOperand A> constexpr auto matrix_power(const A& a, Here at = Here::current()) {
-  static_assert(N != 0, "tessera: the power of a matrix is not 0");
-  if constexpr (N < 0)
+  if constexpr (N == 0)
+    return call<detail::IdentityTag<A::rank>>(Source::from(at), a);
+  else if constexpr (N < 0)
     return matrix_power<-N>(inv(a, at), at);
   else if constexpr (N == 1)
     return a;

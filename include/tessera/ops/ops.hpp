@@ -22,6 +22,7 @@
 #include <tessera/ops/custom_call.hpp>
 #include <tessera/ops/custom_gradient.hpp>
 #include <tessera/ops/data_movement/combinations.hpp>
+#include <tessera/ops/data_movement/creation.hpp>
 #include <tessera/ops/data_movement/diagonal.hpp>
 #include <tessera/ops/data_movement/rearrange.hpp>
 #include <tessera/ops/data_movement/repeat.hpp>
@@ -75,6 +76,7 @@
 #include <tessera/ops/reduction/distances.hpp>
 #include <tessera/ops/reduction/histogram.hpp>
 #include <tessera/ops/reduction/local_response_norm.hpp>
+#include <tessera/ops/reduction/nan_statistics.hpp>
 #include <tessera/ops/reduction/normalization.hpp>
 #include <tessera/ops/reduction/order_statistics.hpp>
 #include <tessera/ops/reduction/pooling.hpp>

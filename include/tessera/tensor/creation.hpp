@@ -3,6 +3,7 @@
 #include <tessera/base/push_macros.hpp>
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <iterator>
@@ -203,6 +204,66 @@ ShardedTensor<T, 1> arange(Extent count, const Mesh& mesh, const PartitionSpec& 
       *data++ = static_cast<T>(static_cast<Wide>(start) + static_cast<Wide>(i) * static_cast<Wide>(step));
   };
   return tensor_of<T, 1>(detail::created<T>("arange", {count.value}, 1, mesh, spec, at, Cost::bytes(sizeof(T)), write));
+}
+
+namespace detail {
+
+/// Point `i` of `count` points from `start` to `end`: each half is computed from its own end, so that both are exact.
+inline double point_of_line(double start, double end, std::int64_t i, std::int64_t count) {
+  const std::int64_t last = count - 1;
+  const double step = (end - start) / static_cast<double>(std::max<std::int64_t>(last, 1));
+  return 2 * i <= last ? start + static_cast<double>(i) * step : end - static_cast<double>(last - i) * step;
+}
+/// A function of each index of a vector.
+template <class T, class F>
+ShardedTensor<T, 1> vector_of(std::string_view op, Extent count, const Mesh& mesh, const PartitionSpec& spec, Here at,
+                              F f) {
+  static_assert(is_floating_v<T>, "tessera: linspace and logspace make tensors of float, double, bf16 and f16");
+  const auto write = [f](T* data, const Box& box) {
+    for (std::int64_t i = box.begin[0]; i < box.end[0]; ++i) *data++ = static_cast<T>(f(i));
+  };
+  return tensor_of<T, 1>(created<T>(op, {count.value}, 1, mesh, spec, at, Cost::bytes(sizeof(T)), write));
+}
+
+}  // namespace detail
+
+/// `count` points at equal distances from `start` to `end`, both included (torch.linspace, jnp.linspace). One point is
+/// `start`. T is float by default, or double, bf16, f16; points are computed in double and rounded once.
+///
+///     const auto grid = ts::linspace(-1, 1, 5, mesh);   // -1, -0.5, 0, 0.5, 1
+template <Element T = float>
+ShardedTensor<T, 1> linspace(double start, double end, Extent count, const Mesh& mesh, const PartitionSpec& spec = {},
+                             Here at = Here::current()) {
+  return detail::vector_of<T>("linspace", count, mesh, spec, at, [start, end, n = count.value](std::int64_t i) {
+    return detail::point_of_line(start, end, i, n);
+  });
+}
+/// `base` to the power of the points of linspace (torch.logspace, jnp.logspace).
+///
+///     const auto rates = ts::logspace(-4, -1, 4, mesh);   // 0.0001, 0.001, 0.01, 0.1
+template <Element T = float>
+ShardedTensor<T, 1> logspace(double start, double end, Extent count, const Mesh& mesh, const PartitionSpec& spec = {},
+                             double base = 10, Here at = Here::current()) {
+  return detail::vector_of<T>("logspace", count, mesh, spec, at, [start, end, base, n = count.value](std::int64_t i) {
+    return std::pow(base, detail::point_of_line(start, end, i, n));
+  });
+}
+
+/// The identity matrix [n, n], or 1 on the diagonal of [n, m] and 0 elsewhere (torch.eye, jnp.eye): `eye<float>(8,
+/// mesh)`.
+template <Element T>
+ShardedTensor<T, 2> eye(Extent n, Extent m, const Mesh& mesh, const PartitionSpec& spec = {},
+                        Here at = Here::current()) {
+  const auto write = [](T* data, const Box& box) {
+    for (std::int64_t i = box.begin[0]; i < box.end[0]; ++i)
+      for (std::int64_t j = box.begin[1]; j < box.end[1]; ++j) *data++ = static_cast<T>(i == j ? 1 : 0);
+  };
+  return tensor_of<T, 2>(
+      detail::created<T>("eye", {n.value, m.value}, 2, mesh, spec, at, Cost::bytes(sizeof(T)), write));
+}
+template <Element T>
+ShardedTensor<T, 2> eye(Extent n, const Mesh& mesh, const PartitionSpec& spec = {}, Here at = Here::current()) {
+  return eye<T>(n, n, mesh, spec, at);
 }
 
 }  // namespace tessera

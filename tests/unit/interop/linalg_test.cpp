@@ -1,9 +1,7 @@
 #include <algorithm>
 #include <cmath>
-#include <complex>
 #include <cstdint>
 #include <limits>
-#include <numbers>
 #include <random>
 #include <stdexcept>
 #include <string_view>
@@ -14,7 +12,6 @@
 #include "../base/expect_error.hpp"
 #include <gtest/gtest.h>
 
-#include <tessera/interop/fft.hpp>
 #include <tessera/interop/linalg.hpp>
 #include <tessera/tensor/oracle.hpp>
 #include <tessera/tessera.hpp>
@@ -317,6 +314,85 @@ TEST(Linalg, PseudoInverses) {
   EXPECT_EQ(ts::to_host(la::pinv(diagonal)), (std::vector<double>{0.25, 0, 0, -2}));
 }
 
+constexpr auto functions_of_matrices = ts::compile([](auto a, auto positive, auto b) {
+  const auto l = la::cholesky(positive);
+  const auto spectrum = la::eig(a);
+  const auto values = la::eigvals(a);
+  return std::tuple(la::matrix_exp(a), la::matrix_exp(-a), la::cholesky_solve(b, l), la::eigvalsh(positive),
+                    la::eigh(positive).values, spectrum.values.real, spectrum.values.imag, spectrum.vectors.real,
+                    spectrum.vectors.imag, values.real, values.imag, la::matrix_power<0>(a));
+});
+
+TEST(Linalg, ExponentialsEigenvaluesAndSolutionsByAFactor) {
+  for (const ts::PartitionSpec& spec :
+       {ts::PartitionSpec{}, ts::PartitionSpec{"data"}, ts::PartitionSpec{"model", "data"},
+        ts::PartitionSpec{ts::none, ts::none, "model"}}) {
+    const ts::OracleScope same_on_one_device;
+    for (const std::int64_t n : {0, 1, 4}) {
+      const Problem given = make_problem(5, n, 2, spec);
+      const auto [power, inverse, x, values, of_eigh, real, imag, vectors, vectors_imag, real_alone, imag_alone, one] =
+          functions_of_matrices(given.a, given.positive, given.b);
+      EXPECT_EQ(ts::to_host(values), ts::to_host(of_eigh));
+      EXPECT_EQ(ts::to_host(real), ts::to_host(real_alone));
+      EXPECT_EQ(ts::to_host(imag), ts::to_host(imag_alone));
+      for (std::int64_t e = 0; e < 5; ++e) {
+        const Matrix a = matrix_of(given.a, e);
+        expect_equal(matrix_of(power, e) * matrix_of(inverse, e), identity(n), "matrix_exp of a and -a");
+        expect_equal(matrix_of(given.positive, e) * matrix_of(x, e), matrix_of(given.b, e), "cholesky_solve");
+        expect_equal(matrix_of(one, e), identity(n), "matrix_power<0>");
+        // a (v + i w) = (r + i s) (v + i w), for columns v and w
+        const Matrix v = matrix_of(vectors, e), w = matrix_of(vectors_imag, e);
+        const Matrix r = vector_of(real, e).asDiagonal(), s = vector_of(imag, e).asDiagonal();
+        expect_equal(a * v, v * r - w * s, "real part of eig");
+        expect_equal(a * w, v * s + w * r, "imaginary part of eig");
+        expect_equal((v.cwiseAbs2() + w.cwiseAbs2()).colwise().sum(), Matrix::Ones(1, n), "lengths of eigenvectors");
+      }
+    }
+  }
+}
+
+// torch.linalg.matrix_exp and eigvals
+TEST(Linalg, ExponentialAndEigenvaluesByPyTorch) {
+  const std::vector<double> values{1, 2, 0, -1, 0.5, 3, 0.25, 0, -2};
+  const auto a = ts::shard(values, {3, 3}, devices);
+  const std::vector<double> want{1.0080187339353543,  3.137691732380104,   2.5106390275900203,
+                                 -1.2550159877412996, 0.22359580084033245, 0.9405790571851264,
+                                 0.1306865678402191,  0.20921991896583517, 0.2766595957160677},
+      of_eight{-211.35378348308308, -95.61542937743843,  53.43343164404171, 54.486893644224445, -187.4499261387236,
+               -223.57329153222005, -17.517911135100817, 4.452785970336814, 16.672294019473775};
+  const std::vector<double> got = ts::to_host(Double<2>(la::matrix_exp(a))),
+                            scaled = ts::to_host(Double<2>(la::matrix_exp(a * 8.0)));
+  const std::vector<float> in_f32 = ts::to_host(ts::eval(la::matrix_exp(ts::cast<float>(a))));
+  for (std::size_t i = 0; i < 9; ++i) {
+    EXPECT_NEAR(got[i], want[i], 1e-14);
+    EXPECT_NEAR(scaled[i], of_eight[i], 1e-11);
+    EXPECT_NEAR(in_f32[i], want[i], 1e-6);
+  }
+  const auto spectrum = la::eigvals(a);
+  const std::vector<double> real = ts::to_host(ts::eval(ts::sort<0>(spectrum.real))),
+                            imag = ts::to_host(ts::eval(ts::sort<0>(spectrum.imag)));
+  const std::vector<double> real_parts{-1.8249245907504448, 0.6624622953752219, 0.6624622953752219},
+      imag_parts{-1.2161542557408769, 0, 1.2161542557408769};
+  for (std::size_t i = 0; i < 3; ++i) {
+    EXPECT_NEAR(real[i], real_parts[i], 1e-13);
+    EXPECT_NEAR(imag[i], imag_parts[i], 1e-13);
+  }
+  const auto with_nan = ts::shard<double>({{1, NAN}, {0, 1}}, devices),
+             large = ts::shard<double>({{1e308, 0}, {1e308, 1}}, devices);
+  for (const double v : ts::to_host(Double<2>(la::matrix_exp(with_nan)))) EXPECT_TRUE(std::isnan(v));
+  for (const double v : ts::to_host(Double<2>(la::matrix_exp(large)))) EXPECT_TRUE(std::isnan(v));
+  for (const double v : ts::to_host(Double<1>(la::eigvals(with_nan).real))) EXPECT_TRUE(std::isnan(v));
+  expect_error(
+      ts::errc::unsupported,
+      [] {
+        oracle::trace<decltype([](const auto& m) {
+                        return ts::grad([](const auto& w) { return ts::sum(la::eigvals(w).real); })(m);
+                      }),
+                      Double<2>>();
+      },
+      "gradient");
+}
+
 /// As f32, which check_gradient weighs; the oracle does not round.
 template <class F> struct Single {
   constexpr auto operator()(const auto&... x) const { return ts::cast<float>(F{}(x...)); }
@@ -344,6 +420,10 @@ TEST(Linalg, Gradients) {
   check_gradient_of<3>([](const auto& x, const auto& y) { return la::lstsq(x, y); }, tall,
                        oracle::random_array({2, 4, 2}, 6));
   check_gradient_of<3>([](const auto& x) { return la::inv(x); }, a);
+  check_gradient_of<3>([](const auto& x) { return la::matrix_exp(x); }, oracle::random_array({2, 3, 3}, 8));
+  check_gradient_of<3>([](const auto& x, const auto& y) { return la::cholesky_solve(x, y); },
+                       oracle::random_array({2, 3, 2}, 7), a);
+  check_gradient_of<3>([](const auto& x) { return la::eigvalsh(x); }, a);
   check_gradient_of<3>([](const auto& x) { return la::pinv(x); }, tall);
   check_gradient_of<3>([](const auto& x) { return la::cond(x); }, tall);
   check_gradient_of<3>([](const auto& x) { return la::det(x) + la::slogdet(x).logabsdet; }, a);
@@ -433,90 +513,6 @@ TEST(Linalg, InAStackAndInAScan) {
       EXPECT_NEAR(scanned.at(i), slopes[i], 1e-9);
     }
   }
-}
-
-// Fourier transforms.
-
-constexpr auto transforms = ts::compile([](auto x, auto y) {
-  const auto whole = ts::fft::fft<1>(x, y);
-  const auto back = ts::fft::ifft<1>(whole.real, whole.imag);
-  const auto half = ts::fft::rfft<1>(x);
-  return std::tuple(whole.real, whole.imag, back.real, back.imag, half.real, half.imag,
-                    ts::fft::irfft<1>(half.real, half.imag),
-                    ts::fft::irfft<1, ts::fft::Length::odd>(half.real, half.imag));
-});
-
-TEST(Fft, MatchesTheSumsOnShardings) {
-  for (const std::int64_t n : {1, 2, 3, 4, 6, 7, 8, 12, 30})
-    for (const ts::PartitionSpec& spec :
-         {ts::PartitionSpec{}, ts::PartitionSpec{"data"}, ts::PartitionSpec{"data", "model"},
-          ts::PartitionSpec{ts::none, ts::none, "model"}}) {
-      const std::vector<double> re = random_values(3 * n * 2, 7), im = random_values(3 * n * 2, 8);
-      const auto x = ts::shard(re, {3, n, 2}, devices, spec), y = ts::shard(im, {3, n, 2}, devices, spec);
-      const ts::OracleScope same_on_one_device;
-      const auto [real, imag, back, back_imag, half, half_imag, even, odd] = transforms(x, y);
-      const auto host = [](const auto& v) { return ts::to_host(v); };
-      const std::vector<double> got_re = host(real), got_im = host(imag), half_re = host(half),
-                                half_im = host(half_imag), again = host(back), zeros = host(back_imag),
-                                of_even = host(even), of_odd = host(odd);
-      const std::int64_t m = n / 2 + 1;
-      ASSERT_EQ(ts::shape(half), (ts::Shape{3, m, 2}));
-      ASSERT_EQ(ts::shape(even), (ts::Shape{3, 2 * (m - 1), 2}));
-      ASSERT_EQ(ts::shape(odd), (ts::Shape{3, 2 * m - 1, 2}));
-      for (std::int64_t b = 0; b < 3; ++b)
-        for (std::int64_t c = 0; c < 2; ++c)
-          for (std::int64_t k = 0; k < n; ++k) {
-            std::complex<double> want = 0, of_real = 0;
-            for (std::int64_t j = 0; j < n; ++j) {
-              const auto i = static_cast<std::size_t>((b * n + j) * 2 + c);
-              const std::complex<double> turn =
-                  std::polar(1.0, -2 * std::numbers::pi * static_cast<double>(j * k % n) / static_cast<double>(n));
-              want += std::complex<double>(re[i], im[i]) * turn;
-              of_real += re[i] * turn;
-            }
-            const auto i = static_cast<std::size_t>((b * n + k) * 2 + c);
-            EXPECT_NEAR(got_re[i], want.real(), 1e-9);
-            EXPECT_NEAR(got_im[i], want.imag(), 1e-9);
-            EXPECT_NEAR(again[i], re[i], 1e-9);
-            EXPECT_NEAR(zeros[i], im[i], 1e-9);
-            if (k < m) {
-              const auto h = static_cast<std::size_t>((b * m + k) * 2 + c);
-              EXPECT_NEAR(half_re[h], of_real.real(), 1e-9);
-              EXPECT_NEAR(half_im[h], of_real.imag(), 1e-9);
-            }
-            const std::int64_t length = n % 2 == 0 ? 2 * (m - 1) : 2 * m - 1;
-            ASSERT_EQ(length, n);
-            EXPECT_NEAR((n % 2 == 0 ? of_even : of_odd)[i], re[i], 1e-9);
-          }
-    }
-}
-
-TEST(Fft, OtherDimsStaySplitWithoutCommunication) {
-  const auto on = [](const ts::PartitionSpec& spec) {
-    return ts::shard(std::vector<double>(4 * 6 * 2), {4, 6, 2}, devices, spec);
-  };
-  const auto batch = on({"data", ts::none, "model"}), along = on({ts::none, "model"});
-  EXPECT_EQ(transforms.plan(batch, batch).wire_bytes(), 0);
-  EXPECT_GT(transforms.plan(along, along).count(ts::all_to_all), 0);
-  EXPECT_EQ(transforms.plan(along, along).count(ts::all_gather), 0);
-}
-
-constexpr auto of_parts(const auto& z) { return z.real * 2.0 + z.imag * z.imag; }
-
-TEST(Fft, Gradients) {
-  const oracle::Array x = oracle::random_array({2, 6}, 1), y = oracle::random_array({2, 6}, 2),
-                      odd = oracle::random_array({5, 2}, 3);
-  check_gradient_of<2>([](const auto& a, const auto& b) { return of_parts(ts::fft::fft<1>(a, b)); }, x, y);
-  check_gradient_of<2>([](const auto& a, const auto& b) { return of_parts(ts::fft::ifft<0>(a, b)); }, x, y);
-  check_gradient_of<2>([](const auto& a) { return of_parts(ts::fft::rfft<0>(a)); }, odd);
-  check_gradient_of<2>([](const auto& a, const auto& b) { return ts::fft::irfft<1>(a, b) * ts::fft::irfft<1>(b, a); },
-                       x, y);
-  check_gradient_of<2>(
-      [](const auto& a, const auto& b) {
-        const auto made = ts::fft::irfft<0, ts::fft::Length::odd>(a, b);
-        return made * made;
-      },
-      x, y);
 }
 
 }  // namespace

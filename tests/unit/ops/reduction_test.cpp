@@ -183,6 +183,50 @@ void expect_values(const Array& got, const std::vector<double>& want) {
         << i << ": " << got.data[i] << " instead of " << want[i];
 }
 
+// numpy.nanmax, nanmin, nanprod, nanvar, nanstd, nanargmax and nanargmin; -1 where all are NaN, as in JAX.
+TEST(Reduction, OfElementsThatAreNotNan) {
+  const auto f = [](const auto& v) {
+    return std::tuple(ts::nanmax<1>(v), ts::nanmin<1>(v), ts::nanprod<-1>(v), ts::nanvar<1>(v), ts::nanstd<1>(v, 0),
+                      ts::nanargmax<1>(v), ts::nanargmin<1, std::int64_t>(v), ts::nanmax(v), ts::nanargmin(v));
+  };
+  const auto of = run(trace<decltype(f), Float<2>>().view(),
+                      {Array({4, 4}, {4, NAN, -1, 3, NAN, NAN, NAN, NAN, NAN, 5, 2, NAN, NAN, -INFINITY, NAN, NAN})});
+  expect_values(of[0], {4, NAN, 5, -INFINITY});
+  expect_values(of[1], {-1, NAN, 2, -INFINITY});
+  expect_values(of[2], {-12, 1, 10, -INFINITY});
+  expect_values(of[3], {7, NAN, 4.5, NAN});
+  expect_values(of[4], {2.1602468994692869, NAN, 1.5, NAN});
+  expect_values(of[5], {0, -1, 1, 1});
+  expect_values(of[6], {2, -1, 2, 1});
+  expect_values(of[7], {5});
+  expect_values(of[8], {13});
+  const auto kept = [](const auto& v) {
+    using ts::keepdims;
+    return std::tuple(ts::nanmax<1>(v, keepdims), ts::nanstd<0>(v, keepdims, 0), ts::nanargmax<0>(v, keepdims),
+                      ts::nanprod<0, 1>(v, keepdims), ts::nanmin<0>(v));
+  };
+  const auto integers =
+      run(trace<decltype(kept), ts::ShardedTensor<std::int32_t, 2>>().view(), {Array({2, 2}, {4, 1, 2, 3})});
+  EXPECT_EQ(integers[0].shape, (Shape{2, 1}));
+  expect_values(integers[0], {4, 3});
+  EXPECT_EQ(integers[1].shape, (Shape{1, 2}));
+  expect_values(integers[1], {1, 1});
+  expect_values(integers[2], {0, 1});
+  EXPECT_EQ(integers[3].shape, (Shape{1, 1}));
+  expect_values(integers[3], {24});
+  expect_values(integers[4], {2, 1});
+  const auto slopes = [](const auto& v) {
+    const auto some = ts::select(v > -0.5, v * v, NAN);
+    return ts::nanmax<0, 2>(some) * ts::nanprod<0, 2>(some) + ts::nanvar<0, 2>(some) * ts::nanstd<0, 2>(some, 0);
+  };
+  check_gradient<Float<3>>(slopes, {x}, first_order);
+  // No element of a row of NaNs has a slope.
+  const auto flat = [](const auto& v) { return ts::nanmin<1>(v) + ts::nanvar<1>(v, 0); };
+  const auto none = run(trace<FirstGradient<decltype(flat)>, std::tuple<Float<2>>, Float<1>>().view(),
+                        {Array({1, 3}, NAN), Array({1}, 1)});
+  EXPECT_EQ(none[1].data, (std::vector<double>{0, 0, 0}));
+}
+
 // torch.median, nanmedian, quantile and kthvalue of the rows; numpy.quantile gives the same.
 TEST(Reduction, OrderStatistics) {
   const auto f = [](const auto& v, const auto& whole) {

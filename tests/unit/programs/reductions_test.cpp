@@ -49,7 +49,8 @@ TEST(Programs, Statistics) {
                ts::outer(ts::sum<0>(y), ts::sum<1>(w)), ts::dot(ts::sum<0>(y), ts::sum<0>(w))),
         ts::median<0>(integers), ts::kthvalue<1>(integers, 1).indices, ts::bincount(integers, 4),
         ts::bincount(integers, 3, ts::cast<float>(integers) * 0.5), ts::histogram(x, 5, -0.75, 1.0),
-        ts::count_nonzero<1>(integers), most - least);
+        ts::count_nonzero<1>(integers), most - least, ts::nanmax<1>(ts::log(x)), ts::nanmin<0, 2>(ts::sqrt(x)),
+        ts::nanprod<2>(ts::sqrt(x)), ts::nanstd<0>(ts::sqrt(x)), ts::nanargmax<1>(ts::log(x)));
   };
   expect_equal_on_all_meshes<std::tuple<Tensor<3>, Tensor<2>, Tensor<2>>, Tensor<2, std::int8_t>>(
       with_gradient(f),

@@ -165,6 +165,27 @@ TEST(creation, ranges_of_numbers) {
   }
 }
 
+// torch.linspace, logspace and eye
+TEST(creation, lines_powers_and_identities) {
+  for (int devices = 1; devices <= 5; ++devices) {
+    const ts::Mesh mesh({{"x", devices}});
+    EXPECT_EQ(ts::to_host(ts::linspace(-1, 1, 5, mesh, {"x"})), (std::vector<float>{-1, -0.5F, 0, 0.5F, 1}));
+    const std::vector<double> points = ts::to_host(ts::linspace<double>(-1, 0.7, 7, mesh, {"x"})),
+                              want{-1,    -0.7166666666666667, -0.43333333333333335,
+                                   -0.15, 0.1333333333333333,  0.41666666666666663,
+                                   0.7};
+    for (std::size_t i = 0; i < want.size(); ++i) EXPECT_NEAR(points.at(i), want[i], 1e-16) << i;
+    EXPECT_EQ(points.back(), 0.7);
+    EXPECT_EQ(ts::to_host(ts::linspace(3, 9, 1, mesh)), std::vector<float>{3});
+    EXPECT_EQ(ts::to_host(ts::linspace(3, 9, 0, mesh, {"x"})), std::vector<float>{});
+    EXPECT_EQ(ts::to_host(ts::logspace(-1, 2, 4, mesh, {"x"})), (std::vector<float>{0.1F, 1, 10, 100}));
+    EXPECT_EQ(ts::to_host(ts::logspace<double>(0, 3, 4, mesh, {"x"}, 2)), (std::vector<double>{1, 2, 4, 8}));
+    EXPECT_EQ(ts::to_host(ts::eye<int>(3, mesh, {"x"})), (std::vector<int>{1, 0, 0, 0, 1, 0, 0, 0, 1}));
+    EXPECT_EQ(ts::to_host(ts::eye<float>(2, 3, mesh, {ts::none, "x"})), (std::vector<float>{1, 0, 0, 0, 1, 0}));
+    EXPECT_EQ(ts::shape(ts::eye<float>(3, 2, mesh)), (ts::Shape{3, 2}));
+  }
+}
+
 TEST(creation, a_scalar_has_one_element) {
   const ts::Mesh mesh({{"x", 4}});
   const auto x = ts::full<float, 0>({}, 2.5f, mesh);

@@ -51,6 +51,45 @@ TEST(Expressions, TakeCountsAndShiftsAsNumbers) {
       "size: it depends on a ts::Scalar or on a number of an expression", "give a ts::Dim");
 }
 
+TEST(Expressions, BlockDiagOfStoredTensors) {
+  const auto a = ts::shard<float>({{1, 2, 3}, {4, 5, 6}}, mesh, {"data", "model"});
+  const auto b = ts::shard<float>({{7}, {8}}, mesh, {ts::none, "data"});
+  EXPECT_EQ(values(ts::block_diag(a, b)), (std::vector<float>{1, 2, 3, 0, 4, 5, 6, 0, 0, 0, 0, 7, 0, 0, 0, 8}));
+  EXPECT_EQ(values(ts::block_diag(b, b * 2.0, b)),
+            (std::vector<float>{7, 0, 0, 8, 0, 0, 0, 14, 0, 0, 16, 0, 0, 0, 7, 0, 0, 8}));
+}
+
+constexpr auto first_of = ts::compile([](auto x) { return std::tuple(ts::argmax<1>(x), ts::argmin(x)); });
+constexpr auto at_share = ts::compile([](auto x, ts::Scalar q) { return ts::quantile<0>(x, q); });
+
+// Where PyTorch and JAX raise errors.
+TEST(Expressions, HaveNoExtremeWithoutElementsAndNoQuantileBeyondOne) {
+  const auto none = ts::zeros<float>({2, 0}, mesh, {"data"}), rows = ts::zeros<float>({0, 3}, mesh, {"data"});
+  expect_error(
+      ts::errc::dim_range, [&] { ts::eval(ts::argmax<1>(none)); }, "[argmax] dim 1 of a tensor of shape [2,0]",
+      "evaluate_test.cpp:");
+  expect_error(
+      ts::errc::dim_range, [&] { ts::eval(ts::argmin<0, std::int64_t>(rows)); },
+      "[argmin] dim 0 of a tensor of shape [0,3]");
+  expect_error(
+      ts::errc::dim_range, [&] { first_of(none); }, "[argmax] dim 1 of a tensor of shape [2,0] has no elements");
+  expect_error(
+      ts::errc::dim_range, [&] { first_of(rows); }, "[argmin] dim 0 of a tensor of shape [0,3] has no elements");
+  EXPECT_EQ(ts::shape(ts::eval(ts::argmax<1>(rows))), (ts::Shape{0}));
+
+  const auto x = ts::arange<float>(5, mesh, {"data"});
+  EXPECT_EQ(values(ts::quantile<0>(x, 0.5)), std::vector<float>{2});
+  expect_error(
+      ts::errc::option, [&] { values(ts::quantile<0>(x, 2.0)); }, "[quantile] q: 2.000000 is not between 0 and 1",
+      "evaluate_test.cpp:");
+  expect_error(
+      ts::errc::option, [&] { values(ts::nanquantile<0>(x, -0.25)); },
+      "[quantile] q: -0.250000 is not between 0 and 1");
+  EXPECT_EQ(ts::to_host(at_share(x, 1.0)), std::vector<float>{4});
+  expect_error(
+      ts::errc::option, [&] { at_share(x, 1.5); }, "[quantile] q: 1.500000 is not between 0 and 1");
+}
+
 // Sizes are numbers that a plan needs, other numbers aren't: both work as literals and as variables.
 TEST(Expressions, TakeSizesAsNumbers) {
   const auto x = ts::reshard(ts::arange<float>(12, mesh), {"data"});

@@ -7,6 +7,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "../base/expect_error.hpp"
 #include <gtest/gtest.h>
 
 #include <tessera/mesh/mesh.hpp>
@@ -17,6 +18,7 @@
 #include <tessera/tensor/creation.hpp>
 #include <tessera/tensor/evaluate.hpp>
 #include <tessera/tensor/host.hpp>
+#include <tessera/tensor/oracle.hpp>
 
 // Numbers that the host computes, where they meet tensors: as the only element of a tensor, as operands of each other,
 // as sizes and as positions.
@@ -204,6 +206,47 @@ TEST(Scalars, Arange) {
     EXPECT_EQ(ts::to_host(more), (std::vector<float>{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12}));
     EXPECT_EQ(ts::to_host(four), (std::vector<std::int64_t>{0, 1, 2, 3}));
     EXPECT_EQ(ts::to_host(in_loop), (std::vector<float>{0, 2, 4, 6, 8, 10, 12}));
+  }
+}
+
+constexpr auto created = ts::compile([](auto x, ts::Scalar most) {
+  const auto n = ts::extent<0>(x);
+  return std::tuple(ts::linspace<double>(-1, 0.7, 7, x), ts::linspace(0, most, n, x), ts::linspace(most, 9, 1, x),
+                    ts::logspace<double>(-1, 2, 5, x), ts::logspace(0, 3, 4, 2, x), ts::eye<float>(3, x),
+                    ts::eye<std::int32_t>(2, n - 4, x), ts::full<std::int64_t>({n - 5, 3}, 7, x),
+                    ts::zeros<float>({1, n}, x) + x, ts::ones<bool>({2}, x), ts::full<float>({2, n, 1}, most, x));
+});
+
+// torch.linspace, logspace, eye and full; their operands as constants, sizes and Scalars, on uneven shards.
+TEST(Scalars, Creation) {
+  for (const ts::Mesh& mesh : meshes()) {
+    const ts::OracleScope same_on_one_device;
+    const auto x = ts::arange<float>(7, mesh, {"data"});
+    const auto [line, to_scalar, one, powers, of_two, square, wide, sevens, row, bools, filled] = created(x, 1.5);
+    const std::vector<double> points = ts::to_host(line), want{-1,    -0.7166666666666667, -0.43333333333333335,
+                                                               -0.15, 0.1333333333333333,  0.41666666666666663,
+                                                               0.7};
+    for (std::size_t i = 0; i < want.size(); ++i) EXPECT_NEAR(points.at(i), want[i], 1e-16) << i;
+    EXPECT_EQ(points.front(), -1);
+    EXPECT_EQ(points.back(), 0.7);
+    EXPECT_EQ(ts::to_host(to_scalar), (std::vector<float>{0, 0.25F, 0.5F, 0.75F, 1, 1.25F, 1.5F}));
+    EXPECT_EQ(ts::to_host(one), std::vector<float>{1.5F});
+    const std::vector<double> of_ten = ts::to_host(powers),
+                              tens{0.1, 0.5623413251903491, 3.1622776601683795, 17.782794100389228, 100};
+    for (std::size_t i = 0; i < tens.size(); ++i) EXPECT_NEAR(of_ten.at(i), tens[i], 1e-15 * tens[i]) << i;
+    EXPECT_EQ(ts::to_host(of_two), (std::vector<float>{1, 2, 4, 8}));
+    EXPECT_EQ(ts::to_host(square), (std::vector<float>{1, 0, 0, 0, 1, 0, 0, 0, 1}));
+    EXPECT_EQ(ts::to_host(wide), (std::vector<std::int32_t>{1, 0, 0, 0, 1, 0}));
+    EXPECT_EQ(ts::to_host(sevens), std::vector<std::int64_t>(6, 7));
+    EXPECT_EQ(ts::shape(sevens), (ts::Shape{2, 3}));
+    EXPECT_EQ(ts::shape(row), (ts::Shape{1, 7}));
+    EXPECT_EQ(ts::to_host(row), ts::to_host(x));
+    EXPECT_EQ(ts::to_host(bools), std::vector<bool>(2, true));
+    EXPECT_EQ(ts::shape(filled), (ts::Shape{2, 7, 1}));
+    EXPECT_EQ(ts::to_host(filled), std::vector<float>(14, 1.5F));
+    tessera_test::expect_error(
+        ts::errc::shape_mismatch, [&] { created(ts::arange<float>(3, mesh), 1.0); }, "negative size -1",
+        "scalars_test");
   }
 }
 

@@ -62,20 +62,26 @@ struct Factors {
   }
 };
 
+/// Which extreme the position is of that a reduction finds.
+enum class PositionOf : std::int8_t { none, argmax, argmin };
+
 /// The dims that a reduction reduces, and whether the result keeps them with extent 1.
 struct Reduced {
   std::uint8_t dims = 0;  ///< bit d: dim d is reduced
   bool keep = false;
   bool constant = false;  ///< no gradient: a shift that cancels in its use, such as the maximum in a softmax
+  PositionOf position = PositionOf::none;  ///< a position exists only where there are elements
 
   static constexpr Reduced of(const Node& node) {
-    return {static_cast<std::uint8_t>(node.labels[0]), node.labels[1] != 0, node.labels[2] != 0};
+    return {static_cast<std::uint8_t>(node.labels[0]), node.labels[1] != 0, node.labels[2] != 0,
+            static_cast<PositionOf>(node.labels[3])};
   }
   constexpr Labels pack() const {
     Labels labels{};
     labels[0] = static_cast<std::int8_t>(dims);
     labels[1] = keep ? 1 : 0;
     labels[2] = constant ? 1 : 0;
+    labels[3] = static_cast<std::int8_t>(position);
     return labels;
   }
   constexpr bool has(int dim) const { return (dims >> dim & 1) != 0; }
@@ -122,6 +128,7 @@ enum class NumberRule : std::int8_t {
   rate,         ///< of a dropout: from 0 to 1
   probability,  ///< of a distribution: from 0 to 1
   positive,     ///< a parameter of a distribution
+  quantile,     ///< from 0 to 1
 };
 constexpr NumberRule number_rule(const Node& cast) { return static_cast<NumberRule>(cast.labels[0]); }
 constexpr Labels pack_rule(NumberRule rule) {

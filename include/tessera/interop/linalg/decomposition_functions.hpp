@@ -53,6 +53,28 @@ struct Eigh {
   }
 };
 
+/// The eigenvalues of A, and eigenvectors of length 1 in columns, as real and imaginary parts.
+struct Eig {
+  static constexpr std::string_view name = "eig";
+  static constexpr std::string_view signature = "(n,n)->(n),(n),(n,n),(n,n)";
+
+  template <class T>
+  static void run(CallArray<const T, 2> a, CallArray<T, 1> re, CallArray<T, 1> im, CallArray<T, 2> vectors_re,
+                  CallArray<T, 2> vectors_im) {
+    if (a.size() == 0) return;
+    using Columns = Eigen::Matrix<T, Eigen::Dynamic, Eigen::Dynamic>;
+    const Columns given = as_eigen(a);
+    const T nan = std::numeric_limits<T>::quiet_NaN();
+    as_eigen(re).setConstant(nan), as_eigen(im).setConstant(nan);
+    as_eigen(vectors_re).setConstant(nan), as_eigen(vectors_im).setConstant(nan);
+    if (!given.allFinite()) return;
+    const Eigen::EigenSolver<Columns> found(given);
+    if (found.info() != Eigen::Success) return;
+    as_eigen(re) = found.eigenvalues().real(), as_eigen(im) = found.eigenvalues().imag();
+    as_eigen(vectors_re) = found.eigenvectors().real(), as_eigen(vectors_im) = found.eigenvectors().imag();
+  }
+};
+
 /// The reduced decomposition A = Q R.
 struct Qr {
   static constexpr std::string_view name = "qr";

@@ -61,6 +61,17 @@ template <int Rank, int D, int Count, int Index> struct PartTag {
   }
 };
 
+struct BlockDiagTag {
+  template <class A, class B> using result = typename ConcatTag<2, 0>::template result<A, B>;
+  static constexpr Value emit(Value context, Value a, Value b) {
+    a = a.at(context.source), b = b.at(context.source);
+    const int row = a.leading(2), column = row + 1;
+    const Value none = a.integer(0, DType::i64), width = build::extent(a, column);
+    const Value both = width + build::extent(b, column);
+    return ConcatTag<2, 0>::emit(context, build::pad_to(a, column, none, both), build::pad_to(b, column, width, both));
+  }
+};
+
 }  // namespace detail
 
 /// Tensors of one shape and element type along a new dim at position D of the result: `stack<0>(a, b)` of vectors is a
@@ -112,7 +123,7 @@ constexpr auto meshgrid(const X& x, const Y& y, Here at = Here::current()) {
 template <TensorArgument A, TensorArgument B>
 constexpr auto block_diag(const A& a, const B& b, Here at = Here::current()) {
   static_assert(A::rank == 2 && B::rank == 2, "tessera: block_diag takes matrices");
-  return concat<0>(pad<1>(a, 0, extent<1>(b, at), at), pad<1>(b, extent<1>(a, at), 0, at), at);
+  return call<detail::BlockDiagTag>(Source::from(at), a, b);
 }
 template <TensorArgument A, TensorArgument B, TensorArgument C, TensorOperand... Rest>
 constexpr auto block_diag(const A& a, const B& b, const C& c, const Rest&... rest) {

@@ -36,6 +36,7 @@ constexpr Value cast_parts(Value x, DType type) {
 constexpr const char* broken_rule(NumberRule rule) {
   if (rule == NumberRule::rate) return "[dropout] rate: the rate is not between 0 and 1";
   if (rule == NumberRule::probability) return "[distributions] probs: the probability is not between 0 and 1";
+  if (rule == NumberRule::quantile) return "[quantile] q: q is not between 0 and 1";
   if (rule == NumberRule::positive) return "[distributions] parameter: the parameter is not above 0";
   return "[number] range: the number is not a value of the element type";
 }

@@ -64,12 +64,10 @@ template <int Rank, int D, Interpolation How, bool IgnoresNan> struct QuantileTa
   template <class A, class Q> using result = Typed<element_t<floating_type(dtype_v<typename A::type>)>, Rank - 1>;
   static constexpr Value emit(Value context, Value x, Value q) {
     x = build::cast(x.at(context.source), floating_type(x.dtype()));
-    if (const Node& node = q.node(); node.is_constant() && !(node.value >= 0 && node.value <= 1))
-      context.refuse(errc::option, "[quantile] q: q is not between 0 and 1");
+    q = build::checked_cast(q.at(context.source), DType::f64, NumberRule::quantile);
     const RankedDim line(x, x.shifted(D, Rank));
     const Value most = build::cast(line.count() - 1.0, DType::f64), zero = most.number(0);
-    const Value place =
-        build::binary(Op::maximum, build::binary(Op::minimum, build::cast(q, DType::f64) * most, most), zero);
+    const Value place = build::binary(Op::maximum, build::binary(Op::minimum, q * most, most), zero);
     const auto at = [&](Value rank) {
       const Value whole = build::cast(rank, DType::i64);
       return line.at(IgnoresNan ? whole : line.unless_nan(whole));
@@ -115,8 +113,8 @@ template <int D = -1, TensorArgument X> constexpr auto nanmedian(const X& x, Her
 
 /// The q-quantile along dim D: the element of rank q (n - 1), from 0 for the smallest on, interpolated between its
 /// neighbours: `quantile<-1>(x, 0.9)`, `quantile<0, ts::Interpolation::lower>(x, q)`. NaN where any element is; of
-/// integers f32. A q that is a ts::Scalar is clamped to [0, 1]. Errors: option for a constant q outside of [0, 1];
-/// dim_range for a dim without elements. In all else as median. `nanquantile` leaves NaNs out.
+/// integers f32. Errors: option for a q outside of [0, 1], of a ts::Scalar when the program runs; dim_range for a dim
+/// without elements. In all else as median. `nanquantile` leaves NaNs out.
 template <int D = -1, Interpolation How = Interpolation::linear, TensorArgument X, NumberOperand Q>
 constexpr auto quantile(const X& x, const Q& q, Here at = Here::current()) {
   return call<detail::QuantileTag<X::rank, detail::checked_dim<D, X::rank>(), How, false>>(Source::from(at), x, q);

@@ -16,14 +16,14 @@ constexpr void reduced_dims(Node& made, const Node& from, const Reduced& reduced
     ++made.rank;
   }
 }
-/// Reduces a bit set of dims.
-constexpr Value reduce(Op op, Value x, unsigned dims, bool keep) {
+/// Reduces a bit set of dims; `position`: the elements are positions, of which there has to be one.
+constexpr Value reduce(Op op, Value x, unsigned dims, bool keep, PositionOf position = PositionOf::none) {
   const Reduction reduction = row_of(op).reduction;
   const DType whole = reduced_type(reduction, x.dtype()), partial = partial_type(reduction, x.dtype());
   if (dims == 0) return cast(x, whole);
-  if (x.dtype() != partial) return cast(reduce(op, cast(x, partial), dims, keep), whole);
+  if (x.dtype() != partial) return cast(reduce(op, cast(x, partial), dims, keep, position), whole);
   require_arithmetic(x);
-  const Reduced reduced{static_cast<std::uint8_t>(dims), keep};
+  const Reduced reduced{static_cast<std::uint8_t>(dims), keep, false, position};
   Node made{.op = op, .dtype = x.dtype(), .labels = reduced.pack()};
   reduced_dims(made, x.node(), reduced);
   return x.make(made, {x.id});

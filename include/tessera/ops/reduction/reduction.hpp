@@ -84,13 +84,19 @@ template <class Extreme, class Index, bool Keep, int... Dims> struct ArgReduce {
     set <<= x.rank() - rank;
     Value found = build::binary(Op::equal, x, build::reduce(ops::op_v<Extreme>, x, set, true));
     if (is_floating(x.dtype())) found = build::binary(Op::logical_or, found, build::binary(Op::not_equal, x, x));
+    return first_of(x, found, set);
+  }
+
+  /// Larger than all positions (no tensor has 2^53 elements), and exact as a double, in which kernels take constants.
+  static constexpr double past_all = std::is_same_v<Index, std::int32_t> ? 0x1p31 - 1 : 0x1p53;
+  /// The smallest position along a set of dims of x at which `found` holds; past_all where it does not.
+  static constexpr Value first_of(Value x, Value found, unsigned set) {
     constexpr DType type = dtype_v<Index>;
     Value position = x.number(0, type);
     for (int d = 0; d < x.rank(); ++d)
       if ((set >> d & 1) != 0) position = position * build::cast(build::extent(x, d), type) + build::iota(x, d, type);
-    // Larger than all positions (no tensor has 2^53 elements), and exact as a double, in which kernels take constants.
-    const Value past = x.number(type == DType::i32 ? 0x1p31 - 1 : 0x1p53, type);
-    return build::reduce(ops::op_v<ops::MinOp>, build::select(found, position, past), set, Keep);
+    return build::reduce(ops::op_v<ops::MinOp>, build::select(found, position, x.number(past_all, type)), set, Keep,
+                         std::is_same_v<Extreme, ops::MaxOp> ? PositionOf::argmax : PositionOf::argmin);
   }
 };
 
@@ -172,8 +178,8 @@ template <int... Dims, TensorArgument X> constexpr auto all(const X& x, KeepDims
 
 /// The index of the largest (smallest) element along one dim: `argmax<-1>(x)`, `argmin<0, std::int64_t>(x)`; without a
 /// dim, `argmax(x)`, the row-major position among all elements. Of equal elements the first; where any is NaN, the
-/// first NaN. `Index` has to hold the number of elements; of no elements the result is the largest Index. Shapes as
-/// `max`; no gradient. Communication: over a sharded dim, one all_reduce of the extremes and one of the indices.
+/// first NaN. `Index` has to hold the number of elements. Shapes as `max`; no gradient. Errors: dim_range for a dim
+/// without elements. Communication: over a sharded dim, one all_reduce of the extremes and one of the indices.
 template <int D, Element Index = std::int32_t, TensorArgument X>
 constexpr auto argmax(const X& x, Here at = Here::current()) {
   return detail::reduce_by<detail::ArgReduce<ops::MaxOp, Index, false, D>>(x, at);

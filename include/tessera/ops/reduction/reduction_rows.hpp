@@ -15,10 +15,18 @@ TESSERA_PLANNING_BEGIN
 
 namespace tessera::ops {
 
+/// The elements of the operand are positions: what matters of it is its shape.
+[[noreturn]] inline void fail_without_elements(const ShapeContext& c, PositionOf position, int dim) {
+  const std::string operand = shape_text(DType::i32, c.operand(0));
+  fail(errc::dim_range, "[", position == PositionOf::argmax ? "argmax" : "argmin", "] dim ", dim,
+       " of a tensor of shape ", operand.substr(operand.find('[')), " has no elements", c.node().source);
+}
 constexpr Shape reduction_shape(const ShapeContext& c) {
   const Reduced reduced = Reduced::of(c.node());
   Shape shape;
   for (int d = 0; d < c.graph.operand_node(c.id, 0).rank; ++d) {
+    if (reduced.has(d) && reduced.position != PositionOf::none && c.operand(0)[static_cast<std::size_t>(d)] == 0)
+      fail_without_elements(c, reduced.position, d);
     if (!reduced.has(d))
       shape.push_back(c.operand(0)[static_cast<std::size_t>(d)]);
     else if (reduced.keep)

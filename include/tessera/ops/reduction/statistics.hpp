@@ -43,31 +43,6 @@ template <bool Keep, int... Dims> struct Norm {
   }
 };
 
-template <bool Keep, int... Dims> struct NanSum {
-  using R = Reduce<ops::SumOp, false, Keep, Dims...>;
-  template <class A> using result = typename R::template result<A>;
-  template <int Rank> static constexpr unsigned dims = R::template dims<Rank>;
-  static constexpr Value emit(Value context, Value x, int rank, unsigned set) {
-    x = x.at(context.source);
-    if (is_floating(x.dtype())) x = build::select(build::binary(Op::not_equal, x, x), x.number(0), x);
-    return R::emit(context, x, rank, set);
-  }
-};
-
-template <bool Keep, int... Dims> struct NanMean {
-  using R = Reduce<ops::SumOp, true, Keep, Dims...>;
-  template <class A> using result = typename R::template result<A>;
-  template <int Rank> static constexpr unsigned dims = R::template dims<Rank>;
-  static constexpr Value emit(Value context, Value x, int rank, unsigned set) {
-    const DType type = floating_type(x.dtype());
-    set <<= x.rank() - rank;
-    x = build::cast(x.at(context.source), computed_as(type));
-    const Value is_nan = build::binary(Op::not_equal, x, x), zero = x.number(0);
-    const Value count = build::reduce(Op::sum, build::select(is_nan, zero, x.number(1)), set, Keep);
-    return build::cast(build::reduce(Op::sum, build::select(is_nan, zero, x), set, Keep) / count, type);
-  }
-};
-
 template <bool Keep, int... Dims> struct CountNonzero {
   using R = Reduce<ops::SumOp, false, Keep, Dims...>;
   template <class A> using result = typename R::template result<Typed<std::int32_t, A::rank>>;
@@ -148,20 +123,6 @@ constexpr auto norm(const X& x, KeepDims, const P& p, Here at = Here::current())
   return call<detail::PNormTag<X::rank, true, Dims...>>(Source::from(at), x, p);
 }
 
-/// The sum of the elements that are not NaN, whose gradient is 0 where elements are NaN. In all else as `sum`.
-template <int... Dims, TensorArgument X> constexpr auto nansum(const X& x, Here at = Here::current()) {
-  return detail::reduce_by<detail::NanSum<false, Dims...>>(x, at);
-}
-template <int... Dims, TensorArgument X> constexpr auto nansum(const X& x, KeepDims, Here at = Here::current()) {
-  return detail::reduce_by<detail::NanSum<true, Dims...>>(x, at);
-}
-/// The mean of the elements that are not NaN; NaN where all are. In all else as `mean`.
-template <int... Dims, TensorArgument X> constexpr auto nanmean(const X& x, Here at = Here::current()) {
-  return detail::reduce_by<detail::NanMean<false, Dims...>>(x, at);
-}
-template <int... Dims, TensorArgument X> constexpr auto nanmean(const X& x, KeepDims, Here at = Here::current()) {
-  return detail::reduce_by<detail::NanMean<true, Dims...>>(x, at);
-}
 /// The number of elements that are not 0, i32; NaN is not 0. No gradient. In all else as `sum`.
 template <int... Dims, TensorArgument X> constexpr auto count_nonzero(const X& x, Here at = Here::current()) {
   return detail::reduce_by<detail::CountNonzero<false, Dims...>>(x, at);

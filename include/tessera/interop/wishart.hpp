@@ -1,0 +1,110 @@
+#ifndef TESSERA_INTEROP_WISHART_HPP
+#define TESSERA_INTEROP_WISHART_HPP
+#include <tessera/base/push_macros.hpp>
+
+#include <cstdint>
+#include <utility>
+
+#include <tessera/distributions/continuous/chi2.hpp>
+#include <tessera/interop/multivariate_normal.hpp>
+#include <tessera/ops/elementwise/special_functions.hpp>
+
+namespace tessera::distributions {
+
+/// The Wishart distribution of symmetric positive definite matrices [..., n, n] (torch.distributions.Wishart): of
+/// x x^t for a matrix x of `df` columns, each of which is normally distributed with the covariance matrix that is
+/// given; `df` need not be whole, and is above n - 1. PyTorch's keyword arguments are types: ScaleTril,
+/// CovarianceMatrix, PrecisionMatrix. float or double. `df` is a number, or a tensor of batch dims. Batch dims stay
+/// split; matrices are whole on each device (see linalg.hpp). Target: tessera::eigen, or tessera::tessera.
+///
+///     #include <tessera/interop/wishart.hpp>
+///     const auto p = ts::distributions::Wishart(5.0, ts::distributions::CovarianceMatrix(c));   // c [n, n]
+///     const auto precision = p.rsample(key);
+template <Operand Df, TensorOperand Factor> struct Wishart {
+  Df df;
+  Factor scale_tril;  ///< lower triangular
+
+  template <template <class> class Given, class X>
+  constexpr Wishart(const Df& degrees, const Given<X>& given, Here at = Here::current())
+      : df(degrees), scale_tril(detail::factor_of(given, at)) {}
+
+  /// The logarithm of the density at matrices x [..., n, n]. NaN for a matrix that is not positive definite.
+  template <TensorArgument X> constexpr auto log_prob(const X& x, Here at = Here::current()) const {
+    using Solve = linalg::detail::SolveTriangular<linalg::Triangle::lower, linalg::detail::As::given,
+                                                  linalg::detail::Diagonal::given>;
+    const auto factor = linalg::cholesky(x, at);
+    const auto ratio = tessera::detail::custom_call_of<Solve>(Source::from(at), scale_tril, factor);
+    return sum<-1>((along_dim(at) - size(at) - 1.0) * log(diagonal(factor, at), at) - log_norm(at), at) -
+           sum<-2, -1>(ratio * ratio, at) * 0.5;
+  }
+  constexpr auto entropy(Here at = Here::current()) const {
+    const auto own = log(deviations(at), at);
+    const auto log_determinant = digamma(halves(at), at) + own * 2.0 + log_2;  // its mean, as a sum over the dim
+    return sum<-1>(log_norm(at) - (along_dim(at) - size(at) - 1.0) * 0.5 * log_determinant + along_dim(at) * 0.5, at);
+  }
+  constexpr auto mean(Here at = Here::current()) const { return covariance(at) * along_matrices(df, at); }
+  /// NaN for df below n + 1.
+  constexpr auto mode(Here at = Here::current()) const {
+    const auto rest = along_matrices(df, at) - unsqueeze<-1>(size(at), at) - 1.0;
+    return covariance(at) * select(rest > 0.0, rest, ops::not_a_number, at);
+  }
+  /// Of each element alone.
+  constexpr auto variance(Here at = Here::current()) const {
+    const auto all = covariance(at);
+    const auto own = sum<-1>(scale_tril * scale_tril, at);
+    return (all * all + unsqueeze<-1>(own, at) * unsqueeze<-2>(own, at)) * along_matrices(df, at);
+  }
+  /// Draws without gradients. Key and stream: as of ts::uniform_like.
+  template <std::uint32_t Stream = 0, class Key>
+  constexpr auto sample(const Key& key, Here at = Here::current()) const {
+    return stop_gradient(rsample<Stream>(key, at), at);
+  }
+  /// Draws with gradients of df and scale_tril. Source: Bartlett, Proceedings of the Royal Society of Edinburgh 53
+  /// (1933).
+  template <std::uint32_t Stream = 0, class Key>
+  constexpr auto rsample(const Key& key, Here at = Here::current()) const {
+    const auto roots = sqrt(Chi2(halves(at) * 2.0).template rsample<Stream>(key, at), at);
+    const auto noise = normal_like<Stream>(scale_tril + unsqueeze<-1>(roots, at), key, at);
+    const auto on_diagonal = tessera::equal(iota<-2, std::int32_t>(noise, at), iota<-1, std::int32_t>(noise, at), at);
+    const auto factor = matmul(scale_tril, select(on_diagonal, unsqueeze<-1>(roots, at), tril(noise, -1, at), at), at);
+    return matmul(factor, detail::transposed(factor, at), at);
+  }
+
+  /// The diagonal of scale_tril, [..., n].
+  constexpr auto deviations(Here at = Here::current()) const { return diagonal(scale_tril, at); }
+
+ private:
+  static constexpr double log_2 = 0.69314718055994530942, half_log_pi = 0.57236494292470008707;
+
+  /// df against [..., n], and against [..., n, n].
+  constexpr auto along_dim(Here at) const {
+    if constexpr (TensorOperand<Df>)
+      return unsqueeze<-1>(df, at);
+    else
+      return df;
+  }
+  static constexpr auto along_matrices(const Df& degrees, Here at) {
+    if constexpr (TensorOperand<Df>)
+      return unsqueeze<-1>(unsqueeze<-1>(degrees, at), at);
+    else
+      return degrees;
+  }
+  /// 0, 1, ..., n - 1 along the dim, and n, [..., 1].
+  constexpr auto index(Here at) const { return iota<-1, typename Factor::element>(deviations(at), at); }
+  constexpr auto size(Here at) const { return sum<-1>(ones_like(deviations(at), at), keepdims, at); }
+  constexpr auto halves(Here at) const { return (along_dim(at) - index(at)) * 0.5; }
+  /// The logarithm of the normalising factor, as a sum over the dim.
+  constexpr auto log_norm(Here at) const {
+    return along_dim(at) * (log(deviations(at), at) + log_2 * 0.5) + lgamma(halves(at), at) + index(at) * half_log_pi;
+  }
+  constexpr auto covariance(Here at) const { return matmul(scale_tril, detail::transposed(scale_tril, at), at); }
+};
+template <class Df, template <class> class Given, class X>
+Wishart(Df, Given<X>)
+    -> Wishart<Df, decltype(detail::factor_of(std::declval<const Given<X>&>(), std::declval<Here>()))>;
+
+}  // namespace tessera::distributions
+
+#include <tessera/base/pop_macros.hpp>
+
+#endif
