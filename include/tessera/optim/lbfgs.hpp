@@ -5,6 +5,7 @@
 #include <array>
 #include <cstddef>
 #include <tuple>
+#include <utility>
 
 #include <tessera/base/error.hpp>
 #include <tessera/base/growable.hpp>
@@ -119,23 +120,24 @@ constexpr auto lbfgs(const Model& model, const Model& gradients,
   const Scalar step = next_step("lbfgs", model, state.step, at);
   const Vectors all{Source::from(at)};
   const Growable<Value> p = parameters_of(model), before = parameters_of(state.gradient);
-  Growable<Value> g = parameters_of(gradients);
-  for (const std::size_t count : {g.size(), before.size(), parameters_of(state.moved).size()})
-    if (count != p.size())
-      fail(errc::structure, "[lbfgs] structure: model, gradients and state have different numbers of tensors");
-  g = all.map([](Value x, Value like) { return build::alike(x, like, {.exactly = true}); }, g, p);
+  const Growable<Value> moved = parameters_of(state.moved), given = parameters_of(gradients);
+  if (given.size() != p.size() || before.size() != p.size() || moved.size() != p.size())
+    fail(errc::structure, "[lbfgs] structure: model, gradients and state have different numbers of tensors");
+  const Growable<Value> g =
+      all.map([](Value x, Value like) { return build::alike(x, like, {.exactly = true}); }, given, p);
 
   // The pair of the last step comes first, unless the curvature along it is too small.
-  const Growable<Value> moved = parameters_of(state.moved);
   const Growable<Value> change = all.map([](Value x, Value y) { return x - y; }, g, before);
   const Value curvature = all.dot(change, moved), keeps = build::greater(curvature, curvature.number(1e-10));
   std::array<Growable<Value>, History> s{}, y{};
-  for (std::size_t i = 0; i < History; ++i) {
-    const Growable<Value> s_before = i == 0 ? moved : parameters_of(state.moves[i - 1]);
-    const Growable<Value> y_before = i == 0 ? change : parameters_of(state.changes[i - 1]);
-    s[i] = all.select(keeps, s_before, parameters_of(state.moves[i]));
-    y[i] = all.select(keeps, y_before, parameters_of(state.changes[i]));
+  for (std::size_t i = 0; i < History; ++i)
+    s[i] = parameters_of(state.moves[i]), y[i] = parameters_of(state.changes[i]);
+  for (std::size_t i = History - 1; i > 0; --i) {
+    s[i] = all.select(keeps, s[i - 1], s[i]);
+    y[i] = all.select(keeps, y[i - 1], y[i]);
   }
+  s[0] = all.select(keeps, moved, s[0]);
+  y[0] = all.select(keeps, change, y[0]);
 
   const Value minus_one = curvature.number(-1);
   Growable<Value> d = all.times(minus_one, g);
@@ -160,15 +162,14 @@ constexpr auto lbfgs(const Model& model, const Model& gradients,
   const Growable<Value> next =
       all.map([](Value x, Value by) { return build::alike(x + by, x, {.exactly = true}); }, p, move);
 
-  optim::LbfgsState<optim::stored_t<Model>, History> made = state;
-  made.gradient = with_parameters(state.gradient, g);
-  made.moved = with_parameters(state.moved, move);
-  for (std::size_t i = 0; i < History; ++i) {
-    made.moves[i] = with_parameters(state.moves[i], s[i]);
-    made.changes[i] = with_parameters(state.changes[i], y[i]);
-  }
-  made.step = step;
-  return std::tuple(with_parameters(model, next), made);
+  return [&]<std::size_t... I>(std::index_sequence<I...>) {
+    return std::tuple(with_parameters(model, next),
+                      optim::LbfgsState<optim::stored_t<Model>, History>{with_parameters(state.gradient, g),
+                                                                         with_parameters(state.moved, move),
+                                                                         {with_parameters(state.moves[I], s[I])...},
+                                                                         {with_parameters(state.changes[I], y[I])...},
+                                                                         step});
+  }(std::make_index_sequence<History>());
 }
 
 }  // namespace tessera

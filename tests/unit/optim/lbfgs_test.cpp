@@ -18,18 +18,20 @@ namespace {
 
 struct Layer {
   ts::ShardedTensor<double, 1> bias;
+  constexpr auto operator()(const auto& x) const { return x + bias; }
 };
 struct Model {
   ts::ShardedTensor<double, 2> matrix;
+  ts::ShardedTensor<double, 1> vector;
   ts::Stack<Layer> layers;
 };
 
-/// Half the sum of c (x - 1)^2, with factors c from 1 to 30.
+/// Half the sum of c (x - 1)^2, with factors c from 1 to 33, of a matrix and of a sum of vectors.
 constexpr auto quadratic = [](const auto& model) {
   const auto off = model.matrix - 1.0;
   const auto factor = ts::iota<0, double>(model.matrix) * 5.0 + ts::iota<1, double>(model.matrix) + 1.0;
-  const auto bias = model.layers[0].bias - 1.0;
-  return ts::sum(factor * off * off) * 0.5 + ts::sum(bias * bias) * 1.5;
+  const auto rest = model.layers(model.vector) - 1.0;
+  return ts::sum(factor * off * off) * 0.5 + ts::sum(rest * rest) * 1.5;
 };
 struct Step {
   constexpr auto operator()(const auto& model, const auto& state, const auto& config) const {
@@ -43,7 +45,7 @@ constexpr auto step = ts::compile(Step());
 /// The losses of some steps on a mesh, whose devices have uneven shards of the 7 rows.
 template <class Config> std::vector<double> losses_of(const Config& config, int devices, int steps) {
   const ts::Mesh mesh({{"x", devices}});
-  Model model{ts::zeros<double>({7, 3}, mesh, {"x"}),
+  Model model{ts::zeros<double>({7, 3}, mesh, {"x"}), ts::zeros<double>({5}, mesh, {"x"}),
               ts::Stack<Layer>(2, [&](int) { return Layer{ts::zeros<double>({5}, mesh, {"x"})}; })};
   auto state = ts::optim::init_state(config, model);
   std::vector<double> losses;
