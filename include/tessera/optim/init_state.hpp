@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <string_view>
 #include <type_traits>
+#include <utility>
 
 #include <tessera/base/name_pattern.hpp>
 #include <tessera/base/source.hpp>
@@ -122,10 +123,10 @@ template <class Model> AsgdState<Model> init_state(const Asgd&, const Model& mod
 template <int History, class Model>
 LbfgsState<Model, History> init_state(const Lbfgs&, const Model& model, Here at = Here::current()) {
   const Model zeros = detail::zeros_of(model, at);
-  LbfgsState<Model, History> state{zeros, zeros, {}, {}, 0};
-  state.moves.fill(zeros);
-  state.changes.fill(zeros);
-  return state;
+  return [&]<std::size_t... I>(std::index_sequence<I...>) {
+    const models_t<Model, History> none(((void)I, zeros)...);
+    return LbfgsState<Model, History>{zeros, zeros, none, none, 0};
+  }(std::make_index_sequence<static_cast<std::size_t>(History)>());
 }
 template <class Model>
 LbfgsState<Model> init_state(const Lbfgs& config, const Model& model, Here at = Here::current()) {

@@ -24,6 +24,21 @@ namespace tessera {
 
 namespace optim {
 
+namespace detail {
+
+// A tuple, since g++ 12 does not copy a std::array of models with a Stack in constant expressions.
+template <class Model, class Indices> struct CopiesOf;
+template <class Model, std::size_t... I> struct CopiesOf<Model, std::index_sequence<I...>> {
+  template <std::size_t> using one = Model;
+  using type = std::tuple<one<I>...>;
+};
+
+}  // namespace detail
+
+/// Several models of one type.
+template <class Model, int Count>
+using models_t = typename detail::CopiesOf<Model, std::make_index_sequence<static_cast<std::size_t>(Count)>>::type;
+
 /// Hyper-parameters of L-BFGS. They are Scalars, so a new learning rate needs no new plan.
 struct Lbfgs {
   Scalar learning_rate = 1.0;
@@ -35,7 +50,7 @@ struct Lbfgs {
 /// yet made.
 template <class Model, int History = 10> struct LbfgsState {
   Model gradient, moved;
-  std::array<Model, History> moves, changes;
+  models_t<Model, History> moves, changes;
   Scalar step;
 
   static constexpr std::array field_names{"gradient", "moved", "moves", "changes", "step"};
@@ -89,6 +104,12 @@ struct Vectors {
     return map([&](Value x, Value y) { return build::select(condition, x, y); }, a, b);
   }
 };
+/// The tensors of each of several models.
+template <class... Models>
+constexpr std::array<Growable<Value>, sizeof...(Models)> parameters_of_each(const std::tuple<Models...>& models) {
+  return std::apply(
+      [](const auto&... own) { return std::array<Growable<Value>, sizeof...(own)>{parameters_of(own)...}; }, models);
+}
 /// a / b, and `other` where b is 0.
 constexpr Value quotient(const Value& a, const Value& b, double other) {
   const Value none = build::equal(b, b.number(0));
@@ -129,9 +150,7 @@ constexpr auto lbfgs(const Model& model, const Model& gradients,
   // The pair of the last step comes first, unless the curvature along it is too small.
   const Growable<Value> change = all.map([](Value x, Value y) { return x - y; }, g, before);
   const Value curvature = all.dot(change, moved), keeps = build::greater(curvature, curvature.number(1e-10));
-  std::array<Growable<Value>, History> s{}, y{};
-  for (std::size_t i = 0; i < History; ++i)
-    s[i] = parameters_of(state.moves[i]), y[i] = parameters_of(state.changes[i]);
+  std::array<Growable<Value>, History> s = parameters_of_each(state.moves), y = parameters_of_each(state.changes);
   for (std::size_t i = History - 1; i > 0; --i) {
     s[i] = all.select(keeps, s[i - 1], s[i]);
     y[i] = all.select(keeps, y[i - 1], y[i]);
@@ -163,12 +182,12 @@ constexpr auto lbfgs(const Model& model, const Model& gradients,
       all.map([](Value x, Value by) { return build::alike(x + by, x, {.exactly = true}); }, p, move);
 
   return [&]<std::size_t... I>(std::index_sequence<I...>) {
+    using State = optim::LbfgsState<optim::stored_t<Model>, History>;
+    using Models = optim::models_t<optim::stored_t<Model>, History>;
     return std::tuple(with_parameters(model, next),
-                      optim::LbfgsState<optim::stored_t<Model>, History>{with_parameters(state.gradient, g),
-                                                                         with_parameters(state.moved, move),
-                                                                         {with_parameters(state.moves[I], s[I])...},
-                                                                         {with_parameters(state.changes[I], y[I])...},
-                                                                         step});
+                      State{with_parameters(state.gradient, g), with_parameters(state.moved, move),
+                            Models(with_parameters(std::get<I>(state.moves), s[I])...),
+                            Models(with_parameters(std::get<I>(state.changes), y[I])...), step});
   }(std::make_index_sequence<History>());
 }
 

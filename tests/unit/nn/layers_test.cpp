@@ -294,7 +294,10 @@ TEST(RelativePositionBias, HasTheBucketsOfT5) {
   EXPECT_EQ(ts::sharded_type_text(nn::relative_position_bias(ts::Key(1), 4, strategy).table), "f32[32,4]{-,model}");
   tessera_test::expect_error(
       ts::errc::option, [&] { nn::relative_position_bias(ts::Key(1), 4, strategy, 30); },
-      "[relative_position_bias] buckets: 30 buckets for distances up to 128, expected a multiple of 4");
+      "[relative_position_bias] buckets: 30 is not a multiple of 4");
+  tessera_test::expect_error(
+      ts::errc::option, [&] { nn::relative_position_bias(ts::Key(1), 4, strategy, 32, 8); },
+      "[relative_position_bias] distance: ", " is not above 8");
 }
 
 TEST(Mlp, IsGeluBetweenTwoProducts) {

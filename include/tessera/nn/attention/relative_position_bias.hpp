@@ -61,10 +61,12 @@ RelativePositionBias<T, Bidirectional> relative_position_bias(Key key, Extent he
                                                               Extent buckets = 32, double distance = 128,
                                                               double stddev = 0.02, Here at = Here::current()) {
   const std::int64_t parts = Bidirectional ? 4 : 2;
-  if (buckets.value < 1 || buckets.value % parts != 0 || !(distance > static_cast<double>(buckets.value / parts)))
-    fail(errc::option, "[relative_position_bias] buckets: ", buckets.value, " buckets for distances up to ", distance,
-         ", expected a multiple of ", parts, ", and a distance above the ", buckets.value / parts,
-         " that have a bucket each", Source::from(at));
+  if (buckets.value < 1 || buckets.value % parts != 0)
+    fail(errc::option, "[relative_position_bias] buckets: ", buckets.value, " is not a multiple of ", parts,
+         Source::from(at));
+  if (!(distance > static_cast<double>(buckets.value / parts)))
+    fail(errc::option, "[relative_position_bias] distance: ", distance, " is not above ", buckets.value / parts,
+         ", the number of distances that have a bucket each", Source::from(at));
   PartitionSpec spec;
   if (const PartitionSpec of_columns = strategy.weight(Role::column); of_columns.entries.size() == 2)
     spec.entries.push_back(SpecEntry()), spec.entries.push_back(of_columns.entries[1]);

@@ -266,21 +266,17 @@ template <int Rank, LossReduction Reduction> struct SmoothedCrossEntropyTag {
   }
 };
 
-template <class Logits, class Probabilities> struct SoftTargets {
-  using type = loss_t<Logits>;
-  using Checks = decltype([] {
-    static_assert(floating_v<Logits> && floating_v<Probabilities> && Probabilities::rank == Logits::rank,
-                  "tessera: the targets of cross_entropy must be an integer tensor of class indices, or probabilities, "
-                  "a floating-point tensor of the rank of the logits, which are float, double, bf16 or f16");
-  });
-};
 /// Cross entropy with a probability for each class.
 template <int Rank, LossReduction Reduction> struct SoftCrossEntropyTag {
   static constexpr const char* function = "cross_entropy";
-  template <class Logits, class Probabilities, class Smoothing, class Z, class Ignored, class... Weight>
-  struct result : SoftTargets<Logits, Probabilities> {
+  template <class Logits, class Probabilities, class Smoothing, class Z, class Ignored, class... Weight> struct result {
+    using type = loss_t<Logits>;
     static constexpr int rank = Reduction == LossReduction::each ? Rank - 1 : 0;
     static_assert((weighs_classes_v<Logits, Weight> && ...));
+    using Checks = decltype([] {
+      static_assert(floating_v<Logits>,
+                    "tessera: the logits of cross_entropy must be a float, double, bf16 or f16 tensor");
+    });
   };
   static constexpr Value emit(Value context, Value logits, Value targets, Value smoothing, Value z, Value ignored,
                               std::same_as<Value> auto... class_weight) {
@@ -309,14 +305,15 @@ template <int Rank, LossReduction Reduction> struct SoftCrossEntropyTag {
 };
 
 /// Whether the targets of a cross entropy are probabilities, not class indices.
-template <class Targets> inline constexpr bool are_probabilities_v = false;
-template <class Targets>
+template <class Logits, class Targets> inline constexpr bool are_probabilities_v = false;
+template <class Logits, class Targets>
   requires requires { typename Targets::element; }
-inline constexpr bool are_probabilities_v<Targets> = is_floating_v<typename Targets::element>;
+inline constexpr bool are_probabilities_v<Logits, Targets> =
+    is_floating_v<typename Targets::element> && Targets::rank == Logits::rank;
 
 template <LossReduction Reduction, class Logits, class Targets>
 using CrossEntropyWithOptions =
-    std::conditional_t<are_probabilities_v<Targets>, SoftCrossEntropyTag<Logits::rank, Reduction>,
+    std::conditional_t<are_probabilities_v<Logits, Targets>, SoftCrossEntropyTag<Logits::rank, Reduction>,
                        SmoothedCrossEntropyTag<Logits::rank, Reduction>>;
 
 }  // namespace detail
@@ -473,7 +470,7 @@ constexpr auto cross_entropy(const Logits& logits, const Targets& targets, const
 ///
 ///     ts::cross_entropy(ts::matmul(x, w), ts::softmax(teacher / temperature))
 template <TensorArgument Logits, TensorArgument Targets>
-  requires detail::are_probabilities_v<Targets>
+  requires detail::are_probabilities_v<Logits, Targets>
 constexpr auto cross_entropy(const Logits& logits, const Targets& targets, Here at = Here::current()) {
   return cross_entropy<LossReduction::mean>(logits, targets, CrossEntropy{}, at);
 }
