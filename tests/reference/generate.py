@@ -682,6 +682,11 @@ def losses():
     three("multilabel_margin_loss", lambda x, t, how: F.multilabel_margin_loss(x, t.long(), reduction=how), values(5, 4) + 1 / 256, several)
     three("bce_with_logits_pos_weight", lambda x, t, w, how: F.binary_cross_entropy_with_logits(x, t, pos_weight=w.detach(), reduction=how), logits, values(5, 4, low=0, high=1), weight)
     three("binary_cross_entropy", lambda x, t, how: F.binary_cross_entropy(x, t.detach(), reduction=how), values(5, 4, low=0.125, high=0.875), values(5, 4, low=0, high=1))
+    # Probabilities of the classes; those of the third row do not add up to 1, and the fourth has two zeros.
+    soft = v(0.5, 0.25, 0.125, 0.125, 0.125, 0.5, 0.25, 0.125, 0.5, 0.75, 0.25, 0.25, 0, 0.5, 0, 0.5, 1, 0, 0, 0).reshape(5, 4)
+    for name, more in {"soft": {}, "soft_smoothed": {"label_smoothing": 0.2}}.items():
+        three(f"cross_entropy_{name}", lambda x, y, how: F.cross_entropy(x, y, reduction=how, **more), logits, soft)
+        three(f"cross_entropy_{name}_weighted", lambda x, y, w, how: F.cross_entropy(x, y, w.detach(), reduction=how, **more), logits, soft, weight)
     case("pairwise_distance", lambda x, y: tuple(F.pairwise_distance(x, y, p) for p in (1.0, 2.0, 3.0)), values(5, 4), values(5, 4) + 1 / 256)
     write("losses")
 
@@ -690,7 +695,7 @@ def optimizers():
     """Twenty steps on the loss sum(c * sin(p)) + |p|^2 / 4 of a matrix and a vector: its parameters after each fifth step."""
     torch.manual_seed(8)
 
-    def run(name, make, decay=False):
+    def run(name, make, decay=False, average=False):
         start = [values(2, 3), values(3)]
         scale = [values(2, 3), values(3)]
         parameters = [x.clone().requires_grad_() for x in start]
@@ -700,13 +705,20 @@ def optimizers():
         lines.append(f"case {name}")
         for x in start + scale:
             lines.append("in " + text(x))
-        for step in range(1, 21):
+
+        def closure():
             optimizer.zero_grad()
-            sum((c * torch.sin(p)).sum() + p.square().sum() / 4 for c, p in zip(scale, parameters)).backward()
-            optimizer.step()
+            loss = sum((c * torch.sin(p)).sum() + p.square().sum() / 4 for c, p in zip(scale, parameters))
+            loss.backward()
+            return loss
+
+        for step in range(1, 21):
+            optimizer.step(closure)
             if step % 5 == 0:
                 for p in parameters:
                     lines.append("out " + text(p))
+                for p in parameters if average else ():
+                    lines.append("out " + text(optimizer.state[p]["ax"]))
 
     o = torch.optim
     run("sgd", lambda p: o.SGD(p, lr=0.1, weight_decay=0.05))
@@ -723,6 +735,11 @@ def optimizers():
     run("rmsprop_centered", lambda p: o.RMSprop(p, lr=0.02, alpha=0.9, momentum=0.5, weight_decay=0.05, centered=True))
     run("sgd_dampened", lambda p: o.SGD(p, lr=0.05, momentum=0.9, dampening=0.3, weight_decay=0.05))
     run("sgd_maximize", lambda p: o.SGD(p, lr=0.05, momentum=0.5, maximize=True))
+    run("rprop", lambda p: o.Rprop(p, lr=0.05))
+    run("rprop_bounds", lambda p: o.Rprop(p, lr=0.1, etas=(0.4, 1.5), step_sizes=(0.01, 0.2)))
+    run("asgd", lambda p: o.ASGD(p, lr=0.1, lambd=0.01, alpha=0.6, t0=5, weight_decay=0.05), average=True)
+    # One iteration in each step, so that a step is a step of ours; no parameter groups.
+    run("lbfgs", lambda p: o.LBFGS([x for group in p for x in group["params"]], lr=0.5, max_iter=1, history_size=3))
 
     def schedule(name, make, steps=40, rate=0.5):
         optimizer = o.SGD([torch.zeros(1, requires_grad=True)], lr=rate)
@@ -743,6 +760,21 @@ def optimizers():
     schedule("cosine_restarts", lambda x: s.CosineAnnealingWarmRestarts(x, 6, 2, 0.125))
     schedule("cosine_restarts_equal", lambda x: s.CosineAnnealingWarmRestarts(x, 6, 1, 0.0))
     schedule("one_cycle", lambda x: s.OneCycleLR(x, 0.5, 40), 40)
+    # ReduceLROnPlateau: the rate of each step, for the metric of the step before.
+    metrics = [5, 4, 3, 3, 3, 3, 2.9999, 2.9999, 2, 2.5, 2, 2, 2, 2, 2, 2, 1, 1, 1, 1, 1, 1, 1, 1.5, 1, 1, 0.5, 0.5, 0.5, 0.5]
+
+    def plateau(name, **options):
+        optimizer = o.SGD([torch.zeros(1, requires_grad=True)], lr=0.5)
+        scheduler = s.ReduceLROnPlateau(optimizer, **options)
+        rates = []
+        for metric in metrics:
+            scheduler.step(metric)
+            rates.append(optimizer.param_groups[0]["lr"])
+        lines.extend([f"case {name}", "in " + text(torch.tensor(metrics)), "out " + text(torch.tensor(rates))])
+
+    plateau("plateau", factor=0.5, patience=2)
+    plateau("plateau_max", mode="max", factor=0.25, patience=3, threshold=0.1, threshold_mode="abs", cooldown=2, min_lr=0.01)
+    plateau("plateau_abs", factor=0.3, patience=1, threshold=0.5, threshold_mode="abs", cooldown=1, eps=1e-3)
     schedule("one_cycle_other", lambda x: s.OneCycleLR(x, 0.5, 40, pct_start=0.25, div_factor=10, final_div_factor=100), 40)
     write("optimizers")
 

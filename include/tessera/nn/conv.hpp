@@ -33,17 +33,23 @@ template <class X, class W> constexpr auto convolve(const X& x, const W& w, cons
 template <class X, class W> constexpr auto convolve(const X& x, const W& w, const Conv<2>& options, Here at) {
   return tessera::conv2d(x, w, options, at);
 }
+template <class X, class W> constexpr auto convolve(const X& x, const W& w, const Conv<3>& options, Here at) {
+  return tessera::conv3d(x, w, options, at);
+}
 template <class X, class W> constexpr auto convolve(const X& x, const W& w, const ConvTranspose<1>& options, Here at) {
   return tessera::conv_transpose1d(x, w, options, at);
 }
 template <class X, class W> constexpr auto convolve(const X& x, const W& w, const ConvTranspose<2>& options, Here at) {
   return tessera::conv_transpose2d(x, w, options, at);
 }
+template <class X, class W> constexpr auto convolve(const X& x, const W& w, const ConvTranspose<3>& options, Here at) {
+  return tessera::conv_transpose3d(x, w, options, at);
+}
 
 }  // namespace detail
 
-/// A convolution of x [batch, spatial..., in] plus a bias [out], with the options of ts::conv1d, ts::conv2d and their
-/// transposes, as torch.nn.Conv2d:
+/// A convolution of x [batch, spatial..., in] plus a bias [out], with the options of ts::conv1d, ts::conv2d, ts::conv3d
+/// and their transposes, as torch.nn.Conv2d:
 ///
 ///     constexpr ts::Conv<2> halved{.strides = {2, 2}, .padding = {1, 1}};
 ///     ts::nn::Conv2d<halved> conv = ts::nn::conv2d<halved>(key, 16, 32, {3, 3}, strategy);
@@ -79,10 +85,14 @@ template <Conv<1> Options = Conv<1>{}, Element T = float, bool Bias = true>
 using Conv1d = Convolution<Options, T, Bias>;
 template <Conv<2> Options = Conv<2>{}, Element T = float, bool Bias = true>
 using Conv2d = Convolution<Options, T, Bias>;
+template <Conv<3> Options = Conv<3>{}, Element T = float, bool Bias = true>
+using Conv3d = Convolution<Options, T, Bias>;
 template <ConvTranspose<1> Options = ConvTranspose<1>{}, Element T = float, bool Bias = true>
 using ConvTranspose1d = Convolution<Options, T, Bias>;
 template <ConvTranspose<2> Options = ConvTranspose<2>{}, Element T = float, bool Bias = true>
 using ConvTranspose2d = Convolution<Options, T, Bias>;
+template <ConvTranspose<3> Options = ConvTranspose<3>{}, Element T = float, bool Bias = true>
+using ConvTranspose3d = Convolution<Options, T, Bias>;
 
 namespace detail {
 
@@ -136,6 +146,14 @@ Conv2d<Options, T, Bias> conv2d(Key key, Extent in, Extent out, const Extent (&w
   return detail::convolution<Conv2d<Options, T, Bias>, T, Bias>(key, shape, out, init::FanMode::fan_in, strategy, role,
                                                                 at);
 }
+template <Conv<3> Options = Conv<3>{}, Element T = float, bool Bias = true>
+Conv3d<Options, T, Bias> conv3d(Key key, Extent in, Extent out, const Extent (&window)[3],
+                                const ShardingStrategy& strategy, Role role = Role::column, Here at = Here::current()) {
+  for (const Extent features : {in, out}) detail::check_groups("conv3d", features, Options.groups, at);
+  const Extent shape[] = {window[0], window[1], window[2], in.value / Options.groups, out};
+  return detail::convolution<Conv3d<Options, T, Bias>, T, Bias>(key, shape, out, init::FanMode::fan_in, strategy, role,
+                                                                at);
+}
 template <ConvTranspose<1> Options = ConvTranspose<1>{}, Element T = float, bool Bias = true>
 ConvTranspose1d<Options, T, Bias> conv_transpose1d(Key key, Extent in, Extent out, Extent taps,
                                                    const ShardingStrategy& strategy, Role role = Role::column,
@@ -152,6 +170,15 @@ ConvTranspose2d<Options, T, Bias> conv_transpose2d(Key key, Extent in, Extent ou
   for (const Extent features : {in, out}) detail::check_groups("conv_transpose2d", features, Options.groups, at);
   const Extent shape[] = {window[0], window[1], in, out.value / Options.groups};
   return detail::convolution<ConvTranspose2d<Options, T, Bias>, T, Bias>(key, shape, out, init::FanMode::fan_out,
+                                                                         strategy, role, at);
+}
+template <ConvTranspose<3> Options = ConvTranspose<3>{}, Element T = float, bool Bias = true>
+ConvTranspose3d<Options, T, Bias> conv_transpose3d(Key key, Extent in, Extent out, const Extent (&window)[3],
+                                                   const ShardingStrategy& strategy, Role role = Role::column,
+                                                   Here at = Here::current()) {
+  for (const Extent features : {in, out}) detail::check_groups("conv_transpose3d", features, Options.groups, at);
+  const Extent shape[] = {window[0], window[1], window[2], in, out.value / Options.groups};
+  return detail::convolution<ConvTranspose3d<Options, T, Bias>, T, Bias>(key, shape, out, init::FanMode::fan_out,
                                                                          strategy, role, at);
 }
 

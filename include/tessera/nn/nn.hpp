@@ -7,6 +7,7 @@
 #include <tessera/nn/attention/attention.hpp>
 #include <tessera/nn/attention/kv_cache.hpp>
 #include <tessera/nn/attention/multi_head_attention.hpp>
+#include <tessera/nn/attention/relative_position_bias.hpp>
 #include <tessera/nn/bilinear.hpp>
 #include <tessera/nn/block.hpp>
 #include <tessera/nn/cast_model.hpp>
@@ -23,6 +24,7 @@
 #include <tessera/nn/moe.hpp>
 #include <tessera/nn/normalization/batch_norm.hpp>
 #include <tessera/nn/normalization/group_norm.hpp>
+#include <tessera/nn/normalization/instance_norm.hpp>
 #include <tessera/nn/normalization/layer_norm.hpp>
 #include <tessera/nn/normalization/rms_norm.hpp>
 #include <tessera/nn/orthogonal.hpp>
@@ -32,8 +34,10 @@
 #include <tessera/nn/recurrent/recurrent_cells.hpp>
 #include <tessera/nn/sharding_strategy.hpp>
 #include <tessera/nn/sinusoidal_positions.hpp>
+#include <tessera/nn/spectral_norm.hpp>
 #include <tessera/nn/summary.hpp>
 #include <tessera/nn/transformer.hpp>
+#include <tessera/nn/weight_norm.hpp>
 
 #include <tessera/base/pop_macros.hpp>
 

@@ -142,8 +142,10 @@ template <int Rank> struct CrossEntropyTag {
     using Checks = decltype([] {
       static_assert(floating_v<Logits>,
                     "tessera: the logits of cross_entropy must be a float, double, bf16 or f16 tensor");
-      static_assert(std::is_integral_v<typename Targets::type> && !std::is_same_v<typename Targets::type, bool>,
-                    "tessera: the targets of cross_entropy must be an integer tensor of class indices");
+      static_assert(
+          std::is_integral_v<typename Targets::type> && !std::is_same_v<typename Targets::type, bool>,
+          "tessera: the targets of cross_entropy must be an integer tensor of class indices, or probabilities, a "
+          "floating-point tensor of the rank of the logits");
       static_assert(Targets::rank == Logits::rank - 1,
                     "tessera: the targets of cross_entropy must have the dims of the logits except the last");
     });

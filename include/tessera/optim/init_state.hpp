@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <string_view>
 #include <type_traits>
+#include <utility>
 
 #include <tessera/base/name_pattern.hpp>
 #include <tessera/base/source.hpp>
@@ -24,10 +25,13 @@
 #include <tessera/optim/adam/amsgrad.hpp>
 #include <tessera/optim/adam/nadam.hpp>
 #include <tessera/optim/adam/radam.hpp>
+#include <tessera/optim/asgd.hpp>
 #include <tessera/optim/lamb.hpp>
+#include <tessera/optim/lbfgs.hpp>
 #include <tessera/optim/lion.hpp>
 #include <tessera/optim/muon.hpp>
 #include <tessera/optim/rmsprop.hpp>
+#include <tessera/optim/rprop.hpp>
 #include <tessera/optim/sgd.hpp>
 #include <tessera/optim/tree_map.hpp>
 #include <tessera/tensor/creation.hpp>
@@ -108,6 +112,25 @@ template <class Model> AdamWState<Model> init_state(const RAdam&, const Model& m
 }
 template <class Model> AdamWState<Model> init_state(const Lamb&, const Model& model, Here at = Here::current()) {
   return {detail::zeros_of(model, at), detail::zeros_of(model, at), 0};
+}
+template <class Model> RpropState<Model> init_state(const Rprop&, const Model& model, Here at = Here::current()) {
+  return {detail::zeros_of(model, at), detail::zeros_of(model, at), 0};
+}
+template <class Model> AsgdState<Model> init_state(const Asgd&, const Model& model, Here at = Here::current()) {
+  return {detail::zeros_of(model, at), 0};
+}
+/// Of L-BFGS with a history of another length: `init_state<20>(ts::optim::Lbfgs{}, model)`.
+template <int History, class Model>
+LbfgsState<Model, History> init_state(const Lbfgs&, const Model& model, Here at = Here::current()) {
+  const Model zeros = detail::zeros_of(model, at);
+  return [&]<std::size_t... I>(std::index_sequence<I...>) {
+    const models_t<Model, History> none(((void)I, zeros)...);
+    return LbfgsState<Model, History>{zeros, zeros, none, none, 0};
+  }(std::make_index_sequence<static_cast<std::size_t>(History)>());
+}
+template <class Model>
+LbfgsState<Model> init_state(const Lbfgs& config, const Model& model, Here at = Here::current()) {
+  return init_state<10>(config, model, at);
 }
 
 namespace detail {

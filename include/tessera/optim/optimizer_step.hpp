@@ -12,10 +12,13 @@
 #include <tessera/optim/adam/amsgrad.hpp>
 #include <tessera/optim/adam/nadam.hpp>
 #include <tessera/optim/adam/radam.hpp>
+#include <tessera/optim/asgd.hpp>
 #include <tessera/optim/lamb.hpp>
+#include <tessera/optim/lbfgs.hpp>
 #include <tessera/optim/lion.hpp>
 #include <tessera/optim/muon.hpp>
 #include <tessera/optim/rmsprop.hpp>
+#include <tessera/optim/rprop.hpp>
 #include <tessera/optim/sgd.hpp>
 
 namespace tessera::optim {
@@ -106,6 +109,22 @@ constexpr auto optimizer_step(const Model& model, const Model& gradients,
                               const CenteredRmsPropState<stored_t<Model>>& state, const CenteredRmsProp& config,
                               Here at = Here::current()) {
   return rmsprop_centered(model, gradients, state, config, at);
+}
+template <class Model>
+constexpr auto optimizer_step(const Model& model, const Model& gradients, const RpropState<stored_t<Model>>& state,
+                              const Rprop& config, Here at = Here::current()) {
+  return rprop(model, gradients, state, config, at);
+}
+template <class Model>
+constexpr auto optimizer_step(const Model& model, const Model& gradients, const AsgdState<stored_t<Model>>& state,
+                              const Asgd& config, Here at = Here::current()) {
+  return asgd(model, gradients, state, config, at);
+}
+template <class Model, int History>
+constexpr auto optimizer_step(const Model& model, const Model& gradients,
+                              const LbfgsState<stored_t<Model>, History>& state, const Lbfgs& config,
+                              Here at = Here::current()) {
+  return lbfgs(model, gradients, state, config, at);
 }
 
 }  // namespace tessera::optim

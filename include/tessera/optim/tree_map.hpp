@@ -13,6 +13,7 @@
 #include <tessera/base/error.hpp>
 #include <tessera/base/growable.hpp>
 #include <tessera/graph/ir/value.hpp>
+#include <tessera/graph/trace/stack.hpp>
 #include <tessera/graph/trace/trace_types.hpp>
 #include <tessera/graph/trace/tree.hpp>
 #include <tessera/ops/rows.hpp>
@@ -125,12 +126,39 @@ template <class Model> constexpr Model with_parameters(Model model, const Growab
   return model;
 }
 
-template <class F, std::size_t... I>
-using result_on_vectors = decltype(std::declval<F&>()(Sym<float, 1>(Value{static_cast<Module*>(nullptr), int(I)})...));
+/// The type of the first floating-point tensor of a model, with which f is tried to find out how many results it has.
+struct FirstParameter {
+  DType dtype = DType::f32;
+  int rank = -1;
+  template <class Leaf> constexpr void leaf(const Leaf&) {
+    if constexpr (is_parameter_v<Leaf>)
+      if (rank < 0) dtype = dtype_v<typename Leaf::element>, rank = Leaf::rank;
+  }
+  template <class Block> constexpr void enter_stack(const Stack<Block>&) {
+    Block block{};
+    for_each_leaf(block, *this);
+  }
+  constexpr void enter_layer(int) {}
+  constexpr void leave_stack() {}
 
-template <class F, class Indices> struct OutputCount;
-template <class F, std::size_t... I> struct OutputCount<F, std::index_sequence<I...>> {
-  using result = result_on_vectors<F, I...>;
+  template <class Model> static constexpr FirstParameter of() {
+    FirstParameter found;
+    Model model{};
+    for_each_leaf(model, found);
+    if (found.rank < 0) found.rank = 1;
+    return found;
+  }
+};
+template <class Model> inline constexpr FirstParameter first_parameter_v = FirstParameter::of<Model>();
+template <class Model>
+using first_parameter_t = Sym<element_t<first_parameter_v<Model>.dtype>, first_parameter_v<Model>.rank>;
+
+template <class F, class X, std::size_t... I>
+using result_on = decltype(std::declval<F&>()(((void)I, std::declval<X>())...));
+
+template <class F, class X, class Indices> struct OutputCount;
+template <class F, class X, std::size_t... I> struct OutputCount<F, X, std::index_sequence<I...>> {
+  using result = result_on<F, X, I...>;
   static constexpr bool several = tessera::detail::is_tuple_v<result>;
   static constexpr std::size_t value = [] {
     if constexpr (several)
@@ -145,14 +173,14 @@ template <class F, std::size_t... I> struct OutputCount<F, std::index_sequence<I
 /// Inside a traced function: calls f on the corresponding floating-point tensors of several models of one structure,
 /// and returns a model of the results, as jax.tree.map does. Optimizers are written with it.
 ///
-/// f takes a Sym of each model and returns a Sym, or a tuple of Syms for a tuple of models; it is generic in rank and
-/// element type. For a tensor of a Stack it gets one value for all layers: elementwise operations and reductions over
-/// given dims treat each layer separately. The result has the Dims, Scalars and integer tensors of the first model.
-/// Errors: structure if the models differ in structure. No communication of its own.
+/// f takes a Sym of each model and returns a Sym, or a tuple of Syms for a tuple of models; it is generic in the ranks
+/// and element types that the model has. For a tensor of a Stack it gets one value for all layers: elementwise
+/// operations and reductions over given dims treat each layer separately. The result has the Dims, Scalars and integer
+/// tensors of the first model. Errors: structure if the models differ in structure. No communication of its own.
 ///
 ///     auto moved = ts::optim::tree_map([](auto p, auto g) { return p - 0.1 * g; }, model, gradient);
 template <class F, class First, class... Rest> constexpr auto tree_map(F f, const First& first, const Rest&... rest) {
-  using Count = detail::OutputCount<F, std::make_index_sequence<1 + sizeof...(Rest)>>;
+  using Count = detail::OutputCount<F, detail::first_parameter_t<First>, std::make_index_sequence<1 + sizeof...(Rest)>>;
   const std::array<Growable<Value>, 1 + sizeof...(Rest)> inputs{detail::parameters_of(first),
                                                                 detail::parameters_of(rest)...};
   for (const Growable<Value>& list : inputs)

@@ -1,5 +1,8 @@
+#include <algorithm>
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
+#include <cstdlib>
 #include <limits>
 #include <string>
 #include <tuple>
@@ -220,7 +223,8 @@ TEST(LlamaBlock, WithACacheInALoopOnDevices) {
 
 struct Forms {
   constexpr auto operator()(const auto& layer, const auto& x, const auto& memory, const auto& mask) const {
-    return std::tuple(layer(x), layer.causal(x), layer(x, memory), layer.masked(x, memory, mask));
+    return std::tuple(layer(x), layer.causal(x), layer(x, memory), layer.masked(x, memory, mask),
+                      layer.biased(x, memory, ts::unsqueeze<1>(ts::unsqueeze<1>(mask))));
   }
 };
 
@@ -254,7 +258,46 @@ TEST(MultiHeadAttention, IsAttentionOfProjections) {
   oracle::expect_near(y.at(0), want(x, [](auto, auto, auto) { return true; }), 1e-12);
   oracle::expect_near(y.at(1), want(x, [](auto, auto t, auto s) { return s <= t; }), 1e-12);
   oracle::expect_near(y.at(2), want(memory, [](auto, auto, auto) { return true; }), 1e-12);
-  oracle::expect_near(y.at(3), want(memory, [&](auto b, auto, auto s) { return mask.at({b, s}) != 0; }), 1e-12);
+  for (const std::size_t form : {3, 4})
+    oracle::expect_near(y.at(form), want(memory, [&](auto b, auto, auto s) { return mask.at({b, s}) != 0; }), 1e-12);
+}
+
+/// The bucket of Hugging Face's T5Attention._relative_position_bucket, written out: `first` are the distances at which
+/// the buckets behind those of one distance begin.
+std::int64_t bucket_of(std::int64_t ahead, bool both, std::int64_t exact, const std::vector<std::int64_t>& first) {
+  const std::int64_t size = both ? std::abs(ahead) : std::max<std::int64_t>(-ahead, 0);
+  std::int64_t bucket = std::min(size, exact - 1);
+  for (const std::int64_t from : first) bucket += size >= from ? 1 : 0;
+  return bucket + (both && ahead > 0 ? exact + static_cast<std::int64_t>(first.size()) : 0);
+}
+struct Buckets {
+  constexpr auto operator()(const auto& both, const auto& behind, const auto& x, const auto& memory) const {
+    return std::tuple(both(x, memory), both.buckets(x, memory), behind.buckets(x, memory));
+  }
+};
+TEST(RelativePositionBias, HasTheBucketsOfT5) {
+  const Array table = random_array({32, 2}, 1), x({1, 140, 1}), memory({1, 150, 1});
+  const auto got = oracle::run(
+      oracle::trace<Buckets, nn::RelativePositionBias<>, nn::RelativePositionBias<float, false>, Tensor3, Tensor3>()
+          .view(),
+      {table, Array::number(128), random_array({6, 2}, 2), Array::number(50), x, memory});
+  ASSERT_EQ(got.at(0).shape, (ts::Shape{2, 140, 150}));
+  ASSERT_EQ(got.at(1).shape, (ts::Shape{140, 150}));
+  const std::vector<std::int64_t> first{8, 12, 16, 23, 32, 46, 64, 91}, behind{3, 8, 20};
+  oracle::for_each_index({140, 150}, [&](const ts::Shape& i) {
+    const std::int64_t bucket = bucket_of(i[1] - i[0], true, 8, first);
+    ASSERT_EQ(got[1].at(i), static_cast<double>(bucket)) << i[1] - i[0];
+    ASSERT_EQ(got.at(2).at(i), static_cast<double>(bucket_of(i[1] - i[0], false, 3, behind))) << i[1] - i[0];
+    for (std::int64_t h = 0; h < 2; ++h) ASSERT_EQ(got[0].at({h, i[0], i[1]}), table.at({bucket, h}));
+  });
+  const nn::ShardingStrategy strategy = nn::fsdp_tensor_parallel(ts::Mesh({{"data", 2}, {"model", 2}}));
+  EXPECT_EQ(ts::sharded_type_text(nn::relative_position_bias(ts::Key(1), 4, strategy).table), "f32[32,4]{-,model}");
+  tessera_test::expect_error(
+      ts::errc::option, [&] { nn::relative_position_bias(ts::Key(1), 4, strategy, 30); },
+      "[relative_position_bias] buckets: 30 is not a multiple of 4");
+  tessera_test::expect_error(
+      ts::errc::option, [&] { nn::relative_position_bias(ts::Key(1), 4, strategy, 32, 8); },
+      "[relative_position_bias] distance: ", " is not above 8");
 }
 
 TEST(Mlp, IsGeluBetweenTwoProducts) {
@@ -275,6 +318,8 @@ TEST(GatedMlp, MultipliesByTheGate) {
 constexpr ts::Conv<2> halved{.strides = {2, 2}, .padding = {1, 0}};
 constexpr ts::Conv<1> grouped{.groups = 2};
 constexpr ts::ConvTranspose<2> doubled{.strides = {2, 2}, .groups = 2};
+constexpr ts::Conv<3> of_volumes{.strides = {1, 2, 1}, .padding = {1, 0, 0}};
+constexpr ts::ConvTranspose<3> back_of_volumes{.strides = {2, 1, 1}};
 
 struct Convolve {
   constexpr auto operator()(const auto& image, const auto& line, const auto& back, const auto& x,
@@ -323,6 +368,25 @@ template <class Tensor> void expect_uniform(const Tensor& tensor, const ts::Shap
   EXPECT_NEAR(square / (limit * limit / 3), 1, 0.4) << "limit " << limit;
 }
 
+struct ConvolveVolumes {
+  constexpr auto operator()(const auto& layer, const auto& back, const auto& x) const {
+    return std::tuple(layer(x), ts::conv3d(x, layer.weight, of_volumes), back(x),
+                      ts::conv_transpose3d(x, back.weight, back_of_volumes));
+  }
+};
+TEST(Convolutions, OfVolumes) {
+  const Array bias = random_array({4}, 2), back_bias = random_array({2}, 4);
+  const auto got = oracle::run(
+      oracle::trace<ConvolveVolumes, nn::Conv3d<of_volumes>, nn::ConvTranspose3d<back_of_volumes>, oracle::Float<5>>()
+          .view(),
+      {random_array({2, 2, 1, 3, 4}, 1), bias, random_array({2, 1, 2, 3, 2}, 3), back_bias,
+       random_array({2, 3, 4, 2, 3}, 5)});
+  EXPECT_EQ(got.at(0).shape, (ts::Shape{2, 4, 2, 2, 4}));
+  EXPECT_EQ(got.at(2).shape, (ts::Shape{2, 6, 4, 3, 2}));
+  oracle::expect_near(got[0], plus_bias(got.at(1), bias), 1e-12);
+  oracle::expect_near(got[2], plus_bias(got.at(3), back_bias), 1e-12);
+}
+
 // torch.nn.Conv2d and ConvTranspose2d: the fan is that of the second dim of PyTorch's weight, [out, in / groups, ...]
 // and [in, out / groups, ...].
 TEST(Convolutions, StartAsInPyTorch) {
@@ -338,6 +402,11 @@ TEST(Convolutions, StartAsInPyTorch) {
   const auto back = nn::conv_transpose2d<doubled>(ts::Key(3), 32, 16, {2, 3}, nn::single(ts::Mesh{}));
   expect_uniform(back.weight, {2, 3, 32, 8}, 1 / std::sqrt(2.0 * 3 * 8));
   expect_uniform(nn::conv_transpose1d(ts::Key(4), 32, 64, 3, strategy).weight, {3, 32, 64}, 1 / std::sqrt(3.0 * 64));
+  const auto volumes = nn::conv3d(ts::Key(5), 8, 16, {3, 2, 1}, strategy);
+  expect_uniform(volumes.weight, {3, 2, 1, 8, 16}, 1 / std::sqrt(6.0 * 8));
+  EXPECT_EQ(ts::sharded_type_text(volumes.weight), "f32[3,2,1,8,16]{-,-,-,data*,model}");
+  expect_uniform(nn::conv_transpose3d(ts::Key(6), 8, 16, {3, 2, 1}, strategy).weight, {3, 2, 1, 8, 16},
+                 1 / std::sqrt(6.0 * 16));
   tessera_test::expect_error(
       ts::errc::not_divisible, [&] { nn::conv1d<grouped>(ts::Key(5), 4, 9, 3, strategy); },
       "[conv1d] groups: 9 features are not divisible by 2 groups", "layers_test.cpp:");
@@ -411,6 +480,24 @@ TEST(BatchNorm, StartsAsInPyTorch) {
   EXPECT_EQ(ts::to_host(made.bias), (std::vector<float>{0, 0}));
   EXPECT_EQ(ts::to_host(running.mean), (std::vector<float>{0, 0}));
   EXPECT_EQ(ts::to_host(running.variance), (std::vector<float>{1, 1}));
+}
+
+TEST(InstanceNorm, NormalizesTheFeaturesOfEachImage) {
+  const Array gain = random_array({3}, 1), bias = random_array({3}, 2), x = random_array({2, 2, 4, 3}, 3);
+  Array want(x.shape);
+  oracle::for_each_index({2, 3}, [&](const ts::Shape& i) {
+    double mean = 0, variance = 0;
+    const auto each = [&](auto visit) {
+      oracle::for_each_index({2, 4}, [&](const ts::Shape& at) { visit(ts::Shape{i[0], at[0], at[1], i[1]}); });
+    };
+    each([&](const ts::Shape& at) { mean += x.at(at) / 8; });
+    each([&](const ts::Shape& at) { variance += std::pow(x.at(at) - mean, 2) / 8; });
+    const auto c = static_cast<std::size_t>(i[1]);
+    each([&](const ts::Shape& at) {
+      want.at(at) = (x.at(at) - mean) / std::sqrt(variance + 0.01) * gain.data[c] + bias.data[c];
+    });
+  });
+  oracle::expect_near(meaning<nn::InstanceNorm<>, oracle::Float<4>>({gain, bias, Array::number(0.01), x}), want, 1e-12);
 }
 
 TEST(GroupNorm, NormalizesGroupsOfFeaturesOfEachImage) {

@@ -313,6 +313,50 @@ TEST(InfoNce, IsTheCrossEntropyOfCosines) {
       {q, k, others}, oracle::first_order);
 }
 
+// CLIP: the temperature is 1 / exp(scale) for a parameter `scale` of rank 0.
+TEST(InfoNce, HasAGradientByItsTemperature) {
+  const Array q = random_array({4, 3}, 1), k = random_array({4, 3}, 2), others = random_array({5, 3}, 3);
+  const Array scale = Array::number(std::log(5.0));
+  constexpr auto clip = [](const auto& a, const auto& b, const auto& n, const auto& s) {
+    return ts::info_nce<each_one>(a, b, ts::exp(-s)) + ts::info_nce<each_one>(a, b, n, ts::exp(-s));
+  };
+  constexpr auto number = [](const auto& a, const auto& b, const auto& n) {
+    return ts::info_nce<each_one>(a, b, 0.2) + ts::info_nce<each_one>(a, b, n, 0.2);
+  };
+  const Array want = run<Float<2>, Float<2>, Float<2>>(number, {q, k, others}).at(0);
+  const std::vector<Array> all{q, k, others, scale};
+  oracle::expect_near(run<Float<2>, Float<2>, Float<2>, Float<0>>(clip, all).at(0), want, 1e-12);
+  oracle::check_gradient<Float<2>, Float<2>, Float<2>, Float<0>>(clip, all, oracle::first_order);
+}
+
+constexpr ts::CrossEntropy smoothed{.label_smoothing = 0.2, .z_loss = 0.1};
+
+// Probabilities as targets; reference_losses_test.cpp compares with PyTorch.
+TEST(SoftTargets, AreThoseOfClassIndicesWhereOneClassHasAll) {
+  const Array x = random_array({3, 4}, 1, -2, 2), y({3, 4}, {0, 1, 0, 0, 0, 0, 0, 1, 1, 0, 0, 0});
+  constexpr auto soft = [](const auto& a, const auto& b) { return ts::cross_entropy<each_one>(a, b, smoothed); };
+  const Array want = run<Float<2>, Int<1>>(soft, {x, Array({3}, {1, 3, 0})}).at(0);
+  oracle::expect_near(run<Float<2>, Float<2>>(soft, {x, y}).at(0), want, 1e-12);
+  oracle::check_gradient<Float<2>, Float<2>>(soft, {x, random_array({3, 4}, 2, 0, 1)});
+
+  // A class without a probability may be masked out: its logit is -infinity, and has no gradient.
+  constexpr auto slopes = [](const auto& a, const auto& b) {
+    return ts::value_and_grad([&](const auto& own) { return ts::cross_entropy(own, b); })(a);
+  };
+  const std::vector<Array> masked =
+      run<Float<2>, Float<2>>(slopes, {Array({1, 3}, {0, -INFINITY, 0}), Array({1, 3}, {0.25, 0, 0.75})});
+  EXPECT_NEAR(masked.at(0).data[0], std::log(2.0), 1e-12);
+  oracle::expect_near(masked.at(1), Array({1, 3}, {0.25, 0, -0.25}), 1e-12);
+  tessera_test::expect_error(
+      ts::errc::option,
+      [&] {
+        run<Float<2>, Float<2>>(
+            [](const auto& a, const auto& b) { return ts::cross_entropy(a, b, ts::CrossEntropy{.ignore_index = 0}); },
+            {x, y});
+      },
+      "[cross_entropy] ignore_index: targets that are probabilities have no index to ignore");
+}
+
 /// -log of the probability of all paths that give the labels, one path after the other.
 double ctc_by_paths(const Array& log_probs, std::int64_t n, std::int64_t steps, const std::vector<int>& labels,
                     int blank) {

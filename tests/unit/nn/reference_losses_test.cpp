@@ -99,7 +99,12 @@ template <class T> void losses_with_weights(reference::Cases<T>& cases) {
                       ts::multi_margin_loss<summed, 2>(x, targets, weight, 0.75)));
   WEIGHTED("multilabel_soft_margin_loss_weighted", Int<2>, THREE(ts::multilabel_soft_margin_loss, x, targets, weight));
   WEIGHTED("bce_with_logits_pos_weight", Matrix<T>, THREE(ts::bce_with_logits, x, targets, weight));
+  WEIGHTED("cross_entropy_soft_weighted", Matrix<T>, THREE(ts::cross_entropy, x, targets, weight));
+  WEIGHTED("cross_entropy_soft_smoothed_weighted", Matrix<T>,
+           THREE(ts::cross_entropy, x, targets, weight, ts::CrossEntropy{.label_smoothing = 0.2}));
 #undef WEIGHTED
+  OF_TWO("cross_entropy_soft", THREE(ts::cross_entropy, x, y));
+  OF_TWO("cross_entropy_soft_smoothed", THREE(ts::cross_entropy, x, y, ts::CrossEntropy{.label_smoothing = 0.2}));
   cases.check(types<Matrix<T>, Int<2>>, "multilabel_margin_loss",
               [](const auto& x, const auto& targets) { return THREE(ts::multilabel_margin_loss, x, targets); });
   OF_TWO("binary_cross_entropy", THREE(ts::binary_cross_entropy, x, ts::stop_gradient(y)));
@@ -136,9 +141,11 @@ template <class Update> struct Step {
 /// Twenty steps of an optimizer, with parameters compared after each fifth.
 class Optimizers {
  public:
-  /// `state`: the shapes of the state, m for a model and s for a Scalar. `numbers`: the fields of the config.
+  /// `state`: the shapes of the state, m for a model and s for a Scalar. `numbers`: the fields of the config. The first
+  /// `compared` tensors of model and state are those of the file.
   template <class State, class Config, class Update>
-  void check(const std::string& name, Update, const std::string& state, const std::vector<double>& numbers) {
+  void check(const std::string& name, Update, const std::string& state, const std::vector<double>& numbers,
+             std::size_t compared = 2) {
     SCOPED_TRACE(name);
     const reference::Case& c = cases_[name];
     const oracle::Program program = oracle::trace<Step<Update>, Model, State, Config, Model>();
@@ -160,10 +167,10 @@ class Optimizers {
       arguments.insert(arguments.end(), c.in.begin() + 2, c.in.end());
       held = oracle::run(program.view(), arguments);
       if (step % 5 != 0) continue;
-      for (std::size_t leaf = 0; leaf < 2; ++leaf, ++next) {
+      for (std::size_t leaf = 0; leaf < compared; ++leaf, ++next) {
         const double scale = oracle::largest(c.out.at(next), 0.1);
         EXPECT_LE(reference::detail::ulps(held[leaf], c.out.at(next), 0x1p-52, scale), 64)
-            << "step " << step << ", parameter " << leaf;
+            << "step " << step << ", tensor " << leaf;
       }
     }
     EXPECT_EQ(next, c.out.size());
@@ -172,6 +179,15 @@ class Optimizers {
     const reference::Case& c = cases_[name];
     for (std::size_t step = 0; step < c.out.at(0).data.size(); ++step)
       EXPECT_NEAR(rate(static_cast<std::int64_t>(step)), c.out[0].data[step], 1e-14) << name << " at step " << step;
+  }
+  /// The rate after each metric of the file, beginning with 0.5.
+  void check_plateau(const std::string& name, const ts::optim::PlateauOptions& options) {
+    const reference::Case& c = cases_[name];
+    ts::optim::Plateau plateau{.rate = 0.5};
+    for (std::size_t step = 0; step < c.in.at(0).data.size(); ++step) {
+      plateau = ts::optim::reduce_on_plateau(plateau, c.in[0].data[step], options);
+      EXPECT_EQ(plateau.rate, c.out.at(0).data[step]) << name << " at step " << step;
+    }
   }
 
  private:
@@ -206,6 +222,11 @@ TEST(ReferenceOfPyTorch, OptimizersOverTwentySteps) {
       "sgd_maximize",
       [](const auto& m, const auto& g, const auto& s, const auto& c) { return ts::sgd(m, optim::maximize(g), s, c); },
       "m", {0.05, 0.5, 0});
+  all.check<optim::RpropState<Model>, optim::Rprop>("rprop", UPDATE(ts::rprop), "mms", {0.05, 0.5, 1.2, 1e-6, 50});
+  all.check<optim::RpropState<Model>, optim::Rprop>("rprop_bounds", UPDATE(ts::rprop), "mms",
+                                                    {0.1, 0.4, 1.5, 0.01, 0.2});
+  all.check<optim::AsgdState<Model>, optim::Asgd>("asgd", UPDATE(ts::asgd), "ms", {0.1, 0.01, 0.6, 5, 0.05}, 4);
+  all.check<optim::LbfgsState<Model, 3>, optim::Lbfgs>("lbfgs", UPDATE(ts::lbfgs), "mmmmmmmms", {0.5, 1e-9});
 #undef UPDATE
   all.check_schedule("step_decay", [](std::int64_t s) { return optim::step_decay(s, 7, 0.5, 0.3); });
   all.check_schedule("exponential", [](std::int64_t s) { return optim::exponential(s, 0.5, 0.9); });
@@ -214,6 +235,17 @@ TEST(ReferenceOfPyTorch, OptimizersOverTwentySteps) {
   all.check_schedule("cosine_restarts", [](std::int64_t s) { return optim::cosine_restarts(s, 6, 0.5, 2, 0.125); });
   all.check_schedule("cosine_restarts_equal", [](std::int64_t s) { return optim::cosine_restarts(s, 6, 0.5); });
   all.check_schedule("one_cycle", [](std::int64_t s) { return optim::one_cycle(s, 40, 0.5); });
+  all.check_plateau("plateau", {.factor = 0.5, .patience = 2});
+  all.check_plateau("plateau_max", {.maximize = true,
+                                    .factor = 0.25,
+                                    .patience = 3,
+                                    .threshold = 0.1,
+                                    .relative = false,
+                                    .cooldown = 2,
+                                    .least = 0.01});
+  all.check_plateau(
+      "plateau_abs",
+      {.factor = 0.3, .patience = 1, .threshold = 0.5, .relative = false, .cooldown = 1, .epsilon = 1e-3});
   all.check_schedule("one_cycle_other", [](std::int64_t s) { return optim::one_cycle(s, 40, 0.5, 0.25, 10, 100); });
 }
 

@@ -91,6 +91,34 @@ TEST(CrossEntropy, HasWeightsOfClassesOnMeshes) {
   }
 }
 
+// Probabilities as targets, and a temperature that is a parameter; rows or classes are split, the latter unevenly.
+TEST(CrossEntropy, OfProbabilitiesIsEqualOnMeshes) {
+  constexpr auto soft = ts::compile([](const auto& x, const auto& w, const auto& scale) {
+    return ts::value_and_grad([&](const auto& all) {
+      const auto& [own, s] = all;
+      const auto y = ts::softmax(own * -0.5);
+      return ts::cross_entropy(own, y, w, ts::CrossEntropy{.label_smoothing = 0.1}) + ts::cross_entropy(own, y) +
+             ts::info_nce(own, ts::sin(own), ts::exp(-s));
+    })(std::tuple(x, scale));
+  });
+  double loss = 0, of_scale = 0;
+  std::vector<double> first;
+  for (const int devices : {1, 2, 3})
+    for (const bool by_class : {false, true}) {
+      const ts::Mesh mesh({{"x", devices}});
+      const auto x = ts::shard(scores(), {rows, classes}, mesh,
+                               by_class ? ts::PartitionSpec{ts::none, "x"} : ts::PartitionSpec{"x"});
+      const auto [value, gradient] = soft(x, ts::shard(weights, {classes}, mesh, {}),
+                                          ts::shard<0>(std::vector<double>{1.5}, ts::Shape{}, mesh, {}));
+      const std::vector<double> slopes = ts::to_host(std::get<0>(gradient));
+      if (first.empty()) loss = ts::to_host(value)[0], of_scale = ts::to_host(std::get<1>(gradient))[0], first = slopes;
+      EXPECT_NEAR(ts::to_host(value)[0], loss, 1e-12);
+      EXPECT_NEAR(ts::to_host(std::get<1>(gradient))[0], of_scale, 1e-12);
+      for (std::size_t i = 0; i < first.size(); ++i) EXPECT_NEAR(slopes[i], first[i], 1e-12) << i;
+    }
+  EXPECT_GT(std::abs(of_scale), 1e-3);
+}
+
 // Uneven shards: 12 rows become 7 of two and three devices, and 5 classes are never divisible.
 TEST(MarginLosses, AreEqualOnMeshes) {
   constexpr auto all = ts::compile([](const auto& x, const auto& t, const auto& l, const auto& w) {

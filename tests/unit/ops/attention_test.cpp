@@ -210,6 +210,64 @@ TEST(BiasedAttention, MasksKeys) {
               1e-12);
 }
 
+// attn_mask of F.scaled_dot_product_attention, of all ranks.
+TEST(AttentionWithBias, AddsANumberToEachScore) {
+  std::vector<Array> arguments = cross;
+  arguments.push_back(random_array({2, 2, 3, 5}, 4));
+  arguments.push_back(random_array({3, 5}, 5));
+  const auto both = [](const auto& q, const auto& k, const auto& v, const auto& bias, const auto& of_all) {
+    return std::tuple(ts::attention(q, k, v, bias), ts::causal_attention(q, k, v, bias, 0.25),
+                      ts::attention(q, k, v, of_all), ts::attention(q, k, v, ts::unsqueeze<0>(of_all), 0.25));
+  };
+  const auto got = results_of<Tensor, Tensor, Tensor, Tensor, Float<2>>(both, arguments);
+  const Array &bias = arguments[3], &of_all = arguments[4];
+  const double root = 1 / std::sqrt(2.0);
+  const auto each = [&](std::int64_t b, std::int64_t h, std::int64_t t, std::int64_t s) {
+    return bias.at({b, h, t, s});
+  };
+  const auto same = [&](std::int64_t, std::int64_t, std::int64_t t, std::int64_t s) { return of_all.at({t, s}); };
+  expect_near(got.at(0), expected_with(cross, root, each), 1e-12);
+  expect_near(got.at(1),
+              expected_with(cross, 0.25,
+                            [&](std::int64_t b, std::int64_t h, std::int64_t t, std::int64_t s) {
+                              return s <= t ? each(b, h, t, s) : -INFINITY;
+                            }),
+              1e-12);
+  expect_near(got.at(2), expected_with(cross, root, same), 1e-12);
+  expect_near(got.at(3), expected_with(cross, 0.25, same), 1e-12);
+  check_gradient<Tensor, Tensor, Tensor, Tensor, Float<2>>(
+      [](const auto& q, const auto& k, const auto& v, const auto& own, const auto& shared) {
+        return ts::causal_attention(q, k, v, own) + ts::attention(q, k, v, shared);
+      },
+      arguments, first_order);
+}
+
+// A query without a key gives 0, and has gradients of 0.
+TEST(AttentionWithBias, MasksPairs) {
+  std::vector<Array> arguments = cross;
+  arguments.push_back(Array({3, 5}, {1, 0, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1}));
+  const Array mask = arguments[3];
+  const auto masked = [](const auto& q, const auto& k, const auto& v, const auto& seen) {
+    const auto bias = ts::select(seen, 0.0f, -std::numeric_limits<float>::infinity());
+    return std::tuple(ts::attention(q, k, v, seen), ts::attention(q, k, v, bias), ts::causal_attention(q, k, v, seen));
+  };
+  const auto got = results_of<Tensor, Tensor, Tensor, ts::ShardedTensor<bool, 2>>(masked, arguments);
+  const auto bias_of = [&](bool causal_too) {
+    return expected_with(cross, 1 / std::sqrt(2.0), [&](int, int, std::int64_t t, std::int64_t s) {
+      return mask.at({t, s}) != 0 && (!causal_too || s <= t) ? 0 : -INFINITY;
+    });
+  };
+  expect_near(got.at(0), bias_of(false), 1e-12);
+  expect_near(got.at(1), bias_of(false), 1e-12);
+  expect_near(got.at(2), bias_of(true), 1e-12);
+  const auto slopes = [](const auto& q, const auto& k, const auto& v, const auto& seen) {
+    return ts::grad([&](const auto& in) { return ts::sum(ts::square(ts::attention(in, k, v, seen))); })(q);
+  };
+  const Array slope = results_of<Tensor, Tensor, Tensor, ts::ShardedTensor<bool, 2>>(slopes, arguments).at(0);
+  for (std::int64_t e = 0; e < 2; ++e) EXPECT_EQ(slope.at({0, 1, 0, e}), 0);
+  EXPECT_NE(slope.at({0, 0, 0, 0}), 0);
+}
+
 TEST(RepeatHeads, EachHeadOfKeysServesAGroupOfQueries) {
   const auto grouped = [](const auto& q, const auto& k, const auto& v) {
     return ts::attention(q, ts::repeat_heads(k, q), ts::repeat_heads(v, q));

@@ -388,6 +388,21 @@ struct Scaled {
   }
 };
 
+// The function is tried with the first tensor of the model, not with a vector.
+struct OnlyMatrices {
+  constexpr auto operator()(const auto& model) const {
+    return ts::optim::tree_map([](auto x) { return ts::transpose<1, 0>(ts::transpose<1, 0>(x) * 2.0); }, model);
+  }
+};
+TEST(TreeMap, CallsItsFunctionWithTheTensorsOfTheModelOnly) {
+  using Matrix = ts::ShardedTensor<double, 2>;
+  using Nested = std::tuple<ts::Dim, std::pair<Matrix, ts::Stack<std::tuple<Matrix>>>>;
+  const Array x = random_array({3, 2}, 1), layers = random_array({4, 3, 2}, 2);
+  const auto got = oracle::run(oracle::trace<OnlyMatrices, Nested>().view(), {Array::number(5), x, layers});
+  for (std::size_t i = 0; i < x.data.size(); ++i) EXPECT_EQ(got.at(1).data[i], 2 * x.data[i]);
+  for (std::size_t i = 0; i < layers.data.size(); ++i) EXPECT_EQ(got.at(2).data[i], 2 * layers.data[i]);
+}
+
 TEST(TreeMap, KeepsWhatIsNoParameter) {
   const oracle::Program program = oracle::trace<Scaled, Model, Model>();
   const std::vector<Array> x = random_model(1), y = random_model(2);

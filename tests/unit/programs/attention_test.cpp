@@ -112,4 +112,17 @@ TEST(Programs, AttentionWithBiasAndGroupsOfHeads) {
       36);
 }
 
+TEST(Programs, AttentionWithABiasForEachPair) {
+  const auto f = [](const auto& q, const auto& k, const auto& v, const auto& bias, const auto& of_all) {
+    const auto y = ts::causal_attention(q, k, v, bias) + ts::attention(q, k, v, ts::greater(of_all, 0.0f));
+    return std::tuple(energy(y), y);
+  };
+  expect_equal_on_all_meshes<Tensor<4>, Tensor<4>, Tensor<4>, Tensor<4>, Tensor<2>>(
+      f,
+      {.arguments = {values("bthe"), values("bshe"), values("bshv"), values("bhts"), values("ts")},
+       .cases = 40,
+       .tolerance = 5e-5},
+      38);
+}
+
 }  // namespace

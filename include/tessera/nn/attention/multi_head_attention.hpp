@@ -30,6 +30,7 @@ namespace tessera::nn {
 ///     attention.causal(x, mask)           // to those of them where mask [batch, time] is true
 ///     attention(x, memory)                // cross attention, to memory [batch, keys, features]
 ///     attention.masked(x, memory, mask)   // to the keys where mask [batch, keys] is true; 0 if there is none
+///     attention.biased(x, memory, bias)   // with a bias or mask [batch, heads, time, keys] or less, see ts::attention
 ///     attention.cached(x, cache, position)   // causal, with a cache of the positions before, as that of nn::Attention
 ///
 /// In place of the memory its keys and values can be given, `attention.keys_and_values(memory)`, a KvCache that is
@@ -74,6 +75,10 @@ template <Element T = float, bool Bias = true, class Projection = Linear<T, Bias
     const tessera::detail::LayerCall call(at, x);
     return merged(
         biased_attention(split(query(x)), memory.keys, memory.values, key_padding_bias<T>(mask), unlimited, unlimited));
+  }
+  constexpr auto biased(const auto& x, const auto& memory, const auto& bias, Here at = Here::current()) const {
+    const tessera::detail::LayerCall call(at, x);
+    return merged(tessera::attention(split(query(x)), split(key(memory)), split(value(memory)), bias));
   }
   template <class X, class Cache, class Position>
   constexpr auto cached(const X& x, const Cache& cache, const Position& position, Here at = Here::current()) const {

@@ -4,10 +4,15 @@
 
 #include <cstdint>
 #include <initializer_list>
+#include <type_traits>
 
 #include <tessera/graph/ir/attention_form.hpp>
+#include <tessera/ops/contraction/contraction_rows.hpp>
+#include <tessera/ops/contraction/einsum.hpp>
 #include <tessera/ops/contraction/product_operand.hpp>
 #include <tessera/ops/elementwise.hpp>
+#include <tessera/ops/functional.hpp>
+#include <tessera/ops/source_rows.hpp>
 
 namespace tessera {
 
@@ -100,6 +105,43 @@ template <bool Causal> struct AttentionTag : AttentionNodes {
   }
 };
 
+/// Attention with a bias or a mask for each pair of a query and a key, by products and a softmax.
+template <bool Causal> struct AttentionWithBiasTag {
+  static constexpr const char* function = "attention";
+  template <class Q, class K, class V, class Bias, class... Scale> struct result : AttentionNodes::result<Q, K, V> {
+    using BiasChecks = decltype([] {
+      static_assert(Bias::rank >= 2 && Bias::rank <= 4 &&
+                        (is_floating_v<typename Bias::type> || std::is_same_v<typename Bias::type, bool>),
+                    "tessera: the bias of attention is a floating-point tensor, and its mask one of bool, of [batch, "
+                    "heads, time, keys], [heads, time, keys] or [time, keys]; a scale is a number");
+    });
+  };
+  static constexpr Value emit(Value context, Value q, Value k, Value v, Value bias) {
+    return emit(context, q, k, v, bias, AttentionNodes::default_scale(context, q));
+  }
+  static constexpr Value emit(Value context, Value q, Value k, Value v, Value bias, Value scale) {
+    const DType given = q.dtype(), wide = computed_as(given);
+    q = build::product_operand(q.at(context.source)), k = build::product_operand(k), v = build::product_operand(v);
+    if (q.rank() != 4)
+      q.refuse(errc::unsupported, "[attention] fields of all layers: call attention inside the block of the Stack");
+    Value scores =
+        build::cast(build::einsum(q, k, EinsumText("bthe,bshe->bhts").labels), wide) * build::cast(scale, wide);
+    const bool is_mask = bias.dtype() == DType::bool_;
+    if (!is_mask) bias = build::cast(bias, wide), scores = scores + bias;
+    const Value none = is_mask ? bias : build::binary(Op::less, bias, bias.number(-1e29));
+    const Value after =
+        Causal ? build::less(build::iota(scores, 2, DType::i64), build::iota(scores, 3, DType::i64)) : Value{};
+    const auto where_seen = [&](Value x, double otherwise) {
+      const Value number = x.number(otherwise);
+      x = is_mask ? build::select(none, x, number) : build::select(none, number, x);
+      return Causal ? build::select(after, number, x) : x;
+    };
+    // A query without a key has a softmax of equal scores, which are then 0.
+    const Value weights = where_seen(build::softmax(where_seen(scores, -1e30), 3), 0);
+    return build::cast(build::einsum(build::cast(weights, q.dtype()), v, EinsumText("bhts,bshe->bthe").labels), given);
+  }
+};
+
 }  // namespace detail
 
 /// Attention of every query to every key: softmax(scale q k^T) v, for queries [batch, time, heads, width], keys [batch,
@@ -126,6 +168,36 @@ constexpr auto causal_attention(const Q& q, const K& k, const V& v, Here at = He
 template <TensorArgument Q, TensorArgument K, TensorArgument V, NumberOperand Scale>
 constexpr auto causal_attention(const Q& q, const K& k, const V& v, const Scale& scale, Here at = Here::current()) {
   return call<detail::AttentionTag<true>>(Source::from(at), q, k, v, scale);
+}
+/// Attention with a bias that is added to the scores, or with a mask of bool that is true for the keys that a query
+/// attends to, as attn_mask of F.scaled_dot_product_attention: [batch, heads, time, keys], [heads, time, keys] or
+/// [time, keys], with a dim of static extent 1 (ts::unsqueeze) where all batches or heads have the same. A bias below
+/// -1e29 masks its key; a query that has no key gives 0. For a bias of each key, the same for all queries, there is
+/// ts::biased_attention, which stores no scores.
+///
+///     ts::attention(q, k, v, mask), ts::causal_attention(q, k, v, bias, 1.0)
+/// The user's bias has a number for each query and key, so this is no operation of its own but products and a softmax.
+/// Memory: scores and weights of all heads, [batch, heads, time, keys], of f32 for bf16 and f16 operands; a gradient
+/// keeps the weights. ts::checkpoint computes them again instead. Gradients: also of the bias. Weights are rounded to
+/// bf16 or f16 for the product with the values. Errors: shape_mismatch. Communication: none for split batch, heads and
+/// query times.
+template <TensorArgument Q, TensorArgument K, TensorArgument V, TensorOperand Bias>
+constexpr auto attention(const Q& q, const K& k, const V& v, const Bias& bias, Here at = Here::current()) {
+  return call<detail::AttentionWithBiasTag<false>>(Source::from(at), q, k, v, bias);
+}
+template <TensorArgument Q, TensorArgument K, TensorArgument V, TensorOperand Bias, NumberOperand Scale>
+constexpr auto attention(const Q& q, const K& k, const V& v, const Bias& bias, const Scale& scale,
+                         Here at = Here::current()) {
+  return call<detail::AttentionWithBiasTag<false>>(Source::from(at), q, k, v, bias, scale);
+}
+template <TensorArgument Q, TensorArgument K, TensorArgument V, TensorOperand Bias>
+constexpr auto causal_attention(const Q& q, const K& k, const V& v, const Bias& bias, Here at = Here::current()) {
+  return call<detail::AttentionWithBiasTag<true>>(Source::from(at), q, k, v, bias);
+}
+template <TensorArgument Q, TensorArgument K, TensorArgument V, TensorOperand Bias, NumberOperand Scale>
+constexpr auto causal_attention(const Q& q, const K& k, const V& v, const Bias& bias, const Scale& scale,
+                                Here at = Here::current()) {
+  return call<detail::AttentionWithBiasTag<true>>(Source::from(at), q, k, v, bias, scale);
 }
 
 }  // namespace tessera

@@ -191,7 +191,9 @@ constexpr bool split_by_axes(const ShapeContext& c, int first, int last) {
   if (by == MadeBy::reshape) fail_reshape(c, size, "a multiple of ");
   if (by == MadeBy::operation) fail_shapes(c, "a dim is not divisible by the sizes that split the dim");
   fail(errc::shape_mismatch, "[", name_of(by), "] microbatches: a batch of ", extent, ", the first dim of ",
-       shape_text(c.node().dtype, c.operand(0)), ", can't be divided into ", size, " microbatches of one size",
+       shape_text(c.node().dtype, c.operand(0)), ", can't be divided into ", size,
+       " microbatches of one size; choose a number of microbatches that divides all batches, and leave out a last "
+       "batch with fewer rows (ts::Ragged::drop of a DataLoader)",
        c.node().source);
 }
 /// The extents of a rearrange's factors: for each operand dim, at most one follows from the given ones.

@@ -4,6 +4,7 @@
 
 #include <concepts>
 #include <cstdint>
+#include <limits>
 #include <type_traits>
 
 #include <tessera/graph/trace/sharded_tensor.hpp>
@@ -265,6 +266,56 @@ template <int Rank, LossReduction Reduction> struct SmoothedCrossEntropyTag {
   }
 };
 
+/// Cross entropy with a probability for each class.
+template <int Rank, LossReduction Reduction> struct SoftCrossEntropyTag {
+  static constexpr const char* function = "cross_entropy";
+  template <class Logits, class Probabilities, class Smoothing, class Z, class Ignored, class... Weight> struct result {
+    using type = loss_t<Logits>;
+    static constexpr int rank = Reduction == LossReduction::each ? Rank - 1 : 0;
+    static_assert((weighs_classes_v<Logits, Weight> && ...));
+    using Checks = decltype([] {
+      static_assert(floating_v<Logits>,
+                    "tessera: the logits of cross_entropy must be a float, double, bf16 or f16 tensor");
+    });
+  };
+  static constexpr Value emit(Value context, Value logits, Value targets, Value smoothing, Value z, Value ignored,
+                              std::same_as<Value> auto... class_weight) {
+    if (ignored.node().is_constant() && ignored.node().value >= 0)
+      context.refuse(errc::option,
+                     "[cross_entropy] ignore_index: targets that are probabilities have no index to ignore; give "
+                     "positions to be ignored probabilities of 0");
+    const int lead = logits.leading(Rank), dim = logits.rank() - 1;
+    logits = build::cast(logits.at(context.source), computed_as(logits.dtype()));
+    targets = build::cast(targets.at(context.source), logits.dtype());
+    const Value most = build::constant_reduce(Op::max, logits, 1u << dim), shifted = logits - most;
+    const Value log_sum = build::log_sum_exp_of_shifted(shifted, dim), loss = log_sum - shifted;
+    if (!(smoothing.node().is_constant() && smoothing.node().value == 0)) {
+      smoothing = build::cast(smoothing, logits.dtype());
+      targets = targets * (1.0 - smoothing) + smoothing / build::cast(build::extent(logits, dim), logits.dtype());
+    }
+    // A class of probability 0 adds 0 even if its logit is -infinity.
+    const Value none = build::equal(targets, targets.number(0));
+    const Value finite = build::binary(Op::minimum, loss, loss.number(std::numeric_limits<float>::max()));
+    Value losses = targets * build::select(none, finite, loss);
+    ((losses = losses * weights_of_classes(class_weight, logits)), ...);
+    const Value total = log_sum + most;
+    const Value penalty = build::drop_singletons(build::cast(z, logits.dtype()) * total * total, 1u << dim);
+    return build::reduce_loss(build::reduce(Op::sum, losses, 1u << dim, false) + penalty, lead, Reduction);
+  }
+};
+
+/// Whether the targets of a cross entropy are probabilities, not class indices.
+template <class Logits, class Targets> inline constexpr bool are_probabilities_v = false;
+template <class Logits, class Targets>
+  requires requires { typename Targets::element; }
+inline constexpr bool are_probabilities_v<Logits, Targets> =
+    is_floating_v<typename Targets::element> && Targets::rank == Logits::rank;
+
+template <LossReduction Reduction, class Logits, class Targets>
+using CrossEntropyWithOptions =
+    std::conditional_t<are_probabilities_v<Logits, Targets>, SoftCrossEntropyTag<Logits::rank, Reduction>,
+                       SmoothedCrossEntropyTag<Logits::rank, Reduction>>;
+
 }  // namespace detail
 
 /// The Huber loss, as torch.nn.functional.huber_loss: (x - y)^2 / 2 where |x - y| is at most delta, and
@@ -407,9 +458,21 @@ struct CrossEntropy {
 template <LossReduction Reduction = LossReduction::mean, TensorArgument Logits, TensorArgument Targets>
 constexpr auto cross_entropy(const Logits& logits, const Targets& targets, const CrossEntropy& options,
                              Here at = Here::current()) {
-  return call<detail::SmoothedCrossEntropyTag<Logits::rank, Reduction>>(Source::from(at), logits, targets,
-                                                                        options.label_smoothing, options.z_loss,
-                                                                        static_cast<double>(options.ignore_index));
+  return call<detail::CrossEntropyWithOptions<Reduction, Logits, Targets>>(Source::from(at), logits, targets,
+                                                                           options.label_smoothing, options.z_loss,
+                                                                           static_cast<double>(options.ignore_index));
+}
+/// The targets can be probabilities [..., classes], a floating-point tensor of the shape of the logits, as in PyTorch:
+/// the loss of a position is the sum over the classes of -y log p, with smoothing of y (1 - s) + s / classes for y. The
+/// mean is over the positions, also with a weight for each class. A class of probability 0 adds 0, also if its logit is
+/// -infinity, where PyTorch gives NaN. The gradient is by the logits and by the probabilities. Errors:
+/// shape_mismatch; option for an ignore_index of 0 or above.
+///
+///     ts::cross_entropy(ts::matmul(x, w), ts::softmax(teacher / temperature))
+template <TensorArgument Logits, TensorArgument Targets>
+  requires detail::are_probabilities_v<Logits, Targets>
+constexpr auto cross_entropy(const Logits& logits, const Targets& targets, Here at = Here::current()) {
+  return cross_entropy<LossReduction::mean>(logits, targets, CrossEntropy{}, at);
 }
 /// Without options, reduced otherwise: `cross_entropy<LossReduction::each>` is PyTorch's reduction="none".
 template <LossReduction Reduction, TensorArgument Logits, TensorArgument Targets>
@@ -424,7 +487,7 @@ template <LossReduction Reduction = LossReduction::mean, TensorArgument Logits, 
           TensorArgument Weight>
 constexpr auto cross_entropy(const Logits& logits, const Targets& targets, const Weight& weight,
                              const CrossEntropy& options = {}, Here at = Here::current()) {
-  return call<detail::SmoothedCrossEntropyTag<Logits::rank, Reduction>>(
+  return call<detail::CrossEntropyWithOptions<Reduction, Logits, Targets>>(
       Source::from(at), logits, targets, options.label_smoothing, options.z_loss,
       static_cast<double>(options.ignore_index), weight);
 }

@@ -144,6 +144,12 @@ struct UnitRowsTag {
     return x / build::binary(Op::maximum, length, x.number(1e-12));
   }
 };
+template <class T> inline constexpr bool has_rank_0_v = NumberOperand<T>;
+template <TensorOperand T> inline constexpr bool has_rank_0_v<T> = T::rank == 0;
+/// What scores can be divided by.
+template <class T>
+concept TemperatureOperand = Operand<T> && has_rank_0_v<T>;
+
 template <class X> constexpr auto unit_rows(const X& x, Here at) { return call<UnitRowsTag>(Source::from(at), x); }
 
 }  // namespace detail
@@ -256,10 +262,13 @@ constexpr auto triplet_margin_loss(const Anchor& anchor, const Positive& positiv
 
 /// Cross entropy of the cosines of each query with all keys, over the temperature, where key i is that of query i and
 /// the other keys are its negatives: the loss of contrastive learning. Shapes: query and keys [batch, features].
-/// Reductions and errors: as huber. Communication: with a split batch an all_gather of the keys. Source: van den Oord
-/// et al., 1807.03748.
+/// The temperature is a number, or a tensor of rank 0, which has a gradient: CLIP's `logit_scale` s is a parameter, and
+/// 1 / exp(s) the temperature. Reductions and errors: as huber. Communication: with a split batch an all_gather of the
+/// keys. Source: van den Oord et al., 1807.03748; Radford et al., 2103.00020.
+///
+///     ts::info_nce(m.image(x), m.text(y), ts::exp(-m.logit_scale))
 template <LossReduction Reduction = LossReduction::mean, TensorArgument Query, TensorArgument Keys,
-          NumberOperand Temperature = double>
+          detail::TemperatureOperand Temperature = double>
 constexpr auto info_nce(const Query& query, const Keys& keys, const Temperature& temperature = 0.1,
                         Here at = Here::current()) {
   static_assert(Query::rank == 2 && Keys::rank == 2, "tessera: info_nce takes query and keys of [batch, features]");
@@ -269,11 +278,16 @@ constexpr auto info_nce(const Query& query, const Keys& keys, const Temperature&
 }
 /// The same with negatives of its own for all queries: key i against negatives [count, features].
 template <LossReduction Reduction = LossReduction::mean, TensorArgument Query, TensorArgument Keys,
-          TensorArgument Negatives, NumberOperand Temperature = double>
+          TensorArgument Negatives, Operand Temperature = double>
+  requires(!detail::TemperatureOperand<Negatives>)
 constexpr auto info_nce(const Query& query, const Keys& keys, const Negatives& negatives,
                         const Temperature& temperature = 0.1, Here at = Here::current()) {
-  static_assert(Query::rank == 2 && Keys::rank == 2 && Negatives::rank == 2,
-                "tessera: info_nce takes query and keys of [batch, features], and negatives of [count, features]");
+  static_assert(
+      Query::rank == 2 && Keys::rank == 2 && Negatives::rank == 2,
+      "tessera: info_nce takes query and keys of [batch, features], then negatives of [count, features], or a "
+      "temperature, which is a number or a tensor of rank 0");
+  static_assert(detail::TemperatureOperand<Temperature>,
+                "tessera: the temperature of info_nce is a number or a tensor of rank 0");
   const auto rows = detail::unit_rows(query, at);
   const auto of_key = sum<1>(rows * detail::unit_rows(keys, at), at);                         // [B]
   const auto of_negatives = einsum<"id,jd->ij">(rows, detail::unit_rows(negatives, at), at);  // [B, count]

@@ -1,0 +1,198 @@
+#ifndef TESSERA_OPTIM_LBFGS_HPP
+#define TESSERA_OPTIM_LBFGS_HPP
+#include <tessera/base/push_macros.hpp>
+
+#include <array>
+#include <cstddef>
+#include <tuple>
+#include <utility>
+
+#include <tessera/base/error.hpp>
+#include <tessera/base/growable.hpp>
+#include <tessera/base/source.hpp>
+#include <tessera/graph/ir/value.hpp>
+#include <tessera/graph/trace/function_call.hpp>
+#include <tessera/graph/trace/sharded_tensor.hpp>
+#include <tessera/ops/constraint.hpp>
+#include <tessera/ops/elementwise.hpp>
+#include <tessera/ops/reduction/reduce.hpp>
+#include <tessera/optim/clip.hpp>
+#include <tessera/optim/tree_map.hpp>
+#include <tessera/optim/update.hpp>
+
+namespace tessera {
+
+namespace optim {
+
+namespace detail {
+
+// A tuple, since g++ 12 does not copy a std::array of models with a Stack in constant expressions.
+template <class Model, class Indices> struct CopiesOf;
+template <class Model, std::size_t... I> struct CopiesOf<Model, std::index_sequence<I...>> {
+  template <std::size_t> using one = Model;
+  using type = std::tuple<one<I>...>;
+};
+
+}  // namespace detail
+
+/// Several models of one type.
+template <class Model, int Count>
+using models_t = typename detail::CopiesOf<Model, std::make_index_sequence<static_cast<std::size_t>(Count)>>::type;
+
+/// Hyper-parameters of L-BFGS. They are Scalars, so a new learning rate needs no new plan.
+struct Lbfgs {
+  Scalar learning_rate = 1.0;
+  Scalar tolerance = 1e-9;  ///< no step along a direction in which the loss falls by less than this
+};
+
+/// The last gradient, the last step, and for each of the last `History` steps the step and the change of the gradient,
+/// the latest first: 2 History + 2 models, sharded like the parameters. A pair of zeros stands for a step that is not
+/// yet made.
+template <class Model, int History = 10> struct LbfgsState {
+  Model gradient, moved;
+  models_t<Model, History> moves, changes;
+  Scalar step;
+
+  static constexpr std::array field_names{"gradient", "moved", "moves", "changes", "step"};
+};
+
+}  // namespace optim
+
+namespace optim::detail {
+
+/// Tensors of a model as one vector. Sums are rank-0 values that all devices have.
+struct Vectors {
+  Source source;
+
+  constexpr Value dot(const Growable<Value>& a, const Growable<Value>& b) const {
+    const DType wide = summed_as(a);
+    Value total{};
+    for (std::size_t i = 0; i < a.size(); ++i) {
+      const Value x = a[i].at(source), y = b[i].at(source);
+      const DType type = computed_as(x.dtype());
+      const Value products = build::cast(x, type) * build::cast(y, type);
+      const Value own = build::cast(build::sum_of(products, (1u << x.rank()) - 1), wide);
+      total = total.module == nullptr ? own : total + own;
+    }
+    return reduced(total);
+  }
+  constexpr Value sum_of_sizes(const Growable<Value>& a) const {
+    const DType wide = summed_as(a);
+    Value total{};
+    for (const Value& value : a) {
+      const Value size = build::apply<ops::AbsOp>(value.at(source));
+      const Value own = build::cast(build::sum_of(size, (1u << size.rank()) - 1), wide);
+      total = total.module == nullptr ? own : total + own;
+    }
+    return reduced(total);
+  }
+  /// f of corresponding tensors of a and b.
+  template <class F>
+  constexpr Growable<Value> map(const F& f, const Growable<Value>& a, const Growable<Value>& b) const {
+    Growable<Value> made;
+    for (std::size_t i = 0; i < a.size(); ++i) made.push_back(f(a[i].at(source), b[i]));
+    return made;
+  }
+  /// a + factor b.
+  constexpr Growable<Value> plus(const Growable<Value>& a, const Value& factor, const Growable<Value>& b) const {
+    return map([&](Value x, Value y) { return x + build::cast(factor, x.dtype()) * y; }, a, b);
+  }
+  constexpr Growable<Value> times(const Value& factor, const Growable<Value>& a) const {
+    return map([&](Value x, Value) { return build::cast(factor, x.dtype()) * x; }, a, a);
+  }
+  constexpr Growable<Value> select(const Value& condition, const Growable<Value>& a, const Growable<Value>& b) const {
+    return map([&](Value x, Value y) { return build::select(condition, x, y); }, a, b);
+  }
+};
+/// The tensors of each of several models.
+template <class... Models>
+constexpr std::array<Growable<Value>, sizeof...(Models)> parameters_of_each(const std::tuple<Models...>& models) {
+  return std::apply(
+      [](const auto&... own) { return std::array<Growable<Value>, sizeof...(own)>{parameters_of(own)...}; }, models);
+}
+/// a / b, and `other` where b is 0.
+constexpr Value quotient(const Value& a, const Value& b, double other) {
+  const Value none = build::equal(b, b.number(0));
+  return build::select(none, a.number(other), a / build::select(none, b.number(1), b));
+}
+
+}  // namespace optim::detail
+
+/// Inside a traced function: one iteration of L-BFGS, with a step of fixed size along the direction that the last
+/// `History` steps give. For gradients of a whole data set, not of batches. Returns (model, state).
+///
+///     d = -H g, where H approximates the inverse of the Hessian by the last steps s and changes of the gradient y
+///     p = p + rate d;  in the first step p = p - rate min(1, 1 / sum |g|) g
+/// A pair with y s of at most 1e-10 is not kept, and a step is not made if g d is above -tolerance. These are the
+/// numbers of torch.optim.LBFGS without a line search, of which one call of `step` makes max_iter iterations. For a
+/// start that is far from the least loss use a small rate: nothing checks that the loss falls. Sums are f32, for models
+/// of f64 f64.
+///
+/// Communication: 3 History + 3 all_reduces of a rank-0 tensor; partial gradients are reduced into the sharding of the
+/// parameters. Errors: structure when model, gradients and state differ. Source: Nocedal, Math. Comp. 35 (1980); Liu,
+/// Nocedal, Math. Programming 45 (1989).
+template <class Model, int History>
+constexpr auto lbfgs(const Model& model, const Model& gradients,
+                     const optim::LbfgsState<optim::stored_t<Model>, History>& state, const optim::Lbfgs& config = {},
+                     Here at = Here::current()) {
+  using namespace optim::detail;
+  static_assert(History > 0, "tessera: lbfgs needs a history of at least one step");
+  const detail::FunctionCall named("lbfgs", model);
+  const Scalar step = next_step("lbfgs", model, state.step, at);
+  const Vectors all{Source::from(at)};
+  const Growable<Value> p = parameters_of(model), before = parameters_of(state.gradient);
+  const Growable<Value> moved = parameters_of(state.moved), given = parameters_of(gradients);
+  if (given.size() != p.size() || before.size() != p.size() || moved.size() != p.size())
+    fail(errc::structure, "[lbfgs] structure: model, gradients and state have different numbers of tensors");
+  const Growable<Value> g =
+      all.map([](Value x, Value like) { return build::alike(x, like, {.exactly = true}); }, given, p);
+
+  // The pair of the last step comes first, unless the curvature along it is too small.
+  const Growable<Value> change = all.map([](Value x, Value y) { return x - y; }, g, before);
+  const Value curvature = all.dot(change, moved), keeps = build::greater(curvature, curvature.number(1e-10));
+  std::array<Growable<Value>, History> s = parameters_of_each(state.moves), y = parameters_of_each(state.changes);
+  for (std::size_t i = History - 1; i > 0; --i) {
+    s[i] = all.select(keeps, s[i - 1], s[i]);
+    y[i] = all.select(keeps, y[i - 1], y[i]);
+  }
+  s[0] = all.select(keeps, moved, s[0]);
+  y[0] = all.select(keeps, change, y[0]);
+
+  const Value minus_one = curvature.number(-1);
+  Growable<Value> d = all.times(minus_one, g);
+  std::array<Value, History> inverse{}, taken{};
+  for (std::size_t i = 0; i < History; ++i) {
+    inverse[i] = quotient(curvature.number(1), all.dot(y[i], s[i]), 0);
+    taken[i] = all.dot(s[i], d) * inverse[i];
+    d = all.plus(d, minus_one * taken[i], y[i]);
+  }
+  const Value square = all.dot(y[0], y[0]);
+  d = all.times(quotient(all.dot(y[0], s[0]), square, 1), d);
+  for (std::size_t i = History; i-- > 0;) d = all.plus(d, taken[i] - all.dot(y[i], d) * inverse[i], s[i]);
+
+  const Value root = p.front().at(all.source), t = lower(root, step);
+  const auto number = [&](const Scalar& of) { return build::cast(lower(root, of), curvature.dtype()); };
+  const Value least =
+      build::apply<ops::MinimumOp>(quotient(curvature.number(1), all.sum_of_sizes(g), 1), curvature.number(1));
+  const Value rate =
+      number(config.learning_rate) * build::select(build::less(t.number(1), t), curvature.number(1), least);
+  const Value falls = build::less(all.dot(g, d), minus_one * number(config.tolerance));
+  const Growable<Value> move = all.times(build::select(falls, rate, rate.number(0)), d);
+  const Growable<Value> next =
+      all.map([](Value x, Value by) { return build::alike(x + by, x, {.exactly = true}); }, p, move);
+
+  return [&]<std::size_t... I>(std::index_sequence<I...>) {
+    using State = optim::LbfgsState<optim::stored_t<Model>, History>;
+    using Models = optim::models_t<optim::stored_t<Model>, History>;
+    return std::tuple(with_parameters(model, next),
+                      State{with_parameters(state.gradient, g), with_parameters(state.moved, move),
+                            Models(with_parameters(std::get<I>(state.moves), s[I])...),
+                            Models(with_parameters(std::get<I>(state.changes), y[I])...), step});
+  }(std::make_index_sequence<History>());
+}
+
+}  // namespace tessera
+
+#include <tessera/base/pop_macros.hpp>
+
+#endif

@@ -1,0 +1,72 @@
+#ifndef TESSERA_OPTIM_RPROP_HPP
+#define TESSERA_OPTIM_RPROP_HPP
+#include <tessera/base/push_macros.hpp>
+
+#include <array>
+#include <tuple>
+
+#include <tessera/graph/ir/value.hpp>
+#include <tessera/graph/trace/function_call.hpp>
+#include <tessera/graph/trace/sharded_tensor.hpp>
+#include <tessera/ops/elementwise.hpp>
+#include <tessera/optim/update.hpp>
+
+namespace tessera {
+
+namespace optim {
+
+/// Hyper-parameters of Rprop, with the defaults of torch.optim.Rprop. They are Scalars, so a new one needs no new plan.
+struct Rprop {
+  Scalar learning_rate = 1e-2;  ///< how far the first step moves each element
+  Scalar eta_minus = 0.5;       ///< factor of a step behind whose gradient the sign changed
+  Scalar eta_plus = 1.2;        ///< factor of a step behind whose gradient the sign stayed
+  Scalar least = 1e-6;          ///< the bounds of a step
+  Scalar most = 50;
+};
+
+/// The last gradient and the size of the last step of each element, sharded like the parameter, and the number of past
+/// steps.
+template <class Model> struct RpropState {
+  Model gradient, size;
+  Scalar step;
+
+  static constexpr std::array field_names{"gradient", "size", "step"};
+};
+
+}  // namespace optim
+
+/// Inside a traced function: one step of resilient backpropagation, which uses the signs of gradients only: for
+/// gradients of a whole data set, not of batches. Returns (model, state).
+///
+///     s = s eta_plus where the gradient has the sign of the last one, s eta_minus and g = 0 where it has the other one
+///     p = p - sign(g) s
+/// Communication: none of its own; partial gradients are reduced here, into the sharding of the parameters. Errors:
+/// structure when model, gradients and state differ. Source: Riedmiller, Braun, ICNN 1993, as torch.optim.Rprop.
+template <class Model>
+constexpr auto rprop(const Model& model, const Model& gradients, const optim::RpropState<optim::stored_t<Model>>& state,
+                     const optim::Rprop& config = {}, Here at = Here::current()) {
+  const detail::FunctionCall named("rprop", model);
+  const Scalar step = optim::detail::next_step("rprop", model, state.step, at);
+  auto [moved, last, size] = optim::detail::update_parameters(
+      at,
+      [&](const auto& x, Value p, Value g, Value before, Value s) {
+        const Value t = x.wide(step), zero = g.number(0), agreement = g * before;
+        const Value turned = build::less(agreement, zero);
+        const Value factor =
+            build::select(turned, x(config.eta_minus),
+                          build::select(build::greater(agreement, zero), x(config.eta_plus), agreement.number(1)));
+        const Value old = build::select(build::less(t.number(1), t), s, x(config.learning_rate));
+        const Value next_s =
+            build::apply<ops::MinimumOp>(build::apply<ops::MaximumOp>(old * factor, x(config.least)), x(config.most));
+        const Value used = build::select(turned, zero, g);
+        return std::tuple(p - build::apply<ops::SignOp>(used) * next_s, used, next_s);
+      },
+      model, gradients, state.gradient, state.size);
+  return std::tuple(moved, optim::RpropState<optim::stored_t<Model>>{last, size, step});
+}
+
+}  // namespace tessera
+
+#include <tessera/base/pop_macros.hpp>
+
+#endif

@@ -1,0 +1,100 @@
+// L-BFGS on functions whose least value is known, and the states of Rprop, ASGD and L-BFGS on meshes;
+// nn/reference_losses_test.cpp compares their steps with PyTorch's.
+#include <cmath>
+#include <cstddef>
+#include <tuple>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include <tessera/optim/optim.hpp>
+#include <tessera/tensor/compile.hpp>
+#include <tessera/tensor/creation.hpp>
+#include <tessera/tensor/host.hpp>
+
+namespace ts = tessera;
+
+namespace {
+
+struct Layer {
+  ts::ShardedTensor<double, 1> bias;
+  constexpr auto operator()(const auto& x) const { return x + bias; }
+};
+struct Model {
+  ts::ShardedTensor<double, 2> matrix;
+  ts::ShardedTensor<double, 1> vector;
+  ts::Stack<Layer> layers;
+};
+
+/// Half the sum of c (x - 1)^2, with factors c from 1 to 33, of a matrix and of a sum of vectors.
+constexpr auto quadratic = [](const auto& model) {
+  const auto off = model.matrix - 1.0;
+  const auto factor = ts::iota<0, double>(model.matrix) * 5.0 + ts::iota<1, double>(model.matrix) + 1.0;
+  const auto rest = model.layers(model.vector) - 1.0;
+  return ts::sum(factor * off * off) * 0.5 + ts::sum(rest * rest) * 1.5;
+};
+struct Step {
+  constexpr auto operator()(const auto& model, const auto& state, const auto& config) const {
+    const auto [loss, gradient] = ts::value_and_grad(quadratic)(model);
+    const auto [next, next_state] = ts::optim::optimizer_step(model, gradient, state, config);
+    return std::tuple(loss, next, next_state);
+  }
+};
+constexpr auto step = ts::compile(Step());
+
+/// The losses of some steps on a mesh, whose devices have uneven shards of the 7 rows.
+template <class Config> std::vector<double> losses_of(const Config& config, int devices, int steps) {
+  const ts::Mesh mesh({{"x", devices}});
+  Model model{ts::zeros<double>({7, 3}, mesh, {"x"}), ts::zeros<double>({5}, mesh, {"x"}),
+              ts::Stack<Layer>(2, [&](int) { return Layer{ts::zeros<double>({5}, mesh, {"x"})}; })};
+  auto state = ts::optim::init_state(config, model);
+  std::vector<double> losses;
+  for (int i = 0; i < steps; ++i) {
+    auto [loss, next, next_state] = step(model, state, config);
+    losses.push_back(static_cast<double>(ts::to_host(loss)[0]));
+    model = next, state = next_state;
+  }
+  return losses;
+}
+template <class Config> void expect_equal_on_meshes(const Config& config, int steps, double last) {
+  const std::vector<double> one = losses_of(config, 1, steps), three = losses_of(config, 3, steps);
+  for (std::size_t i = 0; i < one.size(); ++i) EXPECT_NEAR(three[i], one[i], 1e-9 * one[0]) << "step " << i;
+  EXPECT_LT(one.back(), last * one.front());
+}
+
+TEST(Lbfgs, FindsTheLeastValueOfAQuadraticFunction) { expect_equal_on_meshes(ts::optim::Lbfgs{}, 40, 1e-10); }
+TEST(Rprop, FindsTheLeastValueOfAQuadraticFunction) { expect_equal_on_meshes(ts::optim::Rprop{}, 60, 1e-4); }
+TEST(Asgd, LessensAQuadraticFunction) {
+  expect_equal_on_meshes(ts::optim::Asgd{.learning_rate = 0.02, .start = 10}, 60, 1e-1);
+}
+
+/// Rosenbrock's function of two numbers, with a valley along x^2 = y to its least value at (1, 1).
+struct Valley {
+  constexpr auto operator()(const auto& p, const auto& state, const auto& config) const {
+    const auto f = [](const auto& at) {
+      const auto x = ts::slice<0>(at, 0, 1), y = ts::slice<0>(at, 1, 1);
+      return ts::sum(ts::square(1.0 - x) + 100.0 * ts::square(y - x * x));
+    };
+    const auto [next, next_state] = ts::lbfgs(p, ts::grad(f)(p), state, config);
+    return std::tuple(next, next_state);
+  }
+};
+TEST(Lbfgs, WalksAlongRosenbrocksValley) {
+  const ts::Mesh mesh({{"x", 1}});
+  const ts::optim::Lbfgs config{.learning_rate = 0.5, .tolerance = 0.0};
+  auto p = ts::shard(std::vector<double>{-1.2, 1}, {2}, mesh, {});
+  auto state = ts::optim::init_state<5>(config, p);
+  constexpr auto walk = ts::compile(Valley());
+  for (int i = 0; i < 200; ++i) {
+    auto [next, next_state] = walk(p, state, config);
+    p = next, state = next_state;
+  }
+  for (const double v : ts::to_host(p)) EXPECT_NEAR(v, 1, 1e-6);
+}
+
+TEST(ReduceOnPlateau, RefusesAFactorThatIsNotBelowOne) {
+  EXPECT_THROW(ts::optim::reduce_on_plateau({.rate = 1}, 1, {.factor = 1}), ts::error);
+  EXPECT_EQ(ts::optim::reduce_on_plateau({.rate = 1, .bad = 10}, NAN).rate, 0.1);
+}
+
+}  // namespace
