@@ -104,8 +104,8 @@ template <class T> constexpr Value orthogonalized(const Value& matrices, const S
 /// Errors: structure when model, gradients and state differ; unsupported for a Stack inside of a Stack. Source: Jordan
 /// and others, Muon: An optimizer for hidden layers in neural networks, 2024, as torch.optim.Muon with nesterov=True,
 /// whose matrices are [outputs, inputs].
-template <class Model>
-constexpr auto muon(const Model& model, const Model& gradients, const optim::MuonState<optim::stored_t<Model>>& state,
+template <class Model, class Gradients>
+constexpr auto muon(const Model& model, const Gradients& gradients, const optim::MuonState<optim::stored_t<Model>>& state,
                     const optim::Muon& config = {}, Here at = Here::current()) {
   const detail::FunctionCall named("muon", model);
   const Growable<Value> any = optim::detail::parameters_of(model);
@@ -134,7 +134,7 @@ constexpr auto muon(const Model& model, const Model& gradients, const optim::Muo
                             S(next_v));
         }
       },
-      model, gradients, state.mean, state.square);
+      model, optim::detail::gradients_of(model, gradients), state.mean, state.square);
   return std::tuple(moved, optim::MuonState<optim::stored_t<Model>>{mean, square, Scalar(step.count)});
 }
 

@@ -3,12 +3,14 @@
 #include <tessera/base/push_macros.hpp>
 
 #include <tuple>
+#include <type_traits>
 
 #include <tessera/base/error.hpp>
 #include <tessera/base/growable.hpp>
 #include <tessera/graph/ir/attributes.hpp>
 #include <tessera/graph/ir/node.hpp>
 #include <tessera/graph/ir/value.hpp>
+#include <tessera/graph/trace/settle.hpp>
 #include <tessera/graph/trace/sharded_tensor.hpp>
 #include <tessera/ops/constraint.hpp>
 #include <tessera/ops/elementwise.hpp>
@@ -38,10 +40,24 @@ struct Updated {
   }
 };
 
+/// Gradients with their expressions recorded. Those of a tuple of tensors need not be of the model's type: an item may
+/// be a tensor of an argument in the model, and computed by the traced function in the gradients.
+template <class Model, class Gradients> constexpr auto gradients_of(const Model& model, const Gradients& gradients) {
+  using Settled = std::remove_const_t<decltype(tessera::detail::settle(gradients))>;
+  constexpr bool fits = std::is_same_v<stored_t<Settled>, stored_t<Model>>;
+  static_assert(fits,
+                "tessera: the gradients that an optimizer takes have the structure of the model: for a std::pair of a "
+                "model and a tensor a std::pair of their gradients, with equal element types and ranks");
+  if constexpr (fits)
+    return tessera::detail::settle(gradients);
+  else
+    return model;  // so that no errors follow from this one
+}
+
 /// For each parameter p with gradient g, `f(x, p, g, states...)` returns a tuple of Values; x is the Updated of p.
 /// Returns a tuple of models.
-template <class F, class Model, class... States>
-constexpr auto map_parameters(Here at, const F& f, const Model& model, const Model& gradients,
+template <class F, class Model, class Gradients, class... States>
+constexpr auto map_parameters(Here at, const F& f, const Model& model, const Gradients& gradients,
                               const States&... states) {
   return tree_map(
       [&](auto p, auto g, auto... s) {
@@ -50,13 +66,13 @@ constexpr auto map_parameters(Here at, const F& f, const Model& model, const Mod
         return std::apply([](const auto&... made) { return std::tuple(S(made)...); },
                           f(Updated{from, S::rank}, from, g.value, s.value...));
       },
-      model, gradients, states...);
+      model, gradients_of(model, gradients), states...);
 }
 
 /// The pattern of every optimizer: `update` of map_parameters returns the next parameter and its next states. A
 /// parameter keeps its sharding, whatever that of its state is.
-template <class F, class Model, class... States>
-constexpr auto update_parameters(Here at, const F& update, const Model& model, const Model& gradients,
+template <class F, class Model, class Gradients, class... States>
+constexpr auto update_parameters(Here at, const F& update, const Model& model, const Gradients& gradients,
                                  const States&... states) {
   return map_parameters(
       at,

@@ -30,8 +30,8 @@ struct Adam {
 /// Returns (model, state). The state is that of AdamW. Communication, errors: as adamw. Source: Kingma, Ba, 1412.6980.
 ///
 ///     auto [next, next_state] = ts::adam(model, gradients, state, config);
-template <class Model>
-constexpr auto adam(const Model& model, const Model& gradients, const optim::AdamWState<optim::stored_t<Model>>& state,
+template <class Model, class Gradients>
+constexpr auto adam(const Model& model, const Gradients& gradients, const optim::AdamWState<optim::stored_t<Model>>& state,
                     const optim::Adam& config = {}, Here at = Here::current()) {
   const detail::FunctionCall named("adam", model);
   const Model coupled = std::get<0>(optim::detail::map_parameters(

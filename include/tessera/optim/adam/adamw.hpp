@@ -85,8 +85,8 @@ struct AdamWStep {
 /// Source: Loshchilov, Hutter, 1711.05101, with the decay multiplied by the learning rate, as in torch.optim.AdamW.
 ///
 ///     auto [next, next_state] = ts::adamw(model, gradients, state, config);
-template <class Model>
-constexpr auto adamw(const Model& model, const Model& gradients, const optim::AdamWState<optim::stored_t<Model>>& state,
+template <class Model, class Gradients>
+constexpr auto adamw(const Model& model, const Gradients& gradients, const optim::AdamWState<optim::stored_t<Model>>& state,
                      const optim::AdamW& config = {}, Here at = Here::current()) {
   const detail::FunctionCall named("adamw", model);
   const Growable<Value> any = optim::detail::parameters_of(model);
