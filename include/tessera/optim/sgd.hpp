@@ -76,7 +76,7 @@ constexpr auto sgd_with_momentum(const Model& model, const Gradients& gradients,
 
 /// Inside a traced function: one step of gradient descent, p - rate (g + decay p). Returns the model.
 /// Communication: none of its own; partial gradients are reduced here, into the sharding of the parameters.
-template <class Model, class Gradients>
+template <class Model, optim::GradientsOf<Model> Gradients>
 constexpr Model sgd(const Model& model, const Gradients& gradients, const optim::Sgd& config = {},
                     Here at = Here::current()) {
   const detail::FunctionCall named("sgd", model);
@@ -90,7 +90,7 @@ constexpr Model sgd(const Model& model, const Gradients& gradients, const optim:
 
 /// One step with momentum: velocity = momentum velocity + g + decay p, and p - rate velocity. Returns (model, state).
 /// Source: Sutskever, Martens, Dahl, Hinton, ICML 2013, with the rate outside the velocity, as in torch.optim.SGD.
-template <class Model, class Gradients>
+template <class Model, optim::GradientsOf<Model> Gradients>
 constexpr auto sgd(const Model& model, const Gradients& gradients, const optim::SgdState<optim::stored_t<Model>>& state,
                    const optim::Sgd& config = {}, Here at = Here::current()) {
   const detail::FunctionCall named("sgd", model);
@@ -99,7 +99,7 @@ constexpr auto sgd(const Model& model, const Gradients& gradients, const optim::
 
 /// One step with Nesterov momentum, as torch.optim.SGD with nesterov=True: the velocity of ts::sgd, and
 /// p - rate (g + decay p + momentum velocity). Returns (model, state). Source: as ts::sgd with a state.
-template <class Model, class Gradients>
+template <class Model, optim::GradientsOf<Model> Gradients>
 constexpr auto sgd_nesterov(const Model& model, const Gradients& gradients,
                             const optim::SgdState<optim::stored_t<Model>>& state, const optim::Sgd& config = {},
                             Here at = Here::current()) {
@@ -109,7 +109,7 @@ constexpr auto sgd_nesterov(const Model& model, const Gradients& gradients,
 
 /// One step with momentum and dampening, as torch.optim.SGD: velocity = momentum velocity + (1 - dampening) (g + decay
 /// p), in the first step g + decay p, and p - rate velocity. Returns (model, state). Source: torch.optim.SGD.
-template <class Model, class Gradients>
+template <class Model, optim::GradientsOf<Model> Gradients>
 constexpr auto sgd_dampened(const Model& model, const Gradients& gradients,
                             const optim::DampenedSgdState<optim::stored_t<Model>>& state,
                             const optim::DampenedSgd& config = {}, Here at = Here::current()) {

@@ -163,8 +163,7 @@ class PrintedElements {
           }
         },
         [&]() -> std::vector<std::string> {
-          fail(errc::dtype_mismatch, "[print] element type: tensors of ", name_of(tensor_.dtype),
-               " can't be printed");
+          fail(errc::dtype_mismatch, "[print] element type: tensors of ", name_of(tensor_.dtype), " can't be printed");
         });
   }
 

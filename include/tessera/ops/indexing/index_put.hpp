@@ -140,9 +140,8 @@ template <int Rank> constexpr Value merged_index(Value context, Value x, std::in
     const Value wrong = number(OutsideIndex::first) - (place * number(OutsideIndex::range) + limited(extent));
     const Value found = build::select(own, number(0), wrong);
     merged = merged.module == nullptr ? index : merged * extent + index;
-    outside = outside.module == nullptr
-                  ? found
-                  : build::select(build::binary(Op::equal, outside, number(0)), found, outside);
+    outside =
+        outside.module == nullptr ? found : build::select(build::binary(Op::equal, outside, number(0)), found, outside);
     ++dim;
   }
   return build::select(build::binary(Op::equal, outside, outside.number(0)), merged, outside);

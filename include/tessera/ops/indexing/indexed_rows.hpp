@@ -42,8 +42,8 @@ struct OutsideIndex {
                                     const Source& source) {
   const std::string_view function = source.function();
   if (OutsideIndex::is_one(index))
-    fail(errc::dim_range, "[", function.empty() ? operation : function, "] index in range: ",
-         OutsideIndex::of(index).text(), source);
+    fail(errc::dim_range, "[", function.empty() ? operation : function,
+         "] index in range: ", OutsideIndex::of(index).text(), source);
   fail(errc::dim_range, "[", operation, "] index in range: ", index, " is outside ", where,
        function.empty() || function == operation ? "" : " in ", function == operation ? "" : function, source);
 }
