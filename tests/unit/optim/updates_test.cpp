@@ -381,8 +381,8 @@ TEST(Optimizers, ArePublishedUpdatesForTwentySteps) {
   }
 }
 
-// The model is an argument, its gradients are computed by the traced function: a pair of other types. An item of them may
-// be an expression of fields.
+// The model is an argument, its gradients are computed by the traced function: a pair of other types. An item of them
+// may be an expression of fields.
 struct PairStep {
   using Number = ts::ShardedTensor<double, 0>;
   struct Own {
@@ -391,9 +391,9 @@ struct PairStep {
   constexpr auto operator()(const auto& model, const auto& slope) const {
     const auto gradients = std::pair(slope * 2.0, model.second.scale * 3.0);
     const auto moved = ts::sgd(std::pair(model.first, model.second.scale), gradients, {.learning_rate = 0.5});
-    return std::tuple(moved.first, moved.second,
-                      ts::sgd(std::pair(model.first, model.second), std::pair(slope, model.second),
-                              {.learning_rate = 0.5}));
+    return std::tuple(
+        moved.first, moved.second,
+        ts::sgd(std::pair(model.first, model.second), std::pair(slope, model.second), {.learning_rate = 0.5}));
   }
 };
 TEST(Sgd, TakesGradientsOfAPairThatIsMadeInTheTrace) {

@@ -57,8 +57,8 @@ TEST(Expressions, AreFunctionsWithLoops) {
   const auto a = ts::shard<float>({{1, 2, 3}, {0, -1, 1}, {2, 0, 5}}, mesh, {"data"});
   const auto b = ts::shard<float>({{4, 5, 6}, {2, 2, 5}, {1, 1, 1}}, mesh, {"model"});
   EXPECT_EQ(values(ts::cross(a, b)), (std::vector<float>{-3, 6, -3, -7, 2, 2, -5, 3, 2}));
-  expect_error(ts::errc::shape_mismatch, [&] { values(ts::cross(a, ts::slice<1>(b, 0, 2))); }, "in cross",
-               "evaluate_test.cpp:");
+  expect_error(
+      ts::errc::shape_mismatch, [&] { values(ts::cross(a, ts::slice<1>(b, 0, 2))); }, "in cross", "evaluate_test.cpp:");
   const float want[] = {1, 2, 3, 1.3132616f, 2.0485873f, 3.1269281f, 2.4076059f, 2.1698459f, 5.1429317f};
   const std::vector<float> got = values(ts::logcumsumexp<0>(a));
   for (std::size_t i = 0; i < got.size(); ++i) EXPECT_NEAR(got[i], want[i], 1e-6);
@@ -80,13 +80,17 @@ TEST(Expressions, NameAnIndexAndItsDim) {
     const auto ones = ts::ones<float>({3}, mesh);
     values(ts::eval(ts::index_put<Add>(x, std::tuple(vector(5), vector(2)), ones)));
   };
-  expect_error(ts::errc::dim_range, [&] { put(std::false_type{}); }, "[index_put]", "5 is outside of dim 0");
-  expect_error(ts::errc::dim_range, [&] { put(std::true_type{}); }, "[index_put]", "5 is outside of dim 0");
+  expect_error(
+      ts::errc::dim_range, [&] { put(std::false_type{}); }, "[index_put]", "5 is outside of dim 0");
+  expect_error(
+      ts::errc::dim_range, [&] { put(std::true_type{}); }, "[index_put]", "5 is outside of dim 0");
   EXPECT_EQ(ts::to_host(ts::index(x, std::tuple(vector(4), vector(2)))), (std::vector<float>{1, 1, 1}));
   // The sum of a scatter is computed in f64, which the program has not written.
   expect_error(
       ts::errc::shape_mismatch,
-      [&] { values(ts::scatter_add<0>(x, ts::zeros<int>({5, 3}, mesh), ts::ones<float>({4, 3}, mesh))); },
+      [&] {
+        values(ts::scatter_add<0>(x, ts::zeros<int>({5, 3}, mesh), ts::ones<float>({4, 3}, mesh)));
+      },
       "[scatter_add]", "f32[4,3] x i32[5,3] x f32[5,3]");
 }
 
