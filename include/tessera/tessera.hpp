@@ -17,6 +17,7 @@
 #include <tessera/tensor/compare.hpp>
 #include <tessera/tensor/compile.hpp>
 #include <tessera/tensor/creation.hpp>
+#include <tessera/tensor/debug_print.hpp>
 #include <tessera/tensor/evaluate.hpp>
 #include <tessera/tensor/global_mesh.hpp>
 #include <tessera/tensor/host.hpp>

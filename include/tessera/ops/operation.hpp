@@ -74,6 +74,12 @@ TESSERA_PLANNING inline std::string shape_text(DType dtype, const Shape& shape) 
   return text + ']';
 }
 
+/// The element type of an operand as messages show it. A scatter_add gets its source in the type in which it adds; the
+/// tensor to which it adds has the type that the program has given.
+constexpr DType shown_dtype(const ShapeContext& c, int operand) {
+  return c.graph.operand_node(c.id, c.node().op == Op::scatter_add && operand == 0 ? 2 : operand).dtype;
+}
+
 /// Throws an error with the operation, the shapes of its tensors, the values of its sizes and the user's line.
 [[noreturn]] inline void fail_operation(errc id, const ShapeContext& c, const std::string& why, std::string_view name) {
   const OpRow& row = row_of(c.node());
@@ -86,7 +92,7 @@ TESSERA_PLANNING inline std::string shape_text(DType dtype, const Shape& shape) 
         x.rank == 0 && x.dtype == DType::i64 && c.numbers != nullptr;
     if (!size && x.is_constant()) continue;
     if (!operands.empty()) operands += size ? ", " : " x ";
-    operands += size ? std::to_string(c.number(i)) : shape_text(x.dtype, c.operand(i));
+    operands += size ? std::to_string(c.number(i)) : shape_text(shown_dtype(c, i), c.operand(i));
   }
   const std::string_view own = name.empty() ? row.name : name, function = c.node().source.function();
   fail(id, "[", own, "] ", why, ": ", operands, function.empty() || function == own ? "" : " in ",

@@ -4,10 +4,13 @@
 
 #include <tuple>
 
+#include <tessera/base/here.hpp>
+#include <tessera/base/source.hpp>
 #include <tessera/graph/transform/value_and_grad.hpp>
 #include <tessera/ops/control_flow.hpp>
 #include <tessera/ops/data_movement/rearrange.hpp>
 #include <tessera/ops/data_movement/shape.hpp>
+#include <tessera/ops/elementwise.hpp>
 #include <tessera/ops/reduction/reduction.hpp>
 #include <tessera/optim/tree_map.hpp>
 
@@ -17,25 +20,27 @@ namespace detail {
 
 template <int Microbatches, class Loss> struct Accumulate {
   Loss loss;
-  Source source;
+  Here at;  ///< all operations have the line of ts::optim::accumulate
 
   template <class Model, class... Batch> constexpr auto operator()(const Model& model, const Batch&... batch) const {
     const auto add_part = [&](const auto& sum, const auto& part) {
       const auto [value, gradient] =
           std::apply([&](const auto&... own) { return value_and_grad(loss)(model, own...); }, part);
-      return std::tuple(tree_map([](auto a, auto b) { return a + b; }, sum, gradient), value);
+      return std::tuple(
+          tree_map([&](auto a, auto b) { return call<AddTag>(Source::from(at), a, b); }, sum, gradient), value);
     };
     // Microbatch i has the examples i, i + Microbatches, ...: every device has examples of each, so that none move.
-    const auto [sum, values] = scan(add_part, tree_map([](auto p) { return zeros_like(p); }, model),
-                                    std::tuple(movedim<1, 0>(part_of(batch))...));
-    return std::tuple(mean(values), tree_map([](auto s) { return s / Microbatches; }, sum));
+    const auto [sum, values] = scan(add_part, tree_map([&](auto p) { return zeros_like(p, at); }, model),
+                                    std::tuple(movedim<1, 0>(part_of(batch), at)...), {}, at);
+    return std::tuple(mean(values, at),
+                      tree_map([&](auto s) { return call<DivTag>(Source::from(at), s, Microbatches); }, sum));
   }
 
  private:
   template <TensorOperand X> constexpr auto part_of(const X& batch) const {
     static_assert(X::rank >= 1, "tessera: what accumulate divides into microbatches has a dim of the batch");
     using Split = tessera::detail::SplitTag<X::rank, 0, 2, MadeBy::accumulate>;
-    return call<Split>(source, batch, Dim(Microbatches));
+    return call<Split>(Source::from(at), batch, Dim(Microbatches));
   }
 };
 
@@ -51,7 +56,7 @@ template <int Microbatches, class Loss> struct Accumulate {
 /// share is divisible.
 template <int Microbatches, class Loss> constexpr auto accumulate(Loss loss, Here at = Here::current()) {
   static_assert(Microbatches > 0, "tessera: accumulate needs at least one microbatch");
-  return detail::Accumulate<Microbatches, Loss>{loss, Source::from(at)};
+  return detail::Accumulate<Microbatches, Loss>{loss, at};
 }
 
 }  // namespace tessera::optim

@@ -39,8 +39,8 @@ template <class Model> struct AdadeltaState {
 ///     u = rho u + (1 - rho) d^2,  p = p - rate d
 /// Communication: none of its own; partial gradients are reduced here, into the sharding of the parameters. Errors:
 /// structure when model, gradients and state differ. Source: Zeiler, 1212.5701, as torch.optim.Adadelta.
-template <class Model>
-constexpr auto adadelta(const Model& model, const Model& gradients,
+template <class Model, optim::GradientsOf<Model> Gradients>
+constexpr auto adadelta(const Model& model, const Gradients& gradients,
                         const optim::AdadeltaState<optim::stored_t<Model>>& state, const optim::Adadelta& config = {},
                         Here at = Here::current()) {
   const detail::FunctionCall named("adadelta", model);

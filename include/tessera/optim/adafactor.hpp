@@ -67,8 +67,8 @@ constexpr Value root_mean_square(const Updated& x, Value v) {
 /// Communication: for a split parameter, all_reduces of its means and of the two sizes. Errors: structure when model,
 /// gradients and state differ; unsupported for a tensor of a Stack whose last dim is split, as the norms of lamb.
 /// Source: Shazeer, Stern, 1804.04235, as torch.optim.Adafactor except for the tensors without decay.
-template <class Model>
-constexpr auto adafactor(const Model& model, const Model& gradients,
+template <class Model, optim::GradientsOf<Model> Gradients>
+constexpr auto adafactor(const Model& model, const Gradients& gradients,
                          const optim::AdafactorState<optim::stored_t<Model>>& state,
                          const optim::Adafactor& config = {}, Here at = Here::current()) {
   const detail::FunctionCall named("adafactor", model);

@@ -38,8 +38,8 @@ template <class Model> struct AdagradState {
 /// Communication: none of its own; partial gradients are reduced here, into the sharding of the parameters. Errors:
 /// structure when model, gradients and state differ. Source: Duchi, Hazan, Singer, JMLR 12 (2011), as
 /// torch.optim.Adagrad.
-template <class Model>
-constexpr auto adagrad(const Model& model, const Model& gradients,
+template <class Model, optim::GradientsOf<Model> Gradients>
+constexpr auto adagrad(const Model& model, const Gradients& gradients,
                        const optim::AdagradState<optim::stored_t<Model>>& state, const optim::Adagrad& config = {},
                        Here at = Here::current()) {
   const detail::FunctionCall named("adagrad", model);

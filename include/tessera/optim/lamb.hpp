@@ -48,9 +48,10 @@ constexpr Value norm_of(const Updated& x, Value of) {
 /// |p| / |u| is 1 where one of the norms is 0. Each layer of a Stack has norms of its own.
 /// Communication: for a split parameter, an all_reduce of each norm. Errors: structure when model, gradients and state
 /// differ. Source: You and others, 1904.00962, algorithm 2, as optax.lamb except for the tensors without decay.
-template <class Model>
-constexpr auto lamb(const Model& model, const Model& gradients, const optim::AdamWState<optim::stored_t<Model>>& state,
-                    const optim::Lamb& config = {}, Here at = Here::current()) {
+template <class Model, optim::GradientsOf<Model> Gradients>
+constexpr auto lamb(const Model& model, const Gradients& gradients,
+                    const optim::AdamWState<optim::stored_t<Model>>& state, const optim::Lamb& config = {},
+                    Here at = Here::current()) {
   const detail::FunctionCall named("lamb", model);
   const Scalar step = optim::detail::next_step("lamb", model, state.step, at);
   auto [moved, mean, square] = optim::detail::update_parameters(

@@ -42,9 +42,10 @@ template <class Model> struct LionState {
 /// structure when model, gradients and state differ. Source: Chen and others, 2302.06675, algorithm 2.
 ///
 ///     auto [next, next_state] = ts::lion(model, gradients, state, config);   // first optim::init_state(config, model)
-template <class Model>
-constexpr auto lion(const Model& model, const Model& gradients, const optim::LionState<optim::stored_t<Model>>& state,
-                    const optim::Lion& config = {}, Here at = Here::current()) {
+template <class Model, optim::GradientsOf<Model> Gradients>
+constexpr auto lion(const Model& model, const Gradients& gradients,
+                    const optim::LionState<optim::stored_t<Model>>& state, const optim::Lion& config = {},
+                    Here at = Here::current()) {
   const detail::FunctionCall named("lion", model);
   auto [moved, momentum] = optim::detail::update_parameters(
       at,

@@ -12,6 +12,7 @@
 #include <tessera/base/here.hpp>
 #include <tessera/graph/ir/value.hpp>
 #include <tessera/graph/trace/function_call.hpp>
+#include <tessera/graph/trace/settle.hpp>
 #include <tessera/graph/trace/sharded_tensor.hpp>
 #include <tessera/ops/cond.hpp>
 #include <tessera/ops/contraction/einsum.hpp>
@@ -104,9 +105,10 @@ template <class T> constexpr Value orthogonalized(const Value& matrices, const S
 /// Errors: structure when model, gradients and state differ; unsupported for a Stack inside of a Stack. Source: Jordan
 /// and others, Muon: An optimizer for hidden layers in neural networks, 2024, as torch.optim.Muon with nesterov=True,
 /// whose matrices are [outputs, inputs].
-template <class Model>
-constexpr auto muon(const Model& model, const Model& gradients, const optim::MuonState<optim::stored_t<Model>>& state,
-                    const optim::Muon& config = {}, Here at = Here::current()) {
+template <class Model, optim::GradientsOf<Model> Gradients>
+constexpr auto muon(const Model& model, const Gradients& gradients,
+                    const optim::MuonState<optim::stored_t<Model>>& state, const optim::Muon& config = {},
+                    Here at = Here::current()) {
   const detail::FunctionCall named("muon", model);
   const Growable<Value> any = optim::detail::parameters_of(model);
   if (any.empty()) fail(errc::structure, "[muon] model: the model has no floating-point tensor");
@@ -134,7 +136,7 @@ constexpr auto muon(const Model& model, const Model& gradients, const optim::Muo
                             S(next_v));
         }
       },
-      model, gradients, state.mean, state.square);
+      model, detail::settle(gradients), state.mean, state.square);
   return std::tuple(moved, optim::MuonState<optim::stored_t<Model>>{mean, square, Scalar(step.count)});
 }
 

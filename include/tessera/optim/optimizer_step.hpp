@@ -20,6 +20,7 @@
 #include <tessera/optim/rmsprop.hpp>
 #include <tessera/optim/rprop.hpp>
 #include <tessera/optim/sgd.hpp>
+#include <tessera/optim/update.hpp>
 
 namespace tessera::optim {
 
@@ -28,84 +29,89 @@ namespace tessera::optim {
 /// optimizer of your own has an overload beside its hyper-parameters. Errors and communication: those of the optimizer.
 ///
 ///     const auto [next, next_state] = ts::optim::optimizer_step(model, gradient, state, config);
-template <class Model>
-constexpr auto optimizer_step(const Model& model, const Model& gradients, const AdamWState<stored_t<Model>>& state,
+template <class Model, GradientsOf<Model> Gradients>
+constexpr auto optimizer_step(const Model& model, const Gradients& gradients, const AdamWState<stored_t<Model>>& state,
                               const AdamW& config, Here at = Here::current()) {
   return adamw(model, gradients, state, config, at);
 }
-template <class Model>
-constexpr auto optimizer_step(const Model& model, const Model& gradients, const AmsGradState<stored_t<Model>>& state,
-                              const AmsGrad& config, Here at = Here::current()) {
+template <class Model, GradientsOf<Model> Gradients>
+constexpr auto optimizer_step(const Model& model, const Gradients& gradients,
+                              const AmsGradState<stored_t<Model>>& state, const AmsGrad& config,
+                              Here at = Here::current()) {
   return amsgrad(model, gradients, state, config, at);
 }
-template <class Model>
-constexpr auto optimizer_step(const Model& model, const Model& gradients, const AdamWState<stored_t<Model>>& state,
+template <class Model, GradientsOf<Model> Gradients>
+constexpr auto optimizer_step(const Model& model, const Gradients& gradients, const AdamWState<stored_t<Model>>& state,
                               const Adam& config, Here at = Here::current()) {
   return adam(model, gradients, state, config, at);
 }
-template <class Model>
-constexpr auto optimizer_step(const Model& model, const Model& gradients, const AdamaxState<stored_t<Model>>& state,
+template <class Model, GradientsOf<Model> Gradients>
+constexpr auto optimizer_step(const Model& model, const Gradients& gradients, const AdamaxState<stored_t<Model>>& state,
                               const Adamax& config, Here at = Here::current()) {
   return adamax(model, gradients, state, config, at);
 }
-template <class Model>
-constexpr auto optimizer_step(const Model& model, const Model& gradients, const NAdamState<stored_t<Model>>& state,
+template <class Model, GradientsOf<Model> Gradients>
+constexpr auto optimizer_step(const Model& model, const Gradients& gradients, const NAdamState<stored_t<Model>>& state,
                               const NAdam& config, Here at = Here::current()) {
   return nadam(model, gradients, state, config, at);
 }
-template <class Model>
-constexpr auto optimizer_step(const Model& model, const Model& gradients, const AdamWState<stored_t<Model>>& state,
+template <class Model, GradientsOf<Model> Gradients>
+constexpr auto optimizer_step(const Model& model, const Gradients& gradients, const AdamWState<stored_t<Model>>& state,
                               const RAdam& config, Here at = Here::current()) {
   return radam(model, gradients, state, config, at);
 }
-template <class Model>
-constexpr auto optimizer_step(const Model& model, const Model& gradients, const AdadeltaState<stored_t<Model>>& state,
-                              const Adadelta& config, Here at = Here::current()) {
+template <class Model, GradientsOf<Model> Gradients>
+constexpr auto optimizer_step(const Model& model, const Gradients& gradients,
+                              const AdadeltaState<stored_t<Model>>& state, const Adadelta& config,
+                              Here at = Here::current()) {
   return adadelta(model, gradients, state, config, at);
 }
-template <class Model>
-constexpr auto optimizer_step(const Model& model, const Model& gradients, const AdafactorState<stored_t<Model>>& state,
-                              const Adafactor& config, Here at = Here::current()) {
+template <class Model, GradientsOf<Model> Gradients>
+constexpr auto optimizer_step(const Model& model, const Gradients& gradients,
+                              const AdafactorState<stored_t<Model>>& state, const Adafactor& config,
+                              Here at = Here::current()) {
   return adafactor(model, gradients, state, config, at);
 }
-template <class Model>
-constexpr auto optimizer_step(const Model& model, const Model& gradients, const AdagradState<stored_t<Model>>& state,
-                              const Adagrad& config, Here at = Here::current()) {
+template <class Model, GradientsOf<Model> Gradients>
+constexpr auto optimizer_step(const Model& model, const Gradients& gradients,
+                              const AdagradState<stored_t<Model>>& state, const Adagrad& config,
+                              Here at = Here::current()) {
   return adagrad(model, gradients, state, config, at);
 }
-template <class Model>
-constexpr auto optimizer_step(const Model& model, const Model& gradients, const AdamWState<stored_t<Model>>& state,
+template <class Model, GradientsOf<Model> Gradients>
+constexpr auto optimizer_step(const Model& model, const Gradients& gradients, const AdamWState<stored_t<Model>>& state,
                               const Lamb& config, Here at = Here::current()) {
   return lamb(model, gradients, state, config, at);
 }
-template <class Model>
-constexpr auto optimizer_step(const Model& model, const Model& gradients, const LionState<stored_t<Model>>& state,
+template <class Model, GradientsOf<Model> Gradients>
+constexpr auto optimizer_step(const Model& model, const Gradients& gradients, const LionState<stored_t<Model>>& state,
                               const Lion& config, Here at = Here::current()) {
   return lion(model, gradients, state, config, at);
 }
-template <class Model>
-constexpr auto optimizer_step(const Model& model, const Model& gradients, const MuonState<stored_t<Model>>& state,
+template <class Model, GradientsOf<Model> Gradients>
+constexpr auto optimizer_step(const Model& model, const Gradients& gradients, const MuonState<stored_t<Model>>& state,
                               const Muon& config, Here at = Here::current()) {
   return muon(model, gradients, state, config, at);
 }
-template <class Model>
-constexpr auto optimizer_step(const Model& model, const Model& gradients, const RmsPropState<stored_t<Model>>& state,
-                              const RmsProp& config, Here at = Here::current()) {
+template <class Model, GradientsOf<Model> Gradients>
+constexpr auto optimizer_step(const Model& model, const Gradients& gradients,
+                              const RmsPropState<stored_t<Model>>& state, const RmsProp& config,
+                              Here at = Here::current()) {
   return rmsprop(model, gradients, state, config, at);
 }
-template <class Model>
-constexpr auto optimizer_step(const Model& model, const Model& gradients, const SgdState<stored_t<Model>>& state,
+template <class Model, GradientsOf<Model> Gradients>
+constexpr auto optimizer_step(const Model& model, const Gradients& gradients, const SgdState<stored_t<Model>>& state,
                               const Sgd& config, Here at = Here::current()) {
   return sgd(model, gradients, state, config, at);
 }
-template <class Model>
-constexpr auto optimizer_step(const Model& model, const Model& gradients,
+template <class Model, GradientsOf<Model> Gradients>
+constexpr auto optimizer_step(const Model& model, const Gradients& gradients,
                               const DampenedSgdState<stored_t<Model>>& state, const DampenedSgd& config,
                               Here at = Here::current()) {
   return sgd_dampened(model, gradients, state, config, at);
 }
-template <class Model>
-constexpr auto optimizer_step(const Model& model, const Model& gradients,
+template <class Model, GradientsOf<Model> Gradients>
+constexpr auto optimizer_step(const Model& model, const Gradients& gradients,
                               const CenteredRmsPropState<stored_t<Model>>& state, const CenteredRmsProp& config,
                               Here at = Here::current()) {
   return rmsprop_centered(model, gradients, state, config, at);

@@ -57,8 +57,8 @@ template <class Model> struct CenteredRmsPropState {
 /// Communication: none of its own; partial gradients are reduced here, into the sharding of the parameters. Errors:
 /// structure when model, gradients and state differ. Source: torch.optim.RMSprop, not centered; Hinton, lecture 6e of
 /// "Neural Networks for Machine Learning", 2012.
-template <class Model>
-constexpr auto rmsprop(const Model& model, const Model& gradients,
+template <class Model, optim::GradientsOf<Model> Gradients>
+constexpr auto rmsprop(const Model& model, const Gradients& gradients,
                        const optim::RmsPropState<optim::stored_t<Model>>& state, const optim::RmsProp& config = {},
                        Here at = Here::current()) {
   const detail::FunctionCall named("rmsprop", model);
@@ -83,8 +83,8 @@ constexpr auto rmsprop(const Model& model, const Model& gradients,
 ///     b = momentum b + g / (sqrt(max(v - m^2, 0)) + epsilon),  p = p - rate b
 /// Communication and errors: as rmsprop. Source: torch.optim.RMSprop(centered=True), where a variance that rounding
 /// makes negative gives NaN; Graves, 1308.0850.
-template <class Model>
-constexpr auto rmsprop_centered(const Model& model, const Model& gradients,
+template <class Model, optim::GradientsOf<Model> Gradients>
+constexpr auto rmsprop_centered(const Model& model, const Gradients& gradients,
                                 const optim::CenteredRmsPropState<optim::stored_t<Model>>& state,
                                 const optim::CenteredRmsProp& config = {}, Here at = Here::current()) {
   const detail::FunctionCall named("rmsprop_centered", model);

@@ -58,8 +58,8 @@ template <class Model> constexpr auto maximize(const Model& gradients) {
 namespace optim::detail {
 
 /// SGD with momentum; `ahead` adds the momentum once more to the step, as Nesterov's method does.
-template <bool ahead, class Model>
-constexpr auto sgd_with_momentum(const Model& model, const Model& gradients, const SgdState<stored_t<Model>>& state,
+template <bool ahead, class Model, class Gradients>
+constexpr auto sgd_with_momentum(const Model& model, const Gradients& gradients, const SgdState<stored_t<Model>>& state,
                                  const Sgd& config, Here at) {
   auto [moved, velocity] = update_parameters(
       at,
@@ -77,8 +77,8 @@ constexpr auto sgd_with_momentum(const Model& model, const Model& gradients, con
 /// Inside a traced function: one step of gradient descent, p - rate (g + decay p). Returns the model. Communication:
 /// none of its own; partial gradients are reduced here, into the sharding of the parameters. Errors: structure when
 /// model and gradients differ.
-template <class Model>
-constexpr Model sgd(const Model& model, const Model& gradients, const optim::Sgd& config = {},
+template <class Model, optim::GradientsOf<Model> Gradients>
+constexpr Model sgd(const Model& model, const Gradients& gradients, const optim::Sgd& config = {},
                     Here at = Here::current()) {
   const detail::FunctionCall named("sgd", model);
   return std::get<0>(optim::detail::update_parameters(
@@ -92,8 +92,8 @@ constexpr Model sgd(const Model& model, const Model& gradients, const optim::Sgd
 /// Inside a traced function: one step with momentum, velocity = momentum velocity + g + decay p, and p - rate velocity.
 /// Returns (model, state). Communication and errors: as ts::sgd without a state. Source: Sutskever, Martens, Dahl,
 /// Hinton, ICML 2013, with the rate outside the velocity, as in torch.optim.SGD.
-template <class Model>
-constexpr auto sgd(const Model& model, const Model& gradients, const optim::SgdState<optim::stored_t<Model>>& state,
+template <class Model, optim::GradientsOf<Model> Gradients>
+constexpr auto sgd(const Model& model, const Gradients& gradients, const optim::SgdState<optim::stored_t<Model>>& state,
                    const optim::Sgd& config = {}, Here at = Here::current()) {
   const detail::FunctionCall named("sgd", model);
   return optim::detail::sgd_with_momentum<false>(model, gradients, state, config, at);
@@ -102,8 +102,8 @@ constexpr auto sgd(const Model& model, const Model& gradients, const optim::SgdS
 /// Inside a traced function: one step with Nesterov momentum, as torch.optim.SGD with nesterov=True: the velocity of
 /// ts::sgd, and p - rate (g + decay p + momentum velocity). Returns (model, state). Communication, errors and source:
 /// as ts::sgd with a state.
-template <class Model>
-constexpr auto sgd_nesterov(const Model& model, const Model& gradients,
+template <class Model, optim::GradientsOf<Model> Gradients>
+constexpr auto sgd_nesterov(const Model& model, const Gradients& gradients,
                             const optim::SgdState<optim::stored_t<Model>>& state, const optim::Sgd& config = {},
                             Here at = Here::current()) {
   const detail::FunctionCall named("sgd_nesterov", model);
@@ -113,8 +113,8 @@ constexpr auto sgd_nesterov(const Model& model, const Model& gradients,
 /// Inside a traced function: one step with momentum and dampening, as torch.optim.SGD: velocity = momentum velocity +
 /// (1 - dampening) (g + decay p), in the first step g + decay p, and p - rate velocity. Returns (model, state).
 /// Communication and errors: as ts::sgd. Source: torch.optim.SGD.
-template <class Model>
-constexpr auto sgd_dampened(const Model& model, const Model& gradients,
+template <class Model, optim::GradientsOf<Model> Gradients>
+constexpr auto sgd_dampened(const Model& model, const Gradients& gradients,
                             const optim::DampenedSgdState<optim::stored_t<Model>>& state,
                             const optim::DampenedSgd& config = {}, Here at = Here::current()) {
   const detail::FunctionCall named("sgd_dampened", model);

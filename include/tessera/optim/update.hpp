@@ -3,18 +3,39 @@
 #include <tessera/base/push_macros.hpp>
 
 #include <tuple>
+#include <type_traits>
+#include <utility>
 
 #include <tessera/base/error.hpp>
 #include <tessera/base/growable.hpp>
 #include <tessera/graph/ir/attributes.hpp>
 #include <tessera/graph/ir/node.hpp>
 #include <tessera/graph/ir/value.hpp>
+#include <tessera/graph/trace/settle.hpp>
 #include <tessera/graph/trace/sharded_tensor.hpp>
 #include <tessera/ops/constraint.hpp>
 #include <tessera/ops/elementwise.hpp>
 #include <tessera/optim/tree_map.hpp>
 
-namespace tessera::optim::detail {
+namespace tessera::optim {
+
+namespace detail {
+/// Whether gradients have the structure of a model; does not compile where they have not.
+template <class Gradients, class Model> struct HaveStructure {
+  using Settled = std::remove_const_t<decltype(tessera::detail::settle(std::declval<const Gradients&>()))>;
+  static constexpr bool value = std::is_same_v<stored_t<Settled>, stored_t<Model>>;
+  static_assert(value,
+                "tessera: the gradients that an optimizer takes have the structure of the model: for a std::pair of a "
+                "model and a tensor a std::pair of their gradients, with equal element types and ranks");
+};
+}  // namespace detail
+
+/// Gradients of a model. Those of a tuple of tensors need not be of the model's type: an item may be a tensor of an
+/// argument in the model, and computed by the traced function in the gradients.
+template <class Gradients, class Model>
+concept GradientsOf = detail::HaveStructure<Gradients, Model>::value;
+
+namespace detail {
 
 /// The parameter whose update is traced: converts hyper-parameters to its element type, at the user's line.
 struct Updated {
@@ -40,8 +61,8 @@ struct Updated {
 
 /// For each parameter p with gradient g, `f(x, p, g, states...)` returns a tuple of Values; x is the Updated of p.
 /// Returns a tuple of models.
-template <class F, class Model, class... States>
-constexpr auto map_parameters(Here at, const F& f, const Model& model, const Model& gradients,
+template <class F, class Model, class Gradients, class... States>
+constexpr auto map_parameters(Here at, const F& f, const Model& model, const Gradients& gradients,
                               const States&... states) {
   return tree_map(
       [&](auto p, auto g, auto... s) {
@@ -50,13 +71,13 @@ constexpr auto map_parameters(Here at, const F& f, const Model& model, const Mod
         return std::apply([](const auto&... made) { return std::tuple(S(made)...); },
                           f(Updated{from, S::rank}, from, g.value, s.value...));
       },
-      model, gradients, states...);
+      model, tessera::detail::settle(gradients), states...);
 }
 
 /// The pattern of every optimizer: `update` of map_parameters returns the next parameter and its next states. A
 /// parameter keeps its sharding, whatever that of its state is.
-template <class F, class Model, class... States>
-constexpr auto update_parameters(Here at, const F& update, const Model& model, const Model& gradients,
+template <class F, class Model, class Gradients, class... States>
+constexpr auto update_parameters(Here at, const F& update, const Model& model, const Gradients& gradients,
                                  const States&... states) {
   return map_parameters(
       at,
@@ -79,7 +100,9 @@ constexpr Scalar next_step(const char* optimizer, const Model& model, const Scal
   return Scalar(lower(any.front().at(Source::from(at)), last) + 1);
 }
 
-}  // namespace tessera::optim::detail
+}  // namespace detail
+
+}  // namespace tessera::optim
 
 #include <tessera/base/pop_macros.hpp>
 

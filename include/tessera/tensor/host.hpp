@@ -28,6 +28,18 @@ namespace tessera {
 
 namespace detail {
 
+/// Reports a value of a traced function where a stored tensor is needed.
+template <class X> struct ExplainTracedValue {
+  static constexpr bool is_stored = !SymOperand<X>;
+  using Checks = decltype([] {
+    static_assert(is_stored,
+                  "tessera: ts::to_host and ts::item read a stored tensor, and this is a value of a traced function: "
+                  "return it from the function, and read the result of the call. A function that works only in a "
+                  "traced function, such as ts::scan or ts::global_norm, is called in one: "
+                  "ts::compile([](const auto& x) { return ts::global_norm(x); })(x)");
+  });
+};
+
 /// Writes a whole tensor to a host array of the same shape and any strides, in parallel.
 TESSERA_ONCE void copy_to_host(const TensorStorage& from, void* out, const kernels::Strides& strides);
 #if TESSERA_HAS_DEFINITIONS
@@ -76,6 +88,11 @@ template <ExprOperand E> auto to_host(const E& expression) {
 }
 /// Of a call with an error, which the compiler has reported.
 template <std::derived_from<detail::NoResult> X> X to_host(const X& result);
+/// A value of a traced function has no elements while the function is traced, nor outside of it.
+template <SymOperand X> detail::NoResult to_host(const X&) {
+  (void)sizeof(detail::ExplainTracedValue<X>);
+  return {};
+}
 
 /// The value of a tensor with exactly one element, such as a loss, as torch.Tensor.item.
 /// Errors: `shape_mismatch` for a tensor with no or several elements.
@@ -92,6 +109,10 @@ template <class T, int Rank> T item(const ShardedTensor<T, Rank>& x, Here at = H
 /// Evaluates an expression and copies its result to the host.
 template <ExprOperand E> auto item(const E& expression, Here at = Here::current()) {
   return item(ShardedTensor<typename E::element, E::rank>(expression), at);
+}
+template <SymOperand X> detail::NoResult item(const X&) {
+  (void)sizeof(detail::ExplainTracedValue<X>);
+  return {};
 }
 
 }  // namespace tessera

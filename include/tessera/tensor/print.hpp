@@ -45,6 +45,8 @@ namespace detail {
 
 /// The elements, and a line with type, shape, sharding and mesh.
 TESSERA_ONCE std::string tensor_text(const TensorStorage& storage, const PrintOptions& options);
+/// The elements of a dense row-major array.
+TESSERA_ONCE std::string array_text(DType dtype, const Shape& shape, const void* data, const PrintOptions& options);
 
 #if TESSERA_HAS_DEFINITIONS
 inline void pad_left(std::string& word, std::size_t width) {
@@ -129,15 +131,26 @@ template <class T> std::vector<std::string> real_words(const std::vector<T>& val
   return words;
 }
 
+/// What is printed: boxes of a tensor, each a dense row-major array.
+struct PrintedTensor {
+  struct Part {
+    Box box;
+    const void* data = nullptr;
+  };
+  DType dtype{};
+  Shape shape;
+  std::vector<Part> parts;
+};
+
 /// The elements at the given indices of each dim, as words of one width.
 class PrintedElements {
  public:
-  PrintedElements(const TensorStorage& storage, std::vector<std::vector<std::int64_t>> shown)
-      : storage_(storage), shown_(std::move(shown)) {}
+  PrintedElements(const PrintedTensor& tensor, std::vector<std::vector<std::int64_t>> shown)
+      : tensor_(tensor), shown_(std::move(shown)) {}
 
   std::vector<std::string> words(int precision) const {
     return dispatch(
-        storage_.dtype(),
+        tensor_.dtype,
         [&]<class T>() {
           if constexpr (is_floating_v<T> || is_float8_v<T>) {
             return real_words(values<T, computed_t<T>>(), precision);
@@ -150,8 +163,7 @@ class PrintedElements {
           }
         },
         [&]() -> std::vector<std::string> {
-          fail(errc::dtype_mismatch, "[print] element type: tensors of ", name_of(storage_.dtype()),
-               " can't be printed");
+          fail(errc::dtype_mismatch, "[print] element type: tensors of ", name_of(tensor_.dtype), " can't be printed");
         });
   }
 
@@ -160,12 +172,12 @@ class PrintedElements {
     std::vector<Read> out;
     std::vector<std::size_t> at(shown_.size(), 0);
     Shape index(shown_.size(), 0);
-    int shard = 0;
+    std::size_t part = 0;
     for (;;) {
       for (std::size_t dim = 0; dim < at.size(); ++dim) index[dim] = shown_[dim][at[dim]];
-      while (!holds(storage_.box(shard), index)) shard = (shard + 1) % storage_.shard_count();
-      const auto* data = static_cast<const T*>(storage_.data(shard));
-      out.push_back(static_cast<Read>(data[offset_in(storage_.box(shard), index)]));
+      while (!holds(tensor_.parts[part].box, index)) part = (part + 1) % tensor_.parts.size();
+      const auto* data = static_cast<const T*>(tensor_.parts[part].data);
+      out.push_back(static_cast<Read>(data[offset_in(tensor_.parts[part].box, index)]));
       std::size_t dim = at.size();
       while (dim > 0 && ++at[dim - 1] == shown_[dim - 1].size()) at[--dim] = 0;
       if (dim == 0) return out;
@@ -183,7 +195,7 @@ class PrintedElements {
     return offset;
   }
 
-  const TensorStorage& storage_;
+  const PrintedTensor& tensor_;
   std::vector<std::vector<std::int64_t>> shown_;
 };
 
@@ -245,12 +257,12 @@ class BracketedText {
   std::string out_;
 };
 
-inline std::string elements_text(const TensorStorage& storage, const PrintOptions& options) {
-  const std::int64_t elements = volume(storage.shape()), edge = std::max<std::int64_t>(options.edge_items, 1);
+inline std::string elements_text(const PrintedTensor& tensor, const PrintOptions& options) {
+  const std::int64_t elements = volume(tensor.shape), edge = std::max<std::int64_t>(options.edge_items, 1);
   if (elements == 0) return "[]";
   std::vector<std::vector<std::int64_t>> shown;
   std::vector<std::size_t> sizes, gaps;
-  for (std::int64_t extent : storage.shape()) {
+  for (std::int64_t extent : tensor.shape) {
     const bool abbreviated = elements > options.threshold && extent - edge > edge;
     shown.emplace_back();
     for (std::int64_t i = 0; i < extent; ++i) {
@@ -261,12 +273,18 @@ inline std::string elements_text(const TensorStorage& storage, const PrintOption
     gaps.push_back(abbreviated ? static_cast<std::size_t>(edge) : 0);
   }
   std::vector<std::string> words =
-      PrintedElements(storage, std::move(shown)).words(std::clamp(options.precision, 0, 17));
+      PrintedElements(tensor, std::move(shown)).words(std::clamp(options.precision, 0, 17));
   return BracketedText(std::move(words), std::move(sizes), std::move(gaps), options.line_width).text();
 }
 
 TESSERA_ONCE std::string tensor_text(const TensorStorage& storage, const PrintOptions& options) {
-  return elements_text(storage, options) + "\n" + sharded_type_text(storage) + " on " + storage.mesh().text();
+  PrintedTensor tensor{storage.dtype(), storage.shape(), {}};
+  for (int shard = 0; shard < storage.shard_count(); ++shard)
+    tensor.parts.push_back({storage.box(shard), storage.data(shard)});
+  return elements_text(tensor, options) + "\n" + sharded_type_text(storage) + " on " + storage.mesh().text();
+}
+TESSERA_ONCE std::string array_text(DType dtype, const Shape& shape, const void* data, const PrintOptions& options) {
+  return elements_text({dtype, shape, {{{Shape(shape.size(), 0), shape}, data}}}, options);
 }
 #endif
 

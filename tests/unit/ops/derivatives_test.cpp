@@ -2,6 +2,7 @@
 #include <cmath>
 #include <string>
 #include <tuple>
+#include <type_traits>
 #include <vector>
 
 #include "../../support/gradients.hpp"
@@ -41,6 +42,27 @@ TEST(Derivatives, VjpAndJvpOfTwoArgumentsAreTransposes) {
   EXPECT_NEAR(inner(out[1], v) + inner(out[2], u), inner(c, out[4]), 1e-12);
   EXPECT_NEAR(inner(out[6], v), 2 * inner(out[1], v), 1e-12);
   expect_near(out[7], out[0], 1e-12);
+}
+
+// A tuple of a tuple is one argument, a model for instance: f(a, b) = sum(a² b).
+TEST(Derivatives, TakeAnArgumentThatIsATuple) {
+  constexpr auto both = [](const auto& a, const auto& b, const auto& da, const auto& db) {
+    const auto f = [](const auto& model) {
+      return ts::sum(std::get<0>(model) * std::get<0>(model) * std::get<1>(model));
+    };
+    const std::tuple model(a, b), tangent(da, db);
+    using Model = std::remove_const_t<decltype(model)>;
+    const auto [y, along] = ts::jvp(f, std::tuple<Model>(model), std::tuple<Model>(tangent));
+    const auto [of_a, of_b] = ts::hvp(f, std::tuple<Model>(model), std::tuple<Model>(tangent));
+    return std::tuple(y, along, of_a, of_b);
+  };
+  const Program program = trace<decltype(both), Float<1>, Float<1>, Float<1>, Float<1>>();
+  const auto out =
+      run(program.view(), {Array({2}, {1, 2}), Array({2}, {3, 4}), Array({2}, {5, 6}), Array({2}, {7, 8})});
+  EXPECT_EQ(out[0].data, (std::vector<double>{19}));                                            // 3 + 16
+  EXPECT_EQ(out[1].data, (std::vector<double>{2 * 3 * 5 + 7 + 2 * 2 * 4 * 6 + 4 * 8}));         // 2 a b da + a² db
+  EXPECT_EQ(out[2].data, (std::vector<double>{2 * 3 * 5 + 2 * 1 * 7, 2 * 4 * 6 + 2 * 2 * 8}));  // 2 b da + 2 a db
+  EXPECT_EQ(out[3].data, (std::vector<double>{2 * 1 * 5, 2 * 2 * 6}));                          // 2 a da
 }
 
 // The cotangent on which a jvp is built, and what only it needs, are not in the program.

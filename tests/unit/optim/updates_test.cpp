@@ -5,6 +5,7 @@
 #include <initializer_list>
 #include <string>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "../../support/traced.hpp"
@@ -378,6 +379,32 @@ TEST(Optimizers, ArePublishedUpdatesForTwentySteps) {
     expect_models_near(au, want_au, 1e-11);
     expect_models_near(l, want_l, 1e-10);
   }
+}
+
+// The model is an argument, its gradients are computed by the traced function: a pair of other types. An item of them
+// may be an expression of fields.
+struct PairStep {
+  using Number = ts::ShardedTensor<double, 0>;
+  struct Own {
+    Number scale;
+  };
+  constexpr auto operator()(const auto& model, const auto& slope) const {
+    const auto gradients = std::pair(slope * 2.0, model.second.scale * 3.0);
+    const auto moved = ts::sgd(std::pair(model.first, model.second.scale), gradients, {.learning_rate = 0.5});
+    return std::tuple(
+        moved.first, moved.second,
+        ts::sgd(std::pair(model.first, model.second), std::pair(slope, model.second), {.learning_rate = 0.5}));
+  }
+};
+TEST(Sgd, TakesGradientsOfAPairThatIsMadeInTheTrace) {
+  using Vector = ts::ShardedTensor<double, 1>;
+  const oracle::Program program = oracle::trace<PairStep, std::pair<Vector, PairStep::Own>, Vector>();
+  const std::vector<Array> got =
+      oracle::run(program.view(), {Array({2}, {1, 2}), Array::number(4), Array({2}, {10, 20})});
+  EXPECT_EQ(got.at(0).data, (std::vector<double>{-9, -18}));
+  EXPECT_EQ(got.at(1).data, (std::vector<double>{-2}));
+  EXPECT_EQ(got.at(2).data, (std::vector<double>{-4, -8}));
+  EXPECT_EQ(got.at(3).data, (std::vector<double>{2}));
 }
 
 struct Scaled {

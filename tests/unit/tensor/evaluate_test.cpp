@@ -6,6 +6,7 @@
 #include <string>
 #include <thread>
 #include <tuple>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -88,6 +89,48 @@ TEST(Expressions, HaveNoExtremeWithoutElementsAndNoQuantileBeyondOne) {
   EXPECT_EQ(ts::to_host(at_share(x, 1.0)), std::vector<float>{4});
   expect_error(
       ts::errc::option, [&] { at_share(x, 1.5); }, "[quantile] q: 1.500000 is not between 0 and 1");
+}
+
+// Compositions that need values of a trace, such as loops, are expressions of stored tensors too: of NumPy.
+TEST(Expressions, AreFunctionsWithLoops) {
+  const auto a = ts::shard<float>({{1, 2, 3}, {0, -1, 1}, {2, 0, 5}}, mesh, {"data"});
+  const auto b = ts::shard<float>({{4, 5, 6}, {2, 2, 5}, {1, 1, 1}}, mesh, {"model"});
+  EXPECT_EQ(values(ts::cross(a, b)), (std::vector<float>{-3, 6, -3, -7, 2, 2, -5, 3, 2}));
+  expect_error(
+      ts::errc::shape_mismatch, [&] { values(ts::cross(a, ts::slice<1>(b, 0, 2))); }, "in cross", "evaluate_test.cpp:");
+  const float want[] = {1, 2, 3, 1.3132616f, 2.0485873f, 3.1269281f, 2.4076059f, 2.1698459f, 5.1429317f};
+  const std::vector<float> got = values(ts::logcumsumexp<0>(a));
+  for (std::size_t i = 0; i < got.size(); ++i) EXPECT_NEAR(got[i], want[i], 1e-6);
+}
+
+// Indices of several dims are merged; an error names what the program gave.
+TEST(Expressions, NameAnIndexAndItsDim) {
+  const auto x = ts::reshard(ts::ones<float>({5, 3}, mesh), {"data", "model"});
+  const auto vector = [](std::int64_t last) { return ts::shard<std::int64_t>({0, 1, last}, mesh, {"data"}); };
+  const auto lookup = [&](std::int64_t i, std::int64_t j) {
+    return [&, i, j] { values(ts::index(x, std::tuple(vector(i), vector(j)))); };
+  };
+  expect_error(ts::errc::dim_range, lookup(4, 3), "[index] index in range: 3 is outside of dim 1, of extent 3 at ",
+               "evaluate_test.cpp:");
+  expect_error(ts::errc::dim_range, lookup(-4, 2), "[index] index in range: -4 is outside of dim 0, of extent 5 at ");
+  expect_error(ts::errc::dim_range, lookup(5, 9), "5 is outside of dim 0, of extent 5");
+  expect_error(ts::errc::dim_range, lookup(0, std::int64_t{1} << 40), "536870911 is outside of dim 1, of extent 3");
+  const auto put = [&]<bool Add>(std::bool_constant<Add>) {
+    const auto ones = ts::ones<float>({3}, mesh);
+    values(ts::eval(ts::index_put<Add>(x, std::tuple(vector(5), vector(2)), ones)));
+  };
+  expect_error(
+      ts::errc::dim_range, [&] { put(std::false_type{}); }, "[index_put]", "5 is outside of dim 0");
+  expect_error(
+      ts::errc::dim_range, [&] { put(std::true_type{}); }, "[index_put]", "5 is outside of dim 0");
+  EXPECT_EQ(ts::to_host(ts::index(x, std::tuple(vector(4), vector(2)))), (std::vector<float>{1, 1, 1}));
+  // The sum of a scatter is computed in f64, which the program has not written.
+  expect_error(
+      ts::errc::shape_mismatch,
+      [&] {
+        values(ts::scatter_add<0>(x, ts::zeros<int>({5, 3}, mesh), ts::ones<float>({4, 3}, mesh)));
+      },
+      "[scatter_add]", "f32[4,3] x i32[5,3] x f32[5,3]");
 }
 
 // Sizes are numbers that a plan needs, other numbers aren't: both work as literals and as variables.

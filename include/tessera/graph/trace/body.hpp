@@ -3,8 +3,10 @@
 #include <tessera/base/push_macros.hpp>
 
 #include <array>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <string_view>
 #include <tuple>
 #include <type_traits>
 #include <utility>
@@ -98,6 +100,39 @@ template <class Leaf> constexpr const Value& value_behind(const Leaf& leaf) {
     return leaf.placeholder();
 }
 
+/// Which dim of a carry a message is about: "dim 0 of tensor 2 of the carry", counted from 1 as results are.
+class CarryPlace {
+ public:
+  static constexpr int named = 8;  ///< tensors that have their own text
+
+  constexpr CarryPlace() = default;
+  constexpr CarryPlace(int tensor, int dim) {
+    append("dim ", '0' + dim);
+    if (tensor < named)
+      append(" of tensor ", '1' + tensor);
+    else
+      append(" of a tensor behind the first ", '0' + named);
+    append(" of the carry");
+  }
+  constexpr std::string_view view() const { return {text_, size_}; }
+
+ private:
+  char text_[56]{};
+  std::size_t size_ = 0;
+
+  constexpr void append(std::string_view words, int digit = 0) {
+    for (const char letter : words) text_[size_++] = letter;
+    if (digit != 0) text_[size_++] = static_cast<char>(digit);
+  }
+};
+inline constexpr auto carry_places = [] {
+  std::array<std::array<CarryPlace, max_rank>, CarryPlace::named + 1> made;
+  for (int tensor = 0; tensor <= CarryPlace::named; ++tensor)
+    for (int dim = 0; dim < max_rank; ++dim)
+      made[static_cast<std::size_t>(tensor)][static_cast<std::size_t>(dim)] = CarryPlace(tensor, dim);
+  return made;
+}();
+
 /// Traces the body of a repeat, from its construction to close(). First its arguments are made, carried values before
 /// slices; then the function runs; then its results are given, carried values before those of each step.
 class BodyTrace {
@@ -127,14 +162,22 @@ class BodyTrace {
     return argument(outer, type, storage);
   }
   constexpr void give_carry(const Value& value) {
-    const Node& own = carried_[given_++].node();
-    if (!same_static_shape(value.node(), own))
-      value.refuse(errc::shape_mismatch,
-                   shape_.scan
-                       ? "[scan] carry: a step must return the shape of its carry, but here only one of the two has "
-                         "static extent 1, as from keepdims, in some dim"
-                       : "[stack] result of a layer: a layer must return the shape of its argument, but here only "
-                         "one of the two has static extent 1, as from keepdims, in some dim");
+    const std::size_t tensor = given_++;
+    if (const Node &own = carried_[tensor].node(), &made = value.node(); !same_static_shape(made, own)) {
+      const unsigned differing = own.rank == made.rank ? unsigned{own.singletons} ^ made.singletons : 0;
+      value.refuse(
+          errc::shape_mismatch,
+          shape_.scan
+              ? "[scan] carry: a step must return the shape of its carry, but here only one of the two has static "
+                "extent 1, as from keepdims or a slice of size 1; ts::broadcast_like gives both one shape"
+              : "[stack] result of a layer: a layer must return the shape of its argument, but here only one of the "
+                "two has static extent 1, as from keepdims or a slice of size 1; ts::broadcast_like gives both one "
+                "shape",
+          differing == 0 ? std::string_view()
+                         : carry_places[tensor < CarryPlace::named ? tensor : CarryPlace::named]
+                                       [static_cast<std::size_t>(std::countr_zero(differing))]
+                                           .view());
+    }
     give(value);
   }
   constexpr void give(const Value& value) { module_->graph(module_->current).outputs.push_back(value.id); }

@@ -17,10 +17,12 @@ namespace tessera {
 
 namespace detail {
 
-/// Arguments of a function: the items of a tuple, or a single argument.
+/// Arguments of a function: the items of a tuple, or a single argument. Types are written out: of a tuple of one tuple,
+/// std::tuple(items...) would be that tuple.
 template <class T> constexpr auto as_arguments(const T& given) {
   if constexpr (is_tuple_v<T>)
-    return settle(std::apply([](const auto&... items) { return std::tuple(items...); }, given));
+    return settle(
+        std::apply([]<class... Items>(const Items&... items) { return std::tuple<Items...>(items...); }, given));
   else
     return std::tuple(settle(given));
 }
@@ -256,8 +258,8 @@ constexpr auto jvp(const F& f, const Primals& primals, const Tangents& tangents,
 template <class F, class Primals, class Direction>
 constexpr auto hvp(const F& f, const Primals& primals, const Direction& direction, Here at = Here::current()) {
   const auto arguments = detail::as_arguments(primals);
-  const auto gradient = [&](const auto&... own) {
-    return grad([&](const auto& all) { return detail::applied(f, all); })(std::tuple(own...));
+  const auto gradient = [&]<class... Own>(const Own&... own) {
+    return grad([&](const auto& all) { return detail::applied(f, all); })(std::tuple<Own...>(own...));
   };
   const Value context = detail::trace_in(arguments);
   const auto recorded = detail::record(gradient, arguments, context.source);

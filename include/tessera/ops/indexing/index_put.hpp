@@ -108,29 +108,47 @@ template <int Rank, int D> struct IndexAddTag {
 };
 
 template <int Rank, class... Indices> constexpr void check_indices() {
-  (check_row_indices<Indices>(), ...);
-  static_assert(sizeof...(Indices) >= 2, "tessera: with one tensor of indices use embedding or index_copy");
-  static_assert(sizeof...(Indices) <= Rank, "tessera: there are at most as many tensors of indices as dims");
+  constexpr bool has_mask = (std::is_same_v<typename Indices::type, bool> || ...);
+  static_assert(!has_mask, "tessera: a mask is no index: the elements where it holds are ts::masked_select(x, mask, "
+                           "size), of which the size is known; to write there, ts::masked_fill(x, mask, number) or "
+                           "ts::select(mask, values, x)");
+  if constexpr (!has_mask) {
+    (check_row_indices<Indices>(), ...);
+    static_assert(sizeof...(Indices) >= 2, "tessera: with one tensor of indices use embedding or index_copy");
+    static_assert(sizeof...(Indices) <= Rank, "tessera: there are at most as many tensors of indices as dims");
+  }
 }
-/// The index into the merged first dims of x, of one index for each of them; -1 where one of them is outside of its
-/// dim.
+/// The index into the merged first dims of x, of one index for each of them; an ops::OutsideIndex where one of them is
+/// outside of its dim, of several such dims the first.
 template <int Rank> constexpr Value merged_index(Value context, Value x, std::initializer_list<Value> indices) {
   if (x.rank() != Rank)
     context.refuse(errc::unsupported,
                    "[index] leading dims: use indices outside of a shard_map, and inside the block of a Stack");
-  Value merged{}, inside{};
+  using ops::OutsideIndex;
+  Value merged{}, outside{};  // where all are inside, `outside` is 0
   int dim = 0;
   for (const Value& given : indices) {
-    const Value index = build::cast(given.at(context.source), DType::i64), extent = build::extent(x, dim++);
+    const Value index = build::cast(given.at(context.source), DType::i64), extent = build::extent(x, dim);
     const Value own = build::binary(Op::logical_and, build::binary(Op::greater_equal, index, index.number(0)),
                                     build::less(index, extent));
+    const auto number = [&](std::int64_t of) { return index.number(static_cast<double>(of)); };
+    const auto limited = [&](const Value& v) {
+      return build::binary(Op::maximum, build::binary(Op::minimum, v, number(OutsideIndex::range - 1)),
+                           number(-OutsideIndex::range));
+    };
+    const Value place = limited(index) + number(OutsideIndex::range * (1 + 2 * dim));
+    const Value wrong = number(OutsideIndex::first) - (place * number(OutsideIndex::range) + limited(extent));
+    const Value found = build::select(own, number(0), wrong);
     merged = merged.module == nullptr ? index : merged * extent + index;
-    inside = inside.module == nullptr ? own : build::binary(Op::logical_and, inside, own);
+    outside =
+        outside.module == nullptr ? found : build::select(build::binary(Op::equal, outside, number(0)), found, outside);
+    ++dim;
   }
-  return build::select(inside, merged, merged.number(-1));
+  return build::select(build::binary(Op::equal, outside, outside.number(0)), merged, outside);
 }
 
 template <int Rank> struct IndexTag {
+  static constexpr const char* function = "index";
   template <class X, class... Indices> struct result {
     using type = typename X::type;
     static constexpr int own = [] {
@@ -152,6 +170,7 @@ template <int Rank> struct IndexTag {
 };
 
 template <int Rank, bool Accumulate> struct IndexPutTag {
+  static constexpr const char* function = "index_put";
   template <class X, class Values, class... Indices> struct result : X {
     using Checks = decltype([] {
       check_indices<Rank, Indices...>();

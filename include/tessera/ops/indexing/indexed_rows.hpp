@@ -2,6 +2,11 @@
 #define TESSERA_OPS_INDEXING_INDEXED_ROWS_HPP
 #include <tessera/base/push_macros.hpp>
 
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include <tessera/base/error.hpp>
 #include <tessera/base/planning.hpp>
 #include <tessera/base/shape.hpp>
 #include <tessera/graph/ir/node_check.hpp>
@@ -13,6 +18,35 @@
 TESSERA_PLANNING_BEGIN
 
 namespace tessera::ops {
+
+/// An index that is outside of its dim, in the place of an index of several merged dims: one number, below all indices
+/// that programs have, so that the error can name the dim, the index and the extent, each of at most 29 bits.
+struct OutsideIndex {
+  static constexpr std::int64_t first = -(std::int64_t{1} << 62), range = std::int64_t{1} << 29;
+  std::int64_t dim, index, extent;
+
+  static constexpr bool is_one(std::int64_t merged) { return merged <= first; }
+  static constexpr OutsideIndex of(std::int64_t merged) {
+    const std::int64_t packed = first - merged;
+    return {packed / range / (2 * range), packed / range % (2 * range) - range, packed % range};
+  }
+  /// "7 is outside of dim 1, of extent 5".
+  TESSERA_PLANNING std::string text() const {
+    return concat_text(index, " is outside of dim ", dim, ", of extent ", extent);
+  }
+};
+
+/// Throws dim_range, for an index of the operation, or of the function that it is part of, that is outside of
+/// `where`.
+[[noreturn]] inline void fail_index(std::string_view operation, std::int64_t index, std::string_view where,
+                                    const Source& source) {
+  const std::string_view function = source.function();
+  if (OutsideIndex::is_one(index))
+    fail(errc::dim_range, "[", function.empty() ? operation : function,
+         "] index in range: ", OutsideIndex::of(index).text(), source);
+  fail(errc::dim_range, "[", operation, "] index in range: ", index, " is outside ", where,
+       function.empty() || function == operation ? "" : " in ", function == operation ? "" : function, source);
+}
 
 /// embedding: operands table [N, row...] and indices [i...]; result [i..., row...].
 constexpr Shape embedding_shape(const ShapeContext& c) {

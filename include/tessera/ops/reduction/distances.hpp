@@ -5,6 +5,7 @@
 #include <tuple>
 #include <utility>
 
+#include <tessera/graph/trace/composed_call.hpp>
 #include <tessera/graph/trace/function_call.hpp>
 #include <tessera/ops/constraint.hpp>
 #include <tessera/ops/contraction/einsum.hpp>
@@ -112,17 +113,25 @@ template <TensorArgument A, TensorArgument B> constexpr auto kron(const A& a, co
     return merge_dims<0, 1>(merge_dims<2, 3>(blocks, at), at);
   }
 }
+namespace detail {
+template <int D> struct Cross {
+  template <class A, class B> constexpr auto operator()(Here at, const A& a, const B& b) const {
+    const FunctionCall named("cross", a, b);
+    const auto of = [&](const auto& x, int i) { return slice<D>(x, i, 1, at); };
+    const auto component = [&](int i, int j) { return of(a, i) * of(b, j) - of(a, j) * of(b, i); };
+    const auto made = concat<D>(component(1, 2), component(2, 0), component(0, 1), at);
+    // Of one shape: a dim of more than 3 is an error.
+    return std::get<0>(shard_as(made, std::get<0>(shard_as(a, b, at)), at));
+  }
+};
+}  // namespace detail
+
 /// The cross product of the vectors along dim D, which has extent 3 (torch.linalg.cross, jnp.cross). Errors:
 /// shape_mismatch. Communication: as slice and concat where D is split.
 template <int D = -1, TensorArgument A, TensorArgument B>
 constexpr auto cross(const A& a, const B& b, Here at = Here::current()) {
-  const detail::FunctionCall named("cross", a, b);
   static_assert(A::rank == B::rank, "tessera: cross takes two tensors of one rank");
-  const auto of = [&](const auto& x, int i) { return slice<D>(x, i, 1, at); };
-  const auto component = [&](int i, int j) { return of(a, i) * of(b, j) - of(a, j) * of(b, i); };
-  const auto made = concat<D>(component(1, 2), component(2, 0), component(0, 1), at);
-  // Of one shape: a dim of more than 3 is an error.
-  return std::get<0>(shard_as(made, std::get<0>(shard_as(a, b, at)), at));
+  return detail::composed_call(detail::Cross<D>{}, at, a, b);
 }
 /// The powers 0 to `count` - 1 of each element of a vector in a row, the highest first, or with `vander<true>` last
 /// (torch.vander, jnp.vander): [n] gives [n, count]. No communication.

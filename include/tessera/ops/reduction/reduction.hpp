@@ -2,6 +2,7 @@
 #define TESSERA_OPS_REDUCTION_REDUCTION_HPP
 #include <tessera/base/push_macros.hpp>
 
+#include <concepts>
 #include <cstdint>
 #include <type_traits>
 
@@ -13,7 +14,14 @@
 namespace tessera {
 
 /// Argument of reductions: reduced dims stay, with static extent 1, so that the result broadcasts against the operand.
-struct KeepDims {};
+struct KeepDims {
+  constexpr KeepDims() = default;
+  template <std::integral Dim> constexpr KeepDims(Dim) {
+    static_assert(std::is_void_v<Dim>,
+                  "tessera: the dims of a reduction are template arguments: ts::sum<1>(x) for ts::sum(x, 1), "
+                  "ts::sum<0, 1>(x, ts::keepdims); the larger of two elements is ts::maximum(x, y)");
+  }
+};
 inline constexpr KeepDims keepdims{};
 
 namespace detail {

@@ -30,9 +30,10 @@ struct Adam {
 /// Returns (model, state). The state is that of AdamW. Communication, errors: as adamw. Source: Kingma, Ba, 1412.6980.
 ///
 ///     auto [next, next_state] = ts::adam(model, gradients, state, config);
-template <class Model>
-constexpr auto adam(const Model& model, const Model& gradients, const optim::AdamWState<optim::stored_t<Model>>& state,
-                    const optim::Adam& config = {}, Here at = Here::current()) {
+template <class Model, optim::GradientsOf<Model> Gradients>
+constexpr auto adam(const Model& model, const Gradients& gradients,
+                    const optim::AdamWState<optim::stored_t<Model>>& state, const optim::Adam& config = {},
+                    Here at = Here::current()) {
   const detail::FunctionCall named("adam", model);
   const Model coupled = std::get<0>(optim::detail::map_parameters(
       at, [&](const auto& x, Value, Value g) { return std::tuple(x.decayed(config.weight_decay, g)); }, model,

@@ -86,9 +86,10 @@ struct AdamWStep {
 /// by the learning rate, as in torch.optim.AdamW.
 ///
 ///     auto [next, next_state] = ts::adamw(model, gradients, state, config);
-template <class Model>
-constexpr auto adamw(const Model& model, const Model& gradients, const optim::AdamWState<optim::stored_t<Model>>& state,
-                     const optim::AdamW& config = {}, Here at = Here::current()) {
+template <class Model, optim::GradientsOf<Model> Gradients>
+constexpr auto adamw(const Model& model, const Gradients& gradients,
+                     const optim::AdamWState<optim::stored_t<Model>>& state, const optim::AdamW& config = {},
+                     Here at = Here::current()) {
   const detail::FunctionCall named("adamw", model);
   const Growable<Value> any = optim::detail::parameters_of(model);
   if (any.empty()) fail(errc::structure, "[adamw] model: the model has no floating-point tensor");

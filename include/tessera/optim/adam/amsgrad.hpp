@@ -43,8 +43,8 @@ template <class Model> struct AmsGradState {
 ///     m = b1 m + (1 - b1) g,  v = b2 v + (1 - b2) g^2,  w = max(w, v)
 ///     p = p (1 - rate decay) - rate (m / (1 - b1^t)) / (sqrt(w / (1 - b2^t)) + epsilon)
 /// Communication, errors: as adamw. Source: Reddi, Kale, Kumar, ICLR 2018, as torch.optim.AdamW with amsgrad=True.
-template <class Model>
-constexpr auto amsgrad(const Model& model, const Model& gradients,
+template <class Model, optim::GradientsOf<Model> Gradients>
+constexpr auto amsgrad(const Model& model, const Gradients& gradients,
                        const optim::AmsGradState<optim::stored_t<Model>>& state, const optim::AmsGrad& config = {},
                        Here at = Here::current()) {
   const detail::FunctionCall named("amsgrad", model);

@@ -44,9 +44,10 @@ template <class Model> struct NAdamState {
 ///     p = p - rate n / (sqrt(v / (1 - b2^t)) + epsilon)
 /// Communication: none of its own; partial gradients are reduced here, into the sharding of the parameters. Errors:
 /// structure when model, gradients and state differ. Source: Dozat, ICLR workshop 2016, as torch.optim.NAdam.
-template <class Model>
-constexpr auto nadam(const Model& model, const Model& gradients, const optim::NAdamState<optim::stored_t<Model>>& state,
-                     const optim::NAdam& config = {}, Here at = Here::current()) {
+template <class Model, optim::GradientsOf<Model> Gradients>
+constexpr auto nadam(const Model& model, const Gradients& gradients,
+                     const optim::NAdamState<optim::stored_t<Model>>& state, const optim::NAdam& config = {},
+                     Here at = Here::current()) {
   const detail::FunctionCall named("nadam", model);
   const Scalar step = optim::detail::next_step("nadam", model, state.step, at);
   const Value root = optim::detail::parameters_of(model).front().at(Source::from(at));

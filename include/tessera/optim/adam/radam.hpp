@@ -36,9 +36,10 @@ struct RAdam {
 ///     p = p - rate n r sqrt(1 - b2^t) / (sqrt(v) + epsilon)  if length is above 5, otherwise p = p - rate n
 /// Communication: none of its own; partial gradients are reduced here, into the sharding of the parameters. Errors:
 /// structure when model, gradients and state differ. Source: Liu and others, 1908.03265, as torch.optim.RAdam.
-template <class Model>
-constexpr auto radam(const Model& model, const Model& gradients, const optim::AdamWState<optim::stored_t<Model>>& state,
-                     const optim::RAdam& config = {}, Here at = Here::current()) {
+template <class Model, optim::GradientsOf<Model> Gradients>
+constexpr auto radam(const Model& model, const Gradients& gradients,
+                     const optim::AdamWState<optim::stored_t<Model>>& state, const optim::RAdam& config = {},
+                     Here at = Here::current()) {
   const detail::FunctionCall named("radam", model);
   const Scalar step = optim::detail::next_step("radam", model, state.step, at);
   const Value root = optim::detail::parameters_of(model).front().at(Source::from(at));

@@ -108,8 +108,8 @@ template <DTypeSet Types, ReducedTypes Combined> class AlongStep final : public 
       }
     });
     if (found.load(std::memory_order_acquire))
-      fail(errc::dim_range, "[", row_of(node_).name, "] index in range: ", outside.load(),
-           " is outside a dim of extent ", pieces_.front().extents[2], node_.source);
+      ops::fail_index(row_of(node_).name, outside.load(), concat_text("a dim of extent ", pieces_.front().extents[2]),
+                      node_.source);
   }
 };
 

@@ -13,6 +13,7 @@
 #include <tessera/kernels/indexed.hpp>
 #include <tessera/kernels/isa.hpp>
 #include <tessera/kernels/strided.hpp>
+#include <tessera/ops/indexing/indexed_rows.hpp>
 #include <tessera/ops/operation.hpp>
 #include <tessera/runtime/executor/frame.hpp>
 #include <tessera/runtime/executor/prepared_step.hpp>
@@ -83,8 +84,8 @@ class IndexedStep final : public PreparedStep {
       }
     });
     if (found.load(std::memory_order_acquire))
-      fail(errc::dim_range, "[", gathers_ ? "embedding" : "index_add", "] index in range: ", outside.load(),
-           " is outside a table of ", places_.front().window.global, " rows", source_);
+      ops::fail_index(gathers_ ? "embedding" : "index_add", outside.load(),
+                      concat_text("a table of ", places_.front().window.global, " rows"), source_);
   }
 
  private:
