@@ -43,9 +43,10 @@ template <class Model> struct AsgdState {
 /// Communication: none of its own; partial gradients are reduced here, into the sharding of the parameters. Errors:
 /// structure when model, gradients and state differ. Source: Polyak, Juditsky, SIAM J. Control Optim. 30 (1992), as
 /// torch.optim.ASGD.
-template <class Model>
-constexpr auto asgd(const Model& model, const Model& gradients, const optim::AsgdState<optim::stored_t<Model>>& state,
-                    const optim::Asgd& config = {}, Here at = Here::current()) {
+template <class Model, optim::GradientsOf<Model> Gradients>
+constexpr auto asgd(const Model& model, const Gradients& gradients,
+                    const optim::AsgdState<optim::stored_t<Model>>& state, const optim::Asgd& config = {},
+                    Here at = Here::current()) {
   const detail::FunctionCall named("asgd", model);
   const Scalar step = optim::detail::next_step("asgd", model, state.step, at);
   auto [moved, average] = optim::detail::update_parameters(

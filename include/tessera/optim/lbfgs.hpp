@@ -12,6 +12,7 @@
 #include <tessera/base/source.hpp>
 #include <tessera/graph/ir/value.hpp>
 #include <tessera/graph/trace/function_call.hpp>
+#include <tessera/graph/trace/settle.hpp>
 #include <tessera/graph/trace/sharded_tensor.hpp>
 #include <tessera/ops/constraint.hpp>
 #include <tessera/ops/elementwise.hpp>
@@ -131,8 +132,8 @@ constexpr Value quotient(const Value& a, const Value& b, double other) {
 /// Communication: 3 History + 3 all_reduces of a rank-0 tensor; partial gradients are reduced into the sharding of the
 /// parameters. Errors: structure when model, gradients and state differ. Source: Nocedal, Math. Comp. 35 (1980); Liu,
 /// Nocedal, Math. Programming 45 (1989).
-template <class Model, int History>
-constexpr auto lbfgs(const Model& model, const Model& gradients,
+template <class Model, int History, optim::GradientsOf<Model> Gradients>
+constexpr auto lbfgs(const Model& model, const Gradients& gradients,
                      const optim::LbfgsState<optim::stored_t<Model>, History>& state, const optim::Lbfgs& config = {},
                      Here at = Here::current()) {
   using namespace optim::detail;
@@ -141,7 +142,7 @@ constexpr auto lbfgs(const Model& model, const Model& gradients,
   const Scalar step = next_step("lbfgs", model, state.step, at);
   const Vectors all{Source::from(at)};
   const Growable<Value> p = parameters_of(model), before = parameters_of(state.gradient);
-  const Growable<Value> moved = parameters_of(state.moved), given = parameters_of(gradients);
+  const Growable<Value> moved = parameters_of(state.moved), given = parameters_of(tessera::detail::settle(gradients));
   if (given.size() != p.size() || before.size() != p.size() || moved.size() != p.size())
     fail(errc::structure, "[lbfgs] structure: model, gradients and state have different numbers of tensors");
   const Growable<Value> g =

@@ -116,18 +116,18 @@ constexpr auto optimizer_step(const Model& model, const Gradients& gradients,
                               Here at = Here::current()) {
   return rmsprop_centered(model, gradients, state, config, at);
 }
-template <class Model>
-constexpr auto optimizer_step(const Model& model, const Model& gradients, const RpropState<stored_t<Model>>& state,
+template <class Model, GradientsOf<Model> Gradients>
+constexpr auto optimizer_step(const Model& model, const Gradients& gradients, const RpropState<stored_t<Model>>& state,
                               const Rprop& config, Here at = Here::current()) {
   return rprop(model, gradients, state, config, at);
 }
-template <class Model>
-constexpr auto optimizer_step(const Model& model, const Model& gradients, const AsgdState<stored_t<Model>>& state,
+template <class Model, GradientsOf<Model> Gradients>
+constexpr auto optimizer_step(const Model& model, const Gradients& gradients, const AsgdState<stored_t<Model>>& state,
                               const Asgd& config, Here at = Here::current()) {
   return asgd(model, gradients, state, config, at);
 }
-template <class Model, int History>
-constexpr auto optimizer_step(const Model& model, const Model& gradients,
+template <class Model, int History, GradientsOf<Model> Gradients>
+constexpr auto optimizer_step(const Model& model, const Gradients& gradients,
                               const LbfgsState<stored_t<Model>, History>& state, const Lbfgs& config,
                               Here at = Here::current()) {
   return lbfgs(model, gradients, state, config, at);

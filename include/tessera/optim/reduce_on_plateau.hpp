@@ -36,8 +36,9 @@ struct Plateau {
 /// is no better. Errors: option unless the factor is below 1. Source: torch.optim.lr_scheduler.ReduceLROnPlateau.
 ///
 ///     ts::optim::Plateau plateau{.rate = 1e-3};
-///     plateau = ts::optim::reduce_on_plateau(plateau, validation_loss, {.factor = 0.5, .patience = 3});   // each
-///     epoch config.learning_rate = plateau.rate;
+///     // after each epoch
+///     plateau = ts::optim::reduce_on_plateau(plateau, validation_loss, {.factor = 0.5, .patience = 3});
+///     config.learning_rate = plateau.rate;
 inline Plateau reduce_on_plateau(const Plateau& now, double metric, const PlateauOptions& options = {}) {
   if (!(options.factor < 1)) fail(errc::option, "[reduce_on_plateau] factor: ", options.factor, " is not below 1");
   const double worst = std::numeric_limits<double>::infinity() * (options.maximize ? -1 : 1);

@@ -42,9 +42,10 @@ template <class Model> struct RpropState {
 ///     p = p - sign(g) s
 /// Communication: none of its own; partial gradients are reduced here, into the sharding of the parameters. Errors:
 /// structure when model, gradients and state differ. Source: Riedmiller, Braun, ICNN 1993, as torch.optim.Rprop.
-template <class Model>
-constexpr auto rprop(const Model& model, const Model& gradients, const optim::RpropState<optim::stored_t<Model>>& state,
-                     const optim::Rprop& config = {}, Here at = Here::current()) {
+template <class Model, optim::GradientsOf<Model> Gradients>
+constexpr auto rprop(const Model& model, const Gradients& gradients,
+                     const optim::RpropState<optim::stored_t<Model>>& state, const optim::Rprop& config = {},
+                     Here at = Here::current()) {
   const detail::FunctionCall named("rprop", model);
   const Scalar step = optim::detail::next_step("rprop", model, state.step, at);
   auto [moved, last, size] = optim::detail::update_parameters(

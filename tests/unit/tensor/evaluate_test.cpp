@@ -114,7 +114,8 @@ TEST(Expressions, NameAnIndexAndItsDim) {
                "evaluate_test.cpp:");
   expect_error(ts::errc::dim_range, lookup(-4, 2), "[index] index in range: -4 is outside of dim 0, of extent 5 at ");
   expect_error(ts::errc::dim_range, lookup(5, 9), "5 is outside of dim 0, of extent 5");
-  expect_error(ts::errc::dim_range, lookup(0, std::int64_t{1} << 40), "536870911 is outside of dim 1, of extent 3");
+  expect_error(ts::errc::dim_range, lookup(0, std::int64_t{1} << 40),
+               "an index beyond 536870911 is outside of dim 1, of extent 3");
   const auto put = [&]<bool Add>(std::bool_constant<Add>) {
     const auto ones = ts::ones<float>({3}, mesh);
     values(ts::eval(ts::index_put<Add>(x, std::tuple(vector(5), vector(2)), ones)));

@@ -20,7 +20,8 @@ TESSERA_PLANNING_BEGIN
 namespace tessera::ops {
 
 /// An index that is outside of its dim, in the place of an index of several merged dims: one number, below all indices
-/// that programs have, so that the error can name the dim, the index and the extent, each of at most 29 bits.
+/// that programs have, so that the error can name the dim, the index and the extent, the last two in 29 bits: larger
+/// ones are given as their bound.
 struct OutsideIndex {
   static constexpr std::int64_t first = -(std::int64_t{1} << 62), range = std::int64_t{1} << 29;
   std::int64_t dim, index, extent;
@@ -32,7 +33,8 @@ struct OutsideIndex {
   }
   /// "7 is outside of dim 1, of extent 5".
   TESSERA_PLANNING std::string text() const {
-    return concat_text(index, " is outside of dim ", dim, ", of extent ", extent);
+    const bool is_bound = index == range - 1 || index == -range;
+    return concat_text(is_bound ? "an index beyond " : "", index, " is outside of dim ", dim, ", of extent ", extent);
   }
 };
 
