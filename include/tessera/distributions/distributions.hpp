@@ -11,13 +11,16 @@
 #include <tessera/distributions/continuous/gumbel.hpp>
 #include <tessera/distributions/continuous/half_cauchy.hpp>
 #include <tessera/distributions/continuous/half_normal.hpp>
+#include <tessera/distributions/continuous/inverse_gamma.hpp>
 #include <tessera/distributions/continuous/laplace.hpp>
+#include <tessera/distributions/continuous/lkj_cholesky.hpp>
 #include <tessera/distributions/continuous/log_normal.hpp>
 #include <tessera/distributions/continuous/logistic.hpp>
 #include <tessera/distributions/continuous/normal.hpp>
 #include <tessera/distributions/continuous/pareto.hpp>
 #include <tessera/distributions/continuous/student_t.hpp>
 #include <tessera/distributions/continuous/uniform.hpp>
+#include <tessera/distributions/continuous/von_mises.hpp>
 #include <tessera/distributions/continuous/weibull.hpp>
 #include <tessera/distributions/discrete/bernoulli.hpp>
 #include <tessera/distributions/discrete/binomial.hpp>

@@ -92,13 +92,6 @@ struct Draws {
 
 namespace tessera::detail {
 
-/// Element type and rank of any number of operands that are broadcast against each other and promoted.
-template <class A, class... More> struct MeetAll : A {};
-template <class A, class B> struct Both : Typed<typename Promote<A, B>::type, Promote<A, B>::rank> {};
-template <class A, class B>
-  requires(is_number_v<typename A::type> && is_number_v<typename B::type>)
-struct Both<A, B> : Typed<Number<NumberKind::floating>, 0> {};
-template <class A, class B, class... More> struct MeetAll<A, B, More...> : MeetAll<Both<A, B>, More...> {};
 template <class... X> inline constexpr DType drawn_dtype = floating_type(dtype_v<typename MeetAll<X...>::type>);
 
 /// Casts operands to the element type that a distribution computes in. The numbers among them are checked by

@@ -8,6 +8,7 @@
 #include <tessera/ops/attention/attention.hpp>
 #include <tessera/ops/attention/band_attention.hpp>
 #include <tessera/ops/attention/positions.hpp>
+#include <tessera/ops/betainc.hpp>
 #include <tessera/ops/checkpoint.hpp>
 #include <tessera/ops/cond.hpp>
 #include <tessera/ops/constraint.hpp>
@@ -61,6 +62,7 @@
 #include <tessera/ops/losses/losses.hpp>
 #include <tessera/ops/losses/margin_losses.hpp>
 #include <tessera/ops/losses/metrics.hpp>
+#include <tessera/ops/normal_functions.hpp>
 #include <tessera/ops/random/binomial.hpp>
 #include <tessera/ops/random/exponential_draws.hpp>
 #include <tessera/ops/random/feature_dropout.hpp>

@@ -6,6 +6,7 @@
 
 #include <tessera/distributions/continuous/gamma.hpp>
 #include <tessera/distributions/univariate.hpp>
+#include <tessera/ops/betainc.hpp>
 
 namespace tessera::distributions {
 
@@ -20,6 +21,11 @@ struct Beta {
       return xlogy(concentration1 - 1.0, inner) + xlog1py(concentration0 - 1.0, -inner) -
              betaln(concentration1, concentration0);
     });
+  }
+  static constexpr Value cdf(Value x, Value concentration1, Value concentration0) {
+    const Value below = less(x, 0), above = greater(x, 1), inner = select(either(below, above), 0.5, x);
+    const Value made = tessera::detail::incomplete_beta(concentration1, concentration0, inner);
+    return select(below, 0, select(above, 1, made));
   }
   static constexpr Value entropy(Value concentration1, Value concentration0) {
     const Value both = concentration1 + concentration0;

@@ -210,6 +210,14 @@ template <class A, class B> struct Promote {
   static constexpr int rank = A::rank > B::rank ? A::rank : B::rank;
 };
 
+/// Element type and rank of any number of operands that are broadcast against each other and promoted.
+template <class A, class... More> struct MeetAll : A {};
+template <class A, class B> struct Both : Typed<typename Promote<A, B>::type, Promote<A, B>::rank> {};
+template <class A, class B>
+  requires(is_number_v<typename A::type> && is_number_v<typename B::type>)
+struct Both<A, B> : Typed<Number<NumberKind::floating>, 0> {};
+template <class A, class B, class... More> struct MeetAll<A, B, More...> : MeetAll<Both<A, B>, More...> {};
+
 /// Casts an operand to the promoted type. Errors: dtype_mismatch for an integer literal that is no value of that type.
 template <class Typed> constexpr Value convert_operand(Value x, DType type) {
   const bool is_whole = std::is_same_v<typename Typed::type, Number<NumberKind::integer>>;

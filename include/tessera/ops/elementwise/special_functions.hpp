@@ -34,6 +34,33 @@ template <int N> constexpr double polynomial(double x, const double (&c)[N]) {
   return sum;
 }
 
+/// The normal quantile at a probability exp(-r^2) up to .075: the quotients of polynomials of r - 1.6 for r up to 5,
+/// and of r - 5 beyond. Source: Wichura, Algorithm AS 241, PPND16.
+struct NormalTail {
+  static constexpr double near_numerator[] = {
+      1.42343711074968357734e0, 4.63033784615654529590e0,  5.76949722146069140550e0,  3.64784832476320460504e0,
+      1.27045825245236838258e0, 2.41780725177450611770e-1, 2.27238449892691845833e-2, 7.74545014278341407640e-4};
+  static constexpr double near_denominator[] = {1,
+                                                2.05319162663775882187e0,
+                                                1.67638483018380384940e0,
+                                                6.89767334985100004550e-1,
+                                                1.48103976427480074590e-1,
+                                                1.51986665636164571966e-2,
+                                                5.47593808499534494600e-4,
+                                                1.05075007164441684324e-9};
+  static constexpr double far_numerator[] = {
+      6.65790464350110377720e0,  5.46378491116411436990e0,  1.78482653991729133580e0,  2.96560571828504891230e-1,
+      2.65321895265761230930e-2, 1.24266094738807843860e-3, 2.71155556874348757815e-5, 2.01033439929228813265e-7};
+  static constexpr double far_denominator[] = {1,
+                                               5.99832206555887937690e-1,
+                                               1.36929880922735805310e-1,
+                                               1.48753612908506148525e-2,
+                                               7.86869131145613259100e-4,
+                                               1.84631831751005468180e-5,
+                                               1.42151175831644588870e-7,
+                                               2.04426310338993978564e-15};
+};
+
 /// The inverse of erf, through the normal quantile at (1 + x) / 2. Source: Wichura, Algorithm AS 241, PPND16.
 inline double erfinv(double x) {
   constexpr double a[] = {3.3871328727963666080e0,  1.3314166789178437745e+2, 1.9715909503065514427e+3,
@@ -47,28 +74,6 @@ inline double erfinv(double x) {
                           3.9307895800092710610e+4,
                           2.8729085735721942674e+4,
                           5.2264952788528545610e+3};
-  constexpr double c[] = {1.42343711074968357734e0,  4.63033784615654529590e0, 5.76949722146069140550e0,
-                          3.64784832476320460504e0,  1.27045825245236838258e0, 2.41780725177450611770e-1,
-                          2.27238449892691845833e-2, 7.74545014278341407640e-4};
-  constexpr double d[] = {1,
-                          2.05319162663775882187e0,
-                          1.67638483018380384940e0,
-                          6.89767334985100004550e-1,
-                          1.48103976427480074590e-1,
-                          1.51986665636164571966e-2,
-                          5.47593808499534494600e-4,
-                          1.05075007164441684324e-9};
-  constexpr double e[] = {6.65790464350110377720e0,  5.46378491116411436990e0,  1.78482653991729133580e0,
-                          2.96560571828504891230e-1, 2.65321895265761230930e-2, 1.24266094738807843860e-3,
-                          2.71155556874348757815e-5, 2.01033439929228813265e-7};
-  constexpr double f[] = {1,
-                          5.99832206555887937690e-1,
-                          1.36929880922735805310e-1,
-                          1.48753612908506148525e-2,
-                          7.86869131145613259100e-4,
-                          1.84631831751005468180e-5,
-                          1.42151175831644588870e-7,
-                          2.04426310338993978564e-15};
   constexpr double root_half = 0.70710678118654752440;
   const double size = x < 0 ? -x : x;
   if (!(size < 1)) return size == 1 ? x * infinity : not_a_number;
@@ -78,7 +83,8 @@ inline double erfinv(double x) {
   }
   const double r = __builtin_sqrt(-__builtin_log(0.5 * (1 - size)));
   const double tail =
-      r <= 5 ? polynomial(r - 1.6, c) / polynomial(r - 1.6, d) : polynomial(r - 5, e) / polynomial(r - 5, f);
+      r <= 5 ? polynomial(r - 1.6, NormalTail::near_numerator) / polynomial(r - 1.6, NormalTail::near_denominator)
+             : polynomial(r - 5, NormalTail::far_numerator) / polynomial(r - 5, NormalTail::far_denominator);
   return __builtin_copysign(root_half * tail, x);
 }
 

@@ -1,0 +1,213 @@
+// Distributions that PyTorch 1.13 lacks, or has less exactly, against integrals of their densities.
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <numbers>
+#include <tuple>
+#include <vector>
+
+#include "../base/expect_error.hpp"
+#include "uniform_under_cdf.hpp"
+#include <gtest/gtest.h>
+
+#include <tessera/distributions/distributions.hpp>
+#include <tessera/graph/transform/value_and_grad.hpp>
+#include <tessera/ops/ops.hpp>
+#include <tessera/tensor/compile.hpp>
+#include <tessera/tensor/creation.hpp>
+#include <tessera/tensor/evaluate.hpp>
+#include <tessera/tensor/host.hpp>
+#include <tessera/tensor/random.hpp>
+
+namespace ts = tessera;
+
+namespace {
+
+namespace dist = ts::distributions;
+constexpr ts::Key own_key(29);
+constexpr int count = 5'000;
+using tessera_test::expect_uniform, tessera_test::number, tessera_test::of_cdf;
+
+/// Points of an integral, which the trapezoidal rule computes of a periodic function, or of one that is 0 at both ends,
+/// to many digits.
+struct Points {
+  double from, to;
+  std::int64_t n;
+  double step() const { return (to - from) / static_cast<double>(n); }
+  auto tensor() const { return ts::arange<double>(n, ts::Mesh(), {}) * step() + from; }
+};
+
+constexpr auto of_angles = ts::compile([](const auto& angles, const auto& loc, const auto& concentration) {
+  const auto x = ts::unsqueeze<1>(angles);
+  const auto p = dist::VonMises(loc, concentration);
+  const auto density = ts::exp(p.log_prob(x));
+  return std::tuple(ts::sum<0>(density), ts::sum<0>(density * ts::cos(x - loc)), ts::sum<0>(density * p.log_prob(x)),
+                    p.variance(), p.entropy(), p.mean(), p.mode(), ts::grad([&](const auto& c) {
+                      return ts::sum(dist::VonMises(loc, c).log_prob(x));
+                    })(concentration));
+});
+
+TEST(IntegratedDistributions, VonMises) {
+  const Points angles{-std::numbers::pi, std::numbers::pi, 2000};
+  const auto x = ts::eval(angles.tensor());
+  const std::vector<double> concentrations{1e-3, 0.5, 4, 60, 1200};
+  const auto concentration = ts::shard(concentrations, ts::Mesh(), {});
+  const auto loc = ts::shard<double>({0, 1, -2, 3, 0.25}, ts::Mesh(), {});
+  const auto [whole, cosines, logs, variance, entropy, mean, mode, slopes] = of_angles(x, loc, concentration);
+  for (std::size_t i = 0; i < concentrations.size(); ++i) {
+    EXPECT_NEAR(ts::to_host(whole)[i] * angles.step(), 1, 1e-12) << i;
+    EXPECT_NEAR(ts::to_host(cosines)[i] * angles.step(), 1 - ts::to_host(variance)[i], 1e-12) << i;
+    EXPECT_NEAR(-ts::to_host(logs)[i] * angles.step(), ts::to_host(entropy)[i], 1e-11) << i;
+    // Of each point cos(x - loc) less its mean, and the cosines of all points add up to 0.
+    EXPECT_NEAR(ts::to_host(slopes)[i] / 2000, ts::to_host(variance)[i] - 1, 1e-11) << i;
+  }
+  EXPECT_EQ(ts::to_host(mean), ts::to_host(loc));
+  EXPECT_EQ(ts::to_host(mode), ts::to_host(loc));
+}
+
+constexpr auto angles_drawn =
+    ts::compile([](const auto& x, const auto& loc, const auto& concentration, const auto& own) {
+      const auto p = dist::VonMises(ts::unsqueeze<1>(loc) + x, ts::unsqueeze<1>(concentration));
+      const auto drawn = p.sample(own), cosines = ts::cos(drawn - ts::unsqueeze<1>(loc));
+      return std::tuple(drawn, ts::mean<1>(cosines), ts::mean<1>(ts::square(cosines)),
+                        ts::mean<1>(ts::sin(drawn - ts::unsqueeze<1>(loc))), 1.0 - ts::mean<1>(p.variance()),
+                        dist::VonMises(0.5, 2.0).sample_like(loc, own));
+    });
+
+// The means of cos and sin of samples, and of cos^2, which is 1 - r / concentration.
+TEST(IntegratedDistributions, SamplesOfVonMises) {
+  constexpr int each = 1'500;
+  const std::vector<double> concentrations{0.3, 2.5, 40, 1e5};
+  std::vector<double> first;
+  for (const int devices : {1, 3}) {
+    const ts::Mesh mesh({{"x", devices}});
+    const auto [drawn, cosines, squares, sines, lengths, few] =
+        angles_drawn(ts::zeros<double>({4, each}, mesh, {ts::none, "x"}), ts::shard<double>({0.5, 3, -1, 0}, mesh),
+                     ts::shard(concentrations, mesh), own_key);
+    const std::vector<double> all = ts::to_host(drawn);
+    for (const double angle : all) ASSERT_LE(std::fabs(angle), std::numbers::pi);
+    for (std::size_t i = 0; i < 4; ++i) {
+      const double r = ts::to_host(lengths)[i], square = 1 - r / concentrations[i], root = std::sqrt(each);
+      EXPECT_NEAR(ts::to_host(cosines)[i], r, 5 * std::sqrt(square - r * r) / root) << i;
+      EXPECT_NEAR(ts::to_host(squares)[i], square, 5 * std::fmin(0.5, 1.5 * (1 - square)) / root) << i;
+      EXPECT_NEAR(ts::to_host(sines)[i], 0, 5 * std::sqrt(1 - square) / root) << i;
+    }
+    if (first.empty()) first = all;
+    EXPECT_EQ(all, first) << "equal on every mesh";
+    EXPECT_EQ(ts::shape(few), (ts::Shape{4}));
+  }
+  const auto outside = ts::zeros<double>({2}, ts::Mesh(), {});
+  tessera_test::expect_error(
+      ts::errc::unsupported, [&] { ts::eval(dist::VonMises(outside, 1.0).sample(3)); }, "ts::compile");
+}
+
+constexpr auto of_inverse = ts::compile([](const auto& logarithms, const auto& a, const auto& b, const auto& own) {
+  const auto u = ts::unsqueeze<1>(logarithms);
+  const auto p = dist::InverseGamma(a, b);
+  const auto x = ts::exp(u);
+  const auto density = ts::exp(p.log_prob(x) + u);  // of u
+  const auto all = std::tuple(ts::sum<0>(density), ts::sum<0>(density * x), ts::sum<0>(density * x * x),
+                              ts::sum<0>(density * p.log_prob(x)), p.mean(), p.variance(), p.entropy(), p.mode(),
+                              p.cdf(ts::zeros_like(a)), p.log_prob(ts::zeros_like(a)));
+  return std::tuple(all, of_cdf(dist::InverseGamma(2.5, 0.5), logarithms, own),
+                    kl_divergence(p, dist::InverseGamma(b, a)), kl_divergence(dist::Gamma(a, b), dist::Gamma(b, a)));
+});
+
+TEST(IntegratedDistributions, InverseGamma) {
+  const Points logarithms{-8, 40, count};
+  const auto u = ts::eval(logarithms.tensor());
+  const auto a = ts::shard<double>({2.5, 4, 1.5, 0.75}, ts::Mesh(), {}),
+             b = ts::shard<double>({0.5, 3, 1, 2}, ts::Mesh(), {});
+  const auto [all, drawn, divergence, of_gammas] = of_inverse(u, a, b, own_key);
+  const auto [whole, first, second, logs, mean, variance, entropy, mode, below, outside] = all;
+  for (std::size_t i = 0; i < 4; ++i) {
+    const double width = logarithms.step(), inf = std::numeric_limits<double>::infinity();
+    const double want_mean = ts::to_host(first)[i] * width, want_square = ts::to_host(second)[i] * width;
+    EXPECT_NEAR(ts::to_host(whole)[i] * width, 1, 1e-10) << i;
+    if (i < 3) EXPECT_NEAR(ts::to_host(mean)[i], want_mean, 1e-6) << i;
+    if (i < 2) EXPECT_NEAR(ts::to_host(variance)[i], want_square - want_mean * want_mean, 1e-6) << i;
+    if (i >= 2) EXPECT_EQ(ts::to_host(variance)[i], inf);
+    EXPECT_NEAR(ts::to_host(entropy)[i], -ts::to_host(logs)[i] * width, 1e-9) << i;
+    EXPECT_NEAR(ts::to_host(mode)[i], ts::to_host(b)[i] / (ts::to_host(a)[i] + 1), 1e-14);
+    EXPECT_EQ(ts::to_host(below)[i], 0);
+    EXPECT_EQ(ts::to_host(outside)[i], -inf);
+  }
+  EXPECT_EQ(ts::to_host(mean)[3], std::numeric_limits<double>::infinity());
+  EXPECT_EQ(ts::to_host(divergence), ts::to_host(of_gammas));
+  expect_uniform(drawn, count);
+  // Levy's distribution: of concentration 1/2 and rate c / 2 the distribution function is erfc(sqrt(c / (2 x))).
+  const auto x = ts::shard<double>({0.25, 1, 7}, ts::Mesh(), {});
+  const std::vector<double> levy = ts::to_host(ts::eval(dist::InverseGamma(0.5, 1.5).cdf(x)));
+  for (std::size_t i = 0; i < 3; ++i) EXPECT_NEAR(levy[i], std::erfc(std::sqrt(1.5 / ts::to_host(x)[i])), 1e-14);
+}
+
+constexpr auto of_beta = ts::compile([](const auto& x, const auto& a, const auto& own) {
+  const auto p = dist::Beta(a, 2.5);
+  const auto [values, slopes] = ts::value_and_grad([&](const auto& at) { return ts::sum(p.cdf(at)); })(x);
+  return std::tuple(values, slopes, ts::exp(p.log_prob(x)), p.cdf(x * 3.0 - 1.0), of_cdf(dist::Beta(0.7, 3.0), x, own));
+});
+
+// The slope of the distribution function is the density, and samples are uniform under it.
+TEST(IntegratedDistributions, DistributionFunctionOfBeta) {
+  const auto x = ts::eval((ts::arange<double>(count, ts::Mesh(), {}) + 0.5) / static_cast<double>(count));
+  const auto [sum, slopes, density, stretched, drawn] =
+      of_beta(x, ts::full<double>({count}, 1.75, ts::Mesh(), {}), own_key);
+  const std::vector<double> at = ts::to_host(x), slope = ts::to_host(slopes), want = ts::to_host(density);
+  double total = 0;
+  for (std::size_t i = 0; i < at.size(); ++i) {
+    ASSERT_NEAR(slope[i], want[i], 1e-12);
+    total += want[i] * (1 - at[i]);
+  }
+  EXPECT_EQ(ts::to_host(stretched).front(), 0);
+  EXPECT_EQ(ts::to_host(stretched).back(), 1);
+  EXPECT_NEAR(number(sum), total, 1e-2) << "the mean of 1 - x, count times";
+  expect_uniform(drawn, count);
+}
+
+constexpr auto of_factors =
+    ts::compile([](const auto& factor, const auto& concentration, const auto& like, const auto& own) {
+      const auto [value, slopes] = ts::value_and_grad(
+          [&](const auto& c) { return ts::sum(dist::LKJCholesky(c).log_prob(factor)); })(concentration);
+      const auto p = dist::LKJCholesky(2.5);
+      const auto drawn = p.sample_like(like, own);
+      const auto correlations = ts::einsum<"nij,nkj->nik">(drawn, drawn);
+      return std::tuple(dist::LKJCholesky(concentration).log_prob(factor), slopes, p.log_prob(factor), drawn,
+                        ts::mean<0>(correlations), ts::mean<0>(ts::square(correlations)), ts::min(ts::diagonal(drawn)),
+                        value);
+    });
+
+// torch.distributions.LKJCholesky of three rows; each correlation has the variance 1 / (2 concentration + rows - 1).
+TEST(IntegratedDistributions, FactorsOfCorrelations) {
+  constexpr int each = 2'000;
+  std::vector<double> first;
+  for (const int devices : {1, 3}) {
+    const ts::Mesh mesh({{"x", devices}});
+    const auto factor = ts::shard<double>(
+        {{1, 0, 0}, {0.5, 0.8660254037844386, 0}, {-0.3, 0.40414518843273806, 0.8640987597877147}}, mesh, {"x"});
+    const auto [values, slopes, of_number, drawn, mean, squares, least, sum] = of_factors(
+        factor, ts::shard<double>({0.5, 1, 2.5}, mesh), ts::zeros<double>({each, 3, 3}, mesh, {"x"}), own_key);
+    const std::vector<double> want{-2.38495603556871, -1.7401536273647455, -1.30654645421812},
+        by_concentration{2.0338871436271653, 0.8064758658669482, 0.000553810293833612};
+    for (std::size_t i = 0; i < 3; ++i) {
+      EXPECT_NEAR(ts::to_host(values)[i], want[i], 1e-12);
+      EXPECT_NEAR(ts::to_host(slopes)[i], by_concentration[i], 1e-12);
+    }
+    EXPECT_NEAR(number(of_number), want[2], 1e-12);
+    EXPECT_NEAR(number(sum), want[0] + want[1] + want[2], 1e-12);
+    EXPECT_GE(number(least), 0);
+    for (std::size_t i = 0; i < 9; ++i) {
+      const bool on_diagonal = i % 4 == 0;
+      EXPECT_NEAR(ts::to_host(mean)[i], on_diagonal ? 1 : 0, on_diagonal ? 1e-12 : 5 * std::sqrt(1.0 / 7 / each)) << i;
+      EXPECT_NEAR(ts::to_host(squares)[i], on_diagonal ? 1 : 1.0 / 7, on_diagonal ? 1e-12 : 5 * 0.2 / std::sqrt(each))
+          << i;
+    }
+    const std::vector<double> all = ts::to_host(drawn);
+    for (std::size_t i = 0; i < all.size(); ++i)
+      if (i % 9 == 1 || i % 9 == 2 || i % 9 == 5) ASSERT_EQ(all[i], 0) << "above the diagonal";
+    if (first.empty()) first = all;
+    EXPECT_EQ(all, first) << "equal on every mesh";
+  }
+}
+
+}  // namespace
