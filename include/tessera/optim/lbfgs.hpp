@@ -129,7 +129,7 @@ constexpr Value quotient(const Value& a, const Value& b, double other) {
 /// start that is far from the least loss use a small rate: nothing checks that the loss falls. Sums are f32, for models
 /// of f64 f64.
 ///
-/// Communication: 3 History + 3 all_reduces of a rank-0 tensor; partial gradients are reduced into the sharding of the
+/// Communication: 3 History + 4 all_reduces of a rank-0 tensor; partial gradients are reduced into the sharding of the
 /// parameters. Errors: structure when model, gradients and state differ. Source: Nocedal, Math. Comp. 35 (1980); Liu,
 /// Nocedal, Math. Programming 45 (1989).
 template <class Model, int History, optim::GradientsOf<Model> Gradients>
