@@ -68,11 +68,17 @@ Model parallelize_module(Model model, const Mesh& mesh, std::string_view axis, c
         const ParallelStyle style = rules[rule].style;
         const int dim = style == ParallelStyle::colwise ? last : style == ParallelStyle::rowwise ? last - 1 : -1;
         for (SpecEntry& entry : spec.entries) {
-          bool over_axis = false;
-          for (const Name& own : entry.axes) over_axis = over_axis || own.view() == axis;
-          if (over_axis) entry = SpecEntry();
+          SpecEntry others;
+          for (const Name& own : entry.axes)
+            if (own.view() != axis) others.axes.push_back(own);
+          others.priority = others.axes.empty() ? std::uint8_t{0} : entry.priority;
+          entry = others;
         }
-        if (dim >= 0) spec.entries[static_cast<std::size_t>(dim)] = SpecEntry(axis);
+        if (dim >= 0) {
+          SpecEntry& entry = spec.entries[static_cast<std::size_t>(dim)];
+          if (entry.priority > 0) entry = SpecEntry();  // what is gathered on use is not split for computing
+          entry.axes.push_back(Name(axis));
+        }
       }
       leaf = reshard(leaf, mesh, spec, at);
     }

@@ -22,6 +22,7 @@ ShardedTensor<T, 2> band_indices(std::string_view op, std::int64_t rows, std::in
                                  std::int64_t high, const Mesh& mesh, const PartitionSpec& spec, Here at) {
   if (rows < 0 || columns < 0)
     fail(errc::dim_range, "[", op, "] extents: ", rows, " x ", columns, " are below 0", Source::from(at));
+  low = std::clamp(low, -rows, columns), high = std::clamp(high, -rows, columns);  // any offset: sums don't overflow
   std::vector<T> row, column;
   for (std::int64_t i = 0; i < rows; ++i)
     for (std::int64_t j = std::max<std::int64_t>(0, i + low); j < std::min(columns, i + high + 1); ++j) {

@@ -355,6 +355,13 @@ TEST(ParallelizeModule, SplitsLayersByTheirPaths) {
   EXPECT_EQ(types(again)[0], "up.weight f32[6,20]{model,-}");
   EXPECT_EQ(types(again)[1], "up.bias f32[20]{-}");
   EXPECT_EQ(types(again)[2], "down.weight f32[20,6]{model,data*}");
+  // Split over another axis in the same dim, which stays too.
+  Mlp over_both = split;
+  over_both.up.weight = ts::reshard(split.up.weight, {ts::none, {"data", "model"}});
+  over_both.down.weight = ts::reshard(split.down.weight, {ts::none, "data"});
+  over_both = ts::parallelize_module(over_both, mesh, "model", {{"up", sequence}, {"down", colwise}});
+  EXPECT_EQ(types(over_both)[0], "up.weight f32[6,20]{-,data}");
+  EXPECT_EQ(types(over_both)[2], "down.weight f32[20,6]{-,(data,model)}");
   expect_error(
       ts::errc::option,
       [&] {

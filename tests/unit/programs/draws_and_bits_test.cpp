@@ -444,6 +444,10 @@ TEST(TriangleIndices, AreThoseOfTheTriangles) {
     for (std::size_t i = 0; 2 * i < lower.size(); ++i) EXPECT_LE(lower[lower.size() / 2 + i] - lower[i], offset);
     for (std::size_t i = 0; 2 * i < upper.size(); ++i) EXPECT_GT(upper[upper.size() / 2 + i] - upper[i], offset);
   }
+  for (const std::int64_t offset : {INT64_MIN, INT64_MAX}) {
+    EXPECT_EQ(ts::to_host(ts::tril_indices(2, 2, mesh, offset)).size(), offset > 0 ? 8u : 0u);
+    EXPECT_EQ(ts::to_host(ts::triu_indices(2, 2, mesh, offset)).size(), offset > 0 ? 0u : 8u);
+  }
   EXPECT_THROW(ts::tril_indices(-1, 3, mesh), ts::error);
 }
 
