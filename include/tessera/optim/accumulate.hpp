@@ -26,8 +26,8 @@ template <int Microbatches, class Loss> struct Accumulate {
     const auto add_part = [&](const auto& sum, const auto& part) {
       const auto [value, gradient] =
           std::apply([&](const auto&... own) { return value_and_grad(loss)(model, own...); }, part);
-      return std::tuple(
-          tree_map([&](auto a, auto b) { return call<AddTag>(Source::from(at), a, b); }, sum, gradient), value);
+      return std::tuple(tree_map([&](auto a, auto b) { return call<AddTag>(Source::from(at), a, b); }, sum, gradient),
+                        value);
     };
     // Microbatch i has the examples i, i + Microbatches, ...: every device has examples of each, so that none move.
     const auto [sum, values] = scan(add_part, tree_map([&](auto p) { return zeros_like(p, at); }, model),
