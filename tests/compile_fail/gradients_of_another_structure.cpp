@@ -1,5 +1,5 @@
 // expect first: the gradients that an optimizer takes have the structure of the model
-// lines: 10
+// lines: 11
 #include <utility>
 
 #include <tessera/graph/transform/value_and_grad.hpp>

@@ -2,7 +2,9 @@
 #define TESSERA_OPS_FUNCTIONAL_HPP
 #include <tessera/base/push_macros.hpp>
 
+#include <concepts>
 #include <limits>
+#include <type_traits>
 
 #include <tessera/ops/contraction/einsum.hpp>
 #include <tessera/ops/data_movement/shape.hpp>
@@ -208,6 +210,18 @@ template <int D = -1, TensorArgument X> constexpr auto softmin(const X& x, Here 
 /// The logarithm of softmax, accurate where softmax underflows. Communication: as softmax.
 template <int D = -1, TensorArgument X> constexpr auto log_softmax(const X& x, Here at = Here::current()) {
   return call<detail::SoftmaxTag<X::rank, detail::checked_dim<D, X::rank>(), true>>(Source::from(at), x);
+}
+
+/// With a dim as an argument they do not compile.
+template <TensorArgument X, std::integral Dim> constexpr X softmax(const X& x, Dim) {
+  static_assert(std::is_void_v<Dim>, "tessera: the dim of a softmax is a template argument: ts::softmax<1>(x) for "
+                                     "ts::softmax(x, 1)");
+  return x;
+}
+template <TensorArgument X, std::integral Dim> constexpr X log_softmax(const X& x, Dim) {
+  static_assert(std::is_void_v<Dim>, "tessera: the dim of a softmax is a template argument: ts::log_softmax<1>(x) for "
+                                     "ts::log_softmax(x, 1)");
+  return x;
 }
 
 /// The logarithm of the sum of exponentials over the named dims, by default all: `logsumexp<-1>(x)`, computed without
