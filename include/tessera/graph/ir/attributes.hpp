@@ -63,14 +63,14 @@ struct Factors {
 };
 
 /// Which extreme the position is of that a reduction finds.
-enum class PositionOf : std::int8_t { none, argmax, argmin };
+enum class PositionOf : std::int8_t { nothing, argmax, argmin };
 
 /// The dims that a reduction reduces, and whether the result keeps them with extent 1.
 struct Reduced {
   std::uint8_t dims = 0;  ///< bit d: dim d is reduced
   bool keep = false;
   bool constant = false;  ///< no gradient: a shift that cancels in its use, such as the maximum in a softmax
-  PositionOf position = PositionOf::none;  ///< a position exists only where there are elements
+  PositionOf position = PositionOf::nothing;  ///< a position exists only where there are elements
 
   static constexpr Reduced of(const Node& node) {
     return {static_cast<std::uint8_t>(node.labels[0]), node.labels[1] != 0, node.labels[2] != 0,

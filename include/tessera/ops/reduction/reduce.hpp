@@ -17,7 +17,7 @@ constexpr void reduced_dims(Node& made, const Node& from, const Reduced& reduced
   }
 }
 /// Reduces a bit set of dims; `position`: the elements are positions, of which there has to be one.
-constexpr Value reduce(Op op, Value x, unsigned dims, bool keep, PositionOf position = PositionOf::none) {
+constexpr Value reduce(Op op, Value x, unsigned dims, bool keep, PositionOf position = PositionOf::nothing) {
   const Reduction reduction = row_of(op).reduction;
   const DType whole = reduced_type(reduction, x.dtype()), partial = partial_type(reduction, x.dtype());
   if (dims == 0) return cast(x, whole);

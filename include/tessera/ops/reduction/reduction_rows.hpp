@@ -25,7 +25,7 @@ constexpr Shape reduction_shape(const ShapeContext& c) {
   const Reduced reduced = Reduced::of(c.node());
   Shape shape;
   for (int d = 0; d < c.graph.operand_node(c.id, 0).rank; ++d) {
-    if (reduced.has(d) && reduced.position != PositionOf::none && c.operand(0)[static_cast<std::size_t>(d)] == 0)
+    if (reduced.has(d) && reduced.position != PositionOf::nothing && c.operand(0)[static_cast<std::size_t>(d)] == 0)
       fail_without_elements(c, reduced.position, d);
     if (!reduced.has(d))
       shape.push_back(c.operand(0)[static_cast<std::size_t>(d)]);
