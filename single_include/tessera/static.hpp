@@ -1630,20 +1630,26 @@ struct Factors {
   }
 };
 
+/// Which extreme the position is of that a reduction finds.
+enum class PositionOf : std::int8_t { nothing, argmax, argmin };
+
 /// The dims that a reduction reduces, and whether the result keeps them with extent 1.
 struct Reduced {
   std::uint8_t dims = 0;  ///< bit d: dim d is reduced
   bool keep = false;
   bool constant = false;  ///< no gradient: a shift that cancels in its use, such as the maximum in a softmax
+  PositionOf position = PositionOf::nothing;  ///< a position exists only where there are elements
 
   static constexpr Reduced of(const Node& node) {
-    return {static_cast<std::uint8_t>(node.labels[0]), node.labels[1] != 0, node.labels[2] != 0};
+    return {static_cast<std::uint8_t>(node.labels[0]), node.labels[1] != 0, node.labels[2] != 0,
+            static_cast<PositionOf>(node.labels[3])};
   }
   constexpr Labels pack() const {
     Labels labels{};
     labels[0] = static_cast<std::int8_t>(dims);
     labels[1] = keep ? 1 : 0;
     labels[2] = constant ? 1 : 0;
+    labels[3] = static_cast<std::int8_t>(position);
     return labels;
   }
   constexpr bool has(int dim) const { return (dims >> dim & 1) != 0; }
@@ -1690,6 +1696,7 @@ enum class NumberRule : std::int8_t {
   rate,         ///< of a dropout: from 0 to 1
   probability,  ///< of a distribution: from 0 to 1
   positive,     ///< a parameter of a distribution
+  quantile,     ///< from 0 to 1
 };
 constexpr NumberRule number_rule(const Node& cast) { return static_cast<NumberRule>(cast.labels[0]); }
 constexpr Labels pack_rule(NumberRule rule) {
@@ -6898,6 +6905,39 @@ template <class Leaf> constexpr const Value& value_behind(const Leaf& leaf) {
     return leaf.placeholder();
 }
 
+/// Which dim of a carry a message is about: "dim 0 of tensor 2 of the carry", counted from 1 as results are.
+class CarryPlace {
+ public:
+  static constexpr int named = 8;  ///< tensors that have their own text
+
+  constexpr CarryPlace() = default;
+  constexpr CarryPlace(int tensor, int dim) {
+    append("dim ", '0' + dim);
+    if (tensor < named)
+      append(" of tensor ", '1' + tensor);
+    else
+      append(" of a tensor behind the first ", '0' + named);
+    append(" of the carry");
+  }
+  constexpr std::string_view view() const { return {text_, size_}; }
+
+ private:
+  char text_[56]{};
+  std::size_t size_ = 0;
+
+  constexpr void append(std::string_view words, int digit = 0) {
+    for (const char letter : words) text_[size_++] = letter;
+    if (digit != 0) text_[size_++] = static_cast<char>(digit);
+  }
+};
+inline constexpr auto carry_places = [] {
+  std::array<std::array<CarryPlace, max_rank>, CarryPlace::named + 1> made;
+  for (int tensor = 0; tensor <= CarryPlace::named; ++tensor)
+    for (int dim = 0; dim < max_rank; ++dim)
+      made[static_cast<std::size_t>(tensor)][static_cast<std::size_t>(dim)] = CarryPlace(tensor, dim);
+  return made;
+}();
+
 /// Traces the body of a repeat, from its construction to close(). First its arguments are made, carried values before
 /// slices; then the function runs; then its results are given, carried values before those of each step.
 class BodyTrace {
@@ -6927,14 +6967,22 @@ class BodyTrace {
     return argument(outer, type, storage);
   }
   constexpr void give_carry(const Value& value) {
-    const Node& own = carried_[given_++].node();
-    if (!same_static_shape(value.node(), own))
-      value.refuse(errc::shape_mismatch,
-                   shape_.scan
-                       ? "[scan] carry: a step must return the shape of its carry, but here only one of the two has "
-                         "static extent 1, as from keepdims, in some dim"
-                       : "[stack] result of a layer: a layer must return the shape of its argument, but here only "
-                         "one of the two has static extent 1, as from keepdims, in some dim");
+    const std::size_t tensor = given_++;
+    if (const Node &own = carried_[tensor].node(), &made = value.node(); !same_static_shape(made, own)) {
+      const unsigned differing = own.rank == made.rank ? unsigned{own.singletons} ^ made.singletons : 0;
+      value.refuse(
+          errc::shape_mismatch,
+          shape_.scan
+              ? "[scan] carry: a step must return the shape of its carry, but here only one of the two has static "
+                "extent 1, as from keepdims or a slice of size 1; ts::broadcast_like gives both one shape"
+              : "[stack] result of a layer: a layer must return the shape of its argument, but here only one of the "
+                "two has static extent 1, as from keepdims or a slice of size 1; ts::broadcast_like gives both one "
+                "shape",
+          differing == 0 ? std::string_view()
+                         : carry_places[tensor < CarryPlace::named ? tensor : CarryPlace::named]
+                                       [static_cast<std::size_t>(std::countr_zero(differing))]
+                                           .view());
+    }
     give(value);
   }
   constexpr void give(const Value& value) { module_->graph(module_->current).outputs.push_back(value.id); }
@@ -9148,6 +9196,12 @@ TESSERA_PLANNING inline std::string shape_text(DType dtype, const Shape& shape) 
   return text + ']';
 }
 
+/// The element type of an operand as messages show it. A scatter_add gets its source in the type in which it adds; the
+/// tensor to which it adds has the type that the program has given.
+constexpr DType shown_dtype(const ShapeContext& c, int operand) {
+  return c.graph.operand_node(c.id, c.node().op == Op::scatter_add && operand == 0 ? 2 : operand).dtype;
+}
+
 /// Throws an error with the operation, the shapes of its tensors, the values of its sizes and the user's line.
 [[noreturn]] inline void fail_operation(errc id, const ShapeContext& c, const std::string& why, std::string_view name) {
   const OpRow& row = row_of(c.node());
@@ -9160,7 +9214,7 @@ TESSERA_PLANNING inline std::string shape_text(DType dtype, const Shape& shape) 
         x.rank == 0 && x.dtype == DType::i64 && c.numbers != nullptr;
     if (!size && x.is_constant()) continue;
     if (!operands.empty()) operands += size ? ", " : " x ";
-    operands += size ? std::to_string(c.number(i)) : shape_text(x.dtype, c.operand(i));
+    operands += size ? std::to_string(c.number(i)) : shape_text(shown_dtype(c, i), c.operand(i));
   }
   const std::string_view own = name.empty() ? row.name : name, function = c.node().source.function();
   fail(id, "[", own, "] ", why, ": ", operands, function.empty() || function == own ? "" : " in ",
@@ -9382,6 +9436,14 @@ template <class A, class B> struct Promote {
   static constexpr int rank = A::rank > B::rank ? A::rank : B::rank;
 };
 
+/// Element type and rank of any number of operands that are broadcast against each other and promoted.
+template <class A, class... More> struct MeetAll : A {};
+template <class A, class B> struct Both : Typed<typename Promote<A, B>::type, Promote<A, B>::rank> {};
+template <class A, class B>
+  requires(is_number_v<typename A::type> && is_number_v<typename B::type>)
+struct Both<A, B> : Typed<Number<NumberKind::floating>, 0> {};
+template <class A, class B, class... More> struct MeetAll<A, B, More...> : MeetAll<Both<A, B>, More...> {};
+
 /// Casts an operand to the promoted type. Errors: dtype_mismatch for an integer literal that is no value of that type.
 template <class Typed> constexpr Value convert_operand(Value x, DType type) {
   const bool is_whole = std::is_same_v<typename Typed::type, Number<NumberKind::integer>>;
@@ -9510,7 +9572,8 @@ struct GreaterTag : detail::Binary<ops::GreaterOp> {};
 struct GreaterEqualTag : detail::Binary<ops::GreaterEqualOp> {};
 
 /// Comparisons of two operands, broadcast and promoted as in `pow`; so are the operators <, <=, >, >=. The result is a
-/// bool tensor. Comparisons with NaN are false, but not_equal is true; false orders before true. No gradient.
+/// bool tensor. Comparisons with NaN are false, but not_equal is true; false orders before true. No gradient. Errors
+/// and communication: as pow.
 template <Operand A, Operand B>
   requires(TensorOperand<A> || TensorOperand<B>)
 constexpr auto equal(const A& a, const B& b, Here at = Here::current()) {
@@ -9541,7 +9604,8 @@ template <Operand A, Operand B>
 constexpr auto greater_equal(const A& a, const B& b, Here at = Here::current()) {
   return call<GreaterEqualTag>(Source::from(at), a, b);
 }
-/// Logical functions give bools; every nonzero operand counts as true, NaN too.
+/// Logical functions give bools; every nonzero operand counts as true, NaN too. No gradient. Shapes and communication:
+/// as abs, of two operands as pow.
 template <TensorArgument X> constexpr auto logical_not(const X& x, Here at = Here::current()) {
   return call<detail::Unary<ops::LogicalNotOp>>(Source::from(at), x);
 }
@@ -9940,6 +10004,7 @@ constexpr Value cast_parts(Value x, DType type) {
 constexpr const char* broken_rule(NumberRule rule) {
   if (rule == NumberRule::rate) return "[dropout] rate: the rate is not between 0 and 1";
   if (rule == NumberRule::probability) return "[distributions] probs: the probability is not between 0 and 1";
+  if (rule == NumberRule::quantile) return "[quantile] q: q is not between 0 and 1";
   if (rule == NumberRule::positive) return "[distributions] parameter: the parameter is not above 0";
   return "[number] range: the number is not a value of the element type";
 }
@@ -10616,7 +10681,8 @@ struct NanToNumTag {
 
 }  // namespace detail
 
-/// 1 / x; an infinity of the sign of x where it is 0. Of integers f32, as in PyTorch. Gradient: -1 / x^2.
+/// 1 / x; an infinity of the sign of x where it is 0. Of integers f32, as in PyTorch. Gradient: -1 / x^2. Shapes and
+/// communication of these functions: see `abs`, of several operands `pow`.
 template <TensorArgument X> constexpr auto reciprocal(const X& x, Here at = Here::current()) {
   return call<detail::ReciprocalTag>(Source::from(at), x);
 }
@@ -10632,8 +10698,8 @@ template <TensorArgument X> constexpr auto rad2deg(const X& x, Here at = Here::c
   return call<detail::RadiansToDegreesTag>(Source::from(at), x);
 }
 
-/// Which elements are NaN, infinite of either sign, neither of the two: bool tensors of the shape of x. Integers and
-/// bools are finite. No gradient, no communication.
+/// Which elements are NaN (isnan), infinite of either sign (isinf), neither of the two (isfinite): bool tensors of the
+/// shape of x. Integers and bools are finite. No gradient, no communication.
 template <TensorArgument X> constexpr auto isnan(const X& x, Here at = Here::current()) {
   return call<detail::ClassifyTag<detail::NumberClass::nan>>(Source::from(at), x);
 }
@@ -10647,8 +10713,8 @@ template <TensorArgument X> constexpr auto isfinite(const X& x, Here at = Here::
 /// x where it is between low and high, and the nearer of the two elsewhere; high everywhere where low is above it, as
 /// in PyTorch. NaN stays NaN. The bounds are numbers or tensors, broadcast against x and promoted with it; one bound
 /// alone is ts::maximum or ts::minimum. Gradient: 1 where low <= x <= high, bounds included as in PyTorch, and 0
-/// elsewhere, where it is that of the bound. Errors: shape_mismatch; dtype_mismatch for an integer bound that is no
-/// value of an integer type. No communication.
+/// elsewhere, where the bound gets the cotangent. Errors: shape_mismatch; dtype_mismatch for an integer bound that is
+/// no value of an integer type. No communication.
 template <Operand X, Operand Low, Operand High>
   requires(TensorOperand<X> || TensorOperand<Low> || TensorOperand<High>)
 constexpr auto clamp(const X& x, const Low& low, const High& high, Here at = Here::current()) {
@@ -10917,7 +10983,8 @@ struct HardswishTag : FloatingComposition {
 
 }  // namespace detail
 
-/// max(x, 0) for numbers of any type; -0 stays -0, NaN stays NaN. Exact. The gradient at 0 is 0.
+/// max(x, 0) for numbers of any type; -0 stays -0, NaN stays NaN. Exact. The gradient at 0 is 0. Shapes, element types
+/// and communication of activations: see `abs`.
 template <TensorArgument X> constexpr auto relu(const X& x, Here at = Here::current()) {
   return call<detail::Unary<ops::ReluOp>>(Source::from(at), x);
 }
@@ -10999,8 +11066,8 @@ template <TensorArgument X, NumberOperand Threshold, NumberOperand N>
 constexpr auto threshold(const X& x, const Threshold& threshold, const N& value, Here at = Here::current()) {
   return call<detail::ThresholdTag>(Source::from(at), x, threshold, value);
 }
-/// x where it is further from 0 than the bound, 0 elsewhere; with softshrink nearer to 0 by the bound. The gradient is
-/// 1 beyond the bound, and 0 at it.
+/// x where it is further from 0 than the bound, 0 elsewhere; softshrink also moves x towards 0 by the bound. The
+/// gradient is 1 beyond the bound, and 0 at it.
 template <TensorArgument X, NumberOperand N = double>
 constexpr auto hardshrink(const X& x, const N& bound = 0.5, Here at = Here::current()) {
   return call<detail::ShrinkTag<false>>(Source::from(at), x, bound);
@@ -11121,20 +11188,21 @@ struct FracTag : Unary<ops::TruncOp> {
 // The result has the element type, the shape and the sharding of the operand, and nothing is communicated. Integers are
 // given as they are, NaN gives NaN, infinities and the sign of zeros are kept. The gradient is 0. Exact.
 
-/// The largest whole number that is at most x.
+/// The largest whole number that is at most x; integers stay as they are. Exact. The gradient is 0. Shapes, element
+/// types and communication of these functions: see `abs`.
 template <TensorArgument X> constexpr auto floor(const X& x, Here at = Here::current()) {
   return call<detail::Rounding<ops::FloorOp>>(Source::from(at), x);
 }
-/// The smallest whole number that is at least x.
+/// The smallest whole number that is at least x. In all else as floor.
 template <TensorArgument X> constexpr auto ceil(const X& x, Here at = Here::current()) {
   return call<detail::Rounding<ops::CeilOp>>(Source::from(at), x);
 }
-/// x without its fraction, towards 0.
+/// x without its fraction, towards 0. In all else as floor.
 template <TensorArgument X> constexpr auto trunc(const X& x, Here at = Here::current()) {
   return call<detail::Rounding<ops::TruncOp>>(Source::from(at), x);
 }
 /// The nearest whole number; halves are rounded to the even neighbour, as in PyTorch, JAX and IEEE 754: 0.5 gives 0 and
-/// 1.5 gives 2.
+/// 1.5 gives 2. In all else as floor.
 template <TensorArgument X> constexpr auto round(const X& x, Here at = Here::current()) {
   return call<detail::Rounding<ops::RoundOp>>(Source::from(at), x);
 }
@@ -11412,6 +11480,33 @@ template <int N> constexpr double polynomial(double x, const double (&c)[N]) {
   return sum;
 }
 
+/// The normal quantile at a probability exp(-r^2) up to .075: the quotients of polynomials of r - 1.6 for r up to 5,
+/// and of r - 5 beyond. Source: Wichura, Algorithm AS 241, PPND16.
+struct NormalTail {
+  static constexpr double near_numerator[] = {
+      1.42343711074968357734e0, 4.63033784615654529590e0,  5.76949722146069140550e0,  3.64784832476320460504e0,
+      1.27045825245236838258e0, 2.41780725177450611770e-1, 2.27238449892691845833e-2, 7.74545014278341407640e-4};
+  static constexpr double near_denominator[] = {1,
+                                                2.05319162663775882187e0,
+                                                1.67638483018380384940e0,
+                                                6.89767334985100004550e-1,
+                                                1.48103976427480074590e-1,
+                                                1.51986665636164571966e-2,
+                                                5.47593808499534494600e-4,
+                                                1.05075007164441684324e-9};
+  static constexpr double far_numerator[] = {
+      6.65790464350110377720e0,  5.46378491116411436990e0,  1.78482653991729133580e0,  2.96560571828504891230e-1,
+      2.65321895265761230930e-2, 1.24266094738807843860e-3, 2.71155556874348757815e-5, 2.01033439929228813265e-7};
+  static constexpr double far_denominator[] = {1,
+                                               5.99832206555887937690e-1,
+                                               1.36929880922735805310e-1,
+                                               1.48753612908506148525e-2,
+                                               7.86869131145613259100e-4,
+                                               1.84631831751005468180e-5,
+                                               1.42151175831644588870e-7,
+                                               2.04426310338993978564e-15};
+};
+
 /// The inverse of erf, through the normal quantile at (1 + x) / 2. Source: Wichura, Algorithm AS 241, PPND16.
 inline double erfinv(double x) {
   constexpr double a[] = {3.3871328727963666080e0,  1.3314166789178437745e+2, 1.9715909503065514427e+3,
@@ -11425,28 +11520,6 @@ inline double erfinv(double x) {
                           3.9307895800092710610e+4,
                           2.8729085735721942674e+4,
                           5.2264952788528545610e+3};
-  constexpr double c[] = {1.42343711074968357734e0,  4.63033784615654529590e0, 5.76949722146069140550e0,
-                          3.64784832476320460504e0,  1.27045825245236838258e0, 2.41780725177450611770e-1,
-                          2.27238449892691845833e-2, 7.74545014278341407640e-4};
-  constexpr double d[] = {1,
-                          2.05319162663775882187e0,
-                          1.67638483018380384940e0,
-                          6.89767334985100004550e-1,
-                          1.48103976427480074590e-1,
-                          1.51986665636164571966e-2,
-                          5.47593808499534494600e-4,
-                          1.05075007164441684324e-9};
-  constexpr double e[] = {6.65790464350110377720e0,  5.46378491116411436990e0,  1.78482653991729133580e0,
-                          2.96560571828504891230e-1, 2.65321895265761230930e-2, 1.24266094738807843860e-3,
-                          2.71155556874348757815e-5, 2.01033439929228813265e-7};
-  constexpr double f[] = {1,
-                          5.99832206555887937690e-1,
-                          1.36929880922735805310e-1,
-                          1.48753612908506148525e-2,
-                          7.86869131145613259100e-4,
-                          1.84631831751005468180e-5,
-                          1.42151175831644588870e-7,
-                          2.04426310338993978564e-15};
   constexpr double root_half = 0.70710678118654752440;
   const double size = x < 0 ? -x : x;
   if (!(size < 1)) return size == 1 ? x * infinity : not_a_number;
@@ -11456,7 +11529,8 @@ inline double erfinv(double x) {
   }
   const double r = __builtin_sqrt(-__builtin_log(0.5 * (1 - size)));
   const double tail =
-      r <= 5 ? polynomial(r - 1.6, c) / polynomial(r - 1.6, d) : polynomial(r - 5, e) / polynomial(r - 5, f);
+      r <= 5 ? polynomial(r - 1.6, NormalTail::near_numerator) / polynomial(r - 1.6, NormalTail::near_denominator)
+             : polynomial(r - 5, NormalTail::far_numerator) / polynomial(r - 5, NormalTail::far_denominator);
   return __builtin_copysign(root_half * tail, x);
 }
 
@@ -11699,7 +11773,8 @@ namespace tessera {
 // Functions of one operand keep its shape and its sharding, and communicate nothing; of integers and bools they give
 // f32. NaN gives NaN. Within 3 ulp.
 
-/// Sine of radians; NaN of infinities. Error: 2.2 ulp for f32, 1.7 ulp for f64. Gradient: cos(x).
+/// Sine of radians; NaN of infinities. Error: 2.2 ulp for f32, 1.7 ulp for f64. Gradient: cos(x). Shapes, element types
+/// and communication of these functions: see `abs`.
 template <TensorArgument X> constexpr auto sin(const X& x, Here at = Here::current()) {
   return call<detail::Unary<ops::SinOp>>(Source::from(at), x);
 }
@@ -11980,7 +12055,7 @@ struct LogNdtrTag : FloatingComposition {
 // of f64.
 
 /// 1 - erf(x), accurate where erf(x) is near 1; 0 at infinity, 2 at -infinity. Error: 3.2 ulp. Gradient: -2 / sqrt(pi)
-/// exp(-x^2).
+/// exp(-x^2). Shapes, element types and communication of these functions: see `abs`, of two operands `pow`.
 template <TensorArgument X> constexpr auto erfc(const X& x, Here at = Here::current()) {
   return call<detail::Unary<ops::ErfcOp>>(Source::from(at), x);
 }
@@ -12076,9 +12151,9 @@ template <TensorArgument X> constexpr auto entr(const X& x, Here at = Here::curr
 template <TensorArgument X> constexpr auto ndtr(const X& x, Here at = Here::current()) {
   return call<detail::NdtrTag>(Source::from(at), x);
 }
-/// The logarithm of ndtr, accurate where ndtr is 0 or rounds to 1 (torch.special.log_ndtr). Relative error up to 8:
-/// 1e-14 of f64, 4e-6 of f32. Gradient: exp(-x^2 / 2) / sqrt(2 pi) / ndtr(x), about -x far below 0. Source: Abramowitz
-/// and Stegun, 26.2.12.
+/// The logarithm of ndtr, accurate where ndtr is 0 or rounds to 1 (torch.special.log_ndtr). The relative error for x up
+/// to 8 is 1e-14 in f64, 4e-6 in f32. Gradient: exp(-x^2 / 2) / sqrt(2 pi) / ndtr(x), about -x far below 0. Source:
+/// Abramowitz and Stegun, 26.2.12.
 template <TensorArgument X> constexpr auto log_ndtr(const X& x, Here at = Here::current()) {
   return call<detail::LogNdtrTag>(Source::from(at), x);
 }
@@ -12719,7 +12794,9 @@ constexpr bool split_by_axes(const ShapeContext& c, int first, int last) {
   if (by == MadeBy::reshape) fail_reshape(c, size, "a multiple of ");
   if (by == MadeBy::operation) fail_shapes(c, "a dim is not divisible by the sizes that split the dim");
   fail(errc::shape_mismatch, "[", name_of(by), "] microbatches: a batch of ", extent, ", the first dim of ",
-       shape_text(c.node().dtype, c.operand(0)), ", can't be divided into ", size, " microbatches of one size",
+       shape_text(c.node().dtype, c.operand(0)), ", can't be divided into ", size,
+       " microbatches of one size; choose a number of microbatches that divides all batches, and leave out a last "
+       "batch with fewer rows (ts::Ragged::drop of a DataLoader)",
        c.node().source);
 }
 /// The extents of a rearrange's factors: for each operand dim, at most one follows from the given ones.
@@ -13447,14 +13524,14 @@ constexpr void reduced_dims(Node& made, const Node& from, const Reduced& reduced
     ++made.rank;
   }
 }
-/// Reduces a bit set of dims.
-constexpr Value reduce(Op op, Value x, unsigned dims, bool keep) {
+/// Reduces a bit set of dims; `position`: the elements are positions, of which there has to be one.
+constexpr Value reduce(Op op, Value x, unsigned dims, bool keep, PositionOf position = PositionOf::nothing) {
   const Reduction reduction = row_of(op).reduction;
   const DType whole = reduced_type(reduction, x.dtype()), partial = partial_type(reduction, x.dtype());
   if (dims == 0) return cast(x, whole);
-  if (x.dtype() != partial) return cast(reduce(op, cast(x, partial), dims, keep), whole);
+  if (x.dtype() != partial) return cast(reduce(op, cast(x, partial), dims, keep, position), whole);
   require_arithmetic(x);
-  const Reduced reduced{static_cast<std::uint8_t>(dims), keep};
+  const Reduced reduced{static_cast<std::uint8_t>(dims), keep, false, position};
   Node made{.op = op, .dtype = x.dtype(), .labels = reduced.pack()};
   reduced_dims(made, x.node(), reduced);
   return x.make(made, {x.id});
@@ -15624,6 +15701,37 @@ TESSERA_PLANNING_BEGIN
 
 namespace tessera::ops {
 
+/// An index that is outside of its dim, in the place of an index of several merged dims: one number, below all indices
+/// that programs have, so that the error can name the dim, the index and the extent, the last two in 29 bits: larger
+/// ones are given as their bound.
+struct OutsideIndex {
+  static constexpr std::int64_t first = -(std::int64_t{1} << 62), range = std::int64_t{1} << 29;
+  std::int64_t dim, index, extent;
+
+  static constexpr bool is_one(std::int64_t merged) { return merged <= first; }
+  static constexpr OutsideIndex of(std::int64_t merged) {
+    const std::int64_t packed = first - merged;
+    return {packed / range / (2 * range), packed / range % (2 * range) - range, packed % range};
+  }
+  /// "7 is outside of dim 1, of extent 5".
+  TESSERA_PLANNING std::string text() const {
+    const bool is_bound = index == range - 1 || index == -range;
+    return concat_text(is_bound ? "an index beyond " : "", index, " is outside of dim ", dim, ", of extent ", extent);
+  }
+};
+
+/// Throws dim_range, for an index of the operation, or of the function that it is part of, that is outside of
+/// `where`.
+[[noreturn]] inline void fail_index(std::string_view operation, std::int64_t index, std::string_view where,
+                                    const Source& source) {
+  const std::string_view function = source.function();
+  if (OutsideIndex::is_one(index))
+    fail(errc::dim_range, "[", function.empty() ? operation : function,
+         "] index in range: ", OutsideIndex::of(index).text(), source);
+  fail(errc::dim_range, "[", operation, "] index in range: ", index, " is outside ", where,
+       function.empty() || function == operation ? "" : " in ", function == operation ? "" : function, source);
+}
+
 /// embedding: operands table [N, row...] and indices [i...]; result [i..., row...].
 constexpr Shape embedding_shape(const ShapeContext& c) {
   Shape shape = c.operand(1);
@@ -15924,10 +16032,18 @@ TESSERA_PLANNING_BEGIN
 
 namespace tessera::ops {
 
+/// The elements of the operand are positions: what matters of it is its shape.
+[[noreturn]] inline void fail_without_elements(const ShapeContext& c, PositionOf position, int dim) {
+  const std::string operand = shape_text(DType::i32, c.operand(0));
+  fail(errc::dim_range, "[", position == PositionOf::argmax ? "argmax" : "argmin", "] dim ", dim,
+       " of a tensor of shape ", operand.substr(operand.find('[')), " has no elements", c.node().source);
+}
 constexpr Shape reduction_shape(const ShapeContext& c) {
   const Reduced reduced = Reduced::of(c.node());
   Shape shape;
   for (int d = 0; d < c.graph.operand_node(c.id, 0).rank; ++d) {
+    if (reduced.has(d) && reduced.position != PositionOf::nothing && c.operand(0)[static_cast<std::size_t>(d)] == 0)
+      fail_without_elements(c, reduced.position, d);
     if (!reduced.has(d))
       shape.push_back(c.operand(0)[static_cast<std::size_t>(d)]);
     else if (reduced.keep)
@@ -17419,7 +17535,7 @@ constexpr auto index_select(const X& x, const Indices& indices, Here at = Here::
 }
 
 /// The value where the mask holds, x elsewhere: select(mask, value, x). The value is a number or a tensor, broadcast
-/// against x and promoted with it. The gradient of x is 0 where the mask holds.
+/// against x and promoted with it. The gradient of x is 0 where the mask holds. Errors and communication: as select.
 template <TensorArgument X, TensorArgument Mask, Operand V>
 constexpr auto masked_fill(const X& x, const Mask& mask, const V& value, Here at = Here::current()) {
   return select(mask, value, x, at);
@@ -17558,6 +17674,711 @@ constexpr auto associative_scan(const F& f, const Elements& elements, ScanOption
 
 #endif
 
+// ---- tessera/ops/contraction/einsum_equation.hpp
+
+#ifndef TESSERA_OPS_CONTRACTION_EINSUM_EQUATION_HPP
+#define TESSERA_OPS_CONTRACTION_EINSUM_EQUATION_HPP
+
+namespace tessera::detail {
+
+/// The labels of the dims of a tensor in an einsum.
+struct EinsumLetters {
+  char letters[max_rank]{};
+  int rank = 0;
+
+  friend constexpr bool operator==(const EinsumLetters&, const EinsumLetters&) = default;
+  constexpr int find(char letter, int from = 0) const {
+    for (int d = from; d < rank; ++d)
+      if (letters[d] == letter) return d;
+    return -1;
+  }
+  constexpr EinsumLetters without(int dim) const {
+    EinsumLetters rest;
+    for (int d = 0; d < rank; ++d)
+      if (d != dim) rest.letters[rest.rank++] = letters[d];
+    return rest;
+  }
+  constexpr EinsumLetters with(char letter) const {
+    EinsumLetters more = *this;
+    more.letters[more.rank++] = letter;
+    return more;
+  }
+  constexpr EinsumLetters distinct() const {
+    EinsumLetters found;
+    for (int d = 0; d < rank; ++d)
+      if (found.find(letters[d]) < 0) found = found.with(letters[d]);
+    return found;
+  }
+  constexpr int first_that_lacks(const EinsumLetters& other) const {
+    for (int d = 0; d < rank; ++d)
+      if (other.find(letters[d]) < 0) return d;
+    return -1;
+  }
+  /// The first two dims with the same label; -1 where all labels are distinct.
+  struct Repeat {
+    int row = -1, column = -1;
+  };
+  constexpr Repeat repeat() const {
+    for (int d = 0; d < rank; ++d)
+      if (const int other = find(letters[d], d + 1); other >= 0) return {d, other};
+    return {};
+  }
+};
+
+enum class EinsumError : std::uint8_t { none, text, operands, rank };
+
+/// An equation of einsum for operands of given ranks, with a letter for each dim that `...` stands for.
+template <int Count> struct EinsumEquation {
+  EinsumLetters operands[Count]{}, result{};
+  EinsumError error;
+
+  constexpr EinsumEquation(std::string_view text, const int (&ranks)[Count]) : error(parse(text, ranks)) {}
+
+  /// The labels of a product of two operands: those of the result, or of an operand from `next` on.
+  constexpr EinsumLetters kept(const EinsumLetters& a, const EinsumLetters& b, int next) const {
+    if (next == Count) return result;
+    EinsumLetters all;
+    for (const EinsumLetters* of : {&a, &b})
+      for (int d = 0; d < of->rank; ++d)
+        if (const char c = of->letters[d]; all.find(c) < 0 && (result.find(c) >= 0 || occurs(c, next))) {
+          if (all.rank == max_rank)
+            fail(errc::capacity, "[einsum] rank: a product of the first ", next, " operands has more than ", max_rank,
+                 " dims");
+          all = all.with(c);
+        }
+    return all;
+  }
+
+ private:
+  static constexpr bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
+  /// The label of a dim that `...` stands for, counted from the last.
+  static constexpr char label_from_the_back(int place) { return static_cast<char>('0' + place); }
+
+  constexpr EinsumError parse(std::string_view text, const int (&ranks)[Count]) {
+    const std::size_t arrow = text.find("->");
+    const std::string_view before = text.substr(0, arrow);
+    int parts = 1, filled = 0;
+    for (const char c : before) parts += c == ',';
+    if (parts != Count) return EinsumError::operands;
+    std::size_t begin = 0;
+    for (int k = 0; k < Count; ++k) {
+      const std::size_t end = before.find(',', begin);
+      const std::string_view own = before.substr(begin, end - begin);
+      if (const EinsumError found = read(own, ranks[k] - letters_of(own), operands[k]); found != EinsumError::none)
+        return found;
+      if (operands[k].rank != ranks[k]) return EinsumError::rank;
+      if (const int dims = ranks[k] - letters_of(own); own.find('.') != own.npos && dims > filled) filled = dims;
+      begin = end + 1;
+    }
+    const EinsumError found = arrow == text.npos ? fill_result(filled) : read(text.substr(arrow + 2), filled, result);
+    if (found != EinsumError::none) return found;
+    if (result.repeat().row >= 0) return EinsumError::text;
+    for (int d = 0; d < result.rank; ++d)
+      if (!occurs(result.letters[d], 0)) return EinsumError::text;
+    return EinsumError::none;
+  }
+  constexpr bool occurs(char letter, int first) const {
+    for (int k = first; k < Count; ++k)
+      if (operands[k].find(letter) >= 0) return true;
+    return false;
+  }
+  static constexpr int letters_of(std::string_view text) {
+    int count = 0;
+    for (const char c : text) count += is_letter(c);
+    return count;
+  }
+  /// Reads the labels of a tensor, where `...` stands for `filled` dims.
+  static constexpr EinsumError read(std::string_view text, int filled, EinsumLetters& into) {
+    bool has_ellipsis = false;
+    for (std::size_t i = 0; i < text.size(); ++i) {
+      if (text[i] == ' ') continue;
+      if (text.substr(i, 3) == "..." && !has_ellipsis) {
+        if (filled < 0 || into.rank + filled > max_rank) return EinsumError::rank;
+        for (int place = filled; place > 0; --place) into = into.with(label_from_the_back(place - 1));
+        has_ellipsis = true;
+        i += 2;
+        continue;
+      }
+      if (!is_letter(text[i])) return EinsumError::text;
+      if (into.rank == max_rank) return EinsumError::rank;
+      into = into.with(text[i]);
+    }
+    return EinsumError::none;
+  }
+  /// A result that is not stated has the dims of `...`, then the labels that occur once, capital letters first.
+  constexpr EinsumError fill_result(int filled) {
+    for (int place = filled; place > 0; --place) result = result.with(label_from_the_back(place - 1));
+    for (char c = 'A'; c <= 'z'; ++c) {
+      int count = 0;
+      for (const EinsumLetters& of : operands)
+        for (int d = 0; d < of.rank; ++d) count += of.letters[d] == c;
+      if (count != 1) continue;
+      if (result.rank == max_rank) return EinsumError::rank;
+      result = result.with(c);
+    }
+    return EinsumError::none;
+  }
+};
+
+/// The equation of two tensors with distinct labels, such as "ab,bc->ac": a letter for each label by its first dim.
+template <EinsumLetters A, EinsumLetters B, EinsumLetters Out> consteval auto pair_equation() {
+  constexpr int size = A.rank + B.rank + Out.rank + 4;  // with ',', "->" and the last 0
+  char text[size]{};
+  int n = 0;
+  char seen[2 * max_rank]{};
+  int count = 0;
+  const auto add = [&](const EinsumLetters& of) {
+    for (int d = 0; d < of.rank; ++d) {
+      int label = 0;
+      while (label < count && seen[label] != of.letters[d]) ++label;
+      if (label == count) seen[count++] = of.letters[d];
+      text[n++] = static_cast<char>(label < 26 ? 'a' + label : 'A' + label - 26);
+    }
+  };
+  add(A);
+  text[n++] = ',';
+  add(B);
+  text[n++] = '-', text[n++] = '>';
+  add(Out);
+  return FixedString<size>(text);
+}
+
+}  // namespace tessera::detail
+
+#endif
+
+// ---- tessera/ops/reduction/reduction.hpp
+
+#ifndef TESSERA_OPS_REDUCTION_REDUCTION_HPP
+#define TESSERA_OPS_REDUCTION_REDUCTION_HPP
+
+namespace tessera {
+
+/// Argument of reductions: reduced dims stay, with static extent 1, so that the result broadcasts against the operand.
+struct KeepDims {
+  constexpr KeepDims() = default;
+  template <std::integral Dim> constexpr KeepDims(Dim) {
+    static_assert(std::is_void_v<Dim>,
+                  "tessera: the dims of a reduction are template arguments: ts::sum<1>(x) for ts::sum(x, 1), "
+                  "ts::sum<0, 1>(x, ts::keepdims); the larger of two elements is ts::maximum(x, y)");
+  }
+};
+inline constexpr KeepDims keepdims{};
+
+namespace detail {
+
+/// The dims as a bit set; negative dims count from the end; no dims means all.
+template <int Rank, int... Dims> constexpr unsigned dim_set() {
+  static_assert(((Dims >= -Rank && Dims < Rank) && ...), "tessera: the dim is out of range for the rank of the tensor");
+  if constexpr (sizeof...(Dims) == 0)
+    return (1u << Rank) - 1;
+  else
+    return ((1u << ((Dims + Rank) % Rank)) | ...);
+}
+constexpr int bit_count(unsigned bits) {
+  int n = 0;
+  for (; bits != 0; bits &= bits - 1) ++n;
+  return n;
+}
+
+template <class Operation, bool Mean, bool Keep, int... Dims> struct Reduce {
+  template <class A> struct result {
+    static_assert(require_arithmetic<typename A::type>());
+    static constexpr DType from = dtype_v<typename A::type>;
+    using type = element_t<Mean ? floating_type(from) : reduced_type(ops::row_v<Operation>.reduction, from)>;
+    static constexpr unsigned dims = dim_set<A::rank, Dims...>();
+    static constexpr int rank = Keep ? A::rank : A::rank - bit_count(dims);
+    using Checks = decltype([] {
+      static_assert(bit_count(dims) == sizeof...(Dims) || sizeof...(Dims) == 0,
+                    "tessera: a dim is given twice to a reduction");
+    });
+  };
+  template <int Rank> static constexpr unsigned dims = dim_set<Rank, Dims...>();
+
+  static constexpr Value emit(Value context, Value x, int rank, unsigned set) {
+    // A stacked value has a leading dim of layers, which its static rank does not count.
+    set <<= x.rank() - rank;
+    const DType type = floating_type(x.dtype());
+    if constexpr (Mean) x = build::cast(x, computed_as(type));
+    Value made = build::reduce(ops::op_v<Operation>, x.at(context.source), set, Keep);
+    if constexpr (Mean)
+      made = build::cast(made / build::cast(build::element_count(x.at(context.source), set), made.dtype()), type);
+    return made;
+  }
+};
+
+/// A reduction of the operand cast to another element type.
+template <class To, class R> struct ReduceAs {
+  template <class A> using result = typename R::template result<Typed<To, A::rank>>;
+  template <int Rank> static constexpr unsigned dims = R::template dims<Rank>;
+  static constexpr Value emit(Value context, Value x, int rank, unsigned set) {
+    return R::emit(context, build::cast(x.at(context.source), dtype_v<To>), rank, set);
+  }
+};
+
+/// Argmax or argmin: the smallest position of elements that equal the extreme or are NaN.
+template <class Extreme, class Index, bool Keep, int... Dims> struct ArgReduce {
+  using R = Reduce<Extreme, false, Keep, Dims...>;
+  template <class A> struct result : R::template result<A> {
+    using type = Index;
+    using IndexChecks = decltype([] {
+      static_assert(std::is_same_v<Index, std::int32_t> || std::is_same_v<Index, std::int64_t>,
+                    "tessera: the type of indices must be std::int32_t or std::int64_t");
+    });
+  };
+  template <int Rank> static constexpr unsigned dims = R::template dims<Rank>;
+
+  static constexpr Value emit(Value context, Value x, int rank, unsigned set) {
+    x = x.at(context.source);
+    set <<= x.rank() - rank;
+    Value found = build::binary(Op::equal, x, build::reduce(ops::op_v<Extreme>, x, set, true));
+    if (is_floating(x.dtype())) found = build::binary(Op::logical_or, found, build::binary(Op::not_equal, x, x));
+    return first_of(x, found, set);
+  }
+
+  /// Larger than all positions (no tensor has 2^53 elements), and exact as a double, in which kernels take constants.
+  static constexpr double past_all = std::is_same_v<Index, std::int32_t> ? 0x1p31 - 1 : 0x1p53;
+  /// The smallest position along a set of dims of x at which `found` holds; past_all where it does not.
+  static constexpr Value first_of(Value x, Value found, unsigned set) {
+    constexpr DType type = dtype_v<Index>;
+    Value position = x.number(0, type);
+    for (int d = 0; d < x.rank(); ++d)
+      if ((set >> d & 1) != 0) position = position * build::cast(build::extent(x, d), type) + build::iota(x, d, type);
+    return build::reduce(ops::op_v<ops::MinOp>, build::select(found, position, x.number(past_all, type)), set, Keep,
+                         std::is_same_v<Extreme, ops::MaxOp> ? PositionOf::argmax : PositionOf::argmin);
+  }
+};
+
+/// A reduction together with the static rank of its operand, from which the bit set of dims follows.
+template <int Rank, class R> struct RankedReduce {
+  template <class A> using result = typename R::template result<A>;
+  static constexpr Value emit(Value context, Value x) { return R::emit(context, x, Rank, R::template dims<Rank>); }
+};
+
+template <class R, TensorArgument X> constexpr auto reduce_by(const X& x, Here at) {
+  return call<RankedReduce<X::rank, R>>(Source::from(at), x);
+}
+template <class Operation, bool Mean, bool Keep, int... Dims, TensorArgument X>
+constexpr auto reduce(const X& x, Here at) {
+  return call<RankedReduce<X::rank, Reduce<Operation, Mean, Keep, Dims...>>>(Source::from(at), x);
+}
+template <class Operation, bool Keep, int... Dims, TensorArgument X> constexpr auto reduce_bools(const X& x, Here at) {
+  return reduce_by<ReduceAs<bool, Reduce<Operation, false, Keep, Dims...>>>(x, at);
+}
+
+}  // namespace detail
+
+/// Sum over the named dims, by default all: `sum<-1>(x)`, `mean<0, 1>(x, ts::keepdims)`; mean, max and min likewise.
+/// Results have the other dims; with keepdims also the reduced dims, of extent 1. Sums of bools and of integers below
+/// 32 bits are i32, means of integers f32; max of bools tells whether any element holds. NaN in any element gives NaN.
+/// Gradient of max and min: elements that share the extreme get equal parts. Communication: over a sharded dim the
+/// result is a partial value, which is reduced before its first non-linear reader.
+template <int... Dims, TensorArgument X> constexpr auto sum(const X& x, Here at = Here::current()) {
+  return detail::reduce<ops::SumOp, false, false, Dims...>(x, at);
+}
+template <int... Dims, TensorArgument X> constexpr auto sum(const X& x, KeepDims, Here at = Here::current()) {
+  return detail::reduce<ops::SumOp, false, true, Dims...>(x, at);
+}
+template <int... Dims, TensorArgument X> constexpr auto mean(const X& x, Here at = Here::current()) {
+  return detail::reduce<ops::SumOp, true, false, Dims...>(x, at);
+}
+template <int... Dims, TensorArgument X> constexpr auto mean(const X& x, KeepDims, Here at = Here::current()) {
+  return detail::reduce<ops::SumOp, true, true, Dims...>(x, at);
+}
+template <int... Dims, TensorArgument X> constexpr auto max(const X& x, Here at = Here::current()) {
+  return detail::reduce<ops::MaxOp, false, false, Dims...>(x, at);
+}
+template <int... Dims, TensorArgument X> constexpr auto max(const X& x, KeepDims, Here at = Here::current()) {
+  return detail::reduce<ops::MaxOp, false, true, Dims...>(x, at);
+}
+template <int... Dims, TensorArgument X> constexpr auto min(const X& x, Here at = Here::current()) {
+  return detail::reduce<ops::MinOp, false, false, Dims...>(x, at);
+}
+template <int... Dims, TensorArgument X> constexpr auto min(const X& x, KeepDims, Here at = Here::current()) {
+  return detail::reduce<ops::MinOp, false, true, Dims...>(x, at);
+}
+
+/// Product over the named dims, by default all: `prod<-1>(x)`, `prod<0, 1>(x, ts::keepdims)`. Products of bools and of
+/// integers below 32 bits are i32; wider integers wrap around. The product of no elements is 1; NaN in any element
+/// gives NaN. f32 is multiplied in f32, with a relative error of at most n 2^-23 for n elements; bf16 and f16 are
+/// multiplied in f32 and rounded once. The gradient and second derivatives are exact where elements are 0, as in
+/// PyTorch. Shapes and communication: as `sum`; partial values of a sharded dim are multiplied.
+template <int... Dims, TensorArgument X> constexpr auto prod(const X& x, Here at = Here::current()) {
+  return detail::reduce<ops::ProdOp, false, false, Dims...>(x, at);
+}
+template <int... Dims, TensorArgument X> constexpr auto prod(const X& x, KeepDims, Here at = Here::current()) {
+  return detail::reduce<ops::ProdOp, false, true, Dims...>(x, at);
+}
+
+/// Whether any (all) elements along the named dims are nonzero; NaN counts as nonzero. The result is bool. Of no
+/// elements, `any` is false and `all` is true. Shapes and communication as `max`.
+template <int... Dims, TensorArgument X> constexpr auto any(const X& x, Here at = Here::current()) {
+  return detail::reduce_bools<ops::MaxOp, false, Dims...>(x, at);
+}
+template <int... Dims, TensorArgument X> constexpr auto any(const X& x, KeepDims, Here at = Here::current()) {
+  return detail::reduce_bools<ops::MaxOp, true, Dims...>(x, at);
+}
+template <int... Dims, TensorArgument X> constexpr auto all(const X& x, Here at = Here::current()) {
+  return detail::reduce_bools<ops::MinOp, false, Dims...>(x, at);
+}
+template <int... Dims, TensorArgument X> constexpr auto all(const X& x, KeepDims, Here at = Here::current()) {
+  return detail::reduce_bools<ops::MinOp, true, Dims...>(x, at);
+}
+
+/// The index of the largest (smallest) element along one dim: `argmax<-1>(x)`, `argmin<0, std::int64_t>(x)`; without a
+/// dim, `argmax(x)`, the row-major position among all elements. Of equal elements the first; where any is NaN, the
+/// first NaN. `Index` has to hold the number of elements. Shapes as `max`; no gradient. Errors: dim_range for a dim
+/// without elements. Communication: over a sharded dim, one all_reduce of the extremes and one of the indices.
+template <int D, Element Index = std::int32_t, TensorArgument X>
+constexpr auto argmax(const X& x, Here at = Here::current()) {
+  return detail::reduce_by<detail::ArgReduce<ops::MaxOp, Index, false, D>>(x, at);
+}
+template <Element Index = std::int32_t, TensorArgument X> constexpr auto argmax(const X& x, Here at = Here::current()) {
+  return detail::reduce_by<detail::ArgReduce<ops::MaxOp, Index, false>>(x, at);
+}
+template <int D, Element Index = std::int32_t, TensorArgument X>
+constexpr auto argmax(const X& x, KeepDims, Here at = Here::current()) {
+  return detail::reduce_by<detail::ArgReduce<ops::MaxOp, Index, true, D>>(x, at);
+}
+template <Element Index = std::int32_t, TensorArgument X>
+constexpr auto argmax(const X& x, KeepDims, Here at = Here::current()) {
+  return detail::reduce_by<detail::ArgReduce<ops::MaxOp, Index, true>>(x, at);
+}
+template <int D, Element Index = std::int32_t, TensorArgument X>
+constexpr auto argmin(const X& x, Here at = Here::current()) {
+  return detail::reduce_by<detail::ArgReduce<ops::MinOp, Index, false, D>>(x, at);
+}
+template <Element Index = std::int32_t, TensorArgument X> constexpr auto argmin(const X& x, Here at = Here::current()) {
+  return detail::reduce_by<detail::ArgReduce<ops::MinOp, Index, false>>(x, at);
+}
+template <int D, Element Index = std::int32_t, TensorArgument X>
+constexpr auto argmin(const X& x, KeepDims, Here at = Here::current()) {
+  return detail::reduce_by<detail::ArgReduce<ops::MinOp, Index, true, D>>(x, at);
+}
+template <Element Index = std::int32_t, TensorArgument X>
+constexpr auto argmin(const X& x, KeepDims, Here at = Here::current()) {
+  return detail::reduce_by<detail::ArgReduce<ops::MinOp, Index, true>>(x, at);
+}
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/ops/contraction/einsum.hpp
+
+#ifndef TESSERA_OPS_CONTRACTION_EINSUM_HPP
+#define TESSERA_OPS_CONTRACTION_EINSUM_HPP
+
+namespace tessera {
+
+namespace detail {
+
+/// The text of an einsum, such as "bik,kj->bij", parsed into labels at compile time.
+struct EinsumText {
+  EinsumLabels labels{};
+  int rank_a = 0, rank_b = 0, rank_out = 0;
+  bool valid = true;
+
+  constexpr explicit EinsumText(std::string_view text) {
+    for (int d = 0; d < max_rank; ++d) labels.a[d] = labels.b[d] = labels.out[d] = -1;
+    char names[32]{};
+    int known = 0, part = 0;
+    for (std::size_t i = 0; i < text.size() && valid; ++i) {
+      const char c = text[i];
+      if (c == ' ') continue;
+      if (c == ',') {
+        valid = part == 0;
+        part = 1;
+        continue;
+      }
+      if (c == '-') {
+        valid = part == 1 && i + 1 < text.size() && text[i + 1] == '>';
+        part = 2;
+        ++i;
+        continue;
+      }
+      const bool letter = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
+      int label = 0;
+      while (label < known && names[label] != c) ++label;
+      if (label == known && (part == 2 || known == 32)) valid = false;
+      if (label == known && valid) names[known++] = c;
+      int& rank = part == 0 ? rank_a : part == 1 ? rank_b : rank_out;
+      std::int8_t* own = part == 0 ? labels.a : part == 1 ? labels.b : labels.out;
+      for (int d = 0; d < rank; ++d)
+        if (own[d] == label) valid = false;  // a label twice in one operand
+      if (!letter || rank == max_rank) valid = false;
+      if (valid) own[rank++] = static_cast<std::int8_t>(label);
+    }
+    valid = valid && part == 2;
+  }
+};
+
+/// The element type of a product: `Out` if given, otherwise that of the operands.
+template <class Out, class In> using product_element_t = std::conditional_t<std::is_void_v<Out>, In, Out>;
+
+/// A product of precision P, or as ts::default_matmul_precision and, with `Casts`, ts::autocast set it for f32
+/// operands.
+template <class Out, Precision P, bool Casts = true>
+constexpr Value product_of(const Value& a, const Value& b, const EinsumLabels& labels) {
+  const DType given = a.dtype();
+  const bool by_default = P == Precision::full && given == DType::f32;
+  const DType type = by_default && Casts ? a.module->product_type : given;
+  const Precision precision = by_default && type == given ? a.module->matmul_precision : P;
+  const Value product = build::einsum(build::cast(a, type), build::cast(b, type), labels, precision);
+  if constexpr (std::is_void_v<Out>)
+    return build::cast(build::cast(product, type), given);
+  else
+    return build::cast(product, dtype_v<Out>);
+}
+
+/// The equation of a product that sums over the last `Count` dims of the first operand and the first of the second:
+/// "abc,bcd->ad" of two of rank 3 with a Count of 2.
+template <int Count, int RankA, int RankB> consteval auto tensordot_equation() {
+  constexpr int rank = RankA + RankB - 2 * Count, size = RankA + RankB + rank + 4;  // with ',', "->" and the last 0
+  char text[size]{};
+  int n = 0;
+  const auto letter = [&](int label) { text[n++] = static_cast<char>(label < 26 ? 'a' + label : 'A' + label - 26); };
+  for (int d = 0; d < RankA; ++d) letter(d);
+  text[n++] = ',';
+  for (int d = 0; d < RankB; ++d) letter(RankA - Count + d);
+  text[n++] = '-', text[n++] = '>';
+  for (int d = 0; d < RankA - Count; ++d) letter(d);
+  for (int d = Count; d < RankB; ++d) letter(RankA - Count + d);
+  return FixedString<size>(text);
+}
+
+/// Whether a product can have precision P: lower precisions are for f32 operands only.
+template <Precision P, class A>
+inline constexpr bool splits_v = P == Precision::full || std::is_same_v<typename A::type, float>;
+
+template <FixedString Text, class Out = void, Precision P = Precision::full, bool Casts = true> struct EinsumTag {
+  static constexpr auto leading_dims = ops::LeadingDims::labels;
+  static constexpr EinsumText text{Text.view()};
+  static_assert(
+      text.valid,
+      "tessera: an einsum equation is written \"ik,kj->ij\": a letter for each dim of each operand, no letter "
+      "twice in the result, and all letters of the result in an operand");
+  template <class A, class B> struct result {
+    using type = product_element_t<Out, typename A::type>;
+    static constexpr int rank = text.rank_out;
+    using Checks = decltype([] {
+      static_assert(A::rank == text.rank_a,
+                    "tessera: the first operand of einsum has a different rank than in the equation");
+      static_assert(B::rank == text.rank_b,
+                    "tessera: the second operand of einsum has a different rank than in the equation");
+      static_assert(std::is_same_v<typename A::type, typename B::type>,
+                    "tessera: the operands of einsum must have the same element type; use ts::cast");
+      static_assert(splits_v<P, A>, "tessera: a ts::Precision is only for products of float tensors");
+      require_arithmetic<typename A::type>();
+    });
+  };
+  static constexpr EinsumLabels labels(int, int) { return text.labels; }
+  static constexpr Value product(Value a, Value b, const EinsumLabels& labels) {
+    return product_of<Out, P, Casts>(a, b, labels);
+  }
+  static constexpr Value emit(Value context, Value a, Value b) { return product(a.at(context.source), b, text.labels); }
+};
+
+template <class Out = void, Precision P = Precision::full, bool Casts = true> struct MatmulTag {
+  static constexpr auto leading_dims = ops::LeadingDims::labels;
+  template <class A, class B> struct result {
+    using type = product_element_t<Out, typename A::type>;
+    static constexpr int rank = A::rank;
+    static_assert(require_arithmetic<typename A::type>());
+  };
+  static constexpr EinsumLabels labels(int rank, int rank_b) {
+    EinsumLabels labels{};
+    for (int d = 0; d < max_rank; ++d) labels.a[d] = labels.b[d] = labels.out[d] = -1;
+    for (int d = 0; d < rank; ++d) labels.a[d] = static_cast<std::int8_t>(d);
+    const std::int8_t k = static_cast<std::int8_t>(rank - 1), n = static_cast<std::int8_t>(rank);
+    for (int d = 0; d < rank_b - 2; ++d) labels.b[d] = static_cast<std::int8_t>(d);
+    labels.b[rank_b - 2] = k;
+    labels.b[rank_b - 1] = n;
+    for (int d = 0; d < rank - 1; ++d) labels.out[d] = static_cast<std::int8_t>(d);
+    labels.out[rank - 1] = n;
+    return labels;
+  }
+  static constexpr Value product(Value a, Value b, const EinsumLabels& labels) {
+    return product_of<Out, P, Casts>(a, b, labels);
+  }
+  static constexpr Value emit(Value context, Value a, Value b) {
+    return product(a.at(context.source), b, labels(a.rank(), b.rank()));
+  }
+};
+
+/// The equation of a product with a vector, or of batches of different ranks: "a,bac->bc" of a vector and matrices.
+template <int RankA, int RankB> consteval auto matmul_equation() {
+  constexpr std::string_view text = RankA == 1 && RankB == 1 ? "k,k->"
+                                    : RankA == 1             ? "k,...kn->...n"
+                                    : RankB == 1             ? "...mk,k->...m"
+                                                             : "...mk,...kn->...mn";
+  constexpr EinsumEquation<2> equation(text, {RankA, RankB});
+  return pair_equation<equation.operands[0], equation.operands[1], equation.result>();
+}
+
+template <class Out, Precision P, bool Casts = true, class A, class B>
+constexpr auto matmul_of(Source source, const A& a, const B& b) {
+  constexpr bool have_dims = A::rank >= 1 && B::rank >= 1;
+  constexpr bool alike = std::is_same_v<typename A::element, typename B::element>, splits = splits_v<P, typed_of<A>>;
+  static_assert(have_dims,
+                "tessera: matmul takes tensors of rank 1 or more; a product with a tensor of rank 0 is written with *");
+  static_assert(alike, "tessera: the operands of matmul must have the same element type; use ts::cast");
+  static_assert(splits, "tessera: a ts::Precision is only for products of float tensors");
+  if constexpr (!have_dims || !alike || !splits)
+    return a;
+  else if constexpr (A::rank >= 2 && (B::rank == 2 || (B::rank > 2 && A::rank == B::rank)))
+    return call<MatmulTag<Out, P, Casts>>(source, a, b);
+  else
+    return call<EinsumTag<matmul_equation<A::rank, B::rank>(), Out, P, Casts>>(source, a, b);
+}
+
+// Products of linear algebra and statistics, which ts::autocast leaves in f32.
+template <FixedString Text, class A, class B> constexpr auto exact_einsum(const A& a, const B& b, Here at) {
+  return call<EinsumTag<Text, void, Precision::full, false>>(Source::from(at), a, b);
+}
+template <class A, class B> constexpr auto exact_matmul(const A& a, const B& b, Here at) {
+  return matmul_of<void, Precision::full, false>(Source::from(at), a, b);
+}
+
+}  // namespace detail
+
+namespace detail {
+
+/// The diagonal over two dims, which stands where the first of them was.
+template <int Rank, int Row, int Column> struct DiagonalOverTag {
+  template <class X> using result = Typed<typename X::type, Rank - 1>;
+  static constexpr Value emit(Value context, Value x) {
+    x = x.at(context.source);
+    const int first = x.rank() - Rank, row = first + Row, column = first + Column;
+    // Places of columns are counted by the rows, so that another number of columns is a shape_mismatch.
+    const Value places = build::insert_singletons(ArangeTag<std::int32_t>::emit(context, x, build::extent(x, row)),
+                                                  ((1u << x.rank()) - 1) & ~(1u << column), x.rank());
+    const Value on = build::binary(Op::equal, build::iota(x, row, DType::i32), places);
+    return build::cast(build::sum_of(build::select(on, x, x.number(0)), 1u << column), x.dtype());
+  }
+};
+
+/// A tensor summed over the labels that the result lacks, with its dims in the order of the result.
+template <EinsumLetters From, EinsumLetters To, class X> constexpr auto einsum_of_one(const X& x, Here at) {
+  constexpr EinsumLetters::Repeat repeat = From.repeat();
+  if constexpr (repeat.row >= 0) {
+    const auto diagonal = call<DiagonalOverTag<From.rank, repeat.row, repeat.column>>(Source::from(at), x);
+    return einsum_of_one<From.without(repeat.column), To>(diagonal, at);
+  } else if constexpr (constexpr int summed = From.first_that_lacks(To); summed >= 0) {
+    return einsum_of_one<From.without(summed), To>(sum<summed>(x, at), at);
+  } else if constexpr (From == To) {
+    return x;
+  } else {
+    return [&]<std::size_t... D>(std::index_sequence<D...>) {
+      return transpose<From.find(To.letters[D])...>(x, at);
+    }(std::make_index_sequence<To.rank>());
+  }
+}
+
+/// The products of operands from the left to the right.
+template <auto E, int First = 0, EinsumLetters Labels = E.operands[First], class A, class... Rest>
+constexpr auto einsum_of_many(Here at, const A& a, const Rest&... rest) {
+  if constexpr (Labels.repeat().row >= 0) {
+    constexpr EinsumLetters distinct = Labels.distinct();
+    return einsum_of_many<E, First, distinct>(at, einsum_of_one<Labels, distinct>(a, at), rest...);
+  } else if constexpr (sizeof...(Rest) == 0) {
+    return einsum_of_one<Labels, E.result>(a, at);
+  } else {
+    return [&](const auto& b, const auto&... others) {
+      constexpr EinsumLetters given = E.operands[First + 1], next = given.distinct();
+      constexpr EinsumLetters kept = E.kept(Labels, next, First + 2);
+      constexpr auto text = pair_equation<Labels, next, kept>();
+      return einsum_of_many<E, First + 1, kept>(
+          at, call<EinsumTag<text>>(Source::from(at), a, einsum_of_one<given, next>(b, at)), others...);
+    }(rest...);
+  }
+}
+
+template <FixedString Text, class... X> constexpr auto einsum_by(Here at, const X&... x) {
+  constexpr auto equation = EinsumEquation<sizeof...(X)>(Text.view(), {X::rank...});
+  static_assert(
+      equation.error != EinsumError::text,
+      "tessera: an einsum equation is written \"ik,kj->ij\": a letter for each dim of each operand, no letter "
+      "twice in the result, and all letters of the result in an operand");
+  static_assert(equation.error != EinsumError::operands,
+                "tessera: the equation of einsum has another number of operands than the call");
+  static_assert(equation.error != EinsumError::rank,
+                "tessera: an operand of einsum has a different rank than in the equation");
+  if constexpr (equation.error == EinsumError::none) return einsum_of_many<equation>(at, x...);
+}
+
+}  // namespace detail
+
+/// A contraction by labels: `einsum<"bik,kj->bij">(x, w)` sums over the labels that the result lacks. As in
+/// torch.einsum, a label twice in an operand takes the diagonal, `einsum<"ii->">(x)` is the trace, `...` stands for all
+/// dims that have no letter, the last of them the same in all operands, `einsum<"...ij,...jk->...ik">(a, b)`, and
+/// without `->` the result has the labels that occur once, in the order of the alphabet. One to four operands, which
+/// are multiplied from the left to the right. Products of bf16 and f16 are summed in f32 and rounded once;
+/// `einsum<"ik,kj->ij", float>` of two operands returns the f32 sums. Errors: shape_mismatch where dims with the same
+/// label differ. Communication: none for split labels of the result; over a split summed label the result is a partial
+/// value.
+template <FixedString Text, TensorArgument A, TensorArgument B>
+constexpr auto einsum(const A& a, const B& b, Here at = Here::current()) {
+  if constexpr (detail::EinsumText(Text.view()).valid)
+    return call<detail::EinsumTag<Text>>(Source::from(at), a, b);
+  else
+    return detail::einsum_by<Text>(at, a, b);
+}
+template <FixedString Text, TensorArgument A> constexpr auto einsum(const A& a, Here at = Here::current()) {
+  return detail::einsum_by<Text>(at, a);
+}
+template <FixedString Text, TensorArgument A, TensorArgument B, TensorArgument C>
+constexpr auto einsum(const A& a, const B& b, const C& c, Here at = Here::current()) {
+  return detail::einsum_by<Text>(at, a, b, c);
+}
+template <FixedString Text, TensorArgument A, TensorArgument B, TensorArgument C, TensorArgument D>
+constexpr auto einsum(const A& a, const B& b, const C& c, const D& d, Here at = Here::current()) {
+  return detail::einsum_by<Text>(at, a, b, c, d);
+}
+template <FixedString Text, Element Out, TensorArgument A, TensorArgument B>
+constexpr auto einsum(const A& a, const B& b, Here at = Here::current()) {
+  return call<detail::EinsumTag<Text, Out>>(Source::from(at), a, b);
+}
+/// An f32 contraction computed from bf16 products: `einsum<"ik,kj->ij", ts::Precision::bf16_x3>(a, b)`. Precision
+/// states the error.
+template <FixedString Text, Precision P, TensorArgument A, TensorArgument B>
+constexpr auto einsum(const A& a, const B& b, Here at = Here::current()) {
+  return call<detail::EinsumTag<Text, void, P>>(Source::from(at), a, b);
+}
+
+/// Matrix product: [..., M, K] by [..., K, N] gives [..., M, N]. A vector is a row as first operand and a column as the
+/// second, and the result lacks its dim; an operand may lack leading dims (torch.matmul, but leading dims of extent 1
+/// are not repeated). Products of bf16 and f16 are summed in f32 and rounded once; `matmul<float>(a, b)` returns the
+/// f32 sums. Errors and communication: as einsum.
+template <TensorArgument A, TensorArgument B> constexpr auto matmul(const A& a, const B& b, Here at = Here::current()) {
+  return detail::matmul_of<void, Precision::full>(Source::from(at), a, b);
+}
+template <Element Out, TensorArgument A, TensorArgument B>
+constexpr auto matmul(const A& a, const B& b, Here at = Here::current()) {
+  return detail::matmul_of<Out, Precision::full>(Source::from(at), a, b);
+}
+template <Precision P, TensorArgument A, TensorArgument B>
+constexpr auto matmul(const A& a, const B& b, Here at = Here::current()) {
+  return detail::matmul_of<void, P>(Source::from(at), a, b);
+}
+
+/// The product that sums over the last `Count` dims of a and the first of b, by default two (torch.tensordot):
+/// `tensordot<1>(a, b)` of [I, J, K] and [K, L] is [I, J, L]. Other dims are einsum. Errors and communication: as
+/// einsum.
+template <int Count = 2, TensorArgument A, TensorArgument B>
+constexpr auto tensordot(const A& a, const B& b, Here at = Here::current()) {
+  constexpr bool fits = Count >= 0 && Count <= A::rank && Count <= B::rank;
+  static_assert(fits, "tessera: tensordot sums over as many dims as both operands have, or fewer");
+  if constexpr (fits)
+    return einsum<detail::tensordot_equation<Count, A::rank, B::rank>()>(a, b, at);
+  else
+    return a;
+}
+
+}  // namespace tessera
+
+#endif
+
 // ---- tessera/ops/contraction/product_operand.hpp
 
 #ifndef TESSERA_OPS_CONTRACTION_PRODUCT_OPERAND_HPP
@@ -17571,6 +18392,306 @@ constexpr Value product_operand(Value x) {
 }
 
 }  // namespace tessera::build
+
+#endif
+
+// ---- tessera/ops/given_gradient.hpp
+
+#ifndef TESSERA_OPS_GIVEN_GRADIENT_HPP
+#define TESSERA_OPS_GIVEN_GRADIENT_HPP
+
+// For compositions whose gradient is cheaper than that of their operations; users have ts::custom_vjp.
+
+namespace tessera::build {
+
+/// The cotangent of y on which its gradient is written.
+constexpr Value variable_like(Value y) { return detail::as_variable(broadcast(y.number(0), y)); }
+
+/// y, whose gradients with respect to `values` are given: functions of `cotangent`, the variable_like(y). They may have
+/// fewer dims than the values, or singleton dims. Other operands of y get no cotangent.
+template <int Count>
+constexpr Value with_gradients(Value y, Value cotangent, const Value (&values)[Count],
+                               const Value (&gradients)[Count]) {
+  const Node& from = y.node();
+  std::int32_t ids[2 + 2 * Count]{y.id, cotangent.id};
+  for (int i = 0; i < Count; ++i) ids[2 + i] = values[i].id, ids[2 + Count + i] = gradients[i].id;
+  return y.make({.op = Op::custom_gradient,
+                 .dtype = from.dtype,
+                 .rank = from.rank,
+                 .singletons = from.singletons,
+                 .labels = CustomGradient{Count, 1}.pack()},
+                ids, 2 + 2 * Count);
+}
+
+/// x, as a value that is not that of the forward pass, to be read once `after` is known: what a gradient computes from
+/// it is computed again, where a value of two kernels would be stored by the first of them.
+constexpr Value read_again(Value x, Value after) {
+  const Node& from = x.node();
+  return x.make({.op = Op::barrier, .dtype = from.dtype, .rank = from.rank, .singletons = from.singletons},
+                {x.id, after.id});
+}
+
+}  // namespace tessera::build
+
+#endif
+
+// ---- tessera/ops/functional.hpp
+
+#ifndef TESSERA_OPS_FUNCTIONAL_HPP
+#define TESSERA_OPS_FUNCTIONAL_HPP
+
+namespace tessera {
+
+// Functions composed of other operations. Each is one node of an expression; a trace records a few nodes, which fuse
+// into one kernel: rows are reduced with keepdims. Operands of bf16 and f16 are computed in f32, and results rounded
+// once; losses of both stay f32.
+
+namespace build {
+
+constexpr Value row_sum(Value x, int dim) { return reduce(Op::sum, x, 1u << dim, true); }
+constexpr Value row_mean(Value x, int dim) { return row_sum(x, dim) / cast(extent(x, dim), x.dtype()); }
+
+/// A reduction over a bit set of dims that has no gradient: for a shift that cancels in its use, such as the maximum in
+/// a softmax.
+constexpr Value constant_reduce(Op op, Value x, unsigned dims) {
+  Node made = reduce(op, x, dims, true).node();
+  Reduced reduced = Reduced::of(made);
+  reduced.constant = true;
+  made.labels = reduced.pack();
+  return x.make(made, {x.id});
+}
+/// x minus its maximum along a dim.
+constexpr Value shifted(Value x, int dim) { return x - constant_reduce(Op::max, x, 1u << dim); }
+constexpr Value log_sum_exp_of_shifted(Value x, int dim) { return unary(Op::log, row_sum(unary(Op::exp, x), dim)); }
+constexpr Value softmax(Value x, int dim) {
+  const Value e = unary(Op::exp, shifted(x, dim));
+  return e / row_sum(e, dim);
+}
+
+/// The mean over all dims but the first `lead`; NaN if they have no elements.
+constexpr Value mean_of_all(Value x, int lead) {
+  const unsigned dims = ((1u << x.rank()) - 1) & ~((1u << lead) - 1);
+  return reduce(Op::sum, x, dims, false) / cast(element_count(x, dims), x.dtype());
+}
+
+}  // namespace build
+
+namespace detail {
+
+template <class A> inline constexpr bool floating_v = is_floating_v<typename A::type>;
+
+/// The element type of a loss: f32 for bf16 and f16.
+template <class A> using loss_t = computed_t<typename A::type>;
+
+template <int Rank, int D, bool Log> struct SoftmaxTag {
+  template <class A> struct result : A {
+    using Checks =
+        decltype([] { static_assert(floating_v<A>, "tessera: softmax takes float, double, bf16 and f16 tensors"); });
+  };
+  static constexpr Value emit(Value context, Value x) {
+    const DType type = x.dtype();
+    x = build::cast(x.at(context.source), computed_as(type));
+    const int dim = x.shifted(D, Rank);
+    if constexpr (!Log) return build::cast(build::softmax(x, dim), type);
+    const Value shifted = build::shifted(x, dim);
+    return build::cast(shifted - build::log_sum_exp_of_shifted(shifted, dim), type);
+  }
+};
+
+template <bool Keep, int... Dims> struct LogSumExp {
+  using R = Reduce<ops::MaxOp, false, Keep, Dims...>;
+  template <class A> struct result : R::template result<A> {
+    using Floats =
+        decltype([] { static_assert(floating_v<A>, "tessera: logsumexp takes float, double, bf16 and f16 tensors"); });
+  };
+  template <int Rank> static constexpr unsigned dims = R::template dims<Rank>;
+
+  static constexpr Value emit(Value context, Value x, int rank, unsigned set) {
+    const DType type = x.dtype();
+    set <<= x.rank() - rank;
+    x = build::cast(x.at(context.source), computed_as(type));
+    // Rows whose maximum is infinite are not shifted: infinity minus infinity would be NaN.
+    const Value most = build::constant_reduce(Op::max, x, set),
+                infinity = x.number(std::numeric_limits<double>::infinity());
+    const Value shift =
+        build::select(build::binary(Op::equal, build::unary(Op::abs, most), infinity), x.number(0), most);
+    const Value sum = build::reduce(Op::sum, build::unary(Op::exp, x - shift), set, true);
+    const Value made = build::unary(Op::log, sum) + shift;
+    return build::cast(Keep ? made : build::drop_singletons(made, set), type);
+  }
+};
+
+template <class X, class... Parameters> struct NormResult : X {
+  template <class T> static constexpr bool meets = std::is_same_v<T, typename X::type> || std::is_same_v<T, loss_t<X>>;
+  using Checks = decltype([] {
+    static_assert(floating_v<X> && X::rank >= 1,
+                  "tessera: layer_norm and rms_norm take float, double, bf16 and f16 tensors with at least one dim");
+    static_assert(((meets<typename Parameters::type> && Parameters::rank == 1) && ...),
+                  "tessera: gain and bias of a norm are vectors with the element type of the tensor, or float for bf16 "
+                  "and f16 tensors");
+  });
+};
+
+struct LayerNormTag {
+  static constexpr const char* function = "layer_norm";
+  static constexpr auto leading_dims = ops::LeadingDims::aligned;
+  template <class X, class Gain, class Bias, class Eps> using result = NormResult<X, Gain, Bias>;
+  static constexpr Value emit(Value context, Value x, Value gain, Value bias, Value eps) {
+    const DType type = x.dtype();
+    x = build::cast(x.at(context.source), computed_as(type));
+    gain = build::cast(gain, x.dtype()), bias = build::cast(bias, x.dtype());
+    const int dim = x.rank() - 1;
+    // Rounding of a mean far from 0 leaves a second mean, which is subtracted as well: it shares a pass over the row
+    // with the variance, and has no gradient.
+    const Value count = build::cast(build::extent(x, dim), x.dtype());
+    const Value near = x - build::row_sum(x, dim) / count;
+    const Value rest = build::constant_reduce(Op::sum, near, 1u << dim) / count;
+    const Value variance = build::row_sum(near * near, dim) / count - rest * rest;
+    const Value scale = build::unary(Op::rsqrt, variance + build::cast(eps, x.dtype()));
+    return build::cast((near - rest) * scale * gain + bias, type);
+  }
+};
+
+struct RmsNormTag {
+  static constexpr const char* function = "rms_norm";
+  static constexpr auto leading_dims = ops::LeadingDims::aligned;
+  template <class X, class Gain, class Eps> using result = NormResult<X, Gain>;
+  static constexpr Value emit(Value context, Value x, Value gain, Value eps) {
+    const DType type = x.dtype();
+    x = build::cast(x.at(context.source), computed_as(type));
+    gain = build::cast(gain, x.dtype());
+    const Value square = build::row_mean(x * x, x.rank() - 1);
+    return build::cast(x * build::unary(Op::rsqrt, square + build::cast(eps, x.dtype())) * gain, type);
+  }
+};
+
+template <int Rank> struct CrossEntropyTag {
+  static constexpr const char* function = "cross_entropy";
+  template <class Logits, class Targets> struct result {
+    using type = loss_t<Logits>;
+    static constexpr int rank = 0;
+    using Checks = decltype([] {
+      static_assert(floating_v<Logits>,
+                    "tessera: the logits of cross_entropy must be a float, double, bf16 or f16 tensor");
+      static_assert(
+          std::is_integral_v<typename Targets::type> && !std::is_same_v<typename Targets::type, bool>,
+          "tessera: the targets of cross_entropy must be an integer tensor of class indices, or probabilities, a "
+          "floating-point tensor of the rank of the logits");
+      static_assert(Targets::rank == Logits::rank - 1,
+                    "tessera: the targets of cross_entropy must have the dims of the logits except the last");
+    });
+  };
+  // The logit of the target is selected by comparing positions, so sharded classes are not gathered.
+  static constexpr Value emit(Value context, Value logits, Value targets) {
+    const int lead = logits.leading(Rank), dim = logits.rank() - 1;
+    logits = build::cast(logits.at(context.source), computed_as(logits.dtype()));
+    const Value target = build::insert_singletons(targets.at(context.source), 1u << dim, logits.rank());
+    const Value shifted = build::shifted(logits, dim), exponential = build::unary(Op::exp, shifted);
+    const Value sum = build::row_sum(exponential, dim), loss = build::unary(Op::log, sum) - shifted;
+    const Value picked = build::binary(Op::equal, build::iota(logits, dim, target.dtype()), target);
+    const unsigned all = ((1u << logits.rank()) - 1) & ~((1u << lead) - 1);
+    const Value positions = build::element_count(logits, all & ~(1u << dim)), zero = loss.number(0);
+    const Value share = build::cast(logits.number(1, DType::f64) / build::cast(positions, DType::f64), logits.dtype());
+    const Value made = build::reduce(Op::sum, build::select(picked, loss * share, zero), all, false);
+    // The gradient of the logarithm is the share of rows that have a target: by operations it would be another sum of
+    // each row, and a value for each row to be reduced where classes are split.
+    const Value cotangent = build::variable_like(made), class_of = build::cast(target, DType::i64);
+    const Value own = (lead == 0 ? cotangent : build::insert_singletons(cotangent, all, logits.rank())) * share;
+    const Value exists =
+        build::binary(Op::logical_and, build::binary(Op::greater_equal, class_of, class_of.number(0, DType::i64)),
+                      build::binary(Op::less, class_of, build::extent(logits, dim)));
+    const Value values[] = {logits};
+    const Value gradients[] = {exponential * (build::select(exists, own, zero) / sum) -
+                               build::select(picked, own, zero)};
+    return build::with_gradients(made, cotangent, values, gradients);
+  }
+};
+
+template <int Rank> struct MseTag {
+  static constexpr const char* function = "mse";
+  template <class X, class Y> struct result {
+    using type = loss_t<X>;
+    static constexpr int rank = 0;
+    using Checks = decltype([] {
+      static_assert(floating_v<X> && std::is_same_v<typename X::type, typename Y::type> && X::rank == Y::rank,
+                    "tessera: mse takes two float, double, bf16 or f16 tensors of equal rank and element type");
+    });
+  };
+  static constexpr Value emit(Value context, Value x, Value y) {
+    const DType type = computed_as(x.dtype());
+    const Value difference = build::cast(x.at(context.source), type) - build::cast(y, type);
+    return build::mean_of_all(difference * difference, difference.leading(Rank));
+  }
+};
+
+}  // namespace detail
+
+/// exp(x) over its sum along one dim, by default the last, computed without overflow. x is floating; the result has its
+/// shape and element type. A row with NaN or +infinity gives NaN. Communication: along a sharded dim, one all_reduce of
+/// the maxima and one of the sums.
+template <int D = -1, TensorArgument X> constexpr auto softmax(const X& x, Here at = Here::current()) {
+  return call<detail::SoftmaxTag<X::rank, detail::checked_dim<D, X::rank>(), false>>(Source::from(at), x);
+}
+/// softmax of -x (torch.nn.functional.softmin). Communication: as softmax.
+template <int D = -1, TensorArgument X> constexpr auto softmin(const X& x, Here at = Here::current()) {
+  return softmax<D>(-x, at);
+}
+/// The logarithm of softmax, accurate where softmax underflows. Communication: as softmax.
+template <int D = -1, TensorArgument X> constexpr auto log_softmax(const X& x, Here at = Here::current()) {
+  return call<detail::SoftmaxTag<X::rank, detail::checked_dim<D, X::rank>(), true>>(Source::from(at), x);
+}
+
+/// With a dim as an argument they do not compile.
+template <TensorArgument X, std::integral Dim> constexpr X softmax(const X& x, Dim) {
+  static_assert(std::is_void_v<Dim>, "tessera: the dim of a softmax is a template argument: ts::softmax<1>(x) for "
+                                     "ts::softmax(x, 1)");
+  return x;
+}
+template <TensorArgument X, std::integral Dim> constexpr X log_softmax(const X& x, Dim) {
+  static_assert(std::is_void_v<Dim>, "tessera: the dim of a softmax is a template argument: ts::log_softmax<1>(x) for "
+                                     "ts::log_softmax(x, 1)");
+  return x;
+}
+
+/// The logarithm of the sum of exponentials over the named dims, by default all: `logsumexp<-1>(x)`, computed without
+/// overflow. -infinity where all elements are, NaN where any is. The gradient is softmax. Shapes as `max`.
+/// Communication: as softmax.
+template <int... Dims, TensorArgument X> constexpr auto logsumexp(const X& x, Here at = Here::current()) {
+  return detail::reduce_by<detail::LogSumExp<false, Dims...>>(x, at);
+}
+template <int... Dims, TensorArgument X> constexpr auto logsumexp(const X& x, KeepDims, Here at = Here::current()) {
+  return detail::reduce_by<detail::LogSumExp<true, Dims...>>(x, at);
+}
+
+/// Layer norm of rows (the last dim): (x - mean) / sqrt(variance + eps) * gain + bias; gain and bias are vectors. The
+/// result has the shape and element type of x. Errors: shape_mismatch. Communication: all_reduces of row sums where
+/// rows are split. Source: Ba, Kiros, Hinton, 1607.06450.
+template <TensorArgument X, TensorArgument Gain, TensorArgument Bias, NumberOperand Eps = double>
+constexpr auto layer_norm(const X& x, const Gain& gain, const Bias& bias, const Eps& eps = 1e-5,
+                          Here at = Here::current()) {
+  return call<detail::LayerNormTag>(Source::from(at), x, gain, bias, eps);
+}
+/// RMS norm of rows (the last dim): x / sqrt(mean of squares + eps) * gain. Otherwise as layer_norm. Source: Zhang,
+/// Sennrich, 1910.07467.
+template <TensorArgument X, TensorArgument Gain, NumberOperand Eps = double>
+constexpr auto rms_norm(const X& x, const Gain& gain, const Eps& eps = 1e-5, Here at = Here::current()) {
+  return call<detail::RmsNormTag>(Source::from(at), x, gain, eps);
+}
+
+/// The mean over all positions of -log softmax(logits)[target], for logits [..., classes] and integer targets [...];
+/// rank 0. A target outside of the classes adds 0. Errors: shape_mismatch. Communication: with sharded classes,
+/// all_reduces of one value per position; logits are never gathered.
+template <TensorArgument Logits, TensorArgument Targets>
+constexpr auto cross_entropy(const Logits& logits, const Targets& targets, Here at = Here::current()) {
+  return call<detail::CrossEntropyTag<Logits::rank>>(Source::from(at), logits, targets);
+}
+/// The mean of the squared difference of x and y, which have equal shapes; rank 0, NaN for tensors without elements.
+/// Errors: shape_mismatch.
+template <TensorArgument X, TensorArgument Y> constexpr auto mse(const X& x, const Y& y, Here at = Here::current()) {
+  return call<detail::MseTag<X::rank>>(Source::from(at), x, y);
+}
+
+}  // namespace tessera
 
 #endif
 
@@ -17670,6 +18791,43 @@ template <bool Causal> struct AttentionTag : AttentionNodes {
   }
 };
 
+/// Attention with a bias or a mask for each pair of a query and a key, by products and a softmax.
+template <bool Causal> struct AttentionWithBiasTag {
+  static constexpr const char* function = "attention";
+  template <class Q, class K, class V, class Bias, class... Scale> struct result : AttentionNodes::result<Q, K, V> {
+    using BiasChecks = decltype([] {
+      static_assert(Bias::rank >= 2 && Bias::rank <= 4 &&
+                        (is_floating_v<typename Bias::type> || std::is_same_v<typename Bias::type, bool>),
+                    "tessera: the bias of attention is a floating-point tensor, and its mask one of bool, of [batch, "
+                    "heads, time, keys], [heads, time, keys] or [time, keys]; a scale is a number");
+    });
+  };
+  static constexpr Value emit(Value context, Value q, Value k, Value v, Value bias) {
+    return emit(context, q, k, v, bias, AttentionNodes::default_scale(context, q));
+  }
+  static constexpr Value emit(Value context, Value q, Value k, Value v, Value bias, Value scale) {
+    const DType given = q.dtype(), wide = computed_as(given);
+    q = build::product_operand(q.at(context.source)), k = build::product_operand(k), v = build::product_operand(v);
+    if (q.rank() != 4)
+      q.refuse(errc::unsupported, "[attention] fields of all layers: call attention inside the block of the Stack");
+    Value scores =
+        build::cast(build::einsum(q, k, EinsumText("bthe,bshe->bhts").labels), wide) * build::cast(scale, wide);
+    const bool is_mask = bias.dtype() == DType::bool_;
+    if (!is_mask) bias = build::cast(bias, wide), scores = scores + bias;
+    const Value none = is_mask ? bias : build::binary(Op::less, bias, bias.number(-1e29));
+    const Value after =
+        Causal ? build::less(build::iota(scores, 2, DType::i64), build::iota(scores, 3, DType::i64)) : Value{};
+    const auto where_seen = [&](Value x, double otherwise) {
+      const Value number = x.number(otherwise);
+      x = is_mask ? build::select(none, x, number) : build::select(none, number, x);
+      return Causal ? build::select(after, number, x) : x;
+    };
+    // A query without a key has a softmax of equal scores, which are then 0.
+    const Value weights = where_seen(build::softmax(where_seen(scores, -1e30), 3), 0);
+    return build::cast(build::einsum(build::cast(weights, q.dtype()), v, EinsumText("bhts,bshe->bthe").labels), given);
+  }
+};
+
 }  // namespace detail
 
 /// Attention of every query to every key: softmax(scale q k^T) v, for queries [batch, time, heads, width], keys [batch,
@@ -17696,6 +18854,36 @@ constexpr auto causal_attention(const Q& q, const K& k, const V& v, Here at = He
 template <TensorArgument Q, TensorArgument K, TensorArgument V, NumberOperand Scale>
 constexpr auto causal_attention(const Q& q, const K& k, const V& v, const Scale& scale, Here at = Here::current()) {
   return call<detail::AttentionTag<true>>(Source::from(at), q, k, v, scale);
+}
+/// Attention with a bias that is added to the scores, or with a mask of bool that is true for the keys that a query
+/// attends to, as attn_mask of F.scaled_dot_product_attention: [batch, heads, time, keys], [heads, time, keys] or
+/// [time, keys], with a dim of static extent 1 (ts::unsqueeze) where all batches or heads have the same. A bias below
+/// -1e29 masks its key; a query that has no key gives 0. For a bias of each key, the same for all queries, there is
+/// ts::biased_attention, which stores no scores.
+///
+///     ts::attention(q, k, v, mask), ts::causal_attention(q, k, v, bias, 1.0)
+/// The user's bias has a number for each query and key, so this is no operation of its own but products and a softmax.
+/// Memory: scores and weights of all heads, [batch, heads, time, keys], of f32 for bf16 and f16 operands; a gradient
+/// keeps the weights. ts::checkpoint computes them again instead. Gradients: also of the bias. Weights are rounded to
+/// bf16 or f16 for the product with the values. Errors: shape_mismatch. Communication: none for split batch, heads and
+/// query times.
+template <TensorArgument Q, TensorArgument K, TensorArgument V, TensorOperand Bias>
+constexpr auto attention(const Q& q, const K& k, const V& v, const Bias& bias, Here at = Here::current()) {
+  return call<detail::AttentionWithBiasTag<false>>(Source::from(at), q, k, v, bias);
+}
+template <TensorArgument Q, TensorArgument K, TensorArgument V, TensorOperand Bias, NumberOperand Scale>
+constexpr auto attention(const Q& q, const K& k, const V& v, const Bias& bias, const Scale& scale,
+                         Here at = Here::current()) {
+  return call<detail::AttentionWithBiasTag<false>>(Source::from(at), q, k, v, bias, scale);
+}
+template <TensorArgument Q, TensorArgument K, TensorArgument V, TensorOperand Bias>
+constexpr auto causal_attention(const Q& q, const K& k, const V& v, const Bias& bias, Here at = Here::current()) {
+  return call<detail::AttentionWithBiasTag<true>>(Source::from(at), q, k, v, bias);
+}
+template <TensorArgument Q, TensorArgument K, TensorArgument V, TensorOperand Bias, NumberOperand Scale>
+constexpr auto causal_attention(const Q& q, const K& k, const V& v, const Bias& bias, const Scale& scale,
+                                Here at = Here::current()) {
+  return call<detail::AttentionWithBiasTag<true>>(Source::from(at), q, k, v, bias, scale);
 }
 
 }  // namespace tessera
@@ -18019,11 +19207,10 @@ constexpr auto band_attention(const Q& q, const K& k, const V& v, const Before& 
   return call<detail::BandAttentionTag>(Source::from(at), q, k, v, before, after, offset, scale);
 }
 
-/// band_attention with bias [batch, heads, keys] added to the scores of each key; batch and heads may have static
-/// extent
-/// 1. A key with a bias below -1e29 is masked, for which key_padding_bias is; a query whose keys are all masked gives
-/// 0. With queries of bf16 or f16 the bias is rounded to their type. The scale is not 0. Gradients: also of the bias.
-/// Errors: shape_mismatch. Communication: as attention.
+/// band_attention with a bias [batch, heads, keys] added to the scores of each key; the batch and the heads of the bias
+/// may be singleton dims. A key with a bias below -1e29 is masked, as key_padding_bias makes it; a query whose keys are
+/// all masked gives 0. With queries of bf16 or f16 the bias is rounded to their type. The scale is not 0. Gradients:
+/// also of the bias. Errors: shape_mismatch. Communication: as attention.
 template <TensorArgument Q, TensorArgument K, TensorArgument V, TensorArgument Bias, NumberOperand Before,
           NumberOperand After, NumberOperand Offset = int>
 constexpr auto biased_attention(const Q& q, const K& k, const V& v, const Bias& bias, const Before& before,
@@ -18033,7 +19220,8 @@ constexpr auto biased_attention(const Q& q, const K& k, const V& v, const Bias& 
                                           after, offset);
 }
 /// For biased_attention: [batch, 1, keys], 0 where the mask [batch, keys] is true and a masked score elsewhere. As in
-/// JAX and in F.scaled_dot_product_attention, true takes part; torch.nn.MultiheadAttention has it the other way round.
+/// JAX and in F.scaled_dot_product_attention, true takes part; in torch.nn.MultiheadAttention true is masked. No
+/// communication.
 template <Element T = float, TensorArgument Mask>
 constexpr auto key_padding_bias(const Mask& mask, Here at = Here::current()) {
   static_assert(Mask::rank == 2 && std::is_same_v<typename Mask::element, bool>,
@@ -18109,6 +19297,17 @@ template <int Rank, int D, int Count, int Index> struct PartTag {
   }
 };
 
+struct BlockDiagTag {
+  template <class A, class B> using result = typename ConcatTag<2, 0>::template result<A, B>;
+  static constexpr Value emit(Value context, Value a, Value b) {
+    a = a.at(context.source), b = b.at(context.source);
+    const int row = a.leading(2), column = row + 1;
+    const Value none = a.integer(0, DType::i64), width = build::extent(a, column);
+    const Value both = width + build::extent(b, column);
+    return ConcatTag<2, 0>::emit(context, build::pad_to(a, column, none, both), build::pad_to(b, column, width, both));
+  }
+};
+
 }  // namespace detail
 
 /// Tensors of one shape and element type along a new dim at position D of the result: `stack<0>(a, b)` of vectors is a
@@ -18160,7 +19359,7 @@ constexpr auto meshgrid(const X& x, const Y& y, Here at = Here::current()) {
 template <TensorArgument A, TensorArgument B>
 constexpr auto block_diag(const A& a, const B& b, Here at = Here::current()) {
   static_assert(A::rank == 2 && B::rank == 2, "tessera: block_diag takes matrices");
-  return concat<0>(pad<1>(a, 0, extent<1>(b, at), at), pad<1>(b, extent<1>(a, at), 0, at), at);
+  return call<detail::BlockDiagTag>(Source::from(at), a, b);
 }
 template <TensorArgument A, TensorArgument B, TensorArgument C, TensorOperand... Rest>
 constexpr auto block_diag(const A& a, const B& b, const C& c, const Rest&... rest) {
@@ -18411,7 +19610,7 @@ template <RotaryForm Form> struct RotaryAnglesTag {
 struct Rotary {
   Scalar base = 10000.0;  ///< the angle of coordinates i at position p is p base^(-2 i / width)
   Scalar linear = 1.0;    ///< positions are divided by this (position interpolation, Chen et al., 2306.15595)
-  /// The context grows by this: base becomes base ntk^(width / (width - 2)) ("NTK-aware" scaling).
+  /// The factor by which the context grows: base becomes base ntk^(width / (width - 2)) ("NTK-aware" scaling).
   Scalar ntk = 1.0;
 
   static constexpr std::array field_names{"base", "linear", "ntk"};
@@ -18446,8 +19645,8 @@ constexpr auto rotary_embedding(const X& x, const Offset& offset = 0, const Rota
 }
 
 /// For biased_attention with ALiBi (nn::alibi_slopes): slopes [heads] times the position of each key of k [batch, keys,
-/// heads, width], [1, heads, keys]. The softmax of scores is that of ALiBi, slope (key - query): a number that is added
-/// to all scores of a query cancels.
+/// heads, width], [1, heads, keys]. ALiBi adds slope (key - query); this differs by a number that is the same for all
+/// keys of a query, which the softmax cancels. No communication. Source: Press et al., 2108.12409.
 template <TensorArgument Slopes, TensorArgument K>
 constexpr auto alibi_bias(const Slopes& slopes, const K& k, Here at = Here::current()) {
   static_assert(Slopes::rank == 1 && K::rank == 4,
@@ -18455,6 +19654,452 @@ constexpr auto alibi_bias(const Slopes& slopes, const K& k, Here at = Here::curr
   const auto positions = call<detail::PositionsTag>(Source::from(at), k, 0);  // [S, 1, 1]
   const auto row = cast<typename Slopes::element>(rearrange<"s 1 1 -> 1 1 s">(positions, at), at);
   return rearrange<"h -> 1 h 1">(slopes, at) * row;
+}
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/ops/custom_call.hpp
+
+#ifndef TESSERA_OPS_CUSTOM_CALL_HPP
+#define TESSERA_OPS_CUSTOM_CALL_HPP
+
+namespace tessera {
+
+/// An operand or a result of a function that is called by ts::custom_call: a dense row-major array of the core dims of
+/// one batch entry, aligned to 64 bytes. T is const for operands.
+template <class T, int Rank> class CallArray {
+ public:
+  static constexpr int rank = Rank;
+
+  constexpr CallArray(T* data, const Shape& extents) : data_(data) {
+    for (int d = 0; d < Rank; ++d) extents_[d] = extents[static_cast<std::size_t>(d)];
+  }
+  constexpr T* data() const { return data_; }
+  constexpr std::int64_t extent(int dim) const { return extents_[dim]; }
+  constexpr std::int64_t size() const {
+    std::int64_t count = 1;
+    for (int d = 0; d < Rank; ++d) count *= extents_[d];
+    return count;
+  }
+  /// The element at an index for each dim.
+  template <class... Index> constexpr T& operator()(Index... index) const {
+    static_assert(sizeof...(Index) == Rank, "tessera: an element of an array has one index for each core dim");
+    std::int64_t at = 0;
+    [[maybe_unused]] int dim = 0;
+    ((at = at * extents_[dim++] + static_cast<std::int64_t>(index)), ...);
+    return data_[at];
+  }
+
+ private:
+  T* data_;
+  std::int64_t extents_[Rank > 0 ? Rank : 1]{};
+};
+
+namespace detail {
+
+template <class Function> inline constexpr CallSignature signature_v{Function::signature};
+
+/// The element types of the results: Function::results if it has them, otherwise that of the first operand.
+template <class Function, class... A> struct CallResults {
+  template <std::size_t... K>
+  static auto find(std::index_sequence<K...>) -> std::tuple<std::tuple_element_t<K * 0, std::tuple<A...>>...>;
+  using type = decltype(find(std::make_index_sequence<static_cast<std::size_t>(signature_v<Function>.result_count)>{}));
+};
+template <class Function, class... A>
+  requires requires { typename Function::template results<A...>; }
+struct CallResults<Function, A...> {
+  using type = typename Function::template results<A...>;
+};
+template <class Function, class... A> using call_results_t = typename CallResults<Function, A...>::type;
+
+/// A hash of the types, by which custom calls of different functions differ.
+template <class Function, class... A> constexpr std::uint64_t function_id() {
+  std::uint64_t hash = 14695981039346656037u;  // FNV-1a
+  for (const char letter : std::string_view(__PRETTY_FUNCTION__))
+    hash = (hash ^ static_cast<unsigned char>(letter)) * 1099511628211u;
+  return hash;
+}
+
+template <class Function, class... A>
+void run_function(const void* const* operands, void* const* results, const CallExtents& extents) {
+  using Results = call_results_t<Function, A...>;
+  [&]<std::size_t... I, std::size_t... K>(std::index_sequence<I...>, std::index_sequence<K...>) {
+    Function::run(CallArray<const A, signature_v<Function>.operands[I].rank>(
+                      static_cast<const A*>(operands[I]), extents.shape(signature_v<Function>.operands[I]))...,
+                  CallArray<std::tuple_element_t<K, Results>, signature_v<Function>.results[K].rank>(
+                      static_cast<std::tuple_element_t<K, Results>*>(results[K]),
+                      extents.shape(signature_v<Function>.results[K]))...);
+  }(std::index_sequence_for<A...>{}, std::make_index_sequence<std::tuple_size_v<Results>>{});
+}
+
+template <class Function, class... A> constexpr CustomFunction make_function() {
+  CustomFunction made{.name = Function::name,
+                      .signature = signature_v<Function>,
+                      .run = &run_function<Function, A...>,
+                      .id = function_id<Function, A...>()};
+  if constexpr (requires { &Function::extent; }) made.extent = &Function::extent;
+  if constexpr (requires { &Function::template gradient<A...>; }) made.gradient = &Function::template gradient<A...>;
+  [&]<class... R>(std::type_identity<std::tuple<R...>>) {
+    int k = 0;
+    ((made.results[k++] = dtype_v<R>), ...);
+  }(std::type_identity<call_results_t<Function, A...>>{});
+  return made;
+}
+/// The function of a custom call for operands of these element types, and the row of its nodes.
+template <class Function, class... A>
+inline constexpr CustomFunction custom_function_v = make_function<Function, A...>();
+constexpr OpRow row_of_function(std::string_view name, const CustomFunction* function) {
+  OpRow made = ops::CustomCallOp::row;
+  made.name = name;
+  made.custom = function;
+  return made;
+}
+template <class Function, class... A>
+inline constexpr OpRow custom_row_v = row_of_function(Function::name, &custom_function_v<Function, A...>);
+
+/// Result `K` of a custom call on operands of the element types A.
+template <class Function, int K, class... A> struct CustomCallTag {
+  static constexpr auto leading_dims = ops::LeadingDims::extended;
+  static constexpr const CallSignature& signature = signature_v<Function>;
+
+  template <class... X> static constexpr int batch_rank() {
+    int i = 0, batch = 0;
+    ((batch = X::rank - signature.operands[i].rank > batch ? X::rank - signature.operands[i].rank : batch, ++i), ...);
+    return batch;
+  }
+  template <class... X>
+  using result =
+      Typed<std::tuple_element_t<K, call_results_t<Function, A...>>, batch_rank<X...>() + signature.results[K].rank>;
+  template <class... X> static constexpr Value emit(Value context, X... x) {
+    Value operands[] = {x.at(context.source)...};
+    build::align_batches(signature, operands);
+    return build::custom_call(custom_row_v<Function, A...>, operands, K);
+  }
+};
+
+template <class Function, class... X> constexpr bool takes_ranks() {
+  int i = 0, batch = 0;
+  bool fits = sizeof...(X) == static_cast<std::size_t>(signature_v<Function>.operand_count);
+  if (!fits) return false;
+  const auto add = [&](int rank) {
+    const int core = signature_v<Function>.operands[i++].rank;
+    fits = fits && rank >= core && rank > 0;
+    batch = rank - core > batch ? rank - core : batch;
+  };
+  (add(X::rank), ...);
+  for (int k = 0; k < signature_v<Function>.operand_count; ++k)
+    fits = fits && batch + signature_v<Function>.operands[k].rank <= max_rank;
+  for (int k = 0; k < signature_v<Function>.result_count; ++k)
+    fits = fits && batch + signature_v<Function>.results[k].rank <= max_rank;
+  return fits;
+}
+
+/// Whether the extents of all results follow from those of the operands.
+template <class Function> constexpr bool knows_extents() {
+  if constexpr (requires { &Function::extent; }) {
+    return true;
+  } else {
+    CallExtents known;
+    const CallSignature& signature = signature_v<Function>;
+    for (const CallSignature::Core& core : signature.operands)
+      for (int d = 0; d < core.rank; ++d) known.bind(core.labels[d], 1);
+    bool all = true;
+    for (const CallSignature::Core& core : signature.results)
+      for (int d = 0; d < core.rank; ++d) all = all && known[core.labels[d]] >= 0;
+    return all;
+  }
+}
+
+template <class Function, std::size_t... K, class... X>
+constexpr auto results_of_custom_call(std::index_sequence<K...>, Source source, const X&... x) {
+  if constexpr (sizeof...(K) == 1)
+    return call<CustomCallTag<Function, 0, typename X::element...>>(source, x...);
+  else  // in braces, so that nodes are made in this order
+    return std::tuple{call<CustomCallTag<Function, static_cast<int>(K), typename X::element...>>(source, x...)...};
+}
+
+template <class Function, class... X> constexpr auto custom_call_of(Source source, const X&... x) {
+  constexpr bool valid = signature_v<Function>.valid;
+  static_assert(valid, "tessera: the signature of a ts::custom_call is written \"(n,n),(n,k)->(n,k)\": core dims of at "
+                       "most 8 operands and 8 results, as letters from a to z or digits from 1 to 9");
+  if constexpr (valid) {
+    constexpr bool fits = takes_ranks<Function, X...>(), known = knows_extents<Function>();
+    static_assert(fits,
+                  "tessera: a ts::custom_call has an operand for each one of the signature, of rank 1 or more and "
+                  "of at least as many dims as the signature has, and at most 8 dims in each value");
+    static_assert(known, "tessera: for letters that only results of a ts::custom_call have, its function has "
+                         "static constexpr std::int64_t extent(char letter, const ts::CallExtents& known)");
+    if constexpr (fits && known)
+      return results_of_custom_call<Function>(
+          std::make_index_sequence<static_cast<std::size_t>(signature_v<Function>.result_count)>{}, source, x...);
+  }
+}
+
+}  // namespace detail
+
+/// Calls a C++ function of dense arrays, once for each batch entry, as XLA's custom_call and jax.pure_callback with a
+/// vectorized function. The function is a struct:
+///
+///     struct Trapezoid {
+///       static constexpr std::string_view name = "trapezoid";          // in plans and in messages
+///       static constexpr std::string_view signature = "(n),(n)->()";   // core dims, as in NumPy's generalized ufuncs
+///       template <class T> static void run(ts::CallArray<const T, 1> x, ts::CallArray<const T, 1> y,
+///                                          ts::CallArray<T, 0> area) {
+///         area() = 0;
+///         for (std::int64_t i = 1; i < x.extent(0); ++i) area() += (x(i) - x(i - 1)) * (y(i) + y(i - 1)) / 2;
+///       }
+///     };
+///     auto area = ts::custom_call<Trapezoid>(x, y);   // x, y: [batch, n]; area: [batch]
+///
+/// Letters of the signature are extents, equal letters are equal extents, and a digit is that extent. For a letter that
+/// only results have, the struct has `static constexpr std::int64_t extent(char letter, const ts::CallExtents& known)`.
+/// Results have the element type of the first operand, or those of `template <class... A> using results =
+/// std::tuple<...>`. Several results are returned as a std::tuple. Dims in front of the core dims are batch dims; they
+/// are broadcast against each other.
+///
+/// The function must depend on nothing but its operands: calls run in any order, on several threads, and one whose
+/// result is not used does not run. It may throw; the program then throws. It must write all elements of its results,
+/// and must not call this library.
+///
+/// Shapes and sharding: batch dims stay split; core dims are whole on each device. Errors: shape_mismatch where batch
+/// dims, or extents with one letter, differ. Gradient: none, so that it is an `unsupported` error to differentiate the
+/// call; ts::custom_vjp gives it one. Communication: a split core dim is made whole, by an all_to_all onto a batch dim
+/// that its axes divide, otherwise by an all_gather.
+template <class Function, TensorArgument X> constexpr auto custom_call(const X& x, Here at = Here::current()) {
+  return detail::custom_call_of<Function>(Source::from(at), x);
+}
+template <class Function, TensorArgument X, TensorArgument Y>
+constexpr auto custom_call(const X& x, const Y& y, Here at = Here::current()) {
+  return detail::custom_call_of<Function>(Source::from(at), x, y);
+}
+template <class Function, TensorArgument X, TensorArgument Y, TensorArgument Z>
+constexpr auto custom_call(const X& x, const Y& y, const Z& z, Here at = Here::current()) {
+  return detail::custom_call_of<Function>(Source::from(at), x, y, z);
+}
+/// Of more operands; behind so many there is no default argument that could tell the line of the call.
+template <class Function, TensorArgument X, TensorArgument Y, TensorArgument Z, TensorOperand... More>
+  requires(sizeof...(More) > 0)
+constexpr auto custom_call(const X& x, const Y& y, const Z& z, const More&... more) {
+  return detail::custom_call_of<Function>(Source{}, x, y, z, more...);
+}
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/ops/elementwise/beta_functions.hpp
+
+#ifndef TESSERA_OPS_ELEMENTWISE_BETA_FUNCTIONS_HPP
+#define TESSERA_OPS_ELEMENTWISE_BETA_FUNCTIONS_HPP
+
+// The incomplete beta function of doubles, and its derivatives.
+
+namespace tessera::ops {
+
+/// A number with its derivatives by a and by b.
+struct ByBoth {
+  double value, by_a, by_b;
+  constexpr ByBoth(double v, double a = 0, double b = 0) : value(v), by_a(a), by_b(b) {}
+  friend constexpr ByBoth operator+(ByBoth x, ByBoth y) {
+    return {x.value + y.value, x.by_a + y.by_a, x.by_b + y.by_b};
+  }
+  friend constexpr ByBoth operator-(ByBoth x, ByBoth y) {
+    return {x.value - y.value, x.by_a - y.by_a, x.by_b - y.by_b};
+  }
+  friend constexpr ByBoth operator*(ByBoth x, ByBoth y) {
+    return {x.value * y.value, x.by_a * y.value + x.value * y.by_a, x.by_b * y.value + x.value * y.by_b};
+  }
+  friend constexpr ByBoth operator/(ByBoth x, ByBoth y) {
+    const double of = x.value / y.value;
+    return {of, (x.by_a - of * y.by_a) / y.value, (x.by_b - of * y.by_b) / y.value};
+  }
+};
+constexpr double value_of(double x) { return x; }
+constexpr double value_of(const ByBoth& x) { return x.value; }
+/// How much a step of a fraction changes it.
+constexpr double change_of(double factor) { return __builtin_fabs(factor - 1); }
+constexpr double change_of(const ByBoth& factor) {
+  return __builtin_fabs(factor.value - 1) + __builtin_fabs(factor.by_a) + __builtin_fabs(factor.by_b);
+}
+
+/// The continued fraction of the incomplete beta function for x below (a + 1) / (a + b + 2), by Lentz's method:
+/// Numerical Recipes 6.4. Of N = ByBoth with its derivatives.
+template <class N> N beta_fraction(N a, N b, double x) {
+  constexpr double tiny = 1e-300;
+  const auto away_from_zero = [](N v) { return value_of(v) < tiny && value_of(v) > -tiny ? N(tiny) : v; };
+  const N both = a + b, one(1), at(x);
+  N c = one, d = one / away_from_zero(one - both * at / (a + one)), made = d;
+  for (int m = 1; m < 100'000; ++m) {
+    const N step(m), twice(2 * m);
+    const auto advance = [&](N factor) {
+      d = one / away_from_zero(one + factor * d);
+      c = away_from_zero(one + factor / c);
+      made = made * d * c;
+    };
+    advance(step * (b - step) * at / ((a + twice - one) * (a + twice)));
+    advance(N(-1) * (a + step) * (both + step) * at / ((a + twice) * (a + twice + one)));
+    if (change_of(d * c) < 3e-16) break;
+  }
+  return made;
+}
+
+/// x^a (1 - x)^b over the beta function of a and b.
+inline double beta_power(double a, double b, double log_x, double log_rest) {
+  return __builtin_exp(a * log_x + b * log_rest + lgamma(a + b) - lgamma(a) - lgamma(b));
+}
+
+/// The regularised incomplete beta function: the integral of t^(a - 1) (1 - t)^(b - 1) from 0 to x over that from 0
+/// to 1.
+inline double incomplete_beta(double a, double b, double x) {
+  if (!(a > 0) || !(b > 0) || !(x >= 0) || !(x <= 1) || a == infinity || b == infinity) return not_a_number;
+  if (x == 0 || x == 1) return x;
+  const double power = beta_power(a, b, __builtin_log(x), __builtin_log1p(-x));
+  if (x < (a + 1) / (a + b + 2)) return power * beta_fraction(a, b, x) / a;
+  return 1 - power * beta_fraction(b, a, 1 - x) / b;
+}
+
+/// Its derivatives by a and by b.
+inline ByBoth incomplete_beta_by_both(double a, double b, double x) {
+  if (!(a > 0) || !(b > 0) || !(x >= 0) || !(x <= 1) || a == infinity || b == infinity)
+    return {not_a_number, not_a_number, not_a_number};
+  if (x == 0 || x == 1) return {x};
+  const double log_x = __builtin_log(x), log_rest = __builtin_log1p(-x), of_both = digamma(a + b);
+  const double power = beta_power(a, b, log_x, log_rest);
+  const ByBoth scale(power, power * (log_x + of_both - digamma(a)), power * (log_rest + of_both - digamma(b)));
+  const ByBoth first(a, 1, 0), second(b, 0, 1);
+  if (x < (a + 1) / (a + b + 2)) return scale * beta_fraction(first, second, x) / first;
+  return 1 - scale * beta_fraction(second, first, 1 - x) / second;
+}
+
+/// Its derivative by x, the density of a beta distribution.
+inline double beta_density(double a, double b, double x) {
+  if (!(a > 0) || !(b > 0) || !(x >= 0) || !(x <= 1) || a == infinity || b == infinity) return not_a_number;
+  // 0 times the logarithm of 0 is 0 here: a power of 0.
+  const double low = a == 1 ? 0 : (a - 1) * __builtin_log(x), high = b == 1 ? 0 : (b - 1) * __builtin_log1p(-x);
+  return __builtin_exp(low + high + lgamma(a + b) - lgamma(a) - lgamma(b));
+}
+
+}  // namespace tessera::ops
+
+#endif
+
+// ---- tessera/ops/betainc.hpp
+
+#ifndef TESSERA_OPS_BETAINC_HPP
+#define TESSERA_OPS_BETAINC_HPP
+
+// The incomplete beta function, and the logarithm of the beta function.
+
+namespace tessera {
+
+namespace detail {
+
+/// Kernels have no arithmetic of three operands, so these are calls of a C++ function for each element.
+template <class Function, class T> constexpr Value beta_call(int result, Value a, Value b, Value x) {
+  const Value operands[] = {a, b, x};
+  return build::custom_call(custom_row_v<Function, T, T, T>, operands, result);
+}
+
+/// The derivatives by a, b and x.
+struct BetaincGradients {
+  static constexpr std::string_view name = "betainc_gradients";
+  static constexpr std::string_view signature = "(),(),()->(),(),()";
+
+  template <class T>
+  static void run(CallArray<const T, 0> a, CallArray<const T, 0> b, CallArray<const T, 0> x, CallArray<T, 0> by_a,
+                  CallArray<T, 0> by_b, CallArray<T, 0> by_x) {
+    const ops::ByBoth made = ops::incomplete_beta_by_both(a(), b(), x());
+    by_a() = static_cast<T>(made.by_a);
+    by_b() = static_cast<T>(made.by_b);
+    by_x() = static_cast<T>(ops::beta_density(a(), b(), x()));
+  }
+  template <class T, class, class> static constexpr void gradient(Gradient& r) {
+    if (CustomCall::of(r.node()).result != 2)
+      r.y().refuse(errc::unsupported,
+                   "[betainc] gradient: there is no second derivative by the first two operands of betainc");
+    const Value a = r.x(0), b = r.x(1), x = r.x(2), slope = r.full_g() * r.y();
+    const auto digamma = [](Value v) { return build::apply<ops::DigammaOp>(v); };
+    if (r.needs(0)) r.add(0, slope * (build::unary(Op::log, x) + digamma(a + b) - digamma(a)));
+    if (r.needs(1)) r.add(1, slope * (build::apply<ops::Log1pOp>(-x) + digamma(a + b) - digamma(b)));
+    if (r.needs(2)) r.add(2, slope * ((a - 1.0) / x - (b - 1.0) / (1.0 - x)));
+  }
+};
+
+struct Betainc {
+  static constexpr std::string_view name = "betainc";
+  static constexpr std::string_view signature = "(),(),()->()";
+
+  template <class T>
+  static void run(CallArray<const T, 0> a, CallArray<const T, 0> b, CallArray<const T, 0> x, CallArray<T, 0> y) {
+    y() = static_cast<T>(ops::incomplete_beta(a(), b(), x()));
+  }
+  template <class T, class, class> static constexpr void gradient(Gradient& r) {
+    for (int i = 0; i < 3; ++i)
+      if (r.needs(i)) r.add(i, r.full_g() * beta_call<BetaincGradients, T>(i, r.x(0), r.x(1), r.x(2)));
+  }
+};
+
+/// betainc of values of one element type, f32 or f64, broadcast against each other.
+constexpr Value incomplete_beta(Value a, Value b, Value x) {
+  const Value met = a + b + x;  // of this only the shape is used
+  const bool is_scalar = met.rank() == 0;
+  const Value like = is_scalar ? build::insert_singletons(met, 1u, 1) : met;
+  const auto spread = [&](Value v) {
+    return v.rank() == 0 ? build::broadcast(v, like) : ops::checked_broadcast(v, like, MadeBy::broadcast_like);
+  };
+  const Value made = x.dtype() == DType::f64 ? beta_call<Betainc, double>(0, spread(a), spread(b), spread(x))
+                                             : beta_call<Betainc, float>(0, spread(a), spread(b), spread(x));
+  return is_scalar ? build::drop_singletons(made, 1u) : made;
+}
+
+struct BetaincTag {
+  static constexpr const char* function = "betainc";
+  static constexpr auto leading_dims = ops::LeadingDims::aligned;
+  template <class... X>
+  using result = Typed<element_t<floating_type(dtype_v<typename MeetAll<X...>::type>)>, MeetAll<X...>::rank>;
+  template <class... X> static constexpr void convert(std::same_as<Value> auto&... operands) {
+    ((operands = build::cast(operands, dtype_v<typename result<X...>::type>)), ...);
+  }
+  static constexpr Value emit(Value context, Value a, Value b, Value x) {
+    const DType type = a.dtype(), wide = computed_as(type);
+    return build::cast(
+        incomplete_beta(build::cast(a.at(context.source), wide), build::cast(b, wide), build::cast(x, wide)), type);
+  }
+};
+
+struct BetalnTag : Binary<ops::HypotOp> {
+  static constexpr const char* function = "betaln";
+  static constexpr Value emit(Value context, Value a, Value b) {
+    const DType type = a.dtype();
+    a = build::cast(a.at(context.source), computed_as(type)), b = build::cast(b, computed_as(type));
+    const auto lgamma = [](Value v) { return build::apply<ops::LgammaOp>(v); };
+    return build::cast(lgamma(a) + lgamma(b) - lgamma(a + b), type);
+  }
+};
+
+}  // namespace detail
+
+/// The regularised incomplete beta function, the integral of t^(a - 1) (1 - t)^(b - 1) from 0 to x over that from 0 to
+/// 1 (scipy.special.betainc, jax.scipy.special.betainc): the distribution function of a beta distribution. NaN for a or
+/// b that are not above 0 or infinite, and for x outside of [0, 1]. Operands are numbers or tensors, broadcast against
+/// each other; of integers f32. Computed in double: an error of 1e-15 (1 + a + b). Gradients of all operands; of second
+/// derivatives those of x alone, others are the error unsupported. Errors: shape_mismatch. No communication; a call for
+/// each element, which does not fuse. Source: Numerical Recipes 6.4.
+template <Operand A, Operand B, Operand X>
+  requires(TensorOperand<A> || TensorOperand<B> || TensorOperand<X>)
+constexpr auto betainc(const A& a, const B& b, const X& x, Here at = Here::current()) {
+  return call<detail::BetaincTag>(Source::from(at), a, b, x);
+}
+
+/// The logarithm of the beta function, lgamma(a) + lgamma(b) - lgamma(a + b) (scipy.special.betaln,
+/// jax.scipy.special.betaln), for a and b above 0. Gradients: digamma(a) - digamma(a + b), and of b alike. Errors:
+/// shape_mismatch.
+template <Operand A, Operand B>
+  requires(TensorOperand<A> || TensorOperand<B>)
+constexpr auto betaln(const A& a, const B& b, Here at = Here::current()) {
+  return call<detail::BetalnTag>(Source::from(at), a, b);
 }
 
 }  // namespace tessera
@@ -18471,14 +20116,16 @@ namespace tessera {
 // What a checkpointed function keeps for its gradient, as jax.checkpoint_policies.
 inline constexpr CheckpointPolicy nothing_saveable{CheckpointPolicy::Kind::nothing};
 inline constexpr CheckpointPolicy everything_saveable{CheckpointPolicy::Kind::everything};
-/// Results of products: einsum, matmul, convolutions.
+/// A policy of ts::checkpoint that keeps the results of products: einsum, matmul, convolutions.
 inline constexpr CheckpointPolicy dots_saveable{CheckpointPolicy::Kind::dots};
-/// Results of products without dims that both operands and the result have: of a Linear, not of scores q k^T.
+/// Keeps the results of products without batch dims, which both operands and the result have: the product of a Linear,
+/// but not the scores q k^T of attention.
 inline constexpr CheckpointPolicy dots_with_no_batch_dims_saveable{CheckpointPolicy::Kind::dots_without_batch_dims};
-/// The same. JAX moves these values to the memory of the host; where devices are threads of the host, they are there.
+/// dots_with_no_batch_dims_saveable by its name in JAX, which moves these values to the memory of the host. Here
+/// devices are threads of the host, so the values are in its memory already.
 inline constexpr CheckpointPolicy offload_dot_with_no_batch_dims = dots_with_no_batch_dims_saveable;
-/// All values but those of ts::with_sharding and ts::mark_sharding: what is resharded in the forward pass is not kept,
-/// but resharded again.
+/// Keeps all values but those of ts::with_sharding and ts::mark_sharding: a value that is resharded in the forward pass
+/// is resharded again in the backward pass.
 inline constexpr CheckpointPolicy all_but_constraints_saveable{CheckpointPolicy::Kind::all_but_constraints};
 
 namespace detail {
@@ -18489,23 +20136,24 @@ constexpr CheckpointPolicy policy_of_names(CheckpointPolicy::Kind kind, const Na
 }
 }  // namespace detail
 
-/// The values that ts::checkpoint_name gives one of these names: up to 8.
+/// Keeps the values that ts::checkpoint_name gives one of these names, of which there are up to 8.
 template <class... Names> constexpr CheckpointPolicy save_only_these_names(const Names&... names) {
   return detail::policy_of_names(CheckpointPolicy::Kind::names, names...);
 }
-/// The same: memory of the host is that of the devices. See offload_dot_with_no_batch_dims.
+/// save_only_these_names: the memory of the host is that of the devices. See offload_dot_with_no_batch_dims.
 template <class... Names> constexpr CheckpointPolicy save_and_offload_only_these_names(const Names&... names) {
   return save_only_these_names(names...);
 }
-/// The values that have a name, but for these names.
+/// Keeps the values that have a name other than these names.
 template <class... Names> constexpr CheckpointPolicy save_any_names_but_these(const Names&... names) {
   return detail::policy_of_names(CheckpointPolicy::Kind::names_but, names...);
 }
-/// All values, but for those that have one of these names.
+/// Keeps all values but those that have one of these names.
 template <class... Names> constexpr CheckpointPolicy save_anything_except_these_names(const Names&... names) {
   return detail::policy_of_names(CheckpointPolicy::Kind::everything_but, names...);
 }
-/// What either policy saves. Errors: option for a policy that is itself of two, and for two policies of names.
+/// Keeps the values that either policy keeps. Errors: option for a policy that is itself of two, and for two policies
+/// of names.
 constexpr CheckpointPolicy save_from_both_policies(const CheckpointPolicy& a, const CheckpointPolicy& b) {
   using Kind = CheckpointPolicy::Kind;
   if (a.other != Kind::nothing || b.other != Kind::nothing || (a.has_names() && b.has_names()))
@@ -18940,698 +20588,6 @@ constexpr auto shard_as(const X& x, const Y& y, Here at = Here::current()) {
     a.refuse(errc::shape_mismatch, "[shard_as] shapes differ: a dim has static extent 1 in only one of the operands");
   const Value first = build::alike(a, b), second = build::alike(b, first);
   return std::tuple(Sym<typename X::element, X::rank>(first), Sym<typename Y::element, Y::rank>(second));
-}
-
-}  // namespace tessera
-
-#endif
-
-// ---- tessera/ops/contraction/einsum_equation.hpp
-
-#ifndef TESSERA_OPS_CONTRACTION_EINSUM_EQUATION_HPP
-#define TESSERA_OPS_CONTRACTION_EINSUM_EQUATION_HPP
-
-namespace tessera::detail {
-
-/// The labels of the dims of a tensor in an einsum.
-struct EinsumLetters {
-  char letters[max_rank]{};
-  int rank = 0;
-
-  friend constexpr bool operator==(const EinsumLetters&, const EinsumLetters&) = default;
-  constexpr int find(char letter, int from = 0) const {
-    for (int d = from; d < rank; ++d)
-      if (letters[d] == letter) return d;
-    return -1;
-  }
-  constexpr EinsumLetters without(int dim) const {
-    EinsumLetters rest;
-    for (int d = 0; d < rank; ++d)
-      if (d != dim) rest.letters[rest.rank++] = letters[d];
-    return rest;
-  }
-  constexpr EinsumLetters with(char letter) const {
-    EinsumLetters more = *this;
-    more.letters[more.rank++] = letter;
-    return more;
-  }
-  constexpr EinsumLetters distinct() const {
-    EinsumLetters found;
-    for (int d = 0; d < rank; ++d)
-      if (found.find(letters[d]) < 0) found = found.with(letters[d]);
-    return found;
-  }
-  constexpr int first_that_lacks(const EinsumLetters& other) const {
-    for (int d = 0; d < rank; ++d)
-      if (other.find(letters[d]) < 0) return d;
-    return -1;
-  }
-  /// The first two dims with the same label; -1 where all labels are distinct.
-  struct Repeat {
-    int row = -1, column = -1;
-  };
-  constexpr Repeat repeat() const {
-    for (int d = 0; d < rank; ++d)
-      if (const int other = find(letters[d], d + 1); other >= 0) return {d, other};
-    return {};
-  }
-};
-
-enum class EinsumError : std::uint8_t { none, text, operands, rank };
-
-/// An equation of einsum for operands of given ranks, with a letter for each dim that `...` stands for.
-template <int Count> struct EinsumEquation {
-  EinsumLetters operands[Count]{}, result{};
-  EinsumError error;
-
-  constexpr EinsumEquation(std::string_view text, const int (&ranks)[Count]) : error(parse(text, ranks)) {}
-
-  /// The labels of a product of two operands: those of the result, or of an operand from `next` on.
-  constexpr EinsumLetters kept(const EinsumLetters& a, const EinsumLetters& b, int next) const {
-    if (next == Count) return result;
-    EinsumLetters all;
-    for (const EinsumLetters* of : {&a, &b})
-      for (int d = 0; d < of->rank; ++d)
-        if (const char c = of->letters[d]; all.find(c) < 0 && (result.find(c) >= 0 || occurs(c, next))) {
-          if (all.rank == max_rank)
-            fail(errc::capacity, "[einsum] rank: a product of the first ", next, " operands has more than ", max_rank,
-                 " dims");
-          all = all.with(c);
-        }
-    return all;
-  }
-
- private:
-  static constexpr bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
-  /// The label of a dim that `...` stands for, counted from the last.
-  static constexpr char label_from_the_back(int place) { return static_cast<char>('0' + place); }
-
-  constexpr EinsumError parse(std::string_view text, const int (&ranks)[Count]) {
-    const std::size_t arrow = text.find("->");
-    const std::string_view before = text.substr(0, arrow);
-    int parts = 1, filled = 0;
-    for (const char c : before) parts += c == ',';
-    if (parts != Count) return EinsumError::operands;
-    std::size_t begin = 0;
-    for (int k = 0; k < Count; ++k) {
-      const std::size_t end = before.find(',', begin);
-      const std::string_view own = before.substr(begin, end - begin);
-      if (const EinsumError found = read(own, ranks[k] - letters_of(own), operands[k]); found != EinsumError::none)
-        return found;
-      if (operands[k].rank != ranks[k]) return EinsumError::rank;
-      if (const int dims = ranks[k] - letters_of(own); own.find('.') != own.npos && dims > filled) filled = dims;
-      begin = end + 1;
-    }
-    const EinsumError found = arrow == text.npos ? fill_result(filled) : read(text.substr(arrow + 2), filled, result);
-    if (found != EinsumError::none) return found;
-    if (result.repeat().row >= 0) return EinsumError::text;
-    for (int d = 0; d < result.rank; ++d)
-      if (!occurs(result.letters[d], 0)) return EinsumError::text;
-    return EinsumError::none;
-  }
-  constexpr bool occurs(char letter, int first) const {
-    for (int k = first; k < Count; ++k)
-      if (operands[k].find(letter) >= 0) return true;
-    return false;
-  }
-  static constexpr int letters_of(std::string_view text) {
-    int count = 0;
-    for (const char c : text) count += is_letter(c);
-    return count;
-  }
-  /// Reads the labels of a tensor, where `...` stands for `filled` dims.
-  static constexpr EinsumError read(std::string_view text, int filled, EinsumLetters& into) {
-    bool has_ellipsis = false;
-    for (std::size_t i = 0; i < text.size(); ++i) {
-      if (text[i] == ' ') continue;
-      if (text.substr(i, 3) == "..." && !has_ellipsis) {
-        if (filled < 0 || into.rank + filled > max_rank) return EinsumError::rank;
-        for (int place = filled; place > 0; --place) into = into.with(label_from_the_back(place - 1));
-        has_ellipsis = true;
-        i += 2;
-        continue;
-      }
-      if (!is_letter(text[i])) return EinsumError::text;
-      if (into.rank == max_rank) return EinsumError::rank;
-      into = into.with(text[i]);
-    }
-    return EinsumError::none;
-  }
-  /// A result that is not stated has the dims of `...`, then the labels that occur once, capital letters first.
-  constexpr EinsumError fill_result(int filled) {
-    for (int place = filled; place > 0; --place) result = result.with(label_from_the_back(place - 1));
-    for (char c = 'A'; c <= 'z'; ++c) {
-      int count = 0;
-      for (const EinsumLetters& of : operands)
-        for (int d = 0; d < of.rank; ++d) count += of.letters[d] == c;
-      if (count != 1) continue;
-      if (result.rank == max_rank) return EinsumError::rank;
-      result = result.with(c);
-    }
-    return EinsumError::none;
-  }
-};
-
-/// The equation of two tensors with distinct labels, such as "ab,bc->ac": a letter for each label by its first dim.
-template <EinsumLetters A, EinsumLetters B, EinsumLetters Out> consteval auto pair_equation() {
-  constexpr int size = A.rank + B.rank + Out.rank + 4;  // with ',', "->" and the last 0
-  char text[size]{};
-  int n = 0;
-  char seen[2 * max_rank]{};
-  int count = 0;
-  const auto add = [&](const EinsumLetters& of) {
-    for (int d = 0; d < of.rank; ++d) {
-      int label = 0;
-      while (label < count && seen[label] != of.letters[d]) ++label;
-      if (label == count) seen[count++] = of.letters[d];
-      text[n++] = static_cast<char>(label < 26 ? 'a' + label : 'A' + label - 26);
-    }
-  };
-  add(A);
-  text[n++] = ',';
-  add(B);
-  text[n++] = '-', text[n++] = '>';
-  add(Out);
-  return FixedString<size>(text);
-}
-
-}  // namespace tessera::detail
-
-#endif
-
-// ---- tessera/ops/reduction/reduction.hpp
-
-#ifndef TESSERA_OPS_REDUCTION_REDUCTION_HPP
-#define TESSERA_OPS_REDUCTION_REDUCTION_HPP
-
-namespace tessera {
-
-/// Argument of reductions: reduced dims stay, with static extent 1, so that the result broadcasts against the operand.
-struct KeepDims {};
-inline constexpr KeepDims keepdims{};
-
-namespace detail {
-
-/// The dims as a bit set; negative dims count from the end; no dims means all.
-template <int Rank, int... Dims> constexpr unsigned dim_set() {
-  static_assert(((Dims >= -Rank && Dims < Rank) && ...), "tessera: the dim is out of range for the rank of the tensor");
-  if constexpr (sizeof...(Dims) == 0)
-    return (1u << Rank) - 1;
-  else
-    return ((1u << ((Dims + Rank) % Rank)) | ...);
-}
-constexpr int bit_count(unsigned bits) {
-  int n = 0;
-  for (; bits != 0; bits &= bits - 1) ++n;
-  return n;
-}
-
-template <class Operation, bool Mean, bool Keep, int... Dims> struct Reduce {
-  template <class A> struct result {
-    static_assert(require_arithmetic<typename A::type>());
-    static constexpr DType from = dtype_v<typename A::type>;
-    using type = element_t<Mean ? floating_type(from) : reduced_type(ops::row_v<Operation>.reduction, from)>;
-    static constexpr unsigned dims = dim_set<A::rank, Dims...>();
-    static constexpr int rank = Keep ? A::rank : A::rank - bit_count(dims);
-    using Checks = decltype([] {
-      static_assert(bit_count(dims) == sizeof...(Dims) || sizeof...(Dims) == 0,
-                    "tessera: a dim is given twice to a reduction");
-    });
-  };
-  template <int Rank> static constexpr unsigned dims = dim_set<Rank, Dims...>();
-
-  static constexpr Value emit(Value context, Value x, int rank, unsigned set) {
-    // A stacked value has a leading dim of layers, which its static rank does not count.
-    set <<= x.rank() - rank;
-    const DType type = floating_type(x.dtype());
-    if constexpr (Mean) x = build::cast(x, computed_as(type));
-    Value made = build::reduce(ops::op_v<Operation>, x.at(context.source), set, Keep);
-    if constexpr (Mean)
-      made = build::cast(made / build::cast(build::element_count(x.at(context.source), set), made.dtype()), type);
-    return made;
-  }
-};
-
-/// A reduction of the operand cast to another element type.
-template <class To, class R> struct ReduceAs {
-  template <class A> using result = typename R::template result<Typed<To, A::rank>>;
-  template <int Rank> static constexpr unsigned dims = R::template dims<Rank>;
-  static constexpr Value emit(Value context, Value x, int rank, unsigned set) {
-    return R::emit(context, build::cast(x.at(context.source), dtype_v<To>), rank, set);
-  }
-};
-
-/// Argmax or argmin: the smallest position of elements that equal the extreme or are NaN.
-template <class Extreme, class Index, bool Keep, int... Dims> struct ArgReduce {
-  using R = Reduce<Extreme, false, Keep, Dims...>;
-  template <class A> struct result : R::template result<A> {
-    using type = Index;
-    using IndexChecks = decltype([] {
-      static_assert(std::is_same_v<Index, std::int32_t> || std::is_same_v<Index, std::int64_t>,
-                    "tessera: the type of indices must be std::int32_t or std::int64_t");
-    });
-  };
-  template <int Rank> static constexpr unsigned dims = R::template dims<Rank>;
-
-  static constexpr Value emit(Value context, Value x, int rank, unsigned set) {
-    x = x.at(context.source);
-    set <<= x.rank() - rank;
-    Value found = build::binary(Op::equal, x, build::reduce(ops::op_v<Extreme>, x, set, true));
-    if (is_floating(x.dtype())) found = build::binary(Op::logical_or, found, build::binary(Op::not_equal, x, x));
-    constexpr DType type = dtype_v<Index>;
-    Value position = x.number(0, type);
-    for (int d = 0; d < x.rank(); ++d)
-      if ((set >> d & 1) != 0) position = position * build::cast(build::extent(x, d), type) + build::iota(x, d, type);
-    // Larger than all positions (no tensor has 2^53 elements), and exact as a double, in which kernels take constants.
-    const Value past = x.number(type == DType::i32 ? 0x1p31 - 1 : 0x1p53, type);
-    return build::reduce(ops::op_v<ops::MinOp>, build::select(found, position, past), set, Keep);
-  }
-};
-
-/// A reduction together with the static rank of its operand, from which the bit set of dims follows.
-template <int Rank, class R> struct RankedReduce {
-  template <class A> using result = typename R::template result<A>;
-  static constexpr Value emit(Value context, Value x) { return R::emit(context, x, Rank, R::template dims<Rank>); }
-};
-
-template <class R, TensorArgument X> constexpr auto reduce_by(const X& x, Here at) {
-  return call<RankedReduce<X::rank, R>>(Source::from(at), x);
-}
-template <class Operation, bool Mean, bool Keep, int... Dims, TensorArgument X>
-constexpr auto reduce(const X& x, Here at) {
-  return call<RankedReduce<X::rank, Reduce<Operation, Mean, Keep, Dims...>>>(Source::from(at), x);
-}
-template <class Operation, bool Keep, int... Dims, TensorArgument X> constexpr auto reduce_bools(const X& x, Here at) {
-  return reduce_by<ReduceAs<bool, Reduce<Operation, false, Keep, Dims...>>>(x, at);
-}
-
-}  // namespace detail
-
-/// Sum over the named dims, by default all: `sum<-1>(x)`, `mean<0, 1>(x, ts::keepdims)`; mean, max and min likewise.
-/// Results have the other dims; with keepdims also the reduced dims, of extent 1. Sums of bools and of integers below
-/// 32 bits are i32, means of integers f32; max of bools tells whether any element holds. NaN in any element gives NaN.
-/// Gradient of max and min: elements that share the extreme get equal parts. Communication: over a sharded dim the
-/// result is a partial value, which is reduced before its first non-linear reader.
-template <int... Dims, TensorArgument X> constexpr auto sum(const X& x, Here at = Here::current()) {
-  return detail::reduce<ops::SumOp, false, false, Dims...>(x, at);
-}
-template <int... Dims, TensorArgument X> constexpr auto sum(const X& x, KeepDims, Here at = Here::current()) {
-  return detail::reduce<ops::SumOp, false, true, Dims...>(x, at);
-}
-template <int... Dims, TensorArgument X> constexpr auto mean(const X& x, Here at = Here::current()) {
-  return detail::reduce<ops::SumOp, true, false, Dims...>(x, at);
-}
-template <int... Dims, TensorArgument X> constexpr auto mean(const X& x, KeepDims, Here at = Here::current()) {
-  return detail::reduce<ops::SumOp, true, true, Dims...>(x, at);
-}
-template <int... Dims, TensorArgument X> constexpr auto max(const X& x, Here at = Here::current()) {
-  return detail::reduce<ops::MaxOp, false, false, Dims...>(x, at);
-}
-template <int... Dims, TensorArgument X> constexpr auto max(const X& x, KeepDims, Here at = Here::current()) {
-  return detail::reduce<ops::MaxOp, false, true, Dims...>(x, at);
-}
-template <int... Dims, TensorArgument X> constexpr auto min(const X& x, Here at = Here::current()) {
-  return detail::reduce<ops::MinOp, false, false, Dims...>(x, at);
-}
-template <int... Dims, TensorArgument X> constexpr auto min(const X& x, KeepDims, Here at = Here::current()) {
-  return detail::reduce<ops::MinOp, false, true, Dims...>(x, at);
-}
-
-/// Product over the named dims, by default all: `prod<-1>(x)`, `prod<0, 1>(x, ts::keepdims)`. Products of bools and of
-/// integers below 32 bits are i32; wider integers wrap around. The product of no elements is 1; NaN in any element
-/// gives NaN. f32 is multiplied in f32, with a relative error of at most n 2^-23 for n elements; bf16 and f16 are
-/// multiplied in f32 and rounded once. The gradient and second derivatives are exact where elements are 0, as in
-/// PyTorch. Shapes and communication: as `sum`; partial values of a sharded dim are multiplied.
-template <int... Dims, TensorArgument X> constexpr auto prod(const X& x, Here at = Here::current()) {
-  return detail::reduce<ops::ProdOp, false, false, Dims...>(x, at);
-}
-template <int... Dims, TensorArgument X> constexpr auto prod(const X& x, KeepDims, Here at = Here::current()) {
-  return detail::reduce<ops::ProdOp, false, true, Dims...>(x, at);
-}
-
-/// Whether any (all) elements along the named dims are nonzero; NaN counts as nonzero. The result is bool. Of no
-/// elements, `any` is false and `all` is true. Shapes and communication as `max`.
-template <int... Dims, TensorArgument X> constexpr auto any(const X& x, Here at = Here::current()) {
-  return detail::reduce_bools<ops::MaxOp, false, Dims...>(x, at);
-}
-template <int... Dims, TensorArgument X> constexpr auto any(const X& x, KeepDims, Here at = Here::current()) {
-  return detail::reduce_bools<ops::MaxOp, true, Dims...>(x, at);
-}
-template <int... Dims, TensorArgument X> constexpr auto all(const X& x, Here at = Here::current()) {
-  return detail::reduce_bools<ops::MinOp, false, Dims...>(x, at);
-}
-template <int... Dims, TensorArgument X> constexpr auto all(const X& x, KeepDims, Here at = Here::current()) {
-  return detail::reduce_bools<ops::MinOp, true, Dims...>(x, at);
-}
-
-/// The index of the largest (smallest) element along one dim: `argmax<-1>(x)`, `argmin<0, std::int64_t>(x)`; without a
-/// dim, `argmax(x)`, the row-major position among all elements. Of equal elements the first; where any is NaN, the
-/// first NaN. `Index` has to hold the number of elements; of no elements the result is the largest Index. Shapes as
-/// `max`; no gradient. Communication: over a sharded dim, one all_reduce of the extremes and one of the indices.
-template <int D, Element Index = std::int32_t, TensorArgument X>
-constexpr auto argmax(const X& x, Here at = Here::current()) {
-  return detail::reduce_by<detail::ArgReduce<ops::MaxOp, Index, false, D>>(x, at);
-}
-template <Element Index = std::int32_t, TensorArgument X> constexpr auto argmax(const X& x, Here at = Here::current()) {
-  return detail::reduce_by<detail::ArgReduce<ops::MaxOp, Index, false>>(x, at);
-}
-template <int D, Element Index = std::int32_t, TensorArgument X>
-constexpr auto argmax(const X& x, KeepDims, Here at = Here::current()) {
-  return detail::reduce_by<detail::ArgReduce<ops::MaxOp, Index, true, D>>(x, at);
-}
-template <Element Index = std::int32_t, TensorArgument X>
-constexpr auto argmax(const X& x, KeepDims, Here at = Here::current()) {
-  return detail::reduce_by<detail::ArgReduce<ops::MaxOp, Index, true>>(x, at);
-}
-template <int D, Element Index = std::int32_t, TensorArgument X>
-constexpr auto argmin(const X& x, Here at = Here::current()) {
-  return detail::reduce_by<detail::ArgReduce<ops::MinOp, Index, false, D>>(x, at);
-}
-template <Element Index = std::int32_t, TensorArgument X> constexpr auto argmin(const X& x, Here at = Here::current()) {
-  return detail::reduce_by<detail::ArgReduce<ops::MinOp, Index, false>>(x, at);
-}
-template <int D, Element Index = std::int32_t, TensorArgument X>
-constexpr auto argmin(const X& x, KeepDims, Here at = Here::current()) {
-  return detail::reduce_by<detail::ArgReduce<ops::MinOp, Index, true, D>>(x, at);
-}
-template <Element Index = std::int32_t, TensorArgument X>
-constexpr auto argmin(const X& x, KeepDims, Here at = Here::current()) {
-  return detail::reduce_by<detail::ArgReduce<ops::MinOp, Index, true>>(x, at);
-}
-
-}  // namespace tessera
-
-#endif
-
-// ---- tessera/ops/contraction/einsum.hpp
-
-#ifndef TESSERA_OPS_CONTRACTION_EINSUM_HPP
-#define TESSERA_OPS_CONTRACTION_EINSUM_HPP
-
-namespace tessera {
-
-namespace detail {
-
-/// The text of an einsum, such as "bik,kj->bij", parsed into labels at compile time.
-struct EinsumText {
-  EinsumLabels labels{};
-  int rank_a = 0, rank_b = 0, rank_out = 0;
-  bool valid = true;
-
-  constexpr explicit EinsumText(std::string_view text) {
-    for (int d = 0; d < max_rank; ++d) labels.a[d] = labels.b[d] = labels.out[d] = -1;
-    char names[32]{};
-    int known = 0, part = 0;
-    for (std::size_t i = 0; i < text.size() && valid; ++i) {
-      const char c = text[i];
-      if (c == ' ') continue;
-      if (c == ',') {
-        valid = part == 0;
-        part = 1;
-        continue;
-      }
-      if (c == '-') {
-        valid = part == 1 && i + 1 < text.size() && text[i + 1] == '>';
-        part = 2;
-        ++i;
-        continue;
-      }
-      const bool letter = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
-      int label = 0;
-      while (label < known && names[label] != c) ++label;
-      if (label == known && (part == 2 || known == 32)) valid = false;
-      if (label == known && valid) names[known++] = c;
-      int& rank = part == 0 ? rank_a : part == 1 ? rank_b : rank_out;
-      std::int8_t* own = part == 0 ? labels.a : part == 1 ? labels.b : labels.out;
-      for (int d = 0; d < rank; ++d)
-        if (own[d] == label) valid = false;  // a label twice in one operand
-      if (!letter || rank == max_rank) valid = false;
-      if (valid) own[rank++] = static_cast<std::int8_t>(label);
-    }
-    valid = valid && part == 2;
-  }
-};
-
-/// The element type of a product: `Out` if given, otherwise that of the operands.
-template <class Out, class In> using product_element_t = std::conditional_t<std::is_void_v<Out>, In, Out>;
-
-/// A product of precision P, or as ts::default_matmul_precision and, with `Casts`, ts::autocast set it for f32
-/// operands.
-template <class Out, Precision P, bool Casts = true>
-constexpr Value product_of(const Value& a, const Value& b, const EinsumLabels& labels) {
-  const DType given = a.dtype();
-  const bool by_default = P == Precision::full && given == DType::f32;
-  const DType type = by_default && Casts ? a.module->product_type : given;
-  const Precision precision = by_default && type == given ? a.module->matmul_precision : P;
-  const Value product = build::einsum(build::cast(a, type), build::cast(b, type), labels, precision);
-  if constexpr (std::is_void_v<Out>)
-    return build::cast(build::cast(product, type), given);
-  else
-    return build::cast(product, dtype_v<Out>);
-}
-
-/// The equation of a product that sums over the last `Count` dims of the first operand and the first of the second:
-/// "abc,bcd->ad" of two of rank 3 with a Count of 2.
-template <int Count, int RankA, int RankB> consteval auto tensordot_equation() {
-  constexpr int rank = RankA + RankB - 2 * Count, size = RankA + RankB + rank + 4;  // with ',', "->" and the last 0
-  char text[size]{};
-  int n = 0;
-  const auto letter = [&](int label) { text[n++] = static_cast<char>(label < 26 ? 'a' + label : 'A' + label - 26); };
-  for (int d = 0; d < RankA; ++d) letter(d);
-  text[n++] = ',';
-  for (int d = 0; d < RankB; ++d) letter(RankA - Count + d);
-  text[n++] = '-', text[n++] = '>';
-  for (int d = 0; d < RankA - Count; ++d) letter(d);
-  for (int d = Count; d < RankB; ++d) letter(RankA - Count + d);
-  return FixedString<size>(text);
-}
-
-/// Whether a product can have precision P: lower precisions are for f32 operands only.
-template <Precision P, class A>
-inline constexpr bool splits_v = P == Precision::full || std::is_same_v<typename A::type, float>;
-
-template <FixedString Text, class Out = void, Precision P = Precision::full, bool Casts = true> struct EinsumTag {
-  static constexpr auto leading_dims = ops::LeadingDims::labels;
-  static constexpr EinsumText text{Text.view()};
-  static_assert(
-      text.valid,
-      "tessera: an einsum equation is written \"ik,kj->ij\": a letter for each dim of each operand, no letter "
-      "twice in the result, and all letters of the result in an operand");
-  template <class A, class B> struct result {
-    using type = product_element_t<Out, typename A::type>;
-    static constexpr int rank = text.rank_out;
-    using Checks = decltype([] {
-      static_assert(A::rank == text.rank_a,
-                    "tessera: the first operand of einsum has a different rank than in the equation");
-      static_assert(B::rank == text.rank_b,
-                    "tessera: the second operand of einsum has a different rank than in the equation");
-      static_assert(std::is_same_v<typename A::type, typename B::type>,
-                    "tessera: the operands of einsum must have the same element type; use ts::cast");
-      static_assert(splits_v<P, A>, "tessera: a ts::Precision is only for products of float tensors");
-      require_arithmetic<typename A::type>();
-    });
-  };
-  static constexpr EinsumLabels labels(int, int) { return text.labels; }
-  static constexpr Value product(Value a, Value b, const EinsumLabels& labels) {
-    return product_of<Out, P, Casts>(a, b, labels);
-  }
-  static constexpr Value emit(Value context, Value a, Value b) { return product(a.at(context.source), b, text.labels); }
-};
-
-template <class Out = void, Precision P = Precision::full, bool Casts = true> struct MatmulTag {
-  static constexpr auto leading_dims = ops::LeadingDims::labels;
-  template <class A, class B> struct result {
-    using type = product_element_t<Out, typename A::type>;
-    static constexpr int rank = A::rank;
-    static_assert(require_arithmetic<typename A::type>());
-  };
-  static constexpr EinsumLabels labels(int rank, int rank_b) {
-    EinsumLabels labels{};
-    for (int d = 0; d < max_rank; ++d) labels.a[d] = labels.b[d] = labels.out[d] = -1;
-    for (int d = 0; d < rank; ++d) labels.a[d] = static_cast<std::int8_t>(d);
-    const std::int8_t k = static_cast<std::int8_t>(rank - 1), n = static_cast<std::int8_t>(rank);
-    for (int d = 0; d < rank_b - 2; ++d) labels.b[d] = static_cast<std::int8_t>(d);
-    labels.b[rank_b - 2] = k;
-    labels.b[rank_b - 1] = n;
-    for (int d = 0; d < rank - 1; ++d) labels.out[d] = static_cast<std::int8_t>(d);
-    labels.out[rank - 1] = n;
-    return labels;
-  }
-  static constexpr Value product(Value a, Value b, const EinsumLabels& labels) {
-    return product_of<Out, P, Casts>(a, b, labels);
-  }
-  static constexpr Value emit(Value context, Value a, Value b) {
-    return product(a.at(context.source), b, labels(a.rank(), b.rank()));
-  }
-};
-
-/// The equation of a product with a vector, or of batches of different ranks: "a,bac->bc" of a vector and matrices.
-template <int RankA, int RankB> consteval auto matmul_equation() {
-  constexpr std::string_view text = RankA == 1 && RankB == 1 ? "k,k->"
-                                    : RankA == 1             ? "k,...kn->...n"
-                                    : RankB == 1             ? "...mk,k->...m"
-                                                             : "...mk,...kn->...mn";
-  constexpr EinsumEquation<2> equation(text, {RankA, RankB});
-  return pair_equation<equation.operands[0], equation.operands[1], equation.result>();
-}
-
-template <class Out, Precision P, bool Casts = true, class A, class B>
-constexpr auto matmul_of(Source source, const A& a, const B& b) {
-  constexpr bool have_dims = A::rank >= 1 && B::rank >= 1;
-  constexpr bool alike = std::is_same_v<typename A::element, typename B::element>, splits = splits_v<P, typed_of<A>>;
-  static_assert(have_dims,
-                "tessera: matmul takes tensors of rank 1 or more; a product with a tensor of rank 0 is written with *");
-  static_assert(alike, "tessera: the operands of matmul must have the same element type; use ts::cast");
-  static_assert(splits, "tessera: a ts::Precision is only for products of float tensors");
-  if constexpr (!have_dims || !alike || !splits)
-    return a;
-  else if constexpr (A::rank >= 2 && (B::rank == 2 || (B::rank > 2 && A::rank == B::rank)))
-    return call<MatmulTag<Out, P, Casts>>(source, a, b);
-  else
-    return call<EinsumTag<matmul_equation<A::rank, B::rank>(), Out, P, Casts>>(source, a, b);
-}
-
-// Products of linear algebra and statistics, which ts::autocast leaves in f32.
-template <FixedString Text, class A, class B> constexpr auto exact_einsum(const A& a, const B& b, Here at) {
-  return call<EinsumTag<Text, void, Precision::full, false>>(Source::from(at), a, b);
-}
-template <class A, class B> constexpr auto exact_matmul(const A& a, const B& b, Here at) {
-  return matmul_of<void, Precision::full, false>(Source::from(at), a, b);
-}
-
-}  // namespace detail
-
-namespace detail {
-
-/// The diagonal over two dims, which stands where the first of them was.
-template <int Rank, int Row, int Column> struct DiagonalOverTag {
-  template <class X> using result = Typed<typename X::type, Rank - 1>;
-  static constexpr Value emit(Value context, Value x) {
-    x = x.at(context.source);
-    const int first = x.rank() - Rank, row = first + Row, column = first + Column;
-    // Places of columns are counted by the rows, so that another number of columns is a shape_mismatch.
-    const Value places = build::insert_singletons(ArangeTag<std::int32_t>::emit(context, x, build::extent(x, row)),
-                                                  ((1u << x.rank()) - 1) & ~(1u << column), x.rank());
-    const Value on = build::binary(Op::equal, build::iota(x, row, DType::i32), places);
-    return build::cast(build::sum_of(build::select(on, x, x.number(0)), 1u << column), x.dtype());
-  }
-};
-
-/// A tensor summed over the labels that the result lacks, with its dims in the order of the result.
-template <EinsumLetters From, EinsumLetters To, class X> constexpr auto einsum_of_one(const X& x, Here at) {
-  constexpr EinsumLetters::Repeat repeat = From.repeat();
-  if constexpr (repeat.row >= 0) {
-    const auto diagonal = call<DiagonalOverTag<From.rank, repeat.row, repeat.column>>(Source::from(at), x);
-    return einsum_of_one<From.without(repeat.column), To>(diagonal, at);
-  } else if constexpr (constexpr int summed = From.first_that_lacks(To); summed >= 0) {
-    return einsum_of_one<From.without(summed), To>(sum<summed>(x, at), at);
-  } else if constexpr (From == To) {
-    return x;
-  } else {
-    return [&]<std::size_t... D>(std::index_sequence<D...>) {
-      return transpose<From.find(To.letters[D])...>(x, at);
-    }(std::make_index_sequence<To.rank>());
-  }
-}
-
-/// The products of operands from the left to the right.
-template <auto E, int First = 0, EinsumLetters Labels = E.operands[First], class A, class... Rest>
-constexpr auto einsum_of_many(Here at, const A& a, const Rest&... rest) {
-  if constexpr (Labels.repeat().row >= 0) {
-    constexpr EinsumLetters distinct = Labels.distinct();
-    return einsum_of_many<E, First, distinct>(at, einsum_of_one<Labels, distinct>(a, at), rest...);
-  } else if constexpr (sizeof...(Rest) == 0) {
-    return einsum_of_one<Labels, E.result>(a, at);
-  } else {
-    return [&](const auto& b, const auto&... others) {
-      constexpr EinsumLetters given = E.operands[First + 1], next = given.distinct();
-      constexpr EinsumLetters kept = E.kept(Labels, next, First + 2);
-      constexpr auto text = pair_equation<Labels, next, kept>();
-      return einsum_of_many<E, First + 1, kept>(
-          at, call<EinsumTag<text>>(Source::from(at), a, einsum_of_one<given, next>(b, at)), others...);
-    }(rest...);
-  }
-}
-
-template <FixedString Text, class... X> constexpr auto einsum_by(Here at, const X&... x) {
-  constexpr auto equation = EinsumEquation<sizeof...(X)>(Text.view(), {X::rank...});
-  static_assert(
-      equation.error != EinsumError::text,
-      "tessera: an einsum equation is written \"ik,kj->ij\": a letter for each dim of each operand, no letter "
-      "twice in the result, and all letters of the result in an operand");
-  static_assert(equation.error != EinsumError::operands,
-                "tessera: the equation of einsum has another number of operands than the call");
-  static_assert(equation.error != EinsumError::rank,
-                "tessera: an operand of einsum has a different rank than in the equation");
-  if constexpr (equation.error == EinsumError::none) return einsum_of_many<equation>(at, x...);
-}
-
-}  // namespace detail
-
-/// A contraction by labels: `einsum<"bik,kj->bij">(x, w)` sums over the labels that the result lacks. As in
-/// torch.einsum, a label twice in an operand takes the diagonal, `einsum<"ii->">(x)` is the trace, `...` stands for all
-/// dims that have no letter, the last of them the same in all operands, `einsum<"...ij,...jk->...ik">(a, b)`, and
-/// without `->` the result has the labels that occur once, in the order of the alphabet. One to four operands, which
-/// are multiplied from the left to the right. Products of bf16 and f16 are summed in f32 and rounded once;
-/// `einsum<"ik,kj->ij", float>` of two operands returns the f32 sums. Errors: shape_mismatch where dims with the same
-/// label differ. Communication: none for split labels of the result; over a split summed label the result is a partial
-/// value.
-template <FixedString Text, TensorArgument A, TensorArgument B>
-constexpr auto einsum(const A& a, const B& b, Here at = Here::current()) {
-  if constexpr (detail::EinsumText(Text.view()).valid)
-    return call<detail::EinsumTag<Text>>(Source::from(at), a, b);
-  else
-    return detail::einsum_by<Text>(at, a, b);
-}
-template <FixedString Text, TensorArgument A> constexpr auto einsum(const A& a, Here at = Here::current()) {
-  return detail::einsum_by<Text>(at, a);
-}
-template <FixedString Text, TensorArgument A, TensorArgument B, TensorArgument C>
-constexpr auto einsum(const A& a, const B& b, const C& c, Here at = Here::current()) {
-  return detail::einsum_by<Text>(at, a, b, c);
-}
-template <FixedString Text, TensorArgument A, TensorArgument B, TensorArgument C, TensorArgument D>
-constexpr auto einsum(const A& a, const B& b, const C& c, const D& d, Here at = Here::current()) {
-  return detail::einsum_by<Text>(at, a, b, c, d);
-}
-template <FixedString Text, Element Out, TensorArgument A, TensorArgument B>
-constexpr auto einsum(const A& a, const B& b, Here at = Here::current()) {
-  return call<detail::EinsumTag<Text, Out>>(Source::from(at), a, b);
-}
-/// An f32 contraction computed from bf16 products: `einsum<"ik,kj->ij", ts::Precision::bf16_x3>(a, b)`. Precision
-/// states the error.
-template <FixedString Text, Precision P, TensorArgument A, TensorArgument B>
-constexpr auto einsum(const A& a, const B& b, Here at = Here::current()) {
-  return call<detail::EinsumTag<Text, void, P>>(Source::from(at), a, b);
-}
-
-/// Matrix product: [..., M, K] by [..., K, N] gives [..., M, N]. A vector is a row as first operand and a column as the
-/// second, and the result lacks its dim; an operand may lack leading dims (torch.matmul, but leading dims of extent 1
-/// are not repeated). Products of bf16 and f16 are summed in f32 and rounded once; `matmul<float>(a, b)` returns the
-/// f32 sums. Errors and communication: as einsum.
-template <TensorArgument A, TensorArgument B> constexpr auto matmul(const A& a, const B& b, Here at = Here::current()) {
-  return detail::matmul_of<void, Precision::full>(Source::from(at), a, b);
-}
-template <Element Out, TensorArgument A, TensorArgument B>
-constexpr auto matmul(const A& a, const B& b, Here at = Here::current()) {
-  return detail::matmul_of<Out, Precision::full>(Source::from(at), a, b);
-}
-template <Precision P, TensorArgument A, TensorArgument B>
-constexpr auto matmul(const A& a, const B& b, Here at = Here::current()) {
-  return detail::matmul_of<void, P>(Source::from(at), a, b);
-}
-
-/// The product that sums over the last `Count` dims of a and the first of b, by default two (torch.tensordot):
-/// `tensordot<1>(a, b)` of [I, J, K] and [K, L] is [I, J, L]. Other dims are einsum. Errors and communication: as
-/// einsum.
-template <int Count = 2, TensorArgument A, TensorArgument B>
-constexpr auto tensordot(const A& a, const B& b, Here at = Here::current()) {
-  constexpr bool fits = Count >= 0 && Count <= A::rank && Count <= B::rank;
-  static_assert(fits, "tessera: tensordot sums over as many dims as both operands have, or fewer");
-  if constexpr (fits)
-    return einsum<detail::tensordot_equation<Count, A::rank, B::rank>()>(a, b, at);
-  else
-    return a;
 }
 
 }  // namespace tessera
@@ -20217,6 +21173,37 @@ class FunctionCall {
 
 #endif
 
+// ---- tessera/graph/trace/composed_call.hpp
+
+#ifndef TESSERA_GRAPH_TRACE_COMPOSED_CALL_HPP
+#define TESSERA_GRAPH_TRACE_COMPOSED_CALL_HPP
+
+namespace tessera::detail {
+
+/// A function of values of a trace as one operation of an expression. X: element types and ranks of its operands.
+template <class F, class... X> struct ComposedTag {
+  using Made = decltype(as_sym(F{}(Here(), Sym<typename X::type, X::rank>()...)));
+  template <class...> using result = Typed<typename Made::element, Made::rank>;
+
+  static constexpr Value emit(Value context, auto... operands) {
+    // Without a line of its own, an error gets the line of the expression.
+    return as_sym(F{}(Here(), Sym<typename X::type, X::rank>(operands.at(context.source))...)).value;
+  }
+};
+
+/// f(at, x...) of values of a trace; of stored tensors, an expression. For compositions that need values, such as those
+/// that have a loop or state that two values are alike.
+template <class F, TensorOperand... X> constexpr auto composed_call(const F& f, Here at, const X&... x) {
+  if constexpr ((SymOperand<X> || ...))
+    return f(at, x...);
+  else
+    return call<ComposedTag<F, typed_of<X>...>>(Source::from(at), x...);
+}
+
+}  // namespace tessera::detail
+
+#endif
+
 // ---- tessera/ops/data_movement/diagonal.hpp
 
 #ifndef TESSERA_OPS_DATA_MOVEMENT_DIAGONAL_HPP
@@ -20523,31 +21510,6 @@ template <bool Keep, int... Dims> struct Norm {
   }
 };
 
-template <bool Keep, int... Dims> struct NanSum {
-  using R = Reduce<ops::SumOp, false, Keep, Dims...>;
-  template <class A> using result = typename R::template result<A>;
-  template <int Rank> static constexpr unsigned dims = R::template dims<Rank>;
-  static constexpr Value emit(Value context, Value x, int rank, unsigned set) {
-    x = x.at(context.source);
-    if (is_floating(x.dtype())) x = build::select(build::binary(Op::not_equal, x, x), x.number(0), x);
-    return R::emit(context, x, rank, set);
-  }
-};
-
-template <bool Keep, int... Dims> struct NanMean {
-  using R = Reduce<ops::SumOp, true, Keep, Dims...>;
-  template <class A> using result = typename R::template result<A>;
-  template <int Rank> static constexpr unsigned dims = R::template dims<Rank>;
-  static constexpr Value emit(Value context, Value x, int rank, unsigned set) {
-    const DType type = floating_type(x.dtype());
-    set <<= x.rank() - rank;
-    x = build::cast(x.at(context.source), computed_as(type));
-    const Value is_nan = build::binary(Op::not_equal, x, x), zero = x.number(0);
-    const Value count = build::reduce(Op::sum, build::select(is_nan, zero, x.number(1)), set, Keep);
-    return build::cast(build::reduce(Op::sum, build::select(is_nan, zero, x), set, Keep) / count, type);
-  }
-};
-
 template <bool Keep, int... Dims> struct CountNonzero {
   using R = Reduce<ops::SumOp, false, Keep, Dims...>;
   template <class A> using result = typename R::template result<Typed<std::int32_t, A::rank>>;
@@ -20628,20 +21590,6 @@ constexpr auto norm(const X& x, KeepDims, const P& p, Here at = Here::current())
   return call<detail::PNormTag<X::rank, true, Dims...>>(Source::from(at), x, p);
 }
 
-/// The sum of the elements that are not NaN, whose gradient is 0 where elements are NaN. In all else as `sum`.
-template <int... Dims, TensorArgument X> constexpr auto nansum(const X& x, Here at = Here::current()) {
-  return detail::reduce_by<detail::NanSum<false, Dims...>>(x, at);
-}
-template <int... Dims, TensorArgument X> constexpr auto nansum(const X& x, KeepDims, Here at = Here::current()) {
-  return detail::reduce_by<detail::NanSum<true, Dims...>>(x, at);
-}
-/// The mean of the elements that are not NaN; NaN where all are. In all else as `mean`.
-template <int... Dims, TensorArgument X> constexpr auto nanmean(const X& x, Here at = Here::current()) {
-  return detail::reduce_by<detail::NanMean<false, Dims...>>(x, at);
-}
-template <int... Dims, TensorArgument X> constexpr auto nanmean(const X& x, KeepDims, Here at = Here::current()) {
-  return detail::reduce_by<detail::NanMean<true, Dims...>>(x, at);
-}
 /// The number of elements that are not 0, i32; NaN is not 0. No gradient. In all else as `sum`.
 template <int... Dims, TensorArgument X> constexpr auto count_nonzero(const X& x, Here at = Here::current()) {
   return detail::reduce_by<detail::CountNonzero<false, Dims...>>(x, at);
@@ -20704,7 +21652,7 @@ struct UpperTriangleTag {
 
 }  // namespace detail
 
-/// The p-norm of a - b over all dims, rank 0; the operands are broadcast. Gradient and communication as of norm.
+/// The p-norm of a - b over all dims, rank 0; the operands are broadcast. Gradient and communication: as norm.
 template <TensorArgument A, TensorArgument B, NumberOperand P = int>
 constexpr auto dist(const A& a, const B& b, const P& p = 2, Here at = Here::current()) {
   const detail::FunctionCall named("dist", a, b);
@@ -20783,17 +21731,25 @@ template <TensorArgument A, TensorArgument B> constexpr auto kron(const A& a, co
     return merge_dims<0, 1>(merge_dims<2, 3>(blocks, at), at);
   }
 }
+namespace detail {
+template <int D> struct Cross {
+  template <class A, class B> constexpr auto operator()(Here at, const A& a, const B& b) const {
+    const FunctionCall named("cross", a, b);
+    const auto of = [&](const auto& x, int i) { return slice<D>(x, i, 1, at); };
+    const auto component = [&](int i, int j) { return of(a, i) * of(b, j) - of(a, j) * of(b, i); };
+    const auto made = concat<D>(component(1, 2), component(2, 0), component(0, 1), at);
+    // Of one shape: a dim of more than 3 is an error.
+    return std::get<0>(shard_as(made, std::get<0>(shard_as(a, b, at)), at));
+  }
+};
+}  // namespace detail
+
 /// The cross product of the vectors along dim D, which has extent 3 (torch.linalg.cross, jnp.cross). Errors:
 /// shape_mismatch. Communication: as slice and concat where D is split.
 template <int D = -1, TensorArgument A, TensorArgument B>
 constexpr auto cross(const A& a, const B& b, Here at = Here::current()) {
-  const detail::FunctionCall named("cross", a, b);
   static_assert(A::rank == B::rank, "tessera: cross takes two tensors of one rank");
-  const auto of = [&](const auto& x, int i) { return slice<D>(x, i, 1, at); };
-  const auto component = [&](int i, int j) { return of(a, i) * of(b, j) - of(a, j) * of(b, i); };
-  const auto made = concat<D>(component(1, 2), component(2, 0), component(0, 1), at);
-  // Of one shape: a dim of more than 3 is an error.
-  return std::get<0>(shard_as(made, std::get<0>(shard_as(a, b, at)), at));
+  return detail::composed_call(detail::Cross<D>{}, at, a, b);
 }
 /// The powers 0 to `count` - 1 of each element of a vector in a row, the highest first, or with `vander<true>` last
 /// (torch.vander, jnp.vander): [n] gives [n, count]. No communication.
@@ -20934,235 +21890,6 @@ constexpr auto bilinear(const A& x1, const B& x2, const W& weight, const Bias& b
 
 #endif
 
-// ---- tessera/ops/custom_call.hpp
-
-#ifndef TESSERA_OPS_CUSTOM_CALL_HPP
-#define TESSERA_OPS_CUSTOM_CALL_HPP
-
-namespace tessera {
-
-/// An operand or a result of a function that is called by ts::custom_call: a dense row-major array of the core dims of
-/// one batch entry, aligned to 64 bytes. T is const for operands.
-template <class T, int Rank> class CallArray {
- public:
-  static constexpr int rank = Rank;
-
-  constexpr CallArray(T* data, const Shape& extents) : data_(data) {
-    for (int d = 0; d < Rank; ++d) extents_[d] = extents[static_cast<std::size_t>(d)];
-  }
-  constexpr T* data() const { return data_; }
-  constexpr std::int64_t extent(int dim) const { return extents_[dim]; }
-  constexpr std::int64_t size() const {
-    std::int64_t count = 1;
-    for (int d = 0; d < Rank; ++d) count *= extents_[d];
-    return count;
-  }
-  /// The element at an index for each dim.
-  template <class... Index> constexpr T& operator()(Index... index) const {
-    static_assert(sizeof...(Index) == Rank, "tessera: an element of an array has one index for each core dim");
-    std::int64_t at = 0;
-    [[maybe_unused]] int dim = 0;
-    ((at = at * extents_[dim++] + static_cast<std::int64_t>(index)), ...);
-    return data_[at];
-  }
-
- private:
-  T* data_;
-  std::int64_t extents_[Rank > 0 ? Rank : 1]{};
-};
-
-namespace detail {
-
-template <class Function> inline constexpr CallSignature signature_v{Function::signature};
-
-/// The element types of the results: Function::results if it has them, otherwise that of the first operand.
-template <class Function, class... A> struct CallResults {
-  template <std::size_t... K>
-  static auto find(std::index_sequence<K...>) -> std::tuple<std::tuple_element_t<K * 0, std::tuple<A...>>...>;
-  using type = decltype(find(std::make_index_sequence<static_cast<std::size_t>(signature_v<Function>.result_count)>{}));
-};
-template <class Function, class... A>
-  requires requires { typename Function::template results<A...>; }
-struct CallResults<Function, A...> {
-  using type = typename Function::template results<A...>;
-};
-template <class Function, class... A> using call_results_t = typename CallResults<Function, A...>::type;
-
-/// A hash of the types, by which custom calls of different functions differ.
-template <class Function, class... A> constexpr std::uint64_t function_id() {
-  std::uint64_t hash = 14695981039346656037u;  // FNV-1a
-  for (const char letter : std::string_view(__PRETTY_FUNCTION__))
-    hash = (hash ^ static_cast<unsigned char>(letter)) * 1099511628211u;
-  return hash;
-}
-
-template <class Function, class... A>
-void run_function(const void* const* operands, void* const* results, const CallExtents& extents) {
-  using Results = call_results_t<Function, A...>;
-  [&]<std::size_t... I, std::size_t... K>(std::index_sequence<I...>, std::index_sequence<K...>) {
-    Function::run(CallArray<const A, signature_v<Function>.operands[I].rank>(
-                      static_cast<const A*>(operands[I]), extents.shape(signature_v<Function>.operands[I]))...,
-                  CallArray<std::tuple_element_t<K, Results>, signature_v<Function>.results[K].rank>(
-                      static_cast<std::tuple_element_t<K, Results>*>(results[K]),
-                      extents.shape(signature_v<Function>.results[K]))...);
-  }(std::index_sequence_for<A...>{}, std::make_index_sequence<std::tuple_size_v<Results>>{});
-}
-
-template <class Function, class... A> constexpr CustomFunction make_function() {
-  CustomFunction made{.name = Function::name,
-                      .signature = signature_v<Function>,
-                      .run = &run_function<Function, A...>,
-                      .id = function_id<Function, A...>()};
-  if constexpr (requires { &Function::extent; }) made.extent = &Function::extent;
-  if constexpr (requires { &Function::template gradient<A...>; }) made.gradient = &Function::template gradient<A...>;
-  [&]<class... R>(std::type_identity<std::tuple<R...>>) {
-    int k = 0;
-    ((made.results[k++] = dtype_v<R>), ...);
-  }(std::type_identity<call_results_t<Function, A...>>{});
-  return made;
-}
-/// The function of a custom call for operands of these element types, and the row of its nodes.
-template <class Function, class... A>
-inline constexpr CustomFunction custom_function_v = make_function<Function, A...>();
-constexpr OpRow row_of_function(std::string_view name, const CustomFunction* function) {
-  OpRow made = ops::CustomCallOp::row;
-  made.name = name;
-  made.custom = function;
-  return made;
-}
-template <class Function, class... A>
-inline constexpr OpRow custom_row_v = row_of_function(Function::name, &custom_function_v<Function, A...>);
-
-/// Result `K` of a custom call on operands of the element types A.
-template <class Function, int K, class... A> struct CustomCallTag {
-  static constexpr auto leading_dims = ops::LeadingDims::extended;
-  static constexpr const CallSignature& signature = signature_v<Function>;
-
-  template <class... X> static constexpr int batch_rank() {
-    int i = 0, batch = 0;
-    ((batch = X::rank - signature.operands[i].rank > batch ? X::rank - signature.operands[i].rank : batch, ++i), ...);
-    return batch;
-  }
-  template <class... X>
-  using result =
-      Typed<std::tuple_element_t<K, call_results_t<Function, A...>>, batch_rank<X...>() + signature.results[K].rank>;
-  template <class... X> static constexpr Value emit(Value context, X... x) {
-    Value operands[] = {x.at(context.source)...};
-    build::align_batches(signature, operands);
-    return build::custom_call(custom_row_v<Function, A...>, operands, K);
-  }
-};
-
-template <class Function, class... X> constexpr bool takes_ranks() {
-  int i = 0, batch = 0;
-  bool fits = sizeof...(X) == static_cast<std::size_t>(signature_v<Function>.operand_count);
-  if (!fits) return false;
-  const auto add = [&](int rank) {
-    const int core = signature_v<Function>.operands[i++].rank;
-    fits = fits && rank >= core && rank > 0;
-    batch = rank - core > batch ? rank - core : batch;
-  };
-  (add(X::rank), ...);
-  for (int k = 0; k < signature_v<Function>.operand_count; ++k)
-    fits = fits && batch + signature_v<Function>.operands[k].rank <= max_rank;
-  for (int k = 0; k < signature_v<Function>.result_count; ++k)
-    fits = fits && batch + signature_v<Function>.results[k].rank <= max_rank;
-  return fits;
-}
-
-/// Whether the extents of all results follow from those of the operands.
-template <class Function> constexpr bool knows_extents() {
-  if constexpr (requires { &Function::extent; }) {
-    return true;
-  } else {
-    CallExtents known;
-    const CallSignature& signature = signature_v<Function>;
-    for (const CallSignature::Core& core : signature.operands)
-      for (int d = 0; d < core.rank; ++d) known.bind(core.labels[d], 1);
-    bool all = true;
-    for (const CallSignature::Core& core : signature.results)
-      for (int d = 0; d < core.rank; ++d) all = all && known[core.labels[d]] >= 0;
-    return all;
-  }
-}
-
-template <class Function, std::size_t... K, class... X>
-constexpr auto results_of_custom_call(std::index_sequence<K...>, Source source, const X&... x) {
-  if constexpr (sizeof...(K) == 1)
-    return call<CustomCallTag<Function, 0, typename X::element...>>(source, x...);
-  else  // in braces, so that nodes are made in this order
-    return std::tuple{call<CustomCallTag<Function, static_cast<int>(K), typename X::element...>>(source, x...)...};
-}
-
-template <class Function, class... X> constexpr auto custom_call_of(Source source, const X&... x) {
-  constexpr bool valid = signature_v<Function>.valid;
-  static_assert(valid, "tessera: the signature of a ts::custom_call is written \"(n,n),(n,k)->(n,k)\": core dims of at "
-                       "most 8 operands and 8 results, as letters from a to z or digits from 1 to 9");
-  if constexpr (valid) {
-    constexpr bool fits = takes_ranks<Function, X...>(), known = knows_extents<Function>();
-    static_assert(fits,
-                  "tessera: a ts::custom_call has an operand for each one of the signature, of rank 1 or more and "
-                  "of at least as many dims as the signature has, and at most 8 dims in each value");
-    static_assert(known, "tessera: for letters that only results of a ts::custom_call have, its function has "
-                         "static constexpr std::int64_t extent(char letter, const ts::CallExtents& known)");
-    if constexpr (fits && known)
-      return results_of_custom_call<Function>(
-          std::make_index_sequence<static_cast<std::size_t>(signature_v<Function>.result_count)>{}, source, x...);
-  }
-}
-
-}  // namespace detail
-
-/// Calls a C++ function of dense arrays, once for each batch entry, as XLA's custom_call and jax.pure_callback with a
-/// vectorized function. The function is a struct:
-///
-///     struct Trapezoid {
-///       static constexpr std::string_view name = "trapezoid";          // in plans and in messages
-///       static constexpr std::string_view signature = "(n),(n)->()";   // core dims, as in NumPy's generalized ufuncs
-///       template <class T> static void run(ts::CallArray<const T, 1> x, ts::CallArray<const T, 1> y,
-///                                          ts::CallArray<T, 0> area) {
-///         area() = 0;
-///         for (std::int64_t i = 1; i < x.extent(0); ++i) area() += (x(i) - x(i - 1)) * (y(i) + y(i - 1)) / 2;
-///       }
-///     };
-///     auto area = ts::custom_call<Trapezoid>(x, y);   // x, y: [batch, n]; area: [batch]
-///
-/// Letters of the signature are extents, equal letters are equal extents, and a digit is that extent. For a letter that
-/// only results have, the struct has `static constexpr std::int64_t extent(char letter, const ts::CallExtents& known)`.
-/// Results have the element type of the first operand, or those of `template <class... A> using results =
-/// std::tuple<...>`. Several results are returned as a std::tuple. Dims in front of the core dims are batch dims; they
-/// are broadcast against each other.
-///
-/// The function must depend on nothing but its operands: calls run in any order, on several threads, and one whose
-/// result is not used does not run. It may throw; the program then throws. It must write all elements of its results,
-/// and must not call this library.
-///
-/// Shapes and sharding: batch dims stay split; core dims are whole on each device. Errors: shape_mismatch where batch
-/// dims, or extents with one letter, differ. Gradient: none, so that it is an `unsupported` error to differentiate the
-/// call; ts::custom_vjp gives it one. Communication: a split core dim is made whole, by an all_to_all onto a batch dim
-/// that its axes divide, otherwise by an all_gather.
-template <class Function, TensorArgument X> constexpr auto custom_call(const X& x, Here at = Here::current()) {
-  return detail::custom_call_of<Function>(Source::from(at), x);
-}
-template <class Function, TensorArgument X, TensorArgument Y>
-constexpr auto custom_call(const X& x, const Y& y, Here at = Here::current()) {
-  return detail::custom_call_of<Function>(Source::from(at), x, y);
-}
-template <class Function, TensorArgument X, TensorArgument Y, TensorArgument Z>
-constexpr auto custom_call(const X& x, const Y& y, const Z& z, Here at = Here::current()) {
-  return detail::custom_call_of<Function>(Source::from(at), x, y, z);
-}
-/// Of more operands; behind so many there is no default argument that could tell the line of the call.
-template <class Function, TensorArgument X, TensorArgument Y, TensorArgument Z, TensorOperand... More>
-  requires(sizeof...(More) > 0)
-constexpr auto custom_call(const X& x, const Y& y, const Z& z, const More&... more) {
-  return detail::custom_call_of<Function>(Source{}, x, y, z, more...);
-}
-
-}  // namespace tessera
-
-#endif
-
 // ---- tessera/graph/transform/vjp.hpp
 
 #ifndef TESSERA_GRAPH_TRANSFORM_VJP_HPP
@@ -21174,10 +21901,12 @@ namespace tessera {
 
 namespace detail {
 
-/// Arguments of a function: the items of a tuple, or a single argument.
+/// Arguments of a function: the items of a tuple, or a single argument. Types are written out: of a tuple of one tuple,
+/// std::tuple(items...) would be that tuple.
 template <class T> constexpr auto as_arguments(const T& given) {
   if constexpr (is_tuple_v<T>)
-    return settle(std::apply([](const auto&... items) { return std::tuple(items...); }, given));
+    return settle(
+        std::apply([]<class... Items>(const Items&... items) { return std::tuple<Items...>(items...); }, given));
   else
     return std::tuple(settle(given));
 }
@@ -21413,8 +22142,8 @@ constexpr auto jvp(const F& f, const Primals& primals, const Tangents& tangents,
 template <class F, class Primals, class Direction>
 constexpr auto hvp(const F& f, const Primals& primals, const Direction& direction, Here at = Here::current()) {
   const auto arguments = detail::as_arguments(primals);
-  const auto gradient = [&](const auto&... own) {
-    return grad([&](const auto& all) { return detail::applied(f, all); })(std::tuple(own...));
+  const auto gradient = [&]<class... Own>(const Own&... own) {
+    return grad([&](const auto& all) { return detail::applied(f, all); })(std::tuple<Own...>(own...));
   };
   const Value context = detail::trace_in(arguments);
   const auto recorded = detail::record(gradient, arguments, context.source);
@@ -21647,9 +22376,8 @@ template <int Count, bool Repeated> struct CombinationsTag {
 
 }  // namespace detail
 
-/// All rows with one element of each vector, the last changing first (torch.cartesian_prod): vectors of m and n give
-/// [m n, 2]. The vectors have one element type. Communication: the
-/// grid is merged to rows as in merge_dims.
+/// All rows with one element of each vector, the last changing first (torch.cartesian_prod): vectors of m and n give [m
+/// n, 2]. The vectors have one element type. Communication: as merge_dims, by which the grid becomes rows.
 ///
 ///     const auto pairs = ts::cartesian_prod(x, y);   // [1, 2], [4, 5]: [1, 4], [1, 5], [2, 4], [2, 5]
 template <TensorArgument A, TensorArgument B>
@@ -21669,6 +22397,136 @@ constexpr auto cartesian_prod(const A& a, const B& b, const C& c, Here at = Here
 template <int Count = 2, bool Repeated = false, TensorArgument X>
 constexpr auto combinations(const X& x, Here at = Here::current()) {
   return call<detail::CombinationsTag<Count, Repeated>>(Source::from(at), x);
+}
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/ops/data_movement/creation.hpp
+
+#ifndef TESSERA_OPS_DATA_MOVEMENT_CREATION_HPP
+#define TESSERA_OPS_DATA_MOVEMENT_CREATION_HPP
+
+// Tensors of given extents inside a traced function, each with any tensor of the function as the last argument. Stored
+// tensors are in tensor/creation.hpp.
+
+namespace tessera {
+
+namespace detail {
+
+/// 0, 1, ..., n - 1 along one dim of several, the others of which have extent 1.
+constexpr Value counted_along(Value size, int dim, int rank) {
+  const Value line = size.make({.op = Op::arange, .dtype = DType::i32, .rank = 1}, {size.id});
+  return build::insert_singletons(line, ((1u << rank) - 1) & ~(1u << dim), rank);
+}
+
+template <class T, int Rank> struct FullTag {
+  static constexpr const char* function = "full";
+  static_assert(Rank <= max_rank, "tessera: a tensor has at most 8 dims");
+  template <class X, class N, class... Sizes> struct result : Typed<T, Rank> {
+    using Checks = decltype([] {
+      static_assert(is_floating_v<T> || !std::is_same_v<typename N::type, Number<NumberKind::floating>>,
+                    "tessera: an integer or bool tensor can't be filled with a floating number; use an integer");
+    });
+  };
+  template <class, class N, class... Sizes>
+  static constexpr void convert(Value&, Value& value, std::same_as<Value> auto&...) {
+    value = convert_operand<N>(value, dtype_v<T>);
+  }
+  static constexpr Value emit(Value context, Value, Value value, std::same_as<Value> auto... sizes) {
+    Value like{};  // of this only the shape is used
+    int dim = 0;
+    for (const Value& size : {as_size(sizes).at(context.source)...}) {
+      const Value own = counted_along(size, dim++, Rank);
+      like = like.module == nullptr ? own : like + own;
+    }
+    return build::broadcast(value.at(context.source), like);
+  }
+};
+
+template <class T> struct EyeTag {
+  static constexpr const char* function = "eye";
+  template <class X, class Rows, class Columns> using result = Typed<T, 2>;
+  static constexpr Value emit(Value context, Value, Value rows, Value columns) {
+    const Value down = counted_along(as_size(rows).at(context.source), 0, 2);
+    return build::cast(build::equal(down, counted_along(as_size(columns), 1, 2)), dtype_v<T>);
+  }
+};
+
+/// Points of a line, or powers of them, computed in f64: each half of the points from its own end, so that both ends
+/// are exact.
+template <class T, bool Powers> struct LinspaceTag {
+  static_assert(is_floating_v<T>, "tessera: linspace and logspace make tensors of float, double, bf16 and f16");
+  static constexpr const char* function = Powers ? "logspace" : "linspace";
+  template <class X, class Count, class... Numbers> using result = Typed<T, 1>;
+  static constexpr Value emit(Value context, Value, Value count, Value start, Value end,
+                              std::same_as<Value> auto... base) {
+    const auto real = [](Value x) { return build::cast(x, DType::f64); };
+    count = as_size(count).at(context.source);
+    start = real(start), end = real(end);
+    const Value place = real(counted_along(count, 0, 1)), last = real(count) - 1.0;
+    const Value step = (end - start) / build::binary(Op::maximum, last, last.number(1));
+    const Value near_start = build::binary(Op::less_equal, place * 2.0, last);
+    Value made = build::select(near_start, start + place * step, end - (last - place) * step);
+    if constexpr (Powers) made = build::apply<ops::PowOp>((real(base), ...), made);
+    return build::cast(made, dtype_v<T>);
+  }
+};
+
+}  // namespace detail
+
+/// A tensor of equal elements, of given extents: `full<float>({n, 4}, 0.5, x)`. `in` is any tensor of the function, of
+/// which neither elements nor shape are used. Each dim is split as what reads the result or a constraint needs it. No
+/// communication. Errors: shape_mismatch for a negative extent.
+///
+///     const auto carry = ts::zeros<float>({ts::extent<0>(x), 64}, x);   // [B, 64]
+template <Element T, std::size_t Rank, NumberOperand N, TensorArgument X>
+constexpr auto full(const Dim (&shape)[Rank], const N& value, const X& in, Here at = Here::current()) {
+  return [&]<std::size_t... I>(std::index_sequence<I...>) {
+    using Tag = detail::FullTag<T, static_cast<int>(Rank)>;
+    if constexpr (std::is_same_v<N, bool>)
+      return call<Tag>(Source::from(at), in, static_cast<int>(value), shape[I]...);
+    else
+      return call<Tag>(Source::from(at), in, value, shape[I]...);
+  }(std::make_index_sequence<Rank>{});
+}
+template <Element T, std::size_t Rank, TensorArgument X>
+constexpr auto zeros(const Dim (&shape)[Rank], const X& in, Here at = Here::current()) {
+  return full<T>(shape, 0, in, at);
+}
+template <Element T, std::size_t Rank, TensorArgument X>
+constexpr auto ones(const Dim (&shape)[Rank], const X& in, Here at = Here::current()) {
+  return full<T>(shape, 1, in, at);
+}
+
+/// The identity matrix [n, n], or 1 on the diagonal of [n, m] and 0 elsewhere: `eye<float>(n, x)`. As full.
+template <Element T, SizeOperand N, TensorArgument X>
+constexpr auto eye(const N& n, const X& in, Here at = Here::current()) {
+  return call<detail::EyeTag<T>>(Source::from(at), in, Dim(n), Dim(n));
+}
+template <Element T, SizeOperand N, SizeOperand M, TensorArgument X>
+constexpr auto eye(const N& n, const M& m, const X& in, Here at = Here::current()) {
+  return call<detail::EyeTag<T>>(Source::from(at), in, Dim(n), Dim(m));
+}
+
+/// `count` points at equal distances from `start` to `end`, both included: `linspace(-1, 1, 5, x)` is -1, -0.5, 0, 0.5,
+/// 1. One point is `start`. T is float by default, or double, bf16, f16; points are computed in double and rounded
+/// once. Ends are numbers or ts::Scalars. As full.
+template <Element T = float, NumberOperand Start, NumberOperand End, SizeOperand N, TensorArgument X>
+constexpr auto linspace(const Start& start, const End& end, const N& count, const X& in, Here at = Here::current()) {
+  return call<detail::LinspaceTag<T, false>>(Source::from(at), in, Dim(count), start, end);
+}
+/// `base` to the power of the points of linspace: `logspace(-1, 2, 4, x)` is 0.1, 1, 10, 100.
+template <Element T = float, NumberOperand Start, NumberOperand End, SizeOperand N, TensorArgument X>
+constexpr auto logspace(const Start& start, const End& end, const N& count, const X& in, Here at = Here::current()) {
+  return call<detail::LinspaceTag<T, true>>(Source::from(at), in, Dim(count), start, end, 10.0);
+}
+template <Element T = float, NumberOperand Start, NumberOperand End, SizeOperand N, NumberOperand Base,
+          TensorArgument X>
+constexpr auto logspace(const Start& start, const End& end, const N& count, const Base& base, const X& in,
+                        Here at = Here::current()) {
+  return call<detail::LinspaceTag<T, true>>(Source::from(at), in, Dim(count), start, end, base);
 }
 
 }  // namespace tessera
@@ -21933,10 +22791,9 @@ constexpr auto select(const X& x, const Index& index, Here at = Here::current())
 }
 
 /// x with the update in the elements along dim D from start on, `step` apart (torch.slice_scatter, x.at[a::s].set). A
-/// negative start counts from the end.
-/// Gradients: of x 0 where it is replaced, of the update the cotangent there. Errors: shape_mismatch where the update
-/// leaves the dim, or another dim differs. Communication: the elements of the update that cross borders of shards move
-/// to their place, as in pad; x stays split.
+/// negative start counts from the end. Gradients: of x 0 where it is replaced, of the update the cotangent there.
+/// Errors: shape_mismatch where the update leaves the dim, or another dim differs. Communication: the elements of the
+/// update that cross borders of shards move to their place, as in pad; x stays split.
 ///
 ///     const auto next = ts::slice_scatter<1>(image, row, 3);   // [H, W], [H, 1]
 template <int D, TensorArgument X, TensorArgument Update, SizeOperand Start, SizeOperand Step = int>
@@ -22096,292 +22953,6 @@ template <TensorArgument X> constexpr auto frexp(const X& x, Here at = Here::cur
   const auto mantissa = call<detail::FrexpTag<false>>(Source::from(at), x);
   const auto exponent = call<detail::FrexpTag<true>>(Source::from(at), x);
   return Frexp<std::remove_const_t<decltype(mantissa)>, std::remove_const_t<decltype(exponent)>>{mantissa, exponent};
-}
-
-}  // namespace tessera
-
-#endif
-
-// ---- tessera/ops/given_gradient.hpp
-
-#ifndef TESSERA_OPS_GIVEN_GRADIENT_HPP
-#define TESSERA_OPS_GIVEN_GRADIENT_HPP
-
-// For compositions whose gradient is cheaper than that of their operations; users have ts::custom_vjp.
-
-namespace tessera::build {
-
-/// The cotangent of y on which its gradient is written.
-constexpr Value variable_like(Value y) { return detail::as_variable(broadcast(y.number(0), y)); }
-
-/// y, whose gradients with respect to `values` are given: functions of `cotangent`, the variable_like(y). They may have
-/// fewer dims than the values, or singleton dims. Other operands of y get no cotangent.
-template <int Count>
-constexpr Value with_gradients(Value y, Value cotangent, const Value (&values)[Count],
-                               const Value (&gradients)[Count]) {
-  const Node& from = y.node();
-  std::int32_t ids[2 + 2 * Count]{y.id, cotangent.id};
-  for (int i = 0; i < Count; ++i) ids[2 + i] = values[i].id, ids[2 + Count + i] = gradients[i].id;
-  return y.make({.op = Op::custom_gradient,
-                 .dtype = from.dtype,
-                 .rank = from.rank,
-                 .singletons = from.singletons,
-                 .labels = CustomGradient{Count, 1}.pack()},
-                ids, 2 + 2 * Count);
-}
-
-/// x, as a value that is not that of the forward pass, to be read once `after` is known: what a gradient computes from
-/// it is computed again, where a value of two kernels would be stored by the first of them.
-constexpr Value read_again(Value x, Value after) {
-  const Node& from = x.node();
-  return x.make({.op = Op::barrier, .dtype = from.dtype, .rank = from.rank, .singletons = from.singletons},
-                {x.id, after.id});
-}
-
-}  // namespace tessera::build
-
-#endif
-
-// ---- tessera/ops/functional.hpp
-
-#ifndef TESSERA_OPS_FUNCTIONAL_HPP
-#define TESSERA_OPS_FUNCTIONAL_HPP
-
-namespace tessera {
-
-// Functions composed of other operations. Each is one node of an expression; a trace records a few nodes, which fuse
-// into one kernel: rows are reduced with keepdims. Operands of bf16 and f16 are computed in f32, and results rounded
-// once; losses of both stay f32.
-
-namespace build {
-
-constexpr Value row_sum(Value x, int dim) { return reduce(Op::sum, x, 1u << dim, true); }
-constexpr Value row_mean(Value x, int dim) { return row_sum(x, dim) / cast(extent(x, dim), x.dtype()); }
-
-/// A reduction over a bit set of dims that has no gradient: for a shift that cancels in its use, such as the maximum in
-/// a softmax.
-constexpr Value constant_reduce(Op op, Value x, unsigned dims) {
-  Node made = reduce(op, x, dims, true).node();
-  Reduced reduced = Reduced::of(made);
-  reduced.constant = true;
-  made.labels = reduced.pack();
-  return x.make(made, {x.id});
-}
-/// x minus its maximum along a dim.
-constexpr Value shifted(Value x, int dim) { return x - constant_reduce(Op::max, x, 1u << dim); }
-constexpr Value log_sum_exp_of_shifted(Value x, int dim) { return unary(Op::log, row_sum(unary(Op::exp, x), dim)); }
-constexpr Value softmax(Value x, int dim) {
-  const Value e = unary(Op::exp, shifted(x, dim));
-  return e / row_sum(e, dim);
-}
-
-/// The mean over all dims but the first `lead`; NaN if they have no elements.
-constexpr Value mean_of_all(Value x, int lead) {
-  const unsigned dims = ((1u << x.rank()) - 1) & ~((1u << lead) - 1);
-  return reduce(Op::sum, x, dims, false) / cast(element_count(x, dims), x.dtype());
-}
-
-}  // namespace build
-
-namespace detail {
-
-template <class A> inline constexpr bool floating_v = is_floating_v<typename A::type>;
-
-/// The element type of a loss: f32 for bf16 and f16.
-template <class A> using loss_t = computed_t<typename A::type>;
-
-template <int Rank, int D, bool Log> struct SoftmaxTag {
-  template <class A> struct result : A {
-    using Checks =
-        decltype([] { static_assert(floating_v<A>, "tessera: softmax takes float, double, bf16 and f16 tensors"); });
-  };
-  static constexpr Value emit(Value context, Value x) {
-    const DType type = x.dtype();
-    x = build::cast(x.at(context.source), computed_as(type));
-    const int dim = x.shifted(D, Rank);
-    if constexpr (!Log) return build::cast(build::softmax(x, dim), type);
-    const Value shifted = build::shifted(x, dim);
-    return build::cast(shifted - build::log_sum_exp_of_shifted(shifted, dim), type);
-  }
-};
-
-template <bool Keep, int... Dims> struct LogSumExp {
-  using R = Reduce<ops::MaxOp, false, Keep, Dims...>;
-  template <class A> struct result : R::template result<A> {
-    using Floats =
-        decltype([] { static_assert(floating_v<A>, "tessera: logsumexp takes float, double, bf16 and f16 tensors"); });
-  };
-  template <int Rank> static constexpr unsigned dims = R::template dims<Rank>;
-
-  static constexpr Value emit(Value context, Value x, int rank, unsigned set) {
-    const DType type = x.dtype();
-    set <<= x.rank() - rank;
-    x = build::cast(x.at(context.source), computed_as(type));
-    // Rows whose maximum is infinite are not shifted: infinity minus infinity would be NaN.
-    const Value most = build::constant_reduce(Op::max, x, set),
-                infinity = x.number(std::numeric_limits<double>::infinity());
-    const Value shift =
-        build::select(build::binary(Op::equal, build::unary(Op::abs, most), infinity), x.number(0), most);
-    const Value sum = build::reduce(Op::sum, build::unary(Op::exp, x - shift), set, true);
-    const Value made = build::unary(Op::log, sum) + shift;
-    return build::cast(Keep ? made : build::drop_singletons(made, set), type);
-  }
-};
-
-template <class X, class... Parameters> struct NormResult : X {
-  template <class T> static constexpr bool meets = std::is_same_v<T, typename X::type> || std::is_same_v<T, loss_t<X>>;
-  using Checks = decltype([] {
-    static_assert(floating_v<X> && X::rank >= 1,
-                  "tessera: layer_norm and rms_norm take float, double, bf16 and f16 tensors with at least one dim");
-    static_assert(((meets<typename Parameters::type> && Parameters::rank == 1) && ...),
-                  "tessera: gain and bias of a norm are vectors with the element type of the tensor, or float for bf16 "
-                  "and f16 tensors");
-  });
-};
-
-struct LayerNormTag {
-  static constexpr const char* function = "layer_norm";
-  static constexpr auto leading_dims = ops::LeadingDims::aligned;
-  template <class X, class Gain, class Bias, class Eps> using result = NormResult<X, Gain, Bias>;
-  static constexpr Value emit(Value context, Value x, Value gain, Value bias, Value eps) {
-    const DType type = x.dtype();
-    x = build::cast(x.at(context.source), computed_as(type));
-    gain = build::cast(gain, x.dtype()), bias = build::cast(bias, x.dtype());
-    const int dim = x.rank() - 1;
-    // Rounding of a mean far from 0 leaves a second mean, which is subtracted as well: it shares a pass over the row
-    // with the variance, and has no gradient.
-    const Value count = build::cast(build::extent(x, dim), x.dtype());
-    const Value near = x - build::row_sum(x, dim) / count;
-    const Value rest = build::constant_reduce(Op::sum, near, 1u << dim) / count;
-    const Value variance = build::row_sum(near * near, dim) / count - rest * rest;
-    const Value scale = build::unary(Op::rsqrt, variance + build::cast(eps, x.dtype()));
-    return build::cast((near - rest) * scale * gain + bias, type);
-  }
-};
-
-struct RmsNormTag {
-  static constexpr const char* function = "rms_norm";
-  static constexpr auto leading_dims = ops::LeadingDims::aligned;
-  template <class X, class Gain, class Eps> using result = NormResult<X, Gain>;
-  static constexpr Value emit(Value context, Value x, Value gain, Value eps) {
-    const DType type = x.dtype();
-    x = build::cast(x.at(context.source), computed_as(type));
-    gain = build::cast(gain, x.dtype());
-    const Value square = build::row_mean(x * x, x.rank() - 1);
-    return build::cast(x * build::unary(Op::rsqrt, square + build::cast(eps, x.dtype())) * gain, type);
-  }
-};
-
-template <int Rank> struct CrossEntropyTag {
-  static constexpr const char* function = "cross_entropy";
-  template <class Logits, class Targets> struct result {
-    using type = loss_t<Logits>;
-    static constexpr int rank = 0;
-    using Checks = decltype([] {
-      static_assert(floating_v<Logits>,
-                    "tessera: the logits of cross_entropy must be a float, double, bf16 or f16 tensor");
-      static_assert(std::is_integral_v<typename Targets::type> && !std::is_same_v<typename Targets::type, bool>,
-                    "tessera: the targets of cross_entropy must be an integer tensor of class indices");
-      static_assert(Targets::rank == Logits::rank - 1,
-                    "tessera: the targets of cross_entropy must have the dims of the logits except the last");
-    });
-  };
-  // The logit of the target is selected by comparing positions, so sharded classes are not gathered.
-  static constexpr Value emit(Value context, Value logits, Value targets) {
-    const int lead = logits.leading(Rank), dim = logits.rank() - 1;
-    logits = build::cast(logits.at(context.source), computed_as(logits.dtype()));
-    const Value target = build::insert_singletons(targets.at(context.source), 1u << dim, logits.rank());
-    const Value shifted = build::shifted(logits, dim), exponential = build::unary(Op::exp, shifted);
-    const Value sum = build::row_sum(exponential, dim), loss = build::unary(Op::log, sum) - shifted;
-    const Value picked = build::binary(Op::equal, build::iota(logits, dim, target.dtype()), target);
-    const unsigned all = ((1u << logits.rank()) - 1) & ~((1u << lead) - 1);
-    const Value positions = build::element_count(logits, all & ~(1u << dim)), zero = loss.number(0);
-    const Value share = build::cast(logits.number(1, DType::f64) / build::cast(positions, DType::f64), logits.dtype());
-    const Value made = build::reduce(Op::sum, build::select(picked, loss * share, zero), all, false);
-    // The gradient of the logarithm is the share of rows that have a target: by operations it would be another sum of
-    // each row, and a value for each row to be reduced where classes are split.
-    const Value cotangent = build::variable_like(made), class_of = build::cast(target, DType::i64);
-    const Value own = (lead == 0 ? cotangent : build::insert_singletons(cotangent, all, logits.rank())) * share;
-    const Value exists =
-        build::binary(Op::logical_and, build::binary(Op::greater_equal, class_of, class_of.number(0, DType::i64)),
-                      build::binary(Op::less, class_of, build::extent(logits, dim)));
-    const Value values[] = {logits};
-    const Value gradients[] = {exponential * (build::select(exists, own, zero) / sum) -
-                               build::select(picked, own, zero)};
-    return build::with_gradients(made, cotangent, values, gradients);
-  }
-};
-
-template <int Rank> struct MseTag {
-  static constexpr const char* function = "mse";
-  template <class X, class Y> struct result {
-    using type = loss_t<X>;
-    static constexpr int rank = 0;
-    using Checks = decltype([] {
-      static_assert(floating_v<X> && std::is_same_v<typename X::type, typename Y::type> && X::rank == Y::rank,
-                    "tessera: mse takes two float, double, bf16 or f16 tensors of equal rank and element type");
-    });
-  };
-  static constexpr Value emit(Value context, Value x, Value y) {
-    const DType type = computed_as(x.dtype());
-    const Value difference = build::cast(x.at(context.source), type) - build::cast(y, type);
-    return build::mean_of_all(difference * difference, difference.leading(Rank));
-  }
-};
-
-}  // namespace detail
-
-/// exp(x) over its sum along one dim, by default the last, computed without overflow. x is floating; the result has its
-/// shape and element type. A row with NaN or +infinity gives NaN. Communication: along a sharded dim, one all_reduce of
-/// the maxima and one of the sums.
-template <int D = -1, TensorArgument X> constexpr auto softmax(const X& x, Here at = Here::current()) {
-  return call<detail::SoftmaxTag<X::rank, detail::checked_dim<D, X::rank>(), false>>(Source::from(at), x);
-}
-/// softmax of -x (torch.nn.functional.softmin). Communication: as softmax.
-template <int D = -1, TensorArgument X> constexpr auto softmin(const X& x, Here at = Here::current()) {
-  return softmax<D>(-x, at);
-}
-/// The logarithm of softmax, accurate where softmax underflows. Communication: as softmax.
-template <int D = -1, TensorArgument X> constexpr auto log_softmax(const X& x, Here at = Here::current()) {
-  return call<detail::SoftmaxTag<X::rank, detail::checked_dim<D, X::rank>(), true>>(Source::from(at), x);
-}
-
-/// The logarithm of the sum of exponentials over the named dims, by default all: `logsumexp<-1>(x)`, computed without
-/// overflow. -infinity where all elements are, NaN where any is. The gradient is softmax. Shapes as `max`.
-/// Communication: as softmax.
-template <int... Dims, TensorArgument X> constexpr auto logsumexp(const X& x, Here at = Here::current()) {
-  return detail::reduce_by<detail::LogSumExp<false, Dims...>>(x, at);
-}
-template <int... Dims, TensorArgument X> constexpr auto logsumexp(const X& x, KeepDims, Here at = Here::current()) {
-  return detail::reduce_by<detail::LogSumExp<true, Dims...>>(x, at);
-}
-
-/// Layer norm of rows (the last dim): (x - mean) / sqrt(variance + eps) * gain + bias; gain and bias are vectors. The
-/// result has the shape and element type of x. Errors: shape_mismatch. Communication: all_reduces of row sums where
-/// rows are split. Source: Ba, Kiros, Hinton, 1607.06450.
-template <TensorArgument X, TensorArgument Gain, TensorArgument Bias, NumberOperand Eps = double>
-constexpr auto layer_norm(const X& x, const Gain& gain, const Bias& bias, const Eps& eps = 1e-5,
-                          Here at = Here::current()) {
-  return call<detail::LayerNormTag>(Source::from(at), x, gain, bias, eps);
-}
-/// RMS norm of rows (the last dim): x / sqrt(mean of squares + eps) * gain. Otherwise as layer_norm. Source: Zhang,
-/// Sennrich, 1910.07467.
-template <TensorArgument X, TensorArgument Gain, NumberOperand Eps = double>
-constexpr auto rms_norm(const X& x, const Gain& gain, const Eps& eps = 1e-5, Here at = Here::current()) {
-  return call<detail::RmsNormTag>(Source::from(at), x, gain, eps);
-}
-
-/// The mean over all positions of -log softmax(logits)[target], for logits [..., classes] and integer targets [...];
-/// rank 0. A target outside of the classes adds 0. Errors: shape_mismatch. Communication: with sharded classes,
-/// all_reduces of one value per position; logits are never gathered.
-template <TensorArgument Logits, TensorArgument Targets>
-constexpr auto cross_entropy(const Logits& logits, const Targets& targets, Here at = Here::current()) {
-  return call<detail::CrossEntropyTag<Logits::rank>>(Source::from(at), logits, targets);
-}
-/// The mean of the squared difference of x and y, which have equal shapes; rank 0, NaN for tensors without elements.
-/// Errors: shape_mismatch.
-template <TensorArgument X, TensorArgument Y> constexpr auto mse(const X& x, const Y& y, Here at = Here::current()) {
-  return call<detail::MseTag<X::rank>>(Source::from(at), x, y);
 }
 
 }  // namespace tessera
@@ -22566,29 +23137,47 @@ template <int Rank, int D> struct IndexAddTag {
 };
 
 template <int Rank, class... Indices> constexpr void check_indices() {
-  (check_row_indices<Indices>(), ...);
-  static_assert(sizeof...(Indices) >= 2, "tessera: with one tensor of indices use embedding or index_copy");
-  static_assert(sizeof...(Indices) <= Rank, "tessera: there are at most as many tensors of indices as dims");
+  constexpr bool has_mask = (std::is_same_v<typename Indices::type, bool> || ...);
+  static_assert(!has_mask, "tessera: a mask is no index: the elements where it holds are ts::masked_select(x, mask, "
+                           "size), of which the size is known; to write there, ts::masked_fill(x, mask, number) or "
+                           "ts::select(mask, values, x)");
+  if constexpr (!has_mask) {
+    (check_row_indices<Indices>(), ...);
+    static_assert(sizeof...(Indices) >= 2, "tessera: with one tensor of indices use embedding or index_copy");
+    static_assert(sizeof...(Indices) <= Rank, "tessera: there are at most as many tensors of indices as dims");
+  }
 }
-/// The index into the merged first dims of x, of one index for each of them; -1 where one of them is outside of its
-/// dim.
+/// The index into the merged first dims of x, of one index for each of them; an ops::OutsideIndex where one of them is
+/// outside of its dim, of several such dims the first.
 template <int Rank> constexpr Value merged_index(Value context, Value x, std::initializer_list<Value> indices) {
   if (x.rank() != Rank)
     context.refuse(errc::unsupported,
                    "[index] leading dims: use indices outside of a shard_map, and inside the block of a Stack");
-  Value merged{}, inside{};
+  using ops::OutsideIndex;
+  Value merged{}, outside{};  // where all are inside, `outside` is 0
   int dim = 0;
   for (const Value& given : indices) {
-    const Value index = build::cast(given.at(context.source), DType::i64), extent = build::extent(x, dim++);
+    const Value index = build::cast(given.at(context.source), DType::i64), extent = build::extent(x, dim);
     const Value own = build::binary(Op::logical_and, build::binary(Op::greater_equal, index, index.number(0)),
                                     build::less(index, extent));
+    const auto number = [&](std::int64_t of) { return index.number(static_cast<double>(of)); };
+    const auto limited = [&](const Value& v) {
+      return build::binary(Op::maximum, build::binary(Op::minimum, v, number(OutsideIndex::range - 1)),
+                           number(-OutsideIndex::range));
+    };
+    const Value place = limited(index) + number(OutsideIndex::range * (1 + 2 * dim));
+    const Value wrong = number(OutsideIndex::first) - (place * number(OutsideIndex::range) + limited(extent));
+    const Value found = build::select(own, number(0), wrong);
     merged = merged.module == nullptr ? index : merged * extent + index;
-    inside = inside.module == nullptr ? own : build::binary(Op::logical_and, inside, own);
+    outside =
+        outside.module == nullptr ? found : build::select(build::binary(Op::equal, outside, number(0)), found, outside);
+    ++dim;
   }
-  return build::select(inside, merged, merged.number(-1));
+  return build::select(build::binary(Op::equal, outside, outside.number(0)), merged, outside);
 }
 
 template <int Rank> struct IndexTag {
+  static constexpr const char* function = "index";
   template <class X, class... Indices> struct result {
     using type = typename X::type;
     static constexpr int own = [] {
@@ -22610,6 +23199,7 @@ template <int Rank> struct IndexTag {
 };
 
 template <int Rank, bool Accumulate> struct IndexPutTag {
+  static constexpr const char* function = "index_put";
   template <class X, class Values, class... Indices> struct result : X {
     using Checks = decltype([] {
       check_indices<Rank, Indices...>();
@@ -22871,19 +23461,28 @@ template <TensorArgument X, Operand Set> constexpr auto isin(const X& x, const S
 
 namespace tessera {
 
+namespace detail {
+
+template <int D> struct Logcumsumexp {
+  template <class X> constexpr auto operator()(Here at, const X& x) const {
+    const auto lines = settle(movedim<D, 0>(x, at));
+    const auto none_yet = settle(full_like(sum<0>(lines, at), -std::numeric_limits<double>::infinity(), at));
+    const auto step = [at](const auto& so_far, const auto& next) {
+      const auto sum = logaddexp(so_far, next, at);
+      return std::tuple(sum, sum);
+    };
+    return movedim<0, D>(std::get<1>(tessera::scan(step, none_yet, lines, {}, at)), at);
+  }
+};
+
+}  // namespace detail
+
 /// The logarithm of the cumulative sum of exponentials along dim D (torch.logcumsumexp, lax.cumlogsumexp), without
-/// overflow and exact in each element's own range: a ts::scan of logaddexp, one step for each element of the dim, so
-/// for traced functions.
+/// overflow and exact in each element's own range. It is a ts::scan of logaddexp, one step for each element of the dim.
 /// Communication: a split dim is gathered; others stay split.
 template <int D, TensorArgument X> constexpr auto logcumsumexp(const X& x, Here at = Here::current()) {
   static_assert(is_floating_v<typename X::element>, "tessera: logcumsumexp takes float, double, bf16 and f16 tensors");
-  const auto lines = detail::settle(movedim<D, 0>(x, at));
-  const auto none_yet = detail::settle(full_like(sum<0>(lines, at), -std::numeric_limits<double>::infinity(), at));
-  const auto step = [at](const auto& so_far, const auto& next) {
-    const auto sum = logaddexp(so_far, next, at);
-    return std::tuple(sum, sum);
-  };
-  return movedim<0, D>(std::get<1>(scan(step, none_yet, lines, {}, at)), at);
+  return detail::composed_call(detail::Logcumsumexp<D>{}, at, x);
 }
 
 }  // namespace tessera
@@ -23974,11 +24573,13 @@ struct ExampleFactors {
 // Communication: where examples are split, that of the reduction over a split dim. Errors: `structure` for a name that
 // no vmap around has.
 
-/// The sum of x over the examples of the vmap, or of several vmaps.
+/// The sum of x over the examples of the vmap, or of several vmaps, the same for all examples. Communication of these
+/// collectives: that of an operation along the dim of examples, such as an all_reduce of one example's size for a sum
+/// over split examples; none if examples are not split.
 template <FixedString... Axes, detail::ExampleOperand X> constexpr auto psum(const X& x, Here at = Here::current()) {
   return Sym<typename X::element, X::rank>(detail::sum_over_examples<Axes...>(x, at));
 }
-/// The mean over the examples.
+/// The mean over the examples. In all else as psum.
 template <FixedString... Axes, detail::ExampleOperand X> constexpr auto pmean(const X& x, Here at = Here::current()) {
   static_assert(is_floating_v<typename X::element>, "tessera: pmean takes float, double, bf16 and f16 tensors");
   const Value sum = detail::sum_over_examples<Axes...>(x, at);
@@ -24825,6 +25426,56 @@ template <int Rank, LossReduction Reduction> struct SmoothedCrossEntropyTag {
   }
 };
 
+/// Cross entropy with a probability for each class.
+template <int Rank, LossReduction Reduction> struct SoftCrossEntropyTag {
+  static constexpr const char* function = "cross_entropy";
+  template <class Logits, class Probabilities, class Smoothing, class Z, class Ignored, class... Weight> struct result {
+    using type = loss_t<Logits>;
+    static constexpr int rank = Reduction == LossReduction::each ? Rank - 1 : 0;
+    static_assert((weighs_classes_v<Logits, Weight> && ...));
+    using Checks = decltype([] {
+      static_assert(floating_v<Logits>,
+                    "tessera: the logits of cross_entropy must be a float, double, bf16 or f16 tensor");
+    });
+  };
+  static constexpr Value emit(Value context, Value logits, Value targets, Value smoothing, Value z, Value ignored,
+                              std::same_as<Value> auto... class_weight) {
+    if (ignored.node().is_constant() && ignored.node().value >= 0)
+      context.refuse(errc::option,
+                     "[cross_entropy] ignore_index: targets that are probabilities have no index to ignore; give "
+                     "positions to be ignored probabilities of 0");
+    const int lead = logits.leading(Rank), dim = logits.rank() - 1;
+    logits = build::cast(logits.at(context.source), computed_as(logits.dtype()));
+    targets = build::cast(targets.at(context.source), logits.dtype());
+    const Value most = build::constant_reduce(Op::max, logits, 1u << dim), shifted = logits - most;
+    const Value log_sum = build::log_sum_exp_of_shifted(shifted, dim), loss = log_sum - shifted;
+    if (!(smoothing.node().is_constant() && smoothing.node().value == 0)) {
+      smoothing = build::cast(smoothing, logits.dtype());
+      targets = targets * (1.0 - smoothing) + smoothing / build::cast(build::extent(logits, dim), logits.dtype());
+    }
+    // A class of probability 0 adds 0 even if its logit is -infinity.
+    const Value none = build::equal(targets, targets.number(0));
+    const Value finite = build::binary(Op::minimum, loss, loss.number(std::numeric_limits<float>::max()));
+    Value losses = targets * build::select(none, finite, loss);
+    ((losses = losses * weights_of_classes(class_weight, logits)), ...);
+    const Value total = log_sum + most;
+    const Value penalty = build::drop_singletons(build::cast(z, logits.dtype()) * total * total, 1u << dim);
+    return build::reduce_loss(build::reduce(Op::sum, losses, 1u << dim, false) + penalty, lead, Reduction);
+  }
+};
+
+/// Whether the targets of a cross entropy are probabilities, not class indices.
+template <class Logits, class Targets> inline constexpr bool are_probabilities_v = false;
+template <class Logits, class Targets>
+  requires requires { typename Targets::element; }
+inline constexpr bool are_probabilities_v<Logits, Targets> =
+    is_floating_v<typename Targets::element> && Targets::rank == Logits::rank;
+
+template <LossReduction Reduction, class Logits, class Targets>
+using CrossEntropyWithOptions =
+    std::conditional_t<are_probabilities_v<Logits, Targets>, SoftCrossEntropyTag<Logits::rank, Reduction>,
+                       SmoothedCrossEntropyTag<Logits::rank, Reduction>>;
+
 }  // namespace detail
 
 /// The Huber loss, as torch.nn.functional.huber_loss: (x - y)^2 / 2 where |x - y| is at most delta, and
@@ -24967,9 +25618,21 @@ struct CrossEntropy {
 template <LossReduction Reduction = LossReduction::mean, TensorArgument Logits, TensorArgument Targets>
 constexpr auto cross_entropy(const Logits& logits, const Targets& targets, const CrossEntropy& options,
                              Here at = Here::current()) {
-  return call<detail::SmoothedCrossEntropyTag<Logits::rank, Reduction>>(Source::from(at), logits, targets,
-                                                                        options.label_smoothing, options.z_loss,
-                                                                        static_cast<double>(options.ignore_index));
+  return call<detail::CrossEntropyWithOptions<Reduction, Logits, Targets>>(Source::from(at), logits, targets,
+                                                                           options.label_smoothing, options.z_loss,
+                                                                           static_cast<double>(options.ignore_index));
+}
+/// The targets can be probabilities [..., classes], a floating-point tensor of the shape of the logits, as in PyTorch:
+/// the loss of a position is the sum over the classes of -y log p, with smoothing of y (1 - s) + s / classes for y. The
+/// mean is over the positions, also with a weight for each class. A class of probability 0 adds 0, also if its logit is
+/// -infinity, where PyTorch gives NaN. The gradient is by the logits and by the probabilities. Errors:
+/// shape_mismatch; option for an ignore_index of 0 or above.
+///
+///     ts::cross_entropy(ts::matmul(x, w), ts::softmax(teacher / temperature))
+template <TensorArgument Logits, TensorArgument Targets>
+  requires detail::are_probabilities_v<Logits, Targets>
+constexpr auto cross_entropy(const Logits& logits, const Targets& targets, Here at = Here::current()) {
+  return cross_entropy<LossReduction::mean>(logits, targets, CrossEntropy{}, at);
 }
 /// Without options, reduced otherwise: `cross_entropy<LossReduction::each>` is PyTorch's reduction="none".
 template <LossReduction Reduction, TensorArgument Logits, TensorArgument Targets>
@@ -24984,7 +25647,7 @@ template <LossReduction Reduction = LossReduction::mean, TensorArgument Logits, 
           TensorArgument Weight>
 constexpr auto cross_entropy(const Logits& logits, const Targets& targets, const Weight& weight,
                              const CrossEntropy& options = {}, Here at = Here::current()) {
-  return call<detail::SmoothedCrossEntropyTag<Logits::rank, Reduction>>(
+  return call<detail::CrossEntropyWithOptions<Reduction, Logits, Targets>>(
       Source::from(at), logits, targets, options.label_smoothing, options.z_loss,
       static_cast<double>(options.ignore_index), weight);
 }
@@ -25230,6 +25893,12 @@ struct UnitRowsTag {
     return x / build::binary(Op::maximum, length, x.number(1e-12));
   }
 };
+template <class T> inline constexpr bool has_rank_0_v = NumberOperand<T>;
+template <TensorOperand T> inline constexpr bool has_rank_0_v<T> = T::rank == 0;
+/// What scores can be divided by.
+template <class T>
+concept TemperatureOperand = Operand<T> && has_rank_0_v<T>;
+
 template <class X> constexpr auto unit_rows(const X& x, Here at) { return call<UnitRowsTag>(Source::from(at), x); }
 
 }  // namespace detail
@@ -25342,10 +26011,13 @@ constexpr auto triplet_margin_loss(const Anchor& anchor, const Positive& positiv
 
 /// Cross entropy of the cosines of each query with all keys, over the temperature, where key i is that of query i and
 /// the other keys are its negatives: the loss of contrastive learning. Shapes: query and keys [batch, features].
-/// Reductions and errors: as huber. Communication: with a split batch an all_gather of the keys. Source: van den Oord
-/// et al., 1807.03748.
+/// The temperature is a number, or a tensor of rank 0, which has a gradient: CLIP's `logit_scale` s is a parameter, and
+/// 1 / exp(s) the temperature. Reductions and errors: as huber. Communication: with a split batch an all_gather of the
+/// keys. Source: van den Oord et al., 1807.03748; Radford et al., 2103.00020.
+///
+///     ts::info_nce(m.image(x), m.text(y), ts::exp(-m.logit_scale))
 template <LossReduction Reduction = LossReduction::mean, TensorArgument Query, TensorArgument Keys,
-          NumberOperand Temperature = double>
+          detail::TemperatureOperand Temperature = double>
 constexpr auto info_nce(const Query& query, const Keys& keys, const Temperature& temperature = 0.1,
                         Here at = Here::current()) {
   static_assert(Query::rank == 2 && Keys::rank == 2, "tessera: info_nce takes query and keys of [batch, features]");
@@ -25355,11 +26027,16 @@ constexpr auto info_nce(const Query& query, const Keys& keys, const Temperature&
 }
 /// The same with negatives of its own for all queries: key i against negatives [count, features].
 template <LossReduction Reduction = LossReduction::mean, TensorArgument Query, TensorArgument Keys,
-          TensorArgument Negatives, NumberOperand Temperature = double>
+          TensorArgument Negatives, Operand Temperature = double>
+  requires(!detail::TemperatureOperand<Negatives>)
 constexpr auto info_nce(const Query& query, const Keys& keys, const Negatives& negatives,
                         const Temperature& temperature = 0.1, Here at = Here::current()) {
-  static_assert(Query::rank == 2 && Keys::rank == 2 && Negatives::rank == 2,
-                "tessera: info_nce takes query and keys of [batch, features], and negatives of [count, features]");
+  static_assert(
+      Query::rank == 2 && Keys::rank == 2 && Negatives::rank == 2,
+      "tessera: info_nce takes query and keys of [batch, features], then negatives of [count, features], or a "
+      "temperature, which is a number or a tensor of rank 0");
+  static_assert(detail::TemperatureOperand<Temperature>,
+                "tessera: the temperature of info_nce is a number or a tensor of rank 0");
   const auto rows = detail::unit_rows(query, at);
   const auto of_key = sum<1>(rows * detail::unit_rows(keys, at), at);                         // [B]
   const auto of_negatives = einsum<"id,jd->ij">(rows, detail::unit_rows(negatives, at), at);  // [B, count]
@@ -25524,6 +26201,91 @@ constexpr auto auroc(const Scores& scores, const Target& target, Here at = Here:
   const auto ranks = sum(call<MulTag>(source, positive, (first + last) * 0.5), at);
   const auto pairs = call<SubTag>(source, ranks, positives * (positives - 1.0) * 0.5);
   return cast<float>(detail::share_of(pairs, positives * negatives, at), at);
+}
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/ops/normal_functions.hpp
+
+#ifndef TESSERA_OPS_NORMAL_FUNCTIONS_HPP
+#define TESSERA_OPS_NORMAL_FUNCTIONS_HPP
+
+// Functions of the tails of normal distributions, composed of others: erfc, erfinv, ndtr and log_ndtr are in
+// elementwise/special.hpp.
+
+namespace tessera {
+
+namespace detail {
+
+/// exp(x^2) erfc(x), in f64; from 10 on by the asymptotic series, whose next term is below 1e-16.
+struct ErfcxTag : FloatingComposition {
+  static constexpr Value emit(Value context, Value given) {
+    const Value x = build::cast(given.at(context.source), DType::f64), edge = x.number(10);
+    const Value in_tail = build::greater(x, edge), far = build::select(in_tail, x, edge),
+                near = build::select(in_tail, edge, x);
+    const Value direct = build::unary(Op::exp, near * near) * build::apply<ops::ErfcOp>(near);
+    const Value inverse = 1.0 / far, step = inverse * inverse * 0.5;
+    Value series = x.number(1);
+    for (int n = 12; n >= 1; --n) series = 1.0 - step * series * (2.0 * n - 1);
+    const Value tail = inverse * series * 0.56418958354775628695;  // 1 / sqrt(pi)
+    return build::cast(build::select(in_tail, tail, direct), given.dtype());
+  }
+};
+
+/// In f64: of the smaller of p and 1 - p, whose logarithm tells small probabilities apart; in the middle by erfinv.
+struct NdtriTag : FloatingComposition {
+  static constexpr Value emit(Value context, Value given) {
+    const Value p = build::cast(given.at(context.source), DType::f64), zero = p.number(0);
+    const Value below = build::less(p, p.number(0.5)), rest = build::select(below, p, 1.0 - p);
+    const Value central = build::less(build::unary(Op::abs, p - 0.5), p.number(0.425));
+    const Value is_inside = build::greater(rest, zero);
+    const Value in_tail = build::binary(Op::logical_and, is_inside, build::unary(Op::logical_not, central));
+    // Each formula is given numbers that it is finite for.
+    const Value middle =
+        build::apply<ops::ErfinvOp>(build::select(central, p, p.number(0.5)) * 2.0 - 1.0) * 1.41421356237309504880;
+    const Value r = build::unary(Op::sqrt, -build::unary(Op::log, build::select(in_tail, rest, p.number(0.01))));
+    const Value is_near = build::binary(Op::less_equal, r, r.number(5));
+    const Value near = build::select(is_near, r - 1.6, zero), far = build::select(is_near, zero, r - 5.0);
+    using Tail = ops::NormalTail;
+    const Value size =
+        build::select(is_near, polynomial(near, Tail::near_numerator) / polynomial(near, Tail::near_denominator),
+                      polynomial(far, Tail::far_numerator) / polynomial(far, Tail::far_denominator));
+    const Value tail = build::select(below, -size, size);
+    const Value end = build::select(
+        build::equal(p, zero), p.number(-ops::infinity),
+        build::select(build::equal(p, p.number(1)), p.number(ops::infinity), p.number(ops::not_a_number)));
+    const Value made = build::select(central, middle, build::select(is_inside, tail, end));
+    const Value cotangent = build::variable_like(made);
+    const Value values[] = {p};
+    const Value gradients[] = {cotangent * build::unary(Op::exp, made * made * 0.5) *
+                               2.50662827463100050242};  // sqrt(2 pi)
+    return build::cast(build::with_gradients(made, cotangent, values, gradients), given.dtype());
+  }
+
+ private:
+  template <int N> static constexpr Value polynomial(Value x, const double (&c)[N]) {
+    Value sum = x.number(c[N - 1]);
+    for (int i = N - 2; i >= 0; --i) sum = sum * x + c[i];
+    return sum;
+  }
+};
+
+}  // namespace detail
+
+// Shape and sharding are those of the operand; no communication. Integers and bools give f32. NaN gives NaN.
+
+/// exp(x^2) erfc(x), which is about 1 / (x sqrt(pi)) where erfc(x) is 0 (torch.special.erfcx); infinite below -26.
+/// Relative error: 2e-14; computed in double. Gradient: 2 x erfcx(x) - 2 / sqrt(pi).
+template <TensorArgument X> constexpr auto erfcx(const X& x, Here at = Here::current()) {
+  return call<detail::ErfcxTag>(Source::from(at), x);
+}
+/// The inverse of ndtr, the normal quantile of a probability (torch.special.ndtri, jax.scipy.special.ndtri): -infinity
+/// of 0, infinity of 1, NaN outside of [0, 1]. Relative error: 1e-14, also of the smallest probabilities; computed in
+/// double. Gradient: sqrt(2 pi) exp(ndtri(p)^2 / 2).
+template <TensorArgument X> constexpr auto ndtri(const X& p, Here at = Here::current()) {
+  return call<detail::NdtriTag>(Source::from(at), p);
 }
 
 }  // namespace tessera
@@ -26945,6 +27707,198 @@ constexpr auto local_response_norm(const X& x, const LocalResponseNorm& o, Here 
 
 #endif
 
+// ---- tessera/ops/reduction/nan_statistics.hpp
+
+#ifndef TESSERA_OPS_REDUCTION_NAN_STATISTICS_HPP
+#define TESSERA_OPS_REDUCTION_NAN_STATISTICS_HPP
+
+// Reductions of the elements that are not NaN.
+
+namespace tessera {
+
+namespace detail {
+
+constexpr Value is_nan(Value x) { return build::binary(Op::not_equal, x, x); }
+/// x with a number in place of NaN; integers stay.
+constexpr Value without_nan(Value x, double number) {
+  return is_floating(x.dtype()) ? build::select(is_nan(x), x.number(number), x) : x;
+}
+/// What an extreme is reduced from: infinity for the smallest.
+template <class Extreme> constexpr double least_extreme() {
+  const double infinity = std::numeric_limits<double>::infinity();
+  return std::is_same_v<Extreme, ops::MaxOp> ? -infinity : infinity;
+}
+
+template <bool Keep, int... Dims> struct NanSum {
+  using R = Reduce<ops::SumOp, false, Keep, Dims...>;
+  template <class A> using result = typename R::template result<A>;
+  template <int Rank> static constexpr unsigned dims = R::template dims<Rank>;
+  static constexpr Value emit(Value context, Value x, int rank, unsigned set) {
+    x = x.at(context.source);
+    return R::emit(context, without_nan(x, 0), rank, set);
+  }
+};
+
+template <bool Keep, int... Dims> struct NanMean {
+  using R = Reduce<ops::SumOp, true, Keep, Dims...>;
+  template <class A> using result = typename R::template result<A>;
+  template <int Rank> static constexpr unsigned dims = R::template dims<Rank>;
+  static constexpr Value emit(Value context, Value x, int rank, unsigned set) {
+    const DType type = floating_type(x.dtype());
+    set <<= x.rank() - rank;
+    x = build::cast(x.at(context.source), computed_as(type));
+    const Value zero = x.number(0), nan = is_nan(x);
+    const Value count = build::reduce(Op::sum, build::select(nan, zero, x.number(1)), set, Keep);
+    return build::cast(build::reduce(Op::sum, build::select(nan, zero, x), set, Keep) / count, type);
+  }
+};
+
+template <bool Keep, int... Dims> struct NanProd {
+  using R = Reduce<ops::ProdOp, false, Keep, Dims...>;
+  template <class A> using result = typename R::template result<A>;
+  template <int Rank> static constexpr unsigned dims = R::template dims<Rank>;
+  static constexpr Value emit(Value context, Value x, int rank, unsigned set) {
+    return R::emit(context, without_nan(x.at(context.source), 1), rank, set);
+  }
+};
+
+template <class Extreme, bool Keep, int... Dims> struct NanExtreme {
+  using R = Reduce<Extreme, false, Keep, Dims...>;
+  template <class A> using result = typename R::template result<A>;
+  template <int Rank> static constexpr unsigned dims = R::template dims<Rank>;
+  static constexpr Value emit(Value context, Value x, int rank, unsigned set) {
+    x = x.at(context.source);
+    const Value found = R::emit(context, without_nan(x, least_extreme<Extreme>()), rank, set);
+    if (!is_floating(x.dtype())) return found;
+    // NaN where all elements are, and not where there are none.
+    set <<= x.rank() - rank;
+    const Value numbers = build::select(is_nan(x), x.number(0, DType::i32), x.number(1, DType::i32));
+    const Value any = build::reduce(Op::max, numbers, set, Keep);
+    return build::select(build::equal(any, any.number(0)), found.number(std::numeric_limits<double>::quiet_NaN()),
+                         found);
+  }
+};
+
+template <int Rank, bool Root, bool Keep, int... Dims> struct NanVarianceTag {
+  using R = Reduce<ops::SumOp, true, Keep, Dims...>;
+  template <class A, class Correction> using result = typename R::template result<A>;
+  static constexpr Value emit(Value context, Value x, Value correction) {
+    const DType type = floating_type(x.dtype());
+    const unsigned set = dim_set<Rank, Dims...>() << x.leading(Rank);
+    x = build::cast(x.at(context.source), computed_as(type));
+    const Value zero = x.number(0), one = x.number(1), nan = is_nan(x);
+    const Value count = build::reduce(Op::sum, build::select(nan, zero, one), set, true);
+    // A line of NaNs is divided by 1: 0 / 0 would be NaN in its gradient.
+    const Value mean =
+        build::reduce(Op::sum, build::select(nan, zero, x), set, true) / build::binary(Op::maximum, count, one);
+    const Value off = build::select(nan, zero, x - mean);
+    const Value divisor = build::binary(Op::maximum, count - build::cast(correction, x.dtype()), zero);
+    const Value variance = build::reduce(Op::sum, off * off, set, true) / divisor;
+    const Value made = build::cast(Root ? flat_root(variance) : variance, type);
+    return Keep ? made : build::drop_singletons(made, set);
+  }
+};
+
+/// The position of the first extreme of the elements that are not NaN; -1 where all are.
+template <class Extreme, class Index, bool Keep, int... Dims> struct NanArgReduce {
+  using R = ArgReduce<Extreme, Index, Keep, Dims...>;
+  template <class A> using result = typename R::template result<A>;
+  template <int Rank> static constexpr unsigned dims = R::template dims<Rank>;
+  static constexpr Value emit(Value context, Value x, int rank, unsigned set) {
+    x = x.at(context.source);
+    set <<= x.rank() - rank;
+    const Value most = build::reduce(ops::op_v<Extreme>, without_nan(x, least_extreme<Extreme>()), set, true);
+    const Value found = R::first_of(x, build::binary(Op::equal, x, most), set);
+    return build::select(build::equal(found, found.number(R::past_all)), found.number(-1), found);
+  }
+};
+
+}  // namespace detail
+
+/// The sum of the elements that are not NaN, whose gradient is 0 where elements are NaN. In all else as `sum`.
+template <int... Dims, TensorArgument X> constexpr auto nansum(const X& x, Here at = Here::current()) {
+  return detail::reduce_by<detail::NanSum<false, Dims...>>(x, at);
+}
+template <int... Dims, TensorArgument X> constexpr auto nansum(const X& x, KeepDims, Here at = Here::current()) {
+  return detail::reduce_by<detail::NanSum<true, Dims...>>(x, at);
+}
+/// The mean of the elements that are not NaN; NaN where all are. In all else as `mean`.
+template <int... Dims, TensorArgument X> constexpr auto nanmean(const X& x, Here at = Here::current()) {
+  return detail::reduce_by<detail::NanMean<false, Dims...>>(x, at);
+}
+template <int... Dims, TensorArgument X> constexpr auto nanmean(const X& x, KeepDims, Here at = Here::current()) {
+  return detail::reduce_by<detail::NanMean<true, Dims...>>(x, at);
+}
+/// The largest, the smallest of the elements that are not NaN; NaN where all are (jnp.nanmax, jnp.nanmin). The gradient
+/// is that of `max` and `min`, 0 where elements are NaN. In all else as `max`.
+template <int... Dims, TensorArgument X> constexpr auto nanmax(const X& x, Here at = Here::current()) {
+  return detail::reduce_by<detail::NanExtreme<ops::MaxOp, false, Dims...>>(x, at);
+}
+template <int... Dims, TensorArgument X> constexpr auto nanmax(const X& x, KeepDims, Here at = Here::current()) {
+  return detail::reduce_by<detail::NanExtreme<ops::MaxOp, true, Dims...>>(x, at);
+}
+template <int... Dims, TensorArgument X> constexpr auto nanmin(const X& x, Here at = Here::current()) {
+  return detail::reduce_by<detail::NanExtreme<ops::MinOp, false, Dims...>>(x, at);
+}
+template <int... Dims, TensorArgument X> constexpr auto nanmin(const X& x, KeepDims, Here at = Here::current()) {
+  return detail::reduce_by<detail::NanExtreme<ops::MinOp, true, Dims...>>(x, at);
+}
+/// The product of the elements that are not NaN (jnp.nanprod); 1 where all are. In all else as `prod`.
+template <int... Dims, TensorArgument X> constexpr auto nanprod(const X& x, Here at = Here::current()) {
+  return detail::reduce_by<detail::NanProd<false, Dims...>>(x, at);
+}
+template <int... Dims, TensorArgument X> constexpr auto nanprod(const X& x, KeepDims, Here at = Here::current()) {
+  return detail::reduce_by<detail::NanProd<true, Dims...>>(x, at);
+}
+/// The variance of the elements that are not NaN, by their number less the correction, which is 1 as of `var`;
+/// jnp.nanvar's default is 0. NaN where no more elements than the correction are. In all else as `var` and `std`.
+template <int... Dims, TensorArgument X, NumberOperand Correction = int>
+constexpr auto nanvar(const X& x, const Correction& correction = 1, Here at = Here::current()) {
+  return call<detail::NanVarianceTag<X::rank, false, false, Dims...>>(Source::from(at), x, correction);
+}
+template <int... Dims, TensorArgument X, NumberOperand Correction = int>
+constexpr auto nanvar(const X& x, KeepDims, const Correction& correction = 1, Here at = Here::current()) {
+  return call<detail::NanVarianceTag<X::rank, false, true, Dims...>>(Source::from(at), x, correction);
+}
+template <int... Dims, TensorArgument X, NumberOperand Correction = int>
+constexpr auto nanstd(const X& x, const Correction& correction = 1, Here at = Here::current()) {
+  return call<detail::NanVarianceTag<X::rank, true, false, Dims...>>(Source::from(at), x, correction);
+}
+template <int... Dims, TensorArgument X, NumberOperand Correction = int>
+constexpr auto nanstd(const X& x, KeepDims, const Correction& correction = 1, Here at = Here::current()) {
+  return call<detail::NanVarianceTag<X::rank, true, true, Dims...>>(Source::from(at), x, correction);
+}
+/// The index of the largest (smallest) element that is not NaN, along one dim or among all elements; -1 where all are
+/// NaN, as of jnp.nanargmax. In all else as `argmax`: `nanargmax<-1>(x)`, `nanargmin<0, std::int64_t>(x)`.
+template <int D, Element Index = std::int32_t, TensorArgument X>
+constexpr auto nanargmax(const X& x, Here at = Here::current()) {
+  return detail::reduce_by<detail::NanArgReduce<ops::MaxOp, Index, false, D>>(x, at);
+}
+template <Element Index = std::int32_t, TensorArgument X>
+constexpr auto nanargmax(const X& x, Here at = Here::current()) {
+  return detail::reduce_by<detail::NanArgReduce<ops::MaxOp, Index, false>>(x, at);
+}
+template <int D, Element Index = std::int32_t, TensorArgument X>
+constexpr auto nanargmax(const X& x, KeepDims, Here at = Here::current()) {
+  return detail::reduce_by<detail::NanArgReduce<ops::MaxOp, Index, true, D>>(x, at);
+}
+template <int D, Element Index = std::int32_t, TensorArgument X>
+constexpr auto nanargmin(const X& x, Here at = Here::current()) {
+  return detail::reduce_by<detail::NanArgReduce<ops::MinOp, Index, false, D>>(x, at);
+}
+template <Element Index = std::int32_t, TensorArgument X>
+constexpr auto nanargmin(const X& x, Here at = Here::current()) {
+  return detail::reduce_by<detail::NanArgReduce<ops::MinOp, Index, false>>(x, at);
+}
+template <int D, Element Index = std::int32_t, TensorArgument X>
+constexpr auto nanargmin(const X& x, KeepDims, Here at = Here::current()) {
+  return detail::reduce_by<detail::NanArgReduce<ops::MinOp, Index, true, D>>(x, at);
+}
+
+}  // namespace tessera
+
+#endif
+
 // ---- tessera/ops/reduction/normalization.hpp
 
 #ifndef TESSERA_OPS_REDUCTION_NORMALIZATION_HPP
@@ -27206,12 +28160,10 @@ template <int Rank, int D, Interpolation How, bool IgnoresNan> struct QuantileTa
   template <class A, class Q> using result = Typed<element_t<floating_type(dtype_v<typename A::type>)>, Rank - 1>;
   static constexpr Value emit(Value context, Value x, Value q) {
     x = build::cast(x.at(context.source), floating_type(x.dtype()));
-    if (const Node& node = q.node(); node.is_constant() && !(node.value >= 0 && node.value <= 1))
-      context.refuse(errc::option, "[quantile] q: q is not between 0 and 1");
+    q = build::checked_cast(q.at(context.source), DType::f64, NumberRule::quantile);
     const RankedDim line(x, x.shifted(D, Rank));
     const Value most = build::cast(line.count() - 1.0, DType::f64), zero = most.number(0);
-    const Value place =
-        build::binary(Op::maximum, build::binary(Op::minimum, build::cast(q, DType::f64) * most, most), zero);
+    const Value place = build::binary(Op::maximum, build::binary(Op::minimum, q * most, most), zero);
     const auto at = [&](Value rank) {
       const Value whole = build::cast(rank, DType::i64);
       return line.at(IgnoresNan ? whole : line.unless_nan(whole));
@@ -27257,8 +28209,8 @@ template <int D = -1, TensorArgument X> constexpr auto nanmedian(const X& x, Her
 
 /// The q-quantile along dim D: the element of rank q (n - 1), from 0 for the smallest on, interpolated between its
 /// neighbours: `quantile<-1>(x, 0.9)`, `quantile<0, ts::Interpolation::lower>(x, q)`. NaN where any element is; of
-/// integers f32. A q that is a ts::Scalar is clamped to [0, 1]. Errors: option for a constant q outside of [0, 1];
-/// dim_range for a dim without elements. In all else as median. `nanquantile` leaves NaNs out.
+/// integers f32. Errors: option for a q outside of [0, 1], of a ts::Scalar when the program runs; dim_range for a dim
+/// without elements. In all else as median. `nanquantile` leaves NaNs out.
 template <int D = -1, Interpolation How = Interpolation::linear, TensorArgument X, NumberOperand Q>
 constexpr auto quantile(const X& x, const Q& q, Here at = Here::current()) {
   return call<detail::QuantileTag<X::rank, detail::checked_dim<D, X::rank>(), How, false>>(Source::from(at), x, q);
@@ -28124,11 +29076,10 @@ constexpr auto fold(const X& x, const std::array<std::int64_t, 2>& extents, cons
   return detail::unfold<detail::FoldTag>(x, options, at, extents[0], extents[1]);
 }
 
-/// The windows of `size` elements of dim D, one every `step` elements (Tensor.unfold): the dim becomes (n - size) /
-/// step
-/// + 1 windows, and the elements of a window are the last dim. Without a split dim the windows are a view. The gradient
-/// adds the windows up. Errors: shape_mismatch for a window longer than the dim, and for a size or a step below 1.
-/// Communication: along a split dim a halo, of the elements that windows of other devices need.
+/// The windows of `size` elements of dim D, one every `step` elements (Tensor.unfold): a dim of n becomes (n - size) /
+/// step + 1 windows, and the elements of a window are the last dim. If D is not split, the windows are a view. The
+/// gradient adds the windows up. Errors: shape_mismatch for a window longer than the dim, and for a size or a step
+/// below 1. Communication: along a split dim a halo, of the elements that windows of other devices need.
 ///
 ///     const auto frames = ts::unfold<-1>(signal, 512, 128);   // [batch, time]: [batch, frames, 512]
 template <int D, TensorArgument X, SizeOperand Size, SizeOperand Step>

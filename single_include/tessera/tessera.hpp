@@ -5293,20 +5293,26 @@ struct Factors {
   }
 };
 
+/// Which extreme the position is of that a reduction finds.
+enum class PositionOf : std::int8_t { nothing, argmax, argmin };
+
 /// The dims that a reduction reduces, and whether the result keeps them with extent 1.
 struct Reduced {
   std::uint8_t dims = 0;  ///< bit d: dim d is reduced
   bool keep = false;
   bool constant = false;  ///< no gradient: a shift that cancels in its use, such as the maximum in a softmax
+  PositionOf position = PositionOf::nothing;  ///< a position exists only where there are elements
 
   static constexpr Reduced of(const Node& node) {
-    return {static_cast<std::uint8_t>(node.labels[0]), node.labels[1] != 0, node.labels[2] != 0};
+    return {static_cast<std::uint8_t>(node.labels[0]), node.labels[1] != 0, node.labels[2] != 0,
+            static_cast<PositionOf>(node.labels[3])};
   }
   constexpr Labels pack() const {
     Labels labels{};
     labels[0] = static_cast<std::int8_t>(dims);
     labels[1] = keep ? 1 : 0;
     labels[2] = constant ? 1 : 0;
+    labels[3] = static_cast<std::int8_t>(position);
     return labels;
   }
   constexpr bool has(int dim) const { return (dims >> dim & 1) != 0; }
@@ -5353,6 +5359,7 @@ enum class NumberRule : std::int8_t {
   rate,         ///< of a dropout: from 0 to 1
   probability,  ///< of a distribution: from 0 to 1
   positive,     ///< a parameter of a distribution
+  quantile,     ///< from 0 to 1
 };
 constexpr NumberRule number_rule(const Node& cast) { return static_cast<NumberRule>(cast.labels[0]); }
 constexpr Labels pack_rule(NumberRule rule) {
@@ -7668,6 +7675,12 @@ TESSERA_PLANNING inline std::string shape_text(DType dtype, const Shape& shape) 
   return text + ']';
 }
 
+/// The element type of an operand as messages show it. A scatter_add gets its source in the type in which it adds; the
+/// tensor to which it adds has the type that the program has given.
+constexpr DType shown_dtype(const ShapeContext& c, int operand) {
+  return c.graph.operand_node(c.id, c.node().op == Op::scatter_add && operand == 0 ? 2 : operand).dtype;
+}
+
 /// Throws an error with the operation, the shapes of its tensors, the values of its sizes and the user's line.
 [[noreturn]] inline void fail_operation(errc id, const ShapeContext& c, const std::string& why, std::string_view name) {
   const OpRow& row = row_of(c.node());
@@ -7680,7 +7693,7 @@ TESSERA_PLANNING inline std::string shape_text(DType dtype, const Shape& shape) 
         x.rank == 0 && x.dtype == DType::i64 && c.numbers != nullptr;
     if (!size && x.is_constant()) continue;
     if (!operands.empty()) operands += size ? ", " : " x ";
-    operands += size ? std::to_string(c.number(i)) : shape_text(x.dtype, c.operand(i));
+    operands += size ? std::to_string(c.number(i)) : shape_text(shown_dtype(c, i), c.operand(i));
   }
   const std::string_view own = name.empty() ? row.name : name, function = c.node().source.function();
   fail(id, "[", own, "] ", why, ": ", operands, function.empty() || function == own ? "" : " in ",
@@ -7902,6 +7915,14 @@ template <class A, class B> struct Promote {
   static constexpr int rank = A::rank > B::rank ? A::rank : B::rank;
 };
 
+/// Element type and rank of any number of operands that are broadcast against each other and promoted.
+template <class A, class... More> struct MeetAll : A {};
+template <class A, class B> struct Both : Typed<typename Promote<A, B>::type, Promote<A, B>::rank> {};
+template <class A, class B>
+  requires(is_number_v<typename A::type> && is_number_v<typename B::type>)
+struct Both<A, B> : Typed<Number<NumberKind::floating>, 0> {};
+template <class A, class B, class... More> struct MeetAll<A, B, More...> : MeetAll<Both<A, B>, More...> {};
+
 /// Casts an operand to the promoted type. Errors: dtype_mismatch for an integer literal that is no value of that type.
 template <class Typed> constexpr Value convert_operand(Value x, DType type) {
   const bool is_whole = std::is_same_v<typename Typed::type, Number<NumberKind::integer>>;
@@ -8030,7 +8051,8 @@ struct GreaterTag : detail::Binary<ops::GreaterOp> {};
 struct GreaterEqualTag : detail::Binary<ops::GreaterEqualOp> {};
 
 /// Comparisons of two operands, broadcast and promoted as in `pow`; so are the operators <, <=, >, >=. The result is a
-/// bool tensor. Comparisons with NaN are false, but not_equal is true; false orders before true. No gradient.
+/// bool tensor. Comparisons with NaN are false, but not_equal is true; false orders before true. No gradient. Errors
+/// and communication: as pow.
 template <Operand A, Operand B>
   requires(TensorOperand<A> || TensorOperand<B>)
 constexpr auto equal(const A& a, const B& b, Here at = Here::current()) {
@@ -8061,7 +8083,8 @@ template <Operand A, Operand B>
 constexpr auto greater_equal(const A& a, const B& b, Here at = Here::current()) {
   return call<GreaterEqualTag>(Source::from(at), a, b);
 }
-/// Logical functions give bools; every nonzero operand counts as true, NaN too.
+/// Logical functions give bools; every nonzero operand counts as true, NaN too. No gradient. Shapes and communication:
+/// as abs, of two operands as pow.
 template <TensorArgument X> constexpr auto logical_not(const X& x, Here at = Here::current()) {
   return call<detail::Unary<ops::LogicalNotOp>>(Source::from(at), x);
 }
@@ -8460,6 +8483,7 @@ constexpr Value cast_parts(Value x, DType type) {
 constexpr const char* broken_rule(NumberRule rule) {
   if (rule == NumberRule::rate) return "[dropout] rate: the rate is not between 0 and 1";
   if (rule == NumberRule::probability) return "[distributions] probs: the probability is not between 0 and 1";
+  if (rule == NumberRule::quantile) return "[quantile] q: q is not between 0 and 1";
   if (rule == NumberRule::positive) return "[distributions] parameter: the parameter is not above 0";
   return "[number] range: the number is not a value of the element type";
 }
@@ -9136,7 +9160,8 @@ struct NanToNumTag {
 
 }  // namespace detail
 
-/// 1 / x; an infinity of the sign of x where it is 0. Of integers f32, as in PyTorch. Gradient: -1 / x^2.
+/// 1 / x; an infinity of the sign of x where it is 0. Of integers f32, as in PyTorch. Gradient: -1 / x^2. Shapes and
+/// communication of these functions: see `abs`, of several operands `pow`.
 template <TensorArgument X> constexpr auto reciprocal(const X& x, Here at = Here::current()) {
   return call<detail::ReciprocalTag>(Source::from(at), x);
 }
@@ -9152,8 +9177,8 @@ template <TensorArgument X> constexpr auto rad2deg(const X& x, Here at = Here::c
   return call<detail::RadiansToDegreesTag>(Source::from(at), x);
 }
 
-/// Which elements are NaN, infinite of either sign, neither of the two: bool tensors of the shape of x. Integers and
-/// bools are finite. No gradient, no communication.
+/// Which elements are NaN (isnan), infinite of either sign (isinf), neither of the two (isfinite): bool tensors of the
+/// shape of x. Integers and bools are finite. No gradient, no communication.
 template <TensorArgument X> constexpr auto isnan(const X& x, Here at = Here::current()) {
   return call<detail::ClassifyTag<detail::NumberClass::nan>>(Source::from(at), x);
 }
@@ -9167,8 +9192,8 @@ template <TensorArgument X> constexpr auto isfinite(const X& x, Here at = Here::
 /// x where it is between low and high, and the nearer of the two elsewhere; high everywhere where low is above it, as
 /// in PyTorch. NaN stays NaN. The bounds are numbers or tensors, broadcast against x and promoted with it; one bound
 /// alone is ts::maximum or ts::minimum. Gradient: 1 where low <= x <= high, bounds included as in PyTorch, and 0
-/// elsewhere, where it is that of the bound. Errors: shape_mismatch; dtype_mismatch for an integer bound that is no
-/// value of an integer type. No communication.
+/// elsewhere, where the bound gets the cotangent. Errors: shape_mismatch; dtype_mismatch for an integer bound that is
+/// no value of an integer type. No communication.
 template <Operand X, Operand Low, Operand High>
   requires(TensorOperand<X> || TensorOperand<Low> || TensorOperand<High>)
 constexpr auto clamp(const X& x, const Low& low, const High& high, Here at = Here::current()) {
@@ -9437,7 +9462,8 @@ struct HardswishTag : FloatingComposition {
 
 }  // namespace detail
 
-/// max(x, 0) for numbers of any type; -0 stays -0, NaN stays NaN. Exact. The gradient at 0 is 0.
+/// max(x, 0) for numbers of any type; -0 stays -0, NaN stays NaN. Exact. The gradient at 0 is 0. Shapes, element types
+/// and communication of activations: see `abs`.
 template <TensorArgument X> constexpr auto relu(const X& x, Here at = Here::current()) {
   return call<detail::Unary<ops::ReluOp>>(Source::from(at), x);
 }
@@ -9519,8 +9545,8 @@ template <TensorArgument X, NumberOperand Threshold, NumberOperand N>
 constexpr auto threshold(const X& x, const Threshold& threshold, const N& value, Here at = Here::current()) {
   return call<detail::ThresholdTag>(Source::from(at), x, threshold, value);
 }
-/// x where it is further from 0 than the bound, 0 elsewhere; with softshrink nearer to 0 by the bound. The gradient is
-/// 1 beyond the bound, and 0 at it.
+/// x where it is further from 0 than the bound, 0 elsewhere; softshrink also moves x towards 0 by the bound. The
+/// gradient is 1 beyond the bound, and 0 at it.
 template <TensorArgument X, NumberOperand N = double>
 constexpr auto hardshrink(const X& x, const N& bound = 0.5, Here at = Here::current()) {
   return call<detail::ShrinkTag<false>>(Source::from(at), x, bound);
@@ -9641,20 +9667,21 @@ struct FracTag : Unary<ops::TruncOp> {
 // The result has the element type, the shape and the sharding of the operand, and nothing is communicated. Integers are
 // given as they are, NaN gives NaN, infinities and the sign of zeros are kept. The gradient is 0. Exact.
 
-/// The largest whole number that is at most x.
+/// The largest whole number that is at most x; integers stay as they are. Exact. The gradient is 0. Shapes, element
+/// types and communication of these functions: see `abs`.
 template <TensorArgument X> constexpr auto floor(const X& x, Here at = Here::current()) {
   return call<detail::Rounding<ops::FloorOp>>(Source::from(at), x);
 }
-/// The smallest whole number that is at least x.
+/// The smallest whole number that is at least x. In all else as floor.
 template <TensorArgument X> constexpr auto ceil(const X& x, Here at = Here::current()) {
   return call<detail::Rounding<ops::CeilOp>>(Source::from(at), x);
 }
-/// x without its fraction, towards 0.
+/// x without its fraction, towards 0. In all else as floor.
 template <TensorArgument X> constexpr auto trunc(const X& x, Here at = Here::current()) {
   return call<detail::Rounding<ops::TruncOp>>(Source::from(at), x);
 }
 /// The nearest whole number; halves are rounded to the even neighbour, as in PyTorch, JAX and IEEE 754: 0.5 gives 0 and
-/// 1.5 gives 2.
+/// 1.5 gives 2. In all else as floor.
 template <TensorArgument X> constexpr auto round(const X& x, Here at = Here::current()) {
   return call<detail::Rounding<ops::RoundOp>>(Source::from(at), x);
 }
@@ -9932,6 +9959,33 @@ template <int N> constexpr double polynomial(double x, const double (&c)[N]) {
   return sum;
 }
 
+/// The normal quantile at a probability exp(-r^2) up to .075: the quotients of polynomials of r - 1.6 for r up to 5,
+/// and of r - 5 beyond. Source: Wichura, Algorithm AS 241, PPND16.
+struct NormalTail {
+  static constexpr double near_numerator[] = {
+      1.42343711074968357734e0, 4.63033784615654529590e0,  5.76949722146069140550e0,  3.64784832476320460504e0,
+      1.27045825245236838258e0, 2.41780725177450611770e-1, 2.27238449892691845833e-2, 7.74545014278341407640e-4};
+  static constexpr double near_denominator[] = {1,
+                                                2.05319162663775882187e0,
+                                                1.67638483018380384940e0,
+                                                6.89767334985100004550e-1,
+                                                1.48103976427480074590e-1,
+                                                1.51986665636164571966e-2,
+                                                5.47593808499534494600e-4,
+                                                1.05075007164441684324e-9};
+  static constexpr double far_numerator[] = {
+      6.65790464350110377720e0,  5.46378491116411436990e0,  1.78482653991729133580e0,  2.96560571828504891230e-1,
+      2.65321895265761230930e-2, 1.24266094738807843860e-3, 2.71155556874348757815e-5, 2.01033439929228813265e-7};
+  static constexpr double far_denominator[] = {1,
+                                               5.99832206555887937690e-1,
+                                               1.36929880922735805310e-1,
+                                               1.48753612908506148525e-2,
+                                               7.86869131145613259100e-4,
+                                               1.84631831751005468180e-5,
+                                               1.42151175831644588870e-7,
+                                               2.04426310338993978564e-15};
+};
+
 /// The inverse of erf, through the normal quantile at (1 + x) / 2. Source: Wichura, Algorithm AS 241, PPND16.
 inline double erfinv(double x) {
   constexpr double a[] = {3.3871328727963666080e0,  1.3314166789178437745e+2, 1.9715909503065514427e+3,
@@ -9945,28 +9999,6 @@ inline double erfinv(double x) {
                           3.9307895800092710610e+4,
                           2.8729085735721942674e+4,
                           5.2264952788528545610e+3};
-  constexpr double c[] = {1.42343711074968357734e0,  4.63033784615654529590e0, 5.76949722146069140550e0,
-                          3.64784832476320460504e0,  1.27045825245236838258e0, 2.41780725177450611770e-1,
-                          2.27238449892691845833e-2, 7.74545014278341407640e-4};
-  constexpr double d[] = {1,
-                          2.05319162663775882187e0,
-                          1.67638483018380384940e0,
-                          6.89767334985100004550e-1,
-                          1.48103976427480074590e-1,
-                          1.51986665636164571966e-2,
-                          5.47593808499534494600e-4,
-                          1.05075007164441684324e-9};
-  constexpr double e[] = {6.65790464350110377720e0,  5.46378491116411436990e0,  1.78482653991729133580e0,
-                          2.96560571828504891230e-1, 2.65321895265761230930e-2, 1.24266094738807843860e-3,
-                          2.71155556874348757815e-5, 2.01033439929228813265e-7};
-  constexpr double f[] = {1,
-                          5.99832206555887937690e-1,
-                          1.36929880922735805310e-1,
-                          1.48753612908506148525e-2,
-                          7.86869131145613259100e-4,
-                          1.84631831751005468180e-5,
-                          1.42151175831644588870e-7,
-                          2.04426310338993978564e-15};
   constexpr double root_half = 0.70710678118654752440;
   const double size = x < 0 ? -x : x;
   if (!(size < 1)) return size == 1 ? x * infinity : not_a_number;
@@ -9976,7 +10008,8 @@ inline double erfinv(double x) {
   }
   const double r = __builtin_sqrt(-__builtin_log(0.5 * (1 - size)));
   const double tail =
-      r <= 5 ? polynomial(r - 1.6, c) / polynomial(r - 1.6, d) : polynomial(r - 5, e) / polynomial(r - 5, f);
+      r <= 5 ? polynomial(r - 1.6, NormalTail::near_numerator) / polynomial(r - 1.6, NormalTail::near_denominator)
+             : polynomial(r - 5, NormalTail::far_numerator) / polynomial(r - 5, NormalTail::far_denominator);
   return __builtin_copysign(root_half * tail, x);
 }
 
@@ -10219,7 +10252,8 @@ namespace tessera {
 // Functions of one operand keep its shape and its sharding, and communicate nothing; of integers and bools they give
 // f32. NaN gives NaN. Within 3 ulp.
 
-/// Sine of radians; NaN of infinities. Error: 2.2 ulp for f32, 1.7 ulp for f64. Gradient: cos(x).
+/// Sine of radians; NaN of infinities. Error: 2.2 ulp for f32, 1.7 ulp for f64. Gradient: cos(x). Shapes, element types
+/// and communication of these functions: see `abs`.
 template <TensorArgument X> constexpr auto sin(const X& x, Here at = Here::current()) {
   return call<detail::Unary<ops::SinOp>>(Source::from(at), x);
 }
@@ -10500,7 +10534,7 @@ struct LogNdtrTag : FloatingComposition {
 // of f64.
 
 /// 1 - erf(x), accurate where erf(x) is near 1; 0 at infinity, 2 at -infinity. Error: 3.2 ulp. Gradient: -2 / sqrt(pi)
-/// exp(-x^2).
+/// exp(-x^2). Shapes, element types and communication of these functions: see `abs`, of two operands `pow`.
 template <TensorArgument X> constexpr auto erfc(const X& x, Here at = Here::current()) {
   return call<detail::Unary<ops::ErfcOp>>(Source::from(at), x);
 }
@@ -10596,9 +10630,9 @@ template <TensorArgument X> constexpr auto entr(const X& x, Here at = Here::curr
 template <TensorArgument X> constexpr auto ndtr(const X& x, Here at = Here::current()) {
   return call<detail::NdtrTag>(Source::from(at), x);
 }
-/// The logarithm of ndtr, accurate where ndtr is 0 or rounds to 1 (torch.special.log_ndtr). Relative error up to 8:
-/// 1e-14 of f64, 4e-6 of f32. Gradient: exp(-x^2 / 2) / sqrt(2 pi) / ndtr(x), about -x far below 0. Source: Abramowitz
-/// and Stegun, 26.2.12.
+/// The logarithm of ndtr, accurate where ndtr is 0 or rounds to 1 (torch.special.log_ndtr). The relative error for x up
+/// to 8 is 1e-14 in f64, 4e-6 in f32. Gradient: exp(-x^2 / 2) / sqrt(2 pi) / ndtr(x), about -x far below 0. Source:
+/// Abramowitz and Stegun, 26.2.12.
 template <TensorArgument X> constexpr auto log_ndtr(const X& x, Here at = Here::current()) {
   return call<detail::LogNdtrTag>(Source::from(at), x);
 }
@@ -11427,7 +11461,9 @@ constexpr bool split_by_axes(const ShapeContext& c, int first, int last) {
   if (by == MadeBy::reshape) fail_reshape(c, size, "a multiple of ");
   if (by == MadeBy::operation) fail_shapes(c, "a dim is not divisible by the sizes that split the dim");
   fail(errc::shape_mismatch, "[", name_of(by), "] microbatches: a batch of ", extent, ", the first dim of ",
-       shape_text(c.node().dtype, c.operand(0)), ", can't be divided into ", size, " microbatches of one size",
+       shape_text(c.node().dtype, c.operand(0)), ", can't be divided into ", size,
+       " microbatches of one size; choose a number of microbatches that divides all batches, and leave out a last "
+       "batch with fewer rows (ts::Ragged::drop of a DataLoader)",
        c.node().source);
 }
 /// The extents of a rearrange's factors: for each operand dim, at most one follows from the given ones.
@@ -12155,14 +12191,14 @@ constexpr void reduced_dims(Node& made, const Node& from, const Reduced& reduced
     ++made.rank;
   }
 }
-/// Reduces a bit set of dims.
-constexpr Value reduce(Op op, Value x, unsigned dims, bool keep) {
+/// Reduces a bit set of dims; `position`: the elements are positions, of which there has to be one.
+constexpr Value reduce(Op op, Value x, unsigned dims, bool keep, PositionOf position = PositionOf::nothing) {
   const Reduction reduction = row_of(op).reduction;
   const DType whole = reduced_type(reduction, x.dtype()), partial = partial_type(reduction, x.dtype());
   if (dims == 0) return cast(x, whole);
-  if (x.dtype() != partial) return cast(reduce(op, cast(x, partial), dims, keep), whole);
+  if (x.dtype() != partial) return cast(reduce(op, cast(x, partial), dims, keep, position), whole);
   require_arithmetic(x);
-  const Reduced reduced{static_cast<std::uint8_t>(dims), keep};
+  const Reduced reduced{static_cast<std::uint8_t>(dims), keep, false, position};
   Node made{.op = op, .dtype = x.dtype(), .labels = reduced.pack()};
   reduced_dims(made, x.node(), reduced);
   return x.make(made, {x.id});
@@ -14609,6 +14645,37 @@ TESSERA_PLANNING_BEGIN
 
 namespace tessera::ops {
 
+/// An index that is outside of its dim, in the place of an index of several merged dims: one number, below all indices
+/// that programs have, so that the error can name the dim, the index and the extent, the last two in 29 bits: larger
+/// ones are given as their bound.
+struct OutsideIndex {
+  static constexpr std::int64_t first = -(std::int64_t{1} << 62), range = std::int64_t{1} << 29;
+  std::int64_t dim, index, extent;
+
+  static constexpr bool is_one(std::int64_t merged) { return merged <= first; }
+  static constexpr OutsideIndex of(std::int64_t merged) {
+    const std::int64_t packed = first - merged;
+    return {packed / range / (2 * range), packed / range % (2 * range) - range, packed % range};
+  }
+  /// "7 is outside of dim 1, of extent 5".
+  TESSERA_PLANNING std::string text() const {
+    const bool is_bound = index == range - 1 || index == -range;
+    return concat_text(is_bound ? "an index beyond " : "", index, " is outside of dim ", dim, ", of extent ", extent);
+  }
+};
+
+/// Throws dim_range, for an index of the operation, or of the function that it is part of, that is outside of
+/// `where`.
+[[noreturn]] inline void fail_index(std::string_view operation, std::int64_t index, std::string_view where,
+                                    const Source& source) {
+  const std::string_view function = source.function();
+  if (OutsideIndex::is_one(index))
+    fail(errc::dim_range, "[", function.empty() ? operation : function,
+         "] index in range: ", OutsideIndex::of(index).text(), source);
+  fail(errc::dim_range, "[", operation, "] index in range: ", index, " is outside ", where,
+       function.empty() || function == operation ? "" : " in ", function == operation ? "" : function, source);
+}
+
 /// embedding: operands table [N, row...] and indices [i...]; result [i..., row...].
 constexpr Shape embedding_shape(const ShapeContext& c) {
   Shape shape = c.operand(1);
@@ -14909,10 +14976,18 @@ TESSERA_PLANNING_BEGIN
 
 namespace tessera::ops {
 
+/// The elements of the operand are positions: what matters of it is its shape.
+[[noreturn]] inline void fail_without_elements(const ShapeContext& c, PositionOf position, int dim) {
+  const std::string operand = shape_text(DType::i32, c.operand(0));
+  fail(errc::dim_range, "[", position == PositionOf::argmax ? "argmax" : "argmin", "] dim ", dim,
+       " of a tensor of shape ", operand.substr(operand.find('[')), " has no elements", c.node().source);
+}
 constexpr Shape reduction_shape(const ShapeContext& c) {
   const Reduced reduced = Reduced::of(c.node());
   Shape shape;
   for (int d = 0; d < c.graph.operand_node(c.id, 0).rank; ++d) {
+    if (reduced.has(d) && reduced.position != PositionOf::nothing && c.operand(0)[static_cast<std::size_t>(d)] == 0)
+      fail_without_elements(c, reduced.position, d);
     if (!reduced.has(d))
       shape.push_back(c.operand(0)[static_cast<std::size_t>(d)]);
     else if (reduced.keep)
@@ -15910,6 +15985,39 @@ template <class Leaf> constexpr const Value& value_behind(const Leaf& leaf) {
     return leaf.placeholder();
 }
 
+/// Which dim of a carry a message is about: "dim 0 of tensor 2 of the carry", counted from 1 as results are.
+class CarryPlace {
+ public:
+  static constexpr int named = 8;  ///< tensors that have their own text
+
+  constexpr CarryPlace() = default;
+  constexpr CarryPlace(int tensor, int dim) {
+    append("dim ", '0' + dim);
+    if (tensor < named)
+      append(" of tensor ", '1' + tensor);
+    else
+      append(" of a tensor behind the first ", '0' + named);
+    append(" of the carry");
+  }
+  constexpr std::string_view view() const { return {text_, size_}; }
+
+ private:
+  char text_[56]{};
+  std::size_t size_ = 0;
+
+  constexpr void append(std::string_view words, int digit = 0) {
+    for (const char letter : words) text_[size_++] = letter;
+    if (digit != 0) text_[size_++] = static_cast<char>(digit);
+  }
+};
+inline constexpr auto carry_places = [] {
+  std::array<std::array<CarryPlace, max_rank>, CarryPlace::named + 1> made;
+  for (int tensor = 0; tensor <= CarryPlace::named; ++tensor)
+    for (int dim = 0; dim < max_rank; ++dim)
+      made[static_cast<std::size_t>(tensor)][static_cast<std::size_t>(dim)] = CarryPlace(tensor, dim);
+  return made;
+}();
+
 /// Traces the body of a repeat, from its construction to close(). First its arguments are made, carried values before
 /// slices; then the function runs; then its results are given, carried values before those of each step.
 class BodyTrace {
@@ -15939,14 +16047,22 @@ class BodyTrace {
     return argument(outer, type, storage);
   }
   constexpr void give_carry(const Value& value) {
-    const Node& own = carried_[given_++].node();
-    if (!same_static_shape(value.node(), own))
-      value.refuse(errc::shape_mismatch,
-                   shape_.scan
-                       ? "[scan] carry: a step must return the shape of its carry, but here only one of the two has "
-                         "static extent 1, as from keepdims, in some dim"
-                       : "[stack] result of a layer: a layer must return the shape of its argument, but here only "
-                         "one of the two has static extent 1, as from keepdims, in some dim");
+    const std::size_t tensor = given_++;
+    if (const Node &own = carried_[tensor].node(), &made = value.node(); !same_static_shape(made, own)) {
+      const unsigned differing = own.rank == made.rank ? unsigned{own.singletons} ^ made.singletons : 0;
+      value.refuse(
+          errc::shape_mismatch,
+          shape_.scan
+              ? "[scan] carry: a step must return the shape of its carry, but here only one of the two has static "
+                "extent 1, as from keepdims or a slice of size 1; ts::broadcast_like gives both one shape"
+              : "[stack] result of a layer: a layer must return the shape of its argument, but here only one of the "
+                "two has static extent 1, as from keepdims or a slice of size 1; ts::broadcast_like gives both one "
+                "shape",
+          differing == 0 ? std::string_view()
+                         : carry_places[tensor < CarryPlace::named ? tensor : CarryPlace::named]
+                                       [static_cast<std::size_t>(std::countr_zero(differing))]
+                                           .view());
+    }
     give(value);
   }
   constexpr void give(const Value& value) { module_->graph(module_->current).outputs.push_back(value.id); }
@@ -16432,8 +16548,8 @@ enum class Role : std::uint8_t {
 ///   tensor_parallel       2 all_reduces forward and 2 backward, of [batch, time, features]
 ///   fsdp_tensor_parallel  both: the data axis splits activations, the model axis weights
 ///   hybrid_fsdp           as fsdp over one axis, and an all_reduce of the gradients' shards over another axis
-///   sequence_parallel     4 all_gathers and 2 reduce_scatters of [batch, time, features] forward and backward together
-///                         with tensor_parallel's split weights, and 2 all_gathers of what was gathered forward
+///   sequence_parallel     of [batch, time, features]: 2 all_gathers and 2 reduce_scatters forward, the same backward,
+///                         and 2 more all_gathers backward, of what was gathered forward; weights as tensor_parallel
 ///   context_parallel      2 all_gathers of keys and values forward, 2 backward, 2 reduce_scatters of their gradients;
 ///                         an all_reduce of each gradient
 /// Sources: Li et al., 2006.15704; ZeRO, 1910.02054; Megatron-LM, 1909.08053; sequence parallelism, 2205.05198.
@@ -16535,7 +16651,7 @@ constexpr ShardingStrategy hybrid_fsdp(const Mesh& mesh, std::string_view replic
 
 /// tensor_parallel whose model axis also splits time where tensor_parallel has copies: in norms, residual additions and
 /// the embedding. The planner gathers time in front of split weights, and reduces and scatters behind them: the bytes
-/// of tensor_parallel, and activations that are the devices' number times smaller.
+/// of tensor_parallel, and activations of which a device has its part of the positions.
 constexpr ShardingStrategy sequence_parallel(const Mesh& mesh, std::string_view model = "model",
                                              std::string_view data = "data", Here at = Here::current()) {
   tessera::detail::require_axis("sequence_parallel", mesh, model, at);
@@ -16561,147 +16677,176 @@ constexpr ShardingStrategy context_parallel(const Mesh& mesh, std::string_view c
 
 #endif
 
-// ---- tessera/ops/contraction/product_operand.hpp
+// ---- tessera/ops/contraction/einsum_equation.hpp
 
-#ifndef TESSERA_OPS_CONTRACTION_PRODUCT_OPERAND_HPP
-#define TESSERA_OPS_CONTRACTION_PRODUCT_OPERAND_HPP
+#ifndef TESSERA_OPS_CONTRACTION_EINSUM_EQUATION_HPP
+#define TESSERA_OPS_CONTRACTION_EINSUM_EQUATION_HPP
 
-namespace tessera::build {
+namespace tessera::detail {
 
-/// x as an operand of a product: an f32 value is rounded to the element type that ts::autocast sets.
-constexpr Value product_operand(Value x) {
-  return x.dtype() == DType::f32 ? build::cast(x, x.module->product_type) : x;
-}
+/// The labels of the dims of a tensor in an einsum.
+struct EinsumLetters {
+  char letters[max_rank]{};
+  int rank = 0;
 
-}  // namespace tessera::build
-
-#endif
-
-// ---- tessera/ops/attention/attention.hpp
-
-#ifndef TESSERA_OPS_ATTENTION_ATTENTION_HPP
-#define TESSERA_OPS_ATTENTION_ATTENTION_HPP
-
-namespace tessera {
-
-namespace detail {
-
-/// Checks of types, and the nodes of all forms of attention.
-struct AttentionNodes {
-  static constexpr auto leading_dims = ops::LeadingDims::batch;
-  template <class Q, class K, class V, class Scale = Q> struct result : Q {
-    using Checks = decltype([] {
-      static_assert(Q::rank == 4 && K::rank == 4 && V::rank == 4,
-                    "tessera: attention takes queries, keys and values of rank 4: [batch, time, heads, width]");
-      static_assert(is_floating_v<typename Q::type> && std::is_same_v<typename Q::type, typename K::type> &&
-                        std::is_same_v<typename Q::type, typename V::type>,
-                    "tessera: queries, keys and values of attention must have the same floating element type");
-    });
+  friend constexpr bool operator==(const EinsumLetters&, const EinsumLetters&) = default;
+  constexpr int find(char letter, int from = 0) const {
+    for (int d = from; d < rank; ++d)
+      if (letters[d] == letter) return d;
+    return -1;
+  }
+  constexpr EinsumLetters without(int dim) const {
+    EinsumLetters rest;
+    for (int d = 0; d < rank; ++d)
+      if (d != dim) rest.letters[rest.rank++] = letters[d];
+    return rest;
+  }
+  constexpr EinsumLetters with(char letter) const {
+    EinsumLetters more = *this;
+    more.letters[more.rank++] = letter;
+    return more;
+  }
+  constexpr EinsumLetters distinct() const {
+    EinsumLetters found;
+    for (int d = 0; d < rank; ++d)
+      if (found.find(letters[d]) < 0) found = found.with(letters[d]);
+    return found;
+  }
+  constexpr int first_that_lacks(const EinsumLetters& other) const {
+    for (int d = 0; d < rank; ++d)
+      if (other.find(letters[d]) < 0) return d;
+    return -1;
+  }
+  /// The first two dims with the same label; -1 where all labels are distinct.
+  struct Repeat {
+    int row = -1, column = -1;
   };
-  static constexpr Value default_scale(Value context, Value q) {
-    const Value width = build::cast(build::extent(q.at(context.source), 3), DType::f64);
-    return build::unary(Op::rsqrt, width);
+  constexpr Repeat repeat() const {
+    for (int d = 0; d < rank; ++d)
+      if (const int other = find(letters[d], d + 1); other >= 0) return {d, other};
+    return {};
   }
-  /// The output; `lower` and `upper` are null unless the form is banded.
-  static constexpr Value make(Value context, AttentionForm form, Value q, Value k, Value v, Value scale, Value lower,
-                              Value upper) {
-    const DType given = q.dtype();
-    q = build::product_operand(q.at(context.source)), k = build::product_operand(k), v = build::product_operand(v);
-    if (q.rank() != 4)
-      q.refuse(errc::unsupported, "[attention] fields of all layers: call attention inside the block of the Stack");
-    check_static_dims(q, k.node(), v.node());
-    scale = build::cast(scale, computed_as(q.dtype()));
-    if (form.banded) lower = build::cast(lower, DType::i64), upper = build::cast(upper, DType::i64);
-    const Value lse = logarithms(form, q, k, scale, lower, upper);
-    form.result = AttentionResult::output;
-    const Node made{.op = Op::attention,
-                    .dtype = q.dtype(),
-                    .rank = 4,
-                    .singletons = static_cast<std::uint8_t>(singletons_of(q.node(), {0, 1, 2}) |
-                                                            (v.is_singleton(3) ? 1u << 3 : 0u)),
-                    .labels = form.pack()};
-    return build::cast(with_host_scalars(made, {q.id, k.id, v.id, lse.id}, q, form, scale, lower, upper), given);
-  }
-  /// The logarithms of the sums of exponentials of all scores of a query, [batch, heads, time]. With bf16 or f16
-  /// operands they, the scale and the gradients are f32.
-  static constexpr Value logarithms(AttentionForm form, Value q, Value k, Value scale, Value lower, Value upper) {
-    form.result = AttentionResult::logarithms;
-    q = build::product_operand(q), k = build::product_operand(k);
-    const Node made{.op = Op::attention_lse,
-                    .dtype = computed_as(q.dtype()),
-                    .rank = 3,
-                    .singletons = singletons_of(q.node(), {0, 2, 1}),
-                    .labels = form.pack()};
-    return with_host_scalars(made, {q.id, k.id}, q, form, scale, lower, upper);
+};
+
+enum class EinsumError : std::uint8_t { none, text, operands, rank };
+
+/// An equation of einsum for operands of given ranks, with a letter for each dim that `...` stands for.
+template <int Count> struct EinsumEquation {
+  EinsumLetters operands[Count]{}, result{};
+  EinsumError error;
+
+  constexpr EinsumEquation(std::string_view text, const int (&ranks)[Count]) : error(parse(text, ranks)) {}
+
+  /// The labels of a product of two operands: those of the result, or of an operand from `next` on.
+  constexpr EinsumLetters kept(const EinsumLetters& a, const EinsumLetters& b, int next) const {
+    if (next == Count) return result;
+    EinsumLetters all;
+    for (const EinsumLetters* of : {&a, &b})
+      for (int d = 0; d < of->rank; ++d)
+        if (const char c = of->letters[d]; all.find(c) < 0 && (result.find(c) >= 0 || occurs(c, next))) {
+          if (all.rank == max_rank)
+            fail(errc::capacity, "[einsum] rank: a product of the first ", next, " operands has more than ", max_rank,
+                 " dims");
+          all = all.with(c);
+        }
+    return all;
   }
 
  private:
-  static constexpr std::uint8_t singletons_of(const Node& x, std::initializer_list<int> dims) {
-    unsigned singletons = 0, bit = 1;
-    for (int d : dims) {
-      if (x.is_singleton(d)) singletons |= bit;
-      bit <<= 1;
+  static constexpr bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
+  /// The label of a dim that `...` stands for, counted from the last.
+  static constexpr char label_from_the_back(int place) { return static_cast<char>('0' + place); }
+
+  constexpr EinsumError parse(std::string_view text, const int (&ranks)[Count]) {
+    const std::size_t arrow = text.find("->");
+    const std::string_view before = text.substr(0, arrow);
+    int parts = 1, filled = 0;
+    for (const char c : before) parts += c == ',';
+    if (parts != Count) return EinsumError::operands;
+    std::size_t begin = 0;
+    for (int k = 0; k < Count; ++k) {
+      const std::size_t end = before.find(',', begin);
+      const std::string_view own = before.substr(begin, end - begin);
+      if (const EinsumError found = read(own, ranks[k] - letters_of(own), operands[k]); found != EinsumError::none)
+        return found;
+      if (operands[k].rank != ranks[k]) return EinsumError::rank;
+      if (const int dims = ranks[k] - letters_of(own); own.find('.') != own.npos && dims > filled) filled = dims;
+      begin = end + 1;
     }
-    return static_cast<std::uint8_t>(singletons);
+    const EinsumError found = arrow == text.npos ? fill_result(filled) : read(text.substr(arrow + 2), filled, result);
+    if (found != EinsumError::none) return found;
+    if (result.repeat().row >= 0) return EinsumError::text;
+    for (int d = 0; d < result.rank; ++d)
+      if (!occurs(result.letters[d], 0)) return EinsumError::text;
+    return EinsumError::none;
   }
-  static constexpr Value with_host_scalars(const Node& made, std::initializer_list<std::int32_t> tensors, Value like,
-                                           const AttentionForm& form, Value scale, Value lower, Value upper) {
-    std::int32_t operands[7]{};
-    int arity = 0;
-    for (std::int32_t tensor : tensors) operands[arity++] = tensor;
-    if (form.banded) operands[arity++] = lower.id, operands[arity++] = upper.id;
-    operands[arity++] = scale.id;
-    return like.make(made, operands, arity);
+  constexpr bool occurs(char letter, int first) const {
+    for (int k = first; k < Count; ++k)
+      if (operands[k].find(letter) >= 0) return true;
+    return false;
   }
-  static constexpr void check_static_dims(const Value& context, const Node& k, const Node& v) {
-    const Node& q = context.node();
-    const unsigned shared = 1u << 0 | 1u << 2;
-    if (((q.singletons ^ k.singletons) & (shared | 1u << 3)) != 0 ||
-        ((k.singletons ^ v.singletons) & (shared | 1u << 1)) != 0)
-      context.refuse(errc::unsupported,
-                     "[attention] dims of static extent 1: attention does not broadcast; a dim has static extent 1 "
-                     "in all of queries, keys and values, or in none of them");
+  static constexpr int letters_of(std::string_view text) {
+    int count = 0;
+    for (const char c : text) count += is_letter(c);
+    return count;
+  }
+  /// Reads the labels of a tensor, where `...` stands for `filled` dims.
+  static constexpr EinsumError read(std::string_view text, int filled, EinsumLetters& into) {
+    bool has_ellipsis = false;
+    for (std::size_t i = 0; i < text.size(); ++i) {
+      if (text[i] == ' ') continue;
+      if (text.substr(i, 3) == "..." && !has_ellipsis) {
+        if (filled < 0 || into.rank + filled > max_rank) return EinsumError::rank;
+        for (int place = filled; place > 0; --place) into = into.with(label_from_the_back(place - 1));
+        has_ellipsis = true;
+        i += 2;
+        continue;
+      }
+      if (!is_letter(text[i])) return EinsumError::text;
+      if (into.rank == max_rank) return EinsumError::rank;
+      into = into.with(text[i]);
+    }
+    return EinsumError::none;
+  }
+  /// A result that is not stated has the dims of `...`, then the labels that occur once, capital letters first.
+  constexpr EinsumError fill_result(int filled) {
+    for (int place = filled; place > 0; --place) result = result.with(label_from_the_back(place - 1));
+    for (char c = 'A'; c <= 'z'; ++c) {
+      int count = 0;
+      for (const EinsumLetters& of : operands)
+        for (int d = 0; d < of.rank; ++d) count += of.letters[d] == c;
+      if (count != 1) continue;
+      if (result.rank == max_rank) return EinsumError::rank;
+      result = result.with(c);
+    }
+    return EinsumError::none;
   }
 };
 
-template <bool Causal> struct AttentionTag : AttentionNodes {
-  static constexpr Value emit(Value context, Value q, Value k, Value v) {
-    return emit(context, q, k, v, default_scale(context, q));
-  }
-  static constexpr Value emit(Value context, Value q, Value k, Value v, Value scale) {
-    return make(context, {Causal}, q, k, v, scale, {}, {});
-  }
-};
-
-}  // namespace detail
-
-/// Attention of every query to every key: softmax(scale q k^T) v, for queries [batch, time, heads, width], keys [batch,
-/// keys, heads, width] and values [batch, keys, heads, value width]; the result is [batch, time, heads, value width].
-/// The scale is 1 / sqrt(width) by default. Without any keys the result is 0.
-///
-/// One operation, computed by tiles forward and backward: the scores are never in memory as a whole. Only a second
-/// derivative stores them. Errors: shape_mismatch. Communication: none for split batch, heads and query times; a split
-/// key time is gathered. Source: Vaswani et al., 1706.03762; Dao et al., 2205.14135.
-template <TensorArgument Q, TensorArgument K, TensorArgument V>
-constexpr auto attention(const Q& q, const K& k, const V& v, Here at = Here::current()) {
-  return call<detail::AttentionTag<false>>(Source::from(at), q, k, v);
-}
-template <TensorArgument Q, TensorArgument K, TensorArgument V, NumberOperand Scale>
-constexpr auto attention(const Q& q, const K& k, const V& v, const Scale& scale, Here at = Here::current()) {
-  return call<detail::AttentionTag<false>>(Source::from(at), q, k, v, scale);
+/// The equation of two tensors with distinct labels, such as "ab,bc->ac": a letter for each label by its first dim.
+template <EinsumLetters A, EinsumLetters B, EinsumLetters Out> consteval auto pair_equation() {
+  constexpr int size = A.rank + B.rank + Out.rank + 4;  // with ',', "->" and the last 0
+  char text[size]{};
+  int n = 0;
+  char seen[2 * max_rank]{};
+  int count = 0;
+  const auto add = [&](const EinsumLetters& of) {
+    for (int d = 0; d < of.rank; ++d) {
+      int label = 0;
+      while (label < count && seen[label] != of.letters[d]) ++label;
+      if (label == count) seen[count++] = of.letters[d];
+      text[n++] = static_cast<char>(label < 26 ? 'a' + label : 'A' + label - 26);
+    }
+  };
+  add(A);
+  text[n++] = ',';
+  add(B);
+  text[n++] = '-', text[n++] = '>';
+  add(Out);
+  return FixedString<size>(text);
 }
 
-/// Causal attention: query i attends to keys 0 to i. About half of the arithmetic of `attention`.
-template <TensorArgument Q, TensorArgument K, TensorArgument V>
-constexpr auto causal_attention(const Q& q, const K& k, const V& v, Here at = Here::current()) {
-  return call<detail::AttentionTag<true>>(Source::from(at), q, k, v);
-}
-template <TensorArgument Q, TensorArgument K, TensorArgument V, NumberOperand Scale>
-constexpr auto causal_attention(const Q& q, const K& k, const V& v, const Scale& scale, Here at = Here::current()) {
-  return call<detail::AttentionTag<true>>(Source::from(at), q, k, v, scale);
-}
-
-}  // namespace tessera
+}  // namespace tessera::detail
 
 #endif
 
@@ -17329,6 +17474,1468 @@ template <int D, TensorArgument X> constexpr auto squeeze(const X& x, Here at = 
 
 #endif
 
+// ---- tessera/ops/reduction/reduction.hpp
+
+#ifndef TESSERA_OPS_REDUCTION_REDUCTION_HPP
+#define TESSERA_OPS_REDUCTION_REDUCTION_HPP
+
+namespace tessera {
+
+/// Argument of reductions: reduced dims stay, with static extent 1, so that the result broadcasts against the operand.
+struct KeepDims {
+  constexpr KeepDims() = default;
+  template <std::integral Dim> constexpr KeepDims(Dim) {
+    static_assert(std::is_void_v<Dim>,
+                  "tessera: the dims of a reduction are template arguments: ts::sum<1>(x) for ts::sum(x, 1), "
+                  "ts::sum<0, 1>(x, ts::keepdims); the larger of two elements is ts::maximum(x, y)");
+  }
+};
+inline constexpr KeepDims keepdims{};
+
+namespace detail {
+
+/// The dims as a bit set; negative dims count from the end; no dims means all.
+template <int Rank, int... Dims> constexpr unsigned dim_set() {
+  static_assert(((Dims >= -Rank && Dims < Rank) && ...), "tessera: the dim is out of range for the rank of the tensor");
+  if constexpr (sizeof...(Dims) == 0)
+    return (1u << Rank) - 1;
+  else
+    return ((1u << ((Dims + Rank) % Rank)) | ...);
+}
+constexpr int bit_count(unsigned bits) {
+  int n = 0;
+  for (; bits != 0; bits &= bits - 1) ++n;
+  return n;
+}
+
+template <class Operation, bool Mean, bool Keep, int... Dims> struct Reduce {
+  template <class A> struct result {
+    static_assert(require_arithmetic<typename A::type>());
+    static constexpr DType from = dtype_v<typename A::type>;
+    using type = element_t<Mean ? floating_type(from) : reduced_type(ops::row_v<Operation>.reduction, from)>;
+    static constexpr unsigned dims = dim_set<A::rank, Dims...>();
+    static constexpr int rank = Keep ? A::rank : A::rank - bit_count(dims);
+    using Checks = decltype([] {
+      static_assert(bit_count(dims) == sizeof...(Dims) || sizeof...(Dims) == 0,
+                    "tessera: a dim is given twice to a reduction");
+    });
+  };
+  template <int Rank> static constexpr unsigned dims = dim_set<Rank, Dims...>();
+
+  static constexpr Value emit(Value context, Value x, int rank, unsigned set) {
+    // A stacked value has a leading dim of layers, which its static rank does not count.
+    set <<= x.rank() - rank;
+    const DType type = floating_type(x.dtype());
+    if constexpr (Mean) x = build::cast(x, computed_as(type));
+    Value made = build::reduce(ops::op_v<Operation>, x.at(context.source), set, Keep);
+    if constexpr (Mean)
+      made = build::cast(made / build::cast(build::element_count(x.at(context.source), set), made.dtype()), type);
+    return made;
+  }
+};
+
+/// A reduction of the operand cast to another element type.
+template <class To, class R> struct ReduceAs {
+  template <class A> using result = typename R::template result<Typed<To, A::rank>>;
+  template <int Rank> static constexpr unsigned dims = R::template dims<Rank>;
+  static constexpr Value emit(Value context, Value x, int rank, unsigned set) {
+    return R::emit(context, build::cast(x.at(context.source), dtype_v<To>), rank, set);
+  }
+};
+
+/// Argmax or argmin: the smallest position of elements that equal the extreme or are NaN.
+template <class Extreme, class Index, bool Keep, int... Dims> struct ArgReduce {
+  using R = Reduce<Extreme, false, Keep, Dims...>;
+  template <class A> struct result : R::template result<A> {
+    using type = Index;
+    using IndexChecks = decltype([] {
+      static_assert(std::is_same_v<Index, std::int32_t> || std::is_same_v<Index, std::int64_t>,
+                    "tessera: the type of indices must be std::int32_t or std::int64_t");
+    });
+  };
+  template <int Rank> static constexpr unsigned dims = R::template dims<Rank>;
+
+  static constexpr Value emit(Value context, Value x, int rank, unsigned set) {
+    x = x.at(context.source);
+    set <<= x.rank() - rank;
+    Value found = build::binary(Op::equal, x, build::reduce(ops::op_v<Extreme>, x, set, true));
+    if (is_floating(x.dtype())) found = build::binary(Op::logical_or, found, build::binary(Op::not_equal, x, x));
+    return first_of(x, found, set);
+  }
+
+  /// Larger than all positions (no tensor has 2^53 elements), and exact as a double, in which kernels take constants.
+  static constexpr double past_all = std::is_same_v<Index, std::int32_t> ? 0x1p31 - 1 : 0x1p53;
+  /// The smallest position along a set of dims of x at which `found` holds; past_all where it does not.
+  static constexpr Value first_of(Value x, Value found, unsigned set) {
+    constexpr DType type = dtype_v<Index>;
+    Value position = x.number(0, type);
+    for (int d = 0; d < x.rank(); ++d)
+      if ((set >> d & 1) != 0) position = position * build::cast(build::extent(x, d), type) + build::iota(x, d, type);
+    return build::reduce(ops::op_v<ops::MinOp>, build::select(found, position, x.number(past_all, type)), set, Keep,
+                         std::is_same_v<Extreme, ops::MaxOp> ? PositionOf::argmax : PositionOf::argmin);
+  }
+};
+
+/// A reduction together with the static rank of its operand, from which the bit set of dims follows.
+template <int Rank, class R> struct RankedReduce {
+  template <class A> using result = typename R::template result<A>;
+  static constexpr Value emit(Value context, Value x) { return R::emit(context, x, Rank, R::template dims<Rank>); }
+};
+
+template <class R, TensorArgument X> constexpr auto reduce_by(const X& x, Here at) {
+  return call<RankedReduce<X::rank, R>>(Source::from(at), x);
+}
+template <class Operation, bool Mean, bool Keep, int... Dims, TensorArgument X>
+constexpr auto reduce(const X& x, Here at) {
+  return call<RankedReduce<X::rank, Reduce<Operation, Mean, Keep, Dims...>>>(Source::from(at), x);
+}
+template <class Operation, bool Keep, int... Dims, TensorArgument X> constexpr auto reduce_bools(const X& x, Here at) {
+  return reduce_by<ReduceAs<bool, Reduce<Operation, false, Keep, Dims...>>>(x, at);
+}
+
+}  // namespace detail
+
+/// Sum over the named dims, by default all: `sum<-1>(x)`, `mean<0, 1>(x, ts::keepdims)`; mean, max and min likewise.
+/// Results have the other dims; with keepdims also the reduced dims, of extent 1. Sums of bools and of integers below
+/// 32 bits are i32, means of integers f32; max of bools tells whether any element holds. NaN in any element gives NaN.
+/// Gradient of max and min: elements that share the extreme get equal parts. Communication: over a sharded dim the
+/// result is a partial value, which is reduced before its first non-linear reader.
+template <int... Dims, TensorArgument X> constexpr auto sum(const X& x, Here at = Here::current()) {
+  return detail::reduce<ops::SumOp, false, false, Dims...>(x, at);
+}
+template <int... Dims, TensorArgument X> constexpr auto sum(const X& x, KeepDims, Here at = Here::current()) {
+  return detail::reduce<ops::SumOp, false, true, Dims...>(x, at);
+}
+template <int... Dims, TensorArgument X> constexpr auto mean(const X& x, Here at = Here::current()) {
+  return detail::reduce<ops::SumOp, true, false, Dims...>(x, at);
+}
+template <int... Dims, TensorArgument X> constexpr auto mean(const X& x, KeepDims, Here at = Here::current()) {
+  return detail::reduce<ops::SumOp, true, true, Dims...>(x, at);
+}
+template <int... Dims, TensorArgument X> constexpr auto max(const X& x, Here at = Here::current()) {
+  return detail::reduce<ops::MaxOp, false, false, Dims...>(x, at);
+}
+template <int... Dims, TensorArgument X> constexpr auto max(const X& x, KeepDims, Here at = Here::current()) {
+  return detail::reduce<ops::MaxOp, false, true, Dims...>(x, at);
+}
+template <int... Dims, TensorArgument X> constexpr auto min(const X& x, Here at = Here::current()) {
+  return detail::reduce<ops::MinOp, false, false, Dims...>(x, at);
+}
+template <int... Dims, TensorArgument X> constexpr auto min(const X& x, KeepDims, Here at = Here::current()) {
+  return detail::reduce<ops::MinOp, false, true, Dims...>(x, at);
+}
+
+/// Product over the named dims, by default all: `prod<-1>(x)`, `prod<0, 1>(x, ts::keepdims)`. Products of bools and of
+/// integers below 32 bits are i32; wider integers wrap around. The product of no elements is 1; NaN in any element
+/// gives NaN. f32 is multiplied in f32, with a relative error of at most n 2^-23 for n elements; bf16 and f16 are
+/// multiplied in f32 and rounded once. The gradient and second derivatives are exact where elements are 0, as in
+/// PyTorch. Shapes and communication: as `sum`; partial values of a sharded dim are multiplied.
+template <int... Dims, TensorArgument X> constexpr auto prod(const X& x, Here at = Here::current()) {
+  return detail::reduce<ops::ProdOp, false, false, Dims...>(x, at);
+}
+template <int... Dims, TensorArgument X> constexpr auto prod(const X& x, KeepDims, Here at = Here::current()) {
+  return detail::reduce<ops::ProdOp, false, true, Dims...>(x, at);
+}
+
+/// Whether any (all) elements along the named dims are nonzero; NaN counts as nonzero. The result is bool. Of no
+/// elements, `any` is false and `all` is true. Shapes and communication as `max`.
+template <int... Dims, TensorArgument X> constexpr auto any(const X& x, Here at = Here::current()) {
+  return detail::reduce_bools<ops::MaxOp, false, Dims...>(x, at);
+}
+template <int... Dims, TensorArgument X> constexpr auto any(const X& x, KeepDims, Here at = Here::current()) {
+  return detail::reduce_bools<ops::MaxOp, true, Dims...>(x, at);
+}
+template <int... Dims, TensorArgument X> constexpr auto all(const X& x, Here at = Here::current()) {
+  return detail::reduce_bools<ops::MinOp, false, Dims...>(x, at);
+}
+template <int... Dims, TensorArgument X> constexpr auto all(const X& x, KeepDims, Here at = Here::current()) {
+  return detail::reduce_bools<ops::MinOp, true, Dims...>(x, at);
+}
+
+/// The index of the largest (smallest) element along one dim: `argmax<-1>(x)`, `argmin<0, std::int64_t>(x)`; without a
+/// dim, `argmax(x)`, the row-major position among all elements. Of equal elements the first; where any is NaN, the
+/// first NaN. `Index` has to hold the number of elements. Shapes as `max`; no gradient. Errors: dim_range for a dim
+/// without elements. Communication: over a sharded dim, one all_reduce of the extremes and one of the indices.
+template <int D, Element Index = std::int32_t, TensorArgument X>
+constexpr auto argmax(const X& x, Here at = Here::current()) {
+  return detail::reduce_by<detail::ArgReduce<ops::MaxOp, Index, false, D>>(x, at);
+}
+template <Element Index = std::int32_t, TensorArgument X> constexpr auto argmax(const X& x, Here at = Here::current()) {
+  return detail::reduce_by<detail::ArgReduce<ops::MaxOp, Index, false>>(x, at);
+}
+template <int D, Element Index = std::int32_t, TensorArgument X>
+constexpr auto argmax(const X& x, KeepDims, Here at = Here::current()) {
+  return detail::reduce_by<detail::ArgReduce<ops::MaxOp, Index, true, D>>(x, at);
+}
+template <Element Index = std::int32_t, TensorArgument X>
+constexpr auto argmax(const X& x, KeepDims, Here at = Here::current()) {
+  return detail::reduce_by<detail::ArgReduce<ops::MaxOp, Index, true>>(x, at);
+}
+template <int D, Element Index = std::int32_t, TensorArgument X>
+constexpr auto argmin(const X& x, Here at = Here::current()) {
+  return detail::reduce_by<detail::ArgReduce<ops::MinOp, Index, false, D>>(x, at);
+}
+template <Element Index = std::int32_t, TensorArgument X> constexpr auto argmin(const X& x, Here at = Here::current()) {
+  return detail::reduce_by<detail::ArgReduce<ops::MinOp, Index, false>>(x, at);
+}
+template <int D, Element Index = std::int32_t, TensorArgument X>
+constexpr auto argmin(const X& x, KeepDims, Here at = Here::current()) {
+  return detail::reduce_by<detail::ArgReduce<ops::MinOp, Index, true, D>>(x, at);
+}
+template <Element Index = std::int32_t, TensorArgument X>
+constexpr auto argmin(const X& x, KeepDims, Here at = Here::current()) {
+  return detail::reduce_by<detail::ArgReduce<ops::MinOp, Index, true>>(x, at);
+}
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/ops/contraction/einsum.hpp
+
+#ifndef TESSERA_OPS_CONTRACTION_EINSUM_HPP
+#define TESSERA_OPS_CONTRACTION_EINSUM_HPP
+
+namespace tessera {
+
+namespace detail {
+
+/// The text of an einsum, such as "bik,kj->bij", parsed into labels at compile time.
+struct EinsumText {
+  EinsumLabels labels{};
+  int rank_a = 0, rank_b = 0, rank_out = 0;
+  bool valid = true;
+
+  constexpr explicit EinsumText(std::string_view text) {
+    for (int d = 0; d < max_rank; ++d) labels.a[d] = labels.b[d] = labels.out[d] = -1;
+    char names[32]{};
+    int known = 0, part = 0;
+    for (std::size_t i = 0; i < text.size() && valid; ++i) {
+      const char c = text[i];
+      if (c == ' ') continue;
+      if (c == ',') {
+        valid = part == 0;
+        part = 1;
+        continue;
+      }
+      if (c == '-') {
+        valid = part == 1 && i + 1 < text.size() && text[i + 1] == '>';
+        part = 2;
+        ++i;
+        continue;
+      }
+      const bool letter = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
+      int label = 0;
+      while (label < known && names[label] != c) ++label;
+      if (label == known && (part == 2 || known == 32)) valid = false;
+      if (label == known && valid) names[known++] = c;
+      int& rank = part == 0 ? rank_a : part == 1 ? rank_b : rank_out;
+      std::int8_t* own = part == 0 ? labels.a : part == 1 ? labels.b : labels.out;
+      for (int d = 0; d < rank; ++d)
+        if (own[d] == label) valid = false;  // a label twice in one operand
+      if (!letter || rank == max_rank) valid = false;
+      if (valid) own[rank++] = static_cast<std::int8_t>(label);
+    }
+    valid = valid && part == 2;
+  }
+};
+
+/// The element type of a product: `Out` if given, otherwise that of the operands.
+template <class Out, class In> using product_element_t = std::conditional_t<std::is_void_v<Out>, In, Out>;
+
+/// A product of precision P, or as ts::default_matmul_precision and, with `Casts`, ts::autocast set it for f32
+/// operands.
+template <class Out, Precision P, bool Casts = true>
+constexpr Value product_of(const Value& a, const Value& b, const EinsumLabels& labels) {
+  const DType given = a.dtype();
+  const bool by_default = P == Precision::full && given == DType::f32;
+  const DType type = by_default && Casts ? a.module->product_type : given;
+  const Precision precision = by_default && type == given ? a.module->matmul_precision : P;
+  const Value product = build::einsum(build::cast(a, type), build::cast(b, type), labels, precision);
+  if constexpr (std::is_void_v<Out>)
+    return build::cast(build::cast(product, type), given);
+  else
+    return build::cast(product, dtype_v<Out>);
+}
+
+/// The equation of a product that sums over the last `Count` dims of the first operand and the first of the second:
+/// "abc,bcd->ad" of two of rank 3 with a Count of 2.
+template <int Count, int RankA, int RankB> consteval auto tensordot_equation() {
+  constexpr int rank = RankA + RankB - 2 * Count, size = RankA + RankB + rank + 4;  // with ',', "->" and the last 0
+  char text[size]{};
+  int n = 0;
+  const auto letter = [&](int label) { text[n++] = static_cast<char>(label < 26 ? 'a' + label : 'A' + label - 26); };
+  for (int d = 0; d < RankA; ++d) letter(d);
+  text[n++] = ',';
+  for (int d = 0; d < RankB; ++d) letter(RankA - Count + d);
+  text[n++] = '-', text[n++] = '>';
+  for (int d = 0; d < RankA - Count; ++d) letter(d);
+  for (int d = Count; d < RankB; ++d) letter(RankA - Count + d);
+  return FixedString<size>(text);
+}
+
+/// Whether a product can have precision P: lower precisions are for f32 operands only.
+template <Precision P, class A>
+inline constexpr bool splits_v = P == Precision::full || std::is_same_v<typename A::type, float>;
+
+template <FixedString Text, class Out = void, Precision P = Precision::full, bool Casts = true> struct EinsumTag {
+  static constexpr auto leading_dims = ops::LeadingDims::labels;
+  static constexpr EinsumText text{Text.view()};
+  static_assert(
+      text.valid,
+      "tessera: an einsum equation is written \"ik,kj->ij\": a letter for each dim of each operand, no letter "
+      "twice in the result, and all letters of the result in an operand");
+  template <class A, class B> struct result {
+    using type = product_element_t<Out, typename A::type>;
+    static constexpr int rank = text.rank_out;
+    using Checks = decltype([] {
+      static_assert(A::rank == text.rank_a,
+                    "tessera: the first operand of einsum has a different rank than in the equation");
+      static_assert(B::rank == text.rank_b,
+                    "tessera: the second operand of einsum has a different rank than in the equation");
+      static_assert(std::is_same_v<typename A::type, typename B::type>,
+                    "tessera: the operands of einsum must have the same element type; use ts::cast");
+      static_assert(splits_v<P, A>, "tessera: a ts::Precision is only for products of float tensors");
+      require_arithmetic<typename A::type>();
+    });
+  };
+  static constexpr EinsumLabels labels(int, int) { return text.labels; }
+  static constexpr Value product(Value a, Value b, const EinsumLabels& labels) {
+    return product_of<Out, P, Casts>(a, b, labels);
+  }
+  static constexpr Value emit(Value context, Value a, Value b) { return product(a.at(context.source), b, text.labels); }
+};
+
+template <class Out = void, Precision P = Precision::full, bool Casts = true> struct MatmulTag {
+  static constexpr auto leading_dims = ops::LeadingDims::labels;
+  template <class A, class B> struct result {
+    using type = product_element_t<Out, typename A::type>;
+    static constexpr int rank = A::rank;
+    static_assert(require_arithmetic<typename A::type>());
+  };
+  static constexpr EinsumLabels labels(int rank, int rank_b) {
+    EinsumLabels labels{};
+    for (int d = 0; d < max_rank; ++d) labels.a[d] = labels.b[d] = labels.out[d] = -1;
+    for (int d = 0; d < rank; ++d) labels.a[d] = static_cast<std::int8_t>(d);
+    const std::int8_t k = static_cast<std::int8_t>(rank - 1), n = static_cast<std::int8_t>(rank);
+    for (int d = 0; d < rank_b - 2; ++d) labels.b[d] = static_cast<std::int8_t>(d);
+    labels.b[rank_b - 2] = k;
+    labels.b[rank_b - 1] = n;
+    for (int d = 0; d < rank - 1; ++d) labels.out[d] = static_cast<std::int8_t>(d);
+    labels.out[rank - 1] = n;
+    return labels;
+  }
+  static constexpr Value product(Value a, Value b, const EinsumLabels& labels) {
+    return product_of<Out, P, Casts>(a, b, labels);
+  }
+  static constexpr Value emit(Value context, Value a, Value b) {
+    return product(a.at(context.source), b, labels(a.rank(), b.rank()));
+  }
+};
+
+/// The equation of a product with a vector, or of batches of different ranks: "a,bac->bc" of a vector and matrices.
+template <int RankA, int RankB> consteval auto matmul_equation() {
+  constexpr std::string_view text = RankA == 1 && RankB == 1 ? "k,k->"
+                                    : RankA == 1             ? "k,...kn->...n"
+                                    : RankB == 1             ? "...mk,k->...m"
+                                                             : "...mk,...kn->...mn";
+  constexpr EinsumEquation<2> equation(text, {RankA, RankB});
+  return pair_equation<equation.operands[0], equation.operands[1], equation.result>();
+}
+
+template <class Out, Precision P, bool Casts = true, class A, class B>
+constexpr auto matmul_of(Source source, const A& a, const B& b) {
+  constexpr bool have_dims = A::rank >= 1 && B::rank >= 1;
+  constexpr bool alike = std::is_same_v<typename A::element, typename B::element>, splits = splits_v<P, typed_of<A>>;
+  static_assert(have_dims,
+                "tessera: matmul takes tensors of rank 1 or more; a product with a tensor of rank 0 is written with *");
+  static_assert(alike, "tessera: the operands of matmul must have the same element type; use ts::cast");
+  static_assert(splits, "tessera: a ts::Precision is only for products of float tensors");
+  if constexpr (!have_dims || !alike || !splits)
+    return a;
+  else if constexpr (A::rank >= 2 && (B::rank == 2 || (B::rank > 2 && A::rank == B::rank)))
+    return call<MatmulTag<Out, P, Casts>>(source, a, b);
+  else
+    return call<EinsumTag<matmul_equation<A::rank, B::rank>(), Out, P, Casts>>(source, a, b);
+}
+
+// Products of linear algebra and statistics, which ts::autocast leaves in f32.
+template <FixedString Text, class A, class B> constexpr auto exact_einsum(const A& a, const B& b, Here at) {
+  return call<EinsumTag<Text, void, Precision::full, false>>(Source::from(at), a, b);
+}
+template <class A, class B> constexpr auto exact_matmul(const A& a, const B& b, Here at) {
+  return matmul_of<void, Precision::full, false>(Source::from(at), a, b);
+}
+
+}  // namespace detail
+
+namespace detail {
+
+/// The diagonal over two dims, which stands where the first of them was.
+template <int Rank, int Row, int Column> struct DiagonalOverTag {
+  template <class X> using result = Typed<typename X::type, Rank - 1>;
+  static constexpr Value emit(Value context, Value x) {
+    x = x.at(context.source);
+    const int first = x.rank() - Rank, row = first + Row, column = first + Column;
+    // Places of columns are counted by the rows, so that another number of columns is a shape_mismatch.
+    const Value places = build::insert_singletons(ArangeTag<std::int32_t>::emit(context, x, build::extent(x, row)),
+                                                  ((1u << x.rank()) - 1) & ~(1u << column), x.rank());
+    const Value on = build::binary(Op::equal, build::iota(x, row, DType::i32), places);
+    return build::cast(build::sum_of(build::select(on, x, x.number(0)), 1u << column), x.dtype());
+  }
+};
+
+/// A tensor summed over the labels that the result lacks, with its dims in the order of the result.
+template <EinsumLetters From, EinsumLetters To, class X> constexpr auto einsum_of_one(const X& x, Here at) {
+  constexpr EinsumLetters::Repeat repeat = From.repeat();
+  if constexpr (repeat.row >= 0) {
+    const auto diagonal = call<DiagonalOverTag<From.rank, repeat.row, repeat.column>>(Source::from(at), x);
+    return einsum_of_one<From.without(repeat.column), To>(diagonal, at);
+  } else if constexpr (constexpr int summed = From.first_that_lacks(To); summed >= 0) {
+    return einsum_of_one<From.without(summed), To>(sum<summed>(x, at), at);
+  } else if constexpr (From == To) {
+    return x;
+  } else {
+    return [&]<std::size_t... D>(std::index_sequence<D...>) {
+      return transpose<From.find(To.letters[D])...>(x, at);
+    }(std::make_index_sequence<To.rank>());
+  }
+}
+
+/// The products of operands from the left to the right.
+template <auto E, int First = 0, EinsumLetters Labels = E.operands[First], class A, class... Rest>
+constexpr auto einsum_of_many(Here at, const A& a, const Rest&... rest) {
+  if constexpr (Labels.repeat().row >= 0) {
+    constexpr EinsumLetters distinct = Labels.distinct();
+    return einsum_of_many<E, First, distinct>(at, einsum_of_one<Labels, distinct>(a, at), rest...);
+  } else if constexpr (sizeof...(Rest) == 0) {
+    return einsum_of_one<Labels, E.result>(a, at);
+  } else {
+    return [&](const auto& b, const auto&... others) {
+      constexpr EinsumLetters given = E.operands[First + 1], next = given.distinct();
+      constexpr EinsumLetters kept = E.kept(Labels, next, First + 2);
+      constexpr auto text = pair_equation<Labels, next, kept>();
+      return einsum_of_many<E, First + 1, kept>(
+          at, call<EinsumTag<text>>(Source::from(at), a, einsum_of_one<given, next>(b, at)), others...);
+    }(rest...);
+  }
+}
+
+template <FixedString Text, class... X> constexpr auto einsum_by(Here at, const X&... x) {
+  constexpr auto equation = EinsumEquation<sizeof...(X)>(Text.view(), {X::rank...});
+  static_assert(
+      equation.error != EinsumError::text,
+      "tessera: an einsum equation is written \"ik,kj->ij\": a letter for each dim of each operand, no letter "
+      "twice in the result, and all letters of the result in an operand");
+  static_assert(equation.error != EinsumError::operands,
+                "tessera: the equation of einsum has another number of operands than the call");
+  static_assert(equation.error != EinsumError::rank,
+                "tessera: an operand of einsum has a different rank than in the equation");
+  if constexpr (equation.error == EinsumError::none) return einsum_of_many<equation>(at, x...);
+}
+
+}  // namespace detail
+
+/// A contraction by labels: `einsum<"bik,kj->bij">(x, w)` sums over the labels that the result lacks. As in
+/// torch.einsum, a label twice in an operand takes the diagonal, `einsum<"ii->">(x)` is the trace, `...` stands for all
+/// dims that have no letter, the last of them the same in all operands, `einsum<"...ij,...jk->...ik">(a, b)`, and
+/// without `->` the result has the labels that occur once, in the order of the alphabet. One to four operands, which
+/// are multiplied from the left to the right. Products of bf16 and f16 are summed in f32 and rounded once;
+/// `einsum<"ik,kj->ij", float>` of two operands returns the f32 sums. Errors: shape_mismatch where dims with the same
+/// label differ. Communication: none for split labels of the result; over a split summed label the result is a partial
+/// value.
+template <FixedString Text, TensorArgument A, TensorArgument B>
+constexpr auto einsum(const A& a, const B& b, Here at = Here::current()) {
+  if constexpr (detail::EinsumText(Text.view()).valid)
+    return call<detail::EinsumTag<Text>>(Source::from(at), a, b);
+  else
+    return detail::einsum_by<Text>(at, a, b);
+}
+template <FixedString Text, TensorArgument A> constexpr auto einsum(const A& a, Here at = Here::current()) {
+  return detail::einsum_by<Text>(at, a);
+}
+template <FixedString Text, TensorArgument A, TensorArgument B, TensorArgument C>
+constexpr auto einsum(const A& a, const B& b, const C& c, Here at = Here::current()) {
+  return detail::einsum_by<Text>(at, a, b, c);
+}
+template <FixedString Text, TensorArgument A, TensorArgument B, TensorArgument C, TensorArgument D>
+constexpr auto einsum(const A& a, const B& b, const C& c, const D& d, Here at = Here::current()) {
+  return detail::einsum_by<Text>(at, a, b, c, d);
+}
+template <FixedString Text, Element Out, TensorArgument A, TensorArgument B>
+constexpr auto einsum(const A& a, const B& b, Here at = Here::current()) {
+  return call<detail::EinsumTag<Text, Out>>(Source::from(at), a, b);
+}
+/// An f32 contraction computed from bf16 products: `einsum<"ik,kj->ij", ts::Precision::bf16_x3>(a, b)`. Precision
+/// states the error.
+template <FixedString Text, Precision P, TensorArgument A, TensorArgument B>
+constexpr auto einsum(const A& a, const B& b, Here at = Here::current()) {
+  return call<detail::EinsumTag<Text, void, P>>(Source::from(at), a, b);
+}
+
+/// Matrix product: [..., M, K] by [..., K, N] gives [..., M, N]. A vector is a row as first operand and a column as the
+/// second, and the result lacks its dim; an operand may lack leading dims (torch.matmul, but leading dims of extent 1
+/// are not repeated). Products of bf16 and f16 are summed in f32 and rounded once; `matmul<float>(a, b)` returns the
+/// f32 sums. Errors and communication: as einsum.
+template <TensorArgument A, TensorArgument B> constexpr auto matmul(const A& a, const B& b, Here at = Here::current()) {
+  return detail::matmul_of<void, Precision::full>(Source::from(at), a, b);
+}
+template <Element Out, TensorArgument A, TensorArgument B>
+constexpr auto matmul(const A& a, const B& b, Here at = Here::current()) {
+  return detail::matmul_of<Out, Precision::full>(Source::from(at), a, b);
+}
+template <Precision P, TensorArgument A, TensorArgument B>
+constexpr auto matmul(const A& a, const B& b, Here at = Here::current()) {
+  return detail::matmul_of<void, P>(Source::from(at), a, b);
+}
+
+/// The product that sums over the last `Count` dims of a and the first of b, by default two (torch.tensordot):
+/// `tensordot<1>(a, b)` of [I, J, K] and [K, L] is [I, J, L]. Other dims are einsum. Errors and communication: as
+/// einsum.
+template <int Count = 2, TensorArgument A, TensorArgument B>
+constexpr auto tensordot(const A& a, const B& b, Here at = Here::current()) {
+  constexpr bool fits = Count >= 0 && Count <= A::rank && Count <= B::rank;
+  static_assert(fits, "tessera: tensordot sums over as many dims as both operands have, or fewer");
+  if constexpr (fits)
+    return einsum<detail::tensordot_equation<Count, A::rank, B::rank>()>(a, b, at);
+  else
+    return a;
+}
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/ops/contraction/product_operand.hpp
+
+#ifndef TESSERA_OPS_CONTRACTION_PRODUCT_OPERAND_HPP
+#define TESSERA_OPS_CONTRACTION_PRODUCT_OPERAND_HPP
+
+namespace tessera::build {
+
+/// x as an operand of a product: an f32 value is rounded to the element type that ts::autocast sets.
+constexpr Value product_operand(Value x) {
+  return x.dtype() == DType::f32 ? build::cast(x, x.module->product_type) : x;
+}
+
+}  // namespace tessera::build
+
+#endif
+
+// ---- tessera/graph/trace/trace.hpp
+
+#ifndef TESSERA_GRAPH_TRACE_TRACE_HPP
+#define TESSERA_GRAPH_TRACE_TRACE_HPP
+
+namespace tessera {
+
+namespace detail {
+
+/// Adds an argument node to the program for each leaf of the arguments.
+struct BindProgram {
+  Module* module;
+  int next = 0;
+  bool in_stack = false;
+
+  template <class Leaf> constexpr void leaf(Leaf& leaf) {
+    Graph& graph = module->main();
+    Node node;
+    if constexpr (std::is_same_v<Leaf, Dim>) {
+      node = dim_node(next++);
+    } else if constexpr (std::is_same_v<Leaf, Scalar>) {
+      node = scalar_node(next++);
+    } else {
+      node = argument_node(next++, dtype_v<typename Leaf::element>, Leaf::rank);
+      if (in_stack) node = stored_as(Storage::layers, build::stacked_type(node));
+    }
+    leaf = Leaf(Value{module, 0, graph.add(node), {}});
+  }
+  template <class S> constexpr void enter_stack(S& stack) {
+    if (in_stack) module->refuse(errc::unsupported, "[stack] nesting: a Stack can't contain a Stack");
+    stack.layers().resize(1);
+    in_stack = true;
+  }
+  constexpr void enter_layer(int) {}
+  constexpr void leave_stack() { in_stack = false; }
+};
+
+/// Which tensor of a result a message is about.
+inline constexpr std::string_view result_places[] = {
+    "tensor 1 of the result", "tensor 2 of the result", "tensor 3 of the result", "tensor 4 of the result",
+    "tensor 5 of the result", "tensor 6 of the result", "tensor 7 of the result", "tensor 8 of the result"};
+
+/// Lists the nodes of a traced result, leaf by leaf.
+struct CollectOutputs {
+  Module* module;
+  int layer_dims = 0;  ///< 1 inside a Stack, where a tensor has the values of all layers
+  template <class Leaf> constexpr void leaf(Leaf& leaf) {
+    Value value;
+    if constexpr (SymOperand<std::remove_const_t<Leaf>>)
+      value = leaf.value;
+    else
+      value = leaf.placeholder();
+    if (value.module == nullptr)
+      return module->refuse(
+          errc::empty_tensor,
+          "[trace] result: a tensor or a number in the result of the traced function was never assigned", {}, place());
+    if constexpr (TensorOperand<std::remove_const_t<Leaf>>)
+      if (value.rank() != Leaf::rank + layer_dims)
+        module->refuse(errc::structure,
+                       "[stack] result: a field of all layers is returned outside of its Stack, or a tensor without a "
+                       "dim of layers is returned as a field of a Stack",
+                       value.node().source, place());
+    module->main().outputs.push_back(value.id);
+    module->results_in_layers.push_back(layer_dims > 0);
+  }
+  constexpr void enter_stack(auto&) { layer_dims = 1; }
+  constexpr void enter_layer(int) {}
+  constexpr void leave_stack() { layer_dims = 0; }
+
+ private:
+  constexpr std::string_view place() const {
+    const std::size_t before = module->main().outputs.size();
+    return before < std::size(result_places) ? result_places[before] : std::string_view();
+  }
+};
+
+/// A program with an argument node for each leaf of the arguments.
+template <class Arguments> struct BoundArguments {
+  Module module;
+  Arguments list{};
+  int leaves = 0;
+
+  constexpr explicit BoundArguments(bool outline) {
+    module.outline = outline;
+    BindProgram bind{&module};
+    for_each_leaf(list, bind);
+    leaves = bind.next;
+  }
+  BoundArguments(const BoundArguments&) = delete;  // the list refers to the module
+  BoundArguments& operator=(const BoundArguments&) = delete;
+};
+
+/// A call of a traced function, in an initializer: for an error in a constant expression, compilers list each function
+/// that led to it, but no initializer.
+template <class F, class Arguments, class Indices> struct TracedCall;
+template <class F, class Arguments, std::size_t... I> struct TracedCall<F, Arguments, std::index_sequence<I...>> {
+  BoundArguments<Arguments> bound;
+  bool returns = ((void)settle(F{}(std::get<I>(bound.list)...)), true);
+};
+
+/// Programs of up to this many nodes are recorded and simplified in one constant expression; compilers limit the steps
+/// of each.
+inline constexpr int small_program = 256;
+
+}  // namespace detail
+
+/// Traces a function F for arguments of these types.
+template <class F, class... Args> struct Trace {
+  using arguments = std::tuple<typename detail::TracedArgument<Args>::type...>;
+
+  /// The recorded program, and the number of leaves of its arguments. `outline`: see Module::outline.
+  static constexpr std::pair<Module, int> record() { return record(false, std::index_sequence_for<Args...>()); }
+  template <std::size_t... I> static constexpr std::pair<Module, int> record(bool outline, std::index_sequence<I...>) {
+    detail::BoundArguments<arguments> bound(outline);
+    auto out = detail::settle(F{}(std::get<I>(bound.list)...));
+    detail::CollectOutputs collect{&bound.module};
+    for_each_leaf(out, collect);
+    return {std::move(bound.module), bound.leaves};
+  }
+  using Call = detail::TracedCall<F, arguments, std::index_sequence_for<Args...>>;
+  /// How many operations the function calls.
+  static constexpr int outline() { return record(true, std::index_sequence_for<Args...>()).first.operations; }
+  static constexpr std::pair<Module, int> trace() {
+    std::pair<Module, int> made = record();
+    simplify(made.first);
+    return made;
+  }
+  /// The recorded program as a constant. A small program is also simplified; a larger one is simplified later, in a
+  /// constant expression of its own.
+  template <ProgramSize Room> static constexpr FrozenProgram<Room> freeze() {
+    std::pair<Module, int> made = record();
+    const bool small = made.first.main().size() <= detail::small_program && made.first.refusal.text == nullptr;
+    if (small) simplify(made.first);
+    return FrozenProgram<Room>(made.first, made.second, small);
+  }
+};
+
+namespace detail {
+
+/// Reports that the compiler's limit on constant expressions was reached, and what to do about it.
+template <bool Ended> struct ExplainSteps {
+  using Checks = decltype([] {
+    static_assert(Ended, "tessera: the program has too many operations for the compiler's limit on constant "
+                         "expressions; write repeated layers as a ts::Stack, or raise the limit: "
+                         "-fconstexpr-steps=8388608 for clang, -fconstexpr-ops-limit=268435456 for g++");
+  });
+};
+
+/// The capacity of the first evaluation, enough for most programs: graphs, nodes, operands, outputs, specs.
+inline constexpr ProgramSize first_room{4, small_program, 3 * small_program, 32, 2};
+
+/// The recorded program; simplified if it is small.
+template <class T, ProgramSize Room> inline constexpr FrozenProgram<Room> recorded = T::template freeze<Room>();
+
+/// A recorded program, simplified.
+template <class T, ProgramSize From, ProgramSize Room>
+inline constexpr FrozenProgram<Room> simplified_program = [] {
+  const FrozenProgram<From>& from = recorded<T, From>;
+  Module made;
+  made.graphs = simplified([&](int g) { return from.graph(g); });
+  for (int s = 0; s < from.used.specs; ++s) made.specs.push_back(from.specs[s]);
+  for (int k = 0; k < from.output_begin[1]; ++k) made.results_in_layers.push_back(from.results_in_layers[k]);
+  return FrozenProgram<Room>(made, from.argument_count, true);
+}();
+
+template <class T> constexpr const auto& whole_trace() {
+  constexpr ProgramSize size = recorded<T, first_room>.used;
+  if constexpr (size.fits(first_room))
+    return recorded<T, first_room>;
+  else
+    return recorded<T, size>;
+}
+template <class T> constexpr const auto& simplified_trace() {
+  constexpr const auto& whole = whole_trace<T>();
+  if constexpr (whole.simplified) {
+    return whole;
+  } else {
+    (void)sizeof(
+        ExplainSteps<requires { typename Constant<simplified_program<T, whole.used, whole.used>.used.nodes>; }>);
+    constexpr ProgramSize size = simplified_program<T, whole.used, whole.used>.used;
+    if constexpr (size.fits(whole.used))
+      return simplified_program<T, whole.used, whole.used>;
+    else
+      return simplified_program<T, whole.used, size>;
+  }
+}
+
+/// Whether tracing F succeeds. This uses the call, since for a variable whose evaluation fails compilers report an
+/// error at once.
+template <class T>
+concept Recordable = requires { typename Constant<T::template freeze<first_room>().used.graphs>; };
+/// Whether tracing F as an outline succeeds.
+template <class T>
+concept Outlined = requires { typename Constant<T::outline()>; };
+/// Whether F can be traced: tracing succeeds and no operation refused its operands.
+template <class T>
+concept Traceable = Recordable<T> && recorded<T, first_room>.refusal.text == nullptr;
+
+template <class T> struct TracedProgram {
+  static constexpr const auto& roomy = simplified_trace<T>();
+  static constexpr FrozenProgram<roomy.used> frozen{roomy};
+};
+/// An empty program, in place of one that can't be traced, so that no errors follow from the first.
+template <class T, bool Models> struct NoProgram {
+  static constexpr auto frozen = [] {
+    FrozenProgram<ProgramSize{1, 0, 0, 0, 0}> none;
+    if constexpr (Models) {
+      Module module;
+      BindProgram bind{&module};
+      typename T::arguments list{};
+      for_each_leaf(list, bind);
+      none.argument_count = bind.next;
+    }
+    return none;
+  }();
+};
+
+/// What keeps a function from being traced.
+enum class TraceFault { none, types, refusal, length, call, operation };
+
+/// A function with fewer operations than this does not exceed the compiler's limits because of its length.
+inline constexpr int few_operations = 128;
+
+template <class T, bool Valid> constexpr TraceFault fault_of() {
+  if constexpr (!Valid)
+    return TraceFault::types;
+  else if constexpr (Traceable<T>)
+    return TraceFault::none;
+  else if constexpr (Recordable<T>)
+    return TraceFault::refusal;
+  else if constexpr (!Outlined<T>)
+    return TraceFault::call;
+  else
+    return T::outline() < few_operations ? TraceFault::operation : TraceFault::length;
+}
+/// The message of a Refusal and its line, as a template argument, which compilers print. clang prints at most 36
+/// characters of an array, so the text is split into rows between words.
+template <std::size_t Rows> struct Rule {
+  char rows[Rows + 1][37]{};
+  std::uint32_t line = 0;
+};
+/// The message of a Refusal with what is given, in one piece.
+template <std::size_t Size> struct JoinedText {
+  char letters[Size]{};
+  constexpr JoinedText(std::string_view text, std::string_view given) {
+    std::size_t at = 0;
+    for (const std::string_view part : {text, std::string_view(": "), given})
+      for (std::size_t i = 0; i < part.size() && at < Size; ++i) letters[at++] = part[i];
+  }
+  constexpr std::string_view view() const { return {letters, Size}; }
+};
+/// How many characters of the text go into the first row, with the space behind the last word.
+constexpr std::size_t row_size(std::string_view text) {
+  return text.size() <= 36 ? text.size() : text.substr(0, 36).rfind(' ') + 1;
+}
+template <class T, TraceFault Fault> constexpr auto rule_of() {
+  if constexpr (Fault == TraceFault::refusal) {
+    constexpr Refusal refusal = recorded<T, first_room>.refusal;
+    constexpr std::string_view said = refusal.text, given = refusal.given;
+    constexpr std::size_t size = said.size() + (given.empty() ? 0 : 2 + given.size());
+    constexpr JoinedText<size> text(said, given);
+    constexpr std::size_t count = [](std::string_view rest) {
+      std::size_t rows = 0;
+      for (; !rest.empty(); ++rows) rest.remove_prefix(row_size(rest));
+      return rows;
+    }(text.view());
+    Rule<count - 1> rule;
+    rule.line = refusal.line;
+    std::string_view rest = text.view();
+    for (auto& row : rule.rows) {
+      for (std::size_t i = 0; i < 36; ++i) row[i] = i < row_size(rest) ? rest[i] : ' ';
+      rest.remove_prefix(row_size(rest));
+    }
+    return rule;
+  } else {
+    return Rule<0>{};
+  }
+}
+template <Rule Given> inline constexpr bool is_kept = Given.rows[0][0] == '\0';
+
+}  // namespace detail
+
+/// The program of a function for arguments of these types, traced once, by the compiler.
+///
+/// All errors about a function are reported from this class rather than from helper types, since compilers list what
+/// they were instantiating: the list stays short. The assertions are in a lambda, since clang would reject every use of
+/// a class whose own assertion failed.
+template <class F, class... Args> struct Traced {
+  using Recorded = Trace<F, Args...>;
+  static constexpr bool takes =
+      detail::TraceableFunction<F> && (Model<typename detail::TracedArgument<Args>::type> && ...);
+  using Explained = std::integral_constant<std::size_t, (sizeof(detail::ExplainFunction<F>) + ... +
+                                                         sizeof(detail::ExplainArgument<Args>))>;
+  using Function = detail::Callable<takes, F, sizeof...(Args)>;
+  // The call is tried before anything else uses it: after an error in a function, compilers go on with an int, and
+  // report errors that follow from it.
+  using Result = detail::ResultOf<typename detail::ReturnedBy<requires {
+    std::declval<Function>()(std::declval<typename detail::TracedArgument<Args>::type&>()...);
+  }, Function, typename detail::TracedArgument<Args>::type...>::type>;
+  /// Whether the program exists; if not, a static_assert has said why.
+  static constexpr bool valid = Result::valid;
+  using result = typename Result::type;
+
+  static constexpr detail::TraceFault fault = detail::fault_of<Recorded, valid>();
+  using ExplainedTrace = decltype([] {
+    using enum detail::TraceFault;
+    constexpr bool is_constexpr = fault != call, is_known = fault != operation;
+    static_assert(
+        detail::is_kept<detail::rule_of<Recorded, fault>()>,
+        "tessera: an operation of the traced function breaks the rule in quotes; the number after the rule is "
+        "the line of the call");
+    (void)sizeof(detail::ExplainSteps<fault != length>);
+    static_assert(is_constexpr,
+                  "tessera: the traced function calls a function that is not constexpr; add constexpr to the function "
+                  "that the next error names. If the next error is about a limit of steps, write repeated layers as a "
+                  "ts::Stack; if there is an error above this one, correct that error first");
+    static_assert(is_known,
+                  "tessera: the traced function is not a constant expression, for the reason in the next error; "
+                  "pass tensors to the function as arguments");
+    if constexpr (fault == call || fault == operation)
+      static_assert(
+          typename Recorded::Call{detail::BoundArguments<typename Recorded::arguments>(fault == call)}.returns);
+  });
+
+  using Program = std::conditional_t<fault == detail::TraceFault::none, detail::TracedProgram<Recorded>,
+                                     detail::NoProgram<Recorded, takes>>;
+  static constexpr const auto& frozen = Program::frozen;
+  static constexpr auto graphs = []<std::size_t... G>(std::index_sequence<G...>) {
+    return std::array<GraphView, sizeof...(G)>{frozen.graph(static_cast<int>(G))...};
+  }(std::make_index_sequence<static_cast<std::size_t>(frozen.used.graphs)>{});
+
+  static constexpr ProgramView program() {
+    return {graphs.data(),     static_cast<int>(graphs.size()), frozen.specs, frozen.argument_count,
+            frozen.used.specs, frozen.results_in_layers};
+  }
+};
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/graph/transform/primals.hpp
+
+#ifndef TESSERA_GRAPH_TRANSFORM_PRIMALS_HPP
+#define TESSERA_GRAPH_TRANSFORM_PRIMALS_HPP
+
+TESSERA_PLANNING_BEGIN
+
+namespace tessera::detail {
+
+/// A value that differs from all others, even from an equal one: a gradient with respect to it does not follow other
+/// uses of the value.
+constexpr Value as_variable(const Value& value) {
+  const Node& node = value.node();
+  return value.make(stored_as(storage_of(node), {.op = Op::variable,
+                                                 .dtype = node.dtype,
+                                                 .rank = node.rank,
+                                                 .singletons = node.singletons,
+                                                 .value = static_cast<double>(++value.module->variables)}),
+                    {value.id});
+}
+
+/// Visits the floating tensors of structures, with their values in the graph in which they were made. 8-bit floats,
+/// which have no arithmetic, are data like integers.
+template <class Visit> struct VisitFloating {
+  Visit visit;
+  template <class Leaf> constexpr void leaf(Leaf& leaf) {
+    if constexpr (SymOperand<std::remove_const_t<Leaf>> || StoredOperand<std::remove_const_t<Leaf>>) {
+      using T = typename Leaf::element;
+      if constexpr (is_floating_v<T> && !is_float8_v<T>)
+        if (const Value value = value_behind(leaf); value.module != nullptr) visit(leaf, value);
+    }
+  }
+  constexpr void enter_stack(auto&) {}
+  constexpr void enter_layer(int) {}
+  constexpr void leave_stack() {}
+};
+template <class T, class Visit> constexpr void for_each_floating(T& object, const Visit& visit) {
+  VisitFloating<Visit> visitor{visit};
+  for_each_leaf(object, visitor);
+}
+
+/// The floating tensors of a structure, in order.
+struct Floating {
+  Growable<std::int32_t> ids;
+  Value context{};  ///< one of them; null: there is none
+  constexpr void add(const Value& value) {
+    ids.push_back(value.id);
+    context = value;
+  }
+};
+template <class T> constexpr Floating floating_of(const T& object) {
+  Floating found;
+  for_each_floating(object, [&](const auto&, const Value& value) { found.add(here(value)); });
+  return found;
+}
+/// Replaces the floating tensors of a structure by variables, and lists these.
+template <class T> constexpr Floating make_variables(T& object) {
+  Floating made;
+  for_each_floating(object, [&](auto& leaf, const Value& value) {
+    const Value own = as_variable(here(value));
+    leaf = std::remove_cvref_t<decltype(leaf)>(own);
+    made.add(own);
+  });
+  return made;
+}
+/// Replaces the floating tensors of a structure by others. All other leaves (Dims, Scalars, integer tensors) stay.
+template <class T> constexpr void replace_floating(T& object, const Value& context, const Growable<std::int32_t>& ids) {
+  std::size_t next = 0;
+  for_each_floating(
+      object, [&](auto& leaf, const Value&) { leaf = std::remove_cvref_t<decltype(leaf)>(context.with(ids[next++])); });
+}
+
+}  // namespace tessera::detail
+
+TESSERA_PLANNING_END
+
+#endif
+
+// ---- tessera/ops/given_gradient.hpp
+
+#ifndef TESSERA_OPS_GIVEN_GRADIENT_HPP
+#define TESSERA_OPS_GIVEN_GRADIENT_HPP
+
+// For compositions whose gradient is cheaper than that of their operations; users have ts::custom_vjp.
+
+namespace tessera::build {
+
+/// The cotangent of y on which its gradient is written.
+constexpr Value variable_like(Value y) { return detail::as_variable(broadcast(y.number(0), y)); }
+
+/// y, whose gradients with respect to `values` are given: functions of `cotangent`, the variable_like(y). They may have
+/// fewer dims than the values, or singleton dims. Other operands of y get no cotangent.
+template <int Count>
+constexpr Value with_gradients(Value y, Value cotangent, const Value (&values)[Count],
+                               const Value (&gradients)[Count]) {
+  const Node& from = y.node();
+  std::int32_t ids[2 + 2 * Count]{y.id, cotangent.id};
+  for (int i = 0; i < Count; ++i) ids[2 + i] = values[i].id, ids[2 + Count + i] = gradients[i].id;
+  return y.make({.op = Op::custom_gradient,
+                 .dtype = from.dtype,
+                 .rank = from.rank,
+                 .singletons = from.singletons,
+                 .labels = CustomGradient{Count, 1}.pack()},
+                ids, 2 + 2 * Count);
+}
+
+/// x, as a value that is not that of the forward pass, to be read once `after` is known: what a gradient computes from
+/// it is computed again, where a value of two kernels would be stored by the first of them.
+constexpr Value read_again(Value x, Value after) {
+  const Node& from = x.node();
+  return x.make({.op = Op::barrier, .dtype = from.dtype, .rank = from.rank, .singletons = from.singletons},
+                {x.id, after.id});
+}
+
+}  // namespace tessera::build
+
+#endif
+
+// ---- tessera/ops/functional.hpp
+
+#ifndef TESSERA_OPS_FUNCTIONAL_HPP
+#define TESSERA_OPS_FUNCTIONAL_HPP
+
+namespace tessera {
+
+// Functions composed of other operations. Each is one node of an expression; a trace records a few nodes, which fuse
+// into one kernel: rows are reduced with keepdims. Operands of bf16 and f16 are computed in f32, and results rounded
+// once; losses of both stay f32.
+
+namespace build {
+
+constexpr Value row_sum(Value x, int dim) { return reduce(Op::sum, x, 1u << dim, true); }
+constexpr Value row_mean(Value x, int dim) { return row_sum(x, dim) / cast(extent(x, dim), x.dtype()); }
+
+/// A reduction over a bit set of dims that has no gradient: for a shift that cancels in its use, such as the maximum in
+/// a softmax.
+constexpr Value constant_reduce(Op op, Value x, unsigned dims) {
+  Node made = reduce(op, x, dims, true).node();
+  Reduced reduced = Reduced::of(made);
+  reduced.constant = true;
+  made.labels = reduced.pack();
+  return x.make(made, {x.id});
+}
+/// x minus its maximum along a dim.
+constexpr Value shifted(Value x, int dim) { return x - constant_reduce(Op::max, x, 1u << dim); }
+constexpr Value log_sum_exp_of_shifted(Value x, int dim) { return unary(Op::log, row_sum(unary(Op::exp, x), dim)); }
+constexpr Value softmax(Value x, int dim) {
+  const Value e = unary(Op::exp, shifted(x, dim));
+  return e / row_sum(e, dim);
+}
+
+/// The mean over all dims but the first `lead`; NaN if they have no elements.
+constexpr Value mean_of_all(Value x, int lead) {
+  const unsigned dims = ((1u << x.rank()) - 1) & ~((1u << lead) - 1);
+  return reduce(Op::sum, x, dims, false) / cast(element_count(x, dims), x.dtype());
+}
+
+}  // namespace build
+
+namespace detail {
+
+template <class A> inline constexpr bool floating_v = is_floating_v<typename A::type>;
+
+/// The element type of a loss: f32 for bf16 and f16.
+template <class A> using loss_t = computed_t<typename A::type>;
+
+template <int Rank, int D, bool Log> struct SoftmaxTag {
+  template <class A> struct result : A {
+    using Checks =
+        decltype([] { static_assert(floating_v<A>, "tessera: softmax takes float, double, bf16 and f16 tensors"); });
+  };
+  static constexpr Value emit(Value context, Value x) {
+    const DType type = x.dtype();
+    x = build::cast(x.at(context.source), computed_as(type));
+    const int dim = x.shifted(D, Rank);
+    if constexpr (!Log) return build::cast(build::softmax(x, dim), type);
+    const Value shifted = build::shifted(x, dim);
+    return build::cast(shifted - build::log_sum_exp_of_shifted(shifted, dim), type);
+  }
+};
+
+template <bool Keep, int... Dims> struct LogSumExp {
+  using R = Reduce<ops::MaxOp, false, Keep, Dims...>;
+  template <class A> struct result : R::template result<A> {
+    using Floats =
+        decltype([] { static_assert(floating_v<A>, "tessera: logsumexp takes float, double, bf16 and f16 tensors"); });
+  };
+  template <int Rank> static constexpr unsigned dims = R::template dims<Rank>;
+
+  static constexpr Value emit(Value context, Value x, int rank, unsigned set) {
+    const DType type = x.dtype();
+    set <<= x.rank() - rank;
+    x = build::cast(x.at(context.source), computed_as(type));
+    // Rows whose maximum is infinite are not shifted: infinity minus infinity would be NaN.
+    const Value most = build::constant_reduce(Op::max, x, set),
+                infinity = x.number(std::numeric_limits<double>::infinity());
+    const Value shift =
+        build::select(build::binary(Op::equal, build::unary(Op::abs, most), infinity), x.number(0), most);
+    const Value sum = build::reduce(Op::sum, build::unary(Op::exp, x - shift), set, true);
+    const Value made = build::unary(Op::log, sum) + shift;
+    return build::cast(Keep ? made : build::drop_singletons(made, set), type);
+  }
+};
+
+template <class X, class... Parameters> struct NormResult : X {
+  template <class T> static constexpr bool meets = std::is_same_v<T, typename X::type> || std::is_same_v<T, loss_t<X>>;
+  using Checks = decltype([] {
+    static_assert(floating_v<X> && X::rank >= 1,
+                  "tessera: layer_norm and rms_norm take float, double, bf16 and f16 tensors with at least one dim");
+    static_assert(((meets<typename Parameters::type> && Parameters::rank == 1) && ...),
+                  "tessera: gain and bias of a norm are vectors with the element type of the tensor, or float for bf16 "
+                  "and f16 tensors");
+  });
+};
+
+struct LayerNormTag {
+  static constexpr const char* function = "layer_norm";
+  static constexpr auto leading_dims = ops::LeadingDims::aligned;
+  template <class X, class Gain, class Bias, class Eps> using result = NormResult<X, Gain, Bias>;
+  static constexpr Value emit(Value context, Value x, Value gain, Value bias, Value eps) {
+    const DType type = x.dtype();
+    x = build::cast(x.at(context.source), computed_as(type));
+    gain = build::cast(gain, x.dtype()), bias = build::cast(bias, x.dtype());
+    const int dim = x.rank() - 1;
+    // Rounding of a mean far from 0 leaves a second mean, which is subtracted as well: it shares a pass over the row
+    // with the variance, and has no gradient.
+    const Value count = build::cast(build::extent(x, dim), x.dtype());
+    const Value near = x - build::row_sum(x, dim) / count;
+    const Value rest = build::constant_reduce(Op::sum, near, 1u << dim) / count;
+    const Value variance = build::row_sum(near * near, dim) / count - rest * rest;
+    const Value scale = build::unary(Op::rsqrt, variance + build::cast(eps, x.dtype()));
+    return build::cast((near - rest) * scale * gain + bias, type);
+  }
+};
+
+struct RmsNormTag {
+  static constexpr const char* function = "rms_norm";
+  static constexpr auto leading_dims = ops::LeadingDims::aligned;
+  template <class X, class Gain, class Eps> using result = NormResult<X, Gain>;
+  static constexpr Value emit(Value context, Value x, Value gain, Value eps) {
+    const DType type = x.dtype();
+    x = build::cast(x.at(context.source), computed_as(type));
+    gain = build::cast(gain, x.dtype());
+    const Value square = build::row_mean(x * x, x.rank() - 1);
+    return build::cast(x * build::unary(Op::rsqrt, square + build::cast(eps, x.dtype())) * gain, type);
+  }
+};
+
+template <int Rank> struct CrossEntropyTag {
+  static constexpr const char* function = "cross_entropy";
+  template <class Logits, class Targets> struct result {
+    using type = loss_t<Logits>;
+    static constexpr int rank = 0;
+    using Checks = decltype([] {
+      static_assert(floating_v<Logits>,
+                    "tessera: the logits of cross_entropy must be a float, double, bf16 or f16 tensor");
+      static_assert(
+          std::is_integral_v<typename Targets::type> && !std::is_same_v<typename Targets::type, bool>,
+          "tessera: the targets of cross_entropy must be an integer tensor of class indices, or probabilities, a "
+          "floating-point tensor of the rank of the logits");
+      static_assert(Targets::rank == Logits::rank - 1,
+                    "tessera: the targets of cross_entropy must have the dims of the logits except the last");
+    });
+  };
+  // The logit of the target is selected by comparing positions, so sharded classes are not gathered.
+  static constexpr Value emit(Value context, Value logits, Value targets) {
+    const int lead = logits.leading(Rank), dim = logits.rank() - 1;
+    logits = build::cast(logits.at(context.source), computed_as(logits.dtype()));
+    const Value target = build::insert_singletons(targets.at(context.source), 1u << dim, logits.rank());
+    const Value shifted = build::shifted(logits, dim), exponential = build::unary(Op::exp, shifted);
+    const Value sum = build::row_sum(exponential, dim), loss = build::unary(Op::log, sum) - shifted;
+    const Value picked = build::binary(Op::equal, build::iota(logits, dim, target.dtype()), target);
+    const unsigned all = ((1u << logits.rank()) - 1) & ~((1u << lead) - 1);
+    const Value positions = build::element_count(logits, all & ~(1u << dim)), zero = loss.number(0);
+    const Value share = build::cast(logits.number(1, DType::f64) / build::cast(positions, DType::f64), logits.dtype());
+    const Value made = build::reduce(Op::sum, build::select(picked, loss * share, zero), all, false);
+    // The gradient of the logarithm is the share of rows that have a target: by operations it would be another sum of
+    // each row, and a value for each row to be reduced where classes are split.
+    const Value cotangent = build::variable_like(made), class_of = build::cast(target, DType::i64);
+    const Value own = (lead == 0 ? cotangent : build::insert_singletons(cotangent, all, logits.rank())) * share;
+    const Value exists =
+        build::binary(Op::logical_and, build::binary(Op::greater_equal, class_of, class_of.number(0, DType::i64)),
+                      build::binary(Op::less, class_of, build::extent(logits, dim)));
+    const Value values[] = {logits};
+    const Value gradients[] = {exponential * (build::select(exists, own, zero) / sum) -
+                               build::select(picked, own, zero)};
+    return build::with_gradients(made, cotangent, values, gradients);
+  }
+};
+
+template <int Rank> struct MseTag {
+  static constexpr const char* function = "mse";
+  template <class X, class Y> struct result {
+    using type = loss_t<X>;
+    static constexpr int rank = 0;
+    using Checks = decltype([] {
+      static_assert(floating_v<X> && std::is_same_v<typename X::type, typename Y::type> && X::rank == Y::rank,
+                    "tessera: mse takes two float, double, bf16 or f16 tensors of equal rank and element type");
+    });
+  };
+  static constexpr Value emit(Value context, Value x, Value y) {
+    const DType type = computed_as(x.dtype());
+    const Value difference = build::cast(x.at(context.source), type) - build::cast(y, type);
+    return build::mean_of_all(difference * difference, difference.leading(Rank));
+  }
+};
+
+}  // namespace detail
+
+/// exp(x) over its sum along one dim, by default the last, computed without overflow. x is floating; the result has its
+/// shape and element type. A row with NaN or +infinity gives NaN. Communication: along a sharded dim, one all_reduce of
+/// the maxima and one of the sums.
+template <int D = -1, TensorArgument X> constexpr auto softmax(const X& x, Here at = Here::current()) {
+  return call<detail::SoftmaxTag<X::rank, detail::checked_dim<D, X::rank>(), false>>(Source::from(at), x);
+}
+/// softmax of -x (torch.nn.functional.softmin). Communication: as softmax.
+template <int D = -1, TensorArgument X> constexpr auto softmin(const X& x, Here at = Here::current()) {
+  return softmax<D>(-x, at);
+}
+/// The logarithm of softmax, accurate where softmax underflows. Communication: as softmax.
+template <int D = -1, TensorArgument X> constexpr auto log_softmax(const X& x, Here at = Here::current()) {
+  return call<detail::SoftmaxTag<X::rank, detail::checked_dim<D, X::rank>(), true>>(Source::from(at), x);
+}
+
+/// With a dim as an argument they do not compile.
+template <TensorArgument X, std::integral Dim> constexpr X softmax(const X& x, Dim) {
+  static_assert(std::is_void_v<Dim>, "tessera: the dim of a softmax is a template argument: ts::softmax<1>(x) for "
+                                     "ts::softmax(x, 1)");
+  return x;
+}
+template <TensorArgument X, std::integral Dim> constexpr X log_softmax(const X& x, Dim) {
+  static_assert(std::is_void_v<Dim>, "tessera: the dim of a softmax is a template argument: ts::log_softmax<1>(x) for "
+                                     "ts::log_softmax(x, 1)");
+  return x;
+}
+
+/// The logarithm of the sum of exponentials over the named dims, by default all: `logsumexp<-1>(x)`, computed without
+/// overflow. -infinity where all elements are, NaN where any is. The gradient is softmax. Shapes as `max`.
+/// Communication: as softmax.
+template <int... Dims, TensorArgument X> constexpr auto logsumexp(const X& x, Here at = Here::current()) {
+  return detail::reduce_by<detail::LogSumExp<false, Dims...>>(x, at);
+}
+template <int... Dims, TensorArgument X> constexpr auto logsumexp(const X& x, KeepDims, Here at = Here::current()) {
+  return detail::reduce_by<detail::LogSumExp<true, Dims...>>(x, at);
+}
+
+/// Layer norm of rows (the last dim): (x - mean) / sqrt(variance + eps) * gain + bias; gain and bias are vectors. The
+/// result has the shape and element type of x. Errors: shape_mismatch. Communication: all_reduces of row sums where
+/// rows are split. Source: Ba, Kiros, Hinton, 1607.06450.
+template <TensorArgument X, TensorArgument Gain, TensorArgument Bias, NumberOperand Eps = double>
+constexpr auto layer_norm(const X& x, const Gain& gain, const Bias& bias, const Eps& eps = 1e-5,
+                          Here at = Here::current()) {
+  return call<detail::LayerNormTag>(Source::from(at), x, gain, bias, eps);
+}
+/// RMS norm of rows (the last dim): x / sqrt(mean of squares + eps) * gain. Otherwise as layer_norm. Source: Zhang,
+/// Sennrich, 1910.07467.
+template <TensorArgument X, TensorArgument Gain, NumberOperand Eps = double>
+constexpr auto rms_norm(const X& x, const Gain& gain, const Eps& eps = 1e-5, Here at = Here::current()) {
+  return call<detail::RmsNormTag>(Source::from(at), x, gain, eps);
+}
+
+/// The mean over all positions of -log softmax(logits)[target], for logits [..., classes] and integer targets [...];
+/// rank 0. A target outside of the classes adds 0. Errors: shape_mismatch. Communication: with sharded classes,
+/// all_reduces of one value per position; logits are never gathered.
+template <TensorArgument Logits, TensorArgument Targets>
+constexpr auto cross_entropy(const Logits& logits, const Targets& targets, Here at = Here::current()) {
+  return call<detail::CrossEntropyTag<Logits::rank>>(Source::from(at), logits, targets);
+}
+/// The mean of the squared difference of x and y, which have equal shapes; rank 0, NaN for tensors without elements.
+/// Errors: shape_mismatch.
+template <TensorArgument X, TensorArgument Y> constexpr auto mse(const X& x, const Y& y, Here at = Here::current()) {
+  return call<detail::MseTag<X::rank>>(Source::from(at), x, y);
+}
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/ops/attention/attention.hpp
+
+#ifndef TESSERA_OPS_ATTENTION_ATTENTION_HPP
+#define TESSERA_OPS_ATTENTION_ATTENTION_HPP
+
+namespace tessera {
+
+namespace detail {
+
+/// Checks of types, and the nodes of all forms of attention.
+struct AttentionNodes {
+  static constexpr auto leading_dims = ops::LeadingDims::batch;
+  template <class Q, class K, class V, class Scale = Q> struct result : Q {
+    using Checks = decltype([] {
+      static_assert(Q::rank == 4 && K::rank == 4 && V::rank == 4,
+                    "tessera: attention takes queries, keys and values of rank 4: [batch, time, heads, width]");
+      static_assert(is_floating_v<typename Q::type> && std::is_same_v<typename Q::type, typename K::type> &&
+                        std::is_same_v<typename Q::type, typename V::type>,
+                    "tessera: queries, keys and values of attention must have the same floating element type");
+    });
+  };
+  static constexpr Value default_scale(Value context, Value q) {
+    const Value width = build::cast(build::extent(q.at(context.source), 3), DType::f64);
+    return build::unary(Op::rsqrt, width);
+  }
+  /// The output; `lower` and `upper` are null unless the form is banded.
+  static constexpr Value make(Value context, AttentionForm form, Value q, Value k, Value v, Value scale, Value lower,
+                              Value upper) {
+    const DType given = q.dtype();
+    q = build::product_operand(q.at(context.source)), k = build::product_operand(k), v = build::product_operand(v);
+    if (q.rank() != 4)
+      q.refuse(errc::unsupported, "[attention] fields of all layers: call attention inside the block of the Stack");
+    check_static_dims(q, k.node(), v.node());
+    scale = build::cast(scale, computed_as(q.dtype()));
+    if (form.banded) lower = build::cast(lower, DType::i64), upper = build::cast(upper, DType::i64);
+    const Value lse = logarithms(form, q, k, scale, lower, upper);
+    form.result = AttentionResult::output;
+    const Node made{.op = Op::attention,
+                    .dtype = q.dtype(),
+                    .rank = 4,
+                    .singletons = static_cast<std::uint8_t>(singletons_of(q.node(), {0, 1, 2}) |
+                                                            (v.is_singleton(3) ? 1u << 3 : 0u)),
+                    .labels = form.pack()};
+    return build::cast(with_host_scalars(made, {q.id, k.id, v.id, lse.id}, q, form, scale, lower, upper), given);
+  }
+  /// The logarithms of the sums of exponentials of all scores of a query, [batch, heads, time]. With bf16 or f16
+  /// operands they, the scale and the gradients are f32.
+  static constexpr Value logarithms(AttentionForm form, Value q, Value k, Value scale, Value lower, Value upper) {
+    form.result = AttentionResult::logarithms;
+    q = build::product_operand(q), k = build::product_operand(k);
+    const Node made{.op = Op::attention_lse,
+                    .dtype = computed_as(q.dtype()),
+                    .rank = 3,
+                    .singletons = singletons_of(q.node(), {0, 2, 1}),
+                    .labels = form.pack()};
+    return with_host_scalars(made, {q.id, k.id}, q, form, scale, lower, upper);
+  }
+
+ private:
+  static constexpr std::uint8_t singletons_of(const Node& x, std::initializer_list<int> dims) {
+    unsigned singletons = 0, bit = 1;
+    for (int d : dims) {
+      if (x.is_singleton(d)) singletons |= bit;
+      bit <<= 1;
+    }
+    return static_cast<std::uint8_t>(singletons);
+  }
+  static constexpr Value with_host_scalars(const Node& made, std::initializer_list<std::int32_t> tensors, Value like,
+                                           const AttentionForm& form, Value scale, Value lower, Value upper) {
+    std::int32_t operands[7]{};
+    int arity = 0;
+    for (std::int32_t tensor : tensors) operands[arity++] = tensor;
+    if (form.banded) operands[arity++] = lower.id, operands[arity++] = upper.id;
+    operands[arity++] = scale.id;
+    return like.make(made, operands, arity);
+  }
+  static constexpr void check_static_dims(const Value& context, const Node& k, const Node& v) {
+    const Node& q = context.node();
+    const unsigned shared = 1u << 0 | 1u << 2;
+    if (((q.singletons ^ k.singletons) & (shared | 1u << 3)) != 0 ||
+        ((k.singletons ^ v.singletons) & (shared | 1u << 1)) != 0)
+      context.refuse(errc::unsupported,
+                     "[attention] dims of static extent 1: attention does not broadcast; a dim has static extent 1 "
+                     "in all of queries, keys and values, or in none of them");
+  }
+};
+
+template <bool Causal> struct AttentionTag : AttentionNodes {
+  static constexpr Value emit(Value context, Value q, Value k, Value v) {
+    return emit(context, q, k, v, default_scale(context, q));
+  }
+  static constexpr Value emit(Value context, Value q, Value k, Value v, Value scale) {
+    return make(context, {Causal}, q, k, v, scale, {}, {});
+  }
+};
+
+/// Attention with a bias or a mask for each pair of a query and a key, by products and a softmax.
+template <bool Causal> struct AttentionWithBiasTag {
+  static constexpr const char* function = "attention";
+  template <class Q, class K, class V, class Bias, class... Scale> struct result : AttentionNodes::result<Q, K, V> {
+    using BiasChecks = decltype([] {
+      static_assert(Bias::rank >= 2 && Bias::rank <= 4 &&
+                        (is_floating_v<typename Bias::type> || std::is_same_v<typename Bias::type, bool>),
+                    "tessera: the bias of attention is a floating-point tensor, and its mask one of bool, of [batch, "
+                    "heads, time, keys], [heads, time, keys] or [time, keys]; a scale is a number");
+    });
+  };
+  static constexpr Value emit(Value context, Value q, Value k, Value v, Value bias) {
+    return emit(context, q, k, v, bias, AttentionNodes::default_scale(context, q));
+  }
+  static constexpr Value emit(Value context, Value q, Value k, Value v, Value bias, Value scale) {
+    const DType given = q.dtype(), wide = computed_as(given);
+    q = build::product_operand(q.at(context.source)), k = build::product_operand(k), v = build::product_operand(v);
+    if (q.rank() != 4)
+      q.refuse(errc::unsupported, "[attention] fields of all layers: call attention inside the block of the Stack");
+    Value scores =
+        build::cast(build::einsum(q, k, EinsumText("bthe,bshe->bhts").labels), wide) * build::cast(scale, wide);
+    const bool is_mask = bias.dtype() == DType::bool_;
+    if (!is_mask) bias = build::cast(bias, wide), scores = scores + bias;
+    const Value none = is_mask ? bias : build::binary(Op::less, bias, bias.number(-1e29));
+    const Value after =
+        Causal ? build::less(build::iota(scores, 2, DType::i64), build::iota(scores, 3, DType::i64)) : Value{};
+    const auto where_seen = [&](Value x, double otherwise) {
+      const Value number = x.number(otherwise);
+      x = is_mask ? build::select(none, x, number) : build::select(none, number, x);
+      return Causal ? build::select(after, number, x) : x;
+    };
+    // A query without a key has a softmax of equal scores, which are then 0.
+    const Value weights = where_seen(build::softmax(where_seen(scores, -1e30), 3), 0);
+    return build::cast(build::einsum(build::cast(weights, q.dtype()), v, EinsumText("bhts,bshe->bthe").labels), given);
+  }
+};
+
+}  // namespace detail
+
+/// Attention of every query to every key: softmax(scale q k^T) v, for queries [batch, time, heads, width], keys [batch,
+/// keys, heads, width] and values [batch, keys, heads, value width]; the result is [batch, time, heads, value width].
+/// The scale is 1 / sqrt(width) by default. Without any keys the result is 0.
+///
+/// One operation, computed by tiles forward and backward: the scores are never in memory as a whole. Only a second
+/// derivative stores them. Errors: shape_mismatch. Communication: none for split batch, heads and query times; a split
+/// key time is gathered. Source: Vaswani et al., 1706.03762; Dao et al., 2205.14135.
+template <TensorArgument Q, TensorArgument K, TensorArgument V>
+constexpr auto attention(const Q& q, const K& k, const V& v, Here at = Here::current()) {
+  return call<detail::AttentionTag<false>>(Source::from(at), q, k, v);
+}
+template <TensorArgument Q, TensorArgument K, TensorArgument V, NumberOperand Scale>
+constexpr auto attention(const Q& q, const K& k, const V& v, const Scale& scale, Here at = Here::current()) {
+  return call<detail::AttentionTag<false>>(Source::from(at), q, k, v, scale);
+}
+
+/// Causal attention: query i attends to keys 0 to i. About half of the arithmetic of `attention`.
+template <TensorArgument Q, TensorArgument K, TensorArgument V>
+constexpr auto causal_attention(const Q& q, const K& k, const V& v, Here at = Here::current()) {
+  return call<detail::AttentionTag<true>>(Source::from(at), q, k, v);
+}
+template <TensorArgument Q, TensorArgument K, TensorArgument V, NumberOperand Scale>
+constexpr auto causal_attention(const Q& q, const K& k, const V& v, const Scale& scale, Here at = Here::current()) {
+  return call<detail::AttentionTag<true>>(Source::from(at), q, k, v, scale);
+}
+/// Attention with a bias that is added to the scores, or with a mask of bool that is true for the keys that a query
+/// attends to, as attn_mask of F.scaled_dot_product_attention: [batch, heads, time, keys], [heads, time, keys] or
+/// [time, keys], with a dim of static extent 1 (ts::unsqueeze) where all batches or heads have the same. A bias below
+/// -1e29 masks its key; a query that has no key gives 0. For a bias of each key, the same for all queries, there is
+/// ts::biased_attention, which stores no scores.
+///
+///     ts::attention(q, k, v, mask), ts::causal_attention(q, k, v, bias, 1.0)
+/// The user's bias has a number for each query and key, so this is no operation of its own but products and a softmax.
+/// Memory: scores and weights of all heads, [batch, heads, time, keys], of f32 for bf16 and f16 operands; a gradient
+/// keeps the weights. ts::checkpoint computes them again instead. Gradients: also of the bias. Weights are rounded to
+/// bf16 or f16 for the product with the values. Errors: shape_mismatch. Communication: none for split batch, heads and
+/// query times.
+template <TensorArgument Q, TensorArgument K, TensorArgument V, TensorOperand Bias>
+constexpr auto attention(const Q& q, const K& k, const V& v, const Bias& bias, Here at = Here::current()) {
+  return call<detail::AttentionWithBiasTag<false>>(Source::from(at), q, k, v, bias);
+}
+template <TensorArgument Q, TensorArgument K, TensorArgument V, TensorOperand Bias, NumberOperand Scale>
+constexpr auto attention(const Q& q, const K& k, const V& v, const Bias& bias, const Scale& scale,
+                         Here at = Here::current()) {
+  return call<detail::AttentionWithBiasTag<false>>(Source::from(at), q, k, v, bias, scale);
+}
+template <TensorArgument Q, TensorArgument K, TensorArgument V, TensorOperand Bias>
+constexpr auto causal_attention(const Q& q, const K& k, const V& v, const Bias& bias, Here at = Here::current()) {
+  return call<detail::AttentionWithBiasTag<true>>(Source::from(at), q, k, v, bias);
+}
+template <TensorArgument Q, TensorArgument K, TensorArgument V, TensorOperand Bias, NumberOperand Scale>
+constexpr auto causal_attention(const Q& q, const K& k, const V& v, const Bias& bias, const Scale& scale,
+                                Here at = Here::current()) {
+  return call<detail::AttentionWithBiasTag<true>>(Source::from(at), q, k, v, bias, scale);
+}
+
+}  // namespace tessera
+
+#endif
+
 // ---- tessera/ops/data_movement/slicing.hpp
 
 #ifndef TESSERA_OPS_DATA_MOVEMENT_SLICING_HPP
@@ -17646,11 +19253,10 @@ constexpr auto band_attention(const Q& q, const K& k, const V& v, const Before& 
   return call<detail::BandAttentionTag>(Source::from(at), q, k, v, before, after, offset, scale);
 }
 
-/// band_attention with bias [batch, heads, keys] added to the scores of each key; batch and heads may have static
-/// extent
-/// 1. A key with a bias below -1e29 is masked, for which key_padding_bias is; a query whose keys are all masked gives
-/// 0. With queries of bf16 or f16 the bias is rounded to their type. The scale is not 0. Gradients: also of the bias.
-/// Errors: shape_mismatch. Communication: as attention.
+/// band_attention with a bias [batch, heads, keys] added to the scores of each key; the batch and the heads of the bias
+/// may be singleton dims. A key with a bias below -1e29 is masked, as key_padding_bias makes it; a query whose keys are
+/// all masked gives 0. With queries of bf16 or f16 the bias is rounded to their type. The scale is not 0. Gradients:
+/// also of the bias. Errors: shape_mismatch. Communication: as attention.
 template <TensorArgument Q, TensorArgument K, TensorArgument V, TensorArgument Bias, NumberOperand Before,
           NumberOperand After, NumberOperand Offset = int>
 constexpr auto biased_attention(const Q& q, const K& k, const V& v, const Bias& bias, const Before& before,
@@ -17660,7 +19266,8 @@ constexpr auto biased_attention(const Q& q, const K& k, const V& v, const Bias& 
                                           after, offset);
 }
 /// For biased_attention: [batch, 1, keys], 0 where the mask [batch, keys] is true and a masked score elsewhere. As in
-/// JAX and in F.scaled_dot_product_attention, true takes part; torch.nn.MultiheadAttention has it the other way round.
+/// JAX and in F.scaled_dot_product_attention, true takes part; in torch.nn.MultiheadAttention true is masked. No
+/// communication.
 template <Element T = float, TensorArgument Mask>
 constexpr auto key_padding_bias(const Mask& mask, Here at = Here::current()) {
   static_assert(Mask::rank == 2 && std::is_same_v<typename Mask::element, bool>,
@@ -18183,7 +19790,7 @@ constexpr auto index_select(const X& x, const Indices& indices, Here at = Here::
 }
 
 /// The value where the mask holds, x elsewhere: select(mask, value, x). The value is a number or a tensor, broadcast
-/// against x and promoted with it. The gradient of x is 0 where the mask holds.
+/// against x and promoted with it. The gradient of x is 0 where the mask holds. Errors and communication: as select.
 template <TensorArgument X, TensorArgument Mask, Operand V>
 constexpr auto masked_fill(const X& x, const Mask& mask, const V& value, Here at = Here::current()) {
   return select(mask, value, x, at);
@@ -21516,6 +23123,66 @@ ShardedTensor<T, 1> arange(Extent count, const Mesh& mesh, const PartitionSpec& 
   return tensor_of<T, 1>(detail::created<T>("arange", {count.value}, 1, mesh, spec, at, Cost::bytes(sizeof(T)), write));
 }
 
+namespace detail {
+
+/// Point `i` of `count` points from `start` to `end`: each half is computed from its own end, so that both are exact.
+inline double point_of_line(double start, double end, std::int64_t i, std::int64_t count) {
+  const std::int64_t last = count - 1;
+  const double step = (end - start) / static_cast<double>(std::max<std::int64_t>(last, 1));
+  return 2 * i <= last ? start + static_cast<double>(i) * step : end - static_cast<double>(last - i) * step;
+}
+/// A function of each index of a vector.
+template <class T, class F>
+ShardedTensor<T, 1> vector_of(std::string_view op, Extent count, const Mesh& mesh, const PartitionSpec& spec, Here at,
+                              F f) {
+  static_assert(is_floating_v<T>, "tessera: linspace and logspace make tensors of float, double, bf16 and f16");
+  const auto write = [f](T* data, const Box& box) {
+    for (std::int64_t i = box.begin[0]; i < box.end[0]; ++i) *data++ = static_cast<T>(f(i));
+  };
+  return tensor_of<T, 1>(created<T>(op, {count.value}, 1, mesh, spec, at, Cost::bytes(sizeof(T)), write));
+}
+
+}  // namespace detail
+
+/// `count` points at equal distances from `start` to `end`, both included (torch.linspace, jnp.linspace). One point is
+/// `start`. T is float by default, or double, bf16, f16; points are computed in double and rounded once.
+///
+///     const auto grid = ts::linspace(-1, 1, 5, mesh);   // -1, -0.5, 0, 0.5, 1
+template <Element T = float>
+ShardedTensor<T, 1> linspace(double start, double end, Extent count, const Mesh& mesh, const PartitionSpec& spec = {},
+                             Here at = Here::current()) {
+  return detail::vector_of<T>("linspace", count, mesh, spec, at, [start, end, n = count.value](std::int64_t i) {
+    return detail::point_of_line(start, end, i, n);
+  });
+}
+/// `base` to the power of the points of linspace (torch.logspace, jnp.logspace).
+///
+///     const auto rates = ts::logspace(-4, -1, 4, mesh);   // 0.0001, 0.001, 0.01, 0.1
+template <Element T = float>
+ShardedTensor<T, 1> logspace(double start, double end, Extent count, const Mesh& mesh, const PartitionSpec& spec = {},
+                             double base = 10, Here at = Here::current()) {
+  return detail::vector_of<T>("logspace", count, mesh, spec, at, [start, end, base, n = count.value](std::int64_t i) {
+    return std::pow(base, detail::point_of_line(start, end, i, n));
+  });
+}
+
+/// The identity matrix [n, n], or 1 on the diagonal of [n, m] and 0 elsewhere (torch.eye, jnp.eye): `eye<float>(8,
+/// mesh)`.
+template <Element T>
+ShardedTensor<T, 2> eye(Extent n, Extent m, const Mesh& mesh, const PartitionSpec& spec = {},
+                        Here at = Here::current()) {
+  const auto write = [](T* data, const Box& box) {
+    for (std::int64_t i = box.begin[0]; i < box.end[0]; ++i)
+      for (std::int64_t j = box.begin[1]; j < box.end[1]; ++j) *data++ = static_cast<T>(i == j ? 1 : 0);
+  };
+  return tensor_of<T, 2>(
+      detail::created<T>("eye", {n.value, m.value}, 2, mesh, spec, at, Cost::bytes(sizeof(T)), write));
+}
+template <Element T>
+ShardedTensor<T, 2> eye(Extent n, const Mesh& mesh, const PartitionSpec& spec = {}, Here at = Here::current()) {
+  return eye<T>(n, n, mesh, spec, at);
+}
+
 }  // namespace tessera
 
 #endif
@@ -21671,698 +23338,6 @@ template <class X, class Parameter> constexpr auto as_met_by(const Parameter& pa
 }
 
 }  // namespace tessera::nn::detail
-
-#endif
-
-// ---- tessera/ops/contraction/einsum_equation.hpp
-
-#ifndef TESSERA_OPS_CONTRACTION_EINSUM_EQUATION_HPP
-#define TESSERA_OPS_CONTRACTION_EINSUM_EQUATION_HPP
-
-namespace tessera::detail {
-
-/// The labels of the dims of a tensor in an einsum.
-struct EinsumLetters {
-  char letters[max_rank]{};
-  int rank = 0;
-
-  friend constexpr bool operator==(const EinsumLetters&, const EinsumLetters&) = default;
-  constexpr int find(char letter, int from = 0) const {
-    for (int d = from; d < rank; ++d)
-      if (letters[d] == letter) return d;
-    return -1;
-  }
-  constexpr EinsumLetters without(int dim) const {
-    EinsumLetters rest;
-    for (int d = 0; d < rank; ++d)
-      if (d != dim) rest.letters[rest.rank++] = letters[d];
-    return rest;
-  }
-  constexpr EinsumLetters with(char letter) const {
-    EinsumLetters more = *this;
-    more.letters[more.rank++] = letter;
-    return more;
-  }
-  constexpr EinsumLetters distinct() const {
-    EinsumLetters found;
-    for (int d = 0; d < rank; ++d)
-      if (found.find(letters[d]) < 0) found = found.with(letters[d]);
-    return found;
-  }
-  constexpr int first_that_lacks(const EinsumLetters& other) const {
-    for (int d = 0; d < rank; ++d)
-      if (other.find(letters[d]) < 0) return d;
-    return -1;
-  }
-  /// The first two dims with the same label; -1 where all labels are distinct.
-  struct Repeat {
-    int row = -1, column = -1;
-  };
-  constexpr Repeat repeat() const {
-    for (int d = 0; d < rank; ++d)
-      if (const int other = find(letters[d], d + 1); other >= 0) return {d, other};
-    return {};
-  }
-};
-
-enum class EinsumError : std::uint8_t { none, text, operands, rank };
-
-/// An equation of einsum for operands of given ranks, with a letter for each dim that `...` stands for.
-template <int Count> struct EinsumEquation {
-  EinsumLetters operands[Count]{}, result{};
-  EinsumError error;
-
-  constexpr EinsumEquation(std::string_view text, const int (&ranks)[Count]) : error(parse(text, ranks)) {}
-
-  /// The labels of a product of two operands: those of the result, or of an operand from `next` on.
-  constexpr EinsumLetters kept(const EinsumLetters& a, const EinsumLetters& b, int next) const {
-    if (next == Count) return result;
-    EinsumLetters all;
-    for (const EinsumLetters* of : {&a, &b})
-      for (int d = 0; d < of->rank; ++d)
-        if (const char c = of->letters[d]; all.find(c) < 0 && (result.find(c) >= 0 || occurs(c, next))) {
-          if (all.rank == max_rank)
-            fail(errc::capacity, "[einsum] rank: a product of the first ", next, " operands has more than ", max_rank,
-                 " dims");
-          all = all.with(c);
-        }
-    return all;
-  }
-
- private:
-  static constexpr bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
-  /// The label of a dim that `...` stands for, counted from the last.
-  static constexpr char label_from_the_back(int place) { return static_cast<char>('0' + place); }
-
-  constexpr EinsumError parse(std::string_view text, const int (&ranks)[Count]) {
-    const std::size_t arrow = text.find("->");
-    const std::string_view before = text.substr(0, arrow);
-    int parts = 1, filled = 0;
-    for (const char c : before) parts += c == ',';
-    if (parts != Count) return EinsumError::operands;
-    std::size_t begin = 0;
-    for (int k = 0; k < Count; ++k) {
-      const std::size_t end = before.find(',', begin);
-      const std::string_view own = before.substr(begin, end - begin);
-      if (const EinsumError found = read(own, ranks[k] - letters_of(own), operands[k]); found != EinsumError::none)
-        return found;
-      if (operands[k].rank != ranks[k]) return EinsumError::rank;
-      if (const int dims = ranks[k] - letters_of(own); own.find('.') != own.npos && dims > filled) filled = dims;
-      begin = end + 1;
-    }
-    const EinsumError found = arrow == text.npos ? fill_result(filled) : read(text.substr(arrow + 2), filled, result);
-    if (found != EinsumError::none) return found;
-    if (result.repeat().row >= 0) return EinsumError::text;
-    for (int d = 0; d < result.rank; ++d)
-      if (!occurs(result.letters[d], 0)) return EinsumError::text;
-    return EinsumError::none;
-  }
-  constexpr bool occurs(char letter, int first) const {
-    for (int k = first; k < Count; ++k)
-      if (operands[k].find(letter) >= 0) return true;
-    return false;
-  }
-  static constexpr int letters_of(std::string_view text) {
-    int count = 0;
-    for (const char c : text) count += is_letter(c);
-    return count;
-  }
-  /// Reads the labels of a tensor, where `...` stands for `filled` dims.
-  static constexpr EinsumError read(std::string_view text, int filled, EinsumLetters& into) {
-    bool has_ellipsis = false;
-    for (std::size_t i = 0; i < text.size(); ++i) {
-      if (text[i] == ' ') continue;
-      if (text.substr(i, 3) == "..." && !has_ellipsis) {
-        if (filled < 0 || into.rank + filled > max_rank) return EinsumError::rank;
-        for (int place = filled; place > 0; --place) into = into.with(label_from_the_back(place - 1));
-        has_ellipsis = true;
-        i += 2;
-        continue;
-      }
-      if (!is_letter(text[i])) return EinsumError::text;
-      if (into.rank == max_rank) return EinsumError::rank;
-      into = into.with(text[i]);
-    }
-    return EinsumError::none;
-  }
-  /// A result that is not stated has the dims of `...`, then the labels that occur once, capital letters first.
-  constexpr EinsumError fill_result(int filled) {
-    for (int place = filled; place > 0; --place) result = result.with(label_from_the_back(place - 1));
-    for (char c = 'A'; c <= 'z'; ++c) {
-      int count = 0;
-      for (const EinsumLetters& of : operands)
-        for (int d = 0; d < of.rank; ++d) count += of.letters[d] == c;
-      if (count != 1) continue;
-      if (result.rank == max_rank) return EinsumError::rank;
-      result = result.with(c);
-    }
-    return EinsumError::none;
-  }
-};
-
-/// The equation of two tensors with distinct labels, such as "ab,bc->ac": a letter for each label by its first dim.
-template <EinsumLetters A, EinsumLetters B, EinsumLetters Out> consteval auto pair_equation() {
-  constexpr int size = A.rank + B.rank + Out.rank + 4;  // with ',', "->" and the last 0
-  char text[size]{};
-  int n = 0;
-  char seen[2 * max_rank]{};
-  int count = 0;
-  const auto add = [&](const EinsumLetters& of) {
-    for (int d = 0; d < of.rank; ++d) {
-      int label = 0;
-      while (label < count && seen[label] != of.letters[d]) ++label;
-      if (label == count) seen[count++] = of.letters[d];
-      text[n++] = static_cast<char>(label < 26 ? 'a' + label : 'A' + label - 26);
-    }
-  };
-  add(A);
-  text[n++] = ',';
-  add(B);
-  text[n++] = '-', text[n++] = '>';
-  add(Out);
-  return FixedString<size>(text);
-}
-
-}  // namespace tessera::detail
-
-#endif
-
-// ---- tessera/ops/reduction/reduction.hpp
-
-#ifndef TESSERA_OPS_REDUCTION_REDUCTION_HPP
-#define TESSERA_OPS_REDUCTION_REDUCTION_HPP
-
-namespace tessera {
-
-/// Argument of reductions: reduced dims stay, with static extent 1, so that the result broadcasts against the operand.
-struct KeepDims {};
-inline constexpr KeepDims keepdims{};
-
-namespace detail {
-
-/// The dims as a bit set; negative dims count from the end; no dims means all.
-template <int Rank, int... Dims> constexpr unsigned dim_set() {
-  static_assert(((Dims >= -Rank && Dims < Rank) && ...), "tessera: the dim is out of range for the rank of the tensor");
-  if constexpr (sizeof...(Dims) == 0)
-    return (1u << Rank) - 1;
-  else
-    return ((1u << ((Dims + Rank) % Rank)) | ...);
-}
-constexpr int bit_count(unsigned bits) {
-  int n = 0;
-  for (; bits != 0; bits &= bits - 1) ++n;
-  return n;
-}
-
-template <class Operation, bool Mean, bool Keep, int... Dims> struct Reduce {
-  template <class A> struct result {
-    static_assert(require_arithmetic<typename A::type>());
-    static constexpr DType from = dtype_v<typename A::type>;
-    using type = element_t<Mean ? floating_type(from) : reduced_type(ops::row_v<Operation>.reduction, from)>;
-    static constexpr unsigned dims = dim_set<A::rank, Dims...>();
-    static constexpr int rank = Keep ? A::rank : A::rank - bit_count(dims);
-    using Checks = decltype([] {
-      static_assert(bit_count(dims) == sizeof...(Dims) || sizeof...(Dims) == 0,
-                    "tessera: a dim is given twice to a reduction");
-    });
-  };
-  template <int Rank> static constexpr unsigned dims = dim_set<Rank, Dims...>();
-
-  static constexpr Value emit(Value context, Value x, int rank, unsigned set) {
-    // A stacked value has a leading dim of layers, which its static rank does not count.
-    set <<= x.rank() - rank;
-    const DType type = floating_type(x.dtype());
-    if constexpr (Mean) x = build::cast(x, computed_as(type));
-    Value made = build::reduce(ops::op_v<Operation>, x.at(context.source), set, Keep);
-    if constexpr (Mean)
-      made = build::cast(made / build::cast(build::element_count(x.at(context.source), set), made.dtype()), type);
-    return made;
-  }
-};
-
-/// A reduction of the operand cast to another element type.
-template <class To, class R> struct ReduceAs {
-  template <class A> using result = typename R::template result<Typed<To, A::rank>>;
-  template <int Rank> static constexpr unsigned dims = R::template dims<Rank>;
-  static constexpr Value emit(Value context, Value x, int rank, unsigned set) {
-    return R::emit(context, build::cast(x.at(context.source), dtype_v<To>), rank, set);
-  }
-};
-
-/// Argmax or argmin: the smallest position of elements that equal the extreme or are NaN.
-template <class Extreme, class Index, bool Keep, int... Dims> struct ArgReduce {
-  using R = Reduce<Extreme, false, Keep, Dims...>;
-  template <class A> struct result : R::template result<A> {
-    using type = Index;
-    using IndexChecks = decltype([] {
-      static_assert(std::is_same_v<Index, std::int32_t> || std::is_same_v<Index, std::int64_t>,
-                    "tessera: the type of indices must be std::int32_t or std::int64_t");
-    });
-  };
-  template <int Rank> static constexpr unsigned dims = R::template dims<Rank>;
-
-  static constexpr Value emit(Value context, Value x, int rank, unsigned set) {
-    x = x.at(context.source);
-    set <<= x.rank() - rank;
-    Value found = build::binary(Op::equal, x, build::reduce(ops::op_v<Extreme>, x, set, true));
-    if (is_floating(x.dtype())) found = build::binary(Op::logical_or, found, build::binary(Op::not_equal, x, x));
-    constexpr DType type = dtype_v<Index>;
-    Value position = x.number(0, type);
-    for (int d = 0; d < x.rank(); ++d)
-      if ((set >> d & 1) != 0) position = position * build::cast(build::extent(x, d), type) + build::iota(x, d, type);
-    // Larger than all positions (no tensor has 2^53 elements), and exact as a double, in which kernels take constants.
-    const Value past = x.number(type == DType::i32 ? 0x1p31 - 1 : 0x1p53, type);
-    return build::reduce(ops::op_v<ops::MinOp>, build::select(found, position, past), set, Keep);
-  }
-};
-
-/// A reduction together with the static rank of its operand, from which the bit set of dims follows.
-template <int Rank, class R> struct RankedReduce {
-  template <class A> using result = typename R::template result<A>;
-  static constexpr Value emit(Value context, Value x) { return R::emit(context, x, Rank, R::template dims<Rank>); }
-};
-
-template <class R, TensorArgument X> constexpr auto reduce_by(const X& x, Here at) {
-  return call<RankedReduce<X::rank, R>>(Source::from(at), x);
-}
-template <class Operation, bool Mean, bool Keep, int... Dims, TensorArgument X>
-constexpr auto reduce(const X& x, Here at) {
-  return call<RankedReduce<X::rank, Reduce<Operation, Mean, Keep, Dims...>>>(Source::from(at), x);
-}
-template <class Operation, bool Keep, int... Dims, TensorArgument X> constexpr auto reduce_bools(const X& x, Here at) {
-  return reduce_by<ReduceAs<bool, Reduce<Operation, false, Keep, Dims...>>>(x, at);
-}
-
-}  // namespace detail
-
-/// Sum over the named dims, by default all: `sum<-1>(x)`, `mean<0, 1>(x, ts::keepdims)`; mean, max and min likewise.
-/// Results have the other dims; with keepdims also the reduced dims, of extent 1. Sums of bools and of integers below
-/// 32 bits are i32, means of integers f32; max of bools tells whether any element holds. NaN in any element gives NaN.
-/// Gradient of max and min: elements that share the extreme get equal parts. Communication: over a sharded dim the
-/// result is a partial value, which is reduced before its first non-linear reader.
-template <int... Dims, TensorArgument X> constexpr auto sum(const X& x, Here at = Here::current()) {
-  return detail::reduce<ops::SumOp, false, false, Dims...>(x, at);
-}
-template <int... Dims, TensorArgument X> constexpr auto sum(const X& x, KeepDims, Here at = Here::current()) {
-  return detail::reduce<ops::SumOp, false, true, Dims...>(x, at);
-}
-template <int... Dims, TensorArgument X> constexpr auto mean(const X& x, Here at = Here::current()) {
-  return detail::reduce<ops::SumOp, true, false, Dims...>(x, at);
-}
-template <int... Dims, TensorArgument X> constexpr auto mean(const X& x, KeepDims, Here at = Here::current()) {
-  return detail::reduce<ops::SumOp, true, true, Dims...>(x, at);
-}
-template <int... Dims, TensorArgument X> constexpr auto max(const X& x, Here at = Here::current()) {
-  return detail::reduce<ops::MaxOp, false, false, Dims...>(x, at);
-}
-template <int... Dims, TensorArgument X> constexpr auto max(const X& x, KeepDims, Here at = Here::current()) {
-  return detail::reduce<ops::MaxOp, false, true, Dims...>(x, at);
-}
-template <int... Dims, TensorArgument X> constexpr auto min(const X& x, Here at = Here::current()) {
-  return detail::reduce<ops::MinOp, false, false, Dims...>(x, at);
-}
-template <int... Dims, TensorArgument X> constexpr auto min(const X& x, KeepDims, Here at = Here::current()) {
-  return detail::reduce<ops::MinOp, false, true, Dims...>(x, at);
-}
-
-/// Product over the named dims, by default all: `prod<-1>(x)`, `prod<0, 1>(x, ts::keepdims)`. Products of bools and of
-/// integers below 32 bits are i32; wider integers wrap around. The product of no elements is 1; NaN in any element
-/// gives NaN. f32 is multiplied in f32, with a relative error of at most n 2^-23 for n elements; bf16 and f16 are
-/// multiplied in f32 and rounded once. The gradient and second derivatives are exact where elements are 0, as in
-/// PyTorch. Shapes and communication: as `sum`; partial values of a sharded dim are multiplied.
-template <int... Dims, TensorArgument X> constexpr auto prod(const X& x, Here at = Here::current()) {
-  return detail::reduce<ops::ProdOp, false, false, Dims...>(x, at);
-}
-template <int... Dims, TensorArgument X> constexpr auto prod(const X& x, KeepDims, Here at = Here::current()) {
-  return detail::reduce<ops::ProdOp, false, true, Dims...>(x, at);
-}
-
-/// Whether any (all) elements along the named dims are nonzero; NaN counts as nonzero. The result is bool. Of no
-/// elements, `any` is false and `all` is true. Shapes and communication as `max`.
-template <int... Dims, TensorArgument X> constexpr auto any(const X& x, Here at = Here::current()) {
-  return detail::reduce_bools<ops::MaxOp, false, Dims...>(x, at);
-}
-template <int... Dims, TensorArgument X> constexpr auto any(const X& x, KeepDims, Here at = Here::current()) {
-  return detail::reduce_bools<ops::MaxOp, true, Dims...>(x, at);
-}
-template <int... Dims, TensorArgument X> constexpr auto all(const X& x, Here at = Here::current()) {
-  return detail::reduce_bools<ops::MinOp, false, Dims...>(x, at);
-}
-template <int... Dims, TensorArgument X> constexpr auto all(const X& x, KeepDims, Here at = Here::current()) {
-  return detail::reduce_bools<ops::MinOp, true, Dims...>(x, at);
-}
-
-/// The index of the largest (smallest) element along one dim: `argmax<-1>(x)`, `argmin<0, std::int64_t>(x)`; without a
-/// dim, `argmax(x)`, the row-major position among all elements. Of equal elements the first; where any is NaN, the
-/// first NaN. `Index` has to hold the number of elements; of no elements the result is the largest Index. Shapes as
-/// `max`; no gradient. Communication: over a sharded dim, one all_reduce of the extremes and one of the indices.
-template <int D, Element Index = std::int32_t, TensorArgument X>
-constexpr auto argmax(const X& x, Here at = Here::current()) {
-  return detail::reduce_by<detail::ArgReduce<ops::MaxOp, Index, false, D>>(x, at);
-}
-template <Element Index = std::int32_t, TensorArgument X> constexpr auto argmax(const X& x, Here at = Here::current()) {
-  return detail::reduce_by<detail::ArgReduce<ops::MaxOp, Index, false>>(x, at);
-}
-template <int D, Element Index = std::int32_t, TensorArgument X>
-constexpr auto argmax(const X& x, KeepDims, Here at = Here::current()) {
-  return detail::reduce_by<detail::ArgReduce<ops::MaxOp, Index, true, D>>(x, at);
-}
-template <Element Index = std::int32_t, TensorArgument X>
-constexpr auto argmax(const X& x, KeepDims, Here at = Here::current()) {
-  return detail::reduce_by<detail::ArgReduce<ops::MaxOp, Index, true>>(x, at);
-}
-template <int D, Element Index = std::int32_t, TensorArgument X>
-constexpr auto argmin(const X& x, Here at = Here::current()) {
-  return detail::reduce_by<detail::ArgReduce<ops::MinOp, Index, false, D>>(x, at);
-}
-template <Element Index = std::int32_t, TensorArgument X> constexpr auto argmin(const X& x, Here at = Here::current()) {
-  return detail::reduce_by<detail::ArgReduce<ops::MinOp, Index, false>>(x, at);
-}
-template <int D, Element Index = std::int32_t, TensorArgument X>
-constexpr auto argmin(const X& x, KeepDims, Here at = Here::current()) {
-  return detail::reduce_by<detail::ArgReduce<ops::MinOp, Index, true, D>>(x, at);
-}
-template <Element Index = std::int32_t, TensorArgument X>
-constexpr auto argmin(const X& x, KeepDims, Here at = Here::current()) {
-  return detail::reduce_by<detail::ArgReduce<ops::MinOp, Index, true>>(x, at);
-}
-
-}  // namespace tessera
-
-#endif
-
-// ---- tessera/ops/contraction/einsum.hpp
-
-#ifndef TESSERA_OPS_CONTRACTION_EINSUM_HPP
-#define TESSERA_OPS_CONTRACTION_EINSUM_HPP
-
-namespace tessera {
-
-namespace detail {
-
-/// The text of an einsum, such as "bik,kj->bij", parsed into labels at compile time.
-struct EinsumText {
-  EinsumLabels labels{};
-  int rank_a = 0, rank_b = 0, rank_out = 0;
-  bool valid = true;
-
-  constexpr explicit EinsumText(std::string_view text) {
-    for (int d = 0; d < max_rank; ++d) labels.a[d] = labels.b[d] = labels.out[d] = -1;
-    char names[32]{};
-    int known = 0, part = 0;
-    for (std::size_t i = 0; i < text.size() && valid; ++i) {
-      const char c = text[i];
-      if (c == ' ') continue;
-      if (c == ',') {
-        valid = part == 0;
-        part = 1;
-        continue;
-      }
-      if (c == '-') {
-        valid = part == 1 && i + 1 < text.size() && text[i + 1] == '>';
-        part = 2;
-        ++i;
-        continue;
-      }
-      const bool letter = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
-      int label = 0;
-      while (label < known && names[label] != c) ++label;
-      if (label == known && (part == 2 || known == 32)) valid = false;
-      if (label == known && valid) names[known++] = c;
-      int& rank = part == 0 ? rank_a : part == 1 ? rank_b : rank_out;
-      std::int8_t* own = part == 0 ? labels.a : part == 1 ? labels.b : labels.out;
-      for (int d = 0; d < rank; ++d)
-        if (own[d] == label) valid = false;  // a label twice in one operand
-      if (!letter || rank == max_rank) valid = false;
-      if (valid) own[rank++] = static_cast<std::int8_t>(label);
-    }
-    valid = valid && part == 2;
-  }
-};
-
-/// The element type of a product: `Out` if given, otherwise that of the operands.
-template <class Out, class In> using product_element_t = std::conditional_t<std::is_void_v<Out>, In, Out>;
-
-/// A product of precision P, or as ts::default_matmul_precision and, with `Casts`, ts::autocast set it for f32
-/// operands.
-template <class Out, Precision P, bool Casts = true>
-constexpr Value product_of(const Value& a, const Value& b, const EinsumLabels& labels) {
-  const DType given = a.dtype();
-  const bool by_default = P == Precision::full && given == DType::f32;
-  const DType type = by_default && Casts ? a.module->product_type : given;
-  const Precision precision = by_default && type == given ? a.module->matmul_precision : P;
-  const Value product = build::einsum(build::cast(a, type), build::cast(b, type), labels, precision);
-  if constexpr (std::is_void_v<Out>)
-    return build::cast(build::cast(product, type), given);
-  else
-    return build::cast(product, dtype_v<Out>);
-}
-
-/// The equation of a product that sums over the last `Count` dims of the first operand and the first of the second:
-/// "abc,bcd->ad" of two of rank 3 with a Count of 2.
-template <int Count, int RankA, int RankB> consteval auto tensordot_equation() {
-  constexpr int rank = RankA + RankB - 2 * Count, size = RankA + RankB + rank + 4;  // with ',', "->" and the last 0
-  char text[size]{};
-  int n = 0;
-  const auto letter = [&](int label) { text[n++] = static_cast<char>(label < 26 ? 'a' + label : 'A' + label - 26); };
-  for (int d = 0; d < RankA; ++d) letter(d);
-  text[n++] = ',';
-  for (int d = 0; d < RankB; ++d) letter(RankA - Count + d);
-  text[n++] = '-', text[n++] = '>';
-  for (int d = 0; d < RankA - Count; ++d) letter(d);
-  for (int d = Count; d < RankB; ++d) letter(RankA - Count + d);
-  return FixedString<size>(text);
-}
-
-/// Whether a product can have precision P: lower precisions are for f32 operands only.
-template <Precision P, class A>
-inline constexpr bool splits_v = P == Precision::full || std::is_same_v<typename A::type, float>;
-
-template <FixedString Text, class Out = void, Precision P = Precision::full, bool Casts = true> struct EinsumTag {
-  static constexpr auto leading_dims = ops::LeadingDims::labels;
-  static constexpr EinsumText text{Text.view()};
-  static_assert(
-      text.valid,
-      "tessera: an einsum equation is written \"ik,kj->ij\": a letter for each dim of each operand, no letter "
-      "twice in the result, and all letters of the result in an operand");
-  template <class A, class B> struct result {
-    using type = product_element_t<Out, typename A::type>;
-    static constexpr int rank = text.rank_out;
-    using Checks = decltype([] {
-      static_assert(A::rank == text.rank_a,
-                    "tessera: the first operand of einsum has a different rank than in the equation");
-      static_assert(B::rank == text.rank_b,
-                    "tessera: the second operand of einsum has a different rank than in the equation");
-      static_assert(std::is_same_v<typename A::type, typename B::type>,
-                    "tessera: the operands of einsum must have the same element type; use ts::cast");
-      static_assert(splits_v<P, A>, "tessera: a ts::Precision is only for products of float tensors");
-      require_arithmetic<typename A::type>();
-    });
-  };
-  static constexpr EinsumLabels labels(int, int) { return text.labels; }
-  static constexpr Value product(Value a, Value b, const EinsumLabels& labels) {
-    return product_of<Out, P, Casts>(a, b, labels);
-  }
-  static constexpr Value emit(Value context, Value a, Value b) { return product(a.at(context.source), b, text.labels); }
-};
-
-template <class Out = void, Precision P = Precision::full, bool Casts = true> struct MatmulTag {
-  static constexpr auto leading_dims = ops::LeadingDims::labels;
-  template <class A, class B> struct result {
-    using type = product_element_t<Out, typename A::type>;
-    static constexpr int rank = A::rank;
-    static_assert(require_arithmetic<typename A::type>());
-  };
-  static constexpr EinsumLabels labels(int rank, int rank_b) {
-    EinsumLabels labels{};
-    for (int d = 0; d < max_rank; ++d) labels.a[d] = labels.b[d] = labels.out[d] = -1;
-    for (int d = 0; d < rank; ++d) labels.a[d] = static_cast<std::int8_t>(d);
-    const std::int8_t k = static_cast<std::int8_t>(rank - 1), n = static_cast<std::int8_t>(rank);
-    for (int d = 0; d < rank_b - 2; ++d) labels.b[d] = static_cast<std::int8_t>(d);
-    labels.b[rank_b - 2] = k;
-    labels.b[rank_b - 1] = n;
-    for (int d = 0; d < rank - 1; ++d) labels.out[d] = static_cast<std::int8_t>(d);
-    labels.out[rank - 1] = n;
-    return labels;
-  }
-  static constexpr Value product(Value a, Value b, const EinsumLabels& labels) {
-    return product_of<Out, P, Casts>(a, b, labels);
-  }
-  static constexpr Value emit(Value context, Value a, Value b) {
-    return product(a.at(context.source), b, labels(a.rank(), b.rank()));
-  }
-};
-
-/// The equation of a product with a vector, or of batches of different ranks: "a,bac->bc" of a vector and matrices.
-template <int RankA, int RankB> consteval auto matmul_equation() {
-  constexpr std::string_view text = RankA == 1 && RankB == 1 ? "k,k->"
-                                    : RankA == 1             ? "k,...kn->...n"
-                                    : RankB == 1             ? "...mk,k->...m"
-                                                             : "...mk,...kn->...mn";
-  constexpr EinsumEquation<2> equation(text, {RankA, RankB});
-  return pair_equation<equation.operands[0], equation.operands[1], equation.result>();
-}
-
-template <class Out, Precision P, bool Casts = true, class A, class B>
-constexpr auto matmul_of(Source source, const A& a, const B& b) {
-  constexpr bool have_dims = A::rank >= 1 && B::rank >= 1;
-  constexpr bool alike = std::is_same_v<typename A::element, typename B::element>, splits = splits_v<P, typed_of<A>>;
-  static_assert(have_dims,
-                "tessera: matmul takes tensors of rank 1 or more; a product with a tensor of rank 0 is written with *");
-  static_assert(alike, "tessera: the operands of matmul must have the same element type; use ts::cast");
-  static_assert(splits, "tessera: a ts::Precision is only for products of float tensors");
-  if constexpr (!have_dims || !alike || !splits)
-    return a;
-  else if constexpr (A::rank >= 2 && (B::rank == 2 || (B::rank > 2 && A::rank == B::rank)))
-    return call<MatmulTag<Out, P, Casts>>(source, a, b);
-  else
-    return call<EinsumTag<matmul_equation<A::rank, B::rank>(), Out, P, Casts>>(source, a, b);
-}
-
-// Products of linear algebra and statistics, which ts::autocast leaves in f32.
-template <FixedString Text, class A, class B> constexpr auto exact_einsum(const A& a, const B& b, Here at) {
-  return call<EinsumTag<Text, void, Precision::full, false>>(Source::from(at), a, b);
-}
-template <class A, class B> constexpr auto exact_matmul(const A& a, const B& b, Here at) {
-  return matmul_of<void, Precision::full, false>(Source::from(at), a, b);
-}
-
-}  // namespace detail
-
-namespace detail {
-
-/// The diagonal over two dims, which stands where the first of them was.
-template <int Rank, int Row, int Column> struct DiagonalOverTag {
-  template <class X> using result = Typed<typename X::type, Rank - 1>;
-  static constexpr Value emit(Value context, Value x) {
-    x = x.at(context.source);
-    const int first = x.rank() - Rank, row = first + Row, column = first + Column;
-    // Places of columns are counted by the rows, so that another number of columns is a shape_mismatch.
-    const Value places = build::insert_singletons(ArangeTag<std::int32_t>::emit(context, x, build::extent(x, row)),
-                                                  ((1u << x.rank()) - 1) & ~(1u << column), x.rank());
-    const Value on = build::binary(Op::equal, build::iota(x, row, DType::i32), places);
-    return build::cast(build::sum_of(build::select(on, x, x.number(0)), 1u << column), x.dtype());
-  }
-};
-
-/// A tensor summed over the labels that the result lacks, with its dims in the order of the result.
-template <EinsumLetters From, EinsumLetters To, class X> constexpr auto einsum_of_one(const X& x, Here at) {
-  constexpr EinsumLetters::Repeat repeat = From.repeat();
-  if constexpr (repeat.row >= 0) {
-    const auto diagonal = call<DiagonalOverTag<From.rank, repeat.row, repeat.column>>(Source::from(at), x);
-    return einsum_of_one<From.without(repeat.column), To>(diagonal, at);
-  } else if constexpr (constexpr int summed = From.first_that_lacks(To); summed >= 0) {
-    return einsum_of_one<From.without(summed), To>(sum<summed>(x, at), at);
-  } else if constexpr (From == To) {
-    return x;
-  } else {
-    return [&]<std::size_t... D>(std::index_sequence<D...>) {
-      return transpose<From.find(To.letters[D])...>(x, at);
-    }(std::make_index_sequence<To.rank>());
-  }
-}
-
-/// The products of operands from the left to the right.
-template <auto E, int First = 0, EinsumLetters Labels = E.operands[First], class A, class... Rest>
-constexpr auto einsum_of_many(Here at, const A& a, const Rest&... rest) {
-  if constexpr (Labels.repeat().row >= 0) {
-    constexpr EinsumLetters distinct = Labels.distinct();
-    return einsum_of_many<E, First, distinct>(at, einsum_of_one<Labels, distinct>(a, at), rest...);
-  } else if constexpr (sizeof...(Rest) == 0) {
-    return einsum_of_one<Labels, E.result>(a, at);
-  } else {
-    return [&](const auto& b, const auto&... others) {
-      constexpr EinsumLetters given = E.operands[First + 1], next = given.distinct();
-      constexpr EinsumLetters kept = E.kept(Labels, next, First + 2);
-      constexpr auto text = pair_equation<Labels, next, kept>();
-      return einsum_of_many<E, First + 1, kept>(
-          at, call<EinsumTag<text>>(Source::from(at), a, einsum_of_one<given, next>(b, at)), others...);
-    }(rest...);
-  }
-}
-
-template <FixedString Text, class... X> constexpr auto einsum_by(Here at, const X&... x) {
-  constexpr auto equation = EinsumEquation<sizeof...(X)>(Text.view(), {X::rank...});
-  static_assert(
-      equation.error != EinsumError::text,
-      "tessera: an einsum equation is written \"ik,kj->ij\": a letter for each dim of each operand, no letter "
-      "twice in the result, and all letters of the result in an operand");
-  static_assert(equation.error != EinsumError::operands,
-                "tessera: the equation of einsum has another number of operands than the call");
-  static_assert(equation.error != EinsumError::rank,
-                "tessera: an operand of einsum has a different rank than in the equation");
-  if constexpr (equation.error == EinsumError::none) return einsum_of_many<equation>(at, x...);
-}
-
-}  // namespace detail
-
-/// A contraction by labels: `einsum<"bik,kj->bij">(x, w)` sums over the labels that the result lacks. As in
-/// torch.einsum, a label twice in an operand takes the diagonal, `einsum<"ii->">(x)` is the trace, `...` stands for all
-/// dims that have no letter, the last of them the same in all operands, `einsum<"...ij,...jk->...ik">(a, b)`, and
-/// without `->` the result has the labels that occur once, in the order of the alphabet. One to four operands, which
-/// are multiplied from the left to the right. Products of bf16 and f16 are summed in f32 and rounded once;
-/// `einsum<"ik,kj->ij", float>` of two operands returns the f32 sums. Errors: shape_mismatch where dims with the same
-/// label differ. Communication: none for split labels of the result; over a split summed label the result is a partial
-/// value.
-template <FixedString Text, TensorArgument A, TensorArgument B>
-constexpr auto einsum(const A& a, const B& b, Here at = Here::current()) {
-  if constexpr (detail::EinsumText(Text.view()).valid)
-    return call<detail::EinsumTag<Text>>(Source::from(at), a, b);
-  else
-    return detail::einsum_by<Text>(at, a, b);
-}
-template <FixedString Text, TensorArgument A> constexpr auto einsum(const A& a, Here at = Here::current()) {
-  return detail::einsum_by<Text>(at, a);
-}
-template <FixedString Text, TensorArgument A, TensorArgument B, TensorArgument C>
-constexpr auto einsum(const A& a, const B& b, const C& c, Here at = Here::current()) {
-  return detail::einsum_by<Text>(at, a, b, c);
-}
-template <FixedString Text, TensorArgument A, TensorArgument B, TensorArgument C, TensorArgument D>
-constexpr auto einsum(const A& a, const B& b, const C& c, const D& d, Here at = Here::current()) {
-  return detail::einsum_by<Text>(at, a, b, c, d);
-}
-template <FixedString Text, Element Out, TensorArgument A, TensorArgument B>
-constexpr auto einsum(const A& a, const B& b, Here at = Here::current()) {
-  return call<detail::EinsumTag<Text, Out>>(Source::from(at), a, b);
-}
-/// An f32 contraction computed from bf16 products: `einsum<"ik,kj->ij", ts::Precision::bf16_x3>(a, b)`. Precision
-/// states the error.
-template <FixedString Text, Precision P, TensorArgument A, TensorArgument B>
-constexpr auto einsum(const A& a, const B& b, Here at = Here::current()) {
-  return call<detail::EinsumTag<Text, void, P>>(Source::from(at), a, b);
-}
-
-/// Matrix product: [..., M, K] by [..., K, N] gives [..., M, N]. A vector is a row as first operand and a column as the
-/// second, and the result lacks its dim; an operand may lack leading dims (torch.matmul, but leading dims of extent 1
-/// are not repeated). Products of bf16 and f16 are summed in f32 and rounded once; `matmul<float>(a, b)` returns the
-/// f32 sums. Errors and communication: as einsum.
-template <TensorArgument A, TensorArgument B> constexpr auto matmul(const A& a, const B& b, Here at = Here::current()) {
-  return detail::matmul_of<void, Precision::full>(Source::from(at), a, b);
-}
-template <Element Out, TensorArgument A, TensorArgument B>
-constexpr auto matmul(const A& a, const B& b, Here at = Here::current()) {
-  return detail::matmul_of<Out, Precision::full>(Source::from(at), a, b);
-}
-template <Precision P, TensorArgument A, TensorArgument B>
-constexpr auto matmul(const A& a, const B& b, Here at = Here::current()) {
-  return detail::matmul_of<void, P>(Source::from(at), a, b);
-}
-
-/// The product that sums over the last `Count` dims of a and the first of b, by default two (torch.tensordot):
-/// `tensordot<1>(a, b)` of [I, J, K] and [K, L] is [I, J, L]. Other dims are einsum. Errors and communication: as
-/// einsum.
-template <int Count = 2, TensorArgument A, TensorArgument B>
-constexpr auto tensordot(const A& a, const B& b, Here at = Here::current()) {
-  constexpr bool fits = Count >= 0 && Count <= A::rank && Count <= B::rank;
-  static_assert(fits, "tessera: tensordot sums over as many dims as both operands have, or fewer");
-  if constexpr (fits)
-    return einsum<detail::tensordot_equation<Count, A::rank, B::rank>()>(a, b, at);
-  else
-    return a;
-}
-
-}  // namespace tessera
 
 #endif
 
@@ -23754,11 +24729,11 @@ auto uniform(Key key, const Extent (&shape)[Rank], const Mesh& mesh, const Parti
 
 namespace tessera::nn {
 
-/// x W + b over the last dim of x, which has rank 2 or more.
+/// x W + b over the last dim of x, which has rank 2 or more: torch.nn.Linear with the weight transposed.
 ///
-/// weight [in, out], bias [out]; `Linear<float, false>` has no bias. An x of bf16 or f16 gives a result of its
-/// type: the weight is rounded to it, and the products are summed and the bias added in f32. Communication: with the
-/// weight sharded along `in`, an all_reduce or reduce_scatter of the result.
+/// weight [in, out], bias [out]; `Linear<float, false>` has no bias. An x of bf16 or f16 gives a result of its type:
+/// the weight is rounded to it, and the products are summed and the bias added in f32. Communication: with the weight
+/// sharded along `in`, an all_reduce or reduce_scatter of the result. Errors: shape_mismatch.
 template <Element T = float, bool Bias = true> struct Linear {
   ShardedTensor<T, 2> weight;
   ShardedTensor<T, 1> bias;
@@ -23924,6 +24899,7 @@ namespace tessera::nn {
 ///     attention.causal(x, mask)           // to those of them where mask [batch, time] is true
 ///     attention(x, memory)                // cross attention, to memory [batch, keys, features]
 ///     attention.masked(x, memory, mask)   // to the keys where mask [batch, keys] is true; 0 if there is none
+///     attention.biased(x, memory, bias)   // with a bias or mask [batch, heads, time, keys] or less, see ts::attention
 ///     attention.cached(x, cache, position)   // causal, with a cache of the positions before, as that of nn::Attention
 ///
 /// In place of the memory its keys and values can be given, `attention.keys_and_values(memory)`, a KvCache that is
@@ -23968,6 +24944,10 @@ template <Element T = float, bool Bias = true, class Projection = Linear<T, Bias
     const tessera::detail::LayerCall call(at, x);
     return merged(
         biased_attention(split(query(x)), memory.keys, memory.values, key_padding_bias<T>(mask), unlimited, unlimited));
+  }
+  constexpr auto biased(const auto& x, const auto& memory, const auto& bias, Here at = Here::current()) const {
+    const tessera::detail::LayerCall call(at, x);
+    return merged(tessera::attention(split(query(x)), split(key(memory)), split(value(memory)), bias));
   }
   template <class X, class Cache, class Position>
   constexpr auto cached(const X& x, const Cache& cache, const Position& position, Here at = Here::current()) const {
@@ -24016,6 +24996,71 @@ MultiHeadAttention<T, Bias> multi_head_attention(Key key, Extent features, Dim h
           detail::uniform_linear<T, Bias>(second, features, features, strategy, Role::column, in),
           detail::uniform_linear<T, Bias>(third, features, features, strategy, Role::column, in),
           detail::uniform_linear<T, Bias>(fourth, features, features, strategy, Role::row, last), heads};
+}
+
+}  // namespace tessera::nn
+
+#endif
+
+// ---- tessera/nn/attention/relative_position_bias.hpp
+
+#ifndef TESSERA_NN_ATTENTION_RELATIVE_POSITION_BIAS_HPP
+#define TESSERA_NN_ATTENTION_RELATIVE_POSITION_BIAS_HPP
+
+namespace tessera::nn {
+
+/// The bias of T5's attention: a learned number for each head and each bucket of distances between a query and a key.
+/// `bias(x, memory)` of queries x [batch, time, ...] and keys [batch, keys, ...] is [heads, time, keys], for
+/// ts::attention with a bias:
+///
+///     ts::attention(q, k, v, bias(x, x), 1.0)
+/// Half of the buckets are for keys behind the query, unless `Bidirectional` is false, as in a decoder: then such keys
+/// have the bucket of distance 0. Of the others, half are for the distances 0, 1, 2, ...; each of the rest is for as
+/// many times larger distances as the one before, the last one for all from `distance` on. Memory: [time, keys, heads],
+/// the same for the whole batch. Inside a traced function. Communication: none for replicated tables and tables split
+/// by head. Source: Raffel et al., 1910.10683, as T5Attention of Hugging Face.
+template <Element T = float, bool Bidirectional = true> struct RelativePositionBias {
+  ShardedTensor<T, 2> table;  ///< [buckets, heads]
+  Scalar distance = 128;
+
+  static constexpr std::array field_names{"table", "distance"};
+  constexpr auto operator()(const auto& queries, const auto& keys, Here at = Here::current()) const {
+    const tessera::detail::LayerCall call(at, queries);
+    return rearrange<"t s h -> h t s">(embedding(table, buckets(queries, keys)));
+  }
+
+  /// The rows of the table, [time, keys], as integers.
+  constexpr auto buckets(const auto& queries, const auto& keys) const {
+    const auto ahead = unsqueeze<0>(arange<float>(extent<1>(keys))) - unsqueeze<1>(arange<float>(extent<1>(queries)));
+    const Scalar count = extent<0>(table) * (Bidirectional ? 0.5 : 1.0), exact = count * 0.5;
+    const auto size = Bidirectional ? abs(ahead) : maximum(-ahead, 0.0f);
+    // A distance at which a bucket begins is not rounded into the bucket before.
+    const auto step = log(maximum(size, exact) / exact) / log(distance / exact) * (count - exact) + 1e-4;
+    const auto own = select(size < exact, size, minimum(exact + floor(step), count - 1.0));
+    if constexpr (Bidirectional)
+      return cast<std::int32_t>(own + select(ahead > 0.0f, count, 0.0f));
+    else
+      return cast<std::int32_t>(own);
+  }
+};
+
+/// With a normal table. Errors: option unless the buckets are a multiple of 4, and the distance is above a fourth of
+/// them; of a decoder's a multiple of 2, and a half.
+template <Element T = float, bool Bidirectional = true>
+RelativePositionBias<T, Bidirectional> relative_position_bias(Key key, Extent heads, const ShardingStrategy& strategy,
+                                                              Extent buckets = 32, double distance = 128,
+                                                              double stddev = 0.02, Here at = Here::current()) {
+  const std::int64_t parts = Bidirectional ? 4 : 2;
+  if (buckets.value < 1 || buckets.value % parts != 0)
+    fail(errc::option, "[relative_position_bias] buckets: ", buckets.value, " is not a multiple of ", parts,
+         Source::from(at));
+  if (!(distance > static_cast<double>(buckets.value / parts)))
+    fail(errc::option, "[relative_position_bias] distance: ", distance, " is not above ", buckets.value / parts,
+         ", the number of distances that have a bucket each", Source::from(at));
+  PartitionSpec spec;
+  if (const PartitionSpec of_columns = strategy.weight(Role::column); of_columns.entries.size() == 2)
+    spec.entries.push_back(SpecEntry()), spec.entries.push_back(of_columns.entries[1]);
+  return {normal<T>(key, {buckets, heads}, strategy.mesh, spec, 0, static_cast<computed_t<T>>(stddev), at), distance};
 }
 
 }  // namespace tessera::nn
@@ -24114,6 +25159,37 @@ constexpr auto baddbmm(const X& x, const A& a, const B& b, const Beta& beta = 1,
 }
 
 }  // namespace tessera
+
+#endif
+
+// ---- tessera/graph/trace/composed_call.hpp
+
+#ifndef TESSERA_GRAPH_TRACE_COMPOSED_CALL_HPP
+#define TESSERA_GRAPH_TRACE_COMPOSED_CALL_HPP
+
+namespace tessera::detail {
+
+/// A function of values of a trace as one operation of an expression. X: element types and ranks of its operands.
+template <class F, class... X> struct ComposedTag {
+  using Made = decltype(as_sym(F{}(Here(), Sym<typename X::type, X::rank>()...)));
+  template <class...> using result = Typed<typename Made::element, Made::rank>;
+
+  static constexpr Value emit(Value context, auto... operands) {
+    // Without a line of its own, an error gets the line of the expression.
+    return as_sym(F{}(Here(), Sym<typename X::type, X::rank>(operands.at(context.source))...)).value;
+  }
+};
+
+/// f(at, x...) of values of a trace; of stored tensors, an expression. For compositions that need values, such as those
+/// that have a loop or state that two values are alike.
+template <class F, TensorOperand... X> constexpr auto composed_call(const F& f, Here at, const X&... x) {
+  if constexpr ((SymOperand<X> || ...))
+    return f(at, x...);
+  else
+    return call<ComposedTag<F, typed_of<X>...>>(Source::from(at), x...);
+}
+
+}  // namespace tessera::detail
 
 #endif
 
@@ -24561,31 +25637,6 @@ template <bool Keep, int... Dims> struct Norm {
   }
 };
 
-template <bool Keep, int... Dims> struct NanSum {
-  using R = Reduce<ops::SumOp, false, Keep, Dims...>;
-  template <class A> using result = typename R::template result<A>;
-  template <int Rank> static constexpr unsigned dims = R::template dims<Rank>;
-  static constexpr Value emit(Value context, Value x, int rank, unsigned set) {
-    x = x.at(context.source);
-    if (is_floating(x.dtype())) x = build::select(build::binary(Op::not_equal, x, x), x.number(0), x);
-    return R::emit(context, x, rank, set);
-  }
-};
-
-template <bool Keep, int... Dims> struct NanMean {
-  using R = Reduce<ops::SumOp, true, Keep, Dims...>;
-  template <class A> using result = typename R::template result<A>;
-  template <int Rank> static constexpr unsigned dims = R::template dims<Rank>;
-  static constexpr Value emit(Value context, Value x, int rank, unsigned set) {
-    const DType type = floating_type(x.dtype());
-    set <<= x.rank() - rank;
-    x = build::cast(x.at(context.source), computed_as(type));
-    const Value is_nan = build::binary(Op::not_equal, x, x), zero = x.number(0);
-    const Value count = build::reduce(Op::sum, build::select(is_nan, zero, x.number(1)), set, Keep);
-    return build::cast(build::reduce(Op::sum, build::select(is_nan, zero, x), set, Keep) / count, type);
-  }
-};
-
 template <bool Keep, int... Dims> struct CountNonzero {
   using R = Reduce<ops::SumOp, false, Keep, Dims...>;
   template <class A> using result = typename R::template result<Typed<std::int32_t, A::rank>>;
@@ -24666,20 +25717,6 @@ constexpr auto norm(const X& x, KeepDims, const P& p, Here at = Here::current())
   return call<detail::PNormTag<X::rank, true, Dims...>>(Source::from(at), x, p);
 }
 
-/// The sum of the elements that are not NaN, whose gradient is 0 where elements are NaN. In all else as `sum`.
-template <int... Dims, TensorArgument X> constexpr auto nansum(const X& x, Here at = Here::current()) {
-  return detail::reduce_by<detail::NanSum<false, Dims...>>(x, at);
-}
-template <int... Dims, TensorArgument X> constexpr auto nansum(const X& x, KeepDims, Here at = Here::current()) {
-  return detail::reduce_by<detail::NanSum<true, Dims...>>(x, at);
-}
-/// The mean of the elements that are not NaN; NaN where all are. In all else as `mean`.
-template <int... Dims, TensorArgument X> constexpr auto nanmean(const X& x, Here at = Here::current()) {
-  return detail::reduce_by<detail::NanMean<false, Dims...>>(x, at);
-}
-template <int... Dims, TensorArgument X> constexpr auto nanmean(const X& x, KeepDims, Here at = Here::current()) {
-  return detail::reduce_by<detail::NanMean<true, Dims...>>(x, at);
-}
 /// The number of elements that are not 0, i32; NaN is not 0. No gradient. In all else as `sum`.
 template <int... Dims, TensorArgument X> constexpr auto count_nonzero(const X& x, Here at = Here::current()) {
   return detail::reduce_by<detail::CountNonzero<false, Dims...>>(x, at);
@@ -24742,7 +25779,7 @@ struct UpperTriangleTag {
 
 }  // namespace detail
 
-/// The p-norm of a - b over all dims, rank 0; the operands are broadcast. Gradient and communication as of norm.
+/// The p-norm of a - b over all dims, rank 0; the operands are broadcast. Gradient and communication: as norm.
 template <TensorArgument A, TensorArgument B, NumberOperand P = int>
 constexpr auto dist(const A& a, const B& b, const P& p = 2, Here at = Here::current()) {
   const detail::FunctionCall named("dist", a, b);
@@ -24821,17 +25858,25 @@ template <TensorArgument A, TensorArgument B> constexpr auto kron(const A& a, co
     return merge_dims<0, 1>(merge_dims<2, 3>(blocks, at), at);
   }
 }
+namespace detail {
+template <int D> struct Cross {
+  template <class A, class B> constexpr auto operator()(Here at, const A& a, const B& b) const {
+    const FunctionCall named("cross", a, b);
+    const auto of = [&](const auto& x, int i) { return slice<D>(x, i, 1, at); };
+    const auto component = [&](int i, int j) { return of(a, i) * of(b, j) - of(a, j) * of(b, i); };
+    const auto made = concat<D>(component(1, 2), component(2, 0), component(0, 1), at);
+    // Of one shape: a dim of more than 3 is an error.
+    return std::get<0>(shard_as(made, std::get<0>(shard_as(a, b, at)), at));
+  }
+};
+}  // namespace detail
+
 /// The cross product of the vectors along dim D, which has extent 3 (torch.linalg.cross, jnp.cross). Errors:
 /// shape_mismatch. Communication: as slice and concat where D is split.
 template <int D = -1, TensorArgument A, TensorArgument B>
 constexpr auto cross(const A& a, const B& b, Here at = Here::current()) {
-  const detail::FunctionCall named("cross", a, b);
   static_assert(A::rank == B::rank, "tessera: cross takes two tensors of one rank");
-  const auto of = [&](const auto& x, int i) { return slice<D>(x, i, 1, at); };
-  const auto component = [&](int i, int j) { return of(a, i) * of(b, j) - of(a, j) * of(b, i); };
-  const auto made = concat<D>(component(1, 2), component(2, 0), component(0, 1), at);
-  // Of one shape: a dim of more than 3 is an error.
-  return std::get<0>(shard_as(made, std::get<0>(shard_as(a, b, at)), at));
+  return detail::composed_call(detail::Cross<D>{}, at, a, b);
 }
 /// The powers 0 to `count` - 1 of each element of a vector in a row, the highest first, or with `vander<true>` last
 /// (torch.vander, jnp.vander): [n] gives [n, count]. No communication.
@@ -25473,711 +26518,6 @@ SwiGlu<T> swi_glu(Key key, Extent features, Extent hidden, const ShardingStrateg
 
 #endif
 
-// ---- tessera/graph/trace/trace.hpp
-
-#ifndef TESSERA_GRAPH_TRACE_TRACE_HPP
-#define TESSERA_GRAPH_TRACE_TRACE_HPP
-
-namespace tessera {
-
-namespace detail {
-
-/// Adds an argument node to the program for each leaf of the arguments.
-struct BindProgram {
-  Module* module;
-  int next = 0;
-  bool in_stack = false;
-
-  template <class Leaf> constexpr void leaf(Leaf& leaf) {
-    Graph& graph = module->main();
-    Node node;
-    if constexpr (std::is_same_v<Leaf, Dim>) {
-      node = dim_node(next++);
-    } else if constexpr (std::is_same_v<Leaf, Scalar>) {
-      node = scalar_node(next++);
-    } else {
-      node = argument_node(next++, dtype_v<typename Leaf::element>, Leaf::rank);
-      if (in_stack) node = stored_as(Storage::layers, build::stacked_type(node));
-    }
-    leaf = Leaf(Value{module, 0, graph.add(node), {}});
-  }
-  template <class S> constexpr void enter_stack(S& stack) {
-    if (in_stack) module->refuse(errc::unsupported, "[stack] nesting: a Stack can't contain a Stack");
-    stack.layers().resize(1);
-    in_stack = true;
-  }
-  constexpr void enter_layer(int) {}
-  constexpr void leave_stack() { in_stack = false; }
-};
-
-/// Which tensor of a result a message is about.
-inline constexpr std::string_view result_places[] = {
-    "tensor 1 of the result", "tensor 2 of the result", "tensor 3 of the result", "tensor 4 of the result",
-    "tensor 5 of the result", "tensor 6 of the result", "tensor 7 of the result", "tensor 8 of the result"};
-
-/// Lists the nodes of a traced result, leaf by leaf.
-struct CollectOutputs {
-  Module* module;
-  int layer_dims = 0;  ///< 1 inside a Stack, where a tensor has the values of all layers
-  template <class Leaf> constexpr void leaf(Leaf& leaf) {
-    Value value;
-    if constexpr (SymOperand<std::remove_const_t<Leaf>>)
-      value = leaf.value;
-    else
-      value = leaf.placeholder();
-    if (value.module == nullptr)
-      return module->refuse(
-          errc::empty_tensor,
-          "[trace] result: a tensor or a number in the result of the traced function was never assigned", {}, place());
-    if constexpr (TensorOperand<std::remove_const_t<Leaf>>)
-      if (value.rank() != Leaf::rank + layer_dims)
-        module->refuse(errc::structure,
-                       "[stack] result: a field of all layers is returned outside of its Stack, or a tensor without a "
-                       "dim of layers is returned as a field of a Stack",
-                       value.node().source, place());
-    module->main().outputs.push_back(value.id);
-    module->results_in_layers.push_back(layer_dims > 0);
-  }
-  constexpr void enter_stack(auto&) { layer_dims = 1; }
-  constexpr void enter_layer(int) {}
-  constexpr void leave_stack() { layer_dims = 0; }
-
- private:
-  constexpr std::string_view place() const {
-    const std::size_t before = module->main().outputs.size();
-    return before < std::size(result_places) ? result_places[before] : std::string_view();
-  }
-};
-
-/// A program with an argument node for each leaf of the arguments.
-template <class Arguments> struct BoundArguments {
-  Module module;
-  Arguments list{};
-  int leaves = 0;
-
-  constexpr explicit BoundArguments(bool outline) {
-    module.outline = outline;
-    BindProgram bind{&module};
-    for_each_leaf(list, bind);
-    leaves = bind.next;
-  }
-  BoundArguments(const BoundArguments&) = delete;  // the list refers to the module
-  BoundArguments& operator=(const BoundArguments&) = delete;
-};
-
-/// A call of a traced function, in an initializer: for an error in a constant expression, compilers list each function
-/// that led to it, but no initializer.
-template <class F, class Arguments, class Indices> struct TracedCall;
-template <class F, class Arguments, std::size_t... I> struct TracedCall<F, Arguments, std::index_sequence<I...>> {
-  BoundArguments<Arguments> bound;
-  bool returns = ((void)settle(F{}(std::get<I>(bound.list)...)), true);
-};
-
-/// Programs of up to this many nodes are recorded and simplified in one constant expression; compilers limit the steps
-/// of each.
-inline constexpr int small_program = 256;
-
-}  // namespace detail
-
-/// Traces a function F for arguments of these types.
-template <class F, class... Args> struct Trace {
-  using arguments = std::tuple<typename detail::TracedArgument<Args>::type...>;
-
-  /// The recorded program, and the number of leaves of its arguments. `outline`: see Module::outline.
-  static constexpr std::pair<Module, int> record() { return record(false, std::index_sequence_for<Args...>()); }
-  template <std::size_t... I> static constexpr std::pair<Module, int> record(bool outline, std::index_sequence<I...>) {
-    detail::BoundArguments<arguments> bound(outline);
-    auto out = detail::settle(F{}(std::get<I>(bound.list)...));
-    detail::CollectOutputs collect{&bound.module};
-    for_each_leaf(out, collect);
-    return {std::move(bound.module), bound.leaves};
-  }
-  using Call = detail::TracedCall<F, arguments, std::index_sequence_for<Args...>>;
-  /// How many operations the function calls.
-  static constexpr int outline() { return record(true, std::index_sequence_for<Args...>()).first.operations; }
-  static constexpr std::pair<Module, int> trace() {
-    std::pair<Module, int> made = record();
-    simplify(made.first);
-    return made;
-  }
-  /// The recorded program as a constant. A small program is also simplified; a larger one is simplified later, in a
-  /// constant expression of its own.
-  template <ProgramSize Room> static constexpr FrozenProgram<Room> freeze() {
-    std::pair<Module, int> made = record();
-    const bool small = made.first.main().size() <= detail::small_program && made.first.refusal.text == nullptr;
-    if (small) simplify(made.first);
-    return FrozenProgram<Room>(made.first, made.second, small);
-  }
-};
-
-namespace detail {
-
-/// Reports that the compiler's limit on constant expressions was reached, and what to do about it.
-template <bool Ended> struct ExplainSteps {
-  using Checks = decltype([] {
-    static_assert(Ended, "tessera: the program has too many operations for the compiler's limit on constant "
-                         "expressions; write repeated layers as a ts::Stack, or raise the limit: "
-                         "-fconstexpr-steps=8388608 for clang, -fconstexpr-ops-limit=268435456 for g++");
-  });
-};
-
-/// The capacity of the first evaluation, enough for most programs: graphs, nodes, operands, outputs, specs.
-inline constexpr ProgramSize first_room{4, small_program, 3 * small_program, 32, 2};
-
-/// The recorded program; simplified if it is small.
-template <class T, ProgramSize Room> inline constexpr FrozenProgram<Room> recorded = T::template freeze<Room>();
-
-/// A recorded program, simplified.
-template <class T, ProgramSize From, ProgramSize Room>
-inline constexpr FrozenProgram<Room> simplified_program = [] {
-  const FrozenProgram<From>& from = recorded<T, From>;
-  Module made;
-  made.graphs = simplified([&](int g) { return from.graph(g); });
-  for (int s = 0; s < from.used.specs; ++s) made.specs.push_back(from.specs[s]);
-  for (int k = 0; k < from.output_begin[1]; ++k) made.results_in_layers.push_back(from.results_in_layers[k]);
-  return FrozenProgram<Room>(made, from.argument_count, true);
-}();
-
-template <class T> constexpr const auto& whole_trace() {
-  constexpr ProgramSize size = recorded<T, first_room>.used;
-  if constexpr (size.fits(first_room))
-    return recorded<T, first_room>;
-  else
-    return recorded<T, size>;
-}
-template <class T> constexpr const auto& simplified_trace() {
-  constexpr const auto& whole = whole_trace<T>();
-  if constexpr (whole.simplified) {
-    return whole;
-  } else {
-    (void)sizeof(
-        ExplainSteps<requires { typename Constant<simplified_program<T, whole.used, whole.used>.used.nodes>; }>);
-    constexpr ProgramSize size = simplified_program<T, whole.used, whole.used>.used;
-    if constexpr (size.fits(whole.used))
-      return simplified_program<T, whole.used, whole.used>;
-    else
-      return simplified_program<T, whole.used, size>;
-  }
-}
-
-/// Whether tracing F succeeds. This uses the call, since for a variable whose evaluation fails compilers report an
-/// error at once.
-template <class T>
-concept Recordable = requires { typename Constant<T::template freeze<first_room>().used.graphs>; };
-/// Whether tracing F as an outline succeeds.
-template <class T>
-concept Outlined = requires { typename Constant<T::outline()>; };
-/// Whether F can be traced: tracing succeeds and no operation refused its operands.
-template <class T>
-concept Traceable = Recordable<T> && recorded<T, first_room>.refusal.text == nullptr;
-
-template <class T> struct TracedProgram {
-  static constexpr const auto& roomy = simplified_trace<T>();
-  static constexpr FrozenProgram<roomy.used> frozen{roomy};
-};
-/// An empty program, in place of one that can't be traced, so that no errors follow from the first.
-template <class T, bool Models> struct NoProgram {
-  static constexpr auto frozen = [] {
-    FrozenProgram<ProgramSize{1, 0, 0, 0, 0}> none;
-    if constexpr (Models) {
-      Module module;
-      BindProgram bind{&module};
-      typename T::arguments list{};
-      for_each_leaf(list, bind);
-      none.argument_count = bind.next;
-    }
-    return none;
-  }();
-};
-
-/// What keeps a function from being traced.
-enum class TraceFault { none, types, refusal, length, call, operation };
-
-/// A function with fewer operations than this does not exceed the compiler's limits because of its length.
-inline constexpr int few_operations = 128;
-
-template <class T, bool Valid> constexpr TraceFault fault_of() {
-  if constexpr (!Valid)
-    return TraceFault::types;
-  else if constexpr (Traceable<T>)
-    return TraceFault::none;
-  else if constexpr (Recordable<T>)
-    return TraceFault::refusal;
-  else if constexpr (!Outlined<T>)
-    return TraceFault::call;
-  else
-    return T::outline() < few_operations ? TraceFault::operation : TraceFault::length;
-}
-/// The message of a Refusal and its line, as a template argument, which compilers print. clang prints at most 36
-/// characters of an array, so the text is split into rows between words.
-template <std::size_t Rows> struct Rule {
-  char rows[Rows + 1][37]{};
-  std::uint32_t line = 0;
-};
-/// The message of a Refusal with what is given, in one piece.
-template <std::size_t Size> struct JoinedText {
-  char letters[Size]{};
-  constexpr JoinedText(std::string_view text, std::string_view given) {
-    std::size_t at = 0;
-    for (const std::string_view part : {text, std::string_view(": "), given})
-      for (std::size_t i = 0; i < part.size() && at < Size; ++i) letters[at++] = part[i];
-  }
-  constexpr std::string_view view() const { return {letters, Size}; }
-};
-/// How many characters of the text go into the first row, with the space behind the last word.
-constexpr std::size_t row_size(std::string_view text) {
-  return text.size() <= 36 ? text.size() : text.substr(0, 36).rfind(' ') + 1;
-}
-template <class T, TraceFault Fault> constexpr auto rule_of() {
-  if constexpr (Fault == TraceFault::refusal) {
-    constexpr Refusal refusal = recorded<T, first_room>.refusal;
-    constexpr std::string_view said = refusal.text, given = refusal.given;
-    constexpr std::size_t size = said.size() + (given.empty() ? 0 : 2 + given.size());
-    constexpr JoinedText<size> text(said, given);
-    constexpr std::size_t count = [](std::string_view rest) {
-      std::size_t rows = 0;
-      for (; !rest.empty(); ++rows) rest.remove_prefix(row_size(rest));
-      return rows;
-    }(text.view());
-    Rule<count - 1> rule;
-    rule.line = refusal.line;
-    std::string_view rest = text.view();
-    for (auto& row : rule.rows) {
-      for (std::size_t i = 0; i < 36; ++i) row[i] = i < row_size(rest) ? rest[i] : ' ';
-      rest.remove_prefix(row_size(rest));
-    }
-    return rule;
-  } else {
-    return Rule<0>{};
-  }
-}
-template <Rule Given> inline constexpr bool is_kept = Given.rows[0][0] == '\0';
-
-}  // namespace detail
-
-/// The program of a function for arguments of these types, traced once, by the compiler.
-///
-/// All errors about a function are reported from this class rather than from helper types, since compilers list what
-/// they were instantiating: the list stays short. The assertions are in a lambda, since clang would reject every use of
-/// a class whose own assertion failed.
-template <class F, class... Args> struct Traced {
-  using Recorded = Trace<F, Args...>;
-  static constexpr bool takes =
-      detail::TraceableFunction<F> && (Model<typename detail::TracedArgument<Args>::type> && ...);
-  using Explained = std::integral_constant<std::size_t, (sizeof(detail::ExplainFunction<F>) + ... +
-                                                         sizeof(detail::ExplainArgument<Args>))>;
-  using Function = detail::Callable<takes, F, sizeof...(Args)>;
-  // The call is tried before anything else uses it: after an error in a function, compilers go on with an int, and
-  // report errors that follow from it.
-  using Result = detail::ResultOf<typename detail::ReturnedBy<requires {
-    std::declval<Function>()(std::declval<typename detail::TracedArgument<Args>::type&>()...);
-  }, Function, typename detail::TracedArgument<Args>::type...>::type>;
-  /// Whether the program exists; if not, a static_assert has said why.
-  static constexpr bool valid = Result::valid;
-  using result = typename Result::type;
-
-  static constexpr detail::TraceFault fault = detail::fault_of<Recorded, valid>();
-  using ExplainedTrace = decltype([] {
-    using enum detail::TraceFault;
-    constexpr bool is_constexpr = fault != call, is_known = fault != operation;
-    static_assert(
-        detail::is_kept<detail::rule_of<Recorded, fault>()>,
-        "tessera: an operation of the traced function breaks the rule in quotes; the number after the rule is "
-        "the line of the call");
-    (void)sizeof(detail::ExplainSteps<fault != length>);
-    static_assert(is_constexpr,
-                  "tessera: the traced function calls a function that is not constexpr; add constexpr to the function "
-                  "that the next error names. If the next error is about a limit of steps, write repeated layers as a "
-                  "ts::Stack; if there is an error above this one, correct that error first");
-    static_assert(is_known,
-                  "tessera: the traced function is not a constant expression, for the reason in the next error; "
-                  "pass tensors to the function as arguments");
-    if constexpr (fault == call || fault == operation)
-      static_assert(
-          typename Recorded::Call{detail::BoundArguments<typename Recorded::arguments>(fault == call)}.returns);
-  });
-
-  using Program = std::conditional_t<fault == detail::TraceFault::none, detail::TracedProgram<Recorded>,
-                                     detail::NoProgram<Recorded, takes>>;
-  static constexpr const auto& frozen = Program::frozen;
-  static constexpr auto graphs = []<std::size_t... G>(std::index_sequence<G...>) {
-    return std::array<GraphView, sizeof...(G)>{frozen.graph(static_cast<int>(G))...};
-  }(std::make_index_sequence<static_cast<std::size_t>(frozen.used.graphs)>{});
-
-  static constexpr ProgramView program() {
-    return {graphs.data(),     static_cast<int>(graphs.size()), frozen.specs, frozen.argument_count,
-            frozen.used.specs, frozen.results_in_layers};
-  }
-};
-
-}  // namespace tessera
-
-#endif
-
-// ---- tessera/graph/transform/primals.hpp
-
-#ifndef TESSERA_GRAPH_TRANSFORM_PRIMALS_HPP
-#define TESSERA_GRAPH_TRANSFORM_PRIMALS_HPP
-
-TESSERA_PLANNING_BEGIN
-
-namespace tessera::detail {
-
-/// A value that differs from all others, even from an equal one: a gradient with respect to it does not follow other
-/// uses of the value.
-constexpr Value as_variable(const Value& value) {
-  const Node& node = value.node();
-  return value.make(stored_as(storage_of(node), {.op = Op::variable,
-                                                 .dtype = node.dtype,
-                                                 .rank = node.rank,
-                                                 .singletons = node.singletons,
-                                                 .value = static_cast<double>(++value.module->variables)}),
-                    {value.id});
-}
-
-/// Visits the floating tensors of structures, with their values in the graph in which they were made. 8-bit floats,
-/// which have no arithmetic, are data like integers.
-template <class Visit> struct VisitFloating {
-  Visit visit;
-  template <class Leaf> constexpr void leaf(Leaf& leaf) {
-    if constexpr (SymOperand<std::remove_const_t<Leaf>> || StoredOperand<std::remove_const_t<Leaf>>) {
-      using T = typename Leaf::element;
-      if constexpr (is_floating_v<T> && !is_float8_v<T>)
-        if (const Value value = value_behind(leaf); value.module != nullptr) visit(leaf, value);
-    }
-  }
-  constexpr void enter_stack(auto&) {}
-  constexpr void enter_layer(int) {}
-  constexpr void leave_stack() {}
-};
-template <class T, class Visit> constexpr void for_each_floating(T& object, const Visit& visit) {
-  VisitFloating<Visit> visitor{visit};
-  for_each_leaf(object, visitor);
-}
-
-/// The floating tensors of a structure, in order.
-struct Floating {
-  Growable<std::int32_t> ids;
-  Value context{};  ///< one of them; null: there is none
-  constexpr void add(const Value& value) {
-    ids.push_back(value.id);
-    context = value;
-  }
-};
-template <class T> constexpr Floating floating_of(const T& object) {
-  Floating found;
-  for_each_floating(object, [&](const auto&, const Value& value) { found.add(here(value)); });
-  return found;
-}
-/// Replaces the floating tensors of a structure by variables, and lists these.
-template <class T> constexpr Floating make_variables(T& object) {
-  Floating made;
-  for_each_floating(object, [&](auto& leaf, const Value& value) {
-    const Value own = as_variable(here(value));
-    leaf = std::remove_cvref_t<decltype(leaf)>(own);
-    made.add(own);
-  });
-  return made;
-}
-/// Replaces the floating tensors of a structure by others. All other leaves (Dims, Scalars, integer tensors) stay.
-template <class T> constexpr void replace_floating(T& object, const Value& context, const Growable<std::int32_t>& ids) {
-  std::size_t next = 0;
-  for_each_floating(
-      object, [&](auto& leaf, const Value&) { leaf = std::remove_cvref_t<decltype(leaf)>(context.with(ids[next++])); });
-}
-
-}  // namespace tessera::detail
-
-TESSERA_PLANNING_END
-
-#endif
-
-// ---- tessera/ops/given_gradient.hpp
-
-#ifndef TESSERA_OPS_GIVEN_GRADIENT_HPP
-#define TESSERA_OPS_GIVEN_GRADIENT_HPP
-
-// For compositions whose gradient is cheaper than that of their operations; users have ts::custom_vjp.
-
-namespace tessera::build {
-
-/// The cotangent of y on which its gradient is written.
-constexpr Value variable_like(Value y) { return detail::as_variable(broadcast(y.number(0), y)); }
-
-/// y, whose gradients with respect to `values` are given: functions of `cotangent`, the variable_like(y). They may have
-/// fewer dims than the values, or singleton dims. Other operands of y get no cotangent.
-template <int Count>
-constexpr Value with_gradients(Value y, Value cotangent, const Value (&values)[Count],
-                               const Value (&gradients)[Count]) {
-  const Node& from = y.node();
-  std::int32_t ids[2 + 2 * Count]{y.id, cotangent.id};
-  for (int i = 0; i < Count; ++i) ids[2 + i] = values[i].id, ids[2 + Count + i] = gradients[i].id;
-  return y.make({.op = Op::custom_gradient,
-                 .dtype = from.dtype,
-                 .rank = from.rank,
-                 .singletons = from.singletons,
-                 .labels = CustomGradient{Count, 1}.pack()},
-                ids, 2 + 2 * Count);
-}
-
-/// x, as a value that is not that of the forward pass, to be read once `after` is known: what a gradient computes from
-/// it is computed again, where a value of two kernels would be stored by the first of them.
-constexpr Value read_again(Value x, Value after) {
-  const Node& from = x.node();
-  return x.make({.op = Op::barrier, .dtype = from.dtype, .rank = from.rank, .singletons = from.singletons},
-                {x.id, after.id});
-}
-
-}  // namespace tessera::build
-
-#endif
-
-// ---- tessera/ops/functional.hpp
-
-#ifndef TESSERA_OPS_FUNCTIONAL_HPP
-#define TESSERA_OPS_FUNCTIONAL_HPP
-
-namespace tessera {
-
-// Functions composed of other operations. Each is one node of an expression; a trace records a few nodes, which fuse
-// into one kernel: rows are reduced with keepdims. Operands of bf16 and f16 are computed in f32, and results rounded
-// once; losses of both stay f32.
-
-namespace build {
-
-constexpr Value row_sum(Value x, int dim) { return reduce(Op::sum, x, 1u << dim, true); }
-constexpr Value row_mean(Value x, int dim) { return row_sum(x, dim) / cast(extent(x, dim), x.dtype()); }
-
-/// A reduction over a bit set of dims that has no gradient: for a shift that cancels in its use, such as the maximum in
-/// a softmax.
-constexpr Value constant_reduce(Op op, Value x, unsigned dims) {
-  Node made = reduce(op, x, dims, true).node();
-  Reduced reduced = Reduced::of(made);
-  reduced.constant = true;
-  made.labels = reduced.pack();
-  return x.make(made, {x.id});
-}
-/// x minus its maximum along a dim.
-constexpr Value shifted(Value x, int dim) { return x - constant_reduce(Op::max, x, 1u << dim); }
-constexpr Value log_sum_exp_of_shifted(Value x, int dim) { return unary(Op::log, row_sum(unary(Op::exp, x), dim)); }
-constexpr Value softmax(Value x, int dim) {
-  const Value e = unary(Op::exp, shifted(x, dim));
-  return e / row_sum(e, dim);
-}
-
-/// The mean over all dims but the first `lead`; NaN if they have no elements.
-constexpr Value mean_of_all(Value x, int lead) {
-  const unsigned dims = ((1u << x.rank()) - 1) & ~((1u << lead) - 1);
-  return reduce(Op::sum, x, dims, false) / cast(element_count(x, dims), x.dtype());
-}
-
-}  // namespace build
-
-namespace detail {
-
-template <class A> inline constexpr bool floating_v = is_floating_v<typename A::type>;
-
-/// The element type of a loss: f32 for bf16 and f16.
-template <class A> using loss_t = computed_t<typename A::type>;
-
-template <int Rank, int D, bool Log> struct SoftmaxTag {
-  template <class A> struct result : A {
-    using Checks =
-        decltype([] { static_assert(floating_v<A>, "tessera: softmax takes float, double, bf16 and f16 tensors"); });
-  };
-  static constexpr Value emit(Value context, Value x) {
-    const DType type = x.dtype();
-    x = build::cast(x.at(context.source), computed_as(type));
-    const int dim = x.shifted(D, Rank);
-    if constexpr (!Log) return build::cast(build::softmax(x, dim), type);
-    const Value shifted = build::shifted(x, dim);
-    return build::cast(shifted - build::log_sum_exp_of_shifted(shifted, dim), type);
-  }
-};
-
-template <bool Keep, int... Dims> struct LogSumExp {
-  using R = Reduce<ops::MaxOp, false, Keep, Dims...>;
-  template <class A> struct result : R::template result<A> {
-    using Floats =
-        decltype([] { static_assert(floating_v<A>, "tessera: logsumexp takes float, double, bf16 and f16 tensors"); });
-  };
-  template <int Rank> static constexpr unsigned dims = R::template dims<Rank>;
-
-  static constexpr Value emit(Value context, Value x, int rank, unsigned set) {
-    const DType type = x.dtype();
-    set <<= x.rank() - rank;
-    x = build::cast(x.at(context.source), computed_as(type));
-    // Rows whose maximum is infinite are not shifted: infinity minus infinity would be NaN.
-    const Value most = build::constant_reduce(Op::max, x, set),
-                infinity = x.number(std::numeric_limits<double>::infinity());
-    const Value shift =
-        build::select(build::binary(Op::equal, build::unary(Op::abs, most), infinity), x.number(0), most);
-    const Value sum = build::reduce(Op::sum, build::unary(Op::exp, x - shift), set, true);
-    const Value made = build::unary(Op::log, sum) + shift;
-    return build::cast(Keep ? made : build::drop_singletons(made, set), type);
-  }
-};
-
-template <class X, class... Parameters> struct NormResult : X {
-  template <class T> static constexpr bool meets = std::is_same_v<T, typename X::type> || std::is_same_v<T, loss_t<X>>;
-  using Checks = decltype([] {
-    static_assert(floating_v<X> && X::rank >= 1,
-                  "tessera: layer_norm and rms_norm take float, double, bf16 and f16 tensors with at least one dim");
-    static_assert(((meets<typename Parameters::type> && Parameters::rank == 1) && ...),
-                  "tessera: gain and bias of a norm are vectors with the element type of the tensor, or float for bf16 "
-                  "and f16 tensors");
-  });
-};
-
-struct LayerNormTag {
-  static constexpr const char* function = "layer_norm";
-  static constexpr auto leading_dims = ops::LeadingDims::aligned;
-  template <class X, class Gain, class Bias, class Eps> using result = NormResult<X, Gain, Bias>;
-  static constexpr Value emit(Value context, Value x, Value gain, Value bias, Value eps) {
-    const DType type = x.dtype();
-    x = build::cast(x.at(context.source), computed_as(type));
-    gain = build::cast(gain, x.dtype()), bias = build::cast(bias, x.dtype());
-    const int dim = x.rank() - 1;
-    // Rounding of a mean far from 0 leaves a second mean, which is subtracted as well: it shares a pass over the row
-    // with the variance, and has no gradient.
-    const Value count = build::cast(build::extent(x, dim), x.dtype());
-    const Value near = x - build::row_sum(x, dim) / count;
-    const Value rest = build::constant_reduce(Op::sum, near, 1u << dim) / count;
-    const Value variance = build::row_sum(near * near, dim) / count - rest * rest;
-    const Value scale = build::unary(Op::rsqrt, variance + build::cast(eps, x.dtype()));
-    return build::cast((near - rest) * scale * gain + bias, type);
-  }
-};
-
-struct RmsNormTag {
-  static constexpr const char* function = "rms_norm";
-  static constexpr auto leading_dims = ops::LeadingDims::aligned;
-  template <class X, class Gain, class Eps> using result = NormResult<X, Gain>;
-  static constexpr Value emit(Value context, Value x, Value gain, Value eps) {
-    const DType type = x.dtype();
-    x = build::cast(x.at(context.source), computed_as(type));
-    gain = build::cast(gain, x.dtype());
-    const Value square = build::row_mean(x * x, x.rank() - 1);
-    return build::cast(x * build::unary(Op::rsqrt, square + build::cast(eps, x.dtype())) * gain, type);
-  }
-};
-
-template <int Rank> struct CrossEntropyTag {
-  static constexpr const char* function = "cross_entropy";
-  template <class Logits, class Targets> struct result {
-    using type = loss_t<Logits>;
-    static constexpr int rank = 0;
-    using Checks = decltype([] {
-      static_assert(floating_v<Logits>,
-                    "tessera: the logits of cross_entropy must be a float, double, bf16 or f16 tensor");
-      static_assert(std::is_integral_v<typename Targets::type> && !std::is_same_v<typename Targets::type, bool>,
-                    "tessera: the targets of cross_entropy must be an integer tensor of class indices");
-      static_assert(Targets::rank == Logits::rank - 1,
-                    "tessera: the targets of cross_entropy must have the dims of the logits except the last");
-    });
-  };
-  // The logit of the target is selected by comparing positions, so sharded classes are not gathered.
-  static constexpr Value emit(Value context, Value logits, Value targets) {
-    const int lead = logits.leading(Rank), dim = logits.rank() - 1;
-    logits = build::cast(logits.at(context.source), computed_as(logits.dtype()));
-    const Value target = build::insert_singletons(targets.at(context.source), 1u << dim, logits.rank());
-    const Value shifted = build::shifted(logits, dim), exponential = build::unary(Op::exp, shifted);
-    const Value sum = build::row_sum(exponential, dim), loss = build::unary(Op::log, sum) - shifted;
-    const Value picked = build::binary(Op::equal, build::iota(logits, dim, target.dtype()), target);
-    const unsigned all = ((1u << logits.rank()) - 1) & ~((1u << lead) - 1);
-    const Value positions = build::element_count(logits, all & ~(1u << dim)), zero = loss.number(0);
-    const Value share = build::cast(logits.number(1, DType::f64) / build::cast(positions, DType::f64), logits.dtype());
-    const Value made = build::reduce(Op::sum, build::select(picked, loss * share, zero), all, false);
-    // The gradient of the logarithm is the share of rows that have a target: by operations it would be another sum of
-    // each row, and a value for each row to be reduced where classes are split.
-    const Value cotangent = build::variable_like(made), class_of = build::cast(target, DType::i64);
-    const Value own = (lead == 0 ? cotangent : build::insert_singletons(cotangent, all, logits.rank())) * share;
-    const Value exists =
-        build::binary(Op::logical_and, build::binary(Op::greater_equal, class_of, class_of.number(0, DType::i64)),
-                      build::binary(Op::less, class_of, build::extent(logits, dim)));
-    const Value values[] = {logits};
-    const Value gradients[] = {exponential * (build::select(exists, own, zero) / sum) -
-                               build::select(picked, own, zero)};
-    return build::with_gradients(made, cotangent, values, gradients);
-  }
-};
-
-template <int Rank> struct MseTag {
-  static constexpr const char* function = "mse";
-  template <class X, class Y> struct result {
-    using type = loss_t<X>;
-    static constexpr int rank = 0;
-    using Checks = decltype([] {
-      static_assert(floating_v<X> && std::is_same_v<typename X::type, typename Y::type> && X::rank == Y::rank,
-                    "tessera: mse takes two float, double, bf16 or f16 tensors of equal rank and element type");
-    });
-  };
-  static constexpr Value emit(Value context, Value x, Value y) {
-    const DType type = computed_as(x.dtype());
-    const Value difference = build::cast(x.at(context.source), type) - build::cast(y, type);
-    return build::mean_of_all(difference * difference, difference.leading(Rank));
-  }
-};
-
-}  // namespace detail
-
-/// exp(x) over its sum along one dim, by default the last, computed without overflow. x is floating; the result has its
-/// shape and element type. A row with NaN or +infinity gives NaN. Communication: along a sharded dim, one all_reduce of
-/// the maxima and one of the sums.
-template <int D = -1, TensorArgument X> constexpr auto softmax(const X& x, Here at = Here::current()) {
-  return call<detail::SoftmaxTag<X::rank, detail::checked_dim<D, X::rank>(), false>>(Source::from(at), x);
-}
-/// softmax of -x (torch.nn.functional.softmin). Communication: as softmax.
-template <int D = -1, TensorArgument X> constexpr auto softmin(const X& x, Here at = Here::current()) {
-  return softmax<D>(-x, at);
-}
-/// The logarithm of softmax, accurate where softmax underflows. Communication: as softmax.
-template <int D = -1, TensorArgument X> constexpr auto log_softmax(const X& x, Here at = Here::current()) {
-  return call<detail::SoftmaxTag<X::rank, detail::checked_dim<D, X::rank>(), true>>(Source::from(at), x);
-}
-
-/// The logarithm of the sum of exponentials over the named dims, by default all: `logsumexp<-1>(x)`, computed without
-/// overflow. -infinity where all elements are, NaN where any is. The gradient is softmax. Shapes as `max`.
-/// Communication: as softmax.
-template <int... Dims, TensorArgument X> constexpr auto logsumexp(const X& x, Here at = Here::current()) {
-  return detail::reduce_by<detail::LogSumExp<false, Dims...>>(x, at);
-}
-template <int... Dims, TensorArgument X> constexpr auto logsumexp(const X& x, KeepDims, Here at = Here::current()) {
-  return detail::reduce_by<detail::LogSumExp<true, Dims...>>(x, at);
-}
-
-/// Layer norm of rows (the last dim): (x - mean) / sqrt(variance + eps) * gain + bias; gain and bias are vectors. The
-/// result has the shape and element type of x. Errors: shape_mismatch. Communication: all_reduces of row sums where
-/// rows are split. Source: Ba, Kiros, Hinton, 1607.06450.
-template <TensorArgument X, TensorArgument Gain, TensorArgument Bias, NumberOperand Eps = double>
-constexpr auto layer_norm(const X& x, const Gain& gain, const Bias& bias, const Eps& eps = 1e-5,
-                          Here at = Here::current()) {
-  return call<detail::LayerNormTag>(Source::from(at), x, gain, bias, eps);
-}
-/// RMS norm of rows (the last dim): x / sqrt(mean of squares + eps) * gain. Otherwise as layer_norm. Source: Zhang,
-/// Sennrich, 1910.07467.
-template <TensorArgument X, TensorArgument Gain, NumberOperand Eps = double>
-constexpr auto rms_norm(const X& x, const Gain& gain, const Eps& eps = 1e-5, Here at = Here::current()) {
-  return call<detail::RmsNormTag>(Source::from(at), x, gain, eps);
-}
-
-/// The mean over all positions of -log softmax(logits)[target], for logits [..., classes] and integer targets [...];
-/// rank 0. A target outside of the classes adds 0. Errors: shape_mismatch. Communication: with sharded classes,
-/// all_reduces of one value per position; logits are never gathered.
-template <TensorArgument Logits, TensorArgument Targets>
-constexpr auto cross_entropy(const Logits& logits, const Targets& targets, Here at = Here::current()) {
-  return call<detail::CrossEntropyTag<Logits::rank>>(Source::from(at), logits, targets);
-}
-/// The mean of the squared difference of x and y, which have equal shapes; rank 0, NaN for tensors without elements.
-/// Errors: shape_mismatch.
-template <TensorArgument X, TensorArgument Y> constexpr auto mse(const X& x, const Y& y, Here at = Here::current()) {
-  return call<detail::MseTag<X::rank>>(Source::from(at), x, y);
-}
-
-}  // namespace tessera
-
-#endif
-
 // ---- tessera/nn/normalization/layer_norm.hpp
 
 #ifndef TESSERA_NN_NORMALIZATION_LAYER_NORM_HPP
@@ -26185,8 +26525,8 @@ template <TensorArgument X, TensorArgument Y> constexpr auto mse(const X& x, con
 
 namespace tessera::nn {
 
-/// Normalizes the last dim of x to mean 0 and variance 1, then multiplies by gain and adds bias.
-/// Source: Ba, Kiros, Hinton, 1607.06450.
+/// Normalizes the last dim of x to mean 0 and variance 1, then multiplies by gain and adds bias: torch.nn.LayerNorm of
+/// one dim. Errors and communication: as ts::layer_norm. Source: Ba, Kiros, Hinton, 1607.06450.
 template <Element T = float> struct LayerNorm {
   ShardedTensor<T, 1> gain, bias;
   Scalar epsilon = 1e-5;
@@ -26215,7 +26555,8 @@ LayerNorm<T> layer_norm(Extent features, const ShardingStrategy& strategy, doubl
 
 namespace tessera::nn {
 
-/// Divides the last dim of x by its root mean square, and multiplies by gain. Source: Zhang, Sennrich, 1910.07467.
+/// Divides the last dim of x by its root mean square, and multiplies by gain. Errors and communication: as
+/// ts::rms_norm. Source: Zhang, Sennrich, 1910.07467.
 template <Element T = float> struct RmsNorm {
   ShardedTensor<T, 1> gain;
   Scalar epsilon = 1e-5;
@@ -36930,7 +37271,7 @@ struct Frame {
   char* scratch = nullptr;  ///< temporary memory, which the next step overwrites
   Frame* frames = nullptr;  ///< the frames of all graphs of the program, by graph
   Frame* around = nullptr;  ///< of a body: the frame of the graph whose repeat runs it
-  int layer = -1;           ///< the current layer in the body of a repeat; -1 elsewhere
+  std::int64_t layer = -1;  ///< the current layer in the body of a repeat; -1 elsewhere
   StepObserver* observer = nullptr;
 
   template <class T = char> T* at(const ValueLayout& layout, int shard) const {
@@ -38963,8 +39304,8 @@ template <DTypeSet Types, ReducedTypes Combined> class AlongStep final : public 
       }
     });
     if (found.load(std::memory_order_acquire))
-      fail(errc::dim_range, "[", row_of(node_).name, "] index in range: ", outside.load(),
-           " is outside a dim of extent ", pieces_.front().extents[2], node_.source);
+      ops::fail_index(row_of(node_).name, outside.load(), concat_text("a dim of extent ", pieces_.front().extents[2]),
+                      node_.source);
   }
 };
 
@@ -43220,8 +43561,8 @@ class IndexedStep final : public PreparedStep {
       }
     });
     if (found.load(std::memory_order_acquire))
-      fail(errc::dim_range, "[", gathers_ ? "embedding" : "index_add", "] index in range: ", outside.load(),
-           " is outside a table of ", places_.front().window.global, " rows", source_);
+      ops::fail_index(gathers_ ? "embedding" : "index_add", outside.load(),
+                      concat_text("a table of ", places_.front().window.global, " rows"), source_);
   }
 
  private:
@@ -43816,13 +44157,10 @@ class RandomStep final : public PreparedStep {
     for (int i = 0; i < c.units[c.step.unit].input_count; ++i)
       if (c.units.input(c.step.unit, i).node == key_) key_value_ = c.step.inputs[static_cast<std::size_t>(i)];
     const FrameLayout& layout = c.layout;
-    for (int s = 0; s < layout[value_].shards(); ++s) {
-      const Shape local = extents(layout[value_].boxes[static_cast<std::size_t>(s)]);
-      const std::int64_t rows = local.empty() ? 1 : local[0];
-      for (std::int64_t row = 0; row < rows; ++row) parts_.push_back({s, row});
-      part_elements_ = static_cast<double>(volume(local)) / static_cast<double>(rows > 0 ? rows : 1);
-    }
+    for (int s = 0; s < layout[value_].shards(); ++s) cut({s, layout[value_].boxes[static_cast<std::size_t>(s)]});
   }
+
+  std::int64_t table_bytes() const override { return static_cast<std::int64_t>(parts_.size() * sizeof(Part)); }
 
   void run(Frame& frame) const override {
     std::int64_t number = frame.numbers[static_cast<std::size_t>(key_)].integer();
@@ -43832,18 +44170,13 @@ class RandomStep final : public PreparedStep {
     const PlanValue& value = layout_.value(value_);
     const ValueLayout& layout = layout_[value_];
     parallel_for(static_cast<std::int64_t>(parts_.size()), Cost{part_elements_ * 2}, [&](std::int64_t i) {
-      const ShardRow& part = parts_[static_cast<std::size_t>(i)];
-      const Box& box = layout.boxes[static_cast<std::size_t>(part.shard)];
-      Shape begin = box.begin, extent = extents(box);
+      const Part& part = parts_[static_cast<std::size_t>(i)];
+      const Shape& first = layout.boxes[static_cast<std::size_t>(part.shard)].begin;
       const kernels::Strides& strides = layout.strides[static_cast<std::size_t>(part.shard)];
       std::int64_t offset = 0;
-      if (!begin.empty()) {
-        begin[0] += part.row;
-        extent[0] = 1;
-        offset = part.row * strides[0];
-      }
+      for (std::size_t d = 0; d < first.size(); ++d) offset += (part.box.begin[d] - first[d]) * strides[d];
       kernels::fill_random(value.dtype, draw_.distribution, frame.at(layout, part.shard) + offset * layout.element,
-                           strides, key, value.shape, begin, extent);
+                           strides, key, value.shape, part.box.begin, extents(part.box));
     });
   }
 
@@ -43853,15 +44186,33 @@ class RandomStep final : public PreparedStep {
     if (frame.layer < 0) return key;
     return kernels::fold_in(folded(key, *frame.around), static_cast<std::uint64_t>(frame.layer) + 1);
   }
-  struct ShardRow {
+  struct Part {
     int shard;
-    std::int64_t row;
+    Box box;
   };
+  /// Halves a part along its outermost dim until a task draws few elements: of a vector and of a single row too.
+  void cut(const Part& part) {
+    constexpr std::int64_t most = std::int64_t{1} << 14;
+    const Shape extent = extents(part.box);
+    const std::int64_t elements = volume(extent);
+    if (elements == 0) return;
+    if (elements <= most) {
+      part_elements_ = std::max(part_elements_, static_cast<double>(elements));
+      parts_.push_back(part);
+      return;
+    }
+    std::size_t dim = 0;
+    while (extent[dim] == 1) ++dim;
+    Part low = part, high = part;
+    low.box.end[dim] = high.box.begin[dim] = part.box.begin[dim] + extent[dim] / 2;
+    cut(low);
+    cut(high);
+  }
   const FrameLayout& layout_;
   int value_, key_, key_value_ = -1;  // a key that is a tensor is a value, any other a host scalar
   RandomDraw draw_;
   bool of_layers_;
-  Growable<ShardRow> parts_;
+  Growable<Part> parts_;
   double part_elements_ = 1;
 };
 
@@ -43883,7 +44234,7 @@ class RepeatStep final : public PreparedStep {
  public:
   RepeatStep(const StepContext& c, const PreparedGraph& body)
       : outer_(c.layout), body_(body), body_index_(c.step.body), shape_(Repeat::of(c.graph[c.units[c.step.unit].root])),
-        layers_(static_cast<int>(c.step.layers)), inputs_(c.step.inputs), outputs_(c.step.outputs) {
+        layers_(c.step.layers), inputs_(c.step.inputs), outputs_(c.step.outputs) {
     const GraphPlan& plan = body.layout().plan();
     outputs_.resize(plan.outputs.size(), -1);
     std::int64_t bytes = 0;
@@ -43913,7 +44264,7 @@ class RepeatStep final : public PreparedStep {
   const PreparedGraph& body_;
   int body_index_;
   Repeat shape_;
-  int layers_;
+  std::int64_t layers_;  // steps of a loop, which may be more than an int can count
   Growable<std::int32_t> inputs_, outputs_;
   struct Spare {
     std::int64_t first, second;
@@ -43928,19 +44279,19 @@ class RepeatStep final : public PreparedStep {
 
   bool carried(int k) const { return k < shape_.carried; }
   /// How many layers run.
-  int steps(const Frame& frame) const {
+  std::int64_t steps(const Frame& frame) const {
     if (!shape_.limited) return layers_;
     const int input = inputs_[static_cast<std::size_t>(shape_.limit(static_cast<int>(inputs_.size())))];
     const PlanValue& value = outer_.value(input);
     const std::int64_t limit = value.role == ValueRole::host
                                    ? frame.numbers[static_cast<std::size_t>(value.node)].integer()
                                    : *frame.at<std::int32_t>(outer_[input], 0);
-    return static_cast<int>(std::clamp<std::int64_t>(limit, 0, layers_));
+    return std::clamp<std::int64_t>(limit, 0, layers_);
   }
   /// The address of a layer of a shard of a stacked value, which is in layers or in one block.
-  char* slice(const Frame& frame, int value, int layer, int shard, int shards) const {
+  char* slice(const Frame& frame, int value, std::int64_t layer, int shard, int shards) const {
     const ValueLayout& layout = outer_[value];
-    if (outer_.value(value).stacked) return frame.at(layout, layer * shards + shard);
+    if (outer_.value(value).stacked) return frame.at(layout, static_cast<int>(layer) * shards + shard);
     return frame.at(layout, shard) + layer * layout.strides[static_cast<std::size_t>(shard)][0] * layout.element;
   }
 
@@ -43978,10 +44329,10 @@ class RepeatStep final : public PreparedStep {
     return value < 0 ? nullptr : &body_.layout()[value];
   }
   /// The address of result k of a layer after which `left` others run.
-  char* destination(const Frame& frame, int k, int left, int layer, int shard) const {
+  char* destination(const Frame& frame, int k, std::int64_t left, std::int64_t layer, int shard) const {
     const std::int32_t outer = outputs_[static_cast<std::size_t>(k)];
     const ValueLayout* own = result(k);
-    const int which = carried(k) ? left % 2 : 0;
+    const int which = carried(k) ? static_cast<int>(left % 2) : 0;
     if (outer >= 0 && which == 0) {
       if (carried(k)) return frame.at(outer_[outer], shard);
       return slice(frame, outer, layer, shard, own == nullptr ? 1 : own->shards());
@@ -43989,12 +44340,12 @@ class RepeatStep final : public PreparedStep {
     return spare(frame, k, which) + (own == nullptr ? 0 : own_offset(*own, shard));
   }
   /// Results of layers that don't run are zeros.
-  void clear_results(const Frame& frame, int steps) const {
+  void clear_results(const Frame& frame, std::int64_t steps) const {
     for (std::size_t k = static_cast<std::size_t>(shape_.carried); k < outputs_.size(); ++k) {
       if (outputs_[k] < 0) continue;
       const ValueLayout& to = outer_[outputs_[k]];
       const int shards = to.grid.count();
-      for (int layer = steps; layer < layers_; ++layer)
+      for (std::int64_t layer = steps; layer < layers_; ++layer)
         for (int s = 0; s < shards; ++s) {
           Shape extent = extents(to.boxes[static_cast<std::size_t>(s)]);
           extent.erase(0);
@@ -44049,11 +44400,11 @@ inline void RepeatStep::run(Frame& frame) const {
   auto set = [&](const ValueLayout& of, int shard, char* to) {
     inner.pointers[static_cast<std::size_t>(of.first + shard)] = to;
   };
-  const int steps = this->steps(frame);
+  const std::int64_t steps = this->steps(frame);
   if (steps < layers_) clear_results(frame, steps);
   if (steps == 0) return copy_carried(frame);
-  for (int it = 0; it < steps; ++it) {
-    const int left = steps - 1 - it, layer = shape_.reverse ? left : it;
+  for (std::int64_t it = 0; it < steps; ++it) {
+    const std::int64_t left = steps - 1 - it, layer = shape_.reverse ? left : it;
     inner.layer = layer;
     for (std::size_t i = 0; i < inputs_.size(); ++i) {
       const int value = argument(static_cast<int>(i));
@@ -46744,17 +47095,23 @@ template <class X, class W> constexpr auto convolve(const X& x, const W& w, cons
 template <class X, class W> constexpr auto convolve(const X& x, const W& w, const Conv<2>& options, Here at) {
   return tessera::conv2d(x, w, options, at);
 }
+template <class X, class W> constexpr auto convolve(const X& x, const W& w, const Conv<3>& options, Here at) {
+  return tessera::conv3d(x, w, options, at);
+}
 template <class X, class W> constexpr auto convolve(const X& x, const W& w, const ConvTranspose<1>& options, Here at) {
   return tessera::conv_transpose1d(x, w, options, at);
 }
 template <class X, class W> constexpr auto convolve(const X& x, const W& w, const ConvTranspose<2>& options, Here at) {
   return tessera::conv_transpose2d(x, w, options, at);
 }
+template <class X, class W> constexpr auto convolve(const X& x, const W& w, const ConvTranspose<3>& options, Here at) {
+  return tessera::conv_transpose3d(x, w, options, at);
+}
 
 }  // namespace detail
 
-/// A convolution of x [batch, spatial..., in] plus a bias [out], with the options of ts::conv1d, ts::conv2d and their
-/// transposes, as torch.nn.Conv2d:
+/// A convolution of x [batch, spatial..., in] plus a bias [out], with the options of ts::conv1d, ts::conv2d, ts::conv3d
+/// and their transposes, as torch.nn.Conv2d:
 ///
 ///     constexpr ts::Conv<2> halved{.strides = {2, 2}, .padding = {1, 1}};
 ///     ts::nn::Conv2d<halved> conv = ts::nn::conv2d<halved>(key, 16, 32, {3, 3}, strategy);
@@ -46790,10 +47147,14 @@ template <Conv<1> Options = Conv<1>{}, Element T = float, bool Bias = true>
 using Conv1d = Convolution<Options, T, Bias>;
 template <Conv<2> Options = Conv<2>{}, Element T = float, bool Bias = true>
 using Conv2d = Convolution<Options, T, Bias>;
+template <Conv<3> Options = Conv<3>{}, Element T = float, bool Bias = true>
+using Conv3d = Convolution<Options, T, Bias>;
 template <ConvTranspose<1> Options = ConvTranspose<1>{}, Element T = float, bool Bias = true>
 using ConvTranspose1d = Convolution<Options, T, Bias>;
 template <ConvTranspose<2> Options = ConvTranspose<2>{}, Element T = float, bool Bias = true>
 using ConvTranspose2d = Convolution<Options, T, Bias>;
+template <ConvTranspose<3> Options = ConvTranspose<3>{}, Element T = float, bool Bias = true>
+using ConvTranspose3d = Convolution<Options, T, Bias>;
 
 namespace detail {
 
@@ -46847,6 +47208,14 @@ Conv2d<Options, T, Bias> conv2d(Key key, Extent in, Extent out, const Extent (&w
   return detail::convolution<Conv2d<Options, T, Bias>, T, Bias>(key, shape, out, init::FanMode::fan_in, strategy, role,
                                                                 at);
 }
+template <Conv<3> Options = Conv<3>{}, Element T = float, bool Bias = true>
+Conv3d<Options, T, Bias> conv3d(Key key, Extent in, Extent out, const Extent (&window)[3],
+                                const ShardingStrategy& strategy, Role role = Role::column, Here at = Here::current()) {
+  for (const Extent features : {in, out}) detail::check_groups("conv3d", features, Options.groups, at);
+  const Extent shape[] = {window[0], window[1], window[2], in.value / Options.groups, out};
+  return detail::convolution<Conv3d<Options, T, Bias>, T, Bias>(key, shape, out, init::FanMode::fan_in, strategy, role,
+                                                                at);
+}
 template <ConvTranspose<1> Options = ConvTranspose<1>{}, Element T = float, bool Bias = true>
 ConvTranspose1d<Options, T, Bias> conv_transpose1d(Key key, Extent in, Extent out, Extent taps,
                                                    const ShardingStrategy& strategy, Role role = Role::column,
@@ -46865,6 +47234,15 @@ ConvTranspose2d<Options, T, Bias> conv_transpose2d(Key key, Extent in, Extent ou
   return detail::convolution<ConvTranspose2d<Options, T, Bias>, T, Bias>(key, shape, out, init::FanMode::fan_out,
                                                                          strategy, role, at);
 }
+template <ConvTranspose<3> Options = ConvTranspose<3>{}, Element T = float, bool Bias = true>
+ConvTranspose3d<Options, T, Bias> conv_transpose3d(Key key, Extent in, Extent out, const Extent (&window)[3],
+                                                   const ShardingStrategy& strategy, Role role = Role::column,
+                                                   Here at = Here::current()) {
+  for (const Extent features : {in, out}) detail::check_groups("conv_transpose3d", features, Options.groups, at);
+  const Extent shape[] = {window[0], window[1], window[2], in, out.value / Options.groups};
+  return detail::convolution<ConvTranspose3d<Options, T, Bias>, T, Bias>(key, shape, out, init::FanMode::fan_out,
+                                                                         strategy, role, at);
+}
 
 }  // namespace tessera::nn
 
@@ -46879,7 +47257,8 @@ namespace tessera::nn {
 
 /// Looks up a row of a table for each token, as torch.nn.Embedding: tokens [...] to [..., features].
 ///
-/// table [classes, features]. Communication: with the table sharded by class, an all_reduce of the result.
+/// table [classes, features]. Errors: dim_range for a token that is no class. Communication: with the table sharded by
+/// class, an all_reduce of the result.
 template <Element T = float> struct Embedding {
   ShardedTensor<T, 2> table;
 
@@ -46897,7 +47276,7 @@ template <Element T = float> struct Embedding {
 
 /// x [batch, time, features] plus a learned row for each position: table [context, features], time at most context.
 /// `positions(x, position)` begins at a position, a Scalar, a number or an integer tensor of rank 0, for generation
-/// with a cache; where fewer than `time` rows are left, it takes the last ones.
+/// with a cache; where fewer than `time` rows are left, it takes the last rows.
 template <Element T = float> struct Positions {
   ShardedTensor<T, 2> table;
 
@@ -47195,6 +47574,17 @@ template <int Rank, int D, int Count, int Index> struct PartTag {
   }
 };
 
+struct BlockDiagTag {
+  template <class A, class B> using result = typename ConcatTag<2, 0>::template result<A, B>;
+  static constexpr Value emit(Value context, Value a, Value b) {
+    a = a.at(context.source), b = b.at(context.source);
+    const int row = a.leading(2), column = row + 1;
+    const Value none = a.integer(0, DType::i64), width = build::extent(a, column);
+    const Value both = width + build::extent(b, column);
+    return ConcatTag<2, 0>::emit(context, build::pad_to(a, column, none, both), build::pad_to(b, column, width, both));
+  }
+};
+
 }  // namespace detail
 
 /// Tensors of one shape and element type along a new dim at position D of the result: `stack<0>(a, b)` of vectors is a
@@ -47246,7 +47636,7 @@ constexpr auto meshgrid(const X& x, const Y& y, Here at = Here::current()) {
 template <TensorArgument A, TensorArgument B>
 constexpr auto block_diag(const A& a, const B& b, Here at = Here::current()) {
   static_assert(A::rank == 2 && B::rank == 2, "tessera: block_diag takes matrices");
-  return concat<0>(pad<1>(a, 0, extent<1>(b, at), at), pad<1>(b, extent<1>(a, at), 0, at), at);
+  return call<detail::BlockDiagTag>(Source::from(at), a, b);
 }
 template <TensorArgument A, TensorArgument B, TensorArgument C, TensorOperand... Rest>
 constexpr auto block_diag(const A& a, const B& b, const C& c, const Rest&... rest) {
@@ -47360,7 +47750,7 @@ template <RotaryForm Form> struct RotaryAnglesTag {
 struct Rotary {
   Scalar base = 10000.0;  ///< the angle of coordinates i at position p is p base^(-2 i / width)
   Scalar linear = 1.0;    ///< positions are divided by this (position interpolation, Chen et al., 2306.15595)
-  /// The context grows by this: base becomes base ntk^(width / (width - 2)) ("NTK-aware" scaling).
+  /// The factor by which the context grows: base becomes base ntk^(width / (width - 2)) ("NTK-aware" scaling).
   Scalar ntk = 1.0;
 
   static constexpr std::array field_names{"base", "linear", "ntk"};
@@ -47395,8 +47785,8 @@ constexpr auto rotary_embedding(const X& x, const Offset& offset = 0, const Rota
 }
 
 /// For biased_attention with ALiBi (nn::alibi_slopes): slopes [heads] times the position of each key of k [batch, keys,
-/// heads, width], [1, heads, keys]. The softmax of scores is that of ALiBi, slope (key - query): a number that is added
-/// to all scores of a query cancels.
+/// heads, width], [1, heads, keys]. ALiBi adds slope (key - query); this differs by a number that is the same for all
+/// keys of a query, which the softmax cancels. No communication. Source: Press et al., 2108.12409.
 template <TensorArgument Slopes, TensorArgument K>
 constexpr auto alibi_bias(const Slopes& slopes, const K& k, Here at = Here::current()) {
   static_assert(Slopes::rank == 1 && K::rank == 4,
@@ -47902,8 +48292,8 @@ template <Element T = float, bool Bias = true> struct LoraLinear {
   }
 
   /// The Linear that computes the same, with the weight base.weight + scaling lora_a lora_b, sharded as that of the
-  /// base. Inside and outside of a traced function. Communication: none for the shardings of add_lora
-  /// and lora_linear; dims that are gathered on use are gathered.
+  /// base. Inside and outside of a traced function. Communication: none for the shardings of add_lora and lora_linear;
+  /// dims that are gathered on use are gathered.
   constexpr Linear<T, Bias> merge(Here at = Here::current()) const {
     Linear<T, Bias> merged = base;
     const auto weight = base.weight + matmul(lora_a, lora_b, at) * scaling;
@@ -48649,10 +49039,9 @@ constexpr auto select(const X& x, const Index& index, Here at = Here::current())
 }
 
 /// x with the update in the elements along dim D from start on, `step` apart (torch.slice_scatter, x.at[a::s].set). A
-/// negative start counts from the end.
-/// Gradients: of x 0 where it is replaced, of the update the cotangent there. Errors: shape_mismatch where the update
-/// leaves the dim, or another dim differs. Communication: the elements of the update that cross borders of shards move
-/// to their place, as in pad; x stays split.
+/// negative start counts from the end. Gradients: of x 0 where it is replaced, of the update the cotangent there.
+/// Errors: shape_mismatch where the update leaves the dim, or another dim differs. Communication: the elements of the
+/// update that cross borders of shards move to their place, as in pad; x stays split.
 ///
 ///     const auto next = ts::slice_scatter<1>(image, row, 3);   // [H, W], [H, 1]
 template <int D, TensorArgument X, TensorArgument Update, SizeOperand Start, SizeOperand Step = int>
@@ -48983,6 +49372,37 @@ GroupNorm<T> group_norm(Dim groups, Extent features, const ShardingStrategy& str
          groups.value(), " groups", Source::from(at));
   return {ones<T>({features}, strategy.mesh, strategy.vector), zeros<T>({features}, strategy.mesh, strategy.vector),
           groups, epsilon};
+}
+
+}  // namespace tessera::nn
+
+#endif
+
+// ---- tessera/nn/normalization/instance_norm.hpp
+
+#ifndef TESSERA_NN_NORMALIZATION_INSTANCE_NORM_HPP
+#define TESSERA_NN_NORMALIZATION_INSTANCE_NORM_HPP
+
+namespace tessera::nn {
+
+/// Normalizes each feature of each image of x [batch, ..., features] over all other dims, then multiplies by gain and
+/// adds bias, as torch.nn.InstanceNorm1d, 2d and 3d with affine=True and the features last. Errors and communication:
+/// as ts::instance_norm. Source: Ulyanov et al., 1607.08022.
+template <Element T = float> struct InstanceNorm {
+  ShardedTensor<T, 1> gain, bias;
+  Scalar epsilon = 1e-5;
+
+  static constexpr std::array field_names{"gain", "bias", "epsilon"};
+  constexpr auto operator()(const auto& x, Here at = Here::current()) const {
+    return tessera::instance_norm(x, gain, bias, epsilon, at);
+  }
+};
+
+/// An InstanceNorm with a gain of ones and a bias of zeros.
+template <Element T = float>
+InstanceNorm<T> instance_norm(Extent features, const ShardingStrategy& strategy, double epsilon = 1e-5) {
+  return {ones<T>({features}, strategy.mesh, strategy.vector), zeros<T>({features}, strategy.mesh, strategy.vector),
+          epsilon};
 }
 
 }  // namespace tessera::nn
@@ -49753,6 +50173,104 @@ ShardedTensor<T, 2> sinusoidal_positions(Extent time, Extent features, const Mes
 
 #endif
 
+// ---- tessera/nn/spectral_norm.hpp
+
+#ifndef TESSERA_NN_SPECTRAL_NORM_HPP
+#define TESSERA_NN_SPECTRAL_NORM_HPP
+
+namespace tessera::nn {
+
+/// The singular vectors of a weight that power iterations have found so far. They are no parameters of a model, but a
+/// state that a training step takes and returns, as RunningStatistics.
+template <Element T = float> struct SingularVectors {
+  ShardedTensor<T, 1> left;   ///< [out]
+  ShardedTensor<T, 1> right;  ///< the product of all other dims of the weight
+
+  static constexpr std::array field_names{"left", "right"};
+};
+
+/// A layer with a field `weight` [..., out] that computes with the weight over its largest singular value, as
+/// torch.nn.utils.parametrizations.spectral_norm of a Linear or a convolution; the weight counts as a matrix of its
+/// last dim and all others.
+///
+///     ts::nn::SpectralNorm<ts::nn::Linear<>> up{ts::nn::linear(key, 16, 64, strategy)};
+///     auto vectors = ts::nn::singular_vectors(key, up.layer);      // outside of a traced function
+///     const auto [y, next] = up.train(x, vectors);                 // one power iteration, from `vectors`
+///     const auto y = up(x, vectors);                               // evaluation: no iteration
+/// The next vectors have no gradient; that of the singular value by the weight is their outer product. For f32 and f64
+/// weights. Inside a traced function. Communication: that of the layer, and all_reduces of the two vectors where the
+/// weight is split. Source: Miyato et al., 1802.05957.
+template <class Layer> struct SpectralNorm {
+  using T = typename decltype(Layer::weight)::element;
+
+  Layer layer;
+
+  static constexpr std::array field_names{"layer"};
+  template <class X>
+  constexpr auto operator()(const X& x, const SingularVectors<T>& vectors, Here at = Here::current()) const {
+    const tessera::detail::LayerCall call(at, x);
+    return whole(vectors)(x, at);
+  }
+  template <class X>
+  constexpr auto train(const X& x, const SingularVectors<T>& vectors, Here at = Here::current()) const {
+    const tessera::detail::LayerCall call(at, x);
+    const SingularVectors<T> next = iterated(vectors);
+    return std::tuple(whole(next)(x, at), next);
+  }
+
+  /// Inside a traced function: the vectors after one more power iteration.
+  constexpr SingularVectors<T> iterated(const SingularVectors<T>& vectors) const {
+    const auto w = stop_gradient(matrix());
+    const auto left = tessera::detail::settle(normalize(matmul(vectors.right, w)));
+    return {left, tessera::detail::settle(normalize(matmul(w, left)))};
+  }
+  /// Inside a traced function: the layer with the weight that it computes with.
+  constexpr Layer whole(const SingularVectors<T>& vectors) const {
+    const auto left = stop_gradient(vectors.left), right = stop_gradient(vectors.right);
+    Layer made = layer;
+    made.weight = tessera::detail::settle(layer.weight / sum(matmul(right, matrix()) * left));
+    return made;
+  }
+
+ private:
+  constexpr auto matrix() const {
+    constexpr int rank = decltype(Layer::weight)::rank;
+    if constexpr (rank == 2)
+      return tessera::detail::as_sym(layer.weight);
+    else
+      return tessera::detail::as_sym(merge_dims<0, rank - 2>(layer.weight));
+  }
+};
+
+/// Vectors to begin with: normal ones of length 1 after `iterations` power iterations for this weight, on all devices.
+/// Outside of a traced function.
+template <class Layer>
+auto singular_vectors(Key key, const Layer& layer, int iterations = 15, Here at = Here::current()) {
+  using T = typename decltype(Layer::weight)::element;
+  const Shape extents = shape(layer.weight);
+  std::int64_t others = 1;
+  for (std::size_t d = 0; d + 1 < extents.size(); ++d) others *= extents[d];
+  const auto [of_left, of_right] = split<2>(key);
+  const Mesh& on = mesh(layer.weight);
+  SingularVectors<T> vectors{normal<T>(of_left, {extents[extents.size() - 1]}, on, PartitionSpec(), 0, 1, at),
+                             normal<T>(of_right, {others}, on, PartitionSpec(), 0, 1, at)};
+  const auto matrix = [&] {
+    if constexpr (decltype(Layer::weight)::rank == 2)
+      return layer.weight;
+    else
+      return eval(merge_dims<0, decltype(Layer::weight)::rank - 2>(layer.weight, at));
+  }();
+  for (int i = 0; i < iterations; ++i) {
+    vectors.left = full_tensor(eval(normalize(matmul(vectors.right, matrix, at))), at);
+    vectors.right = full_tensor(eval(normalize(matmul(matrix, vectors.left, at))), at);
+  }
+  return vectors;
+}
+
+}  // namespace tessera::nn
+
+#endif
+
 // ---- tessera/nn/summary.hpp
 
 #ifndef TESSERA_NN_SUMMARY_HPP
@@ -50051,6 +50569,60 @@ DecoderLayer<T, Place, Activation> decoder_layer(Key key, Extent features, Dim h
 
 #endif
 
+// ---- tessera/nn/weight_norm.hpp
+
+#ifndef TESSERA_NN_WEIGHT_NORM_HPP
+#define TESSERA_NN_WEIGHT_NORM_HPP
+
+namespace tessera::nn {
+
+/// A layer with a field `weight` [..., out], whose columns have a direction and a length of their own, as
+/// torch.nn.utils.weight_norm of a Linear or a convolution: the layer computes with length v / |v|, where v is
+/// `layer.weight` and |v| the norm over all dims but the last. Both are parameters.
+///
+///     ts::nn::WeightNorm<ts::nn::Linear<>> up = ts::nn::weight_norm(ts::nn::linear(key, 16, 64, strategy));
+///     const auto y = up(x);
+/// Of a transposed convolution PyTorch's default takes the norms of the dim `in`. A column of zeros has no direction,
+/// and gives NaN. Inside a traced function. Communication: that of the layer, and where a dim but the last one is split
+/// an all_reduce of one value for each column. Source: Salimans, Kingma, 1602.07868.
+template <class Layer> struct WeightNorm {
+  using Weight = decltype(Layer::weight);
+
+  Layer layer;                                        ///< its weight is the direction
+  ShardedTensor<typename Weight::element, 1> length;  ///< [out]
+
+  static constexpr std::array field_names{"layer", "length"};
+  template <class X> constexpr auto operator()(const X& x, Here at = Here::current()) const {
+    const tessera::detail::LayerCall call(at, x);
+    return whole(at)(x, at);
+  }
+  /// Inside a traced function: the layer with the weight that it computes with.
+  constexpr Layer whole(Here at = Here::current()) const {
+    const auto norms = tessera::detail::norm_of_others<Weight::rank - 1>(layer.weight, 2, at);
+    Layer made = layer;
+    made.weight = tessera::detail::settle(call<MulTag>(Source::from(at), layer.weight, length / norms));
+    return made;
+  }
+};
+
+/// The layer as a WeightNorm that computes the same: the lengths are the norms of its columns, sharded as they are in
+/// the weight. Outside of a traced function.
+template <class Layer> WeightNorm<Layer> weight_norm(const Layer& layer, Here at = Here::current()) {
+  constexpr int rank = decltype(Layer::weight)::rank;
+  const Mesh& on = mesh(layer.weight);
+  const PartitionSpec of_weight = spec_of(sharding(layer.weight), on);
+  PartitionSpec spec;
+  if (of_weight.entries.size() == rank) spec.entries.push_back(of_weight.entries[rank - 1]);
+  const auto norms = [&]<int... D>(std::integer_sequence<int, D...>) {
+    return norm<D...>(layer.weight, at);
+  }(std::make_integer_sequence<int, rank - 1>{});
+  return {layer, reshard(eval(norms), on, spec, at)};
+}
+
+}  // namespace tessera::nn
+
+#endif
+
 // ---- tessera/nn/nn.hpp
 
 #ifndef TESSERA_NN_NN_HPP
@@ -50306,12 +50878,39 @@ template <class Model> constexpr Model with_parameters(Model model, const Growab
   return model;
 }
 
-template <class F, std::size_t... I>
-using result_on_vectors = decltype(std::declval<F&>()(Sym<float, 1>(Value{static_cast<Module*>(nullptr), int(I)})...));
+/// The type of the first floating-point tensor of a model, with which f is tried to find out how many results it has.
+struct FirstParameter {
+  DType dtype = DType::f32;
+  int rank = -1;
+  template <class Leaf> constexpr void leaf(const Leaf&) {
+    if constexpr (is_parameter_v<Leaf>)
+      if (rank < 0) dtype = dtype_v<typename Leaf::element>, rank = Leaf::rank;
+  }
+  template <class Block> constexpr void enter_stack(const Stack<Block>&) {
+    Block block{};
+    for_each_leaf(block, *this);
+  }
+  constexpr void enter_layer(int) {}
+  constexpr void leave_stack() {}
 
-template <class F, class Indices> struct OutputCount;
-template <class F, std::size_t... I> struct OutputCount<F, std::index_sequence<I...>> {
-  using result = result_on_vectors<F, I...>;
+  template <class Model> static constexpr FirstParameter of() {
+    FirstParameter found;
+    Model model{};
+    for_each_leaf(model, found);
+    if (found.rank < 0) found.rank = 1;
+    return found;
+  }
+};
+template <class Model> inline constexpr FirstParameter first_parameter_v = FirstParameter::of<Model>();
+template <class Model>
+using first_parameter_t = Sym<element_t<first_parameter_v<Model>.dtype>, first_parameter_v<Model>.rank>;
+
+template <class F, class X, std::size_t... I>
+using result_on = decltype(std::declval<F&>()(((void)I, std::declval<X>())...));
+
+template <class F, class X, class Indices> struct OutputCount;
+template <class F, class X, std::size_t... I> struct OutputCount<F, X, std::index_sequence<I...>> {
+  using result = result_on<F, X, I...>;
   static constexpr bool several = tessera::detail::is_tuple_v<result>;
   static constexpr std::size_t value = [] {
     if constexpr (several)
@@ -50326,14 +50925,14 @@ template <class F, std::size_t... I> struct OutputCount<F, std::index_sequence<I
 /// Inside a traced function: calls f on the corresponding floating-point tensors of several models of one structure,
 /// and returns a model of the results, as jax.tree.map does. Optimizers are written with it.
 ///
-/// f takes a Sym of each model and returns a Sym, or a tuple of Syms for a tuple of models; it is generic in rank and
-/// element type. For a tensor of a Stack it gets one value for all layers: elementwise operations and reductions over
-/// given dims treat each layer separately. The result has the Dims, Scalars and integer tensors of the first model.
-/// Errors: structure if the models differ in structure. No communication of its own.
+/// f takes a Sym of each model and returns a Sym, or a tuple of Syms for a tuple of models; it is generic in the ranks
+/// and element types that the model has. For a tensor of a Stack it gets one value for all layers: elementwise
+/// operations and reductions over given dims treat each layer separately. The result has the Dims, Scalars and integer
+/// tensors of the first model. Errors: structure if the models differ in structure. No communication of its own.
 ///
 ///     auto moved = ts::optim::tree_map([](auto p, auto g) { return p - 0.1 * g; }, model, gradient);
 template <class F, class First, class... Rest> constexpr auto tree_map(F f, const First& first, const Rest&... rest) {
-  using Count = detail::OutputCount<F, std::make_index_sequence<1 + sizeof...(Rest)>>;
+  using Count = detail::OutputCount<F, detail::first_parameter_t<First>, std::make_index_sequence<1 + sizeof...(Rest)>>;
   const std::array<Growable<Value>, 1 + sizeof...(Rest)> inputs{detail::parameters_of(first),
                                                                 detail::parameters_of(rest)...};
   for (const Growable<Value>& list : inputs)
@@ -50366,25 +50965,27 @@ namespace detail {
 
 template <int Microbatches, class Loss> struct Accumulate {
   Loss loss;
-  Source source;
+  Here at;  ///< all operations have the line of ts::optim::accumulate
 
   template <class Model, class... Batch> constexpr auto operator()(const Model& model, const Batch&... batch) const {
     const auto add_part = [&](const auto& sum, const auto& part) {
       const auto [value, gradient] =
           std::apply([&](const auto&... own) { return value_and_grad(loss)(model, own...); }, part);
-      return std::tuple(tree_map([](auto a, auto b) { return a + b; }, sum, gradient), value);
+      return std::tuple(tree_map([&](auto a, auto b) { return call<AddTag>(Source::from(at), a, b); }, sum, gradient),
+                        value);
     };
     // Microbatch i has the examples i, i + Microbatches, ...: every device has examples of each, so that none move.
-    const auto [sum, values] = scan(add_part, tree_map([](auto p) { return zeros_like(p); }, model),
-                                    std::tuple(movedim<1, 0>(part_of(batch))...));
-    return std::tuple(mean(values), tree_map([](auto s) { return s / Microbatches; }, sum));
+    const auto [sum, values] = scan(add_part, tree_map([&](auto p) { return zeros_like(p, at); }, model),
+                                    std::tuple(movedim<1, 0>(part_of(batch), at)...), {}, at);
+    return std::tuple(mean(values, at),
+                      tree_map([&](auto s) { return call<DivTag>(Source::from(at), s, Microbatches); }, sum));
   }
 
  private:
   template <TensorOperand X> constexpr auto part_of(const X& batch) const {
     static_assert(X::rank >= 1, "tessera: what accumulate divides into microbatches has a dim of the batch");
     using Split = tessera::detail::SplitTag<X::rank, 0, 2, MadeBy::accumulate>;
-    return call<Split>(source, batch, Dim(Microbatches));
+    return call<Split>(Source::from(at), batch, Dim(Microbatches));
   }
 };
 
@@ -50400,7 +51001,7 @@ template <int Microbatches, class Loss> struct Accumulate {
 /// share is divisible.
 template <int Microbatches, class Loss> constexpr auto accumulate(Loss loss, Here at = Here::current()) {
   static_assert(Microbatches > 0, "tessera: accumulate needs at least one microbatch");
-  return detail::Accumulate<Microbatches, Loss>{loss, Source::from(at)};
+  return detail::Accumulate<Microbatches, Loss>{loss, at};
 }
 
 }  // namespace tessera::optim
@@ -50412,7 +51013,25 @@ template <int Microbatches, class Loss> constexpr auto accumulate(Loss loss, Her
 #ifndef TESSERA_OPTIM_UPDATE_HPP
 #define TESSERA_OPTIM_UPDATE_HPP
 
-namespace tessera::optim::detail {
+namespace tessera::optim {
+
+namespace detail {
+/// Whether gradients have the structure of a model; does not compile where they have not.
+template <class Gradients, class Model> struct HaveStructure {
+  using Settled = std::remove_const_t<decltype(tessera::detail::settle(std::declval<const Gradients&>()))>;
+  static constexpr bool value = std::is_same_v<stored_t<Settled>, stored_t<Model>>;
+  static_assert(value,
+                "tessera: the gradients that an optimizer takes have the structure of the model: for a std::pair of a "
+                "model and a tensor a std::pair of their gradients, with equal element types and ranks");
+};
+}  // namespace detail
+
+/// Gradients of a model. Those of a tuple of tensors need not be of the model's type: an item may be a tensor of an
+/// argument in the model, and computed by the traced function in the gradients.
+template <class Gradients, class Model>
+concept GradientsOf = detail::HaveStructure<Gradients, Model>::value;
+
+namespace detail {
 
 /// The parameter whose update is traced: converts hyper-parameters to its element type, at the user's line.
 struct Updated {
@@ -50438,8 +51057,8 @@ struct Updated {
 
 /// For each parameter p with gradient g, `f(x, p, g, states...)` returns a tuple of Values; x is the Updated of p.
 /// Returns a tuple of models.
-template <class F, class Model, class... States>
-constexpr auto map_parameters(Here at, const F& f, const Model& model, const Model& gradients,
+template <class F, class Model, class Gradients, class... States>
+constexpr auto map_parameters(Here at, const F& f, const Model& model, const Gradients& gradients,
                               const States&... states) {
   return tree_map(
       [&](auto p, auto g, auto... s) {
@@ -50448,13 +51067,13 @@ constexpr auto map_parameters(Here at, const F& f, const Model& model, const Mod
         return std::apply([](const auto&... made) { return std::tuple(S(made)...); },
                           f(Updated{from, S::rank}, from, g.value, s.value...));
       },
-      model, gradients, states...);
+      model, tessera::detail::settle(gradients), states...);
 }
 
 /// The pattern of every optimizer: `update` of map_parameters returns the next parameter and its next states. A
 /// parameter keeps its sharding, whatever that of its state is.
-template <class F, class Model, class... States>
-constexpr auto update_parameters(Here at, const F& update, const Model& model, const Model& gradients,
+template <class F, class Model, class Gradients, class... States>
+constexpr auto update_parameters(Here at, const F& update, const Model& model, const Gradients& gradients,
                                  const States&... states) {
   return map_parameters(
       at,
@@ -50477,7 +51096,9 @@ constexpr Scalar next_step(const char* optimizer, const Model& model, const Scal
   return Scalar(lower(any.front().at(Source::from(at)), last) + 1);
 }
 
-}  // namespace tessera::optim::detail
+}  // namespace detail
+
+}  // namespace tessera::optim
 
 #endif
 
@@ -50514,8 +51135,8 @@ template <class Model> struct AdadeltaState {
 ///     u = rho u + (1 - rho) d^2,  p = p - rate d
 /// Communication: none of its own; partial gradients are reduced here, into the sharding of the parameters. Errors:
 /// structure when model, gradients and state differ. Source: Zeiler, 1212.5701, as torch.optim.Adadelta.
-template <class Model>
-constexpr auto adadelta(const Model& model, const Model& gradients,
+template <class Model, optim::GradientsOf<Model> Gradients>
+constexpr auto adadelta(const Model& model, const Gradients& gradients,
                         const optim::AdadeltaState<optim::stored_t<Model>>& state, const optim::Adadelta& config = {},
                         Here at = Here::current()) {
   const detail::FunctionCall named("adadelta", model);
@@ -50608,13 +51229,15 @@ struct AdamWStep {
 ///
 ///     m = b1 m + (1 - b1) g,  v = b2 v + (1 - b2) g^2
 ///     p = p (1 - rate decay) - rate (m / (1 - b1^t)) / (sqrt(v / (1 - b2^t)) + epsilon)
-/// Communication: none of its own; partial gradients are reduced here, into the sharding of the parameters.
-/// Source: Loshchilov, Hutter, 1711.05101, with the decay multiplied by the learning rate, as in torch.optim.AdamW.
+/// Communication: none of its own; partial gradients are reduced here, into the sharding of the parameters. Errors:
+/// structure when model, gradients and state differ. Source: Loshchilov, Hutter, 1711.05101, with the decay multiplied
+/// by the learning rate, as in torch.optim.AdamW.
 ///
 ///     auto [next, next_state] = ts::adamw(model, gradients, state, config);
-template <class Model>
-constexpr auto adamw(const Model& model, const Model& gradients, const optim::AdamWState<optim::stored_t<Model>>& state,
-                     const optim::AdamW& config = {}, Here at = Here::current()) {
+template <class Model, optim::GradientsOf<Model> Gradients>
+constexpr auto adamw(const Model& model, const Gradients& gradients,
+                     const optim::AdamWState<optim::stored_t<Model>>& state, const optim::AdamW& config = {},
+                     Here at = Here::current()) {
   const detail::FunctionCall named("adamw", model);
   const Growable<Value> any = optim::detail::parameters_of(model);
   if (any.empty()) fail(errc::structure, "[adamw] model: the model has no floating-point tensor");
@@ -50676,9 +51299,10 @@ constexpr Value norm_of(const Updated& x, Value of) {
 /// |p| / |u| is 1 where one of the norms is 0. Each layer of a Stack has norms of its own.
 /// Communication: for a split parameter, an all_reduce of each norm. Errors: structure when model, gradients and state
 /// differ. Source: You and others, 1904.00962, algorithm 2, as optax.lamb except for the tensors without decay.
-template <class Model>
-constexpr auto lamb(const Model& model, const Model& gradients, const optim::AdamWState<optim::stored_t<Model>>& state,
-                    const optim::Lamb& config = {}, Here at = Here::current()) {
+template <class Model, optim::GradientsOf<Model> Gradients>
+constexpr auto lamb(const Model& model, const Gradients& gradients,
+                    const optim::AdamWState<optim::stored_t<Model>>& state, const optim::Lamb& config = {},
+                    Here at = Here::current()) {
   const detail::FunctionCall named("lamb", model);
   const Scalar step = optim::detail::next_step("lamb", model, state.step, at);
   auto [moved, mean, square] = optim::detail::update_parameters(
@@ -50726,9 +51350,8 @@ struct Adafactor {
 };
 
 /// Running means of the squares of a gradient: of a matrix [.., n, m] the means along its rows [.., n, 1] and along its
-/// columns
-/// [.., 1, m], so that n + m elements are stored instead of n m. Of a tensor of rank 0 or 1 `row` has all means, and
-/// `column` is a zero of extents 1.
+/// columns [.., 1, m], so that n + m elements are stored instead of n m. Of a tensor of rank 0 or 1 `row` has all
+/// means, and `column` is a zero of extents 1.
 template <class Model> struct AdafactorState {
   Model row, column;
   Scalar step;
@@ -50763,8 +51386,8 @@ constexpr Value root_mean_square(const Updated& x, Value v) {
 /// Communication: for a split parameter, all_reduces of its means and of the two sizes. Errors: structure when model,
 /// gradients and state differ; unsupported for a tensor of a Stack whose last dim is split, as the norms of lamb.
 /// Source: Shazeer, Stern, 1804.04235, as torch.optim.Adafactor except for the tensors without decay.
-template <class Model>
-constexpr auto adafactor(const Model& model, const Model& gradients,
+template <class Model, optim::GradientsOf<Model> Gradients>
+constexpr auto adafactor(const Model& model, const Gradients& gradients,
                          const optim::AdafactorState<optim::stored_t<Model>>& state,
                          const optim::Adafactor& config = {}, Here at = Here::current()) {
   const detail::FunctionCall named("adafactor", model);
@@ -50836,8 +51459,8 @@ template <class Model> struct AdagradState {
 /// Communication: none of its own; partial gradients are reduced here, into the sharding of the parameters. Errors:
 /// structure when model, gradients and state differ. Source: Duchi, Hazan, Singer, JMLR 12 (2011), as
 /// torch.optim.Adagrad.
-template <class Model>
-constexpr auto adagrad(const Model& model, const Model& gradients,
+template <class Model, optim::GradientsOf<Model> Gradients>
+constexpr auto adagrad(const Model& model, const Gradients& gradients,
                        const optim::AdagradState<optim::stored_t<Model>>& state, const optim::Adagrad& config = {},
                        Here at = Here::current()) {
   const detail::FunctionCall named("adagrad", model);
@@ -50882,9 +51505,10 @@ struct Adam {
 /// Returns (model, state). The state is that of AdamW. Communication, errors: as adamw. Source: Kingma, Ba, 1412.6980.
 ///
 ///     auto [next, next_state] = ts::adam(model, gradients, state, config);
-template <class Model>
-constexpr auto adam(const Model& model, const Model& gradients, const optim::AdamWState<optim::stored_t<Model>>& state,
-                    const optim::Adam& config = {}, Here at = Here::current()) {
+template <class Model, optim::GradientsOf<Model> Gradients>
+constexpr auto adam(const Model& model, const Gradients& gradients,
+                    const optim::AdamWState<optim::stored_t<Model>>& state, const optim::Adam& config = {},
+                    Here at = Here::current()) {
   const detail::FunctionCall named("adam", model);
   const Model coupled = std::get<0>(optim::detail::map_parameters(
       at, [&](const auto& x, Value, Value g) { return std::tuple(x.decayed(config.weight_decay, g)); }, model,
@@ -50932,8 +51556,8 @@ template <class Model> struct AdamaxState {
 ///     g = g + decay p,  m = b1 m + (1 - b1) g,  u = max(b2 u, |g| + epsilon),  p = p - rate / (1 - b1^t) m / u
 /// Communication: none of its own; partial gradients are reduced here, into the sharding of the parameters. Errors:
 /// structure when model, gradients and state differ. Source: Kingma, Ba, 1412.6980, section 7.1, as torch.optim.Adamax.
-template <class Model>
-constexpr auto adamax(const Model& model, const Model& gradients,
+template <class Model, optim::GradientsOf<Model> Gradients>
+constexpr auto adamax(const Model& model, const Gradients& gradients,
                       const optim::AdamaxState<optim::stored_t<Model>>& state, const optim::Adamax& config = {},
                       Here at = Here::current()) {
   const detail::FunctionCall named("adamax", model);
@@ -50991,8 +51615,8 @@ template <class Model> struct AmsGradState {
 ///     m = b1 m + (1 - b1) g,  v = b2 v + (1 - b2) g^2,  w = max(w, v)
 ///     p = p (1 - rate decay) - rate (m / (1 - b1^t)) / (sqrt(w / (1 - b2^t)) + epsilon)
 /// Communication, errors: as adamw. Source: Reddi, Kale, Kumar, ICLR 2018, as torch.optim.AdamW with amsgrad=True.
-template <class Model>
-constexpr auto amsgrad(const Model& model, const Model& gradients,
+template <class Model, optim::GradientsOf<Model> Gradients>
+constexpr auto amsgrad(const Model& model, const Gradients& gradients,
                        const optim::AmsGradState<optim::stored_t<Model>>& state, const optim::AmsGrad& config = {},
                        Here at = Here::current()) {
   const detail::FunctionCall named("amsgrad", model);
@@ -51054,9 +51678,10 @@ template <class Model> struct NAdamState {
 ///     p = p - rate n / (sqrt(v / (1 - b2^t)) + epsilon)
 /// Communication: none of its own; partial gradients are reduced here, into the sharding of the parameters. Errors:
 /// structure when model, gradients and state differ. Source: Dozat, ICLR workshop 2016, as torch.optim.NAdam.
-template <class Model>
-constexpr auto nadam(const Model& model, const Model& gradients, const optim::NAdamState<optim::stored_t<Model>>& state,
-                     const optim::NAdam& config = {}, Here at = Here::current()) {
+template <class Model, optim::GradientsOf<Model> Gradients>
+constexpr auto nadam(const Model& model, const Gradients& gradients,
+                     const optim::NAdamState<optim::stored_t<Model>>& state, const optim::NAdam& config = {},
+                     Here at = Here::current()) {
   const detail::FunctionCall named("nadam", model);
   const Scalar step = optim::detail::next_step("nadam", model, state.step, at);
   const Value root = optim::detail::parameters_of(model).front().at(Source::from(at));
@@ -51116,9 +51741,10 @@ struct RAdam {
 ///     p = p - rate n r sqrt(1 - b2^t) / (sqrt(v) + epsilon)  if length is above 5, otherwise p = p - rate n
 /// Communication: none of its own; partial gradients are reduced here, into the sharding of the parameters. Errors:
 /// structure when model, gradients and state differ. Source: Liu and others, 1908.03265, as torch.optim.RAdam.
-template <class Model>
-constexpr auto radam(const Model& model, const Model& gradients, const optim::AdamWState<optim::stored_t<Model>>& state,
-                     const optim::RAdam& config = {}, Here at = Here::current()) {
+template <class Model, optim::GradientsOf<Model> Gradients>
+constexpr auto radam(const Model& model, const Gradients& gradients,
+                     const optim::AdamWState<optim::stored_t<Model>>& state, const optim::RAdam& config = {},
+                     Here at = Here::current()) {
   const detail::FunctionCall named("radam", model);
   const Scalar step = optim::detail::next_step("radam", model, state.step, at);
   const Value root = optim::detail::parameters_of(model).front().at(Source::from(at));
@@ -51143,6 +51769,66 @@ constexpr auto radam(const Model& model, const Model& gradients, const optim::Ad
       },
       model, gradients, state.mean, state.square);
   return std::tuple(moved, optim::AdamWState<optim::stored_t<Model>>{mean, square, step});
+}
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/optim/asgd.hpp
+
+#ifndef TESSERA_OPTIM_ASGD_HPP
+#define TESSERA_OPTIM_ASGD_HPP
+
+namespace tessera {
+
+namespace optim {
+
+/// Hyper-parameters of averaged gradient descent, with the names and defaults of torch.optim.ASGD. They are Scalars, so
+/// a new learning rate needs no new plan.
+struct Asgd {
+  Scalar learning_rate = 1e-2;
+  Scalar lambda = 1e-4;       ///< decay of the parameters, and of the rate
+  Scalar alpha = 0.75;        ///< power of the decay of the rate
+  Scalar start = 1e6;         ///< the step at which the average begins, t0
+  Scalar weight_decay = 0.0;  ///< coupled: added to the gradient
+};
+
+/// The average of the parameters since step `start`, sharded like them, and the number of past steps.
+template <class Model> struct AsgdState {
+  Model average;
+  Scalar step;
+
+  static constexpr std::array field_names{"average", "step"};
+};
+
+}  // namespace optim
+
+/// Inside a traced function: one step of averaged gradient descent. Returns (model, state); `state.average` is the
+/// model to evaluate, up to step `start` the parameters themselves.
+///
+///     eta = rate / (1 + lambda rate (t - 1))^alpha,  p = p (1 - lambda eta) - eta (g + decay p)
+///     a = a + (p - a) / max(1, t - 1 - start)
+/// Communication: none of its own; partial gradients are reduced here, into the sharding of the parameters. Errors:
+/// structure when model, gradients and state differ. Source: Polyak, Juditsky, SIAM J. Control Optim. 30 (1992), as
+/// torch.optim.ASGD.
+template <class Model, optim::GradientsOf<Model> Gradients>
+constexpr auto asgd(const Model& model, const Gradients& gradients,
+                    const optim::AsgdState<optim::stored_t<Model>>& state, const optim::Asgd& config = {},
+                    Here at = Here::current()) {
+  const detail::FunctionCall named("asgd", model);
+  const Scalar step = optim::detail::next_step("asgd", model, state.step, at);
+  auto [moved, average] = optim::detail::update_parameters(
+      at,
+      [&](const auto& x, Value p, Value g, Value a) {
+        const Value past = x.wide(step) - 1.0, rate = x.wide(config.learning_rate), lambda = x.wide(config.lambda);
+        const Value eta = rate / build::apply<ops::PowOp>(lambda * rate * past + 1.0, x.wide(config.alpha));
+        const Value share = 1.0 / build::apply<ops::MaximumOp>(past - x.wide(config.start), past.number(1));
+        const Value next = x(1.0 - lambda * eta) * p - x(eta) * x.decayed(config.weight_decay, g);
+        return std::tuple(next, a + x(share) * (next - a));
+      },
+      model, gradients, state.average);
+  return std::tuple(moved, optim::AsgdState<optim::stored_t<Model>>{average, step});
 }
 
 }  // namespace tessera
@@ -51252,14 +51938,16 @@ template <class Model> constexpr Model scaled(const Model& gradients, const Valu
 
 }  // namespace optim::detail
 
-/// Inside a traced function: the Euclidean norm of all elements of a model, as optax.global_norm.
+/// Inside a traced function: the Euclidean norm of all elements of a model, as optax.global_norm. Communication: one
+/// all_reduce of a rank-0 tensor; partial values are reduced first.
 template <class Model> constexpr Sym<float, 0> global_norm(const Model& model, Here at = Here::current()) {
   const Value total = optim::detail::sum_of_squares(optim::detail::parameters_of(model), Source::from(at));
   return Sym<float, 0>(build::cast(build::apply<ops::SqrtOp>(total), DType::f32));
 }
 
 /// Inside a traced function: scales gradients so that their global norm is at most `max_norm`, as
-/// torch.nn.utils.clip_grad_norm_. Returns (clipped gradients, norm before clipping).
+/// optax.clip_by_global_norm; ts::clip_grad_norm has PyTorch's coefficient. Returns (clipped gradients, norm before
+/// clipping).
 ///
 /// Communication: one all_reduce of a rank-0 tensor, the sum over all tensors.
 /// Partial gradients are reduced first. Source: Pascanu, Mikolov, Bengio, 1211.5063.
@@ -51406,6 +52094,186 @@ constexpr PartitionSpec split_in_storage(PartitionSpec spec, const Shape& shape,
 
 #endif
 
+// ---- tessera/optim/lbfgs.hpp
+
+#ifndef TESSERA_OPTIM_LBFGS_HPP
+#define TESSERA_OPTIM_LBFGS_HPP
+
+namespace tessera {
+
+namespace optim {
+
+namespace detail {
+
+// A tuple, since g++ 12 does not copy a std::array of models with a Stack in constant expressions.
+template <class Model, class Indices> struct CopiesOf;
+template <class Model, std::size_t... I> struct CopiesOf<Model, std::index_sequence<I...>> {
+  template <std::size_t> using one = Model;
+  using type = std::tuple<one<I>...>;
+};
+
+}  // namespace detail
+
+/// Several models of one type.
+template <class Model, int Count>
+using models_t = typename detail::CopiesOf<Model, std::make_index_sequence<static_cast<std::size_t>(Count)>>::type;
+
+/// Hyper-parameters of L-BFGS. They are Scalars, so a new learning rate needs no new plan.
+struct Lbfgs {
+  Scalar learning_rate = 1.0;
+  Scalar tolerance = 1e-9;  ///< no step along a direction in which the loss falls by less than this
+};
+
+/// The last gradient, the last step, and for each of the last `History` steps the step and the change of the gradient,
+/// the latest first: 2 History + 2 models, sharded like the parameters. A pair of zeros stands for a step that is not
+/// yet made.
+template <class Model, int History = 10> struct LbfgsState {
+  Model gradient, moved;
+  models_t<Model, History> moves, changes;
+  Scalar step;
+
+  static constexpr std::array field_names{"gradient", "moved", "moves", "changes", "step"};
+};
+
+}  // namespace optim
+
+namespace optim::detail {
+
+/// Tensors of a model as one vector. Sums are rank-0 values that all devices have.
+struct Vectors {
+  Source source;
+
+  constexpr Value dot(const Growable<Value>& a, const Growable<Value>& b) const {
+    const DType wide = summed_as(a);
+    Value total{};
+    for (std::size_t i = 0; i < a.size(); ++i) {
+      const Value x = a[i].at(source), y = b[i].at(source);
+      const DType type = computed_as(x.dtype());
+      const Value products = build::cast(x, type) * build::cast(y, type);
+      const Value own = build::cast(build::sum_of(products, (1u << x.rank()) - 1), wide);
+      total = total.module == nullptr ? own : total + own;
+    }
+    return reduced(total);
+  }
+  constexpr Value sum_of_sizes(const Growable<Value>& a) const {
+    const DType wide = summed_as(a);
+    Value total{};
+    for (const Value& value : a) {
+      const Value size = build::apply<ops::AbsOp>(value.at(source));
+      const Value own = build::cast(build::sum_of(size, (1u << size.rank()) - 1), wide);
+      total = total.module == nullptr ? own : total + own;
+    }
+    return reduced(total);
+  }
+  /// f of corresponding tensors of a and b.
+  template <class F>
+  constexpr Growable<Value> map(const F& f, const Growable<Value>& a, const Growable<Value>& b) const {
+    Growable<Value> made;
+    for (std::size_t i = 0; i < a.size(); ++i) made.push_back(f(a[i].at(source), b[i]));
+    return made;
+  }
+  /// a + factor b.
+  constexpr Growable<Value> plus(const Growable<Value>& a, const Value& factor, const Growable<Value>& b) const {
+    return map([&](Value x, Value y) { return x + build::cast(factor, x.dtype()) * y; }, a, b);
+  }
+  constexpr Growable<Value> times(const Value& factor, const Growable<Value>& a) const {
+    return map([&](Value x, Value) { return build::cast(factor, x.dtype()) * x; }, a, a);
+  }
+  constexpr Growable<Value> select(const Value& condition, const Growable<Value>& a, const Growable<Value>& b) const {
+    return map([&](Value x, Value y) { return build::select(condition, x, y); }, a, b);
+  }
+};
+/// The tensors of each of several models.
+template <class... Models>
+constexpr std::array<Growable<Value>, sizeof...(Models)> parameters_of_each(const std::tuple<Models...>& models) {
+  return std::apply(
+      [](const auto&... own) { return std::array<Growable<Value>, sizeof...(own)>{parameters_of(own)...}; }, models);
+}
+/// a / b, and `other` where b is 0.
+constexpr Value quotient(const Value& a, const Value& b, double other) {
+  const Value none = build::equal(b, b.number(0));
+  return build::select(none, a.number(other), a / build::select(none, b.number(1), b));
+}
+
+}  // namespace optim::detail
+
+/// Inside a traced function: one iteration of L-BFGS, with a step of fixed size along the direction that the last
+/// `History` steps give. For gradients of a whole data set, not of batches. Returns (model, state).
+///
+///     d = -H g, where H approximates the inverse of the Hessian by the last steps s and changes of the gradient y
+///     p = p + rate d;  in the first step p = p - rate min(1, 1 / sum |g|) g
+/// A pair with y s of at most 1e-10 is not kept, and a step is not made if g d is above -tolerance. These are the
+/// numbers of torch.optim.LBFGS without a line search, of which one call of `step` makes max_iter iterations. For a
+/// start that is far from the least loss use a small rate: nothing checks that the loss falls. Sums are f32, for models
+/// of f64 f64.
+///
+/// Communication: 3 History + 4 all_reduces of a rank-0 tensor; partial gradients are reduced into the sharding of the
+/// parameters. Errors: structure when model, gradients and state differ. Source: Nocedal, Math. Comp. 35 (1980); Liu,
+/// Nocedal, Math. Programming 45 (1989).
+template <class Model, int History, optim::GradientsOf<Model> Gradients>
+constexpr auto lbfgs(const Model& model, const Gradients& gradients,
+                     const optim::LbfgsState<optim::stored_t<Model>, History>& state, const optim::Lbfgs& config = {},
+                     Here at = Here::current()) {
+  using namespace optim::detail;
+  static_assert(History > 0, "tessera: lbfgs needs a history of at least one step");
+  const detail::FunctionCall named("lbfgs", model);
+  const Scalar step = next_step("lbfgs", model, state.step, at);
+  const Vectors all{Source::from(at)};
+  const Growable<Value> p = parameters_of(model), before = parameters_of(state.gradient);
+  const Growable<Value> moved = parameters_of(state.moved), given = parameters_of(tessera::detail::settle(gradients));
+  if (given.size() != p.size() || before.size() != p.size() || moved.size() != p.size())
+    fail(errc::structure, "[lbfgs] structure: model, gradients and state have different numbers of tensors");
+  const Growable<Value> g =
+      all.map([](Value x, Value like) { return build::alike(x, like, {.exactly = true}); }, given, p);
+
+  // The pair of the last step comes first, unless the curvature along it is too small.
+  const Growable<Value> change = all.map([](Value x, Value y) { return x - y; }, g, before);
+  const Value curvature = all.dot(change, moved), keeps = build::greater(curvature, curvature.number(1e-10));
+  std::array<Growable<Value>, History> s = parameters_of_each(state.moves), y = parameters_of_each(state.changes);
+  for (std::size_t i = History - 1; i > 0; --i) {
+    s[i] = all.select(keeps, s[i - 1], s[i]);
+    y[i] = all.select(keeps, y[i - 1], y[i]);
+  }
+  s[0] = all.select(keeps, moved, s[0]);
+  y[0] = all.select(keeps, change, y[0]);
+
+  const Value minus_one = curvature.number(-1);
+  Growable<Value> d = all.times(minus_one, g);
+  std::array<Value, History> inverse{}, taken{};
+  for (std::size_t i = 0; i < History; ++i) {
+    inverse[i] = quotient(curvature.number(1), all.dot(y[i], s[i]), 0);
+    taken[i] = all.dot(s[i], d) * inverse[i];
+    d = all.plus(d, minus_one * taken[i], y[i]);
+  }
+  const Value square = all.dot(y[0], y[0]);
+  d = all.times(quotient(all.dot(y[0], s[0]), square, 1), d);
+  for (std::size_t i = History; i-- > 0;) d = all.plus(d, taken[i] - all.dot(y[i], d) * inverse[i], s[i]);
+
+  const Value root = p.front().at(all.source), t = lower(root, step);
+  const auto number = [&](const Scalar& of) { return build::cast(lower(root, of), curvature.dtype()); };
+  const Value least =
+      build::apply<ops::MinimumOp>(quotient(curvature.number(1), all.sum_of_sizes(g), 1), curvature.number(1));
+  const Value rate =
+      number(config.learning_rate) * build::select(build::less(t.number(1), t), curvature.number(1), least);
+  const Value falls = build::less(all.dot(g, d), minus_one * number(config.tolerance));
+  const Growable<Value> move = all.times(build::select(falls, rate, rate.number(0)), d);
+  const Growable<Value> next =
+      all.map([](Value x, Value by) { return build::alike(x + by, x, {.exactly = true}); }, p, move);
+
+  return [&]<std::size_t... I>(std::index_sequence<I...>) {
+    using State = optim::LbfgsState<optim::stored_t<Model>, History>;
+    using Models = optim::models_t<optim::stored_t<Model>, History>;
+    return std::tuple(with_parameters(model, next),
+                      State{with_parameters(state.gradient, g), with_parameters(state.moved, move),
+                            Models(with_parameters(std::get<I>(state.moves), s[I])...),
+                            Models(with_parameters(std::get<I>(state.changes), y[I])...), step});
+  }(std::make_index_sequence<History>());
+}
+
+}  // namespace tessera
+
+#endif
+
 // ---- tessera/optim/lion.hpp
 
 #ifndef TESSERA_OPTIM_LION_HPP
@@ -51442,9 +52310,10 @@ template <class Model> struct LionState {
 /// structure when model, gradients and state differ. Source: Chen and others, 2302.06675, algorithm 2.
 ///
 ///     auto [next, next_state] = ts::lion(model, gradients, state, config);   // first optim::init_state(config, model)
-template <class Model>
-constexpr auto lion(const Model& model, const Model& gradients, const optim::LionState<optim::stored_t<Model>>& state,
-                    const optim::Lion& config = {}, Here at = Here::current()) {
+template <class Model, optim::GradientsOf<Model> Gradients>
+constexpr auto lion(const Model& model, const Gradients& gradients,
+                    const optim::LionState<optim::stored_t<Model>>& state, const optim::Lion& config = {},
+                    Here at = Here::current()) {
   const detail::FunctionCall named("lion", model);
   auto [moved, momentum] = optim::detail::update_parameters(
       at,
@@ -51760,9 +52629,10 @@ template <class T> constexpr Value orthogonalized(const Value& matrices, const S
 /// Errors: structure when model, gradients and state differ; unsupported for a Stack inside of a Stack. Source: Jordan
 /// and others, Muon: An optimizer for hidden layers in neural networks, 2024, as torch.optim.Muon with nesterov=True,
 /// whose matrices are [outputs, inputs].
-template <class Model>
-constexpr auto muon(const Model& model, const Model& gradients, const optim::MuonState<optim::stored_t<Model>>& state,
-                    const optim::Muon& config = {}, Here at = Here::current()) {
+template <class Model, optim::GradientsOf<Model> Gradients>
+constexpr auto muon(const Model& model, const Gradients& gradients,
+                    const optim::MuonState<optim::stored_t<Model>>& state, const optim::Muon& config = {},
+                    Here at = Here::current()) {
   const detail::FunctionCall named("muon", model);
   const Growable<Value> any = optim::detail::parameters_of(model);
   if (any.empty()) fail(errc::structure, "[muon] model: the model has no floating-point tensor");
@@ -51790,7 +52660,7 @@ constexpr auto muon(const Model& model, const Model& gradients, const optim::Muo
                             S(next_v));
         }
       },
-      model, gradients, state.mean, state.square);
+      model, detail::settle(gradients), state.mean, state.square);
   return std::tuple(moved, optim::MuonState<optim::stored_t<Model>>{mean, square, Scalar(step.count)});
 }
 
@@ -51849,8 +52719,8 @@ template <class Model> struct CenteredRmsPropState {
 /// Communication: none of its own; partial gradients are reduced here, into the sharding of the parameters. Errors:
 /// structure when model, gradients and state differ. Source: torch.optim.RMSprop, not centered; Hinton, lecture 6e of
 /// "Neural Networks for Machine Learning", 2012.
-template <class Model>
-constexpr auto rmsprop(const Model& model, const Model& gradients,
+template <class Model, optim::GradientsOf<Model> Gradients>
+constexpr auto rmsprop(const Model& model, const Gradients& gradients,
                        const optim::RmsPropState<optim::stored_t<Model>>& state, const optim::RmsProp& config = {},
                        Here at = Here::current()) {
   const detail::FunctionCall named("rmsprop", model);
@@ -51875,8 +52745,8 @@ constexpr auto rmsprop(const Model& model, const Model& gradients,
 ///     b = momentum b + g / (sqrt(max(v - m^2, 0)) + epsilon),  p = p - rate b
 /// Communication and errors: as rmsprop. Source: torch.optim.RMSprop(centered=True), where a variance that rounding
 /// makes negative gives NaN; Graves, 1308.0850.
-template <class Model>
-constexpr auto rmsprop_centered(const Model& model, const Model& gradients,
+template <class Model, optim::GradientsOf<Model> Gradients>
+constexpr auto rmsprop_centered(const Model& model, const Gradients& gradients,
                                 const optim::CenteredRmsPropState<optim::stored_t<Model>>& state,
                                 const optim::CenteredRmsProp& config = {}, Here at = Here::current()) {
   const detail::FunctionCall named("rmsprop_centered", model);
@@ -51894,6 +52764,70 @@ constexpr auto rmsprop_centered(const Model& model, const Model& gradients,
       },
       model, gradients, state.square, state.mean, state.velocity);
   return std::tuple(moved, optim::CenteredRmsPropState<optim::stored_t<Model>>{square, mean, velocity});
+}
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/optim/rprop.hpp
+
+#ifndef TESSERA_OPTIM_RPROP_HPP
+#define TESSERA_OPTIM_RPROP_HPP
+
+namespace tessera {
+
+namespace optim {
+
+/// Hyper-parameters of Rprop, with the defaults of torch.optim.Rprop. They are Scalars, so a new one needs no new plan.
+struct Rprop {
+  Scalar learning_rate = 1e-2;  ///< how far the first step moves each element
+  Scalar eta_minus = 0.5;       ///< factor of a step behind whose gradient the sign changed
+  Scalar eta_plus = 1.2;        ///< factor of a step behind whose gradient the sign stayed
+  Scalar least = 1e-6;          ///< the bounds of a step
+  Scalar most = 50;
+};
+
+/// The last gradient and the size of the last step of each element, sharded like the parameter, and the number of past
+/// steps.
+template <class Model> struct RpropState {
+  Model gradient, size;
+  Scalar step;
+
+  static constexpr std::array field_names{"gradient", "size", "step"};
+};
+
+}  // namespace optim
+
+/// Inside a traced function: one step of resilient backpropagation, which uses the signs of gradients only: for
+/// gradients of a whole data set, not of batches. Returns (model, state).
+///
+///     s = s eta_plus where the gradient has the sign of the last one, s eta_minus and g = 0 where it has the other one
+///     p = p - sign(g) s
+/// Communication: none of its own; partial gradients are reduced here, into the sharding of the parameters. Errors:
+/// structure when model, gradients and state differ. Source: Riedmiller, Braun, ICNN 1993, as torch.optim.Rprop.
+template <class Model, optim::GradientsOf<Model> Gradients>
+constexpr auto rprop(const Model& model, const Gradients& gradients,
+                     const optim::RpropState<optim::stored_t<Model>>& state, const optim::Rprop& config = {},
+                     Here at = Here::current()) {
+  const detail::FunctionCall named("rprop", model);
+  const Scalar step = optim::detail::next_step("rprop", model, state.step, at);
+  auto [moved, last, size] = optim::detail::update_parameters(
+      at,
+      [&](const auto& x, Value p, Value g, Value before, Value s) {
+        const Value t = x.wide(step), zero = g.number(0), agreement = g * before;
+        const Value turned = build::less(agreement, zero);
+        const Value factor =
+            build::select(turned, x(config.eta_minus),
+                          build::select(build::greater(agreement, zero), x(config.eta_plus), agreement.number(1)));
+        const Value old = build::select(build::less(t.number(1), t), s, x(config.learning_rate));
+        const Value next_s =
+            build::apply<ops::MinimumOp>(build::apply<ops::MaximumOp>(old * factor, x(config.least)), x(config.most));
+        const Value used = build::select(turned, zero, g);
+        return std::tuple(p - build::apply<ops::SignOp>(used) * next_s, used, next_s);
+      },
+      model, gradients, state.gradient, state.size);
+  return std::tuple(moved, optim::RpropState<optim::stored_t<Model>>{last, size, step});
 }
 
 }  // namespace tessera
@@ -51952,8 +52886,8 @@ template <class Model> constexpr auto maximize(const Model& gradients) {
 namespace optim::detail {
 
 /// SGD with momentum; `ahead` adds the momentum once more to the step, as Nesterov's method does.
-template <bool ahead, class Model>
-constexpr auto sgd_with_momentum(const Model& model, const Model& gradients, const SgdState<stored_t<Model>>& state,
+template <bool ahead, class Model, class Gradients>
+constexpr auto sgd_with_momentum(const Model& model, const Gradients& gradients, const SgdState<stored_t<Model>>& state,
                                  const Sgd& config, Here at) {
   auto [moved, velocity] = update_parameters(
       at,
@@ -51968,10 +52902,11 @@ constexpr auto sgd_with_momentum(const Model& model, const Model& gradients, con
 
 }  // namespace optim::detail
 
-/// Inside a traced function: one step of gradient descent, p - rate (g + decay p). Returns the model.
-/// Communication: none of its own; partial gradients are reduced here, into the sharding of the parameters.
-template <class Model>
-constexpr Model sgd(const Model& model, const Model& gradients, const optim::Sgd& config = {},
+/// Inside a traced function: one step of gradient descent, p - rate (g + decay p). Returns the model. Communication:
+/// none of its own; partial gradients are reduced here, into the sharding of the parameters. Errors: structure when
+/// model and gradients differ.
+template <class Model, optim::GradientsOf<Model> Gradients>
+constexpr Model sgd(const Model& model, const Gradients& gradients, const optim::Sgd& config = {},
                     Here at = Here::current()) {
   const detail::FunctionCall named("sgd", model);
   return std::get<0>(optim::detail::update_parameters(
@@ -51982,29 +52917,32 @@ constexpr Model sgd(const Model& model, const Model& gradients, const optim::Sgd
       model, gradients));
 }
 
-/// One step with momentum: velocity = momentum velocity + g + decay p, and p - rate velocity. Returns (model, state).
-/// Source: Sutskever, Martens, Dahl, Hinton, ICML 2013, with the rate outside the velocity, as in torch.optim.SGD.
-template <class Model>
-constexpr auto sgd(const Model& model, const Model& gradients, const optim::SgdState<optim::stored_t<Model>>& state,
+/// Inside a traced function: one step with momentum, velocity = momentum velocity + g + decay p, and p - rate velocity.
+/// Returns (model, state). Communication and errors: as ts::sgd without a state. Source: Sutskever, Martens, Dahl,
+/// Hinton, ICML 2013, with the rate outside the velocity, as in torch.optim.SGD.
+template <class Model, optim::GradientsOf<Model> Gradients>
+constexpr auto sgd(const Model& model, const Gradients& gradients, const optim::SgdState<optim::stored_t<Model>>& state,
                    const optim::Sgd& config = {}, Here at = Here::current()) {
   const detail::FunctionCall named("sgd", model);
   return optim::detail::sgd_with_momentum<false>(model, gradients, state, config, at);
 }
 
-/// One step with Nesterov momentum, as torch.optim.SGD with nesterov=True: the velocity of ts::sgd, and
-/// p - rate (g + decay p + momentum velocity). Returns (model, state). Source: as ts::sgd with a state.
-template <class Model>
-constexpr auto sgd_nesterov(const Model& model, const Model& gradients,
+/// Inside a traced function: one step with Nesterov momentum, as torch.optim.SGD with nesterov=True: the velocity of
+/// ts::sgd, and p - rate (g + decay p + momentum velocity). Returns (model, state). Communication, errors and source:
+/// as ts::sgd with a state.
+template <class Model, optim::GradientsOf<Model> Gradients>
+constexpr auto sgd_nesterov(const Model& model, const Gradients& gradients,
                             const optim::SgdState<optim::stored_t<Model>>& state, const optim::Sgd& config = {},
                             Here at = Here::current()) {
   const detail::FunctionCall named("sgd_nesterov", model);
   return optim::detail::sgd_with_momentum<true>(model, gradients, state, config, at);
 }
 
-/// One step with momentum and dampening, as torch.optim.SGD: velocity = momentum velocity + (1 - dampening) (g + decay
-/// p), in the first step g + decay p, and p - rate velocity. Returns (model, state). Source: torch.optim.SGD.
-template <class Model>
-constexpr auto sgd_dampened(const Model& model, const Model& gradients,
+/// Inside a traced function: one step with momentum and dampening, as torch.optim.SGD: velocity = momentum velocity +
+/// (1 - dampening) (g + decay p), in the first step g + decay p, and p - rate velocity. Returns (model, state).
+/// Communication and errors: as ts::sgd. Source: torch.optim.SGD.
+template <class Model, optim::GradientsOf<Model> Gradients>
+constexpr auto sgd_dampened(const Model& model, const Gradients& gradients,
                             const optim::DampenedSgdState<optim::stored_t<Model>>& state,
                             const optim::DampenedSgd& config = {}, Here at = Here::current()) {
   const detail::FunctionCall named("sgd_dampened", model);
@@ -52106,6 +53044,25 @@ template <class Model> AdamWState<Model> init_state(const RAdam&, const Model& m
 template <class Model> AdamWState<Model> init_state(const Lamb&, const Model& model, Here at = Here::current()) {
   return {detail::zeros_of(model, at), detail::zeros_of(model, at), 0};
 }
+template <class Model> RpropState<Model> init_state(const Rprop&, const Model& model, Here at = Here::current()) {
+  return {detail::zeros_of(model, at), detail::zeros_of(model, at), 0};
+}
+template <class Model> AsgdState<Model> init_state(const Asgd&, const Model& model, Here at = Here::current()) {
+  return {detail::zeros_of(model, at), 0};
+}
+/// Of L-BFGS with a history of another length: `init_state<20>(ts::optim::Lbfgs{}, model)`.
+template <int History, class Model>
+LbfgsState<Model, History> init_state(const Lbfgs&, const Model& model, Here at = Here::current()) {
+  const Model zeros = detail::zeros_of(model, at);
+  return [&]<std::size_t... I>(std::index_sequence<I...>) {
+    const models_t<Model, History> none(((void)I, zeros)...);
+    return LbfgsState<Model, History>{zeros, zeros, none, none, 0};
+  }(std::make_index_sequence<static_cast<std::size_t>(History)>());
+}
+template <class Model>
+LbfgsState<Model> init_state(const Lbfgs& config, const Model& model, Here at = Here::current()) {
+  return init_state<10>(config, model, at);
+}
 
 namespace detail {
 
@@ -52170,7 +53127,7 @@ template <class Model> MuonState<Model> init_state(const Muon&, const Model& mod
   return state;
 }
 
-/// Splits the state of an optimizer over a mesh axis that its parameters are replicated over: ZeRO's first stage,
+/// Splits the state of an optimizer over a mesh axis along which its parameters are replicated: ZeRO's first stage,
 /// torch.distributed.optim.ZeroRedundancyOptimizer.
 struct ZeroRedundancy {
   std::string_view axis;
@@ -52202,8 +53159,8 @@ struct SplitState {
 /// The initial state, stored split over an axis:
 ///
 ///     auto state = ts::optim::init_state(config, model, ts::optim::ZeroRedundancy{"data"});
-/// An update then computes each device's part: gradients are reduced into it, and updated parameters gathered. Errors:
-/// mesh_axis for an axis that the mesh lacks.
+/// In an update each device computes its part: gradients are reduced into the part by a reduce_scatter, and updated
+/// parameters are gathered by an all_gather. Errors: mesh_axis for an axis that the mesh lacks. No communication here.
 template <class Config, class Model>
 auto init_state(const Config& config, const Model& model, const ZeroRedundancy& zero, Here at = Here::current()) {
   auto state = init_state(config, model, at);
@@ -52241,9 +53198,9 @@ template <class Model> Model without(Model model, const nn::Names& frozen, Here 
 }  // namespace detail
 
 /// The initial state for a model of which the tensors that `frozen` names stay as they are (nn::freeze): their moments
-/// have no elements, as in optax.masked and for parameters without requires_grad in PyTorch. A step returns them by
-/// nn::keep_frozen with the same names; without it the step is an error, shape_mismatch. The numbers of a frozen tensor
-/// of rank 0 are stored.
+/// have no elements, as in optax.masked and for parameters without requires_grad in PyTorch. A step has to return these
+/// moments by nn::keep_frozen with the same names; without keep_frozen it is the error shape_mismatch. The moments of a
+/// frozen tensor of rank 0 are stored.
 ///
 ///     constexpr nn::Names frozen("tokens.*", "blocks.*.up.*");
 ///     auto state = ts::optim::init_state(config, model, frozen);
@@ -52252,7 +53209,7 @@ template <class Config, class Model>
 auto init_state(const Config& config, const Model& model, const nn::Names& frozen, Here at = Here::current()) {
   return init_state(config, detail::without(model, frozen, at), at);
 }
-/// The same, stored split over an axis.
+/// The same state for a model with frozen tensors, stored split over an axis.
 template <class Config, class Model>
 auto init_state(const Config& config, const Model& model, const nn::Names& frozen, const ZeroRedundancy& zero,
                 Here at = Here::current()) {
@@ -52272,7 +53229,7 @@ auto init_state(const Config& config, const Model& model, const nn::Names& froze
 // whether a step is skipped never reaches the host.
 namespace tessera::optim {
 
-/// With the defaults of torch.amp.GradScaler.
+/// How the scale of the loss changes, with the defaults of torch.amp.GradScaler.
 struct LossScaling {
   Scalar growth_factor = 2.0, backoff_factor = 0.5;
   Scalar growth_interval = 2000;  ///< steps with finite gradients before the scale grows
@@ -52286,12 +53243,13 @@ struct LossScale {
   static constexpr std::array field_names{"scale", "steps"};
 };
 
-/// The first state; init_scale of torch.amp.GradScaler.
+/// The first LossScale; `scale` is init_scale of torch.amp.GradScaler. No communication.
 inline LossScale loss_scale(const Mesh& mesh, float scale = 65536.0f) {
   return {full<float, 0>({}, scale, mesh), full<float, 0>({}, 0.0f, mesh)};
 }
 
-/// Inside a traced function: gradients of a loss that was multiplied by the scale, divided by it: scaler.unscale_.
+/// Inside a traced function: the gradients of a loss that was multiplied by the scale, divided by the scale:
+/// scaler.unscale_ of PyTorch. No communication.
 template <class Model>
 constexpr Model unscale(const Model& gradients, const LossScale& scaling, Here at = Here::current()) {
   const Value scale = detail::value_of(scaling.scale).at(Source::from(at));
@@ -52375,87 +53333,167 @@ namespace tessera::optim {
 /// optimizer of your own has an overload beside its hyper-parameters. Errors and communication: those of the optimizer.
 ///
 ///     const auto [next, next_state] = ts::optim::optimizer_step(model, gradient, state, config);
-template <class Model>
-constexpr auto optimizer_step(const Model& model, const Model& gradients, const AdamWState<stored_t<Model>>& state,
+template <class Model, GradientsOf<Model> Gradients>
+constexpr auto optimizer_step(const Model& model, const Gradients& gradients, const AdamWState<stored_t<Model>>& state,
                               const AdamW& config, Here at = Here::current()) {
   return adamw(model, gradients, state, config, at);
 }
-template <class Model>
-constexpr auto optimizer_step(const Model& model, const Model& gradients, const AmsGradState<stored_t<Model>>& state,
-                              const AmsGrad& config, Here at = Here::current()) {
+template <class Model, GradientsOf<Model> Gradients>
+constexpr auto optimizer_step(const Model& model, const Gradients& gradients,
+                              const AmsGradState<stored_t<Model>>& state, const AmsGrad& config,
+                              Here at = Here::current()) {
   return amsgrad(model, gradients, state, config, at);
 }
-template <class Model>
-constexpr auto optimizer_step(const Model& model, const Model& gradients, const AdamWState<stored_t<Model>>& state,
+template <class Model, GradientsOf<Model> Gradients>
+constexpr auto optimizer_step(const Model& model, const Gradients& gradients, const AdamWState<stored_t<Model>>& state,
                               const Adam& config, Here at = Here::current()) {
   return adam(model, gradients, state, config, at);
 }
-template <class Model>
-constexpr auto optimizer_step(const Model& model, const Model& gradients, const AdamaxState<stored_t<Model>>& state,
+template <class Model, GradientsOf<Model> Gradients>
+constexpr auto optimizer_step(const Model& model, const Gradients& gradients, const AdamaxState<stored_t<Model>>& state,
                               const Adamax& config, Here at = Here::current()) {
   return adamax(model, gradients, state, config, at);
 }
-template <class Model>
-constexpr auto optimizer_step(const Model& model, const Model& gradients, const NAdamState<stored_t<Model>>& state,
+template <class Model, GradientsOf<Model> Gradients>
+constexpr auto optimizer_step(const Model& model, const Gradients& gradients, const NAdamState<stored_t<Model>>& state,
                               const NAdam& config, Here at = Here::current()) {
   return nadam(model, gradients, state, config, at);
 }
-template <class Model>
-constexpr auto optimizer_step(const Model& model, const Model& gradients, const AdamWState<stored_t<Model>>& state,
+template <class Model, GradientsOf<Model> Gradients>
+constexpr auto optimizer_step(const Model& model, const Gradients& gradients, const AdamWState<stored_t<Model>>& state,
                               const RAdam& config, Here at = Here::current()) {
   return radam(model, gradients, state, config, at);
 }
-template <class Model>
-constexpr auto optimizer_step(const Model& model, const Model& gradients, const AdadeltaState<stored_t<Model>>& state,
-                              const Adadelta& config, Here at = Here::current()) {
+template <class Model, GradientsOf<Model> Gradients>
+constexpr auto optimizer_step(const Model& model, const Gradients& gradients,
+                              const AdadeltaState<stored_t<Model>>& state, const Adadelta& config,
+                              Here at = Here::current()) {
   return adadelta(model, gradients, state, config, at);
 }
-template <class Model>
-constexpr auto optimizer_step(const Model& model, const Model& gradients, const AdafactorState<stored_t<Model>>& state,
-                              const Adafactor& config, Here at = Here::current()) {
+template <class Model, GradientsOf<Model> Gradients>
+constexpr auto optimizer_step(const Model& model, const Gradients& gradients,
+                              const AdafactorState<stored_t<Model>>& state, const Adafactor& config,
+                              Here at = Here::current()) {
   return adafactor(model, gradients, state, config, at);
 }
-template <class Model>
-constexpr auto optimizer_step(const Model& model, const Model& gradients, const AdagradState<stored_t<Model>>& state,
-                              const Adagrad& config, Here at = Here::current()) {
+template <class Model, GradientsOf<Model> Gradients>
+constexpr auto optimizer_step(const Model& model, const Gradients& gradients,
+                              const AdagradState<stored_t<Model>>& state, const Adagrad& config,
+                              Here at = Here::current()) {
   return adagrad(model, gradients, state, config, at);
 }
-template <class Model>
-constexpr auto optimizer_step(const Model& model, const Model& gradients, const AdamWState<stored_t<Model>>& state,
+template <class Model, GradientsOf<Model> Gradients>
+constexpr auto optimizer_step(const Model& model, const Gradients& gradients, const AdamWState<stored_t<Model>>& state,
                               const Lamb& config, Here at = Here::current()) {
   return lamb(model, gradients, state, config, at);
 }
-template <class Model>
-constexpr auto optimizer_step(const Model& model, const Model& gradients, const LionState<stored_t<Model>>& state,
+template <class Model, GradientsOf<Model> Gradients>
+constexpr auto optimizer_step(const Model& model, const Gradients& gradients, const LionState<stored_t<Model>>& state,
                               const Lion& config, Here at = Here::current()) {
   return lion(model, gradients, state, config, at);
 }
-template <class Model>
-constexpr auto optimizer_step(const Model& model, const Model& gradients, const MuonState<stored_t<Model>>& state,
+template <class Model, GradientsOf<Model> Gradients>
+constexpr auto optimizer_step(const Model& model, const Gradients& gradients, const MuonState<stored_t<Model>>& state,
                               const Muon& config, Here at = Here::current()) {
   return muon(model, gradients, state, config, at);
 }
-template <class Model>
-constexpr auto optimizer_step(const Model& model, const Model& gradients, const RmsPropState<stored_t<Model>>& state,
-                              const RmsProp& config, Here at = Here::current()) {
+template <class Model, GradientsOf<Model> Gradients>
+constexpr auto optimizer_step(const Model& model, const Gradients& gradients,
+                              const RmsPropState<stored_t<Model>>& state, const RmsProp& config,
+                              Here at = Here::current()) {
   return rmsprop(model, gradients, state, config, at);
 }
-template <class Model>
-constexpr auto optimizer_step(const Model& model, const Model& gradients, const SgdState<stored_t<Model>>& state,
+template <class Model, GradientsOf<Model> Gradients>
+constexpr auto optimizer_step(const Model& model, const Gradients& gradients, const SgdState<stored_t<Model>>& state,
                               const Sgd& config, Here at = Here::current()) {
   return sgd(model, gradients, state, config, at);
 }
-template <class Model>
-constexpr auto optimizer_step(const Model& model, const Model& gradients,
+template <class Model, GradientsOf<Model> Gradients>
+constexpr auto optimizer_step(const Model& model, const Gradients& gradients,
                               const DampenedSgdState<stored_t<Model>>& state, const DampenedSgd& config,
                               Here at = Here::current()) {
   return sgd_dampened(model, gradients, state, config, at);
 }
-template <class Model>
-constexpr auto optimizer_step(const Model& model, const Model& gradients,
+template <class Model, GradientsOf<Model> Gradients>
+constexpr auto optimizer_step(const Model& model, const Gradients& gradients,
                               const CenteredRmsPropState<stored_t<Model>>& state, const CenteredRmsProp& config,
                               Here at = Here::current()) {
   return rmsprop_centered(model, gradients, state, config, at);
+}
+template <class Model, GradientsOf<Model> Gradients>
+constexpr auto optimizer_step(const Model& model, const Gradients& gradients, const RpropState<stored_t<Model>>& state,
+                              const Rprop& config, Here at = Here::current()) {
+  return rprop(model, gradients, state, config, at);
+}
+template <class Model, GradientsOf<Model> Gradients>
+constexpr auto optimizer_step(const Model& model, const Gradients& gradients, const AsgdState<stored_t<Model>>& state,
+                              const Asgd& config, Here at = Here::current()) {
+  return asgd(model, gradients, state, config, at);
+}
+template <class Model, int History, GradientsOf<Model> Gradients>
+constexpr auto optimizer_step(const Model& model, const Gradients& gradients,
+                              const LbfgsState<stored_t<Model>, History>& state, const Lbfgs& config,
+                              Here at = Here::current()) {
+  return lbfgs(model, gradients, state, config, at);
+}
+
+}  // namespace tessera::optim
+
+#endif
+
+// ---- tessera/optim/reduce_on_plateau.hpp
+
+#ifndef TESSERA_OPTIM_REDUCE_ON_PLATEAU_HPP
+#define TESSERA_OPTIM_REDUCE_ON_PLATEAU_HPP
+
+namespace tessera::optim {
+
+/// Options of reduce_on_plateau, with the names and defaults of torch.optim.lr_scheduler.ReduceLROnPlateau.
+struct PlateauOptions {
+  bool maximize = false;       ///< a larger metric is better, as mode="max"
+  double factor = 0.1;         ///< the next rate is the rate times this
+  std::int64_t patience = 10;  ///< how many metrics in a row may be no better
+  double threshold = 1e-4;     ///< what is better: best (1 - threshold), with `maximize` best (1 + threshold)
+  bool relative = true;        ///< false: best - threshold, best + threshold, as threshold_mode="abs"
+  std::int64_t cooldown = 0;   ///< how many metrics are not counted after the rate was reduced
+  double least = 0;            ///< the least rate, min_lr
+  double epsilon = 1e-8;       ///< a rate that would change by no more than this stays
+};
+
+/// The rate of now, and what its next change depends on. `{.rate = 1e-3}` is the start.
+struct Plateau {
+  double rate = 0;
+  std::optional<double> best{};  ///< the best metric so far
+  std::int64_t bad = 0;          ///< how many metrics since then were no better
+  std::int64_t cooling = 0;      ///< how many of the next metrics are not counted
+};
+
+/// A learning rate that is multiplied by a factor when a metric, such as the loss of the validation set, has stopped to
+/// become better. Computed on the host, like the other schedules, and passed to a program as a Scalar. A metric of NaN
+/// is no better. Errors: option unless the factor is below 1. Source: torch.optim.lr_scheduler.ReduceLROnPlateau.
+///
+///     ts::optim::Plateau plateau{.rate = 1e-3};
+///     // after each epoch
+///     plateau = ts::optim::reduce_on_plateau(plateau, validation_loss, {.factor = 0.5, .patience = 3});
+///     config.learning_rate = plateau.rate;
+inline Plateau reduce_on_plateau(const Plateau& now, double metric, const PlateauOptions& options = {}) {
+  if (!(options.factor < 1)) fail(errc::option, "[reduce_on_plateau] factor: ", options.factor, " is not below 1");
+  const double worst = std::numeric_limits<double>::infinity() * (options.maximize ? -1 : 1);
+  const double best = now.best.value_or(worst), sign = options.maximize ? 1 : -1;
+  const double bound = options.relative ? best * (1 + sign * options.threshold) : best + sign * options.threshold;
+  Plateau next = now;
+  if (options.maximize ? metric > bound : metric < bound)
+    next.best = metric, next.bad = 0;
+  else
+    ++next.bad;
+  if (next.cooling > 0) --next.cooling, next.bad = 0;
+  if (next.bad > options.patience) {
+    const double reduced = std::max(now.rate * options.factor, options.least);
+    if (now.rate - reduced > options.epsilon) next.rate = reduced;
+    next.cooling = options.cooldown;
+    next.bad = 0;
+  }
+  return next;
 }
 
 }  // namespace tessera::optim
@@ -53380,227 +54418,6 @@ constexpr auto associative_scan(const F& f, const Elements& elements, ScanOption
 
 #endif
 
-// ---- tessera/ops/checkpoint.hpp
-
-#ifndef TESSERA_OPS_CHECKPOINT_HPP
-#define TESSERA_OPS_CHECKPOINT_HPP
-
-namespace tessera {
-
-// What a checkpointed function keeps for its gradient, as jax.checkpoint_policies.
-inline constexpr CheckpointPolicy nothing_saveable{CheckpointPolicy::Kind::nothing};
-inline constexpr CheckpointPolicy everything_saveable{CheckpointPolicy::Kind::everything};
-/// Results of products: einsum, matmul, convolutions.
-inline constexpr CheckpointPolicy dots_saveable{CheckpointPolicy::Kind::dots};
-/// Results of products without dims that both operands and the result have: of a Linear, not of scores q k^T.
-inline constexpr CheckpointPolicy dots_with_no_batch_dims_saveable{CheckpointPolicy::Kind::dots_without_batch_dims};
-/// The same. JAX moves these values to the memory of the host; where devices are threads of the host, they are there.
-inline constexpr CheckpointPolicy offload_dot_with_no_batch_dims = dots_with_no_batch_dims_saveable;
-/// All values but those of ts::with_sharding and ts::mark_sharding: what is resharded in the forward pass is not kept,
-/// but resharded again.
-inline constexpr CheckpointPolicy all_but_constraints_saveable{CheckpointPolicy::Kind::all_but_constraints};
-
-namespace detail {
-template <class... Names>
-constexpr CheckpointPolicy policy_of_names(CheckpointPolicy::Kind kind, const Names&... names) {
-  static_assert(sizeof...(Names) <= CheckpointPolicy::max_names, "tessera: a policy of names takes up to 8 names");
-  return {kind, CheckpointPolicy::Kind::nothing, {Name(names)...}};
-}
-}  // namespace detail
-
-/// The values that ts::checkpoint_name gives one of these names: up to 8.
-template <class... Names> constexpr CheckpointPolicy save_only_these_names(const Names&... names) {
-  return detail::policy_of_names(CheckpointPolicy::Kind::names, names...);
-}
-/// The same: memory of the host is that of the devices. See offload_dot_with_no_batch_dims.
-template <class... Names> constexpr CheckpointPolicy save_and_offload_only_these_names(const Names&... names) {
-  return save_only_these_names(names...);
-}
-/// The values that have a name, but for these names.
-template <class... Names> constexpr CheckpointPolicy save_any_names_but_these(const Names&... names) {
-  return detail::policy_of_names(CheckpointPolicy::Kind::names_but, names...);
-}
-/// All values, but for those that have one of these names.
-template <class... Names> constexpr CheckpointPolicy save_anything_except_these_names(const Names&... names) {
-  return detail::policy_of_names(CheckpointPolicy::Kind::everything_but, names...);
-}
-/// What either policy saves. Errors: option for a policy that is itself of two, and for two policies of names.
-constexpr CheckpointPolicy save_from_both_policies(const CheckpointPolicy& a, const CheckpointPolicy& b) {
-  using Kind = CheckpointPolicy::Kind;
-  if (a.other != Kind::nothing || b.other != Kind::nothing || (a.has_names() && b.has_names()))
-    fail(errc::option, "[checkpoint] save_from_both_policies: it joins two policies, one of which has names at most");
-  CheckpointPolicy made = a.has_names() ? a : b;
-  made.other = a.has_names() ? b.kind : a.kind;
-  return made;
-}
-
-namespace detail {
-
-template <FixedString Text> struct CheckpointNameTag {
-  static_assert(Text.view().size() <= Name::max_length, "tessera: the name of a value has at most 15 characters");
-  template <class A> using result = A;
-  static constexpr Value emit(Value context, Value x) {
-    const Node& node = x.node();
-    return x.at(context.source)
-        .make({.op = Op::name,
-               .dtype = node.dtype,
-               .rank = node.rank,
-               .singletons = node.singletons,
-               .labels = pack_axis(Name(Text.view()))},
-              {x.id});
-  }
-};
-
-/// Marks the nodes that a traced function adds to a graph as those of one checkpoint.
-class OpenCheckpoint {
- public:
-  constexpr OpenCheckpoint(const Value& context, const CheckpointPolicy& policy)
-      : context_(context), first_(context.module->graph(context.module->current).size()) {
-    if (context.module->regions.size() >= 255)
-      context.refuse(errc::capacity, "[checkpoint] number: a program has at most 255 calls of checkpointed functions; "
-                                     "write repeated layers as a ts::Stack");
-    context.module->regions.push_back(policy);
-    region_ = static_cast<std::uint8_t>(context.module->regions.size());
-  }
-  constexpr void close() {
-    for (auto id = static_cast<std::size_t>(first_); id < nodes().size(); ++id) nodes().data()[id].region = region_;
-  }
-  /// As close(), but checkpoints inside of this one keep their own policies.
-  constexpr void close_around_others() {
-    for (auto id = static_cast<std::size_t>(first_); id < nodes().size(); ++id) {
-      std::uint8_t& region = nodes().data()[id].region;
-      const Growable<CheckpointPolicy>& regions = context_.module->regions;
-      if (region == 0 || regions[static_cast<std::size_t>(region - 1)].kind == regions[region_ - 1u].kind)
-        region = region_;
-    }
-  }
-
- private:
-  constexpr Growable<Node>& nodes() { return context_.module->graph(context_.module->current).nodes; }
-
-  Value context_;
-  int first_;
-  std::uint8_t region_ = 0;
-};
-
-}  // namespace detail
-
-/// x with a name for the policy of a checkpoint around it, such as ts::save_only_these_names.
-template <FixedString Text, TensorArgument X> constexpr auto checkpoint_name(const X& x, Here at = Here::current()) {
-  return call<detail::CheckpointNameTag<Text>>(Source::from(at), x);
-}
-
-/// Inside a traced function: f, whose gradient computes f's values again instead of keeping them in memory, as
-/// jax.checkpoint and torch.utils.checkpoint. Kept are f's arguments, and the values that the policy names.
-///
-///     const auto block = ts::checkpoint([&](const auto& x) { return layer(x); }, ts::dots_saveable);
-///
-/// Values are those of f, bit for bit; so are random numbers. In the block of a ts::Stack, the backward pass keeps the
-/// input of each layer. A checkpoint inside a checkpoint has the policy of the outer one. Errors: capacity for more
-/// than 255 calls in one program. Communication: that of f, again in the gradient. Source: Chen et al., 1604.06174.
-template <class F> constexpr auto checkpoint(const F& f, CheckpointPolicy policy = nothing_saveable) {
-  return [f, policy](const auto&... given) {
-    const auto arguments = std::tuple<decltype(detail::settle(given))...>(detail::settle(given)...);
-    const Value context = detail::trace_in(arguments);
-    if (context.module == nullptr)
-      fail(errc::unsupported, "[checkpoint] outside of a traced function: call it inside a function of ts::compile");
-    detail::OpenCheckpoint region(context, policy);
-    auto result = detail::settle(detail::applied(f, arguments));
-    region.close();
-    return result;
-  };
-}
-
-}  // namespace tessera
-
-#endif
-
-// ---- tessera/ops/contraction/product_scope.hpp
-
-#ifndef TESSERA_OPS_CONTRACTION_PRODUCT_SCOPE_HPP
-#define TESSERA_OPS_CONTRACTION_PRODUCT_SCOPE_HPP
-
-namespace tessera::detail {
-
-/// f, in whose trace products of f32 operands have this precision, of operands rounded to this type.
-template <Precision P, DType Type, class F> constexpr auto with_products(const F& f, const char* outside) {
-  return [f, outside](const auto&... given) {
-    const auto arguments = std::tuple<decltype(settle(given))...>(settle(given)...);
-    const Value context = trace_in(arguments);
-    if (context.module == nullptr) fail(errc::unsupported, outside);
-    Module& module = *context.module;
-    const Precision precision = module.matmul_precision;
-    const DType type = module.product_type;
-    module.matmul_precision = P, module.product_type = Type;
-    auto result = settle(std::apply(f, arguments));
-    module.matmul_precision = precision, module.product_type = type;
-    return result;
-  };
-}
-
-}  // namespace tessera::detail
-
-#endif
-
-// ---- tessera/ops/contraction/autocast.hpp
-
-#ifndef TESSERA_OPS_CONTRACTION_AUTOCAST_HPP
-#define TESSERA_OPS_CONTRACTION_AUTOCAST_HPP
-
-namespace tessera {
-
-/// Inside a traced function: f with mixed precision, as torch.autocast. Products of f32 tensors (matmul, einsum,
-/// convolutions, attention, and the layers made of them) round their operands to bf16, sum in f32 and round the result
-/// to bf16, and so do their gradients. All else is computed in f32: softmax, norms, losses, sums, exp, log, pow.
-///
-///     const auto forward = ts::autocast<ts::bf16>([](const auto& model, const auto& x) { return model(x); });
-///     const auto y = forward(model, x);
-///
-/// The element types that f's code sees do not change: the result of a product is an f32 tensor whose elements are bf16
-/// numbers. What is stored of it, for a gradient too, is bf16, and a rounded operand is gathered as bf16. Gradients of
-/// parameters are f32. `matmul<float>(a, b)` returns sums that are not rounded. Tensors of f64, bf16, f16 and integers
-/// are left alone. With ts::f16 all of this is done in f16: scale the loss, as f16 has a small range. `autocast<float>`
-/// or `autocast_off` inside of f switches it off for a part of f; the innermost call counts, also of
-/// default_matmul_precision. Errors: unsupported outside of a traced function.
-template <Element T, class F> constexpr auto autocast(const F& f) {
-  static_assert(is_half_v<T> || std::is_same_v<T, float>,
-                "tessera: the element type of ts::autocast is ts::bf16 or ts::f16, or float to switch it off");
-  return detail::with_products<Precision::full, dtype_v<T>>(
-      f, "[autocast] outside of a traced function: call it inside a function of ts::compile");
-}
-/// f with its products of f32 tensors computed in f32, inside of a function of ts::autocast.
-template <class F> constexpr auto autocast_off(const F& f) { return autocast<float>(f); }
-
-}  // namespace tessera
-
-#endif
-
-// ---- tessera/ops/contraction/default_matmul_precision.hpp
-
-#ifndef TESSERA_OPS_CONTRACTION_DEFAULT_MATMUL_PRECISION_HPP
-#define TESSERA_OPS_CONTRACTION_DEFAULT_MATMUL_PRECISION_HPP
-
-namespace tessera {
-
-/// Inside a traced function: f, whose f32 products (ts::matmul, ts::einsum and the layers made of them) have precision
-/// P, and so do their gradients: jax.default_matmul_precision. Results of products are not rounded; see ts::autocast.
-///
-///     const auto forward = ts::default_matmul_precision<ts::Precision::bf16>(
-///         [](const auto& model, const auto& x) { return model(x); });
-///     const auto y = forward(model, x);
-///
-/// A product with a precision of its own keeps it; a call inside of f has the precision of the inner call, and so do
-/// products inside of ts::autocast. Attention and convolutions compute in the element type of their operands.
-/// Communication: that of f. Errors: unsupported outside of a traced function.
-template <Precision P, class F> constexpr auto default_matmul_precision(const F& f) {
-  return detail::with_products<P, DType::f32>(
-      f, "[default_matmul_precision] outside of a traced function: call it inside a function of ts::compile");
-}
-
-}  // namespace tessera
-
-#endif
-
 // ---- tessera/ops/custom_call.hpp
 
 #ifndef TESSERA_OPS_CUSTOM_CALL_HPP
@@ -53830,6 +54647,447 @@ constexpr auto custom_call(const X& x, const Y& y, const Z& z, const More&... mo
 
 #endif
 
+// ---- tessera/ops/elementwise/beta_functions.hpp
+
+#ifndef TESSERA_OPS_ELEMENTWISE_BETA_FUNCTIONS_HPP
+#define TESSERA_OPS_ELEMENTWISE_BETA_FUNCTIONS_HPP
+
+// The incomplete beta function of doubles, and its derivatives.
+
+namespace tessera::ops {
+
+/// A number with its derivatives by a and by b.
+struct ByBoth {
+  double value, by_a, by_b;
+  constexpr ByBoth(double v, double a = 0, double b = 0) : value(v), by_a(a), by_b(b) {}
+  friend constexpr ByBoth operator+(ByBoth x, ByBoth y) {
+    return {x.value + y.value, x.by_a + y.by_a, x.by_b + y.by_b};
+  }
+  friend constexpr ByBoth operator-(ByBoth x, ByBoth y) {
+    return {x.value - y.value, x.by_a - y.by_a, x.by_b - y.by_b};
+  }
+  friend constexpr ByBoth operator*(ByBoth x, ByBoth y) {
+    return {x.value * y.value, x.by_a * y.value + x.value * y.by_a, x.by_b * y.value + x.value * y.by_b};
+  }
+  friend constexpr ByBoth operator/(ByBoth x, ByBoth y) {
+    const double of = x.value / y.value;
+    return {of, (x.by_a - of * y.by_a) / y.value, (x.by_b - of * y.by_b) / y.value};
+  }
+};
+constexpr double value_of(double x) { return x; }
+constexpr double value_of(const ByBoth& x) { return x.value; }
+/// How much a step of a fraction changes it.
+constexpr double change_of(double factor) { return __builtin_fabs(factor - 1); }
+constexpr double change_of(const ByBoth& factor) {
+  return __builtin_fabs(factor.value - 1) + __builtin_fabs(factor.by_a) + __builtin_fabs(factor.by_b);
+}
+
+/// The continued fraction of the incomplete beta function for x below (a + 1) / (a + b + 2), by Lentz's method:
+/// Numerical Recipes 6.4. Of N = ByBoth with its derivatives.
+template <class N> N beta_fraction(N a, N b, double x) {
+  constexpr double tiny = 1e-300;
+  const auto away_from_zero = [](N v) { return value_of(v) < tiny && value_of(v) > -tiny ? N(tiny) : v; };
+  const N both = a + b, one(1), at(x);
+  N c = one, d = one / away_from_zero(one - both * at / (a + one)), made = d;
+  for (int m = 1; m < 100'000; ++m) {
+    const N step(m), twice(2 * m);
+    const auto advance = [&](N factor) {
+      d = one / away_from_zero(one + factor * d);
+      c = away_from_zero(one + factor / c);
+      made = made * d * c;
+    };
+    advance(step * (b - step) * at / ((a + twice - one) * (a + twice)));
+    advance(N(-1) * (a + step) * (both + step) * at / ((a + twice) * (a + twice + one)));
+    if (change_of(d * c) < 3e-16) break;
+  }
+  return made;
+}
+
+/// x^a (1 - x)^b over the beta function of a and b.
+inline double beta_power(double a, double b, double log_x, double log_rest) {
+  return __builtin_exp(a * log_x + b * log_rest + lgamma(a + b) - lgamma(a) - lgamma(b));
+}
+
+/// The regularised incomplete beta function: the integral of t^(a - 1) (1 - t)^(b - 1) from 0 to x over that from 0
+/// to 1.
+inline double incomplete_beta(double a, double b, double x) {
+  if (!(a > 0) || !(b > 0) || !(x >= 0) || !(x <= 1) || a == infinity || b == infinity) return not_a_number;
+  if (x == 0 || x == 1) return x;
+  const double power = beta_power(a, b, __builtin_log(x), __builtin_log1p(-x));
+  if (x < (a + 1) / (a + b + 2)) return power * beta_fraction(a, b, x) / a;
+  return 1 - power * beta_fraction(b, a, 1 - x) / b;
+}
+
+/// Its derivatives by a and by b.
+inline ByBoth incomplete_beta_by_both(double a, double b, double x) {
+  if (!(a > 0) || !(b > 0) || !(x >= 0) || !(x <= 1) || a == infinity || b == infinity)
+    return {not_a_number, not_a_number, not_a_number};
+  if (x == 0 || x == 1) return {x};
+  const double log_x = __builtin_log(x), log_rest = __builtin_log1p(-x), of_both = digamma(a + b);
+  const double power = beta_power(a, b, log_x, log_rest);
+  const ByBoth scale(power, power * (log_x + of_both - digamma(a)), power * (log_rest + of_both - digamma(b)));
+  const ByBoth first(a, 1, 0), second(b, 0, 1);
+  if (x < (a + 1) / (a + b + 2)) return scale * beta_fraction(first, second, x) / first;
+  return 1 - scale * beta_fraction(second, first, 1 - x) / second;
+}
+
+/// Its derivative by x, the density of a beta distribution.
+inline double beta_density(double a, double b, double x) {
+  if (!(a > 0) || !(b > 0) || !(x >= 0) || !(x <= 1) || a == infinity || b == infinity) return not_a_number;
+  // 0 times the logarithm of 0 is 0 here: a power of 0.
+  const double low = a == 1 ? 0 : (a - 1) * __builtin_log(x), high = b == 1 ? 0 : (b - 1) * __builtin_log1p(-x);
+  return __builtin_exp(low + high + lgamma(a + b) - lgamma(a) - lgamma(b));
+}
+
+}  // namespace tessera::ops
+
+#endif
+
+// ---- tessera/ops/betainc.hpp
+
+#ifndef TESSERA_OPS_BETAINC_HPP
+#define TESSERA_OPS_BETAINC_HPP
+
+// The incomplete beta function, and the logarithm of the beta function.
+
+namespace tessera {
+
+namespace detail {
+
+/// Kernels have no arithmetic of three operands, so these are calls of a C++ function for each element.
+template <class Function, class T> constexpr Value beta_call(int result, Value a, Value b, Value x) {
+  const Value operands[] = {a, b, x};
+  return build::custom_call(custom_row_v<Function, T, T, T>, operands, result);
+}
+
+/// The derivatives by a, b and x.
+struct BetaincGradients {
+  static constexpr std::string_view name = "betainc_gradients";
+  static constexpr std::string_view signature = "(),(),()->(),(),()";
+
+  template <class T>
+  static void run(CallArray<const T, 0> a, CallArray<const T, 0> b, CallArray<const T, 0> x, CallArray<T, 0> by_a,
+                  CallArray<T, 0> by_b, CallArray<T, 0> by_x) {
+    const ops::ByBoth made = ops::incomplete_beta_by_both(a(), b(), x());
+    by_a() = static_cast<T>(made.by_a);
+    by_b() = static_cast<T>(made.by_b);
+    by_x() = static_cast<T>(ops::beta_density(a(), b(), x()));
+  }
+  template <class T, class, class> static constexpr void gradient(Gradient& r) {
+    if (CustomCall::of(r.node()).result != 2)
+      r.y().refuse(errc::unsupported,
+                   "[betainc] gradient: there is no second derivative by the first two operands of betainc");
+    const Value a = r.x(0), b = r.x(1), x = r.x(2), slope = r.full_g() * r.y();
+    const auto digamma = [](Value v) { return build::apply<ops::DigammaOp>(v); };
+    if (r.needs(0)) r.add(0, slope * (build::unary(Op::log, x) + digamma(a + b) - digamma(a)));
+    if (r.needs(1)) r.add(1, slope * (build::apply<ops::Log1pOp>(-x) + digamma(a + b) - digamma(b)));
+    if (r.needs(2)) r.add(2, slope * ((a - 1.0) / x - (b - 1.0) / (1.0 - x)));
+  }
+};
+
+struct Betainc {
+  static constexpr std::string_view name = "betainc";
+  static constexpr std::string_view signature = "(),(),()->()";
+
+  template <class T>
+  static void run(CallArray<const T, 0> a, CallArray<const T, 0> b, CallArray<const T, 0> x, CallArray<T, 0> y) {
+    y() = static_cast<T>(ops::incomplete_beta(a(), b(), x()));
+  }
+  template <class T, class, class> static constexpr void gradient(Gradient& r) {
+    for (int i = 0; i < 3; ++i)
+      if (r.needs(i)) r.add(i, r.full_g() * beta_call<BetaincGradients, T>(i, r.x(0), r.x(1), r.x(2)));
+  }
+};
+
+/// betainc of values of one element type, f32 or f64, broadcast against each other.
+constexpr Value incomplete_beta(Value a, Value b, Value x) {
+  const Value met = a + b + x;  // of this only the shape is used
+  const bool is_scalar = met.rank() == 0;
+  const Value like = is_scalar ? build::insert_singletons(met, 1u, 1) : met;
+  const auto spread = [&](Value v) {
+    return v.rank() == 0 ? build::broadcast(v, like) : ops::checked_broadcast(v, like, MadeBy::broadcast_like);
+  };
+  const Value made = x.dtype() == DType::f64 ? beta_call<Betainc, double>(0, spread(a), spread(b), spread(x))
+                                             : beta_call<Betainc, float>(0, spread(a), spread(b), spread(x));
+  return is_scalar ? build::drop_singletons(made, 1u) : made;
+}
+
+struct BetaincTag {
+  static constexpr const char* function = "betainc";
+  static constexpr auto leading_dims = ops::LeadingDims::aligned;
+  template <class... X>
+  using result = Typed<element_t<floating_type(dtype_v<typename MeetAll<X...>::type>)>, MeetAll<X...>::rank>;
+  template <class... X> static constexpr void convert(std::same_as<Value> auto&... operands) {
+    ((operands = build::cast(operands, dtype_v<typename result<X...>::type>)), ...);
+  }
+  static constexpr Value emit(Value context, Value a, Value b, Value x) {
+    const DType type = a.dtype(), wide = computed_as(type);
+    return build::cast(
+        incomplete_beta(build::cast(a.at(context.source), wide), build::cast(b, wide), build::cast(x, wide)), type);
+  }
+};
+
+struct BetalnTag : Binary<ops::HypotOp> {
+  static constexpr const char* function = "betaln";
+  static constexpr Value emit(Value context, Value a, Value b) {
+    const DType type = a.dtype();
+    a = build::cast(a.at(context.source), computed_as(type)), b = build::cast(b, computed_as(type));
+    const auto lgamma = [](Value v) { return build::apply<ops::LgammaOp>(v); };
+    return build::cast(lgamma(a) + lgamma(b) - lgamma(a + b), type);
+  }
+};
+
+}  // namespace detail
+
+/// The regularised incomplete beta function, the integral of t^(a - 1) (1 - t)^(b - 1) from 0 to x over that from 0 to
+/// 1 (scipy.special.betainc, jax.scipy.special.betainc): the distribution function of a beta distribution. NaN for a or
+/// b that are not above 0 or infinite, and for x outside of [0, 1]. Operands are numbers or tensors, broadcast against
+/// each other; of integers f32. Computed in double: an error of 1e-15 (1 + a + b). Gradients of all operands; of second
+/// derivatives those of x alone, others are the error unsupported. Errors: shape_mismatch. No communication; a call for
+/// each element, which does not fuse. Source: Numerical Recipes 6.4.
+template <Operand A, Operand B, Operand X>
+  requires(TensorOperand<A> || TensorOperand<B> || TensorOperand<X>)
+constexpr auto betainc(const A& a, const B& b, const X& x, Here at = Here::current()) {
+  return call<detail::BetaincTag>(Source::from(at), a, b, x);
+}
+
+/// The logarithm of the beta function, lgamma(a) + lgamma(b) - lgamma(a + b) (scipy.special.betaln,
+/// jax.scipy.special.betaln), for a and b above 0. Gradients: digamma(a) - digamma(a + b), and of b alike. Errors:
+/// shape_mismatch.
+template <Operand A, Operand B>
+  requires(TensorOperand<A> || TensorOperand<B>)
+constexpr auto betaln(const A& a, const B& b, Here at = Here::current()) {
+  return call<detail::BetalnTag>(Source::from(at), a, b);
+}
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/ops/checkpoint.hpp
+
+#ifndef TESSERA_OPS_CHECKPOINT_HPP
+#define TESSERA_OPS_CHECKPOINT_HPP
+
+namespace tessera {
+
+// What a checkpointed function keeps for its gradient, as jax.checkpoint_policies.
+inline constexpr CheckpointPolicy nothing_saveable{CheckpointPolicy::Kind::nothing};
+inline constexpr CheckpointPolicy everything_saveable{CheckpointPolicy::Kind::everything};
+/// A policy of ts::checkpoint that keeps the results of products: einsum, matmul, convolutions.
+inline constexpr CheckpointPolicy dots_saveable{CheckpointPolicy::Kind::dots};
+/// Keeps the results of products without batch dims, which both operands and the result have: the product of a Linear,
+/// but not the scores q k^T of attention.
+inline constexpr CheckpointPolicy dots_with_no_batch_dims_saveable{CheckpointPolicy::Kind::dots_without_batch_dims};
+/// dots_with_no_batch_dims_saveable by its name in JAX, which moves these values to the memory of the host. Here
+/// devices are threads of the host, so the values are in its memory already.
+inline constexpr CheckpointPolicy offload_dot_with_no_batch_dims = dots_with_no_batch_dims_saveable;
+/// Keeps all values but those of ts::with_sharding and ts::mark_sharding: a value that is resharded in the forward pass
+/// is resharded again in the backward pass.
+inline constexpr CheckpointPolicy all_but_constraints_saveable{CheckpointPolicy::Kind::all_but_constraints};
+
+namespace detail {
+template <class... Names>
+constexpr CheckpointPolicy policy_of_names(CheckpointPolicy::Kind kind, const Names&... names) {
+  static_assert(sizeof...(Names) <= CheckpointPolicy::max_names, "tessera: a policy of names takes up to 8 names");
+  return {kind, CheckpointPolicy::Kind::nothing, {Name(names)...}};
+}
+}  // namespace detail
+
+/// Keeps the values that ts::checkpoint_name gives one of these names, of which there are up to 8.
+template <class... Names> constexpr CheckpointPolicy save_only_these_names(const Names&... names) {
+  return detail::policy_of_names(CheckpointPolicy::Kind::names, names...);
+}
+/// save_only_these_names: the memory of the host is that of the devices. See offload_dot_with_no_batch_dims.
+template <class... Names> constexpr CheckpointPolicy save_and_offload_only_these_names(const Names&... names) {
+  return save_only_these_names(names...);
+}
+/// Keeps the values that have a name other than these names.
+template <class... Names> constexpr CheckpointPolicy save_any_names_but_these(const Names&... names) {
+  return detail::policy_of_names(CheckpointPolicy::Kind::names_but, names...);
+}
+/// Keeps all values but those that have one of these names.
+template <class... Names> constexpr CheckpointPolicy save_anything_except_these_names(const Names&... names) {
+  return detail::policy_of_names(CheckpointPolicy::Kind::everything_but, names...);
+}
+/// Keeps the values that either policy keeps. Errors: option for a policy that is itself of two, and for two policies
+/// of names.
+constexpr CheckpointPolicy save_from_both_policies(const CheckpointPolicy& a, const CheckpointPolicy& b) {
+  using Kind = CheckpointPolicy::Kind;
+  if (a.other != Kind::nothing || b.other != Kind::nothing || (a.has_names() && b.has_names()))
+    fail(errc::option, "[checkpoint] save_from_both_policies: it joins two policies, one of which has names at most");
+  CheckpointPolicy made = a.has_names() ? a : b;
+  made.other = a.has_names() ? b.kind : a.kind;
+  return made;
+}
+
+namespace detail {
+
+template <FixedString Text> struct CheckpointNameTag {
+  static_assert(Text.view().size() <= Name::max_length, "tessera: the name of a value has at most 15 characters");
+  template <class A> using result = A;
+  static constexpr Value emit(Value context, Value x) {
+    const Node& node = x.node();
+    return x.at(context.source)
+        .make({.op = Op::name,
+               .dtype = node.dtype,
+               .rank = node.rank,
+               .singletons = node.singletons,
+               .labels = pack_axis(Name(Text.view()))},
+              {x.id});
+  }
+};
+
+/// Marks the nodes that a traced function adds to a graph as those of one checkpoint.
+class OpenCheckpoint {
+ public:
+  constexpr OpenCheckpoint(const Value& context, const CheckpointPolicy& policy)
+      : context_(context), first_(context.module->graph(context.module->current).size()) {
+    if (context.module->regions.size() >= 255)
+      context.refuse(errc::capacity, "[checkpoint] number: a program has at most 255 calls of checkpointed functions; "
+                                     "write repeated layers as a ts::Stack");
+    context.module->regions.push_back(policy);
+    region_ = static_cast<std::uint8_t>(context.module->regions.size());
+  }
+  constexpr void close() {
+    for (auto id = static_cast<std::size_t>(first_); id < nodes().size(); ++id) nodes().data()[id].region = region_;
+  }
+  /// As close(), but checkpoints inside of this one keep their own policies.
+  constexpr void close_around_others() {
+    for (auto id = static_cast<std::size_t>(first_); id < nodes().size(); ++id) {
+      std::uint8_t& region = nodes().data()[id].region;
+      const Growable<CheckpointPolicy>& regions = context_.module->regions;
+      if (region == 0 || regions[static_cast<std::size_t>(region - 1)].kind == regions[region_ - 1u].kind)
+        region = region_;
+    }
+  }
+
+ private:
+  constexpr Growable<Node>& nodes() { return context_.module->graph(context_.module->current).nodes; }
+
+  Value context_;
+  int first_;
+  std::uint8_t region_ = 0;
+};
+
+}  // namespace detail
+
+/// x with a name for the policy of a checkpoint around it, such as ts::save_only_these_names.
+template <FixedString Text, TensorArgument X> constexpr auto checkpoint_name(const X& x, Here at = Here::current()) {
+  return call<detail::CheckpointNameTag<Text>>(Source::from(at), x);
+}
+
+/// Inside a traced function: f, whose gradient computes f's values again instead of keeping them in memory, as
+/// jax.checkpoint and torch.utils.checkpoint. Kept are f's arguments, and the values that the policy names.
+///
+///     const auto block = ts::checkpoint([&](const auto& x) { return layer(x); }, ts::dots_saveable);
+///
+/// Values are those of f, bit for bit; so are random numbers. In the block of a ts::Stack, the backward pass keeps the
+/// input of each layer. A checkpoint inside a checkpoint has the policy of the outer one. Errors: capacity for more
+/// than 255 calls in one program. Communication: that of f, again in the gradient. Source: Chen et al., 1604.06174.
+template <class F> constexpr auto checkpoint(const F& f, CheckpointPolicy policy = nothing_saveable) {
+  return [f, policy](const auto&... given) {
+    const auto arguments = std::tuple<decltype(detail::settle(given))...>(detail::settle(given)...);
+    const Value context = detail::trace_in(arguments);
+    if (context.module == nullptr)
+      fail(errc::unsupported, "[checkpoint] outside of a traced function: call it inside a function of ts::compile");
+    detail::OpenCheckpoint region(context, policy);
+    auto result = detail::settle(detail::applied(f, arguments));
+    region.close();
+    return result;
+  };
+}
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/ops/contraction/product_scope.hpp
+
+#ifndef TESSERA_OPS_CONTRACTION_PRODUCT_SCOPE_HPP
+#define TESSERA_OPS_CONTRACTION_PRODUCT_SCOPE_HPP
+
+namespace tessera::detail {
+
+/// f, in whose trace products of f32 operands have this precision, of operands rounded to this type.
+template <Precision P, DType Type, class F> constexpr auto with_products(const F& f, const char* outside) {
+  return [f, outside](const auto&... given) {
+    const auto arguments = std::tuple<decltype(settle(given))...>(settle(given)...);
+    const Value context = trace_in(arguments);
+    if (context.module == nullptr) fail(errc::unsupported, outside);
+    Module& module = *context.module;
+    const Precision precision = module.matmul_precision;
+    const DType type = module.product_type;
+    module.matmul_precision = P, module.product_type = Type;
+    auto result = settle(std::apply(f, arguments));
+    module.matmul_precision = precision, module.product_type = type;
+    return result;
+  };
+}
+
+}  // namespace tessera::detail
+
+#endif
+
+// ---- tessera/ops/contraction/autocast.hpp
+
+#ifndef TESSERA_OPS_CONTRACTION_AUTOCAST_HPP
+#define TESSERA_OPS_CONTRACTION_AUTOCAST_HPP
+
+namespace tessera {
+
+/// Inside a traced function: f with mixed precision, as torch.autocast. Products of f32 tensors (matmul, einsum,
+/// convolutions, attention, and the layers made of them) round their operands to bf16, sum in f32 and round the result
+/// to bf16, and so do their gradients. All else is computed in f32: softmax, norms, losses, sums, exp, log, pow.
+///
+///     const auto forward = ts::autocast<ts::bf16>([](const auto& model, const auto& x) { return model(x); });
+///     const auto y = forward(model, x);
+///
+/// The element types that f's code sees do not change: the result of a product is an f32 tensor whose elements are bf16
+/// numbers. What is stored of it, for a gradient too, is bf16, and a rounded operand is gathered as bf16. Gradients of
+/// parameters are f32. `matmul<float>(a, b)` returns sums that are not rounded. Tensors of f64, bf16, f16 and integers
+/// are left alone. With ts::f16 all of this is done in f16: scale the loss, as f16 has a small range. `autocast<float>`
+/// or `autocast_off` inside of f switches it off for a part of f; the innermost call counts, also of
+/// default_matmul_precision. Errors: unsupported outside of a traced function.
+template <Element T, class F> constexpr auto autocast(const F& f) {
+  static_assert(is_half_v<T> || std::is_same_v<T, float>,
+                "tessera: the element type of ts::autocast is ts::bf16 or ts::f16, or float to switch it off");
+  return detail::with_products<Precision::full, dtype_v<T>>(
+      f, "[autocast] outside of a traced function: call it inside a function of ts::compile");
+}
+/// f with its products of f32 tensors computed in f32, inside of a function of ts::autocast.
+template <class F> constexpr auto autocast_off(const F& f) { return autocast<float>(f); }
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/ops/contraction/default_matmul_precision.hpp
+
+#ifndef TESSERA_OPS_CONTRACTION_DEFAULT_MATMUL_PRECISION_HPP
+#define TESSERA_OPS_CONTRACTION_DEFAULT_MATMUL_PRECISION_HPP
+
+namespace tessera {
+
+/// Inside a traced function: f, whose f32 products (ts::matmul, ts::einsum and the layers made of them) have precision
+/// P, and so do their gradients: jax.default_matmul_precision. Results of products are not rounded; see ts::autocast.
+///
+///     const auto forward = ts::default_matmul_precision<ts::Precision::bf16>(
+///         [](const auto& model, const auto& x) { return model(x); });
+///     const auto y = forward(model, x);
+///
+/// A product with a precision of its own keeps it; a call inside of f has the precision of the inner call, and so do
+/// products inside of ts::autocast. Attention and convolutions compute in the element type of their operands.
+/// Communication: that of f. Errors: unsupported outside of a traced function.
+template <Precision P, class F> constexpr auto default_matmul_precision(const F& f) {
+  return detail::with_products<P, DType::f32>(
+      f, "[default_matmul_precision] outside of a traced function: call it inside a function of ts::compile");
+}
+
+}  // namespace tessera
+
+#endif
+
 // ---- tessera/graph/transform/vjp.hpp
 
 #ifndef TESSERA_GRAPH_TRANSFORM_VJP_HPP
@@ -53841,10 +55099,12 @@ namespace tessera {
 
 namespace detail {
 
-/// Arguments of a function: the items of a tuple, or a single argument.
+/// Arguments of a function: the items of a tuple, or a single argument. Types are written out: of a tuple of one tuple,
+/// std::tuple(items...) would be that tuple.
 template <class T> constexpr auto as_arguments(const T& given) {
   if constexpr (is_tuple_v<T>)
-    return settle(std::apply([](const auto&... items) { return std::tuple(items...); }, given));
+    return settle(
+        std::apply([]<class... Items>(const Items&... items) { return std::tuple<Items...>(items...); }, given));
   else
     return std::tuple(settle(given));
 }
@@ -54080,8 +55340,8 @@ constexpr auto jvp(const F& f, const Primals& primals, const Tangents& tangents,
 template <class F, class Primals, class Direction>
 constexpr auto hvp(const F& f, const Primals& primals, const Direction& direction, Here at = Here::current()) {
   const auto arguments = detail::as_arguments(primals);
-  const auto gradient = [&](const auto&... own) {
-    return grad([&](const auto& all) { return detail::applied(f, all); })(std::tuple(own...));
+  const auto gradient = [&]<class... Own>(const Own&... own) {
+    return grad([&](const auto& all) { return detail::applied(f, all); })(std::tuple<Own...>(own...));
   };
   const Value context = detail::trace_in(arguments);
   const auto recorded = detail::record(gradient, arguments, context.source);
@@ -54314,9 +55574,8 @@ template <int Count, bool Repeated> struct CombinationsTag {
 
 }  // namespace detail
 
-/// All rows with one element of each vector, the last changing first (torch.cartesian_prod): vectors of m and n give
-/// [m n, 2]. The vectors have one element type. Communication: the
-/// grid is merged to rows as in merge_dims.
+/// All rows with one element of each vector, the last changing first (torch.cartesian_prod): vectors of m and n give [m
+/// n, 2]. The vectors have one element type. Communication: as merge_dims, by which the grid becomes rows.
 ///
 ///     const auto pairs = ts::cartesian_prod(x, y);   // [1, 2], [4, 5]: [1, 4], [1, 5], [2, 4], [2, 5]
 template <TensorArgument A, TensorArgument B>
@@ -54336,6 +55595,136 @@ constexpr auto cartesian_prod(const A& a, const B& b, const C& c, Here at = Here
 template <int Count = 2, bool Repeated = false, TensorArgument X>
 constexpr auto combinations(const X& x, Here at = Here::current()) {
   return call<detail::CombinationsTag<Count, Repeated>>(Source::from(at), x);
+}
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/ops/data_movement/creation.hpp
+
+#ifndef TESSERA_OPS_DATA_MOVEMENT_CREATION_HPP
+#define TESSERA_OPS_DATA_MOVEMENT_CREATION_HPP
+
+// Tensors of given extents inside a traced function, each with any tensor of the function as the last argument. Stored
+// tensors are in tensor/creation.hpp.
+
+namespace tessera {
+
+namespace detail {
+
+/// 0, 1, ..., n - 1 along one dim of several, the others of which have extent 1.
+constexpr Value counted_along(Value size, int dim, int rank) {
+  const Value line = size.make({.op = Op::arange, .dtype = DType::i32, .rank = 1}, {size.id});
+  return build::insert_singletons(line, ((1u << rank) - 1) & ~(1u << dim), rank);
+}
+
+template <class T, int Rank> struct FullTag {
+  static constexpr const char* function = "full";
+  static_assert(Rank <= max_rank, "tessera: a tensor has at most 8 dims");
+  template <class X, class N, class... Sizes> struct result : Typed<T, Rank> {
+    using Checks = decltype([] {
+      static_assert(is_floating_v<T> || !std::is_same_v<typename N::type, Number<NumberKind::floating>>,
+                    "tessera: an integer or bool tensor can't be filled with a floating number; use an integer");
+    });
+  };
+  template <class, class N, class... Sizes>
+  static constexpr void convert(Value&, Value& value, std::same_as<Value> auto&...) {
+    value = convert_operand<N>(value, dtype_v<T>);
+  }
+  static constexpr Value emit(Value context, Value, Value value, std::same_as<Value> auto... sizes) {
+    Value like{};  // of this only the shape is used
+    int dim = 0;
+    for (const Value& size : {as_size(sizes).at(context.source)...}) {
+      const Value own = counted_along(size, dim++, Rank);
+      like = like.module == nullptr ? own : like + own;
+    }
+    return build::broadcast(value.at(context.source), like);
+  }
+};
+
+template <class T> struct EyeTag {
+  static constexpr const char* function = "eye";
+  template <class X, class Rows, class Columns> using result = Typed<T, 2>;
+  static constexpr Value emit(Value context, Value, Value rows, Value columns) {
+    const Value down = counted_along(as_size(rows).at(context.source), 0, 2);
+    return build::cast(build::equal(down, counted_along(as_size(columns), 1, 2)), dtype_v<T>);
+  }
+};
+
+/// Points of a line, or powers of them, computed in f64: each half of the points from its own end, so that both ends
+/// are exact.
+template <class T, bool Powers> struct LinspaceTag {
+  static_assert(is_floating_v<T>, "tessera: linspace and logspace make tensors of float, double, bf16 and f16");
+  static constexpr const char* function = Powers ? "logspace" : "linspace";
+  template <class X, class Count, class... Numbers> using result = Typed<T, 1>;
+  static constexpr Value emit(Value context, Value, Value count, Value start, Value end,
+                              std::same_as<Value> auto... base) {
+    const auto real = [](Value x) { return build::cast(x, DType::f64); };
+    count = as_size(count).at(context.source);
+    start = real(start), end = real(end);
+    const Value place = real(counted_along(count, 0, 1)), last = real(count) - 1.0;
+    const Value step = (end - start) / build::binary(Op::maximum, last, last.number(1));
+    const Value near_start = build::binary(Op::less_equal, place * 2.0, last);
+    Value made = build::select(near_start, start + place * step, end - (last - place) * step);
+    if constexpr (Powers) made = build::apply<ops::PowOp>((real(base), ...), made);
+    return build::cast(made, dtype_v<T>);
+  }
+};
+
+}  // namespace detail
+
+/// A tensor of equal elements, of given extents: `full<float>({n, 4}, 0.5, x)`. `in` is any tensor of the function, of
+/// which neither elements nor shape are used. Each dim is split as what reads the result or a constraint needs it. No
+/// communication. Errors: shape_mismatch for a negative extent.
+///
+///     const auto carry = ts::zeros<float>({ts::extent<0>(x), 64}, x);   // [B, 64]
+template <Element T, std::size_t Rank, NumberOperand N, TensorArgument X>
+constexpr auto full(const Dim (&shape)[Rank], const N& value, const X& in, Here at = Here::current()) {
+  return [&]<std::size_t... I>(std::index_sequence<I...>) {
+    using Tag = detail::FullTag<T, static_cast<int>(Rank)>;
+    if constexpr (std::is_same_v<N, bool>)
+      return call<Tag>(Source::from(at), in, static_cast<int>(value), shape[I]...);
+    else
+      return call<Tag>(Source::from(at), in, value, shape[I]...);
+  }(std::make_index_sequence<Rank>{});
+}
+template <Element T, std::size_t Rank, TensorArgument X>
+constexpr auto zeros(const Dim (&shape)[Rank], const X& in, Here at = Here::current()) {
+  return full<T>(shape, 0, in, at);
+}
+template <Element T, std::size_t Rank, TensorArgument X>
+constexpr auto ones(const Dim (&shape)[Rank], const X& in, Here at = Here::current()) {
+  return full<T>(shape, 1, in, at);
+}
+
+/// The identity matrix [n, n], or 1 on the diagonal of [n, m] and 0 elsewhere: `eye<float>(n, x)`. As full.
+template <Element T, SizeOperand N, TensorArgument X>
+constexpr auto eye(const N& n, const X& in, Here at = Here::current()) {
+  return call<detail::EyeTag<T>>(Source::from(at), in, Dim(n), Dim(n));
+}
+template <Element T, SizeOperand N, SizeOperand M, TensorArgument X>
+constexpr auto eye(const N& n, const M& m, const X& in, Here at = Here::current()) {
+  return call<detail::EyeTag<T>>(Source::from(at), in, Dim(n), Dim(m));
+}
+
+/// `count` points at equal distances from `start` to `end`, both included: `linspace(-1, 1, 5, x)` is -1, -0.5, 0, 0.5,
+/// 1. One point is `start`. T is float by default, or double, bf16, f16; points are computed in double and rounded
+/// once. Ends are numbers or ts::Scalars. As full.
+template <Element T = float, NumberOperand Start, NumberOperand End, SizeOperand N, TensorArgument X>
+constexpr auto linspace(const Start& start, const End& end, const N& count, const X& in, Here at = Here::current()) {
+  return call<detail::LinspaceTag<T, false>>(Source::from(at), in, Dim(count), start, end);
+}
+/// `base` to the power of the points of linspace: `logspace(-1, 2, 4, x)` is 0.1, 1, 10, 100.
+template <Element T = float, NumberOperand Start, NumberOperand End, SizeOperand N, TensorArgument X>
+constexpr auto logspace(const Start& start, const End& end, const N& count, const X& in, Here at = Here::current()) {
+  return call<detail::LinspaceTag<T, true>>(Source::from(at), in, Dim(count), start, end, 10.0);
+}
+template <Element T = float, NumberOperand Start, NumberOperand End, SizeOperand N, NumberOperand Base,
+          TensorArgument X>
+constexpr auto logspace(const Start& start, const End& end, const N& count, const Base& base, const X& in,
+                        Here at = Here::current()) {
+  return call<detail::LinspaceTag<T, true>>(Source::from(at), in, Dim(count), start, end, base);
 }
 
 }  // namespace tessera
@@ -54726,29 +56115,47 @@ template <int Rank, int D> struct IndexAddTag {
 };
 
 template <int Rank, class... Indices> constexpr void check_indices() {
-  (check_row_indices<Indices>(), ...);
-  static_assert(sizeof...(Indices) >= 2, "tessera: with one tensor of indices use embedding or index_copy");
-  static_assert(sizeof...(Indices) <= Rank, "tessera: there are at most as many tensors of indices as dims");
+  constexpr bool has_mask = (std::is_same_v<typename Indices::type, bool> || ...);
+  static_assert(!has_mask, "tessera: a mask is no index: the elements where it holds are ts::masked_select(x, mask, "
+                           "size), of which the size is known; to write there, ts::masked_fill(x, mask, number) or "
+                           "ts::select(mask, values, x)");
+  if constexpr (!has_mask) {
+    (check_row_indices<Indices>(), ...);
+    static_assert(sizeof...(Indices) >= 2, "tessera: with one tensor of indices use embedding or index_copy");
+    static_assert(sizeof...(Indices) <= Rank, "tessera: there are at most as many tensors of indices as dims");
+  }
 }
-/// The index into the merged first dims of x, of one index for each of them; -1 where one of them is outside of its
-/// dim.
+/// The index into the merged first dims of x, of one index for each of them; an ops::OutsideIndex where one of them is
+/// outside of its dim, of several such dims the first.
 template <int Rank> constexpr Value merged_index(Value context, Value x, std::initializer_list<Value> indices) {
   if (x.rank() != Rank)
     context.refuse(errc::unsupported,
                    "[index] leading dims: use indices outside of a shard_map, and inside the block of a Stack");
-  Value merged{}, inside{};
+  using ops::OutsideIndex;
+  Value merged{}, outside{};  // where all are inside, `outside` is 0
   int dim = 0;
   for (const Value& given : indices) {
-    const Value index = build::cast(given.at(context.source), DType::i64), extent = build::extent(x, dim++);
+    const Value index = build::cast(given.at(context.source), DType::i64), extent = build::extent(x, dim);
     const Value own = build::binary(Op::logical_and, build::binary(Op::greater_equal, index, index.number(0)),
                                     build::less(index, extent));
+    const auto number = [&](std::int64_t of) { return index.number(static_cast<double>(of)); };
+    const auto limited = [&](const Value& v) {
+      return build::binary(Op::maximum, build::binary(Op::minimum, v, number(OutsideIndex::range - 1)),
+                           number(-OutsideIndex::range));
+    };
+    const Value place = limited(index) + number(OutsideIndex::range * (1 + 2 * dim));
+    const Value wrong = number(OutsideIndex::first) - (place * number(OutsideIndex::range) + limited(extent));
+    const Value found = build::select(own, number(0), wrong);
     merged = merged.module == nullptr ? index : merged * extent + index;
-    inside = inside.module == nullptr ? own : build::binary(Op::logical_and, inside, own);
+    outside =
+        outside.module == nullptr ? found : build::select(build::binary(Op::equal, outside, number(0)), found, outside);
+    ++dim;
   }
-  return build::select(inside, merged, merged.number(-1));
+  return build::select(build::binary(Op::equal, outside, outside.number(0)), merged, outside);
 }
 
 template <int Rank> struct IndexTag {
+  static constexpr const char* function = "index";
   template <class X, class... Indices> struct result {
     using type = typename X::type;
     static constexpr int own = [] {
@@ -54770,6 +56177,7 @@ template <int Rank> struct IndexTag {
 };
 
 template <int Rank, bool Accumulate> struct IndexPutTag {
+  static constexpr const char* function = "index_put";
   template <class X, class Values, class... Indices> struct result : X {
     using Checks = decltype([] {
       check_indices<Rank, Indices...>();
@@ -54985,19 +56393,28 @@ template <TensorArgument X, Operand Set> constexpr auto isin(const X& x, const S
 
 namespace tessera {
 
+namespace detail {
+
+template <int D> struct Logcumsumexp {
+  template <class X> constexpr auto operator()(Here at, const X& x) const {
+    const auto lines = settle(movedim<D, 0>(x, at));
+    const auto none_yet = settle(full_like(sum<0>(lines, at), -std::numeric_limits<double>::infinity(), at));
+    const auto step = [at](const auto& so_far, const auto& next) {
+      const auto sum = logaddexp(so_far, next, at);
+      return std::tuple(sum, sum);
+    };
+    return movedim<0, D>(std::get<1>(tessera::scan(step, none_yet, lines, {}, at)), at);
+  }
+};
+
+}  // namespace detail
+
 /// The logarithm of the cumulative sum of exponentials along dim D (torch.logcumsumexp, lax.cumlogsumexp), without
-/// overflow and exact in each element's own range: a ts::scan of logaddexp, one step for each element of the dim, so
-/// for traced functions.
+/// overflow and exact in each element's own range. It is a ts::scan of logaddexp, one step for each element of the dim.
 /// Communication: a split dim is gathered; others stay split.
 template <int D, TensorArgument X> constexpr auto logcumsumexp(const X& x, Here at = Here::current()) {
   static_assert(is_floating_v<typename X::element>, "tessera: logcumsumexp takes float, double, bf16 and f16 tensors");
-  const auto lines = detail::settle(movedim<D, 0>(x, at));
-  const auto none_yet = detail::settle(full_like(sum<0>(lines, at), -std::numeric_limits<double>::infinity(), at));
-  const auto step = [at](const auto& so_far, const auto& next) {
-    const auto sum = logaddexp(so_far, next, at);
-    return std::tuple(sum, sum);
-  };
-  return movedim<0, D>(std::get<1>(scan(step, none_yet, lines, {}, at)), at);
+  return detail::composed_call(detail::Logcumsumexp<D>{}, at, x);
 }
 
 }  // namespace tessera
@@ -55986,11 +57403,13 @@ struct ExampleFactors {
 // Communication: where examples are split, that of the reduction over a split dim. Errors: `structure` for a name that
 // no vmap around has.
 
-/// The sum of x over the examples of the vmap, or of several vmaps.
+/// The sum of x over the examples of the vmap, or of several vmaps, the same for all examples. Communication of these
+/// collectives: that of an operation along the dim of examples, such as an all_reduce of one example's size for a sum
+/// over split examples; none if examples are not split.
 template <FixedString... Axes, detail::ExampleOperand X> constexpr auto psum(const X& x, Here at = Here::current()) {
   return Sym<typename X::element, X::rank>(detail::sum_over_examples<Axes...>(x, at));
 }
-/// The mean over the examples.
+/// The mean over the examples. In all else as psum.
 template <FixedString... Axes, detail::ExampleOperand X> constexpr auto pmean(const X& x, Here at = Here::current()) {
   static_assert(is_floating_v<typename X::element>, "tessera: pmean takes float, double, bf16 and f16 tensors");
   const Value sum = detail::sum_over_examples<Axes...>(x, at);
@@ -56837,6 +58256,56 @@ template <int Rank, LossReduction Reduction> struct SmoothedCrossEntropyTag {
   }
 };
 
+/// Cross entropy with a probability for each class.
+template <int Rank, LossReduction Reduction> struct SoftCrossEntropyTag {
+  static constexpr const char* function = "cross_entropy";
+  template <class Logits, class Probabilities, class Smoothing, class Z, class Ignored, class... Weight> struct result {
+    using type = loss_t<Logits>;
+    static constexpr int rank = Reduction == LossReduction::each ? Rank - 1 : 0;
+    static_assert((weighs_classes_v<Logits, Weight> && ...));
+    using Checks = decltype([] {
+      static_assert(floating_v<Logits>,
+                    "tessera: the logits of cross_entropy must be a float, double, bf16 or f16 tensor");
+    });
+  };
+  static constexpr Value emit(Value context, Value logits, Value targets, Value smoothing, Value z, Value ignored,
+                              std::same_as<Value> auto... class_weight) {
+    if (ignored.node().is_constant() && ignored.node().value >= 0)
+      context.refuse(errc::option,
+                     "[cross_entropy] ignore_index: targets that are probabilities have no index to ignore; give "
+                     "positions to be ignored probabilities of 0");
+    const int lead = logits.leading(Rank), dim = logits.rank() - 1;
+    logits = build::cast(logits.at(context.source), computed_as(logits.dtype()));
+    targets = build::cast(targets.at(context.source), logits.dtype());
+    const Value most = build::constant_reduce(Op::max, logits, 1u << dim), shifted = logits - most;
+    const Value log_sum = build::log_sum_exp_of_shifted(shifted, dim), loss = log_sum - shifted;
+    if (!(smoothing.node().is_constant() && smoothing.node().value == 0)) {
+      smoothing = build::cast(smoothing, logits.dtype());
+      targets = targets * (1.0 - smoothing) + smoothing / build::cast(build::extent(logits, dim), logits.dtype());
+    }
+    // A class of probability 0 adds 0 even if its logit is -infinity.
+    const Value none = build::equal(targets, targets.number(0));
+    const Value finite = build::binary(Op::minimum, loss, loss.number(std::numeric_limits<float>::max()));
+    Value losses = targets * build::select(none, finite, loss);
+    ((losses = losses * weights_of_classes(class_weight, logits)), ...);
+    const Value total = log_sum + most;
+    const Value penalty = build::drop_singletons(build::cast(z, logits.dtype()) * total * total, 1u << dim);
+    return build::reduce_loss(build::reduce(Op::sum, losses, 1u << dim, false) + penalty, lead, Reduction);
+  }
+};
+
+/// Whether the targets of a cross entropy are probabilities, not class indices.
+template <class Logits, class Targets> inline constexpr bool are_probabilities_v = false;
+template <class Logits, class Targets>
+  requires requires { typename Targets::element; }
+inline constexpr bool are_probabilities_v<Logits, Targets> =
+    is_floating_v<typename Targets::element> && Targets::rank == Logits::rank;
+
+template <LossReduction Reduction, class Logits, class Targets>
+using CrossEntropyWithOptions =
+    std::conditional_t<are_probabilities_v<Logits, Targets>, SoftCrossEntropyTag<Logits::rank, Reduction>,
+                       SmoothedCrossEntropyTag<Logits::rank, Reduction>>;
+
 }  // namespace detail
 
 /// The Huber loss, as torch.nn.functional.huber_loss: (x - y)^2 / 2 where |x - y| is at most delta, and
@@ -56979,9 +58448,21 @@ struct CrossEntropy {
 template <LossReduction Reduction = LossReduction::mean, TensorArgument Logits, TensorArgument Targets>
 constexpr auto cross_entropy(const Logits& logits, const Targets& targets, const CrossEntropy& options,
                              Here at = Here::current()) {
-  return call<detail::SmoothedCrossEntropyTag<Logits::rank, Reduction>>(Source::from(at), logits, targets,
-                                                                        options.label_smoothing, options.z_loss,
-                                                                        static_cast<double>(options.ignore_index));
+  return call<detail::CrossEntropyWithOptions<Reduction, Logits, Targets>>(Source::from(at), logits, targets,
+                                                                           options.label_smoothing, options.z_loss,
+                                                                           static_cast<double>(options.ignore_index));
+}
+/// The targets can be probabilities [..., classes], a floating-point tensor of the shape of the logits, as in PyTorch:
+/// the loss of a position is the sum over the classes of -y log p, with smoothing of y (1 - s) + s / classes for y. The
+/// mean is over the positions, also with a weight for each class. A class of probability 0 adds 0, also if its logit is
+/// -infinity, where PyTorch gives NaN. The gradient is by the logits and by the probabilities. Errors:
+/// shape_mismatch; option for an ignore_index of 0 or above.
+///
+///     ts::cross_entropy(ts::matmul(x, w), ts::softmax(teacher / temperature))
+template <TensorArgument Logits, TensorArgument Targets>
+  requires detail::are_probabilities_v<Logits, Targets>
+constexpr auto cross_entropy(const Logits& logits, const Targets& targets, Here at = Here::current()) {
+  return cross_entropy<LossReduction::mean>(logits, targets, CrossEntropy{}, at);
 }
 /// Without options, reduced otherwise: `cross_entropy<LossReduction::each>` is PyTorch's reduction="none".
 template <LossReduction Reduction, TensorArgument Logits, TensorArgument Targets>
@@ -56996,7 +58477,7 @@ template <LossReduction Reduction = LossReduction::mean, TensorArgument Logits, 
           TensorArgument Weight>
 constexpr auto cross_entropy(const Logits& logits, const Targets& targets, const Weight& weight,
                              const CrossEntropy& options = {}, Here at = Here::current()) {
-  return call<detail::SmoothedCrossEntropyTag<Logits::rank, Reduction>>(
+  return call<detail::CrossEntropyWithOptions<Reduction, Logits, Targets>>(
       Source::from(at), logits, targets, options.label_smoothing, options.z_loss,
       static_cast<double>(options.ignore_index), weight);
 }
@@ -57242,6 +58723,12 @@ struct UnitRowsTag {
     return x / build::binary(Op::maximum, length, x.number(1e-12));
   }
 };
+template <class T> inline constexpr bool has_rank_0_v = NumberOperand<T>;
+template <TensorOperand T> inline constexpr bool has_rank_0_v<T> = T::rank == 0;
+/// What scores can be divided by.
+template <class T>
+concept TemperatureOperand = Operand<T> && has_rank_0_v<T>;
+
 template <class X> constexpr auto unit_rows(const X& x, Here at) { return call<UnitRowsTag>(Source::from(at), x); }
 
 }  // namespace detail
@@ -57354,10 +58841,13 @@ constexpr auto triplet_margin_loss(const Anchor& anchor, const Positive& positiv
 
 /// Cross entropy of the cosines of each query with all keys, over the temperature, where key i is that of query i and
 /// the other keys are its negatives: the loss of contrastive learning. Shapes: query and keys [batch, features].
-/// Reductions and errors: as huber. Communication: with a split batch an all_gather of the keys. Source: van den Oord
-/// et al., 1807.03748.
+/// The temperature is a number, or a tensor of rank 0, which has a gradient: CLIP's `logit_scale` s is a parameter, and
+/// 1 / exp(s) the temperature. Reductions and errors: as huber. Communication: with a split batch an all_gather of the
+/// keys. Source: van den Oord et al., 1807.03748; Radford et al., 2103.00020.
+///
+///     ts::info_nce(m.image(x), m.text(y), ts::exp(-m.logit_scale))
 template <LossReduction Reduction = LossReduction::mean, TensorArgument Query, TensorArgument Keys,
-          NumberOperand Temperature = double>
+          detail::TemperatureOperand Temperature = double>
 constexpr auto info_nce(const Query& query, const Keys& keys, const Temperature& temperature = 0.1,
                         Here at = Here::current()) {
   static_assert(Query::rank == 2 && Keys::rank == 2, "tessera: info_nce takes query and keys of [batch, features]");
@@ -57367,11 +58857,16 @@ constexpr auto info_nce(const Query& query, const Keys& keys, const Temperature&
 }
 /// The same with negatives of its own for all queries: key i against negatives [count, features].
 template <LossReduction Reduction = LossReduction::mean, TensorArgument Query, TensorArgument Keys,
-          TensorArgument Negatives, NumberOperand Temperature = double>
+          TensorArgument Negatives, Operand Temperature = double>
+  requires(!detail::TemperatureOperand<Negatives>)
 constexpr auto info_nce(const Query& query, const Keys& keys, const Negatives& negatives,
                         const Temperature& temperature = 0.1, Here at = Here::current()) {
-  static_assert(Query::rank == 2 && Keys::rank == 2 && Negatives::rank == 2,
-                "tessera: info_nce takes query and keys of [batch, features], and negatives of [count, features]");
+  static_assert(
+      Query::rank == 2 && Keys::rank == 2 && Negatives::rank == 2,
+      "tessera: info_nce takes query and keys of [batch, features], then negatives of [count, features], or a "
+      "temperature, which is a number or a tensor of rank 0");
+  static_assert(detail::TemperatureOperand<Temperature>,
+                "tessera: the temperature of info_nce is a number or a tensor of rank 0");
   const auto rows = detail::unit_rows(query, at);
   const auto of_key = sum<1>(rows * detail::unit_rows(keys, at), at);                         // [B]
   const auto of_negatives = einsum<"id,jd->ij">(rows, detail::unit_rows(negatives, at), at);  // [B, count]
@@ -57536,6 +59031,91 @@ constexpr auto auroc(const Scores& scores, const Target& target, Here at = Here:
   const auto ranks = sum(call<MulTag>(source, positive, (first + last) * 0.5), at);
   const auto pairs = call<SubTag>(source, ranks, positives * (positives - 1.0) * 0.5);
   return cast<float>(detail::share_of(pairs, positives * negatives, at), at);
+}
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/ops/normal_functions.hpp
+
+#ifndef TESSERA_OPS_NORMAL_FUNCTIONS_HPP
+#define TESSERA_OPS_NORMAL_FUNCTIONS_HPP
+
+// Functions of the tails of normal distributions, composed of others: erfc, erfinv, ndtr and log_ndtr are in
+// elementwise/special.hpp.
+
+namespace tessera {
+
+namespace detail {
+
+/// exp(x^2) erfc(x), in f64; from 10 on by the asymptotic series, whose next term is below 1e-16.
+struct ErfcxTag : FloatingComposition {
+  static constexpr Value emit(Value context, Value given) {
+    const Value x = build::cast(given.at(context.source), DType::f64), edge = x.number(10);
+    const Value in_tail = build::greater(x, edge), far = build::select(in_tail, x, edge),
+                near = build::select(in_tail, edge, x);
+    const Value direct = build::unary(Op::exp, near * near) * build::apply<ops::ErfcOp>(near);
+    const Value inverse = 1.0 / far, step = inverse * inverse * 0.5;
+    Value series = x.number(1);
+    for (int n = 12; n >= 1; --n) series = 1.0 - step * series * (2.0 * n - 1);
+    const Value tail = inverse * series * 0.56418958354775628695;  // 1 / sqrt(pi)
+    return build::cast(build::select(in_tail, tail, direct), given.dtype());
+  }
+};
+
+/// In f64: of the smaller of p and 1 - p, whose logarithm tells small probabilities apart; in the middle by erfinv.
+struct NdtriTag : FloatingComposition {
+  static constexpr Value emit(Value context, Value given) {
+    const Value p = build::cast(given.at(context.source), DType::f64), zero = p.number(0);
+    const Value below = build::less(p, p.number(0.5)), rest = build::select(below, p, 1.0 - p);
+    const Value central = build::less(build::unary(Op::abs, p - 0.5), p.number(0.425));
+    const Value is_inside = build::greater(rest, zero);
+    const Value in_tail = build::binary(Op::logical_and, is_inside, build::unary(Op::logical_not, central));
+    // Each formula is given numbers that it is finite for.
+    const Value middle =
+        build::apply<ops::ErfinvOp>(build::select(central, p, p.number(0.5)) * 2.0 - 1.0) * 1.41421356237309504880;
+    const Value r = build::unary(Op::sqrt, -build::unary(Op::log, build::select(in_tail, rest, p.number(0.01))));
+    const Value is_near = build::binary(Op::less_equal, r, r.number(5));
+    const Value near = build::select(is_near, r - 1.6, zero), far = build::select(is_near, zero, r - 5.0);
+    using Tail = ops::NormalTail;
+    const Value size =
+        build::select(is_near, polynomial(near, Tail::near_numerator) / polynomial(near, Tail::near_denominator),
+                      polynomial(far, Tail::far_numerator) / polynomial(far, Tail::far_denominator));
+    const Value tail = build::select(below, -size, size);
+    const Value end = build::select(
+        build::equal(p, zero), p.number(-ops::infinity),
+        build::select(build::equal(p, p.number(1)), p.number(ops::infinity), p.number(ops::not_a_number)));
+    const Value made = build::select(central, middle, build::select(is_inside, tail, end));
+    const Value cotangent = build::variable_like(made);
+    const Value values[] = {p};
+    const Value gradients[] = {cotangent * build::unary(Op::exp, made * made * 0.5) *
+                               2.50662827463100050242};  // sqrt(2 pi)
+    return build::cast(build::with_gradients(made, cotangent, values, gradients), given.dtype());
+  }
+
+ private:
+  template <int N> static constexpr Value polynomial(Value x, const double (&c)[N]) {
+    Value sum = x.number(c[N - 1]);
+    for (int i = N - 2; i >= 0; --i) sum = sum * x + c[i];
+    return sum;
+  }
+};
+
+}  // namespace detail
+
+// Shape and sharding are those of the operand; no communication. Integers and bools give f32. NaN gives NaN.
+
+/// exp(x^2) erfc(x), which is about 1 / (x sqrt(pi)) where erfc(x) is 0 (torch.special.erfcx); infinite below -26.
+/// Relative error: 2e-14; computed in double. Gradient: 2 x erfcx(x) - 2 / sqrt(pi).
+template <TensorArgument X> constexpr auto erfcx(const X& x, Here at = Here::current()) {
+  return call<detail::ErfcxTag>(Source::from(at), x);
+}
+/// The inverse of ndtr, the normal quantile of a probability (torch.special.ndtri, jax.scipy.special.ndtri): -infinity
+/// of 0, infinity of 1, NaN outside of [0, 1]. Relative error: 1e-14, also of the smallest probabilities; computed in
+/// double. Gradient: sqrt(2 pi) exp(ndtri(p)^2 / 2).
+template <TensorArgument X> constexpr auto ndtri(const X& p, Here at = Here::current()) {
+  return call<detail::NdtriTag>(Source::from(at), p);
 }
 
 }  // namespace tessera
@@ -58331,6 +59911,198 @@ constexpr auto local_response_norm(const X& x, const LocalResponseNorm& o, Here 
 
 #endif
 
+// ---- tessera/ops/reduction/nan_statistics.hpp
+
+#ifndef TESSERA_OPS_REDUCTION_NAN_STATISTICS_HPP
+#define TESSERA_OPS_REDUCTION_NAN_STATISTICS_HPP
+
+// Reductions of the elements that are not NaN.
+
+namespace tessera {
+
+namespace detail {
+
+constexpr Value is_nan(Value x) { return build::binary(Op::not_equal, x, x); }
+/// x with a number in place of NaN; integers stay.
+constexpr Value without_nan(Value x, double number) {
+  return is_floating(x.dtype()) ? build::select(is_nan(x), x.number(number), x) : x;
+}
+/// What an extreme is reduced from: infinity for the smallest.
+template <class Extreme> constexpr double least_extreme() {
+  const double infinity = std::numeric_limits<double>::infinity();
+  return std::is_same_v<Extreme, ops::MaxOp> ? -infinity : infinity;
+}
+
+template <bool Keep, int... Dims> struct NanSum {
+  using R = Reduce<ops::SumOp, false, Keep, Dims...>;
+  template <class A> using result = typename R::template result<A>;
+  template <int Rank> static constexpr unsigned dims = R::template dims<Rank>;
+  static constexpr Value emit(Value context, Value x, int rank, unsigned set) {
+    x = x.at(context.source);
+    return R::emit(context, without_nan(x, 0), rank, set);
+  }
+};
+
+template <bool Keep, int... Dims> struct NanMean {
+  using R = Reduce<ops::SumOp, true, Keep, Dims...>;
+  template <class A> using result = typename R::template result<A>;
+  template <int Rank> static constexpr unsigned dims = R::template dims<Rank>;
+  static constexpr Value emit(Value context, Value x, int rank, unsigned set) {
+    const DType type = floating_type(x.dtype());
+    set <<= x.rank() - rank;
+    x = build::cast(x.at(context.source), computed_as(type));
+    const Value zero = x.number(0), nan = is_nan(x);
+    const Value count = build::reduce(Op::sum, build::select(nan, zero, x.number(1)), set, Keep);
+    return build::cast(build::reduce(Op::sum, build::select(nan, zero, x), set, Keep) / count, type);
+  }
+};
+
+template <bool Keep, int... Dims> struct NanProd {
+  using R = Reduce<ops::ProdOp, false, Keep, Dims...>;
+  template <class A> using result = typename R::template result<A>;
+  template <int Rank> static constexpr unsigned dims = R::template dims<Rank>;
+  static constexpr Value emit(Value context, Value x, int rank, unsigned set) {
+    return R::emit(context, without_nan(x.at(context.source), 1), rank, set);
+  }
+};
+
+template <class Extreme, bool Keep, int... Dims> struct NanExtreme {
+  using R = Reduce<Extreme, false, Keep, Dims...>;
+  template <class A> using result = typename R::template result<A>;
+  template <int Rank> static constexpr unsigned dims = R::template dims<Rank>;
+  static constexpr Value emit(Value context, Value x, int rank, unsigned set) {
+    x = x.at(context.source);
+    const Value found = R::emit(context, without_nan(x, least_extreme<Extreme>()), rank, set);
+    if (!is_floating(x.dtype())) return found;
+    // NaN where all elements are, and not where there are none.
+    set <<= x.rank() - rank;
+    const Value numbers = build::select(is_nan(x), x.number(0, DType::i32), x.number(1, DType::i32));
+    const Value any = build::reduce(Op::max, numbers, set, Keep);
+    return build::select(build::equal(any, any.number(0)), found.number(std::numeric_limits<double>::quiet_NaN()),
+                         found);
+  }
+};
+
+template <int Rank, bool Root, bool Keep, int... Dims> struct NanVarianceTag {
+  using R = Reduce<ops::SumOp, true, Keep, Dims...>;
+  template <class A, class Correction> using result = typename R::template result<A>;
+  static constexpr Value emit(Value context, Value x, Value correction) {
+    const DType type = floating_type(x.dtype());
+    const unsigned set = dim_set<Rank, Dims...>() << x.leading(Rank);
+    x = build::cast(x.at(context.source), computed_as(type));
+    const Value zero = x.number(0), one = x.number(1), nan = is_nan(x);
+    const Value count = build::reduce(Op::sum, build::select(nan, zero, one), set, true);
+    // A line of NaNs is divided by 1: 0 / 0 would be NaN in its gradient.
+    const Value mean =
+        build::reduce(Op::sum, build::select(nan, zero, x), set, true) / build::binary(Op::maximum, count, one);
+    const Value off = build::select(nan, zero, x - mean);
+    const Value divisor = build::binary(Op::maximum, count - build::cast(correction, x.dtype()), zero);
+    const Value variance = build::reduce(Op::sum, off * off, set, true) / divisor;
+    const Value made = build::cast(Root ? flat_root(variance) : variance, type);
+    return Keep ? made : build::drop_singletons(made, set);
+  }
+};
+
+/// The position of the first extreme of the elements that are not NaN; -1 where all are.
+template <class Extreme, class Index, bool Keep, int... Dims> struct NanArgReduce {
+  using R = ArgReduce<Extreme, Index, Keep, Dims...>;
+  template <class A> using result = typename R::template result<A>;
+  template <int Rank> static constexpr unsigned dims = R::template dims<Rank>;
+  static constexpr Value emit(Value context, Value x, int rank, unsigned set) {
+    x = x.at(context.source);
+    set <<= x.rank() - rank;
+    const Value most = build::reduce(ops::op_v<Extreme>, without_nan(x, least_extreme<Extreme>()), set, true);
+    const Value found = R::first_of(x, build::binary(Op::equal, x, most), set);
+    return build::select(build::equal(found, found.number(R::past_all)), found.number(-1), found);
+  }
+};
+
+}  // namespace detail
+
+/// The sum of the elements that are not NaN, whose gradient is 0 where elements are NaN. In all else as `sum`.
+template <int... Dims, TensorArgument X> constexpr auto nansum(const X& x, Here at = Here::current()) {
+  return detail::reduce_by<detail::NanSum<false, Dims...>>(x, at);
+}
+template <int... Dims, TensorArgument X> constexpr auto nansum(const X& x, KeepDims, Here at = Here::current()) {
+  return detail::reduce_by<detail::NanSum<true, Dims...>>(x, at);
+}
+/// The mean of the elements that are not NaN; NaN where all are. In all else as `mean`.
+template <int... Dims, TensorArgument X> constexpr auto nanmean(const X& x, Here at = Here::current()) {
+  return detail::reduce_by<detail::NanMean<false, Dims...>>(x, at);
+}
+template <int... Dims, TensorArgument X> constexpr auto nanmean(const X& x, KeepDims, Here at = Here::current()) {
+  return detail::reduce_by<detail::NanMean<true, Dims...>>(x, at);
+}
+/// The largest, the smallest of the elements that are not NaN; NaN where all are (jnp.nanmax, jnp.nanmin). The gradient
+/// is that of `max` and `min`, 0 where elements are NaN. In all else as `max`.
+template <int... Dims, TensorArgument X> constexpr auto nanmax(const X& x, Here at = Here::current()) {
+  return detail::reduce_by<detail::NanExtreme<ops::MaxOp, false, Dims...>>(x, at);
+}
+template <int... Dims, TensorArgument X> constexpr auto nanmax(const X& x, KeepDims, Here at = Here::current()) {
+  return detail::reduce_by<detail::NanExtreme<ops::MaxOp, true, Dims...>>(x, at);
+}
+template <int... Dims, TensorArgument X> constexpr auto nanmin(const X& x, Here at = Here::current()) {
+  return detail::reduce_by<detail::NanExtreme<ops::MinOp, false, Dims...>>(x, at);
+}
+template <int... Dims, TensorArgument X> constexpr auto nanmin(const X& x, KeepDims, Here at = Here::current()) {
+  return detail::reduce_by<detail::NanExtreme<ops::MinOp, true, Dims...>>(x, at);
+}
+/// The product of the elements that are not NaN (jnp.nanprod); 1 where all are. In all else as `prod`.
+template <int... Dims, TensorArgument X> constexpr auto nanprod(const X& x, Here at = Here::current()) {
+  return detail::reduce_by<detail::NanProd<false, Dims...>>(x, at);
+}
+template <int... Dims, TensorArgument X> constexpr auto nanprod(const X& x, KeepDims, Here at = Here::current()) {
+  return detail::reduce_by<detail::NanProd<true, Dims...>>(x, at);
+}
+/// The variance of the elements that are not NaN, by their number less the correction, which is 1 as of `var`;
+/// jnp.nanvar's default is 0. NaN where no more elements than the correction are. In all else as `var` and `std`.
+template <int... Dims, TensorArgument X, NumberOperand Correction = int>
+constexpr auto nanvar(const X& x, const Correction& correction = 1, Here at = Here::current()) {
+  return call<detail::NanVarianceTag<X::rank, false, false, Dims...>>(Source::from(at), x, correction);
+}
+template <int... Dims, TensorArgument X, NumberOperand Correction = int>
+constexpr auto nanvar(const X& x, KeepDims, const Correction& correction = 1, Here at = Here::current()) {
+  return call<detail::NanVarianceTag<X::rank, false, true, Dims...>>(Source::from(at), x, correction);
+}
+template <int... Dims, TensorArgument X, NumberOperand Correction = int>
+constexpr auto nanstd(const X& x, const Correction& correction = 1, Here at = Here::current()) {
+  return call<detail::NanVarianceTag<X::rank, true, false, Dims...>>(Source::from(at), x, correction);
+}
+template <int... Dims, TensorArgument X, NumberOperand Correction = int>
+constexpr auto nanstd(const X& x, KeepDims, const Correction& correction = 1, Here at = Here::current()) {
+  return call<detail::NanVarianceTag<X::rank, true, true, Dims...>>(Source::from(at), x, correction);
+}
+/// The index of the largest (smallest) element that is not NaN, along one dim or among all elements; -1 where all are
+/// NaN, as of jnp.nanargmax. In all else as `argmax`: `nanargmax<-1>(x)`, `nanargmin<0, std::int64_t>(x)`.
+template <int D, Element Index = std::int32_t, TensorArgument X>
+constexpr auto nanargmax(const X& x, Here at = Here::current()) {
+  return detail::reduce_by<detail::NanArgReduce<ops::MaxOp, Index, false, D>>(x, at);
+}
+template <Element Index = std::int32_t, TensorArgument X>
+constexpr auto nanargmax(const X& x, Here at = Here::current()) {
+  return detail::reduce_by<detail::NanArgReduce<ops::MaxOp, Index, false>>(x, at);
+}
+template <int D, Element Index = std::int32_t, TensorArgument X>
+constexpr auto nanargmax(const X& x, KeepDims, Here at = Here::current()) {
+  return detail::reduce_by<detail::NanArgReduce<ops::MaxOp, Index, true, D>>(x, at);
+}
+template <int D, Element Index = std::int32_t, TensorArgument X>
+constexpr auto nanargmin(const X& x, Here at = Here::current()) {
+  return detail::reduce_by<detail::NanArgReduce<ops::MinOp, Index, false, D>>(x, at);
+}
+template <Element Index = std::int32_t, TensorArgument X>
+constexpr auto nanargmin(const X& x, Here at = Here::current()) {
+  return detail::reduce_by<detail::NanArgReduce<ops::MinOp, Index, false>>(x, at);
+}
+template <int D, Element Index = std::int32_t, TensorArgument X>
+constexpr auto nanargmin(const X& x, KeepDims, Here at = Here::current()) {
+  return detail::reduce_by<detail::NanArgReduce<ops::MinOp, Index, true, D>>(x, at);
+}
+
+}  // namespace tessera
+
+#endif
+
 // ---- tessera/ops/reduction/order_statistics.hpp
 
 #ifndef TESSERA_OPS_REDUCTION_ORDER_STATISTICS_HPP
@@ -58385,12 +60157,10 @@ template <int Rank, int D, Interpolation How, bool IgnoresNan> struct QuantileTa
   template <class A, class Q> using result = Typed<element_t<floating_type(dtype_v<typename A::type>)>, Rank - 1>;
   static constexpr Value emit(Value context, Value x, Value q) {
     x = build::cast(x.at(context.source), floating_type(x.dtype()));
-    if (const Node& node = q.node(); node.is_constant() && !(node.value >= 0 && node.value <= 1))
-      context.refuse(errc::option, "[quantile] q: q is not between 0 and 1");
+    q = build::checked_cast(q.at(context.source), DType::f64, NumberRule::quantile);
     const RankedDim line(x, x.shifted(D, Rank));
     const Value most = build::cast(line.count() - 1.0, DType::f64), zero = most.number(0);
-    const Value place =
-        build::binary(Op::maximum, build::binary(Op::minimum, build::cast(q, DType::f64) * most, most), zero);
+    const Value place = build::binary(Op::maximum, build::binary(Op::minimum, q * most, most), zero);
     const auto at = [&](Value rank) {
       const Value whole = build::cast(rank, DType::i64);
       return line.at(IgnoresNan ? whole : line.unless_nan(whole));
@@ -58436,8 +60206,8 @@ template <int D = -1, TensorArgument X> constexpr auto nanmedian(const X& x, Her
 
 /// The q-quantile along dim D: the element of rank q (n - 1), from 0 for the smallest on, interpolated between its
 /// neighbours: `quantile<-1>(x, 0.9)`, `quantile<0, ts::Interpolation::lower>(x, q)`. NaN where any element is; of
-/// integers f32. A q that is a ts::Scalar is clamped to [0, 1]. Errors: option for a constant q outside of [0, 1];
-/// dim_range for a dim without elements. In all else as median. `nanquantile` leaves NaNs out.
+/// integers f32. Errors: option for a q outside of [0, 1], of a ts::Scalar when the program runs; dim_range for a dim
+/// without elements. In all else as median. `nanquantile` leaves NaNs out.
 template <int D = -1, Interpolation How = Interpolation::linear, TensorArgument X, NumberOperand Q>
 constexpr auto quantile(const X& x, const Q& q, Here at = Here::current()) {
   return call<detail::QuantileTag<X::rank, detail::checked_dim<D, X::rank>(), How, false>>(Source::from(at), x, q);
@@ -59303,11 +61073,10 @@ constexpr auto fold(const X& x, const std::array<std::int64_t, 2>& extents, cons
   return detail::unfold<detail::FoldTag>(x, options, at, extents[0], extents[1]);
 }
 
-/// The windows of `size` elements of dim D, one every `step` elements (Tensor.unfold): the dim becomes (n - size) /
-/// step
-/// + 1 windows, and the elements of a window are the last dim. Without a split dim the windows are a view. The gradient
-/// adds the windows up. Errors: shape_mismatch for a window longer than the dim, and for a size or a step below 1.
-/// Communication: along a split dim a halo, of the elements that windows of other devices need.
+/// The windows of `size` elements of dim D, one every `step` elements (Tensor.unfold): a dim of n becomes (n - size) /
+/// step + 1 windows, and the elements of a window are the last dim. If D is not split, the windows are a view. The
+/// gradient adds the windows up. Errors: shape_mismatch for a window longer than the dim, and for a size or a step
+/// below 1. Communication: along a split dim a halo, of the elements that windows of other devices need.
 ///
 ///     const auto frames = ts::unfold<-1>(signal, 512, 128);   // [batch, time]: [batch, frames, 512]
 template <int D, TensorArgument X, SizeOperand Size, SizeOperand Step>
@@ -61634,7 +63403,7 @@ template <class T, int Rank> bool all_equal(const ShardedTensor<T, Rank>& x, con
   const ShardedTensor<T, Rank> alike =
       same_sharded_type(x, y) ? y : reshard(y, a.mesh(), spec_of(a.sharding(), a.mesh()));
   const TensorStorage& b = storage_of(alike);
-  if (&a == &b && !std::is_floating_point_v<T>) return true;
+  if (&a == &b && !is_floating_v<T> && !is_float8_v<T>) return true;
   for (int shard = 0; shard < a.shard_count(); ++shard) {
     const auto *p = static_cast<const T*>(a.data(shard)), *q = static_cast<const T*>(b.data(shard));
     const std::int64_t count = volume(extents(a.box(shard)));
@@ -61949,7 +63718,7 @@ template <class F> struct PlannedFunction<Compiled<F>> {
 
 /// Compiles a function of tensors, models, Dims and Scalars, as jax.jit does. The function captures nothing: the C++
 /// compiler traces it once, at compile time. `options` restrict its plans, for instance to those without implicit
-/// reshards.
+/// reshards. Communication: none here; that of a call is in its plan, `compiled.explain(arguments...)`.
 template <class F> constexpr Compiled<F> compile(F, const PlanOptions& options, Here at = Here::current()) {
   (void)sizeof(detail::ExplainFunction<F>);
   return Compiled<F>(Source::from(at), options);
@@ -61957,141 +63726,6 @@ template <class F> constexpr Compiled<F> compile(F, const PlanOptions& options, 
 template <class F> constexpr Compiled<F> compile(F, Here at = Here::current()) {
   (void)sizeof(detail::ExplainFunction<F>);
   return Compiled<F>(Source::from(at), PlanOptions{});
-}
-
-}  // namespace tessera
-
-#endif
-
-// ---- tessera/tensor/global_mesh.hpp
-
-#ifndef TESSERA_TENSOR_GLOBAL_MESH_HPP
-#define TESSERA_TENSOR_GLOBAL_MESH_HPP
-
-namespace tessera {
-
-namespace detail {
-struct GlobalMesh {
-  std::mutex mutex;
-  std::optional<Mesh> mesh;
-
-  static GlobalMesh& instance() {
-    static GlobalMesh global;
-    return global;
-  }
-  std::optional<Mesh> exchange(std::optional<Mesh> next) {
-    const std::lock_guard lock(mutex);
-    return std::exchange(mesh, std::move(next));
-  }
-};
-}  // namespace detail
-
-/// Sets the mesh of this process. All threads see it; a later call replaces it.
-inline void set_global_mesh(const Mesh& mesh) { detail::GlobalMesh::instance().exchange(mesh); }
-inline void clear_global_mesh() { detail::GlobalMesh::instance().exchange({}); }
-inline bool has_global_mesh() {
-  auto& global = detail::GlobalMesh::instance();
-  const std::lock_guard lock(global.mutex);
-  return global.mesh.has_value();
-}
-/// The mesh that was set last. Errors: `mesh_devices` if no mesh is set.
-inline Mesh global_mesh() {
-  auto& global = detail::GlobalMesh::instance();
-  const std::lock_guard lock(global.mutex);
-  if (!global.mesh)
-    fail(errc::mesh_devices, "[global_mesh] global mesh: no mesh is set; call ts::set_global_mesh(mesh) first");
-  return *global.mesh;
-}
-
-/// Sets the mesh of this process; its destructor restores the previous mesh.
-class GlobalMeshScope {
- public:
-  explicit GlobalMeshScope(const Mesh& mesh) : before_(detail::GlobalMesh::instance().exchange(mesh)) {}
-  ~GlobalMeshScope() { detail::GlobalMesh::instance().exchange(before_); }
-  GlobalMeshScope(const GlobalMeshScope&) = delete;
-  GlobalMeshScope& operator=(const GlobalMeshScope&) = delete;
-
- private:
-  std::optional<Mesh> before_;
-};
-
-}  // namespace tessera
-
-#endif
-
-// ---- tessera/tensor/host.hpp
-
-#ifndef TESSERA_TENSOR_HOST_HPP
-#define TESSERA_TENSOR_HOST_HPP
-
-namespace tessera {
-
-namespace detail {
-
-/// Writes a whole tensor to a host array of the same shape and any strides, in parallel.
-TESSERA_ONCE void copy_to_host(const TensorStorage& from, void* out, const kernels::Strides& strides);
-#if TESSERA_HAS_DEFINITIONS
-TESSERA_ONCE void copy_to_host(const TensorStorage& from, void* out, const kernels::Strides& strides) {
-  const Uncounted uncounted;  // a copy to the host is no communication between devices
-  const runtime::ShardRef host{out, {Shape(from.shape().size(), 0), from.shape()}, strides};
-  runtime::reshard(from.dtype(), Reduction::sum, {&host, 1}, shard_refs(from));
-}
-#endif
-
-inline void copy_to_host(const TensorStorage& from, void* out) {
-  copy_to_host(from, out, kernels::contiguous_strides(from.shape()));
-}
-
-}  // namespace detail
-
-/// Writes all elements, row-major, to memory on the host.
-/// Errors: `host_data` if the span and the tensor differ in size, `empty_tensor` for a tensor without data.
-template <class T, int Rank>
-void to_host(const ShardedTensor<T, Rank>& x, std::span<std::type_identity_t<T>> out, Here at = Here::current()) {
-  const TensorStorage& storage = storage_of(x);
-  if (static_cast<std::int64_t>(out.size()) != volume(storage.shape()))
-    fail(errc::host_data, "[to_host] element count: the span has ", out.size(), " elements, ",
-         sharded_type_text(storage), " has ", volume(storage.shape()), Source::from(at));
-  detail::copy_to_host(storage, out.data());
-}
-
-/// All elements, row-major.
-template <class T, int Rank> std::vector<T> to_host(const ShardedTensor<T, Rank>& x) {
-  const TensorStorage& storage = storage_of(x);
-  const auto count = static_cast<std::size_t>(volume(storage.shape()));
-  if constexpr (std::is_same_v<T, bool>) {
-    const auto bools = std::make_unique<bool[]>(count);
-    detail::copy_to_host(storage, bools.get());
-    return std::vector<bool>(bools.get(), bools.get() + count);
-  } else {
-    std::vector<T> values(count);
-    detail::copy_to_host(storage, values.data());
-    return values;
-  }
-}
-
-/// Evaluates an expression and copies its result to the host.
-template <ExprOperand E> auto to_host(const E& expression) {
-  return to_host(ShardedTensor<typename E::element, E::rank>(expression));
-}
-/// Of a call with an error, which the compiler has reported.
-template <std::derived_from<detail::NoResult> X> X to_host(const X& result);
-
-/// The value of a tensor with exactly one element, such as a loss, as torch.Tensor.item.
-/// Errors: `shape_mismatch` for a tensor with no or several elements.
-template <class T, int Rank> T item(const ShardedTensor<T, Rank>& x, Here at = Here::current()) {
-  const TensorStorage& storage = storage_of(x);
-  if (volume(storage.shape()) != 1)
-    fail(errc::shape_mismatch, "[item] element count: ", sharded_type_text(storage), " has ", volume(storage.shape()),
-         " elements; item takes a tensor with exactly 1 element", Source::from(at));
-  T value{};
-  detail::copy_to_host(storage, &value);
-  return value;
-}
-
-/// Evaluates an expression and copies its result to the host.
-template <ExprOperand E> auto item(const E& expression, Here at = Here::current()) {
-  return item(ShardedTensor<typename E::element, E::rank>(expression), at);
 }
 
 }  // namespace tessera
@@ -62160,6 +63794,8 @@ namespace detail {
 
 /// The elements, and a line with type, shape, sharding and mesh.
 TESSERA_ONCE std::string tensor_text(const TensorStorage& storage, const PrintOptions& options);
+/// The elements of a dense row-major array.
+TESSERA_ONCE std::string array_text(DType dtype, const Shape& shape, const void* data, const PrintOptions& options);
 
 #if TESSERA_HAS_DEFINITIONS
 inline void pad_left(std::string& word, std::size_t width) {
@@ -62244,15 +63880,26 @@ template <class T> std::vector<std::string> real_words(const std::vector<T>& val
   return words;
 }
 
+/// What is printed: boxes of a tensor, each a dense row-major array.
+struct PrintedTensor {
+  struct Part {
+    Box box;
+    const void* data = nullptr;
+  };
+  DType dtype{};
+  Shape shape;
+  std::vector<Part> parts;
+};
+
 /// The elements at the given indices of each dim, as words of one width.
 class PrintedElements {
  public:
-  PrintedElements(const TensorStorage& storage, std::vector<std::vector<std::int64_t>> shown)
-      : storage_(storage), shown_(std::move(shown)) {}
+  PrintedElements(const PrintedTensor& tensor, std::vector<std::vector<std::int64_t>> shown)
+      : tensor_(tensor), shown_(std::move(shown)) {}
 
   std::vector<std::string> words(int precision) const {
     return dispatch(
-        storage_.dtype(),
+        tensor_.dtype,
         [&]<class T>() {
           if constexpr (is_floating_v<T> || is_float8_v<T>) {
             return real_words(values<T, computed_t<T>>(), precision);
@@ -62265,8 +63912,7 @@ class PrintedElements {
           }
         },
         [&]() -> std::vector<std::string> {
-          fail(errc::dtype_mismatch, "[print] element type: tensors of ", name_of(storage_.dtype()),
-               " can't be printed");
+          fail(errc::dtype_mismatch, "[print] element type: tensors of ", name_of(tensor_.dtype), " can't be printed");
         });
   }
 
@@ -62275,12 +63921,12 @@ class PrintedElements {
     std::vector<Read> out;
     std::vector<std::size_t> at(shown_.size(), 0);
     Shape index(shown_.size(), 0);
-    int shard = 0;
+    std::size_t part = 0;
     for (;;) {
       for (std::size_t dim = 0; dim < at.size(); ++dim) index[dim] = shown_[dim][at[dim]];
-      while (!holds(storage_.box(shard), index)) shard = (shard + 1) % storage_.shard_count();
-      const auto* data = static_cast<const T*>(storage_.data(shard));
-      out.push_back(static_cast<Read>(data[offset_in(storage_.box(shard), index)]));
+      while (!holds(tensor_.parts[part].box, index)) part = (part + 1) % tensor_.parts.size();
+      const auto* data = static_cast<const T*>(tensor_.parts[part].data);
+      out.push_back(static_cast<Read>(data[offset_in(tensor_.parts[part].box, index)]));
       std::size_t dim = at.size();
       while (dim > 0 && ++at[dim - 1] == shown_[dim - 1].size()) at[--dim] = 0;
       if (dim == 0) return out;
@@ -62298,7 +63944,7 @@ class PrintedElements {
     return offset;
   }
 
-  const TensorStorage& storage_;
+  const PrintedTensor& tensor_;
   std::vector<std::vector<std::int64_t>> shown_;
 };
 
@@ -62360,12 +64006,12 @@ class BracketedText {
   std::string out_;
 };
 
-inline std::string elements_text(const TensorStorage& storage, const PrintOptions& options) {
-  const std::int64_t elements = volume(storage.shape()), edge = std::max<std::int64_t>(options.edge_items, 1);
+inline std::string elements_text(const PrintedTensor& tensor, const PrintOptions& options) {
+  const std::int64_t elements = volume(tensor.shape), edge = std::max<std::int64_t>(options.edge_items, 1);
   if (elements == 0) return "[]";
   std::vector<std::vector<std::int64_t>> shown;
   std::vector<std::size_t> sizes, gaps;
-  for (std::int64_t extent : storage.shape()) {
+  for (std::int64_t extent : tensor.shape) {
     const bool abbreviated = elements > options.threshold && extent - edge > edge;
     shown.emplace_back();
     for (std::int64_t i = 0; i < extent; ++i) {
@@ -62376,12 +64022,18 @@ inline std::string elements_text(const TensorStorage& storage, const PrintOption
     gaps.push_back(abbreviated ? static_cast<std::size_t>(edge) : 0);
   }
   std::vector<std::string> words =
-      PrintedElements(storage, std::move(shown)).words(std::clamp(options.precision, 0, 17));
+      PrintedElements(tensor, std::move(shown)).words(std::clamp(options.precision, 0, 17));
   return BracketedText(std::move(words), std::move(sizes), std::move(gaps), options.line_width).text();
 }
 
 TESSERA_ONCE std::string tensor_text(const TensorStorage& storage, const PrintOptions& options) {
-  return elements_text(storage, options) + "\n" + sharded_type_text(storage) + " on " + storage.mesh().text();
+  PrintedTensor tensor{storage.dtype(), storage.shape(), {}};
+  for (int shard = 0; shard < storage.shard_count(); ++shard)
+    tensor.parts.push_back({storage.box(shard), storage.data(shard)});
+  return elements_text(tensor, options) + "\n" + sharded_type_text(storage) + " on " + storage.mesh().text();
+}
+TESSERA_ONCE std::string array_text(DType dtype, const Shape& shape, const void* data, const PrintOptions& options) {
+  return elements_text({dtype, shape, {{{Shape(shape.size(), 0), shape}, data}}}, options);
 }
 #endif
 
@@ -62428,6 +64080,252 @@ TESSERA_PLANNING_END
 
 #endif
 
+// ---- tessera/tensor/debug_print.hpp
+
+#ifndef TESSERA_TENSOR_DEBUG_PRINT_HPP
+#define TESSERA_TENSOR_DEBUG_PRINT_HPP
+
+#if TESSERA_HAS_DEFINITIONS
+#include <cstdio>
+#include <string>
+#endif
+
+namespace tessera {
+
+namespace detail {
+
+/// Writes a label, type and shape, and the elements of a dense row-major array to the standard output, in one piece.
+TESSERA_ONCE void write_array(std::string_view label, DType dtype, const Shape& shape, const void* data);
+#if TESSERA_HAS_DEFINITIONS
+TESSERA_ONCE void write_array(std::string_view label, DType dtype, const Shape& shape, const void* data) {
+  const std::string text = concat_text(label, " ", name_of(dtype), extents_text(shape), shape.size() < 2 ? " " : "\n",
+                                       array_text(dtype, shape, data, {}), "\n");
+  std::fwrite(text.data(), 1, text.size(), stdout);
+  std::fflush(stdout);
+}
+#endif
+
+/// The function that prints a tensor, of which it gets all elements: a custom call without batch dims. Its result is
+/// added to the tensor: -0, or 0 for integers, changes no element. A tensor of rank 0 has a dim of extent 1 in front.
+template <FixedString Label, int Rank> struct PrintedValue {
+  static constexpr int dims = Rank == 0 ? 1 : Rank;
+  struct Signature {
+    char text[2 * max_rank + 6]{};
+    std::size_t size = 0;
+    constexpr Signature() {
+      for (int d = 0; d < dims; ++d) {
+        text[size++] = d == 0 ? '(' : ',';
+        text[size++] = Rank == 0 ? '1' : static_cast<char>('a' + d);
+      }
+      for (const char letter : std::string_view(")->()")) text[size++] = letter;
+    }
+  };
+  static constexpr Signature own{};
+
+  static constexpr std::string_view name = "debug_print";
+  static constexpr std::string_view signature{own.text, own.size};
+  template <class T> static void run(CallArray<const T, dims> x, CallArray<T, 0> nothing) {
+    Shape shape;
+    for (int d = 0; d < Rank; ++d) shape.push_back(x.extent(d));
+    write_array(Label.view(), dtype_v<T>, shape, x.data());
+    if constexpr (is_floating_v<T>)
+      nothing() = static_cast<T>(-0.f);
+    else
+      nothing() = T{};
+  }
+  template <class T> static constexpr void gradient(Gradient&) {}
+};
+
+}  // namespace detail
+
+/// x, which is printed when the program runs, as jax.debug.print does: a line with the label, the element type and the
+/// shape, and the elements as NumPy prints them, long dims abbreviated. Only a result that the program uses is printed,
+/// so go on with it:
+///
+///     const auto h = ts::debug_print<"hidden">(ts::gelu(up(x)));
+///
+/// prints `hidden f32[2,3]` and the elements to the standard output. In a loop or a Stack it prints in each step, in a
+/// ts::vmap for each example, and in a ts::shard_map what each device has; examples and devices in any order. A
+/// checkpointed function prints again where it is computed again. The gradient is that of x; cotangents are printed in
+/// the backward of a ts::custom_vjp. Elements and sharding of the result are those of x. Communication: a split x is
+/// gathered for the print.
+template <FixedString Label, TensorArgument X> constexpr auto debug_print(const X& x, Here at = Here::current()) {
+  using T = typename X::element;
+  static_assert(Label.view().size() <= 32, "tessera: the label of ts::debug_print has at most 32 characters");
+  static_assert(!is_float8_v<T>, "tessera: print 8-bit floats by ts::debug_print<...>(ts::cast<float>(x))");
+  const auto printed = [&] {
+    using Printed = detail::PrintedValue<Label, X::rank>;
+    if constexpr (X::rank == 0)
+      return custom_call<Printed>(unsqueeze<0>(x, at), at);
+    else
+      return custom_call<Printed>(x, at);
+  }();
+  if constexpr (std::is_same_v<T, bool>)
+    return logical_or(x, printed, at);
+  else
+    return call<AddTag>(Source::from(at), x, printed);
+}
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/tensor/global_mesh.hpp
+
+#ifndef TESSERA_TENSOR_GLOBAL_MESH_HPP
+#define TESSERA_TENSOR_GLOBAL_MESH_HPP
+
+namespace tessera {
+
+namespace detail {
+struct GlobalMesh {
+  std::mutex mutex;
+  std::optional<Mesh> mesh;
+
+  static GlobalMesh& instance() {
+    static GlobalMesh global;
+    return global;
+  }
+  std::optional<Mesh> exchange(std::optional<Mesh> next) {
+    const std::lock_guard lock(mutex);
+    return std::exchange(mesh, std::move(next));
+  }
+};
+}  // namespace detail
+
+/// Sets the mesh of this process. All threads see it; a later call replaces it.
+inline void set_global_mesh(const Mesh& mesh) { detail::GlobalMesh::instance().exchange(mesh); }
+inline void clear_global_mesh() { detail::GlobalMesh::instance().exchange({}); }
+inline bool has_global_mesh() {
+  auto& global = detail::GlobalMesh::instance();
+  const std::lock_guard lock(global.mutex);
+  return global.mesh.has_value();
+}
+/// The mesh that was set last. Errors: `mesh_devices` if no mesh is set.
+inline Mesh global_mesh() {
+  auto& global = detail::GlobalMesh::instance();
+  const std::lock_guard lock(global.mutex);
+  if (!global.mesh)
+    fail(errc::mesh_devices, "[global_mesh] global mesh: no mesh is set; call ts::set_global_mesh(mesh) first");
+  return *global.mesh;
+}
+
+/// Sets the mesh of this process; its destructor restores the previous mesh.
+class GlobalMeshScope {
+ public:
+  explicit GlobalMeshScope(const Mesh& mesh) : before_(detail::GlobalMesh::instance().exchange(mesh)) {}
+  ~GlobalMeshScope() { detail::GlobalMesh::instance().exchange(before_); }
+  GlobalMeshScope(const GlobalMeshScope&) = delete;
+  GlobalMeshScope& operator=(const GlobalMeshScope&) = delete;
+
+ private:
+  std::optional<Mesh> before_;
+};
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/tensor/host.hpp
+
+#ifndef TESSERA_TENSOR_HOST_HPP
+#define TESSERA_TENSOR_HOST_HPP
+
+namespace tessera {
+
+namespace detail {
+
+/// Reports a value of a traced function where a stored tensor is needed.
+template <class X> struct ExplainTracedValue {
+  static constexpr bool is_stored = !SymOperand<X>;
+  using Checks = decltype([] {
+    static_assert(is_stored,
+                  "tessera: ts::to_host and ts::item read a stored tensor, and this is a value of a traced function: "
+                  "return it from the function, and read the result of the call. A function that works only in a "
+                  "traced function, such as ts::scan or ts::global_norm, is called in one: "
+                  "ts::compile([](const auto& x) { return ts::global_norm(x); })(x)");
+  });
+};
+
+/// Writes a whole tensor to a host array of the same shape and any strides, in parallel.
+TESSERA_ONCE void copy_to_host(const TensorStorage& from, void* out, const kernels::Strides& strides);
+#if TESSERA_HAS_DEFINITIONS
+TESSERA_ONCE void copy_to_host(const TensorStorage& from, void* out, const kernels::Strides& strides) {
+  const Uncounted uncounted;  // a copy to the host is no communication between devices
+  const runtime::ShardRef host{out, {Shape(from.shape().size(), 0), from.shape()}, strides};
+  runtime::reshard(from.dtype(), Reduction::sum, {&host, 1}, shard_refs(from));
+}
+#endif
+
+inline void copy_to_host(const TensorStorage& from, void* out) {
+  copy_to_host(from, out, kernels::contiguous_strides(from.shape()));
+}
+
+}  // namespace detail
+
+/// Writes all elements, row-major, to memory on the host.
+/// Errors: `host_data` if the span and the tensor differ in size, `empty_tensor` for a tensor without data.
+template <class T, int Rank>
+void to_host(const ShardedTensor<T, Rank>& x, std::span<std::type_identity_t<T>> out, Here at = Here::current()) {
+  const TensorStorage& storage = storage_of(x);
+  if (static_cast<std::int64_t>(out.size()) != volume(storage.shape()))
+    fail(errc::host_data, "[to_host] element count: the span has ", out.size(), " elements, ",
+         sharded_type_text(storage), " has ", volume(storage.shape()), Source::from(at));
+  detail::copy_to_host(storage, out.data());
+}
+
+/// All elements, row-major.
+template <class T, int Rank> std::vector<T> to_host(const ShardedTensor<T, Rank>& x) {
+  const TensorStorage& storage = storage_of(x);
+  const auto count = static_cast<std::size_t>(volume(storage.shape()));
+  if constexpr (std::is_same_v<T, bool>) {
+    const auto bools = std::make_unique<bool[]>(count);
+    detail::copy_to_host(storage, bools.get());
+    return std::vector<bool>(bools.get(), bools.get() + count);
+  } else {
+    std::vector<T> values(count);
+    detail::copy_to_host(storage, values.data());
+    return values;
+  }
+}
+
+/// Evaluates an expression and copies its result to the host.
+template <ExprOperand E> auto to_host(const E& expression) {
+  return to_host(ShardedTensor<typename E::element, E::rank>(expression));
+}
+/// Of a call with an error, which the compiler has reported.
+template <std::derived_from<detail::NoResult> X> X to_host(const X& result);
+/// A value of a traced function has no elements while the function is traced, nor outside of it.
+template <SymOperand X> detail::NoResult to_host(const X&) {
+  (void)sizeof(detail::ExplainTracedValue<X>);
+  return {};
+}
+
+/// The value of a tensor with exactly one element, such as a loss, as torch.Tensor.item.
+/// Errors: `shape_mismatch` for a tensor with no or several elements.
+template <class T, int Rank> T item(const ShardedTensor<T, Rank>& x, Here at = Here::current()) {
+  const TensorStorage& storage = storage_of(x);
+  if (volume(storage.shape()) != 1)
+    fail(errc::shape_mismatch, "[item] element count: ", sharded_type_text(storage), " has ", volume(storage.shape()),
+         " elements; item takes a tensor with exactly 1 element", Source::from(at));
+  T value{};
+  detail::copy_to_host(storage, &value);
+  return value;
+}
+
+/// Evaluates an expression and copies its result to the host.
+template <ExprOperand E> auto item(const E& expression, Here at = Here::current()) {
+  return item(ShardedTensor<typename E::element, E::rank>(expression), at);
+}
+template <SymOperand X> detail::NoResult item(const X&) {
+  (void)sizeof(detail::ExplainTracedValue<X>);
+  return {};
+}
+
+}  // namespace tessera
+
+#endif
+
 // ---- tessera/tensor/sharded_tensor.hpp
 
 #ifndef TESSERA_TENSOR_SHARDED_TENSOR_HPP
@@ -62452,6 +64350,7 @@ ShardedTensor<T, 2> band_indices(std::string_view op, std::int64_t rows, std::in
                                  std::int64_t high, const Mesh& mesh, const PartitionSpec& spec, Here at) {
   if (rows < 0 || columns < 0)
     fail(errc::dim_range, "[", op, "] extents: ", rows, " x ", columns, " are below 0", Source::from(at));
+  low = std::clamp(low, -rows, columns), high = std::clamp(high, -rows, columns);  // any offset: sums don't overflow
   std::vector<T> row, column;
   for (std::int64_t i = 0; i < rows; ++i)
     for (std::int64_t j = std::max<std::int64_t>(0, i + low); j < std::min(columns, i + high + 1); ++j) {
