@@ -72,7 +72,6 @@
 #include <cstdio>
 #include <initializer_list>
 #include <iosfwd>
-#include <iterator>
 #include <limits>
 #include <new>
 #include <source_location>

@@ -5,7 +5,6 @@
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
-#include <iterator>
 #include <utility>
 
 #include <tessera/ops/constraint.hpp>
