@@ -2,11 +2,11 @@
 #include <complex>
 #include <cstdint>
 #include <numbers>
-#include <random>
 #include <tuple>
 #include <vector>
 
 #include "../../support/gradients.hpp"
+#include "double_tensors.hpp"
 #include <gtest/gtest.h>
 
 #include <tessera/interop/fft.hpp>
@@ -14,30 +14,12 @@
 #include <tessera/tessera.hpp>
 
 namespace ts = tessera;
+using tessera_test::check_gradient_of;
+using tessera_test::devices;
+using tessera_test::Double;
+using tessera_test::random_values;
 
 namespace {
-
-template <int Rank> using Double = ts::ShardedTensor<double, Rank>;
-
-const ts::Mesh devices({{"data", 2}, {"model", 2}});
-
-std::vector<double> random_values(std::int64_t count, unsigned seed) {
-  std::mt19937 engine(seed);
-  std::vector<double> made(static_cast<std::size_t>(count));
-  for (double& v : made) v = std::uniform_real_distribution<double>(-1, 1)(engine);
-  return made;
-}
-
-/// Results as float: the weights of check_gradient are.
-template <class F> struct Single {
-  constexpr auto operator()(const auto&... x) const { return ts::cast<float>(F{}(x...)); }
-};
-template <int Rank, class F> void check_gradient_of(F, const oracle::Array& x) {
-  oracle::check_gradient<Double<Rank>>(Single<F>{}, {x}, oracle::first_order);
-}
-template <int Rank, class F> void check_gradient_of(F, const oracle::Array& x, const oracle::Array& y) {
-  oracle::check_gradient<Double<Rank>, Double<Rank>>(Single<F>{}, {x, y}, oracle::first_order);
-}
 
 constexpr auto transforms = ts::compile([](auto x, auto y) {
   const auto whole = ts::fft::fft<1>(x, y);
