@@ -23,7 +23,7 @@
 #include "train_gpt/trainer.hpp"
 
 #include <tessera/nn/parameters.hpp>
-#include <tessera/optim/schedule.hpp>
+#include <tessera/optim/schedule/schedule.hpp>
 #include <tessera/runtime/threads/team.hpp>
 
 namespace train_gpt {

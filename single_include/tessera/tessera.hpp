@@ -49409,6 +49409,158 @@ InstanceNorm<T> instance_norm(Extent features, const ShardingStrategy& strategy,
 
 #endif
 
+// ---- tessera/nn/normalization/spectral_norm.hpp
+
+#ifndef TESSERA_NN_NORMALIZATION_SPECTRAL_NORM_HPP
+#define TESSERA_NN_NORMALIZATION_SPECTRAL_NORM_HPP
+
+namespace tessera::nn {
+
+/// The singular vectors of a weight that power iterations have found so far. They are no parameters of a model, but a
+/// state that a training step takes and returns, as RunningStatistics.
+template <Element T = float> struct SingularVectors {
+  ShardedTensor<T, 1> left;   ///< [out]
+  ShardedTensor<T, 1> right;  ///< the product of all other dims of the weight
+
+  static constexpr std::array field_names{"left", "right"};
+};
+
+/// A layer with a field `weight` [..., out] that computes with the weight over its largest singular value, as
+/// torch.nn.utils.parametrizations.spectral_norm of a Linear or a convolution; the weight counts as a matrix of its
+/// last dim and all others.
+///
+///     ts::nn::SpectralNorm<ts::nn::Linear<>> up{ts::nn::linear(key, 16, 64, strategy)};
+///     auto vectors = ts::nn::singular_vectors(key, up.layer);      // outside of a traced function
+///     const auto [y, next] = up.train(x, vectors);                 // one power iteration, from `vectors`
+///     const auto y = up(x, vectors);                               // evaluation: no iteration
+/// The next vectors have no gradient; that of the singular value by the weight is their outer product. For f32 and f64
+/// weights. Inside a traced function. Communication: that of the layer, and all_reduces of the two vectors where the
+/// weight is split. Source: Miyato et al., 1802.05957.
+template <class Layer> struct SpectralNorm {
+  using T = typename decltype(Layer::weight)::element;
+
+  Layer layer;
+
+  static constexpr std::array field_names{"layer"};
+  template <class X>
+  constexpr auto operator()(const X& x, const SingularVectors<T>& vectors, Here at = Here::current()) const {
+    const tessera::detail::LayerCall call(at, x);
+    return whole(vectors)(x, at);
+  }
+  template <class X>
+  constexpr auto train(const X& x, const SingularVectors<T>& vectors, Here at = Here::current()) const {
+    const tessera::detail::LayerCall call(at, x);
+    const SingularVectors<T> next = iterated(vectors);
+    return std::tuple(whole(next)(x, at), next);
+  }
+
+  /// Inside a traced function: the vectors after one more power iteration.
+  constexpr SingularVectors<T> iterated(const SingularVectors<T>& vectors) const {
+    const auto w = stop_gradient(matrix());
+    const auto left = tessera::detail::settle(normalize(matmul(vectors.right, w)));
+    return {left, tessera::detail::settle(normalize(matmul(w, left)))};
+  }
+  /// Inside a traced function: the layer with the weight that it computes with.
+  constexpr Layer whole(const SingularVectors<T>& vectors) const {
+    const auto left = stop_gradient(vectors.left), right = stop_gradient(vectors.right);
+    Layer made = layer;
+    made.weight = tessera::detail::settle(layer.weight / sum(matmul(right, matrix()) * left));
+    return made;
+  }
+
+ private:
+  constexpr auto matrix() const {
+    constexpr int rank = decltype(Layer::weight)::rank;
+    if constexpr (rank == 2)
+      return tessera::detail::as_sym(layer.weight);
+    else
+      return tessera::detail::as_sym(merge_dims<0, rank - 2>(layer.weight));
+  }
+};
+
+/// Vectors to begin with: normal ones of length 1 after `iterations` power iterations for this weight, on all devices.
+/// Outside of a traced function.
+template <class Layer>
+auto singular_vectors(Key key, const Layer& layer, int iterations = 15, Here at = Here::current()) {
+  using T = typename decltype(Layer::weight)::element;
+  const Shape extents = shape(layer.weight);
+  std::int64_t others = 1;
+  for (std::size_t d = 0; d + 1 < extents.size(); ++d) others *= extents[d];
+  const auto [of_left, of_right] = split<2>(key);
+  const Mesh& on = mesh(layer.weight);
+  SingularVectors<T> vectors{normal<T>(of_left, {extents[extents.size() - 1]}, on, PartitionSpec(), 0, 1, at),
+                             normal<T>(of_right, {others}, on, PartitionSpec(), 0, 1, at)};
+  const auto matrix = [&] {
+    if constexpr (decltype(Layer::weight)::rank == 2)
+      return layer.weight;
+    else
+      return eval(merge_dims<0, decltype(Layer::weight)::rank - 2>(layer.weight, at));
+  }();
+  for (int i = 0; i < iterations; ++i) {
+    vectors.left = full_tensor(eval(normalize(matmul(vectors.right, matrix, at))), at);
+    vectors.right = full_tensor(eval(normalize(matmul(matrix, vectors.left, at))), at);
+  }
+  return vectors;
+}
+
+}  // namespace tessera::nn
+
+#endif
+
+// ---- tessera/nn/normalization/weight_norm.hpp
+
+#ifndef TESSERA_NN_NORMALIZATION_WEIGHT_NORM_HPP
+#define TESSERA_NN_NORMALIZATION_WEIGHT_NORM_HPP
+
+namespace tessera::nn {
+
+/// A layer with a field `weight` [..., out], whose columns have a direction and a length of their own, as
+/// torch.nn.utils.weight_norm of a Linear or a convolution: the layer computes with length v / |v|, where v is
+/// `layer.weight` and |v| the norm over all dims but the last. Both are parameters.
+///
+///     ts::nn::WeightNorm<ts::nn::Linear<>> up = ts::nn::weight_norm(ts::nn::linear(key, 16, 64, strategy));
+///     const auto y = up(x);
+/// Of a transposed convolution PyTorch's default takes the norms of the dim `in`. A column of zeros has no direction,
+/// and gives NaN. Inside a traced function. Communication: that of the layer, and where a dim but the last one is split
+/// an all_reduce of one value for each column. Source: Salimans, Kingma, 1602.07868.
+template <class Layer> struct WeightNorm {
+  using Weight = decltype(Layer::weight);
+
+  Layer layer;                                        ///< its weight is the direction
+  ShardedTensor<typename Weight::element, 1> length;  ///< [out]
+
+  static constexpr std::array field_names{"layer", "length"};
+  template <class X> constexpr auto operator()(const X& x, Here at = Here::current()) const {
+    const tessera::detail::LayerCall call(at, x);
+    return whole(at)(x, at);
+  }
+  /// Inside a traced function: the layer with the weight that it computes with.
+  constexpr Layer whole(Here at = Here::current()) const {
+    const auto norms = tessera::detail::norm_of_others<Weight::rank - 1>(layer.weight, 2, at);
+    Layer made = layer;
+    made.weight = tessera::detail::settle(call<MulTag>(Source::from(at), layer.weight, length / norms));
+    return made;
+  }
+};
+
+/// The layer as a WeightNorm that computes the same: the lengths are the norms of its columns, sharded as they are in
+/// the weight. Outside of a traced function.
+template <class Layer> WeightNorm<Layer> weight_norm(const Layer& layer, Here at = Here::current()) {
+  constexpr int rank = decltype(Layer::weight)::rank;
+  const Mesh& on = mesh(layer.weight);
+  const PartitionSpec of_weight = spec_of(sharding(layer.weight), on);
+  PartitionSpec spec;
+  if (of_weight.entries.size() == rank) spec.entries.push_back(of_weight.entries[rank - 1]);
+  const auto norms = [&]<int... D>(std::integer_sequence<int, D...>) {
+    return norm<D...>(layer.weight, at);
+  }(std::make_integer_sequence<int, rank - 1>{});
+  return {layer, reshard(eval(norms), on, spec, at)};
+}
+
+}  // namespace tessera::nn
+
+#endif
+
 // ---- tessera/nn/orthogonal.hpp
 
 #ifndef TESSERA_NN_ORTHOGONAL_HPP
@@ -50173,104 +50325,6 @@ ShardedTensor<T, 2> sinusoidal_positions(Extent time, Extent features, const Mes
 
 #endif
 
-// ---- tessera/nn/spectral_norm.hpp
-
-#ifndef TESSERA_NN_SPECTRAL_NORM_HPP
-#define TESSERA_NN_SPECTRAL_NORM_HPP
-
-namespace tessera::nn {
-
-/// The singular vectors of a weight that power iterations have found so far. They are no parameters of a model, but a
-/// state that a training step takes and returns, as RunningStatistics.
-template <Element T = float> struct SingularVectors {
-  ShardedTensor<T, 1> left;   ///< [out]
-  ShardedTensor<T, 1> right;  ///< the product of all other dims of the weight
-
-  static constexpr std::array field_names{"left", "right"};
-};
-
-/// A layer with a field `weight` [..., out] that computes with the weight over its largest singular value, as
-/// torch.nn.utils.parametrizations.spectral_norm of a Linear or a convolution; the weight counts as a matrix of its
-/// last dim and all others.
-///
-///     ts::nn::SpectralNorm<ts::nn::Linear<>> up{ts::nn::linear(key, 16, 64, strategy)};
-///     auto vectors = ts::nn::singular_vectors(key, up.layer);      // outside of a traced function
-///     const auto [y, next] = up.train(x, vectors);                 // one power iteration, from `vectors`
-///     const auto y = up(x, vectors);                               // evaluation: no iteration
-/// The next vectors have no gradient; that of the singular value by the weight is their outer product. For f32 and f64
-/// weights. Inside a traced function. Communication: that of the layer, and all_reduces of the two vectors where the
-/// weight is split. Source: Miyato et al., 1802.05957.
-template <class Layer> struct SpectralNorm {
-  using T = typename decltype(Layer::weight)::element;
-
-  Layer layer;
-
-  static constexpr std::array field_names{"layer"};
-  template <class X>
-  constexpr auto operator()(const X& x, const SingularVectors<T>& vectors, Here at = Here::current()) const {
-    const tessera::detail::LayerCall call(at, x);
-    return whole(vectors)(x, at);
-  }
-  template <class X>
-  constexpr auto train(const X& x, const SingularVectors<T>& vectors, Here at = Here::current()) const {
-    const tessera::detail::LayerCall call(at, x);
-    const SingularVectors<T> next = iterated(vectors);
-    return std::tuple(whole(next)(x, at), next);
-  }
-
-  /// Inside a traced function: the vectors after one more power iteration.
-  constexpr SingularVectors<T> iterated(const SingularVectors<T>& vectors) const {
-    const auto w = stop_gradient(matrix());
-    const auto left = tessera::detail::settle(normalize(matmul(vectors.right, w)));
-    return {left, tessera::detail::settle(normalize(matmul(w, left)))};
-  }
-  /// Inside a traced function: the layer with the weight that it computes with.
-  constexpr Layer whole(const SingularVectors<T>& vectors) const {
-    const auto left = stop_gradient(vectors.left), right = stop_gradient(vectors.right);
-    Layer made = layer;
-    made.weight = tessera::detail::settle(layer.weight / sum(matmul(right, matrix()) * left));
-    return made;
-  }
-
- private:
-  constexpr auto matrix() const {
-    constexpr int rank = decltype(Layer::weight)::rank;
-    if constexpr (rank == 2)
-      return tessera::detail::as_sym(layer.weight);
-    else
-      return tessera::detail::as_sym(merge_dims<0, rank - 2>(layer.weight));
-  }
-};
-
-/// Vectors to begin with: normal ones of length 1 after `iterations` power iterations for this weight, on all devices.
-/// Outside of a traced function.
-template <class Layer>
-auto singular_vectors(Key key, const Layer& layer, int iterations = 15, Here at = Here::current()) {
-  using T = typename decltype(Layer::weight)::element;
-  const Shape extents = shape(layer.weight);
-  std::int64_t others = 1;
-  for (std::size_t d = 0; d + 1 < extents.size(); ++d) others *= extents[d];
-  const auto [of_left, of_right] = split<2>(key);
-  const Mesh& on = mesh(layer.weight);
-  SingularVectors<T> vectors{normal<T>(of_left, {extents[extents.size() - 1]}, on, PartitionSpec(), 0, 1, at),
-                             normal<T>(of_right, {others}, on, PartitionSpec(), 0, 1, at)};
-  const auto matrix = [&] {
-    if constexpr (decltype(Layer::weight)::rank == 2)
-      return layer.weight;
-    else
-      return eval(merge_dims<0, decltype(Layer::weight)::rank - 2>(layer.weight, at));
-  }();
-  for (int i = 0; i < iterations; ++i) {
-    vectors.left = full_tensor(eval(normalize(matmul(vectors.right, matrix, at))), at);
-    vectors.right = full_tensor(eval(normalize(matmul(matrix, vectors.left, at))), at);
-  }
-  return vectors;
-}
-
-}  // namespace tessera::nn
-
-#endif
-
 // ---- tessera/nn/summary.hpp
 
 #ifndef TESSERA_NN_SUMMARY_HPP
@@ -50563,60 +50617,6 @@ DecoderLayer<T, Place, Activation> decoder_layer(Key key, Extent features, Dim h
   return {multi_head_attention<T>(first, features, heads, strategy, at),  layer_norm<T>(features, strategy),
           multi_head_attention<T>(second, features, heads, strategy, at), layer_norm<T>(features, strategy),
           feed_forward<T, Activation>(third, features, hidden, strategy), layer_norm<T>(features, strategy)};
-}
-
-}  // namespace tessera::nn
-
-#endif
-
-// ---- tessera/nn/weight_norm.hpp
-
-#ifndef TESSERA_NN_WEIGHT_NORM_HPP
-#define TESSERA_NN_WEIGHT_NORM_HPP
-
-namespace tessera::nn {
-
-/// A layer with a field `weight` [..., out], whose columns have a direction and a length of their own, as
-/// torch.nn.utils.weight_norm of a Linear or a convolution: the layer computes with length v / |v|, where v is
-/// `layer.weight` and |v| the norm over all dims but the last. Both are parameters.
-///
-///     ts::nn::WeightNorm<ts::nn::Linear<>> up = ts::nn::weight_norm(ts::nn::linear(key, 16, 64, strategy));
-///     const auto y = up(x);
-/// Of a transposed convolution PyTorch's default takes the norms of the dim `in`. A column of zeros has no direction,
-/// and gives NaN. Inside a traced function. Communication: that of the layer, and where a dim but the last one is split
-/// an all_reduce of one value for each column. Source: Salimans, Kingma, 1602.07868.
-template <class Layer> struct WeightNorm {
-  using Weight = decltype(Layer::weight);
-
-  Layer layer;                                        ///< its weight is the direction
-  ShardedTensor<typename Weight::element, 1> length;  ///< [out]
-
-  static constexpr std::array field_names{"layer", "length"};
-  template <class X> constexpr auto operator()(const X& x, Here at = Here::current()) const {
-    const tessera::detail::LayerCall call(at, x);
-    return whole(at)(x, at);
-  }
-  /// Inside a traced function: the layer with the weight that it computes with.
-  constexpr Layer whole(Here at = Here::current()) const {
-    const auto norms = tessera::detail::norm_of_others<Weight::rank - 1>(layer.weight, 2, at);
-    Layer made = layer;
-    made.weight = tessera::detail::settle(call<MulTag>(Source::from(at), layer.weight, length / norms));
-    return made;
-  }
-};
-
-/// The layer as a WeightNorm that computes the same: the lengths are the norms of its columns, sharded as they are in
-/// the weight. Outside of a traced function.
-template <class Layer> WeightNorm<Layer> weight_norm(const Layer& layer, Here at = Here::current()) {
-  constexpr int rank = decltype(Layer::weight)::rank;
-  const Mesh& on = mesh(layer.weight);
-  const PartitionSpec of_weight = spec_of(sharding(layer.weight), on);
-  PartitionSpec spec;
-  if (of_weight.entries.size() == rank) spec.entries.push_back(of_weight.entries[rank - 1]);
-  const auto norms = [&]<int... D>(std::integer_sequence<int, D...>) {
-    return norm<D...>(layer.weight, at);
-  }(std::make_integer_sequence<int, rank - 1>{});
-  return {layer, reshard(eval(norms), on, spec, at)};
 }
 
 }  // namespace tessera::nn
@@ -53441,10 +53441,10 @@ constexpr auto optimizer_step(const Model& model, const Gradients& gradients,
 
 #endif
 
-// ---- tessera/optim/reduce_on_plateau.hpp
+// ---- tessera/optim/schedule/reduce_on_plateau.hpp
 
-#ifndef TESSERA_OPTIM_REDUCE_ON_PLATEAU_HPP
-#define TESSERA_OPTIM_REDUCE_ON_PLATEAU_HPP
+#ifndef TESSERA_OPTIM_SCHEDULE_REDUCE_ON_PLATEAU_HPP
+#define TESSERA_OPTIM_SCHEDULE_REDUCE_ON_PLATEAU_HPP
 
 namespace tessera::optim {
 
@@ -53500,10 +53500,10 @@ inline Plateau reduce_on_plateau(const Plateau& now, double metric, const Platea
 
 #endif
 
-// ---- tessera/optim/schedule.hpp
+// ---- tessera/optim/schedule/schedule.hpp
 
-#ifndef TESSERA_OPTIM_SCHEDULE_HPP
-#define TESSERA_OPTIM_SCHEDULE_HPP
+#ifndef TESSERA_OPTIM_SCHEDULE_SCHEDULE_HPP
+#define TESSERA_OPTIM_SCHEDULE_SCHEDULE_HPP
 
 namespace tessera::optim {
 

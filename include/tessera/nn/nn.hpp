@@ -27,6 +27,8 @@
 #include <tessera/nn/normalization/instance_norm.hpp>
 #include <tessera/nn/normalization/layer_norm.hpp>
 #include <tessera/nn/normalization/rms_norm.hpp>
+#include <tessera/nn/normalization/spectral_norm.hpp>
+#include <tessera/nn/normalization/weight_norm.hpp>
 #include <tessera/nn/orthogonal.hpp>
 #include <tessera/nn/parameters.hpp>
 #include <tessera/nn/recast.hpp>
@@ -34,10 +36,8 @@
 #include <tessera/nn/recurrent/recurrent_cells.hpp>
 #include <tessera/nn/sharding_strategy.hpp>
 #include <tessera/nn/sinusoidal_positions.hpp>
-#include <tessera/nn/spectral_norm.hpp>
 #include <tessera/nn/summary.hpp>
 #include <tessera/nn/transformer.hpp>
-#include <tessera/nn/weight_norm.hpp>
 
 #include <tessera/base/pop_macros.hpp>
 

@@ -23,10 +23,10 @@
 #include <tessera/optim/loss_scale.hpp>
 #include <tessera/optim/muon.hpp>
 #include <tessera/optim/optimizer_step.hpp>
-#include <tessera/optim/reduce_on_plateau.hpp>
 #include <tessera/optim/rmsprop.hpp>
 #include <tessera/optim/rprop.hpp>
-#include <tessera/optim/schedule.hpp>
+#include <tessera/optim/schedule/reduce_on_plateau.hpp>
+#include <tessera/optim/schedule/schedule.hpp>
 #include <tessera/optim/sgd.hpp>
 #include <tessera/optim/stochastic_rounding.hpp>
 #include <tessera/optim/tree_map.hpp>

@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <tessera/base/error.hpp>
-#include <tessera/optim/schedule.hpp>
+#include <tessera/optim/schedule/schedule.hpp>
 
 namespace ts = tessera;
 

@@ -1,5 +1,5 @@
-#ifndef TESSERA_OPTIM_SCHEDULE_HPP
-#define TESSERA_OPTIM_SCHEDULE_HPP
+#ifndef TESSERA_OPTIM_SCHEDULE_SCHEDULE_HPP
+#define TESSERA_OPTIM_SCHEDULE_SCHEDULE_HPP
 #include <tessera/base/push_macros.hpp>
 
 #include <cmath>

@@ -1,5 +1,5 @@
-#ifndef TESSERA_NN_WEIGHT_NORM_HPP
-#define TESSERA_NN_WEIGHT_NORM_HPP
+#ifndef TESSERA_NN_NORMALIZATION_WEIGHT_NORM_HPP
+#define TESSERA_NN_NORMALIZATION_WEIGHT_NORM_HPP
 #include <tessera/base/push_macros.hpp>
 
 #include <array>
