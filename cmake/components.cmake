@@ -1,8 +1,9 @@
 # Parts of the library that need another library beside the core's TBB and xsimd. tessera_find_component(eigen) defines
-# tessera::eigen where Eigen is found, and nothing where it is not. Projects that add this one call it for blas and onednn;
+# tessera::eigen where Eigen is found, and nothing where it is not. Projects that add this one call it for blas, onednn, mpi;
 # the others are looked for anyway.
 #   eigen, xtensor, ranges  bridges to Eigen, xtensor and range-v3: tessera/interop/
 #   blas, onednn            what multiplies matrices instead of our own kernels: tessera/kernels/gemm/*_provider.hpp
+#   mpi                     a program in several processes: tessera/interop/mpi.hpp
 function(tessera_find_component name)
   if(TARGET tessera::${name})
     return()
@@ -38,9 +39,15 @@ function(tessera_find_component name)
     mark_as_advanced(TESSERA_ONEDNN_LIBRARY)
     set(library ${TESSERA_ONEDNN_LIBRARY})
     set(header dnnl.h)
+  elseif(name STREQUAL "mpi")
+    if(NOT TARGET MPI::MPI_CXX)
+      set(MPI_CXX_SKIP_MPICXX TRUE) # the C++ functions of MPI 2, which are gone from the standard
+      find_package(MPI QUIET COMPONENTS CXX)
+    endif()
+    set(library MPI::MPI_CXX)
   else()
     message(FATAL_ERROR "tessera: no component that needs another library is called ${name}: eigen, xtensor, ranges, blas, "
-      "onednn")
+      "onednn, mpi")
   endif()
   if(header)
     string(TOUPPER TESSERA_${name}_INCLUDE_DIR variable)
@@ -68,3 +75,4 @@ set(tessera_library_of_xtensor "xtensor 0.24")
 set(tessera_library_of_ranges "range-v3")
 set(tessera_library_of_blas "a BLAS library with cblas.h")
 set(tessera_library_of_onednn "oneDNN")
+set(tessera_library_of_mpi "an implementation of MPI 3")

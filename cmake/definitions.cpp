@@ -3,5 +3,6 @@
 #include <tessera/data/data.hpp>
 #include <tessera/data/safetensors.hpp>
 #include <tessera/runtime/transport/collectives.hpp>
+#include <tessera/runtime/transport/process_transport.hpp>
 #include <tessera/runtime/transport/reduce_shards.hpp>
 #include <tessera/tessera.hpp>

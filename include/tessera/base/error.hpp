@@ -37,6 +37,7 @@ enum class errc : int {
   unsupported = 20,     ///< something the library does not do
   annotation = 21,      ///< a tensor is annotated with a sharding, or is not, where the operation requires the opposite
   oracle = 22,          ///< a program's results on a mesh and on one device differ by more than rounding
+  processes = 23,       ///< processes that run a program together differ, or one of them does not answer
 };
 
 /// Base class of all errors of the library. `id()` is stable; the text of what() may change.

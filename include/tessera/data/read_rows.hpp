@@ -55,6 +55,7 @@ auto read_rows(const C& column, const std::vector<Row>& chosen, const Mesh& mesh
     parallel_for(count, cost_of(column), [&](std::int64_t i) {
       std::vector<unsigned char> buffer, part_buffer;
       for (int shard = 0; shard < storage->shard_count(); ++shard) {
+        if (!storage->holds(shard)) continue;
         const Box& box = storage->box(shard);
         const std::int64_t first = box.begin[batch_dim], rows = box.end[batch_dim] - first;
         if (i < first || i >= first + rows) continue;

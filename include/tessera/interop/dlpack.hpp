@@ -161,13 +161,24 @@ ShardedTensor<T, Rank> shard_dlpack(const dlpack::DLTensor& array, const Mesh& m
 
 }  // namespace detail
 
+namespace detail {
+/// The shard of a device. Errors: `processes` for a device of another process.
+inline int shard_here(const TensorStorage& storage, int device) {
+  const int shard = storage.grid().index_of(storage.mesh().coordinates_of(device));
+  if (!storage.holds(shard))
+    fail(errc::processes, "[to_dlpack] device ", device, ": its shard of ", sharded_type_text(storage),
+         " is in process ", process_of(storage.mesh(), device), ", this is process ", process_index());
+  return shard;
+}
+}  // namespace detail
+
 /// Exports the shard of one device as a DLPack array without a copy. It is marked read-only, because copies of the
 /// tensor share its memory, which lives until the consumer calls the deleter.
-/// Errors: `mesh_devices` for a device outside the mesh.
+/// Errors: `mesh_devices` for a device outside the mesh, `processes` for a device of another process.
 template <class T, int Rank>
 dlpack::DLManagedTensorVersioned* to_dlpack(const ShardedTensor<T, Rank>& x, int device = 0) {
   const TensorStorage& storage = storage_of(x);
-  const int shard = storage.grid().index_of(storage.mesh().coordinates_of(device));
+  const int shard = detail::shard_here(storage, device);
   auto* const made = detail::DlpackExport<dlpack::DLManagedTensorVersioned>::make(
       dtype_v<T>, extents(storage.box(shard)), storage.data(shard), x.storage());
   made->version = {1, 0};
@@ -179,7 +190,7 @@ dlpack::DLManagedTensorVersioned* to_dlpack(const ShardedTensor<T, Rank>& x, int
 template <class T, int Rank>
 dlpack::DLManagedTensor* to_dlpack_unversioned(const ShardedTensor<T, Rank>& x, int device = 0) {
   const TensorStorage& storage = storage_of(x);
-  const int shard = storage.grid().index_of(storage.mesh().coordinates_of(device));
+  const int shard = detail::shard_here(storage, device);
   const Shape shape = extents(storage.box(shard));
   const std::int64_t bytes = volume(shape) * static_cast<std::int64_t>(sizeof(T));
   const BufferPtr copy = Buffer::allocate(bytes);

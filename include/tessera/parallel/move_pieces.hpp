@@ -18,7 +18,8 @@ namespace tessera::detail {
 
 /// Copies a value from the shards of placements `from` to those of `to`. Reduces it over the axes `reduced`, in mesh
 /// order; along the axes `kept` it stays partial, so each part is copied to the part with the same coordinates.
-/// `in` has an array per device, `out` one per shard of the grid over `out_axes`; null: nothing is written there.
+/// `in` has an array per device, `out` one per shard of the grid over `out_axes`; null: nothing is written there. Each
+/// process has all of these arrays.
 inline void move_pieces(DType type, Reduction reduction, const Shape& shape, const Mesh& mesh, const Placements& from,
                         const Placements& to, unsigned reduced, unsigned kept, unsigned out_axes,
                         std::span<const void* const> in, std::span<void* const> out) {
@@ -31,7 +32,7 @@ inline void move_pieces(DType type, Reduction reduction, const Shape& shape, con
     if (data == nullptr) continue;
     const Coordinates at = outs.coordinates(shard);
     destinations[static_cast<std::size_t>(keeps.index_of(at))].push_back(
-        runtime::shard_ref(data, placed_box(shape, to, mesh, at), Holders(mesh, out_axes, at)));
+        runtime::shard_ref(data, placed_box(shape, to, mesh, at), Holders(mesh, out_axes, at).in_every_process()));
   }
   std::vector<runtime::ShardRef> sources;
   for (int k = 0; k < keeps.count(); ++k) {
@@ -43,7 +44,8 @@ inline void move_pieces(DType type, Reduction reduction, const Shape& shape, con
         const Coordinates part_at = parts.coordinates(part);
         for (std::size_t axis = 0; axis < at.size(); ++axis) at[axis] += part_at[axis] + kept_at[axis];
         void* const data = const_cast<void*>(in[static_cast<std::size_t>(mesh.device_at(at))]);
-        sources.push_back(runtime::shard_ref(data, placed_box(shape, from, mesh, at), Holders(mesh, in_axes, at)));
+        sources.push_back(
+            runtime::shard_ref(data, placed_box(shape, from, mesh, at), Holders(mesh, in_axes, at).in_every_process()));
       }
     runtime::reduce_shards(type, reduction, destinations[static_cast<std::size_t>(k)], sources, parts.count());
   }

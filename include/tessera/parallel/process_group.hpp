@@ -4,16 +4,20 @@
 
 #include <condition_variable>
 #include <cstddef>
+#include <cstdint>
 #include <mutex>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include <tessera/base/error.hpp>
+#include <tessera/mesh/processes.hpp>
+#include <tessera/runtime/transport/communicator.hpp>
 
 namespace tessera {
 
-/// The processes of a job, which exchange values on the host. A transport between processes implements this interface.
+/// The processes of a job, which exchange values on the host.
 class ProcessGroup {
  public:
   virtual ~ProcessGroup() = default;
@@ -31,6 +35,51 @@ class SingleProcess final : public ProcessGroup {
   int rank() const override { return 0; }
   std::vector<std::string> rendezvous(std::string_view, std::string_view payload) override {
     return {std::string(payload)};
+  }
+};
+
+/// The processes of the session, such as ts::mpi::Session, or this process alone without a session.
+class SessionProcesses final : public ProcessGroup {
+ public:
+  int size() const override { return process_count(); }
+  int rank() const override { return process_index(); }
+  std::vector<std::string> rendezvous(std::string_view tag, std::string_view payload) override {
+    const std::vector<std::string> tags = gathered(tag), payloads = gathered(payload);
+    for (const std::string& other : tags)
+      if (other != tags[0])
+        fail(errc::structure, "[rendezvous] equal tags: processes called it with '", tags[0], "' and '", other, "'");
+    return payloads;
+  }
+
+ private:
+  static std::vector<std::string> gathered(std::string_view own) {
+    runtime::Communicator* const communicator = runtime::detail::own_communicator;
+    const auto count = static_cast<std::size_t>(process_count());
+    std::vector<std::string> all(count, std::string(own));
+    if (communicator == nullptr || count == 1) return all;
+    std::vector<std::uint64_t> sizes(count, own.size());
+    all_to_all(
+        *communicator, [&](std::size_t) { return std::pair<void*, std::size_t>(&sizes[index()], 8); },
+        [&](std::size_t process) { return std::pair<void*, std::size_t>(&sizes[process], 8); });
+    for (std::size_t process = 0; process < count; ++process) all[process].resize(sizes[process]);
+    all_to_all(
+        *communicator, [&](std::size_t) { return std::pair<void*, std::size_t>(all[index()].data(), own.size()); },
+        [&](std::size_t process) { return std::pair<void*, std::size_t>(all[process].data(), all[process].size()); });
+    return all;
+  }
+  static std::size_t index() { return static_cast<std::size_t>(process_index()); }
+  /// Sends to each other process what `sent` gives, and receives from each what `received` gives.
+  template <class Sent, class Received>
+  static void all_to_all(runtime::Communicator& communicator, const Sent& sent, const Received& received) {
+    std::vector<runtime::Message> out, in;
+    for (int process = 0; process < process_count(); ++process) {
+      if (process == process_index()) continue;
+      const auto [from, from_bytes] = sent(static_cast<std::size_t>(process));
+      const auto [to, to_bytes] = received(static_cast<std::size_t>(process));
+      if (from_bytes > 0) out.push_back({process, from, static_cast<std::int64_t>(from_bytes)});
+      if (to_bytes > 0) in.push_back({process, to, static_cast<std::int64_t>(to_bytes)});
+    }
+    communicator.exchange(out, in);
   }
 };
 

@@ -142,7 +142,7 @@ inline StateEntry transposed(const StateEntry& entry, Here at = Here::current())
   return made;
 }
 
-/// The parts in which the tensors are stored, each once however many devices hold it, as
+/// The parts in which the tensors are stored in this process, each once however many devices hold it, as
 /// StateDictType.SHARDED_STATE_DICT. An entry says which part it is: get_shard_metadata of PyTorch/XLA. Communication:
 /// none.
 template <class Model> StateDict sharded_state_dict(const Model& model) {
@@ -152,6 +152,7 @@ template <class Model> StateDict sharded_state_dict(const Model& model) {
     if constexpr (StoredOperand<Type>) {
       const TensorStorage& storage = storage_of(leaf);
       for (int shard = 0; shard < storage.shard_count(); ++shard) {
+        if (!storage.holds(shard)) continue;
         const Box& box = storage.box(shard);
         const auto bytes = static_cast<std::size_t>(volume(extents(box))) * size_of(storage.dtype());
         const auto* const data = static_cast<const std::byte*>(storage.data(shard));

@@ -9,7 +9,9 @@
 #include <tessera/base/dtype.hpp>
 #include <tessera/base/hash.hpp>
 #include <tessera/base/shape.hpp>
+#include <tessera/mesh/processes.hpp>
 #include <tessera/runtime/memory/storage.hpp>
+#include <tessera/runtime/transport/communicator.hpp>
 #include <tessera/tensor/reshard.hpp>
 
 namespace tessera {
@@ -31,7 +33,8 @@ template <class T, int Rank> std::uint64_t sharded_type_hash(const ShardedTensor
 
 /// Whether two tensors have the same shape and equal elements, as torch.equal: NaN differs from NaN, and 0 equals -0.
 /// Their shardings may differ. (`ts::equal` compares element by element and returns a tensor.)
-/// Communication: none if the shardings are equal; otherwise y is resharded to the sharding of x.
+/// Communication: none if the shardings are equal; otherwise y is resharded to the sharding of x. Of several processes
+/// each gets the same answer, and each must ask.
 template <class T, int Rank> bool all_equal(const ShardedTensor<T, Rank>& x, const ShardedTensor<T, Rank>& y) {
   const TensorStorage& a = storage_of(x);
   if (!(a.shape() == storage_of(y).shape())) return false;
@@ -39,13 +42,14 @@ template <class T, int Rank> bool all_equal(const ShardedTensor<T, Rank>& x, con
       same_sharded_type(x, y) ? y : reshard(y, a.mesh(), spec_of(a.sharding(), a.mesh()));
   const TensorStorage& b = storage_of(alike);
   if (&a == &b && !is_floating_v<T> && !is_float8_v<T>) return true;
-  for (int shard = 0; shard < a.shard_count(); ++shard) {
+  bool same = true;
+  for (int shard = 0; shard < a.shard_count() && same; ++shard) {
+    if (!a.holds(shard)) continue;
     const auto *p = static_cast<const T*>(a.data(shard)), *q = static_cast<const T*>(b.data(shard));
     const std::int64_t count = volume(extents(a.box(shard)));
-    for (std::int64_t i = 0; i < count; ++i)
-      if (!(p[i] == q[i])) return false;
+    for (std::int64_t i = 0; i < count && same; ++i) same = p[i] == q[i];
   }
-  return true;
+  return spans_processes(a.mesh()) ? runtime::all_processes(same) : same;
 }
 
 }  // namespace tessera

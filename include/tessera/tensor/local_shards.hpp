@@ -20,6 +20,7 @@
 #include <tessera/mesh/box.hpp>
 #include <tessera/mesh/mesh.hpp>
 #include <tessera/mesh/partition_spec.hpp>
+#include <tessera/mesh/processes.hpp>
 #include <tessera/mesh/sharding.hpp>
 #include <tessera/runtime/memory/storage.hpp>
 #include <tessera/runtime/threads/team.hpp>
@@ -39,7 +40,8 @@ template <class T, int Rank> struct LocalShard {
   std::span<const T> data;  ///< row-major; valid while any tensor that shares this memory exists
 };
 
-/// The shards of a tensor, of device 0 first: a random-access range of LocalShard that keeps the tensor alive.
+/// The shards of a tensor, in the order of the device ids: a random-access range of LocalShard that keeps the tensor
+/// alive. Of several processes, each has the shards of its own devices.
 template <class T, int Rank> class LocalShards {
  public:
   using value_type = LocalShard<T, Rank>;
@@ -83,15 +85,16 @@ template <class T, int Rank> class LocalShards {
 
   LocalShards() = default;
   explicit LocalShards(ShardedTensor<T, Rank> x) : tensor_(std::move(x)), storage_(&storage_of(tensor_)) {
+    devices_ = devices_here(storage_->mesh());
     if (!storage_->mesh().order().empty())
       replica_ids_ = std::make_shared<const std::vector<int>>(replica_ids(storage_->mesh(), storage_->grid()));
   }
 
-  iterator begin() const { return {storage_, replica_ids_, 0}; }
-  iterator end() const { return {storage_, replica_ids_, static_cast<std::ptrdiff_t>(size())}; }
-  std::size_t size() const { return storage_ ? static_cast<std::size_t>(storage_->mesh().size()) : 0; }
-  value_type operator[](std::size_t device) const {
-    return at(*storage_, replica_ids_.get(), static_cast<int>(device));
+  iterator begin() const { return {storage_, replica_ids_, devices_.first}; }
+  iterator end() const { return {storage_, replica_ids_, devices_.end}; }
+  std::size_t size() const { return static_cast<std::size_t>(devices_.end - devices_.first); }
+  value_type operator[](std::size_t i) const {
+    return at(*storage_, replica_ids_.get(), devices_.first + static_cast<int>(i));
   }
 
  private:
@@ -117,10 +120,12 @@ template <class T, int Rank> class LocalShards {
 
   ShardedTensor<T, Rank> tensor_;
   const TensorStorage* storage_ = nullptr;
+  DeviceRange devices_;
   std::shared_ptr<const std::vector<int>> replica_ids_;  // null for a mesh without a device order of its own
 };
 
-/// What each device holds of a tensor: for (const auto& shard : ts::local_shards(x)) ...
+/// What each device of this process holds of a tensor, as addressable_shards of JAX: for (const auto& shard :
+/// ts::local_shards(x)) ...
 template <class T, int Rank> LocalShards<T, Rank> local_shards(const ShardedTensor<T, Rank>& x) {
   return LocalShards<T, Rank>(x);
 }
@@ -135,7 +140,8 @@ inline std::string text(const Box& box) {
 
 namespace detail {
 
-/// The shards sorted by device. Checks that each device has exactly one and that its box and size are right.
+/// The shards sorted by device. Checks that each device of this process has exactly one and that its box and size are
+/// right.
 template <class T, int Rank>
 std::vector<LocalShard<T, Rank>> sort_shards(std::vector<LocalShard<T, Rank>> given, const TensorStorage& storage,
                                              const Source& where) {
@@ -147,6 +153,9 @@ std::vector<LocalShard<T, Rank>> sort_shards(std::vector<LocalShard<T, Rank>> gi
     if (shard.device < 0 || device >= devices)
       fail(errc::host_data, "[from_local_shards] device id: no device of ", storage.mesh().text(), " has id ",
            shard.device, where);
+    if (const int process = process_of(storage.mesh(), shard.device); process != process_index())
+      fail(errc::processes, "[from_local_shards] device id: device ", shard.device, " is one of process ", process,
+           ", this is process ", process_index(), where);
     if (seen[device])
       fail(errc::host_data, "[from_local_shards] number of shards: two shards for device ", shard.device, where);
     seen[device] = 1;
@@ -161,16 +170,16 @@ std::vector<LocalShard<T, Rank>> sort_shards(std::vector<LocalShard<T, Rank>> gi
     sorted[device] = shard;
   }
   for (std::size_t device = 0; device < devices; ++device)
-    if (!seen[device])
+    if (!seen[device] && process_of(storage.mesh(), static_cast<int>(device)) == process_index())
       fail(errc::host_data, "[from_local_shards] number of shards: no shard for device ", device, where);
   return sorted;
 }
 
 }  // namespace detail
 
-/// A tensor made of one shard per device, in any order: the inverse of local_shards. Boxes may be empty; others are
-/// checked. Replicas must be equal bit for bit, and are stored once.
-/// Errors: `host_data` for a device without a shard or with two, for a wrong size or box, for unequal replicas.
+/// A tensor made of one shard per device of this process, in any order: the inverse of local_shards. Boxes may be
+/// empty; others are checked. Replicas must be equal bit for bit, and are stored once. Errors: `host_data` for a device
+/// without a shard or with two, for a wrong size or box, for unequal replicas.
 template <class Shards>
 auto from_local_shards(const Mesh& mesh, const PartitionSpec& spec, const Shape& shape, const Shards& shards,
                        Here at = Here::current()) {
@@ -187,6 +196,7 @@ auto from_local_shards(const Mesh& mesh, const PartitionSpec& spec, const Shape&
   for (int device = 0; device < mesh.size(); ++device) {
     const int shard = grid.index_of(mesh.coordinates_of(device));
     shard_of.push_back(shard);
+    if (process_of(mesh, device) != process_index()) continue;
     if (int& source = first[static_cast<std::size_t>(shard)]; source < 0) source = device;
     elements += static_cast<std::int64_t>(sorted[static_cast<std::size_t>(device)].data.size());
   }

@@ -86,9 +86,14 @@ template <Element T, int Rank> class LocalTensor {
   std::vector<Array> arrays_;
 };
 
-/// The shard of each device as its local array, without a copy.
+/// The shard of each device as its local array, without a copy. Errors: `processes` if other processes hold some of the
+/// shards.
 template <class T, int Rank> LocalTensor<T, Rank> local_tensor(const ShardedTensor<T, Rank>& x) {
   const TensorStorage& storage = storage_of(x);
+  if (!storage.layout()->is_whole())
+    fail(errc::processes, "[local_tensor] shards: ", sharded_type_text(storage), " is divided among ", process_count(),
+         " processes, and an array of each device is needed; ts::reshard(x, mesh, {}) gives each process the whole "
+         "tensor");
   const ShardGrid grid = storage.grid();
   return LocalTensor<T, Rank>(storage.mesh(), [&](int device) {
     const int shard = grid.index_of(storage.mesh().coordinates_of(device));

@@ -21,6 +21,7 @@
 #include <tessera/graph/trace/sharded_tensor.hpp>
 #include <tessera/graph/trace/trace_types.hpp>
 #include <tessera/mesh/box.hpp>
+#include <tessera/mesh/processes.hpp>
 #include <tessera/runtime/memory/storage.hpp>
 #include <tessera/tensor/storage/storage_of.hpp>
 #if TESSERA_HAS_DEFINITIONS
@@ -278,10 +279,22 @@ inline std::string elements_text(const PrintedTensor& tensor, const PrintOptions
 }
 
 TESSERA_ONCE std::string tensor_text(const TensorStorage& storage, const PrintOptions& options) {
-  PrintedTensor tensor{storage.dtype(), storage.shape(), {}};
-  for (int shard = 0; shard < storage.shard_count(); ++shard)
-    tensor.parts.push_back({storage.box(shard), storage.data(shard)});
-  return elements_text(tensor, options) + "\n" + sharded_type_text(storage) + " on " + storage.mesh().text();
+  const std::string type = sharded_type_text(storage) + " on " + storage.mesh().text();
+  if (storage.layout()->is_whole()) {
+    PrintedTensor tensor{storage.dtype(), storage.shape(), {}};
+    for (int shard = 0; shard < storage.shard_count(); ++shard)
+      tensor.parts.push_back({storage.box(shard), storage.data(shard)});
+    return elements_text(tensor, options) + "\n" + type;
+  }
+  std::string out;
+  for (int shard = 0; shard < storage.shard_count(); ++shard) {
+    if (!storage.holds(shard)) continue;
+    out += array_text(storage.dtype(), extents(storage.box(shard)), storage.data(shard), options) + "\n";
+    for (std::size_t d = 0; d < storage.shape().size(); ++d)
+      out += concat_text(d == 0 ? "[" : ",", storage.box(shard).begin[d], ":", storage.box(shard).end[d]);
+    out += storage.shape().empty() ? "all of\n" : "] of\n";
+  }
+  return concat_text(out, type, ", in process ", process_index(), " of ", process_count());
 }
 TESSERA_ONCE std::string array_text(DType dtype, const Shape& shape, const void* data, const PrintOptions& options) {
   return elements_text({dtype, shape, {{{Shape(shape.size(), 0), shape}, data}}}, options);
@@ -296,6 +309,8 @@ TESSERA_ONCE std::string array_text(DType dtype, const Shape& shape, const void*
 ///     [[1.   2.5 ]
 ///      [3.   4.25]]
 ///     f32[2,2]{data,-} on mesh(data=2)
+///
+/// Of a tensor that several processes hold together, the shards of this process, each with its range of indices.
 template <class T, int Rank> std::string to_string(const ShardedTensor<T, Rank>& x, const PrintOptions& options = {}) {
   if (!x.storage())
     return concat_text(x.traced() ? "traced " : "empty ", name_of(dtype_v<T>), " tensor of rank ", Rank);

@@ -14,8 +14,9 @@
 
 namespace tessera {
 
-/// Writes to a tensor in place: calls f(box, values) for each distinct shard, with its row-major elements as a span.
-/// Copies of the tensor keep their values: memory that is shared with them is copied before it is written.
+/// Writes to a tensor in place: calls f(box, values) for each distinct shard of this process, with its row-major
+/// elements as a span. Copies of the tensor keep their values: memory that is shared with them is copied before it is
+/// written.
 ///
 ///     ts::update_shards(x, [](const ts::Box& box, std::span<float> values) { ... });
 template <class T, int Rank, class F> void update_shards(ShardedTensor<T, Rank>& x, F&& f) {
@@ -23,12 +24,13 @@ template <class T, int Rank, class F> void update_shards(ShardedTensor<T, Rank>&
   if (!from.unique()) {
     const StoragePtr copy(new TensorStorage(from.mesh(), from.dtype(), from.shape(), from.sharding()));
     for (int shard = 0; shard < from.shard_count(); ++shard)
-      if (const std::int64_t count = volume(extents(from.box(shard))); count > 0)
+      if (const std::int64_t count = volume(extents(from.box(shard))); count > 0 && from.holds(shard))
         std::memcpy(copy->data(shard), from.data(shard), static_cast<std::size_t>(count) * sizeof(T));
     x = tensor_of<T, Rank>(copy);
   }
   auto& storage = static_cast<TensorStorage&>(*x.storage());
   for (int shard = 0; shard < storage.shard_count(); ++shard) {
+    if (!storage.holds(shard)) continue;
     const Box& box = storage.box(shard);
     f(box, std::span<T>(static_cast<T*>(storage.data(shard)), static_cast<std::size_t>(volume(extents(box)))));
   }

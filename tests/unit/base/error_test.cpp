@@ -48,5 +48,6 @@ static_assert(static_cast<int>(errc::capacity) == 1 && static_cast<int>(errc::sp
 static_assert(static_cast<int>(errc::dim_range) == 10 && static_cast<int>(errc::policy) == 15);
 static_assert(static_cast<int>(errc::unsupported) == 20 && static_cast<int>(errc::annotation) == 21);
 static_assert(static_cast<int>(errc::oracle) == 22);
+static_assert(static_cast<int>(errc::processes) == 23);
 
 }  // namespace

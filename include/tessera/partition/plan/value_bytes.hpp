@@ -6,6 +6,7 @@
 
 #include <tessera/base/planning.hpp>
 #include <tessera/base/shape.hpp>
+#include <tessera/mesh/processes.hpp>
 #include <tessera/partition/plan/lifetimes.hpp>
 #include <tessera/partition/plan/plan.hpp>
 #include <tessera/partition/propagation/links.hpp>
@@ -16,10 +17,25 @@ TESSERA_PLANNING_BEGIN
 
 namespace tessera::detail {
 
+/// distinct_bytes of the shards that devices of this process hold.
+constexpr std::int64_t bytes_here(const Shape& global, const Sharding& sharding, DType dtype, const Mesh& mesh,
+                                  const PartList& parts) {
+  const ShardGrid grid(mesh, sharding);
+  std::int64_t total = 0;
+  for (int s = 0; s < grid.count(); ++s) {
+    const Coordinates at = grid.coordinates(s);
+    if (is_held_here(mesh, grid, s) && parts.holds(mesh, at))
+      total += arena_bytes(volume(extents(shard_box(global, sharding, mesh, at))) *
+                           static_cast<std::int64_t>(size_of(dtype)));
+  }
+  return total;
+}
+
 /// Bytes of memory for all distinct shards of a value, each aligned as in the arena. For a partial value, of the parts
-/// that exist.
+/// that exist. If processes divide the devices of the mesh, of the shards of this process.
 constexpr std::int64_t distinct_bytes(const Shape& global, const Sharding& sharding, DType dtype, const Mesh& mesh,
                                       const PartList& parts = {}) {
+  if (spans_processes(mesh)) return bytes_here(global, sharding, dtype, mesh, parts);
   if (!parts.entries.empty())
     return checked_product(distinct_bytes(global, sharding.without_unreduced(), dtype, mesh),
                            parts.count(mesh, devices_on(mesh, sharding.unreduced)), "bytes of partial values");

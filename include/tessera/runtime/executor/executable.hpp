@@ -13,6 +13,7 @@
 #include <tessera/graph/fuse/fused.hpp>
 #include <tessera/partition/plan/make_plan.hpp>
 #include <tessera/partition/propagation/implicit_reshards.hpp>
+#include <tessera/runtime/executor/agree_on_plan.hpp>
 #include <tessera/runtime/executor/compiled_program.hpp>
 #include <tessera/runtime/executor/prepared_graph.hpp>
 #include <tessera/runtime/memory/run_memory.hpp>
@@ -31,6 +32,7 @@ class Executable {
  public:
   TESSERA_PLANNING Executable(const CompiledProgram& compiled, Plan plan)
       : compiled_(compiled), plan_(std::move(plan)) {
+    agree_on_plan(plan_);
     const int count = compiled.program.graph_count;
     for (int g = 0; g < count; ++g)
       graphs_.push_back(std::make_unique<PreparedGraph>(compiled.program.graphs[g],
@@ -292,6 +294,7 @@ class Executable {
     for (int l = 0; l < layout.layers; ++l)
       for (int s = 0; s < layout.grid.count(); ++s) {
         const int shard = l * layout.grid.count() + s;
+        if (!layout.is_here(s)) continue;
         void* to = result.layers[static_cast<std::size_t>(l)]->data(s);
         if (to == frame.at(layout, shard)) continue;
         const Shape extent = extents(layout.boxes[static_cast<std::size_t>(shard)]);

@@ -14,6 +14,7 @@
 #include <tessera/base/shape.hpp>
 #include <tessera/graph/ir/attributes.hpp>
 #include <tessera/kernels/strided.hpp>
+#include <tessera/mesh/processes.hpp>
 #include <tessera/ops/contraction/window_rows.hpp>
 #include <tessera/ops/data_movement/data_movement_rows.hpp>
 #include <tessera/partition/plan/plan.hpp>
@@ -35,7 +36,12 @@ struct ValueLayout {
   Growable<kernels::Strides> strides;  ///< in elements
   Growable<std::int64_t> offsets;      ///< in bytes, from the value's block; for a view, from shard root_shard
   Growable<std::int32_t> root_shard;   ///< for a view: the shard of the viewed value with the same memory
+  Growable<std::uint8_t> elsewhere;    ///< by shard of a layer: only other processes hold it; empty: no shard
 
+  /// Whether this process holds a shard. The address of another shard is never read or written.
+  bool is_here(int shard) const {
+    return elsewhere.empty() || elsewhere[static_cast<std::size_t>(shard % grid.count())] == 0;
+  }
   int shards() const { return static_cast<int>(boxes.size()); }
   int index(const Coordinates& at, int layer = 0) const { return layer * grid.count() + grid.index_of(at); }
 };
@@ -117,6 +123,9 @@ class FrameLayout {
     layout.strides.reserve(shards);
     layout.offsets.reserve(shards);
     if (value.role == ValueRole::view) layout.root_shard.reserve(shards);
+    if (spans_processes(mesh_))
+      for (int s = 0; s < layout.grid.count(); ++s)
+        layout.elsewhere.push_back(is_held_here(mesh_, layout.grid, s) ? 0 : 1);
     std::int64_t bytes = 0;
     for (int l = 0; l < layout.layers; ++l)
       for (int s = 0; s < layout.grid.count(); ++s) {
@@ -141,7 +150,8 @@ class FrameLayout {
           layout.strides.push_back(kernels::contiguous_strides(stored));
         }
         layout.offsets.push_back(bytes);
-        const std::int64_t own = value.parts.holds(mesh_, at) ? volume(stored) * layout.element : 0;
+        const bool has = layout.is_here(s) && value.parts.holds(mesh_, at);
+        const std::int64_t own = has ? volume(stored) * layout.element : 0;
         bytes += (own + block_alignment - 1) / block_alignment * block_alignment;
       }
     if (value.in_arena() && bytes > value.stored_bytes)

@@ -3,6 +3,7 @@
 #include <tessera/base/push_macros.hpp>
 
 #include <atomic>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -38,8 +39,10 @@ class TensorStorage final : public RefCounted {
   ShardGrid grid() const { return ShardGrid(mesh(), sharding()); }
   int shard_count() const { return layout_->shard_count(); }
   const Box& box(int shard) const { return layout_->shard(shard).box; }
-  void* data(int shard) { return first() + layout_->shard(shard).offset; }
-  const void* data(int shard) const { return first() + layout_->shard(shard).offset; }
+  /// The first element of a shard; null if only other processes hold it.
+  void* data(int shard) { return at(layout_->shard(shard).offset); }
+  const void* data(int shard) const { return at(layout_->shard(shard).offset); }
+  bool holds(int shard) const { return layout_->shard(shard).offset >= 0; }
 
   /// What will write the elements; empty if they are written.
   Write deferred() const {
@@ -60,6 +63,10 @@ class TensorStorage final : public RefCounted {
   runtime::Block block_;
   std::unique_ptr<Deferred> deferred_;
 
+  char* at(std::int64_t offset) const {
+    char* const block = first();  // also without a shard: all processes write deferred elements at the same time
+    return offset < 0 ? nullptr : block + offset;
+  }
   char* first() const {
     const TensorStorage& storage = deferred_ ? written() : *this;
     return static_cast<char*>(const_cast<void*>(storage.block_.data()));

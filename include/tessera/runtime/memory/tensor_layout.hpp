@@ -13,6 +13,7 @@
 #include <tessera/base/growable.hpp>
 #include <tessera/base/hash.hpp>
 #include <tessera/base/shape.hpp>
+#include <tessera/mesh/processes.hpp>
 #include <tessera/mesh/sharding.hpp>
 #include <tessera/runtime/memory/buffer.hpp>
 #include <tessera/runtime/memory/stored_grid.hpp>
@@ -21,7 +22,7 @@ namespace tessera {
 
 /// One shard in memory, contiguous and row-major.
 struct StoredShard {
-  std::int64_t offset = 0;  ///< in bytes, in the storage's block
+  std::int64_t offset = 0;  ///< in bytes, in the storage's block; -1: only other processes hold the shard
   Box box;
 };
 
@@ -36,10 +37,16 @@ class TensorLayout final : public RefCounted {
     shards_.reserve(static_cast<std::size_t>(grid.count()));
     for (int s = 0; s < grid.count(); ++s) {
       const Box box = shard_box(shape, sharding, mesh, grid.coordinates(s));
+      if (!is_held_here(mesh, grid, s)) {
+        shards_.push_back({-1, box});
+        is_whole_ = false;
+        continue;
+      }
       shards_.push_back({bytes_, box});
       const std::int64_t own = volume(extents(box)) * static_cast<std::int64_t>(size_of(dtype));
       bytes_ += (own + runtime::block_alignment - 1) / runtime::block_alignment * runtime::block_alignment;
     }
+    if (mesh.size() > 1) divisible_exists().store(true, std::memory_order_relaxed);
   }
 
   /// The shared layout of such tensors if it was used recently; otherwise a new layout.
@@ -70,8 +77,15 @@ class TensorLayout final : public RefCounted {
   const Sharding& placement() const { return placement_; }
   int shard_count() const { return static_cast<int>(shards_.size()); }
   const StoredShard& shard(int s) const { return shards_[static_cast<std::size_t>(s)]; }
-  /// Bytes of all shards together.
+  /// Bytes of all shards of this process together.
   std::int64_t bytes() const { return bytes_; }
+  /// Whether this process holds all shards.
+  bool is_whole() const { return is_whole_; }
+  /// Whether this process has made a layout on a mesh of several devices, which several processes would divide.
+  static std::atomic<bool>& divisible_exists() {
+    static constinit std::atomic<bool> exists{false};
+    return exists;
+  }
 
  private:
   struct Recent {
@@ -93,6 +107,7 @@ class TensorLayout final : public RefCounted {
   Sharding sharding_, placement_;
   Growable<StoredShard> shards_;
   std::int64_t bytes_ = 0;
+  bool is_whole_ = true;
 
   static std::uint64_t next_id() {
     static std::atomic<std::uint64_t> last{0};

@@ -451,6 +451,9 @@ struct OracleRun {
 inline OracleRun run_with_oracle(Executable& executable, std::span<const Leaf> arguments,
                                  StepObserver* before = nullptr) {
   const CompiledProgram& compiled = executable.compiled();
+  if (spans_processes(executable.plan().mesh))
+    fail(errc::unsupported, "[oracle] processes: oracle mode reads the values of all devices, and ", process_count(),
+         " processes divide these; run the program in one process");
   AxisTable axes = executable.plan().given_mesh.axes();
   for (auto& axis : axes) axis.size = 1;
   const Mesh one(axes);

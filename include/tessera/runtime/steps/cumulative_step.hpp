@@ -35,8 +35,11 @@ template <ReducedTypes Types> class CumulativeStep final : public PreparedStep {
     Growable<std::int64_t> group_of(static_cast<std::size_t>(work.count()), -1);
     for (int w = 0; w < work.count(); ++w) {
       const Coordinates at = work.coordinates(w);
-      if (!work.stores(at, result.sharding) || !layout_.holds(step_.outputs[0], at)) continue;
+      const bool stores = work.stores(at, result.sharding);
+      if ((!stores && !work.is_first(at, result.sharding)) || !layout_.holds(step_.outputs[0], at)) continue;
       Coordinates first = at;
+      for (std::size_t axis = 0; axis < first.size(); ++axis)
+        if (!result.sharding.uses(static_cast<int>(axis))) first[axis] = 0;
       std::int64_t chunk = 0;
       for (std::uint8_t axis : result.sharding.dims[dim_]) {
         chunk = chunk * layout_.mesh().axis_size(axis) + at[axis];
@@ -44,6 +47,8 @@ template <ReducedTypes Types> class CumulativeStep final : public PreparedStep {
       }
       std::int64_t& group = group_of[static_cast<std::size_t>(work.index_of(first))];
       if (group < 0) group = add_group(at);
+      if (!stores) continue;
+      groups_[static_cast<std::size_t>(group)].is_here = true;
       add_place(at, groups_[static_cast<std::size_t>(group)].totals, chunk);
     }
     if (chunks_ > 1) gather_totals(result.sharding);
@@ -75,7 +80,8 @@ template <ReducedTypes Types> class CumulativeStep final : public PreparedStep {
   /// computes the row of its chunk; the gathered totals are at the same offset behind those of all groups.
   struct Group {
     std::int64_t totals, lines;
-    Coordinates at;  // of one of its devices
+    Coordinates at;        // of one of its devices
+    bool is_here = false;  // this process has one of its chunks
   };
   const FrameLayout& layout_;
   const PlanStep& step_;
@@ -98,7 +104,7 @@ template <ReducedTypes Types> class CumulativeStep final : public PreparedStep {
   std::int64_t add_group(const Coordinates& at) {
     const ValueLayout& out = layout_[step_.outputs[0]];
     const std::int64_t lines = volume(lines_of(out.boxes[static_cast<std::size_t>(out.index(at))]));
-    groups_.push_back({total_count_, lines, at});
+    groups_.push_back({total_count_, lines, at, false});
     total_count_ += chunks_ * lines;
     return static_cast<std::int64_t>(groups_.size()) - 1;
   }
@@ -201,6 +207,7 @@ template <ReducedTypes Types> class CumulativeStep final : public PreparedStep {
       });
       gather_.run(frame);
       for (const Group& group : groups_) {
+        if (!group.is_here) continue;
         const std::int64_t step = options_.reverse ? -group.lines : group.lines;
         T* const first = totals + group.totals + (options_.reverse ? (chunks_ - 1) * group.lines : 0);
         kernels::cumulative_lines<M, T>({{group.lines}, {1}, {1}, {1}, chunks_, step, step}, first, first, nullptr,

@@ -37,11 +37,13 @@ template <DTypeSet Types> class FoldWindowsStep final : public PreparedStep {
     places_.resize(static_cast<std::size_t>(work.count()));
     for (int w = 0; w < work.count(); ++w) {
       const Coordinates at = work.coordinates(w);
-      if (work.stores(at, result.sharding) && layout_.holds(step_.outputs[0], at)) add_place(w, at);
+      const bool stores = work.stores(at, result.sharding);
+      if ((stores || work.is_first(at, result.sharding)) && layout_.holds(step_.outputs[0], at))
+        add_place(w, at, stores);
     }
     for (int w = 0; w < work.count() && split_; ++w) {
       const Coordinates at = work.coordinates(w);
-      if (work.stores(at, result.sharding) && layout_.holds(step_.outputs[0], at))
+      if (work.is_first(at, result.sharding) && layout_.holds(step_.outputs[0], at))
         single_ ? place_rows(at) : combine(work, at);
     }
   }
@@ -98,7 +100,8 @@ template <DTypeSet Types> class FoldWindowsStep final : public PreparedStep {
   double piece_bytes_ = 1;
   SentBytes sent_;
 
-  void add_place(int w, const Coordinates& at) {
+  /// `here`: this process computes it; of another place only the box is known.
+  void add_place(int w, const Coordinates& at, bool here) {
     const ValueLayout &in = layout_[step_.inputs[0]], &out = layout_[step_.outputs[0]];
     const auto from = static_cast<std::size_t>(in.index(at)), to = static_cast<std::size_t>(out.index(at));
     Place& place = places_[static_cast<std::size_t>(w)];
@@ -112,8 +115,10 @@ template <DTypeSet Types> class FoldWindowsStep final : public PreparedStep {
         place.box.end[d] = std::clamp(place.box.end[d], place.box.begin[d], dim.extent);
       }
       place.at = scratch_;
-      scratch_ += (volume(extents(place.box)) * in.element + block_alignment - 1) / block_alignment * block_alignment;
+      if (here)
+        scratch_ += (volume(extents(place.box)) * in.element + block_alignment - 1) / block_alignment * block_alignment;
     }
+    if (!here) return;
     Piece piece;
     piece.shape.rows = extents(place.box);
     piece.shape.to = adds_up ? kernels::contiguous_strides(piece.shape.rows) : out.strides[to];
@@ -245,7 +250,7 @@ template <DTypeSet Types> class FoldWindowsStep final : public PreparedStep {
         for (std::size_t k = 0; k < windows_.size(); left /= static_cast<std::int64_t>(own[k++]->shards.size()))
           from = place_of_shard(from, sharding.dims[windows_[k].line], layout_.mesh(),
                                 own[k]->shards[static_cast<std::size_t>(left) % own[k]->shards.size()]);
-        const Place& place = places_[static_cast<std::size_t>(work.index_of(from))];
+        const Place& place = places_[static_cast<std::size_t>(work.stored_at(from, sharding))];
         const kernels::Strides strides = kernels::contiguous_strides(extents(place.box));
         sources.push_back(
             move_.add_source(cell, strides, layout_.holders(step_.inputs[0], in.index(from)),

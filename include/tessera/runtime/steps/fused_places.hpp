@@ -46,6 +46,7 @@ struct FusedPlaces {
     std::int64_t run_rows = 0;    // rows after which f32 sums are added to f64 sums; 0: all sums are short enough
     int first_sum = 0, sums = 0;  ///< range in FusedPlaces::sums
     bool idle = false;            ///< has no tiles: it stores nothing, and no other place needs its row values
+    bool joins_rows = false;      ///< its row values are combined with those of other places, maybe of other processes
   };
   struct Tile {
     int place;
@@ -186,8 +187,11 @@ struct FusedPlaces {
           }
         }
         // A place that stores nothing still runs if rows are sharded: other places need its share of the row
-        // reductions.
-        place.idle = !makes && (lacks_input || !split_phases || volume(local) == 0);
+        // reductions. Which places have a share must not depend on what this process stores.
+        const bool divided = spans_processes(layout_.mesh());
+        place.idle = !makes && (lacks_input || !split_phases || (volume(local) == 0 && !divided));
+        if (!work.is_here(w)) place.idle = true;
+        place.joins_rows = divided ? !lacks_input : !place.idle;
         if (place.idle) place.unstored_bytes = 0;
         // The strides of an empty shard are arbitrary, so they must not decide which dims merge.
         set_extents(place, local, !has_index && volume(local) > 0);

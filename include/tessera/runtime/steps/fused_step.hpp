@@ -338,7 +338,7 @@ class FusedStep final : public PreparedStep, public Epilogue {
   TESSERA_PLANNING void group_rows() {
     Growable<int> group_of(where_.places.size(), -1);
     for (std::size_t w = 0; w < where_.places.size(); ++w) {
-      if (where_.places[w].idle) continue;
+      if (!where_.places[w].joins_rows) continue;
       Coordinates first = where_.device_of(static_cast<int>(w));
       for (std::size_t axis = 0; axis < first.size(); ++axis)
         if ((where_.row_axes >> axis & 1) != 0) first[axis] = 0;
@@ -389,8 +389,9 @@ class FusedStep final : public PreparedStep, public Epilogue {
       reduction.move.run(frame);
       for (const RowGroup& group : row_groups_)
         for (const int w : group.places)
-          std::memcpy(frame.scratch + row_values(w, reduction.index), frame.scratch + group.completed,
-                      static_cast<std::size_t>(where_.places[static_cast<std::size_t>(w)].rows) * sizeof(double));
+          if (!where_.places[static_cast<std::size_t>(w)].idle)
+            std::memcpy(frame.scratch + row_values(w, reduction.index), frame.scratch + group.completed,
+                        static_cast<std::size_t>(where_.places[static_cast<std::size_t>(w)].rows) * sizeof(double));
     }
   }
   /// A kernels::ReduceFunction of contiguous f64 or i64.

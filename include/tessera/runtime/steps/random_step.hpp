@@ -27,7 +27,8 @@ class RandomStep final : public PreparedStep {
     for (int i = 0; i < c.units[c.step.unit].input_count; ++i)
       if (c.units.input(c.step.unit, i).node == key_) key_value_ = c.step.inputs[static_cast<std::size_t>(i)];
     const FrameLayout& layout = c.layout;
-    for (int s = 0; s < layout[value_].shards(); ++s) cut({s, layout[value_].boxes[static_cast<std::size_t>(s)]});
+    for (int s = 0; s < layout[value_].shards(); ++s)
+      if (layout[value_].is_here(s)) cut({s, layout[value_].boxes[static_cast<std::size_t>(s)]});
   }
 
   std::int64_t table_bytes() const override { return static_cast<std::int64_t>(parts_.size() * sizeof(Part)); }

@@ -134,6 +134,7 @@ class RepeatStep final : public PreparedStep {
       const int shards = to.grid.count();
       for (std::int64_t layer = steps; layer < layers_; ++layer)
         for (int s = 0; s < shards; ++s) {
+          if (!to.is_here(s)) continue;
           Shape extent = extents(to.boxes[static_cast<std::size_t>(s)]);
           extent.erase(0);
           std::memset(slice(frame, outputs_[k], layer, s, shards), 0,
@@ -153,6 +154,7 @@ class RepeatStep final : public PreparedStep {
         continue;
       }
       for (int s = 0; s < to.shards(); ++s) {
+        if (!to.is_here(s)) continue;
         const auto at = static_cast<std::size_t>(s);
         kernels::strided_copy(frame.at(to, s), to.strides[at], frame.at(from, s), from.strides[at],
                               extents(to.boxes[at]), static_cast<std::size_t>(to.element));
@@ -162,8 +164,9 @@ class RepeatStep final : public PreparedStep {
   static std::int64_t own_offset(const ValueLayout& layout, int shard) {
     std::int64_t bytes = 0;
     for (int s = 0; s < shard; ++s)
-      bytes += (volume(extents(layout.boxes[static_cast<std::size_t>(s)])) * layout.element + block_alignment - 1) /
-               block_alignment * block_alignment;
+      if (layout.is_here(s))
+        bytes += (volume(extents(layout.boxes[static_cast<std::size_t>(s)])) * layout.element + block_alignment - 1) /
+                 block_alignment * block_alignment;
     return bytes;
   }
 };
@@ -225,6 +228,7 @@ inline void RepeatStep::run(Frame& frame) const {
       }
       const ValueLayout& own = *result(static_cast<int>(k));
       for (int s = 0; s < own.shards(); ++s) {
+        if (!own.is_here(s)) continue;
         char* to = destination(frame, static_cast<int>(k), left, layer, s);
         if (to == inner.at(own, s)) continue;
         if (!carried(static_cast<int>(k)) && outputs_[k] < 0) continue;

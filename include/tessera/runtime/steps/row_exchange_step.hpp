@@ -30,7 +30,8 @@ class RowExchangeStep final : public PreparedStep {
     if (!permutes) sent_.payload_bytes = sent_.wire_bytes = 0;
     for (int w = 0; w < work.count(); ++w) {
       const Coordinates at = work.coordinates(w);
-      if (!work.stores(at, layout_.value(step_.outputs[0]).sharding) || !layout_.holds(step_.outputs[0], at)) continue;
+      if (!work.is_first(at, layout_.value(step_.outputs[0]).sharding) || !layout_.holds(step_.outputs[0], at))
+        continue;
       for (int l = 0; l < layout_[step_.outputs[0]].layers; ++l) permutes ? permute(at, l) : shift(at, l);
     }
     sends_ = permutes ? !step_.collectives.empty() : sent_.payload_bytes != 0;

@@ -11,6 +11,7 @@
 #include <tessera/kernels/isa.hpp>
 #include <tessera/kernels/strided.hpp>
 #include <tessera/mesh/box.hpp>
+#include <tessera/mesh/processes.hpp>
 #include <tessera/runtime/executor/frame.hpp>
 #include <tessera/runtime/transport/holders.hpp>
 #include <tessera/runtime/transport/reshard_plan.hpp>
@@ -28,6 +29,7 @@ class StepMove {
     std::int64_t offset = 0;
   };
   static constexpr std::int32_t scratch = -1;
+  static constexpr std::int32_t elsewhere = -2;  ///< only other processes hold the shard
 
   StepMove() : StepMove(DType::f32) {}  // moves nothing
   TESSERA_PLANNING explicit StepMove(DType type, Reduction reduction = Reduction::sum,
@@ -36,13 +38,13 @@ class StepMove {
 
   /// Declares a shard and returns its index. `at`: the address of the first element of the box.
   TESSERA_PLANNING int add_source(const Box& box, const kernels::Strides& strides, const Holders& held_by, Address at) {
-    sources_.push_back(at);
+    sources_.push_back(here(at, held_by));
     source_data_.push_back(nullptr);
     return plan_.add_source(box, strides, held_by);
   }
   TESSERA_PLANNING int add_destination(const Box& box, const kernels::Strides& strides, const Holders& held_by,
                                        Address at) {
-    destinations_.push_back(at);
+    destinations_.push_back(here(at, held_by));
     destination_data_.push_back(nullptr);
     return plan_.add_destination(box, strides, held_by);
   }
@@ -56,8 +58,9 @@ class StepMove {
 
   void run(const Frame& frame) const {
     const auto address = [&](const Address& at) -> char* {
+      if (at.pointer == elsewhere) return nullptr;
       char* const base = at.pointer == scratch ? frame.scratch : frame.pointers[static_cast<std::size_t>(at.pointer)];
-      return base == nullptr ? nullptr : base + at.offset;  // null: the shard of another process
+      return base == nullptr ? nullptr : base + at.offset;  // null: an empty shard
     };
     for (std::size_t i = 0; i < destinations_.size(); ++i) destination_data_[i] = address(destinations_[i]);
     for (std::size_t i = 0; i < sources_.size(); ++i) source_data_[i] = address(sources_[i]);
@@ -67,6 +70,10 @@ class StepMove {
  private:
   ReshardPlan plan_;
   Growable<Address> destinations_, sources_;
+
+  static Address here(const Address& at, const Holders& held_by) {
+    return held_by.processes().contains(process_index()) ? at : Address{elsewhere, 0};
+  }
   // Members so that run() does not allocate: an allocation that failed halfway would leave donated arguments partly
   // overwritten.
   mutable Growable<void*> destination_data_;

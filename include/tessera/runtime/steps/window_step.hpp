@@ -81,7 +81,7 @@ class WindowStep final : public PreparedStep {
     const WorkGrid work(layout_, step_);
     for (int w = 0; w < work.count(); ++w) {
       const Coordinates at = work.coordinates(w);
-      if (work.stores(at, layout_.value(step_.outputs[0]).sharding) && layout_.holds(step_.outputs[0], at)) fill(at);
+      if (work.is_first(at, layout_.value(step_.outputs[0]).sharding) && layout_.holds(step_.outputs[0], at)) fill(at);
     }
   }
 

@@ -9,9 +9,31 @@
 
 #include <tessera/base/planning.hpp>
 #include <tessera/mesh/mesh.hpp>
+#include <tessera/mesh/processes.hpp>
 #include <tessera/mesh/sharding.hpp>
 
 namespace tessera::runtime {
+
+/// Some of the processes that run a program. A default set is every process.
+class ProcessSet {
+ public:
+  /// Limit of processes: sets are tables of the shards of every step.
+  static constexpr int most = 256;
+
+  constexpr bool everywhere() const { return !given_; }
+  constexpr bool contains(int process) const {
+    return !given_ || (bits_[static_cast<std::size_t>(process) / 64] >> (process % 64) & 1) != 0;
+  }
+  constexpr void insert(int process) {
+    given_ = true;
+    bits_[static_cast<std::size_t>(process) / 64] |= std::uint64_t{1} << (process % 64);
+  }
+  friend constexpr bool operator==(const ProcessSet&, const ProcessSet&) = default;
+
+ private:
+  std::array<std::uint64_t, most / 64> bits_{};
+  bool given_ = false;
+};
 
 /// The devices that hold replicas of a shard: per mesh axis, either one coordinate or all. On mesh {data: 2, model: 4},
 /// a shard split along data is held by data = 1 and all 4 coordinates of model. Default: one device, common to all
@@ -24,6 +46,7 @@ class Holders {
     for (int axis = 0; axis < mesh.rank(); ++axis)
       at_[static_cast<std::size_t>(axis)] =
           (axes >> axis & 1u) != 0 ? at[static_cast<std::size_t>(axis)] : -mesh.axis_size(axis);
+    if (spans_processes(mesh)) find_processes(mesh, axes, at);
   }
   /// Device `member` of group `group`, for collectives on groups of devices rather than on a mesh.
   static constexpr Holders member(int group, int member) {
@@ -35,6 +58,14 @@ class Holders {
   /// All `members` devices of a group.
   static constexpr Holders group(int group, int members) { return member(group, -members); }
 
+  /// The processes of these devices.
+  constexpr const ProcessSet& processes() const { return processes_; }
+  /// The same devices, for memory that every process has a copy of.
+  constexpr Holders in_every_process() const {
+    Holders copy = *this;
+    copy.processes_ = {};
+    return copy;
+  }
   constexpr std::int64_t count() const { return common(*this, *this); }
   /// The number of devices that are in both sets; `a` and `b` are of the same mesh.
   static constexpr std::int64_t common(const Holders& a, const Holders& b) {
@@ -60,6 +91,14 @@ class Holders {
 
  private:
   std::array<std::int32_t, max_axes> at_{};  // a coordinate >= 0, or -(axis size) for all coordinates
+  ProcessSet processes_;
+
+  TESSERA_PLANNING constexpr void find_processes(const Mesh& mesh, unsigned axes, const Coordinates& at) {
+    const ShardGrid grid(mesh, axes);
+    const int shard = grid.index_of(at);
+    for (int replica = 0; replica < grid.replicas(); ++replica)
+      processes_.insert(process_of(mesh, mesh.device_at(grid.coordinates(shard, replica))));
+  }
 };
 
 /// How many times a box is sent between two devices so that all of `to` hold the reduction of `parts` parts, where

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <memory>
 #include <span>
 #include <utility>
 
@@ -27,6 +28,8 @@
 #include <tessera/runtime/transport/holders.hpp>
 
 namespace tessera::runtime::inline TESSERA_ISA {
+
+class ProcessMoves;
 
 /// The copies and reductions that redistribute shards. Computed once, then run repeatedly on different addresses
 /// without allocating.
@@ -103,12 +106,38 @@ class ReshardPlan {
     }
   }
 
+  /// Fills a box of a destination from sources that all contain it: copies one source, reduces several in this order.
+  TESSERA_PLANNING void combine(int destination, std::span<const int> sources, const Box& box) {
+    const Shard& to = shard(destinations_, destination);
+    const int first = static_cast<int>(inputs_.size());
+    inputs_.append(sources.data(), sources.data() + sources.size());
+    if (sources.size() == 1)
+      if (const Shard& from = shard(sources_, sources[0]);
+          from.box == to.box && from.strides == to.strides && box == to.box)
+        source_of_[static_cast<std::size_t>(destination)] = sources[0];
+    if (!box.empty()) add_piece({destination, first, static_cast<int>(sources.size()), 0, box, 0});
+  }
+
   /// Fills a destination that has no source with the identity of the reduction: zeros for a sum.
   TESSERA_PLANNING void fill_identity(int destination) {
     const Box& box = shard(destinations_, destination).box;
     if (!box.empty()) add_piece({destination, 0, 0, 0, box, 0});
   }
 
+  /// Calls f(destination, span of sources, box) for each box that is filled: from no source with the identity.
+  template <class F> void for_each_piece(const F& f) const {
+    for (const Piece& piece : pieces_)
+      f(piece.destination,
+        std::span<const int>(inputs_.data() + piece.first_input, static_cast<std::size_t>(piece.inputs)), piece.box);
+  }
+
+  DType dtype() const { return type_; }
+  Reduction reduction() const { return reduction_; }
+  kernels::ReduceFunction reduce_function() const { return reduce_; }
+  const Holders& destination_holders(int index) const { return shard(destinations_, index).held_by; }
+  const Holders& source_holders(int index) const { return shard(sources_, index).held_by; }
+  const kernels::Strides& destination_strides(int index) const { return shard(destinations_, index).strides; }
+  const kernels::Strides& source_strides(int index) const { return shard(sources_, index).strides; }
   int destination_count() const { return static_cast<int>(destinations_.size()); }
   int source_count() const { return static_cast<int>(sources_.size()); }
   const Box& destination_box(int index) const { return shard(destinations_, index).box; }
@@ -124,6 +153,8 @@ class ReshardPlan {
   std::int64_t bytes() const { return bytes_; }
   /// Bytes sent between devices in a run, summed over all devices: see `sends`.
   std::int64_t moved_bytes() const { return moved_; }
+  /// What a transport between processes computes from this plan when it first runs; null before.
+  std::shared_ptr<const ProcessMoves>& process_moves() const { return process_moves_; }
 
   /// Runs on shards at these addresses, which are in the order of add_destination() and add_source().
   void run(std::span<void* const> destinations, std::span<const void* const> sources) const {
@@ -172,6 +203,7 @@ class ReshardPlan {
   Growable<Piece> pieces_;
   std::int64_t weight_ = 0;
   std::int64_t bytes_ = 0, written_ = 0, moved_ = 0;
+  mutable std::shared_ptr<const ProcessMoves> process_moves_;
 
   static const Shard& shard(const Growable<Shard>& shards, int index) {
     if (index < 0 || index >= static_cast<int>(shards.size()))

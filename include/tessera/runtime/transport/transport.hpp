@@ -3,7 +3,9 @@
 #include <tessera/base/push_macros.hpp>
 
 #include <cstdint>
+#include <memory>
 #include <span>
+#include <utility>
 
 #include <tessera/kernels/isa.hpp>
 #include <tessera/runtime/transport/communication.hpp>
@@ -19,12 +21,19 @@ class Transport {
   virtual void move(const ReshardPlan& plan, std::span<void* const> destinations,
                     std::span<const void* const> sources) const = 0;
 
-  /// The transport of this thread's programs, reshards and collectives: that of the innermost TransportScope, or an
-  /// InProcessTransport.
+  /// The transport of this thread's programs, reshards and collectives: that of the innermost TransportScope, or the
+  /// default of the process, which is an InProcessTransport unless join_processes sets another.
   static const Transport& current();
+  /// Sets the default of the process; null: an InProcessTransport. No program may run meanwhile.
+  static void set_default(std::unique_ptr<const Transport> transport) { default_of_process() = std::move(transport); }
 
  private:
   friend class TransportScope;
+  static std::unique_ptr<const Transport>& default_of_process() {
+    // never destroyed: programs may still run at exit
+    static auto& transport = *new std::unique_ptr<const Transport>;
+    return transport;
+  }
   static const Transport*& chosen() {
     static thread_local const Transport* transport = nullptr;
     return transport;
@@ -45,8 +54,10 @@ class InProcessTransport final : public Transport {
 };
 
 inline const Transport& Transport::current() {
+  if (chosen() != nullptr) return *chosen();
+  if (const auto& own = default_of_process()) return *own;
   static const Transport& in_process = *new InProcessTransport;  // never destroyed: programs may still run at exit
-  return chosen() != nullptr ? *chosen() : in_process;
+  return in_process;
 }
 
 /// While a TransportScope is alive, Transport::current() of its thread is the given transport.

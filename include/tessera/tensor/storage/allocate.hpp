@@ -106,6 +106,7 @@ template <class T, class Write> void for_each_slab(TensorStorage& storage, Cost 
   Growable<Slab> slabs;
   std::int64_t elements = 0;
   for (int shard = 0; shard < storage.shard_count(); ++shard) {
+    if (!storage.holds(shard)) continue;
     cut_slabs({shard, 0, storage.box(shard)}, most, slabs);
     elements += volume(extents(storage.box(shard)));
   }

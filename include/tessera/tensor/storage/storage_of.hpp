@@ -101,7 +101,8 @@ template <class T, int Rank> std::int64_t device_bytes(const ShardedTensor<T, Ra
 template <class T, int Rank> std::int64_t stored_bytes(const ShardedTensor<T, Rank>& x) {
   const TensorStorage& storage = storage_of(x);
   std::int64_t bytes = 0;
-  for (int shard = 0; shard < storage.shard_count(); ++shard) bytes += volume(extents(storage.box(shard)));
+  for (int shard = 0; shard < storage.shard_count(); ++shard)
+    if (storage.holds(shard)) bytes += volume(extents(storage.box(shard)));
   return bytes * static_cast<std::int64_t>(sizeof(T));
 }
 

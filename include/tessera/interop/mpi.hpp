@@ -1,0 +1,203 @@
+#ifndef TESSERA_INTEROP_MPI_HPP
+#define TESSERA_INTEROP_MPI_HPP
+#include <tessera/base/push_macros.hpp>
+
+#ifndef OMPI_SKIP_MPICXX
+#define OMPI_SKIP_MPICXX 1
+#endif
+#ifndef MPICH_SKIP_MPICXX
+#define MPICH_SKIP_MPICXX 1
+#endif
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <span>
+#include <string>
+#include <string_view>
+#include <thread>
+
+#include <mpi.h>
+
+#include <tessera/base/error.hpp>
+#include <tessera/base/growable.hpp>
+#include <tessera/mesh/processes.hpp>
+#include <tessera/runtime/transport/communicator.hpp>
+#include <tessera/runtime/transport/process_transport.hpp>
+
+namespace tessera::mpi {
+
+struct SessionOptions {
+  /// How long a process waits for messages of the others before it throws.
+  double timeout_seconds = 300;
+};
+
+namespace detail {
+
+/// Throws `processes` if an MPI function failed.
+inline void check(int code, std::string_view function) {
+  if (code == MPI_SUCCESS) return;
+  char text[MPI_MAX_ERROR_STRING];
+  int length = 0;
+  MPI_Error_string(code, text, &length);
+  fail(errc::processes, "[mpi] ", function, ": ", std::string_view(text, static_cast<std::size_t>(length)));
+}
+
+/// The processes of a communicator, which this object duplicates.
+class Communicator final : public runtime::Communicator {
+ public:
+  Communicator(MPI_Comm communicator, const SessionOptions& options) : options_(options) {
+    check(MPI_Comm_dup(communicator, &communicator_), "MPI_Comm_dup");
+    check(MPI_Comm_set_errhandler(communicator_, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
+    check(MPI_Comm_rank(communicator_, &index_), "MPI_Comm_rank");
+    check(MPI_Comm_size(communicator_, &count_), "MPI_Comm_size");
+  }
+  Communicator(const Communicator&) = delete;
+  Communicator& operator=(const Communicator&) = delete;
+  ~Communicator() override { MPI_Comm_free(&communicator_); }
+
+  MPI_Comm communicator() const { return communicator_; }
+  int index() const override { return index_; }
+  int count() const override { return count_; }
+
+  void exchange(std::span<const runtime::Message> sent, std::span<const runtime::Message> received) override {
+    if (broken_)
+      fail(errc::processes,
+           "[mpi] exchange: an earlier exchange of messages failed, and processes can't go on together");
+    requests_.clear();
+    from_.clear();
+    broken_ = true;  // until all has arrived
+    for (const runtime::Message& message : received)
+      for_each_part(message, [&](char* data, int bytes) {
+        requests_.push_back(MPI_REQUEST_NULL);
+        from_.push_back(message.process);
+        check(MPI_Irecv(data, bytes, MPI_BYTE, message.process, tag, communicator_, &requests_.back()), "MPI_Irecv");
+      });
+    for (const runtime::Message& message : sent)
+      for_each_part(message, [&](char* data, int bytes) {
+        requests_.push_back(MPI_REQUEST_NULL);
+        from_.push_back(message.process);
+        check(MPI_Isend(data, bytes, MPI_BYTE, message.process, tag, communicator_, &requests_.back()), "MPI_Isend");
+      });
+    wait();
+    broken_ = false;
+  }
+
+ private:
+  static constexpr int tag = 1;
+  static constexpr std::int64_t most_bytes = std::int64_t{1} << 30;  // counts of MPI 3 are ints
+
+  MPI_Comm communicator_ = MPI_COMM_NULL;
+  int index_ = 0, count_ = 1;
+  SessionOptions options_;
+  bool broken_ = false;
+  Growable<MPI_Request> requests_;
+  Growable<int> from_;  // by request: the other process
+
+  template <class F> static void for_each_part(const runtime::Message& message, const F& f) {
+    for (std::int64_t at = 0; at < message.bytes; at += most_bytes)
+      f(static_cast<char*>(message.data) + at, static_cast<int>(std::min(most_bytes, message.bytes - at)));
+  }
+  /// Waits for all requests. With more processes than cores, a process that only spins keeps others from sending.
+  void wait() {
+    constexpr int spins = 64;
+    const auto start = std::chrono::steady_clock::now();
+    for (int tries = 0;; ++tries) {
+      int done = 0;
+      check(MPI_Testall(static_cast<int>(requests_.size()), requests_.data(), &done, MPI_STATUSES_IGNORE),
+            "MPI_Testall");
+      if (done != 0) return;
+      if (tries < spins) continue;
+      std::this_thread::yield();
+      if (tries % spins == 0 &&
+          std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count() > options_.timeout_seconds)
+        fail_waiting();
+    }
+  }
+  [[noreturn]] void fail_waiting() {
+    std::string others;
+    int last = -1;
+    for (std::size_t i = 0; i < requests_.size(); ++i) {
+      if (requests_[i] == MPI_REQUEST_NULL || from_[i] == last) continue;
+      last = from_[i];
+      others += concat_text(others.empty() ? "" : ", ", last);
+    }
+    fail(errc::processes, "[mpi] exchange: process ", index_, " of ", count_, " waited ", options_.timeout_seconds,
+         " s for messages to or from process ", others,
+         "; each process must call the same functions on tensors of several devices, in the same order");
+  }
+};
+
+}  // namespace detail
+
+/// Makes this process one of several that run a program together: while a session is alive, the devices of each mesh
+/// are divided among the processes of an MPI communicator in the order of their ids, each process stores the shards of
+/// its own devices, and collectives between devices of two processes are messages of MPI. Each process runs the whole
+/// program; results are bit for bit those of one process.
+///
+///     int main() {
+///       const ts::mpi::Session session;                  // mpirun -np 2: 4 devices each
+///       const ts::Mesh mesh({{"data", 8}});
+///
+/// The first object of main(): a tensor of several devices that exists before is an error. If MPI is not initialised,
+/// the session initialises it, and finalises it at its end; every process ends its session. One thread at a time may
+/// call functions that communicate. Errors: `unsupported` for an MPI without MPI_THREAD_SERIALIZED, `processes` when an
+/// MPI function fails, `capacity` for more than 256 processes.
+class Session {
+ public:
+  explicit Session(const SessionOptions& options = {}) : Session(MPI_COMM_WORLD, options) {}
+  /// The processes of a communicator, which is duplicated.
+  explicit Session(MPI_Comm communicator, const SessionOptions& options = {})
+      : initialised_(initialise()), own_(communicator, options) {
+    runtime::join_processes(own_);
+  }
+  Session(const Session&) = delete;
+  Session& operator=(const Session&) = delete;
+  ~Session() {
+    runtime::leave_processes();
+    // Other processes may wait for this process if an exception ends it alone: they would do so in MPI_Finalize, too.
+    if (std::uncaught_exceptions() > initialised_.exceptions) initialised_.finalises = false;
+  }
+
+  int process_index() const { return own_.index(); }
+  int process_count() const { return own_.count(); }
+  /// The session's own communicator.
+  MPI_Comm communicator() const { return own_.communicator(); }
+
+ private:
+  /// Finalises MPI after the communicator is freed, if the session initialised it.
+  struct Initialised {
+    bool finalises = false;
+    int exceptions = std::uncaught_exceptions();
+    Initialised() = default;
+    explicit Initialised(bool own) : finalises(own) {}
+    Initialised(const Initialised&) = delete;
+    Initialised& operator=(const Initialised&) = delete;
+    ~Initialised() {
+      if (finalises) MPI_Finalize();
+    }
+  };
+  Initialised initialised_;
+  detail::Communicator own_;
+
+  /// Whether this call initialised MPI.
+  static bool initialise() {
+    int before = 0, level = MPI_THREAD_SINGLE;
+    detail::check(MPI_Initialized(&before), "MPI_Initialized");
+    if (before == 0)
+      detail::check(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_SERIALIZED, &level), "MPI_Init_thread");
+    else
+      detail::check(MPI_Query_thread(&level), "MPI_Query_thread");
+    if (level < MPI_THREAD_SERIALIZED)
+      fail(errc::unsupported,
+           "[mpi] threads: this MPI does not support MPI_THREAD_SERIALIZED, or was initialised without");
+    return before == 0;
+  }
+};
+
+}  // namespace tessera::mpi
+
+#include <tessera/base/pop_macros.hpp>
+
+#endif
