@@ -10,6 +10,8 @@
 #include <gtest/gtest.h>
 
 #include <tessera/interop/mpi.hpp>
+#include <tessera/parallel/mesh_reduce.hpp>
+#include <tessera/parallel/process_group.hpp>
 #include <tessera/tessera.hpp>
 
 namespace {

@@ -33,16 +33,16 @@ SocketCommunicator SocketCommunicator::fork(int processes) {
   for (int process = 1; process < processes; ++process) {
     const int child = ::fork();
     if (child == 0) {
-      communicator.index_ = process;
-      communicator.children_.clear();
+      made.index_ = process;
+      made.children_.clear();
       break;
     }
-    communicator.children_.push_back(child);
+    made.children_.push_back(child);
   }
   for (std::size_t a = 0; a < count; ++a)
     for (const int end : ends[a])
-      if (end >= 0 && a != static_cast<std::size_t>(communicator.index_)) ::close(end);
-  communicator.sockets_ = ends[static_cast<std::size_t>(communicator.index_)];
+      if (end >= 0 && a != static_cast<std::size_t>(made.index_)) ::close(end);
+  made.sockets_ = ends[static_cast<std::size_t>(made.index_)];
   return made;
 }
 

@@ -19,10 +19,14 @@
 #include <thread>
 
 #include <mpi.h>
+#if __has_include(<unistd.h>)
+#include <unistd.h>
+#endif
 
 #include <tessera/base/error.hpp>
 #include <tessera/base/growable.hpp>
 #include <tessera/mesh/processes.hpp>
+#include <tessera/runtime/threads/team.hpp>
 #include <tessera/runtime/transport/communicator.hpp>
 #include <tessera/runtime/transport/process_transport.hpp>
 
@@ -31,6 +35,9 @@ namespace tessera::mpi {
 struct SessionOptions {
   /// How long a process waits for messages of the others before it throws.
   double timeout_seconds = 300;
+  /// For ts::set_parallelism; 0: an equal share of the cores of the machine for each of the processes that run on it,
+  /// but no more than mpirun has bound the process to.
+  int threads = 0;
 };
 
 namespace detail {
@@ -151,6 +158,7 @@ class Session {
   explicit Session(MPI_Comm communicator, const SessionOptions& options = {})
       : initialised_(initialise()), own_(communicator, options) {
     runtime::join_processes(own_);
+    set_parallelism(options.threads > 0 ? options.threads : share_of_cores());
   }
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
@@ -181,6 +189,19 @@ class Session {
   Initialised initialised_;
   detail::Communicator own_;
 
+  int share_of_cores() const {
+    MPI_Comm here = MPI_COMM_NULL;
+    int processes = 1;
+    detail::check(MPI_Comm_split_type(communicator(), MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &here),
+                  "MPI_Comm_split_type");
+    detail::check(MPI_Comm_size(here, &processes), "MPI_Comm_size");
+    MPI_Comm_free(&here);
+    int cores = static_cast<int>(std::thread::hardware_concurrency());
+#ifdef _SC_NPROCESSORS_ONLN
+    cores = static_cast<int>(::sysconf(_SC_NPROCESSORS_ONLN));  // of the machine, wherever the process is bound
+#endif
+    return std::max(1, std::min(parallelism(), cores / processes));
+  }
   /// Whether this call initialised MPI.
   static bool initialise() {
     int before = 0, level = MPI_THREAD_SINGLE;
