@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
+#include <string>
 
 #include "socket_communicator.hpp"
 #include <gtest/gtest.h>
@@ -37,16 +38,19 @@ class SeveralProcesses final : public ::testing::Environment {
   class Failures final : public ::testing::EmptyTestEventListener {
    public:
     explicit Failures(int process) : process_(process) {}
+    void OnTestStart(const ::testing::TestInfo& test) override {
+      test_ = std::string(test.test_suite_name()) + "." + test.name();
+    }
+    // Called with a lock of GoogleTest, which does not say here which test runs.
     void OnTestPartResult(const ::testing::TestPartResult& result) override {
       if (!result.failed()) return;
-      const auto* const test = ::testing::UnitTest::GetInstance()->current_test_info();
-      std::fprintf(stderr, "process %d: %s.%s: %s:%d: %s\n", process_, test ? test->test_suite_name() : "",
-                   test ? test->name() : "", result.file_name() ? result.file_name() : "", result.line_number(),
-                   result.message());
+      std::fprintf(stderr, "process %d: %s: %s:%d: %s\n", process_, test_.c_str(),
+                   result.file_name() ? result.file_name() : "", result.line_number(), result.message());
     }
 
    private:
     int process_;
+    std::string test_;
   };
   std::unique_ptr<tests::SocketCommunicator> communicator_;
 };

@@ -23,19 +23,26 @@ inline constinit OwnProcess own_process{};
 
 /// The index of this process among the processes that run the program together, from 0 on, as jax.process_index: 0
 /// unless a session of several processes, such as ts::mpi::Session, is alive.
-constexpr int process_index() { return std::is_constant_evaluated() ? 0 : detail::own_process.index; }
-/// The number of processes that run the program together, as jax.process_count: 1 without a session, and in constant
-/// expressions.
-constexpr int process_count() { return std::is_constant_evaluated() ? 1 : detail::own_process.count; }
+inline int process_index() { return detail::own_process.index; }
+/// The number of processes that run the program together, as jax.process_count: 1 without a session.
+inline int process_count() { return detail::own_process.count; }
 
 /// Whether the devices of a mesh are divided among several processes. A mesh of one device is not: each process has
 /// that device, and computes on it what all others compute.
-constexpr bool spans_processes(const Mesh& mesh) { return process_count() > 1 && mesh.size() > 1; }
+inline bool spans_processes(const Mesh& mesh) { return process_count() > 1 && mesh.size() > 1; }
+
+namespace detail {
+/// The same for planning, where a plan in a constant expression is that of one process.
+constexpr bool plans_for_processes(const Mesh& mesh) {
+  if (std::is_constant_evaluated()) return false;
+  return spans_processes(mesh);
+}
+}  // namespace detail
 
 /// The process that holds a device: devices are divided in the order of their ids into process_count() ranges, whose
 /// sizes differ by at most 1. Of 8 devices and 3 processes, process 0 holds devices 0 to 2. A mesh of one device: this
 /// process.
-constexpr int process_of(const Mesh& mesh, int device) {
+inline int process_of(const Mesh& mesh, int device) {
   if (!spans_processes(mesh)) return process_index();
   return static_cast<int>(std::int64_t{device} * process_count() / mesh.size());
 }
@@ -46,7 +53,7 @@ struct DeviceRange {
   int end = 0;
 };
 /// The devices of this process: of a mesh that is not divided among processes, all.
-constexpr DeviceRange devices_here(const Mesh& mesh) {
+inline DeviceRange devices_here(const Mesh& mesh) {
   if (!spans_processes(mesh)) {
     const int first = mesh.rank() == 0 ? mesh.device_at({}) : 0;
     return {first, first + static_cast<int>(mesh.size())};
@@ -58,7 +65,7 @@ constexpr DeviceRange devices_here(const Mesh& mesh) {
 }
 
 /// Whether a device of this process holds this shard, numbered as in the grid.
-constexpr bool is_held_here(const Mesh& mesh, const ShardGrid& grid, int shard) {
+inline bool is_held_here(const Mesh& mesh, const ShardGrid& grid, int shard) {
   if (!spans_processes(mesh)) return true;
   for (int replica = 0; replica < grid.replicas(); ++replica)
     if (process_of(mesh, mesh.device_at(grid.coordinates(shard, replica))) == process_index()) return true;

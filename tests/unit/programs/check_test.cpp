@@ -331,7 +331,8 @@ class Case {
 
   /// Every stored value equals that on one device, except for rounding.
   void expect_like_one_device(ts::runtime::Executable& executable, const ts::Growable<ts::Leaf>& leaves) const {
-    const ts::Growable<ts::Leaf> held = leaves;  // a second owner, so that no argument is donated
+    if (ts::spans_processes(executable.plan().mesh)) return;  // oracle mode needs the values of all devices
+    const ts::Growable<ts::Leaf> held = leaves;               // a second owner, so that no argument is donated
     const ts::runtime::OracleRun run = ts::runtime::run_with_oracle(executable, held);
     EXPECT_EQ(run.unknown, 0) << text_;
     for (const ts::OracleDifference& found : run.differences) ADD_FAILURE() << found.text() << "\n" << text_;

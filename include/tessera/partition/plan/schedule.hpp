@@ -174,7 +174,7 @@ class Scheduler {
   /// Whether a reshard only sums the parts of a partial value, without changing how its dims are split.
   constexpr bool sums_in_place(const PlanStep& step, const PlanStep& next) const {
     const PlanValue &parts = value(step.outputs[0]), &sum = value(next.outputs[0]);
-    if (spans_processes(mesh_)) return false;  // no memory of a sum is common to all devices
+    if (plans_for_processes(mesh_)) return false;  // no memory of a sum is common to all devices
     if (parts.sharding.unreduced == 0 || parts.sharding.reduction != Reduction::sum || sum.sharding.unreduced != 0)
       return false;
     if ((parts.dtype != DType::f32 && parts.dtype != DType::f64) || sum.stacked) return false;

@@ -18,8 +18,8 @@ TESSERA_PLANNING_BEGIN
 namespace tessera::detail {
 
 /// distinct_bytes of the shards that devices of this process hold.
-constexpr std::int64_t bytes_here(const Shape& global, const Sharding& sharding, DType dtype, const Mesh& mesh,
-                                  const PartList& parts) {
+inline std::int64_t bytes_here(const Shape& global, const Sharding& sharding, DType dtype, const Mesh& mesh,
+                               const PartList& parts) {
   const ShardGrid grid(mesh, sharding);
   std::int64_t total = 0;
   for (int s = 0; s < grid.count(); ++s) {
@@ -35,7 +35,7 @@ constexpr std::int64_t bytes_here(const Shape& global, const Sharding& sharding,
 /// that exist. If processes divide the devices of the mesh, of the shards of this process.
 constexpr std::int64_t distinct_bytes(const Shape& global, const Sharding& sharding, DType dtype, const Mesh& mesh,
                                       const PartList& parts = {}) {
-  if (spans_processes(mesh)) return bytes_here(global, sharding, dtype, mesh, parts);
+  if (plans_for_processes(mesh)) return bytes_here(global, sharding, dtype, mesh, parts);
   if (!parts.entries.empty())
     return checked_product(distinct_bytes(global, sharding.without_unreduced(), dtype, mesh),
                            parts.count(mesh, devices_on(mesh, sharding.unreduced)), "bytes of partial values");

@@ -46,7 +46,7 @@ class Holders {
     for (int axis = 0; axis < mesh.rank(); ++axis)
       at_[static_cast<std::size_t>(axis)] =
           (axes >> axis & 1u) != 0 ? at[static_cast<std::size_t>(axis)] : -mesh.axis_size(axis);
-    if (spans_processes(mesh)) find_processes(mesh, axes, at);
+    if (tessera::detail::plans_for_processes(mesh)) find_processes(mesh, axes, at);
   }
   /// Device `member` of group `group`, for collectives on groups of devices rather than on a mesh.
   static constexpr Holders member(int group, int member) {
@@ -93,7 +93,7 @@ class Holders {
   std::array<std::int32_t, max_axes> at_{};  // a coordinate >= 0, or -(axis size) for all coordinates
   ProcessSet processes_;
 
-  TESSERA_PLANNING constexpr void find_processes(const Mesh& mesh, unsigned axes, const Coordinates& at) {
+  TESSERA_PLANNING void find_processes(const Mesh& mesh, unsigned axes, const Coordinates& at) {
     const ShardGrid grid(mesh, axes);
     const int shard = grid.index_of(at);
     for (int replica = 0; replica < grid.replicas(); ++replica)
