@@ -258,7 +258,7 @@ class Executable {
       result.number = frame.numbers[static_cast<std::size_t>(node)];
       if (result.is_number) return false;
       StoragePtr made(new TensorStorage(plan_.mesh, graph[node].dtype, {}, replicated(0)));
-      write_number(graph[node].dtype, made->data(0), result.number);
+      if (made->holds(0)) write_number(graph[node].dtype, made->data(0), result.number);
       result.layers.push_back(std::move(made));
       return false;
     }

@@ -34,6 +34,7 @@ class RandomStep final : public PreparedStep {
   std::int64_t table_bytes() const override { return static_cast<std::int64_t>(parts_.size() * sizeof(Part)); }
 
   void run(Frame& frame) const override {
+    if (parts_.empty()) return;
     std::int64_t number = frame.numbers[static_cast<std::size_t>(key_)].integer();
     if (key_value_ >= 0) std::memcpy(&number, frame.at(layout_[key_value_], 0), sizeof number);
     std::uint64_t key = kernels::fold_in(static_cast<std::uint64_t>(number), draw_.stream);

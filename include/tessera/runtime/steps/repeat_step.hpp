@@ -70,6 +70,7 @@ class RepeatStep final : public PreparedStep {
     if (!shape_.limited) return layers_;
     const int input = inputs_[static_cast<std::size_t>(shape_.limit(static_cast<int>(inputs_.size())))];
     const PlanValue& value = outer_.value(input);
+    if (!outer_[input].is_here(0)) return 0;  // a process without devices has nothing to do
     const std::int64_t limit = value.role == ValueRole::host
                                    ? frame.numbers[static_cast<std::size_t>(value.node)].integer()
                                    : *frame.at<std::int32_t>(outer_[input], 0);
@@ -150,7 +151,8 @@ class RepeatStep final : public PreparedStep {
       const ValueLayout &from = outer_[input], &to = outer_[outputs_[static_cast<std::size_t>(k)]];
       if (outer_.value(input).role == ValueRole::host) {
         const PlanValue& value = outer_.value(input);
-        write_number(value.dtype, frame.at(to, 0), frame.numbers[static_cast<std::size_t>(value.node)]);
+        if (to.is_here(0))
+          write_number(value.dtype, frame.at(to, 0), frame.numbers[static_cast<std::size_t>(value.node)]);
         continue;
       }
       for (int s = 0; s < to.shards(); ++s) {
@@ -222,6 +224,7 @@ inline void RepeatStep::run(Frame& frame) const {
     for (std::size_t k = 0; k < plan.outputs.size(); ++k) {
       if (result(static_cast<int>(k)) == nullptr) {
         const int node = body_.graph().outputs[k];
+        if (outputs_[k] >= 0 && !outer_[outputs_[k]].is_here(0)) continue;
         write_number(body_.graph()[node].dtype, destination(frame, static_cast<int>(k), left, layer, 0),
                      inner.numbers[static_cast<std::size_t>(node)]);
         continue;
