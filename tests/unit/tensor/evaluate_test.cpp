@@ -70,6 +70,10 @@ TEST(Expressions, HaveNoExtremeWithoutElementsAndNoQuantileBeyondOne) {
       ts::errc::dim_range, [&] { first_of(none); }, "[argmax] dim 1 of a tensor of shape [2,0] has no elements");
   expect_error(
       ts::errc::dim_range, [&] { first_of(rows); }, "[argmin] dim 0 of a tensor of shape [0,3] has no elements");
+  expect_error(
+      ts::errc::dim_range, [&] { ts::eval(ts::nanargmax<1>(none)); }, "[nanargmax] dim 1 of a tensor of shape [2,0]");
+  expect_error(
+      ts::errc::dim_range, [&] { ts::eval(ts::nanargmin<0>(rows)); }, "[nanargmin] dim 0 of a tensor of shape [0,3]");
   EXPECT_EQ(ts::shape(ts::eval(ts::argmax<1>(rows))), (ts::Shape{0}));
 
   const auto x = ts::arange<float>(5, mesh, {"data"});

@@ -22,6 +22,14 @@ template <int Dim, int Rank> constexpr int checked_dim() {
   return Dim < 0 ? Dim + Rank : Dim;
 }
 
+/// For overloads with a dim as an argument, as in PyTorch: they do not compile.
+template <class Dim, class X> constexpr X refuse_dim_argument(const X& x) {
+  static_assert(std::is_void_v<Dim>,
+                "tessera: dims are template arguments: ts::cumsum<0>(x) for ts::cumsum(x, 0), ts::concat<0>(x, y) for "
+                "ts::concat(x, y, 0), ts::gather<1>(x, indices) for ts::gather(x, 1, indices)");
+  return x;
+}
+
 /// Sizes are 64-bit integers in a graph.
 constexpr Value as_size(Value v) { return build::cast(v, DType::i64); }
 

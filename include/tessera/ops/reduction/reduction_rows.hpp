@@ -18,8 +18,10 @@ namespace tessera::ops {
 /// The elements of the operand are positions: what matters of it is its shape.
 [[noreturn]] inline void fail_without_elements(const ShapeContext& c, PositionOf position, int dim) {
   const std::string operand = shape_text(DType::i32, c.operand(0));
-  fail(errc::dim_range, "[", position == PositionOf::argmax ? "argmax" : "argmin", "] dim ", dim,
-       " of a tensor of shape ", operand.substr(operand.find('[')), " has no elements", c.node().source);
+  const std::string_view function = c.node().source.function(),
+                         operation = position == PositionOf::argmax ? "argmax" : "argmin";
+  fail(errc::dim_range, "[", function.empty() ? operation : function, "] dim ", dim, " of a tensor of shape ",
+       operand.substr(operand.find('[')), " has no elements", c.node().source);
 }
 constexpr Shape reduction_shape(const ShapeContext& c) {
   const Reduced reduced = Reduced::of(c.node());
