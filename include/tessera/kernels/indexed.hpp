@@ -156,18 +156,6 @@ std::optional<std::int64_t> gather_rows(T* rows, const T* table, const I* index,
     if (inner.extent * size == 16) return copies.template operator()<16>();
     if (inner.extent * size == 32) return copies.template operator()<32>();
   }
-  constexpr std::int64_t many = 64;  // indices: for fewer, the loops below take longer than the copies
-  if (from_step != 1 && to_step != 1 && detail::index_count(shape) >= many && !detail::is_empty(shape.inner)) {
-    // Each column by itself, so that its elements are read and written near each other.
-    std::optional<std::int64_t> wrong;
-    detail::for_each_outer(row, 0, [&](const std::int64_t* j) {
-      wrong = detail::gather_short_rows<size>(
-          bytes + detail::offset_of(row, 0, j, row_strides) * size,
-          reinterpret_cast<const std::byte*>(table) + detail::offset_of(row, 0, j, table_strides) * size, index, shape,
-          window, size);
-    });
-    return wrong;
-  }
   constexpr T zero{};
   return detail::for_each_indexed(
       index, shape, window, row, row_strides, table_strides, [&](std::int64_t to, std::int64_t from, std::int64_t at) {
