@@ -338,10 +338,11 @@ TEST(Linalg, GradientsOfEigenvaluesAndEigenvectors) {
   check_gradient_of<3>(
       [](const auto& x) {
         const auto [w, v] = la::eig(x);
-        const auto re = ts::unsqueeze<1>(w.real), im = ts::unsqueeze<1>(w.imag);
+        const auto re = ts::unsqueeze<1>(w.real);
+        const auto im = ts::unsqueeze<1>(w.imag);
         // The real part of v diag(w) v^H, and the sizes of the elements of v.
-        const auto left = ts::einsum<"bij,bkj->bik">(v.real * re - v.imag * im, v.real),
-                   right = ts::einsum<"bij,bkj->bik">(v.real * im + v.imag * re, v.imag);
+        const auto left = ts::einsum<"bij,bkj->bik">(v.real * re - v.imag * im, v.real);
+        const auto right = ts::einsum<"bij,bkj->bik">(v.real * im + v.imag * re, v.imag);
         return left + right + v.real * v.real + v.imag * v.imag;
       },
       a);

@@ -267,7 +267,8 @@ TEST(Indexing, IndicesOutsideOfTheirDim) {
   check_gradient<Float<2>, Int<2>, Int<1>>(
       [](const auto& v, const auto& i, const auto& r) {
         using enum ts::IndexMode;
-        const auto filled = ts::embedding<fill>(v * v, r, 2), nearest = ts::index_select<0, clip>(v, r);
+        const auto filled = ts::embedding<fill>(v * v, r, 2);
+        const auto nearest = ts::index_select<0, clip>(v, r);
         return ts::sum<0>(ts::gather<0, fill>(v * v, i, 0) * ts::gather<0, clip>(v, i)) + ts::sum<0>(filled * nearest);
       },
       {x, at, at_rows});
