@@ -194,8 +194,10 @@ template <TensorOperand A> constexpr auto eigvalsh(const A& a, Here at = Here::c
 
 /// Eigenvalues of any square matrices, and eigenvectors of length 1 in columns, each a pair of real and imaginary parts
 /// (torch.linalg.eig, jnp.linalg.eig): `values.real` [..., n], `vectors.imag` [..., n, n]. The order of the values and
-/// the phases of the vectors are not fixed. A matrix that is not finite gives NaN. No gradient: it is an `unsupported`
-/// error.
+/// the phases of the vectors are not fixed. A matrix that is not finite gives NaN. The gradient is that of PyTorch: of
+/// the values not finite for a matrix without n independent eigenvectors, through the vectors not where two eigenvalues
+/// are equal, and right only for functions of the vectors that do not depend on their phases, such as v v^H; of others
+/// torch.linalg.eig throws, and this is the gradient for phases that do not turn.
 template <class Values, class Vectors> struct Eig {
   Values values;
   Vectors vectors;

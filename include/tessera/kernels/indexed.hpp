@@ -58,12 +58,17 @@ constexpr Strides slice(const Strides& strides, std::size_t begin, std::size_t e
   return out;
 }
 
-/// For each index in row-major order of i..., calls part(offset in rows, offset in table, row of the window or -1) for
-/// each contiguous part of the row. Returns the first index outside the table.
-template <class I, class Part>
-std::optional<std::int64_t> for_each_indexed(const I* index, const IndexedShape& shape, const RowWindow& window,
-                                             const Loops& row, const Strides& row_strides, const Strides& table_strides,
-                                             Part part) {
+inline std::int64_t index_count(const IndexedShape& shape) {
+  std::int64_t count = 1;
+  for (const std::int64_t extent : shape.index) count *= extent;
+  return count;
+}
+
+/// For each index in row-major order of i..., calls row(offset in rows, row of the window or -1). Returns the first
+/// index outside the table.
+template <class I, class Row>
+std::optional<std::int64_t> for_each_index(const I* index, const IndexedShape& shape, const RowWindow& window,
+                                           Row row) {
   if (is_empty(shape.index)) return std::nullopt;
   const Strides outer_strides = slice(shape.rows_strides, 0, shape.index.size());
   // The order is that of the dims, not of the strides, so that sums don't depend on the memory layout.
@@ -71,24 +76,58 @@ std::optional<std::int64_t> for_each_indexed(const I* index, const IndexedShape&
     return shape.index_strides[o] == shape.index_strides[i] * shape.index[i] &&
            outer_strides[o] == outer_strides[i] * shape.index[i];
   });
-  const bool no_row = is_empty(shape.inner);
+  const auto inner = outer.from_inside(0);
+  const std::int64_t index_step = stride_of(shape.index_strides, inner), to_step = stride_of(outer_strides, inner);
+  const auto global = static_cast<std::uint64_t>(window.global), count = static_cast<std::uint64_t>(window.count);
   std::optional<std::int64_t> wrong;
-  for_each_outer(outer, 0, [&](const std::int64_t* at) {
-    const std::int64_t wanted = index[offset_of(outer, 0, at, shape.index_strides)];
-    if (wanted < 0 || wanted >= window.global) {
-      if (!wrong) wrong = wanted;
-      return;
+  for_each_outer(outer, 1, [&](const std::int64_t* at) {
+    const I* const own = index + offset_of(outer, 1, at, shape.index_strides);
+    const std::int64_t to = offset_of(outer, 1, at, outer_strides);
+    for (std::int64_t i = 0; i < inner.extent; ++i) {
+      const std::int64_t wanted = own[i * index_step];
+      if (static_cast<std::uint64_t>(wanted) >= global) [[unlikely]] {  // or below 0
+        if (!wrong) wrong = wanted;
+        continue;
+      }
+      const std::int64_t here = wanted - window.offset;
+      row(to + i * to_step, static_cast<std::uint64_t>(here) < count ? here : -1);
     }
-    if (no_row) return;
-    const bool here = wanted >= window.offset && wanted < window.offset + window.count;
-    const std::int64_t to = offset_of(outer, 0, at, outer_strides);
-    const std::int64_t from = here ? (wanted - window.offset) * shape.table_strides[0] : 0;
-    for_each_outer(row, 1, [&](const std::int64_t* j) {
-      part(to + offset_of(row, 1, j, row_strides), from + offset_of(row, 1, j, table_strides),
-           here ? wanted - window.offset : -1);
-    });
   });
   return wrong;
+}
+
+/// for_each_index for rows of any shape: calls part(offset in rows, offset in table, row of the window or -1) for each
+/// contiguous part of a row.
+template <class I, class Part>
+std::optional<std::int64_t> for_each_indexed(const I* index, const IndexedShape& shape, const RowWindow& window,
+                                             const Loops& row, const Strides& row_strides, const Strides& table_strides,
+                                             Part part) {
+  const std::int64_t table_step = shape.table_strides[0];
+  if (is_empty(shape.inner)) return for_each_index(index, shape, window, [](std::int64_t, std::int64_t) {});
+  if (row.size() <= 1)
+    return for_each_index(index, shape, window, [&](std::int64_t to, std::int64_t here) {
+      part(to, here < 0 ? 0 : here * table_step, here);
+    });
+  return for_each_index(index, shape, window, [&](std::int64_t to, std::int64_t here) {
+    const std::int64_t from = here < 0 ? 0 : here * table_step;
+    for_each_outer(row, 1, [&](const std::int64_t* j) {
+      part(to + offset_of(row, 1, j, row_strides), from + offset_of(row, 1, j, table_strides), here);
+    });
+  });
+}
+
+/// Copies rows of `Bytes` bytes: moves of a size that the compiler knows, since a call of memcpy takes longer than they
+/// do.
+template <std::int64_t Bytes, class I>
+std::optional<std::int64_t> gather_short_rows(std::byte* rows, const std::byte* table, const I* index,
+                                              const IndexedShape& shape, const RowWindow& window, std::int64_t size) {
+  const std::int64_t step = shape.table_strides[0] * size;
+  return for_each_index(index, shape, window, [&](std::int64_t to, std::int64_t here) {
+    if (here >= 0)
+      std::memcpy(rows + to * size, table + here * step, Bytes);
+    else
+      std::memset(rows + to * size, 0, Bytes);
+  });
 }
 
 }  // namespace detail
@@ -107,6 +146,16 @@ std::optional<std::int64_t> gather_rows(T* rows, const T* table, const I* index,
                      from_step = detail::stride_of(table_strides, inner);
   auto* bytes = reinterpret_cast<std::byte*>(rows);
   constexpr auto size = static_cast<std::int64_t>(sizeof(T));
+  if (row.size() == 0 || (row.size() == 1 && to_step == 1 && from_step == 1)) {
+    const auto copies = [&]<std::int64_t Bytes>() {
+      return detail::gather_short_rows<Bytes>(bytes, reinterpret_cast<const std::byte*>(table), index, shape, window,
+                                              size);
+    };
+    if (inner.extent == 1) return copies.template operator()<size>();
+    if (inner.extent * size == 8) return copies.template operator()<8>();
+    if (inner.extent * size == 16) return copies.template operator()<16>();
+    if (inner.extent * size == 32) return copies.template operator()<32>();
+  }
   constexpr T zero{};
   return detail::for_each_indexed(
       index, shape, window, row, row_strides, table_strides, [&](std::int64_t to, std::int64_t from, std::int64_t at) {
@@ -118,12 +167,6 @@ std::optional<std::int64_t> gather_rows(T* rows, const T* table, const I* index,
 }
 
 namespace detail {
-inline std::int64_t additions(const IndexedShape& shape) {
-  std::int64_t count = 1;
-  for (const std::int64_t extent : shape.index) count *= extent;
-  return count;
-}
-
 /// Counts the additions to each row of the window up to sum_run + 1; calls report(row) for each row that reaches it.
 template <class I, class Report>
 void count_additions(const I* index, const IndexedShape& shape, const RowWindow& window, std::uint8_t* terms,
@@ -207,7 +250,7 @@ class LongRowSums {
 
 /// Whether some row of the window receives more than sum_run additions.
 template <class I> bool has_long_sums(const I* index, const IndexedShape& shape, const RowWindow& window) {
-  if (detail::additions(shape) <= sum_run) return false;
+  if (detail::index_count(shape) <= sum_run) return false;
   auto* const terms = thread_scratch<Scratch::row_counts, std::uint8_t>(static_cast<std::size_t>(window.count));
   bool found = false;
   detail::count_additions(index, shape, window, terms, [&](std::int64_t) { found = true; });
@@ -245,7 +288,7 @@ std::optional<std::int64_t> scatter_add_rows(T* table, const T* rows, const I* i
                            first_to = detail::offset_of(row, 1, j, table_strides);
         const bool on_others = long_sums == LongSums::on_others;
         detail::LongRowSums sums(table + first_to, shape.table_strides[0], window.count, inner.extent, to_step,
-                                 detail::additions(shape), on_others ? detail::LongRowSums::early_run : sum_run);
+                                 detail::index_count(shape), on_others ? detail::LongRowSums::early_run : sum_run);
         if (on_others) sums.move_at_first(index, shape, window);
         wrong = detail::for_each_indexed(index, shape, window, part, row_strides, table_strides,
                                          [&](std::int64_t from, std::int64_t to, std::int64_t at) {
@@ -257,6 +300,10 @@ std::optional<std::int64_t> scatter_add_rows(T* table, const T* rows, const I* i
       });
       return wrong;
     }
+  if (row.size() == 0)  // rows of one element
+    return detail::for_each_index(index, shape, window, [&](std::int64_t from, std::int64_t at) {
+      if (at >= 0) monoids::Sum::join(table[at * shape.table_strides[0]], rows[from]);
+    });
   return detail::for_each_indexed(index, shape, window, row, row_strides, table_strides,
                                   [&](std::int64_t from, std::int64_t to, std::int64_t at) {
                                     if (at >= 0) add(from, to);
@@ -264,17 +311,17 @@ std::optional<std::int64_t> scatter_add_rows(T* table, const T* rows, const I* i
 }
 
 namespace detail {
-template <class F> auto with_index_type(DType index_type, const void* index, F f) {
+template <class F> auto with_index_type(const char* kernel, DType index_type, const void* index, F f) {
   if (index_type == DType::i32) return f(static_cast<const std::int32_t*>(index));
   if (index_type == DType::i64) return f(static_cast<const std::int64_t*>(index));
-  fail(errc::dtype_mismatch, "[embedding] index dtype: ", name_of(index_type), " is neither i32 nor i64");
+  fail(errc::dtype_mismatch, "[", kernel, "] index dtype: ", name_of(index_type), " is neither i32 nor i64");
 }
 }  // namespace detail
 
 /// gather_rows for dtypes known at run time. Any element type; indices are i32 or i64.
 inline std::optional<std::int64_t> gather_rows(DType type, DType index_type, void* rows, const void* table,
                                                const void* index, const IndexedShape& shape, const RowWindow& window) {
-  return detail::with_index_type(index_type, index, [&](const auto* indices) {
+  return detail::with_index_type("embedding", index_type, index, [&](const auto* indices) {
     const auto gather = [&]<class Bits>(Bits) {
       return gather_rows(static_cast<Bits*>(rows), static_cast<const Bits*>(table), indices, shape, window);
     };
@@ -293,7 +340,7 @@ inline std::optional<std::int64_t> gather_rows(DType type, DType index_type, voi
 
 /// has_long_sums for a dtype known at run time.
 inline bool has_long_sums(DType index_type, const void* index, const IndexedShape& shape, const RowWindow& window) {
-  return detail::with_index_type(index_type, index,
+  return detail::with_index_type("index_add", index_type, index,
                                  [&](const auto* indices) { return has_long_sums(indices, shape, window); });
 }
 
@@ -301,7 +348,7 @@ inline bool has_long_sums(DType index_type, const void* index, const IndexedShap
 inline std::optional<std::int64_t> scatter_add_rows(DType type, DType index_type, void* table, const void* rows,
                                                     const void* index, const IndexedShape& shape,
                                                     const RowWindow& window, LongSums long_sums = LongSums::none) {
-  return detail::with_index_type(index_type, index, [&](const auto* indices) {
+  return detail::with_index_type("index_add", index_type, index, [&](const auto* indices) {
     const auto scatter = [&]<class T>(T) {
       return scatter_add_rows(static_cast<T*>(table), static_cast<const T*>(rows), indices, shape, window, long_sums);
     };

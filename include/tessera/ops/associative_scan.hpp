@@ -3,6 +3,7 @@
 #include <tessera/base/push_macros.hpp>
 
 #include <array>
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <tuple>
@@ -72,9 +73,96 @@ constexpr T elements_where(const Flags& flags, const T& yes, const T& no, Here a
   }
 }
 
+/// associative_scan of values of a trace. `direction`: 1 combines each element with those before it, -1 with those
+/// behind it.
+template <int D, class F, class Elements>
+constexpr auto associative_scan(const F& f, const Elements& elements, const Value& direction, Here at) {
+  const Value context = direction;
+  const auto x = as_carry(context, elements);
+  using X = std::remove_const_t<decltype(x)>;
+  constexpr bool is_tensors = is_tensors_v<X>;
+  static_assert(is_tensors,
+                "tessera: ts::associative_scan takes a tensor, or a tuple, pair or array of tensors; give the fields "
+                "of a struct as a tuple");
+  if constexpr (!is_tensors) {
+    return x;
+  } else {
+    const Dim count = extent<D>(first_tensor(x), at);
+    const Dim steps(log2_rounded_up(as_size(lower(context, count))));
+    const auto places = counted_to<std::int32_t>(context, count);
+    const Sym<std::int32_t, 0> last(build::cast(lower(context, count - 1), DType::i32));
+    const auto step = [&](const auto&, const auto& carry) {
+      const auto& [so_far, distance] = carry;
+      const auto wanted = as_sym(call<SubTag>(Source::from(at), places, distance));
+      const auto other = minimum(maximum(wanted, 0, at), last, at);
+      const auto has_other = tessera::equal(wanted, other, at);
+      const auto combined = as_carry(context, f(elements_at<D>(so_far, other, at), so_far));
+      constexpr bool is_alike = std::is_same_v<std::remove_const_t<decltype(combined)>, X>;
+      static_assert(is_alike, "tessera: the function of ts::associative_scan returns tensors of the element types, "
+                              "ranks and structure of its arguments; convert element types with ts::cast");
+      if constexpr (is_alike)
+        return std::pair(elements_where<D>(has_other, combined, so_far, at),
+                         call<AddTag>(Source::from(at), distance, distance));
+      else
+        return carry;
+    };
+    return fori_loop(0, steps, step, std::pair(x, Sym<std::int32_t, 0>(direction)), at).first;
+  }
+}
+
+/// Item `Item` of the result, from stored tensors: X are their element types and ranks, Structure<...> is what holds
+/// them.
+template <int D, int Item, class F, template <class...> class Structure, class... X> struct AssociativeScanTag {
+  static constexpr const char* function = "associative_scan";
+  template <class...> using result = std::tuple_element_t<Item, std::tuple<X...>>;
+  template <class...> static constexpr void convert(Value& direction, std::same_as<Value> auto&...) {
+    direction = build::cast(direction, DType::i32);
+  }
+  static constexpr Value emit(Value context, Value direction, std::same_as<Value> auto... x) {
+    using Elements = Structure<Sym<typename X::type, X::rank>...>;
+    const auto all =
+        associative_scan<D>(F{}, Elements{Sym<typename X::type, X::rank>(x)...}, direction.at(context.source), Here());
+    if constexpr (TensorOperand<Elements>)
+      return all.value;
+    else
+      return std::get<Item>(all).value;
+  }
+};
+
+/// associative_scan of tensors outside of a trace: an expression for each.
+template <int D, class F> struct StoredScan {
+  template <template <class...> class Structure, class... X>
+  static constexpr auto of(int direction, Source source, const X&... x) {
+    return [&]<std::size_t... I>(std::index_sequence<I...>) {
+      return [](const auto&... made) {
+        return Structure<std::remove_cvref_t<decltype(made)>...>{made...};
+      }(call<AssociativeScanTag<D, static_cast<int>(I), F, Structure, typed_of<X>...>>(source, direction, x...)...);
+    }(std::index_sequence_for<X...>{});
+  }
+};
+template <class... X> using OneTensor = std::tuple_element_t<0, std::tuple<X...>>;
+
+/// Whether T is a tensor that is not a value of a trace, or a tuple or pair of such.
+template <class T> inline constexpr bool is_stored_v = StoredOperand<T>;
+template <class Tag, class... X>
+inline constexpr bool is_stored_v<Expr<Tag, X...>> = ((is_stored_v<X> || NumberOperand<X>)&&...);
+template <template <class...> class Tuple, class First, class... Rest>
+  requires(is_tuple_v<Tuple<First, Rest...>>)
+inline constexpr bool is_stored_v<Tuple<First, Rest...>> = is_stored_v<First> && (is_stored_v<Rest> && ...);
+
+template <int D, class F, TensorOperand X> constexpr auto stored_scan(int direction, Source source, const X& x) {
+  return StoredScan<D, F>::template of<OneTensor>(direction, source, x);
+}
+template <int D, class F, template <class...> class Tuple, class... X>
+  requires(is_tuple_v<Tuple<X...>>)
+constexpr auto stored_scan(int direction, Source source, const Tuple<X...>& elements) {
+  return std::apply([&](const X&... x) { return StoredScan<D, F>::template of<Tuple>(direction, source, x...); },
+                    elements);
+}
+
 }  // namespace detail
 
-/// Inside a traced function: all partial results of an associative function along dim D, as jax.lax.associative_scan:
+/// All partial results of an associative function along dim D, as jax.lax.associative_scan:
 /// element i of the result is `f(...f(f(x0, x1), x2)..., xi)`. `elements` is a tensor, or a tuple, pair or array of
 /// tensors that have dim D in common; the result is like it. f takes two such structures and computes all elements of
 /// them at once: it sees whole tensors, and combines elements with equal indices. With `{.reverse = true}` the elements
@@ -88,50 +176,25 @@ constexpr T elements_where(const Flags& flags, const T& yes, const T& no, Here a
 /// Step k, of ceil(log2 n), combines each element with the one 2^k before it (Hillis and Steele). f is traced once, in
 /// one loop; it computes n elements a step, so n log2 n in all. ts::cumsum and ts::cumprod are faster for sums and
 /// products, and ts::scan does less work for long dims where its n steps have enough to do each. The first 2^k elements
-/// are combined with element 0 and the result is dropped: f has to be finite there, for its gradient. Errors:
+/// are combined with element 0 and the result is dropped: f has to be finite there, for its gradient. Of stored tensors
+/// it is an expression, for a tuple one for each item, which computes the whole scan; f must not capture then. Errors:
 /// shape_mismatch for tensors of other extents along D, or a result of another shape. Communication: none if D is not
 /// split; else each step gathers each tensor along D, and the result is split again. All other dims stay split. Source:
 /// Hillis, Steele, Data parallel algorithms, 1986.
 template <int D = 0, class F, class Elements>
 constexpr auto associative_scan(const F& f, const Elements& elements, ScanOptions options = {},
                                 Here at = Here::current()) {
-  const Value found = detail::trace_in(elements);
-  if (found.module == nullptr)
-    fail(errc::unsupported,
-         "[associative_scan] outside of a traced function: call ts::associative_scan inside a function of ts::compile",
-         Source::from(at));
-  const Value context = found.at(Source::from(at));
-  const auto x = detail::as_carry(context, elements);
-  using X = std::remove_const_t<decltype(x)>;
-  constexpr bool is_tensors = detail::is_tensors_v<X>;
-  static_assert(is_tensors,
-                "tessera: ts::associative_scan takes a tensor, or a tuple, pair or array of tensors; give the fields "
-                "of a struct as a tuple");
-  if constexpr (!is_tensors) {
-    return x;
+  const int direction = options.reverse ? -1 : 1;
+  if constexpr (detail::is_stored_v<Elements> && std::is_empty_v<F>) {
+    return detail::stored_scan<D, F>(direction, Source::from(at), elements);
   } else {
-    const Dim count = extent<D>(detail::first_tensor(x), at);
-    const Dim steps(detail::log2_rounded_up(detail::as_size(lower(context, count))));
-    const auto places = detail::counted_to<std::int32_t>(context, count);
-    const Sym<std::int32_t, 0> last(build::cast(lower(context, count - 1), DType::i32));
-    const auto step = [&](const auto&, const auto& carry) {
-      const auto& [so_far, distance] = carry;
-      const Source source = Source::from(at);
-      const auto before = call<SubTag>(source, places, distance), after = call<AddTag>(source, places, distance);
-      const auto other = options.reverse ? minimum(after, last, at) : maximum(before, 0, at);
-      const auto has_other = options.reverse ? less_equal(after, last, at) : greater_equal(before, 0, at);
-      const auto combined = detail::as_carry(context, f(detail::elements_at<D>(so_far, other, at), so_far));
-      constexpr bool is_alike = std::is_same_v<std::remove_const_t<decltype(combined)>, X>;
-      static_assert(is_alike, "tessera: the function of ts::associative_scan returns tensors of the element types, "
-                              "ranks and structure of its arguments; convert element types with ts::cast");
-      if constexpr (is_alike)
-        return std::pair(detail::elements_where<D>(has_other, combined, so_far, at),
-                         call<AddTag>(source, distance, distance));
-      else
-        return carry;
-    };
-    const auto one = Sym<std::int32_t, 0>(context.integer(1, DType::i32));
-    return fori_loop(0, steps, step, std::pair(x, one), at).first;
+    const Value found = detail::trace_in(elements);
+    if (found.module == nullptr)
+      fail(
+          errc::unsupported,
+          "[associative_scan] outside of a traced function: call ts::associative_scan inside a function of ts::compile",
+          Source::from(at));
+    return detail::associative_scan<D>(f, elements, found.at(Source::from(at)).integer(direction, DType::i32), at);
   }
 }
 

@@ -102,6 +102,12 @@ constexpr DType shown_dtype(const ShapeContext& c, int operand) {
 [[noreturn]] inline void fail_shapes(const ShapeContext& c, const std::string& why, std::string_view name = {}) {
   fail_operation(errc::shape_mismatch, c, why, name);
 }
+/// Throws shape_mismatch where the result, of i32, counts more elements than i32 can. `counted`: what has them.
+constexpr void check_countable(const ShapeContext& c, std::int64_t elements, const char* counted = "the dim has",
+                               std::string_view name = {}) {
+  if (c.node().dtype == DType::i32 && elements > 0x7fffffff)
+    fail_shapes(c, concat_text(counted, " more elements than i32 indices can count; use std::int64_t indices"), name);
+}
 /// Throws capacity, for a result that exceeds the limits of tensors.
 [[noreturn]] inline void fail_large(const ShapeContext& c, const Shape& result) {
   fail_operation(errc::capacity, c, concat_text("more than 2^52 elements in ", shape_text(c.node().dtype, result)), {});

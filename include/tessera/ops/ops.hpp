@@ -45,6 +45,7 @@
 #include <tessera/ops/indexing/embedding.hpp>
 #include <tessera/ops/indexing/embedding_bag.hpp>
 #include <tessera/ops/indexing/gather.hpp>
+#include <tessera/ops/indexing/index_mode.hpp>
 #include <tessera/ops/indexing/index_put.hpp>
 #include <tessera/ops/indexing/isin.hpp>
 #include <tessera/ops/indexing/logcumsumexp.hpp>

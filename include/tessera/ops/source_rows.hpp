@@ -35,6 +35,20 @@ constexpr Value iota(Value like, int dim, DType type) {
 
 namespace tessera::ops {
 
+/// Whether some node reads the elements of a node, and not only its shape.
+constexpr bool reads_elements(const ShapeContext& c) {
+  for (int i = 0; i < c.graph.output_count; ++i)
+    if (c.graph.outputs[i] == c.id) return true;
+  for (int id = c.id + 1; id < c.graph.size; ++id)
+    for (int i = 0; i < c.graph[id].arity; ++i)
+      if (c.graph.operand(id, i) == c.id && !has_operand(row_of(c.graph[id]).shape_only, i)) return true;
+  return false;
+}
+/// check_countable for positions, of which it does not matter that they wrap around if they only give a shape.
+constexpr void check_positions(const ShapeContext& c, std::int64_t extent) {
+  if (c.node().dtype == DType::i32 && extent > 0x7fffffff && reads_elements(c)) check_countable(c, extent);
+}
+
 constexpr Shape argument_shape(const ShapeContext& c) { return c.arguments[c.node().index()]; }
 constexpr Shape scalar_shape(const ShapeContext&) { return {}; }
 constexpr Shape like_shape(const ShapeContext& c) { return c.operand(0); }
@@ -205,6 +219,7 @@ struct ArangeOp {
                                  [](const ShapeContext& c) {
                                    if (const std::int64_t count = c.number(0); count < 0)
                                      fail_shapes(c, concat_text("negative size ", count), name_of(maker_of(c.node())));
+                                   check_positions(c, c.number(0));
                                    return Shape{c.number(0)};
                                  },
                              .sharding =
@@ -223,7 +238,11 @@ struct IotaOp {
   static constexpr OpRow row{.name = "iota",
                              .kind = OpKind::index,
                              .arity = 1,
-                             .shape = like_shape,
+                             .shape =
+                                 [](const ShapeContext& c) {
+                                   check_positions(c, c.operand(0)[static_cast<std::size_t>(dim_of(c.node()))]);
+                                   return c.operand(0);
+                                 },
                              .sharding = like_sharding,
                              .flops = 0,
                              .shape_only = 1,

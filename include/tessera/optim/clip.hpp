@@ -9,6 +9,7 @@
 #include <tessera/base/error.hpp>
 #include <tessera/base/growable.hpp>
 #include <tessera/graph/ir/value.hpp>
+#include <tessera/graph/trace/composed_call.hpp>
 #include <tessera/graph/trace/sharded_tensor.hpp>
 #include <tessera/ops/constraint.hpp>
 #include <tessera/ops/elementwise.hpp>
@@ -33,7 +34,7 @@ constexpr Value reduced(const Value& total) {
 
 /// The sum of the squares of all elements of all tensors, including all layers of Stacks; in f64 if any tensor is f64.
 constexpr Value sum_of_squares(const Growable<Value>& values, Source source) {
-  if (values.empty()) fail(errc::structure, "[clip_by_global_norm] gradients: the model has no floating-point tensor");
+  if (values.empty()) fail(errc::structure, "[global_norm] the model has no floating-point tensor");
   const DType wide = summed_as(values);
   Value total{};
   for (const Value& value : values) {
@@ -72,13 +73,35 @@ template <class Model> constexpr Model scaled(const Model& gradients, const Valu
                   gradients);
 }
 
+/// global_norm of values of a trace.
+struct GlobalNorm {
+  template <class... X> constexpr Sym<float, 0> operator()(Here at, const X&... x) const {
+    Growable<Value> values;
+    const auto add = [&](const Growable<Value>& of_one) {
+      for (const Value& value : of_one) values.push_back(value);
+    };
+    (add(parameters_of(x)), ...);
+    const Value total = sum_of_squares(values, Source::from(at));
+    return Sym<float, 0>(build::cast(build::apply<ops::SqrtOp>(total), DType::f32));
+  }
+};
+
 }  // namespace optim::detail
 
-/// Inside a traced function: the Euclidean norm of all elements of a model, as optax.global_norm. Communication: one
+/// The Euclidean norm of all elements of a model, as optax.global_norm: of the values of a traced function, or of a
+/// stored tensor or a tuple of stored tensors. Errors: structure without a floating-point tensor. Communication: one
 /// all_reduce of a rank-0 tensor; partial values are reduced first.
-template <class Model> constexpr Sym<float, 0> global_norm(const Model& model, Here at = Here::current()) {
-  const Value total = optim::detail::sum_of_squares(optim::detail::parameters_of(model), Source::from(at));
-  return Sym<float, 0>(build::cast(build::apply<ops::SqrtOp>(total), DType::f32));
+template <class Model> constexpr auto global_norm(const Model& model, Here at = Here::current()) {
+  return optim::detail::GlobalNorm{}(at, model);
+}
+template <TensorOperand X> constexpr auto global_norm(const X& x, Here at = Here::current()) {
+  return detail::composed_call(optim::detail::GlobalNorm{}, at, x);
+}
+template <TensorOperand... X>
+  requires(sizeof...(X) > 0)
+constexpr auto global_norm(const std::tuple<X...>& tensors, Here at = Here::current()) {
+  return std::apply([&](const X&... x) { return detail::composed_call(optim::detail::GlobalNorm{}, at, x...); },
+                    tensors);
 }
 
 /// Inside a traced function: scales gradients so that their global norm is at most `max_norm`, as

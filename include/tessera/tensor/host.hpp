@@ -35,8 +35,8 @@ template <class X> struct ExplainTracedValue {
     static_assert(is_stored,
                   "tessera: ts::to_host and ts::item read a stored tensor, and this is a value of a traced function: "
                   "return it from the function, and read the result of the call. A function that works only in a "
-                  "traced function, such as ts::scan or ts::global_norm, is called in one: "
-                  "ts::compile([](const auto& x) { return ts::global_norm(x); })(x)");
+                  "traced function, such as ts::scan or ts::tree_sum, is called in one: "
+                  "ts::compile([](const auto& x) { return ts::tree_sum(x); })(x)");
   });
 };
 

@@ -271,15 +271,6 @@ TEST(Linalg, ExponentialAndEigenvaluesByPyTorch) {
   for (const double v : ts::to_host(Double<2>(la::matrix_exp(with_nan)))) EXPECT_TRUE(std::isnan(v));
   for (const double v : ts::to_host(Double<2>(la::matrix_exp(large)))) EXPECT_TRUE(std::isnan(v));
   for (const double v : ts::to_host(Double<1>(la::eigvals(with_nan).real))) EXPECT_TRUE(std::isnan(v));
-  expect_error(
-      ts::errc::unsupported,
-      [] {
-        oracle::trace<decltype([](const auto& m) {
-                        return ts::grad([](const auto& w) { return ts::sum(la::eigvals(w).real); })(m);
-                      }),
-                      Double<2>>();
-      },
-      "gradient");
 }
 
 // Gradients against finite differences, of well-conditioned matrices.
@@ -324,6 +315,37 @@ TEST(Linalg, Gradients) {
         return ts::einsum<"bij,bjk->bik">(u * u * ts::unsqueeze<1>(s), vt * vt);
       },
       tall);
+}
+
+// Of matrices with real eigenvalues and with pairs of complex ones; of functions that do not depend on phases.
+TEST(Linalg, GradientsOfEigenvaluesAndEigenvectors) {
+  oracle::Array a = oracle::random_array({3, 4, 4}, 12);
+  for (std::int64_t i = 0; i < 4; ++i) a.at({0, i, i}) += 3 * static_cast<double>(i);
+  for (std::int64_t i = 0; i < 4; i += 2) {  // two pairs, and in the last matrix one
+    a.at({1, i, i + 1}) += 3 + static_cast<double>(i), a.at({1, i + 1, i}) -= 3 + static_cast<double>(i);
+    a.at({2, i, i}) += 4;
+  }
+  a.at({2, 0, 1}) += 5, a.at({2, 1, 0}) -= 5, a.at({2, 3, 3}) -= 4;
+  const std::vector<double> imag = ts::to_host(ts::eval(la::eigvals(ts::shard(a.data, {3, 4, 4}, devices)).imag));
+  for (std::size_t e = 0; e < 3; ++e)
+    EXPECT_EQ(std::count(imag.begin() + 4 * e, imag.begin() + 4 * e + 4, 0.0), e == 0 ? 4 : e == 1 ? 0 : 2) << e;
+  check_gradient_of<3>(
+      [](const auto& x) {
+        const auto w = la::eigvals(x);
+        return w.real * w.real + w.imag * 2.0 + w.real * w.imag;
+      },
+      a);
+  check_gradient_of<3>(
+      [](const auto& x) {
+        const auto [w, v] = la::eig(x);
+        const auto re = ts::unsqueeze<1>(w.real);
+        const auto im = ts::unsqueeze<1>(w.imag);
+        // The real part of v diag(w) v^H, and the sizes of the elements of v.
+        const auto left = ts::einsum<"bij,bkj->bik">(v.real * re - v.imag * im, v.real);
+        const auto right = ts::einsum<"bij,bkj->bik">(v.real * im + v.imag * re, v.imag);
+        return left + right + v.real * v.real + v.imag * v.imag;
+      },
+      a);
 }
 
 // Of singular matrices the gradient of the determinant is the matrix of cofactors.

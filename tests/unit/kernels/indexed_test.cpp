@@ -84,6 +84,48 @@ TEST(Indexed, ShardedLookupsAndGradients) {
   check_lookups<std::int32_t, std::int64_t>();
 }
 
+// Rows of 1 to 9 elements, contiguous or along columns, have loops of their own.
+template <class T, class I> void check_short_rows() {
+  std::mt19937 random(2);
+  for (const std::int64_t count : {5, 70})
+    for (const std::int64_t row : {1, 2, 3, 4, 8, 9})
+      for (const bool columns : {false, true}) {
+        IndexedShape shape = IndexedShape::contiguous({count}, {row});
+        if (columns) shape.rows_strides = {1, count}, shape.table_strides = {1, vocabulary};
+        std::vector<T> table(static_cast<std::size_t>(row * vocabulary)), rows(static_cast<std::size_t>(row * count));
+        for (T& value : table) value = static_cast<T>(1 + random() % 50);
+        std::vector<I> index(static_cast<std::size_t>(count));
+        for (I& i : index) i = static_cast<I>(random() % vocabulary);
+        const RowWindow window{vocabulary, 6, 11};
+        rows.assign(rows.size(), T(99));
+        ASSERT_EQ(gather_rows(rows.data(), table.data() + 6 * shape.table_strides[0], index.data(), shape, window),
+                  std::nullopt);
+        std::vector<T> sums(table.size(), T(0)), expected = sums;
+        ASSERT_EQ(scatter_add_rows(sums.data() + 6 * shape.table_strides[0], rows.data(), index.data(), shape, window),
+                  std::nullopt);
+        for (std::int64_t i = 0; i < count; ++i)
+          for (std::int64_t j = 0; j < row; ++j) {
+            const std::int64_t wanted = index[static_cast<std::size_t>(i)];
+            const bool here = wanted >= 6 && wanted < 17;
+            const auto from = static_cast<std::size_t>(wanted * shape.table_strides[0] + j * shape.table_strides[1]);
+            const T value = here ? table[from] : T(0);
+            ASSERT_EQ(rows[static_cast<std::size_t>(i * shape.rows_strides[0] + j * shape.rows_strides[1])], value);
+            expected[from] = static_cast<T>(expected[from] + value);
+          }
+        ASSERT_EQ(sums, expected);
+        index[1] = static_cast<I>(-3);
+        ASSERT_EQ(gather_rows(rows.data(), table.data(), index.data(), shape, {vocabulary, 0, vocabulary}), -3);
+        ASSERT_EQ(scatter_add_rows(sums.data(), rows.data(), index.data(), shape, {vocabulary, 0, vocabulary}), -3);
+      }
+}
+
+TEST(Indexed, ShortRows) {
+  check_short_rows<std::int8_t, std::int32_t>();
+  check_short_rows<std::int16_t, std::int64_t>();
+  check_short_rows<float, std::int32_t>();
+  check_short_rows<double, std::int64_t>();
+}
+
 TEST(Indexed, IndicesOutsideTheTableAreReported) {
   const IndexedShape shape = IndexedShape::contiguous({4}, {2});
   std::vector<float> table(20, 1.0f), rows(8, 5.0f);

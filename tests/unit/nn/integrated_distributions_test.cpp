@@ -102,6 +102,43 @@ TEST(IntegratedDistributions, SamplesOfVonMises) {
       ts::errc::unsupported, [&] { ts::eval(dist::VonMises(outside, 1.0).sample(3)); }, "ts::compile");
 }
 
+constexpr auto of_student = ts::compile([](const auto& t, const auto& df, const auto& own) {
+  const auto cdf = [](const auto& x, const auto& degrees) { return dist::StudentT(degrees, 0.5, 2.0).cdf(x); };
+  const auto x = ts::eval(t * 2.0 + 0.5);
+  const auto [of_x, of_df] = ts::grad<0, 1>([&](const auto& a, const auto& b) { return ts::sum(cdf(a, b)); })(x, df);
+  const auto between = (cdf(x, df * (1 + 1e-5)) - cdf(x, df * (1 - 1e-5))) / (df * 2e-5);
+  return std::tuple(cdf(x, df), of_x, ts::exp(dist::StudentT(df, 0.5, 2.0).log_prob(x)), of_df, between,
+                    of_cdf(dist::StudentT(3.5, 1.0, 0.5), ts::zeros_like(df), own));
+});
+
+// Of 1 to 4 degrees the distribution function is elementary.
+TEST(IntegratedDistributions, DistributionFunctionOfStudentT) {
+  const double inf = std::numeric_limits<double>::infinity(), pi = std::numbers::pi;
+  std::vector<double> t, df, want;
+  for (const double x : {-1e6, -30.0, -3.0, -1.5, -0.25, -1e-5, 0.0, 1e-9, 1e-3, 0.5, 1.0, 2.0, 10.0, 1e4})
+    for (const double degrees : {1.0, 2.0, 3.0, 4.0}) {
+      const double u = x / std::sqrt(degrees), v = 1 + u * u;
+      // The lower tail of one degree, without cancellation.
+      const double of_one = x < -1 ? std::atan(-1 / x) / pi : 0.5 + std::atan(x) / pi;
+      t.push_back(x), df.push_back(degrees);
+      want.push_back(degrees == 1   ? of_one
+                     : degrees == 2 ? 0.5 * (1 + u / std::sqrt(v))
+                     : degrees == 3 ? 0.5 + (u / v + std::atan(u)) / pi
+                                    : 0.5 + 0.75 * u / std::sqrt(v) * (1 - u * u / (3 * v)));
+    }
+  const auto [made, of_x, density, of_df, between, drawn] =
+      of_student(ts::shard(t, ts::Mesh(), {}), ts::shard(df, ts::Mesh(), {}), own_key);
+  for (std::size_t i = 0; i < t.size(); ++i) {
+    EXPECT_NEAR(ts::to_host(made)[i], want[i], 2e-15) << t[i] << ' ' << df[i];
+    if (df[i] == 1) EXPECT_NEAR(ts::to_host(made)[i] / want[i], 1, 1e-13) << t[i];
+    EXPECT_NEAR(ts::to_host(of_x)[i] / ts::to_host(density)[i], 1, 1e-11) << t[i] << ' ' << df[i];
+    EXPECT_NEAR(ts::to_host(of_df)[i], ts::to_host(between)[i], 1e-9) << t[i] << ' ' << df[i];
+  }
+  const auto far = ts::eval(dist::StudentT(3.0, 0.0, 1.0).cdf(ts::shard<double>({-inf, inf}, ts::Mesh(), {})));
+  EXPECT_EQ(ts::to_host(far), (std::vector<double>{0, 1}));
+  expect_uniform(drawn, static_cast<int>(t.size()));
+}
+
 constexpr auto of_inverse = ts::compile([](const auto& logarithms, const auto& a, const auto& b, const auto& own) {
   const auto u = ts::unsqueeze<1>(logarithms);
   const auto p = dist::InverseGamma(a, b);

@@ -6,6 +6,7 @@
 #include <tessera/ops/indexing/dynamic_slice.hpp>
 #include <tessera/ops/indexing/embedding.hpp>
 #include <tessera/ops/indexing/embedding_bag.hpp>
+#include <tessera/ops/indexing/index_mode.hpp>
 #include <tessera/ops/indexing/index_put.hpp>
 #include <tessera/ops/indexing/nonzero.hpp>
 #include <tessera/ops/indexing/segment.hpp>
@@ -178,6 +179,106 @@ TEST(Indexing, RowsPutAtIndices) {
            ts::index_add<1>(v * v, i, c) * ts::index_fill<0>(v, i, ts::sum(r));
   };
   check_gradient<Float<2>, Int<1>, Float<2>, Float<2>>(smooth, {x, at, rows, columns});
+}
+
+// The modes of jnp.take, take_along_axis and x.at[...], without indices from the end.
+TEST(Indexing, IndicesOutsideOfTheirDim) {
+  const std::int64_t n = 5;
+  const Array x = random_array({n, 4}, 11), along = random_array({3, 4}, 12), rows = random_array({6, 4}, 13),
+              columns = random_array({n, 3}, 14);
+  const Array at({3, 4}, {2, -1, 5, 4, 0, 9, 1, -7, 3, 3, 3, 5}), at_rows({6}, {4, 5, -1, 0, 4, 100}),
+      at_columns({3}, {7, 2, -2});
+  const auto lookups = [](const auto& v, const auto& i, const auto& r, const auto& c) {
+    using enum ts::IndexMode;
+    return std::tuple(ts::gather<0, clip>(v, i), ts::gather<0, fill>(v, i, 0.5), ts::embedding<clip>(v, r),
+                      ts::embedding<fill>(v, r, -1), ts::index_select<1, clip>(v, c), ts::index_select<1, fill>(v, c),
+                      ts::index_select<0, fill>(ts::cast<std::int32_t>(v * 9.0), r));
+  };
+  const auto found =
+      run(trace<decltype(lookups), Float<2>, Int<2>, Int<1>, Int<1>>().view(), {x, at, at_rows, at_columns});
+  const auto expect_lookup = [](const Array& got, const Array& index, const auto& near, double filled,
+                                const auto& element) {
+    for_each_index(got.shape, [&](const Shape& i) {
+      const std::int64_t wanted = near(i, index);
+      const auto [extent, value] = element(i, wanted);
+      const bool inside = wanted >= 0 && wanted < extent;
+      EXPECT_TRUE(got.at(i) == (inside ? value : filled) || (!inside && std::isnan(filled) && std::isnan(got.at(i))));
+    });
+  };
+  const auto integer = [](double v) { return static_cast<std::int64_t>(v); };
+  const auto clamped = [](std::int64_t i, std::int64_t extent) { return std::clamp<std::int64_t>(i, 0, extent - 1); };
+  const auto own = [&](const Shape& i, const Array& index) { return integer(index.at(i)); };
+  const auto own_clamped = [&](const Shape& i, const Array& index) { return clamped(integer(index.at(i)), n); };
+  const auto of_row = [&](const Shape& i, const Array& index) { return integer(index.at({i[0]})); };
+  const auto of_row_clamped = [&](const Shape& i, const Array& index) { return clamped(integer(index.at({i[0]})), n); };
+  const auto of_column = [&](const Shape& i, const Array& index) { return integer(index.at({i[1]})); };
+  const auto of_column_clamped = [&](const Shape& i, const Array& index) {
+    return clamped(integer(index.at({i[1]})), 4);
+  };
+  const auto down = [&](const Shape& i, std::int64_t row) {
+    return std::pair(n, row >= 0 && row < n ? x.at({row, i[1]}) : 0);
+  };
+  const auto across = [&](const Shape& i, std::int64_t column) {
+    return std::pair(std::int64_t{4}, column >= 0 && column < 4 ? x.at({i[0], column}) : 0);
+  };
+  const auto whole = [&](const Shape& i, std::int64_t row) {
+    return std::pair(n, row >= 0 && row < n ? std::trunc(x.at({row, i[1]}) * 9) : 0);
+  };
+  expect_lookup(found[0], at, own_clamped, 0, down);
+  expect_lookup(found[1], at, own, 0.5, down);
+  expect_lookup(found[2], at_rows, of_row_clamped, 0, down);
+  expect_lookup(found[3], at_rows, of_row, -1, down);
+  expect_lookup(found[4], at_columns, of_column_clamped, 0, across);
+  expect_lookup(found[5], at_columns, of_column, NAN, across);
+  expect_lookup(found[6], at_rows, of_row, -2147483648.0, whole);
+
+  const auto writes = [](const auto& v, const auto& i, const auto& source, const auto& r, const auto& of_rows,
+                         const auto& c, const auto& of_columns) {
+    using enum ts::IndexMode;
+    return std::tuple(ts::scatter<0, drop>(v, i, source), ts::scatter<0, clip>(v, i, source),
+                      ts::scatter_add<0, drop>(v, i, source), ts::scatter_add<0, clip>(v, i, source),
+                      ts::index_copy<0, drop>(v, r, of_rows), ts::index_copy<1, clip>(v, c, of_columns),
+                      ts::index_add<0, clip>(v, r, of_rows), ts::index_add<1, drop>(v, c, of_columns));
+  };
+  const std::vector<Array> arguments{x, at, along, at_rows, rows, at_columns, columns};
+  const auto written =
+      run(trace<decltype(writes), Float<2>, Int<2>, Float<2>, Int<1>, Float<2>, Int<1>, Float<2>>().view(), arguments);
+  std::vector<Array> want(8, x);
+  const auto write = [&](Array& to, bool clips, bool adds, Shape place, std::size_t dim, double value) {
+    const std::int64_t extent = dim == 0 ? n : 4;
+    if (clips) place[dim] = clamped(place[dim], extent);
+    if (place[dim] < 0 || place[dim] >= extent) return;
+    to.at(place) = adds ? to.at(place) + value : value;
+  };
+  for_each_index(along.shape, [&](const Shape& i) {
+    for (const std::size_t k : {0, 1, 2, 3})
+      write(want[k], k % 2 == 1, k >= 2, {integer(at.at(i)), i[1]}, 0, along.at(i));
+  });
+  for_each_index(rows.shape, [&](const Shape& i) {
+    for (const std::size_t k : {4, 6})
+      write(want[k], k == 6, k == 6, {integer(at_rows.at({i[0]})), i[1]}, 0, rows.at(i));
+  });
+  for_each_index({3, n}, [&](const Shape& i) {
+    for (const std::size_t k : {5, 7})
+      write(want[k], k == 5, k == 7, {i[1], integer(at_columns.at({i[0]}))}, 1, columns.at({i[1], i[0]}));
+  });
+  for (std::size_t k = 0; k < 8; ++k) expect_near(written[k], want[k], 1e-15, std::to_string(k));
+
+  check_gradient<Float<2>, Int<2>, Int<1>>(
+      [](const auto& v, const auto& i, const auto& r) {
+        using enum ts::IndexMode;
+        const auto filled = ts::embedding<fill>(v * v, r, 2);
+        const auto nearest = ts::index_select<0, clip>(v, r);
+        return ts::sum<0>(ts::gather<0, fill>(v * v, i, 0) * ts::gather<0, clip>(v, i)) + ts::sum<0>(filled * nearest);
+      },
+      {x, at, at_rows});
+  check_gradient<Float<2>, Int<2>, Float<2>, Int<1>, Float<2>>(
+      [](const auto& v, const auto& i, const auto& source, const auto& r, const auto& of_rows) {
+        using enum ts::IndexMode;
+        return ts::scatter<0, drop>(v * v, i, source * source) * ts::scatter_add<0, drop>(v, i, source) +
+               ts::index_copy<0, drop>(v * v, r, of_rows) * ts::index_add<0, drop>(v, r, of_rows);
+      },
+      {x, at, along, at_rows, rows});
 }
 
 TEST(Indexing, OneIndexForEachDim) {

@@ -11,10 +11,12 @@
 
 #include <tessera/graph/transform/value_and_grad.hpp>
 #include <tessera/ops/ops.hpp>
+#include <tessera/optim/clip.hpp>
 #include <tessera/tensor/compile.hpp>
 #include <tessera/tensor/creation.hpp>
 #include <tessera/tensor/evaluate.hpp>
 #include <tessera/tensor/host.hpp>
+#include <tessera/tensor/oracle.hpp>
 #include <tessera/tensor/print.hpp>
 #include <tessera/tensor/reshard.hpp>
 
@@ -70,6 +72,10 @@ TEST(Expressions, HaveNoExtremeWithoutElementsAndNoQuantileBeyondOne) {
       ts::errc::dim_range, [&] { first_of(none); }, "[argmax] dim 1 of a tensor of shape [2,0] has no elements");
   expect_error(
       ts::errc::dim_range, [&] { first_of(rows); }, "[argmin] dim 0 of a tensor of shape [0,3] has no elements");
+  expect_error(
+      ts::errc::dim_range, [&] { ts::eval(ts::nanargmax<1>(none)); }, "[nanargmax] dim 1 of a tensor of shape [2,0]");
+  expect_error(
+      ts::errc::dim_range, [&] { ts::eval(ts::nanargmin<0>(rows)); }, "[nanargmin] dim 0 of a tensor of shape [0,3]");
   EXPECT_EQ(ts::shape(ts::eval(ts::argmax<1>(rows))), (ts::Shape{0}));
 
   const auto x = ts::arange<float>(5, mesh, {"data"});
@@ -153,6 +159,70 @@ TEST(Expressions, NameTheLineOfASizeThatDoesNotFit) {
     EXPECT_EQ(std::string(e.what()),
               "[slice] start and size are outside the dim: f32[8], 5, 5 at evaluate_test.cpp:" + std::to_string(line));
   }
+}
+
+// Positions of 32 bits would wrap around to negative ones.
+TEST(Expressions, RefuseDimsWhosePositionsI32CannotCount) {
+  constexpr std::int64_t n = std::int64_t{1} << 31;
+  const auto rows = ts::zeros<float>({n, std::int64_t{0}}, mesh);
+  const auto refuses = [](auto&& f, const std::string& text) {
+    expect_error(ts::errc::shape_mismatch, f, text, "more elements than i32 indices can count", "evaluate_test.cpp:");
+  };
+  refuses([&] { (void)ts::eval(ts::iota<0, std::int32_t>(rows)); }, "[iota] the dim has");
+  refuses([&] { (void)ts::eval(ts::argsort<0>(rows)); }, "[argsort] the dim has");
+  refuses([&] { (void)ts::eval(ts::sort<0>(rows)); }, "[argsort] the dim has");
+  refuses([&] { (void)ts::eval(ts::topk<0>(rows, 3).indices); }, "[argsort] the dim has");
+  refuses([&] { (void)ts::eval(ts::argmin<0>(rows)); }, "the dim");
+  refuses([&] { (void)ts::eval(ts::arange<float>(n, rows)); }, "[arange] the dim has");
+  EXPECT_EQ(ts::shape(ts::eval(ts::iota<0, std::int64_t>(rows))), (ts::Shape{n, 0}));
+  EXPECT_EQ(ts::shape(ts::eval(ts::argmin<0, std::int64_t>(rows))), ts::Shape{0});
+  EXPECT_EQ(ts::shape(ts::eval(ts::dynamic_slice<0>(rows, n - 2, 2))), (ts::Shape{2, 0}));
+  EXPECT_EQ(ts::shape(ts::eval(ts::iota<1, std::int32_t>(rows))), (ts::Shape{n, 0}));
+}
+
+constexpr auto with_modes = ts::compile([](const auto& x, const auto& at, const auto& rows) {
+  using enum ts::IndexMode;
+  const auto across = ts::broadcast_like(ts::unsqueeze<1>(at), rows);
+  const auto all = [&](const auto& v, const auto& source) {
+    return std::tuple(ts::embedding<fill>(v, at, 0), ts::index_select<0, clip>(v, at),
+                      ts::gather<0, fill>(v, across, 9), ts::scatter<0, drop>(v, across, source),
+                      ts::scatter_add<0, drop>(v, across, source), ts::index_copy<0, drop>(v, at, source),
+                      ts::index_add<0, drop>(v, at, source), ts::index_copy<0, clip>(v, at, source));
+  };
+  const auto slopes = ts::grad<0, 1>([&](const auto& v, const auto& source) {
+    return std::apply([](const auto&... made) { return (ts::sum(made * made) + ...); }, all(v, source));
+  });
+  return std::tuple(all(x, rows), slopes(x, rows));
+});
+
+TEST(Expressions, IndexModesOnShardings) {
+  const ts::OracleScope same_on_one_device;
+  std::vector<float> numbers(20);
+  for (std::size_t i = 0; i < numbers.size(); ++i) numbers[i] = 0.25f * static_cast<float>(i) - 2;
+  for (const ts::PartitionSpec& spec : {ts::PartitionSpec{}, ts::PartitionSpec{"data"},
+                                        ts::PartitionSpec{ts::none, "model"}, ts::PartitionSpec{"model", "data"}})
+    for (const ts::PartitionSpec& of_indices : {ts::PartitionSpec{}, ts::PartitionSpec{"data"}}) {
+      const auto x = ts::shard(numbers, {5, 4}, mesh, spec), rows = ts::shard(numbers, {5, 4}, mesh, of_indices);
+      const auto [made, slopes] = with_modes(x, ts::shard<std::int32_t>({4, -1, 2, 7, 2}, mesh, of_indices), rows);
+      const std::vector<float> filled = ts::to_host(std::get<0>(made));
+      EXPECT_EQ(std::vector<float>(filled.begin(), filled.begin() + 8),
+                (std::vector<float>{2, 2.25, 2.5, 2.75, 0, 0, 0, 0}));
+    }
+}
+
+// Of stored tensors an expression.
+TEST(Expressions, ScansAndNormsOfStoredTensors) {
+  const auto a = ts::shard<float>({1, 2, 3, 4, 5}, mesh, {"data"}), b = ts::shard<float>({2, 1, 3, 1, 2}, mesh);
+  constexpr auto sum = [](const auto& x, const auto& y) { return x + y; };
+  EXPECT_EQ(values(ts::associative_scan(sum, a)), (std::vector<float>{1, 3, 6, 10, 15}));
+  EXPECT_EQ(values(ts::associative_scan(sum, a * 2.0, {.reverse = true})), (std::vector<float>{30, 28, 24, 18, 10}));
+  const auto both = ts::associative_scan(
+      [](const auto& x, const auto& y) { return std::pair(y.first * x.first, y.first * x.second + y.second); },
+      std::pair(a, b));
+  EXPECT_EQ(values(both.first), (std::vector<float>{1, 2, 6, 24, 120}));
+  EXPECT_EQ(values(both.second), (std::vector<float>{2, 5, 18, 73, 367}));
+  EXPECT_FLOAT_EQ(ts::item(ts::global_norm(a)), std::sqrt(55.f));
+  EXPECT_FLOAT_EQ(ts::item(ts::global_norm(std::tuple(a, b * 2.0))), std::sqrt(131.f));
 }
 
 // A result that no tensor can be is an error before anything is allocated, however small its operands are.

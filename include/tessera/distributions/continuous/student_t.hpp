@@ -6,6 +6,7 @@
 
 #include <tessera/distributions/continuous/gamma.hpp>
 #include <tessera/distributions/univariate.hpp>
+#include <tessera/ops/betainc.hpp>
 
 namespace tessera::distributions {
 
@@ -19,6 +20,19 @@ struct StudentT {
     const Value half = (df + 1.0) * 0.5;
     return lgamma(half) - half * log1p(square((x - loc) / scale) / df) - lgamma(df * 0.5) - log(scale) -
            (log(df) + log_pi) * 0.5;
+  }
+  /// By the incomplete beta function of p = u / (1 + u), for u = t^2 / df or, in the tails, its inverse; so that small
+  /// probabilities of the lower tail are exact. At t = 0 the slope of p is 0 and that of the function infinite: there
+  /// it is the density times t.
+  static constexpr Value cdf(Value x, Value df, Value loc, Value scale) {
+    const Value t = (x - loc) / scale, one = t.number(1), half_df = df * 0.5;
+    const Value is_near = less(square(t), 1e-16), u = select(is_near, one, square(t)) / df;
+    const Value is_tail = greater(u, 1), r = select(is_tail, one / select(is_tail, u, one), u);
+    const Value a = select(is_tail, half_df, t.number(0.5)), b = select(is_tail, t.number(0.5), half_df);
+    const Value half = tessera::detail::incomplete_beta(a, b, r / (r + 1.0)) * 0.5;
+    const Value below = select(is_tail, half, -half + 0.5), above = select(is_tail, -half + 1.0, half + 0.5);
+    const Value slope = exp(lgamma(half_df + 0.5) - lgamma(half_df) - (log(df) + log_pi) * 0.5);
+    return select(is_near, t * slope + 0.5, select(less(t, 0), below, above));
   }
   static constexpr Value entropy(Value df, Value, Value scale) {
     const Value half = (df + 1.0) * 0.5;
@@ -45,7 +59,7 @@ struct StudentT {
 
 /// Student's t distribution of `df` degrees of freedom above 0, a `loc` and a `scale` above 0
 /// (torch.distributions.StudentT). Its mean is NaN for up to 1 degree; its variance is infinite for up to 2 and NaN for
-/// up to 1.
+/// up to 1. Its cdf is ts::betainc, with its gradients of value and parameters; PyTorch has none.
 template <Operand Df, Operand Loc, Operand Scale>
 struct StudentT : Univariate<StudentT<Df, Loc, Scale>, formulas::StudentT> {
   Df df;

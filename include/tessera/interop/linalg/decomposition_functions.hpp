@@ -12,6 +12,7 @@
 #include <Eigen/SVD>
 
 #include <tessera/interop/linalg/solve_functions.hpp>
+#include <tessera/ops/data_movement/slicing_rows.hpp>
 
 // Orthogonal decompositions of matrices, for ts::custom_call, with their gradients. A gradient is linear in the
 // cotangents of all results, so each result adds its own part.
@@ -72,6 +73,58 @@ struct Eig {
     if (found.info() != Eigen::Success) return;
     as_eigen(re) = found.eigenvalues().real(), as_eigen(im) = found.eigenvalues().imag();
     as_eigen(vectors_re) = found.eigenvectors().real(), as_eigen(vectors_im) = found.eigenvectors().imag();
+  }
+  /// PyTorch's linalg_eig_backward, of which the real part is that of a real matrix. With G = g or i g, the cotangent
+  /// of a real or an imaginary part as a complex number, and V^H the conjugate transpose of V:
+  ///   of the values: V^-H diag(G) V^H
+  ///   of the vectors: V^-H ((W - V^H V diag(Re W)) / E) V^H with W = V^H G and E[i, j] = conj(w[j] - w[i])
+  /// The second one keeps the lengths of the vectors, and Im W[i, i] = 0 of functions that do not depend on the phases.
+  template <class T> static constexpr void gradient(Gradient& r) {
+    const int result = CustomCall::of(r.node()).result;
+    const Complex values{build::result_of_call(r, 0), build::result_of_call(r, 1)};
+    const Complex v{build::result_of_call(r, 2), build::result_of_call(r, 3)};
+    const Value g = r.full_g(), none = g.number(0);
+    const Complex adjoint{transposed(v.re), -transposed(v.im)};
+    Complex inner{};
+    if (result < 2) {  // diag(G) V^H
+      const Value rows = as_column(g);
+      inner =
+          result == 0 ? Complex{rows * adjoint.re, rows * adjoint.im} : Complex{-rows * adjoint.im, rows * adjoint.re};
+    } else {
+      const Complex w = result == 2 ? Complex{product(adjoint.re, g), product(adjoint.im, g)}
+                                    : Complex{-product(adjoint.im, g), product(adjoint.re, g)};
+      const Value lengths = build::sum_of(diagonal_part(w.re), 1u << (g.rank() - 2), true);  // Re W[j, j], as a row
+      const Complex squares = product(adjoint, v);
+      const Complex off{w.re - squares.re * lengths, w.im - squares.im * lengths};
+      // x / conj(gap) is x gap / |gap|^2.
+      const Complex gap{as_row(values.re) - as_column(values.re), as_row(values.im) - as_column(values.im)};
+      const Value on = is_on_diagonal(off.re);
+      const Value size = build::select(on, g.number(1), gap.re * gap.re + gap.im * gap.im);
+      const Complex within{build::select(on, none, (off.re * gap.re - off.im * gap.im) / size),
+                           build::select(on, none, (off.re * gap.im + off.im * gap.re) / size)};
+      inner = product(within, adjoint);
+    }
+    // V^H X = inner: with V^H = C + i D, the real system [C, -D; D, C] [Re X; Im X].
+    const int row = v.re.rank() - 2;
+    const Value system = joined(joined(adjoint.re, -adjoint.im, row + 1), joined(adjoint.im, adjoint.re, row + 1), row);
+    const Value x = apply<Solve<As::given>, T>(0, system, joined(inner.re, inner.im, row));
+    const Value n = build::extent(adjoint.re, row);
+    r.add(0, build::slice(x, row, n.number(0), n));
+  }
+
+ private:
+  struct Complex {
+    Value re, im;
+  };
+  static constexpr Complex product(const Complex& a, const Complex& b) {
+    return {product(a.re, b.re) - product(a.im, b.im), product(a.re, b.im) + product(a.im, b.re)};
+  }
+  static constexpr Value product(const Value& a, const Value& b) { return detail::product(a, b); }
+  /// Two matrices behind each other along a dim.
+  static constexpr Value joined(const Value& a, const Value& b, int dim) {
+    Node made{.op = Op::concat, .dtype = a.dtype(), .rank = a.node().rank, .labels = pack_dim(dim)};
+    made.singletons = static_cast<std::uint8_t>(a.node().singletons & b.node().singletons & ~(1u << dim));
+    return a.make(made, {a.id, b.id});
   }
 };
 

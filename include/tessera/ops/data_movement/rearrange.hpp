@@ -371,6 +371,19 @@ template <int D, TensorArgument X> constexpr auto squeeze(const X& x, Here at = 
   return call<detail::SqueezeTag<X::rank, detail::checked_dim<D, X::rank>()>>(Source::from(at), x);
 }
 
+/// With a dim as an argument they do not compile.
+template <TensorArgument X, std::integral Dim> constexpr X unsqueeze(const X& x, Dim) {
+  return detail::refuse_dim_argument<Dim>(x);
+}
+template <TensorArgument X, std::integral Dim> constexpr X squeeze(const X& x, Dim) {
+  return detail::refuse_dim_argument<Dim>(x);
+}
+template <TensorArgument X, std::integral A, std::integral B> constexpr X transpose(const X& x, A, B) {
+  static_assert(std::is_void_v<A>, "tessera: dims are template arguments: ts::swapaxes<0, 1>(x) for "
+                                   "ts::transpose(x, 0, 1); ts::transpose<1, 0, 2>(x) is an order of all dims");
+  return x;
+}
+
 }  // namespace tessera
 
 #include <tessera/base/pop_macros.hpp>

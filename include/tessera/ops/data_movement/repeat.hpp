@@ -89,6 +89,11 @@ template <int D, TensorArgument X> constexpr auto flip(const X& x, Here at = Her
   return call<detail::FlipTag<X::rank, detail::checked_dim<D, X::rank>()>>(Source::from(at), x);
 }
 
+/// With a dim as an argument it does not compile.
+template <TensorArgument X, std::integral Dim> constexpr X flip(const X& x, Dim) {
+  return detail::refuse_dim_argument<Dim>(x);
+}
+
 /// The first two dims turned by 90 degrees `Times` times, from the first dim to the second (torch.rot90, jnp.rot90); a
 /// negative count turns back. Communication: as flip.
 template <int Times = 1, TensorArgument X> constexpr auto rot90(const X& x, Here at = Here::current()) {

@@ -102,6 +102,12 @@ constexpr auto call_with_sizes(Source source, const X& x, const Dim (&sizes)[Dim
   }(std::make_index_sequence<Dims>{});
 }
 
+template <class Size, class X> constexpr X refuse_sizes(const X& x) {
+  static_assert(std::is_void_v<Size>, "tessera: the extents of a shape are in braces: ts::reshape(x, {3, 5}) for "
+                                      "ts::reshape(x, 3, 5), ts::broadcast_to(x, {3, 5})");
+  return x;
+}
+
 }  // namespace detail
 
 /// x with its elements in row-major order in another shape (torch.reshape): `reshape(x, {n, -1})`. One extent may be
@@ -125,6 +131,16 @@ constexpr auto reshape(const X& x, const Dim (&sizes)[Dims], Here at = Here::cur
 template <TensorArgument X, std::size_t Dims>
 constexpr auto broadcast_to(const X& x, const Dim (&sizes)[Dims], Here at = Here::current()) {
   return detail::call_with_sizes<detail::BroadcastToTag>(Source::from(at), x, sizes);
+}
+
+/// With sizes that are not in braces they do not compile.
+template <TensorArgument X, SizeOperand First, SizeOperand... Sizes>
+constexpr X reshape(const X& x, const First&, const Sizes&...) {
+  return detail::refuse_sizes<First>(x);
+}
+template <TensorArgument X, SizeOperand First, SizeOperand... Sizes>
+constexpr X broadcast_to(const X& x, const First&, const Sizes&...) {
+  return detail::refuse_sizes<First>(x);
 }
 
 }  // namespace tessera

@@ -22,6 +22,14 @@ template <int Dim, int Rank> constexpr int checked_dim() {
   return Dim < 0 ? Dim + Rank : Dim;
 }
 
+/// For overloads with a dim as an argument, as in PyTorch: they do not compile.
+template <class Dim, class X> constexpr X refuse_dim_argument(const X& x) {
+  static_assert(std::is_void_v<Dim>,
+                "tessera: dims are template arguments: ts::cumsum<0>(x) for ts::cumsum(x, 0), ts::concat<0>(x, y) for "
+                "ts::concat(x, y, 0), ts::gather<1>(x, indices) for ts::gather(x, 1, indices)");
+  return x;
+}
+
 /// Sizes are 64-bit integers in a graph.
 constexpr Value as_size(Value v) { return build::cast(v, DType::i64); }
 
@@ -77,7 +85,8 @@ template <class T> struct ArangeTag {
   template <class X, class Size> using result = Typed<T, 1>;
   static constexpr Value emit(Value context, Value, Value size) {
     size = as_size(size).at(context.source);
-    return build::cast(size.make({.op = Op::arange, .dtype = DType::i32, .rank = 1}, {size.id}), dtype_v<T>);
+    const DType counted = size_of(dtype_v<T>) == 8 ? DType::i64 : DType::i32;
+    return build::cast(size.make({.op = Op::arange, .dtype = counted, .rank = 1}, {size.id}), dtype_v<T>);
   }
 };
 template <class T> constexpr Sym<T, 1> counted_to(Value context, const Dim& n) {

@@ -114,6 +114,16 @@ constexpr auto concat(const Tensors& tensors, Here at = Here::current()) {
       tensors);
 }
 
+/// With a dim as an argument it does not compile.
+template <TensorArgument A, TensorArgument B, std::integral Dim> constexpr A concat(const A& a, const B&, Dim) {
+  return detail::refuse_dim_argument<Dim>(a);
+}
+template <class Tensors, std::integral Dim>
+  requires requires { std::tuple_size<Tensors>::value; }
+constexpr auto concat(const Tensors& tensors, Dim) {
+  return detail::refuse_dim_argument<Dim>(std::get<0>(tensors));
+}
+
 /// Adds `before` zeros in front of dim D and `after` zeros behind it. Errors: shape_mismatch for negative padding.
 /// Communication: as slice.
 template <int D, TensorArgument X, SizeOperand Before, SizeOperand After>

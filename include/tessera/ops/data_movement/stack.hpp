@@ -108,6 +108,16 @@ constexpr auto stack(const Tensors& tensors, Here at = Here::current()) {
       tensors);
 }
 
+/// With a dim as an argument it does not compile.
+template <TensorArgument A, TensorArgument B, std::integral Dim> constexpr A stack(const A& a, const B&, Dim) {
+  return detail::refuse_dim_argument<Dim>(a);
+}
+template <class Tensors, std::integral Dim>
+  requires requires { std::tuple_size<Tensors>::value; }
+constexpr auto stack(const Tensors& tensors, Dim) {
+  return detail::refuse_dim_argument<Dim>(std::get<0>(tensors));
+}
+
 /// The coordinates of a grid of points (torch.meshgrid and jnp.meshgrid with indexing "ij"), a tuple:
 /// `const auto [a, b] = ts::meshgrid(x, y)` of vectors [n] and [m] are matrices [n, m] with a[i, j] = x[i] and
 /// b[i, j] = y[j]. No communication.

@@ -54,6 +54,20 @@ constexpr auto cummin(const X& x, Here at = Here::current()) {
   return call<detail::CumulativeTag<ops::CumminOp, X::rank, detail::checked_dim<D, X::rank>(), S>>(Source::from(at), x);
 }
 
+/// With a dim as an argument they do not compile.
+template <TensorArgument X, std::integral Dim> constexpr X cumsum(const X& x, Dim) {
+  return detail::refuse_dim_argument<Dim>(x);
+}
+template <TensorArgument X, std::integral Dim> constexpr X cumprod(const X& x, Dim) {
+  return detail::refuse_dim_argument<Dim>(x);
+}
+template <TensorArgument X, std::integral Dim> constexpr X cummax(const X& x, Dim) {
+  return detail::refuse_dim_argument<Dim>(x);
+}
+template <TensorArgument X, std::integral Dim> constexpr X cummin(const X& x, Dim) {
+  return detail::refuse_dim_argument<Dim>(x);
+}
+
 }  // namespace tessera
 
 #include <tessera/base/pop_macros.hpp>

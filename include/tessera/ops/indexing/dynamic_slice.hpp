@@ -19,7 +19,7 @@ constexpr Value clamped_start(Value start, Value extent, Value size) {
   return build::binary(Op::maximum, build::binary(Op::minimum, from_front, extent - size), zero);
 }
 constexpr Value counting(Value count) {
-  return build::cast(count.make({.op = Op::arange, .dtype = DType::i32, .rank = 1}, {count.id}), DType::i64);
+  return count.make({.op = Op::arange, .dtype = DType::i64, .rank = 1}, {count.id});
 }
 template <class Start> constexpr void check_start() {
   constexpr bool is_integer_start =
@@ -29,33 +29,33 @@ template <class Start> constexpr void check_start() {
 
 /// The indices of a slice along dim D: a vector.
 template <int Rank, int D> struct SliceIndicesTag {
-  template <class X, class Start, class Size> struct result : Typed<std::int32_t, 1> {
+  template <class X, class Start, class Size> struct result : Typed<std::int64_t, 1> {
     using Checks = decltype([] { check_start<Start>(); });
   };
   static constexpr Value emit(Value context, Value x, Value start, Value size) {
     x = x.at(context.source);
     size = as_size(size).at(context.source);
     const Value first = clamped_start(start.at(context.source), build::extent(x, x.shifted(D, Rank)), size);
-    if (size.is_number(1)) return build::cast(build::insert_singletons(first, 1, 1), DType::i32);
-    return build::cast(counting(size) + first, DType::i32);
+    if (size.is_number(1)) return build::insert_singletons(first, 1, 1);
+    return counting(size) + first;
   }
 };
 /// One index along dim D, a vector of static extent 1.
 template <int Rank, int D> struct OneIndexTag {
-  template <class X, class Start> struct result : Typed<std::int32_t, 1> {
+  template <class X, class Start> struct result : Typed<std::int64_t, 1> {
     using Checks = decltype([] { check_start<Start>(); });
   };
   static constexpr Value emit(Value context, Value x, Value start) {
     x = x.at(context.source);
     const Value one = x.number(1, DType::i64);
     const Value first = clamped_start(start.at(context.source), build::extent(x, x.shifted(D, Rank)), one);
-    return build::cast(build::insert_singletons(first, 1, 1), DType::i32);
+    return build::insert_singletons(first, 1, 1);
   }
 };
 
 /// For each index along dim D of x, the index of the update that goes there; the extent of the update elsewhere.
 template <int Rank, int D> struct UpdateIndicesTag {
-  template <class X, class Update, class Start> struct result : Typed<std::int32_t, 1> {
+  template <class X, class Update, class Start> struct result : Typed<std::int64_t, 1> {
     using Checks = decltype([] { check_start<Start>(); });
   };
   static constexpr Value emit(Value context, Value x, Value update, Value start) {
@@ -65,7 +65,7 @@ template <int Rank, int D> struct UpdateIndicesTag {
     const Value place = counting(extent) - clamped_start(start.at(context.source), extent, size);
     const Value inside = build::binary(
         Op::logical_and, build::binary(Op::greater_equal, place, x.number(0, DType::i64)), build::less(place, size));
-    return build::cast(build::select(inside, place, size), DType::i32);
+    return build::select(inside, place, size);
   }
 };
 /// Whether each element of x is overwritten.

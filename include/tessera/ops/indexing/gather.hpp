@@ -41,6 +41,12 @@ constexpr auto gather(const X& x, const Indices& indices, Here at = Here::curren
   return call<detail::GatherTag<X::rank, detail::checked_dim<D, X::rank>()>>(Source::from(at), x, indices);
 }
 
+/// With a dim as an argument it does not compile.
+template <TensorArgument X, std::integral Dim, TensorArgument Indices>
+constexpr X gather(const X& x, Dim, const Indices&) {
+  return detail::refuse_dim_argument<Dim>(x);
+}
+
 }  // namespace tessera
 
 #include <tessera/base/pop_macros.hpp>

@@ -55,7 +55,8 @@ template <class X, class Indices, class Source> struct RowsPutIn : X {
   });
 };
 
-template <int Rank, int D> struct IndexCopyTag {
+/// With `Room` an index may be the extent of the dim: its row is left out.
+template <int Rank, int D, bool Room = false> struct IndexCopyTag {
   template <class X, class Indices, class Source> using result = RowsPutIn<X, Indices, Source>;
   static constexpr Value emit(Value context, Value x, Value indices, Value source) {
     x = x.at(context.source);
@@ -64,8 +65,12 @@ template <int Rank, int D> struct IndexCopyTag {
     const int dim = source.shifted(D, Rank);
     const Value extent = build::extent(source, dim), count = build::cast(extent, DType::i32);
     // The row that goes to each index; where none does, the row of zeros behind the source is looked up.
-    const Value none = build::broadcast(count, counting_along(x, dim));
-    const Value row = build::scatter(none, 0, indices, counting_along(source, dim), {.replaces = true});
+    const Value kept = build::extent(x, dim), zero = kept.number(0);
+    const Value all =
+        Room ? build::pad_to(counting_along(x, dim), 0, zero, kept + kept.number(1)) : counting_along(x, dim);
+    Value row =
+        build::scatter(build::broadcast(count, all), 0, indices, counting_along(source, dim), {.replaces = true});
+    if (Room) row = build::slice(row, 0, zero, kept);
     const Value table = build::pad_to(source, dim, extent.number(0), extent + extent.number(1));
     const Value rows = build::move_dim(EmbeddingTag::emit(context, build::move_dim(table, dim, 0), row), 0, dim);
     return build::select(build::less(along_dim(row, dim, x.rank()), count), rows, x);

@@ -37,6 +37,11 @@ template <int D, TensorArgument X> constexpr auto logcumsumexp(const X& x, Here 
   return detail::composed_call(detail::Logcumsumexp<D>{}, at, x);
 }
 
+/// With a dim as an argument it does not compile.
+template <TensorArgument X, std::integral Dim> constexpr X logcumsumexp(const X& x, Dim) {
+  return detail::refuse_dim_argument<Dim>(x);
+}
+
 }  // namespace tessera
 
 #include <tessera/base/pop_macros.hpp>

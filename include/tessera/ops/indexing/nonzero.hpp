@@ -37,7 +37,7 @@ constexpr Value is_nonzero(Value x) {
 }
 /// 0, 1, ..., count - 1.
 constexpr Value counted(Value count, DType type) {
-  return build::cast(count.make({.op = Op::arange, .dtype = DType::i32, .rank = 1}, {count.id}), type);
+  return count.make({.op = Op::arange, .dtype = type, .rank = 1}, {count.id});
 }
 
 /// Puts each element of a vector into a vector of `size` elements, at its place; those at other places are left out. Of

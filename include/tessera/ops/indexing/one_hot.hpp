@@ -55,6 +55,12 @@ constexpr auto index_select(const X& x, const Indices& indices, Here at = Here::
     return movedim<0, dim>(embedding(movedim<dim, 0>(x, at), indices, at), at);
 }
 
+/// With a dim as an argument it does not compile.
+template <TensorArgument X, std::integral Dim, TensorArgument Indices>
+constexpr X index_select(const X& x, Dim, const Indices&) {
+  return detail::refuse_dim_argument<Dim>(x);
+}
+
 /// The value where the mask holds, x elsewhere: select(mask, value, x). The value is a number or a tensor, broadcast
 /// against x and promoted with it. The gradient of x is 0 where the mask holds. Errors and communication: as select.
 template <TensorArgument X, TensorArgument Mask, Operand V>

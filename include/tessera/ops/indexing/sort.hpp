@@ -70,6 +70,20 @@ constexpr auto topk(const X& x, const K& k, Here at = Here::current()) {
   return TopK<std::remove_const_t<decltype(values)>, std::remove_const_t<decltype(indices)>>{values, indices};
 }
 
+/// With a dim as an argument they do not compile.
+template <TensorArgument X, std::integral Dim> constexpr X argsort(const X& x, Dim) {
+  return detail::refuse_dim_argument<Dim>(x);
+}
+template <TensorArgument X, std::integral Dim> constexpr X sort(const X& x, Dim) {
+  return detail::refuse_dim_argument<Dim>(x);
+}
+template <TensorArgument X, SizeOperand K> constexpr X topk(const X& x, const K&) {
+  return detail::refuse_dim_argument<K>(x);
+}
+template <TensorArgument X, SizeOperand K, std::integral Dim> constexpr X topk(const X& x, const K&, Dim) {
+  return detail::refuse_dim_argument<Dim>(x);
+}
+
 }  // namespace tessera
 
 #include <tessera/base/pop_macros.hpp>

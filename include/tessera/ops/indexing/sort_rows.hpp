@@ -56,8 +56,7 @@ namespace tessera::ops {
 constexpr Shape argsort_shape(const ShapeContext& c) {
   Shape shape = c.operand(0);
   std::int64_t& extent = shape[static_cast<std::size_t>(dim_of(c.node()))];
-  if (c.node().dtype == DType::i32 && extent > 0x7fffffff)
-    fail_shapes(c, "the dim has more elements than i32 indices can count; use std::int64_t indices");
+  check_countable(c, extent);
   if (c.node().arity == 1) return shape;
   if (c.number(1) < 0 || c.number(1) > extent) fail_shapes(c, "k is not between 0 and the extent of the dim", "topk");
   extent = c.number(1);

@@ -98,6 +98,7 @@ template <int Rank, bool Root, bool Keep, int... Dims> struct NanVarianceTag {
 
 /// The position of the first extreme of the elements that are not NaN; -1 where all are.
 template <class Extreme, class Index, bool Keep, int... Dims> struct NanArgReduce {
+  static constexpr const char* function = std::is_same_v<Extreme, ops::MaxOp> ? "nanargmax" : "nanargmin";
   using R = ArgReduce<Extreme, Index, Keep, Dims...>;
   template <class A> using result = typename R::template result<A>;
   template <int Rank> static constexpr unsigned dims = R::template dims<Rank>;

@@ -26,6 +26,13 @@ inline constexpr KeepDims keepdims{};
 
 namespace detail {
 
+/// For overloads that take dims and keepdim as arguments, as in PyTorch: they do not compile.
+template <class Dim, class X> constexpr X refuse_keepdim_argument(const X& x) {
+  static_assert(std::is_void_v<Dim>, "tessera: ts::keepdims stands for keepdim=True: ts::mean<1>(x, ts::keepdims) for "
+                                     "ts::mean(x, 1, true)");
+  return x;
+}
+
 /// The dims as a bit set; negative dims count from the end; no dims means all.
 template <int Rank, int... Dims> constexpr unsigned dim_set() {
   static_assert(((Dims >= -Rank && Dims < Rank) && ...), "tessera: the dim is out of range for the rank of the tensor");
@@ -108,8 +115,14 @@ template <class Extreme, class Index, bool Keep, int... Dims> struct ArgReduce {
   }
 };
 
+template <class R> struct NamedLike {};
+template <class R>
+  requires requires { R::function; }
+struct NamedLike<R> {
+  static constexpr const char* function = R::function;
+};
 /// A reduction together with the static rank of its operand, from which the bit set of dims follows.
-template <int Rank, class R> struct RankedReduce {
+template <int Rank, class R> struct RankedReduce : NamedLike<R> {
   template <class A> using result = typename R::template result<A>;
   static constexpr Value emit(Value context, Value x) { return R::emit(context, x, Rank, R::template dims<Rank>); }
 };
@@ -217,6 +230,35 @@ constexpr auto argmin(const X& x, KeepDims, Here at = Here::current()) {
 template <Element Index = std::int32_t, TensorArgument X>
 constexpr auto argmin(const X& x, KeepDims, Here at = Here::current()) {
   return detail::reduce_by<detail::ArgReduce<ops::MinOp, Index, true>>(x, at);
+}
+
+/// With a dim and keepdim as arguments they do not compile.
+template <TensorArgument X, std::integral Dim> constexpr X sum(const X& x, Dim, bool) {
+  return detail::refuse_keepdim_argument<Dim>(x);
+}
+template <TensorArgument X, std::integral Dim> constexpr X mean(const X& x, Dim, bool) {
+  return detail::refuse_keepdim_argument<Dim>(x);
+}
+template <TensorArgument X, std::integral Dim> constexpr X max(const X& x, Dim, bool) {
+  return detail::refuse_keepdim_argument<Dim>(x);
+}
+template <TensorArgument X, std::integral Dim> constexpr X min(const X& x, Dim, bool) {
+  return detail::refuse_keepdim_argument<Dim>(x);
+}
+template <TensorArgument X, std::integral Dim> constexpr X prod(const X& x, Dim, bool) {
+  return detail::refuse_keepdim_argument<Dim>(x);
+}
+template <TensorArgument X, std::integral Dim> constexpr X any(const X& x, Dim, bool) {
+  return detail::refuse_keepdim_argument<Dim>(x);
+}
+template <TensorArgument X, std::integral Dim> constexpr X all(const X& x, Dim, bool) {
+  return detail::refuse_keepdim_argument<Dim>(x);
+}
+template <TensorArgument X, std::integral Dim> constexpr X argmax(const X& x, Dim, bool) {
+  return detail::refuse_keepdim_argument<Dim>(x);
+}
+template <TensorArgument X, std::integral Dim> constexpr X argmin(const X& x, Dim, bool) {
+  return detail::refuse_keepdim_argument<Dim>(x);
 }
 
 }  // namespace tessera

@@ -15,16 +15,20 @@ TESSERA_PLANNING_BEGIN
 
 namespace tessera::ops {
 
+constexpr std::string_view name_of(PositionOf position) { return position == PositionOf::argmax ? "argmax" : "argmin"; }
 /// The elements of the operand are positions: what matters of it is its shape.
 [[noreturn]] inline void fail_without_elements(const ShapeContext& c, PositionOf position, int dim) {
   const std::string operand = shape_text(DType::i32, c.operand(0));
-  fail(errc::dim_range, "[", position == PositionOf::argmax ? "argmax" : "argmin", "] dim ", dim,
-       " of a tensor of shape ", operand.substr(operand.find('[')), " has no elements", c.node().source);
+  const std::string_view function = c.node().source.function(), operation = name_of(position);
+  fail(errc::dim_range, "[", function.empty() ? operation : function, "] dim ", dim, " of a tensor of shape ",
+       operand.substr(operand.find('[')), " has no elements", c.node().source);
 }
 constexpr Shape reduction_shape(const ShapeContext& c) {
   const Reduced reduced = Reduced::of(c.node());
   Shape shape;
+  std::int64_t positions = 1;
   for (int d = 0; d < c.graph.operand_node(c.id, 0).rank; ++d) {
+    if (reduced.has(d)) positions *= c.operand(0)[static_cast<std::size_t>(d)];
     if (reduced.has(d) && reduced.position != PositionOf::nothing && c.operand(0)[static_cast<std::size_t>(d)] == 0)
       fail_without_elements(c, reduced.position, d);
     if (!reduced.has(d))
@@ -32,6 +36,8 @@ constexpr Shape reduction_shape(const ShapeContext& c) {
     else if (reduced.keep)
       shape.push_back(1);
   }
+  if (reduced.position != PositionOf::nothing)
+    check_countable(c, positions, "the dims have", name_of(reduced.position));
   return shape;
 }
 

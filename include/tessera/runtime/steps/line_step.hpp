@@ -53,7 +53,8 @@ class LineStep : public PreparedStep {
   /// Calls `f` with the C++ type of the indices.
   template <class F> void on_index(F&& f) const {
     dispatch<index_types>(dtype(1), f, [&] {
-      fail(errc::dtype_mismatch, "[argsort] index dtype: ", name_of(dtype(1)), " is neither i32 nor i64");
+      fail(errc::dtype_mismatch, "[", row_of(node_).name, "] index dtype: ", name_of(dtype(1)),
+           " is neither i32 nor i64");
     });
   }
   template <class T> T* at(Frame& frame, const Piece& piece, std::size_t i) const {
