@@ -513,8 +513,8 @@ def layers():
 
     statistics = values(4), values(4, low=0.5, high=2)
     case("instance_norm_train", tracked, images, gain, bias, *statistics)
-    case("instance_norm_eval", lambda x, g, b, m, s: last(F.instance_norm(first(x), m.detach(), s.detach(), g, b, False, 0.25, 1e-3)),
-         images, gain, bias, *statistics)
+    case("instance_norm_eval", lambda x, g, b, m, s: last(F.instance_norm(first(x), m, s, g, b, False, 0.25, 1e-3)),
+         images, gain, bias, *statistics, grad=False)
     write("layers")
 
 
