@@ -141,7 +141,8 @@ constexpr auto kl_divergence(const TransformedDistribution<P, PTransforms...>& p
     const auto of_all = [](const auto& transforms) {
       return std::apply([](const auto&... each) { return std::tuple_cat(each.parameters()...); }, transforms);
     };
-    const auto of_p = of_all(p.transforms), of_q = of_all(q.transforms);
+    const auto of_p = of_all(p.transforms);
+    const auto of_q = of_all(q.transforms);
     const bool are_different = [&]<std::size_t... I>(std::index_sequence<I...>) {
       return (detail::differ(std::get<I>(of_p), std::get<I>(of_q)) || ...);
     }(std::make_index_sequence<std::tuple_size_v<decltype(of_p)>>());
