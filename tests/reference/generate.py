@@ -320,6 +320,21 @@ def movement():
          distinct(5, 3), bags, offsets, values(7))
     case("one_hot", lambda i: F.one_hot(i.long(), 5).double(), i(4, 0, 2), grad=False)
     case("masked_scatter", lambda x, m, s: x.masked_scatter(m, s), values(2, 4), torch.tensor([[True, False, True, True], [False, True, False, False]]), values(6))
+    tokens = i(4, 0, 4, 2, 0, 1).reshape(3, 2)
+    for padding in (0, 4, -1, -4):
+        case(f"embedding_padding_{padding}", lambda t, i: F.embedding(i.long(), t, padding_idx=padding), values(5, 3), tokens)
+
+    def renormalized(p, most):
+        """The table after a lookup, which changes it, and the rows."""
+        def of(t, i):
+            t = t.clone()
+            with torch.no_grad():
+                F.embedding(i.long(), t, max_norm=most, norm_type=p)
+            return t, F.embedding(i.long(), t)
+        return of
+
+    for p, most in ((2.0, 1.5), (1.0, 2.0)):
+        case(f"embedding_renormalized_{p:.0f}", renormalized(p, most), values(5, 3), tokens, grad=False)
     write("movement")
 
 
@@ -491,6 +506,15 @@ def layers():
     for name, arguments in {"lstm_lengths": (torch.lstm, 2, 2, 4, i(3, 5, 1)), "gru_lengths": (torch.gru, 2, 1, 3, i(5, 2, 4))}.items():
         f, inputs = packed(*arguments)
         case(name, f, *inputs)
+    def tracked(x, g, b, mean, variance):
+        m, s = mean.detach().clone(), variance.detach().clone()
+        y = F.instance_norm(first(x), m, s, g, b, True, 0.25, 1e-3)
+        return last(y), m, s
+
+    statistics = values(4), values(4, low=0.5, high=2)
+    case("instance_norm_train", tracked, images, gain, bias, *statistics)
+    case("instance_norm_eval", lambda x, g, b, m, s: last(F.instance_norm(first(x), m, s, g, b, False, 0.25, 1e-3)),
+         images, gain, bias, *statistics, grad=False)
     write("layers")
 
 
@@ -779,6 +803,43 @@ def optimizers():
     write("optimizers")
 
 
+def minimize():
+    """L-BFGS with a line search: for 1 to 20 iterations the parameters, and (loss, calls of the closure)."""
+    torch.manual_seed(9)
+
+    def run(name, loss, start, data=(), **options):
+        lines.append(f"case {name}")
+        for x in [*start, *data]:
+            lines.append("in " + text(x))
+        for iterations in range(1, 21):
+            parameters = [x.clone().requires_grad_() for x in start]
+            optimizer = torch.optim.LBFGS(parameters, max_iter=iterations, max_eval=1000, line_search_fn="strong_wolfe", **options)
+
+            def closure():
+                optimizer.zero_grad()
+                value = loss(*parameters, *data)
+                value.backward()
+                return value
+
+            optimizer.step(closure)
+            calls = optimizer.state[parameters[0]]["func_evals"]
+            for p in parameters:
+                lines.append("out " + text(p))
+            lines.append("out " + text(torch.tensor([loss(*parameters, *data).item(), float(calls)])))
+
+    def rosenbrock(p):
+        return (1 - p[0]) ** 2 + 100 * (p[1] - p[0] ** 2) ** 2
+
+    def regression(weight, bias, x, y):
+        return (torch.tanh(x @ weight + bias) - y).square().mean()
+
+    start = torch.tensor([-1.2, 1.0])
+    run("rosenbrock", rosenbrock, [start], history_size=5)
+    run("rosenbrock_far", rosenbrock, [torch.tensor([5.0, -3.0])], history_size=3, lr=4.0)
+    run("regression", regression, [values(3, 2), values(2)], [values(9, 3), values(9, 2, low=-0.5, high=0.5)], history_size=10)
+    write("minimize")
+
+
 def distributions():
     torch.manual_seed(11)
     d = torch.distributions
@@ -912,11 +973,17 @@ def distributions():
              lambda n, p: of(d.Bernoulli)(p), lambda n, p: of(d.Geometric)(p)), total, parameter(4, 3))
         weights = positive if kind == "probs" else values
         case(f"modes_of_indices_{kind}", modes(of(d.Categorical), of(d.OneHotCategorical)), weights(4, 3), grad=False)
+    # Transforms and divergences of a generic pair of exponential families.
+    exp_affine = lambda base: d.TransformedDistribution(base, [d.ExpTransform(), d.AffineTransform(1.5, 0.5)])
+    divergences("of_transformed", lambda a, b: exp_affine(d.Normal(a, b)),
+                (lambda a, b: exp_affine(d.Normal(a, b)), lambda a, b: exp_affine(d.Laplace(a, b))), values(3), *four()[1:])
+    sigmoid = lambda base: d.Independent(d.TransformedDistribution(base, [d.SigmoidTransform()]), 1)
+    divergences("of_independent_transformed", lambda a, b: sigmoid(d.Normal(a, b)), (lambda a, b: sigmoid(d.Normal(a, b)),), values(3), *four()[1:])
     write("divergences")
 
 
 if __name__ == "__main__":
     folder.mkdir(exist_ok=True)
     for family in (activations, binary, reductions, movement, products, windows, layers, attention, losses, optimizers,
-                   distributions):
+                   minimize, distributions):
         family()

@@ -134,6 +134,9 @@ inline std::vector<Array> run_on(const oracle::Program& program, const tessera::
   const tessera::ProgramView view = program.view();
   const tessera::CompiledProgram compiled{view, units.data(), owned.kernels.data(), kernels.code(), &code};
   tessera::Growable<tessera::Leaf> leaves(arguments.size());
+  // A number that the program does not use, such as the momentum of a layer in evaluation, has no node.
+  for (std::size_t at = 0; at < arguments.size(); ++at)
+    if (arguments[at].shape.empty()) leaves[at].is_number = true, leaves[at].number = arguments[at].data[0];
   for (int id = 0; id < program.main().size; ++id) {
     const tessera::Node& node = program.main()[id];
     if (!node.is_argument() && !node.is_dim() && !node.is_scalar()) continue;

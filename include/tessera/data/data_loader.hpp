@@ -136,6 +136,12 @@ template <class Batch, Column... Columns> class DataLoader {
       if (count != rows[0])
         fail(errc::shape_mismatch, "[DataLoader] columns: the first has ", rows[0], " rows, another ", count,
              Source::from(at));
+    const auto check_rank = [at]<Column C>(const C& column) {
+      if (static_cast<int>(column.row_shape().size()) != C::row_rank)
+        fail(errc::rank_mismatch, "[DataLoader] columns: rows of row_rank ", C::row_rank, " have the shape ",
+             shape_text(dtype_v<typename C::element>, column.row_shape()), Source::from(at));
+    };
+    (check_rank(columns), ...);
     if (options.prefetch < 0)
       fail(errc::option, "[DataLoader] prefetch: ", options.prefetch, " is negative", Source::from(at));
     if (options.batch_dim < 0 || options.batch_dim > std::max({Columns::row_rank...}))
@@ -167,7 +173,7 @@ template <class Batch, Column... Columns> class DataLoader {
                                     static_cast<std::size_t>(std::min(batch_dim, Columns::row_rank)), at)...});
       }(std::index_sequence_for<Columns...>{});
     };
-    prefetcher_ = std::make_unique<Prefetcher>(options.prefetch, std::move(load));
+    prefetcher_ = std::make_unique<Prefetcher>(options.prefetch, std::move(load), at);
   }
 
   /// Batches of an epoch, and rows that they have together.
@@ -220,11 +226,15 @@ template <class Batch, Column... Columns> class DataLoader {
 
   DataLoaderState state() const { return state_; }
   /// Continues at a state of a loader of the same columns and options. Errors: `option` for a batch that an epoch
-  /// lacks.
+  /// lacks; `capacity` for an epoch that begins after more than 2^52 batches.
   void resume(DataLoaderState state, Here at = Here::current()) {
     if (state.epoch < 0 || state.batch < 0 || state.batch > batches_)
       fail(errc::option, "[DataLoader] resume: batch ", state.batch, " of epoch ", state.epoch, ", but an epoch has ",
            batches_, " batches", Source::from(at));
+    constexpr std::int64_t most = std::int64_t{1} << 52;  // far from the largest number, so that counting on is safe
+    if (state.epoch > most / std::max<std::int64_t>(batches_, 1))
+      fail(errc::capacity, "[DataLoader] resume: epoch ", state.epoch, " of ", batches_,
+           " batches begins after more than 2^52 batches", Source::from(at));
     state_ = state;
   }
 

@@ -8,6 +8,8 @@
 #include <vector>
 
 #include <tessera/base/error.hpp>
+#include <tessera/base/here.hpp>
+#include <tessera/base/source.hpp>
 #include <tessera/tensor/key.hpp>
 
 namespace tessera::data {
@@ -22,8 +24,8 @@ class Permutation {
  public:
   Permutation() = default;
   /// Errors: `option` for a negative size.
-  Permutation(Key key, std::int64_t size) : size_(static_cast<std::uint64_t>(size)) {
-    if (size < 0) fail(errc::option, "[Permutation] size: ", size, " is negative");
+  Permutation(Key key, std::int64_t size, Here at = Here::current()) : size_(static_cast<std::uint64_t>(size)) {
+    if (size < 0) fail(errc::option, "[Permutation] size: ", size, " is negative", Source::from(at));
     if (size < 2) return;
     const int rounds = 6 * std::bit_width(size_ - 1) + 8;
     for (int round = 0; round < rounds; ++round) {

@@ -7,6 +7,7 @@
 #include <memory>
 
 #include <tessera/base/compiled.hpp>
+#include <tessera/base/here.hpp>
 
 #if TESSERA_HAS_DEFINITIONS
 #include <condition_variable>
@@ -16,6 +17,9 @@
 #include <mutex>
 #include <thread>
 #include <utility>
+
+#include <tessera/base/error.hpp>
+#include <tessera/base/source.hpp>
 #endif
 
 namespace tessera::data {
@@ -26,8 +30,9 @@ class Prefetcher {
  public:
   using Load = std::function<std::shared_ptr<void>(std::int64_t)>;
 
-  /// At most `ahead` items wait to be used; with 0 each item is loaded when it is due, without a thread.
-  Prefetcher(int ahead, Load load);
+  /// At most `ahead` items wait to be used; with 0 each item is loaded when it is due, without a thread. Errors:
+  /// `option` for a negative number and for an empty function.
+  Prefetcher(int ahead, Load load, Here at = Here::current());
   Prefetcher(const Prefetcher&) = delete;
   Prefetcher& operator=(const Prefetcher&) = delete;
   /// Waits for the item that is being loaded.
@@ -103,7 +108,11 @@ struct Prefetcher::Work {
   }
 };
 
-TESSERA_ONCE Prefetcher::Prefetcher(int ahead, Load load) : work_(new Work(ahead, std::move(load))) {}
+TESSERA_ONCE Prefetcher::Prefetcher(int ahead, Load load, Here at) {
+  if (ahead < 0) fail(errc::option, "[Prefetcher] ahead: ", ahead, " is negative", Source::from(at));
+  if (!load) fail(errc::option, "[Prefetcher] load: is an empty function", Source::from(at));
+  work_ = std::make_unique<Work>(ahead, std::move(load));
+}
 TESSERA_ONCE Prefetcher::~Prefetcher() {
   {
     const std::lock_guard lock(work_->mutex);

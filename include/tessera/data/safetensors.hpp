@@ -12,12 +12,10 @@
 #if TESSERA_HAS_DEFINITIONS
 #include <algorithm>
 #include <bit>
-#include <cerrno>
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
 #include <cstring>
-#include <memory>
 #include <numeric>
 #include <span>
 #include <string_view>
@@ -28,6 +26,7 @@
 #include <tessera/base/error.hpp>
 #include <tessera/base/shape.hpp>
 #include <tessera/base/source.hpp>
+#include <tessera/data/replaced_file.hpp>
 #include <tessera/ops/operation.hpp>
 #endif
 
@@ -38,8 +37,9 @@
 namespace tessera {
 
 /// Writes a dict to one file, as safetensors.torch.save_file; `torch.save(model.state_dict(), path)` of PyTorch. Parts
-/// are joined to whole tensors first. The file is written beside its place and then renamed, so that an error leaves
-/// the file that was there before.
+/// are joined to whole tensors first. The file is written beside its place, in `path`.partial, and renamed when it is
+/// on the disk (fsync), so that an error, a killed process and a loss of power leave the file that was there before.
+/// Two savers of one path at once each write a file of their own; that of the last one to finish stays.
 ///
 ///     ts::save_file(ts::full_state_dict(state), "state.safetensors");
 ///
@@ -313,24 +313,12 @@ TESSERA_ONCE void save_file(const StateDict& dict, const std::string& path, Here
   header += '}';
   header.resize((header.size() + 7) / 8 * 8, ' ');
 
-  const std::string partial = path + ".partial";
-  const auto refuse = [&](const char* what) {
-    const int reason = errno;
-    std::remove(partial.c_str());
-    fail(errc::file, "[save_file] ", path, ": ", what, ": ", std::strerror(reason), Source::from(at));
-  };
-  const auto close = [](std::FILE* open) { std::fclose(open); };
-  std::unique_ptr<std::FILE, decltype(close)> file(std::fopen(partial.c_str(), "wb"), close);
-  if (!file) refuse("can't be written");
+  data::detail::ReplacedFile file("save_file", path, at);
   const std::uint64_t length = header.size();
-  bool written = std::fwrite(&length, sizeof(length), 1, file.get()) == 1 &&
-                 std::fwrite(header.data(), 1, header.size(), file.get()) == header.size();
-  for (std::size_t k = 0; k < order.size() && written; ++k) {
-    const std::vector<std::byte>& bytes = dict[order[k]].bytes;
-    written = std::fwrite(bytes.data(), 1, bytes.size(), file.get()) == bytes.size();
-  }
-  if (std::fclose(file.release()) != 0 || !written) refuse("can't be written");
-  if (std::rename(partial.c_str(), path.c_str()) != 0) refuse("can't be written");
+  file.write(&length, sizeof(length));
+  file.write(header.data(), header.size());
+  for (const std::size_t i : order) file.write(dict[i].bytes.data(), dict[i].bytes.size());
+  file.finish();
 }
 #endif
 

@@ -30,12 +30,17 @@ struct SamplerOptions {
 /// The rows that an epoch reads: for replica 1 of 3 of ten rows in order 1, 4, 7, 0.
 class Sampler {
  public:
-  /// Errors: `option` for a negative number of rows and a replica that is not among the replicas.
+  /// Errors: `option` for a negative number of rows and a replica that is not among the replicas; `capacity` for more
+  /// than 2^52 rows and replicas.
   explicit Sampler(std::int64_t rows, const SamplerOptions& options = {}, Here at = Here::current())
       : rows_(rows), options_(options) {
     if (rows < 0) fail(errc::option, "[Sampler] number of rows: ", rows, " is negative", Source::from(at));
     if (options.replicas < 1 || options.replica < 0 || options.replica >= options.replicas)
       fail(errc::option, "[Sampler] replica: ", options.replica, " is none of ", options.replicas, " replicas",
+           Source::from(at));
+    constexpr std::int64_t most = std::int64_t{1} << 52;
+    if (rows > most || options.replicas > most)
+      fail(errc::capacity, "[Sampler] rows and replicas: ", rows, " and ", options.replicas, " are more than 2^52",
            Source::from(at));
     size_ = (rows + (options.drop_last ? 0 : options.replicas - 1)) / options.replicas;
   }

@@ -23,6 +23,7 @@ namespace tessera::data {
 
 /// A text as tokens, which are stored as unsigned or signed integers of 1, 2 or 4 bytes. Copies share the memory.
 template <std::integral Stored> struct Tokens {
+  static_assert(sizeof(Stored) <= 4, "tessera: tokens become i32, so they are stored as integers of at most 4 bytes");
   std::shared_ptr<const void> owner;
   std::span<const Stored> values;
 };
@@ -43,14 +44,26 @@ template <std::integral Stored> Tokens<Stored> tokens(std::vector<Stored> values
   return {std::move(kept), seen};
 }
 
-/// A column of windows of a text: row i is tokens[i stride + shift], ..., as many as `length`, as i32.
+/// A column of windows of a text: row i is tokens[i stride + shift], ..., as many as `length`, as i32. Errors: `option`
+/// for negative numbers, and for windows that reach past the end of the tokens.
 template <std::integral Stored> class Windows {
  public:
   using element = std::int32_t;
   static constexpr int row_rank = 1;
 
-  Windows(Tokens<Stored> tokens, std::int64_t rows, std::int64_t length, std::int64_t stride, std::int64_t shift)
-      : tokens_(std::move(tokens)), rows_(rows), stride_(stride), shift_(shift), row_shape_{length} {}
+  Windows(Tokens<Stored> tokens, std::int64_t rows, std::int64_t length, std::int64_t stride, std::int64_t shift,
+          Here at = Here::current())
+      : tokens_(std::move(tokens)), rows_(rows), stride_(stride), shift_(shift), row_shape_{length} {
+    if (rows < 0 || length < 0 || stride < 0 || shift < 0)
+      fail(errc::option, "[data::Windows] rows, length, stride, shift: ", rows, ", ", length, ", ", stride, " and ",
+           shift, " are not all 0 or more", Source::from(at));
+    const auto count = static_cast<std::int64_t>(tokens_.values.size());
+    // How far the last window may begin behind the first one; by division, since products of large numbers overflow.
+    const std::int64_t room = length > count || shift > count - length ? -1 : count - length - shift;
+    if (rows > 0 && (room < 0 || (stride > 0 && rows - 1 > room / stride)))
+      fail(errc::option, "[data::Windows] rows: ", rows, " windows of ", length, " tokens with stride ", stride,
+           " and shift ", shift, " reach past the end of ", count, " tokens", Source::from(at));
+  }
 
   std::int64_t rows() const { return rows_; }
   const Shape& row_shape() const { return row_shape_; }
@@ -82,7 +95,7 @@ NextToken<Stored> next_token(const Tokens<Stored>& tokens, std::int64_t length, 
   if (stride == 0) stride = length;
   const auto count = static_cast<std::int64_t>(tokens.values.size());
   const std::int64_t rows = count > length ? (count - length - 1) / stride + 1 : 0;
-  return {{tokens, rows, length, stride, 0}, {tokens, rows, length, stride, 1}};
+  return {{tokens, rows, length, stride, 0, at}, {tokens, rows, length, stride, 1, at}};
 }
 
 }  // namespace tessera::data

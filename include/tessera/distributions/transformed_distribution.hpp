@@ -4,8 +4,13 @@
 
 #include <cstddef>
 #include <tuple>
+#include <type_traits>
 #include <utility>
 
+#include <tessera/base/error.hpp>
+#include <tessera/base/here.hpp>
+#include <tessera/base/source.hpp>
+#include <tessera/distributions/kl_divergence.hpp>
 #include <tessera/distributions/transforms.hpp>
 #include <tessera/distributions/univariate.hpp>
 
@@ -90,7 +95,7 @@ using ChainOf =
 /// transforms, the first of which is applied first (torch.distributions.TransformedDistribution). For rows, make the
 /// whole `independent`. log_prob is -infinity outside of the range of f. At the ends of the range, which rounded
 /// samples of SigmoidTransform and TanhTransform reach, it is that of a number next to the end, as in PyTorch's
-/// SigmoidTransform. There is no mean, variance, entropy or kl_divergence.
+/// SigmoidTransform. There is no mean, variance or entropy.
 ///
 ///     const auto policy = ts::distributions::independent<1>(ts::distributions::TransformedDistribution(
 ///         ts::distributions::Normal(mean, ts::exp(log_std)), ts::distributions::TanhTransform{}));
@@ -110,6 +115,43 @@ struct TransformedDistribution
                       transforms);
   }
 };
+
+namespace detail {
+/// Whether two parameters of transforms are different numbers; tensors are not compared.
+template <class A, class B> constexpr bool differ(const A& a, const B& b) {
+  if constexpr (std::is_arithmetic_v<A> && std::is_arithmetic_v<B>)
+    return static_cast<double>(a) != static_cast<double>(b);
+  else
+    return false;
+}
+}  // namespace detail
+
+/// The divergence of two distributions with the same transforms is that of their bases, since a transform that has an
+/// inverse changes both densities alike. Errors: `option` for transforms of different numbers; those of tensors must be
+/// the same and are not compared.
+template <class P, class Q, class... PTransforms, class... QTransforms>
+constexpr auto kl_divergence(const TransformedDistribution<P, PTransforms...>& p,
+                             const TransformedDistribution<Q, QTransforms...>& q, Here at = Here::current()) {
+  constexpr bool are_same =
+      std::is_same_v<std::tuple<typename PTransforms::formulas...>, std::tuple<typename QTransforms::formulas...>>;
+  static_assert(are_same,
+                "tessera: the divergence of two TransformedDistributions has a closed form only if they have "
+                "the same transforms; else take the mean of p.log_prob(x) - q.log_prob(x) for samples x of p");
+  if constexpr (are_same) {
+    const auto of_all = [](const auto& transforms) {
+      return std::apply([](const auto&... each) { return std::tuple_cat(each.parameters()...); }, transforms);
+    };
+    const auto of_p = of_all(p.transforms);
+    const auto of_q = of_all(q.transforms);
+    const bool are_different = [&]<std::size_t... I>(std::index_sequence<I...>) {
+      return (detail::differ(std::get<I>(of_p), std::get<I>(of_q)) || ...);
+    }(std::make_index_sequence<std::tuple_size_v<decltype(of_p)>>());
+    if (are_different)
+      fail(errc::option, "[kl_divergence] transforms: the two distributions have transforms of different numbers",
+           Source::from(at));
+    return kl_divergence(p.base, q.base, at);
+  }
+}
 
 }  // namespace tessera::distributions
 

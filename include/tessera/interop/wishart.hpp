@@ -38,9 +38,8 @@ template <Operand Df, TensorOperand Factor> struct Wishart {
            sum<-2, -1>(ratio * ratio, at) * 0.5;
   }
   constexpr auto entropy(Here at = Here::current()) const {
-    const auto own = log(deviations(at), at);
-    const auto log_determinant = digamma(halves(at), at) + own * 2.0 + log_2;  // its mean, as a sum over the dim
-    return sum<-1>(log_norm(at) - (along_dim(at) - size(at) - 1.0) * 0.5 * log_determinant + along_dim(at) * 0.5, at);
+    return sum<-1>(log_norm(at) - (along_dim(at) - size(at) - 1.0) * 0.5 * log_determinant(at) + along_dim(at) * 0.5,
+                   at);
   }
   constexpr auto mean(Here at = Here::current()) const { return covariance(at) * along_matrices(df, at); }
   /// NaN for df below n + 1.
@@ -73,16 +72,28 @@ template <Operand Df, TensorOperand Factor> struct Wishart {
   /// The diagonal of scale_tril, [..., n].
   constexpr auto deviations(Here at = Here::current()) const { return diagonal(scale_tril, at); }
 
- private:
-  static constexpr double log_2 = 0.69314718055994530942, half_log_pi = 0.57236494292470008707;
+  // The terms of quantities are [..., n], of which the sum over the dim is the quantity.
 
-  /// df against [..., n], and against [..., n, n].
-  constexpr auto along_dim(Here at) const {
+  /// Of the logarithm of the normalising factor.
+  constexpr auto log_norm(Here at = Here::current()) const {
+    return along_dim(at) * (log(deviations(at), at) + log_2 * 0.5) + lgamma(halves(at), at) + index(at) * half_log_pi;
+  }
+  /// Of the mean of the logarithm of the determinant.
+  constexpr auto log_determinant(Here at = Here::current()) const {
+    return digamma(halves(at), at) + log(deviations(at), at) * 2.0 + log_2;
+  }
+  /// df against [..., n].
+  constexpr auto along_dim(Here at = Here::current()) const {
     if constexpr (TensorOperand<Df>)
       return unsqueeze<-1>(df, at);
     else
       return df;
   }
+
+ private:
+  static constexpr double log_2 = 0.69314718055994530942, half_log_pi = 0.57236494292470008707;
+
+  /// df against [..., n, n].
   static constexpr auto along_matrices(const Df& degrees, Here at) {
     if constexpr (TensorOperand<Df>)
       return unsqueeze<-1>(unsqueeze<-1>(degrees, at), at);
@@ -93,15 +104,22 @@ template <Operand Df, TensorOperand Factor> struct Wishart {
   constexpr auto index(Here at) const { return iota<-1, typename Factor::element>(deviations(at), at); }
   constexpr auto size(Here at) const { return sum<-1>(ones_like(deviations(at), at), keepdims, at); }
   constexpr auto halves(Here at) const { return (along_dim(at) - index(at)) * 0.5; }
-  /// The logarithm of the normalising factor, as a sum over the dim.
-  constexpr auto log_norm(Here at) const {
-    return along_dim(at) * (log(deviations(at), at) + log_2 * 0.5) + lgamma(halves(at), at) + index(at) * half_log_pi;
-  }
   constexpr auto covariance(Here at) const { return matmul(scale_tril, detail::transposed(scale_tril, at), at); }
 };
 template <class Df, template <class> class Given, class X>
 Wishart(Df, Given<X>)
     -> Wishart<Df, decltype(detail::factor_of(std::declval<const Given<X>&>(), std::declval<Here>()))>;
+
+template <class PDf, class PFactor, class QDf, class QFactor>
+constexpr auto kl_divergence(const Wishart<PDf, PFactor>& p, const Wishart<QDf, QFactor>& q,
+                             Here at = Here::current()) {
+  const auto ratio = linalg::solve_triangular<linalg::Triangle::lower>(q.scale_tril, p.scale_tril, at);
+  const auto of_p = p.along_dim(at);
+  const auto of_q = q.along_dim(at);
+  return sum<-1>((of_p - of_q) * 0.5 * p.log_determinant(at) + (sum<-1>(ratio * ratio, at) - 1.0) * (of_p * 0.5) +
+                     q.log_norm(at) - p.log_norm(at),
+                 at);
+}
 
 }  // namespace tessera::distributions
 

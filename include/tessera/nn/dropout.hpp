@@ -56,7 +56,8 @@ template <class T> constexpr auto as_field(const T& x) {
 
 /// The streams of the dropouts in a layer of a transformer, which all have one key.
 inline constexpr std::uint32_t dropout_of_attention = 0x54524e53, dropout_of_cross = dropout_of_attention + 1,
-                               dropout_of_hidden = dropout_of_attention + 2, dropout_of_mlp = dropout_of_attention + 3;
+                               dropout_of_hidden = dropout_of_attention + 2, dropout_of_mlp = dropout_of_attention + 3,
+                               dropout_of_weights = dropout_of_attention + 4;
 
 }  // namespace detail
 

@@ -27,6 +27,7 @@
 #include <tessera/nn/normalization/instance_norm.hpp>
 #include <tessera/nn/normalization/layer_norm.hpp>
 #include <tessera/nn/normalization/rms_norm.hpp>
+#include <tessera/nn/normalization/running_statistics.hpp>
 #include <tessera/nn/normalization/spectral_norm.hpp>
 #include <tessera/nn/normalization/weight_norm.hpp>
 #include <tessera/nn/orthogonal.hpp>

@@ -117,6 +117,37 @@ constexpr Value quotient(const Value& a, const Value& b, double other) {
   return build::select(none, a.number(other), a / build::select(none, b.number(1), b));
 }
 
+/// The direction d = -H g, where H approximates the inverse of the Hessian by the last steps s and changes of the
+/// gradient y, the latest first. Adds the pair of the last step, which was `moved` from where the gradient was
+/// `before`.
+template <std::size_t History>
+constexpr Growable<Value> next_direction(const Vectors& all, const Growable<Value>& g, const Growable<Value>& before,
+                                         const Growable<Value>& moved, std::array<Growable<Value>, History>& s,
+                                         std::array<Growable<Value>, History>& y) {
+  // The pair of the last step comes first, unless the curvature along it is too small.
+  const Growable<Value> change = all.map([](Value now, Value then) { return now - then; }, g, before);
+  const Value curvature = all.dot(change, moved), keeps = build::greater(curvature, curvature.number(1e-10));
+  for (std::size_t i = History - 1; i > 0; --i) {
+    s[i] = all.select(keeps, s[i - 1], s[i]);
+    y[i] = all.select(keeps, y[i - 1], y[i]);
+  }
+  s[0] = all.select(keeps, moved, s[0]);
+  y[0] = all.select(keeps, change, y[0]);
+
+  const Value minus_one = curvature.number(-1);
+  Growable<Value> d = all.times(minus_one, g);
+  std::array<Value, History> inverse{}, taken{};
+  for (std::size_t i = 0; i < History; ++i) {
+    inverse[i] = quotient(curvature.number(1), all.dot(y[i], s[i]), 0);
+    taken[i] = all.dot(s[i], d) * inverse[i];
+    d = all.plus(d, minus_one * taken[i], y[i]);
+  }
+  const Value square = all.dot(y[0], y[0]);
+  d = all.times(quotient(all.dot(y[0], s[0]), square, 1), d);
+  for (std::size_t i = History; i-- > 0;) d = all.plus(d, taken[i] - all.dot(y[i], d) * inverse[i], s[i]);
+  return d;
+}
+
 }  // namespace optim::detail
 
 /// Inside a traced function: one iteration of L-BFGS, with a step of fixed size along the direction that the last
@@ -126,8 +157,8 @@ constexpr Value quotient(const Value& a, const Value& b, double other) {
 ///     p = p + rate d;  in the first step p = p - rate min(1, 1 / sum |g|) g
 /// A pair with y s of at most 1e-10 is not kept, and a step is not made if g d is above -tolerance. These are the
 /// numbers of torch.optim.LBFGS without a line search, of which one call of `step` makes max_iter iterations. For a
-/// start that is far from the least loss use a small rate: nothing checks that the loss falls. Sums are f32, for models
-/// of f64 f64.
+/// start that is far from the least loss use a small rate: nothing checks that the loss falls; ts::train::minimize has
+/// a line search. Sums are f32, for models of f64 f64.
 ///
 /// Communication: 3 History + 4 all_reduces of a rank-0 tensor; partial gradients are reduced into the sharding of the
 /// parameters. Errors: structure when model, gradients and state differ. Source: Nocedal, Math. Comp. 35 (1980); Liu,
@@ -148,36 +179,15 @@ constexpr auto lbfgs(const Model& model, const Gradients& gradients,
   const Growable<Value> g =
       all.map([](Value x, Value like) { return build::alike(x, like, {.exactly = true}); }, given, p);
 
-  // The pair of the last step comes first, unless the curvature along it is too small.
-  const Growable<Value> change = all.map([](Value x, Value y) { return x - y; }, g, before);
-  const Value curvature = all.dot(change, moved), keeps = build::greater(curvature, curvature.number(1e-10));
   std::array<Growable<Value>, History> s = parameters_of_each(state.moves), y = parameters_of_each(state.changes);
-  for (std::size_t i = History - 1; i > 0; --i) {
-    s[i] = all.select(keeps, s[i - 1], s[i]);
-    y[i] = all.select(keeps, y[i - 1], y[i]);
-  }
-  s[0] = all.select(keeps, moved, s[0]);
-  y[0] = all.select(keeps, change, y[0]);
-
-  const Value minus_one = curvature.number(-1);
-  Growable<Value> d = all.times(minus_one, g);
-  std::array<Value, History> inverse{}, taken{};
-  for (std::size_t i = 0; i < History; ++i) {
-    inverse[i] = quotient(curvature.number(1), all.dot(y[i], s[i]), 0);
-    taken[i] = all.dot(s[i], d) * inverse[i];
-    d = all.plus(d, minus_one * taken[i], y[i]);
-  }
-  const Value square = all.dot(y[0], y[0]);
-  d = all.times(quotient(all.dot(y[0], s[0]), square, 1), d);
-  for (std::size_t i = History; i-- > 0;) d = all.plus(d, taken[i] - all.dot(y[i], d) * inverse[i], s[i]);
+  const Growable<Value> d = next_direction(all, g, before, moved, s, y);
+  const Value slope = all.dot(g, d);
 
   const Value root = p.front().at(all.source), t = lower(root, step);
-  const auto number = [&](const Scalar& of) { return build::cast(lower(root, of), curvature.dtype()); };
-  const Value least =
-      build::apply<ops::MinimumOp>(quotient(curvature.number(1), all.sum_of_sizes(g), 1), curvature.number(1));
-  const Value rate =
-      number(config.learning_rate) * build::select(build::less(t.number(1), t), curvature.number(1), least);
-  const Value falls = build::less(all.dot(g, d), minus_one * number(config.tolerance));
+  const auto number = [&](const Scalar& of) { return build::cast(lower(root, of), slope.dtype()); };
+  const Value least = build::apply<ops::MinimumOp>(quotient(slope.number(1), all.sum_of_sizes(g), 1), slope.number(1));
+  const Value rate = number(config.learning_rate) * build::select(build::less(t.number(1), t), slope.number(1), least);
+  const Value falls = build::less(slope, slope.number(-1) * number(config.tolerance));
   const Growable<Value> move = all.times(build::select(falls, rate, rate.number(0)), d);
   const Growable<Value> next =
       all.map([](Value x, Value by) { return build::alike(x + by, x, {.exactly = true}); }, p, move);

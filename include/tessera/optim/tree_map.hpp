@@ -66,8 +66,9 @@ template <class Model> constexpr Growable<Value> parameters_of(const Model& mode
   return collect.values;
 }
 
-/// Calls f on the corresponding values of several models, and collects its results, `Outputs` values per tensor.
-template <class F, std::size_t Inputs, std::size_t Outputs> struct MapParameters {
+/// Calls f on the corresponding values of several models, and collects its results, `Outputs` values per tensor, which
+/// are in a tuple if they are Several.
+template <class F, std::size_t Inputs, std::size_t Outputs, bool Several> struct MapParameters {
   F& f;
   const std::array<Growable<Value>, Inputs>& inputs;
   std::array<Growable<Value>, Outputs> outputs{};
@@ -93,7 +94,18 @@ template <class F, std::size_t Inputs, std::size_t Outputs> struct MapParameters
 
  private:
   template <class S, class Result> constexpr void keep(const Result& result) {
-    if constexpr (tessera::detail::is_tuple_v<Result>) {
+    constexpr bool is_tuple = tessera::detail::is_tuple_v<Result>, is_same_count = [] {
+      if constexpr (is_tuple)
+        return Several && std::tuple_size_v<Result> == Outputs;
+      else
+        return !Several;
+    }();
+    static_assert(is_same_count,
+                  "tessera: the function of tree_map must return as many tensors for each rank and element type: one "
+                  "tensor, or a tuple of as many, for all tensors of the model");
+    if constexpr (!is_same_count) {
+      for (Growable<Value>& list : outputs) list.push_back(inputs[0][next]);  // so that no error follows from it
+    } else if constexpr (is_tuple) {
       [&]<std::size_t... O>(std::index_sequence<O...>) {
         (outputs[O].push_back(checked<S>(std::get<O>(result))), ...);
       }(std::make_index_sequence<Outputs>{});
@@ -174,7 +186,8 @@ template <class F, class X, std::size_t... I> struct OutputCount<F, X, std::inde
 /// and returns a model of the results, as jax.tree.map does. Optimizers are written with it.
 ///
 /// f takes a Sym of each model and returns a Sym, or a tuple of Syms for a tuple of models; it is generic in the ranks
-/// and element types that the model has. For a tensor of a Stack it gets one value for all layers: elementwise
+/// and element types that the model has, and may do other things for other ranks: `if constexpr (decltype(p)::rank ==
+/// 2)`. Of each it returns as many tensors. For a tensor of a Stack it gets one value for all layers: elementwise
 /// operations and reductions over given dims treat each layer separately. The result has the Dims, Scalars and integer
 /// tensors of the first model. Errors: structure if the models differ in structure. No communication of its own.
 ///
@@ -186,7 +199,7 @@ template <class F, class First, class... Rest> constexpr auto tree_map(F f, cons
   for (const Growable<Value>& list : inputs)
     if (list.size() != inputs[0].size())
       fail(errc::structure, "[tree_map] structure: the models have different numbers of tensors");
-  detail::MapParameters<F, 1 + sizeof...(Rest), Count::value> map{f, inputs};
+  detail::MapParameters<F, 1 + sizeof...(Rest), Count::value, Count::several> map{f, inputs};
   for_each_leaf(first, map);
   if constexpr (Count::several) {
     return [&]<std::size_t... O>(std::index_sequence<O...>) {

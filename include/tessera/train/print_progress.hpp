@@ -5,6 +5,9 @@
 #include <cstdint>
 #include <cstdio>
 
+#include <tessera/base/error.hpp>
+#include <tessera/base/here.hpp>
+#include <tessera/base/source.hpp>
 #include <tessera/train/fit.hpp>
 
 namespace tessera::train {
@@ -16,8 +19,12 @@ namespace tessera::train {
 /// there is a schedule.
 class PrintProgress {
  public:
-  explicit PrintProgress(std::int64_t every = 100, std::FILE* out = stdout)
-      : every_(every < 1 ? 1 : every), out_(out) {}
+  /// Errors: `option` for a number of steps below 1 and for a file that is null.
+  explicit PrintProgress(std::int64_t every = 100, std::FILE* out = stdout, Here at = Here::current())
+      : every_(every), out_(out) {
+    if (every < 1) fail(errc::option, "[PrintProgress] every: ", every, " is below 1", Source::from(at));
+    if (out == nullptr) fail(errc::option, "[PrintProgress] out: the file is null", Source::from(at));
+  }
 
   void operator()(const StepReport& report) {
     rows_ += report.rows;

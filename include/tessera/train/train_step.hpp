@@ -98,6 +98,7 @@ template <TrainStepOptions options, class Loss> class TrainStep {
 /// Communication: that of the model and its gradients, and for clipping an all_reduce of a rank-0 tensor.
 template <TrainStepOptions options = TrainStepOptions{}, class Loss>
 constexpr auto train_step(const Loss&, Here at = Here::current()) {
+  static_assert(options.microbatches >= 1, "tessera: TrainStepOptions::microbatches is at least 1");
   static_assert(
       std::is_empty_v<Loss> && std::is_default_constructible_v<Loss>,
       "tessera: the loss of train_step is traced by the compiler, so it can't capture variables; pass what it "

@@ -1,10 +1,13 @@
 #include <atomic>
 #include <cstdint>
+#include <limits>
+#include <memory>
 #include <optional>
 #include <random>
 #include <set>
 #include <span>
 #include <stdexcept>
+#include <string>
 #include <tuple>
 #include <utility>
 #include <vector>
@@ -183,6 +186,23 @@ TEST(DataLoader, ResumesInTheMiddleOfAnEpoch) {
       },
       "batch 8 of epoch 0, but an epoch has 7 batches");
   expect_error(ts::errc::option, [&] { again.resume({-1, 0}); });
+  // The number of a batch, counted from the first epoch on, stays far below the largest number.
+  constexpr std::int64_t last = (std::int64_t{1} << 52) / 7;
+  again.resume({last, 6});
+  EXPECT_TRUE(again.next());
+  EXPECT_FALSE(again.next());
+  EXPECT_TRUE(again.next());
+  const auto too_late = [&](std::int64_t epoch) {
+    expect_error(
+        ts::errc::capacity,
+        [&] {
+          again.resume({epoch, 0});
+        },
+        "epoch " + std::to_string(epoch) + " of 7 batches", "data_loader_test.cpp");
+  };
+  too_late(last + 1);
+  too_late(std::numeric_limits<std::int64_t>::max());
+  EXPECT_EQ(again.state(), (data::DataLoaderState{last + 1, 1}));
 }
 
 // What a process that is killed leaves is the state that it has saved; another one goes on with it, on its own mesh.
@@ -250,6 +270,18 @@ TEST(DataLoader, LoadsNoMoreThanItWasAllowed) {
   EXPECT_LE(read, 2 + 3 + 1);
 }
 
+TEST(Prefetcher, RefusesWhatItCouldOnlyWaitFor) {
+  const auto load = [](std::int64_t item) { return std::make_shared<std::int64_t>(item); };
+  for (const int ahead : {-1, std::numeric_limits<int>::min()})
+    expect_error(
+        ts::errc::option, [&] { data::Prefetcher(ahead, load); },
+        "[Prefetcher] ahead: " + std::to_string(ahead) + " is negative", "data_loader_test.cpp");
+  expect_error(
+      ts::errc::option, [] { data::Prefetcher(1, nullptr); }, "empty function");
+  data::Prefetcher none(0, load);
+  EXPECT_EQ(*std::static_pointer_cast<std::int64_t>(none.get(7)), 7);
+}
+
 TEST(DataLoader, MayBeMovedWhileItLoads) {
   auto loader = data::data_loader(line(2), {.batch_size = 4, .spec = {"x"}}, images(12), labels(12));
   loader.next();
@@ -286,6 +318,14 @@ TEST(DataLoader, MapsRowsAndAugmentsThemByEpoch) {
     }
 }
 
+/// A column whose rows have another rank than it says.
+struct OtherRank {
+  using element = float;
+  static constexpr int row_rank = 2;
+  std::int64_t rows() const { return 4; }
+  ts::Shape row_shape() const { return {3}; }
+  void read(data::Row, float*) const {}
+};
 TEST(DataLoader, RefusesColumnsAndOptionsThatDoNotFit) {
   expect_error(
       ts::errc::shape_mismatch, [] { data::data_loader(line(1), {}, images(4), labels(5)); },
@@ -318,6 +358,9 @@ TEST(DataLoader, RefusesColumnsAndOptionsThatDoNotFit) {
   expect_error(
       ts::errc::spec_axis, [] { data::data_loader(line(1), {.spec = {"z"}}, labels(4)).next(); }, "z",
       "data_loader_test.cpp");
+  expect_error(
+      ts::errc::rank_mismatch, [] { data::data_loader(line(1), {.batch_dim = 2}, OtherRank()); },
+      "rows of row_rank 2 have the shape f32[3]", "data_loader_test.cpp");
   expect_error(
       ts::errc::host_data,
       [] {

@@ -1,6 +1,7 @@
 #include <cstdint>
 #include <cstring>
 #include <fstream>
+#include <limits>
 #include <span>
 #include <string>
 #include <string_view>
@@ -169,6 +170,27 @@ TEST_F(Files, WindowsOfTokens) {
       ts::errc::option, [&] { data::next_token(tokens, 0); }, "0 is below 1", "files_test.cpp");
   expect_error(
       ts::errc::option, [&] { data::next_token(tokens, 1, -1); }, "-1 is negative");
+  constexpr std::int64_t most = std::numeric_limits<std::int64_t>::max();
+  EXPECT_EQ(data::next_token(tokens, most).inputs.rows(), 0);
+  EXPECT_EQ(data::next_token(tokens, 4, most).inputs.rows(), 1);
+  // Windows by hand: the last of three that begin 3 apart ends with the last token; one more token does not fit.
+  EXPECT_EQ(read(data::Windows<std::uint16_t>(tokens, 3, 4, 3, 1), 2),
+            (std::vector<std::int32_t>{60'007, 60'008, 60'009, 60'010}));
+  const auto refused = [&](std::int64_t rows, std::int64_t length, std::int64_t stride, std::int64_t shift,
+                           const char* why) {
+    expect_error(
+        ts::errc::option, [&] { data::Windows<std::uint16_t>(tokens, rows, length, stride, shift); }, "[data::Windows]",
+        why, "files_test.cpp");
+  };
+  refused(3, 5, 3, 1, "3 windows of 5 tokens with stride 3 and shift 1 reach past the end of 11 tokens");
+  refused(4, 4, 3, 0, "past the end");
+  refused(1, 4, 0, 8, "past the end");
+  refused(most, 4, most, 0, "past the end");
+  refused(1, most, 0, most, "past the end");
+  refused(-1, 4, 3, 0, "-1, 4, 3 and 0 are not all 0 or more");
+  refused(1, -4, 3, 0, "not all 0 or more");
+  refused(1, 4, -3, 0, "not all 0 or more");
+  refused(1, 4, 3, -1, "not all 0 or more");
   expect_error(
       ts::errc::file, [&] { data::tokens<std::uint32_t>(write("abcde")); },
       "5 bytes, which are not divisible by the 4 bytes");

@@ -1,5 +1,6 @@
 #include <cmath>
 #include <cstdint>
+#include <limits>
 #include <map>
 #include <numeric>
 #include <set>
@@ -132,6 +133,12 @@ TEST(Sampler, RefusesWhatIsNoReplica) {
   expect_error(ts::errc::option, [] { data::Sampler(4, {.replicas = 0}); });
   expect_error(
       ts::errc::option, [] { data::Sampler(-1); }, "-1");
+  constexpr std::int64_t most = std::numeric_limits<std::int64_t>::max();
+  expect_error(
+      ts::errc::capacity, [] { data::Sampler(4, {.replicas = most}); }, "more than 2^52", "order_test.cpp");
+  expect_error(ts::errc::capacity, [] { data::Sampler{most}; });
+  expect_error(
+      ts::errc::option, [] { data::Permutation(ts::Key(1), -2); }, "-2 is negative", "order_test.cpp");
 }
 
 }  // namespace

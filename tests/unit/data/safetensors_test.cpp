@@ -1,4 +1,5 @@
 #include <array>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -6,6 +7,7 @@
 #include <fstream>
 #include <iterator>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -197,6 +199,54 @@ TEST_F(Safetensors, KeepsTheFileWhereADictIsWrong) {
       ts::errc::structure, [&] { ts::save_file(dict, path("kept")); }, "w: a part has 4 bytes, not those of its box",
       "safetensors_test.cpp");
   EXPECT_EQ(read(path("kept")), before);
+}
+
+std::size_t files_in(const std::filesystem::path& folder) {
+  const std::filesystem::directory_iterator files(folder);
+  return static_cast<std::size_t>(std::distance(begin(files), end(files)));
+}
+// A large dict, so that writing it takes long enough for two savers to meet.
+ts::StateDict dict_of(int value) {
+  return {{"w", ts::DType::u8, {1 << 18}, {{0}, {1 << 18}}, std::vector<std::byte>(1 << 18, std::byte(value))}};
+}
+
+// Whoever reads while two threads save finds a whole file of one of them.
+TEST_F(Safetensors, TwoSaversOfOnePathDoNotMix) {
+  ts::save_file(dict_of(1), path("shared"));
+  std::atomic<int> saving = 2;
+  std::vector<std::thread> savers;
+  for (const int value : {1, 2})
+    savers.emplace_back([&, value] {
+      for (int i = 0; i < 20; ++i) ts::save_file(dict_of(value), path("shared"));
+      --saving;
+    });
+  int reads = 0;
+  for (; saving > 0 || reads == 0; ++reads) {
+    const ts::StateDict found = ts::load_file(path("shared"));
+    ASSERT_EQ(found.size(), 1u);
+    ASSERT_TRUE(found[0].bytes == dict_of(1)[0].bytes || found[0].bytes == dict_of(2)[0].bytes);
+  }
+  for (std::thread& saver : savers) saver.join();
+  EXPECT_EQ(files_in(path("")), 1u);
+}
+
+// What a killed process or another saver has under the name of an unfinished file is not touched.
+TEST_F(Safetensors, LeavesUnfinishedFilesOfOthers) {
+  std::ofstream(path("state.partial")) << "of another";
+  ts::save_file(dict_of(3), path("state"));
+  expect_same(ts::load_file(path("state")), dict_of(3));
+  EXPECT_EQ(read(path("state.partial")), "of another");
+  EXPECT_EQ(files_in(path("")), 2u);
+}
+
+TEST_F(Safetensors, AFileThatCantBeWrittenLeavesNothing) {
+  std::filesystem::create_directories(path("folder/inside"));
+  expect_error(
+      ts::errc::file, [&] { ts::save_file(dict_of(1), path("folder")); }, "[save_file]",
+      "folder: can't be written: ", "safetensors_test.cpp");
+  EXPECT_EQ(files_in(path("")), 1u);  // no folder.partial
+  expect_error(
+      ts::errc::file, [&] { ts::save_file(dict_of(1), path("missing/file")); }, "can't be written: No such file");
 }
 
 // A model with another head: what the dict lacks stays, what the model lacks is ignored.

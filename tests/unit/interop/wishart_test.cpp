@@ -75,6 +75,36 @@ TEST(Wishart, EqualsPyTorch) {
   }
 }
 
+// The numbers of the closed form in double, and of its derivatives; the mean of log p(x) - log q(x) over 100,000 of
+// PyTorch's samples is 2.571 and 2.998. Its own kl_divergence, of exponential families in general, gives 7.34 and 1.73.
+TEST(Wishart, DivergenceOfTwo) {
+  constexpr auto divergence = ts::compile([](const auto& df, const auto& c, const auto& of_q, const auto& other) {
+    const auto f = [&](const auto& both) {
+      const auto& [m, degrees] = both;
+      return kl_divergence(dist::Wishart(degrees, dist::CovarianceMatrix(m)),
+                           dist::Wishart(of_q, dist::CovarianceMatrix(other)));
+    };
+    const auto p = dist::Wishart(5.0, dist::CovarianceMatrix(c)), q = dist::Wishart(5.0, dist::ScaleTril(p.scale_tril));
+    return std::tuple(f(std::tuple(c, df)),
+                      ts::grad([&](const auto& both) { return ts::sum(f(both)); })(std::tuple(c, df)),
+                      kl_divergence(p, q));
+  });
+  const std::vector<double> c{2, 0.5, -0.3, 0.5, 1.5, 0.2, -0.3, 0.2, 0.8},
+      other{1, 0.25, 0, 0.25, 2, -0.5, 0, -0.5, 1.5};
+  for (const int devices : {1, 2, 3}) {
+    const ts::Mesh mesh({{"x", devices}});
+    const auto [all, slopes, same] =
+        divergence(ts::shard<double>({3.5, 6}, mesh, {"x"}), ts::shard(c, {3, 3}, mesh, {ts::none, "x"}),
+                   ts::shard<double>({5, 4}, mesh, {"x"}), ts::shard(other, {3, 3}, mesh, {"x"}));
+    expect_near(all, {2.5588240440259256, 2.9846800293698696});
+    expect_near(std::get<0>(slopes),
+                {2.2059587471352184, 0.40473644003055775, -1.5092436974789916, 0.40473644003055753, -0.8475171886936592,
+                 2.1798319327731095, -1.5092436974789911, 2.179831932773109, -2.963865546218487});
+    expect_near(std::get<1>(slopes), {-1.4569767961448519, 0.9968776507806967});
+    expect_near(same, {0});
+  }
+}
+
 constexpr int count = 4000;
 constexpr auto drawn = ts::compile([](const auto& df, const auto& c, const auto& key) {
   const auto p = dist::Wishart(df, dist::CovarianceMatrix(c));

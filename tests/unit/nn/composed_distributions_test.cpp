@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "../../support/page.hpp"
+#include "../base/expect_error.hpp"
 #include "uniform_under_cdf.hpp"
 #include <gtest/gtest.h>
 
@@ -59,6 +60,21 @@ TEST(ComposedDistributions, TransformedValues) {
     EXPECT_NEAR(ts::to_host(std::get<1>(exp))[i], ts::to_host(std::get<1>(log_normal))[i], 1e-14);
     EXPECT_NEAR(ts::to_host(std::get<2>(exp))[i], ts::to_host(std::get<2>(log_normal))[i], 1e-13);
   }
+}
+
+// The divergence of equal transforms is that of the bases; other numbers in the transforms are an error.
+TEST(ComposedDistributions, DivergenceOfTransformed) {
+  const auto one = ts::ones<double>({3}, ts::Mesh());
+  const auto made = [&](double loc, double offset, const auto& scale) {
+    return dist::TransformedDistribution(dist::Normal(loc, one), dist::AffineTransform(offset, scale),
+                                         dist::TanhTransform{});
+  };
+  for (const double kl : ts::to_host(ts::eval(kl_divergence(made(2, 1, 3.0), made(0, 1, 3.0))))) EXPECT_EQ(kl, 2);
+  for (const double kl : ts::to_host(ts::eval(kl_divergence(made(2, 1, one), made(0, 1, one))))) EXPECT_EQ(kl, 2);
+  tessera_test::expect_error(
+      ts::errc::option, [&] { kl_divergence(made(2, 1, 3.0), made(0, 1.5, 3.0)); }, "[kl_divergence] transforms",
+      "composed_distributions_test.cpp");
+  tessera_test::expect_error(ts::errc::option, [&] { kl_divergence(made(2, 1, 3.0), made(0, 1, 4)); });
 }
 
 TEST(ComposedDistributions, SamplesOfTransformedAndMixed) {

@@ -205,7 +205,9 @@ TEST(InstanceNorm, NormalizesTheFeaturesOfEachImage) {
       want.at(at) = (x.at(at) - mean) / std::sqrt(variance + 0.01) * gain.data[c] + bias.data[c];
     });
   });
-  oracle::expect_near(meaning<nn::InstanceNorm<>, oracle::Float<4>>({gain, bias, Array::number(0.01), x}), want, 1e-12);
+  oracle::expect_near(
+      meaning<nn::InstanceNorm<>, oracle::Float<4>>({gain, bias, Array::number(0.01), Array::number(0.1), x}), want,
+      1e-12);
 }
 
 TEST(GroupNorm, NormalizesGroupsOfFeaturesOfEachImage) {

@@ -81,6 +81,37 @@ TEST(Embedding, IsTheRowOfEachToken) {
   oracle::expect_near(got, want, 0);
 }
 
+// The padding is a row of zeros, which has a gradient of zeros, on every mesh.
+TEST(Embedding, DoesNotTrainItsPadding) {
+  constexpr auto slope = ts::compile([](const auto& layer, const auto& tokens) {
+    return ts::grad([](const auto& of, const auto& at) { return ts::sum(ts::square(of(at) - 1.0f)); })(layer, tokens);
+  });
+  std::vector<float> rows, slopes;
+  for (const int devices : {1, 2, 3}) {
+    nn::ShardingStrategy strategy = nn::single(ts::Mesh({{"x", devices}}));
+    strategy.embedding = {"x"};
+    const auto plain = nn::embedding(ts::Key(3), 7, 4, strategy, 0.5);
+    const nn::Embedding<float, 2> third = nn::embedding<float, 2>(ts::Key(3), 7, 4, strategy, 0.5);
+    const nn::Embedding<float, -5> also_third = nn::embedding<float, -5>(ts::Key(3), 7, 4, strategy, 0.5);
+    auto want = ts::to_host(plain.table);
+    std::fill_n(want.begin() + 8, 4, 0.0f);
+    EXPECT_EQ(ts::to_host(third.table), want);
+    EXPECT_EQ(ts::to_host(also_third.table), want);
+    const auto tokens = ts::shard<std::int32_t>({{2, 0, 6}, {2, 2, 0}}, strategy.mesh);
+    const auto got = ts::to_host(slope(third, tokens).table);
+    EXPECT_EQ(ts::to_host(slope(also_third, tokens).table), got);
+    for (std::size_t i = 0; i < 28; ++i) {
+      const float reads = i / 4 == 0 ? 2 : i / 4 == 6 ? 1 : 0;
+      EXPECT_NEAR(got[i], reads * 2 * (want[i] - 1), 1e-6) << i;
+    }
+  }
+  const nn::ShardingStrategy one = nn::single(ts::Mesh{});
+  tessera_test::expect_error(
+      ts::errc::dim_range, [&] { nn::embedding<float, 7>(ts::Key(1), 7, 4, one); }, "row 7 of 7 classes",
+      "layers_test.cpp");
+  tessera_test::expect_error(ts::errc::dim_range, [&] { nn::embedding<float, -8>(ts::Key(1), 7, 4, one); });
+}
+
 TEST(Positions, AddsARowForEachPositionThatThereIs) {
   const Array table = random_array({6, 3}, 1), x = random_array({2, 4, 3}, 2);  // 4 of 6 positions
   Array want = x;
@@ -234,6 +265,44 @@ TEST(MultiHeadAttention, IsAttentionOfProjections) {
   oracle::expect_near(y.at(2), want(memory, [](auto, auto, auto) { return true; }), 1e-12);
   for (const std::size_t form : {3, 4})
     oracle::expect_near(y.at(form), want(memory, [&](auto b, auto, auto s) { return mask.at({b, s}) != 0; }), 1e-12);
+}
+
+struct DroppedForms {
+  constexpr auto operator()(const auto& a, const auto& x, const auto& memory, const auto& mask,
+                            const auto& rate) const {
+    const auto drop = nn::layer_dropout(rate, 5);
+    const auto bias = ts::iota<0, float>(ts::sum<0, 2>(x)) * 0.25;
+    const auto pairs = ts::unsqueeze<1>(bias) * ts::iota<0, float>(ts::sum<0, 2>(memory));
+    return std::tuple(a(x), a(x, drop), a.causal(x), a.causal(x, drop), a(x, memory), a(x, memory, drop),
+                      a.masked(x, memory, mask), a.masked(x, memory, mask, drop), a.biased(x, memory, pairs),
+                      a.biased(x, memory, pairs, drop), a.causal(memory, mask), a.causal(memory, mask, drop));
+  }
+};
+// Without a rate each form is what it is without dropout; with one it is another.
+TEST(MultiHeadAttention, DropsProbabilitiesInTraining) {
+  std::vector<Array> arguments;
+  for (unsigned i = 0; i < 4; ++i) {
+    arguments.push_back(random_array({4, 4}, 2 * i));
+    arguments.push_back(random_array({4}, 2 * i + 1));
+  }
+  arguments.push_back(Array::number(2));
+  arguments.push_back(random_array({2, 3, 4}, 9));
+  arguments.push_back(random_array({2, 5, 4}, 10));
+  arguments.push_back(Array({2, 5}, {1, 0, 1, 1, 0, 0, 1, 0, 0, 0}));
+  arguments.push_back(Array::number(0));
+  const oracle::Program program =
+      oracle::trace<DroppedForms, nn::MultiHeadAttention<>, Tensor3, Tensor3, ts::ShardedTensor<bool, 2>, ts::Scalar>();
+  const auto none = oracle::run(program.view(), arguments);
+  for (std::size_t i = 0; i < none.size(); i += 2) oracle::expect_near(none.at(i + 1), none.at(i), 1e-12);
+  arguments.back() = Array::number(0.5);
+  const auto some = oracle::run(program.view(), arguments);
+  for (std::size_t i = 0; i < some.size(); i += 2) {
+    oracle::expect_near(some.at(i), none.at(i), 0);
+    double most = 0;
+    for (std::size_t k = 0; k < some[i].data.size(); ++k)
+      most = std::max(most, std::abs(some[i + 1].data[k] - some[i].data[k]));
+    EXPECT_GT(most, 0.01) << i;
+  }
 }
 
 /// The bucket of Hugging Face's T5Attention._relative_position_bucket, written out: `first` are the distances at which

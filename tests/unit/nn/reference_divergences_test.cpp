@@ -66,6 +66,18 @@ template <class T> void continuous(reference::Cases<T>& cases) {
   four("of_half_cauchy", [](const auto& a, const auto&, const auto& c, const auto&) {
     return from(dist::HalfCauchy(a), dist::HalfCauchy(c));
   });
+  four("of_transformed", [](const auto& a, const auto& b, const auto& c, const auto& d) {
+    const auto made = [](const auto& base) {
+      return dist::TransformedDistribution(base, dist::ExpTransform{}, dist::AffineTransform(1.5, 0.5));
+    };
+    return from(made(dist::Normal(a, b)), made(dist::Normal(c, d)), made(dist::Laplace(c, d)));
+  });
+  four("of_independent_transformed", [](const auto& a, const auto& b, const auto& c, const auto& d) {
+    const auto made = [](const auto& base) {
+      return dist::independent<1>(dist::TransformedDistribution(base, dist::SigmoidTransform{}));
+    };
+    return from(made(dist::Normal(a, b)), made(dist::Normal(c, d)));
+  });
   cases.check(types<Vector<T>, Matrix<T>>, "modes_of_two", [](const auto& a, const auto& b) {
     return modes(dist::Normal(a, b), dist::LogNormal(a, b), dist::Laplace(a, b), dist::Gumbel(a, b), dist::Cauchy(a, b),
                  dist::StudentT(b, a, b));

@@ -85,6 +85,18 @@ template <class T> void layers() {
         return std::tuple(std::get<0>(trained), ts::stop_gradient(next.mean), ts::stop_gradient(next.variance));
       },
       Numbers{{3, 1e-3}, {4, 0.25}});
+  cases.check(
+      types<Of<T, 4>, nn::InstanceNorm<T>, nn::RunningStatistics<T>>, "instance_norm_train",
+      [](const auto& x, const auto& norm, const auto& running) {
+        const auto trained = norm.train(x, running);
+        const auto& next = std::get<1>(trained);
+        return std::tuple(std::get<0>(trained), ts::stop_gradient(next.mean), ts::stop_gradient(next.variance));
+      },
+      Numbers{{3, 1e-3}, {4, 0.25}});
+  cases.check(
+      types<Of<T, 4>, nn::InstanceNorm<T>, nn::RunningStatistics<T>>, "instance_norm_eval",
+      [](const auto& x, const auto& norm, const auto& running) { return norm(x, running); },
+      Numbers{{3, 1e-3}, {4, 0.25}});
   cases.check(types<Of<T, 4>, Of<T, 1>, Of<T, 1>, Of<T, 1>, Of<T, 1>>, "batch_norm_eval",
               [](const auto& x, const auto& gain, const auto& bias, const auto& mean, const auto& variance) {
                 return ts::batch_norm_inference(x, ts::stop_gradient(mean), ts::stop_gradient(variance), gain, bias,

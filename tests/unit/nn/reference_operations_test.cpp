@@ -128,6 +128,12 @@ template <ts::Interpolate Options> constexpr auto image_of(const auto& x, std::i
   return ts::interpolate<2, Options>(ts::interpolate<1, Options>(x, height), width);
 }
 
+/// The table of an Embedding with max_norm after a call, and the rows that it reads.
+template <class T> constexpr auto renormalized(const auto& table, const auto& tokens, double most, int p) {
+  const ts::nn::Embedding<T> changed = ts::nn::Embedding<T>{table}.renormalized(tokens, most, p);
+  return std::tuple(changed.table, changed(tokens));
+}
+
 template <class T> void movement() {
   using Rows = Of<T, 2>;
   using Vector = Of<T, 1>;
@@ -201,6 +207,12 @@ template <class T> void movement() {
 #undef AT_ROWS
   PAIR("index_select", Rows, Int<1>, ts::index_select<1>(x, y));
   PAIR("embedding", Rows, Int<2>, ts::embedding(x, y));
+  PAIR("embedding_padding_0", Rows, Int<2>, ts::embedding<0>(x, y));
+  PAIR("embedding_padding_4", Rows, Int<2>, ts::embedding<4>(x, y));
+  PAIR("embedding_padding_-1", Rows, Int<2>, ts::embedding<-1>(x, y));
+  PAIR("embedding_padding_-4", Rows, Int<2>, ts::embedding<-4>(x, y));
+  PAIR("embedding_renormalized_2", Rows, Int<2>, renormalized<T>(x, y, 1.5, 2));
+  PAIR("embedding_renormalized_1", Rows, Int<2>, renormalized<T>(x, y, 2.0, 1));
 #define BAGS(name, ...)                          \
   cases.check(types<Rows, Int<1>, Int<1>>, name, \
               [](const auto& table, const auto& at, const auto& offsets) { return __VA_ARGS__; })

@@ -268,6 +268,88 @@ TEST(AttentionWithBias, MasksPairs) {
   EXPECT_NE(slope.at({0, 0, 0, 0}), 0);
 }
 
+/// Values that are rows of the identity matrix, so that attention gives its weights, [batch, time, heads, keys].
+Array identity_values(std::int64_t batch, std::int64_t keys, std::int64_t heads) {
+  Array v({batch, keys, heads, keys});
+  for (std::int64_t b = 0; b < batch; ++b)
+    for (std::int64_t h = 0; h < heads; ++h)
+      for (std::int64_t s = 0; s < keys; ++s) v.at({b, s, h, s}) = 1;
+  return v;
+}
+
+// Each weight is 0 or what it is without dropout over 1 - rate; the shares of dropped weights are those of the rate.
+TEST(AttentionDropout, DropsWeightsBehindTheSoftmax) {
+  const std::vector<Array> x{random_array({3, 20, 2, 4}, 1), random_array({3, 20, 2, 4}, 2), identity_values(3, 20, 2)};
+  const auto f = [](const auto& q, const auto& k, const auto& v, const auto& bias, const auto& rate) {
+    const auto drop = ts::attention_dropout<3>(rate, 11);
+    return std::tuple(ts::attention(q, k, v, drop), ts::attention(q, k, v), ts::causal_attention(q, k, v, drop, 0.5),
+                      ts::causal_attention(q, k, v, 0.5), ts::attention(q, k, v, drop, bias),
+                      ts::attention(q, k, v, bias), ts::causal_attention(q, k, v, drop, bias, 0.5),
+                      ts::causal_attention(q, k, v, bias, 0.5));
+  };
+  std::vector<Array> arguments = x;
+  arguments.push_back(random_array({20, 20}, 4));
+  arguments.push_back(Array::number(0));
+  for (const double rate : {0.0, 0.25, 1.0}) {
+    arguments.back() = Array::number(rate);
+    const auto got = results_of<Tensor, Tensor, Tensor, Float<2>, ts::Scalar>(f, arguments);
+    std::vector<bool> dropped_first;
+    for (std::size_t form = 0; form < 4; ++form) {
+      const Array &with = got.at(2 * form), &without = got.at(2 * form + 1);
+      double seen = 0, dropped = 0;
+      std::vector<bool> is_dropped;
+      for (std::size_t i = 0; i < with.data.size(); ++i) {
+        is_dropped.push_back(with.data[i] == 0);
+        if (without.data[i] == 0) {
+          EXPECT_EQ(with.data[i], 0);  // a key after the query
+          continue;
+        }
+        seen += 1;
+        dropped += is_dropped.back() ? 1 : 0;
+        if (!is_dropped.back()) {
+          ASSERT_NEAR(with.data[i], without.data[i] / (1 - rate), 1e-12) << form << " " << i;
+          ASSERT_TRUE(form == 0 || !dropped_first[i]) << "one key and stream drop other weights";
+        }
+      }
+      if (form == 0) dropped_first = is_dropped;
+      // Five standard deviations of the share.
+      EXPECT_NEAR(dropped / seen, rate, 5 * std::sqrt(rate * (1 - rate) / seen)) << form;
+    }
+  }
+}
+
+// The mean over many keys is attention without dropout: its standard deviation is at most 0.023, which sums
+// of weights of at most 1 times values of at most 1 have.
+TEST(AttentionDropout, HasTheMeanOfAttention) {
+  const auto f = [](const auto& q, const auto& k, const auto& v, const ts::Scalar& key) {
+    return ts::attention(q, k, v, ts::attention_dropout(0.5, key));
+  };
+  std::vector<Array> arguments = cross;
+  arguments.push_back(Array::number(0));
+  const Program program = trace<decltype(f), Tensor, Tensor, Tensor, ts::Scalar>();
+  constexpr int draws = 2000;
+  Array mean;
+  for (int key = 0; key < draws; ++key) {
+    arguments.back() = Array::number(key);
+    const Array one = run(program.view(), arguments).at(0);
+    if (key == 0) mean = Array(one.shape);
+    for (std::size_t i = 0; i < one.data.size(); ++i) mean.data[i] += one.data[i] / draws;
+  }
+  expect_near(mean, expected(cross, false, 1 / std::sqrt(2.0)), 0.1);
+}
+
+// Also of operands, rate and bias; the key, and so what is dropped, stays.
+TEST(AttentionDropout, Derivatives) {
+  std::vector<Array> arguments = cross;
+  arguments.push_back(random_array({2, 2, 3, 5}, 4));
+  check_gradient<Tensor, Tensor, Tensor, Tensor>(
+      [](const auto& q, const auto& k, const auto& v, const auto& bias) {
+        return ts::attention(q, k, v, ts::attention_dropout(0.25, 5)) +
+               ts::causal_attention(q, k, v, ts::attention_dropout<1>(0.5, 5), bias, 0.5);
+      },
+      arguments, first_order);
+}
+
 TEST(RepeatHeads, EachHeadOfKeysServesAGroupOfQueries) {
   const auto grouped = [](const auto& q, const auto& k, const auto& v) {
     return ts::attention(q, ts::repeat_heads(k, q), ts::repeat_heads(v, q));

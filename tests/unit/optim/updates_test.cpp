@@ -430,6 +430,50 @@ TEST(TreeMap, CallsItsFunctionWithTheTensorsOfTheModelOnly) {
   for (std::size_t i = 0; i < layers.data.size(); ++i) EXPECT_EQ(got.at(2).data[i], 2 * layers.data[i]);
 }
 
+// A function that treats matrices, also those of layers, in another way than vectors, whichever comes first.
+struct ByRank {
+  constexpr auto operator()(const auto& model) const {
+    const auto f = [](auto x) {
+      if constexpr (decltype(x)::rank == 2)
+        return ts::transpose<1, 0>(ts::transpose<1, 0>(x) * 2.0);
+      else if constexpr (decltype(x)::rank == 1)
+        return x + 1.0;
+      else
+        return -x;
+    };
+    const auto pair = [&](auto x) {
+      if constexpr (decltype(x)::rank == 2)
+        return std::tuple(x * x, f(x));
+      else
+        return std::tuple(x, f(x));
+    };
+    const auto [first, second] = ts::optim::tree_map(pair, model);
+    return std::tuple(ts::optim::tree_map(f, model), first, second);
+  }
+};
+template <class First, class Second, class Third> void expect_by_rank(const std::vector<Array>& given) {
+  using Model = std::tuple<First, std::pair<Second, ts::Stack<std::tuple<Third>>>>;
+  const auto got = oracle::run(oracle::trace<ByRank, Model>().view(), given);
+  ASSERT_EQ(got.size(), 9u);
+  for (std::size_t k = 0; k < 3; ++k) {
+    const std::size_t rank = given[k].shape.size() - (k == 2 ? 1 : 0);
+    for (std::size_t i = 0; i < given[k].data.size(); ++i) {
+      const double x = given[k].data[i], want = rank == 2 ? 2 * x : rank == 1 ? x + 1 : -x;
+      EXPECT_NEAR(got[k].data[i], want, 1e-15);
+      EXPECT_NEAR(got[6 + k].data[i], want, 1e-15);
+      EXPECT_NEAR(got[3 + k].data[i], rank == 2 ? x * x : x, 1e-15);
+    }
+  }
+}
+TEST(TreeMap, TreatsRanksDifferently) {
+  using Number = ts::ShardedTensor<double, 0>;
+  using Vector = ts::ShardedTensor<double, 1>;
+  using Matrix = ts::ShardedTensor<double, 2>;
+  expect_by_rank<Vector, Matrix, Matrix>({random_array({4}, 1), random_array({3, 2}, 2), random_array({4, 3, 2}, 3)});
+  expect_by_rank<Matrix, Number, Vector>({random_array({2, 3}, 1), random_array({}, 2), random_array({4, 3}, 3)});
+  expect_by_rank<Number, Vector, Matrix>({random_array({}, 1), random_array({5}, 2), random_array({2, 3, 2}, 3)});
+}
+
 TEST(TreeMap, KeepsWhatIsNoParameter) {
   const oracle::Program program = oracle::trace<Scaled, Model, Model>();
   const std::vector<Array> x = random_model(1), y = random_model(2);

@@ -125,4 +125,18 @@ TEST(Programs, AttentionWithABiasForEachPair) {
       38);
 }
 
+// A key drops the same weights on every mesh, split however its operands are: a weight that is dropped in one and not
+// in another would be a difference of its size.
+TEST(Programs, DropoutOfAttentionWeights) {
+  const auto f = [](const auto& q, const auto& k, const auto& v, const auto& bias) {
+    const auto y = ts::causal_attention(q, k, v, ts::attention_dropout(0.25, 7)) +
+                   ts::attention(q, k, v, ts::attention_dropout<1>(0.5, 7), bias);
+    return std::tuple(energy(y), y);
+  };
+  expect_equal_on_all_meshes<Tensor<4>, Tensor<4>, Tensor<4>, Tensor<4>>(
+      f,
+      {.arguments = {values("bthe"), values("bshe"), values("bshv"), values("bhts")}, .cases = 40, .tolerance = 5e-5},
+      39);
+}
+
 }  // namespace

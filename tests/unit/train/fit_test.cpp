@@ -283,6 +283,13 @@ TEST(Fit, RefusesWhatMakesNoSense) {
       ts::errc::option, [&] { train::evaluate(mean_error, make_net(two), nothing); }, "[evaluate] batches");
 }
 
+TEST(PrintProgress, RefusesNoSteps) {
+  tessera_test::expect_error(
+      ts::errc::option, [] { train::PrintProgress(0); }, "[PrintProgress] every: 0 is below 1", "fit_test.cpp");
+  tessera_test::expect_error(
+      ts::errc::option, [] { train::PrintProgress(1, nullptr); }, "the file is null");
+}
+
 TEST(PrintProgress, PrintsALineForSoManySteps) {
   std::FILE* file = std::tmpfile();
   ASSERT_NE(file, nullptr);

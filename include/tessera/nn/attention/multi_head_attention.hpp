@@ -14,7 +14,9 @@
 #include <tessera/graph/trace/layer_call.hpp>
 #include <tessera/graph/trace/settle.hpp>
 #include <tessera/nn/attention/kv_cache.hpp>
+#include <tessera/nn/dropout.hpp>
 #include <tessera/nn/linear.hpp>
+#include <tessera/ops/attention/attention.hpp>
 #include <tessera/ops/attention/band_attention.hpp>
 #include <tessera/ops/data_movement/rearrange.hpp>
 #include <tessera/tensor/creation.hpp>
@@ -22,8 +24,8 @@
 
 namespace tessera::nn {
 
-/// Multi-head attention, as torch.nn.MultiheadAttention with batch_first and without dropout: x [batch, time, features]
-/// to a result of the same shape.
+/// Multi-head attention, as torch.nn.MultiheadAttention with batch_first: x [batch, time, features] to a result of the
+/// same shape.
 ///
 ///     attention(x)                        // to all positions of x
 ///     attention.causal(x)                 // to those up to its own
@@ -34,8 +36,12 @@ namespace tessera::nn {
 ///     attention.cached(x, cache, position)   // causal, with a cache of the positions before, as that of nn::Attention
 ///
 /// In place of the memory its keys and values can be given, `attention.keys_and_values(memory)`, a KvCache that is
-/// computed once for all tokens that attend to the memory. There is no dropout of the probabilities: attention never
-/// has them in memory. `Projection` is the type of the linear layers: LoraLinear, or one of your own.
+/// computed once for all tokens that attend to the memory. `Projection` is the type of the linear layers: LoraLinear,
+/// or one of your own.
+///
+/// In training each of these but those with a cache takes an nn::layer_dropout as its last argument, which drops
+/// probabilities, as `dropout` of PyTorch: `attention.causal(x, ts::nn::layer_dropout(0.1, key))`. The probabilities
+/// are then in memory, see ts::attention_dropout.
 ///
 /// PyTorch's parameters: the rows of `in_proj_weight` are the transposes of the weights of query, key and value, in
 /// this order. Communication: with the columns of these sharded, heads are sharded, and the result is an all_reduce.
@@ -80,6 +86,39 @@ template <Element T = float, bool Bias = true, class Projection = Linear<T, Bias
     const tessera::detail::LayerCall call(at, x);
     return merged(tessera::attention(split(query(x)), split(key(memory)), split(value(memory)), bias));
   }
+  template <class Rate, class Key>
+  constexpr auto operator()(const auto& x, const LayerDropout<Rate, Key>& drop, Here at = Here::current()) const {
+    return (*this)(x, x, drop, at);
+  }
+  template <class Rate, class Key>
+  constexpr auto operator()(const auto& x, const auto& memory, const LayerDropout<Rate, Key>& drop,
+                            Here at = Here::current()) const {
+    const tessera::detail::LayerCall call(at, x);
+    return merged(tessera::attention(split(query(x)), split(key(memory)), split(value(memory)), of_weights(drop)));
+  }
+  template <class Rate, class Key>
+  constexpr auto causal(const auto& x, const LayerDropout<Rate, Key>& drop, Here at = Here::current()) const {
+    const tessera::detail::LayerCall call(at, x);
+    return merged(causal_attention(split(query(x)), split(key(x)), split(value(x)), of_weights(drop)));
+  }
+  template <class Rate, class Key>
+  constexpr auto causal(const auto& x, const auto& mask, const LayerDropout<Rate, Key>& drop,
+                        Here at = Here::current()) const {
+    const tessera::detail::LayerCall call(at, x);
+    return merged(causal_attention(split(query(x)), split(key(x)), split(value(x)), of_weights(drop), of_keys(mask)));
+  }
+  template <class Rate, class Key>
+  constexpr auto masked(const auto& x, const auto& memory, const auto& mask, const LayerDropout<Rate, Key>& drop,
+                        Here at = Here::current()) const {
+    return biased(x, memory, of_keys(mask), drop, at);
+  }
+  template <class Rate, class Key>
+  constexpr auto biased(const auto& x, const auto& memory, const auto& bias, const LayerDropout<Rate, Key>& drop,
+                        Here at = Here::current()) const {
+    const tessera::detail::LayerCall call(at, x);
+    return merged(
+        tessera::attention(split(query(x)), split(key(memory)), split(value(memory)), of_weights(drop), bias));
+  }
   template <class X, class Cache, class Position>
   constexpr auto cached(const X& x, const Cache& cache, const Position& position, Here at = Here::current()) const {
     const tessera::detail::LayerCall call(at, x);
@@ -94,6 +133,13 @@ template <Element T = float, bool Bias = true, class Projection = Linear<T, Bias
 
   constexpr auto split(const auto& x) const { return rearrange<"b t (h e) -> b t h e">(x, len<"h">(heads)); }
   constexpr auto merged(const auto& x) const { return out(rearrange<"b t h e -> b t (h e)">(x)); }
+
+ private:
+  static constexpr auto of_weights(const auto& drop) {
+    return attention_dropout<detail::dropout_of_weights>(drop.rate, drop.key);
+  }
+  /// A mask [batch, keys] for all heads and queries.
+  static constexpr auto of_keys(const auto& mask) { return unsqueeze<1>(unsqueeze<1>(mask)); }
 };
 
 namespace detail {

@@ -8,20 +8,12 @@
 #include <tessera/base/dtype.hpp>
 #include <tessera/graph/trace/layer_call.hpp>
 #include <tessera/graph/trace/sharded_tensor.hpp>
+#include <tessera/nn/normalization/running_statistics.hpp>
 #include <tessera/nn/sharding_strategy.hpp>
 #include <tessera/ops/reduction/normalization.hpp>
-#include <tessera/ops/stop_gradient.hpp>
 #include <tessera/tensor/creation.hpp>
 
 namespace tessera::nn {
-
-/// The mean and the variance of each feature, averaged over past batches. They are no parameters of a model, but a
-/// state that a training step takes and returns, so that no optimizer changes them.
-template <Element T = float> struct RunningStatistics {
-  ShardedTensor<T, 1> mean, variance;
-
-  static constexpr std::array field_names{"mean", "variance"};
-};
 
 /// Batch norm of x [batch, ..., features], as torch.nn.BatchNorm1d, 2d and 3d with the features last:
 ///
@@ -47,12 +39,7 @@ template <Element T = float> struct BatchNorm {
   template <class X>
   constexpr auto train(const X& x, const RunningStatistics<T>& running, Here at = Here::current()) const {
     const tessera::detail::LayerCall call(at, x);
-    const auto batch = tessera::batch_norm_statistics(x, at);
-    const auto next = [&](const ShardedTensor<T, 1>& old, const auto& now) {
-      return old + (stop_gradient(now, at) - old) * momentum;
-    };
-    const RunningStatistics<T> moved{next(running.mean, batch.mean), next(running.variance, batch.variance)};
-    return std::tuple((*this)(x, at), moved);
+    return std::tuple((*this)(x, at), running.moved(tessera::batch_norm_statistics(x, at), momentum, at));
   }
 };
 
@@ -62,11 +49,6 @@ BatchNorm<T> batch_norm(Extent features, const ShardingStrategy& strategy, doubl
                         double momentum = 0.1) {
   return {ones<T>({features}, strategy.mesh, strategy.vector), zeros<T>({features}, strategy.mesh, strategy.vector),
           epsilon, momentum};
-}
-/// Running statistics before the first batch: means of zero and variances of one.
-template <Element T = float>
-RunningStatistics<T> running_statistics(Extent features, const ShardingStrategy& strategy) {
-  return {zeros<T>({features}, strategy.mesh, strategy.vector), ones<T>({features}, strategy.mesh, strategy.vector)};
 }
 
 }  // namespace tessera::nn

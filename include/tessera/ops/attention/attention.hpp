@@ -12,6 +12,7 @@
 #include <tessera/ops/contraction/product_operand.hpp>
 #include <tessera/ops/elementwise.hpp>
 #include <tessera/ops/functional.hpp>
+#include <tessera/ops/random/random.hpp>
 #include <tessera/ops/source_rows.hpp>
 
 namespace tessera {
@@ -105,7 +106,35 @@ template <bool Causal> struct AttentionTag : AttentionNodes {
   }
 };
 
-/// Attention with a bias or a mask for each pair of a query and a key, by products and a softmax.
+/// Attention by products and a softmax, which stores the weights of all pairs of a query and a key: with a bias or a
+/// mask, unless that is null, and with weights that `drop` changes.
+template <bool Causal, class Drop>
+constexpr Value attention_by_products(Value context, Value q, Value k, Value v, Value bias, Value scale,
+                                      const Drop& drop) {
+  const DType given = q.dtype(), wide = computed_as(given);
+  q = build::product_operand(q.at(context.source)), k = build::product_operand(k), v = build::product_operand(v);
+  if (q.rank() != 4)
+    q.refuse(errc::unsupported, "[attention] fields of all layers: call attention inside the block of the Stack");
+  Value scores =
+      build::cast(build::einsum(q, k, EinsumText("bthe,bshe->bhts").labels), wide) * build::cast(scale, wide);
+  const bool has_bias = bias.module != nullptr, is_mask = has_bias && bias.dtype() == DType::bool_;
+  if (has_bias && !is_mask) bias = build::cast(bias, wide), scores = scores + bias;
+  const Value none = !has_bias || is_mask ? bias : build::binary(Op::less, bias, bias.number(-1e29));
+  const Value after =
+      Causal ? build::less(build::iota(scores, 2, DType::i64), build::iota(scores, 3, DType::i64)) : Value{};
+  const auto where_seen = [&](Value x, double otherwise) {
+    const Value number = x.number(otherwise);
+    if (has_bias) x = is_mask ? build::select(none, x, number) : build::select(none, number, x);
+    return Causal ? build::select(after, number, x) : x;
+  };
+  // A query without a key has a softmax of equal scores, which are then 0.
+  Value weights = build::softmax(where_seen(scores, -1e30), 3);
+  if (has_bias) weights = where_seen(weights, 0);
+  weights = drop(weights);
+  return build::cast(build::einsum(build::cast(weights, q.dtype()), v, EinsumText("bhts,bshe->bthe").labels), given);
+}
+
+/// Attention with a bias or a mask for each pair of a query and a key.
 template <bool Causal> struct AttentionWithBiasTag {
   static constexpr const char* function = "attention";
   template <class Q, class K, class V, class Bias, class... Scale> struct result : AttentionNodes::result<Q, K, V> {
@@ -120,25 +149,31 @@ template <bool Causal> struct AttentionWithBiasTag {
     return emit(context, q, k, v, bias, AttentionNodes::default_scale(context, q));
   }
   static constexpr Value emit(Value context, Value q, Value k, Value v, Value bias, Value scale) {
-    const DType given = q.dtype(), wide = computed_as(given);
-    q = build::product_operand(q.at(context.source)), k = build::product_operand(k), v = build::product_operand(v);
-    if (q.rank() != 4)
-      q.refuse(errc::unsupported, "[attention] fields of all layers: call attention inside the block of the Stack");
-    Value scores =
-        build::cast(build::einsum(q, k, EinsumText("bthe,bshe->bhts").labels), wide) * build::cast(scale, wide);
-    const bool is_mask = bias.dtype() == DType::bool_;
-    if (!is_mask) bias = build::cast(bias, wide), scores = scores + bias;
-    const Value none = is_mask ? bias : build::binary(Op::less, bias, bias.number(-1e29));
-    const Value after =
-        Causal ? build::less(build::iota(scores, 2, DType::i64), build::iota(scores, 3, DType::i64)) : Value{};
-    const auto where_seen = [&](Value x, double otherwise) {
-      const Value number = x.number(otherwise);
-      x = is_mask ? build::select(none, x, number) : build::select(none, number, x);
-      return Causal ? build::select(after, number, x) : x;
-    };
-    // A query without a key has a softmax of equal scores, which are then 0.
-    const Value weights = where_seen(build::softmax(where_seen(scores, -1e30), 3), 0);
-    return build::cast(build::einsum(build::cast(weights, q.dtype()), v, EinsumText("bhts,bshe->bthe").labels), given);
+    return attention_by_products<Causal>(context, q, k, v, bias, scale, [](const Value& weights) { return weights; });
+  }
+};
+
+template <bool Biased, bool Causal, class Q, class K, class V, class... More> struct ResultWithBias {
+  using type = AttentionNodes::result<Q, K, V>;
+};
+template <bool Causal, class Q, class K, class V, class Bias, class... Scale>
+struct ResultWithBias<true, Causal, Q, K, V, Bias, Scale...> {
+  using type = typename AttentionWithBiasTag<Causal>::template result<Q, K, V, Bias, Scale...>;
+};
+
+/// Attention with dropout of its weights, after which come a bias, if it is Biased, and a scale.
+template <bool Causal, bool Biased, std::uint32_t Stream> struct DroppedAttentionTag {
+  static constexpr const char* function = "attention";
+  template <class Q, class K, class V, class Rate, class Key, class... More>
+  struct result : ResultWithBias<Biased, Causal, Q, K, V, More...>::type {
+    using DropChecks = typename DropoutTag<Stream>::template result<Q, Rate, Key>::Checks;
+  };
+  static constexpr Value emit(Value context, Value q, Value k, Value v, Value rate, Value key, auto... more) {
+    const Value given[] = {more..., Value{}, Value{}};
+    const Value bias = Biased ? given[0] : Value{}, scale = given[Biased ? 1 : 0];
+    return attention_by_products<Causal>(
+        context, q, k, v, bias, scale.module == nullptr ? AttentionNodes::default_scale(context, q) : scale,
+        [&](const Value& weights) { return DropoutTag<Stream>::emit(context, weights, rate, key); });
   }
 };
 
@@ -198,6 +233,50 @@ template <TensorArgument Q, TensorArgument K, TensorArgument V, TensorOperand Bi
 constexpr auto causal_attention(const Q& q, const K& k, const V& v, const Bias& bias, const Scale& scale,
                                 Here at = Here::current()) {
   return call<detail::AttentionWithBiasTag<true>>(Source::from(at), q, k, v, bias, scale);
+}
+
+/// Dropout of the weights of attention, for training: see attention_dropout.
+template <class Rate, class Key, std::uint32_t Stream> struct AttentionDropout {
+  Rate rate;
+  Key key;
+  Here at;
+};
+/// An argument of attention and causal_attention behind the values, by which each weight, after the softmax, is 0 with
+/// probability `rate` and divided by 1 - rate otherwise: dropout_p of F.scaled_dot_product_attention. Rate, key, stream
+/// and errors: as ts::dropout. In evaluation leave it out.
+///
+///     ts::attention(q, k, v, ts::attention_dropout(0.1, key))
+///     ts::causal_attention(q, k, v, ts::attention_dropout(0.1, key), bias, 1.0)   // also with a bias, a scale
+/// As attention with a bias, this is products and a softmax, which store the weights: memory of [batch, heads, time,
+/// keys] several times, where attention without dropout has none. A weight is dropped by the key and its index, so the
+/// results are the same on every mesh. Communication: none for split batch, heads and query times.
+template <std::uint32_t Stream = 0, NumberOperand Rate, class Key>
+constexpr AttentionDropout<Rate, Key, Stream> attention_dropout(const Rate& rate, const Key& key,
+                                                                Here at = Here::current()) {
+  return {rate, key, at};
+}
+
+namespace detail {
+template <bool Causal, class... More, std::uint32_t Stream, class Rate, class Key>
+constexpr auto dropped_attention(const auto& q, const auto& k, const auto& v,
+                                 const AttentionDropout<Rate, Key, Stream>& drop, const More&... more) {
+  constexpr bool is_biased = (TensorOperand<More> || ...);
+  return call<DroppedAttentionTag<Causal, is_biased, Stream>>(Source::from(drop.at), q, k, v, drop.rate,
+                                                              drawn_from(drop.key), more...);
+}
+}  // namespace detail
+
+template <TensorArgument Q, TensorArgument K, TensorArgument V, class Rate, class Key, std::uint32_t Stream,
+          Operand... BiasAndScale>
+constexpr auto attention(const Q& q, const K& k, const V& v, const AttentionDropout<Rate, Key, Stream>& drop,
+                         const BiasAndScale&... more) {
+  return detail::dropped_attention<false>(q, k, v, drop, more...);
+}
+template <TensorArgument Q, TensorArgument K, TensorArgument V, class Rate, class Key, std::uint32_t Stream,
+          Operand... BiasAndScale>
+constexpr auto causal_attention(const Q& q, const K& k, const V& v, const AttentionDropout<Rate, Key, Stream>& drop,
+                                const BiasAndScale&... more) {
+  return detail::dropped_attention<true>(q, k, v, drop, more...);
 }
 
 }  // namespace tessera

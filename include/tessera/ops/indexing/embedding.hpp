@@ -2,8 +2,14 @@
 #define TESSERA_OPS_INDEXING_EMBEDDING_HPP
 #include <tessera/base/push_macros.hpp>
 
+#include <cstdint>
+
 #include <tessera/base/shape.hpp>
+#include <tessera/graph/trace/function_call.hpp>
+#include <tessera/ops/data_movement/rearrange.hpp>
+#include <tessera/ops/data_movement/shape.hpp>
 #include <tessera/ops/elementwise.hpp>
+#include <tessera/ops/stop_gradient.hpp>
 
 namespace tessera {
 
@@ -40,6 +46,22 @@ struct EmbeddingTag {
 template <TensorArgument Table, TensorArgument Indices>
 constexpr auto embedding(const Table& table, const Indices& indices, Here at = Here::current()) {
   return call<detail::EmbeddingTag>(Source::from(at), table, indices);
+}
+/// The same, with a row whose gradient is zero, that of `Padding`: padding_idx of F.embedding. -1 is the last row.
+///
+///     ts::embedding<0>(table, tokens)     // row 0, of tokens that fill up short texts, is not trained
+template <std::int64_t Padding, TensorArgument Table, TensorArgument Indices>
+constexpr auto embedding(const Table& table, const Indices& indices, Here at = Here::current()) {
+  const detail::FunctionCall named("embedding", table);
+  static_assert(Table::rank == 2, "tessera: the table of embedding with a padding row is a matrix [classes, features]");
+  const auto rows = embedding(table, indices, at);
+  const auto is_padding = [&] {
+    if constexpr (Padding >= 0)
+      return equal(indices, Padding, at);
+    else
+      return equal(indices, extent<0>(table, at) + Padding, at);
+  }();
+  return select(unsqueeze<Indices::rank>(is_padding, at), stop_gradient(rows, at), rows, at);
 }
 
 }  // namespace tessera

@@ -105,24 +105,37 @@ template <int Rank, NormOver Over> struct FeatureNormTag {
 
 enum class Moment { mean, unbiased_variance };
 
-template <int Rank, Moment Of> struct BatchMomentTag {
+/// A moment of each feature; over instances the mean of the moments of all images.
+template <int Rank, NormOver Over, Moment Of> struct FeatureMomentTag {
   template <class X> struct result : Typed<loss_t<X>, 1> {
     using Checks = decltype([] {
-      static_assert(floating_v<X> && Rank >= 2,
+      static_assert(Over == NormOver::instance || (floating_v<X> && Rank >= 2),
                     "tessera: batch_norm_statistics takes a float, double, bf16 or f16 tensor [batch, ..., features]");
+      static_assert(
+          Over == NormOver::batch || (floating_v<X> && Rank >= 3),
+          "tessera: instance_norm_statistics takes a float, double, bf16 or f16 tensor [batch, ..., features] "
+          "with a dim between these two");
     });
   };
   static constexpr Value emit(Value context, Value x) {
     x = x.at(context.source);
     const Value part = build::cast(normed_part<Rank>(x), computed_as(x.dtype()));
     x = build::cast(x, computed_as(x.dtype()));
-    const unsigned dims = normed_dims<Rank, NormOver::batch>(x);
+    const unsigned dims = normed_dims<Rank, Over>(x);
     const build::Moments m = build::moments(x, part, dims);
-    if (Of == Moment::mean) return build::drop_singletons(m.first + m.rest, dims);
+    if (Of == Moment::mean) return of_all_images(x, m.first + m.rest, dims);
     const Value count = build::element_count(x, dims), one = x.number(1, DType::i64);
     const Value divisor = build::binary(Op::maximum, count - one, one);
     const Value ratio = build::cast(count, x.dtype()) / build::cast(divisor, x.dtype());
-    return build::drop_singletons(m.variance * ratio, dims);
+    return of_all_images(x, m.variance * ratio, dims);
+  }
+
+ private:
+  static constexpr Value of_all_images(Value x, Value moment, unsigned dims) {
+    if (Over == NormOver::batch) return build::drop_singletons(moment, dims);
+    const unsigned images = 1u << x.leading(Rank);
+    const Value count = build::cast(build::element_count(x, images), x.dtype());
+    return build::drop_singletons(build::reduce(Op::sum, moment, images, true) / count, dims | images);
   }
 };
 
@@ -178,14 +191,19 @@ template <class Mean, class Variance> struct BatchStatistics {
   Mean mean;
   Variance variance;
 };
+namespace detail {
+template <NormOver Over, class X> constexpr auto statistics_of(const X& x, Here at) {
+  const auto mean = call<FeatureMomentTag<X::rank, Over, Moment::mean>>(Source::from(at), x);
+  const auto variance = call<FeatureMomentTag<X::rank, Over, Moment::unbiased_variance>>(Source::from(at), x);
+  return BatchStatistics<std::remove_const_t<decltype(mean)>, std::remove_const_t<decltype(variance)>>{mean, variance};
+}
+}  // namespace detail
 /// The mean and the variance of each feature of x [batch, ..., features] over all other dims: `const auto [mean,
 /// variance] = ts::batch_norm_statistics(x)`. The variance is unbiased, over one element less than there are, as in
 /// PyTorch's running variance, and 0 where there is one. Of bf16 and f16 they are f32. Beside a batch_norm of the same
 /// x in one program they share its sums and its communication.
 template <TensorArgument X> constexpr auto batch_norm_statistics(const X& x, Here at = Here::current()) {
-  const auto mean = call<detail::BatchMomentTag<X::rank, detail::Moment::mean>>(Source::from(at), x);
-  const auto variance = call<detail::BatchMomentTag<X::rank, detail::Moment::unbiased_variance>>(Source::from(at), x);
-  return BatchStatistics<std::remove_const_t<decltype(mean)>, std::remove_const_t<decltype(variance)>>{mean, variance};
+  return detail::statistics_of<detail::NormOver::batch>(x, at);
 }
 /// Batch norm by given statistics, vectors of features: what evaluation computes.
 template <TensorArgument X, TensorArgument Mean, TensorArgument Variance, TensorArgument Gain, TensorArgument Bias,
@@ -199,6 +217,12 @@ template <TensorArgument X, TensorArgument Gain, TensorArgument Bias, NumberOper
 constexpr auto instance_norm(const X& x, const Gain& gain, const Bias& bias, const Eps& eps = 1e-5,
                              Here at = Here::current()) {
   return call<detail::FeatureNormTag<X::rank, detail::NormOver::instance>>(Source::from(at), x, gain, bias, eps);
+}
+/// What the running statistics of instance norm average: the mean and the unbiased variance of each feature of each
+/// image of x [batch, ..., features], averaged over the images. All else as batch_norm_statistics, beside an
+/// instance_norm of the same x; over a split batch an all_reduce of two vectors of features.
+template <TensorArgument X> constexpr auto instance_norm_statistics(const X& x, Here at = Here::current()) {
+  return detail::statistics_of<detail::NormOver::instance>(x, at);
 }
 /// Group norm: statistics of each image over all dims and the features of one of `groups` groups. Errors:
 /// shape_mismatch, also for groups that don't divide the features. Source: Wu, He, 1803.08494.

@@ -63,7 +63,7 @@ class Arenas {
     arena().initialize();
     hold_at_fork<[]() -> std::mutex& { return instance().mutex_; }>();
     // A forked child has no worker threads, and TBB's locks may stay locked there: its loops run without TBB.
-    ::pthread_atfork(nullptr, nullptr, [] { instance().size_.store(1, std::memory_order_release); });
+    at_fork(nullptr, nullptr, [] { instance().size_.store(1, std::memory_order_release); });
   }
 
   std::mutex mutex_;

@@ -225,7 +225,7 @@ class PlanCache {
 
 #if TESSERA_HAS_DEFINITIONS
 TESSERA_ONCE PlanCache::PlanCache() : table_(64, nullptr) {
-  ::pthread_atfork([] { instance().mutex_.lock(); }, [] { instance().mutex_.unlock(); },
+  runtime::at_fork([] { instance().mutex_.lock(); }, [] { instance().mutex_.unlock(); },
                    [] { instance().after_fork(); });
 }
 /// Runs in the child of a fork, which has no other threads: a mutex that another thread held is never unlocked, so it

@@ -1,0 +1,111 @@
+#ifndef TESSERA_DATA_REPLACED_FILE_HPP
+#define TESSERA_DATA_REPLACED_FILE_HPP
+#include <tessera/base/push_macros.hpp>
+
+#include <tessera/base/compiled.hpp>
+
+#if TESSERA_HAS_DEFINITIONS
+#include <cerrno>
+#include <cstddef>
+#include <cstdio>
+#include <cstring>
+#include <string>
+#include <string_view>
+
+#include <tessera/base/error.hpp>
+#include <tessera/base/here.hpp>
+#include <tessera/base/source.hpp>
+#if defined(__unix__) || defined(__APPLE__)
+#include <fcntl.h>
+#include <unistd.h>
+#else
+#include <filesystem>
+#include <system_error>
+#endif
+
+namespace tessera::data::detail {
+
+/// A file that is at its path either as a whole or not at all, whatever ends the process or the system meanwhile. It is
+/// written under a name of its own in the same folder, such as state.safetensors.partial, and takes its path when all
+/// of it is on the disk. Writers of one path, of one or several processes, each write a file of their own; the last one
+/// to finish() stays. A writer that is destroyed before removes what it wrote; a process that is killed leaves it
+/// there, and no later writer touches it.
+class ReplacedFile {
+ public:
+  /// Errors, of all functions: `file` with the operation, the path, and the system's reason.
+  ReplacedFile(std::string_view operation, const std::string& path, Here at)
+      : operation_(operation), path_(path), at_(at) {
+    // "x" fails for a name that exists, which is another writer's.
+    for (int number = 0; file_ == nullptr; ++number) {
+      name_ = path + (number == 0 ? "" : "." + std::to_string(number)) + ".partial";
+      file_ = std::fopen(name_.c_str(), "wbx");
+      if (file_ == nullptr && errno != EEXIST) refuse();
+    }
+  }
+  ReplacedFile(const ReplacedFile&) = delete;
+  ReplacedFile& operator=(const ReplacedFile&) = delete;
+  ~ReplacedFile() {
+    if (file_ != nullptr) std::fclose(file_);
+    if (!finished_) std::remove(name_.c_str());
+  }
+
+  void write(const void* bytes, std::size_t size) {
+    if (std::fwrite(bytes, 1, size, file_) != size) refuse();
+  }
+
+  /// Puts the file at its path.
+  void finish() {
+    if (std::fflush(file_) != 0) refuse();
+#if defined(__unix__) || defined(__APPLE__)
+    // Without this the system may write the new name before the bytes: after a loss of power the file would be empty.
+    if (::fsync(::fileno(file_)) != 0) refuse();
+#endif
+    std::FILE* const file = file_;
+    file_ = nullptr;
+    if (std::fclose(file) != 0) refuse();
+#if defined(__unix__) || defined(__APPLE__)
+    if (std::rename(name_.c_str(), path_.c_str()) != 0) refuse();
+    finished_ = true;
+    sync_folder();
+#else
+    std::error_code reason;  // std::rename replaces no file on Windows
+    std::filesystem::rename(name_, path_, reason);
+    if (reason)
+      fail(errc::file, "[", operation_, "] ", path_, ": can't be written: ", reason.message(), Source::from(at_));
+    finished_ = true;
+#endif
+  }
+
+ private:
+  [[noreturn]] void refuse() const {
+    const int reason = errno;
+    fail(errc::file, "[", operation_, "] ", path_, ": can't be written: ", std::strerror(reason), Source::from(at_));
+  }
+#if defined(__unix__) || defined(__APPLE__)
+  /// Writes the new name to the disk. A folder that may not be read, or a file system that can't do this, is no error.
+  void sync_folder() const {
+    const std::size_t slash = path_.rfind('/');
+    const std::string folder = slash == path_.npos ? "." : path_.substr(0, slash + 1);
+    const int descriptor = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (descriptor < 0) return;
+    const bool failed = ::fsync(descriptor) != 0 && errno == EIO;
+    ::close(descriptor);
+    if (failed)
+      fail(errc::file, "[", operation_, "] ", path_,
+           ": is written, but its name may be lost with power: ", std::strerror(EIO), Source::from(at_));
+  }
+#endif
+
+  const std::string operation_, path_;
+  const Here at_;
+  std::string name_;
+  std::FILE* file_ = nullptr;
+  bool finished_ = false;
+};
+
+}  // namespace tessera::data::detail
+#endif
+
+#include <tessera/base/pop_macros.hpp>
+
+#endif
