@@ -126,6 +126,11 @@ template <bool Causal> struct AttentionWithBiasTag {
       q.refuse(errc::unsupported, "[attention] fields of all layers: call attention inside the block of the Stack");
     Value scores =
         build::cast(build::einsum(q, k, EinsumText("bthe,bshe->bhts").labels), wide) * build::cast(scale, wide);
+    // For one query in every call, as of a step of generation, the result has one in every call too.
+    if (const int times = bias.rank() - 2; q.is_singleton(1) && !bias.is_singleton(times)) {
+      const Value one = bias.integer(1, DType::i64);
+      bias = build::slice(bias.at(context.source), times, one - build::extent(bias, times), one, MadeBy::squeeze);
+    }
     const bool is_mask = bias.dtype() == DType::bool_;
     if (!is_mask) bias = build::cast(bias, wide), scores = scores + bias;
     const Value none = is_mask ? bias : build::binary(Op::less, bias, bias.number(-1e29));
