@@ -16,6 +16,12 @@ inline constexpr int max_rank = 8;
 /// Extents of a tensor, outermost first.
 using Shape = InlineVector<std::int64_t, max_rank>;
 
+namespace detail {
+/// Empty braces in the place of extents, those of a tensor of rank 0: `ts::full<float>({}, 2, mesh)`. The rank of an
+/// array of extents can't be deduced from them.
+struct NoExtents {};
+}  // namespace detail
+
 /// The product of the extents, 1 for rank 0; -1 for shapes that no tensor may have: with a negative extent, or with
 /// nonzero extents whose product exceeds max_elements. That holds for empty tensors too (as in NumPy), so that strides
 /// and reduced, sliced or transposed shapes can't overflow.

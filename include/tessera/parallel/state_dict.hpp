@@ -227,16 +227,19 @@ inline void add_name(std::string& names, std::string_view name) {
 
 /// A model with the values of a dict, whole tensors or parts, in the layouts that its tensors have: load_state_dict of
 /// PyTorch. The model must have the structure that was saved; its own values are not used, and it is not changed when
-/// an error is thrown. With `{.strict = false}` it keeps its own values of what the dict lacks, and entries that it
-/// lacks are ignored. Errors: `structure` for names that the dict lacks or has in addition, all of which the message
-/// lists, for a name that is in the dict twice, and as consolidate; `dtype_mismatch`; `shape_mismatch`.
+/// an error is thrown. If the dict has none of the model's Dims and Scalars, such as `heads` and `epsilon`, which other
+/// libraries do not save, these keep their values. With `{.strict = false}` it keeps its own values of what the dict
+/// lacks, and entries that it lacks are ignored, unless it lacks all of them. Errors: `structure` for names that the
+/// dict lacks or has in addition, all of which the message lists, for a name that is in the dict twice, and as
+/// consolidate; `dtype_mismatch`; `shape_mismatch`.
 ///
 ///     model = ts::load_state_dict(model, pretrained, {.strict = false});   // with a new head
 template <class Model>
 Model load_state_dict(Model model, const StateDict& dict, LoadStateDict options = {}, Here at = Here::current()) {
   if (detail::has_parts(dict)) return load_state_dict(std::move(model), consolidate(dict, at), options, at);
   std::vector<bool> used(dict.size(), false);
-  std::string missing, unexpected;
+  std::string missing, missing_numbers, unexpected;
+  bool has_numbers = false;
   detail::for_each_state(model, [&](std::string_view name, auto& leaf) {
     using Type = std::remove_cvref_t<decltype(leaf)>;
     const StateEntry* found = nullptr;
@@ -247,14 +250,20 @@ Model load_state_dict(Model model, const StateDict& dict, LoadStateDict options 
       found = &dict[i];
       used[i] = true;
     }
-    if (found == nullptr) return detail::add_name(missing, name);
+    if (found == nullptr) return detail::add_name(StoredOperand<Type> ? missing : missing_numbers, name);
+    has_numbers = has_numbers || !StoredOperand<Type>;
     const auto expect = [&](DType dtype, const Shape& shape) {
       if (found->dtype != dtype)
         fail(errc::dtype_mismatch, "[load_state_dict] ", name, ": the model has ", name_of(dtype), ", the dict ",
              name_of(found->dtype), Source::from(at));
+      Shape opposite = shape;
+      std::reverse(opposite.begin(), opposite.end());
       if (!(found->shape == shape) || found->bytes.size() != static_cast<std::size_t>(volume(shape)) * size_of(dtype))
         fail(errc::shape_mismatch, "[load_state_dict] ", name, ": the model has ", shape_text(dtype, shape),
              ", the dict ", shape_text(found->dtype, found->shape), " in ", found->bytes.size(), " bytes",
+             !(found->shape == shape) && found->shape == opposite
+                 ? "; ts::transposed(entry) has the dims in the opposite order"
+                 : "",
              Source::from(at));
       detail::check_entry("load_state_dict", *found, at);
     };
@@ -274,8 +283,13 @@ Model load_state_dict(Model model, const StateDict& dict, LoadStateDict options 
       leaf = Type(value);
     }
   });
+  // PyTorch and JAX save no numbers: those of the model stay. A dict with some of them has lost the others.
+  if (has_numbers && !missing_numbers.empty()) detail::add_name(missing, missing_numbers);
   for (std::size_t i = 0; i < dict.size(); ++i)
     if (!used[i]) detail::add_name(unexpected, dict[i].name);
+  if (!options.strict && !dict.empty() && std::find(used.begin(), used.end(), true) == used.end())
+    fail(errc::structure, "[load_state_dict] names: the model has no name of the dict, ", dict[0].name,
+         dict.size() > 1 ? ", ..." : "", "; the dict lacks ", missing, Source::from(at));
   if (options.strict && !(missing.empty() && unexpected.empty()))
     fail(errc::structure, "[load_state_dict] names: ", missing.empty() ? "" : "the dict lacks ", missing,
          missing.empty() || unexpected.empty() ? "" : "; ", unexpected.empty() ? "" : "the model lacks ", unexpected,

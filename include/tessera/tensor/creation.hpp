@@ -156,7 +156,7 @@ ShardedTensor<T, Rank> filled(std::string_view op, const Shape& shape, T value, 
 /// A tensor of equal elements. A shape in braces determines the rank; with a Shape object write `full<float, 2>(...)`.
 ///
 ///     auto w = ts::full<float>({64, 32}, 0.5f, mesh, {"data"});
-///     auto scalar = ts::full<float, 0>({}, 0.5f, mesh);
+///     auto scalar = ts::full<float>({}, 0.5f, mesh);
 template <Element T, int Rank>
 ShardedTensor<T, Rank> full(const Shape& shape, std::type_identity_t<T> value, const Mesh& mesh,
                             const PartitionSpec& spec = {}, Here at = Here::current()) {
@@ -166,6 +166,11 @@ template <Element T, std::size_t Rank>
 auto full(const Extent (&shape)[Rank], std::type_identity_t<T> value, const Mesh& mesh, const PartitionSpec& spec = {},
           Here at = Here::current()) {
   return full<T, static_cast<int>(Rank)>(detail::shape_from(shape), value, mesh, spec, at);
+}
+template <Element T>
+ShardedTensor<T, 0> full(detail::NoExtents, std::type_identity_t<T> value, const Mesh& mesh,
+                         const PartitionSpec& spec = {}, Here at = Here::current()) {
+  return full<T, 0>(Shape{}, value, mesh, spec, at);
 }
 
 template <Element T, int Rank>
@@ -177,6 +182,11 @@ template <Element T, std::size_t Rank>
 auto zeros(const Extent (&shape)[Rank], const Mesh& mesh, const PartitionSpec& spec = {}, Here at = Here::current()) {
   return zeros<T, static_cast<int>(Rank)>(detail::shape_from(shape), mesh, spec, at);
 }
+template <Element T>
+ShardedTensor<T, 0> zeros(detail::NoExtents, const Mesh& mesh, const PartitionSpec& spec = {},
+                          Here at = Here::current()) {
+  return zeros<T, 0>(Shape{}, mesh, spec, at);
+}
 
 template <Element T, int Rank>
 ShardedTensor<T, Rank> ones(const Shape& shape, const Mesh& mesh, const PartitionSpec& spec = {},
@@ -186,6 +196,11 @@ ShardedTensor<T, Rank> ones(const Shape& shape, const Mesh& mesh, const Partitio
 template <Element T, std::size_t Rank>
 auto ones(const Extent (&shape)[Rank], const Mesh& mesh, const PartitionSpec& spec = {}, Here at = Here::current()) {
   return ones<T, static_cast<int>(Rank)>(detail::shape_from(shape), mesh, spec, at);
+}
+template <Element T>
+ShardedTensor<T, 0> ones(detail::NoExtents, const Mesh& mesh, const PartitionSpec& spec = {},
+                         Here at = Here::current()) {
+  return ones<T, 0>(Shape{}, mesh, spec, at);
 }
 
 /// start, start + step, start + 2 step, ...: `count` elements. For a floating-point T they are computed in double and

@@ -114,6 +114,11 @@ auto normal(Key key, const Extent (&shape)[Rank], const Mesh& mesh, const Partit
             computed_t<T> mean = 0, computed_t<T> stddev = 1, Here at = Here::current()) {
   return normal<T, static_cast<int>(Rank)>(key, detail::shape_from(shape), mesh, spec, mean, stddev, at);
 }
+template <Element T>
+ShardedTensor<T, 0> normal(Key key, detail::NoExtents, const Mesh& mesh, const PartitionSpec& spec = {},
+                           computed_t<T> mean = 0, computed_t<T> stddev = 1, Here at = Here::current()) {
+  return normal<T, 0>(key, Shape{}, mesh, spec, mean, stddev, at);
+}
 
 /// Random numbers uniform in [low, high), as for `normal`.
 /// Errors: `option` unless low < high and both are finite in the element type; those of `resolve` for the spec.
@@ -137,6 +142,11 @@ template <Element T, std::size_t Rank>
 auto uniform(Key key, const Extent (&shape)[Rank], const Mesh& mesh, const PartitionSpec& spec = {},
              computed_t<T> low = 0, computed_t<T> high = 1, Here at = Here::current()) {
   return uniform<T, static_cast<int>(Rank)>(key, detail::shape_from(shape), mesh, spec, low, high, at);
+}
+template <Element T>
+ShardedTensor<T, 0> uniform(Key key, detail::NoExtents, const Mesh& mesh, const PartitionSpec& spec = {},
+                            computed_t<T> low = 0, computed_t<T> high = 1, Here at = Here::current()) {
+  return uniform<T, 0>(key, Shape{}, mesh, spec, low, high, at);
 }
 
 }  // namespace tessera

@@ -18,6 +18,7 @@
 #include <tessera/data/safetensors.hpp>
 #include <tessera/nn/cast_model.hpp>
 #include <tessera/nn/linear.hpp>
+#include <tessera/nn/normalization/layer_norm.hpp>
 #include <tessera/nn/sharding_strategy.hpp>
 #include <tessera/optim/optim.hpp>
 #include <tessera/tensor/evaluate.hpp>
@@ -263,12 +264,44 @@ TEST_F(Safetensors, NotStrict) {
   const New loaded = ts::load_state_dict(fresh, old, {.strict = false});
   EXPECT_EQ(ts::to_host(loaded.body.weight), ts::to_host(layer(1).weight));
   EXPECT_EQ(ts::to_host(loaded.classes.weight), ts::to_host(layer(4).weight));
+  ts::StateDict renamed = old;
+  for (ts::StateEntry& entry : renamed) entry.name = "module." + entry.name;
+  expect_error(
+      ts::errc::structure, [&] { ts::load_state_dict(fresh, renamed, {.strict = false}); },
+      "names: the model has no name of the dict, module.body.weight, ...; the dict lacks body.weight");
   ts::StateDict wrong = old;
   wrong[0].shape = {2, 3};
   wrong[0].box.end = {2, 3};
   expect_error(
       ts::errc::shape_mismatch, [&] { ts::load_state_dict(fresh, wrong, {.strict = false}); },
-      "body.weight: the model has f32[3,2], the dict f32[2,3]");
+      "body.weight: the model has f32[3,2], the dict f32[2,3] in 24 bytes; ts::transposed(entry) has the dims in the "
+      "opposite order");
+}
+
+// A dict of PyTorch has no epsilon and no number of heads: those of the model stay. A dict that has some is incomplete.
+TEST_F(Safetensors, NumbersThatTheDictLacks) {
+  const nn::ShardingStrategy strategy = nn::single(ts::Mesh({{"x", 2}}));
+  const auto norms = [&](double epsilon) {
+    return std::array{nn::layer_norm(3, strategy, epsilon), nn::layer_norm(3, strategy, 2 * epsilon)};
+  };
+  auto saved = norms(1e-3);
+  saved[0].gain = ts::shard<float>({2, 3, 4}, strategy.mesh);
+  ts::StateDict dict = ts::full_state_dict(saved);
+  const auto without = [](ts::StateDict from, const std::string& name) {
+    std::erase_if(from, [&](const ts::StateEntry& entry) { return entry.name.ends_with(name); });
+    return from;
+  };
+  const auto loaded = ts::load_state_dict(norms(1e-5), without(dict, "epsilon"));
+  EXPECT_EQ(ts::to_host(loaded[0].gain), (std::vector<float>{2, 3, 4}));
+  EXPECT_EQ(loaded[0].epsilon.value(), 1e-5);
+  EXPECT_EQ(loaded[1].epsilon.value(), 2e-5);
+  EXPECT_EQ(ts::load_state_dict(norms(1e-5), dict)[1].epsilon.value(), 2e-3);
+  expect_error(
+      ts::errc::structure, [&] { ts::load_state_dict(norms(1e-5), without(dict, "1.epsilon")); },
+      "names: the dict lacks 1.epsilon");
+  expect_error(
+      ts::errc::structure, [&] { ts::load_state_dict(norms(1e-5), without(dict, "gain")); },
+      "names: the dict lacks 0.gain, 1.gain");
 }
 
 }  // namespace

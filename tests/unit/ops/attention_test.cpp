@@ -172,6 +172,34 @@ TEST(BandAttention, AttendsToTheKeysAroundThePosition) {
     }
 }
 
+// An index of a loop as the offset, for one query too, whose time then has static extent 1 as in the carry.
+TEST(BandAttention, AtAnIndexOfALoop) {
+  const auto at_index = [](const auto& q, const auto& k, const auto& v, const auto& offset) {
+    const auto one = ts::slice<1>(q, 0, 1);
+    const auto own = ts::fori_loop(
+        0, 1, [&](const auto&, const auto&) { return ts::band_attention(one, k, v, 1, 0, offset); },
+        ts::unsqueeze<1>(ts::zeros_like(ts::select<1>(v, 0))));
+    return std::tuple(ts::band_attention(q, k, v, 1, 2, offset), ts::band_attention(q, k, v, ts::unlimited, 0, offset),
+                      own);
+  };
+  for (const int offset : {-4, 0, 2, 9}) {
+    std::vector<Array> arguments = cross;
+    arguments.push_back(Array::number(offset));
+    const auto got = results_of<Tensor, Tensor, Tensor, ts::ShardedTensor<std::int32_t, 0>>(at_index, arguments);
+    const auto want = [&](std::int64_t before, std::int64_t after) {
+      return expected_with(cross, 1 / std::sqrt(2.0), [&](int, int, std::int64_t t, std::int64_t s) {
+        return s >= t + offset - before && s <= t + offset + after ? 0 : -INFINITY;
+      });
+    };
+    expect_near(got.at(0), want(1, 2), 1e-12);
+    expect_near(got.at(1), want(99, 0), 1e-12);
+    const Array all = want(1, 0);
+    Array first({2, 1, 2, 3});
+    for_each_index(first.shape, [&](const Shape& i) { first.at(i) = all.at(i); });
+    expect_near(got.at(2), first, 1e-12);
+  }
+}
+
 TEST(BandAttention, Derivatives) {
   check_gradient<Tensor, Tensor, Tensor>(banded, cross);
   const Program program = trace<std::decay_t<decltype(banded)>, Tensor, Tensor, Tensor>();

@@ -287,7 +287,9 @@ TEST(Convolution, Mistakes) {
       "[conv] the window is longer than the padded dim: f32[1,2,3,4], 3, 1, 1, 0, 0, 2, 1, 1, 0, 0 at ",
       "convolution_test.cpp:");
   tessera_test::expect_error(ts::errc::shape_mismatch, infer(plain, {{1, 5, 3, 4}, {3, 2, 3, 6}}),
-                             "[conv] in-features differ: f32[1,3,3,2,2,4] x f32[3,2,3,6] at ", "convolution_test.cpp:");
+                             "[conv] in-features differ: f32[1,5,3,4] x f32[3,2,3,6], of [batch, spatial..., in] and "
+                             "[taps..., in, out] at ",
+                             "convolution_test.cpp:");
   const auto stands = [](const auto& a, const auto& b) { return ts::conv2d(a, b, {.strides = {0, 1}}); };
   tessera_test::expect_error(ts::errc::shape_mismatch, infer(stands, {{1, 5, 3, 4}, {3, 2, 4, 6}}),
                              "[conv] a window size, stride or dilation is below 1", "convolution_test.cpp:");

@@ -2,6 +2,7 @@
 #include <cmath>
 
 #include "../../support/untyped.hpp"
+#include "../base/expect_error.hpp"
 
 #include <tessera/ops/indexing/dynamic_slice.hpp>
 #include <tessera/ops/indexing/embedding.hpp>
@@ -12,6 +13,7 @@
 #include <tessera/ops/indexing/segment.hpp>
 #include <tessera/ops/indexing/unique.hpp>
 #include <tessera/ops/reduction/distances.hpp>
+#include <tessera/partition/propagation/shapes.hpp>
 
 namespace ts = tessera;
 using namespace oracle;
@@ -96,6 +98,18 @@ TEST(Indexing, ReductionsOfSegments) {
   const auto numbers = run(trace<decltype(whole), Numbers, Ids>().view(), {Array({2}, {7, 9}), Array({2}, {2, 2})});
   EXPECT_EQ(numbers[0].data, (std::vector<double>{0, 0, 9}));
   EXPECT_EQ(numbers[1].data, (std::vector<double>{255, 255, 7}));
+}
+
+TEST(Indexing, MistakesOfSegmentsNameTheirFunction) {
+  const auto sums = [](const auto& rows, const auto& ids) { return ts::segment_sum(rows, ids, 5); };
+  const std::vector<ts::Shape> shapes{{4, 2}, {3}};
+  tessera_test::expect_error(
+      ts::errc::shape_mismatch,
+      [&] {
+        ts::infer_shapes(trace<decltype(sums), Float<2>, ts::ShardedTensor<std::int32_t, 1>>().view(), shapes.data(),
+                         nullptr);
+      },
+      "f32[4,2] x i32[3] x f32[5,2] in segment_sum at ", "indexing_test.cpp:");
 }
 
 // Starts as lax.dynamic_slice documents them: clamped so that the slice is in range; negative ones count from the end.

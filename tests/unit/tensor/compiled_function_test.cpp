@@ -261,4 +261,23 @@ TEST(CompiledFunctions, RunAStackWithoutTensorsAsOftenAsItHasLayers) {
       ts::errc::structure, [] { ts::Stack<Step>(-1, [](int) { return Step{0.5}; }); }, "-1");
 }
 
+// Derivatives of stored tensors, outside of a function of ts::compile.
+struct Line {
+  ts::ShardedTensor<float, 1> slope;
+  constexpr auto operator()(const auto& x) const { return ts::mean(slope * x); }
+};
+TEST(CompiledFunctions, AreWhereDerivativesAre) {
+  const Line line{ts::ones<float>({3}, mesh)};
+  const auto x = ts::arange<float>(3, mesh, {"data"});
+  const auto refused = [](auto call) {
+    tessera_test::expect_error(
+        ts::errc::unsupported, call,
+        "[grad] outside of a traced function: call ts::grad, ts::vjp and other derivatives inside "
+        "a function of ts::compile");
+  };
+  const auto value = [](const auto& own, const auto& in) { return own(in); };
+  refused([&] { ts::grad(value)(line, x); });
+  refused([&] { ts::value_and_grad<1>(value)(line, x); });
+}
+
 }  // namespace

@@ -34,7 +34,7 @@ TEST(tensors_page, runs) {
 
   auto w = ts::zeros<float>({64, 256}, mesh, {ts::none, "model"});
   auto b = ts::full<float>({256}, 0.1f, mesh, {"model"});
-  auto scale = ts::full<float, 0>({}, 2.f, mesh);
+  auto scale = ts::full<float>({}, 2.f, mesh);
   auto positions = ts::arange<std::int32_t>(128, mesh);
   EXPECT_EQ(ts::size(w) + ts::size(b) + ts::size(positions), 64 * 256 + 256 + 128);
 

@@ -19,6 +19,7 @@
 #include <tessera/tensor/evaluate.hpp>
 #include <tessera/tensor/host.hpp>
 #include <tessera/tensor/oracle.hpp>
+#include <tessera/tensor/random.hpp>
 
 // Numbers that the host computes, where they meet tensors: as the only element of a tensor, as operands of each other,
 // as sizes and as positions.
@@ -216,6 +217,40 @@ constexpr auto created = ts::compile([](auto x, ts::Scalar most) {
                     ts::eye<std::int32_t>(2, n - 4, x), ts::full<std::int64_t>({n - 5, 3}, 7, x),
                     ts::zeros<float>({1, n}, x) + x, ts::ones<bool>({2}, x), ts::full<float>({2, n, 1}, most, x));
 });
+
+// Empty braces are the extents of a tensor of rank 0: fields of a carry, and stored ones.
+struct Doubling {
+  ts::ShardedTensor<float, 1> x;
+  ts::ShardedTensor<std::int32_t, 0> steps;
+};
+constexpr auto doubled = ts::compile([](auto x, ts::Scalar most) {
+  const Doubling end = ts::while_loop([](const auto& s) { return s.steps < 3; },
+                                      [](const auto& s) {
+                                        return Doubling{s.x * 2.0F, s.steps + 1};
+                                      },
+                                      Doubling{x, ts::zeros<std::int32_t>({}, x)}, 9);
+  return std::tuple(end.x, end.steps, ts::ones<double>({}, x), ts::full<float>({}, most, x),
+                    ts::full<std::int64_t>({}, ts::extent<0>(x), x), ts::full<bool>({}, true, x));
+});
+TEST(Scalars, CreationOfRank0) {
+  for (const ts::Mesh& mesh : meshes()) {
+    const ts::OracleScope same_on_one_device;
+    const auto [x, steps, one, most, extent, yes] = doubled(ts::arange<float>(5, mesh, {"data"}), 2.5);
+    EXPECT_EQ(ts::to_host(x), (std::vector<float>{0, 8, 16, 24, 32}));
+    EXPECT_EQ(ts::item(steps), 3);
+    EXPECT_EQ(ts::item(one), 1.0);
+    EXPECT_EQ(ts::item(most), 2.5F);
+    EXPECT_EQ(ts::item(extent), 5);
+    EXPECT_TRUE(ts::item(yes));
+    EXPECT_EQ(ts::item(ts::full<float>({}, 2.5F, mesh)), 2.5F);
+    EXPECT_EQ(ts::item(ts::zeros<int>({}, mesh)), 0);
+    EXPECT_EQ(ts::item(ts::ones<double>({}, mesh)), 1.0);
+    EXPECT_EQ(ts::item(ts::normal<float>(ts::Key(3), {}, mesh, {}, 1, 2)),
+              (ts::item(ts::normal<float, 0>(ts::Key(3), ts::Shape{}, mesh, {}, 1, 2))));
+    EXPECT_EQ(ts::item(ts::uniform<float>(ts::Key(3), {}, mesh, {}, 1, 2)),
+              (ts::item(ts::uniform<float, 0>(ts::Key(3), ts::Shape{}, mesh, {}, 1, 2))));
+  }
+}
 
 // torch.linspace, logspace, eye and full; their operands as constants, sizes and Scalars, on uneven shards.
 TEST(Scalars, Creation) {

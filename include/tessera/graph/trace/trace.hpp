@@ -321,7 +321,7 @@ template <class F, class... Args> struct Traced {
     static_assert(
         detail::is_kept<detail::rule_of<Recorded, fault>()>,
         "tessera: an operation of the traced function breaks the rule in quotes; the number after the rule is "
-        "the line of the call");
+        "the line of the call. If there is an error above this one, correct that error first");
     (void)sizeof(detail::ExplainSteps<fault != length>);
     static_assert(is_constexpr,
                   "tessera: the traced function calls a function that is not constexpr; add constexpr to the function "

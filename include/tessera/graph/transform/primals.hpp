@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <type_traits>
 
+#include <tessera/base/error.hpp>
 #include <tessera/base/growable.hpp>
 #include <tessera/base/planning.hpp>
 #include <tessera/graph/trace/trace.hpp>
@@ -60,8 +61,23 @@ template <class T> constexpr Floating floating_of(const T& object) {
   for_each_floating(object, [&](const auto&, const Value& value) { found.add(here(value)); });
   return found;
 }
-/// Replaces the floating tensors of a structure by variables, and lists these.
+/// Whether a structure has a tensor that is in no trace.
+struct FindStored {
+  bool found = false;
+  template <class Leaf> constexpr void leaf(const Leaf& leaf) {
+    if constexpr (StoredOperand<Leaf>) found = found || value_behind(leaf).module == nullptr;
+  }
+  constexpr void enter_stack(auto&) {}
+  constexpr void enter_layer(int) {}
+  constexpr void leave_stack() {}
+};
+/// Replaces the floating tensors of a structure by variables, and lists these. Errors: `unsupported` for tensors that
+/// are in no trace.
 template <class T> constexpr Floating make_variables(T& object) {
+  if (FindStored stored; (for_each_leaf(object, stored), stored.found))
+    fail(errc::unsupported,
+         "[grad] outside of a traced function: call ts::grad, ts::vjp and other derivatives inside a "
+         "function of ts::compile");
   Floating made;
   for_each_floating(object, [&](auto& leaf, const Value& value) {
     const Value own = as_variable(here(value));

@@ -117,7 +117,13 @@ constexpr Value attention_by_products(Value context, Value q, Value k, Value v, 
     q.refuse(errc::unsupported, "[attention] fields of all layers: call attention inside the block of the Stack");
   Value scores =
       build::cast(build::einsum(q, k, EinsumText("bthe,bshe->bhts").labels), wide) * build::cast(scale, wide);
-  const bool has_bias = bias.module != nullptr, is_mask = has_bias && bias.dtype() == DType::bool_;
+  const bool has_bias = bias.module != nullptr;
+  // For one query in every call, as of a step of generation, the result has one in every call too.
+  if (const int times = has_bias ? bias.rank() - 2 : 0; has_bias && q.is_singleton(1) && !bias.is_singleton(times)) {
+    const Value one = bias.integer(1, DType::i64);
+    bias = build::slice(bias.at(context.source), times, one - build::extent(bias, times), one, MadeBy::squeeze);
+  }
+  const bool is_mask = has_bias && bias.dtype() == DType::bool_;
   if (has_bias && !is_mask) bias = build::cast(bias, wide), scores = scores + bias;
   const Value none = !has_bias || is_mask ? bias : build::binary(Op::less, bias, bias.number(-1e29));
   const Value after =

@@ -30,7 +30,9 @@ inline constexpr std::int8_t batch = 0, heads = 1, queries = 2, keys = 3, width 
 /// Checks the shapes q [b, t, h, d], k [b, s, h, d], v [b, s, h, e].
 constexpr void check_attention_shapes(const ShapeContext& c, bool has_values) {
   const Shape &q = c.operand(0), &k = c.operand(1);
-  if (q[0] != k[0] || q[2] != k[2]) fail_shapes(c, "queries and keys differ in batch or heads", "attention");
+  if (q[0] != k[0]) fail_shapes(c, "queries and keys differ in batch", "attention");
+  if (q[2] != k[2])
+    fail_shapes(c, "queries and keys differ in heads; ts::repeat_heads(k, q) repeats those of keys", "attention");
   if (q[3] != k[3]) fail_shapes(c, "queries and keys differ in width", "attention");
   if (!has_values) return;
   const Shape& v = c.operand(2);

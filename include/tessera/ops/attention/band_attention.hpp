@@ -5,7 +5,9 @@
 #include <cstdint>
 #include <type_traits>
 
+#include <tessera/graph/trace/function_call.hpp>
 #include <tessera/ops/attention/attention.hpp>
+#include <tessera/ops/data_movement/creation.hpp>
 #include <tessera/ops/data_movement/rearrange.hpp>
 #include <tessera/ops/data_movement/repeat.hpp>
 #include <tessera/ops/data_movement/shape.hpp>
@@ -94,6 +96,20 @@ template <TensorArgument Q, TensorArgument K, TensorArgument V, NumberOperand Be
 constexpr auto band_attention(const Q& q, const K& k, const V& v, const Before& before, const After& after,
                               const Offset& offset, const Scale& scale, Here at = Here::current()) {
   return call<detail::BandAttentionTag>(Source::from(at), q, k, v, before, after, offset, scale);
+}
+
+/// With an offset that is an integer tensor of rank 0, such as the index of a loop over tokens: attention with a mask
+/// [time, keys], which stores the scores of all keys.
+template <TensorArgument Q, TensorArgument K, TensorArgument V, NumberOperand Before, NumberOperand After,
+          TensorArgument Offset>
+constexpr auto band_attention(const Q& q, const K& k, const V& v, const Before& before, const After& after,
+                              const Offset& offset, Here at = Here::current()) {
+  static_assert(Offset::rank == 0 && std::is_integral_v<typename Offset::element>,
+                "tessera: the offset of band_attention is a number, or an integer tensor of rank 0");
+  const detail::FunctionCall named("band_attention", q, k, v, offset);
+  const auto position = arange<std::int64_t>(extent<1>(q), q, at) + cast<std::int64_t>(offset, at);
+  const auto distance = arange<std::int64_t>(extent<1>(k), k, at) - unsqueeze<1>(position, at);
+  return attention(q, k, v, logical_and(distance + before >= 0, distance <= after, at), at);
 }
 
 /// band_attention with a bias [batch, heads, keys] added to the scores of each key; the batch and the heads of the bias

@@ -49,7 +49,13 @@ namespace tessera::ops {
 [[noreturn]] inline void fail_einsum(const ShapeContext& c, const EinsumLabels& labels, std::int8_t label) {
   int windows = c.graph.operand(c.id, 0);
   while (c.graph[windows].op == Op::rearrange) windows = c.graph.operand(windows, 0);
-  if (row_of(c.graph[windows]).windows != nullptr) fail_shapes(c, "in-features differ", "conv");
+  if (row_of(c.graph[windows]).windows != nullptr) {
+    int image = c.graph.operand(windows, 0);  // the operand here has the windows of the image
+    while (c.graph[image].op == Op::rearrange) image = c.graph.operand(image, 0);
+    fail(errc::shape_mismatch, "[conv] in-features differ: ", shape_text(c.graph[image].dtype, c.shapes[image]), " x ",
+         shape_text(shown_dtype(c, 1), c.operand(1)), ", of [batch, spatial..., in] and [taps..., in, out]",
+         c.node().source);
+  }
   const int rank_a = c.graph.operand_node(c.id, 0).rank, rank_b = c.graph.operand_node(c.id, 1).rank;
   bool matrices =
       rank_a > 0 && rank_b > 0 && labels.a[rank_a - 1] == label && labels.b[rank_b > 1 ? rank_b - 2 : 0] == label;

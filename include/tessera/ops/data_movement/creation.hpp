@@ -25,6 +25,8 @@ constexpr Value counted_along(Value size, int dim, int rank) {
   return build::insert_singletons(line, ((1u << rank) - 1) & ~(1u << dim), rank);
 }
 
+template <class> inline constexpr bool has_a_place = false;
+
 template <class T, int Rank> struct FullTag {
   static constexpr const char* function = "full";
   static_assert(Rank <= max_rank, "tessera: a tensor has at most 8 dims");
@@ -39,13 +41,17 @@ template <class T, int Rank> struct FullTag {
     value = convert_operand<N>(value, dtype_v<T>);
   }
   static constexpr Value emit(Value context, Value, Value value, std::same_as<Value> auto... sizes) {
-    Value like{};  // of this only the shape is used
-    int dim = 0;
-    for (const Value& size : {as_size(sizes).at(context.source)...}) {
-      const Value own = counted_along(size, dim++, Rank);
-      like = like.module == nullptr ? own : like + own;
+    if constexpr (Rank == 0) {
+      return value.at(context.source);
+    } else {
+      Value like{};  // of this only the shape is used
+      int dim = 0;
+      for (const Value& size : {as_size(sizes).at(context.source)...}) {
+        const Value own = counted_along(size, dim++, Rank);
+        like = like.module == nullptr ? own : like + own;
+      }
+      return build::broadcast(value.at(context.source), like);
     }
-    return build::broadcast(value.at(context.source), like);
   }
 };
 
@@ -85,6 +91,7 @@ template <class T, bool Powers> struct LinspaceTag {
 /// communication. Errors: shape_mismatch for a negative extent.
 ///
 ///     const auto carry = ts::zeros<float>({ts::extent<0>(x), 64}, x);   // [B, 64]
+///     const auto steps = ts::zeros<int>({}, x);                         // a tensor of rank 0
 template <Element T, std::size_t Rank, NumberOperand N, TensorArgument X>
 constexpr auto full(const Dim (&shape)[Rank], const N& value, const X& in, Here at = Here::current()) {
   return [&]<std::size_t... I>(std::index_sequence<I...>) {
@@ -95,14 +102,39 @@ constexpr auto full(const Dim (&shape)[Rank], const N& value, const X& in, Here 
       return call<Tag>(Source::from(at), in, value, shape[I]...);
   }(std::make_index_sequence<Rank>{});
 }
+template <Element T, NumberOperand N, TensorArgument X>
+constexpr auto full(detail::NoExtents, const N& value, const X& in, Here at = Here::current()) {
+  if constexpr (std::is_same_v<N, bool>)
+    return call<detail::FullTag<T, 0>>(Source::from(at), in, static_cast<int>(value));
+  else
+    return call<detail::FullTag<T, 0>>(Source::from(at), in, value);
+}
 template <Element T, std::size_t Rank, TensorArgument X>
 constexpr auto zeros(const Dim (&shape)[Rank], const X& in, Here at = Here::current()) {
+  return full<T>(shape, 0, in, at);
+}
+template <Element T, TensorArgument X>
+constexpr auto zeros(detail::NoExtents shape, const X& in, Here at = Here::current()) {
   return full<T>(shape, 0, in, at);
 }
 template <Element T, std::size_t Rank, TensorArgument X>
 constexpr auto ones(const Dim (&shape)[Rank], const X& in, Here at = Here::current()) {
   return full<T>(shape, 1, in, at);
 }
+template <Element T, TensorArgument X>
+constexpr auto ones(detail::NoExtents shape, const X& in, Here at = Here::current()) {
+  return full<T>(shape, 1, in, at);
+}
+
+/// Without a tensor or a mesh: an error of the compiler that says what is missing.
+template <Element T, std::size_t Rank, NumberOperand N> constexpr auto full(const Dim (&)[Rank], const N&) {
+  static_assert(detail::has_a_place<N>,
+                "tessera: ts::full, ts::zeros and ts::ones need a mesh, ts::zeros<float>({4, 2}, mesh), or in a traced "
+                "function any tensor of it, ts::zeros<float>({4, 2}, x)");
+  return T{};
+}
+template <Element T, std::size_t Rank> constexpr auto zeros(const Dim (&shape)[Rank]) { return full<T>(shape, 0); }
+template <Element T, std::size_t Rank> constexpr auto ones(const Dim (&shape)[Rank]) { return full<T>(shape, 1); }
 
 /// The identity matrix [n, n], or 1 on the diagonal of [n, m] and 0 elsewhere: `eye<float>(n, x)`. As full.
 template <Element T, SizeOperand N, TensorArgument X>

@@ -7,6 +7,7 @@
 
 #include <tessera/base/dtype.hpp>
 #include <tessera/base/monoid.hpp>
+#include <tessera/graph/trace/function_call.hpp>
 #include <tessera/ops/data_movement/rearrange.hpp>
 #include <tessera/ops/data_movement/reshape.hpp>
 #include <tessera/ops/data_movement/shape.hpp>
@@ -64,10 +65,12 @@ constexpr auto segment_reduce(const X& x, const Segments& segments, const Dim& c
 ///     const auto received = ts::segment_sum(ts::embedding(nodes, from), to, ts::extent<0>(nodes));   // messages
 template <TensorArgument X, TensorArgument Segments, SizeOperand Count>
 constexpr auto segment_sum(const X& x, const Segments& segments, const Count& count, Here at = Here::current()) {
+  const detail::FunctionCall named("segment_sum", x, segments);
   return detail::segment_reduce<Reduction::sum>(x, segments, Dim(count), at);
 }
 template <TensorArgument X, TensorArgument Segments, SizeOperand Count>
 constexpr auto segment_mean(const X& x, const Segments& segments, const Count& count, Here at = Here::current()) {
+  const detail::FunctionCall named("segment_mean", x, segments);
   static_assert(is_floating_v<typename X::element>,
                 "tessera: segment_mean takes a floating-point tensor; use ts::cast");
   using T = typename X::element;
@@ -81,14 +84,17 @@ constexpr auto segment_mean(const X& x, const Segments& segments, const Count& c
 /// highest integer, and 1. Errors and communication: as scatter_reduce.
 template <TensorArgument X, TensorArgument Segments, SizeOperand Count>
 constexpr auto segment_max(const X& x, const Segments& segments, const Count& count, Here at = Here::current()) {
+  const detail::FunctionCall named("segment_max", x, segments);
   return detail::segment_reduce<Reduction::max>(x, segments, Dim(count), at);
 }
 template <TensorArgument X, TensorArgument Segments, SizeOperand Count>
 constexpr auto segment_min(const X& x, const Segments& segments, const Count& count, Here at = Here::current()) {
+  const detail::FunctionCall named("segment_min", x, segments);
   return detail::segment_reduce<Reduction::min>(x, segments, Dim(count), at);
 }
 template <TensorArgument X, TensorArgument Segments, SizeOperand Count>
 constexpr auto segment_prod(const X& x, const Segments& segments, const Count& count, Here at = Here::current()) {
+  const detail::FunctionCall named("segment_prod", x, segments);
   return detail::segment_reduce<Reduction::product>(x, segments, Dim(count), at);
 }
 
@@ -97,6 +103,7 @@ constexpr auto segment_prod(const X& x, const Segments& segments, const Count& c
 /// that are split stay split.
 template <TensorArgument X, TensorArgument Segments, SizeOperand Count>
 constexpr auto segment_softmax(const X& x, const Segments& segments, const Count& count, Here at = Here::current()) {
+  const detail::FunctionCall named("segment_softmax", x, segments);
   const auto of_rows = [&](const auto& table) { return index_select<0>(table, segments, at); };
   const auto highest = of_rows(segment_max(stop_gradient(x, at), segments, count, at));
   const auto weights = exp(call<SubTag>(Source::from(at), x, highest), at);

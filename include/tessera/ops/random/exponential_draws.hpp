@@ -52,9 +52,9 @@ constexpr auto lognormal(const A& sigma, const Key& key, Here at = Here::current
 /// (hard=True), with the gradient of the softmax. Communication: as softmax; hard as argmax too.
 ///
 ///     const auto choice = ts::gumbel_softmax<true>(logits, key, 0.5);
-template <bool Hard = false, std::uint32_t Stream = 0, TensorArgument Logits, class Key,
+template <bool Hard = false, std::uint32_t Stream = 0, TensorArgument Logits, class Key = detail::NoKey,
           NumberOperand Temperature = double>
-constexpr auto gumbel_softmax(const Logits& logits, const Key& key, const Temperature& temperature = 1.0,
+constexpr auto gumbel_softmax(const Logits& logits, const Key& key = {}, const Temperature& temperature = 1.0,
                               Here at = Here::current()) {
   const auto soft = softmax<-1>((logits + gumbel_like<Stream>(logits, key, at)) / temperature, at);
   if constexpr (Hard) {

@@ -94,12 +94,20 @@ template <Distribution Kind, std::uint32_t Stream, bool Follows> struct ScaledRa
 
 template <class Like> inline constexpr bool has_sharding_v = !LocalOperand<Like> && Like::rank != 0;
 
+/// The type of a key that a call leaves out, which drawn_from reports.
+struct NoKey {};
+
 /// A key as an operand: of a tensor an i64, of a Dim or a ts::Key a Scalar. Reports a key of the wrong type and
 /// replaces it, so that no further errors follow.
 template <class K> constexpr decltype(auto) drawn_from(const K& key) {
-  constexpr bool is_operand = Operand<K>, is_key = std::is_same_v<K, Key>;
-  static_assert(is_operand || is_key, "tessera: the key of random numbers is a ts::Key, a number or a ts::Scalar, such "
-                                      "as the number of the training step, or an integer tensor of rank 0");
+  constexpr bool is_operand = Operand<K>, is_key = std::is_same_v<K, Key>, is_given = !std::is_same_v<K, NoKey>;
+  static_assert(is_given,
+                "tessera: random numbers need a key, such as the last argument of ts::dropout(x, rate, key): a "
+                "ts::Key that is an argument of the traced function, or a number; with ts::fold_in(key, n) "
+                "each call has a key of its own");
+  static_assert(is_operand || is_key || !is_given,
+                "tessera: the key of random numbers is a ts::Key, a number or a ts::Scalar, such "
+                "as the number of the training step, or an integer tensor of rank 0");
   static_assert(!LocalOperand<K>, "tessera: inside a ts::shard_map the key of random numbers is a number or a "
                                   "ts::Scalar; each device draws numbers of its own");
   if constexpr (LocalOperand<K>)
@@ -145,13 +153,13 @@ template <std::uint32_t Stream> struct DropoutTag {
 /// and each step of a loop draws its own values, or an integer tensor of rank 0, such as ts::fold_in(key, i) of the
 /// index of a loop, which gives the values of that key anywhere. No communication. Source: Philox4x32-10, Salmon et
 /// al., SC 2011.
-template <std::uint32_t Stream = 0, TensorArgument Like, class Key>
-constexpr auto uniform_like(const Like& like, const Key& key, Here at = Here::current()) {
+template <std::uint32_t Stream = 0, TensorArgument Like, class Key = detail::NoKey>
+constexpr auto uniform_like(const Like& like, const Key& key = {}, Here at = Here::current()) {
   return call<detail::RandomTag<Distribution::uniform, Stream, detail::has_sharding_v<Like>>>(Source::from(at), like,
                                                                                               detail::drawn_from(key));
 }
-template <std::uint32_t Stream = 0, TensorArgument Like, class Key>
-constexpr auto normal_like(const Like& like, const Key& key, Here at = Here::current()) {
+template <std::uint32_t Stream = 0, TensorArgument Like, class Key = detail::NoKey>
+constexpr auto normal_like(const Like& like, const Key& key = {}, Here at = Here::current()) {
   return call<detail::RandomTag<Distribution::normal, Stream, detail::has_sharding_v<Like>>>(Source::from(at), like,
                                                                                              detail::drawn_from(key));
 }
@@ -173,8 +181,8 @@ constexpr auto normal_like(const Like& like, const Key& key, const Mean& mean, c
 
 /// Each element of x is 0 with probability `rate`, and x / (1 - rate) otherwise; all are 0 at a rate of 1. Two dropouts
 /// with one key need two streams. Errors: option for a rate outside of [0, 1]. No communication.
-template <std::uint32_t Stream = 0, TensorArgument X, NumberOperand Rate, class Key>
-constexpr auto dropout(const X& x, const Rate& rate, const Key& key, Here at = Here::current()) {
+template <std::uint32_t Stream = 0, TensorArgument X, NumberOperand Rate, class Key = detail::NoKey>
+constexpr auto dropout(const X& x, const Rate& rate, const Key& key = {}, Here at = Here::current()) {
   return call<detail::DropoutTag<Stream>>(Source::from(at), x, rate, detail::drawn_from(key));
 }
 

@@ -172,8 +172,8 @@ template <int Rank, int D, std::uint32_t Stream> struct PermutationTag {
 
 /// Bools that are true with the given probabilities (torch.bernoulli, jax.random.bernoulli). Key, stream and
 /// communication of all draws of this header: as of uniform_like.
-template <std::uint32_t Stream = 0, TensorArgument P, class Key>
-constexpr auto bernoulli(const P& probabilities, const Key& key, Here at = Here::current()) {
+template <std::uint32_t Stream = 0, TensorArgument P, class Key = detail::NoKey>
+constexpr auto bernoulli(const P& probabilities, const Key& key = {}, Here at = Here::current()) {
   return call<detail::BernoulliTag<Stream>>(Source::from(at), probabilities, detail::drawn_from(key));
 }
 
@@ -181,54 +181,56 @@ constexpr auto bernoulli(const P& probabilities, const Key& key, Here at = Here:
 /// Ranges have at most 2^53 values.
 ///
 ///     const auto die = ts::randint_like<std::int32_t>(x, 1, 7, key);
-template <Element T, std::uint32_t Stream = 0, TensorArgument Like, NumberOperand Low, NumberOperand High, class Key>
-constexpr auto randint_like(const Like& like, const Low& low, const High& high, const Key& key,
+template <Element T, std::uint32_t Stream = 0, TensorArgument Like, NumberOperand Low, NumberOperand High,
+          class Key = detail::NoKey>
+constexpr auto randint_like(const Like& like, const Low& low, const High& high, const Key& key = {},
                             Here at = Here::current()) {
   return call<detail::RandintTag<T, Stream, detail::has_sharding_v<Like>>>(Source::from(at), like, low, high,
                                                                            detail::drawn_from(key));
 }
 
 /// Exponential draws of rate 1, in [0, 17) for f32: -log(1 - u). Divide by another rate.
-template <std::uint32_t Stream = 0, TensorArgument Like, class Key>
-constexpr auto exponential_like(const Like& like, const Key& key, Here at = Here::current()) {
+template <std::uint32_t Stream = 0, TensorArgument Like, class Key = detail::NoKey>
+constexpr auto exponential_like(const Like& like, const Key& key = {}, Here at = Here::current()) {
   return call<detail::ExponentialTag<Stream, detail::has_sharding_v<Like>>>(Source::from(at), like,
                                                                             detail::drawn_from(key));
 }
 
 /// Draws of the standard Gumbel distribution, -log(-log(u)); of the standard Laplace distribution, of variance 2; of
 /// the standard Cauchy distribution, tan(pi (u - 1/2)). Multiply by a scale, and add a location.
-template <std::uint32_t Stream = 0, TensorArgument Like, class Key>
-constexpr auto gumbel_like(const Like& like, const Key& key, Here at = Here::current()) {
+template <std::uint32_t Stream = 0, TensorArgument Like, class Key = detail::NoKey>
+constexpr auto gumbel_like(const Like& like, const Key& key = {}, Here at = Here::current()) {
   return call<detail::InverseTag<detail::Gumbel, Stream, detail::has_sharding_v<Like>>>(Source::from(at), like,
                                                                                         detail::drawn_from(key));
 }
-template <std::uint32_t Stream = 0, TensorArgument Like, class Key>
-constexpr auto laplace_like(const Like& like, const Key& key, Here at = Here::current()) {
+template <std::uint32_t Stream = 0, TensorArgument Like, class Key = detail::NoKey>
+constexpr auto laplace_like(const Like& like, const Key& key = {}, Here at = Here::current()) {
   return call<detail::InverseTag<detail::Laplace, Stream, detail::has_sharding_v<Like>>>(Source::from(at), like,
                                                                                          detail::drawn_from(key));
 }
-template <std::uint32_t Stream = 0, TensorArgument Like, class Key>
-constexpr auto cauchy_like(const Like& like, const Key& key, Here at = Here::current()) {
+template <std::uint32_t Stream = 0, TensorArgument Like, class Key = detail::NoKey>
+constexpr auto cauchy_like(const Like& like, const Key& key = {}, Here at = Here::current()) {
   return call<detail::InverseTag<detail::Cauchy, Stream, detail::has_sharding_v<Like>>>(Source::from(at), like,
                                                                                         detail::drawn_from(key));
 }
 /// Draws of the standard logistic distribution, log(u / (1 - u)), of variance pi^2 / 3 (jax.random.logistic).
-template <std::uint32_t Stream = 0, TensorArgument Like, class Key>
-constexpr auto logistic_like(const Like& like, const Key& key, Here at = Here::current()) {
+template <std::uint32_t Stream = 0, TensorArgument Like, class Key = detail::NoKey>
+constexpr auto logistic_like(const Like& like, const Key& key = {}, Here at = Here::current()) {
   return call<detail::InverseTag<detail::Logistic, Stream, detail::has_sharding_v<Like>>>(Source::from(at), like,
                                                                                           detail::drawn_from(key));
 }
 /// -1 or 1, with a probability of one half each, in the element type of `like` (jax.random.rademacher).
-template <std::uint32_t Stream = 0, TensorArgument Like, class Key>
-constexpr auto rademacher_like(const Like& like, const Key& key, Here at = Here::current()) {
+template <std::uint32_t Stream = 0, TensorArgument Like, class Key = detail::NoKey>
+constexpr auto rademacher_like(const Like& like, const Key& key = {}, Here at = Here::current()) {
   return call<detail::InverseTag<detail::Rademacher, Stream, detail::has_sharding_v<Like>>>(Source::from(at), like,
                                                                                             detail::drawn_from(key));
 }
 /// Standard normal draws within [lower, upper] only, by the inverse of erf of a uniform draw between erf(lower /
 /// sqrt(2)) and erf(upper / sqrt(2)), as jax.random.truncated_normal. In f32 the bounds should not both be beyond 5 on
 /// one side, where erf is 1.
-template <std::uint32_t Stream = 0, TensorArgument Like, NumberOperand Lower, NumberOperand Upper, class Key>
-constexpr auto truncated_normal_like(const Like& like, const Lower& lower, const Upper& upper, const Key& key,
+template <std::uint32_t Stream = 0, TensorArgument Like, NumberOperand Lower, NumberOperand Upper,
+          class Key = detail::NoKey>
+constexpr auto truncated_normal_like(const Like& like, const Lower& lower, const Upper& upper, const Key& key = {},
                                      Here at = Here::current()) {
   return call<detail::InverseTag<detail::TruncatedNormal, Stream, detail::has_sharding_v<Like>>>(
       Source::from(at), like, detail::drawn_from(key), lower, upper);
@@ -242,8 +244,9 @@ enum class Replacement : std::uint8_t { no, yes };
 /// shape_mismatch for a count above n without replacement. Communication: as topk; with replacement as argmax.
 ///
 ///     const auto some = ts::multinomial<ts::Replacement::yes>(weights, 16, key);
-template <Replacement R = Replacement::no, std::uint32_t Stream = 0, TensorArgument P, SizeOperand Count, class Key>
-constexpr auto multinomial(const P& weights, const Count& count, const Key& key, Here at = Here::current()) {
+template <Replacement R = Replacement::no, std::uint32_t Stream = 0, TensorArgument P, SizeOperand Count,
+          class Key = detail::NoKey>
+constexpr auto multinomial(const P& weights, const Count& count, const Key& key = {}, Here at = Here::current()) {
   const auto noisy = call<detail::PerturbedTag<Stream>>(
       Source::from(at),
       call<detail::LogWeightsTag<P::rank, R == Replacement::yes>>(Source::from(at), weights, Dim(count)),
@@ -257,15 +260,15 @@ constexpr auto multinomial(const P& weights, const Count& count, const Key& key,
 /// Indices along dim D, drawn with the probabilities softmax<D>(logits): the argmax of logits plus Gumbel noise
 /// (jax.random.categorical). The result lacks dim D; a logit of -infinity is never drawn. No gradient. Communication:
 /// as argmax.
-template <int D = -1, std::uint32_t Stream = 0, TensorArgument Logits, class Key>
-constexpr auto categorical(const Logits& logits, const Key& key, Here at = Here::current()) {
+template <int D = -1, std::uint32_t Stream = 0, TensorArgument Logits, class Key = detail::NoKey>
+constexpr auto categorical(const Logits& logits, const Key& key = {}, Here at = Here::current()) {
   return argmax<D>(call<detail::PerturbedTag<Stream>>(Source::from(at), logits, detail::drawn_from(key)), at);
 }
 
 /// x with the indices of dim D in random order, the same for all other dims (jax.random.permutation). Its gradient goes
 /// back to where each element came from. Communication: as index_select.
-template <int D, std::uint32_t Stream = 0, TensorArgument X, class Key>
-constexpr auto permutation(const X& x, const Key& key, Here at = Here::current()) {
+template <int D, std::uint32_t Stream = 0, TensorArgument X, class Key = detail::NoKey>
+constexpr auto permutation(const X& x, const Key& key = {}, Here at = Here::current()) {
   constexpr int dim = detail::checked_dim<D, X::rank>();
   return index_select<D>(
       x, call<detail::PermutationTag<X::rank, dim, Stream>>(Source::from(at), x, detail::drawn_from(key)), at);
