@@ -4,4 +4,5 @@
 #include <tessera/data/safetensors.hpp>
 #include <tessera/runtime/transport/collectives.hpp>
 #include <tessera/runtime/transport/reduce_shards.hpp>
+#include <tessera/tensor/oracle.hpp>
 #include <tessera/tessera.hpp>
