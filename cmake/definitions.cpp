@@ -5,4 +5,5 @@
 #include <tessera/runtime/transport/collectives.hpp>
 #include <tessera/runtime/transport/process_transport.hpp>
 #include <tessera/runtime/transport/reduce_shards.hpp>
+#include <tessera/tensor/oracle.hpp>
 #include <tessera/tessera.hpp>

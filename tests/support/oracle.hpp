@@ -1,6 +1,8 @@
 #ifndef TESSERA_TESTS_SUPPORT_ORACLE_HPP
 #define TESSERA_TESTS_SUPPORT_ORACLE_HPP
 
+#include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <functional>
 #include <stdexcept>
@@ -46,6 +48,13 @@ struct Array {
   double& at(const Shape& index) { return data[offset(index)]; }
   double at(const Shape& index) const { return data[offset(index)]; }
 };
+
+/// The largest magnitude of the finite elements, at least `least`.
+inline double largest(const Array& value, double least) {
+  for (const double v : value.data)
+    if (std::isfinite(v)) least = std::max(least, std::fabs(v));
+  return least;
+}
 
 /// Calls f(index) for every index of a shape, in row-major order.
 inline void for_each_index(const Shape& shape, const std::function<void(const Shape&)>& f) {

@@ -94,12 +94,6 @@ class Rounding {
   std::uniform_real_distribution<double> draw_{-1, 1};
 };
 
-inline double largest(const Array& value, double least) {
-  for (const double v : value.data)
-    if (std::isfinite(v)) least = std::max(least, std::fabs(v));
-  return least;
-}
-
 /// Text on the elements of a result that differ by more than `tolerance` times its largest element; empty if none do.
 /// Arguments have magnitudes near 1, so far smaller results are the remainders of cancelled sums.
 inline std::string difference(const Array& got, const Array& want, double tolerance) {

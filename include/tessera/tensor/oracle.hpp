@@ -2,21 +2,34 @@
 #define TESSERA_TENSOR_ORACLE_HPP
 #include <tessera/base/push_macros.hpp>
 
+#include <atomic>
 #include <cstdint>
-#include <utility>
-#include <vector>
+#include <span>
 
+#include <tessera/base/compiled.hpp>
+#include <tessera/base/growable.hpp>
 #include <tessera/runtime/oracle/oracle.hpp>
+#if TESSERA_HAS_DEFINITIONS
+#include <utility>
+
 #include <tessera/runtime/oracle/oracle_run.hpp>
+#endif
 
 namespace tessera {
 
 namespace detail {
-inline Growable<Leaf> run_compared(runtime::Executable& executable, std::span<const Leaf> arguments) {
+
+/// Runs a program on one device and on its mesh, and hands differences to the innermost scope.
+TESSERA_ONCE Growable<Leaf> run_compared(runtime::Executable& executable, std::span<const Leaf> arguments);
+
+#if TESSERA_HAS_DEFINITIONS
+TESSERA_ONCE Growable<Leaf> run_compared(runtime::Executable& executable, std::span<const Leaf> arguments) {
   runtime::OracleRun run = runtime::run_with_oracle(executable, arguments);
   add_differences(run.compared, std::move(run.differences));
   return std::move(run.results);
 }
+#endif
+
 }  // namespace detail
 
 /// While an OracleScope exists, each program that this thread runs is run twice, on one device and on its mesh, and the
