@@ -215,6 +215,7 @@ enum class errc : int {
   unsupported = 20,     ///< something the library does not do
   annotation = 21,      ///< a tensor is annotated with a sharding, or is not, where the operation requires the opposite
   oracle = 22,          ///< a program's results on a mesh and on one device differ by more than rounding
+  processes = 23,       ///< processes that run a program together differ, or one of them does not answer
 };
 
 /// Base class of all errors of the library. `id()` is stable; the text of what() may change.
@@ -1328,6 +1329,12 @@ inline constexpr int max_rank = 8;
 
 /// Extents of a tensor, outermost first.
 using Shape = InlineVector<std::int64_t, max_rank>;
+
+namespace detail {
+/// Empty braces in the place of extents, those of a tensor of rank 0: `ts::full<float>({}, 2, mesh)`. The rank of an
+/// array of extents can't be deduced from them.
+struct NoExtents {};
+}  // namespace detail
 
 /// The product of the extents, 1 for rank 0; -1 for shapes that no tensor may have: with a negative extent, or with
 /// nonzero extents whose product exceeds max_elements. That holds for empty tensors too (as in NumPy), so that strides
@@ -7900,7 +7907,7 @@ template <class F, class... Args> struct Traced {
     static_assert(
         detail::is_kept<detail::rule_of<Recorded, fault>()>,
         "tessera: an operation of the traced function breaks the rule in quotes; the number after the rule is "
-        "the line of the call");
+        "the line of the call. If there is an error above this one, correct that error first");
     (void)sizeof(detail::ExplainSteps<fault != length>);
     static_assert(is_constexpr,
                   "tessera: the traced function calls a function that is not constexpr; add constexpr to the function "
@@ -7986,8 +7993,23 @@ template <class T> constexpr Floating floating_of(const T& object) {
   for_each_floating(object, [&](const auto&, const Value& value) { found.add(here(value)); });
   return found;
 }
-/// Replaces the floating tensors of a structure by variables, and lists these.
+/// Whether a structure has a tensor that is in no trace.
+struct FindStored {
+  bool found = false;
+  template <class Leaf> constexpr void leaf(const Leaf& leaf) {
+    if constexpr (StoredOperand<Leaf>) found = found || value_behind(leaf).module == nullptr;
+  }
+  constexpr void enter_stack(auto&) {}
+  constexpr void enter_layer(int) {}
+  constexpr void leave_stack() {}
+};
+/// Replaces the floating tensors of a structure by variables, and lists these. Errors: `unsupported` for tensors that
+/// are in no trace.
 template <class T> constexpr Floating make_variables(T& object) {
+  if (FindStored stored; (for_each_leaf(object, stored), stored.found))
+    fail(errc::unsupported,
+         "[grad] outside of a traced function: call ts::grad, ts::vjp and other derivatives inside a "
+         "function of ts::compile");
   Floating made;
   for_each_floating(object, [&](auto& leaf, const Value& value) {
     const Value own = as_variable(here(value));
@@ -9222,6 +9244,12 @@ constexpr DType shown_dtype(const ShapeContext& c, int operand) {
 /// Throws shape_mismatch. Not constexpr on purpose: in a constant expression it ends the compilation.
 [[noreturn]] inline void fail_shapes(const ShapeContext& c, const std::string& why, std::string_view name = {}) {
   fail_operation(errc::shape_mismatch, c, why, name);
+}
+/// Throws shape_mismatch where the result, of i32, counts more elements than i32 can. `counted`: what has them.
+constexpr void check_countable(const ShapeContext& c, std::int64_t elements, const char* counted = "the dim has",
+                               std::string_view name = {}) {
+  if (c.node().dtype == DType::i32 && elements > 0x7fffffff)
+    fail_shapes(c, concat_text(counted, " more elements than i32 indices can count; use std::int64_t indices"), name);
 }
 /// Throws capacity, for a result that exceeds the limits of tensors.
 [[noreturn]] inline void fail_large(const ShapeContext& c, const Shape& result) {
@@ -12298,6 +12326,20 @@ constexpr Value iota(Value like, int dim, DType type) {
 
 namespace tessera::ops {
 
+/// Whether some node reads the elements of a node, and not only its shape.
+constexpr bool reads_elements(const ShapeContext& c) {
+  for (int i = 0; i < c.graph.output_count; ++i)
+    if (c.graph.outputs[i] == c.id) return true;
+  for (int id = c.id + 1; id < c.graph.size; ++id)
+    for (int i = 0; i < c.graph[id].arity; ++i)
+      if (c.graph.operand(id, i) == c.id && !has_operand(row_of(c.graph[id]).shape_only, i)) return true;
+  return false;
+}
+/// check_countable for positions, of which it does not matter that they wrap around if they only give a shape.
+constexpr void check_positions(const ShapeContext& c, std::int64_t extent) {
+  if (c.node().dtype == DType::i32 && extent > 0x7fffffff && reads_elements(c)) check_countable(c, extent);
+}
+
 constexpr Shape argument_shape(const ShapeContext& c) { return c.arguments[c.node().index()]; }
 constexpr Shape scalar_shape(const ShapeContext&) { return {}; }
 constexpr Shape like_shape(const ShapeContext& c) { return c.operand(0); }
@@ -12468,6 +12510,7 @@ struct ArangeOp {
                                  [](const ShapeContext& c) {
                                    if (const std::int64_t count = c.number(0); count < 0)
                                      fail_shapes(c, concat_text("negative size ", count), name_of(maker_of(c.node())));
+                                   check_positions(c, c.number(0));
                                    return Shape{c.number(0)};
                                  },
                              .sharding =
@@ -12486,7 +12529,11 @@ struct IotaOp {
   static constexpr OpRow row{.name = "iota",
                              .kind = OpKind::index,
                              .arity = 1,
-                             .shape = like_shape,
+                             .shape =
+                                 [](const ShapeContext& c) {
+                                   check_positions(c, c.operand(0)[static_cast<std::size_t>(dim_of(c.node()))]);
+                                   return c.operand(0);
+                                 },
                              .sharding = like_sharding,
                              .flops = 0,
                              .shape_only = 1,
@@ -13327,7 +13374,13 @@ namespace tessera::ops {
 [[noreturn]] inline void fail_einsum(const ShapeContext& c, const EinsumLabels& labels, std::int8_t label) {
   int windows = c.graph.operand(c.id, 0);
   while (c.graph[windows].op == Op::rearrange) windows = c.graph.operand(windows, 0);
-  if (row_of(c.graph[windows]).windows != nullptr) fail_shapes(c, "in-features differ", "conv");
+  if (row_of(c.graph[windows]).windows != nullptr) {
+    int image = c.graph.operand(windows, 0);  // the operand here has the windows of the image
+    while (c.graph[image].op == Op::rearrange) image = c.graph.operand(image, 0);
+    fail(errc::shape_mismatch, "[conv] in-features differ: ", shape_text(c.graph[image].dtype, c.shapes[image]), " x ",
+         shape_text(shown_dtype(c, 1), c.operand(1)), ", of [batch, spatial..., in] and [taps..., in, out]",
+         c.node().source);
+  }
   const int rank_a = c.graph.operand_node(c.id, 0).rank, rank_b = c.graph.operand_node(c.id, 1).rank;
   bool matrices =
       rank_a > 0 && rank_b > 0 && labels.a[rank_a - 1] == label && labels.b[rank_b > 1 ? rank_b - 2 : 0] == label;
@@ -13579,7 +13632,9 @@ inline constexpr std::int8_t batch = 0, heads = 1, queries = 2, keys = 3, width 
 /// Checks the shapes q [b, t, h, d], k [b, s, h, d], v [b, s, h, e].
 constexpr void check_attention_shapes(const ShapeContext& c, bool has_values) {
   const Shape &q = c.operand(0), &k = c.operand(1);
-  if (q[0] != k[0] || q[2] != k[2]) fail_shapes(c, "queries and keys differ in batch or heads", "attention");
+  if (q[0] != k[0]) fail_shapes(c, "queries and keys differ in batch", "attention");
+  if (q[2] != k[2])
+    fail_shapes(c, "queries and keys differ in heads; ts::repeat_heads(k, q) repeats those of keys", "attention");
   if (q[3] != k[3]) fail_shapes(c, "queries and keys differ in width", "attention");
   if (!has_values) return;
   const Shape& v = c.operand(2);
@@ -15445,8 +15500,7 @@ namespace tessera::ops {
 constexpr Shape argsort_shape(const ShapeContext& c) {
   Shape shape = c.operand(0);
   std::int64_t& extent = shape[static_cast<std::size_t>(dim_of(c.node()))];
-  if (c.node().dtype == DType::i32 && extent > 0x7fffffff)
-    fail_shapes(c, "the dim has more elements than i32 indices can count; use std::int64_t indices");
+  check_countable(c, extent);
   if (c.node().arity == 1) return shape;
   if (c.number(1) < 0 || c.number(1) > extent) fail_shapes(c, "k is not between 0 and the extent of the dim", "topk");
   extent = c.number(1);
@@ -16031,16 +16085,20 @@ TESSERA_PLANNING_BEGIN
 
 namespace tessera::ops {
 
+constexpr std::string_view name_of(PositionOf position) { return position == PositionOf::argmax ? "argmax" : "argmin"; }
 /// The elements of the operand are positions: what matters of it is its shape.
 [[noreturn]] inline void fail_without_elements(const ShapeContext& c, PositionOf position, int dim) {
   const std::string operand = shape_text(DType::i32, c.operand(0));
-  fail(errc::dim_range, "[", position == PositionOf::argmax ? "argmax" : "argmin", "] dim ", dim,
-       " of a tensor of shape ", operand.substr(operand.find('[')), " has no elements", c.node().source);
+  const std::string_view function = c.node().source.function(), operation = name_of(position);
+  fail(errc::dim_range, "[", function.empty() ? operation : function, "] dim ", dim, " of a tensor of shape ",
+       operand.substr(operand.find('[')), " has no elements", c.node().source);
 }
 constexpr Shape reduction_shape(const ShapeContext& c) {
   const Reduced reduced = Reduced::of(c.node());
   Shape shape;
+  std::int64_t positions = 1;
   for (int d = 0; d < c.graph.operand_node(c.id, 0).rank; ++d) {
+    if (reduced.has(d)) positions *= c.operand(0)[static_cast<std::size_t>(d)];
     if (reduced.has(d) && reduced.position != PositionOf::nothing && c.operand(0)[static_cast<std::size_t>(d)] == 0)
       fail_without_elements(c, reduced.position, d);
     if (!reduced.has(d))
@@ -16048,6 +16106,8 @@ constexpr Shape reduction_shape(const ShapeContext& c) {
     else if (reduced.keep)
       shape.push_back(1);
   }
+  if (reduced.position != PositionOf::nothing)
+    check_countable(c, positions, "the dims have", name_of(reduced.position));
   return shape;
 }
 
@@ -16428,6 +16488,14 @@ template <int Dim, int Rank> constexpr int checked_dim() {
   return Dim < 0 ? Dim + Rank : Dim;
 }
 
+/// For overloads with a dim as an argument, as in PyTorch: they do not compile.
+template <class Dim, class X> constexpr X refuse_dim_argument(const X& x) {
+  static_assert(std::is_void_v<Dim>,
+                "tessera: dims are template arguments: ts::cumsum<0>(x) for ts::cumsum(x, 0), ts::concat<0>(x, y) for "
+                "ts::concat(x, y, 0), ts::gather<1>(x, indices) for ts::gather(x, 1, indices)");
+  return x;
+}
+
 /// Sizes are 64-bit integers in a graph.
 constexpr Value as_size(Value v) { return build::cast(v, DType::i64); }
 
@@ -16483,7 +16551,8 @@ template <class T> struct ArangeTag {
   template <class X, class Size> using result = Typed<T, 1>;
   static constexpr Value emit(Value context, Value, Value size) {
     size = as_size(size).at(context.source);
-    return build::cast(size.make({.op = Op::arange, .dtype = DType::i32, .rank = 1}, {size.id}), dtype_v<T>);
+    const DType counted = size_of(dtype_v<T>) == 8 ? DType::i64 : DType::i32;
+    return build::cast(size.make({.op = Op::arange, .dtype = counted, .rank = 1}, {size.id}), dtype_v<T>);
   }
 };
 template <class T> constexpr Sym<T, 1> counted_to(Value context, const Dim& n) {
@@ -17430,6 +17499,85 @@ template <int D, TensorArgument X> constexpr auto squeeze(const X& x, Here at = 
   return call<detail::SqueezeTag<X::rank, detail::checked_dim<D, X::rank>()>>(Source::from(at), x);
 }
 
+/// With a dim as an argument they do not compile.
+template <TensorArgument X, std::integral Dim> constexpr X unsqueeze(const X& x, Dim) {
+  return detail::refuse_dim_argument<Dim>(x);
+}
+template <TensorArgument X, std::integral Dim> constexpr X squeeze(const X& x, Dim) {
+  return detail::refuse_dim_argument<Dim>(x);
+}
+template <TensorArgument X, std::integral A, std::integral B> constexpr X transpose(const X& x, A, B) {
+  static_assert(std::is_void_v<A>, "tessera: dims are template arguments: ts::swapaxes<0, 1>(x) for "
+                                   "ts::transpose(x, 0, 1); ts::transpose<1, 0, 2>(x) is an order of all dims");
+  return x;
+}
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/graph/trace/function_call.hpp
+
+#ifndef TESSERA_GRAPH_TRACE_FUNCTION_CALL_HPP
+#define TESSERA_GRAPH_TRACE_FUNCTION_CALL_HPP
+
+namespace tessera::detail {
+
+/// A call of a function that is composed of others: while it exists, errors of the operations that are recorded name
+/// the function too. Of nested calls that is the outermost, which the user wrote. Tags have `function` instead.
+class FunctionCall {
+ public:
+  constexpr FunctionCall(const char* name, const auto&... arguments) {
+    (look(arguments), ...);
+    if (module_ == nullptr) return;  // no trace: an expression of stored tensors
+    if (module_->function == nullptr)
+      module_->function = name;
+    else
+      module_ = nullptr;
+  }
+  constexpr ~FunctionCall() {
+    if (module_ != nullptr) module_->function = nullptr;
+  }
+  FunctionCall(const FunctionCall&) = delete;
+  FunctionCall& operator=(const FunctionCall&) = delete;
+
+ private:
+  Module* module_ = nullptr;
+
+  template <class T> constexpr void look(const T& argument) {
+    if constexpr (!std::is_arithmetic_v<T>)
+      if (module_ == nullptr) module_ = trace_in(argument).module;
+  }
+};
+
+}  // namespace tessera::detail
+
+#endif
+
+// ---- tessera/ops/stop_gradient.hpp
+
+#ifndef TESSERA_OPS_STOP_GRADIENT_HPP
+#define TESSERA_OPS_STOP_GRADIENT_HPP
+
+namespace tessera {
+
+namespace detail {
+
+struct StopGradientTag {
+  template <class A> using result = A;
+  static constexpr Value emit(Value context, Value x) {
+    return build::unary(ops::op_v<ops::StopGradientOp>, x.at(context.source));
+  }
+};
+
+}  // namespace detail
+
+/// x, which gradients treat as a constant: jax.lax.stop_gradient, Tensor.detach. What only the gradient behind it needs
+/// is not computed. No communication.
+template <TensorArgument X> constexpr auto stop_gradient(const X& x, Here at = Here::current()) {
+  return call<detail::StopGradientTag>(Source::from(at), x);
+}
+
 }  // namespace tessera
 
 #endif
@@ -17474,6 +17622,22 @@ struct EmbeddingTag {
 template <TensorArgument Table, TensorArgument Indices>
 constexpr auto embedding(const Table& table, const Indices& indices, Here at = Here::current()) {
   return call<detail::EmbeddingTag>(Source::from(at), table, indices);
+}
+/// The same, with a row whose gradient is zero, that of `Padding`: padding_idx of F.embedding. -1 is the last row.
+///
+///     ts::embedding<0>(table, tokens)     // row 0, of tokens that fill up short texts, is not trained
+template <std::int64_t Padding, TensorArgument Table, TensorArgument Indices>
+constexpr auto embedding(const Table& table, const Indices& indices, Here at = Here::current()) {
+  const detail::FunctionCall named("embedding", table);
+  static_assert(Table::rank == 2, "tessera: the table of embedding with a padding row is a matrix [classes, features]");
+  const auto rows = embedding(table, indices, at);
+  const auto is_padding = [&] {
+    if constexpr (Padding >= 0)
+      return equal(indices, Padding, at);
+    else
+      return equal(indices, extent<0>(table, at) + Padding, at);
+  }();
+  return select(unsqueeze<Indices::rank>(is_padding, at), stop_gradient(rows, at), rows, at);
 }
 
 }  // namespace tessera
@@ -17531,6 +17695,12 @@ constexpr auto index_select(const X& x, const Indices& indices, Here at = Here::
     return embedding(x, indices, at);
   else
     return movedim<0, dim>(embedding(movedim<dim, 0>(x, at), indices, at), at);
+}
+
+/// With a dim as an argument it does not compile.
+template <TensorArgument X, std::integral Dim, TensorArgument Indices>
+constexpr X index_select(const X& x, Dim, const Indices&) {
+  return detail::refuse_dim_argument<Dim>(x);
 }
 
 /// The value where the mask holds, x elsewhere: select(mask, value, x). The value is a number or a tensor, broadcast
@@ -17606,9 +17776,96 @@ constexpr T elements_where(const Flags& flags, const T& yes, const T& no, Here a
   }
 }
 
+/// associative_scan of values of a trace. `direction`: 1 combines each element with those before it, -1 with those
+/// behind it.
+template <int D, class F, class Elements>
+constexpr auto associative_scan(const F& f, const Elements& elements, const Value& direction, Here at) {
+  const Value context = direction;
+  const auto x = as_carry(context, elements);
+  using X = std::remove_const_t<decltype(x)>;
+  constexpr bool is_tensors = is_tensors_v<X>;
+  static_assert(is_tensors,
+                "tessera: ts::associative_scan takes a tensor, or a tuple, pair or array of tensors; give the fields "
+                "of a struct as a tuple");
+  if constexpr (!is_tensors) {
+    return x;
+  } else {
+    const Dim count = extent<D>(first_tensor(x), at);
+    const Dim steps(log2_rounded_up(as_size(lower(context, count))));
+    const auto places = counted_to<std::int32_t>(context, count);
+    const Sym<std::int32_t, 0> last(build::cast(lower(context, count - 1), DType::i32));
+    const auto step = [&](const auto&, const auto& carry) {
+      const auto& [so_far, distance] = carry;
+      const auto wanted = as_sym(call<SubTag>(Source::from(at), places, distance));
+      const auto other = minimum(maximum(wanted, 0, at), last, at);
+      const auto has_other = tessera::equal(wanted, other, at);
+      const auto combined = as_carry(context, f(elements_at<D>(so_far, other, at), so_far));
+      constexpr bool is_alike = std::is_same_v<std::remove_const_t<decltype(combined)>, X>;
+      static_assert(is_alike, "tessera: the function of ts::associative_scan returns tensors of the element types, "
+                              "ranks and structure of its arguments; convert element types with ts::cast");
+      if constexpr (is_alike)
+        return std::pair(elements_where<D>(has_other, combined, so_far, at),
+                         call<AddTag>(Source::from(at), distance, distance));
+      else
+        return carry;
+    };
+    return fori_loop(0, steps, step, std::pair(x, Sym<std::int32_t, 0>(direction)), at).first;
+  }
+}
+
+/// Item `Item` of the result, from stored tensors: X are their element types and ranks, Structure<...> is what holds
+/// them.
+template <int D, int Item, class F, template <class...> class Structure, class... X> struct AssociativeScanTag {
+  static constexpr const char* function = "associative_scan";
+  template <class...> using result = std::tuple_element_t<Item, std::tuple<X...>>;
+  template <class...> static constexpr void convert(Value& direction, std::same_as<Value> auto&...) {
+    direction = build::cast(direction, DType::i32);
+  }
+  static constexpr Value emit(Value context, Value direction, std::same_as<Value> auto... x) {
+    using Elements = Structure<Sym<typename X::type, X::rank>...>;
+    const auto all =
+        associative_scan<D>(F{}, Elements{Sym<typename X::type, X::rank>(x)...}, direction.at(context.source), Here());
+    if constexpr (TensorOperand<Elements>)
+      return all.value;
+    else
+      return std::get<Item>(all).value;
+  }
+};
+
+/// associative_scan of tensors outside of a trace: an expression for each.
+template <int D, class F> struct StoredScan {
+  template <template <class...> class Structure, class... X>
+  static constexpr auto of(int direction, Source source, const X&... x) {
+    return [&]<std::size_t... I>(std::index_sequence<I...>) {
+      return [](const auto&... made) {
+        return Structure<std::remove_cvref_t<decltype(made)>...>{made...};
+      }(call<AssociativeScanTag<D, static_cast<int>(I), F, Structure, typed_of<X>...>>(source, direction, x...)...);
+    }(std::index_sequence_for<X...>{});
+  }
+};
+template <class... X> using OneTensor = std::tuple_element_t<0, std::tuple<X...>>;
+
+/// Whether T is a tensor that is not a value of a trace, or a tuple or pair of such.
+template <class T> inline constexpr bool is_stored_v = StoredOperand<T>;
+template <class Tag, class... X>
+inline constexpr bool is_stored_v<Expr<Tag, X...>> = ((is_stored_v<X> || NumberOperand<X>)&&...);
+template <template <class...> class Tuple, class First, class... Rest>
+  requires(is_tuple_v<Tuple<First, Rest...>>)
+inline constexpr bool is_stored_v<Tuple<First, Rest...>> = is_stored_v<First> && (is_stored_v<Rest> && ...);
+
+template <int D, class F, TensorOperand X> constexpr auto stored_scan(int direction, Source source, const X& x) {
+  return StoredScan<D, F>::template of<OneTensor>(direction, source, x);
+}
+template <int D, class F, template <class...> class Tuple, class... X>
+  requires(is_tuple_v<Tuple<X...>>)
+constexpr auto stored_scan(int direction, Source source, const Tuple<X...>& elements) {
+  return std::apply([&](const X&... x) { return StoredScan<D, F>::template of<Tuple>(direction, source, x...); },
+                    elements);
+}
+
 }  // namespace detail
 
-/// Inside a traced function: all partial results of an associative function along dim D, as jax.lax.associative_scan:
+/// All partial results of an associative function along dim D, as jax.lax.associative_scan:
 /// element i of the result is `f(...f(f(x0, x1), x2)..., xi)`. `elements` is a tensor, or a tuple, pair or array of
 /// tensors that have dim D in common; the result is like it. f takes two such structures and computes all elements of
 /// them at once: it sees whole tensors, and combines elements with equal indices. With `{.reverse = true}` the elements
@@ -17622,50 +17879,25 @@ constexpr T elements_where(const Flags& flags, const T& yes, const T& no, Here a
 /// Step k, of ceil(log2 n), combines each element with the one 2^k before it (Hillis and Steele). f is traced once, in
 /// one loop; it computes n elements a step, so n log2 n in all. ts::cumsum and ts::cumprod are faster for sums and
 /// products, and ts::scan does less work for long dims where its n steps have enough to do each. The first 2^k elements
-/// are combined with element 0 and the result is dropped: f has to be finite there, for its gradient. Errors:
+/// are combined with element 0 and the result is dropped: f has to be finite there, for its gradient. Of stored tensors
+/// it is an expression, for a tuple one for each item, which computes the whole scan; f must not capture then. Errors:
 /// shape_mismatch for tensors of other extents along D, or a result of another shape. Communication: none if D is not
 /// split; else each step gathers each tensor along D, and the result is split again. All other dims stay split. Source:
 /// Hillis, Steele, Data parallel algorithms, 1986.
 template <int D = 0, class F, class Elements>
 constexpr auto associative_scan(const F& f, const Elements& elements, ScanOptions options = {},
                                 Here at = Here::current()) {
-  const Value found = detail::trace_in(elements);
-  if (found.module == nullptr)
-    fail(errc::unsupported,
-         "[associative_scan] outside of a traced function: call ts::associative_scan inside a function of ts::compile",
-         Source::from(at));
-  const Value context = found.at(Source::from(at));
-  const auto x = detail::as_carry(context, elements);
-  using X = std::remove_const_t<decltype(x)>;
-  constexpr bool is_tensors = detail::is_tensors_v<X>;
-  static_assert(is_tensors,
-                "tessera: ts::associative_scan takes a tensor, or a tuple, pair or array of tensors; give the fields "
-                "of a struct as a tuple");
-  if constexpr (!is_tensors) {
-    return x;
+  const int direction = options.reverse ? -1 : 1;
+  if constexpr (detail::is_stored_v<Elements> && std::is_empty_v<F>) {
+    return detail::stored_scan<D, F>(direction, Source::from(at), elements);
   } else {
-    const Dim count = extent<D>(detail::first_tensor(x), at);
-    const Dim steps(detail::log2_rounded_up(detail::as_size(lower(context, count))));
-    const auto places = detail::counted_to<std::int32_t>(context, count);
-    const Sym<std::int32_t, 0> last(build::cast(lower(context, count - 1), DType::i32));
-    const auto step = [&](const auto&, const auto& carry) {
-      const auto& [so_far, distance] = carry;
-      const Source source = Source::from(at);
-      const auto before = call<SubTag>(source, places, distance), after = call<AddTag>(source, places, distance);
-      const auto other = options.reverse ? minimum(after, last, at) : maximum(before, 0, at);
-      const auto has_other = options.reverse ? less_equal(after, last, at) : greater_equal(before, 0, at);
-      const auto combined = detail::as_carry(context, f(detail::elements_at<D>(so_far, other, at), so_far));
-      constexpr bool is_alike = std::is_same_v<std::remove_const_t<decltype(combined)>, X>;
-      static_assert(is_alike, "tessera: the function of ts::associative_scan returns tensors of the element types, "
-                              "ranks and structure of its arguments; convert element types with ts::cast");
-      if constexpr (is_alike)
-        return std::pair(detail::elements_where<D>(has_other, combined, so_far, at),
-                         call<AddTag>(source, distance, distance));
-      else
-        return carry;
-    };
-    const auto one = Sym<std::int32_t, 0>(context.integer(1, DType::i32));
-    return fori_loop(0, steps, step, std::pair(x, one), at).first;
+    const Value found = detail::trace_in(elements);
+    if (found.module == nullptr)
+      fail(
+          errc::unsupported,
+          "[associative_scan] outside of a traced function: call ts::associative_scan inside a function of ts::compile",
+          Source::from(at));
+    return detail::associative_scan<D>(f, elements, found.at(Source::from(at)).integer(direction, DType::i32), at);
   }
 }
 
@@ -17866,6 +18098,13 @@ inline constexpr KeepDims keepdims{};
 
 namespace detail {
 
+/// For overloads that take dims and keepdim as arguments, as in PyTorch: they do not compile.
+template <class Dim, class X> constexpr X refuse_keepdim_argument(const X& x) {
+  static_assert(std::is_void_v<Dim>, "tessera: ts::keepdims stands for keepdim=True: ts::mean<1>(x, ts::keepdims) for "
+                                     "ts::mean(x, 1, true)");
+  return x;
+}
+
 /// The dims as a bit set; negative dims count from the end; no dims means all.
 template <int Rank, int... Dims> constexpr unsigned dim_set() {
   static_assert(((Dims >= -Rank && Dims < Rank) && ...), "tessera: the dim is out of range for the rank of the tensor");
@@ -17948,8 +18187,14 @@ template <class Extreme, class Index, bool Keep, int... Dims> struct ArgReduce {
   }
 };
 
+template <class R> struct NamedLike {};
+template <class R>
+  requires requires { R::function; }
+struct NamedLike<R> {
+  static constexpr const char* function = R::function;
+};
 /// A reduction together with the static rank of its operand, from which the bit set of dims follows.
-template <int Rank, class R> struct RankedReduce {
+template <int Rank, class R> struct RankedReduce : NamedLike<R> {
   template <class A> using result = typename R::template result<A>;
   static constexpr Value emit(Value context, Value x) { return R::emit(context, x, Rank, R::template dims<Rank>); }
 };
@@ -18057,6 +18302,35 @@ constexpr auto argmin(const X& x, KeepDims, Here at = Here::current()) {
 template <Element Index = std::int32_t, TensorArgument X>
 constexpr auto argmin(const X& x, KeepDims, Here at = Here::current()) {
   return detail::reduce_by<detail::ArgReduce<ops::MinOp, Index, true>>(x, at);
+}
+
+/// With a dim and keepdim as arguments they do not compile.
+template <TensorArgument X, std::integral Dim> constexpr X sum(const X& x, Dim, bool) {
+  return detail::refuse_keepdim_argument<Dim>(x);
+}
+template <TensorArgument X, std::integral Dim> constexpr X mean(const X& x, Dim, bool) {
+  return detail::refuse_keepdim_argument<Dim>(x);
+}
+template <TensorArgument X, std::integral Dim> constexpr X max(const X& x, Dim, bool) {
+  return detail::refuse_keepdim_argument<Dim>(x);
+}
+template <TensorArgument X, std::integral Dim> constexpr X min(const X& x, Dim, bool) {
+  return detail::refuse_keepdim_argument<Dim>(x);
+}
+template <TensorArgument X, std::integral Dim> constexpr X prod(const X& x, Dim, bool) {
+  return detail::refuse_keepdim_argument<Dim>(x);
+}
+template <TensorArgument X, std::integral Dim> constexpr X any(const X& x, Dim, bool) {
+  return detail::refuse_keepdim_argument<Dim>(x);
+}
+template <TensorArgument X, std::integral Dim> constexpr X all(const X& x, Dim, bool) {
+  return detail::refuse_keepdim_argument<Dim>(x);
+}
+template <TensorArgument X, std::integral Dim> constexpr X argmax(const X& x, Dim, bool) {
+  return detail::refuse_keepdim_argument<Dim>(x);
+}
+template <TensorArgument X, std::integral Dim> constexpr X argmin(const X& x, Dim, bool) {
+  return detail::refuse_keepdim_argument<Dim>(x);
 }
 
 }  // namespace tessera
@@ -18694,6 +18968,449 @@ template <TensorArgument X, TensorArgument Y> constexpr auto mse(const X& x, con
 
 #endif
 
+// ---- tessera/ops/constraint.hpp
+
+#ifndef TESSERA_OPS_CONSTRAINT_HPP
+#define TESSERA_OPS_CONSTRAINT_HPP
+
+namespace tessera {
+
+namespace build {
+
+/// A value in a sharding that another value shares, or, exactly, in the sharding that the other value has.
+constexpr Value alike(const Value& of, const Value& other, Alike how = {}) {
+  Node made{.op = Op::alike, .dtype = of.dtype(), .rank = of.node().rank, .singletons = of.node().singletons};
+  how.write(made);
+  return of.make(made, {of.id, other.id});
+}
+
+}  // namespace build
+
+namespace detail {
+
+/// Adds a spec to the trace's table, for a value of this rank, with unsplit leading dims in front; returns its index.
+constexpr int constraint_spec(const Value& context, const PartitionSpec& spec, int rank, int node_rank) {
+  if (static_cast<int>(spec.entries.size()) > rank)
+    context.refuse(errc::spec_rank, "[with_sharding] spec: more entries than the tensor has dims");
+  PartitionSpec whole = spec;
+  for (int lead = node_rank - rank; lead > 0; --lead) whole.entries.insert(0, SpecEntry(none));
+  return context.module->add_spec(whole);
+}
+
+template <TensorArgument X>
+constexpr auto constrain(const X& x, const PartitionSpec& spec, CotangentSharding of_cotangent,
+                         const PartitionSpec* cotangent, Source source) {
+  static_assert(!LocalOperand<X>,
+                "tessera: values inside a ts::shard_map have no sharding of their own; call ts::with_sharding on the "
+                "arguments or the results of the shard_map");
+  const Value context = trace_of(x).at(source);
+  if (context.module == nullptr)
+    fail(errc::unsupported, "[with_sharding] outside of a traced function: use ts::reshard for stored tensors");
+  const Value value = lower(context, x);
+  Node made{
+      .op = Op::constraint, .dtype = value.dtype(), .rank = value.node().rank, .singletons = value.node().singletons};
+  Constraint says{constraint_spec(context, spec, X::rank, value.rank()), of_cotangent};
+  if (cotangent != nullptr) {
+    const int own = constraint_spec(context, *cotangent, X::rank, value.rank());
+    if (own > 127 || says.spec > 127)
+      value.refuse(
+          errc::capacity,
+          "[with_sharding] number of specs: the spec of a cotangent must be among the first 128 specs of a program");
+    says.cotangent_spec = static_cast<std::int8_t>(own);
+  }
+  says.write(made);
+  return Sym<typename X::element, X::rank>(value.at(source).make(made, {value.id}));
+}
+
+/// A value with a sharding over one axis of the mesh; over other axes it stays as it is.
+constexpr Value constrained_over(const Value& value, std::string_view axis, const PartitionSpec& spec,
+                                 CotangentSharding cotangent, bool keeps_sums = false, bool of_parameter = false) {
+  const int own = value.module->add_spec(spec), only = value.module->add_spec({SpecEntry(axis)});
+  if (only > 126) value.refuse(errc::capacity, "[with_sharding] number of specs: a program has more than 127 specs");
+  Node made{
+      .op = Op::constraint, .dtype = value.dtype(), .rank = value.node().rank, .singletons = value.node().singletons};
+  Constraint{own, cotangent, 0, static_cast<std::int8_t>(only), keeps_sums, of_parameter}.write(made);
+  return value.make(made, {value.id});
+}
+constexpr PartitionSpec whole_spec(int rank) {
+  PartitionSpec whole;
+  for (int dim = 0; dim < rank; ++dim) whole.entries.push_back(none);
+  return whole;
+}
+/// A parameter of a wrapper, gathered over one axis where it is only stored in parts. The planner chooses the sharding
+/// of its cotangent.
+constexpr Value gathered_over(const Value& value, std::string_view axis,
+                              CotangentSharding cotangent = CotangentSharding::free) {
+  return constrained_over(value, axis, whole_spec(value.rank()), cotangent, false, true);
+}
+/// A gradient that is whole over one axis, or a sum whose terms the devices of the axis have: readers reduce it. Where
+/// a reader makes it alike to a parameter, it stays split as that one is for computations.
+constexpr Value summed_over(const Value& value, std::string_view axis) {
+  return constrained_over(value, axis, whole_spec(value.rank()), CotangentSharding::free, true, true);
+}
+/// A value of static rank `rank` whose dim `dim` is split over one axis, like that of its cotangent.
+constexpr Value split_over(const Value& value, std::string_view axis, int dim, int rank) {
+  PartitionSpec spec;
+  for (int d = 0; d < value.rank(); ++d) spec.entries.push_back(none);
+  spec.entries[static_cast<std::size_t>(value.leading(rank) + dim)] = SpecEntry(axis);
+  return constrained_over(value, axis, spec, CotangentSharding::alike);
+}
+
+}  // namespace detail
+
+/// Inside a traced function: x with the sharding of the spec, for its readers and for its cotangent. The elements don't
+/// change. Errors: spec_rank when the spec has more entries than x has dims; spec_axis, when the program is planned,
+/// for axes that the mesh lacks. Communication: the reshard of x to that sharding, if x has another one.
+template <TensorArgument X>
+constexpr auto with_sharding(const X& x, const PartitionSpec& spec, Here at = Here::current()) {
+  return detail::constrain(x, spec, CotangentSharding::alike, nullptr, Source::from(at));
+}
+/// with_sharding with a different spec for the cotangent.
+template <TensorArgument X>
+constexpr auto with_sharding(const X& x, const PartitionSpec& spec, const PartitionSpec& cotangent,
+                             Here at = Here::current()) {
+  return detail::constrain(x, spec, CotangentSharding::own_spec, &cotangent, Source::from(at));
+}
+
+/// with_sharding for x alone: the planner chooses the sharding of its cotangent.
+template <TensorArgument X>
+  requires(!StoredOperand<X>)
+constexpr auto mark_sharding(const X& x, const PartitionSpec& spec, Here at = Here::current()) {
+  return detail::constrain(x, spec, CotangentSharding::free, nullptr, Source::from(at));
+}
+
+/// Inside a traced function: x and y with equal shardings, which the planner chooses. The elements don't change.
+/// Errors: shape_mismatch when their shapes differ. Communication: the reshard of one to the sharding of the other, if
+/// they differ.
+///
+///     const auto [g, w] = ts::shard_as(gradient, weight);
+template <TensorArgument X, TensorArgument Y>
+constexpr auto shard_as(const X& x, const Y& y, Here at = Here::current()) {
+  static_assert(!LocalOperand<X> && !LocalOperand<Y>,
+                "tessera: values inside a ts::shard_map have no sharding of their own; call ts::shard_as on the "
+                "arguments or the results of the shard_map");
+  static_assert(X::rank == Y::rank, "tessera: the operands of shard_as must have equal ranks");
+  const Source source = Source::from(at);
+  Value context = trace_of(x);
+  if (context.module == nullptr) context = trace_of(y);
+  if (context.module == nullptr)
+    fail(errc::unsupported, "[shard_as] outside of a traced function: use ts::reshard for stored tensors");
+  const Value a = lower(context.at(source), x).at(source), b = lower(context.at(source), y).at(source);
+  if (!same_static_shape(a.node(), b.node()))
+    a.refuse(errc::shape_mismatch, "[shard_as] shapes differ: a dim has static extent 1 in only one of the operands");
+  const Value first = build::alike(a, b), second = build::alike(b, first);
+  return std::tuple(Sym<typename X::element, X::rank>(first), Sym<typename Y::element, Y::rank>(second));
+}
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/ops/random/keys.hpp
+
+#ifndef TESSERA_OPS_RANDOM_KEYS_HPP
+#define TESSERA_OPS_RANDOM_KEYS_HPP
+
+namespace tessera {
+
+/// Inside a traced function, where a ts::Key is a ts::Scalar: the key that ts::fold_in gives for this key outside. n is
+/// an integer, a Dim or a Scalar, such as the number of a layer or of a step.
+template <NumberOperand N> constexpr Scalar fold_in(const Scalar& key, const N& n, Here at = Here::current()) {
+  Value context = trace_of(key);
+  if (context.module == nullptr) context = trace_of(n);
+  if (context.module == nullptr) {
+    if constexpr (std::is_arithmetic_v<N>)
+      return Scalar(ops::FoldInOp::folded(key.number(), HostNumber(n)));
+    else
+      return Scalar(ops::FoldInOp::folded(key.number(), n.number()));
+  }
+  context = context.at(Source::from(at));
+  return Scalar(build::apply<ops::FoldInOp>(build::cast(lower(context, key), DType::f64),
+                                            build::cast(lower(context, n), DType::f64)));
+}
+/// Inside a traced function: the keys that ts::split gives for this key outside.
+template <std::size_t N> constexpr std::array<Scalar, N> split(const Scalar& key, Here at = Here::current()) {
+  std::array<Scalar, N> keys;
+  const Scalar stream = fold_in(key, kernels::split_stream, at);
+  for (std::size_t i = 0; i < N; ++i) keys[i] = fold_in(stream, i, at);
+  return keys;
+}
+
+namespace detail {
+
+template <class K>
+inline constexpr bool is_key_v =
+    is_number_v<typename K::type> ||
+    (std::is_integral_v<typename K::type> && K::rank == 0 && !std::is_same_v<typename K::type, bool>);
+
+struct FoldInTag {
+  template <class K, class N> struct result : Typed<std::int64_t, 0> {
+    using Checks = decltype([] {
+      static_assert(is_key_v<K> && is_key_v<N>,
+                    "tessera: fold_in takes a key, and an integer: a number or an integer tensor of rank 0");
+    });
+  };
+  static constexpr Value emit(Value context, Value key, Value n) {
+    return build::apply<ops::FoldInOp>(build::cast(key.at(context.source), DType::i64), build::cast(n, DType::i64));
+  }
+};
+
+}  // namespace detail
+
+/// The key that ts::fold_in gives for a number which is known only when a step runs, such as the index of a
+/// ts::fori_loop or a slice of the xs of a ts::scan. This key is an i64 tensor of rank 0: it can be folded in and split
+/// again, be part of a carry or of xs, and every function that draws takes it. Draws with it depend on the key alone,
+/// as in JAX: a step of a loop draws what the same call draws outside of the loop. (A key that is a ts::Scalar gives
+/// every step of a loop, and every layer of a ts::Stack, draws of its own.) No communication.
+///
+///     ts::fori_loop(0, 10, [&](const auto& i, const auto& x) { return ts::dropout(x, 0.1, ts::fold_in(key, i)); }, x);
+template <Operand Key, Operand N>
+  requires(TensorOperand<Key> || TensorOperand<N>)
+constexpr auto fold_in(const Key& key, const N& n, Here at = Here::current()) {
+  return call<detail::FoldInTag>(Source::from(at), key, n);
+}
+/// The keys that ts::split gives for a key that is a tensor.
+template <std::size_t N, TensorArgument Key> constexpr auto split(const Key& key, Here at = Here::current()) {
+  const auto stream = fold_in(key, kernels::split_stream, at);
+  return [&]<std::size_t... I>(std::index_sequence<I...>) {
+    return std::array{fold_in(stream, I, at)...};
+  }(std::make_index_sequence<N>());
+}
+
+/// A ts::Scalar that is a key, as an i64 tensor of rank 0: a carry of ts::scan that each step splits is such a tensor
+/// (jax.random.key_data). Inside a traced function only, of a key that is an argument or was derived from an argument.
+/// Errors: unsupported elsewhere.
+///
+///     ts::scan([](const auto& carry, const auto& x) {
+///       const auto [next, own] = ts::split<2>(std::get<1>(carry));
+///       return std::tuple(std::tuple(ts::dropout(std::get<0>(carry) + x, 0.1, own), next), std::tuple());
+///     }, std::tuple(h, ts::key_data(key)), xs);
+constexpr Sym<std::int64_t, 0> key_data(const Scalar& key, Here at = Here::current()) {
+  Value context = trace_of(key);
+  if (context.module == nullptr)
+    fail(errc::unsupported, "[key_data] the key is no argument of a traced function: pass the key to the function");
+  context = context.at(Source::from(at));
+  return Sym<std::int64_t, 0>(build::cast(lower(context, key), DType::i64));
+}
+
+namespace detail {
+
+struct SplitKeyTag {
+  template <class K, class N> struct result : Typed<std::int64_t, 1> {
+    using Checks = decltype([] { static_assert(is_key_v<K>, "tessera: the key of ts::split is a key"); });
+  };
+  static constexpr Value emit(Value context, Value key, Value count) {
+    key = build::cast(key.at(context.source), DType::i64);
+    count = as_size(count).at(context.source);
+    const Value numbers = count.make({.op = Op::arange, .dtype = DType::i32, .rank = 1}, {count.id});
+    const Value stream = build::apply<ops::FoldInOp>(key, key.integer(kernels::split_stream, DType::i64));
+    return build::apply<ops::FoldInOp>(stream, build::cast(numbers, DType::i64));
+  }
+};
+
+}  // namespace detail
+
+/// Inside a traced function: n keys as one i64 tensor, whose elements are those of ts::split<n>(key), for ts::vmap and
+/// ts::map over keys (jax.random.split(key, n)). n may be a ts::Dim. No communication.
+///
+///     ts::vmap([](const auto& x, const auto& own) { return ts::dropout(x, 0.1, own); })(xs, ts::split(key, 8));
+template <Operand Key, SizeOperand N>
+  requires(TensorOperand<Key> || NumberOperand<Key>)
+constexpr auto split(const Key& key, const N& n, Here at = Here::current()) {
+  return call<detail::SplitKeyTag>(Source::from(at), key, Dim(n));
+}
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/ops/random/random.hpp
+
+#ifndef TESSERA_OPS_RANDOM_RANDOM_HPP
+#define TESSERA_OPS_RANDOM_RANDOM_HPP
+
+namespace tessera {
+
+struct Key;  // in tensor/key.hpp
+
+namespace build {
+
+/// A random node in the shape of `like`, in the type that its elements are computed in (f32 for bf16 and f16); see
+/// RandomDraw. A key that is a tensor is an i64; any other type is that of a number.
+constexpr Value random(Value like, Value key, RandomDraw draw) {
+  const Value shape = shape_source(like);
+  return like.make({.op = Op::random,
+                    .dtype = computed_as(like.dtype()),
+                    .rank = like.node().rank,
+                    .singletons = like.node().singletons,
+                    .labels = draw.pack(),
+                    .value = static_cast<double>(draw.stream)},
+                   {shape.id, key.dtype() == DType::i64 ? key.id : cast(key, DType::f64).id});
+}
+/// A random node that is split as `like` is, whose elements are not read.
+constexpr Value random_alike(Value like, Value key, RandomDraw draw) {
+  return alike(random(like, key, draw), shape_source(like));
+}
+/// Draws in the type of `like`. Uniform ones of bf16 and f16 stay below 1, to which an f32 next to it would be rounded.
+constexpr Value drawn_as(Value draw, Value like, Distribution kind) {
+  if (kind == Distribution::uniform && draw.dtype() != like.dtype())
+    draw = binary(Op::minimum, draw, draw.number(like.dtype() == DType::bf16 ? 1 - 0x1p-8 : 1 - 0x1p-11));
+  return cast(draw, like.dtype());
+}
+/// The key derived from a key and a constant, of the same kind: a number or a tensor.
+constexpr Value folded_key(Value key, std::int64_t n) {
+  const DType type = key.dtype() == DType::i64 ? DType::i64 : DType::f64;
+  return apply<ops::FoldInOp>(cast(key, type), key.integer(n, type));
+}
+
+/// 1 / (1 - rate), but 0 at a rate of 1, where all elements are dropped: infinity would make the gradient NaN.
+constexpr Value dropout_scale(Value rate) {
+  if (rate.node().is_constant()) return rate.number(rate.node().value < 1 ? 1 / (1 - rate.node().value) : 0);
+  const Value kept = 1.0 - rate, zero = rate.number(0);
+  return select(binary(Op::greater, kept, zero), 1.0 / kept, zero);
+}
+
+}  // namespace build
+
+namespace detail {
+
+template <class A> inline constexpr bool draws_v = is_floating_v<typename A::type>;
+
+/// With Follows the draws are split as `like` is, whose elements are not read.
+template <Distribution Kind, std::uint32_t Stream, bool Follows> struct RandomTag {
+  template <class Like, class Key> struct result : Like {
+    using Checks = decltype([] {
+      static_assert(draws_v<Like>, "tessera: random tensors are float, double, bf16 or f16");
+      static_assert(is_key_v<Key>, "tessera: the key of random numbers must be a number, a ts::Scalar or an integer "
+                                   "tensor of rank 0");
+    });
+  };
+  static constexpr Value emit(Value context, Value like, Value key) {
+    like = like.at(context.source);
+    constexpr RandomDraw draw{Kind, Stream};
+    return build::drawn_as(Follows ? build::random_alike(like, key, draw) : build::random(like, key, draw), like, Kind);
+  }
+};
+
+/// first + second * u of a uniform u is from one bound to the other; of a normal u it has a mean and a deviation.
+template <Distribution Kind, std::uint32_t Stream, bool Follows> struct ScaledRandomTag {
+  template <class Like, class Key, class First, class Second> struct result : Like {
+    using Checks = decltype([] {
+      using Drawn = typename RandomTag<Kind, Stream, Follows>::template result<Like, Key>;
+      (void)sizeof(typename Drawn::Checks);
+      static_assert(is_number_v<typename First::type> && is_number_v<typename Second::type>,
+                    "tessera: bounds, the mean and the standard deviation of random numbers are numbers, ts::Dims or "
+                    "ts::Scalars");
+    });
+  };
+  static constexpr Value emit(Value context, Value like, Value key, Value first, Value second) {
+    like = like.at(context.source);
+    constexpr RandomDraw draw{Kind, Stream};
+    const Value drawn = Follows ? build::random_alike(like, key, draw) : build::random(like, key, draw);
+    const Value from = build::cast(first, DType::f64), to = build::cast(second, DType::f64);
+    const Value scale = Kind == Distribution::uniform ? to - from : to;
+    return build::cast(build::cast(from, drawn.dtype()) + drawn * build::cast(scale, drawn.dtype()), like.dtype());
+  }
+};
+
+template <class Like> inline constexpr bool has_sharding_v = !LocalOperand<Like> && Like::rank != 0;
+
+/// The type of a key that a call leaves out, which drawn_from reports.
+struct NoKey {};
+
+/// A key as an operand: of a tensor an i64, of a Dim or a ts::Key a Scalar. Reports a key of the wrong type and
+/// replaces it, so that no further errors follow.
+template <class K> constexpr decltype(auto) drawn_from(const K& key) {
+  constexpr bool is_operand = Operand<K>, is_key = std::is_same_v<K, Key>, is_given = !std::is_same_v<K, NoKey>;
+  static_assert(is_given,
+                "tessera: random numbers need a key, such as the last argument of ts::dropout(x, rate, key): a "
+                "ts::Key that is an argument of the traced function, or a number; with ts::fold_in(key, n) "
+                "each call has a key of its own");
+  static_assert(is_operand || is_key || !is_given,
+                "tessera: the key of random numbers is a ts::Key, a number or a ts::Scalar, such "
+                "as the number of the training step, or an integer tensor of rank 0");
+  static_assert(!LocalOperand<K>, "tessera: inside a ts::shard_map the key of random numbers is a number or a "
+                                  "ts::Scalar; each device draws numbers of its own");
+  if constexpr (LocalOperand<K>)
+    return 0;
+  else if constexpr (is_key)
+    return Scalar(static_cast<std::int64_t>(key.seed));
+  else if constexpr (TensorOperand<K>)
+    return cast<std::int64_t>(key);
+  else if constexpr (std::is_same_v<K, Dim>)
+    return key.traced() ? Scalar(build::cast(here(key.placeholder()), DType::f64)) : Scalar(key.value());
+  else if constexpr (is_operand)
+    return (key);
+  else
+    return 0;
+}
+
+template <std::uint32_t Stream> struct DropoutTag {
+  template <class X, class Rate, class Key> struct result : X {
+    using Checks = decltype([] {
+      static_assert(draws_v<X>, "tessera: dropout takes float, double, bf16 and f16 tensors");
+      static_assert(is_number_v<typename Rate::type>, "tessera: the rate of dropout must be a number or a ts::Scalar");
+      static_assert(is_key_v<Key>, "tessera: the key of dropout must be a number, a ts::Scalar or an integer tensor of "
+                                   "rank 0");
+    });
+  };
+  static constexpr Value emit(Value context, Value x, Value rate, Value key) {
+    x = x.at(context.source);
+    rate = build::checked_cast(rate.at(context.source), DType::f64, NumberRule::rate);
+    const Value draw = build::random(x, key, {Distribution::uniform, Stream});
+    const Value scale = build::cast(build::dropout_scale(rate), x.dtype());
+    const Value kept = build::binary(Op::greater_equal, draw, build::cast(rate, draw.dtype()));
+    const Value scaled = x * scale;
+    return build::select(kept, scaled, x.number(0));
+  }
+};
+
+}  // namespace detail
+
+/// Random values of the shape and element type of `like` (float, double, bf16, f16): uniform in [0, 1), or standard
+/// normal. They are split over the mesh as `like` is. A value depends only on the key, on `Stream` and on the element's
+/// global index: it is equal on every mesh and in every equal call. Calls with one key that should give different
+/// values need different streams. The key is a ts::Key, a number or a ts::Scalar, of which each layer of a ts::Stack
+/// and each step of a loop draws its own values, or an integer tensor of rank 0, such as ts::fold_in(key, i) of the
+/// index of a loop, which gives the values of that key anywhere. No communication. Source: Philox4x32-10, Salmon et
+/// al., SC 2011.
+template <std::uint32_t Stream = 0, TensorArgument Like, class Key = detail::NoKey>
+constexpr auto uniform_like(const Like& like, const Key& key = {}, Here at = Here::current()) {
+  return call<detail::RandomTag<Distribution::uniform, Stream, detail::has_sharding_v<Like>>>(Source::from(at), like,
+                                                                                              detail::drawn_from(key));
+}
+template <std::uint32_t Stream = 0, TensorArgument Like, class Key = detail::NoKey>
+constexpr auto normal_like(const Like& like, const Key& key = {}, Here at = Here::current()) {
+  return call<detail::RandomTag<Distribution::normal, Stream, detail::has_sharding_v<Like>>>(Source::from(at), like,
+                                                                                             detail::drawn_from(key));
+}
+
+/// As above, uniform in [low, high) (jax.random.uniform with minval and maxval, Tensor.uniform_), or normal with a mean
+/// and a standard deviation (Tensor.normal_): `uniform_like(x, key, -0.1, 0.1)`. Rounding can give `high` itself.
+template <std::uint32_t Stream = 0, TensorArgument Like, class Key, NumberOperand Low, NumberOperand High>
+constexpr auto uniform_like(const Like& like, const Key& key, const Low& low, const High& high,
+                            Here at = Here::current()) {
+  return call<detail::ScaledRandomTag<Distribution::uniform, Stream, detail::has_sharding_v<Like>>>(
+      Source::from(at), like, detail::drawn_from(key), low, high);
+}
+template <std::uint32_t Stream = 0, TensorArgument Like, class Key, NumberOperand Mean, NumberOperand Deviation>
+constexpr auto normal_like(const Like& like, const Key& key, const Mean& mean, const Deviation& deviation,
+                           Here at = Here::current()) {
+  return call<detail::ScaledRandomTag<Distribution::normal, Stream, detail::has_sharding_v<Like>>>(
+      Source::from(at), like, detail::drawn_from(key), mean, deviation);
+}
+
+/// Each element of x is 0 with probability `rate`, and x / (1 - rate) otherwise; all are 0 at a rate of 1. Two dropouts
+/// with one key need two streams. Errors: option for a rate outside of [0, 1]. No communication.
+template <std::uint32_t Stream = 0, TensorArgument X, NumberOperand Rate, class Key = detail::NoKey>
+constexpr auto dropout(const X& x, const Rate& rate, const Key& key = {}, Here at = Here::current()) {
+  return call<detail::DropoutTag<Stream>>(Source::from(at), x, rate, detail::drawn_from(key));
+}
+
+}  // namespace tessera
+
+#endif
+
 // ---- tessera/ops/attention/attention.hpp
 
 #ifndef TESSERA_OPS_ATTENTION_ATTENTION_HPP
@@ -18790,7 +19507,41 @@ template <bool Causal> struct AttentionTag : AttentionNodes {
   }
 };
 
-/// Attention with a bias or a mask for each pair of a query and a key, by products and a softmax.
+/// Attention by products and a softmax, which stores the weights of all pairs of a query and a key: with a bias or a
+/// mask, unless that is null, and with weights that `drop` changes.
+template <bool Causal, class Drop>
+constexpr Value attention_by_products(Value context, Value q, Value k, Value v, Value bias, Value scale,
+                                      const Drop& drop) {
+  const DType given = q.dtype(), wide = computed_as(given);
+  q = build::product_operand(q.at(context.source)), k = build::product_operand(k), v = build::product_operand(v);
+  if (q.rank() != 4)
+    q.refuse(errc::unsupported, "[attention] fields of all layers: call attention inside the block of the Stack");
+  Value scores =
+      build::cast(build::einsum(q, k, EinsumText("bthe,bshe->bhts").labels), wide) * build::cast(scale, wide);
+  const bool has_bias = bias.module != nullptr;
+  // For one query in every call, as of a step of generation, the result has one in every call too.
+  if (const int times = has_bias ? bias.rank() - 2 : 0; has_bias && q.is_singleton(1) && !bias.is_singleton(times)) {
+    const Value one = bias.integer(1, DType::i64);
+    bias = build::slice(bias.at(context.source), times, one - build::extent(bias, times), one, MadeBy::squeeze);
+  }
+  const bool is_mask = has_bias && bias.dtype() == DType::bool_;
+  if (has_bias && !is_mask) bias = build::cast(bias, wide), scores = scores + bias;
+  const Value none = !has_bias || is_mask ? bias : build::binary(Op::less, bias, bias.number(-1e29));
+  const Value after =
+      Causal ? build::less(build::iota(scores, 2, DType::i64), build::iota(scores, 3, DType::i64)) : Value{};
+  const auto where_seen = [&](Value x, double otherwise) {
+    const Value number = x.number(otherwise);
+    if (has_bias) x = is_mask ? build::select(none, x, number) : build::select(none, number, x);
+    return Causal ? build::select(after, number, x) : x;
+  };
+  // A query without a key has a softmax of equal scores, which are then 0.
+  Value weights = build::softmax(where_seen(scores, -1e30), 3);
+  if (has_bias) weights = where_seen(weights, 0);
+  weights = drop(weights);
+  return build::cast(build::einsum(build::cast(weights, q.dtype()), v, EinsumText("bhts,bshe->bthe").labels), given);
+}
+
+/// Attention with a bias or a mask for each pair of a query and a key.
 template <bool Causal> struct AttentionWithBiasTag {
   static constexpr const char* function = "attention";
   template <class Q, class K, class V, class Bias, class... Scale> struct result : AttentionNodes::result<Q, K, V> {
@@ -18805,25 +19556,31 @@ template <bool Causal> struct AttentionWithBiasTag {
     return emit(context, q, k, v, bias, AttentionNodes::default_scale(context, q));
   }
   static constexpr Value emit(Value context, Value q, Value k, Value v, Value bias, Value scale) {
-    const DType given = q.dtype(), wide = computed_as(given);
-    q = build::product_operand(q.at(context.source)), k = build::product_operand(k), v = build::product_operand(v);
-    if (q.rank() != 4)
-      q.refuse(errc::unsupported, "[attention] fields of all layers: call attention inside the block of the Stack");
-    Value scores =
-        build::cast(build::einsum(q, k, EinsumText("bthe,bshe->bhts").labels), wide) * build::cast(scale, wide);
-    const bool is_mask = bias.dtype() == DType::bool_;
-    if (!is_mask) bias = build::cast(bias, wide), scores = scores + bias;
-    const Value none = is_mask ? bias : build::binary(Op::less, bias, bias.number(-1e29));
-    const Value after =
-        Causal ? build::less(build::iota(scores, 2, DType::i64), build::iota(scores, 3, DType::i64)) : Value{};
-    const auto where_seen = [&](Value x, double otherwise) {
-      const Value number = x.number(otherwise);
-      x = is_mask ? build::select(none, x, number) : build::select(none, number, x);
-      return Causal ? build::select(after, number, x) : x;
-    };
-    // A query without a key has a softmax of equal scores, which are then 0.
-    const Value weights = where_seen(build::softmax(where_seen(scores, -1e30), 3), 0);
-    return build::cast(build::einsum(build::cast(weights, q.dtype()), v, EinsumText("bhts,bshe->bthe").labels), given);
+    return attention_by_products<Causal>(context, q, k, v, bias, scale, [](const Value& weights) { return weights; });
+  }
+};
+
+template <bool Biased, bool Causal, class Q, class K, class V, class... More> struct ResultWithBias {
+  using type = AttentionNodes::result<Q, K, V>;
+};
+template <bool Causal, class Q, class K, class V, class Bias, class... Scale>
+struct ResultWithBias<true, Causal, Q, K, V, Bias, Scale...> {
+  using type = typename AttentionWithBiasTag<Causal>::template result<Q, K, V, Bias, Scale...>;
+};
+
+/// Attention with dropout of its weights, after which come a bias, if it is Biased, and a scale.
+template <bool Causal, bool Biased, std::uint32_t Stream> struct DroppedAttentionTag {
+  static constexpr const char* function = "attention";
+  template <class Q, class K, class V, class Rate, class Key, class... More>
+  struct result : ResultWithBias<Biased, Causal, Q, K, V, More...>::type {
+    using DropChecks = typename DropoutTag<Stream>::template result<Q, Rate, Key>::Checks;
+  };
+  static constexpr Value emit(Value context, Value q, Value k, Value v, Value rate, Value key, auto... more) {
+    const Value given[] = {more..., Value{}, Value{}};
+    const Value bias = Biased ? given[0] : Value{}, scale = given[Biased ? 1 : 0];
+    return attention_by_products<Causal>(
+        context, q, k, v, bias, scale.module == nullptr ? AttentionNodes::default_scale(context, q) : scale,
+        [&](const Value& weights) { return DropoutTag<Stream>::emit(context, weights, rate, key); });
   }
 };
 
@@ -18883,6 +19640,212 @@ template <TensorArgument Q, TensorArgument K, TensorArgument V, TensorOperand Bi
 constexpr auto causal_attention(const Q& q, const K& k, const V& v, const Bias& bias, const Scale& scale,
                                 Here at = Here::current()) {
   return call<detail::AttentionWithBiasTag<true>>(Source::from(at), q, k, v, bias, scale);
+}
+
+/// Dropout of the weights of attention, for training: see attention_dropout.
+template <class Rate, class Key, std::uint32_t Stream> struct AttentionDropout {
+  Rate rate;
+  Key key;
+  Here at;
+};
+/// An argument of attention and causal_attention behind the values, by which each weight, after the softmax, is 0 with
+/// probability `rate` and divided by 1 - rate otherwise: dropout_p of F.scaled_dot_product_attention. Rate, key, stream
+/// and errors: as ts::dropout. In evaluation leave it out.
+///
+///     ts::attention(q, k, v, ts::attention_dropout(0.1, key))
+///     ts::causal_attention(q, k, v, ts::attention_dropout(0.1, key), bias, 1.0)   // also with a bias, a scale
+/// As attention with a bias, this is products and a softmax, which store the weights: memory of [batch, heads, time,
+/// keys] several times, where attention without dropout has none. A weight is dropped by the key and its index, so the
+/// results are the same on every mesh. Communication: none for split batch, heads and query times.
+template <std::uint32_t Stream = 0, NumberOperand Rate, class Key>
+constexpr AttentionDropout<Rate, Key, Stream> attention_dropout(const Rate& rate, const Key& key,
+                                                                Here at = Here::current()) {
+  return {rate, key, at};
+}
+
+namespace detail {
+template <bool Causal, class... More, std::uint32_t Stream, class Rate, class Key>
+constexpr auto dropped_attention(const auto& q, const auto& k, const auto& v,
+                                 const AttentionDropout<Rate, Key, Stream>& drop, const More&... more) {
+  constexpr bool is_biased = (TensorOperand<More> || ...);
+  return call<DroppedAttentionTag<Causal, is_biased, Stream>>(Source::from(drop.at), q, k, v, drop.rate,
+                                                              drawn_from(drop.key), more...);
+}
+}  // namespace detail
+
+template <TensorArgument Q, TensorArgument K, TensorArgument V, class Rate, class Key, std::uint32_t Stream,
+          Operand... BiasAndScale>
+constexpr auto attention(const Q& q, const K& k, const V& v, const AttentionDropout<Rate, Key, Stream>& drop,
+                         const BiasAndScale&... more) {
+  return detail::dropped_attention<false>(q, k, v, drop, more...);
+}
+template <TensorArgument Q, TensorArgument K, TensorArgument V, class Rate, class Key, std::uint32_t Stream,
+          Operand... BiasAndScale>
+constexpr auto causal_attention(const Q& q, const K& k, const V& v, const AttentionDropout<Rate, Key, Stream>& drop,
+                                const BiasAndScale&... more) {
+  return detail::dropped_attention<true>(q, k, v, drop, more...);
+}
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/ops/data_movement/creation.hpp
+
+#ifndef TESSERA_OPS_DATA_MOVEMENT_CREATION_HPP
+#define TESSERA_OPS_DATA_MOVEMENT_CREATION_HPP
+
+// Tensors of given extents inside a traced function, each with any tensor of the function as the last argument. Stored
+// tensors are in tensor/creation.hpp.
+
+namespace tessera {
+
+namespace detail {
+
+/// 0, 1, ..., n - 1 along one dim of several, the others of which have extent 1.
+constexpr Value counted_along(Value size, int dim, int rank) {
+  const Value line = size.make({.op = Op::arange, .dtype = DType::i32, .rank = 1}, {size.id});
+  return build::insert_singletons(line, ((1u << rank) - 1) & ~(1u << dim), rank);
+}
+
+template <class> inline constexpr bool has_a_place = false;
+
+template <class T, int Rank> struct FullTag {
+  static constexpr const char* function = "full";
+  static_assert(Rank <= max_rank, "tessera: a tensor has at most 8 dims");
+  template <class X, class N, class... Sizes> struct result : Typed<T, Rank> {
+    using Checks = decltype([] {
+      static_assert(is_floating_v<T> || !std::is_same_v<typename N::type, Number<NumberKind::floating>>,
+                    "tessera: an integer or bool tensor can't be filled with a floating number; use an integer");
+    });
+  };
+  template <class, class N, class... Sizes>
+  static constexpr void convert(Value&, Value& value, std::same_as<Value> auto&...) {
+    value = convert_operand<N>(value, dtype_v<T>);
+  }
+  static constexpr Value emit(Value context, Value, Value value, std::same_as<Value> auto... sizes) {
+    if constexpr (Rank == 0) {
+      return value.at(context.source);
+    } else {
+      Value like{};  // of this only the shape is used
+      int dim = 0;
+      for (const Value& size : {as_size(sizes).at(context.source)...}) {
+        const Value own = counted_along(size, dim++, Rank);
+        like = like.module == nullptr ? own : like + own;
+      }
+      return build::broadcast(value.at(context.source), like);
+    }
+  }
+};
+
+template <class T> struct EyeTag {
+  static constexpr const char* function = "eye";
+  template <class X, class Rows, class Columns> using result = Typed<T, 2>;
+  static constexpr Value emit(Value context, Value, Value rows, Value columns) {
+    const Value down = counted_along(as_size(rows).at(context.source), 0, 2);
+    return build::cast(build::equal(down, counted_along(as_size(columns), 1, 2)), dtype_v<T>);
+  }
+};
+
+/// Points of a line, or powers of them, computed in f64: each half of the points from its own end, so that both ends
+/// are exact.
+template <class T, bool Powers> struct LinspaceTag {
+  static_assert(is_floating_v<T>, "tessera: linspace and logspace make tensors of float, double, bf16 and f16");
+  static constexpr const char* function = Powers ? "logspace" : "linspace";
+  template <class X, class Count, class... Numbers> using result = Typed<T, 1>;
+  static constexpr Value emit(Value context, Value, Value count, Value start, Value end,
+                              std::same_as<Value> auto... base) {
+    const auto real = [](Value x) { return build::cast(x, DType::f64); };
+    count = as_size(count).at(context.source);
+    start = real(start), end = real(end);
+    const Value place = real(counted_along(count, 0, 1)), last = real(count) - 1.0;
+    const Value step = (end - start) / build::binary(Op::maximum, last, last.number(1));
+    const Value near_start = build::binary(Op::less_equal, place * 2.0, last);
+    Value made = build::select(near_start, start + place * step, end - (last - place) * step);
+    if constexpr (Powers) made = build::apply<ops::PowOp>((real(base), ...), made);
+    return build::cast(made, dtype_v<T>);
+  }
+};
+
+}  // namespace detail
+
+/// A tensor of equal elements, of given extents: `full<float>({n, 4}, 0.5, x)`. `in` is any tensor of the function, of
+/// which neither elements nor shape are used. Each dim is split as what reads the result or a constraint needs it. No
+/// communication. Errors: shape_mismatch for a negative extent.
+///
+///     const auto carry = ts::zeros<float>({ts::extent<0>(x), 64}, x);   // [B, 64]
+///     const auto steps = ts::zeros<int>({}, x);                         // a tensor of rank 0
+template <Element T, std::size_t Rank, NumberOperand N, TensorArgument X>
+constexpr auto full(const Dim (&shape)[Rank], const N& value, const X& in, Here at = Here::current()) {
+  return [&]<std::size_t... I>(std::index_sequence<I...>) {
+    using Tag = detail::FullTag<T, static_cast<int>(Rank)>;
+    if constexpr (std::is_same_v<N, bool>)
+      return call<Tag>(Source::from(at), in, static_cast<int>(value), shape[I]...);
+    else
+      return call<Tag>(Source::from(at), in, value, shape[I]...);
+  }(std::make_index_sequence<Rank>{});
+}
+template <Element T, NumberOperand N, TensorArgument X>
+constexpr auto full(detail::NoExtents, const N& value, const X& in, Here at = Here::current()) {
+  if constexpr (std::is_same_v<N, bool>)
+    return call<detail::FullTag<T, 0>>(Source::from(at), in, static_cast<int>(value));
+  else
+    return call<detail::FullTag<T, 0>>(Source::from(at), in, value);
+}
+template <Element T, std::size_t Rank, TensorArgument X>
+constexpr auto zeros(const Dim (&shape)[Rank], const X& in, Here at = Here::current()) {
+  return full<T>(shape, 0, in, at);
+}
+template <Element T, TensorArgument X>
+constexpr auto zeros(detail::NoExtents shape, const X& in, Here at = Here::current()) {
+  return full<T>(shape, 0, in, at);
+}
+template <Element T, std::size_t Rank, TensorArgument X>
+constexpr auto ones(const Dim (&shape)[Rank], const X& in, Here at = Here::current()) {
+  return full<T>(shape, 1, in, at);
+}
+template <Element T, TensorArgument X>
+constexpr auto ones(detail::NoExtents shape, const X& in, Here at = Here::current()) {
+  return full<T>(shape, 1, in, at);
+}
+
+/// Without a tensor or a mesh: an error of the compiler that says what is missing.
+template <Element T, std::size_t Rank, NumberOperand N> constexpr auto full(const Dim (&)[Rank], const N&) {
+  static_assert(detail::has_a_place<N>,
+                "tessera: ts::full, ts::zeros and ts::ones need a mesh, ts::zeros<float>({4, 2}, mesh), or in a traced "
+                "function any tensor of it, ts::zeros<float>({4, 2}, x)");
+  return T{};
+}
+template <Element T, std::size_t Rank> constexpr auto zeros(const Dim (&shape)[Rank]) { return full<T>(shape, 0); }
+template <Element T, std::size_t Rank> constexpr auto ones(const Dim (&shape)[Rank]) { return full<T>(shape, 1); }
+
+/// The identity matrix [n, n], or 1 on the diagonal of [n, m] and 0 elsewhere: `eye<float>(n, x)`. As full.
+template <Element T, SizeOperand N, TensorArgument X>
+constexpr auto eye(const N& n, const X& in, Here at = Here::current()) {
+  return call<detail::EyeTag<T>>(Source::from(at), in, Dim(n), Dim(n));
+}
+template <Element T, SizeOperand N, SizeOperand M, TensorArgument X>
+constexpr auto eye(const N& n, const M& m, const X& in, Here at = Here::current()) {
+  return call<detail::EyeTag<T>>(Source::from(at), in, Dim(n), Dim(m));
+}
+
+/// `count` points at equal distances from `start` to `end`, both included: `linspace(-1, 1, 5, x)` is -1, -0.5, 0, 0.5,
+/// 1. One point is `start`. T is float by default, or double, bf16, f16; points are computed in double and rounded
+/// once. Ends are numbers or ts::Scalars. As full.
+template <Element T = float, NumberOperand Start, NumberOperand End, SizeOperand N, TensorArgument X>
+constexpr auto linspace(const Start& start, const End& end, const N& count, const X& in, Here at = Here::current()) {
+  return call<detail::LinspaceTag<T, false>>(Source::from(at), in, Dim(count), start, end);
+}
+/// `base` to the power of the points of linspace: `logspace(-1, 2, 4, x)` is 0.1, 1, 10, 100.
+template <Element T = float, NumberOperand Start, NumberOperand End, SizeOperand N, TensorArgument X>
+constexpr auto logspace(const Start& start, const End& end, const N& count, const X& in, Here at = Here::current()) {
+  return call<detail::LinspaceTag<T, true>>(Source::from(at), in, Dim(count), start, end, 10.0);
+}
+template <Element T = float, NumberOperand Start, NumberOperand End, SizeOperand N, NumberOperand Base,
+          TensorArgument X>
+constexpr auto logspace(const Start& start, const End& end, const N& count, const Base& base, const X& in,
+                        Here at = Here::current()) {
+  return call<detail::LinspaceTag<T, true>>(Source::from(at), in, Dim(count), start, end, base);
 }
 
 }  // namespace tessera
@@ -19001,6 +19964,16 @@ constexpr auto concat(const Tensors& tensors, Here at = Here::current()) {
       tensors);
 }
 
+/// With a dim as an argument it does not compile.
+template <TensorArgument A, TensorArgument B, std::integral Dim> constexpr A concat(const A& a, const B&, Dim) {
+  return detail::refuse_dim_argument<Dim>(a);
+}
+template <class Tensors, std::integral Dim>
+  requires requires { std::tuple_size<Tensors>::value; }
+constexpr auto concat(const Tensors& tensors, Dim) {
+  return detail::refuse_dim_argument<Dim>(std::get<0>(tensors));
+}
+
 /// Adds `before` zeros in front of dim D and `after` zeros behind it. Errors: shape_mismatch for negative padding.
 /// Communication: as slice.
 template <int D, TensorArgument X, SizeOperand Before, SizeOperand After>
@@ -19096,6 +20069,11 @@ constexpr auto roll(const X& x, const Shift& shift, Here at = Here::current()) {
 /// Elements along a dim in reverse order. Communication: as gather.
 template <int D, TensorArgument X> constexpr auto flip(const X& x, Here at = Here::current()) {
   return call<detail::FlipTag<X::rank, detail::checked_dim<D, X::rank>()>>(Source::from(at), x);
+}
+
+/// With a dim as an argument it does not compile.
+template <TensorArgument X, std::integral Dim> constexpr X flip(const X& x, Dim) {
+  return detail::refuse_dim_argument<Dim>(x);
 }
 
 /// The first two dims turned by 90 degrees `Times` times, from the first dim to the second (torch.rot90, jnp.rot90); a
@@ -19204,6 +20182,20 @@ template <TensorArgument Q, TensorArgument K, TensorArgument V, NumberOperand Be
 constexpr auto band_attention(const Q& q, const K& k, const V& v, const Before& before, const After& after,
                               const Offset& offset, const Scale& scale, Here at = Here::current()) {
   return call<detail::BandAttentionTag>(Source::from(at), q, k, v, before, after, offset, scale);
+}
+
+/// With an offset that is an integer tensor of rank 0, such as the index of a loop over tokens: attention with a mask
+/// [time, keys], which stores the scores of all keys.
+template <TensorArgument Q, TensorArgument K, TensorArgument V, NumberOperand Before, NumberOperand After,
+          TensorArgument Offset>
+constexpr auto band_attention(const Q& q, const K& k, const V& v, const Before& before, const After& after,
+                              const Offset& offset, Here at = Here::current()) {
+  static_assert(Offset::rank == 0 && std::is_integral_v<typename Offset::element>,
+                "tessera: the offset of band_attention is a number, or an integer tensor of rank 0");
+  const detail::FunctionCall named("band_attention", q, k, v, offset);
+  const auto position = arange<std::int64_t>(extent<1>(q), q, at) + cast<std::int64_t>(offset, at);
+  const auto distance = arange<std::int64_t>(extent<1>(k), k, at) - unsqueeze<1>(position, at);
+  return attention(q, k, v, logical_and(distance + before >= 0, distance <= after, at), at);
 }
 
 /// band_attention with a bias [batch, heads, keys] added to the scores of each key; the batch and the heads of the bias
@@ -19343,6 +20335,16 @@ constexpr auto stack(const Tensors& tensors, Here at = Here::current()) {
       tensors);
 }
 
+/// With a dim as an argument it does not compile.
+template <TensorArgument A, TensorArgument B, std::integral Dim> constexpr A stack(const A& a, const B&, Dim) {
+  return detail::refuse_dim_argument<Dim>(a);
+}
+template <class Tensors, std::integral Dim>
+  requires requires { std::tuple_size<Tensors>::value; }
+constexpr auto stack(const Tensors& tensors, Dim) {
+  return detail::refuse_dim_argument<Dim>(std::get<0>(tensors));
+}
+
 /// The coordinates of a grid of points (torch.meshgrid and jnp.meshgrid with indexing "ij"), a tuple:
 /// `const auto [a, b] = ts::meshgrid(x, y)` of vectors [n] and [m] are matrices [n, m] with a[i, j] = x[i] and
 /// b[i, j] = y[j]. No communication.
@@ -19429,7 +20431,7 @@ constexpr Value clamped_start(Value start, Value extent, Value size) {
   return build::binary(Op::maximum, build::binary(Op::minimum, from_front, extent - size), zero);
 }
 constexpr Value counting(Value count) {
-  return build::cast(count.make({.op = Op::arange, .dtype = DType::i32, .rank = 1}, {count.id}), DType::i64);
+  return count.make({.op = Op::arange, .dtype = DType::i64, .rank = 1}, {count.id});
 }
 template <class Start> constexpr void check_start() {
   constexpr bool is_integer_start =
@@ -19439,33 +20441,33 @@ template <class Start> constexpr void check_start() {
 
 /// The indices of a slice along dim D: a vector.
 template <int Rank, int D> struct SliceIndicesTag {
-  template <class X, class Start, class Size> struct result : Typed<std::int32_t, 1> {
+  template <class X, class Start, class Size> struct result : Typed<std::int64_t, 1> {
     using Checks = decltype([] { check_start<Start>(); });
   };
   static constexpr Value emit(Value context, Value x, Value start, Value size) {
     x = x.at(context.source);
     size = as_size(size).at(context.source);
     const Value first = clamped_start(start.at(context.source), build::extent(x, x.shifted(D, Rank)), size);
-    if (size.is_number(1)) return build::cast(build::insert_singletons(first, 1, 1), DType::i32);
-    return build::cast(counting(size) + first, DType::i32);
+    if (size.is_number(1)) return build::insert_singletons(first, 1, 1);
+    return counting(size) + first;
   }
 };
 /// One index along dim D, a vector of static extent 1.
 template <int Rank, int D> struct OneIndexTag {
-  template <class X, class Start> struct result : Typed<std::int32_t, 1> {
+  template <class X, class Start> struct result : Typed<std::int64_t, 1> {
     using Checks = decltype([] { check_start<Start>(); });
   };
   static constexpr Value emit(Value context, Value x, Value start) {
     x = x.at(context.source);
     const Value one = x.number(1, DType::i64);
     const Value first = clamped_start(start.at(context.source), build::extent(x, x.shifted(D, Rank)), one);
-    return build::cast(build::insert_singletons(first, 1, 1), DType::i32);
+    return build::insert_singletons(first, 1, 1);
   }
 };
 
 /// For each index along dim D of x, the index of the update that goes there; the extent of the update elsewhere.
 template <int Rank, int D> struct UpdateIndicesTag {
-  template <class X, class Update, class Start> struct result : Typed<std::int32_t, 1> {
+  template <class X, class Update, class Start> struct result : Typed<std::int64_t, 1> {
     using Checks = decltype([] { check_start<Start>(); });
   };
   static constexpr Value emit(Value context, Value x, Value update, Value start) {
@@ -19475,7 +20477,7 @@ template <int Rank, int D> struct UpdateIndicesTag {
     const Value place = counting(extent) - clamped_start(start.at(context.source), extent, size);
     const Value inside = build::binary(
         Op::logical_and, build::binary(Op::greater_equal, place, x.number(0, DType::i64)), build::less(place, size));
-    return build::cast(build::select(inside, place, size), DType::i32);
+    return build::select(inside, place, size);
   }
 };
 /// Whether each element of x is overwritten.
@@ -20455,144 +21457,6 @@ constexpr auto while_loop(const Condition& condition, const Body& body, const In
 
 #endif
 
-// ---- tessera/ops/constraint.hpp
-
-#ifndef TESSERA_OPS_CONSTRAINT_HPP
-#define TESSERA_OPS_CONSTRAINT_HPP
-
-namespace tessera {
-
-namespace build {
-
-/// A value in a sharding that another value shares, or, exactly, in the sharding that the other value has.
-constexpr Value alike(const Value& of, const Value& other, Alike how = {}) {
-  Node made{.op = Op::alike, .dtype = of.dtype(), .rank = of.node().rank, .singletons = of.node().singletons};
-  how.write(made);
-  return of.make(made, {of.id, other.id});
-}
-
-}  // namespace build
-
-namespace detail {
-
-/// Adds a spec to the trace's table, for a value of this rank, with unsplit leading dims in front; returns its index.
-constexpr int constraint_spec(const Value& context, const PartitionSpec& spec, int rank, int node_rank) {
-  if (static_cast<int>(spec.entries.size()) > rank)
-    context.refuse(errc::spec_rank, "[with_sharding] spec: more entries than the tensor has dims");
-  PartitionSpec whole = spec;
-  for (int lead = node_rank - rank; lead > 0; --lead) whole.entries.insert(0, SpecEntry(none));
-  return context.module->add_spec(whole);
-}
-
-template <TensorArgument X>
-constexpr auto constrain(const X& x, const PartitionSpec& spec, CotangentSharding of_cotangent,
-                         const PartitionSpec* cotangent, Source source) {
-  static_assert(!LocalOperand<X>,
-                "tessera: values inside a ts::shard_map have no sharding of their own; call ts::with_sharding on the "
-                "arguments or the results of the shard_map");
-  const Value context = trace_of(x).at(source);
-  if (context.module == nullptr)
-    fail(errc::unsupported, "[with_sharding] outside of a traced function: use ts::reshard for stored tensors");
-  const Value value = lower(context, x);
-  Node made{
-      .op = Op::constraint, .dtype = value.dtype(), .rank = value.node().rank, .singletons = value.node().singletons};
-  Constraint says{constraint_spec(context, spec, X::rank, value.rank()), of_cotangent};
-  if (cotangent != nullptr) {
-    const int own = constraint_spec(context, *cotangent, X::rank, value.rank());
-    if (own > 127 || says.spec > 127)
-      value.refuse(
-          errc::capacity,
-          "[with_sharding] number of specs: the spec of a cotangent must be among the first 128 specs of a program");
-    says.cotangent_spec = static_cast<std::int8_t>(own);
-  }
-  says.write(made);
-  return Sym<typename X::element, X::rank>(value.at(source).make(made, {value.id}));
-}
-
-/// A value with a sharding over one axis of the mesh; over other axes it stays as it is.
-constexpr Value constrained_over(const Value& value, std::string_view axis, const PartitionSpec& spec,
-                                 CotangentSharding cotangent, bool keeps_sums = false, bool of_parameter = false) {
-  const int own = value.module->add_spec(spec), only = value.module->add_spec({SpecEntry(axis)});
-  if (only > 126) value.refuse(errc::capacity, "[with_sharding] number of specs: a program has more than 127 specs");
-  Node made{
-      .op = Op::constraint, .dtype = value.dtype(), .rank = value.node().rank, .singletons = value.node().singletons};
-  Constraint{own, cotangent, 0, static_cast<std::int8_t>(only), keeps_sums, of_parameter}.write(made);
-  return value.make(made, {value.id});
-}
-constexpr PartitionSpec whole_spec(int rank) {
-  PartitionSpec whole;
-  for (int dim = 0; dim < rank; ++dim) whole.entries.push_back(none);
-  return whole;
-}
-/// A parameter of a wrapper, gathered over one axis where it is only stored in parts. The planner chooses the sharding
-/// of its cotangent.
-constexpr Value gathered_over(const Value& value, std::string_view axis,
-                              CotangentSharding cotangent = CotangentSharding::free) {
-  return constrained_over(value, axis, whole_spec(value.rank()), cotangent, false, true);
-}
-/// A gradient that is whole over one axis, or a sum whose terms the devices of the axis have: readers reduce it. Where
-/// a reader makes it alike to a parameter, it stays split as that one is for computations.
-constexpr Value summed_over(const Value& value, std::string_view axis) {
-  return constrained_over(value, axis, whole_spec(value.rank()), CotangentSharding::free, true, true);
-}
-/// A value of static rank `rank` whose dim `dim` is split over one axis, like that of its cotangent.
-constexpr Value split_over(const Value& value, std::string_view axis, int dim, int rank) {
-  PartitionSpec spec;
-  for (int d = 0; d < value.rank(); ++d) spec.entries.push_back(none);
-  spec.entries[static_cast<std::size_t>(value.leading(rank) + dim)] = SpecEntry(axis);
-  return constrained_over(value, axis, spec, CotangentSharding::alike);
-}
-
-}  // namespace detail
-
-/// Inside a traced function: x with the sharding of the spec, for its readers and for its cotangent. The elements don't
-/// change. Errors: spec_rank when the spec has more entries than x has dims; spec_axis, when the program is planned,
-/// for axes that the mesh lacks. Communication: the reshard of x to that sharding, if x has another one.
-template <TensorArgument X>
-constexpr auto with_sharding(const X& x, const PartitionSpec& spec, Here at = Here::current()) {
-  return detail::constrain(x, spec, CotangentSharding::alike, nullptr, Source::from(at));
-}
-/// with_sharding with a different spec for the cotangent.
-template <TensorArgument X>
-constexpr auto with_sharding(const X& x, const PartitionSpec& spec, const PartitionSpec& cotangent,
-                             Here at = Here::current()) {
-  return detail::constrain(x, spec, CotangentSharding::own_spec, &cotangent, Source::from(at));
-}
-
-/// with_sharding for x alone: the planner chooses the sharding of its cotangent.
-template <TensorArgument X>
-  requires(!StoredOperand<X>)
-constexpr auto mark_sharding(const X& x, const PartitionSpec& spec, Here at = Here::current()) {
-  return detail::constrain(x, spec, CotangentSharding::free, nullptr, Source::from(at));
-}
-
-/// Inside a traced function: x and y with equal shardings, which the planner chooses. The elements don't change.
-/// Errors: shape_mismatch when their shapes differ. Communication: the reshard of one to the sharding of the other, if
-/// they differ.
-///
-///     const auto [g, w] = ts::shard_as(gradient, weight);
-template <TensorArgument X, TensorArgument Y>
-constexpr auto shard_as(const X& x, const Y& y, Here at = Here::current()) {
-  static_assert(!LocalOperand<X> && !LocalOperand<Y>,
-                "tessera: values inside a ts::shard_map have no sharding of their own; call ts::shard_as on the "
-                "arguments or the results of the shard_map");
-  static_assert(X::rank == Y::rank, "tessera: the operands of shard_as must have equal ranks");
-  const Source source = Source::from(at);
-  Value context = trace_of(x);
-  if (context.module == nullptr) context = trace_of(y);
-  if (context.module == nullptr)
-    fail(errc::unsupported, "[shard_as] outside of a traced function: use ts::reshard for stored tensors");
-  const Value a = lower(context.at(source), x).at(source), b = lower(context.at(source), y).at(source);
-  if (!same_static_shape(a.node(), b.node()))
-    a.refuse(errc::shape_mismatch, "[shard_as] shapes differ: a dim has static extent 1 in only one of the operands");
-  const Value first = build::alike(a, b), second = build::alike(b, first);
-  return std::tuple(Sym<typename X::element, X::rank>(first), Sym<typename Y::element, Y::rank>(second));
-}
-
-}  // namespace tessera
-
-#endif
-
 // ---- tessera/ops/contraction/addmm.hpp
 
 #ifndef TESSERA_OPS_CONTRACTION_ADDMM_HPP
@@ -21134,44 +21998,6 @@ constexpr auto ragged_dot(const X& x, const W& w, const Sizes& group_sizes, Here
 
 #endif
 
-// ---- tessera/graph/trace/function_call.hpp
-
-#ifndef TESSERA_GRAPH_TRACE_FUNCTION_CALL_HPP
-#define TESSERA_GRAPH_TRACE_FUNCTION_CALL_HPP
-
-namespace tessera::detail {
-
-/// A call of a function that is composed of others: while it exists, errors of the operations that are recorded name
-/// the function too. Of nested calls that is the outermost, which the user wrote. Tags have `function` instead.
-class FunctionCall {
- public:
-  constexpr FunctionCall(const char* name, const auto&... arguments) {
-    (look(arguments), ...);
-    if (module_ == nullptr) return;  // no trace: an expression of stored tensors
-    if (module_->function == nullptr)
-      module_->function = name;
-    else
-      module_ = nullptr;
-  }
-  constexpr ~FunctionCall() {
-    if (module_ != nullptr) module_->function = nullptr;
-  }
-  FunctionCall(const FunctionCall&) = delete;
-  FunctionCall& operator=(const FunctionCall&) = delete;
-
- private:
-  Module* module_ = nullptr;
-
-  template <class T> constexpr void look(const T& argument) {
-    if constexpr (!std::is_arithmetic_v<T>)
-      if (module_ == nullptr) module_ = trace_in(argument).module;
-  }
-};
-
-}  // namespace tessera::detail
-
-#endif
-
 // ---- tessera/graph/trace/composed_call.hpp
 
 #ifndef TESSERA_GRAPH_TRACE_COMPOSED_CALL_HPP
@@ -21313,7 +22139,7 @@ constexpr Value is_nonzero(Value x) {
 }
 /// 0, 1, ..., count - 1.
 constexpr Value counted(Value count, DType type) {
-  return build::cast(count.make({.op = Op::arange, .dtype = DType::i32, .rank = 1}, {count.id}), type);
+  return count.make({.op = Op::arange, .dtype = type, .rank = 1}, {count.id});
 }
 
 /// Puts each element of a vector into a vector of `size` elements, at its place; those at other places are left out. Of
@@ -22402,136 +23228,6 @@ constexpr auto combinations(const X& x, Here at = Here::current()) {
 
 #endif
 
-// ---- tessera/ops/data_movement/creation.hpp
-
-#ifndef TESSERA_OPS_DATA_MOVEMENT_CREATION_HPP
-#define TESSERA_OPS_DATA_MOVEMENT_CREATION_HPP
-
-// Tensors of given extents inside a traced function, each with any tensor of the function as the last argument. Stored
-// tensors are in tensor/creation.hpp.
-
-namespace tessera {
-
-namespace detail {
-
-/// 0, 1, ..., n - 1 along one dim of several, the others of which have extent 1.
-constexpr Value counted_along(Value size, int dim, int rank) {
-  const Value line = size.make({.op = Op::arange, .dtype = DType::i32, .rank = 1}, {size.id});
-  return build::insert_singletons(line, ((1u << rank) - 1) & ~(1u << dim), rank);
-}
-
-template <class T, int Rank> struct FullTag {
-  static constexpr const char* function = "full";
-  static_assert(Rank <= max_rank, "tessera: a tensor has at most 8 dims");
-  template <class X, class N, class... Sizes> struct result : Typed<T, Rank> {
-    using Checks = decltype([] {
-      static_assert(is_floating_v<T> || !std::is_same_v<typename N::type, Number<NumberKind::floating>>,
-                    "tessera: an integer or bool tensor can't be filled with a floating number; use an integer");
-    });
-  };
-  template <class, class N, class... Sizes>
-  static constexpr void convert(Value&, Value& value, std::same_as<Value> auto&...) {
-    value = convert_operand<N>(value, dtype_v<T>);
-  }
-  static constexpr Value emit(Value context, Value, Value value, std::same_as<Value> auto... sizes) {
-    Value like{};  // of this only the shape is used
-    int dim = 0;
-    for (const Value& size : {as_size(sizes).at(context.source)...}) {
-      const Value own = counted_along(size, dim++, Rank);
-      like = like.module == nullptr ? own : like + own;
-    }
-    return build::broadcast(value.at(context.source), like);
-  }
-};
-
-template <class T> struct EyeTag {
-  static constexpr const char* function = "eye";
-  template <class X, class Rows, class Columns> using result = Typed<T, 2>;
-  static constexpr Value emit(Value context, Value, Value rows, Value columns) {
-    const Value down = counted_along(as_size(rows).at(context.source), 0, 2);
-    return build::cast(build::equal(down, counted_along(as_size(columns), 1, 2)), dtype_v<T>);
-  }
-};
-
-/// Points of a line, or powers of them, computed in f64: each half of the points from its own end, so that both ends
-/// are exact.
-template <class T, bool Powers> struct LinspaceTag {
-  static_assert(is_floating_v<T>, "tessera: linspace and logspace make tensors of float, double, bf16 and f16");
-  static constexpr const char* function = Powers ? "logspace" : "linspace";
-  template <class X, class Count, class... Numbers> using result = Typed<T, 1>;
-  static constexpr Value emit(Value context, Value, Value count, Value start, Value end,
-                              std::same_as<Value> auto... base) {
-    const auto real = [](Value x) { return build::cast(x, DType::f64); };
-    count = as_size(count).at(context.source);
-    start = real(start), end = real(end);
-    const Value place = real(counted_along(count, 0, 1)), last = real(count) - 1.0;
-    const Value step = (end - start) / build::binary(Op::maximum, last, last.number(1));
-    const Value near_start = build::binary(Op::less_equal, place * 2.0, last);
-    Value made = build::select(near_start, start + place * step, end - (last - place) * step);
-    if constexpr (Powers) made = build::apply<ops::PowOp>((real(base), ...), made);
-    return build::cast(made, dtype_v<T>);
-  }
-};
-
-}  // namespace detail
-
-/// A tensor of equal elements, of given extents: `full<float>({n, 4}, 0.5, x)`. `in` is any tensor of the function, of
-/// which neither elements nor shape are used. Each dim is split as what reads the result or a constraint needs it. No
-/// communication. Errors: shape_mismatch for a negative extent.
-///
-///     const auto carry = ts::zeros<float>({ts::extent<0>(x), 64}, x);   // [B, 64]
-template <Element T, std::size_t Rank, NumberOperand N, TensorArgument X>
-constexpr auto full(const Dim (&shape)[Rank], const N& value, const X& in, Here at = Here::current()) {
-  return [&]<std::size_t... I>(std::index_sequence<I...>) {
-    using Tag = detail::FullTag<T, static_cast<int>(Rank)>;
-    if constexpr (std::is_same_v<N, bool>)
-      return call<Tag>(Source::from(at), in, static_cast<int>(value), shape[I]...);
-    else
-      return call<Tag>(Source::from(at), in, value, shape[I]...);
-  }(std::make_index_sequence<Rank>{});
-}
-template <Element T, std::size_t Rank, TensorArgument X>
-constexpr auto zeros(const Dim (&shape)[Rank], const X& in, Here at = Here::current()) {
-  return full<T>(shape, 0, in, at);
-}
-template <Element T, std::size_t Rank, TensorArgument X>
-constexpr auto ones(const Dim (&shape)[Rank], const X& in, Here at = Here::current()) {
-  return full<T>(shape, 1, in, at);
-}
-
-/// The identity matrix [n, n], or 1 on the diagonal of [n, m] and 0 elsewhere: `eye<float>(n, x)`. As full.
-template <Element T, SizeOperand N, TensorArgument X>
-constexpr auto eye(const N& n, const X& in, Here at = Here::current()) {
-  return call<detail::EyeTag<T>>(Source::from(at), in, Dim(n), Dim(n));
-}
-template <Element T, SizeOperand N, SizeOperand M, TensorArgument X>
-constexpr auto eye(const N& n, const M& m, const X& in, Here at = Here::current()) {
-  return call<detail::EyeTag<T>>(Source::from(at), in, Dim(n), Dim(m));
-}
-
-/// `count` points at equal distances from `start` to `end`, both included: `linspace(-1, 1, 5, x)` is -1, -0.5, 0, 0.5,
-/// 1. One point is `start`. T is float by default, or double, bf16, f16; points are computed in double and rounded
-/// once. Ends are numbers or ts::Scalars. As full.
-template <Element T = float, NumberOperand Start, NumberOperand End, SizeOperand N, TensorArgument X>
-constexpr auto linspace(const Start& start, const End& end, const N& count, const X& in, Here at = Here::current()) {
-  return call<detail::LinspaceTag<T, false>>(Source::from(at), in, Dim(count), start, end);
-}
-/// `base` to the power of the points of linspace: `logspace(-1, 2, 4, x)` is 0.1, 1, 10, 100.
-template <Element T = float, NumberOperand Start, NumberOperand End, SizeOperand N, TensorArgument X>
-constexpr auto logspace(const Start& start, const End& end, const N& count, const X& in, Here at = Here::current()) {
-  return call<detail::LinspaceTag<T, true>>(Source::from(at), in, Dim(count), start, end, 10.0);
-}
-template <Element T = float, NumberOperand Start, NumberOperand End, SizeOperand N, NumberOperand Base,
-          TensorArgument X>
-constexpr auto logspace(const Start& start, const End& end, const N& count, const Base& base, const X& in,
-                        Here at = Here::current()) {
-  return call<detail::LinspaceTag<T, true>>(Source::from(at), in, Dim(count), start, end, base);
-}
-
-}  // namespace tessera
-
-#endif
-
 // ---- tessera/ops/data_movement/reshape.hpp
 
 #ifndef TESSERA_OPS_DATA_MOVEMENT_RESHAPE_HPP
@@ -22630,6 +23326,12 @@ constexpr auto call_with_sizes(Source source, const X& x, const Dim (&sizes)[Dim
   }(std::make_index_sequence<Dims>{});
 }
 
+template <class Size, class X> constexpr X refuse_sizes(const X& x) {
+  static_assert(std::is_void_v<Size>, "tessera: the extents of a shape are in braces: ts::reshape(x, {3, 5}) for "
+                                      "ts::reshape(x, 3, 5), ts::broadcast_to(x, {3, 5})");
+  return x;
+}
+
 }  // namespace detail
 
 /// x with its elements in row-major order in another shape (torch.reshape): `reshape(x, {n, -1})`. One extent may be
@@ -22653,6 +23355,16 @@ constexpr auto reshape(const X& x, const Dim (&sizes)[Dims], Here at = Here::cur
 template <TensorArgument X, std::size_t Dims>
 constexpr auto broadcast_to(const X& x, const Dim (&sizes)[Dims], Here at = Here::current()) {
   return detail::call_with_sizes<detail::BroadcastToTag>(Source::from(at), x, sizes);
+}
+
+/// With sizes that are not in braces they do not compile.
+template <TensorArgument X, SizeOperand First, SizeOperand... Sizes>
+constexpr X reshape(const X& x, const First&, const Sizes&...) {
+  return detail::refuse_sizes<First>(x);
+}
+template <TensorArgument X, SizeOperand First, SizeOperand... Sizes>
+constexpr X broadcast_to(const X& x, const First&, const Sizes&...) {
+  return detail::refuse_sizes<First>(x);
 }
 
 }  // namespace tessera
@@ -23032,6 +23744,20 @@ constexpr auto cummin(const X& x, Here at = Here::current()) {
   return call<detail::CumulativeTag<ops::CumminOp, X::rank, detail::checked_dim<D, X::rank>(), S>>(Source::from(at), x);
 }
 
+/// With a dim as an argument they do not compile.
+template <TensorArgument X, std::integral Dim> constexpr X cumsum(const X& x, Dim) {
+  return detail::refuse_dim_argument<Dim>(x);
+}
+template <TensorArgument X, std::integral Dim> constexpr X cumprod(const X& x, Dim) {
+  return detail::refuse_dim_argument<Dim>(x);
+}
+template <TensorArgument X, std::integral Dim> constexpr X cummax(const X& x, Dim) {
+  return detail::refuse_dim_argument<Dim>(x);
+}
+template <TensorArgument X, std::integral Dim> constexpr X cummin(const X& x, Dim) {
+  return detail::refuse_dim_argument<Dim>(x);
+}
+
 }  // namespace tessera
 
 #endif
@@ -23083,7 +23809,8 @@ template <class X, class Indices, class Source> struct RowsPutIn : X {
   });
 };
 
-template <int Rank, int D> struct IndexCopyTag {
+/// With `Room` an index may be the extent of the dim: its row is left out.
+template <int Rank, int D, bool Room = false> struct IndexCopyTag {
   template <class X, class Indices, class Source> using result = RowsPutIn<X, Indices, Source>;
   static constexpr Value emit(Value context, Value x, Value indices, Value source) {
     x = x.at(context.source);
@@ -23092,8 +23819,12 @@ template <int Rank, int D> struct IndexCopyTag {
     const int dim = source.shifted(D, Rank);
     const Value extent = build::extent(source, dim), count = build::cast(extent, DType::i32);
     // The row that goes to each index; where none does, the row of zeros behind the source is looked up.
-    const Value none = build::broadcast(count, counting_along(x, dim));
-    const Value row = build::scatter(none, 0, indices, counting_along(source, dim), {.replaces = true});
+    const Value kept = build::extent(x, dim), zero = kept.number(0);
+    const Value all =
+        Room ? build::pad_to(counting_along(x, dim), 0, zero, kept + kept.number(1)) : counting_along(x, dim);
+    Value row =
+        build::scatter(build::broadcast(count, all), 0, indices, counting_along(source, dim), {.replaces = true});
+    if (Room) row = build::slice(row, 0, zero, kept);
     const Value table = build::pad_to(source, dim, extent.number(0), extent + extent.number(1));
     const Value rows = build::move_dim(EmbeddingTag::emit(context, build::move_dim(table, dim, 0), row), 0, dim);
     return build::select(build::less(along_dim(row, dim, x.rank()), count), rows, x);
@@ -23417,71 +24148,10 @@ constexpr auto gather(const X& x, const Indices& indices, Here at = Here::curren
   return call<detail::GatherTag<X::rank, detail::checked_dim<D, X::rank>()>>(Source::from(at), x, indices);
 }
 
-}  // namespace tessera
-
-#endif
-
-// ---- tessera/ops/indexing/isin.hpp
-
-#ifndef TESSERA_OPS_INDEXING_ISIN_HPP
-#define TESSERA_OPS_INDEXING_ISIN_HPP
-
-namespace tessera {
-
-/// Which elements of x are elements of `set`, a tensor or a number (torch.isin, jnp.isin): bools in the shape of x.
-/// Operands are promoted; NaN is in no set. Each element is compared with each of the set, without storing the results.
-/// No gradient. Communication: where the set is split an all-reduce.
-///
-///     const auto stops = ts::isin(tokens, ends);
-template <TensorArgument X, Operand Set> constexpr auto isin(const X& x, const Set& set, Here at = Here::current()) {
-  if constexpr (!TensorOperand<Set>) {
-    return equal(x, set, at);
-  } else if constexpr (Set::rank == 0) {
-    return equal(x, set, at);
-  } else {
-    const auto elements = [&] {
-      if constexpr (Set::rank == 1)
-        return set;
-      else
-        return merge_dims<0, Set::rank - 1>(set, at);
-    }();
-    return any<-1>(equal(unsqueeze<-1>(x, at), elements, at), at);
-  }
-}
-
-}  // namespace tessera
-
-#endif
-
-// ---- tessera/ops/indexing/logcumsumexp.hpp
-
-#ifndef TESSERA_OPS_INDEXING_LOGCUMSUMEXP_HPP
-#define TESSERA_OPS_INDEXING_LOGCUMSUMEXP_HPP
-
-namespace tessera {
-
-namespace detail {
-
-template <int D> struct Logcumsumexp {
-  template <class X> constexpr auto operator()(Here at, const X& x) const {
-    const auto lines = settle(movedim<D, 0>(x, at));
-    const auto none_yet = settle(full_like(sum<0>(lines, at), -std::numeric_limits<double>::infinity(), at));
-    const auto step = [at](const auto& so_far, const auto& next) {
-      const auto sum = logaddexp(so_far, next, at);
-      return std::tuple(sum, sum);
-    };
-    return movedim<0, D>(std::get<1>(tessera::scan(step, none_yet, lines, {}, at)), at);
-  }
-};
-
-}  // namespace detail
-
-/// The logarithm of the cumulative sum of exponentials along dim D (torch.logcumsumexp, lax.cumlogsumexp), without
-/// overflow and exact in each element's own range. It is a ts::scan of logaddexp, one step for each element of the dim.
-/// Communication: a split dim is gathered; others stay split.
-template <int D, TensorArgument X> constexpr auto logcumsumexp(const X& x, Here at = Here::current()) {
-  static_assert(is_floating_v<typename X::element>, "tessera: logcumsumexp takes float, double, bf16 and f16 tensors");
-  return detail::composed_call(detail::Logcumsumexp<D>{}, at, x);
+/// With a dim as an argument it does not compile.
+template <TensorArgument X, std::integral Dim, TensorArgument Indices>
+constexpr X gather(const X& x, Dim, const Indices&) {
+  return detail::refuse_dim_argument<Dim>(x);
 }
 
 }  // namespace tessera
@@ -23581,6 +24251,262 @@ constexpr auto scatter_reduce(const X& x, const Indices& indices, const Elements
 
 #endif
 
+// ---- tessera/ops/indexing/index_mode.hpp
+
+#ifndef TESSERA_OPS_INDEXING_INDEX_MODE_HPP
+#define TESSERA_OPS_INDEXING_INDEX_MODE_HPP
+
+// Lookups and writes with indices that may be outside of their dim. Compositions: indices are moved into the dim, and
+// what they would have read or written is left out.
+
+namespace tessera {
+
+/// What an index outside of its dim does, for which functions without a mode throw dim_range: the `mode` of JAX. An
+/// index below 0 is outside; JAX counts it from the end.
+enum class IndexMode : std::uint8_t {
+  clip,  ///< it is moved to the nearest index of the dim ("clip")
+  fill,  ///< of a lookup: the element is a value that is given ("fill")
+  drop,  ///< of a write: the element is not written ("drop")
+};
+
+namespace detail {
+
+/// Whether indices are inside of dim D of x.
+template <int Rank, int D> struct IsInsideTag {
+  template <class X, class Indices> struct result : Typed<bool, Indices::rank> {
+    using Checks = decltype([] { check_row_indices<Indices>(); });
+  };
+  static constexpr Value of(Value indices, Value extent) {
+    return build::binary(Op::logical_and, build::binary(Op::greater_equal, indices, indices.number(0)),
+                         build::less(indices, extent));
+  }
+  static constexpr Value emit(Value context, Value x, Value indices) {
+    return of(build::cast(indices.at(context.source), DType::i64), build::extent(x, x.shifted(D, Rank)));
+  }
+};
+/// Indices moved to the nearest one of dim D of x; with `Behind` those outside to the place behind the last element.
+template <int Rank, int D, bool Behind> struct MovedIndicesTag {
+  template <class X, class Indices> struct result : Typed<std::int64_t, Indices::rank> {
+    using Checks = decltype([] { check_row_indices<Indices>(); });
+  };
+  static constexpr Value emit(Value context, Value x, Value indices) {
+    const Value extent = build::extent(x.at(context.source), x.shifted(D, Rank));
+    indices = build::cast(indices.at(context.source), DType::i64);
+    if (Behind) return build::select(IsInsideTag<Rank, D>::of(indices, extent), indices, extent);
+    return build::binary(Op::maximum, build::binary(Op::minimum, indices, extent - extent.number(1)),
+                         indices.number(0));
+  }
+};
+template <int D, class X, class Indices> constexpr auto is_inside(const X& x, const Indices& indices, Here at) {
+  return call<IsInsideTag<X::rank, checked_dim<D, X::rank>()>>(Source::from(at), x, indices);
+}
+template <int D, bool Behind = false, class X, class Indices>
+constexpr auto moved_indices(const X& x, const Indices& indices, Here at) {
+  return call<MovedIndicesTag<X::rank, checked_dim<D, X::rank>(), Behind>>(Source::from(at), x, indices);
+}
+/// A value for each index, to be broadcast along `Behind` dims behind those of the indices.
+template <int Behind, class V> constexpr auto along(const V& v, Here at) {
+  if constexpr (Behind == 0)
+    return v;
+  else
+    return along<Behind - 1>(unsqueeze<-1>(v, at), at);
+}
+
+template <class T> constexpr auto default_fill() {
+  if constexpr (is_floating_v<T>)
+    return std::numeric_limits<double>::quiet_NaN();
+  else if constexpr (std::is_same_v<T, bool>)
+    return true;
+  else
+    return std::is_signed_v<T> ? std::numeric_limits<T>::min() : std::numeric_limits<T>::max();
+}
+template <IndexMode M> constexpr void check_lookup() {
+  static_assert(M != IndexMode::drop, "tessera: IndexMode::drop is for writes; a lookup takes fill or clip");
+}
+template <IndexMode M> constexpr void check_write() {
+  static_assert(M != IndexMode::fill, "tessera: IndexMode::fill is for lookups; a write takes drop or clip");
+}
+
+/// A scatter that does not write the elements of indices outside: they go to an element behind the dim.
+template <int Rank, int D, ScatterRule Rule> struct DroppingScatterTag : ScatterTag<Rank, D, Rule> {
+  static constexpr Value emit(Value context, Value x, Value indices, Value source) {
+    x = x.at(context.source);
+    const int dim = x.shifted(D, Rank);
+    const Value extent = build::extent(x, dim), none = extent.number(0);
+    const Value room = build::pad_to(x, dim, none, extent + extent.number(1));
+    const Value moved = MovedIndicesTag<Rank, D, true>::emit(context, x, indices);
+    return build::slice(ScatterTag<Rank, D, Rule>::emit(context, room, moved, source), dim, none, extent);
+  }
+};
+template <IndexMode M, int D, ScatterRule Rule, class X, class Indices, class Elements>
+constexpr auto scatter_by(const X& x, const Indices& indices, const Elements& source, Here at) {
+  check_write<M>();
+  if constexpr (M == IndexMode::clip)
+    return scatter<D, Rule>(x, moved_indices<D>(x, indices, at), source, at);
+  else
+    return call<DroppingScatterTag<X::rank, checked_dim<D, X::rank>(), Rule>>(Source::from(at), x, indices, source);
+}
+
+/// `looked_up` where the indices are inside, else the fill.
+template <IndexMode M, int D, int Behind, class X, class Indices, class Made, class Fill>
+constexpr auto filled(const X& x, const Indices& indices, const Made& looked_up, const Fill& fill, Here at) {
+  check_lookup<M>();
+  if constexpr (M == IndexMode::clip)
+    return looked_up;
+  else
+    return select(along<Behind>(is_inside<D>(x, indices, at), at), looked_up, fill, at);
+}
+
+}  // namespace detail
+
+/// gather with indices that may be outside of dim D (jnp.take_along_axis with a mode): `gather<1,
+/// ts::IndexMode::clip>(x, indices)`; `gather<1, ts::IndexMode::fill>(x, indices, 0)` of another fill than JAX's, which
+/// is NaN, of integers the least signed or the largest unsigned one. Gradient: as gather; 0 for elements that are
+/// filled. Errors: dim_range for a dim without elements. Communication: as gather.
+template <int D, IndexMode M, TensorArgument X, TensorArgument Indices, Operand Fill>
+constexpr auto gather(const X& x, const Indices& indices, const Fill& fill, Here at = Here::current()) {
+  return detail::filled<M, D, 0>(x, indices, gather<D>(x, detail::moved_indices<D>(x, indices, at), at), fill, at);
+}
+template <int D, IndexMode M, TensorArgument X, TensorArgument Indices>
+constexpr auto gather(const X& x, const Indices& indices, Here at = Here::current()) {
+  return gather<D, M>(x, indices, detail::default_fill<typename X::element>(), at);
+}
+/// embedding with indices that may be outside of the table. All else as gather with a mode; communication as embedding.
+///
+///     const auto rows = ts::embedding<ts::IndexMode::fill>(table, padded, 0);   // a row of zeros for -1
+template <IndexMode M, TensorArgument Table, TensorArgument Indices, Operand Fill>
+constexpr auto embedding(const Table& table, const Indices& indices, const Fill& fill, Here at = Here::current()) {
+  const auto rows = embedding(table, detail::moved_indices<0>(table, indices, at), at);
+  return detail::filled<M, 0, Table::rank - 1>(table, indices, rows, fill, at);
+}
+template <IndexMode M, TensorArgument Table, TensorArgument Indices>
+constexpr auto embedding(const Table& table, const Indices& indices, Here at = Here::current()) {
+  return embedding<M>(table, indices, detail::default_fill<typename Table::element>(), at);
+}
+/// index_select with indices that may be outside of dim D (jnp.take with a mode). All else as gather with a mode;
+/// communication as embedding.
+template <int D, IndexMode M, TensorArgument X, TensorArgument Indices, Operand Fill>
+constexpr auto index_select(const X& x, const Indices& indices, const Fill& fill, Here at = Here::current()) {
+  constexpr int behind = X::rank - 1 - detail::checked_dim<D, X::rank>();
+  const auto made = index_select<D>(x, detail::moved_indices<D>(x, indices, at), at);
+  return detail::filled<M, D, behind>(x, indices, made, fill, at);
+}
+template <int D, IndexMode M, TensorArgument X, TensorArgument Indices>
+constexpr auto index_select(const X& x, const Indices& indices, Here at = Here::current()) {
+  return index_select<D, M>(x, indices, detail::default_fill<typename X::element>(), at);
+}
+
+/// scatter and scatter_add with indices that may be outside of dim D (x.at[...].set and add with a mode):
+/// `scatter<0, ts::IndexMode::drop>(x, indices, source)`. Gradient: 0 for elements that are dropped. Errors besides
+/// those of an index, and communication: as scatter and scatter_add.
+template <int D, IndexMode M, TensorArgument X, TensorArgument Indices, TensorArgument Elements>
+constexpr auto scatter(const X& x, const Indices& indices, const Elements& source, Here at = Here::current()) {
+  return detail::scatter_by<M, D, ScatterRule{.replaces = true}>(x, indices, source, at);
+}
+template <int D, IndexMode M, TensorArgument X, TensorArgument Indices, TensorArgument Elements>
+constexpr auto scatter_add(const X& x, const Indices& indices, const Elements& source, Here at = Here::current()) {
+  return detail::scatter_by<M, D, ScatterRule{}>(x, indices, source, at);
+}
+/// index_copy and index_add with indices that may be outside of dim D. All else as scatter with a mode; communication
+/// as index_copy and index_add.
+template <int D, IndexMode M, TensorArgument X, TensorArgument Indices, TensorArgument Elements>
+constexpr auto index_copy(const X& x, const Indices& indices, const Elements& source, Here at = Here::current()) {
+  detail::check_write<M>();
+  if constexpr (M == IndexMode::clip)
+    return index_copy<D>(x, detail::moved_indices<D>(x, indices, at), source, at);
+  else
+    return call<detail::IndexCopyTag<X::rank, detail::checked_dim<D, X::rank>(), true>>(
+        Source::from(at), x, detail::moved_indices<D, true>(x, indices, at), source);
+}
+template <int D, IndexMode M, TensorArgument X, TensorArgument Indices, TensorArgument Elements>
+constexpr auto index_add(const X& x, const Indices& indices, const Elements& source, Here at = Here::current()) {
+  detail::check_write<M>();
+  const auto moved = detail::moved_indices<D>(x, indices, at);
+  if constexpr (M == IndexMode::clip) {
+    return index_add<D>(x, moved, source, at);
+  } else {
+    constexpr int behind = X::rank - 1 - detail::checked_dim<D, X::rank>();
+    const auto inside = detail::along<behind>(detail::is_inside<D>(x, indices, at), at);
+    return index_add<D>(x, moved, select(inside, source, 0, at), at);
+  }
+}
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/ops/indexing/isin.hpp
+
+#ifndef TESSERA_OPS_INDEXING_ISIN_HPP
+#define TESSERA_OPS_INDEXING_ISIN_HPP
+
+namespace tessera {
+
+/// Which elements of x are elements of `set`, a tensor or a number (torch.isin, jnp.isin): bools in the shape of x.
+/// Operands are promoted; NaN is in no set. Each element is compared with each of the set, without storing the results.
+/// No gradient. Communication: where the set is split an all-reduce.
+///
+///     const auto stops = ts::isin(tokens, ends);
+template <TensorArgument X, Operand Set> constexpr auto isin(const X& x, const Set& set, Here at = Here::current()) {
+  if constexpr (!TensorOperand<Set>) {
+    return equal(x, set, at);
+  } else if constexpr (Set::rank == 0) {
+    return equal(x, set, at);
+  } else {
+    const auto elements = [&] {
+      if constexpr (Set::rank == 1)
+        return set;
+      else
+        return merge_dims<0, Set::rank - 1>(set, at);
+    }();
+    return any<-1>(equal(unsqueeze<-1>(x, at), elements, at), at);
+  }
+}
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/ops/indexing/logcumsumexp.hpp
+
+#ifndef TESSERA_OPS_INDEXING_LOGCUMSUMEXP_HPP
+#define TESSERA_OPS_INDEXING_LOGCUMSUMEXP_HPP
+
+namespace tessera {
+
+namespace detail {
+
+template <int D> struct Logcumsumexp {
+  template <class X> constexpr auto operator()(Here at, const X& x) const {
+    const auto lines = settle(movedim<D, 0>(x, at));
+    const auto none_yet = settle(full_like(sum<0>(lines, at), -std::numeric_limits<double>::infinity(), at));
+    const auto step = [at](const auto& so_far, const auto& next) {
+      const auto sum = logaddexp(so_far, next, at);
+      return std::tuple(sum, sum);
+    };
+    return movedim<0, D>(std::get<1>(tessera::scan(step, none_yet, lines, {}, at)), at);
+  }
+};
+
+}  // namespace detail
+
+/// The logarithm of the cumulative sum of exponentials along dim D (torch.logcumsumexp, lax.cumlogsumexp), without
+/// overflow and exact in each element's own range. It is a ts::scan of logaddexp, one step for each element of the dim.
+/// Communication: a split dim is gathered; others stay split.
+template <int D, TensorArgument X> constexpr auto logcumsumexp(const X& x, Here at = Here::current()) {
+  static_assert(is_floating_v<typename X::element>, "tessera: logcumsumexp takes float, double, bf16 and f16 tensors");
+  return detail::composed_call(detail::Logcumsumexp<D>{}, at, x);
+}
+
+/// With a dim as an argument it does not compile.
+template <TensorArgument X, std::integral Dim> constexpr X logcumsumexp(const X& x, Dim) {
+  return detail::refuse_dim_argument<Dim>(x);
+}
+
+}  // namespace tessera
+
+#endif
+
 // ---- tessera/ops/indexing/searchsorted.hpp
 
 #ifndef TESSERA_OPS_INDEXING_SEARCHSORTED_HPP
@@ -23629,34 +24555,6 @@ template <Side Where> struct SearchSortedTag {
 template <Side Where = Side::left, TensorArgument Sorted, TensorArgument X>
 constexpr auto searchsorted(const Sorted& sorted, const X& x, Here at = Here::current()) {
   return call<detail::SearchSortedTag<Where>>(Source::from(at), sorted, x);
-}
-
-}  // namespace tessera
-
-#endif
-
-// ---- tessera/ops/stop_gradient.hpp
-
-#ifndef TESSERA_OPS_STOP_GRADIENT_HPP
-#define TESSERA_OPS_STOP_GRADIENT_HPP
-
-namespace tessera {
-
-namespace detail {
-
-struct StopGradientTag {
-  template <class A> using result = A;
-  static constexpr Value emit(Value context, Value x) {
-    return build::unary(ops::op_v<ops::StopGradientOp>, x.at(context.source));
-  }
-};
-
-}  // namespace detail
-
-/// x, which gradients treat as a constant: jax.lax.stop_gradient, Tensor.detach. What only the gradient behind it needs
-/// is not computed. No communication.
-template <TensorArgument X> constexpr auto stop_gradient(const X& x, Here at = Here::current()) {
-  return call<detail::StopGradientTag>(Source::from(at), x);
 }
 
 }  // namespace tessera
@@ -23716,10 +24614,12 @@ constexpr auto segment_reduce(const X& x, const Segments& segments, const Dim& c
 ///     const auto received = ts::segment_sum(ts::embedding(nodes, from), to, ts::extent<0>(nodes));   // messages
 template <TensorArgument X, TensorArgument Segments, SizeOperand Count>
 constexpr auto segment_sum(const X& x, const Segments& segments, const Count& count, Here at = Here::current()) {
+  const detail::FunctionCall named("segment_sum", x, segments);
   return detail::segment_reduce<Reduction::sum>(x, segments, Dim(count), at);
 }
 template <TensorArgument X, TensorArgument Segments, SizeOperand Count>
 constexpr auto segment_mean(const X& x, const Segments& segments, const Count& count, Here at = Here::current()) {
+  const detail::FunctionCall named("segment_mean", x, segments);
   static_assert(is_floating_v<typename X::element>,
                 "tessera: segment_mean takes a floating-point tensor; use ts::cast");
   using T = typename X::element;
@@ -23733,14 +24633,17 @@ constexpr auto segment_mean(const X& x, const Segments& segments, const Count& c
 /// highest integer, and 1. Errors and communication: as scatter_reduce.
 template <TensorArgument X, TensorArgument Segments, SizeOperand Count>
 constexpr auto segment_max(const X& x, const Segments& segments, const Count& count, Here at = Here::current()) {
+  const detail::FunctionCall named("segment_max", x, segments);
   return detail::segment_reduce<Reduction::max>(x, segments, Dim(count), at);
 }
 template <TensorArgument X, TensorArgument Segments, SizeOperand Count>
 constexpr auto segment_min(const X& x, const Segments& segments, const Count& count, Here at = Here::current()) {
+  const detail::FunctionCall named("segment_min", x, segments);
   return detail::segment_reduce<Reduction::min>(x, segments, Dim(count), at);
 }
 template <TensorArgument X, TensorArgument Segments, SizeOperand Count>
 constexpr auto segment_prod(const X& x, const Segments& segments, const Count& count, Here at = Here::current()) {
+  const detail::FunctionCall named("segment_prod", x, segments);
   return detail::segment_reduce<Reduction::product>(x, segments, Dim(count), at);
 }
 
@@ -23749,6 +24652,7 @@ constexpr auto segment_prod(const X& x, const Segments& segments, const Count& c
 /// that are split stay split.
 template <TensorArgument X, TensorArgument Segments, SizeOperand Count>
 constexpr auto segment_softmax(const X& x, const Segments& segments, const Count& count, Here at = Here::current()) {
+  const detail::FunctionCall named("segment_softmax", x, segments);
   const auto of_rows = [&](const auto& table) { return index_select<0>(table, segments, at); };
   const auto highest = of_rows(segment_max(stop_gradient(x, at), segments, count, at));
   const auto weights = exp(call<SubTag>(Source::from(at), x, highest), at);
@@ -23827,6 +24731,20 @@ constexpr auto topk(const X& x, const K& k, Here at = Here::current()) {
   const auto indices = call<detail::ArgsortTag<X::rank, dim, Order::descending, Index>>(Source::from(at), x, Dim(k));
   const auto values = call<detail::GatherTag<X::rank, dim>>(Source::from(at), x, indices);
   return TopK<std::remove_const_t<decltype(values)>, std::remove_const_t<decltype(indices)>>{values, indices};
+}
+
+/// With a dim as an argument they do not compile.
+template <TensorArgument X, std::integral Dim> constexpr X argsort(const X& x, Dim) {
+  return detail::refuse_dim_argument<Dim>(x);
+}
+template <TensorArgument X, std::integral Dim> constexpr X sort(const X& x, Dim) {
+  return detail::refuse_dim_argument<Dim>(x);
+}
+template <TensorArgument X, SizeOperand K> constexpr X topk(const X& x, const K&) {
+  return detail::refuse_dim_argument<K>(x);
+}
+template <TensorArgument X, SizeOperand K, std::integral Dim> constexpr X topk(const X& x, const K&, Dim) {
+  return detail::refuse_dim_argument<Dim>(x);
 }
 
 }  // namespace tessera
@@ -26291,303 +27209,6 @@ template <TensorArgument X> constexpr auto ndtri(const X& p, Here at = Here::cur
 
 #endif
 
-// ---- tessera/ops/random/keys.hpp
-
-#ifndef TESSERA_OPS_RANDOM_KEYS_HPP
-#define TESSERA_OPS_RANDOM_KEYS_HPP
-
-namespace tessera {
-
-/// Inside a traced function, where a ts::Key is a ts::Scalar: the key that ts::fold_in gives for this key outside. n is
-/// an integer, a Dim or a Scalar, such as the number of a layer or of a step.
-template <NumberOperand N> constexpr Scalar fold_in(const Scalar& key, const N& n, Here at = Here::current()) {
-  Value context = trace_of(key);
-  if (context.module == nullptr) context = trace_of(n);
-  if (context.module == nullptr) {
-    if constexpr (std::is_arithmetic_v<N>)
-      return Scalar(ops::FoldInOp::folded(key.number(), HostNumber(n)));
-    else
-      return Scalar(ops::FoldInOp::folded(key.number(), n.number()));
-  }
-  context = context.at(Source::from(at));
-  return Scalar(build::apply<ops::FoldInOp>(build::cast(lower(context, key), DType::f64),
-                                            build::cast(lower(context, n), DType::f64)));
-}
-/// Inside a traced function: the keys that ts::split gives for this key outside.
-template <std::size_t N> constexpr std::array<Scalar, N> split(const Scalar& key, Here at = Here::current()) {
-  std::array<Scalar, N> keys;
-  const Scalar stream = fold_in(key, kernels::split_stream, at);
-  for (std::size_t i = 0; i < N; ++i) keys[i] = fold_in(stream, i, at);
-  return keys;
-}
-
-namespace detail {
-
-template <class K>
-inline constexpr bool is_key_v =
-    is_number_v<typename K::type> ||
-    (std::is_integral_v<typename K::type> && K::rank == 0 && !std::is_same_v<typename K::type, bool>);
-
-struct FoldInTag {
-  template <class K, class N> struct result : Typed<std::int64_t, 0> {
-    using Checks = decltype([] {
-      static_assert(is_key_v<K> && is_key_v<N>,
-                    "tessera: fold_in takes a key, and an integer: a number or an integer tensor of rank 0");
-    });
-  };
-  static constexpr Value emit(Value context, Value key, Value n) {
-    return build::apply<ops::FoldInOp>(build::cast(key.at(context.source), DType::i64), build::cast(n, DType::i64));
-  }
-};
-
-}  // namespace detail
-
-/// The key that ts::fold_in gives for a number which is known only when a step runs, such as the index of a
-/// ts::fori_loop or a slice of the xs of a ts::scan. This key is an i64 tensor of rank 0: it can be folded in and split
-/// again, be part of a carry or of xs, and every function that draws takes it. Draws with it depend on the key alone,
-/// as in JAX: a step of a loop draws what the same call draws outside of the loop. (A key that is a ts::Scalar gives
-/// every step of a loop, and every layer of a ts::Stack, draws of its own.) No communication.
-///
-///     ts::fori_loop(0, 10, [&](const auto& i, const auto& x) { return ts::dropout(x, 0.1, ts::fold_in(key, i)); }, x);
-template <Operand Key, Operand N>
-  requires(TensorOperand<Key> || TensorOperand<N>)
-constexpr auto fold_in(const Key& key, const N& n, Here at = Here::current()) {
-  return call<detail::FoldInTag>(Source::from(at), key, n);
-}
-/// The keys that ts::split gives for a key that is a tensor.
-template <std::size_t N, TensorArgument Key> constexpr auto split(const Key& key, Here at = Here::current()) {
-  const auto stream = fold_in(key, kernels::split_stream, at);
-  return [&]<std::size_t... I>(std::index_sequence<I...>) {
-    return std::array{fold_in(stream, I, at)...};
-  }(std::make_index_sequence<N>());
-}
-
-/// A ts::Scalar that is a key, as an i64 tensor of rank 0: a carry of ts::scan that each step splits is such a tensor
-/// (jax.random.key_data). Inside a traced function only, of a key that is an argument or was derived from an argument.
-/// Errors: unsupported elsewhere.
-///
-///     ts::scan([](const auto& carry, const auto& x) {
-///       const auto [next, own] = ts::split<2>(std::get<1>(carry));
-///       return std::tuple(std::tuple(ts::dropout(std::get<0>(carry) + x, 0.1, own), next), std::tuple());
-///     }, std::tuple(h, ts::key_data(key)), xs);
-constexpr Sym<std::int64_t, 0> key_data(const Scalar& key, Here at = Here::current()) {
-  Value context = trace_of(key);
-  if (context.module == nullptr)
-    fail(errc::unsupported, "[key_data] the key is no argument of a traced function: pass the key to the function");
-  context = context.at(Source::from(at));
-  return Sym<std::int64_t, 0>(build::cast(lower(context, key), DType::i64));
-}
-
-namespace detail {
-
-struct SplitKeyTag {
-  template <class K, class N> struct result : Typed<std::int64_t, 1> {
-    using Checks = decltype([] { static_assert(is_key_v<K>, "tessera: the key of ts::split is a key"); });
-  };
-  static constexpr Value emit(Value context, Value key, Value count) {
-    key = build::cast(key.at(context.source), DType::i64);
-    count = as_size(count).at(context.source);
-    const Value numbers = count.make({.op = Op::arange, .dtype = DType::i32, .rank = 1}, {count.id});
-    const Value stream = build::apply<ops::FoldInOp>(key, key.integer(kernels::split_stream, DType::i64));
-    return build::apply<ops::FoldInOp>(stream, build::cast(numbers, DType::i64));
-  }
-};
-
-}  // namespace detail
-
-/// Inside a traced function: n keys as one i64 tensor, whose elements are those of ts::split<n>(key), for ts::vmap and
-/// ts::map over keys (jax.random.split(key, n)). n may be a ts::Dim. No communication.
-///
-///     ts::vmap([](const auto& x, const auto& own) { return ts::dropout(x, 0.1, own); })(xs, ts::split(key, 8));
-template <Operand Key, SizeOperand N>
-  requires(TensorOperand<Key> || NumberOperand<Key>)
-constexpr auto split(const Key& key, const N& n, Here at = Here::current()) {
-  return call<detail::SplitKeyTag>(Source::from(at), key, Dim(n));
-}
-
-}  // namespace tessera
-
-#endif
-
-// ---- tessera/ops/random/random.hpp
-
-#ifndef TESSERA_OPS_RANDOM_RANDOM_HPP
-#define TESSERA_OPS_RANDOM_RANDOM_HPP
-
-namespace tessera {
-
-struct Key;  // in tensor/key.hpp
-
-namespace build {
-
-/// A random node in the shape of `like`, in the type that its elements are computed in (f32 for bf16 and f16); see
-/// RandomDraw. A key that is a tensor is an i64; any other type is that of a number.
-constexpr Value random(Value like, Value key, RandomDraw draw) {
-  const Value shape = shape_source(like);
-  return like.make({.op = Op::random,
-                    .dtype = computed_as(like.dtype()),
-                    .rank = like.node().rank,
-                    .singletons = like.node().singletons,
-                    .labels = draw.pack(),
-                    .value = static_cast<double>(draw.stream)},
-                   {shape.id, key.dtype() == DType::i64 ? key.id : cast(key, DType::f64).id});
-}
-/// A random node that is split as `like` is, whose elements are not read.
-constexpr Value random_alike(Value like, Value key, RandomDraw draw) {
-  return alike(random(like, key, draw), shape_source(like));
-}
-/// Draws in the type of `like`. Uniform ones of bf16 and f16 stay below 1, to which an f32 next to it would be rounded.
-constexpr Value drawn_as(Value draw, Value like, Distribution kind) {
-  if (kind == Distribution::uniform && draw.dtype() != like.dtype())
-    draw = binary(Op::minimum, draw, draw.number(like.dtype() == DType::bf16 ? 1 - 0x1p-8 : 1 - 0x1p-11));
-  return cast(draw, like.dtype());
-}
-/// The key derived from a key and a constant, of the same kind: a number or a tensor.
-constexpr Value folded_key(Value key, std::int64_t n) {
-  const DType type = key.dtype() == DType::i64 ? DType::i64 : DType::f64;
-  return apply<ops::FoldInOp>(cast(key, type), key.integer(n, type));
-}
-
-/// 1 / (1 - rate), but 0 at a rate of 1, where all elements are dropped: infinity would make the gradient NaN.
-constexpr Value dropout_scale(Value rate) {
-  if (rate.node().is_constant()) return rate.number(rate.node().value < 1 ? 1 / (1 - rate.node().value) : 0);
-  const Value kept = 1.0 - rate, zero = rate.number(0);
-  return select(binary(Op::greater, kept, zero), 1.0 / kept, zero);
-}
-
-}  // namespace build
-
-namespace detail {
-
-template <class A> inline constexpr bool draws_v = is_floating_v<typename A::type>;
-
-/// With Follows the draws are split as `like` is, whose elements are not read.
-template <Distribution Kind, std::uint32_t Stream, bool Follows> struct RandomTag {
-  template <class Like, class Key> struct result : Like {
-    using Checks = decltype([] {
-      static_assert(draws_v<Like>, "tessera: random tensors are float, double, bf16 or f16");
-      static_assert(is_key_v<Key>, "tessera: the key of random numbers must be a number, a ts::Scalar or an integer "
-                                   "tensor of rank 0");
-    });
-  };
-  static constexpr Value emit(Value context, Value like, Value key) {
-    like = like.at(context.source);
-    constexpr RandomDraw draw{Kind, Stream};
-    return build::drawn_as(Follows ? build::random_alike(like, key, draw) : build::random(like, key, draw), like, Kind);
-  }
-};
-
-/// first + second * u of a uniform u is from one bound to the other; of a normal u it has a mean and a deviation.
-template <Distribution Kind, std::uint32_t Stream, bool Follows> struct ScaledRandomTag {
-  template <class Like, class Key, class First, class Second> struct result : Like {
-    using Checks = decltype([] {
-      using Drawn = typename RandomTag<Kind, Stream, Follows>::template result<Like, Key>;
-      (void)sizeof(typename Drawn::Checks);
-      static_assert(is_number_v<typename First::type> && is_number_v<typename Second::type>,
-                    "tessera: bounds, the mean and the standard deviation of random numbers are numbers, ts::Dims or "
-                    "ts::Scalars");
-    });
-  };
-  static constexpr Value emit(Value context, Value like, Value key, Value first, Value second) {
-    like = like.at(context.source);
-    constexpr RandomDraw draw{Kind, Stream};
-    const Value drawn = Follows ? build::random_alike(like, key, draw) : build::random(like, key, draw);
-    const Value from = build::cast(first, DType::f64), to = build::cast(second, DType::f64);
-    const Value scale = Kind == Distribution::uniform ? to - from : to;
-    return build::cast(build::cast(from, drawn.dtype()) + drawn * build::cast(scale, drawn.dtype()), like.dtype());
-  }
-};
-
-template <class Like> inline constexpr bool has_sharding_v = !LocalOperand<Like> && Like::rank != 0;
-
-/// A key as an operand: of a tensor an i64, of a Dim or a ts::Key a Scalar. Reports a key of the wrong type and
-/// replaces it, so that no further errors follow.
-template <class K> constexpr decltype(auto) drawn_from(const K& key) {
-  constexpr bool is_operand = Operand<K>, is_key = std::is_same_v<K, Key>;
-  static_assert(is_operand || is_key, "tessera: the key of random numbers is a ts::Key, a number or a ts::Scalar, such "
-                                      "as the number of the training step, or an integer tensor of rank 0");
-  static_assert(!LocalOperand<K>, "tessera: inside a ts::shard_map the key of random numbers is a number or a "
-                                  "ts::Scalar; each device draws numbers of its own");
-  if constexpr (LocalOperand<K>)
-    return 0;
-  else if constexpr (is_key)
-    return Scalar(static_cast<std::int64_t>(key.seed));
-  else if constexpr (TensorOperand<K>)
-    return cast<std::int64_t>(key);
-  else if constexpr (std::is_same_v<K, Dim>)
-    return key.traced() ? Scalar(build::cast(here(key.placeholder()), DType::f64)) : Scalar(key.value());
-  else if constexpr (is_operand)
-    return (key);
-  else
-    return 0;
-}
-
-template <std::uint32_t Stream> struct DropoutTag {
-  template <class X, class Rate, class Key> struct result : X {
-    using Checks = decltype([] {
-      static_assert(draws_v<X>, "tessera: dropout takes float, double, bf16 and f16 tensors");
-      static_assert(is_number_v<typename Rate::type>, "tessera: the rate of dropout must be a number or a ts::Scalar");
-      static_assert(is_key_v<Key>, "tessera: the key of dropout must be a number, a ts::Scalar or an integer tensor of "
-                                   "rank 0");
-    });
-  };
-  static constexpr Value emit(Value context, Value x, Value rate, Value key) {
-    x = x.at(context.source);
-    rate = build::checked_cast(rate.at(context.source), DType::f64, NumberRule::rate);
-    const Value draw = build::random(x, key, {Distribution::uniform, Stream});
-    const Value scale = build::cast(build::dropout_scale(rate), x.dtype());
-    const Value kept = build::binary(Op::greater_equal, draw, build::cast(rate, draw.dtype()));
-    const Value scaled = x * scale;
-    return build::select(kept, scaled, x.number(0));
-  }
-};
-
-}  // namespace detail
-
-/// Random values of the shape and element type of `like` (float, double, bf16, f16): uniform in [0, 1), or standard
-/// normal. They are split over the mesh as `like` is. A value depends only on the key, on `Stream` and on the element's
-/// global index: it is equal on every mesh and in every equal call. Calls with one key that should give different
-/// values need different streams. The key is a ts::Key, a number or a ts::Scalar, of which each layer of a ts::Stack
-/// and each step of a loop draws its own values, or an integer tensor of rank 0, such as ts::fold_in(key, i) of the
-/// index of a loop, which gives the values of that key anywhere. No communication. Source: Philox4x32-10, Salmon et
-/// al., SC 2011.
-template <std::uint32_t Stream = 0, TensorArgument Like, class Key>
-constexpr auto uniform_like(const Like& like, const Key& key, Here at = Here::current()) {
-  return call<detail::RandomTag<Distribution::uniform, Stream, detail::has_sharding_v<Like>>>(Source::from(at), like,
-                                                                                              detail::drawn_from(key));
-}
-template <std::uint32_t Stream = 0, TensorArgument Like, class Key>
-constexpr auto normal_like(const Like& like, const Key& key, Here at = Here::current()) {
-  return call<detail::RandomTag<Distribution::normal, Stream, detail::has_sharding_v<Like>>>(Source::from(at), like,
-                                                                                             detail::drawn_from(key));
-}
-
-/// As above, uniform in [low, high) (jax.random.uniform with minval and maxval, Tensor.uniform_), or normal with a mean
-/// and a standard deviation (Tensor.normal_): `uniform_like(x, key, -0.1, 0.1)`. Rounding can give `high` itself.
-template <std::uint32_t Stream = 0, TensorArgument Like, class Key, NumberOperand Low, NumberOperand High>
-constexpr auto uniform_like(const Like& like, const Key& key, const Low& low, const High& high,
-                            Here at = Here::current()) {
-  return call<detail::ScaledRandomTag<Distribution::uniform, Stream, detail::has_sharding_v<Like>>>(
-      Source::from(at), like, detail::drawn_from(key), low, high);
-}
-template <std::uint32_t Stream = 0, TensorArgument Like, class Key, NumberOperand Mean, NumberOperand Deviation>
-constexpr auto normal_like(const Like& like, const Key& key, const Mean& mean, const Deviation& deviation,
-                           Here at = Here::current()) {
-  return call<detail::ScaledRandomTag<Distribution::normal, Stream, detail::has_sharding_v<Like>>>(
-      Source::from(at), like, detail::drawn_from(key), mean, deviation);
-}
-
-/// Each element of x is 0 with probability `rate`, and x / (1 - rate) otherwise; all are 0 at a rate of 1. Two dropouts
-/// with one key need two streams. Errors: option for a rate outside of [0, 1]. No communication.
-template <std::uint32_t Stream = 0, TensorArgument X, NumberOperand Rate, class Key>
-constexpr auto dropout(const X& x, const Rate& rate, const Key& key, Here at = Here::current()) {
-  return call<detail::DropoutTag<Stream>>(Source::from(at), x, rate, detail::drawn_from(key));
-}
-
-}  // namespace tessera
-
-#endif
-
 // ---- tessera/ops/random/poisson.hpp
 
 #ifndef TESSERA_OPS_RANDOM_POISSON_HPP
@@ -26942,8 +27563,8 @@ template <int Rank, int D, std::uint32_t Stream> struct PermutationTag {
 
 /// Bools that are true with the given probabilities (torch.bernoulli, jax.random.bernoulli). Key, stream and
 /// communication of all draws of this header: as of uniform_like.
-template <std::uint32_t Stream = 0, TensorArgument P, class Key>
-constexpr auto bernoulli(const P& probabilities, const Key& key, Here at = Here::current()) {
+template <std::uint32_t Stream = 0, TensorArgument P, class Key = detail::NoKey>
+constexpr auto bernoulli(const P& probabilities, const Key& key = {}, Here at = Here::current()) {
   return call<detail::BernoulliTag<Stream>>(Source::from(at), probabilities, detail::drawn_from(key));
 }
 
@@ -26951,54 +27572,56 @@ constexpr auto bernoulli(const P& probabilities, const Key& key, Here at = Here:
 /// Ranges have at most 2^53 values.
 ///
 ///     const auto die = ts::randint_like<std::int32_t>(x, 1, 7, key);
-template <Element T, std::uint32_t Stream = 0, TensorArgument Like, NumberOperand Low, NumberOperand High, class Key>
-constexpr auto randint_like(const Like& like, const Low& low, const High& high, const Key& key,
+template <Element T, std::uint32_t Stream = 0, TensorArgument Like, NumberOperand Low, NumberOperand High,
+          class Key = detail::NoKey>
+constexpr auto randint_like(const Like& like, const Low& low, const High& high, const Key& key = {},
                             Here at = Here::current()) {
   return call<detail::RandintTag<T, Stream, detail::has_sharding_v<Like>>>(Source::from(at), like, low, high,
                                                                            detail::drawn_from(key));
 }
 
 /// Exponential draws of rate 1, in [0, 17) for f32: -log(1 - u). Divide by another rate.
-template <std::uint32_t Stream = 0, TensorArgument Like, class Key>
-constexpr auto exponential_like(const Like& like, const Key& key, Here at = Here::current()) {
+template <std::uint32_t Stream = 0, TensorArgument Like, class Key = detail::NoKey>
+constexpr auto exponential_like(const Like& like, const Key& key = {}, Here at = Here::current()) {
   return call<detail::ExponentialTag<Stream, detail::has_sharding_v<Like>>>(Source::from(at), like,
                                                                             detail::drawn_from(key));
 }
 
 /// Draws of the standard Gumbel distribution, -log(-log(u)); of the standard Laplace distribution, of variance 2; of
 /// the standard Cauchy distribution, tan(pi (u - 1/2)). Multiply by a scale, and add a location.
-template <std::uint32_t Stream = 0, TensorArgument Like, class Key>
-constexpr auto gumbel_like(const Like& like, const Key& key, Here at = Here::current()) {
+template <std::uint32_t Stream = 0, TensorArgument Like, class Key = detail::NoKey>
+constexpr auto gumbel_like(const Like& like, const Key& key = {}, Here at = Here::current()) {
   return call<detail::InverseTag<detail::Gumbel, Stream, detail::has_sharding_v<Like>>>(Source::from(at), like,
                                                                                         detail::drawn_from(key));
 }
-template <std::uint32_t Stream = 0, TensorArgument Like, class Key>
-constexpr auto laplace_like(const Like& like, const Key& key, Here at = Here::current()) {
+template <std::uint32_t Stream = 0, TensorArgument Like, class Key = detail::NoKey>
+constexpr auto laplace_like(const Like& like, const Key& key = {}, Here at = Here::current()) {
   return call<detail::InverseTag<detail::Laplace, Stream, detail::has_sharding_v<Like>>>(Source::from(at), like,
                                                                                          detail::drawn_from(key));
 }
-template <std::uint32_t Stream = 0, TensorArgument Like, class Key>
-constexpr auto cauchy_like(const Like& like, const Key& key, Here at = Here::current()) {
+template <std::uint32_t Stream = 0, TensorArgument Like, class Key = detail::NoKey>
+constexpr auto cauchy_like(const Like& like, const Key& key = {}, Here at = Here::current()) {
   return call<detail::InverseTag<detail::Cauchy, Stream, detail::has_sharding_v<Like>>>(Source::from(at), like,
                                                                                         detail::drawn_from(key));
 }
 /// Draws of the standard logistic distribution, log(u / (1 - u)), of variance pi^2 / 3 (jax.random.logistic).
-template <std::uint32_t Stream = 0, TensorArgument Like, class Key>
-constexpr auto logistic_like(const Like& like, const Key& key, Here at = Here::current()) {
+template <std::uint32_t Stream = 0, TensorArgument Like, class Key = detail::NoKey>
+constexpr auto logistic_like(const Like& like, const Key& key = {}, Here at = Here::current()) {
   return call<detail::InverseTag<detail::Logistic, Stream, detail::has_sharding_v<Like>>>(Source::from(at), like,
                                                                                           detail::drawn_from(key));
 }
 /// -1 or 1, with a probability of one half each, in the element type of `like` (jax.random.rademacher).
-template <std::uint32_t Stream = 0, TensorArgument Like, class Key>
-constexpr auto rademacher_like(const Like& like, const Key& key, Here at = Here::current()) {
+template <std::uint32_t Stream = 0, TensorArgument Like, class Key = detail::NoKey>
+constexpr auto rademacher_like(const Like& like, const Key& key = {}, Here at = Here::current()) {
   return call<detail::InverseTag<detail::Rademacher, Stream, detail::has_sharding_v<Like>>>(Source::from(at), like,
                                                                                             detail::drawn_from(key));
 }
 /// Standard normal draws within [lower, upper] only, by the inverse of erf of a uniform draw between erf(lower /
 /// sqrt(2)) and erf(upper / sqrt(2)), as jax.random.truncated_normal. In f32 the bounds should not both be beyond 5 on
 /// one side, where erf is 1.
-template <std::uint32_t Stream = 0, TensorArgument Like, NumberOperand Lower, NumberOperand Upper, class Key>
-constexpr auto truncated_normal_like(const Like& like, const Lower& lower, const Upper& upper, const Key& key,
+template <std::uint32_t Stream = 0, TensorArgument Like, NumberOperand Lower, NumberOperand Upper,
+          class Key = detail::NoKey>
+constexpr auto truncated_normal_like(const Like& like, const Lower& lower, const Upper& upper, const Key& key = {},
                                      Here at = Here::current()) {
   return call<detail::InverseTag<detail::TruncatedNormal, Stream, detail::has_sharding_v<Like>>>(
       Source::from(at), like, detail::drawn_from(key), lower, upper);
@@ -27012,8 +27635,9 @@ enum class Replacement : std::uint8_t { no, yes };
 /// shape_mismatch for a count above n without replacement. Communication: as topk; with replacement as argmax.
 ///
 ///     const auto some = ts::multinomial<ts::Replacement::yes>(weights, 16, key);
-template <Replacement R = Replacement::no, std::uint32_t Stream = 0, TensorArgument P, SizeOperand Count, class Key>
-constexpr auto multinomial(const P& weights, const Count& count, const Key& key, Here at = Here::current()) {
+template <Replacement R = Replacement::no, std::uint32_t Stream = 0, TensorArgument P, SizeOperand Count,
+          class Key = detail::NoKey>
+constexpr auto multinomial(const P& weights, const Count& count, const Key& key = {}, Here at = Here::current()) {
   const auto noisy = call<detail::PerturbedTag<Stream>>(
       Source::from(at),
       call<detail::LogWeightsTag<P::rank, R == Replacement::yes>>(Source::from(at), weights, Dim(count)),
@@ -27027,15 +27651,15 @@ constexpr auto multinomial(const P& weights, const Count& count, const Key& key,
 /// Indices along dim D, drawn with the probabilities softmax<D>(logits): the argmax of logits plus Gumbel noise
 /// (jax.random.categorical). The result lacks dim D; a logit of -infinity is never drawn. No gradient. Communication:
 /// as argmax.
-template <int D = -1, std::uint32_t Stream = 0, TensorArgument Logits, class Key>
-constexpr auto categorical(const Logits& logits, const Key& key, Here at = Here::current()) {
+template <int D = -1, std::uint32_t Stream = 0, TensorArgument Logits, class Key = detail::NoKey>
+constexpr auto categorical(const Logits& logits, const Key& key = {}, Here at = Here::current()) {
   return argmax<D>(call<detail::PerturbedTag<Stream>>(Source::from(at), logits, detail::drawn_from(key)), at);
 }
 
 /// x with the indices of dim D in random order, the same for all other dims (jax.random.permutation). Its gradient goes
 /// back to where each element came from. Communication: as index_select.
-template <int D, std::uint32_t Stream = 0, TensorArgument X, class Key>
-constexpr auto permutation(const X& x, const Key& key, Here at = Here::current()) {
+template <int D, std::uint32_t Stream = 0, TensorArgument X, class Key = detail::NoKey>
+constexpr auto permutation(const X& x, const Key& key = {}, Here at = Here::current()) {
   constexpr int dim = detail::checked_dim<D, X::rank>();
   return index_select<D>(
       x, call<detail::PermutationTag<X::rank, dim, Stream>>(Source::from(at), x, detail::drawn_from(key)), at);
@@ -27091,9 +27715,9 @@ constexpr auto lognormal(const A& sigma, const Key& key, Here at = Here::current
 /// (hard=True), with the gradient of the softmax. Communication: as softmax; hard as argmax too.
 ///
 ///     const auto choice = ts::gumbel_softmax<true>(logits, key, 0.5);
-template <bool Hard = false, std::uint32_t Stream = 0, TensorArgument Logits, class Key,
+template <bool Hard = false, std::uint32_t Stream = 0, TensorArgument Logits, class Key = detail::NoKey,
           NumberOperand Temperature = double>
-constexpr auto gumbel_softmax(const Logits& logits, const Key& key, const Temperature& temperature = 1.0,
+constexpr auto gumbel_softmax(const Logits& logits, const Key& key = {}, const Temperature& temperature = 1.0,
                               Here at = Here::current()) {
   const auto soft = softmax<-1>((logits + gumbel_like<Stream>(logits, key, at)) / temperature, at);
   if constexpr (Hard) {
@@ -27172,24 +27796,24 @@ template <std::uint32_t Stream> struct AlphaDropoutTag {
 /// Dropout of whole features: of x [batch, spatial..., features] each feature of each example is 0 with probability
 /// `rate`, in all of its elements, and x / (1 - rate) otherwise (F.dropout1d, dropout2d, dropout3d, with features
 /// last). In all else as dropout.
-template <std::uint32_t Stream = 0, TensorArgument X, NumberOperand Rate, class Key>
-constexpr auto dropout1d(const X& x, const Rate& rate, const Key& key, Here at = Here::current()) {
+template <std::uint32_t Stream = 0, TensorArgument X, NumberOperand Rate, class Key = detail::NoKey>
+constexpr auto dropout1d(const X& x, const Rate& rate, const Key& key = {}, Here at = Here::current()) {
   return call<detail::FeatureDropoutTag<3, Stream>>(Source::from(at), x, rate, detail::drawn_from(key));
 }
-template <std::uint32_t Stream = 0, TensorArgument X, NumberOperand Rate, class Key>
-constexpr auto dropout2d(const X& x, const Rate& rate, const Key& key, Here at = Here::current()) {
+template <std::uint32_t Stream = 0, TensorArgument X, NumberOperand Rate, class Key = detail::NoKey>
+constexpr auto dropout2d(const X& x, const Rate& rate, const Key& key = {}, Here at = Here::current()) {
   return call<detail::FeatureDropoutTag<4, Stream>>(Source::from(at), x, rate, detail::drawn_from(key));
 }
-template <std::uint32_t Stream = 0, TensorArgument X, NumberOperand Rate, class Key>
-constexpr auto dropout3d(const X& x, const Rate& rate, const Key& key, Here at = Here::current()) {
+template <std::uint32_t Stream = 0, TensorArgument X, NumberOperand Rate, class Key = detail::NoKey>
+constexpr auto dropout3d(const X& x, const Rate& rate, const Key& key = {}, Here at = Here::current()) {
   return call<detail::FeatureDropoutTag<5, Stream>>(Source::from(at), x, rate, detail::drawn_from(key));
 }
 
 /// Dropout for networks with ts::selu (F.alpha_dropout): mean and variance of x stay 0 and 1. Dropped elements are
 /// the lowest value of selu, then all are scaled and shifted. At a rate of 1 the result is 0. In all else as dropout.
 /// Source: Klambauer et al., Self-Normalizing Neural Networks, 2017.
-template <std::uint32_t Stream = 0, TensorArgument X, NumberOperand Rate, class Key>
-constexpr auto alpha_dropout(const X& x, const Rate& rate, const Key& key, Here at = Here::current()) {
+template <std::uint32_t Stream = 0, TensorArgument X, NumberOperand Rate, class Key = detail::NoKey>
+constexpr auto alpha_dropout(const X& x, const Rate& rate, const Key& key = {}, Here at = Here::current()) {
   return call<detail::AlphaDropoutTag<Stream>>(Source::from(at), x, rate, detail::drawn_from(key));
 }
 
@@ -27252,8 +27876,8 @@ template <std::uint32_t Stream> struct GammaTag {
 /// torch._standard_gamma): of mean a and variance a. Divide by another rate. The shape is that of the concentrations.
 /// No gradient. NaN for a concentration below 0. Costs thirteen draws an element. Key, stream and communication: as of
 /// uniform_like. Source: Marsaglia, Tsang, ACM TOMS 26 (2000).
-template <std::uint32_t Stream = 0, TensorArgument A, class Key>
-constexpr auto gamma(const A& concentration, const Key& key, Here at = Here::current()) {
+template <std::uint32_t Stream = 0, TensorArgument A, class Key = detail::NoKey>
+constexpr auto gamma(const A& concentration, const Key& key = {}, Here at = Here::current()) {
   return call<detail::GammaTag<Stream>>(Source::from(at), concentration, detail::drawn_from(key));
 }
 
@@ -27394,8 +28018,8 @@ template <std::uint32_t Stream> struct StochasticRoundTag {
 ///
 /// Numbers that bf16 has, infinities and NaN stay as they are; a number beyond the largest of bf16 is rounded to
 /// nearest, as are denormal numbers. The gradient is that of a cast. Key, stream and communication: as of uniform_like.
-template <std::uint32_t Stream = 0, TensorArgument X, class Key>
-constexpr auto stochastic_round(const X& x, const Key& key, Here at = Here::current()) {
+template <std::uint32_t Stream = 0, TensorArgument X, class Key = detail::NoKey>
+constexpr auto stochastic_round(const X& x, const Key& key = {}, Here at = Here::current()) {
   return call<detail::StochasticRoundTag<Stream>>(Source::from(at), x, detail::drawn_from(key));
 }
 
@@ -27800,6 +28424,7 @@ template <int Rank, bool Root, bool Keep, int... Dims> struct NanVarianceTag {
 
 /// The position of the first extreme of the elements that are not NaN; -1 where all are.
 template <class Extreme, class Index, bool Keep, int... Dims> struct NanArgReduce {
+  static constexpr const char* function = std::is_same_v<Extreme, ops::MaxOp> ? "nanargmax" : "nanargmin";
   using R = ArgReduce<Extreme, Index, Keep, Dims...>;
   template <class A> using result = typename R::template result<A>;
   template <int Rank> static constexpr unsigned dims = R::template dims<Rank>;
@@ -27998,24 +28623,37 @@ template <int Rank, NormOver Over> struct FeatureNormTag {
 
 enum class Moment { mean, unbiased_variance };
 
-template <int Rank, Moment Of> struct BatchMomentTag {
+/// A moment of each feature; over instances the mean of the moments of all images.
+template <int Rank, NormOver Over, Moment Of> struct FeatureMomentTag {
   template <class X> struct result : Typed<loss_t<X>, 1> {
     using Checks = decltype([] {
-      static_assert(floating_v<X> && Rank >= 2,
+      static_assert(Over == NormOver::instance || (floating_v<X> && Rank >= 2),
                     "tessera: batch_norm_statistics takes a float, double, bf16 or f16 tensor [batch, ..., features]");
+      static_assert(
+          Over == NormOver::batch || (floating_v<X> && Rank >= 3),
+          "tessera: instance_norm_statistics takes a float, double, bf16 or f16 tensor [batch, ..., features] "
+          "with a dim between these two");
     });
   };
   static constexpr Value emit(Value context, Value x) {
     x = x.at(context.source);
     const Value part = build::cast(normed_part<Rank>(x), computed_as(x.dtype()));
     x = build::cast(x, computed_as(x.dtype()));
-    const unsigned dims = normed_dims<Rank, NormOver::batch>(x);
+    const unsigned dims = normed_dims<Rank, Over>(x);
     const build::Moments m = build::moments(x, part, dims);
-    if (Of == Moment::mean) return build::drop_singletons(m.first + m.rest, dims);
+    if (Of == Moment::mean) return of_all_images(x, m.first + m.rest, dims);
     const Value count = build::element_count(x, dims), one = x.number(1, DType::i64);
     const Value divisor = build::binary(Op::maximum, count - one, one);
     const Value ratio = build::cast(count, x.dtype()) / build::cast(divisor, x.dtype());
-    return build::drop_singletons(m.variance * ratio, dims);
+    return of_all_images(x, m.variance * ratio, dims);
+  }
+
+ private:
+  static constexpr Value of_all_images(Value x, Value moment, unsigned dims) {
+    if (Over == NormOver::batch) return build::drop_singletons(moment, dims);
+    const unsigned images = 1u << x.leading(Rank);
+    const Value count = build::cast(build::element_count(x, images), x.dtype());
+    return build::drop_singletons(build::reduce(Op::sum, moment, images, true) / count, dims | images);
   }
 };
 
@@ -28071,14 +28709,19 @@ template <class Mean, class Variance> struct BatchStatistics {
   Mean mean;
   Variance variance;
 };
+namespace detail {
+template <NormOver Over, class X> constexpr auto statistics_of(const X& x, Here at) {
+  const auto mean = call<FeatureMomentTag<X::rank, Over, Moment::mean>>(Source::from(at), x);
+  const auto variance = call<FeatureMomentTag<X::rank, Over, Moment::unbiased_variance>>(Source::from(at), x);
+  return BatchStatistics<std::remove_const_t<decltype(mean)>, std::remove_const_t<decltype(variance)>>{mean, variance};
+}
+}  // namespace detail
 /// The mean and the variance of each feature of x [batch, ..., features] over all other dims: `const auto [mean,
 /// variance] = ts::batch_norm_statistics(x)`. The variance is unbiased, over one element less than there are, as in
 /// PyTorch's running variance, and 0 where there is one. Of bf16 and f16 they are f32. Beside a batch_norm of the same
 /// x in one program they share its sums and its communication.
 template <TensorArgument X> constexpr auto batch_norm_statistics(const X& x, Here at = Here::current()) {
-  const auto mean = call<detail::BatchMomentTag<X::rank, detail::Moment::mean>>(Source::from(at), x);
-  const auto variance = call<detail::BatchMomentTag<X::rank, detail::Moment::unbiased_variance>>(Source::from(at), x);
-  return BatchStatistics<std::remove_const_t<decltype(mean)>, std::remove_const_t<decltype(variance)>>{mean, variance};
+  return detail::statistics_of<detail::NormOver::batch>(x, at);
 }
 /// Batch norm by given statistics, vectors of features: what evaluation computes.
 template <TensorArgument X, TensorArgument Mean, TensorArgument Variance, TensorArgument Gain, TensorArgument Bias,
@@ -28092,6 +28735,12 @@ template <TensorArgument X, TensorArgument Gain, TensorArgument Bias, NumberOper
 constexpr auto instance_norm(const X& x, const Gain& gain, const Bias& bias, const Eps& eps = 1e-5,
                              Here at = Here::current()) {
   return call<detail::FeatureNormTag<X::rank, detail::NormOver::instance>>(Source::from(at), x, gain, bias, eps);
+}
+/// What the running statistics of instance norm average: the mean and the unbiased variance of each feature of each
+/// image of x [batch, ..., features], averaged over the images. All else as batch_norm_statistics, beside an
+/// instance_norm of the same x; over a split batch an all_reduce of two vectors of features.
+template <TensorArgument X> constexpr auto instance_norm_statistics(const X& x, Here at = Here::current()) {
+  return detail::statistics_of<detail::NormOver::instance>(x, at);
 }
 /// Group norm: statistics of each image over all dims and the features of one of `groups` groups. Errors:
 /// shape_mismatch, also for groups that don't divide the features. Source: Wu, He, 1803.08494.
@@ -34775,6 +35424,78 @@ struct PlanOptions {
 
 #endif
 
+// ---- tessera/mesh/processes.hpp
+
+#ifndef TESSERA_MESH_PROCESSES_HPP
+#define TESSERA_MESH_PROCESSES_HPP
+
+namespace tessera {
+
+namespace detail {
+/// Which of the processes that run this program together this process is.
+struct OwnProcess {
+  int index = 0;
+  int count = 1;
+};
+/// Set once, by runtime::join_processes, before any tensor exists.
+inline constinit OwnProcess own_process{};
+}  // namespace detail
+
+/// The index of this process among the processes that run the program together, from 0 on, as jax.process_index: 0
+/// unless a session of several processes, such as ts::mpi::Session, is alive.
+inline int process_index() { return detail::own_process.index; }
+/// The number of processes that run the program together, as jax.process_count: 1 without a session.
+inline int process_count() { return detail::own_process.count; }
+
+/// Whether the devices of a mesh are divided among several processes. A mesh of one device is not: each process has
+/// that device, and computes on it what all others compute.
+inline bool spans_processes(const Mesh& mesh) { return process_count() > 1 && mesh.size() > 1; }
+
+namespace detail {
+/// The same for planning, where a plan in a constant expression is that of one process.
+constexpr bool plans_for_processes(const Mesh& mesh) {
+  if (std::is_constant_evaluated()) return false;
+  return spans_processes(mesh);
+}
+}  // namespace detail
+
+/// The process that holds a device: devices are divided in the order of their ids into process_count() ranges, whose
+/// sizes differ by at most 1. Of 8 devices and 3 processes, process 0 holds devices 0 to 2. A mesh of one device: this
+/// process.
+inline int process_of(const Mesh& mesh, int device) {
+  if (!spans_processes(mesh)) return process_index();
+  return static_cast<int>(std::int64_t{device} * process_count() / mesh.size());
+}
+
+/// The device ids from `first` to `end` - 1.
+struct DeviceRange {
+  int first = 0;
+  int end = 0;
+};
+/// The devices of this process: of a mesh that is not divided among processes, all.
+inline DeviceRange devices_here(const Mesh& mesh) {
+  if (!spans_processes(mesh)) {
+    const int first = mesh.rank() == 0 ? mesh.device_at({}) : 0;
+    return {first, first + static_cast<int>(mesh.size())};
+  }
+  const auto first_of = [&](std::int64_t process) {
+    return static_cast<int>((process * mesh.size() + process_count() - 1) / process_count());
+  };
+  return {first_of(process_index()), first_of(process_index() + 1)};
+}
+
+/// Whether a device of this process holds this shard, numbered as in the grid.
+inline bool is_held_here(const Mesh& mesh, const ShardGrid& grid, int shard) {
+  if (!spans_processes(mesh)) return true;
+  for (int replica = 0; replica < grid.replicas(); ++replica)
+    if (process_of(mesh, mesh.device_at(grid.coordinates(shard, replica))) == process_index()) return true;
+  return false;
+}
+
+}  // namespace tessera
+
+#endif
+
 // ---- tessera/partition/reshard/chunks.hpp
 
 #ifndef TESSERA_PARTITION_RESHARD_CHUNKS_HPP
@@ -35273,10 +35994,25 @@ TESSERA_PLANNING_BEGIN
 
 namespace tessera::detail {
 
+/// distinct_bytes of the shards that devices of this process hold.
+inline std::int64_t bytes_here(const Shape& global, const Sharding& sharding, DType dtype, const Mesh& mesh,
+                               const PartList& parts) {
+  const ShardGrid grid(mesh, sharding);
+  std::int64_t total = 0;
+  for (int s = 0; s < grid.count(); ++s) {
+    const Coordinates at = grid.coordinates(s);
+    if (is_held_here(mesh, grid, s) && parts.holds(mesh, at))
+      total += arena_bytes(volume(extents(shard_box(global, sharding, mesh, at))) *
+                           static_cast<std::int64_t>(size_of(dtype)));
+  }
+  return total;
+}
+
 /// Bytes of memory for all distinct shards of a value, each aligned as in the arena. For a partial value, of the parts
-/// that exist.
+/// that exist. If processes divide the devices of the mesh, of the shards of this process.
 constexpr std::int64_t distinct_bytes(const Shape& global, const Sharding& sharding, DType dtype, const Mesh& mesh,
                                       const PartList& parts = {}) {
+  if (plans_for_processes(mesh)) return bytes_here(global, sharding, dtype, mesh, parts);
   if (!parts.entries.empty())
     return checked_product(distinct_bytes(global, sharding.without_unreduced(), dtype, mesh),
                            parts.count(mesh, devices_on(mesh, sharding.unreduced)), "bytes of partial values");
@@ -36978,6 +37714,7 @@ class Scheduler {
   /// Whether a reshard only sums the parts of a partial value, without changing how its dims are split.
   constexpr bool sums_in_place(const PlanStep& step, const PlanStep& next) const {
     const PlanValue &parts = value(step.outputs[0]), &sum = value(next.outputs[0]);
+    if (plans_for_processes(mesh_)) return false;  // no memory of a sum is common to all devices
     if (parts.sharding.unreduced == 0 || parts.sharding.reduction != Reduction::sum || sum.sharding.unreduced != 0)
       return false;
     if ((parts.dtype != DType::f32 && parts.dtype != DType::f64) || sum.stacked) return false;

@@ -97,7 +97,6 @@
 #include <utility>
 #include <vector>
 
-#include <pthread.h>
 #include <tbb/global_control.h>
 #include <tbb/info.h>
 #include <tbb/task_arena.h>
@@ -215,6 +214,7 @@ enum class errc : int {
   unsupported = 20,     ///< something the library does not do
   annotation = 21,      ///< a tensor is annotated with a sharding, or is not, where the operation requires the opposite
   oracle = 22,          ///< a program's results on a mesh and on one device differ by more than rounding
+  processes = 23,       ///< processes that run a program together differ, or one of them does not answer
 };
 
 /// Base class of all errors of the library. `id()` is stable; the text of what() may change.
@@ -1976,6 +1976,12 @@ inline constexpr int max_rank = 8;
 
 /// Extents of a tensor, outermost first.
 using Shape = InlineVector<std::int64_t, max_rank>;
+
+namespace detail {
+/// Empty braces in the place of extents, those of a tensor of rank 0: `ts::full<float>({}, 2, mesh)`. The rank of an
+/// array of extents can't be deduced from them.
+struct NoExtents {};
+}  // namespace detail
 
 /// The product of the extents, 1 for rank 0; -1 for shapes that no tensor may have: with a negative extent, or with
 /// nonzero extents whose product exceeds max_elements. That holds for empty tensors too (as in NumPy), so that strides
@@ -7703,6 +7709,12 @@ constexpr DType shown_dtype(const ShapeContext& c, int operand) {
 [[noreturn]] inline void fail_shapes(const ShapeContext& c, const std::string& why, std::string_view name = {}) {
   fail_operation(errc::shape_mismatch, c, why, name);
 }
+/// Throws shape_mismatch where the result, of i32, counts more elements than i32 can. `counted`: what has them.
+constexpr void check_countable(const ShapeContext& c, std::int64_t elements, const char* counted = "the dim has",
+                               std::string_view name = {}) {
+  if (c.node().dtype == DType::i32 && elements > 0x7fffffff)
+    fail_shapes(c, concat_text(counted, " more elements than i32 indices can count; use std::int64_t indices"), name);
+}
 /// Throws capacity, for a result that exceeds the limits of tensors.
 [[noreturn]] inline void fail_large(const ShapeContext& c, const Shape& result) {
   fail_operation(errc::capacity, c, concat_text("more than 2^52 elements in ", shape_text(c.node().dtype, result)), {});
@@ -10966,6 +10978,20 @@ constexpr Value iota(Value like, int dim, DType type) {
 
 namespace tessera::ops {
 
+/// Whether some node reads the elements of a node, and not only its shape.
+constexpr bool reads_elements(const ShapeContext& c) {
+  for (int i = 0; i < c.graph.output_count; ++i)
+    if (c.graph.outputs[i] == c.id) return true;
+  for (int id = c.id + 1; id < c.graph.size; ++id)
+    for (int i = 0; i < c.graph[id].arity; ++i)
+      if (c.graph.operand(id, i) == c.id && !has_operand(row_of(c.graph[id]).shape_only, i)) return true;
+  return false;
+}
+/// check_countable for positions, of which it does not matter that they wrap around if they only give a shape.
+constexpr void check_positions(const ShapeContext& c, std::int64_t extent) {
+  if (c.node().dtype == DType::i32 && extent > 0x7fffffff && reads_elements(c)) check_countable(c, extent);
+}
+
 constexpr Shape argument_shape(const ShapeContext& c) { return c.arguments[c.node().index()]; }
 constexpr Shape scalar_shape(const ShapeContext&) { return {}; }
 constexpr Shape like_shape(const ShapeContext& c) { return c.operand(0); }
@@ -11136,6 +11162,7 @@ struct ArangeOp {
                                  [](const ShapeContext& c) {
                                    if (const std::int64_t count = c.number(0); count < 0)
                                      fail_shapes(c, concat_text("negative size ", count), name_of(maker_of(c.node())));
+                                   check_positions(c, c.number(0));
                                    return Shape{c.number(0)};
                                  },
                              .sharding =
@@ -11154,7 +11181,11 @@ struct IotaOp {
   static constexpr OpRow row{.name = "iota",
                              .kind = OpKind::index,
                              .arity = 1,
-                             .shape = like_shape,
+                             .shape =
+                                 [](const ShapeContext& c) {
+                                   check_positions(c, c.operand(0)[static_cast<std::size_t>(dim_of(c.node()))]);
+                                   return c.operand(0);
+                                 },
                              .sharding = like_sharding,
                              .flops = 0,
                              .shape_only = 1,
@@ -11995,7 +12026,13 @@ namespace tessera::ops {
 [[noreturn]] inline void fail_einsum(const ShapeContext& c, const EinsumLabels& labels, std::int8_t label) {
   int windows = c.graph.operand(c.id, 0);
   while (c.graph[windows].op == Op::rearrange) windows = c.graph.operand(windows, 0);
-  if (row_of(c.graph[windows]).windows != nullptr) fail_shapes(c, "in-features differ", "conv");
+  if (row_of(c.graph[windows]).windows != nullptr) {
+    int image = c.graph.operand(windows, 0);  // the operand here has the windows of the image
+    while (c.graph[image].op == Op::rearrange) image = c.graph.operand(image, 0);
+    fail(errc::shape_mismatch, "[conv] in-features differ: ", shape_text(c.graph[image].dtype, c.shapes[image]), " x ",
+         shape_text(shown_dtype(c, 1), c.operand(1)), ", of [batch, spatial..., in] and [taps..., in, out]",
+         c.node().source);
+  }
   const int rank_a = c.graph.operand_node(c.id, 0).rank, rank_b = c.graph.operand_node(c.id, 1).rank;
   bool matrices =
       rank_a > 0 && rank_b > 0 && labels.a[rank_a - 1] == label && labels.b[rank_b > 1 ? rank_b - 2 : 0] == label;
@@ -12247,7 +12284,9 @@ inline constexpr std::int8_t batch = 0, heads = 1, queries = 2, keys = 3, width 
 /// Checks the shapes q [b, t, h, d], k [b, s, h, d], v [b, s, h, e].
 constexpr void check_attention_shapes(const ShapeContext& c, bool has_values) {
   const Shape &q = c.operand(0), &k = c.operand(1);
-  if (q[0] != k[0] || q[2] != k[2]) fail_shapes(c, "queries and keys differ in batch or heads", "attention");
+  if (q[0] != k[0]) fail_shapes(c, "queries and keys differ in batch", "attention");
+  if (q[2] != k[2])
+    fail_shapes(c, "queries and keys differ in heads; ts::repeat_heads(k, q) repeats those of keys", "attention");
   if (q[3] != k[3]) fail_shapes(c, "queries and keys differ in width", "attention");
   if (!has_values) return;
   const Shape& v = c.operand(2);
@@ -14390,8 +14429,7 @@ namespace tessera::ops {
 constexpr Shape argsort_shape(const ShapeContext& c) {
   Shape shape = c.operand(0);
   std::int64_t& extent = shape[static_cast<std::size_t>(dim_of(c.node()))];
-  if (c.node().dtype == DType::i32 && extent > 0x7fffffff)
-    fail_shapes(c, "the dim has more elements than i32 indices can count; use std::int64_t indices");
+  check_countable(c, extent);
   if (c.node().arity == 1) return shape;
   if (c.number(1) < 0 || c.number(1) > extent) fail_shapes(c, "k is not between 0 and the extent of the dim", "topk");
   extent = c.number(1);
@@ -14976,16 +15014,20 @@ TESSERA_PLANNING_BEGIN
 
 namespace tessera::ops {
 
+constexpr std::string_view name_of(PositionOf position) { return position == PositionOf::argmax ? "argmax" : "argmin"; }
 /// The elements of the operand are positions: what matters of it is its shape.
 [[noreturn]] inline void fail_without_elements(const ShapeContext& c, PositionOf position, int dim) {
   const std::string operand = shape_text(DType::i32, c.operand(0));
-  fail(errc::dim_range, "[", position == PositionOf::argmax ? "argmax" : "argmin", "] dim ", dim,
-       " of a tensor of shape ", operand.substr(operand.find('[')), " has no elements", c.node().source);
+  const std::string_view function = c.node().source.function(), operation = name_of(position);
+  fail(errc::dim_range, "[", function.empty() ? operation : function, "] dim ", dim, " of a tensor of shape ",
+       operand.substr(operand.find('[')), " has no elements", c.node().source);
 }
 constexpr Shape reduction_shape(const ShapeContext& c) {
   const Reduced reduced = Reduced::of(c.node());
   Shape shape;
+  std::int64_t positions = 1;
   for (int d = 0; d < c.graph.operand_node(c.id, 0).rank; ++d) {
+    if (reduced.has(d)) positions *= c.operand(0)[static_cast<std::size_t>(d)];
     if (reduced.has(d) && reduced.position != PositionOf::nothing && c.operand(0)[static_cast<std::size_t>(d)] == 0)
       fail_without_elements(c, reduced.position, d);
     if (!reduced.has(d))
@@ -14993,6 +15035,8 @@ constexpr Shape reduction_shape(const ShapeContext& c) {
     else if (reduced.keep)
       shape.push_back(1);
   }
+  if (reduced.position != PositionOf::nothing)
+    check_countable(c, positions, "the dims have", name_of(reduced.position));
   return shape;
 }
 
@@ -16677,6 +16721,44 @@ constexpr ShardingStrategy context_parallel(const Mesh& mesh, std::string_view c
 
 #endif
 
+// ---- tessera/graph/trace/function_call.hpp
+
+#ifndef TESSERA_GRAPH_TRACE_FUNCTION_CALL_HPP
+#define TESSERA_GRAPH_TRACE_FUNCTION_CALL_HPP
+
+namespace tessera::detail {
+
+/// A call of a function that is composed of others: while it exists, errors of the operations that are recorded name
+/// the function too. Of nested calls that is the outermost, which the user wrote. Tags have `function` instead.
+class FunctionCall {
+ public:
+  constexpr FunctionCall(const char* name, const auto&... arguments) {
+    (look(arguments), ...);
+    if (module_ == nullptr) return;  // no trace: an expression of stored tensors
+    if (module_->function == nullptr)
+      module_->function = name;
+    else
+      module_ = nullptr;
+  }
+  constexpr ~FunctionCall() {
+    if (module_ != nullptr) module_->function = nullptr;
+  }
+  FunctionCall(const FunctionCall&) = delete;
+  FunctionCall& operator=(const FunctionCall&) = delete;
+
+ private:
+  Module* module_ = nullptr;
+
+  template <class T> constexpr void look(const T& argument) {
+    if constexpr (!std::is_arithmetic_v<T>)
+      if (module_ == nullptr) module_ = trace_in(argument).module;
+  }
+};
+
+}  // namespace tessera::detail
+
+#endif
+
 // ---- tessera/ops/contraction/einsum_equation.hpp
 
 #ifndef TESSERA_OPS_CONTRACTION_EINSUM_EQUATION_HPP
@@ -16870,6 +16952,14 @@ template <int Dim, int Rank> constexpr int checked_dim() {
   return Dim < 0 ? Dim + Rank : Dim;
 }
 
+/// For overloads with a dim as an argument, as in PyTorch: they do not compile.
+template <class Dim, class X> constexpr X refuse_dim_argument(const X& x) {
+  static_assert(std::is_void_v<Dim>,
+                "tessera: dims are template arguments: ts::cumsum<0>(x) for ts::cumsum(x, 0), ts::concat<0>(x, y) for "
+                "ts::concat(x, y, 0), ts::gather<1>(x, indices) for ts::gather(x, 1, indices)");
+  return x;
+}
+
 /// Sizes are 64-bit integers in a graph.
 constexpr Value as_size(Value v) { return build::cast(v, DType::i64); }
 
@@ -16925,7 +17015,8 @@ template <class T> struct ArangeTag {
   template <class X, class Size> using result = Typed<T, 1>;
   static constexpr Value emit(Value context, Value, Value size) {
     size = as_size(size).at(context.source);
-    return build::cast(size.make({.op = Op::arange, .dtype = DType::i32, .rank = 1}, {size.id}), dtype_v<T>);
+    const DType counted = size_of(dtype_v<T>) == 8 ? DType::i64 : DType::i32;
+    return build::cast(size.make({.op = Op::arange, .dtype = counted, .rank = 1}, {size.id}), dtype_v<T>);
   }
 };
 template <class T> constexpr Sym<T, 1> counted_to(Value context, const Dim& n) {
@@ -17470,6 +17561,19 @@ template <int D, TensorArgument X> constexpr auto squeeze(const X& x, Here at = 
   return call<detail::SqueezeTag<X::rank, detail::checked_dim<D, X::rank>()>>(Source::from(at), x);
 }
 
+/// With a dim as an argument they do not compile.
+template <TensorArgument X, std::integral Dim> constexpr X unsqueeze(const X& x, Dim) {
+  return detail::refuse_dim_argument<Dim>(x);
+}
+template <TensorArgument X, std::integral Dim> constexpr X squeeze(const X& x, Dim) {
+  return detail::refuse_dim_argument<Dim>(x);
+}
+template <TensorArgument X, std::integral A, std::integral B> constexpr X transpose(const X& x, A, B) {
+  static_assert(std::is_void_v<A>, "tessera: dims are template arguments: ts::swapaxes<0, 1>(x) for "
+                                   "ts::transpose(x, 0, 1); ts::transpose<1, 0, 2>(x) is an order of all dims");
+  return x;
+}
+
 }  // namespace tessera
 
 #endif
@@ -17493,6 +17597,13 @@ struct KeepDims {
 inline constexpr KeepDims keepdims{};
 
 namespace detail {
+
+/// For overloads that take dims and keepdim as arguments, as in PyTorch: they do not compile.
+template <class Dim, class X> constexpr X refuse_keepdim_argument(const X& x) {
+  static_assert(std::is_void_v<Dim>, "tessera: ts::keepdims stands for keepdim=True: ts::mean<1>(x, ts::keepdims) for "
+                                     "ts::mean(x, 1, true)");
+  return x;
+}
 
 /// The dims as a bit set; negative dims count from the end; no dims means all.
 template <int Rank, int... Dims> constexpr unsigned dim_set() {
@@ -17576,8 +17687,14 @@ template <class Extreme, class Index, bool Keep, int... Dims> struct ArgReduce {
   }
 };
 
+template <class R> struct NamedLike {};
+template <class R>
+  requires requires { R::function; }
+struct NamedLike<R> {
+  static constexpr const char* function = R::function;
+};
 /// A reduction together with the static rank of its operand, from which the bit set of dims follows.
-template <int Rank, class R> struct RankedReduce {
+template <int Rank, class R> struct RankedReduce : NamedLike<R> {
   template <class A> using result = typename R::template result<A>;
   static constexpr Value emit(Value context, Value x) { return R::emit(context, x, Rank, R::template dims<Rank>); }
 };
@@ -17685,6 +17802,35 @@ constexpr auto argmin(const X& x, KeepDims, Here at = Here::current()) {
 template <Element Index = std::int32_t, TensorArgument X>
 constexpr auto argmin(const X& x, KeepDims, Here at = Here::current()) {
   return detail::reduce_by<detail::ArgReduce<ops::MinOp, Index, true>>(x, at);
+}
+
+/// With a dim and keepdim as arguments they do not compile.
+template <TensorArgument X, std::integral Dim> constexpr X sum(const X& x, Dim, bool) {
+  return detail::refuse_keepdim_argument<Dim>(x);
+}
+template <TensorArgument X, std::integral Dim> constexpr X mean(const X& x, Dim, bool) {
+  return detail::refuse_keepdim_argument<Dim>(x);
+}
+template <TensorArgument X, std::integral Dim> constexpr X max(const X& x, Dim, bool) {
+  return detail::refuse_keepdim_argument<Dim>(x);
+}
+template <TensorArgument X, std::integral Dim> constexpr X min(const X& x, Dim, bool) {
+  return detail::refuse_keepdim_argument<Dim>(x);
+}
+template <TensorArgument X, std::integral Dim> constexpr X prod(const X& x, Dim, bool) {
+  return detail::refuse_keepdim_argument<Dim>(x);
+}
+template <TensorArgument X, std::integral Dim> constexpr X any(const X& x, Dim, bool) {
+  return detail::refuse_keepdim_argument<Dim>(x);
+}
+template <TensorArgument X, std::integral Dim> constexpr X all(const X& x, Dim, bool) {
+  return detail::refuse_keepdim_argument<Dim>(x);
+}
+template <TensorArgument X, std::integral Dim> constexpr X argmax(const X& x, Dim, bool) {
+  return detail::refuse_keepdim_argument<Dim>(x);
+}
+template <TensorArgument X, std::integral Dim> constexpr X argmin(const X& x, Dim, bool) {
+  return detail::refuse_keepdim_argument<Dim>(x);
 }
 
 }  // namespace tessera
@@ -18332,7 +18478,7 @@ template <class F, class... Args> struct Traced {
     static_assert(
         detail::is_kept<detail::rule_of<Recorded, fault>()>,
         "tessera: an operation of the traced function breaks the rule in quotes; the number after the rule is "
-        "the line of the call");
+        "the line of the call. If there is an error above this one, correct that error first");
     (void)sizeof(detail::ExplainSteps<fault != length>);
     static_assert(is_constexpr,
                   "tessera: the traced function calls a function that is not constexpr; add constexpr to the function "
@@ -18418,8 +18564,23 @@ template <class T> constexpr Floating floating_of(const T& object) {
   for_each_floating(object, [&](const auto&, const Value& value) { found.add(here(value)); });
   return found;
 }
-/// Replaces the floating tensors of a structure by variables, and lists these.
+/// Whether a structure has a tensor that is in no trace.
+struct FindStored {
+  bool found = false;
+  template <class Leaf> constexpr void leaf(const Leaf& leaf) {
+    if constexpr (StoredOperand<Leaf>) found = found || value_behind(leaf).module == nullptr;
+  }
+  constexpr void enter_stack(auto&) {}
+  constexpr void enter_layer(int) {}
+  constexpr void leave_stack() {}
+};
+/// Replaces the floating tensors of a structure by variables, and lists these. Errors: `unsupported` for tensors that
+/// are in no trace.
 template <class T> constexpr Floating make_variables(T& object) {
+  if (FindStored stored; (for_each_leaf(object, stored), stored.found))
+    fail(errc::unsupported,
+         "[grad] outside of a traced function: call ts::grad, ts::vjp and other derivatives inside a "
+         "function of ts::compile");
   Floating made;
   for_each_floating(object, [&](auto& leaf, const Value& value) {
     const Value own = as_variable(here(value));
@@ -18741,6 +18902,449 @@ template <TensorArgument X, TensorArgument Y> constexpr auto mse(const X& x, con
 
 #endif
 
+// ---- tessera/ops/constraint.hpp
+
+#ifndef TESSERA_OPS_CONSTRAINT_HPP
+#define TESSERA_OPS_CONSTRAINT_HPP
+
+namespace tessera {
+
+namespace build {
+
+/// A value in a sharding that another value shares, or, exactly, in the sharding that the other value has.
+constexpr Value alike(const Value& of, const Value& other, Alike how = {}) {
+  Node made{.op = Op::alike, .dtype = of.dtype(), .rank = of.node().rank, .singletons = of.node().singletons};
+  how.write(made);
+  return of.make(made, {of.id, other.id});
+}
+
+}  // namespace build
+
+namespace detail {
+
+/// Adds a spec to the trace's table, for a value of this rank, with unsplit leading dims in front; returns its index.
+constexpr int constraint_spec(const Value& context, const PartitionSpec& spec, int rank, int node_rank) {
+  if (static_cast<int>(spec.entries.size()) > rank)
+    context.refuse(errc::spec_rank, "[with_sharding] spec: more entries than the tensor has dims");
+  PartitionSpec whole = spec;
+  for (int lead = node_rank - rank; lead > 0; --lead) whole.entries.insert(0, SpecEntry(none));
+  return context.module->add_spec(whole);
+}
+
+template <TensorArgument X>
+constexpr auto constrain(const X& x, const PartitionSpec& spec, CotangentSharding of_cotangent,
+                         const PartitionSpec* cotangent, Source source) {
+  static_assert(!LocalOperand<X>,
+                "tessera: values inside a ts::shard_map have no sharding of their own; call ts::with_sharding on the "
+                "arguments or the results of the shard_map");
+  const Value context = trace_of(x).at(source);
+  if (context.module == nullptr)
+    fail(errc::unsupported, "[with_sharding] outside of a traced function: use ts::reshard for stored tensors");
+  const Value value = lower(context, x);
+  Node made{
+      .op = Op::constraint, .dtype = value.dtype(), .rank = value.node().rank, .singletons = value.node().singletons};
+  Constraint says{constraint_spec(context, spec, X::rank, value.rank()), of_cotangent};
+  if (cotangent != nullptr) {
+    const int own = constraint_spec(context, *cotangent, X::rank, value.rank());
+    if (own > 127 || says.spec > 127)
+      value.refuse(
+          errc::capacity,
+          "[with_sharding] number of specs: the spec of a cotangent must be among the first 128 specs of a program");
+    says.cotangent_spec = static_cast<std::int8_t>(own);
+  }
+  says.write(made);
+  return Sym<typename X::element, X::rank>(value.at(source).make(made, {value.id}));
+}
+
+/// A value with a sharding over one axis of the mesh; over other axes it stays as it is.
+constexpr Value constrained_over(const Value& value, std::string_view axis, const PartitionSpec& spec,
+                                 CotangentSharding cotangent, bool keeps_sums = false, bool of_parameter = false) {
+  const int own = value.module->add_spec(spec), only = value.module->add_spec({SpecEntry(axis)});
+  if (only > 126) value.refuse(errc::capacity, "[with_sharding] number of specs: a program has more than 127 specs");
+  Node made{
+      .op = Op::constraint, .dtype = value.dtype(), .rank = value.node().rank, .singletons = value.node().singletons};
+  Constraint{own, cotangent, 0, static_cast<std::int8_t>(only), keeps_sums, of_parameter}.write(made);
+  return value.make(made, {value.id});
+}
+constexpr PartitionSpec whole_spec(int rank) {
+  PartitionSpec whole;
+  for (int dim = 0; dim < rank; ++dim) whole.entries.push_back(none);
+  return whole;
+}
+/// A parameter of a wrapper, gathered over one axis where it is only stored in parts. The planner chooses the sharding
+/// of its cotangent.
+constexpr Value gathered_over(const Value& value, std::string_view axis,
+                              CotangentSharding cotangent = CotangentSharding::free) {
+  return constrained_over(value, axis, whole_spec(value.rank()), cotangent, false, true);
+}
+/// A gradient that is whole over one axis, or a sum whose terms the devices of the axis have: readers reduce it. Where
+/// a reader makes it alike to a parameter, it stays split as that one is for computations.
+constexpr Value summed_over(const Value& value, std::string_view axis) {
+  return constrained_over(value, axis, whole_spec(value.rank()), CotangentSharding::free, true, true);
+}
+/// A value of static rank `rank` whose dim `dim` is split over one axis, like that of its cotangent.
+constexpr Value split_over(const Value& value, std::string_view axis, int dim, int rank) {
+  PartitionSpec spec;
+  for (int d = 0; d < value.rank(); ++d) spec.entries.push_back(none);
+  spec.entries[static_cast<std::size_t>(value.leading(rank) + dim)] = SpecEntry(axis);
+  return constrained_over(value, axis, spec, CotangentSharding::alike);
+}
+
+}  // namespace detail
+
+/// Inside a traced function: x with the sharding of the spec, for its readers and for its cotangent. The elements don't
+/// change. Errors: spec_rank when the spec has more entries than x has dims; spec_axis, when the program is planned,
+/// for axes that the mesh lacks. Communication: the reshard of x to that sharding, if x has another one.
+template <TensorArgument X>
+constexpr auto with_sharding(const X& x, const PartitionSpec& spec, Here at = Here::current()) {
+  return detail::constrain(x, spec, CotangentSharding::alike, nullptr, Source::from(at));
+}
+/// with_sharding with a different spec for the cotangent.
+template <TensorArgument X>
+constexpr auto with_sharding(const X& x, const PartitionSpec& spec, const PartitionSpec& cotangent,
+                             Here at = Here::current()) {
+  return detail::constrain(x, spec, CotangentSharding::own_spec, &cotangent, Source::from(at));
+}
+
+/// with_sharding for x alone: the planner chooses the sharding of its cotangent.
+template <TensorArgument X>
+  requires(!StoredOperand<X>)
+constexpr auto mark_sharding(const X& x, const PartitionSpec& spec, Here at = Here::current()) {
+  return detail::constrain(x, spec, CotangentSharding::free, nullptr, Source::from(at));
+}
+
+/// Inside a traced function: x and y with equal shardings, which the planner chooses. The elements don't change.
+/// Errors: shape_mismatch when their shapes differ. Communication: the reshard of one to the sharding of the other, if
+/// they differ.
+///
+///     const auto [g, w] = ts::shard_as(gradient, weight);
+template <TensorArgument X, TensorArgument Y>
+constexpr auto shard_as(const X& x, const Y& y, Here at = Here::current()) {
+  static_assert(!LocalOperand<X> && !LocalOperand<Y>,
+                "tessera: values inside a ts::shard_map have no sharding of their own; call ts::shard_as on the "
+                "arguments or the results of the shard_map");
+  static_assert(X::rank == Y::rank, "tessera: the operands of shard_as must have equal ranks");
+  const Source source = Source::from(at);
+  Value context = trace_of(x);
+  if (context.module == nullptr) context = trace_of(y);
+  if (context.module == nullptr)
+    fail(errc::unsupported, "[shard_as] outside of a traced function: use ts::reshard for stored tensors");
+  const Value a = lower(context.at(source), x).at(source), b = lower(context.at(source), y).at(source);
+  if (!same_static_shape(a.node(), b.node()))
+    a.refuse(errc::shape_mismatch, "[shard_as] shapes differ: a dim has static extent 1 in only one of the operands");
+  const Value first = build::alike(a, b), second = build::alike(b, first);
+  return std::tuple(Sym<typename X::element, X::rank>(first), Sym<typename Y::element, Y::rank>(second));
+}
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/ops/random/keys.hpp
+
+#ifndef TESSERA_OPS_RANDOM_KEYS_HPP
+#define TESSERA_OPS_RANDOM_KEYS_HPP
+
+namespace tessera {
+
+/// Inside a traced function, where a ts::Key is a ts::Scalar: the key that ts::fold_in gives for this key outside. n is
+/// an integer, a Dim or a Scalar, such as the number of a layer or of a step.
+template <NumberOperand N> constexpr Scalar fold_in(const Scalar& key, const N& n, Here at = Here::current()) {
+  Value context = trace_of(key);
+  if (context.module == nullptr) context = trace_of(n);
+  if (context.module == nullptr) {
+    if constexpr (std::is_arithmetic_v<N>)
+      return Scalar(ops::FoldInOp::folded(key.number(), HostNumber(n)));
+    else
+      return Scalar(ops::FoldInOp::folded(key.number(), n.number()));
+  }
+  context = context.at(Source::from(at));
+  return Scalar(build::apply<ops::FoldInOp>(build::cast(lower(context, key), DType::f64),
+                                            build::cast(lower(context, n), DType::f64)));
+}
+/// Inside a traced function: the keys that ts::split gives for this key outside.
+template <std::size_t N> constexpr std::array<Scalar, N> split(const Scalar& key, Here at = Here::current()) {
+  std::array<Scalar, N> keys;
+  const Scalar stream = fold_in(key, kernels::split_stream, at);
+  for (std::size_t i = 0; i < N; ++i) keys[i] = fold_in(stream, i, at);
+  return keys;
+}
+
+namespace detail {
+
+template <class K>
+inline constexpr bool is_key_v =
+    is_number_v<typename K::type> ||
+    (std::is_integral_v<typename K::type> && K::rank == 0 && !std::is_same_v<typename K::type, bool>);
+
+struct FoldInTag {
+  template <class K, class N> struct result : Typed<std::int64_t, 0> {
+    using Checks = decltype([] {
+      static_assert(is_key_v<K> && is_key_v<N>,
+                    "tessera: fold_in takes a key, and an integer: a number or an integer tensor of rank 0");
+    });
+  };
+  static constexpr Value emit(Value context, Value key, Value n) {
+    return build::apply<ops::FoldInOp>(build::cast(key.at(context.source), DType::i64), build::cast(n, DType::i64));
+  }
+};
+
+}  // namespace detail
+
+/// The key that ts::fold_in gives for a number which is known only when a step runs, such as the index of a
+/// ts::fori_loop or a slice of the xs of a ts::scan. This key is an i64 tensor of rank 0: it can be folded in and split
+/// again, be part of a carry or of xs, and every function that draws takes it. Draws with it depend on the key alone,
+/// as in JAX: a step of a loop draws what the same call draws outside of the loop. (A key that is a ts::Scalar gives
+/// every step of a loop, and every layer of a ts::Stack, draws of its own.) No communication.
+///
+///     ts::fori_loop(0, 10, [&](const auto& i, const auto& x) { return ts::dropout(x, 0.1, ts::fold_in(key, i)); }, x);
+template <Operand Key, Operand N>
+  requires(TensorOperand<Key> || TensorOperand<N>)
+constexpr auto fold_in(const Key& key, const N& n, Here at = Here::current()) {
+  return call<detail::FoldInTag>(Source::from(at), key, n);
+}
+/// The keys that ts::split gives for a key that is a tensor.
+template <std::size_t N, TensorArgument Key> constexpr auto split(const Key& key, Here at = Here::current()) {
+  const auto stream = fold_in(key, kernels::split_stream, at);
+  return [&]<std::size_t... I>(std::index_sequence<I...>) {
+    return std::array{fold_in(stream, I, at)...};
+  }(std::make_index_sequence<N>());
+}
+
+/// A ts::Scalar that is a key, as an i64 tensor of rank 0: a carry of ts::scan that each step splits is such a tensor
+/// (jax.random.key_data). Inside a traced function only, of a key that is an argument or was derived from an argument.
+/// Errors: unsupported elsewhere.
+///
+///     ts::scan([](const auto& carry, const auto& x) {
+///       const auto [next, own] = ts::split<2>(std::get<1>(carry));
+///       return std::tuple(std::tuple(ts::dropout(std::get<0>(carry) + x, 0.1, own), next), std::tuple());
+///     }, std::tuple(h, ts::key_data(key)), xs);
+constexpr Sym<std::int64_t, 0> key_data(const Scalar& key, Here at = Here::current()) {
+  Value context = trace_of(key);
+  if (context.module == nullptr)
+    fail(errc::unsupported, "[key_data] the key is no argument of a traced function: pass the key to the function");
+  context = context.at(Source::from(at));
+  return Sym<std::int64_t, 0>(build::cast(lower(context, key), DType::i64));
+}
+
+namespace detail {
+
+struct SplitKeyTag {
+  template <class K, class N> struct result : Typed<std::int64_t, 1> {
+    using Checks = decltype([] { static_assert(is_key_v<K>, "tessera: the key of ts::split is a key"); });
+  };
+  static constexpr Value emit(Value context, Value key, Value count) {
+    key = build::cast(key.at(context.source), DType::i64);
+    count = as_size(count).at(context.source);
+    const Value numbers = count.make({.op = Op::arange, .dtype = DType::i32, .rank = 1}, {count.id});
+    const Value stream = build::apply<ops::FoldInOp>(key, key.integer(kernels::split_stream, DType::i64));
+    return build::apply<ops::FoldInOp>(stream, build::cast(numbers, DType::i64));
+  }
+};
+
+}  // namespace detail
+
+/// Inside a traced function: n keys as one i64 tensor, whose elements are those of ts::split<n>(key), for ts::vmap and
+/// ts::map over keys (jax.random.split(key, n)). n may be a ts::Dim. No communication.
+///
+///     ts::vmap([](const auto& x, const auto& own) { return ts::dropout(x, 0.1, own); })(xs, ts::split(key, 8));
+template <Operand Key, SizeOperand N>
+  requires(TensorOperand<Key> || NumberOperand<Key>)
+constexpr auto split(const Key& key, const N& n, Here at = Here::current()) {
+  return call<detail::SplitKeyTag>(Source::from(at), key, Dim(n));
+}
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/ops/random/random.hpp
+
+#ifndef TESSERA_OPS_RANDOM_RANDOM_HPP
+#define TESSERA_OPS_RANDOM_RANDOM_HPP
+
+namespace tessera {
+
+struct Key;  // in tensor/key.hpp
+
+namespace build {
+
+/// A random node in the shape of `like`, in the type that its elements are computed in (f32 for bf16 and f16); see
+/// RandomDraw. A key that is a tensor is an i64; any other type is that of a number.
+constexpr Value random(Value like, Value key, RandomDraw draw) {
+  const Value shape = shape_source(like);
+  return like.make({.op = Op::random,
+                    .dtype = computed_as(like.dtype()),
+                    .rank = like.node().rank,
+                    .singletons = like.node().singletons,
+                    .labels = draw.pack(),
+                    .value = static_cast<double>(draw.stream)},
+                   {shape.id, key.dtype() == DType::i64 ? key.id : cast(key, DType::f64).id});
+}
+/// A random node that is split as `like` is, whose elements are not read.
+constexpr Value random_alike(Value like, Value key, RandomDraw draw) {
+  return alike(random(like, key, draw), shape_source(like));
+}
+/// Draws in the type of `like`. Uniform ones of bf16 and f16 stay below 1, to which an f32 next to it would be rounded.
+constexpr Value drawn_as(Value draw, Value like, Distribution kind) {
+  if (kind == Distribution::uniform && draw.dtype() != like.dtype())
+    draw = binary(Op::minimum, draw, draw.number(like.dtype() == DType::bf16 ? 1 - 0x1p-8 : 1 - 0x1p-11));
+  return cast(draw, like.dtype());
+}
+/// The key derived from a key and a constant, of the same kind: a number or a tensor.
+constexpr Value folded_key(Value key, std::int64_t n) {
+  const DType type = key.dtype() == DType::i64 ? DType::i64 : DType::f64;
+  return apply<ops::FoldInOp>(cast(key, type), key.integer(n, type));
+}
+
+/// 1 / (1 - rate), but 0 at a rate of 1, where all elements are dropped: infinity would make the gradient NaN.
+constexpr Value dropout_scale(Value rate) {
+  if (rate.node().is_constant()) return rate.number(rate.node().value < 1 ? 1 / (1 - rate.node().value) : 0);
+  const Value kept = 1.0 - rate, zero = rate.number(0);
+  return select(binary(Op::greater, kept, zero), 1.0 / kept, zero);
+}
+
+}  // namespace build
+
+namespace detail {
+
+template <class A> inline constexpr bool draws_v = is_floating_v<typename A::type>;
+
+/// With Follows the draws are split as `like` is, whose elements are not read.
+template <Distribution Kind, std::uint32_t Stream, bool Follows> struct RandomTag {
+  template <class Like, class Key> struct result : Like {
+    using Checks = decltype([] {
+      static_assert(draws_v<Like>, "tessera: random tensors are float, double, bf16 or f16");
+      static_assert(is_key_v<Key>, "tessera: the key of random numbers must be a number, a ts::Scalar or an integer "
+                                   "tensor of rank 0");
+    });
+  };
+  static constexpr Value emit(Value context, Value like, Value key) {
+    like = like.at(context.source);
+    constexpr RandomDraw draw{Kind, Stream};
+    return build::drawn_as(Follows ? build::random_alike(like, key, draw) : build::random(like, key, draw), like, Kind);
+  }
+};
+
+/// first + second * u of a uniform u is from one bound to the other; of a normal u it has a mean and a deviation.
+template <Distribution Kind, std::uint32_t Stream, bool Follows> struct ScaledRandomTag {
+  template <class Like, class Key, class First, class Second> struct result : Like {
+    using Checks = decltype([] {
+      using Drawn = typename RandomTag<Kind, Stream, Follows>::template result<Like, Key>;
+      (void)sizeof(typename Drawn::Checks);
+      static_assert(is_number_v<typename First::type> && is_number_v<typename Second::type>,
+                    "tessera: bounds, the mean and the standard deviation of random numbers are numbers, ts::Dims or "
+                    "ts::Scalars");
+    });
+  };
+  static constexpr Value emit(Value context, Value like, Value key, Value first, Value second) {
+    like = like.at(context.source);
+    constexpr RandomDraw draw{Kind, Stream};
+    const Value drawn = Follows ? build::random_alike(like, key, draw) : build::random(like, key, draw);
+    const Value from = build::cast(first, DType::f64), to = build::cast(second, DType::f64);
+    const Value scale = Kind == Distribution::uniform ? to - from : to;
+    return build::cast(build::cast(from, drawn.dtype()) + drawn * build::cast(scale, drawn.dtype()), like.dtype());
+  }
+};
+
+template <class Like> inline constexpr bool has_sharding_v = !LocalOperand<Like> && Like::rank != 0;
+
+/// The type of a key that a call leaves out, which drawn_from reports.
+struct NoKey {};
+
+/// A key as an operand: of a tensor an i64, of a Dim or a ts::Key a Scalar. Reports a key of the wrong type and
+/// replaces it, so that no further errors follow.
+template <class K> constexpr decltype(auto) drawn_from(const K& key) {
+  constexpr bool is_operand = Operand<K>, is_key = std::is_same_v<K, Key>, is_given = !std::is_same_v<K, NoKey>;
+  static_assert(is_given,
+                "tessera: random numbers need a key, such as the last argument of ts::dropout(x, rate, key): a "
+                "ts::Key that is an argument of the traced function, or a number; with ts::fold_in(key, n) "
+                "each call has a key of its own");
+  static_assert(is_operand || is_key || !is_given,
+                "tessera: the key of random numbers is a ts::Key, a number or a ts::Scalar, such "
+                "as the number of the training step, or an integer tensor of rank 0");
+  static_assert(!LocalOperand<K>, "tessera: inside a ts::shard_map the key of random numbers is a number or a "
+                                  "ts::Scalar; each device draws numbers of its own");
+  if constexpr (LocalOperand<K>)
+    return 0;
+  else if constexpr (is_key)
+    return Scalar(static_cast<std::int64_t>(key.seed));
+  else if constexpr (TensorOperand<K>)
+    return cast<std::int64_t>(key);
+  else if constexpr (std::is_same_v<K, Dim>)
+    return key.traced() ? Scalar(build::cast(here(key.placeholder()), DType::f64)) : Scalar(key.value());
+  else if constexpr (is_operand)
+    return (key);
+  else
+    return 0;
+}
+
+template <std::uint32_t Stream> struct DropoutTag {
+  template <class X, class Rate, class Key> struct result : X {
+    using Checks = decltype([] {
+      static_assert(draws_v<X>, "tessera: dropout takes float, double, bf16 and f16 tensors");
+      static_assert(is_number_v<typename Rate::type>, "tessera: the rate of dropout must be a number or a ts::Scalar");
+      static_assert(is_key_v<Key>, "tessera: the key of dropout must be a number, a ts::Scalar or an integer tensor of "
+                                   "rank 0");
+    });
+  };
+  static constexpr Value emit(Value context, Value x, Value rate, Value key) {
+    x = x.at(context.source);
+    rate = build::checked_cast(rate.at(context.source), DType::f64, NumberRule::rate);
+    const Value draw = build::random(x, key, {Distribution::uniform, Stream});
+    const Value scale = build::cast(build::dropout_scale(rate), x.dtype());
+    const Value kept = build::binary(Op::greater_equal, draw, build::cast(rate, draw.dtype()));
+    const Value scaled = x * scale;
+    return build::select(kept, scaled, x.number(0));
+  }
+};
+
+}  // namespace detail
+
+/// Random values of the shape and element type of `like` (float, double, bf16, f16): uniform in [0, 1), or standard
+/// normal. They are split over the mesh as `like` is. A value depends only on the key, on `Stream` and on the element's
+/// global index: it is equal on every mesh and in every equal call. Calls with one key that should give different
+/// values need different streams. The key is a ts::Key, a number or a ts::Scalar, of which each layer of a ts::Stack
+/// and each step of a loop draws its own values, or an integer tensor of rank 0, such as ts::fold_in(key, i) of the
+/// index of a loop, which gives the values of that key anywhere. No communication. Source: Philox4x32-10, Salmon et
+/// al., SC 2011.
+template <std::uint32_t Stream = 0, TensorArgument Like, class Key = detail::NoKey>
+constexpr auto uniform_like(const Like& like, const Key& key = {}, Here at = Here::current()) {
+  return call<detail::RandomTag<Distribution::uniform, Stream, detail::has_sharding_v<Like>>>(Source::from(at), like,
+                                                                                              detail::drawn_from(key));
+}
+template <std::uint32_t Stream = 0, TensorArgument Like, class Key = detail::NoKey>
+constexpr auto normal_like(const Like& like, const Key& key = {}, Here at = Here::current()) {
+  return call<detail::RandomTag<Distribution::normal, Stream, detail::has_sharding_v<Like>>>(Source::from(at), like,
+                                                                                             detail::drawn_from(key));
+}
+
+/// As above, uniform in [low, high) (jax.random.uniform with minval and maxval, Tensor.uniform_), or normal with a mean
+/// and a standard deviation (Tensor.normal_): `uniform_like(x, key, -0.1, 0.1)`. Rounding can give `high` itself.
+template <std::uint32_t Stream = 0, TensorArgument Like, class Key, NumberOperand Low, NumberOperand High>
+constexpr auto uniform_like(const Like& like, const Key& key, const Low& low, const High& high,
+                            Here at = Here::current()) {
+  return call<detail::ScaledRandomTag<Distribution::uniform, Stream, detail::has_sharding_v<Like>>>(
+      Source::from(at), like, detail::drawn_from(key), low, high);
+}
+template <std::uint32_t Stream = 0, TensorArgument Like, class Key, NumberOperand Mean, NumberOperand Deviation>
+constexpr auto normal_like(const Like& like, const Key& key, const Mean& mean, const Deviation& deviation,
+                           Here at = Here::current()) {
+  return call<detail::ScaledRandomTag<Distribution::normal, Stream, detail::has_sharding_v<Like>>>(
+      Source::from(at), like, detail::drawn_from(key), mean, deviation);
+}
+
+/// Each element of x is 0 with probability `rate`, and x / (1 - rate) otherwise; all are 0 at a rate of 1. Two dropouts
+/// with one key need two streams. Errors: option for a rate outside of [0, 1]. No communication.
+template <std::uint32_t Stream = 0, TensorArgument X, NumberOperand Rate, class Key = detail::NoKey>
+constexpr auto dropout(const X& x, const Rate& rate, const Key& key = {}, Here at = Here::current()) {
+  return call<detail::DropoutTag<Stream>>(Source::from(at), x, rate, detail::drawn_from(key));
+}
+
+}  // namespace tessera
+
+#endif
+
 // ---- tessera/ops/attention/attention.hpp
 
 #ifndef TESSERA_OPS_ATTENTION_ATTENTION_HPP
@@ -18837,7 +19441,41 @@ template <bool Causal> struct AttentionTag : AttentionNodes {
   }
 };
 
-/// Attention with a bias or a mask for each pair of a query and a key, by products and a softmax.
+/// Attention by products and a softmax, which stores the weights of all pairs of a query and a key: with a bias or a
+/// mask, unless that is null, and with weights that `drop` changes.
+template <bool Causal, class Drop>
+constexpr Value attention_by_products(Value context, Value q, Value k, Value v, Value bias, Value scale,
+                                      const Drop& drop) {
+  const DType given = q.dtype(), wide = computed_as(given);
+  q = build::product_operand(q.at(context.source)), k = build::product_operand(k), v = build::product_operand(v);
+  if (q.rank() != 4)
+    q.refuse(errc::unsupported, "[attention] fields of all layers: call attention inside the block of the Stack");
+  Value scores =
+      build::cast(build::einsum(q, k, EinsumText("bthe,bshe->bhts").labels), wide) * build::cast(scale, wide);
+  const bool has_bias = bias.module != nullptr;
+  // For one query in every call, as of a step of generation, the result has one in every call too.
+  if (const int times = has_bias ? bias.rank() - 2 : 0; has_bias && q.is_singleton(1) && !bias.is_singleton(times)) {
+    const Value one = bias.integer(1, DType::i64);
+    bias = build::slice(bias.at(context.source), times, one - build::extent(bias, times), one, MadeBy::squeeze);
+  }
+  const bool is_mask = has_bias && bias.dtype() == DType::bool_;
+  if (has_bias && !is_mask) bias = build::cast(bias, wide), scores = scores + bias;
+  const Value none = !has_bias || is_mask ? bias : build::binary(Op::less, bias, bias.number(-1e29));
+  const Value after =
+      Causal ? build::less(build::iota(scores, 2, DType::i64), build::iota(scores, 3, DType::i64)) : Value{};
+  const auto where_seen = [&](Value x, double otherwise) {
+    const Value number = x.number(otherwise);
+    if (has_bias) x = is_mask ? build::select(none, x, number) : build::select(none, number, x);
+    return Causal ? build::select(after, number, x) : x;
+  };
+  // A query without a key has a softmax of equal scores, which are then 0.
+  Value weights = build::softmax(where_seen(scores, -1e30), 3);
+  if (has_bias) weights = where_seen(weights, 0);
+  weights = drop(weights);
+  return build::cast(build::einsum(build::cast(weights, q.dtype()), v, EinsumText("bhts,bshe->bthe").labels), given);
+}
+
+/// Attention with a bias or a mask for each pair of a query and a key.
 template <bool Causal> struct AttentionWithBiasTag {
   static constexpr const char* function = "attention";
   template <class Q, class K, class V, class Bias, class... Scale> struct result : AttentionNodes::result<Q, K, V> {
@@ -18852,25 +19490,31 @@ template <bool Causal> struct AttentionWithBiasTag {
     return emit(context, q, k, v, bias, AttentionNodes::default_scale(context, q));
   }
   static constexpr Value emit(Value context, Value q, Value k, Value v, Value bias, Value scale) {
-    const DType given = q.dtype(), wide = computed_as(given);
-    q = build::product_operand(q.at(context.source)), k = build::product_operand(k), v = build::product_operand(v);
-    if (q.rank() != 4)
-      q.refuse(errc::unsupported, "[attention] fields of all layers: call attention inside the block of the Stack");
-    Value scores =
-        build::cast(build::einsum(q, k, EinsumText("bthe,bshe->bhts").labels), wide) * build::cast(scale, wide);
-    const bool is_mask = bias.dtype() == DType::bool_;
-    if (!is_mask) bias = build::cast(bias, wide), scores = scores + bias;
-    const Value none = is_mask ? bias : build::binary(Op::less, bias, bias.number(-1e29));
-    const Value after =
-        Causal ? build::less(build::iota(scores, 2, DType::i64), build::iota(scores, 3, DType::i64)) : Value{};
-    const auto where_seen = [&](Value x, double otherwise) {
-      const Value number = x.number(otherwise);
-      x = is_mask ? build::select(none, x, number) : build::select(none, number, x);
-      return Causal ? build::select(after, number, x) : x;
-    };
-    // A query without a key has a softmax of equal scores, which are then 0.
-    const Value weights = where_seen(build::softmax(where_seen(scores, -1e30), 3), 0);
-    return build::cast(build::einsum(build::cast(weights, q.dtype()), v, EinsumText("bhts,bshe->bthe").labels), given);
+    return attention_by_products<Causal>(context, q, k, v, bias, scale, [](const Value& weights) { return weights; });
+  }
+};
+
+template <bool Biased, bool Causal, class Q, class K, class V, class... More> struct ResultWithBias {
+  using type = AttentionNodes::result<Q, K, V>;
+};
+template <bool Causal, class Q, class K, class V, class Bias, class... Scale>
+struct ResultWithBias<true, Causal, Q, K, V, Bias, Scale...> {
+  using type = typename AttentionWithBiasTag<Causal>::template result<Q, K, V, Bias, Scale...>;
+};
+
+/// Attention with dropout of its weights, after which come a bias, if it is Biased, and a scale.
+template <bool Causal, bool Biased, std::uint32_t Stream> struct DroppedAttentionTag {
+  static constexpr const char* function = "attention";
+  template <class Q, class K, class V, class Rate, class Key, class... More>
+  struct result : ResultWithBias<Biased, Causal, Q, K, V, More...>::type {
+    using DropChecks = typename DropoutTag<Stream>::template result<Q, Rate, Key>::Checks;
+  };
+  static constexpr Value emit(Value context, Value q, Value k, Value v, Value rate, Value key, auto... more) {
+    const Value given[] = {more..., Value{}, Value{}};
+    const Value bias = Biased ? given[0] : Value{}, scale = given[Biased ? 1 : 0];
+    return attention_by_products<Causal>(
+        context, q, k, v, bias, scale.module == nullptr ? AttentionNodes::default_scale(context, q) : scale,
+        [&](const Value& weights) { return DropoutTag<Stream>::emit(context, weights, rate, key); });
   }
 };
 
@@ -18930,6 +19574,212 @@ template <TensorArgument Q, TensorArgument K, TensorArgument V, TensorOperand Bi
 constexpr auto causal_attention(const Q& q, const K& k, const V& v, const Bias& bias, const Scale& scale,
                                 Here at = Here::current()) {
   return call<detail::AttentionWithBiasTag<true>>(Source::from(at), q, k, v, bias, scale);
+}
+
+/// Dropout of the weights of attention, for training: see attention_dropout.
+template <class Rate, class Key, std::uint32_t Stream> struct AttentionDropout {
+  Rate rate;
+  Key key;
+  Here at;
+};
+/// An argument of attention and causal_attention behind the values, by which each weight, after the softmax, is 0 with
+/// probability `rate` and divided by 1 - rate otherwise: dropout_p of F.scaled_dot_product_attention. Rate, key, stream
+/// and errors: as ts::dropout. In evaluation leave it out.
+///
+///     ts::attention(q, k, v, ts::attention_dropout(0.1, key))
+///     ts::causal_attention(q, k, v, ts::attention_dropout(0.1, key), bias, 1.0)   // also with a bias, a scale
+/// As attention with a bias, this is products and a softmax, which store the weights: memory of [batch, heads, time,
+/// keys] several times, where attention without dropout has none. A weight is dropped by the key and its index, so the
+/// results are the same on every mesh. Communication: none for split batch, heads and query times.
+template <std::uint32_t Stream = 0, NumberOperand Rate, class Key>
+constexpr AttentionDropout<Rate, Key, Stream> attention_dropout(const Rate& rate, const Key& key,
+                                                                Here at = Here::current()) {
+  return {rate, key, at};
+}
+
+namespace detail {
+template <bool Causal, class... More, std::uint32_t Stream, class Rate, class Key>
+constexpr auto dropped_attention(const auto& q, const auto& k, const auto& v,
+                                 const AttentionDropout<Rate, Key, Stream>& drop, const More&... more) {
+  constexpr bool is_biased = (TensorOperand<More> || ...);
+  return call<DroppedAttentionTag<Causal, is_biased, Stream>>(Source::from(drop.at), q, k, v, drop.rate,
+                                                              drawn_from(drop.key), more...);
+}
+}  // namespace detail
+
+template <TensorArgument Q, TensorArgument K, TensorArgument V, class Rate, class Key, std::uint32_t Stream,
+          Operand... BiasAndScale>
+constexpr auto attention(const Q& q, const K& k, const V& v, const AttentionDropout<Rate, Key, Stream>& drop,
+                         const BiasAndScale&... more) {
+  return detail::dropped_attention<false>(q, k, v, drop, more...);
+}
+template <TensorArgument Q, TensorArgument K, TensorArgument V, class Rate, class Key, std::uint32_t Stream,
+          Operand... BiasAndScale>
+constexpr auto causal_attention(const Q& q, const K& k, const V& v, const AttentionDropout<Rate, Key, Stream>& drop,
+                                const BiasAndScale&... more) {
+  return detail::dropped_attention<true>(q, k, v, drop, more...);
+}
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/ops/data_movement/creation.hpp
+
+#ifndef TESSERA_OPS_DATA_MOVEMENT_CREATION_HPP
+#define TESSERA_OPS_DATA_MOVEMENT_CREATION_HPP
+
+// Tensors of given extents inside a traced function, each with any tensor of the function as the last argument. Stored
+// tensors are in tensor/creation.hpp.
+
+namespace tessera {
+
+namespace detail {
+
+/// 0, 1, ..., n - 1 along one dim of several, the others of which have extent 1.
+constexpr Value counted_along(Value size, int dim, int rank) {
+  const Value line = size.make({.op = Op::arange, .dtype = DType::i32, .rank = 1}, {size.id});
+  return build::insert_singletons(line, ((1u << rank) - 1) & ~(1u << dim), rank);
+}
+
+template <class> inline constexpr bool has_a_place = false;
+
+template <class T, int Rank> struct FullTag {
+  static constexpr const char* function = "full";
+  static_assert(Rank <= max_rank, "tessera: a tensor has at most 8 dims");
+  template <class X, class N, class... Sizes> struct result : Typed<T, Rank> {
+    using Checks = decltype([] {
+      static_assert(is_floating_v<T> || !std::is_same_v<typename N::type, Number<NumberKind::floating>>,
+                    "tessera: an integer or bool tensor can't be filled with a floating number; use an integer");
+    });
+  };
+  template <class, class N, class... Sizes>
+  static constexpr void convert(Value&, Value& value, std::same_as<Value> auto&...) {
+    value = convert_operand<N>(value, dtype_v<T>);
+  }
+  static constexpr Value emit(Value context, Value, Value value, std::same_as<Value> auto... sizes) {
+    if constexpr (Rank == 0) {
+      return value.at(context.source);
+    } else {
+      Value like{};  // of this only the shape is used
+      int dim = 0;
+      for (const Value& size : {as_size(sizes).at(context.source)...}) {
+        const Value own = counted_along(size, dim++, Rank);
+        like = like.module == nullptr ? own : like + own;
+      }
+      return build::broadcast(value.at(context.source), like);
+    }
+  }
+};
+
+template <class T> struct EyeTag {
+  static constexpr const char* function = "eye";
+  template <class X, class Rows, class Columns> using result = Typed<T, 2>;
+  static constexpr Value emit(Value context, Value, Value rows, Value columns) {
+    const Value down = counted_along(as_size(rows).at(context.source), 0, 2);
+    return build::cast(build::equal(down, counted_along(as_size(columns), 1, 2)), dtype_v<T>);
+  }
+};
+
+/// Points of a line, or powers of them, computed in f64: each half of the points from its own end, so that both ends
+/// are exact.
+template <class T, bool Powers> struct LinspaceTag {
+  static_assert(is_floating_v<T>, "tessera: linspace and logspace make tensors of float, double, bf16 and f16");
+  static constexpr const char* function = Powers ? "logspace" : "linspace";
+  template <class X, class Count, class... Numbers> using result = Typed<T, 1>;
+  static constexpr Value emit(Value context, Value, Value count, Value start, Value end,
+                              std::same_as<Value> auto... base) {
+    const auto real = [](Value x) { return build::cast(x, DType::f64); };
+    count = as_size(count).at(context.source);
+    start = real(start), end = real(end);
+    const Value place = real(counted_along(count, 0, 1)), last = real(count) - 1.0;
+    const Value step = (end - start) / build::binary(Op::maximum, last, last.number(1));
+    const Value near_start = build::binary(Op::less_equal, place * 2.0, last);
+    Value made = build::select(near_start, start + place * step, end - (last - place) * step);
+    if constexpr (Powers) made = build::apply<ops::PowOp>((real(base), ...), made);
+    return build::cast(made, dtype_v<T>);
+  }
+};
+
+}  // namespace detail
+
+/// A tensor of equal elements, of given extents: `full<float>({n, 4}, 0.5, x)`. `in` is any tensor of the function, of
+/// which neither elements nor shape are used. Each dim is split as what reads the result or a constraint needs it. No
+/// communication. Errors: shape_mismatch for a negative extent.
+///
+///     const auto carry = ts::zeros<float>({ts::extent<0>(x), 64}, x);   // [B, 64]
+///     const auto steps = ts::zeros<int>({}, x);                         // a tensor of rank 0
+template <Element T, std::size_t Rank, NumberOperand N, TensorArgument X>
+constexpr auto full(const Dim (&shape)[Rank], const N& value, const X& in, Here at = Here::current()) {
+  return [&]<std::size_t... I>(std::index_sequence<I...>) {
+    using Tag = detail::FullTag<T, static_cast<int>(Rank)>;
+    if constexpr (std::is_same_v<N, bool>)
+      return call<Tag>(Source::from(at), in, static_cast<int>(value), shape[I]...);
+    else
+      return call<Tag>(Source::from(at), in, value, shape[I]...);
+  }(std::make_index_sequence<Rank>{});
+}
+template <Element T, NumberOperand N, TensorArgument X>
+constexpr auto full(detail::NoExtents, const N& value, const X& in, Here at = Here::current()) {
+  if constexpr (std::is_same_v<N, bool>)
+    return call<detail::FullTag<T, 0>>(Source::from(at), in, static_cast<int>(value));
+  else
+    return call<detail::FullTag<T, 0>>(Source::from(at), in, value);
+}
+template <Element T, std::size_t Rank, TensorArgument X>
+constexpr auto zeros(const Dim (&shape)[Rank], const X& in, Here at = Here::current()) {
+  return full<T>(shape, 0, in, at);
+}
+template <Element T, TensorArgument X>
+constexpr auto zeros(detail::NoExtents shape, const X& in, Here at = Here::current()) {
+  return full<T>(shape, 0, in, at);
+}
+template <Element T, std::size_t Rank, TensorArgument X>
+constexpr auto ones(const Dim (&shape)[Rank], const X& in, Here at = Here::current()) {
+  return full<T>(shape, 1, in, at);
+}
+template <Element T, TensorArgument X>
+constexpr auto ones(detail::NoExtents shape, const X& in, Here at = Here::current()) {
+  return full<T>(shape, 1, in, at);
+}
+
+/// Without a tensor or a mesh: an error of the compiler that says what is missing.
+template <Element T, std::size_t Rank, NumberOperand N> constexpr auto full(const Dim (&)[Rank], const N&) {
+  static_assert(detail::has_a_place<N>,
+                "tessera: ts::full, ts::zeros and ts::ones need a mesh, ts::zeros<float>({4, 2}, mesh), or in a traced "
+                "function any tensor of it, ts::zeros<float>({4, 2}, x)");
+  return T{};
+}
+template <Element T, std::size_t Rank> constexpr auto zeros(const Dim (&shape)[Rank]) { return full<T>(shape, 0); }
+template <Element T, std::size_t Rank> constexpr auto ones(const Dim (&shape)[Rank]) { return full<T>(shape, 1); }
+
+/// The identity matrix [n, n], or 1 on the diagonal of [n, m] and 0 elsewhere: `eye<float>(n, x)`. As full.
+template <Element T, SizeOperand N, TensorArgument X>
+constexpr auto eye(const N& n, const X& in, Here at = Here::current()) {
+  return call<detail::EyeTag<T>>(Source::from(at), in, Dim(n), Dim(n));
+}
+template <Element T, SizeOperand N, SizeOperand M, TensorArgument X>
+constexpr auto eye(const N& n, const M& m, const X& in, Here at = Here::current()) {
+  return call<detail::EyeTag<T>>(Source::from(at), in, Dim(n), Dim(m));
+}
+
+/// `count` points at equal distances from `start` to `end`, both included: `linspace(-1, 1, 5, x)` is -1, -0.5, 0, 0.5,
+/// 1. One point is `start`. T is float by default, or double, bf16, f16; points are computed in double and rounded
+/// once. Ends are numbers or ts::Scalars. As full.
+template <Element T = float, NumberOperand Start, NumberOperand End, SizeOperand N, TensorArgument X>
+constexpr auto linspace(const Start& start, const End& end, const N& count, const X& in, Here at = Here::current()) {
+  return call<detail::LinspaceTag<T, false>>(Source::from(at), in, Dim(count), start, end);
+}
+/// `base` to the power of the points of linspace: `logspace(-1, 2, 4, x)` is 0.1, 1, 10, 100.
+template <Element T = float, NumberOperand Start, NumberOperand End, SizeOperand N, TensorArgument X>
+constexpr auto logspace(const Start& start, const End& end, const N& count, const X& in, Here at = Here::current()) {
+  return call<detail::LinspaceTag<T, true>>(Source::from(at), in, Dim(count), start, end, 10.0);
+}
+template <Element T = float, NumberOperand Start, NumberOperand End, SizeOperand N, NumberOperand Base,
+          TensorArgument X>
+constexpr auto logspace(const Start& start, const End& end, const N& count, const Base& base, const X& in,
+                        Here at = Here::current()) {
+  return call<detail::LinspaceTag<T, true>>(Source::from(at), in, Dim(count), start, end, base);
 }
 
 }  // namespace tessera
@@ -19048,6 +19898,16 @@ constexpr auto concat(const Tensors& tensors, Here at = Here::current()) {
       tensors);
 }
 
+/// With a dim as an argument it does not compile.
+template <TensorArgument A, TensorArgument B, std::integral Dim> constexpr A concat(const A& a, const B&, Dim) {
+  return detail::refuse_dim_argument<Dim>(a);
+}
+template <class Tensors, std::integral Dim>
+  requires requires { std::tuple_size<Tensors>::value; }
+constexpr auto concat(const Tensors& tensors, Dim) {
+  return detail::refuse_dim_argument<Dim>(std::get<0>(tensors));
+}
+
 /// Adds `before` zeros in front of dim D and `after` zeros behind it. Errors: shape_mismatch for negative padding.
 /// Communication: as slice.
 template <int D, TensorArgument X, SizeOperand Before, SizeOperand After>
@@ -19143,6 +20003,11 @@ constexpr auto roll(const X& x, const Shift& shift, Here at = Here::current()) {
 /// Elements along a dim in reverse order. Communication: as gather.
 template <int D, TensorArgument X> constexpr auto flip(const X& x, Here at = Here::current()) {
   return call<detail::FlipTag<X::rank, detail::checked_dim<D, X::rank>()>>(Source::from(at), x);
+}
+
+/// With a dim as an argument it does not compile.
+template <TensorArgument X, std::integral Dim> constexpr X flip(const X& x, Dim) {
+  return detail::refuse_dim_argument<Dim>(x);
 }
 
 /// The first two dims turned by 90 degrees `Times` times, from the first dim to the second (torch.rot90, jnp.rot90); a
@@ -19251,6 +20116,20 @@ template <TensorArgument Q, TensorArgument K, TensorArgument V, NumberOperand Be
 constexpr auto band_attention(const Q& q, const K& k, const V& v, const Before& before, const After& after,
                               const Offset& offset, const Scale& scale, Here at = Here::current()) {
   return call<detail::BandAttentionTag>(Source::from(at), q, k, v, before, after, offset, scale);
+}
+
+/// With an offset that is an integer tensor of rank 0, such as the index of a loop over tokens: attention with a mask
+/// [time, keys], which stores the scores of all keys.
+template <TensorArgument Q, TensorArgument K, TensorArgument V, NumberOperand Before, NumberOperand After,
+          TensorArgument Offset>
+constexpr auto band_attention(const Q& q, const K& k, const V& v, const Before& before, const After& after,
+                              const Offset& offset, Here at = Here::current()) {
+  static_assert(Offset::rank == 0 && std::is_integral_v<typename Offset::element>,
+                "tessera: the offset of band_attention is a number, or an integer tensor of rank 0");
+  const detail::FunctionCall named("band_attention", q, k, v, offset);
+  const auto position = arange<std::int64_t>(extent<1>(q), q, at) + cast<std::int64_t>(offset, at);
+  const auto distance = arange<std::int64_t>(extent<1>(k), k, at) - unsqueeze<1>(position, at);
+  return attention(q, k, v, logical_and(distance + before >= 0, distance <= after, at), at);
 }
 
 /// band_attention with a bias [batch, heads, keys] added to the scores of each key; the batch and the heads of the bias
@@ -19690,6 +20569,34 @@ constexpr auto fori_loop(const From& from, const To& to, const F& f, const Init&
 
 #endif
 
+// ---- tessera/ops/stop_gradient.hpp
+
+#ifndef TESSERA_OPS_STOP_GRADIENT_HPP
+#define TESSERA_OPS_STOP_GRADIENT_HPP
+
+namespace tessera {
+
+namespace detail {
+
+struct StopGradientTag {
+  template <class A> using result = A;
+  static constexpr Value emit(Value context, Value x) {
+    return build::unary(ops::op_v<ops::StopGradientOp>, x.at(context.source));
+  }
+};
+
+}  // namespace detail
+
+/// x, which gradients treat as a constant: jax.lax.stop_gradient, Tensor.detach. What only the gradient behind it needs
+/// is not computed. No communication.
+template <TensorArgument X> constexpr auto stop_gradient(const X& x, Here at = Here::current()) {
+  return call<detail::StopGradientTag>(Source::from(at), x);
+}
+
+}  // namespace tessera
+
+#endif
+
 // ---- tessera/ops/indexing/embedding.hpp
 
 #ifndef TESSERA_OPS_INDEXING_EMBEDDING_HPP
@@ -19730,6 +20637,22 @@ struct EmbeddingTag {
 template <TensorArgument Table, TensorArgument Indices>
 constexpr auto embedding(const Table& table, const Indices& indices, Here at = Here::current()) {
   return call<detail::EmbeddingTag>(Source::from(at), table, indices);
+}
+/// The same, with a row whose gradient is zero, that of `Padding`: padding_idx of F.embedding. -1 is the last row.
+///
+///     ts::embedding<0>(table, tokens)     // row 0, of tokens that fill up short texts, is not trained
+template <std::int64_t Padding, TensorArgument Table, TensorArgument Indices>
+constexpr auto embedding(const Table& table, const Indices& indices, Here at = Here::current()) {
+  const detail::FunctionCall named("embedding", table);
+  static_assert(Table::rank == 2, "tessera: the table of embedding with a padding row is a matrix [classes, features]");
+  const auto rows = embedding(table, indices, at);
+  const auto is_padding = [&] {
+    if constexpr (Padding >= 0)
+      return equal(indices, Padding, at);
+    else
+      return equal(indices, extent<0>(table, at) + Padding, at);
+  }();
+  return select(unsqueeze<Indices::rank>(is_padding, at), stop_gradient(rows, at), rows, at);
 }
 
 }  // namespace tessera
@@ -19789,6 +20712,12 @@ constexpr auto index_select(const X& x, const Indices& indices, Here at = Here::
     return movedim<0, dim>(embedding(movedim<dim, 0>(x, at), indices, at), at);
 }
 
+/// With a dim as an argument it does not compile.
+template <TensorArgument X, std::integral Dim, TensorArgument Indices>
+constexpr X index_select(const X& x, Dim, const Indices&) {
+  return detail::refuse_dim_argument<Dim>(x);
+}
+
 /// The value where the mask holds, x elsewhere: select(mask, value, x). The value is a number or a tensor, broadcast
 /// against x and promoted with it. The gradient of x is 0 where the mask holds. Errors and communication: as select.
 template <TensorArgument X, TensorArgument Mask, Operand V>
@@ -19819,7 +20748,7 @@ constexpr Value clamped_start(Value start, Value extent, Value size) {
   return build::binary(Op::maximum, build::binary(Op::minimum, from_front, extent - size), zero);
 }
 constexpr Value counting(Value count) {
-  return build::cast(count.make({.op = Op::arange, .dtype = DType::i32, .rank = 1}, {count.id}), DType::i64);
+  return count.make({.op = Op::arange, .dtype = DType::i64, .rank = 1}, {count.id});
 }
 template <class Start> constexpr void check_start() {
   constexpr bool is_integer_start =
@@ -19829,33 +20758,33 @@ template <class Start> constexpr void check_start() {
 
 /// The indices of a slice along dim D: a vector.
 template <int Rank, int D> struct SliceIndicesTag {
-  template <class X, class Start, class Size> struct result : Typed<std::int32_t, 1> {
+  template <class X, class Start, class Size> struct result : Typed<std::int64_t, 1> {
     using Checks = decltype([] { check_start<Start>(); });
   };
   static constexpr Value emit(Value context, Value x, Value start, Value size) {
     x = x.at(context.source);
     size = as_size(size).at(context.source);
     const Value first = clamped_start(start.at(context.source), build::extent(x, x.shifted(D, Rank)), size);
-    if (size.is_number(1)) return build::cast(build::insert_singletons(first, 1, 1), DType::i32);
-    return build::cast(counting(size) + first, DType::i32);
+    if (size.is_number(1)) return build::insert_singletons(first, 1, 1);
+    return counting(size) + first;
   }
 };
 /// One index along dim D, a vector of static extent 1.
 template <int Rank, int D> struct OneIndexTag {
-  template <class X, class Start> struct result : Typed<std::int32_t, 1> {
+  template <class X, class Start> struct result : Typed<std::int64_t, 1> {
     using Checks = decltype([] { check_start<Start>(); });
   };
   static constexpr Value emit(Value context, Value x, Value start) {
     x = x.at(context.source);
     const Value one = x.number(1, DType::i64);
     const Value first = clamped_start(start.at(context.source), build::extent(x, x.shifted(D, Rank)), one);
-    return build::cast(build::insert_singletons(first, 1, 1), DType::i32);
+    return build::insert_singletons(first, 1, 1);
   }
 };
 
 /// For each index along dim D of x, the index of the update that goes there; the extent of the update elsewhere.
 template <int Rank, int D> struct UpdateIndicesTag {
-  template <class X, class Update, class Start> struct result : Typed<std::int32_t, 1> {
+  template <class X, class Update, class Start> struct result : Typed<std::int64_t, 1> {
     using Checks = decltype([] { check_start<Start>(); });
   };
   static constexpr Value emit(Value context, Value x, Value update, Value start) {
@@ -19865,7 +20794,7 @@ template <int Rank, int D> struct UpdateIndicesTag {
     const Value place = counting(extent) - clamped_start(start.at(context.source), extent, size);
     const Value inside = build::binary(
         Op::logical_and, build::binary(Op::greater_equal, place, x.number(0, DType::i64)), build::less(place, size));
-    return build::cast(build::select(inside, place, size), DType::i32);
+    return build::select(inside, place, size);
   }
 };
 /// Whether each element of x is overwritten.
@@ -20019,12 +20948,25 @@ inline void no_reduction(DType type, Reduction, void*, const Strides&, std::span
 #ifndef TESSERA_RUNTIME_THREADS_AT_FORK_HPP
 #define TESSERA_RUNTIME_THREADS_AT_FORK_HPP
 
+#if defined(__unix__) || defined(__APPLE__)
+#include <pthread.h>
+#endif
+
 namespace tessera::runtime {
+
+/// Calls functions before each fork, and after it in the parent and in the child; null is no function. Where the system
+/// has no fork, it does nothing.
+inline void at_fork([[maybe_unused]] void (*before)(), [[maybe_unused]] void (*in_parent)(),
+                    [[maybe_unused]] void (*in_child)()) {
+#if defined(__unix__) || defined(__APPLE__)
+  ::pthread_atfork(before, in_parent, in_child);
+#endif
+}
 
 /// Acquires the mutex that `Lock` returns before each fork and releases it after, so that no other thread holds it at
 /// the fork and the child finds it unlocked. Call once per mutex.
 template <auto Lock> void hold_at_fork() {
-  ::pthread_atfork([] { Lock().lock(); }, [] { Lock().unlock(); }, [] { Lock().unlock(); });
+  at_fork([] { Lock().lock(); }, [] { Lock().unlock(); }, [] { Lock().unlock(); });
 }
 
 }  // namespace tessera::runtime
@@ -20284,6 +21226,78 @@ inline void set_memory_cache_limit(std::int64_t bytes) { runtime::BlockPool::ins
 
 #endif
 
+// ---- tessera/mesh/processes.hpp
+
+#ifndef TESSERA_MESH_PROCESSES_HPP
+#define TESSERA_MESH_PROCESSES_HPP
+
+namespace tessera {
+
+namespace detail {
+/// Which of the processes that run this program together this process is.
+struct OwnProcess {
+  int index = 0;
+  int count = 1;
+};
+/// Set once, by runtime::join_processes, before any tensor exists.
+inline constinit OwnProcess own_process{};
+}  // namespace detail
+
+/// The index of this process among the processes that run the program together, from 0 on, as jax.process_index: 0
+/// unless a session of several processes, such as ts::mpi::Session, is alive.
+inline int process_index() { return detail::own_process.index; }
+/// The number of processes that run the program together, as jax.process_count: 1 without a session.
+inline int process_count() { return detail::own_process.count; }
+
+/// Whether the devices of a mesh are divided among several processes. A mesh of one device is not: each process has
+/// that device, and computes on it what all others compute.
+inline bool spans_processes(const Mesh& mesh) { return process_count() > 1 && mesh.size() > 1; }
+
+namespace detail {
+/// The same for planning, where a plan in a constant expression is that of one process.
+constexpr bool plans_for_processes(const Mesh& mesh) {
+  if (std::is_constant_evaluated()) return false;
+  return spans_processes(mesh);
+}
+}  // namespace detail
+
+/// The process that holds a device: devices are divided in the order of their ids into process_count() ranges, whose
+/// sizes differ by at most 1. Of 8 devices and 3 processes, process 0 holds devices 0 to 2. A mesh of one device: this
+/// process.
+inline int process_of(const Mesh& mesh, int device) {
+  if (!spans_processes(mesh)) return process_index();
+  return static_cast<int>(std::int64_t{device} * process_count() / mesh.size());
+}
+
+/// The device ids from `first` to `end` - 1.
+struct DeviceRange {
+  int first = 0;
+  int end = 0;
+};
+/// The devices of this process: of a mesh that is not divided among processes, all.
+inline DeviceRange devices_here(const Mesh& mesh) {
+  if (!spans_processes(mesh)) {
+    const int first = mesh.rank() == 0 ? mesh.device_at({}) : 0;
+    return {first, first + static_cast<int>(mesh.size())};
+  }
+  const auto first_of = [&](std::int64_t process) {
+    return static_cast<int>((process * mesh.size() + process_count() - 1) / process_count());
+  };
+  return {first_of(process_index()), first_of(process_index() + 1)};
+}
+
+/// Whether a device of this process holds this shard, numbered as in the grid.
+inline bool is_held_here(const Mesh& mesh, const ShardGrid& grid, int shard) {
+  if (!spans_processes(mesh)) return true;
+  for (int replica = 0; replica < grid.replicas(); ++replica)
+    if (process_of(mesh, mesh.device_at(grid.coordinates(shard, replica))) == process_index()) return true;
+  return false;
+}
+
+}  // namespace tessera
+
+#endif
+
 // ---- tessera/runtime/memory/stored_grid.hpp
 
 #ifndef TESSERA_RUNTIME_MEMORY_STORED_GRID_HPP
@@ -20316,7 +21330,7 @@ namespace tessera {
 
 /// One shard in memory, contiguous and row-major.
 struct StoredShard {
-  std::int64_t offset = 0;  ///< in bytes, in the storage's block
+  std::int64_t offset = 0;  ///< in bytes, in the storage's block; -1: only other processes hold the shard
   Box box;
 };
 
@@ -20331,10 +21345,16 @@ class TensorLayout final : public RefCounted {
     shards_.reserve(static_cast<std::size_t>(grid.count()));
     for (int s = 0; s < grid.count(); ++s) {
       const Box box = shard_box(shape, sharding, mesh, grid.coordinates(s));
+      if (!is_held_here(mesh, grid, s)) {
+        shards_.push_back({-1, box});
+        is_whole_ = false;
+        continue;
+      }
       shards_.push_back({bytes_, box});
       const std::int64_t own = volume(extents(box)) * static_cast<std::int64_t>(size_of(dtype));
       bytes_ += (own + runtime::block_alignment - 1) / runtime::block_alignment * runtime::block_alignment;
     }
+    if (mesh.size() > 1) divisible_exists().store(true, std::memory_order_relaxed);
   }
 
   /// The shared layout of such tensors if it was used recently; otherwise a new layout.
@@ -20365,8 +21385,15 @@ class TensorLayout final : public RefCounted {
   const Sharding& placement() const { return placement_; }
   int shard_count() const { return static_cast<int>(shards_.size()); }
   const StoredShard& shard(int s) const { return shards_[static_cast<std::size_t>(s)]; }
-  /// Bytes of all shards together.
+  /// Bytes of all shards of this process together.
   std::int64_t bytes() const { return bytes_; }
+  /// Whether this process holds all shards.
+  bool is_whole() const { return is_whole_; }
+  /// Whether this process has made a layout on a mesh of several devices, which several processes would divide.
+  static std::atomic<bool>& divisible_exists() {
+    static constinit std::atomic<bool> exists{false};
+    return exists;
+  }
 
  private:
   struct Recent {
@@ -20388,6 +21415,7 @@ class TensorLayout final : public RefCounted {
   Sharding sharding_, placement_;
   Growable<StoredShard> shards_;
   std::int64_t bytes_ = 0;
+  bool is_whole_ = true;
 
   static std::uint64_t next_id() {
     static std::atomic<std::uint64_t> last{0};
@@ -20435,8 +21463,10 @@ class TensorStorage final : public RefCounted {
   ShardGrid grid() const { return ShardGrid(mesh(), sharding()); }
   int shard_count() const { return layout_->shard_count(); }
   const Box& box(int shard) const { return layout_->shard(shard).box; }
-  void* data(int shard) { return first() + layout_->shard(shard).offset; }
-  const void* data(int shard) const { return first() + layout_->shard(shard).offset; }
+  /// The first element of a shard; null if only other processes hold it.
+  void* data(int shard) { return at(layout_->shard(shard).offset); }
+  const void* data(int shard) const { return at(layout_->shard(shard).offset); }
+  bool holds(int shard) const { return layout_->shard(shard).offset >= 0; }
 
   /// What will write the elements; empty if they are written.
   Write deferred() const {
@@ -20457,6 +21487,10 @@ class TensorStorage final : public RefCounted {
   runtime::Block block_;
   std::unique_ptr<Deferred> deferred_;
 
+  char* at(std::int64_t offset) const {
+    char* const block = first();  // also without a shard: all processes write deferred elements at the same time
+    return offset < 0 ? nullptr : block + offset;
+  }
   char* first() const {
     const TensorStorage& storage = deferred_ ? written() : *this;
     return static_cast<char*>(const_cast<void*>(storage.block_.data()));
@@ -21196,7 +22230,7 @@ class Arenas {
     arena().initialize();
     hold_at_fork<[]() -> std::mutex& { return instance().mutex_; }>();
     // A forked child has no worker threads, and TBB's locks may stay locked there: its loops run without TBB.
-    ::pthread_atfork(nullptr, nullptr, [] { instance().size_.store(1, std::memory_order_release); });
+    at_fork(nullptr, nullptr, [] { instance().size_.store(1, std::memory_order_release); });
   }
 
   std::mutex mutex_;
@@ -21428,6 +22462,7 @@ template <class T, class Write> void for_each_slab(TensorStorage& storage, Cost 
   Growable<Slab> slabs;
   std::int64_t elements = 0;
   for (int shard = 0; shard < storage.shard_count(); ++shard) {
+    if (!storage.holds(shard)) continue;
     cut_slabs({shard, 0, storage.box(shard)}, most, slabs);
     elements += volume(extents(storage.box(shard)));
   }
@@ -21470,6 +22505,27 @@ StoragePtr created(std::string_view op, const Shape& shape, int rank, const Mesh
 
 namespace tessera::runtime {
 
+/// Some of the processes that run a program. A default set is every process.
+class ProcessSet {
+ public:
+  /// Limit of processes: sets are tables of the shards of every step.
+  static constexpr int most = 256;
+
+  constexpr bool everywhere() const { return !given_; }
+  constexpr bool contains(int process) const {
+    return !given_ || (bits_[static_cast<std::size_t>(process) / 64] >> (process % 64) & 1) != 0;
+  }
+  constexpr void insert(int process) {
+    given_ = true;
+    bits_[static_cast<std::size_t>(process) / 64] |= std::uint64_t{1} << (process % 64);
+  }
+  friend constexpr bool operator==(const ProcessSet&, const ProcessSet&) = default;
+
+ private:
+  std::array<std::uint64_t, most / 64> bits_{};
+  bool given_ = false;
+};
+
 /// The devices that hold replicas of a shard: per mesh axis, either one coordinate or all. On mesh {data: 2, model: 4},
 /// a shard split along data is held by data = 1 and all 4 coordinates of model. Default: one device, common to all
 /// sets.
@@ -21481,6 +22537,7 @@ class Holders {
     for (int axis = 0; axis < mesh.rank(); ++axis)
       at_[static_cast<std::size_t>(axis)] =
           (axes >> axis & 1u) != 0 ? at[static_cast<std::size_t>(axis)] : -mesh.axis_size(axis);
+    if (tessera::detail::plans_for_processes(mesh)) find_processes(mesh, axes, at);
   }
   /// Device `member` of group `group`, for collectives on groups of devices rather than on a mesh.
   static constexpr Holders member(int group, int member) {
@@ -21492,6 +22549,14 @@ class Holders {
   /// All `members` devices of a group.
   static constexpr Holders group(int group, int members) { return member(group, -members); }
 
+  /// The processes of these devices.
+  constexpr const ProcessSet& processes() const { return processes_; }
+  /// The same devices, for memory that every process has a copy of.
+  constexpr Holders in_every_process() const {
+    Holders copy = *this;
+    copy.processes_ = {};
+    return copy;
+  }
   constexpr std::int64_t count() const { return common(*this, *this); }
   /// The number of devices that are in both sets; `a` and `b` are of the same mesh.
   static constexpr std::int64_t common(const Holders& a, const Holders& b) {
@@ -21517,6 +22582,14 @@ class Holders {
 
  private:
   std::array<std::int32_t, max_axes> at_{};  // a coordinate >= 0, or -(axis size) for all coordinates
+  ProcessSet processes_;
+
+  TESSERA_PLANNING void find_processes(const Mesh& mesh, unsigned axes, const Coordinates& at) {
+    const ShardGrid grid(mesh, axes);
+    const int shard = grid.index_of(at);
+    for (int replica = 0; replica < grid.replicas(); ++replica)
+      processes_.insert(process_of(mesh, mesh.device_at(grid.coordinates(shard, replica))));
+  }
 };
 
 /// How many times a box is sent between two devices so that all of `to` hold the reduction of `parts` parts, where
@@ -22427,6 +23500,8 @@ TESSERA_PLANNING_END
 
 namespace tessera::runtime::inline TESSERA_ISA {
 
+class ProcessMoves;
+
 /// The copies and reductions that redistribute shards. Computed once, then run repeatedly on different addresses
 /// without allocating.
 ///
@@ -22502,12 +23577,38 @@ class ReshardPlan {
     }
   }
 
+  /// Fills a box of a destination from sources that all contain it: copies one source, reduces several in this order.
+  TESSERA_PLANNING void combine(int destination, std::span<const int> sources, const Box& box) {
+    const Shard& to = shard(destinations_, destination);
+    const int first = static_cast<int>(inputs_.size());
+    inputs_.append(sources.data(), sources.data() + sources.size());
+    if (sources.size() == 1)
+      if (const Shard& from = shard(sources_, sources[0]);
+          from.box == to.box && from.strides == to.strides && box == to.box)
+        source_of_[static_cast<std::size_t>(destination)] = sources[0];
+    if (!box.empty()) add_piece({destination, first, static_cast<int>(sources.size()), 0, box, 0});
+  }
+
   /// Fills a destination that has no source with the identity of the reduction: zeros for a sum.
   TESSERA_PLANNING void fill_identity(int destination) {
     const Box& box = shard(destinations_, destination).box;
     if (!box.empty()) add_piece({destination, 0, 0, 0, box, 0});
   }
 
+  /// Calls f(destination, span of sources, box) for each box that is filled: from no source with the identity.
+  template <class F> void for_each_piece(const F& f) const {
+    for (const Piece& piece : pieces_)
+      f(piece.destination,
+        std::span<const int>(inputs_.data() + piece.first_input, static_cast<std::size_t>(piece.inputs)), piece.box);
+  }
+
+  DType dtype() const { return type_; }
+  Reduction reduction() const { return reduction_; }
+  kernels::ReduceFunction reduce_function() const { return reduce_; }
+  const Holders& destination_holders(int index) const { return shard(destinations_, index).held_by; }
+  const Holders& source_holders(int index) const { return shard(sources_, index).held_by; }
+  const kernels::Strides& destination_strides(int index) const { return shard(destinations_, index).strides; }
+  const kernels::Strides& source_strides(int index) const { return shard(sources_, index).strides; }
   int destination_count() const { return static_cast<int>(destinations_.size()); }
   int source_count() const { return static_cast<int>(sources_.size()); }
   const Box& destination_box(int index) const { return shard(destinations_, index).box; }
@@ -22523,6 +23624,8 @@ class ReshardPlan {
   std::int64_t bytes() const { return bytes_; }
   /// Bytes sent between devices in a run, summed over all devices: see `sends`.
   std::int64_t moved_bytes() const { return moved_; }
+  /// What a transport between processes computes from this plan when it first runs; null before.
+  std::shared_ptr<const ProcessMoves>& process_moves() const { return process_moves_; }
 
   /// Runs on shards at these addresses, which are in the order of add_destination() and add_source().
   void run(std::span<void* const> destinations, std::span<const void* const> sources) const {
@@ -22571,6 +23674,7 @@ class ReshardPlan {
   Growable<Piece> pieces_;
   std::int64_t weight_ = 0;
   std::int64_t bytes_ = 0, written_ = 0, moved_ = 0;
+  mutable std::shared_ptr<const ProcessMoves> process_moves_;
 
   static const Shard& shard(const Growable<Shard>& shards, int index) {
     if (index < 0 || index >= static_cast<int>(shards.size()))
@@ -22710,12 +23814,19 @@ class Transport {
   virtual void move(const ReshardPlan& plan, std::span<void* const> destinations,
                     std::span<const void* const> sources) const = 0;
 
-  /// The transport of this thread's programs, reshards and collectives: that of the innermost TransportScope, or an
-  /// InProcessTransport.
+  /// The transport of this thread's programs, reshards and collectives: that of the innermost TransportScope, or the
+  /// default of the process, which is an InProcessTransport unless join_processes sets another.
   static const Transport& current();
+  /// Sets the default of the process; null: an InProcessTransport. No program may run meanwhile.
+  static void set_default(std::unique_ptr<const Transport> transport) { default_of_process() = std::move(transport); }
 
  private:
   friend class TransportScope;
+  static std::unique_ptr<const Transport>& default_of_process() {
+    // never destroyed: programs may still run at exit
+    static auto& transport = *new std::unique_ptr<const Transport>;
+    return transport;
+  }
   static const Transport*& chosen() {
     static thread_local const Transport* transport = nullptr;
     return transport;
@@ -22736,8 +23847,10 @@ class InProcessTransport final : public Transport {
 };
 
 inline const Transport& Transport::current() {
+  if (chosen() != nullptr) return *chosen();
+  if (const auto& own = default_of_process()) return *own;
   static const Transport& in_process = *new InProcessTransport;  // never destroyed: programs may still run at exit
-  return chosen() != nullptr ? *chosen() : in_process;
+  return in_process;
 }
 
 /// While a TransportScope is alive, Transport::current() of its thread is the given transport.
@@ -22817,9 +23930,13 @@ TESSERA_ONCE void reshard(DType type, Reduction reduction, std::span<const Shard
 
 namespace tessera::detail {
 
-/// The shards of a tensor in memory, for copies to and from the host, where it doesn't matter which device holds which.
+inline Growable<runtime::ShardRef> shard_refs(const TensorStorage& x, const AxisCuts& cuts);
+
+/// The shards of a tensor in memory, for copies to and from the host, where it matters which process holds which, but
+/// not which device.
 inline Growable<runtime::ShardRef> shard_refs(const TensorStorage& x) {
   Growable<runtime::ShardRef> shards;
+  if (spans_processes(x.mesh())) return shard_refs(x, x.sharding().cuts);
   for (int shard = 0; shard < x.shard_count(); ++shard)
     shards.push_back(runtime::shard_ref(const_cast<void*>(x.data(shard)), x.box(shard)));
   return shards;
@@ -22827,13 +23944,13 @@ inline Growable<runtime::ShardRef> shard_refs(const TensorStorage& x) {
 /// The shards of a tensor with the devices that hold each, as coordinates on the mesh refined by `cuts`. These include
 /// the cuts of the tensor's sharding.
 inline Growable<runtime::ShardRef> shard_refs(const TensorStorage& x, const AxisCuts& cuts) {
-  Growable<runtime::ShardRef> shards = shard_refs(x);
+  Growable<runtime::ShardRef> shards;
   const Mesh refined = refined_mesh(x.mesh(), cuts);
   const Sharding sharding = refined_sharding(x.sharding(), x.mesh(), cuts);
   const ShardGrid grid(refined, sharding);
   for (int shard = 0; shard < x.shard_count(); ++shard)
-    shards[static_cast<std::size_t>(shard)].held_by =
-        runtime::Holders(refined, sharding.used_axes(), grid.coordinates(shard));
+    shards.push_back(runtime::shard_ref(const_cast<void*>(x.data(shard)), x.box(shard),
+                                        runtime::Holders(refined, sharding.used_axes(), grid.coordinates(shard))));
   return shards;
 }
 
@@ -22932,7 +24049,8 @@ template <class T, int Rank> std::int64_t device_bytes(const ShardedTensor<T, Ra
 template <class T, int Rank> std::int64_t stored_bytes(const ShardedTensor<T, Rank>& x) {
   const TensorStorage& storage = storage_of(x);
   std::int64_t bytes = 0;
-  for (int shard = 0; shard < storage.shard_count(); ++shard) bytes += volume(extents(storage.box(shard)));
+  for (int shard = 0; shard < storage.shard_count(); ++shard)
+    if (storage.holds(shard)) bytes += volume(extents(storage.box(shard)));
   return bytes * static_cast<std::int64_t>(sizeof(T));
 }
 
@@ -23074,7 +24192,7 @@ ShardedTensor<T, Rank> filled(std::string_view op, const Shape& shape, T value, 
 /// A tensor of equal elements. A shape in braces determines the rank; with a Shape object write `full<float, 2>(...)`.
 ///
 ///     auto w = ts::full<float>({64, 32}, 0.5f, mesh, {"data"});
-///     auto scalar = ts::full<float, 0>({}, 0.5f, mesh);
+///     auto scalar = ts::full<float>({}, 0.5f, mesh);
 template <Element T, int Rank>
 ShardedTensor<T, Rank> full(const Shape& shape, std::type_identity_t<T> value, const Mesh& mesh,
                             const PartitionSpec& spec = {}, Here at = Here::current()) {
@@ -23084,6 +24202,11 @@ template <Element T, std::size_t Rank>
 auto full(const Extent (&shape)[Rank], std::type_identity_t<T> value, const Mesh& mesh, const PartitionSpec& spec = {},
           Here at = Here::current()) {
   return full<T, static_cast<int>(Rank)>(detail::shape_from(shape), value, mesh, spec, at);
+}
+template <Element T>
+ShardedTensor<T, 0> full(detail::NoExtents, std::type_identity_t<T> value, const Mesh& mesh,
+                         const PartitionSpec& spec = {}, Here at = Here::current()) {
+  return full<T, 0>(Shape{}, value, mesh, spec, at);
 }
 
 template <Element T, int Rank>
@@ -23095,6 +24218,11 @@ template <Element T, std::size_t Rank>
 auto zeros(const Extent (&shape)[Rank], const Mesh& mesh, const PartitionSpec& spec = {}, Here at = Here::current()) {
   return zeros<T, static_cast<int>(Rank)>(detail::shape_from(shape), mesh, spec, at);
 }
+template <Element T>
+ShardedTensor<T, 0> zeros(detail::NoExtents, const Mesh& mesh, const PartitionSpec& spec = {},
+                          Here at = Here::current()) {
+  return zeros<T, 0>(Shape{}, mesh, spec, at);
+}
 
 template <Element T, int Rank>
 ShardedTensor<T, Rank> ones(const Shape& shape, const Mesh& mesh, const PartitionSpec& spec = {},
@@ -23104,6 +24232,11 @@ ShardedTensor<T, Rank> ones(const Shape& shape, const Mesh& mesh, const Partitio
 template <Element T, std::size_t Rank>
 auto ones(const Extent (&shape)[Rank], const Mesh& mesh, const PartitionSpec& spec = {}, Here at = Here::current()) {
   return ones<T, static_cast<int>(Rank)>(detail::shape_from(shape), mesh, spec, at);
+}
+template <Element T>
+ShardedTensor<T, 0> ones(detail::NoExtents, const Mesh& mesh, const PartitionSpec& spec = {},
+                         Here at = Here::current()) {
+  return ones<T, 0>(Shape{}, mesh, spec, at);
 }
 
 /// start, start + step, start + 2 step, ...: `count` elements. For a floating-point T they are computed in double and
@@ -24693,6 +25826,11 @@ auto normal(Key key, const Extent (&shape)[Rank], const Mesh& mesh, const Partit
             computed_t<T> mean = 0, computed_t<T> stddev = 1, Here at = Here::current()) {
   return normal<T, static_cast<int>(Rank)>(key, detail::shape_from(shape), mesh, spec, mean, stddev, at);
 }
+template <Element T>
+ShardedTensor<T, 0> normal(Key key, detail::NoExtents, const Mesh& mesh, const PartitionSpec& spec = {},
+                           computed_t<T> mean = 0, computed_t<T> stddev = 1, Here at = Here::current()) {
+  return normal<T, 0>(key, Shape{}, mesh, spec, mean, stddev, at);
+}
 
 /// Random numbers uniform in [low, high), as for `normal`.
 /// Errors: `option` unless low < high and both are finite in the element type; those of `resolve` for the spec.
@@ -24716,6 +25854,11 @@ template <Element T, std::size_t Rank>
 auto uniform(Key key, const Extent (&shape)[Rank], const Mesh& mesh, const PartitionSpec& spec = {},
              computed_t<T> low = 0, computed_t<T> high = 1, Here at = Here::current()) {
   return uniform<T, static_cast<int>(Rank)>(key, detail::shape_from(shape), mesh, spec, low, high, at);
+}
+template <Element T>
+ShardedTensor<T, 0> uniform(Key key, detail::NoExtents, const Mesh& mesh, const PartitionSpec& spec = {},
+                            computed_t<T> low = 0, computed_t<T> high = 1, Here at = Here::current()) {
+  return uniform<T, 0>(key, Shape{}, mesh, spec, low, high, at);
 }
 
 }  // namespace tessera
@@ -24884,6 +26027,80 @@ Attention<T, Bias, Kernel> attention(Key key, Extent features, Dim heads, const 
 
 #endif
 
+// ---- tessera/nn/dropout.hpp
+
+#ifndef TESSERA_NN_DROPOUT_HPP
+#define TESSERA_NN_DROPOUT_HPP
+
+namespace tessera::nn {
+
+/// torch.nn.Dropout: in training `drop(x, key)`, which sets each element of x to 0 with probability `rate` and divides
+/// the others by 1 - rate; in evaluation `drop(x)`, which is x. At a rate of 0 it is x in training as well, at 1 zeros
+/// with gradients of zeros. One key gives the same elements in every call, so that a step gives each call a key of its
+/// own (ts::split, ts::fold_in), or each layer a `Stream`. Errors: `option` for a rate outside of [0, 1]. No
+/// communication.
+///
+///     struct Mlp {
+///       ts::nn::Linear<> up, down;
+///       ts::nn::Dropout<> drop{0.1};
+///       constexpr auto operator()(const auto& x, const auto&... key) const {   // model(x, key), model(x)
+///         return down(drop(ts::relu(up(x)), key...));
+///       }
+///     };
+template <std::uint32_t Stream = 0> struct Dropout {
+  Scalar rate = 0.5;
+
+  static constexpr std::array field_names{"rate"};
+  template <class X> constexpr X operator()(const X& x) const { return x; }
+  template <class X, class Key> constexpr auto operator()(const X& x, const Key& key, Here at = Here::current()) const {
+    return dropout<Stream>(x, rate, key, at);
+  }
+};
+
+/// Dropout inside of a layer, an argument of its call in training: see layer_dropout.
+template <class Rate, class Key> struct LayerDropout {
+  Rate rate;
+  Key key;
+
+  static constexpr std::array field_names{"rate", "key"};
+  template <std::uint32_t Stream> constexpr auto drop(const auto& x) const { return dropout<Stream>(x, rate, key); }
+};
+
+namespace detail {
+
+/// A number as a Scalar, so that it can be in a struct that a Stack is called with.
+template <class T> constexpr auto as_field(const T& x) {
+  if constexpr (std::is_arithmetic_v<T>)
+    return Scalar(x);
+  else
+    return tessera::detail::settle(x);
+}
+
+/// The streams of the dropouts in a layer of a transformer, which all have one key.
+inline constexpr std::uint32_t dropout_of_attention = 0x54524e53, dropout_of_cross = dropout_of_attention + 1,
+                               dropout_of_hidden = dropout_of_attention + 2, dropout_of_mlp = dropout_of_attention + 3,
+                               dropout_of_weights = dropout_of_attention + 4;
+
+}  // namespace detail
+
+/// Dropout inside of a layer, for training: an argument of the call of a recurrent layer, a Block, an EncoderLayer, a
+/// DecoderLayer, or a Stack of such layers. Without it the layer drops nothing, as in evaluation. The rate is a number
+/// or a Scalar, the key as that of ts::dropout: of a Scalar, which a ts::Key becomes in a traced function, each layer
+/// of a Stack drops other elements; of a tensor, such as ts::fold_in(key, i) of the index of a loop, all layers drop
+/// the same.
+///
+///     layers(x, mask, ts::nn::layer_dropout(0.1, key))   // training
+///     layers(x, mask)                                    // evaluation
+template <NumberOperand Rate, class Key> constexpr auto layer_dropout(const Rate& rate, const Key& key) {
+  using OfRate = decltype(detail::as_field(rate));
+  using OfKey = decltype(detail::as_field(key));
+  return LayerDropout<OfRate, OfKey>{detail::as_field(rate), detail::as_field(key)};
+}
+
+}  // namespace tessera::nn
+
+#endif
+
 // ---- tessera/nn/attention/multi_head_attention.hpp
 
 #ifndef TESSERA_NN_ATTENTION_MULTI_HEAD_ATTENTION_HPP
@@ -24891,8 +26108,8 @@ Attention<T, Bias, Kernel> attention(Key key, Extent features, Dim heads, const 
 
 namespace tessera::nn {
 
-/// Multi-head attention, as torch.nn.MultiheadAttention with batch_first and without dropout: x [batch, time, features]
-/// to a result of the same shape.
+/// Multi-head attention, as torch.nn.MultiheadAttention with batch_first: x [batch, time, features] to a result of the
+/// same shape.
 ///
 ///     attention(x)                        // to all positions of x
 ///     attention.causal(x)                 // to those up to its own
@@ -24903,8 +26120,12 @@ namespace tessera::nn {
 ///     attention.cached(x, cache, position)   // causal, with a cache of the positions before, as that of nn::Attention
 ///
 /// In place of the memory its keys and values can be given, `attention.keys_and_values(memory)`, a KvCache that is
-/// computed once for all tokens that attend to the memory. There is no dropout of the probabilities: attention never
-/// has them in memory. `Projection` is the type of the linear layers: LoraLinear, or one of your own.
+/// computed once for all tokens that attend to the memory. `Projection` is the type of the linear layers: LoraLinear,
+/// or one of your own.
+///
+/// In training each of these but those with a cache takes an nn::layer_dropout as its last argument, which drops
+/// probabilities, as `dropout` of PyTorch: `attention.causal(x, ts::nn::layer_dropout(0.1, key))`. The probabilities
+/// are then in memory, see ts::attention_dropout.
 ///
 /// PyTorch's parameters: the rows of `in_proj_weight` are the transposes of the weights of query, key and value, in
 /// this order. Communication: with the columns of these sharded, heads are sharded, and the result is an all_reduce.
@@ -24949,6 +26170,39 @@ template <Element T = float, bool Bias = true, class Projection = Linear<T, Bias
     const tessera::detail::LayerCall call(at, x);
     return merged(tessera::attention(split(query(x)), split(key(memory)), split(value(memory)), bias));
   }
+  template <class Rate, class Key>
+  constexpr auto operator()(const auto& x, const LayerDropout<Rate, Key>& drop, Here at = Here::current()) const {
+    return (*this)(x, x, drop, at);
+  }
+  template <class Rate, class Key>
+  constexpr auto operator()(const auto& x, const auto& memory, const LayerDropout<Rate, Key>& drop,
+                            Here at = Here::current()) const {
+    const tessera::detail::LayerCall call(at, x);
+    return merged(tessera::attention(split(query(x)), split(key(memory)), split(value(memory)), of_weights(drop)));
+  }
+  template <class Rate, class Key>
+  constexpr auto causal(const auto& x, const LayerDropout<Rate, Key>& drop, Here at = Here::current()) const {
+    const tessera::detail::LayerCall call(at, x);
+    return merged(causal_attention(split(query(x)), split(key(x)), split(value(x)), of_weights(drop)));
+  }
+  template <class Rate, class Key>
+  constexpr auto causal(const auto& x, const auto& mask, const LayerDropout<Rate, Key>& drop,
+                        Here at = Here::current()) const {
+    const tessera::detail::LayerCall call(at, x);
+    return merged(causal_attention(split(query(x)), split(key(x)), split(value(x)), of_weights(drop), of_keys(mask)));
+  }
+  template <class Rate, class Key>
+  constexpr auto masked(const auto& x, const auto& memory, const auto& mask, const LayerDropout<Rate, Key>& drop,
+                        Here at = Here::current()) const {
+    return biased(x, memory, of_keys(mask), drop, at);
+  }
+  template <class Rate, class Key>
+  constexpr auto biased(const auto& x, const auto& memory, const auto& bias, const LayerDropout<Rate, Key>& drop,
+                        Here at = Here::current()) const {
+    const tessera::detail::LayerCall call(at, x);
+    return merged(
+        tessera::attention(split(query(x)), split(key(memory)), split(value(memory)), of_weights(drop), bias));
+  }
   template <class X, class Cache, class Position>
   constexpr auto cached(const X& x, const Cache& cache, const Position& position, Here at = Here::current()) const {
     const tessera::detail::LayerCall call(at, x);
@@ -24963,6 +26217,13 @@ template <Element T = float, bool Bias = true, class Projection = Linear<T, Bias
 
   constexpr auto split(const auto& x) const { return rearrange<"b t (h e) -> b t h e">(x, len<"h">(heads)); }
   constexpr auto merged(const auto& x) const { return out(rearrange<"b t h e -> b t (h e)">(x)); }
+
+ private:
+  static constexpr auto of_weights(const auto& drop) {
+    return attention_dropout<detail::dropout_of_weights>(drop.rate, drop.key);
+  }
+  /// A mask [batch, keys] for all heads and queries.
+  static constexpr auto of_keys(const auto& mask) { return unsqueeze<1>(unsqueeze<1>(mask)); }
 };
 
 namespace detail {
@@ -25067,44 +26328,6 @@ RelativePositionBias<T, Bidirectional> relative_position_bias(Key key, Extent he
 
 #endif
 
-// ---- tessera/graph/trace/function_call.hpp
-
-#ifndef TESSERA_GRAPH_TRACE_FUNCTION_CALL_HPP
-#define TESSERA_GRAPH_TRACE_FUNCTION_CALL_HPP
-
-namespace tessera::detail {
-
-/// A call of a function that is composed of others: while it exists, errors of the operations that are recorded name
-/// the function too. Of nested calls that is the outermost, which the user wrote. Tags have `function` instead.
-class FunctionCall {
- public:
-  constexpr FunctionCall(const char* name, const auto&... arguments) {
-    (look(arguments), ...);
-    if (module_ == nullptr) return;  // no trace: an expression of stored tensors
-    if (module_->function == nullptr)
-      module_->function = name;
-    else
-      module_ = nullptr;
-  }
-  constexpr ~FunctionCall() {
-    if (module_ != nullptr) module_->function = nullptr;
-  }
-  FunctionCall(const FunctionCall&) = delete;
-  FunctionCall& operator=(const FunctionCall&) = delete;
-
- private:
-  Module* module_ = nullptr;
-
-  template <class T> constexpr void look(const T& argument) {
-    if constexpr (!std::is_arithmetic_v<T>)
-      if (module_ == nullptr) module_ = trace_in(argument).module;
-  }
-};
-
-}  // namespace tessera::detail
-
-#endif
-
 // ---- tessera/ops/contraction/addmm.hpp
 
 #ifndef TESSERA_OPS_CONTRACTION_ADDMM_HPP
@@ -25190,144 +26413,6 @@ template <class F, TensorOperand... X> constexpr auto composed_call(const F& f, 
 }
 
 }  // namespace tessera::detail
-
-#endif
-
-// ---- tessera/ops/constraint.hpp
-
-#ifndef TESSERA_OPS_CONSTRAINT_HPP
-#define TESSERA_OPS_CONSTRAINT_HPP
-
-namespace tessera {
-
-namespace build {
-
-/// A value in a sharding that another value shares, or, exactly, in the sharding that the other value has.
-constexpr Value alike(const Value& of, const Value& other, Alike how = {}) {
-  Node made{.op = Op::alike, .dtype = of.dtype(), .rank = of.node().rank, .singletons = of.node().singletons};
-  how.write(made);
-  return of.make(made, {of.id, other.id});
-}
-
-}  // namespace build
-
-namespace detail {
-
-/// Adds a spec to the trace's table, for a value of this rank, with unsplit leading dims in front; returns its index.
-constexpr int constraint_spec(const Value& context, const PartitionSpec& spec, int rank, int node_rank) {
-  if (static_cast<int>(spec.entries.size()) > rank)
-    context.refuse(errc::spec_rank, "[with_sharding] spec: more entries than the tensor has dims");
-  PartitionSpec whole = spec;
-  for (int lead = node_rank - rank; lead > 0; --lead) whole.entries.insert(0, SpecEntry(none));
-  return context.module->add_spec(whole);
-}
-
-template <TensorArgument X>
-constexpr auto constrain(const X& x, const PartitionSpec& spec, CotangentSharding of_cotangent,
-                         const PartitionSpec* cotangent, Source source) {
-  static_assert(!LocalOperand<X>,
-                "tessera: values inside a ts::shard_map have no sharding of their own; call ts::with_sharding on the "
-                "arguments or the results of the shard_map");
-  const Value context = trace_of(x).at(source);
-  if (context.module == nullptr)
-    fail(errc::unsupported, "[with_sharding] outside of a traced function: use ts::reshard for stored tensors");
-  const Value value = lower(context, x);
-  Node made{
-      .op = Op::constraint, .dtype = value.dtype(), .rank = value.node().rank, .singletons = value.node().singletons};
-  Constraint says{constraint_spec(context, spec, X::rank, value.rank()), of_cotangent};
-  if (cotangent != nullptr) {
-    const int own = constraint_spec(context, *cotangent, X::rank, value.rank());
-    if (own > 127 || says.spec > 127)
-      value.refuse(
-          errc::capacity,
-          "[with_sharding] number of specs: the spec of a cotangent must be among the first 128 specs of a program");
-    says.cotangent_spec = static_cast<std::int8_t>(own);
-  }
-  says.write(made);
-  return Sym<typename X::element, X::rank>(value.at(source).make(made, {value.id}));
-}
-
-/// A value with a sharding over one axis of the mesh; over other axes it stays as it is.
-constexpr Value constrained_over(const Value& value, std::string_view axis, const PartitionSpec& spec,
-                                 CotangentSharding cotangent, bool keeps_sums = false, bool of_parameter = false) {
-  const int own = value.module->add_spec(spec), only = value.module->add_spec({SpecEntry(axis)});
-  if (only > 126) value.refuse(errc::capacity, "[with_sharding] number of specs: a program has more than 127 specs");
-  Node made{
-      .op = Op::constraint, .dtype = value.dtype(), .rank = value.node().rank, .singletons = value.node().singletons};
-  Constraint{own, cotangent, 0, static_cast<std::int8_t>(only), keeps_sums, of_parameter}.write(made);
-  return value.make(made, {value.id});
-}
-constexpr PartitionSpec whole_spec(int rank) {
-  PartitionSpec whole;
-  for (int dim = 0; dim < rank; ++dim) whole.entries.push_back(none);
-  return whole;
-}
-/// A parameter of a wrapper, gathered over one axis where it is only stored in parts. The planner chooses the sharding
-/// of its cotangent.
-constexpr Value gathered_over(const Value& value, std::string_view axis,
-                              CotangentSharding cotangent = CotangentSharding::free) {
-  return constrained_over(value, axis, whole_spec(value.rank()), cotangent, false, true);
-}
-/// A gradient that is whole over one axis, or a sum whose terms the devices of the axis have: readers reduce it. Where
-/// a reader makes it alike to a parameter, it stays split as that one is for computations.
-constexpr Value summed_over(const Value& value, std::string_view axis) {
-  return constrained_over(value, axis, whole_spec(value.rank()), CotangentSharding::free, true, true);
-}
-/// A value of static rank `rank` whose dim `dim` is split over one axis, like that of its cotangent.
-constexpr Value split_over(const Value& value, std::string_view axis, int dim, int rank) {
-  PartitionSpec spec;
-  for (int d = 0; d < value.rank(); ++d) spec.entries.push_back(none);
-  spec.entries[static_cast<std::size_t>(value.leading(rank) + dim)] = SpecEntry(axis);
-  return constrained_over(value, axis, spec, CotangentSharding::alike);
-}
-
-}  // namespace detail
-
-/// Inside a traced function: x with the sharding of the spec, for its readers and for its cotangent. The elements don't
-/// change. Errors: spec_rank when the spec has more entries than x has dims; spec_axis, when the program is planned,
-/// for axes that the mesh lacks. Communication: the reshard of x to that sharding, if x has another one.
-template <TensorArgument X>
-constexpr auto with_sharding(const X& x, const PartitionSpec& spec, Here at = Here::current()) {
-  return detail::constrain(x, spec, CotangentSharding::alike, nullptr, Source::from(at));
-}
-/// with_sharding with a different spec for the cotangent.
-template <TensorArgument X>
-constexpr auto with_sharding(const X& x, const PartitionSpec& spec, const PartitionSpec& cotangent,
-                             Here at = Here::current()) {
-  return detail::constrain(x, spec, CotangentSharding::own_spec, &cotangent, Source::from(at));
-}
-
-/// with_sharding for x alone: the planner chooses the sharding of its cotangent.
-template <TensorArgument X>
-  requires(!StoredOperand<X>)
-constexpr auto mark_sharding(const X& x, const PartitionSpec& spec, Here at = Here::current()) {
-  return detail::constrain(x, spec, CotangentSharding::free, nullptr, Source::from(at));
-}
-
-/// Inside a traced function: x and y with equal shardings, which the planner chooses. The elements don't change.
-/// Errors: shape_mismatch when their shapes differ. Communication: the reshard of one to the sharding of the other, if
-/// they differ.
-///
-///     const auto [g, w] = ts::shard_as(gradient, weight);
-template <TensorArgument X, TensorArgument Y>
-constexpr auto shard_as(const X& x, const Y& y, Here at = Here::current()) {
-  static_assert(!LocalOperand<X> && !LocalOperand<Y>,
-                "tessera: values inside a ts::shard_map have no sharding of their own; call ts::shard_as on the "
-                "arguments or the results of the shard_map");
-  static_assert(X::rank == Y::rank, "tessera: the operands of shard_as must have equal ranks");
-  const Source source = Source::from(at);
-  Value context = trace_of(x);
-  if (context.module == nullptr) context = trace_of(y);
-  if (context.module == nullptr)
-    fail(errc::unsupported, "[shard_as] outside of a traced function: use ts::reshard for stored tensors");
-  const Value a = lower(context.at(source), x).at(source), b = lower(context.at(source), y).at(source);
-  if (!same_static_shape(a.node(), b.node()))
-    a.refuse(errc::shape_mismatch, "[shard_as] shapes differ: a dim has static extent 1 in only one of the operands");
-  const Value first = build::alike(a, b), second = build::alike(b, first);
-  return std::tuple(Sym<typename X::element, X::rank>(first), Sym<typename Y::element, Y::rank>(second));
-}
-
-}  // namespace tessera
 
 #endif
 
@@ -25441,7 +26526,7 @@ constexpr Value is_nonzero(Value x) {
 }
 /// 0, 1, ..., count - 1.
 constexpr Value counted(Value count, DType type) {
-  return build::cast(count.make({.op = Op::arange, .dtype = DType::i32, .rank = 1}, {count.id}), type);
+  return count.make({.op = Op::arange, .dtype = type, .rank = 1}, {count.id});
 }
 
 /// Puts each element of a vector into a vector of `size` elements, at its place; those at other places are left out. Of
@@ -26070,376 +27155,6 @@ Bilinear<T, Bias> bilinear(Key key, Extent in1, Extent in2, Extent out, const Me
   } else {
     return {weight};
   }
-}
-
-}  // namespace tessera::nn
-
-#endif
-
-// ---- tessera/ops/random/keys.hpp
-
-#ifndef TESSERA_OPS_RANDOM_KEYS_HPP
-#define TESSERA_OPS_RANDOM_KEYS_HPP
-
-namespace tessera {
-
-/// Inside a traced function, where a ts::Key is a ts::Scalar: the key that ts::fold_in gives for this key outside. n is
-/// an integer, a Dim or a Scalar, such as the number of a layer or of a step.
-template <NumberOperand N> constexpr Scalar fold_in(const Scalar& key, const N& n, Here at = Here::current()) {
-  Value context = trace_of(key);
-  if (context.module == nullptr) context = trace_of(n);
-  if (context.module == nullptr) {
-    if constexpr (std::is_arithmetic_v<N>)
-      return Scalar(ops::FoldInOp::folded(key.number(), HostNumber(n)));
-    else
-      return Scalar(ops::FoldInOp::folded(key.number(), n.number()));
-  }
-  context = context.at(Source::from(at));
-  return Scalar(build::apply<ops::FoldInOp>(build::cast(lower(context, key), DType::f64),
-                                            build::cast(lower(context, n), DType::f64)));
-}
-/// Inside a traced function: the keys that ts::split gives for this key outside.
-template <std::size_t N> constexpr std::array<Scalar, N> split(const Scalar& key, Here at = Here::current()) {
-  std::array<Scalar, N> keys;
-  const Scalar stream = fold_in(key, kernels::split_stream, at);
-  for (std::size_t i = 0; i < N; ++i) keys[i] = fold_in(stream, i, at);
-  return keys;
-}
-
-namespace detail {
-
-template <class K>
-inline constexpr bool is_key_v =
-    is_number_v<typename K::type> ||
-    (std::is_integral_v<typename K::type> && K::rank == 0 && !std::is_same_v<typename K::type, bool>);
-
-struct FoldInTag {
-  template <class K, class N> struct result : Typed<std::int64_t, 0> {
-    using Checks = decltype([] {
-      static_assert(is_key_v<K> && is_key_v<N>,
-                    "tessera: fold_in takes a key, and an integer: a number or an integer tensor of rank 0");
-    });
-  };
-  static constexpr Value emit(Value context, Value key, Value n) {
-    return build::apply<ops::FoldInOp>(build::cast(key.at(context.source), DType::i64), build::cast(n, DType::i64));
-  }
-};
-
-}  // namespace detail
-
-/// The key that ts::fold_in gives for a number which is known only when a step runs, such as the index of a
-/// ts::fori_loop or a slice of the xs of a ts::scan. This key is an i64 tensor of rank 0: it can be folded in and split
-/// again, be part of a carry or of xs, and every function that draws takes it. Draws with it depend on the key alone,
-/// as in JAX: a step of a loop draws what the same call draws outside of the loop. (A key that is a ts::Scalar gives
-/// every step of a loop, and every layer of a ts::Stack, draws of its own.) No communication.
-///
-///     ts::fori_loop(0, 10, [&](const auto& i, const auto& x) { return ts::dropout(x, 0.1, ts::fold_in(key, i)); }, x);
-template <Operand Key, Operand N>
-  requires(TensorOperand<Key> || TensorOperand<N>)
-constexpr auto fold_in(const Key& key, const N& n, Here at = Here::current()) {
-  return call<detail::FoldInTag>(Source::from(at), key, n);
-}
-/// The keys that ts::split gives for a key that is a tensor.
-template <std::size_t N, TensorArgument Key> constexpr auto split(const Key& key, Here at = Here::current()) {
-  const auto stream = fold_in(key, kernels::split_stream, at);
-  return [&]<std::size_t... I>(std::index_sequence<I...>) {
-    return std::array{fold_in(stream, I, at)...};
-  }(std::make_index_sequence<N>());
-}
-
-/// A ts::Scalar that is a key, as an i64 tensor of rank 0: a carry of ts::scan that each step splits is such a tensor
-/// (jax.random.key_data). Inside a traced function only, of a key that is an argument or was derived from an argument.
-/// Errors: unsupported elsewhere.
-///
-///     ts::scan([](const auto& carry, const auto& x) {
-///       const auto [next, own] = ts::split<2>(std::get<1>(carry));
-///       return std::tuple(std::tuple(ts::dropout(std::get<0>(carry) + x, 0.1, own), next), std::tuple());
-///     }, std::tuple(h, ts::key_data(key)), xs);
-constexpr Sym<std::int64_t, 0> key_data(const Scalar& key, Here at = Here::current()) {
-  Value context = trace_of(key);
-  if (context.module == nullptr)
-    fail(errc::unsupported, "[key_data] the key is no argument of a traced function: pass the key to the function");
-  context = context.at(Source::from(at));
-  return Sym<std::int64_t, 0>(build::cast(lower(context, key), DType::i64));
-}
-
-namespace detail {
-
-struct SplitKeyTag {
-  template <class K, class N> struct result : Typed<std::int64_t, 1> {
-    using Checks = decltype([] { static_assert(is_key_v<K>, "tessera: the key of ts::split is a key"); });
-  };
-  static constexpr Value emit(Value context, Value key, Value count) {
-    key = build::cast(key.at(context.source), DType::i64);
-    count = as_size(count).at(context.source);
-    const Value numbers = count.make({.op = Op::arange, .dtype = DType::i32, .rank = 1}, {count.id});
-    const Value stream = build::apply<ops::FoldInOp>(key, key.integer(kernels::split_stream, DType::i64));
-    return build::apply<ops::FoldInOp>(stream, build::cast(numbers, DType::i64));
-  }
-};
-
-}  // namespace detail
-
-/// Inside a traced function: n keys as one i64 tensor, whose elements are those of ts::split<n>(key), for ts::vmap and
-/// ts::map over keys (jax.random.split(key, n)). n may be a ts::Dim. No communication.
-///
-///     ts::vmap([](const auto& x, const auto& own) { return ts::dropout(x, 0.1, own); })(xs, ts::split(key, 8));
-template <Operand Key, SizeOperand N>
-  requires(TensorOperand<Key> || NumberOperand<Key>)
-constexpr auto split(const Key& key, const N& n, Here at = Here::current()) {
-  return call<detail::SplitKeyTag>(Source::from(at), key, Dim(n));
-}
-
-}  // namespace tessera
-
-#endif
-
-// ---- tessera/ops/random/random.hpp
-
-#ifndef TESSERA_OPS_RANDOM_RANDOM_HPP
-#define TESSERA_OPS_RANDOM_RANDOM_HPP
-
-namespace tessera {
-
-struct Key;  // in tensor/key.hpp
-
-namespace build {
-
-/// A random node in the shape of `like`, in the type that its elements are computed in (f32 for bf16 and f16); see
-/// RandomDraw. A key that is a tensor is an i64; any other type is that of a number.
-constexpr Value random(Value like, Value key, RandomDraw draw) {
-  const Value shape = shape_source(like);
-  return like.make({.op = Op::random,
-                    .dtype = computed_as(like.dtype()),
-                    .rank = like.node().rank,
-                    .singletons = like.node().singletons,
-                    .labels = draw.pack(),
-                    .value = static_cast<double>(draw.stream)},
-                   {shape.id, key.dtype() == DType::i64 ? key.id : cast(key, DType::f64).id});
-}
-/// A random node that is split as `like` is, whose elements are not read.
-constexpr Value random_alike(Value like, Value key, RandomDraw draw) {
-  return alike(random(like, key, draw), shape_source(like));
-}
-/// Draws in the type of `like`. Uniform ones of bf16 and f16 stay below 1, to which an f32 next to it would be rounded.
-constexpr Value drawn_as(Value draw, Value like, Distribution kind) {
-  if (kind == Distribution::uniform && draw.dtype() != like.dtype())
-    draw = binary(Op::minimum, draw, draw.number(like.dtype() == DType::bf16 ? 1 - 0x1p-8 : 1 - 0x1p-11));
-  return cast(draw, like.dtype());
-}
-/// The key derived from a key and a constant, of the same kind: a number or a tensor.
-constexpr Value folded_key(Value key, std::int64_t n) {
-  const DType type = key.dtype() == DType::i64 ? DType::i64 : DType::f64;
-  return apply<ops::FoldInOp>(cast(key, type), key.integer(n, type));
-}
-
-/// 1 / (1 - rate), but 0 at a rate of 1, where all elements are dropped: infinity would make the gradient NaN.
-constexpr Value dropout_scale(Value rate) {
-  if (rate.node().is_constant()) return rate.number(rate.node().value < 1 ? 1 / (1 - rate.node().value) : 0);
-  const Value kept = 1.0 - rate, zero = rate.number(0);
-  return select(binary(Op::greater, kept, zero), 1.0 / kept, zero);
-}
-
-}  // namespace build
-
-namespace detail {
-
-template <class A> inline constexpr bool draws_v = is_floating_v<typename A::type>;
-
-/// With Follows the draws are split as `like` is, whose elements are not read.
-template <Distribution Kind, std::uint32_t Stream, bool Follows> struct RandomTag {
-  template <class Like, class Key> struct result : Like {
-    using Checks = decltype([] {
-      static_assert(draws_v<Like>, "tessera: random tensors are float, double, bf16 or f16");
-      static_assert(is_key_v<Key>, "tessera: the key of random numbers must be a number, a ts::Scalar or an integer "
-                                   "tensor of rank 0");
-    });
-  };
-  static constexpr Value emit(Value context, Value like, Value key) {
-    like = like.at(context.source);
-    constexpr RandomDraw draw{Kind, Stream};
-    return build::drawn_as(Follows ? build::random_alike(like, key, draw) : build::random(like, key, draw), like, Kind);
-  }
-};
-
-/// first + second * u of a uniform u is from one bound to the other; of a normal u it has a mean and a deviation.
-template <Distribution Kind, std::uint32_t Stream, bool Follows> struct ScaledRandomTag {
-  template <class Like, class Key, class First, class Second> struct result : Like {
-    using Checks = decltype([] {
-      using Drawn = typename RandomTag<Kind, Stream, Follows>::template result<Like, Key>;
-      (void)sizeof(typename Drawn::Checks);
-      static_assert(is_number_v<typename First::type> && is_number_v<typename Second::type>,
-                    "tessera: bounds, the mean and the standard deviation of random numbers are numbers, ts::Dims or "
-                    "ts::Scalars");
-    });
-  };
-  static constexpr Value emit(Value context, Value like, Value key, Value first, Value second) {
-    like = like.at(context.source);
-    constexpr RandomDraw draw{Kind, Stream};
-    const Value drawn = Follows ? build::random_alike(like, key, draw) : build::random(like, key, draw);
-    const Value from = build::cast(first, DType::f64), to = build::cast(second, DType::f64);
-    const Value scale = Kind == Distribution::uniform ? to - from : to;
-    return build::cast(build::cast(from, drawn.dtype()) + drawn * build::cast(scale, drawn.dtype()), like.dtype());
-  }
-};
-
-template <class Like> inline constexpr bool has_sharding_v = !LocalOperand<Like> && Like::rank != 0;
-
-/// A key as an operand: of a tensor an i64, of a Dim or a ts::Key a Scalar. Reports a key of the wrong type and
-/// replaces it, so that no further errors follow.
-template <class K> constexpr decltype(auto) drawn_from(const K& key) {
-  constexpr bool is_operand = Operand<K>, is_key = std::is_same_v<K, Key>;
-  static_assert(is_operand || is_key, "tessera: the key of random numbers is a ts::Key, a number or a ts::Scalar, such "
-                                      "as the number of the training step, or an integer tensor of rank 0");
-  static_assert(!LocalOperand<K>, "tessera: inside a ts::shard_map the key of random numbers is a number or a "
-                                  "ts::Scalar; each device draws numbers of its own");
-  if constexpr (LocalOperand<K>)
-    return 0;
-  else if constexpr (is_key)
-    return Scalar(static_cast<std::int64_t>(key.seed));
-  else if constexpr (TensorOperand<K>)
-    return cast<std::int64_t>(key);
-  else if constexpr (std::is_same_v<K, Dim>)
-    return key.traced() ? Scalar(build::cast(here(key.placeholder()), DType::f64)) : Scalar(key.value());
-  else if constexpr (is_operand)
-    return (key);
-  else
-    return 0;
-}
-
-template <std::uint32_t Stream> struct DropoutTag {
-  template <class X, class Rate, class Key> struct result : X {
-    using Checks = decltype([] {
-      static_assert(draws_v<X>, "tessera: dropout takes float, double, bf16 and f16 tensors");
-      static_assert(is_number_v<typename Rate::type>, "tessera: the rate of dropout must be a number or a ts::Scalar");
-      static_assert(is_key_v<Key>, "tessera: the key of dropout must be a number, a ts::Scalar or an integer tensor of "
-                                   "rank 0");
-    });
-  };
-  static constexpr Value emit(Value context, Value x, Value rate, Value key) {
-    x = x.at(context.source);
-    rate = build::checked_cast(rate.at(context.source), DType::f64, NumberRule::rate);
-    const Value draw = build::random(x, key, {Distribution::uniform, Stream});
-    const Value scale = build::cast(build::dropout_scale(rate), x.dtype());
-    const Value kept = build::binary(Op::greater_equal, draw, build::cast(rate, draw.dtype()));
-    const Value scaled = x * scale;
-    return build::select(kept, scaled, x.number(0));
-  }
-};
-
-}  // namespace detail
-
-/// Random values of the shape and element type of `like` (float, double, bf16, f16): uniform in [0, 1), or standard
-/// normal. They are split over the mesh as `like` is. A value depends only on the key, on `Stream` and on the element's
-/// global index: it is equal on every mesh and in every equal call. Calls with one key that should give different
-/// values need different streams. The key is a ts::Key, a number or a ts::Scalar, of which each layer of a ts::Stack
-/// and each step of a loop draws its own values, or an integer tensor of rank 0, such as ts::fold_in(key, i) of the
-/// index of a loop, which gives the values of that key anywhere. No communication. Source: Philox4x32-10, Salmon et
-/// al., SC 2011.
-template <std::uint32_t Stream = 0, TensorArgument Like, class Key>
-constexpr auto uniform_like(const Like& like, const Key& key, Here at = Here::current()) {
-  return call<detail::RandomTag<Distribution::uniform, Stream, detail::has_sharding_v<Like>>>(Source::from(at), like,
-                                                                                              detail::drawn_from(key));
-}
-template <std::uint32_t Stream = 0, TensorArgument Like, class Key>
-constexpr auto normal_like(const Like& like, const Key& key, Here at = Here::current()) {
-  return call<detail::RandomTag<Distribution::normal, Stream, detail::has_sharding_v<Like>>>(Source::from(at), like,
-                                                                                             detail::drawn_from(key));
-}
-
-/// As above, uniform in [low, high) (jax.random.uniform with minval and maxval, Tensor.uniform_), or normal with a mean
-/// and a standard deviation (Tensor.normal_): `uniform_like(x, key, -0.1, 0.1)`. Rounding can give `high` itself.
-template <std::uint32_t Stream = 0, TensorArgument Like, class Key, NumberOperand Low, NumberOperand High>
-constexpr auto uniform_like(const Like& like, const Key& key, const Low& low, const High& high,
-                            Here at = Here::current()) {
-  return call<detail::ScaledRandomTag<Distribution::uniform, Stream, detail::has_sharding_v<Like>>>(
-      Source::from(at), like, detail::drawn_from(key), low, high);
-}
-template <std::uint32_t Stream = 0, TensorArgument Like, class Key, NumberOperand Mean, NumberOperand Deviation>
-constexpr auto normal_like(const Like& like, const Key& key, const Mean& mean, const Deviation& deviation,
-                           Here at = Here::current()) {
-  return call<detail::ScaledRandomTag<Distribution::normal, Stream, detail::has_sharding_v<Like>>>(
-      Source::from(at), like, detail::drawn_from(key), mean, deviation);
-}
-
-/// Each element of x is 0 with probability `rate`, and x / (1 - rate) otherwise; all are 0 at a rate of 1. Two dropouts
-/// with one key need two streams. Errors: option for a rate outside of [0, 1]. No communication.
-template <std::uint32_t Stream = 0, TensorArgument X, NumberOperand Rate, class Key>
-constexpr auto dropout(const X& x, const Rate& rate, const Key& key, Here at = Here::current()) {
-  return call<detail::DropoutTag<Stream>>(Source::from(at), x, rate, detail::drawn_from(key));
-}
-
-}  // namespace tessera
-
-#endif
-
-// ---- tessera/nn/dropout.hpp
-
-#ifndef TESSERA_NN_DROPOUT_HPP
-#define TESSERA_NN_DROPOUT_HPP
-
-namespace tessera::nn {
-
-/// torch.nn.Dropout: in training `drop(x, key)`, which sets each element of x to 0 with probability `rate` and divides
-/// the others by 1 - rate; in evaluation `drop(x)`, which is x. At a rate of 0 it is x in training as well, at 1 zeros
-/// with gradients of zeros. One key gives the same elements in every call, so that a step gives each call a key of its
-/// own (ts::split, ts::fold_in), or each layer a `Stream`. Errors: `option` for a rate outside of [0, 1]. No
-/// communication.
-///
-///     struct Mlp {
-///       ts::nn::Linear<> up, down;
-///       ts::nn::Dropout<> drop{0.1};
-///       constexpr auto operator()(const auto& x, const auto&... key) const {   // model(x, key), model(x)
-///         return down(drop(ts::relu(up(x)), key...));
-///       }
-///     };
-template <std::uint32_t Stream = 0> struct Dropout {
-  Scalar rate = 0.5;
-
-  static constexpr std::array field_names{"rate"};
-  template <class X> constexpr X operator()(const X& x) const { return x; }
-  template <class X, class Key> constexpr auto operator()(const X& x, const Key& key, Here at = Here::current()) const {
-    return dropout<Stream>(x, rate, key, at);
-  }
-};
-
-/// Dropout inside of a layer, an argument of its call in training: see layer_dropout.
-template <class Rate, class Key> struct LayerDropout {
-  Rate rate;
-  Key key;
-
-  static constexpr std::array field_names{"rate", "key"};
-  template <std::uint32_t Stream> constexpr auto drop(const auto& x) const { return dropout<Stream>(x, rate, key); }
-};
-
-namespace detail {
-
-/// A number as a Scalar, so that it can be in a struct that a Stack is called with.
-template <class T> constexpr auto as_field(const T& x) {
-  if constexpr (std::is_arithmetic_v<T>)
-    return Scalar(x);
-  else
-    return tessera::detail::settle(x);
-}
-
-/// The streams of the dropouts in a layer of a transformer, which all have one key.
-inline constexpr std::uint32_t dropout_of_attention = 0x54524e53, dropout_of_cross = dropout_of_attention + 1,
-                               dropout_of_hidden = dropout_of_attention + 2, dropout_of_mlp = dropout_of_attention + 3;
-
-}  // namespace detail
-
-/// Dropout inside of a layer, for training: an argument of the call of a recurrent layer, a Block, an EncoderLayer, a
-/// DecoderLayer, or a Stack of such layers. Without it the layer drops nothing, as in evaluation. The rate is a number
-/// or a Scalar, the key as that of ts::dropout: of a Scalar, which a ts::Key becomes in a traced function, each layer
-/// of a Stack drops other elements; of a tensor, such as ts::fold_in(key, i) of the index of a loop, all layers drop
-/// the same.
-///
-///     layers(x, mask, ts::nn::layer_dropout(0.1, key))   // training
-///     layers(x, mask)                                    // evaluation
-template <NumberOperand Rate, class Key> constexpr auto layer_dropout(const Rate& rate, const Key& key) {
-  using OfRate = decltype(detail::as_field(rate));
-  using OfKey = decltype(detail::as_field(key));
-  return LayerDropout<OfRate, OfKey>{detail::as_field(rate), detail::as_field(key)};
 }
 
 }  // namespace tessera::nn
@@ -34421,10 +35136,25 @@ TESSERA_PLANNING_BEGIN
 
 namespace tessera::detail {
 
+/// distinct_bytes of the shards that devices of this process hold.
+inline std::int64_t bytes_here(const Shape& global, const Sharding& sharding, DType dtype, const Mesh& mesh,
+                               const PartList& parts) {
+  const ShardGrid grid(mesh, sharding);
+  std::int64_t total = 0;
+  for (int s = 0; s < grid.count(); ++s) {
+    const Coordinates at = grid.coordinates(s);
+    if (is_held_here(mesh, grid, s) && parts.holds(mesh, at))
+      total += arena_bytes(volume(extents(shard_box(global, sharding, mesh, at))) *
+                           static_cast<std::int64_t>(size_of(dtype)));
+  }
+  return total;
+}
+
 /// Bytes of memory for all distinct shards of a value, each aligned as in the arena. For a partial value, of the parts
-/// that exist.
+/// that exist. If processes divide the devices of the mesh, of the shards of this process.
 constexpr std::int64_t distinct_bytes(const Shape& global, const Sharding& sharding, DType dtype, const Mesh& mesh,
                                       const PartList& parts = {}) {
+  if (plans_for_processes(mesh)) return bytes_here(global, sharding, dtype, mesh, parts);
   if (!parts.entries.empty())
     return checked_product(distinct_bytes(global, sharding.without_unreduced(), dtype, mesh),
                            parts.count(mesh, devices_on(mesh, sharding.unreduced)), "bytes of partial values");
@@ -36126,6 +36856,7 @@ class Scheduler {
   /// Whether a reshard only sums the parts of a partial value, without changing how its dims are split.
   constexpr bool sums_in_place(const PlanStep& step, const PlanStep& next) const {
     const PlanValue &parts = value(step.outputs[0]), &sum = value(next.outputs[0]);
+    if (plans_for_processes(mesh_)) return false;  // no memory of a sum is common to all devices
     if (parts.sharding.unreduced == 0 || parts.sharding.reduction != Reduction::sum || sum.sharding.unreduced != 0)
       return false;
     if ((parts.dtype != DType::f32 && parts.dtype != DType::f64) || sum.stacked) return false;
@@ -37211,6 +37942,180 @@ TESSERA_PLANNING_END
 
 #endif
 
+// ---- tessera/runtime/transport/communicator.hpp
+
+#ifndef TESSERA_RUNTIME_TRANSPORT_COMMUNICATOR_HPP
+#define TESSERA_RUNTIME_TRANSPORT_COMMUNICATOR_HPP
+
+namespace tessera::runtime {
+
+/// Bytes that are sent to a process, or received from it.
+struct Message {
+  int process = 0;
+  void* data = nullptr;
+  std::int64_t bytes = 0;
+};
+
+/// How the processes that run a program together reach each other: MPI, or sockets in our tests. An implementation
+/// knows bytes alone, nothing of tensors.
+class Communicator {
+ public:
+  virtual ~Communicator() = default;
+  virtual int index() const = 0;
+  virtual int count() const = 0;
+  /// Sends and receives all messages, and returns when all of them have been sent and received. The k-th message that
+  /// process a ever sends to process b is the k-th that b receives from a, and both give its size; no message is for
+  /// the process itself. Errors: `processes` if another process does not answer.
+  virtual void exchange(std::span<const Message> sent, std::span<const Message> received) = 0;
+};
+
+namespace detail {
+/// That of this process; null while it is alone.
+inline constinit Communicator* own_communicator = nullptr;
+}  // namespace detail
+
+/// Whether `holds` is true in every process. Each process must call it. Communication: one byte between each two
+/// processes; none if this process is alone.
+TESSERA_ONCE bool all_processes(bool holds);
+#if TESSERA_HAS_DEFINITIONS
+TESSERA_ONCE bool all_processes(bool holds) {
+  Communicator* const communicator = detail::own_communicator;
+  if (communicator == nullptr) return holds;
+  const auto count = static_cast<std::size_t>(communicator->count());
+  unsigned char own = holds ? 1 : 0;
+  Growable<unsigned char> answers(count, own);
+  Growable<Message> sent, received;
+  for (int process = 0; process < communicator->count(); ++process) {
+    if (process == communicator->index()) continue;
+    sent.push_back({process, &own, 1});
+    received.push_back({process, &answers[static_cast<std::size_t>(process)], 1});
+  }
+  communicator->exchange(sent, received);
+  for (const unsigned char answer : answers) holds = holds && answer != 0;
+  return holds;
+}
+#endif
+
+}  // namespace tessera::runtime
+
+#endif
+
+// ---- tessera/runtime/executor/agree_on_plan.hpp
+
+#ifndef TESSERA_RUNTIME_EXECUTOR_AGREE_ON_PLAN_HPP
+#define TESSERA_RUNTIME_EXECUTOR_AGREE_ON_PLAN_HPP
+
+TESSERA_PLANNING_BEGIN
+
+namespace tessera::runtime {
+
+/// Compares the plan of a program that is about to run for the first time with that of each other process, so that
+/// processes that run different programs, or one program on tensors of different shapes, get an error instead of each
+/// other's bytes. Errors: `processes`, with the first step that differs from the plan of process 0.
+TESSERA_ONCE void agree_on_plan(const Plan& plan);
+
+#if TESSERA_HAS_DEFINITIONS
+namespace detail {
+
+/// A hash of what each step computes and sends. Where values are in memory may differ between processes.
+inline Growable<std::uint64_t> step_hashes(const Plan& plan) {
+  Growable<std::uint64_t> hashes{plan.mesh.hash()};
+  for (const GraphPlan& graph : plan.graphs)
+    for (const PlanStep& step : graph.steps) {
+      std::uint64_t hash = hash_mix(static_cast<std::uint64_t>(step.kind), static_cast<std::uint64_t>(step.unit));
+      hash = hash_mix(hash, static_cast<std::uint64_t>(step.layers));
+      for (const Growable<std::int32_t>* list : {&step.inputs, &step.outputs})
+        for (const std::int32_t v : *list) {
+          if (v < 0) continue;
+          const PlanValue& value = graph.values[static_cast<std::size_t>(v)];
+          hash = hash_mix(hash_mix(hash, static_cast<std::uint64_t>(value.dtype)), value.sharding.hash());
+          for (const std::int64_t extent : value.shape) hash = hash_mix(hash, static_cast<std::uint64_t>(extent));
+        }
+      for (const CollectiveInfo& sent : step.collectives)
+        hash = hash_mix(hash_mix(hash_mix(hash, static_cast<std::uint64_t>(sent.kind)), std::uint64_t{sent.axes}),
+                        static_cast<std::uint64_t>(sent.wire_bytes));
+      hashes.push_back(hash);
+    }
+  return hashes;
+}
+
+/// Step k of all graphs, as a message names it.
+inline std::string step_text(const Plan& plan, std::size_t k) {
+  std::size_t first = 0;
+  for (const GraphPlan& graph : plan.graphs) {
+    if (k < first + graph.steps.size()) {
+      const PlanStep& step = graph.steps[k - first];
+      std::string text = step.kind == StepKind::reshard  ? "reshard"
+                         : step.kind == StepKind::repeat ? "loop"
+                                                         : "compute";
+      for (const std::int32_t v : step.outputs) {
+        if (v < 0) continue;
+        const PlanValue& value = graph.values[static_cast<std::size_t>(v)];
+        text += " " + shape_text(value.dtype, value.shape) + tessera::text(value.sharding, plan.mesh);
+      }
+      return step.source.line == 0 ? text : text + " at " + step.source.text();
+    }
+    first += graph.steps.size();
+  }
+  return "the end of the program";
+}
+
+}  // namespace detail
+
+TESSERA_ONCE void agree_on_plan(const Plan& plan) {
+  Communicator* const communicator = detail::own_communicator;
+  if (communicator == nullptr || !spans_processes(plan.mesh)) return;
+  const int own = communicator->index(), count = communicator->count();
+  const Growable<std::uint64_t> hashes = detail::step_hashes(plan);
+  std::uint64_t head[2] = {hashes.size(), hash_mix(0, hashes.size())};
+  for (const std::uint64_t hash : hashes) head[1] = hash_mix(head[1], hash);
+  Growable<std::uint64_t> heads(2 * static_cast<std::size_t>(count));
+  Growable<Message> sent, received;
+  for (int process = 0; process < count; ++process) {
+    std::uint64_t* const to = &heads[2 * static_cast<std::size_t>(process)];
+    to[0] = head[0], to[1] = head[1];
+    if (process == own) continue;
+    sent.push_back({process, head, sizeof head});
+    received.push_back({process, to, sizeof head});
+  }
+  communicator->exchange(sent, received);
+  int differs = -1;
+  for (int process = 1; process < count && differs < 0; ++process)
+    if (heads[2 * static_cast<std::size_t>(process)] != heads[0] ||
+        heads[2 * static_cast<std::size_t>(process) + 1] != heads[1])
+      differs = process;
+  if (differs < 0) return;
+
+  // All processes know that, and go on together: process 0 sends its hashes, and the first that differs answers.
+  Growable<std::uint64_t> first(static_cast<std::size_t>(heads[0]));
+  sent.clear(), received.clear();
+  for (int process = 1; process < count && own == 0; ++process)
+    sent.push_back({process, const_cast<std::uint64_t*>(hashes.data()), static_cast<std::int64_t>(hashes.size() * 8)});
+  if (own != 0) received.push_back({0, first.data(), static_cast<std::int64_t>(first.size() * 8)});
+  communicator->exchange(sent, received);
+  std::uint64_t at = 0;
+  if (own != 0) {
+    while (at < first.size() && at < hashes.size() && first[at] == hashes[at]) ++at;
+  }
+  sent.clear(), received.clear();
+  for (int process = 0; process < count && own == differs; ++process)
+    if (process != own) sent.push_back({process, &at, 8});
+  if (own != differs) received.push_back({differs, &at, 8});
+  communicator->exchange(sent, received);
+  const std::string here =
+      at == 0 ? "mesh " + plan.mesh.text() : detail::step_text(plan, static_cast<std::size_t>(at) - 1);
+  fail(errc::processes, "[run] one program in all processes: process ", differs,
+       " runs another program than process 0, ", at == 0 ? "on another mesh" : concat_text("from step ", at - 1, " on"),
+       "; in this process, ", own, ", that is ", here);
+}
+#endif
+
+}  // namespace tessera::runtime
+
+TESSERA_PLANNING_END
+
+#endif
+
 // ---- tessera/runtime/steps/step_observer.hpp
 
 #ifndef TESSERA_RUNTIME_STEPS_STEP_OBSERVER_HPP
@@ -37258,7 +38163,12 @@ struct ValueLayout {
   Growable<kernels::Strides> strides;  ///< in elements
   Growable<std::int64_t> offsets;      ///< in bytes, from the value's block; for a view, from shard root_shard
   Growable<std::int32_t> root_shard;   ///< for a view: the shard of the viewed value with the same memory
+  Growable<std::uint8_t> elsewhere;    ///< by shard of a layer: only other processes hold it; empty: no shard
 
+  /// Whether this process holds a shard. The address of another shard is never read or written.
+  bool is_here(int shard) const {
+    return elsewhere.empty() || elsewhere[static_cast<std::size_t>(shard % grid.count())] == 0;
+  }
   int shards() const { return static_cast<int>(boxes.size()); }
   int index(const Coordinates& at, int layer = 0) const { return layer * grid.count() + grid.index_of(at); }
 };
@@ -37340,6 +38250,9 @@ class FrameLayout {
     layout.strides.reserve(shards);
     layout.offsets.reserve(shards);
     if (value.role == ValueRole::view) layout.root_shard.reserve(shards);
+    if (spans_processes(mesh_))
+      for (int s = 0; s < layout.grid.count(); ++s)
+        layout.elsewhere.push_back(is_held_here(mesh_, layout.grid, s) ? 0 : 1);
     std::int64_t bytes = 0;
     for (int l = 0; l < layout.layers; ++l)
       for (int s = 0; s < layout.grid.count(); ++s) {
@@ -37364,7 +38277,8 @@ class FrameLayout {
           layout.strides.push_back(kernels::contiguous_strides(stored));
         }
         layout.offsets.push_back(bytes);
-        const std::int64_t own = value.parts.holds(mesh_, at) ? volume(stored) * layout.element : 0;
+        const bool has = layout.is_here(s) && value.parts.holds(mesh_, at);
+        const std::int64_t own = has ? volume(stored) * layout.element : 0;
         bytes += (own + block_alignment - 1) / block_alignment * block_alignment;
       }
     if (value.in_arena() && bytes > value.stored_bytes)
@@ -37672,23 +38586,55 @@ class WorkGrid {
     Sharding all;
     all.unreduced = axes_ = work_axes(layout.plan(), step);
     grid_ = stored_grid(layout.mesh(), all);
+    if (!spans_processes(layout.mesh())) return;
+    for (int place = 0; place < grid_.count(); ++place)
+      elsewhere_.push_back(is_held_here(layout.mesh(), grid_, place) ? 0 : 1);
   }
   int count() const { return grid_.count(); }
   /// The mesh axes that tell places apart, as a bit mask.
   unsigned axes() const { return axes_; }
   Coordinates coordinates(int place) const { return grid_.coordinates(place); }
   int index_of(const Coordinates& at) const { return grid_.index_of(at); }
-  /// Whether the place at `at` writes a value with this sharding. Places that differ only along axes that the value is
-  /// not sharded over compute equal values; the first of them writes.
-  bool stores(const Coordinates& at, const Sharding& sharding) const {
+  /// Whether a device of this process has the place.
+  bool is_here(int place) const { return elsewhere_.empty() || elsewhere_[static_cast<std::size_t>(place)] == 0; }
+  /// Whether the place at `at` is the first of those with the same shard of a value with this sharding. Places that
+  /// differ only along axes that the value is not sharded over compute equal values.
+  bool is_first(const Coordinates& at, const Sharding& sharding) const {
     for (std::size_t axis = 0; axis < at.size(); ++axis)
-      if ((axes_ >> axis & 1) != 0 && !sharding.uses(static_cast<int>(axis)) && at[axis] != 0) return false;
+      if (differs_along(axis, sharding) && at[axis] != 0) return false;
     return true;
+  }
+  /// Whether the place at `at` writes its shard of a value: it is the first place of this process that has the shard.
+  bool stores(const Coordinates& at, const Sharding& sharding) const {
+    if (elsewhere_.empty()) return is_first(at, sharding);
+    const int own = index_of(at);
+    if (!is_here(own)) return false;
+    for (int place = 0; place < own; ++place)
+      if (is_here(place) && has_same_shard(coordinates(place), at, sharding)) return false;
+    return true;
+  }
+  /// The place of this process that stores the shard which the place at `at` has of a value; without such a place, or
+  /// with all of them, the first.
+  int stored_at(const Coordinates& at, const Sharding& sharding) const {
+    for (int place = 0; place < count() && !elsewhere_.empty(); ++place)
+      if (is_here(place) && has_same_shard(coordinates(place), at, sharding)) return place;
+    return index_of(at);
   }
 
  private:
   ShardGrid grid_;
   std::uint16_t axes_ = 0;
+  Growable<std::uint8_t> elsewhere_;  // by place; empty where this process has all places
+
+  /// Whether places differ along an axis over which a value is not sharded.
+  bool differs_along(std::size_t axis, const Sharding& sharding) const {
+    return (axes_ >> axis & 1) != 0 && !sharding.uses(static_cast<int>(axis));
+  }
+  bool has_same_shard(const Coordinates& a, const Coordinates& b, const Sharding& sharding) const {
+    for (std::size_t axis = 0; axis < a.size(); ++axis)
+      if (!differs_along(axis, sharding) && a[axis] != b[axis]) return false;
+    return true;
+  }
 };
 
 }  // namespace tessera::runtime
@@ -37728,6 +38674,7 @@ struct FusedPlaces {
     std::int64_t run_rows = 0;    // rows after which f32 sums are added to f64 sums; 0: all sums are short enough
     int first_sum = 0, sums = 0;  ///< range in FusedPlaces::sums
     bool idle = false;            ///< has no tiles: it stores nothing, and no other place needs its row values
+    bool joins_rows = false;      ///< its row values are combined with those of other places, maybe of other processes
   };
   struct Tile {
     int place;
@@ -37868,8 +38815,11 @@ struct FusedPlaces {
           }
         }
         // A place that stores nothing still runs if rows are sharded: other places need its share of the row
-        // reductions.
-        place.idle = !makes && (lacks_input || !split_phases || volume(local) == 0);
+        // reductions. Which places have a share must not depend on what this process stores.
+        const bool divided = spans_processes(layout_.mesh());
+        place.idle = !makes && (lacks_input || !split_phases || (volume(local) == 0 && !divided));
+        if (!work.is_here(w)) place.idle = true;
+        place.joins_rows = divided ? !lacks_input : !place.idle;
         if (place.idle) place.unstored_bytes = 0;
         // The strides of an empty shard are arbitrary, so they must not decide which dims merge.
         set_extents(place, local, !has_index && volume(local) > 0);
@@ -38102,6 +39052,7 @@ class StepMove {
     std::int64_t offset = 0;
   };
   static constexpr std::int32_t scratch = -1;
+  static constexpr std::int32_t elsewhere = -2;  ///< only other processes hold the shard
 
   StepMove() : StepMove(DType::f32) {}  // moves nothing
   TESSERA_PLANNING explicit StepMove(DType type, Reduction reduction = Reduction::sum,
@@ -38110,13 +39061,13 @@ class StepMove {
 
   /// Declares a shard and returns its index. `at`: the address of the first element of the box.
   TESSERA_PLANNING int add_source(const Box& box, const kernels::Strides& strides, const Holders& held_by, Address at) {
-    sources_.push_back(at);
+    sources_.push_back(here(at, held_by));
     source_data_.push_back(nullptr);
     return plan_.add_source(box, strides, held_by);
   }
   TESSERA_PLANNING int add_destination(const Box& box, const kernels::Strides& strides, const Holders& held_by,
                                        Address at) {
-    destinations_.push_back(at);
+    destinations_.push_back(here(at, held_by));
     destination_data_.push_back(nullptr);
     return plan_.add_destination(box, strides, held_by);
   }
@@ -38130,8 +39081,9 @@ class StepMove {
 
   void run(const Frame& frame) const {
     const auto address = [&](const Address& at) -> char* {
+      if (at.pointer == elsewhere) return nullptr;
       char* const base = at.pointer == scratch ? frame.scratch : frame.pointers[static_cast<std::size_t>(at.pointer)];
-      return base == nullptr ? nullptr : base + at.offset;  // null: the shard of another process
+      return base == nullptr ? nullptr : base + at.offset;  // null: an empty shard
     };
     for (std::size_t i = 0; i < destinations_.size(); ++i) destination_data_[i] = address(destinations_[i]);
     for (std::size_t i = 0; i < sources_.size(); ++i) source_data_[i] = address(sources_[i]);
@@ -38141,6 +39093,10 @@ class StepMove {
  private:
   ReshardPlan plan_;
   Growable<Address> destinations_, sources_;
+
+  static Address here(const Address& at, const Holders& held_by) {
+    return held_by.processes().contains(process_index()) ? at : Address{elsewhere, 0};
+  }
   // Members so that run() does not allocate: an allocation that failed halfway would leave donated arguments partly
   // overwritten.
   mutable Growable<void*> destination_data_;
@@ -38470,7 +39426,7 @@ class FusedStep final : public PreparedStep, public Epilogue {
   TESSERA_PLANNING void group_rows() {
     Growable<int> group_of(where_.places.size(), -1);
     for (std::size_t w = 0; w < where_.places.size(); ++w) {
-      if (where_.places[w].idle) continue;
+      if (!where_.places[w].joins_rows) continue;
       Coordinates first = where_.device_of(static_cast<int>(w));
       for (std::size_t axis = 0; axis < first.size(); ++axis)
         if ((where_.row_axes >> axis & 1) != 0) first[axis] = 0;
@@ -38521,8 +39477,9 @@ class FusedStep final : public PreparedStep, public Epilogue {
       reduction.move.run(frame);
       for (const RowGroup& group : row_groups_)
         for (const int w : group.places)
-          std::memcpy(frame.scratch + row_values(w, reduction.index), frame.scratch + group.completed,
-                      static_cast<std::size_t>(where_.places[static_cast<std::size_t>(w)].rows) * sizeof(double));
+          if (!where_.places[static_cast<std::size_t>(w)].idle)
+            std::memcpy(frame.scratch + row_values(w, reduction.index), frame.scratch + group.completed,
+                        static_cast<std::size_t>(where_.places[static_cast<std::size_t>(w)].rows) * sizeof(double));
     }
   }
   /// A kernels::ReduceFunction of contiguous f64 or i64.
@@ -38665,6 +39622,7 @@ class Executable {
  public:
   TESSERA_PLANNING Executable(const CompiledProgram& compiled, Plan plan)
       : compiled_(compiled), plan_(std::move(plan)) {
+    agree_on_plan(plan_);
     const int count = compiled.program.graph_count;
     for (int g = 0; g < count; ++g)
       graphs_.push_back(std::make_unique<PreparedGraph>(compiled.program.graphs[g],
@@ -38890,7 +39848,7 @@ class Executable {
       result.number = frame.numbers[static_cast<std::size_t>(node)];
       if (result.is_number) return false;
       StoragePtr made(new TensorStorage(plan_.mesh, graph[node].dtype, {}, replicated(0)));
-      write_number(graph[node].dtype, made->data(0), result.number);
+      if (made->holds(0)) write_number(graph[node].dtype, made->data(0), result.number);
       result.layers.push_back(std::move(made));
       return false;
     }
@@ -38926,6 +39884,7 @@ class Executable {
     for (int l = 0; l < layout.layers; ++l)
       for (int s = 0; s < layout.grid.count(); ++s) {
         const int shard = l * layout.grid.count() + s;
+        if (!layout.is_here(s)) continue;
         void* to = result.layers[static_cast<std::size_t>(l)]->data(s);
         if (to == frame.at(layout, shard)) continue;
         const Shape extent = extents(layout.boxes[static_cast<std::size_t>(shard)]);
@@ -39110,7 +40069,8 @@ class LineStep : public PreparedStep {
   /// Calls `f` with the C++ type of the indices.
   template <class F> void on_index(F&& f) const {
     dispatch<index_types>(dtype(1), f, [&] {
-      fail(errc::dtype_mismatch, "[argsort] index dtype: ", name_of(dtype(1)), " is neither i32 nor i64");
+      fail(errc::dtype_mismatch, "[", row_of(node_).name, "] index dtype: ", name_of(dtype(1)),
+           " is neither i32 nor i64");
     });
   }
   template <class T> T* at(Frame& frame, const Piece& piece, std::size_t i) const {
@@ -42131,8 +43091,11 @@ template <ReducedTypes Types> class CumulativeStep final : public PreparedStep {
     Growable<std::int64_t> group_of(static_cast<std::size_t>(work.count()), -1);
     for (int w = 0; w < work.count(); ++w) {
       const Coordinates at = work.coordinates(w);
-      if (!work.stores(at, result.sharding) || !layout_.holds(step_.outputs[0], at)) continue;
+      const bool stores = work.stores(at, result.sharding);
+      if ((!stores && !work.is_first(at, result.sharding)) || !layout_.holds(step_.outputs[0], at)) continue;
       Coordinates first = at;
+      for (std::size_t axis = 0; axis < first.size(); ++axis)
+        if (!result.sharding.uses(static_cast<int>(axis))) first[axis] = 0;
       std::int64_t chunk = 0;
       for (std::uint8_t axis : result.sharding.dims[dim_]) {
         chunk = chunk * layout_.mesh().axis_size(axis) + at[axis];
@@ -42140,6 +43103,8 @@ template <ReducedTypes Types> class CumulativeStep final : public PreparedStep {
       }
       std::int64_t& group = group_of[static_cast<std::size_t>(work.index_of(first))];
       if (group < 0) group = add_group(at);
+      if (!stores) continue;
+      groups_[static_cast<std::size_t>(group)].is_here = true;
       add_place(at, groups_[static_cast<std::size_t>(group)].totals, chunk);
     }
     if (chunks_ > 1) gather_totals(result.sharding);
@@ -42171,7 +43136,8 @@ template <ReducedTypes Types> class CumulativeStep final : public PreparedStep {
   /// computes the row of its chunk; the gathered totals are at the same offset behind those of all groups.
   struct Group {
     std::int64_t totals, lines;
-    Coordinates at;  // of one of its devices
+    Coordinates at;        // of one of its devices
+    bool is_here = false;  // this process has one of its chunks
   };
   const FrameLayout& layout_;
   const PlanStep& step_;
@@ -42194,7 +43160,7 @@ template <ReducedTypes Types> class CumulativeStep final : public PreparedStep {
   std::int64_t add_group(const Coordinates& at) {
     const ValueLayout& out = layout_[step_.outputs[0]];
     const std::int64_t lines = volume(lines_of(out.boxes[static_cast<std::size_t>(out.index(at))]));
-    groups_.push_back({total_count_, lines, at});
+    groups_.push_back({total_count_, lines, at, false});
     total_count_ += chunks_ * lines;
     return static_cast<std::int64_t>(groups_.size()) - 1;
   }
@@ -42297,6 +43263,7 @@ template <ReducedTypes Types> class CumulativeStep final : public PreparedStep {
       });
       gather_.run(frame);
       for (const Group& group : groups_) {
+        if (!group.is_here) continue;
         const std::int64_t step = options_.reverse ? -group.lines : group.lines;
         T* const first = totals + group.totals + (options_.reverse ? (chunks_ - 1) * group.lines : 0);
         kernels::cumulative_lines<M, T>({{group.lines}, {1}, {1}, {1}, chunks_, step, step}, first, first, nullptr,
@@ -42768,7 +43735,7 @@ class WindowStep final : public PreparedStep {
     const WorkGrid work(layout_, step_);
     for (int w = 0; w < work.count(); ++w) {
       const Coordinates at = work.coordinates(w);
-      if (work.stores(at, layout_.value(step_.outputs[0]).sharding) && layout_.holds(step_.outputs[0], at)) fill(at);
+      if (work.is_first(at, layout_.value(step_.outputs[0]).sharding) && layout_.holds(step_.outputs[0], at)) fill(at);
     }
   }
 
@@ -42906,11 +43873,13 @@ template <DTypeSet Types> class FoldWindowsStep final : public PreparedStep {
     places_.resize(static_cast<std::size_t>(work.count()));
     for (int w = 0; w < work.count(); ++w) {
       const Coordinates at = work.coordinates(w);
-      if (work.stores(at, result.sharding) && layout_.holds(step_.outputs[0], at)) add_place(w, at);
+      const bool stores = work.stores(at, result.sharding);
+      if ((stores || work.is_first(at, result.sharding)) && layout_.holds(step_.outputs[0], at))
+        add_place(w, at, stores);
     }
     for (int w = 0; w < work.count() && split_; ++w) {
       const Coordinates at = work.coordinates(w);
-      if (work.stores(at, result.sharding) && layout_.holds(step_.outputs[0], at))
+      if (work.is_first(at, result.sharding) && layout_.holds(step_.outputs[0], at))
         single_ ? place_rows(at) : combine(work, at);
     }
   }
@@ -42967,7 +43936,8 @@ template <DTypeSet Types> class FoldWindowsStep final : public PreparedStep {
   double piece_bytes_ = 1;
   SentBytes sent_;
 
-  void add_place(int w, const Coordinates& at) {
+  /// `here`: this process computes it; of another place only the box is known.
+  void add_place(int w, const Coordinates& at, bool here) {
     const ValueLayout &in = layout_[step_.inputs[0]], &out = layout_[step_.outputs[0]];
     const auto from = static_cast<std::size_t>(in.index(at)), to = static_cast<std::size_t>(out.index(at));
     Place& place = places_[static_cast<std::size_t>(w)];
@@ -42981,8 +43951,10 @@ template <DTypeSet Types> class FoldWindowsStep final : public PreparedStep {
         place.box.end[d] = std::clamp(place.box.end[d], place.box.begin[d], dim.extent);
       }
       place.at = scratch_;
-      scratch_ += (volume(extents(place.box)) * in.element + block_alignment - 1) / block_alignment * block_alignment;
+      if (here)
+        scratch_ += (volume(extents(place.box)) * in.element + block_alignment - 1) / block_alignment * block_alignment;
     }
+    if (!here) return;
     Piece piece;
     piece.shape.rows = extents(place.box);
     piece.shape.to = adds_up ? kernels::contiguous_strides(piece.shape.rows) : out.strides[to];
@@ -43114,7 +44086,7 @@ template <DTypeSet Types> class FoldWindowsStep final : public PreparedStep {
         for (std::size_t k = 0; k < windows_.size(); left /= static_cast<std::int64_t>(own[k++]->shards.size()))
           from = place_of_shard(from, sharding.dims[windows_[k].line], layout_.mesh(),
                                 own[k]->shards[static_cast<std::size_t>(left) % own[k]->shards.size()]);
-        const Place& place = places_[static_cast<std::size_t>(work.index_of(from))];
+        const Place& place = places_[static_cast<std::size_t>(work.stored_at(from, sharding))];
         const kernels::Strides strides = kernels::contiguous_strides(extents(place.box));
         sources.push_back(
             move_.add_source(cell, strides, layout_.holders(step_.inputs[0], in.index(from)),
@@ -43227,12 +44199,17 @@ constexpr Strides slice(const Strides& strides, std::size_t begin, std::size_t e
   return out;
 }
 
-/// For each index in row-major order of i..., calls part(offset in rows, offset in table, row of the window or -1) for
-/// each contiguous part of the row. Returns the first index outside the table.
-template <class I, class Part>
-std::optional<std::int64_t> for_each_indexed(const I* index, const IndexedShape& shape, const RowWindow& window,
-                                             const Loops& row, const Strides& row_strides, const Strides& table_strides,
-                                             Part part) {
+inline std::int64_t index_count(const IndexedShape& shape) {
+  std::int64_t count = 1;
+  for (const std::int64_t extent : shape.index) count *= extent;
+  return count;
+}
+
+/// For each index in row-major order of i..., calls row(offset in rows, row of the window or -1). Returns the first
+/// index outside the table.
+template <class I, class Row>
+std::optional<std::int64_t> for_each_index(const I* index, const IndexedShape& shape, const RowWindow& window,
+                                           Row row) {
   if (is_empty(shape.index)) return std::nullopt;
   const Strides outer_strides = slice(shape.rows_strides, 0, shape.index.size());
   // The order is that of the dims, not of the strides, so that sums don't depend on the memory layout.
@@ -43240,24 +44217,58 @@ std::optional<std::int64_t> for_each_indexed(const I* index, const IndexedShape&
     return shape.index_strides[o] == shape.index_strides[i] * shape.index[i] &&
            outer_strides[o] == outer_strides[i] * shape.index[i];
   });
-  const bool no_row = is_empty(shape.inner);
+  const auto inner = outer.from_inside(0);
+  const std::int64_t index_step = stride_of(shape.index_strides, inner), to_step = stride_of(outer_strides, inner);
+  const auto global = static_cast<std::uint64_t>(window.global), count = static_cast<std::uint64_t>(window.count);
   std::optional<std::int64_t> wrong;
-  for_each_outer(outer, 0, [&](const std::int64_t* at) {
-    const std::int64_t wanted = index[offset_of(outer, 0, at, shape.index_strides)];
-    if (wanted < 0 || wanted >= window.global) {
-      if (!wrong) wrong = wanted;
-      return;
+  for_each_outer(outer, 1, [&](const std::int64_t* at) {
+    const I* const own = index + offset_of(outer, 1, at, shape.index_strides);
+    const std::int64_t to = offset_of(outer, 1, at, outer_strides);
+    for (std::int64_t i = 0; i < inner.extent; ++i) {
+      const std::int64_t wanted = own[i * index_step];
+      if (static_cast<std::uint64_t>(wanted) >= global) [[unlikely]] {  // or below 0
+        if (!wrong) wrong = wanted;
+        continue;
+      }
+      const std::int64_t here = wanted - window.offset;
+      row(to + i * to_step, static_cast<std::uint64_t>(here) < count ? here : -1);
     }
-    if (no_row) return;
-    const bool here = wanted >= window.offset && wanted < window.offset + window.count;
-    const std::int64_t to = offset_of(outer, 0, at, outer_strides);
-    const std::int64_t from = here ? (wanted - window.offset) * shape.table_strides[0] : 0;
-    for_each_outer(row, 1, [&](const std::int64_t* j) {
-      part(to + offset_of(row, 1, j, row_strides), from + offset_of(row, 1, j, table_strides),
-           here ? wanted - window.offset : -1);
-    });
   });
   return wrong;
+}
+
+/// for_each_index for rows of any shape: calls part(offset in rows, offset in table, row of the window or -1) for each
+/// contiguous part of a row.
+template <class I, class Part>
+std::optional<std::int64_t> for_each_indexed(const I* index, const IndexedShape& shape, const RowWindow& window,
+                                             const Loops& row, const Strides& row_strides, const Strides& table_strides,
+                                             Part part) {
+  const std::int64_t table_step = shape.table_strides[0];
+  if (is_empty(shape.inner)) return for_each_index(index, shape, window, [](std::int64_t, std::int64_t) {});
+  if (row.size() <= 1)
+    return for_each_index(index, shape, window, [&](std::int64_t to, std::int64_t here) {
+      part(to, here < 0 ? 0 : here * table_step, here);
+    });
+  return for_each_index(index, shape, window, [&](std::int64_t to, std::int64_t here) {
+    const std::int64_t from = here < 0 ? 0 : here * table_step;
+    for_each_outer(row, 1, [&](const std::int64_t* j) {
+      part(to + offset_of(row, 1, j, row_strides), from + offset_of(row, 1, j, table_strides), here);
+    });
+  });
+}
+
+/// Copies rows of `Bytes` bytes: moves of a size that the compiler knows, since a call of memcpy takes longer than they
+/// do.
+template <std::int64_t Bytes, class I>
+std::optional<std::int64_t> gather_short_rows(std::byte* rows, const std::byte* table, const I* index,
+                                              const IndexedShape& shape, const RowWindow& window, std::int64_t size) {
+  const std::int64_t step = shape.table_strides[0] * size;
+  return for_each_index(index, shape, window, [&](std::int64_t to, std::int64_t here) {
+    if (here >= 0)
+      std::memcpy(rows + to * size, table + here * step, Bytes);
+    else
+      std::memset(rows + to * size, 0, Bytes);
+  });
 }
 
 }  // namespace detail
@@ -43276,6 +44287,16 @@ std::optional<std::int64_t> gather_rows(T* rows, const T* table, const I* index,
                      from_step = detail::stride_of(table_strides, inner);
   auto* bytes = reinterpret_cast<std::byte*>(rows);
   constexpr auto size = static_cast<std::int64_t>(sizeof(T));
+  if (row.size() == 0 || (row.size() == 1 && to_step == 1 && from_step == 1)) {
+    const auto copies = [&]<std::int64_t Bytes>() {
+      return detail::gather_short_rows<Bytes>(bytes, reinterpret_cast<const std::byte*>(table), index, shape, window,
+                                              size);
+    };
+    if (inner.extent == 1) return copies.template operator()<size>();
+    if (inner.extent * size == 8) return copies.template operator()<8>();
+    if (inner.extent * size == 16) return copies.template operator()<16>();
+    if (inner.extent * size == 32) return copies.template operator()<32>();
+  }
   constexpr T zero{};
   return detail::for_each_indexed(
       index, shape, window, row, row_strides, table_strides, [&](std::int64_t to, std::int64_t from, std::int64_t at) {
@@ -43287,12 +44308,6 @@ std::optional<std::int64_t> gather_rows(T* rows, const T* table, const I* index,
 }
 
 namespace detail {
-inline std::int64_t additions(const IndexedShape& shape) {
-  std::int64_t count = 1;
-  for (const std::int64_t extent : shape.index) count *= extent;
-  return count;
-}
-
 /// Counts the additions to each row of the window up to sum_run + 1; calls report(row) for each row that reaches it.
 template <class I, class Report>
 void count_additions(const I* index, const IndexedShape& shape, const RowWindow& window, std::uint8_t* terms,
@@ -43376,7 +44391,7 @@ class LongRowSums {
 
 /// Whether some row of the window receives more than sum_run additions.
 template <class I> bool has_long_sums(const I* index, const IndexedShape& shape, const RowWindow& window) {
-  if (detail::additions(shape) <= sum_run) return false;
+  if (detail::index_count(shape) <= sum_run) return false;
   auto* const terms = thread_scratch<Scratch::row_counts, std::uint8_t>(static_cast<std::size_t>(window.count));
   bool found = false;
   detail::count_additions(index, shape, window, terms, [&](std::int64_t) { found = true; });
@@ -43414,7 +44429,7 @@ std::optional<std::int64_t> scatter_add_rows(T* table, const T* rows, const I* i
                            first_to = detail::offset_of(row, 1, j, table_strides);
         const bool on_others = long_sums == LongSums::on_others;
         detail::LongRowSums sums(table + first_to, shape.table_strides[0], window.count, inner.extent, to_step,
-                                 detail::additions(shape), on_others ? detail::LongRowSums::early_run : sum_run);
+                                 detail::index_count(shape), on_others ? detail::LongRowSums::early_run : sum_run);
         if (on_others) sums.move_at_first(index, shape, window);
         wrong = detail::for_each_indexed(index, shape, window, part, row_strides, table_strides,
                                          [&](std::int64_t from, std::int64_t to, std::int64_t at) {
@@ -43426,6 +44441,10 @@ std::optional<std::int64_t> scatter_add_rows(T* table, const T* rows, const I* i
       });
       return wrong;
     }
+  if (row.size() == 0)  // rows of one element
+    return detail::for_each_index(index, shape, window, [&](std::int64_t from, std::int64_t at) {
+      if (at >= 0) monoids::Sum::join(table[at * shape.table_strides[0]], rows[from]);
+    });
   return detail::for_each_indexed(index, shape, window, row, row_strides, table_strides,
                                   [&](std::int64_t from, std::int64_t to, std::int64_t at) {
                                     if (at >= 0) add(from, to);
@@ -43433,17 +44452,17 @@ std::optional<std::int64_t> scatter_add_rows(T* table, const T* rows, const I* i
 }
 
 namespace detail {
-template <class F> auto with_index_type(DType index_type, const void* index, F f) {
+template <class F> auto with_index_type(const char* kernel, DType index_type, const void* index, F f) {
   if (index_type == DType::i32) return f(static_cast<const std::int32_t*>(index));
   if (index_type == DType::i64) return f(static_cast<const std::int64_t*>(index));
-  fail(errc::dtype_mismatch, "[embedding] index dtype: ", name_of(index_type), " is neither i32 nor i64");
+  fail(errc::dtype_mismatch, "[", kernel, "] index dtype: ", name_of(index_type), " is neither i32 nor i64");
 }
 }  // namespace detail
 
 /// gather_rows for dtypes known at run time. Any element type; indices are i32 or i64.
 inline std::optional<std::int64_t> gather_rows(DType type, DType index_type, void* rows, const void* table,
                                                const void* index, const IndexedShape& shape, const RowWindow& window) {
-  return detail::with_index_type(index_type, index, [&](const auto* indices) {
+  return detail::with_index_type("embedding", index_type, index, [&](const auto* indices) {
     const auto gather = [&]<class Bits>(Bits) {
       return gather_rows(static_cast<Bits*>(rows), static_cast<const Bits*>(table), indices, shape, window);
     };
@@ -43462,7 +44481,7 @@ inline std::optional<std::int64_t> gather_rows(DType type, DType index_type, voi
 
 /// has_long_sums for a dtype known at run time.
 inline bool has_long_sums(DType index_type, const void* index, const IndexedShape& shape, const RowWindow& window) {
-  return detail::with_index_type(index_type, index,
+  return detail::with_index_type("index_add", index_type, index,
                                  [&](const auto* indices) { return has_long_sums(indices, shape, window); });
 }
 
@@ -43470,7 +44489,7 @@ inline bool has_long_sums(DType index_type, const void* index, const IndexedShap
 inline std::optional<std::int64_t> scatter_add_rows(DType type, DType index_type, void* table, const void* rows,
                                                     const void* index, const IndexedShape& shape,
                                                     const RowWindow& window, LongSums long_sums = LongSums::none) {
-  return detail::with_index_type(index_type, index, [&](const auto* indices) {
+  return detail::with_index_type("index_add", index_type, index, [&](const auto* indices) {
     const auto scatter = [&]<class T>(T) {
       return scatter_add_rows(static_cast<T*>(table), static_cast<const T*>(rows), indices, shape, window, long_sums);
     };
@@ -44157,12 +45176,14 @@ class RandomStep final : public PreparedStep {
     for (int i = 0; i < c.units[c.step.unit].input_count; ++i)
       if (c.units.input(c.step.unit, i).node == key_) key_value_ = c.step.inputs[static_cast<std::size_t>(i)];
     const FrameLayout& layout = c.layout;
-    for (int s = 0; s < layout[value_].shards(); ++s) cut({s, layout[value_].boxes[static_cast<std::size_t>(s)]});
+    for (int s = 0; s < layout[value_].shards(); ++s)
+      if (layout[value_].is_here(s)) cut({s, layout[value_].boxes[static_cast<std::size_t>(s)]});
   }
 
   std::int64_t table_bytes() const override { return static_cast<std::int64_t>(parts_.size() * sizeof(Part)); }
 
   void run(Frame& frame) const override {
+    if (parts_.empty()) return;
     std::int64_t number = frame.numbers[static_cast<std::size_t>(key_)].integer();
     if (key_value_ >= 0) std::memcpy(&number, frame.at(layout_[key_value_], 0), sizeof number);
     std::uint64_t key = kernels::fold_in(static_cast<std::uint64_t>(number), draw_.stream);
@@ -44283,6 +45304,7 @@ class RepeatStep final : public PreparedStep {
     if (!shape_.limited) return layers_;
     const int input = inputs_[static_cast<std::size_t>(shape_.limit(static_cast<int>(inputs_.size())))];
     const PlanValue& value = outer_.value(input);
+    if (!outer_[input].is_here(0)) return 0;  // a process without devices has nothing to do
     const std::int64_t limit = value.role == ValueRole::host
                                    ? frame.numbers[static_cast<std::size_t>(value.node)].integer()
                                    : *frame.at<std::int32_t>(outer_[input], 0);
@@ -44347,6 +45369,7 @@ class RepeatStep final : public PreparedStep {
       const int shards = to.grid.count();
       for (std::int64_t layer = steps; layer < layers_; ++layer)
         for (int s = 0; s < shards; ++s) {
+          if (!to.is_here(s)) continue;
           Shape extent = extents(to.boxes[static_cast<std::size_t>(s)]);
           extent.erase(0);
           std::memset(slice(frame, outputs_[k], layer, s, shards), 0,
@@ -44362,10 +45385,12 @@ class RepeatStep final : public PreparedStep {
       const ValueLayout &from = outer_[input], &to = outer_[outputs_[static_cast<std::size_t>(k)]];
       if (outer_.value(input).role == ValueRole::host) {
         const PlanValue& value = outer_.value(input);
-        write_number(value.dtype, frame.at(to, 0), frame.numbers[static_cast<std::size_t>(value.node)]);
+        if (to.is_here(0))
+          write_number(value.dtype, frame.at(to, 0), frame.numbers[static_cast<std::size_t>(value.node)]);
         continue;
       }
       for (int s = 0; s < to.shards(); ++s) {
+        if (!to.is_here(s)) continue;
         const auto at = static_cast<std::size_t>(s);
         kernels::strided_copy(frame.at(to, s), to.strides[at], frame.at(from, s), from.strides[at],
                               extents(to.boxes[at]), static_cast<std::size_t>(to.element));
@@ -44375,8 +45400,9 @@ class RepeatStep final : public PreparedStep {
   static std::int64_t own_offset(const ValueLayout& layout, int shard) {
     std::int64_t bytes = 0;
     for (int s = 0; s < shard; ++s)
-      bytes += (volume(extents(layout.boxes[static_cast<std::size_t>(s)])) * layout.element + block_alignment - 1) /
-               block_alignment * block_alignment;
+      if (layout.is_here(s))
+        bytes += (volume(extents(layout.boxes[static_cast<std::size_t>(s)])) * layout.element + block_alignment - 1) /
+                 block_alignment * block_alignment;
     return bytes;
   }
 };
@@ -44432,12 +45458,14 @@ inline void RepeatStep::run(Frame& frame) const {
     for (std::size_t k = 0; k < plan.outputs.size(); ++k) {
       if (result(static_cast<int>(k)) == nullptr) {
         const int node = body_.graph().outputs[k];
+        if (outputs_[k] >= 0 && !outer_[outputs_[k]].is_here(0)) continue;
         write_number(body_.graph()[node].dtype, destination(frame, static_cast<int>(k), left, layer, 0),
                      inner.numbers[static_cast<std::size_t>(node)]);
         continue;
       }
       const ValueLayout& own = *result(static_cast<int>(k));
       for (int s = 0; s < own.shards(); ++s) {
+        if (!own.is_here(s)) continue;
         char* to = destination(frame, static_cast<int>(k), left, layer, s);
         if (to == inner.at(own, s)) continue;
         if (!carried(static_cast<int>(k)) && outputs_[k] < 0) continue;
@@ -44473,7 +45501,8 @@ class RowExchangeStep final : public PreparedStep {
     if (!permutes) sent_.payload_bytes = sent_.wire_bytes = 0;
     for (int w = 0; w < work.count(); ++w) {
       const Coordinates at = work.coordinates(w);
-      if (!work.stores(at, layout_.value(step_.outputs[0]).sharding) || !layout_.holds(step_.outputs[0], at)) continue;
+      if (!work.is_first(at, layout_.value(step_.outputs[0]).sharding) || !layout_.holds(step_.outputs[0], at))
+        continue;
       for (int l = 0; l < layout_[step_.outputs[0]].layers; ++l) permutes ? permute(at, l) : shift(at, l);
     }
     sends_ = permutes ? !step_.collectives.empty() : sent_.payload_bytes != 0;
@@ -45431,7 +46460,7 @@ class PlanCache {
 
 #if TESSERA_HAS_DEFINITIONS
 TESSERA_ONCE PlanCache::PlanCache() : table_(64, nullptr) {
-  ::pthread_atfork([] { instance().mutex_.lock(); }, [] { instance().mutex_.unlock(); },
+  runtime::at_fork([] { instance().mutex_.lock(); }, [] { instance().mutex_.unlock(); },
                    [] { instance().after_fork(); });
 }
 /// Runs in the child of a fork, which has no other threads: a mutex that another thread held is never unlocked, so it
@@ -47248,6 +48277,955 @@ ConvTranspose3d<Options, T, Bias> conv_transpose3d(Key key, Extent in, Extent ou
 
 #endif
 
+// ---- tessera/ops/data_movement/reshape.hpp
+
+#ifndef TESSERA_OPS_DATA_MOVEMENT_RESHAPE_HPP
+#define TESSERA_OPS_DATA_MOVEMENT_RESHAPE_HPP
+
+// Shapes given by the extents of all dims.
+
+namespace tessera {
+
+namespace detail {
+
+template <int Rank, int Dims> struct ReshapeTag {
+  static_assert(Rank >= 1, "tessera: reshape takes a tensor with dims; a scalar broadcasts");
+  static_assert(Dims <= max_rank, "tessera: a tensor has at most 8 dims");
+  template <class X, class... Sizes> using result = Typed<typename X::type, Dims>;
+  static constexpr Value emit(Value context, Value x, auto... given) {
+    x = x.at(context.source);
+    const int lead = x.leading(Rank);
+    Value sizes[] = {as_size(given)...}, total = x.integer(1, DType::i64), product = total;
+    for (int d = 0; d < Rank; ++d) total = total * build::extent(x, lead + d);
+    for (const Value& size : sizes) product = product * size;
+    // With one size of -1, the product is that of the others, negative.
+    const Value others = build::binary(Op::maximum, -product, x.integer(1, DType::i64));
+    Factors f{};
+    unsigned ones = 0;
+    for (int d = 0; d < Dims; ++d) {
+      Value& size = sizes[d];
+      if (size.is_number(1) && (f.count > 0 || d + 1 < Dims)) {
+        ones |= 1u << (lead + d);
+        continue;
+      }
+      const Value extent = build::select(build::less(size, size.number(0)), total / others, size);
+      sizes[f.count] = extent;
+      f.order[f.count] = f.out_dim[f.count] = f.count;
+      ++f.count;
+    }
+    const int kept = f.count;
+    if constexpr (Rank > 1) x = MergeTag<Rank, 0, Rank - 1>::emit(context, x);
+    return build::insert_singletons(rearrange(x, 1, kept, f, sizes, {.by = MadeBy::reshape}), ones, lead + Dims);
+  }
+};
+
+template <int Rank, int Dims> struct BroadcastToTag {
+  static_assert(Rank <= Dims, "tessera: a tensor can't be broadcast to fewer dims");
+  static_assert(Dims <= max_rank, "tessera: a tensor has at most 8 dims");
+  template <class X, class... Sizes> using result = Typed<typename X::type, Dims>;
+  static constexpr Value emit(Value context, Value x, auto... given) {
+    x = x.at(context.source);
+    if (x.rank() != Rank)
+      context.refuse(errc::unsupported,
+                     "[broadcast_to] leading dims: use it outside of a shard_map, and inside the block of a Stack");
+    const Value operand = x;
+    x = build::insert_singletons(x, (1u << (Dims - Rank)) - 1, Dims);
+    Value like{};  // of these only the shape is used
+    unsigned ones = 0;
+    bool same = true;
+    int d = 0;
+    for (const Value& given_size : {as_size(given)...}) {
+      const int dim = d++;
+      const bool fresh = dim < Dims - Rank;
+      const Value extent = fresh ? x.number(1, DType::i64) : build::extent(operand, dim - (Dims - Rank));
+      const bool keeps = given_size.is_number(-1) || given_size == extent;
+      if (given_size.is_number(-1) && fresh)
+        context.refuse(errc::shape_mismatch, "[broadcast_to] -1: a dim that the operand lacks has no extent to keep");
+      if (x.is_singleton(dim) && (keeps || given_size.is_number(1))) continue;
+      const bool computed = !given_size.node().is_constant() && !fresh;
+      const Value size =
+          keeps      ? extent
+          : computed ? build::select(build::binary(Op::equal, given_size, given_size.number(-1)), extent, given_size)
+                     : given_size;
+      same = same && size == extent;
+      const Node counted{.op = Op::arange, .dtype = DType::i32, .rank = 1, .labels = pack_maker(MadeBy::broadcast_to)};
+      const Value own = build::insert_singletons(x.make(counted, {size.id}), ((1u << Dims) - 1) & ~(1u << dim), Dims);
+      like = like.module == nullptr ? own : like + own;
+      if (size.is_number(1)) ones |= 1u << dim;  // the broadcast checks that the dim has extent 1
+      if (x.is_singleton(dim) || size == extent || size.is_number(1)) continue;
+      if constexpr (Dims < max_rank) {
+        const Value once = size.number(1, DType::i64), none = size.number(0, DType::i64);
+        const Value copies =
+            build::select(build::binary(Op::equal, extent, once), build::binary(Op::maximum, size, none), once);
+        x = repeated(x, dim, copies, false);
+      }
+    }
+    if (same) return x;
+    x = ops::checked_broadcast(x, like, MadeBy::broadcast_to);
+    for (int dim = 0; dim < Dims; ++dim)
+      if (ones >> dim & 1u) x = build::slice(x, dim, x.number(0, DType::i64), x.number(1, DType::i64));
+    return x;
+  }
+};
+
+template <template <int, int> class Tag, class X, std::size_t Dims>
+constexpr auto call_with_sizes(Source source, const X& x, const Dim (&sizes)[Dims]) {
+  return [&]<std::size_t... I>(std::index_sequence<I...>) {
+    return call<Tag<X::rank, static_cast<int>(Dims)>>(source, x, sizes[I]...);
+  }(std::make_index_sequence<Dims>{});
+}
+
+template <class Size, class X> constexpr X refuse_sizes(const X& x) {
+  static_assert(std::is_void_v<Size>, "tessera: the extents of a shape are in braces: ts::reshape(x, {3, 5}) for "
+                                      "ts::reshape(x, 3, 5), ts::broadcast_to(x, {3, 5})");
+  return x;
+}
+
+}  // namespace detail
+
+/// x with its elements in row-major order in another shape (torch.reshape): `reshape(x, {n, -1})`. One extent may be
+/// -1, which follows from the others. Errors: shape_mismatch where the numbers of elements differ, and for an extent of
+/// 0. Communication: all dims are merged and split again, so a dim behind the first that is split may be gathered;
+/// split_dim and merge_dims name the dims that change, and keep the sharding of all others.
+template <TensorArgument X, std::size_t Dims>
+constexpr auto reshape(const X& x, const Dim (&sizes)[Dims], Here at = Here::current()) {
+  return detail::call_with_sizes<detail::ReshapeTag>(Source::from(at), x, sizes);
+}
+
+/// x broadcast to the given extents, trailing dims aligned (torch.broadcast_to, Tensor.expand): dims that x lacks are
+/// new, dims of extent 1 are repeated, all others have the extent that is given; -1 keeps an extent. The gradient is
+/// summed over the copies. Errors: shape_mismatch for any other extent. Of a tensor of 8 dims only dims of static
+/// extent 1 are repeated. No communication. A new dim is split as what reads the result or a constraint needs; where
+/// nothing asks for a split, each device has it whole, also if its extent is that of a split dim. Where the extent of a
+/// dim is known only when the program is planned, as 4 of a stored tensor, the dim is copied before it is broadcast; -1
+/// or ts::extent<D>(x) saves the copy.
+///
+///     const auto rows = ts::broadcast_to(bias, {ts::extent<0>(x), 4});   // [4] gives [N, 4]
+template <TensorArgument X, std::size_t Dims>
+constexpr auto broadcast_to(const X& x, const Dim (&sizes)[Dims], Here at = Here::current()) {
+  return detail::call_with_sizes<detail::BroadcastToTag>(Source::from(at), x, sizes);
+}
+
+/// With sizes that are not in braces they do not compile.
+template <TensorArgument X, SizeOperand First, SizeOperand... Sizes>
+constexpr X reshape(const X& x, const First&, const Sizes&...) {
+  return detail::refuse_sizes<First>(x);
+}
+template <TensorArgument X, SizeOperand First, SizeOperand... Sizes>
+constexpr X broadcast_to(const X& x, const First&, const Sizes&...) {
+  return detail::refuse_sizes<First>(x);
+}
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/ops/indexing/index_put.hpp
+
+#ifndef TESSERA_OPS_INDEXING_INDEX_PUT_HPP
+#define TESSERA_OPS_INDEXING_INDEX_PUT_HPP
+
+// Rows of a tensor read and written at vectors of indices. Compositions: a vector has the number of the row that goes
+// to each index, and rows are looked up there, so that a tensor that is written stays split.
+
+namespace tessera {
+
+namespace detail {
+
+template <class Indices> constexpr void check_row_indices() {
+  static_assert(
+      std::is_same_v<typename Indices::type, std::int32_t> || std::is_same_v<typename Indices::type, std::int64_t>,
+      "tessera: indices must be std::int32_t or std::int64_t; use ts::cast<std::int32_t>(indices)");
+}
+template <class Indices> constexpr void check_index_vector() {
+  check_row_indices<Indices>();
+  static_assert(Indices::rank == 1, "tessera: rows are written at a vector of indices");
+}
+constexpr Value one_vector(Value indices, Value context) {
+  if (indices.rank() != 1)
+    context.refuse(
+        errc::unsupported,
+        "[index_put] leading dims: write at indices outside of a shard_map, and inside the block of a Stack");
+  return indices.at(context.source);
+}
+/// 0, 1, ... along dim D of x: a vector.
+constexpr Value counting_along(Value x, int dim) {
+  return x.make({.op = Op::arange, .dtype = DType::i32, .rank = 1}, {build::extent(x, dim).id});
+}
+/// A vector along dim `dim` of a tensor of the given rank, to be broadcast against it.
+constexpr Value along_dim(Value vector, int dim, int rank) {
+  const int dims = rank - dim;
+  return build::insert_singletons(vector, (1u << dims) - 2, dims);
+}
+
+template <class X, class Indices, class Source> struct RowsPutIn : X {
+  using Checks = decltype([] {
+    check_index_vector<Indices>();
+    static_assert(Source::rank == X::rank, "tessera: the source of rows has the rank of what it goes to");
+    static_assert(std::is_same_v<typename Source::type, typename X::type>,
+                  "tessera: the source of rows has the element type of what it goes to; use ts::cast");
+  });
+};
+
+/// With `Room` an index may be the extent of the dim: its row is left out.
+template <int Rank, int D, bool Room = false> struct IndexCopyTag {
+  template <class X, class Indices, class Source> using result = RowsPutIn<X, Indices, Source>;
+  static constexpr Value emit(Value context, Value x, Value indices, Value source) {
+    x = x.at(context.source);
+    source = source.at(context.source);
+    indices = one_vector(indices, context);
+    const int dim = source.shifted(D, Rank);
+    const Value extent = build::extent(source, dim), count = build::cast(extent, DType::i32);
+    // The row that goes to each index; where none does, the row of zeros behind the source is looked up.
+    const Value kept = build::extent(x, dim), zero = kept.number(0);
+    const Value all =
+        Room ? build::pad_to(counting_along(x, dim), 0, zero, kept + kept.number(1)) : counting_along(x, dim);
+    Value row =
+        build::scatter(build::broadcast(count, all), 0, indices, counting_along(source, dim), {.replaces = true});
+    if (Room) row = build::slice(row, 0, zero, kept);
+    const Value table = build::pad_to(source, dim, extent.number(0), extent + extent.number(1));
+    const Value rows = build::move_dim(EmbeddingTag::emit(context, build::move_dim(table, dim, 0), row), 0, dim);
+    return build::select(build::less(along_dim(row, dim, x.rank()), count), rows, x);
+  }
+};
+
+/// Whether each index along dim D is one of the indices, to be broadcast along dim D.
+template <int Rank, int D> struct IsNamedTag {
+  template <class X, class Indices> struct result : Typed<bool, Rank - D> {
+    using Checks = decltype([] { check_index_vector<Indices>(); });
+  };
+  static constexpr Value emit(Value context, Value x, Value indices) {
+    indices = one_vector(indices, context);
+    const auto filled = [](bool value, Value like) { return build::broadcast(like.number(value, DType::bool_), like); };
+    const Value none = filled(false, counting_along(x.at(context.source), x.shifted(D, Rank)));
+    return along_dim(build::scatter(none, 0, indices, filled(true, counting_along(indices, 0)), {.replaces = true}), D,
+                     Rank);
+  }
+};
+
+/// Elements below 32 bits are added in 32.
+template <int Rank, int D> struct IndexAddTag {
+  template <class X, class Indices, class Source> struct result : X {
+    using Checks = typename RowsPutIn<X, Indices, Source>::Checks;
+    static_assert(!std::is_same_v<typename X::type, bool>, "tessera: index_add does not take bools; use ts::cast");
+  };
+  static constexpr Value emit(Value context, Value x, Value indices, Value source) {
+    indices = one_vector(indices, context);
+    const int dim = x.shifted(D, Rank);
+    const Value wide = build::move_dim(build::cast(x.at(context.source), summed_as(x.dtype())), dim, 0),
+                rows = build::move_dim(build::cast(source.at(context.source), wide.dtype()), dim, 0);
+    if (((rows.node().singletons ^ wide.node().singletons) & ~1u) != 0)
+      context.refuse(errc::shape_mismatch,
+                     "[index_add] dims: a dim has static extent 1 in only one of tensor and source; use "
+                     "ts::broadcast_like first");
+    const Node made{
+        .op = Op::index_add, .dtype = wide.dtype(), .rank = wide.node().rank, .singletons = wide.node().singletons};
+    return build::cast(build::move_dim(wide + wide.make(made, {rows.id, indices.id, wide.id}), 0, dim), x.dtype());
+  }
+};
+
+template <int Rank, class... Indices> constexpr void check_indices() {
+  constexpr bool has_mask = (std::is_same_v<typename Indices::type, bool> || ...);
+  static_assert(!has_mask, "tessera: a mask is no index: the elements where it holds are ts::masked_select(x, mask, "
+                           "size), of which the size is known; to write there, ts::masked_fill(x, mask, number) or "
+                           "ts::select(mask, values, x)");
+  if constexpr (!has_mask) {
+    (check_row_indices<Indices>(), ...);
+    static_assert(sizeof...(Indices) >= 2, "tessera: with one tensor of indices use embedding or index_copy");
+    static_assert(sizeof...(Indices) <= Rank, "tessera: there are at most as many tensors of indices as dims");
+  }
+}
+/// The index into the merged first dims of x, of one index for each of them; an ops::OutsideIndex where one of them is
+/// outside of its dim, of several such dims the first.
+template <int Rank> constexpr Value merged_index(Value context, Value x, std::initializer_list<Value> indices) {
+  if (x.rank() != Rank)
+    context.refuse(errc::unsupported,
+                   "[index] leading dims: use indices outside of a shard_map, and inside the block of a Stack");
+  using ops::OutsideIndex;
+  Value merged{}, outside{};  // where all are inside, `outside` is 0
+  int dim = 0;
+  for (const Value& given : indices) {
+    const Value index = build::cast(given.at(context.source), DType::i64), extent = build::extent(x, dim);
+    const Value own = build::binary(Op::logical_and, build::binary(Op::greater_equal, index, index.number(0)),
+                                    build::less(index, extent));
+    const auto number = [&](std::int64_t of) { return index.number(static_cast<double>(of)); };
+    const auto limited = [&](const Value& v) {
+      return build::binary(Op::maximum, build::binary(Op::minimum, v, number(OutsideIndex::range - 1)),
+                           number(-OutsideIndex::range));
+    };
+    const Value place = limited(index) + number(OutsideIndex::range * (1 + 2 * dim));
+    const Value wrong = number(OutsideIndex::first) - (place * number(OutsideIndex::range) + limited(extent));
+    const Value found = build::select(own, number(0), wrong);
+    merged = merged.module == nullptr ? index : merged * extent + index;
+    outside =
+        outside.module == nullptr ? found : build::select(build::binary(Op::equal, outside, number(0)), found, outside);
+    ++dim;
+  }
+  return build::select(build::binary(Op::equal, outside, outside.number(0)), merged, outside);
+}
+
+template <int Rank> struct IndexTag {
+  static constexpr const char* function = "index";
+  template <class X, class... Indices> struct result {
+    using type = typename X::type;
+    static constexpr int own = [] {
+      int most = 0;
+      ((most = Indices::rank > most ? Indices::rank : most), ...);
+      return most;
+    }();
+    static constexpr int rank = Rank - static_cast<int>(sizeof...(Indices)) + own;
+    using Checks = decltype([] {
+      check_indices<Rank, Indices...>();
+      static_assert(rank <= max_rank, "tessera: a tensor has at most 8 dims");
+    });
+  };
+  static constexpr Value emit(Value context, Value x, auto... indices) {
+    x = x.at(context.source);
+    return EmbeddingTag::emit(context, MergeTag<Rank, 0, static_cast<int>(sizeof...(indices)) - 1>::emit(context, x),
+                              merged_index<Rank>(context, x, {indices...}));
+  }
+};
+
+template <int Rank, bool Accumulate> struct IndexPutTag {
+  static constexpr const char* function = "index_put";
+  template <class X, class Values, class... Indices> struct result : X {
+    using Checks = decltype([] {
+      check_indices<Rank, Indices...>();
+      (check_index_vector<Indices>(), ...);
+      static_assert(Values::rank == Rank - static_cast<int>(sizeof...(Indices)) + 1,
+                    "tessera: the values of index_put are [K, row...], for indices [K] and a tensor [M, N, row...]");
+      static_assert(std::is_same_v<typename Values::type, typename X::type>,
+                    "tessera: the values of index_put have the element type of what they go to; use ts::cast");
+    });
+  };
+  static constexpr Value emit(Value context, Value x, Value values, auto... indices) {
+    constexpr int dims = static_cast<int>(sizeof...(indices)), rank = Rank - dims + 1;
+    using Put = std::conditional_t<Accumulate, IndexAddTag<rank, 0>, IndexCopyTag<rank, 0>>;
+    x = x.at(context.source);
+    const Value index = merged_index<Rank>(context, x, {indices...});
+    const Value put = Put::emit(context, MergeTag<Rank, 0, dims - 1>::emit(context, x), index, values);
+    return [&]<int... I>(std::integer_sequence<int, I...>) {
+      return SplitTag<rank, 0, dims>::emit(context, put, build::extent(x, I + 1)...);
+    }(std::make_integer_sequence<int, dims - 1>{});
+  }
+};
+
+}  // namespace detail
+
+/// x with rows along dim D replaced by those of the source (torch.index_copy, x.at[indices].set): row k of the source
+/// goes to indices[k]; of several rows at one index the last one stays, on every sharding. The source has the dims of
+/// x, with as many rows as indices. Gradients: of x the cotangent of rows that stay, of the source that of the rows
+/// where it went. Errors: dim_range for an index outside of the dim, shape_mismatch where another dim differs.
+/// Communication: a split vector of indices is gathered; the source as in index_select; x stays split.
+///
+///     const auto next = ts::index_copy<0>(cache, slots, keys);   // [S, H], [K], [K, H]
+template <int D, TensorArgument X, TensorArgument Indices, TensorArgument Elements>
+constexpr auto index_copy(const X& x, const Indices& indices, const Elements& source, Here at = Here::current()) {
+  return call<detail::IndexCopyTag<X::rank, detail::checked_dim<D, X::rank>()>>(Source::from(at), x, indices, source);
+}
+
+/// x with rows of the source added along dim D (torch.index_add, x.at[indices].add): row k is added at indices[k]. bf16
+/// and f16 is added in f32; small integers in i32; integers wrap around. Gradients: of x the cotangent, of the source
+/// the cotangent at the indices. Errors as index_copy. Communication: where rows of the source are split, an all-reduce
+/// of the sums; a split dim D of x stays split.
+template <int D, TensorArgument X, TensorArgument Indices, TensorArgument Elements>
+constexpr auto index_add(const X& x, const Indices& indices, const Elements& source, Here at = Here::current()) {
+  return call<detail::IndexAddTag<X::rank, detail::checked_dim<D, X::rank>()>>(Source::from(at), x, indices, source);
+}
+
+/// x with the value in all rows along dim D at the indices, a vector (torch.index_fill). The value is a number or a
+/// tensor, broadcast against x. The gradient of x is 0 where it is overwritten. Errors and communication: as
+/// index_copy.
+template <int D, TensorArgument X, TensorArgument Indices, Operand V>
+constexpr auto index_fill(const X& x, const Indices& indices, const V& value, Here at = Here::current()) {
+  constexpr int dim = detail::checked_dim<D, X::rank>();
+  return masked_fill(x, call<detail::IsNamedTag<X::rank, dim>>(Source::from(at), x, indices), value, at);
+}
+
+/// The elements of the flattened x at indices of any shape (torch.take, jnp.take without an axis). The gradient adds to
+/// the elements that were taken. Errors: dim_range. Communication: as merge_dims and embedding.
+template <TensorArgument X, TensorArgument Indices>
+constexpr auto take(const X& x, const Indices& indices, Here at = Here::current()) {
+  static_assert(X::rank >= 1, "tessera: take needs a tensor with dims");
+  if constexpr (X::rank == 1)
+    return embedding(x, indices, at);
+  else
+    return embedding(merge_dims<0, X::rank - 1>(x, at), indices, at);
+}
+
+/// x at one index for each of its first dims: x[i, j] of PyTorch and JAX. The indices are broadcast against each other:
+/// x [M, N, row...] and indices [K] give [K, row...]. An index below 0 is outside of its dim. Gradient: as embedding.
+/// Errors: dim_range. Communication: as merge_dims and embedding.
+///
+///     const auto picked = ts::index(logits, ts::iota<0, std::int32_t>(labels), labels);   // [B, V], [B], [B]
+template <TensorArgument X, TensorOperand... Indices>
+constexpr auto index(const X& x, const std::tuple<Indices...>& indices, Here at = Here::current()) {
+  return std::apply([&](const Indices&... i) { return call<detail::IndexTag<X::rank>>(Source::from(at), x, i...); },
+                    indices);
+}
+
+/// x with values at one index for each of its first dims (torch.index_put, x.at[i, j].set): x [M, N, row...], indices
+/// [K] and values [K, row...]. With `Accumulate` values are added, as in index_add; otherwise as index_copy, of which
+/// it has the rules, gradients and errors. Communication: as merge_dims and index_copy.
+///
+///     const auto marked = ts::index_put(board, std::tuple(rows, columns), pieces);   // [M, N], ([K], [K]), [K]
+template <bool Accumulate = false, TensorArgument X, TensorOperand... Indices, TensorArgument Elements>
+constexpr auto index_put(const X& x, const std::tuple<Indices...>& indices, const Elements& values,
+                         Here at = Here::current()) {
+  return std::apply(
+      [&](const Indices&... i) {
+        return call<detail::IndexPutTag<X::rank, Accumulate>>(Source::from(at), x, values, i...);
+      },
+      indices);
+}
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/ops/indexing/scatter.hpp
+
+#ifndef TESSERA_OPS_INDEXING_SCATTER_HPP
+#define TESSERA_OPS_INDEXING_SCATTER_HPP
+
+namespace tessera {
+
+namespace detail {
+
+template <int Rank, int D, ScatterRule Rule> struct ScatterTag {
+  static constexpr auto leading_dims = ops::LeadingDims::extended;
+  template <class A, class Indices, class Source> struct result : A {
+    using Checks = decltype([] {
+      static_assert(
+          std::is_same_v<typename Indices::type, std::int32_t> || std::is_same_v<typename Indices::type, std::int64_t>,
+          "tessera: the indices of a scatter must be std::int32_t or std::int64_t; use "
+          "ts::cast<std::int32_t>(indices)");
+      static_assert(Indices::rank == A::rank && Source::rank == A::rank,
+                    "tessera: the operands of a scatter must have equal ranks");
+      static_assert(std::is_same_v<typename Source::type, typename A::type>,
+                    "tessera: the first operand and the source of a scatter must have the same element type");
+      static_assert(Rule.replaces || combines(Rule.reduction, dtype_v<typename A::type>),
+                    "tessera: this reduction does not take elements of this type, such as sums of bools; use ts::cast");
+    });
+  };
+  static constexpr Value emit(Value context, Value x, Value indices, Value source) {
+    const int dim = x.shifted(D, Rank);
+    const unsigned along = 1u << dim;
+    if (((x.node().singletons ^ indices.node().singletons) & ~along) != 0 ||
+        source.node().singletons != indices.node().singletons)
+      context.refuse(
+          errc::shape_mismatch,
+          "[scatter] dims: a dim has static extent 1 in only some of the operands; use ts::broadcast_like first");
+    return build::scatter(x.at(context.source), dim, indices, source.at(context.source), Rule);
+  }
+};
+
+template <int D, ScatterRule Rule, class X, class Indices, class Elements>
+constexpr auto scatter(const X& x, const Indices& indices, const Elements& source, Here at) {
+  return call<ScatterTag<X::rank, checked_dim<D, X::rank>(), Rule>>(Source::from(at), x, indices, source);
+}
+
+}  // namespace detail
+
+/// x with elements along dim D replaced (torch.scatter, x.at[...].set): y = x, then y[.., indices[.., k, ..], ..] =
+/// source[.., k, ..] for each element of the source, in the order of k: of several elements at one index the last one
+/// stays, on every sharding. Indices and source have one shape, and the extents of x along the other dims. Gradients:
+/// of x the cotangent where no element was replaced; of source the cotangent at the index, 0 for an element that
+/// another one replaced. Errors: dim_range for an index outside of the dim, shape_mismatch where another dim differs.
+/// Communication: D of x, of the indices and of the source is made whole, as in sort.
+template <int D, TensorArgument X, TensorArgument Indices, TensorArgument Elements>
+constexpr auto scatter(const X& x, const Indices& indices, const Elements& source, Here at = Here::current()) {
+  return detail::scatter<D, ScatterRule{.replaces = true}>(x, indices, source, at);
+}
+
+/// Adds elements to a copy of x along dim D (torch.scatter_add): y = x, then y[.., indices[.., k, ..], ..] +=
+/// source[.., k, ..] for each element of source. A histogram is `scatter_add<0>(zeros, bins, ones)`. Indices and source
+/// have one shape, and the extents of x along the other dims. Floating elements are added in f64 in the order of the
+/// indices and rounded once; integers wrap around. Gradients: of x the cotangent, of source the cotangent gathered at
+/// the indices. Errors: as gather. Communication: D of x is made whole; a source that is split along D gives a partial
+/// sum.
+template <int D, TensorArgument X, TensorArgument Indices, TensorArgument Elements>
+constexpr auto scatter_add(const X& x, const Indices& indices, const Elements& source, Here at = Here::current()) {
+  return detail::scatter<D, ScatterRule{}>(x, indices, source, at);
+}
+
+/// Combines the elements of x and of the source that are at one index (torch.scatter_reduce, x.at[...].mul, .min,
+/// .max): `scatter_reduce<0, ts::Reduction::max>(x, indices, source)`; product, max, min or sum. Without `IncludeSelf`,
+/// elements of x at an index of the source do not count. Products of floating elements are computed in f64 and rounded
+/// once. NaN is the extreme of any elements. Gradients: elements that equal the extreme share its cotangent equally, as
+/// in PyTorch; those of a product are exact where elements are 0, second derivatives where none is. Errors: as scatter.
+/// Communication: as scatter_add, with partial extremes; for a product as scatter.
+template <int D, Reduction R, bool IncludeSelf = true, TensorArgument X, TensorArgument Indices,
+          TensorArgument Elements>
+constexpr auto scatter_reduce(const X& x, const Indices& indices, const Elements& source, Here at = Here::current()) {
+  static_assert(R == Reduction::sum || R == Reduction::product || R == Reduction::max || R == Reduction::min,
+                "tessera: scatter_reduce takes ts::Reduction::sum, product, max or min");
+  using T = typename X::element;
+  if constexpr (IncludeSelf)
+    return detail::scatter<D, ScatterRule{.reduction = R}>(x, indices, source, at);
+  else
+    return detail::scatter<D, ScatterRule{.reduction = R}>(
+        scatter<D>(
+            x, indices,
+            full_like(source, monoid_of<R>::template identity<std::conditional_t<is_floating_v<T>, double, T>>(), at),
+            at),
+        indices, source, at);
+}
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/ops/indexing/segment.hpp
+
+#ifndef TESSERA_OPS_INDEXING_SEGMENT_HPP
+#define TESSERA_OPS_INDEXING_SEGMENT_HPP
+
+// Reductions of the rows of each segment, where a vector has the segment of each row.
+
+namespace tessera {
+
+namespace detail {
+
+/// The result of a reduction of no rows: `size` rows like those of x, filled with the identity of R.
+template <int Rank, class T, Reduction R> struct EmptySegmentsTag {
+  static_assert(Rank >= 1, "tessera: segments are of the rows of a tensor with dims");
+  template <class X, class Size> using result = Typed<T, Rank>;
+  static constexpr Value emit(Value context, Value x, Value size) {
+    x = x.at(context.source);
+    const Value identity = is_floating_v<T> ? x.number(monoid_of<R>::template identity<double>())
+                                            : x.integer(monoid_of<R>::template identity<T>(), x.dtype());
+    return [&]<std::size_t... D>(std::index_sequence<D...>) {
+      return BroadcastToTag<0, Rank>::emit(context, identity, size, build::extent(x, static_cast<int>(D) + 1)...);
+    }(std::make_index_sequence<Rank - 1>());
+  }
+};
+
+/// A vector as a tensor of a rank, whose other dims have extent 1.
+template <int Rank, class X> constexpr auto as_column(const X& x, Here at) {
+  if constexpr (X::rank >= Rank)
+    return x;
+  else
+    return as_column<Rank>(unsqueeze<X::rank>(x, at), at);
+}
+
+template <Reduction R, class X, class Segments>
+constexpr auto segment_reduce(const X& x, const Segments& segments, const Dim& count, Here at) {
+  static_assert(Segments::rank == 1, "tessera: the segments are a vector, with the segment of each row");
+  const auto empty = call<EmptySegmentsTag<X::rank, typename X::element, R>>(Source::from(at), x, count);
+  if constexpr (R == Reduction::sum)
+    return index_add<0>(empty, segments, x, at);
+  else
+    return scatter_reduce<0, R>(empty, broadcast_like(as_column<X::rank>(segments, at), x, at), x, at);
+}
+
+}  // namespace detail
+
+/// The sums of the rows of each segment (jax.ops.segment_sum, index_add into zeros): row k of x [n, ...] belongs to the
+/// segment segments[k], of `count` segments, in any order. The result is [count, ...]; a segment without rows gives 0.
+/// segment_mean divides by the number of rows, at least 1. Errors: dim_range for a segment outside of [0, count).
+/// Communication: as index_add; rows that are split give a partial sum.
+///
+///     const auto received = ts::segment_sum(ts::embedding(nodes, from), to, ts::extent<0>(nodes));   // messages
+template <TensorArgument X, TensorArgument Segments, SizeOperand Count>
+constexpr auto segment_sum(const X& x, const Segments& segments, const Count& count, Here at = Here::current()) {
+  const detail::FunctionCall named("segment_sum", x, segments);
+  return detail::segment_reduce<Reduction::sum>(x, segments, Dim(count), at);
+}
+template <TensorArgument X, TensorArgument Segments, SizeOperand Count>
+constexpr auto segment_mean(const X& x, const Segments& segments, const Count& count, Here at = Here::current()) {
+  const detail::FunctionCall named("segment_mean", x, segments);
+  static_assert(is_floating_v<typename X::element>,
+                "tessera: segment_mean takes a floating-point tensor; use ts::cast");
+  using T = typename X::element;
+  using Sum = computed_t<T>;  // a count of f16 would end at 65504
+  const auto ones = ones_like(cast<Sum>(segments, at), at);
+  const auto rows = detail::as_column<X::rank>(maximum(segment_sum(ones, segments, count, at), 1, at), at);
+  return cast<T>(call<DivTag>(Source::from(at), segment_sum(cast<Sum>(x, at), segments, count, at), rows), at);
+}
+/// The largest, smallest, or the product of the elements of each segment (jax.ops.segment_max, segment_min,
+/// segment_prod); a segment without rows gives the neutral element: -infinity or the lowest integer, infinity or the
+/// highest integer, and 1. Errors and communication: as scatter_reduce.
+template <TensorArgument X, TensorArgument Segments, SizeOperand Count>
+constexpr auto segment_max(const X& x, const Segments& segments, const Count& count, Here at = Here::current()) {
+  const detail::FunctionCall named("segment_max", x, segments);
+  return detail::segment_reduce<Reduction::max>(x, segments, Dim(count), at);
+}
+template <TensorArgument X, TensorArgument Segments, SizeOperand Count>
+constexpr auto segment_min(const X& x, const Segments& segments, const Count& count, Here at = Here::current()) {
+  const detail::FunctionCall named("segment_min", x, segments);
+  return detail::segment_reduce<Reduction::min>(x, segments, Dim(count), at);
+}
+template <TensorArgument X, TensorArgument Segments, SizeOperand Count>
+constexpr auto segment_prod(const X& x, const Segments& segments, const Count& count, Here at = Here::current()) {
+  const detail::FunctionCall named("segment_prod", x, segments);
+  return detail::segment_reduce<Reduction::product>(x, segments, Dim(count), at);
+}
+
+/// Softmax over the rows of each segment, as attention of a graph needs: exp(x) / the sums of exp(x) of the segment,
+/// in the shape of x. Communication: that of segment_max and segment_sum, an all_reduce of the tables of each; rows
+/// that are split stay split.
+template <TensorArgument X, TensorArgument Segments, SizeOperand Count>
+constexpr auto segment_softmax(const X& x, const Segments& segments, const Count& count, Here at = Here::current()) {
+  const detail::FunctionCall named("segment_softmax", x, segments);
+  const auto of_rows = [&](const auto& table) { return index_select<0>(table, segments, at); };
+  const auto highest = of_rows(segment_max(stop_gradient(x, at), segments, count, at));
+  const auto weights = exp(call<SubTag>(Source::from(at), x, highest), at);
+  return call<DivTag>(Source::from(at), weights, of_rows(segment_sum(weights, segments, count, at)));
+}
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/ops/indexing/gather.hpp
+
+#ifndef TESSERA_OPS_INDEXING_GATHER_HPP
+#define TESSERA_OPS_INDEXING_GATHER_HPP
+
+namespace tessera {
+
+namespace detail {
+
+template <int Rank, int D> struct GatherTag {
+  static constexpr auto leading_dims = ops::LeadingDims::extended;
+  template <class A, class Indices> struct result : A {
+    using Checks = decltype([] {
+      static_assert(
+          std::is_same_v<typename Indices::type, std::int32_t> || std::is_same_v<typename Indices::type, std::int64_t>,
+          "tessera: the indices of gather must be std::int32_t or std::int64_t; use ts::cast<std::int32_t>(indices)");
+      static_assert(Indices::rank == A::rank, "tessera: the indices of gather must have the rank of the first operand");
+    });
+  };
+  static constexpr Value emit(Value context, Value x, Value indices) {
+    const int dim = x.shifted(D, Rank);
+    if ((x.node().singletons & ~unsigned{indices.node().singletons} & ~(1u << dim)) != 0)
+      context.refuse(errc::shape_mismatch,
+                     "[gather] dims: a dim has static extent 1 in the operand, but not in the indices; use "
+                     "ts::broadcast_like first");
+    return build::gather(x.at(context.source), dim, indices);
+  }
+};
+
+}  // namespace detail
+
+/// Elements along dim D at integer indices (torch.gather): y[.., k, ..] = x[.., indices[.., k, ..], ..]. The result has
+/// the shape of the indices, which have the rank of x and its extents along the other dims. Along a dim of static
+/// extent 1 of the indices, all elements of x have the same index (jnp.take_along_axis):
+/// `gather<1>(x, ts::unsqueeze<2>(rows))` of x [b, n, f] and rows [b, m] copies rows, [b, m, f]. The gradient adds the
+/// cotangent at the indices. Errors: dim_range for an index outside of the dim, shape_mismatch where another dim
+/// differs. Communication: D of x is made whole, as in sort; indices that are split along D stay split.
+template <int D, TensorArgument X, TensorArgument Indices>
+constexpr auto gather(const X& x, const Indices& indices, Here at = Here::current()) {
+  return call<detail::GatherTag<X::rank, detail::checked_dim<D, X::rank>()>>(Source::from(at), x, indices);
+}
+
+/// With a dim as an argument it does not compile.
+template <TensorArgument X, std::integral Dim, TensorArgument Indices>
+constexpr X gather(const X& x, Dim, const Indices&) {
+  return detail::refuse_dim_argument<Dim>(x);
+}
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/ops/indexing/take_along_dim.hpp
+
+#ifndef TESSERA_OPS_INDEXING_TAKE_ALONG_DIM_HPP
+#define TESSERA_OPS_INDEXING_TAKE_ALONG_DIM_HPP
+
+namespace tessera {
+
+namespace detail {
+
+/// gather of a tensor that is first repeated along the dims of static extent 1 along which the indices extend.
+template <int Rank, int D> struct TakeAlongDimTag : GatherTag<Rank, D> {
+  static constexpr Value emit(Value context, Value x, Value indices) {
+    x = x.at(context.source);
+    const int dim = x.shifted(D, Rank), rank = x.rank();
+    Value like{};  // of these only the shape is used
+    for (int d = 0; d < rank; ++d) {
+      if (d == dim || !x.is_singleton(d) || indices.is_singleton(d)) continue;
+      const Value counting = x.make({.op = Op::arange, .dtype = DType::i32, .rank = 1}, {build::extent(indices, d).id});
+      const Value own = build::insert_singletons(counting, ((1u << rank) - 1) & ~(1u << d), rank);
+      like = (like.module == nullptr ? build::iota(x, dim, DType::i32) : like) + own;
+    }
+    return build::gather(like.module == nullptr ? x : build::broadcast(x, like), dim, indices);
+  }
+};
+
+template <TensorArgument X> constexpr auto flattened(const X& x, Here at) {
+  if constexpr (X::rank == 1)
+    return x;
+  else
+    return merge_dims<0, X::rank - 1>(x, at);
+}
+
+}  // namespace detail
+
+/// Elements along dim D at integer indices, of two tensors that are broadcast against each other along all other dims
+/// (torch.take_along_dim, jnp.take_along_axis): `take_along_dim<1>(x, argsort<1>(x))` is sorted. x and indices have
+/// equal ranks, and extents that are equal or statically 1. Gradient and errors: as gather. Communication: as gather;
+/// a tensor that is repeated along a dim is repeated on each device.
+template <int D, TensorArgument X, TensorArgument Indices>
+constexpr auto take_along_dim(const X& x, const Indices& indices, Here at = Here::current()) {
+  return call<detail::TakeAlongDimTag<X::rank, detail::checked_dim<D, X::rank>()>>(Source::from(at), x, indices);
+}
+/// Elements at indices into all elements of x in row-major order: a vector with as many elements as the indices, which
+/// have any rank. Communication: as merge_dims of all dims, and gather.
+template <TensorArgument X, TensorArgument Indices>
+constexpr auto take_along_dim(const X& x, const Indices& indices, Here at = Here::current()) {
+  static_assert(X::rank >= 1 && Indices::rank >= 1,
+                "tessera: take_along_dim takes tensors with at least one dim; use ts::unsqueeze<0>(x)");
+  return gather<0>(detail::flattened(x, at), detail::flattened(indices, at), at);
+}
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/tensor/local_shards.hpp
+
+#ifndef TESSERA_TENSOR_LOCAL_SHARDS_HPP
+#define TESSERA_TENSOR_LOCAL_SHARDS_HPP
+
+namespace tessera {
+
+/// What one device holds of a tensor. Devices with replicas of one shard see the same memory.
+template <class T, int Rank> struct LocalShard {
+  using element = T;
+  static constexpr int rank = Rank;
+
+  int device = 0;
+  int replica_id = 0;       ///< numbers the devices that have the same box from 0, in the order of their ids
+  Box box;                  ///< the indices of the whole tensor that this shard holds
+  std::span<const T> data;  ///< row-major; valid while any tensor that shares this memory exists
+};
+
+/// The shards of a tensor, in the order of the device ids: a random-access range of LocalShard that keeps the tensor
+/// alive. Of several processes, each has the shards of its own devices.
+template <class T, int Rank> class LocalShards {
+ public:
+  using value_type = LocalShard<T, Rank>;
+
+  class iterator {
+   public:
+    using iterator_concept = std::random_access_iterator_tag;
+    using iterator_category = std::input_iterator_tag;  // operator* returns a value, not a reference
+    using value_type = LocalShard<T, Rank>;
+    using difference_type = std::ptrdiff_t;
+    using reference = value_type;
+    using pointer = void;
+
+    iterator() = default;
+    iterator(const TensorStorage* storage, std::shared_ptr<const std::vector<int>> replica_ids, difference_type device)
+        : storage_(storage), replica_ids_(std::move(replica_ids)), device_(device) {}
+
+    value_type operator*() const { return LocalShards::at(*storage_, replica_ids_.get(), static_cast<int>(device_)); }
+    value_type operator[](difference_type n) const { return *(*this + n); }
+    iterator& operator++() { return *this += 1; }
+    iterator& operator--() { return *this -= 1; }
+    iterator operator++(int) { return std::exchange(*this, *this + 1); }
+    iterator operator--(int) { return std::exchange(*this, *this - 1); }
+    iterator& operator+=(difference_type n) {
+      device_ += n;
+      return *this;
+    }
+    iterator& operator-=(difference_type n) { return *this += -n; }
+    friend iterator operator+(iterator i, difference_type n) { return i += n; }
+    friend iterator operator+(difference_type n, iterator i) { return i += n; }
+    friend iterator operator-(iterator i, difference_type n) { return i -= n; }
+    friend difference_type operator-(const iterator& a, const iterator& b) { return a.device_ - b.device_; }
+    friend bool operator==(const iterator& a, const iterator& b) { return a.device_ == b.device_; }
+    friend auto operator<=>(const iterator& a, const iterator& b) { return a.device_ <=> b.device_; }
+
+   private:
+    const TensorStorage* storage_ = nullptr;
+    std::shared_ptr<const std::vector<int>> replica_ids_;
+    difference_type device_ = 0;
+  };
+
+  LocalShards() = default;
+  explicit LocalShards(ShardedTensor<T, Rank> x) : tensor_(std::move(x)), storage_(&storage_of(tensor_)) {
+    devices_ = devices_here(storage_->mesh());
+    if (!storage_->mesh().order().empty())
+      replica_ids_ = std::make_shared<const std::vector<int>>(replica_ids(storage_->mesh(), storage_->grid()));
+  }
+
+  iterator begin() const { return {storage_, replica_ids_, devices_.first}; }
+  iterator end() const { return {storage_, replica_ids_, devices_.end}; }
+  std::size_t size() const { return static_cast<std::size_t>(devices_.end - devices_.first); }
+  value_type operator[](std::size_t i) const {
+    return at(*storage_, replica_ids_.get(), devices_.first + static_cast<int>(i));
+  }
+
+ private:
+  static value_type at(const TensorStorage& storage, const std::vector<int>* replica_ids, int device) {
+    const Coordinates place = storage.mesh().coordinates_of(device);
+    const int shard = storage.grid().index_of(place);
+    const Box& box = storage.box(shard);
+    const auto* data = static_cast<const T*>(storage.data(shard));
+    return {device,
+            replica_ids ? (*replica_ids)[static_cast<std::size_t>(device)] : storage.grid().replica_of(place),
+            box,
+            {data, static_cast<std::size_t>(volume(extents(box)))}};
+  }
+
+  /// The replica_id of every device, for a mesh with a device order of its own: there, one id takes as long to compute
+  /// as all of them.
+  static std::vector<int> replica_ids(const Mesh& mesh, const ShardGrid& grid) {
+    std::vector<int> ids, held(static_cast<std::size_t>(grid.count()), 0);
+    for (int device = 0; device < mesh.size(); ++device)
+      ids.push_back(held[static_cast<std::size_t>(grid.index_of(mesh.coordinates_of(device)))]++);
+    return ids;
+  }
+
+  ShardedTensor<T, Rank> tensor_;
+  const TensorStorage* storage_ = nullptr;
+  DeviceRange devices_;
+  std::shared_ptr<const std::vector<int>> replica_ids_;  // null for a mesh without a device order of its own
+};
+
+/// What each device of this process holds of a tensor, as addressable_shards of JAX: for (const auto& shard :
+/// ts::local_shards(x)) ...
+template <class T, int Rank> LocalShards<T, Rank> local_shards(const ShardedTensor<T, Rank>& x) {
+  return LocalShards<T, Rank>(x);
+}
+
+/// "[0:4,2:6]".
+inline std::string text(const Box& box) {
+  std::string out = "[";
+  for (std::size_t dim = 0; dim < box.begin.size(); ++dim)
+    out += concat_text(dim ? "," : "", box.begin[dim], ":", box.end[dim]);
+  return out + "]";
+}
+
+namespace detail {
+
+/// The shards sorted by device. Checks that each device of this process has exactly one and that its box and size are
+/// right.
+template <class T, int Rank>
+std::vector<LocalShard<T, Rank>> sort_shards(std::vector<LocalShard<T, Rank>> given, const TensorStorage& storage,
+                                             const Source& where) {
+  const auto devices = static_cast<std::size_t>(storage.mesh().size());
+  std::vector<LocalShard<T, Rank>> sorted(devices);
+  std::vector<char> seen(devices, 0);
+  for (const LocalShard<T, Rank>& shard : given) {
+    const auto device = static_cast<std::size_t>(shard.device);
+    if (shard.device < 0 || device >= devices)
+      fail(errc::host_data, "[from_local_shards] device id: no device of ", storage.mesh().text(), " has id ",
+           shard.device, where);
+    if (const int process = process_of(storage.mesh(), shard.device); process != process_index())
+      fail(errc::processes, "[from_local_shards] device id: device ", shard.device, " is one of process ", process,
+           ", this is process ", process_index(), where);
+    if (seen[device])
+      fail(errc::host_data, "[from_local_shards] number of shards: two shards for device ", shard.device, where);
+    seen[device] = 1;
+    const Box& box = storage.box(storage.grid().index_of(storage.mesh().coordinates_of(shard.device)));
+    const bool left_out = shard.box.begin.empty() && shard.box.end.empty();
+    if (!left_out && !(shard.box == box))
+      fail(errc::host_data, "[from_local_shards] box of device ", shard.device, ": ", text(shard.box), " given, ",
+           text(box), " expected for ", sharded_type_text(storage), where);
+    if (static_cast<std::int64_t>(shard.data.size()) != volume(extents(box)))
+      fail(errc::host_data, "[from_local_shards] element count of device ", shard.device, ": ", shard.data.size(),
+           " values for ", text(box), ", which has ", volume(extents(box)), ", of ", sharded_type_text(storage), where);
+    sorted[device] = shard;
+  }
+  for (std::size_t device = 0; device < devices; ++device)
+    if (!seen[device] && process_of(storage.mesh(), static_cast<int>(device)) == process_index())
+      fail(errc::host_data, "[from_local_shards] number of shards: no shard for device ", device, where);
+  return sorted;
+}
+
+}  // namespace detail
+
+/// A tensor made of one shard per device of this process, in any order: the inverse of local_shards. Boxes may be
+/// empty; others are checked. Replicas must be equal bit for bit, and are stored once. Errors: `host_data` for a device
+/// without a shard or with two, for a wrong size or box, for unequal replicas.
+template <class Shards>
+auto from_local_shards(const Mesh& mesh, const PartitionSpec& spec, const Shape& shape, const Shards& shards,
+                       Here at = Here::current()) {
+  using Shard = std::remove_cvref_t<decltype(*std::begin(shards))>;
+  using T = typename Shard::element;
+  const Source where = Source::from(at);
+  const StoragePtr storage = detail::allocate("from_local_shards", dtype_v<T>, shape, Shard::rank, mesh, spec, at);
+  const auto sorted = detail::sort_shards(std::vector<Shard>(std::begin(shards), std::end(shards)), *storage, where);
+
+  const ShardGrid grid = storage->grid();
+  std::vector<int> first(static_cast<std::size_t>(grid.count()), -1);  // the device from which each shard is copied
+  std::vector<int> shard_of;
+  std::int64_t elements = 0;
+  for (int device = 0; device < mesh.size(); ++device) {
+    const int shard = grid.index_of(mesh.coordinates_of(device));
+    shard_of.push_back(shard);
+    if (process_of(mesh, device) != process_index()) continue;
+    if (int& source = first[static_cast<std::size_t>(shard)]; source < 0) source = device;
+    elements += static_cast<std::int64_t>(sorted[static_cast<std::size_t>(device)].data.size());
+  }
+  const Cost each = Cost::bytes(2.0 * static_cast<double>(sizeof(T)) * static_cast<double>(elements) /
+                                static_cast<double>(mesh.size()));
+  parallel_for(mesh.size(), each, [&](std::int64_t i) {
+    const auto device = static_cast<std::size_t>(i);
+    const auto& data = sorted[device].data;
+    const int source = first[static_cast<std::size_t>(shard_of[device])];
+    if (data.empty()) return;
+    if (source == static_cast<int>(device))
+      std::memcpy(storage->data(shard_of[device]), data.data(), data.size_bytes());
+    else if (const auto& other = sorted[static_cast<std::size_t>(source)].data;
+             other.data() != data.data() && std::memcmp(other.data(), data.data(), data.size_bytes()) != 0)
+      fail(errc::host_data, "[from_local_shards] equal replicas: devices ", source, " and ", i, " differ in ",
+           text(storage->box(shard_of[device])), " of ", sharded_type_text(*storage), where);
+  });
+  return tensor_of<T, Shard::rank>(storage);
+}
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/tensor/update_shards.hpp
+
+#ifndef TESSERA_TENSOR_UPDATE_SHARDS_HPP
+#define TESSERA_TENSOR_UPDATE_SHARDS_HPP
+
+namespace tessera {
+
+/// Writes to a tensor in place: calls f(box, values) for each distinct shard of this process, with its row-major
+/// elements as a span. Copies of the tensor keep their values: memory that is shared with them is copied before it is
+/// written.
+///
+///     ts::update_shards(x, [](const ts::Box& box, std::span<float> values) { ... });
+template <class T, int Rank, class F> void update_shards(ShardedTensor<T, Rank>& x, F&& f) {
+  const TensorStorage& from = storage_of(x);
+  if (!from.unique()) {
+    const StoragePtr copy(new TensorStorage(from.mesh(), from.dtype(), from.shape(), from.sharding()));
+    for (int shard = 0; shard < from.shard_count(); ++shard)
+      if (const std::int64_t count = volume(extents(from.box(shard))); count > 0 && from.holds(shard))
+        std::memcpy(copy->data(shard), from.data(shard), static_cast<std::size_t>(count) * sizeof(T));
+    x = tensor_of<T, Rank>(copy);
+  }
+  auto& storage = static_cast<TensorStorage&>(*x.storage());
+  for (int shard = 0; shard < storage.shard_count(); ++shard) {
+    if (!storage.holds(shard)) continue;
+    const Box& box = storage.box(shard);
+    f(box, std::span<T>(static_cast<T*>(storage.data(shard)), static_cast<std::size_t>(volume(extents(box)))));
+  }
+}
+
+/// Replaces the elements of a tensor by one shard per device, in any order, as local_shards returns them. The sharding
+/// stays; copies of the tensor keep their values.
+/// Errors: `host_data` for a device without a shard or with two, for a wrong size or box, for unequal replicas.
+template <class T, int Rank, class Shards>
+void load_local_shards(ShardedTensor<T, Rank>& x, const Shards& shards, Here at = Here::current()) {
+  const TensorStorage& storage = storage_of(x);
+  x = from_local_shards(storage.mesh(), spec_of(storage.sharding(), storage.mesh()), storage.shape(), shards, at);
+}
+
+}  // namespace tessera
+
+#endif
+
 // ---- tessera/nn/embedding.hpp
 
 #ifndef TESSERA_NN_EMBEDDING_HPP
@@ -47255,16 +49233,38 @@ ConvTranspose3d<Options, T, Bias> conv_transpose3d(Key key, Extent in, Extent ou
 
 namespace tessera::nn {
 
+/// An Embedding of which each row is trained.
+inline constexpr std::int64_t no_padding = std::numeric_limits<std::int64_t>::min();
+
 /// Looks up a row of a table for each token, as torch.nn.Embedding: tokens [...] to [..., features].
 ///
-/// table [classes, features]. Errors: dim_range for a token that is no class. Communication: with the table sharded by
-/// class, an all_reduce of the result.
-template <Element T = float> struct Embedding {
+/// table [classes, features]. The row `Padding` gets no gradient (padding_idx of PyTorch; -1 is the last row). Errors:
+/// dim_range for a token that is no class. Communication: with the table sharded by class, an all_reduce of the result.
+template <Element T = float, std::int64_t Padding = no_padding> struct Embedding {
   ShardedTensor<T, 2> table;
 
   static constexpr std::array field_names{"table"};
   constexpr auto operator()(const auto& tokens, Here at = Here::current()) const {
-    return embedding(table, tokens, at);
+    if constexpr (Padding == no_padding)
+      return tessera::embedding(table, tokens, at);
+    else
+      return tessera::embedding<Padding>(table, tokens, at);
+  }
+  /// The layer with the rows that `tokens` read scaled down to a p-norm of at most `most`, where it is larger: max_norm
+  /// and norm_type of torch.nn.Embedding. PyTorch changes these rows in each call, before it reads them; here a step of
+  /// training does it before the forward pass, and returns the changed layer with its other results:
+  ///
+  ///     model.embedding = model.embedding.renormalized(tokens, 1.0);
+  ///     const auto [loss, gradient] = ts::value_and_grad(f)(model, tokens);
+  /// Communication: that of ts::renorm, and an all_reduce of a count of each class where the tokens are split.
+  template <class Tokens, NumberOperand Most, NumberOperand P = int>
+  constexpr Embedding renormalized(const Tokens& tokens, const Most& most, const P& p = 2,
+                                   Here at = Here::current()) const {
+    const tessera::detail::LayerCall call(at, table);
+    const auto all = tessera::detail::flattened(tokens, at);
+    const auto reads = segment_sum(ones_like(cast<std::int32_t>(all, at), at), all, extent<0>(table, at), at);
+    const auto is_read = tessera::call<GreaterTag>(Source::from(at), reads, 0);
+    return {select(unsqueeze<1>(is_read, at), renorm<0>(table, p, most, at), table, at)};
   }
   /// Logits of each class, x table^T, for x [..., features]: the output matrix of a model whose weights are tied, as
   /// attend of flax.linen.Embed. The gradient of the table is the sum of those of its uses. An x of bf16 or f16 gives
@@ -47291,11 +49291,25 @@ template <Element T = float> struct Positions {
   }
 };
 
-template <Element T = float>
-Embedding<T> embedding(Key key, Extent classes, Extent features, const ShardingStrategy& strategy,
-                       double stddev = 0.02) {
-  return {
+/// Rows of normal numbers, and of zeros for the padding. Errors: `dim_range` for a padding that is no row.
+template <Element T = float, std::int64_t Padding = no_padding>
+Embedding<T, Padding> embedding(Key key, Extent classes, Extent features, const ShardingStrategy& strategy,
+                                double stddev = 0.02, Here at = Here::current()) {
+  Embedding<T, Padding> made{
       normal<T>(key, {classes, features}, strategy.mesh, strategy.embedding, 0, static_cast<computed_t<T>>(stddev))};
+  if constexpr (Padding != no_padding) {
+    constexpr std::int64_t from_end = Padding < 0 ? 1 : 0;
+    const std::int64_t row = Padding + from_end * classes.value;
+    if (row < 0 || row >= classes.value)
+      fail(errc::dim_range, "[nn::embedding] padding: row ", Padding, " of ", classes.value, " classes",
+           Source::from(at));
+    update_shards(made.table, [&](const Box& box, std::span<T> values) {
+      if (row < box.begin[0] || row >= box.end[0]) return;
+      const std::int64_t width = box.end[1] - box.begin[1];
+      std::fill_n(values.begin() + (row - box.begin[0]) * width, width, T{});
+    });
+  }
+  return made;
 }
 template <Element T = float>
 Positions<T> positions(Key key, Extent context, Extent features, const ShardingStrategy& strategy,
@@ -47334,34 +49348,6 @@ constexpr bool matches_pattern(std::string_view name, std::string_view pattern) 
   }
   while (p < pattern.size() && pattern[p] == '*') ++p;
   return p == pattern.size();
-}
-
-}  // namespace tessera
-
-#endif
-
-// ---- tessera/ops/stop_gradient.hpp
-
-#ifndef TESSERA_OPS_STOP_GRADIENT_HPP
-#define TESSERA_OPS_STOP_GRADIENT_HPP
-
-namespace tessera {
-
-namespace detail {
-
-struct StopGradientTag {
-  template <class A> using result = A;
-  static constexpr Value emit(Value context, Value x) {
-    return build::unary(ops::op_v<ops::StopGradientOp>, x.at(context.source));
-  }
-};
-
-}  // namespace detail
-
-/// x, which gradients treat as a constant: jax.lax.stop_gradient, Tensor.detach. What only the gradient behind it needs
-/// is not computed. No communication.
-template <TensorArgument X> constexpr auto stop_gradient(const X& x, Here at = Here::current()) {
-  return call<detail::StopGradientTag>(Source::from(at), x);
 }
 
 }  // namespace tessera
@@ -47619,6 +49605,16 @@ constexpr auto stack(const Tensors& tensors, Here at = Here::current()) {
         return call<detail::StackTag<A::rank, detail::checked_dim<D, A::rank + 1>()>>(Source::from(at), first, rest...);
       },
       tensors);
+}
+
+/// With a dim as an argument it does not compile.
+template <TensorArgument A, TensorArgument B, std::integral Dim> constexpr A stack(const A& a, const B&, Dim) {
+  return detail::refuse_dim_argument<Dim>(a);
+}
+template <class Tensors, std::integral Dim>
+  requires requires { std::tuple_size<Tensors>::value; }
+constexpr auto stack(const Tensors& tensors, Dim) {
+  return detail::refuse_dim_argument<Dim>(std::get<0>(tensors));
 }
 
 /// The coordinates of a grid of points (torch.meshgrid and jnp.meshgrid with indexing "ij"), a tuple:
@@ -48569,50 +50565,18 @@ constexpr auto cummin(const X& x, Here at = Here::current()) {
   return call<detail::CumulativeTag<ops::CumminOp, X::rank, detail::checked_dim<D, X::rank>(), S>>(Source::from(at), x);
 }
 
-}  // namespace tessera
-
-#endif
-
-// ---- tessera/ops/indexing/gather.hpp
-
-#ifndef TESSERA_OPS_INDEXING_GATHER_HPP
-#define TESSERA_OPS_INDEXING_GATHER_HPP
-
-namespace tessera {
-
-namespace detail {
-
-template <int Rank, int D> struct GatherTag {
-  static constexpr auto leading_dims = ops::LeadingDims::extended;
-  template <class A, class Indices> struct result : A {
-    using Checks = decltype([] {
-      static_assert(
-          std::is_same_v<typename Indices::type, std::int32_t> || std::is_same_v<typename Indices::type, std::int64_t>,
-          "tessera: the indices of gather must be std::int32_t or std::int64_t; use ts::cast<std::int32_t>(indices)");
-      static_assert(Indices::rank == A::rank, "tessera: the indices of gather must have the rank of the first operand");
-    });
-  };
-  static constexpr Value emit(Value context, Value x, Value indices) {
-    const int dim = x.shifted(D, Rank);
-    if ((x.node().singletons & ~unsigned{indices.node().singletons} & ~(1u << dim)) != 0)
-      context.refuse(errc::shape_mismatch,
-                     "[gather] dims: a dim has static extent 1 in the operand, but not in the indices; use "
-                     "ts::broadcast_like first");
-    return build::gather(x.at(context.source), dim, indices);
-  }
-};
-
-}  // namespace detail
-
-/// Elements along dim D at integer indices (torch.gather): y[.., k, ..] = x[.., indices[.., k, ..], ..]. The result has
-/// the shape of the indices, which have the rank of x and its extents along the other dims. Along a dim of static
-/// extent 1 of the indices, all elements of x have the same index (jnp.take_along_axis):
-/// `gather<1>(x, ts::unsqueeze<2>(rows))` of x [b, n, f] and rows [b, m] copies rows, [b, m, f]. The gradient adds the
-/// cotangent at the indices. Errors: dim_range for an index outside of the dim, shape_mismatch where another dim
-/// differs. Communication: D of x is made whole, as in sort; indices that are split along D stay split.
-template <int D, TensorArgument X, TensorArgument Indices>
-constexpr auto gather(const X& x, const Indices& indices, Here at = Here::current()) {
-  return call<detail::GatherTag<X::rank, detail::checked_dim<D, X::rank>()>>(Source::from(at), x, indices);
+/// With a dim as an argument they do not compile.
+template <TensorArgument X, std::integral Dim> constexpr X cumsum(const X& x, Dim) {
+  return detail::refuse_dim_argument<Dim>(x);
+}
+template <TensorArgument X, std::integral Dim> constexpr X cumprod(const X& x, Dim) {
+  return detail::refuse_dim_argument<Dim>(x);
+}
+template <TensorArgument X, std::integral Dim> constexpr X cummax(const X& x, Dim) {
+  return detail::refuse_dim_argument<Dim>(x);
+}
+template <TensorArgument X, std::integral Dim> constexpr X cummin(const X& x, Dim) {
+  return detail::refuse_dim_argument<Dim>(x);
 }
 
 }  // namespace tessera
@@ -48687,6 +50651,20 @@ constexpr auto topk(const X& x, const K& k, Here at = Here::current()) {
   const auto indices = call<detail::ArgsortTag<X::rank, dim, Order::descending, Index>>(Source::from(at), x, Dim(k));
   const auto values = call<detail::GatherTag<X::rank, dim>>(Source::from(at), x, indices);
   return TopK<std::remove_const_t<decltype(values)>, std::remove_const_t<decltype(indices)>>{values, indices};
+}
+
+/// With a dim as an argument they do not compile.
+template <TensorArgument X, std::integral Dim> constexpr X argsort(const X& x, Dim) {
+  return detail::refuse_dim_argument<Dim>(x);
+}
+template <TensorArgument X, std::integral Dim> constexpr X sort(const X& x, Dim) {
+  return detail::refuse_dim_argument<Dim>(x);
+}
+template <TensorArgument X, SizeOperand K> constexpr X topk(const X& x, const K&) {
+  return detail::refuse_dim_argument<K>(x);
+}
+template <TensorArgument X, SizeOperand K, std::integral Dim> constexpr X topk(const X& x, const K&, Dim) {
+  return detail::refuse_dim_argument<Dim>(x);
 }
 
 }  // namespace tessera
@@ -48902,6 +50880,39 @@ MoE<T, How> moe(Key key, Extent features, Extent hidden, Extent experts, Dim cho
            normal<T>(fourth, {experts, hidden, features}, strategy.mesh, spec(Role::row), 0, width)},
           choices,
           capacity};
+}
+
+}  // namespace tessera::nn
+
+#endif
+
+// ---- tessera/nn/normalization/running_statistics.hpp
+
+#ifndef TESSERA_NN_NORMALIZATION_RUNNING_STATISTICS_HPP
+#define TESSERA_NN_NORMALIZATION_RUNNING_STATISTICS_HPP
+
+namespace tessera::nn {
+
+/// The mean and the variance of each feature, averaged over past batches. They are no parameters of a model, but a
+/// state that a training step takes and returns, so that no optimizer changes them.
+template <Element T = float> struct RunningStatistics {
+  ShardedTensor<T, 1> mean, variance;
+
+  static constexpr std::array field_names{"mean", "variance"};
+  /// These after a batch: (1 - momentum) of these and momentum of the batch, without a gradient of it.
+  template <class Batch, class Momentum>
+  constexpr RunningStatistics moved(const Batch& batch, const Momentum& momentum, Here at) const {
+    const auto next = [&](const ShardedTensor<T, 1>& old, const auto& now) {
+      return old + (stop_gradient(now, at) - old) * momentum;
+    };
+    return {next(mean, batch.mean), next(variance, batch.variance)};
+  }
+};
+
+/// Running statistics before the first batch: means of zero and variances of one.
+template <Element T = float>
+RunningStatistics<T> running_statistics(Extent features, const ShardingStrategy& strategy) {
+  return {zeros<T>({features}, strategy.mesh, strategy.vector), ones<T>({features}, strategy.mesh, strategy.vector)};
 }
 
 }  // namespace tessera::nn
@@ -49170,24 +51181,37 @@ template <int Rank, NormOver Over> struct FeatureNormTag {
 
 enum class Moment { mean, unbiased_variance };
 
-template <int Rank, Moment Of> struct BatchMomentTag {
+/// A moment of each feature; over instances the mean of the moments of all images.
+template <int Rank, NormOver Over, Moment Of> struct FeatureMomentTag {
   template <class X> struct result : Typed<loss_t<X>, 1> {
     using Checks = decltype([] {
-      static_assert(floating_v<X> && Rank >= 2,
+      static_assert(Over == NormOver::instance || (floating_v<X> && Rank >= 2),
                     "tessera: batch_norm_statistics takes a float, double, bf16 or f16 tensor [batch, ..., features]");
+      static_assert(
+          Over == NormOver::batch || (floating_v<X> && Rank >= 3),
+          "tessera: instance_norm_statistics takes a float, double, bf16 or f16 tensor [batch, ..., features] "
+          "with a dim between these two");
     });
   };
   static constexpr Value emit(Value context, Value x) {
     x = x.at(context.source);
     const Value part = build::cast(normed_part<Rank>(x), computed_as(x.dtype()));
     x = build::cast(x, computed_as(x.dtype()));
-    const unsigned dims = normed_dims<Rank, NormOver::batch>(x);
+    const unsigned dims = normed_dims<Rank, Over>(x);
     const build::Moments m = build::moments(x, part, dims);
-    if (Of == Moment::mean) return build::drop_singletons(m.first + m.rest, dims);
+    if (Of == Moment::mean) return of_all_images(x, m.first + m.rest, dims);
     const Value count = build::element_count(x, dims), one = x.number(1, DType::i64);
     const Value divisor = build::binary(Op::maximum, count - one, one);
     const Value ratio = build::cast(count, x.dtype()) / build::cast(divisor, x.dtype());
-    return build::drop_singletons(m.variance * ratio, dims);
+    return of_all_images(x, m.variance * ratio, dims);
+  }
+
+ private:
+  static constexpr Value of_all_images(Value x, Value moment, unsigned dims) {
+    if (Over == NormOver::batch) return build::drop_singletons(moment, dims);
+    const unsigned images = 1u << x.leading(Rank);
+    const Value count = build::cast(build::element_count(x, images), x.dtype());
+    return build::drop_singletons(build::reduce(Op::sum, moment, images, true) / count, dims | images);
   }
 };
 
@@ -49243,14 +51267,19 @@ template <class Mean, class Variance> struct BatchStatistics {
   Mean mean;
   Variance variance;
 };
+namespace detail {
+template <NormOver Over, class X> constexpr auto statistics_of(const X& x, Here at) {
+  const auto mean = call<FeatureMomentTag<X::rank, Over, Moment::mean>>(Source::from(at), x);
+  const auto variance = call<FeatureMomentTag<X::rank, Over, Moment::unbiased_variance>>(Source::from(at), x);
+  return BatchStatistics<std::remove_const_t<decltype(mean)>, std::remove_const_t<decltype(variance)>>{mean, variance};
+}
+}  // namespace detail
 /// The mean and the variance of each feature of x [batch, ..., features] over all other dims: `const auto [mean,
 /// variance] = ts::batch_norm_statistics(x)`. The variance is unbiased, over one element less than there are, as in
 /// PyTorch's running variance, and 0 where there is one. Of bf16 and f16 they are f32. Beside a batch_norm of the same
 /// x in one program they share its sums and its communication.
 template <TensorArgument X> constexpr auto batch_norm_statistics(const X& x, Here at = Here::current()) {
-  const auto mean = call<detail::BatchMomentTag<X::rank, detail::Moment::mean>>(Source::from(at), x);
-  const auto variance = call<detail::BatchMomentTag<X::rank, detail::Moment::unbiased_variance>>(Source::from(at), x);
-  return BatchStatistics<std::remove_const_t<decltype(mean)>, std::remove_const_t<decltype(variance)>>{mean, variance};
+  return detail::statistics_of<detail::NormOver::batch>(x, at);
 }
 /// Batch norm by given statistics, vectors of features: what evaluation computes.
 template <TensorArgument X, TensorArgument Mean, TensorArgument Variance, TensorArgument Gain, TensorArgument Bias,
@@ -49264,6 +51293,12 @@ template <TensorArgument X, TensorArgument Gain, TensorArgument Bias, NumberOper
 constexpr auto instance_norm(const X& x, const Gain& gain, const Bias& bias, const Eps& eps = 1e-5,
                              Here at = Here::current()) {
   return call<detail::FeatureNormTag<X::rank, detail::NormOver::instance>>(Source::from(at), x, gain, bias, eps);
+}
+/// What the running statistics of instance norm average: the mean and the unbiased variance of each feature of each
+/// image of x [batch, ..., features], averaged over the images. All else as batch_norm_statistics, beside an
+/// instance_norm of the same x; over a split batch an all_reduce of two vectors of features.
+template <TensorArgument X> constexpr auto instance_norm_statistics(const X& x, Here at = Here::current()) {
+  return detail::statistics_of<detail::NormOver::instance>(x, at);
 }
 /// Group norm: statistics of each image over all dims and the features of one of `groups` groups. Errors:
 /// shape_mismatch, also for groups that don't divide the features. Source: Wu, He, 1803.08494.
@@ -49283,14 +51318,6 @@ constexpr auto group_norm(const X& x, const Gain& gain, const Bias& bias, const 
 #define TESSERA_NN_NORMALIZATION_BATCH_NORM_HPP
 
 namespace tessera::nn {
-
-/// The mean and the variance of each feature, averaged over past batches. They are no parameters of a model, but a
-/// state that a training step takes and returns, so that no optimizer changes them.
-template <Element T = float> struct RunningStatistics {
-  ShardedTensor<T, 1> mean, variance;
-
-  static constexpr std::array field_names{"mean", "variance"};
-};
 
 /// Batch norm of x [batch, ..., features], as torch.nn.BatchNorm1d, 2d and 3d with the features last:
 ///
@@ -49316,12 +51343,7 @@ template <Element T = float> struct BatchNorm {
   template <class X>
   constexpr auto train(const X& x, const RunningStatistics<T>& running, Here at = Here::current()) const {
     const tessera::detail::LayerCall call(at, x);
-    const auto batch = tessera::batch_norm_statistics(x, at);
-    const auto next = [&](const ShardedTensor<T, 1>& old, const auto& now) {
-      return old + (stop_gradient(now, at) - old) * momentum;
-    };
-    const RunningStatistics<T> moved{next(running.mean, batch.mean), next(running.variance, batch.variance)};
-    return std::tuple((*this)(x, at), moved);
+    return std::tuple((*this)(x, at), running.moved(tessera::batch_norm_statistics(x, at), momentum, at));
   }
 };
 
@@ -49331,11 +51353,6 @@ BatchNorm<T> batch_norm(Extent features, const ShardingStrategy& strategy, doubl
                         double momentum = 0.1) {
   return {ones<T>({features}, strategy.mesh, strategy.vector), zeros<T>({features}, strategy.mesh, strategy.vector),
           epsilon, momentum};
-}
-/// Running statistics before the first batch: means of zero and variances of one.
-template <Element T = float>
-RunningStatistics<T> running_statistics(Extent features, const ShardingStrategy& strategy) {
-  return {zeros<T>({features}, strategy.mesh, strategy.vector), ones<T>({features}, strategy.mesh, strategy.vector)};
 }
 
 }  // namespace tessera::nn
@@ -49386,23 +51403,40 @@ GroupNorm<T> group_norm(Dim groups, Extent features, const ShardingStrategy& str
 namespace tessera::nn {
 
 /// Normalizes each feature of each image of x [batch, ..., features] over all other dims, then multiplies by gain and
-/// adds bias, as torch.nn.InstanceNorm1d, 2d and 3d with affine=True and the features last. Errors and communication:
-/// as ts::instance_norm. Source: Ulyanov et al., 1607.08022.
+/// adds bias, as torch.nn.InstanceNorm1d, 2d and 3d with affine=True and the features last:
+///
+///     const auto y = norm(x);                          // normalized by each image, in training and evaluation
+///     const auto [y, next] = norm.train(x, running);   // the same, and the next running statistics
+///     const auto y = norm(x, running);                 // evaluation: normalized by running statistics
+/// Running statistics are track_running_stats=True of PyTorch: (1 - momentum) running + momentum of this batch, of
+/// which they average the means and unbiased variances of all images; they have no gradient. An image of one element
+/// for each feature has a variance of 0; PyTorch refuses it. Errors and communication: as ts::instance_norm; over a
+/// split batch train adds an all_reduce of the statistics. Source: Ulyanov et al., 1607.08022.
 template <Element T = float> struct InstanceNorm {
   ShardedTensor<T, 1> gain, bias;
-  Scalar epsilon = 1e-5;
+  Scalar epsilon = 1e-5, momentum = 0.1;
 
-  static constexpr std::array field_names{"gain", "bias", "epsilon"};
+  static constexpr std::array field_names{"gain", "bias", "epsilon", "momentum"};
   constexpr auto operator()(const auto& x, Here at = Here::current()) const {
     return tessera::instance_norm(x, gain, bias, epsilon, at);
+  }
+  template <class X>
+  constexpr auto operator()(const X& x, const RunningStatistics<T>& running, Here at = Here::current()) const {
+    return tessera::batch_norm_inference(x, running.mean, running.variance, gain, bias, epsilon, at);
+  }
+  template <class X>
+  constexpr auto train(const X& x, const RunningStatistics<T>& running, Here at = Here::current()) const {
+    const tessera::detail::LayerCall call(at, x);
+    return std::tuple((*this)(x, at), running.moved(tessera::instance_norm_statistics(x, at), momentum, at));
   }
 };
 
 /// An InstanceNorm with a gain of ones and a bias of zeros.
 template <Element T = float>
-InstanceNorm<T> instance_norm(Extent features, const ShardingStrategy& strategy, double epsilon = 1e-5) {
+InstanceNorm<T> instance_norm(Extent features, const ShardingStrategy& strategy, double epsilon = 1e-5,
+                              double momentum = 0.1) {
   return {ones<T>({features}, strategy.mesh, strategy.vector), zeros<T>({features}, strategy.mesh, strategy.vector),
-          epsilon};
+          epsilon, momentum};
 }
 
 }  // namespace tessera::nn
@@ -50818,8 +52852,9 @@ template <class Model> constexpr Growable<Value> parameters_of(const Model& mode
   return collect.values;
 }
 
-/// Calls f on the corresponding values of several models, and collects its results, `Outputs` values per tensor.
-template <class F, std::size_t Inputs, std::size_t Outputs> struct MapParameters {
+/// Calls f on the corresponding values of several models, and collects its results, `Outputs` values per tensor, which
+/// are in a tuple if they are Several.
+template <class F, std::size_t Inputs, std::size_t Outputs, bool Several> struct MapParameters {
   F& f;
   const std::array<Growable<Value>, Inputs>& inputs;
   std::array<Growable<Value>, Outputs> outputs{};
@@ -50845,7 +52880,18 @@ template <class F, std::size_t Inputs, std::size_t Outputs> struct MapParameters
 
  private:
   template <class S, class Result> constexpr void keep(const Result& result) {
-    if constexpr (tessera::detail::is_tuple_v<Result>) {
+    constexpr bool is_tuple = tessera::detail::is_tuple_v<Result>, is_same_count = [] {
+      if constexpr (is_tuple)
+        return Several && std::tuple_size_v<Result> == Outputs;
+      else
+        return !Several;
+    }();
+    static_assert(is_same_count,
+                  "tessera: the function of tree_map must return as many tensors for each rank and element type: one "
+                  "tensor, or a tuple of as many, for all tensors of the model");
+    if constexpr (!is_same_count) {
+      for (Growable<Value>& list : outputs) list.push_back(inputs[0][next]);  // so that no error follows from it
+    } else if constexpr (is_tuple) {
       [&]<std::size_t... O>(std::index_sequence<O...>) {
         (outputs[O].push_back(checked<S>(std::get<O>(result))), ...);
       }(std::make_index_sequence<Outputs>{});
@@ -50926,7 +52972,8 @@ template <class F, class X, std::size_t... I> struct OutputCount<F, X, std::inde
 /// and returns a model of the results, as jax.tree.map does. Optimizers are written with it.
 ///
 /// f takes a Sym of each model and returns a Sym, or a tuple of Syms for a tuple of models; it is generic in the ranks
-/// and element types that the model has. For a tensor of a Stack it gets one value for all layers: elementwise
+/// and element types that the model has, and may do other things for other ranks: `if constexpr (decltype(p)::rank ==
+/// 2)`. Of each it returns as many tensors. For a tensor of a Stack it gets one value for all layers: elementwise
 /// operations and reductions over given dims treat each layer separately. The result has the Dims, Scalars and integer
 /// tensors of the first model. Errors: structure if the models differ in structure. No communication of its own.
 ///
@@ -50938,7 +52985,7 @@ template <class F, class First, class... Rest> constexpr auto tree_map(F f, cons
   for (const Growable<Value>& list : inputs)
     if (list.size() != inputs[0].size())
       fail(errc::structure, "[tree_map] structure: the models have different numbers of tensors");
-  detail::MapParameters<F, 1 + sizeof...(Rest), Count::value> map{f, inputs};
+  detail::MapParameters<F, 1 + sizeof...(Rest), Count::value, Count::several> map{f, inputs};
   for_each_leaf(first, map);
   if constexpr (Count::several) {
     return [&]<std::size_t... O>(std::index_sequence<O...>) {
@@ -51897,7 +53944,7 @@ constexpr Value reduced(const Value& total) {
 
 /// The sum of the squares of all elements of all tensors, including all layers of Stacks; in f64 if any tensor is f64.
 constexpr Value sum_of_squares(const Growable<Value>& values, Source source) {
-  if (values.empty()) fail(errc::structure, "[clip_by_global_norm] gradients: the model has no floating-point tensor");
+  if (values.empty()) fail(errc::structure, "[global_norm] the model has no floating-point tensor");
   const DType wide = summed_as(values);
   Value total{};
   for (const Value& value : values) {
@@ -51936,13 +53983,35 @@ template <class Model> constexpr Model scaled(const Model& gradients, const Valu
                   gradients);
 }
 
+/// global_norm of values of a trace.
+struct GlobalNorm {
+  template <class... X> constexpr Sym<float, 0> operator()(Here at, const X&... x) const {
+    Growable<Value> values;
+    const auto add = [&](const Growable<Value>& of_one) {
+      for (const Value& value : of_one) values.push_back(value);
+    };
+    (add(parameters_of(x)), ...);
+    const Value total = sum_of_squares(values, Source::from(at));
+    return Sym<float, 0>(build::cast(build::apply<ops::SqrtOp>(total), DType::f32));
+  }
+};
+
 }  // namespace optim::detail
 
-/// Inside a traced function: the Euclidean norm of all elements of a model, as optax.global_norm. Communication: one
+/// The Euclidean norm of all elements of a model, as optax.global_norm: of the values of a traced function, or of a
+/// stored tensor or a tuple of stored tensors. Errors: structure without a floating-point tensor. Communication: one
 /// all_reduce of a rank-0 tensor; partial values are reduced first.
-template <class Model> constexpr Sym<float, 0> global_norm(const Model& model, Here at = Here::current()) {
-  const Value total = optim::detail::sum_of_squares(optim::detail::parameters_of(model), Source::from(at));
-  return Sym<float, 0>(build::cast(build::apply<ops::SqrtOp>(total), DType::f32));
+template <class Model> constexpr auto global_norm(const Model& model, Here at = Here::current()) {
+  return optim::detail::GlobalNorm{}(at, model);
+}
+template <TensorOperand X> constexpr auto global_norm(const X& x, Here at = Here::current()) {
+  return detail::composed_call(optim::detail::GlobalNorm{}, at, x);
+}
+template <TensorOperand... X>
+  requires(sizeof...(X) > 0)
+constexpr auto global_norm(const std::tuple<X...>& tensors, Here at = Here::current()) {
+  return std::apply([&](const X&... x) { return detail::composed_call(optim::detail::GlobalNorm{}, at, x...); },
+                    tensors);
 }
 
 /// Inside a traced function: scales gradients so that their global norm is at most `max_norm`, as
@@ -52195,6 +54264,37 @@ constexpr Value quotient(const Value& a, const Value& b, double other) {
   return build::select(none, a.number(other), a / build::select(none, b.number(1), b));
 }
 
+/// The direction d = -H g, where H approximates the inverse of the Hessian by the last steps s and changes of the
+/// gradient y, the latest first. Adds the pair of the last step, which was `moved` from where the gradient was
+/// `before`.
+template <std::size_t History>
+constexpr Growable<Value> next_direction(const Vectors& all, const Growable<Value>& g, const Growable<Value>& before,
+                                         const Growable<Value>& moved, std::array<Growable<Value>, History>& s,
+                                         std::array<Growable<Value>, History>& y) {
+  // The pair of the last step comes first, unless the curvature along it is too small.
+  const Growable<Value> change = all.map([](Value now, Value then) { return now - then; }, g, before);
+  const Value curvature = all.dot(change, moved), keeps = build::greater(curvature, curvature.number(1e-10));
+  for (std::size_t i = History - 1; i > 0; --i) {
+    s[i] = all.select(keeps, s[i - 1], s[i]);
+    y[i] = all.select(keeps, y[i - 1], y[i]);
+  }
+  s[0] = all.select(keeps, moved, s[0]);
+  y[0] = all.select(keeps, change, y[0]);
+
+  const Value minus_one = curvature.number(-1);
+  Growable<Value> d = all.times(minus_one, g);
+  std::array<Value, History> inverse{}, taken{};
+  for (std::size_t i = 0; i < History; ++i) {
+    inverse[i] = quotient(curvature.number(1), all.dot(y[i], s[i]), 0);
+    taken[i] = all.dot(s[i], d) * inverse[i];
+    d = all.plus(d, minus_one * taken[i], y[i]);
+  }
+  const Value square = all.dot(y[0], y[0]);
+  d = all.times(quotient(all.dot(y[0], s[0]), square, 1), d);
+  for (std::size_t i = History; i-- > 0;) d = all.plus(d, taken[i] - all.dot(y[i], d) * inverse[i], s[i]);
+  return d;
+}
+
 }  // namespace optim::detail
 
 /// Inside a traced function: one iteration of L-BFGS, with a step of fixed size along the direction that the last
@@ -52204,8 +54304,8 @@ constexpr Value quotient(const Value& a, const Value& b, double other) {
 ///     p = p + rate d;  in the first step p = p - rate min(1, 1 / sum |g|) g
 /// A pair with y s of at most 1e-10 is not kept, and a step is not made if g d is above -tolerance. These are the
 /// numbers of torch.optim.LBFGS without a line search, of which one call of `step` makes max_iter iterations. For a
-/// start that is far from the least loss use a small rate: nothing checks that the loss falls. Sums are f32, for models
-/// of f64 f64.
+/// start that is far from the least loss use a small rate: nothing checks that the loss falls; ts::train::minimize has
+/// a line search. Sums are f32, for models of f64 f64.
 ///
 /// Communication: 3 History + 4 all_reduces of a rank-0 tensor; partial gradients are reduced into the sharding of the
 /// parameters. Errors: structure when model, gradients and state differ. Source: Nocedal, Math. Comp. 35 (1980); Liu,
@@ -52226,36 +54326,15 @@ constexpr auto lbfgs(const Model& model, const Gradients& gradients,
   const Growable<Value> g =
       all.map([](Value x, Value like) { return build::alike(x, like, {.exactly = true}); }, given, p);
 
-  // The pair of the last step comes first, unless the curvature along it is too small.
-  const Growable<Value> change = all.map([](Value x, Value y) { return x - y; }, g, before);
-  const Value curvature = all.dot(change, moved), keeps = build::greater(curvature, curvature.number(1e-10));
   std::array<Growable<Value>, History> s = parameters_of_each(state.moves), y = parameters_of_each(state.changes);
-  for (std::size_t i = History - 1; i > 0; --i) {
-    s[i] = all.select(keeps, s[i - 1], s[i]);
-    y[i] = all.select(keeps, y[i - 1], y[i]);
-  }
-  s[0] = all.select(keeps, moved, s[0]);
-  y[0] = all.select(keeps, change, y[0]);
-
-  const Value minus_one = curvature.number(-1);
-  Growable<Value> d = all.times(minus_one, g);
-  std::array<Value, History> inverse{}, taken{};
-  for (std::size_t i = 0; i < History; ++i) {
-    inverse[i] = quotient(curvature.number(1), all.dot(y[i], s[i]), 0);
-    taken[i] = all.dot(s[i], d) * inverse[i];
-    d = all.plus(d, minus_one * taken[i], y[i]);
-  }
-  const Value square = all.dot(y[0], y[0]);
-  d = all.times(quotient(all.dot(y[0], s[0]), square, 1), d);
-  for (std::size_t i = History; i-- > 0;) d = all.plus(d, taken[i] - all.dot(y[i], d) * inverse[i], s[i]);
+  const Growable<Value> d = next_direction(all, g, before, moved, s, y);
+  const Value slope = all.dot(g, d);
 
   const Value root = p.front().at(all.source), t = lower(root, step);
-  const auto number = [&](const Scalar& of) { return build::cast(lower(root, of), curvature.dtype()); };
-  const Value least =
-      build::apply<ops::MinimumOp>(quotient(curvature.number(1), all.sum_of_sizes(g), 1), curvature.number(1));
-  const Value rate =
-      number(config.learning_rate) * build::select(build::less(t.number(1), t), curvature.number(1), least);
-  const Value falls = build::less(all.dot(g, d), minus_one * number(config.tolerance));
+  const auto number = [&](const Scalar& of) { return build::cast(lower(root, of), slope.dtype()); };
+  const Value least = build::apply<ops::MinimumOp>(quotient(slope.number(1), all.sum_of_sizes(g), 1), slope.number(1));
+  const Value rate = number(config.learning_rate) * build::select(build::less(t.number(1), t), slope.number(1), least);
+  const Value falls = build::less(slope, slope.number(-1) * number(config.tolerance));
   const Growable<Value> move = all.times(build::select(falls, rate, rate.number(0)), d);
   const Growable<Value> next =
       all.map([](Value x, Value by) { return build::alike(x + by, x, {.exactly = true}); }, p, move);
@@ -53751,8 +55830,8 @@ template <int Rank, int D, std::uint32_t Stream> struct PermutationTag {
 
 /// Bools that are true with the given probabilities (torch.bernoulli, jax.random.bernoulli). Key, stream and
 /// communication of all draws of this header: as of uniform_like.
-template <std::uint32_t Stream = 0, TensorArgument P, class Key>
-constexpr auto bernoulli(const P& probabilities, const Key& key, Here at = Here::current()) {
+template <std::uint32_t Stream = 0, TensorArgument P, class Key = detail::NoKey>
+constexpr auto bernoulli(const P& probabilities, const Key& key = {}, Here at = Here::current()) {
   return call<detail::BernoulliTag<Stream>>(Source::from(at), probabilities, detail::drawn_from(key));
 }
 
@@ -53760,54 +55839,56 @@ constexpr auto bernoulli(const P& probabilities, const Key& key, Here at = Here:
 /// Ranges have at most 2^53 values.
 ///
 ///     const auto die = ts::randint_like<std::int32_t>(x, 1, 7, key);
-template <Element T, std::uint32_t Stream = 0, TensorArgument Like, NumberOperand Low, NumberOperand High, class Key>
-constexpr auto randint_like(const Like& like, const Low& low, const High& high, const Key& key,
+template <Element T, std::uint32_t Stream = 0, TensorArgument Like, NumberOperand Low, NumberOperand High,
+          class Key = detail::NoKey>
+constexpr auto randint_like(const Like& like, const Low& low, const High& high, const Key& key = {},
                             Here at = Here::current()) {
   return call<detail::RandintTag<T, Stream, detail::has_sharding_v<Like>>>(Source::from(at), like, low, high,
                                                                            detail::drawn_from(key));
 }
 
 /// Exponential draws of rate 1, in [0, 17) for f32: -log(1 - u). Divide by another rate.
-template <std::uint32_t Stream = 0, TensorArgument Like, class Key>
-constexpr auto exponential_like(const Like& like, const Key& key, Here at = Here::current()) {
+template <std::uint32_t Stream = 0, TensorArgument Like, class Key = detail::NoKey>
+constexpr auto exponential_like(const Like& like, const Key& key = {}, Here at = Here::current()) {
   return call<detail::ExponentialTag<Stream, detail::has_sharding_v<Like>>>(Source::from(at), like,
                                                                             detail::drawn_from(key));
 }
 
 /// Draws of the standard Gumbel distribution, -log(-log(u)); of the standard Laplace distribution, of variance 2; of
 /// the standard Cauchy distribution, tan(pi (u - 1/2)). Multiply by a scale, and add a location.
-template <std::uint32_t Stream = 0, TensorArgument Like, class Key>
-constexpr auto gumbel_like(const Like& like, const Key& key, Here at = Here::current()) {
+template <std::uint32_t Stream = 0, TensorArgument Like, class Key = detail::NoKey>
+constexpr auto gumbel_like(const Like& like, const Key& key = {}, Here at = Here::current()) {
   return call<detail::InverseTag<detail::Gumbel, Stream, detail::has_sharding_v<Like>>>(Source::from(at), like,
                                                                                         detail::drawn_from(key));
 }
-template <std::uint32_t Stream = 0, TensorArgument Like, class Key>
-constexpr auto laplace_like(const Like& like, const Key& key, Here at = Here::current()) {
+template <std::uint32_t Stream = 0, TensorArgument Like, class Key = detail::NoKey>
+constexpr auto laplace_like(const Like& like, const Key& key = {}, Here at = Here::current()) {
   return call<detail::InverseTag<detail::Laplace, Stream, detail::has_sharding_v<Like>>>(Source::from(at), like,
                                                                                          detail::drawn_from(key));
 }
-template <std::uint32_t Stream = 0, TensorArgument Like, class Key>
-constexpr auto cauchy_like(const Like& like, const Key& key, Here at = Here::current()) {
+template <std::uint32_t Stream = 0, TensorArgument Like, class Key = detail::NoKey>
+constexpr auto cauchy_like(const Like& like, const Key& key = {}, Here at = Here::current()) {
   return call<detail::InverseTag<detail::Cauchy, Stream, detail::has_sharding_v<Like>>>(Source::from(at), like,
                                                                                         detail::drawn_from(key));
 }
 /// Draws of the standard logistic distribution, log(u / (1 - u)), of variance pi^2 / 3 (jax.random.logistic).
-template <std::uint32_t Stream = 0, TensorArgument Like, class Key>
-constexpr auto logistic_like(const Like& like, const Key& key, Here at = Here::current()) {
+template <std::uint32_t Stream = 0, TensorArgument Like, class Key = detail::NoKey>
+constexpr auto logistic_like(const Like& like, const Key& key = {}, Here at = Here::current()) {
   return call<detail::InverseTag<detail::Logistic, Stream, detail::has_sharding_v<Like>>>(Source::from(at), like,
                                                                                           detail::drawn_from(key));
 }
 /// -1 or 1, with a probability of one half each, in the element type of `like` (jax.random.rademacher).
-template <std::uint32_t Stream = 0, TensorArgument Like, class Key>
-constexpr auto rademacher_like(const Like& like, const Key& key, Here at = Here::current()) {
+template <std::uint32_t Stream = 0, TensorArgument Like, class Key = detail::NoKey>
+constexpr auto rademacher_like(const Like& like, const Key& key = {}, Here at = Here::current()) {
   return call<detail::InverseTag<detail::Rademacher, Stream, detail::has_sharding_v<Like>>>(Source::from(at), like,
                                                                                             detail::drawn_from(key));
 }
 /// Standard normal draws within [lower, upper] only, by the inverse of erf of a uniform draw between erf(lower /
 /// sqrt(2)) and erf(upper / sqrt(2)), as jax.random.truncated_normal. In f32 the bounds should not both be beyond 5 on
 /// one side, where erf is 1.
-template <std::uint32_t Stream = 0, TensorArgument Like, NumberOperand Lower, NumberOperand Upper, class Key>
-constexpr auto truncated_normal_like(const Like& like, const Lower& lower, const Upper& upper, const Key& key,
+template <std::uint32_t Stream = 0, TensorArgument Like, NumberOperand Lower, NumberOperand Upper,
+          class Key = detail::NoKey>
+constexpr auto truncated_normal_like(const Like& like, const Lower& lower, const Upper& upper, const Key& key = {},
                                      Here at = Here::current()) {
   return call<detail::InverseTag<detail::TruncatedNormal, Stream, detail::has_sharding_v<Like>>>(
       Source::from(at), like, detail::drawn_from(key), lower, upper);
@@ -53821,8 +55902,9 @@ enum class Replacement : std::uint8_t { no, yes };
 /// shape_mismatch for a count above n without replacement. Communication: as topk; with replacement as argmax.
 ///
 ///     const auto some = ts::multinomial<ts::Replacement::yes>(weights, 16, key);
-template <Replacement R = Replacement::no, std::uint32_t Stream = 0, TensorArgument P, SizeOperand Count, class Key>
-constexpr auto multinomial(const P& weights, const Count& count, const Key& key, Here at = Here::current()) {
+template <Replacement R = Replacement::no, std::uint32_t Stream = 0, TensorArgument P, SizeOperand Count,
+          class Key = detail::NoKey>
+constexpr auto multinomial(const P& weights, const Count& count, const Key& key = {}, Here at = Here::current()) {
   const auto noisy = call<detail::PerturbedTag<Stream>>(
       Source::from(at),
       call<detail::LogWeightsTag<P::rank, R == Replacement::yes>>(Source::from(at), weights, Dim(count)),
@@ -53836,15 +55918,15 @@ constexpr auto multinomial(const P& weights, const Count& count, const Key& key,
 /// Indices along dim D, drawn with the probabilities softmax<D>(logits): the argmax of logits plus Gumbel noise
 /// (jax.random.categorical). The result lacks dim D; a logit of -infinity is never drawn. No gradient. Communication:
 /// as argmax.
-template <int D = -1, std::uint32_t Stream = 0, TensorArgument Logits, class Key>
-constexpr auto categorical(const Logits& logits, const Key& key, Here at = Here::current()) {
+template <int D = -1, std::uint32_t Stream = 0, TensorArgument Logits, class Key = detail::NoKey>
+constexpr auto categorical(const Logits& logits, const Key& key = {}, Here at = Here::current()) {
   return argmax<D>(call<detail::PerturbedTag<Stream>>(Source::from(at), logits, detail::drawn_from(key)), at);
 }
 
 /// x with the indices of dim D in random order, the same for all other dims (jax.random.permutation). Its gradient goes
 /// back to where each element came from. Communication: as index_select.
-template <int D, std::uint32_t Stream = 0, TensorArgument X, class Key>
-constexpr auto permutation(const X& x, const Key& key, Here at = Here::current()) {
+template <int D, std::uint32_t Stream = 0, TensorArgument X, class Key = detail::NoKey>
+constexpr auto permutation(const X& x, const Key& key = {}, Here at = Here::current()) {
   constexpr int dim = detail::checked_dim<D, X::rank>();
   return index_select<D>(
       x, call<detail::PermutationTag<X::rank, dim, Stream>>(Source::from(at), x, detail::drawn_from(key)), at);
@@ -53902,8 +55984,8 @@ template <std::uint32_t Stream> struct StochasticRoundTag {
 ///
 /// Numbers that bf16 has, infinities and NaN stay as they are; a number beyond the largest of bf16 is rounded to
 /// nearest, as are denormal numbers. The gradient is that of a cast. Key, stream and communication: as of uniform_like.
-template <std::uint32_t Stream = 0, TensorArgument X, class Key>
-constexpr auto stochastic_round(const X& x, const Key& key, Here at = Here::current()) {
+template <std::uint32_t Stream = 0, TensorArgument X, class Key = detail::NoKey>
+constexpr auto stochastic_round(const X& x, const Key& key = {}, Here at = Here::current()) {
   return call<detail::StochasticRoundTag<Stream>>(Source::from(at), x, detail::drawn_from(key));
 }
 
@@ -54351,9 +56433,96 @@ constexpr T elements_where(const Flags& flags, const T& yes, const T& no, Here a
   }
 }
 
+/// associative_scan of values of a trace. `direction`: 1 combines each element with those before it, -1 with those
+/// behind it.
+template <int D, class F, class Elements>
+constexpr auto associative_scan(const F& f, const Elements& elements, const Value& direction, Here at) {
+  const Value context = direction;
+  const auto x = as_carry(context, elements);
+  using X = std::remove_const_t<decltype(x)>;
+  constexpr bool is_tensors = is_tensors_v<X>;
+  static_assert(is_tensors,
+                "tessera: ts::associative_scan takes a tensor, or a tuple, pair or array of tensors; give the fields "
+                "of a struct as a tuple");
+  if constexpr (!is_tensors) {
+    return x;
+  } else {
+    const Dim count = extent<D>(first_tensor(x), at);
+    const Dim steps(log2_rounded_up(as_size(lower(context, count))));
+    const auto places = counted_to<std::int32_t>(context, count);
+    const Sym<std::int32_t, 0> last(build::cast(lower(context, count - 1), DType::i32));
+    const auto step = [&](const auto&, const auto& carry) {
+      const auto& [so_far, distance] = carry;
+      const auto wanted = as_sym(call<SubTag>(Source::from(at), places, distance));
+      const auto other = minimum(maximum(wanted, 0, at), last, at);
+      const auto has_other = tessera::equal(wanted, other, at);
+      const auto combined = as_carry(context, f(elements_at<D>(so_far, other, at), so_far));
+      constexpr bool is_alike = std::is_same_v<std::remove_const_t<decltype(combined)>, X>;
+      static_assert(is_alike, "tessera: the function of ts::associative_scan returns tensors of the element types, "
+                              "ranks and structure of its arguments; convert element types with ts::cast");
+      if constexpr (is_alike)
+        return std::pair(elements_where<D>(has_other, combined, so_far, at),
+                         call<AddTag>(Source::from(at), distance, distance));
+      else
+        return carry;
+    };
+    return fori_loop(0, steps, step, std::pair(x, Sym<std::int32_t, 0>(direction)), at).first;
+  }
+}
+
+/// Item `Item` of the result, from stored tensors: X are their element types and ranks, Structure<...> is what holds
+/// them.
+template <int D, int Item, class F, template <class...> class Structure, class... X> struct AssociativeScanTag {
+  static constexpr const char* function = "associative_scan";
+  template <class...> using result = std::tuple_element_t<Item, std::tuple<X...>>;
+  template <class...> static constexpr void convert(Value& direction, std::same_as<Value> auto&...) {
+    direction = build::cast(direction, DType::i32);
+  }
+  static constexpr Value emit(Value context, Value direction, std::same_as<Value> auto... x) {
+    using Elements = Structure<Sym<typename X::type, X::rank>...>;
+    const auto all =
+        associative_scan<D>(F{}, Elements{Sym<typename X::type, X::rank>(x)...}, direction.at(context.source), Here());
+    if constexpr (TensorOperand<Elements>)
+      return all.value;
+    else
+      return std::get<Item>(all).value;
+  }
+};
+
+/// associative_scan of tensors outside of a trace: an expression for each.
+template <int D, class F> struct StoredScan {
+  template <template <class...> class Structure, class... X>
+  static constexpr auto of(int direction, Source source, const X&... x) {
+    return [&]<std::size_t... I>(std::index_sequence<I...>) {
+      return [](const auto&... made) {
+        return Structure<std::remove_cvref_t<decltype(made)>...>{made...};
+      }(call<AssociativeScanTag<D, static_cast<int>(I), F, Structure, typed_of<X>...>>(source, direction, x...)...);
+    }(std::index_sequence_for<X...>{});
+  }
+};
+template <class... X> using OneTensor = std::tuple_element_t<0, std::tuple<X...>>;
+
+/// Whether T is a tensor that is not a value of a trace, or a tuple or pair of such.
+template <class T> inline constexpr bool is_stored_v = StoredOperand<T>;
+template <class Tag, class... X>
+inline constexpr bool is_stored_v<Expr<Tag, X...>> = ((is_stored_v<X> || NumberOperand<X>)&&...);
+template <template <class...> class Tuple, class First, class... Rest>
+  requires(is_tuple_v<Tuple<First, Rest...>>)
+inline constexpr bool is_stored_v<Tuple<First, Rest...>> = is_stored_v<First> && (is_stored_v<Rest> && ...);
+
+template <int D, class F, TensorOperand X> constexpr auto stored_scan(int direction, Source source, const X& x) {
+  return StoredScan<D, F>::template of<OneTensor>(direction, source, x);
+}
+template <int D, class F, template <class...> class Tuple, class... X>
+  requires(is_tuple_v<Tuple<X...>>)
+constexpr auto stored_scan(int direction, Source source, const Tuple<X...>& elements) {
+  return std::apply([&](const X&... x) { return StoredScan<D, F>::template of<Tuple>(direction, source, x...); },
+                    elements);
+}
+
 }  // namespace detail
 
-/// Inside a traced function: all partial results of an associative function along dim D, as jax.lax.associative_scan:
+/// All partial results of an associative function along dim D, as jax.lax.associative_scan:
 /// element i of the result is `f(...f(f(x0, x1), x2)..., xi)`. `elements` is a tensor, or a tuple, pair or array of
 /// tensors that have dim D in common; the result is like it. f takes two such structures and computes all elements of
 /// them at once: it sees whole tensors, and combines elements with equal indices. With `{.reverse = true}` the elements
@@ -54367,50 +56536,25 @@ constexpr T elements_where(const Flags& flags, const T& yes, const T& no, Here a
 /// Step k, of ceil(log2 n), combines each element with the one 2^k before it (Hillis and Steele). f is traced once, in
 /// one loop; it computes n elements a step, so n log2 n in all. ts::cumsum and ts::cumprod are faster for sums and
 /// products, and ts::scan does less work for long dims where its n steps have enough to do each. The first 2^k elements
-/// are combined with element 0 and the result is dropped: f has to be finite there, for its gradient. Errors:
+/// are combined with element 0 and the result is dropped: f has to be finite there, for its gradient. Of stored tensors
+/// it is an expression, for a tuple one for each item, which computes the whole scan; f must not capture then. Errors:
 /// shape_mismatch for tensors of other extents along D, or a result of another shape. Communication: none if D is not
 /// split; else each step gathers each tensor along D, and the result is split again. All other dims stay split. Source:
 /// Hillis, Steele, Data parallel algorithms, 1986.
 template <int D = 0, class F, class Elements>
 constexpr auto associative_scan(const F& f, const Elements& elements, ScanOptions options = {},
                                 Here at = Here::current()) {
-  const Value found = detail::trace_in(elements);
-  if (found.module == nullptr)
-    fail(errc::unsupported,
-         "[associative_scan] outside of a traced function: call ts::associative_scan inside a function of ts::compile",
-         Source::from(at));
-  const Value context = found.at(Source::from(at));
-  const auto x = detail::as_carry(context, elements);
-  using X = std::remove_const_t<decltype(x)>;
-  constexpr bool is_tensors = detail::is_tensors_v<X>;
-  static_assert(is_tensors,
-                "tessera: ts::associative_scan takes a tensor, or a tuple, pair or array of tensors; give the fields "
-                "of a struct as a tuple");
-  if constexpr (!is_tensors) {
-    return x;
+  const int direction = options.reverse ? -1 : 1;
+  if constexpr (detail::is_stored_v<Elements> && std::is_empty_v<F>) {
+    return detail::stored_scan<D, F>(direction, Source::from(at), elements);
   } else {
-    const Dim count = extent<D>(detail::first_tensor(x), at);
-    const Dim steps(detail::log2_rounded_up(detail::as_size(lower(context, count))));
-    const auto places = detail::counted_to<std::int32_t>(context, count);
-    const Sym<std::int32_t, 0> last(build::cast(lower(context, count - 1), DType::i32));
-    const auto step = [&](const auto&, const auto& carry) {
-      const auto& [so_far, distance] = carry;
-      const Source source = Source::from(at);
-      const auto before = call<SubTag>(source, places, distance), after = call<AddTag>(source, places, distance);
-      const auto other = options.reverse ? minimum(after, last, at) : maximum(before, 0, at);
-      const auto has_other = options.reverse ? less_equal(after, last, at) : greater_equal(before, 0, at);
-      const auto combined = detail::as_carry(context, f(detail::elements_at<D>(so_far, other, at), so_far));
-      constexpr bool is_alike = std::is_same_v<std::remove_const_t<decltype(combined)>, X>;
-      static_assert(is_alike, "tessera: the function of ts::associative_scan returns tensors of the element types, "
-                              "ranks and structure of its arguments; convert element types with ts::cast");
-      if constexpr (is_alike)
-        return std::pair(detail::elements_where<D>(has_other, combined, so_far, at),
-                         call<AddTag>(source, distance, distance));
-      else
-        return carry;
-    };
-    const auto one = Sym<std::int32_t, 0>(context.integer(1, DType::i32));
-    return fori_loop(0, steps, step, std::pair(x, one), at).first;
+    const Value found = detail::trace_in(elements);
+    if (found.module == nullptr)
+      fail(
+          errc::unsupported,
+          "[associative_scan] outside of a traced function: call ts::associative_scan inside a function of ts::compile",
+          Source::from(at));
+    return detail::associative_scan<D>(f, elements, found.at(Source::from(at)).integer(direction, DType::i32), at);
   }
 }
 
@@ -55601,263 +57745,6 @@ constexpr auto combinations(const X& x, Here at = Here::current()) {
 
 #endif
 
-// ---- tessera/ops/data_movement/creation.hpp
-
-#ifndef TESSERA_OPS_DATA_MOVEMENT_CREATION_HPP
-#define TESSERA_OPS_DATA_MOVEMENT_CREATION_HPP
-
-// Tensors of given extents inside a traced function, each with any tensor of the function as the last argument. Stored
-// tensors are in tensor/creation.hpp.
-
-namespace tessera {
-
-namespace detail {
-
-/// 0, 1, ..., n - 1 along one dim of several, the others of which have extent 1.
-constexpr Value counted_along(Value size, int dim, int rank) {
-  const Value line = size.make({.op = Op::arange, .dtype = DType::i32, .rank = 1}, {size.id});
-  return build::insert_singletons(line, ((1u << rank) - 1) & ~(1u << dim), rank);
-}
-
-template <class T, int Rank> struct FullTag {
-  static constexpr const char* function = "full";
-  static_assert(Rank <= max_rank, "tessera: a tensor has at most 8 dims");
-  template <class X, class N, class... Sizes> struct result : Typed<T, Rank> {
-    using Checks = decltype([] {
-      static_assert(is_floating_v<T> || !std::is_same_v<typename N::type, Number<NumberKind::floating>>,
-                    "tessera: an integer or bool tensor can't be filled with a floating number; use an integer");
-    });
-  };
-  template <class, class N, class... Sizes>
-  static constexpr void convert(Value&, Value& value, std::same_as<Value> auto&...) {
-    value = convert_operand<N>(value, dtype_v<T>);
-  }
-  static constexpr Value emit(Value context, Value, Value value, std::same_as<Value> auto... sizes) {
-    Value like{};  // of this only the shape is used
-    int dim = 0;
-    for (const Value& size : {as_size(sizes).at(context.source)...}) {
-      const Value own = counted_along(size, dim++, Rank);
-      like = like.module == nullptr ? own : like + own;
-    }
-    return build::broadcast(value.at(context.source), like);
-  }
-};
-
-template <class T> struct EyeTag {
-  static constexpr const char* function = "eye";
-  template <class X, class Rows, class Columns> using result = Typed<T, 2>;
-  static constexpr Value emit(Value context, Value, Value rows, Value columns) {
-    const Value down = counted_along(as_size(rows).at(context.source), 0, 2);
-    return build::cast(build::equal(down, counted_along(as_size(columns), 1, 2)), dtype_v<T>);
-  }
-};
-
-/// Points of a line, or powers of them, computed in f64: each half of the points from its own end, so that both ends
-/// are exact.
-template <class T, bool Powers> struct LinspaceTag {
-  static_assert(is_floating_v<T>, "tessera: linspace and logspace make tensors of float, double, bf16 and f16");
-  static constexpr const char* function = Powers ? "logspace" : "linspace";
-  template <class X, class Count, class... Numbers> using result = Typed<T, 1>;
-  static constexpr Value emit(Value context, Value, Value count, Value start, Value end,
-                              std::same_as<Value> auto... base) {
-    const auto real = [](Value x) { return build::cast(x, DType::f64); };
-    count = as_size(count).at(context.source);
-    start = real(start), end = real(end);
-    const Value place = real(counted_along(count, 0, 1)), last = real(count) - 1.0;
-    const Value step = (end - start) / build::binary(Op::maximum, last, last.number(1));
-    const Value near_start = build::binary(Op::less_equal, place * 2.0, last);
-    Value made = build::select(near_start, start + place * step, end - (last - place) * step);
-    if constexpr (Powers) made = build::apply<ops::PowOp>((real(base), ...), made);
-    return build::cast(made, dtype_v<T>);
-  }
-};
-
-}  // namespace detail
-
-/// A tensor of equal elements, of given extents: `full<float>({n, 4}, 0.5, x)`. `in` is any tensor of the function, of
-/// which neither elements nor shape are used. Each dim is split as what reads the result or a constraint needs it. No
-/// communication. Errors: shape_mismatch for a negative extent.
-///
-///     const auto carry = ts::zeros<float>({ts::extent<0>(x), 64}, x);   // [B, 64]
-template <Element T, std::size_t Rank, NumberOperand N, TensorArgument X>
-constexpr auto full(const Dim (&shape)[Rank], const N& value, const X& in, Here at = Here::current()) {
-  return [&]<std::size_t... I>(std::index_sequence<I...>) {
-    using Tag = detail::FullTag<T, static_cast<int>(Rank)>;
-    if constexpr (std::is_same_v<N, bool>)
-      return call<Tag>(Source::from(at), in, static_cast<int>(value), shape[I]...);
-    else
-      return call<Tag>(Source::from(at), in, value, shape[I]...);
-  }(std::make_index_sequence<Rank>{});
-}
-template <Element T, std::size_t Rank, TensorArgument X>
-constexpr auto zeros(const Dim (&shape)[Rank], const X& in, Here at = Here::current()) {
-  return full<T>(shape, 0, in, at);
-}
-template <Element T, std::size_t Rank, TensorArgument X>
-constexpr auto ones(const Dim (&shape)[Rank], const X& in, Here at = Here::current()) {
-  return full<T>(shape, 1, in, at);
-}
-
-/// The identity matrix [n, n], or 1 on the diagonal of [n, m] and 0 elsewhere: `eye<float>(n, x)`. As full.
-template <Element T, SizeOperand N, TensorArgument X>
-constexpr auto eye(const N& n, const X& in, Here at = Here::current()) {
-  return call<detail::EyeTag<T>>(Source::from(at), in, Dim(n), Dim(n));
-}
-template <Element T, SizeOperand N, SizeOperand M, TensorArgument X>
-constexpr auto eye(const N& n, const M& m, const X& in, Here at = Here::current()) {
-  return call<detail::EyeTag<T>>(Source::from(at), in, Dim(n), Dim(m));
-}
-
-/// `count` points at equal distances from `start` to `end`, both included: `linspace(-1, 1, 5, x)` is -1, -0.5, 0, 0.5,
-/// 1. One point is `start`. T is float by default, or double, bf16, f16; points are computed in double and rounded
-/// once. Ends are numbers or ts::Scalars. As full.
-template <Element T = float, NumberOperand Start, NumberOperand End, SizeOperand N, TensorArgument X>
-constexpr auto linspace(const Start& start, const End& end, const N& count, const X& in, Here at = Here::current()) {
-  return call<detail::LinspaceTag<T, false>>(Source::from(at), in, Dim(count), start, end);
-}
-/// `base` to the power of the points of linspace: `logspace(-1, 2, 4, x)` is 0.1, 1, 10, 100.
-template <Element T = float, NumberOperand Start, NumberOperand End, SizeOperand N, TensorArgument X>
-constexpr auto logspace(const Start& start, const End& end, const N& count, const X& in, Here at = Here::current()) {
-  return call<detail::LinspaceTag<T, true>>(Source::from(at), in, Dim(count), start, end, 10.0);
-}
-template <Element T = float, NumberOperand Start, NumberOperand End, SizeOperand N, NumberOperand Base,
-          TensorArgument X>
-constexpr auto logspace(const Start& start, const End& end, const N& count, const Base& base, const X& in,
-                        Here at = Here::current()) {
-  return call<detail::LinspaceTag<T, true>>(Source::from(at), in, Dim(count), start, end, base);
-}
-
-}  // namespace tessera
-
-#endif
-
-// ---- tessera/ops/data_movement/reshape.hpp
-
-#ifndef TESSERA_OPS_DATA_MOVEMENT_RESHAPE_HPP
-#define TESSERA_OPS_DATA_MOVEMENT_RESHAPE_HPP
-
-// Shapes given by the extents of all dims.
-
-namespace tessera {
-
-namespace detail {
-
-template <int Rank, int Dims> struct ReshapeTag {
-  static_assert(Rank >= 1, "tessera: reshape takes a tensor with dims; a scalar broadcasts");
-  static_assert(Dims <= max_rank, "tessera: a tensor has at most 8 dims");
-  template <class X, class... Sizes> using result = Typed<typename X::type, Dims>;
-  static constexpr Value emit(Value context, Value x, auto... given) {
-    x = x.at(context.source);
-    const int lead = x.leading(Rank);
-    Value sizes[] = {as_size(given)...}, total = x.integer(1, DType::i64), product = total;
-    for (int d = 0; d < Rank; ++d) total = total * build::extent(x, lead + d);
-    for (const Value& size : sizes) product = product * size;
-    // With one size of -1, the product is that of the others, negative.
-    const Value others = build::binary(Op::maximum, -product, x.integer(1, DType::i64));
-    Factors f{};
-    unsigned ones = 0;
-    for (int d = 0; d < Dims; ++d) {
-      Value& size = sizes[d];
-      if (size.is_number(1) && (f.count > 0 || d + 1 < Dims)) {
-        ones |= 1u << (lead + d);
-        continue;
-      }
-      const Value extent = build::select(build::less(size, size.number(0)), total / others, size);
-      sizes[f.count] = extent;
-      f.order[f.count] = f.out_dim[f.count] = f.count;
-      ++f.count;
-    }
-    const int kept = f.count;
-    if constexpr (Rank > 1) x = MergeTag<Rank, 0, Rank - 1>::emit(context, x);
-    return build::insert_singletons(rearrange(x, 1, kept, f, sizes, {.by = MadeBy::reshape}), ones, lead + Dims);
-  }
-};
-
-template <int Rank, int Dims> struct BroadcastToTag {
-  static_assert(Rank <= Dims, "tessera: a tensor can't be broadcast to fewer dims");
-  static_assert(Dims <= max_rank, "tessera: a tensor has at most 8 dims");
-  template <class X, class... Sizes> using result = Typed<typename X::type, Dims>;
-  static constexpr Value emit(Value context, Value x, auto... given) {
-    x = x.at(context.source);
-    if (x.rank() != Rank)
-      context.refuse(errc::unsupported,
-                     "[broadcast_to] leading dims: use it outside of a shard_map, and inside the block of a Stack");
-    const Value operand = x;
-    x = build::insert_singletons(x, (1u << (Dims - Rank)) - 1, Dims);
-    Value like{};  // of these only the shape is used
-    unsigned ones = 0;
-    bool same = true;
-    int d = 0;
-    for (const Value& given_size : {as_size(given)...}) {
-      const int dim = d++;
-      const bool fresh = dim < Dims - Rank;
-      const Value extent = fresh ? x.number(1, DType::i64) : build::extent(operand, dim - (Dims - Rank));
-      const bool keeps = given_size.is_number(-1) || given_size == extent;
-      if (given_size.is_number(-1) && fresh)
-        context.refuse(errc::shape_mismatch, "[broadcast_to] -1: a dim that the operand lacks has no extent to keep");
-      if (x.is_singleton(dim) && (keeps || given_size.is_number(1))) continue;
-      const bool computed = !given_size.node().is_constant() && !fresh;
-      const Value size =
-          keeps      ? extent
-          : computed ? build::select(build::binary(Op::equal, given_size, given_size.number(-1)), extent, given_size)
-                     : given_size;
-      same = same && size == extent;
-      const Node counted{.op = Op::arange, .dtype = DType::i32, .rank = 1, .labels = pack_maker(MadeBy::broadcast_to)};
-      const Value own = build::insert_singletons(x.make(counted, {size.id}), ((1u << Dims) - 1) & ~(1u << dim), Dims);
-      like = like.module == nullptr ? own : like + own;
-      if (size.is_number(1)) ones |= 1u << dim;  // the broadcast checks that the dim has extent 1
-      if (x.is_singleton(dim) || size == extent || size.is_number(1)) continue;
-      if constexpr (Dims < max_rank) {
-        const Value once = size.number(1, DType::i64), none = size.number(0, DType::i64);
-        const Value copies =
-            build::select(build::binary(Op::equal, extent, once), build::binary(Op::maximum, size, none), once);
-        x = repeated(x, dim, copies, false);
-      }
-    }
-    if (same) return x;
-    x = ops::checked_broadcast(x, like, MadeBy::broadcast_to);
-    for (int dim = 0; dim < Dims; ++dim)
-      if (ones >> dim & 1u) x = build::slice(x, dim, x.number(0, DType::i64), x.number(1, DType::i64));
-    return x;
-  }
-};
-
-template <template <int, int> class Tag, class X, std::size_t Dims>
-constexpr auto call_with_sizes(Source source, const X& x, const Dim (&sizes)[Dims]) {
-  return [&]<std::size_t... I>(std::index_sequence<I...>) {
-    return call<Tag<X::rank, static_cast<int>(Dims)>>(source, x, sizes[I]...);
-  }(std::make_index_sequence<Dims>{});
-}
-
-}  // namespace detail
-
-/// x with its elements in row-major order in another shape (torch.reshape): `reshape(x, {n, -1})`. One extent may be
-/// -1, which follows from the others. Errors: shape_mismatch where the numbers of elements differ, and for an extent of
-/// 0. Communication: all dims are merged and split again, so a dim behind the first that is split may be gathered;
-/// split_dim and merge_dims name the dims that change, and keep the sharding of all others.
-template <TensorArgument X, std::size_t Dims>
-constexpr auto reshape(const X& x, const Dim (&sizes)[Dims], Here at = Here::current()) {
-  return detail::call_with_sizes<detail::ReshapeTag>(Source::from(at), x, sizes);
-}
-
-/// x broadcast to the given extents, trailing dims aligned (torch.broadcast_to, Tensor.expand): dims that x lacks are
-/// new, dims of extent 1 are repeated, all others have the extent that is given; -1 keeps an extent. The gradient is
-/// summed over the copies. Errors: shape_mismatch for any other extent. Of a tensor of 8 dims only dims of static
-/// extent 1 are repeated. No communication. A new dim is split as what reads the result or a constraint needs; where
-/// nothing asks for a split, each device has it whole, also if its extent is that of a split dim. Where the extent of a
-/// dim is known only when the program is planned, as 4 of a stored tensor, the dim is copied before it is broadcast; -1
-/// or ts::extent<D>(x) saves the copy.
-///
-///     const auto rows = ts::broadcast_to(bias, {ts::extent<0>(x), 4});   // [4] gives [N, 4]
-template <TensorArgument X, std::size_t Dims>
-constexpr auto broadcast_to(const X& x, const Dim (&sizes)[Dims], Here at = Here::current()) {
-  return detail::call_with_sizes<detail::BroadcastToTag>(Source::from(at), x, sizes);
-}
-
-}  // namespace tessera
-
-#endif
-
 // ---- tessera/ops/elementwise/float_tests.hpp
 
 #ifndef TESSERA_OPS_ELEMENTWISE_FLOAT_TESTS_HPP
@@ -56015,264 +57902,6 @@ template <int D = -1, TensorArgument X> constexpr auto glu(const X& x, Here at =
 
 #endif
 
-// ---- tessera/ops/indexing/index_put.hpp
-
-#ifndef TESSERA_OPS_INDEXING_INDEX_PUT_HPP
-#define TESSERA_OPS_INDEXING_INDEX_PUT_HPP
-
-// Rows of a tensor read and written at vectors of indices. Compositions: a vector has the number of the row that goes
-// to each index, and rows are looked up there, so that a tensor that is written stays split.
-
-namespace tessera {
-
-namespace detail {
-
-template <class Indices> constexpr void check_row_indices() {
-  static_assert(
-      std::is_same_v<typename Indices::type, std::int32_t> || std::is_same_v<typename Indices::type, std::int64_t>,
-      "tessera: indices must be std::int32_t or std::int64_t; use ts::cast<std::int32_t>(indices)");
-}
-template <class Indices> constexpr void check_index_vector() {
-  check_row_indices<Indices>();
-  static_assert(Indices::rank == 1, "tessera: rows are written at a vector of indices");
-}
-constexpr Value one_vector(Value indices, Value context) {
-  if (indices.rank() != 1)
-    context.refuse(
-        errc::unsupported,
-        "[index_put] leading dims: write at indices outside of a shard_map, and inside the block of a Stack");
-  return indices.at(context.source);
-}
-/// 0, 1, ... along dim D of x: a vector.
-constexpr Value counting_along(Value x, int dim) {
-  return x.make({.op = Op::arange, .dtype = DType::i32, .rank = 1}, {build::extent(x, dim).id});
-}
-/// A vector along dim `dim` of a tensor of the given rank, to be broadcast against it.
-constexpr Value along_dim(Value vector, int dim, int rank) {
-  const int dims = rank - dim;
-  return build::insert_singletons(vector, (1u << dims) - 2, dims);
-}
-
-template <class X, class Indices, class Source> struct RowsPutIn : X {
-  using Checks = decltype([] {
-    check_index_vector<Indices>();
-    static_assert(Source::rank == X::rank, "tessera: the source of rows has the rank of what it goes to");
-    static_assert(std::is_same_v<typename Source::type, typename X::type>,
-                  "tessera: the source of rows has the element type of what it goes to; use ts::cast");
-  });
-};
-
-template <int Rank, int D> struct IndexCopyTag {
-  template <class X, class Indices, class Source> using result = RowsPutIn<X, Indices, Source>;
-  static constexpr Value emit(Value context, Value x, Value indices, Value source) {
-    x = x.at(context.source);
-    source = source.at(context.source);
-    indices = one_vector(indices, context);
-    const int dim = source.shifted(D, Rank);
-    const Value extent = build::extent(source, dim), count = build::cast(extent, DType::i32);
-    // The row that goes to each index; where none does, the row of zeros behind the source is looked up.
-    const Value none = build::broadcast(count, counting_along(x, dim));
-    const Value row = build::scatter(none, 0, indices, counting_along(source, dim), {.replaces = true});
-    const Value table = build::pad_to(source, dim, extent.number(0), extent + extent.number(1));
-    const Value rows = build::move_dim(EmbeddingTag::emit(context, build::move_dim(table, dim, 0), row), 0, dim);
-    return build::select(build::less(along_dim(row, dim, x.rank()), count), rows, x);
-  }
-};
-
-/// Whether each index along dim D is one of the indices, to be broadcast along dim D.
-template <int Rank, int D> struct IsNamedTag {
-  template <class X, class Indices> struct result : Typed<bool, Rank - D> {
-    using Checks = decltype([] { check_index_vector<Indices>(); });
-  };
-  static constexpr Value emit(Value context, Value x, Value indices) {
-    indices = one_vector(indices, context);
-    const auto filled = [](bool value, Value like) { return build::broadcast(like.number(value, DType::bool_), like); };
-    const Value none = filled(false, counting_along(x.at(context.source), x.shifted(D, Rank)));
-    return along_dim(build::scatter(none, 0, indices, filled(true, counting_along(indices, 0)), {.replaces = true}), D,
-                     Rank);
-  }
-};
-
-/// Elements below 32 bits are added in 32.
-template <int Rank, int D> struct IndexAddTag {
-  template <class X, class Indices, class Source> struct result : X {
-    using Checks = typename RowsPutIn<X, Indices, Source>::Checks;
-    static_assert(!std::is_same_v<typename X::type, bool>, "tessera: index_add does not take bools; use ts::cast");
-  };
-  static constexpr Value emit(Value context, Value x, Value indices, Value source) {
-    indices = one_vector(indices, context);
-    const int dim = x.shifted(D, Rank);
-    const Value wide = build::move_dim(build::cast(x.at(context.source), summed_as(x.dtype())), dim, 0),
-                rows = build::move_dim(build::cast(source.at(context.source), wide.dtype()), dim, 0);
-    if (((rows.node().singletons ^ wide.node().singletons) & ~1u) != 0)
-      context.refuse(errc::shape_mismatch,
-                     "[index_add] dims: a dim has static extent 1 in only one of tensor and source; use "
-                     "ts::broadcast_like first");
-    const Node made{
-        .op = Op::index_add, .dtype = wide.dtype(), .rank = wide.node().rank, .singletons = wide.node().singletons};
-    return build::cast(build::move_dim(wide + wide.make(made, {rows.id, indices.id, wide.id}), 0, dim), x.dtype());
-  }
-};
-
-template <int Rank, class... Indices> constexpr void check_indices() {
-  constexpr bool has_mask = (std::is_same_v<typename Indices::type, bool> || ...);
-  static_assert(!has_mask, "tessera: a mask is no index: the elements where it holds are ts::masked_select(x, mask, "
-                           "size), of which the size is known; to write there, ts::masked_fill(x, mask, number) or "
-                           "ts::select(mask, values, x)");
-  if constexpr (!has_mask) {
-    (check_row_indices<Indices>(), ...);
-    static_assert(sizeof...(Indices) >= 2, "tessera: with one tensor of indices use embedding or index_copy");
-    static_assert(sizeof...(Indices) <= Rank, "tessera: there are at most as many tensors of indices as dims");
-  }
-}
-/// The index into the merged first dims of x, of one index for each of them; an ops::OutsideIndex where one of them is
-/// outside of its dim, of several such dims the first.
-template <int Rank> constexpr Value merged_index(Value context, Value x, std::initializer_list<Value> indices) {
-  if (x.rank() != Rank)
-    context.refuse(errc::unsupported,
-                   "[index] leading dims: use indices outside of a shard_map, and inside the block of a Stack");
-  using ops::OutsideIndex;
-  Value merged{}, outside{};  // where all are inside, `outside` is 0
-  int dim = 0;
-  for (const Value& given : indices) {
-    const Value index = build::cast(given.at(context.source), DType::i64), extent = build::extent(x, dim);
-    const Value own = build::binary(Op::logical_and, build::binary(Op::greater_equal, index, index.number(0)),
-                                    build::less(index, extent));
-    const auto number = [&](std::int64_t of) { return index.number(static_cast<double>(of)); };
-    const auto limited = [&](const Value& v) {
-      return build::binary(Op::maximum, build::binary(Op::minimum, v, number(OutsideIndex::range - 1)),
-                           number(-OutsideIndex::range));
-    };
-    const Value place = limited(index) + number(OutsideIndex::range * (1 + 2 * dim));
-    const Value wrong = number(OutsideIndex::first) - (place * number(OutsideIndex::range) + limited(extent));
-    const Value found = build::select(own, number(0), wrong);
-    merged = merged.module == nullptr ? index : merged * extent + index;
-    outside =
-        outside.module == nullptr ? found : build::select(build::binary(Op::equal, outside, number(0)), found, outside);
-    ++dim;
-  }
-  return build::select(build::binary(Op::equal, outside, outside.number(0)), merged, outside);
-}
-
-template <int Rank> struct IndexTag {
-  static constexpr const char* function = "index";
-  template <class X, class... Indices> struct result {
-    using type = typename X::type;
-    static constexpr int own = [] {
-      int most = 0;
-      ((most = Indices::rank > most ? Indices::rank : most), ...);
-      return most;
-    }();
-    static constexpr int rank = Rank - static_cast<int>(sizeof...(Indices)) + own;
-    using Checks = decltype([] {
-      check_indices<Rank, Indices...>();
-      static_assert(rank <= max_rank, "tessera: a tensor has at most 8 dims");
-    });
-  };
-  static constexpr Value emit(Value context, Value x, auto... indices) {
-    x = x.at(context.source);
-    return EmbeddingTag::emit(context, MergeTag<Rank, 0, static_cast<int>(sizeof...(indices)) - 1>::emit(context, x),
-                              merged_index<Rank>(context, x, {indices...}));
-  }
-};
-
-template <int Rank, bool Accumulate> struct IndexPutTag {
-  static constexpr const char* function = "index_put";
-  template <class X, class Values, class... Indices> struct result : X {
-    using Checks = decltype([] {
-      check_indices<Rank, Indices...>();
-      (check_index_vector<Indices>(), ...);
-      static_assert(Values::rank == Rank - static_cast<int>(sizeof...(Indices)) + 1,
-                    "tessera: the values of index_put are [K, row...], for indices [K] and a tensor [M, N, row...]");
-      static_assert(std::is_same_v<typename Values::type, typename X::type>,
-                    "tessera: the values of index_put have the element type of what they go to; use ts::cast");
-    });
-  };
-  static constexpr Value emit(Value context, Value x, Value values, auto... indices) {
-    constexpr int dims = static_cast<int>(sizeof...(indices)), rank = Rank - dims + 1;
-    using Put = std::conditional_t<Accumulate, IndexAddTag<rank, 0>, IndexCopyTag<rank, 0>>;
-    x = x.at(context.source);
-    const Value index = merged_index<Rank>(context, x, {indices...});
-    const Value put = Put::emit(context, MergeTag<Rank, 0, dims - 1>::emit(context, x), index, values);
-    return [&]<int... I>(std::integer_sequence<int, I...>) {
-      return SplitTag<rank, 0, dims>::emit(context, put, build::extent(x, I + 1)...);
-    }(std::make_integer_sequence<int, dims - 1>{});
-  }
-};
-
-}  // namespace detail
-
-/// x with rows along dim D replaced by those of the source (torch.index_copy, x.at[indices].set): row k of the source
-/// goes to indices[k]; of several rows at one index the last one stays, on every sharding. The source has the dims of
-/// x, with as many rows as indices. Gradients: of x the cotangent of rows that stay, of the source that of the rows
-/// where it went. Errors: dim_range for an index outside of the dim, shape_mismatch where another dim differs.
-/// Communication: a split vector of indices is gathered; the source as in index_select; x stays split.
-///
-///     const auto next = ts::index_copy<0>(cache, slots, keys);   // [S, H], [K], [K, H]
-template <int D, TensorArgument X, TensorArgument Indices, TensorArgument Elements>
-constexpr auto index_copy(const X& x, const Indices& indices, const Elements& source, Here at = Here::current()) {
-  return call<detail::IndexCopyTag<X::rank, detail::checked_dim<D, X::rank>()>>(Source::from(at), x, indices, source);
-}
-
-/// x with rows of the source added along dim D (torch.index_add, x.at[indices].add): row k is added at indices[k]. bf16
-/// and f16 is added in f32; small integers in i32; integers wrap around. Gradients: of x the cotangent, of the source
-/// the cotangent at the indices. Errors as index_copy. Communication: where rows of the source are split, an all-reduce
-/// of the sums; a split dim D of x stays split.
-template <int D, TensorArgument X, TensorArgument Indices, TensorArgument Elements>
-constexpr auto index_add(const X& x, const Indices& indices, const Elements& source, Here at = Here::current()) {
-  return call<detail::IndexAddTag<X::rank, detail::checked_dim<D, X::rank>()>>(Source::from(at), x, indices, source);
-}
-
-/// x with the value in all rows along dim D at the indices, a vector (torch.index_fill). The value is a number or a
-/// tensor, broadcast against x. The gradient of x is 0 where it is overwritten. Errors and communication: as
-/// index_copy.
-template <int D, TensorArgument X, TensorArgument Indices, Operand V>
-constexpr auto index_fill(const X& x, const Indices& indices, const V& value, Here at = Here::current()) {
-  constexpr int dim = detail::checked_dim<D, X::rank>();
-  return masked_fill(x, call<detail::IsNamedTag<X::rank, dim>>(Source::from(at), x, indices), value, at);
-}
-
-/// The elements of the flattened x at indices of any shape (torch.take, jnp.take without an axis). The gradient adds to
-/// the elements that were taken. Errors: dim_range. Communication: as merge_dims and embedding.
-template <TensorArgument X, TensorArgument Indices>
-constexpr auto take(const X& x, const Indices& indices, Here at = Here::current()) {
-  static_assert(X::rank >= 1, "tessera: take needs a tensor with dims");
-  if constexpr (X::rank == 1)
-    return embedding(x, indices, at);
-  else
-    return embedding(merge_dims<0, X::rank - 1>(x, at), indices, at);
-}
-
-/// x at one index for each of its first dims: x[i, j] of PyTorch and JAX. The indices are broadcast against each other:
-/// x [M, N, row...] and indices [K] give [K, row...]. An index below 0 is outside of its dim. Gradient: as embedding.
-/// Errors: dim_range. Communication: as merge_dims and embedding.
-///
-///     const auto picked = ts::index(logits, ts::iota<0, std::int32_t>(labels), labels);   // [B, V], [B], [B]
-template <TensorArgument X, TensorOperand... Indices>
-constexpr auto index(const X& x, const std::tuple<Indices...>& indices, Here at = Here::current()) {
-  return std::apply([&](const Indices&... i) { return call<detail::IndexTag<X::rank>>(Source::from(at), x, i...); },
-                    indices);
-}
-
-/// x with values at one index for each of its first dims (torch.index_put, x.at[i, j].set): x [M, N, row...], indices
-/// [K] and values [K, row...]. With `Accumulate` values are added, as in index_add; otherwise as index_copy, of which
-/// it has the rules, gradients and errors. Communication: as merge_dims and index_copy.
-///
-///     const auto marked = ts::index_put(board, std::tuple(rows, columns), pieces);   // [M, N], ([K], [K]), [K]
-template <bool Accumulate = false, TensorArgument X, TensorOperand... Indices, TensorArgument Elements>
-constexpr auto index_put(const X& x, const std::tuple<Indices...>& indices, const Elements& values,
-                         Here at = Here::current()) {
-  return std::apply(
-      [&](const Indices&... i) {
-        return call<detail::IndexPutTag<X::rank, Accumulate>>(Source::from(at), x, values, i...);
-      },
-      indices);
-}
-
-}  // namespace tessera
-
-#endif
-
 // ---- tessera/ops/indexing/embedding_bag.hpp
 
 #ifndef TESSERA_OPS_INDEXING_EMBEDDING_BAG_HPP
@@ -56354,6 +57983,190 @@ constexpr auto embedding_bag(const Table& table, const Indices& indices, const O
 
 #endif
 
+// ---- tessera/ops/indexing/index_mode.hpp
+
+#ifndef TESSERA_OPS_INDEXING_INDEX_MODE_HPP
+#define TESSERA_OPS_INDEXING_INDEX_MODE_HPP
+
+// Lookups and writes with indices that may be outside of their dim. Compositions: indices are moved into the dim, and
+// what they would have read or written is left out.
+
+namespace tessera {
+
+/// What an index outside of its dim does, for which functions without a mode throw dim_range: the `mode` of JAX. An
+/// index below 0 is outside; JAX counts it from the end.
+enum class IndexMode : std::uint8_t {
+  clip,  ///< it is moved to the nearest index of the dim ("clip")
+  fill,  ///< of a lookup: the element is a value that is given ("fill")
+  drop,  ///< of a write: the element is not written ("drop")
+};
+
+namespace detail {
+
+/// Whether indices are inside of dim D of x.
+template <int Rank, int D> struct IsInsideTag {
+  template <class X, class Indices> struct result : Typed<bool, Indices::rank> {
+    using Checks = decltype([] { check_row_indices<Indices>(); });
+  };
+  static constexpr Value of(Value indices, Value extent) {
+    return build::binary(Op::logical_and, build::binary(Op::greater_equal, indices, indices.number(0)),
+                         build::less(indices, extent));
+  }
+  static constexpr Value emit(Value context, Value x, Value indices) {
+    return of(build::cast(indices.at(context.source), DType::i64), build::extent(x, x.shifted(D, Rank)));
+  }
+};
+/// Indices moved to the nearest one of dim D of x; with `Behind` those outside to the place behind the last element.
+template <int Rank, int D, bool Behind> struct MovedIndicesTag {
+  template <class X, class Indices> struct result : Typed<std::int64_t, Indices::rank> {
+    using Checks = decltype([] { check_row_indices<Indices>(); });
+  };
+  static constexpr Value emit(Value context, Value x, Value indices) {
+    const Value extent = build::extent(x.at(context.source), x.shifted(D, Rank));
+    indices = build::cast(indices.at(context.source), DType::i64);
+    if (Behind) return build::select(IsInsideTag<Rank, D>::of(indices, extent), indices, extent);
+    return build::binary(Op::maximum, build::binary(Op::minimum, indices, extent - extent.number(1)),
+                         indices.number(0));
+  }
+};
+template <int D, class X, class Indices> constexpr auto is_inside(const X& x, const Indices& indices, Here at) {
+  return call<IsInsideTag<X::rank, checked_dim<D, X::rank>()>>(Source::from(at), x, indices);
+}
+template <int D, bool Behind = false, class X, class Indices>
+constexpr auto moved_indices(const X& x, const Indices& indices, Here at) {
+  return call<MovedIndicesTag<X::rank, checked_dim<D, X::rank>(), Behind>>(Source::from(at), x, indices);
+}
+/// A value for each index, to be broadcast along `Behind` dims behind those of the indices.
+template <int Behind, class V> constexpr auto along(const V& v, Here at) {
+  if constexpr (Behind == 0)
+    return v;
+  else
+    return along<Behind - 1>(unsqueeze<-1>(v, at), at);
+}
+
+template <class T> constexpr auto default_fill() {
+  if constexpr (is_floating_v<T>)
+    return std::numeric_limits<double>::quiet_NaN();
+  else if constexpr (std::is_same_v<T, bool>)
+    return true;
+  else
+    return std::is_signed_v<T> ? std::numeric_limits<T>::min() : std::numeric_limits<T>::max();
+}
+template <IndexMode M> constexpr void check_lookup() {
+  static_assert(M != IndexMode::drop, "tessera: IndexMode::drop is for writes; a lookup takes fill or clip");
+}
+template <IndexMode M> constexpr void check_write() {
+  static_assert(M != IndexMode::fill, "tessera: IndexMode::fill is for lookups; a write takes drop or clip");
+}
+
+/// A scatter that does not write the elements of indices outside: they go to an element behind the dim.
+template <int Rank, int D, ScatterRule Rule> struct DroppingScatterTag : ScatterTag<Rank, D, Rule> {
+  static constexpr Value emit(Value context, Value x, Value indices, Value source) {
+    x = x.at(context.source);
+    const int dim = x.shifted(D, Rank);
+    const Value extent = build::extent(x, dim), none = extent.number(0);
+    const Value room = build::pad_to(x, dim, none, extent + extent.number(1));
+    const Value moved = MovedIndicesTag<Rank, D, true>::emit(context, x, indices);
+    return build::slice(ScatterTag<Rank, D, Rule>::emit(context, room, moved, source), dim, none, extent);
+  }
+};
+template <IndexMode M, int D, ScatterRule Rule, class X, class Indices, class Elements>
+constexpr auto scatter_by(const X& x, const Indices& indices, const Elements& source, Here at) {
+  check_write<M>();
+  if constexpr (M == IndexMode::clip)
+    return scatter<D, Rule>(x, moved_indices<D>(x, indices, at), source, at);
+  else
+    return call<DroppingScatterTag<X::rank, checked_dim<D, X::rank>(), Rule>>(Source::from(at), x, indices, source);
+}
+
+/// `looked_up` where the indices are inside, else the fill.
+template <IndexMode M, int D, int Behind, class X, class Indices, class Made, class Fill>
+constexpr auto filled(const X& x, const Indices& indices, const Made& looked_up, const Fill& fill, Here at) {
+  check_lookup<M>();
+  if constexpr (M == IndexMode::clip)
+    return looked_up;
+  else
+    return select(along<Behind>(is_inside<D>(x, indices, at), at), looked_up, fill, at);
+}
+
+}  // namespace detail
+
+/// gather with indices that may be outside of dim D (jnp.take_along_axis with a mode): `gather<1,
+/// ts::IndexMode::clip>(x, indices)`; `gather<1, ts::IndexMode::fill>(x, indices, 0)` of another fill than JAX's, which
+/// is NaN, of integers the least signed or the largest unsigned one. Gradient: as gather; 0 for elements that are
+/// filled. Errors: dim_range for a dim without elements. Communication: as gather.
+template <int D, IndexMode M, TensorArgument X, TensorArgument Indices, Operand Fill>
+constexpr auto gather(const X& x, const Indices& indices, const Fill& fill, Here at = Here::current()) {
+  return detail::filled<M, D, 0>(x, indices, gather<D>(x, detail::moved_indices<D>(x, indices, at), at), fill, at);
+}
+template <int D, IndexMode M, TensorArgument X, TensorArgument Indices>
+constexpr auto gather(const X& x, const Indices& indices, Here at = Here::current()) {
+  return gather<D, M>(x, indices, detail::default_fill<typename X::element>(), at);
+}
+/// embedding with indices that may be outside of the table. All else as gather with a mode; communication as embedding.
+///
+///     const auto rows = ts::embedding<ts::IndexMode::fill>(table, padded, 0);   // a row of zeros for -1
+template <IndexMode M, TensorArgument Table, TensorArgument Indices, Operand Fill>
+constexpr auto embedding(const Table& table, const Indices& indices, const Fill& fill, Here at = Here::current()) {
+  const auto rows = embedding(table, detail::moved_indices<0>(table, indices, at), at);
+  return detail::filled<M, 0, Table::rank - 1>(table, indices, rows, fill, at);
+}
+template <IndexMode M, TensorArgument Table, TensorArgument Indices>
+constexpr auto embedding(const Table& table, const Indices& indices, Here at = Here::current()) {
+  return embedding<M>(table, indices, detail::default_fill<typename Table::element>(), at);
+}
+/// index_select with indices that may be outside of dim D (jnp.take with a mode). All else as gather with a mode;
+/// communication as embedding.
+template <int D, IndexMode M, TensorArgument X, TensorArgument Indices, Operand Fill>
+constexpr auto index_select(const X& x, const Indices& indices, const Fill& fill, Here at = Here::current()) {
+  constexpr int behind = X::rank - 1 - detail::checked_dim<D, X::rank>();
+  const auto made = index_select<D>(x, detail::moved_indices<D>(x, indices, at), at);
+  return detail::filled<M, D, behind>(x, indices, made, fill, at);
+}
+template <int D, IndexMode M, TensorArgument X, TensorArgument Indices>
+constexpr auto index_select(const X& x, const Indices& indices, Here at = Here::current()) {
+  return index_select<D, M>(x, indices, detail::default_fill<typename X::element>(), at);
+}
+
+/// scatter and scatter_add with indices that may be outside of dim D (x.at[...].set and add with a mode):
+/// `scatter<0, ts::IndexMode::drop>(x, indices, source)`. Gradient: 0 for elements that are dropped. Errors besides
+/// those of an index, and communication: as scatter and scatter_add.
+template <int D, IndexMode M, TensorArgument X, TensorArgument Indices, TensorArgument Elements>
+constexpr auto scatter(const X& x, const Indices& indices, const Elements& source, Here at = Here::current()) {
+  return detail::scatter_by<M, D, ScatterRule{.replaces = true}>(x, indices, source, at);
+}
+template <int D, IndexMode M, TensorArgument X, TensorArgument Indices, TensorArgument Elements>
+constexpr auto scatter_add(const X& x, const Indices& indices, const Elements& source, Here at = Here::current()) {
+  return detail::scatter_by<M, D, ScatterRule{}>(x, indices, source, at);
+}
+/// index_copy and index_add with indices that may be outside of dim D. All else as scatter with a mode; communication
+/// as index_copy and index_add.
+template <int D, IndexMode M, TensorArgument X, TensorArgument Indices, TensorArgument Elements>
+constexpr auto index_copy(const X& x, const Indices& indices, const Elements& source, Here at = Here::current()) {
+  detail::check_write<M>();
+  if constexpr (M == IndexMode::clip)
+    return index_copy<D>(x, detail::moved_indices<D>(x, indices, at), source, at);
+  else
+    return call<detail::IndexCopyTag<X::rank, detail::checked_dim<D, X::rank>(), true>>(
+        Source::from(at), x, detail::moved_indices<D, true>(x, indices, at), source);
+}
+template <int D, IndexMode M, TensorArgument X, TensorArgument Indices, TensorArgument Elements>
+constexpr auto index_add(const X& x, const Indices& indices, const Elements& source, Here at = Here::current()) {
+  detail::check_write<M>();
+  const auto moved = detail::moved_indices<D>(x, indices, at);
+  if constexpr (M == IndexMode::clip) {
+    return index_add<D>(x, moved, source, at);
+  } else {
+    constexpr int behind = X::rank - 1 - detail::checked_dim<D, X::rank>();
+    const auto inside = detail::along<behind>(detail::is_inside<D>(x, indices, at), at);
+    return index_add<D>(x, moved, select(inside, source, 0, at), at);
+  }
+}
+
+}  // namespace tessera
+
+#endif
+
 // ---- tessera/ops/indexing/isin.hpp
 
 #ifndef TESSERA_OPS_INDEXING_ISIN_HPP
@@ -56417,97 +58230,9 @@ template <int D, TensorArgument X> constexpr auto logcumsumexp(const X& x, Here 
   return detail::composed_call(detail::Logcumsumexp<D>{}, at, x);
 }
 
-}  // namespace tessera
-
-#endif
-
-// ---- tessera/ops/indexing/scatter.hpp
-
-#ifndef TESSERA_OPS_INDEXING_SCATTER_HPP
-#define TESSERA_OPS_INDEXING_SCATTER_HPP
-
-namespace tessera {
-
-namespace detail {
-
-template <int Rank, int D, ScatterRule Rule> struct ScatterTag {
-  static constexpr auto leading_dims = ops::LeadingDims::extended;
-  template <class A, class Indices, class Source> struct result : A {
-    using Checks = decltype([] {
-      static_assert(
-          std::is_same_v<typename Indices::type, std::int32_t> || std::is_same_v<typename Indices::type, std::int64_t>,
-          "tessera: the indices of a scatter must be std::int32_t or std::int64_t; use "
-          "ts::cast<std::int32_t>(indices)");
-      static_assert(Indices::rank == A::rank && Source::rank == A::rank,
-                    "tessera: the operands of a scatter must have equal ranks");
-      static_assert(std::is_same_v<typename Source::type, typename A::type>,
-                    "tessera: the first operand and the source of a scatter must have the same element type");
-      static_assert(Rule.replaces || combines(Rule.reduction, dtype_v<typename A::type>),
-                    "tessera: this reduction does not take elements of this type, such as sums of bools; use ts::cast");
-    });
-  };
-  static constexpr Value emit(Value context, Value x, Value indices, Value source) {
-    const int dim = x.shifted(D, Rank);
-    const unsigned along = 1u << dim;
-    if (((x.node().singletons ^ indices.node().singletons) & ~along) != 0 ||
-        source.node().singletons != indices.node().singletons)
-      context.refuse(
-          errc::shape_mismatch,
-          "[scatter] dims: a dim has static extent 1 in only some of the operands; use ts::broadcast_like first");
-    return build::scatter(x.at(context.source), dim, indices, source.at(context.source), Rule);
-  }
-};
-
-template <int D, ScatterRule Rule, class X, class Indices, class Elements>
-constexpr auto scatter(const X& x, const Indices& indices, const Elements& source, Here at) {
-  return call<ScatterTag<X::rank, checked_dim<D, X::rank>(), Rule>>(Source::from(at), x, indices, source);
-}
-
-}  // namespace detail
-
-/// x with elements along dim D replaced (torch.scatter, x.at[...].set): y = x, then y[.., indices[.., k, ..], ..] =
-/// source[.., k, ..] for each element of the source, in the order of k: of several elements at one index the last one
-/// stays, on every sharding. Indices and source have one shape, and the extents of x along the other dims. Gradients:
-/// of x the cotangent where no element was replaced; of source the cotangent at the index, 0 for an element that
-/// another one replaced. Errors: dim_range for an index outside of the dim, shape_mismatch where another dim differs.
-/// Communication: D of x, of the indices and of the source is made whole, as in sort.
-template <int D, TensorArgument X, TensorArgument Indices, TensorArgument Elements>
-constexpr auto scatter(const X& x, const Indices& indices, const Elements& source, Here at = Here::current()) {
-  return detail::scatter<D, ScatterRule{.replaces = true}>(x, indices, source, at);
-}
-
-/// Adds elements to a copy of x along dim D (torch.scatter_add): y = x, then y[.., indices[.., k, ..], ..] +=
-/// source[.., k, ..] for each element of source. A histogram is `scatter_add<0>(zeros, bins, ones)`. Indices and source
-/// have one shape, and the extents of x along the other dims. Floating elements are added in f64 in the order of the
-/// indices and rounded once; integers wrap around. Gradients: of x the cotangent, of source the cotangent gathered at
-/// the indices. Errors: as gather. Communication: D of x is made whole; a source that is split along D gives a partial
-/// sum.
-template <int D, TensorArgument X, TensorArgument Indices, TensorArgument Elements>
-constexpr auto scatter_add(const X& x, const Indices& indices, const Elements& source, Here at = Here::current()) {
-  return detail::scatter<D, ScatterRule{}>(x, indices, source, at);
-}
-
-/// Combines the elements of x and of the source that are at one index (torch.scatter_reduce, x.at[...].mul, .min,
-/// .max): `scatter_reduce<0, ts::Reduction::max>(x, indices, source)`; product, max, min or sum. Without `IncludeSelf`,
-/// elements of x at an index of the source do not count. Products of floating elements are computed in f64 and rounded
-/// once. NaN is the extreme of any elements. Gradients: elements that equal the extreme share its cotangent equally, as
-/// in PyTorch; those of a product are exact where elements are 0, second derivatives where none is. Errors: as scatter.
-/// Communication: as scatter_add, with partial extremes; for a product as scatter.
-template <int D, Reduction R, bool IncludeSelf = true, TensorArgument X, TensorArgument Indices,
-          TensorArgument Elements>
-constexpr auto scatter_reduce(const X& x, const Indices& indices, const Elements& source, Here at = Here::current()) {
-  static_assert(R == Reduction::sum || R == Reduction::product || R == Reduction::max || R == Reduction::min,
-                "tessera: scatter_reduce takes ts::Reduction::sum, product, max or min");
-  using T = typename X::element;
-  if constexpr (IncludeSelf)
-    return detail::scatter<D, ScatterRule{.reduction = R}>(x, indices, source, at);
-  else
-    return detail::scatter<D, ScatterRule{.reduction = R}>(
-        scatter<D>(
-            x, indices,
-            full_like(source, monoid_of<R>::template identity<std::conditional_t<is_floating_v<T>, double, T>>(), at),
-            at),
-        indices, source, at);
+/// With a dim as an argument it does not compile.
+template <TensorArgument X, std::integral Dim> constexpr X logcumsumexp(const X& x, Dim) {
+  return detail::refuse_dim_argument<Dim>(x);
 }
 
 }  // namespace tessera
@@ -56562,157 +58287,6 @@ template <Side Where> struct SearchSortedTag {
 template <Side Where = Side::left, TensorArgument Sorted, TensorArgument X>
 constexpr auto searchsorted(const Sorted& sorted, const X& x, Here at = Here::current()) {
   return call<detail::SearchSortedTag<Where>>(Source::from(at), sorted, x);
-}
-
-}  // namespace tessera
-
-#endif
-
-// ---- tessera/ops/indexing/segment.hpp
-
-#ifndef TESSERA_OPS_INDEXING_SEGMENT_HPP
-#define TESSERA_OPS_INDEXING_SEGMENT_HPP
-
-// Reductions of the rows of each segment, where a vector has the segment of each row.
-
-namespace tessera {
-
-namespace detail {
-
-/// The result of a reduction of no rows: `size` rows like those of x, filled with the identity of R.
-template <int Rank, class T, Reduction R> struct EmptySegmentsTag {
-  static_assert(Rank >= 1, "tessera: segments are of the rows of a tensor with dims");
-  template <class X, class Size> using result = Typed<T, Rank>;
-  static constexpr Value emit(Value context, Value x, Value size) {
-    x = x.at(context.source);
-    const Value identity = is_floating_v<T> ? x.number(monoid_of<R>::template identity<double>())
-                                            : x.integer(monoid_of<R>::template identity<T>(), x.dtype());
-    return [&]<std::size_t... D>(std::index_sequence<D...>) {
-      return BroadcastToTag<0, Rank>::emit(context, identity, size, build::extent(x, static_cast<int>(D) + 1)...);
-    }(std::make_index_sequence<Rank - 1>());
-  }
-};
-
-/// A vector as a tensor of a rank, whose other dims have extent 1.
-template <int Rank, class X> constexpr auto as_column(const X& x, Here at) {
-  if constexpr (X::rank >= Rank)
-    return x;
-  else
-    return as_column<Rank>(unsqueeze<X::rank>(x, at), at);
-}
-
-template <Reduction R, class X, class Segments>
-constexpr auto segment_reduce(const X& x, const Segments& segments, const Dim& count, Here at) {
-  static_assert(Segments::rank == 1, "tessera: the segments are a vector, with the segment of each row");
-  const auto empty = call<EmptySegmentsTag<X::rank, typename X::element, R>>(Source::from(at), x, count);
-  if constexpr (R == Reduction::sum)
-    return index_add<0>(empty, segments, x, at);
-  else
-    return scatter_reduce<0, R>(empty, broadcast_like(as_column<X::rank>(segments, at), x, at), x, at);
-}
-
-}  // namespace detail
-
-/// The sums of the rows of each segment (jax.ops.segment_sum, index_add into zeros): row k of x [n, ...] belongs to the
-/// segment segments[k], of `count` segments, in any order. The result is [count, ...]; a segment without rows gives 0.
-/// segment_mean divides by the number of rows, at least 1. Errors: dim_range for a segment outside of [0, count).
-/// Communication: as index_add; rows that are split give a partial sum.
-///
-///     const auto received = ts::segment_sum(ts::embedding(nodes, from), to, ts::extent<0>(nodes));   // messages
-template <TensorArgument X, TensorArgument Segments, SizeOperand Count>
-constexpr auto segment_sum(const X& x, const Segments& segments, const Count& count, Here at = Here::current()) {
-  return detail::segment_reduce<Reduction::sum>(x, segments, Dim(count), at);
-}
-template <TensorArgument X, TensorArgument Segments, SizeOperand Count>
-constexpr auto segment_mean(const X& x, const Segments& segments, const Count& count, Here at = Here::current()) {
-  static_assert(is_floating_v<typename X::element>,
-                "tessera: segment_mean takes a floating-point tensor; use ts::cast");
-  using T = typename X::element;
-  using Sum = computed_t<T>;  // a count of f16 would end at 65504
-  const auto ones = ones_like(cast<Sum>(segments, at), at);
-  const auto rows = detail::as_column<X::rank>(maximum(segment_sum(ones, segments, count, at), 1, at), at);
-  return cast<T>(call<DivTag>(Source::from(at), segment_sum(cast<Sum>(x, at), segments, count, at), rows), at);
-}
-/// The largest, smallest, or the product of the elements of each segment (jax.ops.segment_max, segment_min,
-/// segment_prod); a segment without rows gives the neutral element: -infinity or the lowest integer, infinity or the
-/// highest integer, and 1. Errors and communication: as scatter_reduce.
-template <TensorArgument X, TensorArgument Segments, SizeOperand Count>
-constexpr auto segment_max(const X& x, const Segments& segments, const Count& count, Here at = Here::current()) {
-  return detail::segment_reduce<Reduction::max>(x, segments, Dim(count), at);
-}
-template <TensorArgument X, TensorArgument Segments, SizeOperand Count>
-constexpr auto segment_min(const X& x, const Segments& segments, const Count& count, Here at = Here::current()) {
-  return detail::segment_reduce<Reduction::min>(x, segments, Dim(count), at);
-}
-template <TensorArgument X, TensorArgument Segments, SizeOperand Count>
-constexpr auto segment_prod(const X& x, const Segments& segments, const Count& count, Here at = Here::current()) {
-  return detail::segment_reduce<Reduction::product>(x, segments, Dim(count), at);
-}
-
-/// Softmax over the rows of each segment, as attention of a graph needs: exp(x) / the sums of exp(x) of the segment,
-/// in the shape of x. Communication: that of segment_max and segment_sum, an all_reduce of the tables of each; rows
-/// that are split stay split.
-template <TensorArgument X, TensorArgument Segments, SizeOperand Count>
-constexpr auto segment_softmax(const X& x, const Segments& segments, const Count& count, Here at = Here::current()) {
-  const auto of_rows = [&](const auto& table) { return index_select<0>(table, segments, at); };
-  const auto highest = of_rows(segment_max(stop_gradient(x, at), segments, count, at));
-  const auto weights = exp(call<SubTag>(Source::from(at), x, highest), at);
-  return call<DivTag>(Source::from(at), weights, of_rows(segment_sum(weights, segments, count, at)));
-}
-
-}  // namespace tessera
-
-#endif
-
-// ---- tessera/ops/indexing/take_along_dim.hpp
-
-#ifndef TESSERA_OPS_INDEXING_TAKE_ALONG_DIM_HPP
-#define TESSERA_OPS_INDEXING_TAKE_ALONG_DIM_HPP
-
-namespace tessera {
-
-namespace detail {
-
-/// gather of a tensor that is first repeated along the dims of static extent 1 along which the indices extend.
-template <int Rank, int D> struct TakeAlongDimTag : GatherTag<Rank, D> {
-  static constexpr Value emit(Value context, Value x, Value indices) {
-    x = x.at(context.source);
-    const int dim = x.shifted(D, Rank), rank = x.rank();
-    Value like{};  // of these only the shape is used
-    for (int d = 0; d < rank; ++d) {
-      if (d == dim || !x.is_singleton(d) || indices.is_singleton(d)) continue;
-      const Value counting = x.make({.op = Op::arange, .dtype = DType::i32, .rank = 1}, {build::extent(indices, d).id});
-      const Value own = build::insert_singletons(counting, ((1u << rank) - 1) & ~(1u << d), rank);
-      like = (like.module == nullptr ? build::iota(x, dim, DType::i32) : like) + own;
-    }
-    return build::gather(like.module == nullptr ? x : build::broadcast(x, like), dim, indices);
-  }
-};
-
-template <TensorArgument X> constexpr auto flattened(const X& x, Here at) {
-  if constexpr (X::rank == 1)
-    return x;
-  else
-    return merge_dims<0, X::rank - 1>(x, at);
-}
-
-}  // namespace detail
-
-/// Elements along dim D at integer indices, of two tensors that are broadcast against each other along all other dims
-/// (torch.take_along_dim, jnp.take_along_axis): `take_along_dim<1>(x, argsort<1>(x))` is sorted. x and indices have
-/// equal ranks, and extents that are equal or statically 1. Gradient and errors: as gather. Communication: as gather;
-/// a tensor that is repeated along a dim is repeated on each device.
-template <int D, TensorArgument X, TensorArgument Indices>
-constexpr auto take_along_dim(const X& x, const Indices& indices, Here at = Here::current()) {
-  return call<detail::TakeAlongDimTag<X::rank, detail::checked_dim<D, X::rank>()>>(Source::from(at), x, indices);
-}
-/// Elements at indices into all elements of x in row-major order: a vector with as many elements as the indices, which
-/// have any rank. Communication: as merge_dims of all dims, and gather.
-template <TensorArgument X, TensorArgument Indices>
-constexpr auto take_along_dim(const X& x, const Indices& indices, Here at = Here::current()) {
-  static_assert(X::rank >= 1 && Indices::rank >= 1,
-                "tessera: take_along_dim takes tensors with at least one dim; use ts::unsqueeze<0>(x)");
-  return gather<0>(detail::flattened(x, at), detail::flattened(indices, at), at);
 }
 
 }  // namespace tessera
@@ -59353,9 +60927,9 @@ constexpr auto lognormal(const A& sigma, const Key& key, Here at = Here::current
 /// (hard=True), with the gradient of the softmax. Communication: as softmax; hard as argmax too.
 ///
 ///     const auto choice = ts::gumbel_softmax<true>(logits, key, 0.5);
-template <bool Hard = false, std::uint32_t Stream = 0, TensorArgument Logits, class Key,
+template <bool Hard = false, std::uint32_t Stream = 0, TensorArgument Logits, class Key = detail::NoKey,
           NumberOperand Temperature = double>
-constexpr auto gumbel_softmax(const Logits& logits, const Key& key, const Temperature& temperature = 1.0,
+constexpr auto gumbel_softmax(const Logits& logits, const Key& key = {}, const Temperature& temperature = 1.0,
                               Here at = Here::current()) {
   const auto soft = softmax<-1>((logits + gumbel_like<Stream>(logits, key, at)) / temperature, at);
   if constexpr (Hard) {
@@ -59434,24 +61008,24 @@ template <std::uint32_t Stream> struct AlphaDropoutTag {
 /// Dropout of whole features: of x [batch, spatial..., features] each feature of each example is 0 with probability
 /// `rate`, in all of its elements, and x / (1 - rate) otherwise (F.dropout1d, dropout2d, dropout3d, with features
 /// last). In all else as dropout.
-template <std::uint32_t Stream = 0, TensorArgument X, NumberOperand Rate, class Key>
-constexpr auto dropout1d(const X& x, const Rate& rate, const Key& key, Here at = Here::current()) {
+template <std::uint32_t Stream = 0, TensorArgument X, NumberOperand Rate, class Key = detail::NoKey>
+constexpr auto dropout1d(const X& x, const Rate& rate, const Key& key = {}, Here at = Here::current()) {
   return call<detail::FeatureDropoutTag<3, Stream>>(Source::from(at), x, rate, detail::drawn_from(key));
 }
-template <std::uint32_t Stream = 0, TensorArgument X, NumberOperand Rate, class Key>
-constexpr auto dropout2d(const X& x, const Rate& rate, const Key& key, Here at = Here::current()) {
+template <std::uint32_t Stream = 0, TensorArgument X, NumberOperand Rate, class Key = detail::NoKey>
+constexpr auto dropout2d(const X& x, const Rate& rate, const Key& key = {}, Here at = Here::current()) {
   return call<detail::FeatureDropoutTag<4, Stream>>(Source::from(at), x, rate, detail::drawn_from(key));
 }
-template <std::uint32_t Stream = 0, TensorArgument X, NumberOperand Rate, class Key>
-constexpr auto dropout3d(const X& x, const Rate& rate, const Key& key, Here at = Here::current()) {
+template <std::uint32_t Stream = 0, TensorArgument X, NumberOperand Rate, class Key = detail::NoKey>
+constexpr auto dropout3d(const X& x, const Rate& rate, const Key& key = {}, Here at = Here::current()) {
   return call<detail::FeatureDropoutTag<5, Stream>>(Source::from(at), x, rate, detail::drawn_from(key));
 }
 
 /// Dropout for networks with ts::selu (F.alpha_dropout): mean and variance of x stay 0 and 1. Dropped elements are
 /// the lowest value of selu, then all are scaled and shifted. At a rate of 1 the result is 0. In all else as dropout.
 /// Source: Klambauer et al., Self-Normalizing Neural Networks, 2017.
-template <std::uint32_t Stream = 0, TensorArgument X, NumberOperand Rate, class Key>
-constexpr auto alpha_dropout(const X& x, const Rate& rate, const Key& key, Here at = Here::current()) {
+template <std::uint32_t Stream = 0, TensorArgument X, NumberOperand Rate, class Key = detail::NoKey>
+constexpr auto alpha_dropout(const X& x, const Rate& rate, const Key& key = {}, Here at = Here::current()) {
   return call<detail::AlphaDropoutTag<Stream>>(Source::from(at), x, rate, detail::drawn_from(key));
 }
 
@@ -59514,8 +61088,8 @@ template <std::uint32_t Stream> struct GammaTag {
 /// torch._standard_gamma): of mean a and variance a. Divide by another rate. The shape is that of the concentrations.
 /// No gradient. NaN for a concentration below 0. Costs thirteen draws an element. Key, stream and communication: as of
 /// uniform_like. Source: Marsaglia, Tsang, ACM TOMS 26 (2000).
-template <std::uint32_t Stream = 0, TensorArgument A, class Key>
-constexpr auto gamma(const A& concentration, const Key& key, Here at = Here::current()) {
+template <std::uint32_t Stream = 0, TensorArgument A, class Key = detail::NoKey>
+constexpr auto gamma(const A& concentration, const Key& key = {}, Here at = Here::current()) {
   return call<detail::GammaTag<Stream>>(Source::from(at), concentration, detail::drawn_from(key));
 }
 
@@ -60005,6 +61579,7 @@ template <int Rank, bool Root, bool Keep, int... Dims> struct NanVarianceTag {
 
 /// The position of the first extreme of the elements that are not NaN; -1 where all are.
 template <class Extreme, class Index, bool Keep, int... Dims> struct NanArgReduce {
+  static constexpr const char* function = std::is_same_v<Extreme, ops::MaxOp> ? "nanargmax" : "nanargmin";
   using R = ArgReduce<Extreme, Index, Keep, Dims...>;
   template <class A> using result = typename R::template result<A>;
   template <int Rank> static constexpr unsigned dims = R::template dims<Rank>;
@@ -62948,196 +64523,6 @@ TESSERA_PLANNING_END
 
 #endif
 
-// ---- tessera/tensor/local_shards.hpp
-
-#ifndef TESSERA_TENSOR_LOCAL_SHARDS_HPP
-#define TESSERA_TENSOR_LOCAL_SHARDS_HPP
-
-namespace tessera {
-
-/// What one device holds of a tensor. Devices with replicas of one shard see the same memory.
-template <class T, int Rank> struct LocalShard {
-  using element = T;
-  static constexpr int rank = Rank;
-
-  int device = 0;
-  int replica_id = 0;       ///< numbers the devices that have the same box from 0, in the order of their ids
-  Box box;                  ///< the indices of the whole tensor that this shard holds
-  std::span<const T> data;  ///< row-major; valid while any tensor that shares this memory exists
-};
-
-/// The shards of a tensor, of device 0 first: a random-access range of LocalShard that keeps the tensor alive.
-template <class T, int Rank> class LocalShards {
- public:
-  using value_type = LocalShard<T, Rank>;
-
-  class iterator {
-   public:
-    using iterator_concept = std::random_access_iterator_tag;
-    using iterator_category = std::input_iterator_tag;  // operator* returns a value, not a reference
-    using value_type = LocalShard<T, Rank>;
-    using difference_type = std::ptrdiff_t;
-    using reference = value_type;
-    using pointer = void;
-
-    iterator() = default;
-    iterator(const TensorStorage* storage, std::shared_ptr<const std::vector<int>> replica_ids, difference_type device)
-        : storage_(storage), replica_ids_(std::move(replica_ids)), device_(device) {}
-
-    value_type operator*() const { return LocalShards::at(*storage_, replica_ids_.get(), static_cast<int>(device_)); }
-    value_type operator[](difference_type n) const { return *(*this + n); }
-    iterator& operator++() { return *this += 1; }
-    iterator& operator--() { return *this -= 1; }
-    iterator operator++(int) { return std::exchange(*this, *this + 1); }
-    iterator operator--(int) { return std::exchange(*this, *this - 1); }
-    iterator& operator+=(difference_type n) {
-      device_ += n;
-      return *this;
-    }
-    iterator& operator-=(difference_type n) { return *this += -n; }
-    friend iterator operator+(iterator i, difference_type n) { return i += n; }
-    friend iterator operator+(difference_type n, iterator i) { return i += n; }
-    friend iterator operator-(iterator i, difference_type n) { return i -= n; }
-    friend difference_type operator-(const iterator& a, const iterator& b) { return a.device_ - b.device_; }
-    friend bool operator==(const iterator& a, const iterator& b) { return a.device_ == b.device_; }
-    friend auto operator<=>(const iterator& a, const iterator& b) { return a.device_ <=> b.device_; }
-
-   private:
-    const TensorStorage* storage_ = nullptr;
-    std::shared_ptr<const std::vector<int>> replica_ids_;
-    difference_type device_ = 0;
-  };
-
-  LocalShards() = default;
-  explicit LocalShards(ShardedTensor<T, Rank> x) : tensor_(std::move(x)), storage_(&storage_of(tensor_)) {
-    if (!storage_->mesh().order().empty())
-      replica_ids_ = std::make_shared<const std::vector<int>>(replica_ids(storage_->mesh(), storage_->grid()));
-  }
-
-  iterator begin() const { return {storage_, replica_ids_, 0}; }
-  iterator end() const { return {storage_, replica_ids_, static_cast<std::ptrdiff_t>(size())}; }
-  std::size_t size() const { return storage_ ? static_cast<std::size_t>(storage_->mesh().size()) : 0; }
-  value_type operator[](std::size_t device) const {
-    return at(*storage_, replica_ids_.get(), static_cast<int>(device));
-  }
-
- private:
-  static value_type at(const TensorStorage& storage, const std::vector<int>* replica_ids, int device) {
-    const Coordinates place = storage.mesh().coordinates_of(device);
-    const int shard = storage.grid().index_of(place);
-    const Box& box = storage.box(shard);
-    const auto* data = static_cast<const T*>(storage.data(shard));
-    return {device,
-            replica_ids ? (*replica_ids)[static_cast<std::size_t>(device)] : storage.grid().replica_of(place),
-            box,
-            {data, static_cast<std::size_t>(volume(extents(box)))}};
-  }
-
-  /// The replica_id of every device, for a mesh with a device order of its own: there, one id takes as long to compute
-  /// as all of them.
-  static std::vector<int> replica_ids(const Mesh& mesh, const ShardGrid& grid) {
-    std::vector<int> ids, held(static_cast<std::size_t>(grid.count()), 0);
-    for (int device = 0; device < mesh.size(); ++device)
-      ids.push_back(held[static_cast<std::size_t>(grid.index_of(mesh.coordinates_of(device)))]++);
-    return ids;
-  }
-
-  ShardedTensor<T, Rank> tensor_;
-  const TensorStorage* storage_ = nullptr;
-  std::shared_ptr<const std::vector<int>> replica_ids_;  // null for a mesh without a device order of its own
-};
-
-/// What each device holds of a tensor: for (const auto& shard : ts::local_shards(x)) ...
-template <class T, int Rank> LocalShards<T, Rank> local_shards(const ShardedTensor<T, Rank>& x) {
-  return LocalShards<T, Rank>(x);
-}
-
-/// "[0:4,2:6]".
-inline std::string text(const Box& box) {
-  std::string out = "[";
-  for (std::size_t dim = 0; dim < box.begin.size(); ++dim)
-    out += concat_text(dim ? "," : "", box.begin[dim], ":", box.end[dim]);
-  return out + "]";
-}
-
-namespace detail {
-
-/// The shards sorted by device. Checks that each device has exactly one and that its box and size are right.
-template <class T, int Rank>
-std::vector<LocalShard<T, Rank>> sort_shards(std::vector<LocalShard<T, Rank>> given, const TensorStorage& storage,
-                                             const Source& where) {
-  const auto devices = static_cast<std::size_t>(storage.mesh().size());
-  std::vector<LocalShard<T, Rank>> sorted(devices);
-  std::vector<char> seen(devices, 0);
-  for (const LocalShard<T, Rank>& shard : given) {
-    const auto device = static_cast<std::size_t>(shard.device);
-    if (shard.device < 0 || device >= devices)
-      fail(errc::host_data, "[from_local_shards] device id: no device of ", storage.mesh().text(), " has id ",
-           shard.device, where);
-    if (seen[device])
-      fail(errc::host_data, "[from_local_shards] number of shards: two shards for device ", shard.device, where);
-    seen[device] = 1;
-    const Box& box = storage.box(storage.grid().index_of(storage.mesh().coordinates_of(shard.device)));
-    const bool left_out = shard.box.begin.empty() && shard.box.end.empty();
-    if (!left_out && !(shard.box == box))
-      fail(errc::host_data, "[from_local_shards] box of device ", shard.device, ": ", text(shard.box), " given, ",
-           text(box), " expected for ", sharded_type_text(storage), where);
-    if (static_cast<std::int64_t>(shard.data.size()) != volume(extents(box)))
-      fail(errc::host_data, "[from_local_shards] element count of device ", shard.device, ": ", shard.data.size(),
-           " values for ", text(box), ", which has ", volume(extents(box)), ", of ", sharded_type_text(storage), where);
-    sorted[device] = shard;
-  }
-  for (std::size_t device = 0; device < devices; ++device)
-    if (!seen[device])
-      fail(errc::host_data, "[from_local_shards] number of shards: no shard for device ", device, where);
-  return sorted;
-}
-
-}  // namespace detail
-
-/// A tensor made of one shard per device, in any order: the inverse of local_shards. Boxes may be empty; others are
-/// checked. Replicas must be equal bit for bit, and are stored once.
-/// Errors: `host_data` for a device without a shard or with two, for a wrong size or box, for unequal replicas.
-template <class Shards>
-auto from_local_shards(const Mesh& mesh, const PartitionSpec& spec, const Shape& shape, const Shards& shards,
-                       Here at = Here::current()) {
-  using Shard = std::remove_cvref_t<decltype(*std::begin(shards))>;
-  using T = typename Shard::element;
-  const Source where = Source::from(at);
-  const StoragePtr storage = detail::allocate("from_local_shards", dtype_v<T>, shape, Shard::rank, mesh, spec, at);
-  const auto sorted = detail::sort_shards(std::vector<Shard>(std::begin(shards), std::end(shards)), *storage, where);
-
-  const ShardGrid grid = storage->grid();
-  std::vector<int> first(static_cast<std::size_t>(grid.count()), -1);  // the device from which each shard is copied
-  std::vector<int> shard_of;
-  std::int64_t elements = 0;
-  for (int device = 0; device < mesh.size(); ++device) {
-    const int shard = grid.index_of(mesh.coordinates_of(device));
-    shard_of.push_back(shard);
-    if (int& source = first[static_cast<std::size_t>(shard)]; source < 0) source = device;
-    elements += static_cast<std::int64_t>(sorted[static_cast<std::size_t>(device)].data.size());
-  }
-  const Cost each = Cost::bytes(2.0 * static_cast<double>(sizeof(T)) * static_cast<double>(elements) /
-                                static_cast<double>(mesh.size()));
-  parallel_for(mesh.size(), each, [&](std::int64_t i) {
-    const auto device = static_cast<std::size_t>(i);
-    const auto& data = sorted[device].data;
-    const int source = first[static_cast<std::size_t>(shard_of[device])];
-    if (data.empty()) return;
-    if (source == static_cast<int>(device))
-      std::memcpy(storage->data(shard_of[device]), data.data(), data.size_bytes());
-    else if (const auto& other = sorted[static_cast<std::size_t>(source)].data;
-             other.data() != data.data() && std::memcmp(other.data(), data.data(), data.size_bytes()) != 0)
-      fail(errc::host_data, "[from_local_shards] equal replicas: devices ", source, " and ", i, " differ in ",
-           text(storage->box(shard_of[device])), " of ", sharded_type_text(*storage), where);
-  });
-  return tensor_of<T, Shard::rank>(storage);
-}
-
-}  // namespace tessera
-
-#endif
-
 // ---- tessera/tensor/local_tensor.hpp
 
 #ifndef TESSERA_TENSOR_LOCAL_TENSOR_HPP
@@ -63209,9 +64594,14 @@ template <Element T, int Rank> class LocalTensor {
   std::vector<Array> arrays_;
 };
 
-/// The shard of each device as its local array, without a copy.
+/// The shard of each device as its local array, without a copy. Errors: `processes` if other processes hold some of the
+/// shards.
 template <class T, int Rank> LocalTensor<T, Rank> local_tensor(const ShardedTensor<T, Rank>& x) {
   const TensorStorage& storage = storage_of(x);
+  if (!storage.layout()->is_whole())
+    fail(errc::processes, "[local_tensor] shards: ", sharded_type_text(storage), " is divided among ", process_count(),
+         " processes, and an array of each device is needed; ts::reshard(x, mesh, {}) gives each process the whole "
+         "tensor");
   const ShardGrid grid = storage.grid();
   return LocalTensor<T, Rank>(storage.mesh(), [&](int device) {
     const int shard = grid.index_of(storage.mesh().coordinates_of(device));
@@ -63396,7 +64786,8 @@ template <class T, int Rank> std::uint64_t sharded_type_hash(const ShardedTensor
 
 /// Whether two tensors have the same shape and equal elements, as torch.equal: NaN differs from NaN, and 0 equals -0.
 /// Their shardings may differ. (`ts::equal` compares element by element and returns a tensor.)
-/// Communication: none if the shardings are equal; otherwise y is resharded to the sharding of x.
+/// Communication: none if the shardings are equal; otherwise y is resharded to the sharding of x. Of several processes
+/// each gets the same answer, and each must ask.
 template <class T, int Rank> bool all_equal(const ShardedTensor<T, Rank>& x, const ShardedTensor<T, Rank>& y) {
   const TensorStorage& a = storage_of(x);
   if (!(a.shape() == storage_of(y).shape())) return false;
@@ -63404,13 +64795,14 @@ template <class T, int Rank> bool all_equal(const ShardedTensor<T, Rank>& x, con
       same_sharded_type(x, y) ? y : reshard(y, a.mesh(), spec_of(a.sharding(), a.mesh()));
   const TensorStorage& b = storage_of(alike);
   if (&a == &b && !is_floating_v<T> && !is_float8_v<T>) return true;
-  for (int shard = 0; shard < a.shard_count(); ++shard) {
+  bool same = true;
+  for (int shard = 0; shard < a.shard_count() && same; ++shard) {
+    if (!a.holds(shard)) continue;
     const auto *p = static_cast<const T*>(a.data(shard)), *q = static_cast<const T*>(b.data(shard));
     const std::int64_t count = volume(extents(a.box(shard)));
-    for (std::int64_t i = 0; i < count; ++i)
-      if (!(p[i] == q[i])) return false;
+    for (std::int64_t i = 0; i < count && same; ++i) same = p[i] == q[i];
   }
-  return true;
+  return spans_processes(a.mesh()) ? runtime::all_processes(same) : same;
 }
 
 }  // namespace tessera
@@ -64027,10 +65419,22 @@ inline std::string elements_text(const PrintedTensor& tensor, const PrintOptions
 }
 
 TESSERA_ONCE std::string tensor_text(const TensorStorage& storage, const PrintOptions& options) {
-  PrintedTensor tensor{storage.dtype(), storage.shape(), {}};
-  for (int shard = 0; shard < storage.shard_count(); ++shard)
-    tensor.parts.push_back({storage.box(shard), storage.data(shard)});
-  return elements_text(tensor, options) + "\n" + sharded_type_text(storage) + " on " + storage.mesh().text();
+  const std::string type = sharded_type_text(storage) + " on " + storage.mesh().text();
+  if (storage.layout()->is_whole()) {
+    PrintedTensor tensor{storage.dtype(), storage.shape(), {}};
+    for (int shard = 0; shard < storage.shard_count(); ++shard)
+      tensor.parts.push_back({storage.box(shard), storage.data(shard)});
+    return elements_text(tensor, options) + "\n" + type;
+  }
+  std::string out;
+  for (int shard = 0; shard < storage.shard_count(); ++shard) {
+    if (!storage.holds(shard)) continue;
+    out += array_text(storage.dtype(), extents(storage.box(shard)), storage.data(shard), options) + "\n";
+    for (std::size_t d = 0; d < storage.shape().size(); ++d)
+      out += concat_text(d == 0 ? "[" : ",", storage.box(shard).begin[d], ":", storage.box(shard).end[d]);
+    out += storage.shape().empty() ? "all of\n" : "] of\n";
+  }
+  return concat_text(out, type, ", in process ", process_index(), " of ", process_count());
 }
 TESSERA_ONCE std::string array_text(DType dtype, const Shape& shape, const void* data, const PrintOptions& options) {
   return elements_text({dtype, shape, {{{Shape(shape.size(), 0), shape}, data}}}, options);
@@ -64045,6 +65449,8 @@ TESSERA_ONCE std::string array_text(DType dtype, const Shape& shape, const void*
 ///     [[1.   2.5 ]
 ///      [3.   4.25]]
 ///     f32[2,2]{data,-} on mesh(data=2)
+///
+/// Of a tensor that several processes hold together, the shards of this process, each with its range of indices.
 template <class T, int Rank> std::string to_string(const ShardedTensor<T, Rank>& x, const PrintOptions& options = {}) {
   if (!x.storage())
     return concat_text(x.traced() ? "traced " : "empty ", name_of(dtype_v<T>), " tensor of rank ", Rank);
@@ -64242,8 +65648,8 @@ template <class X> struct ExplainTracedValue {
     static_assert(is_stored,
                   "tessera: ts::to_host and ts::item read a stored tensor, and this is a value of a traced function: "
                   "return it from the function, and read the result of the call. A function that works only in a "
-                  "traced function, such as ts::scan or ts::global_norm, is called in one: "
-                  "ts::compile([](const auto& x) { return ts::global_norm(x); })(x)");
+                  "traced function, such as ts::scan or ts::tree_sum, is called in one: "
+                  "ts::compile([](const auto& x) { return ts::tree_sum(x); })(x)");
   });
 };
 
@@ -64378,46 +65784,6 @@ template <Element T = std::int64_t>
 ShardedTensor<T, 2> triu_indices(std::int64_t rows, std::int64_t columns, const Mesh& mesh, std::int64_t offset = 0,
                                  const PartitionSpec& spec = {}, Here at = Here::current()) {
   return detail::band_indices<T>("triu_indices", rows, columns, offset, columns, mesh, spec, at);
-}
-
-}  // namespace tessera
-
-#endif
-
-// ---- tessera/tensor/update_shards.hpp
-
-#ifndef TESSERA_TENSOR_UPDATE_SHARDS_HPP
-#define TESSERA_TENSOR_UPDATE_SHARDS_HPP
-
-namespace tessera {
-
-/// Writes to a tensor in place: calls f(box, values) for each distinct shard, with its row-major elements as a span.
-/// Copies of the tensor keep their values: memory that is shared with them is copied before it is written.
-///
-///     ts::update_shards(x, [](const ts::Box& box, std::span<float> values) { ... });
-template <class T, int Rank, class F> void update_shards(ShardedTensor<T, Rank>& x, F&& f) {
-  const TensorStorage& from = storage_of(x);
-  if (!from.unique()) {
-    const StoragePtr copy(new TensorStorage(from.mesh(), from.dtype(), from.shape(), from.sharding()));
-    for (int shard = 0; shard < from.shard_count(); ++shard)
-      if (const std::int64_t count = volume(extents(from.box(shard))); count > 0)
-        std::memcpy(copy->data(shard), from.data(shard), static_cast<std::size_t>(count) * sizeof(T));
-    x = tensor_of<T, Rank>(copy);
-  }
-  auto& storage = static_cast<TensorStorage&>(*x.storage());
-  for (int shard = 0; shard < storage.shard_count(); ++shard) {
-    const Box& box = storage.box(shard);
-    f(box, std::span<T>(static_cast<T*>(storage.data(shard)), static_cast<std::size_t>(volume(extents(box)))));
-  }
-}
-
-/// Replaces the elements of a tensor by one shard per device, in any order, as local_shards returns them. The sharding
-/// stays; copies of the tensor keep their values.
-/// Errors: `host_data` for a device without a shard or with two, for a wrong size or box, for unequal replicas.
-template <class T, int Rank, class Shards>
-void load_local_shards(ShardedTensor<T, Rank>& x, const Shards& shards, Here at = Here::current()) {
-  const TensorStorage& storage = storage_of(x);
-  x = from_local_shards(storage.mesh(), spec_of(storage.sharding(), storage.mesh()), storage.shape(), shards, at);
 }
 
 }  // namespace tessera
