@@ -3,6 +3,9 @@
 #include <tessera/base/push_macros.hpp>
 
 #include <cstdint>
+#if TESSERA_HAS_DEFINITIONS
+#include <mutex>
+#endif
 #include <string>
 
 #include <tessera/base/compiled.hpp>
@@ -48,6 +51,25 @@ inline Growable<std::uint64_t> step_hashes(const Plan& plan) {
   return hashes;
 }
 
+/// Hashes of the plans that were compared. A plan that one process prepares again, since its cache of plans had dropped
+/// it, another process may still have: only plans that are new to all of them are compared.
+struct AgreedPlans {
+  std::mutex mutex;
+  Growable<std::uint64_t> plans;
+};
+inline AgreedPlans& agreed_plans() {
+  static AgreedPlans& agreed = *new AgreedPlans;  // never destroyed: programs may still run at exit
+  return agreed;
+}
+/// Whether the plan was compared before. Holds the mutex no longer than that: one thread at a time may communicate.
+inline bool is_agreed(std::uint64_t plan) {
+  AgreedPlans& agreed = agreed_plans();
+  const std::lock_guard lock(agreed.mutex);
+  for (const std::uint64_t known : agreed.plans)
+    if (known == plan) return true;
+  return false;
+}
+
 /// Step k of all graphs, as a message names it.
 inline std::string step_text(const Plan& plan, std::size_t k) {
   std::size_t first = 0;
@@ -78,6 +100,7 @@ TESSERA_ONCE void agree_on_plan(const Plan& plan) {
   const Growable<std::uint64_t> hashes = detail::step_hashes(plan);
   std::uint64_t head[2] = {hashes.size(), hash_mix(0, hashes.size())};
   for (const std::uint64_t hash : hashes) head[1] = hash_mix(head[1], hash);
+  if (detail::is_agreed(head[1])) return;
   Growable<std::uint64_t> heads(2 * static_cast<std::size_t>(count));
   Growable<Message> sent, received;
   for (int process = 0; process < count; ++process) {
@@ -93,7 +116,10 @@ TESSERA_ONCE void agree_on_plan(const Plan& plan) {
     if (heads[2 * static_cast<std::size_t>(process)] != heads[0] ||
         heads[2 * static_cast<std::size_t>(process) + 1] != heads[1])
       differs = process;
-  if (differs < 0) return;
+  if (differs < 0) {
+    const std::lock_guard lock(detail::agreed_plans().mutex);
+    return detail::agreed_plans().plans.push_back(head[1]);
+  }
 
   // All processes know that, and go on together: process 0 sends its hashes, and the first that differs answers.
   Growable<std::uint64_t> first(static_cast<std::size_t>(heads[0]));
