@@ -1,12 +1,14 @@
 // Runs in each of several processes: mpirun -n 3 test_mpi.
 #include <cstdint>
 #include <cstdio>
+#include <filesystem>
 #include <span>
 #include <string>
 #include <tuple>
 #include <utility>
 #include <vector>
 
+#include "../support/page.hpp"
 #include <gtest/gtest.h>
 
 #include <tessera/interop/mpi.hpp>
@@ -147,6 +149,11 @@ TEST(Session, ExchangesValuesOfTheHost) {
   const std::string message =
       message_of(ts::errc::structure, [&] { processes.rendezvous(processes.rank() == 0 ? "save" : "load", ""); });
   EXPECT_NE(message.find("'save' and 'load'"), std::string::npos) << message;
+}
+
+TEST(Session, HasAPageWhoseCodeIsThatOfTheExample) {
+  tessera_test::expect_lines({.name = "processes.md", .lines = 5},
+                             std::filesystem::path(__FILE__).parent_path() / "../../examples/processes/processes.cpp");
 }
 
 TEST(Session, IsTheFirstOfItsProcess) {
