@@ -1,5 +1,5 @@
 // Trains a small model on the devices of several processes: mpirun -n 2 --bind-to none processes
-// The losses are those of one process, bit for bit. docs/processes.md explains it.
+// The losses have the same bits in any number of processes. docs/processes.md explains it.
 #include <cstdio>
 #include <tuple>
 #include <utility>

@@ -141,7 +141,7 @@ class Communicator final : public runtime::Communicator {
 /// Makes this process one of several that run a program together: while a session is alive, the devices of each mesh
 /// are divided among the processes of an MPI communicator in the order of their ids, each process stores the shards of
 /// its own devices, and collectives between devices of two processes are messages of MPI. Each process runs the whole
-/// program; results are bit for bit those of one process.
+/// program; results have the same bits in any number of processes (docs/processes.md has the exception for one).
 ///
 ///     int main() {
 ///       const ts::mpi::Session session;                  // mpirun -np 2: 4 devices each

@@ -25,8 +25,8 @@ namespace tessera::runtime::inline TESSERA_ISA {
 ///
 /// A box that is copied goes from one holder of its source to each process that lacks the source. A box that is reduced
 /// for several processes is divided among them: each reduces its chunk from all parts, in the order of the parts, and
-/// sends the chunk to the others, as a reduce-scatter and an all-gather. Results are therefore bit for bit those of one
-/// process. Small boxes are reduced by every process, which sends more bytes and waits once instead of twice.
+/// sends the chunk to the others, as a reduce-scatter and an all-gather. Results therefore have the bits of
+/// ReshardPlan::run. Small boxes are reduced by every process, which sends more bytes and waits once instead of twice.
 class ProcessMoves {
  public:
   TESSERA_PLANNING ProcessMoves(const ReshardPlan& plan, int process, int processes)
