@@ -32,7 +32,6 @@ class Executable {
  public:
   TESSERA_PLANNING Executable(const CompiledProgram& compiled, Plan plan)
       : compiled_(compiled), plan_(std::move(plan)) {
-    agree_on_plan(plan_);
     const int count = compiled.program.graph_count;
     for (int g = 0; g < count; ++g)
       graphs_.push_back(std::make_unique<PreparedGraph>(compiled.program.graphs[g],
@@ -81,10 +80,12 @@ class Executable {
   bool overwrote() const { return overwrote_; }
   void begin_call() { overwrote_ = false; }
 
-  /// Errors: `policy`, before any step runs, when the program would exceed the limit of a CommunicationScope.
+  /// Errors, before any step runs: `policy` when the program would exceed the limit of a CommunicationScope,
+  /// `processes` in the first run when other processes run another program.
   Growable<Leaf> run(std::span<const Leaf> arguments, StepObserver* observer = nullptr) {
     begin_call();
     if (const CommunicationScope* scope = CommunicationScope::innermost()) permit(*scope);
+    if (!agreed_) agree();
     Frame& frame = frames_[0];
     if (numbers_change_ || !numbers_known_) {
       Growable<HostNumber> given(arguments.size());
@@ -111,6 +112,7 @@ class Executable {
   /// run() for a program with is_plain(), which allocates only the result. `tensors` and `numbers` are by argument.
   StoragePtr run_plain(TensorStorage* const* tensors, const HostNumber* numbers) {
     if (const CommunicationScope* scope = CommunicationScope::innermost()) permit(*scope);
+    if (!agreed_) agree();
     Frame& frame = frames_[0];
     if (numbers_change_ || !numbers_known_) set_numbers(numbers);
     for (const BoundArgument& bound : bound_arguments_) point(frame, bound, *tensors[bound.argument]);
@@ -141,6 +143,7 @@ class Executable {
   bool has_views_ = false;
   bool plain_ = false;
   bool overwrote_ = false;
+  bool agreed_ = false;  // all processes have this plan
   std::int64_t arena_bytes_ = 0, scratch_bytes_ = 0;
 
   static void point(Frame& frame, const BoundArgument& at, TensorStorage& storage) {
@@ -198,6 +201,12 @@ class Executable {
     plain_ = compiled_.program.graph_count == 1 && made >= 0 && value(made).role == ValueRole::output &&
              !value(made).stacked;
     for (const std::int32_t v : plan.arguments) plain_ = plain_ && (v < 0 || !value(v).stacked);
+  }
+
+  /// In the first run, not in the constructor: one process alone may plan a program to explain it.
+  void agree() {
+    agree_on_plan(plan_, compiled_);
+    agreed_ = true;
   }
 
   void permit(const CommunicationScope& scope) const {
