@@ -9,6 +9,7 @@
 #define MPICH_SKIP_MPICXX 1
 #endif
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -75,9 +76,13 @@ class Communicator final : public runtime::Communicator {
   int count() const override { return count_; }
 
   void exchange(std::span<const runtime::Message> sent, std::span<const runtime::Message> received) override {
-    if (broken_)
+    if (exchanges_.exchange(true))
+      fail(errc::processes, "[mpi] exchange: two threads communicate at the same time; one thread at a time may");
+    if (broken_) {
+      exchanges_ = false;
       fail(errc::processes,
            "[mpi] exchange: an earlier exchange of messages failed, and processes can't go on together");
+    }
     requests_.clear();
     from_.clear();
     broken_ = true;  // until all has arrived
@@ -99,9 +104,11 @@ class Communicator final : public runtime::Communicator {
       wait();
     } catch (...) {
       give_up(receives);
+      exchanges_ = false;
       throw;
     }
     broken_ = false;
+    exchanges_ = false;
   }
 
  private:
@@ -112,6 +119,7 @@ class Communicator final : public runtime::Communicator {
   int index_ = 0, count_ = 1;
   SessionOptions options_;
   bool broken_ = false;
+  std::atomic<bool> exchanges_ = false;
   Growable<MPI_Request> requests_;
   Growable<int> from_;  // by request: the other process
 

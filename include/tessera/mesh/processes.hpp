@@ -16,6 +16,7 @@ namespace detail {
 struct OwnProcess {
   int index = 0;
   int count = 1;
+  bool left = false;  ///< it was one of several, whose tensors and plans are of no use to it alone
 };
 /// Set once, by runtime::join_processes, before any tensor exists.
 inline constinit OwnProcess own_process{};
