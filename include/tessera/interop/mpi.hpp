@@ -85,7 +85,8 @@ class Communicator final : public runtime::Communicator {
     }
     requests_.clear();
     from_.clear();
-    broken_ = true;  // until all has arrived
+    broken_ = true;                                  // until all has arrived
+    const int tag = static_cast<int>(runs % 32768);  // each MPI has tags up to 32767
     std::size_t receives = 0;
     try {
       for (const runtime::Message& message : received)
@@ -112,7 +113,6 @@ class Communicator final : public runtime::Communicator {
   }
 
  private:
-  static constexpr int tag = 1;
   static constexpr std::int64_t most_bytes = std::int64_t{1} << 30;  // counts of MPI 3 are ints
 
   MPI_Comm communicator_ = MPI_COMM_NULL;

@@ -25,8 +25,9 @@ namespace tessera::runtime {
 /// processes that run different programs, or one program on tensors of different shapes, get an error instead of each
 /// other's bytes. A plan that all processes had before is not compared again: plan caches may differ between processes,
 /// so that only one of them makes a plan anew. Errors: `processes`, with the first step that differs from the plan of
-/// process 0. Communication: 16 bytes between each two processes for a plan that they have not had before.
-TESSERA_ONCE void agree_on_plan(const Plan& plan, const CompiledProgram& compiled);
+/// process 0. Returns a hash of the plan, equal in all processes. Communication: 16 bytes between each two processes
+/// for a plan that they have not had before.
+TESSERA_ONCE std::uint64_t agree_on_plan(const Plan& plan, const CompiledProgram& compiled);
 
 #if TESSERA_HAS_DEFINITIONS
 namespace detail {
@@ -97,16 +98,17 @@ inline std::string step_text(const Plan& plan, std::size_t k) {
 
 }  // namespace detail
 
-TESSERA_ONCE void agree_on_plan(const Plan& plan, const CompiledProgram& compiled) {
+TESSERA_ONCE std::uint64_t agree_on_plan(const Plan& plan, const CompiledProgram& compiled) {
   Communicator* const communicator = detail::own_communicator;
-  if (communicator == nullptr || !spans_processes(plan.mesh)) return;
+  if (communicator == nullptr || !spans_processes(plan.mesh)) return 0;
   const int own = communicator->index(), count = communicator->count();
   const Growable<std::uint64_t> hashes = detail::step_hashes(plan, compiled);
   std::uint64_t head[2] = {hashes.size(), hash_mix(0, hashes.size())};
   for (const std::uint64_t hash : hashes) head[1] = hash_mix(head[1], hash);
   Growable<std::uint64_t>& agreed = communicator->agreed_plans;
   const auto place = std::lower_bound(agreed.begin(), agreed.end(), head[1]) - agreed.begin();
-  if (place < static_cast<std::ptrdiff_t>(agreed.size()) && agreed[static_cast<std::size_t>(place)] == head[1]) return;
+  if (place < static_cast<std::ptrdiff_t>(agreed.size()) && agreed[static_cast<std::size_t>(place)] == head[1])
+    return head[1];
   Growable<std::uint64_t> heads(2 * static_cast<std::size_t>(count));
   Growable<Message> sent, received;
   for (int process = 0; process < count; ++process) {
@@ -125,7 +127,7 @@ TESSERA_ONCE void agree_on_plan(const Plan& plan, const CompiledProgram& compile
   if (differs < 0) {
     agreed.push_back(head[1]);
     std::rotate(agreed.begin() + place, agreed.end() - 1, agreed.end());
-    return;
+    return head[1];
   }
 
   // All processes know that, and go on together: process 0 sends its hashes, and the first that differs answers.

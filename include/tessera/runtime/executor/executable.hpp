@@ -8,9 +8,11 @@
 #include <utility>
 
 #include <tessera/base/growable.hpp>
+#include <tessera/base/hash.hpp>
 #include <tessera/base/planning.hpp>
 #include <tessera/base/shape.hpp>
 #include <tessera/graph/fuse/fused.hpp>
+#include <tessera/mesh/processes.hpp>
 #include <tessera/partition/plan/make_plan.hpp>
 #include <tessera/partition/propagation/implicit_reshards.hpp>
 #include <tessera/runtime/executor/agree_on_plan.hpp>
@@ -21,6 +23,7 @@
 #include <tessera/runtime/steps/fused_step.hpp>
 #include <tessera/runtime/steps/reshard_step.hpp>
 #include <tessera/runtime/transport/communication.hpp>
+#include <tessera/runtime/transport/communicator.hpp>
 
 namespace tessera {
 
@@ -47,6 +50,7 @@ class Executable {
     for (int g = 0; g < count; ++g)
       for (int id = 0; id < compiled.program.graphs[g].size; ++id)
         numbers_change_ = numbers_change_ || compiled.program.graphs[g][id].is_scalar();
+    if (spans_processes(plan_.mesh)) plan_.for_each_collective([&](auto&&...) { sends_ = true; });
     bind_arguments();
     make_results();
   }
@@ -144,6 +148,8 @@ class Executable {
   bool plain_ = false;
   bool overwrote_ = false;
   bool agreed_ = false;  // all processes have this plan
+  bool sends_ = false;   // messages to other processes
+  std::uint64_t plan_hash_ = 0;
   std::int64_t arena_bytes_ = 0, scratch_bytes_ = 0;
 
   static void point(Frame& frame, const BoundArgument& at, TensorStorage& storage) {
@@ -158,6 +164,8 @@ class Executable {
       graphs_[0]->layout().place_intermediates(frame);
     }
     if (has_views_) graphs_[0]->layout().place_views(frame);
+    if (sends_ && detail::own_communicator != nullptr)
+      detail::own_communicator->runs = hash_mix(detail::own_communicator->runs, plan_hash_);
     graphs_[0]->run_steps(frame);
   }
   TESSERA_PLANNING void bind_arguments() {
@@ -205,7 +213,7 @@ class Executable {
 
   /// In the first run, not in the constructor: one process alone may plan a program to explain it.
   void agree() {
-    agree_on_plan(plan_, compiled_);
+    plan_hash_ = agree_on_plan(plan_, compiled_);
     agreed_ = true;
   }
 
