@@ -164,9 +164,14 @@ class Executable {
       graphs_[0]->layout().place_intermediates(frame);
     }
     if (has_views_) graphs_[0]->layout().place_views(frame);
-    if (sends_ && detail::own_communicator != nullptr)
-      detail::own_communicator->runs = hash_mix(detail::own_communicator->runs, plan_hash_);
-    graphs_[0]->run_steps(frame);
+    Communicator* const communicator = spans_processes(plan_.mesh) ? detail::own_communicator : nullptr;
+    if (sends_ && communicator != nullptr) communicator->runs = hash_mix(communicator->runs, plan_hash_);
+    try {
+      graphs_[0]->run_steps(frame);
+    } catch (...) {
+      if (communicator != nullptr) communicator->runs = hash_mix(communicator->runs, std::uint64_t{0});
+      throw;
+    }
   }
   TESSERA_PLANNING void bind_arguments() {
     const GraphPlan& plan = plan_.main();

@@ -31,8 +31,8 @@ class Communicator {
 
   /// Hashes of the plans that all processes were found to have, sorted: equal in all processes, see agree_on_plan.
   Growable<std::uint64_t> agreed_plans;
-  /// A hash of all runs of programs that have sent messages: equal in processes that go on together. Messages of
-  /// different runs must not be taken for each other, as when an exception ends a run in one process alone.
+  /// A hash of all runs of programs that sent messages or ended with an exception, such as that of an index outside of
+  /// a table: equal in processes that go on together. Messages of others must not be taken for those that are due.
   std::uint64_t runs = 0;
 };
 
