@@ -14,6 +14,7 @@
 #include <tessera/interop/mpi.hpp>
 #include <tessera/parallel/mesh_reduce.hpp>
 #include <tessera/parallel/process_group.hpp>
+#include <tessera/tensor/deferred_init.hpp>
 #include <tessera/tessera.hpp>
 
 namespace {
@@ -120,6 +121,47 @@ TEST(Session, NamesTheFirstStepThatDiffers) {
   EXPECT_NE(message.find("process 1 runs another program than process 0"), std::string::npos) << message;
   EXPECT_NE(message.find("session_test.cpp"), std::string::npos) << message;
   EXPECT_EQ(ts::item(sum(x)), 48.f);  // and the processes go on together
+}
+
+TEST(Session, NoticesDimsThatDiffer) {
+  if (ts::process_count() == 1) GTEST_SKIP() << "one process";
+  const ts::Mesh mesh({{"data", 4}});
+  const auto x = ts::arange<float>(8, mesh, {"data"});
+  const auto rows = ts::compile([](const auto& a, const auto& first) { return ts::slice<0>(a, first, 4); });
+  const std::string message =
+      message_of(ts::errc::processes, [&] { (void)rows(x, ts::Dim(ts::process_index() == 1 ? 2 : 1)); });
+  EXPECT_NE(message.find("another program"), std::string::npos) << message;
+}
+
+TEST(Session, OneProcessMayPlanAlone) {
+  const ts::Mesh mesh({{"data", 4}});
+  const auto x = ts::arange<float>(8, mesh, {"data"});
+  const auto total = ts::compile([](const auto& a) { return ts::sum(a + 3.f); });
+  if (ts::process_index() == 0) EXPECT_FALSE(total.explain(x).empty());
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_EQ(ts::item(total(x)), 52.f);
+    // As if the caches of the processes had reached their limits after different numbers of calls.
+    if (ts::process_index() == i) ts::clear_plan_cache();
+  }
+}
+
+TEST(Session, OneProcessMayReadDeferredTensors) {
+  const ts::Mesh mesh({{"data", 4}});
+  const auto x = ts::deferred_init([&] { return ts::normal<float>(ts::Key(2), {8, 3}, mesh, {"data"}); });
+  const auto want = ts::normal<float>(ts::Key(2), {8, 3}, mesh, {ts::none, "data"});
+  if (ts::process_index() == 0) (void)ts::to_string(x);
+  const auto turned = ts::reshard(x, {ts::none, "data"});
+  EXPECT_EQ(ts::is_deferred(turned), ts::process_count() > 1);
+  EXPECT_TRUE(ts::all_equal(turned, want));
+}
+
+TEST(Session, ReshardsDeferredTensorsThatChanged) {
+  const ts::Mesh mesh({{"data", 4}});
+  auto x = ts::deferred_init([&] { return ts::zeros<float>({8}, mesh, {"data"}); });
+  ts::update_shards(x, [](const ts::Box& box, std::span<float> data) {
+    for (std::size_t i = 0; i < data.size(); ++i) data[i] = static_cast<float>(box.begin[0]) + static_cast<float>(i);
+  });
+  EXPECT_TRUE(ts::all_equal(ts::reshard(x, ts::PartitionSpec{}), ts::arange<float>(8, mesh)));
 }
 
 TEST(Session, AnswersWhatOneProcessAsks) {

@@ -9,6 +9,7 @@
 #define MPICH_SKIP_MPICXX 1
 #endif
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -62,43 +63,63 @@ class Communicator final : public runtime::Communicator {
   }
   Communicator(const Communicator&) = delete;
   Communicator& operator=(const Communicator&) = delete;
-  ~Communicator() override { MPI_Comm_free(&communicator_); }
+  ~Communicator() override {
+    int finalised = 0;
+    MPI_Finalized(&finalised);
+    if (finalised == 0 && !broken_) MPI_Comm_free(&communicator_);
+  }
 
+  /// Whether an exchange failed, after which messages are lost.
+  bool broken() const { return broken_; }
   MPI_Comm communicator() const { return communicator_; }
   int index() const override { return index_; }
   int count() const override { return count_; }
 
   void exchange(std::span<const runtime::Message> sent, std::span<const runtime::Message> received) override {
-    if (broken_)
+    if (exchanges_.exchange(true))
+      fail(errc::processes, "[mpi] exchange: two threads communicate at the same time; one thread at a time may");
+    if (broken_) {
+      exchanges_ = false;
       fail(errc::processes,
            "[mpi] exchange: an earlier exchange of messages failed, and processes can't go on together");
+    }
     requests_.clear();
     from_.clear();
-    broken_ = true;  // until all has arrived
-    for (const runtime::Message& message : received)
-      for_each_part(message, [&](char* data, int bytes) {
-        requests_.push_back(MPI_REQUEST_NULL);
-        from_.push_back(message.process);
-        check(MPI_Irecv(data, bytes, MPI_BYTE, message.process, tag, communicator_, &requests_.back()), "MPI_Irecv");
-      });
-    for (const runtime::Message& message : sent)
-      for_each_part(message, [&](char* data, int bytes) {
-        requests_.push_back(MPI_REQUEST_NULL);
-        from_.push_back(message.process);
-        check(MPI_Isend(data, bytes, MPI_BYTE, message.process, tag, communicator_, &requests_.back()), "MPI_Isend");
-      });
-    wait();
+    broken_ = true;                                  // until all has arrived
+    const int tag = static_cast<int>(runs % 32768);  // each MPI has tags up to 32767
+    std::size_t receives = 0;
+    try {
+      for (const runtime::Message& message : received)
+        for_each_part(message, [&](char* data, int bytes) {
+          requests_.push_back(MPI_REQUEST_NULL);
+          from_.push_back(message.process);
+          check(MPI_Irecv(data, bytes, MPI_BYTE, message.process, tag, communicator_, &requests_.back()), "MPI_Irecv");
+          ++receives;
+        });
+      for (const runtime::Message& message : sent)
+        for_each_part(message, [&](char* data, int bytes) {
+          requests_.push_back(MPI_REQUEST_NULL);
+          from_.push_back(message.process);
+          check(MPI_Isend(data, bytes, MPI_BYTE, message.process, tag, communicator_, &requests_.back()), "MPI_Isend");
+        });
+      wait();
+    } catch (...) {
+      give_up(receives);
+      exchanges_ = false;
+      throw;
+    }
     broken_ = false;
+    exchanges_ = false;
   }
 
  private:
-  static constexpr int tag = 1;
   static constexpr std::int64_t most_bytes = std::int64_t{1} << 30;  // counts of MPI 3 are ints
 
   MPI_Comm communicator_ = MPI_COMM_NULL;
   int index_ = 0, count_ = 1;
   SessionOptions options_;
   bool broken_ = false;
+  std::atomic<bool> exchanges_ = false;
   Growable<MPI_Request> requests_;
   Growable<int> from_;  // by request: the other process
 
@@ -110,7 +131,7 @@ class Communicator final : public runtime::Communicator {
   void wait() {
     constexpr int spins = 64;
     const auto start = std::chrono::steady_clock::now();
-    for (int tries = 0;; ++tries) {
+    for (std::int64_t tries = 0;; ++tries) {
       int done = 0;
       check(MPI_Testall(static_cast<int>(requests_.size()), requests_.data(), &done, MPI_STATUSES_IGNORE),
             "MPI_Testall");
@@ -122,14 +143,24 @@ class Communicator final : public runtime::Communicator {
         fail_waiting();
     }
   }
-  [[noreturn]] void fail_waiting() {
-    std::string others;
-    int last = -1;
+  /// After an error: memory that the caller frees must not receive what arrives later.
+  void give_up(std::size_t receives) noexcept {
     for (std::size_t i = 0; i < requests_.size(); ++i) {
-      if (requests_[i] == MPI_REQUEST_NULL || from_[i] == last) continue;
-      last = from_[i];
-      others += concat_text(others.empty() ? "" : ", ", last);
+      if (requests_[i] == MPI_REQUEST_NULL) continue;
+      if (i < receives) MPI_Cancel(&requests_[i]);
+      MPI_Request_free(&requests_[i]);
     }
+  }
+  [[noreturn]] void fail_waiting() {
+    Growable<unsigned char> waits(static_cast<std::size_t>(count_), 0);
+    for (std::size_t i = 0; i < requests_.size(); ++i) {
+      int done = 0;  // MPI_Testall tells nothing of single requests
+      check(MPI_Test(&requests_[i], &done, MPI_STATUS_IGNORE), "MPI_Test");
+      if (done == 0) waits[static_cast<std::size_t>(from_[i])] = 1;
+    }
+    std::string others;
+    for (int process = 0; process < count_; ++process)
+      if (waits[static_cast<std::size_t>(process)] != 0) others += concat_text(others.empty() ? "" : ", ", process);
     fail(errc::processes, "[mpi] exchange: process ", index_, " of ", count_, " waited ", options_.timeout_seconds,
          " s for messages to or from process ", others,
          "; each process must call the same functions on tensors of several devices, in the same order");
@@ -157,15 +188,14 @@ class Session {
   /// The processes of a communicator, which is duplicated.
   explicit Session(MPI_Comm communicator, const SessionOptions& options = {})
       : initialised_(initialise()), own_(communicator, options) {
-    runtime::join_processes(own_);
     set_parallelism(options.threads > 0 ? options.threads : share_of_cores());
+    runtime::join_processes(own_);  // last, since an exception here ends the session without its destructor
   }
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
   ~Session() {
     runtime::leave_processes();
-    // Other processes may wait for this process if an exception ends it alone: they would do so in MPI_Finalize, too.
-    if (std::uncaught_exceptions() > initialised_.exceptions) initialised_.finalises = false;
+    if (own_.broken()) initialised_.finalises = false;
   }
 
   int process_index() const { return own_.index(); }
@@ -174,7 +204,8 @@ class Session {
   MPI_Comm communicator() const { return own_.communicator(); }
 
  private:
-  /// Finalises MPI after the communicator is freed, if the session initialised it.
+  /// Finalises MPI after the communicator is freed, if the session initialised it. Not after an error: if that ends
+  /// this process alone, MPI_Finalize would wait for processes that wait for this one. mpirun ends them instead.
   struct Initialised {
     bool finalises = false;
     int exceptions = std::uncaught_exceptions();
@@ -183,7 +214,9 @@ class Session {
     Initialised(const Initialised&) = delete;
     Initialised& operator=(const Initialised&) = delete;
     ~Initialised() {
-      if (finalises) MPI_Finalize();
+      int finalised = 0;
+      MPI_Finalized(&finalised);
+      if (finalises && finalised == 0 && std::uncaught_exceptions() <= exceptions) MPI_Finalize();
     }
   };
   Initialised initialised_;

@@ -43,10 +43,8 @@ template <class F> auto deferred_init(const F& f) {
   return f();
 }
 
-/// Whether the elements of a tensor, or of any tensor of a model, are not there yet.
-template <class T, int Rank> bool is_deferred(const ShardedTensor<T, Rank>& x) {
-  return static_cast<bool>(storage_of(x).deferred());
-}
+/// Whether the elements of a tensor, or of any tensor of a model, are not there yet; of several processes, in this one.
+template <class T, int Rank> bool is_deferred(const ShardedTensor<T, Rank>& x) { return !storage_of(x).is_written(); }
 template <class Model>
   requires(!Operand<Model>)
 bool is_deferred(const Model& model) {

@@ -12,6 +12,7 @@
 #include <gtest/gtest.h>
 
 #include <tessera/graph/transform/value_and_grad.hpp>
+#include <tessera/mesh/processes.hpp>
 #include <tessera/nn/parameters.hpp>
 #include <tessera/ops/contraction/einsum.hpp>
 #include <tessera/ops/data_movement/shape.hpp>
@@ -25,6 +26,7 @@
 #include <tessera/tensor/creation.hpp>
 #include <tessera/tensor/deferred_init.hpp>
 #include <tessera/tensor/host.hpp>
+#include <tessera/tensor/local_shards.hpp>
 #include <tessera/tensor/random.hpp>
 
 namespace ts = tessera;
@@ -297,6 +299,8 @@ TEST(PipelineStages, KeepOtherAxesAndMayBeDeferred) {
   EXPECT_EQ(ts::sharded_type_text(ts::unwrap(drawn)[1].weight), "f64[3,3]{model,-}");
   const auto deferred = ts::pipeline_stages<"pipe">(ts::deferred_init(make), mesh);
   EXPECT_TRUE(ts::is_deferred(deferred[0].blocks.weight));
+  // Of several processes, one may read its shards alone.
+  if (ts::process_index() == 1) EXPECT_NE(ts::local_shards(deferred[0].blocks.weight)[0].data[0], 0);
   EXPECT_EQ(ts::to_host(deferred[0].blocks.weight), ts::to_host(drawn[0].blocks.weight));
 }
 

@@ -240,4 +240,50 @@ TEST(Processes, DivideDevicesInTheOrderOfTheirIds) {
   EXPECT_EQ(of, (std::vector<int>{0, 0, 0, 1, 1, 1, 2, 2}));
 }
 
+TEST(Processes, HoldTheShardsOfTheirDevices) {
+  std::mt19937 random(5);
+  for (int trial = 0; trial < 300; ++trial) {
+    ts::AxisTable axes;
+    const int rank = 1 + static_cast<int>(random() % 4);
+    for (int a = 0; a < rank; ++a)
+      axes.push_back({ts::Name(std::string(1, static_cast<char>('a' + a))), 1 + static_cast<int>(random() % 5)});
+    ts::DeviceOrder order;
+    if (trial % 4 == 0) {
+      std::int64_t devices = 1;
+      for (const ts::Axis& axis : axes) devices *= axis.size;
+      std::vector<int> ids(static_cast<std::size_t>(devices));
+      for (std::size_t i = 0; i < ids.size(); ++i) ids[i] = static_cast<int>(i);
+      std::shuffle(ids.begin(), ids.end(), random);
+      order = ts::DeviceOrder(ids.data(), ids.size());
+    }
+    const ts::Mesh mesh(axes, order);
+    const unsigned used = static_cast<unsigned>(random()) & ((1u << rank) - 1);
+    const ts::ShardGrid grid(mesh, used);
+    const int processes = 2 + static_cast<int>(random() % 8);
+    for (int shard = 0; shard < grid.count(); ++shard) {
+      std::vector<char> want(static_cast<std::size_t>(processes), 0), got = want;
+      const AsProcess first(0, processes);
+      if (mesh.size() == 1) continue;
+      for (int device = 0; device < mesh.size(); ++device)
+        if (grid.index_of(mesh.coordinates_of(device)) == shard)
+          want[static_cast<std::size_t>(ts::process_of(mesh, device))] = 1;
+      const rt::Holders holders(mesh, used, grid.coordinates(shard));
+      for (int process = 0; process < processes; ++process) {
+        EXPECT_EQ(holders.processes().contains(process), want[static_cast<std::size_t>(process)] != 0);
+        const AsProcess own(process, processes);
+        got[static_cast<std::size_t>(process)] = ts::is_held_here(mesh, grid, shard) ? 1 : 0;
+      }
+      EXPECT_EQ(got, want) << mesh.text() << ", axes " << used << ", shard " << shard;
+    }
+  }
+}
+
+TEST(Processes, AreFoundFastOnLargeMeshes) {
+  const ts::Mesh most({{"data", 65536}, {"model", 32767}});
+  const AsProcess last(255, 256);
+  const ts::ShardGrid grid(most, 0u);
+  EXPECT_TRUE(ts::is_held_here(most, grid, 0));
+  EXPECT_TRUE(rt::Holders(most, 0, ts::Coordinates{0, 0}).processes().contains(255));
+}
+
 }  // namespace

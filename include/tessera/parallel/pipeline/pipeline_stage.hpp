@@ -19,8 +19,11 @@
 #include <tessera/base/source.hpp>
 #include <tessera/graph/trace/stack.hpp>
 #include <tessera/graph/trace/tree.hpp>
+#include <tessera/kernels/strides.hpp>
+#include <tessera/mesh/box.hpp>
 #include <tessera/mesh/mesh.hpp>
 #include <tessera/mesh/partition_spec.hpp>
+#include <tessera/mesh/processes.hpp>
 #include <tessera/mesh/sharding.hpp>
 #include <tessera/ops/data_movement/rearrange.hpp>
 #include <tessera/ops/data_movement/shape.hpp>
@@ -152,12 +155,40 @@ template <FixedString Axis, class Block, int Chunks = 1> struct PipelineStage {
 
 namespace detail {
 
+/// Writes parts that are not written yet one behind the other, each `rows` long, without messages to other processes:
+/// each makes the parts of which it has rows, one at a time.
+inline void write_parts_here(TensorStorage& to, const std::vector<TensorStorage::Write>& parts, std::int64_t rows) {
+  const Uncounted uncounted;
+  Box part{Shape(to.shape().size(), 0), to.shape()};
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    part.begin[0] = static_cast<std::int64_t>(i) * rows;
+    part.end[0] = part.begin[0] + rows;
+    StoragePtr whole;
+    for (int shard = 0; shard < to.shard_count(); ++shard) {
+      const Box& box = to.box(shard);
+      const Box both = intersect(part, box);
+      if (!to.holds(shard) || both.empty()) continue;
+      if (!whole) {
+        const int rank = static_cast<int>(part.begin.size());
+        whole = StoragePtr(new TensorStorage(Mesh{}, to.dtype(), extents(part), replicated(rank)));
+        parts[i](*whole);
+      }
+      const kernels::Strides strides = kernels::contiguous_strides(extents(box));
+      const std::int64_t offset = (both.begin[0] - box.begin[0]) * strides[0];
+      auto* const data =
+          static_cast<std::byte*>(to.data(shard)) + offset * static_cast<std::int64_t>(size_of(to.dtype()));
+      const runtime::ShardRef destination{data, both, strides}, source = runtime::shard_ref(whole->data(0), part);
+      runtime::reshard(to.dtype(), Reduction::sum, {&destination, 1}, {&source, 1});
+    }
+  }
+}
+
 /// The parts one behind the other along dim 0, which is split over `axis`, and below that as it was in the parts.
 inline StoragePtr joined_along_axis(const std::vector<StoragePtr>& parts, const Mesh& mesh, const Name& axis, Here at) {
   const TensorStorage& first = *parts[0];
-  bool deferred = false;
+  std::vector<TensorStorage::Write> deferred;
   for (const StoragePtr& part : parts) {
-    deferred = deferred || part->deferred();
+    if (TensorStorage::Write own = part->deferred()) deferred.push_back(std::move(own));
     if (part->shape() != first.shape())
       fail(errc::shape_mismatch, "[pipeline_stages] layers: a tensor is ", shape_text(first.dtype(), first.shape()),
            " in one layer and ", shape_text(part->dtype(), part->shape()), " in another", Source::from(at));
@@ -186,7 +217,12 @@ inline StoragePtr joined_along_axis(const std::vector<StoragePtr>& parts, const 
     runtime::reshard(to.dtype(), Reduction::sum, shard_refs(to), sources);
   };
   const int rank = static_cast<int>(shape.size());
-  if (deferred) return allocate("pipeline_stages", first.dtype(), shape, rank, mesh, spec, at, write);
+  // One of several processes may be the first that reads the tensor, so writing it later must not send messages.
+  if (process_count() > 1 && deferred.size() == parts.size())
+    return allocate("pipeline_stages", first.dtype(), shape, rank, mesh, spec, at,
+                    [deferred, rows](TensorStorage& to) { write_parts_here(to, deferred, rows); });
+  if (process_count() == 1 && !deferred.empty())
+    return allocate("pipeline_stages", first.dtype(), shape, rank, mesh, spec, at, write);
   const StoragePtr joined = allocate("pipeline_stages", first.dtype(), shape, rank, mesh, spec, at);
   write(*joined);
   return joined;

@@ -2,10 +2,9 @@
 #define TESSERA_RUNTIME_EXECUTOR_AGREE_ON_PLAN_HPP
 #include <tessera/base/push_macros.hpp>
 
+#include <algorithm>
+#include <cstddef>
 #include <cstdint>
-#if TESSERA_HAS_DEFINITIONS
-#include <mutex>
-#endif
 #include <string>
 
 #include <tessera/base/compiled.hpp>
@@ -15,6 +14,7 @@
 #include <tessera/base/planning.hpp>
 #include <tessera/mesh/processes.hpp>
 #include <tessera/partition/plan/plan.hpp>
+#include <tessera/runtime/executor/compiled_program.hpp>
 #include <tessera/runtime/transport/communicator.hpp>
 
 TESSERA_PLANNING_BEGIN
@@ -23,19 +23,42 @@ namespace tessera::runtime {
 
 /// Compares the plan of a program that is about to run for the first time with that of each other process, so that
 /// processes that run different programs, or one program on tensors of different shapes, get an error instead of each
-/// other's bytes. Errors: `processes`, with the first step that differs from the plan of process 0.
-TESSERA_ONCE void agree_on_plan(const Plan& plan);
+/// other's bytes. A plan that all processes had before is not compared again: plan caches may differ between processes,
+/// so that only one of them makes a plan anew. Errors: `processes`, with the first step that differs from the plan of
+/// process 0. Returns a hash of the plan, equal in all processes. Communication: 16 bytes between each two processes
+/// for a plan that they have not had before.
+TESSERA_ONCE std::uint64_t agree_on_plan(const Plan& plan, const CompiledProgram& compiled);
 
 #if TESSERA_HAS_DEFINITIONS
 namespace detail {
 
+/// A hash of a node, and of the host scalars that it reads and that are known when planning, such as where a slice
+/// begins.
+inline std::uint64_t node_hash(const GraphView& graph, const GraphPlan& plan, int id) {
+  const Node& node = graph[id];
+  std::uint64_t hash = hash_mix(hash_mix(node.hash, static_cast<std::uint64_t>(node.op)), node.value);
+  for (int i = 0; i < node.arity; ++i)
+    if (const int operand = graph.operand(id, i); operand >= 0)
+      hash = hash_mix(hash, plan.numbers[static_cast<std::size_t>(operand)]);
+  return hash;
+}
+
 /// A hash of what each step computes and sends. Where values are in memory may differ between processes.
-inline Growable<std::uint64_t> step_hashes(const Plan& plan) {
+inline Growable<std::uint64_t> step_hashes(const Plan& plan, const CompiledProgram& compiled) {
   Growable<std::uint64_t> hashes{plan.mesh.hash()};
-  for (const GraphPlan& graph : plan.graphs)
+  for (std::size_t g = 0; g < plan.graphs.size(); ++g) {
+    const GraphPlan& graph = plan.graphs[g];
+    const GraphView& nodes = compiled.program.graphs[g];
+    const UnitsView& units = compiled.units[g];
     for (const PlanStep& step : graph.steps) {
       std::uint64_t hash = hash_mix(static_cast<std::uint64_t>(step.kind), static_cast<std::uint64_t>(step.unit));
       hash = hash_mix(hash, static_cast<std::uint64_t>(step.layers));
+      if (step.unit >= 0) {
+        const Unit& unit = units[step.unit];
+        for (int m = 0; m < unit.member_count; ++m)
+          hash = hash_mix(hash, node_hash(nodes, graph, units.members[unit.first_member + m]));
+        if (unit.kind != UnitKind::fused) hash = hash_mix(hash, node_hash(nodes, graph, unit.rule_node()));
+      }
       for (const Growable<std::int32_t>* list : {&step.inputs, &step.outputs})
         for (const std::int32_t v : *list) {
           if (v < 0) continue;
@@ -48,26 +71,8 @@ inline Growable<std::uint64_t> step_hashes(const Plan& plan) {
                         static_cast<std::uint64_t>(sent.wire_bytes));
       hashes.push_back(hash);
     }
+  }
   return hashes;
-}
-
-/// Hashes of the plans that were compared. A plan that one process prepares again, since its cache of plans had dropped
-/// it, another process may still have: only plans that are new to all of them are compared.
-struct AgreedPlans {
-  std::mutex mutex;
-  Growable<std::uint64_t> plans;
-};
-inline AgreedPlans& agreed_plans() {
-  static AgreedPlans& agreed = *new AgreedPlans;  // never destroyed: programs may still run at exit
-  return agreed;
-}
-/// Whether the plan was compared before. Holds the mutex no longer than that: one thread at a time may communicate.
-inline bool is_agreed(std::uint64_t plan) {
-  AgreedPlans& agreed = agreed_plans();
-  const std::lock_guard lock(agreed.mutex);
-  for (const std::uint64_t known : agreed.plans)
-    if (known == plan) return true;
-  return false;
 }
 
 /// Step k of all graphs, as a message names it.
@@ -93,14 +98,17 @@ inline std::string step_text(const Plan& plan, std::size_t k) {
 
 }  // namespace detail
 
-TESSERA_ONCE void agree_on_plan(const Plan& plan) {
+TESSERA_ONCE std::uint64_t agree_on_plan(const Plan& plan, const CompiledProgram& compiled) {
   Communicator* const communicator = detail::own_communicator;
-  if (communicator == nullptr || !spans_processes(plan.mesh)) return;
+  if (communicator == nullptr || !spans_processes(plan.mesh)) return 0;
   const int own = communicator->index(), count = communicator->count();
-  const Growable<std::uint64_t> hashes = detail::step_hashes(plan);
+  const Growable<std::uint64_t> hashes = detail::step_hashes(plan, compiled);
   std::uint64_t head[2] = {hashes.size(), hash_mix(0, hashes.size())};
   for (const std::uint64_t hash : hashes) head[1] = hash_mix(head[1], hash);
-  if (detail::is_agreed(head[1])) return;
+  Growable<std::uint64_t>& agreed = communicator->agreed_plans;
+  const auto place = std::lower_bound(agreed.begin(), agreed.end(), head[1]) - agreed.begin();
+  if (place < static_cast<std::ptrdiff_t>(agreed.size()) && agreed[static_cast<std::size_t>(place)] == head[1])
+    return head[1];
   Growable<std::uint64_t> heads(2 * static_cast<std::size_t>(count));
   Growable<Message> sent, received;
   for (int process = 0; process < count; ++process) {
@@ -117,8 +125,9 @@ TESSERA_ONCE void agree_on_plan(const Plan& plan) {
         heads[2 * static_cast<std::size_t>(process) + 1] != heads[1])
       differs = process;
   if (differs < 0) {
-    const std::lock_guard lock(detail::agreed_plans().mutex);
-    return detail::agreed_plans().plans.push_back(head[1]);
+    agreed.push_back(head[1]);
+    std::rotate(agreed.begin() + place, agreed.end() - 1, agreed.end());
+    return head[1];
   }
 
   // All processes know that, and go on together: process 0 sends its hashes, and the first that differs answers.

@@ -8,9 +8,11 @@
 #include <utility>
 
 #include <tessera/base/growable.hpp>
+#include <tessera/base/hash.hpp>
 #include <tessera/base/planning.hpp>
 #include <tessera/base/shape.hpp>
 #include <tessera/graph/fuse/fused.hpp>
+#include <tessera/mesh/processes.hpp>
 #include <tessera/partition/plan/make_plan.hpp>
 #include <tessera/partition/propagation/implicit_reshards.hpp>
 #include <tessera/runtime/executor/agree_on_plan.hpp>
@@ -21,6 +23,7 @@
 #include <tessera/runtime/steps/fused_step.hpp>
 #include <tessera/runtime/steps/reshard_step.hpp>
 #include <tessera/runtime/transport/communication.hpp>
+#include <tessera/runtime/transport/communicator.hpp>
 
 namespace tessera {
 
@@ -32,7 +35,6 @@ class Executable {
  public:
   TESSERA_PLANNING Executable(const CompiledProgram& compiled, Plan plan)
       : compiled_(compiled), plan_(std::move(plan)) {
-    agree_on_plan(plan_);
     const int count = compiled.program.graph_count;
     for (int g = 0; g < count; ++g)
       graphs_.push_back(std::make_unique<PreparedGraph>(compiled.program.graphs[g],
@@ -48,6 +50,7 @@ class Executable {
     for (int g = 0; g < count; ++g)
       for (int id = 0; id < compiled.program.graphs[g].size; ++id)
         numbers_change_ = numbers_change_ || compiled.program.graphs[g][id].is_scalar();
+    if (spans_processes(plan_.mesh)) plan_.for_each_collective([&](auto&&...) { sends_ = true; });
     bind_arguments();
     make_results();
   }
@@ -81,10 +84,12 @@ class Executable {
   bool overwrote() const { return overwrote_; }
   void begin_call() { overwrote_ = false; }
 
-  /// Errors: `policy`, before any step runs, when the program would exceed the limit of a CommunicationScope.
+  /// Errors, before any step runs: `policy` when the program would exceed the limit of a CommunicationScope,
+  /// `processes` in the first run when other processes run another program.
   Growable<Leaf> run(std::span<const Leaf> arguments, StepObserver* observer = nullptr) {
     begin_call();
     if (const CommunicationScope* scope = CommunicationScope::innermost()) permit(*scope);
+    if (!agreed_) agree();
     Frame& frame = frames_[0];
     if (numbers_change_ || !numbers_known_) {
       Growable<HostNumber> given(arguments.size());
@@ -111,6 +116,7 @@ class Executable {
   /// run() for a program with is_plain(), which allocates only the result. `tensors` and `numbers` are by argument.
   StoragePtr run_plain(TensorStorage* const* tensors, const HostNumber* numbers) {
     if (const CommunicationScope* scope = CommunicationScope::innermost()) permit(*scope);
+    if (!agreed_) agree();
     Frame& frame = frames_[0];
     if (numbers_change_ || !numbers_known_) set_numbers(numbers);
     for (const BoundArgument& bound : bound_arguments_) point(frame, bound, *tensors[bound.argument]);
@@ -141,6 +147,9 @@ class Executable {
   bool has_views_ = false;
   bool plain_ = false;
   bool overwrote_ = false;
+  bool agreed_ = false;  // all processes have this plan
+  bool sends_ = false;   // messages to other processes
+  std::uint64_t plan_hash_ = 0;
   std::int64_t arena_bytes_ = 0, scratch_bytes_ = 0;
 
   static void point(Frame& frame, const BoundArgument& at, TensorStorage& storage) {
@@ -155,7 +164,14 @@ class Executable {
       graphs_[0]->layout().place_intermediates(frame);
     }
     if (has_views_) graphs_[0]->layout().place_views(frame);
-    graphs_[0]->run_steps(frame);
+    Communicator* const communicator = spans_processes(plan_.mesh) ? detail::own_communicator : nullptr;
+    if (sends_ && communicator != nullptr) communicator->runs = hash_mix(communicator->runs, plan_hash_);
+    try {
+      graphs_[0]->run_steps(frame);
+    } catch (...) {
+      if (communicator != nullptr) communicator->runs = hash_mix(communicator->runs, std::uint64_t{0});
+      throw;
+    }
   }
   TESSERA_PLANNING void bind_arguments() {
     const GraphPlan& plan = plan_.main();
@@ -198,6 +214,12 @@ class Executable {
     plain_ = compiled_.program.graph_count == 1 && made >= 0 && value(made).role == ValueRole::output &&
              !value(made).stacked;
     for (const std::int32_t v : plan.arguments) plain_ = plain_ && (v < 0 || !value(v).stacked);
+  }
+
+  /// In the first run, not in the constructor: one process alone may plan a program to explain it.
+  void agree() {
+    plan_hash_ = agree_on_plan(plan_, compiled_);
+    agreed_ = true;
   }
 
   void permit(const CommunicationScope& scope) const {

@@ -99,10 +99,11 @@ class FrameLayout {
       const PlanValue& value = plan_.values[v];
       if (value.role != ValueRole::view) continue;
       const ValueLayout& root = values_[static_cast<std::size_t>(value.view_of)];
-      for (int s = 0; s < values_[v].shards(); ++s)
+      for (int s = 0; s < values_[v].shards(); ++s) {
+        char* const first = frame.at(root, values_[v].root_shard[static_cast<std::size_t>(s)]);
         frame.pointers[static_cast<std::size_t>(values_[v].first + s)] =
-            frame.at(root, values_[v].root_shard[static_cast<std::size_t>(s)]) +
-            values_[v].offsets[static_cast<std::size_t>(s)];
+            first == nullptr ? nullptr : first + values_[v].offsets[static_cast<std::size_t>(s)];
+      }
     }
   }
 

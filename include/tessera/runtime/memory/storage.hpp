@@ -10,6 +10,7 @@
 #include <utility>
 
 #include <tessera/base/shape.hpp>
+#include <tessera/mesh/processes.hpp>
 #include <tessera/runtime/memory/buffer.hpp>
 #include <tessera/runtime/memory/tensor_layout.hpp>
 
@@ -40,11 +41,17 @@ class TensorStorage final : public RefCounted {
   int shard_count() const { return layout_->shard_count(); }
   const Box& box(int shard) const { return layout_->shard(shard).box; }
   /// The first element of a shard; null if only other processes hold it.
-  void* data(int shard) { return at(layout_->shard(shard).offset); }
+  void* data(int shard) {
+    if (deferred_ && process_count() > 1) forget_write();  // the caller may change the elements
+    return at(layout_->shard(shard).offset);
+  }
   const void* data(int shard) const { return at(layout_->shard(shard).offset); }
   bool holds(int shard) const { return layout_->shard(shard).offset >= 0; }
 
-  /// What will write the elements; empty if they are written.
+  /// Whether the elements are in memory.
+  bool is_written() const { return !deferred_ || deferred_->written.load(std::memory_order_acquire) != nullptr; }
+  /// What will write the elements; empty if they are written. Of several processes, one may read elements and another
+  /// not, but all must reshard in the same way: there it is what wrote them, until they may have changed.
   Write deferred() const {
     if (!deferred_) return {};
     const std::lock_guard lock(deferred_->mutex);
@@ -54,7 +61,7 @@ class TensorStorage final : public RefCounted {
  private:
   struct Deferred {
     explicit Deferred(Write of) : write(std::move(of)) {}
-    std::mutex mutex;  // of `write`, which is empty when the elements are written, and of `elements`
+    std::mutex mutex;  // of `write`, which is empty when deferred() is, and of `elements`
     Write write;
     IntrusivePtr<TensorStorage> elements;
     std::atomic<const TensorStorage*> written{nullptr};
@@ -71,6 +78,11 @@ class TensorStorage final : public RefCounted {
     const TensorStorage& storage = deferred_ ? written() : *this;
     return static_cast<char*>(const_cast<void*>(storage.block_.data()));
   }
+  void forget_write() {
+    (void)written();
+    const std::lock_guard lock(deferred_->mutex);
+    deferred_->write = nullptr;
+  }
   const TensorStorage& written() const {
     if (const TensorStorage* const elements = deferred_->written.load(std::memory_order_acquire)) return *elements;
     const std::lock_guard lock(deferred_->mutex);
@@ -78,7 +90,7 @@ class TensorStorage final : public RefCounted {
       const IntrusivePtr<TensorStorage> made(new TensorStorage(layout_));
       deferred_->write(*made);  // may throw; the next reader tries again
       deferred_->elements = made;
-      deferred_->write = nullptr;
+      if (process_count() == 1) deferred_->write = nullptr;
       deferred_->written.store(made.get(), std::memory_order_release);
     }
     return *deferred_->elements;

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include <tessera/base/dtype.hpp>
+#include <tessera/base/error.hpp>
 #include <tessera/base/growable.hpp>
 #include <tessera/base/hash.hpp>
 #include <tessera/base/shape.hpp>
@@ -33,6 +34,9 @@ class TensorLayout final : public RefCounted {
   TensorLayout(const Mesh& mesh, DType dtype, const Shape& shape, const Sharding& sharding)
       : id_(next_id()), mesh_(mesh), dtype_(dtype), shape_(shape), sharding_(sharding),
         placement_(canonical(sharding, mesh)) {
+    if (detail::own_process.left && mesh.size() > 1)
+      fail(errc::processes, "[tensor] session: the session of several processes has ended, and with it the use of ",
+           mesh.text());
     const ShardGrid grid = runtime::stored_grid(mesh, sharding);
     shards_.reserve(static_cast<std::size_t>(grid.count()));
     for (int s = 0; s < grid.count(); ++s) {
@@ -64,6 +68,14 @@ class TensorLayout final : public RefCounted {
     const std::lock_guard lock(recent.mutex);
     std::swap(slot, last);
     return made;
+  }
+
+  /// Forgets which layouts were used recently.
+  static void forget_recent() {
+    Recent& recent = Recent::instance();
+    decltype(recent.layouts) forgotten;  // declared before the lock, so that the layouts die after it
+    const std::lock_guard lock(recent.mutex);
+    std::swap(forgotten, recent.layouts);
   }
 
   /// Unique in the process and never reused; not 0.

@@ -80,7 +80,9 @@ class RepeatStep final : public PreparedStep {
   char* slice(const Frame& frame, int value, std::int64_t layer, int shard, int shards) const {
     const ValueLayout& layout = outer_[value];
     if (outer_.value(value).stacked) return frame.at(layout, static_cast<int>(layer) * shards + shard);
-    return frame.at(layout, shard) + layer * layout.strides[static_cast<std::size_t>(shard)][0] * layout.element;
+    char* const first = frame.at(layout, shard);
+    if (first == nullptr) return nullptr;
+    return first + layer * layout.strides[static_cast<std::size_t>(shard)][0] * layout.element;
   }
 
   /// The body's value for operand i, or -1 if the body does not read it.

@@ -28,6 +28,12 @@ class Communicator {
   /// process a ever sends to process b is the k-th that b receives from a, and both give its size; no message is for
   /// the process itself. Errors: `processes` if another process does not answer.
   virtual void exchange(std::span<const Message> sent, std::span<const Message> received) = 0;
+
+  /// Hashes of the plans that all processes were found to have, sorted: equal in all processes, see agree_on_plan.
+  Growable<std::uint64_t> agreed_plans;
+  /// A hash of all runs of programs that sent messages or ended with an exception, such as that of an index outside of
+  /// a table: equal in processes that go on together. Messages of others must not be taken for those that are due.
+  std::uint64_t runs = 0;
 };
 
 namespace detail {

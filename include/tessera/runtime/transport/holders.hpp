@@ -95,9 +95,7 @@ class Holders {
 
   TESSERA_PLANNING void find_processes(const Mesh& mesh, unsigned axes, const Coordinates& at) {
     const ShardGrid grid(mesh, axes);
-    const int shard = grid.index_of(at);
-    for (int replica = 0; replica < grid.replicas(); ++replica)
-      processes_.insert(process_of(mesh, mesh.device_at(grid.coordinates(shard, replica))));
+    for_each_process_of(mesh, grid, grid.index_of(at), [&](int process) { processes_.insert(process); });
   }
 };
 

@@ -23,7 +23,8 @@ namespace tessera::runtime {
 /// devices of each mesh are divided among the processes. Errors: `processes` if a tensor was made before, or if this
 /// process is one of several already; `capacity` for more than 256 processes.
 TESSERA_ONCE void join_processes(Communicator& communicator);
-/// Ends what join_processes began. Tensors that were made between the two must not be used any more.
+/// Ends what join_processes began. Tensors that were made between the two must not be used any more; making one on
+/// several devices is from now on an error, `processes`.
 TESSERA_ONCE void leave_processes();
 
 #if TESSERA_HAS_DEFINITIONS
@@ -76,7 +77,8 @@ TESSERA_ONCE void join_processes(Communicator& communicator) {
 
 TESSERA_ONCE void leave_processes() {
   Transport::set_default(nullptr);
-  tessera::detail::own_process = {};
+  tessera::detail::own_process = {0, 1, process_count() > 1};
+  TensorLayout::forget_recent();
   detail::own_communicator = nullptr;
 }
 #endif
