@@ -35436,6 +35436,7 @@ namespace detail {
 struct OwnProcess {
   int index = 0;
   int count = 1;
+  bool left = false;  ///< it was one of several, whose tensors and plans are of no use to it alone
 };
 /// Set once, by runtime::join_processes, before any tensor exists.
 inline constinit OwnProcess own_process{};
@@ -35484,11 +35485,47 @@ inline DeviceRange devices_here(const Mesh& mesh) {
   return {first_of(process_index()), first_of(process_index() + 1)};
 }
 
+namespace detail {
+/// The process of a replica of a shard, numbered as in the grid.
+inline int process_of_replica(const Mesh& mesh, const ShardGrid& grid, int shard, int replica) {
+  return process_of(mesh, mesh.device_at(grid.coordinates(shard, replica)));
+}
+/// The first replica of a shard, from `replica` on, in process `process` or a later one; replicas() if there is none.
+/// For a mesh without a device order of its own, whose replicas are in the order of their device ids.
+inline int replica_from(const Mesh& mesh, const ShardGrid& grid, int shard, int replica, int process) {
+  int end = grid.replicas();
+  while (replica < end) {
+    const int middle = replica + (end - replica) / 2;
+    if (process_of_replica(mesh, grid, shard, middle) < process)
+      replica = middle + 1;
+    else
+      end = middle;
+  }
+  return replica;
+}
+}  // namespace detail
+
+/// Calls f(process) for each process that holds this shard, numbered as in the grid: at least once, and with a device
+/// order of the mesh's own maybe more than once.
+template <class F> void for_each_process_of(const Mesh& mesh, const ShardGrid& grid, int shard, const F& f) {
+  const bool in_order = mesh.order().empty();
+  for (int replica = 0; replica < grid.replicas();) {
+    const int process = detail::process_of_replica(mesh, grid, shard, replica);
+    f(process);
+    replica = in_order ? detail::replica_from(mesh, grid, shard, replica + 1, process + 1) : replica + 1;
+  }
+}
+
 /// Whether a device of this process holds this shard, numbered as in the grid.
 inline bool is_held_here(const Mesh& mesh, const ShardGrid& grid, int shard) {
   if (!spans_processes(mesh)) return true;
+  const int own = process_index();
+  if (mesh.order().empty()) {
+    const int replica = detail::replica_from(mesh, grid, shard, 0, own);
+    return replica < grid.replicas() && detail::process_of_replica(mesh, grid, shard, replica) == own;
+  }
   for (int replica = 0; replica < grid.replicas(); ++replica)
-    if (process_of(mesh, mesh.device_at(grid.coordinates(shard, replica))) == process_index()) return true;
+    if (detail::process_of_replica(mesh, grid, shard, replica) == own) return true;
   return false;
 }
 

@@ -20943,6 +20943,115 @@ inline void no_reduction(DType type, Reduction, void*, const Strides&, std::span
 
 #endif
 
+// ---- tessera/mesh/processes.hpp
+
+#ifndef TESSERA_MESH_PROCESSES_HPP
+#define TESSERA_MESH_PROCESSES_HPP
+
+namespace tessera {
+
+namespace detail {
+/// Which of the processes that run this program together this process is.
+struct OwnProcess {
+  int index = 0;
+  int count = 1;
+  bool left = false;  ///< it was one of several, whose tensors and plans are of no use to it alone
+};
+/// Set once, by runtime::join_processes, before any tensor exists.
+inline constinit OwnProcess own_process{};
+}  // namespace detail
+
+/// The index of this process among the processes that run the program together, from 0 on, as jax.process_index: 0
+/// unless a session of several processes, such as ts::mpi::Session, is alive.
+inline int process_index() { return detail::own_process.index; }
+/// The number of processes that run the program together, as jax.process_count: 1 without a session.
+inline int process_count() { return detail::own_process.count; }
+
+/// Whether the devices of a mesh are divided among several processes. A mesh of one device is not: each process has
+/// that device, and computes on it what all others compute.
+inline bool spans_processes(const Mesh& mesh) { return process_count() > 1 && mesh.size() > 1; }
+
+namespace detail {
+/// The same for planning, where a plan in a constant expression is that of one process.
+constexpr bool plans_for_processes(const Mesh& mesh) {
+  if (std::is_constant_evaluated()) return false;
+  return spans_processes(mesh);
+}
+}  // namespace detail
+
+/// The process that holds a device: devices are divided in the order of their ids into process_count() ranges, whose
+/// sizes differ by at most 1. Of 8 devices and 3 processes, process 0 holds devices 0 to 2. A mesh of one device: this
+/// process.
+inline int process_of(const Mesh& mesh, int device) {
+  if (!spans_processes(mesh)) return process_index();
+  return static_cast<int>(std::int64_t{device} * process_count() / mesh.size());
+}
+
+/// The device ids from `first` to `end` - 1.
+struct DeviceRange {
+  int first = 0;
+  int end = 0;
+};
+/// The devices of this process: of a mesh that is not divided among processes, all.
+inline DeviceRange devices_here(const Mesh& mesh) {
+  if (!spans_processes(mesh)) {
+    const int first = mesh.rank() == 0 ? mesh.device_at({}) : 0;
+    return {first, first + static_cast<int>(mesh.size())};
+  }
+  const auto first_of = [&](std::int64_t process) {
+    return static_cast<int>((process * mesh.size() + process_count() - 1) / process_count());
+  };
+  return {first_of(process_index()), first_of(process_index() + 1)};
+}
+
+namespace detail {
+/// The process of a replica of a shard, numbered as in the grid.
+inline int process_of_replica(const Mesh& mesh, const ShardGrid& grid, int shard, int replica) {
+  return process_of(mesh, mesh.device_at(grid.coordinates(shard, replica)));
+}
+/// The first replica of a shard, from `replica` on, in process `process` or a later one; replicas() if there is none.
+/// For a mesh without a device order of its own, whose replicas are in the order of their device ids.
+inline int replica_from(const Mesh& mesh, const ShardGrid& grid, int shard, int replica, int process) {
+  int end = grid.replicas();
+  while (replica < end) {
+    const int middle = replica + (end - replica) / 2;
+    if (process_of_replica(mesh, grid, shard, middle) < process)
+      replica = middle + 1;
+    else
+      end = middle;
+  }
+  return replica;
+}
+}  // namespace detail
+
+/// Calls f(process) for each process that holds this shard, numbered as in the grid: at least once, and with a device
+/// order of the mesh's own maybe more than once.
+template <class F> void for_each_process_of(const Mesh& mesh, const ShardGrid& grid, int shard, const F& f) {
+  const bool in_order = mesh.order().empty();
+  for (int replica = 0; replica < grid.replicas();) {
+    const int process = detail::process_of_replica(mesh, grid, shard, replica);
+    f(process);
+    replica = in_order ? detail::replica_from(mesh, grid, shard, replica + 1, process + 1) : replica + 1;
+  }
+}
+
+/// Whether a device of this process holds this shard, numbered as in the grid.
+inline bool is_held_here(const Mesh& mesh, const ShardGrid& grid, int shard) {
+  if (!spans_processes(mesh)) return true;
+  const int own = process_index();
+  if (mesh.order().empty()) {
+    const int replica = detail::replica_from(mesh, grid, shard, 0, own);
+    return replica < grid.replicas() && detail::process_of_replica(mesh, grid, shard, replica) == own;
+  }
+  for (int replica = 0; replica < grid.replicas(); ++replica)
+    if (detail::process_of_replica(mesh, grid, shard, replica) == own) return true;
+  return false;
+}
+
+}  // namespace tessera
+
+#endif
+
 // ---- tessera/runtime/threads/at_fork.hpp
 
 #ifndef TESSERA_RUNTIME_THREADS_AT_FORK_HPP
@@ -21226,78 +21335,6 @@ inline void set_memory_cache_limit(std::int64_t bytes) { runtime::BlockPool::ins
 
 #endif
 
-// ---- tessera/mesh/processes.hpp
-
-#ifndef TESSERA_MESH_PROCESSES_HPP
-#define TESSERA_MESH_PROCESSES_HPP
-
-namespace tessera {
-
-namespace detail {
-/// Which of the processes that run this program together this process is.
-struct OwnProcess {
-  int index = 0;
-  int count = 1;
-};
-/// Set once, by runtime::join_processes, before any tensor exists.
-inline constinit OwnProcess own_process{};
-}  // namespace detail
-
-/// The index of this process among the processes that run the program together, from 0 on, as jax.process_index: 0
-/// unless a session of several processes, such as ts::mpi::Session, is alive.
-inline int process_index() { return detail::own_process.index; }
-/// The number of processes that run the program together, as jax.process_count: 1 without a session.
-inline int process_count() { return detail::own_process.count; }
-
-/// Whether the devices of a mesh are divided among several processes. A mesh of one device is not: each process has
-/// that device, and computes on it what all others compute.
-inline bool spans_processes(const Mesh& mesh) { return process_count() > 1 && mesh.size() > 1; }
-
-namespace detail {
-/// The same for planning, where a plan in a constant expression is that of one process.
-constexpr bool plans_for_processes(const Mesh& mesh) {
-  if (std::is_constant_evaluated()) return false;
-  return spans_processes(mesh);
-}
-}  // namespace detail
-
-/// The process that holds a device: devices are divided in the order of their ids into process_count() ranges, whose
-/// sizes differ by at most 1. Of 8 devices and 3 processes, process 0 holds devices 0 to 2. A mesh of one device: this
-/// process.
-inline int process_of(const Mesh& mesh, int device) {
-  if (!spans_processes(mesh)) return process_index();
-  return static_cast<int>(std::int64_t{device} * process_count() / mesh.size());
-}
-
-/// The device ids from `first` to `end` - 1.
-struct DeviceRange {
-  int first = 0;
-  int end = 0;
-};
-/// The devices of this process: of a mesh that is not divided among processes, all.
-inline DeviceRange devices_here(const Mesh& mesh) {
-  if (!spans_processes(mesh)) {
-    const int first = mesh.rank() == 0 ? mesh.device_at({}) : 0;
-    return {first, first + static_cast<int>(mesh.size())};
-  }
-  const auto first_of = [&](std::int64_t process) {
-    return static_cast<int>((process * mesh.size() + process_count() - 1) / process_count());
-  };
-  return {first_of(process_index()), first_of(process_index() + 1)};
-}
-
-/// Whether a device of this process holds this shard, numbered as in the grid.
-inline bool is_held_here(const Mesh& mesh, const ShardGrid& grid, int shard) {
-  if (!spans_processes(mesh)) return true;
-  for (int replica = 0; replica < grid.replicas(); ++replica)
-    if (process_of(mesh, mesh.device_at(grid.coordinates(shard, replica))) == process_index()) return true;
-  return false;
-}
-
-}  // namespace tessera
-
-#endif
-
 // ---- tessera/runtime/memory/stored_grid.hpp
 
 #ifndef TESSERA_RUNTIME_MEMORY_STORED_GRID_HPP
@@ -21341,6 +21378,9 @@ class TensorLayout final : public RefCounted {
   TensorLayout(const Mesh& mesh, DType dtype, const Shape& shape, const Sharding& sharding)
       : id_(next_id()), mesh_(mesh), dtype_(dtype), shape_(shape), sharding_(sharding),
         placement_(canonical(sharding, mesh)) {
+    if (detail::own_process.left && mesh.size() > 1)
+      fail(errc::processes, "[tensor] session: the session of several processes has ended, and with it the use of ",
+           mesh.text());
     const ShardGrid grid = runtime::stored_grid(mesh, sharding);
     shards_.reserve(static_cast<std::size_t>(grid.count()));
     for (int s = 0; s < grid.count(); ++s) {
@@ -21372,6 +21412,14 @@ class TensorLayout final : public RefCounted {
     const std::lock_guard lock(recent.mutex);
     std::swap(slot, last);
     return made;
+  }
+
+  /// Forgets which layouts were used recently.
+  static void forget_recent() {
+    Recent& recent = Recent::instance();
+    decltype(recent.layouts) forgotten;  // declared before the lock, so that the layouts die after it
+    const std::lock_guard lock(recent.mutex);
+    std::swap(forgotten, recent.layouts);
   }
 
   /// Unique in the process and never reused; not 0.
@@ -21464,11 +21512,17 @@ class TensorStorage final : public RefCounted {
   int shard_count() const { return layout_->shard_count(); }
   const Box& box(int shard) const { return layout_->shard(shard).box; }
   /// The first element of a shard; null if only other processes hold it.
-  void* data(int shard) { return at(layout_->shard(shard).offset); }
+  void* data(int shard) {
+    if (deferred_ && process_count() > 1) forget_write();  // the caller may change the elements
+    return at(layout_->shard(shard).offset);
+  }
   const void* data(int shard) const { return at(layout_->shard(shard).offset); }
   bool holds(int shard) const { return layout_->shard(shard).offset >= 0; }
 
-  /// What will write the elements; empty if they are written.
+  /// Whether the elements are in memory.
+  bool is_written() const { return !deferred_ || deferred_->written.load(std::memory_order_acquire) != nullptr; }
+  /// What will write the elements; empty if they are written. Of several processes, one may read elements and another
+  /// not, but all must reshard in the same way: there it is what wrote them, until they may have changed.
   Write deferred() const {
     if (!deferred_) return {};
     const std::lock_guard lock(deferred_->mutex);
@@ -21478,7 +21532,7 @@ class TensorStorage final : public RefCounted {
  private:
   struct Deferred {
     explicit Deferred(Write of) : write(std::move(of)) {}
-    std::mutex mutex;  // of `write`, which is empty when the elements are written, and of `elements`
+    std::mutex mutex;  // of `write`, which is empty when deferred() is, and of `elements`
     Write write;
     IntrusivePtr<TensorStorage> elements;
     std::atomic<const TensorStorage*> written{nullptr};
@@ -21495,6 +21549,11 @@ class TensorStorage final : public RefCounted {
     const TensorStorage& storage = deferred_ ? written() : *this;
     return static_cast<char*>(const_cast<void*>(storage.block_.data()));
   }
+  void forget_write() {
+    (void)written();
+    const std::lock_guard lock(deferred_->mutex);
+    deferred_->write = nullptr;
+  }
   const TensorStorage& written() const {
     if (const TensorStorage* const elements = deferred_->written.load(std::memory_order_acquire)) return *elements;
     const std::lock_guard lock(deferred_->mutex);
@@ -21502,7 +21561,7 @@ class TensorStorage final : public RefCounted {
       const IntrusivePtr<TensorStorage> made(new TensorStorage(layout_));
       deferred_->write(*made);  // may throw; the next reader tries again
       deferred_->elements = made;
-      deferred_->write = nullptr;
+      if (process_count() == 1) deferred_->write = nullptr;
       deferred_->written.store(made.get(), std::memory_order_release);
     }
     return *deferred_->elements;
@@ -22586,9 +22645,7 @@ class Holders {
 
   TESSERA_PLANNING void find_processes(const Mesh& mesh, unsigned axes, const Coordinates& at) {
     const ShardGrid grid(mesh, axes);
-    const int shard = grid.index_of(at);
-    for (int replica = 0; replica < grid.replicas(); ++replica)
-      processes_.insert(process_of(mesh, mesh.device_at(grid.coordinates(shard, replica))));
+    for_each_process_of(mesh, grid, grid.index_of(at), [&](int process) { processes_.insert(process); });
   }
 };
 
@@ -37967,6 +38024,12 @@ class Communicator {
   /// process a ever sends to process b is the k-th that b receives from a, and both give its size; no message is for
   /// the process itself. Errors: `processes` if another process does not answer.
   virtual void exchange(std::span<const Message> sent, std::span<const Message> received) = 0;
+
+  /// Hashes of the plans that all processes were found to have, sorted: equal in all processes, see agree_on_plan.
+  Growable<std::uint64_t> agreed_plans;
+  /// A hash of all runs of programs that sent messages or ended with an exception, such as that of an index outside of
+  /// a table: equal in processes that go on together. Messages of others must not be taken for those that are due.
+  std::uint64_t runs = 0;
 };
 
 namespace detail {
@@ -38011,19 +38074,42 @@ namespace tessera::runtime {
 
 /// Compares the plan of a program that is about to run for the first time with that of each other process, so that
 /// processes that run different programs, or one program on tensors of different shapes, get an error instead of each
-/// other's bytes. Errors: `processes`, with the first step that differs from the plan of process 0.
-TESSERA_ONCE void agree_on_plan(const Plan& plan);
+/// other's bytes. A plan that all processes had before is not compared again: plan caches may differ between processes,
+/// so that only one of them makes a plan anew. Errors: `processes`, with the first step that differs from the plan of
+/// process 0. Returns a hash of the plan, equal in all processes. Communication: 16 bytes between each two processes
+/// for a plan that they have not had before.
+TESSERA_ONCE std::uint64_t agree_on_plan(const Plan& plan, const CompiledProgram& compiled);
 
 #if TESSERA_HAS_DEFINITIONS
 namespace detail {
 
+/// A hash of a node, and of the host scalars that it reads and that are known when planning, such as where a slice
+/// begins.
+inline std::uint64_t node_hash(const GraphView& graph, const GraphPlan& plan, int id) {
+  const Node& node = graph[id];
+  std::uint64_t hash = hash_mix(hash_mix(node.hash, static_cast<std::uint64_t>(node.op)), node.value);
+  for (int i = 0; i < node.arity; ++i)
+    if (const int operand = graph.operand(id, i); operand >= 0)
+      hash = hash_mix(hash, plan.numbers[static_cast<std::size_t>(operand)]);
+  return hash;
+}
+
 /// A hash of what each step computes and sends. Where values are in memory may differ between processes.
-inline Growable<std::uint64_t> step_hashes(const Plan& plan) {
+inline Growable<std::uint64_t> step_hashes(const Plan& plan, const CompiledProgram& compiled) {
   Growable<std::uint64_t> hashes{plan.mesh.hash()};
-  for (const GraphPlan& graph : plan.graphs)
+  for (std::size_t g = 0; g < plan.graphs.size(); ++g) {
+    const GraphPlan& graph = plan.graphs[g];
+    const GraphView& nodes = compiled.program.graphs[g];
+    const UnitsView& units = compiled.units[g];
     for (const PlanStep& step : graph.steps) {
       std::uint64_t hash = hash_mix(static_cast<std::uint64_t>(step.kind), static_cast<std::uint64_t>(step.unit));
       hash = hash_mix(hash, static_cast<std::uint64_t>(step.layers));
+      if (step.unit >= 0) {
+        const Unit& unit = units[step.unit];
+        for (int m = 0; m < unit.member_count; ++m)
+          hash = hash_mix(hash, node_hash(nodes, graph, units.members[unit.first_member + m]));
+        if (unit.kind != UnitKind::fused) hash = hash_mix(hash, node_hash(nodes, graph, unit.rule_node()));
+      }
       for (const Growable<std::int32_t>* list : {&step.inputs, &step.outputs})
         for (const std::int32_t v : *list) {
           if (v < 0) continue;
@@ -38036,6 +38122,7 @@ inline Growable<std::uint64_t> step_hashes(const Plan& plan) {
                         static_cast<std::uint64_t>(sent.wire_bytes));
       hashes.push_back(hash);
     }
+  }
   return hashes;
 }
 
@@ -38062,13 +38149,17 @@ inline std::string step_text(const Plan& plan, std::size_t k) {
 
 }  // namespace detail
 
-TESSERA_ONCE void agree_on_plan(const Plan& plan) {
+TESSERA_ONCE std::uint64_t agree_on_plan(const Plan& plan, const CompiledProgram& compiled) {
   Communicator* const communicator = detail::own_communicator;
-  if (communicator == nullptr || !spans_processes(plan.mesh)) return;
+  if (communicator == nullptr || !spans_processes(plan.mesh)) return 0;
   const int own = communicator->index(), count = communicator->count();
-  const Growable<std::uint64_t> hashes = detail::step_hashes(plan);
+  const Growable<std::uint64_t> hashes = detail::step_hashes(plan, compiled);
   std::uint64_t head[2] = {hashes.size(), hash_mix(0, hashes.size())};
   for (const std::uint64_t hash : hashes) head[1] = hash_mix(head[1], hash);
+  Growable<std::uint64_t>& agreed = communicator->agreed_plans;
+  const auto place = std::lower_bound(agreed.begin(), agreed.end(), head[1]) - agreed.begin();
+  if (place < static_cast<std::ptrdiff_t>(agreed.size()) && agreed[static_cast<std::size_t>(place)] == head[1])
+    return head[1];
   Growable<std::uint64_t> heads(2 * static_cast<std::size_t>(count));
   Growable<Message> sent, received;
   for (int process = 0; process < count; ++process) {
@@ -38084,7 +38175,11 @@ TESSERA_ONCE void agree_on_plan(const Plan& plan) {
     if (heads[2 * static_cast<std::size_t>(process)] != heads[0] ||
         heads[2 * static_cast<std::size_t>(process) + 1] != heads[1])
       differs = process;
-  if (differs < 0) return;
+  if (differs < 0) {
+    agreed.push_back(head[1]);
+    std::rotate(agreed.begin() + place, agreed.end() - 1, agreed.end());
+    return head[1];
+  }
 
   // All processes know that, and go on together: process 0 sends its hashes, and the first that differs answers.
   Growable<std::uint64_t> first(static_cast<std::size_t>(heads[0]));
@@ -38226,10 +38321,11 @@ class FrameLayout {
       const PlanValue& value = plan_.values[v];
       if (value.role != ValueRole::view) continue;
       const ValueLayout& root = values_[static_cast<std::size_t>(value.view_of)];
-      for (int s = 0; s < values_[v].shards(); ++s)
+      for (int s = 0; s < values_[v].shards(); ++s) {
+        char* const first = frame.at(root, values_[v].root_shard[static_cast<std::size_t>(s)]);
         frame.pointers[static_cast<std::size_t>(values_[v].first + s)] =
-            frame.at(root, values_[v].root_shard[static_cast<std::size_t>(s)]) +
-            values_[v].offsets[static_cast<std::size_t>(s)];
+            first == nullptr ? nullptr : first + values_[v].offsets[static_cast<std::size_t>(s)];
+      }
     }
   }
 
@@ -39622,7 +39718,6 @@ class Executable {
  public:
   TESSERA_PLANNING Executable(const CompiledProgram& compiled, Plan plan)
       : compiled_(compiled), plan_(std::move(plan)) {
-    agree_on_plan(plan_);
     const int count = compiled.program.graph_count;
     for (int g = 0; g < count; ++g)
       graphs_.push_back(std::make_unique<PreparedGraph>(compiled.program.graphs[g],
@@ -39638,6 +39733,7 @@ class Executable {
     for (int g = 0; g < count; ++g)
       for (int id = 0; id < compiled.program.graphs[g].size; ++id)
         numbers_change_ = numbers_change_ || compiled.program.graphs[g][id].is_scalar();
+    if (spans_processes(plan_.mesh)) plan_.for_each_collective([&](auto&&...) { sends_ = true; });
     bind_arguments();
     make_results();
   }
@@ -39671,10 +39767,12 @@ class Executable {
   bool overwrote() const { return overwrote_; }
   void begin_call() { overwrote_ = false; }
 
-  /// Errors: `policy`, before any step runs, when the program would exceed the limit of a CommunicationScope.
+  /// Errors, before any step runs: `policy` when the program would exceed the limit of a CommunicationScope,
+  /// `processes` in the first run when other processes run another program.
   Growable<Leaf> run(std::span<const Leaf> arguments, StepObserver* observer = nullptr) {
     begin_call();
     if (const CommunicationScope* scope = CommunicationScope::innermost()) permit(*scope);
+    if (!agreed_) agree();
     Frame& frame = frames_[0];
     if (numbers_change_ || !numbers_known_) {
       Growable<HostNumber> given(arguments.size());
@@ -39701,6 +39799,7 @@ class Executable {
   /// run() for a program with is_plain(), which allocates only the result. `tensors` and `numbers` are by argument.
   StoragePtr run_plain(TensorStorage* const* tensors, const HostNumber* numbers) {
     if (const CommunicationScope* scope = CommunicationScope::innermost()) permit(*scope);
+    if (!agreed_) agree();
     Frame& frame = frames_[0];
     if (numbers_change_ || !numbers_known_) set_numbers(numbers);
     for (const BoundArgument& bound : bound_arguments_) point(frame, bound, *tensors[bound.argument]);
@@ -39731,6 +39830,9 @@ class Executable {
   bool has_views_ = false;
   bool plain_ = false;
   bool overwrote_ = false;
+  bool agreed_ = false;  // all processes have this plan
+  bool sends_ = false;   // messages to other processes
+  std::uint64_t plan_hash_ = 0;
   std::int64_t arena_bytes_ = 0, scratch_bytes_ = 0;
 
   static void point(Frame& frame, const BoundArgument& at, TensorStorage& storage) {
@@ -39745,7 +39847,14 @@ class Executable {
       graphs_[0]->layout().place_intermediates(frame);
     }
     if (has_views_) graphs_[0]->layout().place_views(frame);
-    graphs_[0]->run_steps(frame);
+    Communicator* const communicator = spans_processes(plan_.mesh) ? detail::own_communicator : nullptr;
+    if (sends_ && communicator != nullptr) communicator->runs = hash_mix(communicator->runs, plan_hash_);
+    try {
+      graphs_[0]->run_steps(frame);
+    } catch (...) {
+      if (communicator != nullptr) communicator->runs = hash_mix(communicator->runs, std::uint64_t{0});
+      throw;
+    }
   }
   TESSERA_PLANNING void bind_arguments() {
     const GraphPlan& plan = plan_.main();
@@ -39788,6 +39897,12 @@ class Executable {
     plain_ = compiled_.program.graph_count == 1 && made >= 0 && value(made).role == ValueRole::output &&
              !value(made).stacked;
     for (const std::int32_t v : plan.arguments) plain_ = plain_ && (v < 0 || !value(v).stacked);
+  }
+
+  /// In the first run, not in the constructor: one process alone may plan a program to explain it.
+  void agree() {
+    plan_hash_ = agree_on_plan(plan_, compiled_);
+    agreed_ = true;
   }
 
   void permit(const CommunicationScope& scope) const {
@@ -45314,7 +45429,9 @@ class RepeatStep final : public PreparedStep {
   char* slice(const Frame& frame, int value, std::int64_t layer, int shard, int shards) const {
     const ValueLayout& layout = outer_[value];
     if (outer_.value(value).stacked) return frame.at(layout, static_cast<int>(layer) * shards + shard);
-    return frame.at(layout, shard) + layer * layout.strides[static_cast<std::size_t>(shard)][0] * layout.element;
+    char* const first = frame.at(layout, shard);
+    if (first == nullptr) return nullptr;
+    return first + layer * layout.strides[static_cast<std::size_t>(shard)][0] * layout.element;
   }
 
   /// The body's value for operand i, or -1 if the body does not read it.
