@@ -22676,6 +22676,8 @@ TESSERA_PLANNING constexpr std::int64_t sends(const Holders& to, int parts, cons
 // TESSERA_ISA names the instruction set of this translation unit. Kernels and steps are in inline namespaces of that
 // name, so that units compiled with different -m flags don't violate the one-definition rule. Planning code and traced
 // programs are shared: a program that several units trace runs with the kernels of one of these units.
+// What does not depend on it is in kernels itself; a namespace there may not be called detail, which is one of the
+// inline namespaces': g++ finds both, depending on the order of includes.
 
 #if defined(__AVX512BW__) && defined(__AVX512DQ__) && defined(__AVX512VL__)
 #define TESSERA_ISA_LEVEL avx512bw
@@ -28128,7 +28130,7 @@ struct GemmChoice {
   VariantSource source = VariantSource::by_default;
 };
 
-namespace detail {
+namespace variants {
 
 /// A processor whose members were measured, as cpuid names it.
 struct KnownProcessor {
@@ -28207,7 +28209,7 @@ inline const GemmVariant* measured_gemm_variant([[maybe_unused]] CpuLevel level)
 #endif
 }
 
-}  // namespace detail
+}  // namespace variants
 }  // namespace tessera::kernels
 
 namespace tessera::kernels::inline TESSERA_ISA {
@@ -28217,16 +28219,16 @@ namespace tessera::kernels::inline TESSERA_ISA {
 /// processors it is the default until members are timed at the first large product. Thread-safe. Errors: errc::option
 /// for a name that is not of this level.
 inline GemmChoice gemm_choice() {
-  std::atomic<int>& settled = detail::settled_gemm_choice();
+  std::atomic<int>& settled = variants::settled_gemm_choice();
   int code = settled.load(std::memory_order_acquire);
   if (code == 0) {
     const CpuLevel level = cpu_level();
-    GemmChoice found{&detail::default_gemm_variant(level)};
+    GemmChoice found{&variants::default_gemm_variant(level)};
     if (const char* name = std::getenv("TESSERA_GEMM_VARIANT"); name != nullptr && *name != '\0')
-      found = {&detail::named_gemm_variant(level, name), VariantSource::environment};
-    else if (const GemmVariant* known = detail::measured_gemm_variant(level))
+      found = {&variants::named_gemm_variant(level, name), VariantSource::environment};
+    else if (const GemmVariant* known = variants::measured_gemm_variant(level))
       found = {known, VariantSource::processor};
-    if (settled.compare_exchange_strong(code, detail::code_of(found), std::memory_order_acq_rel)) return found;
+    if (settled.compare_exchange_strong(code, variants::code_of(found), std::memory_order_acq_rel)) return found;
   }
   return {&gemm_variants[static_cast<std::size_t>((code - 1) / 8)], static_cast<VariantSource>((code - 1) % 8)};
 }
@@ -28234,17 +28236,17 @@ inline GemmChoice gemm_choice() {
 /// The member of products at a level: the chosen member, or the default of a level that is not cpu_level()'s.
 inline const GemmVariant& gemm_variant(CpuLevel level) {
   const GemmVariant& chosen = *gemm_choice().variant;
-  return chosen.level == detail::level_of_variants(level) ? chosen : detail::default_gemm_variant(level);
+  return chosen.level == variants::level_of_variants(level) ? chosen : variants::default_gemm_variant(level);
 }
 
 /// Chooses the member of later products, for comparisons; members are not timed afterwards. Results do not depend on
 /// it. Returns the member before. Errors: errc::option for an instruction set that the processor lacks.
 inline const GemmVariant& set_gemm_variant(const GemmVariant& variant) {
-  const GemmVariant* const member = detail::find_gemm_variant(variant.level, variant.name);
+  const GemmVariant* const member = variants::find_gemm_variant(variant.level, variant.name);
   if (member == nullptr || detail::detect_cpu() < member->level)
     fail(errc::option, "[kernels] set_gemm_variant: this processor has no member \"", variant.name, "\"");
   const GemmChoice before = gemm_choice();
-  detail::settled_gemm_choice().store(detail::code_of({member, VariantSource::program}), std::memory_order_release);
+  variants::settled_gemm_choice().store(variants::code_of({member, VariantSource::program}), std::memory_order_release);
   return *before.variant;
 }
 
@@ -28478,7 +28480,7 @@ template <class T> const GemmKernels<T>& gemm_kernels(const GemmVariant& variant
 
 /// The panel sizes and the packing of a level, which are the same for all its members.
 template <class T> const GemmKernels<T>& gemm_kernels(CpuLevel level) {
-  return gemm_kernels<T>(default_gemm_variant(level));
+  return gemm_kernels<T>(variants::default_gemm_variant(level));
 }
 
 }  // namespace detail
@@ -29451,7 +29453,7 @@ namespace tessera::kernels::inline TESSERA_ISA {
 /// Name of this library's f32 and f64 kernels on this processor.
 inline std::string_view packed_kernels_name() {
   constexpr std::array<std::string_view, 3> names = {"packed portable", "packed avx2", "packed avx512"};
-  return names[static_cast<std::size_t>(detail::level_of_variants(cpu_level()))];
+  return names[static_cast<std::size_t>(variants::level_of_variants(cpu_level()))];
 }
 
 /// Matrix products by this library's kernels. A template, so that only programs that name the provider instantiate its
@@ -32160,7 +32162,7 @@ template <ScheduleSize Size> struct FusedSchedule {
 constexpr bool uses_b(Op op) { return row_of(op).arity > 1 && !has_operand(row_of(op).shape_only, 1); }
 constexpr bool uses_c(Op op) { return row_of(op).arity > 2; }
 
-namespace detail {
+namespace scheduling {
 
 constexpr Step make_step(const Fused& fused, int index) {
   const Instr& instr = fused.instrs[index];
@@ -32265,7 +32267,7 @@ constexpr void add_needed(const Fused& fused, FusedSchedule<Size>& schedule, int
   }
 }
 
-}  // namespace detail
+}  // namespace scheduling
 
 /// Assigns the instructions of a fused kernel to stages and passes, each at the least frequent level that is correct.
 template <ScheduleSize Size> constexpr FusedSchedule<Size> make_schedule(const Fused& fused) {
@@ -32280,17 +32282,17 @@ template <ScheduleSize Size> constexpr FusedSchedule<Size> make_schedule(const F
     if (instr.kind == InstrKind::reduce) {
       if (instr.phase < 1)
         fail(errc::graph_invalid, "[fused] the result of a reduction is available only after a pass");
-      const Exit exit = detail::make_reduce(fused, i, reduce_count++);
+      const Exit exit = scheduling::make_reduce(fused, i, reduce_count++);
       schedule.reduces[instr.phase].push(exit);
       schedule.exits[instr.phase - 1].push(exit);
     } else if (instr.level == Level::uniform) {
-      schedule.uniform.push(detail::make_step(fused, i));
+      schedule.uniform.push(scheduling::make_step(fused, i));
     } else if (instr.level == Level::row) {
-      schedule.row[instr.phase].push(detail::make_step(fused, i));
+      schedule.row[instr.phase].push(scheduling::make_step(fused, i));
     }
   }
   for (int i = 0; i < fused.store_count; ++i) {
-    const Exit exit = detail::make_exit(fused, i);
+    const Exit exit = scheduling::make_exit(fused, i);
     const int phase = fused.instrs[exit.instr].phase;
     const bool once_a_row =
         exit.kind == StoreKind::row || (exit.kind == StoreKind::accumulate && !exit.reduces && !exit.varies);
@@ -32309,8 +32311,8 @@ template <ScheduleSize Size> constexpr FusedSchedule<Size> make_schedule(const F
       if (exit.kind == StoreKind::accumulate) schedule.reads[phase] |= bit;
     }
   }
-  detail::Kept kept;
-  for (int pass = 0; pass < fused.phases; ++pass) detail::add_needed(fused, schedule, pass, kept);
+  scheduling::Kept kept;
+  for (int pass = 0; pass < fused.phases; ++pass) scheduling::add_needed(fused, schedule, pass, kept);
   return schedule;
 }
 
@@ -41946,7 +41948,7 @@ TESSERA_PLANNING inline const GemmVariant& fastest_gemm_variant(CpuLevel level, 
   double longest = 0;
   for (bool has_time = true; has_time;)
     for (std::size_t i = 0; i < gemm_variants.size(); ++i) {
-      if (gemm_variants[i].level != level_of_variants(level)) continue;
+      if (gemm_variants[i].level != variants::level_of_variants(level)) continue;
       has_time = since(start) + 1.5 * longest < seconds;
       if (!has_time) break;
       const auto begin = Clock::now();
@@ -41955,7 +41957,7 @@ TESSERA_PLANNING inline const GemmVariant& fastest_gemm_variant(CpuLevel level, 
       const double time = since(begin);
       longest = std::max(longest, time), best[i] = std::min(best[i], time);
     }
-  const GemmVariant* fastest = &default_gemm_variant(level);
+  const GemmVariant* fastest = &variants::default_gemm_variant(level);
   double least = 0.95 * best[static_cast<std::size_t>(fastest - gemm_variants.data())];
   for (std::size_t i = 0; i < gemm_variants.size(); ++i)
     if (best[i] < least) least = best[i], fastest = &gemm_variants[i];
@@ -41966,14 +41968,16 @@ TESSERA_PLANNING inline const GemmVariant& fastest_gemm_variant(CpuLevel level, 
 /// nor the table of processors has chosen a member. Takes at most 5 ms, while other threads that call it wait.
 TESSERA_PLANNING inline void time_gemm_variants() {
   constexpr double seconds = 4.5e-3;  // and the time to allocate
-  if (gemm_choice().source != VariantSource::by_default || level_of_variants(cpu_level()) == CpuLevel::portable) return;
+  if (gemm_choice().source != VariantSource::by_default ||
+      variants::level_of_variants(cpu_level()) == CpuLevel::portable)
+    return;
   static std::mutex mutex;
   const std::lock_guard lock(mutex);
   const GemmChoice before = gemm_choice();
   if (before.source != VariantSource::by_default) return;
   const GemmChoice found{&fastest_gemm_variant(cpu_level(), seconds), VariantSource::timing};
-  int code = code_of(before);
-  settled_gemm_choice().compare_exchange_strong(code, code_of(found), std::memory_order_acq_rel);
+  int code = variants::code_of(before);
+  variants::settled_gemm_choice().compare_exchange_strong(code, variants::code_of(found), std::memory_order_acq_rel);
 }
 
 }  // namespace detail
@@ -42259,7 +42263,7 @@ TESSERA_PLANNING inline void ContractionPlan::block(ContractionOptions options) 
   const GemmVariant& chosen = gemm_variant(cpu_level());
   // Several threads divide small products into few wide items, and the slowest thread would finish late.
   const bool wide = options.parallelism == 1 || flops_ / options.parallelism >= 4 * large;
-  const GemmVariant& cut_for = wide ? chosen : detail::default_gemm_variant(cpu_level());
+  const GemmVariant& cut_for = wide ? chosen : variants::default_gemm_variant(cpu_level());
   const std::int64_t most_cols = detail::columns_in_cache<float>(detail::most_depth<float>, 32, cut_for);
   constexpr std::int64_t least = 64;
   const std::int64_t most_parts = 8 * std::max(options.parallelism, 1);

@@ -7,6 +7,8 @@
 // TESSERA_ISA names the instruction set of this translation unit. Kernels and steps are in inline namespaces of that
 // name, so that units compiled with different -m flags don't violate the one-definition rule. Planning code and traced
 // programs are shared: a program that several units trace runs with the kernels of one of these units.
+// What does not depend on it is in kernels itself; a namespace there may not be called detail, which is one of the
+// inline namespaces': g++ finds both, depending on the order of includes.
 
 #if defined(__AVX512BW__) && defined(__AVX512DQ__) && defined(__AVX512VL__)
 #define TESSERA_ISA_LEVEL avx512bw

@@ -52,7 +52,7 @@ class ChoiceOfTest {
     setenv("TESSERA_GEMM_VARIANT", name, 1);
     settled() = 0;
   }
-  static std::atomic<int>& settled() { return ts::kernels::detail::settled_gemm_choice(); }
+  static std::atomic<int>& settled() { return ts::kernels::variants::settled_gemm_choice(); }
 
  private:
   int code_ = settled();
@@ -144,7 +144,7 @@ TEST(GemmVariant, MembersOfALevelAreEqualBitForBit) {
                     level);
         if (first.empty()) first = c;
         ASSERT_EQ(c, first) << variant.name << " " << s.m << "x" << s.n << "x" << s.k;
-        if (level != ts::kernels::detail::level_of_variants(cpu_level())) continue;
+        if (level != ts::kernels::variants::level_of_variants(cpu_level())) continue;
         for (const int threads : {1, 2, 7}) {
           const std::vector<float> whole = contraction(a, b, s.m, s.n, s.k, threads);
           if (first_contraction.empty()) first_contraction = whole;
@@ -161,7 +161,7 @@ TEST(GemmVariant, ContractionsAreThoseInDouble) {
   constexpr std::int64_t m = 37, n = 1300, k = 700;
   const std::vector<float> a = normal_values(random, m * k), b = normal_values(random, k * n);
   for (const GemmVariant& variant : members_of_this_processor()) {
-    if (variant.level != ts::kernels::detail::level_of_variants(cpu_level())) continue;
+    if (variant.level != ts::kernels::variants::level_of_variants(cpu_level())) continue;
     set_gemm_variant(variant);
     const std::vector<float> c = contraction(a, b, m, n, k, 2);
     for (std::int64_t i = 0; i < m; ++i)
@@ -191,7 +191,7 @@ TEST(GemmVariant, OperandsPackedForAMemberFitTheOthers) {
 TEST(GemmVariant, TheEnvironmentNamesAMember) {
   const ChoiceOfTest choice;
   for (const GemmVariant& variant : gemm_variants) {
-    if (variant.level != ts::kernels::detail::level_of_variants(cpu_level())) continue;
+    if (variant.level != ts::kernels::variants::level_of_variants(cpu_level())) continue;
     ChoiceOfTest::start_with(std::string(variant.name).c_str());
     EXPECT_EQ(gemm_choice().variant->name, variant.name);
     EXPECT_EQ(gemm_choice().source, VariantSource::environment);
@@ -199,7 +199,7 @@ TEST(GemmVariant, TheEnvironmentNamesAMember) {
     EXPECT_EQ(ts::build_info().variant_source, "by TESSERA_GEMM_VARIANT");
   }
   ChoiceOfTest::start_with("default");
-  EXPECT_EQ(gemm_choice().variant->name, ts::kernels::detail::default_gemm_variant(cpu_level()).name);
+  EXPECT_EQ(gemm_choice().variant->name, ts::kernels::variants::default_gemm_variant(cpu_level()).name);
   ts::kernels::detail::time_gemm_variants();
   EXPECT_EQ(gemm_choice().source, VariantSource::environment) << "a named member is not timed";
 }
@@ -217,7 +217,7 @@ TEST(GemmVariant, AnotherNameIsAnError) {
       EXPECT_NE(text.find(std::string("TESSERA_GEMM_VARIANT: \"") + name + "\" is none of default, "),
                 std::string::npos)
           << text;
-      EXPECT_NE(text.find(ts::kernels::detail::default_gemm_variant(cpu_level()).name), std::string::npos) << text;
+      EXPECT_NE(text.find(ts::kernels::variants::default_gemm_variant(cpu_level()).name), std::string::npos) << text;
     }
   };
   expect_error("avx512_doubl");
@@ -226,15 +226,15 @@ TEST(GemmVariant, AnotherNameIsAnError) {
 }
 
 TEST(GemmVariant, AProcessorOfTheTableHasItsMember) {
-  using ts::kernels::detail::known_gemm_variant;
+  using ts::kernels::variants::known_gemm_variant;
   const GemmVariant* const found = known_gemm_variant(CpuLevel::avx512_bf16, "AuthenticAMD", 0x19, 0x11);
   ASSERT_NE(found, nullptr);
   EXPECT_EQ(found->name, "avx512_double");
   EXPECT_EQ(known_gemm_variant(CpuLevel::avx2, "AuthenticAMD", 0x19, 0x11), nullptr) << "measured with AVX-512";
   EXPECT_EQ(known_gemm_variant(CpuLevel::avx512, "GenuineIntel", 0x19, 0x11), nullptr);
   EXPECT_EQ(known_gemm_variant(CpuLevel::avx512, "AuthenticAMD", 0x19, 0x12), nullptr);
-  for (const auto& known : ts::kernels::detail::known_processors)
-    EXPECT_NE(ts::kernels::detail::find_gemm_variant(known.level, known.variant), nullptr) << known.variant;
+  for (const auto& known : ts::kernels::variants::known_processors)
+    EXPECT_NE(ts::kernels::variants::find_gemm_variant(known.level, known.variant), nullptr) << known.variant;
   std::set<std::string_view> names;
   for (const GemmVariant& variant : gemm_variants) EXPECT_TRUE(names.insert(variant.name).second) << variant.name;
 }
@@ -243,18 +243,18 @@ TEST(GemmVariant, TimingTakesLittleAndChoosesAMemberOfTheLevel) {
   using ts::kernels::detail::fastest_gemm_variant;
   const CpuLevel level = ts::kernels::detail::detect_cpu();
   const GemmVariant& found = fastest_gemm_variant(level, 4.5e-3);
-  EXPECT_EQ(found.level, ts::kernels::detail::level_of_variants(level));
-  EXPECT_EQ(fastest_gemm_variant(level, 0).name, ts::kernels::detail::default_gemm_variant(level).name)
+  EXPECT_EQ(found.level, ts::kernels::variants::level_of_variants(level));
+  EXPECT_EQ(fastest_gemm_variant(level, 0).name, ts::kernels::variants::default_gemm_variant(level).name)
       << "no time, no other member";
 }
 
 TEST(GemmVariant, ThreadsAgree) {
   const ChoiceOfTest choice;
   unsetenv("TESSERA_GEMM_VARIANT");
-  using ts::kernels::detail::default_gemm_variant;
+  using ts::kernels::variants::default_gemm_variant;
   // As on a processor that is not in the table.
   ChoiceOfTest::settled() =
-      ts::kernels::detail::code_of({&default_gemm_variant(cpu_level()), VariantSource::by_default});
+      ts::kernels::variants::code_of({&default_gemm_variant(cpu_level()), VariantSource::by_default});
   std::vector<std::string_view> names(4);
   std::vector<std::thread> threads;
   for (std::string_view& name : names)
@@ -270,7 +270,7 @@ TEST(GemmVariant, ThreadsAgree) {
 
 TEST(GemmVariant, TheProviderHasANameAtEveryLevel) {
   EXPECT_EQ(packed_kernels_name(),
-            "packed " + std::string(name_of(ts::kernels::detail::level_of_variants(cpu_level()))));
+            "packed " + std::string(name_of(ts::kernels::variants::level_of_variants(cpu_level()))));
 }
 
 }  // namespace

@@ -84,7 +84,7 @@ template <ScheduleSize Size> struct FusedSchedule {
 constexpr bool uses_b(Op op) { return row_of(op).arity > 1 && !has_operand(row_of(op).shape_only, 1); }
 constexpr bool uses_c(Op op) { return row_of(op).arity > 2; }
 
-namespace detail {
+namespace scheduling {
 
 constexpr Step make_step(const Fused& fused, int index) {
   const Instr& instr = fused.instrs[index];
@@ -189,7 +189,7 @@ constexpr void add_needed(const Fused& fused, FusedSchedule<Size>& schedule, int
   }
 }
 
-}  // namespace detail
+}  // namespace scheduling
 
 /// Assigns the instructions of a fused kernel to stages and passes, each at the least frequent level that is correct.
 template <ScheduleSize Size> constexpr FusedSchedule<Size> make_schedule(const Fused& fused) {
@@ -204,17 +204,17 @@ template <ScheduleSize Size> constexpr FusedSchedule<Size> make_schedule(const F
     if (instr.kind == InstrKind::reduce) {
       if (instr.phase < 1)
         fail(errc::graph_invalid, "[fused] the result of a reduction is available only after a pass");
-      const Exit exit = detail::make_reduce(fused, i, reduce_count++);
+      const Exit exit = scheduling::make_reduce(fused, i, reduce_count++);
       schedule.reduces[instr.phase].push(exit);
       schedule.exits[instr.phase - 1].push(exit);
     } else if (instr.level == Level::uniform) {
-      schedule.uniform.push(detail::make_step(fused, i));
+      schedule.uniform.push(scheduling::make_step(fused, i));
     } else if (instr.level == Level::row) {
-      schedule.row[instr.phase].push(detail::make_step(fused, i));
+      schedule.row[instr.phase].push(scheduling::make_step(fused, i));
     }
   }
   for (int i = 0; i < fused.store_count; ++i) {
-    const Exit exit = detail::make_exit(fused, i);
+    const Exit exit = scheduling::make_exit(fused, i);
     const int phase = fused.instrs[exit.instr].phase;
     const bool once_a_row =
         exit.kind == StoreKind::row || (exit.kind == StoreKind::accumulate && !exit.reduces && !exit.varies);
@@ -233,8 +233,8 @@ template <ScheduleSize Size> constexpr FusedSchedule<Size> make_schedule(const F
       if (exit.kind == StoreKind::accumulate) schedule.reads[phase] |= bit;
     }
   }
-  detail::Kept kept;
-  for (int pass = 0; pass < fused.phases; ++pass) detail::add_needed(fused, schedule, pass, kept);
+  scheduling::Kept kept;
+  for (int pass = 0; pass < fused.phases; ++pass) scheduling::add_needed(fused, schedule, pass, kept);
   return schedule;
 }
 

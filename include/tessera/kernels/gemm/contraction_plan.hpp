@@ -297,7 +297,7 @@ TESSERA_PLANNING inline void ContractionPlan::block(ContractionOptions options) 
   const GemmVariant& chosen = gemm_variant(cpu_level());
   // Several threads divide small products into few wide items, and the slowest thread would finish late.
   const bool wide = options.parallelism == 1 || flops_ / options.parallelism >= 4 * large;
-  const GemmVariant& cut_for = wide ? chosen : detail::default_gemm_variant(cpu_level());
+  const GemmVariant& cut_for = wide ? chosen : variants::default_gemm_variant(cpu_level());
   const std::int64_t most_cols = detail::columns_in_cache<float>(detail::most_depth<float>, 32, cut_for);
   constexpr std::int64_t least = 64;
   const std::int64_t most_parts = 8 * std::max(options.parallelism, 1);

@@ -31,7 +31,7 @@ namespace tessera::kernels::inline TESSERA_ISA {
 /// Name of this library's f32 and f64 kernels on this processor.
 inline std::string_view packed_kernels_name() {
   constexpr std::array<std::string_view, 3> names = {"packed portable", "packed avx2", "packed avx512"};
-  return names[static_cast<std::size_t>(detail::level_of_variants(cpu_level()))];
+  return names[static_cast<std::size_t>(variants::level_of_variants(cpu_level()))];
 }
 
 /// Matrix products by this library's kernels. A template, so that only programs that name the provider instantiate its

@@ -230,7 +230,7 @@ template <class T> const GemmKernels<T>& gemm_kernels(const GemmVariant& variant
 
 /// The panel sizes and the packing of a level, which are the same for all its members.
 template <class T> const GemmKernels<T>& gemm_kernels(CpuLevel level) {
-  return gemm_kernels<T>(default_gemm_variant(level));
+  return gemm_kernels<T>(variants::default_gemm_variant(level));
 }
 
 }  // namespace detail

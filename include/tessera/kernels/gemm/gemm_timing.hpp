@@ -39,7 +39,7 @@ TESSERA_PLANNING inline const GemmVariant& fastest_gemm_variant(CpuLevel level, 
   double longest = 0;
   for (bool has_time = true; has_time;)
     for (std::size_t i = 0; i < gemm_variants.size(); ++i) {
-      if (gemm_variants[i].level != level_of_variants(level)) continue;
+      if (gemm_variants[i].level != variants::level_of_variants(level)) continue;
       has_time = since(start) + 1.5 * longest < seconds;
       if (!has_time) break;
       const auto begin = Clock::now();
@@ -48,7 +48,7 @@ TESSERA_PLANNING inline const GemmVariant& fastest_gemm_variant(CpuLevel level, 
       const double time = since(begin);
       longest = std::max(longest, time), best[i] = std::min(best[i], time);
     }
-  const GemmVariant* fastest = &default_gemm_variant(level);
+  const GemmVariant* fastest = &variants::default_gemm_variant(level);
   double least = 0.95 * best[static_cast<std::size_t>(fastest - gemm_variants.data())];
   for (std::size_t i = 0; i < gemm_variants.size(); ++i)
     if (best[i] < least) least = best[i], fastest = &gemm_variants[i];
@@ -59,14 +59,16 @@ TESSERA_PLANNING inline const GemmVariant& fastest_gemm_variant(CpuLevel level, 
 /// nor the table of processors has chosen a member. Takes at most 5 ms, while other threads that call it wait.
 TESSERA_PLANNING inline void time_gemm_variants() {
   constexpr double seconds = 4.5e-3;  // and the time to allocate
-  if (gemm_choice().source != VariantSource::by_default || level_of_variants(cpu_level()) == CpuLevel::portable) return;
+  if (gemm_choice().source != VariantSource::by_default ||
+      variants::level_of_variants(cpu_level()) == CpuLevel::portable)
+    return;
   static std::mutex mutex;
   const std::lock_guard lock(mutex);
   const GemmChoice before = gemm_choice();
   if (before.source != VariantSource::by_default) return;
   const GemmChoice found{&fastest_gemm_variant(cpu_level(), seconds), VariantSource::timing};
-  int code = code_of(before);
-  settled_gemm_choice().compare_exchange_strong(code, code_of(found), std::memory_order_acq_rel);
+  int code = variants::code_of(before);
+  variants::settled_gemm_choice().compare_exchange_strong(code, variants::code_of(found), std::memory_order_acq_rel);
 }
 
 }  // namespace detail

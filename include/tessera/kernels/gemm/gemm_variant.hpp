@@ -63,7 +63,7 @@ struct GemmChoice {
   VariantSource source = VariantSource::by_default;
 };
 
-namespace detail {
+namespace variants {
 
 /// A processor whose members were measured, as cpuid names it.
 struct KnownProcessor {
@@ -142,7 +142,7 @@ inline const GemmVariant* measured_gemm_variant([[maybe_unused]] CpuLevel level)
 #endif
 }
 
-}  // namespace detail
+}  // namespace variants
 }  // namespace tessera::kernels
 
 namespace tessera::kernels::inline TESSERA_ISA {
@@ -152,16 +152,16 @@ namespace tessera::kernels::inline TESSERA_ISA {
 /// processors it is the default until members are timed at the first large product. Thread-safe. Errors: errc::option
 /// for a name that is not of this level.
 inline GemmChoice gemm_choice() {
-  std::atomic<int>& settled = detail::settled_gemm_choice();
+  std::atomic<int>& settled = variants::settled_gemm_choice();
   int code = settled.load(std::memory_order_acquire);
   if (code == 0) {
     const CpuLevel level = cpu_level();
-    GemmChoice found{&detail::default_gemm_variant(level)};
+    GemmChoice found{&variants::default_gemm_variant(level)};
     if (const char* name = std::getenv("TESSERA_GEMM_VARIANT"); name != nullptr && *name != '\0')
-      found = {&detail::named_gemm_variant(level, name), VariantSource::environment};
-    else if (const GemmVariant* known = detail::measured_gemm_variant(level))
+      found = {&variants::named_gemm_variant(level, name), VariantSource::environment};
+    else if (const GemmVariant* known = variants::measured_gemm_variant(level))
       found = {known, VariantSource::processor};
-    if (settled.compare_exchange_strong(code, detail::code_of(found), std::memory_order_acq_rel)) return found;
+    if (settled.compare_exchange_strong(code, variants::code_of(found), std::memory_order_acq_rel)) return found;
   }
   return {&gemm_variants[static_cast<std::size_t>((code - 1) / 8)], static_cast<VariantSource>((code - 1) % 8)};
 }
@@ -169,17 +169,17 @@ inline GemmChoice gemm_choice() {
 /// The member of products at a level: the chosen member, or the default of a level that is not cpu_level()'s.
 inline const GemmVariant& gemm_variant(CpuLevel level) {
   const GemmVariant& chosen = *gemm_choice().variant;
-  return chosen.level == detail::level_of_variants(level) ? chosen : detail::default_gemm_variant(level);
+  return chosen.level == variants::level_of_variants(level) ? chosen : variants::default_gemm_variant(level);
 }
 
 /// Chooses the member of later products, for comparisons; members are not timed afterwards. Results do not depend on
 /// it. Returns the member before. Errors: errc::option for an instruction set that the processor lacks.
 inline const GemmVariant& set_gemm_variant(const GemmVariant& variant) {
-  const GemmVariant* const member = detail::find_gemm_variant(variant.level, variant.name);
+  const GemmVariant* const member = variants::find_gemm_variant(variant.level, variant.name);
   if (member == nullptr || detail::detect_cpu() < member->level)
     fail(errc::option, "[kernels] set_gemm_variant: this processor has no member \"", variant.name, "\"");
   const GemmChoice before = gemm_choice();
-  detail::settled_gemm_choice().store(detail::code_of({member, VariantSource::program}), std::memory_order_release);
+  variants::settled_gemm_choice().store(variants::code_of({member, VariantSource::program}), std::memory_order_release);
   return *before.variant;
 }
 
