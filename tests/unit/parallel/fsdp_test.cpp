@@ -10,6 +10,7 @@
 #include "../../support/page.hpp"
 #include "../base/expect_error.hpp"
 #include "model_results.hpp"
+#include "wrapped_models.hpp"
 #include <gtest/gtest.h>
 
 #include <tessera/graph/transform/value_and_grad.hpp>
@@ -22,45 +23,23 @@
 #include <tessera/tensor/compare_models.hpp>
 #include <tessera/tensor/compile.hpp>
 #include <tessera/tensor/deferred_init.hpp>
+#include <tessera/tensor/host.hpp>
 #include <tessera/tensor/random.hpp>
 
 namespace ts = tessera;
 namespace nn = tessera::nn;
+using tessera_test::Deep;
+using tessera_test::deep;
 using tessera_test::expect_error;
 using tessera_test::expect_near;
+using tessera_test::Mlp;
+using tessera_test::mlp;
 using tessera_test::types;
 
 namespace {
 
 constexpr ts::FsdpPolicy zero2{.reshard_after_forward = false}, in_bf16{.compute_dtype = ts::DType::bf16},
     in_f16{.compute_dtype = ts::DType::f16};
-
-struct Mlp {
-  nn::Linear<> up, down;
-  static constexpr std::array field_names{"up", "down"};
-  constexpr auto operator()(const auto& x) const { return down(ts::gelu(up(x))); }
-};
-/// Wrapped layers in a Stack, a matrix that is used twice, a tensor and a Scalar of the model's own.
-struct Deep {
-  ts::Stack<ts::Fsdp<Mlp>> blocks;
-  nn::Linear<float, false> mix;
-  ts::ShardedTensor<float, 1> gain;
-  ts::Scalar half = 0.5;
-  static constexpr std::array field_names{"blocks", "mix", "gain", "half"};
-  constexpr auto operator()(const auto& x) const { return mix(blocks(mix(x)) * gain) * half; }
-};
-
-Mlp mlp(std::uint64_t seed) {
-  const nn::ShardingStrategy one = nn::single(ts::Mesh{});
-  return {nn::linear(ts::Key(seed), 6, 20, one), nn::linear(ts::Key(seed + 1), 20, 6, one)};
-}
-Deep deep() {
-  const nn::ShardingStrategy one = nn::single(ts::Mesh{});
-  return {.blocks = ts::Stack<ts::Fsdp<Mlp>>(
-              3, [](int i) { return ts::Fsdp<Mlp>{mlp(10 + 2 * static_cast<std::uint64_t>(i))}; }),
-          .mix = nn::linear<float, false>(ts::Key(3), 6, 6, one),
-          .gain = ts::normal<float>(ts::Key(4), {6}, ts::Mesh{})};
-}
 
 struct Step {
   constexpr auto operator()(const auto& model, const auto& state, const auto& config, const auto& x,
@@ -369,118 +348,6 @@ TEST(ParallelizeModule, SplitsLayersByTheirPaths) {
       },
       "\"upp\" names no layer", "fsdp_test.cpp");
   expect_error(ts::errc::mesh_axis, [&] { ts::parallelize_module(mlp(5), mesh, "expert", {{"up", colwise}}); });
-}
-
-TEST(StateDict, WholePartsAndBack) {
-  const ts::Mesh mesh({{"fsdp", 4}});
-  const auto wrapped = ts::fsdp(deep(), mesh);
-  const ts::StateDict full = ts::full_state_dict(wrapped), parts = ts::sharded_state_dict(wrapped);
-  EXPECT_EQ(full.size(), 3u * 4 + 3);
-  EXPECT_EQ(full[0].name, "blocks.0.up.weight");
-  EXPECT_EQ(full.back().name, "half");
-  EXPECT_EQ(parts.size(), 4u * (3 * 4 + 2) + 1);
-  EXPECT_EQ(parts[1].box, (ts::Box{{0, 5}, {6, 10}}));
-  const auto expect_same = [](const ts::StateDict& a, const ts::StateDict& b) {
-    ASSERT_EQ(a.size(), b.size());
-    for (std::size_t i = 0; i < a.size(); ++i) {
-      EXPECT_EQ(a[i].name, b[i].name);
-      EXPECT_EQ(a[i].bytes, b[i].bytes) << a[i].name;
-    }
-  };
-  expect_same(ts::full_state_dict(deep()), full);
-  expect_same(ts::consolidate(parts), full);
-  ts::StateDict turned(parts.rbegin(), parts.rend());
-  turned = ts::consolidate(turned);
-  expect_same({turned.rbegin(), turned.rend()}, full);
-  // Onto another mesh, into a model of other values.
-  auto other = ts::fsdp(deep(), ts::Mesh({{"fsdp", 3}}));
-  trained(other, ts::Mesh({{"fsdp", 3}}), {"fsdp"});
-  other.module.half = 2;
-  const auto loaded = ts::load_state_dict(other, full);
-  expect_same(ts::full_state_dict(loaded), full);
-  expect_same(ts::full_state_dict(ts::load_state_dict(other, parts)), full);  // parts are joined
-  EXPECT_EQ(types(loaded), types(other));
-  EXPECT_EQ(ts::full_state_dict(ts::optim::init_state(config, wrapped))[0].name, "mean.blocks.0.up.weight");
-}
-
-TEST(StateDict, RefusesWhatDoesNotFit) {
-  const auto wrapped = ts::fsdp(mlp(5), ts::Mesh({{"fsdp", 2}}));
-  const ts::StateDict full = ts::full_state_dict(wrapped), parts = ts::sharded_state_dict(wrapped);
-  const auto refused = [&](const ts::StateDict& dict, auto change, ts::errc id, const std::string& why) {
-    ts::StateDict changed = dict;
-    change(changed);
-    expect_error(
-        id, [&] { &dict == &full ? (void)ts::load_state_dict(wrapped, changed) : (void)ts::consolidate(changed); }, why,
-        "fsdp_test.cpp");
-  };
-  using enum ts::errc;
-  refused(
-      full, [](auto& d) { d.pop_back(); }, structure, "names: the dict lacks down.bias");
-  refused(
-      full, [](auto& d) { d[0].name = "first.weight", d[3].name = "last.bias"; }, structure,
-      "names: the dict lacks up.weight, down.bias; the model lacks first.weight, last.bias");
-  refused(
-      full, [](auto& d) { d.push_back(d[1]); }, structure, "up.bias: is in the dict twice");
-  refused(
-      full, [](auto& d) { d.push_back({"scale"}); }, structure, "names: the model lacks scale");
-  refused(
-      full, [](auto& d) { d[0].dtype = ts::DType::f64; }, dtype_mismatch, "up.weight: the model has f32, the dict f64");
-  refused(
-      full,
-      [](auto& d) {
-        d[0].shape = {20, 6};
-      },
-      shape_mismatch, "the model has f32[6,20], the dict f32[20,6]");
-  refused(
-      full, [](auto& d) { d[0].bytes.pop_back(); }, shape_mismatch, "479 bytes");
-  refused(
-      parts, [](auto& d) { d.erase(d.begin() + 1); }, structure, "up.weight: no part has the element 10 of f32[6,20]");
-  refused(
-      parts, [](auto& d) { d.push_back(d[2]); }, structure, "up.bias: two parts have the element 0");
-  refused(
-      parts,
-      [](auto& d) {
-        d[1].shape = {6, 30};
-      },
-      structure, "parts of f32[6,20] and of f32[6,30]");
-  refused(
-      parts, [](auto& d) { d[1].bytes.clear(); }, structure, "0 bytes, not those of its box");
-  refused(
-      parts,
-      [](auto& d) {
-        d[1].box = {{1'000'000, 0}, {1'000'006, 10}};
-      },
-      structure, "up.weight: a part has a box that is not in f32[6,20]");
-  refused(
-      parts,
-      [](auto& d) {
-        d[1].box = {{0, -10}, {6, 0}};
-      },
-      structure, "up.weight: a part has a box that is not in f32[6,20]");
-  refused(
-      parts,
-      [](auto& d) {
-        d[1].box = {{0}, {60}};
-      },
-      structure, "up.weight: a part has a box that is not in f32[6,20]");
-  refused(
-      full,
-      [](auto& d) {
-        d[0].box = {{0, 20}, {6, 40}};
-      },
-      structure, "up.weight: a part has a box that is not in f32[6,20]");
-  refused(  // is joined first
-      full,
-      [](auto& d) {
-        d[0].box.end = {6, 19};
-        d[0].bytes.resize(6 * 19 * 4);
-      },
-      structure, "up.weight: no part has the element 19 of f32[6,20]");
-  ts::StateEntry entry = full[0];
-  entry.bytes.pop_back();
-  expect_error(
-      structure, [&] { ts::transposed(entry); }, "up.weight: a part has 479 bytes, not those of its box",
-      "fsdp_test.cpp");
 }
 
 TEST(ParallelismDoc, TensorParallelism) {
