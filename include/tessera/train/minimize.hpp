@@ -5,6 +5,7 @@
 #include <array>
 #include <cmath>
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <tuple>
 #include <type_traits>
@@ -163,8 +164,8 @@ Minimum<Model> minimize(Model model, const Objective& objective, const MinimizeO
   if (!(options.gradient_tolerance >= 0)) refuse("gradient_tolerance", options.gradient_tolerance, " is negative");
   if (!(options.change_tolerance >= 0)) refuse("change_tolerance", options.change_tolerance, " is negative");
   options.line_search.check("minimize", at);
-  const int most =
-      options.max_evaluations > 0 ? options.max_evaluations : options.max_iterations + options.max_iterations / 4;
+  const std::int64_t iterations = options.max_iterations;
+  const std::int64_t most = options.max_evaluations > 0 ? options.max_evaluations : iterations + iterations / 4;
 
   static constexpr auto next_direction = compile(detail::NextDirection<History>{});
   static constexpr auto moved = compile(detail::Moved{});
