@@ -96,10 +96,10 @@ struct EncoderLayer {
 ///     layer(x, memory)                      // x [batch, time, features]
 ///     layer(x, memory, memory_mask)         // memory_mask [batch, keys]: attends to the memory where it is true
 ///     layer(x, memory, memory_mask, mask)   // mask [batch, time]: attends to the positions of x where it is true
-/// PyTorch's memory_key_padding_mask and tgt_key_padding_mask are the negations of the masks. If the target is padded at
-/// its end, causal attention never reads the padding: only padding at the beginning needs the second mask. In training,
-/// each of these calls takes `layer_dropout(rate, key)` as its last argument; dropout, activation and projections are
-/// those of EncoderLayer. A Stack of layers takes the same arguments: `layers(x, memory, memory_mask)`.
+/// PyTorch's memory_key_padding_mask and tgt_key_padding_mask are the negations of the masks. If the target is padded
+/// at its end, causal attention never reads the padding: only padding at the beginning needs the second mask. In
+/// training, each of these calls takes `layer_dropout(rate, key)` as its last argument; dropout, activation and
+/// projections are those of EncoderLayer. A Stack of layers takes the same arguments: `layers(x, memory, memory_mask)`.
 /// For generation token by token, with a KvCache of the earlier positions of x, as in MultiHeadAttention; the keys and
 /// values of the memory are computed once per sequence:
 ///
