@@ -35,14 +35,13 @@ template <class Model> struct AsgdState {
 
 }  // namespace optim
 
-/// Inside a traced function: one step of averaged gradient descent. Returns (model, state); `state.average` is the
-/// model to evaluate, up to step `start` the parameters themselves.
+/// Inside a traced function: one step of averaged gradient descent. Returns (model, state). `state.average` is the
+/// model to evaluate; before step `start` it equals the parameters.
 ///
 ///     eta = rate / (1 + lambda rate (t - 1))^alpha,  p = p (1 - lambda eta) - eta (g + decay p)
 ///     a = a + (p - a) / max(1, t - 1 - start)
-/// Communication: none of its own; partial gradients are reduced here, into the sharding of the parameters. Errors:
-/// structure when model, gradients and state differ. Source: Polyak, Juditsky, SIAM J. Control Optim. 30 (1992), as
-/// torch.optim.ASGD.
+/// Communication: only partial gradients are reduced, into the sharding of the parameters. Errors: structure when
+/// model, gradients and state differ. Source: Polyak, Juditsky, SIAM J. Control Optim. 30 (1992), as torch.optim.ASGD.
 template <class Model, optim::GradientsOf<Model> Gradients>
 constexpr auto asgd(const Model& model, const Gradients& gradients,
                     const optim::AsgdState<optim::stored_t<Model>>& state, const optim::Asgd& config = {},

@@ -94,7 +94,7 @@ ShardedTensor<T, Rank> shard_values(const T* data, std::size_t count, const Shap
 template <class Range>
 concept HostValues = Element<detail::host_element<Range>>;
 
-/// A sharded tensor of the row-major values of a host array; each shard is copied directly, as in jax.device_put.
+/// A sharded tensor with the row-major values of a host array. Each shard is copied directly, as in jax.device_put.
 ///
 /// A shape in braces, `{rows, 64}`, determines the rank; with a Shape object write the rank: `shard<2>(...)`.
 /// Errors: `host_data` if the number of values is not that of the shape's elements; those of `resolve` for the spec.
@@ -118,7 +118,7 @@ auto shard(const Range& values, const Extent (&shape)[Rank], const Mesh& mesh, c
   return shard<static_cast<int>(Rank)>(values, detail::shape_from(shape), mesh, spec, at);
 }
 
-/// `shard` of all values of a host array as a tensor of rank 1.
+/// `shard` of a host array as a tensor of rank 1.
 template <HostValues Range>
 auto shard(const Range& values, const Mesh& mesh, const PartitionSpec& spec = {}, Here at = Here::current()) {
   return shard<1>(values, Shape{static_cast<std::int64_t>(std::size(values))}, mesh, spec, at);
@@ -241,8 +241,8 @@ ShardedTensor<T, 1> vector_of(std::string_view op, Extent count, const Mesh& mes
 
 }  // namespace detail
 
-/// `count` points at equal distances from `start` to `end`, both included (torch.linspace, jnp.linspace). One point is
-/// `start`. T is float by default, or double, bf16, f16; points are computed in double and rounded once.
+/// `count` equally spaced points from `start` to `end`, both included (torch.linspace, jnp.linspace); a single point is
+/// `start`. T is float (the default), double, bf16 or f16; points are computed in double and rounded once.
 ///
 ///     const auto grid = ts::linspace(-1, 1, 5, mesh);   // -1, -0.5, 0, 0.5, 1
 template <Element T = float>

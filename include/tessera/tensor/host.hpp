@@ -56,8 +56,8 @@ inline void copy_to_host(const TensorStorage& from, void* out) {
 
 }  // namespace detail
 
-/// Writes all elements, row-major, to memory on the host.
-/// Errors: `host_data` if the span and the tensor differ in size, `empty_tensor` for a tensor without data.
+/// Copies all elements, row-major, to host memory. Errors: `host_data` if the span and the tensor differ in size,
+/// `empty_tensor` for a tensor without data.
 template <class T, int Rank>
 void to_host(const ShardedTensor<T, Rank>& x, std::span<std::type_identity_t<T>> out, Here at = Here::current()) {
   const TensorStorage& storage = storage_of(x);
@@ -94,8 +94,8 @@ template <SymOperand X> detail::NoResult to_host(const X&) {
   return {};
 }
 
-/// The value of a tensor with exactly one element, such as a loss, as torch.Tensor.item.
-/// Errors: `shape_mismatch` for a tensor with no or several elements.
+/// The element of a tensor with one element, such as a loss, as torch.Tensor.item. Errors: `shape_mismatch` for a
+/// tensor with no or several elements.
 template <class T, int Rank> T item(const ShardedTensor<T, Rank>& x, Here at = Here::current()) {
   const TensorStorage& storage = storage_of(x);
   if (volume(storage.shape()) != 1)

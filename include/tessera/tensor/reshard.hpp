@@ -70,9 +70,9 @@ TESSERA_ONCE void count_reshard(const TensorStorage& from, const Sharding& to, H
 
 }  // namespace detail
 
-/// The same value with another sharding, on the same mesh or another. If the sharding is equal, the result shares the
-/// memory of `x`. Communication: the cheapest sequence of collectives between the two shardings; copies to another mesh
-/// are not counted by a CommunicationScope.
+/// x with another sharding, on the same mesh or another, as jax.device_put. If the sharding is equal, the result shares
+/// the memory of x. Communication: the cheapest sequence of collectives between the two shardings; copies to another
+/// mesh are not counted by a CommunicationScope.
 ///
 ///     auto y = ts::reshard(x, {ts::none, "model"});   // [B/data, D] -> [B, D/model]
 template <class T, int Rank>
@@ -112,8 +112,8 @@ ShardedTensor<T, Rank> reshard(const ShardedTensor<T, Rank>& x, const S& shardin
   return reshard(x, mesh, spec_of(sharding, mesh), at);
 }
 
-/// The tensor replicated on its mesh. Communication: all_gathers; none if it is replicated. Source:
-/// DTensor.full_tensor.
+/// The tensor, replicated on its mesh, as DTensor.full_tensor. Communication: all_gathers; none if it is already
+/// replicated.
 template <class T, int Rank>
 ShardedTensor<T, Rank> full_tensor(const ShardedTensor<T, Rank>& x, Here at = Here::current()) {
   return reshard(x, PartitionSpec{}, at);
