@@ -1,4 +1,5 @@
 // Runs in each of several processes: mpirun -n 3 test_mpi.
+#include <chrono>
 #include <cstdint>
 #include <cstdio>
 #include <filesystem>
@@ -6,6 +7,7 @@
 #include <random>
 #include <span>
 #include <string>
+#include <thread>
 #include <tuple>
 #include <utility>
 #include <vector>
@@ -194,6 +196,45 @@ TEST(Session, ExchangesValuesOfTheHost) {
   const std::string message =
       message_of(ts::errc::structure, [&] { processes.rendezvous(processes.rank() == 0 ? "save" : "load", ""); });
   EXPECT_NE(message.find("'save' and 'load'"), std::string::npos) << message;
+}
+
+// An error that ends a run in one process alone ends the wait of the others.
+TEST(Session, ProcessesReportErrors) {
+  using namespace std::chrono_literals;
+  if (ts::process_count() == 1) GTEST_SKIP() << "one process";
+  ts::mpi::detail::Communicator own(session->communicator(), {.timeout_seconds = 60});
+  const auto receive = [&] {
+    int value = 0;
+    const ts::runtime::Message message{0, &value, sizeof(value)};
+    own.exchange({}, {&message, 1});
+    return value;
+  };
+  const auto send = [&](int value) {
+    std::vector<ts::runtime::Message> messages;
+    for (int process = 1; process < ts::process_count(); ++process)
+      messages.push_back({process, &value, sizeof(value)});
+    own.exchange(messages, {});
+  };
+  own.runs = 1;
+  if (ts::process_index() == 0) own.report("of a run before, which ended with an error in all processes");
+  own.runs = 2;
+  if (ts::process_index() == 0) {
+    std::this_thread::sleep_for(1500ms);  // longer than the others wait before they look at reports
+    send(7);
+    own.report("[embedding] token 9");
+  } else {
+    EXPECT_EQ(receive(), 7);
+    const std::string message = message_of(ts::errc::processes, receive);
+    EXPECT_NE(message.find("an error ended this run in process 0: [embedding] token 9"), std::string::npos) << message;
+    own.report(message);  // this process can't go on, whatever the run of the others
+  }
+  own.runs = 3;
+  if (ts::process_index() == 0) {
+    int value = 0;
+    const ts::runtime::Message message{1, &value, sizeof(value)};
+    const std::string answer = message_of(ts::errc::processes, [&] { own.exchange({}, {&message, 1}); });
+    EXPECT_NE(answer.find("an error ended this run in process "), std::string::npos) << answer;
+  }
 }
 
 TEST(Session, EachProcessSavesItsShards) {

@@ -3,6 +3,7 @@
 #include <tessera/base/push_macros.hpp>
 
 #include <cstdint>
+#include <exception>
 #include <memory>
 #include <span>
 #include <utility>
@@ -168,8 +169,11 @@ class Executable {
     if (sends_ && communicator != nullptr) communicator->runs = hash_mix(communicator->runs, plan_hash_);
     try {
       graphs_[0]->run_steps(frame);
-    } catch (...) {
-      if (communicator != nullptr) communicator->runs = hash_mix(communicator->runs, std::uint64_t{0});
+    } catch (const std::exception& e) {
+      if (communicator != nullptr) {
+        if (sends_) communicator->report(e.what());
+        communicator->runs = hash_mix(communicator->runs, std::uint64_t{0});
+      }
       throw;
     }
   }
