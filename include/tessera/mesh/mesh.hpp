@@ -18,7 +18,7 @@
 
 namespace tessera {
 
-/// The most axes of a mesh.
+/// The maximum number of axes of a mesh.
 inline constexpr int max_axes = 6;
 
 /// An axis of a mesh. An axis without a name is named by its index in decimal digits.

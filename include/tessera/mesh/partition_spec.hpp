@@ -20,7 +20,7 @@ TESSERA_PLANNING_BEGIN
 
 namespace tessera {
 
-/// The most mesh axes that can split one dim.
+/// The maximum number of mesh axes that can split one dim.
 inline constexpr int max_axes_per_dim = 4;
 
 namespace detail {
