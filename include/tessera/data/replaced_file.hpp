@@ -42,11 +42,11 @@ inline void sync_folder_of([[maybe_unused]] std::string_view operation, [[maybe_
 #endif
 }
 
-/// A file that is at its path either as a whole or not at all, whatever ends the process or the system meanwhile. It is
-/// written under a name of its own in the same folder, such as state.safetensors.partial, and takes its path when all
-/// of it is on the disk. Writers of one path, of one or several processes, each write a file of their own; the last one
-/// to finish() stays. A writer that is destroyed before removes what it wrote; a process that is killed leaves it
-/// there, and no later writer touches it.
+/// Writes a file atomically: at its path is either the complete file or the previous one, also after a crash. The file
+/// is written under a unique name in the same folder, such as state.safetensors.partial, and renamed when all of it is
+/// on the disk. Several writers of one path, in one or several processes, write separate files; that of the last
+/// finish() stays. A writer that is destroyed before finish() removes its file. The file of a killed process stays;
+/// later writers don't touch it.
 class ReplacedFile {
  public:
   /// Errors, of all functions: `file` with the operation, the path, and the system's reason.

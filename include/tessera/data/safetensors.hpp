@@ -25,10 +25,10 @@
 
 namespace tessera {
 
-/// Writes a dict to one file, as safetensors.torch.save_file; `torch.save(model.state_dict(), path)` of PyTorch. Parts
-/// are joined to whole tensors first. The file is written beside its place, in `path`.partial, and renamed when it is
-/// on the disk (fsync), so that an error, a killed process and a loss of power leave the file that was there before.
-/// Two savers of one path at once each write a file of their own; that of the last one to finish stays.
+/// Writes a dict to one file, as safetensors.torch.save_file, or `torch.save(model.state_dict(), path)`. Shards are
+/// joined to whole tensors first. The file is written to `path`.partial, and renamed when it is on the disk (fsync), so
+/// an error, a killed process or a loss of power leaves the previous file. If two savers write one path at once, the
+/// file of the last one to finish stays.
 ///
 ///     ts::save_file(ts::full_state_dict(state), "state.safetensors");
 ///
@@ -36,8 +36,8 @@ namespace tessera {
 /// the dict twice, for an entry with other bytes than its elements, and as consolidate.
 TESSERA_ONCE void save_file(const StateDict& dict, const std::string& path, Here at = Here::current());
 
-/// The dict in a file, whole tensors in the order of its header, as safetensors.torch.load_file. Communication: none.
-/// Errors: `file` with the name of the file and what is wrong with it.
+/// The dict in a file, with whole tensors in the order of its header, as safetensors.torch.load_file. Communication:
+/// none. Errors: `file` with the name of the file and the problem.
 ///
 ///     state = ts::load_state_dict(state, ts::load_file("state.safetensors"));
 TESSERA_ONCE StateDict load_file(const std::string& path, Here at = Here::current());

@@ -38,8 +38,8 @@ namespace tessera::mpi {
 struct SessionOptions {
   /// How long a process waits for messages of the others before it throws.
   double timeout_seconds = 300;
-  /// For ts::set_parallelism; 0: an equal share of the cores of the machine for each of the processes that run on it,
-  /// but no more than mpirun has bound the process to.
+  /// The number of threads (ts::set_parallelism); 0: an equal share of the cores of the machine for each process on it,
+  /// but not more than mpirun has bound the process to.
   int threads = 0;
 };
 
@@ -209,19 +209,18 @@ class Communicator final : public runtime::Communicator {
 
 }  // namespace detail
 
-/// Makes this process one of several that run a program together: while a session is alive, the devices of each mesh
-/// are divided among the processes of an MPI communicator in the order of their ids, each process stores the shards of
-/// its own devices, and collectives between devices of two processes are messages of MPI. Each process runs the whole
-/// program; results have the same bits in any number of processes (docs/processes.md has the exception for one).
+/// Makes this process one of several that run a program together. While a session is alive, the devices of each mesh
+/// are divided among the processes of an MPI communicator in the order of their ids; each process stores the shards of
+/// its own devices, and collectives between devices of different processes are MPI messages. Each process runs the
+/// whole program. Results are bitwise equal for any number of processes above one (docs/processes.md).
 ///
 ///     int main() {
 ///       const ts::mpi::Session session;                  // mpirun -np 2: 4 devices each
 ///       const ts::Mesh mesh({{"data", 8}});
-///
-/// The first object of main(): a tensor of several devices that exists before is an error. If MPI is not initialised,
-/// the session initialises it, and finalises it at its end; every process ends its session. One thread at a time may
-/// call functions that communicate. Errors: `unsupported` for an MPI without MPI_THREAD_SERIALIZED, `processes` when an
-/// MPI function fails, `capacity` for more than 256 processes.
+/// Make it the first object of main(): it is an error if a tensor on several devices exists already. If MPI is not
+/// initialised, the session initialises it, and finalises it at its end; every process must end its session. Only one
+/// thread at a time may call functions that communicate. Errors: `unsupported` for an MPI without
+/// MPI_THREAD_SERIALIZED, `processes` when an MPI function fails, `capacity` for more than 256 processes.
 class Session {
  public:
   explicit Session(const SessionOptions& options = {}) : Session(MPI_COMM_WORLD, options) {}

@@ -28,8 +28,8 @@
 
 namespace tessera {
 
-/// One tensor of a model or of a state, whole or a part, in row-major order on the host. Dims are i64 of rank 0,
-/// Scalars f64 of rank 0.
+/// One tensor of a model or an optimizer state, whole or a shard, in row-major order on the host. Dims are i64 of rank
+/// 0, Scalars f64 of rank 0.
 struct StateEntry {
   std::string name;  ///< "blocks.3.up.weight"
   DType dtype = DType::f32;
@@ -70,8 +70,9 @@ template <class F> void for_each_run(const Shape& shape, const Box& box, F&& f) 
 }
 }  // namespace detail
 
-/// All tensors of a model or of an optimizer's state, each whole, as model.state_dict() of PyTorch with
-/// StateDictType.FULL_STATE_DICT. Communication: none is counted; parts are copied to the host. Errors: `empty_tensor`.
+/// All tensors of a model or an optimizer state, each whole, as model.state_dict() of PyTorch with
+/// StateDictType.FULL_STATE_DICT. Communication: none is counted; shards are copied to the host. Errors:
+/// `empty_tensor`.
 template <class Model> StateDict full_state_dict(const Model& model) {
   StateDict made;
   detail::for_each_state(model, [&](std::string_view name, const auto& leaf) {
@@ -111,9 +112,9 @@ inline void check_entry(std::string_view operation, const StateEntry& entry, Her
 }
 }  // namespace detail
 
-/// The tensor, or the part of it, with its dims in the opposite order: a weight [out, in] of PyTorch as the [in, out]
-/// of ts::nn::Linear, a window [out, in, height, width] as [width, height, in, out]. Errors: `structure` for an entry
-/// whose bytes are not those of its box.
+/// The tensor, or the shard, with its dims in the opposite order: a weight [out, in] of PyTorch becomes the [in, out]
+/// of ts::nn::Linear, and a convolution weight [out, in, height, width] becomes [width, height, in, out]. Errors:
+/// `structure` for an entry whose bytes are not those of its box.
 inline StateEntry transposed(const StateEntry& entry, Here at = Here::current()) {
   detail::check_entry("transposed", entry, at);
   const auto reversed = [](const Shape& shape) {
@@ -142,9 +143,8 @@ inline StateEntry transposed(const StateEntry& entry, Here at = Here::current())
   return made;
 }
 
-/// The parts in which the tensors are stored in this process, each once however many devices hold it, as
-/// StateDictType.SHARDED_STATE_DICT. An entry says which part it is: get_shard_metadata of PyTorch/XLA. Communication:
-/// none.
+/// The distinct shards in this process, as StateDictType.SHARDED_STATE_DICT. The box of an entry says which shard it
+/// is, as get_shard_metadata of PyTorch/XLA. Communication: none.
 template <class Model> StateDict sharded_state_dict(const Model& model) {
   StateDict made;
   detail::for_each_state(model, [&](std::string_view name, const auto& leaf) {
@@ -167,10 +167,10 @@ template <class Model> StateDict sharded_state_dict(const Model& model) {
   return made;
 }
 
-/// Joins parts, of one dict or of several in any order, to whole tensors, in the order in which names come first; as
-/// consolidate_sharded_model_checkpoints of PyTorch/XLA, in memory. Errors: `structure` for a tensor with a missing
-/// part or with parts that overlap, for a part outside of its tensor or with other bytes than its elements, and for
-/// parts of one name with two shapes or element types.
+/// Joins the shards of one dict, or of several dicts in any order, to whole tensors, in the order of the first entries
+/// of each name; as consolidate_sharded_model_checkpoints of PyTorch/XLA, in memory. Errors: `structure` for a tensor
+/// with a missing part or with parts that overlap, for a part outside of its tensor or with other bytes than its
+/// elements, and for parts of one name with two shapes or element types.
 inline StateDict consolidate(const StateDict& parts, Here at = Here::current()) {
   StateDict made;
   std::vector<std::vector<bool>> filled;
@@ -295,13 +295,12 @@ template <class Number> void set_number(Number& leaf, const std::byte* bytes) {
 }
 }  // namespace detail
 
-/// A model with the values of a dict, whole tensors or parts, in the layouts that its tensors have: load_state_dict of
-/// PyTorch. The model must have the structure that was saved; its own values are not used, and it is not changed when
-/// an error is thrown. If the dict has none of the model's Dims and Scalars, such as `heads` and `epsilon`, which other
-/// libraries do not save, these keep their values. With `{.strict = false}` it keeps its own values of what the dict
-/// lacks, and entries that it lacks are ignored, unless it lacks all of them. Errors: `structure` for names that the
-/// dict lacks or has in addition, all of which the message lists, for a name that is in the dict twice, and as
-/// consolidate; `dtype_mismatch`; `shape_mismatch`.
+/// Returns the model with the values of a dict, in the shardings of its tensors, as load_state_dict of PyTorch. The
+/// dict has whole tensors or shards. The model must have the structure that was saved. If the dict has none of its Dims
+/// and Scalars, such as `heads` and `epsilon`, which other libraries do not save, these keep their values. With
+/// `{.strict = false}`, tensors that the dict lacks keep their values, and entries that the model lacks are ignored,
+/// unless no name matches. Errors: `structure` for missing and unexpected names, all of which the message lists, for a
+/// name that is in the dict twice, and as consolidate; `dtype_mismatch`; `shape_mismatch`.
 ///
 ///     model = ts::load_state_dict(model, pretrained, {.strict = false});   // with a new head
 template <class Model>
