@@ -153,14 +153,14 @@ inline std::string part_of_manifest(const std::string& folder, int process) {
 }
 
 /// Waits for the part of another process, reads it, and removes its file. Errors: `file` with what the process could
-/// not write; `processes` after five minutes.
+/// not write; `processes` after an hour.
 inline Manifest wait_for_part_of_manifest(const std::string& folder, int process, Here at) {
   const std::string path = part_of_manifest(folder, process);
   const auto start = std::chrono::steady_clock::now();
   auto pause = std::chrono::milliseconds(1);
   for (std::error_code ignored; !std::filesystem::exists(path, ignored);) {
-    if (std::chrono::steady_clock::now() - start > std::chrono::minutes(5))
-      fail(errc::processes, "[save_checkpoint] ", folder, ": waited five minutes for the file of process ", process,
+    if (std::chrono::steady_clock::now() - start > std::chrono::hours(1))
+      fail(errc::processes, "[save_checkpoint] ", folder, ": waited an hour for the file of process ", process,
            "; all processes must see one folder", Source::from(at));
     std::this_thread::sleep_for(pause);
     pause = std::min(2 * pause, std::chrono::milliseconds(100));
