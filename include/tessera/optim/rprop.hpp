@@ -20,8 +20,8 @@ struct Rprop {
   Scalar learning_rate = 1e-2;  ///< the size of the first step of each element
   Scalar eta_minus = 0.5;       ///< factor of the step size if the sign of the gradient changed
   Scalar eta_plus = 1.2;        ///< factor of the step size if the sign of the gradient did not change
-  Scalar least = 1e-6;          ///< the bounds of a step
-  Scalar most = 50;
+  Scalar min_step_size = 1e-6;
+  Scalar max_step_size = 50.0;
 };
 
 /// The last gradient and the size of the last step of each element, sharded like the parameter, and the number of past
@@ -57,8 +57,8 @@ constexpr auto rprop(const Model& model, const Gradients& gradients,
             build::select(turned, x(config.eta_minus),
                           build::select(build::greater(agreement, zero), x(config.eta_plus), agreement.number(1)));
         const Value old = build::select(build::less(t.number(1), t), s, x(config.learning_rate));
-        const Value next_s =
-            build::apply<ops::MinimumOp>(build::apply<ops::MaximumOp>(old * factor, x(config.least)), x(config.most));
+        const Value next_s = build::apply<ops::MinimumOp>(
+            build::apply<ops::MaximumOp>(old * factor, x(config.min_step_size)), x(config.max_step_size));
         const Value used = build::select(turned, zero, g);
         return std::tuple(p - build::apply<ops::SignOp>(used) * next_s, used, next_s);
       },

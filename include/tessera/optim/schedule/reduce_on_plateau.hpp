@@ -20,7 +20,7 @@ struct PlateauOptions {
       1e-4;              ///< a metric is better below best (1 - threshold), with `maximize` above best (1 + threshold)
   bool relative = true;  ///< false: best - threshold, best + threshold, as threshold_mode="abs"
   std::int64_t cooldown = 0;  ///< the number of metrics that are ignored after a reduction
-  double least = 0;           ///< the least rate, min_lr
+  double min_rate = 0;        ///< the smallest rate, min_lr
   double epsilon = 1e-8;      ///< smaller changes of the rate are not made
 };
 
@@ -52,7 +52,7 @@ inline Plateau reduce_on_plateau(const Plateau& now, double metric, const Platea
     ++next.bad;
   if (next.cooling > 0) --next.cooling, next.bad = 0;
   if (next.bad > options.patience) {
-    const double reduced = std::max(now.rate * options.factor, options.least);
+    const double reduced = std::max(now.rate * options.factor, options.min_rate);
     if (now.rate - reduced > options.epsilon) next.rate = reduced;
     next.cooling = options.cooldown;
     next.bad = 0;
