@@ -14,7 +14,6 @@
 #include <bit>
 #include <cstddef>
 #include <cstdint>
-#include <cstdio>
 #include <cstring>
 #include <numeric>
 #include <span>
@@ -24,6 +23,7 @@
 
 #include <tessera/base/dtype.hpp>
 #include <tessera/base/error.hpp>
+#include <tessera/base/json_text.hpp>
 #include <tessera/base/shape.hpp>
 #include <tessera/base/source.hpp>
 #include <tessera/data/replaced_file.hpp>
@@ -65,21 +65,6 @@ static_assert(std::endian::native == std::endian::little,
 inline constexpr std::string_view safetensors_types[] = {"F32", "F64", "BF16", "F16",  "I8",      "I16",
                                                          "I32", "I64", "U8",   "BOOL", "F8_E4M3", "F8_E5M2"};
 static_assert(std::size(safetensors_types) == dtype_count);
-
-inline std::string json_text(std::string_view text) {
-  std::string made = "\"";
-  for (const char c : text) {
-    if (static_cast<unsigned char>(c) < 0x20) {
-      char escape[8];
-      std::snprintf(escape, sizeof(escape), "\\u%04x", static_cast<unsigned>(c));
-      made += escape;
-      continue;
-    }
-    if (c == '"' || c == '\\') made += '\\';
-    made += c;
-  }
-  return made + '"';
-}
 
 /// Reads the JSON of a header: objects, texts and arrays of whole numbers.
 struct SafetensorsReader {

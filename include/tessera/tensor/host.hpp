@@ -18,6 +18,7 @@
 #include <tessera/graph/trace/trace_types.hpp>
 #include <tessera/kernels/strides.hpp>
 #include <tessera/mesh/sharding.hpp>
+#include <tessera/runtime/executor/profile_hook.hpp>
 #include <tessera/runtime/memory/storage.hpp>
 #include <tessera/runtime/transport/communication.hpp>
 #include <tessera/tensor/storage/allocate.hpp>
@@ -44,6 +45,7 @@ template <class X> struct ExplainTracedValue {
 TESSERA_ONCE void copy_to_host(const TensorStorage& from, void* out, const kernels::Strides& strides);
 #if TESSERA_HAS_DEFINITIONS
 TESSERA_ONCE void copy_to_host(const TensorStorage& from, void* out, const kernels::Strides& strides) {
+  const runtime::ProfiledRange range(runtime::ProfiledWork::to_host, {}, from);
   const Uncounted uncounted;  // a copy to the host is no communication between devices
   const runtime::ShardRef host{out, {Shape(from.shape().size(), 0), from.shape()}, strides};
   runtime::reshard(from.dtype(), Reduction::sum, {&host, 1}, shard_refs(from));

@@ -20,6 +20,7 @@
 #include <tessera/tensor/program/plan_cache.hpp>
 #if TESSERA_HAS_DEFINITIONS
 #include <tessera/runtime/executor/executable.hpp>
+#include <tessera/runtime/executor/profile_hook.hpp>
 #include <tessera/runtime/oracle/oracle.hpp>
 #endif
 
@@ -79,12 +80,19 @@ TESSERA_ONCE HostNumber result_number(const runtime::Executable& executable, std
 }
 TESSERA_ONCE Growable<Leaf> run_executable(runtime::Executable& executable, std::span<const Leaf> arguments) {
   executable.begin_call();
-  const OracleSink::Run oracle = OracleSink::running();
-  return oracle == nullptr ? executable.run(arguments) : oracle(executable, arguments);
+  if (const OracleSink::Run oracle = OracleSink::running()) {
+    const runtime::ProfiledRange range(runtime::ProfiledWork::oracle);
+    return oracle(executable, arguments);
+  }
+  const runtime::ProfileHook* const hook = runtime::ProfileHook::own();
+  return hook == nullptr ? executable.run(arguments) : hook->run(executable, arguments);
 }
 TESSERA_ONCE StoragePtr run_plain(runtime::Executable& executable, TensorStorage* const* tensors,
                                   const HostNumber* numbers) {
-  if (!oracle_is_on()) return executable.run_plain(tensors, numbers);
+  if (!oracle_is_on()) {
+    const runtime::ProfileHook* const hook = runtime::ProfileHook::own();
+    return hook == nullptr ? executable.run_plain(tensors, numbers) : hook->run_plain(executable, tensors, numbers);
+  }
   Growable<Leaf> leaves(static_cast<std::size_t>(executable.compiled().program.argument_count));
   for (std::size_t i = 0; i < leaves.size(); ++i) {
     leaves[i].is_number = tensors[i] == nullptr;
