@@ -20,7 +20,6 @@
 #include <span>
 #include <string_view>
 #include <tuple>
-#include <unordered_map>
 #include <utility>
 
 #include <unistd.h>
@@ -148,7 +147,6 @@ struct ProfiledStep {
 
 /// The steps of one executable. Outlives it in profilers, since the plan cache may drop executables.
 struct ProfiledSteps final : RefCounted {
-  ProfiledStep program{.operation = "program"};
   Growable<ProfiledStep> steps;
   Growable<Growable<std::int32_t>> at;  // by graph and step of its plan: the index in `steps` of a prepared step
   const Plan* plan = nullptr;           // only for the executable's own runs
@@ -161,7 +159,6 @@ struct ProfiledSteps final : RefCounted {
       ProfiledStep made;
       for (int s = ran.first; s < ran.first + ran.count; ++s)
         add(made, executable.compiled(), g, layout.plan().steps[static_cast<std::size_t>(s)]);
-      if (program.source.line == 0) program.source = made.source;
       steps.push_back(std::move(made));
     });
   }
@@ -204,8 +201,11 @@ struct Profile {
   struct Counter {
     std::int64_t calls, self_ns, total_ns;
   };
+  /// The steps of a program that a line runs.
   struct Program {
-    IntrusivePtr<RefCounted> steps;
+    IntrusivePtr<RefCounted> table;  // which is not freed while the program is looked up by its address
+    ProfiledStep itself{.operation = "program"};
+    Growable<ProfiledStep> steps;
     Growable<Counter> counters;
   };
   /// Work outside of programs on one line.
@@ -221,15 +221,16 @@ struct Profile {
 
   const std::int64_t event_limit;
   Profile* outer = nullptr;
-  std::unordered_map<const ProfiledSteps*, Program> programs;
+  std::map<std::tuple<const ProfiledSteps*, std::string_view, std::uint32_t>, Program> programs;
   std::map<std::tuple<runtime::ProfiledWork, std::string_view, std::uint32_t>, Range> ranges;
   Growable<Event> events;
   std::int64_t dropped = 0;
   std::int64_t begin_ns = now_ns();
   Counter runs{}, planning{};
-  // The program that ran last.
-  const ProfiledSteps* last = nullptr;
-  Program* last_program = nullptr;
+  // The program that ran last, and its key.
+  const ProfiledSteps* last_table = nullptr;
+  Source last_source{};
+  Program* last = nullptr;
 
   explicit Profile(std::int64_t limit) : event_limit(limit) {}
 
@@ -242,15 +243,21 @@ struct Profile {
     return timer;
   }
 
-  Program& of(ProfiledSteps& steps) {
-    if (last == &steps) return *last_program;
-    Program& found = programs[&steps];
-    if (!found.steps) {
-      found.counters.resize(steps.steps.size(), Counter{});
-      found.steps = IntrusivePtr<RefCounted>(&steps);
+  Program& of(ProfiledSteps& table, const Source& source) {
+    if (last != nullptr && last_table == &table && last_source.line == source.line && last_source.file == source.file)
+      return *last;
+    Program& found = programs[{&table, source.file, source.line}];
+    if (!found.table) {
+      found.steps = table.steps;
+      for (ProfiledStep& step : found.steps)
+        if (step.source.line == 0) step.source = source;
+      found.itself.source = source;
+      found.counters.resize(table.steps.size(), Counter{});
+      found.table = IntrusivePtr<RefCounted>(&table);
     }
-    last = &steps;
-    last_program = &found;
+    last_table = &table;
+    last_source = source;
+    last = &found;
     return found;
   }
   /// Counts what ran from `begin` to `end`, `inner` of it in other timers. A profiler that was made or cleared
@@ -307,8 +314,9 @@ struct Profile {
 /// Times the steps of one run for all profilers of the thread.
 class StepTimer final : public runtime::StepObserver, public runtime::OpenTimer {
  public:
-  explicit StepTimer(runtime::Executable& executable) : steps_(&ProfiledSteps::of(executable)) {
-    for (Profile* p = Profile::innermost(); p != nullptr; p = p->outer) p->of(*steps_);
+  StepTimer(runtime::Executable& executable, const Source& source)
+      : table_(&ProfiledSteps::of(executable)), source_(source) {
+    for (Profile* p = Profile::innermost(); p != nullptr; p = p->outer) p->of(*table_, source_);
     open_.reserve(8);
     outer = std::exchange(Profile::running(), this);
     begins();
@@ -316,13 +324,17 @@ class StepTimer final : public runtime::StepObserver, public runtime::OpenTimer 
   StepTimer(const StepTimer&) = delete;
   StepTimer& operator=(const StepTimer&) = delete;
   ~StepTimer() override {
-    // After an exception, the run ends with its innermost step.
     const std::int64_t end = now_ns();
-    const Open own = open_[0];
+    Open own = open_[0];
+    // After an exception, steps are open: what ended in them is counted, the rest is of the run.
+    for (std::size_t i = 1; i < open_.size(); ++i) own.inner += open_[i].inner;
     Profile::running() = outer;
     if (outer != nullptr) *outer->inner_ns += end - own.begin;
-    for (Profile* p = Profile::innermost(); p != nullptr; p = p->outer)
-      p->count(p->runs, steps_->program, own.begin, end, own.inner);
+    for (Profile* p = Profile::innermost(); p != nullptr; p = p->outer) try {
+        p->count(p->runs, p->of(*table_, source_).itself, own.begin, end, own.inner);
+      } catch (const std::bad_alloc&) {  // of a profiler that was made or cleared during the run
+        ++p->dropped;
+      }
   }
 
   void begins() override {
@@ -336,18 +348,20 @@ class StepTimer final : public runtime::StepObserver, public runtime::OpenTimer 
     open_.pop_back();
     inner_ns = &open_.back().inner;
     *inner_ns += end - own.begin;
-    const auto step = static_cast<std::size_t>(steps_->index(layout, ran));
-    for (Profile* p = Profile::innermost(); p != nullptr; p = p->outer)
-      p->count(p->of(*steps_).counters[step], steps_->steps[step], own.begin, end, own.inner);
+    const auto step = static_cast<std::size_t>(table_->index(layout, ran));
+    for (Profile* p = Profile::innermost(); p != nullptr; p = p->outer) {
+      Profile::Program& program = p->of(*table_, source_);
+      p->count(program.counters[step], program.steps[step], own.begin, end, own.inner);
+    }
   }
 
-  static Growable<Leaf> run(runtime::Executable& executable, std::span<const Leaf> arguments) {
-    StepTimer timer(executable);
+  static Growable<Leaf> run(runtime::Executable& executable, std::span<const Leaf> arguments, const Source& source) {
+    StepTimer timer(executable, source);
     return executable.run(arguments, &timer);
   }
-  static StoragePtr run_plain(runtime::Executable& executable, TensorStorage* const* tensors,
-                              const HostNumber* numbers) {
-    StepTimer timer(executable);
+  static StoragePtr run_plain(runtime::Executable& executable, TensorStorage* const* tensors, const HostNumber* numbers,
+                              const Source& source) {
+    StepTimer timer(executable, source);
     return executable.run_plain(tensors, numbers, &timer);
   }
   static void begin(runtime::ProfiledRange& range) {
@@ -368,7 +382,8 @@ class StepTimer final : public runtime::StepObserver, public runtime::OpenTimer 
   struct Open {
     std::int64_t begin, inner;
   };
-  ProfiledSteps* const steps_;
+  ProfiledSteps* const table_;
+  const Source source_;
   Growable<Open> open_;  // the run, then the steps that run: a loop, and the step of its body
 };
 
@@ -506,9 +521,9 @@ TESSERA_ONCE KeyAverages Profiler::key_averages(ProfileGroup group_by) const {
     row.total_ms += ms(counter.total_ns);
     return &row;
   };
-  for (const auto& [steps, program] : profile_->programs)
+  for (const auto& [key, program] : profile_->programs)
     for (std::size_t s = 0; s < program.counters.size(); ++s) {
-      const ProfiledStep& step = steps->steps[s];
+      const ProfiledStep& step = program.steps[s];
       const auto calls = static_cast<double>(program.counters[s].calls);
       if (KeyAverage* const row = add(step, program.counters[s])) {
         row->bytes += calls * step.bytes;

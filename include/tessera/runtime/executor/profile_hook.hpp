@@ -20,8 +20,9 @@ class ProfiledRange;
 /// How a thread runs programs while it has a ts::Profiler. Pointers to functions, so that only translation units with a
 /// profiler compile them.
 struct ProfileHook {
-  Growable<Leaf> (*run)(Executable&, std::span<const Leaf>);
-  StoragePtr (*run_plain)(Executable&, TensorStorage* const* tensors, const HostNumber* numbers);
+  // `source`: the line of an expression, whose program has no lines, or of ts::compile.
+  Growable<Leaf> (*run)(Executable&, std::span<const Leaf>, const Source& source);
+  StoragePtr (*run_plain)(Executable&, TensorStorage* const* tensors, const HostNumber* numbers, const Source& source);
   void (*begin)(ProfiledRange&);
   void (*end)(ProfiledRange&) noexcept;
 
