@@ -21,12 +21,14 @@
 #include <tessera/mesh/box.hpp>
 #include <tessera/mesh/mesh.hpp>
 #include <tessera/mesh/partition_spec.hpp>
-#include <tessera/runtime/executor/profile_hook.hpp>
 #include <tessera/runtime/memory/storage.hpp>
 #include <tessera/runtime/transport/communication.hpp>
 #include <tessera/tensor/storage/allocate.hpp>
 #include <tessera/tensor/storage/shard_refs.hpp>
 #include <tessera/tensor/storage/storage_of.hpp>
+#if TESSERA_HAS_DEFINITIONS
+#include <tessera/runtime/executor/profile_hook.hpp>
+#endif
 
 namespace tessera {
 

@@ -18,12 +18,14 @@
 #include <tessera/graph/trace/trace_types.hpp>
 #include <tessera/kernels/strides.hpp>
 #include <tessera/mesh/sharding.hpp>
-#include <tessera/runtime/executor/profile_hook.hpp>
 #include <tessera/runtime/memory/storage.hpp>
 #include <tessera/runtime/transport/communication.hpp>
 #include <tessera/tensor/storage/allocate.hpp>
 #include <tessera/tensor/storage/shard_refs.hpp>
 #include <tessera/tensor/storage/storage_of.hpp>
+#if TESSERA_HAS_DEFINITIONS
+#include <tessera/runtime/executor/profile_hook.hpp>
+#endif
 
 namespace tessera {
 

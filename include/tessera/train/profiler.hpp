@@ -49,7 +49,7 @@ struct KeyAverage {
   std::string line;       ///< "train.cpp:41"; empty when it is unknown, and when grouped by operation
   std::int64_t calls = 0;
   double self_ms = 0;     ///< without what ran inside: the steps in the body of a loop have rows of their own
-  double total_ms = 0;    ///< with what ran inside
+  double total_ms = 0;    ///< with what ran inside; grouped by line, as self_ms
   double bytes = 0;       ///< read and written by all calls, as planned
   double flops = 0;       ///< of all calls, as planned
   double sent_bytes = 0;  ///< sent by each device in all calls, as planned (CollectiveInfo::wire_bytes)
@@ -518,7 +518,7 @@ TESSERA_ONCE KeyAverages Profiler::key_averages(ProfileGroup group_by) const {
     KeyAverage& row = made.rows[at->second];
     row.calls += counter.calls;
     row.self_ms += ms(counter.self_ns);
-    row.total_ms += ms(counter.total_ns);
+    row.total_ms += ms(operation ? counter.total_ns : counter.self_ns);
     return &row;
   };
   for (const auto& [key, program] : profile_->programs)

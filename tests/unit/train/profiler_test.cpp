@@ -1,13 +1,18 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
+#include <filesystem>
 #include <fstream>
+#include <iostream>
 #include <iterator>
 #include <map>
 #include <memory>
+#include <sstream>
+#include <stdexcept>
 #include <string>
 #include <string_view>
 #include <thread>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -268,6 +273,9 @@ TEST(Profiler, StepsOfALoopHaveRowsOfTheirOwn) {
   EXPECT_GE(flops, 3.0 * 6 * 2 * 4 * 8 * 8);
   EXPECT_GT(inside, 0);
   EXPECT_NEAR(loop.total_ms - loop.self_ms, inside, 1e-9) << "nothing of the program is outside of the loop";
+  double lines = 0;
+  for (const ts::KeyAverage& row : profiler.key_averages(ts::ProfileGroup::line).rows) lines += row.total_ms;
+  EXPECT_NEAR(lines, self_ms_of(all), 1e-9) << "a loop and its body may be on one line, which counts once";
 }
 
 TEST(Profiler, TimeIsThatOfTheClock) {
@@ -534,6 +542,24 @@ TEST(Profiler, Errors) {
       "export_chrome_trace", "profiler_test.cpp");
   EXPECT_EQ(profiler.key_averages().table().find("all "), 0u) << "without rows there is no header";
   EXPECT_EQ(events_of(trace_of(profiler)).size(), 0u);
+}
+
+TEST(ProfilerDoc, Runs) {
+  const ScratchFolder folder;
+  const std::string path = (folder.path / "trace.json").string();
+  const Matrix x = filled(8, 8, one, {});
+  const auto run_step = [&] { (void)ts::eval(ts::matmul(x, x)); };
+  const tessera_test::Output output;
+  // clang-format off
+    const ts::Profiler profiler;
+    for (int i = 0; i < 100; ++i) run_step();
+    std::cout << profiler.key_averages();      // a table: .table({.sort_by = ..., .row_limit = 20}) sorts and shortens it
+    profiler.export_chrome_trace(path);        // a file for chrome://tracing and https://ui.perfetto.dev
+  // clang-format on
+  EXPECT_NE(output.text().find("einsum"), std::string::npos);
+  EXPECT_EQ(profiler.event_count(), 1 + 2 * 100);
+  EXPECT_TRUE(std::filesystem::exists(path));
+  tessera_test::expect_lines({.name = "running.md", .section = "Where the time goes", .lines = 5}, __FILE__);
 }
 
 // The name of the file is the compiler's, so a test can choose it. The last test, since it ends the file's own lines.
