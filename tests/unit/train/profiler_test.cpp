@@ -21,6 +21,7 @@
 #include "../base/expect_error.hpp"
 #include <gtest/gtest.h>
 
+#include <tessera/runtime/executor/profile_hook.hpp>
 #include <tessera/tensor/oracle.hpp>
 #include <tessera/tessera.hpp>
 #include <tessera/train/profiler.hpp>
