@@ -493,7 +493,8 @@ TEST(Profiler, EventsBeyondTheLimitAreOnlyCounted) {
 TEST(Profiler, GroupsAndSorts) {
   const Matrix small = filled(2, 4, one, {}), large = filled(4, 64, one, {}), square = filled(64, 64, one, {});
   constexpr auto two = ts::compile([](auto a, auto b) {
-    return std::tuple(ts::matmul(a, b), ts::matmul(ts::matmul(a, b), b));  // equal products are computed once
+    const auto once = ts::matmul(a, b);
+    return std::tuple(once, ts::matmul(once, b));
   });
   const ts::Profiler profiler;
   for (int i = 0; i < 4; ++i) (void)ts::eval(ts::tanh(small));
