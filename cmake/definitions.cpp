@@ -8,3 +8,4 @@
 #include <tessera/runtime/transport/reduce_shards.hpp>
 #include <tessera/tensor/oracle.hpp>
 #include <tessera/tessera.hpp>
+#include <tessera/train/profiler.hpp>

@@ -14,6 +14,7 @@
 #include <tessera/base/compiled.hpp>
 #include <tessera/base/dtype.hpp>
 #include <tessera/base/here.hpp>
+#include <tessera/base/json_text.hpp>
 #include <tessera/graph/trace/sharded_tensor.hpp>
 #include <tessera/parallel/state_dict.hpp>
 #include <tessera/runtime/memory/storage.hpp>

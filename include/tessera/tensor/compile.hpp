@@ -114,7 +114,7 @@ template <class F> class Compiled {
         if (asks_nothing()) recent.add(arguments, plan);
       }
       if (detail::is_plain(*plan)) try {
-          return Result(detail::run_plain(*plan, arguments.tensors, arguments.numbers));
+          return Result(detail::run_plain(*plan, arguments.tensors, arguments.numbers, source_));
         } catch (const error& e) {
           detail::rethrow_with_line(e, in_a_call, source_);
         }
@@ -127,7 +127,7 @@ template <class F> class Compiled {
       given_up = true;
     };
     try {
-      return detail::run_into<Result>(*plan, leaves, give_up_all);
+      return detail::run_into<Result>(*plan, leaves, give_up_all, source_);
     } catch (...) {
       if (given_up && !detail::overwrote(*plan)) {
         detail::RestoreLeaves restore{leaves};

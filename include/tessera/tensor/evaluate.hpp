@@ -61,13 +61,14 @@ template <class T, int Rank> template <class E> ShardedTensor<T, Rank> Evaluate<
     ProgramCache& cache = ExpressionPrograms<E>::find(expression);
     if (const PlanLease known = recent.find(arguments)) {
       cache.count_hit();
-      return ShardedTensor<T, Rank>(run_plain(*known, arguments.tensors, arguments.numbers));
+      return ShardedTensor<T, Rank>(run_plain(*known, arguments.tensors, arguments.numbers, expression.source));
     }
     CollectLeaves collect;
     collect_expression(expression, collect);
     const PlanLease plan = executable_in(cache, collect.leaves);
     recent.add(arguments, plan);
-    return run_into<ShardedTensor<T, Rank>>(*plan, collect.leaves, [] {});
+    return run_into<ShardedTensor<T, Rank>>(
+        *plan, collect.leaves, [] {}, expression.source);
   });
 }
 

@@ -12,6 +12,7 @@
 #if TESSERA_HAS_DEFINITIONS
 #include <utility>
 
+#include <tessera/runtime/executor/profile_hook.hpp>
 #include <tessera/runtime/oracle/oracle_run.hpp>
 #endif
 
@@ -24,6 +25,7 @@ TESSERA_ONCE Growable<Leaf> run_compared(runtime::Executable& executable, std::s
 
 #if TESSERA_HAS_DEFINITIONS
 TESSERA_ONCE Growable<Leaf> run_compared(runtime::Executable& executable, std::span<const Leaf> arguments) {
+  const runtime::ProfiledRange range(runtime::ProfiledWork::oracle);
   runtime::OracleRun run = runtime::run_with_oracle(executable, arguments);
   add_differences(run.compared, std::move(run.differences));
   return std::move(run.results);

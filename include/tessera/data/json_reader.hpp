@@ -1,5 +1,5 @@
-#ifndef TESSERA_DATA_JSON_HPP
-#define TESSERA_DATA_JSON_HPP
+#ifndef TESSERA_DATA_JSON_READER_HPP
+#define TESSERA_DATA_JSON_READER_HPP
 #include <tessera/base/push_macros.hpp>
 
 #include <tessera/base/compiled.hpp>
@@ -8,7 +8,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <cstdio>
 #include <string>
 #include <string_view>
 
@@ -17,22 +16,6 @@
 #include <tessera/base/source.hpp>
 
 namespace tessera::detail {
-
-/// A text as JSON, with its quotation marks.
-inline std::string json_text(std::string_view text) {
-  std::string made = "\"";
-  for (const char c : text) {
-    if (static_cast<unsigned char>(c) < 0x20) {
-      char escape[8];
-      std::snprintf(escape, sizeof(escape), "\\u%04x", static_cast<unsigned>(c));
-      made += escape;
-      continue;
-    }
-    if (c == '"' || c == '\\') made += '\\';
-    made += c;
-  }
-  return made + '"';
-}
 
 /// Reads JSON of objects, texts, whole numbers and arrays of whole numbers, and passes over other values. Errors:
 /// `file` with the operation, the name of the file, and what is wrong.
