@@ -1,4 +1,4 @@
-// expect: dim 1 of.*tensor 2 of the.*carry
+// expect: dim 1 of.*tensor 1 of the.*carry
 // lines: 6
 #include <utility>
 

@@ -20,7 +20,8 @@ namespace tessera::nn {
 /// A pre-norm transformer layer: x + attention(norm(x)), then x + mlp(norm(x)).
 ///
 ///     block(x)
-///     block(x, layer_dropout(rate, key))    // in training: dropout of what is added to x, as resid_pdrop of GPT-2
+///     block(x, layer_dropout(rate, key))    // in training: dropout of what is added to x, as resid_pdrop of GPT-2,
+///                                           // and of the weights of attention, as attn_pdrop
 ///     block.cached(x, cache, position)      // positions from `position` on; gives (result, new cache), see Attention
 /// A Stack of blocks takes the same arguments; with caches, call `nn::cached(blocks, x, caches, position)`.
 template <class Norm, class Attention, class Mlp> struct PreNormBlock {
@@ -38,7 +39,7 @@ template <class Norm, class Attention, class Mlp> struct PreNormBlock {
   template <class Rate, class Key>
   constexpr auto operator()(const auto& x, const LayerDropout<Rate, Key>& dropout, Here at = Here::current()) const {
     const tessera::detail::LayerCall call(at, x);
-    const auto middle = x + dropout.template drop<detail::dropout_of_attention>(attention(attention_norm(x)));
+    const auto middle = x + dropout.template drop<detail::dropout_of_attention>(attention(attention_norm(x), dropout));
     return middle + dropout.template drop<detail::dropout_of_mlp>(mlp(mlp_norm(middle)));
   }
   template <class X, class Cache, class Position>

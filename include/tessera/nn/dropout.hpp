@@ -34,15 +34,6 @@ template <std::uint32_t Stream = 0> struct Dropout {
   }
 };
 
-/// Dropout inside of a layer, an argument of its call in training: see layer_dropout.
-template <class Rate, class Key> struct LayerDropout {
-  Rate rate;
-  Key key;
-
-  static constexpr std::array field_names{"rate", "key"};
-  template <std::uint32_t Stream> constexpr auto drop(const auto& x) const { return dropout<Stream>(x, rate, key); }
-};
-
 namespace detail {
 
 /// A number as a Scalar, so that it can be in a struct that a Stack is called with.
@@ -56,9 +47,32 @@ template <class T> constexpr auto as_field(const T& x) {
 /// The streams of the dropouts in a layer of a transformer, which all have one key.
 inline constexpr std::uint32_t dropout_of_attention = 0x54524e53, dropout_of_cross = dropout_of_attention + 1,
                                dropout_of_hidden = dropout_of_attention + 2, dropout_of_mlp = dropout_of_attention + 3,
-                               dropout_of_weights = dropout_of_attention + 4;
+                               dropout_of_weights = dropout_of_attention + 4,
+                               dropout_of_cross_weights = dropout_of_attention + 5;
 
 }  // namespace detail
+
+/// Dropout in a layer, an argument of its call in training: see layer_dropout. Attention probabilities are drawn from
+/// the stream `OfWeights`.
+template <class Rate, class Key, std::uint32_t OfWeights = detail::dropout_of_weights> struct LayerDropout {
+  Rate rate;
+  Key key;
+  Rate weights_rate;
+
+  static constexpr std::array field_names{"rate", "key", "weights_rate"};
+  template <std::uint32_t Stream> constexpr auto drop(const auto& x) const { return dropout<Stream>(x, rate, key); }
+  /// For a second attention of the same layer.
+  template <std::uint32_t Stream> constexpr LayerDropout<Rate, Key, Stream> with_weights_of() const {
+    return {rate, key, weights_rate};
+  }
+  /// Whether the rate of the weights is known to be 0 when the layer is traced.
+  constexpr bool keeps_weights() const {
+    if constexpr (std::is_same_v<Rate, Scalar>)
+      return !weights_rate.traced() && weights_rate.value() == 0;
+    else
+      return false;
+  }
+};
 
 /// Dropout in a layer, for training: an argument of a call of a recurrent layer, a Block, an EncoderLayer, a
 /// DecoderLayer, or a Stack of such layers. Without it the layer drops nothing, as in evaluation. The rate is a number
@@ -66,12 +80,22 @@ inline constexpr std::uint32_t dropout_of_attention = 0x54524e53, dropout_of_cro
 /// each layer of a Stack drops different elements. If it is a tensor, such as ts::fold_in(key, i) of the index of a
 /// loop, all layers drop the same elements.
 ///
-///     layers(x, mask, ts::nn::layer_dropout(0.1, key))   // training
-///     layers(x, mask)                                    // evaluation
-template <NumberOperand Rate, class Key> constexpr auto layer_dropout(const Rate& rate, const Key& key) {
+///     layers(x, mask, ts::nn::layer_dropout(0.1, key))      // training
+///     layers(x, mask, ts::nn::layer_dropout(0.1, key, 0))   // training; attention drops no weights
+///     layers(x, mask)                                       // evaluation
+///
+/// The third argument is the rate at which attention drops its weights, by default the first (attn_pdrop of GPT-2; the
+/// first is resid_pdrop). With dropped weights attention stores [batch, heads, time, keys], see ts::attention_dropout;
+/// with the number 0 it is computed by tiles, with the same bits as in evaluation. A Scalar that is 0 when the program
+/// runs gives the same values, but for rounding.
+template <NumberOperand Rate, class Key, NumberOperand OfWeights>
+constexpr auto layer_dropout(const Rate& rate, const Key& key, const OfWeights& weights_rate) {
   using OfRate = decltype(detail::as_field(rate));
   using OfKey = decltype(detail::as_field(key));
-  return LayerDropout<OfRate, OfKey>{detail::as_field(rate), detail::as_field(key)};
+  return LayerDropout<OfRate, OfKey>{detail::as_field(rate), detail::as_field(key), detail::as_field(weights_rate)};
+}
+template <NumberOperand Rate, class Key> constexpr auto layer_dropout(const Rate& rate, const Key& key) {
+  return layer_dropout(rate, key, rate);
 }
 
 }  // namespace tessera::nn

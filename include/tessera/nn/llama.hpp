@@ -12,8 +12,10 @@
 #include <tessera/base/source.hpp>
 #include <tessera/graph/trace/layer_call.hpp>
 #include <tessera/graph/trace/stack.hpp>
+#include <tessera/nn/attention/dropped_weights.hpp>
 #include <tessera/nn/attention/kv_cache.hpp>
 #include <tessera/nn/block.hpp>
+#include <tessera/nn/dropout.hpp>
 #include <tessera/nn/embedding.hpp>
 #include <tessera/nn/linear.hpp>
 #include <tessera/nn/mlp.hpp>
@@ -31,6 +33,7 @@ namespace tessera::nn {
 /// queries.
 ///
 ///     attention(x)                           // positions 0, 1, ...
+///     attention(x, layer_dropout(rate, key)) // in training: drops weights after the softmax
 ///     attention.cached(x, cache, position)   // positions from `position` on; gives (result, new cache)
 /// `cached` writes the keys and values of x into the cache and attends to all positions up to each token, so results
 /// are those of `attention` of all positions at once. The position is a Scalar, so that every step runs the same plan,
@@ -48,10 +51,13 @@ template <Element T = float, class Projection = Linear<T, false>> struct Grouped
   static constexpr std::array field_names{"query", "key", "value", "out", "heads", "key_heads", "rotary"};
   constexpr auto operator()(const auto& x, Here at = Here::current()) const {
     const tessera::detail::LayerCall call(at, x);
-    const auto q = rotary_embedding(split(query(x), heads), 0, rotary);    // [B, T, H, E]
-    const auto k = rotary_embedding(split(key(x), key_heads), 0, rotary);  // [B, T, K, E]
-    const auto v = split(value(x), key_heads);
-    return merged(causal_attention(q, repeat_heads(k, q), repeat_heads(v, q)));
+    return merged(attend(x));
+  }
+  template <class Rate, class Key>
+  constexpr auto operator()(const auto& x, const LayerDropout<Rate, Key>& drop, Here at = Here::current()) const {
+    const tessera::detail::LayerCall call(at, x);
+    return detail::kept_or_dropped(
+        drop, [&] { return merged(attend(x)); }, [&] { return merged(attend(x, detail::of_weights(drop))); });
   }
   template <class X, class Cache, class Position>
   constexpr auto cached(const X& x, const Cache& cache, const Position& position, Here at = Here::current()) const {
@@ -67,6 +73,14 @@ template <Element T = float, class Projection = Linear<T, false>> struct Grouped
     return rearrange<"b t (h e) -> b t h e">(x, len<"h">(count));
   }
   constexpr auto merged(const auto& x) const { return out(rearrange<"b t h e -> b t (h e)">(x)); }
+
+ private:
+  constexpr auto attend(const auto& x, const auto&... dropout) const {
+    const auto q = rotary_embedding(split(query(x), heads), 0, rotary);    // [B, T, H, E]
+    const auto k = rotary_embedding(split(key(x), key_heads), 0, rotary);  // [B, T, K, E]
+    const auto v = split(value(x), key_heads);
+    return causal_attention(q, repeat_heads(k, q), repeat_heads(v, q), dropout...);
+  }
 };
 
 /// A layer of Llama: x + attention(norm(x)), then x + mlp(norm(x)), with RmsNorm, grouped-query attention, rotary

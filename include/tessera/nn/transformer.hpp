@@ -44,11 +44,12 @@ using FeedForward = Mlp<T, true, Activation, Projection>;
 ///     layer(x)
 ///     layer(x, mask)                               // mask [batch, time]: attends to the positions where it is true
 ///     layer(x, mask, layer_dropout(rate, key))     // in training; also without a mask
-/// PyTorch's src_key_padding_mask is the negation of the mask. Dropout is that of PyTorch, for the result of attention,
-/// the hidden features and the second product, but not for attention probabilities, which are never stored. A Stack of
-/// layers takes the same arguments. The activation is a type without members (nn/activation.hpp); PyTorch's
-/// activation="gelu" is ExactGelu. `Projection` is the type of the linear layers, such as LoraLinear or your own.
-/// Source: Vaswani et al., 1706.03762; pre-norm: Xiong et al., 2002.04745.
+/// PyTorch's src_key_padding_mask is the negation of the mask. Dropout is that of PyTorch, for attention probabilities,
+/// the result of attention, the hidden features and the second product. `layer_dropout(rate, key, 0)` drops no
+/// probabilities, which are then never stored. A Stack of layers takes the same arguments. The activation is a type
+/// without members (nn/activation.hpp); PyTorch's activation="gelu" is ExactGelu. `Projection` is the type of the
+/// linear layers, such as LoraLinear or your own. Source: Vaswani et al., 1706.03762; pre-norm: Xiong et al.,
+/// 2002.04745.
 template <Element T = float, NormPlace Place = NormPlace::post, class Activation = Relu, class Projection = Linear<T>>
 struct EncoderLayer {
   MultiHeadAttention<T, true, Projection> attention;
@@ -69,14 +70,15 @@ struct EncoderLayer {
   template <class Rate, class Key>
   constexpr auto operator()(const auto& x, const LayerDropout<Rate, Key>& dropout, Here at = Here::current()) const {
     const tessera::detail::LayerCall call(at, x);
-    return dropped(x, attention, dropout);
+    return dropped(
+        x, [&](const auto& v) { return attention(v, dropout); }, dropout);
   }
   template <class Rate, class Key>
   constexpr auto operator()(const auto& x, const auto& mask, const LayerDropout<Rate, Key>& dropout,
                             Here at = Here::current()) const {
     const tessera::detail::LayerCall call(at, x);
     return dropped(
-        x, [&](const auto& v) { return attention.masked(v, v, mask); }, dropout);
+        x, [&](const auto& v) { return attention.masked(v, v, mask, dropout); }, dropout);
   }
 
  private:
@@ -140,24 +142,24 @@ struct DecoderLayer {
                             Here at = Here::current()) const {
     const tessera::detail::LayerCall call(at, x);
     return dropped(
-        x, [&](const auto& v) { return attention.causal(v); }, [&](const auto& v) { return cross(v, memory); },
-        dropout);
+        x, [&](const auto& v) { return attention.causal(v, dropout); },
+        [&](const auto& v) { return cross(v, memory, of_cross(dropout)); }, dropout);
   }
   template <class Rate, class Key>
   constexpr auto operator()(const auto& x, const auto& memory, const auto& memory_mask,
                             const LayerDropout<Rate, Key>& dropout, Here at = Here::current()) const {
     const tessera::detail::LayerCall call(at, x);
     return dropped(
-        x, [&](const auto& v) { return attention.causal(v); },
-        [&](const auto& v) { return cross.masked(v, memory, memory_mask); }, dropout);
+        x, [&](const auto& v) { return attention.causal(v, dropout); },
+        [&](const auto& v) { return cross.masked(v, memory, memory_mask, of_cross(dropout)); }, dropout);
   }
   template <class Rate, class Key>
   constexpr auto operator()(const auto& x, const auto& memory, const auto& memory_mask, const auto& mask,
                             const LayerDropout<Rate, Key>& dropout, Here at = Here::current()) const {
     const tessera::detail::LayerCall call(at, x);
     return dropped(
-        x, [&](const auto& v) { return attention.causal(v, mask); },
-        [&](const auto& v) { return cross.masked(v, memory, memory_mask); }, dropout);
+        x, [&](const auto& v) { return attention.causal(v, mask, dropout); },
+        [&](const auto& v) { return cross.masked(v, memory, memory_mask, of_cross(dropout)); }, dropout);
   }
 
   template <class Memory> constexpr auto keys_and_values(const Memory& memory, Here at = Here::current()) const {
@@ -186,6 +188,10 @@ struct DecoderLayer {
         x, [&](const auto& v) { return dropout.template drop<detail::dropout_of_attention>(to_target(v)); },
         [&](const auto& v) { return dropout.template drop<detail::dropout_of_cross>(to_memory(v)); },
         [&](const auto& v) { return dropout.template drop<detail::dropout_of_mlp>(mlp(v, dropout)); });
+  }
+  /// The dropout of the attention to memory, whose weights have a stream of their own.
+  static constexpr auto of_cross(const auto& dropout) {
+    return dropout.template with_weights_of<detail::dropout_of_cross_weights>();
   }
   template <class Cache>
   constexpr auto decoded(const auto& x, const Cache& cache, const auto& position, const auto& to_memory) const {

@@ -136,6 +136,13 @@ struct RmsNormTag {
   }
 };
 
+/// Checks at the front of a loss that targets are as many as the rows of scores [..., classes].
+constexpr void check_targets(Value context, Value scores, Value targets, int rank) {
+  const int lead = scores.leading(rank);
+  build::same_extents(scores.at(context.source), lead, targets, targets.leading(rank - 1), rank - 1,
+                      build::ExtentsOf::positions);
+}
+
 template <int Rank> struct CrossEntropyTag {
   static constexpr const char* function = "cross_entropy";
   template <class Logits, class Targets> struct result {
@@ -154,6 +161,7 @@ template <int Rank> struct CrossEntropyTag {
   };
   // The logit of the target is selected by comparing positions, so sharded classes are not gathered.
   static constexpr Value emit(Value context, Value logits, Value targets) {
+    check_targets(context, logits, targets, Rank);
     const int lead = logits.leading(Rank), dim = logits.rank() - 1;
     logits = build::cast(logits.at(context.source), computed_as(logits.dtype()));
     const Value target = build::insert_singletons(targets.at(context.source), 1u << dim, logits.rank());

@@ -15,10 +15,22 @@ TESSERA_PLANNING_BEGIN
 
 namespace tessera::build {
 
+/// What same_extents compares: what its message says.
+enum class ExtentsOf : std::int8_t { examples, positions, classes };
+
 constexpr Value extent(Value x, int dim) {
   if (x.is_singleton(dim)) return x.number(1, DType::i64);
   x = shape_source(x).at(x.source);
   return x.make({.op = Op::extent, .dtype = DType::i64, .labels = pack_dim(dim)}, {x.id});
+}
+/// Checks that `count` dims of x, from dim `of_x` on, have the extents of dims of y, from `of_y` on, unless one of them
+/// has static extent 1: by a node that no value depends on.
+constexpr void same_extents(Value x, int of_x, Value y, int of_y, int count, ExtentsOf kind) {
+  x = shape_source(x).at(x.source), y = shape_source(y);
+  Node made{.op = Op::extent, .dtype = DType::i64, .labels = pack_dim(of_x)};
+  made.labels[1] = static_cast<std::int8_t>(of_y), made.labels[2] = static_cast<std::int8_t>(count);
+  made.labels[3] = static_cast<std::int8_t>(kind);
+  x.make(made, {x.id, y.id});
 }
 constexpr Value iota(Value like, int dim, DType type) {
   // Broadcast within a fused kernel, it would count along the dim of the kernel.
@@ -97,7 +109,47 @@ constexpr BrokenRule check_size(const NodeCheck& c) {
 }
 constexpr BrokenRule check_extent(const NodeCheck& c) {
   if (const BrokenRule broken = check_size(c); !broken.empty()) return broken;
-  return dim_of(c.node()) >= 0 && dim_of(c.node()) < c.x(0).rank ? BrokenRule{} : "the dim is a dim of the operand";
+  const Node& node = c.node();
+  if (node.arity < 1 || node.arity > 2) return "there are one or two operands";
+  for (int i = 0; i < node.arity; ++i)
+    if (node.labels[i] < 0 || node.labels[i] + (node.arity == 2 ? node.labels[2] : 1) > c.x(i).rank)
+      return "the dim is a dim of the operand";
+  return {};
+}
+/// Not constexpr on purpose: in a constant expression it ends the compilation.
+[[noreturn]] inline void fail_extents_of_operands_differ(const HostContext& c) {
+  const Node& node = c.node();
+  const std::string_view given = node.source.function();
+  const auto kind = static_cast<build::ExtentsOf>(node.labels[3]);
+  const auto text = [&](int i) {
+    return shape_text(c.graph.operand_node(c.id, i).dtype, c.shapes[c.graph.operand(c.id, i)]);
+  };
+  const bool of_vmap = kind == build::ExtentsOf::examples;
+  const auto examples = [&](int i) {
+    return std::to_string(c.shapes[c.graph.operand(c.id, i)][static_cast<std::size_t>(node.labels[i])]);
+  };
+  fail(errc::shape_mismatch, "[",
+       of_vmap         ? "vmap"
+       : given.empty() ? "loss"
+                       : given,
+       "] ",
+       of_vmap ? concat_text("arguments with ", examples(0), " and ", examples(1), " examples: ")
+       : kind == build::ExtentsOf::classes
+           ? std::string("targets that are probabilities must have the shape of the scores: ")
+           : std::string("targets must have the dims of the scores except the last: "),
+       text(0), " x ", text(1), node.source);
+}
+constexpr HostNumber number_of_extent(const HostContext& c) {
+  const Node& node = c.node();
+  const auto extent = [&](int i, int d) {
+    return c.shapes[c.graph.operand(c.id, i)][static_cast<std::size_t>(node.labels[i] + d)];
+  };
+  if (node.arity == 2)
+    for (int d = 0; d < node.labels[2]; ++d)
+      if (!c.graph.operand_node(c.id, 0).is_singleton(node.labels[0] + d) &&
+          !c.graph.operand_node(c.id, 1).is_singleton(node.labels[1] + d) && extent(0, d) != extent(1, d))
+        fail_extents_of_operands_differ(c);
+  return node.arity == 2 ? 0 : extent(0, 0);
 }
 constexpr BrokenRule check_arange(const NodeCheck& c) {
   if (!c.has_dim()) return "the dim is a dim of the node";
@@ -176,21 +228,23 @@ struct ConstantOp {
   };
 };
 
+// Of two operands it only checks their extents, see build::same_extents.
 struct ExtentOp {
   static constexpr OpRow row{.name = "extent",
                              .kind = OpKind::source,
-                             .arity = 1,
+                             .arity = any_arity,
                              .shape = scalar_shape,
                              .sharding = no_factors,
-                             .host = [](const HostContext& c) -> HostNumber {
-                               return c.shapes[c.graph.operand(c.id, 0)][static_cast<std::size_t>(dim_of(c.node()))];
-                             },
+                             .host = number_of_extent,
                              .host_source = HostSource::planned,
                              .flops = 0,
-                             .shape_only = 1,
+                             .shape_only = 3,
                              .recomputed = true};
   static constexpr BatchRule batch = [](const Batch& b) {
-    return Batch::same(build::extent(b.x(0), dim_of(b.node()) + 1));
+    if (b.arity() == 1) return Batch::same(build::extent(b.x(0), dim_of(b.node()) + 1));
+    Node made = b.node();
+    for (int i = 0; i < 2; ++i) made.labels[i] = static_cast<std::int8_t>(made.labels[i] + (b.differs(i) ? 1 : 0));
+    return Batch::same(b.x(0).make(made, {b.x(0).id, b.x(1).id}));
   };
   static constexpr CheckRule check = check_extent;
   static constexpr AttributeText attributes = tessera::detail::dim_text;

@@ -4,6 +4,7 @@
 
 #include <limits>
 #include <tuple>
+#include <type_traits>
 
 #include <tessera/base/dtype.hpp>
 #include <tessera/base/error.hpp>
@@ -11,6 +12,8 @@
 #include <tessera/graph/ir/value.hpp>
 #include <tessera/graph/trace/composed_call.hpp>
 #include <tessera/graph/trace/sharded_tensor.hpp>
+#include <tessera/graph/trace/stack.hpp>
+#include <tessera/graph/trace/tree.hpp>
 #include <tessera/ops/constraint.hpp>
 #include <tessera/ops/elementwise.hpp>
 #include <tessera/ops/reduction/reduce.hpp>
@@ -20,7 +23,27 @@ namespace tessera {
 
 namespace optim::detail {
 
-/// The element type of a sum over all tensors.
+/// Looks for a floating-point tensor of f64 in the type of a traced model.
+struct FindDouble {
+  bool found = false;
+  template <class Leaf> constexpr void leaf(const Leaf&) {
+    if constexpr (is_parameter_v<Leaf>) found = found || std::is_same_v<typename Leaf::element, double>;
+  }
+  template <class Block> constexpr void enter_stack(const Stack<Block>&) { found = found || of<Block>(); }
+  constexpr void enter_layer(int) {}
+  constexpr void leave_stack() {}
+
+  template <class Model> static constexpr bool of() {
+    FindDouble find;
+    Model model{};
+    for_each_leaf(model, find);
+    return find.found;
+  }
+};
+/// A sum over all tensors of models: f64 if any of them is f64, otherwise f32, also of bf16 and f16.
+template <class... Model> using SumOf = Sym<std::conditional_t<(FindDouble::of<Model>() || ...), double, float>, 0>;
+
+/// Its element type.
 constexpr DType summed_as(const Growable<Value>& values) {
   for (const Value& v : values)
     if (v.dtype() == DType::f64) return DType::f64;
@@ -75,21 +98,22 @@ template <class Model> constexpr Model scaled(const Model& gradients, const Valu
 
 /// global_norm of values of a trace.
 struct GlobalNorm {
-  template <class... X> constexpr Sym<float, 0> operator()(Here at, const X&... x) const {
+  template <class... X> constexpr SumOf<X...> operator()(Here at, const X&... x) const {
     Growable<Value> values;
     const auto add = [&](const Growable<Value>& of_one) {
       for (const Value& value : of_one) values.push_back(value);
     };
     (add(parameters_of(x)), ...);
     const Value total = sum_of_squares(values, Source::from(at));
-    return Sym<float, 0>(build::cast(build::apply<ops::SqrtOp>(total), DType::f32));
+    return SumOf<X...>(build::apply<ops::SqrtOp>(total));
   }
 };
 
 }  // namespace optim::detail
 
 /// The Euclidean norm of all elements of a model, as optax.global_norm: of the values of a traced function, or of a
-/// stored tensor or a tuple of stored tensors. Errors: structure without a floating-point tensor. Communication: one
+/// stored tensor or a tuple of stored tensors. Computed in f32, and in f64 if any tensor is f64, which also is the
+/// element type of the result. Errors: structure without a floating-point tensor. Communication: one
 /// all_reduce of a rank-0 tensor; partial values are reduced first.
 template <class Model> constexpr auto global_norm(const Model& model, Here at = Here::current()) {
   return optim::detail::GlobalNorm{}(at, model);
@@ -106,7 +130,7 @@ constexpr auto global_norm(const std::tuple<X...>& tensors, Here at = Here::curr
 
 /// Inside a traced function: scales gradients so that their global norm is at most `max_norm`, as
 /// optax.clip_by_global_norm; ts::clip_grad_norm has PyTorch's coefficient. Returns (clipped gradients, norm before
-/// clipping).
+/// clipping), the norm in f64 if any tensor is f64, otherwise in f32.
 ///
 /// Communication: one all_reduce of a rank-0 tensor, the sum over all tensors.
 /// Partial gradients are reduced first. Source: Pascanu, Mikolov, Bengio, 1211.5063.
@@ -118,14 +142,14 @@ constexpr auto clip_by_global_norm(const Model& gradients, const Limit& max_norm
   const Value limit = build::cast(lower(norm, max_norm), norm.dtype());
   // If the norm is below the limit, the scale is limit / limit, exactly 1.
   const Value scale = limit / build::apply<ops::MaximumOp>(norm, limit);
-  return std::tuple(optim::detail::scaled(gradients, scale, source), Sym<float, 0>(build::cast(norm, DType::f32)));
+  return std::tuple(optim::detail::scaled(gradients, scale, source), optim::detail::SumOf<Model>(norm));
 }
 
 /// Inside a traced function: scales gradients by min(max_norm / (norm + 1e-6), 1), where `norm` is the norm of all
 /// their elements together: Euclidean, or for another norm_type p the p-th root of the sum of |g|^p; with infinity the
-/// largest |g|. Returns (clipped gradients, norm before clipping), as torch.nn.utils.clip_grad_norm_ and
-/// FullyShardedDataParallel.clip_grad_norm_, for replicated and split gradients. If the norm is not finite, all
-/// gradients are NaN or 0; check the norm (error_if_nonfinite).
+/// largest |g|. Returns (clipped gradients, norm before clipping), the norm in f64 if any tensor is f64, as
+/// torch.nn.utils.clip_grad_norm_ and FullyShardedDataParallel.clip_grad_norm_, for replicated and split gradients. If
+/// the norm is not finite, all gradients are NaN or 0; check the norm (error_if_nonfinite).
 ///
 ///     const auto [clipped, norm] = ts::clip_grad_norm(gradient, 1.0, std::numeric_limits<double>::infinity());
 /// Errors: `option` for a norm_type that is not above 0; `structure` for a model without floating-point tensors.
@@ -138,7 +162,7 @@ constexpr auto clip_grad_norm(const Model& gradients, const Limit& max_norm, dou
   const Value norm = optim::detail::norm_of(optim::detail::parameters_of(gradients), norm_type, source);
   const Value scale = build::apply<ops::MinimumOp>(
       build::cast(lower(norm, max_norm), norm.dtype()) / (norm + norm.number(1e-6)), norm.number(1));
-  return std::tuple(optim::detail::scaled(gradients, scale, source), Sym<float, 0>(build::cast(norm, DType::f32)));
+  return std::tuple(optim::detail::scaled(gradients, scale, source), optim::detail::SumOf<Model>(norm));
 }
 
 /// Inside a traced function: the gradients, with each element clipped to [-limit, limit], as

@@ -21,11 +21,11 @@ namespace tessera {
 
 /// Inside a traced function: the sum of the products of corresponding elements of the floating-point tensors of two
 /// models of one structure, such as gradients and a direction (optax.tree_utils.tree_vdot). A tuple of tensors is a
-/// model too. Products are taken and summed in f32, in f64 for tensors of f64; the result is f32. Errors: structure if
-/// the models differ. Communication: one all_reduce of a rank-0 tensor.
+/// model too. Products are taken in f32, those of f64 in f64; the result is f64 if any tensor is f64, otherwise f32.
+/// Errors: structure if the models differ. Communication: one all_reduce of a rank-0 tensor.
 ///
 ///     const auto slope = ts::tree_vdot(gradient, direction);
-template <class Model> constexpr Sym<float, 0> tree_vdot(const Model& a, const Model& b, Here at = Here::current()) {
+template <class Model> constexpr auto tree_vdot(const Model& a, const Model& b, Here at = Here::current()) {
   using namespace optim::detail;
   const Source source = Source::from(at);
   const Growable<Value> of_a = parameters_of(a), of_b = parameters_of(b);
@@ -39,11 +39,11 @@ template <class Model> constexpr Sym<float, 0> tree_vdot(const Model& a, const M
         build::cast(build::sum_of(build::cast(x, type) * build::cast(y, type), (1u << x.rank()) - 1), wide);
     total = total.module == nullptr ? own : total + own;
   }
-  return Sym<float, 0>(build::cast(reduced(total), DType::f32));
+  return SumOf<Model>(reduced(total));
 }
 
 /// Inside a traced function: the sum of all elements of a model (optax.tree_utils.tree_sum); otherwise as tree_vdot.
-template <class Model> constexpr Sym<float, 0> tree_sum(const Model& model, Here at = Here::current()) {
+template <class Model> constexpr auto tree_sum(const Model& model, Here at = Here::current()) {
   using namespace optim::detail;
   const Source source = Source::from(at);
   const Growable<Value> values = parameters_of(model);
@@ -55,7 +55,7 @@ template <class Model> constexpr Sym<float, 0> tree_sum(const Model& model, Here
     const Value own = build::cast(build::sum_of(build::cast(x, computed_as(x.dtype())), (1u << x.rank()) - 1), wide);
     total = total.module == nullptr ? own : total + own;
   }
-  return Sym<float, 0>(build::cast(reduced(total), DType::f32));
+  return SumOf<Model>(reduced(total));
 }
 
 }  // namespace tessera

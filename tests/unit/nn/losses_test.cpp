@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <limits>
+#include <string>
 #include <tuple>
 #include <vector>
 
@@ -454,6 +455,37 @@ TEST(Ctc, OfTargetsThatDoNotFit) {
   EXPECT_EQ(of_masked.at(0).data[0], infinity);
   EXPECT_NEAR(of_masked.at(0).data[1], std::log(2.0), 1e-12);
   EXPECT_EQ(of_masked.at(1).data, (std::vector<double>{0, 0, 0, 0, -1, 0}));
+}
+
+TEST(Losses, OfTooManyTargetsAreErrorsOfTheLoss) {
+  const auto infer = []<class F>(const F&, const std::vector<ts::Shape>& shapes) {
+    return [shapes] { ts::infer_shapes(oracle::trace<F, Float<3>, Int<2>>().view(), shapes.data(), nullptr); };
+  };
+  const auto expect = [&](const auto& f, const char* name) {
+    EXPECT_NO_THROW(infer(f, {{4, 2, 3}, {4, 2}})()) << name;
+    const std::string text = "] targets must have the dims of the scores except the last: f32[4,2,3] x i32[5,2] at ";
+    tessera_test::expect_error(ts::errc::shape_mismatch, infer(f, {{4, 2, 3}, {5, 2}}), "[" + (name + text),
+                               "losses_test.cpp:");
+    tessera_test::expect_error(ts::errc::shape_mismatch, infer(f, {{4, 2, 3}, {4, 1}}), "x i32[4,1] at ");
+  };
+  expect([](const auto& x, const auto& t) { return ts::cross_entropy(x, t); }, "cross_entropy");
+  expect([](const auto& x, const auto& t) { return ts::cross_entropy<summed>(x, t); }, "cross_entropy");
+  expect([](const auto& x, const auto& t) { return ts::nll_loss<each_one>(x, t); }, "nll_loss");
+  expect([](const auto& x, const auto& t) { return ts::multi_margin_loss(x, t); }, "multi_margin_loss");
+  const auto of_each = [](const auto& x, const auto& t) {
+    return ts::vmap([](const auto& a, const auto& b) { return ts::cross_entropy(a, b); })(x, t);
+  };
+  EXPECT_NO_THROW(infer(of_each, {{4, 2, 3}, {4, 2}})());
+  tessera_test::expect_error(ts::errc::shape_mismatch, infer(of_each, {{4, 2, 3}, {4, 3}}), "[cross_entropy] targets",
+                             "f32[4,2,3] x i32[4,3] at ", "losses_test.cpp:");
+  const auto probabilities = [](const auto& x, const auto& t) { return ts::cross_entropy(x, t); };
+  tessera_test::expect_error(
+      ts::errc::shape_mismatch,
+      [&] {
+        const ts::Shape shapes[] = {{4, 3}, {4, 2}};
+        ts::infer_shapes(oracle::trace<decltype(probabilities), Float<2>, Float<2>>().view(), shapes, nullptr);
+      },
+      "[cross_entropy] targets that are probabilities must have the shape of the scores: f32[4,3] x f32[4,2] at ");
 }
 
 }  // namespace

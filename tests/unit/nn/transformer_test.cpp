@@ -40,13 +40,31 @@ template <std::uint32_t Stream> constexpr auto factors(const auto& x, const auto
 }
 constexpr std::uint32_t stream = nn::detail::dropout_of_attention;
 
-// As the forward functions of torch.nn.TransformerEncoderLayer and TransformerDecoderLayer are written, without dropout
-// of probabilities.
+/// Attention as F.multi_head_attention_forward writes it, with factors of the weights after the softmax: to the keys
+/// where the mask is true, and causal or not.
+template <std::uint32_t Stream, bool Causal>
+constexpr auto dropped_attention(const auto& a, const auto& x, const auto& memory, const auto& mask, const auto& rate,
+                                 const auto& key) {
+  const auto q = a.split(a.query(x)), k = a.split(a.key(memory)), v = a.split(a.value(memory));
+  const auto scores = ts::einsum<"bthe,bshe->bhts">(q, k) * (1 / std::sqrt(2.0));
+  const auto seen = ts::select(ts::unsqueeze<1>(ts::unsqueeze<1>(mask)), scores, -1e30);
+  const auto before = ts::select(ts::iota<2, int>(scores) < ts::iota<3, int>(scores), -1e30, seen);
+  const auto weights = ts::softmax<-1>([&] {
+    if constexpr (Causal)
+      return ts::Sym(before);
+    else
+      return ts::Sym(seen);
+  }());
+  return a.merged(ts::einsum<"bhts,bshe->bthe">(factors<Stream>(weights, rate, key) * weights, v));
+}
+
+// As the forward functions of torch.nn.TransformerEncoderLayer and TransformerDecoderLayer are written.
 struct DropInEncoder {
   constexpr auto operator()(const auto& layer, const auto& x, const auto& mask, const ts::Scalar& rate,
                             const ts::Scalar& key) const {
     const auto one = factors<stream>(x, rate, key), two = factors<stream + 3>(x, rate, key);
-    const auto own = layer.attention_norm(x + one * layer.attention.masked(x, x, mask));
+    const auto attended = dropped_attention<stream + 4, false>(layer.attention, x, x, mask, rate, key);
+    const auto own = layer.attention_norm(x + one * attended);
     const auto hidden = ts::relu(layer.mlp.up(own));
     const auto inside = factors<stream + 2>(hidden, rate, key);
     const auto want = layer.mlp_norm(own + two * layer.mlp.down(inside * hidden));
@@ -57,9 +75,13 @@ struct DropInEncoder {
 struct DropInDecoder {
   constexpr auto operator()(const auto& layer, const auto& x, const auto& memory, const auto& mask,
                             const ts::Scalar& rate, const ts::Scalar& key) const {
-    const auto own = x + factors<stream>(x, rate, key) * layer.attention.causal(layer.attention_norm(x));
+    const auto in = layer.attention_norm(x);
+    const auto all = ts::sum<2>(x) < 1e9;
+    const auto own = x + factors<stream>(x, rate, key) *
+                             dropped_attention<stream + 4, true>(layer.attention, in, in, all, rate, key);
     const auto crossed =
-        own + factors<stream + 1>(x, rate, key) * layer.cross.masked(layer.cross_norm(own), memory, mask);
+        own + factors<stream + 1>(x, rate, key) *
+                  dropped_attention<stream + 5, false>(layer.cross, layer.cross_norm(own), memory, mask, rate, key);
     const auto hidden = layer.mlp.up(layer.mlp_norm(crossed));
     const auto active = hidden * ts::ndtr(hidden);
     const auto want =
@@ -70,15 +92,25 @@ struct DropInDecoder {
                       factors<stream + 3>(x, rate, key), factors<stream + 1>(x, rate, key));
   }
 };
-// resid_pdrop of GPT-2.
+// attn_pdrop and resid_pdrop of GPT-2.
 struct DropInBlock {
   constexpr auto operator()(const auto& layer, const auto& x, const auto&, const ts::Scalar& rate,
                             const ts::Scalar& key) const {
     const auto one = factors<stream>(x, rate, key), two = factors<stream + 3>(x, rate, key);
-    const auto middle = x + one * layer.attention(layer.attention_norm(x));
-    const auto want = middle + two * layer.mlp(layer.mlp_norm(middle));
-    const auto none = layer(x, nn::layer_dropout(0, key));
-    return std::tuple(layer(x, nn::layer_dropout(rate, key)), want, none, layer(x), none, layer(x), one, two, one);
+    const auto all = ts::rearrange<"b t (h c e) -> b t h c e">(layer.attention.qkv(layer.attention_norm(x)),
+                                                               ts::len<"h">(2), ts::len<"c">(3));
+    const auto part = [&](const auto& i) { return ts::squeeze<3>(ts::slice<3>(all, i, 1)); };
+    const auto scores = ts::einsum<"bthe,bshe->bhts">(part(0), part(1)) * (1 / std::sqrt(2.0));
+    const auto weights =
+        ts::softmax<-1>(ts::select(ts::iota<2, int>(scores) < ts::iota<3, int>(scores), -1e30, scores));
+    const auto attended = [&](const auto& of) {
+      return layer.attention.out(ts::rearrange<"b t h e -> b t (h e)">(ts::einsum<"bhts,bshe->bthe">(of, part(2))));
+    };
+    const auto after = [&](const auto& middle) { return middle + two * layer.mlp(layer.mlp_norm(middle)); };
+    const auto want = after(x + one * attended(factors<stream + 4>(weights, rate, key) * weights));
+    const auto residual = after(x + one * layer.attention(layer.attention_norm(x)));
+    return std::tuple(layer(x, nn::layer_dropout(rate, key)), want, layer(x, nn::layer_dropout(0, key)), layer(x),
+                      layer(x, nn::layer_dropout(rate, key, 0)), residual, one, two, one);
   }
 };
 
@@ -101,8 +133,8 @@ template <class Drop, class Layer, class... Tensors> void expect_dropout(std::ve
   const oracle::Program program = oracle::trace<Drop, Layer, Tensors..., ts::Scalar, ts::Scalar>();
   const std::vector<Array> got = oracle::run(program.view(), arguments);
   oracle::expect_near(got.at(0), got.at(1), 1e-12, "written out");
-  oracle::expect_near(got.at(2), got.at(3), 1e-12, "a rate of 0");
-  oracle::expect_near(got.at(4), got.at(5), 1e-12, "a rate of 0");
+  oracle::expect_near(got.at(2), got.at(3), 0, "a rate of 0");
+  oracle::expect_near(got.at(4), got.at(5), 0, "no weights are dropped");
   double kept = 0, all = 0;
   for (std::size_t k = 6; k < 6 + static_cast<std::size_t>(masks); ++k)
     for (const double factor : got.at(k).data) {
@@ -170,7 +202,8 @@ struct DropInStack {
     const auto same = ts::key_data(key);
     const auto drops = nn::layer_dropout(0.3, same);
     return std::tuple(model.train(x, mask, key), model(x, mask), gradient, model.train(x, mask, same),
-                      one(one(x, mask, drops), mask, drops));
+                      one(one(x, mask, drops), mask, drops), model.layers(x, mask, nn::layer_dropout(0, key)),
+                      model.layers(x, mask, nn::layer_dropout(0.3, key, 0)));
   }
 };
 
@@ -185,6 +218,57 @@ TEST(Mlp, TakesAnActivationOfYourOwn) {
   oracle::expect_near(got.at(0), got.at(1), 1e-12);
 }
 
+/// A kernel of attention to all keys, which drops weights, and one that cannot.
+struct AllKeys {
+  constexpr auto operator()(const auto& q, const auto& k, const auto& v, const auto&... dropout) const {
+    return ts::attention(q, k, v, dropout...);
+  }
+};
+struct FourKeys {
+  constexpr auto operator()(const auto& q, const auto& k, const auto& v) const {
+    return ts::band_attention(q, k, v, 3, 0);
+  }
+};
+// With the values as weights of a product of width 1, dropped weights of Llama and of a kernel can be told from a sum.
+TEST(LayerDropout, IsOfTheKernelsOfAttention) {
+  constexpr auto run = ts::compile([](const auto& all, const auto& llama, const auto& x, const auto& rate,
+                                      const ts::Scalar& key) {
+    const auto drop = nn::layer_dropout(rate, key);
+    const auto of_all = [&](const auto&... dropped) {
+      const auto parts = ts::rearrange<"b t (h c e) -> c b t h e">(all.qkv(x), ts::len<"h">(2), ts::len<"c">(3));
+      const auto part = [&](const auto& i) { return ts::squeeze<0>(ts::slice<0>(parts, i, 1)); };
+      return all.out(ts::rearrange<"b t h e -> b t (h e)">(ts::attention(part(0), part(1), part(2), dropped...)));
+    };
+    const auto rotated = [&](const auto& y) { return ts::rotary_embedding(y, 0, llama.rotary); };
+    const auto q = rotated(llama.split(llama.query(x), llama.heads)), v = llama.split(llama.value(x), llama.key_heads);
+    const auto k = rotated(llama.split(llama.key(x), llama.key_heads));
+    const auto weights = ts::attention_dropout<stream + 4>(rate, key);
+    return std::tuple(all(x, drop), of_all(weights), llama(x, drop),
+                      llama.merged(ts::causal_attention(q, ts::repeat_heads(k, q), ts::repeat_heads(v, q), weights)));
+  });
+  const auto one = nn::single(ts::Mesh());
+  const auto all = nn::attention<float, true, AllKeys>(ts::Key(1), 8, 2, one, 1, 0.5);
+  const auto llama = nn::grouped_query_attention<float>(ts::Key(2), 8, 4, 2, one, 1, 0.5);
+  const auto x = ts::normal<float>(ts::Key(3), {2, 6, 8}, one.mesh);
+  const auto got = run(all, llama, x, ts::Scalar(0.4), ts::Scalar(7));
+  const auto none = run(all, llama, x, ts::Scalar(0.0), ts::Scalar(7));
+  const auto list = [](const auto& results) {
+    return std::apply([](const auto&... y) { return std::vector{ts::to_host(y)...}; }, results);
+  };
+  const auto some = list(got), whole = list(none);
+  for (const std::size_t i : {0, 2}) {
+    EXPECT_NE(some[i], whole[i]);
+    for (std::size_t e = 0; e < some[i].size(); ++e) {
+      ASSERT_NEAR(some[i][e], some[i + 1][e], 1e-5);
+      ASSERT_NEAR(whole[i][e], whole[i + 1][e], 1e-5);
+    }
+  }
+
+  const auto block = nn::block<float, FourKeys>(ts::Key(4), 8, 2, 16, one);
+  constexpr auto kept = ts::compile([](const auto& b, const auto& in) { return b(in, nn::layer_dropout(0.1, 1, 0)); });
+  EXPECT_EQ(ts::to_host(kept(block, x)).size(), 96U);
+}
+
 TEST(LayerDropout, InAStackIsTheSameOnEveryMesh) {
   constexpr auto run = ts::compile(DropInStack());
   std::vector<std::vector<float>> first;
@@ -194,7 +278,10 @@ TEST(LayerDropout, InAStackIsTheSameOnEveryMesh) {
     const auto x = ts::normal<float>(ts::Key(4), {4, 5, 6}, strategy.mesh, strategy.batch);
     const auto mask = ts::shard<2>(std::array<bool, 20>{1, 1, 1, 1, 0, 1, 1, 1, 1, 1, 1, 1, 0, 0, 0, 1, 1, 1, 1, 0},
                                    {4, 5}, strategy.mesh, strategy.batch);
-    const auto [trained, evaluated, gradient, same, twice] = run(layers, one, x, mask, ts::Key(5));
+    const auto [trained, evaluated, gradient, same, twice, no_rate, kept] = run(layers, one, x, mask, ts::Key(5));
+    EXPECT_EQ(ts::to_host(no_rate), ts::to_host(evaluated)) << "a rate of 0 gives the same bits as evaluation";
+    EXPECT_NE(ts::to_host(kept), ts::to_host(trained));
+    EXPECT_NE(ts::to_host(kept), ts::to_host(evaluated));
     const auto other = std::get<0>(run(layers, one, x, mask, ts::Key(6)));
     const std::vector<std::vector<float>> got{ts::to_host(trained), ts::to_host(evaluated),
                                               ts::to_host(gradient.layers[0].mlp.up.weight),

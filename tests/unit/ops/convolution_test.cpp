@@ -284,7 +284,18 @@ TEST(Convolution, Mistakes) {
   EXPECT_NO_THROW(infer(plain, {{1, 3, 3, 4}, {3, 2, 4, 6}})());
   tessera_test::expect_error(
       ts::errc::shape_mismatch, infer(plain, {{1, 2, 3, 4}, {3, 2, 4, 6}}),
-      "[conv] the window is longer than the padded dim: f32[1,2,3,4], 3, 1, 1, 0, 0, 2, 1, 1, 0, 0 at ",
+      "[conv] a window is longer than the padded dim: windows of 3, stride 1, dilation 1, along dim 1 of f32[1,2,3,4] "
+      "with padding of 0 and 0 at ",
+      "convolution_test.cpp:");
+  tessera_test::expect_error(
+      ts::errc::shape_mismatch,
+      infer(
+          [](const auto& a, const auto&) {
+            return ts::max_pool2d(a, {.window = {2, 4}, .strides = {3, 1}, .dilation = {1, 2}});
+          },
+          {{1, 2, 5, 4}, {3, 2, 4, 6}}),
+      "[max_pool2d] a window is longer than the padded dim: windows of 4, stride 1, dilation 2, along dim 2 of "
+      "f32[1,2,5,4] with padding of 0 and 0 at ",
       "convolution_test.cpp:");
   tessera_test::expect_error(ts::errc::shape_mismatch, infer(plain, {{1, 5, 3, 4}, {3, 2, 3, 6}}),
                              "[conv] in-features differ: f32[1,5,3,4] x f32[3,2,3,6], of [batch, spatial..., in] and "

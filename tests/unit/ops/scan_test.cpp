@@ -7,6 +7,7 @@
 
 #include "../../support/gradients.hpp"
 #include "../../support/written_out.hpp"
+#include "../base/expect_error.hpp"
 
 #include <tessera/ops/indexing/logcumsumexp.hpp>
 #include <tessera/partition/propagation/shapes.hpp>
@@ -332,6 +333,17 @@ TEST(Scan, RejectsACarryOfAnotherShape) {
               std::string::npos)
         << e.what();
   }
+  const auto second = [](const auto& x, const auto& xs) {
+    return std::get<0>(ts::scan(
+        [](const auto& h, const auto&) {
+          return std::tuple(std::pair(h.first, ts::concat<0>(h.second, h.second)), std::tuple());
+        },
+        std::pair(x, x), xs));
+  };
+  const Program of_two = trace<decltype(second), Float<1>, Float<2>>();
+  tessera_test::expect_error(
+      ts::errc::shape_mismatch, [&] { ts::infer_shapes(of_two.view(), arguments.data(), nullptr); },
+      "shape of its carry f32[4], but returns f32[8] as tensor 1 of it at ", "scan_test.cpp:");
 }
 TEST(Scan, RejectsStepsOfUnequalNumber) {
   const auto f = [](const auto& x, const auto& a, const auto& b, const ts::Dim& n) {

@@ -7,7 +7,10 @@
 #include <utility>
 #include <vector>
 
+#include "../base/expect_error.hpp"
 #include "vmap_compared.hpp"
+
+#include <tessera/partition/propagation/shapes.hpp>
 
 namespace ts = tessera;
 using namespace oracle;
@@ -361,6 +364,31 @@ TEST(Vmap, Errors) {
     })(x);
   };
   EXPECT_THROW((trace<decltype(deep), Float<3>>()), ts::error);
+
+  // Also where no operation has both arguments, and in a vmap that maps one of them.
+  const auto infer = []<class F>(const F&, const std::vector<ts::Shape>& shapes) {
+    return [shapes] { ts::infer_shapes(trace<F, Float<3>, Float<2>>().view(), shapes.data(), nullptr); };
+  };
+  constexpr auto apart = [](const auto& x, const auto& y) {
+    return ts::vmap([](const auto& a, const auto& b) { return std::tuple(ts::sum(a), ts::sum(b)); })(x, y);
+  };
+  EXPECT_NO_THROW(infer(apart, {{4, 3, 2}, {4, 6}})());
+  tessera_test::expect_error(ts::errc::shape_mismatch, infer(apart, {{4, 3, 2}, {5, 3}}),
+                             "[vmap] arguments with 4 and 5 examples: f32[4,3,2] x f32[5,3] at ", "vmap_test.cpp:");
+  constexpr auto nested = [](const auto& x, const auto& y) {
+    return ts::vmap([&](const auto& a) {
+      return ts::vmap([](const auto& b, const auto& c) { return std::tuple(ts::sum(b), ts::sum(c)); })(a, y);
+    })(x);
+  };
+  EXPECT_NO_THROW(infer(nested, {{7, 4, 2}, {4, 6}})());
+  tessera_test::expect_error(ts::errc::shape_mismatch, infer(nested, {{7, 4, 2}, {5, 6}}),
+                             "[vmap] arguments with 4 and 5 examples: f32[7,4,2] x f32[5,6] at ", "vmap_test.cpp:");
+  constexpr auto unused = [](const auto& x, const auto& y) {
+    return ts::vmap([](const auto& a, const auto&) { return a + 1.0; }, ts::in_axes<0, 1>)(x, y);
+  };
+  EXPECT_NO_THROW(infer(unused, {{4, 3, 2}, {6, 4}})());
+  tessera_test::expect_error(ts::errc::shape_mismatch, infer(unused, {{4, 3, 2}, {4, 6}}),
+                             "[vmap] arguments with 4 and 6 examples: ", "vmap_test.cpp:");
 }
 
 }  // namespace

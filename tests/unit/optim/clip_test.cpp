@@ -1,6 +1,9 @@
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <tuple>
+#include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "../../support/traced.hpp"
@@ -9,6 +12,8 @@
 
 #include <tessera/optim/clip.hpp>
 #include <tessera/optim/tree_vdot.hpp>
+#include <tessera/tensor/compile.hpp>
+#include <tessera/tensor/host.hpp>
 
 namespace ts = tessera;
 using namespace every_leaf;
@@ -72,6 +77,40 @@ TEST(TreeVdot, AddsUpTheProductsOfAllTensors) {
   const std::vector<Array> results = oracle::run(program.view(), arguments);
   EXPECT_NEAR(results.at(0).data[0], product, 1e-12 * std::fabs(product));
   EXPECT_NEAR(results.at(1).data[0], sum, 1e-12);
+}
+
+template <class T> struct Layers {
+  ts::Stack<ts::nn::Linear<T>> layers;
+  ts::ShardedTensor<std::int64_t, 1> indices;
+};
+struct NormsAndSums {
+  constexpr auto operator()(const auto& m) const {
+    const auto clipped = ts::clip_by_global_norm(m, 1.0), torch = ts::clip_grad_norm(m, 1.0, 3);
+    return std::tuple(ts::global_norm(m), std::get<1>(clipped), std::get<1>(torch), ts::tree_vdot(m, m),
+                      ts::tree_sum(m));
+  }
+};
+template <class Result, class T>
+inline constexpr bool gives_v =
+    std::is_same_v<decltype(NormsAndSums{}(std::declval<const Result&>())),
+                   std::tuple<ts::Sym<T, 0>, ts::Sym<T, 0>, ts::Sym<T, 0>, ts::Sym<T, 0>, ts::Sym<T, 0>>>;
+template <class T> using Pair = std::tuple<ts::Sym<float, 1>, ts::Sym<T, 2>>;
+static_assert(gives_v<Model, double> && gives_v<Layers<double>, double> && gives_v<Pair<double>, double>);
+static_assert(gives_v<Layers<float>, float> && gives_v<Layers<ts::bf16>, float> && gives_v<Pair<ts::f16>, float> &&
+              gives_v<Pair<std::int64_t>, float>);
+
+// 1 + 2^-40 and 2^-40 can't be told from 1 and 0 in f32.
+TEST(TreeVdot, AndNormsOfDoublesKeepTheirDigits) {
+  constexpr auto run = ts::compile(NormsAndSums{});
+  const double small = 0x1p-40;
+  const auto sums = run(std::tuple(ts::shard<float>({1, 0}, ts::Mesh()), ts::shard<double>({small}, ts::Mesh())));
+  EXPECT_EQ(ts::item(std::get<4>(sums)), 1 + small);
+  const auto long_one = run(std::tuple(ts::shard<float>({1, 0}, ts::Mesh()), ts::shard<double>({0x1p-20}, ts::Mesh())));
+  EXPECT_EQ(ts::item(std::get<3>(long_one)), 1 + small);
+  EXPECT_DOUBLE_EQ(ts::item(std::get<0>(long_one)), std::sqrt(1 + small));
+  EXPECT_DOUBLE_EQ(ts::item(std::get<1>(long_one)), std::sqrt(1 + small));
+  EXPECT_DOUBLE_EQ(ts::item(std::get<2>(long_one)), std::cbrt(1 + 0x1p-60));
+  EXPECT_DOUBLE_EQ(ts::item(ts::global_norm(ts::shard<double>({1, 0x1p-20}, ts::Mesh()))), std::sqrt(1 + small));
 }
 
 TEST(Clip, OfZerosIsZero) {

@@ -100,7 +100,7 @@ template <class Leaf> constexpr const Value& value_behind(const Leaf& leaf) {
     return leaf.placeholder();
 }
 
-/// Which dim of a carry a message is about: "dim 0 of tensor 2 of the carry", counted from 1 as results are.
+/// Which dim of a carry a message is about: "dim 0 of tensor 1 of the carry", both counted from 0.
 class CarryPlace {
  public:
   static constexpr int named = 8;  ///< tensors that have their own text
@@ -109,7 +109,7 @@ class CarryPlace {
   constexpr CarryPlace(int tensor, int dim) {
     append("dim ", '0' + dim);
     if (tensor < named)
-      append(" of tensor ", '1' + tensor);
+      append(" of tensor ", '0' + tensor);
     else
       append(" of a tensor behind the first ", '0' + named);
     append(" of the carry");

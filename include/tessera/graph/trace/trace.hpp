@@ -50,8 +50,8 @@ struct BindProgram {
 
 /// Which tensor of a result a message is about.
 inline constexpr std::string_view result_places[] = {
-    "tensor 1 of the result", "tensor 2 of the result", "tensor 3 of the result", "tensor 4 of the result",
-    "tensor 5 of the result", "tensor 6 of the result", "tensor 7 of the result", "tensor 8 of the result"};
+    "tensor 0 of the result", "tensor 1 of the result", "tensor 2 of the result", "tensor 3 of the result",
+    "tensor 4 of the result", "tensor 5 of the result", "tensor 6 of the result", "tensor 7 of the result"};
 
 /// Lists the nodes of a traced result, leaf by leaf.
 struct CollectOutputs {

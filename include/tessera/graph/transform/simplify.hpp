@@ -24,12 +24,13 @@ TESSERA_DEFINED_IN_OPS_END
 
 namespace detail {
 
-/// By node: 1 if an output depends on it.
+/// By node: 1 if an output depends on it, or if it checks shapes.
 constexpr Growable<std::uint8_t> live_nodes(const GraphView& graph) {
   Growable<std::uint8_t> made(static_cast<std::size_t>(graph.size));
   std::uint8_t* const live = made.data();
   for (int k = 0; k < graph.output_count; ++k) live[graph.outputs[k]] = 1;
   for (int id = graph.size - 1; id >= 0; --id) {
+    if (graph.nodes[id].op == Op::extent && graph.nodes[id].arity == 2) live[id] = 1;
     if (live[id] == 0) continue;
     const std::int32_t* const own = graph.operands + graph.nodes[id].first;
     for (int i = graph.nodes[id].arity - 1; i >= 0; --i)

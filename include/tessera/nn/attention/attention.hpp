@@ -13,7 +13,9 @@
 #include <tessera/base/source.hpp>
 #include <tessera/graph/trace/layer_call.hpp>
 #include <tessera/graph/trace/sharded_tensor.hpp>
+#include <tessera/nn/attention/dropped_weights.hpp>
 #include <tessera/nn/attention/kv_cache.hpp>
+#include <tessera/nn/dropout.hpp>
 #include <tessera/nn/linear.hpp>
 #include <tessera/ops/attention/attention.hpp>
 #include <tessera/ops/data_movement/rearrange.hpp>
@@ -23,7 +25,9 @@ namespace tessera::nn {
 
 /// ts::causal_attention as a kernel of Attention.
 struct CausalAttention {
-  constexpr auto operator()(const auto& q, const auto& k, const auto& v) const { return causal_attention(q, k, v); }
+  constexpr auto operator()(const auto& q, const auto& k, const auto& v, const auto&... dropout) const {
+    return causal_attention(q, k, v, dropout...);
+  }
   constexpr auto cached(const auto& q, const auto& k, const auto& v, const auto& cache, const auto& position) const {
     return detail::cached_attention<false>(q, k, v, cache, position);
   }
@@ -49,6 +53,15 @@ struct CausalAttention {
 ///       const auto next = cache.updated(k, v, at);
 ///       return std::tuple(ts::band_attention(q, next.keys, next.values, 255, 0, at), next);
 ///     }
+///
+/// In training, `attention(x, layer_dropout(rate, key))` drops attention probabilities. A kernel of your own then takes
+/// a ts::attention_dropout as its fourth argument, or is called with `layer_dropout(rate, key, 0)`; otherwise the error
+/// is `unsupported`:
+///
+///     constexpr auto operator()(const auto& q, const auto& k, const auto& v, const auto&... dropout) const {
+///       return ts::attention(q, k, v, dropout...);
+///     }
+///
 /// `Projection` is the type of both linear layers, such as LoraLinear or your own, which is called with a tensor.
 /// One weight computes queries, keys and values. Its columns are ordered (head, q/k/v, width), so a mesh axis that
 /// splits the columns splits heads. Communication: with split heads, an all_reduce of the result; with a split time
@@ -66,6 +79,26 @@ struct Attention {
     const auto all = split(x);
     const auto q = part<0>(all), k = part<1>(all), v = part<2>(all);
     return merged(Kernel{}(q, k, v));
+  }
+  template <class Rate, class Key>
+  constexpr auto operator()(const auto& x, const LayerDropout<Rate, Key>& drop, Here at = Here::current()) const {
+    const tessera::detail::LayerCall call(at, x);
+    const auto all = split(x);
+    const auto q = part<0>(all), k = part<1>(all), v = part<2>(all);
+    const auto dropped = [&] {
+      const auto weights = detail::of_weights(drop);
+      if constexpr (requires { Kernel{}(q, k, v, weights); }) {
+        return merged(Kernel{}(q, k, v, weights));
+      } else {
+        tessera::detail::trace_in(x).refuse(
+            errc::unsupported,
+            "[attention] dropout of weights: this kernel of nn::Attention has no operator()(q, k, v, dropout), which "
+            "takes a ts::attention_dropout; nn::layer_dropout(rate, key, 0) drops no weights");
+        return merged(Kernel{}(q, k, v));
+      }
+    };
+    return detail::kept_or_dropped(
+        drop, [&] { return merged(Kernel{}(q, k, v)); }, dropped);
   }
   template <class X, class Cache, class Position>
   constexpr auto cached(const X& x, const Cache& cache, const Position& position, Here at = Here::current()) const {

@@ -13,6 +13,7 @@
 #include <tessera/base/source.hpp>
 #include <tessera/graph/trace/layer_call.hpp>
 #include <tessera/graph/trace/settle.hpp>
+#include <tessera/nn/attention/dropped_weights.hpp>
 #include <tessera/nn/attention/kv_cache.hpp>
 #include <tessera/nn/dropout.hpp>
 #include <tessera/nn/linear.hpp>
@@ -84,38 +85,57 @@ template <Element T = float, bool Bias = true, class Projection = Linear<T, Bias
     const tessera::detail::LayerCall call(at, x);
     return merged(tessera::attention(split(query(x)), split(key(memory)), split(value(memory)), bias));
   }
-  template <class Rate, class Key>
-  constexpr auto operator()(const auto& x, const LayerDropout<Rate, Key>& drop, Here at = Here::current()) const {
+  template <class Rate, class Key, std::uint32_t S>
+  constexpr auto operator()(const auto& x, const LayerDropout<Rate, Key, S>& drop, Here at = Here::current()) const {
     return (*this)(x, x, drop, at);
   }
-  template <class Rate, class Key>
-  constexpr auto operator()(const auto& x, const auto& memory, const LayerDropout<Rate, Key>& drop,
+  template <class Rate, class Key, std::uint32_t S>
+  constexpr auto operator()(const auto& x, const auto& memory, const LayerDropout<Rate, Key, S>& drop,
                             Here at = Here::current()) const {
     const tessera::detail::LayerCall call(at, x);
-    return merged(tessera::attention(split(query(x)), split(key(memory)), split(value(memory)), of_weights(drop)));
+    return detail::kept_or_dropped(
+        drop, [&] { return (*this)(x, memory, at); },
+        [&] {
+          return merged(
+              tessera::attention(split(query(x)), split(key(memory)), split(value(memory)), detail::of_weights(drop)));
+        });
   }
-  template <class Rate, class Key>
-  constexpr auto causal(const auto& x, const LayerDropout<Rate, Key>& drop, Here at = Here::current()) const {
+  template <class Rate, class Key, std::uint32_t S>
+  constexpr auto causal(const auto& x, const LayerDropout<Rate, Key, S>& drop, Here at = Here::current()) const {
     const tessera::detail::LayerCall call(at, x);
-    return merged(causal_attention(split(query(x)), split(key(x)), split(value(x)), of_weights(drop)));
+    return detail::kept_or_dropped(
+        drop, [&] { return causal(x, at); },
+        [&] {
+          return merged(causal_attention(split(query(x)), split(key(x)), split(value(x)), detail::of_weights(drop)));
+        });
   }
-  template <class Rate, class Key>
-  constexpr auto causal(const auto& x, const auto& mask, const LayerDropout<Rate, Key>& drop,
+  template <class Rate, class Key, std::uint32_t S>
+  constexpr auto causal(const auto& x, const auto& mask, const LayerDropout<Rate, Key, S>& drop,
                         Here at = Here::current()) const {
     const tessera::detail::LayerCall call(at, x);
-    return merged(causal_attention(split(query(x)), split(key(x)), split(value(x)), of_weights(drop), of_keys(mask)));
+    return detail::kept_or_dropped(
+        drop, [&] { return causal(x, mask, at); },
+        [&] {
+          return merged(causal_attention(split(query(x)), split(key(x)), split(value(x)), detail::of_weights(drop),
+                                         of_keys(mask)));
+        });
   }
-  template <class Rate, class Key>
-  constexpr auto masked(const auto& x, const auto& memory, const auto& mask, const LayerDropout<Rate, Key>& drop,
+  template <class Rate, class Key, std::uint32_t S>
+  constexpr auto masked(const auto& x, const auto& memory, const auto& mask, const LayerDropout<Rate, Key, S>& drop,
                         Here at = Here::current()) const {
-    return biased(x, memory, of_keys(mask), drop, at);
+    return detail::kept_or_dropped(
+        drop, [&] { return masked(x, memory, mask, at); }, [&] { return biased(x, memory, of_keys(mask), drop, at); });
   }
-  template <class Rate, class Key>
-  constexpr auto biased(const auto& x, const auto& memory, const auto& bias, const LayerDropout<Rate, Key>& drop,
+  template <class Rate, class Key, std::uint32_t S>
+  constexpr auto biased(const auto& x, const auto& memory, const auto& bias, const LayerDropout<Rate, Key, S>& drop,
                         Here at = Here::current()) const {
     const tessera::detail::LayerCall call(at, x);
-    return merged(
-        tessera::attention(split(query(x)), split(key(memory)), split(value(memory)), of_weights(drop), bias));
+    return detail::kept_or_dropped(
+        drop, [&] { return biased(x, memory, bias, at); },
+        [&] {
+          return merged(tessera::attention(split(query(x)), split(key(memory)), split(value(memory)),
+                                           detail::of_weights(drop), bias));
+        });
   }
   template <class X, class Cache, class Position>
   constexpr auto cached(const X& x, const Cache& cache, const Position& position, Here at = Here::current()) const {
@@ -133,9 +153,6 @@ template <Element T = float, bool Bias = true, class Projection = Linear<T, Bias
   constexpr auto merged(const auto& x) const { return out(rearrange<"b t h e -> b t (h e)">(x)); }
 
  private:
-  static constexpr auto of_weights(const auto& drop) {
-    return attention_dropout<detail::dropout_of_weights>(drop.rate, drop.key);
-  }
   /// A mask [batch, keys] for all heads and queries.
   static constexpr auto of_keys(const auto& mask) { return unsqueeze<1>(unsqueeze<1>(mask)); }
 };

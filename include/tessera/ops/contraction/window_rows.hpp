@@ -84,6 +84,15 @@ constexpr int windowed_count(const Node& node) { return node.labels[1]; }
 /// Whether the windows are a slice with steps, or are added where such a slice was.
 constexpr bool of_slices(const Node& node) { return node.labels[3] != 0; }
 
+/// Not constexpr on purpose: in a constant expression it ends the compilation.
+[[noreturn]] inline void fail_windows(const ShapeContext& c, const char* why, const WindowedDim& own,
+                                      std::int64_t behind) {
+  const std::string_view given = c.node().source.function();
+  fail(errc::shape_mismatch, "[", given.empty() ? "conv" : given, "] ", why, ": windows of ", own.size, ", stride ",
+       own.stride, ", dilation ", own.dilation, ", along dim ", own.line, " of ",
+       shape_text(shown_dtype(c, 0), c.operand(0)), " with padding of ", own.before, " and ", behind, c.node().source);
+}
+
 constexpr WindowedDims patches_windows(const ShapeContext& c) {
   WindowedDims dims;
   const int first = dim_of(c.node());
@@ -100,14 +109,14 @@ constexpr WindowedDims patches_windows(const ShapeContext& c) {
     const bool slices = of_slices(c.node());
     if (slices && own.stride < 1) fail_shapes(c, "the step is below 1", "slice");
     if (own.size < 1 || own.stride < 1 || own.dilation < 1)
-      fail_shapes(c, "a window size, stride or dilation is below 1", "conv");
-    if (!slices && own.before < 0) fail_shapes(c, "negative padding", "conv");
+      fail_windows(c, "a window size, stride or dilation is below 1", own, c.number(at + 4));
+    if (!slices && own.before < 0) fail_windows(c, "negative padding", own, c.number(at + 4));
     std::int64_t last = 0, padded = 0;  // the offset of a window's last element; the padded extent
     if (!add_fits(own.extent, own.before, padded) || !add_fits(padded, c.number(at + 4), padded)) fail_large(c);
     if (slices && (own.before > 0 || c.number(at + 4) > 0 || padded < 1))
       fail_shapes(c, "start and size are outside the dim", "slice");
     if (!multiply_fits(own.size - 1, own.dilation, last) || padded <= last)
-      fail_shapes(c, "the window is longer than the padded dim", "conv");
+      fail_windows(c, "a window is longer than the padded dim", own, c.number(at + 4));
     own.count = (padded - last - 1) / own.stride + 1;
     dims.push_back(own);
   }

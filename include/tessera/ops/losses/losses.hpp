@@ -211,6 +211,7 @@ struct BceWithPositiveWeightLoss : ElementLoss {
 };
 
 template <int Rank, LossReduction Reduction> struct NllTag {
+  static constexpr const char* function = "nll_loss";
   template <class Scores, class Targets, class Ignored, class... Weight>
   struct result : CrossEntropyTag<Rank>::template result<Scores, Targets> {
     static constexpr int rank = Reduction == LossReduction::each ? Targets::rank : 0;
@@ -218,6 +219,7 @@ template <int Rank, LossReduction Reduction> struct NllTag {
   };
   static constexpr Value emit(Value context, Value scores, Value targets, Value ignored,
                               std::same_as<Value> auto... weight) {
+    check_targets(context, scores, targets, Rank);
     const int lead = scores.leading(Rank), dim = scores.rank() - 1;
     scores = build::cast(scores.at(context.source), computed_as(scores.dtype()));
     targets = targets.at(context.source);
@@ -234,6 +236,7 @@ template <int Rank, LossReduction Reduction> struct NllTag {
 };
 
 template <int Rank, LossReduction Reduction> struct SmoothedCrossEntropyTag {
+  static constexpr const char* function = "cross_entropy";
   template <class Logits, class Targets, class Smoothing, class Z, class Ignored, class... Weight>
   struct result : CrossEntropyTag<Rank>::template result<Logits, Targets> {
     static constexpr int rank = Reduction == LossReduction::each ? Targets::rank : 0;
@@ -241,6 +244,7 @@ template <int Rank, LossReduction Reduction> struct SmoothedCrossEntropyTag {
   };
   static constexpr Value emit(Value context, Value logits, Value targets, Value smoothing, Value z, Value ignored,
                               std::same_as<Value> auto... class_weight) {
+    check_targets(context, logits, targets, Rank);
     const int lead = logits.leading(Rank), dim = logits.rank() - 1;
     logits = build::cast(logits.at(context.source), computed_as(logits.dtype()));
     targets = targets.at(context.source);
@@ -285,6 +289,8 @@ template <int Rank, LossReduction Reduction> struct SoftCrossEntropyTag {
                      "[cross_entropy] ignore_index: targets that are probabilities have no index to ignore; give "
                      "positions to be ignored probabilities of 0");
     const int lead = logits.leading(Rank), dim = logits.rank() - 1;
+    build::same_extents(logits.at(context.source), lead, targets, targets.leading(Rank), Rank,
+                        build::ExtentsOf::classes);
     logits = build::cast(logits.at(context.source), computed_as(logits.dtype()));
     targets = build::cast(targets.at(context.source), logits.dtype());
     const Value most = build::constant_reduce(Op::max, logits, 1u << dim), shifted = logits - most;

@@ -94,6 +94,7 @@ template <int P> struct MultiMarginLoss : RowLoss {
   static constexpr bool fits = std::is_integral_v<typename Targets::type> && labels_loss_v<X, Targets, 1> &&
                                (weighs_classes_v<X, Weight> && ...);
   static constexpr Value of(Value x, Value target, Value margin, std::same_as<Value> auto... weight) {
+    check_targets(x, x, target, x.rank());
     const int dim = x.rank() - 1;
     const Value zero = x.number(0), classes = build::cast(build::iota(x, dim, DType::i32), x.dtype());
     const Value picked = build::equal(classes, with_class_dim(target, x));

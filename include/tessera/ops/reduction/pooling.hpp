@@ -116,6 +116,7 @@ template <int N> constexpr Value sum_of_taps(Value windows, int first, const Val
 }
 
 template <int N> struct MaxPoolTag {
+  static constexpr const char* function = N == 1 ? "max_pool1d" : N == 2 ? "max_pool2d" : "max_pool3d";
   template <class X, class... Options> using result = PoolResult<N, X>;
   static constexpr Value emit(Value context, Value x, auto... options) {
     const Value all[] = {as_size(options)...};
@@ -140,6 +141,7 @@ template <int N> struct MaxPoolTag {
 };
 
 template <int N> struct AvgPoolTag {
+  static constexpr const char* function = N == 1 ? "avg_pool1d" : N == 2 ? "avg_pool2d" : "avg_pool3d";
   template <class X, class... Options> using result = PoolResult<N, X>;
   static constexpr Value emit(Value context, Value x, auto... options) {
     const Value all[] = {as_size(options)...};
@@ -257,6 +259,7 @@ constexpr auto avg_pool3d(const X& x, const AvgPool<3>& options, Here at = Here:
 
 namespace detail {
 template <int N> struct LpPoolTag {
+  static constexpr const char* function = N == 1 ? "lp_pool1d" : N == 2 ? "lp_pool2d" : "lp_pool3d";
   template <class X, class P, class... Options> using result = PoolResult<N, X>;
   static constexpr Value emit(Value context, Value x, Value p, auto... options) {
     const Value all[] = {as_size(options)...};

@@ -112,12 +112,17 @@ constexpr auto map_batched(const F& f, const Xs& xs, Source source, const Name* 
   const OpenBody one = body.end();
   const Value around{&module, one.around, -1, source};
   Growable<Batched> arguments;
+  Value first{};
   for (std::size_t i = 0; i < body.operands().size(); ++i) {
     Value outer = around.with(body.operands()[i]);
     const bool is_slice = body.is_slice(static_cast<int>(i));
     if (is_slice) outer = in_one_block(outer);
     // Along a dim of static extent 1 there is one example, which broadcasts.
     const bool differs = is_slice && !outer.is_singleton(0);
+    if (differs && first.module == nullptr)
+      first = outer.at(source);
+    else if (differs)
+      build::same_extents(first, 0, outer, 0, 1, build::ExtentsOf::examples);
     if (is_slice && !differs) outer = build::drop_singletons(outer, 1);
     arguments.push_back({outer.id, static_cast<std::int8_t>(differs ? 0 : -1)});
   }
@@ -166,9 +171,9 @@ template <int... Axes> inline constexpr InAxes<Axes...> in_axes{};
 /// other as a tuple of its fields; a struct that f returns becomes a Stack, see ts::all_layers: as a result of the
 /// program it is whole along the examples on each device, while tensors and tuples stay split. f may call a
 /// ts::shard_map; in the function of one, vmap maps local values, and collectives over axes of the mesh are made once
-/// for all examples. A number as the key of draws gives each example its own. Errors: capacity for a tensor of 8 dims
-/// in f; arguments with different numbers of examples are an error of the first operation that has both. Communication:
-/// that of the operations; a split dim of examples stays split. Source: jax.vmap.
+/// for all examples. A number as the key of draws gives each example its own. Errors: shape_mismatch for
+/// arguments with different numbers of examples; capacity for a tensor of 8 dims in f. Communication: that of the
+/// operations; a split dim of examples stays split. Source: jax.vmap.
 template <int Out = 0, class F, int... In> constexpr auto vmap(const F& f, InAxes<In...>, Here at = Here::current()) {
   return [f, at](const auto&... xs) { return detail::vmap_call<Out, In...>(f, nullptr, Source::from(at), xs...); };
 }

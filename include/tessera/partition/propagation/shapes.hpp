@@ -81,13 +81,14 @@ constexpr HostNumber host_number(const GraphView& graph, int id, const Shape* sh
   fail(errc::structure, "[scan] number of steps: ", steps, " is negative", node.source);
 }
 /// A layer's results have to have the shapes of the arguments that the next layer takes in their place.
-[[noreturn]] inline void fail_a_layer_returns_another_shape_than_it_is_given(const Node& repeat, const Node& result,
-                                                                             const Shape& given,
+[[noreturn]] inline void fail_a_layer_returns_another_shape_than_it_is_given(const Node& repeat, int tensor,
+                                                                             const Node& result, const Shape& given,
                                                                              const Shape& returned) {
   fail(errc::shape_mismatch,
        Repeat::of(repeat).scan ? "[scan] carry: a step must return the shape of its carry "
                                : "[stack] result of a layer: a layer must return the shape of its argument ",
        shape_text(result.dtype, given), ", but returns ", shape_text(result.dtype, returned),
+       Repeat::of(repeat).carried > 1 ? concat_text(" as tensor ", std::to_string(tensor), " of it") : std::string(),
        result.source.line != 0 ? result.source : repeat.source);
 }
 
@@ -167,8 +168,8 @@ class ShapeInference {
       const int result = body.outputs[k];
       const Shape& returned = inner.shapes[static_cast<std::size_t>(result)];
       if (!(returned == arguments[static_cast<std::size_t>(k)]))
-        fail_a_layer_returns_another_shape_than_it_is_given(node, body[result], arguments[static_cast<std::size_t>(k)],
-                                                            returned);
+        fail_a_layer_returns_another_shape_than_it_is_given(node, k, body[result],
+                                                            arguments[static_cast<std::size_t>(k)], returned);
     }
   }
 
