@@ -1,4 +1,4 @@
-// The examples of docs/nn.md.
+// The examples of docs/nn.md, docs/training_step.md and docs/loops.md.
 #include <array>
 #include <cstdint>
 #include <cstring>
