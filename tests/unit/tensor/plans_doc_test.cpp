@@ -1,4 +1,5 @@
-// The examples of docs/spmd.md, section Plans, and of docs/compile.md, in their order. The last tests compare the texts.
+// The examples of docs/plans.md, section Plans, and of docs/compile.md, in their order. The last tests compare the
+// texts.
 
 #include <cassert>
 #include <cmath>
@@ -118,8 +119,8 @@ memory of a device: 128 B arguments, 128 B results, 512 B scratch; 640 B at most
 }
 
 TEST(plans_page, holds_the_lines_of_this_file) {
-  tessera_test::expect_lines({.name = "spmd.md", .section = "Plans", .lines = 50, .left_out = tessera_test::is_message},
-                             __FILE__);
+  tessera_test::expect_lines(
+      {.name = "plans.md", .section = "Plans", .lines = 50, .left_out = tessera_test::is_message}, __FILE__);
 }
 
 // ---- docs/compile.md
@@ -143,11 +144,11 @@ TEST(compile_page, runs) {
   const auto x = ts::ones<float>({4, 8}, mesh, {"data"});
   const ts::ShardedTensor<float, 2> y = sharpened(x, 0.5);
   EXPECT_EQ(ts::to_host(y), std::vector<float>(32, 0.125f));
-  sharpened(x, 2.0);                               // the same plan: the temperature is a ts::Scalar
+  sharpened(x, 2.0);  // the same plan: the temperature is a ts::Scalar
   using Matrix = ts::ShardedTensor<float, 2>;
   EXPECT_EQ((sharpened.cache_statistics<Matrix, ts::Scalar>().misses), 1);
   EXPECT_EQ((sharpened.cache_statistics<Matrix, ts::Scalar>().hits), 1);
-  sharpened(ts::ones<float>({6, 8}, mesh), 2.0);   // another shape: another plan
+  sharpened(ts::ones<float>({6, 8}, mesh), 2.0);  // another shape: another plan
   EXPECT_EQ((sharpened.cache_statistics<Matrix, ts::Scalar>().misses), 2);
   sharpened(ts::ones<double>({4, 8}, mesh), 2.0);  // another type: traced separately, by the compiler
   EXPECT_EQ((sharpened.cache_statistics<Matrix, ts::Scalar>().misses), 2);
