@@ -1,5 +1,5 @@
 // Shows ts::shard_map: functions that are written for the shards of one device, the collectives that they call along a
-// named mesh axis, and the gradients and plans of such functions. docs/spmd.md explains this file block by block.
+// named mesh axis, and the gradients and plans of such functions. docs/shard_map.md explains this file block by block.
 
 #include <cstdio>
 #include <numeric>

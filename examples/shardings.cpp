@@ -40,16 +40,6 @@ void parts() {
   std::cout << mesh[{"model", "data"}].mesh().text() << "\n";
 }
 
-void hybrid() {
-  const ts::Mesh pods =
-      ts::hybrid_mesh({.inner = {1, 4}, .outer = {2, 1}, .axes = {"data", "model"}}, ts::Torus{{2, 2, 1}, 2});
-  std::cout << pods.text() << " " << ts::logical_mesh_text(pods) << "\n";
-
-  const ts::Mesh shared =  // model gets one and a half dims of the torus
-      ts::hybrid_mesh({.inner = {2, 8}, .axes = {"data", "model"}, .split_dims = true}, ts::Torus{{4, 4}, 1});
-  std::cout << shared.text() << "\n";
-}
-
 void specs() {
   for (const char* spec : {"{data,model}", "{data,-}", "{-,(model,data)}", "{}"})
     std::cout << spec << " is " << ts::hlo_sharding(ts::resolve(ts::parse_spec(spec), mesh, 2), mesh).text() << "\n";
@@ -58,6 +48,32 @@ void specs() {
   } catch (const ts::error& e) {
     std::cout << e.what() << "\n";
   }
+}
+
+void boxes() {
+  const ts::Shape shape{5, 8};
+  for (int device : {0, 3, 4}) {
+    const ts::Box box = ts::device_box(shape, rows, mesh, device);
+    std::cout << "device " << device << ": rows " << box.begin[0] << " to " << box.end[0] << ", replica "
+              << ts::replica_id(mesh, rows, device) << "\n";
+  }
+  const ts::ElementLocation place = ts::locate({3, 7}, shape, tiles, mesh);
+  std::cout << "element 3,7 is element " << place.index[0] << "," << place.index[1] << " of shard " << place.shard
+            << "\n";
+}
+
+void pictures() {
+  std::cout << ts::visualize_sharding(tiles, mesh);
+  std::cout << ts::visualize_sharding(merged, mesh, {.device_kind = "TPU", .max_columns = 4});
+}
+
+void large() {
+  constexpr ts::Mesh pod({{"data", 1000}, {"model", 100}});
+  constexpr ts::Sharding weights = ts::resolve({"model", "data"}, pod, 2);
+  static_assert(ts::hlo_sharding(weights, pod).devices.size() == 100'000);
+  static_assert(ts::device_box({8192, 8192}, weights, pod, 54'321).begin == ts::Shape{1722, 4887});
+  std::cout << ts::hlo_sharding(weights, pod).text() << "\n";
+  std::cout << ts::visualize_sharding(weights, pod, {.max_rows = 3, .max_columns = 4});
 }
 
 constexpr ts::Sharding halves = ts::resolve({ts::sub_axis("model", 1, 2), ts::sub_axis("model", 2, 2)}, mesh, 2);
@@ -80,16 +96,14 @@ void sub_axes() {
   }
 }
 
-void boxes() {
-  const ts::Shape shape{5, 8};
-  for (int device : {0, 3, 4}) {
-    const ts::Box box = ts::device_box(shape, rows, mesh, device);
-    std::cout << "device " << device << ": rows " << box.begin[0] << " to " << box.end[0] << ", replica "
-              << ts::replica_id(mesh, rows, device) << "\n";
-  }
-  const ts::ElementLocation place = ts::locate({3, 7}, shape, tiles, mesh);
-  std::cout << "element 3,7 is element " << place.index[0] << "," << place.index[1] << " of shard " << place.shard
-            << "\n";
+void hybrid() {
+  const ts::Mesh pods =
+      ts::hybrid_mesh({.inner = {1, 4}, .outer = {2, 1}, .axes = {"data", "model"}}, ts::Torus{{2, 2, 1}, 2});
+  std::cout << pods.text() << " " << ts::logical_mesh_text(pods) << "\n";
+
+  const ts::Mesh shared =  // model gets one and a half dims of the torus
+      ts::hybrid_mesh({.inner = {2, 8}, .axes = {"data", "model"}, .split_dims = true}, ts::Torus{{4, 4}, 1});
+  std::cout << shared.text() << "\n";
 }
 
 void strings() {
@@ -110,29 +124,15 @@ void strings() {
   std::cout << ts::shardy_mesh_text(refined) << "\n" << ts::hlo_sharding(axes, refined).text() << "\n";
 }
 
-void pictures() {
-  std::cout << ts::visualize_sharding(tiles, mesh);
-  std::cout << ts::visualize_sharding(merged, mesh, {.device_kind = "TPU", .max_columns = 4});
-}
-
-void large() {
-  constexpr ts::Mesh pod({{"data", 1000}, {"model", 100}});
-  constexpr ts::Sharding weights = ts::resolve({"model", "data"}, pod, 2);
-  static_assert(ts::hlo_sharding(weights, pod).devices.size() == 100'000);
-  static_assert(ts::device_box({8192, 8192}, weights, pod, 54'321).begin == ts::Shape{1722, 4887});
-  std::cout << ts::hlo_sharding(weights, pod).text() << "\n";
-  std::cout << ts::visualize_sharding(weights, pod, {.max_rows = 3, .max_columns = 4});
-}
-
 int main() {
   std::cout << std::boolalpha;
   meshes();
   parts();
-  hybrid();
   specs();
-  sub_axes();
   boxes();
-  strings();
   pictures();
   large();
+  sub_axes();
+  hybrid();
+  strings();
 }

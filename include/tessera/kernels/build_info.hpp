@@ -35,7 +35,7 @@ struct BuildInfo {
     return widest(level) < widest(processor);
   }
   /// One line, such as "compiled for sse2; this processor has avx512: -march=native makes fused operations up to four
-  /// times as fast". docs/performance.md has the factors.
+  /// times as fast". docs/tuning.md has the factors.
   std::string text() const {
     std::string made = concat_text("compiled for ", instructions);
     if (!is_optimised) made += ", without optimisation";

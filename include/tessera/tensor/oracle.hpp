@@ -38,7 +38,7 @@ TESSERA_ONCE Growable<Leaf> run_compared(runtime::Executable& executable, std::s
 /// result of each step is compared; so are results of local_map. Scopes nest; the innermost is in effect.
 ///
 /// Each step starts from the single-device values, so an error is reported at the step that causes it, and the
-/// program's results are those of a single device. Tolerances: docs/spmd.md. Memory: all values of the program on one
+/// program's results are those of a single device. Tolerances: docs/plans.md. Memory: all values of the program on one
 /// device. Errors: a program in the scope throws `oracle` for the first value that differs, unless the scope keeps the
 /// differences; donated arguments are then empty if a result was already written over one of them.
 class OracleScope {

@@ -1,13 +1,15 @@
-// The examples of docs/nn.md.
+// The examples of docs/nn.md, docs/training_step.md and docs/loops.md.
 #include <array>
 #include <cstdint>
 #include <cstring>
 #include <set>
 #include <sstream>
 #include <string>
+#include <string_view>
 #include <tuple>
 #include <vector>
 
+#include "../../support/page.hpp"
 #include "../../support/scratch_folder.hpp"
 #include <gtest/gtest.h>
 
@@ -383,6 +385,20 @@ TEST(DocNn, ModelsInBf16) {
   EXPECT_NEAR(ts::item(cast_loss(model, x, t)), 2.3, 0.1);
   const Half<ts::bf16> small = ts::cast_model<ts::bf16>(Half<float>{model.up, model.down});
   EXPECT_EQ(ts::to_host(small.up.weight)[3], ts::bf16(ts::to_host(model.up.weight)[3]));
+}
+
+// Other sections have code of other files in this folder too.
+TEST(DocNn, HoldsTheLinesOfThesePages) {
+  const auto expect = [](std::string_view page, std::string_view section, int lines) {
+    tessera_test::expect_lines({.name = page, .section = section, .lines = lines}, __FILE__);
+  };
+  expect("nn.md", "Convolutions, batch norm, dropout", 30);
+  expect("nn.md", "Recurrent layers", 7);
+  expect("nn.md", "Mixtures of experts", 8);
+  expect("training_step.md", "A training step", 18);
+  expect("training_step.md", "Custom optimizers", 5);
+  expect("training_step.md", "In bf16 or f16", 9);
+  expect("loops.md", "Loops and branches", 30);
 }
 
 }  // namespace

@@ -178,7 +178,7 @@ TEST(LayerDropout, DropsWherePyTorchDoes) {
   expect_dropout<DropInBlock, nn::Block<>, Tensor3, Mask>(block, 2);
 }
 
-/// As docs/nn.md writes it.
+/// As docs/loops.md writes it.
 struct Encoder {
   ts::Stack<nn::EncoderLayer<float, nn::NormPlace::pre, nn::Gelu>> layers;
 
@@ -300,7 +300,7 @@ TEST(LayerDropout, InAStackIsTheSameOnEveryMesh) {
   }
 }
 
-/// GPT-2, as docs/nn.md writes it.
+/// GPT-2, as docs/loops.md writes it.
 struct Gpt {
   nn::Embedding<> tokens;
   nn::Positions<> positions;

@@ -1,4 +1,5 @@
-// The examples of docs/spmd.md, section Collectives as functions, in its order. The last test compares the two texts.
+// The examples of docs/shard_map.md, section Collectives as functions, in its order. The last test compares the two
+// texts.
 
 #include <algorithm>
 #include <cassert>
@@ -47,5 +48,5 @@ TEST(collectives_page, runs) {
 }
 
 TEST(collectives_page, holds_the_lines_of_this_file) {
-  tessera_test::expect_lines({.name = "spmd.md", .section = "Collectives as functions", .lines = 16}, __FILE__);
+  tessera_test::expect_lines({.name = "shard_map.md", .section = "Collectives as functions", .lines = 16}, __FILE__);
 }

@@ -1,4 +1,4 @@
-// The examples of docs/spmd.md, section DTensor, in its order. The last test compares the two texts.
+// The examples of docs/shard_map.md, section DTensor, in its order. The last test compares the two texts.
 
 #include <cstdint>
 #include <iostream>
@@ -80,5 +80,5 @@ TEST(dtensor_page, runs) {
 }
 
 TEST(dtensor_page, holds_the_lines_of_this_file) {
-  tessera_test::expect_lines({.name = "spmd.md", .section = "DTensor", .lines = 21}, __FILE__);
+  tessera_test::expect_lines({.name = "shard_map.md", .section = "DTensor", .lines = 21}, __FILE__);
 }

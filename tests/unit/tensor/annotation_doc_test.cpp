@@ -1,4 +1,4 @@
-// The examples of docs/spmd.md, section Annotations, in its order. The last test compares the two texts.
+// The examples of docs/plans.md, section Annotations, in its order. The last test compares the two texts.
 
 #include <string>
 #include <tuple>
@@ -57,5 +57,5 @@ TEST(annotations_page, runs) {
 
 TEST(annotations_page, holds_the_lines_of_this_file) {
   tessera_test::expect_lines(
-      {.name = "spmd.md", .section = "Annotations", .lines = 16, .left_out = tessera_test::is_message}, __FILE__);
+      {.name = "plans.md", .section = "Annotations", .lines = 16, .left_out = tessera_test::is_message}, __FILE__);
 }

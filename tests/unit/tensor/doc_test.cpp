@@ -1,4 +1,4 @@
-// The examples of docs/tensors.md, in its order. The last test compares the two texts.
+// The examples of docs/tensors.md, and of two sections of docs/ops.md. The last tests compare the texts.
 
 #include <cstdint>
 #include <iostream>
@@ -173,3 +173,7 @@ device 3, replica 1, [2:3,0:2], 2 elements
 }
 
 TEST(tensors_page, holds_the_lines_of_this_file) { tessera_test::expect_lines({.name = "tensors.md", .lines = 57, .left_out = [](std::string_view line) { return line.find("train.cpp:41") != line.npos; }}, __FILE__); }
+TEST(operations_page, holds_the_lines_of_this_file) {
+  tessera_test::expect_lines({.name = "ops.md", .section = "Operations along one dim", .lines = 3}, __FILE__);
+  tessera_test::expect_lines({.name = "ops.md", .section = "Convolutions", .lines = 5}, __FILE__);
+}

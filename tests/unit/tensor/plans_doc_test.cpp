@@ -1,8 +1,12 @@
-// The examples of docs/spmd.md, section Plans, in its order. The last test compares the two texts.
+// The examples of docs/plans.md, section Plans, and of docs/compile.md, in their order. The last tests compare the
+// texts.
 
 #include <cassert>
+#include <cmath>
+#include <cstddef>
 #include <iostream>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "../../support/page.hpp"
@@ -115,6 +119,64 @@ memory of a device: 128 B arguments, 128 B results, 512 B scratch; 640 B at most
 }
 
 TEST(plans_page, holds_the_lines_of_this_file) {
-  tessera_test::expect_lines({.name = "spmd.md", .section = "Plans", .lines = 50, .left_out = tessera_test::is_message},
-                             __FILE__);
+  tessera_test::expect_lines(
+      {.name = "plans.md", .section = "Plans", .lines = 50, .left_out = tessera_test::is_message}, __FILE__);
 }
+
+// ---- docs/compile.md
+
+namespace compile_page {
+
+constexpr auto sharpened = ts::compile([](auto x, auto temperature) { return ts::softmax(x / temperature); });
+
+struct Affine {
+  ts::ShardedTensor<float, 2> weight;
+  ts::ShardedTensor<float, 1> bias;
+  constexpr auto operator()(const auto& x) const { return ts::matmul(x, weight) + bias; }
+};
+constexpr auto head_norms = ts::compile([](auto model, auto x, auto rate, auto heads, auto key) {
+  const auto y = ts::dropout(model(x), rate, key);                   // [rows, features]
+  const auto split = ts::split_dim<1>(y, ts::extent<1>(y) / heads);  // [rows, heads, features / heads]
+  return std::tuple(y, ts::norm<-1>(split));
+});
+
+TEST(compile_page, runs) {
+  const auto x = ts::ones<float>({4, 8}, mesh, {"data"});
+  const ts::ShardedTensor<float, 2> y = sharpened(x, 0.5);
+  EXPECT_EQ(ts::to_host(y), std::vector<float>(32, 0.125f));
+  sharpened(x, 2.0);  // the same plan: the temperature is a ts::Scalar
+  using Matrix = ts::ShardedTensor<float, 2>;
+  EXPECT_EQ((sharpened.cache_statistics<Matrix, ts::Scalar>().misses), 1);
+  EXPECT_EQ((sharpened.cache_statistics<Matrix, ts::Scalar>().hits), 1);
+  sharpened(ts::ones<float>({6, 8}, mesh), 2.0);  // another shape: another plan
+  EXPECT_EQ((sharpened.cache_statistics<Matrix, ts::Scalar>().misses), 2);
+  sharpened(ts::ones<double>({4, 8}, mesh), 2.0);  // another type: traced separately, by the compiler
+  EXPECT_EQ((sharpened.cache_statistics<Matrix, ts::Scalar>().misses), 2);
+
+  const Affine model{ts::ones<float>({8, 12}, mesh, {ts::none, "model"}), ts::zeros<float>({12}, mesh, {"model"})};
+  const auto [all, norms] = head_norms(model, x, 0.1, ts::Dim(3), ts::Key(7));  // [4, 12] and [4, 3]
+  EXPECT_EQ(ts::shape(norms), (ts::Shape{4, 3}));
+  const std::vector<float> elements = ts::to_host(all), lengths = ts::to_host(norms);
+  for (std::size_t i = 0; i < lengths.size(); ++i) {
+    double squares = 0;
+    for (std::size_t k = 4 * i; k < 4 * i + 4; ++k) squares += static_cast<double>(elements[k]) * elements[k];
+    EXPECT_NEAR(lengths[i], std::sqrt(squares), 1e-5);
+  }
+  const auto statistics = [] { return head_norms.cache_statistics<Affine, Matrix, ts::Scalar, ts::Dim, ts::Scalar>(); };
+  head_norms(model, x, 0.2, ts::Dim(3), ts::Key(8));
+  EXPECT_EQ(statistics().misses, 1);
+  head_norms(model, x, 0.2, ts::Dim(4), ts::Key(8));
+  EXPECT_EQ(statistics().misses, 2);
+
+  tessera_test::Output output;
+  std::cout << sharpened.plan(x, 0.5);     // collectives and memory
+  std::cout << sharpened.explain(x, 0.5);  // also every step and kernel
+  EXPECT_NE(output.text().find("memory of a device: "), std::string::npos);
+  EXPECT_NE(output.text().find("fused"), std::string::npos);
+}
+
+TEST(compile_page, holds_the_lines_of_this_file) {
+  tessera_test::expect_lines({.name = "compile.md", .lines = 20}, __FILE__);
+}
+
+}  // namespace compile_page

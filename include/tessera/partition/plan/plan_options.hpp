@@ -17,7 +17,7 @@ struct PlanOptions {
   /// Other axes are automatic: propagation chooses.
   InlineVector<Name, max_axes> explicit_axes = {};
   /// Results are bitwise equal on every mesh and on one device: operands of sums are gathered and summed whole, so no
-  /// partial values are added. docs/spmd.md says what that costs.
+  /// partial values are added. docs/plans.md says what that costs.
   bool deterministic = false;
   /// Steps may run fused with the next step (see Fusion). false: each step ends before the next begins and stores its
   /// results, as in the reference of oracle mode.
