@@ -103,6 +103,7 @@ class BatchGraph {
   constexpr Batched output(int k, bool full) {
     const std::int32_t id = module_.graph(batching_.one).outputs[static_cast<std::size_t>(k)];
     const Source source = module_.graph(batching_.one)[id].source;
+    if (full && of(id).dim < 0) of(id).id = in_one_block(value(of(id).id, source)).id;
     if (full && of(id).dim < 0 && batching_.reference.id < 0)  // there is one example
       of(id) = {build::insert_singletons(value(of(id).id, source), 1, value(of(id).id, source).rank() + 1).id, 0};
     else if (full)
