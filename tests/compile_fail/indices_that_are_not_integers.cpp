@@ -1,4 +1,4 @@
-// expect: the indices of embedding must be std::int32_t or std::int64_t
+// expect: the indices of embedding and index_select must be std::int32_t or std::int64_t
 // lines: 6
 #include <tessera/ops/ops.hpp>
 

@@ -69,8 +69,10 @@ constexpr Other run_branch_or(const Value& runs, const Branch& branch, const Oth
 
 /// f(carry) where the condition holds, else the carry. It may hold Stacks.
 template <class Condition, class F, class Carry>
-constexpr Carry run_where(const Condition& condition, const F& f, const Carry& carry, Here at) {
-  const Value context = trace_in(carry).at(Source::from(at));
+constexpr Carry run_where(const Condition& condition, const F& f, const Carry& carry, Source source) {
+  Value context = trace_in(carry);
+  if (context.module == nullptr) context = trace_in(condition);  // a carry without tensors
+  context = context.at(source);
   const Value runs = build::cast(lower(context, condition), DType::i32);
   BodyTrace body(*runs.module, {.scan = true});
   const Value inside{runs.module, runs.module->current, -1, runs.source};
@@ -98,6 +100,25 @@ template <class X> constexpr bool is_number() {
 template <class Result>
 inline constexpr bool is_branch_result_v = !BlockLeaves::of<Result>().stack && !holds_number_v<Result>;
 
+/// A step of a ts::while_loop.
+template <class Pred, class Body, class Carry>
+constexpr Carry run_while(const Pred& pred, const Body& body, const Carry& carry, Source source) {
+  constexpr bool is_scalar = is_number<Pred>();
+  static_assert(is_scalar, "tessera: the condition of ts::while_loop returns a rank-0 tensor, a Scalar or a Dim; of a "
+                           "tensor with dims write whether ts::any<0>(x) or ts::all<0>(x) holds");
+  using Result = returned_t<requires(const Carry& carried) { body(carried); }, Body, const Carry>;
+  constexpr bool sound = !std::is_same_v<Result, NoResult>;  // else the compiler has reported an error in the body
+  constexpr bool same = sound && std::is_same_v<carry_t<Result>, Carry>;
+  if constexpr (sound && !same) {
+    using Difference = CarryDifference<Carry, carry_t<Result>>;
+    check_carry<Difference::item, typename Difference::of_init, typename Difference::of_step>();
+  }
+  if constexpr (is_scalar && same)
+    return run_where(pred, body, carry, source);
+  else
+    return carry;  // an error has been reported
+}
+
 template <class Pred, class Yes, class No>
 constexpr auto cond(const Pred& pred, const Yes& yes, const No& no, Source source) {
   constexpr bool is_scalar = is_number<Pred>();
@@ -112,7 +133,9 @@ constexpr auto cond(const Pred& pred, const Yes& yes, const No& no, Source sourc
                 "tessera: the branches of ts::cond return different types; they return tensors of the same element "
                 "types and ranks, in the same structure");
   constexpr bool is_flat = !sound || is_branch_result_v<Result>;
-  static_assert(is_flat, "tessera: the branches of ts::cond return tensors, or a tuple or plain struct of tensors");
+  static_assert(is_flat,
+                "tessera: the branches of ts::cond return tensors, or a tuple or plain struct of tensors; between two "
+                "models or states ts::optim::keep_if(condition, after, before) chooses");
   if constexpr (!sound) {
     return NoResult();  // the compiler has reported an error in a branch
   } else if constexpr (is_scalar && same && is_flat) {
@@ -200,17 +223,21 @@ constexpr auto switch_case(const Index& index, const std::tuple<First, Branches.
 }
 
 /// Runs `carry = body(carry)` while `condition(carry)` holds, at most `most` times: jax.lax.while_loop with a bound, so
-/// that a plan has a trip count, and the loop a gradient. `condition` returns a rank-0 tensor. Steps after the last one
-/// cost a test each. In a ts::vmap it runs until the condition holds for no example. All else as in ts::scan and
-/// ts::cond.
+/// that a plan has a trip count, and the loop a gradient. `condition` returns a rank-0 tensor. The carry is that of
+/// ts::scan, so it may hold Stacks, such as the caches of a model that generates until an end token:
+///
+///     const auto end = ts::while_loop([](const auto& s) { return ts::not_equal(std::get<0>(s), end_token); },
+///                                     [&](const auto& s) { ... }, std::tuple(token, 0, caches), 100);
+///
+/// Steps after the last one cost a test each. In a ts::vmap it runs until the condition holds for no example. All else
+/// as in ts::scan and ts::cond.
 template <class Condition, class Body, class Init, SizeOperand Most>
 constexpr auto while_loop(const Condition& condition, const Body& body, const Init& init, const Most& most,
                           Here at = Here::current()) {
   const Source source = Source::from(at);
   const auto step = [&](const auto& carry) {
-    const auto next = detail::cond(
-        condition(carry), [&] { return body(carry); }, [&] { return carry; }, source);
-    return std::tuple(next, std::tuple());
+    const auto next = [&](const auto& carried) { return body(carried); };  // a body of other arguments is an error here
+    return std::tuple(detail::run_while(condition(carry), next, carry, source), std::tuple());
   };
   return std::get<0>(detail::scan(step, init, most, false, source));
 }

@@ -146,7 +146,7 @@ template <int Item, class OfInit, class OfStep> constexpr auto check_carry() {
   constexpr bool same = std::is_same_v<OfInit, OfStep>;
   static_assert(same,
                 "tessera: the function of a scan must return a carry with the element types, ranks and structure of "
-                "init; convert element types with ts::cast");
+                "init, and so must that of another loop; convert element types with ts::cast");
   return same;
 }
 
@@ -233,8 +233,12 @@ constexpr auto scan(const F& f, const Init& init, const Xs& xs, bool reverse, So
       return run_scan(f, first, xs, context, reverse);
     else
       return run_scan(f, first, as_carry(context, xs), context, reverse);
+  } else if constexpr (is_outside &&
+                       !holds_number_v<Init>) {  // an error has been reported: what a caller may go on with
+    const Value context = trace_in(init);
+    return std::tuple(as_carry(context.module == nullptr ? trace_in(xs) : context, init), NoResult());
   } else {
-    return std::tuple(init, NoResult());  // an error has been reported; init has the structure of the carry
+    return std::tuple(init, NoResult());
   }
 }
 

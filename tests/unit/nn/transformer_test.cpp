@@ -3,8 +3,11 @@
 #include <array>
 #include <cmath>
 #include <cstdint>
+#include <functional>
+#include <limits>
 #include <string>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "../../support/traced.hpp"
@@ -434,6 +437,84 @@ TEST(Generation, InALoopOfOneProgram) {
                   got.begin() + static_cast<std::ptrdiff_t>(6 * b + 5));
     }
     EXPECT_EQ(got, ts::to_host(full(model, ts::shard(text, {3, 6}, strategy.mesh)))) << strategy.mesh.text();
+  }
+}
+
+/// Beam search in one program, which ends when all beams have: the `beams` continuations of the prompt with the largest
+/// sums of log-probabilities that beam search finds, with `end` as the last token.
+template <int Beams, int Steps, int End> struct BeamSearch {
+  constexpr auto operator()(const auto& model, const ts::Stack<nn::KvCache<>>& empty, const auto& prompt) const {
+    constexpr float never = -std::numeric_limits<float>::infinity();
+    const auto [logits, primed] = model.cached(ts::broadcast_to(prompt, {Beams, -1}), empty, 0);
+    const auto first = ts::log_softmax(ts::select<1>(logits, -1));
+    const auto length = ts::extent<1>(prompt), classes = ts::extent<1>(first);
+    const auto zeros = ts::zeros<std::int32_t>({Beams}, prompt);
+    const auto begins = ts::select(ts::equal(ts::iota<0, std::int32_t>(zeros), 0), 0.0F, never);  // one beam at first
+    const auto found = ts::while_loop(
+        [](const auto& state) { return ts::logical_not(ts::all(std::get<2>(state))); },
+        [&](const auto& state) {
+          const auto& [text, sums, ended, step, next, caches] = state;
+          const auto kept = ts::select(ts::equal(ts::iota<1, std::int32_t>(next), End), 0.0F, never);
+          const auto all = ts::unsqueeze<1>(sums) + ts::select(ts::unsqueeze<1>(ended), kept, next);
+          const auto [best, at] = ts::topk<0>(ts::merge_dims<0, 1>(all), Beams);
+          const auto parents = ts::floor_divide(at, classes);
+          const auto token = at - parents * classes;
+          const auto [scores, own] =
+              model.cached(ts::unsqueeze<1>(token), nn::reorder_caches(caches, parents), length + step);
+          return std::tuple(ts::dynamic_update_index<1>(ts::index_select<0>(text, parents), token, step), best,
+                            ts::equal(token, End), step + 1, ts::log_softmax(ts::select<1>(scores, 0)), own);
+        },
+        std::tuple(ts::full<std::int32_t>({Beams, Steps}, End, prompt), begins, ts::equal(zeros, 1), 0, first, primed),
+        Steps);
+    return std::tuple(std::get<0>(found), std::get<1>(found), std::get<3>(found));
+  }
+};
+TEST(Generation, BeamsAreThoseOfWholeTexts) {
+  constexpr int beams = 4, steps = 6, end = 3;
+  constexpr std::size_t classes = 11;
+  constexpr auto full =
+      ts::compile([](const auto& m, const auto& text) { return ts::select<1>(ts::log_softmax(m(text)), -1); });
+  constexpr auto search = ts::compile(BeamSearch<beams, steps, end>());
+  for (const nn::ShardingStrategy& strategy : strategies()) {
+    const Gpt model = make_gpt(strategy);
+    const std::vector<std::int32_t> prompt{4, 9};
+    using Beam = std::pair<double, std::vector<std::int32_t>>;  // the sum of its log-probabilities, its tokens
+    std::vector<Beam> want{{0, {}}};
+    for (int step = 0; step < steps; ++step) {
+      std::vector<Beam> longer;
+      for (const auto& [sum, text] : want) {
+        if (!text.empty() && text.back() == end) {
+          longer.emplace_back(sum, text);
+          continue;
+        }
+        std::vector<std::int32_t> whole = prompt;
+        whole.insert(whole.end(), text.begin(), text.end());
+        const auto time = static_cast<std::int64_t>(whole.size());
+        const std::vector<float> next = ts::to_host(full(model, ts::shard(whole, {1, time}, strategy.mesh)));
+        for (std::size_t c = 0; c < classes; ++c) {
+          longer.emplace_back(sum + static_cast<double>(next[c]), text);
+          longer.back().second.push_back(static_cast<std::int32_t>(c));
+        }
+      }
+      std::ranges::sort(longer, std::greater(), &Beam::first);
+      longer.resize(std::min<std::size_t>(longer.size(), beams));
+      want = longer;
+    }
+    const auto [text, sums, count] =
+        search(model, nn::kv_caches(2, beams, 9, 3, 4, strategy), ts::shard(prompt, {1, 2}, strategy.mesh));
+    const std::vector<std::int32_t> tokens = ts::to_host(text);
+    const std::vector<float> got = ts::to_host(sums);
+    std::size_t longest = 0;
+    for (std::size_t b = 0; b < beams; ++b) {
+      longest = std::max(longest, want[b].second.size());
+      want[b].second.resize(steps, end);
+      EXPECT_EQ(std::vector(tokens.begin() + static_cast<std::ptrdiff_t>(b * steps),
+                            tokens.begin() + static_cast<std::ptrdiff_t>((b + 1) * steps)),
+                want[b].second)
+          << strategy.mesh.text() << " " << b;
+      EXPECT_NEAR(got[b], want[b].first, 2e-4) << strategy.mesh.text() << " " << b;
+    }
+    EXPECT_EQ(ts::item(count), static_cast<int>(longest)) << "the loop ends with the last beam";
   }
 }
 

@@ -7,6 +7,8 @@
 #include "../../support/gradients.hpp"
 #include "../../support/written_out.hpp"
 
+#include <tessera/partition/propagation/shapes.hpp>
+
 namespace ts = tessera;
 using namespace oracle;
 using namespace oracle::loops;
@@ -133,6 +135,32 @@ TEST(Cond, RunsOneBranch) {
     check_gradient<Float<2>, Float<2>>(branch, arguments);
   }
 }
+TEST(Cond, RejectsResultsOfTwoShapes) {
+  const auto f = [](const auto& x, const auto& y) {
+    const auto a = ts::cond(
+        ts::sum(x) > 0.0, [&] { return x; }, [&] { return y; });
+    return std::pair(a, ts::while_loop([](const auto& v) { return ts::sum(v) < 9.0; },
+                                       [&](const auto& v) { return ts::concat<0>(v, y); }, x, 3));
+  };
+  const Program program = trace<decltype(f), Float<1>, Float<1>>();
+  const auto message = [&](std::int64_t of_x, std::int64_t of_y) -> std::string {
+    const std::vector<ts::Shape> arguments{{of_x}, {of_y}};
+    try {
+      ts::infer_shapes(program.view(), arguments.data(), nullptr);
+      return "no error";
+    } catch (const ts::error& e) {
+      EXPECT_EQ(e.id(), ts::errc::shape_mismatch);
+      return e.what();
+    }
+  };
+  const std::string rule =
+      "[cond] results: the branches of ts::cond and ts::switch_case must return one shape, and a step of "
+      "ts::while_loop the shape of its carry, but here the shapes are ";
+  EXPECT_NE(message(4, 2).find(rule + "f32[4] and f32[2] at control_flow_test.cpp:"), std::string::npos)
+      << message(4, 2);
+  EXPECT_NE(message(3, 3).find(rule + "f32[3] and f32[6] at control_flow_test.cpp:"), std::string::npos)
+      << message(3, 3);
+}
 TEST(Cond, OfNumbersOfTheHost) {
   const auto f = [](const auto& x, const ts::Scalar& rate, const ts::Dim& n) {
     const auto doubled = [&] { return x * 2.0; };
@@ -221,6 +249,7 @@ TEST(WhileLoop, EndsWhenItsConditionDoes) {
   EXPECT_EQ(got[1].data[0], 6);
   EXPECT_EQ(run(program.view(), {Array(ts::Shape{1}, 1)})[1].data[0], 0);
   check_gradient<Float<1>>([](const auto& a) { return std::get<0>(root(a)); }, {Array({3}, {0.5, 2, 9})}, first_order);
+  EXPECT_EQ(program.count(Op::repeat), 2) << "a loop, and in each step one body that runs where the condition holds";
 }
 
 }  // namespace

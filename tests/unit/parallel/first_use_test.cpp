@@ -253,6 +253,10 @@ TEST(FirstUse, MicrobatchesThatDoNotDivideTheBatchAreNamed) {
       "f32[6,4]", "4 microbatches", at_line(pipeline_line));
 }
 
+struct Unnamed {
+  nn::Linear<> only;
+  constexpr auto operator()(const auto& x) const { return only(x); }
+};
 constexpr auto forward = ts::compile([](const auto& model, const auto& x) { return model(x); });
 
 TEST(FirstUse, UnknownAxesAreErrorsOfTheOperationThatNeedsThem) {
@@ -287,6 +291,10 @@ TEST(FirstUse, AModelWithoutDataIsNamedByItsParameters) {
   expect_error(
       ts::errc::empty_tensor, [&] { forward(pair_of(nn::single(mesh)), ts::ShardedTensor<float, 2>()); },
       "[compile] argument 1: an empty tensor");
+  Unnamed unnamed{model.up};
+  unnamed.only.bias = {};
+  expect_error(
+      ts::errc::empty_tensor, [&] { forward(unnamed, x); }, "[compile] argument 0, field 0.bias: an empty tensor");
   expect_error(
       ts::errc::empty_tensor, [&] { (void)ts::optim::init_state(ts::optim::AdamW{}, model); },
       "[init_state] down.weight: an empty tensor", at_line(__LINE__ - 1));

@@ -116,6 +116,33 @@ TEST(Programs, Branches) {
       96);
 }
 
+// A loop that ends before its bound, whose carry has a Stack: each step calls its layers and changes them.
+TEST(Programs, StacksInTheCarryOfAWhileLoop) {
+  constexpr auto f = [](const ts::Stack<Block>& net, const auto& x, const auto& choices) {
+    const auto loss = [](const auto& both, const auto& steps) {
+      const auto count = ts::sum(ts::cast<std::int32_t>(steps > 0));
+      const auto looped =
+          ts::while_loop([&](const auto& carry) { return std::get<2>(carry) < count; },
+                         [](const auto& carry) {
+                           auto changed = std::get<0>(carry);
+                           changed[0].weight = ts::tanh(changed[0].weight) * 0.75;
+                           return std::tuple(changed, std::get<0>(carry)(std::get<1>(carry)), std::get<2>(carry) + 1);
+                         },
+                         std::tuple(both.first, both.second, 0), 4);
+      const auto& layers = std::get<0>(looped);
+      const auto& y = std::get<1>(looped);
+      return std::tuple(energy(y, ts::all_layers(layers, &Block::weight)), looped);
+    };
+    return ts::value_and_grad(loss)(std::pair(net, x), choices);
+  };
+  expect_equal_on_all_meshes<ts::Stack<Block>, Tensor<2>, Tensor<1, std::int32_t>>(
+      f,
+      {.arguments = {block[0], block[1], values("be"), values<std::int32_t>("t", -2, 2)},
+       .may_be_empty = true,
+       .extents = {{'t', {0, 1, 2, 3, 5}}}},
+      97);
+}
+
 TEST(Programs, StacksThatCarrySeveralValues) {
   constexpr auto f = [](const ts::Stack<Block>& net, const auto& x, const auto& n) {
     const auto loss = [](const auto& both, const auto& counts) {

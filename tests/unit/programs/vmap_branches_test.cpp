@@ -1,7 +1,9 @@
 #include <cmath>
 #include <cstddef>
+#include <numeric>
 #include <string>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -113,6 +115,114 @@ TEST(VmapBranches, OnMeshes) {
     expect_near(ts::to_host(std::get<2>(value)), expected.chosen, 1e-12, "branch" + on);
     expect_near(ts::to_host(std::get<0>(gradient)), of_x, 1e-7, "gradient of x" + on);
     expect_near(ts::to_host(std::get<1>(gradient)), of_w, 1e-7, "gradient of w" + on);
+  }
+}
+
+// Stacks that differ between examples: in the carry of a loop, and captured by a loop.
+struct Layer {
+  ts::ShardedTensor<double, 2> w;
+  constexpr auto operator()(const auto& x) const { return ts::tanh(ts::matmul(x, w)); }
+};
+using Net = ts::Stack<Layer>;
+constexpr int layers = 3;
+constexpr auto scaled = [](auto net, const auto& factor) {
+  net[0].w = net[0].w * factor;
+  return net;
+};
+constexpr auto with_own_layers = [](const auto& x, const Net& net) {
+  const auto grown = ts::while_loop([](const auto& carry) { return ts::sum(ts::abs(carry.second)) > 0.9; },
+                                    [](const auto& carry) {
+                                      const auto next = carry.first(carry.second) * 1.1;
+                                      return std::pair(scaled(carry.first, 1.0 + 0.1 * ts::sum(next)), next);
+                                    },
+                                    std::pair(net, x), 5);
+  const auto chosen = scaled(grown.first, ts::select(ts::sum(x) > 0.0, 0.5, ts::sum(x)));
+  const auto last = ts::fori_loop(
+      0, 2,
+      [&](const auto&, const auto& v) {
+        return chosen(v) + 0.1 * ts::sum(ts::all_layers(chosen, &Layer::w)) + 0.2 * grown.first(x);
+      },
+      grown.second);
+  return ts::sum(ts::sin(last));
+};
+double with_own_layers_on_host(const std::vector<double>& xs, const std::vector<double>& weights,
+                               std::vector<double>* each = nullptr) {
+  const auto at = [](int i) { return static_cast<std::size_t>(i); };
+  const auto call = [&](const std::vector<double>& net, std::vector<double> x) {
+    for (int layer = 0; layer < layers; ++layer) {
+      std::vector<double> y(width, 0.0);
+      for (int j = 0; j < width; ++j) {
+        for (int i = 0; i < width; ++i) y[at(j)] += x[at(i)] * net[at((layer * width + i) * width + j)];
+        y[at(j)] = std::tanh(y[at(j)]);
+      }
+      x = y;
+    }
+    return x;
+  };
+  const auto times = [](std::vector<double> values, double factor) {
+    for (double& value : values) value *= factor;
+    return values;
+  };
+  const auto sum = [](const std::vector<double>& values) { return std::accumulate(values.begin(), values.end(), 0.0); };
+  double total = 0;
+  for (int e = 0; e < examples; ++e) {
+    const std::vector<double> x(xs.begin() + e * width, xs.begin() + (e + 1) * width);
+    std::vector<double> net = weights, h = x;
+    const auto magnitude = [&] {
+      double all = 0;
+      for (double value : h) all += std::abs(value);
+      return all;
+    };
+    for (int step = 0; step < 5 && magnitude() > 0.9; ++step) {
+      h = times(call(net, h), 1.1);
+      net = times(net, 1.0 + 0.1 * sum(h));
+    }
+    const std::vector<double> chosen = times(net, sum(x) > 0 ? 0.5 : sum(x));
+    const std::vector<double> of_grown = call(net, x);
+    for (int step = 0; step < 2; ++step) {
+      h = call(chosen, h);
+      for (int i = 0; i < width; ++i) h[at(i)] += 0.1 * sum(chosen) + 0.2 * of_grown[at(i)];
+    }
+    double own = 0;
+    for (double value : h) own += std::sin(value);
+    if (each != nullptr) each->push_back(own);
+    total += own;
+  }
+  return total;
+}
+TEST(VmapBranches, StacksThatDifferBetweenExamples) {
+  constexpr auto program = ts::compile([](auto xs, auto net) {
+    return ts::value_and_grad([](const auto& own, const auto& x) {
+      const auto each = ts::vmap(with_own_layers, ts::in_axes<0, ts::not_mapped>)(x, own);
+      return std::tuple(ts::sum(each), each);
+    })(net, xs);
+  });
+  std::vector<double> xs, w, expected, of_w;
+  for (int i = 0; i < examples * width; ++i) xs.push_back(std::sin(1.7 * i) * (0.2 + 0.15 * (i / width)));
+  for (int i = 0; i < layers * width * width; ++i) w.push_back(0.6 * std::cos(2.3 * i));
+  const double total = with_own_layers_on_host(xs, w, &expected);
+  for (double& own : w) {
+    const double before = own, step = 1e-5;
+    own = before + step;
+    const double up = with_own_layers_on_host(xs, w);
+    own = before - step;
+    of_w.push_back((up - with_own_layers_on_host(xs, w)) / (2 * step));
+    own = before;
+  }
+  for (const int devices : {1, 2, 3, 4}) {
+    const ts::Mesh mesh({{"data", devices}});
+    const std::string on = " on " + mesh.text();
+    const Net net(layers, [&](int layer) {
+      const auto first = w.begin() + layer * width * width;
+      return Layer{ts::shard(std::vector<double>(first, first + width * width), {width, width}, mesh, {"data"})};
+    });
+    const auto [value, gradient] = program(ts::shard(xs, {examples, width}, mesh, {"data"}), net);
+    EXPECT_NEAR(ts::to_host(std::get<0>(value))[0], total, 1e-11 * std::abs(total)) << on;
+    expect_near(ts::to_host(std::get<1>(value)), expected, 1e-11, "each" + on);
+    std::vector<double> found;
+    for (const Layer& layer : gradient.layers())
+      for (double slope : ts::to_host(layer.w)) found.push_back(slope);
+    expect_near(found, of_w, 1e-7, "gradient" + on);
   }
 }
 

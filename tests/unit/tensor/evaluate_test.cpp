@@ -116,6 +116,9 @@ TEST(Expressions, NameAnIndexAndItsDim) {
   expect_error(ts::errc::dim_range, lookup(5, 9), "5 is outside of dim 0, of extent 5");
   expect_error(ts::errc::dim_range, lookup(0, std::int64_t{1} << 40),
                "an index beyond 536870911 is outside of dim 1, of extent 3");
+  expect_error(
+      ts::errc::dim_range, [&] { values(ts::index_select<1>(x, vector(7))); },
+      "[embedding] index in range: 7 is outside a table of 3 rows in index_select at evaluate_test.cpp:");
   const auto put = [&]<bool Add>(std::bool_constant<Add>) {
     const auto ones = ts::ones<float>({3}, mesh);
     values(ts::eval(ts::index_put<Add>(x, std::tuple(vector(5), vector(2)), ones)));

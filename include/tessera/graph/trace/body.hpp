@@ -168,8 +168,9 @@ class BodyTrace {
       value.refuse(
           errc::shape_mismatch,
           shape_.scan
-              ? "[scan] carry: a step must return the shape of its carry, but here only one of the two has static "
-                "extent 1, as from keepdims or a slice of size 1; ts::broadcast_like gives both one shape"
+              ? "[scan] carry: a step must return the shape of its carry, but here only one of the two (or of the "
+                "results of two branches) has static extent 1, as from keepdims or a slice of size 1; "
+                "ts::broadcast_like gives both one shape"
               : "[stack] result of a layer: a layer must return the shape of its argument, but here only one of the "
                 "two has static extent 1, as from keepdims or a slice of size 1; ts::broadcast_like gives both one "
                 "shape",

@@ -61,7 +61,8 @@ template <std::size_t N> constexpr void check_layers(const Value (&operands)[N],
       return operands[0].refuse(
           errc::structure,
           "[stack] operands: a field of all layers of a Stack can only be combined with scalars and with "
-          "fields of all layers that have the same rank; to run the layers, call the Stack: layers(x)");
+          "fields of all layers that have the same rank; to run the layers, call the Stack: layers(x); for "
+          "another function of each layer, ts::map(f, layers)");
     rank = ranks[i];
   }
 }

@@ -21,6 +21,7 @@
 #include <tessera/ops/data_movement/slicing.hpp>
 #include <tessera/ops/elementwise.hpp>
 #include <tessera/ops/indexing/dynamic_slice.hpp>
+#include <tessera/ops/indexing/one_hot.hpp>
 #include <tessera/tensor/creation.hpp>
 
 // Caches of keys and values, for generation token by token.
@@ -39,6 +40,11 @@ template <Element T = float> struct KvCache {
     return {tessera::detail::settle(dynamic_update_slice<1>(keys, k, position)),
             tessera::detail::settle(dynamic_update_slice<1>(values, v, position))};
   }
+  /// With the given rows of the batch, a vector of indices, in their order. Inside a traced function.
+  constexpr KvCache rows(const auto& indices, Here at = Here::current()) const {
+    return {tessera::detail::settle(index_select<0>(keys, indices, at)),
+            tessera::detail::settle(index_select<0>(values, indices, at))};
+  }
 };
 
 /// An empty cache for `context` positions. Heads are sharded as in column weights, the batch as in tokens.
@@ -56,6 +62,16 @@ template <Element T = float>
 Stack<KvCache<T>> kv_caches(int layers, Extent batch, Extent context, Extent heads, Extent width,
                             const ShardingStrategy& strategy) {
   return Stack<KvCache<T>>(layers, [&](int) { return kv_cache<T>(batch, context, heads, width, strategy); });
+}
+
+/// Inside a traced function: the caches of the given rows of the batch, a vector of indices, in their order. Where beam
+/// search goes on with the beams `parents`, each of which was a row of the batch, it goes on with their caches:
+///
+///     const auto [logits, next] = model.cached(tokens, ts::nn::reorder_caches(caches, parents), position);
+/// `_reorder_cache` of transformers. Communication: as ts::index_select of a split batch, else none.
+template <class Cache, TensorOperand Indices>
+constexpr auto reorder_caches(const Stack<Cache>& caches, const Indices& indices, Here at = Here::current()) {
+  return map([&](const auto& cache) { return cache.rows(indices, at); }, caches, at);
 }
 
 namespace detail {

@@ -23,7 +23,7 @@ struct EmbeddingTag {
     using Checks = decltype([] {
       static_assert(
           std::is_same_v<typename Indices::type, std::int32_t> || std::is_same_v<typename Indices::type, std::int64_t>,
-          "tessera: the indices of embedding must be std::int32_t or std::int64_t; use "
+          "tessera: the indices of embedding and index_select must be std::int32_t or std::int64_t; use "
           "ts::cast<std::int32_t>(indices)");
       static_assert(Table::rank >= 1,
                     "tessera: the table of embedding must have at least one dim, the dim of its rows");

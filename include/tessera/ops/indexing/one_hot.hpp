@@ -30,6 +30,11 @@ template <int Rank, class T> struct OneHotTag {
   }
 };
 
+/// A lookup whose errors name index_select.
+struct IndexSelectTag : EmbeddingTag {
+  static constexpr const char* function = "index_select";
+};
+
 }  // namespace detail
 
 /// 1 at the index and 0 elsewhere along a new last dim of `count` classes: indices [...] give [..., count], of element
@@ -50,9 +55,9 @@ constexpr auto index_select(const X& x, const Indices& indices, Here at = Here::
   static_assert(Indices::rank == 1, "tessera: the indices of index_select must be a vector");
   constexpr int dim = detail::checked_dim<D, X::rank>();
   if constexpr (dim == 0)
-    return embedding(x, indices, at);
+    return call<detail::IndexSelectTag>(Source::from(at), x, indices);
   else
-    return movedim<0, dim>(embedding(movedim<dim, 0>(x, at), indices, at), at);
+    return movedim<0, dim>(call<detail::IndexSelectTag>(Source::from(at), movedim<dim, 0>(x, at), indices), at);
 }
 
 /// With a dim as an argument it does not compile.

@@ -12,6 +12,7 @@
 #include <tessera/graph/transform/repeat_gradient.hpp>
 #include <tessera/graph/transform/simplify.hpp>
 #include <tessera/ops/gradient_rows.hpp>
+#include <tessera/ops/layers.hpp>
 #include <tessera/ops/rows.hpp>
 
 TESSERA_PLANNING_BEGIN
@@ -102,6 +103,7 @@ class BatchGraph {
   constexpr Batched output(int k, bool full) {
     const std::int32_t id = module_.graph(batching_.one).outputs[static_cast<std::size_t>(k)];
     const Source source = module_.graph(batching_.one)[id].source;
+    if (full && of(id).dim < 0) of(id).id = in_one_block(value(of(id).id, source)).id;
     if (full && of(id).dim < 0 && batching_.reference.id < 0)  // there is one example
       of(id) = {build::insert_singletons(value(of(id).id, source), 1, value(of(id).id, source).rank() + 1).id, 0};
     else if (full)
@@ -203,8 +205,9 @@ class BatchGraph {
       if (own) {
         node.rank = static_cast<std::uint8_t>(node.rank + 1);
         node.singletons = static_cast<std::uint8_t>(node.singletons << 1);
-        // Slices of a value that was computed for all examples are in one block.
-        if (shape.is_stacked(i) && !is_in_layers(module_.graph(batching_.all)[of(operand(id, i)).id]))
+        // Slices of a value that was computed for all examples are in one block, and so is a tensor of a Stack in the
+        // carry or captured: its layers are behind the dim of examples.
+        if (!shape.is_stacked(i) || !is_in_layers(module_.graph(batching_.all)[of(operand(id, i)).id]))
           node = stored_as(Storage::block, node);
       }
       if (masks && i >= shape.carried + shape.stacked) {
@@ -250,9 +253,10 @@ class BatchGraph {
       Batched& own = of(operand(id, i));
       if (differs[static_cast<std::size_t>(i)] == 0)
         operands.push_back(own.id);
-      else if (!shape.is_stacked(i))
+      else if (!shape.is_stacked(i)) {
+        if (own.dim < 0) own.id = in_one_block(value(own.id, node.source)).id;
         operands.push_back(batching_.full(own, node.source).id);
-      else
+      } else
         operands.push_back(own.dim == 1 ? own.id : build::move_dim(value(own.id, node.source), 0, 1).id);
     }
     if (masks) {
@@ -273,7 +277,9 @@ class BatchGraph {
       const Batched& result = results[static_cast<std::size_t>(k)];
       const Node type = module_.graph(layer.graph)[result.id];
       const bool is_carried = k < shape.carried;
-      const Value own = build::project(all, k, is_carried ? type : build::stacked_type(type), storage_of(from));
+      const bool in_block = is_carried && result.dim >= 0;
+      const Value own = build::project(all, k, is_carried ? type : build::stacked_type(type),
+                                       in_block ? Storage::block : storage_of(from));
       of(p) = {own.id, static_cast<std::int8_t>(result.dim < 0 ? -1 : is_carried ? 0 : 1)};
     }
   }

@@ -90,7 +90,7 @@ struct OneForwardOneBackward {
       return std::tuple(layers_of(stages, input, chunks, batched_of(unit), shared), input);
     };
     return run_where(as_sym(number < schedule.units() + schedule.last_stage()), make,
-                     std::tuple(made_before, made_before), at);
+                     std::tuple(made_before, made_before), Source::from(at));
   }
 
   /// Adds the loss of the microbatch that has passed all stages, and its gradient, to those of the microbatches before:
@@ -111,7 +111,7 @@ struct OneForwardOneBackward {
       return std::tuple(std::get<0>(sums) + std::get<0>(found),
                         added(std::get<1>(sums), std::get<0>(std::get<1>(found))), std::get<1>(std::get<1>(found)));
     };
-    return run_where(schedule.is_of_chunk(as_sym(number - last_stage), last_chunk), add, before, at);
+    return run_where(schedule.is_of_chunk(as_sym(number - last_stage), last_chunk), add, before, Source::from(at));
   }
 
   /// Adds the gradients of all stages' backward units. `before` has the sums of those of the stages and of what is
@@ -134,7 +134,7 @@ struct OneForwardOneBackward {
                         added(std::get<2>(sums), floating_items(std::get<4>(pulled))),
                         floating_items(std::get<3>(pulled)));
     };
-    return run_where(as_sym(number >= before_return()), add, before, at);
+    return run_where(as_sym(number >= before_return()), add, before, Source::from(at));
   }
   /// The backward units of all stages in a tick, or [ticks, 1] of ticks: [ticks, stages].
   constexpr auto backward_units(const auto& number) const {

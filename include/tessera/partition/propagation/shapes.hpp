@@ -80,16 +80,23 @@ constexpr HostNumber host_number(const GraphView& graph, int id, const Shape* sh
 [[noreturn]] inline void fail_step_count(const Node& node, std::int64_t steps) {
   fail(errc::structure, "[scan] number of steps: ", steps, " is negative", node.source);
 }
-/// A layer's results have to have the shapes of the arguments that the next layer takes in their place.
+/// A layer's results have to have the shapes of the arguments that the next layer takes in their place, and a branch of
+/// a ts::cond those of the other branch.
 [[noreturn]] inline void fail_a_layer_returns_another_shape_than_it_is_given(const Node& repeat, int tensor,
                                                                              const Node& result, const Shape& given,
                                                                              const Shape& returned) {
+  const Source& source = result.source.line != 0 ? result.source : repeat.source;
+  const Repeat kind = Repeat::of(repeat);
+  if (kind.scan && kind.limited)
+    fail(errc::shape_mismatch,
+         "[cond] results: the branches of ts::cond and ts::switch_case must return one shape, and a step of "
+         "ts::while_loop the shape of its carry, but here the shapes are ",
+         shape_text(result.dtype, given), " and ", shape_text(result.dtype, returned), source);
   fail(errc::shape_mismatch,
-       Repeat::of(repeat).scan ? "[scan] carry: a step must return the shape of its carry "
-                               : "[stack] result of a layer: a layer must return the shape of its argument ",
+       kind.scan ? "[scan] carry: a step must return the shape of its carry "
+                 : "[stack] result of a layer: a layer must return the shape of its argument ",
        shape_text(result.dtype, given), ", but returns ", shape_text(result.dtype, returned),
-       Repeat::of(repeat).carried > 1 ? concat_text(" as tensor ", std::to_string(tensor), " of it") : std::string(),
-       result.source.line != 0 ? result.source : repeat.source);
+       kind.carried > 1 ? concat_text(" as tensor ", std::to_string(tensor), " of it") : std::string(), source);
 }
 
 class ShapeInference {

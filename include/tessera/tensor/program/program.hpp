@@ -131,8 +131,12 @@ struct NamedArgument {
 [[noreturn]] TESSERA_ONCE void fail_empty_argument(const NamedArgument& argument, const void* leaf) {
   const std::string name =
       argument.name_of_leaf != nullptr ? argument.name_of_leaf(argument.object, leaf) : std::string();
-  fail(errc::empty_tensor, "[compile] argument ", argument.position, name.empty() ? "" : ", ", name,
-       ": an empty tensor, which was never assigned or was moved from");
+  const bool is_number = !name.empty() && name[0] >= '0' && name[0] <= '9';  // a struct without names of its fields
+  fail(errc::empty_tensor, "[compile] argument ", argument.position,
+       name.empty() ? ""
+       : is_number  ? ", field "
+                    : ", ",
+       name, ": an empty tensor, which was never assigned or was moved from");
 }
 #endif
 
