@@ -22,8 +22,8 @@ struct Source {
 
   static constexpr Source from(std::source_location at) { return {at.file_name(), at.line()}; }
 
-  /// Whether the line is the library's own: of a header in tessera/nn/, ops/, graph/ or parallel/, or of the single
-  /// header.
+  /// Whether the line is the library's own: of a header in tessera/nn/, ops/, graph/, parallel/ or distributions/, or
+  /// of the single header.
   constexpr bool in_library() const {
     // Each step counts: programs are traced in constant expressions, and of most lines the last letters decide.
     const char* at = file + __builtin_strlen(file);
@@ -32,7 +32,8 @@ struct Source {
     for (const char* const begin = file + 8; at > begin;)
       if (*--at == '/' && __builtin_memcmp(at - 8, "/tessera", 8) == 0)
         return __builtin_strncmp(at, "/nn/", 4) == 0 || __builtin_strncmp(at, "/ops/", 5) == 0 ||
-               __builtin_strncmp(at, "/graph/", 7) == 0 || __builtin_strncmp(at, "/parallel/", 10) == 0;
+               __builtin_strncmp(at, "/graph/", 7) == 0 || __builtin_strncmp(at, "/parallel/", 10) == 0 ||
+               __builtin_strncmp(at, "/distributions/", 15) == 0;
     return false;
   }
 

@@ -50,7 +50,7 @@ template <class Mixture, class Components> struct MixtureSameFamily {
   /// The logarithm of the density at x [...], or [..., features...] if the components are `independent`.
   template <TensorArgument X> constexpr auto log_prob(const X& x, Here at = Here::current()) const {
     const auto each = components.log_prob(unsqueeze<component_dim>(x, at), at);
-    return logsumexp<-1>(each + mixture.log_probs(at), at);
+    return logsumexp<-1>(call<AddTag>(Source::from(at), each, mixture.log_probs(at)), at);
   }
   /// The probability of numbers up to x.
   template <TensorArgument X>

@@ -213,7 +213,7 @@ template <int D = -1, TensorArgument X> constexpr auto softmax(const X& x, Here 
 }
 /// softmax of -x (torch.nn.functional.softmin). Communication: as softmax.
 template <int D = -1, TensorArgument X> constexpr auto softmin(const X& x, Here at = Here::current()) {
-  return softmax<D>(-x, at);
+  return softmax<D>(call<NegTag>(Source::from(at), x), at);
 }
 /// The logarithm of softmax, accurate where softmax underflows. Communication: as softmax.
 template <int D = -1, TensorArgument X> constexpr auto log_softmax(const X& x, Here at = Here::current()) {

@@ -3,6 +3,7 @@
 #include <tessera/base/push_macros.hpp>
 
 #include <cstdint>
+#include <limits>
 #include <string>
 #include <string_view>
 
@@ -81,10 +82,12 @@ constexpr DType shown_dtype(const ShapeContext& c, int operand) {
 }
 
 /// Throws an error with the operation, the shapes of its tensors, the values of its sizes and the user's line.
-[[noreturn]] inline void fail_operation(errc id, const ShapeContext& c, const std::string& why, std::string_view name) {
+/// `shown`: of how many operands, where those behind were not given by the user.
+[[noreturn]] inline void fail_operation(errc id, const ShapeContext& c, const std::string& why, std::string_view name,
+                                        int shown = std::numeric_limits<int>::max()) {
   const OpRow& row = row_of(c.node());
   std::string operands;
-  for (int i = 0; i < c.node().arity; ++i) {
+  for (int i = 0; i < c.node().arity && i < shown; ++i) {
     if (!c.has(i)) continue;
     const Node& x = c.graph.operand_node(c.id, i);
     const bool size =
@@ -99,8 +102,9 @@ constexpr DType shown_dtype(const ShapeContext& c, int operand) {
        function == own ? "" : function, c.node().source);
 }
 /// Throws shape_mismatch. Not constexpr on purpose: in a constant expression it ends the compilation.
-[[noreturn]] inline void fail_shapes(const ShapeContext& c, const std::string& why, std::string_view name = {}) {
-  fail_operation(errc::shape_mismatch, c, why, name);
+[[noreturn]] inline void fail_shapes(const ShapeContext& c, const std::string& why, std::string_view name = {},
+                                     int shown = std::numeric_limits<int>::max()) {
+  fail_operation(errc::shape_mismatch, c, why, name, shown);
 }
 /// Throws shape_mismatch where the result, of i32, counts more elements than i32 can. `counted`: what has them.
 constexpr void check_countable(const ShapeContext& c, std::int64_t elements, const char* counted = "the dim has",

@@ -5,6 +5,7 @@
 #include <tuple>
 
 #include <tessera/graph/ir/value.hpp>
+#include <tessera/graph/trace/function_call.hpp>
 #include <tessera/graph/trace/sharded_tensor.hpp>
 #include <tessera/ops/elementwise.hpp>
 #include <tessera/optim/update.hpp>
@@ -21,6 +22,7 @@ namespace optim {
 template <class Model>
 constexpr Model moving_average(const Model& average, const Model& model, const Scalar& decay,
                                Here at = Here::current()) {
+  const tessera::detail::FunctionCall named("moving_average", average);
   return std::get<0>(detail::update_parameters(
       at, [&](const auto& x, Value a, Value p) { return std::tuple(x(decay) * a + x(1.0 - x.wide(decay)) * p); },
       average, model));
@@ -31,6 +33,7 @@ constexpr Model moving_average(const Model& average, const Model& model, const S
 template <class Model>
 constexpr Model mean_of_models(const Model& average, const Model& model, const Scalar& count,
                                Here at = Here::current()) {
+  const tessera::detail::FunctionCall named("mean_of_models", average);
   return std::get<0>(detail::update_parameters(
       at, [&](const auto& x, Value a, Value p) { return std::tuple(a + x(1.0 / (x.wide(count) + 1)) * (p - a)); },
       average, model));

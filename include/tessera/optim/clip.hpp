@@ -51,8 +51,10 @@ constexpr DType summed_as(const Growable<Value>& values) {
 }
 /// A rank-0 value whose parts on the devices are summed.
 constexpr Value reduced(const Value& total) {
-  return total.dtype() == DType::f64 ? with_sharding(Sym<double, 0>(total), {}).value
-                                     : with_sharding(Sym<float, 0>(total), {}).value;
+  const auto whole = [&](const auto& x) {
+    return tessera::detail::constrain(x, {}, CotangentSharding::alike, nullptr, total.source).value;
+  };
+  return total.dtype() == DType::f64 ? whole(Sym<double, 0>(total)) : whole(Sym<float, 0>(total));
 }
 
 /// The sum of the squares of all elements of all tensors, including all layers of Stacks; in f64 if any tensor is f64.

@@ -26,6 +26,7 @@ TEST(SourceTest, KnowsTheHeadersOfTheLibrary) {
   static_assert(in_library("/x/include/tessera/ops/data_movement/shape.hpp"));
   static_assert(in_library("/x/include/tessera/graph/trace/stack.hpp"));
   static_assert(in_library("/x/include/tessera/parallel/fsdp.hpp"));
+  static_assert(in_library("/x/include/tessera/distributions/continuous/von_mises.hpp"));
   static_assert(in_library("single_include/tessera/tessera.hpp"));
   // A program in a folder of the library's name.
   static_assert(!in_library("/home/me/tessera/examples/train_gpt/trainer.hpp"));

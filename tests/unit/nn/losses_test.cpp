@@ -14,6 +14,9 @@
 #include <gtest/gtest.h>
 
 #include <tessera/nn/nn.hpp>
+#include <tessera/tensor/compile.hpp>
+#include <tessera/tensor/creation.hpp>
+#include <tessera/tensor/host.hpp>
 
 namespace ts = tessera;
 using oracle::Array;
@@ -486,6 +489,40 @@ TEST(Losses, OfTooManyTargetsAreErrorsOfTheLoss) {
         ts::infer_shapes(oracle::trace<decltype(probabilities), Float<2>, Float<2>>().view(), shapes, nullptr);
       },
       "[cross_entropy] targets that are probabilities must have the shape of the scores: f32[4,3] x f32[4,2] at ");
+}
+
+// As torch.nn.functional.ctc_loss. The errors name the loss and the line of the call, not those of its parts.
+TEST(Ctc, RefusesLengthsAndShapesThatDoNotFit) {
+  constexpr int line = __LINE__ + 2;
+  constexpr auto loss = ts::compile([](auto log_probs, auto targets, auto inputs, auto lengths) {
+    return ts::ctc_loss(log_probs, targets, inputs, lengths);
+  });
+  const std::string at = "ctc_loss at losses_test.cpp:" + std::to_string(line);
+  for (const int devices : {1, 2}) {
+    const ts::Mesh mesh({{"data", devices}});
+    const auto x = ts::zeros<float>({4, 3, 5}, mesh, {ts::none, "data"});
+    const auto vector = [&](std::vector<std::int32_t> v) {
+      return ts::shard<1>(v, {static_cast<std::int64_t>(v.size())}, mesh, {"data"});
+    };
+    const auto targets = ts::shard(std::vector<std::int32_t>{1, 2, 1, 1, 3, 4}, {3, 2}, mesh, {"data"});
+    EXPECT_NO_THROW((void)loss(x, targets, vector({4, 0, 3}), vector({2, 0, 1})));
+    const auto refused = [&](ts::errc id, std::vector<std::int32_t> inputs, std::vector<std::int32_t> lengths,
+                             const std::string& what, const std::string& where) {
+      tessera_test::expect_error(
+          id, [&] { (void)loss(x, targets, vector(inputs), vector(lengths)); }, what, where + at);
+    };
+    refused(ts::errc::dim_range, {4, 5, 3}, {2, 0, 1}, "5 is outside", "the input_lengths of ");
+    refused(ts::errc::dim_range, {4, 3, -1}, {2, 0, 1}, "-1 is outside", "the input_lengths of ");
+    refused(ts::errc::dim_range, {4, 4, 3}, {2, 3, 1}, "3 is outside", "the target_lengths of ");
+    refused(ts::errc::shape_mismatch, {4, 4, 3, 2}, {2, 1, 1}, "i32[4,3] x i32[1,4]", "in ");
+    const auto wrong = ts::shard(std::vector<std::int32_t>{1, 2, 1, 5, 3, 4}, {3, 2}, mesh, {"data"});
+    tessera_test::expect_error(
+        ts::errc::dim_range,
+        [&] {
+          (void)loss(x, wrong, vector({4, 4, 3}), vector({2, 2, 2}));
+        },
+        "5 is outside", at);
+  }
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "../../support/gradients.hpp"
+#include "../base/expect_error.hpp"
 #include "plain.hpp"
 #include <gtest/gtest.h>
 
@@ -18,6 +19,7 @@ namespace nn = tessera::nn;
 using oracle::Array;
 using oracle::Float;
 using oracle::random_array;
+using tessera_test::expect_error;
 
 namespace {
 
@@ -325,6 +327,30 @@ TEST(RecurrentLayers, OfSequencesOfDifferentLengths) {
                       1e-5)
               << b << " " << k;
     }
+  }
+}
+
+// As torch.nn.utils.rnn.pack_padded_sequence: lengths of frames are an error where a strided convolution has left fewer
+// steps. The error names what is wrong in words of the caller, and the caller's line.
+TEST(RecurrentLayers, RefuseLengthsThatDoNotFit) {
+  constexpr int line = __LINE__ + 2;
+  constexpr auto padded = ts::compile([](auto rnn, auto xs, auto steps) {
+    return std::get<0>(rnn(xs, nn::lengths(steps)));  // the outputs
+  });
+  const std::string at = "lengths of a recurrent layer at recurrent_test.cpp:" + std::to_string(line);
+  for (const int devices : {1, 2}) {
+    const ts::Mesh mesh({{"data", devices}});
+    const auto rnn = nn::rnn(ts::Key(1), 3, 4, nn::data_parallel(mesh));
+    const auto xs = ts::normal<float>(ts::Key(2), {6, 3, 3}, mesh, {ts::none, "data"});
+    const auto run = [&](std::vector<std::int32_t> steps) {
+      return [&, steps = std::move(steps)] {
+        (void)padded(rnn, xs, ts::shard(steps, {static_cast<std::int64_t>(steps.size())}, mesh, {"data"}));
+      };
+    };
+    EXPECT_NO_THROW(run({6, 0, 3})());
+    expect_error(ts::errc::dim_range, run({6, 7, 3}), "7 is outside", at);
+    expect_error(ts::errc::dim_range, run({6, 2, -1}), "-1 is outside", at);
+    expect_error(ts::errc::shape_mismatch, run({6, 2, 1, 3}), "i32[6,3] x i32[4]", at);
   }
 }
 

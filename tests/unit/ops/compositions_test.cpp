@@ -414,4 +414,43 @@ TEST(Compositions, WeightsOfClasses) {
       {x, targets, weight});
 }
 
+/// Of each operation that a function of a matrix, a vector and indices is composed of, the line is in the caller's
+/// file.
+template <class F> void expect_lines_of_caller(const char* name, F) {
+  const Program program = trace<F, M, Float<1>, Int<1>>();
+  for (const GraphView& graph : program.graphs)
+    for (int id = 0; id < graph.size; ++id)
+      EXPECT_FALSE(graph[id].source.in_library()) << name << ": " << graph[id].source.text();
+}
+
+TEST(Compositions, HaveTheLineOfTheCall) {
+  expect_lines_of_caller("ctc_loss", [](const auto& x, const auto&, const auto& i) {
+    return ts::ctc_loss(ts::unsqueeze<1>(x), ts::unsqueeze<0>(i), ts::slice<0>(i, 0, 1), ts::slice<0>(i, 1, 1));
+  });
+  expect_lines_of_caller("info_nce", [](const auto& x, const auto&, const auto&) { return ts::info_nce(x, x, 0.5); });
+  expect_lines_of_caller("info_nce of negatives",
+                         [](const auto& x, const auto&, const auto&) { return ts::info_nce(x, x, x, 0.5); });
+  expect_lines_of_caller("auroc", [](const auto&, const auto& v, const auto& i) { return ts::auroc(v, i); });
+  expect_lines_of_caller("mode", [](const auto& x, const auto&, const auto&) { return ts::mode<0>(x).values; });
+  expect_lines_of_caller("renorm", [](const auto& x, const auto&, const auto&) { return ts::renorm<0>(x, 2.0, 1.0); });
+  expect_lines_of_caller("cross", [](const auto& x, const auto&, const auto&) { return ts::cross<1>(x, x); });
+  expect_lines_of_caller("softmin", [](const auto& x, const auto&, const auto&) { return ts::softmin<0>(x); });
+  expect_lines_of_caller("multigammaln",
+                         [](const auto& x, const auto&, const auto&) { return ts::multigammaln<3>(x); });
+  expect_lines_of_caller("rotary_embedding", [](const auto& x, const auto&, const auto&) {
+    const auto q = ts::reshape(x, {1, 2, 1, -1});
+    return std::tuple(ts::rotary_embedding(q, 0), ts::rotary_embedding<ts::RotaryForm::interleaved>(q, 0));
+  });
+  expect_lines_of_caller("alibi_bias", [](const auto& x, const auto& v, const auto&) {
+    return ts::alibi_bias(v, ts::reshape(x, {1, 2, 1, -1}));
+  });
+  expect_lines_of_caller("poisson", [](const auto& x, const auto&, const auto&) { return ts::poisson(x, 1); });
+  expect_lines_of_caller("binomial", [](const auto& x, const auto&, const auto&) { return ts::binomial(5, x, 1); });
+  expect_lines_of_caller("draws", [](const auto& x, const auto&, const auto&) {
+    return std::tuple(ts::beta(x, x, 1), ts::dirichlet(x, 1), ts::chisquare(x, 1), ts::student_t(x, 1),
+                      ts::geometric(x, 1), ts::pareto(x, 1), ts::weibull(x, 1), ts::rayleigh(x, 1), ts::lognormal(x, 1),
+                      ts::gumbel_softmax<true>(x, 1, 0.5), ts::gumbel_softmax(x, 1));
+  });
+}
+
 }  // namespace

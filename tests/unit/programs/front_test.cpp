@@ -9,6 +9,7 @@
 #include <tessera/graph/transform/value_and_grad.hpp>
 #include <tessera/ops/ops.hpp>
 #include <tessera/optim/adam/adamw.hpp>
+#include <tessera/optim/average.hpp>
 #include <tessera/tensor/compile.hpp>
 #include <tessera/tensor/creation.hpp>
 #include <tessera/tensor/host.hpp>
@@ -218,6 +219,21 @@ TEST(Compiled, NamesTheOperationTheShapesAndTheLineOfAnError) {
   constexpr auto c = ts::compile([](auto in) { return ts::with_sharding(in + 1.0, {"z"}); });
   expect_error(
       ts::errc::spec_axis, [&] { c(x); }, "unknown axis 'z'", "with_sharding", here(asked));
+  constexpr int looked_up = __LINE__ + 1;
+  constexpr auto i = ts::compile([](auto in, auto index) { return ts::index_select<0>(in, index); });
+  expect_error(
+      ts::errc::dim_range, [&] { i(x, ts::shard(std::vector<int>{5}, mesh())); }, "5 is outside", "in index_select",
+      here(looked_up));
+  constexpr int averaged = __LINE__ + 1;
+  constexpr auto m = ts::compile([](auto old, auto now) { return ts::optim::moving_average(old, now, 0.9); });
+  expect_error(
+      ts::errc::shape_mismatch, [&] { m(x, counting(2, 4)); }, "in moving_average", here(averaged));
+  constexpr int attended = __LINE__ + 1;
+  constexpr auto t = ts::compile([](auto query, auto key) { return ts::attention(query, key, query); });
+  const auto query = ts::ones<float>({1, 2, 2, 4}, mesh()), key = ts::ones<float>({1, 3, 2, 4}, mesh());
+  expect_error(  // of the operands that the user gave
+      ts::errc::shape_mismatch, [&] { t(query, key); },
+      "differ in batch, time or heads: f32[1,2,2,4] x f32[1,3,2,4] x f32[1,2,2,4] at", here(attended));
 }
 
 TEST(Compiled, ChecksIndicesOfLookups) {

@@ -7,6 +7,7 @@
 #include <tuple>
 
 #include <tessera/distributions/univariate.hpp>
+#include <tessera/graph/trace/layer_call.hpp>
 #include <tessera/ops/control_flow.hpp>
 #include <tessera/ops/elementwise.hpp>
 #include <tessera/ops/random/poisson.hpp>
@@ -101,6 +102,7 @@ struct VonMises : Univariate<VonMises<Loc, Concentration>, formulas::VonMises> {
     if (trace_of(concentrations).module == nullptr)
       fail(errc::unsupported, "[sample] outside of a traced function: call sample of VonMises inside a function of "
                               "ts::compile");
+    const tessera::detail::LayerCall call(at, concentrations);
     const auto wide = tessera::detail::as_sym(cast<double>(concentrations, at));
     const auto turned = detail::von_mises_angles<Stream>(wide, key, at) + middle(at) + ops::pi;
     const auto wrapped = remainder(turned, 2 * ops::pi, at) - ops::pi;

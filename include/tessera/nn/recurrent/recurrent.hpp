@@ -10,6 +10,7 @@
 #include <utility>
 
 #include <tessera/base/here.hpp>
+#include <tessera/graph/trace/function_call.hpp>
 #include <tessera/graph/trace/layer_call.hpp>
 #include <tessera/nn/dropout.hpp>
 #include <tessera/nn/recurrent/recurrent_cells.hpp>
@@ -18,6 +19,7 @@
 #include <tessera/ops/data_movement/slicing.hpp>
 #include <tessera/ops/data_movement/stack.hpp>
 #include <tessera/ops/elementwise.hpp>
+#include <tessera/ops/indexing/checked_lengths.hpp>
 #include <tessera/ops/reduction/reduction.hpp>
 
 namespace tessera::nn {
@@ -77,8 +79,9 @@ constexpr auto option_of(const First& first, const More&... more) {
 /// that at the end of each sequence, a reverse cell begins there, and outputs of padding are 0. Dropout, as `dropout`
 /// of torch.nn.LSTM, drops outputs of each layer except the last, with different random numbers in each layer.
 /// The products with x of all steps are one product before the loop. The loop is a ts::scan, traced and planned once
-/// for each layer and direction. Errors: shape_mismatch; option for a rate outside of [0, 1]. Communication: that of
-/// the cell in each step; a split time dim is gathered.
+/// for each layer and direction. Errors: shape_mismatch; option for a rate outside of [0, 1]; dim_range for a
+/// length that is negative or larger than the number of steps. Communication: that of the cell in each step; a split
+/// time dim is gathered.
 template <class Cell, int Layers = 1, Direction Order = Direction::forward> struct Recurrent {
   static constexpr int directions = Order == Direction::both ? 2 : 1;
 
@@ -99,9 +102,17 @@ template <class Cell, int Layers = 1, Direction Order = Direction::forward> stru
     const auto initial = detail::option_of<detail::IsState, ZeroState>(options...);
     if constexpr (std::is_same_v<std::remove_const_t<decltype(steps)>, NoLengths>)
       return run<0>(xs, steps, drops, initial);
-    else  // whether each step is one of its sequence: [T, B, 1]
-      return run<0>(xs, unsqueeze<2>(iota<0, std::int64_t>(sum<2>(xs)) < cast<std::int64_t>(steps.lengths)), drops,
-                    initial);
+    else
+      return run<0>(xs, unsqueeze<2>(is_step(xs, steps.lengths)), drops, initial);
+  }
+
+  /// Whether each step of each sequence is in front of its end: [time, batch].
+  template <class Xs, class Lengths> static constexpr auto is_step(const Xs& xs, const Lengths& lengths) {
+    constexpr const char* name = "lengths of a recurrent layer";
+    const Here at = Here::current();
+    const auto ends = tessera::detail::checked_lengths(lengths, extent<0>(xs, at), name, at);
+    const tessera::detail::FunctionCall named(name, xs);
+    return less(iota<0, std::int32_t>(sum<2>(xs, at), at), ends, at);
   }
 
   static_assert(Layers >= 1, "tessera: a recurrent layer has at least 1 layer");

@@ -30,14 +30,16 @@ inline constexpr std::int8_t batch = 0, heads = 1, queries = 2, keys = 3, width 
 /// Checks the shapes q [b, t, h, d], k [b, s, h, d], v [b, s, h, e].
 constexpr void check_attention_shapes(const ShapeContext& c, bool has_values) {
   const Shape &q = c.operand(0), &k = c.operand(1);
-  if (q[0] != k[0]) fail_shapes(c, "queries and keys differ in batch", "attention");
+  const int given = has_values ? 3 : 2;  // the others are made by ts::attention
+  if (q[0] != k[0]) fail_shapes(c, "queries and keys differ in batch", "attention", given);
   if (q[2] != k[2])
-    fail_shapes(c, "queries and keys differ in heads; ts::repeat_heads(k, q) repeats those of keys", "attention");
-  if (q[3] != k[3]) fail_shapes(c, "queries and keys differ in width", "attention");
+    fail_shapes(c, "queries and keys differ in heads; ts::repeat_heads(k, q) repeats those of keys", "attention",
+                given);
+  if (q[3] != k[3]) fail_shapes(c, "queries and keys differ in width", "attention", given);
   if (!has_values) return;
   const Shape& v = c.operand(2);
   if (v[0] != k[0] || v[1] != k[1] || v[2] != k[2])
-    fail_shapes(c, "keys and values differ in batch, time or heads", "attention");
+    fail_shapes(c, "keys and values differ in batch, time or heads", "attention", given);
 }
 
 /// Whether a node sums over queries: the gradients of keys and values.

@@ -90,19 +90,21 @@ constexpr auto rotary_embedding(const X& x, const Offset& offset = 0, const Rota
   static_assert(X::rank == 4, "tessera: rotary_embedding takes queries or keys of rank 4: [batch, time, heads, width]");
   using T = typename X::element;
   using Wide = std::conditional_t<std::is_same_v<T, double>, double, float>;
+  const Source source = Source::from(at);
   // (a, b) becomes (a cos - b sin, b cos + a sin): x cos + (-b, a) sin.
   const auto turned = [&] {
     if constexpr (Form == RotaryForm::interleaved) {
       const auto pairs = unbind<2, -1>(split_dim<-1>(x, 2, at), at);
-      return merge_dims<3, 4>(stack<4>(-std::get<1>(pairs), std::get<0>(pairs), at), at);
+      return merge_dims<3, 4>(stack<4>(call<NegTag>(source, std::get<1>(pairs)), std::get<0>(pairs), at), at);
     } else {
       const auto pairs = unbind<2, -2>(rearrange<"b t h (c e) -> b t h c e">(x, len<"c">(2), at), at);
-      return concat<3>(-std::get<1>(pairs), std::get<0>(pairs), at);
+      return concat<3>(call<NegTag>(source, std::get<1>(pairs)), std::get<0>(pairs), at);
     }
   }();
-  const auto angle =
-      call<detail::RotaryAnglesTag<Form>>(Source::from(at), x, offset, options.base, options.linear, options.ntk);
-  return cast<T>(x * cast<Wide>(cos(angle, at), at) + turned * cast<Wide>(sin(angle, at), at), at);
+  const auto angle = call<detail::RotaryAnglesTag<Form>>(source, x, offset, options.base, options.linear, options.ntk);
+  const auto of_x = call<MulTag>(source, x, cast<Wide>(cos(angle, at), at));
+  const auto of_turned = call<MulTag>(source, turned, cast<Wide>(sin(angle, at), at));
+  return cast<T>(call<AddTag>(source, of_x, of_turned), at);
 }
 
 /// For biased_attention with ALiBi (nn::alibi_slopes): slopes [heads] times the position of each key of k [batch, keys,
@@ -114,7 +116,7 @@ constexpr auto alibi_bias(const Slopes& slopes, const K& k, Here at = Here::curr
                 "tessera: alibi_bias takes slopes of rank 1, [heads], and keys of rank 4: [batch, keys, heads, width]");
   const auto positions = call<detail::PositionsTag>(Source::from(at), k, 0);  // [S, 1, 1]
   const auto row = cast<typename Slopes::element>(rearrange<"s 1 1 -> 1 1 s">(positions, at), at);
-  return rearrange<"h -> 1 h 1">(slopes, at) * row;
+  return call<MulTag>(Source::from(at), rearrange<"h -> 1 h 1">(slopes, at), row);
 }
 
 }  // namespace tessera

@@ -238,9 +238,12 @@ template <int P, TensorArgument X> constexpr auto multigammaln(const X& x, Here 
   static_assert(P >= 1 && P <= 16, "tessera: multigammaln takes from 1 to 16 dims");
   if constexpr (P == 1)
     return lgamma(x, at);
-  else
-    return multigammaln<P - 1>(x, at) +
-           (lgamma(x - (P - 1) * 0.5, at) + (P - 1) * 0.57236494292470008707);  // log(pi) / 2
+  else {
+    const Source source = Source::from(at);
+    const auto last = lgamma(call<SubTag>(source, x, (P - 1) * 0.5), at);
+    const auto with_factor = call<AddTag>(source, last, (P - 1) * 0.57236494292470008707);  // log(pi) / 2
+    return call<AddTag>(source, multigammaln<P - 1>(x, at), with_factor);
+  }
 }
 /// The derivative of lgamma. -infinity at 0, infinity at -0, NaN at negative integers and at -infinity, as in PyTorch.
 /// Error: 1e-15 times the larger of 1 and |y|, and below 0 of pi^2 |x| / sin(pi x)^2. Gradient: polygamma(1, x).

@@ -2,6 +2,7 @@
 #define TESSERA_OPS_INDEXING_ONE_HOT_HPP
 #include <tessera/base/push_macros.hpp>
 
+#include <tessera/graph/trace/function_call.hpp>
 #include <tessera/ops/data_movement/rearrange.hpp>
 #include <tessera/ops/data_movement/shape.hpp>
 #include <tessera/ops/elementwise.hpp>
@@ -53,6 +54,7 @@ constexpr auto one_hot(const Indices& indices, const Count& count, Here at = Her
 template <int D, TensorArgument X, TensorArgument Indices>
 constexpr auto index_select(const X& x, const Indices& indices, Here at = Here::current()) {
   static_assert(Indices::rank == 1, "tessera: the indices of index_select must be a vector");
+  const detail::FunctionCall named("index_select", x, indices);
   constexpr int dim = detail::checked_dim<D, X::rank>();
   if constexpr (dim == 0)
     return call<detail::IndexSelectTag>(Source::from(at), x, indices);

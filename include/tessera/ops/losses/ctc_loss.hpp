@@ -7,12 +7,15 @@
 #include <tuple>
 #include <type_traits>
 
+#include <tessera/graph/trace/function_call.hpp>
+#include <tessera/graph/trace/layer_call.hpp>
 #include <tessera/ops/control_flow.hpp>
 #include <tessera/ops/data_movement/rearrange.hpp>
 #include <tessera/ops/data_movement/repeat.hpp>
 #include <tessera/ops/data_movement/shape.hpp>
 #include <tessera/ops/data_movement/slicing.hpp>
 #include <tessera/ops/data_movement/stack.hpp>
+#include <tessera/ops/indexing/checked_lengths.hpp>
 #include <tessera/ops/indexing/gather.hpp>
 #include <tessera/ops/losses/losses.hpp>
 
@@ -52,7 +55,8 @@ template <class T, class Targets> constexpr auto ctc_labels(const Targets& targe
 /// each by its target length, at least 1, as in PyTorch. A target that its input is too short for has an infinite loss,
 /// of which the gradient is 0; with zero_infinity the loss is 0 too. The gradient is that of the formula; PyTorch's has
 /// another part, which log_softmax removes again. PyTorch's concatenated targets and its form without a batch have no
-/// counterpart. Errors: shape_mismatch; dim_range for a target outside of the classes.
+/// counterpart. Errors: shape_mismatch; dim_range for a target outside of the classes, and for a length that is
+/// negative or longer than the dim that it counts, such as frames of x that a strided convolution has made fewer.
 ///
 /// One ts::scan over the steps, in logarithms; only inside a traced function. Communication: none for a split batch;
 /// time that is split is gathered. Source: Graves et al., ICML 2006.
@@ -68,6 +72,12 @@ constexpr auto ctc_loss(const X& log_probs, const Targets& targets, const Length
   if (detail::trace_in(log_probs).module == nullptr)
     fail(errc::unsupported,
          "[ctc_loss] outside of a traced function: call ts::ctc_loss inside a function of ts::compile");
+  const detail::LayerCall call(at, log_probs, targets);
+  const auto steps = detail::checked_lengths(detail::as_sym(input_lengths), extent<0>(log_probs, at),
+                                             "the input_lengths of ctc_loss", at);
+  const auto lengths = detail::checked_lengths(detail::as_sym(target_lengths), extent<1>(targets, at),
+                                               "the target_lengths of ctc_loss", at);
+  const detail::FunctionCall named("ctc_loss", log_probs, targets);
   const auto x = detail::as_sym(cast<T>(log_probs, at));
   const auto both = detail::ctc_labels<T>(detail::as_sym(targets), options.blank, at);
   const auto& labels = both.first;  // [B, S], S = 2 length + 1
@@ -79,8 +89,7 @@ constexpr auto ctc_loss(const X& log_probs, const Targets& targets, const Length
   const auto start = select(tessera::equal(position, 1, at), ahead, never, at);
   const auto two_never = slice<1>(never, 0, 2, at);
   const auto positions = extent<1>(skip_log, at);
-  const auto running = iota<0, std::int32_t>(sum<2>(x, at), at) <
-                       unsqueeze<0>(cast<std::int32_t>(detail::as_sym(input_lengths), at), at);
+  const auto running = less(iota<0, std::int32_t>(sum<2>(x, at), at), unsqueeze<0>(steps, at), at);
 
   const auto step = [&](const auto& alpha, const auto& now) {
     const auto emitted = maximum(gather<1>(std::get<0>(now), labels, at), detail::log_of_zero, at);  // [B, S]
@@ -93,9 +102,8 @@ constexpr auto ctc_loss(const X& log_probs, const Targets& targets, const Length
   };
   const auto last = std::get<0>(scan(step, start, std::tuple(x, running), {}, at));
 
-  const auto lengths = detail::as_sym(target_lengths);
   // A path ends at the last label or at the blank behind it.
-  const auto end = unsqueeze<1>(cast<std::int32_t>(lengths, at) * 2 + 1, at);  // of the last label, or the start
+  const auto end = unsqueeze<1>(lengths * 2 + 1, at);  // of the last label, or the start
   const auto at_end = logical_or(tessera::equal(position, end, at), tessera::equal(position, end + 1, at), at);
   const auto log_of_all = logsumexp<1>(select(at_end, last, never, at), at);  // [B]
   const double of_impossible = options.zero_infinity ? 0.0 : std::numeric_limits<double>::infinity();

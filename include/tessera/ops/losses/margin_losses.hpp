@@ -273,8 +273,8 @@ template <LossReduction Reduction = LossReduction::mean, TensorArgument Query, T
 constexpr auto info_nce(const Query& query, const Keys& keys, const Temperature& temperature = 0.1,
                         Here at = Here::current()) {
   static_assert(Query::rank == 2 && Keys::rank == 2, "tessera: info_nce takes query and keys of [batch, features]");
-  const auto logits =
-      einsum<"id,jd->ij">(detail::unit_rows(query, at), detail::unit_rows(keys, at), at) / temperature;  // [B, B]
+  const auto cosines = einsum<"id,jd->ij">(detail::unit_rows(query, at), detail::unit_rows(keys, at), at);  // [B, B]
+  const auto logits = call<DivTag>(Source::from(at), cosines, temperature);
   return cross_entropy<Reduction>(logits, iota<0, std::int32_t>(sum<1>(query, at), at), CrossEntropy{}, at);
 }
 /// The same with negatives of its own for all queries: key i against negatives [count, features].
@@ -290,9 +290,11 @@ constexpr auto info_nce(const Query& query, const Keys& keys, const Negatives& n
   static_assert(detail::TemperatureOperand<Temperature>,
                 "tessera: the temperature of info_nce is a number or a tensor of rank 0");
   const auto rows = detail::unit_rows(query, at);
-  const auto of_key = sum<1>(rows * detail::unit_rows(keys, at), at);                         // [B]
+  const Source source = Source::from(at);
+  const auto of_key = sum<1>(call<MulTag>(source, rows, detail::unit_rows(keys, at)), at);    // [B]
   const auto of_negatives = einsum<"id,jd->ij">(rows, detail::unit_rows(negatives, at), at);  // [B, count]
-  const auto logits = concat<1>(unsqueeze<1>(of_key, at), of_negatives, at) / temperature;    // [B, 1 + count]
+  const auto cosines = concat<1>(unsqueeze<1>(of_key, at), of_negatives, at);                 // [B, 1 + count]
+  const auto logits = call<DivTag>(source, cosines, temperature);
   const auto first = cast<std::int32_t>(zeros_like(of_key, at), at);
   return cross_entropy<Reduction>(logits, first, CrossEntropy{}, at);
 }

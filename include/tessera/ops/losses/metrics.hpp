@@ -158,13 +158,17 @@ constexpr auto auroc(const Scores& scores, const Target& target, Here at = Here:
   const auto first =
       cummax<0>(select(logical_or(differs(roll<0>(sorted, 1, at)), equal(place, 0.0, at), at), place, 0.0, at), at);
   const auto last = cummin<0, CumulativeOptions{.reverse = true}>(
-      select(logical_or(differs(roll<0>(sorted, -1, at)), equal(place, count - 1.0, at), at), place, count, at), at);
+      select(logical_or(differs(roll<0>(sorted, -1, at)), equal(place, call<SubTag>(source, count, 1.0), at), at),
+             place, count, at),
+      at);
   const auto positives = sum(positive, at);
   const auto negatives = call<SubTag>(source, count, positives);
   // The sum of the ranks of positive elements, from 0, less the pairs of these among themselves.
-  const auto ranks = sum(call<MulTag>(source, positive, (first + last) * 0.5), at);
-  const auto pairs = call<SubTag>(source, ranks, positives * (positives - 1.0) * 0.5);
-  return cast<float>(detail::share_of(pairs, positives * negatives, at), at);
+  const auto middle = call<MulTag>(source, call<AddTag>(source, first, last), 0.5);
+  const auto ranks = sum(call<MulTag>(source, positive, middle), at);
+  const auto other = call<MulTag>(source, call<SubTag>(source, positives, 1.0), 0.5);
+  const auto pairs = call<SubTag>(source, ranks, call<MulTag>(source, positives, other));
+  return cast<float>(detail::share_of(pairs, call<MulTag>(source, positives, negatives), at), at);
 }
 
 }  // namespace tessera

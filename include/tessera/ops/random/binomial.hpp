@@ -6,6 +6,8 @@
 #include <limits>
 #include <tuple>
 
+#include <tessera/graph/trace/function_call.hpp>
+#include <tessera/graph/trace/layer_call.hpp>
 #include <tessera/ops/random/poisson.hpp>
 
 namespace tessera {
@@ -79,6 +81,8 @@ constexpr auto binomial(const Count& count, const P& probability, const Key& key
   if (trace_of(probability).module == nullptr)
     fail(errc::unsupported,
          "[binomial] outside of a traced function: call ts::binomial inside a function of ts::compile");
+  const detail::LayerCall call(at, probability);
+  const detail::FunctionCall named("binomial", probability);
   const auto given = detail::as_sym(cast<double>(stop_gradient(probability, at), at));
   const auto n = [&] {
     if constexpr (TensorOperand<Count>)

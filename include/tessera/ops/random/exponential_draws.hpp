@@ -20,13 +20,15 @@ namespace tessera {
 template <std::uint32_t Stream = 0, TensorArgument P, class Key>
 constexpr auto geometric(const P& probability, const Key& key, Here at = Here::current()) {
   const auto fixed = stop_gradient(probability, at);
-  return floor(exponential_like<Stream>(fixed, key, at) / -log1p(-fixed, at), at) + 1.0;
+  const Source source = Source::from(at);
+  const auto rate = call<NegTag>(source, log1p(call<NegTag>(source, fixed), at));
+  return call<AddTag>(source, floor(call<DivTag>(source, exponential_like<Stream>(fixed, key, at), rate), at), 1.0);
 }
 /// Draws of the Pareto distribution from 1 on, with the given shapes above 0 (jax.random.pareto): exp(e / shape) for an
 /// exponential draw e.
 template <std::uint32_t Stream = 0, TensorArgument A, class Key>
 constexpr auto pareto(const A& shape, const Key& key, Here at = Here::current()) {
-  return exp(exponential_like<Stream>(shape, key, at) / shape, at);
+  return exp(call<DivTag>(Source::from(at), exponential_like<Stream>(shape, key, at), shape), at);
 }
 /// Draws of the Weibull distribution of scale 1, with the given shapes above 0 (jax.random.weibull_min): e^(1 / shape)
 /// for an exponential draw e. Multiply by another scale.
@@ -38,13 +40,14 @@ constexpr auto weibull(const A& shape, const Key& key, Here at = Here::current()
 /// draw e.
 template <std::uint32_t Stream = 0, TensorArgument A, class Key>
 constexpr auto rayleigh(const A& scale, const Key& key, Here at = Here::current()) {
-  return scale * sqrt(2.0 * exponential_like<Stream>(scale, key, at), at);
+  const Source source = Source::from(at);
+  return call<MulTag>(source, scale, sqrt(call<MulTag>(source, 2.0, exponential_like<Stream>(scale, key, at)), at));
 }
 /// Draws whose logarithms are normal with the given deviations (jax.random.lognormal): exp(sigma n) for a standard
 /// normal draw n.
 template <std::uint32_t Stream = 0, TensorArgument A, class Key>
 constexpr auto lognormal(const A& sigma, const Key& key, Here at = Here::current()) {
-  return exp(sigma * normal_like<Stream>(sigma, key, at), at);
+  return exp(call<MulTag>(Source::from(at), sigma, normal_like<Stream>(sigma, key, at)), at);
 }
 
 /// softmax((logits + Gumbel noise) / temperature) along the last dim, as torch.nn.functional.gumbel_softmax: a
@@ -56,11 +59,13 @@ template <bool Hard = false, std::uint32_t Stream = 0, TensorArgument Logits, cl
           NumberOperand Temperature = double>
 constexpr auto gumbel_softmax(const Logits& logits, const Key& key = {}, const Temperature& temperature = 1.0,
                               Here at = Here::current()) {
-  const auto soft = softmax<-1>((logits + gumbel_like<Stream>(logits, key, at)) / temperature, at);
+  const Source source = Source::from(at);
+  const auto noisy = call<AddTag>(source, logits, gumbel_like<Stream>(logits, key, at));
+  const auto soft = softmax<-1>(call<DivTag>(source, noisy, temperature), at);
   if constexpr (Hard) {
     const auto largest = tessera::equal(unsqueeze<-1>(argmax<-1>(soft, at), at), iota<-1, std::int32_t>(soft, at), at);
     const auto hard = cast<typename decltype(soft)::element>(largest, at);
-    return hard - stop_gradient(soft, at) + soft;
+    return call<AddTag>(source, call<SubTag>(source, hard, stop_gradient(soft, at)), soft);
   } else {
     return soft;
   }

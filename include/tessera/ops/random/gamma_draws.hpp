@@ -72,7 +72,7 @@ template <std::uint32_t Stream = 0, TensorArgument A, TensorArgument B, class Ke
 constexpr auto beta(const A& a, const B& b, const Key& key, Here at = Here::current()) {
   const auto x = gamma<2 * Stream>(a, key, at);
   const auto y = gamma<2 * Stream + 1>(b, key, at);
-  return x / (x + y);
+  return call<DivTag>(Source::from(at), x, call<AddTag>(Source::from(at), x, y));
 }
 
 /// Draws of the Dirichlet distribution along the last dim: gamma draws over their sum (jax.random.dirichlet).
@@ -80,13 +80,14 @@ constexpr auto beta(const A& a, const B& b, const Key& key, Here at = Here::curr
 template <std::uint32_t Stream = 0, TensorArgument A, class Key>
 constexpr auto dirichlet(const A& concentration, const Key& key, Here at = Here::current()) {
   const auto x = gamma<Stream>(concentration, key, at);
-  return x / unsqueeze<-1>(sum<-1>(x, at), at);
+  return call<DivTag>(Source::from(at), x, unsqueeze<-1>(sum<-1>(x, at), at));
 }
 
 /// Draws of the chi-squared distribution with the given degrees of freedom (jax.random.chisquare).
 template <std::uint32_t Stream = 0, TensorArgument A, class Key>
 constexpr auto chisquare(const A& degrees, const Key& key, Here at = Here::current()) {
-  return gamma<Stream>(degrees * 0.5, key, at) * 2.0;
+  const Source source = Source::from(at);
+  return call<MulTag>(source, gamma<Stream>(call<MulTag>(source, degrees, 0.5), key, at), 2.0);
 }
 
 /// Draws of Student's t distribution with the given degrees of freedom, above 0: a normal draw over the root of a
@@ -95,7 +96,9 @@ constexpr auto chisquare(const A& degrees, const Key& key, Here at = Here::curre
 template <std::uint32_t Stream = 0, TensorArgument A, class Key>
 constexpr auto student_t(const A& degrees, const Key& key, Here at = Here::current()) {
   const auto fixed = stop_gradient(degrees, at);
-  return normal_like<Stream>(fixed, key, at) / sqrt(chisquare<Stream>(fixed, key, at) / fixed, at);
+  const Source source = Source::from(at);
+  const auto spread = sqrt(call<DivTag>(source, chisquare<Stream>(fixed, key, at), fixed), at);
+  return call<DivTag>(source, normal_like<Stream>(fixed, key, at), spread);
 }
 
 }  // namespace tessera

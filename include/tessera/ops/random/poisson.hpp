@@ -6,6 +6,8 @@
 #include <limits>
 #include <tuple>
 
+#include <tessera/graph/trace/function_call.hpp>
+#include <tessera/graph/trace/layer_call.hpp>
 #include <tessera/graph/trace/settle.hpp>
 #include <tessera/ops/control_flow.hpp>
 #include <tessera/ops/elementwise/special.hpp>
@@ -82,6 +84,8 @@ constexpr auto poisson(const Rate& rate, const Key& key, Here at = Here::current
   if (trace_of(rate).module == nullptr)
     fail(errc::unsupported,
          "[poisson] outside of a traced function: call ts::poisson inside a function of ts::compile");
+  const detail::LayerCall call(at, rate);
+  const detail::FunctionCall named("poisson", rate);
   const auto wide = detail::as_sym(cast<double>(stop_gradient(rate, at), at));
   const auto few = detail::poisson_by_inversion<Stream>(clamp(wide, 0.0, 10.0, at), key, at);
   const auto many = detail::poisson_by_rejection<Stream>(maximum(wide, 10.0, at), key, at);

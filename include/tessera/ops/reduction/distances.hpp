@@ -88,8 +88,9 @@ constexpr auto renorm(const X& x, const P& p, const Most& most, Here at = Here::
   const detail::FunctionCall named("renorm", x);
   static_assert(X::rank >= 2, "tessera: renorm takes a tensor with two dims or more");
   const auto size = detail::norm_of_others<detail::checked_dim<D, X::rank>()>(x, p, at);
-  const auto scale = select(call<GreaterTag>(Source::from(at), size, most),
-                            call<DivTag>(Source::from(at), full_like(size, most, at), size + 1e-7), 1.0, at);
+  const auto scale = select(
+      call<GreaterTag>(Source::from(at), size, most),
+      call<DivTag>(Source::from(at), full_like(size, most, at), call<AddTag>(Source::from(at), size, 1e-7)), 1.0, at);
   return call<MulTag>(Source::from(at), x, scale);
 }
 
@@ -118,7 +119,8 @@ template <int D> struct Cross {
   template <class A, class B> constexpr auto operator()(Here at, const A& a, const B& b) const {
     const FunctionCall named("cross", a, b);
     const auto of = [&](const auto& x, int i) { return slice<D>(x, i, 1, at); };
-    const auto component = [&](int i, int j) { return of(a, i) * of(b, j) - of(a, j) * of(b, i); };
+    const auto product = [&](int i, int j) { return call<MulTag>(Source::from(at), of(a, i), of(b, j)); };
+    const auto component = [&](int i, int j) { return call<SubTag>(Source::from(at), product(i, j), product(j, i)); };
     const auto made = concat<D>(component(1, 2), component(2, 0), component(0, 1), at);
     // Of one shape: a dim of more than 3 is an error.
     return std::get<0>(shard_as(made, std::get<0>(shard_as(a, b, at)), at));

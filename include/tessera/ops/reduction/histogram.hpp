@@ -73,7 +73,9 @@ template <int Rank> struct HistogramTag {
 
 /// How often each of the integers 0, ..., count - 1 occurs in x, a vector of `count` i32; other integers are left out,
 /// as by jnp.bincount with `length`. With weights, of the shape of x, the sum of the weights of each integer, which has
-/// a gradient. Errors: shape_mismatch. Communication: an all-reduce of the counts if x is split.
+/// a gradient. Each element is compared with each integer, which suits up to some hundred of them; for more, such as
+/// the degrees of many nodes, segment_sum of ones takes time by the elements alone. Errors: shape_mismatch.
+/// Communication: an all-reduce of the counts if x is split.
 ///
 ///     const auto tokens_of_expert = ts::bincount(expert, 8);
 template <TensorArgument X, SizeOperand Count>
