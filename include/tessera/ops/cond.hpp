@@ -96,9 +96,8 @@ template <class X> constexpr bool is_number() {
   else
     return std::is_same_v<X, Scalar> || std::is_same_v<X, Dim>;
 }
-/// What branches return together: tensors, or tuples and plain structs of tensors.
-template <class Result>
-inline constexpr bool is_branch_result_v = !BlockLeaves::of<Result>().stack && !holds_number_v<Result>;
+/// What branches return together: tensors, or tuples, plain structs and Stacks of tensors.
+template <class Result> inline constexpr bool is_branch_result_v = !holds_number_v<Result>;
 
 /// A step of a ts::while_loop.
 template <class Pred, class Body, class Carry>
@@ -134,8 +133,9 @@ constexpr auto cond(const Pred& pred, const Yes& yes, const No& no, Source sourc
                 "types and ranks, in the same structure");
   constexpr bool is_flat = !sound || is_branch_result_v<Result>;
   static_assert(is_flat,
-                "tessera: the branches of ts::cond return tensors, or a tuple or plain struct of tensors; between two "
-                "models or states ts::optim::keep_if(condition, after, before) chooses");
+                "tessera: the branches of ts::cond return tensors, or a tuple, plain struct or ts::Stack of tensors, "
+                "without Dims and Scalars, which a branch can't change; between two models or states "
+                "ts::optim::keep_if(condition, after, before) chooses");
   if constexpr (!sound) {
     return NoResult();  // the compiler has reported an error in a branch
   } else if constexpr (is_scalar && same && is_flat) {
@@ -156,7 +156,7 @@ constexpr auto cond(const Pred& pred, const Yes& yes, const No& no, Source sourc
 
 /// `pred ? yes(operands...) : no(operands...)`, where only that branch runs: jax.lax.cond. `pred` is a rank-0 tensor, a
 /// Scalar or a Dim; any number but 0 holds. Both branches return tensors of the same element types, ranks and shapes,
-/// as a tensor or in a structure. They may capture values of the traced function around them.
+/// as a tensor or in a structure, which may have Stacks. They may capture values of the traced function around them.
 ///
 ///     const auto y = ts::cond(step < warm_up, [&](const auto& v) { return v * 0.5; },
 ///                             [&](const auto& v) { return layers(v); }, x);
@@ -201,8 +201,10 @@ constexpr auto switch_case(const Index& index, const std::tuple<First, Branches.
   static_assert(same,
                 "tessera: the branches of ts::switch_case return different types; they return tensors of the same "
                 "element types and ranks, in the same structure");
-  static_assert(detail::is_branch_result_v<Result>,
-                "tessera: the branches of ts::switch_case return tensors, or a tuple or plain struct of tensors");
+  static_assert(
+      detail::is_branch_result_v<Result>,
+      "tessera: the branches of ts::switch_case return tensors, or a tuple, plain struct or ts::Stack of tensors, "
+      "without Dims and Scalars, which a branch can't change");
   const Value context = detail::trace_in(index);
   if (context.module == nullptr)
     fail(errc::unsupported, "[switch_case] outside of a trace: it is for values inside a traced function");

@@ -116,8 +116,9 @@ TEST(Programs, Branches) {
       96);
 }
 
-// A loop that ends before its bound, whose carry has a Stack: each step calls its layers and changes them.
-TEST(Programs, StacksInTheCarryOfAWhileLoop) {
+// Branches that return Stacks, and a loop that ends before its bound, whose carry has a Stack: each step calls its
+// layers and changes them.
+TEST(Programs, StacksInBranchesAndInTheCarryOfAWhileLoop) {
   constexpr auto f = [](const ts::Stack<Block>& net, const auto& x, const auto& choices) {
     const auto loss = [](const auto& both, const auto& steps) {
       const auto count = ts::sum(ts::cast<std::int32_t>(steps > 0));
@@ -131,7 +132,19 @@ TEST(Programs, StacksInTheCarryOfAWhileLoop) {
                          std::tuple(both.first, both.second, 0), 4);
       const auto& layers = std::get<0>(looped);
       const auto& y = std::get<1>(looped);
-      return std::tuple(energy(y, ts::all_layers(layers, &Block::weight)), looped);
+      const auto with_gains = [](auto net, double factor) {
+        net[0].gain = net[0].gain * factor;
+        return net;
+      };
+      const auto chosen = ts::cond(
+          count > 1, [&] { return std::pair(with_gains(layers, 0.5), y * 2.0); },
+          [&] { return std::pair(with_gains(both.first, -1.5), y); });
+      const auto last = ts::switch_case(count,
+                                        std::tuple([](const auto& pair) { return pair.first; },
+                                                   [&](const auto& pair) { return with_gains(pair.first, 0.75); },
+                                                   [&](const auto&) { return layers; }),
+                                        chosen);
+      return std::tuple(energy(last(chosen.second), ts::all_layers(layers, &Block::weight)), looped, chosen, last);
     };
     return ts::value_and_grad(loss)(std::pair(net, x), choices);
   };
@@ -141,6 +154,21 @@ TEST(Programs, StacksInTheCarryOfAWhileLoop) {
        .may_be_empty = true,
        .extents = {{'t', {0, 1, 2, 3, 5}}}},
       97);
+}
+
+// A sum scales the carry of a loop: in the loop of the gradient, what is added up for the sum is read by no result.
+TEST(Programs, ALoopScaledBySums) {
+  constexpr auto f = [](const auto& w, const auto& x) {
+    const auto loss = [](const auto& scaled, const auto& by) {
+      const auto step = [](const auto&, const auto& carry) {
+        return std::tuple(std::get<0>(carry) * ts::sum(std::get<1>(carry)), std::get<1>(carry) * 0.5);
+      };
+      return ts::sum(std::get<0>(ts::fori_loop(0, 3, step, std::tuple(scaled, by))));
+    };
+    return ts::value_and_grad(loss)(w, x);
+  };
+  expect_equal_on_all_meshes<Tensor<2>, Tensor<1>>(f, {.arguments = {values("be"), values("e")}, .may_be_empty = true},
+                                                   98);
 }
 
 TEST(Programs, StacksThatCarrySeveralValues) {

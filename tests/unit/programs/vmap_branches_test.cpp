@@ -118,7 +118,7 @@ TEST(VmapBranches, OnMeshes) {
   }
 }
 
-// Stacks that differ between examples: in the carry of a loop, and captured by a loop.
+// Stacks that differ between examples: in the carry of a loop, as the result of a branch, and captured by a loop.
 struct Layer {
   ts::ShardedTensor<double, 2> w;
   constexpr auto operator()(const auto& x) const { return ts::tanh(ts::matmul(x, w)); }
@@ -136,7 +136,8 @@ constexpr auto with_own_layers = [](const auto& x, const Net& net) {
                                       return std::pair(scaled(carry.first, 1.0 + 0.1 * ts::sum(next)), next);
                                     },
                                     std::pair(net, x), 5);
-  const auto chosen = scaled(grown.first, ts::select(ts::sum(x) > 0.0, 0.5, ts::sum(x)));
+  const auto chosen = ts::cond(
+      ts::sum(x) > 0.0, [&] { return scaled(net, 0.5); }, [&] { return scaled(grown.first, ts::sum(x)); });
   const auto last = ts::fori_loop(
       0, 2,
       [&](const auto&, const auto& v) {
@@ -177,7 +178,7 @@ double with_own_layers_on_host(const std::vector<double>& xs, const std::vector<
       h = times(call(net, h), 1.1);
       net = times(net, 1.0 + 0.1 * sum(h));
     }
-    const std::vector<double> chosen = times(net, sum(x) > 0 ? 0.5 : sum(x));
+    const std::vector<double> chosen = sum(x) > 0 ? times(weights, 0.5) : times(net, sum(x));
     const std::vector<double> of_grown = call(net, x);
     for (int step = 0; step < 2; ++step) {
       h = call(chosen, h);

@@ -160,8 +160,9 @@ class Flow {
   /// Makes the results of a repeat partial where it can begin with a partial value, or a reader may take them.
   constexpr void leave_partial(int u) {
     PartialSums& own = sums_of(u);
-    for (int k = 0; k < units_[u].output_count; ++k) {
-      const int result = units_.output(u, k).node;
+    const int carried = static_cast<int>(own.carried.size()), outputs = units_[u].output_count;
+    for (int k = 0; k < (outputs > carried ? outputs : carried); ++k) {
+      const int result = k < outputs ? units_.output(u, k).node : -1;  // nothing reads the last carried values
       if (at(k) < own.carried.size()) {
         const std::uint16_t axes = own.carried[at(k)];
         if (axes != 0 && !begins_partial(units_.input(u, k).node, axes)) own.carried[at(k)] = 0;
