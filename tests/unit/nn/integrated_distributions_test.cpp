@@ -247,4 +247,35 @@ TEST(IntegratedDistributions, FactorsOfCorrelations) {
   }
 }
 
+constexpr auto factors_for_each = ts::compile([](const auto& concentration, const auto& own) {
+  const auto drawn = dist::LKJCholesky(concentration).sample(3, own);
+  const auto correlations = ts::einsum<"nij,nkj->nik">(drawn, drawn);
+  return std::tuple(drawn, ts::square(correlations), dist::LKJCholesky(concentration).sample_like(drawn, own),
+                    dist::LKJCholesky(concentration).template sample<1>(1, own));
+});
+
+// Each concentration has its own matrix: the squares of its correlations have the mean 1 / (2 concentration + 2).
+TEST(IntegratedDistributions, FactorsOfGivenSize) {
+  constexpr std::int64_t each = 2'000;
+  std::vector<double> concentrations(2 * each, 0.5), first;
+  for (std::size_t i = each; i < 2 * each; ++i) concentrations[i] = 4;
+  for (const int devices : {1, 3}) {
+    const ts::Mesh mesh({{"x", devices}});
+    const auto [drawn, squares, like, single] = factors_for_each(ts::shard(concentrations, mesh, {"x"}), own_key);
+    ASSERT_EQ(ts::shape(drawn), (ts::Shape{2 * each, 3, 3}));
+    EXPECT_EQ(ts::to_host(drawn), ts::to_host(like));
+    EXPECT_EQ(ts::to_host(single), std::vector<double>(2 * each, 1.0));
+    const std::vector<double> all = ts::to_host(squares);
+    for (const std::size_t half : {0, 1})
+      for (std::size_t i = 0; i < 9; ++i) {
+        const double want = i % 4 == 0 ? 1 : half == 0 ? 1.0 / 3 : 0.1;
+        double mean = 0;
+        for (std::size_t n = 0; n < each; ++n) mean += all[(half * each + n) * 9 + i] / each;
+        EXPECT_NEAR(mean, want, i % 4 == 0 ? 1e-12 : 5 * 0.35 / std::sqrt(each)) << half << " " << i;
+      }
+    if (first.empty()) first = ts::to_host(drawn);
+    EXPECT_EQ(ts::to_host(drawn), first) << "equal on every mesh";
+  }
+}
+
 }  // namespace

@@ -6,6 +6,7 @@
 #include <type_traits>
 
 #include <tessera/distributions/continuous/beta.hpp>
+#include <tessera/ops/data_movement/creation.hpp>
 #include <tessera/ops/data_movement/diagonal.hpp>
 #include <tessera/ops/data_movement/rearrange.hpp>
 #include <tessera/ops/data_movement/shape.hpp>
@@ -54,6 +55,17 @@ template <Operand Concentration> struct LKJCholesky {
     const auto inside = normal * sqrt(length / select(squares > 0.0, squares, 1, at), at);
     const auto last = sqrt(1.0 - length, at);
     return stop_gradient(select(tessera::equal(row, column, at), last, inside, at), at);
+  }
+  /// The same of `rows` rows for each concentration [...], a tensor: [..., rows, rows]. `rows` is what
+  /// torch.distributions.LKJCholesky has as `dim`: `p.sample(3, key)`. Errors: shape_mismatch for a negative number of
+  /// rows.
+  template <std::uint32_t Stream = 0, SizeOperand Rows, class Key>
+  constexpr auto sample(const Rows& rows, const Key& key, Here at = Here::current()) const {
+    static_assert(TensorOperand<Concentration>,
+                  "tessera: the concentration is a number, so the samples are split over no mesh: call "
+                  "sample_like(x, key) for samples in the shape of a tensor");
+    const auto matrix = zeros<typename Concentration::element>({Dim(rows), Dim(rows)}, concentration, at);
+    return sample_like<Stream>(unsqueeze<-1>(along_dim(at), at) + matrix, key, at);
   }
 
  private:
