@@ -1,5 +1,6 @@
 // tessera::compiled: the planner, the executor and the steps, compiled once for all units of a project.
 #define TESSERA_DEFINITIONS
+#include <tessera/data/checkpoint_manager.hpp>
 #include <tessera/data/data.hpp>
 #include <tessera/data/safetensors.hpp>
 #include <tessera/runtime/transport/collectives.hpp>
@@ -7,3 +8,4 @@
 #include <tessera/runtime/transport/reduce_shards.hpp>
 #include <tessera/tensor/oracle.hpp>
 #include <tessera/tessera.hpp>
+#include <tessera/train/profiler.hpp>

@@ -2,7 +2,8 @@
 #define TESSERA_STATIC_HPP
 #include <tessera/base/push_macros.hpp>
 
-/// Planning, asserting and printing: traces, gradients, units and plans as constants. No threads, nothing to link.
+/// Compile-time planning: traces, gradients and plans as constants, for static_assert and for printing. Needs no
+/// threads and nothing to link.
 
 #include <tessera/graph/ir/print.hpp>
 #include <tessera/graph/ir/verify.hpp>

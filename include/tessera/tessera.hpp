@@ -2,7 +2,7 @@
 #define TESSERA_TESSERA_HPP
 #include <tessera/base/push_macros.hpp>
 
-/// All of the library but the bridges to other libraries, which are in tessera/interop/.
+/// The library, except what has headers of its own: parallel/, data/, train/, distributions/ and interop/.
 
 #include <tessera/mesh/hybrid_mesh.hpp>
 #include <tessera/mesh/make_mesh.hpp>

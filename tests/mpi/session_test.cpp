@@ -1,9 +1,13 @@
 // Runs in each of several processes: mpirun -n 3 test_mpi.
+#include <chrono>
 #include <cstdint>
 #include <cstdio>
 #include <filesystem>
+#include <fstream>
+#include <random>
 #include <span>
 #include <string>
+#include <thread>
 #include <tuple>
 #include <utility>
 #include <vector>
@@ -11,6 +15,7 @@
 #include "../support/page.hpp"
 #include <gtest/gtest.h>
 
+#include <tessera/data/checkpoint_manager.hpp>
 #include <tessera/interop/mpi.hpp>
 #include <tessera/parallel/mesh_reduce.hpp>
 #include <tessera/parallel/process_group.hpp>
@@ -191,6 +196,82 @@ TEST(Session, ExchangesValuesOfTheHost) {
   const std::string message =
       message_of(ts::errc::structure, [&] { processes.rendezvous(processes.rank() == 0 ? "save" : "load", ""); });
   EXPECT_NE(message.find("'save' and 'load'"), std::string::npos) << message;
+}
+
+// An error that ends a run in one process alone ends the wait of the others.
+TEST(Session, ProcessesReportErrors) {
+  using namespace std::chrono_literals;
+  if (ts::process_count() == 1) GTEST_SKIP() << "one process";
+  ts::mpi::detail::Communicator own(session->communicator(), {.timeout_seconds = 60});
+  const auto receive = [&] {
+    int value = 0;
+    const ts::runtime::Message message{0, &value, sizeof(value)};
+    own.exchange({}, {&message, 1});
+    return value;
+  };
+  const auto send = [&](int value) {
+    std::vector<ts::runtime::Message> messages;
+    for (int process = 1; process < ts::process_count(); ++process)
+      messages.push_back({process, &value, sizeof(value)});
+    own.exchange(messages, {});
+  };
+  own.runs = 1;
+  if (ts::process_index() == 0) own.report("of a run before, which ended with an error in all processes");
+  own.runs = 2;
+  if (ts::process_index() == 0) {
+    std::this_thread::sleep_for(1500ms);  // longer than the others wait before they look at reports
+    send(7);
+    own.report("[embedding] token 9");
+  } else {
+    EXPECT_EQ(receive(), 7);
+    const std::string message = message_of(ts::errc::processes, receive);
+    EXPECT_NE(message.find("an error ended this run in process 0: [embedding] token 9"), std::string::npos) << message;
+    own.report(message);  // this process can't go on, whatever the run of the others
+  }
+  own.runs = 3;
+  if (ts::process_index() == 0) {
+    int value = 0;
+    const ts::runtime::Message message{1, &value, sizeof(value)};
+    const std::string answer = message_of(ts::errc::processes, [&] { own.exchange({}, {&message, 1}); });
+    EXPECT_NE(answer.find("an error ended this run in process "), std::string::npos) << answer;
+  }
+}
+
+TEST(Session, EachProcessSavesItsShards) {
+  namespace fs = std::filesystem;
+  ts::SessionProcesses processes;
+  const std::string own =
+      (fs::temp_directory_path() / ("tessera_mpi_" + std::to_string(std::random_device()()))).string();
+  const fs::path folder = processes.rendezvous("folder", own)[0];
+  const ts::Mesh six({{"data", 6}}), two({{"data", 2}});
+  const std::vector<float> all = values(13 * 3, 4);
+  const auto saved = ts::shard(all, {13, 3}, six, {"data"});
+  const auto next = ts::eval(saved + 1.f);
+  ts::CheckpointManager checkpoints(folder.string());
+  EXPECT_TRUE(checkpoints.save(1, std::tuple(saved, ts::Dim(7))));
+  EXPECT_EQ(ts::item(ts::eval(ts::sum(next - saved))), 39.f);  // messages, while files are written
+  EXPECT_TRUE(checkpoints.save(2, std::tuple(next, ts::Dim(8))));
+  EXPECT_EQ(checkpoints.all_steps(), (std::vector<std::int64_t>{1, 2}));
+  std::size_t files = 0;
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder / "1"))
+    files += entry.path().extension() == ".safetensors";
+  EXPECT_EQ(files, 5u);  // rows of 13 in chunks of 3: the last device has none
+  const auto [loaded, dim] = checkpoints.restore(1, std::tuple(ts::zeros<float>({13, 3}, two, {"data"}), ts::Dim(0)));
+  EXPECT_EQ(ts::to_host(loaded), all);
+  EXPECT_EQ(dim.value(), 7);
+
+  // What one process finds wrong, all throw: of these files only one process reads the last rows.
+  if (ts::process_index() == 0) {
+    std::fstream file(folder / "2" / "shard-00005-model-00001-of-00001.safetensors",
+                      std::ios::binary | std::ios::in | std::ios::out);
+    file.seekp(-1, std::ios::end);
+    file.put('x');
+  }
+  (void)processes.rendezvous("spoilt", "");
+  const std::string message =
+      message_of(ts::errc::file, [&] { (void)checkpoints.restore(2, std::tuple(saved, ts::Dim(0))); });
+  EXPECT_NE(message.find("do not have the checksum"), std::string::npos) << message;
+  if (ts::process_index() == 0) fs::remove_all(folder);
 }
 
 TEST(Session, HasAPageWhoseCodeIsThatOfTheExample) {

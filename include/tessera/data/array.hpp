@@ -30,9 +30,8 @@ template <Element T, int RowRank> class Array {
   using element = T;
   static constexpr int row_rank = RowRank;
 
-  /// `owner` keeps the memory of `values` alive; null leaves that to the caller.
-  /// Errors: `host_data` if the number of values is not that of the shape's elements; those of creating tensors for the
-  /// shape.
+  /// `owner` keeps the memory of `values` alive; if it is null, the caller must. Errors: `host_data` if the number of
+  /// values is not that of the shape's elements; those of creating tensors for the shape.
   Array(std::shared_ptr<const void> owner, std::span<const T> values, const Shape& shape, Here at = Here::current())
       : owner_(std::move(owner)), data_(values.data()) {
     tessera::detail::check_shape("data::Array", dtype_v<T>, shape, RowRank + 1, at);
@@ -60,7 +59,7 @@ template <Element T, int RowRank> class Array {
   Shape row_shape_;
 };
 
-/// A column of the values of a vector, which it keeps.
+/// A column that owns the values of a vector.
 ///
 ///     const auto images = ts::data::array(std::move(pixels), {60000, 28, 28});
 template <Element T, std::size_t Rank>

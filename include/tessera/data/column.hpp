@@ -11,7 +11,7 @@
 
 namespace tessera::data {
 
-/// A row that is read, and the epoch it is read for, from which random augmentation derives its keys.
+/// The index of a row and the epoch that it is read for. Random augmentation derives its keys from both.
 struct Row {
   std::int64_t index = 0, epoch = 0;
 };

@@ -2,7 +2,7 @@
 #define TESSERA_DATA_DATA_HPP
 #include <tessera/base/push_macros.hpp>
 
-// Feeding programs: data sets as columns, files, and the DataLoader. Not in tessera.hpp.
+// Data sets as columns, files, and the DataLoader. Not in tessera.hpp.
 #include <tessera/data/array.hpp>
 #include <tessera/data/column.hpp>
 #include <tessera/data/data_loader.hpp>

@@ -34,7 +34,7 @@
 
 namespace tessera::data {
 
-/// The spec of the column of a field of the batch: `{"images", {"data"}}`.
+/// The spec of one column, by the name of its field in the batch: `{"images", {"data"}}`.
 struct NamedSpec {
   std::string field;
   PartitionSpec spec;
@@ -42,7 +42,7 @@ struct NamedSpec {
 
 struct DataLoaderOptions {
   std::int64_t batch_size = 1;
-  /// With a key each epoch has a random order of its own, the same on any mesh; without, the order of the data set.
+  /// With a key each epoch has a different random order, the same on any mesh; without, the order of the data set.
   std::optional<Key> shuffle{};
   /// What happens to a last batch that has fewer rows. drop_last=True of PyTorch is Ragged::drop, drop_last=False
   /// Ragged::keep.
@@ -51,18 +51,18 @@ struct DataLoaderOptions {
   PartitionSpec spec{};
   /// Specs of single columns, by the names of the fields of the batch (`field_names`), instead of `spec`.
   std::vector<NamedSpec> specs{};
-  /// Batches that are loaded ahead on a thread of their own; with 0 a batch is loaded when it is due.
+  /// The number of batches to load ahead, on a separate thread; with 0 a batch is loaded when it is needed.
   /// loader_prefetch_size of PyTorch/XLA's ParallelLoader.
   int prefetch = 2;
-  /// The dim of the tensors in which rows lie: with 1, rows [time, features] become [time, batch, features]. Of columns
-  /// of lower rank the last dim. batchdim of PyTorch/XLA's ParallelLoader.
+  /// The position of the batch dim: with 1, rows [time, features] become [time, batch, features]. For columns of lower
+  /// rank it is the last dim. batchdim of PyTorch/XLA's ParallelLoader.
   int batch_dim = 0;
   /// For processes that each load a part of the rows, see SamplerOptions.
   std::int64_t replicas = 1, replica = 0;
 };
 
-/// The next batch of a loader. Saved with a model, it continues an interrupted epoch with the batches that it would
-/// have had.
+/// The position of a loader: its next batch. Save it with a model to resume an interrupted epoch, see
+/// DataLoader::resume.
 struct DataLoaderState {
   std::int64_t epoch = 0, batch = 0;
   friend bool operator==(const DataLoaderState&, const DataLoaderState&) = default;
@@ -113,15 +113,14 @@ inline std::vector<PartitionSpec> specs_of(const DataLoaderOptions& options, con
 }
 }  // namespace detail
 
-/// Batches of the columns of a data set, each a tensor [batch, row_shape...], or with the rows in another dim, that is
-/// loaded straight into its shards: as torch.utils.data.DataLoader with PyTorch/XLA's ParallelLoader. Make it with
+/// Loads batches of the columns of a data set, as torch.utils.data.DataLoader with PyTorch/XLA's ParallelLoader. Each
+/// column of a batch is a tensor [batch, row_shape...] (see batch_dim), read directly into its shards. Make it with
 /// data_loader().
 ///
 ///     auto loader = ts::data::data_loader(mesh, {.batch_size = 64, .shuffle = ts::Key(1), .spec = {"data"}}, images,
 ///     labels); for (int epoch = 0; epoch < 10; ++epoch)
 ///       for (const auto& [x, y] : loader) step(model, x, y);
-///
-/// What is loaded depends on the columns and the options alone, not on the mesh, the number of threads, or `prefetch`.
+/// Batches depend only on the columns and the options, not on the mesh, the number of threads, or `prefetch`.
 /// Communication: none. A loader may be moved, and used by one thread at a time.
 template <class Batch, Column... Columns> class DataLoader {
  public:
@@ -180,8 +179,8 @@ template <class Batch, Column... Columns> class DataLoader {
   std::int64_t batches() const { return batches_; }
   std::int64_t rows() const { return options_.ragged == Ragged::drop ? batches_ * options_.batch_size : rows_; }
 
-  /// The next batch; at the end of an epoch nothing, once, and then the first batch of the next epoch. Errors: what
-  /// reading a row throws; the next call loads that batch again.
+  /// The next batch. At the end of an epoch it returns nothing once, and then the first batch of the next epoch.
+  /// Errors: exceptions of reading a row; the next call loads that batch again.
   std::optional<Batch> next() {
     if (state_.batch == batches_) {
       state_ = {state_.epoch + 1, 0};
@@ -192,7 +191,7 @@ template <class Batch, Column... Columns> class DataLoader {
     return std::move(*static_cast<Batch*>(loaded.get()));
   }
 
-  /// A loop over a loader takes the remaining batches of the epoch.
+  /// A loop over a loader visits the remaining batches of the epoch.
   class Iterator {
    public:
     using iterator_concept = std::input_iterator_tag;
@@ -225,8 +224,8 @@ template <class Batch, Column... Columns> class DataLoader {
   std::default_sentinel_t end() const { return {}; }
 
   DataLoaderState state() const { return state_; }
-  /// Continues at a state of a loader of the same columns and options. Errors: `option` for a batch that an epoch
-  /// lacks; `capacity` for an epoch that begins after more than 2^52 batches.
+  /// Continues at the state of a loader with the same columns and options. Errors: `option` for a batch number beyond
+  /// the epoch; `capacity` for an epoch that begins after more than 2^52 batches.
   void resume(DataLoaderState state, Here at = Here::current()) {
     if (state.epoch < 0 || state.batch < 0 || state.batch > batches_)
       fail(errc::option, "[DataLoader] resume: batch ", state.batch, " of epoch ", state.epoch, ", but an epoch has ",

@@ -59,10 +59,9 @@ TESSERA_ONCE std::span<const std::byte> idx_elements(std::span<const std::byte> 
 #endif
 }  // namespace detail
 
-/// The array of an IDX file, the format of MNIST, as torchvision.datasets.MNIST reads it: elements T in a shape of
-/// `Rank` dims, the first of which are the rows of the column. Bytes are not read until they are used; larger elements,
-/// which are stored big-endian, are converted at once. Errors: `file` with the name of the file and what is wrong with
-/// it.
+/// The array of an IDX file, the format of MNIST (torchvision.datasets.MNIST): elements T in `Rank` dims, the first of
+/// which are the rows of the column. Single bytes are read when they are used; larger elements, which are stored
+/// big-endian, are converted at once. Errors: `file` with the name of the file and the problem.
 ///
 ///     const auto images = ts::data::idx<std::uint8_t, 3>("train-images-idx3-ubyte");   // [60000, 28, 28]
 template <Element T, int Rank> Array<T, Rank - 1> idx(const std::string& path, Here at = Here::current()) {

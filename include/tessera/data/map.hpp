@@ -22,8 +22,7 @@
 
 namespace tessera::data {
 
-/// What a loader assumes that a function of the user takes for a row: enough that a batch is cut into a task for each
-/// row.
+/// The assumed cost of a user's function for one row: high enough that each row of a batch is a task.
 inline constexpr Cost function_of_user{5000};
 
 namespace detail {
@@ -91,10 +90,10 @@ template <Column C, Element T, int RowRank, class F> class Mapped {
 };
 }  // namespace detail
 
-/// A column that a function computes: function(index, row) writes row `index` into `row`, a std::span<T> of the
-/// elements of row_shape. For random rows take a ts::data::Row instead of the index, and derive a Key from its index
-/// and epoch. The function runs on several threads at a time. What it throws is thrown by the loader. As __getitem__ of
-/// torch.utils.data.Dataset.
+/// A column computed by a function, as __getitem__ of torch.utils.data.Dataset: function(index, row) writes row `index`
+/// into `row`, a std::span<T> of the elements of row_shape. For random rows, take a ts::data::Row instead of the index,
+/// and derive a Key from its index and epoch. The function runs on several threads at a time. The loader rethrows its
+/// exceptions.
 ///
 ///     const auto squares = ts::data::generate<float>(1000, {8}, [](std::int64_t i, std::span<float> row) {
 ///       for (std::size_t k = 0; k < row.size(); ++k) row[k] = static_cast<float>(i * i) + static_cast<float>(k);
@@ -105,7 +104,7 @@ auto generate(std::int64_t rows, const Extent (&row_shape)[RowRank], F function,
                                                             std::move(function), at);
 }
 
-/// The same of rows that are single elements, such as labels: function(index), or function(row) of a ts::data::Row,
+/// The same for rows that are single elements, such as labels: function(index), or function(row) of a ts::data::Row,
 /// returns the element.
 ///
 ///     const auto parities = ts::data::generate<std::int32_t>(1000, [](std::int64_t i) { return i % 2; });
@@ -133,8 +132,8 @@ auto map(C column, const Extent (&row_shape)[RowRank], F function, Here at = Her
   return detail::Mapped<C, T, static_cast<int>(RowRank), F>(std::move(column), tessera::detail::shape_from(row_shape),
                                                             std::move(function), at);
 }
-/// The same where rows keep their shape and each element is computed alone: `ts::data::map<float>(bytes, [](auto x) {
-/// return x / 255.0f; })`.
+/// The same element by element, with rows of the same shape: `ts::data::map<float>(bytes, [](auto x) { return x /
+/// 255.0f; })`.
 template <Element T, Column C, class F>
   requires std::invocable<const F&, typename C::element>
 auto map(C column, F function, Here at = Here::current()) {

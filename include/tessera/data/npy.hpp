@@ -126,9 +126,9 @@ TESSERA_ONCE MappedFile npy_elements(const MappedFile& file, DType dtype, int ra
 #endif
 }  // namespace detail
 
-/// The array of a .npy file, as numpy.load(path, mmap_mode="r"): elements T in a shape of `Rank` dims, the first of
-/// which are the rows of the column. The elements are not read until they are used, except bools, which are checked.
-/// Errors: `file` with the name of the file and what is wrong with it.
+/// The array of a .npy file, as numpy.load(path, mmap_mode="r"): elements T in `Rank` dims, the first of which are the
+/// rows of the column. Elements are read when they are used, except bools, which are checked at once. Errors: `file`
+/// with the name of the file and the problem.
 ///
 ///     const auto images = ts::data::npy<float, 3>("images.npy");   // [rows, height, width]
 template <Element T, int Rank> Array<T, Rank - 1> npy(const std::string& path, Here at = Here::current()) {

@@ -14,8 +14,8 @@
 
 namespace tessera::data {
 
-/// A random order of 0, 1, ..., size - 1, which depends on the key alone. Any element is computed without the others,
-/// in half a microsecond for a million, so that no order is stored and an epoch can be resumed anywhere.
+/// A random order of 0, 1, ..., size - 1, which depends only on the key. Each element is computed without the others,
+/// in half a microsecond for a million, so the order is not stored and an epoch can be resumed anywhere.
 ///
 /// Each round of the swap-or-not shuffle pairs i with (offset - i) mod size, and a random bit of the pair decides
 /// whether the two change places; after 6 log2(size) rounds all orders are nearly equally likely, for small sizes too.

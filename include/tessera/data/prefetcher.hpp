@@ -24,13 +24,13 @@
 
 namespace tessera::data {
 
-/// Loads items of a sequence ahead of their use, on a thread of its own: while item 5 is used, items 6 and 7 are
-/// loaded. Items are returned in order. What loading an item throws is thrown when that item is due.
+/// Loads items of a sequence ahead of their use, on a separate thread: while item 5 is used, items 6 and 7 are loaded.
+/// Items are returned in order. If loading an item throws, get() rethrows the exception for that item.
 class Prefetcher {
  public:
   using Load = std::function<std::shared_ptr<void>(std::int64_t)>;
 
-  /// At most `ahead` items wait to be used; with 0 each item is loaded when it is due, without a thread. Errors:
+  /// Loads at most `ahead` items ahead; with 0 each item is loaded when it is needed, without a thread. Errors:
   /// `option` for a negative number and for an empty function.
   Prefetcher(int ahead, Load load, Here at = Here::current());
   Prefetcher(const Prefetcher&) = delete;
@@ -38,7 +38,7 @@ class Prefetcher {
   /// Waits for the item that is being loaded.
   ~Prefetcher();
 
-  /// The item, whose successors are loaded from now on.
+  /// The item; from now on, the items after it are loaded.
   std::shared_ptr<void> get(std::int64_t item);
 
  private:

@@ -25,11 +25,28 @@
 
 namespace tessera::data::detail {
 
-/// A file that is at its path either as a whole or not at all, whatever ends the process or the system meanwhile. It is
-/// written under a name of its own in the same folder, such as state.safetensors.partial, and takes its path when all
-/// of it is on the disk. Writers of one path, of one or several processes, each write a file of their own; the last one
-/// to finish() stays. A writer that is destroyed before removes what it wrote; a process that is killed leaves it
-/// there, and no later writer touches it.
+/// Writes the name of a file or folder to the disk. A folder around it that may not be read, or a file system that
+/// can't do this, is no error. Errors: `file`.
+inline void sync_folder_of([[maybe_unused]] std::string_view operation, [[maybe_unused]] const std::string& path,
+                           [[maybe_unused]] Here at) {
+#if defined(__unix__) || defined(__APPLE__)
+  const std::size_t slash = path.rfind('/');
+  const std::string folder = slash == path.npos ? "." : path.substr(0, slash + 1);
+  const int descriptor = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (descriptor < 0) return;
+  const bool failed = ::fsync(descriptor) != 0 && errno == EIO;
+  ::close(descriptor);
+  if (failed)
+    fail(errc::file, "[", operation, "] ", path,
+         ": is written, but its name may be lost with power: ", std::strerror(EIO), Source::from(at));
+#endif
+}
+
+/// Writes a file atomically: at its path is either the complete file or the previous one, also after a crash. The file
+/// is written under a unique name in the same folder, such as state.safetensors.partial, and renamed when all of it is
+/// on the disk. Several writers of one path, in one or several processes, write separate files; that of the last
+/// finish() stays. A writer that is destroyed before finish() removes its file. The file of a killed process stays;
+/// later writers don't touch it.
 class ReplacedFile {
  public:
   /// Errors, of all functions: `file` with the operation, the path, and the system's reason.
@@ -66,7 +83,7 @@ class ReplacedFile {
 #if defined(__unix__) || defined(__APPLE__)
     if (std::rename(name_.c_str(), path_.c_str()) != 0) refuse();
     finished_ = true;
-    sync_folder();
+    sync_folder_of(operation_, path_, at_);
 #else
     std::error_code reason;  // std::rename replaces no file on Windows
     std::filesystem::rename(name_, path_, reason);
@@ -81,21 +98,6 @@ class ReplacedFile {
     const int reason = errno;
     fail(errc::file, "[", operation_, "] ", path_, ": can't be written: ", std::strerror(reason), Source::from(at_));
   }
-#if defined(__unix__) || defined(__APPLE__)
-  /// Writes the new name to the disk. A folder that may not be read, or a file system that can't do this, is no error.
-  void sync_folder() const {
-    const std::size_t slash = path_.rfind('/');
-    const std::string folder = slash == path_.npos ? "." : path_.substr(0, slash + 1);
-    const int descriptor = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (descriptor < 0) return;
-    const bool failed = ::fsync(descriptor) != 0 && errno == EIO;
-    ::close(descriptor);
-    if (failed)
-      fail(errc::file, "[", operation_, "] ", path_,
-           ": is written, but its name may be lost with power: ", std::strerror(EIO), Source::from(at_));
-  }
-#endif
-
   const std::string operation_, path_;
   const Here at_;
   std::string name_;

@@ -16,18 +16,18 @@ namespace tessera::data {
 
 /// Which rows of a data set are read, and in what order.
 struct SamplerOptions {
-  /// With a key every epoch has a random order of its own, as with torch.utils.data.RandomSampler; without a key the
-  /// order is that of the data set.
+  /// With a key each epoch has a different random order, as torch.utils.data.RandomSampler; without a key the order is
+  /// that of the data set.
   std::optional<Key> shuffle{};
   /// The rows are dealt to `replicas` samplers in turn, of which this is number `replica`, as with
   /// torch.utils.data.DistributedSampler: for processes that each load a part of the data.
   std::int64_t replicas = 1, replica = 0;
-  /// What happens to rows that can't be dealt evenly: with true they are left out, with false the first rows of the
-  /// epoch are dealt again, so that all replicas have as many rows.
+  /// If rows can't be dealt evenly: true leaves the last ones out, false repeats the first rows of the epoch, so that
+  /// all replicas have the same number of rows.
   bool drop_last = false;
 };
 
-/// The rows that an epoch reads: for replica 1 of 3 of ten rows in order 1, 4, 7, 0.
+/// The rows that an epoch reads. For example, replica 1 of 3 reads the rows 1, 4, 7, 0 of ten rows in order.
 class Sampler {
  public:
   /// Errors: `option` for a negative number of rows and a replica that is not among the replicas; `capacity` for more

@@ -21,16 +21,16 @@
 
 namespace tessera::data {
 
-/// A text as tokens, which are stored as unsigned or signed integers of 1, 2 or 4 bytes. Copies share the memory.
+/// A text as tokens, stored as signed or unsigned integers of 1, 2 or 4 bytes. Copies share the memory.
 template <std::integral Stored> struct Tokens {
   static_assert(sizeof(Stored) <= 4, "tessera: tokens become i32, so they are stored as integers of at most 4 bytes");
   std::shared_ptr<const void> owner;
   std::span<const Stored> values;
 };
 
-/// The tokens of a file that contains nothing else, little-endian, such as the .bin files of nanoGPT and llm.c: use
-/// tokens<std::uint16_t>("train.bin"). The file is mapped, so that it may be larger than memory. Errors: `file` for a
-/// file that can't be read, or whose size is no multiple of that of a token.
+/// The tokens of a file that contains only little-endian tokens, such as the .bin files of nanoGPT and llm.c:
+/// tokens<std::uint16_t>("train.bin"). The file is mapped, so it may be larger than memory. Errors: `file` for a file
+/// that can't be read, or whose size is not a multiple of the size of a token.
 template <std::integral Stored> Tokens<Stored> tokens(const std::string& path, Here at = Here::current()) {
   const MappedFile file = map_file(path, at);
   if (file.bytes.size() % sizeof(Stored) != 0)

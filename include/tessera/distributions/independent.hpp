@@ -10,8 +10,8 @@
 
 namespace tessera::distributions {
 
-/// A distribution of tensors of `Dims` dims whose elements are independent (torch.distributions.Independent): log_prob,
-/// entropy and kl_divergence are sums over the last `Dims` dims; everything else is as of `base`. Communication: an
+/// A distribution of tensors of `Dims` dims with independent elements (torch.distributions.Independent): log_prob,
+/// entropy and kl_divergence are summed over the last `Dims` dims; other members are those of `base`. Communication: an
 /// all-reduce of the sums if one of these dims is split.
 template <int Dims, class Base> struct Independent {
   static_assert(Dims >= 1, "tessera: ts::distributions::independent takes the number of dims of a value, at least 1");

@@ -66,7 +66,7 @@ template <class Mixture, class Components> struct MixtureSameFamily {
     return mean_of(components.variance(at) + off * off, at);
   }
   constexpr auto stddev(Here at = Here::current()) const { return sqrt(variance(at), at); }
-  /// Draws of the component that a draw of the mixture chooses. Key and stream: as of ts::uniform_like.
+  /// Samples of the components that samples of the mixture choose. Key and stream: as for ts::uniform_like.
   template <std::uint32_t Stream = 0, class Key>
   constexpr auto sample(const Key& key, Here at = Here::current()) const {
     const auto weights = detail::with_dims_at_end<dims>(mixture.log_probs(at), at);

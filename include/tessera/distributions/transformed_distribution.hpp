@@ -91,11 +91,11 @@ using ChainOf =
 
 }  // namespace formulas
 
-/// The distribution of y = f(x) for x of the continuous distribution `base` of single numbers, and f one or more
-/// transforms, the first of which is applied first (torch.distributions.TransformedDistribution). For rows, make the
-/// whole `independent`. log_prob is -infinity outside of the range of f. At the ends of the range, which rounded
-/// samples of SigmoidTransform and TanhTransform reach, it is that of a number next to the end, as in PyTorch's
-/// SigmoidTransform. There is no mean, variance or entropy.
+/// The distribution of y = f(x), where x has the continuous univariate distribution `base` and f applies one or more
+/// transforms in order (torch.distributions.TransformedDistribution). For rows, wrap the result in `independent`.
+/// log_prob is -infinity outside of the range of f. At the ends of the range, which rounded samples of SigmoidTransform
+/// and TanhTransform can reach, it is that of an adjacent number, as in PyTorch's SigmoidTransform. There is no mean,
+/// variance or entropy.
 ///
 ///     const auto policy = ts::distributions::independent<1>(ts::distributions::TransformedDistribution(
 ///         ts::distributions::Normal(mean, ts::exp(log_std)), ts::distributions::TanhTransform{}));
@@ -126,9 +126,9 @@ template <class A, class B> constexpr bool differ(const A& a, const B& b) {
 }
 }  // namespace detail
 
-/// The divergence of two distributions with the same transforms is that of their bases, since a transform that has an
-/// inverse changes both densities alike. Errors: `option` for transforms of different numbers; those of tensors must be
-/// the same and are not compared.
+/// The divergence of two distributions with the same transforms is that of their bases, since an invertible transform
+/// changes both densities in the same way. Errors: `option` for transforms with different numbers. Transforms with
+/// tensors must be equal, which is not checked.
 template <class P, class Q, class... PTransforms, class... QTransforms>
 constexpr auto kl_divergence(const TransformedDistribution<P, PTransforms...>& p,
                              const TransformedDistribution<Q, QTransforms...>& q, Here at = Here::current()) {

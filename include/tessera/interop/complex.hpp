@@ -4,7 +4,7 @@
 
 namespace tessera {
 
-/// A complex tensor: there is no complex element type, so it is a pair of tensors.
+/// A complex tensor, as a pair of tensors, since there is no complex element type.
 template <class Real, class Imag> struct Complex {
   Real real;
   Imag imag;

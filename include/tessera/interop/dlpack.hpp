@@ -172,9 +172,9 @@ inline int shard_here(const TensorStorage& storage, int device) {
 }
 }  // namespace detail
 
-/// Exports the shard of one device as a DLPack array without a copy. It is marked read-only, because copies of the
-/// tensor share its memory, which lives until the consumer calls the deleter.
-/// Errors: `mesh_devices` for a device outside the mesh, `processes` for a device of another process.
+/// Exports the shard of one device as a DLPack array, without a copy. It is marked read-only, since copies of the
+/// tensor share its memory. The memory lives until the consumer calls the deleter. Errors: `mesh_devices` for a device
+/// outside the mesh, `processes` for a device of another process.
 template <class T, int Rank>
 dlpack::DLManagedTensorVersioned* to_dlpack(const ShardedTensor<T, Rank>& x, int device = 0) {
   const TensorStorage& storage = storage_of(x);
@@ -199,10 +199,9 @@ dlpack::DLManagedTensor* to_dlpack_unversioned(const ShardedTensor<T, Rank>& x, 
                                                              IntrusivePtr<RefCounted>(copy.get()));
 }
 
-/// A sharded tensor of the elements of a DLPack array of any strides. Consumes the array: its deleter has been called
-/// when the function returns or throws.
-/// Errors: `dtype_mismatch`, `rank_mismatch`, `host_data` for a null pointer, `unsupported` for memory that is not the
-/// CPU's and for a version after 1; those of `resolve` for the spec.
+/// A sharded tensor with the elements of a DLPack array with any strides. Consumes the array: its deleter has been
+/// called when the function returns or throws. Errors: `dtype_mismatch`, `rank_mismatch`, `host_data` for a null
+/// pointer, `unsupported` for memory that is not on the CPU and for versions after 1; those of `resolve` for the spec.
 ///
 ///     auto x = ts::from_dlpack<float, 2>(capsule, mesh, {"data"});
 template <Element T, int Rank>

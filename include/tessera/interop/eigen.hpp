@@ -50,8 +50,8 @@ template <class Matrix>
 concept EigenDense = std::is_class_v<Matrix> && requires { typename Matrix::PlainObject; } &&
                      std::is_base_of_v<Eigen::DenseBase<Matrix>, Matrix>;
 
-/// A sharded tensor of the elements of an Eigen matrix, array, map, block or expression, row- or column-major. An Eigen
-/// vector type becomes a tensor of rank 1; `shard<2>` keeps both dims. An expression is evaluated first.
+/// A sharded tensor with the elements of an Eigen matrix, array, map, block or expression, row- or column-major. An
+/// Eigen vector becomes a tensor of rank 1; `shard<2>` keeps both dims. An expression is evaluated first.
 ///
 ///     Eigen::MatrixXf host(rows, 64);
 ///     auto x = ts::shard(host, mesh, {"data"});   // [rows/data, 64]

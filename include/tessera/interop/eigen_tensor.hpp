@@ -50,7 +50,7 @@ auto shard_eigen_tensor(const Tensor& tensor, const Mesh& mesh, const PartitionS
 
 }  // namespace detail
 
-/// A sharded tensor of the elements of an Eigen::Tensor or Eigen::TensorMap, row- or column-major.
+/// A sharded tensor with the elements of an Eigen::Tensor or Eigen::TensorMap, row- or column-major.
 template <class T, int Rank, int Options, class Index>
 auto shard(const Eigen::Tensor<T, Rank, Options, Index>& tensor, const Mesh& mesh, const PartitionSpec& spec = {},
            Here at = Here::current()) {

@@ -17,9 +17,9 @@
 #include <tessera/tensor/creation.hpp>
 
 /// Discrete Fourier transforms of tensors of float or double, computed with Eigen's kissfft. There is no complex
-/// element type: a complex tensor is a pair of tensors. Each transform has its gradient, the adjoint transform. The dim
-/// of a transform is whole on each device: a split one is brought together by an all_to_all onto another dim that its
-/// axes divide, otherwise by an all_gather. Other dims stay split, without communication.
+/// element type: a complex tensor is a pair of tensors. The gradient of a transform is the adjoint transform. If the
+/// dim of a transform is split, an all_to_all moves its axes to another dim that they divide; otherwise the dim is
+/// gathered. Other dims stay split, without communication.
 ///
 ///     #include <tessera/interop/fft.hpp>              // target tessera::eigen, or tessera::tessera
 ///     const auto [re, im] = ts::fft::rfft<-1>(signal);                      // [batch/data, n / 2 + 1]
@@ -28,8 +28,8 @@ namespace tessera::fft {
 
 using tessera::Complex;
 
-/// By what a transform of n elements divides, as `norm` of PyTorch and JAX: `backward` only inverse transforms, by n;
-/// `forward` only those that are not inverse; `ortho` both, by the root of n.
+/// The normalisation of a transform of n elements, as `norm` of PyTorch and JAX: `backward` divides inverse transforms
+/// by n, `forward` divides forward transforms by n, and `ortho` divides both by the square root of n.
 enum class Norm : std::uint8_t { backward, ortho, forward };
 
 namespace detail {
@@ -179,13 +179,13 @@ constexpr auto ifft(const Real& real, const Imag& imag, Here at = Here::current(
         at, detail::complex_result<Function, D>(Source::from(at), real, imag));
   }
 }
-/// The transform along dim D of a real tensor: the numbers 0 to n / 2 of the n of fft; the others are their conjugates.
+/// The transform along dim D of a real tensor: elements 0 to n / 2 of fft; the other elements are their conjugates.
 template <int D, Norm By = Norm::backward, TensorOperand X> constexpr auto rfft(const X& x, Here at = Here::current()) {
   if constexpr (detail::takes<X>())
     return detail::with_norm<By, detail::Direction::forward, D>(
         at, detail::complex_result<detail::Rfft, D>(Source::from(at), x), x);
 }
-/// The real tensor whose rfft is given: of m numbers, 2 (m - 1) elements along dim D, or with Length::odd one more.
+/// The inverse of rfft, a real tensor: m elements give 2 (m - 1) elements along dim D, or with Length::odd one more.
 template <int D, Length Of = Length::even, Norm By = Norm::backward, TensorOperand Real, TensorOperand Imag>
 constexpr auto irfft(const Real& real, const Imag& imag, Here at = Here::current()) {
   if constexpr (detail::takes<Real, Imag>()) {
@@ -196,8 +196,8 @@ constexpr auto irfft(const Real& real, const Imag& imag, Here at = Here::current
   }
 }
 
-/// The transform of a signal x of which the first n / 2 + 1 numbers are given, and whose others are their conjugates:
-/// real, of the extent that irfft gives, n times irfft of the conjugates (torch.fft.hfft, jnp.fft.hfft).
+/// The real transform of a Hermitian-symmetric signal, of which the first n / 2 + 1 elements are given: n times irfft
+/// of the conjugates, with the extent of irfft (torch.fft.hfft, jnp.fft.hfft).
 template <int D, Length Of = Length::even, Norm By = Norm::backward, TensorOperand Real, TensorOperand Imag>
 constexpr auto hfft(const Real& real, const Imag& imag, Here at = Here::current()) {
   return irfft<D, Of, detail::turned(By)>(real, -imag, at);
@@ -209,8 +209,8 @@ constexpr auto ihfft(const X& x, Here at = Here::current()) {
   return detail::complex_of(made.real, -made.imag);
 }
 
-/// fft along several dims, one after the other; without dims, along all: `fftn<0, 1>(real, imag)`, and with a norm in
-/// front `fftn<Norm::ortho, 0, 1>(real, imag)`. torch.fft.fftn, jnp.fft.fftn. Communication: that of each dim.
+/// fft along several dims, one after the other; without dims, along all: `fftn<0, 1>(real, imag)`, or with a norm
+/// `fftn<Norm::ortho, 0, 1>(real, imag)`. torch.fft.fftn, jnp.fft.fftn. Communication: that of each dim.
 template <Norm By, int... Dims, TensorOperand Real, TensorOperand Imag>
 constexpr auto fftn(const Real& real, const Imag& imag, Here at = Here::current()) {
   return detail::along_each<Real::rank, Dims...>([&]<int D>(const auto& z) { return fft<D, By>(z.real, z.imag, at); },
@@ -230,7 +230,7 @@ template <int... Dims, TensorOperand Real, TensorOperand Imag>
 constexpr auto ifftn(const Real& real, const Imag& imag, Here at = Here::current()) {
   return ifftn<Norm::backward, Dims...>(real, imag, at);
 }
-/// fftn of a real tensor: along the last of the dims only the numbers 0 to n / 2, as of rfft.
+/// fftn of a real tensor: along the last of the dims it has elements 0 to n / 2, as rfft.
 template <Norm By, int... Dims, TensorOperand X> constexpr auto rfftn(const X& x, Here at = Here::current()) {
   return detail::but_last<X::rank, Dims...>([&]<int Last, int... Rest>() {
     const auto half = rfft<Last, By>(x, at);
@@ -272,8 +272,8 @@ constexpr auto irfft2(const Real& real, const Imag& imag, Here at = Here::curren
   return irfftn<Of, By, -2, -1>(real, imag, at);
 }
 
-/// The frequency 0 moved to the middle of each of the dims, by default of all: element n / 2 (torch.fft.fftshift,
-/// jnp.fft.fftshift). Communication: that of roll. `ifftshift` moves it back.
+/// Moves frequency 0 to the middle, element n / 2, of each of the dims, by default of all dims (torch.fft.fftshift,
+/// jnp.fft.fftshift). `ifftshift` moves it back. Communication: that of roll.
 template <int... Dims, TensorArgument X> constexpr auto fftshift(const X& x, Here at = Here::current()) {
   return detail::along_each<X::rank, Dims...>(
       [&]<int D>(const auto& v) { return call<detail::ShiftTag<X::rank, D, false>>(Source::from(at), v); }, x);
@@ -283,9 +283,9 @@ template <int... Dims, TensorArgument X> constexpr auto ifftshift(const X& x, He
       [&]<int D>(const auto& v) { return call<detail::ShiftTag<X::rank, D, true>>(Source::from(at), v); }, x);
 }
 
-/// The frequencies of the n numbers of fft, of samples at a distance d: 0, 1, ..., (n - 1) / 2, -(n / 2), ..., -1, over
-/// n d (torch.fft.fftfreq, jnp.fft.fftfreq). A stored vector, of float by default; inside a traced function with any
-/// tensor of it in place of the mesh. `rfftfreq`: of the n / 2 + 1 numbers of rfft.
+/// The frequencies of the n elements of fft, for samples at a distance d: 0, 1, ..., (n - 1) / 2, -(n / 2), ..., -1,
+/// divided by n d (torch.fft.fftfreq, jnp.fft.fftfreq). A stored vector, by default of float; in a traced function,
+/// pass any tensor of that function instead of the mesh. `rfftfreq` has the n / 2 + 1 frequencies of rfft.
 ///
 ///     const auto frequencies = ts::fft::fftfreq(5, mesh);   // 0, 0.2, 0.4, -0.4, -0.2
 template <Element T = float>

@@ -14,10 +14,9 @@
 #include <tessera/ops/reduction/reduction.hpp>
 
 /// Linear algebra on the matrices in the last two dims of tensors of float or double, computed with Eigen. Each
-/// function has its gradient. The dims in front are batch dims: they stay split, and the batch entries of a device are
-/// divided among its threads. The dims of the matrices are whole on each device: a split one is brought together by an
-/// all_to_all onto a batch dim that its axes divide, otherwise by an all_gather. Higher derivatives are those of the
-/// gradients.
+/// function has a gradient, and higher derivatives. The dims before the last two are batch dims: they stay split, and
+/// the batch entries of a device are divided among its threads. If a dim of the matrices is split, an all_to_all moves
+/// its axes to a batch dim that they divide; otherwise the dim is gathered.
 ///
 ///     #include <tessera/interop/linalg.hpp>            // target tessera::eigen, or tessera::tessera
 ///     const auto l = ts::linalg::cholesky(covariance);                      // [batch/data, n, n]
@@ -59,16 +58,16 @@ template <TensorOperand A, TensorOperand X> constexpr auto solve(const A& a, con
   return detail::solve_of<detail::Solve<detail::As::given>>(Source::from(at), a, b);
 }
 
-/// The solution x of t x = b for a triangular t; of t, only this triangle is read, and with Diagonal::ones only what is
-/// beside the diagonal: `solve_triangular<Triangle::lower>(l, b)`. b as in solve. torch.linalg.solve_triangular and
-/// jax.scipy.linalg.solve_triangular.
+/// The solution x of t x = b for a triangular t: `solve_triangular<Triangle::lower>(l, b)`. Only this triangle of t is
+/// read; with Diagonal::ones its diagonal is not read and counts as ones. b as in solve. torch.linalg.solve_triangular
+/// and jax.scipy.linalg.solve_triangular.
 template <Triangle Half, Diagonal On = Diagonal::given, TensorOperand A, TensorOperand X>
 constexpr auto solve_triangular(const A& t, const X& b, Here at = Here::current()) {
   return detail::solve_of<detail::SolveTriangular<Half, detail::As::given, On>>(Source::from(at), t, b);
 }
 
-/// The solution x of a x = b for a = l l^t, given the lower factor l, of which alone the lower triangle is read: as
-/// torch.cholesky_solve, with b first, and jax.scipy.linalg.cho_solve. b as in solve.
+/// The solution x of a x = b for a = l l^t, given the lower factor l, as torch.cholesky_solve, with b first, and
+/// jax.scipy.linalg.cho_solve. Only the lower triangle of l is read. b as in solve.
 ///
 ///     const auto x = ts::linalg::cholesky_solve(b, ts::linalg::cholesky(a));
 template <TensorOperand X, TensorOperand L>
@@ -103,8 +102,8 @@ template <TensorOperand A> constexpr auto slogdet(const A& a, Here at = Here::cu
   }
 }
 
-/// a = p l u for square matrices, with a permutation matrix p, ones on the diagonal of l, and pivots of the largest
-/// absolute value: torch.linalg.lu, jax.scipy.linalg.lu. p has no gradient.
+/// a = p l u for square matrices, with a permutation matrix p and ones on the diagonal of l, by partial pivoting:
+/// torch.linalg.lu, jax.scipy.linalg.lu. p has no gradient.
 template <class P, class L, class U> struct Lu {
   P p;
   L l;
@@ -144,8 +143,8 @@ template <TensorOperand A> constexpr auto lu(const A& a, Here at = Here::current
 }
 
 /// The reduced decomposition a = q r of [..., m, n]: q [..., m, k] with orthonormal columns and an upper triangular
-/// r [..., k, n], where k = min(m, n). Signs are not fixed: a column of q and the row of r may both be negated. The
-/// gradient is that of matrices of full rank with m >= n; for m < n it throws shape_mismatch.
+/// r [..., k, n], where k = min(m, n). Signs are arbitrary: a column of q and the row of r may both be negated. The
+/// gradient is for matrices of full rank with m >= n; for m < n it throws shape_mismatch.
 template <class Q, class R> struct Qr {
   Q q;
   R r;
@@ -157,9 +156,9 @@ template <TensorOperand A> constexpr auto qr(const A& a, Here at = Here::current
   }
 }
 
-/// The x of the smallest |a x - b| for a [..., m, n] of full rank with m >= n, by its QR decomposition: b is
-/// [..., m, k] or, with one dim less than a, [..., m]. torch.linalg.lstsq with driver='gels', jnp.linalg.lstsq. A
-/// matrix of lower rank gives infinities or NaN, or, after rounding, large numbers; m < n throws shape_mismatch.
+/// The x that minimizes |a x - b|, for a [..., m, n] of full rank with m >= n, by its QR decomposition: b is [..., m,
+/// k] or, with one dim less than a, [..., m]. torch.linalg.lstsq with driver='gels', jnp.linalg.lstsq. A matrix of
+/// lower rank gives infinities or NaN, or, after rounding, large numbers; m < n throws shape_mismatch.
 template <TensorOperand A, TensorOperand X> constexpr auto lstsq(const A& a, const X& b, Here at = Here::current()) {
   if constexpr (detail::takes_matrices<A, 2>()) {
     if constexpr (X::rank + 1 == A::rank) {
@@ -173,8 +172,8 @@ template <TensorOperand A, TensorOperand X> constexpr auto lstsq(const A& a, con
 }
 
 /// Eigenvalues, in ascending order, and eigenvectors, in columns, of the symmetric matrices (a + a^t) / 2, as
-/// jnp.linalg.eigh. Signs of the vectors are not fixed. A gradient through the vectors is not finite where two
-/// eigenvalues are equal.
+/// jnp.linalg.eigh. Signs of the vectors are arbitrary. A gradient through the vectors is not finite if two eigenvalues
+/// are equal.
 template <class Values, class Vectors> struct Eigh {
   Values values;
   Vectors vectors;
@@ -186,7 +185,7 @@ template <TensorOperand A> constexpr auto eigh(const A& a, Here at = Here::curre
   }
 }
 
-/// The eigenvalues of eigh alone. Their gradient is finite where eigenvalues are equal too.
+/// The eigenvalues of eigh. Their gradient is finite also for equal eigenvalues.
 template <TensorOperand A> constexpr auto eigvalsh(const A& a, Here at = Here::current()) {
   if constexpr (detail::takes_matrices<A, 2>())
     return call<tessera::detail::CustomCallTag<detail::Eigh, 0, typename A::element>>(Source::from(at), a);
@@ -194,10 +193,10 @@ template <TensorOperand A> constexpr auto eigvalsh(const A& a, Here at = Here::c
 
 /// Eigenvalues of any square matrices, and eigenvectors of length 1 in columns, each a pair of real and imaginary parts
 /// (torch.linalg.eig, jnp.linalg.eig): `values.real` [..., n], `vectors.imag` [..., n, n]. The order of the values and
-/// the phases of the vectors are not fixed. A matrix that is not finite gives NaN. The gradient is that of PyTorch: of
-/// the values not finite for a matrix without n independent eigenvectors, through the vectors not where two eigenvalues
-/// are equal, and right only for functions of the vectors that do not depend on their phases, such as v v^H; of others
-/// torch.linalg.eig throws, and this is the gradient for phases that do not turn.
+/// the phases of the vectors are arbitrary. A matrix that is not finite gives NaN. The gradient is that of PyTorch.
+/// Through the values it is finite if the matrix has n independent eigenvectors; through the vectors, if all
+/// eigenvalues differ. It is right only for functions that do not depend on the phases of the vectors, such as v v^H;
+/// for others torch.linalg.eig throws, and this is the gradient for constant phases.
 template <class Values, class Vectors> struct Eig {
   Values values;
   Vectors vectors;
@@ -210,7 +209,7 @@ template <TensorOperand A> constexpr auto eig(const A& a, Here at = Here::curren
     return Eig<std::remove_const_t<decltype(values)>, std::remove_const_t<decltype(vectors)>>{values, vectors};
   }
 }
-/// The eigenvalues of eig alone.
+/// The eigenvalues of eig.
 template <TensorOperand A> constexpr auto eigvals(const A& a, Here at = Here::current()) {
   if constexpr (detail::takes_matrices<A, 2>()) {
     using T = typename A::element;
@@ -220,8 +219,8 @@ template <TensorOperand A> constexpr auto eigvals(const A& a, Here at = Here::cu
 }
 
 /// The reduced singular value decomposition a = u diag(s) vt of [..., m, n]: u [..., m, k], s [..., k] in descending
-/// order, vt [..., k, n], where k = min(m, n). Signs of the vectors are not fixed. A gradient through the vectors is
-/// not finite where two singular values are equal or one is 0.
+/// order, vt [..., k, n], where k = min(m, n). Signs of the vectors are arbitrary. A gradient through the vectors is
+/// not finite if two singular values are equal or one is 0.
 template <class U, class S, class Vt> struct Svd {
   U u;
   S s;
@@ -234,7 +233,7 @@ template <TensorOperand A> constexpr auto svd(const A& a, Here at = Here::curren
         u, s, vt};
   }
 }
-/// The singular values alone.
+/// The singular values of svd.
 template <TensorOperand A> constexpr auto svdvals(const A& a, Here at = Here::current()) {
   if constexpr (detail::takes_matrices<A, 2>())
     return call<tessera::detail::CustomCallTag<detail::Svd, 1, typename A::element>>(Source::from(at), a);
@@ -277,9 +276,9 @@ template <class A, class Tolerance> constexpr auto pinv_of(const A& a, const Tol
 
 }  // namespace detail
 
-/// The Moore-Penrose inverse [..., n, m] of [..., m, n], by the singular values above max(m, n) eps times the largest,
-/// as torch.linalg.pinv, where eps is that of the element type; others count as 0. With `tolerance` those above it
-/// times the largest. The gradient is that of svd: of full rank, with distinct singular values.
+/// The Moore-Penrose inverse [..., n, m] of [..., m, n], as torch.linalg.pinv. Singular values of at most `tolerance`
+/// times the largest count as 0; the default tolerance is max(m, n) eps, with the eps of the element type. The gradient
+/// is that of svd, for full rank and distinct singular values.
 template <TensorOperand A> constexpr auto pinv(const A& a, Here at = Here::current()) {
   if constexpr (detail::takes_matrices<A, 2>()) return detail::pinv_of(a, detail::rank_tolerance(a, at), at);
 }
@@ -287,7 +286,7 @@ template <TensorOperand A, NumberOperand Tolerance>
 constexpr auto pinv(const A& a, const Tolerance& tolerance, Here at = Here::current()) {
   if constexpr (detail::takes_matrices<A, 2>()) return detail::pinv_of(a, tolerance, at);
 }
-/// How many singular values of each matrix are above the tolerance of pinv times the largest, i32 [...]
+/// The number of singular values of each matrix that are above the tolerance of pinv times the largest, i32 [...]
 /// (torch.linalg.matrix_rank).
 template <TensorOperand A> constexpr auto matrix_rank(const A& a, Here at = Here::current()) {
   if constexpr (detail::takes_matrices<A, 2>())

@@ -13,7 +13,9 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <exception>
+#include <list>
 #include <span>
 #include <string>
 #include <string_view>
@@ -36,8 +38,8 @@ namespace tessera::mpi {
 struct SessionOptions {
   /// How long a process waits for messages of the others before it throws.
   double timeout_seconds = 300;
-  /// For ts::set_parallelism; 0: an equal share of the cores of the machine for each of the processes that run on it,
-  /// but no more than mpirun has bound the process to.
+  /// The number of threads (ts::set_parallelism); 0: an equal share of the cores of the machine for each process on it,
+  /// but not more than mpirun has bound the process to.
   int threads = 0;
 };
 
@@ -85,8 +87,8 @@ class Communicator final : public runtime::Communicator {
     }
     requests_.clear();
     from_.clear();
-    broken_ = true;                                  // until all has arrived
-    const int tag = static_cast<int>(runs % 32768);  // each MPI has tags up to 32767
+    broken_ = true;  // until all has arrived
+    const int tag = static_cast<int>(runs % report_tag);
     std::size_t receives = 0;
     try {
       for (const runtime::Message& message : received)
@@ -112,8 +114,24 @@ class Communicator final : public runtime::Communicator {
     exchanges_ = false;
   }
 
+  /// A report has the run that ended, and the text. After a failed exchange it has no run: this process can't go on.
+  void report(std::string_view error) noexcept override {
+    const std::uint64_t run = broken_ ? any_run : runs;
+    std::string& report = reports_.emplace_back(reinterpret_cast<const char*>(&run), sizeof(run));
+    report += error.substr(0, 1000);
+    for (int process = 0; process < count_; ++process) {
+      if (process == index_) continue;
+      MPI_Request request = MPI_REQUEST_NULL;
+      if (MPI_Isend(report.data(), static_cast<int>(report.size()), MPI_BYTE, process, report_tag, communicator_,
+                    &request) == MPI_SUCCESS)
+        MPI_Request_free(&request);  // the text stays where it is
+    }
+  }
+
  private:
   static constexpr std::int64_t most_bytes = std::int64_t{1} << 30;  // counts of MPI 3 are ints
+  static constexpr int report_tag = 32767;                           // each MPI has tags up to this
+  static constexpr std::uint64_t any_run = 0;
 
   MPI_Comm communicator_ = MPI_COMM_NULL;
   int index_ = 0, count_ = 1;
@@ -122,6 +140,7 @@ class Communicator final : public runtime::Communicator {
   std::atomic<bool> exchanges_ = false;
   Growable<MPI_Request> requests_;
   Growable<int> from_;  // by request: the other process
+  std::list<std::string> reports_;
 
   template <class F> static void for_each_part(const runtime::Message& message, const F& f) {
     for (std::int64_t at = 0; at < message.bytes; at += most_bytes)
@@ -138,9 +157,30 @@ class Communicator final : public runtime::Communicator {
       if (done != 0) return;
       if (tries < spins) continue;
       std::this_thread::yield();
-      if (tries % spins == 0 &&
-          std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count() > options_.timeout_seconds)
-        fail_waiting();
+      if (tries % spins != 0) continue;
+      const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+      // An error that all processes have, as most are, ends this run here as well within a second.
+      if (seconds > 1) read_reports();
+      if (seconds > options_.timeout_seconds) fail_waiting();
+    }
+  }
+  /// Throws if a process has reported an error of this run. Reports of earlier runs are of errors that all had.
+  void read_reports() {
+    while (true) {
+      int arrived = 0, bytes = 0;
+      MPI_Status status;
+      check(MPI_Iprobe(MPI_ANY_SOURCE, report_tag, communicator_, &arrived, &status), "MPI_Iprobe");
+      if (arrived == 0) return;
+      check(MPI_Get_count(&status, MPI_BYTE, &bytes), "MPI_Get_count");
+      std::string report(static_cast<std::size_t>(bytes), ' ');
+      check(MPI_Recv(report.data(), bytes, MPI_BYTE, status.MPI_SOURCE, report_tag, communicator_, MPI_STATUS_IGNORE),
+            "MPI_Recv");
+      std::uint64_t run = any_run;
+      if (report.size() < sizeof(run)) continue;
+      std::memcpy(&run, report.data(), sizeof(run));
+      if (run == runs || run == any_run)
+        fail(errc::processes, "[mpi] exchange: an error ended this run in process ", status.MPI_SOURCE, ": ",
+             std::string_view(report).substr(sizeof(run)));
     }
   }
   /// After an error: memory that the caller frees must not receive what arrives later.
@@ -169,19 +209,18 @@ class Communicator final : public runtime::Communicator {
 
 }  // namespace detail
 
-/// Makes this process one of several that run a program together: while a session is alive, the devices of each mesh
-/// are divided among the processes of an MPI communicator in the order of their ids, each process stores the shards of
-/// its own devices, and collectives between devices of two processes are messages of MPI. Each process runs the whole
-/// program; results have the same bits in any number of processes (docs/processes.md has the exception for one).
+/// Makes this process one of several that run a program together. While a session is alive, the devices of each mesh
+/// are divided among the processes of an MPI communicator in the order of their ids; each process stores the shards of
+/// its own devices, and collectives between devices of different processes are MPI messages. Each process runs the
+/// whole program. Results are bitwise equal for any number of processes above one (docs/processes.md).
 ///
 ///     int main() {
 ///       const ts::mpi::Session session;                  // mpirun -np 2: 4 devices each
 ///       const ts::Mesh mesh({{"data", 8}});
-///
-/// The first object of main(): a tensor of several devices that exists before is an error. If MPI is not initialised,
-/// the session initialises it, and finalises it at its end; every process ends its session. One thread at a time may
-/// call functions that communicate. Errors: `unsupported` for an MPI without MPI_THREAD_SERIALIZED, `processes` when an
-/// MPI function fails, `capacity` for more than 256 processes.
+/// Make it the first object of main(): it is an error if a tensor on several devices exists already. If MPI is not
+/// initialised, the session initialises it, and finalises it at its end; every process must end its session. Only one
+/// thread at a time may call functions that communicate. Errors: `unsupported` for an MPI without
+/// MPI_THREAD_SERIALIZED, `processes` when an MPI function fails, `capacity` for more than 256 processes.
 class Session {
  public:
   explicit Session(const SessionOptions& options = {}) : Session(MPI_COMM_WORLD, options) {}

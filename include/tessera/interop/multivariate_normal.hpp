@@ -19,7 +19,7 @@
 
 namespace tessera::distributions {
 
-/// A lower triangular factor L of a covariance matrix L L^t, [..., n, n]; what is above the diagonal is not read.
+/// A lower triangular factor L of a covariance matrix L L^t, [..., n, n]; elements above the diagonal are not read.
 template <TensorOperand X> struct ScaleTril {
   X value;
   constexpr explicit ScaleTril(const X& x) : value(x) {}
@@ -59,10 +59,10 @@ template <TensorOperand L, TensorOperand X> constexpr auto solve_rows(const L& l
 
 }  // namespace detail
 
-/// The multivariate normal distribution of means `loc` [..., n] (torch.distributions.MultivariateNormal). PyTorch's
-/// keyword arguments are types: ScaleTril, CovarianceMatrix, PrecisionMatrix. float or double. A matrix that is not
-/// positive definite gives NaN. Batch dims stay split, and are broadcast; along n, each device computes with whole
-/// rows (see linalg.hpp). Target: tessera::eigen, or tessera::tessera.
+/// The multivariate normal distribution with means `loc` [..., n], in float or double
+/// (torch.distributions.MultivariateNormal). PyTorch's keyword arguments are types: ScaleTril, CovarianceMatrix,
+/// PrecisionMatrix. A matrix that is not positive definite gives NaN. Batch dims stay split, and are broadcast; along
+/// n, each device computes with whole rows (see linalg.hpp). Target: tessera::eigen, or tessera::tessera.
 ///
 ///     #include <tessera/interop/multivariate_normal.hpp>
 ///     // loc and x [batch, n], l [n, n] or [batch, n, n]

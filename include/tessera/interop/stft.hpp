@@ -15,8 +15,8 @@
 
 namespace tessera::fft {
 
-/// `n_fft`: the elements of a frame; `hop_length`: from one frame to the next, a quarter of a frame by default;
-/// `center`: frame t is around element t hop_length, with the signal reflected at its ends.
+/// `n_fft` is the length of a frame, `hop_length` the distance between frames, by default a quarter of a frame. With
+/// `center`, frame t is centered at element t hop_length, and the signal is reflected at its ends.
 struct Stft {
   std::int64_t n_fft = 0, hop_length = 0;
   bool center = true;
@@ -54,10 +54,10 @@ template <class X, class Window> constexpr void check_stft() {
 
 }  // namespace detail
 
-/// The transforms of the frames of a signal (torch.stft with a window of n_fft elements): of x [time] or [batch, time]
-/// a complex tensor [..., n_fft / 2 + 1, frames]. Without `center` a signal of n elements has (n - n_fft) / hop_length
-/// + 1 frames, with it n / hop_length + 1. Errors: shape_mismatch for a window of another length, and a signal shorter
-/// than a frame. Communication: along split time a halo; each frame is then transformed where it is.
+/// The transforms of the frames of a signal x [time] or [batch, time], a complex tensor [..., n_fft / 2 + 1, frames]
+/// (torch.stft with a window of n_fft elements). Without `center` a signal of n elements has (n - n_fft) / hop_length +
+/// 1 frames, with it n / hop_length + 1. Errors: shape_mismatch for a window of another length, and a signal shorter
+/// than a frame. Communication: a halo if the time dim is split; each device transforms its own frames.
 ///
 ///     #include <tessera/interop/stft.hpp>
 ///     const auto [re, im] = ts::fft::stft(signal, {.n_fft = 512}, window);   // window = ts::hann_window(512, mesh)
@@ -73,10 +73,10 @@ constexpr auto stft(const X& x, const Stft& o, const Window& window, Here at = H
   return Complex<std::remove_const_t<decltype(real)>, std::remove_const_t<decltype(imag)>>{real, imag};
 }
 
-/// The signal of which stft gave these transforms (torch.istft): frames are transformed back, multiplied by the window,
-/// and added up; the sum is divided by that of the squares of the windows. An even n_fft. The length is (frames - 1)
-/// hop_length + n_fft, with `center` without n_fft / 2 elements at each end. NaN where all windows are 0. Errors:
-/// option for an odd n_fft; shape_mismatch. Communication: along split frames a halo.
+/// The inverse of stft (torch.istft), for an even n_fft: frames are transformed back, multiplied by the window, and
+/// added; the sum is divided by the sum of the squared windows. The length is (frames - 1) hop_length + n_fft, with
+/// `center` without n_fft / 2 elements at each end. NaN where all windows are 0. Errors: option for an odd n_fft;
+/// shape_mismatch. Communication: a halo if the dim of frames is split.
 template <TensorOperand Real, TensorOperand Imag, TensorOperand Window>
 constexpr auto istft(const Real& real, const Imag& imag, const Stft& o, const Window& window,
                      Here at = Here::current()) {

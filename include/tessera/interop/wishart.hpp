@@ -11,11 +11,11 @@
 
 namespace tessera::distributions {
 
-/// The Wishart distribution of symmetric positive definite matrices [..., n, n] (torch.distributions.Wishart): of
-/// x x^t for a matrix x of `df` columns, each of which is normally distributed with the covariance matrix that is
-/// given; `df` need not be whole, and is above n - 1. PyTorch's keyword arguments are types: ScaleTril,
-/// CovarianceMatrix, PrecisionMatrix. float or double. `df` is a number, or a tensor of batch dims. Batch dims stay
-/// split; matrices are whole on each device (see linalg.hpp). Target: tessera::eigen, or tessera::tessera.
+/// The Wishart distribution of symmetric positive definite matrices [..., n, n], in float or double
+/// (torch.distributions.Wishart): the distribution of x x^t, where x has `df` independent normal columns with the given
+/// covariance matrix. `df` is above n - 1 and need not be an integer; it is a number, or a tensor of batch dims.
+/// PyTorch's keyword arguments are types: ScaleTril, CovarianceMatrix, PrecisionMatrix. Batch dims stay split; matrices
+/// are whole on each device (see linalg.hpp). Target: tessera::eigen, or tessera::tessera.
 ///
 ///     #include <tessera/interop/wishart.hpp>
 ///     const auto p = ts::distributions::Wishart(5.0, ts::distributions::CovarianceMatrix(c));   // c [n, n]
@@ -47,7 +47,7 @@ template <Operand Df, TensorOperand Factor> struct Wishart {
     const auto rest = along_matrices(df, at) - unsqueeze<-1>(size(at), at) - 1.0;
     return covariance(at) * select(rest > 0.0, rest, ops::not_a_number, at);
   }
-  /// Of each element alone.
+  /// The variance of each element.
   constexpr auto variance(Here at = Here::current()) const {
     const auto all = covariance(at);
     const auto own = sum<-1>(scale_tril * scale_tril, at);

@@ -49,9 +49,9 @@ concept StridedXtensor = requires(const E& e) {
 
 }  // namespace detail
 
-/// A sharded tensor of the elements of an xtensor array, view or expression, in any layout. An array or view is read
-/// through its strides; an expression is evaluated first.
-/// Errors: `rank_mismatch` for an array of dynamic rank whose rank is not the given one; those of `resolve`.
+/// A sharded tensor with the elements of an xtensor array, view or expression, in any layout. An array or view is read
+/// through its strides; an expression is evaluated first. Errors: `rank_mismatch` for an array of dynamic rank whose
+/// rank is not the given one; those of `resolve`.
 ///
 ///     xt::xtensor<float, 2> host = ...;
 ///     auto x = ts::shard(host, mesh, {"data"});

@@ -25,7 +25,7 @@ struct Digit {
   friend constexpr bool operator==(const Digit&, const Digit&) = default;
 };
 
-/// An order that is not kept as digits is transposed or sorted as a list of ids; this is the most ids of such a list.
+/// The maximum length of a list of ids, for transposing or sorting an order that is not kept as digits.
 inline constexpr std::int64_t max_listed_devices = std::int64_t{1} << 22;
 
 /// The most digits of an order; an order with more is kept as a list.
@@ -92,13 +92,13 @@ constexpr bool split_digits(const DigitList& digits, const std::int64_t* sizes, 
 
 }  // namespace detail
 
-/// The device ids of a mesh in row-major order of its axes: as digits of a mixed-radix number if possible, which takes
-/// no memory or time per device, otherwise as a list. Each order has exactly one form, so equality and hashes compare
-/// meanings.
+/// The device ids of a mesh in row-major order of its axes. They are stored as digits of a mixed-radix number if
+/// possible, which takes no memory or time per device, otherwise as a list. Each order has exactly one form, so equal
+/// orders compare equal.
 ///
 /// Digits are XLA's iota tile assignment `<=[dims]T(order)`: a range reshaped to dims, then transposed. An order
-/// without ids is 0, 1, 2, ... of any mesh that has it. Errors: `capacity` for a list of more than 64 ids in a constant
-/// expression that is no digits, and for transposes and sorts of more than max_listed_devices that are no digits.
+/// without ids is 0, 1, 2, ... for a mesh of any size. Errors, for orders that are not digits: `capacity` for more than
+/// 64 ids in a constant expression, and for transposes and sorts of more than max_listed_devices ids.
 class DeviceOrder {
  public:
   static constexpr std::size_t inline_ids = 64;

@@ -26,8 +26,8 @@ struct DeviceCoordinates {
 };
 
 /// The shape of a hybrid mesh, one entry per axis, the axis with the least communication first: `inner` over the fast
-/// network of each slice (ICI), `outer` over slices (DCN). Without `axes` names, axes are 0, 1, ... With `split_dims`,
-/// axes may share a dim of the torus where whole dims don't have the size of an axis.
+/// network of each slice (ICI), `outer` over slices (DCN). Without `axes`, the names are 0, 1, ... With `split_dims`,
+/// axes may share a dim of the torus if whole dims don't match the size of an axis.
 struct HybridShape {
   std::vector<std::int32_t> inner;
   std::vector<std::int32_t> outer{};
@@ -75,13 +75,12 @@ inline AxisTable check_hybrid(HybridShape& shape, std::int64_t slices, std::int6
 
 }  // namespace detail
 
-/// A mesh over slices with a fast network inside each and a slow network between them (create_hybrid_device_mesh of
-/// JAX): each axis goes over slices first, then over dims of the torus; the last axes get the fastest links. The size
+/// A mesh over slices with a fast network in each slice and a slow network between slices (create_hybrid_device_mesh of
+/// JAX). Each axis goes over slices first, then over dims of the torus; the last axes get the fastest links. The size
 /// of an axis is the product of its inner and outer size. Device ids are not row-major. Takes no time or memory per
-/// device.
-/// Errors: `mesh_devices` for an outer shape of a single slice, for numbers of devices or slices that the shapes don't
-/// match, and for an axis whose size no whole dims of the torus have, unless `split_dims` is set; `mesh_axis` for
-/// shapes and names that don't match.
+/// device. Errors: `mesh_devices` for an outer shape with a single slice, for shapes that don't match the numbers of
+/// devices or slices, and, unless `split_dims` is set, for an axis whose size is not a product of whole dims of the
+/// torus; `mesh_axis` for shapes and names that don't match.
 ///
 ///     const ts::Mesh mesh = ts::hybrid_mesh({.inner = {1, 4}, .outer = {2, 1}, .axes = {"data", "model"}},
 ///                                           ts::Torus{{2, 2, 1}, 2});

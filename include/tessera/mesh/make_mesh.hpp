@@ -16,10 +16,10 @@ TESSERA_PLANNING_BEGIN
 
 namespace tessera {
 
-/// A mesh from device ids in row-major order, sizes and names (one per axis, or none), as the constructors of JAX and
-/// PyTorch take them. `device_count`: the number of existing devices, if known.
-/// Errors, checked in this order: `mesh_devices` for another number of ids than of devices; `mesh_axis` for names that
-/// don't match the sizes, or repeat; `mesh_devices` for ids that don't fill the mesh, repeat, or are out of range.
+/// A mesh from device ids in row-major order, sizes and names (one per axis, or none), like the constructors of JAX and
+/// PyTorch. `device_count` is the number of existing devices, if known. Errors, checked in this order: `mesh_devices`
+/// if the numbers of ids and devices differ; `mesh_axis` for names that don't match the sizes, or repeat;
+/// `mesh_devices` for ids that don't fill the mesh, repeat, or are out of range.
 inline Mesh make_mesh(const std::vector<std::int32_t>& device_ids, const std::vector<int>& sizes,
                       const std::vector<Name>& names = {}, std::int64_t device_count = -1) {
   const auto given = static_cast<std::int64_t>(device_ids.size());

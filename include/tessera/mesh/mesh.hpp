@@ -18,7 +18,7 @@
 
 namespace tessera {
 
-/// The most axes of a mesh.
+/// The maximum number of axes of a mesh.
 inline constexpr int max_axes = 6;
 
 /// An axis of a mesh. An axis without a name is named by its index in decimal digits.
@@ -42,10 +42,9 @@ using Coordinates = InlineVector<int, max_axes>;
 class SubMesh;  // mesh/sub_mesh.hpp
 
 /// Devices arranged in a grid of named axes. A mesh without axes is one device.
-///
-/// Device ids are 0 to size()-1 in row-major order of the axes, unless an order is given; a mesh without axes can be
-/// one device of another mesh, by its id. A mesh is a plain value of fixed size, for any number of devices. Errors:
-/// `mesh_axis` for a bad name or size, `mesh_devices` for an order that is no permutation of the ids.
+/// Device ids are 0 to size()-1 in row-major order of the axes, unless you pass another order. A mesh without axes can
+/// be one device of another mesh, with its id. A mesh is a plain value of fixed size, for any number of devices.
+/// Errors: `mesh_axis` for a bad name or size, `mesh_devices` for an order that is not a permutation of the ids.
 ///
 ///     constexpr ts::Mesh mesh({{"data", 2}, {"model", 4}});
 class Mesh {
@@ -119,8 +118,8 @@ class Mesh {
     return order_.empty() ? hash : hash_mix(hash, order_.hash());
   }
 
-  /// "mesh(data=2,model=4)"; ids that are not row-major follow as ";order=3,2,1,0", or ";order=[2,4]T(1,0)" for more
-  /// than eight devices in the order of a transposed array. parse_mesh reads this text.
+  /// "mesh(data=2,model=4)". Ids that are not row-major follow as ";order=3,2,1,0", or, for more than eight devices in
+  /// the order of a transposed array, as ";order=[2,4]T(1,0)". parse_mesh parses this text.
   TESSERA_PLANNING std::string text() const {
     std::string out = "mesh(";
     const char* separator = "";
@@ -185,7 +184,7 @@ class Mesh {
   std::int64_t size_ = 1;
 };
 
-/// Reads "data=2,model=4", with or without "mesh( )" around it: the text of Mesh::text(), and what command lines take.
+/// Parses "data=2,model=4", with or without "mesh( )" around it: the text of Mesh::text(), for command lines.
 constexpr Mesh parse_mesh(std::string_view text) {
   detail::TextReader reader{text};
   const bool wrapped = reader.take("mesh(");
@@ -239,7 +238,7 @@ constexpr Mesh parse_mesh(std::string_view text) {
   return Mesh(axes, order);
 }
 
-/// A mesh of axes without names: specs call them 0, 1, ...
+/// A mesh of axes without names, which specs call 0, 1, ...
 constexpr Mesh unnamed_mesh(std::initializer_list<int> sizes, const DeviceOrder& order = {}) {
   detail::check_axis_count(sizes.size());
   AxisTable axes;

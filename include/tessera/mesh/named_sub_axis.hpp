@@ -18,8 +18,8 @@ TESSERA_PLANNING_BEGIN
 
 namespace tessera {
 
-/// A sub-axis: `size` devices of an axis, after (more significant) sub-axes of `before` devices in all. Shardy writes
-/// `"x":(before)size`; a mesh that has this sub-axis as an axis calls it `x:(before)size`.
+/// A sub-axis of `size` devices; `before` is the product of the sizes of more significant sub-axes. Shardy writes
+/// `"x":(before)size`; in a mesh whose axis x is cut, its name is `x:(before)size`.
 struct NamedSubAxis {
   std::string_view axis;
   std::int32_t before = 1, size = 0;  ///< size 0: the whole axis
@@ -36,9 +36,9 @@ constexpr NamedSubAxis named_sub_axis(std::string_view name) {
   return sub_axis;
 }
 
-/// The mesh with one axis cut into sub-axes of these sizes, the most significant first; devices and their order stay.
-/// Errors: `mesh_axis` for an unknown axis and for an axis without a name, `not_divisible` for sizes whose product is
-/// not that of the axis.
+/// The mesh with one axis cut into sub-axes of these sizes, the most significant first. Devices and their order are
+/// unchanged. Errors: `mesh_axis` for an unknown axis and for an axis without a name, `not_divisible` for sizes whose
+/// product is not that of the axis.
 ///
 ///     ts::split_axis(ts::Mesh({{"x", 16}}), "x", {2, 4, 2})       // mesh(x:(1)2=2,x:(2)4=4,x:(8)2=2)
 constexpr Mesh split_axis(const Mesh& mesh, std::string_view axis, const std::int32_t* sizes, std::size_t count) {

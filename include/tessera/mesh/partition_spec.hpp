@@ -20,7 +20,7 @@ TESSERA_PLANNING_BEGIN
 
 namespace tessera {
 
-/// The most mesh axes that can split one dim.
+/// The maximum number of mesh axes that can split one dim.
 inline constexpr int max_axes_per_dim = 4;
 
 namespace detail {
@@ -64,9 +64,9 @@ struct AxisRef {
   }
 };
 
-/// A sub-axis of a mesh axis, for a spec: `size` devices, after more significant sub-axes of `before` devices in all,
-/// as Shardy's `"x":(before)size`. Of an axis x of 4 devices, sub_axis("x", 1, 2) is the more significant half of the
-/// coordinate and sub_axis("x", 2, 2) the less significant. "x:(1)2" means the same. Errors: `spec_axis`.
+/// A sub-axis of a mesh axis, for a spec, as Shardy's `"x":(before)size`: `before` is the product of the sizes of more
+/// significant sub-axes. For an axis x of 4 devices, sub_axis("x", 1, 2) is the more significant half of the coordinate
+/// and sub_axis("x", 2, 2) the less significant half. "x:(1)2" is the same as text. Errors: `spec_axis`.
 constexpr AxisRef sub_axis(const AxisRef& axis, std::int32_t before, std::int32_t size) {
   if (before < 1 || size < 2)
     fail(errc::spec_axis, "[spec] sub_axis: of '", axis.name.view(), "', size ", size, " after ", before,
@@ -74,10 +74,11 @@ constexpr AxisRef sub_axis(const AxisRef& axis, std::int32_t before, std::int32_
   return AxisRef(detail::name_of_sub_axis(axis.name.view(), before, size));
 }
 
-/// How one dim is split: not at all, by an axis, or by a list of axes, the most significant first.
+/// The axes that split one dim: none, one, or a list, the most significant first.
 struct SpecEntry {
   InlineVector<Name, max_axes_per_dim> axes;
-  std::uint8_t priority = 0;  ///< 0: split for computing too; above 0: only stored split, and gathered where it is used
+  std::uint8_t priority =
+      0;  ///< 0: split in computations too; above 0: split only in storage, and gathered when it is used
 
   constexpr SpecEntry() = default;
   constexpr SpecEntry(NoAxis) {}
@@ -92,10 +93,10 @@ struct SpecEntry {
   friend constexpr bool operator==(const SpecEntry&, const SpecEntry&) = default;
 };
 
-/// How a tensor is sharded over a mesh: an entry for each dim, of axes by name or by index. Dims beyond the last entry
-/// are not split; the spec of a rank-0 tensor is `{}`. Each axis splits at most one dim. In a list the first axis is
-/// the most significant. Errors: `spec_axis` for a negative index; `resolve` checks names and repetitions against a
-/// mesh.
+/// How a tensor is sharded over a mesh, as jax.sharding.PartitionSpec: for each dim, the axes that split it, by name or
+/// by index. Dims beyond the last entry are not split; the spec of a rank-0 tensor is `{}`. Each axis splits at most
+/// one dim. In a list the first axis is the most significant. Errors: `spec_axis` for a negative index; `resolve`
+/// checks names and repetitions against a mesh.
 ///
 ///     ts::shard(x, mesh, {"data", ts::none, {"x", "y"}})
 ///     ts::shard(y, mesh, {ts::sub_axis("x", 1, 2), ts::sub_axis("x", 2, 2)})      // an axis in sub-axes
@@ -106,13 +107,13 @@ struct PartitionSpec {
   constexpr PartitionSpec(std::initializer_list<SpecEntry> list)
       : entries((detail::check_entry_count(list.size()), list)) {}
 
-  /// This spec for storage only: the tensor is gathered where it is used, as FSDP does with weights.
+  /// This spec for storage only: the tensor is gathered when it is used, as FSDP does with weights.
   constexpr PartitionSpec gathered_on_use() const {
     PartitionSpec spec = *this;
     for (SpecEntry& entry : spec.entries) entry.priority = entry.axes.empty() ? 0 : 1;
     return spec;
   }
-  /// The same for one entry: the axes of other entries also split computations.
+  /// The same for the entry of one dim; the axes of other entries also split computations.
   constexpr PartitionSpec gathered_on_use(int dim) const {
     if (dim < 0 || dim >= static_cast<int>(entries.size()))
       fail(errc::dim_range, "[spec] gathered_on_use: dim ", dim, " of a spec with ", entries.size(), " entries");
@@ -122,7 +123,7 @@ struct PartitionSpec {
     return spec;
   }
 
-  /// "{data,-,(x,y)}"; `*` marks an entry that is gathered on use. parse_spec reads this text.
+  /// "{data,-,(x,y)}"; `*` marks an entry that is gathered on use. parse_spec parses this text.
   std::string text() const {
     std::string out = "{";
     for (const SpecEntry& entry : entries) {
@@ -141,7 +142,7 @@ struct PartitionSpec {
   friend constexpr bool operator==(const PartitionSpec&, const PartitionSpec&) = default;
 };
 
-/// Reads "{data,-,(x,y)}", with or without the braces: the text of PartitionSpec::text().
+/// Parses "{data,-,(x,y)}", with or without the braces: the text of PartitionSpec::text().
 constexpr PartitionSpec parse_spec(std::string_view text) {
   detail::TextReader reader{text};
   const auto expect = [&](bool matches) {

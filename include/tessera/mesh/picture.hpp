@@ -87,10 +87,9 @@ inline TextTable plane_table(const PictureGrid& grid, std::int64_t plane) {
 
 }  // namespace detail
 
-/// Draws which devices hold which shard, as a table of the first two dims; a tensor of one dim is one row. Devices in
-/// one cell hold replicas. Where later dims are split, there is a table with a title for each of their shards.
-/// `device_count` is used where the sharding names no devices. Manual and unreduced parts are named. Large meshes are
-/// abbreviated.
+/// Draws which devices hold which shard, as a table of the first two dims; a tensor of one dim is one row. Devices in a
+/// cell hold replicas. If later dims are split, there is a table with a title for each of their shards. `device_count`
+/// is used if the sharding names no devices. Manual and unreduced subgroups are labelled. Large meshes are abbreviated.
 ///
 ///     ┌────────────┬────────────┐
 ///     │ CPU [0, 1] │ CPU [2, 3] │

@@ -17,7 +17,7 @@ TESSERA_PLANNING_BEGIN
 
 namespace tessera {
 
-/// Options of a picture of a sharding. What exceeds a limit is abbreviated to its beginning and end.
+/// Options of a picture of a sharding. Beyond a limit, only the beginning and the end are shown.
 struct PictureOptions {
   std::string_view device_kind = "CPU";
   bool color = false;    ///< ANSI colors in text; an SVG always has colors

@@ -22,14 +22,14 @@ struct OwnProcess {
 inline constinit OwnProcess own_process{};
 }  // namespace detail
 
-/// The index of this process among the processes that run the program together, from 0 on, as jax.process_index: 0
-/// unless a session of several processes, such as ts::mpi::Session, is alive.
+/// The index of this process among the processes that run the program together, as jax.process_index. It is 0 unless a
+/// session of several processes, such as ts::mpi::Session, is alive.
 inline int process_index() { return detail::own_process.index; }
 /// The number of processes that run the program together, as jax.process_count: 1 without a session.
 inline int process_count() { return detail::own_process.count; }
 
-/// Whether the devices of a mesh are divided among several processes. A mesh of one device is not: each process has
-/// that device, and computes on it what all others compute.
+/// Whether the devices of a mesh are divided among several processes. A mesh of one device is not divided: each process
+/// has that device, and does the same computation on it.
 inline bool spans_processes(const Mesh& mesh) { return process_count() > 1 && mesh.size() > 1; }
 
 namespace detail {
@@ -40,9 +40,9 @@ constexpr bool plans_for_processes(const Mesh& mesh) {
 }
 }  // namespace detail
 
-/// The process that holds a device: devices are divided in the order of their ids into process_count() ranges, whose
-/// sizes differ by at most 1. Of 8 devices and 3 processes, process 0 holds devices 0 to 2. A mesh of one device: this
-/// process.
+/// The process that holds a device. Devices are divided in the order of their ids into process_count() ranges, whose
+/// sizes differ by at most 1: of 8 devices and 3 processes, process 0 holds devices 0 to 2. For a mesh of one device it
+/// is this process.
 inline int process_of(const Mesh& mesh, int device) {
   if (!spans_processes(mesh)) return process_index();
   return static_cast<int>(std::int64_t{device} * process_count() / mesh.size());
@@ -53,7 +53,7 @@ struct DeviceRange {
   int first = 0;
   int end = 0;
 };
-/// The devices of this process: of a mesh that is not divided among processes, all.
+/// The devices of this process; all devices of a mesh that is not divided among processes.
 inline DeviceRange devices_here(const Mesh& mesh) {
   if (!spans_processes(mesh)) {
     const int first = mesh.rank() == 0 ? mesh.device_at({}) : 0;

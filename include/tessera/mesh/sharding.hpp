@@ -25,16 +25,16 @@ namespace tessera {
 /// are indices into its sub-axes.
 using AxisList = InlineVector<std::uint8_t, max_axes_per_dim>;
 
-/// How a tensor of known rank is sharded over a mesh: a spec with its axis names resolved to indices, plus the axes
-/// over which the value is partial (unreduced). Over all other axes it is replicated. A sharding by sub-axes has
-/// `cuts`; its indices are then those of the mesh with these cuts: see refined_mesh.
+/// How a tensor of known rank is sharded over a mesh: a spec with its axis names resolved to indices, and the axes over
+/// which the value is partial (unreduced). Over all other axes it is replicated. A sharding by sub-axes has `cuts`; its
+/// indices then refer to the mesh with these cuts, see refined_mesh.
 struct Sharding {
   std::uint8_t rank = 0;
   AxisList dims[max_rank]{};
   std::uint16_t unreduced = 0;           ///< one bit a mesh axis
   Reduction reduction = Reduction::sum;  ///< how the parts of an unreduced value combine
-  std::uint8_t priority[max_rank]{};     ///< 0: split for computing too; above 0: only stored split, gathered on use
-  AxisCuts cuts{};                       ///< of the mesh's axes into the sub-axes that it uses; usually none
+  std::uint8_t priority[max_rank]{};  ///< 0: split in computations too; above 0: split only in storage, gathered on use
+  AxisCuts cuts{};                    ///< of the mesh's axes into the sub-axes that it uses; usually none
 
   /// The mesh axes over which shards differ, one bit each.
   constexpr std::uint16_t used_axes() const {
@@ -152,8 +152,8 @@ constexpr Sharding refined_sharding(const Sharding& sharding, const Mesh& mesh, 
 }
 
 /// The canonical form of a sharding: without axes of size 1, which split nothing, and with only the cuts that it needs.
-/// Two shardings of a mesh mean the same if their canonical forms are equal. Plans use canonical shardings; tensors
-/// keep what the user wrote.
+/// Two shardings of a mesh are equivalent if their canonical forms are equal. Plans use canonical shardings; tensors
+/// keep the sharding that the user wrote.
 constexpr Sharding canonical(const Sharding& sharding, const Mesh& mesh) {
   if (!sharding.cuts.empty()) {
     const Sharding fewest = detail::with_fewest_cuts(sharding, mesh);
@@ -423,8 +423,8 @@ struct ElementLocation {
   friend constexpr bool operator==(const ElementLocation&, const ElementLocation&) = default;
 };
 
-/// Finds the shard that holds the element at a global index, and the element's index in the shard. For a partial value,
-/// the first of the shards that hold parts of the element. Errors: `rank_mismatch`, and `dim_range` for an index
+/// Finds the shard that holds the element at a global index, and the index of the element in the shard. For a partial
+/// value, it is the first shard that holds a part of the element. Errors: `rank_mismatch`, and `dim_range` for an index
 /// outside of the tensor.
 constexpr ElementLocation locate(const Shape& index, const Shape& shape, const Sharding& sharding, const Mesh& mesh) {
   detail::check_same_rank(shape, sharding);

@@ -18,11 +18,10 @@ TESSERA_PLANNING_BEGIN
 namespace tessera {
 
 /// A mesh and a spec for tensors of one rank, as data loaders use them (ShardingSpec of PyTorch/XLA).
-///
 /// With `minibatch`, each host has its own part of the batch: the rows of a host are split over its devices, and the
 /// global tensor has the rows of all hosts in order. Devices are numbered host by host. Errors: `rank_mismatch` for a
-/// tensor of another rank; `not_divisible` for rows that the devices of a host don't divide; `mesh_devices` for a mesh
-/// that gives one host's rows to another.
+/// tensor of another rank; `not_divisible` if the number of devices of a host does not divide its rows; `mesh_devices`
+/// for a mesh that assigns rows of one host to another.
 struct ShardingSpec {
   Mesh mesh;
   PartitionSpec spec;
@@ -36,7 +35,7 @@ struct ShardingSpec {
            " entries, the tensor has rank ", rank);
     return tessera::resolve(spec, mesh, rank);
   }
-  /// The shape of the global tensor, of which each of `hosts` hosts has `local`.
+  /// The shape of the global tensor, if each of `hosts` hosts has the shape `local`.
   constexpr Shape global_shape(const Shape& local, int hosts) const {
     if (!minibatch) return local;
     check_minibatch(local, hosts);
@@ -44,7 +43,7 @@ struct ShardingSpec {
     shape[0] *= hosts;
     return shape;
   }
-  /// The indices, within what its host has, of the shard that a device gets.
+  /// The shard of a device, as indices in the part of its host.
   constexpr Box local_box(const Shape& local, int hosts, int device) const {
     const Sharding sharding = resolve(static_cast<int>(local.size()));
     const Shape shape = global_shape(local, hosts);

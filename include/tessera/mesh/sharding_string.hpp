@@ -23,7 +23,7 @@ TESSERA_PLANNING_BEGIN
 
 namespace tessera {
 
-/// Two spellings of the devices in an HLO sharding: as a transposed iota where possible, or as a list of ids.
+/// The text form of the devices in an HLO sharding: a transposed iota if possible, or a list of ids.
 enum class HloForm : std::uint8_t { iota, v1 };
 
 /// The kind of an HLO sharding.
@@ -44,11 +44,10 @@ constexpr std::string_view name_of(ShardingType type) {
 }
 
 /// A parsed HLO sharding string, the text that XLA and its tools exchange.
-///
-/// Two shardings are equal where they mean the same: each device holds the same tile in the same role; hashes agree
-/// with that. Devices that are a transposed iota take no time or memory each. Errors: `capacity` from ==, canonical()
-/// and replica_id() where the sizes of the tile don't divide those of the transposed iota and there are more than
-/// max_listed_devices devices; from text() where it would have to list more.
+/// Two shardings are equal if each device holds the same tile in the same role, however they are written; hashes agree.
+/// Devices in the order of a transposed iota take no time or memory each. Errors: `capacity` from ==, canonical() and
+/// replica_id() for more than max_listed_devices devices, if the sizes of the tile don't divide those of the transposed
+/// iota; from text() if it would have to list more devices.
 struct HloSharding {
   enum class Kind : std::uint8_t { unannotated, replicated, maximal, manual, unreduced, tiled };
   enum class Subgroup : std::uint8_t { manual, unreduced, replicated };
@@ -71,7 +70,7 @@ struct HloSharding {
   /// one; replicas in ascending order; `replicated` as such.
   constexpr HloSharding canonical() const;
   constexpr std::uint64_t hash() const;
-  /// As XLA prints it; empty for an unannotated value. parse_hlo_sharding reads this text.
+  /// The text that XLA prints; empty for an unannotated value. parse_hlo_sharding parses it.
   std::string text(HloForm form = HloForm::iota) const;
 
   friend constexpr bool operator==(const HloSharding& a, const HloSharding& b) {
@@ -319,7 +318,7 @@ inline std::string HloSharding::text(HloForm form) const {
   return out + "}";
 }
 
-/// Reads a sharding string: both forms of tiles, replicated, maximal, manual, unreduced; an empty text is unannotated.
+/// Parses a sharding string: both forms of tiles, replicated, maximal, manual, unreduced; an empty text is unannotated.
 /// Errors: `sharding_string` for any other text, and for devices that don't fill the tile.
 constexpr HloSharding parse_hlo_sharding(std::string_view source) { return detail::HloParser(source).parse(); }
 
@@ -354,8 +353,8 @@ constexpr HloSharding hlo_sharding(const Sharding& sharding, const Mesh& mesh) {
   return out.canonical();
 }
 
-/// The indices that a device holds under an HLO sharding: all where it does not tile; none on devices other than that
-/// of a maximal sharding. Errors: `rank_mismatch`, and `mesh_devices` for a device that the tile lacks.
+/// The indices that a device holds under an HLO sharding: all indices if it does not tile; none on the other devices of
+/// a maximal sharding. Errors: `rank_mismatch`, and `mesh_devices` for a device that the tile lacks.
 constexpr Box device_box(const Shape& shape, const HloSharding& sharding, int device) {
   Box box{Shape(shape.size(), 0), shape};
   if (sharding.kind == HloSharding::Kind::maximal && device != sharding.devices[0]) box.end = box.begin;
@@ -377,8 +376,8 @@ constexpr Box device_box(const Shape& shape, const HloSharding& sharding, int de
   return box;
 }
 
-/// Which replica of its shard a device holds: 0 where each device has its own tile; its index in the group of replicas
-/// where there are groups; the device's id where all hold everything.
+/// Which replica of its shard a device holds: 0 if each device has its own tile; the index in the group of replicas if
+/// there are groups; the id of the device if all devices hold everything.
 constexpr std::int64_t replica_id(const HloSharding& sharding, int device) {
   using Kind = HloSharding::Kind;
   const HloSharding one = sharding.canonical();
@@ -388,7 +387,7 @@ constexpr std::int64_t replica_id(const HloSharding& sharding, int device) {
   return one.devices.position_of(device) % one.tile.back();
 }
 
-/// Whether two shardings, of any meshes, put the same indices on each device, with the same reduction pending.
+/// Whether two shardings, on any meshes, place the same indices on each device, with the same pending reduction.
 constexpr bool same_placement(const Sharding& a, const Mesh& mesh_a, const Sharding& b, const Mesh& mesh_b) {
   if (a.rank != b.rank || mesh_a.size() != mesh_b.size()) return false;
   const HloSharding one = hlo_sharding(a, mesh_a);

@@ -325,8 +325,8 @@ class ShardyParser {
 
 }  // namespace detail
 
-/// The mesh on which shardings by sub-axes such as `"x":(1)2` can be read: its axes are cut where these texts cut them.
-/// Devices and their order stay. Errors: those of refined_mesh.
+/// The mesh with its axes cut into the sub-axes of these texts, such as `"x":(1)2`, for parsing and printing shardings
+/// by sub-axes. Devices and their order are unchanged. Errors: those of refined_mesh.
 constexpr Mesh shardy_mesh(const Mesh& mesh, std::initializer_list<std::string_view> texts) {
   Growable<NamedSubAxis> named;
   for (std::string_view text : texts)
@@ -341,7 +341,7 @@ constexpr Mesh shardy_mesh(const Mesh& mesh, std::initializer_list<std::string_v
   return refined_mesh(mesh, named.data(), named.size());
 }
 
-/// Reads `#sdy.sharding<@mesh, [{"x"}, {}]>` on a mesh, the text of shardy_text. A sub-axis, `"x":(1)2`, is that axis
+/// Parses `#sdy.sharding<@mesh, [{"x"}, {}]>` on a mesh, the text of shardy_text. A sub-axis, `"x":(1)2`, is that axis
 /// of a mesh that has it (see shardy_mesh), otherwise a sub-axis of x. A mesh in the text must be this mesh. Errors:
 /// `mesh_mismatch`; `sharding_string` for other text; `spec_axis` for an axis that is unknown or used twice, and for a
 /// sub-axis that the axes of the mesh don't make up; `not_divisible` for a sub-axis that does not divide its axis.

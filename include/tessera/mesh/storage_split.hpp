@@ -16,7 +16,7 @@ namespace tessera {
 enum class StorageDim : std::uint8_t {
   outermost,  ///< the first
   largest,    ///< the one with the largest extent, of equal ones the first
-  enough,     ///< the first one with an index for each device of the axis, or the largest
+  enough,     ///< the first with at least one index per device of the axis, otherwise the largest
 };
 
 /// The spec of a tensor with an axis added, over which it is split in storage only (gathered_on_use); the same spec if

@@ -19,7 +19,7 @@ TESSERA_PLANNING_BEGIN
 namespace tessera {
 
 /// The devices of a mesh along some of its axes, at fixed coordinates along the others: `mesh["data"]`, or
-/// `mesh[{"model", "data"}]` in that order of axes. Device ids and axis names stay those of the whole mesh: a spec for
+/// `mesh[{"model", "data"}]` in that order of axes. Device ids and axis names are those of the whole mesh: a spec for
 /// the submesh resolves against parent() to a sharding that is replicated along the other axes. Errors: `mesh_axis` for
 /// an axis that is unknown or named twice, `mesh_devices` for coordinates outside of the mesh.
 ///

@@ -16,7 +16,7 @@ TESSERA_PLANNING_BEGIN
 
 namespace tessera {
 
-/// The most dims of the network inside a slice, such as x, y, z and the core of a chip.
+/// The maximum number of dims of the network in a slice, such as x, y, z and the core of a chip.
 inline constexpr int max_torus_dims = 4;
 using TorusDims = InlineVector<std::int32_t, max_torus_dims>;
 

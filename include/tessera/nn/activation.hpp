@@ -4,8 +4,8 @@
 
 #include <tessera/ops/elementwise.hpp>
 
-// Activations as template arguments of Mlp, FeedForward, EncoderLayer and DecoderLayer. Any type without members whose
-// call operator takes and returns a tensor will do:
+// Activations, which are template arguments of Mlp, FeedForward, EncoderLayer and DecoderLayer. Any type without
+// members whose call operator takes and returns a tensor is an activation:
 //
 //     struct SquaredRelu {
 //       constexpr auto operator()(const auto& x) const { return ts::square(ts::relu(x)); }
@@ -22,8 +22,8 @@ struct Relu {
 struct Gelu {
   constexpr auto operator()(const auto& x) const { return gelu(x); }
 };
-/// x ndtr(x): torch.nn.GELU(), and what activation="gelu" is in torch.nn.TransformerEncoderLayer; the activation of
-/// BERT. At most 5e-4 from Gelu, and slower. Source: Hendrycks and Gimpel, 1606.08415.
+/// x ndtr(x): torch.nn.GELU(), activation="gelu" of torch.nn.TransformerEncoderLayer, and the activation of BERT. It
+/// differs from Gelu by at most 5e-4, and is slower. Source: Hendrycks and Gimpel, 1606.08415.
 struct ExactGelu {
   constexpr auto operator()(const auto& x) const { return x * ndtr(x); }
 };

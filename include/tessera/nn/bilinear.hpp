@@ -18,8 +18,8 @@ namespace tessera::nn {
 /// y[..., o] = sum over i and j of x1[..., i] weight[o, i, j] x2[..., j] + bias[o], of x1 [..., in1] and x2 [..., in2]
 /// with equal leading dims (torch.nn.Bilinear).
 ///
-/// weight [out, in1, in2], bias [out]; `Bilinear<float, false>` has no bias. An x1 and x2 of bf16 or f16 give a result
-/// of their type, as in Linear. Errors: shape_mismatch. Communication: as matmul; an all_reduce with the weight sharded
+/// weight [out, in1, in2], bias [out]; `Bilinear<float, false>` has no bias. For x1 and x2 of bf16 or f16 the result
+/// has their type, as in Linear. Errors: shape_mismatch. Communication: as matmul; an all_reduce if the weight is split
 /// along `in1` or `in2`.
 template <Element T = float, bool Bias = true> struct Bilinear {
   ShardedTensor<T, 3> weight;

@@ -22,7 +22,7 @@ namespace tessera::nn {
 ///     block(x)
 ///     block(x, layer_dropout(rate, key))    // in training: dropout of what is added to x, as resid_pdrop of GPT-2
 ///     block.cached(x, cache, position)      // positions from `position` on; gives (result, new cache), see Attention
-/// A Stack of blocks takes the same arguments; with a cache for each block, `nn::cached(blocks, x, caches, position)`.
+/// A Stack of blocks takes the same arguments; with caches, call `nn::cached(blocks, x, caches, position)`.
 template <class Norm, class Attention, class Mlp> struct PreNormBlock {
   Norm attention_norm;
   Attention attention;
@@ -50,7 +50,7 @@ template <class Norm, class Attention, class Mlp> struct PreNormBlock {
   }
 };
 
-/// Block is the layer of GPT-2, with a kernel of Attention; GatedBlock that of LLaMA without rotary position
+/// Block is the layer of GPT-2, with a kernel of Attention. GatedBlock is the layer of LLaMA without rotary position
 /// embeddings. `Projection` is the type of their linear layers: `Block<float, CausalAttention, LoraLinear<>>`.
 template <Element T = float, class Kernel = CausalAttention, class Projection = Linear<T>>
 using Block = PreNormBlock<LayerNorm<T>, Attention<T, true, Kernel, Projection>, Mlp<T, true, Gelu, Projection>>;

@@ -86,12 +86,12 @@ template <class Map, class F> constexpr auto recast_function(const F& f) {
 
 }  // namespace detail
 
-/// A copy of a model, or of a tuple or array of tensors, with floating tensors of the element type T: `model.to(T)` of
-/// PyTorch, as `auto small = ts::cast_model<ts::bf16>(model)`. Integer tensors, Dims and Scalars are copied. The type
-/// of the copy has T in the place of every floating template argument: `nn::Linear<bf16>` for `nn::Linear<float>`, and
-/// a Mlp<bf16> for a `template <ts::Element T> struct Mlp`. `cast_model<To>(model)` names the type of the copy itself,
-/// a model of the same fields. Inside of a traced function it is differentiated: gradients are those of the original.
-/// Communication: none.
+/// A copy of a model, or of a tuple or array of tensors, with floating-point tensors of the element type T, as
+/// `model.to(T)` in PyTorch: `auto small = ts::cast_model<ts::bf16>(model)`. Integer tensors, Dims and Scalars are
+/// copied. In the type of the copy, T replaces every floating-point template argument: `nn::Linear<bf16>` for
+/// `nn::Linear<float>`, and a Mlp<bf16> for a `template <ts::Element T> struct Mlp`. For other models, write the type
+/// of the copy, a model with the same fields: `cast_model<To>(model)`. In a traced function it is differentiable, and
+/// gradients are those of the original. Communication: none.
 template <Element T, class Model> constexpr auto cast_model(const Model& model, Here at = Here::current()) {
   return detail::recast<detail::ToElement<T>>(model, at);
 }
@@ -101,10 +101,10 @@ constexpr To cast_model(const Model& model, Here at = Here::current()) {
   return detail::rebuilt<To>(model, detail::CastTensor{at});
 }
 
-/// Inside a traced function: f, whose f32 arguments (models too) become bf16, and whose bf16 results become f32: the
-/// environment variable XLA_USE_BF16 of PyTorch/XLA. All of f computes in bf16, as far as its operations do; f64 stays.
+/// In a traced function: f with its f32 arguments (models too) cast to bf16, and its bf16 results cast to f32, as with
+/// the environment variable XLA_USE_BF16 of PyTorch/XLA. f computes in bf16 where its operations do; f64 is unchanged.
 template <class F> constexpr auto use_bf16(const F& f) { return detail::recast_function<detail::UseBf16>(f); }
-/// The same, and f64 arguments become f32: XLA_DOWNCAST_BF16.
+/// As use_bf16, and f64 arguments are cast to f32: XLA_DOWNCAST_BF16.
 template <class F> constexpr auto downcast_bf16(const F& f) { return detail::recast_function<detail::DowncastBf16>(f); }
 
 }  // namespace tessera

@@ -54,10 +54,10 @@ template <class X, class W> constexpr auto convolve(const X& x, const W& w, cons
 ///     constexpr ts::Conv<2> halved{.strides = {2, 2}, .padding = {1, 1}};
 ///     ts::nn::Conv2d<halved> conv = ts::nn::conv2d<halved>(key, 16, 32, {3, 3}, strategy);
 ///     const auto y = conv(x);                  // [batch, height, width, 16] to [batch, height / 2, width / 2, 32]
-/// weight [taps..., in / groups, out], of a transposed convolution [taps..., in, out / groups]. The options are part of
-/// the type, so that a convolution without padding or groups has no code for them. For an x of bf16 or f16 the weight
-/// is rounded to its type, the bias is added in f32, and the result is rounded before and after. Errors and
-/// communication: as conv2d and conv_transpose2d.
+/// The weight is [taps..., in / groups, out], for a transposed convolution [taps..., in, out / groups]. The options are
+/// part of the type, so a convolution without padding or groups has no code for them. For an x of bf16 or f16 the
+/// weight is rounded to the type of x, the bias is added in f32, and the result is rounded before and after the
+/// addition. Errors and communication: as conv2d and conv_transpose2d.
 template <auto Options, Element T = float, bool Bias = true> struct Convolution {
   ShardedTensor<T, detail::spatial_dims(Options) + 2> weight;
   ShardedTensor<T, 1> bias;
@@ -128,8 +128,8 @@ Layer convolution(Key key, const Extent (&shape)[Rank], Extent out, init::FanMod
 }  // namespace detail
 
 /// Convolutions with PyTorch's initial values: weights and bias uniform within 1 / sqrt(fan), where fan is the number
-/// of taps times in / groups, of a transposed convolution times out / groups. The dims `in` and `out` of a weight are
-/// sharded as those of a Linear. Errors: `not_divisible` unless the groups divide both numbers of features.
+/// of taps times in / groups, or, for a transposed convolution, out / groups. The dims `in` and `out` of a weight are
+/// sharded like those of a Linear. Errors: `not_divisible` unless the groups divide both numbers of features.
 template <Conv<1> Options = Conv<1>{}, Element T = float, bool Bias = true>
 Conv1d<Options, T, Bias> conv1d(Key key, Extent in, Extent out, Extent taps, const ShardingStrategy& strategy,
                                 Role role = Role::column, Here at = Here::current()) {

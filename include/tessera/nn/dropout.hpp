@@ -12,11 +12,10 @@
 
 namespace tessera::nn {
 
-/// torch.nn.Dropout: in training `drop(x, key)`, which sets each element of x to 0 with probability `rate` and divides
-/// the others by 1 - rate; in evaluation `drop(x)`, which is x. At a rate of 0 it is x in training as well, at 1 zeros
-/// with gradients of zeros. One key gives the same elements in every call, so that a step gives each call a key of its
-/// own (ts::split, ts::fold_in), or each layer a `Stream`. Errors: `option` for a rate outside of [0, 1]. No
-/// communication.
+/// torch.nn.Dropout. In training, `drop(x, key)` sets each element of x to 0 with probability `rate` and divides the
+/// others by 1 - rate; in evaluation, `drop(x)` returns x. At a rate of 0, `drop(x, key)` is x; at 1 it is zeros, with
+/// gradients of zeros. The same key drops the same elements, so give each call its own key (ts::split, ts::fold_in), or
+/// each layer its own `Stream`. Errors: `option` for a rate outside of [0, 1]. Communication: none.
 ///
 ///     struct Mlp {
 ///       ts::nn::Linear<> up, down;
@@ -61,11 +60,11 @@ inline constexpr std::uint32_t dropout_of_attention = 0x54524e53, dropout_of_cro
 
 }  // namespace detail
 
-/// Dropout inside of a layer, for training: an argument of the call of a recurrent layer, a Block, an EncoderLayer, a
+/// Dropout in a layer, for training: an argument of a call of a recurrent layer, a Block, an EncoderLayer, a
 /// DecoderLayer, or a Stack of such layers. Without it the layer drops nothing, as in evaluation. The rate is a number
-/// or a Scalar, the key as that of ts::dropout: of a Scalar, which a ts::Key becomes in a traced function, each layer
-/// of a Stack drops other elements; of a tensor, such as ts::fold_in(key, i) of the index of a loop, all layers drop
-/// the same.
+/// or a Scalar, the key is as in ts::dropout. If the key is a Scalar, which a ts::Key becomes in a traced function,
+/// each layer of a Stack drops different elements. If it is a tensor, such as ts::fold_in(key, i) of the index of a
+/// loop, all layers drop the same elements.
 ///
 ///     layers(x, mask, ts::nn::layer_dropout(0.1, key))   // training
 ///     layers(x, mask)                                    // evaluation

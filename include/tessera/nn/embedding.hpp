@@ -29,13 +29,12 @@
 
 namespace tessera::nn {
 
-/// An Embedding of which each row is trained.
+/// The value of `Padding` for an Embedding without a padding row.
 inline constexpr std::int64_t no_padding = std::numeric_limits<std::int64_t>::min();
 
 /// Looks up a row of a table for each token, as torch.nn.Embedding: tokens [...] to [..., features].
-///
 /// table [classes, features]. The row `Padding` gets no gradient (padding_idx of PyTorch; -1 is the last row). Errors:
-/// dim_range for a token that is no class. Communication: with the table sharded by class, an all_reduce of the result.
+/// dim_range for a token outside of the table. Communication: with a table split by class, an all_reduce of the result.
 template <Element T = float, std::int64_t Padding = no_padding> struct Embedding {
   ShardedTensor<T, 2> table;
 
@@ -46,13 +45,13 @@ template <Element T = float, std::int64_t Padding = no_padding> struct Embedding
     else
       return tessera::embedding<Padding>(table, tokens, at);
   }
-  /// The layer with the rows that `tokens` read scaled down to a p-norm of at most `most`, where it is larger: max_norm
-  /// and norm_type of torch.nn.Embedding. PyTorch changes these rows in each call, before it reads them; here a step of
-  /// training does it before the forward pass, and returns the changed layer with its other results:
+  /// The layer with the rows of `tokens` scaled down to a p-norm of at most `most`: max_norm and norm_type of
+  /// torch.nn.Embedding. PyTorch changes these rows in each call, before it reads them; here a training step does so
+  /// before the forward pass, and returns the changed layer with its other results:
   ///
   ///     model.embedding = model.embedding.renormalized(tokens, 1.0);
   ///     const auto [loss, gradient] = ts::value_and_grad(f)(model, tokens);
-  /// Communication: that of ts::renorm, and an all_reduce of a count of each class where the tokens are split.
+  /// Communication: that of ts::renorm; if tokens are split, also an all_reduce of a count for each class.
   template <class Tokens, NumberOperand Most, NumberOperand P = int>
   constexpr Embedding renormalized(const Tokens& tokens, const Most& most, const P& p = 2,
                                    Here at = Here::current()) const {
@@ -62,17 +61,17 @@ template <Element T = float, std::int64_t Padding = no_padding> struct Embedding
     const auto is_read = tessera::call<GreaterTag>(Source::from(at), reads, 0);
     return {select(unsqueeze<1>(is_read, at), renorm<0>(table, p, most, at), table, at)};
   }
-  /// Logits of each class, x table^T, for x [..., features]: the output matrix of a model whose weights are tied, as
-  /// attend of flax.linen.Embed. The gradient of the table is the sum of those of its uses. An x of bf16 or f16 gives
-  /// logits of its type.
+  /// Logits of each class, x table^T, for x [..., features]: the output layer of a model with tied weights, as attend
+  /// of flax.linen.Embed. The gradient of the table is the sum over both uses. Logits have the type of x if x is bf16
+  /// or f16.
   template <class X> constexpr auto attend(const X& x, Here at = Here::current()) const {
     return matmul(x, transpose<1, 0>(detail::as_met_by<X>(table, at), at), at);
   }
 };
 
 /// x [batch, time, features] plus a learned row for each position: table [context, features], time at most context.
-/// `positions(x, position)` begins at a position, a Scalar, a number or an integer tensor of rank 0, for generation
-/// with a cache; where fewer than `time` rows are left, it takes the last rows.
+/// For generation with a cache, `positions(x, position)` begins at a position: a Scalar, a number or an integer tensor
+/// of rank 0. If fewer than `time` rows are left, it uses the last rows.
 template <Element T = float> struct Positions {
   ShardedTensor<T, 2> table;
 
@@ -87,7 +86,8 @@ template <Element T = float> struct Positions {
   }
 };
 
-/// Rows of normal numbers, and of zeros for the padding. Errors: `dim_range` for a padding that is no row.
+/// An Embedding with normal rows, and zeros in the padding row. Errors: `dim_range` for a `Padding` outside of the
+/// table.
 template <Element T = float, std::int64_t Padding = no_padding>
 Embedding<T, Padding> embedding(Key key, Extent classes, Extent features, const ShardingStrategy& strategy,
                                 double stddev = 0.02, Here at = Here::current()) {

@@ -21,9 +21,9 @@
 
 namespace tessera::nn {
 
-/// A set of parameters by patterns of their names: `constexpr nn::Names frozen("tokens.*", "blocks.*.norm.gain");`
-/// `*` stands for any characters, dots too, `?` for one. Inside a traced function the layers of a Stack have one name,
-/// with `*` in the place of the position, so that "blocks.3.*" names nothing there.
+/// A set of parameters, given by patterns of their names: `constexpr nn::Names frozen("tokens.*",
+/// "blocks.*.norm.gain");` `*` matches any characters, including dots; `?` matches one character. In a traced function
+/// the layers of a Stack have one name, with `*` for the position, so "blocks.3.*" matches nothing there.
 class Names {
  public:
   static constexpr std::size_t max_patterns = 16;
@@ -38,7 +38,7 @@ class Names {
       if (matches_pattern(name, patterns_[i])) return !others_;
     return others_;
   }
-  /// All parameters that this set does not name: `nn::Names("*.lora_?").others()`.
+  /// All parameters that are not in this set: `nn::Names("*.lora_?").others()`.
   constexpr Names others() const {
     Names made = *this;
     made.others_ = !others_;
@@ -103,9 +103,9 @@ template <class Model, class State, class F> constexpr void for_each_model_in(St
 
 }  // namespace detail
 
-/// Inside a traced function: the model, with no gradient by the tensors that `frozen` names. Call it on the model
-/// inside of the loss; what only these gradients need is not computed, and they are zeros. keep_frozen keeps an
-/// optimizer from decaying the weights.
+/// In a traced function: the model, without gradients of the tensors in `frozen`. Call it in the loss: the gradients of
+/// these tensors are zeros, and operations that only they need are not computed. Call keep_frozen after the update,
+/// since weight decay would change the tensors.
 ///
 ///     constexpr nn::Names frozen("tokens.*");
 ///     const auto loss_of = [&](const auto& m, const auto& in, const auto& out) {
@@ -114,7 +114,7 @@ template <class Model, class State, class F> constexpr void for_each_model_in(St
 ///     const auto [loss, gradient] = ts::value_and_grad(loss_of)(model, x, t);
 ///     const auto [moved, moved_state] = ts::adamw(model, gradient, state, config);
 ///     const auto [next, next_state] = nn::keep_frozen(frozen, model, moved, state, moved_state);
-/// Errors: `option` for a pattern that names no floating-point tensor of the model. No communication.
+/// Errors: `option` for a pattern that matches no floating-point tensor of the model. Communication: none.
 template <class Model> constexpr Model freeze(Model model, const Names& frozen, Here at = Here::current()) {
   const Source source = Source::from(at);
   detail::check_names(model, frozen, source);
@@ -126,8 +126,8 @@ template <class Model> constexpr Model freeze(Model model, const Names& frozen, 
   return model;
 }
 
-/// Inside a traced function: `after`, with the tensors that `frozen` names as they are in `before`. Their updates are
-/// not computed.
+/// In a traced function: `after`, with the tensors in `frozen` replaced by those of `before`. Their updates are not
+/// computed.
 template <class Model>
 constexpr Model keep_frozen(const Names& frozen, const Model& before, Model after, Here at = Here::current()) {
   Growable<Value> kept;
@@ -140,7 +140,8 @@ constexpr Model keep_frozen(const Names& frozen, const Model& before, Model afte
   });
   return after;
 }
-/// The same for a model and the state of its optimizer, std::tuple(model, state): the moments of frozen tensors stay.
+/// The same for a model and its optimizer state: returns std::tuple(model, state), with unchanged moments of frozen
+/// tensors.
 template <class Model, class State>
 constexpr auto keep_frozen(const Names& frozen, const Model& before, const Model& after, const State& state_before,
                            State state_after, Here at = Here::current()) {

@@ -19,8 +19,8 @@
 #include <tessera/tensor/random.hpp>
 
 /// Initial values of weights, with the names of torch.nn.init and jax.nn.initializers. Values are drawn directly into
-/// shards, and are bitwise equal on every mesh and spec. Weights are [in, out], and of convolutions [taps..., in, out],
-/// as in JAX: fan-in is the extent of the dim before the last times the number of taps, fan-out that of the last.
+/// shards, and are bitwise equal on every mesh and spec. As in JAX, weights are [in, out], and those of convolutions
+/// [taps..., in, out]. Fan-in is the extent of `in`, and fan-out that of `out`, times the number of taps.
 ///
 ///     auto w = ts::init::kaiming_normal<float>(key, {256, 1024}, mesh, {ts::none, "model"});
 namespace tessera::init {
@@ -34,7 +34,7 @@ using tessera::zeros;
 /// The number of inputs, or of outputs, of one unit; `fan_avg` is their mean.
 enum class FanMode : std::uint8_t { fan_in, fan_out, fan_avg };
 
-/// The function after a weight, which decides by how much weights are scaled.
+/// The activation that follows a weight, which determines the scale of the weight.
 enum class Nonlinearity : std::uint8_t { linear, sigmoid, tanh, relu, leaky_relu, selu };
 
 /// torch.nn.init.calculate_gain: 1 for linear and sigmoid, 5/3 for tanh, sqrt(2) for relu, sqrt(2 / (1 + slope^2)) for

@@ -16,10 +16,9 @@
 namespace tessera::nn {
 
 /// x W + b over the last dim of x, which has rank 2 or more: torch.nn.Linear with the weight transposed.
-///
-/// weight [in, out], bias [out]; `Linear<float, false>` has no bias. An x of bf16 or f16 gives a result of its type:
-/// the weight is rounded to it, and the products are summed and the bias added in f32. Communication: with the weight
-/// sharded along `in`, an all_reduce or reduce_scatter of the result. Errors: shape_mismatch.
+/// weight [in, out], bias [out]; `Linear<float, false>` has no bias. If x is bf16 or f16, so is the result: the weight
+/// is rounded to the type of x, and products are summed and the bias added in f32. Communication: with a weight split
+/// along `in`, an all_reduce or reduce_scatter of the result. Errors: shape_mismatch.
 template <Element T = float, bool Bias = true> struct Linear {
   ShardedTensor<T, 2> weight;
   ShardedTensor<T, 1> bias;

@@ -26,17 +26,17 @@
 
 namespace tessera::nn {
 
-/// Causal grouped-query self-attention with rotary embeddings in the layout of Hugging Face: x [batch, time, features]
-/// to a result of the same shape. Each head of keys and values serves heads / key_heads consecutive heads of queries.
+/// Causal grouped-query self-attention of x [batch, time, features], with a result of the same shape, and with rotary
+/// embeddings in the layout of Hugging Face. Each head of keys and values serves heads / key_heads consecutive heads of
+/// queries.
 ///
 ///     attention(x)                           // positions 0, 1, ...
 ///     attention.cached(x, cache, position)   // positions from `position` on; gives (result, new cache)
-///
-/// `cached` writes the keys and values of x into the cache and attends to all before them there: the results are those
-/// of `attention` of all positions at once. The position is a Scalar, so that every step runs the same plan, or an
-/// integer tensor of rank 0, such as the index of a ts::fori_loop or a slice of the xs of a ts::scan; then keys and
-/// values are copied once more. Positions behind the context of the cache overwrite its last ones. Communication: with
-/// the columns of the weights sharded along heads, an all_reduce of the result. Errors: shape_mismatch unless key_heads
+/// `cached` writes the keys and values of x into the cache and attends to all positions up to each token, so results
+/// are those of `attention` of all positions at once. The position is a Scalar, so that every step runs the same plan,
+/// or an integer tensor of rank 0, such as the index of a ts::fori_loop or a slice of the xs of a ts::scan; then keys
+/// and values are copied once more. Positions beyond the context of the cache overwrite its last ones. Communication:
+/// with the columns of the weights split by heads, an all_reduce of the result. Errors: shape_mismatch unless key_heads
 /// divides heads. Source: Ainslie et al., 2305.13245.
 template <Element T = float, class Projection = Linear<T, false>> struct GroupedQueryAttention {
   Projection query;       ///< [features, heads * width]
@@ -74,9 +74,9 @@ template <Element T = float, class Projection = Linear<T, false>> struct Grouped
 template <Element T = float, class Projection = Linear<T, false>>
 using LlamaBlock = PreNormBlock<RmsNorm<T>, GroupedQueryAttention<T, Projection>, SwiGlu<T, Projection>>;
 
-/// The model: rows of a table for tokens [batch, time], layers, a norm, and the logits [batch, time, classes] of the
-/// next token. `cached` gives the logits of the tokens from `position` on, of any number of them, and the caches with
-/// their keys and values; ts::top_k_logits, ts::top_p_logits and ts::categorical draw a token from logits.
+/// The Llama model: an embedding of tokens [batch, time], layers, a norm, and the logits [batch, time, classes] of the
+/// next token. `cached` takes the tokens from `position` on, one or several, and returns their logits and the caches
+/// with their keys and values; ts::top_k_logits, ts::top_p_logits and ts::categorical draw a token from logits.
 ///
 ///     const auto [logits, next] = model.cached(prompt, caches, 0);
 ///     const auto token = ts::argmax<-1>(ts::slice<1>(logits, ts::extent<1>(prompt) - 1, 1));
@@ -100,8 +100,8 @@ template <Element T = float, class Projection = Linear<T, false>> struct Llama {
   }
 };
 
-/// With normal weights, as `linear` and `mlp` for a model of `depth` layers. Errors: not_divisible unless the number of
-/// heads divides the features, and key_heads the heads.
+/// Factories with normal weights, as `linear` and `mlp`, for a model of `depth` layers. Errors: not_divisible unless
+/// the number of heads divides the features, and key_heads divides the heads.
 template <Element T = float>
 GroupedQueryAttention<T> grouped_query_attention(Key key, Extent features, Dim heads, Dim key_heads,
                                                  const ShardingStrategy& strategy, int depth = 1, double stddev = 0.02,

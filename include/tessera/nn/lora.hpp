@@ -32,11 +32,11 @@
 
 namespace tessera::nn {
 
-/// LoRA, as peft's lora.Linear without dropout: base(x) + scaling (x lora_a) lora_b, where gradients are those of
-/// lora_a and lora_b alone; those of the base are zeros. It can be the `Projection` of Attention, MultiHeadAttention,
-/// Mlp, Block, EncoderLayer, DecoderLayer, LlamaBlock and others: `Block<float, CausalAttention, LoraLinear<>>`. An x
-/// of bf16 or f16 is handled as in Linear. Communication: with the weight sharded along `in`, an all_reduce of x lora_a
-/// beside that of Linear. Source: Hu et al., 2106.09685.
+/// LoRA, as lora.Linear of peft without dropout: base(x) + scaling (x lora_a) lora_b. Only lora_a and lora_b have
+/// gradients; those of the base are zeros. It can be the `Projection` of Attention, MultiHeadAttention, Mlp, Block,
+/// EncoderLayer, DecoderLayer, LlamaBlock and others: `Block<float, CausalAttention, LoraLinear<>>`. An x of bf16 or
+/// f16 is handled as in Linear. Communication: with the weight sharded along `in`, an all_reduce of x lora_a beside
+/// that of Linear. Source: Hu et al., 2106.09685.
 template <Element T = float, bool Bias = true> struct LoraLinear {
   Linear<T, Bias> base;
   ShardedTensor<T, 2> lora_a;  ///< [in, rank]
@@ -67,9 +67,9 @@ template <Element T = float, bool Bias = true> struct LoraLinear {
       return biased;
   }
 
-  /// The Linear that computes the same, with the weight base.weight + scaling lora_a lora_b, sharded as that of the
-  /// base. Inside and outside of a traced function. Communication: none for the shardings of add_lora and lora_linear;
-  /// dims that are gathered on use are gathered.
+  /// The equivalent Linear, with the weight base.weight + scaling lora_a lora_b in the sharding of the base. Works in
+  /// and outside of a traced function. Communication: none for the shardings of add_lora and lora_linear; dims that are
+  /// gathered on use are gathered.
   constexpr Linear<T, Bias> merge(Here at = Here::current()) const {
     Linear<T, Bias> merged = base;
     const auto weight = base.weight + matmul(lora_a, lora_b, at) * scaling;
@@ -147,13 +147,13 @@ template <Element T, bool Bias> struct Recast<nn::detail::MergeLora, nn::LoraLin
 
 namespace tessera::nn {
 
-/// A model with adapters, as peft.get_peft_model: the same model, of a type with LoraLinear in the place of each Linear
-/// that is a template argument. lora_a is uniform within 1 / sqrt(in), lora_b zeros, so that the model computes what it
-/// did before; each adapter has draws of its own. Adapters are sharded as the dims of their weight.
+/// The model with adapters, as peft.get_peft_model. In its type, LoraLinear replaces each Linear that is a template
+/// argument. lora_a is uniform within 1 / sqrt(in), different in each adapter; lora_b is zeros, so that the results of
+/// the model do not change. Adapters are sharded like the dims of their weight.
 ///
 ///     ts::Stack<ts::nn::Block<>> blocks = ...;
 ///     auto adapted = ts::nn::add_lora(blocks, ts::Key(1), {.rank = 4, .alpha = 8});
-/// A model that is no template names the type of the result, with LoraLinear where an adapter is to be:
+/// For a model that is not a template, write the type of the result, with LoraLinear for each adapted layer:
 ///
 ///     auto adapted = ts::nn::add_lora<LoraGpt>(gpt, ts::Key(1));     // both have the same fields
 /// Errors: option for a rank below 1. No communication.
@@ -173,8 +173,8 @@ To add_lora(const Model& model, Key key, const LoraConfig& config = {}, Here at 
   return tessera::detail::rebuilt<To>(model, detail::Adapt{key, config, at, count});
 }
 
-/// The model without adapters that computes the same, as merge_and_unload of peft: LoraLinear::merge of each.
-/// `merge_lora<Gpt>(adapted)` names the type of the result. Inside and outside of a traced function.
+/// The equivalent model without adapters, as merge_and_unload of peft: calls LoraLinear::merge of each adapter.
+/// `merge_lora<Gpt>(adapted)` names the type of the result. Works in and outside of a traced function.
 template <class Model> constexpr auto merge_lora(const Model& model, Here at = Here::current()) {
   using To = tessera::detail::recast_t<detail::MergeLora, Model>;
   constexpr bool has_adapter = !std::is_same_v<To, Model>;
@@ -187,7 +187,7 @@ template <class To, class Model> constexpr To merge_lora(const Model& model, Her
   return tessera::detail::rebuilt<To>(model, detail::Merge{at});
 }
 
-/// A Linear with an adapter, with initial values as `linear` and add_lora.
+/// A Linear with an adapter, with the initial values of `linear` and add_lora.
 template <Element T = float, bool Bias = true>
 LoraLinear<T, Bias> lora_linear(Key key, Extent in, Extent out, const ShardingStrategy& strategy,
                                 const LoraConfig& config = {}, Role role = Role::column, double stddev = 0.02,

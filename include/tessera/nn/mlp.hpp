@@ -15,9 +15,9 @@
 
 namespace tessera::nn {
 
-/// down(gelu(up(x))), or with another activation (nn/activation.hpp). In training `mlp(x, layer_dropout(rate, key))`
-/// drops hidden features, as torch.nn.TransformerEncoderLayer does. `Projection` is the type of both linear layers:
-/// LoraLinear, or one of your own. Communication: with the hidden features sharded, an all_reduce of the result.
+/// down(gelu(up(x))), or with another activation (nn/activation.hpp). In training, `mlp(x, layer_dropout(rate, key))`
+/// drops hidden features, as torch.nn.TransformerEncoderLayer does. `Projection` is the type of both linear layers,
+/// such as LoraLinear or your own. Communication: with split hidden features, an all_reduce of the result.
 template <Element T = float, bool Bias = true, class Activation = Gelu, class Projection = Linear<T, Bias>> struct Mlp {
   Projection up;    ///< [features, hidden]
   Projection down;  ///< [hidden, features]
@@ -49,7 +49,7 @@ template <Element T = float, class Projection = Linear<T, false>> struct GatedMl
   }
 };
 
-/// The name of the same layer in the literature: silu is also called swish.
+/// The usual name of GatedMlp in the literature; silu is also called swish.
 template <Element T = float, class Projection = Linear<T, false>> using SwiGlu = GatedMlp<T, Projection>;
 
 /// An MLP for a model of `depth` layers, with initialized parameters.

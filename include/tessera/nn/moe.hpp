@@ -29,8 +29,8 @@
 
 namespace tessera::nn {
 
-/// Gated MLPs, one for each expert: down(silu(gate(x)) up(x)). The experts are a dim of each tensor, so that a mesh
-/// axis can split them.
+/// Gated MLPs, one for each expert: down(silu(gate(x)) up(x)). Dim 0 of each tensor is the experts, so a mesh axis can
+/// split them.
 template <Element T = float> struct Experts {
   ShardedTensor<T, 3> gate, up;  ///< [experts, features, hidden]
   ShardedTensor<T, 3> down;      ///< [experts, hidden, features]
@@ -62,18 +62,18 @@ template <Element T = float> struct Experts {
   }
 };
 
-/// What becomes of the tokens of a mixture of experts.
+/// Which tokens the experts of a mixture compute.
 enum class Dispatch : std::uint8_t {
   dense,     ///< each expert computes all tokens; no token is dropped
-  capacity,  ///< each expert computes at most `capacity` tokens, the first ones; for others it gives 0
-  /// The same for each sequence of the batch, so that devices with different sequences count apart: what is sent are
-  /// the tokens alone, to the devices of their experts and back (expert parallelism).
+  capacity,  ///< each expert computes its first `capacity` tokens; its result for others is 0
+  /// As `capacity`, but for each sequence of the batch, so devices with different sequences count separately. Only
+  /// tokens are sent, to the devices of their experts and back (expert parallelism).
   sequence_capacity,
-  /// sequence_capacity with room for all tokens of a sequence in each expert, so that no token is dropped. Sends, and
-  /// computes, as much as if each expert were chosen for each token.
+  /// sequence_capacity with room for all tokens of a sequence in each expert, so that no token is dropped. Sends and
+  /// computes as much as if each token had chosen all experts.
   dropless,
-  /// No token is dropped, and each expert computes the tokens that chose it, and no others: the tokens of each sequence
-  /// are sorted by expert for a ts::ragged_dot. For experts that are whole on each device, or split along `hidden`.
+  /// Each expert computes exactly the tokens that chose it: the tokens of each sequence are sorted by expert for a
+  /// ts::ragged_dot. For experts that are whole on each device, or split along `hidden`.
   ragged,
 };
 
@@ -92,24 +92,24 @@ struct SumOfRowsTag {
 
 }  // namespace detail
 
-/// A mixture of experts: y = sum over the chosen experts of weight * expert(x), where the `choices` most probable
-/// experts of softmax(router(x)) are chosen for each token, with their probabilities, divided by their sum, as weights.
+/// A mixture of experts: y = sum over the chosen experts of weight * expert(x). For each token the `choices` most
+/// probable experts of softmax(router(x)) are chosen; the weights are their normalised probabilities.
 ///
 ///     const auto [y, balance, z] = moe(x);                          // x, y [batch, time, features]
 ///     const auto loss = loss_of(y) + 0.01 * balance + 0.001 * z;
-/// `balance` is experts * sum over the experts of (chosen tokens / tokens) * mean probability, at its least `choices`
-/// where all experts are chosen equally often; its gradient is that of the probabilities. `z` is the mean of
-/// logsumexp(logits)^2. The router computes in f32. With a capacity first choices come before second ones, and earlier
-/// tokens before later ones.
+/// `balance` is experts * sum over the experts of (chosen tokens / tokens) * mean probability; its minimum is
+/// `choices`, if all experts are chosen equally often; its gradient is that of the probabilities. `z` is the mean of
+/// logsumexp(logits)^2. The router computes in f32. With a capacity, first choices have priority over second ones, and
+/// earlier tokens over later ones.
 ///
 /// Errors: shape_mismatch for more choices than experts. Communication: with split experts each device computes its
 /// own, and the results are summed by an all_reduce; with a split batch and Dispatch::capacity the tokens are counted
 /// over all devices. With Dispatch::sequence_capacity or Dispatch::dropless, and the batch and the experts split by one
 /// axis, 2 all_to_alls forward and 2 for the gradients, of batch x experts x capacity x features, where the capacity of
 /// dropless is the time. With Dispatch::ragged no tokens are sent: the weights of experts split by the axis of the
-/// batch are gathered; docs/parallelism.md has what other splits communicate. Sources: Shazeer et al., 1701.06538;
-/// GShard, 2006.16668; capacity and balance: Switch, 2101.03961, with all choices counted, as in Mixtral, 2401.04088;
-/// z: ST-MoE, 2202.08906; ragged: MegaBlocks, 2211.15841.
+/// batch are gathered; for other splits see docs/parallelism.md. Sources: Shazeer et al., 1701.06538; GShard,
+/// 2006.16668; capacity and balance: Switch, 2101.03961, with all choices counted, as in Mixtral, 2401.04088; z:
+/// ST-MoE, 2202.08906; ragged: MegaBlocks, 2211.15841.
 template <Element T = float, Dispatch How = Dispatch::dense> struct MoE {
   Linear<T, false> router;  ///< [features, experts]
   Experts<T> experts;
@@ -199,7 +199,7 @@ template <Element T = float, Dispatch How = Dispatch::dense> struct MoE {
   }
 };
 
-/// The tokens for which each expert has room: factor * tokens * choices / experts, rounded up.
+/// A capacity of each expert: factor * tokens * choices / experts, rounded up.
 inline std::int64_t expert_capacity(std::int64_t tokens, std::int64_t experts, std::int64_t choices,
                                     double factor = 1.25) {
   const double exact = factor * static_cast<double>(tokens) * static_cast<double>(choices);

@@ -112,11 +112,11 @@ auto orthogonal_weight(const char* op, Key key, const Extent (&shape)[Rank], con
 
 }  // namespace detail
 
-/// A random weight whose columns are orthonormal, or whose rows are if there are fewer of them, times `gain`: of [in,
-/// out], or of [taps..., in, out] as a matrix [taps x in, out] (jax.nn.initializers.orthogonal,
-/// torch.nn.init.orthogonal_). It is computed in double, once for all shards, with 4 n^2 m operations for a matrix of m
-/// by n, n being the smaller; each device that draws it holds the whole matrix meanwhile. Equal on every mesh and spec.
-/// Errors: those of `normal`. Source: Saxe, McClelland, Ganguli, 1312.6120.
+/// A random weight whose columns (or rows, if there are fewer of them) are orthonormal, times `gain`
+/// (jax.nn.initializers.orthogonal, torch.nn.init.orthogonal_). A weight [taps..., in, out] counts as a matrix [taps x
+/// in, out]. It is computed in double, once for all shards, with 4 n^2 m operations for a matrix of m by n, n <= m;
+/// meanwhile each process stores the whole matrix. Equal on every mesh and spec. Errors: those of `normal`. Source:
+/// Saxe, McClelland, Ganguli, 1312.6120.
 ///
 ///     auto w = ts::init::orthogonal<float>(key, {256, 256}, mesh, {ts::none, "model"});
 template <Element T, std::size_t Rank>

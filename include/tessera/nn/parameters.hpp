@@ -17,22 +17,23 @@
 
 namespace tessera::nn {
 
-/// Calls f(name, leaf) for every tensor, Dim and Scalar of a model or of the state of an optimizer, in the order in
-/// which they are declared: "blocks.3.mlp.up.weight", "norm.epsilon".
+/// Calls f(name, leaf) for every tensor, Dim and Scalar of a model or of an optimizer state, in the order of
+/// declaration. Names are "blocks.3.mlp.up.weight" or "norm.epsilon".
 ///
-/// The name of a Stack's layer, an item of a tuple or array, or a field of a struct without `field_names` is its index.
+/// A layer of a Stack, an item of a tuple or array, and a field of a struct without `field_names` is named by its
+/// index.
 template <class Model, class F> void for_each_named_leaf(Model& model, F&& f) {
   tessera::detail::for_each_named_leaf(model, tessera::detail::VisitLayers::each,
                                        [&](std::string_view name, auto& leaf, int) { f(std::string(name), leaf); });
 }
-/// The same for the tensors alone.
+/// The same for tensors only.
 template <class Model, class F> void for_each_named_parameter(Model& model, F&& f) {
   for_each_named_leaf(model, [&](const std::string& name, auto& leaf) {
     if constexpr (StoredOperand<std::remove_cvref_t<decltype(leaf)>>) f(name, leaf);
   });
 }
 
-/// What named_parameters says of one leaf.
+/// One leaf of a model, in the result of named_parameters.
 struct NamedParameter {
   std::string name;
   DType dtype = DType::f32;

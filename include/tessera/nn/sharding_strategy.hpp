@@ -20,8 +20,8 @@ enum class Role : std::uint8_t {
   head,    ///< computes logits: [features, classes]
 };
 
-/// How the parameters and the tokens of a model are sharded over a mesh: a spec for each role of a parameter. A
-/// strategy changes which device holds which elements and what is communicated, never the values.
+/// The specs by which the parameters and the batch of a model are sharded over a mesh. A strategy changes which device
+/// holds which elements and what is communicated, never the values.
 ///
 /// Collectives of one transformer layer in one training step:
 ///   single                none
@@ -85,8 +85,8 @@ constexpr ShardingStrategy data_parallel(const Mesh& mesh, std::string_view data
   return strategy;
 }
 
-/// Weights, their gradients and optimizer states are split along the axis that splits the batch; a weight is gathered
-/// for each use. Vectors stay replicated, because one all_reduce sends less than two all_gathers and a reduce_scatter.
+/// Weights, their gradients and optimizer states are split over the axis that splits the batch; a weight is gathered
+/// for each use. Vectors are replicated, because one all_reduce sends less than two all_gathers and a reduce_scatter.
 constexpr ShardingStrategy fsdp(const Mesh& mesh, std::string_view data = "data", Here at = Here::current()) {
   tessera::detail::require_axis("fsdp", mesh, data, at);
   ShardingStrategy strategy = data_parallel(mesh, data);
@@ -132,9 +132,9 @@ constexpr ShardingStrategy hybrid_fsdp(const Mesh& mesh, std::string_view replic
   return strategy;
 }
 
-/// tensor_parallel whose model axis also splits time where tensor_parallel has copies: in norms, residual additions and
-/// the embedding. The planner gathers time in front of split weights, and reduces and scatters behind them: the bytes
-/// of tensor_parallel, and activations of which a device has its part of the positions.
+/// tensor_parallel whose model axis also splits the time dim of activations that tensor_parallel replicates: norms,
+/// residual additions and the embedding. The planner gathers time before split weights, and reduce-scatters after them.
+/// This sends the bytes of tensor_parallel, and a device stores only its part of the positions of these activations.
 constexpr ShardingStrategy sequence_parallel(const Mesh& mesh, std::string_view model = "model",
                                              std::string_view data = "data", Here at = Here::current()) {
   tessera::detail::require_axis("sequence_parallel", mesh, model, at);
@@ -145,8 +145,8 @@ constexpr ShardingStrategy sequence_parallel(const Mesh& mesh, std::string_view 
   return strategy;
 }
 
-/// Parameters replicated, times split over the axis `context`, and the batch over a data axis, if the mesh has it.
-/// Attention gathers keys and values; ts::ulysses_attention and ts::ring_attention send less.
+/// Parameters replicated, the time dim split over the axis `context`, and the batch over a data axis, if the mesh has
+/// it. Attention gathers keys and values; ts::ulysses_attention and ts::ring_attention send less.
 constexpr ShardingStrategy context_parallel(const Mesh& mesh, std::string_view context = "context",
                                             std::string_view data = "data", Here at = Here::current()) {
   tessera::detail::require_axis("context_parallel", mesh, context, at);

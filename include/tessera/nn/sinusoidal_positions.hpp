@@ -53,16 +53,16 @@ struct SinusoidalPositionsTag {
 
 namespace nn {
 
-/// The sinusoids of the first transformer, to be added to the embeddings of tokens: of position t and feature i
-/// sin(t 10000^(-i / features)) for an even i, and the cosine of the angle of i - 1 for an odd i.
+/// The sinusoidal position encoding of the original transformer, to be added to token embeddings. At position t and
+/// feature i it is sin(t 10000^(-i / features)) for an even i, and the cosine of the angle of i - 1 for an odd i.
 ///
-/// Of x [..., time, features], in a traced function or in an expression: [time, features], in the element type of x,
-/// computed in f64; positions are counted from `first` on, a number, a Scalar or an integer tensor of rank 0, as the
-/// position of generation with a cache. Split as x is; no communication.
+/// For x [..., time, features], in a traced function or an expression, it is [time, features], in the element type of
+/// x, computed in f64. The first position is `first`: a number, a Scalar or an integer tensor of rank 0, for generation
+/// with a cache. Split as x is. Communication: none.
 ///
 ///     const auto y = x + ts::nn::sinusoidal_positions(x);
-/// As a tensor: `sinusoidal_positions(time, features, mesh, spec)`. For positions that are learned there is Positions.
-/// Source: Vaswani et al., 1706.03762.
+/// `sinusoidal_positions(time, features, mesh, spec)` is a stored tensor. For learned positions, use Positions. Source:
+/// Vaswani et al., 1706.03762.
 template <TensorArgument X, Operand First = int>
 constexpr auto sinusoidal_positions(const X& x, const First& first = 0, Here at = Here::current()) {
   return cast<typename X::element>(call<tessera::detail::SinusoidalPositionsTag>(Source::from(at), x, first), at);

@@ -64,10 +64,10 @@ TESSERA_ONCE std::string summary_text(const std::vector<nn::NamedParameter>& lea
 
 }  // namespace detail
 
-/// A table of a model or of the state of an optimizer: a row for each tensor with its name, element type and shape,
-/// sharding, number of elements, bytes of all of them, and bytes on the device with the largest shard; a row with the
-/// value of each Dim and Scalar; the totals. The layers of a Stack have one row, "blocks.*.mlp.up.weight", with the
-/// numbers of all layers. Errors: empty_tensor for a tensor without data.
+/// A table of a model or an optimizer state. Each tensor has a row with its name, element type and shape, sharding,
+/// number of elements, bytes of all elements, and bytes on the device with the largest shard; each Dim and Scalar has a
+/// row with its value; the last row has totals. The layers of a Stack share a row, "blocks.*.mlp.up.weight", with the
+/// sums over all layers. Errors: empty_tensor for a tensor without data.
 ///
 ///     std::cout << ts::summary(model);
 ///     std::cout << ts::summary(model, step.plan(model, x));   // also the flops of this call, of all devices together

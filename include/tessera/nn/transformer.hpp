@@ -18,7 +18,7 @@
 #include <tessera/nn/normalization/layer_norm.hpp>
 #include <tessera/ops/elementwise.hpp>
 
-// The layers of the first transformer, which encode one sequence and decode another.
+// Encoder and decoder layers of the original transformer.
 
 namespace tessera::nn {
 
@@ -39,17 +39,16 @@ template <NormPlace Place> constexpr auto residual(const auto& x, const auto& no
 template <Element T = float, class Activation = Relu, class Projection = Linear<T>>
 using FeedForward = Mlp<T, true, Activation, Projection>;
 
-/// torch.nn.TransformerEncoderLayer: self-attention and two products, x [batch, time, features] to the same shape:
+/// torch.nn.TransformerEncoderLayer: self-attention and two products, of x [batch, time, features]:
 ///
 ///     layer(x)
 ///     layer(x, mask)                               // mask [batch, time]: attends to the positions where it is true
 ///     layer(x, mask, layer_dropout(rate, key))     // in training; also without a mask
-///
-/// src_key_padding_mask is the negation of the mask. Dropout is PyTorch's of the attention's result, of the hidden
-/// features and of the second product; not that of the probabilities of attention, which are never in memory. A Stack
-/// of layers takes the same arguments. The activation is a type without members (nn/activation.hpp); PyTorch's
-/// activation="gelu" is ExactGelu. `Projection` is the type of the linear layers: LoraLinear, or one of your own.
-/// Source: Vaswani et al., 1706.03762; the norm in front: Xiong et al., 2002.04745.
+/// PyTorch's src_key_padding_mask is the negation of the mask. Dropout is that of PyTorch, for the result of attention,
+/// the hidden features and the second product, but not for attention probabilities, which are never stored. A Stack of
+/// layers takes the same arguments. The activation is a type without members (nn/activation.hpp); PyTorch's
+/// activation="gelu" is ExactGelu. `Projection` is the type of the linear layers, such as LoraLinear or your own.
+/// Source: Vaswani et al., 1706.03762; pre-norm: Xiong et al., 2002.04745.
 template <Element T = float, NormPlace Place = NormPlace::post, class Activation = Relu, class Projection = Linear<T>>
 struct EncoderLayer {
   MultiHeadAttention<T, true, Projection> attention;
@@ -97,14 +96,12 @@ struct EncoderLayer {
 ///     layer(x, memory)                      // x [batch, time, features]
 ///     layer(x, memory, memory_mask)         // memory_mask [batch, keys]: attends to the memory where it is true
 ///     layer(x, memory, memory_mask, mask)   // mask [batch, time]: attends to the positions of x where it is true
-///
-/// PyTorch's memory_key_padding_mask and tgt_key_padding_mask are the negations of the masks. Behind a target that is
-/// padded at its end, causal attention sees no padding: only padding in front needs the second mask. Each of these
-/// calls takes `layer_dropout(rate, key)` as its last argument in training; dropout, activation and projections are as
-/// those of EncoderLayer. A Stack of layers takes the same arguments: `layers(x, memory, memory_mask)`.
-///
-/// One token after the other, with a KvCache of the positions of x before, as MultiHeadAttention has it; the keys and
-/// values of the memory are computed once for a sequence:
+/// PyTorch's memory_key_padding_mask and tgt_key_padding_mask are the negations of the masks. If the target is padded
+/// at its end, causal attention never reads the padding: only padding at the beginning needs the second mask. In
+/// training, each of these calls takes `layer_dropout(rate, key)` as its last argument; dropout, activation and
+/// projections are those of EncoderLayer. A Stack of layers takes the same arguments: `layers(x, memory, memory_mask)`.
+/// For generation token by token, with a KvCache of the earlier positions of x, as in MultiHeadAttention; the keys and
+/// values of the memory are computed once per sequence:
 ///
 ///     const auto known = layer.keys_and_values(memory);                       // of a Stack: nn::keys_and_values
 ///     const auto [y, next] = layer.cached(x, cache, position, known);         // of a Stack: nn::cached
@@ -203,8 +200,8 @@ struct DecoderLayer {
   }
 };
 
-/// With the initialisation of these layers in PyTorch: attention as `multi_head_attention`; weights of the products
-/// uniform in [-1 / sqrt(in), 1 / sqrt(in)), their biases zeros (PyTorch draws them from the same range).
+/// Factories with the initial values of PyTorch: attention as `multi_head_attention`; weights of the products uniform
+/// in [-1 / sqrt(in), 1 / sqrt(in)), their biases zeros (PyTorch draws them from the same range).
 template <Element T = float, class Activation = Relu>
 FeedForward<T, Activation> feed_forward(Key key, Extent features, Extent hidden, const ShardingStrategy& strategy) {
   const auto [first, second] = split<2>(key);

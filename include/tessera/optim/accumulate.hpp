@@ -46,14 +46,14 @@ template <int Microbatches, class Loss> struct Accumulate {
 
 }  // namespace detail
 
-/// As value_and_grad, of a loss that is a mean over examples: computes loss and gradient of `Microbatches` parts of the
-/// batch one after the other, and returns their means. Memory for activations is that of one part.
+/// Gradient accumulation: value_and_grad of a loss that is a mean over examples, computed for `Microbatches` parts of
+/// the batch one after the other. Returns the mean loss and gradient. Activations need the memory of one microbatch.
 ///
 ///     const auto [loss, gradient] = ts::optim::accumulate<4>(loss_of)(model, x, t);   // x, t: [batch, ...]
-/// Inside a traced function. The tensors behind the model are split along their first dim. Errors: shape_mismatch
-/// unless Microbatches divides the batch. Communication: that of value_and_grad for replicated parameters, whose
-/// gradients are reduced once, after the last part (no_sync of PyTorch); a split batch is not moved where each device's
-/// share is divisible.
+/// Inside a traced function. Tensors after the model are cut along their first dim. Errors: shape_mismatch unless
+/// Microbatches divides the batch. Communication: that of value_and_grad; gradients of replicated parameters are
+/// reduced once, after the last microbatch (no_sync of PyTorch). A split batch does not move if Microbatches divides
+/// the rows of each device.
 template <int Microbatches, class Loss> constexpr auto accumulate(Loss loss, Here at = Here::current()) {
   static_assert(Microbatches > 0, "tessera: accumulate needs at least one microbatch");
   return detail::Accumulate<Microbatches, Loss>{loss, at};

@@ -37,8 +37,8 @@ template <class Model> struct AdadeltaState {
 ///
 ///     g = g + decay p,  v = rho v + (1 - rho) g^2,  d = g sqrt(u + epsilon) / sqrt(v + epsilon)
 ///     u = rho u + (1 - rho) d^2,  p = p - rate d
-/// Communication: none of its own; partial gradients are reduced here, into the sharding of the parameters. Errors:
-/// structure when model, gradients and state differ. Source: Zeiler, 1212.5701, as torch.optim.Adadelta.
+/// Communication: only partial gradients are reduced, into the sharding of the parameters. Errors: structure when
+/// model, gradients and state differ. Source: Zeiler, 1212.5701, as torch.optim.Adadelta.
 template <class Model, optim::GradientsOf<Model> Gradients>
 constexpr auto adadelta(const Model& model, const Gradients& gradients,
                         const optim::AdadeltaState<optim::stored_t<Model>>& state, const optim::Adadelta& config = {},

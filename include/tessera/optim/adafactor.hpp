@@ -30,9 +30,9 @@ struct Adafactor {
   Scalar weight_decay = 0.0;    ///< decoupled; applies to tensors of rank 2 or more, not to biases and gains
 };
 
-/// Running means of the squares of a gradient: of a matrix [.., n, m] the means along its rows [.., n, 1] and along its
-/// columns [.., 1, m], so that n + m elements are stored instead of n m. Of a tensor of rank 0 or 1 `row` has all
-/// means, and `column` is a zero of extents 1.
+/// Running means of the squares of a gradient. For a matrix [.., n, m] these are the means along its rows [.., n, 1]
+/// and along its columns [.., 1, m], so n + m elements are stored instead of n m. For a tensor of rank 0 or 1, `row`
+/// has all means, and `column` is a zero of extents 1.
 template <class Model> struct AdafactorState {
   Model row, column;
   Scalar step;
@@ -57,13 +57,13 @@ constexpr Value root_mean_square(const Updated& x, Value v) {
 }  // namespace detail
 }  // namespace optim
 
-/// Inside a traced function: one step of Adafactor, whose state of a matrix is a row and a column. Returns (model,
+/// Inside a traced function: one step of Adafactor, whose state for a matrix is a row and a column. Returns (model,
 /// state).
 ///
 ///     w = t^beta2_decay,  r = (1 - w) r + w mean(g^2 along rows),  c likewise along columns
 ///     v = r c / mean(r),  u = g / sqrt(v),  u = u / max(1, rms(u) / d)
 ///     p = p (1 - rate decay) - max(epsilon2, rms(p)) min(rate, 1 / sqrt(t)) u
-/// Of tensors of rank 3 or more the last two dims are factored; each layer of a Stack has means and sizes of its own.
+/// In tensors of rank 3 or more the last two dims are factored. Each layer of a Stack has separate means and sizes.
 /// Communication: for a split parameter, all_reduces of its means and of the two sizes. Errors: structure when model,
 /// gradients and state differ; unsupported for a tensor of a Stack whose last dim is split, as the norms of lamb.
 /// Source: Shazeer, Stern, 1804.04235, as torch.optim.Adafactor except for the tensors without decay.

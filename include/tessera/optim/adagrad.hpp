@@ -35,9 +35,8 @@ template <class Model> struct AdagradState {
 /// Inside a traced function: one step of Adagrad. Returns (model, state).
 ///
 ///     g = g + decay p,  s = s + g^2,  p = p - rate g / (sqrt(s) + epsilon)
-/// Communication: none of its own; partial gradients are reduced here, into the sharding of the parameters. Errors:
-/// structure when model, gradients and state differ. Source: Duchi, Hazan, Singer, JMLR 12 (2011), as
-/// torch.optim.Adagrad.
+/// Communication: only partial gradients are reduced, into the sharding of the parameters. Errors: structure when
+/// model, gradients and state differ. Source: Duchi, Hazan, Singer, JMLR 12 (2011), as torch.optim.Adagrad.
 template <class Model, optim::GradientsOf<Model> Gradients>
 constexpr auto adagrad(const Model& model, const Gradients& gradients,
                        const optim::AdagradState<optim::stored_t<Model>>& state, const optim::Adagrad& config = {},

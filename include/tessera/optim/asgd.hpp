@@ -21,7 +21,7 @@ struct Asgd {
   Scalar learning_rate = 1e-2;
   Scalar lambda = 1e-4;       ///< decay of the parameters, and of the rate
   Scalar alpha = 0.75;        ///< power of the decay of the rate
-  Scalar start = 1e6;         ///< the step at which the average begins, t0
+  Scalar t0 = 1e6;            ///< the step at which the average begins
   Scalar weight_decay = 0.0;  ///< coupled: added to the gradient
 };
 
@@ -35,14 +35,13 @@ template <class Model> struct AsgdState {
 
 }  // namespace optim
 
-/// Inside a traced function: one step of averaged gradient descent. Returns (model, state); `state.average` is the
-/// model to evaluate, up to step `start` the parameters themselves.
+/// Inside a traced function: one step of averaged gradient descent. Returns (model, state). `state.average` is the
+/// model to evaluate; before step `start` it equals the parameters.
 ///
 ///     eta = rate / (1 + lambda rate (t - 1))^alpha,  p = p (1 - lambda eta) - eta (g + decay p)
 ///     a = a + (p - a) / max(1, t - 1 - start)
-/// Communication: none of its own; partial gradients are reduced here, into the sharding of the parameters. Errors:
-/// structure when model, gradients and state differ. Source: Polyak, Juditsky, SIAM J. Control Optim. 30 (1992), as
-/// torch.optim.ASGD.
+/// Communication: only partial gradients are reduced, into the sharding of the parameters. Errors: structure when
+/// model, gradients and state differ. Source: Polyak, Juditsky, SIAM J. Control Optim. 30 (1992), as torch.optim.ASGD.
 template <class Model, optim::GradientsOf<Model> Gradients>
 constexpr auto asgd(const Model& model, const Gradients& gradients,
                     const optim::AsgdState<optim::stored_t<Model>>& state, const optim::Asgd& config = {},
@@ -54,7 +53,7 @@ constexpr auto asgd(const Model& model, const Gradients& gradients,
       [&](const auto& x, Value p, Value g, Value a) {
         const Value past = x.wide(step) - 1.0, rate = x.wide(config.learning_rate), lambda = x.wide(config.lambda);
         const Value eta = rate / build::apply<ops::PowOp>(lambda * rate * past + 1.0, x.wide(config.alpha));
-        const Value share = 1.0 / build::apply<ops::MaximumOp>(past - x.wide(config.start), past.number(1));
+        const Value share = 1.0 / build::apply<ops::MaximumOp>(past - x.wide(config.t0), past.number(1));
         const Value next = x(1.0 - lambda * eta) * p - x(eta) * x.decayed(config.weight_decay, g);
         return std::tuple(next, a + x(share) * (next - a));
       },

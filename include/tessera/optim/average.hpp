@@ -14,9 +14,9 @@ namespace tessera {
 
 namespace optim {
 
-/// Inside a traced function: the exponential moving average of the parameters, decay a + (1 - decay) p. `average`
-/// starts as a copy of the model. Returns the next average. Communication: none; the averages are sharded like the
-/// parameters. Source: Polyak, Juditsky, SIAM J. Control Optim. 30 (1992), as torch.optim.swa_utils.get_ema_avg_fn.
+/// Inside a traced function: the next exponential moving average (EMA) of the parameters, decay a + (1 - decay) p.
+/// `average` starts as a copy of the model. Communication: none; the averages are sharded like the parameters. Source:
+/// Polyak, Juditsky, SIAM J. Control Optim. 30 (1992), as torch.optim.swa_utils.get_ema_avg_fn.
 ///
 ///     average = ts::optim::moving_average(average, model, 0.999);
 template <class Model>
@@ -28,9 +28,8 @@ constexpr Model moving_average(const Model& average, const Model& model, const S
       average, model));
 }
 
-/// Inside a traced function: the mean of `count` past models and this one, a + (p - a) / (count + 1). Returns the next
-/// mean. Communication: as moving_average. Source: Izmailov and others, 1803.05407, as
-/// torch.optim.swa_utils.AveragedModel.
+/// Inside a traced function: the mean of `count` past models and this one (SWA), a + (p - a) / (count + 1).
+/// Communication: as moving_average. Source: Izmailov et al., 1803.05407, as torch.optim.swa_utils.AveragedModel.
 template <class Model>
 constexpr Model mean_of_models(const Model& average, const Model& model, const Scalar& count,
                                Here at = Here::current()) {

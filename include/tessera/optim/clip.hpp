@@ -126,8 +126,8 @@ constexpr auto clip_by_global_norm(const Model& gradients, const Limit& max_norm
 /// Inside a traced function: scales gradients by min(max_norm / (norm + 1e-6), 1), where `norm` is the norm of all
 /// their elements together: Euclidean, or for another norm_type p the p-th root of the sum of |g|^p; with infinity the
 /// largest |g|. Returns (clipped gradients, norm before clipping), as torch.nn.utils.clip_grad_norm_ and
-/// FullyShardedDataParallel.clip_grad_norm_ do, whether gradients are whole or in parts. A norm that is not finite
-/// makes all gradients NaN or 0; read the norm to find out (error_if_nonfinite).
+/// FullyShardedDataParallel.clip_grad_norm_, for replicated and split gradients. If the norm is not finite, all
+/// gradients are NaN or 0; check the norm (error_if_nonfinite).
 ///
 ///     const auto [clipped, norm] = ts::clip_grad_norm(gradient, 1.0, std::numeric_limits<double>::infinity());
 /// Errors: `option` for a norm_type that is not above 0; `structure` for a model without floating-point tensors.
@@ -143,8 +143,8 @@ constexpr auto clip_grad_norm(const Model& gradients, const Limit& max_norm, dou
   return std::tuple(optim::detail::scaled(gradients, scale, source), Sym<float, 0>(build::cast(norm, DType::f32)));
 }
 
-/// Inside a traced function: each element of the gradients, clipped to [-limit, limit], as
-/// torch.nn.utils.clip_grad_value_. Communication: none of its own; partial gradients are reduced first.
+/// Inside a traced function: the gradients, with each element clipped to [-limit, limit], as
+/// torch.nn.utils.clip_grad_value_. Communication: only partial gradients are reduced.
 template <class Model, NumberOperand Limit>
 constexpr Model clip_by_value(const Model& gradients, const Limit& limit, Here at = Here::current()) {
   return optim::tree_map(

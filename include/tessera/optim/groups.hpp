@@ -42,9 +42,9 @@ constexpr auto step_by_group(const Step& step, const Config& others, const Group
 
 }  // namespace detail
 
-/// Inside a traced function: one step of an optimizer with other hyper-parameters for some parameters, selected by
-/// name. `step(config)` is a step with one configuration; each parameter gets that of the first group whose names match
-/// it, and `others` if there is none. What a group does not use is not computed.
+/// Inside a traced function: one step of an optimizer with different hyper-parameters for groups of parameters,
+/// selected by name. `step(config)` is a step with one configuration. Each parameter gets the configuration of the
+/// first group whose names match it, or `others`. Updates that no group uses are not computed.
 ///
 ///     constexpr nn::Names plain("*.bias", "*.gain", "tokens.*");
 ///     const auto [next, next_state] = ts::optim::by_group(

@@ -119,7 +119,7 @@ template <class Model> RpropState<Model> init_state(const Rprop&, const Model& m
 template <class Model> AsgdState<Model> init_state(const Asgd&, const Model& model, Here at = Here::current()) {
   return {detail::zeros_of(model, at), 0};
 }
-/// Of L-BFGS with a history of another length: `init_state<20>(ts::optim::Lbfgs{}, model)`.
+/// The state of L-BFGS with another history length: `init_state<20>(ts::optim::Lbfgs{}, model)`.
 template <int History, class Model>
 LbfgsState<Model, History> init_state(const Lbfgs&, const Model& model, Here at = Here::current()) {
   const Model zeros = detail::zeros_of(model, at);
@@ -196,7 +196,7 @@ template <class Model> MuonState<Model> init_state(const Muon&, const Model& mod
   return state;
 }
 
-/// Splits the state of an optimizer over a mesh axis along which its parameters are replicated: ZeRO's first stage,
+/// Splits an optimizer state over a mesh axis along which the parameters are replicated: ZeRO stage 1,
 /// torch.distributed.optim.ZeroRedundancyOptimizer.
 struct ZeroRedundancy {
   std::string_view axis;
@@ -225,11 +225,11 @@ struct SplitState {
 
 }  // namespace detail
 
-/// The initial state, stored split over an axis:
+/// The initial state, split over an axis:
 ///
 ///     auto state = ts::optim::init_state(config, model, ts::optim::ZeroRedundancy{"data"});
-/// In an update each device computes its part: gradients are reduced into the part by a reduce_scatter, and updated
-/// parameters are gathered by an all_gather. Errors: mesh_axis for an axis that the mesh lacks. No communication here.
+/// In an update each device computes its part: gradients are reduced by a reduce_scatter, and updated parameters are
+/// gathered by an all_gather. Errors: mesh_axis for an axis that the mesh lacks. Communication: none in this function.
 template <class Config, class Model>
 auto init_state(const Config& config, const Model& model, const ZeroRedundancy& zero, Here at = Here::current()) {
   auto state = init_state(config, model, at);
@@ -266,10 +266,9 @@ template <class Model> Model without(Model model, const nn::Names& frozen, Here 
 
 }  // namespace detail
 
-/// The initial state for a model of which the tensors that `frozen` names stay as they are (nn::freeze): their moments
-/// have no elements, as in optax.masked and for parameters without requires_grad in PyTorch. A step has to return these
-/// moments by nn::keep_frozen with the same names; without keep_frozen it is the error shape_mismatch. The moments of a
-/// frozen tensor of rank 0 are stored.
+/// The initial state for a model with frozen tensors (nn::freeze), whose moments have no elements, as in optax.masked
+/// and for parameters without requires_grad in PyTorch. A step must call nn::keep_frozen with the same names; otherwise
+/// it is the error shape_mismatch. The moments of a frozen tensor of rank 0 are stored.
 ///
 ///     constexpr nn::Names frozen("tokens.*", "blocks.*.up.*");
 ///     auto state = ts::optim::init_state(config, model, frozen);
@@ -278,7 +277,7 @@ template <class Config, class Model>
 auto init_state(const Config& config, const Model& model, const nn::Names& frozen, Here at = Here::current()) {
   return init_state(config, detail::without(model, frozen, at), at);
 }
-/// The same state for a model with frozen tensors, stored split over an axis.
+/// The initial state for a model with frozen tensors, split over an axis.
 template <class Config, class Model>
 auto init_state(const Config& config, const Model& model, const nn::Names& frozen, const ZeroRedundancy& zero,
                 Here at = Here::current()) {

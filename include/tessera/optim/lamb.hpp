@@ -45,9 +45,9 @@ constexpr Value norm_of(const Updated& x, Value of) {
 ///
 ///     m = b1 m + (1 - b1) g,  v = b2 v + (1 - b2) g^2
 ///     u = (m / (1 - b1^t)) / (sqrt(v / (1 - b2^t)) + epsilon) + decay p,  p = p - rate (|p| / |u|) u
-/// |p| / |u| is 1 where one of the norms is 0. Each layer of a Stack has norms of its own.
-/// Communication: for a split parameter, an all_reduce of each norm. Errors: structure when model, gradients and state
-/// differ. Source: You and others, 1904.00962, algorithm 2, as optax.lamb except for the tensors without decay.
+/// |p| / |u| is 1 if one of the norms is 0. Each layer of a Stack has separate norms. Communication: for a split
+/// parameter, an all_reduce of each norm. Errors: structure when model, gradients and state differ. Source: You et al.,
+/// 1904.00962, algorithm 2, as optax.lamb except for the tensors without decay.
 template <class Model, optim::GradientsOf<Model> Gradients>
 constexpr auto lamb(const Model& model, const Gradients& gradients,
                     const optim::AdamWState<optim::stored_t<Model>>& state, const optim::Lamb& config = {},

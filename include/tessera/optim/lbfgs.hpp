@@ -47,8 +47,7 @@ struct Lbfgs {
 };
 
 /// The last gradient, the last step, and for each of the last `History` steps the step and the change of the gradient,
-/// the latest first: 2 History + 2 models, sharded like the parameters. A pair of zeros stands for a step that is not
-/// yet made.
+/// the latest first: 2 History + 2 models, sharded like the parameters. Initially all are zeros.
 template <class Model, int History = 10> struct LbfgsState {
   Model gradient, moved;
   models_t<Model, History> moves, changes;
@@ -150,15 +149,15 @@ constexpr Growable<Value> next_direction(const Vectors& all, const Growable<Valu
 
 }  // namespace optim::detail
 
-/// Inside a traced function: one iteration of L-BFGS, with a step of fixed size along the direction that the last
-/// `History` steps give. For gradients of a whole data set, not of batches. Returns (model, state).
+/// Inside a traced function: one iteration of L-BFGS, with a fixed step size along a direction computed from the last
+/// `History` steps. For gradients of a whole data set, not of batches. Returns (model, state).
 ///
 ///     d = -H g, where H approximates the inverse of the Hessian by the last steps s and changes of the gradient y
 ///     p = p + rate d;  in the first step p = p - rate min(1, 1 / sum |g|) g
-/// A pair with y s of at most 1e-10 is not kept, and a step is not made if g d is above -tolerance. These are the
-/// numbers of torch.optim.LBFGS without a line search, of which one call of `step` makes max_iter iterations. For a
-/// start that is far from the least loss use a small rate: nothing checks that the loss falls; ts::train::minimize has
-/// a line search. Sums are f32, for models of f64 f64.
+/// A pair with y s of at most 1e-10 is not kept, and no step is made if g d is above -tolerance. Results are those of
+/// torch.optim.LBFGS without a line search, of which one call of `step` makes max_iter iterations. Nothing checks that
+/// the loss falls, so use a small rate far from the minimum, or use ts::train::minimize, which has a line search. Sums
+/// are f32, or f64 for models of f64.
 ///
 /// Communication: 3 History + 4 all_reduces of a rank-0 tensor; partial gradients are reduced into the sharding of the
 /// parameters. Errors: structure when model, gradients and state differ. Source: Nocedal, Math. Comp. 35 (1980); Liu,

@@ -38,8 +38,8 @@ template <class Model> struct LionState {
 ///     p = p (1 - rate decay) - rate sign(b1 m + (1 - b1) g)
 ///     m = b2 m + (1 - b2) g
 /// An element whose gradients were all 0 changes only by the decay, since sign(0) is 0.
-/// Communication: none of its own; partial gradients are reduced here, into the sharding of the parameters. Errors:
-/// structure when model, gradients and state differ. Source: Chen and others, 2302.06675, algorithm 2.
+/// Communication: only partial gradients are reduced, into the sharding of the parameters. Errors: structure when
+/// model, gradients and state differ. Source: Chen et al., 2302.06675, algorithm 2.
 ///
 ///     auto [next, next_state] = ts::lion(model, gradients, state, config);   // first optim::init_state(config, model)
 template <class Model, optim::GradientsOf<Model> Gradients>

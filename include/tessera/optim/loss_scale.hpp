@@ -19,8 +19,8 @@
 #include <tessera/optim/tree_map.hpp>
 #include <tessera/tensor/creation.hpp>
 
-// Dynamic loss scaling, for gradients that f16 or bf16 would round to 0. All of it is computed on the devices:
-// whether a step is skipped never reaches the host.
+// Dynamic loss scaling, for gradients that f16 would round to 0. It is computed on the devices, including whether a
+// step is skipped; the host reads nothing.
 namespace tessera::optim {
 
 /// How the scale of the loss changes, with the defaults of torch.amp.GradScaler.
@@ -29,21 +29,21 @@ struct LossScaling {
   Scalar growth_interval = 2000;  ///< steps with finite gradients before the scale grows
 };
 
-/// The factor of the loss, and the number of steps since it changed that had finite gradients. A state: a training step
-/// takes and returns it.
+/// The scale of the loss, and the number of steps with finite gradients since its last change. It is a state: a
+/// training step takes and returns it.
 struct LossScale {
   ShardedTensor<float, 0> scale, steps;
 
   static constexpr std::array field_names{"scale", "steps"};
 };
 
-/// The first LossScale; `scale` is init_scale of torch.amp.GradScaler. No communication.
+/// The initial LossScale; `scale` is init_scale of torch.amp.GradScaler. Communication: none.
 inline LossScale loss_scale(const Mesh& mesh, float scale = 65536.0f) {
   return {full<float, 0>({}, scale, mesh), full<float, 0>({}, 0.0f, mesh)};
 }
 
-/// Inside a traced function: the gradients of a loss that was multiplied by the scale, divided by the scale:
-/// scaler.unscale_ of PyTorch. No communication.
+/// Inside a traced function: gradients divided by the scale of the loss, as scaler.unscale_ of PyTorch. Communication:
+/// none.
 template <class Model>
 constexpr Model unscale(const Model& gradients, const LossScale& scaling, Here at = Here::current()) {
   const Value scale = detail::value_of(scaling.scale).at(Source::from(at));
@@ -71,9 +71,9 @@ template <class Model> constexpr Sym<bool, 0> all_finite(const Model& gradients,
   return Sym<bool, 0>(build::equal(whole, whole.number(0.0)));
 }
 
-/// Inside a traced function: `after` where the condition holds, else `before`, for the floating-point tensors of a
-/// model or a state, bit for bit: skips a step whose gradients are not finite. A state's count of steps, a Scalar,
-/// counts skipped steps too, since the host does not know of them. No communication.
+/// Inside a traced function: `after` if the condition is true, otherwise `before`, bit for bit, for the floating-point
+/// tensors of a model or a state: use it to skip a step whose gradients are not finite. The number of steps in a state,
+/// a Scalar, includes skipped steps, since the host does not know of them. Communication: none.
 template <class Model>
 constexpr Model keep_if(const Sym<bool, 0>& condition, const Model& after, const Model& before,
                         Here at = Here::current()) {
@@ -85,8 +85,8 @@ constexpr Model keep_if(const Sym<bool, 0>& condition, const Model& after, const
       after, before);
 }
 
-/// Inside a traced function: the state after a step: scaler.update(). The scale shrinks after gradients that were not
-/// finite, and grows after growth_interval steps in a row with finite ones.
+/// Inside a traced function: the LossScale after a step, as scaler.update() of PyTorch. The scale shrinks after
+/// gradients that were not finite, and grows after growth_interval consecutive steps with finite gradients.
 ///
 ///     const auto [loss, gradient] = ts::value_and_grad([&](const auto& m, const auto& in, const auto& out) {
 ///       return ts::mse(m(in), out) * scaling.scale;

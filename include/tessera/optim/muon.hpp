@@ -38,7 +38,7 @@ struct Muon {
   AdamW others = {};          ///< for tensors that are not matrices
 };
 
-/// Of a matrix: the running mean of its gradient; `square` is a zero of extents 1. Of every other tensor: the means of
+/// For a matrix, the running mean of its gradient; `square` is a zero of extents 1. For other tensors, the means of
 /// AdamW.
 template <class Model> struct MuonState {
   Model mean, square;
@@ -91,13 +91,13 @@ template <class T> constexpr Value orthogonalized(const Value& matrices, const S
 }  // namespace detail
 }  // namespace optim
 
-/// Inside a traced function: one step of Muon for the matrices of a model, the tensors of rank 2, and of AdamW for all
-/// of its other tensors. Returns (model, state).
+/// Inside a traced function: one step of Muon for the matrices of a model (tensors of rank 2), and of AdamW for all
+/// other tensors. Returns (model, state).
 ///
 ///     m = mu m + (1 - mu) g,  u = mu m + (1 - mu) g,  o = u with its singular values near 1 (five Newton-Schulz steps)
 ///     p = p (1 - rate decay) - rate sqrt(max(1, outputs / inputs)) o      for p [inputs, outputs]
-/// Each layer of a Stack is a matrix of its own. Tables of embeddings and the head are trained better by AdamW: call an
-/// optimizer for each part of a model.
+/// The layers of a Stack are separate matrices. Embedding tables and the head train better with AdamW: call an
+/// optimizer for each part of the model.
 ///
 ///     const auto [blocks, blocks_state] = ts::muon(model.blocks, gradient.blocks, state.blocks, muon);
 ///     const auto [tokens, tokens_state] = ts::adamw(model.tokens, gradient.tokens, state.tokens, muon.others);

@@ -24,9 +24,10 @@
 
 namespace tessera::optim {
 
-/// Inside a traced function: one step of the optimizer whose hyper-parameters are `config`, for code that works with
-/// any of them, as optimizer.step() of PyTorch. Returns (model, state). With an Sgd it is SGD with momentum. An
-/// optimizer of your own has an overload beside its hyper-parameters. Errors and communication: those of the optimizer.
+/// Inside a traced function: one step of the optimizer that the type of `config` selects, as optimizer.step() of
+/// PyTorch, for code that works with any optimizer. Returns (model, state). An Sgd selects SGD with momentum. For your
+/// own optimizer, declare an overload in the namespace of its hyper-parameters. Errors and communication: those of the
+/// optimizer.
 ///
 ///     const auto [next, next_state] = ts::optim::optimizer_step(model, gradient, state, config);
 template <class Model, GradientsOf<Model> Gradients>

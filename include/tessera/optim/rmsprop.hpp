@@ -54,9 +54,9 @@ template <class Model> struct CenteredRmsPropState {
 ///
 ///     g = g + decay p,  v = alpha v + (1 - alpha) g^2
 ///     b = momentum b + g / (sqrt(v) + epsilon),  p = p - rate b
-/// Communication: none of its own; partial gradients are reduced here, into the sharding of the parameters. Errors:
-/// structure when model, gradients and state differ. Source: torch.optim.RMSprop, not centered; Hinton, lecture 6e of
-/// "Neural Networks for Machine Learning", 2012.
+/// Communication: only partial gradients are reduced, into the sharding of the parameters. Errors: structure when
+/// model, gradients and state differ. Source: torch.optim.RMSprop, not centered; Hinton, lecture 6e of "Neural Networks
+/// for Machine Learning", 2012.
 template <class Model, optim::GradientsOf<Model> Gradients>
 constexpr auto rmsprop(const Model& model, const Gradients& gradients,
                        const optim::RmsPropState<optim::stored_t<Model>>& state, const optim::RmsProp& config = {},

@@ -15,13 +15,13 @@ namespace tessera {
 
 namespace optim {
 
-/// Hyper-parameters of Rprop, with the defaults of torch.optim.Rprop. They are Scalars, so a new one needs no new plan.
+/// Hyper-parameters of Rprop, with the defaults of torch.optim.Rprop. They are Scalars, so new values need no new plan.
 struct Rprop {
-  Scalar learning_rate = 1e-2;  ///< how far the first step moves each element
-  Scalar eta_minus = 0.5;       ///< factor of a step behind whose gradient the sign changed
-  Scalar eta_plus = 1.2;        ///< factor of a step behind whose gradient the sign stayed
-  Scalar least = 1e-6;          ///< the bounds of a step
-  Scalar most = 50;
+  Scalar learning_rate = 1e-2;  ///< the size of the first step of each element
+  Scalar eta_minus = 0.5;       ///< factor of the step size if the sign of the gradient changed
+  Scalar eta_plus = 1.2;        ///< factor of the step size if the sign of the gradient did not change
+  Scalar min_step_size = 1e-6;
+  Scalar max_step_size = 50.0;
 };
 
 /// The last gradient and the size of the last step of each element, sharded like the parameter, and the number of past
@@ -40,8 +40,8 @@ template <class Model> struct RpropState {
 ///
 ///     s = s eta_plus where the gradient has the sign of the last one, s eta_minus and g = 0 where it has the other one
 ///     p = p - sign(g) s
-/// Communication: none of its own; partial gradients are reduced here, into the sharding of the parameters. Errors:
-/// structure when model, gradients and state differ. Source: Riedmiller, Braun, ICNN 1993, as torch.optim.Rprop.
+/// Communication: only partial gradients are reduced, into the sharding of the parameters. Errors: structure when
+/// model, gradients and state differ. Source: Riedmiller, Braun, ICNN 1993, as torch.optim.Rprop.
 template <class Model, optim::GradientsOf<Model> Gradients>
 constexpr auto rprop(const Model& model, const Gradients& gradients,
                      const optim::RpropState<optim::stored_t<Model>>& state, const optim::Rprop& config = {},
@@ -57,8 +57,8 @@ constexpr auto rprop(const Model& model, const Gradients& gradients,
             build::select(turned, x(config.eta_minus),
                           build::select(build::greater(agreement, zero), x(config.eta_plus), agreement.number(1)));
         const Value old = build::select(build::less(t.number(1), t), s, x(config.learning_rate));
-        const Value next_s =
-            build::apply<ops::MinimumOp>(build::apply<ops::MaximumOp>(old * factor, x(config.least)), x(config.most));
+        const Value next_s = build::apply<ops::MinimumOp>(
+            build::apply<ops::MaximumOp>(old * factor, x(config.min_step_size)), x(config.max_step_size));
         const Value used = build::select(turned, zero, g);
         return std::tuple(p - build::apply<ops::SignOp>(used) * next_s, used, next_s);
       },

@@ -29,7 +29,8 @@ template <class Model> struct SgdState {
   static constexpr std::array field_names{"velocity"};
 };
 
-/// Hyper-parameters of ts::sgd_dampened, those of Sgd and the part of each gradient that the velocity does not take.
+/// Hyper-parameters of ts::sgd_dampened: those of Sgd, and the dampening, the part of each gradient that the velocity
+/// ignores.
 struct DampenedSgd {
   Scalar learning_rate = 1e-2;
   Scalar momentum = 0.9;
@@ -45,8 +46,8 @@ template <class Model> struct DampenedSgdState {
   static constexpr std::array field_names{"velocity", "step"};
 };
 
-/// Inside a traced function: gradients with the opposite sign. Every optimizer then makes the loss larger, as
-/// `maximize=True` of PyTorch's optimizers. No communication.
+/// Inside a traced function: the negative gradients, with which an optimizer maximizes the objective, as
+/// `maximize=True` of PyTorch's optimizers. Communication: none.
 ///
 ///     const auto [next, next_state] = ts::adamw(model, ts::optim::maximize(gradient), state, config);
 template <class Model> constexpr auto maximize(const Model& gradients) {

@@ -13,11 +13,11 @@
 
 namespace tessera::optim {
 
-/// Inside a traced function: the f32 parameters of a model, rounded stochastically to numbers that bf16 has, as
-/// ts::stochastic_round does, so that converting the model to bf16 is exact. Each tensor has draws of its own.
-/// Parameters of other element types stay. With it, parameters that are stored in bf16 alone train as well as with f32
-/// copies, since small updates are kept on average. Communication: none. Source: Gupta and others, ICML 2015; Zamirai
-/// and others, 2010.06192.
+/// Inside a traced function: the f32 parameters of a model, rounded stochastically to bf16 numbers by
+/// ts::stochastic_round, so that casting the model to bf16 is exact. Each tensor uses different random numbers;
+/// parameters of other element types are unchanged. With it, parameters that are stored only in bf16 train as well as
+/// with f32 copies, since small updates are kept on average. Communication: none. Source: Gupta et al., ICML 2015;
+/// Zamirai et al., 2010.06192.
 ///
 ///     auto [next, next_state] = ts::adamw(ts::cast_model<float>(model), gradients, state, config);
 ///     return std::tuple(ts::cast_model<ts::bf16>(ts::optim::stochastic_round(next, key)), next_state);

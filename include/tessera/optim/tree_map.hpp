@@ -184,12 +184,11 @@ template <class F, class X, std::size_t... I> struct OutputCount<F, X, std::inde
 
 /// Inside a traced function: calls f on the corresponding floating-point tensors of several models of one structure,
 /// and returns a model of the results, as jax.tree.map does. Optimizers are written with it.
-///
-/// f takes a Sym of each model and returns a Sym, or a tuple of Syms for a tuple of models; it is generic in the ranks
-/// and element types that the model has, and may do other things for other ranks: `if constexpr (decltype(p)::rank ==
-/// 2)`. Of each it returns as many tensors. For a tensor of a Stack it gets one value for all layers: elementwise
-/// operations and reductions over given dims treat each layer separately. The result has the Dims, Scalars and integer
-/// tensors of the first model. Errors: structure if the models differ in structure. No communication of its own.
+/// f takes a Sym of each model and returns a Sym, or a tuple of Syms for a tuple of models. It is generic, and may
+/// distinguish ranks: `if constexpr (decltype(p)::rank == 2)`; the number of results must be the same. A tensor of a
+/// Stack is one value for all layers: elementwise operations and reductions over given dims treat each layer
+/// separately. The result has the Dims, Scalars and integer tensors of the first model. Errors: structure if the models
+/// differ in structure. Communication: that of f.
 ///
 ///     auto moved = ts::optim::tree_map([](auto p, auto g) { return p - 0.1 * g; }, model, gradient);
 template <class F, class First, class... Rest> constexpr auto tree_map(F f, const First& first, const Rest&... rest) {

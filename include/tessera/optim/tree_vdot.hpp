@@ -19,10 +19,10 @@
 
 namespace tessera {
 
-/// Inside a traced function: the sum of the products of corresponding elements of two models of one structure, such as
-/// gradients and a direction (optax.tree_utils.tree_vdot). Of their floating-point tensors, with all layers of Stacks;
-/// a tuple of tensors is a model too. Products are taken and summed in f32, in f64 for tensors of f64; the result is
-/// f32. Errors: structure if the models differ. Communication: one all_reduce of a rank-0 tensor.
+/// Inside a traced function: the sum of the products of corresponding elements of the floating-point tensors of two
+/// models of one structure, such as gradients and a direction (optax.tree_utils.tree_vdot). A tuple of tensors is a
+/// model too. Products are taken and summed in f32, in f64 for tensors of f64; the result is f32. Errors: structure if
+/// the models differ. Communication: one all_reduce of a rank-0 tensor.
 ///
 ///     const auto slope = ts::tree_vdot(gradient, direction);
 template <class Model> constexpr Sym<float, 0> tree_vdot(const Model& a, const Model& b, Here at = Here::current()) {
@@ -42,7 +42,7 @@ template <class Model> constexpr Sym<float, 0> tree_vdot(const Model& a, const M
   return Sym<float, 0>(build::cast(reduced(total), DType::f32));
 }
 
-/// Inside a traced function: the sum of all elements of a model (optax.tree_utils.tree_sum). All else as tree_vdot.
+/// Inside a traced function: the sum of all elements of a model (optax.tree_utils.tree_sum); otherwise as tree_vdot.
 template <class Model> constexpr Sym<float, 0> tree_sum(const Model& model, Here at = Here::current()) {
   using namespace optim::detail;
   const Source source = Source::from(at);

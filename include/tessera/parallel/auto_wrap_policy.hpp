@@ -20,8 +20,8 @@
 
 namespace tessera {
 
-/// The layers of a model whose parameters ts::fsdp splits, by their paths: a value for FsdpOptions::wraps. Parameters
-/// in none of these layers stay whole.
+/// The layers of a model whose parameters ts::fsdp splits, given by their paths: a value for FsdpOptions::wraps. Other
+/// parameters stay replicated.
 struct AutoWrapPolicy {
   std::vector<std::string> layers;  ///< "blocks.0.mlp"; "" is the model itself
 
@@ -112,9 +112,8 @@ template <class Model, class Choose> AutoWrapPolicy wrap_layers(const Model& mod
 
 }  // namespace detail
 
-/// Layers with at least so many elements that are in no inner layer of the policy, as
-/// torch.distributed.fsdp.wrap.size_based_auto_wrap_policy: containers are not layers, and attention is taken as a
-/// whole.
+/// Layers with at least a given number of elements, not counting those in inner layers of the policy, as
+/// torch.distributed.fsdp.wrap.size_based_auto_wrap_policy: containers are not layers, and attention is one layer.
 ///
 ///     auto wrapped = ts::fsdp(model, mesh, {.wraps = ts::size_based_auto_wrap_policy(model, 100'000)});
 template <class Model>
@@ -133,7 +132,7 @@ template <class... Layers, class Model> AutoWrapPolicy transformer_auto_wrap_pol
   });
 }
 
-/// All parameters, as torch.distributed.fsdp.wrap.always_wrap_policy, and as without a policy.
+/// All parameters, as torch.distributed.fsdp.wrap.always_wrap_policy. This is also the default without a policy.
 template <class Model> AutoWrapPolicy always_wrap_policy(const Model&) { return {{""}}; }
 
 /// Layers for which f(path, layer) is true; the layer has the type that it has in the model. As

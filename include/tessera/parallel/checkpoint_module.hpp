@@ -14,9 +14,9 @@
 
 namespace tessera {
 
-/// A model whose gradient computes its values again instead of keeping them in memory: ts::checkpoint as a wrapper. The
-/// names of parameters are those of the model. Make it with checkpoint_module(), or write CheckpointModule<Block> for a
-/// field of a model or the block of a Stack.
+/// A model that recomputes its values in the backward pass instead of keeping them in memory: ts::checkpoint as a
+/// wrapper. Parameters have the names of the model. Make it with checkpoint_module(), or write CheckpointModule<Block>
+/// for a field of a model or the block of a Stack.
 template <class Model, CheckpointPolicy policy = nothing_saveable> struct CheckpointModule {
   Model module;
 
@@ -43,8 +43,8 @@ template <class Model, CheckpointPolicy policy = nothing_saveable> struct Checkp
   }
 };
 
-/// Wraps a model as checkpoint_module of PyTorch/XLA and checkpoint_wrapper of PyTorch. ts::fsdp is put around it: then
-/// the gradient gathers parameters again and computes the values again. Communication: none.
+/// Wraps a model, as checkpoint_module of PyTorch/XLA and checkpoint_wrapper of PyTorch. Put ts::fsdp around it: then
+/// the backward pass gathers parameters again and recomputes the values. Communication: none.
 ///
 ///     auto wrapped = ts::fsdp(ts::checkpoint_module(model), mesh);
 ///     auto some = ts::checkpoint_module<ts::dots_saveable>(model);   // products are kept

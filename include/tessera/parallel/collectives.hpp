@@ -22,7 +22,7 @@
 
 /// Collectives on local arrays, as in torch.distributed. They return new arrays; devices with equal results share
 /// memory. A CommunicationScope counts them; a collective that the scope forbids throws `policy` and moves nothing.
-/// Errors of all collectives: those of DeviceGroups; `shape_mismatch` for arrays of a group whose shapes don't fit;
+/// Errors of all collectives: those of DeviceGroups; `shape_mismatch` for arrays of a group whose shapes don't match;
 /// `dim_range`. In "Communication", V is the payload in bytes and n the number of devices of a group.
 namespace tessera::collective {
 
@@ -109,9 +109,9 @@ template <class T> void require_reducible(ReduceOp op, std::string_view name) {
 
 }  // namespace detail
 
-/// Each device of a group gets the reduction of the group's arrays, in the order of its members, times `scale`. Sums
-/// and products of integers wrap; an average is computed from a sum that does not. Errors: `dtype_mismatch` for a
-/// reduction that the element type lacks. Communication: 2(n-1)/n V on a ring of n devices.
+/// Each device of a group gets the reduction of the arrays of its group, in the order of its members, times `scale`.
+/// Sums and products of integers wrap; averages do not. Errors: `dtype_mismatch` for a reduction that the element type
+/// does not have. Communication: 2(n-1)/n V on a ring of n devices.
 template <class T, int Rank>
 LocalTensor<T, Rank> all_reduce(const LocalTensor<T, Rank>& x, ReduceOp op = ReduceOp::sum,
                                 const DeviceGroups& groups = {}, double scale = 1, Here at = Here::current()) {
@@ -250,7 +250,7 @@ LocalTensor<T, Rank> all_to_all(const LocalTensor<T, Rank>& x, int split_dim, in
   return detail::assemble(x.mesh(), made);
 }
 
-/// Sends arrays between devices, given pairs of source and destination ids, as jax.lax.ppermute. A device that is no
+/// Sends arrays between devices, given pairs of source and destination ids, as jax.lax.ppermute. A device that is not a
 /// destination gets zeros in the shape of its array. Errors: `mesh_devices` for an id outside the mesh, or one that is
 /// the destination of two pairs. Communication: V, the array of a source.
 template <class T, int Rank>

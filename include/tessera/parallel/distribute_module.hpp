@@ -39,8 +39,8 @@ template <class Rule> struct DistributeLeaves {
 }  // namespace detail
 
 /// Reshards the tensors of a model by placements, as torch.distributed.tensor.distribute_module: rule(n, shape) returns
-/// the placements of its n-th tensor, in the order of declaration, layer by layer for a Stack. The tensors stay
-/// ShardedTensors for use in programs, so uneven dims are split as in GSPMD. Errors: those of redistribute.
+/// the placements of the n-th tensor, in the order of declaration, layer by layer for a Stack. The result has
+/// ShardedTensors, for use in programs, so uneven dims are split as in GSPMD. Errors: those of redistribute.
 /// Communication: a reshard of each tensor.
 ///
 ///     model = ts::distribute_module(std::move(model), mesh, [](int, const ts::Shape& shape) {

@@ -27,8 +27,8 @@
 namespace tessera {
 
 /// PyTorch's DTensor: a global shape, a local array on each device, and a placement (Shard, Replicate, Partial) for
-/// each mesh axis. Unlike a ShardedTensor, on which compiled programs run, it may be partial, and it splits a dim of n
-/// along an axis of k into chunks of ceil(n/k), as PyTorch does. Copies share memory.
+/// each mesh axis. It may be partial, and splits a dim of n along an axis of k into chunks of ceil(n/k), as PyTorch
+/// does. Compiled programs take a ShardedTensor instead, see to_sharded. Copies share memory.
 ///
 ///     auto d = ts::distribute_tensor(x, {ts::Shard(0), ts::Replicate()});
 ///     auto whole = ts::redistribute(d, {ts::Replicate(), ts::Replicate()});
@@ -177,7 +177,7 @@ DTensor<T, Rank> redistribute_gradient(const DTensor<T, Rank>& cotangent, Placem
   return redistribute(cotangent, from, at);
 }
 
-/// A DTensor of the elements of a sharded tensor, as torch's distribute_tensor. Errors: those of redistribute.
+/// A DTensor with the elements of a sharded tensor, as distribute_tensor of PyTorch. Errors: those of redistribute.
 /// Communication: a full_tensor of x; redistributing it sends nothing.
 template <class T, int Rank>
 DTensor<T, Rank> distribute_tensor(const ShardedTensor<T, Rank>& x, const Placements& placements,
@@ -192,7 +192,7 @@ DTensor<T, Rank> distribute_tensor(const ShardedTensor<T, Rank>& x, const Placem
   return redistribute(DTensor<T, Rank>(storage_of(x).shape(), whole, local_tensor(full)), to, at);
 }
 
-/// A ShardedTensor of the elements of a DTensor, sharded by a spec. Communication: a redistribute to Replicate.
+/// A ShardedTensor with the elements of a DTensor, sharded by a spec. Communication: a redistribute to Replicate.
 template <class T, int Rank>
 ShardedTensor<T, Rank> to_sharded(const DTensor<T, Rank>& x, const PartitionSpec& spec = {},
                                   Here at = Here::current()) {
@@ -214,9 +214,9 @@ template <class T, int Rank> std::vector<T> full_values(const DTensor<T, Rank>& 
 /// The local array of each device, without a copy; along a Partial axis these are unreduced parts. No communication.
 template <class T, int Rank> const LocalTensor<T, Rank>& to_local(const DTensor<T, Rank>& x) { return x.local(); }
 
-/// A DTensor of these local arrays. Without `shape`, the extent of a split dim is the sum of the extents along its
-/// axes. Checks shapes, but not that replicas are equal, like run_check=False in PyTorch. Errors: `host_data` for an
-/// array whose shape is not that of the device's chunk. No communication.
+/// A DTensor made of local arrays. Without `shape`, the extent of a split dim is the sum of the extents along its axes.
+/// Checks shapes, but not that replicas are equal, like run_check=False in PyTorch. Errors: `host_data` for an array
+/// that does not have the shape of the chunk. Communication: none.
 template <class T, int Rank>
 DTensor<T, Rank> from_local(const LocalTensor<T, Rank>& local, const Placements& placements, Shape shape = {},
                             Here at = Here::current()) {
@@ -249,9 +249,9 @@ DTensor<T, Rank> from_local(const LocalTensor<T, Rank>& local, const Placements&
   return DTensor<T, Rank>(shape, own, local);
 }
 
-/// The cotangent of x, given the cotangent of to_local(x) and its placements (PyTorch's grad_placements): where x is
-/// replicated, code that computes on local arrays may leave a cotangent that is Partial. Errors and communication:
-/// those of from_local and of redistributing the cotangent to the placements of x.
+/// The cotangent of x, given the cotangent of to_local(x) and its placements (PyTorch's grad_placements): if x is
+/// replicated, code on local arrays may produce a cotangent that is Partial. Errors and communication: those of
+/// from_local and of redistributing the cotangent to the placements of x.
 template <class T, int Rank>
 DTensor<T, Rank> to_local_gradient(const LocalTensor<T, Rank>& cotangent, const Placements& cotangent_placements,
                                    const DTensor<T, Rank>& x, Here at = Here::current()) {

@@ -36,20 +36,20 @@
 
 namespace tessera {
 
-/// What a wrapped model does when it is called. Part of the type of the wrapper, since it decides what is traced.
+/// When a wrapped model gathers parameters, and in which element types it computes and reduces. It is a template
+/// argument of the wrapper, since it changes the traced program.
 struct FsdpPolicy {
   Name axis = "fsdp";  ///< the mesh axis over which parameters are split
-  /// With true (ZeRO, stage 3) a parameter is gathered for the forward pass and again for the backward pass; those of a
-  /// Stack one layer at a time. With false (stage 2) it is gathered once, and stays gathered in between: less
-  /// communication for more memory. The block of a Stack gathers in both passes; for stage 2 wrap a model that has the
+  /// true (ZeRO stage 3): a parameter is gathered for the forward pass and again for the backward pass; parameters of a
+  /// Stack one layer at a time. false (stage 2): it is gathered once and stays gathered in between, which sends less
+  /// and needs more memory. The block of a Stack always gathers in both passes; for stage 2 wrap a model that has the
   /// Stack as a field.
   bool reshard_after_forward = true;
-  /// bf16 or f16: float arguments are rounded to it, and the layers compute in it with parameters that are stored as
-  /// they were. f32: arguments are taken as they are.
+  /// bf16 or f16: f32 arguments are rounded to this type, and layers compute in it; stored parameters keep their type.
+  /// f32: arguments are not converted.
   DType compute_dtype = DType::f32;
-  /// The element type in which gradients of f32 are reduced over the axis. f32, or bf16: each device rounds its share
-  /// of a sum, half as many bytes are sent, and optimizers go on with f32. A Stack needs a wrapper around its block for
-  /// it.
+  /// The element type in which f32 gradients are reduced over the axis: f32, or bf16, with which each device rounds its
+  /// part of a sum and half as many bytes are sent; optimizers still compute in f32. For a Stack, wrap its block.
   DType reduce_dtype = DType::f32;
 };
 
@@ -65,8 +65,8 @@ struct FsdpOptions {
 struct PlannedOutput {
   template <class Result> constexpr Result operator()(const Result& result) const { return result; }
 };
-/// The output of a wrapped model, split over an axis in one dim: `dim` 0 is what PyTorch/XLA's FSDPv2 does with
-/// outputs. Of a tuple, each tensor.
+/// Splits the output of a wrapped model over an axis in one dim; for a tuple, each tensor. `dim` 0 is the behaviour of
+/// PyTorch/XLA's FSDPv2.
 template <FixedString axis = "fsdp", int dim = 0> struct ShardOutput {
   template <class Result> constexpr auto operator()(const Result& result) const {
     if constexpr (detail::is_tuple_v<Result>)
@@ -164,13 +164,13 @@ template <FsdpPolicy policy, class X> constexpr decltype(auto) fsdp_argument(con
 
 }  // namespace detail
 
-/// A model whose parameters are stored in parts, one on each device of an axis, and gathered where they are used, as
+/// A model whose parameters are split over an axis and gathered when they are used, as
 /// torch.distributed.fsdp.FullyShardedDataParallel, fully_shard, and PyTorch/XLA's XlaFullyShardedDataParallel. It is a
-/// value: copied, traced, differentiated, updated by optimizers and saved like the model, whose names its parameters
-/// keep.
+/// value: it is copied, traced, differentiated, updated by optimizers and saved like the model, and its parameters have
+/// the names of the model.
 ///
-/// fsdp() makes it from a model; Fsdp<Block> may be the block of a Stack or a field of a model, also of a model that is
-/// wrapped.
+/// Make it with fsdp(). Fsdp<Block> can also be the block of a Stack or a field of a model, which may be wrapped
+/// itself.
 ///
 ///     auto wrapped = ts::fsdp(model, mesh);                      // Fsdp<Mlp>
 ///     auto [next, next_state, loss] = step(wrapped, state, x, y);  // as with the model
@@ -185,9 +185,9 @@ template <class Model, FsdpPolicy policy = FsdpPolicy{}, class Output = PlannedO
 
   static constexpr std::array field_names{""};  // the paths of parameters are those of the model
 
-  /// The model, called with the same arguments. Communication, for each parameter and step: an all_gather in the
-  /// forward pass and another in the backward pass (without reshard_after_forward only the first), a reduce_scatter of
-  /// its gradient. A parameter that the axis splits for computations, such as experts, stays split.
+  /// Calls the model with the same arguments. Communication, for each parameter and step: an all_gather in the forward
+  /// pass and another in the backward pass (without reshard_after_forward only the first), and a reduce_scatter of its
+  /// gradient. A parameter that the axis splits for computations, such as experts, stays split.
   TESSERA_LAYER_OPERATOR(called)
 
  private:
@@ -255,11 +255,11 @@ template <class Model, class F> void for_each_stored(Model& model, F&& f) {
 }
 }  // namespace detail
 
-/// Wraps a model that exists, on any mesh: its tensors are moved to `mesh`, and floating-point ones split over the axis
-/// of the policy, each in one dim, unevenly where extents don't divide. Other axes, such as an extra data axis, keep
-/// copies (hybrid sharding). A parameter that an axis splits already is left as it is, unless options.split_sharded
-/// says otherwise; so is one of rank 0. Errors: `mesh_axis` for an axis that the mesh lacks; `empty_tensor`.
-/// Communication: none from replicated parameters.
+/// Wraps a model on any mesh: its tensors are moved to `mesh`, and floating-point tensors are split over the axis of
+/// the policy, each in one dim, unevenly if the extent does not divide. Along other axes, such as an extra data axis,
+/// devices keep copies (hybrid sharding). A parameter that another axis splits already is not changed, unless
+/// options.split_sharded is set; nor is a parameter of rank 0. Errors: `mesh_axis` for an axis that the mesh lacks;
+/// `empty_tensor`. Communication: none from replicated parameters.
 ///
 ///     const ts::Mesh mesh({{"data", 2}, {"fsdp", 4}});
 ///     auto wrapped = ts::fsdp(model, mesh, {.min_elements = 1024});
@@ -282,8 +282,8 @@ Fsdp<Model, policy> fsdp(Model model, const Mesh& mesh, const FsdpOptions& optio
   return {std::move(model)};
 }
 
-/// fsdp() with a function that shards the output of the model: ShardOutput, or one of your own, without captures, as
-/// shard_output of PyTorch/XLA's FSDPv2.
+/// fsdp() with a function that shards the output of the model, as shard_output of PyTorch/XLA's FSDPv2: ShardOutput, or
+/// your own function without captures.
 ///
 ///     auto wrapped = ts::fsdp(model, mesh, {}, ts::ShardOutput<"fsdp", 0>());
 ///     auto other = ts::fsdp(model, mesh, {}, [](const auto& y) { return ts::with_sharding(y, {"fsdp"}); });
@@ -294,7 +294,7 @@ Fsdp<Model, policy, Output> fsdp(Model model, const Mesh& mesh, const FsdpOption
   return {fsdp<policy>(std::move(model), mesh, options, at).module};
 }
 
-/// The model of a wrapper, with parameters that are gathered: each has the sharding that it had before fsdp(). Errors:
+/// The model of a wrapper, with gathered parameters: each has the sharding that it had before fsdp(). Errors:
 /// `empty_tensor`. Communication: an all_gather of each parameter that fsdp() split.
 template <class Model, FsdpPolicy policy, class Output>
 Model unwrap(Fsdp<Model, policy, Output> wrapped, Here at = Here::current()) {

@@ -44,10 +44,10 @@ template <class T> constexpr bool has_rounding_wrapper() {
 }
 }  // namespace detail
 
-/// Inside a traced function: calls f with a wrapped model whose parameters are gathered once, for all that f does with
-/// it, and reduces the gradient that f returns once: no_sync of PyTorch's and PyTorch/XLA's FSDP, for the gradients of
-/// several microbatches. f returns (loss, gradient), as optim::accumulate does; so does no_sync, with the gradient in
-/// the shardings of the parameters. Memory for whole parameters and gradients while f runs.
+/// Inside a traced function: calls f with a wrapped model whose parameters are gathered once, and reduces the gradient
+/// that f returns once, as no_sync of PyTorch's and PyTorch/XLA's FSDP, for gradients of several microbatches. f
+/// returns (loss, gradient), as optim::accumulate does. So does no_sync, with the gradient in the shardings of the
+/// parameters. While f runs, a device needs memory for whole parameters and gradients.
 ///
 ///     const auto [loss, gradient] = ts::no_sync(wrapped, [&](const auto& m) {
 ///       return ts::optim::accumulate<4>(loss_of)(m, x, y);
@@ -72,9 +72,9 @@ constexpr auto no_sync(const Fsdp<Model, policy, Output>& wrapped, const F& f) {
                         gradient.module, wrapped.module)});
 }
 
-/// The same for a model that is not wrapped, whose optimizer state is split over an axis (ZeroRedundancy): the
-/// gradients that f returns are reduced once. Communication: a reduce_scatter of each gradient, or, where it has
-/// several readers such as clipping, an all_reduce.
+/// The same for a model that is not wrapped, with an optimizer state that is split over an axis (ZeroRedundancy): the
+/// gradients that f returns are reduced once. Communication: a reduce_scatter of each gradient, or an all_reduce if it
+/// has several readers, such as clipping.
 ///
 ///     const auto [loss, gradient] = ts::no_sync<"data">(model, [&](const auto& m) {
 ///       return ts::optim::accumulate<4>(loss_of)(m, x, y);
@@ -85,8 +85,8 @@ template <FixedString axis, class Model, class F> constexpr auto no_sync(const M
       loss, optim::tree_map([](auto g) { return decltype(g)(detail::summed_over(g.value, axis.view())); }, gradient));
 }
 
-/// The same with gradients that are split as `moments`, a part of the state, such as AdamWState::mean. Communication: a
-/// reduce_scatter of each gradient, whatever reads it.
+/// The same with gradients that are split like `moments`, a part of the state such as AdamWState::mean. Communication:
+/// a reduce_scatter of each gradient, also if it has several readers.
 ///
 ///     const auto [loss, gradient] = ts::no_sync<"data">(model, state.mean, [&](const auto& m) {
 ///       return ts::optim::accumulate<4>(loss_of)(m, x, y);

@@ -31,22 +31,22 @@ enum class ParallelStyle : std::uint8_t {
   sequence,  ///< SequenceParallel: whole, such as norms, whose activations are split along time
 };
 
-/// A layer, or a parameter, by a pattern of its path in which * stands for any characters, and its style.
+/// A pattern of the path of a layer or a parameter, in which * matches any characters, and its style.
 struct ParallelRule {
   std::string pattern;
   ParallelStyle style;
 };
 
-/// Splits the parameters of a model that exists over one axis, as torch.distributed.tensor.parallel.parallelize_module:
-/// the planner derives the shardings of activations and the collectives from them. The first rule that names a layer or
-/// a parameter counts; parameters without a rule are whole. Dims that other axes of the mesh split stay split.
+/// Splits the parameters of a model over one axis, as torch.distributed.tensor.parallel.parallelize_module. The planner
+/// derives the shardings of activations and the collectives from them. The first rule that matches a layer or a
+/// parameter applies; parameters without a rule are whole. Dims that other axes of the mesh split stay split.
 ///
 ///     model = ts::parallelize_module(model, mesh, "model",
 ///                                    {{"blocks.*.mlp.up", ts::ParallelStyle::colwise},
 ///                                     {"blocks.*.mlp.down", ts::ParallelStyle::rowwise},
 ///                                     {"tokens", ts::ParallelStyle::rowwise}});
-/// Errors: `option` for a rule that names no tensor; `mesh_axis` for an axis that the mesh lacks; `empty_tensor`.
-/// Communication: a reshard of each parameter that is split otherwise.
+/// Errors: `option` for a rule that matches no tensor; `mesh_axis` for an axis that the mesh lacks; `empty_tensor`.
+/// Communication: a reshard of each parameter whose sharding changes.
 template <class Model>
 Model parallelize_module(Model model, const Mesh& mesh, std::string_view axis, const std::vector<ParallelRule>& rules,
                          Here at = Here::current()) {

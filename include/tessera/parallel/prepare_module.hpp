@@ -18,8 +18,8 @@ struct AsPlanned {
   template <class X> constexpr const X& operator()(const X& x) const { return x; }
 };
 
-/// A layer whose arguments or result have shardings of their own. The names of parameters are those of the layer. Make
-/// it with prepare_module_input() and prepare_module_output().
+/// A layer whose arguments or result are resharded. Parameters have the names of the layer. Make it with
+/// prepare_module_input() and prepare_module_output().
 template <class Model, class Input, class Output> struct PrepareModule {
   static_assert(std::is_empty_v<Input> && std::is_empty_v<Output> && std::is_default_constructible_v<Input> &&
                     std::is_default_constructible_v<Output>,
@@ -41,8 +41,8 @@ template <class Model, class Input, class Output> struct PrepareModule {
   }
 };
 
-/// A layer whose arguments are resharded in front of it, as PrepareModuleInput of PyTorch: f is called with each.
-/// Communication: the reshards of arguments that have other shardings.
+/// A layer whose arguments are resharded before the call, as PrepareModuleInput of PyTorch: f is called with each.
+/// Communication: the reshards of arguments whose sharding changes.
 ///
 ///     auto layer = ts::prepare_module_input(mlp, [](const auto& x) { return ts::with_sharding(x, {"data"}); });
 template <class Model, class F> PrepareModule<Model, F, AsPlanned> prepare_module_input(Model model, const F&) {

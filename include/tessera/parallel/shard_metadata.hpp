@@ -20,7 +20,7 @@
 
 namespace tessera {
 
-/// A part of a tensor, and the devices that store it: more than one where an axis keeps copies.
+/// A shard of a tensor, and the devices that store it: several if it is replicated.
 struct ShardInfo {
   Box box{};                   ///< the indices of the part in the whole tensor; its extents are extents(box)
   std::vector<int> devices{};  ///< by their numbers in the mesh: the ranks
@@ -46,9 +46,9 @@ struct ShardMetadata {
   }
 };
 
-/// How each tensor of a model is stored, without reading elements, in the order of the model's names:
-/// get_shard_metadata of PyTorch/XLA's XlaFullyShardedDataParallel. Numbers, such as Scalars, have no shards and are
-/// left out. Errors: `empty_tensor`. Communication: none.
+/// How each tensor of a model is stored, in the order of declaration, without reading elements: get_shard_metadata of
+/// PyTorch/XLA's XlaFullyShardedDataParallel. Scalars and Dims have no shards and are left out. Errors: `empty_tensor`.
+/// Communication: none.
 ///
 ///     for (const ts::ShardMetadata& tensor : ts::get_shard_metadata(wrapped))
 ///       std::cout << tensor.name << " " << ts::text(tensor.shards[0].box) << "\n";

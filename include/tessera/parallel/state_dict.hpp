@@ -28,8 +28,8 @@
 
 namespace tessera {
 
-/// One tensor of a model or of a state, whole or a part, in row-major order on the host. Dims are i64 of rank 0,
-/// Scalars f64 of rank 0.
+/// One tensor of a model or an optimizer state, whole or a shard, in row-major order on the host. Dims are i64 of rank
+/// 0, Scalars f64 of rank 0.
 struct StateEntry {
   std::string name;  ///< "blocks.3.up.weight"
   DType dtype = DType::f32;
@@ -70,8 +70,9 @@ template <class F> void for_each_run(const Shape& shape, const Box& box, F&& f) 
 }
 }  // namespace detail
 
-/// All tensors of a model or of an optimizer's state, each whole, as model.state_dict() of PyTorch with
-/// StateDictType.FULL_STATE_DICT. Communication: none is counted; parts are copied to the host. Errors: `empty_tensor`.
+/// All tensors of a model or an optimizer state, each whole, as model.state_dict() of PyTorch with
+/// StateDictType.FULL_STATE_DICT. Communication: none is counted; shards are copied to the host. Errors:
+/// `empty_tensor`.
 template <class Model> StateDict full_state_dict(const Model& model) {
   StateDict made;
   detail::for_each_state(model, [&](std::string_view name, const auto& leaf) {
@@ -111,9 +112,9 @@ inline void check_entry(std::string_view operation, const StateEntry& entry, Her
 }
 }  // namespace detail
 
-/// The tensor, or the part of it, with its dims in the opposite order: a weight [out, in] of PyTorch as the [in, out]
-/// of ts::nn::Linear, a window [out, in, height, width] as [width, height, in, out]. Errors: `structure` for an entry
-/// whose bytes are not those of its box.
+/// The tensor, or the shard, with its dims in the opposite order: a weight [out, in] of PyTorch becomes the [in, out]
+/// of ts::nn::Linear, and a convolution weight [out, in, height, width] becomes [width, height, in, out]. Errors:
+/// `structure` for an entry whose bytes are not those of its box.
 inline StateEntry transposed(const StateEntry& entry, Here at = Here::current()) {
   detail::check_entry("transposed", entry, at);
   const auto reversed = [](const Shape& shape) {
@@ -142,9 +143,8 @@ inline StateEntry transposed(const StateEntry& entry, Here at = Here::current())
   return made;
 }
 
-/// The parts in which the tensors are stored in this process, each once however many devices hold it, as
-/// StateDictType.SHARDED_STATE_DICT. An entry says which part it is: get_shard_metadata of PyTorch/XLA. Communication:
-/// none.
+/// The distinct shards in this process, as StateDictType.SHARDED_STATE_DICT. The box of an entry says which shard it
+/// is, as get_shard_metadata of PyTorch/XLA. Communication: none.
 template <class Model> StateDict sharded_state_dict(const Model& model) {
   StateDict made;
   detail::for_each_state(model, [&](std::string_view name, const auto& leaf) {
@@ -167,10 +167,10 @@ template <class Model> StateDict sharded_state_dict(const Model& model) {
   return made;
 }
 
-/// Joins parts, of one dict or of several in any order, to whole tensors, in the order in which names come first; as
-/// consolidate_sharded_model_checkpoints of PyTorch/XLA, in memory. Errors: `structure` for a tensor with a missing
-/// part or with parts that overlap, for a part outside of its tensor or with other bytes than its elements, and for
-/// parts of one name with two shapes or element types.
+/// Joins the shards of one dict, or of several dicts in any order, to whole tensors, in the order of the first entries
+/// of each name; as consolidate_sharded_model_checkpoints of PyTorch/XLA, in memory. Errors: `structure` for a tensor
+/// with a missing part or with parts that overlap, for a part outside of its tensor or with other bytes than its
+/// elements, and for parts of one name with two shapes or element types.
 inline StateDict consolidate(const StateDict& parts, Here at = Here::current()) {
   StateDict made;
   std::vector<std::vector<bool>> filled;
@@ -223,77 +223,109 @@ inline void add_name(std::string& names, std::string_view name) {
   if (!names.empty()) names += ", ";
   names += name;
 }
+
+/// A tensor or number that was saved, without its elements.
+struct SavedLeaf {
+  std::string_view name;
+  DType dtype = DType::f32;
+  Shape shape{};
+};
+
+/// Calls load(index, leaf) for each leaf of a model that was saved under its name, with the index in `saved`; other
+/// leaves stay as they are. `source` names what was saved in messages: "the dict".
+template <class Model, class Load>
+void load_leaves(std::string_view operation, std::string_view source, Model& model, std::span<const SavedLeaf> saved,
+                 bool strict, Here at, Load&& load) {
+  std::vector<std::size_t> by_name(saved.size());
+  for (std::size_t i = 0; i < saved.size(); ++i) by_name[i] = i;
+  std::sort(by_name.begin(), by_name.end(),
+            [&](std::size_t a, std::size_t b) { return saved[a].name < saved[b].name; });
+  std::vector<bool> used(saved.size(), false);
+  std::string missing, missing_numbers, unexpected;
+  bool has_numbers = false;
+  for_each_state(model, [&](std::string_view name, auto& leaf) {
+    using Type = std::remove_cvref_t<decltype(leaf)>;
+    constexpr bool is_tensor = StoredOperand<Type>;
+    const auto first = std::lower_bound(by_name.begin(), by_name.end(), name,
+                                        [&](std::size_t i, std::string_view of) { return saved[i].name < of; });
+    if (first == by_name.end() || saved[*first].name != name)
+      return add_name(is_tensor ? missing : missing_numbers, name);
+    if (first + 1 != by_name.end() && saved[first[1]].name == name)
+      fail(errc::structure, "[", operation, "] ", name, ": is in ", source, " twice", Source::from(at));
+    const SavedLeaf& found = saved[*first];
+    used[*first] = true;
+    has_numbers = has_numbers || !is_tensor;
+    DType dtype = std::is_same_v<Type, Dim> ? DType::i64 : DType::f64;
+    Shape expected;
+    if constexpr (is_tensor) {
+      dtype = dtype_v<typename Type::element>;
+      expected = shape(leaf);
+    }
+    if (found.dtype != dtype)
+      fail(errc::dtype_mismatch, "[", operation, "] ", name, ": the model has ", name_of(dtype), ", ", source, " ",
+           name_of(found.dtype), Source::from(at));
+    if (!(found.shape == expected)) {
+      Shape opposite = expected;
+      std::reverse(opposite.begin(), opposite.end());
+      fail(errc::shape_mismatch, "[", operation, "] ", name, ": the model has ", shape_text(dtype, expected), ", ",
+           source, " ", shape_text(found.dtype, found.shape),
+           found.shape == opposite ? "; ts::transposed(entry) has the dims in the opposite order" : "",
+           Source::from(at));
+    }
+    load(*first, leaf);
+  });
+  // PyTorch and JAX save no numbers: those of the model stay. A source with some of them has lost the others.
+  if (has_numbers && !missing_numbers.empty()) add_name(missing, missing_numbers);
+  for (std::size_t i = 0; i < saved.size(); ++i)
+    if (!used[i]) add_name(unexpected, saved[i].name);
+  if (!strict && !saved.empty() && std::find(used.begin(), used.end(), true) == used.end())
+    fail(errc::structure, "[", operation, "] names: the model has no name of ", source, ", ", saved[0].name,
+         saved.size() > 1 ? ", ..." : "", "; ", source, " lacks ", missing, Source::from(at));
+  if (strict && !(missing.empty() && unexpected.empty()))
+    fail(errc::structure, "[", operation, "] names: ", missing.empty() ? std::string() : concat_text(source, " lacks "),
+         missing, missing.empty() || unexpected.empty() ? "" : "; ", unexpected.empty() ? "" : "the model lacks ",
+         unexpected, Source::from(at));
+}
+
+/// Sets a Dim or a Scalar to a value of its type in memory.
+template <class Number> void set_number(Number& leaf, const std::byte* bytes) {
+  decltype(leaf.value()) value{};
+  std::memcpy(&value, bytes, sizeof(value));
+  leaf = Number(value);
+}
 }  // namespace detail
 
-/// A model with the values of a dict, whole tensors or parts, in the layouts that its tensors have: load_state_dict of
-/// PyTorch. The model must have the structure that was saved; its own values are not used, and it is not changed when
-/// an error is thrown. If the dict has none of the model's Dims and Scalars, such as `heads` and `epsilon`, which other
-/// libraries do not save, these keep their values. With `{.strict = false}` it keeps its own values of what the dict
-/// lacks, and entries that it lacks are ignored, unless it lacks all of them. Errors: `structure` for names that the
-/// dict lacks or has in addition, all of which the message lists, for a name that is in the dict twice, and as
-/// consolidate; `dtype_mismatch`; `shape_mismatch`.
+/// Returns the model with the values of a dict, in the shardings of its tensors, as load_state_dict of PyTorch. The
+/// dict has whole tensors or shards. The model must have the structure that was saved. If the dict has none of its Dims
+/// and Scalars, such as `heads` and `epsilon`, which other libraries do not save, these keep their values. With
+/// `{.strict = false}`, tensors that the dict lacks keep their values, and entries that the model lacks are ignored,
+/// unless no name matches. Errors: `structure` for missing and unexpected names, all of which the message lists, for a
+/// name that is in the dict twice, and as consolidate; `dtype_mismatch`; `shape_mismatch`.
 ///
 ///     model = ts::load_state_dict(model, pretrained, {.strict = false});   // with a new head
 template <class Model>
 Model load_state_dict(Model model, const StateDict& dict, LoadStateDict options = {}, Here at = Here::current()) {
   if (detail::has_parts(dict)) return load_state_dict(std::move(model), consolidate(dict, at), options, at);
-  std::vector<bool> used(dict.size(), false);
-  std::string missing, missing_numbers, unexpected;
-  bool has_numbers = false;
-  detail::for_each_state(model, [&](std::string_view name, auto& leaf) {
+  std::vector<detail::SavedLeaf> saved;
+  for (const StateEntry& entry : dict) {
+    detail::check_entry("load_state_dict", entry, at);
+    saved.push_back({entry.name, entry.dtype, entry.shape});
+  }
+  detail::load_leaves("load_state_dict", "the dict", model, saved, options.strict, at, [&](std::size_t i, auto& leaf) {
     using Type = std::remove_cvref_t<decltype(leaf)>;
-    const StateEntry* found = nullptr;
-    for (std::size_t i = 0; i < dict.size(); ++i) {
-      if (dict[i].name != name) continue;
-      if (found != nullptr)
-        fail(errc::structure, "[load_state_dict] ", name, ": is in the dict twice", Source::from(at));
-      found = &dict[i];
-      used[i] = true;
-    }
-    if (found == nullptr) return detail::add_name(StoredOperand<Type> ? missing : missing_numbers, name);
-    has_numbers = has_numbers || !StoredOperand<Type>;
-    const auto expect = [&](DType dtype, const Shape& shape) {
-      if (found->dtype != dtype)
-        fail(errc::dtype_mismatch, "[load_state_dict] ", name, ": the model has ", name_of(dtype), ", the dict ",
-             name_of(found->dtype), Source::from(at));
-      Shape opposite = shape;
-      std::reverse(opposite.begin(), opposite.end());
-      if (!(found->shape == shape) || found->bytes.size() != static_cast<std::size_t>(volume(shape)) * size_of(dtype))
-        fail(errc::shape_mismatch, "[load_state_dict] ", name, ": the model has ", shape_text(dtype, shape),
-             ", the dict ", shape_text(found->dtype, found->shape), " in ", found->bytes.size(), " bytes",
-             !(found->shape == shape) && found->shape == opposite
-                 ? "; ts::transposed(entry) has the dims in the opposite order"
-                 : "",
-             Source::from(at));
-      detail::check_entry("load_state_dict", *found, at);
-    };
+    const std::vector<std::byte>& bytes = dict[i].bytes;
     if constexpr (StoredOperand<Type>) {
       using T = typename Type::element;
-      expect(dtype_v<T>, shape(leaf));
       const PartitionSpec spec = spec_of(sharding(leaf), mesh(leaf));
       // std::byte may alias elements, but elements not bytes: copy them.
-      const auto values = std::make_unique<T[]>(std::max<std::size_t>(found->bytes.size() / sizeof(T), 1));
-      std::memcpy(static_cast<void*>(values.get()), found->bytes.data(), found->bytes.size());
-      leaf = shard<Type::rank>(std::span<const T>(values.get(), found->bytes.size() / sizeof(T)), Shape(shape(leaf)),
+      const auto values = std::make_unique<T[]>(std::max<std::size_t>(bytes.size() / sizeof(T), 1));
+      std::memcpy(static_cast<void*>(values.get()), bytes.data(), bytes.size());
+      leaf = shard<Type::rank>(std::span<const T>(values.get(), bytes.size() / sizeof(T)), Shape(shape(leaf)),
                                mesh(leaf), spec, at);
     } else {
-      expect(std::is_same_v<Type, Dim> ? DType::i64 : DType::f64, Shape{});
-      decltype(leaf.value()) value{};
-      std::memcpy(&value, found->bytes.data(), sizeof(value));
-      leaf = Type(value);
+      detail::set_number(leaf, bytes.data());
     }
   });
-  // PyTorch and JAX save no numbers: those of the model stay. A dict with some of them has lost the others.
-  if (has_numbers && !missing_numbers.empty()) detail::add_name(missing, missing_numbers);
-  for (std::size_t i = 0; i < dict.size(); ++i)
-    if (!used[i]) detail::add_name(unexpected, dict[i].name);
-  if (!options.strict && !dict.empty() && std::find(used.begin(), used.end(), true) == used.end())
-    fail(errc::structure, "[load_state_dict] names: the model has no name of the dict, ", dict[0].name,
-         dict.size() > 1 ? ", ..." : "", "; the dict lacks ", missing, Source::from(at));
-  if (options.strict && !(missing.empty() && unexpected.empty()))
-    fail(errc::structure, "[load_state_dict] names: ", missing.empty() ? "" : "the dict lacks ", missing,
-         missing.empty() || unexpected.empty() ? "" : "; ", unexpected.empty() ? "" : "the model lacks ", unexpected,
-         Source::from(at));
   return model;
 }
 

@@ -35,15 +35,17 @@ ShardedTensor<T, Rank>& mark_sharding(ShardedTensor<T, Rank>& x, const Partition
   return mark_sharding(x, mesh, spec, at);
 }
 
-/// Replicates a tensor on its mesh, in place, and returns it. Communication: all_gathers; none if it is replicated.
+/// Replicates a tensor on its mesh, in place, and returns it. Communication: all_gathers; none if it is already
+/// replicated.
 template <class T, int Rank>
 ShardedTensor<T, Rank>& clear_sharding(ShardedTensor<T, Rank>& x, Here at = Here::current()) {
   x = reshard(x, PartitionSpec{}, at);
   return x;
 }
 
-/// The shards of a tensor as a LocalTensor: a separate array on each device, for code that computes per device.
-/// No copy, no communication. Errors: `annotation` for a replicated tensor. Source: PyTorch/XLA enable_manual_sharding.
+/// The shards of a tensor as a LocalTensor, a separate array on each device, for code that computes per device.
+/// Communication: none; nothing is copied. Errors: `annotation` for a replicated tensor. Source: PyTorch/XLA
+/// enable_manual_sharding.
 template <class T, int Rank>
 LocalTensor<T, Rank> enable_manual_sharding(const ShardedTensor<T, Rank>& x, Here at = Here::current()) {
   const TensorStorage& storage = storage_of(x);
@@ -53,9 +55,9 @@ LocalTensor<T, Rank> enable_manual_sharding(const ShardedTensor<T, Rank>& x, Her
   return local_tensor(x);
 }
 
-/// Joins the arrays of all devices to a tensor of shape `full_shape`, sharded by `spec`: the inverse of
-/// enable_manual_sharding. Devices that hold the same shard must have arrays that are equal bit for bit.
-/// Errors: `host_data` for an array whose shape is not its shard's, and for replicas that differ. No communication.
+/// Makes a tensor of shape `full_shape`, sharded by `spec`, from the arrays of all devices: the inverse of
+/// enable_manual_sharding. Arrays of devices that hold the same shard must be bitwise equal. Errors: `host_data` for an
+/// array that does not have the shape of its shard, and for replicas that differ. Communication: none.
 template <class T, int Rank>
 ShardedTensor<T, Rank> disable_manual_sharding(const LocalTensor<T, Rank>& x, const PartitionSpec& spec,
                                                const Shape& full_shape, Here at = Here::current()) {

@@ -73,7 +73,7 @@ TESSERA_ONCE StoragePtr rows_of(const TensorStorage& storage, RowRange range, He
 }  // namespace detail
 
 /// The rows of a range, as a tensor with the same sharding. Errors: `dim_range` for rows outside the tensor.
-/// Communication: the rows that the result has on another device than x.
+/// Communication: rows that are on different devices in x and in the result.
 template <class T, int Rank>
 ShardedTensor<T, Rank> rows_of(const ShardedTensor<T, Rank>& x, RowRange range, Here at = Here::current()) {
   static_assert(Rank >= 1, "tessera: a scalar has no rows");

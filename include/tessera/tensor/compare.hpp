@@ -23,7 +23,7 @@ bool same_sharded_type(const ShardedTensor<T, Rank>& x, const ShardedTensor<U, O
   return a.dtype() == b.dtype() && a.shape() == b.shape() && a.mesh() == b.mesh() && a.placement() == b.placement();
 }
 
-/// A hash of element type, shape, mesh and sharding, not of the elements: a key for caches of data per sharded type.
+/// A hash of element type, shape, mesh and sharding, but not of the elements. Use it as a key of a cache.
 template <class T, int Rank> std::uint64_t sharded_type_hash(const ShardedTensor<T, Rank>& x) {
   const TensorStorage& storage = storage_of(x);
   std::uint64_t hash = hash_mix(storage.mesh().hash(), static_cast<std::uint64_t>(storage.dtype()));
@@ -33,8 +33,8 @@ template <class T, int Rank> std::uint64_t sharded_type_hash(const ShardedTensor
 
 /// Whether two tensors have the same shape and equal elements, as torch.equal: NaN differs from NaN, and 0 equals -0.
 /// Their shardings may differ. (`ts::equal` compares element by element and returns a tensor.)
-/// Communication: none if the shardings are equal; otherwise y is resharded to the sharding of x. Of several processes
-/// each gets the same answer, and each must ask.
+/// Communication: none if the shardings are equal; otherwise y is resharded to the sharding of x. With several
+/// processes, all must call this function, and all get the same result.
 template <class T, int Rank> bool all_equal(const ShardedTensor<T, Rank>& x, const ShardedTensor<T, Rank>& y) {
   const TensorStorage& a = storage_of(x);
   if (!(a.shape() == storage_of(y).shape())) return false;

@@ -20,7 +20,7 @@ namespace tessera {
 
 namespace detail {
 
-/// Whether the Stacks of two models have as many layers, so that the leaves in the same places have the same types.
+/// Whether the Stacks of two models have equal numbers of layers, so that corresponding leaves have the same types.
 template <class Model> bool same_depths(const Model& x, const Model& y) {
   const auto names = [](const Model& model) {
     std::vector<std::string> found;
@@ -31,7 +31,7 @@ template <class Model> bool same_depths(const Model& x, const Model& y) {
   return names(x) == names(y);
 }
 
-/// Whether f(a, b) holds for the leaves of two models in the same places, and the models have equal depths.
+/// Whether f(a, b) is true for all corresponding leaves of two models, and the models have equal numbers of layers.
 template <class Model, class F> bool all_leaves(const Model& x, const Model& y, const F& f) {
   if (!same_depths(x, y)) return false;
   std::vector<const void*> others;
@@ -47,8 +47,8 @@ template <class Model, class F> bool all_leaves(const Model& x, const Model& y, 
 
 }  // namespace detail
 
-/// Whether two models have equal tensors, Dims and Scalars: ts::all_equal of each. Shardings may differ, also between a
-/// model that is split and the same model elsewhere. Communication: as all_equal of tensors.
+/// Whether two models have equal tensors, Dims and Scalars, compared by ts::all_equal. Meshes and shardings may differ.
+/// Communication: as all_equal of tensors.
 template <class Model>
   requires(!Operand<Model>)
 bool all_equal(const Model& x, const Model& y) {
@@ -60,8 +60,8 @@ bool all_equal(const Model& x, const Model& y) {
   });
 }
 
-/// Whether two models have tensors of the same types, shapes, meshes and shardings: a step that was planned for x runs
-/// with y without a new plan.
+/// Whether two models have tensors of the same types, shapes, meshes and shardings. If so, a step that was planned for
+/// x runs with y without a new plan.
 template <class Model>
   requires(!Operand<Model>)
 bool same_sharded_type(const Model& x, const Model& y) {
@@ -72,7 +72,7 @@ bool same_sharded_type(const Model& x, const Model& y) {
       return true;
   });
 }
-/// A hash of what same_sharded_type compares.
+/// A hash of the properties that same_sharded_type compares.
 template <class Model>
   requires(!Operand<Model>)
 std::uint64_t sharded_type_hash(const Model& x) {

@@ -18,8 +18,8 @@
 namespace tessera {
 
 namespace detail {
-/// A floating-point argument of a compiled function becomes a Scalar, and so does a Key; an integer could be a Dim or a
-/// Scalar, so the caller has to write which.
+/// A floating-point argument of a compiled function becomes a Scalar, and so does a Key. An integer could be a Dim or a
+/// Scalar, so the caller must write one of them.
 template <class A>
 inline constexpr bool becomes_scalar_v =
     std::is_floating_point_v<std::remove_cvref_t<A>> || std::is_same_v<std::remove_cvref_t<A>, Key>;
@@ -59,8 +59,8 @@ template <class F> class Compiled {
 
   template <class... Args> using traced = Traced<F, detail::argument_t<Args>...>;
 
-  /// Outside a trace, runs the function. A call inside another function's trace is inlined, as of a nested jax.jit: it
-  /// is differentiated and fused with the code around it, and the options of the outermost function apply.
+  /// Runs the function. In a traced function the call is inlined, like a nested jax.jit: it is differentiated and fused
+  /// with the code around it, and the options of the outermost function apply.
   template <class... Args> constexpr auto operator()(Args&&... args) const {
     if constexpr (!(Model<detail::argument_t<Args>> && ...)) {
       // Instantiated here because the compiler's list of nested instantiations is shortest here.
@@ -114,7 +114,7 @@ template <class F> class Compiled {
         if (asks_nothing()) recent.add(arguments, plan);
       }
       if (detail::is_plain(*plan)) try {
-          return Result(detail::run_plain(*plan, arguments.tensors, arguments.numbers));
+          return Result(detail::run_plain(*plan, arguments.tensors, arguments.numbers, source_));
         } catch (const error& e) {
           detail::rethrow_with_line(e, in_a_call, source_);
         }
@@ -127,7 +127,7 @@ template <class F> class Compiled {
       given_up = true;
     };
     try {
-      return detail::run_into<Result>(*plan, leaves, give_up_all);
+      return detail::run_into<Result>(*plan, leaves, give_up_all, source_);
     } catch (...) {
       if (given_up && !detail::overwrote(*plan)) {
         detail::RestoreLeaves restore{leaves};
@@ -170,7 +170,7 @@ template <class F> class Compiled {
   static constexpr std::string_view in_a_call = ", in a call of the function compiled";
 
   template <class A> static constexpr bool moved_in = !std::is_reference_v<A> && !std::is_const_v<A> && !ExprOperand<A>;
-  /// Whether all arguments of a call are tensors, Dims or Scalars, and none is donated.
+  /// Whether all arguments of a call are tensors, Dims or Scalars, and none of them is donated.
   template <class... Args>
   static constexpr bool takes_tensors = sizeof...(Args) > 0 &&
                                         ((StoredOperand<std::remove_cvref_t<Args>> ||
@@ -222,9 +222,9 @@ template <class F> struct PlannedFunction<Compiled<F>> {
 };
 }  // namespace detail
 
-/// Compiles a function of tensors, models, Dims and Scalars, as jax.jit does. The function captures nothing: the C++
-/// compiler traces it once, at compile time. `options` restrict its plans, for instance to those without implicit
-/// reshards. Communication: none here; that of a call is in its plan, `compiled.explain(arguments...)`.
+/// Compiles a function of tensors, models, Dims and Scalars, as jax.jit does. The function must not capture anything:
+/// the C++ compiler traces it once, at compile time. `options` restrict its plans, for example to plans without
+/// implicit reshards. Communication: see `compiled.explain(arguments...)` for that of a call.
 template <class F> constexpr Compiled<F> compile(F, const PlanOptions& options, Here at = Here::current()) {
   (void)sizeof(detail::ExplainFunction<F>);
   return Compiled<F>(Source::from(at), options);

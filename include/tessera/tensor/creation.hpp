@@ -26,6 +26,9 @@
 #include <tessera/tensor/storage/allocate.hpp>
 #include <tessera/tensor/storage/shard_refs.hpp>
 #include <tessera/tensor/storage/storage_of.hpp>
+#if TESSERA_HAS_DEFINITIONS
+#include <tessera/runtime/executor/profile_hook.hpp>
+#endif
 
 namespace tessera {
 
@@ -57,6 +60,7 @@ template <class Range> using host_element = typename HostElement<Range>::type;
 TESSERA_ONCE void copy_from_host(TensorStorage& to, const void* data, const kernels::Strides& strides);
 #if TESSERA_HAS_DEFINITIONS
 TESSERA_ONCE void copy_from_host(TensorStorage& to, const void* data, const kernels::Strides& strides) {
+  const runtime::ProfiledRange range(runtime::ProfiledWork::shard, {}, to);
   const Uncounted uncounted;  // a copy from the host is no communication between devices
   const runtime::ShardRef host{const_cast<void*>(data), {Shape(to.shape().size(), 0), to.shape()}, strides};
   runtime::reshard(to.dtype(), Reduction::sum, shard_refs(to), {&host, 1});
@@ -94,7 +98,7 @@ ShardedTensor<T, Rank> shard_values(const T* data, std::size_t count, const Shap
 template <class Range>
 concept HostValues = Element<detail::host_element<Range>>;
 
-/// A sharded tensor of the row-major values of a host array; each shard is copied directly, as in jax.device_put.
+/// A sharded tensor with the row-major values of a host array. Each shard is copied directly, as in jax.device_put.
 ///
 /// A shape in braces, `{rows, 64}`, determines the rank; with a Shape object write the rank: `shard<2>(...)`.
 /// Errors: `host_data` if the number of values is not that of the shape's elements; those of `resolve` for the spec.
@@ -118,7 +122,7 @@ auto shard(const Range& values, const Extent (&shape)[Rank], const Mesh& mesh, c
   return shard<static_cast<int>(Rank)>(values, detail::shape_from(shape), mesh, spec, at);
 }
 
-/// `shard` of all values of a host array as a tensor of rank 1.
+/// `shard` of a host array as a tensor of rank 1.
 template <HostValues Range>
 auto shard(const Range& values, const Mesh& mesh, const PartitionSpec& spec = {}, Here at = Here::current()) {
   return shard<1>(values, Shape{static_cast<std::int64_t>(std::size(values))}, mesh, spec, at);
@@ -241,8 +245,8 @@ ShardedTensor<T, 1> vector_of(std::string_view op, Extent count, const Mesh& mes
 
 }  // namespace detail
 
-/// `count` points at equal distances from `start` to `end`, both included (torch.linspace, jnp.linspace). One point is
-/// `start`. T is float by default, or double, bf16, f16; points are computed in double and rounded once.
+/// `count` equally spaced points from `start` to `end`, both included (torch.linspace, jnp.linspace); a single point is
+/// `start`. T is float (the default), double, bf16 or f16; points are computed in double and rounded once.
 ///
 ///     const auto grid = ts::linspace(-1, 1, 5, mesh);   // -1, -0.5, 0, 0.5, 1
 template <Element T = float>

@@ -68,17 +68,16 @@ template <FixedString Label, int Rank> struct PrintedValue {
 
 }  // namespace detail
 
-/// x, which is printed when the program runs, as jax.debug.print does: a line with the label, the element type and the
-/// shape, and the elements as NumPy prints them, long dims abbreviated. Only a result that the program uses is printed,
-/// so go on with it:
+/// Returns x, and prints it when the program runs, as jax.debug.print does: a line with the label, the element type and
+/// the shape, and the elements as NumPy prints them, long dims abbreviated. Use the result: if the program does not use
+/// it, nothing is printed.
 ///
 ///     const auto h = ts::debug_print<"hidden">(ts::gelu(up(x)));
-///
 /// prints `hidden f32[2,3]` and the elements to the standard output. In a loop or a Stack it prints in each step, in a
-/// ts::vmap for each example, and in a ts::shard_map what each device has; examples and devices in any order. A
-/// checkpointed function prints again where it is computed again. The gradient is that of x; cotangents are printed in
-/// the backward of a ts::custom_vjp. Elements and sharding of the result are those of x. Communication: a split x is
-/// gathered for the print.
+/// ts::vmap for each example, and in a ts::shard_map for each device; examples and devices are in any order. A
+/// checkpointed function prints again when it is recomputed. The gradient is that of x. To print a cotangent, call
+/// debug_print in the backward function of a ts::custom_vjp. Elements and sharding of the result are those of x.
+/// Communication: a split x is gathered for printing.
 template <FixedString Label, TensorArgument X> constexpr auto debug_print(const X& x, Here at = Here::current()) {
   using T = typename X::element;
   static_assert(Label.view().size() <= 32, "tessera: the label of ts::debug_print has at most 32 characters");

@@ -26,16 +26,16 @@ class Deferring {
 };
 }  // namespace detail
 
-/// The result of f(), a model or a tensor, made of shapes and shardings alone: ts::normal, ts::zeros, ts::shard,
-/// ts::init and the factories of ts::nn that f calls on this thread allocate nothing. A tensor gets its memory and its
-/// elements when they are first read, in the shards that it has then: ts::reshard, ts::fsdp and ts::parallelize_module
-/// only change its layout, and ts::load_state_dict replaces it. Elements are those of the model without deferred_init,
-/// bit for bit; ts::shard keeps a copy of its values until then. Plans, ts::summary and memory by device need no
-/// elements.
+/// The result of f(), a model or a tensor, with shapes and shardings but without memory, so that a model may be larger
+/// than one device. While f runs, ts::normal, ts::zeros, ts::shard, ts::init and the factories of ts::nn on this thread
+/// allocate nothing. A tensor gets memory and elements when it is first read, in the sharding that it then has:
+/// ts::reshard, ts::fsdp and ts::parallelize_module only change the sharding, and ts::load_state_dict replaces the
+/// tensor. Elements are bitwise equal to those without deferred_init; ts::shard keeps a copy of its values until then.
+/// Plans, ts::summary and counts of bytes per device need no elements.
 ///
 ///     auto model = ts::deferred_init([&] { return make_gpt(key, options); });   // larger than one device
-///     auto wrapped = ts::fsdp(model, mesh);                                     // laid out
-///     auto [next, state, loss] = step(wrapped, state, x, y);                    // drawn straight into shards
+///     auto wrapped = ts::fsdp(model, mesh);                                     // split, still without memory
+///     auto [next, state, loss] = step(wrapped, state, x, y);                    // drawn directly into shards
 ///
 /// PyTorch: the meta device, torchdistx.deferred_init. JAX: jax.eval_shape. PyTorch/XLA: a virtual device.
 template <class F> auto deferred_init(const F& f) {
@@ -43,7 +43,7 @@ template <class F> auto deferred_init(const F& f) {
   return f();
 }
 
-/// Whether the elements of a tensor, or of any tensor of a model, are not there yet; of several processes, in this one.
+/// Whether a tensor, or any tensor of a model, has no elements yet in this process.
 template <class T, int Rank> bool is_deferred(const ShardedTensor<T, Rank>& x) { return !storage_of(x).is_written(); }
 template <class Model>
   requires(!Operand<Model>)

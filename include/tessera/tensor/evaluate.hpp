@@ -61,13 +61,14 @@ template <class T, int Rank> template <class E> ShardedTensor<T, Rank> Evaluate<
     ProgramCache& cache = ExpressionPrograms<E>::find(expression);
     if (const PlanLease known = recent.find(arguments)) {
       cache.count_hit();
-      return ShardedTensor<T, Rank>(run_plain(*known, arguments.tensors, arguments.numbers));
+      return ShardedTensor<T, Rank>(run_plain(*known, arguments.tensors, arguments.numbers, expression.source));
     }
     CollectLeaves collect;
     collect_expression(expression, collect);
     const PlanLease plan = executable_in(cache, collect.leaves);
     recent.add(arguments, plan);
-    return run_into<ShardedTensor<T, Rank>>(*plan, collect.leaves, [] {});
+    return run_into<ShardedTensor<T, Rank>>(
+        *plan, collect.leaves, [] {}, expression.source);
   });
 }
 
@@ -100,9 +101,9 @@ TESSERA_ONCE std::string explain_here(const Plan& plan, const CompiledProgram& c
 
 }  // namespace detail
 
-/// Runs an expression, fused and partitioned over the mesh of its tensors; the sharding of the result is propagated
-/// from theirs. Errors: those of its operations, with the expression's line. Communication: see explain(expression).
-/// Inside a traced function everything is one program: eval records the expression, and leaves a value as it is.
+/// Runs an expression as one fused program on the mesh of its tensors; the sharding of the result is propagated from
+/// theirs. In a traced function, eval records the expression as a part of the program, and returns a value unchanged.
+/// Errors: those of the operations, with the line of the expression. Communication: see explain(expression).
 template <ExprOperand E> constexpr ShardedTensor<typename E::element, E::rank> eval(const E& expression) {
   return expression;
 }

@@ -35,7 +35,7 @@ inline bool has_global_mesh() {
   const std::lock_guard lock(global.mutex);
   return global.mesh.has_value();
 }
-/// The mesh that was set last. Errors: `mesh_devices` if no mesh is set.
+/// The mesh of this process, set by set_global_mesh. Errors: `mesh_devices` if no mesh is set.
 inline Mesh global_mesh() {
   auto& global = detail::GlobalMesh::instance();
   const std::lock_guard lock(global.mutex);

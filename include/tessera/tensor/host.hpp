@@ -23,6 +23,9 @@
 #include <tessera/tensor/storage/allocate.hpp>
 #include <tessera/tensor/storage/shard_refs.hpp>
 #include <tessera/tensor/storage/storage_of.hpp>
+#if TESSERA_HAS_DEFINITIONS
+#include <tessera/runtime/executor/profile_hook.hpp>
+#endif
 
 namespace tessera {
 
@@ -44,6 +47,7 @@ template <class X> struct ExplainTracedValue {
 TESSERA_ONCE void copy_to_host(const TensorStorage& from, void* out, const kernels::Strides& strides);
 #if TESSERA_HAS_DEFINITIONS
 TESSERA_ONCE void copy_to_host(const TensorStorage& from, void* out, const kernels::Strides& strides) {
+  const runtime::ProfiledRange range(runtime::ProfiledWork::to_host, {}, from);
   const Uncounted uncounted;  // a copy to the host is no communication between devices
   const runtime::ShardRef host{out, {Shape(from.shape().size(), 0), from.shape()}, strides};
   runtime::reshard(from.dtype(), Reduction::sum, {&host, 1}, shard_refs(from));
@@ -56,8 +60,8 @@ inline void copy_to_host(const TensorStorage& from, void* out) {
 
 }  // namespace detail
 
-/// Writes all elements, row-major, to memory on the host.
-/// Errors: `host_data` if the span and the tensor differ in size, `empty_tensor` for a tensor without data.
+/// Copies all elements, row-major, to host memory. Errors: `host_data` if the span and the tensor differ in size,
+/// `empty_tensor` for a tensor without data.
 template <class T, int Rank>
 void to_host(const ShardedTensor<T, Rank>& x, std::span<std::type_identity_t<T>> out, Here at = Here::current()) {
   const TensorStorage& storage = storage_of(x);
@@ -94,8 +98,8 @@ template <SymOperand X> detail::NoResult to_host(const X&) {
   return {};
 }
 
-/// The value of a tensor with exactly one element, such as a loss, as torch.Tensor.item.
-/// Errors: `shape_mismatch` for a tensor with no or several elements.
+/// The element of a tensor with one element, such as a loss, as torch.Tensor.item. Errors: `shape_mismatch` for a
+/// tensor with no or several elements.
 template <class T, int Rank> T item(const ShardedTensor<T, Rank>& x, Here at = Here::current()) {
   const TensorStorage& storage = storage_of(x);
   if (volume(storage.shape()) != 1)

@@ -23,10 +23,10 @@ struct Key {
   friend constexpr bool operator==(const Key&, const Key&) = default;
 };
 
-/// An independent key for each n, for instance the number of a layer or of a training step.
+/// A key that depends on `key` and n. Keys for different n, such as the number of a layer or a step, are independent.
 constexpr Key fold_in(Key key, std::uint64_t n) { return Key(kernels::fold_in(key.seed, n)); }
 
-/// N independent keys, which are also independent of those that fold_in gives.
+/// N independent keys, which are also independent of the keys from fold_in.
 template <std::size_t N> constexpr std::array<Key, N> split(Key key) {
   std::array<Key, N> keys;
   // Without this step split(key)[1] would equal fold_in(key, 1).

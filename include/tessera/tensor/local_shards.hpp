@@ -29,7 +29,7 @@
 
 namespace tessera {
 
-/// What one device holds of a tensor. Devices with replicas of one shard see the same memory.
+/// The shard of one device. Devices with replicas of a shard share its memory.
 template <class T, int Rank> struct LocalShard {
   using element = T;
   static constexpr int rank = Rank;
@@ -40,8 +40,8 @@ template <class T, int Rank> struct LocalShard {
   std::span<const T> data;  ///< row-major; valid while any tensor that shares this memory exists
 };
 
-/// The shards of a tensor, in the order of the device ids: a random-access range of LocalShard that keeps the tensor
-/// alive. Of several processes, each has the shards of its own devices.
+/// The shards of a tensor on the devices of this process, ordered by device id: a random-access range of LocalShard
+/// that keeps the tensor alive.
 template <class T, int Rank> class LocalShards {
  public:
   using value_type = LocalShard<T, Rank>;
@@ -124,7 +124,7 @@ template <class T, int Rank> class LocalShards {
   std::shared_ptr<const std::vector<int>> replica_ids_;  // null for a mesh without a device order of its own
 };
 
-/// What each device of this process holds of a tensor, as addressable_shards of JAX: for (const auto& shard :
+/// The shard of each device of this process, as addressable_shards of JAX: for (const auto& shard :
 /// ts::local_shards(x)) ...
 template <class T, int Rank> LocalShards<T, Rank> local_shards(const ShardedTensor<T, Rank>& x) {
   return LocalShards<T, Rank>(x);
@@ -177,9 +177,9 @@ std::vector<LocalShard<T, Rank>> sort_shards(std::vector<LocalShard<T, Rank>> gi
 
 }  // namespace detail
 
-/// A tensor made of one shard per device of this process, in any order: the inverse of local_shards. Boxes may be
-/// empty; others are checked. Replicas must be equal bit for bit, and are stored once. Errors: `host_data` for a device
-/// without a shard or with two, for a wrong size or box, for unequal replicas.
+/// A tensor made of one shard per device of this process, in any order: the inverse of local_shards. The box of a shard
+/// may be left out; otherwise it is checked. Replicas must be bitwise equal, and are stored once. Errors: `host_data`
+/// for a device without a shard or with two, a wrong size or box, and unequal replicas.
 template <class Shards>
 auto from_local_shards(const Mesh& mesh, const PartitionSpec& spec, const Shape& shape, const Shards& shards,
                        Here at = Here::current()) {

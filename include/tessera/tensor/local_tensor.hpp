@@ -34,8 +34,8 @@ template <Element T, int Rank> struct LocalArray {
   std::span<const T> values() const { return {data, static_cast<std::size_t>(volume(shape))}; }
 };
 
-/// A separate row-major array on each device of a mesh, of one element type and rank; shapes may differ. It is what
-/// per-device code, as in torch.distributed, sees of a tensor. Copies share memory, which is never written again.
+/// A separate row-major array on each device of a mesh, for per-device code as in torch.distributed. All arrays have
+/// one element type and rank; shapes may differ. Copies share memory, which is never written again.
 template <Element T, int Rank> class LocalTensor {
  public:
   using element = T;

@@ -12,6 +12,7 @@
 #if TESSERA_HAS_DEFINITIONS
 #include <utility>
 
+#include <tessera/runtime/executor/profile_hook.hpp>
 #include <tessera/runtime/oracle/oracle_run.hpp>
 #endif
 
@@ -19,11 +20,12 @@ namespace tessera {
 
 namespace detail {
 
-/// Runs a program on one device and on its mesh, and hands differences to the innermost scope.
+/// Runs a program on one device and on its mesh, and reports differences to the innermost scope.
 TESSERA_ONCE Growable<Leaf> run_compared(runtime::Executable& executable, std::span<const Leaf> arguments);
 
 #if TESSERA_HAS_DEFINITIONS
 TESSERA_ONCE Growable<Leaf> run_compared(runtime::Executable& executable, std::span<const Leaf> arguments) {
+  const runtime::ProfiledRange range(runtime::ProfiledWork::oracle);
   runtime::OracleRun run = runtime::run_with_oracle(executable, arguments);
   add_differences(run.compared, std::move(run.differences));
   return std::move(run.results);
@@ -62,7 +64,7 @@ class OracleScope {
   detail::OracleSink* outer_;
 };
 
-/// Turns the comparison on or off for all threads: the first value that differs is an `oracle` error.
+/// Turns the comparison on or off for all threads. If it is on, the first value that differs is an `oracle` error.
 inline void set_oracle_mode(bool on) {
   detail::OracleSink::everywhere().store(on ? &detail::run_compared : nullptr, std::memory_order_release);
 }

@@ -309,8 +309,8 @@ TESSERA_ONCE std::string array_text(DType dtype, const Shape& shape, const void*
 ///     [[1.   2.5 ]
 ///      [3.   4.25]]
 ///     f32[2,2]{data,-} on mesh(data=2)
-///
-/// Of a tensor that several processes hold together, the shards of this process, each with its range of indices.
+/// If a tensor is divided among processes, this is the text of the shards of this process, each with its range of
+/// indices.
 template <class T, int Rank> std::string to_string(const ShardedTensor<T, Rank>& x, const PrintOptions& options = {}) {
   if (!x.storage())
     return concat_text(x.traced() ? "traced " : "empty ", name_of(dtype_v<T>), " tensor of rank ", Rank);

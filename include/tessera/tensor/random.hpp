@@ -93,8 +93,8 @@ ShardedTensor<T, Rank> random_tensor(const char* op, Distribution distribution, 
 }  // namespace detail
 
 /// Normal random numbers of float, double, bf16 or f16, as jax.random.normal. An element depends only on the key, the
-/// shape and its index: every mesh and spec gives the same tensor, bit for bit. Those of bf16 and f16 are the numbers
-/// of float, rounded. A shape in braces determines the rank; with a Shape object write `normal<float, 2>(...)`. Errors:
+/// shape and its index, so every mesh and spec gives the same tensor, bit for bit. Numbers of bf16 and f16 are those of
+/// float, rounded. A shape in braces determines the rank; with a Shape object write `normal<float, 2>(...)`. Errors:
 /// `option` for a negative deviation; those of `resolve` for the spec.
 ///
 ///     auto w = ts::normal<float>(ts::Key{1}, {64, 256}, mesh, {ts::none, "model"}, 0, 0.02f);
@@ -120,8 +120,8 @@ ShardedTensor<T, 0> normal(Key key, detail::NoExtents, const Mesh& mesh, const P
   return normal<T, 0>(key, Shape{}, mesh, spec, mean, stddev, at);
 }
 
-/// Random numbers uniform in [low, high), as for `normal`.
-/// Errors: `option` unless low < high and both are finite in the element type; those of `resolve` for the spec.
+/// Uniform random numbers in [low, high), otherwise as `normal`. Errors: `option` unless low < high and both are finite
+/// in the element type; those of `resolve` for the spec.
 template <Element T, int Rank>
 ShardedTensor<T, Rank> uniform(Key key, const Shape& shape, const Mesh& mesh, const PartitionSpec& spec = {},
                                computed_t<T> low = 0, computed_t<T> high = 1, Here at = Here::current()) {

@@ -18,24 +18,42 @@
 #include <tessera/tensor/storage/allocate.hpp>
 #include <tessera/tensor/storage/shard_refs.hpp>
 #include <tessera/tensor/storage/storage_of.hpp>
+#if TESSERA_HAS_DEFINITIONS
+#include <tessera/runtime/executor/profile_hook.hpp>
+#endif
 
 namespace tessera {
 
 namespace detail {
 
 /// Copies a tensor into shards of another sharding, on any mesh. Copies to another mesh are not counted.
-TESSERA_ONCE void copy_shards(const TensorStorage& from, TensorStorage& to);
+TESSERA_ONCE void copy_shards(const TensorStorage& from, TensorStorage& to, Here at);
 /// Whether one refined mesh has the sub-axes of both shardings: not for an axis of 6 cut as 2 x 3 and as 3 x 2.
 TESSERA_ONCE bool have_common_cuts(const Mesh& mesh, const Sharding& from, const Sharding& to);
 /// Adds the collectives of a reshard to the innermost CommunicationScope, if there is one.
 TESSERA_ONCE void count_reshard(const TensorStorage& from, const Sharding& to, Here at);
 
 #if TESSERA_HAS_DEFINITIONS
-TESSERA_ONCE void copy_shards(const TensorStorage& from, TensorStorage& to) {
+/// Calls f(mesh, collectives) with those of a reshard on one mesh.
+template <class F> void with_reshard_path(const TensorStorage& from, const Sharding& to, F&& f) {
+  AxisCuts cuts = from.sharding().cuts;
+  cuts.add(to.cuts);
+  const PlannedMesh mesh(from.mesh(), cuts);
+  f(mesh.refined,
+    least_cost_path(from.shape(), from.dtype(), mesh.refined, refined_sharding(from.sharding(), mesh.given, mesh.cuts),
+                    refined_sharding(to, mesh.given, mesh.cuts)));
+}
+
+TESSERA_ONCE void copy_shards(const TensorStorage& from, TensorStorage& to, Here at) {
+  runtime::ProfiledRange range(runtime::ProfiledWork::reshard, Source::from(at), from);
   if (!(from.mesh() == to.mesh())) {
     const Uncounted uncounted;
     return runtime::reshard(from.dtype(), Reduction::sum, shard_refs(to), shard_refs(from));
   }
+  if (range.is_timed())
+    with_reshard_path(from, to.sharding(), [&](const Mesh&, const Growable<CollectiveInfo>& path) {
+      for (const CollectiveInfo& collective : path) range.sent_bytes += collective.wire_bytes;
+    });
   AxisCuts cuts = from.sharding().cuts;
   cuts.add(to.sharding().cuts);
   runtime::reshard(from.dtype(), Reduction::sum, shard_refs(to, cuts), shard_refs(from, cuts));
@@ -49,30 +67,26 @@ TESSERA_ONCE bool have_common_cuts(const Mesh& mesh, const Sharding& from, const
 TESSERA_ONCE void count_reshard(const TensorStorage& from, const Sharding& to, Here at) {
   CommunicationScope* const scope = CommunicationScope::innermost();
   if (scope == nullptr) return;
-  AxisCuts cuts = from.sharding().cuts;
-  cuts.add(to.cuts);
-  const PlannedMesh mesh(from.mesh(), cuts);
-  Growable<CollectiveInfo> path = least_cost_path(from.shape(), from.dtype(), mesh.refined,
-                                                  refined_sharding(from.sharding(), mesh.given, mesh.cuts),
-                                                  refined_sharding(to, mesh.given, mesh.cuts));
-  for (CollectiveInfo& collective : path) {
-    collective.source = Source::from(at);
-    collective.why = "reshard";
-  }
-  scope->permit(
-      [&](auto&& f) {
-        for (const CollectiveInfo& collective : path) f(collective, 1);
-      },
-      [](const CollectiveInfo&) {});
-  for (const CollectiveInfo& collective : path) scope->add(mesh.refined, collective);
+  with_reshard_path(from, to, [&](const Mesh& mesh, Growable<CollectiveInfo> path) {
+    for (CollectiveInfo& collective : path) {
+      collective.source = Source::from(at);
+      collective.why = "reshard";
+    }
+    scope->permit(
+        [&](auto&& f) {
+          for (const CollectiveInfo& collective : path) f(collective, 1);
+        },
+        [](const CollectiveInfo&) {});
+    for (const CollectiveInfo& collective : path) scope->add(mesh, collective);
+  });
 }
 #endif
 
 }  // namespace detail
 
-/// The same value with another sharding, on the same mesh or another. If the sharding is equal, the result shares the
-/// memory of `x`. Communication: the cheapest sequence of collectives between the two shardings; copies to another mesh
-/// are not counted by a CommunicationScope.
+/// x with another sharding, on the same mesh or another, as jax.device_put. If the sharding is equal, the result shares
+/// the memory of x. Communication: the cheapest sequence of collectives between the two shardings; copies to another
+/// mesh are not counted by a CommunicationScope.
 ///
 ///     auto y = ts::reshard(x, {ts::none, "model"});   // [B/data, D] -> [B, D/model]
 template <class T, int Rank>
@@ -91,7 +105,7 @@ ShardedTensor<T, Rank> reshard(const ShardedTensor<T, Rank>& x, const Mesh& mesh
     detail::count_reshard(from, sharding, at);
   }
   const StoragePtr to(new TensorStorage(mesh, from.dtype(), from.shape(), sharding));
-  detail::copy_shards(from, *to);
+  detail::copy_shards(from, *to, at);
   return tensor_of<T, Rank>(to);
 }
 template <class T, int Rank>
@@ -112,8 +126,8 @@ ShardedTensor<T, Rank> reshard(const ShardedTensor<T, Rank>& x, const S& shardin
   return reshard(x, mesh, spec_of(sharding, mesh), at);
 }
 
-/// The tensor replicated on its mesh. Communication: all_gathers; none if it is replicated. Source:
-/// DTensor.full_tensor.
+/// The tensor, replicated on its mesh, as DTensor.full_tensor. Communication: all_gathers; none if it is already
+/// replicated.
 template <class T, int Rank>
 ShardedTensor<T, Rank> full_tensor(const ShardedTensor<T, Rank>& x, Here at = Here::current()) {
   return reshard(x, PartitionSpec{}, at);

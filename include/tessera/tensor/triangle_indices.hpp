@@ -36,7 +36,7 @@ ShardedTensor<T, 2> band_indices(std::string_view op, std::int64_t rows, std::in
 }  // namespace detail
 
 /// The indices of the lower triangle of a matrix, [2, count]: rows, then columns, in row-major order
-/// (torch.tril_indices). `offset` is that of ts::tril: 1 has the diagonal above the main one too, -1 not even the main
+/// (torch.tril_indices). `offset` is that of ts::tril: 1 includes the diagonal above the main one, -1 excludes the main
 /// one. T is an integer type, by default i64, as in PyTorch. Errors: dim_range for negative extents.
 ///
 ///     const auto below = ts::tril_indices(3, 3, mesh);   // (0,0) (1,0) (1,1) (2,0) (2,1) (2,2)

@@ -14,9 +14,8 @@
 
 namespace tessera {
 
-/// Writes to a tensor in place: calls f(box, values) for each distinct shard of this process, with its row-major
-/// elements as a span. Copies of the tensor keep their values: memory that is shared with them is copied before it is
-/// written.
+/// Writes to a tensor in place: calls f(box, values) for each distinct shard of this process, where `values` is a span
+/// of its row-major elements. Copies of the tensor keep their values: shared memory is copied before it is written.
 ///
 ///     ts::update_shards(x, [](const ts::Box& box, std::span<float> values) { ... });
 template <class T, int Rank, class F> void update_shards(ShardedTensor<T, Rank>& x, F&& f) {
@@ -37,8 +36,8 @@ template <class T, int Rank, class F> void update_shards(ShardedTensor<T, Rank>&
 }
 
 /// Replaces the elements of a tensor by one shard per device, in any order, as local_shards returns them. The sharding
-/// stays; copies of the tensor keep their values.
-/// Errors: `host_data` for a device without a shard or with two, for a wrong size or box, for unequal replicas.
+/// does not change; copies of the tensor keep their values. Errors: `host_data` for a device without a shard or with
+/// two, for a wrong size or box, for unequal replicas.
 template <class T, int Rank, class Shards>
 void load_local_shards(ShardedTensor<T, Rank>& x, const Shards& shards, Here at = Here::current()) {
   const TensorStorage& storage = storage_of(x);

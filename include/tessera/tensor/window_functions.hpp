@@ -33,10 +33,10 @@ ShardedTensor<T, 1> window_function(std::string_view op, std::int64_t n, const M
 inline double cosine_of_turn(double t) { return std::cos(2 * ops::pi * t); }
 }  // namespace detail
 
-/// Windows of n points (torch.hann_window, hamming_window, blackman_window, bartlett_window, kaiser_window): of float
-/// by default, `hann_window<double>(n, mesh)`. By default periodic, as a Fourier transform needs it: without the last
-/// of n + 1 points; otherwise symmetric, as of scipy.signal with sym=True. One point is 1. They are arguments of a
-/// program like other tensors. Errors: dim_range for a negative n.
+/// Window functions of n points (torch.hann_window, hamming_window, blackman_window, bartlett_window, kaiser_window):
+/// float by default, or `hann_window<double>(n, mesh)`. By default they are periodic, for Fourier transforms: the first
+/// n of n + 1 points; otherwise symmetric, as scipy.signal with sym=True. A single point is 1. They are stored tensors:
+/// pass them to a program as arguments. Errors: dim_range for a negative n.
 ///
 ///     const auto window = ts::hann_window(512, mesh);   // sin^2(pi i / 512)
 template <Element T = float>

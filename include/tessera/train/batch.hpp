@@ -12,7 +12,7 @@
 
 namespace tessera::train::detail {
 
-/// Calls f(before, batch): a tuple's items are arguments of their own, a struct is one argument.
+/// Calls f(before, batch). Each item of a tuple is an argument; a struct is one argument.
 template <class F, class Batch, class... Before>
 decltype(auto) call_with_batch(F&& f, const Batch& batch, Before&&... before) {
   if constexpr (tessera::detail::is_tuple_v<Batch>)

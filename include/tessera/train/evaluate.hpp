@@ -13,7 +13,7 @@
 namespace tessera::train {
 
 /// The mean of metric(model, batch...) over the rows of all batches of one epoch. The metric is a compiled function
-/// that gives a tensor of one element, the mean over the rows of a batch; a last batch with fewer rows counts less.
+/// that returns a tensor of one element, the mean over the rows of a batch; batches are weighted by their rows.
 ///
 ///     constexpr auto accuracy = ts::compile([](auto model, auto x, auto labels) {
 ///       return ts::mean(ts::cast<float>(ts::equal(ts::argmax<1>(model(x)), labels)));

@@ -14,9 +14,9 @@
 
 namespace tessera::train {
 
-/// What a hook of fit() gets after each step. A hook that sets `stop` ends training.
+/// The argument of a hook that fit() calls after each step. A hook that sets `stop` ends training.
 struct StepReport {
-  std::int64_t step = 0;   ///< how many steps the state was trained for, this one included
+  std::int64_t step = 0;   ///< the number of steps that the state was trained for, including this one
   std::int64_t epoch = 1;  ///< of this call of fit(), counted from 1
   std::int64_t rows = 0;   ///< of the batch: the extent of dim 0 of its first tensor
   StepMetrics metrics;
@@ -26,19 +26,20 @@ struct StepReport {
   bool stop = false;
 };
 
-/// What a hook of fit() gets after each epoch. A hook that sets `stop` ends training.
+/// The argument of a hook that fit() calls after each epoch. A hook that sets `stop` ends training.
 struct EpochReport {
   std::int64_t epoch = 0, steps = 0, rows = 0;  ///< steps and rows of this epoch
   double loss = 0;                              ///< the mean over rows
   bool stop = false;
 };
 
-/// When fit() ends, and what it calls. Without `steps` it ends after `epochs`, 1 by default; with both, after whichever
-/// comes first.
+/// When fit() ends, and what it calls. Without `steps`, it ends after `epochs`, by default 1; with both, after the
+/// first of them.
 struct FitOptions {
   std::int64_t epochs = 0;  ///< passes over the batches; 0: as many as `steps` take
-  std::int64_t steps = 0;   ///< ends when the state was trained for so many steps in all; 0: when the epochs end
-  /// The learning rate of a step, counted from 0, such as optim::warmup_cosine; empty: that of the optimizer stays.
+  std::int64_t steps = 0;   ///< ends when the state was trained for this total of steps; 0: when the epochs end
+  /// The learning rate of a step, counted from 0, such as optim::warmup_cosine; empty: the learning rate is not
+  /// changed.
   std::function<double(std::int64_t step)> learning_rate{};
   std::function<void(StepReport&)> after_step{};    ///< for progress, logs, checkpoints
   std::function<void(EpochReport&)> after_epoch{};  ///< for evaluations
@@ -58,15 +59,15 @@ template <class State> void set_learning_rate(State& state, double rate, Here at
 }
 }  // namespace detail
 
-/// A training loop: calls step(state, batch...) for the batches of each epoch, which returns StepMetrics, and hooks in
-/// between. A loop by hand can do the same.
+/// A training loop: calls step(state, batch...), which returns StepMetrics, for the batches of each epoch, and calls
+/// hooks after steps and epochs.
 ///
 ///     ts::train::fit(state, step, loader, {.epochs = 3, .after_step = ts::train::PrintProgress()});
-///
-/// `batches` is a DataLoader, or another range; an epoch is one loop over it. Items of a tuple are arguments of their
-/// own. The state is a TrainState, or a struct of your own with a field `step` that `step` counts up, and for a
-/// schedule `optimizer.learning_rate`. Errors: option for negative numbers, and for an epoch without batches; what a
-/// step, a hook or the loader throws, after which the state is that of the last step. Communication: that of the steps.
+/// `batches` is a DataLoader, or another range; an epoch is one loop over it. Each item of a tuple is an argument of
+/// the step. The state is a TrainState, or your own struct with a field `step` that the step increments, and, for a
+/// schedule, `optimizer.learning_rate`. Errors: option for negative numbers, and for an epoch without batches;
+/// exceptions of a step, a hook or the loader, after which the state is that after the last completed step.
+/// Communication: that of the steps.
 template <class State, class Step, class Batches>
 void fit(State& state, const Step& step, Batches&& batches, const FitOptions& options = {}, Here at = Here::current()) {
   using Clock = std::chrono::steady_clock;

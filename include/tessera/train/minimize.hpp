@@ -24,7 +24,7 @@
 
 namespace tessera::train {
 
-/// What the hook of minimize() gets after each iteration. A hook that sets `stop` ends it.
+/// The argument of a hook that minimize() calls after each iteration. A hook that sets `stop` ends the search.
 struct MinimizeReport {
   int iteration = 0;            ///< counted from 1
   int evaluations = 0;          ///< calls of the objective until now
@@ -37,15 +37,15 @@ struct MinimizeReport {
 /// When minimize() ends. The defaults of tolerances and line search are those of torch.optim.LBFGS.
 struct MinimizeOptions {
   int max_iterations = 100;
-  int max_evaluations = 0;           ///< no iteration begins after so many; 0: 5/4 of max_iterations
-  double learning_rate = 1;          ///< the rate that each line search tries first; that of the first one is shorter
+  int max_evaluations = 0;   ///< no iteration begins after this number; 0: 5/4 of max_iterations
+  double learning_rate = 1;  ///< the first rate of each line search; the first line search begins with a smaller one
   double gradient_tolerance = 1e-7;  ///< ends where no element of the gradient is larger
   double change_tolerance = 1e-9;    ///< ends where the loss or all parameters change by less than this
   WolfeConditions line_search{};
   std::function<void(MinimizeReport&)> after_iteration{};
 };
 
-/// What minimize() returns.
+/// The result of minimize().
 template <class Model> struct Minimum {
   Model model;
   double loss = 0, largest_gradient = 0;
@@ -131,18 +131,17 @@ struct Largest {
 
 }  // namespace detail
 
-/// The model with the least loss near `model`, by L-BFGS with a line search that meets the strong Wolfe conditions: for
-/// losses of a whole data set, not of batches. `objective(model)` returns the loss, a tensor of one element, and its
-/// gradient: a compiled function, or one that calls a compiled function with the data:
+/// Minimizes the loss of a whole data set (not of batches), starting at `model`, by L-BFGS with a line search that
+/// meets the strong Wolfe conditions. `objective(model)` returns the loss, a tensor of one element, and its gradient.
+/// It is a compiled function, or a function that calls a compiled function with the data:
 ///
 ///     constexpr auto objective = ts::compile(
 ///         [](auto model, auto x, auto t) { return ts::value_and_grad(loss)(model, x, t); });
 ///     const auto found = ts::train::minimize(model, [&](const auto& m) { return objective(m, x, t); });
 ///     model = found.model;                                  // found.loss, found.converged, ...
-///
-/// The direction is that of ts::lbfgs, of the last `History` steps. These are the numbers of one call of `step` of
-/// torch.optim.LBFGS with line_search_fn="strong_wolfe", max_iter of max_iterations and history_size of History.
-/// Unlike PyTorch, a loss that is NaN counts as infinite, so that the line search steps back from it. Memory: 2 History
+/// The direction is that of ts::lbfgs, from the last `History` steps. Results are those of one call of `step` of
+/// torch.optim.LBFGS with line_search_fn="strong_wolfe", max_iter=max_iterations and history_size=History, except that
+/// a NaN loss counts as infinite, so that the line search steps back from it. Memory: 2 History
 /// + 6 models. Errors: `option` for negative limits and tolerances, a rate that is not above 0, and constants of the
 /// line search that are not 0 < c1 < c2 < 1; `structure` for a model without parameters; those of the objective.
 /// Communication: 3 History + 6 all_reduces of a rank-0 tensor for each iteration, one for each evaluation, and that of

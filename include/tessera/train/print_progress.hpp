@@ -15,7 +15,7 @@ namespace tessera::train {
 /// A hook that prints a line after the first step, and after every `every` steps:
 ///
 ///     step 200  epoch 2  loss 0.0891  norm 0.417  rate 0.0009  12345 rows/s
-/// The speed is that since the last line, with the time for loading. `norm` and `rate` are there if steps clip, and if
+/// The speed is that since the last line, including the time for loading. `norm` is printed if steps clip, `rate` if
 /// there is a schedule.
 class PrintProgress {
  public:

@@ -14,9 +14,8 @@ namespace tessera::train {
 template <class Model, class Optimizer>
 using OptimizerState = decltype(optim::init_state(std::declval<const Optimizer&>(), std::declval<const Model&>()));
 
-/// What a training step changes, as flax.training.train_state.TrainState: a model, the hyper-parameters and the state
-/// of its optimizer, and how many steps it was trained for. Make it with train_state(). To save it, save `model`,
-/// `state` and `step`.
+/// The state of a training, as flax.training.train_state.TrainState: a model, the hyper-parameters and the state of its
+/// optimizer, and the number of steps. Make it with train_state(). To save it, save `model`, `state` and `step`.
 template <class Model, class Optimizer> struct TrainState {
   Model model;
   Optimizer optimizer;  ///< an optim::AdamW, optim::Sgd, ...; a learning rate may be changed between steps
@@ -25,7 +24,7 @@ template <class Model, class Optimizer> struct TrainState {
   std::int64_t step = 0;
 };
 
-/// A model that was not trained yet; with ZeroRedundancy the state of the optimizer is split over an axis. Errors and
+/// The initial TrainState of a model. With ZeroRedundancy the optimizer state is split over an axis. Errors and
 /// communication: those of optim::init_state.
 ///
 ///     auto state = ts::train::train_state(model, ts::optim::AdamW{.learning_rate = 1e-3});

@@ -20,16 +20,16 @@
 
 namespace tessera::train {
 
-/// What a training step computes. Part of its type, since it decides what is traced.
+/// Options of a training step. They are a template argument, since they change the traced program.
 struct TrainStepOptions {
-  /// Gradients are means over so many parts of the batch, which are computed one after the other, see
-  /// optim::accumulate. Of a loss that is a mean over rows; the number divides the rows.
+  /// The number of microbatches of a batch, which are computed one after the other, see optim::accumulate. It must
+  /// divide the number of rows, and the loss must be a mean over rows.
   int microbatches = 1;
   /// Whether gradients are scaled to a global norm of at most TrainState::max_norm.
   bool clip = false;
 };
 
-/// What a training step returns.
+/// The result of a training step.
 struct StepMetrics {
   double loss = 0;
   double gradient_norm = 0;  ///< before clipping; 0 for a step that does not clip
@@ -64,8 +64,8 @@ template <TrainStepOptions options, class Loss> class TrainStep {
  public:
   constexpr explicit TrainStep(Source source) : program_(source) {}
 
-  /// Trains a TrainState by one batch, in place. Errors: those of the program; the state is unchanged, or else empty,
-  /// as with arguments of a compiled function that are moved in.
+  /// Trains a TrainState with one batch, in place. Errors: those of the program; the state is then unchanged or empty,
+  /// as the moved arguments of a compiled function.
   template <class State, class... Batch> StepMetrics operator()(State& state, const Batch&... batch) const {
     auto made = program_(std::move(state.model), std::move(state.state), state.optimizer, state.max_norm, batch...);
     state.model = std::move(std::get<0>(made));

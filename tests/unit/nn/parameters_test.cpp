@@ -66,7 +66,7 @@ auto tokens_on(const nn::ShardingStrategy& strategy) {
 
 constexpr auto loss_of = [](const auto& model, const auto& x) { return ts::cross_entropy(model(x), x); };
 
-// docs/nn.md, "Weights that are tied": one tensor with two uses. Its gradient is the sum of those of two tensors.
+// docs/nn.md, "Tied weights": one tensor with two uses. Its gradient is the sum of those of two tensors.
 TEST(Tying, AddsTheGradientsOfBothUses) {
   const nn::ShardingStrategy strategy = nn::fsdp_tensor_parallel(ts::Mesh({{"data", 2}, {"model", 2}}));
   const Tied tied = make_tied(strategy);

@@ -242,7 +242,7 @@ TEST(ReferenceOfPyTorch, OptimizersOverTwentySteps) {
                                     .threshold = 0.1,
                                     .relative = false,
                                     .cooldown = 2,
-                                    .least = 0.01});
+                                    .min_rate = 0.01});
   all.check_plateau(
       "plateau_abs",
       {.factor = 0.3, .patience = 1, .threshold = 0.5, .relative = false, .cooldown = 1, .epsilon = 1e-3});

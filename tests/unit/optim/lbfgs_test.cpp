@@ -65,7 +65,7 @@ template <class Config> void expect_equal_on_meshes(const Config& config, int st
 TEST(Lbfgs, FindsTheLeastValueOfAQuadraticFunction) { expect_equal_on_meshes(ts::optim::Lbfgs{}, 40, 1e-10); }
 TEST(Rprop, FindsTheLeastValueOfAQuadraticFunction) { expect_equal_on_meshes(ts::optim::Rprop{}, 60, 1e-4); }
 TEST(Asgd, LessensAQuadraticFunction) {
-  expect_equal_on_meshes(ts::optim::Asgd{.learning_rate = 0.02, .start = 10}, 60, 1e-1);
+  expect_equal_on_meshes(ts::optim::Asgd{.learning_rate = 0.02, .t0 = 10}, 60, 1e-1);
 }
 
 /// Rosenbrock's function of two numbers, with a valley along x^2 = y to its least value at (1, 1).

@@ -78,7 +78,7 @@ TEST(StateDict, RefusesWhatDoesNotFit) {
       },
       shape_mismatch, "the model has f32[6,20], the dict f32[20,6]");
   refused(
-      full, [](auto& d) { d[0].bytes.pop_back(); }, shape_mismatch, "479 bytes");
+      full, [](auto& d) { d[0].bytes.pop_back(); }, structure, "a part has 479 bytes, not those of its box");
   refused(
       parts, [](auto& d) { d.erase(d.begin() + 1); }, structure, "up.weight: no part has the element 10 of f32[6,20]");
   refused(

@@ -2,13 +2,19 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
+#include <filesystem>
 #include <string>
 #include <string_view>
+#include <tuple>
+#include <vector>
 
 #include "../../support/page.hpp"
+#include "../../support/scratch_folder.hpp"
 #include <gtest/gtest.h>
 
+#include <tessera/data/checkpoint_manager.hpp>
 #include <tessera/data/data.hpp>
+#include <tessera/tensor/deferred_init.hpp>
 #include <tessera/tessera.hpp>
 #include <tessera/train/train.hpp>
 
@@ -70,6 +76,55 @@ TEST(TrainingLoopDoc, TrainsAndPrints) {
     EXPECT_NE(page.find("    " + printed.substr(begin, digits - begin)), std::string::npos) << printed;
     begin = end + 1;
   }
+}
+
+/// Makes a folder the current one.
+class InFolder {
+ public:
+  explicit InFolder(const std::filesystem::path& folder) { std::filesystem::current_path(folder); }
+  ~InFolder() { std::filesystem::current_path(before_); }
+
+ private:
+  std::filesystem::path before_ = std::filesystem::current_path();
+};
+
+TEST(TrainingLoopDoc, GoesOnFromACheckpoint) {
+  const ScratchFolder folder;
+  const InFolder in_folder(folder.path);
+  const auto make_model = [](const ts::Key& key, const ts::Mesh& mesh) {
+    const nn::ShardingStrategy strategy = nn::fsdp(mesh);
+    return Model{nn::linear(key, 10, 16, strategy), nn::linear(key, 16, 10, strategy)};
+  };
+  const ts::Mesh mesh({{"data", 2}});
+  constexpr auto step = ts::train::train_step(
+      [](const auto& m, const auto& x, const auto& labels) { return ts::cross_entropy(m(x), labels); });
+  std::vector<float> trained;
+  for (int job = 0; job < 2; ++job) {  // the second has nothing left to train
+    auto state = ts::train::train_state(make_model(ts::Key(1), mesh), ts::optim::AdamW{});
+    auto loader = loader_of(mesh, 120, 1);
+    // clang-format off
+    ts::CheckpointManager checkpoints("runs/digits", {.save_interval_steps = 100, .max_to_keep = 3});
+    if (const auto latest = checkpoints.latest_step()) {
+      std::tie(state.model, state.optimizer, state.state) =
+          checkpoints.restore(*latest, std::tuple(state.model, state.optimizer, state.state));
+      state.step = *latest;
+    }
+    ts::train::fit(state, step, loader, {.steps = 300, .after_step = [&](ts::train::StepReport& report) {
+                     checkpoints.save(report.step, std::tuple(state.model, state.optimizer, state.state));
+                   }});
+    checkpoints.wait_until_finished();
+    // clang-format on
+    EXPECT_EQ(checkpoints.all_steps(), (std::vector<std::int64_t>{100, 200, 300}));
+    EXPECT_EQ(state.step, 300);
+    if (job == 0) trained = ts::to_host(state.model.up.weight);
+    EXPECT_EQ(ts::to_host(state.model.up.weight), trained);
+  }
+  ts::save_checkpoint(make_model(ts::Key(2), mesh), "runs/digits/300");
+  // clang-format off
+    auto model = ts::deferred_init([&] { return make_model(ts::Key(0), mesh); });
+    model = ts::load_checkpoint(model, "runs/digits/300");
+  // clang-format on
+  EXPECT_EQ(ts::to_host(model.up.weight), ts::to_host(make_model(ts::Key(2), mesh).up.weight));
 }
 
 TEST(TrainingLoopDoc, TakesAStateOfYourOwn) {

@@ -44,8 +44,8 @@ template <ParameterKind Kind> struct Bernoulli {
 
 }  // namespace formulas
 
-/// 1 with a probability, otherwise 0 (torch.distributions.Bernoulli). Of logits everything is accurate where the
-/// probability is near 0 or 1; of probabilities log_prob(1) is -infinity at 0. Samples have the element type of the
+/// 1 with a given probability, otherwise 0 (torch.distributions.Bernoulli). With logits, results are accurate also for
+/// probabilities near 0 or 1; with probabilities, log_prob(1) is -infinity at 0. Samples have the element type of the
 /// parameter; ts::bernoulli draws bools.
 ///
 ///     const auto gate = ts::distributions::Bernoulli(ts::distributions::Logits(x));

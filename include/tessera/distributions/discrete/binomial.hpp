@@ -43,8 +43,8 @@ template <ParameterKind Kind> struct Binomial {
 
 }  // namespace formulas
 
-/// How many of `total_count` trials succeed, given the probability of success (torch.distributions.Binomial). Samples
-/// are drawn inside of a traced function only, as by ts::binomial.
+/// The number of successes in `total_count` trials, given the probability of success (torch.distributions.Binomial).
+/// Samples are drawn only in a traced function, as by ts::binomial.
 template <Operand TotalCount, Operand Parameter, ParameterKind Kind>
 struct Binomial : Univariate<Binomial<TotalCount, Parameter, Kind>, formulas::Binomial<Kind>> {
   TotalCount total_count;

@@ -79,7 +79,7 @@ template <Operand Parameter, ParameterKind Kind> struct Categorical {
     return call<tessera::detail::RowFormulaTag<formulas::CategoricalLogProbs<Kind>, false>>(Source::from(at),
                                                                                             parameter);
   }
-  /// The logarithm of the probability of each index of x [...]; -infinity for what is no index.
+  /// The logarithm of the probability of each index of x [...]; -infinity for an index out of range.
   template <TensorArgument X> constexpr auto log_prob(const X& x, Here at = Here::current()) const {
     static_assert(std::is_integral_v<typename X::element>,
                   "tessera: the values of ts::distributions::Categorical are integers; those of OneHotCategorical are "
@@ -92,7 +92,7 @@ template <Operand Parameter, ParameterKind Kind> struct Categorical {
   constexpr auto entropy(Here at = Here::current()) const {
     return call<tessera::detail::RowFormulaTag<formulas::CategoricalEntropy<Kind>, true>>(Source::from(at), parameter);
   }
-  /// The most probable index, [...] i32; the first where there are several.
+  /// The most probable index, [...] i32; the first one if there are several.
   constexpr auto mode(Here at = Here::current()) const { return argmax<-1>(parameter, at); }
   template <std::uint32_t Stream = 0, class Key>
   constexpr auto sample(const Key& key, Here at = Here::current()) const {

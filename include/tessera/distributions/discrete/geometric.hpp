@@ -40,7 +40,7 @@ template <ParameterKind Kind> struct Geometric {
 
 }  // namespace formulas
 
-/// How many trials fail before the first success, 0, 1, ... (torch.distributions.Geometric), given the probability of
+/// The number of failures before the first success, 0, 1, ... (torch.distributions.Geometric), given the probability of
 /// success. ts::geometric counts the success too, as jax.random.geometric.
 template <Operand Parameter, ParameterKind Kind>
 struct Geometric : Univariate<Geometric<Parameter, Kind>, formulas::Geometric<Kind>> {

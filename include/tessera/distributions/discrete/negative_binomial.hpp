@@ -42,9 +42,9 @@ template <ParameterKind Kind> struct NegativeBinomial {
 
 }  // namespace formulas
 
-/// How many trials succeed before `total_count` fail (torch.distributions.NegativeBinomial), given the probability of
-/// success; the count may be a fraction. Samples are drawn inside of a traced function only, as Poisson draws of gamma
-/// draws.
+/// The number of successes before `total_count` failures (torch.distributions.NegativeBinomial), given the probability
+/// of success; the count may be a fraction. Samples are drawn only in a traced function, as Poisson samples with gamma
+/// distributed rates.
 template <Operand TotalCount, Operand Parameter, ParameterKind Kind>
 struct NegativeBinomial : Univariate<NegativeBinomial<TotalCount, Parameter, Kind>, formulas::NegativeBinomial<Kind>> {
   TotalCount total_count;

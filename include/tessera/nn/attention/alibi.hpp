@@ -9,9 +9,9 @@
 
 namespace tessera::nn {
 
-/// The slopes of ALiBi, one for each head: 2^(-8 / n), 2^(-16 / n), ..., 2^-8 for n heads, n a power of 2. For another
-/// n those of the next lower power of 2, then every second one of the next higher. Errors: option unless n is positive.
-/// Source: Press et al., 2108.12409.
+/// The slopes of ALiBi, one for each head: 2^(-8 / n), 2^(-16 / n), ..., 2^-8 for n heads, if n is a power of 2. For
+/// another n they are the slopes of the next lower power of 2, then every second slope of the next higher one. Errors:
+/// option unless n is positive. Source: Press et al., 2108.12409.
 inline std::vector<float> alibi_slopes(int heads) {
   if (heads < 1) fail(errc::option, "[alibi_slopes] number of heads: ", heads, " is not positive");
   int power = 1;

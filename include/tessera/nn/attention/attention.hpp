@@ -29,8 +29,8 @@ struct CausalAttention {
   }
 };
 
-/// Multi-head self-attention: x [batch, time, features] to a result of the same shape. Causal; another `Kernel`, a type
-/// without members, computes attention in another way, such as a window of keys or context parallelism:
+/// Multi-head self-attention of x [batch, time, features], with a result of the same shape. It is causal; another
+/// `Kernel`, a type without members, computes another attention, such as a window of keys or context parallelism:
 ///
 ///     struct Ring {
 ///       constexpr auto operator()(const auto& q, const auto& k, const auto& v) const {
@@ -38,24 +38,21 @@ struct CausalAttention {
 ///       }
 ///     };
 ///     ts::nn::Attention<float, true, Ring> attention;
-///
-/// `attention.cached(x, cache, position)` attends from the positions from `position` on, and gives (result, new cache):
-/// it writes keys and values of x into a KvCache and attends to all before them there, so that the results are those of
-/// `attention` of all positions at once. The position is a Scalar, so that every step runs the same plan, or an integer
-/// tensor of rank 0, such as the index of a ts::fori_loop; then keys and values are copied once more. Positions behind
-/// the context of the cache overwrite its last ones. A kernel of your own needs a `cached` for it, for example of 256
-/// keys:
+/// `attention.cached(x, cache, position)` is for generation: x are the new tokens, of which the first has the given
+/// position. It returns (result, new cache): it writes keys and values of x into a KvCache and attends to all positions
+/// up to each token, so results are those of `attention` of all positions at once. The position is a Scalar, so that
+/// every step runs the same plan, or an integer tensor of rank 0, such as the index of a ts::fori_loop; then keys and
+/// values are copied once more. Positions beyond the context of the cache overwrite its last ones. For `cached`, your
+/// own kernel needs a function such as this one, with a window of 256 keys:
 ///
 ///     constexpr auto cached(const auto& q, const auto& k, const auto& v, const auto& cache, const auto& at) const {
 ///       const auto next = cache.updated(k, v, at);
 ///       return std::tuple(ts::band_attention(q, next.keys, next.values, 255, 0, at), next);
 ///     }
-///
-/// `Projection` is the type of both linear layers: LoraLinear, or one of your own, which is called with a tensor.
-///
-/// One weight computes queries, keys and values. Its columns are ordered (head, q/k/v, width), so that a mesh axis that
-/// shards the columns shards heads. Communication: with sharded heads, an all_reduce of the result; with split times
-/// the keys and values are gathered. Errors: shape_mismatch unless the number of heads divides the features. Source:
+/// `Projection` is the type of both linear layers, such as LoraLinear or your own, which is called with a tensor.
+/// One weight computes queries, keys and values. Its columns are ordered (head, q/k/v, width), so a mesh axis that
+/// splits the columns splits heads. Communication: with split heads, an all_reduce of the result; with a split time
+/// dim, keys and values are gathered. Errors: shape_mismatch unless the number of heads divides the features. Source:
 /// Vaswani et al., 1706.03762.
 template <Element T = float, bool Bias = true, class Kernel = CausalAttention, class Projection = Linear<T, Bias>>
 struct Attention {

@@ -23,17 +23,17 @@
 #include <tessera/ops/indexing/dynamic_slice.hpp>
 #include <tessera/tensor/creation.hpp>
 
-// Keys and values that attention keeps from token to token.
+// Caches of keys and values, for generation token by token.
 
 namespace tessera::nn {
 
-/// Keys and values of the positions that a layer has seen: [batch, context, heads, width], where heads are those of the
-/// keys. A plain struct; the layers of a Stack have a Stack<KvCache<>>: see nn::cached.
+/// Keys and values of the positions that a layer has seen, each [batch, context, key heads, width]. A plain struct; the
+/// caches of a Stack of layers are a Stack<KvCache<>>, see nn::cached.
 template <Element T = float> struct KvCache {
   ShardedTensor<T, 4> keys, values;
 
   static constexpr std::array field_names{"keys", "values"};
-  /// With those of the positions from `position` on in their places: k, v [batch, time, heads, width]. Inside a traced
+  /// The cache with k and v [batch, time, heads, width] written at the positions from `position` on. In a traced
   /// function.
   constexpr KvCache updated(const auto& k, const auto& v, const auto& position) const {
     return {tessera::detail::settle(dynamic_update_slice<1>(keys, k, position)),
@@ -41,7 +41,7 @@ template <Element T = float> struct KvCache {
   }
 };
 
-/// An empty cache for `context` positions. Its heads are sharded as column weights shard theirs, its batch as tokens.
+/// An empty cache for `context` positions. Heads are sharded as in column weights, the batch as in tokens.
 template <Element T = float>
 KvCache<T> kv_cache(Extent batch, Extent context, Extent heads, Extent width, const ShardingStrategy& strategy) {
   const auto entry = [](const PartitionSpec& spec, std::size_t d) {
@@ -95,14 +95,14 @@ constexpr auto cached_attention(const Q& q, const auto& k, const auto& v, const 
 
 }  // namespace detail
 
-/// Inside a traced function: the layers of a Stack with a cache for each, `layer.cached(x, cache, position)` one after
-/// the other; gives (x, the new caches). For Block, GatedBlock, LlamaBlock, and layers of your own with such a
-/// function. x [batch, time, features] are the new tokens, and `position` is that of the first: a Scalar or a number,
-/// so that every step runs the same plan, or an integer tensor of rank 0, such as the index of a loop.
+/// In a traced function: calls `layer.cached(x, cache, position)` of each layer of a Stack with the cache of that
+/// layer, and returns (x, the new caches). For Block, GatedBlock, LlamaBlock, and your own layers with such a function.
+/// x [batch, time, features] are the new tokens, and `position` is that of the first: a Scalar or a number, so that
+/// every step runs the same plan, or an integer tensor of rank 0, such as the index of a loop.
 ///
 ///     const auto [y, next] = ts::nn::cached(blocks, x, caches, position);
-/// A layer that attends to a memory too (DecoderLayer) takes the keys and values of the memory, which keys_and_values
-/// computes once for a sequence, and a mask [batch, keys] if some of the memory is padding:
+/// A layer with cross-attention (DecoderLayer) also takes the keys and values of the memory, which keys_and_values
+/// computes once per sequence, and a mask [batch, keys] if some of the memory is padding:
 ///
 ///     const auto known = ts::nn::keys_and_values(layers, memory);
 ///     const auto [y, next] = ts::nn::cached(layers, x, caches, position, known, memory_mask);
@@ -135,8 +135,8 @@ constexpr auto cached(const Stack<Layer>& layers, const X& x, const Stack<Cache>
   return scan(step, x, std::tuple(layers, caches, memory), {}, at);
 }
 
-/// Inside a traced function: the keys and values of memory [batch, keys, features] of each layer of a Stack, which
-/// `layer.keys_and_values(memory)` makes, as a Stack<KvCache>. See nn::cached.
+/// In a traced function: `layer.keys_and_values(memory)` of each layer of a Stack, for a memory [batch, keys,
+/// features], as a Stack<KvCache>. See nn::cached.
 template <class Layer, TensorOperand Memory>
 constexpr auto keys_and_values(const Stack<Layer>& layers, const Memory& memory, Here at = Here::current()) {
   const tessera::detail::LayerCall call(at, memory);

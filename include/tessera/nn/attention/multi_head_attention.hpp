@@ -24,8 +24,8 @@
 
 namespace tessera::nn {
 
-/// Multi-head attention, as torch.nn.MultiheadAttention with batch_first: x [batch, time, features] to a result of the
-/// same shape.
+/// Multi-head attention of x [batch, time, features], with a result of the same shape, as torch.nn.MultiheadAttention
+/// with batch_first.
 ///
 ///     attention(x)                        // to all positions of x
 ///     attention.causal(x)                 // to those up to its own
@@ -34,17 +34,15 @@ namespace tessera::nn {
 ///     attention.masked(x, memory, mask)   // to the keys where mask [batch, keys] is true; 0 if there is none
 ///     attention.biased(x, memory, bias)   // with a bias or mask [batch, heads, time, keys] or less, see ts::attention
 ///     attention.cached(x, cache, position)   // causal, with a cache of the positions before, as that of nn::Attention
+/// Instead of the memory you can pass its keys and values, `attention.keys_and_values(memory)`, a KvCache that is
+/// computed once for all tokens that attend to the memory. `Projection` is the type of the linear layers, such as
+/// LoraLinear or your own.
 ///
-/// In place of the memory its keys and values can be given, `attention.keys_and_values(memory)`, a KvCache that is
-/// computed once for all tokens that attend to the memory. `Projection` is the type of the linear layers: LoraLinear,
-/// or one of your own.
-///
-/// In training each of these but those with a cache takes an nn::layer_dropout as its last argument, which drops
-/// probabilities, as `dropout` of PyTorch: `attention.causal(x, ts::nn::layer_dropout(0.1, key))`. The probabilities
-/// are then in memory, see ts::attention_dropout.
-///
+/// In training, each of these functions except `cached` takes an nn::layer_dropout as its last argument, which drops
+/// attention probabilities, as `dropout` of PyTorch: `attention.causal(x, ts::nn::layer_dropout(0.1, key))`. The
+/// probabilities are then stored, see ts::attention_dropout.
 /// PyTorch's parameters: the rows of `in_proj_weight` are the transposes of the weights of query, key and value, in
-/// this order. Communication: with the columns of these sharded, heads are sharded, and the result is an all_reduce.
+/// this order. Communication: with split columns of these weights, heads are split, and the result is all-reduced.
 /// Errors: shape_mismatch unless the number of heads divides the features. Source: Vaswani et al., 1706.03762.
 template <Element T = float, bool Bias = true, class Projection = Linear<T, Bias>> struct MultiHeadAttention {
   Projection query, key, value;  ///< [features, heads * width]

@@ -19,16 +19,16 @@
 
 namespace tessera::nn {
 
-/// The bias of T5's attention: a learned number for each head and each bucket of distances between a query and a key.
+/// The attention bias of T5: a learned number for each head and each bucket of distances between a query and a key.
 /// `bias(x, memory)` of queries x [batch, time, ...] and keys [batch, keys, ...] is [heads, time, keys], for
 /// ts::attention with a bias:
 ///
 ///     ts::attention(q, k, v, bias(x, x), 1.0)
-/// Half of the buckets are for keys behind the query, unless `Bidirectional` is false, as in a decoder: then such keys
-/// have the bucket of distance 0. Of the others, half are for the distances 0, 1, 2, ...; each of the rest is for as
-/// many times larger distances as the one before, the last one for all from `distance` on. Memory: [time, keys, heads],
-/// the same for the whole batch. Inside a traced function. Communication: none for replicated tables and tables split
-/// by head. Source: Raffel et al., 1910.10683, as T5Attention of Hugging Face.
+/// Half of the buckets are for keys after the query, unless `Bidirectional` is false, as in a decoder: then these keys
+/// have the bucket of distance 0. Half of the other buckets are for the distances 0, 1, 2, ...; the rest are spaced
+/// logarithmically, the last one for all distances from `distance` on. Memory: [time, keys, heads], shared by the
+/// batch. In a traced function. Communication: none for replicated tables and tables split by head. Source: Raffel et
+/// al., 1910.10683, as T5Attention of Hugging Face.
 template <Element T = float, bool Bidirectional = true> struct RelativePositionBias {
   ShardedTensor<T, 2> table;  ///< [buckets, heads]
   Scalar distance = 128;
@@ -54,8 +54,8 @@ template <Element T = float, bool Bidirectional = true> struct RelativePositionB
   }
 };
 
-/// With a normal table. Errors: option unless the buckets are a multiple of 4, and the distance is above a fourth of
-/// them; of a decoder's a multiple of 2, and a half.
+/// A RelativePositionBias with a normal table. Errors: option unless the number of buckets is a multiple of 4 and the
+/// distance is above a fourth of it; for a decoder, a multiple of 2 and above half of it.
 template <Element T = float, bool Bidirectional = true>
 RelativePositionBias<T, Bidirectional> relative_position_bias(Key key, Extent heads, const ShardingStrategy& strategy,
                                                               Extent buckets = 32, double distance = 128,

@@ -20,10 +20,10 @@ namespace tessera::nn {
 ///     const auto [y, next] = norm.train(x, running);   // normalized by this batch; the next running statistics
 ///     const auto y = norm(x, running);                 // evaluation: normalized by running statistics
 ///     const auto y = norm(x);                          // normalized by this batch, without running statistics
-/// The next running statistics are (1 - momentum) running + momentum of this batch, with its unbiased variance, and
-/// have no gradient. A batch of one element for each feature has a variance of 0; PyTorch refuses it. Errors:
-/// shape_mismatch. Communication: of train as ts::batch_norm, the running statistics add none, so that over a split
-/// batch they are those of the whole batch on every device; of evaluation none. Source: Ioffe, Szegedy, 1502.03167.
+/// The next running statistics are (1 - momentum) * running + momentum * (mean and unbiased variance of this batch),
+/// and have no gradient. If a batch has one element per feature, the variance is 0; PyTorch throws. Errors:
+/// shape_mismatch. Communication: train as ts::batch_norm; running statistics add none, and are those of the whole
+/// batch also if it is split. Evaluation: none. Source: Ioffe, Szegedy, 1502.03167.
 template <Element T = float> struct BatchNorm {
   ShardedTensor<T, 1> gain, bias;
   Scalar epsilon = 1e-5, momentum = 0.1;

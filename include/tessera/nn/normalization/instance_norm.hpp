@@ -21,10 +21,10 @@ namespace tessera::nn {
 ///     const auto y = norm(x);                          // normalized by each image, in training and evaluation
 ///     const auto [y, next] = norm.train(x, running);   // the same, and the next running statistics
 ///     const auto y = norm(x, running);                 // evaluation: normalized by running statistics
-/// Running statistics are track_running_stats=True of PyTorch: (1 - momentum) running + momentum of this batch, of
-/// which they average the means and unbiased variances of all images; they have no gradient. An image of one element
-/// for each feature has a variance of 0; PyTorch refuses it. Errors and communication: as ts::instance_norm; over a
-/// split batch train adds an all_reduce of the statistics. Source: Ulyanov et al., 1607.08022.
+/// Running statistics are track_running_stats=True of PyTorch: (1 - momentum) * running + momentum * (means and
+/// unbiased variances, averaged over the images of this batch); they have no gradient. If an image has one element per
+/// feature, the variance is 0; PyTorch throws. Errors and communication: as ts::instance_norm; with a split batch,
+/// train adds an all_reduce of the statistics. Source: Ulyanov et al., 1607.08022.
 template <Element T = float> struct InstanceNorm {
   ShardedTensor<T, 1> gain, bias;
   Scalar epsilon = 1e-5, momentum = 0.1;

@@ -14,13 +14,13 @@
 
 namespace tessera::nn {
 
-/// The mean and the variance of each feature, averaged over past batches. They are no parameters of a model, but a
-/// state that a training step takes and returns, so that no optimizer changes them.
+/// The mean and the variance of each feature, averaged over past batches. They are not parameters, but a state that a
+/// training step takes and returns, so no optimizer changes them.
 template <Element T = float> struct RunningStatistics {
   ShardedTensor<T, 1> mean, variance;
 
   static constexpr std::array field_names{"mean", "variance"};
-  /// These after a batch: (1 - momentum) of these and momentum of the batch, without a gradient of it.
+  /// The statistics after a batch: (1 - momentum) * these + momentum * those of the batch, without a gradient.
   template <class Batch, class Momentum>
   constexpr RunningStatistics moved(const Batch& batch, const Momentum& momentum, Here at) const {
     const auto next = [&](const ShardedTensor<T, 1>& old, const auto& now) {

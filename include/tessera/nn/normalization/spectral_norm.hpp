@@ -23,8 +23,8 @@
 
 namespace tessera::nn {
 
-/// The singular vectors of a weight that power iterations have found so far. They are no parameters of a model, but a
-/// state that a training step takes and returns, as RunningStatistics.
+/// The current singular vectors of a power iteration. They are not parameters, but a state that a training step takes
+/// and returns, as RunningStatistics.
 template <Element T = float> struct SingularVectors {
   ShardedTensor<T, 1> left;   ///< [out]
   ShardedTensor<T, 1> right;  ///< the product of all other dims of the weight
@@ -32,17 +32,17 @@ template <Element T = float> struct SingularVectors {
   static constexpr std::array field_names{"left", "right"};
 };
 
-/// A layer with a field `weight` [..., out] that computes with the weight over its largest singular value, as
-/// torch.nn.utils.parametrizations.spectral_norm of a Linear or a convolution; the weight counts as a matrix of its
-/// last dim and all others.
+/// A layer whose field `weight` [..., out] is divided by its largest singular value, as
+/// torch.nn.utils.parametrizations.spectral_norm of a Linear or a convolution. The weight counts as a matrix of its
+/// last dim and all other dims.
 ///
 ///     ts::nn::SpectralNorm<ts::nn::Linear<>> up{ts::nn::linear(key, 16, 64, strategy)};
 ///     auto vectors = ts::nn::singular_vectors(key, up.layer);      // outside of a traced function
 ///     const auto [y, next] = up.train(x, vectors);                 // one power iteration, from `vectors`
 ///     const auto y = up(x, vectors);                               // evaluation: no iteration
-/// The next vectors have no gradient; that of the singular value by the weight is their outer product. For f32 and f64
-/// weights. Inside a traced function. Communication: that of the layer, and all_reduces of the two vectors where the
-/// weight is split. Source: Miyato et al., 1802.05957.
+/// The next vectors have no gradient; the gradient of the singular value with respect to the weight is their outer
+/// product. For f32 and f64 weights, in a traced function. Communication: that of the layer; if the weight is split,
+/// also all_reduces of the two vectors. Source: Miyato et al., 1802.05957.
 template <class Layer> struct SpectralNorm {
   using T = typename decltype(Layer::weight)::element;
 
@@ -67,7 +67,7 @@ template <class Layer> struct SpectralNorm {
     const auto left = tessera::detail::settle(normalize(matmul(vectors.right, w)));
     return {left, tessera::detail::settle(normalize(matmul(w, left)))};
   }
-  /// Inside a traced function: the layer with the weight that it computes with.
+  /// In a traced function: the layer with the divided weight.
   constexpr Layer whole(const SingularVectors<T>& vectors) const {
     const auto left = stop_gradient(vectors.left), right = stop_gradient(vectors.right);
     Layer made = layer;
@@ -85,8 +85,8 @@ template <class Layer> struct SpectralNorm {
   }
 };
 
-/// Vectors to begin with: normal ones of length 1 after `iterations` power iterations for this weight, on all devices.
-/// Outside of a traced function.
+/// Initial vectors: normal vectors of length 1 after `iterations` power iterations for this weight, replicated. Call it
+/// outside of a traced function.
 template <class Layer>
 auto singular_vectors(Key key, const Layer& layer, int iterations = 15, Here at = Here::current()) {
   using T = typename decltype(Layer::weight)::element;

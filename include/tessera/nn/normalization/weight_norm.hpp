@@ -18,15 +18,15 @@
 
 namespace tessera::nn {
 
-/// A layer with a field `weight` [..., out], whose columns have a direction and a length of their own, as
-/// torch.nn.utils.weight_norm of a Linear or a convolution: the layer computes with length v / |v|, where v is
-/// `layer.weight` and |v| the norm over all dims but the last. Both are parameters.
+/// A layer with a field `weight` [..., out], parametrized by a direction and a length for each column, as
+/// torch.nn.utils.weight_norm of a Linear or a convolution: the layer computes with the weight length v / |v|, where v
+/// is `layer.weight` and |v| the norm over all dims except the last. Both are parameters.
 ///
 ///     ts::nn::WeightNorm<ts::nn::Linear<>> up = ts::nn::weight_norm(ts::nn::linear(key, 16, 64, strategy));
 ///     const auto y = up(x);
-/// Of a transposed convolution PyTorch's default takes the norms of the dim `in`. A column of zeros has no direction,
-/// and gives NaN. Inside a traced function. Communication: that of the layer, and where a dim but the last one is split
-/// an all_reduce of one value for each column. Source: Salimans, Kingma, 1602.07868.
+/// For a transposed convolution, PyTorch's default uses norms over the dim `in` instead. A column of zeros has no
+/// direction, and gives NaN. In a traced function. Communication: that of the layer; if a dim other than the last is
+/// split, also an all_reduce of one value for each column. Source: Salimans, Kingma, 1602.07868.
 template <class Layer> struct WeightNorm {
   using Weight = decltype(Layer::weight);
 
@@ -38,7 +38,7 @@ template <class Layer> struct WeightNorm {
     const tessera::detail::LayerCall call(at, x);
     return whole(at)(x, at);
   }
-  /// Inside a traced function: the layer with the weight that it computes with.
+  /// In a traced function: the layer with the computed weight.
   constexpr Layer whole(Here at = Here::current()) const {
     const auto norms = tessera::detail::norm_of_others<Weight::rank - 1>(layer.weight, 2, at);
     Layer made = layer;
@@ -47,8 +47,8 @@ template <class Layer> struct WeightNorm {
   }
 };
 
-/// The layer as a WeightNorm that computes the same: the lengths are the norms of its columns, sharded as they are in
-/// the weight. Outside of a traced function.
+/// Converts a layer to a WeightNorm with the same results: the lengths are the norms of its columns, sharded like them.
+/// Call it outside of a traced function.
 template <class Layer> WeightNorm<Layer> weight_norm(const Layer& layer, Here at = Here::current()) {
   constexpr int rank = decltype(Layer::weight)::rank;
   const Mesh& on = mesh(layer.weight);

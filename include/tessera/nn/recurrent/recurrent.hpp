@@ -63,26 +63,25 @@ constexpr auto option_of(const First& first, const More&... more) {
 
 }  // namespace detail
 
-/// Cells that run over the steps of a sequence, as torch.nn.LSTM, GRU and RNN: each layer over the outputs of the one
-/// before.
+/// Cells that run over the steps of a sequence, as torch.nn.LSTM, GRU and RNN. Each layer runs over the outputs of the
+/// layer before.
 ///
 ///     const auto [outputs, last] = lstm(xs);            // xs [time, batch, features]
 ///     const auto [more, end] = lstm(next_xs, last);     // continued
-/// outputs [time, batch, hidden], with both directions twice the hidden features, the forward ones first. The state is
-/// h [layers, batch, hidden], for an LSTM std::tuple(h, c); with both directions, layer l has the positions 2 l, of the
-/// forward cell, and 2 l + 1. It is the state after the last step of each cell, which for a reverse cell is step 0. xs
-/// of no steps give the initial state back. Behind xs and the state come options, in any order:
+/// outputs are [time, batch, hidden]; with both directions, twice the hidden features, the forward ones first. The
+/// state is h [layers, batch, hidden], for an LSTM std::tuple(h, c). With both directions, the cells of layer l have
+/// the positions 2 l (forward) and 2 l + 1 (reverse). The state is that after the last step of each cell, which for a
+/// reverse cell is step 0. xs without steps return the initial state. Options follow xs and the state, in any order:
 ///
 ///     lstm(xs, ts::nn::lengths(steps))                             // sequences of different lengths, padded behind
 ///     lstm(xs, last, ts::nn::layer_dropout(0.5, key))              // in training; in evaluation without it
-/// With lengths each sequence ends at its own length, as with PyTorch's packed sequences: padding changes no state, the
-/// last state is that at the end of each sequence, a reverse cell begins there, and outputs of padding are 0. Dropout,
-/// torch.nn.LSTM's `dropout`, is of the outputs of each layer but the last; each layer draws from a stream of its own.
-///
-/// The products of all steps with x are one product before the loop; the loop is a ts::scan, traced and planned once
+/// With lengths, results are those of PyTorch's packed sequences: padding does not change the state, the last state is
+/// that at the end of each sequence, a reverse cell begins there, and outputs of padding are 0. Dropout, as `dropout`
+/// of torch.nn.LSTM, drops outputs of each layer except the last, with different random numbers in each layer.
+/// The products with x of all steps are one product before the loop. The loop is a ts::scan, traced and planned once
 /// for each layer and direction. Errors: shape_mismatch; option for a rate outside of [0, 1]; dim_range for a length
-/// that is negative or larger than the number of steps. Communication: that of the cell in each step; time that is
-/// split is gathered.
+/// that is negative or larger than the number of steps. Communication: that of the cell in each step; a split time dim
+/// is gathered.
 template <class Cell, int Layers = 1, Direction Order = Direction::forward> struct Recurrent {
   static constexpr int directions = Order == Direction::both ? 2 : 1;
 

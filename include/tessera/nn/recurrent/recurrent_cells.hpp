@@ -27,9 +27,8 @@
 namespace tessera::nn {
 
 /// The inputs of all gates of a recurrent cell: x W + b, for x [batch, in] or [time, batch, in].
-///
-/// The gates have a dim of their own, [..., gates, hidden]: a mesh axis that shards the hidden features shards each
-/// gate in the same way, and taking the gates apart communicates nothing. With f32 parameters an x of bf16 or f16 is
+/// The gates are a separate dim, [..., gates, hidden], so a mesh axis that splits the hidden features splits each gate
+/// in the same way, and separating the gates needs no communication. With f32 parameters an x of bf16 or f16 is
 /// multiplied by the weight rounded to its type, and the result is f32. Errors and communication: as Linear.
 template <Element T = float, bool Bias = true> struct Gates {
   ShardedTensor<T, 3> weight;  ///< [in, gates, hidden]

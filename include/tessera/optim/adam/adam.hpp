@@ -26,7 +26,7 @@ struct Adam {
 
 }  // namespace optim
 
-/// Inside a traced function: one step of Adam, which is AdamW of the gradient g + decay p, without decay of its own.
+/// Inside a traced function: one step of Adam, which is AdamW with the gradient g + decay p and no decoupled decay.
 /// Returns (model, state). The state is that of AdamW. Communication, errors: as adamw. Source: Kingma, Ba, 1412.6980.
 ///
 ///     auto [next, next_state] = ts::adam(model, gradients, state, config);

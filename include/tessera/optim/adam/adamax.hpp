@@ -39,8 +39,8 @@ template <class Model> struct AdamaxState {
 /// Inside a traced function: one step of Adamax, Adam with the infinity norm. Returns (model, state).
 ///
 ///     g = g + decay p,  m = b1 m + (1 - b1) g,  u = max(b2 u, |g| + epsilon),  p = p - rate / (1 - b1^t) m / u
-/// Communication: none of its own; partial gradients are reduced here, into the sharding of the parameters. Errors:
-/// structure when model, gradients and state differ. Source: Kingma, Ba, 1412.6980, section 7.1, as torch.optim.Adamax.
+/// Communication: only partial gradients are reduced, into the sharding of the parameters. Errors: structure when
+/// model, gradients and state differ. Source: Kingma, Ba, 1412.6980, section 7.1, as torch.optim.Adamax.
 template <class Model, optim::GradientsOf<Model> Gradients>
 constexpr auto adamax(const Model& model, const Gradients& gradients,
                       const optim::AdamaxState<optim::stored_t<Model>>& state, const optim::Adamax& config = {},

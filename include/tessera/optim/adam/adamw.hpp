@@ -81,9 +81,9 @@ struct AdamWStep {
 ///
 ///     m = b1 m + (1 - b1) g,  v = b2 v + (1 - b2) g^2
 ///     p = p (1 - rate decay) - rate (m / (1 - b1^t)) / (sqrt(v / (1 - b2^t)) + epsilon)
-/// Communication: none of its own; partial gradients are reduced here, into the sharding of the parameters. Errors:
-/// structure when model, gradients and state differ. Source: Loshchilov, Hutter, 1711.05101, with the decay multiplied
-/// by the learning rate, as in torch.optim.AdamW.
+/// Communication: only partial gradients are reduced, into the sharding of the parameters. Errors: structure when
+/// model, gradients and state differ. Source: Loshchilov, Hutter, 1711.05101, with the decay multiplied by the learning
+/// rate, as in torch.optim.AdamW.
 ///
 ///     auto [next, next_state] = ts::adamw(model, gradients, state, config);
 template <class Model, optim::GradientsOf<Model> Gradients>

@@ -37,8 +37,8 @@ template <class Model> struct AmsGradState {
 
 }  // namespace optim
 
-/// Inside a traced function: one step of AdamW whose rate of an element never grows: it divides by the largest mean of
-/// squares so far. Returns (model, state).
+/// Inside a traced function: one step of AMSGrad, AdamW divided by the largest mean of squares so far. Returns (model,
+/// state).
 ///
 ///     m = b1 m + (1 - b1) g,  v = b2 v + (1 - b2) g^2,  w = max(w, v)
 ///     p = p (1 - rate decay) - rate (m / (1 - b1^t)) / (sqrt(w / (1 - b2^t)) + epsilon)

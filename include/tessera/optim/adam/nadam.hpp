@@ -42,8 +42,8 @@ template <class Model> struct NAdamState {
 ///     g = g + decay p,  m = b1 m + (1 - b1) g,  v = b2 v + (1 - b2) g^2
 ///     n = u(t + 1) m / (1 - product u(t + 1)) + (1 - u(t)) g / (1 - product)
 ///     p = p - rate n / (sqrt(v / (1 - b2^t)) + epsilon)
-/// Communication: none of its own; partial gradients are reduced here, into the sharding of the parameters. Errors:
-/// structure when model, gradients and state differ. Source: Dozat, ICLR workshop 2016, as torch.optim.NAdam.
+/// Communication: only partial gradients are reduced, into the sharding of the parameters. Errors: structure when
+/// model, gradients and state differ. Source: Dozat, ICLR workshop 2016, as torch.optim.NAdam.
 template <class Model, optim::GradientsOf<Model> Gradients>
 constexpr auto nadam(const Model& model, const Gradients& gradients,
                      const optim::NAdamState<optim::stored_t<Model>>& state, const optim::NAdam& config = {},

@@ -34,8 +34,8 @@ struct RAdam {
 ///     most = 2 / (1 - b2) - 1,  length = most - 2 t b2^t / (1 - b2^t)
 ///     r = sqrt((length - 4) (length - 2) most / ((most - 4) (most - 2) length))
 ///     p = p - rate n r sqrt(1 - b2^t) / (sqrt(v) + epsilon)  if length is above 5, otherwise p = p - rate n
-/// Communication: none of its own; partial gradients are reduced here, into the sharding of the parameters. Errors:
-/// structure when model, gradients and state differ. Source: Liu and others, 1908.03265, as torch.optim.RAdam.
+/// Communication: only partial gradients are reduced, into the sharding of the parameters. Errors: structure when
+/// model, gradients and state differ. Source: Liu et al., 1908.03265, as torch.optim.RAdam.
 template <class Model, optim::GradientsOf<Model> Gradients>
 constexpr auto radam(const Model& model, const Gradients& gradients,
                      const optim::AdamWState<optim::stored_t<Model>>& state, const optim::RAdam& config = {},

@@ -15,15 +15,16 @@ namespace tessera::optim {
 struct PlateauOptions {
   bool maximize = false;       ///< a larger metric is better, as mode="max"
   double factor = 0.1;         ///< the next rate is the rate times this
-  std::int64_t patience = 10;  ///< how many metrics in a row may be no better
-  double threshold = 1e-4;     ///< what is better: best (1 - threshold), with `maximize` best (1 + threshold)
-  bool relative = true;        ///< false: best - threshold, best + threshold, as threshold_mode="abs"
-  std::int64_t cooldown = 0;   ///< how many metrics are not counted after the rate was reduced
-  double least = 0;            ///< the least rate, min_lr
-  double epsilon = 1e-8;       ///< a rate that would change by no more than this stays
+  std::int64_t patience = 10;  ///< the number of consecutive metrics that may be no better
+  double threshold =
+      1e-4;              ///< a metric is better below best (1 - threshold), with `maximize` above best (1 + threshold)
+  bool relative = true;  ///< false: best - threshold, best + threshold, as threshold_mode="abs"
+  std::int64_t cooldown = 0;  ///< the number of metrics that are ignored after a reduction
+  double min_rate = 0;        ///< the smallest rate, min_lr
+  double epsilon = 1e-8;      ///< smaller changes of the rate are not made
 };
 
-/// The rate of now, and what its next change depends on. `{.rate = 1e-3}` is the start.
+/// The current rate, and the state of reduce_on_plateau. Begin with `{.rate = 1e-3}`.
 struct Plateau {
   double rate = 0;
   std::optional<double> best{};  ///< the best metric so far
@@ -31,9 +32,9 @@ struct Plateau {
   std::int64_t cooling = 0;      ///< how many of the next metrics are not counted
 };
 
-/// A learning rate that is multiplied by a factor when a metric, such as the loss of the validation set, has stopped to
-/// become better. Computed on the host, like the other schedules, and passed to a program as a Scalar. A metric of NaN
-/// is no better. Errors: option unless the factor is below 1. Source: torch.optim.lr_scheduler.ReduceLROnPlateau.
+/// A learning rate that is multiplied by a factor when a metric, such as the validation loss, has stopped improving.
+/// Computed on the host, like the other schedules, and passed to a program as a Scalar. NaN is not an improvement.
+/// Errors: option unless the factor is below 1. Source: torch.optim.lr_scheduler.ReduceLROnPlateau.
 ///
 ///     ts::optim::Plateau plateau{.rate = 1e-3};
 ///     // after each epoch
@@ -51,7 +52,7 @@ inline Plateau reduce_on_plateau(const Plateau& now, double metric, const Platea
     ++next.bad;
   if (next.cooling > 0) --next.cooling, next.bad = 0;
   if (next.bad > options.patience) {
-    const double reduced = std::max(now.rate * options.factor, options.least);
+    const double reduced = std::max(now.rate * options.factor, options.min_rate);
     if (now.rate - reduced > options.epsilon) next.rate = reduced;
     next.cooling = options.cooldown;
     next.bad = 0;

@@ -20,8 +20,7 @@ inline double warmup_cosine(std::int64_t step, std::int64_t warmup, std::int64_t
   return floor + (peak - floor) * 0.5 * (1 + std::cos(std::numbers::pi * done));
 }
 
-/// rate factor^n after n times `every` steps, as torch.optim.lr_scheduler.StepLR. Errors: option unless
-/// `every` is above 0.
+/// rate factor^n after n `every` steps, as torch.optim.lr_scheduler.StepLR. Errors: option unless `every` is above 0.
 inline double step_decay(std::int64_t step, std::int64_t every, double rate, double factor = 0.1) {
   if (every < 1) fail(errc::option, "[step_decay] every: ", every, " steps are not above 0");
   return rate * std::pow(factor, static_cast<double>(step / every));
@@ -46,9 +45,9 @@ inline double polynomial(std::int64_t step, std::int64_t total, double rate, dou
   return step >= total ? 0 : rate * std::pow(1 - static_cast<double>(step) / static_cast<double>(total), power);
 }
 
-/// Half a cosine from peak to floor, again and again: the first takes `period` steps, each next one `factor` times as
-/// many as the one before, as torch.optim.lr_scheduler.CosineAnnealingWarmRestarts. Errors: option unless period and
-/// factor are above 0. Source: Loshchilov, Hutter, 1608.03983.
+/// A half cosine from peak to floor that restarts: the first takes `period` steps, each following one `factor` times as
+/// many, as torch.optim.lr_scheduler.CosineAnnealingWarmRestarts. Errors: option unless period and factor are above 0.
+/// Source: Loshchilov, Hutter, 1608.03983.
 inline double cosine_restarts(std::int64_t step, std::int64_t period, double peak, std::int64_t factor = 1,
                               double floor = 0) {
   if (period < 1 || factor < 1)

@@ -219,22 +219,20 @@ struct OneForwardOneBackward {
 ///     const auto loss = ts::pipeline_1f1b(
 ///         [](const auto& last, const auto& out, const auto& wanted) { return ts::cross_entropy(last(out), wanted); },
 ///         model.stages, x, 8, model.head, labels);
-///
 /// is the mean over 8 microbatches of `loss(head, layers(x), labels)`, a tensor of rank 0. x is [batch, ...], and so
-/// are the labels: a tensor, or a tuple of tensors for a loss with more arguments. Its gradients with respect to
-/// stages, x and head are computed together with it: a microbatch goes backward as soon as it has passed the last
-/// stage, and a stage keeps the inputs of the microbatches in between, at most 2 C S - 1 for S stages with C chunks,
-/// however many there are; other values are computed again. Only the loss is returned: for the result of the layers use
-/// ts::pipeline_gpipe.
-///
-/// `ts::pipeline_1f1b(loss, stages, x, 8, head, labels, batched, shared)` is for layers that take more than x, as in
-/// ts::pipeline_gpipe. Their gradients, too, come from the one loop. Layers are computed twice, so they draw no random
-/// numbers: `unsupported`. A mask of dropout is drawn outside, and is a value of each microbatch.
+/// are the labels: a tensor, or a tuple of tensors for a loss with more arguments. The gradients with respect to
+/// stages, x and head are computed in the same loop: the backward pass of a microbatch begins as soon as it has passed
+/// the last stage. Until then a stage keeps the inputs of its layers, at most 2 C S - 1 for S stages with C chunks and
+/// any number of microbatches; other values are recomputed. Only the loss is returned: for the result of the layers,
+/// use ts::pipeline_gpipe. `ts::pipeline_1f1b(loss, stages, x, 8, head, labels, batched, shared)` is for layers with
+/// more arguments than x, as in ts::pipeline_gpipe; their gradients are computed in the same loop. Layers are computed
+/// twice, so layers that draw random numbers are the error `unsupported`: draw a dropout mask outside, and pass it in
+/// `batched`.
 ///
 /// A stage works in M C of M C + S - 1 ticks forward and as many backward, if S divides the number of microbatches M.
 /// Errors: shape_mismatch unless the microbatches divide the batch. Communication: M C + S - 1 permutes of a
 /// microbatch's activations, as many of its cotangents, an all_reduce of its result for each microbatch, and an
-/// all_reduce of the gradient of x and of each further argument. A plan counts each for every tick, M C + (C + 1) S
+/// all_reduce of the gradient of x and of each other argument. A plan counts each for every tick, M C + (C + 1) S
 /// - 2. Tensors that `loss` captures get no gradient. Source: Narayanan et al., 2104.04473.
 template <FixedString Axis, class Block, int Chunks, TensorOperand X, SizeOperand M, class Loss, class Head,
           class Targets, class Batched, class Shared = std::tuple<>>

@@ -18,22 +18,23 @@
 
 namespace tessera {
 
-/// The layers of a pipeline applied to a batch in microbatches: inside a traced function,
-/// `ts::pipeline_gpipe(stages, x, 8)` is what `layers(x)` is of the Stack of which the stages were made. x is
-/// [batch, ...], and so is the result, which all devices of the axis have.
+/// Applies the layers of a pipeline to a batch in microbatches, by the schedule GPipe. In a traced function,
+/// `ts::pipeline_gpipe(stages, x, 8)` equals `layers(x)`, where `layers` is the Stack from which the stages were made.
+/// x is [batch, ...], and so is the result, which all devices of the axis have.
 ///
-/// Layers that take more than x: `ts::pipeline_gpipe(stages, x, 8, batched, shared)` is `layers(x, batched...,
-/// shared...)`. `batched` is a tensor or a std::tuple of tensors, [batch, ...] each, such as a mask or an encoder's
-/// output: a layer gets that of its microbatch. `shared` is a tensor, a Dim or a Scalar, or a std::tuple of these, such
-/// as tables of rotary embeddings or a key: it is the same for all microbatches. Both have gradients. Random numbers
-/// are other ones in each layer and microbatch, and not those of the layers on one device.
+/// For layers with more arguments, `ts::pipeline_gpipe(stages, x, 8, batched, shared)` is `layers(x, batched...,
+/// shared...)`. `batched` is a tensor or a std::tuple of tensors, [batch, ...] each, such as a mask or the output of an
+/// encoder, which are split into microbatches like x. `shared` is a tensor, a Dim or a Scalar, or a std::tuple of
+/// these, such as tables of rotary embeddings or a key, and is the same for all microbatches. Both have gradients.
+/// Random numbers differ in each layer and microbatch, and from those of the layers on one device.
 ///
 /// With M microbatches, S stages and C chunks a stage computes in M C of M C + S - 1 ticks, if S divides M; in the
-/// others it waits. The gradient runs the same ticks backward when all microbatches are through, so what the backward
-/// pass needs is kept for all of them: ts::checkpoint in the block keeps less of each, ts::pipeline_1f1b keeps fewer.
-/// Errors: shape_mismatch unless the microbatches divide the batch. Communication: M C + S - 1 permutes of a
-/// microbatch's activations, and an all_reduce of the result; backward the same, for cotangents, and an all_reduce of
-/// each gradient of a further argument. Source: Huang et al., 1811.06965; Narayanan et al., 2104.04473 (chunks).
+/// others it waits. The backward pass runs the same ticks in reverse after all microbatches have gone forward, so
+/// values for it are kept for all microbatches: ts::checkpoint in the block keeps fewer of them per microbatch,
+/// ts::pipeline_1f1b keeps those of fewer microbatches. Errors: shape_mismatch unless the microbatches divide the
+/// batch. Communication: M C + S - 1 permutes of a microbatch's activations, and an all_reduce of the result; backward
+/// the same, for cotangents, and an all_reduce of each gradient of a further argument. Source: Huang et al.,
+/// 1811.06965; Narayanan et al., 2104.04473 (chunks).
 template <FixedString Axis, class Block, int Chunks, TensorOperand X, SizeOperand M, class Batched,
           class Shared = std::tuple<>>
   requires(!std::is_same_v<Batched, Here>)

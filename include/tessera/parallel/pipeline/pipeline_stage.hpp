@@ -281,18 +281,16 @@ struct LayersOfGroups {
 };
 }  // namespace detail
 
-/// The layers of a model as the stages of a pipeline over a mesh axis, shared out in order: of 8 layers on 4 devices,
-/// the first device has layers 0 and 1. Where the number of stages does not divide that of the layers, the first stages
-/// have one more: of 5 layers on 3 devices, 2, 2 and 1; the last device then stores a copy of a layer that it does not
-/// apply. With chunks each stage has several groups of layers in a row, and an example passes all stages as often,
-/// which leaves stages less time without work (interleaved stages): with 2 chunks the first device has layers 0 and 4.
-/// Dims other than 0 stay split as they are; layers of another mesh are moved to `mesh`. The layers may be deferred
-/// (ts::deferred_init).
+/// Distributes the layers of a model over the stages of a pipeline, the devices of a mesh axis, in order: of 8 layers
+/// on 4 devices, the first device has layers 0 and 1. If the number of stages does not divide the number of layers, the
+/// first stages have one more: of 5 layers on 3 devices, 2, 2 and 1; the last device then stores a copy of a layer that
+/// it does not apply. With several chunks, each stage has several groups of layers, and an example passes all stages
+/// several times, so stages wait less (interleaved stages): with 2 chunks the first device has layers 0 and 4. Dims
+/// other than 0 stay split; layers of another mesh are moved to `mesh`. Layers may be deferred (ts::deferred_init).
 ///
 ///     auto stages = ts::pipeline_stages<"pipe">(blocks, mesh);   // ts::Stack<ts::PipelineStage<"pipe", Block>>
 ///     auto interleaved = ts::pipeline_stages<"pipe", 2>(blocks, mesh);
-///
-/// A Dim or a Scalar of all stages is that of the first layer. Errors: `mesh_axis` for an axis that the mesh lacks;
+/// All stages have the Dims and Scalars of the first layer. Errors: `mesh_axis` for an axis that the mesh lacks;
 /// `structure` without layers; `shape_mismatch` for layers of different shapes; `unsupported` for a dim 0 that is
 /// gathered on use. Communication: reshards of the parameters.
 template <FixedString Axis, int Chunks = 1, class Block>
@@ -331,7 +329,7 @@ Stack<PipelineStage<Axis, Block, Chunks>> pipeline_stages(const Stack<Block>& la
   });
 }
 
-/// The layers of which pipeline_stages() made stages, in the model's order, on the mesh of the stages.
+/// The inverse of pipeline_stages(): the layers in the order of the model, on the mesh of the stages.
 template <FixedString Axis, class Block, int Chunks>
 Stack<Block> unwrap(const Stack<PipelineStage<Axis, Block, Chunks>>& stages, Here at = Here::current()) {
   std::vector<Block> layers;

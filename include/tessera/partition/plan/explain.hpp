@@ -83,6 +83,28 @@ inline std::string memory_text(const PlanMemory& memory) {
                      " results, ", bytes_text(memory.scratch), " scratch; ", bytes_text(memory.peak), " at most\n");
 }
 
+/// "fused add+relu", "matmul+add": the operations of a unit.
+inline std::string unit_text(const GraphView& graph, const UnitsView& units, int u) {
+  const Unit& unit = units[u];
+  if (unit.kind == UnitKind::fused) {
+    std::string ops;
+    for (int m = 0; m < unit.member_count; ++m) {
+      const std::string_view name = row_of(graph[units.members[unit.first_member + m]]).name;
+      ops += concat_text(ops.empty() ? "" : "+", name);
+    }
+    return concat_text("fused ", ops);
+  }
+  const char* of = "";
+  if (unit.kind == UnitKind::contraction) {
+    const auto precision = static_cast<Precision>(graph[unit.space].index());
+    of = precision == Precision::bf16_x6   ? " bf16_x6"
+         : precision == Precision::bf16_x3 ? " bf16_x3"
+         : precision == Precision::bf16    ? " bf16"
+                                           : "";
+  }
+  return concat_text(row_of(graph[unit.rule_node()]).name, of, unit.addend >= 0 ? "+add" : "");
+}
+
 /// A plan as text: see explain().
 class PlanText {
  public:
@@ -111,28 +133,6 @@ class PlanText {
     std::string text;
     for (std::int32_t v : values) text += concat_text(text.empty() ? "" : " ", v < 0 ? "-" : concat_text("%", v));
     return text;
-  }
-
-  std::string unit_text(int g, int u) const {
-    const GraphView graph = program_.graphs[g];
-    const Unit& unit = units_[g][u];
-    if (unit.kind == UnitKind::fused) {
-      std::string ops;
-      for (int m = 0; m < unit.member_count; ++m) {
-        const std::string_view name = row_of(graph[units_[g].members[unit.first_member + m]]).name;
-        ops += concat_text(ops.empty() ? "" : "+", name);
-      }
-      return concat_text("fused ", ops);
-    }
-    const char* of = "";
-    if (unit.kind == UnitKind::contraction) {
-      const auto precision = static_cast<Precision>(graph[unit.space].index());
-      of = precision == Precision::bf16_x6   ? " bf16_x6"
-           : precision == Precision::bf16_x3 ? " bf16_x3"
-           : precision == Precision::bf16    ? " bf16"
-                                             : "";
-    }
-    return concat_text(row_of(graph[unit.rule_node()]).name, of, unit.addend >= 0 ? "+add" : "");
   }
 
   /// The index of the first result of a graph that is this value, -1: none.
@@ -233,8 +233,9 @@ class PlanText {
         add_graph(step.body, depth + 1);
         continue;
       }
-      out_ += concat_text(indent, results, " = ", unit_text(g, step.unit), " ", list_text(step.inputs), "  ",
-                          grouped(step.flops), " flops, ", bytes_text(step.bytes), line_text(step.source), "\n");
+      out_ += concat_text(indent, results, " = ", unit_text(program_.graphs[g], units_[g], step.unit), " ",
+                          list_text(step.inputs), "  ", grouped(step.flops), " flops, ", bytes_text(step.bytes),
+                          line_text(step.source), "\n");
       add_memory(graph, s, indent);
       for (const CollectiveInfo& c : step.collectives) add_collective(c, indent + "  ");
     }

@@ -3,12 +3,14 @@
 #include <tessera/base/push_macros.hpp>
 
 #include <cstdint>
+#include <exception>
 #include <memory>
 #include <span>
 #include <utility>
 
 #include <tessera/base/growable.hpp>
 #include <tessera/base/hash.hpp>
+#include <tessera/base/intrusive_ptr.hpp>
 #include <tessera/base/planning.hpp>
 #include <tessera/base/shape.hpp>
 #include <tessera/graph/fuse/fused.hpp>
@@ -83,6 +85,8 @@ class Executable {
   /// a mixture of the argument and the result.
   bool overwrote() const { return overwrote_; }
   void begin_call() { overwrote_ = false; }
+  /// What a profiler shows of the steps: null until it first times a run.
+  IntrusivePtr<RefCounted>& profiled_steps() { return profiled_steps_; }
 
   /// Errors, before any step runs: `policy` when the program would exceed the limit of a CommunicationScope,
   /// `processes` in the first run when other processes run another program.
@@ -114,7 +118,7 @@ class Executable {
   /// computes (not an argument, a view or a host scalar).
   bool is_plain() const { return plain_; }
   /// run() for a program with is_plain(), which allocates only the result. `tensors` and `numbers` are by argument.
-  StoragePtr run_plain(TensorStorage* const* tensors, const HostNumber* numbers) {
+  StoragePtr run_plain(TensorStorage* const* tensors, const HostNumber* numbers, StepObserver* observer = nullptr) {
     if (const CommunicationScope* scope = CommunicationScope::innermost()) permit(*scope);
     if (!agreed_) agree();
     Frame& frame = frames_[0];
@@ -124,7 +128,7 @@ class Executable {
     const ValueLayout& own = graphs_[0]->layout()[plan_.main().outputs[0]];
     point(frame, {0, 0, own.first, own.grid.count()}, *result);
     const RunMemory memory(arena_bytes());
-    frame.observer = nullptr;
+    frame.observer = observer;
     run_steps(frame, memory);
     return result;
   }
@@ -150,6 +154,7 @@ class Executable {
   bool agreed_ = false;  // all processes have this plan
   bool sends_ = false;   // messages to other processes
   std::uint64_t plan_hash_ = 0;
+  IntrusivePtr<RefCounted> profiled_steps_;
   std::int64_t arena_bytes_ = 0, scratch_bytes_ = 0;
 
   static void point(Frame& frame, const BoundArgument& at, TensorStorage& storage) {
@@ -168,8 +173,11 @@ class Executable {
     if (sends_ && communicator != nullptr) communicator->runs = hash_mix(communicator->runs, plan_hash_);
     try {
       graphs_[0]->run_steps(frame);
-    } catch (...) {
-      if (communicator != nullptr) communicator->runs = hash_mix(communicator->runs, std::uint64_t{0});
+    } catch (const std::exception& e) {
+      if (communicator != nullptr) {
+        if (sends_) communicator->report(e.what());
+        communicator->runs = hash_mix(communicator->runs, std::uint64_t{0});
+      }
       throw;
     }
   }

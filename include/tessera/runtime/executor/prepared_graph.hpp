@@ -68,6 +68,7 @@ class PreparedGraph {
   void run_observed(Frame& frame) const {
     frame.observer->entered(layout_, frame);
     for (std::size_t s = 0; s < steps_.size(); ++s) {
+      frame.observer->begins();
       steps_[s]->run(frame);
       frame.observer->ran(layout_, frame, ran_[s]);
     }

@@ -19,6 +19,8 @@ class StepObserver {
   virtual ~StepObserver() = default;
   /// Before the first step of the main graph, and of a repeat's body for each layer. Arguments are set.
   virtual void entered(const FrameLayout&, Frame&) {}
+  /// Directly before each step; the steps of a body run between begins() and ran() of their repeat.
+  virtual void begins() {}
   virtual void ran(const FrameLayout&, Frame&, const RanSteps&) = 0;
 };
 

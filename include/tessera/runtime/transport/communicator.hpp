@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <span>
+#include <string_view>
 
 #include <tessera/base/compiled.hpp>
 #include <tessera/base/growable.hpp>
@@ -28,6 +29,9 @@ class Communicator {
   /// process a ever sends to process b is the k-th that b receives from a, and both give its size; no message is for
   /// the process itself. Errors: `processes` if another process does not answer.
   virtual void exchange(std::span<const Message> sent, std::span<const Message> received) = 0;
+  /// Tells the other processes that an error ends the present run in this process, so that those that wait for its
+  /// messages in the same run need not wait until their timeout. By default they are told nothing.
+  virtual void report([[maybe_unused]] std::string_view error) noexcept {}
 
   /// Hashes of the plans that all processes were found to have, sorted: equal in all processes, see agree_on_plan.
   Growable<std::uint64_t> agreed_plans;

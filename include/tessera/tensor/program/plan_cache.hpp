@@ -22,6 +22,7 @@
 #include <tessera/runtime/executor/compiled_program.hpp>
 #if TESSERA_HAS_DEFINITIONS
 #include <tessera/runtime/executor/executable.hpp>
+#include <tessera/runtime/executor/profile_hook.hpp>
 #include <tessera/runtime/memory/run_memory.hpp>
 #include <tessera/runtime/threads/at_fork.hpp>
 #if TESSERA_HAS_DEFINITIONS && defined(TESSERA_VERIFY)
@@ -69,6 +70,7 @@ TESSERA_ONCE bool is_plain(const runtime::Executable& executable);
 #if TESSERA_HAS_DEFINITIONS
 TESSERA_ONCE ExecutablePtr make_executable(const CompiledProgram& compiled, const Mesh& mesh,
                                            std::span<const ArgumentInfo> arguments, const PlanOptions& options) {
+  const runtime::ProfiledRange range(runtime::ProfiledWork::planning);
 #ifdef TESSERA_VERIFY
   verify(compiled.program);
 #endif

@@ -20,6 +20,7 @@
 #include <tessera/tensor/program/plan_cache.hpp>
 #if TESSERA_HAS_DEFINITIONS
 #include <tessera/runtime/executor/executable.hpp>
+#include <tessera/runtime/executor/profile_hook.hpp>
 #include <tessera/runtime/oracle/oracle.hpp>
 #endif
 
@@ -62,9 +63,11 @@ template <class Traced> struct ProgramCode : TracedUnits<Traced> {
   }
 };
 
-TESSERA_ONCE Growable<Leaf> run_executable(runtime::Executable& executable, std::span<const Leaf> arguments);
+/// `source`: the line that a profiler shows for the program, and for its steps without a line.
+TESSERA_ONCE Growable<Leaf> run_executable(runtime::Executable& executable, std::span<const Leaf> arguments,
+                                           const Source& source);
 TESSERA_ONCE StoragePtr run_plain(runtime::Executable& executable, TensorStorage* const* tensors,
-                                  const HostNumber* numbers);
+                                  const HostNumber* numbers, const Source& source);
 TESSERA_ONCE bool overwrote(const runtime::Executable& executable);
 TESSERA_ONCE std::size_t result_layers(const runtime::Executable& executable, std::size_t result);
 TESSERA_ONCE HostNumber result_number(const runtime::Executable& executable, std::size_t result);
@@ -77,21 +80,28 @@ TESSERA_ONCE std::size_t result_layers(const runtime::Executable& executable, st
 TESSERA_ONCE HostNumber result_number(const runtime::Executable& executable, std::size_t result) {
   return executable.result_number(result);
 }
-TESSERA_ONCE Growable<Leaf> run_executable(runtime::Executable& executable, std::span<const Leaf> arguments) {
+TESSERA_ONCE Growable<Leaf> run_executable(runtime::Executable& executable, std::span<const Leaf> arguments,
+                                           const Source& source) {
   executable.begin_call();
-  const OracleSink::Run oracle = OracleSink::running();
-  return oracle == nullptr ? executable.run(arguments) : oracle(executable, arguments);
+  if (const OracleSink::Run oracle = OracleSink::running()) return oracle(executable, arguments);
+  if (const runtime::ProfileHook* const hook = runtime::ProfileHook::own()) [[unlikely]]
+    return hook->run(executable, arguments, source);
+  return executable.run(arguments);
 }
 TESSERA_ONCE StoragePtr run_plain(runtime::Executable& executable, TensorStorage* const* tensors,
-                                  const HostNumber* numbers) {
-  if (!oracle_is_on()) return executable.run_plain(tensors, numbers);
+                                  const HostNumber* numbers, const Source& source) {
+  if (!oracle_is_on()) {
+    if (const runtime::ProfileHook* const hook = runtime::ProfileHook::own()) [[unlikely]]
+      return hook->run_plain(executable, tensors, numbers, source);
+    return executable.run_plain(tensors, numbers);
+  }
   Growable<Leaf> leaves(static_cast<std::size_t>(executable.compiled().program.argument_count));
   for (std::size_t i = 0; i < leaves.size(); ++i) {
     leaves[i].is_number = tensors[i] == nullptr;
     leaves[i].number = numbers[i];
     if (tensors[i] != nullptr) leaves[i].layers.push_back(StoragePtr(tensors[i]));
   }
-  return run_executable(executable, leaves)[0].layers[0];
+  return run_executable(executable, leaves, source)[0].layers[0];
 }
 #endif
 
@@ -313,12 +323,12 @@ template <class Traced> PlanLease executable_for(const Growable<Leaf>& leaves, c
 /// Runs a program. All that may throw besides the run itself comes first: `give_up()`, which releases donated
 /// arguments, is called after the result was allocated, so an earlier error leaves the arguments unchanged.
 template <class Result, class GiveUp>
-Result run_into(runtime::Executable& executable, const Growable<Leaf>& leaves, GiveUp give_up) {
+Result run_into(runtime::Executable& executable, const Growable<Leaf>& leaves, GiveUp give_up, const Source& source) {
   Result result{};
   SizeStacks size{executable, plan_of(executable).main().outputs.size()};
   for_each_leaf(result, size);
   give_up();
-  Growable<Leaf> results = run_executable(executable, leaves);
+  Growable<Leaf> results = run_executable(executable, leaves, source);
   FillLeaves fill{results};
   for_each_leaf(result, fill);
   return result;
