@@ -146,8 +146,8 @@ struct Source {
 
   static constexpr Source from(std::source_location at) { return {at.file_name(), at.line()}; }
 
-  /// Whether the line is the library's own: of a header in tessera/nn/, ops/, graph/ or parallel/, or of the single
-  /// header.
+  /// Whether the line is the library's own: of a header in tessera/nn/, ops/, graph/, parallel/ or distributions/, or
+  /// of the single header.
   constexpr bool in_library() const {
     // Each step counts: programs are traced in constant expressions, and of most lines the last letters decide.
     const char* at = file + __builtin_strlen(file);
@@ -156,7 +156,8 @@ struct Source {
     for (const char* const begin = file + 8; at > begin;)
       if (*--at == '/' && __builtin_memcmp(at - 8, "/tessera", 8) == 0)
         return __builtin_strncmp(at, "/nn/", 4) == 0 || __builtin_strncmp(at, "/ops/", 5) == 0 ||
-               __builtin_strncmp(at, "/graph/", 7) == 0 || __builtin_strncmp(at, "/parallel/", 10) == 0;
+               __builtin_strncmp(at, "/graph/", 7) == 0 || __builtin_strncmp(at, "/parallel/", 10) == 0 ||
+               __builtin_strncmp(at, "/distributions/", 15) == 0;
     return false;
   }
 
@@ -2319,6 +2320,20 @@ constexpr Box intersect(const Box& a, const Box& b) {
 
 #endif
 
+// ---- tessera/base/here.hpp
+
+#ifndef TESSERA_BASE_HERE_HPP
+#define TESSERA_BASE_HERE_HPP
+
+namespace tessera {
+
+/// The line of the user's program, as the last argument of operations: `Here at = Here::current()`.
+using Here = std::source_location;
+
+}  // namespace tessera
+
+#endif
+
 // ---- tessera/mesh/device_order.hpp
 
 #ifndef TESSERA_MESH_DEVICE_ORDER_HPP
@@ -2335,7 +2350,7 @@ struct Digit {
   friend constexpr bool operator==(const Digit&, const Digit&) = default;
 };
 
-/// An order that is not kept as digits is transposed or sorted as a list of ids; this is the most ids of such a list.
+/// The maximum length of a list of ids, for transposing or sorting an order that is not kept as digits.
 inline constexpr std::int64_t max_listed_devices = std::int64_t{1} << 22;
 
 /// The most digits of an order; an order with more is kept as a list.
@@ -2402,13 +2417,13 @@ constexpr bool split_digits(const DigitList& digits, const std::int64_t* sizes, 
 
 }  // namespace detail
 
-/// The device ids of a mesh in row-major order of its axes: as digits of a mixed-radix number if possible, which takes
-/// no memory or time per device, otherwise as a list. Each order has exactly one form, so equality and hashes compare
-/// meanings.
+/// The device ids of a mesh in row-major order of its axes. They are stored as digits of a mixed-radix number if
+/// possible, which takes no memory or time per device, otherwise as a list. Each order has exactly one form, so equal
+/// orders compare equal.
 ///
 /// Digits are XLA's iota tile assignment `<=[dims]T(order)`: a range reshaped to dims, then transposed. An order
-/// without ids is 0, 1, 2, ... of any mesh that has it. Errors: `capacity` for a list of more than 64 ids in a constant
-/// expression that is no digits, and for transposes and sorts of more than max_listed_devices that are no digits.
+/// without ids is 0, 1, 2, ... for a mesh of any size. Errors, for orders that are not digits: `capacity` for more than
+/// 64 ids in a constant expression, and for transposes and sorts of more than max_listed_devices ids.
 class DeviceOrder {
  public:
   static constexpr std::size_t inline_ids = 64;
@@ -2850,7 +2865,7 @@ TESSERA_PLANNING_END
 
 namespace tessera {
 
-/// The most axes of a mesh.
+/// The maximum number of axes of a mesh.
 inline constexpr int max_axes = 6;
 
 /// An axis of a mesh. An axis without a name is named by its index in decimal digits.
@@ -2863,8 +2878,9 @@ struct Axis {
 using AxisTable = InlineVector<Axis, max_axes>;
 
 namespace detail {
-constexpr void check_axis_count(std::size_t count) {
-  if (count > max_axes) fail(errc::capacity, "[mesh] number of axes: ", count, "; a mesh has at most ", max_axes);
+constexpr void check_axis_count(std::size_t count, Source source = {}) {
+  if (count > max_axes)
+    fail(errc::capacity, "[mesh] number of axes: ", count, "; a mesh has at most ", max_axes, source);
 }
 }  // namespace detail
 
@@ -2874,20 +2890,20 @@ using Coordinates = InlineVector<int, max_axes>;
 class SubMesh;  // mesh/sub_mesh.hpp
 
 /// Devices arranged in a grid of named axes. A mesh without axes is one device.
-///
-/// Device ids are 0 to size()-1 in row-major order of the axes, unless an order is given; a mesh without axes can be
-/// one device of another mesh, by its id. A mesh is a plain value of fixed size, for any number of devices. Errors:
-/// `mesh_axis` for a bad name or size, `mesh_devices` for an order that is no permutation of the ids.
+/// Device ids are 0 to size()-1 in row-major order of the axes, unless you pass another order. A mesh without axes can
+/// be one device of another mesh, with its id. A mesh is a plain value of fixed size, for any number of devices.
+/// Errors: `mesh_axis` for a bad name or size, `mesh_devices` for an order that is not a permutation of the ids.
 ///
 ///     constexpr ts::Mesh mesh({{"data", 2}, {"model", 4}});
 class Mesh {
  public:
   constexpr Mesh() = default;
-  constexpr Mesh(std::initializer_list<Axis> axes, const DeviceOrder& order = {})
-      : Mesh((detail::check_axis_count(axes.size()), AxisTable(axes)), order) {}
-  constexpr explicit Mesh(const AxisTable& axes, const DeviceOrder& order = {}) : axes_(axes), order_(order) {
-    check_axes();
-    check_order();
+  constexpr Mesh(std::initializer_list<Axis> axes, const DeviceOrder& order = {}, Here at = Here::current())
+      : Mesh((detail::check_axis_count(axes.size(), Source::from(at)), AxisTable(axes)), order, Source::from(at)) {}
+  constexpr explicit Mesh(const AxisTable& axes, const DeviceOrder& order = {}, Source source = {})
+      : axes_(axes), order_(order) {
+    check_axes(source);
+    check_order(source);
   }
 
   constexpr int rank() const { return static_cast<int>(axes_.count); }
@@ -2951,8 +2967,8 @@ class Mesh {
     return order_.empty() ? hash : hash_mix(hash, order_.hash());
   }
 
-  /// "mesh(data=2,model=4)"; ids that are not row-major follow as ";order=3,2,1,0", or ";order=[2,4]T(1,0)" for more
-  /// than eight devices in the order of a transposed array. parse_mesh reads this text.
+  /// "mesh(data=2,model=4)". Ids that are not row-major follow as ";order=3,2,1,0", or, for more than eight devices in
+  /// the order of a transposed array, as ";order=[2,4]T(1,0)". parse_mesh parses this text.
   TESSERA_PLANNING std::string text() const {
     std::string out = "mesh(";
     const char* separator = "";
@@ -2978,33 +2994,33 @@ class Mesh {
     return axes_[axis];
   }
 
-  constexpr void check_axes() {
+  constexpr void check_axes(Source source) {
     for (int axis = 0; axis < rank(); ++axis) {
       const std::string_view name = axes_[axis].name.view();
       if (!detail::is_axis_name(name))
         fail(errc::mesh_axis, "[mesh] axis name: '", name,
-             "' is empty, '-', or contains a space or a character of {}()[]=,;*'\"");
+             "' is empty, '-', or contains a space or a character of {}()[]=,;*'\"", source);
       if (const int index = detail::index_of_digits(name); index >= 0 && index != axis)
         fail(errc::mesh_axis, "[mesh] axis name: '", name, "' for axis ", axis,
-             "; only an unnamed axis has digits as its name, which are its index");
-      if (find(name) != axis) fail(errc::mesh_axis, "[mesh] distinct axis names: '", name, "' is given twice");
+             "; only an unnamed axis has digits as its name, which are its index", source);
+      if (find(name) != axis) fail(errc::mesh_axis, "[mesh] distinct axis names: '", name, "' is given twice", source);
       if (axes_[axis].size < 1)
         fail(errc::mesh_axis, "[mesh] axis size: axis '", name, "' has size ", axes_[axis].size,
-             "; sizes are at least 1");
+             "; sizes are at least 1", source);
       size_ *= axes_[axis].size;
-      if (size_ > INT32_MAX) fail(errc::mesh_devices, "[mesh] device count: more than ", INT32_MAX, " devices");
+      if (size_ > INT32_MAX) fail(errc::mesh_devices, "[mesh] device count: more than ", INT32_MAX, " devices", source);
     }
   }
-  constexpr void check_order() {
+  constexpr void check_order(Source source) {
     if (order_.empty()) return;
     if (order_.size() != size_)
-      fail(errc::mesh_devices, "[mesh] number of device ids: ", order_.size(), " ids for ", size_, " devices");
+      fail(errc::mesh_devices, "[mesh] number of device ids: ", order_.size(), " ids for ", size_, " devices", source);
     if (const std::int64_t repeated = order_.repeated(); repeated < size_)
-      fail(errc::mesh_devices, "[mesh] distinct device ids: ", order_[repeated], " is given twice");
+      fail(errc::mesh_devices, "[mesh] distinct device ids: ", order_[repeated], " is given twice", source);
     const std::int64_t ids = axes_.empty() ? INT32_MAX : size_;
     for (std::int64_t i = 0; !order_.is_counter() && i < size_; ++i)
       if (order_[i] < 0 || order_[i] >= ids)
-        fail(errc::mesh_devices, "[mesh] device id range: ", order_[i], ", but ids are from 0 to ", ids - 1);
+        fail(errc::mesh_devices, "[mesh] device id range: ", order_[i], ", but ids are from 0 to ", ids - 1, source);
     // Each mesh has one form: equality and hashes are keys of the plan cache.
     if (order_.is_range()) order_ = {};
   }
@@ -3017,7 +3033,7 @@ class Mesh {
   std::int64_t size_ = 1;
 };
 
-/// Reads "data=2,model=4", with or without "mesh( )" around it: the text of Mesh::text(), and what command lines take.
+/// Parses "data=2,model=4", with or without "mesh( )" around it: the text of Mesh::text(), for command lines.
 constexpr Mesh parse_mesh(std::string_view text) {
   detail::TextReader reader{text};
   const bool wrapped = reader.take("mesh(");
@@ -3071,16 +3087,19 @@ constexpr Mesh parse_mesh(std::string_view text) {
   return Mesh(axes, order);
 }
 
-/// A mesh of axes without names: specs call them 0, 1, ...
-constexpr Mesh unnamed_mesh(std::initializer_list<int> sizes, const DeviceOrder& order = {}) {
-  detail::check_axis_count(sizes.size());
+/// A mesh of axes without names, which specs call 0, 1, ...
+constexpr Mesh unnamed_mesh(std::initializer_list<int> sizes, const DeviceOrder& order = {},
+                            Here at = Here::current()) {
+  detail::check_axis_count(sizes.size(), Source::from(at));
   AxisTable axes;
   for (int size : sizes) axes.push_back({detail::name_of_index(static_cast<int>(axes.size())), size});
-  return Mesh(axes, order);
+  return Mesh(axes, order, Source::from(at));
 }
 
 /// All devices along one axis, by default without a name.
-constexpr Mesh mesh_1d(int devices, const Name& axis = detail::name_of_index(0)) { return Mesh({{axis, devices}}); }
+constexpr Mesh mesh_1d(int devices, const Name& axis = detail::name_of_index(0), Here at = Here::current()) {
+  return Mesh({{axis, devices}}, {}, at);
+}
 
 }  // namespace tessera
 
@@ -3095,7 +3114,7 @@ TESSERA_PLANNING_BEGIN
 
 namespace tessera {
 
-/// The most mesh axes that can split one dim.
+/// The maximum number of mesh axes that can split one dim.
 inline constexpr int max_axes_per_dim = 4;
 
 namespace detail {
@@ -3139,9 +3158,9 @@ struct AxisRef {
   }
 };
 
-/// A sub-axis of a mesh axis, for a spec: `size` devices, after more significant sub-axes of `before` devices in all,
-/// as Shardy's `"x":(before)size`. Of an axis x of 4 devices, sub_axis("x", 1, 2) is the more significant half of the
-/// coordinate and sub_axis("x", 2, 2) the less significant. "x:(1)2" means the same. Errors: `spec_axis`.
+/// A sub-axis of a mesh axis, for a spec, as Shardy's `"x":(before)size`: `before` is the product of the sizes of more
+/// significant sub-axes. For an axis x of 4 devices, sub_axis("x", 1, 2) is the more significant half of the coordinate
+/// and sub_axis("x", 2, 2) the less significant half. "x:(1)2" is the same as text. Errors: `spec_axis`.
 constexpr AxisRef sub_axis(const AxisRef& axis, std::int32_t before, std::int32_t size) {
   if (before < 1 || size < 2)
     fail(errc::spec_axis, "[spec] sub_axis: of '", axis.name.view(), "', size ", size, " after ", before,
@@ -3149,10 +3168,11 @@ constexpr AxisRef sub_axis(const AxisRef& axis, std::int32_t before, std::int32_
   return AxisRef(detail::name_of_sub_axis(axis.name.view(), before, size));
 }
 
-/// How one dim is split: not at all, by an axis, or by a list of axes, the most significant first.
+/// The axes that split one dim: none, one, or a list, the most significant first.
 struct SpecEntry {
   InlineVector<Name, max_axes_per_dim> axes;
-  std::uint8_t priority = 0;  ///< 0: split for computing too; above 0: only stored split, and gathered where it is used
+  std::uint8_t priority =
+      0;  ///< 0: split in computations too; above 0: split only in storage, and gathered when it is used
 
   constexpr SpecEntry() = default;
   constexpr SpecEntry(NoAxis) {}
@@ -3167,10 +3187,10 @@ struct SpecEntry {
   friend constexpr bool operator==(const SpecEntry&, const SpecEntry&) = default;
 };
 
-/// How a tensor is sharded over a mesh: an entry for each dim, of axes by name or by index. Dims beyond the last entry
-/// are not split; the spec of a rank-0 tensor is `{}`. Each axis splits at most one dim. In a list the first axis is
-/// the most significant. Errors: `spec_axis` for a negative index; `resolve` checks names and repetitions against a
-/// mesh.
+/// How a tensor is sharded over a mesh, as jax.sharding.PartitionSpec: for each dim, the axes that split it, by name or
+/// by index. Dims beyond the last entry are not split; the spec of a rank-0 tensor is `{}`. Each axis splits at most
+/// one dim. In a list the first axis is the most significant. Errors: `spec_axis` for a negative index; `resolve`
+/// checks names and repetitions against a mesh.
 ///
 ///     ts::shard(x, mesh, {"data", ts::none, {"x", "y"}})
 ///     ts::shard(y, mesh, {ts::sub_axis("x", 1, 2), ts::sub_axis("x", 2, 2)})      // an axis in sub-axes
@@ -3181,13 +3201,13 @@ struct PartitionSpec {
   constexpr PartitionSpec(std::initializer_list<SpecEntry> list)
       : entries((detail::check_entry_count(list.size()), list)) {}
 
-  /// This spec for storage only: the tensor is gathered where it is used, as FSDP does with weights.
+  /// This spec for storage only: the tensor is gathered when it is used, as FSDP does with weights.
   constexpr PartitionSpec gathered_on_use() const {
     PartitionSpec spec = *this;
     for (SpecEntry& entry : spec.entries) entry.priority = entry.axes.empty() ? 0 : 1;
     return spec;
   }
-  /// The same for one entry: the axes of other entries also split computations.
+  /// The same for the entry of one dim; the axes of other entries also split computations.
   constexpr PartitionSpec gathered_on_use(int dim) const {
     if (dim < 0 || dim >= static_cast<int>(entries.size()))
       fail(errc::dim_range, "[spec] gathered_on_use: dim ", dim, " of a spec with ", entries.size(), " entries");
@@ -3197,7 +3217,7 @@ struct PartitionSpec {
     return spec;
   }
 
-  /// "{data,-,(x,y)}"; `*` marks an entry that is gathered on use. parse_spec reads this text.
+  /// "{data,-,(x,y)}"; `*` marks an entry that is gathered on use. parse_spec parses this text.
   std::string text() const {
     std::string out = "{";
     for (const SpecEntry& entry : entries) {
@@ -3216,7 +3236,7 @@ struct PartitionSpec {
   friend constexpr bool operator==(const PartitionSpec&, const PartitionSpec&) = default;
 };
 
-/// Reads "{data,-,(x,y)}", with or without the braces: the text of PartitionSpec::text().
+/// Parses "{data,-,(x,y)}", with or without the braces: the text of PartitionSpec::text().
 constexpr PartitionSpec parse_spec(std::string_view text) {
   detail::TextReader reader{text};
   const auto expect = [&](bool matches) {
@@ -3276,8 +3296,8 @@ TESSERA_PLANNING_BEGIN
 
 namespace tessera {
 
-/// A sub-axis: `size` devices of an axis, after (more significant) sub-axes of `before` devices in all. Shardy writes
-/// `"x":(before)size`; a mesh that has this sub-axis as an axis calls it `x:(before)size`.
+/// A sub-axis of `size` devices; `before` is the product of the sizes of more significant sub-axes. Shardy writes
+/// `"x":(before)size`; in a mesh whose axis x is cut, its name is `x:(before)size`.
 struct NamedSubAxis {
   std::string_view axis;
   std::int32_t before = 1, size = 0;  ///< size 0: the whole axis
@@ -3294,9 +3314,9 @@ constexpr NamedSubAxis named_sub_axis(std::string_view name) {
   return sub_axis;
 }
 
-/// The mesh with one axis cut into sub-axes of these sizes, the most significant first; devices and their order stay.
-/// Errors: `mesh_axis` for an unknown axis and for an axis without a name, `not_divisible` for sizes whose product is
-/// not that of the axis.
+/// The mesh with one axis cut into sub-axes of these sizes, the most significant first. Devices and their order are
+/// unchanged. Errors: `mesh_axis` for an unknown axis and for an axis without a name, `not_divisible` for sizes whose
+/// product is not that of the axis.
 ///
 ///     ts::split_axis(ts::Mesh({{"x", 16}}), "x", {2, 4, 2})       // mesh(x:(1)2=2,x:(2)4=4,x:(8)2=2)
 constexpr Mesh split_axis(const Mesh& mesh, std::string_view axis, const std::int32_t* sizes, std::size_t count) {
@@ -3665,16 +3685,16 @@ namespace tessera {
 /// are indices into its sub-axes.
 using AxisList = InlineVector<std::uint8_t, max_axes_per_dim>;
 
-/// How a tensor of known rank is sharded over a mesh: a spec with its axis names resolved to indices, plus the axes
-/// over which the value is partial (unreduced). Over all other axes it is replicated. A sharding by sub-axes has
-/// `cuts`; its indices are then those of the mesh with these cuts: see refined_mesh.
+/// How a tensor of known rank is sharded over a mesh: a spec with its axis names resolved to indices, and the axes over
+/// which the value is partial (unreduced). Over all other axes it is replicated. A sharding by sub-axes has `cuts`; its
+/// indices then refer to the mesh with these cuts, see refined_mesh.
 struct Sharding {
   std::uint8_t rank = 0;
   AxisList dims[max_rank]{};
   std::uint16_t unreduced = 0;           ///< one bit a mesh axis
   Reduction reduction = Reduction::sum;  ///< how the parts of an unreduced value combine
-  std::uint8_t priority[max_rank]{};     ///< 0: split for computing too; above 0: only stored split, gathered on use
-  AxisCuts cuts{};                       ///< of the mesh's axes into the sub-axes that it uses; usually none
+  std::uint8_t priority[max_rank]{};  ///< 0: split in computations too; above 0: split only in storage, gathered on use
+  AxisCuts cuts{};                    ///< of the mesh's axes into the sub-axes that it uses; usually none
 
   /// The mesh axes over which shards differ, one bit each.
   constexpr std::uint16_t used_axes() const {
@@ -3792,8 +3812,8 @@ constexpr Sharding refined_sharding(const Sharding& sharding, const Mesh& mesh, 
 }
 
 /// The canonical form of a sharding: without axes of size 1, which split nothing, and with only the cuts that it needs.
-/// Two shardings of a mesh mean the same if their canonical forms are equal. Plans use canonical shardings; tensors
-/// keep what the user wrote.
+/// Two shardings of a mesh are equivalent if their canonical forms are equal. Plans use canonical shardings; tensors
+/// keep the sharding that the user wrote.
 constexpr Sharding canonical(const Sharding& sharding, const Mesh& mesh) {
   if (!sharding.cuts.empty()) {
     const Sharding fewest = detail::with_fewest_cuts(sharding, mesh);
@@ -4063,8 +4083,8 @@ struct ElementLocation {
   friend constexpr bool operator==(const ElementLocation&, const ElementLocation&) = default;
 };
 
-/// Finds the shard that holds the element at a global index, and the element's index in the shard. For a partial value,
-/// the first of the shards that hold parts of the element. Errors: `rank_mismatch`, and `dim_range` for an index
+/// Finds the shard that holds the element at a global index, and the index of the element in the shard. For a partial
+/// value, it is the first shard that holds a part of the element. Errors: `rank_mismatch`, and `dim_range` for an index
 /// outside of the tensor.
 constexpr ElementLocation locate(const Shape& index, const Shape& shape, const Sharding& sharding, const Mesh& mesh) {
   detail::check_same_rank(shape, sharding);
@@ -4893,20 +4913,6 @@ TESSERA_PLANNING_END
 
 #endif
 
-// ---- tessera/base/here.hpp
-
-#ifndef TESSERA_BASE_HERE_HPP
-#define TESSERA_BASE_HERE_HPP
-
-namespace tessera {
-
-/// The line of the user's program, as the last argument of operations: `Here at = Here::current()`.
-using Here = std::source_location;
-
-}  // namespace tessera
-
-#endif
-
 // ---- tessera/base/intrusive_ptr.hpp
 
 #ifndef TESSERA_BASE_INTRUSIVE_PTR_HPP
@@ -5590,7 +5596,8 @@ template <std::size_t N> constexpr void check_layers(const Value (&operands)[N],
       return operands[0].refuse(
           errc::structure,
           "[stack] operands: a field of all layers of a Stack can only be combined with scalars and with "
-          "fields of all layers that have the same rank; to run the layers, call the Stack: layers(x)");
+          "fields of all layers that have the same rank; to run the layers, call the Stack: layers(x); for "
+          "another function of each layer, ts::map(f, layers)");
     rank = ranks[i];
   }
 }
@@ -6911,7 +6918,7 @@ template <class Leaf> constexpr const Value& value_behind(const Leaf& leaf) {
     return leaf.placeholder();
 }
 
-/// Which dim of a carry a message is about: "dim 0 of tensor 2 of the carry", counted from 1 as results are.
+/// Which dim of a carry a message is about: "dim 0 of tensor 1 of the carry", both counted from 0.
 class CarryPlace {
  public:
   static constexpr int named = 8;  ///< tensors that have their own text
@@ -6920,7 +6927,7 @@ class CarryPlace {
   constexpr CarryPlace(int tensor, int dim) {
     append("dim ", '0' + dim);
     if (tensor < named)
-      append(" of tensor ", '1' + tensor);
+      append(" of tensor ", '0' + tensor);
     else
       append(" of a tensor behind the first ", '0' + named);
     append(" of the carry");
@@ -6979,8 +6986,9 @@ class BodyTrace {
       value.refuse(
           errc::shape_mismatch,
           shape_.scan
-              ? "[scan] carry: a step must return the shape of its carry, but here only one of the two has static "
-                "extent 1, as from keepdims or a slice of size 1; ts::broadcast_like gives both one shape"
+              ? "[scan] carry: a step must return the shape of its carry, but here only one of the two (or of the "
+                "results of two branches) has static extent 1, as from keepdims or a slice of size 1; "
+                "ts::broadcast_like gives both one shape"
               : "[stack] result of a layer: a layer must return the shape of its argument, but here only one of the "
                 "two has static extent 1, as from keepdims or a slice of size 1; ts::broadcast_like gives both one "
                 "shape",
@@ -7467,12 +7475,13 @@ TESSERA_DEFINED_IN_OPS_END
 
 namespace detail {
 
-/// By node: 1 if an output depends on it.
+/// By node: 1 if an output depends on it, or if it checks shapes.
 constexpr Growable<std::uint8_t> live_nodes(const GraphView& graph) {
   Growable<std::uint8_t> made(static_cast<std::size_t>(graph.size));
   std::uint8_t* const live = made.data();
   for (int k = 0; k < graph.output_count; ++k) live[graph.outputs[k]] = 1;
   for (int id = graph.size - 1; id >= 0; --id) {
+    if (graph.nodes[id].op == Op::extent && graph.nodes[id].arity == 2) live[id] = 1;
     if (live[id] == 0) continue;
     const std::int32_t* const own = graph.operands + graph.nodes[id].first;
     for (int i = graph.nodes[id].arity - 1; i >= 0; --i)
@@ -7636,8 +7645,8 @@ struct BindProgram {
 
 /// Which tensor of a result a message is about.
 inline constexpr std::string_view result_places[] = {
-    "tensor 1 of the result", "tensor 2 of the result", "tensor 3 of the result", "tensor 4 of the result",
-    "tensor 5 of the result", "tensor 6 of the result", "tensor 7 of the result", "tensor 8 of the result"};
+    "tensor 0 of the result", "tensor 1 of the result", "tensor 2 of the result", "tensor 3 of the result",
+    "tensor 4 of the result", "tensor 5 of the result", "tensor 6 of the result", "tensor 7 of the result"};
 
 /// Lists the nodes of a traced result, leaf by leaf.
 struct CollectOutputs {
@@ -8175,7 +8184,7 @@ TESSERA_PLANNING_BEGIN
 
 namespace tessera {
 
-/// Two spellings of the devices in an HLO sharding: as a transposed iota where possible, or as a list of ids.
+/// The text form of the devices in an HLO sharding: a transposed iota if possible, or a list of ids.
 enum class HloForm : std::uint8_t { iota, v1 };
 
 /// The kind of an HLO sharding.
@@ -8196,11 +8205,10 @@ constexpr std::string_view name_of(ShardingType type) {
 }
 
 /// A parsed HLO sharding string, the text that XLA and its tools exchange.
-///
-/// Two shardings are equal where they mean the same: each device holds the same tile in the same role; hashes agree
-/// with that. Devices that are a transposed iota take no time or memory each. Errors: `capacity` from ==, canonical()
-/// and replica_id() where the sizes of the tile don't divide those of the transposed iota and there are more than
-/// max_listed_devices devices; from text() where it would have to list more.
+/// Two shardings are equal if each device holds the same tile in the same role, however they are written; hashes agree.
+/// Devices in the order of a transposed iota take no time or memory each. Errors: `capacity` from ==, canonical() and
+/// replica_id() for more than max_listed_devices devices, if the sizes of the tile don't divide those of the transposed
+/// iota; from text() if it would have to list more devices.
 struct HloSharding {
   enum class Kind : std::uint8_t { unannotated, replicated, maximal, manual, unreduced, tiled };
   enum class Subgroup : std::uint8_t { manual, unreduced, replicated };
@@ -8223,7 +8231,7 @@ struct HloSharding {
   /// one; replicas in ascending order; `replicated` as such.
   constexpr HloSharding canonical() const;
   constexpr std::uint64_t hash() const;
-  /// As XLA prints it; empty for an unannotated value. parse_hlo_sharding reads this text.
+  /// The text that XLA prints; empty for an unannotated value. parse_hlo_sharding parses it.
   std::string text(HloForm form = HloForm::iota) const;
 
   friend constexpr bool operator==(const HloSharding& a, const HloSharding& b) {
@@ -8471,7 +8479,7 @@ inline std::string HloSharding::text(HloForm form) const {
   return out + "}";
 }
 
-/// Reads a sharding string: both forms of tiles, replicated, maximal, manual, unreduced; an empty text is unannotated.
+/// Parses a sharding string: both forms of tiles, replicated, maximal, manual, unreduced; an empty text is unannotated.
 /// Errors: `sharding_string` for any other text, and for devices that don't fill the tile.
 constexpr HloSharding parse_hlo_sharding(std::string_view source) { return detail::HloParser(source).parse(); }
 
@@ -8506,8 +8514,8 @@ constexpr HloSharding hlo_sharding(const Sharding& sharding, const Mesh& mesh) {
   return out.canonical();
 }
 
-/// The indices that a device holds under an HLO sharding: all where it does not tile; none on devices other than that
-/// of a maximal sharding. Errors: `rank_mismatch`, and `mesh_devices` for a device that the tile lacks.
+/// The indices that a device holds under an HLO sharding: all indices if it does not tile; none on the other devices of
+/// a maximal sharding. Errors: `rank_mismatch`, and `mesh_devices` for a device that the tile lacks.
 constexpr Box device_box(const Shape& shape, const HloSharding& sharding, int device) {
   Box box{Shape(shape.size(), 0), shape};
   if (sharding.kind == HloSharding::Kind::maximal && device != sharding.devices[0]) box.end = box.begin;
@@ -8529,8 +8537,8 @@ constexpr Box device_box(const Shape& shape, const HloSharding& sharding, int de
   return box;
 }
 
-/// Which replica of its shard a device holds: 0 where each device has its own tile; its index in the group of replicas
-/// where there are groups; the device's id where all hold everything.
+/// Which replica of its shard a device holds: 0 if each device has its own tile; the index in the group of replicas if
+/// there are groups; the id of the device if all devices hold everything.
 constexpr std::int64_t replica_id(const HloSharding& sharding, int device) {
   using Kind = HloSharding::Kind;
   const HloSharding one = sharding.canonical();
@@ -8540,7 +8548,7 @@ constexpr std::int64_t replica_id(const HloSharding& sharding, int device) {
   return one.devices.position_of(device) % one.tile.back();
 }
 
-/// Whether two shardings, of any meshes, put the same indices on each device, with the same reduction pending.
+/// Whether two shardings, on any meshes, place the same indices on each device, with the same pending reduction.
 constexpr bool same_placement(const Sharding& a, const Mesh& mesh_a, const Sharding& b, const Mesh& mesh_b) {
   if (a.rank != b.rank || mesh_a.size() != mesh_b.size()) return false;
   const HloSharding one = hlo_sharding(a, mesh_a);
@@ -8563,7 +8571,7 @@ TESSERA_PLANNING_BEGIN
 
 namespace tessera {
 
-/// Options of a picture of a sharding. What exceeds a limit is abbreviated to its beginning and end.
+/// Options of a picture of a sharding. Beyond a limit, only the beginning and the end are shown.
 struct PictureOptions {
   std::string_view device_kind = "CPU";
   bool color = false;    ///< ANSI colors in text; an SVG always has colors
@@ -8765,10 +8773,9 @@ inline TextTable plane_table(const PictureGrid& grid, std::int64_t plane) {
 
 }  // namespace detail
 
-/// Draws which devices hold which shard, as a table of the first two dims; a tensor of one dim is one row. Devices in
-/// one cell hold replicas. Where later dims are split, there is a table with a title for each of their shards.
-/// `device_count` is used where the sharding names no devices. Manual and unreduced parts are named. Large meshes are
-/// abbreviated.
+/// Draws which devices hold which shard, as a table of the first two dims; a tensor of one dim is one row. Devices in a
+/// cell hold replicas. If later dims are split, there is a table with a title for each of their shards. `device_count`
+/// is used if the sharding names no devices. Manual and unreduced subgroups are labelled. Large meshes are abbreviated.
 ///
 ///     ┌────────────┬────────────┐
 ///     │ CPU [0, 1] │ CPU [2, 3] │
@@ -8816,11 +8823,10 @@ TESSERA_PLANNING_BEGIN
 namespace tessera {
 
 /// A mesh and a spec for tensors of one rank, as data loaders use them (ShardingSpec of PyTorch/XLA).
-///
 /// With `minibatch`, each host has its own part of the batch: the rows of a host are split over its devices, and the
 /// global tensor has the rows of all hosts in order. Devices are numbered host by host. Errors: `rank_mismatch` for a
-/// tensor of another rank; `not_divisible` for rows that the devices of a host don't divide; `mesh_devices` for a mesh
-/// that gives one host's rows to another.
+/// tensor of another rank; `not_divisible` if the number of devices of a host does not divide its rows; `mesh_devices`
+/// for a mesh that assigns rows of one host to another.
 struct ShardingSpec {
   Mesh mesh;
   PartitionSpec spec;
@@ -8834,7 +8840,7 @@ struct ShardingSpec {
            " entries, the tensor has rank ", rank);
     return tessera::resolve(spec, mesh, rank);
   }
-  /// The shape of the global tensor, of which each of `hosts` hosts has `local`.
+  /// The shape of the global tensor, if each of `hosts` hosts has the shape `local`.
   constexpr Shape global_shape(const Shape& local, int hosts) const {
     if (!minibatch) return local;
     check_minibatch(local, hosts);
@@ -8842,7 +8848,7 @@ struct ShardingSpec {
     shape[0] *= hosts;
     return shape;
   }
-  /// The indices, within what its host has, of the shard that a device gets.
+  /// The shard of a device, as indices in the part of its host.
   constexpr Box local_box(const Shape& local, int hosts, int device) const {
     const Sharding sharding = resolve(static_cast<int>(local.size()));
     const Shape shape = global_shape(local, hosts);
@@ -8898,7 +8904,7 @@ TESSERA_PLANNING_BEGIN
 namespace tessera {
 
 /// The devices of a mesh along some of its axes, at fixed coordinates along the others: `mesh["data"]`, or
-/// `mesh[{"model", "data"}]` in that order of axes. Device ids and axis names stay those of the whole mesh: a spec for
+/// `mesh[{"model", "data"}]` in that order of axes. Device ids and axis names are those of the whole mesh: a spec for
 /// the submesh resolves against parent() to a sharding that is replicated along the other axes. Errors: `mesh_axis` for
 /// an axis that is unknown or named twice, `mesh_devices` for coordinates outside of the mesh.
 ///
@@ -9224,10 +9230,12 @@ constexpr DType shown_dtype(const ShapeContext& c, int operand) {
 }
 
 /// Throws an error with the operation, the shapes of its tensors, the values of its sizes and the user's line.
-[[noreturn]] inline void fail_operation(errc id, const ShapeContext& c, const std::string& why, std::string_view name) {
+/// `shown`: of how many operands, where those behind were not given by the user.
+[[noreturn]] inline void fail_operation(errc id, const ShapeContext& c, const std::string& why, std::string_view name,
+                                        int shown = std::numeric_limits<int>::max()) {
   const OpRow& row = row_of(c.node());
   std::string operands;
-  for (int i = 0; i < c.node().arity; ++i) {
+  for (int i = 0; i < c.node().arity && i < shown; ++i) {
     if (!c.has(i)) continue;
     const Node& x = c.graph.operand_node(c.id, i);
     const bool size =
@@ -9242,8 +9250,9 @@ constexpr DType shown_dtype(const ShapeContext& c, int operand) {
        function == own ? "" : function, c.node().source);
 }
 /// Throws shape_mismatch. Not constexpr on purpose: in a constant expression it ends the compilation.
-[[noreturn]] inline void fail_shapes(const ShapeContext& c, const std::string& why, std::string_view name = {}) {
-  fail_operation(errc::shape_mismatch, c, why, name);
+[[noreturn]] inline void fail_shapes(const ShapeContext& c, const std::string& why, std::string_view name = {},
+                                     int shown = std::numeric_limits<int>::max()) {
+  fail_operation(errc::shape_mismatch, c, why, name, shown);
 }
 /// Throws shape_mismatch where the result, of i32, counts more elements than i32 can. `counted`: what has them.
 constexpr void check_countable(const ShapeContext& c, std::int64_t elements, const char* counted = "the dim has",
@@ -12101,9 +12110,12 @@ template <int P, TensorArgument X> constexpr auto multigammaln(const X& x, Here 
   static_assert(P >= 1 && P <= 16, "tessera: multigammaln takes from 1 to 16 dims");
   if constexpr (P == 1)
     return lgamma(x, at);
-  else
-    return multigammaln<P - 1>(x, at) +
-           (lgamma(x - (P - 1) * 0.5, at) + (P - 1) * 0.57236494292470008707);  // log(pi) / 2
+  else {
+    const Source source = Source::from(at);
+    const auto last = lgamma(call<SubTag>(source, x, (P - 1) * 0.5), at);
+    const auto with_factor = call<AddTag>(source, last, (P - 1) * 0.57236494292470008707);  // log(pi) / 2
+    return call<AddTag>(source, multigammaln<P - 1>(x, at), with_factor);
+  }
 }
 /// The derivative of lgamma. -infinity at 0, infinity at -0, NaN at negative integers and at -infinity, as in PyTorch.
 /// Error: 1e-15 times the larger of 1 and |y|, and below 0 of pi^2 |x| / sin(pi x)^2. Gradient: polygamma(1, x).
@@ -12306,10 +12318,22 @@ TESSERA_PLANNING_BEGIN
 
 namespace tessera::build {
 
+/// What same_extents compares: what its message says.
+enum class ExtentsOf : std::int8_t { examples, positions, classes };
+
 constexpr Value extent(Value x, int dim) {
   if (x.is_singleton(dim)) return x.number(1, DType::i64);
   x = shape_source(x).at(x.source);
   return x.make({.op = Op::extent, .dtype = DType::i64, .labels = pack_dim(dim)}, {x.id});
+}
+/// Checks that `count` dims of x, from dim `of_x` on, have the extents of dims of y, from `of_y` on, unless one of them
+/// has static extent 1: by a node that no value depends on.
+constexpr void same_extents(Value x, int of_x, Value y, int of_y, int count, ExtentsOf kind) {
+  x = shape_source(x).at(x.source), y = shape_source(y);
+  Node made{.op = Op::extent, .dtype = DType::i64, .labels = pack_dim(of_x)};
+  made.labels[1] = static_cast<std::int8_t>(of_y), made.labels[2] = static_cast<std::int8_t>(count);
+  made.labels[3] = static_cast<std::int8_t>(kind);
+  x.make(made, {x.id, y.id});
 }
 constexpr Value iota(Value like, int dim, DType type) {
   // Broadcast within a fused kernel, it would count along the dim of the kernel.
@@ -12388,7 +12412,47 @@ constexpr BrokenRule check_size(const NodeCheck& c) {
 }
 constexpr BrokenRule check_extent(const NodeCheck& c) {
   if (const BrokenRule broken = check_size(c); !broken.empty()) return broken;
-  return dim_of(c.node()) >= 0 && dim_of(c.node()) < c.x(0).rank ? BrokenRule{} : "the dim is a dim of the operand";
+  const Node& node = c.node();
+  if (node.arity < 1 || node.arity > 2) return "there are one or two operands";
+  for (int i = 0; i < node.arity; ++i)
+    if (node.labels[i] < 0 || node.labels[i] + (node.arity == 2 ? node.labels[2] : 1) > c.x(i).rank)
+      return "the dim is a dim of the operand";
+  return {};
+}
+/// Not constexpr on purpose: in a constant expression it ends the compilation.
+[[noreturn]] inline void fail_extents_of_operands_differ(const HostContext& c) {
+  const Node& node = c.node();
+  const std::string_view given = node.source.function();
+  const auto kind = static_cast<build::ExtentsOf>(node.labels[3]);
+  const auto text = [&](int i) {
+    return shape_text(c.graph.operand_node(c.id, i).dtype, c.shapes[c.graph.operand(c.id, i)]);
+  };
+  const bool of_vmap = kind == build::ExtentsOf::examples;
+  const auto examples = [&](int i) {
+    return std::to_string(c.shapes[c.graph.operand(c.id, i)][static_cast<std::size_t>(node.labels[i])]);
+  };
+  fail(errc::shape_mismatch, "[",
+       of_vmap         ? "vmap"
+       : given.empty() ? "loss"
+                       : given,
+       "] ",
+       of_vmap ? concat_text("arguments with ", examples(0), " and ", examples(1), " examples: ")
+       : kind == build::ExtentsOf::classes
+           ? std::string("targets that are probabilities must have the shape of the scores: ")
+           : std::string("targets must have the dims of the scores except the last: "),
+       text(0), " x ", text(1), node.source);
+}
+constexpr HostNumber number_of_extent(const HostContext& c) {
+  const Node& node = c.node();
+  const auto extent = [&](int i, int d) {
+    return c.shapes[c.graph.operand(c.id, i)][static_cast<std::size_t>(node.labels[i] + d)];
+  };
+  if (node.arity == 2)
+    for (int d = 0; d < node.labels[2]; ++d)
+      if (!c.graph.operand_node(c.id, 0).is_singleton(node.labels[0] + d) &&
+          !c.graph.operand_node(c.id, 1).is_singleton(node.labels[1] + d) && extent(0, d) != extent(1, d))
+        fail_extents_of_operands_differ(c);
+  return node.arity == 2 ? 0 : extent(0, 0);
 }
 constexpr BrokenRule check_arange(const NodeCheck& c) {
   if (!c.has_dim()) return "the dim is a dim of the node";
@@ -12467,21 +12531,23 @@ struct ConstantOp {
   };
 };
 
+// Of two operands it only checks their extents, see build::same_extents.
 struct ExtentOp {
   static constexpr OpRow row{.name = "extent",
                              .kind = OpKind::source,
-                             .arity = 1,
+                             .arity = any_arity,
                              .shape = scalar_shape,
                              .sharding = no_factors,
-                             .host = [](const HostContext& c) -> HostNumber {
-                               return c.shapes[c.graph.operand(c.id, 0)][static_cast<std::size_t>(dim_of(c.node()))];
-                             },
+                             .host = number_of_extent,
                              .host_source = HostSource::planned,
                              .flops = 0,
-                             .shape_only = 1,
+                             .shape_only = 3,
                              .recomputed = true};
   static constexpr BatchRule batch = [](const Batch& b) {
-    return Batch::same(build::extent(b.x(0), dim_of(b.node()) + 1));
+    if (b.arity() == 1) return Batch::same(build::extent(b.x(0), dim_of(b.node()) + 1));
+    Node made = b.node();
+    for (int i = 0; i < 2; ++i) made.labels[i] = static_cast<std::int8_t>(made.labels[i] + (b.differs(i) ? 1 : 0));
+    return Batch::same(b.x(0).make(made, {b.x(0).id, b.x(1).id}));
   };
   static constexpr CheckRule check = check_extent;
   static constexpr AttributeText attributes = tessera::detail::dim_text;
@@ -13632,14 +13698,16 @@ inline constexpr std::int8_t batch = 0, heads = 1, queries = 2, keys = 3, width 
 /// Checks the shapes q [b, t, h, d], k [b, s, h, d], v [b, s, h, e].
 constexpr void check_attention_shapes(const ShapeContext& c, bool has_values) {
   const Shape &q = c.operand(0), &k = c.operand(1);
-  if (q[0] != k[0]) fail_shapes(c, "queries and keys differ in batch", "attention");
+  const int given = has_values ? 3 : 2;  // the others are made by ts::attention
+  if (q[0] != k[0]) fail_shapes(c, "queries and keys differ in batch", "attention", given);
   if (q[2] != k[2])
-    fail_shapes(c, "queries and keys differ in heads; ts::repeat_heads(k, q) repeats those of keys", "attention");
-  if (q[3] != k[3]) fail_shapes(c, "queries and keys differ in width", "attention");
+    fail_shapes(c, "queries and keys differ in heads; ts::repeat_heads(k, q) repeats those of keys", "attention",
+                given);
+  if (q[3] != k[3]) fail_shapes(c, "queries and keys differ in width", "attention", given);
   if (!has_values) return;
   const Shape& v = c.operand(2);
   if (v[0] != k[0] || v[1] != k[1] || v[2] != k[2])
-    fail_shapes(c, "keys and values differ in batch, time or heads", "attention");
+    fail_shapes(c, "keys and values differ in batch, time or heads", "attention", given);
 }
 
 /// Whether a node sums over queries: the gradients of keys and values.
@@ -14286,6 +14354,15 @@ constexpr int windowed_count(const Node& node) { return node.labels[1]; }
 /// Whether the windows are a slice with steps, or are added where such a slice was.
 constexpr bool of_slices(const Node& node) { return node.labels[3] != 0; }
 
+/// Not constexpr on purpose: in a constant expression it ends the compilation.
+[[noreturn]] inline void fail_windows(const ShapeContext& c, const char* why, const WindowedDim& own,
+                                      std::int64_t behind) {
+  const std::string_view given = c.node().source.function();
+  fail(errc::shape_mismatch, "[", given.empty() ? "conv" : given, "] ", why, ": windows of ", own.size, ", stride ",
+       own.stride, ", dilation ", own.dilation, ", along dim ", own.line, " of ",
+       shape_text(shown_dtype(c, 0), c.operand(0)), " with padding of ", own.before, " and ", behind, c.node().source);
+}
+
 constexpr WindowedDims patches_windows(const ShapeContext& c) {
   WindowedDims dims;
   const int first = dim_of(c.node());
@@ -14302,14 +14379,14 @@ constexpr WindowedDims patches_windows(const ShapeContext& c) {
     const bool slices = of_slices(c.node());
     if (slices && own.stride < 1) fail_shapes(c, "the step is below 1", "slice");
     if (own.size < 1 || own.stride < 1 || own.dilation < 1)
-      fail_shapes(c, "a window size, stride or dilation is below 1", "conv");
-    if (!slices && own.before < 0) fail_shapes(c, "negative padding", "conv");
+      fail_windows(c, "a window size, stride or dilation is below 1", own, c.number(at + 4));
+    if (!slices && own.before < 0) fail_windows(c, "negative padding", own, c.number(at + 4));
     std::int64_t last = 0, padded = 0;  // the offset of a window's last element; the padded extent
     if (!add_fits(own.extent, own.before, padded) || !add_fits(padded, c.number(at + 4), padded)) fail_large(c);
     if (slices && (own.before > 0 || c.number(at + 4) > 0 || padded < 1))
       fail_shapes(c, "start and size are outside the dim", "slice");
     if (!multiply_fits(own.size - 1, own.dilation, last) || padded <= last)
-      fail_shapes(c, "the window is longer than the padded dim", "conv");
+      fail_windows(c, "a window is longer than the padded dim", own, c.number(at + 4));
     own.count = (padded - last - 1) / own.stride + 1;
     dims.push_back(own);
   }
@@ -16973,7 +17050,7 @@ template <int Item, class OfInit, class OfStep> constexpr auto check_carry() {
   constexpr bool same = std::is_same_v<OfInit, OfStep>;
   static_assert(same,
                 "tessera: the function of a scan must return a carry with the element types, ranks and structure of "
-                "init; convert element types with ts::cast");
+                "init, and so must that of another loop; convert element types with ts::cast");
   return same;
 }
 
@@ -17060,8 +17137,12 @@ constexpr auto scan(const F& f, const Init& init, const Xs& xs, bool reverse, So
       return run_scan(f, first, xs, context, reverse);
     else
       return run_scan(f, first, as_carry(context, xs), context, reverse);
+  } else if constexpr (is_outside &&
+                       !holds_number_v<Init>) {  // an error has been reported: what a caller may go on with
+    const Value context = trace_in(init);
+    return std::tuple(as_carry(context.module == nullptr ? trace_in(xs) : context, init), NoResult());
   } else {
-    return std::tuple(init, NoResult());  // an error has been reported; init has the structure of the carry
+    return std::tuple(init, NoResult());
   }
 }
 
@@ -17599,7 +17680,7 @@ struct EmbeddingTag {
     using Checks = decltype([] {
       static_assert(
           std::is_same_v<typename Indices::type, std::int32_t> || std::is_same_v<typename Indices::type, std::int64_t>,
-          "tessera: the indices of embedding must be std::int32_t or std::int64_t; use "
+          "tessera: the indices of embedding and index_select must be std::int32_t or std::int64_t; use "
           "ts::cast<std::int32_t>(indices)");
       static_assert(Table::rank >= 1,
                     "tessera: the table of embedding must have at least one dim, the dim of its rows");
@@ -17672,6 +17753,11 @@ template <int Rank, class T> struct OneHotTag {
   }
 };
 
+/// A lookup whose errors name index_select.
+struct IndexSelectTag : EmbeddingTag {
+  static constexpr const char* function = "index_select";
+};
+
 }  // namespace detail
 
 /// 1 at the index and 0 elsewhere along a new last dim of `count` classes: indices [...] give [..., count], of element
@@ -17690,11 +17776,12 @@ constexpr auto one_hot(const Indices& indices, const Count& count, Here at = Her
 template <int D, TensorArgument X, TensorArgument Indices>
 constexpr auto index_select(const X& x, const Indices& indices, Here at = Here::current()) {
   static_assert(Indices::rank == 1, "tessera: the indices of index_select must be a vector");
+  const detail::FunctionCall named("index_select", x, indices);
   constexpr int dim = detail::checked_dim<D, X::rank>();
   if constexpr (dim == 0)
-    return embedding(x, indices, at);
+    return call<detail::IndexSelectTag>(Source::from(at), x, indices);
   else
-    return movedim<0, dim>(embedding(movedim<dim, 0>(x, at), indices, at), at);
+    return movedim<0, dim>(call<detail::IndexSelectTag>(Source::from(at), movedim<dim, 0>(x, at), indices), at);
 }
 
 /// With a dim as an argument it does not compile.
@@ -18838,6 +18925,13 @@ struct RmsNormTag {
   }
 };
 
+/// Checks at the front of a loss that targets are as many as the rows of scores [..., classes].
+constexpr void check_targets(Value context, Value scores, Value targets, int rank) {
+  const int lead = scores.leading(rank);
+  build::same_extents(scores.at(context.source), lead, targets, targets.leading(rank - 1), rank - 1,
+                      build::ExtentsOf::positions);
+}
+
 template <int Rank> struct CrossEntropyTag {
   static constexpr const char* function = "cross_entropy";
   template <class Logits, class Targets> struct result {
@@ -18856,6 +18950,7 @@ template <int Rank> struct CrossEntropyTag {
   };
   // The logit of the target is selected by comparing positions, so sharded classes are not gathered.
   static constexpr Value emit(Value context, Value logits, Value targets) {
+    check_targets(context, logits, targets, Rank);
     const int lead = logits.leading(Rank), dim = logits.rank() - 1;
     logits = build::cast(logits.at(context.source), computed_as(logits.dtype()));
     const Value target = build::insert_singletons(targets.at(context.source), 1u << dim, logits.rank());
@@ -18907,7 +19002,7 @@ template <int D = -1, TensorArgument X> constexpr auto softmax(const X& x, Here 
 }
 /// softmax of -x (torch.nn.functional.softmin). Communication: as softmax.
 template <int D = -1, TensorArgument X> constexpr auto softmin(const X& x, Here at = Here::current()) {
-  return softmax<D>(-x, at);
+  return softmax<D>(call<NegTag>(Source::from(at), x), at);
 }
 /// The logarithm of softmax, accurate where softmax underflows. Communication: as softmax.
 template <int D = -1, TensorArgument X> constexpr auto log_softmax(const X& x, Here at = Here::current()) {
@@ -20630,19 +20725,21 @@ constexpr auto rotary_embedding(const X& x, const Offset& offset = 0, const Rota
   static_assert(X::rank == 4, "tessera: rotary_embedding takes queries or keys of rank 4: [batch, time, heads, width]");
   using T = typename X::element;
   using Wide = std::conditional_t<std::is_same_v<T, double>, double, float>;
+  const Source source = Source::from(at);
   // (a, b) becomes (a cos - b sin, b cos + a sin): x cos + (-b, a) sin.
   const auto turned = [&] {
     if constexpr (Form == RotaryForm::interleaved) {
       const auto pairs = unbind<2, -1>(split_dim<-1>(x, 2, at), at);
-      return merge_dims<3, 4>(stack<4>(-std::get<1>(pairs), std::get<0>(pairs), at), at);
+      return merge_dims<3, 4>(stack<4>(call<NegTag>(source, std::get<1>(pairs)), std::get<0>(pairs), at), at);
     } else {
       const auto pairs = unbind<2, -2>(rearrange<"b t h (c e) -> b t h c e">(x, len<"c">(2), at), at);
-      return concat<3>(-std::get<1>(pairs), std::get<0>(pairs), at);
+      return concat<3>(call<NegTag>(source, std::get<1>(pairs)), std::get<0>(pairs), at);
     }
   }();
-  const auto angle =
-      call<detail::RotaryAnglesTag<Form>>(Source::from(at), x, offset, options.base, options.linear, options.ntk);
-  return cast<T>(x * cast<Wide>(cos(angle, at), at) + turned * cast<Wide>(sin(angle, at), at), at);
+  const auto angle = call<detail::RotaryAnglesTag<Form>>(source, x, offset, options.base, options.linear, options.ntk);
+  const auto of_x = call<MulTag>(source, x, cast<Wide>(cos(angle, at), at));
+  const auto of_turned = call<MulTag>(source, turned, cast<Wide>(sin(angle, at), at));
+  return cast<T>(call<AddTag>(source, of_x, of_turned), at);
 }
 
 /// For biased_attention with ALiBi (nn::alibi_slopes): slopes [heads] times the position of each key of k [batch, keys,
@@ -20654,7 +20751,7 @@ constexpr auto alibi_bias(const Slopes& slopes, const K& k, Here at = Here::curr
                 "tessera: alibi_bias takes slopes of rank 1, [heads], and keys of rank 4: [batch, keys, heads, width]");
   const auto positions = call<detail::PositionsTag>(Source::from(at), k, 0);  // [S, 1, 1]
   const auto row = cast<typename Slopes::element>(rearrange<"s 1 1 -> 1 1 s">(positions, at), at);
-  return rearrange<"h -> 1 h 1">(slopes, at) * row;
+  return call<MulTag>(Source::from(at), rearrange<"h -> 1 h 1">(slopes, at), row);
 }
 
 }  // namespace tessera
@@ -21307,8 +21404,10 @@ constexpr Other run_branch_or(const Value& runs, const Branch& branch, const Oth
 
 /// f(carry) where the condition holds, else the carry. It may hold Stacks.
 template <class Condition, class F, class Carry>
-constexpr Carry run_where(const Condition& condition, const F& f, const Carry& carry, Here at) {
-  const Value context = trace_in(carry).at(Source::from(at));
+constexpr Carry run_where(const Condition& condition, const F& f, const Carry& carry, Source source) {
+  Value context = trace_in(carry);
+  if (context.module == nullptr) context = trace_in(condition);  // a carry without tensors
+  context = context.at(source);
   const Value runs = build::cast(lower(context, condition), DType::i32);
   BodyTrace body(*runs.module, {.scan = true});
   const Value inside{runs.module, runs.module->current, -1, runs.source};
@@ -21332,9 +21431,27 @@ template <class X> constexpr bool is_number() {
   else
     return std::is_same_v<X, Scalar> || std::is_same_v<X, Dim>;
 }
-/// What branches return together: tensors, or tuples and plain structs of tensors.
-template <class Result>
-inline constexpr bool is_branch_result_v = !BlockLeaves::of<Result>().stack && !holds_number_v<Result>;
+/// What branches return together: tensors, or tuples, plain structs and Stacks of tensors.
+template <class Result> inline constexpr bool is_branch_result_v = !holds_number_v<Result>;
+
+/// A step of a ts::while_loop.
+template <class Pred, class Body, class Carry>
+constexpr Carry run_while(const Pred& pred, const Body& body, const Carry& carry, Source source) {
+  constexpr bool is_scalar = is_number<Pred>();
+  static_assert(is_scalar, "tessera: the condition of ts::while_loop returns a rank-0 tensor, a Scalar or a Dim; of a "
+                           "tensor with dims write whether ts::any<0>(x) or ts::all<0>(x) holds");
+  using Result = returned_t<requires(const Carry& carried) { body(carried); }, Body, const Carry>;
+  constexpr bool sound = !std::is_same_v<Result, NoResult>;  // else the compiler has reported an error in the body
+  constexpr bool same = sound && std::is_same_v<carry_t<Result>, Carry>;
+  if constexpr (sound && !same) {
+    using Difference = CarryDifference<Carry, carry_t<Result>>;
+    check_carry<Difference::item, typename Difference::of_init, typename Difference::of_step>();
+  }
+  if constexpr (is_scalar && same)
+    return run_where(pred, body, carry, source);
+  else
+    return carry;  // an error has been reported
+}
 
 template <class Pred, class Yes, class No>
 constexpr auto cond(const Pred& pred, const Yes& yes, const No& no, Source source) {
@@ -21350,7 +21467,10 @@ constexpr auto cond(const Pred& pred, const Yes& yes, const No& no, Source sourc
                 "tessera: the branches of ts::cond return different types; they return tensors of the same element "
                 "types and ranks, in the same structure");
   constexpr bool is_flat = !sound || is_branch_result_v<Result>;
-  static_assert(is_flat, "tessera: the branches of ts::cond return tensors, or a tuple or plain struct of tensors");
+  static_assert(is_flat,
+                "tessera: the branches of ts::cond return tensors, or a tuple, plain struct or ts::Stack of tensors, "
+                "without Dims and Scalars, which a branch can't change; between two models or states "
+                "ts::optim::keep_if(condition, after, before) chooses");
   if constexpr (!sound) {
     return NoResult();  // the compiler has reported an error in a branch
   } else if constexpr (is_scalar && same && is_flat) {
@@ -21371,7 +21491,7 @@ constexpr auto cond(const Pred& pred, const Yes& yes, const No& no, Source sourc
 
 /// `pred ? yes(operands...) : no(operands...)`, where only that branch runs: jax.lax.cond. `pred` is a rank-0 tensor, a
 /// Scalar or a Dim; any number but 0 holds. Both branches return tensors of the same element types, ranks and shapes,
-/// as a tensor or in a structure. They may capture values of the traced function around them.
+/// as a tensor or in a structure, which may have Stacks. They may capture values of the traced function around them.
 ///
 ///     const auto y = ts::cond(step < warm_up, [&](const auto& v) { return v * 0.5; },
 ///                             [&](const auto& v) { return layers(v); }, x);
@@ -21416,8 +21536,10 @@ constexpr auto switch_case(const Index& index, const std::tuple<First, Branches.
   static_assert(same,
                 "tessera: the branches of ts::switch_case return different types; they return tensors of the same "
                 "element types and ranks, in the same structure");
-  static_assert(detail::is_branch_result_v<Result>,
-                "tessera: the branches of ts::switch_case return tensors, or a tuple or plain struct of tensors");
+  static_assert(
+      detail::is_branch_result_v<Result>,
+      "tessera: the branches of ts::switch_case return tensors, or a tuple, plain struct or ts::Stack of tensors, "
+      "without Dims and Scalars, which a branch can't change");
   const Value context = detail::trace_in(index);
   if (context.module == nullptr)
     fail(errc::unsupported, "[switch_case] outside of a trace: it is for values inside a traced function");
@@ -21438,17 +21560,21 @@ constexpr auto switch_case(const Index& index, const std::tuple<First, Branches.
 }
 
 /// Runs `carry = body(carry)` while `condition(carry)` holds, at most `most` times: jax.lax.while_loop with a bound, so
-/// that a plan has a trip count, and the loop a gradient. `condition` returns a rank-0 tensor. Steps after the last one
-/// cost a test each. In a ts::vmap it runs until the condition holds for no example. All else as in ts::scan and
-/// ts::cond.
+/// that a plan has a trip count, and the loop a gradient. `condition` returns a rank-0 tensor. The carry is that of
+/// ts::scan, so it may hold Stacks, such as the caches of a model that generates until an end token:
+///
+///     const auto end = ts::while_loop([](const auto& s) { return ts::not_equal(std::get<0>(s), end_token); },
+///                                     [&](const auto& s) { ... }, std::tuple(token, 0, caches), 100);
+///
+/// Steps after the last one cost a test each. In a ts::vmap it runs until the condition holds for no example. All else
+/// as in ts::scan and ts::cond.
 template <class Condition, class Body, class Init, SizeOperand Most>
 constexpr auto while_loop(const Condition& condition, const Body& body, const Init& init, const Most& most,
                           Here at = Here::current()) {
   const Source source = Source::from(at);
   const auto step = [&](const auto& carry) {
-    const auto next = detail::cond(
-        condition(carry), [&] { return body(carry); }, [&] { return carry; }, source);
-    return std::tuple(next, std::tuple());
+    const auto next = [&](const auto& carried) { return body(carried); };  // a body of other arguments is an error here
+    return std::tuple(detail::run_while(condition(carry), next, carry, source), std::tuple());
   };
   return std::get<0>(detail::scan(step, init, most, false, source));
 }
@@ -22531,8 +22657,9 @@ constexpr auto renorm(const X& x, const P& p, const Most& most, Here at = Here::
   const detail::FunctionCall named("renorm", x);
   static_assert(X::rank >= 2, "tessera: renorm takes a tensor with two dims or more");
   const auto size = detail::norm_of_others<detail::checked_dim<D, X::rank>()>(x, p, at);
-  const auto scale = select(call<GreaterTag>(Source::from(at), size, most),
-                            call<DivTag>(Source::from(at), full_like(size, most, at), size + 1e-7), 1.0, at);
+  const auto scale = select(
+      call<GreaterTag>(Source::from(at), size, most),
+      call<DivTag>(Source::from(at), full_like(size, most, at), call<AddTag>(Source::from(at), size, 1e-7)), 1.0, at);
   return call<MulTag>(Source::from(at), x, scale);
 }
 
@@ -22561,7 +22688,8 @@ template <int D> struct Cross {
   template <class A, class B> constexpr auto operator()(Here at, const A& a, const B& b) const {
     const FunctionCall named("cross", a, b);
     const auto of = [&](const auto& x, int i) { return slice<D>(x, i, 1, at); };
-    const auto component = [&](int i, int j) { return of(a, i) * of(b, j) - of(a, j) * of(b, i); };
+    const auto product = [&](int i, int j) { return call<MulTag>(Source::from(at), of(a, i), of(b, j)); };
+    const auto component = [&](int i, int j) { return call<SubTag>(Source::from(at), product(i, j), product(j, i)); };
     const auto made = concat<D>(component(1, 2), component(2, 0), component(0, 1), at);
     // Of one shape: a dim of more than 3 is an error.
     return std::get<0>(shard_as(made, std::get<0>(shard_as(a, b, at)), at));
@@ -25101,6 +25229,7 @@ class BatchGraph {
   constexpr Batched output(int k, bool full) {
     const std::int32_t id = module_.graph(batching_.one).outputs[static_cast<std::size_t>(k)];
     const Source source = module_.graph(batching_.one)[id].source;
+    if (full && of(id).dim < 0) of(id).id = in_one_block(value(of(id).id, source)).id;
     if (full && of(id).dim < 0 && batching_.reference.id < 0)  // there is one example
       of(id) = {build::insert_singletons(value(of(id).id, source), 1, value(of(id).id, source).rank() + 1).id, 0};
     else if (full)
@@ -25202,8 +25331,9 @@ class BatchGraph {
       if (own) {
         node.rank = static_cast<std::uint8_t>(node.rank + 1);
         node.singletons = static_cast<std::uint8_t>(node.singletons << 1);
-        // Slices of a value that was computed for all examples are in one block.
-        if (shape.is_stacked(i) && !is_in_layers(module_.graph(batching_.all)[of(operand(id, i)).id]))
+        // Slices of a value that was computed for all examples are in one block, and so is a tensor of a Stack in the
+        // carry or captured: its layers are behind the dim of examples.
+        if (!shape.is_stacked(i) || !is_in_layers(module_.graph(batching_.all)[of(operand(id, i)).id]))
           node = stored_as(Storage::block, node);
       }
       if (masks && i >= shape.carried + shape.stacked) {
@@ -25249,9 +25379,10 @@ class BatchGraph {
       Batched& own = of(operand(id, i));
       if (differs[static_cast<std::size_t>(i)] == 0)
         operands.push_back(own.id);
-      else if (!shape.is_stacked(i))
+      else if (!shape.is_stacked(i)) {
+        if (own.dim < 0) own.id = in_one_block(value(own.id, node.source)).id;
         operands.push_back(batching_.full(own, node.source).id);
-      else
+      } else
         operands.push_back(own.dim == 1 ? own.id : build::move_dim(value(own.id, node.source), 0, 1).id);
     }
     if (masks) {
@@ -25272,7 +25403,9 @@ class BatchGraph {
       const Batched& result = results[static_cast<std::size_t>(k)];
       const Node type = module_.graph(layer.graph)[result.id];
       const bool is_carried = k < shape.carried;
-      const Value own = build::project(all, k, is_carried ? type : build::stacked_type(type), storage_of(from));
+      const bool in_block = is_carried && result.dim >= 0;
+      const Value own = build::project(all, k, is_carried ? type : build::stacked_type(type),
+                                       in_block ? Storage::block : storage_of(from));
       of(p) = {own.id, static_cast<std::int8_t>(result.dim < 0 ? -1 : is_carried ? 0 : 1)};
     }
   }
@@ -25711,12 +25844,17 @@ constexpr auto map_batched(const F& f, const Xs& xs, Source source, const Name* 
   const OpenBody one = body.end();
   const Value around{&module, one.around, -1, source};
   Growable<Batched> arguments;
+  Value first{};
   for (std::size_t i = 0; i < body.operands().size(); ++i) {
     Value outer = around.with(body.operands()[i]);
     const bool is_slice = body.is_slice(static_cast<int>(i));
     if (is_slice) outer = in_one_block(outer);
     // Along a dim of static extent 1 there is one example, which broadcasts.
     const bool differs = is_slice && !outer.is_singleton(0);
+    if (differs && first.module == nullptr)
+      first = outer.at(source);
+    else if (differs)
+      build::same_extents(first, 0, outer, 0, 1, build::ExtentsOf::examples);
     if (is_slice && !differs) outer = build::drop_singletons(outer, 1);
     arguments.push_back({outer.id, static_cast<std::int8_t>(differs ? 0 : -1)});
   }
@@ -25765,9 +25903,9 @@ template <int... Axes> inline constexpr InAxes<Axes...> in_axes{};
 /// other as a tuple of its fields; a struct that f returns becomes a Stack, see ts::all_layers: as a result of the
 /// program it is whole along the examples on each device, while tensors and tuples stay split. f may call a
 /// ts::shard_map; in the function of one, vmap maps local values, and collectives over axes of the mesh are made once
-/// for all examples. A number as the key of draws gives each example its own. Errors: capacity for a tensor of 8 dims
-/// in f; arguments with different numbers of examples are an error of the first operation that has both. Communication:
-/// that of the operations; a split dim of examples stays split. Source: jax.vmap.
+/// for all examples. A number as the key of draws gives each example its own. Errors: shape_mismatch for
+/// arguments with different numbers of examples; capacity for a tensor of 8 dims in f. Communication: that of the
+/// operations; a split dim of examples stays split. Source: jax.vmap.
 template <int Out = 0, class F, int... In> constexpr auto vmap(const F& f, InAxes<In...>, Here at = Here::current()) {
   return [f, at](const auto&... xs) { return detail::vmap_call<Out, In...>(f, nullptr, Source::from(at), xs...); };
 }
@@ -26083,6 +26221,25 @@ template <int First, int... More, class F> constexpr auto hessian(const F& f) {
 
 #endif
 
+// ---- tessera/ops/indexing/checked_lengths.hpp
+
+#ifndef TESSERA_OPS_INDEXING_CHECKED_LENGTHS_HPP
+#define TESSERA_OPS_INDEXING_CHECKED_LENGTHS_HPP
+
+namespace tessera::detail {
+
+/// The lengths of sequences, i32. A lookup in the table of all lengths, 0, ..., most, gives each length itself, and
+/// refuses others when the program runs (dim_range); `name` is what the error calls them.
+template <class Lengths>
+constexpr auto checked_lengths(const Lengths& lengths, const Dim& most, const char* name, Here at) {
+  const FunctionCall named(name, lengths);
+  return embedding(arange<std::int32_t>(most + 1, lengths, at), cast<std::int64_t>(lengths, at), at);
+}
+
+}  // namespace tessera::detail
+
+#endif
+
 // ---- tessera/ops/losses/losses.hpp
 
 #ifndef TESSERA_OPS_LOSSES_LOSSES_HPP
@@ -26288,6 +26445,7 @@ struct BceWithPositiveWeightLoss : ElementLoss {
 };
 
 template <int Rank, LossReduction Reduction> struct NllTag {
+  static constexpr const char* function = "nll_loss";
   template <class Scores, class Targets, class Ignored, class... Weight>
   struct result : CrossEntropyTag<Rank>::template result<Scores, Targets> {
     static constexpr int rank = Reduction == LossReduction::each ? Targets::rank : 0;
@@ -26295,6 +26453,7 @@ template <int Rank, LossReduction Reduction> struct NllTag {
   };
   static constexpr Value emit(Value context, Value scores, Value targets, Value ignored,
                               std::same_as<Value> auto... weight) {
+    check_targets(context, scores, targets, Rank);
     const int lead = scores.leading(Rank), dim = scores.rank() - 1;
     scores = build::cast(scores.at(context.source), computed_as(scores.dtype()));
     targets = targets.at(context.source);
@@ -26311,6 +26470,7 @@ template <int Rank, LossReduction Reduction> struct NllTag {
 };
 
 template <int Rank, LossReduction Reduction> struct SmoothedCrossEntropyTag {
+  static constexpr const char* function = "cross_entropy";
   template <class Logits, class Targets, class Smoothing, class Z, class Ignored, class... Weight>
   struct result : CrossEntropyTag<Rank>::template result<Logits, Targets> {
     static constexpr int rank = Reduction == LossReduction::each ? Targets::rank : 0;
@@ -26318,6 +26478,7 @@ template <int Rank, LossReduction Reduction> struct SmoothedCrossEntropyTag {
   };
   static constexpr Value emit(Value context, Value logits, Value targets, Value smoothing, Value z, Value ignored,
                               std::same_as<Value> auto... class_weight) {
+    check_targets(context, logits, targets, Rank);
     const int lead = logits.leading(Rank), dim = logits.rank() - 1;
     logits = build::cast(logits.at(context.source), computed_as(logits.dtype()));
     targets = targets.at(context.source);
@@ -26362,6 +26523,8 @@ template <int Rank, LossReduction Reduction> struct SoftCrossEntropyTag {
                      "[cross_entropy] ignore_index: targets that are probabilities have no index to ignore; give "
                      "positions to be ignored probabilities of 0");
     const int lead = logits.leading(Rank), dim = logits.rank() - 1;
+    build::same_extents(logits.at(context.source), lead, targets, targets.leading(Rank), Rank,
+                        build::ExtentsOf::classes);
     logits = build::cast(logits.at(context.source), computed_as(logits.dtype()));
     targets = build::cast(targets.at(context.source), logits.dtype());
     const Value most = build::constant_reduce(Op::max, logits, 1u << dim), shifted = logits - most;
@@ -26614,7 +26777,8 @@ template <class T, class Targets> constexpr auto ctc_labels(const Targets& targe
 /// each by its target length, at least 1, as in PyTorch. A target that its input is too short for has an infinite loss,
 /// of which the gradient is 0; with zero_infinity the loss is 0 too. The gradient is that of the formula; PyTorch's has
 /// another part, which log_softmax removes again. PyTorch's concatenated targets and its form without a batch have no
-/// counterpart. Errors: shape_mismatch; dim_range for a target outside of the classes.
+/// counterpart. Errors: shape_mismatch; dim_range for a target outside of the classes, and for a length that is
+/// negative or longer than the dim that it counts, such as frames of x that a strided convolution has made fewer.
 ///
 /// One ts::scan over the steps, in logarithms; only inside a traced function. Communication: none for a split batch;
 /// time that is split is gathered. Source: Graves et al., ICML 2006.
@@ -26630,6 +26794,12 @@ constexpr auto ctc_loss(const X& log_probs, const Targets& targets, const Length
   if (detail::trace_in(log_probs).module == nullptr)
     fail(errc::unsupported,
          "[ctc_loss] outside of a traced function: call ts::ctc_loss inside a function of ts::compile");
+  const detail::LayerCall call(at, log_probs, targets);
+  const auto steps = detail::checked_lengths(detail::as_sym(input_lengths), extent<0>(log_probs, at),
+                                             "the input_lengths of ctc_loss", at);
+  const auto lengths = detail::checked_lengths(detail::as_sym(target_lengths), extent<1>(targets, at),
+                                               "the target_lengths of ctc_loss", at);
+  const detail::FunctionCall named("ctc_loss", log_probs, targets);
   const auto x = detail::as_sym(cast<T>(log_probs, at));
   const auto both = detail::ctc_labels<T>(detail::as_sym(targets), options.blank, at);
   const auto& labels = both.first;  // [B, S], S = 2 length + 1
@@ -26641,8 +26811,7 @@ constexpr auto ctc_loss(const X& log_probs, const Targets& targets, const Length
   const auto start = select(tessera::equal(position, 1, at), ahead, never, at);
   const auto two_never = slice<1>(never, 0, 2, at);
   const auto positions = extent<1>(skip_log, at);
-  const auto running = iota<0, std::int32_t>(sum<2>(x, at), at) <
-                       unsqueeze<0>(cast<std::int32_t>(detail::as_sym(input_lengths), at), at);
+  const auto running = less(iota<0, std::int32_t>(sum<2>(x, at), at), unsqueeze<0>(steps, at), at);
 
   const auto step = [&](const auto& alpha, const auto& now) {
     const auto emitted = maximum(gather<1>(std::get<0>(now), labels, at), detail::log_of_zero, at);  // [B, S]
@@ -26655,9 +26824,8 @@ constexpr auto ctc_loss(const X& log_probs, const Targets& targets, const Length
   };
   const auto last = std::get<0>(scan(step, start, std::tuple(x, running), {}, at));
 
-  const auto lengths = detail::as_sym(target_lengths);
   // A path ends at the last label or at the blank behind it.
-  const auto end = unsqueeze<1>(cast<std::int32_t>(lengths, at) * 2 + 1, at);  // of the last label, or the start
+  const auto end = unsqueeze<1>(lengths * 2 + 1, at);  // of the last label, or the start
   const auto at_end = logical_or(tessera::equal(position, end, at), tessera::equal(position, end + 1, at), at);
   const auto log_of_all = logsumexp<1>(select(at_end, last, never, at), at);  // [B]
   const double of_impossible = options.zero_infinity ? 0.0 : std::numeric_limits<double>::infinity();
@@ -26760,6 +26928,7 @@ template <int P> struct MultiMarginLoss : RowLoss {
   static constexpr bool fits = std::is_integral_v<typename Targets::type> && labels_loss_v<X, Targets, 1> &&
                                (weighs_classes_v<X, Weight> && ...);
   static constexpr Value of(Value x, Value target, Value margin, std::same_as<Value> auto... weight) {
+    check_targets(x, x, target, x.rank());
     const int dim = x.rank() - 1;
     const Value zero = x.number(0), classes = build::cast(build::iota(x, dim, DType::i32), x.dtype());
     const Value picked = build::equal(classes, with_class_dim(target, x));
@@ -26938,8 +27107,8 @@ template <LossReduction Reduction = LossReduction::mean, TensorArgument Query, T
 constexpr auto info_nce(const Query& query, const Keys& keys, const Temperature& temperature = 0.1,
                         Here at = Here::current()) {
   static_assert(Query::rank == 2 && Keys::rank == 2, "tessera: info_nce takes query and keys of [batch, features]");
-  const auto logits =
-      einsum<"id,jd->ij">(detail::unit_rows(query, at), detail::unit_rows(keys, at), at) / temperature;  // [B, B]
+  const auto cosines = einsum<"id,jd->ij">(detail::unit_rows(query, at), detail::unit_rows(keys, at), at);  // [B, B]
+  const auto logits = call<DivTag>(Source::from(at), cosines, temperature);
   return cross_entropy<Reduction>(logits, iota<0, std::int32_t>(sum<1>(query, at), at), CrossEntropy{}, at);
 }
 /// The same with negatives of its own for all queries: key i against negatives [count, features].
@@ -26955,9 +27124,11 @@ constexpr auto info_nce(const Query& query, const Keys& keys, const Negatives& n
   static_assert(detail::TemperatureOperand<Temperature>,
                 "tessera: the temperature of info_nce is a number or a tensor of rank 0");
   const auto rows = detail::unit_rows(query, at);
-  const auto of_key = sum<1>(rows * detail::unit_rows(keys, at), at);                         // [B]
+  const Source source = Source::from(at);
+  const auto of_key = sum<1>(call<MulTag>(source, rows, detail::unit_rows(keys, at)), at);    // [B]
   const auto of_negatives = einsum<"id,jd->ij">(rows, detail::unit_rows(negatives, at), at);  // [B, count]
-  const auto logits = concat<1>(unsqueeze<1>(of_key, at), of_negatives, at) / temperature;    // [B, 1 + count]
+  const auto cosines = concat<1>(unsqueeze<1>(of_key, at), of_negatives, at);                 // [B, 1 + count]
+  const auto logits = call<DivTag>(source, cosines, temperature);
   const auto first = cast<std::int32_t>(zeros_like(of_key, at), at);
   return cross_entropy<Reduction>(logits, first, CrossEntropy{}, at);
 }
@@ -27111,13 +27282,17 @@ constexpr auto auroc(const Scores& scores, const Target& target, Here at = Here:
   const auto first =
       cummax<0>(select(logical_or(differs(roll<0>(sorted, 1, at)), equal(place, 0.0, at), at), place, 0.0, at), at);
   const auto last = cummin<0, CumulativeOptions{.reverse = true}>(
-      select(logical_or(differs(roll<0>(sorted, -1, at)), equal(place, count - 1.0, at), at), place, count, at), at);
+      select(logical_or(differs(roll<0>(sorted, -1, at)), equal(place, call<SubTag>(source, count, 1.0), at), at),
+             place, count, at),
+      at);
   const auto positives = sum(positive, at);
   const auto negatives = call<SubTag>(source, count, positives);
   // The sum of the ranks of positive elements, from 0, less the pairs of these among themselves.
-  const auto ranks = sum(call<MulTag>(source, positive, (first + last) * 0.5), at);
-  const auto pairs = call<SubTag>(source, ranks, positives * (positives - 1.0) * 0.5);
-  return cast<float>(detail::share_of(pairs, positives * negatives, at), at);
+  const auto middle = call<MulTag>(source, call<AddTag>(source, first, last), 0.5);
+  const auto ranks = sum(call<MulTag>(source, positive, middle), at);
+  const auto other = call<MulTag>(source, call<SubTag>(source, positives, 1.0), 0.5);
+  const auto pairs = call<SubTag>(source, ranks, call<MulTag>(source, positives, other));
+  return cast<float>(detail::share_of(pairs, call<MulTag>(source, positives, negatives), at), at);
 }
 
 }  // namespace tessera
@@ -27283,6 +27458,8 @@ constexpr auto poisson(const Rate& rate, const Key& key, Here at = Here::current
   if (trace_of(rate).module == nullptr)
     fail(errc::unsupported,
          "[poisson] outside of a traced function: call ts::poisson inside a function of ts::compile");
+  const detail::LayerCall call(at, rate);
+  const detail::FunctionCall named("poisson", rate);
   const auto wide = detail::as_sym(cast<double>(stop_gradient(rate, at), at));
   const auto few = detail::poisson_by_inversion<Stream>(clamp(wide, 0.0, 10.0, at), key, at);
   const auto many = detail::poisson_by_rejection<Stream>(maximum(wide, 10.0, at), key, at);
@@ -27370,6 +27547,8 @@ constexpr auto binomial(const Count& count, const P& probability, const Key& key
   if (trace_of(probability).module == nullptr)
     fail(errc::unsupported,
          "[binomial] outside of a traced function: call ts::binomial inside a function of ts::compile");
+  const detail::LayerCall call(at, probability);
+  const detail::FunctionCall named("binomial", probability);
   const auto given = detail::as_sym(cast<double>(stop_gradient(probability, at), at));
   const auto n = [&] {
     if constexpr (TensorOperand<Count>)
@@ -27683,13 +27862,15 @@ namespace tessera {
 template <std::uint32_t Stream = 0, TensorArgument P, class Key>
 constexpr auto geometric(const P& probability, const Key& key, Here at = Here::current()) {
   const auto fixed = stop_gradient(probability, at);
-  return floor(exponential_like<Stream>(fixed, key, at) / -log1p(-fixed, at), at) + 1.0;
+  const Source source = Source::from(at);
+  const auto rate = call<NegTag>(source, log1p(call<NegTag>(source, fixed), at));
+  return call<AddTag>(source, floor(call<DivTag>(source, exponential_like<Stream>(fixed, key, at), rate), at), 1.0);
 }
 /// Draws of the Pareto distribution from 1 on, with the given shapes above 0 (jax.random.pareto): exp(e / shape) for an
 /// exponential draw e.
 template <std::uint32_t Stream = 0, TensorArgument A, class Key>
 constexpr auto pareto(const A& shape, const Key& key, Here at = Here::current()) {
-  return exp(exponential_like<Stream>(shape, key, at) / shape, at);
+  return exp(call<DivTag>(Source::from(at), exponential_like<Stream>(shape, key, at), shape), at);
 }
 /// Draws of the Weibull distribution of scale 1, with the given shapes above 0 (jax.random.weibull_min): e^(1 / shape)
 /// for an exponential draw e. Multiply by another scale.
@@ -27701,13 +27882,14 @@ constexpr auto weibull(const A& shape, const Key& key, Here at = Here::current()
 /// draw e.
 template <std::uint32_t Stream = 0, TensorArgument A, class Key>
 constexpr auto rayleigh(const A& scale, const Key& key, Here at = Here::current()) {
-  return scale * sqrt(2.0 * exponential_like<Stream>(scale, key, at), at);
+  const Source source = Source::from(at);
+  return call<MulTag>(source, scale, sqrt(call<MulTag>(source, 2.0, exponential_like<Stream>(scale, key, at)), at));
 }
 /// Draws whose logarithms are normal with the given deviations (jax.random.lognormal): exp(sigma n) for a standard
 /// normal draw n.
 template <std::uint32_t Stream = 0, TensorArgument A, class Key>
 constexpr auto lognormal(const A& sigma, const Key& key, Here at = Here::current()) {
-  return exp(sigma * normal_like<Stream>(sigma, key, at), at);
+  return exp(call<MulTag>(Source::from(at), sigma, normal_like<Stream>(sigma, key, at)), at);
 }
 
 /// softmax((logits + Gumbel noise) / temperature) along the last dim, as torch.nn.functional.gumbel_softmax: a
@@ -27719,11 +27901,13 @@ template <bool Hard = false, std::uint32_t Stream = 0, TensorArgument Logits, cl
           NumberOperand Temperature = double>
 constexpr auto gumbel_softmax(const Logits& logits, const Key& key = {}, const Temperature& temperature = 1.0,
                               Here at = Here::current()) {
-  const auto soft = softmax<-1>((logits + gumbel_like<Stream>(logits, key, at)) / temperature, at);
+  const Source source = Source::from(at);
+  const auto noisy = call<AddTag>(source, logits, gumbel_like<Stream>(logits, key, at));
+  const auto soft = softmax<-1>(call<DivTag>(source, noisy, temperature), at);
   if constexpr (Hard) {
     const auto largest = tessera::equal(unsqueeze<-1>(argmax<-1>(soft, at), at), iota<-1, std::int32_t>(soft, at), at);
     const auto hard = cast<typename decltype(soft)::element>(largest, at);
-    return hard - stop_gradient(soft, at) + soft;
+    return call<AddTag>(source, call<SubTag>(source, hard, stop_gradient(soft, at)), soft);
   } else {
     return soft;
   }
@@ -27887,7 +28071,7 @@ template <std::uint32_t Stream = 0, TensorArgument A, TensorArgument B, class Ke
 constexpr auto beta(const A& a, const B& b, const Key& key, Here at = Here::current()) {
   const auto x = gamma<2 * Stream>(a, key, at);
   const auto y = gamma<2 * Stream + 1>(b, key, at);
-  return x / (x + y);
+  return call<DivTag>(Source::from(at), x, call<AddTag>(Source::from(at), x, y));
 }
 
 /// Draws of the Dirichlet distribution along the last dim: gamma draws over their sum (jax.random.dirichlet).
@@ -27895,13 +28079,14 @@ constexpr auto beta(const A& a, const B& b, const Key& key, Here at = Here::curr
 template <std::uint32_t Stream = 0, TensorArgument A, class Key>
 constexpr auto dirichlet(const A& concentration, const Key& key, Here at = Here::current()) {
   const auto x = gamma<Stream>(concentration, key, at);
-  return x / unsqueeze<-1>(sum<-1>(x, at), at);
+  return call<DivTag>(Source::from(at), x, unsqueeze<-1>(sum<-1>(x, at), at));
 }
 
 /// Draws of the chi-squared distribution with the given degrees of freedom (jax.random.chisquare).
 template <std::uint32_t Stream = 0, TensorArgument A, class Key>
 constexpr auto chisquare(const A& degrees, const Key& key, Here at = Here::current()) {
-  return gamma<Stream>(degrees * 0.5, key, at) * 2.0;
+  const Source source = Source::from(at);
+  return call<MulTag>(source, gamma<Stream>(call<MulTag>(source, degrees, 0.5), key, at), 2.0);
 }
 
 /// Draws of Student's t distribution with the given degrees of freedom, above 0: a normal draw over the root of a
@@ -27910,7 +28095,9 @@ constexpr auto chisquare(const A& degrees, const Key& key, Here at = Here::curre
 template <std::uint32_t Stream = 0, TensorArgument A, class Key>
 constexpr auto student_t(const A& degrees, const Key& key, Here at = Here::current()) {
   const auto fixed = stop_gradient(degrees, at);
-  return normal_like<Stream>(fixed, key, at) / sqrt(chisquare<Stream>(fixed, key, at) / fixed, at);
+  const Source source = Source::from(at);
+  const auto spread = sqrt(call<DivTag>(source, chisquare<Stream>(fixed, key, at), fixed), at);
+  return call<DivTag>(source, normal_like<Stream>(fixed, key, at), spread);
 }
 
 }  // namespace tessera
@@ -28185,25 +28372,44 @@ constexpr auto cumulative_trapezoid(const Y& y, const S& spacing = 1.0, Here at 
 #ifndef TESSERA_OPS_REDUCTION_HISTOGRAM_HPP
 #define TESSERA_OPS_REDUCTION_HISTOGRAM_HPP
 
-// Counts of elements in bins. All pairs of elements and bins are compared in one pass, so that no dim is gathered.
+// Counts of elements in bins: rows of one element each, added into a table of bins.
 
 namespace tessera {
 
 namespace detail {
 
-/// The elements of x along a new last dim of bins, and the bins.
-struct Bins {
-  Value x, bin;
-  unsigned counted;  ///< the dims of x
-  constexpr Bins(Value of, int rank, Value count)
-      : x(build::insert_singletons(of, 1u << of.rank(), of.rank() + 1)),
-        bin(of.make({.op = Op::arange, .dtype = DType::i32, .rank = 1}, {as_size(count).id})),
-        counted(((1u << of.rank()) - 1) & ~((1u << of.leading(rank)) - 1)) {}
-};
+/// The sum of the weights of each bin, [count], or for leading dims of the weights [leading..., count]. `bins` has the
+/// shape of the weights; a bin outside of [0, count) is left out: it is added behind the last bin, which is cut off.
+/// Sums of floating-point weights are f64, since all elements may be in one bin.
+template <int Rank> constexpr Value sums_of_bins(Value bins, Value weights, Value count) {
+  bins = build::cast(bins, DType::i64);
+  count = as_size(count).at(bins.source);
+  weights = build::cast(weights, is_floating(weights.dtype()) ? DType::f64 : summed_as(weights.dtype()));
+  bins = build::select(IsInsideTag<1, 0>::of(bins, count), bins, count);
+  const Value size = count + count.number(1);
+  Value table = bins.make({.op = Op::arange, .dtype = DType::i32, .rank = 1}, {size.id});
+  const int lead = weights.leading(Rank);
+  Value sums{};
+  if (lead == 0) {
+    sums = weights.make({.op = Op::index_add, .dtype = weights.dtype(), .rank = 1}, {weights.id, bins.id, table.id});
+  } else {  // a table for each of the leading dims: of its values only the shape is used
+    const unsigned own = ((1u << weights.rank()) - 1) & ~((1u << lead) - 1);
+    const Value each = build::cast(build::sum_of(weights, own), DType::i32);
+    table = build::insert_singletons(each, 1u << lead, lead + 1) + table;
+    const auto in_one_dim = [&](Value x) {
+      if constexpr (Rank == 0) return build::insert_singletons(x, 1u << lead, lead + 1);
+      return Rank == 1 ? x : build::merge_dims(x, lead, lead + Rank - 1);
+    };
+    sums = build::scatter_add(in_one_dim(weights), lead, in_one_dim(bins), table);
+  }
+  return build::slice(sums, lead, count.number(0), count);
+}
+template <int Rank> constexpr Value counts_of_bins(Value bins, Value count) {
+  return sums_of_bins<Rank>(bins, build::broadcast(bins.number(1, DType::i32), bins), count);
+}
 
 template <int Rank> struct BincountTag {
   static constexpr const char* function = "bincount";
-  static_assert(Rank < max_rank, "tessera: bincount takes at most 7 dims");
   template <class X, class Count, class... Weights> struct result {
     template <class... W> struct Counted : Typed<std::int32_t, 1> {};
     template <class W> struct Counted<W> : Typed<typename W::type, 1> {};
@@ -28214,37 +28420,40 @@ template <int Rank> struct BincountTag {
       static_assert(((Weights::rank == Rank) && ...), "tessera: the weights of bincount have the shape of the operand");
     });
   };
-  static constexpr Value in_bin(const Bins& bins) {
-    const DType type = promote(bins.x.dtype(), DType::i32);
-    return build::equal(build::cast(bins.x, type), build::cast(bins.bin, type));
-  }
   static constexpr Value emit(Value context, Value x, Value count) {
-    const Bins bins(x.at(context.source), Rank, count);
-    return build::sum_of(build::cast(in_bin(bins), DType::i32), bins.counted);
+    return counts_of_bins<Rank>(x.at(context.source), count);
   }
   static constexpr Value emit(Value context, Value x, Value count, Value weights) {
-    const Bins bins(x.at(context.source), Rank, count);
-    const Value weight = build::insert_singletons(weights.at(context.source), 1u << weights.rank(), weights.rank() + 1);
-    return build::cast(build::sum_of(build::select(in_bin(bins), weight, weight.number(0)), bins.counted),
-                       weights.dtype());
+    x = build::cast(x.at(context.source), DType::i64);
+    weights = weights.at(context.source);
+    const Value inside = IsInsideTag<1, 0>::of(x, as_size(count));
+    const Value counted = build::select(inside, weights, weights.number(0));  // in the shape of both
+    return build::cast(sums_of_bins<Rank>(build::broadcast(x, counted), counted, count), weights.dtype());
   }
 };
 
 template <int Rank> struct HistogramTag {
-  static_assert(Rank < max_rank, "tessera: histogram takes at most 7 dims");
+  static constexpr const char* function = "histogram";
   template <class X, class Count, class Low, class High> using result = Typed<std::int32_t, 1>;
   static constexpr Value emit(Value context, Value x, Value count, Value low, Value high) {
-    const Bins bins(build::cast(x.at(context.source), DType::f64), Rank, count);
+    x = build::cast(x.at(context.source), DType::f64);
     low = build::cast(low, DType::f64), high = build::cast(high, DType::f64);
-    const Value size = build::cast(as_size(count), DType::f64), bin = build::cast(bins.bin, DType::f64);
+    const Value size = build::cast(as_size(count), DType::f64), last = size - size.number(1), zero = size.number(0);
     const auto edge = [&](Value at) {
       return build::select(build::equal(at, size), high, low + (high - low) * (at / size));
     };
-    const Value start = edge(bin), end = edge(bin + 1.0);
-    const Value closed = build::binary(Op::logical_and, build::equal(end, high), build::equal(bins.x, high));
-    const Value before = build::binary(Op::logical_or, build::less(bins.x, end), closed);
-    const Value in = build::binary(Op::logical_and, build::binary(Op::greater_equal, bins.x, start), before);
-    return build::sum_of(build::cast(in, DType::i32), bins.counted);
+    // A quotient is rounded, so that it can be in the bin beside that of the element: the edges decide.
+    const Value quotient = build::apply<ops::FloorOp>((x - low) / (high - low) * size);
+    Value bin = build::select(build::less(quotient, size), quotient, last);
+    bin = build::select(build::less(bin, zero), zero, bin);
+    bin = build::select(build::less(x, edge(bin)), bin - 1.0, bin);
+    const Value next = bin + 1.0;
+    bin = build::select(
+        build::binary(Op::logical_and, build::less(next, size), build::binary(Op::greater_equal, x, edge(next))), next,
+        bin);
+    const Value inside = build::binary(Op::logical_and, build::binary(Op::greater_equal, x, low),
+                                       build::binary(Op::less_equal, x, high));
+    return counts_of_bins<Rank>(build::cast(build::select(inside, bin, bin.number(-1)), DType::i64), count);
   }
 };
 
@@ -28252,7 +28461,8 @@ template <int Rank> struct HistogramTag {
 
 /// How often each of the integers 0, ..., count - 1 occurs in x, a vector of `count` i32; other integers are left out,
 /// as by jnp.bincount with `length`. With weights, of the shape of x, the sum of the weights of each integer, which has
-/// a gradient. Errors: shape_mismatch. Communication: an all-reduce of the counts if x is split.
+/// a gradient; floating-point weights are added in f64 and rounded once. Errors: shape_mismatch. Communication: an
+/// all-reduce of the counts if x is split.
 ///
 ///     const auto tokens_of_expert = ts::bincount(expert, 8);
 template <TensorArgument X, SizeOperand Count>
@@ -28889,9 +29099,9 @@ template <int D = -1, TensorArgument X> constexpr auto mode(const X& x, Here at 
   const auto order = argsort<dim>(x, at);
   const auto sorted = gather<dim>(x, order, at);
   const auto place = iota<dim, std::int32_t>(order, at);
-  const auto before = gather<dim>(sorted, maximum(place - 1, 0, at), at);
+  const auto before = gather<dim>(sorted, maximum(call<SubTag>(Source::from(at), place, 1), 0, at), at);
   const auto starts = select(logical_or(equal(place, 0, at), not_equal(sorted, before, at), at), place, 0, at);
-  const auto last = unsqueeze<dim>(argmax<dim>(place - cummax<dim>(starts, at), at), at);
+  const auto last = unsqueeze<dim>(argmax<dim>(call<SubTag>(Source::from(at), place, cummax<dim>(starts, at)), at), at);
   const auto found = gather<dim>(order, last, at);
   const auto values = squeeze<dim>(gather<dim>(x, found, at), at);
   const auto indices = squeeze<dim>(found, at);
@@ -29010,6 +29220,7 @@ template <int N> constexpr Value sum_of_taps(Value windows, int first, const Val
 }
 
 template <int N> struct MaxPoolTag {
+  static constexpr const char* function = N == 1 ? "max_pool1d" : N == 2 ? "max_pool2d" : "max_pool3d";
   template <class X, class... Options> using result = PoolResult<N, X>;
   static constexpr Value emit(Value context, Value x, auto... options) {
     const Value all[] = {as_size(options)...};
@@ -29034,6 +29245,7 @@ template <int N> struct MaxPoolTag {
 };
 
 template <int N> struct AvgPoolTag {
+  static constexpr const char* function = N == 1 ? "avg_pool1d" : N == 2 ? "avg_pool2d" : "avg_pool3d";
   template <class X, class... Options> using result = PoolResult<N, X>;
   static constexpr Value emit(Value context, Value x, auto... options) {
     const Value all[] = {as_size(options)...};
@@ -29151,6 +29363,7 @@ constexpr auto avg_pool3d(const X& x, const AvgPool<3>& options, Here at = Here:
 
 namespace detail {
 template <int N> struct LpPoolTag {
+  static constexpr const char* function = N == 1 ? "lp_pool1d" : N == 2 ? "lp_pool2d" : "lp_pool3d";
   template <class X, class P, class... Options> using result = PoolResult<N, X>;
   static constexpr Value emit(Value context, Value x, Value p, auto... options) {
     const Value all[] = {as_size(options)...};
@@ -32010,6 +32223,28 @@ inline std::string memory_text(const PlanMemory& memory) {
                      " results, ", bytes_text(memory.scratch), " scratch; ", bytes_text(memory.peak), " at most\n");
 }
 
+/// "fused add+relu", "matmul+add": the operations of a unit.
+inline std::string unit_text(const GraphView& graph, const UnitsView& units, int u) {
+  const Unit& unit = units[u];
+  if (unit.kind == UnitKind::fused) {
+    std::string ops;
+    for (int m = 0; m < unit.member_count; ++m) {
+      const std::string_view name = row_of(graph[units.members[unit.first_member + m]]).name;
+      ops += concat_text(ops.empty() ? "" : "+", name);
+    }
+    return concat_text("fused ", ops);
+  }
+  const char* of = "";
+  if (unit.kind == UnitKind::contraction) {
+    const auto precision = static_cast<Precision>(graph[unit.space].index());
+    of = precision == Precision::bf16_x6   ? " bf16_x6"
+         : precision == Precision::bf16_x3 ? " bf16_x3"
+         : precision == Precision::bf16    ? " bf16"
+                                           : "";
+  }
+  return concat_text(row_of(graph[unit.rule_node()]).name, of, unit.addend >= 0 ? "+add" : "");
+}
+
 /// A plan as text: see explain().
 class PlanText {
  public:
@@ -32038,28 +32273,6 @@ class PlanText {
     std::string text;
     for (std::int32_t v : values) text += concat_text(text.empty() ? "" : " ", v < 0 ? "-" : concat_text("%", v));
     return text;
-  }
-
-  std::string unit_text(int g, int u) const {
-    const GraphView graph = program_.graphs[g];
-    const Unit& unit = units_[g][u];
-    if (unit.kind == UnitKind::fused) {
-      std::string ops;
-      for (int m = 0; m < unit.member_count; ++m) {
-        const std::string_view name = row_of(graph[units_[g].members[unit.first_member + m]]).name;
-        ops += concat_text(ops.empty() ? "" : "+", name);
-      }
-      return concat_text("fused ", ops);
-    }
-    const char* of = "";
-    if (unit.kind == UnitKind::contraction) {
-      const auto precision = static_cast<Precision>(graph[unit.space].index());
-      of = precision == Precision::bf16_x6   ? " bf16_x6"
-           : precision == Precision::bf16_x3 ? " bf16_x3"
-           : precision == Precision::bf16    ? " bf16"
-                                             : "";
-    }
-    return concat_text(row_of(graph[unit.rule_node()]).name, of, unit.addend >= 0 ? "+add" : "");
   }
 
   /// The index of the first result of a graph that is this value, -1: none.
@@ -32160,8 +32373,9 @@ class PlanText {
         add_graph(step.body, depth + 1);
         continue;
       }
-      out_ += concat_text(indent, results, " = ", unit_text(g, step.unit), " ", list_text(step.inputs), "  ",
-                          grouped(step.flops), " flops, ", bytes_text(step.bytes), line_text(step.source), "\n");
+      out_ += concat_text(indent, results, " = ", unit_text(program_.graphs[g], units_[g], step.unit), " ",
+                          list_text(step.inputs), "  ", grouped(step.flops), " flops, ", bytes_text(step.bytes),
+                          line_text(step.source), "\n");
       add_memory(graph, s, indent);
       for (const CollectiveInfo& c : step.collectives) add_collective(c, indent + "  ");
     }
@@ -34070,12 +34284,24 @@ constexpr HostNumber host_number(const GraphView& graph, int id, const Shape* sh
   fail_operation(errc::capacity, c,
                  "the values of the program up to this operation have more than 2^55 elements together", {});
 }
-[[noreturn]] inline void fail_layers(const Node& node, std::int64_t expected, std::int64_t found) {
+/// Operand `found` has another number of layers or steps than operand `first`, or, where `first` is -1, than
+/// `expected`, the number that the program gives.
+[[noreturn]] inline void fail_layers(const GraphView& graph, int id, const Growable<Shape>& shapes, int first,
+                                     int found, std::int64_t expected) {
+  const Node& node = graph[id];
+  const auto shape_of = [&](int operand) -> const Shape& {
+    return shapes[static_cast<std::size_t>(graph.operand(id, operand))];
+  };
+  const auto text_of = [&](int operand) {
+    return shape_text(graph.operand_node(id, operand).dtype, shape_of(operand));
+  };
+  if (Repeat::of(node).scan && first >= 0)
+    fail(errc::structure, "[scan] steps: the leading dims of xs must have one extent, but xs have ", text_of(first),
+         " and ", text_of(found), node.source);
   if (Repeat::of(node).scan)
-    fail(errc::structure, "[scan] steps: the leading dims of xs must have one extent, but have ", expected, " and ",
-         found, node.source);
-  fail(errc::structure, "[stack] layers: a tensor has ", found, " layers, but an earlier tensor of the Stack has ",
-       expected, node.source);
+    fail(errc::structure, "[scan] steps: xs have ", text_of(found), " for ", expected, " steps", node.source);
+  fail(errc::structure, "[stack] layers: a tensor has ", shape_of(found)[0],
+       " layers, but an earlier tensor of the Stack has ", expected, node.source);
 }
 
 [[noreturn]] inline void fail_layer_count(std::int64_t layers) {
@@ -34084,15 +34310,23 @@ constexpr HostNumber host_number(const GraphView& graph, int id, const Shape* sh
 [[noreturn]] inline void fail_step_count(const Node& node, std::int64_t steps) {
   fail(errc::structure, "[scan] number of steps: ", steps, " is negative", node.source);
 }
-/// A layer's results have to have the shapes of the arguments that the next layer takes in their place.
-[[noreturn]] inline void fail_a_layer_returns_another_shape_than_it_is_given(const Node& repeat, const Node& result,
-                                                                             const Shape& given,
+/// A layer's results have to have the shapes of the arguments that the next layer takes in their place, and a branch of
+/// a ts::cond those of the other branch.
+[[noreturn]] inline void fail_a_layer_returns_another_shape_than_it_is_given(const Node& repeat, int tensor,
+                                                                             const Node& result, const Shape& given,
                                                                              const Shape& returned) {
+  const Source& source = result.source.line != 0 ? result.source : repeat.source;
+  const Repeat kind = Repeat::of(repeat);
+  if (kind.scan && kind.limited)
+    fail(errc::shape_mismatch,
+         "[cond] results: the branches of ts::cond and ts::switch_case must return one shape, and a step of "
+         "ts::while_loop the shape of its carry, but here the shapes are ",
+         shape_text(result.dtype, given), " and ", shape_text(result.dtype, returned), source);
   fail(errc::shape_mismatch,
-       Repeat::of(repeat).scan ? "[scan] carry: a step must return the shape of its carry "
-                               : "[stack] result of a layer: a layer must return the shape of its argument ",
+       kind.scan ? "[scan] carry: a step must return the shape of its carry "
+                 : "[stack] result of a layer: a layer must return the shape of its argument ",
        shape_text(result.dtype, given), ", but returns ", shape_text(result.dtype, returned),
-       result.source.line != 0 ? result.source : repeat.source);
+       kind.carried > 1 ? concat_text(" as tensor ", std::to_string(tensor), " of it") : std::string(), source);
 }
 
 class ShapeInference {
@@ -34152,13 +34386,15 @@ class ShapeInference {
     if (repeat.counted && !repeat.scan && layers < 1) fail_layer_count(layers);
     if (repeat.counted && layers < 0) fail_step_count(node, layers);
     Growable<Shape> arguments;
+    int first = -1;  // of the operands with layers
     for (int i = 0; i < node.arity; ++i) {
       Shape shape = shapes[static_cast<std::size_t>(graph.operand(id, i))];
       if (repeat.is_stacked(i)) {
         if (shape.empty())
           fail(errc::structure, "[repeat] layers: a tensor of rank 0 has no leading dim for layers or steps");
-        if (layers >= 0 && layers != shape[0]) fail_layers(node, layers, shape[0]);
+        if (layers >= 0 && layers != shape[0]) fail_layers(graph, id, shapes, first, i, layers);
         layers = shape[0];
+        if (first < 0) first = i;
         shape.erase(0);
       }
       arguments.push_back(shape);
@@ -34171,8 +34407,8 @@ class ShapeInference {
       const int result = body.outputs[k];
       const Shape& returned = inner.shapes[static_cast<std::size_t>(result)];
       if (!(returned == arguments[static_cast<std::size_t>(k)]))
-        fail_a_layer_returns_another_shape_than_it_is_given(node, body[result], arguments[static_cast<std::size_t>(k)],
-                                                            returned);
+        fail_a_layer_returns_another_shape_than_it_is_given(node, k, body[result],
+                                                            arguments[static_cast<std::size_t>(k)], returned);
     }
   }
 
@@ -35411,7 +35647,7 @@ struct PlanOptions {
   /// Other axes are automatic: propagation chooses.
   InlineVector<Name, max_axes> explicit_axes = {};
   /// Results are bitwise equal on every mesh and on one device: operands of sums are gathered and summed whole, so no
-  /// partial values are added. docs/spmd.md says what that costs.
+  /// partial values are added. docs/plans.md says what that costs.
   bool deterministic = false;
   /// Steps may run fused with the next step (see Fusion). false: each step ends before the next begins and stores its
   /// results, as in the reference of oracle mode.
@@ -35442,14 +35678,14 @@ struct OwnProcess {
 inline constinit OwnProcess own_process{};
 }  // namespace detail
 
-/// The index of this process among the processes that run the program together, from 0 on, as jax.process_index: 0
-/// unless a session of several processes, such as ts::mpi::Session, is alive.
+/// The index of this process among the processes that run the program together, as jax.process_index. It is 0 unless a
+/// session of several processes, such as ts::mpi::Session, is alive.
 inline int process_index() { return detail::own_process.index; }
 /// The number of processes that run the program together, as jax.process_count: 1 without a session.
 inline int process_count() { return detail::own_process.count; }
 
-/// Whether the devices of a mesh are divided among several processes. A mesh of one device is not: each process has
-/// that device, and computes on it what all others compute.
+/// Whether the devices of a mesh are divided among several processes. A mesh of one device is not divided: each process
+/// has that device, and does the same computation on it.
 inline bool spans_processes(const Mesh& mesh) { return process_count() > 1 && mesh.size() > 1; }
 
 namespace detail {
@@ -35460,9 +35696,9 @@ constexpr bool plans_for_processes(const Mesh& mesh) {
 }
 }  // namespace detail
 
-/// The process that holds a device: devices are divided in the order of their ids into process_count() ranges, whose
-/// sizes differ by at most 1. Of 8 devices and 3 processes, process 0 holds devices 0 to 2. A mesh of one device: this
-/// process.
+/// The process that holds a device. Devices are divided in the order of their ids into process_count() ranges, whose
+/// sizes differ by at most 1: of 8 devices and 3 processes, process 0 holds devices 0 to 2. For a mesh of one device it
+/// is this process.
 inline int process_of(const Mesh& mesh, int device) {
   if (!spans_processes(mesh)) return process_index();
   return static_cast<int>(std::int64_t{device} * process_count() / mesh.size());
@@ -35473,7 +35709,7 @@ struct DeviceRange {
   int first = 0;
   int end = 0;
 };
-/// The devices of this process: of a mesh that is not divided among processes, all.
+/// The devices of this process; all devices of a mesh that is not divided among processes.
 inline DeviceRange devices_here(const Mesh& mesh) {
   if (!spans_processes(mesh)) {
     const int first = mesh.rank() == 0 ? mesh.device_at({}) : 0;
@@ -36827,8 +37063,9 @@ class Flow {
   /// Makes the results of a repeat partial where it can begin with a partial value, or a reader may take them.
   constexpr void leave_partial(int u) {
     PartialSums& own = sums_of(u);
-    for (int k = 0; k < units_[u].output_count; ++k) {
-      const int result = units_.output(u, k).node;
+    const int carried = static_cast<int>(own.carried.size()), outputs = units_[u].output_count;
+    for (int k = 0; k < (outputs > carried ? outputs : carried); ++k) {
+      const int result = k < outputs ? units_.output(u, k).node : -1;  // nothing reads the last carried values
       if (at(k) < own.carried.size()) {
         const std::uint16_t axes = own.carried[at(k)];
         if (axes != 0 && !begins_partial(units_.input(u, k).node, axes)) own.carried[at(k)] = 0;
@@ -38186,7 +38423,12 @@ class GraphPlanner : PlannedValues {
       if (i < repeat.carried) leave_partial(wanted, carried_partial(body, i));
       int v = version(node, wanted, step.source, i < repeat.carried ? "carried value" : "operand of the layers",
                       is_constraint(node));
-      if (!sliced && inside >= 0) v = stored(v, storage_of(body_graph[inside]), step.source);
+      // A carried value that the body does not read is the result of a loop without steps, so it is stored as that.
+      const int outside = i < unit.output_count ? units_.output(u, i).node : -1;
+      if (i < repeat.carried && (inside >= 0 || outside >= 0))
+        v = stored(v, carried_storage(body, i, outside), step.source);
+      else if (!sliced && inside >= 0)
+        v = stored(v, storage_of(body_graph[inside]), step.source);
       step.inputs.push_back(contiguous(v, sliced, step.source));
     }
     for (int k = 0; k < unit.output_count; ++k) {
@@ -39403,7 +39645,8 @@ TESSERA_PLANNING_END
 #ifndef TESSERA_STATIC_HPP
 #define TESSERA_STATIC_HPP
 
-/// Planning, asserting and printing: traces, gradients, units and plans as constants. No threads, nothing to link.
+/// Compile-time planning: traces, gradients and plans as constants, for static_assert and for printing. Needs no
+/// threads and nothing to link.
 
 #endif
 

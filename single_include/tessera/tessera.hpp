@@ -76,6 +76,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <exception>
 #include <functional>
 #include <initializer_list>
 #include <iosfwd>
@@ -145,8 +146,8 @@ struct Source {
 
   static constexpr Source from(std::source_location at) { return {at.file_name(), at.line()}; }
 
-  /// Whether the line is the library's own: of a header in tessera/nn/, ops/, graph/ or parallel/, or of the single
-  /// header.
+  /// Whether the line is the library's own: of a header in tessera/nn/, ops/, graph/, parallel/ or distributions/, or
+  /// of the single header.
   constexpr bool in_library() const {
     // Each step counts: programs are traced in constant expressions, and of most lines the last letters decide.
     const char* at = file + __builtin_strlen(file);
@@ -155,7 +156,8 @@ struct Source {
     for (const char* const begin = file + 8; at > begin;)
       if (*--at == '/' && __builtin_memcmp(at - 8, "/tessera", 8) == 0)
         return __builtin_strncmp(at, "/nn/", 4) == 0 || __builtin_strncmp(at, "/ops/", 5) == 0 ||
-               __builtin_strncmp(at, "/graph/", 7) == 0 || __builtin_strncmp(at, "/parallel/", 10) == 0;
+               __builtin_strncmp(at, "/graph/", 7) == 0 || __builtin_strncmp(at, "/parallel/", 10) == 0 ||
+               __builtin_strncmp(at, "/distributions/", 15) == 0;
     return false;
   }
 
@@ -792,7 +794,7 @@ struct Digit {
   friend constexpr bool operator==(const Digit&, const Digit&) = default;
 };
 
-/// An order that is not kept as digits is transposed or sorted as a list of ids; this is the most ids of such a list.
+/// The maximum length of a list of ids, for transposing or sorting an order that is not kept as digits.
 inline constexpr std::int64_t max_listed_devices = std::int64_t{1} << 22;
 
 /// The most digits of an order; an order with more is kept as a list.
@@ -859,13 +861,13 @@ constexpr bool split_digits(const DigitList& digits, const std::int64_t* sizes, 
 
 }  // namespace detail
 
-/// The device ids of a mesh in row-major order of its axes: as digits of a mixed-radix number if possible, which takes
-/// no memory or time per device, otherwise as a list. Each order has exactly one form, so equality and hashes compare
-/// meanings.
+/// The device ids of a mesh in row-major order of its axes. They are stored as digits of a mixed-radix number if
+/// possible, which takes no memory or time per device, otherwise as a list. Each order has exactly one form, so equal
+/// orders compare equal.
 ///
 /// Digits are XLA's iota tile assignment `<=[dims]T(order)`: a range reshaped to dims, then transposed. An order
-/// without ids is 0, 1, 2, ... of any mesh that has it. Errors: `capacity` for a list of more than 64 ids in a constant
-/// expression that is no digits, and for transposes and sorts of more than max_listed_devices that are no digits.
+/// without ids is 0, 1, 2, ... for a mesh of any size. Errors, for orders that are not digits: `capacity` for more than
+/// 64 ids in a constant expression, and for transposes and sorts of more than max_listed_devices ids.
 class DeviceOrder {
  public:
   static constexpr std::size_t inline_ids = 64;
@@ -1172,6 +1174,20 @@ TESSERA_PLANNING_END
 
 #endif
 
+// ---- tessera/base/here.hpp
+
+#ifndef TESSERA_BASE_HERE_HPP
+#define TESSERA_BASE_HERE_HPP
+
+namespace tessera {
+
+/// The line of the user's program, as the last argument of operations: `Here at = Here::current()`.
+using Here = std::source_location;
+
+}  // namespace tessera
+
+#endif
+
 // ---- tessera/mesh/text_reader.hpp
 
 #ifndef TESSERA_MESH_TEXT_READER_HPP
@@ -1307,7 +1323,7 @@ TESSERA_PLANNING_END
 
 namespace tessera {
 
-/// The most axes of a mesh.
+/// The maximum number of axes of a mesh.
 inline constexpr int max_axes = 6;
 
 /// An axis of a mesh. An axis without a name is named by its index in decimal digits.
@@ -1320,8 +1336,9 @@ struct Axis {
 using AxisTable = InlineVector<Axis, max_axes>;
 
 namespace detail {
-constexpr void check_axis_count(std::size_t count) {
-  if (count > max_axes) fail(errc::capacity, "[mesh] number of axes: ", count, "; a mesh has at most ", max_axes);
+constexpr void check_axis_count(std::size_t count, Source source = {}) {
+  if (count > max_axes)
+    fail(errc::capacity, "[mesh] number of axes: ", count, "; a mesh has at most ", max_axes, source);
 }
 }  // namespace detail
 
@@ -1331,20 +1348,20 @@ using Coordinates = InlineVector<int, max_axes>;
 class SubMesh;  // mesh/sub_mesh.hpp
 
 /// Devices arranged in a grid of named axes. A mesh without axes is one device.
-///
-/// Device ids are 0 to size()-1 in row-major order of the axes, unless an order is given; a mesh without axes can be
-/// one device of another mesh, by its id. A mesh is a plain value of fixed size, for any number of devices. Errors:
-/// `mesh_axis` for a bad name or size, `mesh_devices` for an order that is no permutation of the ids.
+/// Device ids are 0 to size()-1 in row-major order of the axes, unless you pass another order. A mesh without axes can
+/// be one device of another mesh, with its id. A mesh is a plain value of fixed size, for any number of devices.
+/// Errors: `mesh_axis` for a bad name or size, `mesh_devices` for an order that is not a permutation of the ids.
 ///
 ///     constexpr ts::Mesh mesh({{"data", 2}, {"model", 4}});
 class Mesh {
  public:
   constexpr Mesh() = default;
-  constexpr Mesh(std::initializer_list<Axis> axes, const DeviceOrder& order = {})
-      : Mesh((detail::check_axis_count(axes.size()), AxisTable(axes)), order) {}
-  constexpr explicit Mesh(const AxisTable& axes, const DeviceOrder& order = {}) : axes_(axes), order_(order) {
-    check_axes();
-    check_order();
+  constexpr Mesh(std::initializer_list<Axis> axes, const DeviceOrder& order = {}, Here at = Here::current())
+      : Mesh((detail::check_axis_count(axes.size(), Source::from(at)), AxisTable(axes)), order, Source::from(at)) {}
+  constexpr explicit Mesh(const AxisTable& axes, const DeviceOrder& order = {}, Source source = {})
+      : axes_(axes), order_(order) {
+    check_axes(source);
+    check_order(source);
   }
 
   constexpr int rank() const { return static_cast<int>(axes_.count); }
@@ -1408,8 +1425,8 @@ class Mesh {
     return order_.empty() ? hash : hash_mix(hash, order_.hash());
   }
 
-  /// "mesh(data=2,model=4)"; ids that are not row-major follow as ";order=3,2,1,0", or ";order=[2,4]T(1,0)" for more
-  /// than eight devices in the order of a transposed array. parse_mesh reads this text.
+  /// "mesh(data=2,model=4)". Ids that are not row-major follow as ";order=3,2,1,0", or, for more than eight devices in
+  /// the order of a transposed array, as ";order=[2,4]T(1,0)". parse_mesh parses this text.
   TESSERA_PLANNING std::string text() const {
     std::string out = "mesh(";
     const char* separator = "";
@@ -1435,33 +1452,33 @@ class Mesh {
     return axes_[axis];
   }
 
-  constexpr void check_axes() {
+  constexpr void check_axes(Source source) {
     for (int axis = 0; axis < rank(); ++axis) {
       const std::string_view name = axes_[axis].name.view();
       if (!detail::is_axis_name(name))
         fail(errc::mesh_axis, "[mesh] axis name: '", name,
-             "' is empty, '-', or contains a space or a character of {}()[]=,;*'\"");
+             "' is empty, '-', or contains a space or a character of {}()[]=,;*'\"", source);
       if (const int index = detail::index_of_digits(name); index >= 0 && index != axis)
         fail(errc::mesh_axis, "[mesh] axis name: '", name, "' for axis ", axis,
-             "; only an unnamed axis has digits as its name, which are its index");
-      if (find(name) != axis) fail(errc::mesh_axis, "[mesh] distinct axis names: '", name, "' is given twice");
+             "; only an unnamed axis has digits as its name, which are its index", source);
+      if (find(name) != axis) fail(errc::mesh_axis, "[mesh] distinct axis names: '", name, "' is given twice", source);
       if (axes_[axis].size < 1)
         fail(errc::mesh_axis, "[mesh] axis size: axis '", name, "' has size ", axes_[axis].size,
-             "; sizes are at least 1");
+             "; sizes are at least 1", source);
       size_ *= axes_[axis].size;
-      if (size_ > INT32_MAX) fail(errc::mesh_devices, "[mesh] device count: more than ", INT32_MAX, " devices");
+      if (size_ > INT32_MAX) fail(errc::mesh_devices, "[mesh] device count: more than ", INT32_MAX, " devices", source);
     }
   }
-  constexpr void check_order() {
+  constexpr void check_order(Source source) {
     if (order_.empty()) return;
     if (order_.size() != size_)
-      fail(errc::mesh_devices, "[mesh] number of device ids: ", order_.size(), " ids for ", size_, " devices");
+      fail(errc::mesh_devices, "[mesh] number of device ids: ", order_.size(), " ids for ", size_, " devices", source);
     if (const std::int64_t repeated = order_.repeated(); repeated < size_)
-      fail(errc::mesh_devices, "[mesh] distinct device ids: ", order_[repeated], " is given twice");
+      fail(errc::mesh_devices, "[mesh] distinct device ids: ", order_[repeated], " is given twice", source);
     const std::int64_t ids = axes_.empty() ? INT32_MAX : size_;
     for (std::int64_t i = 0; !order_.is_counter() && i < size_; ++i)
       if (order_[i] < 0 || order_[i] >= ids)
-        fail(errc::mesh_devices, "[mesh] device id range: ", order_[i], ", but ids are from 0 to ", ids - 1);
+        fail(errc::mesh_devices, "[mesh] device id range: ", order_[i], ", but ids are from 0 to ", ids - 1, source);
     // Each mesh has one form: equality and hashes are keys of the plan cache.
     if (order_.is_range()) order_ = {};
   }
@@ -1474,7 +1491,7 @@ class Mesh {
   std::int64_t size_ = 1;
 };
 
-/// Reads "data=2,model=4", with or without "mesh( )" around it: the text of Mesh::text(), and what command lines take.
+/// Parses "data=2,model=4", with or without "mesh( )" around it: the text of Mesh::text(), for command lines.
 constexpr Mesh parse_mesh(std::string_view text) {
   detail::TextReader reader{text};
   const bool wrapped = reader.take("mesh(");
@@ -1528,16 +1545,19 @@ constexpr Mesh parse_mesh(std::string_view text) {
   return Mesh(axes, order);
 }
 
-/// A mesh of axes without names: specs call them 0, 1, ...
-constexpr Mesh unnamed_mesh(std::initializer_list<int> sizes, const DeviceOrder& order = {}) {
-  detail::check_axis_count(sizes.size());
+/// A mesh of axes without names, which specs call 0, 1, ...
+constexpr Mesh unnamed_mesh(std::initializer_list<int> sizes, const DeviceOrder& order = {},
+                            Here at = Here::current()) {
+  detail::check_axis_count(sizes.size(), Source::from(at));
   AxisTable axes;
   for (int size : sizes) axes.push_back({detail::name_of_index(static_cast<int>(axes.size())), size});
-  return Mesh(axes, order);
+  return Mesh(axes, order, Source::from(at));
 }
 
 /// All devices along one axis, by default without a name.
-constexpr Mesh mesh_1d(int devices, const Name& axis = detail::name_of_index(0)) { return Mesh({{axis, devices}}); }
+constexpr Mesh mesh_1d(int devices, const Name& axis = detail::name_of_index(0), Here at = Here::current()) {
+  return Mesh({{axis, devices}}, {}, at);
+}
 
 }  // namespace tessera
 
@@ -1552,7 +1572,7 @@ TESSERA_PLANNING_BEGIN
 
 namespace tessera {
 
-/// The most dims of the network inside a slice, such as x, y, z and the core of a chip.
+/// The maximum number of dims of the network in a slice, such as x, y, z and the core of a chip.
 inline constexpr int max_torus_dims = 4;
 using TorusDims = InlineVector<std::int32_t, max_torus_dims>;
 
@@ -1732,8 +1752,8 @@ struct DeviceCoordinates {
 };
 
 /// The shape of a hybrid mesh, one entry per axis, the axis with the least communication first: `inner` over the fast
-/// network of each slice (ICI), `outer` over slices (DCN). Without `axes` names, axes are 0, 1, ... With `split_dims`,
-/// axes may share a dim of the torus where whole dims don't have the size of an axis.
+/// network of each slice (ICI), `outer` over slices (DCN). Without `axes`, the names are 0, 1, ... With `split_dims`,
+/// axes may share a dim of the torus if whole dims don't match the size of an axis.
 struct HybridShape {
   std::vector<std::int32_t> inner;
   std::vector<std::int32_t> outer{};
@@ -1781,13 +1801,12 @@ inline AxisTable check_hybrid(HybridShape& shape, std::int64_t slices, std::int6
 
 }  // namespace detail
 
-/// A mesh over slices with a fast network inside each and a slow network between them (create_hybrid_device_mesh of
-/// JAX): each axis goes over slices first, then over dims of the torus; the last axes get the fastest links. The size
+/// A mesh over slices with a fast network in each slice and a slow network between slices (create_hybrid_device_mesh of
+/// JAX). Each axis goes over slices first, then over dims of the torus; the last axes get the fastest links. The size
 /// of an axis is the product of its inner and outer size. Device ids are not row-major. Takes no time or memory per
-/// device.
-/// Errors: `mesh_devices` for an outer shape of a single slice, for numbers of devices or slices that the shapes don't
-/// match, and for an axis whose size no whole dims of the torus have, unless `split_dims` is set; `mesh_axis` for
-/// shapes and names that don't match.
+/// device. Errors: `mesh_devices` for an outer shape with a single slice, for shapes that don't match the numbers of
+/// devices or slices, and, unless `split_dims` is set, for an axis whose size is not a product of whole dims of the
+/// torus; `mesh_axis` for shapes and names that don't match.
 ///
 ///     const ts::Mesh mesh = ts::hybrid_mesh({.inner = {1, 4}, .outer = {2, 1}, .axes = {"data", "model"}},
 ///                                           ts::Torus{{2, 2, 1}, 2});
@@ -1917,10 +1936,10 @@ TESSERA_PLANNING_BEGIN
 
 namespace tessera {
 
-/// A mesh from device ids in row-major order, sizes and names (one per axis, or none), as the constructors of JAX and
-/// PyTorch take them. `device_count`: the number of existing devices, if known.
-/// Errors, checked in this order: `mesh_devices` for another number of ids than of devices; `mesh_axis` for names that
-/// don't match the sizes, or repeat; `mesh_devices` for ids that don't fill the mesh, repeat, or are out of range.
+/// A mesh from device ids in row-major order, sizes and names (one per axis, or none), like the constructors of JAX and
+/// PyTorch. `device_count` is the number of existing devices, if known. Errors, checked in this order: `mesh_devices`
+/// if the numbers of ids and devices differ; `mesh_axis` for names that don't match the sizes, or repeat;
+/// `mesh_devices` for ids that don't fill the mesh, repeat, or are out of range.
 inline Mesh make_mesh(const std::vector<std::int32_t>& device_ids, const std::vector<int>& sizes,
                       const std::vector<Name>& names = {}, std::int64_t device_count = -1) {
   const auto given = static_cast<std::int64_t>(device_ids.size());
@@ -2023,8 +2042,8 @@ TESSERA_PLANNING_BEGIN
 
 namespace tessera {
 
-/// A sub-axis: `size` devices of an axis, after (more significant) sub-axes of `before` devices in all. Shardy writes
-/// `"x":(before)size`; a mesh that has this sub-axis as an axis calls it `x:(before)size`.
+/// A sub-axis of `size` devices; `before` is the product of the sizes of more significant sub-axes. Shardy writes
+/// `"x":(before)size`; in a mesh whose axis x is cut, its name is `x:(before)size`.
 struct NamedSubAxis {
   std::string_view axis;
   std::int32_t before = 1, size = 0;  ///< size 0: the whole axis
@@ -2041,9 +2060,9 @@ constexpr NamedSubAxis named_sub_axis(std::string_view name) {
   return sub_axis;
 }
 
-/// The mesh with one axis cut into sub-axes of these sizes, the most significant first; devices and their order stay.
-/// Errors: `mesh_axis` for an unknown axis and for an axis without a name, `not_divisible` for sizes whose product is
-/// not that of the axis.
+/// The mesh with one axis cut into sub-axes of these sizes, the most significant first. Devices and their order are
+/// unchanged. Errors: `mesh_axis` for an unknown axis and for an axis without a name, `not_divisible` for sizes whose
+/// product is not that of the axis.
 ///
 ///     ts::split_axis(ts::Mesh({{"x", 16}}), "x", {2, 4, 2})       // mesh(x:(1)2=2,x:(2)4=4,x:(8)2=2)
 constexpr Mesh split_axis(const Mesh& mesh, std::string_view axis, const std::int32_t* sizes, std::size_t count) {
@@ -2959,7 +2978,7 @@ TESSERA_PLANNING_BEGIN
 
 namespace tessera {
 
-/// The most mesh axes that can split one dim.
+/// The maximum number of mesh axes that can split one dim.
 inline constexpr int max_axes_per_dim = 4;
 
 namespace detail {
@@ -3003,9 +3022,9 @@ struct AxisRef {
   }
 };
 
-/// A sub-axis of a mesh axis, for a spec: `size` devices, after more significant sub-axes of `before` devices in all,
-/// as Shardy's `"x":(before)size`. Of an axis x of 4 devices, sub_axis("x", 1, 2) is the more significant half of the
-/// coordinate and sub_axis("x", 2, 2) the less significant. "x:(1)2" means the same. Errors: `spec_axis`.
+/// A sub-axis of a mesh axis, for a spec, as Shardy's `"x":(before)size`: `before` is the product of the sizes of more
+/// significant sub-axes. For an axis x of 4 devices, sub_axis("x", 1, 2) is the more significant half of the coordinate
+/// and sub_axis("x", 2, 2) the less significant half. "x:(1)2" is the same as text. Errors: `spec_axis`.
 constexpr AxisRef sub_axis(const AxisRef& axis, std::int32_t before, std::int32_t size) {
   if (before < 1 || size < 2)
     fail(errc::spec_axis, "[spec] sub_axis: of '", axis.name.view(), "', size ", size, " after ", before,
@@ -3013,10 +3032,11 @@ constexpr AxisRef sub_axis(const AxisRef& axis, std::int32_t before, std::int32_
   return AxisRef(detail::name_of_sub_axis(axis.name.view(), before, size));
 }
 
-/// How one dim is split: not at all, by an axis, or by a list of axes, the most significant first.
+/// The axes that split one dim: none, one, or a list, the most significant first.
 struct SpecEntry {
   InlineVector<Name, max_axes_per_dim> axes;
-  std::uint8_t priority = 0;  ///< 0: split for computing too; above 0: only stored split, and gathered where it is used
+  std::uint8_t priority =
+      0;  ///< 0: split in computations too; above 0: split only in storage, and gathered when it is used
 
   constexpr SpecEntry() = default;
   constexpr SpecEntry(NoAxis) {}
@@ -3031,10 +3051,10 @@ struct SpecEntry {
   friend constexpr bool operator==(const SpecEntry&, const SpecEntry&) = default;
 };
 
-/// How a tensor is sharded over a mesh: an entry for each dim, of axes by name or by index. Dims beyond the last entry
-/// are not split; the spec of a rank-0 tensor is `{}`. Each axis splits at most one dim. In a list the first axis is
-/// the most significant. Errors: `spec_axis` for a negative index; `resolve` checks names and repetitions against a
-/// mesh.
+/// How a tensor is sharded over a mesh, as jax.sharding.PartitionSpec: for each dim, the axes that split it, by name or
+/// by index. Dims beyond the last entry are not split; the spec of a rank-0 tensor is `{}`. Each axis splits at most
+/// one dim. In a list the first axis is the most significant. Errors: `spec_axis` for a negative index; `resolve`
+/// checks names and repetitions against a mesh.
 ///
 ///     ts::shard(x, mesh, {"data", ts::none, {"x", "y"}})
 ///     ts::shard(y, mesh, {ts::sub_axis("x", 1, 2), ts::sub_axis("x", 2, 2)})      // an axis in sub-axes
@@ -3045,13 +3065,13 @@ struct PartitionSpec {
   constexpr PartitionSpec(std::initializer_list<SpecEntry> list)
       : entries((detail::check_entry_count(list.size()), list)) {}
 
-  /// This spec for storage only: the tensor is gathered where it is used, as FSDP does with weights.
+  /// This spec for storage only: the tensor is gathered when it is used, as FSDP does with weights.
   constexpr PartitionSpec gathered_on_use() const {
     PartitionSpec spec = *this;
     for (SpecEntry& entry : spec.entries) entry.priority = entry.axes.empty() ? 0 : 1;
     return spec;
   }
-  /// The same for one entry: the axes of other entries also split computations.
+  /// The same for the entry of one dim; the axes of other entries also split computations.
   constexpr PartitionSpec gathered_on_use(int dim) const {
     if (dim < 0 || dim >= static_cast<int>(entries.size()))
       fail(errc::dim_range, "[spec] gathered_on_use: dim ", dim, " of a spec with ", entries.size(), " entries");
@@ -3061,7 +3081,7 @@ struct PartitionSpec {
     return spec;
   }
 
-  /// "{data,-,(x,y)}"; `*` marks an entry that is gathered on use. parse_spec reads this text.
+  /// "{data,-,(x,y)}"; `*` marks an entry that is gathered on use. parse_spec parses this text.
   std::string text() const {
     std::string out = "{";
     for (const SpecEntry& entry : entries) {
@@ -3080,7 +3100,7 @@ struct PartitionSpec {
   friend constexpr bool operator==(const PartitionSpec&, const PartitionSpec&) = default;
 };
 
-/// Reads "{data,-,(x,y)}", with or without the braces: the text of PartitionSpec::text().
+/// Parses "{data,-,(x,y)}", with or without the braces: the text of PartitionSpec::text().
 constexpr PartitionSpec parse_spec(std::string_view text) {
   detail::TextReader reader{text};
   const auto expect = [&](bool matches) {
@@ -3414,16 +3434,16 @@ namespace tessera {
 /// are indices into its sub-axes.
 using AxisList = InlineVector<std::uint8_t, max_axes_per_dim>;
 
-/// How a tensor of known rank is sharded over a mesh: a spec with its axis names resolved to indices, plus the axes
-/// over which the value is partial (unreduced). Over all other axes it is replicated. A sharding by sub-axes has
-/// `cuts`; its indices are then those of the mesh with these cuts: see refined_mesh.
+/// How a tensor of known rank is sharded over a mesh: a spec with its axis names resolved to indices, and the axes over
+/// which the value is partial (unreduced). Over all other axes it is replicated. A sharding by sub-axes has `cuts`; its
+/// indices then refer to the mesh with these cuts, see refined_mesh.
 struct Sharding {
   std::uint8_t rank = 0;
   AxisList dims[max_rank]{};
   std::uint16_t unreduced = 0;           ///< one bit a mesh axis
   Reduction reduction = Reduction::sum;  ///< how the parts of an unreduced value combine
-  std::uint8_t priority[max_rank]{};     ///< 0: split for computing too; above 0: only stored split, gathered on use
-  AxisCuts cuts{};                       ///< of the mesh's axes into the sub-axes that it uses; usually none
+  std::uint8_t priority[max_rank]{};  ///< 0: split in computations too; above 0: split only in storage, gathered on use
+  AxisCuts cuts{};                    ///< of the mesh's axes into the sub-axes that it uses; usually none
 
   /// The mesh axes over which shards differ, one bit each.
   constexpr std::uint16_t used_axes() const {
@@ -3541,8 +3561,8 @@ constexpr Sharding refined_sharding(const Sharding& sharding, const Mesh& mesh, 
 }
 
 /// The canonical form of a sharding: without axes of size 1, which split nothing, and with only the cuts that it needs.
-/// Two shardings of a mesh mean the same if their canonical forms are equal. Plans use canonical shardings; tensors
-/// keep what the user wrote.
+/// Two shardings of a mesh are equivalent if their canonical forms are equal. Plans use canonical shardings; tensors
+/// keep the sharding that the user wrote.
 constexpr Sharding canonical(const Sharding& sharding, const Mesh& mesh) {
   if (!sharding.cuts.empty()) {
     const Sharding fewest = detail::with_fewest_cuts(sharding, mesh);
@@ -3812,8 +3832,8 @@ struct ElementLocation {
   friend constexpr bool operator==(const ElementLocation&, const ElementLocation&) = default;
 };
 
-/// Finds the shard that holds the element at a global index, and the element's index in the shard. For a partial value,
-/// the first of the shards that hold parts of the element. Errors: `rank_mismatch`, and `dim_range` for an index
+/// Finds the shard that holds the element at a global index, and the index of the element in the shard. For a partial
+/// value, it is the first shard that holds a part of the element. Errors: `rank_mismatch`, and `dim_range` for an index
 /// outside of the tensor.
 constexpr ElementLocation locate(const Shape& index, const Shape& shape, const Sharding& sharding, const Mesh& mesh) {
   detail::check_same_rank(shape, sharding);
@@ -4156,8 +4176,8 @@ class ShardyParser {
 
 }  // namespace detail
 
-/// The mesh on which shardings by sub-axes such as `"x":(1)2` can be read: its axes are cut where these texts cut them.
-/// Devices and their order stay. Errors: those of refined_mesh.
+/// The mesh with its axes cut into the sub-axes of these texts, such as `"x":(1)2`, for parsing and printing shardings
+/// by sub-axes. Devices and their order are unchanged. Errors: those of refined_mesh.
 constexpr Mesh shardy_mesh(const Mesh& mesh, std::initializer_list<std::string_view> texts) {
   Growable<NamedSubAxis> named;
   for (std::string_view text : texts)
@@ -4172,7 +4192,7 @@ constexpr Mesh shardy_mesh(const Mesh& mesh, std::initializer_list<std::string_v
   return refined_mesh(mesh, named.data(), named.size());
 }
 
-/// Reads `#sdy.sharding<@mesh, [{"x"}, {}]>` on a mesh, the text of shardy_text. A sub-axis, `"x":(1)2`, is that axis
+/// Parses `#sdy.sharding<@mesh, [{"x"}, {}]>` on a mesh, the text of shardy_text. A sub-axis, `"x":(1)2`, is that axis
 /// of a mesh that has it (see shardy_mesh), otherwise a sub-axis of x. A mesh in the text must be this mesh. Errors:
 /// `mesh_mismatch`; `sharding_string` for other text; `spec_axis` for an axis that is unknown or used twice, and for a
 /// sub-axis that the axes of the mesh don't make up; `not_divisible` for a sub-axis that does not divide its axis.
@@ -4198,7 +4218,7 @@ TESSERA_PLANNING_BEGIN
 
 namespace tessera {
 
-/// Two spellings of the devices in an HLO sharding: as a transposed iota where possible, or as a list of ids.
+/// The text form of the devices in an HLO sharding: a transposed iota if possible, or a list of ids.
 enum class HloForm : std::uint8_t { iota, v1 };
 
 /// The kind of an HLO sharding.
@@ -4219,11 +4239,10 @@ constexpr std::string_view name_of(ShardingType type) {
 }
 
 /// A parsed HLO sharding string, the text that XLA and its tools exchange.
-///
-/// Two shardings are equal where they mean the same: each device holds the same tile in the same role; hashes agree
-/// with that. Devices that are a transposed iota take no time or memory each. Errors: `capacity` from ==, canonical()
-/// and replica_id() where the sizes of the tile don't divide those of the transposed iota and there are more than
-/// max_listed_devices devices; from text() where it would have to list more.
+/// Two shardings are equal if each device holds the same tile in the same role, however they are written; hashes agree.
+/// Devices in the order of a transposed iota take no time or memory each. Errors: `capacity` from ==, canonical() and
+/// replica_id() for more than max_listed_devices devices, if the sizes of the tile don't divide those of the transposed
+/// iota; from text() if it would have to list more devices.
 struct HloSharding {
   enum class Kind : std::uint8_t { unannotated, replicated, maximal, manual, unreduced, tiled };
   enum class Subgroup : std::uint8_t { manual, unreduced, replicated };
@@ -4246,7 +4265,7 @@ struct HloSharding {
   /// one; replicas in ascending order; `replicated` as such.
   constexpr HloSharding canonical() const;
   constexpr std::uint64_t hash() const;
-  /// As XLA prints it; empty for an unannotated value. parse_hlo_sharding reads this text.
+  /// The text that XLA prints; empty for an unannotated value. parse_hlo_sharding parses it.
   std::string text(HloForm form = HloForm::iota) const;
 
   friend constexpr bool operator==(const HloSharding& a, const HloSharding& b) {
@@ -4494,7 +4513,7 @@ inline std::string HloSharding::text(HloForm form) const {
   return out + "}";
 }
 
-/// Reads a sharding string: both forms of tiles, replicated, maximal, manual, unreduced; an empty text is unannotated.
+/// Parses a sharding string: both forms of tiles, replicated, maximal, manual, unreduced; an empty text is unannotated.
 /// Errors: `sharding_string` for any other text, and for devices that don't fill the tile.
 constexpr HloSharding parse_hlo_sharding(std::string_view source) { return detail::HloParser(source).parse(); }
 
@@ -4529,8 +4548,8 @@ constexpr HloSharding hlo_sharding(const Sharding& sharding, const Mesh& mesh) {
   return out.canonical();
 }
 
-/// The indices that a device holds under an HLO sharding: all where it does not tile; none on devices other than that
-/// of a maximal sharding. Errors: `rank_mismatch`, and `mesh_devices` for a device that the tile lacks.
+/// The indices that a device holds under an HLO sharding: all indices if it does not tile; none on the other devices of
+/// a maximal sharding. Errors: `rank_mismatch`, and `mesh_devices` for a device that the tile lacks.
 constexpr Box device_box(const Shape& shape, const HloSharding& sharding, int device) {
   Box box{Shape(shape.size(), 0), shape};
   if (sharding.kind == HloSharding::Kind::maximal && device != sharding.devices[0]) box.end = box.begin;
@@ -4552,8 +4571,8 @@ constexpr Box device_box(const Shape& shape, const HloSharding& sharding, int de
   return box;
 }
 
-/// Which replica of its shard a device holds: 0 where each device has its own tile; its index in the group of replicas
-/// where there are groups; the device's id where all hold everything.
+/// Which replica of its shard a device holds: 0 if each device has its own tile; the index in the group of replicas if
+/// there are groups; the id of the device if all devices hold everything.
 constexpr std::int64_t replica_id(const HloSharding& sharding, int device) {
   using Kind = HloSharding::Kind;
   const HloSharding one = sharding.canonical();
@@ -4563,7 +4582,7 @@ constexpr std::int64_t replica_id(const HloSharding& sharding, int device) {
   return one.devices.position_of(device) % one.tile.back();
 }
 
-/// Whether two shardings, of any meshes, put the same indices on each device, with the same reduction pending.
+/// Whether two shardings, on any meshes, place the same indices on each device, with the same pending reduction.
 constexpr bool same_placement(const Sharding& a, const Mesh& mesh_a, const Sharding& b, const Mesh& mesh_b) {
   if (a.rank != b.rank || mesh_a.size() != mesh_b.size()) return false;
   const HloSharding one = hlo_sharding(a, mesh_a);
@@ -4586,7 +4605,7 @@ TESSERA_PLANNING_BEGIN
 
 namespace tessera {
 
-/// Options of a picture of a sharding. What exceeds a limit is abbreviated to its beginning and end.
+/// Options of a picture of a sharding. Beyond a limit, only the beginning and the end are shown.
 struct PictureOptions {
   std::string_view device_kind = "CPU";
   bool color = false;    ///< ANSI colors in text; an SVG always has colors
@@ -4788,10 +4807,9 @@ inline TextTable plane_table(const PictureGrid& grid, std::int64_t plane) {
 
 }  // namespace detail
 
-/// Draws which devices hold which shard, as a table of the first two dims; a tensor of one dim is one row. Devices in
-/// one cell hold replicas. Where later dims are split, there is a table with a title for each of their shards.
-/// `device_count` is used where the sharding names no devices. Manual and unreduced parts are named. Large meshes are
-/// abbreviated.
+/// Draws which devices hold which shard, as a table of the first two dims; a tensor of one dim is one row. Devices in a
+/// cell hold replicas. If later dims are split, there is a table with a title for each of their shards. `device_count`
+/// is used if the sharding names no devices. Manual and unreduced subgroups are labelled. Large meshes are abbreviated.
 ///
 ///     ┌────────────┬────────────┐
 ///     │ CPU [0, 1] │ CPU [2, 3] │
@@ -5019,20 +5037,6 @@ inline std::string sharding_svg(const Shape& shape, const Sharding& sharding, co
 }  // namespace tessera
 
 TESSERA_PLANNING_END
-
-#endif
-
-// ---- tessera/base/here.hpp
-
-#ifndef TESSERA_BASE_HERE_HPP
-#define TESSERA_BASE_HERE_HPP
-
-namespace tessera {
-
-/// The line of the user's program, as the last argument of operations: `Here at = Here::current()`.
-using Here = std::source_location;
-
-}  // namespace tessera
 
 #endif
 
@@ -6919,7 +6923,8 @@ template <std::size_t N> constexpr void check_layers(const Value (&operands)[N],
       return operands[0].refuse(
           errc::structure,
           "[stack] operands: a field of all layers of a Stack can only be combined with scalars and with "
-          "fields of all layers that have the same rank; to run the layers, call the Stack: layers(x)");
+          "fields of all layers that have the same rank; to run the layers, call the Stack: layers(x); for "
+          "another function of each layer, ts::map(f, layers)");
     rank = ranks[i];
   }
 }
@@ -7688,10 +7693,12 @@ constexpr DType shown_dtype(const ShapeContext& c, int operand) {
 }
 
 /// Throws an error with the operation, the shapes of its tensors, the values of its sizes and the user's line.
-[[noreturn]] inline void fail_operation(errc id, const ShapeContext& c, const std::string& why, std::string_view name) {
+/// `shown`: of how many operands, where those behind were not given by the user.
+[[noreturn]] inline void fail_operation(errc id, const ShapeContext& c, const std::string& why, std::string_view name,
+                                        int shown = std::numeric_limits<int>::max()) {
   const OpRow& row = row_of(c.node());
   std::string operands;
-  for (int i = 0; i < c.node().arity; ++i) {
+  for (int i = 0; i < c.node().arity && i < shown; ++i) {
     if (!c.has(i)) continue;
     const Node& x = c.graph.operand_node(c.id, i);
     const bool size =
@@ -7706,8 +7713,9 @@ constexpr DType shown_dtype(const ShapeContext& c, int operand) {
        function == own ? "" : function, c.node().source);
 }
 /// Throws shape_mismatch. Not constexpr on purpose: in a constant expression it ends the compilation.
-[[noreturn]] inline void fail_shapes(const ShapeContext& c, const std::string& why, std::string_view name = {}) {
-  fail_operation(errc::shape_mismatch, c, why, name);
+[[noreturn]] inline void fail_shapes(const ShapeContext& c, const std::string& why, std::string_view name = {},
+                                     int shown = std::numeric_limits<int>::max()) {
+  fail_operation(errc::shape_mismatch, c, why, name, shown);
 }
 /// Throws shape_mismatch where the result, of i32, counts more elements than i32 can. `counted`: what has them.
 constexpr void check_countable(const ShapeContext& c, std::int64_t elements, const char* counted = "the dim has",
@@ -10565,9 +10573,12 @@ template <int P, TensorArgument X> constexpr auto multigammaln(const X& x, Here 
   static_assert(P >= 1 && P <= 16, "tessera: multigammaln takes from 1 to 16 dims");
   if constexpr (P == 1)
     return lgamma(x, at);
-  else
-    return multigammaln<P - 1>(x, at) +
-           (lgamma(x - (P - 1) * 0.5, at) + (P - 1) * 0.57236494292470008707);  // log(pi) / 2
+  else {
+    const Source source = Source::from(at);
+    const auto last = lgamma(call<SubTag>(source, x, (P - 1) * 0.5), at);
+    const auto with_factor = call<AddTag>(source, last, (P - 1) * 0.57236494292470008707);  // log(pi) / 2
+    return call<AddTag>(source, multigammaln<P - 1>(x, at), with_factor);
+  }
 }
 /// The derivative of lgamma. -infinity at 0, infinity at -0, NaN at negative integers and at -infinity, as in PyTorch.
 /// Error: 1e-15 times the larger of 1 and |y|, and below 0 of pi^2 |x| / sin(pi x)^2. Gradient: polygamma(1, x).
@@ -10676,12 +10687,13 @@ TESSERA_DEFINED_IN_OPS_END
 
 namespace detail {
 
-/// By node: 1 if an output depends on it.
+/// By node: 1 if an output depends on it, or if it checks shapes.
 constexpr Growable<std::uint8_t> live_nodes(const GraphView& graph) {
   Growable<std::uint8_t> made(static_cast<std::size_t>(graph.size));
   std::uint8_t* const live = made.data();
   for (int k = 0; k < graph.output_count; ++k) live[graph.outputs[k]] = 1;
   for (int id = graph.size - 1; id >= 0; --id) {
+    if (graph.nodes[id].op == Op::extent && graph.nodes[id].arity == 2) live[id] = 1;
     if (live[id] == 0) continue;
     const std::int32_t* const own = graph.operands + graph.nodes[id].first;
     for (int i = graph.nodes[id].arity - 1; i >= 0; --i)
@@ -10958,10 +10970,22 @@ TESSERA_PLANNING_BEGIN
 
 namespace tessera::build {
 
+/// What same_extents compares: what its message says.
+enum class ExtentsOf : std::int8_t { examples, positions, classes };
+
 constexpr Value extent(Value x, int dim) {
   if (x.is_singleton(dim)) return x.number(1, DType::i64);
   x = shape_source(x).at(x.source);
   return x.make({.op = Op::extent, .dtype = DType::i64, .labels = pack_dim(dim)}, {x.id});
+}
+/// Checks that `count` dims of x, from dim `of_x` on, have the extents of dims of y, from `of_y` on, unless one of them
+/// has static extent 1: by a node that no value depends on.
+constexpr void same_extents(Value x, int of_x, Value y, int of_y, int count, ExtentsOf kind) {
+  x = shape_source(x).at(x.source), y = shape_source(y);
+  Node made{.op = Op::extent, .dtype = DType::i64, .labels = pack_dim(of_x)};
+  made.labels[1] = static_cast<std::int8_t>(of_y), made.labels[2] = static_cast<std::int8_t>(count);
+  made.labels[3] = static_cast<std::int8_t>(kind);
+  x.make(made, {x.id, y.id});
 }
 constexpr Value iota(Value like, int dim, DType type) {
   // Broadcast within a fused kernel, it would count along the dim of the kernel.
@@ -11040,7 +11064,47 @@ constexpr BrokenRule check_size(const NodeCheck& c) {
 }
 constexpr BrokenRule check_extent(const NodeCheck& c) {
   if (const BrokenRule broken = check_size(c); !broken.empty()) return broken;
-  return dim_of(c.node()) >= 0 && dim_of(c.node()) < c.x(0).rank ? BrokenRule{} : "the dim is a dim of the operand";
+  const Node& node = c.node();
+  if (node.arity < 1 || node.arity > 2) return "there are one or two operands";
+  for (int i = 0; i < node.arity; ++i)
+    if (node.labels[i] < 0 || node.labels[i] + (node.arity == 2 ? node.labels[2] : 1) > c.x(i).rank)
+      return "the dim is a dim of the operand";
+  return {};
+}
+/// Not constexpr on purpose: in a constant expression it ends the compilation.
+[[noreturn]] inline void fail_extents_of_operands_differ(const HostContext& c) {
+  const Node& node = c.node();
+  const std::string_view given = node.source.function();
+  const auto kind = static_cast<build::ExtentsOf>(node.labels[3]);
+  const auto text = [&](int i) {
+    return shape_text(c.graph.operand_node(c.id, i).dtype, c.shapes[c.graph.operand(c.id, i)]);
+  };
+  const bool of_vmap = kind == build::ExtentsOf::examples;
+  const auto examples = [&](int i) {
+    return std::to_string(c.shapes[c.graph.operand(c.id, i)][static_cast<std::size_t>(node.labels[i])]);
+  };
+  fail(errc::shape_mismatch, "[",
+       of_vmap         ? "vmap"
+       : given.empty() ? "loss"
+                       : given,
+       "] ",
+       of_vmap ? concat_text("arguments with ", examples(0), " and ", examples(1), " examples: ")
+       : kind == build::ExtentsOf::classes
+           ? std::string("targets that are probabilities must have the shape of the scores: ")
+           : std::string("targets must have the dims of the scores except the last: "),
+       text(0), " x ", text(1), node.source);
+}
+constexpr HostNumber number_of_extent(const HostContext& c) {
+  const Node& node = c.node();
+  const auto extent = [&](int i, int d) {
+    return c.shapes[c.graph.operand(c.id, i)][static_cast<std::size_t>(node.labels[i] + d)];
+  };
+  if (node.arity == 2)
+    for (int d = 0; d < node.labels[2]; ++d)
+      if (!c.graph.operand_node(c.id, 0).is_singleton(node.labels[0] + d) &&
+          !c.graph.operand_node(c.id, 1).is_singleton(node.labels[1] + d) && extent(0, d) != extent(1, d))
+        fail_extents_of_operands_differ(c);
+  return node.arity == 2 ? 0 : extent(0, 0);
 }
 constexpr BrokenRule check_arange(const NodeCheck& c) {
   if (!c.has_dim()) return "the dim is a dim of the node";
@@ -11119,21 +11183,23 @@ struct ConstantOp {
   };
 };
 
+// Of two operands it only checks their extents, see build::same_extents.
 struct ExtentOp {
   static constexpr OpRow row{.name = "extent",
                              .kind = OpKind::source,
-                             .arity = 1,
+                             .arity = any_arity,
                              .shape = scalar_shape,
                              .sharding = no_factors,
-                             .host = [](const HostContext& c) -> HostNumber {
-                               return c.shapes[c.graph.operand(c.id, 0)][static_cast<std::size_t>(dim_of(c.node()))];
-                             },
+                             .host = number_of_extent,
                              .host_source = HostSource::planned,
                              .flops = 0,
-                             .shape_only = 1,
+                             .shape_only = 3,
                              .recomputed = true};
   static constexpr BatchRule batch = [](const Batch& b) {
-    return Batch::same(build::extent(b.x(0), dim_of(b.node()) + 1));
+    if (b.arity() == 1) return Batch::same(build::extent(b.x(0), dim_of(b.node()) + 1));
+    Node made = b.node();
+    for (int i = 0; i < 2; ++i) made.labels[i] = static_cast<std::int8_t>(made.labels[i] + (b.differs(i) ? 1 : 0));
+    return Batch::same(b.x(0).make(made, {b.x(0).id, b.x(1).id}));
   };
   static constexpr CheckRule check = check_extent;
   static constexpr AttributeText attributes = tessera::detail::dim_text;
@@ -12284,14 +12350,16 @@ inline constexpr std::int8_t batch = 0, heads = 1, queries = 2, keys = 3, width 
 /// Checks the shapes q [b, t, h, d], k [b, s, h, d], v [b, s, h, e].
 constexpr void check_attention_shapes(const ShapeContext& c, bool has_values) {
   const Shape &q = c.operand(0), &k = c.operand(1);
-  if (q[0] != k[0]) fail_shapes(c, "queries and keys differ in batch", "attention");
+  const int given = has_values ? 3 : 2;  // the others are made by ts::attention
+  if (q[0] != k[0]) fail_shapes(c, "queries and keys differ in batch", "attention", given);
   if (q[2] != k[2])
-    fail_shapes(c, "queries and keys differ in heads; ts::repeat_heads(k, q) repeats those of keys", "attention");
-  if (q[3] != k[3]) fail_shapes(c, "queries and keys differ in width", "attention");
+    fail_shapes(c, "queries and keys differ in heads; ts::repeat_heads(k, q) repeats those of keys", "attention",
+                given);
+  if (q[3] != k[3]) fail_shapes(c, "queries and keys differ in width", "attention", given);
   if (!has_values) return;
   const Shape& v = c.operand(2);
   if (v[0] != k[0] || v[1] != k[1] || v[2] != k[2])
-    fail_shapes(c, "keys and values differ in batch, time or heads", "attention");
+    fail_shapes(c, "keys and values differ in batch, time or heads", "attention", given);
 }
 
 /// Whether a node sums over queries: the gradients of keys and values.
@@ -12938,6 +13006,15 @@ constexpr int windowed_count(const Node& node) { return node.labels[1]; }
 /// Whether the windows are a slice with steps, or are added where such a slice was.
 constexpr bool of_slices(const Node& node) { return node.labels[3] != 0; }
 
+/// Not constexpr on purpose: in a constant expression it ends the compilation.
+[[noreturn]] inline void fail_windows(const ShapeContext& c, const char* why, const WindowedDim& own,
+                                      std::int64_t behind) {
+  const std::string_view given = c.node().source.function();
+  fail(errc::shape_mismatch, "[", given.empty() ? "conv" : given, "] ", why, ": windows of ", own.size, ", stride ",
+       own.stride, ", dilation ", own.dilation, ", along dim ", own.line, " of ",
+       shape_text(shown_dtype(c, 0), c.operand(0)), " with padding of ", own.before, " and ", behind, c.node().source);
+}
+
 constexpr WindowedDims patches_windows(const ShapeContext& c) {
   WindowedDims dims;
   const int first = dim_of(c.node());
@@ -12954,14 +13031,14 @@ constexpr WindowedDims patches_windows(const ShapeContext& c) {
     const bool slices = of_slices(c.node());
     if (slices && own.stride < 1) fail_shapes(c, "the step is below 1", "slice");
     if (own.size < 1 || own.stride < 1 || own.dilation < 1)
-      fail_shapes(c, "a window size, stride or dilation is below 1", "conv");
-    if (!slices && own.before < 0) fail_shapes(c, "negative padding", "conv");
+      fail_windows(c, "a window size, stride or dilation is below 1", own, c.number(at + 4));
+    if (!slices && own.before < 0) fail_windows(c, "negative padding", own, c.number(at + 4));
     std::int64_t last = 0, padded = 0;  // the offset of a window's last element; the padded extent
     if (!add_fits(own.extent, own.before, padded) || !add_fits(padded, c.number(at + 4), padded)) fail_large(c);
     if (slices && (own.before > 0 || c.number(at + 4) > 0 || padded < 1))
       fail_shapes(c, "start and size are outside the dim", "slice");
     if (!multiply_fits(own.size - 1, own.dilation, last) || padded <= last)
-      fail_shapes(c, "the window is longer than the padded dim", "conv");
+      fail_windows(c, "a window is longer than the padded dim", own, c.number(at + 4));
     own.count = (padded - last - 1) / own.stride + 1;
     dims.push_back(own);
   }
@@ -15402,8 +15479,8 @@ constexpr GradientRule gradient_of(Op op) { return ops::detail::gradient_table[o
 #ifndef TESSERA_NN_ACTIVATION_HPP
 #define TESSERA_NN_ACTIVATION_HPP
 
-// Activations as template arguments of Mlp, FeedForward, EncoderLayer and DecoderLayer. Any type without members whose
-// call operator takes and returns a tensor will do:
+// Activations, which are template arguments of Mlp, FeedForward, EncoderLayer and DecoderLayer. Any type without
+// members whose call operator takes and returns a tensor is an activation:
 //
 //     struct SquaredRelu {
 //       constexpr auto operator()(const auto& x) const { return ts::square(ts::relu(x)); }
@@ -15420,8 +15497,8 @@ struct Relu {
 struct Gelu {
   constexpr auto operator()(const auto& x) const { return gelu(x); }
 };
-/// x ndtr(x): torch.nn.GELU(), and what activation="gelu" is in torch.nn.TransformerEncoderLayer; the activation of
-/// BERT. At most 5e-4 from Gelu, and slower. Source: Hendrycks and Gimpel, 1606.08415.
+/// x ndtr(x): torch.nn.GELU(), activation="gelu" of torch.nn.TransformerEncoderLayer, and the activation of BERT. It
+/// differs from Gelu by at most 5e-4, and is slower. Source: Hendrycks and Gimpel, 1606.08415.
 struct ExactGelu {
   constexpr auto operator()(const auto& x) const { return x * ndtr(x); }
 };
@@ -15441,9 +15518,9 @@ struct Silu {
 
 namespace tessera::nn {
 
-/// The slopes of ALiBi, one for each head: 2^(-8 / n), 2^(-16 / n), ..., 2^-8 for n heads, n a power of 2. For another
-/// n those of the next lower power of 2, then every second one of the next higher. Errors: option unless n is positive.
-/// Source: Press et al., 2108.12409.
+/// The slopes of ALiBi, one for each head: 2^(-8 / n), 2^(-16 / n), ..., 2^-8 for n heads, if n is a power of 2. For
+/// another n they are the slopes of the next lower power of 2, then every second slope of the next higher one. Errors:
+/// option unless n is positive. Source: Press et al., 2108.12409.
 inline std::vector<float> alibi_slopes(int heads) {
   if (heads < 1) fail(errc::option, "[alibi_slopes] number of heads: ", heads, " is not positive");
   int power = 1;
@@ -16029,7 +16106,7 @@ template <class Leaf> constexpr const Value& value_behind(const Leaf& leaf) {
     return leaf.placeholder();
 }
 
-/// Which dim of a carry a message is about: "dim 0 of tensor 2 of the carry", counted from 1 as results are.
+/// Which dim of a carry a message is about: "dim 0 of tensor 1 of the carry", both counted from 0.
 class CarryPlace {
  public:
   static constexpr int named = 8;  ///< tensors that have their own text
@@ -16038,7 +16115,7 @@ class CarryPlace {
   constexpr CarryPlace(int tensor, int dim) {
     append("dim ", '0' + dim);
     if (tensor < named)
-      append(" of tensor ", '1' + tensor);
+      append(" of tensor ", '0' + tensor);
     else
       append(" of a tensor behind the first ", '0' + named);
     append(" of the carry");
@@ -16097,8 +16174,9 @@ class BodyTrace {
       value.refuse(
           errc::shape_mismatch,
           shape_.scan
-              ? "[scan] carry: a step must return the shape of its carry, but here only one of the two has static "
-                "extent 1, as from keepdims or a slice of size 1; ts::broadcast_like gives both one shape"
+              ? "[scan] carry: a step must return the shape of its carry, but here only one of the two (or of the "
+                "results of two branches) has static extent 1, as from keepdims or a slice of size 1; "
+                "ts::broadcast_like gives both one shape"
               : "[stack] result of a layer: a layer must return the shape of its argument, but here only one of the "
                 "two has static extent 1, as from keepdims or a slice of size 1; ts::broadcast_like gives both one "
                 "shape",
@@ -16301,634 +16379,141 @@ class LayerCall {
 
 #endif
 
-// ---- tessera/graph/trace/trace_types.hpp
+// ---- tessera/ops/constraint.hpp
 
-#ifndef TESSERA_GRAPH_TRACE_TRACE_TYPES_HPP
-#define TESSERA_GRAPH_TRACE_TRACE_TYPES_HPP
-
-namespace tessera::detail {
-
-/// The type that a traced function gets for an argument: a Sym for a tensor; a struct stays, holding placeholders.
-template <class A> struct TracedArgument {
-  using type = A;
-};
-template <class T, int R> struct TracedArgument<ShardedTensor<T, R>> {
-  using type = Sym<T, R>;
-};
-
-/// The type that the caller gets for a result.
-template <class R> struct FinalResult {
-  using type = R;
-};
-template <class T, int R> struct FinalResult<Sym<T, R>> {
-  using type = ShardedTensor<T, R>;
-};
-template <class... Ts> struct FinalResult<std::tuple<Ts...>> {
-  using type = std::tuple<typename FinalResult<Ts>::type...>;
-};
-template <class First, class Second> struct FinalResult<std::pair<First, Second>> {
-  using type = std::pair<typename FinalResult<First>::type, typename FinalResult<Second>::type>;
-};
-template <class T, std::size_t Size> struct FinalResult<std::array<T, Size>> {
-  using type = std::array<typename FinalResult<T>::type, Size>;
-};
-
-template <class F>
-concept TraceableFunction = std::is_class_v<F> && std::is_empty_v<F> && std::is_default_constructible_v<F>;
-
-/// Reports why a function can't be traced by its type, once for all uses.
-template <class F> struct ExplainFunction {
-  static constexpr bool is_class = std::is_class_v<F>, is_empty = !is_class || std::is_empty_v<F>;
-  using Checks = decltype([] {
-    static_assert(is_class, "tessera: a pointer to a function can't be traced; wrap the function in a lambda: "
-                            "[](const auto&... x) { return f(x...); }");
-    static_assert(
-        is_empty,
-        "tessera: a traced function can't capture variables; pass them as arguments. A function F without state is "
-        "no argument: write F{} where it is called");
-    static_assert(!is_empty || !is_class || std::is_default_constructible_v<F>,
-                  "tessera: a traced function can't capture variables; write [] instead of [&] or [=]");
-  });
-};
-
-/// The result of a trace that failed. It converts to anything, so that no further errors follow.
-struct NoResult {
-  template <class T> operator T() const;
-  template <class Index> NoResult operator[](const Index&) const;
-};
-/// In arithmetic it gives itself.
-template <class T>
-concept WithNoResult = !std::is_same_v<T, NoResult>;
-NoResult operator-(const NoResult&);
-template <WithNoResult T> NoResult operator+(const NoResult&, const T&);
-template <WithNoResult T> NoResult operator+(const T&, const NoResult&);
-template <WithNoResult T> NoResult operator-(const NoResult&, const T&);
-template <WithNoResult T> NoResult operator-(const T&, const NoResult&);
-template <WithNoResult T> NoResult operator*(const NoResult&, const T&);
-template <WithNoResult T> NoResult operator*(const T&, const NoResult&);
-template <WithNoResult T> NoResult operator/(const NoResult&, const T&);
-template <WithNoResult T> NoResult operator/(const T&, const NoResult&);
-/// The result of a function called with arguments that it does not take.
-struct NoCall : NoResult {};
-/// In place of a function that can't be traced.
-struct NoFunction {
-  NoResult operator()(...) const;
-};
-/// F with a fallback for arguments that it does not take.
-template <class F> struct AnyCall : F {
-  using F::operator();
-  NoCall operator()(...) const;
-};
-
-/// The function to call in order to deduce the type of a result.
-template <bool Takes, class F, std::size_t Arguments>
-using Callable =
-    std::conditional_t<!Takes, NoFunction, std::conditional_t<Arguments == 0 || std::is_final_v<F>, F, AnyCall<F>>>;
-/// The type that a call returns; of a call with an error, which the compiler has reported, NoResult.
-template <bool Sound, class F, class... Args> struct ReturnedBy {
-  using type = NoResult;
-};
-template <class F, class... Args> struct ReturnedBy<true, F, Args...> {
-  using type = decltype(std::declval<F>()(std::declval<Args&>()...));
-};
-template <bool Sound, class F, class... Args>
-using returned_t = std::remove_cvref_t<typename ReturnedBy<Sound, const F&, Args...>::type>;
-/// Reports what is wrong with the type of an argument.
-template <class A> using ExplainArgument = ExplainField<typename FaultyField<typename TracedArgument<A>::type>::type>;
-
-/// The type that the caller gets for a traced function that returns a `Given`; reports what is wrong with that type.
-template <class Given> struct ResultOf {
-  static constexpr bool is_taken = !std::is_same_v<Given, NoCall>, is_returned = !std::is_void_v<Given>;
-  using settled = decltype(settle(std::declval<std::conditional_t<is_returned, Given, NoResult>>()));
-  /// Whether the caller gets a result.
-  static constexpr bool valid = !std::is_base_of_v<NoResult, settled> && Model<settled>;
-  using type = typename std::conditional_t<valid, FinalResult<settled>, std::type_identity<NoResult>>::type;
-  using Checks = decltype([] {
-    static_assert(
-        is_taken,
-        "tessera: the traced function can't be called with these arguments; compare their number and types with "
-        "its parameters");
-    static_assert(is_returned,
-                  "tessera: the traced function returns nothing; add a return statement; after an error in "
-                  "the function itself, this only follows from it");
-    (void)sizeof(ExplainField<typename FaultyField<settled>::type>);
-  });
-};
-
-}  // namespace tessera::detail
-
-#endif
-
-// ---- tessera/graph/trace/stack.hpp
-
-#ifndef TESSERA_GRAPH_TRACE_STACK_HPP
-#define TESSERA_GRAPH_TRACE_STACK_HPP
+#ifndef TESSERA_OPS_CONSTRAINT_HPP
+#define TESSERA_OPS_CONSTRAINT_HPP
 
 namespace tessera {
 
-/// n layers of one structure. A traced function traces the block once, whatever n is: calling the stack is one repeat
-/// node, forward and backward. All layers have the same shapes, Dims and Scalars.
-template <class Block> class Stack {
- public:
-  using block = Block;
+namespace build {
 
-  constexpr Stack() = default;
-  explicit Stack(std::vector<Block> layers) : layers_(std::move(layers)) {}
-  /// Makes layer i with make(i). Errors: `structure` for n < 0.
-  template <class Make> Stack(int n, Make&& make) {
-    if (n < 0) fail(errc::structure, "[stack] number of layers: ", n, " is negative");
-    layers_.reserve(static_cast<std::size_t>(n));
-    for (int i = 0; i < n; ++i) layers_.push_back(make(i));
-  }
+/// A value in a sharding that another value shares, or, exactly, in the sharding that the other value has.
+constexpr Value alike(const Value& of, const Value& other, Alike how = {}) {
+  Node made{.op = Op::alike, .dtype = of.dtype(), .rank = of.node().rank, .singletons = of.node().singletons};
+  how.write(made);
+  return of.make(made, {of.id, other.id});
+}
 
-  constexpr int size() const { return static_cast<int>(layers_.size()); }
-  constexpr Block& operator[](int i) { return layers_[static_cast<std::size_t>(i)]; }
-  constexpr const Block& operator[](int i) const { return layers_[static_cast<std::size_t>(i)]; }
-  constexpr std::vector<Block>& layers() { return layers_; }
-  constexpr const std::vector<Block>& layers() const { return layers_; }
-
-  /// Applies all layers in order: x = layer(x, extra...), where x is a tensor, or a tuple or plain struct of tensors.
-  /// Each layer returns tensors with the element types, ranks and shapes of its x; their shardings may differ. For
-  /// values that each layer takes or makes itself, such as a cache, scan over the Stack: see ts::scan.
-  TESSERA_LAYER_OPERATOR(called)
-
-  /// The number of layers as a leaf: inside a trace, its placeholder.
-  constexpr Dim count() const { return count_.traced() ? count_ : Dim(size()); }
-  constexpr void set_count(const Dim& count) {
-    if (count.traced())
-      count_ = count;
-    else
-      layers_.resize(static_cast<std::size_t>(count.value()));
-  }
-
- private:
-  template <class X, class... Extra> constexpr auto called(Here at, const X& x, const Extra&... extra) const;
-
-  std::vector<Block> layers_;
-  Dim count_{};  // a placeholder, in a trace of a block without tensors
-};
+}  // namespace build
 
 namespace detail {
 
-/// Visits the leaves of an argument of a block. A plain number is a constant of the block, not a leaf.
-template <class T> constexpr void for_each_tensor(T& object, auto& visitor) {
-  if constexpr (!std::is_arithmetic_v<std::remove_const_t<T>>) for_each_leaf(object, visitor);
+/// Adds a spec to the trace's table, for a value of this rank, with unsplit leading dims in front; returns its index.
+constexpr int constraint_spec(const Value& context, const PartitionSpec& spec, int rank, int node_rank) {
+  if (static_cast<int>(spec.entries.size()) > rank)
+    context.refuse(errc::spec_rank, "[with_sharding] spec: more entries than the tensor has dims");
+  PartitionSpec whole = spec;
+  for (int lead = node_rank - rank; lead > 0; --lead) whole.entries.insert(0, SpecEntry(none));
+  return context.module->add_spec(whole);
 }
 
-/// A traced call of a Stack: one repeat node, whose body is the traced block.
-template <class Block, class X, class... Extra>
-constexpr X run_stack(Here at, const Stack<Block>& stack, const X& x, const Extra&... extra) {
-  const LayerCall call(at, x);
-  const Value context = trace_in(x);
-  if (stack.layers().empty() || context.module == nullptr)
-    fail(errc::structure,
-         "[stack] call: a Stack can be called only inside a traced function, and only with at least 1 layer");
-  BodyTrace body(*context.module, {});
-  BindLeaves bind{body, BindLeaves::Kind::carried};
-  X carried = x;
-  for_each_leaf(carried, bind);
-  bind.kind = BindLeaves::Kind::layer;
-  Block layer = stack[0];
-  for_each_leaf(layer, bind);
-  bind.kind = BindLeaves::Kind::captured;
-  std::tuple<Extra...> captured(extra...);
-  std::apply([&](auto&... own) { (for_each_tensor(own, bind), ...); }, captured);
-  const X result = std::apply([&](const auto&... own) { return as_carry(context, layer(carried, own...)); }, captured);
-  GiveLeaves give{body, true};
-  for_each_leaf(result, give);
-  const Source source = at.line() != 0 ? context.at(Source::from(at)).source : trace_in(result).node().source;
-  const Value made = body.close(counts_layers_v<Block> ? stack.count().placeholder() : context, source);
-  X last = x;
-  ProjectLeaves project{made, body};
-  for_each_leaf(last, project);
-  return last;
+template <TensorArgument X>
+constexpr auto constrain(const X& x, const PartitionSpec& spec, CotangentSharding of_cotangent,
+                         const PartitionSpec* cotangent, Source source) {
+  static_assert(!LocalOperand<X>,
+                "tessera: values inside a ts::shard_map have no sharding of their own; call ts::with_sharding on the "
+                "arguments or the results of the shard_map");
+  const Value context = trace_of(x).at(source);
+  if (context.module == nullptr)
+    fail(errc::unsupported, "[with_sharding] outside of a traced function: use ts::reshard for stored tensors");
+  const Value value = lower(context, x);
+  Node made{
+      .op = Op::constraint, .dtype = value.dtype(), .rank = value.node().rank, .singletons = value.node().singletons};
+  Constraint says{constraint_spec(context, spec, X::rank, value.rank()), of_cotangent};
+  if (cotangent != nullptr) {
+    const int own = constraint_spec(context, *cotangent, X::rank, value.rank());
+    if (own > 127 || says.spec > 127)
+      value.refuse(
+          errc::capacity,
+          "[with_sharding] number of specs: the spec of a cotangent must be among the first 128 specs of a program");
+    says.cotangent_spec = static_cast<std::int8_t>(own);
+  }
+  says.write(made);
+  return Sym<typename X::element, X::rank>(value.at(source).make(made, {value.id}));
+}
+
+/// A value with a sharding over one axis of the mesh; over other axes it stays as it is.
+constexpr Value constrained_over(const Value& value, std::string_view axis, const PartitionSpec& spec,
+                                 CotangentSharding cotangent, bool keeps_sums = false, bool of_parameter = false) {
+  const int own = value.module->add_spec(spec), only = value.module->add_spec({SpecEntry(axis)});
+  if (only > 126) value.refuse(errc::capacity, "[with_sharding] number of specs: a program has more than 127 specs");
+  Node made{
+      .op = Op::constraint, .dtype = value.dtype(), .rank = value.node().rank, .singletons = value.node().singletons};
+  Constraint{own, cotangent, 0, static_cast<std::int8_t>(only), keeps_sums, of_parameter}.write(made);
+  return value.make(made, {value.id});
+}
+constexpr PartitionSpec whole_spec(int rank) {
+  PartitionSpec whole;
+  for (int dim = 0; dim < rank; ++dim) whole.entries.push_back(none);
+  return whole;
+}
+/// A parameter of a wrapper, gathered over one axis where it is only stored in parts. The planner chooses the sharding
+/// of its cotangent.
+constexpr Value gathered_over(const Value& value, std::string_view axis,
+                              CotangentSharding cotangent = CotangentSharding::free) {
+  return constrained_over(value, axis, whole_spec(value.rank()), cotangent, false, true);
+}
+/// A gradient that is whole over one axis, or a sum whose terms the devices of the axis have: readers reduce it. Where
+/// a reader makes it alike to a parameter, it stays split as that one is for computations.
+constexpr Value summed_over(const Value& value, std::string_view axis) {
+  return constrained_over(value, axis, whole_spec(value.rank()), CotangentSharding::free, true, true);
+}
+/// A value of static rank `rank` whose dim `dim` is split over one axis, like that of its cotangent.
+constexpr Value split_over(const Value& value, std::string_view axis, int dim, int rank) {
+  PartitionSpec spec;
+  for (int d = 0; d < value.rank(); ++d) spec.entries.push_back(none);
+  spec.entries[static_cast<std::size_t>(value.leading(rank) + dim)] = SpecEntry(axis);
+  return constrained_over(value, axis, spec, CotangentSharding::alike);
 }
 
 }  // namespace detail
 
-template <class Block>
-template <class X, class... Extra>
-constexpr auto Stack<Block>::called(Here at, const X& x, const Extra&... extra) const {
-  constexpr bool is_outside = !detail::holds_local_v<X>;
-  constexpr bool is_flat = !detail::BlockLeaves::of<Block>().stack && !(detail::BlockLeaves::of<Extra>().stack || ...);
-  static_assert(
-      is_outside,
-      "tessera: a Stack can't be called inside a ts::shard_map; call ts::shard_map inside the block of the Stack");
-  static_assert(
-      is_flat, "tessera: the layers of a ts::Stack can't contain a ts::Stack or take a ts::Stack as an argument; use a "
-               "std::array of blocks inside of a layer");
-  // Computed here so that compilers report an error in a layer with few lines of context.
-  using Carried = detail::carry_t<X>;
-  using Layer = const detail::Callable<is_outside && is_flat, Block, 1 + sizeof...(Extra)>;
-  constexpr bool sound = requires { std::declval<Layer&>()(std::declval<const Carried&>(), detail::settle(extra)...); };
-  using Returned = typename detail::ReturnedBy<sound, Layer&, const Carried, decltype(detail::settle(extra))...>::type;
-  constexpr bool is_taken = !std::is_same_v<Returned, detail::NoCall>;
-  static_assert(
-      is_taken,
-      "tessera: the layers of a ts::Stack can't be called with these arguments; compare their number and types "
-      "with the parameters of the layer's operator()");
-  if constexpr (!std::is_base_of_v<detail::NoResult, Returned>) {
-    using Result = detail::carry_t<std::remove_cvref_t<Returned>>;
-    constexpr bool is_model = Model<Carried> && !NumberOperand<X> && !detail::holds_number_v<X>;
-    static_assert(is_model,
-                  "tessera: the first argument of a Stack is what is passed from layer to layer: a tensor, or a "
-                  "tuple or plain struct of tensors; all further arguments are the same for each layer");
-    constexpr bool is_one = !TensorOperand<Carried> || TensorOperand<Result>;
-    static_assert(is_one,
-                  "tessera: a layer of a Stack must return a single tensor, the first argument of the next layer");
-    constexpr bool same = std::is_same_v<Result, Carried>;
-    static_assert(
-        same || TensorOperand<Carried>,
-        "tessera: the result of a layer of a Stack must have the structure of the layer's first argument, with "
-        "tensors of the same element types and ranks");
-    if constexpr (is_one && TensorOperand<Carried>) {
-      constexpr bool same_type = std::is_same_v<typename Result::element, typename Carried::element>;
-      constexpr bool same_rank = Result::rank == Carried::rank;
-      static_assert(
-          same_type,
-          "tessera: the result of a layer of a Stack must have the element type of the layer's first argument; "
-          "convert the result with ts::cast");
-      static_assert(same_rank,
-                    "tessera: the result of a layer of a Stack must have the rank of the layer's first argument; for a "
-                    "constant, use ts::full_like");
-    }
-    if constexpr (same && is_model)
-      return detail::run_stack(at, *this, detail::as_carry(detail::trace_in(x), x), detail::settle(extra)...);
-    else if constexpr (is_model)
-      return detail::as_carry(detail::trace_in(x), x);
-    else
-      return x;
-  } else {
-    return x;
-  }
+/// Inside a traced function: x with the sharding of the spec, for its readers and for its cotangent. The elements don't
+/// change. Errors: spec_rank when the spec has more entries than x has dims; spec_axis, when the program is planned,
+/// for axes that the mesh lacks. Communication: the reshard of x to that sharding, if x has another one.
+template <TensorArgument X>
+constexpr auto with_sharding(const X& x, const PartitionSpec& spec, Here at = Here::current()) {
+  return detail::constrain(x, spec, CotangentSharding::alike, nullptr, Source::from(at));
+}
+/// with_sharding with a different spec for the cotangent.
+template <TensorArgument X>
+constexpr auto with_sharding(const X& x, const PartitionSpec& spec, const PartitionSpec& cotangent,
+                             Here at = Here::current()) {
+  return detail::constrain(x, spec, CotangentSharding::own_spec, &cotangent, Source::from(at));
+}
+
+/// with_sharding for x alone: the planner chooses the sharding of its cotangent.
+template <TensorArgument X>
+  requires(!StoredOperand<X>)
+constexpr auto mark_sharding(const X& x, const PartitionSpec& spec, Here at = Here::current()) {
+  return detail::constrain(x, spec, CotangentSharding::free, nullptr, Source::from(at));
+}
+
+/// Inside a traced function: x and y with equal shardings, which the planner chooses. The elements don't change.
+/// Errors: shape_mismatch when their shapes differ. Communication: the reshard of one to the sharding of the other, if
+/// they differ.
+///
+///     const auto [g, w] = ts::shard_as(gradient, weight);
+template <TensorArgument X, TensorArgument Y>
+constexpr auto shard_as(const X& x, const Y& y, Here at = Here::current()) {
+  static_assert(!LocalOperand<X> && !LocalOperand<Y>,
+                "tessera: values inside a ts::shard_map have no sharding of their own; call ts::shard_as on the "
+                "arguments or the results of the shard_map");
+  static_assert(X::rank == Y::rank, "tessera: the operands of shard_as must have equal ranks");
+  const Source source = Source::from(at);
+  Value context = trace_of(x);
+  if (context.module == nullptr) context = trace_of(y);
+  if (context.module == nullptr)
+    fail(errc::unsupported, "[shard_as] outside of a traced function: use ts::reshard for stored tensors");
+  const Value a = lower(context.at(source), x).at(source), b = lower(context.at(source), y).at(source);
+  if (!same_static_shape(a.node(), b.node()))
+    a.refuse(errc::shape_mismatch, "[shard_as] shapes differ: a dim has static extent 1 in only one of the operands");
+  const Value first = build::alike(a, b), second = build::alike(b, first);
+  return std::tuple(Sym<typename X::element, X::rank>(first), Sym<typename Y::element, Y::rank>(second));
 }
 
 }  // namespace tessera
-
-#endif
-
-// ---- tessera/nn/sharding_strategy.hpp
-
-#ifndef TESSERA_NN_SHARDING_STRATEGY_HPP
-#define TESSERA_NN_SHARDING_STRATEGY_HPP
-
-namespace tessera::nn {
-
-/// The use of a weight matrix [in, out] in a model, which decides the dim that tensor parallelism splits.
-enum class Role : std::uint8_t {
-  column,  ///< output features are sharded: queries, keys and values, the first weight of an MLP
-  row,     ///< input features are sharded: the output projection of attention, the last weight of an MLP
-  head,    ///< computes logits: [features, classes]
-};
-
-/// How the parameters and the tokens of a model are sharded over a mesh: a spec for each role of a parameter. A
-/// strategy changes which device holds which elements and what is communicated, never the values.
-///
-/// Collectives of one transformer layer in one training step:
-///   single                none
-///   data_parallel         an all_reduce of each gradient
-///   fsdp                  for each weight 2 all_gathers and a reduce_scatter of its gradient;
-///                         for each vector an all_reduce of its gradient
-///   tensor_parallel       2 all_reduces forward and 2 backward, of [batch, time, features]
-///   fsdp_tensor_parallel  both: the data axis splits activations, the model axis weights
-///   hybrid_fsdp           as fsdp over one axis, and an all_reduce of the gradients' shards over another axis
-///   sequence_parallel     of [batch, time, features]: 2 all_gathers and 2 reduce_scatters forward, the same backward,
-///                         and 2 more all_gathers backward, of what was gathered forward; weights as tensor_parallel
-///   context_parallel      2 all_gathers of keys and values forward, 2 backward, 2 reduce_scatters of their gradients;
-///                         an all_reduce of each gradient
-/// Sources: Li et al., 2006.15704; ZeRO, 1910.02054; Megatron-LM, 1909.08053; sequence parallelism, 2205.05198.
-///
-///     constexpr ts::Mesh mesh({{"data", 2}, {"model", 2}});
-///     auto strategy = ts::nn::fsdp_tensor_parallel(mesh);
-///     auto up = ts::nn::linear(key, 256, 1024, strategy, ts::nn::Role::column);
-struct ShardingStrategy {
-  Mesh mesh{};
-  PartitionSpec column_weight{};  ///< [in, out]
-  PartitionSpec column_bias{};    ///< [out]
-  PartitionSpec row_weight{};     ///< [in, out]
-  PartitionSpec head_weight{};    ///< [features, classes]
-  PartitionSpec vector{};         ///< [features]: norms, and biases of row weights
-  PartitionSpec embedding{};      ///< [classes, features]
-  PartitionSpec positions{};      ///< [time, features]
-  PartitionSpec batch{};          ///< [batch, time, ...]: tokens and targets
-
-  constexpr const PartitionSpec& weight(Role role) const {
-    return role == Role::column ? column_weight : role == Role::row ? row_weight : head_weight;
-  }
-  constexpr const PartitionSpec& bias(Role role) const { return role == Role::row ? vector : column_bias; }
-};
-
-}  // namespace tessera::nn
-
-namespace tessera::detail {
-
-constexpr void require_axis(std::string_view strategy, const Mesh& mesh, std::string_view axis, Here at) {
-  if (!mesh.has_axis(axis))
-    fail(errc::mesh_axis, "[", strategy, "] axis: ", mesh.text(), " has no axis '", axis, "'", Source::from(at));
-}
-
-}  // namespace tessera::detail
-
-namespace tessera::nn {
-
-/// Everything replicated. Errors of all strategies: `mesh_axis` for an axis that the mesh lacks.
-constexpr ShardingStrategy single(const Mesh& mesh) {
-  ShardingStrategy strategy;
-  strategy.mesh = mesh;
-  return strategy;
-}
-
-/// Parameters replicated, the batch sharded: each device computes the gradient for its shard of the batch.
-constexpr ShardingStrategy data_parallel(const Mesh& mesh, std::string_view data = "data", Here at = Here::current()) {
-  tessera::detail::require_axis("data_parallel", mesh, data, at);
-  ShardingStrategy strategy = single(mesh);
-  strategy.batch = {data};
-  return strategy;
-}
-
-/// Weights, their gradients and optimizer states are split along the axis that splits the batch; a weight is gathered
-/// for each use. Vectors stay replicated, because one all_reduce sends less than two all_gathers and a reduce_scatter.
-constexpr ShardingStrategy fsdp(const Mesh& mesh, std::string_view data = "data", Here at = Here::current()) {
-  tessera::detail::require_axis("fsdp", mesh, data, at);
-  ShardingStrategy strategy = data_parallel(mesh, data);
-  strategy.column_weight = strategy.row_weight = strategy.head_weight = PartitionSpec{data}.gathered_on_use();
-  // Split tables by features: 256 features divide evenly, 109 distinct characters seldom do.
-  strategy.embedding = strategy.positions = PartitionSpec{none, data}.gathered_on_use();
-  return strategy;
-}
-
-/// The model axis splits attention heads, hidden features, the rows of the embedding table and the classes of the
-/// logits. A data axis, if the mesh has it, splits the batch.
-constexpr ShardingStrategy tensor_parallel(const Mesh& mesh, std::string_view model = "model",
-                                           std::string_view data = "data", Here at = Here::current()) {
-  tessera::detail::require_axis("tensor_parallel", mesh, model, at);
-  ShardingStrategy strategy = mesh.has_axis(data) ? data_parallel(mesh, data) : single(mesh);
-  strategy.column_weight = strategy.head_weight = {none, model};
-  strategy.column_bias = {model};
-  strategy.row_weight = strategy.embedding = {model, none};
-  return strategy;
-}
-
-/// fsdp and tensor_parallel together: the model axis splits the computation; the data axis splits the other dim of each
-/// weight, in storage only.
-constexpr ShardingStrategy fsdp_tensor_parallel(const Mesh& mesh, std::string_view data = "data",
-                                                std::string_view model = "model", Here at = Here::current()) {
-  tessera::detail::require_axis("fsdp_tensor_parallel", mesh, data, at);
-  tessera::detail::require_axis("fsdp_tensor_parallel", mesh, model, at);
-  ShardingStrategy strategy = fsdp(mesh, data);
-  const ShardingStrategy split = tensor_parallel(mesh, model, data);
-  strategy.column_weight = strategy.head_weight = PartitionSpec{data, model}.gathered_on_use(0);
-  strategy.column_bias = split.column_bias;
-  strategy.row_weight = strategy.embedding = PartitionSpec{model, data}.gathered_on_use(1);
-  return strategy;
-}
-
-/// fsdp over the axis `shard`, with copies of the shards along the axis `replicate`. Both split the batch.
-constexpr ShardingStrategy hybrid_fsdp(const Mesh& mesh, std::string_view replicate = "data",
-                                       std::string_view shard = "fsdp", Here at = Here::current()) {
-  tessera::detail::require_axis("hybrid_fsdp", mesh, replicate, at);
-  tessera::detail::require_axis("hybrid_fsdp", mesh, shard, at);
-  ShardingStrategy strategy = fsdp(mesh, shard);
-  strategy.batch = {{replicate, shard}};
-  return strategy;
-}
-
-/// tensor_parallel whose model axis also splits time where tensor_parallel has copies: in norms, residual additions and
-/// the embedding. The planner gathers time in front of split weights, and reduces and scatters behind them: the bytes
-/// of tensor_parallel, and activations of which a device has its part of the positions.
-constexpr ShardingStrategy sequence_parallel(const Mesh& mesh, std::string_view model = "model",
-                                             std::string_view data = "data", Here at = Here::current()) {
-  tessera::detail::require_axis("sequence_parallel", mesh, model, at);
-  ShardingStrategy strategy = tensor_parallel(mesh, model, data);
-  strategy.embedding = {};
-  strategy.positions = {model};
-  strategy.batch = mesh.has_axis(data) ? PartitionSpec{data, model} : PartitionSpec{none, model};
-  return strategy;
-}
-
-/// Parameters replicated, times split over the axis `context`, and the batch over a data axis, if the mesh has it.
-/// Attention gathers keys and values; ts::ulysses_attention and ts::ring_attention send less.
-constexpr ShardingStrategy context_parallel(const Mesh& mesh, std::string_view context = "context",
-                                            std::string_view data = "data", Here at = Here::current()) {
-  tessera::detail::require_axis("context_parallel", mesh, context, at);
-  ShardingStrategy strategy = single(mesh);
-  strategy.positions = {context};
-  strategy.batch = mesh.has_axis(data) ? PartitionSpec{data, context} : PartitionSpec{none, context};
-  return strategy;
-}
-
-}  // namespace tessera::nn
-
-#endif
-
-// ---- tessera/graph/trace/function_call.hpp
-
-#ifndef TESSERA_GRAPH_TRACE_FUNCTION_CALL_HPP
-#define TESSERA_GRAPH_TRACE_FUNCTION_CALL_HPP
-
-namespace tessera::detail {
-
-/// A call of a function that is composed of others: while it exists, errors of the operations that are recorded name
-/// the function too. Of nested calls that is the outermost, which the user wrote. Tags have `function` instead.
-class FunctionCall {
- public:
-  constexpr FunctionCall(const char* name, const auto&... arguments) {
-    (look(arguments), ...);
-    if (module_ == nullptr) return;  // no trace: an expression of stored tensors
-    if (module_->function == nullptr)
-      module_->function = name;
-    else
-      module_ = nullptr;
-  }
-  constexpr ~FunctionCall() {
-    if (module_ != nullptr) module_->function = nullptr;
-  }
-  FunctionCall(const FunctionCall&) = delete;
-  FunctionCall& operator=(const FunctionCall&) = delete;
-
- private:
-  Module* module_ = nullptr;
-
-  template <class T> constexpr void look(const T& argument) {
-    if constexpr (!std::is_arithmetic_v<T>)
-      if (module_ == nullptr) module_ = trace_in(argument).module;
-  }
-};
-
-}  // namespace tessera::detail
-
-#endif
-
-// ---- tessera/ops/contraction/einsum_equation.hpp
-
-#ifndef TESSERA_OPS_CONTRACTION_EINSUM_EQUATION_HPP
-#define TESSERA_OPS_CONTRACTION_EINSUM_EQUATION_HPP
-
-namespace tessera::detail {
-
-/// The labels of the dims of a tensor in an einsum.
-struct EinsumLetters {
-  char letters[max_rank]{};
-  int rank = 0;
-
-  friend constexpr bool operator==(const EinsumLetters&, const EinsumLetters&) = default;
-  constexpr int find(char letter, int from = 0) const {
-    for (int d = from; d < rank; ++d)
-      if (letters[d] == letter) return d;
-    return -1;
-  }
-  constexpr EinsumLetters without(int dim) const {
-    EinsumLetters rest;
-    for (int d = 0; d < rank; ++d)
-      if (d != dim) rest.letters[rest.rank++] = letters[d];
-    return rest;
-  }
-  constexpr EinsumLetters with(char letter) const {
-    EinsumLetters more = *this;
-    more.letters[more.rank++] = letter;
-    return more;
-  }
-  constexpr EinsumLetters distinct() const {
-    EinsumLetters found;
-    for (int d = 0; d < rank; ++d)
-      if (found.find(letters[d]) < 0) found = found.with(letters[d]);
-    return found;
-  }
-  constexpr int first_that_lacks(const EinsumLetters& other) const {
-    for (int d = 0; d < rank; ++d)
-      if (other.find(letters[d]) < 0) return d;
-    return -1;
-  }
-  /// The first two dims with the same label; -1 where all labels are distinct.
-  struct Repeat {
-    int row = -1, column = -1;
-  };
-  constexpr Repeat repeat() const {
-    for (int d = 0; d < rank; ++d)
-      if (const int other = find(letters[d], d + 1); other >= 0) return {d, other};
-    return {};
-  }
-};
-
-enum class EinsumError : std::uint8_t { none, text, operands, rank };
-
-/// An equation of einsum for operands of given ranks, with a letter for each dim that `...` stands for.
-template <int Count> struct EinsumEquation {
-  EinsumLetters operands[Count]{}, result{};
-  EinsumError error;
-
-  constexpr EinsumEquation(std::string_view text, const int (&ranks)[Count]) : error(parse(text, ranks)) {}
-
-  /// The labels of a product of two operands: those of the result, or of an operand from `next` on.
-  constexpr EinsumLetters kept(const EinsumLetters& a, const EinsumLetters& b, int next) const {
-    if (next == Count) return result;
-    EinsumLetters all;
-    for (const EinsumLetters* of : {&a, &b})
-      for (int d = 0; d < of->rank; ++d)
-        if (const char c = of->letters[d]; all.find(c) < 0 && (result.find(c) >= 0 || occurs(c, next))) {
-          if (all.rank == max_rank)
-            fail(errc::capacity, "[einsum] rank: a product of the first ", next, " operands has more than ", max_rank,
-                 " dims");
-          all = all.with(c);
-        }
-    return all;
-  }
-
- private:
-  static constexpr bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
-  /// The label of a dim that `...` stands for, counted from the last.
-  static constexpr char label_from_the_back(int place) { return static_cast<char>('0' + place); }
-
-  constexpr EinsumError parse(std::string_view text, const int (&ranks)[Count]) {
-    const std::size_t arrow = text.find("->");
-    const std::string_view before = text.substr(0, arrow);
-    int parts = 1, filled = 0;
-    for (const char c : before) parts += c == ',';
-    if (parts != Count) return EinsumError::operands;
-    std::size_t begin = 0;
-    for (int k = 0; k < Count; ++k) {
-      const std::size_t end = before.find(',', begin);
-      const std::string_view own = before.substr(begin, end - begin);
-      if (const EinsumError found = read(own, ranks[k] - letters_of(own), operands[k]); found != EinsumError::none)
-        return found;
-      if (operands[k].rank != ranks[k]) return EinsumError::rank;
-      if (const int dims = ranks[k] - letters_of(own); own.find('.') != own.npos && dims > filled) filled = dims;
-      begin = end + 1;
-    }
-    const EinsumError found = arrow == text.npos ? fill_result(filled) : read(text.substr(arrow + 2), filled, result);
-    if (found != EinsumError::none) return found;
-    if (result.repeat().row >= 0) return EinsumError::text;
-    for (int d = 0; d < result.rank; ++d)
-      if (!occurs(result.letters[d], 0)) return EinsumError::text;
-    return EinsumError::none;
-  }
-  constexpr bool occurs(char letter, int first) const {
-    for (int k = first; k < Count; ++k)
-      if (operands[k].find(letter) >= 0) return true;
-    return false;
-  }
-  static constexpr int letters_of(std::string_view text) {
-    int count = 0;
-    for (const char c : text) count += is_letter(c);
-    return count;
-  }
-  /// Reads the labels of a tensor, where `...` stands for `filled` dims.
-  static constexpr EinsumError read(std::string_view text, int filled, EinsumLetters& into) {
-    bool has_ellipsis = false;
-    for (std::size_t i = 0; i < text.size(); ++i) {
-      if (text[i] == ' ') continue;
-      if (text.substr(i, 3) == "..." && !has_ellipsis) {
-        if (filled < 0 || into.rank + filled > max_rank) return EinsumError::rank;
-        for (int place = filled; place > 0; --place) into = into.with(label_from_the_back(place - 1));
-        has_ellipsis = true;
-        i += 2;
-        continue;
-      }
-      if (!is_letter(text[i])) return EinsumError::text;
-      if (into.rank == max_rank) return EinsumError::rank;
-      into = into.with(text[i]);
-    }
-    return EinsumError::none;
-  }
-  /// A result that is not stated has the dims of `...`, then the labels that occur once, capital letters first.
-  constexpr EinsumError fill_result(int filled) {
-    for (int place = filled; place > 0; --place) result = result.with(label_from_the_back(place - 1));
-    for (char c = 'A'; c <= 'z'; ++c) {
-      int count = 0;
-      for (const EinsumLetters& of : operands)
-        for (int d = 0; d < of.rank; ++d) count += of.letters[d] == c;
-      if (count != 1) continue;
-      if (result.rank == max_rank) return EinsumError::rank;
-      result = result.with(c);
-    }
-    return EinsumError::none;
-  }
-};
-
-/// The equation of two tensors with distinct labels, such as "ab,bc->ac": a letter for each label by its first dim.
-template <EinsumLetters A, EinsumLetters B, EinsumLetters Out> consteval auto pair_equation() {
-  constexpr int size = A.rank + B.rank + Out.rank + 4;  // with ',', "->" and the last 0
-  char text[size]{};
-  int n = 0;
-  char seen[2 * max_rank]{};
-  int count = 0;
-  const auto add = [&](const EinsumLetters& of) {
-    for (int d = 0; d < of.rank; ++d) {
-      int label = 0;
-      while (label < count && seen[label] != of.letters[d]) ++label;
-      if (label == count) seen[count++] = of.letters[d];
-      text[n++] = static_cast<char>(label < 26 ? 'a' + label : 'A' + label - 26);
-    }
-  };
-  add(A);
-  text[n++] = ',';
-  add(B);
-  text[n++] = '-', text[n++] = '>';
-  add(Out);
-  return FixedString<size>(text);
-}
-
-}  // namespace tessera::detail
 
 #endif
 
@@ -17193,6 +16778,581 @@ template <TensorArgument Like> constexpr auto ones_like(const Like& like, Here a
 }
 
 }  // namespace tessera
+
+#endif
+
+// ---- tessera/ops/random/keys.hpp
+
+#ifndef TESSERA_OPS_RANDOM_KEYS_HPP
+#define TESSERA_OPS_RANDOM_KEYS_HPP
+
+namespace tessera {
+
+/// Inside a traced function, where a ts::Key is a ts::Scalar: the key that ts::fold_in gives for this key outside. n is
+/// an integer, a Dim or a Scalar, such as the number of a layer or of a step.
+template <NumberOperand N> constexpr Scalar fold_in(const Scalar& key, const N& n, Here at = Here::current()) {
+  Value context = trace_of(key);
+  if (context.module == nullptr) context = trace_of(n);
+  if (context.module == nullptr) {
+    if constexpr (std::is_arithmetic_v<N>)
+      return Scalar(ops::FoldInOp::folded(key.number(), HostNumber(n)));
+    else
+      return Scalar(ops::FoldInOp::folded(key.number(), n.number()));
+  }
+  context = context.at(Source::from(at));
+  return Scalar(build::apply<ops::FoldInOp>(build::cast(lower(context, key), DType::f64),
+                                            build::cast(lower(context, n), DType::f64)));
+}
+/// Inside a traced function: the keys that ts::split gives for this key outside.
+template <std::size_t N> constexpr std::array<Scalar, N> split(const Scalar& key, Here at = Here::current()) {
+  std::array<Scalar, N> keys;
+  const Scalar stream = fold_in(key, kernels::split_stream, at);
+  for (std::size_t i = 0; i < N; ++i) keys[i] = fold_in(stream, i, at);
+  return keys;
+}
+
+namespace detail {
+
+template <class K>
+inline constexpr bool is_key_v =
+    is_number_v<typename K::type> ||
+    (std::is_integral_v<typename K::type> && K::rank == 0 && !std::is_same_v<typename K::type, bool>);
+
+struct FoldInTag {
+  template <class K, class N> struct result : Typed<std::int64_t, 0> {
+    using Checks = decltype([] {
+      static_assert(is_key_v<K> && is_key_v<N>,
+                    "tessera: fold_in takes a key, and an integer: a number or an integer tensor of rank 0");
+    });
+  };
+  static constexpr Value emit(Value context, Value key, Value n) {
+    return build::apply<ops::FoldInOp>(build::cast(key.at(context.source), DType::i64), build::cast(n, DType::i64));
+  }
+};
+
+}  // namespace detail
+
+/// The key that ts::fold_in gives for a number which is known only when a step runs, such as the index of a
+/// ts::fori_loop or a slice of the xs of a ts::scan. This key is an i64 tensor of rank 0: it can be folded in and split
+/// again, be part of a carry or of xs, and every function that draws takes it. Draws with it depend on the key alone,
+/// as in JAX: a step of a loop draws what the same call draws outside of the loop. (A key that is a ts::Scalar gives
+/// every step of a loop, and every layer of a ts::Stack, draws of its own.) No communication.
+///
+///     ts::fori_loop(0, 10, [&](const auto& i, const auto& x) { return ts::dropout(x, 0.1, ts::fold_in(key, i)); }, x);
+template <Operand Key, Operand N>
+  requires(TensorOperand<Key> || TensorOperand<N>)
+constexpr auto fold_in(const Key& key, const N& n, Here at = Here::current()) {
+  return call<detail::FoldInTag>(Source::from(at), key, n);
+}
+/// The keys that ts::split gives for a key that is a tensor.
+template <std::size_t N, TensorArgument Key> constexpr auto split(const Key& key, Here at = Here::current()) {
+  const auto stream = fold_in(key, kernels::split_stream, at);
+  return [&]<std::size_t... I>(std::index_sequence<I...>) {
+    return std::array{fold_in(stream, I, at)...};
+  }(std::make_index_sequence<N>());
+}
+
+/// A ts::Scalar that is a key, as an i64 tensor of rank 0: a carry of ts::scan that each step splits is such a tensor
+/// (jax.random.key_data). Inside a traced function only, of a key that is an argument or was derived from an argument.
+/// Errors: unsupported elsewhere.
+///
+///     ts::scan([](const auto& carry, const auto& x) {
+///       const auto [next, own] = ts::split<2>(std::get<1>(carry));
+///       return std::tuple(std::tuple(ts::dropout(std::get<0>(carry) + x, 0.1, own), next), std::tuple());
+///     }, std::tuple(h, ts::key_data(key)), xs);
+constexpr Sym<std::int64_t, 0> key_data(const Scalar& key, Here at = Here::current()) {
+  Value context = trace_of(key);
+  if (context.module == nullptr)
+    fail(errc::unsupported, "[key_data] the key is no argument of a traced function: pass the key to the function");
+  context = context.at(Source::from(at));
+  return Sym<std::int64_t, 0>(build::cast(lower(context, key), DType::i64));
+}
+
+namespace detail {
+
+struct SplitKeyTag {
+  template <class K, class N> struct result : Typed<std::int64_t, 1> {
+    using Checks = decltype([] { static_assert(is_key_v<K>, "tessera: the key of ts::split is a key"); });
+  };
+  static constexpr Value emit(Value context, Value key, Value count) {
+    key = build::cast(key.at(context.source), DType::i64);
+    count = as_size(count).at(context.source);
+    const Value numbers = count.make({.op = Op::arange, .dtype = DType::i32, .rank = 1}, {count.id});
+    const Value stream = build::apply<ops::FoldInOp>(key, key.integer(kernels::split_stream, DType::i64));
+    return build::apply<ops::FoldInOp>(stream, build::cast(numbers, DType::i64));
+  }
+};
+
+}  // namespace detail
+
+/// Inside a traced function: n keys as one i64 tensor, whose elements are those of ts::split<n>(key), for ts::vmap and
+/// ts::map over keys (jax.random.split(key, n)). n may be a ts::Dim. No communication.
+///
+///     ts::vmap([](const auto& x, const auto& own) { return ts::dropout(x, 0.1, own); })(xs, ts::split(key, 8));
+template <Operand Key, SizeOperand N>
+  requires(TensorOperand<Key> || NumberOperand<Key>)
+constexpr auto split(const Key& key, const N& n, Here at = Here::current()) {
+  return call<detail::SplitKeyTag>(Source::from(at), key, Dim(n));
+}
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/ops/random/random.hpp
+
+#ifndef TESSERA_OPS_RANDOM_RANDOM_HPP
+#define TESSERA_OPS_RANDOM_RANDOM_HPP
+
+namespace tessera {
+
+struct Key;  // in tensor/key.hpp
+
+namespace build {
+
+/// A random node in the shape of `like`, in the type that its elements are computed in (f32 for bf16 and f16); see
+/// RandomDraw. A key that is a tensor is an i64; any other type is that of a number.
+constexpr Value random(Value like, Value key, RandomDraw draw) {
+  const Value shape = shape_source(like);
+  return like.make({.op = Op::random,
+                    .dtype = computed_as(like.dtype()),
+                    .rank = like.node().rank,
+                    .singletons = like.node().singletons,
+                    .labels = draw.pack(),
+                    .value = static_cast<double>(draw.stream)},
+                   {shape.id, key.dtype() == DType::i64 ? key.id : cast(key, DType::f64).id});
+}
+/// A random node that is split as `like` is, whose elements are not read.
+constexpr Value random_alike(Value like, Value key, RandomDraw draw) {
+  return alike(random(like, key, draw), shape_source(like));
+}
+/// Draws in the type of `like`. Uniform ones of bf16 and f16 stay below 1, to which an f32 next to it would be rounded.
+constexpr Value drawn_as(Value draw, Value like, Distribution kind) {
+  if (kind == Distribution::uniform && draw.dtype() != like.dtype())
+    draw = binary(Op::minimum, draw, draw.number(like.dtype() == DType::bf16 ? 1 - 0x1p-8 : 1 - 0x1p-11));
+  return cast(draw, like.dtype());
+}
+/// The key derived from a key and a constant, of the same kind: a number or a tensor.
+constexpr Value folded_key(Value key, std::int64_t n) {
+  const DType type = key.dtype() == DType::i64 ? DType::i64 : DType::f64;
+  return apply<ops::FoldInOp>(cast(key, type), key.integer(n, type));
+}
+
+/// 1 / (1 - rate), but 0 at a rate of 1, where all elements are dropped: infinity would make the gradient NaN.
+constexpr Value dropout_scale(Value rate) {
+  if (rate.node().is_constant()) return rate.number(rate.node().value < 1 ? 1 / (1 - rate.node().value) : 0);
+  const Value kept = 1.0 - rate, zero = rate.number(0);
+  return select(binary(Op::greater, kept, zero), 1.0 / kept, zero);
+}
+
+}  // namespace build
+
+namespace detail {
+
+template <class A> inline constexpr bool draws_v = is_floating_v<typename A::type>;
+
+/// With Follows the draws are split as `like` is, whose elements are not read.
+template <Distribution Kind, std::uint32_t Stream, bool Follows> struct RandomTag {
+  template <class Like, class Key> struct result : Like {
+    using Checks = decltype([] {
+      static_assert(draws_v<Like>, "tessera: random tensors are float, double, bf16 or f16");
+      static_assert(is_key_v<Key>, "tessera: the key of random numbers must be a number, a ts::Scalar or an integer "
+                                   "tensor of rank 0");
+    });
+  };
+  static constexpr Value emit(Value context, Value like, Value key) {
+    like = like.at(context.source);
+    constexpr RandomDraw draw{Kind, Stream};
+    return build::drawn_as(Follows ? build::random_alike(like, key, draw) : build::random(like, key, draw), like, Kind);
+  }
+};
+
+/// first + second * u of a uniform u is from one bound to the other; of a normal u it has a mean and a deviation.
+template <Distribution Kind, std::uint32_t Stream, bool Follows> struct ScaledRandomTag {
+  template <class Like, class Key, class First, class Second> struct result : Like {
+    using Checks = decltype([] {
+      using Drawn = typename RandomTag<Kind, Stream, Follows>::template result<Like, Key>;
+      (void)sizeof(typename Drawn::Checks);
+      static_assert(is_number_v<typename First::type> && is_number_v<typename Second::type>,
+                    "tessera: bounds, the mean and the standard deviation of random numbers are numbers, ts::Dims or "
+                    "ts::Scalars");
+    });
+  };
+  static constexpr Value emit(Value context, Value like, Value key, Value first, Value second) {
+    like = like.at(context.source);
+    constexpr RandomDraw draw{Kind, Stream};
+    const Value drawn = Follows ? build::random_alike(like, key, draw) : build::random(like, key, draw);
+    const Value from = build::cast(first, DType::f64), to = build::cast(second, DType::f64);
+    const Value scale = Kind == Distribution::uniform ? to - from : to;
+    return build::cast(build::cast(from, drawn.dtype()) + drawn * build::cast(scale, drawn.dtype()), like.dtype());
+  }
+};
+
+template <class Like> inline constexpr bool has_sharding_v = !LocalOperand<Like> && Like::rank != 0;
+
+/// The type of a key that a call leaves out, which drawn_from reports.
+struct NoKey {};
+
+/// A key as an operand: of a tensor an i64, of a Dim or a ts::Key a Scalar. Reports a key of the wrong type and
+/// replaces it, so that no further errors follow.
+template <class K> constexpr decltype(auto) drawn_from(const K& key) {
+  constexpr bool is_operand = Operand<K>, is_key = std::is_same_v<K, Key>, is_given = !std::is_same_v<K, NoKey>;
+  static_assert(is_given,
+                "tessera: random numbers need a key, such as the last argument of ts::dropout(x, rate, key): a "
+                "ts::Key that is an argument of the traced function, or a number; with ts::fold_in(key, n) "
+                "each call has a key of its own");
+  static_assert(is_operand || is_key || !is_given,
+                "tessera: the key of random numbers is a ts::Key, a number or a ts::Scalar, such "
+                "as the number of the training step, or an integer tensor of rank 0");
+  static_assert(!LocalOperand<K>, "tessera: inside a ts::shard_map the key of random numbers is a number or a "
+                                  "ts::Scalar; each device draws numbers of its own");
+  if constexpr (LocalOperand<K>)
+    return 0;
+  else if constexpr (is_key)
+    return Scalar(static_cast<std::int64_t>(key.seed));
+  else if constexpr (TensorOperand<K>)
+    return cast<std::int64_t>(key);
+  else if constexpr (std::is_same_v<K, Dim>)
+    return key.traced() ? Scalar(build::cast(here(key.placeholder()), DType::f64)) : Scalar(key.value());
+  else if constexpr (is_operand)
+    return (key);
+  else
+    return 0;
+}
+
+template <std::uint32_t Stream> struct DropoutTag {
+  template <class X, class Rate, class Key> struct result : X {
+    using Checks = decltype([] {
+      static_assert(draws_v<X>, "tessera: dropout takes float, double, bf16 and f16 tensors");
+      static_assert(is_number_v<typename Rate::type>, "tessera: the rate of dropout must be a number or a ts::Scalar");
+      static_assert(is_key_v<Key>, "tessera: the key of dropout must be a number, a ts::Scalar or an integer tensor of "
+                                   "rank 0");
+    });
+  };
+  static constexpr Value emit(Value context, Value x, Value rate, Value key) {
+    x = x.at(context.source);
+    rate = build::checked_cast(rate.at(context.source), DType::f64, NumberRule::rate);
+    const Value draw = build::random(x, key, {Distribution::uniform, Stream});
+    const Value scale = build::cast(build::dropout_scale(rate), x.dtype());
+    const Value kept = build::binary(Op::greater_equal, draw, build::cast(rate, draw.dtype()));
+    const Value scaled = x * scale;
+    return build::select(kept, scaled, x.number(0));
+  }
+};
+
+}  // namespace detail
+
+/// Random values of the shape and element type of `like` (float, double, bf16, f16): uniform in [0, 1), or standard
+/// normal. They are split over the mesh as `like` is. A value depends only on the key, on `Stream` and on the element's
+/// global index: it is equal on every mesh and in every equal call. Calls with one key that should give different
+/// values need different streams. The key is a ts::Key, a number or a ts::Scalar, of which each layer of a ts::Stack
+/// and each step of a loop draws its own values, or an integer tensor of rank 0, such as ts::fold_in(key, i) of the
+/// index of a loop, which gives the values of that key anywhere. No communication. Source: Philox4x32-10, Salmon et
+/// al., SC 2011.
+template <std::uint32_t Stream = 0, TensorArgument Like, class Key = detail::NoKey>
+constexpr auto uniform_like(const Like& like, const Key& key = {}, Here at = Here::current()) {
+  return call<detail::RandomTag<Distribution::uniform, Stream, detail::has_sharding_v<Like>>>(Source::from(at), like,
+                                                                                              detail::drawn_from(key));
+}
+template <std::uint32_t Stream = 0, TensorArgument Like, class Key = detail::NoKey>
+constexpr auto normal_like(const Like& like, const Key& key = {}, Here at = Here::current()) {
+  return call<detail::RandomTag<Distribution::normal, Stream, detail::has_sharding_v<Like>>>(Source::from(at), like,
+                                                                                             detail::drawn_from(key));
+}
+
+/// As above, uniform in [low, high) (jax.random.uniform with minval and maxval, Tensor.uniform_), or normal with a mean
+/// and a standard deviation (Tensor.normal_): `uniform_like(x, key, -0.1, 0.1)`. Rounding can give `high` itself.
+template <std::uint32_t Stream = 0, TensorArgument Like, class Key, NumberOperand Low, NumberOperand High>
+constexpr auto uniform_like(const Like& like, const Key& key, const Low& low, const High& high,
+                            Here at = Here::current()) {
+  return call<detail::ScaledRandomTag<Distribution::uniform, Stream, detail::has_sharding_v<Like>>>(
+      Source::from(at), like, detail::drawn_from(key), low, high);
+}
+template <std::uint32_t Stream = 0, TensorArgument Like, class Key, NumberOperand Mean, NumberOperand Deviation>
+constexpr auto normal_like(const Like& like, const Key& key, const Mean& mean, const Deviation& deviation,
+                           Here at = Here::current()) {
+  return call<detail::ScaledRandomTag<Distribution::normal, Stream, detail::has_sharding_v<Like>>>(
+      Source::from(at), like, detail::drawn_from(key), mean, deviation);
+}
+
+/// Each element of x is 0 with probability `rate`, and x / (1 - rate) otherwise; all are 0 at a rate of 1. Two dropouts
+/// with one key need two streams. Errors: option for a rate outside of [0, 1]. No communication.
+template <std::uint32_t Stream = 0, TensorArgument X, NumberOperand Rate, class Key = detail::NoKey>
+constexpr auto dropout(const X& x, const Rate& rate, const Key& key = {}, Here at = Here::current()) {
+  return call<detail::DropoutTag<Stream>>(Source::from(at), x, rate, detail::drawn_from(key));
+}
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/nn/dropout.hpp
+
+#ifndef TESSERA_NN_DROPOUT_HPP
+#define TESSERA_NN_DROPOUT_HPP
+
+namespace tessera::nn {
+
+/// torch.nn.Dropout. In training, `drop(x, key)` sets each element of x to 0 with probability `rate` and divides the
+/// others by 1 - rate; in evaluation, `drop(x)` returns x. At a rate of 0, `drop(x, key)` is x; at 1 it is zeros, with
+/// gradients of zeros. The same key drops the same elements, so give each call its own key (ts::split, ts::fold_in), or
+/// each layer its own `Stream`. Errors: `option` for a rate outside of [0, 1]. Communication: none.
+///
+///     struct Mlp {
+///       ts::nn::Linear<> up, down;
+///       ts::nn::Dropout<> drop{0.1};
+///       constexpr auto operator()(const auto& x, const auto&... key) const {   // model(x, key), model(x)
+///         return down(drop(ts::relu(up(x)), key...));
+///       }
+///     };
+template <std::uint32_t Stream = 0> struct Dropout {
+  Scalar rate = 0.5;
+
+  static constexpr std::array field_names{"rate"};
+  template <class X> constexpr X operator()(const X& x) const { return x; }
+  template <class X, class Key> constexpr auto operator()(const X& x, const Key& key, Here at = Here::current()) const {
+    return dropout<Stream>(x, rate, key, at);
+  }
+};
+
+namespace detail {
+
+/// A number as a Scalar, so that it can be in a struct that a Stack is called with.
+template <class T> constexpr auto as_field(const T& x) {
+  if constexpr (std::is_arithmetic_v<T>)
+    return Scalar(x);
+  else
+    return tessera::detail::settle(x);
+}
+
+/// The streams of the dropouts in a layer of a transformer, which all have one key.
+inline constexpr std::uint32_t dropout_of_attention = 0x54524e53, dropout_of_cross = dropout_of_attention + 1,
+                               dropout_of_hidden = dropout_of_attention + 2, dropout_of_mlp = dropout_of_attention + 3,
+                               dropout_of_weights = dropout_of_attention + 4,
+                               dropout_of_cross_weights = dropout_of_attention + 5;
+
+}  // namespace detail
+
+/// Dropout in a layer, an argument of its call in training: see layer_dropout. Attention probabilities are drawn from
+/// the stream `OfWeights`.
+template <class Rate, class Key, std::uint32_t OfWeights = detail::dropout_of_weights> struct LayerDropout {
+  Rate rate;
+  Key key;
+  Rate weights_rate;
+
+  static constexpr std::array field_names{"rate", "key", "weights_rate"};
+  template <std::uint32_t Stream> constexpr auto drop(const auto& x) const { return dropout<Stream>(x, rate, key); }
+  /// For a second attention of the same layer.
+  template <std::uint32_t Stream> constexpr LayerDropout<Rate, Key, Stream> with_weights_of() const {
+    return {rate, key, weights_rate};
+  }
+  /// Whether the rate of the weights is known to be 0 when the layer is traced.
+  constexpr bool keeps_weights() const {
+    if constexpr (std::is_same_v<Rate, Scalar>)
+      return !weights_rate.traced() && weights_rate.value() == 0;
+    else
+      return false;
+  }
+};
+
+/// Dropout in a layer, for training: an argument of a call of a recurrent layer, a Block, an EncoderLayer, a
+/// DecoderLayer, or a Stack of such layers. Without it the layer drops nothing, as in evaluation. The rate is a number
+/// or a Scalar, the key is as in ts::dropout. If the key is a Scalar, which a ts::Key becomes in a traced function,
+/// each layer of a Stack drops different elements. If it is a tensor, such as ts::fold_in(key, i) of the index of a
+/// loop, all layers drop the same elements.
+///
+///     layers(x, mask, ts::nn::layer_dropout(0.1, key))      // training
+///     layers(x, mask, ts::nn::layer_dropout(0.1, key, 0))   // training; attention drops no weights
+///     layers(x, mask)                                       // evaluation
+///
+/// The third argument is the rate at which attention drops its weights, by default the first (attn_pdrop of GPT-2; the
+/// first is resid_pdrop). With dropped weights attention stores [batch, heads, time, keys], see ts::attention_dropout;
+/// with the number 0 it is computed by tiles, with the same bits as in evaluation. A Scalar that is 0 when the program
+/// runs gives the same values, but for rounding.
+template <NumberOperand Rate, class Key, NumberOperand OfWeights>
+constexpr auto layer_dropout(const Rate& rate, const Key& key, const OfWeights& weights_rate) {
+  using OfRate = decltype(detail::as_field(rate));
+  using OfKey = decltype(detail::as_field(key));
+  return LayerDropout<OfRate, OfKey>{detail::as_field(rate), detail::as_field(key), detail::as_field(weights_rate)};
+}
+template <NumberOperand Rate, class Key> constexpr auto layer_dropout(const Rate& rate, const Key& key) {
+  return layer_dropout(rate, key, rate);
+}
+
+}  // namespace tessera::nn
+
+#endif
+
+// ---- tessera/ops/contraction/einsum_equation.hpp
+
+#ifndef TESSERA_OPS_CONTRACTION_EINSUM_EQUATION_HPP
+#define TESSERA_OPS_CONTRACTION_EINSUM_EQUATION_HPP
+
+namespace tessera::detail {
+
+/// The labels of the dims of a tensor in an einsum.
+struct EinsumLetters {
+  char letters[max_rank]{};
+  int rank = 0;
+
+  friend constexpr bool operator==(const EinsumLetters&, const EinsumLetters&) = default;
+  constexpr int find(char letter, int from = 0) const {
+    for (int d = from; d < rank; ++d)
+      if (letters[d] == letter) return d;
+    return -1;
+  }
+  constexpr EinsumLetters without(int dim) const {
+    EinsumLetters rest;
+    for (int d = 0; d < rank; ++d)
+      if (d != dim) rest.letters[rest.rank++] = letters[d];
+    return rest;
+  }
+  constexpr EinsumLetters with(char letter) const {
+    EinsumLetters more = *this;
+    more.letters[more.rank++] = letter;
+    return more;
+  }
+  constexpr EinsumLetters distinct() const {
+    EinsumLetters found;
+    for (int d = 0; d < rank; ++d)
+      if (found.find(letters[d]) < 0) found = found.with(letters[d]);
+    return found;
+  }
+  constexpr int first_that_lacks(const EinsumLetters& other) const {
+    for (int d = 0; d < rank; ++d)
+      if (other.find(letters[d]) < 0) return d;
+    return -1;
+  }
+  /// The first two dims with the same label; -1 where all labels are distinct.
+  struct Repeat {
+    int row = -1, column = -1;
+  };
+  constexpr Repeat repeat() const {
+    for (int d = 0; d < rank; ++d)
+      if (const int other = find(letters[d], d + 1); other >= 0) return {d, other};
+    return {};
+  }
+};
+
+enum class EinsumError : std::uint8_t { none, text, operands, rank };
+
+/// An equation of einsum for operands of given ranks, with a letter for each dim that `...` stands for.
+template <int Count> struct EinsumEquation {
+  EinsumLetters operands[Count]{}, result{};
+  EinsumError error;
+
+  constexpr EinsumEquation(std::string_view text, const int (&ranks)[Count]) : error(parse(text, ranks)) {}
+
+  /// The labels of a product of two operands: those of the result, or of an operand from `next` on.
+  constexpr EinsumLetters kept(const EinsumLetters& a, const EinsumLetters& b, int next) const {
+    if (next == Count) return result;
+    EinsumLetters all;
+    for (const EinsumLetters* of : {&a, &b})
+      for (int d = 0; d < of->rank; ++d)
+        if (const char c = of->letters[d]; all.find(c) < 0 && (result.find(c) >= 0 || occurs(c, next))) {
+          if (all.rank == max_rank)
+            fail(errc::capacity, "[einsum] rank: a product of the first ", next, " operands has more than ", max_rank,
+                 " dims");
+          all = all.with(c);
+        }
+    return all;
+  }
+
+ private:
+  static constexpr bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
+  /// The label of a dim that `...` stands for, counted from the last.
+  static constexpr char label_from_the_back(int place) { return static_cast<char>('0' + place); }
+
+  constexpr EinsumError parse(std::string_view text, const int (&ranks)[Count]) {
+    const std::size_t arrow = text.find("->");
+    const std::string_view before = text.substr(0, arrow);
+    int parts = 1, filled = 0;
+    for (const char c : before) parts += c == ',';
+    if (parts != Count) return EinsumError::operands;
+    std::size_t begin = 0;
+    for (int k = 0; k < Count; ++k) {
+      const std::size_t end = before.find(',', begin);
+      const std::string_view own = before.substr(begin, end - begin);
+      if (const EinsumError found = read(own, ranks[k] - letters_of(own), operands[k]); found != EinsumError::none)
+        return found;
+      if (operands[k].rank != ranks[k]) return EinsumError::rank;
+      if (const int dims = ranks[k] - letters_of(own); own.find('.') != own.npos && dims > filled) filled = dims;
+      begin = end + 1;
+    }
+    const EinsumError found = arrow == text.npos ? fill_result(filled) : read(text.substr(arrow + 2), filled, result);
+    if (found != EinsumError::none) return found;
+    if (result.repeat().row >= 0) return EinsumError::text;
+    for (int d = 0; d < result.rank; ++d)
+      if (!occurs(result.letters[d], 0)) return EinsumError::text;
+    return EinsumError::none;
+  }
+  constexpr bool occurs(char letter, int first) const {
+    for (int k = first; k < Count; ++k)
+      if (operands[k].find(letter) >= 0) return true;
+    return false;
+  }
+  static constexpr int letters_of(std::string_view text) {
+    int count = 0;
+    for (const char c : text) count += is_letter(c);
+    return count;
+  }
+  /// Reads the labels of a tensor, where `...` stands for `filled` dims.
+  static constexpr EinsumError read(std::string_view text, int filled, EinsumLetters& into) {
+    bool has_ellipsis = false;
+    for (std::size_t i = 0; i < text.size(); ++i) {
+      if (text[i] == ' ') continue;
+      if (text.substr(i, 3) == "..." && !has_ellipsis) {
+        if (filled < 0 || into.rank + filled > max_rank) return EinsumError::rank;
+        for (int place = filled; place > 0; --place) into = into.with(label_from_the_back(place - 1));
+        has_ellipsis = true;
+        i += 2;
+        continue;
+      }
+      if (!is_letter(text[i])) return EinsumError::text;
+      if (into.rank == max_rank) return EinsumError::rank;
+      into = into.with(text[i]);
+    }
+    return EinsumError::none;
+  }
+  /// A result that is not stated has the dims of `...`, then the labels that occur once, capital letters first.
+  constexpr EinsumError fill_result(int filled) {
+    for (int place = filled; place > 0; --place) result = result.with(label_from_the_back(place - 1));
+    for (char c = 'A'; c <= 'z'; ++c) {
+      int count = 0;
+      for (const EinsumLetters& of : operands)
+        for (int d = 0; d < of.rank; ++d) count += of.letters[d] == c;
+      if (count != 1) continue;
+      if (result.rank == max_rank) return EinsumError::rank;
+      result = result.with(c);
+    }
+    return EinsumError::none;
+  }
+};
+
+/// The equation of two tensors with distinct labels, such as "ab,bc->ac": a letter for each label by its first dim.
+template <EinsumLetters A, EinsumLetters B, EinsumLetters Out> consteval auto pair_equation() {
+  constexpr int size = A.rank + B.rank + Out.rank + 4;  // with ',', "->" and the last 0
+  char text[size]{};
+  int n = 0;
+  char seen[2 * max_rank]{};
+  int count = 0;
+  const auto add = [&](const EinsumLetters& of) {
+    for (int d = 0; d < of.rank; ++d) {
+      int label = 0;
+      while (label < count && seen[label] != of.letters[d]) ++label;
+      if (label == count) seen[count++] = of.letters[d];
+      text[n++] = static_cast<char>(label < 26 ? 'a' + label : 'A' + label - 26);
+    }
+  };
+  add(A);
+  text[n++] = ',';
+  add(B);
+  text[n++] = '-', text[n++] = '>';
+  add(Out);
+  return FixedString<size>(text);
+}
+
+}  // namespace tessera::detail
 
 #endif
 
@@ -18168,6 +18328,272 @@ constexpr Value product_operand(Value x) {
 
 #endif
 
+// ---- tessera/graph/trace/trace_types.hpp
+
+#ifndef TESSERA_GRAPH_TRACE_TRACE_TYPES_HPP
+#define TESSERA_GRAPH_TRACE_TRACE_TYPES_HPP
+
+namespace tessera::detail {
+
+/// The type that a traced function gets for an argument: a Sym for a tensor; a struct stays, holding placeholders.
+template <class A> struct TracedArgument {
+  using type = A;
+};
+template <class T, int R> struct TracedArgument<ShardedTensor<T, R>> {
+  using type = Sym<T, R>;
+};
+
+/// The type that the caller gets for a result.
+template <class R> struct FinalResult {
+  using type = R;
+};
+template <class T, int R> struct FinalResult<Sym<T, R>> {
+  using type = ShardedTensor<T, R>;
+};
+template <class... Ts> struct FinalResult<std::tuple<Ts...>> {
+  using type = std::tuple<typename FinalResult<Ts>::type...>;
+};
+template <class First, class Second> struct FinalResult<std::pair<First, Second>> {
+  using type = std::pair<typename FinalResult<First>::type, typename FinalResult<Second>::type>;
+};
+template <class T, std::size_t Size> struct FinalResult<std::array<T, Size>> {
+  using type = std::array<typename FinalResult<T>::type, Size>;
+};
+
+template <class F>
+concept TraceableFunction = std::is_class_v<F> && std::is_empty_v<F> && std::is_default_constructible_v<F>;
+
+/// Reports why a function can't be traced by its type, once for all uses.
+template <class F> struct ExplainFunction {
+  static constexpr bool is_class = std::is_class_v<F>, is_empty = !is_class || std::is_empty_v<F>;
+  using Checks = decltype([] {
+    static_assert(is_class, "tessera: a pointer to a function can't be traced; wrap the function in a lambda: "
+                            "[](const auto&... x) { return f(x...); }");
+    static_assert(
+        is_empty,
+        "tessera: a traced function can't capture variables; pass them as arguments. A function F without state is "
+        "no argument: write F{} where it is called");
+    static_assert(!is_empty || !is_class || std::is_default_constructible_v<F>,
+                  "tessera: a traced function can't capture variables; write [] instead of [&] or [=]");
+  });
+};
+
+/// The result of a trace that failed. It converts to anything, so that no further errors follow.
+struct NoResult {
+  template <class T> operator T() const;
+  template <class Index> NoResult operator[](const Index&) const;
+};
+/// In arithmetic it gives itself.
+template <class T>
+concept WithNoResult = !std::is_same_v<T, NoResult>;
+NoResult operator-(const NoResult&);
+template <WithNoResult T> NoResult operator+(const NoResult&, const T&);
+template <WithNoResult T> NoResult operator+(const T&, const NoResult&);
+template <WithNoResult T> NoResult operator-(const NoResult&, const T&);
+template <WithNoResult T> NoResult operator-(const T&, const NoResult&);
+template <WithNoResult T> NoResult operator*(const NoResult&, const T&);
+template <WithNoResult T> NoResult operator*(const T&, const NoResult&);
+template <WithNoResult T> NoResult operator/(const NoResult&, const T&);
+template <WithNoResult T> NoResult operator/(const T&, const NoResult&);
+/// The result of a function called with arguments that it does not take.
+struct NoCall : NoResult {};
+/// In place of a function that can't be traced.
+struct NoFunction {
+  NoResult operator()(...) const;
+};
+/// F with a fallback for arguments that it does not take.
+template <class F> struct AnyCall : F {
+  using F::operator();
+  NoCall operator()(...) const;
+};
+
+/// The function to call in order to deduce the type of a result.
+template <bool Takes, class F, std::size_t Arguments>
+using Callable =
+    std::conditional_t<!Takes, NoFunction, std::conditional_t<Arguments == 0 || std::is_final_v<F>, F, AnyCall<F>>>;
+/// The type that a call returns; of a call with an error, which the compiler has reported, NoResult.
+template <bool Sound, class F, class... Args> struct ReturnedBy {
+  using type = NoResult;
+};
+template <class F, class... Args> struct ReturnedBy<true, F, Args...> {
+  using type = decltype(std::declval<F>()(std::declval<Args&>()...));
+};
+template <bool Sound, class F, class... Args>
+using returned_t = std::remove_cvref_t<typename ReturnedBy<Sound, const F&, Args...>::type>;
+/// Reports what is wrong with the type of an argument.
+template <class A> using ExplainArgument = ExplainField<typename FaultyField<typename TracedArgument<A>::type>::type>;
+
+/// The type that the caller gets for a traced function that returns a `Given`; reports what is wrong with that type.
+template <class Given> struct ResultOf {
+  static constexpr bool is_taken = !std::is_same_v<Given, NoCall>, is_returned = !std::is_void_v<Given>;
+  using settled = decltype(settle(std::declval<std::conditional_t<is_returned, Given, NoResult>>()));
+  /// Whether the caller gets a result.
+  static constexpr bool valid = !std::is_base_of_v<NoResult, settled> && Model<settled>;
+  using type = typename std::conditional_t<valid, FinalResult<settled>, std::type_identity<NoResult>>::type;
+  using Checks = decltype([] {
+    static_assert(
+        is_taken,
+        "tessera: the traced function can't be called with these arguments; compare their number and types with "
+        "its parameters");
+    static_assert(is_returned,
+                  "tessera: the traced function returns nothing; add a return statement; after an error in "
+                  "the function itself, this only follows from it");
+    (void)sizeof(ExplainField<typename FaultyField<settled>::type>);
+  });
+};
+
+}  // namespace tessera::detail
+
+#endif
+
+// ---- tessera/graph/trace/stack.hpp
+
+#ifndef TESSERA_GRAPH_TRACE_STACK_HPP
+#define TESSERA_GRAPH_TRACE_STACK_HPP
+
+namespace tessera {
+
+/// n layers of one structure. A traced function traces the block once, whatever n is: calling the stack is one repeat
+/// node, forward and backward. All layers have the same shapes, Dims and Scalars.
+template <class Block> class Stack {
+ public:
+  using block = Block;
+
+  constexpr Stack() = default;
+  explicit Stack(std::vector<Block> layers) : layers_(std::move(layers)) {}
+  /// Makes layer i with make(i). Errors: `structure` for n < 0.
+  template <class Make> Stack(int n, Make&& make) {
+    if (n < 0) fail(errc::structure, "[stack] number of layers: ", n, " is negative");
+    layers_.reserve(static_cast<std::size_t>(n));
+    for (int i = 0; i < n; ++i) layers_.push_back(make(i));
+  }
+
+  constexpr int size() const { return static_cast<int>(layers_.size()); }
+  constexpr Block& operator[](int i) { return layers_[static_cast<std::size_t>(i)]; }
+  constexpr const Block& operator[](int i) const { return layers_[static_cast<std::size_t>(i)]; }
+  constexpr std::vector<Block>& layers() { return layers_; }
+  constexpr const std::vector<Block>& layers() const { return layers_; }
+
+  /// Applies all layers in order: x = layer(x, extra...), where x is a tensor, or a tuple or plain struct of tensors.
+  /// Each layer returns tensors with the element types, ranks and shapes of its x; their shardings may differ. For
+  /// values that each layer takes or makes itself, such as a cache, scan over the Stack: see ts::scan.
+  TESSERA_LAYER_OPERATOR(called)
+
+  /// The number of layers as a leaf: inside a trace, its placeholder.
+  constexpr Dim count() const { return count_.traced() ? count_ : Dim(size()); }
+  constexpr void set_count(const Dim& count) {
+    if (count.traced())
+      count_ = count;
+    else
+      layers_.resize(static_cast<std::size_t>(count.value()));
+  }
+
+ private:
+  template <class X, class... Extra> constexpr auto called(Here at, const X& x, const Extra&... extra) const;
+
+  std::vector<Block> layers_;
+  Dim count_{};  // a placeholder, in a trace of a block without tensors
+};
+
+namespace detail {
+
+/// Visits the leaves of an argument of a block. A plain number is a constant of the block, not a leaf.
+template <class T> constexpr void for_each_tensor(T& object, auto& visitor) {
+  if constexpr (!std::is_arithmetic_v<std::remove_const_t<T>>) for_each_leaf(object, visitor);
+}
+
+/// A traced call of a Stack: one repeat node, whose body is the traced block.
+template <class Block, class X, class... Extra>
+constexpr X run_stack(Here at, const Stack<Block>& stack, const X& x, const Extra&... extra) {
+  const LayerCall call(at, x);
+  const Value context = trace_in(x);
+  if (stack.layers().empty() || context.module == nullptr)
+    fail(errc::structure,
+         "[stack] call: a Stack can be called only inside a traced function, and only with at least 1 layer");
+  BodyTrace body(*context.module, {});
+  BindLeaves bind{body, BindLeaves::Kind::carried};
+  X carried = x;
+  for_each_leaf(carried, bind);
+  bind.kind = BindLeaves::Kind::layer;
+  Block layer = stack[0];
+  for_each_leaf(layer, bind);
+  bind.kind = BindLeaves::Kind::captured;
+  std::tuple<Extra...> captured(extra...);
+  std::apply([&](auto&... own) { (for_each_tensor(own, bind), ...); }, captured);
+  const X result = std::apply([&](const auto&... own) { return as_carry(context, layer(carried, own...)); }, captured);
+  GiveLeaves give{body, true};
+  for_each_leaf(result, give);
+  const Source source = at.line() != 0 ? context.at(Source::from(at)).source : trace_in(result).node().source;
+  const Value made = body.close(counts_layers_v<Block> ? stack.count().placeholder() : context, source);
+  X last = x;
+  ProjectLeaves project{made, body};
+  for_each_leaf(last, project);
+  return last;
+}
+
+}  // namespace detail
+
+template <class Block>
+template <class X, class... Extra>
+constexpr auto Stack<Block>::called(Here at, const X& x, const Extra&... extra) const {
+  constexpr bool is_outside = !detail::holds_local_v<X>;
+  constexpr bool is_flat = !detail::BlockLeaves::of<Block>().stack && !(detail::BlockLeaves::of<Extra>().stack || ...);
+  static_assert(
+      is_outside,
+      "tessera: a Stack can't be called inside a ts::shard_map; call ts::shard_map inside the block of the Stack");
+  static_assert(
+      is_flat, "tessera: the layers of a ts::Stack can't contain a ts::Stack or take a ts::Stack as an argument; use a "
+               "std::array of blocks inside of a layer");
+  // Computed here so that compilers report an error in a layer with few lines of context.
+  using Carried = detail::carry_t<X>;
+  using Layer = const detail::Callable<is_outside && is_flat, Block, 1 + sizeof...(Extra)>;
+  constexpr bool sound = requires { std::declval<Layer&>()(std::declval<const Carried&>(), detail::settle(extra)...); };
+  using Returned = typename detail::ReturnedBy<sound, Layer&, const Carried, decltype(detail::settle(extra))...>::type;
+  constexpr bool is_taken = !std::is_same_v<Returned, detail::NoCall>;
+  static_assert(
+      is_taken,
+      "tessera: the layers of a ts::Stack can't be called with these arguments; compare their number and types "
+      "with the parameters of the layer's operator()");
+  if constexpr (!std::is_base_of_v<detail::NoResult, Returned>) {
+    using Result = detail::carry_t<std::remove_cvref_t<Returned>>;
+    constexpr bool is_model = Model<Carried> && !NumberOperand<X> && !detail::holds_number_v<X>;
+    static_assert(is_model,
+                  "tessera: the first argument of a Stack is what is passed from layer to layer: a tensor, or a "
+                  "tuple or plain struct of tensors; all further arguments are the same for each layer");
+    constexpr bool is_one = !TensorOperand<Carried> || TensorOperand<Result>;
+    static_assert(is_one,
+                  "tessera: a layer of a Stack must return a single tensor, the first argument of the next layer");
+    constexpr bool same = std::is_same_v<Result, Carried>;
+    static_assert(
+        same || TensorOperand<Carried>,
+        "tessera: the result of a layer of a Stack must have the structure of the layer's first argument, with "
+        "tensors of the same element types and ranks");
+    if constexpr (is_one && TensorOperand<Carried>) {
+      constexpr bool same_type = std::is_same_v<typename Result::element, typename Carried::element>;
+      constexpr bool same_rank = Result::rank == Carried::rank;
+      static_assert(
+          same_type,
+          "tessera: the result of a layer of a Stack must have the element type of the layer's first argument; "
+          "convert the result with ts::cast");
+      static_assert(same_rank,
+                    "tessera: the result of a layer of a Stack must have the rank of the layer's first argument; for a "
+                    "constant, use ts::full_like");
+    }
+    if constexpr (same && is_model)
+      return detail::run_stack(at, *this, detail::as_carry(detail::trace_in(x), x), detail::settle(extra)...);
+    else if constexpr (is_model)
+      return detail::as_carry(detail::trace_in(x), x);
+    else
+      return x;
+  } else {
+    return x;
+  }
+}
+
+}  // namespace tessera
+
+#endif
+
 // ---- tessera/graph/trace/trace.hpp
 
 #ifndef TESSERA_GRAPH_TRACE_TRACE_HPP
@@ -18207,8 +18633,8 @@ struct BindProgram {
 
 /// Which tensor of a result a message is about.
 inline constexpr std::string_view result_places[] = {
-    "tensor 1 of the result", "tensor 2 of the result", "tensor 3 of the result", "tensor 4 of the result",
-    "tensor 5 of the result", "tensor 6 of the result", "tensor 7 of the result", "tensor 8 of the result"};
+    "tensor 0 of the result", "tensor 1 of the result", "tensor 2 of the result", "tensor 3 of the result",
+    "tensor 4 of the result", "tensor 5 of the result", "tensor 6 of the result", "tensor 7 of the result"};
 
 /// Lists the nodes of a traced result, leaf by leaf.
 struct CollectOutputs {
@@ -18772,6 +19198,13 @@ struct RmsNormTag {
   }
 };
 
+/// Checks at the front of a loss that targets are as many as the rows of scores [..., classes].
+constexpr void check_targets(Value context, Value scores, Value targets, int rank) {
+  const int lead = scores.leading(rank);
+  build::same_extents(scores.at(context.source), lead, targets, targets.leading(rank - 1), rank - 1,
+                      build::ExtentsOf::positions);
+}
+
 template <int Rank> struct CrossEntropyTag {
   static constexpr const char* function = "cross_entropy";
   template <class Logits, class Targets> struct result {
@@ -18790,6 +19223,7 @@ template <int Rank> struct CrossEntropyTag {
   };
   // The logit of the target is selected by comparing positions, so sharded classes are not gathered.
   static constexpr Value emit(Value context, Value logits, Value targets) {
+    check_targets(context, logits, targets, Rank);
     const int lead = logits.leading(Rank), dim = logits.rank() - 1;
     logits = build::cast(logits.at(context.source), computed_as(logits.dtype()));
     const Value target = build::insert_singletons(targets.at(context.source), 1u << dim, logits.rank());
@@ -18841,7 +19275,7 @@ template <int D = -1, TensorArgument X> constexpr auto softmax(const X& x, Here 
 }
 /// softmax of -x (torch.nn.functional.softmin). Communication: as softmax.
 template <int D = -1, TensorArgument X> constexpr auto softmin(const X& x, Here at = Here::current()) {
-  return softmax<D>(-x, at);
+  return softmax<D>(call<NegTag>(Source::from(at), x), at);
 }
 /// The logarithm of softmax, accurate where softmax underflows. Communication: as softmax.
 template <int D = -1, TensorArgument X> constexpr auto log_softmax(const X& x, Here at = Here::current()) {
@@ -18896,449 +19330,6 @@ constexpr auto cross_entropy(const Logits& logits, const Targets& targets, Here 
 /// Errors: shape_mismatch.
 template <TensorArgument X, TensorArgument Y> constexpr auto mse(const X& x, const Y& y, Here at = Here::current()) {
   return call<detail::MseTag<X::rank>>(Source::from(at), x, y);
-}
-
-}  // namespace tessera
-
-#endif
-
-// ---- tessera/ops/constraint.hpp
-
-#ifndef TESSERA_OPS_CONSTRAINT_HPP
-#define TESSERA_OPS_CONSTRAINT_HPP
-
-namespace tessera {
-
-namespace build {
-
-/// A value in a sharding that another value shares, or, exactly, in the sharding that the other value has.
-constexpr Value alike(const Value& of, const Value& other, Alike how = {}) {
-  Node made{.op = Op::alike, .dtype = of.dtype(), .rank = of.node().rank, .singletons = of.node().singletons};
-  how.write(made);
-  return of.make(made, {of.id, other.id});
-}
-
-}  // namespace build
-
-namespace detail {
-
-/// Adds a spec to the trace's table, for a value of this rank, with unsplit leading dims in front; returns its index.
-constexpr int constraint_spec(const Value& context, const PartitionSpec& spec, int rank, int node_rank) {
-  if (static_cast<int>(spec.entries.size()) > rank)
-    context.refuse(errc::spec_rank, "[with_sharding] spec: more entries than the tensor has dims");
-  PartitionSpec whole = spec;
-  for (int lead = node_rank - rank; lead > 0; --lead) whole.entries.insert(0, SpecEntry(none));
-  return context.module->add_spec(whole);
-}
-
-template <TensorArgument X>
-constexpr auto constrain(const X& x, const PartitionSpec& spec, CotangentSharding of_cotangent,
-                         const PartitionSpec* cotangent, Source source) {
-  static_assert(!LocalOperand<X>,
-                "tessera: values inside a ts::shard_map have no sharding of their own; call ts::with_sharding on the "
-                "arguments or the results of the shard_map");
-  const Value context = trace_of(x).at(source);
-  if (context.module == nullptr)
-    fail(errc::unsupported, "[with_sharding] outside of a traced function: use ts::reshard for stored tensors");
-  const Value value = lower(context, x);
-  Node made{
-      .op = Op::constraint, .dtype = value.dtype(), .rank = value.node().rank, .singletons = value.node().singletons};
-  Constraint says{constraint_spec(context, spec, X::rank, value.rank()), of_cotangent};
-  if (cotangent != nullptr) {
-    const int own = constraint_spec(context, *cotangent, X::rank, value.rank());
-    if (own > 127 || says.spec > 127)
-      value.refuse(
-          errc::capacity,
-          "[with_sharding] number of specs: the spec of a cotangent must be among the first 128 specs of a program");
-    says.cotangent_spec = static_cast<std::int8_t>(own);
-  }
-  says.write(made);
-  return Sym<typename X::element, X::rank>(value.at(source).make(made, {value.id}));
-}
-
-/// A value with a sharding over one axis of the mesh; over other axes it stays as it is.
-constexpr Value constrained_over(const Value& value, std::string_view axis, const PartitionSpec& spec,
-                                 CotangentSharding cotangent, bool keeps_sums = false, bool of_parameter = false) {
-  const int own = value.module->add_spec(spec), only = value.module->add_spec({SpecEntry(axis)});
-  if (only > 126) value.refuse(errc::capacity, "[with_sharding] number of specs: a program has more than 127 specs");
-  Node made{
-      .op = Op::constraint, .dtype = value.dtype(), .rank = value.node().rank, .singletons = value.node().singletons};
-  Constraint{own, cotangent, 0, static_cast<std::int8_t>(only), keeps_sums, of_parameter}.write(made);
-  return value.make(made, {value.id});
-}
-constexpr PartitionSpec whole_spec(int rank) {
-  PartitionSpec whole;
-  for (int dim = 0; dim < rank; ++dim) whole.entries.push_back(none);
-  return whole;
-}
-/// A parameter of a wrapper, gathered over one axis where it is only stored in parts. The planner chooses the sharding
-/// of its cotangent.
-constexpr Value gathered_over(const Value& value, std::string_view axis,
-                              CotangentSharding cotangent = CotangentSharding::free) {
-  return constrained_over(value, axis, whole_spec(value.rank()), cotangent, false, true);
-}
-/// A gradient that is whole over one axis, or a sum whose terms the devices of the axis have: readers reduce it. Where
-/// a reader makes it alike to a parameter, it stays split as that one is for computations.
-constexpr Value summed_over(const Value& value, std::string_view axis) {
-  return constrained_over(value, axis, whole_spec(value.rank()), CotangentSharding::free, true, true);
-}
-/// A value of static rank `rank` whose dim `dim` is split over one axis, like that of its cotangent.
-constexpr Value split_over(const Value& value, std::string_view axis, int dim, int rank) {
-  PartitionSpec spec;
-  for (int d = 0; d < value.rank(); ++d) spec.entries.push_back(none);
-  spec.entries[static_cast<std::size_t>(value.leading(rank) + dim)] = SpecEntry(axis);
-  return constrained_over(value, axis, spec, CotangentSharding::alike);
-}
-
-}  // namespace detail
-
-/// Inside a traced function: x with the sharding of the spec, for its readers and for its cotangent. The elements don't
-/// change. Errors: spec_rank when the spec has more entries than x has dims; spec_axis, when the program is planned,
-/// for axes that the mesh lacks. Communication: the reshard of x to that sharding, if x has another one.
-template <TensorArgument X>
-constexpr auto with_sharding(const X& x, const PartitionSpec& spec, Here at = Here::current()) {
-  return detail::constrain(x, spec, CotangentSharding::alike, nullptr, Source::from(at));
-}
-/// with_sharding with a different spec for the cotangent.
-template <TensorArgument X>
-constexpr auto with_sharding(const X& x, const PartitionSpec& spec, const PartitionSpec& cotangent,
-                             Here at = Here::current()) {
-  return detail::constrain(x, spec, CotangentSharding::own_spec, &cotangent, Source::from(at));
-}
-
-/// with_sharding for x alone: the planner chooses the sharding of its cotangent.
-template <TensorArgument X>
-  requires(!StoredOperand<X>)
-constexpr auto mark_sharding(const X& x, const PartitionSpec& spec, Here at = Here::current()) {
-  return detail::constrain(x, spec, CotangentSharding::free, nullptr, Source::from(at));
-}
-
-/// Inside a traced function: x and y with equal shardings, which the planner chooses. The elements don't change.
-/// Errors: shape_mismatch when their shapes differ. Communication: the reshard of one to the sharding of the other, if
-/// they differ.
-///
-///     const auto [g, w] = ts::shard_as(gradient, weight);
-template <TensorArgument X, TensorArgument Y>
-constexpr auto shard_as(const X& x, const Y& y, Here at = Here::current()) {
-  static_assert(!LocalOperand<X> && !LocalOperand<Y>,
-                "tessera: values inside a ts::shard_map have no sharding of their own; call ts::shard_as on the "
-                "arguments or the results of the shard_map");
-  static_assert(X::rank == Y::rank, "tessera: the operands of shard_as must have equal ranks");
-  const Source source = Source::from(at);
-  Value context = trace_of(x);
-  if (context.module == nullptr) context = trace_of(y);
-  if (context.module == nullptr)
-    fail(errc::unsupported, "[shard_as] outside of a traced function: use ts::reshard for stored tensors");
-  const Value a = lower(context.at(source), x).at(source), b = lower(context.at(source), y).at(source);
-  if (!same_static_shape(a.node(), b.node()))
-    a.refuse(errc::shape_mismatch, "[shard_as] shapes differ: a dim has static extent 1 in only one of the operands");
-  const Value first = build::alike(a, b), second = build::alike(b, first);
-  return std::tuple(Sym<typename X::element, X::rank>(first), Sym<typename Y::element, Y::rank>(second));
-}
-
-}  // namespace tessera
-
-#endif
-
-// ---- tessera/ops/random/keys.hpp
-
-#ifndef TESSERA_OPS_RANDOM_KEYS_HPP
-#define TESSERA_OPS_RANDOM_KEYS_HPP
-
-namespace tessera {
-
-/// Inside a traced function, where a ts::Key is a ts::Scalar: the key that ts::fold_in gives for this key outside. n is
-/// an integer, a Dim or a Scalar, such as the number of a layer or of a step.
-template <NumberOperand N> constexpr Scalar fold_in(const Scalar& key, const N& n, Here at = Here::current()) {
-  Value context = trace_of(key);
-  if (context.module == nullptr) context = trace_of(n);
-  if (context.module == nullptr) {
-    if constexpr (std::is_arithmetic_v<N>)
-      return Scalar(ops::FoldInOp::folded(key.number(), HostNumber(n)));
-    else
-      return Scalar(ops::FoldInOp::folded(key.number(), n.number()));
-  }
-  context = context.at(Source::from(at));
-  return Scalar(build::apply<ops::FoldInOp>(build::cast(lower(context, key), DType::f64),
-                                            build::cast(lower(context, n), DType::f64)));
-}
-/// Inside a traced function: the keys that ts::split gives for this key outside.
-template <std::size_t N> constexpr std::array<Scalar, N> split(const Scalar& key, Here at = Here::current()) {
-  std::array<Scalar, N> keys;
-  const Scalar stream = fold_in(key, kernels::split_stream, at);
-  for (std::size_t i = 0; i < N; ++i) keys[i] = fold_in(stream, i, at);
-  return keys;
-}
-
-namespace detail {
-
-template <class K>
-inline constexpr bool is_key_v =
-    is_number_v<typename K::type> ||
-    (std::is_integral_v<typename K::type> && K::rank == 0 && !std::is_same_v<typename K::type, bool>);
-
-struct FoldInTag {
-  template <class K, class N> struct result : Typed<std::int64_t, 0> {
-    using Checks = decltype([] {
-      static_assert(is_key_v<K> && is_key_v<N>,
-                    "tessera: fold_in takes a key, and an integer: a number or an integer tensor of rank 0");
-    });
-  };
-  static constexpr Value emit(Value context, Value key, Value n) {
-    return build::apply<ops::FoldInOp>(build::cast(key.at(context.source), DType::i64), build::cast(n, DType::i64));
-  }
-};
-
-}  // namespace detail
-
-/// The key that ts::fold_in gives for a number which is known only when a step runs, such as the index of a
-/// ts::fori_loop or a slice of the xs of a ts::scan. This key is an i64 tensor of rank 0: it can be folded in and split
-/// again, be part of a carry or of xs, and every function that draws takes it. Draws with it depend on the key alone,
-/// as in JAX: a step of a loop draws what the same call draws outside of the loop. (A key that is a ts::Scalar gives
-/// every step of a loop, and every layer of a ts::Stack, draws of its own.) No communication.
-///
-///     ts::fori_loop(0, 10, [&](const auto& i, const auto& x) { return ts::dropout(x, 0.1, ts::fold_in(key, i)); }, x);
-template <Operand Key, Operand N>
-  requires(TensorOperand<Key> || TensorOperand<N>)
-constexpr auto fold_in(const Key& key, const N& n, Here at = Here::current()) {
-  return call<detail::FoldInTag>(Source::from(at), key, n);
-}
-/// The keys that ts::split gives for a key that is a tensor.
-template <std::size_t N, TensorArgument Key> constexpr auto split(const Key& key, Here at = Here::current()) {
-  const auto stream = fold_in(key, kernels::split_stream, at);
-  return [&]<std::size_t... I>(std::index_sequence<I...>) {
-    return std::array{fold_in(stream, I, at)...};
-  }(std::make_index_sequence<N>());
-}
-
-/// A ts::Scalar that is a key, as an i64 tensor of rank 0: a carry of ts::scan that each step splits is such a tensor
-/// (jax.random.key_data). Inside a traced function only, of a key that is an argument or was derived from an argument.
-/// Errors: unsupported elsewhere.
-///
-///     ts::scan([](const auto& carry, const auto& x) {
-///       const auto [next, own] = ts::split<2>(std::get<1>(carry));
-///       return std::tuple(std::tuple(ts::dropout(std::get<0>(carry) + x, 0.1, own), next), std::tuple());
-///     }, std::tuple(h, ts::key_data(key)), xs);
-constexpr Sym<std::int64_t, 0> key_data(const Scalar& key, Here at = Here::current()) {
-  Value context = trace_of(key);
-  if (context.module == nullptr)
-    fail(errc::unsupported, "[key_data] the key is no argument of a traced function: pass the key to the function");
-  context = context.at(Source::from(at));
-  return Sym<std::int64_t, 0>(build::cast(lower(context, key), DType::i64));
-}
-
-namespace detail {
-
-struct SplitKeyTag {
-  template <class K, class N> struct result : Typed<std::int64_t, 1> {
-    using Checks = decltype([] { static_assert(is_key_v<K>, "tessera: the key of ts::split is a key"); });
-  };
-  static constexpr Value emit(Value context, Value key, Value count) {
-    key = build::cast(key.at(context.source), DType::i64);
-    count = as_size(count).at(context.source);
-    const Value numbers = count.make({.op = Op::arange, .dtype = DType::i32, .rank = 1}, {count.id});
-    const Value stream = build::apply<ops::FoldInOp>(key, key.integer(kernels::split_stream, DType::i64));
-    return build::apply<ops::FoldInOp>(stream, build::cast(numbers, DType::i64));
-  }
-};
-
-}  // namespace detail
-
-/// Inside a traced function: n keys as one i64 tensor, whose elements are those of ts::split<n>(key), for ts::vmap and
-/// ts::map over keys (jax.random.split(key, n)). n may be a ts::Dim. No communication.
-///
-///     ts::vmap([](const auto& x, const auto& own) { return ts::dropout(x, 0.1, own); })(xs, ts::split(key, 8));
-template <Operand Key, SizeOperand N>
-  requires(TensorOperand<Key> || NumberOperand<Key>)
-constexpr auto split(const Key& key, const N& n, Here at = Here::current()) {
-  return call<detail::SplitKeyTag>(Source::from(at), key, Dim(n));
-}
-
-}  // namespace tessera
-
-#endif
-
-// ---- tessera/ops/random/random.hpp
-
-#ifndef TESSERA_OPS_RANDOM_RANDOM_HPP
-#define TESSERA_OPS_RANDOM_RANDOM_HPP
-
-namespace tessera {
-
-struct Key;  // in tensor/key.hpp
-
-namespace build {
-
-/// A random node in the shape of `like`, in the type that its elements are computed in (f32 for bf16 and f16); see
-/// RandomDraw. A key that is a tensor is an i64; any other type is that of a number.
-constexpr Value random(Value like, Value key, RandomDraw draw) {
-  const Value shape = shape_source(like);
-  return like.make({.op = Op::random,
-                    .dtype = computed_as(like.dtype()),
-                    .rank = like.node().rank,
-                    .singletons = like.node().singletons,
-                    .labels = draw.pack(),
-                    .value = static_cast<double>(draw.stream)},
-                   {shape.id, key.dtype() == DType::i64 ? key.id : cast(key, DType::f64).id});
-}
-/// A random node that is split as `like` is, whose elements are not read.
-constexpr Value random_alike(Value like, Value key, RandomDraw draw) {
-  return alike(random(like, key, draw), shape_source(like));
-}
-/// Draws in the type of `like`. Uniform ones of bf16 and f16 stay below 1, to which an f32 next to it would be rounded.
-constexpr Value drawn_as(Value draw, Value like, Distribution kind) {
-  if (kind == Distribution::uniform && draw.dtype() != like.dtype())
-    draw = binary(Op::minimum, draw, draw.number(like.dtype() == DType::bf16 ? 1 - 0x1p-8 : 1 - 0x1p-11));
-  return cast(draw, like.dtype());
-}
-/// The key derived from a key and a constant, of the same kind: a number or a tensor.
-constexpr Value folded_key(Value key, std::int64_t n) {
-  const DType type = key.dtype() == DType::i64 ? DType::i64 : DType::f64;
-  return apply<ops::FoldInOp>(cast(key, type), key.integer(n, type));
-}
-
-/// 1 / (1 - rate), but 0 at a rate of 1, where all elements are dropped: infinity would make the gradient NaN.
-constexpr Value dropout_scale(Value rate) {
-  if (rate.node().is_constant()) return rate.number(rate.node().value < 1 ? 1 / (1 - rate.node().value) : 0);
-  const Value kept = 1.0 - rate, zero = rate.number(0);
-  return select(binary(Op::greater, kept, zero), 1.0 / kept, zero);
-}
-
-}  // namespace build
-
-namespace detail {
-
-template <class A> inline constexpr bool draws_v = is_floating_v<typename A::type>;
-
-/// With Follows the draws are split as `like` is, whose elements are not read.
-template <Distribution Kind, std::uint32_t Stream, bool Follows> struct RandomTag {
-  template <class Like, class Key> struct result : Like {
-    using Checks = decltype([] {
-      static_assert(draws_v<Like>, "tessera: random tensors are float, double, bf16 or f16");
-      static_assert(is_key_v<Key>, "tessera: the key of random numbers must be a number, a ts::Scalar or an integer "
-                                   "tensor of rank 0");
-    });
-  };
-  static constexpr Value emit(Value context, Value like, Value key) {
-    like = like.at(context.source);
-    constexpr RandomDraw draw{Kind, Stream};
-    return build::drawn_as(Follows ? build::random_alike(like, key, draw) : build::random(like, key, draw), like, Kind);
-  }
-};
-
-/// first + second * u of a uniform u is from one bound to the other; of a normal u it has a mean and a deviation.
-template <Distribution Kind, std::uint32_t Stream, bool Follows> struct ScaledRandomTag {
-  template <class Like, class Key, class First, class Second> struct result : Like {
-    using Checks = decltype([] {
-      using Drawn = typename RandomTag<Kind, Stream, Follows>::template result<Like, Key>;
-      (void)sizeof(typename Drawn::Checks);
-      static_assert(is_number_v<typename First::type> && is_number_v<typename Second::type>,
-                    "tessera: bounds, the mean and the standard deviation of random numbers are numbers, ts::Dims or "
-                    "ts::Scalars");
-    });
-  };
-  static constexpr Value emit(Value context, Value like, Value key, Value first, Value second) {
-    like = like.at(context.source);
-    constexpr RandomDraw draw{Kind, Stream};
-    const Value drawn = Follows ? build::random_alike(like, key, draw) : build::random(like, key, draw);
-    const Value from = build::cast(first, DType::f64), to = build::cast(second, DType::f64);
-    const Value scale = Kind == Distribution::uniform ? to - from : to;
-    return build::cast(build::cast(from, drawn.dtype()) + drawn * build::cast(scale, drawn.dtype()), like.dtype());
-  }
-};
-
-template <class Like> inline constexpr bool has_sharding_v = !LocalOperand<Like> && Like::rank != 0;
-
-/// The type of a key that a call leaves out, which drawn_from reports.
-struct NoKey {};
-
-/// A key as an operand: of a tensor an i64, of a Dim or a ts::Key a Scalar. Reports a key of the wrong type and
-/// replaces it, so that no further errors follow.
-template <class K> constexpr decltype(auto) drawn_from(const K& key) {
-  constexpr bool is_operand = Operand<K>, is_key = std::is_same_v<K, Key>, is_given = !std::is_same_v<K, NoKey>;
-  static_assert(is_given,
-                "tessera: random numbers need a key, such as the last argument of ts::dropout(x, rate, key): a "
-                "ts::Key that is an argument of the traced function, or a number; with ts::fold_in(key, n) "
-                "each call has a key of its own");
-  static_assert(is_operand || is_key || !is_given,
-                "tessera: the key of random numbers is a ts::Key, a number or a ts::Scalar, such "
-                "as the number of the training step, or an integer tensor of rank 0");
-  static_assert(!LocalOperand<K>, "tessera: inside a ts::shard_map the key of random numbers is a number or a "
-                                  "ts::Scalar; each device draws numbers of its own");
-  if constexpr (LocalOperand<K>)
-    return 0;
-  else if constexpr (is_key)
-    return Scalar(static_cast<std::int64_t>(key.seed));
-  else if constexpr (TensorOperand<K>)
-    return cast<std::int64_t>(key);
-  else if constexpr (std::is_same_v<K, Dim>)
-    return key.traced() ? Scalar(build::cast(here(key.placeholder()), DType::f64)) : Scalar(key.value());
-  else if constexpr (is_operand)
-    return (key);
-  else
-    return 0;
-}
-
-template <std::uint32_t Stream> struct DropoutTag {
-  template <class X, class Rate, class Key> struct result : X {
-    using Checks = decltype([] {
-      static_assert(draws_v<X>, "tessera: dropout takes float, double, bf16 and f16 tensors");
-      static_assert(is_number_v<typename Rate::type>, "tessera: the rate of dropout must be a number or a ts::Scalar");
-      static_assert(is_key_v<Key>, "tessera: the key of dropout must be a number, a ts::Scalar or an integer tensor of "
-                                   "rank 0");
-    });
-  };
-  static constexpr Value emit(Value context, Value x, Value rate, Value key) {
-    x = x.at(context.source);
-    rate = build::checked_cast(rate.at(context.source), DType::f64, NumberRule::rate);
-    const Value draw = build::random(x, key, {Distribution::uniform, Stream});
-    const Value scale = build::cast(build::dropout_scale(rate), x.dtype());
-    const Value kept = build::binary(Op::greater_equal, draw, build::cast(rate, draw.dtype()));
-    const Value scaled = x * scale;
-    return build::select(kept, scaled, x.number(0));
-  }
-};
-
-}  // namespace detail
-
-/// Random values of the shape and element type of `like` (float, double, bf16, f16): uniform in [0, 1), or standard
-/// normal. They are split over the mesh as `like` is. A value depends only on the key, on `Stream` and on the element's
-/// global index: it is equal on every mesh and in every equal call. Calls with one key that should give different
-/// values need different streams. The key is a ts::Key, a number or a ts::Scalar, of which each layer of a ts::Stack
-/// and each step of a loop draws its own values, or an integer tensor of rank 0, such as ts::fold_in(key, i) of the
-/// index of a loop, which gives the values of that key anywhere. No communication. Source: Philox4x32-10, Salmon et
-/// al., SC 2011.
-template <std::uint32_t Stream = 0, TensorArgument Like, class Key = detail::NoKey>
-constexpr auto uniform_like(const Like& like, const Key& key = {}, Here at = Here::current()) {
-  return call<detail::RandomTag<Distribution::uniform, Stream, detail::has_sharding_v<Like>>>(Source::from(at), like,
-                                                                                              detail::drawn_from(key));
-}
-template <std::uint32_t Stream = 0, TensorArgument Like, class Key = detail::NoKey>
-constexpr auto normal_like(const Like& like, const Key& key = {}, Here at = Here::current()) {
-  return call<detail::RandomTag<Distribution::normal, Stream, detail::has_sharding_v<Like>>>(Source::from(at), like,
-                                                                                             detail::drawn_from(key));
-}
-
-/// As above, uniform in [low, high) (jax.random.uniform with minval and maxval, Tensor.uniform_), or normal with a mean
-/// and a standard deviation (Tensor.normal_): `uniform_like(x, key, -0.1, 0.1)`. Rounding can give `high` itself.
-template <std::uint32_t Stream = 0, TensorArgument Like, class Key, NumberOperand Low, NumberOperand High>
-constexpr auto uniform_like(const Like& like, const Key& key, const Low& low, const High& high,
-                            Here at = Here::current()) {
-  return call<detail::ScaledRandomTag<Distribution::uniform, Stream, detail::has_sharding_v<Like>>>(
-      Source::from(at), like, detail::drawn_from(key), low, high);
-}
-template <std::uint32_t Stream = 0, TensorArgument Like, class Key, NumberOperand Mean, NumberOperand Deviation>
-constexpr auto normal_like(const Like& like, const Key& key, const Mean& mean, const Deviation& deviation,
-                           Here at = Here::current()) {
-  return call<detail::ScaledRandomTag<Distribution::normal, Stream, detail::has_sharding_v<Like>>>(
-      Source::from(at), like, detail::drawn_from(key), mean, deviation);
-}
-
-/// Each element of x is 0 with probability `rate`, and x / (1 - rate) otherwise; all are 0 at a rate of 1. Two dropouts
-/// with one key need two streams. Errors: option for a rate outside of [0, 1]. No communication.
-template <std::uint32_t Stream = 0, TensorArgument X, NumberOperand Rate, class Key = detail::NoKey>
-constexpr auto dropout(const X& x, const Rate& rate, const Key& key = {}, Here at = Here::current()) {
-  return call<detail::DropoutTag<Stream>>(Source::from(at), x, rate, detail::drawn_from(key));
 }
 
 }  // namespace tessera
@@ -19621,6 +19612,223 @@ constexpr auto causal_attention(const Q& q, const K& k, const V& v, const Attent
 }
 
 }  // namespace tessera
+
+#endif
+
+// ---- tessera/nn/attention/dropped_weights.hpp
+
+#ifndef TESSERA_NN_ATTENTION_DROPPED_WEIGHTS_HPP
+#define TESSERA_NN_ATTENTION_DROPPED_WEIGHTS_HPP
+
+// Dropout of the weights of attention in layers.
+
+namespace tessera::nn::detail {
+
+/// The dropout of a layer as an argument of ts::attention.
+template <class Rate, class Key, std::uint32_t Stream>
+constexpr auto of_weights(const LayerDropout<Rate, Key, Stream>& drop) {
+  return attention_dropout<Stream>(drop.weights_rate, drop.key);
+}
+
+/// kept(), which is attention as in evaluation, where no weight can be dropped, and otherwise dropped().
+constexpr auto kept_or_dropped(const auto& drop, const auto& kept, const auto& dropped) {
+  if (drop.keeps_weights()) return tessera::detail::settle(kept());
+  return tessera::detail::settle(dropped());
+}
+
+}  // namespace tessera::nn::detail
+
+#endif
+
+// ---- tessera/nn/sharding_strategy.hpp
+
+#ifndef TESSERA_NN_SHARDING_STRATEGY_HPP
+#define TESSERA_NN_SHARDING_STRATEGY_HPP
+
+namespace tessera::nn {
+
+/// The use of a weight matrix [in, out] in a model, which decides the dim that tensor parallelism splits.
+enum class Role : std::uint8_t {
+  column,  ///< output features are sharded: queries, keys and values, the first weight of an MLP
+  row,     ///< input features are sharded: the output projection of attention, the last weight of an MLP
+  head,    ///< computes logits: [features, classes]
+};
+
+/// The specs by which the parameters and the batch of a model are sharded over a mesh. A strategy changes which device
+/// holds which elements and what is communicated, never the values.
+///
+/// Collectives of one transformer layer in one training step:
+///   single                none
+///   data_parallel         an all_reduce of each gradient
+///   fsdp                  for each weight 2 all_gathers and a reduce_scatter of its gradient;
+///                         for each vector an all_reduce of its gradient
+///   tensor_parallel       2 all_reduces forward and 2 backward, of [batch, time, features]
+///   fsdp_tensor_parallel  both: the data axis splits activations, the model axis weights
+///   hybrid_fsdp           as fsdp over one axis, and an all_reduce of the gradients' shards over another axis
+///   sequence_parallel     of [batch, time, features]: 2 all_gathers and 2 reduce_scatters forward, the same backward,
+///                         and 2 more all_gathers backward, of what was gathered forward; weights as tensor_parallel
+///   context_parallel      2 all_gathers of keys and values forward, 2 backward, 2 reduce_scatters of their gradients;
+///                         an all_reduce of each gradient
+/// Sources: Li et al., 2006.15704; ZeRO, 1910.02054; Megatron-LM, 1909.08053; sequence parallelism, 2205.05198.
+///
+///     constexpr ts::Mesh mesh({{"data", 2}, {"model", 2}});
+///     auto strategy = ts::nn::fsdp_tensor_parallel(mesh);
+///     auto up = ts::nn::linear(key, 256, 1024, strategy, ts::nn::Role::column);
+struct ShardingStrategy {
+  Mesh mesh{};
+  PartitionSpec column_weight{};  ///< [in, out]
+  PartitionSpec column_bias{};    ///< [out]
+  PartitionSpec row_weight{};     ///< [in, out]
+  PartitionSpec head_weight{};    ///< [features, classes]
+  PartitionSpec vector{};         ///< [features]: norms, and biases of row weights
+  PartitionSpec embedding{};      ///< [classes, features]
+  PartitionSpec positions{};      ///< [time, features]
+  PartitionSpec batch{};          ///< [batch, time, ...]: tokens and targets
+
+  constexpr const PartitionSpec& weight(Role role) const {
+    return role == Role::column ? column_weight : role == Role::row ? row_weight : head_weight;
+  }
+  constexpr const PartitionSpec& bias(Role role) const { return role == Role::row ? vector : column_bias; }
+};
+
+}  // namespace tessera::nn
+
+namespace tessera::detail {
+
+constexpr void require_axis(std::string_view strategy, const Mesh& mesh, std::string_view axis, Here at) {
+  if (!mesh.has_axis(axis))
+    fail(errc::mesh_axis, "[", strategy, "] axis: ", mesh.text(), " has no axis '", axis, "'", Source::from(at));
+}
+
+}  // namespace tessera::detail
+
+namespace tessera::nn {
+
+/// Everything replicated. Errors of all strategies: `mesh_axis` for an axis that the mesh lacks.
+constexpr ShardingStrategy single(const Mesh& mesh) {
+  ShardingStrategy strategy;
+  strategy.mesh = mesh;
+  return strategy;
+}
+
+/// Parameters replicated, the batch sharded: each device computes the gradient for its shard of the batch.
+constexpr ShardingStrategy data_parallel(const Mesh& mesh, std::string_view data = "data", Here at = Here::current()) {
+  tessera::detail::require_axis("data_parallel", mesh, data, at);
+  ShardingStrategy strategy = single(mesh);
+  strategy.batch = {data};
+  return strategy;
+}
+
+/// Weights, their gradients and optimizer states are split over the axis that splits the batch; a weight is gathered
+/// for each use. Vectors are replicated, because one all_reduce sends less than two all_gathers and a reduce_scatter.
+constexpr ShardingStrategy fsdp(const Mesh& mesh, std::string_view data = "data", Here at = Here::current()) {
+  tessera::detail::require_axis("fsdp", mesh, data, at);
+  ShardingStrategy strategy = data_parallel(mesh, data);
+  strategy.column_weight = strategy.row_weight = strategy.head_weight = PartitionSpec{data}.gathered_on_use();
+  // Split tables by features: 256 features divide evenly, 109 distinct characters seldom do.
+  strategy.embedding = strategy.positions = PartitionSpec{none, data}.gathered_on_use();
+  return strategy;
+}
+
+/// The model axis splits attention heads, hidden features, the rows of the embedding table and the classes of the
+/// logits. A data axis, if the mesh has it, splits the batch.
+constexpr ShardingStrategy tensor_parallel(const Mesh& mesh, std::string_view model = "model",
+                                           std::string_view data = "data", Here at = Here::current()) {
+  tessera::detail::require_axis("tensor_parallel", mesh, model, at);
+  ShardingStrategy strategy = mesh.has_axis(data) ? data_parallel(mesh, data) : single(mesh);
+  strategy.column_weight = strategy.head_weight = {none, model};
+  strategy.column_bias = {model};
+  strategy.row_weight = strategy.embedding = {model, none};
+  return strategy;
+}
+
+/// fsdp and tensor_parallel together: the model axis splits the computation; the data axis splits the other dim of each
+/// weight, in storage only.
+constexpr ShardingStrategy fsdp_tensor_parallel(const Mesh& mesh, std::string_view data = "data",
+                                                std::string_view model = "model", Here at = Here::current()) {
+  tessera::detail::require_axis("fsdp_tensor_parallel", mesh, data, at);
+  tessera::detail::require_axis("fsdp_tensor_parallel", mesh, model, at);
+  ShardingStrategy strategy = fsdp(mesh, data);
+  const ShardingStrategy split = tensor_parallel(mesh, model, data);
+  strategy.column_weight = strategy.head_weight = PartitionSpec{data, model}.gathered_on_use(0);
+  strategy.column_bias = split.column_bias;
+  strategy.row_weight = strategy.embedding = PartitionSpec{model, data}.gathered_on_use(1);
+  return strategy;
+}
+
+/// fsdp over the axis `shard`, with copies of the shards along the axis `replicate`. Both split the batch.
+constexpr ShardingStrategy hybrid_fsdp(const Mesh& mesh, std::string_view replicate = "data",
+                                       std::string_view shard = "fsdp", Here at = Here::current()) {
+  tessera::detail::require_axis("hybrid_fsdp", mesh, replicate, at);
+  tessera::detail::require_axis("hybrid_fsdp", mesh, shard, at);
+  ShardingStrategy strategy = fsdp(mesh, shard);
+  strategy.batch = {{replicate, shard}};
+  return strategy;
+}
+
+/// tensor_parallel whose model axis also splits the time dim of activations that tensor_parallel replicates: norms,
+/// residual additions and the embedding. The planner gathers time before split weights, and reduce-scatters after them.
+/// This sends the bytes of tensor_parallel, and a device stores only its part of the positions of these activations.
+constexpr ShardingStrategy sequence_parallel(const Mesh& mesh, std::string_view model = "model",
+                                             std::string_view data = "data", Here at = Here::current()) {
+  tessera::detail::require_axis("sequence_parallel", mesh, model, at);
+  ShardingStrategy strategy = tensor_parallel(mesh, model, data);
+  strategy.embedding = {};
+  strategy.positions = {model};
+  strategy.batch = mesh.has_axis(data) ? PartitionSpec{data, model} : PartitionSpec{none, model};
+  return strategy;
+}
+
+/// Parameters replicated, the time dim split over the axis `context`, and the batch over a data axis, if the mesh has
+/// it. Attention gathers keys and values; ts::ulysses_attention and ts::ring_attention send less.
+constexpr ShardingStrategy context_parallel(const Mesh& mesh, std::string_view context = "context",
+                                            std::string_view data = "data", Here at = Here::current()) {
+  tessera::detail::require_axis("context_parallel", mesh, context, at);
+  ShardingStrategy strategy = single(mesh);
+  strategy.positions = {context};
+  strategy.batch = mesh.has_axis(data) ? PartitionSpec{data, context} : PartitionSpec{none, context};
+  return strategy;
+}
+
+}  // namespace tessera::nn
+
+#endif
+
+// ---- tessera/graph/trace/function_call.hpp
+
+#ifndef TESSERA_GRAPH_TRACE_FUNCTION_CALL_HPP
+#define TESSERA_GRAPH_TRACE_FUNCTION_CALL_HPP
+
+namespace tessera::detail {
+
+/// A call of a function that is composed of others: while it exists, errors of the operations that are recorded name
+/// the function too. Of nested calls that is the outermost, which the user wrote. Tags have `function` instead.
+class FunctionCall {
+ public:
+  constexpr FunctionCall(const char* name, const auto&... arguments) {
+    (look(arguments), ...);
+    if (module_ == nullptr) return;  // no trace: an expression of stored tensors
+    if (module_->function == nullptr)
+      module_->function = name;
+    else
+      module_ = nullptr;
+  }
+  constexpr ~FunctionCall() {
+    if (module_ != nullptr) module_->function = nullptr;
+  }
+  FunctionCall(const FunctionCall&) = delete;
+  FunctionCall& operator=(const FunctionCall&) = delete;
+
+ private:
+  Module* module_ = nullptr;
+
+  template <class T> constexpr void look(const T& argument) {
+    if constexpr (!std::is_arithmetic_v<T>)
+      if (module_ == nullptr) module_ = trace_in(argument).module;
+  }
+};
+
+}  // namespace tessera::detail
 
 #endif
 
@@ -20408,7 +20616,7 @@ template <int Item, class OfInit, class OfStep> constexpr auto check_carry() {
   constexpr bool same = std::is_same_v<OfInit, OfStep>;
   static_assert(same,
                 "tessera: the function of a scan must return a carry with the element types, ranks and structure of "
-                "init; convert element types with ts::cast");
+                "init, and so must that of another loop; convert element types with ts::cast");
   return same;
 }
 
@@ -20495,8 +20703,12 @@ constexpr auto scan(const F& f, const Init& init, const Xs& xs, bool reverse, So
       return run_scan(f, first, xs, context, reverse);
     else
       return run_scan(f, first, as_carry(context, xs), context, reverse);
+  } else if constexpr (is_outside &&
+                       !holds_number_v<Init>) {  // an error has been reported: what a caller may go on with
+    const Value context = trace_in(init);
+    return std::tuple(as_carry(context.module == nullptr ? trace_in(xs) : context, init), NoResult());
   } else {
-    return std::tuple(init, NoResult());  // an error has been reported; init has the structure of the carry
+    return std::tuple(init, NoResult());
   }
 }
 
@@ -20614,7 +20826,7 @@ struct EmbeddingTag {
     using Checks = decltype([] {
       static_assert(
           std::is_same_v<typename Indices::type, std::int32_t> || std::is_same_v<typename Indices::type, std::int64_t>,
-          "tessera: the indices of embedding must be std::int32_t or std::int64_t; use "
+          "tessera: the indices of embedding and index_select must be std::int32_t or std::int64_t; use "
           "ts::cast<std::int32_t>(indices)");
       static_assert(Table::rank >= 1,
                     "tessera: the table of embedding must have at least one dim, the dim of its rows");
@@ -20687,6 +20899,11 @@ template <int Rank, class T> struct OneHotTag {
   }
 };
 
+/// A lookup whose errors name index_select.
+struct IndexSelectTag : EmbeddingTag {
+  static constexpr const char* function = "index_select";
+};
+
 }  // namespace detail
 
 /// 1 at the index and 0 elsewhere along a new last dim of `count` classes: indices [...] give [..., count], of element
@@ -20705,11 +20922,12 @@ constexpr auto one_hot(const Indices& indices, const Count& count, Here at = Her
 template <int D, TensorArgument X, TensorArgument Indices>
 constexpr auto index_select(const X& x, const Indices& indices, Here at = Here::current()) {
   static_assert(Indices::rank == 1, "tessera: the indices of index_select must be a vector");
+  const detail::FunctionCall named("index_select", x, indices);
   constexpr int dim = detail::checked_dim<D, X::rank>();
   if constexpr (dim == 0)
-    return embedding(x, indices, at);
+    return call<detail::IndexSelectTag>(Source::from(at), x, indices);
   else
-    return movedim<0, dim>(embedding(movedim<dim, 0>(x, at), indices, at), at);
+    return movedim<0, dim>(call<detail::IndexSelectTag>(Source::from(at), movedim<dim, 0>(x, at), indices), at);
 }
 
 /// With a dim as an argument it does not compile.
@@ -20961,14 +21179,14 @@ struct OwnProcess {
 inline constinit OwnProcess own_process{};
 }  // namespace detail
 
-/// The index of this process among the processes that run the program together, from 0 on, as jax.process_index: 0
-/// unless a session of several processes, such as ts::mpi::Session, is alive.
+/// The index of this process among the processes that run the program together, as jax.process_index. It is 0 unless a
+/// session of several processes, such as ts::mpi::Session, is alive.
 inline int process_index() { return detail::own_process.index; }
 /// The number of processes that run the program together, as jax.process_count: 1 without a session.
 inline int process_count() { return detail::own_process.count; }
 
-/// Whether the devices of a mesh are divided among several processes. A mesh of one device is not: each process has
-/// that device, and computes on it what all others compute.
+/// Whether the devices of a mesh are divided among several processes. A mesh of one device is not divided: each process
+/// has that device, and does the same computation on it.
 inline bool spans_processes(const Mesh& mesh) { return process_count() > 1 && mesh.size() > 1; }
 
 namespace detail {
@@ -20979,9 +21197,9 @@ constexpr bool plans_for_processes(const Mesh& mesh) {
 }
 }  // namespace detail
 
-/// The process that holds a device: devices are divided in the order of their ids into process_count() ranges, whose
-/// sizes differ by at most 1. Of 8 devices and 3 processes, process 0 holds devices 0 to 2. A mesh of one device: this
-/// process.
+/// The process that holds a device. Devices are divided in the order of their ids into process_count() ranges, whose
+/// sizes differ by at most 1: of 8 devices and 3 processes, process 0 holds devices 0 to 2. For a mesh of one device it
+/// is this process.
 inline int process_of(const Mesh& mesh, int device) {
   if (!spans_processes(mesh)) return process_index();
   return static_cast<int>(std::int64_t{device} * process_count() / mesh.size());
@@ -20992,7 +21210,7 @@ struct DeviceRange {
   int first = 0;
   int end = 0;
 };
-/// The devices of this process: of a mesh that is not divided among processes, all.
+/// The devices of this process; all devices of a mesh that is not divided among processes.
 inline DeviceRange devices_here(const Mesh& mesh) {
   if (!spans_processes(mesh)) {
     const int first = mesh.rank() == 0 ? mesh.device_at({}) : 0;
@@ -24117,10 +24335,243 @@ template <class T, int Rank> std::int64_t stored_bytes(const ShardedTensor<T, Ra
 
 #endif
 
+// ---- tessera/graph/fuse/fused.hpp
+
+#ifndef TESSERA_GRAPH_FUSE_FUSED_HPP
+#define TESSERA_GRAPH_FUSE_FUSED_HPP
+
+namespace tessera {
+
+/// How often a value of a fused kernel is computed.
+enum class Level : std::uint8_t {
+  uniform,  ///< once per call
+  row,      ///< once per row
+  element,  ///< once per element
+};
+
+/// What one instruction of a fused kernel does.
+enum class InstrKind : std::uint8_t {
+  load,     ///< reads input `a`: per element, or per row when the input has no extent along the row
+  uniform,  ///< reads argument `a` of the call, a host scalar; of an i64 the bits
+  index,    ///< global index along dim `a` of the iteration space: the row dim at element level, otherwise an outer dim
+  compute,  ///< applies the elementwise `op` to instructions a, b, c
+  reduce,   ///< combines instruction `a` along the row by `reduction`, in pass `phase - 1`; its level is row
+};
+
+/// One instruction. Operands are earlier instructions.
+struct Instr {
+  InstrKind kind = InstrKind::uniform;
+  Op op = Op::constant;
+  DType dtype = DType::f32;
+  Level level = Level::uniform;
+  std::uint8_t phase = 0;  ///< number of passes over the row that must be complete before the value exists
+  std::uint8_t a = 0, b = 0, c = 0;
+  Reduction reduction = Reduction::sum;
+  friend constexpr bool operator==(const Instr&, const Instr&) = default;
+};
+
+/// How one output of a fused kernel is written.
+enum class StoreKind : std::uint8_t {
+  element,  ///< every element, in the pass of its phase
+  row,      ///< one value per row (of an instruction at row or uniform level), at the beginning of its phase
+  /// Combined by `reduction` into the output, whose stride along reduced dims is 0. A value at row or uniform level is
+  /// combined once per row, unless `along_row` is set.
+  accumulate,
+};
+
+struct Store {
+  StoreKind kind = StoreKind::element;
+  Reduction reduction = Reduction::sum;  ///< of `accumulate`
+  bool along_row = false;                ///< of `accumulate`: the row dim is one of the reduced dims
+  std::uint8_t instr = 0;                ///< the instruction whose value is stored
+  DType dtype = DType::f32;
+  friend constexpr bool operator==(const Store&, const Store&) = default;
+};
+
+/// One fused kernel: straight-line code that runs for every element of an iteration space [outer dims..., row dim]. It
+/// passes over each row `phases` times: reductions along the row in pass p are available, at row level, from pass p + 1
+/// on. Values at element level are recomputed in every pass that needs them. Stores at element level happen in the pass
+/// of their phase (phase < phases); a row value of phase `phases` exists after the last pass.
+struct Fused {
+  static constexpr int max_instrs = 96, max_inputs = 24, max_outputs = 24, max_phases = 6;
+  Instr instrs[max_instrs]{};
+  Store stores[max_outputs]{};
+  DType inputs[max_inputs]{};       ///< element types of the inputs
+  bool input_in_row[max_inputs]{};  ///< false: static extent 1 along the row dim, so it is loaded once per row
+  std::uint8_t instr_count = 0, store_count = 0, input_count = 0, uniform_count = 0;
+  std::uint8_t phases = 1;
+
+  friend constexpr bool operator==(const Fused& x, const Fused& y) {
+    if (x.instr_count != y.instr_count || x.store_count != y.store_count || x.input_count != y.input_count ||
+        x.uniform_count != y.uniform_count || x.phases != y.phases)
+      return false;
+    for (int i = 0; i < x.instr_count; ++i)
+      if (!(x.instrs[i] == y.instrs[i])) return false;
+    for (int i = 0; i < x.store_count; ++i)
+      if (!(x.stores[i] == y.stores[i])) return false;
+    for (int i = 0; i < x.input_count; ++i)
+      if (x.inputs[i] != y.inputs[i] || x.input_in_row[i] != y.input_in_row[i]) return false;
+    return true;
+  }
+};
+
+/// How a fused kernel walks over one operand, in elements; 0 repeats. Without initialisers: a call has room for more
+/// operands than it uses.
+struct FusedStrides {
+  std::int64_t outer_stride[7];  ///< along each outer dim
+  std::int64_t row_stride;       ///< along the row dim: 0, 1 or any other
+};
+
+/// One operand of a fused kernel on one shard, which it reads or writes.
+struct FusedView : FusedStrides {
+  void* data;
+};
+
+/// One call of a fused kernel on a part of one shard: rows [row_begin, row_end) of the outer dims in row-major order,
+/// and elements [inner_begin, inner_end) of each row. Kernels with more than one phase take whole rows.
+struct FusedCall {
+  int outer_rank = 0;
+  std::int64_t outer_extent[7]{};
+  /// global index of the shard's first element along each dim of the iteration space, the row dim last
+  std::int64_t global_offset[8]{};
+  std::int64_t row_begin = 0, row_end = 0, inner_begin = 0, inner_end = 0;
+  const FusedView* inputs = nullptr;
+  const FusedView* outputs = nullptr;  ///< accumulations are added to what the outputs hold
+  const double* uniforms = nullptr;
+  /// Runs passes [phase_begin, phase_end). If `row_values` is not null, results of reduce instructions of passes before
+  /// phase_begin are read from it, and those of the passes that run are written to it: one slot for each reduce
+  /// instruction, indexed [reduce][row] with rows counted as in row_begin, each a double, or for integers and bools the
+  /// bits of an i64. Between passes, reductions along a sharded row are completed across shards in this way.
+  int phase_begin = 0, phase_end = 1;
+  double* row_values = nullptr;
+  std::int64_t row_values_stride = 0;  ///< between the slots of two reduce instructions
+  bool past_caches = false;  ///< store past the caches: results are not read soon, and don't overlap the inputs
+};
+
+using FusedKernel = void (*)(const FusedCall&);
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/runtime/executor/compiled_program.hpp
+
+#ifndef TESSERA_RUNTIME_EXECUTOR_COMPILED_PROGRAM_HPP
+#define TESSERA_RUNTIME_EXECUTOR_COMPILED_PROGRAM_HPP
+
+namespace tessera {
+
+namespace runtime {
+class PreparedGraph;
+class PreparedStep;
+struct StepContext;
+
+/// Prepares the step of a unit. `graphs` are all graphs of the program: a repeat runs one as its body.
+using StepFactory = std::unique_ptr<PreparedStep> (*)(const StepContext&,
+                                                      const Growable<std::unique_ptr<PreparedGraph>>& graphs);
+
+/// The code that a program needs to run: a factory for each UnitKind, and the reduction of partial values.
+struct StepCode {
+  std::array<StepFactory, unit_kinds> factories{};
+  kernels::ReduceFunction reduce = nullptr;
+};
+}  // namespace runtime
+
+/// The result of tracing a program at compile time. `steps` has factories only for the kinds of step that the program
+/// uses, so that the code of no other kind is instantiated.
+struct CompiledProgram {
+  ProgramView program;
+  const UnitsView* units = nullptr;  ///< by graph
+  const Fused* kernels = nullptr;
+  const FusedKernel* code = nullptr;
+  const runtime::StepCode* steps = nullptr;  ///< instantiated for the program's element types
+};
+
+/// One leaf of a program's arguments or results: a tensor, the tensors of all layers of a Stack, or a host scalar.
+struct Leaf {
+  Growable<StoragePtr> layers;  ///< one per layer of a Stack; a single element for a plain tensor
+  HostNumber number{};
+  bool is_number = false;
+  bool stacked = false;
+};
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/runtime/executor/profile_hook.hpp
+
+#ifndef TESSERA_RUNTIME_EXECUTOR_PROFILE_HOOK_HPP
+#define TESSERA_RUNTIME_EXECUTOR_PROFILE_HOOK_HPP
+
+namespace tessera::runtime {
+
+class Executable;
+class ProfiledRange;
+
+/// How a thread runs programs while it has a ts::Profiler. Pointers to functions, so that only translation units with a
+/// profiler compile them.
+struct ProfileHook {
+  // `source`: the line of an expression, whose program has no lines, or of ts::compile.
+  Growable<Leaf> (*run)(Executable&, std::span<const Leaf>, const Source& source);
+  StoragePtr (*run_plain)(Executable&, TensorStorage* const* tensors, const HostNumber* numbers, const Source& source);
+  void (*begin)(ProfiledRange&);
+  void (*end)(ProfiledRange&) noexcept;
+
+  /// This thread's, or null without a profiler.
+  static const ProfileHook*& own() {
+    static thread_local const ProfileHook* hook = nullptr;
+    return hook;
+  }
+};
+
+/// The timers of a thread that run at the same time, innermost first.
+struct OpenTimer {
+  OpenTimer* outer = nullptr;
+  std::int64_t* inner_ns = nullptr;  ///< the time of timers that ran inside of what this one times now
+};
+
+/// What a ts::Profiler times beside the steps of programs.
+enum class ProfiledWork : std::uint8_t { planning, oracle, reshard, to_host, shard };
+
+/// Times what this thread does while the range is alive, if the thread has a profiler.
+class ProfiledRange : public OpenTimer {
+ public:
+  explicit ProfiledRange(ProfiledWork done, Source at = {}) : work(done), source(at), hook_(ProfileHook::own()) {
+    if (hook_ != nullptr) hook_->begin(*this);
+  }
+  /// Of work that reads and writes each element of a tensor once.
+  ProfiledRange(ProfiledWork done, Source at, const TensorStorage& moved) : ProfiledRange(done, at) {
+    if (hook_ != nullptr) bytes = 2 * volume(moved.shape()) * static_cast<std::int64_t>(size_of(moved.dtype()));
+  }
+  ProfiledRange(const ProfiledRange&) = delete;
+  ProfiledRange& operator=(const ProfiledRange&) = delete;
+  ~ProfiledRange() {
+    if (hook_ != nullptr) hook_->end(*this);
+  }
+  bool is_timed() const { return hook_ != nullptr; }
+
+  const ProfiledWork work;
+  const Source source;
+  std::int64_t bytes = 0;       ///< read and written
+  std::int64_t sent_bytes = 0;  ///< by each device
+  std::int64_t begin_ns = 0, own_inner_ns = 0;
+
+ private:
+  const ProfileHook* const hook_;
+};
+
+}  // namespace tessera::runtime
+
+#endif
+
 // ---- tessera/tensor/creation.hpp
 
 #ifndef TESSERA_TENSOR_CREATION_HPP
 #define TESSERA_TENSOR_CREATION_HPP
+
+#if TESSERA_HAS_DEFINITIONS
+#endif
 
 namespace tessera {
 
@@ -24152,6 +24603,7 @@ template <class Range> using host_element = typename HostElement<Range>::type;
 TESSERA_ONCE void copy_from_host(TensorStorage& to, const void* data, const kernels::Strides& strides);
 #if TESSERA_HAS_DEFINITIONS
 TESSERA_ONCE void copy_from_host(TensorStorage& to, const void* data, const kernels::Strides& strides) {
+  const runtime::ProfiledRange range(runtime::ProfiledWork::shard, {}, to);
   const Uncounted uncounted;  // a copy from the host is no communication between devices
   const runtime::ShardRef host{const_cast<void*>(data), {Shape(to.shape().size(), 0), to.shape()}, strides};
   runtime::reshard(to.dtype(), Reduction::sum, shard_refs(to), {&host, 1});
@@ -24189,7 +24641,7 @@ ShardedTensor<T, Rank> shard_values(const T* data, std::size_t count, const Shap
 template <class Range>
 concept HostValues = Element<detail::host_element<Range>>;
 
-/// A sharded tensor of the row-major values of a host array; each shard is copied directly, as in jax.device_put.
+/// A sharded tensor with the row-major values of a host array. Each shard is copied directly, as in jax.device_put.
 ///
 /// A shape in braces, `{rows, 64}`, determines the rank; with a Shape object write the rank: `shard<2>(...)`.
 /// Errors: `host_data` if the number of values is not that of the shape's elements; those of `resolve` for the spec.
@@ -24213,7 +24665,7 @@ auto shard(const Range& values, const Extent (&shape)[Rank], const Mesh& mesh, c
   return shard<static_cast<int>(Rank)>(values, detail::shape_from(shape), mesh, spec, at);
 }
 
-/// `shard` of all values of a host array as a tensor of rank 1.
+/// `shard` of a host array as a tensor of rank 1.
 template <HostValues Range>
 auto shard(const Range& values, const Mesh& mesh, const PartitionSpec& spec = {}, Here at = Here::current()) {
   return shard<1>(values, Shape{static_cast<std::int64_t>(std::size(values))}, mesh, spec, at);
@@ -24336,8 +24788,8 @@ ShardedTensor<T, 1> vector_of(std::string_view op, Extent count, const Mesh& mes
 
 }  // namespace detail
 
-/// `count` points at equal distances from `start` to `end`, both included (torch.linspace, jnp.linspace). One point is
-/// `start`. T is float by default, or double, bf16, f16; points are computed in double and rounded once.
+/// `count` equally spaced points from `start` to `end`, both included (torch.linspace, jnp.linspace); a single point is
+/// `start`. T is float (the default), double, bf16 or f16; points are computed in double and rounded once.
 ///
 ///     const auto grid = ts::linspace(-1, 1, 5, mesh);   // -1, -0.5, 0, 0.5, 1
 template <Element T = float>
@@ -24384,25 +24836,30 @@ ShardedTensor<T, 2> eye(Extent n, const Mesh& mesh, const PartitionSpec& spec = 
 #ifndef TESSERA_NN_ATTENTION_KV_CACHE_HPP
 #define TESSERA_NN_ATTENTION_KV_CACHE_HPP
 
-// Keys and values that attention keeps from token to token.
+// Caches of keys and values, for generation token by token.
 
 namespace tessera::nn {
 
-/// Keys and values of the positions that a layer has seen: [batch, context, heads, width], where heads are those of the
-/// keys. A plain struct; the layers of a Stack have a Stack<KvCache<>>: see nn::cached.
+/// Keys and values of the positions that a layer has seen, each [batch, context, key heads, width]. A plain struct; the
+/// caches of a Stack of layers are a Stack<KvCache<>>, see nn::cached.
 template <Element T = float> struct KvCache {
   ShardedTensor<T, 4> keys, values;
 
   static constexpr std::array field_names{"keys", "values"};
-  /// With those of the positions from `position` on in their places: k, v [batch, time, heads, width]. Inside a traced
+  /// The cache with k and v [batch, time, heads, width] written at the positions from `position` on. In a traced
   /// function.
   constexpr KvCache updated(const auto& k, const auto& v, const auto& position) const {
     return {tessera::detail::settle(dynamic_update_slice<1>(keys, k, position)),
             tessera::detail::settle(dynamic_update_slice<1>(values, v, position))};
   }
+  /// With the given rows of the batch, a vector of indices, in their order. Inside a traced function.
+  constexpr KvCache rows(const auto& indices, Here at = Here::current()) const {
+    return {tessera::detail::settle(index_select<0>(keys, indices, at)),
+            tessera::detail::settle(index_select<0>(values, indices, at))};
+  }
 };
 
-/// An empty cache for `context` positions. Its heads are sharded as column weights shard theirs, its batch as tokens.
+/// An empty cache for `context` positions. Heads are sharded as in column weights, the batch as in tokens.
 template <Element T = float>
 KvCache<T> kv_cache(Extent batch, Extent context, Extent heads, Extent width, const ShardingStrategy& strategy) {
   const auto entry = [](const PartitionSpec& spec, std::size_t d) {
@@ -24417,6 +24874,16 @@ template <Element T = float>
 Stack<KvCache<T>> kv_caches(int layers, Extent batch, Extent context, Extent heads, Extent width,
                             const ShardingStrategy& strategy) {
   return Stack<KvCache<T>>(layers, [&](int) { return kv_cache<T>(batch, context, heads, width, strategy); });
+}
+
+/// Inside a traced function: the caches of the given rows of the batch, a vector of indices, in their order. Where beam
+/// search goes on with the beams `parents`, each of which was a row of the batch, it goes on with their caches:
+///
+///     const auto [logits, next] = model.cached(tokens, ts::nn::reorder_caches(caches, parents), position);
+/// `_reorder_cache` of transformers. Communication: as ts::index_select of a split batch, else none.
+template <class Cache, TensorOperand Indices>
+constexpr auto reorder_caches(const Stack<Cache>& caches, const Indices& indices, Here at = Here::current()) {
+  return map([&](const auto& cache) { return cache.rows(indices, at); }, caches, at);
 }
 
 namespace detail {
@@ -24456,14 +24923,14 @@ constexpr auto cached_attention(const Q& q, const auto& k, const auto& v, const 
 
 }  // namespace detail
 
-/// Inside a traced function: the layers of a Stack with a cache for each, `layer.cached(x, cache, position)` one after
-/// the other; gives (x, the new caches). For Block, GatedBlock, LlamaBlock, and layers of your own with such a
-/// function. x [batch, time, features] are the new tokens, and `position` is that of the first: a Scalar or a number,
-/// so that every step runs the same plan, or an integer tensor of rank 0, such as the index of a loop.
+/// In a traced function: calls `layer.cached(x, cache, position)` of each layer of a Stack with the cache of that
+/// layer, and returns (x, the new caches). For Block, GatedBlock, LlamaBlock, and your own layers with such a function.
+/// x [batch, time, features] are the new tokens, and `position` is that of the first: a Scalar or a number, so that
+/// every step runs the same plan, or an integer tensor of rank 0, such as the index of a loop.
 ///
 ///     const auto [y, next] = ts::nn::cached(blocks, x, caches, position);
-/// A layer that attends to a memory too (DecoderLayer) takes the keys and values of the memory, which keys_and_values
-/// computes once for a sequence, and a mask [batch, keys] if some of the memory is padding:
+/// A layer with cross-attention (DecoderLayer) also takes the keys and values of the memory, which keys_and_values
+/// computes once per sequence, and a mask [batch, keys] if some of the memory is padding:
 ///
 ///     const auto known = ts::nn::keys_and_values(layers, memory);
 ///     const auto [y, next] = ts::nn::cached(layers, x, caches, position, known, memory_mask);
@@ -24496,8 +24963,8 @@ constexpr auto cached(const Stack<Layer>& layers, const X& x, const Stack<Cache>
   return scan(step, x, std::tuple(layers, caches, memory), {}, at);
 }
 
-/// Inside a traced function: the keys and values of memory [batch, keys, features] of each layer of a Stack, which
-/// `layer.keys_and_values(memory)` makes, as a Stack<KvCache>. See nn::cached.
+/// In a traced function: `layer.keys_and_values(memory)` of each layer of a Stack, for a memory [batch, keys,
+/// features], as a Stack<KvCache>. See nn::cached.
 template <class Layer, TensorOperand Memory>
 constexpr auto keys_and_values(const Stack<Layer>& layers, const Memory& memory, Here at = Here::current()) {
   const tessera::detail::LayerCall call(at, memory);
@@ -24553,10 +25020,10 @@ struct Key {
   friend constexpr bool operator==(const Key&, const Key&) = default;
 };
 
-/// An independent key for each n, for instance the number of a layer or of a training step.
+/// A key that depends on `key` and n. Keys for different n, such as the number of a layer or a step, are independent.
 constexpr Key fold_in(Key key, std::uint64_t n) { return Key(kernels::fold_in(key.seed, n)); }
 
-/// N independent keys, which are also independent of those that fold_in gives.
+/// N independent keys, which are also independent of the keys from fold_in.
 template <std::size_t N> constexpr std::array<Key, N> split(Key key) {
   std::array<Key, N> keys;
   // Without this step split(key)[1] would equal fold_in(key, 1).
@@ -25864,8 +26331,8 @@ ShardedTensor<T, Rank> random_tensor(const char* op, Distribution distribution, 
 }  // namespace detail
 
 /// Normal random numbers of float, double, bf16 or f16, as jax.random.normal. An element depends only on the key, the
-/// shape and its index: every mesh and spec gives the same tensor, bit for bit. Those of bf16 and f16 are the numbers
-/// of float, rounded. A shape in braces determines the rank; with a Shape object write `normal<float, 2>(...)`. Errors:
+/// shape and its index, so every mesh and spec gives the same tensor, bit for bit. Numbers of bf16 and f16 are those of
+/// float, rounded. A shape in braces determines the rank; with a Shape object write `normal<float, 2>(...)`. Errors:
 /// `option` for a negative deviation; those of `resolve` for the spec.
 ///
 ///     auto w = ts::normal<float>(ts::Key{1}, {64, 256}, mesh, {ts::none, "model"}, 0, 0.02f);
@@ -25891,8 +26358,8 @@ ShardedTensor<T, 0> normal(Key key, detail::NoExtents, const Mesh& mesh, const P
   return normal<T, 0>(key, Shape{}, mesh, spec, mean, stddev, at);
 }
 
-/// Random numbers uniform in [low, high), as for `normal`.
-/// Errors: `option` unless low < high and both are finite in the element type; those of `resolve` for the spec.
+/// Uniform random numbers in [low, high), otherwise as `normal`. Errors: `option` unless low < high and both are finite
+/// in the element type; those of `resolve` for the spec.
 template <Element T, int Rank>
 ShardedTensor<T, Rank> uniform(Key key, const Shape& shape, const Mesh& mesh, const PartitionSpec& spec = {},
                                computed_t<T> low = 0, computed_t<T> high = 1, Here at = Here::current()) {
@@ -25932,10 +26399,9 @@ ShardedTensor<T, 0> uniform(Key key, detail::NoExtents, const Mesh& mesh, const 
 namespace tessera::nn {
 
 /// x W + b over the last dim of x, which has rank 2 or more: torch.nn.Linear with the weight transposed.
-///
-/// weight [in, out], bias [out]; `Linear<float, false>` has no bias. An x of bf16 or f16 gives a result of its type:
-/// the weight is rounded to it, and the products are summed and the bias added in f32. Communication: with the weight
-/// sharded along `in`, an all_reduce or reduce_scatter of the result. Errors: shape_mismatch.
+/// weight [in, out], bias [out]; `Linear<float, false>` has no bias. If x is bf16 or f16, so is the result: the weight
+/// is rounded to the type of x, and products are summed and the bias added in f32. Communication: with a weight split
+/// along `in`, an all_reduce or reduce_scatter of the result. Errors: shape_mismatch.
 template <Element T = float, bool Bias = true> struct Linear {
   ShardedTensor<T, 2> weight;
   ShardedTensor<T, 1> bias;
@@ -25994,14 +26460,16 @@ namespace tessera::nn {
 
 /// ts::causal_attention as a kernel of Attention.
 struct CausalAttention {
-  constexpr auto operator()(const auto& q, const auto& k, const auto& v) const { return causal_attention(q, k, v); }
+  constexpr auto operator()(const auto& q, const auto& k, const auto& v, const auto&... dropout) const {
+    return causal_attention(q, k, v, dropout...);
+  }
   constexpr auto cached(const auto& q, const auto& k, const auto& v, const auto& cache, const auto& position) const {
     return detail::cached_attention<false>(q, k, v, cache, position);
   }
 };
 
-/// Multi-head self-attention: x [batch, time, features] to a result of the same shape. Causal; another `Kernel`, a type
-/// without members, computes attention in another way, such as a window of keys or context parallelism:
+/// Multi-head self-attention of x [batch, time, features], with a result of the same shape. It is causal; another
+/// `Kernel`, a type without members, computes another attention, such as a window of keys or context parallelism:
 ///
 ///     struct Ring {
 ///       constexpr auto operator()(const auto& q, const auto& k, const auto& v) const {
@@ -26009,24 +26477,30 @@ struct CausalAttention {
 ///       }
 ///     };
 ///     ts::nn::Attention<float, true, Ring> attention;
-///
-/// `attention.cached(x, cache, position)` attends from the positions from `position` on, and gives (result, new cache):
-/// it writes keys and values of x into a KvCache and attends to all before them there, so that the results are those of
-/// `attention` of all positions at once. The position is a Scalar, so that every step runs the same plan, or an integer
-/// tensor of rank 0, such as the index of a ts::fori_loop; then keys and values are copied once more. Positions behind
-/// the context of the cache overwrite its last ones. A kernel of your own needs a `cached` for it, for example of 256
-/// keys:
+/// `attention.cached(x, cache, position)` is for generation: x are the new tokens, of which the first has the given
+/// position. It returns (result, new cache): it writes keys and values of x into a KvCache and attends to all positions
+/// up to each token, so results are those of `attention` of all positions at once. The position is a Scalar, so that
+/// every step runs the same plan, or an integer tensor of rank 0, such as the index of a ts::fori_loop; then keys and
+/// values are copied once more. Positions beyond the context of the cache overwrite its last ones. For `cached`, your
+/// own kernel needs a function such as this one, with a window of 256 keys:
 ///
 ///     constexpr auto cached(const auto& q, const auto& k, const auto& v, const auto& cache, const auto& at) const {
 ///       const auto next = cache.updated(k, v, at);
 ///       return std::tuple(ts::band_attention(q, next.keys, next.values, 255, 0, at), next);
 ///     }
 ///
-/// `Projection` is the type of both linear layers: LoraLinear, or one of your own, which is called with a tensor.
+/// In training, `attention(x, layer_dropout(rate, key))` drops attention probabilities. A kernel of your own then takes
+/// a ts::attention_dropout as its fourth argument, or is called with `layer_dropout(rate, key, 0)`; otherwise the error
+/// is `unsupported`:
 ///
-/// One weight computes queries, keys and values. Its columns are ordered (head, q/k/v, width), so that a mesh axis that
-/// shards the columns shards heads. Communication: with sharded heads, an all_reduce of the result; with split times
-/// the keys and values are gathered. Errors: shape_mismatch unless the number of heads divides the features. Source:
+///     constexpr auto operator()(const auto& q, const auto& k, const auto& v, const auto&... dropout) const {
+///       return ts::attention(q, k, v, dropout...);
+///     }
+///
+/// `Projection` is the type of both linear layers, such as LoraLinear or your own, which is called with a tensor.
+/// One weight computes queries, keys and values. Its columns are ordered (head, q/k/v, width), so a mesh axis that
+/// splits the columns splits heads. Communication: with split heads, an all_reduce of the result; with a split time
+/// dim, keys and values are gathered. Errors: shape_mismatch unless the number of heads divides the features. Source:
 /// Vaswani et al., 1706.03762.
 template <Element T = float, bool Bias = true, class Kernel = CausalAttention, class Projection = Linear<T, Bias>>
 struct Attention {
@@ -26040,6 +26514,26 @@ struct Attention {
     const auto all = split(x);
     const auto q = part<0>(all), k = part<1>(all), v = part<2>(all);
     return merged(Kernel{}(q, k, v));
+  }
+  template <class Rate, class Key>
+  constexpr auto operator()(const auto& x, const LayerDropout<Rate, Key>& drop, Here at = Here::current()) const {
+    const tessera::detail::LayerCall call(at, x);
+    const auto all = split(x);
+    const auto q = part<0>(all), k = part<1>(all), v = part<2>(all);
+    const auto dropped = [&] {
+      const auto weights = detail::of_weights(drop);
+      if constexpr (requires { Kernel{}(q, k, v, weights); }) {
+        return merged(Kernel{}(q, k, v, weights));
+      } else {
+        tessera::detail::trace_in(x).refuse(
+            errc::unsupported,
+            "[attention] dropout of weights: this kernel of nn::Attention has no operator()(q, k, v, dropout), which "
+            "takes a ts::attention_dropout; nn::layer_dropout(rate, key, 0) drops no weights");
+        return merged(Kernel{}(q, k, v));
+      }
+    };
+    return detail::kept_or_dropped(
+        drop, [&] { return merged(Kernel{}(q, k, v)); }, dropped);
   }
   template <class X, class Cache, class Position>
   constexpr auto cached(const X& x, const Cache& cache, const Position& position, Here at = Here::current()) const {
@@ -26086,80 +26580,6 @@ Attention<T, Bias, Kernel> attention(Key key, Extent features, Dim heads, const 
 
 #endif
 
-// ---- tessera/nn/dropout.hpp
-
-#ifndef TESSERA_NN_DROPOUT_HPP
-#define TESSERA_NN_DROPOUT_HPP
-
-namespace tessera::nn {
-
-/// torch.nn.Dropout: in training `drop(x, key)`, which sets each element of x to 0 with probability `rate` and divides
-/// the others by 1 - rate; in evaluation `drop(x)`, which is x. At a rate of 0 it is x in training as well, at 1 zeros
-/// with gradients of zeros. One key gives the same elements in every call, so that a step gives each call a key of its
-/// own (ts::split, ts::fold_in), or each layer a `Stream`. Errors: `option` for a rate outside of [0, 1]. No
-/// communication.
-///
-///     struct Mlp {
-///       ts::nn::Linear<> up, down;
-///       ts::nn::Dropout<> drop{0.1};
-///       constexpr auto operator()(const auto& x, const auto&... key) const {   // model(x, key), model(x)
-///         return down(drop(ts::relu(up(x)), key...));
-///       }
-///     };
-template <std::uint32_t Stream = 0> struct Dropout {
-  Scalar rate = 0.5;
-
-  static constexpr std::array field_names{"rate"};
-  template <class X> constexpr X operator()(const X& x) const { return x; }
-  template <class X, class Key> constexpr auto operator()(const X& x, const Key& key, Here at = Here::current()) const {
-    return dropout<Stream>(x, rate, key, at);
-  }
-};
-
-/// Dropout inside of a layer, an argument of its call in training: see layer_dropout.
-template <class Rate, class Key> struct LayerDropout {
-  Rate rate;
-  Key key;
-
-  static constexpr std::array field_names{"rate", "key"};
-  template <std::uint32_t Stream> constexpr auto drop(const auto& x) const { return dropout<Stream>(x, rate, key); }
-};
-
-namespace detail {
-
-/// A number as a Scalar, so that it can be in a struct that a Stack is called with.
-template <class T> constexpr auto as_field(const T& x) {
-  if constexpr (std::is_arithmetic_v<T>)
-    return Scalar(x);
-  else
-    return tessera::detail::settle(x);
-}
-
-/// The streams of the dropouts in a layer of a transformer, which all have one key.
-inline constexpr std::uint32_t dropout_of_attention = 0x54524e53, dropout_of_cross = dropout_of_attention + 1,
-                               dropout_of_hidden = dropout_of_attention + 2, dropout_of_mlp = dropout_of_attention + 3,
-                               dropout_of_weights = dropout_of_attention + 4;
-
-}  // namespace detail
-
-/// Dropout inside of a layer, for training: an argument of the call of a recurrent layer, a Block, an EncoderLayer, a
-/// DecoderLayer, or a Stack of such layers. Without it the layer drops nothing, as in evaluation. The rate is a number
-/// or a Scalar, the key as that of ts::dropout: of a Scalar, which a ts::Key becomes in a traced function, each layer
-/// of a Stack drops other elements; of a tensor, such as ts::fold_in(key, i) of the index of a loop, all layers drop
-/// the same.
-///
-///     layers(x, mask, ts::nn::layer_dropout(0.1, key))   // training
-///     layers(x, mask)                                    // evaluation
-template <NumberOperand Rate, class Key> constexpr auto layer_dropout(const Rate& rate, const Key& key) {
-  using OfRate = decltype(detail::as_field(rate));
-  using OfKey = decltype(detail::as_field(key));
-  return LayerDropout<OfRate, OfKey>{detail::as_field(rate), detail::as_field(key)};
-}
-
-}  // namespace tessera::nn
-
-#endif
-
 // ---- tessera/nn/attention/multi_head_attention.hpp
 
 #ifndef TESSERA_NN_ATTENTION_MULTI_HEAD_ATTENTION_HPP
@@ -26167,8 +26587,8 @@ template <NumberOperand Rate, class Key> constexpr auto layer_dropout(const Rate
 
 namespace tessera::nn {
 
-/// Multi-head attention, as torch.nn.MultiheadAttention with batch_first: x [batch, time, features] to a result of the
-/// same shape.
+/// Multi-head attention of x [batch, time, features], with a result of the same shape, as torch.nn.MultiheadAttention
+/// with batch_first.
 ///
 ///     attention(x)                        // to all positions of x
 ///     attention.causal(x)                 // to those up to its own
@@ -26177,17 +26597,15 @@ namespace tessera::nn {
 ///     attention.masked(x, memory, mask)   // to the keys where mask [batch, keys] is true; 0 if there is none
 ///     attention.biased(x, memory, bias)   // with a bias or mask [batch, heads, time, keys] or less, see ts::attention
 ///     attention.cached(x, cache, position)   // causal, with a cache of the positions before, as that of nn::Attention
+/// Instead of the memory you can pass its keys and values, `attention.keys_and_values(memory)`, a KvCache that is
+/// computed once for all tokens that attend to the memory. `Projection` is the type of the linear layers, such as
+/// LoraLinear or your own.
 ///
-/// In place of the memory its keys and values can be given, `attention.keys_and_values(memory)`, a KvCache that is
-/// computed once for all tokens that attend to the memory. `Projection` is the type of the linear layers: LoraLinear,
-/// or one of your own.
-///
-/// In training each of these but those with a cache takes an nn::layer_dropout as its last argument, which drops
-/// probabilities, as `dropout` of PyTorch: `attention.causal(x, ts::nn::layer_dropout(0.1, key))`. The probabilities
-/// are then in memory, see ts::attention_dropout.
-///
+/// In training, each of these functions except `cached` takes an nn::layer_dropout as its last argument, which drops
+/// attention probabilities, as `dropout` of PyTorch: `attention.causal(x, ts::nn::layer_dropout(0.1, key))`. The
+/// probabilities are then stored, see ts::attention_dropout.
 /// PyTorch's parameters: the rows of `in_proj_weight` are the transposes of the weights of query, key and value, in
-/// this order. Communication: with the columns of these sharded, heads are sharded, and the result is an all_reduce.
+/// this order. Communication: with split columns of these weights, heads are split, and the result is all-reduced.
 /// Errors: shape_mismatch unless the number of heads divides the features. Source: Vaswani et al., 1706.03762.
 template <Element T = float, bool Bias = true, class Projection = Linear<T, Bias>> struct MultiHeadAttention {
   Projection query, key, value;  ///< [features, heads * width]
@@ -26229,38 +26647,57 @@ template <Element T = float, bool Bias = true, class Projection = Linear<T, Bias
     const tessera::detail::LayerCall call(at, x);
     return merged(tessera::attention(split(query(x)), split(key(memory)), split(value(memory)), bias));
   }
-  template <class Rate, class Key>
-  constexpr auto operator()(const auto& x, const LayerDropout<Rate, Key>& drop, Here at = Here::current()) const {
+  template <class Rate, class Key, std::uint32_t S>
+  constexpr auto operator()(const auto& x, const LayerDropout<Rate, Key, S>& drop, Here at = Here::current()) const {
     return (*this)(x, x, drop, at);
   }
-  template <class Rate, class Key>
-  constexpr auto operator()(const auto& x, const auto& memory, const LayerDropout<Rate, Key>& drop,
+  template <class Rate, class Key, std::uint32_t S>
+  constexpr auto operator()(const auto& x, const auto& memory, const LayerDropout<Rate, Key, S>& drop,
                             Here at = Here::current()) const {
     const tessera::detail::LayerCall call(at, x);
-    return merged(tessera::attention(split(query(x)), split(key(memory)), split(value(memory)), of_weights(drop)));
+    return detail::kept_or_dropped(
+        drop, [&] { return (*this)(x, memory, at); },
+        [&] {
+          return merged(
+              tessera::attention(split(query(x)), split(key(memory)), split(value(memory)), detail::of_weights(drop)));
+        });
   }
-  template <class Rate, class Key>
-  constexpr auto causal(const auto& x, const LayerDropout<Rate, Key>& drop, Here at = Here::current()) const {
+  template <class Rate, class Key, std::uint32_t S>
+  constexpr auto causal(const auto& x, const LayerDropout<Rate, Key, S>& drop, Here at = Here::current()) const {
     const tessera::detail::LayerCall call(at, x);
-    return merged(causal_attention(split(query(x)), split(key(x)), split(value(x)), of_weights(drop)));
+    return detail::kept_or_dropped(
+        drop, [&] { return causal(x, at); },
+        [&] {
+          return merged(causal_attention(split(query(x)), split(key(x)), split(value(x)), detail::of_weights(drop)));
+        });
   }
-  template <class Rate, class Key>
-  constexpr auto causal(const auto& x, const auto& mask, const LayerDropout<Rate, Key>& drop,
+  template <class Rate, class Key, std::uint32_t S>
+  constexpr auto causal(const auto& x, const auto& mask, const LayerDropout<Rate, Key, S>& drop,
                         Here at = Here::current()) const {
     const tessera::detail::LayerCall call(at, x);
-    return merged(causal_attention(split(query(x)), split(key(x)), split(value(x)), of_weights(drop), of_keys(mask)));
+    return detail::kept_or_dropped(
+        drop, [&] { return causal(x, mask, at); },
+        [&] {
+          return merged(causal_attention(split(query(x)), split(key(x)), split(value(x)), detail::of_weights(drop),
+                                         of_keys(mask)));
+        });
   }
-  template <class Rate, class Key>
-  constexpr auto masked(const auto& x, const auto& memory, const auto& mask, const LayerDropout<Rate, Key>& drop,
+  template <class Rate, class Key, std::uint32_t S>
+  constexpr auto masked(const auto& x, const auto& memory, const auto& mask, const LayerDropout<Rate, Key, S>& drop,
                         Here at = Here::current()) const {
-    return biased(x, memory, of_keys(mask), drop, at);
+    return detail::kept_or_dropped(
+        drop, [&] { return masked(x, memory, mask, at); }, [&] { return biased(x, memory, of_keys(mask), drop, at); });
   }
-  template <class Rate, class Key>
-  constexpr auto biased(const auto& x, const auto& memory, const auto& bias, const LayerDropout<Rate, Key>& drop,
+  template <class Rate, class Key, std::uint32_t S>
+  constexpr auto biased(const auto& x, const auto& memory, const auto& bias, const LayerDropout<Rate, Key, S>& drop,
                         Here at = Here::current()) const {
     const tessera::detail::LayerCall call(at, x);
-    return merged(
-        tessera::attention(split(query(x)), split(key(memory)), split(value(memory)), of_weights(drop), bias));
+    return detail::kept_or_dropped(
+        drop, [&] { return biased(x, memory, bias, at); },
+        [&] {
+          return merged(tessera::attention(split(query(x)), split(key(memory)), split(value(memory)),
+                                           detail::of_weights(drop), bias));
+        });
   }
   template <class X, class Cache, class Position>
   constexpr auto cached(const X& x, const Cache& cache, const Position& position, Here at = Here::current()) const {
@@ -26278,9 +26715,6 @@ template <Element T = float, bool Bias = true, class Projection = Linear<T, Bias
   constexpr auto merged(const auto& x) const { return out(rearrange<"b t h e -> b t (h e)">(x)); }
 
  private:
-  static constexpr auto of_weights(const auto& drop) {
-    return attention_dropout<detail::dropout_of_weights>(drop.rate, drop.key);
-  }
   /// A mask [batch, keys] for all heads and queries.
   static constexpr auto of_keys(const auto& mask) { return unsqueeze<1>(unsqueeze<1>(mask)); }
 };
@@ -26329,16 +26763,16 @@ MultiHeadAttention<T, Bias> multi_head_attention(Key key, Extent features, Dim h
 
 namespace tessera::nn {
 
-/// The bias of T5's attention: a learned number for each head and each bucket of distances between a query and a key.
+/// The attention bias of T5: a learned number for each head and each bucket of distances between a query and a key.
 /// `bias(x, memory)` of queries x [batch, time, ...] and keys [batch, keys, ...] is [heads, time, keys], for
 /// ts::attention with a bias:
 ///
 ///     ts::attention(q, k, v, bias(x, x), 1.0)
-/// Half of the buckets are for keys behind the query, unless `Bidirectional` is false, as in a decoder: then such keys
-/// have the bucket of distance 0. Of the others, half are for the distances 0, 1, 2, ...; each of the rest is for as
-/// many times larger distances as the one before, the last one for all from `distance` on. Memory: [time, keys, heads],
-/// the same for the whole batch. Inside a traced function. Communication: none for replicated tables and tables split
-/// by head. Source: Raffel et al., 1910.10683, as T5Attention of Hugging Face.
+/// Half of the buckets are for keys after the query, unless `Bidirectional` is false, as in a decoder: then these keys
+/// have the bucket of distance 0. Half of the other buckets are for the distances 0, 1, 2, ...; the rest are spaced
+/// logarithmically, the last one for all distances from `distance` on. Memory: [time, keys, heads], shared by the
+/// batch. In a traced function. Communication: none for replicated tables and tables split by head. Source: Raffel et
+/// al., 1910.10683, as T5Attention of Hugging Face.
 template <Element T = float, bool Bidirectional = true> struct RelativePositionBias {
   ShardedTensor<T, 2> table;  ///< [buckets, heads]
   Scalar distance = 128;
@@ -26364,8 +26798,8 @@ template <Element T = float, bool Bidirectional = true> struct RelativePositionB
   }
 };
 
-/// With a normal table. Errors: option unless the buckets are a multiple of 4, and the distance is above a fourth of
-/// them; of a decoder's a multiple of 2, and a half.
+/// A RelativePositionBias with a normal table. Errors: option unless the number of buckets is a multiple of 4 and the
+/// distance is above a fourth of it; for a decoder, a multiple of 2 and above half of it.
 template <Element T = float, bool Bidirectional = true>
 RelativePositionBias<T, Bidirectional> relative_position_bias(Key key, Extent heads, const ShardingStrategy& strategy,
                                                               Extent buckets = 32, double distance = 128,
@@ -26977,8 +27411,9 @@ constexpr auto renorm(const X& x, const P& p, const Most& most, Here at = Here::
   const detail::FunctionCall named("renorm", x);
   static_assert(X::rank >= 2, "tessera: renorm takes a tensor with two dims or more");
   const auto size = detail::norm_of_others<detail::checked_dim<D, X::rank>()>(x, p, at);
-  const auto scale = select(call<GreaterTag>(Source::from(at), size, most),
-                            call<DivTag>(Source::from(at), full_like(size, most, at), size + 1e-7), 1.0, at);
+  const auto scale = select(
+      call<GreaterTag>(Source::from(at), size, most),
+      call<DivTag>(Source::from(at), full_like(size, most, at), call<AddTag>(Source::from(at), size, 1e-7)), 1.0, at);
   return call<MulTag>(Source::from(at), x, scale);
 }
 
@@ -27007,7 +27442,8 @@ template <int D> struct Cross {
   template <class A, class B> constexpr auto operator()(Here at, const A& a, const B& b) const {
     const FunctionCall named("cross", a, b);
     const auto of = [&](const auto& x, int i) { return slice<D>(x, i, 1, at); };
-    const auto component = [&](int i, int j) { return of(a, i) * of(b, j) - of(a, j) * of(b, i); };
+    const auto product = [&](int i, int j) { return call<MulTag>(Source::from(at), of(a, i), of(b, j)); };
+    const auto component = [&](int i, int j) { return call<SubTag>(Source::from(at), product(i, j), product(j, i)); };
     const auto made = concat<D>(component(1, 2), component(2, 0), component(0, 1), at);
     // Of one shape: a dim of more than 3 is an error.
     return std::get<0>(shard_as(made, std::get<0>(shard_as(a, b, at)), at));
@@ -27171,8 +27607,8 @@ namespace tessera::nn {
 /// y[..., o] = sum over i and j of x1[..., i] weight[o, i, j] x2[..., j] + bias[o], of x1 [..., in1] and x2 [..., in2]
 /// with equal leading dims (torch.nn.Bilinear).
 ///
-/// weight [out, in1, in2], bias [out]; `Bilinear<float, false>` has no bias. An x1 and x2 of bf16 or f16 give a result
-/// of their type, as in Linear. Errors: shape_mismatch. Communication: as matmul; an all_reduce with the weight sharded
+/// weight [out, in1, in2], bias [out]; `Bilinear<float, false>` has no bias. For x1 and x2 of bf16 or f16 the result
+/// has their type, as in Linear. Errors: shape_mismatch. Communication: as matmul; an all_reduce if the weight is split
 /// along `in1` or `in2`.
 template <Element T = float, bool Bias = true> struct Bilinear {
   ShardedTensor<T, 3> weight;
@@ -27227,9 +27663,9 @@ Bilinear<T, Bias> bilinear(Key key, Extent in1, Extent in2, Extent out, const Me
 
 namespace tessera::nn {
 
-/// down(gelu(up(x))), or with another activation (nn/activation.hpp). In training `mlp(x, layer_dropout(rate, key))`
-/// drops hidden features, as torch.nn.TransformerEncoderLayer does. `Projection` is the type of both linear layers:
-/// LoraLinear, or one of your own. Communication: with the hidden features sharded, an all_reduce of the result.
+/// down(gelu(up(x))), or with another activation (nn/activation.hpp). In training, `mlp(x, layer_dropout(rate, key))`
+/// drops hidden features, as torch.nn.TransformerEncoderLayer does. `Projection` is the type of both linear layers,
+/// such as LoraLinear or your own. Communication: with split hidden features, an all_reduce of the result.
 template <Element T = float, bool Bias = true, class Activation = Gelu, class Projection = Linear<T, Bias>> struct Mlp {
   Projection up;    ///< [features, hidden]
   Projection down;  ///< [hidden, features]
@@ -27261,7 +27697,7 @@ template <Element T = float, class Projection = Linear<T, false>> struct GatedMl
   }
 };
 
-/// The name of the same layer in the literature: silu is also called swish.
+/// The usual name of GatedMlp in the literature; silu is also called swish.
 template <Element T = float, class Projection = Linear<T, false>> using SwiGlu = GatedMlp<T, Projection>;
 
 /// An MLP for a model of `depth` layers, with initialized parameters.
@@ -27361,9 +27797,10 @@ namespace tessera::nn {
 /// A pre-norm transformer layer: x + attention(norm(x)), then x + mlp(norm(x)).
 ///
 ///     block(x)
-///     block(x, layer_dropout(rate, key))    // in training: dropout of what is added to x, as resid_pdrop of GPT-2
+///     block(x, layer_dropout(rate, key))    // in training: dropout of what is added to x, as resid_pdrop of GPT-2,
+///                                           // and of the weights of attention, as attn_pdrop
 ///     block.cached(x, cache, position)      // positions from `position` on; gives (result, new cache), see Attention
-/// A Stack of blocks takes the same arguments; with a cache for each block, `nn::cached(blocks, x, caches, position)`.
+/// A Stack of blocks takes the same arguments; with caches, call `nn::cached(blocks, x, caches, position)`.
 template <class Norm, class Attention, class Mlp> struct PreNormBlock {
   Norm attention_norm;
   Attention attention;
@@ -27379,7 +27816,7 @@ template <class Norm, class Attention, class Mlp> struct PreNormBlock {
   template <class Rate, class Key>
   constexpr auto operator()(const auto& x, const LayerDropout<Rate, Key>& dropout, Here at = Here::current()) const {
     const tessera::detail::LayerCall call(at, x);
-    const auto middle = x + dropout.template drop<detail::dropout_of_attention>(attention(attention_norm(x)));
+    const auto middle = x + dropout.template drop<detail::dropout_of_attention>(attention(attention_norm(x), dropout));
     return middle + dropout.template drop<detail::dropout_of_mlp>(mlp(mlp_norm(middle)));
   }
   template <class X, class Cache, class Position>
@@ -27391,7 +27828,7 @@ template <class Norm, class Attention, class Mlp> struct PreNormBlock {
   }
 };
 
-/// Block is the layer of GPT-2, with a kernel of Attention; GatedBlock that of LLaMA without rotary position
+/// Block is the layer of GPT-2, with a kernel of Attention. GatedBlock is the layer of LLaMA without rotary position
 /// embeddings. `Projection` is the type of their linear layers: `Block<float, CausalAttention, LoraLinear<>>`.
 template <Element T = float, class Kernel = CausalAttention, class Projection = Linear<T>>
 using Block = PreNormBlock<LayerNorm<T>, Attention<T, true, Kernel, Projection>, Mlp<T, true, Gelu, Projection>>;
@@ -29536,7 +29973,7 @@ struct BuildInfo {
     return widest(level) < widest(processor);
   }
   /// One line, such as "compiled for sse2; this processor has avx512: -march=native makes fused operations up to four
-  /// times as fast". docs/performance.md has the factors.
+  /// times as fast". docs/tuning.md has the factors.
   std::string text() const {
     std::string made = concat_text("compiled for ", instructions);
     if (!is_optimised) made += ", without optimisation";
@@ -29921,6 +30358,28 @@ inline std::string memory_text(const PlanMemory& memory) {
                      " results, ", bytes_text(memory.scratch), " scratch; ", bytes_text(memory.peak), " at most\n");
 }
 
+/// "fused add+relu", "matmul+add": the operations of a unit.
+inline std::string unit_text(const GraphView& graph, const UnitsView& units, int u) {
+  const Unit& unit = units[u];
+  if (unit.kind == UnitKind::fused) {
+    std::string ops;
+    for (int m = 0; m < unit.member_count; ++m) {
+      const std::string_view name = row_of(graph[units.members[unit.first_member + m]]).name;
+      ops += concat_text(ops.empty() ? "" : "+", name);
+    }
+    return concat_text("fused ", ops);
+  }
+  const char* of = "";
+  if (unit.kind == UnitKind::contraction) {
+    const auto precision = static_cast<Precision>(graph[unit.space].index());
+    of = precision == Precision::bf16_x6   ? " bf16_x6"
+         : precision == Precision::bf16_x3 ? " bf16_x3"
+         : precision == Precision::bf16    ? " bf16"
+                                           : "";
+  }
+  return concat_text(row_of(graph[unit.rule_node()]).name, of, unit.addend >= 0 ? "+add" : "");
+}
+
 /// A plan as text: see explain().
 class PlanText {
  public:
@@ -29949,28 +30408,6 @@ class PlanText {
     std::string text;
     for (std::int32_t v : values) text += concat_text(text.empty() ? "" : " ", v < 0 ? "-" : concat_text("%", v));
     return text;
-  }
-
-  std::string unit_text(int g, int u) const {
-    const GraphView graph = program_.graphs[g];
-    const Unit& unit = units_[g][u];
-    if (unit.kind == UnitKind::fused) {
-      std::string ops;
-      for (int m = 0; m < unit.member_count; ++m) {
-        const std::string_view name = row_of(graph[units_[g].members[unit.first_member + m]]).name;
-        ops += concat_text(ops.empty() ? "" : "+", name);
-      }
-      return concat_text("fused ", ops);
-    }
-    const char* of = "";
-    if (unit.kind == UnitKind::contraction) {
-      const auto precision = static_cast<Precision>(graph[unit.space].index());
-      of = precision == Precision::bf16_x6   ? " bf16_x6"
-           : precision == Precision::bf16_x3 ? " bf16_x3"
-           : precision == Precision::bf16    ? " bf16"
-                                             : "";
-    }
-    return concat_text(row_of(graph[unit.rule_node()]).name, of, unit.addend >= 0 ? "+add" : "");
   }
 
   /// The index of the first result of a graph that is this value, -1: none.
@@ -30071,8 +30508,9 @@ class PlanText {
         add_graph(step.body, depth + 1);
         continue;
       }
-      out_ += concat_text(indent, results, " = ", unit_text(g, step.unit), " ", list_text(step.inputs), "  ",
-                          grouped(step.flops), " flops, ", bytes_text(step.bytes), line_text(step.source), "\n");
+      out_ += concat_text(indent, results, " = ", unit_text(program_.graphs[g], units_[g], step.unit), " ",
+                          list_text(step.inputs), "  ", grouped(step.flops), " flops, ", bytes_text(step.bytes),
+                          line_text(step.source), "\n");
       add_memory(graph, s, indent);
       for (const CollectiveInfo& c : step.collectives) add_collective(c, indent + "  ");
     }
@@ -31297,125 +31735,6 @@ constexpr Units group_units(const GraphView& graph) { return write_units(graph, 
 }  // namespace tessera
 
 TESSERA_PLANNING_END
-
-#endif
-
-// ---- tessera/graph/fuse/fused.hpp
-
-#ifndef TESSERA_GRAPH_FUSE_FUSED_HPP
-#define TESSERA_GRAPH_FUSE_FUSED_HPP
-
-namespace tessera {
-
-/// How often a value of a fused kernel is computed.
-enum class Level : std::uint8_t {
-  uniform,  ///< once per call
-  row,      ///< once per row
-  element,  ///< once per element
-};
-
-/// What one instruction of a fused kernel does.
-enum class InstrKind : std::uint8_t {
-  load,     ///< reads input `a`: per element, or per row when the input has no extent along the row
-  uniform,  ///< reads argument `a` of the call, a host scalar; of an i64 the bits
-  index,    ///< global index along dim `a` of the iteration space: the row dim at element level, otherwise an outer dim
-  compute,  ///< applies the elementwise `op` to instructions a, b, c
-  reduce,   ///< combines instruction `a` along the row by `reduction`, in pass `phase - 1`; its level is row
-};
-
-/// One instruction. Operands are earlier instructions.
-struct Instr {
-  InstrKind kind = InstrKind::uniform;
-  Op op = Op::constant;
-  DType dtype = DType::f32;
-  Level level = Level::uniform;
-  std::uint8_t phase = 0;  ///< number of passes over the row that must be complete before the value exists
-  std::uint8_t a = 0, b = 0, c = 0;
-  Reduction reduction = Reduction::sum;
-  friend constexpr bool operator==(const Instr&, const Instr&) = default;
-};
-
-/// How one output of a fused kernel is written.
-enum class StoreKind : std::uint8_t {
-  element,  ///< every element, in the pass of its phase
-  row,      ///< one value per row (of an instruction at row or uniform level), at the beginning of its phase
-  /// Combined by `reduction` into the output, whose stride along reduced dims is 0. A value at row or uniform level is
-  /// combined once per row, unless `along_row` is set.
-  accumulate,
-};
-
-struct Store {
-  StoreKind kind = StoreKind::element;
-  Reduction reduction = Reduction::sum;  ///< of `accumulate`
-  bool along_row = false;                ///< of `accumulate`: the row dim is one of the reduced dims
-  std::uint8_t instr = 0;                ///< the instruction whose value is stored
-  DType dtype = DType::f32;
-  friend constexpr bool operator==(const Store&, const Store&) = default;
-};
-
-/// One fused kernel: straight-line code that runs for every element of an iteration space [outer dims..., row dim]. It
-/// passes over each row `phases` times: reductions along the row in pass p are available, at row level, from pass p + 1
-/// on. Values at element level are recomputed in every pass that needs them. Stores at element level happen in the pass
-/// of their phase (phase < phases); a row value of phase `phases` exists after the last pass.
-struct Fused {
-  static constexpr int max_instrs = 96, max_inputs = 24, max_outputs = 24, max_phases = 6;
-  Instr instrs[max_instrs]{};
-  Store stores[max_outputs]{};
-  DType inputs[max_inputs]{};       ///< element types of the inputs
-  bool input_in_row[max_inputs]{};  ///< false: static extent 1 along the row dim, so it is loaded once per row
-  std::uint8_t instr_count = 0, store_count = 0, input_count = 0, uniform_count = 0;
-  std::uint8_t phases = 1;
-
-  friend constexpr bool operator==(const Fused& x, const Fused& y) {
-    if (x.instr_count != y.instr_count || x.store_count != y.store_count || x.input_count != y.input_count ||
-        x.uniform_count != y.uniform_count || x.phases != y.phases)
-      return false;
-    for (int i = 0; i < x.instr_count; ++i)
-      if (!(x.instrs[i] == y.instrs[i])) return false;
-    for (int i = 0; i < x.store_count; ++i)
-      if (!(x.stores[i] == y.stores[i])) return false;
-    for (int i = 0; i < x.input_count; ++i)
-      if (x.inputs[i] != y.inputs[i] || x.input_in_row[i] != y.input_in_row[i]) return false;
-    return true;
-  }
-};
-
-/// How a fused kernel walks over one operand, in elements; 0 repeats. Without initialisers: a call has room for more
-/// operands than it uses.
-struct FusedStrides {
-  std::int64_t outer_stride[7];  ///< along each outer dim
-  std::int64_t row_stride;       ///< along the row dim: 0, 1 or any other
-};
-
-/// One operand of a fused kernel on one shard, which it reads or writes.
-struct FusedView : FusedStrides {
-  void* data;
-};
-
-/// One call of a fused kernel on a part of one shard: rows [row_begin, row_end) of the outer dims in row-major order,
-/// and elements [inner_begin, inner_end) of each row. Kernels with more than one phase take whole rows.
-struct FusedCall {
-  int outer_rank = 0;
-  std::int64_t outer_extent[7]{};
-  /// global index of the shard's first element along each dim of the iteration space, the row dim last
-  std::int64_t global_offset[8]{};
-  std::int64_t row_begin = 0, row_end = 0, inner_begin = 0, inner_end = 0;
-  const FusedView* inputs = nullptr;
-  const FusedView* outputs = nullptr;  ///< accumulations are added to what the outputs hold
-  const double* uniforms = nullptr;
-  /// Runs passes [phase_begin, phase_end). If `row_values` is not null, results of reduce instructions of passes before
-  /// phase_begin are read from it, and those of the passes that run are written to it: one slot for each reduce
-  /// instruction, indexed [reduce][row] with rows counted as in row_begin, each a double, or for integers and bools the
-  /// bits of an i64. Between passes, reductions along a sharded row are completed across shards in this way.
-  int phase_begin = 0, phase_end = 1;
-  double* row_values = nullptr;
-  std::int64_t row_values_stride = 0;  ///< between the slots of two reduce instructions
-  bool past_caches = false;  ///< store past the caches: results are not read soon, and don't overlap the inputs
-};
-
-using FusedKernel = void (*)(const FusedCall&);
-
-}  // namespace tessera
 
 #endif
 
@@ -33203,51 +33522,6 @@ TESSERA_KERNEL_CODE_END
 
 #endif
 
-// ---- tessera/runtime/executor/compiled_program.hpp
-
-#ifndef TESSERA_RUNTIME_EXECUTOR_COMPILED_PROGRAM_HPP
-#define TESSERA_RUNTIME_EXECUTOR_COMPILED_PROGRAM_HPP
-
-namespace tessera {
-
-namespace runtime {
-class PreparedGraph;
-class PreparedStep;
-struct StepContext;
-
-/// Prepares the step of a unit. `graphs` are all graphs of the program: a repeat runs one as its body.
-using StepFactory = std::unique_ptr<PreparedStep> (*)(const StepContext&,
-                                                      const Growable<std::unique_ptr<PreparedGraph>>& graphs);
-
-/// The code that a program needs to run: a factory for each UnitKind, and the reduction of partial values.
-struct StepCode {
-  std::array<StepFactory, unit_kinds> factories{};
-  kernels::ReduceFunction reduce = nullptr;
-};
-}  // namespace runtime
-
-/// The result of tracing a program at compile time. `steps` has factories only for the kinds of step that the program
-/// uses, so that the code of no other kind is instantiated.
-struct CompiledProgram {
-  ProgramView program;
-  const UnitsView* units = nullptr;  ///< by graph
-  const Fused* kernels = nullptr;
-  const FusedKernel* code = nullptr;
-  const runtime::StepCode* steps = nullptr;  ///< instantiated for the program's element types
-};
-
-/// One leaf of a program's arguments or results: a tensor, the tensors of all layers of a Stack, or a host scalar.
-struct Leaf {
-  Growable<StoragePtr> layers;  ///< one per layer of a Stack; a single element for a plain tensor
-  HostNumber number{};
-  bool is_number = false;
-  bool stacked = false;
-};
-
-}  // namespace tessera
-
-#endif
-
 // ---- tessera/partition/plan/planned_mesh.hpp
 
 #ifndef TESSERA_PARTITION_PLAN_PLANNED_MESH_HPP
@@ -33343,12 +33617,24 @@ constexpr HostNumber host_number(const GraphView& graph, int id, const Shape* sh
   fail_operation(errc::capacity, c,
                  "the values of the program up to this operation have more than 2^55 elements together", {});
 }
-[[noreturn]] inline void fail_layers(const Node& node, std::int64_t expected, std::int64_t found) {
+/// Operand `found` has another number of layers or steps than operand `first`, or, where `first` is -1, than
+/// `expected`, the number that the program gives.
+[[noreturn]] inline void fail_layers(const GraphView& graph, int id, const Growable<Shape>& shapes, int first,
+                                     int found, std::int64_t expected) {
+  const Node& node = graph[id];
+  const auto shape_of = [&](int operand) -> const Shape& {
+    return shapes[static_cast<std::size_t>(graph.operand(id, operand))];
+  };
+  const auto text_of = [&](int operand) {
+    return shape_text(graph.operand_node(id, operand).dtype, shape_of(operand));
+  };
+  if (Repeat::of(node).scan && first >= 0)
+    fail(errc::structure, "[scan] steps: the leading dims of xs must have one extent, but xs have ", text_of(first),
+         " and ", text_of(found), node.source);
   if (Repeat::of(node).scan)
-    fail(errc::structure, "[scan] steps: the leading dims of xs must have one extent, but have ", expected, " and ",
-         found, node.source);
-  fail(errc::structure, "[stack] layers: a tensor has ", found, " layers, but an earlier tensor of the Stack has ",
-       expected, node.source);
+    fail(errc::structure, "[scan] steps: xs have ", text_of(found), " for ", expected, " steps", node.source);
+  fail(errc::structure, "[stack] layers: a tensor has ", shape_of(found)[0],
+       " layers, but an earlier tensor of the Stack has ", expected, node.source);
 }
 
 [[noreturn]] inline void fail_layer_count(std::int64_t layers) {
@@ -33357,15 +33643,23 @@ constexpr HostNumber host_number(const GraphView& graph, int id, const Shape* sh
 [[noreturn]] inline void fail_step_count(const Node& node, std::int64_t steps) {
   fail(errc::structure, "[scan] number of steps: ", steps, " is negative", node.source);
 }
-/// A layer's results have to have the shapes of the arguments that the next layer takes in their place.
-[[noreturn]] inline void fail_a_layer_returns_another_shape_than_it_is_given(const Node& repeat, const Node& result,
-                                                                             const Shape& given,
+/// A layer's results have to have the shapes of the arguments that the next layer takes in their place, and a branch of
+/// a ts::cond those of the other branch.
+[[noreturn]] inline void fail_a_layer_returns_another_shape_than_it_is_given(const Node& repeat, int tensor,
+                                                                             const Node& result, const Shape& given,
                                                                              const Shape& returned) {
+  const Source& source = result.source.line != 0 ? result.source : repeat.source;
+  const Repeat kind = Repeat::of(repeat);
+  if (kind.scan && kind.limited)
+    fail(errc::shape_mismatch,
+         "[cond] results: the branches of ts::cond and ts::switch_case must return one shape, and a step of "
+         "ts::while_loop the shape of its carry, but here the shapes are ",
+         shape_text(result.dtype, given), " and ", shape_text(result.dtype, returned), source);
   fail(errc::shape_mismatch,
-       Repeat::of(repeat).scan ? "[scan] carry: a step must return the shape of its carry "
-                               : "[stack] result of a layer: a layer must return the shape of its argument ",
+       kind.scan ? "[scan] carry: a step must return the shape of its carry "
+                 : "[stack] result of a layer: a layer must return the shape of its argument ",
        shape_text(result.dtype, given), ", but returns ", shape_text(result.dtype, returned),
-       result.source.line != 0 ? result.source : repeat.source);
+       kind.carried > 1 ? concat_text(" as tensor ", std::to_string(tensor), " of it") : std::string(), source);
 }
 
 class ShapeInference {
@@ -33425,13 +33719,15 @@ class ShapeInference {
     if (repeat.counted && !repeat.scan && layers < 1) fail_layer_count(layers);
     if (repeat.counted && layers < 0) fail_step_count(node, layers);
     Growable<Shape> arguments;
+    int first = -1;  // of the operands with layers
     for (int i = 0; i < node.arity; ++i) {
       Shape shape = shapes[static_cast<std::size_t>(graph.operand(id, i))];
       if (repeat.is_stacked(i)) {
         if (shape.empty())
           fail(errc::structure, "[repeat] layers: a tensor of rank 0 has no leading dim for layers or steps");
-        if (layers >= 0 && layers != shape[0]) fail_layers(node, layers, shape[0]);
+        if (layers >= 0 && layers != shape[0]) fail_layers(graph, id, shapes, first, i, layers);
         layers = shape[0];
+        if (first < 0) first = i;
         shape.erase(0);
       }
       arguments.push_back(shape);
@@ -33444,8 +33740,8 @@ class ShapeInference {
       const int result = body.outputs[k];
       const Shape& returned = inner.shapes[static_cast<std::size_t>(result)];
       if (!(returned == arguments[static_cast<std::size_t>(k)]))
-        fail_a_layer_returns_another_shape_than_it_is_given(node, body[result], arguments[static_cast<std::size_t>(k)],
-                                                            returned);
+        fail_a_layer_returns_another_shape_than_it_is_given(node, k, body[result],
+                                                            arguments[static_cast<std::size_t>(k)], returned);
     }
   }
 
@@ -34684,7 +34980,7 @@ struct PlanOptions {
   /// Other axes are automatic: propagation chooses.
   InlineVector<Name, max_axes> explicit_axes = {};
   /// Results are bitwise equal on every mesh and on one device: operands of sums are gathered and summed whole, so no
-  /// partial values are added. docs/spmd.md says what that costs.
+  /// partial values are added. docs/plans.md says what that costs.
   bool deterministic = false;
   /// Steps may run fused with the next step (see Fusion). false: each step ends before the next begins and stores its
   /// results, as in the reference of oracle mode.
@@ -35991,8 +36287,9 @@ class Flow {
   /// Makes the results of a repeat partial where it can begin with a partial value, or a reader may take them.
   constexpr void leave_partial(int u) {
     PartialSums& own = sums_of(u);
-    for (int k = 0; k < units_[u].output_count; ++k) {
-      const int result = units_.output(u, k).node;
+    const int carried = static_cast<int>(own.carried.size()), outputs = units_[u].output_count;
+    for (int k = 0; k < (outputs > carried ? outputs : carried); ++k) {
+      const int result = k < outputs ? units_.output(u, k).node : -1;  // nothing reads the last carried values
       if (at(k) < own.carried.size()) {
         const std::uint16_t axes = own.carried[at(k)];
         if (axes != 0 && !begins_partial(units_.input(u, k).node, axes)) own.carried[at(k)] = 0;
@@ -37350,7 +37647,12 @@ class GraphPlanner : PlannedValues {
       if (i < repeat.carried) leave_partial(wanted, carried_partial(body, i));
       int v = version(node, wanted, step.source, i < repeat.carried ? "carried value" : "operand of the layers",
                       is_constraint(node));
-      if (!sliced && inside >= 0) v = stored(v, storage_of(body_graph[inside]), step.source);
+      // A carried value that the body does not read is the result of a loop without steps, so it is stored as that.
+      const int outside = i < unit.output_count ? units_.output(u, i).node : -1;
+      if (i < repeat.carried && (inside >= 0 || outside >= 0))
+        v = stored(v, carried_storage(body, i, outside), step.source);
+      else if (!sliced && inside >= 0)
+        v = stored(v, storage_of(body_graph[inside]), step.source);
       step.inputs.push_back(contiguous(v, sliced, step.source));
     }
     for (int k = 0; k < unit.output_count; ++k) {
@@ -38026,6 +38328,9 @@ class Communicator {
   /// process a ever sends to process b is the k-th that b receives from a, and both give its size; no message is for
   /// the process itself. Errors: `processes` if another process does not answer.
   virtual void exchange(std::span<const Message> sent, std::span<const Message> received) = 0;
+  /// Tells the other processes that an error ends the present run in this process, so that those that wait for its
+  /// messages in the same run need not wait until their timeout. By default they are told nothing.
+  virtual void report([[maybe_unused]] std::string_view error) noexcept {}
 
   /// Hashes of the plans that all processes were found to have, sorted: equal in all processes, see agree_on_plan.
   Growable<std::uint64_t> agreed_plans;
@@ -38235,6 +38540,8 @@ class StepObserver {
   virtual ~StepObserver() = default;
   /// Before the first step of the main graph, and of a repeat's body for each layer. Arguments are set.
   virtual void entered(const FrameLayout&, Frame&) {}
+  /// Directly before each step; the steps of a body run between begins() and ran() of their repeat.
+  virtual void begins() {}
   virtual void ran(const FrameLayout&, Frame&, const RanSteps&) = 0;
 };
 
@@ -38599,6 +38906,7 @@ class PreparedGraph {
   void run_observed(Frame& frame) const {
     frame.observer->entered(layout_, frame);
     for (std::size_t s = 0; s < steps_.size(); ++s) {
+      frame.observer->begins();
       steps_[s]->run(frame);
       frame.observer->ran(layout_, frame, ran_[s]);
     }
@@ -39768,6 +40076,8 @@ class Executable {
   /// a mixture of the argument and the result.
   bool overwrote() const { return overwrote_; }
   void begin_call() { overwrote_ = false; }
+  /// What a profiler shows of the steps: null until it first times a run.
+  IntrusivePtr<RefCounted>& profiled_steps() { return profiled_steps_; }
 
   /// Errors, before any step runs: `policy` when the program would exceed the limit of a CommunicationScope,
   /// `processes` in the first run when other processes run another program.
@@ -39799,7 +40109,7 @@ class Executable {
   /// computes (not an argument, a view or a host scalar).
   bool is_plain() const { return plain_; }
   /// run() for a program with is_plain(), which allocates only the result. `tensors` and `numbers` are by argument.
-  StoragePtr run_plain(TensorStorage* const* tensors, const HostNumber* numbers) {
+  StoragePtr run_plain(TensorStorage* const* tensors, const HostNumber* numbers, StepObserver* observer = nullptr) {
     if (const CommunicationScope* scope = CommunicationScope::innermost()) permit(*scope);
     if (!agreed_) agree();
     Frame& frame = frames_[0];
@@ -39809,7 +40119,7 @@ class Executable {
     const ValueLayout& own = graphs_[0]->layout()[plan_.main().outputs[0]];
     point(frame, {0, 0, own.first, own.grid.count()}, *result);
     const RunMemory memory(arena_bytes());
-    frame.observer = nullptr;
+    frame.observer = observer;
     run_steps(frame, memory);
     return result;
   }
@@ -39835,6 +40145,7 @@ class Executable {
   bool agreed_ = false;  // all processes have this plan
   bool sends_ = false;   // messages to other processes
   std::uint64_t plan_hash_ = 0;
+  IntrusivePtr<RefCounted> profiled_steps_;
   std::int64_t arena_bytes_ = 0, scratch_bytes_ = 0;
 
   static void point(Frame& frame, const BoundArgument& at, TensorStorage& storage) {
@@ -39853,8 +40164,11 @@ class Executable {
     if (sends_ && communicator != nullptr) communicator->runs = hash_mix(communicator->runs, plan_hash_);
     try {
       graphs_[0]->run_steps(frame);
-    } catch (...) {
-      if (communicator != nullptr) communicator->runs = hash_mix(communicator->runs, std::uint64_t{0});
+    } catch (const std::exception& e) {
+      if (communicator != nullptr) {
+        if (sends_) communicator->report(e.what());
+        communicator->runs = hash_mix(communicator->runs, std::uint64_t{0});
+      }
       throw;
     }
   }
@@ -46425,6 +46739,7 @@ TESSERA_ONCE bool is_plain(const runtime::Executable& executable);
 #if TESSERA_HAS_DEFINITIONS
 TESSERA_ONCE ExecutablePtr make_executable(const CompiledProgram& compiled, const Mesh& mesh,
                                            std::span<const ArgumentInfo> arguments, const PlanOptions& options) {
+  const runtime::ProfiledRange range(runtime::ProfiledWork::planning);
 #ifdef TESSERA_VERIFY
   verify(compiled.program);
 #endif
@@ -46987,9 +47302,11 @@ template <class Traced> struct ProgramCode : TracedUnits<Traced> {
   }
 };
 
-TESSERA_ONCE Growable<Leaf> run_executable(runtime::Executable& executable, std::span<const Leaf> arguments);
+/// `source`: the line that a profiler shows for the program, and for its steps without a line.
+TESSERA_ONCE Growable<Leaf> run_executable(runtime::Executable& executable, std::span<const Leaf> arguments,
+                                           const Source& source);
 TESSERA_ONCE StoragePtr run_plain(runtime::Executable& executable, TensorStorage* const* tensors,
-                                  const HostNumber* numbers);
+                                  const HostNumber* numbers, const Source& source);
 TESSERA_ONCE bool overwrote(const runtime::Executable& executable);
 TESSERA_ONCE std::size_t result_layers(const runtime::Executable& executable, std::size_t result);
 TESSERA_ONCE HostNumber result_number(const runtime::Executable& executable, std::size_t result);
@@ -47002,21 +47319,28 @@ TESSERA_ONCE std::size_t result_layers(const runtime::Executable& executable, st
 TESSERA_ONCE HostNumber result_number(const runtime::Executable& executable, std::size_t result) {
   return executable.result_number(result);
 }
-TESSERA_ONCE Growable<Leaf> run_executable(runtime::Executable& executable, std::span<const Leaf> arguments) {
+TESSERA_ONCE Growable<Leaf> run_executable(runtime::Executable& executable, std::span<const Leaf> arguments,
+                                           const Source& source) {
   executable.begin_call();
-  const OracleSink::Run oracle = OracleSink::running();
-  return oracle == nullptr ? executable.run(arguments) : oracle(executable, arguments);
+  if (const OracleSink::Run oracle = OracleSink::running()) return oracle(executable, arguments);
+  if (const runtime::ProfileHook* const hook = runtime::ProfileHook::own()) [[unlikely]]
+    return hook->run(executable, arguments, source);
+  return executable.run(arguments);
 }
 TESSERA_ONCE StoragePtr run_plain(runtime::Executable& executable, TensorStorage* const* tensors,
-                                  const HostNumber* numbers) {
-  if (!oracle_is_on()) return executable.run_plain(tensors, numbers);
+                                  const HostNumber* numbers, const Source& source) {
+  if (!oracle_is_on()) {
+    if (const runtime::ProfileHook* const hook = runtime::ProfileHook::own()) [[unlikely]]
+      return hook->run_plain(executable, tensors, numbers, source);
+    return executable.run_plain(tensors, numbers);
+  }
   Growable<Leaf> leaves(static_cast<std::size_t>(executable.compiled().program.argument_count));
   for (std::size_t i = 0; i < leaves.size(); ++i) {
     leaves[i].is_number = tensors[i] == nullptr;
     leaves[i].number = numbers[i];
     if (tensors[i] != nullptr) leaves[i].layers.push_back(StoragePtr(tensors[i]));
   }
-  return run_executable(executable, leaves)[0].layers[0];
+  return run_executable(executable, leaves, source)[0].layers[0];
 }
 #endif
 
@@ -47046,8 +47370,12 @@ struct NamedArgument {
 [[noreturn]] TESSERA_ONCE void fail_empty_argument(const NamedArgument& argument, const void* leaf) {
   const std::string name =
       argument.name_of_leaf != nullptr ? argument.name_of_leaf(argument.object, leaf) : std::string();
-  fail(errc::empty_tensor, "[compile] argument ", argument.position, name.empty() ? "" : ", ", name,
-       ": an empty tensor, which was never assigned or was moved from");
+  const bool is_number = !name.empty() && name[0] >= '0' && name[0] <= '9';  // a struct without names of its fields
+  fail(errc::empty_tensor, "[compile] argument ", argument.position,
+       name.empty() ? ""
+       : is_number  ? ", field "
+                    : ", ",
+       name, ": an empty tensor, which was never assigned or was moved from");
 }
 #endif
 
@@ -47238,12 +47566,12 @@ template <class Traced> PlanLease executable_for(const Growable<Leaf>& leaves, c
 /// Runs a program. All that may throw besides the run itself comes first: `give_up()`, which releases donated
 /// arguments, is called after the result was allocated, so an earlier error leaves the arguments unchanged.
 template <class Result, class GiveUp>
-Result run_into(runtime::Executable& executable, const Growable<Leaf>& leaves, GiveUp give_up) {
+Result run_into(runtime::Executable& executable, const Growable<Leaf>& leaves, GiveUp give_up, const Source& source) {
   Result result{};
   SizeStacks size{executable, plan_of(executable).main().outputs.size()};
   for_each_leaf(result, size);
   give_up();
-  Growable<Leaf> results = run_executable(executable, leaves);
+  Growable<Leaf> results = run_executable(executable, leaves, source);
   FillLeaves fill{results};
   for_each_leaf(result, fill);
   return result;
@@ -47515,13 +47843,14 @@ template <class T, int Rank> template <class E> ShardedTensor<T, Rank> Evaluate<
     ProgramCache& cache = ExpressionPrograms<E>::find(expression);
     if (const PlanLease known = recent.find(arguments)) {
       cache.count_hit();
-      return ShardedTensor<T, Rank>(run_plain(*known, arguments.tensors, arguments.numbers));
+      return ShardedTensor<T, Rank>(run_plain(*known, arguments.tensors, arguments.numbers, expression.source));
     }
     CollectLeaves collect;
     collect_expression(expression, collect);
     const PlanLease plan = executable_in(cache, collect.leaves);
     recent.add(arguments, plan);
-    return run_into<ShardedTensor<T, Rank>>(*plan, collect.leaves, [] {});
+    return run_into<ShardedTensor<T, Rank>>(
+        *plan, collect.leaves, [] {}, expression.source);
   });
 }
 
@@ -47554,9 +47883,9 @@ TESSERA_ONCE std::string explain_here(const Plan& plan, const CompiledProgram& c
 
 }  // namespace detail
 
-/// Runs an expression, fused and partitioned over the mesh of its tensors; the sharding of the result is propagated
-/// from theirs. Errors: those of its operations, with the expression's line. Communication: see explain(expression).
-/// Inside a traced function everything is one program: eval records the expression, and leaves a value as it is.
+/// Runs an expression as one fused program on the mesh of its tensors; the sharding of the result is propagated from
+/// theirs. In a traced function, eval records the expression as a part of the program, and returns a value unchanged.
+/// Errors: those of the operations, with the line of the expression. Communication: see explain(expression).
 template <ExprOperand E> constexpr ShardedTensor<typename E::element, E::rank> eval(const E& expression) {
   return expression;
 }
@@ -47663,12 +47992,12 @@ template <class Map, class F> constexpr auto recast_function(const F& f) {
 
 }  // namespace detail
 
-/// A copy of a model, or of a tuple or array of tensors, with floating tensors of the element type T: `model.to(T)` of
-/// PyTorch, as `auto small = ts::cast_model<ts::bf16>(model)`. Integer tensors, Dims and Scalars are copied. The type
-/// of the copy has T in the place of every floating template argument: `nn::Linear<bf16>` for `nn::Linear<float>`, and
-/// a Mlp<bf16> for a `template <ts::Element T> struct Mlp`. `cast_model<To>(model)` names the type of the copy itself,
-/// a model of the same fields. Inside of a traced function it is differentiated: gradients are those of the original.
-/// Communication: none.
+/// A copy of a model, or of a tuple or array of tensors, with floating-point tensors of the element type T, as
+/// `model.to(T)` in PyTorch: `auto small = ts::cast_model<ts::bf16>(model)`. Integer tensors, Dims and Scalars are
+/// copied. In the type of the copy, T replaces every floating-point template argument: `nn::Linear<bf16>` for
+/// `nn::Linear<float>`, and a Mlp<bf16> for a `template <ts::Element T> struct Mlp`. For other models, write the type
+/// of the copy, a model with the same fields: `cast_model<To>(model)`. In a traced function it is differentiable, and
+/// gradients are those of the original. Communication: none.
 template <Element T, class Model> constexpr auto cast_model(const Model& model, Here at = Here::current()) {
   return detail::recast<detail::ToElement<T>>(model, at);
 }
@@ -47678,10 +48007,10 @@ constexpr To cast_model(const Model& model, Here at = Here::current()) {
   return detail::rebuilt<To>(model, detail::CastTensor{at});
 }
 
-/// Inside a traced function: f, whose f32 arguments (models too) become bf16, and whose bf16 results become f32: the
-/// environment variable XLA_USE_BF16 of PyTorch/XLA. All of f computes in bf16, as far as its operations do; f64 stays.
+/// In a traced function: f with its f32 arguments (models too) cast to bf16, and its bf16 results cast to f32, as with
+/// the environment variable XLA_USE_BF16 of PyTorch/XLA. f computes in bf16 where its operations do; f64 is unchanged.
 template <class F> constexpr auto use_bf16(const F& f) { return detail::recast_function<detail::UseBf16>(f); }
-/// The same, and f64 arguments become f32: XLA_DOWNCAST_BF16.
+/// As use_bf16, and f64 arguments are cast to f32: XLA_DOWNCAST_BF16.
 template <class F> constexpr auto downcast_bf16(const F& f) { return detail::recast_function<detail::DowncastBf16>(f); }
 
 }  // namespace tessera
@@ -47694,8 +48023,8 @@ template <class F> constexpr auto downcast_bf16(const F& f) { return detail::rec
 #define TESSERA_NN_INIT_HPP
 
 /// Initial values of weights, with the names of torch.nn.init and jax.nn.initializers. Values are drawn directly into
-/// shards, and are bitwise equal on every mesh and spec. Weights are [in, out], and of convolutions [taps..., in, out],
-/// as in JAX: fan-in is the extent of the dim before the last times the number of taps, fan-out that of the last.
+/// shards, and are bitwise equal on every mesh and spec. As in JAX, weights are [in, out], and those of convolutions
+/// [taps..., in, out]. Fan-in is the extent of `in`, and fan-out that of `out`, times the number of taps.
 ///
 ///     auto w = ts::init::kaiming_normal<float>(key, {256, 1024}, mesh, {ts::none, "model"});
 namespace tessera::init {
@@ -47709,7 +48038,7 @@ using tessera::zeros;
 /// The number of inputs, or of outputs, of one unit; `fan_avg` is their mean.
 enum class FanMode : std::uint8_t { fan_in, fan_out, fan_avg };
 
-/// The function after a weight, which decides by how much weights are scaled.
+/// The activation that follows a weight, which determines the scale of the weight.
 enum class Nonlinearity : std::uint8_t { linear, sigmoid, tanh, relu, leaky_relu, selu };
 
 /// torch.nn.init.calculate_gain: 1 for linear and sigmoid, 5/3 for tanh, sqrt(2) for relu, sqrt(2 / (1 + slope^2)) for
@@ -48266,10 +48595,10 @@ template <class X, class W> constexpr auto convolve(const X& x, const W& w, cons
 ///     constexpr ts::Conv<2> halved{.strides = {2, 2}, .padding = {1, 1}};
 ///     ts::nn::Conv2d<halved> conv = ts::nn::conv2d<halved>(key, 16, 32, {3, 3}, strategy);
 ///     const auto y = conv(x);                  // [batch, height, width, 16] to [batch, height / 2, width / 2, 32]
-/// weight [taps..., in / groups, out], of a transposed convolution [taps..., in, out / groups]. The options are part of
-/// the type, so that a convolution without padding or groups has no code for them. For an x of bf16 or f16 the weight
-/// is rounded to its type, the bias is added in f32, and the result is rounded before and after. Errors and
-/// communication: as conv2d and conv_transpose2d.
+/// The weight is [taps..., in / groups, out], for a transposed convolution [taps..., in, out / groups]. The options are
+/// part of the type, so a convolution without padding or groups has no code for them. For an x of bf16 or f16 the
+/// weight is rounded to the type of x, the bias is added in f32, and the result is rounded before and after the
+/// addition. Errors and communication: as conv2d and conv_transpose2d.
 template <auto Options, Element T = float, bool Bias = true> struct Convolution {
   ShardedTensor<T, detail::spatial_dims(Options) + 2> weight;
   ShardedTensor<T, 1> bias;
@@ -48340,8 +48669,8 @@ Layer convolution(Key key, const Extent (&shape)[Rank], Extent out, init::FanMod
 }  // namespace detail
 
 /// Convolutions with PyTorch's initial values: weights and bias uniform within 1 / sqrt(fan), where fan is the number
-/// of taps times in / groups, of a transposed convolution times out / groups. The dims `in` and `out` of a weight are
-/// sharded as those of a Linear. Errors: `not_divisible` unless the groups divide both numbers of features.
+/// of taps times in / groups, or, for a transposed convolution, out / groups. The dims `in` and `out` of a weight are
+/// sharded like those of a Linear. Errors: `not_divisible` unless the groups divide both numbers of features.
 template <Conv<1> Options = Conv<1>{}, Element T = float, bool Bias = true>
 Conv1d<Options, T, Bias> conv1d(Key key, Extent in, Extent out, Extent taps, const ShardingStrategy& strategy,
                                 Role role = Role::column, Here at = Here::current()) {
@@ -49113,7 +49442,7 @@ constexpr auto take_along_dim(const X& x, const Indices& indices, Here at = Here
 
 namespace tessera {
 
-/// What one device holds of a tensor. Devices with replicas of one shard see the same memory.
+/// The shard of one device. Devices with replicas of a shard share its memory.
 template <class T, int Rank> struct LocalShard {
   using element = T;
   static constexpr int rank = Rank;
@@ -49124,8 +49453,8 @@ template <class T, int Rank> struct LocalShard {
   std::span<const T> data;  ///< row-major; valid while any tensor that shares this memory exists
 };
 
-/// The shards of a tensor, in the order of the device ids: a random-access range of LocalShard that keeps the tensor
-/// alive. Of several processes, each has the shards of its own devices.
+/// The shards of a tensor on the devices of this process, ordered by device id: a random-access range of LocalShard
+/// that keeps the tensor alive.
 template <class T, int Rank> class LocalShards {
  public:
   using value_type = LocalShard<T, Rank>;
@@ -49208,7 +49537,7 @@ template <class T, int Rank> class LocalShards {
   std::shared_ptr<const std::vector<int>> replica_ids_;  // null for a mesh without a device order of its own
 };
 
-/// What each device of this process holds of a tensor, as addressable_shards of JAX: for (const auto& shard :
+/// The shard of each device of this process, as addressable_shards of JAX: for (const auto& shard :
 /// ts::local_shards(x)) ...
 template <class T, int Rank> LocalShards<T, Rank> local_shards(const ShardedTensor<T, Rank>& x) {
   return LocalShards<T, Rank>(x);
@@ -49261,9 +49590,9 @@ std::vector<LocalShard<T, Rank>> sort_shards(std::vector<LocalShard<T, Rank>> gi
 
 }  // namespace detail
 
-/// A tensor made of one shard per device of this process, in any order: the inverse of local_shards. Boxes may be
-/// empty; others are checked. Replicas must be equal bit for bit, and are stored once. Errors: `host_data` for a device
-/// without a shard or with two, for a wrong size or box, for unequal replicas.
+/// A tensor made of one shard per device of this process, in any order: the inverse of local_shards. The box of a shard
+/// may be left out; otherwise it is checked. Replicas must be bitwise equal, and are stored once. Errors: `host_data`
+/// for a device without a shard or with two, a wrong size or box, and unequal replicas.
 template <class Shards>
 auto from_local_shards(const Mesh& mesh, const PartitionSpec& spec, const Shape& shape, const Shards& shards,
                        Here at = Here::current()) {
@@ -49312,9 +49641,8 @@ auto from_local_shards(const Mesh& mesh, const PartitionSpec& spec, const Shape&
 
 namespace tessera {
 
-/// Writes to a tensor in place: calls f(box, values) for each distinct shard of this process, with its row-major
-/// elements as a span. Copies of the tensor keep their values: memory that is shared with them is copied before it is
-/// written.
+/// Writes to a tensor in place: calls f(box, values) for each distinct shard of this process, where `values` is a span
+/// of its row-major elements. Copies of the tensor keep their values: shared memory is copied before it is written.
 ///
 ///     ts::update_shards(x, [](const ts::Box& box, std::span<float> values) { ... });
 template <class T, int Rank, class F> void update_shards(ShardedTensor<T, Rank>& x, F&& f) {
@@ -49335,8 +49663,8 @@ template <class T, int Rank, class F> void update_shards(ShardedTensor<T, Rank>&
 }
 
 /// Replaces the elements of a tensor by one shard per device, in any order, as local_shards returns them. The sharding
-/// stays; copies of the tensor keep their values.
-/// Errors: `host_data` for a device without a shard or with two, for a wrong size or box, for unequal replicas.
+/// does not change; copies of the tensor keep their values. Errors: `host_data` for a device without a shard or with
+/// two, for a wrong size or box, for unequal replicas.
 template <class T, int Rank, class Shards>
 void load_local_shards(ShardedTensor<T, Rank>& x, const Shards& shards, Here at = Here::current()) {
   const TensorStorage& storage = storage_of(x);
@@ -49354,13 +49682,12 @@ void load_local_shards(ShardedTensor<T, Rank>& x, const Shards& shards, Here at 
 
 namespace tessera::nn {
 
-/// An Embedding of which each row is trained.
+/// The value of `Padding` for an Embedding without a padding row.
 inline constexpr std::int64_t no_padding = std::numeric_limits<std::int64_t>::min();
 
 /// Looks up a row of a table for each token, as torch.nn.Embedding: tokens [...] to [..., features].
-///
 /// table [classes, features]. The row `Padding` gets no gradient (padding_idx of PyTorch; -1 is the last row). Errors:
-/// dim_range for a token that is no class. Communication: with the table sharded by class, an all_reduce of the result.
+/// dim_range for a token outside of the table. Communication: with a table split by class, an all_reduce of the result.
 template <Element T = float, std::int64_t Padding = no_padding> struct Embedding {
   ShardedTensor<T, 2> table;
 
@@ -49371,13 +49698,13 @@ template <Element T = float, std::int64_t Padding = no_padding> struct Embedding
     else
       return tessera::embedding<Padding>(table, tokens, at);
   }
-  /// The layer with the rows that `tokens` read scaled down to a p-norm of at most `most`, where it is larger: max_norm
-  /// and norm_type of torch.nn.Embedding. PyTorch changes these rows in each call, before it reads them; here a step of
-  /// training does it before the forward pass, and returns the changed layer with its other results:
+  /// The layer with the rows of `tokens` scaled down to a p-norm of at most `most`: max_norm and norm_type of
+  /// torch.nn.Embedding. PyTorch changes these rows in each call, before it reads them; here a training step does so
+  /// before the forward pass, and returns the changed layer with its other results:
   ///
   ///     model.embedding = model.embedding.renormalized(tokens, 1.0);
   ///     const auto [loss, gradient] = ts::value_and_grad(f)(model, tokens);
-  /// Communication: that of ts::renorm, and an all_reduce of a count of each class where the tokens are split.
+  /// Communication: that of ts::renorm; if tokens are split, also an all_reduce of a count for each class.
   template <class Tokens, NumberOperand Most, NumberOperand P = int>
   constexpr Embedding renormalized(const Tokens& tokens, const Most& most, const P& p = 2,
                                    Here at = Here::current()) const {
@@ -49387,17 +49714,17 @@ template <Element T = float, std::int64_t Padding = no_padding> struct Embedding
     const auto is_read = tessera::call<GreaterTag>(Source::from(at), reads, 0);
     return {select(unsqueeze<1>(is_read, at), renorm<0>(table, p, most, at), table, at)};
   }
-  /// Logits of each class, x table^T, for x [..., features]: the output matrix of a model whose weights are tied, as
-  /// attend of flax.linen.Embed. The gradient of the table is the sum of those of its uses. An x of bf16 or f16 gives
-  /// logits of its type.
+  /// Logits of each class, x table^T, for x [..., features]: the output layer of a model with tied weights, as attend
+  /// of flax.linen.Embed. The gradient of the table is the sum over both uses. Logits have the type of x if x is bf16
+  /// or f16.
   template <class X> constexpr auto attend(const X& x, Here at = Here::current()) const {
     return matmul(x, transpose<1, 0>(detail::as_met_by<X>(table, at), at), at);
   }
 };
 
 /// x [batch, time, features] plus a learned row for each position: table [context, features], time at most context.
-/// `positions(x, position)` begins at a position, a Scalar, a number or an integer tensor of rank 0, for generation
-/// with a cache; where fewer than `time` rows are left, it takes the last rows.
+/// For generation with a cache, `positions(x, position)` begins at a position: a Scalar, a number or an integer tensor
+/// of rank 0. If fewer than `time` rows are left, it uses the last rows.
 template <Element T = float> struct Positions {
   ShardedTensor<T, 2> table;
 
@@ -49412,7 +49739,8 @@ template <Element T = float> struct Positions {
   }
 };
 
-/// Rows of normal numbers, and of zeros for the padding. Errors: `dim_range` for a padding that is no row.
+/// An Embedding with normal rows, and zeros in the padding row. Errors: `dim_range` for a `Padding` outside of the
+/// table.
 template <Element T = float, std::int64_t Padding = no_padding>
 Embedding<T, Padding> embedding(Key key, Extent classes, Extent features, const ShardingStrategy& strategy,
                                 double stddev = 0.02, Here at = Here::current()) {
@@ -49482,9 +49810,9 @@ constexpr bool matches_pattern(std::string_view name, std::string_view pattern) 
 
 namespace tessera::nn {
 
-/// A set of parameters by patterns of their names: `constexpr nn::Names frozen("tokens.*", "blocks.*.norm.gain");`
-/// `*` stands for any characters, dots too, `?` for one. Inside a traced function the layers of a Stack have one name,
-/// with `*` in the place of the position, so that "blocks.3.*" names nothing there.
+/// A set of parameters, given by patterns of their names: `constexpr nn::Names frozen("tokens.*",
+/// "blocks.*.norm.gain");` `*` matches any characters, including dots; `?` matches one character. In a traced function
+/// the layers of a Stack have one name, with `*` for the position, so "blocks.3.*" matches nothing there.
 class Names {
  public:
   static constexpr std::size_t max_patterns = 16;
@@ -49499,7 +49827,7 @@ class Names {
       if (matches_pattern(name, patterns_[i])) return !others_;
     return others_;
   }
-  /// All parameters that this set does not name: `nn::Names("*.lora_?").others()`.
+  /// All parameters that are not in this set: `nn::Names("*.lora_?").others()`.
   constexpr Names others() const {
     Names made = *this;
     made.others_ = !others_;
@@ -49564,9 +49892,9 @@ template <class Model, class State, class F> constexpr void for_each_model_in(St
 
 }  // namespace detail
 
-/// Inside a traced function: the model, with no gradient by the tensors that `frozen` names. Call it on the model
-/// inside of the loss; what only these gradients need is not computed, and they are zeros. keep_frozen keeps an
-/// optimizer from decaying the weights.
+/// In a traced function: the model, without gradients of the tensors in `frozen`. Call it in the loss: the gradients of
+/// these tensors are zeros, and operations that only they need are not computed. Call keep_frozen after the update,
+/// since weight decay would change the tensors.
 ///
 ///     constexpr nn::Names frozen("tokens.*");
 ///     const auto loss_of = [&](const auto& m, const auto& in, const auto& out) {
@@ -49575,7 +49903,7 @@ template <class Model, class State, class F> constexpr void for_each_model_in(St
 ///     const auto [loss, gradient] = ts::value_and_grad(loss_of)(model, x, t);
 ///     const auto [moved, moved_state] = ts::adamw(model, gradient, state, config);
 ///     const auto [next, next_state] = nn::keep_frozen(frozen, model, moved, state, moved_state);
-/// Errors: `option` for a pattern that names no floating-point tensor of the model. No communication.
+/// Errors: `option` for a pattern that matches no floating-point tensor of the model. Communication: none.
 template <class Model> constexpr Model freeze(Model model, const Names& frozen, Here at = Here::current()) {
   const Source source = Source::from(at);
   detail::check_names(model, frozen, source);
@@ -49587,8 +49915,8 @@ template <class Model> constexpr Model freeze(Model model, const Names& frozen, 
   return model;
 }
 
-/// Inside a traced function: `after`, with the tensors that `frozen` names as they are in `before`. Their updates are
-/// not computed.
+/// In a traced function: `after`, with the tensors in `frozen` replaced by those of `before`. Their updates are not
+/// computed.
 template <class Model>
 constexpr Model keep_frozen(const Names& frozen, const Model& before, Model after, Here at = Here::current()) {
   Growable<Value> kept;
@@ -49601,7 +49929,8 @@ constexpr Model keep_frozen(const Names& frozen, const Model& before, Model afte
   });
   return after;
 }
-/// The same for a model and the state of its optimizer, std::tuple(model, state): the moments of frozen tensors stay.
+/// The same for a model and its optimizer state: returns std::tuple(model, state), with unchanged moments of frozen
+/// tensors.
 template <class Model, class State>
 constexpr auto keep_frozen(const Names& frozen, const Model& before, const Model& after, const State& state_before,
                            State state_after, Here at = Here::current()) {
@@ -49886,19 +50215,21 @@ constexpr auto rotary_embedding(const X& x, const Offset& offset = 0, const Rota
   static_assert(X::rank == 4, "tessera: rotary_embedding takes queries or keys of rank 4: [batch, time, heads, width]");
   using T = typename X::element;
   using Wide = std::conditional_t<std::is_same_v<T, double>, double, float>;
+  const Source source = Source::from(at);
   // (a, b) becomes (a cos - b sin, b cos + a sin): x cos + (-b, a) sin.
   const auto turned = [&] {
     if constexpr (Form == RotaryForm::interleaved) {
       const auto pairs = unbind<2, -1>(split_dim<-1>(x, 2, at), at);
-      return merge_dims<3, 4>(stack<4>(-std::get<1>(pairs), std::get<0>(pairs), at), at);
+      return merge_dims<3, 4>(stack<4>(call<NegTag>(source, std::get<1>(pairs)), std::get<0>(pairs), at), at);
     } else {
       const auto pairs = unbind<2, -2>(rearrange<"b t h (c e) -> b t h c e">(x, len<"c">(2), at), at);
-      return concat<3>(-std::get<1>(pairs), std::get<0>(pairs), at);
+      return concat<3>(call<NegTag>(source, std::get<1>(pairs)), std::get<0>(pairs), at);
     }
   }();
-  const auto angle =
-      call<detail::RotaryAnglesTag<Form>>(Source::from(at), x, offset, options.base, options.linear, options.ntk);
-  return cast<T>(x * cast<Wide>(cos(angle, at), at) + turned * cast<Wide>(sin(angle, at), at), at);
+  const auto angle = call<detail::RotaryAnglesTag<Form>>(source, x, offset, options.base, options.linear, options.ntk);
+  const auto of_x = call<MulTag>(source, x, cast<Wide>(cos(angle, at), at));
+  const auto of_turned = call<MulTag>(source, turned, cast<Wide>(sin(angle, at), at));
+  return cast<T>(call<AddTag>(source, of_x, of_turned), at);
 }
 
 /// For biased_attention with ALiBi (nn::alibi_slopes): slopes [heads] times the position of each key of k [batch, keys,
@@ -49910,7 +50241,7 @@ constexpr auto alibi_bias(const Slopes& slopes, const K& k, Here at = Here::curr
                 "tessera: alibi_bias takes slopes of rank 1, [heads], and keys of rank 4: [batch, keys, heads, width]");
   const auto positions = call<detail::PositionsTag>(Source::from(at), k, 0);  // [S, 1, 1]
   const auto row = cast<typename Slopes::element>(rearrange<"s 1 1 -> 1 1 s">(positions, at), at);
-  return rearrange<"h -> 1 h 1">(slopes, at) * row;
+  return call<MulTag>(Source::from(at), rearrange<"h -> 1 h 1">(slopes, at), row);
 }
 
 }  // namespace tessera
@@ -49926,17 +50257,18 @@ constexpr auto alibi_bias(const Slopes& slopes, const K& k, Here at = Here::curr
 
 namespace tessera::nn {
 
-/// Causal grouped-query self-attention with rotary embeddings in the layout of Hugging Face: x [batch, time, features]
-/// to a result of the same shape. Each head of keys and values serves heads / key_heads consecutive heads of queries.
+/// Causal grouped-query self-attention of x [batch, time, features], with a result of the same shape, and with rotary
+/// embeddings in the layout of Hugging Face. Each head of keys and values serves heads / key_heads consecutive heads of
+/// queries.
 ///
 ///     attention(x)                           // positions 0, 1, ...
+///     attention(x, layer_dropout(rate, key)) // in training: drops weights after the softmax
 ///     attention.cached(x, cache, position)   // positions from `position` on; gives (result, new cache)
-///
-/// `cached` writes the keys and values of x into the cache and attends to all before them there: the results are those
-/// of `attention` of all positions at once. The position is a Scalar, so that every step runs the same plan, or an
-/// integer tensor of rank 0, such as the index of a ts::fori_loop or a slice of the xs of a ts::scan; then keys and
-/// values are copied once more. Positions behind the context of the cache overwrite its last ones. Communication: with
-/// the columns of the weights sharded along heads, an all_reduce of the result. Errors: shape_mismatch unless key_heads
+/// `cached` writes the keys and values of x into the cache and attends to all positions up to each token, so results
+/// are those of `attention` of all positions at once. The position is a Scalar, so that every step runs the same plan,
+/// or an integer tensor of rank 0, such as the index of a ts::fori_loop or a slice of the xs of a ts::scan; then keys
+/// and values are copied once more. Positions beyond the context of the cache overwrite its last ones. Communication:
+/// with the columns of the weights split by heads, an all_reduce of the result. Errors: shape_mismatch unless key_heads
 /// divides heads. Source: Ainslie et al., 2305.13245.
 template <Element T = float, class Projection = Linear<T, false>> struct GroupedQueryAttention {
   Projection query;       ///< [features, heads * width]
@@ -49948,10 +50280,13 @@ template <Element T = float, class Projection = Linear<T, false>> struct Grouped
   static constexpr std::array field_names{"query", "key", "value", "out", "heads", "key_heads", "rotary"};
   constexpr auto operator()(const auto& x, Here at = Here::current()) const {
     const tessera::detail::LayerCall call(at, x);
-    const auto q = rotary_embedding(split(query(x), heads), 0, rotary);    // [B, T, H, E]
-    const auto k = rotary_embedding(split(key(x), key_heads), 0, rotary);  // [B, T, K, E]
-    const auto v = split(value(x), key_heads);
-    return merged(causal_attention(q, repeat_heads(k, q), repeat_heads(v, q)));
+    return merged(attend(x));
+  }
+  template <class Rate, class Key>
+  constexpr auto operator()(const auto& x, const LayerDropout<Rate, Key>& drop, Here at = Here::current()) const {
+    const tessera::detail::LayerCall call(at, x);
+    return detail::kept_or_dropped(
+        drop, [&] { return merged(attend(x)); }, [&] { return merged(attend(x, detail::of_weights(drop))); });
   }
   template <class X, class Cache, class Position>
   constexpr auto cached(const X& x, const Cache& cache, const Position& position, Here at = Here::current()) const {
@@ -49967,6 +50302,14 @@ template <Element T = float, class Projection = Linear<T, false>> struct Grouped
     return rearrange<"b t (h e) -> b t h e">(x, len<"h">(count));
   }
   constexpr auto merged(const auto& x) const { return out(rearrange<"b t h e -> b t (h e)">(x)); }
+
+ private:
+  constexpr auto attend(const auto& x, const auto&... dropout) const {
+    const auto q = rotary_embedding(split(query(x), heads), 0, rotary);    // [B, T, H, E]
+    const auto k = rotary_embedding(split(key(x), key_heads), 0, rotary);  // [B, T, K, E]
+    const auto v = split(value(x), key_heads);
+    return causal_attention(q, repeat_heads(k, q), repeat_heads(v, q), dropout...);
+  }
 };
 
 /// A layer of Llama: x + attention(norm(x)), then x + mlp(norm(x)), with RmsNorm, grouped-query attention, rotary
@@ -49974,9 +50317,9 @@ template <Element T = float, class Projection = Linear<T, false>> struct Grouped
 template <Element T = float, class Projection = Linear<T, false>>
 using LlamaBlock = PreNormBlock<RmsNorm<T>, GroupedQueryAttention<T, Projection>, SwiGlu<T, Projection>>;
 
-/// The model: rows of a table for tokens [batch, time], layers, a norm, and the logits [batch, time, classes] of the
-/// next token. `cached` gives the logits of the tokens from `position` on, of any number of them, and the caches with
-/// their keys and values; ts::top_k_logits, ts::top_p_logits and ts::categorical draw a token from logits.
+/// The Llama model: an embedding of tokens [batch, time], layers, a norm, and the logits [batch, time, classes] of the
+/// next token. `cached` takes the tokens from `position` on, one or several, and returns their logits and the caches
+/// with their keys and values; ts::top_k_logits, ts::top_p_logits and ts::categorical draw a token from logits.
 ///
 ///     const auto [logits, next] = model.cached(prompt, caches, 0);
 ///     const auto token = ts::argmax<-1>(ts::slice<1>(logits, ts::extent<1>(prompt) - 1, 1));
@@ -50000,8 +50343,8 @@ template <Element T = float, class Projection = Linear<T, false>> struct Llama {
   }
 };
 
-/// With normal weights, as `linear` and `mlp` for a model of `depth` layers. Errors: not_divisible unless the number of
-/// heads divides the features, and key_heads the heads.
+/// Factories with normal weights, as `linear` and `mlp`, for a model of `depth` layers. Errors: not_divisible unless
+/// the number of heads divides the features, and key_heads divides the heads.
 template <Element T = float>
 GroupedQueryAttention<T> grouped_query_attention(Key key, Extent features, Dim heads, Dim key_heads,
                                                  const ShardingStrategy& strategy, int depth = 1, double stddev = 0.02,
@@ -50260,23 +50603,41 @@ TESSERA_PLANNING_END
 #ifndef TESSERA_TENSOR_RESHARD_HPP
 #define TESSERA_TENSOR_RESHARD_HPP
 
+#if TESSERA_HAS_DEFINITIONS
+#endif
+
 namespace tessera {
 
 namespace detail {
 
 /// Copies a tensor into shards of another sharding, on any mesh. Copies to another mesh are not counted.
-TESSERA_ONCE void copy_shards(const TensorStorage& from, TensorStorage& to);
+TESSERA_ONCE void copy_shards(const TensorStorage& from, TensorStorage& to, Here at);
 /// Whether one refined mesh has the sub-axes of both shardings: not for an axis of 6 cut as 2 x 3 and as 3 x 2.
 TESSERA_ONCE bool have_common_cuts(const Mesh& mesh, const Sharding& from, const Sharding& to);
 /// Adds the collectives of a reshard to the innermost CommunicationScope, if there is one.
 TESSERA_ONCE void count_reshard(const TensorStorage& from, const Sharding& to, Here at);
 
 #if TESSERA_HAS_DEFINITIONS
-TESSERA_ONCE void copy_shards(const TensorStorage& from, TensorStorage& to) {
+/// Calls f(mesh, collectives) with those of a reshard on one mesh.
+template <class F> void with_reshard_path(const TensorStorage& from, const Sharding& to, F&& f) {
+  AxisCuts cuts = from.sharding().cuts;
+  cuts.add(to.cuts);
+  const PlannedMesh mesh(from.mesh(), cuts);
+  f(mesh.refined,
+    least_cost_path(from.shape(), from.dtype(), mesh.refined, refined_sharding(from.sharding(), mesh.given, mesh.cuts),
+                    refined_sharding(to, mesh.given, mesh.cuts)));
+}
+
+TESSERA_ONCE void copy_shards(const TensorStorage& from, TensorStorage& to, Here at) {
+  runtime::ProfiledRange range(runtime::ProfiledWork::reshard, Source::from(at), from);
   if (!(from.mesh() == to.mesh())) {
     const Uncounted uncounted;
     return runtime::reshard(from.dtype(), Reduction::sum, shard_refs(to), shard_refs(from));
   }
+  if (range.is_timed())
+    with_reshard_path(from, to.sharding(), [&](const Mesh&, const Growable<CollectiveInfo>& path) {
+      for (const CollectiveInfo& collective : path) range.sent_bytes += collective.wire_bytes;
+    });
   AxisCuts cuts = from.sharding().cuts;
   cuts.add(to.sharding().cuts);
   runtime::reshard(from.dtype(), Reduction::sum, shard_refs(to, cuts), shard_refs(from, cuts));
@@ -50290,30 +50651,26 @@ TESSERA_ONCE bool have_common_cuts(const Mesh& mesh, const Sharding& from, const
 TESSERA_ONCE void count_reshard(const TensorStorage& from, const Sharding& to, Here at) {
   CommunicationScope* const scope = CommunicationScope::innermost();
   if (scope == nullptr) return;
-  AxisCuts cuts = from.sharding().cuts;
-  cuts.add(to.cuts);
-  const PlannedMesh mesh(from.mesh(), cuts);
-  Growable<CollectiveInfo> path = least_cost_path(from.shape(), from.dtype(), mesh.refined,
-                                                  refined_sharding(from.sharding(), mesh.given, mesh.cuts),
-                                                  refined_sharding(to, mesh.given, mesh.cuts));
-  for (CollectiveInfo& collective : path) {
-    collective.source = Source::from(at);
-    collective.why = "reshard";
-  }
-  scope->permit(
-      [&](auto&& f) {
-        for (const CollectiveInfo& collective : path) f(collective, 1);
-      },
-      [](const CollectiveInfo&) {});
-  for (const CollectiveInfo& collective : path) scope->add(mesh.refined, collective);
+  with_reshard_path(from, to, [&](const Mesh& mesh, Growable<CollectiveInfo> path) {
+    for (CollectiveInfo& collective : path) {
+      collective.source = Source::from(at);
+      collective.why = "reshard";
+    }
+    scope->permit(
+        [&](auto&& f) {
+          for (const CollectiveInfo& collective : path) f(collective, 1);
+        },
+        [](const CollectiveInfo&) {});
+    for (const CollectiveInfo& collective : path) scope->add(mesh, collective);
+  });
 }
 #endif
 
 }  // namespace detail
 
-/// The same value with another sharding, on the same mesh or another. If the sharding is equal, the result shares the
-/// memory of `x`. Communication: the cheapest sequence of collectives between the two shardings; copies to another mesh
-/// are not counted by a CommunicationScope.
+/// x with another sharding, on the same mesh or another, as jax.device_put. If the sharding is equal, the result shares
+/// the memory of x. Communication: the cheapest sequence of collectives between the two shardings; copies to another
+/// mesh are not counted by a CommunicationScope.
 ///
 ///     auto y = ts::reshard(x, {ts::none, "model"});   // [B/data, D] -> [B, D/model]
 template <class T, int Rank>
@@ -50332,7 +50689,7 @@ ShardedTensor<T, Rank> reshard(const ShardedTensor<T, Rank>& x, const Mesh& mesh
     detail::count_reshard(from, sharding, at);
   }
   const StoragePtr to(new TensorStorage(mesh, from.dtype(), from.shape(), sharding));
-  detail::copy_shards(from, *to);
+  detail::copy_shards(from, *to, at);
   return tensor_of<T, Rank>(to);
 }
 template <class T, int Rank>
@@ -50353,8 +50710,8 @@ ShardedTensor<T, Rank> reshard(const ShardedTensor<T, Rank>& x, const S& shardin
   return reshard(x, mesh, spec_of(sharding, mesh), at);
 }
 
-/// The tensor replicated on its mesh. Communication: all_gathers; none if it is replicated. Source:
-/// DTensor.full_tensor.
+/// The tensor, replicated on its mesh, as DTensor.full_tensor. Communication: all_gathers; none if it is already
+/// replicated.
 template <class T, int Rank>
 ShardedTensor<T, Rank> full_tensor(const ShardedTensor<T, Rank>& x, Here at = Here::current()) {
   return reshard(x, PartitionSpec{}, at);
@@ -50373,11 +50730,11 @@ ShardedTensor<T, Rank> full_tensor(const ShardedTensor<T, Rank>& x, Here at = He
 
 namespace tessera::nn {
 
-/// LoRA, as peft's lora.Linear without dropout: base(x) + scaling (x lora_a) lora_b, where gradients are those of
-/// lora_a and lora_b alone; those of the base are zeros. It can be the `Projection` of Attention, MultiHeadAttention,
-/// Mlp, Block, EncoderLayer, DecoderLayer, LlamaBlock and others: `Block<float, CausalAttention, LoraLinear<>>`. An x
-/// of bf16 or f16 is handled as in Linear. Communication: with the weight sharded along `in`, an all_reduce of x lora_a
-/// beside that of Linear. Source: Hu et al., 2106.09685.
+/// LoRA, as lora.Linear of peft without dropout: base(x) + scaling (x lora_a) lora_b. Only lora_a and lora_b have
+/// gradients; those of the base are zeros. It can be the `Projection` of Attention, MultiHeadAttention, Mlp, Block,
+/// EncoderLayer, DecoderLayer, LlamaBlock and others: `Block<float, CausalAttention, LoraLinear<>>`. An x of bf16 or
+/// f16 is handled as in Linear. Communication: with the weight sharded along `in`, an all_reduce of x lora_a beside
+/// that of Linear. Source: Hu et al., 2106.09685.
 template <Element T = float, bool Bias = true> struct LoraLinear {
   Linear<T, Bias> base;
   ShardedTensor<T, 2> lora_a;  ///< [in, rank]
@@ -50408,9 +50765,9 @@ template <Element T = float, bool Bias = true> struct LoraLinear {
       return biased;
   }
 
-  /// The Linear that computes the same, with the weight base.weight + scaling lora_a lora_b, sharded as that of the
-  /// base. Inside and outside of a traced function. Communication: none for the shardings of add_lora and lora_linear;
-  /// dims that are gathered on use are gathered.
+  /// The equivalent Linear, with the weight base.weight + scaling lora_a lora_b in the sharding of the base. Works in
+  /// and outside of a traced function. Communication: none for the shardings of add_lora and lora_linear; dims that are
+  /// gathered on use are gathered.
   constexpr Linear<T, Bias> merge(Here at = Here::current()) const {
     Linear<T, Bias> merged = base;
     const auto weight = base.weight + matmul(lora_a, lora_b, at) * scaling;
@@ -50488,13 +50845,13 @@ template <Element T, bool Bias> struct Recast<nn::detail::MergeLora, nn::LoraLin
 
 namespace tessera::nn {
 
-/// A model with adapters, as peft.get_peft_model: the same model, of a type with LoraLinear in the place of each Linear
-/// that is a template argument. lora_a is uniform within 1 / sqrt(in), lora_b zeros, so that the model computes what it
-/// did before; each adapter has draws of its own. Adapters are sharded as the dims of their weight.
+/// The model with adapters, as peft.get_peft_model. In its type, LoraLinear replaces each Linear that is a template
+/// argument. lora_a is uniform within 1 / sqrt(in), different in each adapter; lora_b is zeros, so that the results of
+/// the model do not change. Adapters are sharded like the dims of their weight.
 ///
 ///     ts::Stack<ts::nn::Block<>> blocks = ...;
 ///     auto adapted = ts::nn::add_lora(blocks, ts::Key(1), {.rank = 4, .alpha = 8});
-/// A model that is no template names the type of the result, with LoraLinear where an adapter is to be:
+/// For a model that is not a template, write the type of the result, with LoraLinear for each adapted layer:
 ///
 ///     auto adapted = ts::nn::add_lora<LoraGpt>(gpt, ts::Key(1));     // both have the same fields
 /// Errors: option for a rank below 1. No communication.
@@ -50514,8 +50871,8 @@ To add_lora(const Model& model, Key key, const LoraConfig& config = {}, Here at 
   return tessera::detail::rebuilt<To>(model, detail::Adapt{key, config, at, count});
 }
 
-/// The model without adapters that computes the same, as merge_and_unload of peft: LoraLinear::merge of each.
-/// `merge_lora<Gpt>(adapted)` names the type of the result. Inside and outside of a traced function.
+/// The equivalent model without adapters, as merge_and_unload of peft: calls LoraLinear::merge of each adapter.
+/// `merge_lora<Gpt>(adapted)` names the type of the result. Works in and outside of a traced function.
 template <class Model> constexpr auto merge_lora(const Model& model, Here at = Here::current()) {
   using To = tessera::detail::recast_t<detail::MergeLora, Model>;
   constexpr bool has_adapter = !std::is_same_v<To, Model>;
@@ -50528,7 +50885,7 @@ template <class To, class Model> constexpr To merge_lora(const Model& model, Her
   return tessera::detail::rebuilt<To>(model, detail::Merge{at});
 }
 
-/// A Linear with an adapter, with initial values as `linear` and add_lora.
+/// A Linear with an adapter, with the initial values of `linear` and add_lora.
 template <Element T = float, bool Bias = true>
 LoraLinear<T, Bias> lora_linear(Key key, Extent in, Extent out, const ShardingStrategy& strategy,
                                 const LoraConfig& config = {}, Role role = Role::column, double stddev = 0.02,
@@ -50799,8 +51156,8 @@ template <TensorArgument X, SizeOperand K, std::integral Dim> constexpr X topk(c
 
 namespace tessera::nn {
 
-/// Gated MLPs, one for each expert: down(silu(gate(x)) up(x)). The experts are a dim of each tensor, so that a mesh
-/// axis can split them.
+/// Gated MLPs, one for each expert: down(silu(gate(x)) up(x)). Dim 0 of each tensor is the experts, so a mesh axis can
+/// split them.
 template <Element T = float> struct Experts {
   ShardedTensor<T, 3> gate, up;  ///< [experts, features, hidden]
   ShardedTensor<T, 3> down;      ///< [experts, hidden, features]
@@ -50832,18 +51189,18 @@ template <Element T = float> struct Experts {
   }
 };
 
-/// What becomes of the tokens of a mixture of experts.
+/// Which tokens the experts of a mixture compute.
 enum class Dispatch : std::uint8_t {
   dense,     ///< each expert computes all tokens; no token is dropped
-  capacity,  ///< each expert computes at most `capacity` tokens, the first ones; for others it gives 0
-  /// The same for each sequence of the batch, so that devices with different sequences count apart: what is sent are
-  /// the tokens alone, to the devices of their experts and back (expert parallelism).
+  capacity,  ///< each expert computes its first `capacity` tokens; its result for others is 0
+  /// As `capacity`, but for each sequence of the batch, so devices with different sequences count separately. Only
+  /// tokens are sent, to the devices of their experts and back (expert parallelism).
   sequence_capacity,
-  /// sequence_capacity with room for all tokens of a sequence in each expert, so that no token is dropped. Sends, and
-  /// computes, as much as if each expert were chosen for each token.
+  /// sequence_capacity with room for all tokens of a sequence in each expert, so that no token is dropped. Sends and
+  /// computes as much as if each token had chosen all experts.
   dropless,
-  /// No token is dropped, and each expert computes the tokens that chose it, and no others: the tokens of each sequence
-  /// are sorted by expert for a ts::ragged_dot. For experts that are whole on each device, or split along `hidden`.
+  /// Each expert computes exactly the tokens that chose it: the tokens of each sequence are sorted by expert for a
+  /// ts::ragged_dot. For experts that are whole on each device, or split along `hidden`.
   ragged,
 };
 
@@ -50862,24 +51219,24 @@ struct SumOfRowsTag {
 
 }  // namespace detail
 
-/// A mixture of experts: y = sum over the chosen experts of weight * expert(x), where the `choices` most probable
-/// experts of softmax(router(x)) are chosen for each token, with their probabilities, divided by their sum, as weights.
+/// A mixture of experts: y = sum over the chosen experts of weight * expert(x). For each token the `choices` most
+/// probable experts of softmax(router(x)) are chosen; the weights are their normalised probabilities.
 ///
 ///     const auto [y, balance, z] = moe(x);                          // x, y [batch, time, features]
 ///     const auto loss = loss_of(y) + 0.01 * balance + 0.001 * z;
-/// `balance` is experts * sum over the experts of (chosen tokens / tokens) * mean probability, at its least `choices`
-/// where all experts are chosen equally often; its gradient is that of the probabilities. `z` is the mean of
-/// logsumexp(logits)^2. The router computes in f32. With a capacity first choices come before second ones, and earlier
-/// tokens before later ones.
+/// `balance` is experts * sum over the experts of (chosen tokens / tokens) * mean probability; its minimum is
+/// `choices`, if all experts are chosen equally often; its gradient is that of the probabilities. `z` is the mean of
+/// logsumexp(logits)^2. The router computes in f32. With a capacity, first choices have priority over second ones, and
+/// earlier tokens over later ones.
 ///
 /// Errors: shape_mismatch for more choices than experts. Communication: with split experts each device computes its
 /// own, and the results are summed by an all_reduce; with a split batch and Dispatch::capacity the tokens are counted
 /// over all devices. With Dispatch::sequence_capacity or Dispatch::dropless, and the batch and the experts split by one
 /// axis, 2 all_to_alls forward and 2 for the gradients, of batch x experts x capacity x features, where the capacity of
 /// dropless is the time. With Dispatch::ragged no tokens are sent: the weights of experts split by the axis of the
-/// batch are gathered; docs/parallelism.md has what other splits communicate. Sources: Shazeer et al., 1701.06538;
-/// GShard, 2006.16668; capacity and balance: Switch, 2101.03961, with all choices counted, as in Mixtral, 2401.04088;
-/// z: ST-MoE, 2202.08906; ragged: MegaBlocks, 2211.15841.
+/// batch are gathered; for other splits see docs/parallelism.md. Sources: Shazeer et al., 1701.06538; GShard,
+/// 2006.16668; capacity and balance: Switch, 2101.03961, with all choices counted, as in Mixtral, 2401.04088; z:
+/// ST-MoE, 2202.08906; ragged: MegaBlocks, 2211.15841.
 template <Element T = float, Dispatch How = Dispatch::dense> struct MoE {
   Linear<T, false> router;  ///< [features, experts]
   Experts<T> experts;
@@ -50969,7 +51326,7 @@ template <Element T = float, Dispatch How = Dispatch::dense> struct MoE {
   }
 };
 
-/// The tokens for which each expert has room: factor * tokens * choices / experts, rounded up.
+/// A capacity of each expert: factor * tokens * choices / experts, rounded up.
 inline std::int64_t expert_capacity(std::int64_t tokens, std::int64_t experts, std::int64_t choices,
                                     double factor = 1.25) {
   const double exact = factor * static_cast<double>(tokens) * static_cast<double>(choices);
@@ -51014,13 +51371,13 @@ MoE<T, How> moe(Key key, Extent features, Extent hidden, Extent experts, Dim cho
 
 namespace tessera::nn {
 
-/// The mean and the variance of each feature, averaged over past batches. They are no parameters of a model, but a
-/// state that a training step takes and returns, so that no optimizer changes them.
+/// The mean and the variance of each feature, averaged over past batches. They are not parameters, but a state that a
+/// training step takes and returns, so no optimizer changes them.
 template <Element T = float> struct RunningStatistics {
   ShardedTensor<T, 1> mean, variance;
 
   static constexpr std::array field_names{"mean", "variance"};
-  /// These after a batch: (1 - momentum) of these and momentum of the batch, without a gradient of it.
+  /// The statistics after a batch: (1 - momentum) * these + momentum * those of the batch, without a gradient.
   template <class Batch, class Momentum>
   constexpr RunningStatistics moved(const Batch& batch, const Momentum& momentum, Here at) const {
     const auto next = [&](const ShardedTensor<T, 1>& old, const auto& now) {
@@ -51445,10 +51802,10 @@ namespace tessera::nn {
 ///     const auto [y, next] = norm.train(x, running);   // normalized by this batch; the next running statistics
 ///     const auto y = norm(x, running);                 // evaluation: normalized by running statistics
 ///     const auto y = norm(x);                          // normalized by this batch, without running statistics
-/// The next running statistics are (1 - momentum) running + momentum of this batch, with its unbiased variance, and
-/// have no gradient. A batch of one element for each feature has a variance of 0; PyTorch refuses it. Errors:
-/// shape_mismatch. Communication: of train as ts::batch_norm, the running statistics add none, so that over a split
-/// batch they are those of the whole batch on every device; of evaluation none. Source: Ioffe, Szegedy, 1502.03167.
+/// The next running statistics are (1 - momentum) * running + momentum * (mean and unbiased variance of this batch),
+/// and have no gradient. If a batch has one element per feature, the variance is 0; PyTorch throws. Errors:
+/// shape_mismatch. Communication: train as ts::batch_norm; running statistics add none, and are those of the whole
+/// batch also if it is split. Evaluation: none. Source: Ioffe, Szegedy, 1502.03167.
 template <Element T = float> struct BatchNorm {
   ShardedTensor<T, 1> gain, bias;
   Scalar epsilon = 1e-5, momentum = 0.1;
@@ -51529,10 +51886,10 @@ namespace tessera::nn {
 ///     const auto y = norm(x);                          // normalized by each image, in training and evaluation
 ///     const auto [y, next] = norm.train(x, running);   // the same, and the next running statistics
 ///     const auto y = norm(x, running);                 // evaluation: normalized by running statistics
-/// Running statistics are track_running_stats=True of PyTorch: (1 - momentum) running + momentum of this batch, of
-/// which they average the means and unbiased variances of all images; they have no gradient. An image of one element
-/// for each feature has a variance of 0; PyTorch refuses it. Errors and communication: as ts::instance_norm; over a
-/// split batch train adds an all_reduce of the statistics. Source: Ulyanov et al., 1607.08022.
+/// Running statistics are track_running_stats=True of PyTorch: (1 - momentum) * running + momentum * (means and
+/// unbiased variances, averaged over the images of this batch); they have no gradient. If an image has one element per
+/// feature, the variance is 0; PyTorch throws. Errors and communication: as ts::instance_norm; with a split batch,
+/// train adds an all_reduce of the statistics. Source: Ulyanov et al., 1607.08022.
 template <Element T = float> struct InstanceNorm {
   ShardedTensor<T, 1> gain, bias;
   Scalar epsilon = 1e-5, momentum = 0.1;
@@ -51571,8 +51928,8 @@ InstanceNorm<T> instance_norm(Extent features, const ShardingStrategy& strategy,
 
 namespace tessera::nn {
 
-/// The singular vectors of a weight that power iterations have found so far. They are no parameters of a model, but a
-/// state that a training step takes and returns, as RunningStatistics.
+/// The current singular vectors of a power iteration. They are not parameters, but a state that a training step takes
+/// and returns, as RunningStatistics.
 template <Element T = float> struct SingularVectors {
   ShardedTensor<T, 1> left;   ///< [out]
   ShardedTensor<T, 1> right;  ///< the product of all other dims of the weight
@@ -51580,17 +51937,17 @@ template <Element T = float> struct SingularVectors {
   static constexpr std::array field_names{"left", "right"};
 };
 
-/// A layer with a field `weight` [..., out] that computes with the weight over its largest singular value, as
-/// torch.nn.utils.parametrizations.spectral_norm of a Linear or a convolution; the weight counts as a matrix of its
-/// last dim and all others.
+/// A layer whose field `weight` [..., out] is divided by its largest singular value, as
+/// torch.nn.utils.parametrizations.spectral_norm of a Linear or a convolution. The weight counts as a matrix of its
+/// last dim and all other dims.
 ///
 ///     ts::nn::SpectralNorm<ts::nn::Linear<>> up{ts::nn::linear(key, 16, 64, strategy)};
 ///     auto vectors = ts::nn::singular_vectors(key, up.layer);      // outside of a traced function
 ///     const auto [y, next] = up.train(x, vectors);                 // one power iteration, from `vectors`
 ///     const auto y = up(x, vectors);                               // evaluation: no iteration
-/// The next vectors have no gradient; that of the singular value by the weight is their outer product. For f32 and f64
-/// weights. Inside a traced function. Communication: that of the layer, and all_reduces of the two vectors where the
-/// weight is split. Source: Miyato et al., 1802.05957.
+/// The next vectors have no gradient; the gradient of the singular value with respect to the weight is their outer
+/// product. For f32 and f64 weights, in a traced function. Communication: that of the layer; if the weight is split,
+/// also all_reduces of the two vectors. Source: Miyato et al., 1802.05957.
 template <class Layer> struct SpectralNorm {
   using T = typename decltype(Layer::weight)::element;
 
@@ -51615,7 +51972,7 @@ template <class Layer> struct SpectralNorm {
     const auto left = tessera::detail::settle(normalize(matmul(vectors.right, w)));
     return {left, tessera::detail::settle(normalize(matmul(w, left)))};
   }
-  /// Inside a traced function: the layer with the weight that it computes with.
+  /// In a traced function: the layer with the divided weight.
   constexpr Layer whole(const SingularVectors<T>& vectors) const {
     const auto left = stop_gradient(vectors.left), right = stop_gradient(vectors.right);
     Layer made = layer;
@@ -51633,8 +51990,8 @@ template <class Layer> struct SpectralNorm {
   }
 };
 
-/// Vectors to begin with: normal ones of length 1 after `iterations` power iterations for this weight, on all devices.
-/// Outside of a traced function.
+/// Initial vectors: normal vectors of length 1 after `iterations` power iterations for this weight, replicated. Call it
+/// outside of a traced function.
 template <class Layer>
 auto singular_vectors(Key key, const Layer& layer, int iterations = 15, Here at = Here::current()) {
   using T = typename decltype(Layer::weight)::element;
@@ -51669,15 +52026,15 @@ auto singular_vectors(Key key, const Layer& layer, int iterations = 15, Here at 
 
 namespace tessera::nn {
 
-/// A layer with a field `weight` [..., out], whose columns have a direction and a length of their own, as
-/// torch.nn.utils.weight_norm of a Linear or a convolution: the layer computes with length v / |v|, where v is
-/// `layer.weight` and |v| the norm over all dims but the last. Both are parameters.
+/// A layer with a field `weight` [..., out], parametrized by a direction and a length for each column, as
+/// torch.nn.utils.weight_norm of a Linear or a convolution: the layer computes with the weight length v / |v|, where v
+/// is `layer.weight` and |v| the norm over all dims except the last. Both are parameters.
 ///
 ///     ts::nn::WeightNorm<ts::nn::Linear<>> up = ts::nn::weight_norm(ts::nn::linear(key, 16, 64, strategy));
 ///     const auto y = up(x);
-/// Of a transposed convolution PyTorch's default takes the norms of the dim `in`. A column of zeros has no direction,
-/// and gives NaN. Inside a traced function. Communication: that of the layer, and where a dim but the last one is split
-/// an all_reduce of one value for each column. Source: Salimans, Kingma, 1602.07868.
+/// For a transposed convolution, PyTorch's default uses norms over the dim `in` instead. A column of zeros has no
+/// direction, and gives NaN. In a traced function. Communication: that of the layer; if a dim other than the last is
+/// split, also an all_reduce of one value for each column. Source: Salimans, Kingma, 1602.07868.
 template <class Layer> struct WeightNorm {
   using Weight = decltype(Layer::weight);
 
@@ -51689,7 +52046,7 @@ template <class Layer> struct WeightNorm {
     const tessera::detail::LayerCall call(at, x);
     return whole(at)(x, at);
   }
-  /// Inside a traced function: the layer with the weight that it computes with.
+  /// In a traced function: the layer with the computed weight.
   constexpr Layer whole(Here at = Here::current()) const {
     const auto norms = tessera::detail::norm_of_others<Weight::rank - 1>(layer.weight, 2, at);
     Layer made = layer;
@@ -51698,8 +52055,8 @@ template <class Layer> struct WeightNorm {
   }
 };
 
-/// The layer as a WeightNorm that computes the same: the lengths are the norms of its columns, sharded as they are in
-/// the weight. Outside of a traced function.
+/// Converts a layer to a WeightNorm with the same results: the lengths are the norms of its columns, sharded like them.
+/// Call it outside of a traced function.
 template <class Layer> WeightNorm<Layer> weight_norm(const Layer& layer, Here at = Here::current()) {
   constexpr int rank = decltype(Layer::weight)::rank;
   const Mesh& on = mesh(layer.weight);
@@ -51813,11 +52170,11 @@ auto orthogonal_weight(const char* op, Key key, const Extent (&shape)[Rank], con
 
 }  // namespace detail
 
-/// A random weight whose columns are orthonormal, or whose rows are if there are fewer of them, times `gain`: of [in,
-/// out], or of [taps..., in, out] as a matrix [taps x in, out] (jax.nn.initializers.orthogonal,
-/// torch.nn.init.orthogonal_). It is computed in double, once for all shards, with 4 n^2 m operations for a matrix of m
-/// by n, n being the smaller; each device that draws it holds the whole matrix meanwhile. Equal on every mesh and spec.
-/// Errors: those of `normal`. Source: Saxe, McClelland, Ganguli, 1312.6120.
+/// A random weight whose columns (or rows, if there are fewer of them) are orthonormal, times `gain`
+/// (jax.nn.initializers.orthogonal, torch.nn.init.orthogonal_). A weight [taps..., in, out] counts as a matrix [taps x
+/// in, out]. It is computed in double, once for all shards, with 4 n^2 m operations for a matrix of m by n, n <= m;
+/// meanwhile each process stores the whole matrix. Equal on every mesh and spec. Errors: those of `normal`. Source:
+/// Saxe, McClelland, Ganguli, 1312.6120.
 ///
 ///     auto w = ts::init::orthogonal<float>(key, {256, 256}, mesh, {ts::none, "model"});
 template <Element T, std::size_t Rank>
@@ -51869,22 +52226,23 @@ template <class Model> void require_data(std::string_view operation, const Model
 
 namespace tessera::nn {
 
-/// Calls f(name, leaf) for every tensor, Dim and Scalar of a model or of the state of an optimizer, in the order in
-/// which they are declared: "blocks.3.mlp.up.weight", "norm.epsilon".
+/// Calls f(name, leaf) for every tensor, Dim and Scalar of a model or of an optimizer state, in the order of
+/// declaration. Names are "blocks.3.mlp.up.weight" or "norm.epsilon".
 ///
-/// The name of a Stack's layer, an item of a tuple or array, or a field of a struct without `field_names` is its index.
+/// A layer of a Stack, an item of a tuple or array, and a field of a struct without `field_names` is named by its
+/// index.
 template <class Model, class F> void for_each_named_leaf(Model& model, F&& f) {
   tessera::detail::for_each_named_leaf(model, tessera::detail::VisitLayers::each,
                                        [&](std::string_view name, auto& leaf, int) { f(std::string(name), leaf); });
 }
-/// The same for the tensors alone.
+/// The same for tensors only.
 template <class Model, class F> void for_each_named_parameter(Model& model, F&& f) {
   for_each_named_leaf(model, [&](const std::string& name, auto& leaf) {
     if constexpr (StoredOperand<std::remove_cvref_t<decltype(leaf)>>) f(name, leaf);
   });
 }
 
-/// What named_parameters says of one leaf.
+/// One leaf of a model, in the result of named_parameters.
 struct NamedParameter {
   std::string name;
   DType dtype = DType::f32;
@@ -51976,9 +52334,8 @@ template <class Model> std::int64_t parameter_bytes_per_device(const Model& mode
 namespace tessera::nn {
 
 /// The inputs of all gates of a recurrent cell: x W + b, for x [batch, in] or [time, batch, in].
-///
-/// The gates have a dim of their own, [..., gates, hidden]: a mesh axis that shards the hidden features shards each
-/// gate in the same way, and taking the gates apart communicates nothing. With f32 parameters an x of bf16 or f16 is
+/// The gates are a separate dim, [..., gates, hidden], so a mesh axis that splits the hidden features splits each gate
+/// in the same way, and separating the gates needs no communication. With f32 parameters an x of bf16 or f16 is
 /// multiplied by the weight rounded to its type, and the result is f32. Errors and communication: as Linear.
 template <Element T = float, bool Bias = true> struct Gates {
   ShardedTensor<T, 3> weight;  ///< [in, gates, hidden]
@@ -52176,6 +52533,25 @@ RnnCell<T, Bias, Function> rnn_cell(Key key, Extent in, Extent hidden, const Sha
 
 #endif
 
+// ---- tessera/ops/indexing/checked_lengths.hpp
+
+#ifndef TESSERA_OPS_INDEXING_CHECKED_LENGTHS_HPP
+#define TESSERA_OPS_INDEXING_CHECKED_LENGTHS_HPP
+
+namespace tessera::detail {
+
+/// The lengths of sequences, i32. A lookup in the table of all lengths, 0, ..., most, gives each length itself, and
+/// refuses others when the program runs (dim_range); `name` is what the error calls them.
+template <class Lengths>
+constexpr auto checked_lengths(const Lengths& lengths, const Dim& most, const char* name, Here at) {
+  const FunctionCall named(name, lengths);
+  return embedding(arange<std::int32_t>(most + 1, lengths, at), cast<std::int64_t>(lengths, at), at);
+}
+
+}  // namespace tessera::detail
+
+#endif
+
 // ---- tessera/nn/recurrent/recurrent.hpp
 
 #ifndef TESSERA_NN_RECURRENT_RECURRENT_HPP
@@ -52222,25 +52598,25 @@ constexpr auto option_of(const First& first, const More&... more) {
 
 }  // namespace detail
 
-/// Cells that run over the steps of a sequence, as torch.nn.LSTM, GRU and RNN: each layer over the outputs of the one
-/// before.
+/// Cells that run over the steps of a sequence, as torch.nn.LSTM, GRU and RNN. Each layer runs over the outputs of the
+/// layer before.
 ///
 ///     const auto [outputs, last] = lstm(xs);            // xs [time, batch, features]
 ///     const auto [more, end] = lstm(next_xs, last);     // continued
-/// outputs [time, batch, hidden], with both directions twice the hidden features, the forward ones first. The state is
-/// h [layers, batch, hidden], for an LSTM std::tuple(h, c); with both directions, layer l has the positions 2 l, of the
-/// forward cell, and 2 l + 1. It is the state after the last step of each cell, which for a reverse cell is step 0. xs
-/// of no steps give the initial state back. Behind xs and the state come options, in any order:
+/// outputs are [time, batch, hidden]; with both directions, twice the hidden features, the forward ones first. The
+/// state is h [layers, batch, hidden], for an LSTM std::tuple(h, c). With both directions, the cells of layer l have
+/// the positions 2 l (forward) and 2 l + 1 (reverse). The state is that after the last step of each cell, which for a
+/// reverse cell is step 0. xs without steps return the initial state. Options follow xs and the state, in any order:
 ///
 ///     lstm(xs, ts::nn::lengths(steps))                             // sequences of different lengths, padded behind
 ///     lstm(xs, last, ts::nn::layer_dropout(0.5, key))              // in training; in evaluation without it
-/// With lengths each sequence ends at its own length, as with PyTorch's packed sequences: padding changes no state, the
-/// last state is that at the end of each sequence, a reverse cell begins there, and outputs of padding are 0. Dropout,
-/// torch.nn.LSTM's `dropout`, is of the outputs of each layer but the last; each layer draws from a stream of its own.
-///
-/// The products of all steps with x are one product before the loop; the loop is a ts::scan, traced and planned once
-/// for each layer and direction. Errors: shape_mismatch; option for a rate outside of [0, 1]. Communication: that of
-/// the cell in each step; time that is split is gathered.
+/// With lengths, results are those of PyTorch's packed sequences: padding does not change the state, the last state is
+/// that at the end of each sequence, a reverse cell begins there, and outputs of padding are 0. Dropout, as `dropout`
+/// of torch.nn.LSTM, drops outputs of each layer except the last, with different random numbers in each layer.
+/// The products with x of all steps are one product before the loop. The loop is a ts::scan, traced and planned once
+/// for each layer and direction. Errors: shape_mismatch; option for a rate outside of [0, 1]; dim_range for a length
+/// that is negative or larger than the number of steps. Communication: that of the cell in each step; a split time dim
+/// is gathered.
 template <class Cell, int Layers = 1, Direction Order = Direction::forward> struct Recurrent {
   static constexpr int directions = Order == Direction::both ? 2 : 1;
 
@@ -52261,9 +52637,17 @@ template <class Cell, int Layers = 1, Direction Order = Direction::forward> stru
     const auto initial = detail::option_of<detail::IsState, ZeroState>(options...);
     if constexpr (std::is_same_v<std::remove_const_t<decltype(steps)>, NoLengths>)
       return run<0>(xs, steps, drops, initial);
-    else  // whether each step is one of its sequence: [T, B, 1]
-      return run<0>(xs, unsqueeze<2>(iota<0, std::int64_t>(sum<2>(xs)) < cast<std::int64_t>(steps.lengths)), drops,
-                    initial);
+    else
+      return run<0>(xs, unsqueeze<2>(is_step(xs, steps.lengths)), drops, initial);
+  }
+
+  /// Whether each step of each sequence is in front of its end: [time, batch].
+  template <class Xs, class Lengths> static constexpr auto is_step(const Xs& xs, const Lengths& lengths) {
+    constexpr const char* name = "lengths of a recurrent layer";
+    const Here at = Here::current();
+    const auto ends = tessera::detail::checked_lengths(lengths, extent<0>(xs, at), name, at);
+    const tessera::detail::FunctionCall named(name, xs);
+    return less(iota<0, std::int32_t>(sum<2>(xs, at), at), ends, at);
   }
 
   static_assert(Layers >= 1, "tessera: a recurrent layer has at least 1 layer");
@@ -52446,16 +52830,16 @@ struct SinusoidalPositionsTag {
 
 namespace nn {
 
-/// The sinusoids of the first transformer, to be added to the embeddings of tokens: of position t and feature i
-/// sin(t 10000^(-i / features)) for an even i, and the cosine of the angle of i - 1 for an odd i.
+/// The sinusoidal position encoding of the original transformer, to be added to token embeddings. At position t and
+/// feature i it is sin(t 10000^(-i / features)) for an even i, and the cosine of the angle of i - 1 for an odd i.
 ///
-/// Of x [..., time, features], in a traced function or in an expression: [time, features], in the element type of x,
-/// computed in f64; positions are counted from `first` on, a number, a Scalar or an integer tensor of rank 0, as the
-/// position of generation with a cache. Split as x is; no communication.
+/// For x [..., time, features], in a traced function or an expression, it is [time, features], in the element type of
+/// x, computed in f64. The first position is `first`: a number, a Scalar or an integer tensor of rank 0, for generation
+/// with a cache. Split as x is. Communication: none.
 ///
 ///     const auto y = x + ts::nn::sinusoidal_positions(x);
-/// As a tensor: `sinusoidal_positions(time, features, mesh, spec)`. For positions that are learned there is Positions.
-/// Source: Vaswani et al., 1706.03762.
+/// `sinusoidal_positions(time, features, mesh, spec)` is a stored tensor. For learned positions, use Positions. Source:
+/// Vaswani et al., 1706.03762.
 template <TensorArgument X, Operand First = int>
 constexpr auto sinusoidal_positions(const X& x, const First& first = 0, Here at = Here::current()) {
   return cast<typename X::element>(call<tessera::detail::SinusoidalPositionsTag>(Source::from(at), x, first), at);
@@ -52539,10 +52923,10 @@ TESSERA_ONCE std::string summary_text(const std::vector<nn::NamedParameter>& lea
 
 }  // namespace detail
 
-/// A table of a model or of the state of an optimizer: a row for each tensor with its name, element type and shape,
-/// sharding, number of elements, bytes of all of them, and bytes on the device with the largest shard; a row with the
-/// value of each Dim and Scalar; the totals. The layers of a Stack have one row, "blocks.*.mlp.up.weight", with the
-/// numbers of all layers. Errors: empty_tensor for a tensor without data.
+/// A table of a model or an optimizer state. Each tensor has a row with its name, element type and shape, sharding,
+/// number of elements, bytes of all elements, and bytes on the device with the largest shard; each Dim and Scalar has a
+/// row with its value; the last row has totals. The layers of a Stack share a row, "blocks.*.mlp.up.weight", with the
+/// sums over all layers. Errors: empty_tensor for a tensor without data.
 ///
 ///     std::cout << ts::summary(model);
 ///     std::cout << ts::summary(model, step.plan(model, x));   // also the flops of this call, of all devices together
@@ -52564,7 +52948,7 @@ template <class Model> std::string summary(const Model& model, const Plan& plan,
 #ifndef TESSERA_NN_TRANSFORMER_HPP
 #define TESSERA_NN_TRANSFORMER_HPP
 
-// The layers of the first transformer, which encode one sequence and decode another.
+// Encoder and decoder layers of the original transformer.
 
 namespace tessera::nn {
 
@@ -52585,17 +52969,17 @@ template <NormPlace Place> constexpr auto residual(const auto& x, const auto& no
 template <Element T = float, class Activation = Relu, class Projection = Linear<T>>
 using FeedForward = Mlp<T, true, Activation, Projection>;
 
-/// torch.nn.TransformerEncoderLayer: self-attention and two products, x [batch, time, features] to the same shape:
+/// torch.nn.TransformerEncoderLayer: self-attention and two products, of x [batch, time, features]:
 ///
 ///     layer(x)
 ///     layer(x, mask)                               // mask [batch, time]: attends to the positions where it is true
 ///     layer(x, mask, layer_dropout(rate, key))     // in training; also without a mask
-///
-/// src_key_padding_mask is the negation of the mask. Dropout is PyTorch's of the attention's result, of the hidden
-/// features and of the second product; not that of the probabilities of attention, which are never in memory. A Stack
-/// of layers takes the same arguments. The activation is a type without members (nn/activation.hpp); PyTorch's
-/// activation="gelu" is ExactGelu. `Projection` is the type of the linear layers: LoraLinear, or one of your own.
-/// Source: Vaswani et al., 1706.03762; the norm in front: Xiong et al., 2002.04745.
+/// PyTorch's src_key_padding_mask is the negation of the mask. Dropout is that of PyTorch, for attention probabilities,
+/// the result of attention, the hidden features and the second product. `layer_dropout(rate, key, 0)` drops no
+/// probabilities, which are then never stored. A Stack of layers takes the same arguments. The activation is a type
+/// without members (nn/activation.hpp); PyTorch's activation="gelu" is ExactGelu. `Projection` is the type of the
+/// linear layers, such as LoraLinear or your own. Source: Vaswani et al., 1706.03762; pre-norm: Xiong et al.,
+/// 2002.04745.
 template <Element T = float, NormPlace Place = NormPlace::post, class Activation = Relu, class Projection = Linear<T>>
 struct EncoderLayer {
   MultiHeadAttention<T, true, Projection> attention;
@@ -52616,14 +53000,15 @@ struct EncoderLayer {
   template <class Rate, class Key>
   constexpr auto operator()(const auto& x, const LayerDropout<Rate, Key>& dropout, Here at = Here::current()) const {
     const tessera::detail::LayerCall call(at, x);
-    return dropped(x, attention, dropout);
+    return dropped(
+        x, [&](const auto& v) { return attention(v, dropout); }, dropout);
   }
   template <class Rate, class Key>
   constexpr auto operator()(const auto& x, const auto& mask, const LayerDropout<Rate, Key>& dropout,
                             Here at = Here::current()) const {
     const tessera::detail::LayerCall call(at, x);
     return dropped(
-        x, [&](const auto& v) { return attention.masked(v, v, mask); }, dropout);
+        x, [&](const auto& v) { return attention.masked(v, v, mask, dropout); }, dropout);
   }
 
  private:
@@ -52643,14 +53028,12 @@ struct EncoderLayer {
 ///     layer(x, memory)                      // x [batch, time, features]
 ///     layer(x, memory, memory_mask)         // memory_mask [batch, keys]: attends to the memory where it is true
 ///     layer(x, memory, memory_mask, mask)   // mask [batch, time]: attends to the positions of x where it is true
-///
-/// PyTorch's memory_key_padding_mask and tgt_key_padding_mask are the negations of the masks. Behind a target that is
-/// padded at its end, causal attention sees no padding: only padding in front needs the second mask. Each of these
-/// calls takes `layer_dropout(rate, key)` as its last argument in training; dropout, activation and projections are as
-/// those of EncoderLayer. A Stack of layers takes the same arguments: `layers(x, memory, memory_mask)`.
-///
-/// One token after the other, with a KvCache of the positions of x before, as MultiHeadAttention has it; the keys and
-/// values of the memory are computed once for a sequence:
+/// PyTorch's memory_key_padding_mask and tgt_key_padding_mask are the negations of the masks. If the target is padded
+/// at its end, causal attention never reads the padding: only padding at the beginning needs the second mask. In
+/// training, each of these calls takes `layer_dropout(rate, key)` as its last argument; dropout, activation and
+/// projections are those of EncoderLayer. A Stack of layers takes the same arguments: `layers(x, memory, memory_mask)`.
+/// For generation token by token, with a KvCache of the earlier positions of x, as in MultiHeadAttention; the keys and
+/// values of the memory are computed once per sequence:
 ///
 ///     const auto known = layer.keys_and_values(memory);                       // of a Stack: nn::keys_and_values
 ///     const auto [y, next] = layer.cached(x, cache, position, known);         // of a Stack: nn::cached
@@ -52689,24 +53072,24 @@ struct DecoderLayer {
                             Here at = Here::current()) const {
     const tessera::detail::LayerCall call(at, x);
     return dropped(
-        x, [&](const auto& v) { return attention.causal(v); }, [&](const auto& v) { return cross(v, memory); },
-        dropout);
+        x, [&](const auto& v) { return attention.causal(v, dropout); },
+        [&](const auto& v) { return cross(v, memory, of_cross(dropout)); }, dropout);
   }
   template <class Rate, class Key>
   constexpr auto operator()(const auto& x, const auto& memory, const auto& memory_mask,
                             const LayerDropout<Rate, Key>& dropout, Here at = Here::current()) const {
     const tessera::detail::LayerCall call(at, x);
     return dropped(
-        x, [&](const auto& v) { return attention.causal(v); },
-        [&](const auto& v) { return cross.masked(v, memory, memory_mask); }, dropout);
+        x, [&](const auto& v) { return attention.causal(v, dropout); },
+        [&](const auto& v) { return cross.masked(v, memory, memory_mask, of_cross(dropout)); }, dropout);
   }
   template <class Rate, class Key>
   constexpr auto operator()(const auto& x, const auto& memory, const auto& memory_mask, const auto& mask,
                             const LayerDropout<Rate, Key>& dropout, Here at = Here::current()) const {
     const tessera::detail::LayerCall call(at, x);
     return dropped(
-        x, [&](const auto& v) { return attention.causal(v, mask); },
-        [&](const auto& v) { return cross.masked(v, memory, memory_mask); }, dropout);
+        x, [&](const auto& v) { return attention.causal(v, mask, dropout); },
+        [&](const auto& v) { return cross.masked(v, memory, memory_mask, of_cross(dropout)); }, dropout);
   }
 
   template <class Memory> constexpr auto keys_and_values(const Memory& memory, Here at = Here::current()) const {
@@ -52736,6 +53119,10 @@ struct DecoderLayer {
         [&](const auto& v) { return dropout.template drop<detail::dropout_of_cross>(to_memory(v)); },
         [&](const auto& v) { return dropout.template drop<detail::dropout_of_mlp>(mlp(v, dropout)); });
   }
+  /// The dropout of the attention to memory, whose weights have a stream of their own.
+  static constexpr auto of_cross(const auto& dropout) {
+    return dropout.template with_weights_of<detail::dropout_of_cross_weights>();
+  }
   template <class Cache>
   constexpr auto decoded(const auto& x, const Cache& cache, const auto& position, const auto& to_memory) const {
     Cache next = cache;
@@ -52749,8 +53136,8 @@ struct DecoderLayer {
   }
 };
 
-/// With the initialisation of these layers in PyTorch: attention as `multi_head_attention`; weights of the products
-/// uniform in [-1 / sqrt(in), 1 / sqrt(in)), their biases zeros (PyTorch draws them from the same range).
+/// Factories with the initial values of PyTorch: attention as `multi_head_attention`; weights of the products uniform
+/// in [-1 / sqrt(in), 1 / sqrt(in)), their biases zeros (PyTorch draws them from the same range).
 template <Element T = float, class Activation = Relu>
 FeedForward<T, Activation> feed_forward(Key key, Extent features, Extent hidden, const ShardingStrategy& strategy) {
   const auto [first, second] = split<2>(key);
@@ -53091,12 +53478,11 @@ template <class F, class X, std::size_t... I> struct OutputCount<F, X, std::inde
 
 /// Inside a traced function: calls f on the corresponding floating-point tensors of several models of one structure,
 /// and returns a model of the results, as jax.tree.map does. Optimizers are written with it.
-///
-/// f takes a Sym of each model and returns a Sym, or a tuple of Syms for a tuple of models; it is generic in the ranks
-/// and element types that the model has, and may do other things for other ranks: `if constexpr (decltype(p)::rank ==
-/// 2)`. Of each it returns as many tensors. For a tensor of a Stack it gets one value for all layers: elementwise
-/// operations and reductions over given dims treat each layer separately. The result has the Dims, Scalars and integer
-/// tensors of the first model. Errors: structure if the models differ in structure. No communication of its own.
+/// f takes a Sym of each model and returns a Sym, or a tuple of Syms for a tuple of models. It is generic, and may
+/// distinguish ranks: `if constexpr (decltype(p)::rank == 2)`; the number of results must be the same. A tensor of a
+/// Stack is one value for all layers: elementwise operations and reductions over given dims treat each layer
+/// separately. The result has the Dims, Scalars and integer tensors of the first model. Errors: structure if the models
+/// differ in structure. Communication: that of f.
 ///
 ///     auto moved = ts::optim::tree_map([](auto p, auto g) { return p - 0.1 * g; }, model, gradient);
 template <class F, class First, class... Rest> constexpr auto tree_map(F f, const First& first, const Rest&... rest) {
@@ -53159,14 +53545,14 @@ template <int Microbatches, class Loss> struct Accumulate {
 
 }  // namespace detail
 
-/// As value_and_grad, of a loss that is a mean over examples: computes loss and gradient of `Microbatches` parts of the
-/// batch one after the other, and returns their means. Memory for activations is that of one part.
+/// Gradient accumulation: value_and_grad of a loss that is a mean over examples, computed for `Microbatches` parts of
+/// the batch one after the other. Returns the mean loss and gradient. Activations need the memory of one microbatch.
 ///
 ///     const auto [loss, gradient] = ts::optim::accumulate<4>(loss_of)(model, x, t);   // x, t: [batch, ...]
-/// Inside a traced function. The tensors behind the model are split along their first dim. Errors: shape_mismatch
-/// unless Microbatches divides the batch. Communication: that of value_and_grad for replicated parameters, whose
-/// gradients are reduced once, after the last part (no_sync of PyTorch); a split batch is not moved where each device's
-/// share is divisible.
+/// Inside a traced function. Tensors after the model are cut along their first dim. Errors: shape_mismatch unless
+/// Microbatches divides the batch. Communication: that of value_and_grad; gradients of replicated parameters are
+/// reduced once, after the last microbatch (no_sync of PyTorch). A split batch does not move if Microbatches divides
+/// the rows of each device.
 template <int Microbatches, class Loss> constexpr auto accumulate(Loss loss, Here at = Here::current()) {
   static_assert(Microbatches > 0, "tessera: accumulate needs at least one microbatch");
   return detail::Accumulate<Microbatches, Loss>{loss, at};
@@ -53301,8 +53687,8 @@ template <class Model> struct AdadeltaState {
 ///
 ///     g = g + decay p,  v = rho v + (1 - rho) g^2,  d = g sqrt(u + epsilon) / sqrt(v + epsilon)
 ///     u = rho u + (1 - rho) d^2,  p = p - rate d
-/// Communication: none of its own; partial gradients are reduced here, into the sharding of the parameters. Errors:
-/// structure when model, gradients and state differ. Source: Zeiler, 1212.5701, as torch.optim.Adadelta.
+/// Communication: only partial gradients are reduced, into the sharding of the parameters. Errors: structure when
+/// model, gradients and state differ. Source: Zeiler, 1212.5701, as torch.optim.Adadelta.
 template <class Model, optim::GradientsOf<Model> Gradients>
 constexpr auto adadelta(const Model& model, const Gradients& gradients,
                         const optim::AdadeltaState<optim::stored_t<Model>>& state, const optim::Adadelta& config = {},
@@ -53397,9 +53783,9 @@ struct AdamWStep {
 ///
 ///     m = b1 m + (1 - b1) g,  v = b2 v + (1 - b2) g^2
 ///     p = p (1 - rate decay) - rate (m / (1 - b1^t)) / (sqrt(v / (1 - b2^t)) + epsilon)
-/// Communication: none of its own; partial gradients are reduced here, into the sharding of the parameters. Errors:
-/// structure when model, gradients and state differ. Source: Loshchilov, Hutter, 1711.05101, with the decay multiplied
-/// by the learning rate, as in torch.optim.AdamW.
+/// Communication: only partial gradients are reduced, into the sharding of the parameters. Errors: structure when
+/// model, gradients and state differ. Source: Loshchilov, Hutter, 1711.05101, with the decay multiplied by the learning
+/// rate, as in torch.optim.AdamW.
 ///
 ///     auto [next, next_state] = ts::adamw(model, gradients, state, config);
 template <class Model, optim::GradientsOf<Model> Gradients>
@@ -53464,9 +53850,9 @@ constexpr Value norm_of(const Updated& x, Value of) {
 ///
 ///     m = b1 m + (1 - b1) g,  v = b2 v + (1 - b2) g^2
 ///     u = (m / (1 - b1^t)) / (sqrt(v / (1 - b2^t)) + epsilon) + decay p,  p = p - rate (|p| / |u|) u
-/// |p| / |u| is 1 where one of the norms is 0. Each layer of a Stack has norms of its own.
-/// Communication: for a split parameter, an all_reduce of each norm. Errors: structure when model, gradients and state
-/// differ. Source: You and others, 1904.00962, algorithm 2, as optax.lamb except for the tensors without decay.
+/// |p| / |u| is 1 if one of the norms is 0. Each layer of a Stack has separate norms. Communication: for a split
+/// parameter, an all_reduce of each norm. Errors: structure when model, gradients and state differ. Source: You et al.,
+/// 1904.00962, algorithm 2, as optax.lamb except for the tensors without decay.
 template <class Model, optim::GradientsOf<Model> Gradients>
 constexpr auto lamb(const Model& model, const Gradients& gradients,
                     const optim::AdamWState<optim::stored_t<Model>>& state, const optim::Lamb& config = {},
@@ -53517,9 +53903,9 @@ struct Adafactor {
   Scalar weight_decay = 0.0;    ///< decoupled; applies to tensors of rank 2 or more, not to biases and gains
 };
 
-/// Running means of the squares of a gradient: of a matrix [.., n, m] the means along its rows [.., n, 1] and along its
-/// columns [.., 1, m], so that n + m elements are stored instead of n m. Of a tensor of rank 0 or 1 `row` has all
-/// means, and `column` is a zero of extents 1.
+/// Running means of the squares of a gradient. For a matrix [.., n, m] these are the means along its rows [.., n, 1]
+/// and along its columns [.., 1, m], so n + m elements are stored instead of n m. For a tensor of rank 0 or 1, `row`
+/// has all means, and `column` is a zero of extents 1.
 template <class Model> struct AdafactorState {
   Model row, column;
   Scalar step;
@@ -53544,13 +53930,13 @@ constexpr Value root_mean_square(const Updated& x, Value v) {
 }  // namespace detail
 }  // namespace optim
 
-/// Inside a traced function: one step of Adafactor, whose state of a matrix is a row and a column. Returns (model,
+/// Inside a traced function: one step of Adafactor, whose state for a matrix is a row and a column. Returns (model,
 /// state).
 ///
 ///     w = t^beta2_decay,  r = (1 - w) r + w mean(g^2 along rows),  c likewise along columns
 ///     v = r c / mean(r),  u = g / sqrt(v),  u = u / max(1, rms(u) / d)
 ///     p = p (1 - rate decay) - max(epsilon2, rms(p)) min(rate, 1 / sqrt(t)) u
-/// Of tensors of rank 3 or more the last two dims are factored; each layer of a Stack has means and sizes of its own.
+/// In tensors of rank 3 or more the last two dims are factored. Each layer of a Stack has separate means and sizes.
 /// Communication: for a split parameter, all_reduces of its means and of the two sizes. Errors: structure when model,
 /// gradients and state differ; unsupported for a tensor of a Stack whose last dim is split, as the norms of lamb.
 /// Source: Shazeer, Stern, 1804.04235, as torch.optim.Adafactor except for the tensors without decay.
@@ -53624,9 +54010,8 @@ template <class Model> struct AdagradState {
 /// Inside a traced function: one step of Adagrad. Returns (model, state).
 ///
 ///     g = g + decay p,  s = s + g^2,  p = p - rate g / (sqrt(s) + epsilon)
-/// Communication: none of its own; partial gradients are reduced here, into the sharding of the parameters. Errors:
-/// structure when model, gradients and state differ. Source: Duchi, Hazan, Singer, JMLR 12 (2011), as
-/// torch.optim.Adagrad.
+/// Communication: only partial gradients are reduced, into the sharding of the parameters. Errors: structure when
+/// model, gradients and state differ. Source: Duchi, Hazan, Singer, JMLR 12 (2011), as torch.optim.Adagrad.
 template <class Model, optim::GradientsOf<Model> Gradients>
 constexpr auto adagrad(const Model& model, const Gradients& gradients,
                        const optim::AdagradState<optim::stored_t<Model>>& state, const optim::Adagrad& config = {},
@@ -53669,7 +54054,7 @@ struct Adam {
 
 }  // namespace optim
 
-/// Inside a traced function: one step of Adam, which is AdamW of the gradient g + decay p, without decay of its own.
+/// Inside a traced function: one step of Adam, which is AdamW with the gradient g + decay p and no decoupled decay.
 /// Returns (model, state). The state is that of AdamW. Communication, errors: as adamw. Source: Kingma, Ba, 1412.6980.
 ///
 ///     auto [next, next_state] = ts::adam(model, gradients, state, config);
@@ -53722,8 +54107,8 @@ template <class Model> struct AdamaxState {
 /// Inside a traced function: one step of Adamax, Adam with the infinity norm. Returns (model, state).
 ///
 ///     g = g + decay p,  m = b1 m + (1 - b1) g,  u = max(b2 u, |g| + epsilon),  p = p - rate / (1 - b1^t) m / u
-/// Communication: none of its own; partial gradients are reduced here, into the sharding of the parameters. Errors:
-/// structure when model, gradients and state differ. Source: Kingma, Ba, 1412.6980, section 7.1, as torch.optim.Adamax.
+/// Communication: only partial gradients are reduced, into the sharding of the parameters. Errors: structure when
+/// model, gradients and state differ. Source: Kingma, Ba, 1412.6980, section 7.1, as torch.optim.Adamax.
 template <class Model, optim::GradientsOf<Model> Gradients>
 constexpr auto adamax(const Model& model, const Gradients& gradients,
                       const optim::AdamaxState<optim::stored_t<Model>>& state, const optim::Adamax& config = {},
@@ -53777,8 +54162,8 @@ template <class Model> struct AmsGradState {
 
 }  // namespace optim
 
-/// Inside a traced function: one step of AdamW whose rate of an element never grows: it divides by the largest mean of
-/// squares so far. Returns (model, state).
+/// Inside a traced function: one step of AMSGrad, AdamW divided by the largest mean of squares so far. Returns (model,
+/// state).
 ///
 ///     m = b1 m + (1 - b1) g,  v = b2 v + (1 - b2) g^2,  w = max(w, v)
 ///     p = p (1 - rate decay) - rate (m / (1 - b1^t)) / (sqrt(w / (1 - b2^t)) + epsilon)
@@ -53844,8 +54229,8 @@ template <class Model> struct NAdamState {
 ///     g = g + decay p,  m = b1 m + (1 - b1) g,  v = b2 v + (1 - b2) g^2
 ///     n = u(t + 1) m / (1 - product u(t + 1)) + (1 - u(t)) g / (1 - product)
 ///     p = p - rate n / (sqrt(v / (1 - b2^t)) + epsilon)
-/// Communication: none of its own; partial gradients are reduced here, into the sharding of the parameters. Errors:
-/// structure when model, gradients and state differ. Source: Dozat, ICLR workshop 2016, as torch.optim.NAdam.
+/// Communication: only partial gradients are reduced, into the sharding of the parameters. Errors: structure when
+/// model, gradients and state differ. Source: Dozat, ICLR workshop 2016, as torch.optim.NAdam.
 template <class Model, optim::GradientsOf<Model> Gradients>
 constexpr auto nadam(const Model& model, const Gradients& gradients,
                      const optim::NAdamState<optim::stored_t<Model>>& state, const optim::NAdam& config = {},
@@ -53907,8 +54292,8 @@ struct RAdam {
 ///     most = 2 / (1 - b2) - 1,  length = most - 2 t b2^t / (1 - b2^t)
 ///     r = sqrt((length - 4) (length - 2) most / ((most - 4) (most - 2) length))
 ///     p = p - rate n r sqrt(1 - b2^t) / (sqrt(v) + epsilon)  if length is above 5, otherwise p = p - rate n
-/// Communication: none of its own; partial gradients are reduced here, into the sharding of the parameters. Errors:
-/// structure when model, gradients and state differ. Source: Liu and others, 1908.03265, as torch.optim.RAdam.
+/// Communication: only partial gradients are reduced, into the sharding of the parameters. Errors: structure when
+/// model, gradients and state differ. Source: Liu et al., 1908.03265, as torch.optim.RAdam.
 template <class Model, optim::GradientsOf<Model> Gradients>
 constexpr auto radam(const Model& model, const Gradients& gradients,
                      const optim::AdamWState<optim::stored_t<Model>>& state, const optim::RAdam& config = {},
@@ -53958,7 +54343,7 @@ struct Asgd {
   Scalar learning_rate = 1e-2;
   Scalar lambda = 1e-4;       ///< decay of the parameters, and of the rate
   Scalar alpha = 0.75;        ///< power of the decay of the rate
-  Scalar start = 1e6;         ///< the step at which the average begins, t0
+  Scalar t0 = 1e6;            ///< the step at which the average begins
   Scalar weight_decay = 0.0;  ///< coupled: added to the gradient
 };
 
@@ -53972,14 +54357,13 @@ template <class Model> struct AsgdState {
 
 }  // namespace optim
 
-/// Inside a traced function: one step of averaged gradient descent. Returns (model, state); `state.average` is the
-/// model to evaluate, up to step `start` the parameters themselves.
+/// Inside a traced function: one step of averaged gradient descent. Returns (model, state). `state.average` is the
+/// model to evaluate; before step `start` it equals the parameters.
 ///
 ///     eta = rate / (1 + lambda rate (t - 1))^alpha,  p = p (1 - lambda eta) - eta (g + decay p)
 ///     a = a + (p - a) / max(1, t - 1 - start)
-/// Communication: none of its own; partial gradients are reduced here, into the sharding of the parameters. Errors:
-/// structure when model, gradients and state differ. Source: Polyak, Juditsky, SIAM J. Control Optim. 30 (1992), as
-/// torch.optim.ASGD.
+/// Communication: only partial gradients are reduced, into the sharding of the parameters. Errors: structure when
+/// model, gradients and state differ. Source: Polyak, Juditsky, SIAM J. Control Optim. 30 (1992), as torch.optim.ASGD.
 template <class Model, optim::GradientsOf<Model> Gradients>
 constexpr auto asgd(const Model& model, const Gradients& gradients,
                     const optim::AsgdState<optim::stored_t<Model>>& state, const optim::Asgd& config = {},
@@ -53991,7 +54375,7 @@ constexpr auto asgd(const Model& model, const Gradients& gradients,
       [&](const auto& x, Value p, Value g, Value a) {
         const Value past = x.wide(step) - 1.0, rate = x.wide(config.learning_rate), lambda = x.wide(config.lambda);
         const Value eta = rate / build::apply<ops::PowOp>(lambda * rate * past + 1.0, x.wide(config.alpha));
-        const Value share = 1.0 / build::apply<ops::MaximumOp>(past - x.wide(config.start), past.number(1));
+        const Value share = 1.0 / build::apply<ops::MaximumOp>(past - x.wide(config.t0), past.number(1));
         const Value next = x(1.0 - lambda * eta) * p - x(eta) * x.decayed(config.weight_decay, g);
         return std::tuple(next, a + x(share) * (next - a));
       },
@@ -54012,25 +54396,26 @@ namespace tessera {
 
 namespace optim {
 
-/// Inside a traced function: the exponential moving average of the parameters, decay a + (1 - decay) p. `average`
-/// starts as a copy of the model. Returns the next average. Communication: none; the averages are sharded like the
-/// parameters. Source: Polyak, Juditsky, SIAM J. Control Optim. 30 (1992), as torch.optim.swa_utils.get_ema_avg_fn.
+/// Inside a traced function: the next exponential moving average (EMA) of the parameters, decay a + (1 - decay) p.
+/// `average` starts as a copy of the model. Communication: none; the averages are sharded like the parameters. Source:
+/// Polyak, Juditsky, SIAM J. Control Optim. 30 (1992), as torch.optim.swa_utils.get_ema_avg_fn.
 ///
 ///     average = ts::optim::moving_average(average, model, 0.999);
 template <class Model>
 constexpr Model moving_average(const Model& average, const Model& model, const Scalar& decay,
                                Here at = Here::current()) {
+  const tessera::detail::FunctionCall named("moving_average", average);
   return std::get<0>(detail::update_parameters(
       at, [&](const auto& x, Value a, Value p) { return std::tuple(x(decay) * a + x(1.0 - x.wide(decay)) * p); },
       average, model));
 }
 
-/// Inside a traced function: the mean of `count` past models and this one, a + (p - a) / (count + 1). Returns the next
-/// mean. Communication: as moving_average. Source: Izmailov and others, 1803.05407, as
-/// torch.optim.swa_utils.AveragedModel.
+/// Inside a traced function: the mean of `count` past models and this one (SWA), a + (p - a) / (count + 1).
+/// Communication: as moving_average. Source: Izmailov et al., 1803.05407, as torch.optim.swa_utils.AveragedModel.
 template <class Model>
 constexpr Model mean_of_models(const Model& average, const Model& model, const Scalar& count,
                                Here at = Here::current()) {
+  const tessera::detail::FunctionCall named("mean_of_models", average);
   return std::get<0>(detail::update_parameters(
       at, [&](const auto& x, Value a, Value p) { return std::tuple(a + x(1.0 / (x.wide(count) + 1)) * (p - a)); },
       average, model));
@@ -54051,7 +54436,27 @@ namespace tessera {
 
 namespace optim::detail {
 
-/// The element type of a sum over all tensors.
+/// Looks for a floating-point tensor of f64 in the type of a traced model.
+struct FindDouble {
+  bool found = false;
+  template <class Leaf> constexpr void leaf(const Leaf&) {
+    if constexpr (is_parameter_v<Leaf>) found = found || std::is_same_v<typename Leaf::element, double>;
+  }
+  template <class Block> constexpr void enter_stack(const Stack<Block>&) { found = found || of<Block>(); }
+  constexpr void enter_layer(int) {}
+  constexpr void leave_stack() {}
+
+  template <class Model> static constexpr bool of() {
+    FindDouble find;
+    Model model{};
+    for_each_leaf(model, find);
+    return find.found;
+  }
+};
+/// A sum over all tensors of models: f64 if any of them is f64, otherwise f32, also of bf16 and f16.
+template <class... Model> using SumOf = Sym<std::conditional_t<(FindDouble::of<Model>() || ...), double, float>, 0>;
+
+/// Its element type.
 constexpr DType summed_as(const Growable<Value>& values) {
   for (const Value& v : values)
     if (v.dtype() == DType::f64) return DType::f64;
@@ -54059,8 +54464,10 @@ constexpr DType summed_as(const Growable<Value>& values) {
 }
 /// A rank-0 value whose parts on the devices are summed.
 constexpr Value reduced(const Value& total) {
-  return total.dtype() == DType::f64 ? with_sharding(Sym<double, 0>(total), {}).value
-                                     : with_sharding(Sym<float, 0>(total), {}).value;
+  const auto whole = [&](const auto& x) {
+    return tessera::detail::constrain(x, {}, CotangentSharding::alike, nullptr, total.source).value;
+  };
+  return total.dtype() == DType::f64 ? whole(Sym<double, 0>(total)) : whole(Sym<float, 0>(total));
 }
 
 /// The sum of the squares of all elements of all tensors, including all layers of Stacks; in f64 if any tensor is f64.
@@ -54106,21 +54513,22 @@ template <class Model> constexpr Model scaled(const Model& gradients, const Valu
 
 /// global_norm of values of a trace.
 struct GlobalNorm {
-  template <class... X> constexpr Sym<float, 0> operator()(Here at, const X&... x) const {
+  template <class... X> constexpr SumOf<X...> operator()(Here at, const X&... x) const {
     Growable<Value> values;
     const auto add = [&](const Growable<Value>& of_one) {
       for (const Value& value : of_one) values.push_back(value);
     };
     (add(parameters_of(x)), ...);
     const Value total = sum_of_squares(values, Source::from(at));
-    return Sym<float, 0>(build::cast(build::apply<ops::SqrtOp>(total), DType::f32));
+    return SumOf<X...>(build::apply<ops::SqrtOp>(total));
   }
 };
 
 }  // namespace optim::detail
 
 /// The Euclidean norm of all elements of a model, as optax.global_norm: of the values of a traced function, or of a
-/// stored tensor or a tuple of stored tensors. Errors: structure without a floating-point tensor. Communication: one
+/// stored tensor or a tuple of stored tensors. Computed in f32, and in f64 if any tensor is f64, which also is the
+/// element type of the result. Errors: structure without a floating-point tensor. Communication: one
 /// all_reduce of a rank-0 tensor; partial values are reduced first.
 template <class Model> constexpr auto global_norm(const Model& model, Here at = Here::current()) {
   return optim::detail::GlobalNorm{}(at, model);
@@ -54137,7 +54545,7 @@ constexpr auto global_norm(const std::tuple<X...>& tensors, Here at = Here::curr
 
 /// Inside a traced function: scales gradients so that their global norm is at most `max_norm`, as
 /// optax.clip_by_global_norm; ts::clip_grad_norm has PyTorch's coefficient. Returns (clipped gradients, norm before
-/// clipping).
+/// clipping), the norm in f64 if any tensor is f64, otherwise in f32.
 ///
 /// Communication: one all_reduce of a rank-0 tensor, the sum over all tensors.
 /// Partial gradients are reduced first. Source: Pascanu, Mikolov, Bengio, 1211.5063.
@@ -54149,14 +54557,14 @@ constexpr auto clip_by_global_norm(const Model& gradients, const Limit& max_norm
   const Value limit = build::cast(lower(norm, max_norm), norm.dtype());
   // If the norm is below the limit, the scale is limit / limit, exactly 1.
   const Value scale = limit / build::apply<ops::MaximumOp>(norm, limit);
-  return std::tuple(optim::detail::scaled(gradients, scale, source), Sym<float, 0>(build::cast(norm, DType::f32)));
+  return std::tuple(optim::detail::scaled(gradients, scale, source), optim::detail::SumOf<Model>(norm));
 }
 
 /// Inside a traced function: scales gradients by min(max_norm / (norm + 1e-6), 1), where `norm` is the norm of all
 /// their elements together: Euclidean, or for another norm_type p the p-th root of the sum of |g|^p; with infinity the
-/// largest |g|. Returns (clipped gradients, norm before clipping), as torch.nn.utils.clip_grad_norm_ and
-/// FullyShardedDataParallel.clip_grad_norm_ do, whether gradients are whole or in parts. A norm that is not finite
-/// makes all gradients NaN or 0; read the norm to find out (error_if_nonfinite).
+/// largest |g|. Returns (clipped gradients, norm before clipping), the norm in f64 if any tensor is f64, as
+/// torch.nn.utils.clip_grad_norm_ and FullyShardedDataParallel.clip_grad_norm_, for replicated and split gradients. If
+/// the norm is not finite, all gradients are NaN or 0; check the norm (error_if_nonfinite).
 ///
 ///     const auto [clipped, norm] = ts::clip_grad_norm(gradient, 1.0, std::numeric_limits<double>::infinity());
 /// Errors: `option` for a norm_type that is not above 0; `structure` for a model without floating-point tensors.
@@ -54169,11 +54577,11 @@ constexpr auto clip_grad_norm(const Model& gradients, const Limit& max_norm, dou
   const Value norm = optim::detail::norm_of(optim::detail::parameters_of(gradients), norm_type, source);
   const Value scale = build::apply<ops::MinimumOp>(
       build::cast(lower(norm, max_norm), norm.dtype()) / (norm + norm.number(1e-6)), norm.number(1));
-  return std::tuple(optim::detail::scaled(gradients, scale, source), Sym<float, 0>(build::cast(norm, DType::f32)));
+  return std::tuple(optim::detail::scaled(gradients, scale, source), optim::detail::SumOf<Model>(norm));
 }
 
-/// Inside a traced function: each element of the gradients, clipped to [-limit, limit], as
-/// torch.nn.utils.clip_grad_value_. Communication: none of its own; partial gradients are reduced first.
+/// Inside a traced function: the gradients, with each element clipped to [-limit, limit], as
+/// torch.nn.utils.clip_grad_value_. Communication: only partial gradients are reduced.
 template <class Model, NumberOperand Limit>
 constexpr Model clip_by_value(const Model& gradients, const Limit& limit, Here at = Here::current()) {
   return optim::tree_map(
@@ -54227,9 +54635,9 @@ constexpr auto step_by_group(const Step& step, const Config& others, const Group
 
 }  // namespace detail
 
-/// Inside a traced function: one step of an optimizer with other hyper-parameters for some parameters, selected by
-/// name. `step(config)` is a step with one configuration; each parameter gets that of the first group whose names match
-/// it, and `others` if there is none. What a group does not use is not computed.
+/// Inside a traced function: one step of an optimizer with different hyper-parameters for groups of parameters,
+/// selected by name. `step(config)` is a step with one configuration. Each parameter gets the configuration of the
+/// first group whose names match it, or `others`. Updates that no group uses are not computed.
 ///
 ///     constexpr nn::Names plain("*.bias", "*.gain", "tokens.*");
 ///     const auto [next, next_state] = ts::optim::by_group(
@@ -54256,7 +54664,7 @@ namespace tessera {
 enum class StorageDim : std::uint8_t {
   outermost,  ///< the first
   largest,    ///< the one with the largest extent, of equal ones the first
-  enough,     ///< the first one with an index for each device of the axis, or the largest
+  enough,     ///< the first with at least one index per device of the axis, otherwise the largest
 };
 
 /// The spec of a tensor with an axis added, over which it is split in storage only (gathered_on_use); the same spec if
@@ -54315,8 +54723,7 @@ struct Lbfgs {
 };
 
 /// The last gradient, the last step, and for each of the last `History` steps the step and the change of the gradient,
-/// the latest first: 2 History + 2 models, sharded like the parameters. A pair of zeros stands for a step that is not
-/// yet made.
+/// the latest first: 2 History + 2 models, sharded like the parameters. Initially all are zeros.
 template <class Model, int History = 10> struct LbfgsState {
   Model gradient, moved;
   models_t<Model, History> moves, changes;
@@ -54418,15 +54825,15 @@ constexpr Growable<Value> next_direction(const Vectors& all, const Growable<Valu
 
 }  // namespace optim::detail
 
-/// Inside a traced function: one iteration of L-BFGS, with a step of fixed size along the direction that the last
-/// `History` steps give. For gradients of a whole data set, not of batches. Returns (model, state).
+/// Inside a traced function: one iteration of L-BFGS, with a fixed step size along a direction computed from the last
+/// `History` steps. For gradients of a whole data set, not of batches. Returns (model, state).
 ///
 ///     d = -H g, where H approximates the inverse of the Hessian by the last steps s and changes of the gradient y
 ///     p = p + rate d;  in the first step p = p - rate min(1, 1 / sum |g|) g
-/// A pair with y s of at most 1e-10 is not kept, and a step is not made if g d is above -tolerance. These are the
-/// numbers of torch.optim.LBFGS without a line search, of which one call of `step` makes max_iter iterations. For a
-/// start that is far from the least loss use a small rate: nothing checks that the loss falls; ts::train::minimize has
-/// a line search. Sums are f32, for models of f64 f64.
+/// A pair with y s of at most 1e-10 is not kept, and no step is made if g d is above -tolerance. Results are those of
+/// torch.optim.LBFGS without a line search, of which one call of `step` makes max_iter iterations. Nothing checks that
+/// the loss falls, so use a small rate far from the minimum, or use ts::train::minimize, which has a line search. Sums
+/// are f32, or f64 for models of f64.
 ///
 /// Communication: 3 History + 4 all_reduces of a rank-0 tensor; partial gradients are reduced into the sharding of the
 /// parameters. Errors: structure when model, gradients and state differ. Source: Nocedal, Math. Comp. 35 (1980); Liu,
@@ -54506,8 +54913,8 @@ template <class Model> struct LionState {
 ///     p = p (1 - rate decay) - rate sign(b1 m + (1 - b1) g)
 ///     m = b2 m + (1 - b2) g
 /// An element whose gradients were all 0 changes only by the decay, since sign(0) is 0.
-/// Communication: none of its own; partial gradients are reduced here, into the sharding of the parameters. Errors:
-/// structure when model, gradients and state differ. Source: Chen and others, 2302.06675, algorithm 2.
+/// Communication: only partial gradients are reduced, into the sharding of the parameters. Errors: structure when
+/// model, gradients and state differ. Source: Chen et al., 2302.06675, algorithm 2.
 ///
 ///     auto [next, next_state] = ts::lion(model, gradients, state, config);   // first optim::init_state(config, model)
 template <class Model, optim::GradientsOf<Model> Gradients>
@@ -54593,8 +55000,10 @@ constexpr Other run_branch_or(const Value& runs, const Branch& branch, const Oth
 
 /// f(carry) where the condition holds, else the carry. It may hold Stacks.
 template <class Condition, class F, class Carry>
-constexpr Carry run_where(const Condition& condition, const F& f, const Carry& carry, Here at) {
-  const Value context = trace_in(carry).at(Source::from(at));
+constexpr Carry run_where(const Condition& condition, const F& f, const Carry& carry, Source source) {
+  Value context = trace_in(carry);
+  if (context.module == nullptr) context = trace_in(condition);  // a carry without tensors
+  context = context.at(source);
   const Value runs = build::cast(lower(context, condition), DType::i32);
   BodyTrace body(*runs.module, {.scan = true});
   const Value inside{runs.module, runs.module->current, -1, runs.source};
@@ -54618,9 +55027,27 @@ template <class X> constexpr bool is_number() {
   else
     return std::is_same_v<X, Scalar> || std::is_same_v<X, Dim>;
 }
-/// What branches return together: tensors, or tuples and plain structs of tensors.
-template <class Result>
-inline constexpr bool is_branch_result_v = !BlockLeaves::of<Result>().stack && !holds_number_v<Result>;
+/// What branches return together: tensors, or tuples, plain structs and Stacks of tensors.
+template <class Result> inline constexpr bool is_branch_result_v = !holds_number_v<Result>;
+
+/// A step of a ts::while_loop.
+template <class Pred, class Body, class Carry>
+constexpr Carry run_while(const Pred& pred, const Body& body, const Carry& carry, Source source) {
+  constexpr bool is_scalar = is_number<Pred>();
+  static_assert(is_scalar, "tessera: the condition of ts::while_loop returns a rank-0 tensor, a Scalar or a Dim; of a "
+                           "tensor with dims write whether ts::any<0>(x) or ts::all<0>(x) holds");
+  using Result = returned_t<requires(const Carry& carried) { body(carried); }, Body, const Carry>;
+  constexpr bool sound = !std::is_same_v<Result, NoResult>;  // else the compiler has reported an error in the body
+  constexpr bool same = sound && std::is_same_v<carry_t<Result>, Carry>;
+  if constexpr (sound && !same) {
+    using Difference = CarryDifference<Carry, carry_t<Result>>;
+    check_carry<Difference::item, typename Difference::of_init, typename Difference::of_step>();
+  }
+  if constexpr (is_scalar && same)
+    return run_where(pred, body, carry, source);
+  else
+    return carry;  // an error has been reported
+}
 
 template <class Pred, class Yes, class No>
 constexpr auto cond(const Pred& pred, const Yes& yes, const No& no, Source source) {
@@ -54636,7 +55063,10 @@ constexpr auto cond(const Pred& pred, const Yes& yes, const No& no, Source sourc
                 "tessera: the branches of ts::cond return different types; they return tensors of the same element "
                 "types and ranks, in the same structure");
   constexpr bool is_flat = !sound || is_branch_result_v<Result>;
-  static_assert(is_flat, "tessera: the branches of ts::cond return tensors, or a tuple or plain struct of tensors");
+  static_assert(is_flat,
+                "tessera: the branches of ts::cond return tensors, or a tuple, plain struct or ts::Stack of tensors, "
+                "without Dims and Scalars, which a branch can't change; between two models or states "
+                "ts::optim::keep_if(condition, after, before) chooses");
   if constexpr (!sound) {
     return NoResult();  // the compiler has reported an error in a branch
   } else if constexpr (is_scalar && same && is_flat) {
@@ -54657,7 +55087,7 @@ constexpr auto cond(const Pred& pred, const Yes& yes, const No& no, Source sourc
 
 /// `pred ? yes(operands...) : no(operands...)`, where only that branch runs: jax.lax.cond. `pred` is a rank-0 tensor, a
 /// Scalar or a Dim; any number but 0 holds. Both branches return tensors of the same element types, ranks and shapes,
-/// as a tensor or in a structure. They may capture values of the traced function around them.
+/// as a tensor or in a structure, which may have Stacks. They may capture values of the traced function around them.
 ///
 ///     const auto y = ts::cond(step < warm_up, [&](const auto& v) { return v * 0.5; },
 ///                             [&](const auto& v) { return layers(v); }, x);
@@ -54702,8 +55132,10 @@ constexpr auto switch_case(const Index& index, const std::tuple<First, Branches.
   static_assert(same,
                 "tessera: the branches of ts::switch_case return different types; they return tensors of the same "
                 "element types and ranks, in the same structure");
-  static_assert(detail::is_branch_result_v<Result>,
-                "tessera: the branches of ts::switch_case return tensors, or a tuple or plain struct of tensors");
+  static_assert(
+      detail::is_branch_result_v<Result>,
+      "tessera: the branches of ts::switch_case return tensors, or a tuple, plain struct or ts::Stack of tensors, "
+      "without Dims and Scalars, which a branch can't change");
   const Value context = detail::trace_in(index);
   if (context.module == nullptr)
     fail(errc::unsupported, "[switch_case] outside of a trace: it is for values inside a traced function");
@@ -54724,17 +55156,21 @@ constexpr auto switch_case(const Index& index, const std::tuple<First, Branches.
 }
 
 /// Runs `carry = body(carry)` while `condition(carry)` holds, at most `most` times: jax.lax.while_loop with a bound, so
-/// that a plan has a trip count, and the loop a gradient. `condition` returns a rank-0 tensor. Steps after the last one
-/// cost a test each. In a ts::vmap it runs until the condition holds for no example. All else as in ts::scan and
-/// ts::cond.
+/// that a plan has a trip count, and the loop a gradient. `condition` returns a rank-0 tensor. The carry is that of
+/// ts::scan, so it may hold Stacks, such as the caches of a model that generates until an end token:
+///
+///     const auto end = ts::while_loop([](const auto& s) { return ts::not_equal(std::get<0>(s), end_token); },
+///                                     [&](const auto& s) { ... }, std::tuple(token, 0, caches), 100);
+///
+/// Steps after the last one cost a test each. In a ts::vmap it runs until the condition holds for no example. All else
+/// as in ts::scan and ts::cond.
 template <class Condition, class Body, class Init, SizeOperand Most>
 constexpr auto while_loop(const Condition& condition, const Body& body, const Init& init, const Most& most,
                           Here at = Here::current()) {
   const Source source = Source::from(at);
   const auto step = [&](const auto& carry) {
-    const auto next = detail::cond(
-        condition(carry), [&] { return body(carry); }, [&] { return carry; }, source);
-    return std::tuple(next, std::tuple());
+    const auto next = [&](const auto& carried) { return body(carried); };  // a body of other arguments is an error here
+    return std::tuple(detail::run_while(condition(carry), next, carry, source), std::tuple());
   };
   return std::get<0>(detail::scan(step, init, most, false, source));
 }
@@ -54762,7 +55198,7 @@ struct Muon {
   AdamW others = {};          ///< for tensors that are not matrices
 };
 
-/// Of a matrix: the running mean of its gradient; `square` is a zero of extents 1. Of every other tensor: the means of
+/// For a matrix, the running mean of its gradient; `square` is a zero of extents 1. For other tensors, the means of
 /// AdamW.
 template <class Model> struct MuonState {
   Model mean, square;
@@ -54815,13 +55251,13 @@ template <class T> constexpr Value orthogonalized(const Value& matrices, const S
 }  // namespace detail
 }  // namespace optim
 
-/// Inside a traced function: one step of Muon for the matrices of a model, the tensors of rank 2, and of AdamW for all
-/// of its other tensors. Returns (model, state).
+/// Inside a traced function: one step of Muon for the matrices of a model (tensors of rank 2), and of AdamW for all
+/// other tensors. Returns (model, state).
 ///
 ///     m = mu m + (1 - mu) g,  u = mu m + (1 - mu) g,  o = u with its singular values near 1 (five Newton-Schulz steps)
 ///     p = p (1 - rate decay) - rate sqrt(max(1, outputs / inputs)) o      for p [inputs, outputs]
-/// Each layer of a Stack is a matrix of its own. Tables of embeddings and the head are trained better by AdamW: call an
-/// optimizer for each part of a model.
+/// The layers of a Stack are separate matrices. Embedding tables and the head train better with AdamW: call an
+/// optimizer for each part of the model.
 ///
 ///     const auto [blocks, blocks_state] = ts::muon(model.blocks, gradient.blocks, state.blocks, muon);
 ///     const auto [tokens, tokens_state] = ts::adamw(model.tokens, gradient.tokens, state.tokens, muon.others);
@@ -54916,9 +55352,9 @@ template <class Model> struct CenteredRmsPropState {
 ///
 ///     g = g + decay p,  v = alpha v + (1 - alpha) g^2
 ///     b = momentum b + g / (sqrt(v) + epsilon),  p = p - rate b
-/// Communication: none of its own; partial gradients are reduced here, into the sharding of the parameters. Errors:
-/// structure when model, gradients and state differ. Source: torch.optim.RMSprop, not centered; Hinton, lecture 6e of
-/// "Neural Networks for Machine Learning", 2012.
+/// Communication: only partial gradients are reduced, into the sharding of the parameters. Errors: structure when
+/// model, gradients and state differ. Source: torch.optim.RMSprop, not centered; Hinton, lecture 6e of "Neural Networks
+/// for Machine Learning", 2012.
 template <class Model, optim::GradientsOf<Model> Gradients>
 constexpr auto rmsprop(const Model& model, const Gradients& gradients,
                        const optim::RmsPropState<optim::stored_t<Model>>& state, const optim::RmsProp& config = {},
@@ -54979,13 +55415,13 @@ namespace tessera {
 
 namespace optim {
 
-/// Hyper-parameters of Rprop, with the defaults of torch.optim.Rprop. They are Scalars, so a new one needs no new plan.
+/// Hyper-parameters of Rprop, with the defaults of torch.optim.Rprop. They are Scalars, so new values need no new plan.
 struct Rprop {
-  Scalar learning_rate = 1e-2;  ///< how far the first step moves each element
-  Scalar eta_minus = 0.5;       ///< factor of a step behind whose gradient the sign changed
-  Scalar eta_plus = 1.2;        ///< factor of a step behind whose gradient the sign stayed
-  Scalar least = 1e-6;          ///< the bounds of a step
-  Scalar most = 50;
+  Scalar learning_rate = 1e-2;  ///< the size of the first step of each element
+  Scalar eta_minus = 0.5;       ///< factor of the step size if the sign of the gradient changed
+  Scalar eta_plus = 1.2;        ///< factor of the step size if the sign of the gradient did not change
+  Scalar min_step_size = 1e-6;
+  Scalar max_step_size = 50.0;
 };
 
 /// The last gradient and the size of the last step of each element, sharded like the parameter, and the number of past
@@ -55004,8 +55440,8 @@ template <class Model> struct RpropState {
 ///
 ///     s = s eta_plus where the gradient has the sign of the last one, s eta_minus and g = 0 where it has the other one
 ///     p = p - sign(g) s
-/// Communication: none of its own; partial gradients are reduced here, into the sharding of the parameters. Errors:
-/// structure when model, gradients and state differ. Source: Riedmiller, Braun, ICNN 1993, as torch.optim.Rprop.
+/// Communication: only partial gradients are reduced, into the sharding of the parameters. Errors: structure when
+/// model, gradients and state differ. Source: Riedmiller, Braun, ICNN 1993, as torch.optim.Rprop.
 template <class Model, optim::GradientsOf<Model> Gradients>
 constexpr auto rprop(const Model& model, const Gradients& gradients,
                      const optim::RpropState<optim::stored_t<Model>>& state, const optim::Rprop& config = {},
@@ -55021,8 +55457,8 @@ constexpr auto rprop(const Model& model, const Gradients& gradients,
             build::select(turned, x(config.eta_minus),
                           build::select(build::greater(agreement, zero), x(config.eta_plus), agreement.number(1)));
         const Value old = build::select(build::less(t.number(1), t), s, x(config.learning_rate));
-        const Value next_s =
-            build::apply<ops::MinimumOp>(build::apply<ops::MaximumOp>(old * factor, x(config.least)), x(config.most));
+        const Value next_s = build::apply<ops::MinimumOp>(
+            build::apply<ops::MaximumOp>(old * factor, x(config.min_step_size)), x(config.max_step_size));
         const Value used = build::select(turned, zero, g);
         return std::tuple(p - build::apply<ops::SignOp>(used) * next_s, used, next_s);
       },
@@ -55057,7 +55493,8 @@ template <class Model> struct SgdState {
   static constexpr std::array field_names{"velocity"};
 };
 
-/// Hyper-parameters of ts::sgd_dampened, those of Sgd and the part of each gradient that the velocity does not take.
+/// Hyper-parameters of ts::sgd_dampened: those of Sgd, and the dampening, the part of each gradient that the velocity
+/// ignores.
 struct DampenedSgd {
   Scalar learning_rate = 1e-2;
   Scalar momentum = 0.9;
@@ -55073,12 +55510,12 @@ template <class Model> struct DampenedSgdState {
   static constexpr std::array field_names{"velocity", "step"};
 };
 
-/// Inside a traced function: gradients with the opposite sign. Every optimizer then makes the loss larger, as
-/// `maximize=True` of PyTorch's optimizers. No communication.
+/// Inside a traced function: the negative gradients, with which an optimizer maximizes the objective, as
+/// `maximize=True` of PyTorch's optimizers. Communication: none.
 ///
 ///     const auto [next, next_state] = ts::adamw(model, ts::optim::maximize(gradient), state, config);
-template <class Model> constexpr auto maximize(const Model& gradients) {
-  return tree_map([](auto g) { return -g; }, gradients);
+template <class Model> constexpr auto maximize(const Model& gradients, Here at = Here::current()) {
+  return tree_map([&](auto g) { return call<NegTag>(Source::from(at), g); }, gradients);
 }
 
 }  // namespace optim
@@ -55250,7 +55687,7 @@ template <class Model> RpropState<Model> init_state(const Rprop&, const Model& m
 template <class Model> AsgdState<Model> init_state(const Asgd&, const Model& model, Here at = Here::current()) {
   return {detail::zeros_of(model, at), 0};
 }
-/// Of L-BFGS with a history of another length: `init_state<20>(ts::optim::Lbfgs{}, model)`.
+/// The state of L-BFGS with another history length: `init_state<20>(ts::optim::Lbfgs{}, model)`.
 template <int History, class Model>
 LbfgsState<Model, History> init_state(const Lbfgs&, const Model& model, Here at = Here::current()) {
   const Model zeros = detail::zeros_of(model, at);
@@ -55327,7 +55764,7 @@ template <class Model> MuonState<Model> init_state(const Muon&, const Model& mod
   return state;
 }
 
-/// Splits the state of an optimizer over a mesh axis along which its parameters are replicated: ZeRO's first stage,
+/// Splits an optimizer state over a mesh axis along which the parameters are replicated: ZeRO stage 1,
 /// torch.distributed.optim.ZeroRedundancyOptimizer.
 struct ZeroRedundancy {
   std::string_view axis;
@@ -55356,11 +55793,11 @@ struct SplitState {
 
 }  // namespace detail
 
-/// The initial state, stored split over an axis:
+/// The initial state, split over an axis:
 ///
 ///     auto state = ts::optim::init_state(config, model, ts::optim::ZeroRedundancy{"data"});
-/// In an update each device computes its part: gradients are reduced into the part by a reduce_scatter, and updated
-/// parameters are gathered by an all_gather. Errors: mesh_axis for an axis that the mesh lacks. No communication here.
+/// In an update each device computes its part: gradients are reduced by a reduce_scatter, and updated parameters are
+/// gathered by an all_gather. Errors: mesh_axis for an axis that the mesh lacks. Communication: none in this function.
 template <class Config, class Model>
 auto init_state(const Config& config, const Model& model, const ZeroRedundancy& zero, Here at = Here::current()) {
   auto state = init_state(config, model, at);
@@ -55397,10 +55834,9 @@ template <class Model> Model without(Model model, const nn::Names& frozen, Here 
 
 }  // namespace detail
 
-/// The initial state for a model of which the tensors that `frozen` names stay as they are (nn::freeze): their moments
-/// have no elements, as in optax.masked and for parameters without requires_grad in PyTorch. A step has to return these
-/// moments by nn::keep_frozen with the same names; without keep_frozen it is the error shape_mismatch. The moments of a
-/// frozen tensor of rank 0 are stored.
+/// The initial state for a model with frozen tensors (nn::freeze), whose moments have no elements, as in optax.masked
+/// and for parameters without requires_grad in PyTorch. A step must call nn::keep_frozen with the same names; otherwise
+/// it is the error shape_mismatch. The moments of a frozen tensor of rank 0 are stored.
 ///
 ///     constexpr nn::Names frozen("tokens.*", "blocks.*.up.*");
 ///     auto state = ts::optim::init_state(config, model, frozen);
@@ -55409,7 +55845,7 @@ template <class Config, class Model>
 auto init_state(const Config& config, const Model& model, const nn::Names& frozen, Here at = Here::current()) {
   return init_state(config, detail::without(model, frozen, at), at);
 }
-/// The same state for a model with frozen tensors, stored split over an axis.
+/// The initial state for a model with frozen tensors, split over an axis.
 template <class Config, class Model>
 auto init_state(const Config& config, const Model& model, const nn::Names& frozen, const ZeroRedundancy& zero,
                 Here at = Here::current()) {
@@ -55425,8 +55861,8 @@ auto init_state(const Config& config, const Model& model, const nn::Names& froze
 #ifndef TESSERA_OPTIM_LOSS_SCALE_HPP
 #define TESSERA_OPTIM_LOSS_SCALE_HPP
 
-// Dynamic loss scaling, for gradients that f16 or bf16 would round to 0. All of it is computed on the devices:
-// whether a step is skipped never reaches the host.
+// Dynamic loss scaling, for gradients that f16 would round to 0. It is computed on the devices, including whether a
+// step is skipped; the host reads nothing.
 namespace tessera::optim {
 
 /// How the scale of the loss changes, with the defaults of torch.amp.GradScaler.
@@ -55435,21 +55871,21 @@ struct LossScaling {
   Scalar growth_interval = 2000;  ///< steps with finite gradients before the scale grows
 };
 
-/// The factor of the loss, and the number of steps since it changed that had finite gradients. A state: a training step
-/// takes and returns it.
+/// The scale of the loss, and the number of steps with finite gradients since its last change. It is a state: a
+/// training step takes and returns it.
 struct LossScale {
   ShardedTensor<float, 0> scale, steps;
 
   static constexpr std::array field_names{"scale", "steps"};
 };
 
-/// The first LossScale; `scale` is init_scale of torch.amp.GradScaler. No communication.
+/// The initial LossScale; `scale` is init_scale of torch.amp.GradScaler. Communication: none.
 inline LossScale loss_scale(const Mesh& mesh, float scale = 65536.0f) {
   return {full<float, 0>({}, scale, mesh), full<float, 0>({}, 0.0f, mesh)};
 }
 
-/// Inside a traced function: the gradients of a loss that was multiplied by the scale, divided by the scale:
-/// scaler.unscale_ of PyTorch. No communication.
+/// Inside a traced function: gradients divided by the scale of the loss, as scaler.unscale_ of PyTorch. Communication:
+/// none.
 template <class Model>
 constexpr Model unscale(const Model& gradients, const LossScale& scaling, Here at = Here::current()) {
   const Value scale = detail::value_of(scaling.scale).at(Source::from(at));
@@ -55477,9 +55913,9 @@ template <class Model> constexpr Sym<bool, 0> all_finite(const Model& gradients,
   return Sym<bool, 0>(build::equal(whole, whole.number(0.0)));
 }
 
-/// Inside a traced function: `after` where the condition holds, else `before`, for the floating-point tensors of a
-/// model or a state, bit for bit: skips a step whose gradients are not finite. A state's count of steps, a Scalar,
-/// counts skipped steps too, since the host does not know of them. No communication.
+/// Inside a traced function: `after` if the condition is true, otherwise `before`, bit for bit, for the floating-point
+/// tensors of a model or a state: use it to skip a step whose gradients are not finite. The number of steps in a state,
+/// a Scalar, includes skipped steps, since the host does not know of them. Communication: none.
 template <class Model>
 constexpr Model keep_if(const Sym<bool, 0>& condition, const Model& after, const Model& before,
                         Here at = Here::current()) {
@@ -55491,8 +55927,8 @@ constexpr Model keep_if(const Sym<bool, 0>& condition, const Model& after, const
       after, before);
 }
 
-/// Inside a traced function: the state after a step: scaler.update(). The scale shrinks after gradients that were not
-/// finite, and grows after growth_interval steps in a row with finite ones.
+/// Inside a traced function: the LossScale after a step, as scaler.update() of PyTorch. The scale shrinks after
+/// gradients that were not finite, and grows after growth_interval consecutive steps with finite gradients.
 ///
 ///     const auto [loss, gradient] = ts::value_and_grad([&](const auto& m, const auto& in, const auto& out) {
 ///       return ts::mse(m(in), out) * scaling.scale;
@@ -55528,9 +55964,10 @@ constexpr LossScale next_scale(const LossScale& now, const Sym<bool, 0>& finite,
 
 namespace tessera::optim {
 
-/// Inside a traced function: one step of the optimizer whose hyper-parameters are `config`, for code that works with
-/// any of them, as optimizer.step() of PyTorch. Returns (model, state). With an Sgd it is SGD with momentum. An
-/// optimizer of your own has an overload beside its hyper-parameters. Errors and communication: those of the optimizer.
+/// Inside a traced function: one step of the optimizer that the type of `config` selects, as optimizer.step() of
+/// PyTorch, for code that works with any optimizer. Returns (model, state). An Sgd selects SGD with momentum. For your
+/// own optimizer, declare an overload in the namespace of its hyper-parameters. Errors and communication: those of the
+/// optimizer.
 ///
 ///     const auto [next, next_state] = ts::optim::optimizer_step(model, gradient, state, config);
 template <class Model, GradientsOf<Model> Gradients>
@@ -55652,15 +56089,16 @@ namespace tessera::optim {
 struct PlateauOptions {
   bool maximize = false;       ///< a larger metric is better, as mode="max"
   double factor = 0.1;         ///< the next rate is the rate times this
-  std::int64_t patience = 10;  ///< how many metrics in a row may be no better
-  double threshold = 1e-4;     ///< what is better: best (1 - threshold), with `maximize` best (1 + threshold)
-  bool relative = true;        ///< false: best - threshold, best + threshold, as threshold_mode="abs"
-  std::int64_t cooldown = 0;   ///< how many metrics are not counted after the rate was reduced
-  double least = 0;            ///< the least rate, min_lr
-  double epsilon = 1e-8;       ///< a rate that would change by no more than this stays
+  std::int64_t patience = 10;  ///< the number of consecutive metrics that may be no better
+  double threshold =
+      1e-4;              ///< a metric is better below best (1 - threshold), with `maximize` above best (1 + threshold)
+  bool relative = true;  ///< false: best - threshold, best + threshold, as threshold_mode="abs"
+  std::int64_t cooldown = 0;  ///< the number of metrics that are ignored after a reduction
+  double min_rate = 0;        ///< the smallest rate, min_lr
+  double epsilon = 1e-8;      ///< smaller changes of the rate are not made
 };
 
-/// The rate of now, and what its next change depends on. `{.rate = 1e-3}` is the start.
+/// The current rate, and the state of reduce_on_plateau. Begin with `{.rate = 1e-3}`.
 struct Plateau {
   double rate = 0;
   std::optional<double> best{};  ///< the best metric so far
@@ -55668,9 +56106,9 @@ struct Plateau {
   std::int64_t cooling = 0;      ///< how many of the next metrics are not counted
 };
 
-/// A learning rate that is multiplied by a factor when a metric, such as the loss of the validation set, has stopped to
-/// become better. Computed on the host, like the other schedules, and passed to a program as a Scalar. A metric of NaN
-/// is no better. Errors: option unless the factor is below 1. Source: torch.optim.lr_scheduler.ReduceLROnPlateau.
+/// A learning rate that is multiplied by a factor when a metric, such as the validation loss, has stopped improving.
+/// Computed on the host, like the other schedules, and passed to a program as a Scalar. NaN is not an improvement.
+/// Errors: option unless the factor is below 1. Source: torch.optim.lr_scheduler.ReduceLROnPlateau.
 ///
 ///     ts::optim::Plateau plateau{.rate = 1e-3};
 ///     // after each epoch
@@ -55688,7 +56126,7 @@ inline Plateau reduce_on_plateau(const Plateau& now, double metric, const Platea
     ++next.bad;
   if (next.cooling > 0) --next.cooling, next.bad = 0;
   if (next.bad > options.patience) {
-    const double reduced = std::max(now.rate * options.factor, options.least);
+    const double reduced = std::max(now.rate * options.factor, options.min_rate);
     if (now.rate - reduced > options.epsilon) next.rate = reduced;
     next.cooling = options.cooldown;
     next.bad = 0;
@@ -55717,8 +56155,7 @@ inline double warmup_cosine(std::int64_t step, std::int64_t warmup, std::int64_t
   return floor + (peak - floor) * 0.5 * (1 + std::cos(std::numbers::pi * done));
 }
 
-/// rate factor^n after n times `every` steps, as torch.optim.lr_scheduler.StepLR. Errors: option unless
-/// `every` is above 0.
+/// rate factor^n after n `every` steps, as torch.optim.lr_scheduler.StepLR. Errors: option unless `every` is above 0.
 inline double step_decay(std::int64_t step, std::int64_t every, double rate, double factor = 0.1) {
   if (every < 1) fail(errc::option, "[step_decay] every: ", every, " steps are not above 0");
   return rate * std::pow(factor, static_cast<double>(step / every));
@@ -55743,9 +56180,9 @@ inline double polynomial(std::int64_t step, std::int64_t total, double rate, dou
   return step >= total ? 0 : rate * std::pow(1 - static_cast<double>(step) / static_cast<double>(total), power);
 }
 
-/// Half a cosine from peak to floor, again and again: the first takes `period` steps, each next one `factor` times as
-/// many as the one before, as torch.optim.lr_scheduler.CosineAnnealingWarmRestarts. Errors: option unless period and
-/// factor are above 0. Source: Loshchilov, Hutter, 1608.03983.
+/// A half cosine from peak to floor that restarts: the first takes `period` steps, each following one `factor` times as
+/// many, as torch.optim.lr_scheduler.CosineAnnealingWarmRestarts. Errors: option unless period and factor are above 0.
+/// Source: Loshchilov, Hutter, 1608.03983.
 inline double cosine_restarts(std::int64_t step, std::int64_t period, double peak, std::int64_t factor = 1,
                               double floor = 0) {
   if (period < 1 || factor < 1)
@@ -56121,11 +56558,11 @@ constexpr auto stochastic_round(const X& x, const Key& key = {}, Here at = Here:
 
 namespace tessera::optim {
 
-/// Inside a traced function: the f32 parameters of a model, rounded stochastically to numbers that bf16 has, as
-/// ts::stochastic_round does, so that converting the model to bf16 is exact. Each tensor has draws of its own.
-/// Parameters of other element types stay. With it, parameters that are stored in bf16 alone train as well as with f32
-/// copies, since small updates are kept on average. Communication: none. Source: Gupta and others, ICML 2015; Zamirai
-/// and others, 2010.06192.
+/// Inside a traced function: the f32 parameters of a model, rounded stochastically to bf16 numbers by
+/// ts::stochastic_round, so that casting the model to bf16 is exact. Each tensor uses different random numbers;
+/// parameters of other element types are unchanged. With it, parameters that are stored only in bf16 train as well as
+/// with f32 copies, since small updates are kept on average. Communication: none. Source: Gupta et al., ICML 2015;
+/// Zamirai et al., 2010.06192.
 ///
 ///     auto [next, next_state] = ts::adamw(ts::cast_model<float>(model), gradients, state, config);
 ///     return std::tuple(ts::cast_model<ts::bf16>(ts::optim::stochastic_round(next, key)), next_state);
@@ -56155,13 +56592,13 @@ constexpr Model stochastic_round(const Model& model, const Scalar& key, Here at 
 
 namespace tessera {
 
-/// Inside a traced function: the sum of the products of corresponding elements of two models of one structure, such as
-/// gradients and a direction (optax.tree_utils.tree_vdot). Of their floating-point tensors, with all layers of Stacks;
-/// a tuple of tensors is a model too. Products are taken and summed in f32, in f64 for tensors of f64; the result is
-/// f32. Errors: structure if the models differ. Communication: one all_reduce of a rank-0 tensor.
+/// Inside a traced function: the sum of the products of corresponding elements of the floating-point tensors of two
+/// models of one structure, such as gradients and a direction (optax.tree_utils.tree_vdot). A tuple of tensors is a
+/// model too. Products are taken in f32, those of f64 in f64; the result is f64 if any tensor is f64, otherwise f32.
+/// Errors: structure if the models differ. Communication: one all_reduce of a rank-0 tensor.
 ///
 ///     const auto slope = ts::tree_vdot(gradient, direction);
-template <class Model> constexpr Sym<float, 0> tree_vdot(const Model& a, const Model& b, Here at = Here::current()) {
+template <class Model> constexpr auto tree_vdot(const Model& a, const Model& b, Here at = Here::current()) {
   using namespace optim::detail;
   const Source source = Source::from(at);
   const Growable<Value> of_a = parameters_of(a), of_b = parameters_of(b);
@@ -56175,11 +56612,11 @@ template <class Model> constexpr Sym<float, 0> tree_vdot(const Model& a, const M
         build::cast(build::sum_of(build::cast(x, type) * build::cast(y, type), (1u << x.rank()) - 1), wide);
     total = total.module == nullptr ? own : total + own;
   }
-  return Sym<float, 0>(build::cast(reduced(total), DType::f32));
+  return SumOf<Model>(reduced(total));
 }
 
-/// Inside a traced function: the sum of all elements of a model (optax.tree_utils.tree_sum). All else as tree_vdot.
-template <class Model> constexpr Sym<float, 0> tree_sum(const Model& model, Here at = Here::current()) {
+/// Inside a traced function: the sum of all elements of a model (optax.tree_utils.tree_sum); otherwise as tree_vdot.
+template <class Model> constexpr auto tree_sum(const Model& model, Here at = Here::current()) {
   using namespace optim::detail;
   const Source source = Source::from(at);
   const Growable<Value> values = parameters_of(model);
@@ -56191,7 +56628,7 @@ template <class Model> constexpr Sym<float, 0> tree_sum(const Model& model, Here
     const Value own = build::cast(build::sum_of(build::cast(x, computed_as(x.dtype())), (1u << x.rank()) - 1), wide);
     total = total.module == nullptr ? own : total + own;
   }
-  return Sym<float, 0>(build::cast(reduced(total), DType::f32));
+  return SumOf<Model>(reduced(total));
 }
 
 }  // namespace tessera
@@ -56315,11 +56752,10 @@ TESSERA_PLANNING_BEGIN
 namespace tessera {
 
 /// A mesh and a spec for tensors of one rank, as data loaders use them (ShardingSpec of PyTorch/XLA).
-///
 /// With `minibatch`, each host has its own part of the batch: the rows of a host are split over its devices, and the
 /// global tensor has the rows of all hosts in order. Devices are numbered host by host. Errors: `rank_mismatch` for a
-/// tensor of another rank; `not_divisible` for rows that the devices of a host don't divide; `mesh_devices` for a mesh
-/// that gives one host's rows to another.
+/// tensor of another rank; `not_divisible` if the number of devices of a host does not divide its rows; `mesh_devices`
+/// for a mesh that assigns rows of one host to another.
 struct ShardingSpec {
   Mesh mesh;
   PartitionSpec spec;
@@ -56333,7 +56769,7 @@ struct ShardingSpec {
            " entries, the tensor has rank ", rank);
     return tessera::resolve(spec, mesh, rank);
   }
-  /// The shape of the global tensor, of which each of `hosts` hosts has `local`.
+  /// The shape of the global tensor, if each of `hosts` hosts has the shape `local`.
   constexpr Shape global_shape(const Shape& local, int hosts) const {
     if (!minibatch) return local;
     check_minibatch(local, hosts);
@@ -56341,7 +56777,7 @@ struct ShardingSpec {
     shape[0] *= hosts;
     return shape;
   }
-  /// The indices, within what its host has, of the shard that a device gets.
+  /// The shard of a device, as indices in the part of its host.
   constexpr Box local_box(const Shape& local, int hosts, int device) const {
     const Sharding sharding = resolve(static_cast<int>(local.size()));
     const Shape shape = global_shape(local, hosts);
@@ -56397,7 +56833,7 @@ TESSERA_PLANNING_BEGIN
 namespace tessera {
 
 /// The devices of a mesh along some of its axes, at fixed coordinates along the others: `mesh["data"]`, or
-/// `mesh[{"model", "data"}]` in that order of axes. Device ids and axis names stay those of the whole mesh: a spec for
+/// `mesh[{"model", "data"}]` in that order of axes. Device ids and axis names are those of the whole mesh: a spec for
 /// the submesh resolves against parent() to a sharding that is replicated along the other axes. Errors: `mesh_axis` for
 /// an axis that is unknown or named twice, `mesh_devices` for coordinates outside of the mesh.
 ///
@@ -58709,6 +59145,7 @@ class BatchGraph {
   constexpr Batched output(int k, bool full) {
     const std::int32_t id = module_.graph(batching_.one).outputs[static_cast<std::size_t>(k)];
     const Source source = module_.graph(batching_.one)[id].source;
+    if (full && of(id).dim < 0) of(id).id = in_one_block(value(of(id).id, source)).id;
     if (full && of(id).dim < 0 && batching_.reference.id < 0)  // there is one example
       of(id) = {build::insert_singletons(value(of(id).id, source), 1, value(of(id).id, source).rank() + 1).id, 0};
     else if (full)
@@ -58810,8 +59247,9 @@ class BatchGraph {
       if (own) {
         node.rank = static_cast<std::uint8_t>(node.rank + 1);
         node.singletons = static_cast<std::uint8_t>(node.singletons << 1);
-        // Slices of a value that was computed for all examples are in one block.
-        if (shape.is_stacked(i) && !is_in_layers(module_.graph(batching_.all)[of(operand(id, i)).id]))
+        // Slices of a value that was computed for all examples are in one block, and so is a tensor of a Stack in the
+        // carry or captured: its layers are behind the dim of examples.
+        if (!shape.is_stacked(i) || !is_in_layers(module_.graph(batching_.all)[of(operand(id, i)).id]))
           node = stored_as(Storage::block, node);
       }
       if (masks && i >= shape.carried + shape.stacked) {
@@ -58857,9 +59295,10 @@ class BatchGraph {
       Batched& own = of(operand(id, i));
       if (differs[static_cast<std::size_t>(i)] == 0)
         operands.push_back(own.id);
-      else if (!shape.is_stacked(i))
+      else if (!shape.is_stacked(i)) {
+        if (own.dim < 0) own.id = in_one_block(value(own.id, node.source)).id;
         operands.push_back(batching_.full(own, node.source).id);
-      else
+      } else
         operands.push_back(own.dim == 1 ? own.id : build::move_dim(value(own.id, node.source), 0, 1).id);
     }
     if (masks) {
@@ -58880,7 +59319,9 @@ class BatchGraph {
       const Batched& result = results[static_cast<std::size_t>(k)];
       const Node type = module_.graph(layer.graph)[result.id];
       const bool is_carried = k < shape.carried;
-      const Value own = build::project(all, k, is_carried ? type : build::stacked_type(type), storage_of(from));
+      const bool in_block = is_carried && result.dim >= 0;
+      const Value own = build::project(all, k, is_carried ? type : build::stacked_type(type),
+                                       in_block ? Storage::block : storage_of(from));
       of(p) = {own.id, static_cast<std::int8_t>(result.dim < 0 ? -1 : is_carried ? 0 : 1)};
     }
   }
@@ -59319,12 +59760,17 @@ constexpr auto map_batched(const F& f, const Xs& xs, Source source, const Name* 
   const OpenBody one = body.end();
   const Value around{&module, one.around, -1, source};
   Growable<Batched> arguments;
+  Value first{};
   for (std::size_t i = 0; i < body.operands().size(); ++i) {
     Value outer = around.with(body.operands()[i]);
     const bool is_slice = body.is_slice(static_cast<int>(i));
     if (is_slice) outer = in_one_block(outer);
     // Along a dim of static extent 1 there is one example, which broadcasts.
     const bool differs = is_slice && !outer.is_singleton(0);
+    if (differs && first.module == nullptr)
+      first = outer.at(source);
+    else if (differs)
+      build::same_extents(first, 0, outer, 0, 1, build::ExtentsOf::examples);
     if (is_slice && !differs) outer = build::drop_singletons(outer, 1);
     arguments.push_back({outer.id, static_cast<std::int8_t>(differs ? 0 : -1)});
   }
@@ -59373,9 +59819,9 @@ template <int... Axes> inline constexpr InAxes<Axes...> in_axes{};
 /// other as a tuple of its fields; a struct that f returns becomes a Stack, see ts::all_layers: as a result of the
 /// program it is whole along the examples on each device, while tensors and tuples stay split. f may call a
 /// ts::shard_map; in the function of one, vmap maps local values, and collectives over axes of the mesh are made once
-/// for all examples. A number as the key of draws gives each example its own. Errors: capacity for a tensor of 8 dims
-/// in f; arguments with different numbers of examples are an error of the first operation that has both. Communication:
-/// that of the operations; a split dim of examples stays split. Source: jax.vmap.
+/// for all examples. A number as the key of draws gives each example its own. Errors: shape_mismatch for
+/// arguments with different numbers of examples; capacity for a tensor of 8 dims in f. Communication: that of the
+/// operations; a split dim of examples stays split. Source: jax.vmap.
 template <int Out = 0, class F, int... In> constexpr auto vmap(const F& f, InAxes<In...>, Here at = Here::current()) {
   return [f, at](const auto&... xs) { return detail::vmap_call<Out, In...>(f, nullptr, Source::from(at), xs...); };
 }
@@ -59896,6 +60342,7 @@ struct BceWithPositiveWeightLoss : ElementLoss {
 };
 
 template <int Rank, LossReduction Reduction> struct NllTag {
+  static constexpr const char* function = "nll_loss";
   template <class Scores, class Targets, class Ignored, class... Weight>
   struct result : CrossEntropyTag<Rank>::template result<Scores, Targets> {
     static constexpr int rank = Reduction == LossReduction::each ? Targets::rank : 0;
@@ -59903,6 +60350,7 @@ template <int Rank, LossReduction Reduction> struct NllTag {
   };
   static constexpr Value emit(Value context, Value scores, Value targets, Value ignored,
                               std::same_as<Value> auto... weight) {
+    check_targets(context, scores, targets, Rank);
     const int lead = scores.leading(Rank), dim = scores.rank() - 1;
     scores = build::cast(scores.at(context.source), computed_as(scores.dtype()));
     targets = targets.at(context.source);
@@ -59919,6 +60367,7 @@ template <int Rank, LossReduction Reduction> struct NllTag {
 };
 
 template <int Rank, LossReduction Reduction> struct SmoothedCrossEntropyTag {
+  static constexpr const char* function = "cross_entropy";
   template <class Logits, class Targets, class Smoothing, class Z, class Ignored, class... Weight>
   struct result : CrossEntropyTag<Rank>::template result<Logits, Targets> {
     static constexpr int rank = Reduction == LossReduction::each ? Targets::rank : 0;
@@ -59926,6 +60375,7 @@ template <int Rank, LossReduction Reduction> struct SmoothedCrossEntropyTag {
   };
   static constexpr Value emit(Value context, Value logits, Value targets, Value smoothing, Value z, Value ignored,
                               std::same_as<Value> auto... class_weight) {
+    check_targets(context, logits, targets, Rank);
     const int lead = logits.leading(Rank), dim = logits.rank() - 1;
     logits = build::cast(logits.at(context.source), computed_as(logits.dtype()));
     targets = targets.at(context.source);
@@ -59970,6 +60420,8 @@ template <int Rank, LossReduction Reduction> struct SoftCrossEntropyTag {
                      "[cross_entropy] ignore_index: targets that are probabilities have no index to ignore; give "
                      "positions to be ignored probabilities of 0");
     const int lead = logits.leading(Rank), dim = logits.rank() - 1;
+    build::same_extents(logits.at(context.source), lead, targets, targets.leading(Rank), Rank,
+                        build::ExtentsOf::classes);
     logits = build::cast(logits.at(context.source), computed_as(logits.dtype()));
     targets = build::cast(targets.at(context.source), logits.dtype());
     const Value most = build::constant_reduce(Op::max, logits, 1u << dim), shifted = logits - most;
@@ -60222,7 +60674,8 @@ template <class T, class Targets> constexpr auto ctc_labels(const Targets& targe
 /// each by its target length, at least 1, as in PyTorch. A target that its input is too short for has an infinite loss,
 /// of which the gradient is 0; with zero_infinity the loss is 0 too. The gradient is that of the formula; PyTorch's has
 /// another part, which log_softmax removes again. PyTorch's concatenated targets and its form without a batch have no
-/// counterpart. Errors: shape_mismatch; dim_range for a target outside of the classes.
+/// counterpart. Errors: shape_mismatch; dim_range for a target outside of the classes, and for a length that is
+/// negative or longer than the dim that it counts, such as frames of x that a strided convolution has made fewer.
 ///
 /// One ts::scan over the steps, in logarithms; only inside a traced function. Communication: none for a split batch;
 /// time that is split is gathered. Source: Graves et al., ICML 2006.
@@ -60238,6 +60691,12 @@ constexpr auto ctc_loss(const X& log_probs, const Targets& targets, const Length
   if (detail::trace_in(log_probs).module == nullptr)
     fail(errc::unsupported,
          "[ctc_loss] outside of a traced function: call ts::ctc_loss inside a function of ts::compile");
+  const detail::LayerCall call(at, log_probs, targets);
+  const auto steps = detail::checked_lengths(detail::as_sym(input_lengths), extent<0>(log_probs, at),
+                                             "the input_lengths of ctc_loss", at);
+  const auto lengths = detail::checked_lengths(detail::as_sym(target_lengths), extent<1>(targets, at),
+                                               "the target_lengths of ctc_loss", at);
+  const detail::FunctionCall named("ctc_loss", log_probs, targets);
   const auto x = detail::as_sym(cast<T>(log_probs, at));
   const auto both = detail::ctc_labels<T>(detail::as_sym(targets), options.blank, at);
   const auto& labels = both.first;  // [B, S], S = 2 length + 1
@@ -60249,8 +60708,7 @@ constexpr auto ctc_loss(const X& log_probs, const Targets& targets, const Length
   const auto start = select(tessera::equal(position, 1, at), ahead, never, at);
   const auto two_never = slice<1>(never, 0, 2, at);
   const auto positions = extent<1>(skip_log, at);
-  const auto running = iota<0, std::int32_t>(sum<2>(x, at), at) <
-                       unsqueeze<0>(cast<std::int32_t>(detail::as_sym(input_lengths), at), at);
+  const auto running = less(iota<0, std::int32_t>(sum<2>(x, at), at), unsqueeze<0>(steps, at), at);
 
   const auto step = [&](const auto& alpha, const auto& now) {
     const auto emitted = maximum(gather<1>(std::get<0>(now), labels, at), detail::log_of_zero, at);  // [B, S]
@@ -60263,9 +60721,8 @@ constexpr auto ctc_loss(const X& log_probs, const Targets& targets, const Length
   };
   const auto last = std::get<0>(scan(step, start, std::tuple(x, running), {}, at));
 
-  const auto lengths = detail::as_sym(target_lengths);
   // A path ends at the last label or at the blank behind it.
-  const auto end = unsqueeze<1>(cast<std::int32_t>(lengths, at) * 2 + 1, at);  // of the last label, or the start
+  const auto end = unsqueeze<1>(lengths * 2 + 1, at);  // of the last label, or the start
   const auto at_end = logical_or(tessera::equal(position, end, at), tessera::equal(position, end + 1, at), at);
   const auto log_of_all = logsumexp<1>(select(at_end, last, never, at), at);  // [B]
   const double of_impossible = options.zero_infinity ? 0.0 : std::numeric_limits<double>::infinity();
@@ -60368,6 +60825,7 @@ template <int P> struct MultiMarginLoss : RowLoss {
   static constexpr bool fits = std::is_integral_v<typename Targets::type> && labels_loss_v<X, Targets, 1> &&
                                (weighs_classes_v<X, Weight> && ...);
   static constexpr Value of(Value x, Value target, Value margin, std::same_as<Value> auto... weight) {
+    check_targets(x, x, target, x.rank());
     const int dim = x.rank() - 1;
     const Value zero = x.number(0), classes = build::cast(build::iota(x, dim, DType::i32), x.dtype());
     const Value picked = build::equal(classes, with_class_dim(target, x));
@@ -60546,8 +61004,8 @@ template <LossReduction Reduction = LossReduction::mean, TensorArgument Query, T
 constexpr auto info_nce(const Query& query, const Keys& keys, const Temperature& temperature = 0.1,
                         Here at = Here::current()) {
   static_assert(Query::rank == 2 && Keys::rank == 2, "tessera: info_nce takes query and keys of [batch, features]");
-  const auto logits =
-      einsum<"id,jd->ij">(detail::unit_rows(query, at), detail::unit_rows(keys, at), at) / temperature;  // [B, B]
+  const auto cosines = einsum<"id,jd->ij">(detail::unit_rows(query, at), detail::unit_rows(keys, at), at);  // [B, B]
+  const auto logits = call<DivTag>(Source::from(at), cosines, temperature);
   return cross_entropy<Reduction>(logits, iota<0, std::int32_t>(sum<1>(query, at), at), CrossEntropy{}, at);
 }
 /// The same with negatives of its own for all queries: key i against negatives [count, features].
@@ -60563,9 +61021,11 @@ constexpr auto info_nce(const Query& query, const Keys& keys, const Negatives& n
   static_assert(detail::TemperatureOperand<Temperature>,
                 "tessera: the temperature of info_nce is a number or a tensor of rank 0");
   const auto rows = detail::unit_rows(query, at);
-  const auto of_key = sum<1>(rows * detail::unit_rows(keys, at), at);                         // [B]
+  const Source source = Source::from(at);
+  const auto of_key = sum<1>(call<MulTag>(source, rows, detail::unit_rows(keys, at)), at);    // [B]
   const auto of_negatives = einsum<"id,jd->ij">(rows, detail::unit_rows(negatives, at), at);  // [B, count]
-  const auto logits = concat<1>(unsqueeze<1>(of_key, at), of_negatives, at) / temperature;    // [B, 1 + count]
+  const auto cosines = concat<1>(unsqueeze<1>(of_key, at), of_negatives, at);                 // [B, 1 + count]
+  const auto logits = call<DivTag>(source, cosines, temperature);
   const auto first = cast<std::int32_t>(zeros_like(of_key, at), at);
   return cross_entropy<Reduction>(logits, first, CrossEntropy{}, at);
 }
@@ -60719,13 +61179,17 @@ constexpr auto auroc(const Scores& scores, const Target& target, Here at = Here:
   const auto first =
       cummax<0>(select(logical_or(differs(roll<0>(sorted, 1, at)), equal(place, 0.0, at), at), place, 0.0, at), at);
   const auto last = cummin<0, CumulativeOptions{.reverse = true}>(
-      select(logical_or(differs(roll<0>(sorted, -1, at)), equal(place, count - 1.0, at), at), place, count, at), at);
+      select(logical_or(differs(roll<0>(sorted, -1, at)), equal(place, call<SubTag>(source, count, 1.0), at), at),
+             place, count, at),
+      at);
   const auto positives = sum(positive, at);
   const auto negatives = call<SubTag>(source, count, positives);
   // The sum of the ranks of positive elements, from 0, less the pairs of these among themselves.
-  const auto ranks = sum(call<MulTag>(source, positive, (first + last) * 0.5), at);
-  const auto pairs = call<SubTag>(source, ranks, positives * (positives - 1.0) * 0.5);
-  return cast<float>(detail::share_of(pairs, positives * negatives, at), at);
+  const auto middle = call<MulTag>(source, call<AddTag>(source, first, last), 0.5);
+  const auto ranks = sum(call<MulTag>(source, positive, middle), at);
+  const auto other = call<MulTag>(source, call<SubTag>(source, positives, 1.0), 0.5);
+  const auto pairs = call<SubTag>(source, ranks, call<MulTag>(source, positives, other));
+  return cast<float>(detail::share_of(pairs, call<MulTag>(source, positives, negatives), at), at);
 }
 
 }  // namespace tessera
@@ -60891,6 +61355,8 @@ constexpr auto poisson(const Rate& rate, const Key& key, Here at = Here::current
   if (trace_of(rate).module == nullptr)
     fail(errc::unsupported,
          "[poisson] outside of a traced function: call ts::poisson inside a function of ts::compile");
+  const detail::LayerCall call(at, rate);
+  const detail::FunctionCall named("poisson", rate);
   const auto wide = detail::as_sym(cast<double>(stop_gradient(rate, at), at));
   const auto few = detail::poisson_by_inversion<Stream>(clamp(wide, 0.0, 10.0, at), key, at);
   const auto many = detail::poisson_by_rejection<Stream>(maximum(wide, 10.0, at), key, at);
@@ -60978,6 +61444,8 @@ constexpr auto binomial(const Count& count, const P& probability, const Key& key
   if (trace_of(probability).module == nullptr)
     fail(errc::unsupported,
          "[binomial] outside of a traced function: call ts::binomial inside a function of ts::compile");
+  const detail::LayerCall call(at, probability);
+  const detail::FunctionCall named("binomial", probability);
   const auto given = detail::as_sym(cast<double>(stop_gradient(probability, at), at));
   const auto n = [&] {
     if constexpr (TensorOperand<Count>)
@@ -61016,13 +61484,15 @@ namespace tessera {
 template <std::uint32_t Stream = 0, TensorArgument P, class Key>
 constexpr auto geometric(const P& probability, const Key& key, Here at = Here::current()) {
   const auto fixed = stop_gradient(probability, at);
-  return floor(exponential_like<Stream>(fixed, key, at) / -log1p(-fixed, at), at) + 1.0;
+  const Source source = Source::from(at);
+  const auto rate = call<NegTag>(source, log1p(call<NegTag>(source, fixed), at));
+  return call<AddTag>(source, floor(call<DivTag>(source, exponential_like<Stream>(fixed, key, at), rate), at), 1.0);
 }
 /// Draws of the Pareto distribution from 1 on, with the given shapes above 0 (jax.random.pareto): exp(e / shape) for an
 /// exponential draw e.
 template <std::uint32_t Stream = 0, TensorArgument A, class Key>
 constexpr auto pareto(const A& shape, const Key& key, Here at = Here::current()) {
-  return exp(exponential_like<Stream>(shape, key, at) / shape, at);
+  return exp(call<DivTag>(Source::from(at), exponential_like<Stream>(shape, key, at), shape), at);
 }
 /// Draws of the Weibull distribution of scale 1, with the given shapes above 0 (jax.random.weibull_min): e^(1 / shape)
 /// for an exponential draw e. Multiply by another scale.
@@ -61034,13 +61504,14 @@ constexpr auto weibull(const A& shape, const Key& key, Here at = Here::current()
 /// draw e.
 template <std::uint32_t Stream = 0, TensorArgument A, class Key>
 constexpr auto rayleigh(const A& scale, const Key& key, Here at = Here::current()) {
-  return scale * sqrt(2.0 * exponential_like<Stream>(scale, key, at), at);
+  const Source source = Source::from(at);
+  return call<MulTag>(source, scale, sqrt(call<MulTag>(source, 2.0, exponential_like<Stream>(scale, key, at)), at));
 }
 /// Draws whose logarithms are normal with the given deviations (jax.random.lognormal): exp(sigma n) for a standard
 /// normal draw n.
 template <std::uint32_t Stream = 0, TensorArgument A, class Key>
 constexpr auto lognormal(const A& sigma, const Key& key, Here at = Here::current()) {
-  return exp(sigma * normal_like<Stream>(sigma, key, at), at);
+  return exp(call<MulTag>(Source::from(at), sigma, normal_like<Stream>(sigma, key, at)), at);
 }
 
 /// softmax((logits + Gumbel noise) / temperature) along the last dim, as torch.nn.functional.gumbel_softmax: a
@@ -61052,11 +61523,13 @@ template <bool Hard = false, std::uint32_t Stream = 0, TensorArgument Logits, cl
           NumberOperand Temperature = double>
 constexpr auto gumbel_softmax(const Logits& logits, const Key& key = {}, const Temperature& temperature = 1.0,
                               Here at = Here::current()) {
-  const auto soft = softmax<-1>((logits + gumbel_like<Stream>(logits, key, at)) / temperature, at);
+  const Source source = Source::from(at);
+  const auto noisy = call<AddTag>(source, logits, gumbel_like<Stream>(logits, key, at));
+  const auto soft = softmax<-1>(call<DivTag>(source, noisy, temperature), at);
   if constexpr (Hard) {
     const auto largest = tessera::equal(unsqueeze<-1>(argmax<-1>(soft, at), at), iota<-1, std::int32_t>(soft, at), at);
     const auto hard = cast<typename decltype(soft)::element>(largest, at);
-    return hard - stop_gradient(soft, at) + soft;
+    return call<AddTag>(source, call<SubTag>(source, hard, stop_gradient(soft, at)), soft);
   } else {
     return soft;
   }
@@ -61220,7 +61693,7 @@ template <std::uint32_t Stream = 0, TensorArgument A, TensorArgument B, class Ke
 constexpr auto beta(const A& a, const B& b, const Key& key, Here at = Here::current()) {
   const auto x = gamma<2 * Stream>(a, key, at);
   const auto y = gamma<2 * Stream + 1>(b, key, at);
-  return x / (x + y);
+  return call<DivTag>(Source::from(at), x, call<AddTag>(Source::from(at), x, y));
 }
 
 /// Draws of the Dirichlet distribution along the last dim: gamma draws over their sum (jax.random.dirichlet).
@@ -61228,13 +61701,14 @@ constexpr auto beta(const A& a, const B& b, const Key& key, Here at = Here::curr
 template <std::uint32_t Stream = 0, TensorArgument A, class Key>
 constexpr auto dirichlet(const A& concentration, const Key& key, Here at = Here::current()) {
   const auto x = gamma<Stream>(concentration, key, at);
-  return x / unsqueeze<-1>(sum<-1>(x, at), at);
+  return call<DivTag>(Source::from(at), x, unsqueeze<-1>(sum<-1>(x, at), at));
 }
 
 /// Draws of the chi-squared distribution with the given degrees of freedom (jax.random.chisquare).
 template <std::uint32_t Stream = 0, TensorArgument A, class Key>
 constexpr auto chisquare(const A& degrees, const Key& key, Here at = Here::current()) {
-  return gamma<Stream>(degrees * 0.5, key, at) * 2.0;
+  const Source source = Source::from(at);
+  return call<MulTag>(source, gamma<Stream>(call<MulTag>(source, degrees, 0.5), key, at), 2.0);
 }
 
 /// Draws of Student's t distribution with the given degrees of freedom, above 0: a normal draw over the root of a
@@ -61243,7 +61717,9 @@ constexpr auto chisquare(const A& degrees, const Key& key, Here at = Here::curre
 template <std::uint32_t Stream = 0, TensorArgument A, class Key>
 constexpr auto student_t(const A& degrees, const Key& key, Here at = Here::current()) {
   const auto fixed = stop_gradient(degrees, at);
-  return normal_like<Stream>(fixed, key, at) / sqrt(chisquare<Stream>(fixed, key, at) / fixed, at);
+  const Source source = Source::from(at);
+  const auto spread = sqrt(call<DivTag>(source, chisquare<Stream>(fixed, key, at), fixed), at);
+  return call<DivTag>(source, normal_like<Stream>(fixed, key, at), spread);
 }
 
 }  // namespace tessera
@@ -61461,25 +61937,44 @@ constexpr auto cumulative_trapezoid(const Y& y, const S& spacing = 1.0, Here at 
 #ifndef TESSERA_OPS_REDUCTION_HISTOGRAM_HPP
 #define TESSERA_OPS_REDUCTION_HISTOGRAM_HPP
 
-// Counts of elements in bins. All pairs of elements and bins are compared in one pass, so that no dim is gathered.
+// Counts of elements in bins: rows of one element each, added into a table of bins.
 
 namespace tessera {
 
 namespace detail {
 
-/// The elements of x along a new last dim of bins, and the bins.
-struct Bins {
-  Value x, bin;
-  unsigned counted;  ///< the dims of x
-  constexpr Bins(Value of, int rank, Value count)
-      : x(build::insert_singletons(of, 1u << of.rank(), of.rank() + 1)),
-        bin(of.make({.op = Op::arange, .dtype = DType::i32, .rank = 1}, {as_size(count).id})),
-        counted(((1u << of.rank()) - 1) & ~((1u << of.leading(rank)) - 1)) {}
-};
+/// The sum of the weights of each bin, [count], or for leading dims of the weights [leading..., count]. `bins` has the
+/// shape of the weights; a bin outside of [0, count) is left out: it is added behind the last bin, which is cut off.
+/// Sums of floating-point weights are f64, since all elements may be in one bin.
+template <int Rank> constexpr Value sums_of_bins(Value bins, Value weights, Value count) {
+  bins = build::cast(bins, DType::i64);
+  count = as_size(count).at(bins.source);
+  weights = build::cast(weights, is_floating(weights.dtype()) ? DType::f64 : summed_as(weights.dtype()));
+  bins = build::select(IsInsideTag<1, 0>::of(bins, count), bins, count);
+  const Value size = count + count.number(1);
+  Value table = bins.make({.op = Op::arange, .dtype = DType::i32, .rank = 1}, {size.id});
+  const int lead = weights.leading(Rank);
+  Value sums{};
+  if (lead == 0) {
+    sums = weights.make({.op = Op::index_add, .dtype = weights.dtype(), .rank = 1}, {weights.id, bins.id, table.id});
+  } else {  // a table for each of the leading dims: of its values only the shape is used
+    const unsigned own = ((1u << weights.rank()) - 1) & ~((1u << lead) - 1);
+    const Value each = build::cast(build::sum_of(weights, own), DType::i32);
+    table = build::insert_singletons(each, 1u << lead, lead + 1) + table;
+    const auto in_one_dim = [&](Value x) {
+      if constexpr (Rank == 0) return build::insert_singletons(x, 1u << lead, lead + 1);
+      return Rank == 1 ? x : build::merge_dims(x, lead, lead + Rank - 1);
+    };
+    sums = build::scatter_add(in_one_dim(weights), lead, in_one_dim(bins), table);
+  }
+  return build::slice(sums, lead, count.number(0), count);
+}
+template <int Rank> constexpr Value counts_of_bins(Value bins, Value count) {
+  return sums_of_bins<Rank>(bins, build::broadcast(bins.number(1, DType::i32), bins), count);
+}
 
 template <int Rank> struct BincountTag {
   static constexpr const char* function = "bincount";
-  static_assert(Rank < max_rank, "tessera: bincount takes at most 7 dims");
   template <class X, class Count, class... Weights> struct result {
     template <class... W> struct Counted : Typed<std::int32_t, 1> {};
     template <class W> struct Counted<W> : Typed<typename W::type, 1> {};
@@ -61490,37 +61985,40 @@ template <int Rank> struct BincountTag {
       static_assert(((Weights::rank == Rank) && ...), "tessera: the weights of bincount have the shape of the operand");
     });
   };
-  static constexpr Value in_bin(const Bins& bins) {
-    const DType type = promote(bins.x.dtype(), DType::i32);
-    return build::equal(build::cast(bins.x, type), build::cast(bins.bin, type));
-  }
   static constexpr Value emit(Value context, Value x, Value count) {
-    const Bins bins(x.at(context.source), Rank, count);
-    return build::sum_of(build::cast(in_bin(bins), DType::i32), bins.counted);
+    return counts_of_bins<Rank>(x.at(context.source), count);
   }
   static constexpr Value emit(Value context, Value x, Value count, Value weights) {
-    const Bins bins(x.at(context.source), Rank, count);
-    const Value weight = build::insert_singletons(weights.at(context.source), 1u << weights.rank(), weights.rank() + 1);
-    return build::cast(build::sum_of(build::select(in_bin(bins), weight, weight.number(0)), bins.counted),
-                       weights.dtype());
+    x = build::cast(x.at(context.source), DType::i64);
+    weights = weights.at(context.source);
+    const Value inside = IsInsideTag<1, 0>::of(x, as_size(count));
+    const Value counted = build::select(inside, weights, weights.number(0));  // in the shape of both
+    return build::cast(sums_of_bins<Rank>(build::broadcast(x, counted), counted, count), weights.dtype());
   }
 };
 
 template <int Rank> struct HistogramTag {
-  static_assert(Rank < max_rank, "tessera: histogram takes at most 7 dims");
+  static constexpr const char* function = "histogram";
   template <class X, class Count, class Low, class High> using result = Typed<std::int32_t, 1>;
   static constexpr Value emit(Value context, Value x, Value count, Value low, Value high) {
-    const Bins bins(build::cast(x.at(context.source), DType::f64), Rank, count);
+    x = build::cast(x.at(context.source), DType::f64);
     low = build::cast(low, DType::f64), high = build::cast(high, DType::f64);
-    const Value size = build::cast(as_size(count), DType::f64), bin = build::cast(bins.bin, DType::f64);
+    const Value size = build::cast(as_size(count), DType::f64), last = size - size.number(1), zero = size.number(0);
     const auto edge = [&](Value at) {
       return build::select(build::equal(at, size), high, low + (high - low) * (at / size));
     };
-    const Value start = edge(bin), end = edge(bin + 1.0);
-    const Value closed = build::binary(Op::logical_and, build::equal(end, high), build::equal(bins.x, high));
-    const Value before = build::binary(Op::logical_or, build::less(bins.x, end), closed);
-    const Value in = build::binary(Op::logical_and, build::binary(Op::greater_equal, bins.x, start), before);
-    return build::sum_of(build::cast(in, DType::i32), bins.counted);
+    // A quotient is rounded, so that it can be in the bin beside that of the element: the edges decide.
+    const Value quotient = build::apply<ops::FloorOp>((x - low) / (high - low) * size);
+    Value bin = build::select(build::less(quotient, size), quotient, last);
+    bin = build::select(build::less(bin, zero), zero, bin);
+    bin = build::select(build::less(x, edge(bin)), bin - 1.0, bin);
+    const Value next = bin + 1.0;
+    bin = build::select(
+        build::binary(Op::logical_and, build::less(next, size), build::binary(Op::greater_equal, x, edge(next))), next,
+        bin);
+    const Value inside = build::binary(Op::logical_and, build::binary(Op::greater_equal, x, low),
+                                       build::binary(Op::less_equal, x, high));
+    return counts_of_bins<Rank>(build::cast(build::select(inside, bin, bin.number(-1)), DType::i64), count);
   }
 };
 
@@ -61528,7 +62026,8 @@ template <int Rank> struct HistogramTag {
 
 /// How often each of the integers 0, ..., count - 1 occurs in x, a vector of `count` i32; other integers are left out,
 /// as by jnp.bincount with `length`. With weights, of the shape of x, the sum of the weights of each integer, which has
-/// a gradient. Errors: shape_mismatch. Communication: an all-reduce of the counts if x is split.
+/// a gradient; floating-point weights are added in f64 and rounded once. Errors: shape_mismatch. Communication: an
+/// all-reduce of the counts if x is split.
 ///
 ///     const auto tokens_of_expert = ts::bincount(expert, 8);
 template <TensorArgument X, SizeOperand Count>
@@ -61934,9 +62433,9 @@ template <int D = -1, TensorArgument X> constexpr auto mode(const X& x, Here at 
   const auto order = argsort<dim>(x, at);
   const auto sorted = gather<dim>(x, order, at);
   const auto place = iota<dim, std::int32_t>(order, at);
-  const auto before = gather<dim>(sorted, maximum(place - 1, 0, at), at);
+  const auto before = gather<dim>(sorted, maximum(call<SubTag>(Source::from(at), place, 1), 0, at), at);
   const auto starts = select(logical_or(equal(place, 0, at), not_equal(sorted, before, at), at), place, 0, at);
-  const auto last = unsqueeze<dim>(argmax<dim>(place - cummax<dim>(starts, at), at), at);
+  const auto last = unsqueeze<dim>(argmax<dim>(call<SubTag>(Source::from(at), place, cummax<dim>(starts, at)), at), at);
   const auto found = gather<dim>(order, last, at);
   const auto values = squeeze<dim>(gather<dim>(x, found, at), at);
   const auto indices = squeeze<dim>(found, at);
@@ -62055,6 +62554,7 @@ template <int N> constexpr Value sum_of_taps(Value windows, int first, const Val
 }
 
 template <int N> struct MaxPoolTag {
+  static constexpr const char* function = N == 1 ? "max_pool1d" : N == 2 ? "max_pool2d" : "max_pool3d";
   template <class X, class... Options> using result = PoolResult<N, X>;
   static constexpr Value emit(Value context, Value x, auto... options) {
     const Value all[] = {as_size(options)...};
@@ -62079,6 +62579,7 @@ template <int N> struct MaxPoolTag {
 };
 
 template <int N> struct AvgPoolTag {
+  static constexpr const char* function = N == 1 ? "avg_pool1d" : N == 2 ? "avg_pool2d" : "avg_pool3d";
   template <class X, class... Options> using result = PoolResult<N, X>;
   static constexpr Value emit(Value context, Value x, auto... options) {
     const Value all[] = {as_size(options)...};
@@ -62196,6 +62697,7 @@ constexpr auto avg_pool3d(const X& x, const AvgPool<3>& options, Here at = Here:
 
 namespace detail {
 template <int N> struct LpPoolTag {
+  static constexpr const char* function = N == 1 ? "lp_pool1d" : N == 2 ? "lp_pool2d" : "lp_pool3d";
   template <class X, class P, class... Options> using result = PoolResult<N, X>;
   static constexpr Value emit(Value context, Value x, Value p, auto... options) {
     const Value all[] = {as_size(options)...};
@@ -64640,7 +65142,8 @@ TESSERA_PLANNING_END
 #ifndef TESSERA_STATIC_HPP
 #define TESSERA_STATIC_HPP
 
-/// Planning, asserting and printing: traces, gradients, units and plans as constants. No threads, nothing to link.
+/// Compile-time planning: traces, gradients and plans as constants, for static_assert and for printing. Needs no
+/// threads and nothing to link.
 
 #endif
 
@@ -64663,8 +65166,8 @@ template <Element T, int Rank> struct LocalArray {
   std::span<const T> values() const { return {data, static_cast<std::size_t>(volume(shape))}; }
 };
 
-/// A separate row-major array on each device of a mesh, of one element type and rank; shapes may differ. It is what
-/// per-device code, as in torch.distributed, sees of a tensor. Copies share memory, which is never written again.
+/// A separate row-major array on each device of a mesh, for per-device code as in torch.distributed. All arrays have
+/// one element type and rank; shapes may differ. Copies share memory, which is never written again.
 template <Element T, int Rank> class LocalTensor {
  public:
   using element = T;
@@ -64767,15 +65270,17 @@ ShardedTensor<T, Rank>& mark_sharding(ShardedTensor<T, Rank>& x, const Partition
   return mark_sharding(x, mesh, spec, at);
 }
 
-/// Replicates a tensor on its mesh, in place, and returns it. Communication: all_gathers; none if it is replicated.
+/// Replicates a tensor on its mesh, in place, and returns it. Communication: all_gathers; none if it is already
+/// replicated.
 template <class T, int Rank>
 ShardedTensor<T, Rank>& clear_sharding(ShardedTensor<T, Rank>& x, Here at = Here::current()) {
   x = reshard(x, PartitionSpec{}, at);
   return x;
 }
 
-/// The shards of a tensor as a LocalTensor: a separate array on each device, for code that computes per device.
-/// No copy, no communication. Errors: `annotation` for a replicated tensor. Source: PyTorch/XLA enable_manual_sharding.
+/// The shards of a tensor as a LocalTensor, a separate array on each device, for code that computes per device.
+/// Communication: none; nothing is copied. Errors: `annotation` for a replicated tensor. Source: PyTorch/XLA
+/// enable_manual_sharding.
 template <class T, int Rank>
 LocalTensor<T, Rank> enable_manual_sharding(const ShardedTensor<T, Rank>& x, Here at = Here::current()) {
   const TensorStorage& storage = storage_of(x);
@@ -64785,9 +65290,9 @@ LocalTensor<T, Rank> enable_manual_sharding(const ShardedTensor<T, Rank>& x, Her
   return local_tensor(x);
 }
 
-/// Joins the arrays of all devices to a tensor of shape `full_shape`, sharded by `spec`: the inverse of
-/// enable_manual_sharding. Devices that hold the same shard must have arrays that are equal bit for bit.
-/// Errors: `host_data` for an array whose shape is not its shard's, and for replicas that differ. No communication.
+/// Makes a tensor of shape `full_shape`, sharded by `spec`, from the arrays of all devices: the inverse of
+/// enable_manual_sharding. Arrays of devices that hold the same shard must be bitwise equal. Errors: `host_data` for an
+/// array that does not have the shape of its shard, and for replicas that differ. Communication: none.
 template <class T, int Rank>
 ShardedTensor<T, Rank> disable_manual_sharding(const LocalTensor<T, Rank>& x, const PartitionSpec& spec,
                                                const Shape& full_shape, Here at = Here::current()) {
@@ -64872,7 +65377,7 @@ TESSERA_ONCE StoragePtr rows_of(const TensorStorage& storage, RowRange range, He
 }  // namespace detail
 
 /// The rows of a range, as a tensor with the same sharding. Errors: `dim_range` for rows outside the tensor.
-/// Communication: the rows that the result has on another device than x.
+/// Communication: rows that are on different devices in x and in the result.
 template <class T, int Rank>
 ShardedTensor<T, Rank> rows_of(const ShardedTensor<T, Rank>& x, RowRange range, Here at = Here::current()) {
   static_assert(Rank >= 1, "tessera: a scalar has no rows");
@@ -64897,7 +65402,7 @@ bool same_sharded_type(const ShardedTensor<T, Rank>& x, const ShardedTensor<U, O
   return a.dtype() == b.dtype() && a.shape() == b.shape() && a.mesh() == b.mesh() && a.placement() == b.placement();
 }
 
-/// A hash of element type, shape, mesh and sharding, not of the elements: a key for caches of data per sharded type.
+/// A hash of element type, shape, mesh and sharding, but not of the elements. Use it as a key of a cache.
 template <class T, int Rank> std::uint64_t sharded_type_hash(const ShardedTensor<T, Rank>& x) {
   const TensorStorage& storage = storage_of(x);
   std::uint64_t hash = hash_mix(storage.mesh().hash(), static_cast<std::uint64_t>(storage.dtype()));
@@ -64907,8 +65412,8 @@ template <class T, int Rank> std::uint64_t sharded_type_hash(const ShardedTensor
 
 /// Whether two tensors have the same shape and equal elements, as torch.equal: NaN differs from NaN, and 0 equals -0.
 /// Their shardings may differ. (`ts::equal` compares element by element and returns a tensor.)
-/// Communication: none if the shardings are equal; otherwise y is resharded to the sharding of x. Of several processes
-/// each gets the same answer, and each must ask.
+/// Communication: none if the shardings are equal; otherwise y is resharded to the sharding of x. With several
+/// processes, all must call this function, and all get the same result.
 template <class T, int Rank> bool all_equal(const ShardedTensor<T, Rank>& x, const ShardedTensor<T, Rank>& y) {
   const TensorStorage& a = storage_of(x);
   if (!(a.shape() == storage_of(y).shape())) return false;
@@ -65025,8 +65530,8 @@ TESSERA_PLANNING_END
 namespace tessera {
 
 namespace detail {
-/// A floating-point argument of a compiled function becomes a Scalar, and so does a Key; an integer could be a Dim or a
-/// Scalar, so the caller has to write which.
+/// A floating-point argument of a compiled function becomes a Scalar, and so does a Key. An integer could be a Dim or a
+/// Scalar, so the caller must write one of them.
 template <class A>
 inline constexpr bool becomes_scalar_v =
     std::is_floating_point_v<std::remove_cvref_t<A>> || std::is_same_v<std::remove_cvref_t<A>, Key>;
@@ -65066,8 +65571,8 @@ template <class F> class Compiled {
 
   template <class... Args> using traced = Traced<F, detail::argument_t<Args>...>;
 
-  /// Outside a trace, runs the function. A call inside another function's trace is inlined, as of a nested jax.jit: it
-  /// is differentiated and fused with the code around it, and the options of the outermost function apply.
+  /// Runs the function. In a traced function the call is inlined, like a nested jax.jit: it is differentiated and fused
+  /// with the code around it, and the options of the outermost function apply.
   template <class... Args> constexpr auto operator()(Args&&... args) const {
     if constexpr (!(Model<detail::argument_t<Args>> && ...)) {
       // Instantiated here because the compiler's list of nested instantiations is shortest here.
@@ -65121,7 +65626,7 @@ template <class F> class Compiled {
         if (asks_nothing()) recent.add(arguments, plan);
       }
       if (detail::is_plain(*plan)) try {
-          return Result(detail::run_plain(*plan, arguments.tensors, arguments.numbers));
+          return Result(detail::run_plain(*plan, arguments.tensors, arguments.numbers, source_));
         } catch (const error& e) {
           detail::rethrow_with_line(e, in_a_call, source_);
         }
@@ -65134,7 +65639,7 @@ template <class F> class Compiled {
       given_up = true;
     };
     try {
-      return detail::run_into<Result>(*plan, leaves, give_up_all);
+      return detail::run_into<Result>(*plan, leaves, give_up_all, source_);
     } catch (...) {
       if (given_up && !detail::overwrote(*plan)) {
         detail::RestoreLeaves restore{leaves};
@@ -65177,7 +65682,7 @@ template <class F> class Compiled {
   static constexpr std::string_view in_a_call = ", in a call of the function compiled";
 
   template <class A> static constexpr bool moved_in = !std::is_reference_v<A> && !std::is_const_v<A> && !ExprOperand<A>;
-  /// Whether all arguments of a call are tensors, Dims or Scalars, and none is donated.
+  /// Whether all arguments of a call are tensors, Dims or Scalars, and none of them is donated.
   template <class... Args>
   static constexpr bool takes_tensors = sizeof...(Args) > 0 &&
                                         ((StoredOperand<std::remove_cvref_t<Args>> ||
@@ -65229,9 +65734,9 @@ template <class F> struct PlannedFunction<Compiled<F>> {
 };
 }  // namespace detail
 
-/// Compiles a function of tensors, models, Dims and Scalars, as jax.jit does. The function captures nothing: the C++
-/// compiler traces it once, at compile time. `options` restrict its plans, for instance to those without implicit
-/// reshards. Communication: none here; that of a call is in its plan, `compiled.explain(arguments...)`.
+/// Compiles a function of tensors, models, Dims and Scalars, as jax.jit does. The function must not capture anything:
+/// the C++ compiler traces it once, at compile time. `options` restrict its plans, for example to plans without
+/// implicit reshards. Communication: see `compiled.explain(arguments...)` for that of a call.
 template <class F> constexpr Compiled<F> compile(F, const PlanOptions& options, Here at = Here::current()) {
   (void)sizeof(detail::ExplainFunction<F>);
   return Compiled<F>(Source::from(at), options);
@@ -65570,8 +66075,8 @@ TESSERA_ONCE std::string array_text(DType dtype, const Shape& shape, const void*
 ///     [[1.   2.5 ]
 ///      [3.   4.25]]
 ///     f32[2,2]{data,-} on mesh(data=2)
-///
-/// Of a tensor that several processes hold together, the shards of this process, each with its range of indices.
+/// If a tensor is divided among processes, this is the text of the shards of this process, each with its range of
+/// indices.
 template <class T, int Rank> std::string to_string(const ShardedTensor<T, Rank>& x, const PrintOptions& options = {}) {
   if (!x.storage())
     return concat_text(x.traced() ? "traced " : "empty ", name_of(dtype_v<T>), " tensor of rank ", Rank);
@@ -65665,17 +66170,16 @@ template <FixedString Label, int Rank> struct PrintedValue {
 
 }  // namespace detail
 
-/// x, which is printed when the program runs, as jax.debug.print does: a line with the label, the element type and the
-/// shape, and the elements as NumPy prints them, long dims abbreviated. Only a result that the program uses is printed,
-/// so go on with it:
+/// Returns x, and prints it when the program runs, as jax.debug.print does: a line with the label, the element type and
+/// the shape, and the elements as NumPy prints them, long dims abbreviated. Use the result: if the program does not use
+/// it, nothing is printed.
 ///
 ///     const auto h = ts::debug_print<"hidden">(ts::gelu(up(x)));
-///
 /// prints `hidden f32[2,3]` and the elements to the standard output. In a loop or a Stack it prints in each step, in a
-/// ts::vmap for each example, and in a ts::shard_map what each device has; examples and devices in any order. A
-/// checkpointed function prints again where it is computed again. The gradient is that of x; cotangents are printed in
-/// the backward of a ts::custom_vjp. Elements and sharding of the result are those of x. Communication: a split x is
-/// gathered for the print.
+/// ts::vmap for each example, and in a ts::shard_map for each device; examples and devices are in any order. A
+/// checkpointed function prints again when it is recomputed. The gradient is that of x. To print a cotangent, call
+/// debug_print in the backward function of a ts::custom_vjp. Elements and sharding of the result are those of x.
+/// Communication: a split x is gathered for printing.
 template <FixedString Label, TensorArgument X> constexpr auto debug_print(const X& x, Here at = Here::current()) {
   using T = typename X::element;
   static_assert(Label.view().size() <= 32, "tessera: the label of ts::debug_print has at most 32 characters");
@@ -65728,7 +66232,7 @@ inline bool has_global_mesh() {
   const std::lock_guard lock(global.mutex);
   return global.mesh.has_value();
 }
-/// The mesh that was set last. Errors: `mesh_devices` if no mesh is set.
+/// The mesh of this process, set by set_global_mesh. Errors: `mesh_devices` if no mesh is set.
 inline Mesh global_mesh() {
   auto& global = detail::GlobalMesh::instance();
   const std::lock_guard lock(global.mutex);
@@ -65758,6 +66262,9 @@ class GlobalMeshScope {
 #ifndef TESSERA_TENSOR_HOST_HPP
 #define TESSERA_TENSOR_HOST_HPP
 
+#if TESSERA_HAS_DEFINITIONS
+#endif
+
 namespace tessera {
 
 namespace detail {
@@ -65778,6 +66285,7 @@ template <class X> struct ExplainTracedValue {
 TESSERA_ONCE void copy_to_host(const TensorStorage& from, void* out, const kernels::Strides& strides);
 #if TESSERA_HAS_DEFINITIONS
 TESSERA_ONCE void copy_to_host(const TensorStorage& from, void* out, const kernels::Strides& strides) {
+  const runtime::ProfiledRange range(runtime::ProfiledWork::to_host, {}, from);
   const Uncounted uncounted;  // a copy to the host is no communication between devices
   const runtime::ShardRef host{out, {Shape(from.shape().size(), 0), from.shape()}, strides};
   runtime::reshard(from.dtype(), Reduction::sum, {&host, 1}, shard_refs(from));
@@ -65790,8 +66298,8 @@ inline void copy_to_host(const TensorStorage& from, void* out) {
 
 }  // namespace detail
 
-/// Writes all elements, row-major, to memory on the host.
-/// Errors: `host_data` if the span and the tensor differ in size, `empty_tensor` for a tensor without data.
+/// Copies all elements, row-major, to host memory. Errors: `host_data` if the span and the tensor differ in size,
+/// `empty_tensor` for a tensor without data.
 template <class T, int Rank>
 void to_host(const ShardedTensor<T, Rank>& x, std::span<std::type_identity_t<T>> out, Here at = Here::current()) {
   const TensorStorage& storage = storage_of(x);
@@ -65828,8 +66336,8 @@ template <SymOperand X> detail::NoResult to_host(const X&) {
   return {};
 }
 
-/// The value of a tensor with exactly one element, such as a loss, as torch.Tensor.item.
-/// Errors: `shape_mismatch` for a tensor with no or several elements.
+/// The element of a tensor with one element, such as a loss, as torch.Tensor.item. Errors: `shape_mismatch` for a
+/// tensor with no or several elements.
 template <class T, int Rank> T item(const ShardedTensor<T, Rank>& x, Here at = Here::current()) {
   const TensorStorage& storage = storage_of(x);
   if (volume(storage.shape()) != 1)
@@ -65891,7 +66399,7 @@ ShardedTensor<T, 2> band_indices(std::string_view op, std::int64_t rows, std::in
 }  // namespace detail
 
 /// The indices of the lower triangle of a matrix, [2, count]: rows, then columns, in row-major order
-/// (torch.tril_indices). `offset` is that of ts::tril: 1 has the diagonal above the main one too, -1 not even the main
+/// (torch.tril_indices). `offset` is that of ts::tril: 1 includes the diagonal above the main one, -1 excludes the main
 /// one. T is an integer type, by default i64, as in PyTorch. Errors: dim_range for negative extents.
 ///
 ///     const auto below = ts::tril_indices(3, 3, mesh);   // (0,0) (1,0) (1,1) (2,0) (2,1) (2,2)
@@ -65958,10 +66466,10 @@ ShardedTensor<T, 1> window_function(std::string_view op, std::int64_t n, const M
 inline double cosine_of_turn(double t) { return std::cos(2 * ops::pi * t); }
 }  // namespace detail
 
-/// Windows of n points (torch.hann_window, hamming_window, blackman_window, bartlett_window, kaiser_window): of float
-/// by default, `hann_window<double>(n, mesh)`. By default periodic, as a Fourier transform needs it: without the last
-/// of n + 1 points; otherwise symmetric, as of scipy.signal with sym=True. One point is 1. They are arguments of a
-/// program like other tensors. Errors: dim_range for a negative n.
+/// Window functions of n points (torch.hann_window, hamming_window, blackman_window, bartlett_window, kaiser_window):
+/// float by default, or `hann_window<double>(n, mesh)`. By default they are periodic, for Fourier transforms: the first
+/// n of n + 1 points; otherwise symmetric, as scipy.signal with sym=True. A single point is 1. They are stored tensors:
+/// pass them to a program as arguments. Errors: dim_range for a negative n.
 ///
 ///     const auto window = ts::hann_window(512, mesh);   // sin^2(pi i / 512)
 template <Element T = float>
@@ -66010,7 +66518,7 @@ ShardedTensor<T, 1> kaiser_window(std::int64_t n, const Mesh& mesh, bool periodi
 #ifndef TESSERA_TESSERA_HPP
 #define TESSERA_TESSERA_HPP
 
-/// All of the library but the bridges to other libraries, which are in tessera/interop/.
+/// The library, except what has headers of its own: parallel/, data/, train/, distributions/ and interop/.
 
 #endif
 

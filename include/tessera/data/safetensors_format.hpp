@@ -27,6 +27,7 @@
 #include <tessera/data/json_reader.hpp>
 #include <tessera/data/replaced_file.hpp>
 #include <tessera/ops/operation.hpp>
+#include <tessera/ops/rows.hpp>
 
 // The format safetensors: https://github.com/huggingface/safetensors. A file has the length of its header in 8 bytes,
 // the header, which is JSON with the element type, shape and place of each tensor, and the elements of all tensors,

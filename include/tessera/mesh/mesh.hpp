@@ -11,8 +11,10 @@
 #include <tessera/base/error.hpp>
 #include <tessera/base/fixed_string.hpp>
 #include <tessera/base/hash.hpp>
+#include <tessera/base/here.hpp>
 #include <tessera/base/inline_vector.hpp>
 #include <tessera/base/planning.hpp>
+#include <tessera/base/source.hpp>
 #include <tessera/mesh/device_order.hpp>
 #include <tessera/mesh/text_reader.hpp>
 
@@ -31,8 +33,9 @@ struct Axis {
 using AxisTable = InlineVector<Axis, max_axes>;
 
 namespace detail {
-constexpr void check_axis_count(std::size_t count) {
-  if (count > max_axes) fail(errc::capacity, "[mesh] number of axes: ", count, "; a mesh has at most ", max_axes);
+constexpr void check_axis_count(std::size_t count, Source source = {}) {
+  if (count > max_axes)
+    fail(errc::capacity, "[mesh] number of axes: ", count, "; a mesh has at most ", max_axes, source);
 }
 }  // namespace detail
 
@@ -50,11 +53,12 @@ class SubMesh;  // mesh/sub_mesh.hpp
 class Mesh {
  public:
   constexpr Mesh() = default;
-  constexpr Mesh(std::initializer_list<Axis> axes, const DeviceOrder& order = {})
-      : Mesh((detail::check_axis_count(axes.size()), AxisTable(axes)), order) {}
-  constexpr explicit Mesh(const AxisTable& axes, const DeviceOrder& order = {}) : axes_(axes), order_(order) {
-    check_axes();
-    check_order();
+  constexpr Mesh(std::initializer_list<Axis> axes, const DeviceOrder& order = {}, Here at = Here::current())
+      : Mesh((detail::check_axis_count(axes.size(), Source::from(at)), AxisTable(axes)), order, Source::from(at)) {}
+  constexpr explicit Mesh(const AxisTable& axes, const DeviceOrder& order = {}, Source source = {})
+      : axes_(axes), order_(order) {
+    check_axes(source);
+    check_order(source);
   }
 
   constexpr int rank() const { return static_cast<int>(axes_.count); }
@@ -145,33 +149,33 @@ class Mesh {
     return axes_[axis];
   }
 
-  constexpr void check_axes() {
+  constexpr void check_axes(Source source) {
     for (int axis = 0; axis < rank(); ++axis) {
       const std::string_view name = axes_[axis].name.view();
       if (!detail::is_axis_name(name))
         fail(errc::mesh_axis, "[mesh] axis name: '", name,
-             "' is empty, '-', or contains a space or a character of {}()[]=,;*'\"");
+             "' is empty, '-', or contains a space or a character of {}()[]=,;*'\"", source);
       if (const int index = detail::index_of_digits(name); index >= 0 && index != axis)
         fail(errc::mesh_axis, "[mesh] axis name: '", name, "' for axis ", axis,
-             "; only an unnamed axis has digits as its name, which are its index");
-      if (find(name) != axis) fail(errc::mesh_axis, "[mesh] distinct axis names: '", name, "' is given twice");
+             "; only an unnamed axis has digits as its name, which are its index", source);
+      if (find(name) != axis) fail(errc::mesh_axis, "[mesh] distinct axis names: '", name, "' is given twice", source);
       if (axes_[axis].size < 1)
         fail(errc::mesh_axis, "[mesh] axis size: axis '", name, "' has size ", axes_[axis].size,
-             "; sizes are at least 1");
+             "; sizes are at least 1", source);
       size_ *= axes_[axis].size;
-      if (size_ > INT32_MAX) fail(errc::mesh_devices, "[mesh] device count: more than ", INT32_MAX, " devices");
+      if (size_ > INT32_MAX) fail(errc::mesh_devices, "[mesh] device count: more than ", INT32_MAX, " devices", source);
     }
   }
-  constexpr void check_order() {
+  constexpr void check_order(Source source) {
     if (order_.empty()) return;
     if (order_.size() != size_)
-      fail(errc::mesh_devices, "[mesh] number of device ids: ", order_.size(), " ids for ", size_, " devices");
+      fail(errc::mesh_devices, "[mesh] number of device ids: ", order_.size(), " ids for ", size_, " devices", source);
     if (const std::int64_t repeated = order_.repeated(); repeated < size_)
-      fail(errc::mesh_devices, "[mesh] distinct device ids: ", order_[repeated], " is given twice");
+      fail(errc::mesh_devices, "[mesh] distinct device ids: ", order_[repeated], " is given twice", source);
     const std::int64_t ids = axes_.empty() ? INT32_MAX : size_;
     for (std::int64_t i = 0; !order_.is_counter() && i < size_; ++i)
       if (order_[i] < 0 || order_[i] >= ids)
-        fail(errc::mesh_devices, "[mesh] device id range: ", order_[i], ", but ids are from 0 to ", ids - 1);
+        fail(errc::mesh_devices, "[mesh] device id range: ", order_[i], ", but ids are from 0 to ", ids - 1, source);
     // Each mesh has one form: equality and hashes are keys of the plan cache.
     if (order_.is_range()) order_ = {};
   }
@@ -239,15 +243,18 @@ constexpr Mesh parse_mesh(std::string_view text) {
 }
 
 /// A mesh of axes without names, which specs call 0, 1, ...
-constexpr Mesh unnamed_mesh(std::initializer_list<int> sizes, const DeviceOrder& order = {}) {
-  detail::check_axis_count(sizes.size());
+constexpr Mesh unnamed_mesh(std::initializer_list<int> sizes, const DeviceOrder& order = {},
+                            Here at = Here::current()) {
+  detail::check_axis_count(sizes.size(), Source::from(at));
   AxisTable axes;
   for (int size : sizes) axes.push_back({detail::name_of_index(static_cast<int>(axes.size())), size});
-  return Mesh(axes, order);
+  return Mesh(axes, order, Source::from(at));
 }
 
 /// All devices along one axis, by default without a name.
-constexpr Mesh mesh_1d(int devices, const Name& axis = detail::name_of_index(0)) { return Mesh({{axis, devices}}); }
+constexpr Mesh mesh_1d(int devices, const Name& axis = detail::name_of_index(0), Here at = Here::current()) {
+  return Mesh({{axis, devices}}, {}, at);
+}
 
 }  // namespace tessera
 

@@ -50,8 +50,8 @@ template <class Model> struct DampenedSgdState {
 /// `maximize=True` of PyTorch's optimizers. Communication: none.
 ///
 ///     const auto [next, next_state] = ts::adamw(model, ts::optim::maximize(gradient), state, config);
-template <class Model> constexpr auto maximize(const Model& gradients) {
-  return tree_map([](auto g) { return -g; }, gradients);
+template <class Model> constexpr auto maximize(const Model& gradients, Here at = Here::current()) {
+  return tree_map([&](auto g) { return call<NegTag>(Source::from(at), g); }, gradients);
 }
 
 }  // namespace optim

@@ -88,6 +88,30 @@ TEST(MeshTest, MeshesDifferByNameSizeAndOrder) {
   EXPECT_EQ(hashes.size(), std::size(meshes));
 }
 
+TEST(MeshTest, ErrorsOfAConstructorNameItsLine) {
+  const auto line_of = [](const auto& f) -> std::uint32_t {
+    try {
+      f();
+    } catch (const tessera::error& e) {
+      EXPECT_NE(std::string_view(e.source().file).find("mesh_test.cpp"), std::string_view::npos) << e.what();
+      return e.source().line;
+    }
+    return 0;
+  };
+  // clang-format off
+  EXPECT_EQ(line_of([] { Mesh({{"data", 0}}); }), static_cast<std::uint32_t>(__LINE__));
+  EXPECT_EQ(line_of([] { Mesh({{"data", 2}, {"data", 2}}); }), static_cast<std::uint32_t>(__LINE__));
+  EXPECT_EQ(line_of([] { const Mesh mesh = {{"data", 2}, {"", 2}}; }), static_cast<std::uint32_t>(__LINE__));
+  EXPECT_EQ(line_of([] { Mesh({{"data", 2}}, {0, 0}); }), static_cast<std::uint32_t>(__LINE__));
+  EXPECT_EQ(line_of([] { Mesh({{"data", 2}}, {0, 1, 2}); }), static_cast<std::uint32_t>(__LINE__));
+  EXPECT_EQ(line_of([] { (void)tessera::mesh_1d(0); }), static_cast<std::uint32_t>(__LINE__));
+  EXPECT_EQ(line_of([] { (void)tessera::unnamed_mesh({2, 0}); }), static_cast<std::uint32_t>(__LINE__));
+  EXPECT_EQ(line_of([] { (void)tessera::unnamed_mesh({1, 1, 1, 1, 1, 1, 1}); }), static_cast<std::uint32_t>(__LINE__));
+  // clang-format on
+  constexpr Mesh constant({{"data", 2}, {"model", 4}});
+  static_assert(constant.size() == 8);
+}
+
 TEST(MeshTest, BadAxesAreErrors) {
   expect_error(
       errc::mesh_axis,

@@ -9,6 +9,11 @@
 #include <tessera/ops/reduction/order_statistics.hpp>
 #include <tessera/ops/reduction/reduction.hpp>
 #include <tessera/ops/reduction/statistics.hpp>
+#include <tessera/ops/shard_map/shard_map.hpp>
+#include <tessera/partition/plan/static_plan.hpp>
+#include <tessera/tensor/compile.hpp>
+#include <tessera/tensor/creation.hpp>
+#include <tessera/tensor/host.hpp>
 
 namespace ts = tessera;
 using namespace oracle;
@@ -275,6 +280,84 @@ TEST(Reduction, Histograms) {
   const auto weighted = [](const auto& v, const auto& i) { return ts::bincount(i, 3, v * v); };
   check_gradient<Float<1>, ts::ShardedTensor<std::int32_t, 1>>(weighted,
                                                                {Array({4}, {1, 2, 3, 4}), Array({4}, {2, 0, 2, 9})});
+}
+
+// Elements at, and one rounding beside, each edge of bins whose width has no exact quotient; numpy.histogram's rule,
+// applied to each pair of an element and a bin.
+TEST(Reduction, HistogramsDecideByTheEdges) {
+  static constexpr int bins = 49;
+  static constexpr double low = -0.7, high = 1.3;
+  const auto edge = [](int k) { return k == bins ? high : low + (high - low) * (static_cast<double>(k) / bins); };
+  std::vector<double> elements{-INFINITY, INFINITY, NAN};
+  for (int k = 0; k <= bins; ++k)
+    for (const double to : {-INFINITY, INFINITY}) {
+      elements.push_back(edge(k));
+      elements.push_back(std::nextafter(edge(k), to));
+    }
+  std::vector<double> expected(bins);
+  for (const double v : elements)
+    for (int k = 0; k < bins; ++k)
+      expected[static_cast<std::size_t>(k)] +=
+          v >= edge(k) && (v < edge(k + 1) || (k + 1 == bins && v == high)) ? 1 : 0;
+  const auto f = [](const auto& v) {
+    return std::tuple(ts::histogram(v, bins, low, high), ts::histogram(v, 3, 2.0, 1.0), ts::histogram(v, 0, 0.0, 1.0));
+  };
+  const auto count = static_cast<std::int64_t>(elements.size());
+  const auto of = run(trace<decltype(f), ts::ShardedTensor<double, 1>>().view(), {Array({count}, elements)});
+  expect_values(of[0], expected);
+  expect_values(of[1], {0, 0, 0});
+  EXPECT_EQ(of[2].data.size(), 0u);
+}
+
+// Bins of scalars and of several dims, none at all, and weights that are broadcast, not numbers where they are left
+// out, or small integers.
+TEST(Reduction, BincountsOfAllShapes) {
+  const auto f = [](const auto& i, const auto& scalar, const auto& w, const auto& small) {
+    return std::tuple(ts::bincount(i, 0), ts::bincount(scalar, 3), ts::bincount(i, 3, w), ts::bincount(i, 3, small));
+  };
+  const Array indices({2, 3}, {2, 0, -1, 2, 9223372036854775807.0, 2});
+  const auto of =
+      run(trace<decltype(f), ts::ShardedTensor<std::int64_t, 2>, ts::ShardedTensor<std::int32_t, 0>, Float<2>,
+                ts::ShardedTensor<std::int8_t, 2>>()
+              .view(),
+          {indices, Array({}, 2.0), Array({2, 3}, {1, 2, NAN, 4, INFINITY, 8}), Array({2, 3}, {1, 2, 3, 4, 5, -7})});
+  EXPECT_EQ(of[0].data.size(), 0u);
+  expect_values(of[1], {0, 0, 1});
+  expect_values(of[2], {2, 0, 13});
+  expect_values(of[3], {2, 0, -2});
+}
+
+// The elements stay split along both dims: devices exchange the counts and sums, one more than there are bins.
+TEST(Reduction, HistogramsOfSplitElementsReduceCounts) {
+  constexpr auto f = [](const auto& i, const auto& w) {
+    return std::tuple(ts::bincount(i, 10), ts::bincount(i, 10, w), ts::histogram(w, 10, -1.0, 1.0));
+  };
+  const ts::PartitionSpec split{"x", "y"};
+  const ts::Plan plan = ts::plan(f, ts::Mesh({{"x", 2}, {"y", 2}}), ts::abstract<std::int32_t>({400, 600}, split),
+                                 ts::abstract<float>({400, 600}, split));
+  int found = 0;
+  plan.for_each_collective([&](const ts::CollectiveInfo& c, std::int64_t) {
+    ++found;
+    EXPECT_EQ(c.kind, ts::Collective::all_reduce);
+    EXPECT_LE(c.payload_bytes, 11 * 8 * 3);
+  });
+  EXPECT_GE(found, 1);
+}
+
+// In a shard_map each device counts its own elements.
+TEST(Reduction, BincountsOfEachDevice) {
+  constexpr auto f = ts::compile([](const auto& i, const auto& w) {
+    return ts::shard_map<"{x}, {x} -> {x}, {x}, {x}">([](auto own, auto weights) {
+      return std::tuple(ts::bincount(own, 3), ts::bincount(own, 3, weights), ts::histogram(weights, 2, 0.0, 4.0));
+    })(i, w);
+  });
+  const ts::Mesh mesh({{"x", 2}});
+  const auto i = ts::shard(std::vector<std::int32_t>{0, 2, 2, 5, 1, 1, 1, -1}, {4, 2}, mesh, {"x"});
+  const auto w = ts::shard(std::vector<float>{1, 2, 3, 4, 5, 6, 7, 8}, {4, 2}, mesh, {"x"});
+  const auto [counts, sums, parts] = f(i, w);
+  EXPECT_EQ(ts::to_host(counts), (std::vector<std::int32_t>{1, 0, 2, 0, 3, 0}));
+  EXPECT_EQ(ts::to_host(sums), (std::vector<float>{1, 0, 5, 0, 18, 0}));
+  EXPECT_EQ(ts::to_host(parts), (std::vector<std::int32_t>{1, 3, 0, 0}));
 }
 
 // torch.linalg.vector_norm, nanmean, count_nonzero, var_mean and the functions of torch.nn.functional.

@@ -186,8 +186,22 @@ TEST(Vmap, Indices) {
                               [](const auto& x, const auto& i) { return ts::segment_sum(x, ts::slice<0>(i, 0, 4), 6); },
                               ts::in_axes<0, same>, {x3, k1});
   expect_same<Float<2>, Float<2>>(
-      "searchsorted and histogram", [](const auto& x, const auto& y) { return ts::searchsorted(ts::sort<0>(x), y); },
+      "searchsorted and histogram",
+      [](const auto& x, const auto& y) {
+        return std::tuple(ts::searchsorted(ts::sort<0>(x), y), ts::histogram(x, 5, -0.5, 0.5),
+                          ts::histogram(y, 2, 0, 1));
+      },
       ts::in_axes<0, 0>, {x2, x2}, 0, false);
+  expect_same<Indices, Ints>(
+      "bincount",
+      [](const auto& i, const auto& j) {
+        return std::tuple(ts::bincount(i, 3), ts::bincount(j, 4), ts::bincount(i, 2, i * 3));
+      },
+      ts::in_axes<0, same>, {i2, k1}, 0, false);
+  expect_same<Float<2>, Indices>(
+      "bincount with weights",
+      [](const auto& w, const auto& i) { return ts::bincount(i, 3, ts::broadcast_like(ts::sum<0>(w), i)); },
+      ts::in_axes<0, 0>, {x2, i2});
 }
 
 TEST(Vmap, Attention) {

@@ -2,6 +2,8 @@
 // that are a tensor, or a tuple of tensors, against structs.
 #include <cmath>
 #include <cstddef>
+#include <cstdint>
+#include <string>
 #include <tuple>
 #include <utility>
 #include <vector>
@@ -143,6 +145,16 @@ TEST(Maximize, MovesUphillOnEveryMesh) {
     EXPECT_EQ(after_steps<ts::optim::DampenedSgd>(devices), sgd);
     EXPECT_EQ(after_steps<ts::optim::CenteredRmsProp>(devices), rmsprop);
   }
+}
+
+TEST(Maximize, RecordsTheLineOfTheCall) {
+  static constexpr std::uint32_t line = __LINE__ + 1;
+  const auto f = [](const auto& gradients) { return ts::optim::maximize(gradients); };
+  const auto program = oracle::trace<decltype(f), Floats>();
+  const ts::Node& negative = program.main()[program.main().outputs[0]];
+  EXPECT_EQ(negative.op, ts::Op::neg);
+  EXPECT_EQ(negative.source.line, line);
+  EXPECT_EQ(negative.source.text(), "variants_test.cpp:" + std::to_string(line));
 }
 
 struct AnyStep {

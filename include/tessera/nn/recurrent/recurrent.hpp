@@ -79,9 +79,9 @@ constexpr auto option_of(const First& first, const More&... more) {
 /// that at the end of each sequence, a reverse cell begins there, and outputs of padding are 0. Dropout, as `dropout`
 /// of torch.nn.LSTM, drops outputs of each layer except the last, with different random numbers in each layer.
 /// The products with x of all steps are one product before the loop. The loop is a ts::scan, traced and planned once
-/// for each layer and direction. Errors: shape_mismatch; option for a rate outside of [0, 1]; dim_range for a
-/// length that is negative or larger than the number of steps. Communication: that of the cell in each step; a split
-/// time dim is gathered.
+/// for each layer and direction. Errors: shape_mismatch; option for a rate outside of [0, 1]; dim_range for a length
+/// that is negative or larger than the number of steps. Communication: that of the cell in each step; a split time dim
+/// is gathered.
 template <class Cell, int Layers = 1, Direction Order = Direction::forward> struct Recurrent {
   static constexpr int directions = Order == Direction::both ? 2 : 1;
 

@@ -4,27 +4,47 @@
 
 #include <tessera/ops/data_movement/shape.hpp>
 #include <tessera/ops/elementwise.hpp>
+#include <tessera/ops/indexing/index_mode.hpp>
 #include <tessera/ops/reduction/reduce.hpp>
 
-// Counts of elements in bins. All pairs of elements and bins are compared in one pass, so that no dim is gathered.
+// Counts of elements in bins: rows of one element each, added into a table of bins.
 
 namespace tessera {
 
 namespace detail {
 
-/// The elements of x along a new last dim of bins, and the bins.
-struct Bins {
-  Value x, bin;
-  unsigned counted;  ///< the dims of x
-  constexpr Bins(Value of, int rank, Value count)
-      : x(build::insert_singletons(of, 1u << of.rank(), of.rank() + 1)),
-        bin(of.make({.op = Op::arange, .dtype = DType::i32, .rank = 1}, {as_size(count).id})),
-        counted(((1u << of.rank()) - 1) & ~((1u << of.leading(rank)) - 1)) {}
-};
+/// The sum of the weights of each bin, [count], or for leading dims of the weights [leading..., count]. `bins` has the
+/// shape of the weights; a bin outside of [0, count) is left out: it is added behind the last bin, which is cut off.
+/// Sums of floating-point weights are f64, since all elements may be in one bin.
+template <int Rank> constexpr Value sums_of_bins(Value bins, Value weights, Value count) {
+  bins = build::cast(bins, DType::i64);
+  count = as_size(count).at(bins.source);
+  weights = build::cast(weights, is_floating(weights.dtype()) ? DType::f64 : summed_as(weights.dtype()));
+  bins = build::select(IsInsideTag<1, 0>::of(bins, count), bins, count);
+  const Value size = count + count.number(1);
+  Value table = bins.make({.op = Op::arange, .dtype = DType::i32, .rank = 1}, {size.id});
+  const int lead = weights.leading(Rank);
+  Value sums{};
+  if (lead == 0) {
+    sums = weights.make({.op = Op::index_add, .dtype = weights.dtype(), .rank = 1}, {weights.id, bins.id, table.id});
+  } else {  // a table for each of the leading dims: of its values only the shape is used
+    const unsigned own = ((1u << weights.rank()) - 1) & ~((1u << lead) - 1);
+    const Value each = build::cast(build::sum_of(weights, own), DType::i32);
+    table = build::insert_singletons(each, 1u << lead, lead + 1) + table;
+    const auto in_one_dim = [&](Value x) {
+      if constexpr (Rank == 0) return build::insert_singletons(x, 1u << lead, lead + 1);
+      return Rank == 1 ? x : build::merge_dims(x, lead, lead + Rank - 1);
+    };
+    sums = build::scatter_add(in_one_dim(weights), lead, in_one_dim(bins), table);
+  }
+  return build::slice(sums, lead, count.number(0), count);
+}
+template <int Rank> constexpr Value counts_of_bins(Value bins, Value count) {
+  return sums_of_bins<Rank>(bins, build::broadcast(bins.number(1, DType::i32), bins), count);
+}
 
 template <int Rank> struct BincountTag {
   static constexpr const char* function = "bincount";
-  static_assert(Rank < max_rank, "tessera: bincount takes at most 7 dims");
   template <class X, class Count, class... Weights> struct result {
     template <class... W> struct Counted : Typed<std::int32_t, 1> {};
     template <class W> struct Counted<W> : Typed<typename W::type, 1> {};
@@ -35,37 +55,40 @@ template <int Rank> struct BincountTag {
       static_assert(((Weights::rank == Rank) && ...), "tessera: the weights of bincount have the shape of the operand");
     });
   };
-  static constexpr Value in_bin(const Bins& bins) {
-    const DType type = promote(bins.x.dtype(), DType::i32);
-    return build::equal(build::cast(bins.x, type), build::cast(bins.bin, type));
-  }
   static constexpr Value emit(Value context, Value x, Value count) {
-    const Bins bins(x.at(context.source), Rank, count);
-    return build::sum_of(build::cast(in_bin(bins), DType::i32), bins.counted);
+    return counts_of_bins<Rank>(x.at(context.source), count);
   }
   static constexpr Value emit(Value context, Value x, Value count, Value weights) {
-    const Bins bins(x.at(context.source), Rank, count);
-    const Value weight = build::insert_singletons(weights.at(context.source), 1u << weights.rank(), weights.rank() + 1);
-    return build::cast(build::sum_of(build::select(in_bin(bins), weight, weight.number(0)), bins.counted),
-                       weights.dtype());
+    x = build::cast(x.at(context.source), DType::i64);
+    weights = weights.at(context.source);
+    const Value inside = IsInsideTag<1, 0>::of(x, as_size(count));
+    const Value counted = build::select(inside, weights, weights.number(0));  // in the shape of both
+    return build::cast(sums_of_bins<Rank>(build::broadcast(x, counted), counted, count), weights.dtype());
   }
 };
 
 template <int Rank> struct HistogramTag {
-  static_assert(Rank < max_rank, "tessera: histogram takes at most 7 dims");
+  static constexpr const char* function = "histogram";
   template <class X, class Count, class Low, class High> using result = Typed<std::int32_t, 1>;
   static constexpr Value emit(Value context, Value x, Value count, Value low, Value high) {
-    const Bins bins(build::cast(x.at(context.source), DType::f64), Rank, count);
+    x = build::cast(x.at(context.source), DType::f64);
     low = build::cast(low, DType::f64), high = build::cast(high, DType::f64);
-    const Value size = build::cast(as_size(count), DType::f64), bin = build::cast(bins.bin, DType::f64);
+    const Value size = build::cast(as_size(count), DType::f64), last = size - size.number(1), zero = size.number(0);
     const auto edge = [&](Value at) {
       return build::select(build::equal(at, size), high, low + (high - low) * (at / size));
     };
-    const Value start = edge(bin), end = edge(bin + 1.0);
-    const Value closed = build::binary(Op::logical_and, build::equal(end, high), build::equal(bins.x, high));
-    const Value before = build::binary(Op::logical_or, build::less(bins.x, end), closed);
-    const Value in = build::binary(Op::logical_and, build::binary(Op::greater_equal, bins.x, start), before);
-    return build::sum_of(build::cast(in, DType::i32), bins.counted);
+    // A quotient is rounded, so that it can be in the bin beside that of the element: the edges decide.
+    const Value quotient = build::apply<ops::FloorOp>((x - low) / (high - low) * size);
+    Value bin = build::select(build::less(quotient, size), quotient, last);
+    bin = build::select(build::less(bin, zero), zero, bin);
+    bin = build::select(build::less(x, edge(bin)), bin - 1.0, bin);
+    const Value next = bin + 1.0;
+    bin = build::select(
+        build::binary(Op::logical_and, build::less(next, size), build::binary(Op::greater_equal, x, edge(next))), next,
+        bin);
+    const Value inside = build::binary(Op::logical_and, build::binary(Op::greater_equal, x, low),
+                                       build::binary(Op::less_equal, x, high));
+    return counts_of_bins<Rank>(build::cast(build::select(inside, bin, bin.number(-1)), DType::i64), count);
   }
 };
 
@@ -73,9 +96,8 @@ template <int Rank> struct HistogramTag {
 
 /// How often each of the integers 0, ..., count - 1 occurs in x, a vector of `count` i32; other integers are left out,
 /// as by jnp.bincount with `length`. With weights, of the shape of x, the sum of the weights of each integer, which has
-/// a gradient. Each element is compared with each integer, which suits up to some hundred of them; for more, such as
-/// the degrees of many nodes, segment_sum of ones takes time by the elements alone. Errors: shape_mismatch.
-/// Communication: an all-reduce of the counts if x is split.
+/// a gradient; floating-point weights are added in f64 and rounded once. Errors: shape_mismatch. Communication: an
+/// all-reduce of the counts if x is split.
 ///
 ///     const auto tokens_of_expert = ts::bincount(expert, 8);
 template <TensorArgument X, SizeOperand Count>

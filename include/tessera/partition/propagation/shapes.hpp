@@ -66,12 +66,24 @@ constexpr HostNumber host_number(const GraphView& graph, int id, const Shape* sh
   fail_operation(errc::capacity, c,
                  "the values of the program up to this operation have more than 2^55 elements together", {});
 }
-[[noreturn]] inline void fail_layers(const Node& node, std::int64_t expected, std::int64_t found) {
+/// Operand `found` has another number of layers or steps than operand `first`, or, where `first` is -1, than
+/// `expected`, the number that the program gives.
+[[noreturn]] inline void fail_layers(const GraphView& graph, int id, const Growable<Shape>& shapes, int first,
+                                     int found, std::int64_t expected) {
+  const Node& node = graph[id];
+  const auto shape_of = [&](int operand) -> const Shape& {
+    return shapes[static_cast<std::size_t>(graph.operand(id, operand))];
+  };
+  const auto text_of = [&](int operand) {
+    return shape_text(graph.operand_node(id, operand).dtype, shape_of(operand));
+  };
+  if (Repeat::of(node).scan && first >= 0)
+    fail(errc::structure, "[scan] steps: the leading dims of xs must have one extent, but xs have ", text_of(first),
+         " and ", text_of(found), node.source);
   if (Repeat::of(node).scan)
-    fail(errc::structure, "[scan] steps: the leading dims of xs must have one extent, but have ", expected, " and ",
-         found, node.source);
-  fail(errc::structure, "[stack] layers: a tensor has ", found, " layers, but an earlier tensor of the Stack has ",
-       expected, node.source);
+    fail(errc::structure, "[scan] steps: xs have ", text_of(found), " for ", expected, " steps", node.source);
+  fail(errc::structure, "[stack] layers: a tensor has ", shape_of(found)[0],
+       " layers, but an earlier tensor of the Stack has ", expected, node.source);
 }
 
 [[noreturn]] inline void fail_layer_count(std::int64_t layers) {
@@ -156,13 +168,15 @@ class ShapeInference {
     if (repeat.counted && !repeat.scan && layers < 1) fail_layer_count(layers);
     if (repeat.counted && layers < 0) fail_step_count(node, layers);
     Growable<Shape> arguments;
+    int first = -1;  // of the operands with layers
     for (int i = 0; i < node.arity; ++i) {
       Shape shape = shapes[static_cast<std::size_t>(graph.operand(id, i))];
       if (repeat.is_stacked(i)) {
         if (shape.empty())
           fail(errc::structure, "[repeat] layers: a tensor of rank 0 has no leading dim for layers or steps");
-        if (layers >= 0 && layers != shape[0]) fail_layers(node, layers, shape[0]);
+        if (layers >= 0 && layers != shape[0]) fail_layers(graph, id, shapes, first, i, layers);
         layers = shape[0];
+        if (first < 0) first = i;
         shape.erase(0);
       }
       arguments.push_back(shape);
