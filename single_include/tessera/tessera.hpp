@@ -33222,9 +33222,24 @@ template <class P> struct FusedRun {
      ...);
   }
 
+  /// Whether a pass may use non-temporal stores: of several results, each store must fill a cache line. Otherwise the
+  /// processor writes half of a line while stores to another result wait, which takes up to three times as long as
+  /// plain stores (docs/decisions/0007).
+  template <int Pass> static consteval bool may_pass_caches() {
+    constexpr unsigned line = 64;
+    int results = 0;
+    bool fills_lines = true;
+    for (int k = 0; k < schedule.exits[Pass].size; ++k) {
+      const Exit& exit = schedule.exits[Pass].items[k];
+      if (exit.reduces || exit.kind != StoreKind::element) continue;
+      ++results;
+      fills_lines = fills_lines && static_cast<unsigned>(width) * P::layout.sizes[P::inputs + exit.slot] >= line;
+    }
+    return results == 1 || fills_lines;
+  }
   /// Whether this window uses non-temporal stores, which need contiguous and aligned results.
   template <int Pass> TESSERA_FLATTENED bool passes_caches(const Window& window) const {
-    if (!call.past_caches || window.size != window.padded) return false;
+    if (!may_pass_caches<Pass>() || !call.past_caches || window.size != window.padded) return false;
     bool aligned = true;
     for (int k = 0; k < schedule.exits[Pass].size; ++k) {
       const Exit& exit = schedule.exits[Pass].items[k];
