@@ -23060,6 +23060,21 @@ void reduce_rows(T* to, const T* const* from, int sources, std::int64_t count, b
   for (; i < count; ++i) one(i);
 }
 
+/// to[i] = to[i] combined with from[i], for rows that are in the caches.
+template <class M, class T> void join_row(T* to, const T* from, std::int64_t count) {
+  using Vector = typename LineRegister<T>::type;
+  constexpr std::int64_t size = LineRegister<T>::size;
+  std::int64_t i = 0;
+  for (; i + size <= count; i += size) {
+    Vector sum, term;
+    std::memcpy(&sum, to + i, sizeof(Vector));
+    std::memcpy(&term, from + i, sizeof(Vector));
+    M::join(sum, term);
+    std::memcpy(to + i, &sum, sizeof(Vector));
+  }
+  for (; i < count; ++i) M::join(to[i], from[i]);
+}
+
 /// Copies bytes with non-temporal stores. The caller calls fence_stores() afterwards.
 inline void copy_past_caches(std::byte* to, const std::byte* from, std::int64_t bytes) {
   std::int64_t i = before_line(to, bytes);
@@ -23369,6 +23384,8 @@ template <class A, class T> void load_block(A* block, const T* src, std::int64_t
 
 template <class M, class A, class T>
 void combine_block(A* block, const T* src, std::int64_t stride, std::int64_t count) {
+  if constexpr (std::is_same_v<A, T> && std::is_floating_point_v<T>)
+    if (stride == 1) return join_row<M>(block, src, count);
   if (stride == 1) {
     for (std::int64_t i = 0; i < count; ++i) M::join(block[i], static_cast<A>(src[i]));
   } else {

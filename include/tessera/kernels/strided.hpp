@@ -295,6 +295,8 @@ template <class A, class T> void load_block(A* block, const T* src, std::int64_t
 
 template <class M, class A, class T>
 void combine_block(A* block, const T* src, std::int64_t stride, std::int64_t count) {
+  if constexpr (std::is_same_v<A, T> && std::is_floating_point_v<T>)
+    if (stride == 1) return join_row<M>(block, src, count);
   if (stride == 1) {
     for (std::int64_t i = 0; i < count; ++i) M::join(block[i], static_cast<A>(src[i]));
   } else {
