@@ -22,7 +22,9 @@
 #include <tuple>
 #include <utility>
 
+#if defined(__linux__)
 #include <unistd.h>
+#endif
 
 #include <tessera/base/error.hpp>
 #include <tessera/base/growable.hpp>
@@ -133,6 +135,14 @@ class Profiler {
 #if TESSERA_HAS_DEFINITIONS
 namespace detail {
 
+/// The number by which the system knows this thread; 0 where it has none.
+inline long thread_number() {
+#if defined(__linux__)
+  return ::gettid();
+#else
+  return 0;
+#endif
+}
 inline std::int64_t now_ns() {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
       .count();
@@ -553,7 +563,7 @@ TESSERA_ONCE void Profiler::export_chrome_trace(const std::string& path, Here at
     std::snprintf(text, sizeof text, "%lld.%03d", static_cast<long long>(ns / 1000), static_cast<int>(ns % 1000));
     return std::string(text);
   };
-  const std::string pid = std::to_string(process_index()), thread = std::to_string(::gettid());
+  const std::string pid = std::to_string(process_index()), thread = std::to_string(thread_number());
   std::string text =
       "{\"displayTimeUnit\":\"ms\",\"otherData\":{\"dropped_events\":" + std::to_string(profile_->dropped) +
       "},\"traceEvents\":[\n" + "{\"name\":\"process_name\",\"ph\":\"M\",\"pid\":" + pid +
