@@ -563,7 +563,7 @@ TESSERA_ONCE void Profiler::export_chrome_trace(const std::string& path, Here at
     std::snprintf(text, sizeof text, "%lld.%03d", static_cast<long long>(ns / 1000), static_cast<int>(ns % 1000));
     return std::string(text);
   };
-  const std::string pid = std::to_string(process_index()), thread = std::to_string(thread_number());
+  const std::string pid = std::to_string(process_index()), thread = std::to_string(detail::thread_number());
   std::string text =
       "{\"displayTimeUnit\":\"ms\",\"otherData\":{\"dropped_events\":" + std::to_string(profile_->dropped) +
       "},\"traceEvents\":[\n" + "{\"name\":\"process_name\",\"ph\":\"M\",\"pid\":" + pid +
