@@ -1,4 +1,4 @@
-// expect: .stack. result: a field of all.*tensor 2.*result.*19
+// expect: .stack. result: a field of all.*tensor 1.*result.*19
 #include <tuple>
 
 #include <tessera/graph/transform/value_and_grad.hpp>

@@ -307,12 +307,10 @@ template <class Model>
 Model load_state_dict(Model model, const StateDict& dict, LoadStateDict options = {}, Here at = Here::current()) {
   if (detail::has_parts(dict)) return load_state_dict(std::move(model), consolidate(dict, at), options, at);
   std::vector<detail::SavedLeaf> saved;
-  for (const StateEntry& entry : dict) {
-    detail::check_entry("load_state_dict", entry, at);
-    saved.push_back({entry.name, entry.dtype, entry.shape});
-  }
+  for (const StateEntry& entry : dict) saved.push_back({entry.name, entry.dtype, entry.shape});
   detail::load_leaves("load_state_dict", "the dict", model, saved, options.strict, at, [&](std::size_t i, auto& leaf) {
     using Type = std::remove_cvref_t<decltype(leaf)>;
+    detail::check_entry("load_state_dict", dict[i], at);
     const std::vector<std::byte>& bytes = dict[i].bytes;
     if constexpr (StoredOperand<Type>) {
       using T = typename Type::element;

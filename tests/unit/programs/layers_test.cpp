@@ -48,23 +48,24 @@ TEST(Programs, RecurrentLayers) {
 }
 
 TEST(Programs, SequenceAndMarginLosses) {
-  constexpr auto f = [](const auto& floats, const auto& targets, const auto& lengths, const auto& signs) {
-    const auto loss = [](const auto& all, const auto& t, const auto& n, const auto& s) {
+  constexpr auto f = [](const auto& floats, const auto& targets, const auto& frames, const auto& lengths,
+                        const auto& signs) {
+    const auto loss = [](const auto& all, const auto& t, const auto& from, const auto& to, const auto& s) {
       constexpr auto each = ts::LossReduction::each;
       const auto& [logits, x, y, z] = all;
-      const auto ctc = ts::ctc_loss<each>(ts::log_softmax<2>(logits), t, n, n, ts::Ctc{.zero_infinity = true});
+      const auto ctc = ts::ctc_loss<each>(ts::log_softmax<2>(logits), t, from + 1, to, ts::Ctc{.zero_infinity = true});
       const auto margins = ts::cosine_embedding_loss<each>(x, y, s, 0.25) + ts::triplet_margin_loss<each>(x, y, z) +
                            ts::info_nce<each>(x, y) + ts::info_nce<each>(x, y, z, 0.5);
       return std::tuple(energy(ctc, margins) + ts::smooth_l1_loss(x, y, 0.5) + ts::gaussian_nll_loss(x, y, z * z + 0.5),
                         ctc, margins);
     };
-    return ts::value_and_grad(loss)(floats, targets, lengths, signs);
+    return ts::value_and_grad(loss)(floats, targets, frames, lengths, signs);
   };
   expect_equal_on_all_meshes<std::tuple<Tensor<3>, Tensor<2>, Tensor<2>, Tensor<2>>, Tensor<2, std::int32_t>,
-                             Tensor<1, std::int32_t>, Tensor<1, std::int32_t>>(
+                             Tensor<1, std::int32_t>, Tensor<1, std::int32_t>, Tensor<1, std::int32_t>>(
       f,
       {.arguments = {values("tbc"), values("be", 0.5, 1), values("be", -1, 1), values("be", 0.25, 2),
-                     indices("bs", 'c'), values<std::int32_t>("b", 0, 3), values<std::int32_t>("b", -1, 1)},
+                     indices("bs", 'c'), indices("b", 't'), indices("b", 's'), values<std::int32_t>("b", -1, 1)},
        .cases = 40,
        .tolerance = 5e-5,
        .extents = {{'t', {1, 2, 3, 5}}, {'c', {2, 3, 4}}, {'s', {1, 2, 3}}}},
