@@ -25,9 +25,9 @@
 #include <tessera/base/error.hpp>
 #include <tessera/base/hash.hpp>
 #include <tessera/base/here.hpp>
-#include <tessera/base/json_text.hpp>
 #include <tessera/base/source.hpp>
 #include <tessera/data/json_reader.hpp>
+#include <tessera/data/json_text.hpp>
 #include <tessera/data/mapped_file.hpp>
 #include <tessera/mesh/processes.hpp>
 #include <tessera/parallel/process_group.hpp>

@@ -21,10 +21,10 @@
 #include <tessera/base/dtype.hpp>
 #include <tessera/base/error.hpp>
 #include <tessera/base/here.hpp>
-#include <tessera/base/json_text.hpp>
 #include <tessera/base/shape.hpp>
 #include <tessera/base/source.hpp>
 #include <tessera/data/json_reader.hpp>
+#include <tessera/data/json_text.hpp>
 #include <tessera/data/replaced_file.hpp>
 #include <tessera/ops/operation.hpp>
 #include <tessera/ops/rows.hpp>

@@ -14,7 +14,7 @@
 #include <tessera/base/compiled.hpp>
 #include <tessera/base/dtype.hpp>
 #include <tessera/base/here.hpp>
-#include <tessera/base/json_text.hpp>
+#include <tessera/data/json_text.hpp>
 #include <tessera/graph/trace/sharded_tensor.hpp>
 #include <tessera/parallel/state_dict.hpp>
 #include <tessera/runtime/memory/storage.hpp>
@@ -237,7 +237,9 @@ TESSERA_ONCE void CheckpointSave::write() {
 TESSERA_ONCE void CheckpointSave::finish() { agree_on_error("save_checkpoint", error, at); }
 
 TESSERA_ONCE void save_checkpoint(std::vector<CheckpointLeaf> leaves, const std::string& folder, Here at) {
-  CheckpointSave save{folder, std::move(leaves), at};
+  std::string name = folder;  // "runs/1/" is "runs/1": what is beside it must not be in it
+  while (name.size() > 1 && name.back() == '/') name.pop_back();
+  CheckpointSave save{name, std::move(leaves), at};
   save.begin();
   save.run();
   save.finish();

@@ -29,8 +29,8 @@
 #include <tessera/base/error.hpp>
 #include <tessera/base/growable.hpp>
 #include <tessera/base/intrusive_ptr.hpp>
-#include <tessera/base/json_text.hpp>
 #include <tessera/base/source.hpp>
+#include <tessera/data/json_text.hpp>
 #include <tessera/data/replaced_file.hpp>
 #include <tessera/mesh/processes.hpp>
 #include <tessera/partition/plan/explain.hpp>

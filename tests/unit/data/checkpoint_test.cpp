@@ -127,7 +127,7 @@ TEST_F(Checkpoint, IsLoadedOnAnyMesh) {
     EXPECT_EQ(ts::sharding(std::get<0>(loaded).up.weight), ts::sharding(std::get<0>(fresh).up.weight));
     EXPECT_EQ(std::get<0>(loaded).heads.value(), 1);
     EXPECT_EQ(std::get<0>(loaded).rate.value(), 0.25);
-    ts::save_checkpoint(loaded, path("2"));  // in place of the one before
+    ts::save_checkpoint(loaded, path("2/"));  // in place of the one before
     expect_same(ts::load_checkpoint(state_of(3, nn::fsdp(three)), path("2")), saved);
   }
   EXPECT_FALSE(fs::exists(path("2.partial")));

@@ -1,5 +1,5 @@
-#ifndef TESSERA_BASE_JSON_TEXT_HPP
-#define TESSERA_BASE_JSON_TEXT_HPP
+#ifndef TESSERA_DATA_JSON_TEXT_HPP
+#define TESSERA_DATA_JSON_TEXT_HPP
 #include <tessera/base/push_macros.hpp>
 
 #include <cstdio>
