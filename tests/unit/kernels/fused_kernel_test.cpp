@@ -1,5 +1,8 @@
+#include <algorithm>
 #include <array>
+#include <cstddef>
 #include <string>
+#include <vector>
 
 #include "fused_case.hpp"
 #include "fused_programs.hpp"
@@ -173,9 +176,20 @@ template <const auto& Table, int I> void check(const std::string& name, int min_
   for (int round = 0; round < rounds; ++round) {
     Case c = fused_case::make_case(Table[I], random, min_outer);
     c.compute_expected();
-    fused_case::run(c, kernels::fused_kernel<Table, I>, random);
+    const std::vector<fused_case::Bytes> before = c.output_data;
+    fused_case::Random same = random;
+    fused_case::run(c, kernels::walked_kernel<Table, I>, same);
+    fused_case::expect_close(c, name + ", walked");
+    if (testing::Test::HasFatalFailure()) return;
+    const std::vector<fused_case::Bytes> walked = c.output_data;
+    for (std::size_t i = 0; i < before.size(); ++i)
+      std::copy(before[i].begin(), before[i].end(), c.output_data[i].begin());
+    fused_case::run(c, kernels::unrolled_kernel<Table, I>, random);
     fused_case::expect_close(c, name);
     if (testing::Test::HasFatalFailure()) return;
+#ifndef __FMA__  // a compiler may round a product and a sum once where it sees both
+    EXPECT_EQ(walked, c.output_data) << name;
+#endif
   }
 }
 

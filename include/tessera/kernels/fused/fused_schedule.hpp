@@ -27,11 +27,18 @@ struct Step {
   std::uint8_t kept_offset = 0;                               ///< offset of the kept value in FusedSchedule::kept_bytes
 };
 
+/// What a result accumulates in vector lanes.
+enum class Sums : std::uint8_t {
+  nothing,
+  row,   ///< a reduction along the row: the lanes are combined at the end of each row
+  call,  ///< an output: the lanes are combined when its element changes, and at the end of the call
+};
+
 /// A result of a pass: a reduction or a store.
 struct Exit {
   StoreKind kind = StoreKind::element;
   Reduction reduction = Reduction::sum;
-  bool reduces = false;  ///< accumulated in vector lanes, which are combined at the end of the row or of the call
+  Sums sums = Sums::nothing;
   DType dtype = DType::f32, source = DType::f32;
   std::uint8_t instr = 0;  ///< index of the instruction that computes the value
   std::uint8_t slot = 0;   ///< index of the reduction or of the output
@@ -71,10 +78,8 @@ template <ScheduleSize Size> struct FusedSchedule {
   Steps uniform;               ///< once per call
   Steps row[Size.phases + 1];  ///< once per row, by stage
   Exits row_exits[Size.phases + 1];
-  Exits reduces[Size.phases + 1];       ///< by stage s: the reductions that pass s - 1 computes
   Steps element[Size.phases];           ///< by pass, once per element
   Exits exits[Size.phases];             ///< stores and reductions by pass
-  Exits accumulations;                  ///< stores of all passes that reduce along the row
   bool saves[Size.phases]{};            ///< by pass: whether it stores values for later passes
   std::uint8_t kept_bytes = 0;          ///< bytes stored between passes per element of a row
   std::uint64_t reads[Size.phases]{};   ///< by pass: bits of the operands (inputs, then outputs) that it reads
@@ -114,7 +119,7 @@ constexpr Exit make_reduce(const Fused& fused, int index, int slot) {
   const Instr& operand = fused.instrs[instr.a];
   return {StoreKind::accumulate,
           instr.reduction,
-          true,
+          Sums::row,
           instr.dtype,
           operand.dtype,
           instr.a,
@@ -128,7 +133,7 @@ constexpr Exit make_exit(const Fused& fused, int output) {
   const Instr& value = fused.instrs[store.instr];
   return {store.kind,
           store.reduction,
-          store.kind == StoreKind::accumulate && store.along_row,
+          store.kind == StoreKind::accumulate && store.along_row ? Sums::call : Sums::nothing,
           store.dtype,
           value.dtype,
           store.instr,
@@ -156,7 +161,7 @@ constexpr void add_needed(const Fused& fused, FusedSchedule<Size>& schedule, int
   bool needed[Fused::max_instrs]{}, only_reduces = true;
   for (int i = 0; i < exits.size; ++i) {
     needed[exits.items[i].instr] = true;
-    only_reduces = only_reduces && exits.items[i].reduces && exits.items[i].to < fused.instr_count;
+    only_reduces = only_reduces && exits.items[i].sums == Sums::row;
   }
   for (int i = fused.instr_count - 1; i >= 0; --i) {
     const Instr& instr = fused.instrs[i];
@@ -204,9 +209,7 @@ template <ScheduleSize Size> constexpr FusedSchedule<Size> make_schedule(const F
     if (instr.kind == InstrKind::reduce) {
       if (instr.phase < 1)
         fail(errc::graph_invalid, "[fused] the result of a reduction is available only after a pass");
-      const Exit exit = scheduling::make_reduce(fused, i, reduce_count++);
-      schedule.reduces[instr.phase].push(exit);
-      schedule.exits[instr.phase - 1].push(exit);
+      schedule.exits[instr.phase - 1].push(scheduling::make_reduce(fused, i, reduce_count++));
     } else if (instr.level == Level::uniform) {
       schedule.uniform.push(scheduling::make_step(fused, i));
     } else if (instr.level == Level::row) {
@@ -216,8 +219,8 @@ template <ScheduleSize Size> constexpr FusedSchedule<Size> make_schedule(const F
   for (int i = 0; i < fused.store_count; ++i) {
     const Exit exit = scheduling::make_exit(fused, i);
     const int phase = fused.instrs[exit.instr].phase;
-    const bool once_a_row =
-        exit.kind == StoreKind::row || (exit.kind == StoreKind::accumulate && !exit.reduces && !exit.varies);
+    const bool once_a_row = exit.kind == StoreKind::row ||
+                            (exit.kind == StoreKind::accumulate && exit.sums == Sums::nothing && !exit.varies);
     if (once_a_row) {
       if (exit.varies) fail(errc::graph_invalid, "[fused] a value that differs within a row is stored once per row");
       schedule.row_exits[phase].push(exit);
@@ -225,9 +228,7 @@ template <ScheduleSize Size> constexpr FusedSchedule<Size> make_schedule(const F
     }
     if (phase >= fused.phases) fail(errc::graph_invalid, "[fused] a store needs a pass that the kernel does not have");
     schedule.exits[phase].push(exit);
-    if (exit.reduces) {
-      schedule.accumulations.push(exit);
-    } else {
+    if (exit.sums == Sums::nothing) {
       const std::uint64_t bit = std::uint64_t{1} << (fused.input_count + exit.slot);
       schedule.writes[phase] |= bit;
       if (exit.kind == StoreKind::accumulate) schedule.reads[phase] |= bit;

@@ -56,7 +56,7 @@ template <class Traced> struct ProgramCode : TracedUnits<Traced> {
 
   static CompiledProgram compiled() {
     static const auto code = []<std::size_t... K>(std::index_sequence<K...>) {
-      return std::array<FusedKernel, sizeof...(K) + 1>{&tessera::kernels::fused_kernel<kernels, static_cast<int>(K)>...,
+      return std::array<FusedKernel, sizeof...(K) + 1>{tessera::kernels::fused_kernel<kernels, static_cast<int>(K)>...,
                                                        nullptr};
     }(std::make_index_sequence<kernel_count>{});
     return {Traced::program(), views.data(), kernels.data(), code.data(), &runtime::step_code<needs>()};
