@@ -112,7 +112,7 @@ class DeviceOrder {
       for (std::size_t i = 0; i < count; ++i) few_[i] = static_cast<std::uint8_t>(ids[i]);
       return;
     }
-    if (std::is_constant_evaluated())
+    if (__builtin_is_constant_evaluated())
       fail(errc::capacity, "[mesh] device order: a constant mesh can list at most 64 ids, each below 256");
     many_ = detail::keep_ids(ids, count);
   }

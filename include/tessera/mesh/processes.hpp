@@ -35,7 +35,7 @@ inline bool spans_processes(const Mesh& mesh) { return process_count() > 1 && me
 namespace detail {
 /// The same for planning, where a plan in a constant expression is that of one process.
 constexpr bool plans_for_processes(const Mesh& mesh) {
-  if (std::is_constant_evaluated()) return false;
+  if (__builtin_is_constant_evaluated()) return false;
   return spans_processes(mesh);
 }
 }  // namespace detail

@@ -73,7 +73,7 @@ template <Element T = float, bool Bias = true> struct LoraLinear {
   constexpr Linear<T, Bias> merge(Here at = Here::current()) const {
     Linear<T, Bias> merged = base;
     const auto weight = base.weight + matmul(lora_a, lora_b, at) * scaling;
-    if (std::is_constant_evaluated())
+    if (__builtin_is_constant_evaluated())
       merged.weight = tessera::detail::settle(weight);
     else
       merged.weight = sharded_as_base(weight);

@@ -85,8 +85,9 @@ template <class F> class Compiled {
         (void)sizeof(detail::ExplainSymResult<typename traced<Args...>::result>);
         return detail::NoResult{};
       } else {
-        // Traces run only during constant evaluation, so a call at run time pays nothing for this branch.
-        if (std::is_constant_evaluated())
+        // Traces run only during constant evaluation, so a call at run time pays nothing for this branch. The built-in
+        // function, since compilers would compile all traced functions for a branch on std::is_constant_evaluated().
+        if (__builtin_is_constant_evaluated())
           if ((detail::holds_placeholders(args) || ...))
             return detail::as_final<typename traced<Args...>::result>(detail::call_in_trace<F>(args...));
         return run(std::forward<Args>(args)...);

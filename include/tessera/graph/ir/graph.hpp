@@ -165,7 +165,7 @@ struct Module {
   /// Reports that an operation can't take its operands. In a constant expression the trace continues as an outline and
   /// ends with this message; if it ended here, compilers would list all calls that led here.
   constexpr void refuse(errc id, const char* text, Source at = {}, std::string_view given = {}) {
-    if (!std::is_constant_evaluated()) fail(id, text, given.empty() ? "" : ": ", given, at);
+    if (!__builtin_is_constant_evaluated()) fail(id, text, given.empty() ? "" : ": ", given, at);
     if (refusal.text == nullptr) refusal = {text, at.line, given};
     outline = true;
   }

@@ -60,7 +60,7 @@ template <class T, int Rank> class ShardedTensor : public TensorTag, public Oper
         std::is_same_v<typename E::element, T>,
         "tessera: the expression has a different element type than the tensor to which it is assigned; use ts::cast");
     // Tracing happens only in constant expressions, so no code is generated for it.
-    if (std::is_constant_evaluated())
+    if (__builtin_is_constant_evaluated())
       placeholder_ = lower(trace_of(expression), expression);
     else
       *this = detail::Evaluate<T, Rank>::run(expression);

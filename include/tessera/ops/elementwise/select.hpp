@@ -52,7 +52,7 @@ constexpr void check_number(NumberRule rule, DType type, double number, Source s
 constexpr Value checked_cast(Value x, DType type, NumberRule rule) {
   const Node& from = x.node();
   if (from.is_constant()) {
-    if (std::is_constant_evaluated() && !keeps(rule, type, from.value))
+    if (__builtin_is_constant_evaluated() && !keeps(rule, type, from.value))
       x.refuse(rule == NumberRule::of_its_type ? errc::dtype_mismatch : errc::option, broken_rule(rule));
     else
       check_number(rule, type, from.value, x.source);

@@ -210,7 +210,7 @@ constexpr Plan plan(const F&, const Mesh& mesh, const PlanOptions& options,
                     const AbstractArgument<Args, Leaves>&... arguments) {
   using Trace = Traced<typename detail::PlannedFunction<F>::type, Args...>;
   if constexpr (Trace::frozen.used.specs > 0)
-    if (std::is_constant_evaluated()) {
+    if (__builtin_is_constant_evaluated()) {
       using Axes = detail::ConstraintAxes<Trace>;
       Axes::check(mesh, std::make_index_sequence<Axes::named.count>{});
     }

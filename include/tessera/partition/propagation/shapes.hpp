@@ -54,9 +54,9 @@ constexpr HostNumber host_number(const GraphView& graph, int id, const Shape* sh
   }
   // A constant expression cannot divide by 0. The divisor is a Scalar whose value is not known yet; no shape depends on
   // it.
-  if (row.divides && second.real() == 0 && std::is_constant_evaluated()) return 0;
+  if (row.divides && second.real() == 0 && __builtin_is_constant_evaluated()) return 0;
   double result = 0;
-  if (row.folds_constants || !std::is_constant_evaluated()) result = row.number(first.real(), second.real(), 0);
+  if (row.folds_constants || !__builtin_is_constant_evaluated()) result = row.number(first.real(), second.real(), 0);
   if (node.dtype == DType::bool_) return result != 0;
   if (!is_floating(node.dtype)) return HostNumber(result).integer();
   return computed_as(node.dtype) == DType::f32 ? static_cast<double>(static_cast<float>(result)) : HostNumber(result);
