@@ -32,7 +32,7 @@ template <const auto& Table, int I> void walked_kernel(const FusedCall& call) {
 /// and a third of the compile time of a program with many kernels.
 template <const auto& Table, int I>
 inline constexpr FusedKernel fused_kernel =
-#ifdef __OPTIMIZE__
+#if defined(__OPTIMIZE__) && !defined(TESSERA_WALKED_KERNELS)
     &unrolled_kernel<Table, I>;
 #else
     &walked_kernel<Table, I>;
