@@ -230,6 +230,9 @@ TEST(GemmVariant, AProcessorOfTheTableHasItsMember) {
   const GemmVariant* const found = known_gemm_variant(CpuLevel::avx512_bf16, "AuthenticAMD", 0x19, 0x11);
   ASSERT_NE(found, nullptr);
   EXPECT_EQ(found->name, "avx512_double");
+  const GemmVariant* const zen5 = known_gemm_variant(CpuLevel::avx512_bf16, "AuthenticAMD", 0x1a, 0x02);
+  ASSERT_NE(zen5, nullptr);
+  EXPECT_EQ(zen5->name, "avx512_loads");
   EXPECT_EQ(known_gemm_variant(CpuLevel::avx2, "AuthenticAMD", 0x19, 0x11), nullptr) << "measured with AVX-512";
   EXPECT_EQ(known_gemm_variant(CpuLevel::avx512, "GenuineIntel", 0x19, 0x11), nullptr);
   EXPECT_EQ(known_gemm_variant(CpuLevel::avx512, "AuthenticAMD", 0x19, 0x12), nullptr);

@@ -73,6 +73,7 @@ struct KnownProcessor {
   std::string_view variant;
 };
 inline constexpr std::array known_processors = {
+    KnownProcessor{"AuthenticAMD", 0x1a, 0x02, CpuLevel::avx512, "avx512_loads"},   // EPYC 9005, Zen 5
     KnownProcessor{"AuthenticAMD", 0x19, 0x11, CpuLevel::avx512, "avx512_double"},  // EPYC 9004, Zen 4
     KnownProcessor{"AuthenticAMD", 0x19, 0x01, CpuLevel::avx2, "avx2_double"},      // EPYC 7003, Zen 3
 };
