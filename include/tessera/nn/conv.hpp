@@ -65,7 +65,9 @@ template <auto Options, Element T = float, bool Bias = true> struct Convolution 
   static constexpr std::array field_names{"weight", "bias"};
   template <class X> constexpr auto operator()(const X& x, Here at = Here::current()) const {
     const auto y = Convolution<Options, T, false>{weight}(x, at);
-    if constexpr (detail::is_mixed_v<X, T>)
+    if constexpr (!TensorOperand<X>)
+      return y;
+    else if constexpr (detail::is_mixed_v<X, T>)
       return cast<typename X::element>(call<AddTag>(Source::from(at), cast<float>(y, at), bias), at);
     else
       return call<AddTag>(Source::from(at), y, bias);
@@ -77,7 +79,12 @@ template <auto Options, Element T> struct Convolution<Options, T, false> {
 
   static constexpr std::array field_names{"weight"};
   template <class X> constexpr auto operator()(const X& x, Here at = Here::current()) const {
-    return detail::convolve(x, detail::as_met_by<X>(weight, at), Options, at);
+    constexpr bool is_tensor = TensorOperand<X>;
+    static_assert(is_tensor, "tessera: a convolution takes a tensor; call a layer that is given to it: conv(norm(x))");
+    if constexpr (is_tensor)
+      return detail::convolve(x, detail::as_met_by<X>(weight, at), Options, at);
+    else
+      return weight;
   }
 };
 

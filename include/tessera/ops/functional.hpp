@@ -258,8 +258,9 @@ constexpr auto rms_norm(const X& x, const Gain& gain, const Eps& eps = 1e-5, Her
 }
 
 /// The mean over all positions of -log softmax(logits)[target], for logits [..., classes] and integer targets [...];
-/// rank 0. A target outside of the classes adds 0. Errors: shape_mismatch. Communication: with sharded classes,
-/// all_reduces of one value per position; logits are never gathered.
+/// rank 0. A target outside of the classes, also -100, adds 0 and counts in the mean; it is no error, as in one_hot,
+/// since targets are compared with positions, not looked up. Errors: shape_mismatch. Communication: with sharded
+/// classes, all_reduces of one value per position; logits are never gathered.
 template <TensorArgument Logits, TensorArgument Targets>
 constexpr auto cross_entropy(const Logits& logits, const Targets& targets, Here at = Here::current()) {
   return call<detail::CrossEntropyTag<Logits::rank>>(Source::from(at), logits, targets);

@@ -2,13 +2,16 @@
 #define TESSERA_OPS_OPERATION_HPP
 #include <tessera/base/push_macros.hpp>
 
+#include <cstddef>
 #include <cstdint>
 #include <limits>
 #include <string>
 #include <string_view>
 
+#include <tessera/base/growable.hpp>
 #include <tessera/base/planning.hpp>
 #include <tessera/base/shape.hpp>
+#include <tessera/graph/ir/attributes.hpp>
 #include <tessera/graph/ir/row.hpp>
 #include <tessera/graph/transform/batch.hpp>
 
@@ -81,10 +84,9 @@ constexpr DType shown_dtype(const ShapeContext& c, int operand) {
   return c.graph.operand_node(c.id, c.node().op == Op::scatter_add && operand == 0 ? 2 : operand).dtype;
 }
 
-/// Throws an error with the operation, the shapes of its tensors, the values of its sizes and the user's line.
-/// `shown`: of how many operands, where those behind were not given by the user.
-[[noreturn]] inline void fail_operation(errc id, const ShapeContext& c, const std::string& why, std::string_view name,
-                                        int shown = std::numeric_limits<int>::max()) {
+/// The shapes of an operation's tensors and the values of its sizes. `shown`: of how many operands, where those behind
+/// were not given by the user.
+TESSERA_PLANNING inline std::string operands_text(const ShapeContext& c, int shown) {
   const OpRow& row = row_of(c.node());
   std::string operands;
   for (int i = 0; i < c.node().arity && i < shown; ++i) {
@@ -97,13 +99,64 @@ constexpr DType shown_dtype(const ShapeContext& c, int operand) {
     if (!operands.empty()) operands += size ? ", " : " x ";
     operands += size ? std::to_string(c.number(i)) : shape_text(shown_dtype(c, i), c.operand(i));
   }
-  const std::string_view own = name.empty() ? row.name : name, function = c.node().source.function();
-  fail(id, "[", own, "] ", why, ": ", operands, function.empty() || function == own ? "" : " in ",
+  return operands;
+}
+/// Throws an error with the operation, the shapes of its tensors, the values of its sizes and the user's line.
+[[noreturn]] inline void fail_operation(errc id, const ShapeContext& c, const std::string& why, std::string_view name,
+                                        int shown = std::numeric_limits<int>::max()) {
+  const std::string_view own = name.empty() ? row_of(c.node()).name : name, function = c.node().source.function();
+  fail(id, "[", own, "] ", why, ": ", operands_text(c, shown), function.empty() || function == own ? "" : " in ",
        function == own ? "" : function, c.node().source);
 }
-/// Throws shape_mismatch. Not constexpr on purpose: in a constant expression it ends the compilation.
+
+/// The optimizer in whose update of a parameter an operation is; empty outside of one. An `alike` of an update has the
+/// name of the parameter instead, and its first operand that of the optimizer.
+TESSERA_PLANNING inline std::string_view update_function(const GraphView& graph, int id) {
+  const Node& node = graph[id];
+  const bool named = node.op == Op::alike && Alike::of(node).of_update;
+  return (named ? graph.operand_node(id, 0) : node).source.function();
+}
+/// The `alike` that ends the update to which an operation of an optimizer belongs; -1 for all other operations. The
+/// updates of two parameters have no operations in common but numbers, such as a norm of all gradients.
+TESSERA_PLANNING inline int find_update(const GraphView& graph, int id) {
+  const std::string_view function = update_function(graph, id);
+  if (function.empty()) return -1;
+  Growable<bool> found(static_cast<std::size_t>(graph.size));
+  found[static_cast<std::size_t>(id)] = true;
+  const auto belongs = [&](int other) {
+    const Node& node = graph[other];
+    return (node.rank > 0 || node.is_repeat()) && node.source.function() == function;
+  };
+  for (bool grows = true; grows;) {
+    grows = false;
+    for (int reader = 0; reader < graph.size; ++reader)
+      for (int i = 0; i < graph[reader].arity; ++i) {
+        const int read = graph.operand(reader, i);
+        if (read < 0 || found[static_cast<std::size_t>(read)] == found[static_cast<std::size_t>(reader)]) continue;
+        const int next = found[static_cast<std::size_t>(read)] ? reader : read;
+        if (!belongs(next)) continue;
+        found[static_cast<std::size_t>(next)] = grows = true;
+      }
+  }
+  for (int last = 0; last < graph.size; ++last) {
+    const bool ends = graph[last].op == Op::alike && Alike::of(graph[last]).of_update;
+    if (ends && (last == id || found[static_cast<std::size_t>(graph.operand(last, 0))])) return last;
+  }
+  return -1;
+}
+/// Throws shape_mismatch; in the update of a parameter by an optimizer, `structure`. Not constexpr on purpose: in a
+/// constant expression it ends the compilation.
 [[noreturn]] inline void fail_shapes(const ShapeContext& c, const std::string& why, std::string_view name = {},
                                      int shown = std::numeric_limits<int>::max()) {
+  if (const int update = find_update(c.graph, c.id); update >= 0) {
+    const std::string_view path = c.graph[update].source.inside;
+    const int parameter = c.graph.operand(update, 1);
+    fail(
+        errc::structure, "[", update_function(c.graph, c.id),
+        "] shapes: model, gradients and state must be of one model; ", path.empty() ? "the tensor" : path,
+        parameter < c.id ? concat_text(" is ", shape_text(c.graph[parameter].dtype, c.shapes[parameter]), ", but") : "",
+        " its update has ", operands_text(c, shown), c.node().source);
+  }
   fail_operation(errc::shape_mismatch, c, why, name, shown);
 }
 /// Throws shape_mismatch where the result, of i32, counts more elements than i32 can. `counted`: what has them.

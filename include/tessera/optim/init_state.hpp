@@ -268,7 +268,7 @@ template <class Model> Model without(Model model, const nn::Names& frozen, Here 
 
 /// The initial state for a model with frozen tensors (nn::freeze), whose moments have no elements, as in optax.masked
 /// and for parameters without requires_grad in PyTorch. A step must call nn::keep_frozen with the same names; otherwise
-/// it is the error shape_mismatch. The moments of a frozen tensor of rank 0 are stored.
+/// it is the error structure. The moments of a frozen tensor of rank 0 are stored.
 ///
 ///     constexpr nn::Names frozen("tokens.*", "blocks.*.up.*");
 ///     auto state = ts::optim::init_state(config, model, frozen);

@@ -175,8 +175,9 @@ constexpr auto lbfgs(const Model& model, const Gradients& gradients,
   const Growable<Value> moved = parameters_of(state.moved), given = parameters_of(tessera::detail::settle(gradients));
   if (given.size() != p.size() || before.size() != p.size() || moved.size() != p.size())
     fail(errc::structure, "[lbfgs] structure: model, gradients and state have different numbers of tensors");
+  NextName<Model> name_of_gradient, name_of_next;
   const Growable<Value> g =
-      all.map([](Value x, Value like) { return build::alike(x, like, {.exactly = true}); }, given, p);
+      all.map([&](Value x, Value like) { return like_parameter(x, like, name_of_gradient()); }, given, p);
 
   std::array<Growable<Value>, History> s = parameters_of_each(state.moves), y = parameters_of_each(state.changes);
   const Growable<Value> d = next_direction(all, g, before, moved, s, y);
@@ -189,7 +190,7 @@ constexpr auto lbfgs(const Model& model, const Gradients& gradients,
   const Value falls = build::less(slope, slope.number(-1) * number(config.tolerance));
   const Growable<Value> move = all.times(build::select(falls, rate, rate.number(0)), d);
   const Growable<Value> next =
-      all.map([](Value x, Value by) { return build::alike(x + by, x, {.exactly = true}); }, p, move);
+      all.map([&](Value x, Value by) { return like_parameter(x + by, x, name_of_next()); }, p, move);
 
   return [&]<std::size_t... I>(std::index_sequence<I...>) {
     using State = optim::LbfgsState<optim::stored_t<Model>, History>;

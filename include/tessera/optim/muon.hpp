@@ -113,10 +113,11 @@ constexpr auto muon(const Model& model, const Gradients& gradients,
   const Growable<Value> any = optim::detail::parameters_of(model);
   if (any.empty()) fail(errc::structure, "[muon] model: the model has no floating-point tensor");
   const optim::detail::AdamWStep step(any.front().at(Source::from(at)), config.others, state.step);
+  optim::detail::NextName<Model> next_name;
   auto [moved, mean, square] = optim::tree_map(
       [&](auto p, auto g, auto m, auto v) {
         using S = decltype(p);
-        const optim::detail::Updated x{p.value.at(Source::from(at)), S::rank};
+        const optim::detail::Updated x{p.value.at(Source::from(at)), S::rank, next_name()};
         if constexpr (S::rank == 2) {
           const Value momentum = x.wide(config.momentum), rate = x.wide(config.learning_rate);
           const Value kept = x(momentum), in = x(1.0 - momentum);
@@ -128,12 +129,12 @@ constexpr auto muon(const Model& model, const Gradients& gradients,
           const Value ratio = build::cast(outputs, DType::f64) / build::cast(inputs, DType::f64);
           const Value scale = build::apply<ops::SqrtOp>(build::apply<ops::MaximumOp>(ratio, ratio.number(1.0)));
           const Value next = x(1.0 - rate * x.wide(config.weight_decay)) * x.parameter - x(rate * scale) * x(o);
-          return std::tuple(S(build::alike(next, x.parameter, {.exactly = true})), S(next_m), v);
+          return std::tuple(S(optim::detail::like_parameter(next, x.parameter, x.name)), S(next_m), v);
         } else {
           const optim::detail::AdamWStep s = step.as(x.parameter.dtype());
           const auto [next_m, next_v] = s.next_means(g.value, m.value, v.value);
-          return std::tuple(S(build::alike(s.moved(x, next_m, next_v), x.parameter, {.exactly = true})), S(next_m),
-                            S(next_v));
+          const Value next = s.moved(x, next_m, next_v);
+          return std::tuple(S(optim::detail::like_parameter(next, x.parameter, x.name)), S(next_m), S(next_v));
         }
       },
       model, detail::settle(gradients), state.mean, state.square);

@@ -165,6 +165,33 @@ template <class Model> inline constexpr FirstParameter first_parameter_v = First
 template <class Model>
 using first_parameter_t = Sym<element_t<first_parameter_v<Model>.dtype>, first_parameter_v<Model>.rank>;
 
+/// The element types and ranks of the floating-point tensors of a model, of a Stack those of its block.
+struct ParameterTypes {
+  Growable<std::pair<DType, int>> types;
+  template <class Leaf> constexpr void leaf(const Leaf&) {
+    if constexpr (is_parameter_v<Leaf>) types.push_back({dtype_v<typename Leaf::element>, Leaf::rank});
+  }
+  template <class Block> constexpr void enter_stack(const Stack<Block>&) {
+    Block block{};
+    for_each_leaf(block, *this);
+  }
+  constexpr void enter_layer(int) {}
+  constexpr void leave_stack() {}
+
+  template <class Model> static constexpr ParameterTypes of() {
+    ParameterTypes found;
+    Model model{};
+    for_each_leaf(model, found);
+    return found;
+  }
+};
+template <class A, class B> constexpr bool have_equal_parameters() {
+  const ParameterTypes a = ParameterTypes::of<A>(), b = ParameterTypes::of<B>();
+  bool equal = a.types.size() == b.types.size();
+  for (std::size_t k = 0; k < a.types.size() && equal; ++k) equal = a.types[k] == b.types[k];
+  return equal;
+}
+
 template <class F, class X, std::size_t... I>
 using result_on = decltype(std::declval<F&>()(((void)I, std::declval<X>())...));
 
@@ -180,6 +207,25 @@ template <class F, class X, std::size_t... I> struct OutputCount<F, X, std::inde
   }();
 };
 
+/// tree_map of models of one structure; f has `Count` results.
+template <class Count, class F, class First, class... Rest>
+constexpr auto mapped(F& f, const First& first, const Rest&... rest) {
+  const std::array<Growable<Value>, 1 + sizeof...(Rest)> inputs{parameters_of(first), parameters_of(rest)...};
+  for (const Growable<Value>& list : inputs)
+    if (list.size() != inputs[0].size())
+      fail(errc::structure, "[tree_map] structure: the models have different numbers of tensors");
+  MapParameters<F, 1 + sizeof...(Rest), Count::value, Count::several> map{f, inputs};
+  for_each_leaf(first, map);
+  if constexpr (Count::several) {
+    return [&]<std::size_t... O>(std::index_sequence<O...>) {
+      // Not by deduction: a std::tuple of one model that is a tuple would be that model.
+      return std::tuple<decltype((void)O, First(first))...>(with_parameters(first, map.outputs[O])...);
+    }(std::make_index_sequence<Count::value>{});
+  } else {
+    return with_parameters(first, map.outputs[0]);
+  }
+}
+
 }  // namespace detail
 
 /// Inside a traced function: calls f on the corresponding floating-point tensors of several models of one structure,
@@ -193,21 +239,17 @@ template <class F, class X, std::size_t... I> struct OutputCount<F, X, std::inde
 ///     auto moved = ts::optim::tree_map([](auto p, auto g) { return p - 0.1 * g; }, model, gradient);
 template <class F, class First, class... Rest> constexpr auto tree_map(F f, const First& first, const Rest&... rest) {
   using Count = detail::OutputCount<F, detail::first_parameter_t<First>, std::make_index_sequence<1 + sizeof...(Rest)>>;
-  const std::array<Growable<Value>, 1 + sizeof...(Rest)> inputs{detail::parameters_of(first),
-                                                                detail::parameters_of(rest)...};
-  for (const Growable<Value>& list : inputs)
-    if (list.size() != inputs[0].size())
-      fail(errc::structure, "[tree_map] structure: the models have different numbers of tensors");
-  detail::MapParameters<F, 1 + sizeof...(Rest), Count::value, Count::several> map{f, inputs};
-  for_each_leaf(first, map);
-  if constexpr (Count::several) {
-    return [&]<std::size_t... O>(std::index_sequence<O...>) {
-      // Not by deduction: a std::tuple of one model that is a tuple would be that model.
-      return std::tuple<decltype((void)O, First(first))...>(detail::with_parameters(first, map.outputs[O])...);
-    }(std::make_index_sequence<Count::value>{});
-  } else {
-    return detail::with_parameters(first, map.outputs[0]);
-  }
+  constexpr bool is_one_structure = (detail::have_equal_parameters<First, Rest>() && ...);
+  constexpr bool returns = !std::is_void_v<typename Count::result>;
+  static_assert(
+      is_one_structure,
+      "tessera: the models of tree_map must have equal structures: as many tensors, with the same element types "
+      "and ranks in the same order; the function may capture a tensor that is the same for all of them");
+  static_assert(returns, "tessera: the function of tree_map returns nothing; add a return statement");
+  if constexpr (is_one_structure && returns)
+    return detail::mapped<Count>(f, first, rest...);
+  else
+    return first;
 }
 
 }  // namespace tessera::optim

@@ -2,6 +2,9 @@
 #define TESSERA_OPTIM_UPDATE_HPP
 #include <tessera/base/push_macros.hpp>
 
+#include <array>
+#include <cstddef>
+#include <string_view>
 #include <tuple>
 #include <type_traits>
 #include <utility>
@@ -11,8 +14,10 @@
 #include <tessera/graph/ir/attributes.hpp>
 #include <tessera/graph/ir/node.hpp>
 #include <tessera/graph/ir/value.hpp>
+#include <tessera/graph/trace/named_leaves.hpp>
 #include <tessera/graph/trace/settle.hpp>
 #include <tessera/graph/trace/sharded_tensor.hpp>
+#include <tessera/graph/trace/tree.hpp>
 #include <tessera/ops/constraint.hpp>
 #include <tessera/ops/elementwise.hpp>
 #include <tessera/optim/tree_map.hpp>
@@ -37,10 +42,66 @@ concept GradientsOf = detail::HaveStructure<Gradients, Model>::value;
 
 namespace detail {
 
+/// Gives each Stack of a model one layer, as in a trace.
+struct OneLayer {
+  constexpr void leaf(auto&) {}
+  constexpr void enter_stack(auto& stack) { stack.layers().resize(1); }
+  constexpr void enter_layer(int) {}
+  constexpr void leave_stack() {}
+};
+/// The names of the floating-point tensors of a model, in order, each with a zero behind it.
+template <class Model> constexpr Growable<char> list_parameter_names() {
+  Model model{};
+  OneLayer one;
+  for_each_leaf(model, one);
+  Growable<char> letters;
+  tessera::detail::for_each_named_leaf(model, tessera::detail::VisitLayers::each_alike,
+                                       [&](std::string_view name, auto& leaf, int) {
+                                         if constexpr (is_parameter_v<std::remove_cvref_t<decltype(leaf)>>) {
+                                           for (const char c : name) letters.push_back(c);
+                                           letters.push_back('\0');
+                                         }
+                                       });
+  return letters;
+}
+template <class Model>
+inline constexpr auto parameter_names_v = [] {
+  constexpr std::size_t size = [] {
+    const Growable<char> list = list_parameter_names<Model>();
+    return list.size();
+  }();
+  const Growable<char> list = list_parameter_names<Model>();
+  std::array<char, size + 1> letters{};
+  for (std::size_t i = 0; i < size; ++i) letters[i] = list[i];
+  return letters;
+}();
+/// Gives the names of a model's parameters one after the other.
+template <class Model> class NextName {
+ public:
+  constexpr const char* operator()() {
+    const char* const name = at_;
+    while (*at_++ != '\0') {
+    }
+    return name;
+  }
+
+ private:
+  const char* at_ = parameter_names_v<Model>.data();
+};
+
+/// A value of an optimizer in the sharding of the parameter for which it is computed. Errors of the operations that
+/// compute it name the parameter.
+constexpr Value like_parameter(const Value& of, const Value& parameter, const char* name) {
+  Value named = of;
+  named.source.inside = name;
+  return of.with(build::alike(named, parameter, {.exactly = true, .of_update = true}).id);
+}
+
 /// The parameter whose update is traced: converts hyper-parameters to its element type, at the user's line.
 struct Updated {
   Value parameter;
   int rank;  ///< of one layer's tensor, for a tensor of a Stack
+  const char* name;
 
   /// Weight decay applies to matrices, not to biases and gains.
   constexpr bool decays() const { return rank >= 2; }
@@ -64,29 +125,30 @@ struct Updated {
 template <class F, class Model, class Gradients, class... States>
 constexpr auto map_parameters(Here at, const F& f, const Model& model, const Gradients& gradients,
                               const States&... states) {
+  NextName<Model> next_name;
   return tree_map(
       [&](auto p, auto g, auto... s) {
         using S = decltype(p);
-        const Value from = p.value.at(Source::from(at));
+        const Source source = Source::from(at);
+        const Value from = p.value.at(source);
         return std::apply([](const auto&... made) { return std::tuple(S(made)...); },
-                          f(Updated{from, S::rank}, from, g.value, s.value...));
+                          f(Updated{from, S::rank, next_name()}, from, g.value.at(source), s.value.at(source)...));
       },
       model, tessera::detail::settle(gradients), states...);
 }
 
 /// The pattern of every optimizer: `update` of map_parameters returns the next parameter and its next states. A
-/// parameter keeps its sharding, whatever that of its state is.
+/// parameter keeps its sharding, whatever that of its state is. Errors of operations on tensors of different shapes,
+/// as those of the state of another model, are `structure` and name the parameter.
 template <class F, class Model, class Gradients, class... States>
 constexpr auto update_parameters(Here at, const F& update, const Model& model, const Gradients& gradients,
                                  const States&... states) {
   return map_parameters(
       at,
       [&](const Updated& x, const Value& p, const auto&... rest) {
-        return std::apply(
-            [&](const Value& next, const auto&... state) {
-              return std::tuple(build::alike(next, p, {.exactly = true}), state...);
-            },
-            update(x, p, rest...));
+        return std::apply([&](const Value& next,
+                              const auto&... state) { return std::tuple(like_parameter(next, p, x.name), state...); },
+                          update(x, p, rest...));
       },
       model, gradients, states...);
 }

@@ -213,6 +213,49 @@ TEST(Expressions, IndexModesOnShardings) {
     }
 }
 
+// As jnp.take, in all modes; dropping writes nothing, as scatters of XLA.
+TEST(Expressions, IndexModesOfADimWithoutElements) {
+  using enum ts::IndexMode;
+  const auto x = ts::zeros<float>({0, 2}, mesh, {"data"}), rows = ts::ones<float>({3, 2}, mesh);
+  const auto i = ts::shard<std::int32_t>({0, 3, -1}, mesh, {"data"});
+  const auto across = ts::eval(ts::broadcast_to(ts::unsqueeze<1>(i), {3, 2}));
+  const auto expect_refused = [](auto&& f) {
+    expect_error(
+        ts::errc::dim_range, [&] { (void)values(f()); }, "0 is outside");
+  };
+  expect_refused([&] { return ts::embedding<fill>(x, i, 7); });
+  expect_refused([&] { return ts::embedding<clip>(x, i); });
+  expect_refused([&] { return ts::index_select<0, fill>(x, i, 7); });
+  expect_refused([&] { return ts::gather<0, fill>(x, across, 7); });
+  expect_refused([&] { return ts::gather<0, clip>(x, across); });
+  expect_refused([&] { return ts::index_copy<0, clip>(x, i, rows); });
+  EXPECT_TRUE(values(ts::embedding<fill>(x, ts::zeros<std::int32_t>({0}, mesh), 7)).empty());
+  EXPECT_TRUE(values(ts::scatter<0, drop>(x, across, rows)).empty());
+  EXPECT_TRUE(values(ts::scatter_add<0, drop>(x, across, rows)).empty());
+  EXPECT_TRUE(values(ts::index_copy<0, drop>(x, i, rows)).empty());
+}
+
+// They add 0 to a loss, and a lookup of the labels of a data set finds them.
+TEST(Expressions, TargetsThatAreNoClass) {
+  const auto logits = ts::shard<float>({{1, 2, 3}, {0, -1, 1}, {2, 0, 5}, {4, 4, 1}}, mesh, {"data"});
+  const auto of = [](const std::vector<std::int32_t>& labels) { return ts::shard(labels, mesh, {"data"}); };
+  const double first = std::log(std::exp(-2) + std::exp(-1) + 1);  // of class 2 in row 0
+  for (const std::int32_t none : {3, -1, -100})
+    EXPECT_FLOAT_EQ(ts::item(ts::eval(ts::cross_entropy(logits, of({2, none, none, none})))),
+                    static_cast<float>(first / 4));
+  const auto check = [&](const auto& labels) {
+    (void)ts::eval(ts::index_select<0>(ts::zeros<float>({3}, mesh), labels));
+  };
+  EXPECT_NO_THROW(check(of({2, 0, 1, 1})));
+  for (const std::int32_t none : {3, -1})
+    expect_error(
+        ts::errc::dim_range,
+        [&] {
+          check(of({2, 0, none, 1}));
+        },
+        std::to_string(none) + " is outside");
+}
+
 // Of stored tensors an expression.
 TEST(Expressions, ScansAndNormsOfStoredTensors) {
   const auto a = ts::shard<float>({1, 2, 3, 4, 5}, mesh, {"data"}), b = ts::shard<float>({2, 1, 3, 1, 2}, mesh);

@@ -300,9 +300,14 @@ struct Alike {
   /// With true the result has the sharding of operand 1 where that is given, such as an argument's; with false the
   /// partitioner chooses one for both, and may split what is replicated.
   bool exactly = false;
+  /// What an optimizer computes for a parameter, operand 1: the node's Source has the parameter's name as `inside`.
+  bool of_update = false;
 
-  static constexpr Alike of(const Node& node) { return {node.labels[0] != 0}; }
-  constexpr void write(Node& node) const { node.labels[0] = exactly ? 1 : 0; }
+  static constexpr Alike of(const Node& node) { return {node.labels[0] != 0, node.labels[1] != 0}; }
+  constexpr void write(Node& node) const {
+    node.labels[0] = exactly ? 1 : 0;
+    node.labels[1] = of_update ? 1 : 0;
+  }
 };
 
 /// Which distribution a random node draws from.

@@ -56,25 +56,35 @@ template <class F> constexpr auto value_and_grad(F f) {
                   "tessera: ts::grad and ts::value_and_grad need an argument with floating tensors; convert integers "
                   "with ts::cast<float>(x)");
     auto gradient = detail::settle(first);
-    const detail::Floating sources = detail::make_variables(gradient);
-    auto value = detail::settle(f(std::as_const(gradient), rest...));
-    auto loss = [&] {
-      if constexpr (detail::is_tuple_v<decltype(value)>)
-        return detail::as_scalar(std::get<0>(value));
-      else
-        return detail::as_scalar(value);
-    }();
-    using Loss = decltype(loss);
-    static_assert(SymOperand<Loss>, "tessera: call ts::grad and ts::value_and_grad inside a traced function, and their "
-                                    "results on traced arguments");
-    static_assert(Loss::rank == 0, "tessera: the function of ts::grad and of ts::value_and_grad returns a loss of rank "
-                                   "0; reduce the loss with ts::mean or ts::sum");
-    if constexpr (Loss::rank == 0)  // otherwise a static_assert has failed
-      if (loss.value.rank() != 0)
-        loss.value.refuse(errc::structure, "[stack] loss: the loss is computed from a field of all layers, so it has a "
-                                           "value for each layer, not a single value");
-    detail::replace_floating(gradient, loss.value, differentiate(loss.value, sources.ids));
-    return std::tuple(value, gradient);
+    constexpr bool is_called = requires { f(std::as_const(gradient), rest...); };
+    static_assert(is_called, "tessera: the function of ts::grad and ts::value_and_grad can't be called with these "
+                             "arguments; compare their number and types with its parameters");
+    if constexpr (!is_called) {
+      return std::tuple(gradient, gradient);
+    } else {
+      const detail::Floating sources = detail::make_variables(gradient);
+      auto value = detail::settle(f(std::as_const(gradient), rest...));
+      auto loss = [&] {
+        if constexpr (detail::is_tuple_v<decltype(value)>)
+          return detail::as_scalar(std::get<0>(value));
+        else
+          return detail::as_scalar(value);
+      }();
+      using Loss = decltype(loss);
+      static_assert(SymOperand<Loss>,
+                    "tessera: call ts::grad and ts::value_and_grad inside a traced function, and their "
+                    "results on traced arguments");
+      static_assert(Loss::rank == 0,
+                    "tessera: the function of ts::grad and of ts::value_and_grad returns a loss of rank "
+                    "0; reduce the loss with ts::mean or ts::sum");
+      if constexpr (Loss::rank == 0)  // otherwise a static_assert has failed
+        if (loss.value.rank() != 0)
+          loss.value.refuse(errc::structure,
+                            "[stack] loss: the loss is computed from a field of all layers, so it has a "
+                            "value for each layer, not a single value");
+      detail::replace_floating(gradient, loss.value, differentiate(loss.value, sources.ids));
+      return std::tuple(value, gradient);
+    }
   };
 }
 

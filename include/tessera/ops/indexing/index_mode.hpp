@@ -120,7 +120,8 @@ constexpr auto filled(const X& x, const Indices& indices, const Made& looked_up,
 /// gather with indices that may be outside of dim D (jnp.take_along_axis with a mode): `gather<1,
 /// ts::IndexMode::clip>(x, indices)`; `gather<1, ts::IndexMode::fill>(x, indices, 0)` of another fill than JAX's, which
 /// is NaN, of integers the least signed or the largest unsigned one. Gradient: as gather; 0 for elements that are
-/// filled. Errors: dim_range for a dim without elements. Communication: as gather.
+/// filled. Errors: dim_range for a dim without elements, also with `fill`, as jnp.take; jnp.take_along_axis gives 0
+/// there, whatever the fill. Communication: as gather.
 template <int D, IndexMode M, TensorArgument X, TensorArgument Indices, Operand Fill>
 constexpr auto gather(const X& x, const Indices& indices, const Fill& fill, Here at = Here::current()) {
   return detail::filled<M, D, 0>(x, indices, gather<D>(x, detail::moved_indices<D>(x, indices, at), at), fill, at);
@@ -165,8 +166,8 @@ template <int D, IndexMode M, TensorArgument X, TensorArgument Indices, TensorAr
 constexpr auto scatter_add(const X& x, const Indices& indices, const Elements& source, Here at = Here::current()) {
   return detail::scatter_by<M, D, ScatterRule{}>(x, indices, source, at);
 }
-/// index_copy and index_add with indices that may be outside of dim D. All else as scatter with a mode; communication
-/// as index_copy and index_add.
+/// index_copy and index_add with indices that may be outside of dim D. All else as scatter with a mode, but index_add
+/// throws dim_range for a dim without elements; communication as index_copy and index_add.
 template <int D, IndexMode M, TensorArgument X, TensorArgument Indices, TensorArgument Elements>
 constexpr auto index_copy(const X& x, const Indices& indices, const Elements& source, Here at = Here::current()) {
   detail::check_write<M>();
