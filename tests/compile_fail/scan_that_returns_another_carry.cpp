@@ -15,7 +15,8 @@ struct Step {
       return std::tuple(ts::sum<0>(carry + x), x);
 #endif
     };
-    return std::get<0>(ts::scan(step, h, xs));
+    const auto [last, all] = ts::scan(step, h, xs);
+    return ts::sum(last) + ts::mean(all);  // no error follows
   }
 };
 constexpr auto program = ts::Traced<Step, Matrix, ts::ShardedTensor<float, 3>>::program();

@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include <tessera/base/error.hpp>
+#include <tessera/base/source.hpp>
 
 namespace tessera {
 
@@ -30,12 +31,15 @@ struct Name {
 
   constexpr Name() = default;
   constexpr Name(std::string_view from) {
-    if (from.size() > max_length)
-      fail(errc::capacity, "[name] length: '", from, "' has more than ", max_length, " characters");
+    check_length(from);
     for (std::size_t i = 0; i < from.size(); ++i) text[i] = from[i];
   }
   constexpr Name(const char* from) : Name(std::string_view(from)) {}
 
+  static constexpr void check_length(std::string_view name, Source source = {}) {
+    if (name.size() > max_length)
+      fail(errc::capacity, "[name] length: '", name, "' has more than ", max_length, " characters", source);
+  }
   constexpr std::string_view view() const {
     std::size_t n = 0;
     while (n < max_length && text[n] != '\0') ++n;

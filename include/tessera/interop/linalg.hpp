@@ -28,6 +28,11 @@ using detail::Triangle;
 
 namespace detail {
 
+/// Vectors as matrices of one column.
+template <int Rank> struct ColumnTag : tessera::detail::UnsqueezeTag<Rank, Rank> {
+  static constexpr const char* function = column_of_vector;
+};
+
 /// Calls a function of a matrix and of a matrix or vectors b: with one dim less than the matrix, b holds vectors.
 template <class Function, class A, class X> constexpr auto solve_of(Source source, const A& a, const X& b) {
   constexpr bool ranks = X::rank >= 1 && X::rank <= max_rank && (X::rank >= 2 || A::rank == 2),
@@ -37,7 +42,8 @@ template <class Function, class A, class X> constexpr auto solve_of(Source sourc
   static_assert(alike, "tessera: both operands of a linear system have the same element type; use ts::cast");
   if constexpr (takes_matrices<A, 2>() && ranks && alike) {
     if constexpr (X::rank + 1 == A::rank)
-      return squeeze<-1>(tessera::detail::custom_call_of<Function>(source, a, unsqueeze<-1>(b)));
+      return call<tessera::detail::SqueezeTag<A::rank, A::rank - 1>>(
+          source, tessera::detail::custom_call_of<Function>(source, a, call<ColumnTag<X::rank>>(source, b)));
     else
       return tessera::detail::custom_call_of<Function>(source, a, b);
   }

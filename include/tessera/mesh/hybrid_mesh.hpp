@@ -9,8 +9,10 @@
 
 #include <tessera/base/error.hpp>
 #include <tessera/base/fixed_string.hpp>
+#include <tessera/base/here.hpp>
 #include <tessera/base/inline_vector.hpp>
 #include <tessera/base/planning.hpp>
+#include <tessera/base/source.hpp>
 #include <tessera/mesh/device_order.hpp>
 #include <tessera/mesh/mesh.hpp>
 #include <tessera/mesh/torus.hpp>
@@ -38,38 +40,38 @@ struct HybridShape {
 namespace detail {
 
 /// Checks the shape and fills in a missing `outer` with ones. Returns the sizes of the whole mesh.
-inline AxisTable check_hybrid(HybridShape& shape, std::int64_t slices, std::int64_t devices_in_slice) {
+inline AxisTable check_hybrid(HybridShape& shape, std::int64_t slices, std::int64_t devices_in_slice, Source source) {
   if (shape.outer.empty()) shape.outer.assign(shape.inner.size(), 1);
   if (shape.inner.size() != shape.outer.size())
     fail(errc::mesh_axis, "[hybrid_mesh] number of axes: inner has ", shape.inner.size(), " sizes, outer ",
-         shape.outer.size(), "; each axis has an inner and an outer size");
+         shape.outer.size(), "; each axis has an inner and an outer size", source);
   if (!shape.axes.empty() && shape.axes.size() != shape.inner.size())
     fail(errc::mesh_axis, "[hybrid_mesh] number of axis names: ", shape.axes.size(), " names for ", shape.inner.size(),
-         " axes");
-  check_axis_count(shape.inner.size());
+         " axes", source);
+  check_axis_count(shape.inner.size(), source);
   AxisTable axes;
   std::int64_t inner = 1, outer = 1;
   for (std::size_t axis = 0; axis < shape.inner.size(); ++axis) {
     if (shape.inner[axis] < 1 || shape.outer[axis] < 1)
       fail(errc::mesh_axis, "[hybrid_mesh] axis size: axis ", axis, " has inner size ", shape.inner[axis],
-           " and outer size ", shape.outer[axis], "; sizes are at least 1");
+           " and outer size ", shape.outer[axis], "; sizes are at least 1", source);
     inner *= shape.inner[axis];
     outer *= shape.outer[axis];
     const std::int64_t size = std::int64_t{shape.inner[axis]} * shape.outer[axis];
     if (inner > INT32_MAX || outer > INT32_MAX || size > INT32_MAX)
-      fail(errc::mesh_devices, "[hybrid_mesh] device count: more than ", INT32_MAX, " devices");
+      fail(errc::mesh_devices, "[hybrid_mesh] device count: more than ", INT32_MAX, " devices", source);
     axes.push_back(
         {shape.axes.empty() ? name_of_index(static_cast<int>(axis)) : shape.axes[axis], static_cast<int>(size)});
   }
   if (slices == 1 && outer > 1)
     fail(errc::mesh_devices, "[hybrid_mesh] number of slices: the outer shape is ",
-         product_text(shape.outer.data(), shape.outer.size()), ", but all devices are in a single slice");
+         product_text(shape.outer.data(), shape.outer.size()), ", but all devices are in a single slice", source);
   if (inner != devices_in_slice)
     fail(errc::mesh_devices, "[hybrid_mesh] devices per slice: ", devices_in_slice, " for an inner shape of ",
-         product_text(shape.inner.data(), shape.inner.size()));
+         product_text(shape.inner.data(), shape.inner.size()), source);
   if (outer != slices)
     fail(errc::mesh_devices, "[hybrid_mesh] number of slices: ", slices, " for an outer shape of ",
-         product_text(shape.outer.data(), shape.outer.size()));
+         product_text(shape.outer.data(), shape.outer.size()), source);
   return axes;
 }
 
@@ -84,19 +86,20 @@ inline AxisTable check_hybrid(HybridShape& shape, std::int64_t slices, std::int6
 ///
 ///     const ts::Mesh mesh = ts::hybrid_mesh({.inner = {1, 4}, .outer = {2, 1}, .axes = {"data", "model"}},
 ///                                           ts::Torus{{2, 2, 1}, 2});
-inline Mesh hybrid_mesh(HybridShape shape, const Torus& torus) {
+inline Mesh hybrid_mesh(HybridShape shape, const Torus& torus, Here at = Here::current()) {
+  const Source source = Source::from(at);
   std::int64_t in_slice = 1;
   for (std::int32_t dim : torus.dims) {
     if (dim < 1 || dim > INT32_MAX / in_slice)
       fail(errc::mesh_devices, "[hybrid_mesh] torus dims: ", detail::product_text(torus.dims.data(), torus.dims.size()),
-           "; each is at least 1, and their product below 2^31");
+           "; each is at least 1, and their product below 2^31", source);
     in_slice *= dim;
   }
   if (torus.slices < 1 || torus.slices > INT32_MAX / in_slice)
     fail(errc::mesh_devices, "[hybrid_mesh] number of slices: ", torus.slices, " of ", in_slice,
-         " devices; there is at least 1 slice, and there are fewer than 2^31 devices");
-  const AxisTable axes = detail::check_hybrid(shape, torus.slices, in_slice);
-  const detail::TorusFactors laid = detail::lay_on_torus(shape.inner, torus.dims, shape.split_dims);
+         " devices; there is at least 1 slice, and there are fewer than 2^31 devices", source);
+  const AxisTable axes = detail::check_hybrid(shape, torus.slices, in_slice, source);
+  const detail::TorusFactors laid = detail::lay_on_torus(shape.inner, torus.dims, shape.split_dims, source);
   std::vector<Digit> digits;
   std::int64_t slices = torus.slices;
   for (std::size_t axis = 0; axis < shape.inner.size(); ++axis) {
@@ -108,14 +111,16 @@ inline Mesh hybrid_mesh(HybridShape shape, const Torus& torus) {
       digits.push_back({factor.size, stride});
     }
   }
-  return Mesh(axes, detail::order_of(digits));
+  return Mesh(axes, detail::order_of(digits), source);
 }
 
 /// hybrid_mesh for devices at explicit places, in the order of their ids. Slices may have any numbers and places, as
 /// long as each is a complete box of the same shape. Errors: also `mesh_devices` for two devices at one place and for
 /// an incomplete slice.
-inline Mesh hybrid_mesh(HybridShape shape, const std::vector<DeviceCoordinates>& devices) {
-  if (devices.empty()) fail(errc::mesh_devices, "[hybrid_mesh] number of devices: the list of devices is empty");
+inline Mesh hybrid_mesh(HybridShape shape, const std::vector<DeviceCoordinates>& devices, Here at = Here::current()) {
+  const Source source = Source::from(at);
+  if (devices.empty())
+    fail(errc::mesh_devices, "[hybrid_mesh] number of devices: the list of devices is empty", source);
   const std::size_t rank = devices[0].coordinates.size();
   struct Slice {
     std::int32_t index;
@@ -126,16 +131,16 @@ inline Mesh hybrid_mesh(HybridShape shape, const std::vector<DeviceCoordinates>&
   for (const DeviceCoordinates& device : devices) {
     if (device.coordinates.size() != rank)
       fail(errc::mesh_devices, "[hybrid_mesh] number of coordinates: a device has ", device.coordinates.size(),
-           ", the first device has ", rank);
-    std::size_t at = 0;
-    while (at < slices.size() && slices[at].index < device.slice) ++at;
-    if (at == slices.size() || slices[at].index != device.slice)
-      slices.insert(slices.begin() + static_cast<std::ptrdiff_t>(at),
+           ", the first device has ", rank, source);
+    std::size_t which = 0;
+    while (which < slices.size() && slices[which].index < device.slice) ++which;
+    if (which == slices.size() || slices[which].index != device.slice)
+      slices.insert(slices.begin() + static_cast<std::ptrdiff_t>(which),
                     Slice{device.slice, device.coordinates, device.coordinates, {}});
     for (std::size_t dim = 0; dim < rank; ++dim) {
       const std::int32_t place = device.coordinates[dim];
-      if (place < slices[at].low[dim]) slices[at].low[dim] = place;
-      if (place > slices[at].high[dim]) slices[at].high[dim] = place;
+      if (place < slices[which].low[dim]) slices[which].low[dim] = place;
+      if (place > slices[which].high[dim]) slices[which].high[dim] = place;
     }
   }
   TorusDims dims;
@@ -144,7 +149,7 @@ inline Mesh hybrid_mesh(HybridShape shape, const std::vector<DeviceCoordinates>&
     const std::int64_t size = std::int64_t{slices[0].high[dim]} - slices[0].low[dim] + 1;
     if (size > static_cast<std::int64_t>(devices.size()))
       fail(errc::mesh_devices, "[hybrid_mesh] full slices: the coordinates of slice ", slices[0].index,
-           " have a range of ", size, " in dim ", dim, ", but there are only ", devices.size(), " devices");
+           " have a range of ", size, " in dim ", dim, ", but there are only ", devices.size(), " devices", source);
     dims.push_back(static_cast<std::int32_t>(size));
     in_slice *= size;
   }
@@ -152,26 +157,26 @@ inline Mesh hybrid_mesh(HybridShape shape, const std::vector<DeviceCoordinates>&
     for (std::size_t dim = 0; dim < rank; ++dim)
       if (std::int64_t{slice.high[dim]} - slice.low[dim] + 1 != dims[dim])
         fail(errc::mesh_devices, "[hybrid_mesh] slices of equal shapes: slice ", slices[0].index, " is ",
-             detail::product_text(dims.data(), rank), ", slice ", slice.index, " is not");
+             detail::product_text(dims.data(), rank), ", slice ", slice.index, " is not", source);
     if (in_slice * static_cast<std::int64_t>(slices.size()) != static_cast<std::int64_t>(devices.size()))
       fail(errc::mesh_devices, "[hybrid_mesh] full slices: ", devices.size(), " devices for ", slices.size(),
-           " slices of shape ", detail::product_text(dims.data(), rank));
+           " slices of shape ", detail::product_text(dims.data(), rank), source);
     slice.ids.assign(static_cast<std::size_t>(in_slice), -1);
   }
   for (std::size_t id = 0; id < devices.size(); ++id) {
-    std::size_t at = 0;
-    while (slices[at].index != devices[id].slice) ++at;
+    std::size_t which = 0;
+    while (slices[which].index != devices[id].slice) ++which;
     std::int64_t place = 0;
     for (std::size_t dim = 0; dim < rank; ++dim)
-      place = place * dims[dim] + (devices[id].coordinates[dim] - slices[at].low[dim]);
-    std::int32_t& held = slices[at].ids[static_cast<std::size_t>(place)];
+      place = place * dims[dim] + (devices[id].coordinates[dim] - slices[which].low[dim]);
+    std::int32_t& held = slices[which].ids[static_cast<std::size_t>(place)];
     if (held >= 0)
       fail(errc::mesh_devices, "[hybrid_mesh] distinct coordinates: devices ", held, " and ", id, " of slice ",
-           slices[at].index, " have the same coordinates");
+           slices[which].index, " have the same coordinates", source);
     held = static_cast<std::int32_t>(id);
   }
-  const AxisTable axes = detail::check_hybrid(shape, static_cast<std::int64_t>(slices.size()), in_slice);
-  const detail::TorusFactors laid = detail::lay_on_torus(shape.inner, dims, shape.split_dims);
+  const AxisTable axes = detail::check_hybrid(shape, static_cast<std::int64_t>(slices.size()), in_slice, source);
+  const detail::TorusFactors laid = detail::lay_on_torus(shape.inner, dims, shape.split_dims, source);
 
   // The order on a row-major torus; its positions are then replaced by ids.
   std::vector<std::int32_t> ids(devices.size());
@@ -192,7 +197,7 @@ inline Mesh hybrid_mesh(HybridShape shape, const std::vector<DeviceCoordinates>&
     }
     ids[position] = slices[static_cast<std::size_t>(slice)].ids[static_cast<std::size_t>(place)];
   }
-  return Mesh(axes, DeviceOrder(ids.data(), ids.size()));
+  return Mesh(axes, DeviceOrder(ids.data(), ids.size()), source);
 }
 
 }  // namespace tessera

@@ -9,7 +9,9 @@
 
 #include <tessera/base/error.hpp>
 #include <tessera/base/fixed_string.hpp>
+#include <tessera/base/here.hpp>
 #include <tessera/base/planning.hpp>
+#include <tessera/base/source.hpp>
 #include <tessera/mesh/mesh.hpp>
 
 TESSERA_PLANNING_BEGIN
@@ -21,19 +23,21 @@ namespace tessera {
 /// if the numbers of ids and devices differ; `mesh_axis` for names that don't match the sizes, or repeat;
 /// `mesh_devices` for ids that don't fill the mesh, repeat, or are out of range.
 inline Mesh make_mesh(const std::vector<std::int32_t>& device_ids, const std::vector<int>& sizes,
-                      const std::vector<Name>& names = {}, std::int64_t device_count = -1) {
+                      const std::vector<Name>& names = {}, std::int64_t device_count = -1, Here at = Here::current()) {
+  const Source source = Source::from(at);
   const auto given = static_cast<std::int64_t>(device_ids.size());
   if (device_count >= 0 && given != device_count)
-    fail(errc::mesh_devices, "[mesh] number of device ids: ", given, " ids for ", device_count, " devices");
+    fail(errc::mesh_devices, "[mesh] number of device ids: ", given, " ids for ", device_count, " devices", source);
   if (!names.empty() && names.size() != sizes.size())
-    fail(errc::mesh_axis, "[mesh] number of axis names: ", names.size(), " names for ", sizes.size(), " axes");
-  detail::check_axis_count(sizes.size());
+    fail(errc::mesh_axis, "[mesh] number of axis names: ", names.size(), " names for ", sizes.size(), " axes", source);
+  detail::check_axis_count(sizes.size(), source);
   AxisTable axes;
   for (std::size_t axis = 0; axis < sizes.size(); ++axis)
     axes.push_back({names.empty() ? detail::name_of_index(static_cast<int>(axis)) : names[axis], sizes[axis]});
   if (device_ids.empty())
-    fail(errc::mesh_devices, "[mesh] number of device ids: the list of ids is empty; give an id for each device");
-  return Mesh(axes, DeviceOrder(device_ids.data(), device_ids.size()));
+    fail(errc::mesh_devices, "[mesh] number of device ids: the list of ids is empty; give an id for each device",
+         source);
+  return Mesh(axes, DeviceOrder(device_ids.data(), device_ids.size()), source);
 }
 
 /// The device ids as nested lists, one level per axis: "[[0, 1], [2, 3]]".

@@ -189,7 +189,8 @@ class Mesh {
 };
 
 /// Parses "data=2,model=4", with or without "mesh( )" around it: the text of Mesh::text(), for command lines.
-constexpr Mesh parse_mesh(std::string_view text) {
+constexpr Mesh parse_mesh(std::string_view text, Here at = Here::current()) {
+  const Source source = Source::from(at);
   detail::TextReader reader{text};
   const bool wrapped = reader.take("mesh(");
   const auto at_end = [&] {
@@ -199,7 +200,7 @@ constexpr Mesh parse_mesh(std::string_view text) {
   const auto expect = [&](bool matches) {
     if (!matches)
       fail(errc::mesh_axis, "[mesh] syntax: can't read '", text, "' from '", reader.rest,
-           "' on; a mesh is written data=2,model=4");
+           "' on; a mesh is written data=2,model=4", source);
   };
 
   AxisTable axes;
@@ -209,10 +210,11 @@ constexpr Mesh parse_mesh(std::string_view text) {
       const std::string_view name = reader.take_name();
       int size = 0;
       expect(!name.empty() && reader.take("=") && reader.take(size));
-      detail::check_axis_count(axes.size() + 1);
+      detail::check_axis_count(axes.size() + 1, source);
+      Name::check_length(name, source);
       axes.push_back({Name(name), size});
     } while (reader.take(","));
-    if (at_end()) return Mesh(axes);
+    if (at_end()) return Mesh(axes, {}, source);
     expect(reader.take(";"));
   }
   expect(reader.take("order="));
@@ -227,7 +229,7 @@ constexpr Mesh parse_mesh(std::string_view text) {
   if (!reader.take("[")) {
     take_list();
     expect(at_end());
-    return Mesh(axes, DeviceOrder(ids.data(), ids.size()));
+    return Mesh(axes, DeviceOrder(ids.data(), ids.size()), source);
   }
   take_list();
   const auto dims = ids;
@@ -238,8 +240,9 @@ constexpr Mesh parse_mesh(std::string_view text) {
   DeviceOrder order;
   if (!detail::transposed_range(dims.data(), dims.size(), ids.data(), ids.size(), order))
     fail(errc::mesh_devices,
-         "[mesh] device order: the numbers in T(...) are not a permutation of the dims in [...] of '", text, "'");
-  return Mesh(axes, order);
+         "[mesh] device order: the numbers in T(...) are not a permutation of the dims in [...] of '", text, "'",
+         source);
+  return Mesh(axes, order, source);
 }
 
 /// A mesh of axes without names, which specs call 0, 1, ...

@@ -10,6 +10,7 @@
 #include <tessera/base/error.hpp>
 #include <tessera/base/inline_vector.hpp>
 #include <tessera/base/planning.hpp>
+#include <tessera/base/source.hpp>
 #include <tessera/mesh/device_order.hpp>
 
 TESSERA_PLANNING_BEGIN
@@ -140,14 +141,16 @@ inline TorusFactors lay_on_parts_of_dims(const std::vector<std::int32_t>& shape,
 }
 
 /// Assigns dims of the torus to the axes of a mesh with as many devices.
-inline TorusFactors lay_on_torus(const std::vector<std::int32_t>& shape, const TorusDims& dims, bool split_dims) {
+inline TorusFactors lay_on_torus(const std::vector<std::int32_t>& shape, const TorusDims& dims, bool split_dims,
+                                 Source source) {
   TorusFactors laid(shape.size());
   const int missing = lay_on_whole_dims(shape, dims, laid);
   if (missing < 0) return laid;
   if (!split_dims)
     fail(errc::mesh_devices, "[hybrid_mesh] inner axis ", missing, " of size ",
          shape[static_cast<std::size_t>(missing)], " does not fit the torus ", product_text(dims.data(), dims.size()),
-         ": no whole dims that later axes leave free have this product; with .split_dims = true, axes may share a dim");
+         ": no whole dims that later axes leave free have this product; with .split_dims = true, axes may share a dim",
+         source);
   return lay_on_parts_of_dims(shape, dims);
 }
 

@@ -233,6 +233,12 @@ constexpr auto scan(const F& f, const Init& init, const Xs& xs, bool reverse, So
       return run_scan(f, first, xs, context, reverse);
     else
       return run_scan(f, first, as_carry(context, xs), context, reverse);
+  } else if constexpr (is_outside && sound && two && !holds_number_v<Init>) {
+    // An error has been reported. The caller goes on with the carry that it gave, and with the right y.
+    const auto keep = [&](const auto& carry, const auto&... x) {
+      return std::tuple(carry, std::get<1>(f(carry, x...)));
+    };
+    return scan(keep, init, xs, reverse, source);
   } else if constexpr (is_outside &&
                        !holds_number_v<Init>) {  // an error has been reported: what a caller may go on with
     const Value context = trace_in(init);

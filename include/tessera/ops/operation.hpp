@@ -84,6 +84,13 @@ constexpr DType shown_dtype(const ShapeContext& c, int operand) {
   return c.graph.operand_node(c.id, c.node().op == Op::scatter_add && operand == 0 ? 2 : operand).dtype;
 }
 
+/// The name of a function that makes a column of each vector, for a function that takes matrices. Errors show the
+/// vectors, which the user gave.
+inline constexpr const char* column_of_vector = "column";
+TESSERA_PLANNING inline const Shape& given_shape(const ShapeContext& c, int operand) {
+  const int id = c.graph.operand(c.id, operand);
+  return c.shapes[c.graph[id].source.function() == column_of_vector ? c.graph.operand(id, 0) : id];
+}
 /// The shapes of an operation's tensors and the values of its sizes. `shown`: of how many operands, where those behind
 /// were not given by the user.
 TESSERA_PLANNING inline std::string operands_text(const ShapeContext& c, int shown) {
@@ -97,7 +104,7 @@ TESSERA_PLANNING inline std::string operands_text(const ShapeContext& c, int sho
         x.rank == 0 && x.dtype == DType::i64 && c.numbers != nullptr;
     if (!size && x.is_constant()) continue;
     if (!operands.empty()) operands += size ? ", " : " x ";
-    operands += size ? std::to_string(c.number(i)) : shape_text(shown_dtype(c, i), c.operand(i));
+    operands += size ? std::to_string(c.number(i)) : shape_text(shown_dtype(c, i), given_shape(c, i));
   }
   return operands;
 }

@@ -5,8 +5,12 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <vector>
 
+#include <tessera/base/error.hpp>
+#include <tessera/base/here.hpp>
 #include <tessera/base/philox.hpp>
+#include <tessera/base/source.hpp>
 
 namespace tessera {
 
@@ -32,6 +36,15 @@ template <std::size_t N> constexpr std::array<Key, N> split(Key key) {
   // Without this step split(key)[1] would equal fold_in(key, 1).
   const Key stream = fold_in(key, kernels::split_stream);
   for (std::size_t i = 0; i < N; ++i) keys[i] = fold_in(stream, i);
+  return keys;
+}
+/// `count` such keys, where the number is known only when the program runs; those of split<N> come first. On the host.
+/// Errors: option for a count below 0.
+inline std::vector<Key> split(Key key, std::int64_t count, Here at = Here::current()) {
+  if (count < 0) fail(errc::option, "[split] count: ", count, " is below 0", Source::from(at));
+  std::vector<Key> keys;
+  const Key stream = fold_in(key, kernels::split_stream);
+  for (std::int64_t i = 0; i < count; ++i) keys.push_back(fold_in(stream, static_cast<std::uint64_t>(i)));
   return keys;
 }
 

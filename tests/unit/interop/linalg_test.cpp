@@ -178,6 +178,11 @@ TEST(Linalg, LeastSquares) {
   const auto wide = ts::shard(random_values(6, 24), {2, 3}, devices);
   expect_error(
       ts::errc::shape_mismatch, [&] { ts::eval(la::lstsq(wide, wide)); }, "[solve_triangular]", "extents of n differ");
+  const auto square = ts::shard(random_values(4, 24), {2, 2}, devices);
+  const auto vector = ts::shard(random_values(3, 24), {3}, devices);
+  expect_error(
+      ts::errc::shape_mismatch, [&] { ts::eval(la::solve(square, vector)); },
+      "[solve] extents of n differ: ", "[2,2] x ", "[3] at linalg_test.cpp:");
 }
 
 // The four equations that define the inverse of Moore and Penrose; numbers of a matrix of rank 2.

@@ -247,9 +247,9 @@ TEST(HybridMeshTest, ManySharedDims) {
 TEST(HybridMeshTest, MistakesAreNamed) {
   const auto fails = [](errc id, HybridShape shape, Torus torus, const char* part) {
     expect_error(
-        id, [&] { (void)hybrid_mesh(shape, torus); }, "[hybrid_mesh]", part);
+        id, [&] { (void)hybrid_mesh(shape, torus); }, "[hybrid_mesh]", part, " at hybrid_mesh_test.cpp:");
     expect_error(
-        id, [&] { (void)hybrid_mesh(shape, places_of(torus)); }, "[hybrid_mesh]", part);
+        id, [&] { (void)hybrid_mesh(shape, places_of(torus)); }, "[hybrid_mesh]", part, " at hybrid_mesh_test.cpp:");
   };
   fails(errc::mesh_devices, {{2, 2}, {2, 1}, {}}, {{2, 2}, 1}, "single slice");
   fails(errc::mesh_devices, {{2, 4}, {2, 1}, {}}, {{2, 2}, 2}, "4 for an inner shape of 2x4");
@@ -262,7 +262,7 @@ TEST(HybridMeshTest, MistakesAreNamed) {
   fails(errc::mesh_devices, {{8, 2}, {}, {}}, {{4, 4}, 1}, "split_dims");
   const auto places_fail = [](std::vector<DeviceCoordinates> places, const char* part) {
     expect_error(
-        errc::mesh_devices, [&] { (void)hybrid_mesh({.inner = {4}}, places); }, part);
+        errc::mesh_devices, [&] { (void)hybrid_mesh({.inner = {4}}, places); }, part, " at hybrid_mesh_test.cpp:");
   };
   places_fail({}, "the list of devices is empty");
   places_fail({{{0, 0}, 0}, {{0, 1}, 0}, {{1, 0}, 0}, {{1, 0}, 0}}, "2 and 3 of slice 0");

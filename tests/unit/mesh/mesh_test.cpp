@@ -279,12 +279,16 @@ TEST(MeshTest, ReadsWhatACommandLineGives) {
   for (const char* text : {"data", "data=", "data=x", "=2", "data=2,", "data=2 model=4", "mesh(data=2", "data=2)",
                            "data=2;", "data=2;order=", "data=2;order=1,0,", "data=99999999999", ",", "data=2x"})
     expect_error(
-        errc::mesh_axis, [&] { (void)tessera::parse_mesh(text); }, text);
+        errc::mesh_axis, [&] { (void)tessera::parse_mesh(text); }, text, " at mesh_test.cpp:");
   expect_error(
-      errc::mesh_axis, [] { (void)tessera::parse_mesh("data=0"); }, "at least 1");
+      errc::mesh_axis, [] { (void)tessera::parse_mesh("data=0"); }, "at least 1", " at mesh_test.cpp:");
+  expect_error(
+      errc::capacity, [] { (void)tessera::parse_mesh("a_name_that_is_long=2"); }, "15 characters",
+      " at mesh_test.cpp:");
   expect_error(
       errc::mesh_axis, [] { (void)tessera::parse_mesh("x=2,x=2"); }, "twice");
-  expect_error(errc::mesh_devices, [] { (void)tessera::parse_mesh("x=2;order=1"); });
+  expect_error(
+      errc::mesh_devices, [] { (void)tessera::parse_mesh("x=2;order=1"); }, " at mesh_test.cpp:");
 }
 
 TEST(MeshTest, AxesWithoutNamesAreTheirIndices) {
@@ -345,7 +349,7 @@ TEST(MeshTest, LargeOrdersAreCountersOrKeptOnce) {
   EXPECT_NE(listed, Mesh({{"x", 10}, {"y", 100}}, tessera::DeviceOrder(ids.data(), ids.size())));
   for (const char* text : {"x=4;order=[2,2]T(0,0)", "x=4;order=[2,2]T(1)", "x=4;order=[0,2]T(1,0)"})
     expect_error(
-        errc::mesh_devices, [&] { (void)tessera::parse_mesh(text); }, text);
+        errc::mesh_devices, [&] { (void)tessera::parse_mesh(text); }, text, " at mesh_test.cpp:");
 }
 
 TEST(MakeMeshTest, ChecksInTheOrderOfTheReference) {
@@ -356,7 +360,7 @@ TEST(MakeMeshTest, ChecksInTheOrderOfTheReference) {
   const auto broken = [](errc id, const char* message, std::vector<std::int32_t> ids, std::vector<int> sizes,
                          std::vector<tessera::Name> names) {
     expect_error(
-        id, [&] { (void)make_mesh(ids, sizes, names, 5); }, message);
+        id, [&] { (void)make_mesh(ids, sizes, names, 5); }, message, " at mesh_test.cpp:");
   };
   broken(errc::mesh_devices, "4 ids for 5 devices", {9, 9, 0, 1}, {2, 3}, {"x", "x", "z"});
   broken(errc::mesh_axis, "3 names for 2 axes", {9, 9, 0, 1, 2}, {2, 3}, {"x", "x", "z"});

@@ -138,6 +138,13 @@ TEST(random, keys_are_values_and_give_independent_streams) {
   for (const ts::Key& k : keys) seeds.insert(k.seed);
   for (std::uint64_t n = 0; n < 100; ++n) seeds.insert(ts::fold_in(key, n).seed);
   EXPECT_EQ(seeds.size(), 104u);
+  const std::vector<ts::Key> more = ts::split(key, 5);
+  EXPECT_EQ(std::vector<ts::Key>(more.begin(), more.begin() + 3), std::vector<ts::Key>(keys.begin(), keys.end()));
+  for (const ts::Key& k : more) seeds.insert(k.seed);
+  EXPECT_EQ(seeds.size(), 106u);
+  EXPECT_TRUE(ts::split(key, 0).empty());
+  expect_error(
+      ts::errc::option, [&] { (void)ts::split(key, -1); }, "[split] count: -1", " at random_test.cpp:");
 
   const ts::Mesh mesh({{"x", 2}});
   const auto [a, b] = ts::split<2>(key);

@@ -322,6 +322,25 @@ TEST(Scalars, BroadcastToOfADimThatHasExtentOne) {
   }
 }
 
+constexpr auto of_cast_sizes = ts::compile([](auto x, auto n) {
+  const ts::Scalar rows = ts::cast<double>(ts::extent<0>(x));
+  return std::tuple(ts::sum(x) / rows, x * (1.0 / ts::cast<float>(n)), x / ts::sqrt(rows));
+});
+TEST(Scalars, CastOfASize) {
+  static_assert(ts::cast<double>(ts::Dim(7)).value() == 7);
+  for (const ts::Mesh& mesh : meshes()) {
+    const auto [mean, scaled, divided] = of_cast_sizes(ts::shard(x_values, {7}, mesh, {"data"}), ts::Dim(4));
+    static_assert(std::is_same_v<decltype(mean), const ts::ShardedTensor<float, 0>>);
+    double sum = 0;
+    for (const float x : x_values) sum += x;
+    EXPECT_FLOAT_EQ(ts::item(mean), static_cast<float>(sum / 7));
+    for (std::size_t i = 0; i < 7; ++i) {
+      EXPECT_EQ(ts::to_host(scaled)[i], x_values[i] / 4);
+      EXPECT_FLOAT_EQ(ts::to_host(divided)[i], static_cast<float>(x_values[i] / std::sqrt(7.0)));
+    }
+  }
+}
+
 // Of two numbers f32, or i32 if both are integers, as jnp.where.
 TEST(Scalars, SelectOneOfTwo) {
   for (const ts::Mesh& mesh : meshes()) {

@@ -74,6 +74,20 @@ template <class Operation, class N> constexpr Scalar function_of_number(const N&
   return Scalar(build::unary(ops::op_v<Operation>, build::cast(lower(here(context), n), DType::f64)));
 }
 
+}  // namespace detail
+
+/// A size as a number: a Scalar, which takes the element type of the tensor that it meets, whatever `To` is.
+///
+///     const auto mean = ts::sum<0>(x) / ts::cast<double>(ts::extent<0>(x));
+template <Element To, std::same_as<Dim> N>
+  requires is_floating_v<To>
+constexpr Scalar cast(const N& size) {
+  if (!size.traced()) return Scalar(static_cast<double>(size.value()));
+  return Scalar(build::cast(here(size.placeholder()), DType::f64));
+}
+
+namespace detail {
+
 template <int Rank, int Dim, class T> struct IotaTag {
   template <class A> using result = Typed<T, Rank>;
   static constexpr Value emit(Value context, Value like) {
