@@ -67,7 +67,7 @@ template <class Formula> constexpr Value within_support(Value outside, Value x, 
 /// x in the shape of `like`, whose elements are not read.
 constexpr Value spread(Value x, Value like) {
   if (x.rank() == 0) return build::broadcast(x, like);
-  return ops::checked_broadcast(x, like, MadeBy::broadcast_like);
+  return build::checked_broadcast(x, like, MadeBy::broadcast_like);
 }
 
 /// What a number that is a parameter of a distribution may be.

@@ -68,7 +68,7 @@ constexpr Value incomplete_beta(Value a, Value b, Value x) {
   const bool is_scalar = met.rank() == 0;
   const Value like = is_scalar ? build::insert_singletons(met, 1u, 1) : met;
   const auto spread = [&](Value v) {
-    return v.rank() == 0 ? build::broadcast(v, like) : ops::checked_broadcast(v, like, MadeBy::broadcast_like);
+    return v.rank() == 0 ? build::broadcast(v, like) : build::checked_broadcast(v, like, MadeBy::broadcast_like);
   };
   const Value made = x.dtype() == DType::f64 ? beta_call<Betainc, double>(0, spread(a), spread(b), spread(x))
                                              : beta_call<Betainc, float>(0, spread(a), spread(b), spread(x));

@@ -85,7 +85,7 @@ template <class Forward, class Backward> constexpr auto custom_vjp(const Forward
       const auto cotangents = backward(std::get<1>(made), std::as_const(cotangent));
       const detail::Floating values = detail::floating_of(arguments);
       const Growable<std::int32_t> gradients =
-          detail::matched(cotangents, results.context, values.ids,
+          detail::matched(cotangents, results.context, values.ids, MadeBy::custom_vjp,
                           "[custom_vjp] result of backward: it must have the structure, element types and ranks of the "
                           "function's arguments");
       detail::replace_floating(

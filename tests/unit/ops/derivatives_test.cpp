@@ -1,11 +1,14 @@
 #include <array>
 #include <cmath>
+#include <cstdint>
 #include <string>
 #include <tuple>
 #include <type_traits>
 #include <vector>
 
 #include "../../support/gradients.hpp"
+
+#include <tessera/partition/plan/static_plan.hpp>
 
 namespace ts = tessera;
 using namespace oracle;
@@ -479,6 +482,42 @@ template <template <bool> class Layer> void expect_kept_inputs() {
 TEST(Checkpoints, AStackKeepsTheInputsOfItsLayers) {
   expect_kept_inputs<Deep>();
   expect_kept_inputs<DeepNorm>();
+}
+
+constexpr auto twice = [](const auto& a) { return a * 2.0; };
+// Without the comparison, what is computed of an operand of other extents would have these extents.
+TEST(Derivatives, CotangentsAndTangentsOfOtherExtentsAreRefused) {
+  constexpr auto vjp = [](const auto& a, const auto& g) { return std::get<1>(ts::vjp(twice, a))(g); };
+  constexpr auto jvp = [](const auto& a, const auto& d) { return std::get<1>(ts::jvp(twice, a, d)); };
+  constexpr auto push = [](const auto& a, const auto& d) { return std::get<1>(ts::linearize(twice, a))(d); };
+  constexpr auto hvp = [](const auto& a, const auto& d) {
+    return ts::hvp([](const auto& q) { return ts::sum(q * q); }, a, d);
+  };
+  constexpr auto custom = [](const auto& a, const auto& g) {
+    const auto identity = ts::custom_vjp([](const auto& q) { return std::tuple(q * 1.0, std::tuple()); },
+                                         [&](const auto&, const auto&) { return g; });
+    return ts::grad([&](const auto& q) { return ts::sum(identity(q)); })(a);
+  };
+  const auto message = [](const auto& function, std::int64_t rows) -> std::string {
+    try {
+      ts::plan(function, ts::Mesh({{"data", 2}}), ts::abstract<float>({5, 3}, {"data"}),
+               ts::abstract<float>({rows, 3}));
+    } catch (const ts::error& error) {
+      EXPECT_EQ(error.id(), ts::errc::shape_mismatch);
+      return error.what();
+    }
+    return "";
+  };
+  const std::string shapes = ": f32[4,3] x f32[5,3]";
+  const auto expect_refused = [&](const auto& function, const std::string& rule) {
+    EXPECT_EQ(message(function, 5), "");
+    EXPECT_EQ(message(function, 4).find(rule + shapes), 0u) << message(function, 4);
+  };
+  expect_refused(vjp, "[vjp] a cotangent must have the shape of the function's result");
+  expect_refused(jvp, "[jvp] a tangent must have the shape of its argument");
+  expect_refused(push, "[jvp] a tangent must have the shape of its argument");
+  expect_refused(hvp, "[hvp] a direction must have the shape of its argument");
+  expect_refused(custom, "[custom_vjp] a cotangent that backward returns must have the shape of its argument");
 }
 
 }  // namespace

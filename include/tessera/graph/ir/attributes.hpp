@@ -105,11 +105,16 @@ enum class MadeBy : std::int8_t {
   pipeline,
   broadcast_to,
   broadcast_like,
-  reshape
+  reshape,
+  vjp,
+  jvp,
+  hvp,
+  custom_vjp
 };
 constexpr std::string_view name_of(MadeBy by) {
-  constexpr std::string_view names[] = {"",         "squeeze",      "select",         "accumulate",
-                                        "pipeline", "broadcast_to", "broadcast_like", "reshape"};
+  constexpr std::string_view names[] = {
+      "",        "squeeze", "select", "accumulate", "pipeline",  "broadcast_to", "broadcast_like",
+      "reshape", "vjp",     "jvp",    "hvp",        "custom_vjp"};
   return names[static_cast<int>(by)];
 }
 constexpr Labels pack_dim(int dim, MadeBy by) {

@@ -35,10 +35,11 @@ template <class Tuple> constexpr auto without_tuple(const Tuple& items) {
     return items;
 }
 
-/// The floating tensors of `given`, which must match those of a structure in number, element type and rank.
+/// The floating tensors of `given`, which must match those of a structure in number, element type and rank, else `rule`
+/// is broken, and in shape, which `by` compares when the program is planned.
 template <class T>
 constexpr Growable<std::int32_t> matched(const T& given, const Value& context, const Growable<std::int32_t>& like,
-                                         const char* rule) {
+                                         MadeBy by, const char* rule) {
   const auto structure = as_carry(context, given);
   Floating found = floating_of(structure);
   bool same = found.ids.size() == like.size();
@@ -46,8 +47,8 @@ constexpr Growable<std::int32_t> matched(const T& given, const Value& context, c
     Value own = context.with(found.ids[k]);
     const Node& wanted = context.with(like[k]).node();
     if (own.node().is_constant()) own = build::broadcast(build::cast(own, wanted.dtype), context.with(like[k]));
-    found.ids[k] = own.id;
     same = own.dtype() == wanted.dtype && own.rank() == wanted.rank;
+    found.ids[k] = same ? build::of_shape(own, context.with(like[k]), by).id : own.id;
   }
   if (same) return found.ids;
   context.refuse(errc::structure, rule);
@@ -170,7 +171,7 @@ template <class Arguments, class Result> struct Pullback {
     const RecordedFunction own = function_here(
         recorded.function, "[vjp] pullback: it is called outside of the body of the loop in which ts::vjp is called");
     const Growable<std::int32_t> given =
-        matched(cotangent, own.context.at(Source::from(at)), own.values,
+        matched(cotangent, own.context.at(Source::from(at)), own.values, MadeBy::vjp,
                 "[vjp] cotangent: it must have the structure, element types and ranks of the function's result");
     Arguments gradients = recorded.arguments;
     replace_floating(gradients, own.context, own.pull(given));
@@ -199,8 +200,12 @@ template <class Arguments, class Result> class Linearized {
   template <class Tangents> constexpr auto push(const Tangents& tangents, Source source = {}) const {
     const RecordedFunction own = function_here(
         pulled_, "[linearize] call: it is outside of the body of the loop in which ts::linearize is called");
+    // Shapes are those of the arguments, not of the gradients, which would be computed for their shapes alone. In the
+    // body of a loop the arguments are outside, and extents are not compared.
+    const bool is_here = own.context.graph == recorded_.function.context.graph;
     const Growable<std::int32_t> given =
-        matched(tangents, source.line != 0 ? own.context.at(source) : own.context, own.values,
+        matched(tangents, source.line != 0 ? own.context.at(source) : own.context,
+                is_here ? recorded_.function.variables : own.values, is_here ? MadeBy::jvp : MadeBy::operation,
                 "[jvp] tangents: they must have the structure, element types and ranks of the function's arguments");
     Result made = recorded_.result;
     replace_floating(made, own.context, own.pull(given));
@@ -263,9 +268,9 @@ constexpr auto hvp(const F& f, const Primals& primals, const Direction& directio
   };
   const Value context = detail::trace_in(arguments);
   const auto recorded = detail::record(gradient, arguments, context.source);
-  const Growable<std::int32_t> given =
-      detail::matched(direction, recorded.function.context.at(Source::from(at)), recorded.function.variables,
-                      "[hvp] direction: it must have the structure, element types and ranks of the arguments");
+  const Growable<std::int32_t> given = detail::matched(
+      direction, recorded.function.context.at(Source::from(at)), recorded.function.variables, MadeBy::hvp,
+      "[hvp] direction: it must have the structure, element types and ranks of the arguments");
   auto made = recorded.arguments;
   detail::replace_floating(made, recorded.function.context, recorded.function.pull(given));
   return detail::without_tuple(made);

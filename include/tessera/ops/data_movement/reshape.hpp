@@ -88,7 +88,7 @@ template <int Rank, int Dims> struct BroadcastToTag {
       }
     }
     if (same) return x;
-    x = ops::checked_broadcast(x, like, MadeBy::broadcast_to);
+    x = build::checked_broadcast(x, like, MadeBy::broadcast_to);
     for (int dim = 0; dim < Dims; ++dim)
       if (ones >> dim & 1u) x = build::slice(x, dim, x.number(0, DType::i64), x.number(1, DType::i64));
     return x;

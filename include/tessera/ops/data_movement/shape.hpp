@@ -131,7 +131,7 @@ struct BroadcastTag {
                        "[broadcast_like] dims: the target has static extent 1 in a dim in which the operand does not");
     x = x.at(context.source);
     if (x.rank() == 0) return build::broadcast(x, like);
-    return ops::checked_broadcast(x, like, MadeBy::broadcast_like);
+    return build::checked_broadcast(x, like, MadeBy::broadcast_like);
   }
 };
 

@@ -110,6 +110,24 @@ constexpr Value broadcast(Value x, Value like) {
       {x.id, like.id});
 }
 
+/// A broadcast that compares extents when the program is planned; of broadcasts within an operation, the operation
+/// does.
+constexpr Value checked_broadcast(Value x, Value like, MadeBy by) {
+  return x.make({.op = Op::broadcast,
+                 .dtype = x.dtype(),
+                 .rank = like.node().rank,
+                 .singletons = like.node().singletons,
+                 .labels = pack_maker(by)},
+                {x.id, like.id});
+}
+constexpr Value of_shape(Value x, Value like, MadeBy by) {
+  const Value source = shape_source(like);
+  // A static singleton dim of `like` that x lacks has an extent in x that no broadcast can state.
+  const bool is_stated = (like.node().singletons & ~x.node().singletons) == 0;
+  if (by == MadeBy::operation || like.node().rank == 0 || !is_stated || shape_source(x).id == source.id) return x;
+  return checked_broadcast(x, source, by);
+}
+
 }  // namespace tessera::build
 
 namespace tessera::ops {
@@ -167,20 +185,15 @@ struct CastOp : ElementwiseOperation<1> {
   static constexpr void gradient(Gradient& r) { r.add(0, build::uncast(r.g(), r.x(0).dtype())); }
 };
 
-/// A broadcast that compares extents when the program is planned; of broadcasts within an operation, the operation
-/// does.
-constexpr Value checked_broadcast(Value x, Value like, MadeBy by) {
-  return x.make({.op = Op::broadcast,
-                 .dtype = x.dtype(),
-                 .rank = like.node().rank,
-                 .singletons = like.node().singletons,
-                 .labels = pack_maker(by)},
-                {x.id, like.id});
-}
 constexpr Shape broadcast_operation_shape(const ShapeContext& c) {
   const MadeBy by = maker_of(c.node());
+  const char* rule = "only dims of extent 1 are repeated";
   if (by == MadeBy::operation) return broadcast_shape(c);
-  return broadcast_shape(c, "only dims of extent 1 are repeated", name_of(by));
+  if (by == MadeBy::vjp) rule = "a cotangent must have the shape of the function's result";
+  if (by == MadeBy::jvp) rule = "a tangent must have the shape of its argument";
+  if (by == MadeBy::custom_vjp) rule = "a cotangent that backward returns must have the shape of its argument";
+  if (by == MadeBy::hvp) rule = "a direction must have the shape of its argument";
+  return broadcast_shape(c, rule, name_of(by));
 }
 
 /// Broadcasts the first operand to the shape of the second, of which only the shape is used.
