@@ -339,12 +339,15 @@ struct Name {
 
   constexpr Name() = default;
   constexpr Name(std::string_view from) {
-    if (from.size() > max_length)
-      fail(errc::capacity, "[name] length: '", from, "' has more than ", max_length, " characters");
+    check_length(from);
     for (std::size_t i = 0; i < from.size(); ++i) text[i] = from[i];
   }
   constexpr Name(const char* from) : Name(std::string_view(from)) {}
 
+  static constexpr void check_length(std::string_view name, Source source = {}) {
+    if (name.size() > max_length)
+      fail(errc::capacity, "[name] length: '", name, "' has more than ", max_length, " characters", source);
+  }
   constexpr std::string_view view() const {
     std::size_t n = 0;
     while (n < max_length && text[n] != '\0') ++n;
@@ -1680,11 +1683,16 @@ enum class MadeBy : std::int8_t {
   pipeline,
   broadcast_to,
   broadcast_like,
-  reshape
+  reshape,
+  vjp,
+  jvp,
+  hvp,
+  custom_vjp
 };
 constexpr std::string_view name_of(MadeBy by) {
-  constexpr std::string_view names[] = {"",         "squeeze",      "select",         "accumulate",
-                                        "pipeline", "broadcast_to", "broadcast_like", "reshape"};
+  constexpr std::string_view names[] = {
+      "",        "squeeze", "select", "accumulate", "pipeline",  "broadcast_to", "broadcast_like",
+      "reshape", "vjp",     "jvp",    "hvp",        "custom_vjp"};
   return names[static_cast<int>(by)];
 }
 constexpr Labels pack_dim(int dim, MadeBy by) {
@@ -1875,9 +1883,14 @@ struct Alike {
   /// With true the result has the sharding of operand 1 where that is given, such as an argument's; with false the
   /// partitioner chooses one for both, and may split what is replicated.
   bool exactly = false;
+  /// What an optimizer computes for a parameter, operand 1: the node's Source has the parameter's name as `inside`.
+  bool of_update = false;
 
-  static constexpr Alike of(const Node& node) { return {node.labels[0] != 0}; }
-  constexpr void write(Node& node) const { node.labels[0] = exactly ? 1 : 0; }
+  static constexpr Alike of(const Node& node) { return {node.labels[0] != 0, node.labels[1] != 0}; }
+  constexpr void write(Node& node) const {
+    node.labels[0] = exactly ? 1 : 0;
+    node.labels[1] = of_update ? 1 : 0;
+  }
 };
 
 /// Which distribution a random node draws from.
@@ -2437,7 +2450,7 @@ class DeviceOrder {
       for (std::size_t i = 0; i < count; ++i) few_[i] = static_cast<std::uint8_t>(ids[i]);
       return;
     }
-    if (std::is_constant_evaluated())
+    if (__builtin_is_constant_evaluated())
       fail(errc::capacity, "[mesh] device order: a constant mesh can list at most 64 ids, each below 256");
     many_ = detail::keep_ids(ids, count);
   }
@@ -3034,7 +3047,8 @@ class Mesh {
 };
 
 /// Parses "data=2,model=4", with or without "mesh( )" around it: the text of Mesh::text(), for command lines.
-constexpr Mesh parse_mesh(std::string_view text) {
+constexpr Mesh parse_mesh(std::string_view text, Here at = Here::current()) {
+  const Source source = Source::from(at);
   detail::TextReader reader{text};
   const bool wrapped = reader.take("mesh(");
   const auto at_end = [&] {
@@ -3044,7 +3058,7 @@ constexpr Mesh parse_mesh(std::string_view text) {
   const auto expect = [&](bool matches) {
     if (!matches)
       fail(errc::mesh_axis, "[mesh] syntax: can't read '", text, "' from '", reader.rest,
-           "' on; a mesh is written data=2,model=4");
+           "' on; a mesh is written data=2,model=4", source);
   };
 
   AxisTable axes;
@@ -3054,10 +3068,11 @@ constexpr Mesh parse_mesh(std::string_view text) {
       const std::string_view name = reader.take_name();
       int size = 0;
       expect(!name.empty() && reader.take("=") && reader.take(size));
-      detail::check_axis_count(axes.size() + 1);
+      detail::check_axis_count(axes.size() + 1, source);
+      Name::check_length(name, source);
       axes.push_back({Name(name), size});
     } while (reader.take(","));
-    if (at_end()) return Mesh(axes);
+    if (at_end()) return Mesh(axes, {}, source);
     expect(reader.take(";"));
   }
   expect(reader.take("order="));
@@ -3072,7 +3087,7 @@ constexpr Mesh parse_mesh(std::string_view text) {
   if (!reader.take("[")) {
     take_list();
     expect(at_end());
-    return Mesh(axes, DeviceOrder(ids.data(), ids.size()));
+    return Mesh(axes, DeviceOrder(ids.data(), ids.size()), source);
   }
   take_list();
   const auto dims = ids;
@@ -3083,8 +3098,9 @@ constexpr Mesh parse_mesh(std::string_view text) {
   DeviceOrder order;
   if (!detail::transposed_range(dims.data(), dims.size(), ids.data(), ids.size(), order))
     fail(errc::mesh_devices,
-         "[mesh] device order: the numbers in T(...) are not a permutation of the dims in [...] of '", text, "'");
-  return Mesh(axes, order);
+         "[mesh] device order: the numbers in T(...) are not a permutation of the dims in [...] of '", text, "'",
+         source);
+  return Mesh(axes, order, source);
 }
 
 /// A mesh of axes without names, which specs call 0, 1, ...
@@ -4529,7 +4545,7 @@ struct Module {
   /// Reports that an operation can't take its operands. In a constant expression the trace continues as an outline and
   /// ends with this message; if it ended here, compilers would list all calls that led here.
   constexpr void refuse(errc id, const char* text, Source at = {}, std::string_view given = {}) {
-    if (!std::is_constant_evaluated()) fail(id, text, given.empty() ? "" : ": ", given, at);
+    if (!__builtin_is_constant_evaluated()) fail(id, text, given.empty() ? "" : ": ", given, at);
     if (refusal.text == nullptr) refusal = {text, at.line, given};
     outline = true;
   }
@@ -5093,6 +5109,8 @@ constexpr Value cast(Value x, DType type);
 constexpr Value checked_cast(Value x, DType type, NumberRule rule);
 /// x broadcast to the shape of `like`; x itself when the shapes are statically equal.
 constexpr Value broadcast(Value x, Value like);
+/// x, which must have the shape of `like`: compared when the program is planned, unless it is so by construction.
+constexpr Value of_shape(Value x, Value like, MadeBy by);
 /// The transpose of broadcast: sums x over the dims along which `like` was broadcast.
 constexpr Value sum_to(Value x, Value like);
 constexpr Value extent(Value x, int dim);
@@ -5784,7 +5802,7 @@ template <class T, int Rank> class ShardedTensor : public TensorTag, public Oper
         std::is_same_v<typename E::element, T>,
         "tessera: the expression has a different element type than the tensor to which it is assigned; use ts::cast");
     // Tracing happens only in constant expressions, so no code is generated for it.
-    if (std::is_constant_evaluated())
+    if (__builtin_is_constant_evaluated())
       placeholder_ = lower(trace_of(expression), expression);
     else
       *this = detail::Evaluate<T, Rank>::run(expression);
@@ -8093,25 +8111,35 @@ template <class F> constexpr auto value_and_grad(F f) {
                   "tessera: ts::grad and ts::value_and_grad need an argument with floating tensors; convert integers "
                   "with ts::cast<float>(x)");
     auto gradient = detail::settle(first);
-    const detail::Floating sources = detail::make_variables(gradient);
-    auto value = detail::settle(f(std::as_const(gradient), rest...));
-    auto loss = [&] {
-      if constexpr (detail::is_tuple_v<decltype(value)>)
-        return detail::as_scalar(std::get<0>(value));
-      else
-        return detail::as_scalar(value);
-    }();
-    using Loss = decltype(loss);
-    static_assert(SymOperand<Loss>, "tessera: call ts::grad and ts::value_and_grad inside a traced function, and their "
-                                    "results on traced arguments");
-    static_assert(Loss::rank == 0, "tessera: the function of ts::grad and of ts::value_and_grad returns a loss of rank "
-                                   "0; reduce the loss with ts::mean or ts::sum");
-    if constexpr (Loss::rank == 0)  // otherwise a static_assert has failed
-      if (loss.value.rank() != 0)
-        loss.value.refuse(errc::structure, "[stack] loss: the loss is computed from a field of all layers, so it has a "
-                                           "value for each layer, not a single value");
-    detail::replace_floating(gradient, loss.value, differentiate(loss.value, sources.ids));
-    return std::tuple(value, gradient);
+    constexpr bool is_called = requires { f(std::as_const(gradient), rest...); };
+    static_assert(is_called, "tessera: the function of ts::grad and ts::value_and_grad can't be called with these "
+                             "arguments; compare their number and types with its parameters");
+    if constexpr (!is_called) {
+      return std::tuple(gradient, gradient);
+    } else {
+      const detail::Floating sources = detail::make_variables(gradient);
+      auto value = detail::settle(f(std::as_const(gradient), rest...));
+      auto loss = [&] {
+        if constexpr (detail::is_tuple_v<decltype(value)>)
+          return detail::as_scalar(std::get<0>(value));
+        else
+          return detail::as_scalar(value);
+      }();
+      using Loss = decltype(loss);
+      static_assert(SymOperand<Loss>,
+                    "tessera: call ts::grad and ts::value_and_grad inside a traced function, and their "
+                    "results on traced arguments");
+      static_assert(Loss::rank == 0,
+                    "tessera: the function of ts::grad and of ts::value_and_grad returns a loss of rank "
+                    "0; reduce the loss with ts::mean or ts::sum");
+      if constexpr (Loss::rank == 0)  // otherwise a static_assert has failed
+        if (loss.value.rank() != 0)
+          loss.value.refuse(errc::structure,
+                            "[stack] loss: the loss is computed from a field of all layers, so it has a "
+                            "value for each layer, not a single value");
+      detail::replace_floating(gradient, loss.value, differentiate(loss.value, sources.ids));
+      return std::tuple(value, gradient);
+    }
   };
 }
 
@@ -9229,10 +9257,16 @@ constexpr DType shown_dtype(const ShapeContext& c, int operand) {
   return c.graph.operand_node(c.id, c.node().op == Op::scatter_add && operand == 0 ? 2 : operand).dtype;
 }
 
-/// Throws an error with the operation, the shapes of its tensors, the values of its sizes and the user's line.
-/// `shown`: of how many operands, where those behind were not given by the user.
-[[noreturn]] inline void fail_operation(errc id, const ShapeContext& c, const std::string& why, std::string_view name,
-                                        int shown = std::numeric_limits<int>::max()) {
+/// The name of a function that makes a column of each vector, for a function that takes matrices. Errors show the
+/// vectors, which the user gave.
+inline constexpr const char* column_of_vector = "column";
+TESSERA_PLANNING inline const Shape& given_shape(const ShapeContext& c, int operand) {
+  const int id = c.graph.operand(c.id, operand);
+  return c.shapes[c.graph[id].source.function() == column_of_vector ? c.graph.operand(id, 0) : id];
+}
+/// The shapes of an operation's tensors and the values of its sizes. `shown`: of how many operands, where those behind
+/// were not given by the user.
+TESSERA_PLANNING inline std::string operands_text(const ShapeContext& c, int shown) {
   const OpRow& row = row_of(c.node());
   std::string operands;
   for (int i = 0; i < c.node().arity && i < shown; ++i) {
@@ -9243,15 +9277,66 @@ constexpr DType shown_dtype(const ShapeContext& c, int operand) {
         x.rank == 0 && x.dtype == DType::i64 && c.numbers != nullptr;
     if (!size && x.is_constant()) continue;
     if (!operands.empty()) operands += size ? ", " : " x ";
-    operands += size ? std::to_string(c.number(i)) : shape_text(shown_dtype(c, i), c.operand(i));
+    operands += size ? std::to_string(c.number(i)) : shape_text(shown_dtype(c, i), given_shape(c, i));
   }
-  const std::string_view own = name.empty() ? row.name : name, function = c.node().source.function();
-  fail(id, "[", own, "] ", why, ": ", operands, function.empty() || function == own ? "" : " in ",
+  return operands;
+}
+/// Throws an error with the operation, the shapes of its tensors, the values of its sizes and the user's line.
+[[noreturn]] inline void fail_operation(errc id, const ShapeContext& c, const std::string& why, std::string_view name,
+                                        int shown = std::numeric_limits<int>::max()) {
+  const std::string_view own = name.empty() ? row_of(c.node()).name : name, function = c.node().source.function();
+  fail(id, "[", own, "] ", why, ": ", operands_text(c, shown), function.empty() || function == own ? "" : " in ",
        function == own ? "" : function, c.node().source);
 }
-/// Throws shape_mismatch. Not constexpr on purpose: in a constant expression it ends the compilation.
+
+/// The optimizer in whose update of a parameter an operation is; empty outside of one. An `alike` of an update has the
+/// name of the parameter instead, and its first operand that of the optimizer.
+TESSERA_PLANNING inline std::string_view update_function(const GraphView& graph, int id) {
+  const Node& node = graph[id];
+  const bool named = node.op == Op::alike && Alike::of(node).of_update;
+  return (named ? graph.operand_node(id, 0) : node).source.function();
+}
+/// The `alike` that ends the update to which an operation of an optimizer belongs; -1 for all other operations. The
+/// updates of two parameters have no operations in common but numbers, such as a norm of all gradients.
+TESSERA_PLANNING inline int find_update(const GraphView& graph, int id) {
+  const std::string_view function = update_function(graph, id);
+  if (function.empty()) return -1;
+  Growable<bool> found(static_cast<std::size_t>(graph.size));
+  found[static_cast<std::size_t>(id)] = true;
+  const auto belongs = [&](int other) {
+    const Node& node = graph[other];
+    return (node.rank > 0 || node.is_repeat()) && node.source.function() == function;
+  };
+  for (bool grows = true; grows;) {
+    grows = false;
+    for (int reader = 0; reader < graph.size; ++reader)
+      for (int i = 0; i < graph[reader].arity; ++i) {
+        const int read = graph.operand(reader, i);
+        if (read < 0 || found[static_cast<std::size_t>(read)] == found[static_cast<std::size_t>(reader)]) continue;
+        const int next = found[static_cast<std::size_t>(read)] ? reader : read;
+        if (!belongs(next)) continue;
+        found[static_cast<std::size_t>(next)] = grows = true;
+      }
+  }
+  for (int last = 0; last < graph.size; ++last) {
+    const bool ends = graph[last].op == Op::alike && Alike::of(graph[last]).of_update;
+    if (ends && (last == id || found[static_cast<std::size_t>(graph.operand(last, 0))])) return last;
+  }
+  return -1;
+}
+/// Throws shape_mismatch; in the update of a parameter by an optimizer, `structure`. Not constexpr on purpose: in a
+/// constant expression it ends the compilation.
 [[noreturn]] inline void fail_shapes(const ShapeContext& c, const std::string& why, std::string_view name = {},
                                      int shown = std::numeric_limits<int>::max()) {
+  if (const int update = find_update(c.graph, c.id); update >= 0) {
+    const std::string_view path = c.graph[update].source.inside;
+    const int parameter = c.graph.operand(update, 1);
+    fail(
+        errc::structure, "[", update_function(c.graph, c.id),
+        "] shapes: model, gradients and state must be of one model; ", path.empty() ? "the tensor" : path,
+        parameter < c.id ? concat_text(" is ", shape_text(c.graph[parameter].dtype, c.shapes[parameter]), ", but") : "",
+        " its update has ", operands_text(c, shown), c.node().source);
+  }
   fail_operation(errc::shape_mismatch, c, why, name, shown);
 }
 /// Throws shape_mismatch where the result, of i32, counts more elements than i32 can. `counted`: what has them.
@@ -10056,7 +10141,7 @@ constexpr void check_number(NumberRule rule, DType type, double number, Source s
 constexpr Value checked_cast(Value x, DType type, NumberRule rule) {
   const Node& from = x.node();
   if (from.is_constant()) {
-    if (std::is_constant_evaluated() && !keeps(rule, type, from.value))
+    if (__builtin_is_constant_evaluated() && !keeps(rule, type, from.value))
       x.refuse(rule == NumberRule::of_its_type ? errc::dtype_mismatch : errc::option, broken_rule(rule));
     else
       check_number(rule, type, from.value, x.source);
@@ -10112,6 +10197,24 @@ constexpr Value broadcast(Value x, Value like) {
   return x.make(
       {.op = Op::broadcast, .dtype = x.dtype(), .rank = like.node().rank, .singletons = like.node().singletons},
       {x.id, like.id});
+}
+
+/// A broadcast that compares extents when the program is planned; of broadcasts within an operation, the operation
+/// does.
+constexpr Value checked_broadcast(Value x, Value like, MadeBy by) {
+  return x.make({.op = Op::broadcast,
+                 .dtype = x.dtype(),
+                 .rank = like.node().rank,
+                 .singletons = like.node().singletons,
+                 .labels = pack_maker(by)},
+                {x.id, like.id});
+}
+constexpr Value of_shape(Value x, Value like, MadeBy by) {
+  const Value source = shape_source(like);
+  // A static singleton dim of `like` that x lacks has an extent in x that no broadcast can state.
+  const bool is_stated = (like.node().singletons & ~x.node().singletons) == 0;
+  if (by == MadeBy::operation || like.node().rank == 0 || !is_stated || shape_source(x).id == source.id) return x;
+  return checked_broadcast(x, source, by);
 }
 
 }  // namespace tessera::build
@@ -10171,20 +10274,15 @@ struct CastOp : ElementwiseOperation<1> {
   static constexpr void gradient(Gradient& r) { r.add(0, build::uncast(r.g(), r.x(0).dtype())); }
 };
 
-/// A broadcast that compares extents when the program is planned; of broadcasts within an operation, the operation
-/// does.
-constexpr Value checked_broadcast(Value x, Value like, MadeBy by) {
-  return x.make({.op = Op::broadcast,
-                 .dtype = x.dtype(),
-                 .rank = like.node().rank,
-                 .singletons = like.node().singletons,
-                 .labels = pack_maker(by)},
-                {x.id, like.id});
-}
 constexpr Shape broadcast_operation_shape(const ShapeContext& c) {
   const MadeBy by = maker_of(c.node());
+  const char* rule = "only dims of extent 1 are repeated";
   if (by == MadeBy::operation) return broadcast_shape(c);
-  return broadcast_shape(c, "only dims of extent 1 are repeated", name_of(by));
+  if (by == MadeBy::vjp) rule = "a cotangent must have the shape of the function's result";
+  if (by == MadeBy::jvp) rule = "a tangent must have the shape of its argument";
+  if (by == MadeBy::custom_vjp) rule = "a cotangent that backward returns must have the shape of its argument";
+  if (by == MadeBy::hvp) rule = "a direction must have the shape of its argument";
+  return broadcast_shape(c, rule, name_of(by));
 }
 
 /// Broadcasts the first operand to the shape of the second, of which only the shape is used.
@@ -16617,6 +16715,20 @@ template <class Operation, class N> constexpr Scalar function_of_number(const N&
   return Scalar(build::unary(ops::op_v<Operation>, build::cast(lower(here(context), n), DType::f64)));
 }
 
+}  // namespace detail
+
+/// A size as a number: a Scalar, which takes the element type of the tensor that it meets, whatever `To` is.
+///
+///     const auto mean = ts::sum<0>(x) / ts::cast<double>(ts::extent<0>(x));
+template <Element To, std::same_as<Dim> N>
+  requires is_floating_v<To>
+constexpr Scalar cast(const N& size) {
+  if (!size.traced()) return Scalar(static_cast<double>(size.value()));
+  return Scalar(build::cast(here(size.placeholder()), DType::f64));
+}
+
+namespace detail {
+
 template <int Rank, int Dim, class T> struct IotaTag {
   template <class A> using result = Typed<T, Rank>;
   static constexpr Value emit(Value context, Value like) {
@@ -16660,7 +16772,7 @@ struct BroadcastTag {
                        "[broadcast_like] dims: the target has static extent 1 in a dim in which the operand does not");
     x = x.at(context.source);
     if (x.rank() == 0) return build::broadcast(x, like);
-    return ops::checked_broadcast(x, like, MadeBy::broadcast_like);
+    return build::checked_broadcast(x, like, MadeBy::broadcast_like);
   }
 };
 
@@ -17137,6 +17249,12 @@ constexpr auto scan(const F& f, const Init& init, const Xs& xs, bool reverse, So
       return run_scan(f, first, xs, context, reverse);
     else
       return run_scan(f, first, as_carry(context, xs), context, reverse);
+  } else if constexpr (is_outside && sound && two && !holds_number_v<Init>) {
+    // An error has been reported. The caller goes on with the carry that it gave, and with the right y.
+    const auto keep = [&](const auto& carry, const auto&... x) {
+      return std::tuple(carry, std::get<1>(f(carry, x...)));
+    };
+    return scan(keep, init, xs, reverse, source);
   } else if constexpr (is_outside &&
                        !holds_number_v<Init>) {  // an error has been reported: what a caller may go on with
     const Value context = trace_in(init);
@@ -19047,8 +19165,9 @@ constexpr auto rms_norm(const X& x, const Gain& gain, const Eps& eps = 1e-5, Her
 }
 
 /// The mean over all positions of -log softmax(logits)[target], for logits [..., classes] and integer targets [...];
-/// rank 0. A target outside of the classes adds 0. Errors: shape_mismatch. Communication: with sharded classes,
-/// all_reduces of one value per position; logits are never gathered.
+/// rank 0. A target outside of the classes, also -100, adds 0 and counts in the mean; it is no error, as in one_hot,
+/// since targets are compared with positions, not looked up. Errors: shape_mismatch. Communication: with sharded
+/// classes, all_reduces of one value per position; logits are never gathered.
 template <TensorArgument Logits, TensorArgument Targets>
 constexpr auto cross_entropy(const Logits& logits, const Targets& targets, Here at = Here::current()) {
   return call<detail::CrossEntropyTag<Logits::rank>>(Source::from(at), logits, targets);
@@ -21145,7 +21264,7 @@ constexpr Value incomplete_beta(Value a, Value b, Value x) {
   const bool is_scalar = met.rank() == 0;
   const Value like = is_scalar ? build::insert_singletons(met, 1u, 1) : met;
   const auto spread = [&](Value v) {
-    return v.rank() == 0 ? build::broadcast(v, like) : ops::checked_broadcast(v, like, MadeBy::broadcast_like);
+    return v.rank() == 0 ? build::broadcast(v, like) : build::checked_broadcast(v, like, MadeBy::broadcast_like);
   };
   const Value made = x.dtype() == DType::f64 ? beta_call<Betainc, double>(0, spread(a), spread(b), spread(x))
                                              : beta_call<Betainc, float>(0, spread(a), spread(b), spread(x));
@@ -22872,10 +22991,11 @@ template <class Tuple> constexpr auto without_tuple(const Tuple& items) {
     return items;
 }
 
-/// The floating tensors of `given`, which must match those of a structure in number, element type and rank.
+/// The floating tensors of `given`, which must match those of a structure in number, element type and rank, else `rule`
+/// is broken, and in shape, which `by` compares when the program is planned.
 template <class T>
 constexpr Growable<std::int32_t> matched(const T& given, const Value& context, const Growable<std::int32_t>& like,
-                                         const char* rule) {
+                                         MadeBy by, const char* rule) {
   const auto structure = as_carry(context, given);
   Floating found = floating_of(structure);
   bool same = found.ids.size() == like.size();
@@ -22883,8 +23003,8 @@ constexpr Growable<std::int32_t> matched(const T& given, const Value& context, c
     Value own = context.with(found.ids[k]);
     const Node& wanted = context.with(like[k]).node();
     if (own.node().is_constant()) own = build::broadcast(build::cast(own, wanted.dtype), context.with(like[k]));
-    found.ids[k] = own.id;
     same = own.dtype() == wanted.dtype && own.rank() == wanted.rank;
+    found.ids[k] = same ? build::of_shape(own, context.with(like[k]), by).id : own.id;
   }
   if (same) return found.ids;
   context.refuse(errc::structure, rule);
@@ -23007,7 +23127,7 @@ template <class Arguments, class Result> struct Pullback {
     const RecordedFunction own = function_here(
         recorded.function, "[vjp] pullback: it is called outside of the body of the loop in which ts::vjp is called");
     const Growable<std::int32_t> given =
-        matched(cotangent, own.context.at(Source::from(at)), own.values,
+        matched(cotangent, own.context.at(Source::from(at)), own.values, MadeBy::vjp,
                 "[vjp] cotangent: it must have the structure, element types and ranks of the function's result");
     Arguments gradients = recorded.arguments;
     replace_floating(gradients, own.context, own.pull(given));
@@ -23036,8 +23156,12 @@ template <class Arguments, class Result> class Linearized {
   template <class Tangents> constexpr auto push(const Tangents& tangents, Source source = {}) const {
     const RecordedFunction own = function_here(
         pulled_, "[linearize] call: it is outside of the body of the loop in which ts::linearize is called");
+    // Shapes are those of the arguments, not of the gradients, which would be computed for their shapes alone. In the
+    // body of a loop the arguments are outside, and extents are not compared.
+    const bool is_here = own.context.graph == recorded_.function.context.graph;
     const Growable<std::int32_t> given =
-        matched(tangents, source.line != 0 ? own.context.at(source) : own.context, own.values,
+        matched(tangents, source.line != 0 ? own.context.at(source) : own.context,
+                is_here ? recorded_.function.variables : own.values, is_here ? MadeBy::jvp : MadeBy::operation,
                 "[jvp] tangents: they must have the structure, element types and ranks of the function's arguments");
     Result made = recorded_.result;
     replace_floating(made, own.context, own.pull(given));
@@ -23100,9 +23224,9 @@ constexpr auto hvp(const F& f, const Primals& primals, const Direction& directio
   };
   const Value context = detail::trace_in(arguments);
   const auto recorded = detail::record(gradient, arguments, context.source);
-  const Growable<std::int32_t> given =
-      detail::matched(direction, recorded.function.context.at(Source::from(at)), recorded.function.variables,
-                      "[hvp] direction: it must have the structure, element types and ranks of the arguments");
+  const Growable<std::int32_t> given = detail::matched(
+      direction, recorded.function.context.at(Source::from(at)), recorded.function.variables, MadeBy::hvp,
+      "[hvp] direction: it must have the structure, element types and ranks of the arguments");
   auto made = recorded.arguments;
   detail::replace_floating(made, recorded.function.context, recorded.function.pull(given));
   return detail::without_tuple(made);
@@ -23193,7 +23317,7 @@ template <class Forward, class Backward> constexpr auto custom_vjp(const Forward
       const auto cotangents = backward(std::get<1>(made), std::as_const(cotangent));
       const detail::Floating values = detail::floating_of(arguments);
       const Growable<std::int32_t> gradients =
-          detail::matched(cotangents, results.context, values.ids,
+          detail::matched(cotangents, results.context, values.ids, MadeBy::custom_vjp,
                           "[custom_vjp] result of backward: it must have the structure, element types and ranks of the "
                           "function's arguments");
       detail::replace_floating(
@@ -23440,7 +23564,7 @@ template <int Rank, int Dims> struct BroadcastToTag {
       }
     }
     if (same) return x;
-    x = ops::checked_broadcast(x, like, MadeBy::broadcast_to);
+    x = build::checked_broadcast(x, like, MadeBy::broadcast_to);
     for (int dim = 0; dim < Dims; ++dim)
       if (ones >> dim & 1u) x = build::slice(x, dim, x.number(0, DType::i64), x.number(1, DType::i64));
     return x;
@@ -24490,7 +24614,8 @@ constexpr auto filled(const X& x, const Indices& indices, const Made& looked_up,
 /// gather with indices that may be outside of dim D (jnp.take_along_axis with a mode): `gather<1,
 /// ts::IndexMode::clip>(x, indices)`; `gather<1, ts::IndexMode::fill>(x, indices, 0)` of another fill than JAX's, which
 /// is NaN, of integers the least signed or the largest unsigned one. Gradient: as gather; 0 for elements that are
-/// filled. Errors: dim_range for a dim without elements. Communication: as gather.
+/// filled. Errors: dim_range for a dim without elements, also with `fill`, as jnp.take; jnp.take_along_axis gives 0
+/// there, whatever the fill. Communication: as gather.
 template <int D, IndexMode M, TensorArgument X, TensorArgument Indices, Operand Fill>
 constexpr auto gather(const X& x, const Indices& indices, const Fill& fill, Here at = Here::current()) {
   return detail::filled<M, D, 0>(x, indices, gather<D>(x, detail::moved_indices<D>(x, indices, at), at), fill, at);
@@ -24535,8 +24660,8 @@ template <int D, IndexMode M, TensorArgument X, TensorArgument Indices, TensorAr
 constexpr auto scatter_add(const X& x, const Indices& indices, const Elements& source, Here at = Here::current()) {
   return detail::scatter_by<M, D, ScatterRule{}>(x, indices, source, at);
 }
-/// index_copy and index_add with indices that may be outside of dim D. All else as scatter with a mode; communication
-/// as index_copy and index_add.
+/// index_copy and index_add with indices that may be outside of dim D. All else as scatter with a mode, but index_add
+/// throws dim_range for a dim without elements; communication as index_copy and index_add.
 template <int D, IndexMode M, TensorArgument X, TensorArgument Indices, TensorArgument Elements>
 constexpr auto index_copy(const X& x, const Indices& indices, const Elements& source, Here at = Here::current()) {
   detail::check_write<M>();
@@ -34272,9 +34397,9 @@ constexpr HostNumber host_number(const GraphView& graph, int id, const Shape* sh
   }
   // A constant expression cannot divide by 0. The divisor is a Scalar whose value is not known yet; no shape depends on
   // it.
-  if (row.divides && second.real() == 0 && std::is_constant_evaluated()) return 0;
+  if (row.divides && second.real() == 0 && __builtin_is_constant_evaluated()) return 0;
   double result = 0;
-  if (row.folds_constants || !std::is_constant_evaluated()) result = row.number(first.real(), second.real(), 0);
+  if (row.folds_constants || !__builtin_is_constant_evaluated()) result = row.number(first.real(), second.real(), 0);
   if (node.dtype == DType::bool_) return result != 0;
   if (!is_floating(node.dtype)) return HostNumber(result).integer();
   return computed_as(node.dtype) == DType::f32 ? static_cast<double>(static_cast<float>(result)) : HostNumber(result);
@@ -35691,7 +35816,7 @@ inline bool spans_processes(const Mesh& mesh) { return process_count() > 1 && me
 namespace detail {
 /// The same for planning, where a plan in a constant expression is that of one process.
 constexpr bool plans_for_processes(const Mesh& mesh) {
-  if (std::is_constant_evaluated()) return false;
+  if (__builtin_is_constant_evaluated()) return false;
   return spans_processes(mesh);
 }
 }  // namespace detail
@@ -39281,7 +39406,7 @@ constexpr Plan plan(const F&, const Mesh& mesh, const PlanOptions& options,
                     const AbstractArgument<Args, Leaves>&... arguments) {
   using Trace = Traced<typename detail::PlannedFunction<F>::type, Args...>;
   if constexpr (Trace::frozen.used.specs > 0)
-    if (std::is_constant_evaluated()) {
+    if (__builtin_is_constant_evaluated()) {
       using Axes = detail::ConstraintAxes<Trace>;
       Axes::check(mesh, std::make_index_sequence<Axes::named.count>{});
     }

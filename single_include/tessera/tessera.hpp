@@ -339,12 +339,15 @@ struct Name {
 
   constexpr Name() = default;
   constexpr Name(std::string_view from) {
-    if (from.size() > max_length)
-      fail(errc::capacity, "[name] length: '", from, "' has more than ", max_length, " characters");
+    check_length(from);
     for (std::size_t i = 0; i < from.size(); ++i) text[i] = from[i];
   }
   constexpr Name(const char* from) : Name(std::string_view(from)) {}
 
+  static constexpr void check_length(std::string_view name, Source source = {}) {
+    if (name.size() > max_length)
+      fail(errc::capacity, "[name] length: '", name, "' has more than ", max_length, " characters", source);
+  }
   constexpr std::string_view view() const {
     std::size_t n = 0;
     while (n < max_length && text[n] != '\0') ++n;
@@ -353,6 +356,20 @@ struct Name {
   constexpr bool empty() const { return text[0] == '\0'; }
   friend constexpr bool operator==(const Name&, const Name&) = default;
 };
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/base/here.hpp
+
+#ifndef TESSERA_BASE_HERE_HPP
+#define TESSERA_BASE_HERE_HPP
+
+namespace tessera {
+
+/// The line of the user's program, as the last argument of operations: `Here at = Here::current()`.
+using Here = std::source_location;
 
 }  // namespace tessera
 
@@ -881,7 +898,7 @@ class DeviceOrder {
       for (std::size_t i = 0; i < count; ++i) few_[i] = static_cast<std::uint8_t>(ids[i]);
       return;
     }
-    if (std::is_constant_evaluated())
+    if (__builtin_is_constant_evaluated())
       fail(errc::capacity, "[mesh] device order: a constant mesh can list at most 64 ids, each below 256");
     many_ = detail::keep_ids(ids, count);
   }
@@ -1171,20 +1188,6 @@ constexpr bool transposed_range(const std::int32_t* dims, std::size_t rank, cons
 }  // namespace tessera
 
 TESSERA_PLANNING_END
-
-#endif
-
-// ---- tessera/base/here.hpp
-
-#ifndef TESSERA_BASE_HERE_HPP
-#define TESSERA_BASE_HERE_HPP
-
-namespace tessera {
-
-/// The line of the user's program, as the last argument of operations: `Here at = Here::current()`.
-using Here = std::source_location;
-
-}  // namespace tessera
 
 #endif
 
@@ -1492,7 +1495,8 @@ class Mesh {
 };
 
 /// Parses "data=2,model=4", with or without "mesh( )" around it: the text of Mesh::text(), for command lines.
-constexpr Mesh parse_mesh(std::string_view text) {
+constexpr Mesh parse_mesh(std::string_view text, Here at = Here::current()) {
+  const Source source = Source::from(at);
   detail::TextReader reader{text};
   const bool wrapped = reader.take("mesh(");
   const auto at_end = [&] {
@@ -1502,7 +1506,7 @@ constexpr Mesh parse_mesh(std::string_view text) {
   const auto expect = [&](bool matches) {
     if (!matches)
       fail(errc::mesh_axis, "[mesh] syntax: can't read '", text, "' from '", reader.rest,
-           "' on; a mesh is written data=2,model=4");
+           "' on; a mesh is written data=2,model=4", source);
   };
 
   AxisTable axes;
@@ -1512,10 +1516,11 @@ constexpr Mesh parse_mesh(std::string_view text) {
       const std::string_view name = reader.take_name();
       int size = 0;
       expect(!name.empty() && reader.take("=") && reader.take(size));
-      detail::check_axis_count(axes.size() + 1);
+      detail::check_axis_count(axes.size() + 1, source);
+      Name::check_length(name, source);
       axes.push_back({Name(name), size});
     } while (reader.take(","));
-    if (at_end()) return Mesh(axes);
+    if (at_end()) return Mesh(axes, {}, source);
     expect(reader.take(";"));
   }
   expect(reader.take("order="));
@@ -1530,7 +1535,7 @@ constexpr Mesh parse_mesh(std::string_view text) {
   if (!reader.take("[")) {
     take_list();
     expect(at_end());
-    return Mesh(axes, DeviceOrder(ids.data(), ids.size()));
+    return Mesh(axes, DeviceOrder(ids.data(), ids.size()), source);
   }
   take_list();
   const auto dims = ids;
@@ -1541,8 +1546,9 @@ constexpr Mesh parse_mesh(std::string_view text) {
   DeviceOrder order;
   if (!detail::transposed_range(dims.data(), dims.size(), ids.data(), ids.size(), order))
     fail(errc::mesh_devices,
-         "[mesh] device order: the numbers in T(...) are not a permutation of the dims in [...] of '", text, "'");
-  return Mesh(axes, order);
+         "[mesh] device order: the numbers in T(...) are not a permutation of the dims in [...] of '", text, "'",
+         source);
+  return Mesh(axes, order, source);
 }
 
 /// A mesh of axes without names, which specs call 0, 1, ...
@@ -1696,14 +1702,16 @@ inline TorusFactors lay_on_parts_of_dims(const std::vector<std::int32_t>& shape,
 }
 
 /// Assigns dims of the torus to the axes of a mesh with as many devices.
-inline TorusFactors lay_on_torus(const std::vector<std::int32_t>& shape, const TorusDims& dims, bool split_dims) {
+inline TorusFactors lay_on_torus(const std::vector<std::int32_t>& shape, const TorusDims& dims, bool split_dims,
+                                 Source source) {
   TorusFactors laid(shape.size());
   const int missing = lay_on_whole_dims(shape, dims, laid);
   if (missing < 0) return laid;
   if (!split_dims)
     fail(errc::mesh_devices, "[hybrid_mesh] inner axis ", missing, " of size ",
          shape[static_cast<std::size_t>(missing)], " does not fit the torus ", product_text(dims.data(), dims.size()),
-         ": no whole dims that later axes leave free have this product; with .split_dims = true, axes may share a dim");
+         ": no whole dims that later axes leave free have this product; with .split_dims = true, axes may share a dim",
+         source);
   return lay_on_parts_of_dims(shape, dims);
 }
 
@@ -1764,38 +1772,38 @@ struct HybridShape {
 namespace detail {
 
 /// Checks the shape and fills in a missing `outer` with ones. Returns the sizes of the whole mesh.
-inline AxisTable check_hybrid(HybridShape& shape, std::int64_t slices, std::int64_t devices_in_slice) {
+inline AxisTable check_hybrid(HybridShape& shape, std::int64_t slices, std::int64_t devices_in_slice, Source source) {
   if (shape.outer.empty()) shape.outer.assign(shape.inner.size(), 1);
   if (shape.inner.size() != shape.outer.size())
     fail(errc::mesh_axis, "[hybrid_mesh] number of axes: inner has ", shape.inner.size(), " sizes, outer ",
-         shape.outer.size(), "; each axis has an inner and an outer size");
+         shape.outer.size(), "; each axis has an inner and an outer size", source);
   if (!shape.axes.empty() && shape.axes.size() != shape.inner.size())
     fail(errc::mesh_axis, "[hybrid_mesh] number of axis names: ", shape.axes.size(), " names for ", shape.inner.size(),
-         " axes");
-  check_axis_count(shape.inner.size());
+         " axes", source);
+  check_axis_count(shape.inner.size(), source);
   AxisTable axes;
   std::int64_t inner = 1, outer = 1;
   for (std::size_t axis = 0; axis < shape.inner.size(); ++axis) {
     if (shape.inner[axis] < 1 || shape.outer[axis] < 1)
       fail(errc::mesh_axis, "[hybrid_mesh] axis size: axis ", axis, " has inner size ", shape.inner[axis],
-           " and outer size ", shape.outer[axis], "; sizes are at least 1");
+           " and outer size ", shape.outer[axis], "; sizes are at least 1", source);
     inner *= shape.inner[axis];
     outer *= shape.outer[axis];
     const std::int64_t size = std::int64_t{shape.inner[axis]} * shape.outer[axis];
     if (inner > INT32_MAX || outer > INT32_MAX || size > INT32_MAX)
-      fail(errc::mesh_devices, "[hybrid_mesh] device count: more than ", INT32_MAX, " devices");
+      fail(errc::mesh_devices, "[hybrid_mesh] device count: more than ", INT32_MAX, " devices", source);
     axes.push_back(
         {shape.axes.empty() ? name_of_index(static_cast<int>(axis)) : shape.axes[axis], static_cast<int>(size)});
   }
   if (slices == 1 && outer > 1)
     fail(errc::mesh_devices, "[hybrid_mesh] number of slices: the outer shape is ",
-         product_text(shape.outer.data(), shape.outer.size()), ", but all devices are in a single slice");
+         product_text(shape.outer.data(), shape.outer.size()), ", but all devices are in a single slice", source);
   if (inner != devices_in_slice)
     fail(errc::mesh_devices, "[hybrid_mesh] devices per slice: ", devices_in_slice, " for an inner shape of ",
-         product_text(shape.inner.data(), shape.inner.size()));
+         product_text(shape.inner.data(), shape.inner.size()), source);
   if (outer != slices)
     fail(errc::mesh_devices, "[hybrid_mesh] number of slices: ", slices, " for an outer shape of ",
-         product_text(shape.outer.data(), shape.outer.size()));
+         product_text(shape.outer.data(), shape.outer.size()), source);
   return axes;
 }
 
@@ -1810,19 +1818,20 @@ inline AxisTable check_hybrid(HybridShape& shape, std::int64_t slices, std::int6
 ///
 ///     const ts::Mesh mesh = ts::hybrid_mesh({.inner = {1, 4}, .outer = {2, 1}, .axes = {"data", "model"}},
 ///                                           ts::Torus{{2, 2, 1}, 2});
-inline Mesh hybrid_mesh(HybridShape shape, const Torus& torus) {
+inline Mesh hybrid_mesh(HybridShape shape, const Torus& torus, Here at = Here::current()) {
+  const Source source = Source::from(at);
   std::int64_t in_slice = 1;
   for (std::int32_t dim : torus.dims) {
     if (dim < 1 || dim > INT32_MAX / in_slice)
       fail(errc::mesh_devices, "[hybrid_mesh] torus dims: ", detail::product_text(torus.dims.data(), torus.dims.size()),
-           "; each is at least 1, and their product below 2^31");
+           "; each is at least 1, and their product below 2^31", source);
     in_slice *= dim;
   }
   if (torus.slices < 1 || torus.slices > INT32_MAX / in_slice)
     fail(errc::mesh_devices, "[hybrid_mesh] number of slices: ", torus.slices, " of ", in_slice,
-         " devices; there is at least 1 slice, and there are fewer than 2^31 devices");
-  const AxisTable axes = detail::check_hybrid(shape, torus.slices, in_slice);
-  const detail::TorusFactors laid = detail::lay_on_torus(shape.inner, torus.dims, shape.split_dims);
+         " devices; there is at least 1 slice, and there are fewer than 2^31 devices", source);
+  const AxisTable axes = detail::check_hybrid(shape, torus.slices, in_slice, source);
+  const detail::TorusFactors laid = detail::lay_on_torus(shape.inner, torus.dims, shape.split_dims, source);
   std::vector<Digit> digits;
   std::int64_t slices = torus.slices;
   for (std::size_t axis = 0; axis < shape.inner.size(); ++axis) {
@@ -1834,14 +1843,16 @@ inline Mesh hybrid_mesh(HybridShape shape, const Torus& torus) {
       digits.push_back({factor.size, stride});
     }
   }
-  return Mesh(axes, detail::order_of(digits));
+  return Mesh(axes, detail::order_of(digits), source);
 }
 
 /// hybrid_mesh for devices at explicit places, in the order of their ids. Slices may have any numbers and places, as
 /// long as each is a complete box of the same shape. Errors: also `mesh_devices` for two devices at one place and for
 /// an incomplete slice.
-inline Mesh hybrid_mesh(HybridShape shape, const std::vector<DeviceCoordinates>& devices) {
-  if (devices.empty()) fail(errc::mesh_devices, "[hybrid_mesh] number of devices: the list of devices is empty");
+inline Mesh hybrid_mesh(HybridShape shape, const std::vector<DeviceCoordinates>& devices, Here at = Here::current()) {
+  const Source source = Source::from(at);
+  if (devices.empty())
+    fail(errc::mesh_devices, "[hybrid_mesh] number of devices: the list of devices is empty", source);
   const std::size_t rank = devices[0].coordinates.size();
   struct Slice {
     std::int32_t index;
@@ -1852,16 +1863,16 @@ inline Mesh hybrid_mesh(HybridShape shape, const std::vector<DeviceCoordinates>&
   for (const DeviceCoordinates& device : devices) {
     if (device.coordinates.size() != rank)
       fail(errc::mesh_devices, "[hybrid_mesh] number of coordinates: a device has ", device.coordinates.size(),
-           ", the first device has ", rank);
-    std::size_t at = 0;
-    while (at < slices.size() && slices[at].index < device.slice) ++at;
-    if (at == slices.size() || slices[at].index != device.slice)
-      slices.insert(slices.begin() + static_cast<std::ptrdiff_t>(at),
+           ", the first device has ", rank, source);
+    std::size_t which = 0;
+    while (which < slices.size() && slices[which].index < device.slice) ++which;
+    if (which == slices.size() || slices[which].index != device.slice)
+      slices.insert(slices.begin() + static_cast<std::ptrdiff_t>(which),
                     Slice{device.slice, device.coordinates, device.coordinates, {}});
     for (std::size_t dim = 0; dim < rank; ++dim) {
       const std::int32_t place = device.coordinates[dim];
-      if (place < slices[at].low[dim]) slices[at].low[dim] = place;
-      if (place > slices[at].high[dim]) slices[at].high[dim] = place;
+      if (place < slices[which].low[dim]) slices[which].low[dim] = place;
+      if (place > slices[which].high[dim]) slices[which].high[dim] = place;
     }
   }
   TorusDims dims;
@@ -1870,7 +1881,7 @@ inline Mesh hybrid_mesh(HybridShape shape, const std::vector<DeviceCoordinates>&
     const std::int64_t size = std::int64_t{slices[0].high[dim]} - slices[0].low[dim] + 1;
     if (size > static_cast<std::int64_t>(devices.size()))
       fail(errc::mesh_devices, "[hybrid_mesh] full slices: the coordinates of slice ", slices[0].index,
-           " have a range of ", size, " in dim ", dim, ", but there are only ", devices.size(), " devices");
+           " have a range of ", size, " in dim ", dim, ", but there are only ", devices.size(), " devices", source);
     dims.push_back(static_cast<std::int32_t>(size));
     in_slice *= size;
   }
@@ -1878,26 +1889,26 @@ inline Mesh hybrid_mesh(HybridShape shape, const std::vector<DeviceCoordinates>&
     for (std::size_t dim = 0; dim < rank; ++dim)
       if (std::int64_t{slice.high[dim]} - slice.low[dim] + 1 != dims[dim])
         fail(errc::mesh_devices, "[hybrid_mesh] slices of equal shapes: slice ", slices[0].index, " is ",
-             detail::product_text(dims.data(), rank), ", slice ", slice.index, " is not");
+             detail::product_text(dims.data(), rank), ", slice ", slice.index, " is not", source);
     if (in_slice * static_cast<std::int64_t>(slices.size()) != static_cast<std::int64_t>(devices.size()))
       fail(errc::mesh_devices, "[hybrid_mesh] full slices: ", devices.size(), " devices for ", slices.size(),
-           " slices of shape ", detail::product_text(dims.data(), rank));
+           " slices of shape ", detail::product_text(dims.data(), rank), source);
     slice.ids.assign(static_cast<std::size_t>(in_slice), -1);
   }
   for (std::size_t id = 0; id < devices.size(); ++id) {
-    std::size_t at = 0;
-    while (slices[at].index != devices[id].slice) ++at;
+    std::size_t which = 0;
+    while (slices[which].index != devices[id].slice) ++which;
     std::int64_t place = 0;
     for (std::size_t dim = 0; dim < rank; ++dim)
-      place = place * dims[dim] + (devices[id].coordinates[dim] - slices[at].low[dim]);
-    std::int32_t& held = slices[at].ids[static_cast<std::size_t>(place)];
+      place = place * dims[dim] + (devices[id].coordinates[dim] - slices[which].low[dim]);
+    std::int32_t& held = slices[which].ids[static_cast<std::size_t>(place)];
     if (held >= 0)
       fail(errc::mesh_devices, "[hybrid_mesh] distinct coordinates: devices ", held, " and ", id, " of slice ",
-           slices[at].index, " have the same coordinates");
+           slices[which].index, " have the same coordinates", source);
     held = static_cast<std::int32_t>(id);
   }
-  const AxisTable axes = detail::check_hybrid(shape, static_cast<std::int64_t>(slices.size()), in_slice);
-  const detail::TorusFactors laid = detail::lay_on_torus(shape.inner, dims, shape.split_dims);
+  const AxisTable axes = detail::check_hybrid(shape, static_cast<std::int64_t>(slices.size()), in_slice, source);
+  const detail::TorusFactors laid = detail::lay_on_torus(shape.inner, dims, shape.split_dims, source);
 
   // The order on a row-major torus; its positions are then replaced by ids.
   std::vector<std::int32_t> ids(devices.size());
@@ -1918,7 +1929,7 @@ inline Mesh hybrid_mesh(HybridShape shape, const std::vector<DeviceCoordinates>&
     }
     ids[position] = slices[static_cast<std::size_t>(slice)].ids[static_cast<std::size_t>(place)];
   }
-  return Mesh(axes, DeviceOrder(ids.data(), ids.size()));
+  return Mesh(axes, DeviceOrder(ids.data(), ids.size()), source);
 }
 
 }  // namespace tessera
@@ -1941,19 +1952,21 @@ namespace tessera {
 /// if the numbers of ids and devices differ; `mesh_axis` for names that don't match the sizes, or repeat;
 /// `mesh_devices` for ids that don't fill the mesh, repeat, or are out of range.
 inline Mesh make_mesh(const std::vector<std::int32_t>& device_ids, const std::vector<int>& sizes,
-                      const std::vector<Name>& names = {}, std::int64_t device_count = -1) {
+                      const std::vector<Name>& names = {}, std::int64_t device_count = -1, Here at = Here::current()) {
+  const Source source = Source::from(at);
   const auto given = static_cast<std::int64_t>(device_ids.size());
   if (device_count >= 0 && given != device_count)
-    fail(errc::mesh_devices, "[mesh] number of device ids: ", given, " ids for ", device_count, " devices");
+    fail(errc::mesh_devices, "[mesh] number of device ids: ", given, " ids for ", device_count, " devices", source);
   if (!names.empty() && names.size() != sizes.size())
-    fail(errc::mesh_axis, "[mesh] number of axis names: ", names.size(), " names for ", sizes.size(), " axes");
-  detail::check_axis_count(sizes.size());
+    fail(errc::mesh_axis, "[mesh] number of axis names: ", names.size(), " names for ", sizes.size(), " axes", source);
+  detail::check_axis_count(sizes.size(), source);
   AxisTable axes;
   for (std::size_t axis = 0; axis < sizes.size(); ++axis)
     axes.push_back({names.empty() ? detail::name_of_index(static_cast<int>(axis)) : names[axis], sizes[axis]});
   if (device_ids.empty())
-    fail(errc::mesh_devices, "[mesh] number of device ids: the list of ids is empty; give an id for each device");
-  return Mesh(axes, DeviceOrder(device_ids.data(), device_ids.size()));
+    fail(errc::mesh_devices, "[mesh] number of device ids: the list of ids is empty; give an id for each device",
+         source);
+  return Mesh(axes, DeviceOrder(device_ids.data(), device_ids.size()), source);
 }
 
 /// The device ids as nested lists, one level per axis: "[[0, 1], [2, 3]]".
@@ -5346,11 +5359,16 @@ enum class MadeBy : std::int8_t {
   pipeline,
   broadcast_to,
   broadcast_like,
-  reshape
+  reshape,
+  vjp,
+  jvp,
+  hvp,
+  custom_vjp
 };
 constexpr std::string_view name_of(MadeBy by) {
-  constexpr std::string_view names[] = {"",         "squeeze",      "select",         "accumulate",
-                                        "pipeline", "broadcast_to", "broadcast_like", "reshape"};
+  constexpr std::string_view names[] = {
+      "",        "squeeze", "select", "accumulate", "pipeline",  "broadcast_to", "broadcast_like",
+      "reshape", "vjp",     "jvp",    "hvp",        "custom_vjp"};
   return names[static_cast<int>(by)];
 }
 constexpr Labels pack_dim(int dim, MadeBy by) {
@@ -5541,9 +5559,14 @@ struct Alike {
   /// With true the result has the sharding of operand 1 where that is given, such as an argument's; with false the
   /// partitioner chooses one for both, and may split what is replicated.
   bool exactly = false;
+  /// What an optimizer computes for a parameter, operand 1: the node's Source has the parameter's name as `inside`.
+  bool of_update = false;
 
-  static constexpr Alike of(const Node& node) { return {node.labels[0] != 0}; }
-  constexpr void write(Node& node) const { node.labels[0] = exactly ? 1 : 0; }
+  static constexpr Alike of(const Node& node) { return {node.labels[0] != 0, node.labels[1] != 0}; }
+  constexpr void write(Node& node) const {
+    node.labels[0] = exactly ? 1 : 0;
+    node.labels[1] = of_update ? 1 : 0;
+  }
 };
 
 /// Which distribution a random node draws from.
@@ -6145,7 +6168,7 @@ struct Module {
   /// Reports that an operation can't take its operands. In a constant expression the trace continues as an outline and
   /// ends with this message; if it ended here, compilers would list all calls that led here.
   constexpr void refuse(errc id, const char* text, Source at = {}, std::string_view given = {}) {
-    if (!std::is_constant_evaluated()) fail(id, text, given.empty() ? "" : ": ", given, at);
+    if (!__builtin_is_constant_evaluated()) fail(id, text, given.empty() ? "" : ": ", given, at);
     if (refusal.text == nullptr) refusal = {text, at.line, given};
     outline = true;
   }
@@ -6420,6 +6443,8 @@ constexpr Value cast(Value x, DType type);
 constexpr Value checked_cast(Value x, DType type, NumberRule rule);
 /// x broadcast to the shape of `like`; x itself when the shapes are statically equal.
 constexpr Value broadcast(Value x, Value like);
+/// x, which must have the shape of `like`: compared when the program is planned, unless it is so by construction.
+constexpr Value of_shape(Value x, Value like, MadeBy by);
 /// The transpose of broadcast: sums x over the dims along which `like` was broadcast.
 constexpr Value sum_to(Value x, Value like);
 constexpr Value extent(Value x, int dim);
@@ -7692,10 +7717,16 @@ constexpr DType shown_dtype(const ShapeContext& c, int operand) {
   return c.graph.operand_node(c.id, c.node().op == Op::scatter_add && operand == 0 ? 2 : operand).dtype;
 }
 
-/// Throws an error with the operation, the shapes of its tensors, the values of its sizes and the user's line.
-/// `shown`: of how many operands, where those behind were not given by the user.
-[[noreturn]] inline void fail_operation(errc id, const ShapeContext& c, const std::string& why, std::string_view name,
-                                        int shown = std::numeric_limits<int>::max()) {
+/// The name of a function that makes a column of each vector, for a function that takes matrices. Errors show the
+/// vectors, which the user gave.
+inline constexpr const char* column_of_vector = "column";
+TESSERA_PLANNING inline const Shape& given_shape(const ShapeContext& c, int operand) {
+  const int id = c.graph.operand(c.id, operand);
+  return c.shapes[c.graph[id].source.function() == column_of_vector ? c.graph.operand(id, 0) : id];
+}
+/// The shapes of an operation's tensors and the values of its sizes. `shown`: of how many operands, where those behind
+/// were not given by the user.
+TESSERA_PLANNING inline std::string operands_text(const ShapeContext& c, int shown) {
   const OpRow& row = row_of(c.node());
   std::string operands;
   for (int i = 0; i < c.node().arity && i < shown; ++i) {
@@ -7706,15 +7737,66 @@ constexpr DType shown_dtype(const ShapeContext& c, int operand) {
         x.rank == 0 && x.dtype == DType::i64 && c.numbers != nullptr;
     if (!size && x.is_constant()) continue;
     if (!operands.empty()) operands += size ? ", " : " x ";
-    operands += size ? std::to_string(c.number(i)) : shape_text(shown_dtype(c, i), c.operand(i));
+    operands += size ? std::to_string(c.number(i)) : shape_text(shown_dtype(c, i), given_shape(c, i));
   }
-  const std::string_view own = name.empty() ? row.name : name, function = c.node().source.function();
-  fail(id, "[", own, "] ", why, ": ", operands, function.empty() || function == own ? "" : " in ",
+  return operands;
+}
+/// Throws an error with the operation, the shapes of its tensors, the values of its sizes and the user's line.
+[[noreturn]] inline void fail_operation(errc id, const ShapeContext& c, const std::string& why, std::string_view name,
+                                        int shown = std::numeric_limits<int>::max()) {
+  const std::string_view own = name.empty() ? row_of(c.node()).name : name, function = c.node().source.function();
+  fail(id, "[", own, "] ", why, ": ", operands_text(c, shown), function.empty() || function == own ? "" : " in ",
        function == own ? "" : function, c.node().source);
 }
-/// Throws shape_mismatch. Not constexpr on purpose: in a constant expression it ends the compilation.
+
+/// The optimizer in whose update of a parameter an operation is; empty outside of one. An `alike` of an update has the
+/// name of the parameter instead, and its first operand that of the optimizer.
+TESSERA_PLANNING inline std::string_view update_function(const GraphView& graph, int id) {
+  const Node& node = graph[id];
+  const bool named = node.op == Op::alike && Alike::of(node).of_update;
+  return (named ? graph.operand_node(id, 0) : node).source.function();
+}
+/// The `alike` that ends the update to which an operation of an optimizer belongs; -1 for all other operations. The
+/// updates of two parameters have no operations in common but numbers, such as a norm of all gradients.
+TESSERA_PLANNING inline int find_update(const GraphView& graph, int id) {
+  const std::string_view function = update_function(graph, id);
+  if (function.empty()) return -1;
+  Growable<bool> found(static_cast<std::size_t>(graph.size));
+  found[static_cast<std::size_t>(id)] = true;
+  const auto belongs = [&](int other) {
+    const Node& node = graph[other];
+    return (node.rank > 0 || node.is_repeat()) && node.source.function() == function;
+  };
+  for (bool grows = true; grows;) {
+    grows = false;
+    for (int reader = 0; reader < graph.size; ++reader)
+      for (int i = 0; i < graph[reader].arity; ++i) {
+        const int read = graph.operand(reader, i);
+        if (read < 0 || found[static_cast<std::size_t>(read)] == found[static_cast<std::size_t>(reader)]) continue;
+        const int next = found[static_cast<std::size_t>(read)] ? reader : read;
+        if (!belongs(next)) continue;
+        found[static_cast<std::size_t>(next)] = grows = true;
+      }
+  }
+  for (int last = 0; last < graph.size; ++last) {
+    const bool ends = graph[last].op == Op::alike && Alike::of(graph[last]).of_update;
+    if (ends && (last == id || found[static_cast<std::size_t>(graph.operand(last, 0))])) return last;
+  }
+  return -1;
+}
+/// Throws shape_mismatch; in the update of a parameter by an optimizer, `structure`. Not constexpr on purpose: in a
+/// constant expression it ends the compilation.
 [[noreturn]] inline void fail_shapes(const ShapeContext& c, const std::string& why, std::string_view name = {},
                                      int shown = std::numeric_limits<int>::max()) {
+  if (const int update = find_update(c.graph, c.id); update >= 0) {
+    const std::string_view path = c.graph[update].source.inside;
+    const int parameter = c.graph.operand(update, 1);
+    fail(
+        errc::structure, "[", update_function(c.graph, c.id),
+        "] shapes: model, gradients and state must be of one model; ", path.empty() ? "the tensor" : path,
+        parameter < c.id ? concat_text(" is ", shape_text(c.graph[parameter].dtype, c.shapes[parameter]), ", but") : "",
+        " its update has ", operands_text(c, shown), c.node().source);
+  }
   fail_operation(errc::shape_mismatch, c, why, name, shown);
 }
 /// Throws shape_mismatch where the result, of i32, counts more elements than i32 can. `counted`: what has them.
@@ -8519,7 +8601,7 @@ constexpr void check_number(NumberRule rule, DType type, double number, Source s
 constexpr Value checked_cast(Value x, DType type, NumberRule rule) {
   const Node& from = x.node();
   if (from.is_constant()) {
-    if (std::is_constant_evaluated() && !keeps(rule, type, from.value))
+    if (__builtin_is_constant_evaluated() && !keeps(rule, type, from.value))
       x.refuse(rule == NumberRule::of_its_type ? errc::dtype_mismatch : errc::option, broken_rule(rule));
     else
       check_number(rule, type, from.value, x.source);
@@ -8575,6 +8657,24 @@ constexpr Value broadcast(Value x, Value like) {
   return x.make(
       {.op = Op::broadcast, .dtype = x.dtype(), .rank = like.node().rank, .singletons = like.node().singletons},
       {x.id, like.id});
+}
+
+/// A broadcast that compares extents when the program is planned; of broadcasts within an operation, the operation
+/// does.
+constexpr Value checked_broadcast(Value x, Value like, MadeBy by) {
+  return x.make({.op = Op::broadcast,
+                 .dtype = x.dtype(),
+                 .rank = like.node().rank,
+                 .singletons = like.node().singletons,
+                 .labels = pack_maker(by)},
+                {x.id, like.id});
+}
+constexpr Value of_shape(Value x, Value like, MadeBy by) {
+  const Value source = shape_source(like);
+  // A static singleton dim of `like` that x lacks has an extent in x that no broadcast can state.
+  const bool is_stated = (like.node().singletons & ~x.node().singletons) == 0;
+  if (by == MadeBy::operation || like.node().rank == 0 || !is_stated || shape_source(x).id == source.id) return x;
+  return checked_broadcast(x, source, by);
 }
 
 }  // namespace tessera::build
@@ -8634,20 +8734,15 @@ struct CastOp : ElementwiseOperation<1> {
   static constexpr void gradient(Gradient& r) { r.add(0, build::uncast(r.g(), r.x(0).dtype())); }
 };
 
-/// A broadcast that compares extents when the program is planned; of broadcasts within an operation, the operation
-/// does.
-constexpr Value checked_broadcast(Value x, Value like, MadeBy by) {
-  return x.make({.op = Op::broadcast,
-                 .dtype = x.dtype(),
-                 .rank = like.node().rank,
-                 .singletons = like.node().singletons,
-                 .labels = pack_maker(by)},
-                {x.id, like.id});
-}
 constexpr Shape broadcast_operation_shape(const ShapeContext& c) {
   const MadeBy by = maker_of(c.node());
+  const char* rule = "only dims of extent 1 are repeated";
   if (by == MadeBy::operation) return broadcast_shape(c);
-  return broadcast_shape(c, "only dims of extent 1 are repeated", name_of(by));
+  if (by == MadeBy::vjp) rule = "a cotangent must have the shape of the function's result";
+  if (by == MadeBy::jvp) rule = "a tangent must have the shape of its argument";
+  if (by == MadeBy::custom_vjp) rule = "a cotangent that backward returns must have the shape of its argument";
+  if (by == MadeBy::hvp) rule = "a direction must have the shape of its argument";
+  return broadcast_shape(c, rule, name_of(by));
 }
 
 /// Broadcasts the first operand to the shape of the second, of which only the shape is used.
@@ -15652,7 +15747,7 @@ template <class T, int Rank> class ShardedTensor : public TensorTag, public Oper
         std::is_same_v<typename E::element, T>,
         "tessera: the expression has a different element type than the tensor to which it is assigned; use ts::cast");
     // Tracing happens only in constant expressions, so no code is generated for it.
-    if (std::is_constant_evaluated())
+    if (__builtin_is_constant_evaluated())
       placeholder_ = lower(trace_of(expression), expression);
     else
       *this = detail::Evaluate<T, Rank>::run(expression);
@@ -16589,6 +16684,20 @@ template <class Operation, class N> constexpr Scalar function_of_number(const N&
   return Scalar(build::unary(ops::op_v<Operation>, build::cast(lower(here(context), n), DType::f64)));
 }
 
+}  // namespace detail
+
+/// A size as a number: a Scalar, which takes the element type of the tensor that it meets, whatever `To` is.
+///
+///     const auto mean = ts::sum<0>(x) / ts::cast<double>(ts::extent<0>(x));
+template <Element To, std::same_as<Dim> N>
+  requires is_floating_v<To>
+constexpr Scalar cast(const N& size) {
+  if (!size.traced()) return Scalar(static_cast<double>(size.value()));
+  return Scalar(build::cast(here(size.placeholder()), DType::f64));
+}
+
+namespace detail {
+
 template <int Rank, int Dim, class T> struct IotaTag {
   template <class A> using result = Typed<T, Rank>;
   static constexpr Value emit(Value context, Value like) {
@@ -16632,7 +16741,7 @@ struct BroadcastTag {
                        "[broadcast_like] dims: the target has static extent 1 in a dim in which the operand does not");
     x = x.at(context.source);
     if (x.rank() == 0) return build::broadcast(x, like);
-    return ops::checked_broadcast(x, like, MadeBy::broadcast_like);
+    return build::checked_broadcast(x, like, MadeBy::broadcast_like);
   }
 };
 
@@ -19320,8 +19429,9 @@ constexpr auto rms_norm(const X& x, const Gain& gain, const Eps& eps = 1e-5, Her
 }
 
 /// The mean over all positions of -log softmax(logits)[target], for logits [..., classes] and integer targets [...];
-/// rank 0. A target outside of the classes adds 0. Errors: shape_mismatch. Communication: with sharded classes,
-/// all_reduces of one value per position; logits are never gathered.
+/// rank 0. A target outside of the classes, also -100, adds 0 and counts in the mean; it is no error, as in one_hot,
+/// since targets are compared with positions, not looked up. Errors: shape_mismatch. Communication: with sharded
+/// classes, all_reduces of one value per position; logits are never gathered.
 template <TensorArgument Logits, TensorArgument Targets>
 constexpr auto cross_entropy(const Logits& logits, const Targets& targets, Here at = Here::current()) {
   return call<detail::CrossEntropyTag<Logits::rank>>(Source::from(at), logits, targets);
@@ -20703,6 +20813,12 @@ constexpr auto scan(const F& f, const Init& init, const Xs& xs, bool reverse, So
       return run_scan(f, first, xs, context, reverse);
     else
       return run_scan(f, first, as_carry(context, xs), context, reverse);
+  } else if constexpr (is_outside && sound && two && !holds_number_v<Init>) {
+    // An error has been reported. The caller goes on with the carry that it gave, and with the right y.
+    const auto keep = [&](const auto& carry, const auto&... x) {
+      return std::tuple(carry, std::get<1>(f(carry, x...)));
+    };
+    return scan(keep, init, xs, reverse, source);
   } else if constexpr (is_outside &&
                        !holds_number_v<Init>) {  // an error has been reported: what a caller may go on with
     const Value context = trace_in(init);
@@ -21192,7 +21308,7 @@ inline bool spans_processes(const Mesh& mesh) { return process_count() > 1 && me
 namespace detail {
 /// The same for planning, where a plan in a constant expression is that of one process.
 constexpr bool plans_for_processes(const Mesh& mesh) {
-  if (std::is_constant_evaluated()) return false;
+  if (__builtin_is_constant_evaluated()) return false;
   return spans_processes(mesh);
 }
 }  // namespace detail
@@ -25048,6 +25164,15 @@ template <std::size_t N> constexpr std::array<Key, N> split(Key key) {
   for (std::size_t i = 0; i < N; ++i) keys[i] = fold_in(stream, i);
   return keys;
 }
+/// `count` such keys, where the number is known only when the program runs; those of split<N> come first. On the host.
+/// Errors: option for a count below 0.
+inline std::vector<Key> split(Key key, std::int64_t count, Here at = Here::current()) {
+  if (count < 0) fail(errc::option, "[split] count: ", count, " is below 0", Source::from(at));
+  std::vector<Key> keys;
+  const Key stream = fold_in(key, kernels::split_stream);
+  for (std::int64_t i = 0; i < count; ++i) keys.push_back(fold_in(stream, static_cast<std::uint64_t>(i)));
+  return keys;
+}
 
 }  // namespace tessera
 
@@ -28170,6 +28295,8 @@ struct PortableTranspose {
     store(to, __builtin_shufflevector(a, b, 0, 2));
     store(to + stride, __builtin_shufflevector(a, b, 1, 3));
   }
+  /// Transposes squares of whole registers, if a level has them. Returns the steps that are done.
+  template <class T> static std::int64_t squares(const T* const*, std::int64_t, std::int64_t, T*) { return 0; }
 
  private:
   template <class T> struct Native {
@@ -28205,6 +28332,48 @@ struct Avx512Transpose {
     _mm512_storeu_pd(to, _mm512_unpacklo_pd(a, b));
     _mm512_storeu_pd(to + stride, _mm512_unpackhi_pd(a, b));
   }
+  /// Squares of 16 lanes x 16 steps, which read each cache line of a lane once: where lanes are a multiple of 4 KB
+  /// apart, as rows of a matrix often are, 14 lanes do not fit into a set of the L1 cache and would be read from the L2
+  /// cache for each 4 steps.
+  TESSERA_TARGET static inline std::int64_t squares(const float* const* from, std::int64_t depth, std::int64_t width,
+                                                    float* to) {
+    std::int64_t k = 0;
+    for (; k + 16 <= depth; k += 16)
+      for (std::int64_t l = 0; l < width; l += 16) square(from + l, k, to + k * width + l, width);
+    return k;
+  }
+  TESSERA_TARGET static inline std::int64_t squares(const double* const*, std::int64_t, std::int64_t, double*) {
+    return 0;
+  }
+  /// Indices of x and y are constants once the loops are unrolled.
+  TESSERA_TARGET static inline void square(const float* const* from, std::int64_t k, float* to, std::int64_t stride) {
+    __m512 x[16], y[16];
+#pragma GCC unroll 16
+    for (int l = 0; l < 16; ++l) x[l] = _mm512_loadu_ps(from[l] + k);
+#pragma GCC unroll 16
+    for (int i = 0; i < 8; ++i) {
+      y[2 * i] = _mm512_unpacklo_ps(x[2 * i], x[2 * i + 1]);
+      y[2 * i + 1] = _mm512_unpackhi_ps(x[2 * i], x[2 * i + 1]);
+    }
+    // Quarter c of x[4 q + p] then holds step 4 c + p of lanes 4 q to 4 q + 3.
+#pragma GCC unroll 16
+    for (int i = 0; i < 4; ++i) {
+      x[4 * i] = _mm512_shuffle_ps(y[4 * i], y[4 * i + 2], 0x44);
+      x[4 * i + 1] = _mm512_shuffle_ps(y[4 * i], y[4 * i + 2], 0xee);
+      x[4 * i + 2] = _mm512_shuffle_ps(y[4 * i + 1], y[4 * i + 3], 0x44);
+      x[4 * i + 3] = _mm512_shuffle_ps(y[4 * i + 1], y[4 * i + 3], 0xee);
+    }
+#pragma GCC unroll 16
+    for (int p = 0; p < 4; ++p) {
+      const __m512 a = _mm512_shuffle_f32x4(x[p], x[4 + p], 0x44), b = _mm512_shuffle_f32x4(x[p], x[4 + p], 0xee);
+      const __m512 c = _mm512_shuffle_f32x4(x[8 + p], x[12 + p], 0x44),
+                   d = _mm512_shuffle_f32x4(x[8 + p], x[12 + p], 0xee);
+      _mm512_storeu_ps(to + p * stride, _mm512_shuffle_f32x4(a, c, 0x88));
+      _mm512_storeu_ps(to + (4 + p) * stride, _mm512_shuffle_f32x4(a, c, 0xdd));
+      _mm512_storeu_ps(to + (8 + p) * stride, _mm512_shuffle_f32x4(b, d, 0x88));
+      _mm512_storeu_ps(to + (12 + p) * stride, _mm512_shuffle_f32x4(b, d, 0xdd));
+    }
+  }
   /// 16 bytes of each of the lanes 0, Apart, 2 * Apart, 3 * Apart.
   template <int Apart, class T> TESSERA_TARGET static inline __m512 quarters(const T* const* from, std::int64_t k) {
     const auto quarter = [&](int i) { return reinterpret_cast<const float*>(from[i * Apart] + k); };
@@ -28235,6 +28404,10 @@ struct Avx2Transpose {
     _mm256_storeu_pd(to, _mm256_unpacklo_pd(a, b));
     _mm256_storeu_pd(to + stride, _mm256_unpackhi_pd(a, b));
   }
+  template <class T>
+  TESSERA_TARGET static inline std::int64_t squares(const T* const*, std::int64_t, std::int64_t, T*) {
+    return 0;
+  }
   template <int Apart, class T> TESSERA_TARGET static inline __m256 halves(const T* const* from, std::int64_t k) {
     const __m256 value = _mm256_castps128_ps256(_mm_loadu_ps(reinterpret_cast<const float*>(from[0] + k)));
     return _mm256_insertf128_ps(value, _mm_loadu_ps(reinterpret_cast<const float*>(from[Apart] + k)), 1);
@@ -28255,7 +28428,7 @@ using PackSteps = void (*)(const PackSource<T>& from, std::int64_t lanes, std::i
     constexpr std::int64_t most = 32, together = Transpose::template lanes<T>, steps = transposed_steps<T>;        \
     const T* rows[most];                                                                                           \
     for (std::int64_t l = 0; l < width; ++l) rows[l] = from.data + (l < lanes ? l : lanes - 1) * from.lane;        \
-    std::int64_t k = 0;                                                                                            \
+    std::int64_t k = Transpose::squares(rows, depth, width, to);                                                   \
     for (; k + steps <= depth; k += steps)                                                                         \
       for (std::int64_t l = 0; l < width; l += together) Transpose::run(rows + l, k, to + k * width + l, width);   \
     for (; k < depth; ++k)                                                                                         \
@@ -28594,6 +28767,7 @@ struct KnownProcessor {
   std::string_view variant;
 };
 inline constexpr std::array known_processors = {
+    KnownProcessor{"AuthenticAMD", 0x1a, 0x02, CpuLevel::avx512, "avx512_loads"},   // EPYC 9005, Zen 5
     KnownProcessor{"AuthenticAMD", 0x19, 0x11, CpuLevel::avx512, "avx512_double"},  // EPYC 9004, Zen 4
     KnownProcessor{"AuthenticAMD", 0x19, 0x01, CpuLevel::avx2, "avx2_double"},      // EPYC 7003, Zen 3
 };
@@ -32441,11 +32615,18 @@ struct Step {
   std::uint8_t kept_offset = 0;                               ///< offset of the kept value in FusedSchedule::kept_bytes
 };
 
+/// What a result accumulates in vector lanes.
+enum class Sums : std::uint8_t {
+  nothing,
+  row,   ///< a reduction along the row: the lanes are combined at the end of each row
+  call,  ///< an output: the lanes are combined when its element changes, and at the end of the call
+};
+
 /// A result of a pass: a reduction or a store.
 struct Exit {
   StoreKind kind = StoreKind::element;
   Reduction reduction = Reduction::sum;
-  bool reduces = false;  ///< accumulated in vector lanes, which are combined at the end of the row or of the call
+  Sums sums = Sums::nothing;
   DType dtype = DType::f32, source = DType::f32;
   std::uint8_t instr = 0;  ///< index of the instruction that computes the value
   std::uint8_t slot = 0;   ///< index of the reduction or of the output
@@ -32485,10 +32666,8 @@ template <ScheduleSize Size> struct FusedSchedule {
   Steps uniform;               ///< once per call
   Steps row[Size.phases + 1];  ///< once per row, by stage
   Exits row_exits[Size.phases + 1];
-  Exits reduces[Size.phases + 1];       ///< by stage s: the reductions that pass s - 1 computes
   Steps element[Size.phases];           ///< by pass, once per element
   Exits exits[Size.phases];             ///< stores and reductions by pass
-  Exits accumulations;                  ///< stores of all passes that reduce along the row
   bool saves[Size.phases]{};            ///< by pass: whether it stores values for later passes
   std::uint8_t kept_bytes = 0;          ///< bytes stored between passes per element of a row
   std::uint64_t reads[Size.phases]{};   ///< by pass: bits of the operands (inputs, then outputs) that it reads
@@ -32528,7 +32707,7 @@ constexpr Exit make_reduce(const Fused& fused, int index, int slot) {
   const Instr& operand = fused.instrs[instr.a];
   return {StoreKind::accumulate,
           instr.reduction,
-          true,
+          Sums::row,
           instr.dtype,
           operand.dtype,
           instr.a,
@@ -32542,7 +32721,7 @@ constexpr Exit make_exit(const Fused& fused, int output) {
   const Instr& value = fused.instrs[store.instr];
   return {store.kind,
           store.reduction,
-          store.kind == StoreKind::accumulate && store.along_row,
+          store.kind == StoreKind::accumulate && store.along_row ? Sums::call : Sums::nothing,
           store.dtype,
           value.dtype,
           store.instr,
@@ -32570,7 +32749,7 @@ constexpr void add_needed(const Fused& fused, FusedSchedule<Size>& schedule, int
   bool needed[Fused::max_instrs]{}, only_reduces = true;
   for (int i = 0; i < exits.size; ++i) {
     needed[exits.items[i].instr] = true;
-    only_reduces = only_reduces && exits.items[i].reduces && exits.items[i].to < fused.instr_count;
+    only_reduces = only_reduces && exits.items[i].sums == Sums::row;
   }
   for (int i = fused.instr_count - 1; i >= 0; --i) {
     const Instr& instr = fused.instrs[i];
@@ -32618,9 +32797,7 @@ template <ScheduleSize Size> constexpr FusedSchedule<Size> make_schedule(const F
     if (instr.kind == InstrKind::reduce) {
       if (instr.phase < 1)
         fail(errc::graph_invalid, "[fused] the result of a reduction is available only after a pass");
-      const Exit exit = scheduling::make_reduce(fused, i, reduce_count++);
-      schedule.reduces[instr.phase].push(exit);
-      schedule.exits[instr.phase - 1].push(exit);
+      schedule.exits[instr.phase - 1].push(scheduling::make_reduce(fused, i, reduce_count++));
     } else if (instr.level == Level::uniform) {
       schedule.uniform.push(scheduling::make_step(fused, i));
     } else if (instr.level == Level::row) {
@@ -32630,8 +32807,8 @@ template <ScheduleSize Size> constexpr FusedSchedule<Size> make_schedule(const F
   for (int i = 0; i < fused.store_count; ++i) {
     const Exit exit = scheduling::make_exit(fused, i);
     const int phase = fused.instrs[exit.instr].phase;
-    const bool once_a_row =
-        exit.kind == StoreKind::row || (exit.kind == StoreKind::accumulate && !exit.reduces && !exit.varies);
+    const bool once_a_row = exit.kind == StoreKind::row ||
+                            (exit.kind == StoreKind::accumulate && exit.sums == Sums::nothing && !exit.varies);
     if (once_a_row) {
       if (exit.varies) fail(errc::graph_invalid, "[fused] a value that differs within a row is stored once per row");
       schedule.row_exits[phase].push(exit);
@@ -32639,9 +32816,7 @@ template <ScheduleSize Size> constexpr FusedSchedule<Size> make_schedule(const F
     }
     if (phase >= fused.phases) fail(errc::graph_invalid, "[fused] a store needs a pass that the kernel does not have");
     schedule.exits[phase].push(exit);
-    if (exit.reduces) {
-      schedule.accumulations.push(exit);
-    } else {
+    if (exit.sums == Sums::nothing) {
       const std::uint64_t bit = std::uint64_t{1} << (fused.input_count + exit.slot);
       schedule.writes[phase] |= bit;
       if (exit.kind == StoreKind::accumulate) schedule.reads[phase] |= bit;
@@ -32932,6 +33107,138 @@ TESSERA_INLINE void run_step(File& own, const File& shared, const Step& step, co
   if constexpr (Kept == Keep::save) store(cursor.template kept_row<T>(step.kept_offset), own.template get<T>(step.to));
 }
 
+}  // namespace detail
+
+}  // namespace tessera::kernels::inline TESSERA_ISA
+TESSERA_KERNEL_CODE_END
+
+#endif
+
+// ---- tessera/kernels/fused/fused_program.hpp
+
+#ifndef TESSERA_KERNELS_FUSED_FUSED_PROGRAM_HPP
+#define TESSERA_KERNELS_FUSED_FUSED_PROGRAM_HPP
+
+namespace tessera::kernels::inline TESSERA_ISA::detail {
+
+/// What the passes and operands of a kernel are like.
+struct KernelShape {
+  struct Pass {
+    int unroll = 1;                       ///< registers of an iteration
+    int cost = 0;                         ///< of an element
+    bool any = false;                     ///< has results, so that it runs
+    bool reduces = false;                 ///< accumulates in lanes
+    bool carries = false;                 ///< accumulates in lanes across rows
+    bool saves = false;                   ///< stores values for later passes
+    bool may_pass_caches = false;         ///< may use non-temporal stores
+    std::uint64_t reads = 0, writes = 0;  ///< bits of the operands (inputs, then outputs)
+  };
+  Pass pass[Fused::max_phases];
+  int phases = 1, inputs = 0, operands = 0;
+  int most_unrolled = 1;
+  int busiest_pass = 0;        ///< the most expensive of the passes that read operands
+  bool only_elements = false;  ///< a row is nothing but elements: one pass, without values or results of a row
+  bool adds_rows = false;      ///< a row is only added to results of float or double, or combined with them otherwise
+  std::uint8_t sizes[max_operands]{};     ///< bytes of an element of each operand
+  std::uint32_t offsets[max_operands]{};  ///< offset of each operand in the staging buffer
+  std::uint64_t in_row = 0;               ///< bits of the operands that are read or written along the row
+  std::uint32_t buffer_bytes = 1;
+  std::uint8_t kept_bytes = 0;  ///< bytes stored between passes per element of a row
+};
+
+/// Whether a result is stored element by element.
+constexpr bool is_store(const Exit& exit) { return exit.sums == Sums::nothing && exit.kind == StoreKind::element; }
+
+/// Whether a pass may use non-temporal stores: of several results, each store must fill a cache line. Otherwise the
+/// processor writes half of a line while stores to another result wait, which takes up to three times as long as
+/// plain stores (docs/decisions/0007).
+template <class Exits> constexpr bool may_pass_caches(const Exits& exits) {
+  constexpr unsigned line = 64;
+  int results = 0;
+  bool fills_lines = true;
+  for (int k = 0; k < exits.size; ++k) {
+    const Exit& exit = exits.items[k];
+    if (!is_store(exit)) continue;
+    ++results;
+    fills_lines = fills_lines && static_cast<unsigned>(width) * size_of(exit.dtype) >= line;
+  }
+  return results == 1 || fills_lines;
+}
+
+template <ScheduleSize Size> constexpr KernelShape make_shape(const Fused& fused, const FusedSchedule<Size>& schedule) {
+  KernelShape shape;
+  shape.phases = fused.phases;
+  shape.inputs = fused.input_count;
+  shape.operands = fused.input_count + fused.store_count;
+  shape.kept_bytes = schedule.kept_bytes;
+  for (int p = 0; p < fused.phases; ++p) {
+    KernelShape::Pass& pass = shape.pass[p];
+    const auto& exits = schedule.exits[p];
+    const auto& elements = schedule.element[p];
+    for (int i = 0; i < exits.size; ++i) {
+      pass.reduces |= exits.items[i].sums != Sums::nothing;
+      pass.carries |= exits.items[i].sums == Sums::call;
+    }
+    for (int i = 0; i < elements.size; ++i) {
+      const Step& step = elements.items[i];
+      pass.cost += step.keep == Keep::restore ? 1 : row_of(step.op).lane_cost;
+    }
+    pass.unroll = !pass.reduces || pass.cost > 12 ? 1 : pass.cost > 5 ? 2 : 4;
+    pass.any = exits.size > 0;
+    pass.saves = schedule.saves[p];
+    pass.may_pass_caches = may_pass_caches(exits);
+    pass.reads = schedule.reads[p];
+    pass.writes = schedule.writes[p];
+    shape.in_row |= pass.reads | pass.writes;
+    if (pass.unroll > shape.most_unrolled) shape.most_unrolled = pass.unroll;
+    if (p > 0 && pass.reads != 0 && pass.cost > shape.pass[shape.busiest_pass].cost) shape.busiest_pass = p;
+  }
+  shape.only_elements = fused.phases == 1 && !shape.pass[0].reduces && !schedule.saves[0];
+  for (int stage = 0; stage <= 1 && shape.only_elements; ++stage)
+    shape.only_elements = schedule.row[stage].size + schedule.row_exits[stage].size == 0;
+  shape.adds_rows = shape.only_elements && schedule.exits[0].size > 0;
+  for (int i = 0; i < schedule.exits[0].size; ++i) {
+    const Exit& exit = schedule.exits[0].items[i];
+    const bool floats = exit.dtype == DType::f32 || exit.dtype == DType::f64;
+    shape.adds_rows = shape.adds_rows && exit.kind == StoreKind::accumulate && floats;
+  }
+  for (int i = 0; i < shape.operands; ++i) {
+    const DType type = i < shape.inputs ? fused.inputs[i] : fused.stores[i - shape.inputs].dtype;
+    shape.sizes[i] = static_cast<std::uint8_t>(size_of(type));
+    if ((shape.in_row >> i & 1) == 0) continue;
+    shape.offsets[i] = (shape.buffer_bytes + 63) / 64 * 64;
+    shape.buffer_bytes = shape.offsets[i] + static_cast<std::uint32_t>(staged_window_size) * shape.sizes[i];
+  }
+  return shape;
+}
+
+/// Kernel I of a table, as constants.
+template <const auto& Table, int I> struct Program {
+  static constexpr const Fused& fused = Table[I];
+  static constexpr auto schedule = make_schedule<schedule_size(fused)>(fused);
+  static constexpr KernelShape shape = make_shape(fused, schedule);
+  static constexpr int register_count = fused.instr_count + fused.store_count;
+  static constexpr int file_size = register_count <= 16   ? 16
+                                   : register_count <= 48 ? 48
+                                                          : decltype(schedule)::registers;
+  using File = Registers<file_size>;
+};
+
+}  // namespace tessera::kernels::inline TESSERA_ISA::detail
+
+#endif
+
+// ---- tessera/kernels/fused/fused_results.hpp
+
+#ifndef TESSERA_KERNELS_FUSED_FUSED_RESULTS_HPP
+#define TESSERA_KERNELS_FUSED_FUSED_RESULTS_HPP
+
+// The results of fused kernels: a few templates over (kind, reduction, dtype), which all kernels of a program share.
+TESSERA_KERNEL_CODE_BEGIN
+namespace tessera::kernels::inline TESSERA_ISA {
+
+namespace detail {
+
 /// The type of a running total outside the lanes: double for floating point, otherwise an integer.
 struct Total {
   double real;
@@ -32945,38 +33252,11 @@ struct Total {
   }
 };
 
-/// The initial value of lanes and totals. For narrow integers the identity of the element type, not of the lane type,
-/// so that the reduction of no elements is representable: the max of no int8 values is -128.
-template <Reduction R, DType Type> constexpr auto first_value() {
-  using E = element_t<Type>;
-  using T = lanes_of<Type>;
-  return static_cast<T>(monoid_of<R>::template identity<std::conditional_t<std::is_integral_v<E>, E, T>>());
-}
-
-template <Reduction R, DType Type, class File> TESSERA_INLINE void clear_lanes(File& sums, int to) {
-  using T = lanes_of<Type>;
-  sums.template get<T>(to) = splat<T>(first_value<R, Type>());
-}
-
-template <Reduction R, DType Type> TESSERA_INLINE void clear_total(Total& total) {
-  auto& value = total.get<lanes_of<Type>>();
-  value = static_cast<std::remove_reference_t<decltype(value)>>(first_value<R, Type>());
-}
-
-/// Adds the lanes of `sums[0 .. Count)` to the total and clears them.
-template <Reduction R, DType Type, int Count, class File>
-TESSERA_INLINE void add_to_total(Total& total, File* sums, int to) {
-  using M = monoid_of<R>;
-  using T = lanes_of<Type>;
-  Lanes<T> all = sums[0].template get<T>(to);
-  if constexpr (Count == 2) M::join(all, sums[1].template get<T>(to));
-  if constexpr (Count == 4) {
-    M::join(all, sums[1].template get<T>(to));
-    M::join(all, monoids::combined<M>(sums[2].template get<T>(to), sums[3].template get<T>(to)));
-  }
-  auto& value = total.get<T>();
-  M::join(value, static_cast<std::remove_reference_t<decltype(value)>>(reduce_lanes<M>(all)));
-  for (int u = 0; u < Count; ++u) clear_lanes<R, Type>(sums[u], to);
+template <class T> TESSERA_INLINE T first_lane(const Lanes<T>& x) {
+  if constexpr (std::is_same_v<T, bool>)
+    return first_lane(convert<std::int32_t>(x)) != 0;
+  else
+    return simd::to_native<T>(x.part[0])[0];
 }
 
 /// Combines `value` into the element at `at`.
@@ -32990,14 +33270,71 @@ template <Reduction R, DType Type, class T> TESSERA_INLINE void combine_element(
     *element = static_cast<E>(monoids::combined<M>(static_cast<T>(*element), value));
 }
 
+/// What a kernel does to a value that it accumulates in lanes of `Type`, in register `to` of each of `count` files.
+template <class File, Reduction R, DType Type> struct Accumulation {
+  using M = monoid_of<R>;
+  using T = lanes_of<Type>;
+
+  /// The initial value of lanes and totals. For narrow integers the identity of the element type, not of the lane type,
+  /// so that the reduction of no elements is representable: the max of no int8 values is -128.
+  static constexpr T first_value() {
+    using E = element_t<Type>;
+    return static_cast<T>(M::template identity<std::conditional_t<std::is_integral_v<E>, E, T>>());
+  }
+  static TESSERA_INLINE void clear_lanes(File* sums, int count, int to) {
+    for (int u = 0; u < count; ++u) sums[u].template get<T>(to) = splat<T>(first_value());
+  }
+  static TESSERA_INLINE void clear(File* sums, int count, Total& total, int to) {
+    clear_lanes(sums, count, to);
+    auto& value = total.get<T>();
+    value = static_cast<std::remove_reference_t<decltype(value)>>(first_value());
+  }
+  /// Adds the lanes to the total and clears them.
+  static TESSERA_INLINE void collect(File* sums, int count, Total& total, int to) {
+    Lanes<T> all = sums[0].template get<T>(to);
+    if (count == 2) M::join(all, sums[1].template get<T>(to));
+    if (count == 4) {
+      M::join(all, sums[1].template get<T>(to));
+      M::join(all, monoids::combined<M>(sums[2].template get<T>(to), sums[3].template get<T>(to)));
+    }
+    auto& value = total.get<T>();
+    M::join(value, static_cast<std::remove_reference_t<decltype(value)>>(reduce_lanes<M>(all)));
+    clear_lanes(sums, count, to);
+  }
+  /// Combines the total into the element at `at`.
+  static TESSERA_INLINE void combine(std::byte* at, Total& total) { combine_element<R, Type>(at, total.get<T>()); }
+  static TESSERA_INLINE void copy_lanes(File* target, const File* source, int count, int to) {
+    for (int u = 0; u < count; ++u) target[u].template get<T>(to) = source[u].template get<T>(to);
+  }
+  /// Gives the lanes past the first `size` elements of an iteration the values that they have in `saved`.
+  static TESSERA_INLINE void restore_lanes(File* sums, const File* saved, int count, std::int64_t size, int to) {
+    for (int u = 0; u < count; ++u) {
+      auto& sum = sums[u].template get<T>(to);
+      sum = select(first_lanes(size - u * width), sum, saved[u].template get<T>(to));
+    }
+  }
+  /// Makes the total a value of the row. `slot`: where it is exchanged between shards, or null; `given`: an earlier
+  /// call computed it.
+  static TESSERA_INLINE void take(File& shared, Total& total, int to, double* slot, bool given) {
+    T value;
+    if (given) {
+      value = from_slot<T>(*slot);
+    } else {
+      value = static_cast<T>(total.get<T>());
+      if (slot != nullptr) *slot = to_slot(value);
+    }
+    shared.template get<T>(to) = splat<T>(value);
+  }
+};
+
 /// Runs an exit: stores the value of each element, or accumulates it in lanes.
-template <StoreKind Kind, Reduction R, bool Reduces, DType To, DType From, class File>
+template <StoreKind Kind, Reduction R, bool InLanes, DType To, DType From, class File>
 TESSERA_INLINE void leave(File& sums, const File& values, const Exit& exit, std::byte* const* outputs,
                           std::int64_t offset, bool past_caches) {
   using T = lanes_of<To>;
   using E = element_t<To>;
   const Lanes<T> value = convert<T>(values.template get<lanes_of<From>>(exit.instr));
-  if constexpr (Reduces) {
+  if constexpr (InLanes) {
     auto& sum = sums.template get<T>(exit.to);
     sum = monoids::combined<monoid_of<R>>(value, sum);
   } else {
@@ -33016,11 +33353,15 @@ TESSERA_INLINE void leave(File& sums, const File& values, const Exit& exit, std:
   }
 }
 
-template <class T> TESSERA_INLINE T first_lane(const Lanes<T>& x) {
-  if constexpr (std::is_same_v<T, bool>)
-    return first_lane(convert<std::int32_t>(x)) != 0;
+/// Runs an exit once per row: stores the value, or combines it with the element at `at`.
+template <StoreKind Kind, Reduction R, DType To, DType From, class File>
+TESSERA_INLINE void leave_row(const File& shared, const Exit& exit, std::byte* at) {
+  using T = lanes_of<To>;
+  const T value = first_lane(convert<T>(shared.template get<lanes_of<From>>(exit.instr)));
+  if constexpr (Kind == StoreKind::row)
+    *reinterpret_cast<element_t<To>*>(at) = static_cast<element_t<To>>(value);
   else
-    return simd::to_native<T>(x.part[0])[0];
+    combine_element<R, To>(at, value);
 }
 
 }  // namespace detail
@@ -33030,97 +33371,709 @@ TESSERA_KERNEL_CODE_END
 
 #endif
 
-// ---- tessera/kernels/fused/fused_program.hpp
+// ---- tessera/kernels/fused/fused_run.hpp
 
-#ifndef TESSERA_KERNELS_FUSED_FUSED_PROGRAM_HPP
-#define TESSERA_KERNELS_FUSED_FUSED_PROGRAM_HPP
+#ifndef TESSERA_KERNELS_FUSED_FUSED_RUN_HPP
+#define TESSERA_KERNELS_FUSED_FUSED_RUN_HPP
 
+// How a fused kernel goes over the rows and elements of a call. Its instructions and results are those of an
+// UnrolledKernel, whose numbers (of a pass, a stage, a register) are constants, or of a WalkedKernel, where they are
+// ints.
+TESSERA_KERNEL_CODE_BEGIN
+namespace tessera::kernels::inline TESSERA_ISA {
+
+namespace detail {
+
+template <int N> using Int = std::integral_constant<int, N>;
+
+/// Calls `f` with 0, 1, ..., N - 1, each a constant.
+template <int N, class F> TESSERA_FLATTENED void times(Int<N>, [[maybe_unused]] F f) {
+  [&]<int... K>(std::integer_sequence<int, K...>)
+      TESSERA_FLATTENED_LAMBDA { (f(Int<K>{}), ...); }(std::make_integer_sequence<int, N>{});
+}
+template <class F> TESSERA_FLATTENED void times(int n, F f) {
+  for (int k = 0; k < n; ++k) f(k);
+}
+
+/// Whether a flag of a kernel can be set: not if it is a constant false.
+template <class Flag> inline constexpr bool can_be = !std::is_same_v<Flag, std::false_type>;
+
+/// One call of one kernel. All members of an unrolled kernel are inlined into fused_kernel, so that Values are
+/// registers.
+template <class Kernel> struct FusedRun {
+  using File = typename Kernel::File;
+  using OnlyElements = decltype(std::declval<Kernel>().only_elements());
+  using AddsRows = decltype(std::declval<Kernel>().adds_rows());
+
+  [[no_unique_address]] Kernel kernel;
+  const FusedCall& call;
+  std::byte* const buffer;  ///< for copies of operands that are not contiguous
+  RowWalk rows;
+  Window whole_row;           ///< where `adjacent` is not 0: the current row
+  std::int64_t adjacent = 0;  ///< rows left, with the current row, that follow each other along the innermost outer dim
+  std::byte* kept = nullptr;  ///< values kept between passes over a row
+  std::int64_t kept_capacity = 0;            ///< elements
+  std::byte* targets[Fused::max_outputs]{};  ///< by output: the element that the current accumulation is added to
+
+  FusedRun(Kernel k, const FusedCall& c, std::byte* staging) : kernel(k), call(c), buffer(staging) {}
+
+  /// Where a row is one window of contiguous elements, rows that follow each other need no windows of their own: short
+  /// rows, such as the features of a pixel, spend more time there than in their elements.
+  TESSERA_NO_INLINE void find_adjacent(std::int64_t row) {
+    const KernelShape& shape = kernel.shape();
+    const std::int64_t size = call.inner_end - call.inner_begin;
+    if (!rows.contiguous || size % (width * shape.pass[0].unroll) != 0 || size > window_size || rows.rank == 0) return;
+    adjacent = rows.left_along_dim();
+    if (adjacent > call.row_end - row) adjacent = call.row_end - row;
+    whole_row.begin = call.inner_begin;
+    whole_row.size = whole_row.padded = size;
+    for (int i = 0; i < shape.operands; ++i) whole_row.at[i] = rows.row[i] + call.inner_begin * shape.sizes[i];
+    rows.skip(adjacent);
+  }
+  TESSERA_FLATTENED void next_row(std::int64_t row) {
+    if constexpr (can_be<OnlyElements>)
+      if (kernel.only_elements()) {
+        if (adjacent > 1) {
+          --adjacent;
+          const std::int64_t* const step = rows.step[rows.rank - 1];
+          for (int i = 0; i < kernel.shape().operands; ++i) whole_row.at[i] += step[i];
+          return;
+        }
+        if (adjacent == 0) rows.next();
+        adjacent = 0;
+        if (row + 1 < call.row_end) find_adjacent(row + 1);
+        return;
+      }
+    rows.next();
+  }
+
+  /// Whether the adjacent rows are added to the same elements.
+  bool same_sums() const {
+    bool same = adjacent > 1;
+    for (int i = kernel.shape().inputs; i < kernel.shape().operands; ++i)
+      same = same && rows.step[rows.rank - 1][i] == 0;
+    return same;
+  }
+
+  struct Values {
+    File shared;                    ///< values per call and per row
+    File sums[Kernel::max_unroll];  ///< lanes of reductions and of accumulations along the row
+    Total totals[Kernel::file_size];
+    std::int64_t
+        pending[Kernel::max_phases]{};  ///< by pass: terms per lane since the lanes were last added to the totals
+  };
+
+  /// Whether this window uses non-temporal stores, which need contiguous and aligned results.
+  template <class Pass> TESSERA_FLATTENED bool passes_caches(Pass pass, const Window& window) const {
+    const KernelShape& shape = kernel.shape();
+    if (!shape.pass[pass].may_pass_caches || !call.past_caches || window.size != window.padded) return false;
+    bool aligned = true;
+    kernel.each_store(pass, [&](const Exit& exit) TESSERA_FLATTENED_LAMBDA {
+      const int operand = shape.inputs + exit.slot;
+      const auto at = reinterpret_cast<std::uintptr_t>(window.at[operand]);
+      aligned = aligned && rows.stride[operand] == 1 && at % (static_cast<unsigned>(width) * shape.sizes[operand]) == 0;
+    });
+    return aligned;
+  }
+
+  /// Prefetch distance of a pass in bytes. Long rows: a page ahead, in the first pass. Short rows stay in the cache for
+  /// the later passes, and the most expensive pass prefetches the next row, so that memory and arithmetic overlap.
+  template <class Pass> TESSERA_FLATTENED std::int64_t fetch_ahead(Pass pass) const {
+    constexpr std::int64_t page = 4096, most = 4 * page;
+    if (kernel.shape().phases == 1) return page;
+    const std::int64_t row = (call.inner_end - call.inner_begin) * static_cast<std::int64_t>(sizeof(float));
+    if (row > most) return pass == 0 ? page : 64;
+    return pass == kernel.shape().busiest_pass ? (row > page ? row : page) : 64;
+  }
+
+  template <class Pass> TESSERA_FLATTENED void run_window(Pass pass, Values& values, const Window& window) {
+    // Local copies: the compiler cannot prove that stores don't change the members.
+    const auto operands = kernel.local_copy(window.at);
+    std::byte* const kept_rows = kept;
+    const std::int64_t capacity = kept_capacity, along = window.begin - call.inner_begin;
+    const std::int64_t position = call.global_offset[call.outer_rank] + window.begin;
+    const bool past_caches = passes_caches(pass, window);
+    const std::int64_t ahead = fetch_ahead(pass);
+    const auto unroll = kernel.unroll(pass);
+    for (std::int64_t offset = 0; offset < window.padded; offset += width * unroll)
+      times(unroll, [&](auto u) TESSERA_FLATTENED_LAMBDA {
+        const std::int64_t at = offset + width * u;
+        File own;
+        kernel.run_elements(pass, own, values.shared,
+                            ElementCursor{operands.at, at, position + at, kept_rows, along + at, capacity, ahead});
+        kernel.leave(pass, values.sums[u], own, values.shared, operands.at + kernel.shape().inputs, at, past_caches);
+      });
+  }
+
+  /// Adds all adjacent rows, of U registers, to sums that stay in registers. In memory, each addition would wait for
+  /// the store of the addition before. Elements are the same sums in the same order.
+  template <int U> TESSERA_FLATTENED void add_adjacent(Int<U> registers, Values& values) {
+    constexpr Int<0> pass;
+    const std::int64_t count = adjacent, ahead = fetch_ahead(pass);
+    const std::int64_t position = call.global_offset[call.outer_rank] + whole_row.begin;
+    const auto step = kernel.local_copy(rows.step[rows.rank - 1]);
+    auto operands = kernel.local_copy(whole_row.at);
+    File sums[U];
+    times(registers, [&](auto u) TESSERA_FLATTENED_LAMBDA {
+      kernel.load_sums(sums[u], operands.at + kernel.shape().inputs, width * u);
+    });
+    for (std::int64_t row = 0; row < count; ++row) {
+      times(registers, [&](auto u) TESSERA_FLATTENED_LAMBDA {
+        const std::int64_t at = width * u;
+        File own;
+        kernel.run_elements(pass, own, values.shared,
+                            ElementCursor{operands.at, at, position + at, nullptr, 0, 0, ahead});
+        kernel.add_to_sums(sums[u], own, values.shared);
+      });
+      times(Int<Kernel::operands>{}, [&](auto i) TESSERA_FLATTENED_LAMBDA { operands.at[i] += step.at[i]; });
+    }
+    times(registers, [&](auto u) TESSERA_FLATTENED_LAMBDA {
+      kernel.store_sums(sums[u], operands.at + kernel.shape().inputs, width * u);
+    });
+  }
+  /// The same, if the rows are short. Longer rows would be read in parts, which memory is slower at.
+  TESSERA_FLATTENED bool add_short_rows(Values& values) {
+    if (!same_sums()) return false;
+    if (whole_row.size == 4 * width)
+      add_adjacent(Int<4>{}, values);
+    else if (whole_row.size == 2 * width)
+      add_adjacent(Int<2>{}, values);
+    else if (whole_row.size == width)
+      add_adjacent(Int<1>{}, values);
+    else
+      return false;
+    return true;
+  }
+
+  /// Writes an accumulated value to its output and resets the accumulator.
+  template <class Sum>
+  TESSERA_FLATTENED void finish_accumulation(const Sum& sum, const Exit& exit, int count, Values& values) {
+    Total& total = values.totals[exit.to];
+    sum.collect(values.sums, count, total, exit.to);
+    if (targets[exit.slot] != nullptr) sum.combine(targets[exit.slot], total);
+    sum.clear(values.sums, count, total, exit.to);
+  }
+
+  /// Adds the lanes of all sums of a pass to their totals.
+  template <class Pass> TESSERA_FLATTENED void collect(Pass pass, Values& values) {
+    kernel.each_sum(pass, [&](const auto& sum, const Exit& exit) TESSERA_FLATTENED_LAMBDA {
+      sum.collect(values.sums, kernel.unroll(pass), values.totals[exit.to], exit.to);
+    });
+    values.pending[pass] = 0;
+  }
+
+  /// A window of a pass that reduces: in a padded window, the lanes past the end of the row keep their sums.
+  template <class Pass> TESSERA_FLATTENED void run_reducing_window(Pass pass, Values& values, const Window& window) {
+    const auto count = kernel.unroll(pass);
+    File saved[Kernel::max_unroll];
+    const bool partial = window.size != window.padded;
+    if (partial)
+      kernel.each_sum(pass, [&](const auto& sum, const Exit& exit)
+                                TESSERA_FLATTENED_LAMBDA { sum.copy_lanes(saved, values.sums, count, exit.to); });
+    run_window(pass, values, window);
+    if (partial)
+      kernel.each_sum(pass, [&](const auto& sum, const Exit& exit) TESSERA_FLATTENED_LAMBDA {
+        sum.restore_lanes(values.sums, saved, count, window.size, exit.to);
+      });
+  }
+
+  template <class Pass> TESSERA_FLATTENED void begin_sums(Pass pass, Values& values) {
+    kernel.each_row_sum(pass, [&](const auto& sum, const Exit& exit) TESSERA_FLATTENED_LAMBDA {
+      sum.clear(values.sums, kernel.unroll(pass), values.totals[exit.to], exit.to);
+    });
+    kernel.each_call_sum(pass, [&](const auto& sum, const Exit& exit) TESSERA_FLATTENED_LAMBDA {
+      std::byte* const target = rows.row[kernel.shape().inputs + exit.slot];
+      if (targets[exit.slot] == target) return;
+      finish_accumulation(sum, exit, kernel.unroll(pass), values);
+      targets[exit.slot] = target;
+    });
+    if (!kernel.shape().pass[pass].carries) values.pending[pass] = 0;
+  }
+
+  template <class Pass> TESSERA_FLATTENED void run_pass(Pass pass, Values& values) {
+    const KernelShape& shape = kernel.shape();
+    const auto count = kernel.unroll(pass);
+    const auto reduces = kernel.reduces(pass);
+    if constexpr (can_be<decltype(reduces)>) begin_sums(pass, values);
+    // Longest window of a pass: a reducing pass adds at most sum_run terms to a lane per window.
+    const std::int64_t run = sum_run * width * count;
+    const WindowWalk windows(rows, shape.sizes, shape.offsets, buffer, shape.pass[pass].reads, shape.pass[pass].writes,
+                             width * count, reduces && run < window_size ? run : window_size);
+    Window own;
+    Window& window = shape.only_elements ? whole_row : own;
+    for (std::int64_t begin = call.inner_begin; begin < call.inner_end; begin += window.size) {
+      if (!shape.only_elements || adjacent == 0) windows.open(window, begin, call.inner_end);
+      if constexpr (can_be<decltype(reduces)>) {
+        if (reduces) {
+          const std::int64_t terms = window.padded / (width * count);
+          if (values.pending[pass] + terms > sum_run) collect(pass, values);
+          values.pending[pass] += terms;
+          run_reducing_window(pass, values, window);
+        } else {
+          run_window(pass, values, window);
+        }
+      } else {
+        run_window(pass, values, window);
+      }
+      windows.close(window);
+    }
+    if constexpr (can_be<decltype(reduces)>)
+      kernel.each_row_sum(pass, [&](const auto& sum, const Exit& exit) TESSERA_FLATTENED_LAMBDA {
+        sum.collect(values.sums, count, values.totals[exit.to], exit.to);
+      });
+  }
+
+  /// Makes the result of each reduction of the pass before `stage` a value of the row.
+  template <class Stage> TESSERA_FLATTENED void take_reductions(Stage stage, Values& values, std::int64_t row) {
+    kernel.each_row_sum_before(stage, [&](const auto& sum, const Exit& exit) TESSERA_FLATTENED_LAMBDA {
+      double* const slot =
+          call.row_values == nullptr ? nullptr : call.row_values + exit.slot * call.row_values_stride + row;
+      sum.take(values.shared, values.totals[exit.to], exit.to, slot, stage <= call.phase_begin);
+    });
+  }
+
+  template <class Stage> TESSERA_FLATTENED void run_stage(Stage stage, Values& values, std::int64_t row) {
+    if (stage > call.phase_end) return;
+    take_reductions(stage, values, row);
+    kernel.run_row(stage, values.shared, RowCursor{rows, call});
+    const bool mine = stage >= call.phase_begin && (stage < call.phase_end || stage == kernel.shape().phases);
+    if (mine)
+      kernel.leave_row(stage, values.shared, [&](const Exit& exit) TESSERA_FLATTENED_LAMBDA {
+        return rows.row[kernel.shape().inputs + exit.slot];
+      });
+    // A pass that an earlier call ran is repeated if it stores values for later passes: they were in scratch memory.
+    kernel.with_pass(stage, [&](auto pass) TESSERA_FLATTENED_LAMBDA {
+      if (mine || kernel.shape().pass[pass].saves) run_pass(pass, values);
+    });
+  }
+
+  /// Calls `f` with each accumulation of the call.
+  template <class F> TESSERA_FLATTENED void each_accumulation(F f) {
+    times(kernel.phases(), [&](auto pass) TESSERA_FLATTENED_LAMBDA { kernel.each_call_sum(pass, f); });
+  }
+
+  TESSERA_FLATTENED void run_rows() {
+    Values values;
+    each_accumulation([&](const auto& sum, const Exit& exit) TESSERA_FLATTENED_LAMBDA {
+      sum.clear(values.sums, kernel.shape().most_unrolled, values.totals[exit.to], exit.to);
+    });
+    kernel.run_uniform(values.shared, RowCursor{rows, call}, call.uniforms);
+    if constexpr (can_be<OnlyElements>)
+      if (kernel.only_elements()) find_adjacent(call.row_begin);
+    for (std::int64_t row = call.row_begin; row < call.row_end; ++row) {
+      if constexpr (can_be<AddsRows>)
+        if (add_short_rows(values)) {
+          row += adjacent - 1;
+          adjacent = 1;
+          next_row(row);
+          continue;
+        }
+      times(kernel.stages(), [&](auto stage) TESSERA_FLATTENED_LAMBDA { run_stage(stage, values, row); });
+      next_row(row);
+    }
+    each_accumulation([&](const auto& sum, const Exit& exit) TESSERA_FLATTENED_LAMBDA {
+      finish_accumulation(sum, exit, kernel.shape().most_unrolled, values);
+    });
+  }
+};
+
+/// Runs a kernel on a range of rows and columns of a shard, with a buffer of as many bytes as its shape says.
+template <class Kernel> TESSERA_FLATTENED void run_kernel(Kernel kernel, const FusedCall& call, std::byte* buffer) {
+  if (call.row_begin >= call.row_end) return;
+  const KernelShape& shape = kernel.shape();
+  FusedRun<Kernel> run(kernel, call, buffer);
+  if (shape.kept_bytes > 0) {
+    // One more register per unrolled iteration, since the last window of a row is padded.
+    run.kept_capacity = call.inner_end - call.inner_begin + width * shape.most_unrolled;
+    run.kept =
+        thread_scratch<Scratch::kept_values, std::byte>(static_cast<std::size_t>(run.kept_capacity) * shape.kept_bytes);
+  }
+  run.rows.start(call, shape.inputs, shape.operands - shape.inputs, shape.sizes, shape.in_row);
+  run.run_rows();
+  if (call.past_caches) finish_stores();
+}
+
+}  // namespace detail
+
+}  // namespace tessera::kernels::inline TESSERA_ISA
+TESSERA_KERNEL_CODE_END
+
+#endif
+
+// ---- tessera/kernels/fused/unrolled_kernel.hpp
+
+#ifndef TESSERA_KERNELS_FUSED_UNROLLED_KERNEL_HPP
+#define TESSERA_KERNELS_FUSED_UNROLLED_KERNEL_HPP
+
+TESSERA_KERNEL_CODE_BEGIN
 namespace tessera::kernels::inline TESSERA_ISA::detail {
 
-/// Compile-time properties of kernel I of a table.
-template <const auto& Table, int I> struct Program {
-  static constexpr const Fused& fused = Table[I];
-  static constexpr auto schedule = make_schedule<schedule_size(fused)>(fused);
-  using Schedule = decltype(make_schedule<schedule_size(fused)>(fused));
-  static constexpr int inputs = fused.input_count, operands = fused.input_count + fused.store_count;
+/// A kernel as straight-line code: the compiler unrolls its lists of instructions and results, whose values become
+/// registers. `P`: a Program.
+template <class P> struct UnrolledKernel {
+  using File = typename P::File;
+  static constexpr const auto& schedule = P::schedule;
+  static constexpr int max_unroll = P::shape.most_unrolled, max_phases = P::fused.phases, file_size = P::file_size;
+  static constexpr int operands = P::shape.operands;
 
-  static constexpr bool reduces(int pass) {
-    bool reduces = false;
-    for (int i = 0; i < schedule.exits[pass].size; ++i) reduces |= schedule.exits[pass].items[i].reduces;
-    return reduces;
-  }
-  /// Whether a pass accumulates in lanes across rows.
-  static constexpr bool carries(int pass) {
-    bool carries = false;
-    for (int i = 0; i < schedule.exits[pass].size; ++i) {
-      const Exit& exit = schedule.exits[pass].items[i];
-      carries |= exit.reduces && exit.to >= fused.instr_count;
-    }
-    return carries;
-  }
-  static constexpr int unroll(int pass) { return !reduces(pass) || cost(pass) > 12 ? 1 : cost(pass) > 5 ? 2 : 4; }
-  static constexpr int cost(int pass) {
-    int cost = 0;
-    for (int i = 0; i < schedule.element[pass].size; ++i) {
-      const Step& step = schedule.element[pass].items[i];
-      cost += step.keep == Keep::restore ? 1 : row_of(step.op).lane_cost;
-    }
-    return cost;
-  }
-  /// Whether a row is nothing but elements: one pass, without values or results of a row.
-  static constexpr bool only_elements = [] {
-    if (fused.phases != 1 || reduces(0) || schedule.saves[0]) return false;
-    for (int stage = 0; stage <= 1; ++stage)
-      if (schedule.row[stage].size + schedule.row_exits[stage].size + schedule.reduces[stage].size > 0) return false;
-    return true;
-  }();
-  /// Whether a row is only added to results of float or double, or combined with them otherwise.
-  static constexpr bool adds_rows = [] {
-    const auto& list = schedule.exits[0];
-    for (int i = 0; i < list.size; ++i)
-      if (list.items[i].kind != StoreKind::accumulate ||
-          (list.items[i].dtype != DType::f32 && list.items[i].dtype != DType::f64))
-        return false;
-    return only_elements && list.size > 0;
-  }();
-  /// The most expensive of the passes that read operands.
-  static constexpr int busiest_pass = [] {
-    int most = 0;
-    for (int pass = 1; pass < fused.phases; ++pass)
-      if (schedule.reads[pass] != 0 && cost(pass) > cost(most)) most = pass;
-    return most;
-  }();
-  static constexpr int most_unrolled = [] {
-    int most = 1;
-    for (int pass = 0; pass < fused.phases; ++pass) most = unroll(pass) > most ? unroll(pass) : most;
-    return most;
-  }();
+  static constexpr const KernelShape& shape() { return P::shape; }
+  static constexpr Int<P::fused.phases> phases() { return {}; }
+  static constexpr Int<P::fused.phases + 1> stages() { return {}; }
+  static constexpr std::bool_constant<P::shape.only_elements> only_elements() { return {}; }
+  static constexpr std::bool_constant<P::shape.adds_rows> adds_rows() { return {}; }
+  template <int Pass> static constexpr Int<P::shape.pass[Pass].unroll> unroll(Int<Pass>) { return {}; }
+  template <int Pass> static constexpr std::bool_constant<P::shape.pass[Pass].reduces> reduces(Int<Pass>) { return {}; }
 
-  struct Layout {
-    std::uint8_t sizes[max_operands]{};     ///< bytes of an element of each operand
-    std::uint32_t offsets[max_operands]{};  ///< offset of each operand in the staging buffer
-    std::uint64_t in_row = 0;
-    std::uint32_t bytes = 1;
+  static TESSERA_FLATTENED void run_uniform(File& shared, const RowCursor& cursor, const double* uniforms) {
+    run_uniform(up_to<schedule.uniform.size>(), shared, cursor, uniforms);
+  }
+  template <int Stage> static TESSERA_FLATTENED void run_row(Int<Stage> stage, File& shared, const RowCursor& cursor) {
+    if constexpr (schedule.row[Stage].size > 0) run_row(stage, up_to<schedule.row[Stage].size>(), shared, cursor);
+  }
+  template <int Pass>
+  static TESSERA_FLATTENED void run_elements(Int<Pass> pass, File& own, const File& shared,
+                                             const ElementCursor& cursor) {
+    run_elements(pass, up_to<schedule.element[Pass].size>(), own, shared, cursor);
+  }
+  template <int Pass>
+  static TESSERA_FLATTENED void leave(Int<Pass> pass, File& sums, const File& own, const File& shared,
+                                      std::byte* const* outputs, std::int64_t offset, bool past_caches) {
+    leave(pass, up_to<schedule.exits[Pass].size>(), sums, own, shared, outputs, offset, past_caches);
+  }
+  /// Stores what a stage computes once a row. `place(exit)`: the element of a result.
+  template <int Stage, class F>
+  static TESSERA_FLATTENED void leave_row(Int<Stage>, [[maybe_unused]] const File& shared, [[maybe_unused]] F place) {
+    constexpr const auto& list = schedule.row_exits[Stage];
+    each(up_to<list.size>(), [&](auto k) TESSERA_FLATTENED_LAMBDA {
+      constexpr Exit exit = list[k];
+      detail::leave_row<exit.kind, exit.reduction, exit.dtype, exit.source>(shared, exit, place(exit));
+    });
+  }
+
+  template <int Pass, class F> static TESSERA_FLATTENED void each_store(Int<Pass>, F f) {
+    for (int k = 0; k < schedule.exits[Pass].size; ++k)
+      if (is_store(schedule.exits[Pass].items[k])) f(schedule.exits[Pass].items[k]);
+  }
+  template <int Pass, class F> static TESSERA_FLATTENED void each_sum(Int<Pass> pass, F f) {
+    each_row_sum(pass, f);
+    each_call_sum(pass, f);
+  }
+  template <int Pass, class F> static TESSERA_FLATTENED void each_row_sum(Int<Pass>, [[maybe_unused]] F f) {
+    if constexpr (P::shape.pass[Pass].reduces) each_of<Pass, Sums::row>(f);
+  }
+  template <int Pass, class F> static TESSERA_FLATTENED void each_call_sum(Int<Pass>, [[maybe_unused]] F f) {
+    if constexpr (P::shape.pass[Pass].carries) each_of<Pass, Sums::call>(f);
+  }
+  template <int Stage, class F> static TESSERA_FLATTENED void each_row_sum_before(Int<Stage>, [[maybe_unused]] F f) {
+    if constexpr (Stage > 0) each_row_sum(Int<Stage - 1>{}, f);
+  }
+  /// Calls `f` with `stage` if a pass with results follows it.
+  template <int Stage, class F> static TESSERA_FLATTENED void with_pass(Int<Stage> stage, [[maybe_unused]] F f) {
+    if constexpr (Stage < P::fused.phases)
+      if constexpr (P::shape.pass[Stage].any) f(stage);
+  }
+
+  // The results of a kernel that adds rows, which all accumulate: sums in registers from and to elements.
+  static TESSERA_FLATTENED void load_sums(File& sums, std::byte* const* outputs, std::int64_t offset) {
+    each_exit([&](auto k) TESSERA_FLATTENED_LAMBDA {
+      constexpr Exit exit = schedule.exits[0][k];
+      using E = element_t<exit.dtype>;
+      sums.template get<lane_t<E>>(exit.to) = load(reinterpret_cast<const E*>(outputs[exit.slot]) + offset);
+    });
+  }
+  static TESSERA_FLATTENED void store_sums(const File& sums, std::byte* const* outputs, std::int64_t offset) {
+    each_exit([&](auto k) TESSERA_FLATTENED_LAMBDA {
+      constexpr Exit exit = schedule.exits[0][k];
+      using E = element_t<exit.dtype>;
+      store(reinterpret_cast<E*>(outputs[exit.slot]) + offset, sums.template get<lane_t<E>>(exit.to));
+    });
+  }
+  static TESSERA_FLATTENED void add_to_sums(File& sums, const File& own, const File& shared) {
+    each_exit([&](auto k) TESSERA_FLATTENED_LAMBDA {
+      constexpr Exit exit = schedule.exits[0][k];
+      detail::leave<exit.kind, exit.reduction, true, exit.dtype, exit.source>(sums, exit.varies ? own : shared, exit,
+                                                                              nullptr, 0, false);
+    });
+  }
+
+  /// A copy of a value for each operand.
+  template <class T> struct Copy {
+    T at[operands + 1];
   };
-  static constexpr Layout layout = [] {
-    Layout result;
-    for (int pass = 0; pass < fused.phases; ++pass) result.in_row |= schedule.reads[pass] | schedule.writes[pass];
-    for (int i = 0; i < operands; ++i) {
-      result.sizes[i] =
-          static_cast<std::uint8_t>(size_of(i < inputs ? fused.inputs[i] : fused.stores[i - inputs].dtype));
-      if ((result.in_row >> i & 1) == 0) continue;
-      result.offsets[i] = (result.bytes + 63) / 64 * 64;
-      result.bytes = result.offsets[i] + static_cast<std::uint32_t>(staged_window_size) * result.sizes[i];
-    }
-    return result;
-  }();
+  template <class T> static TESSERA_FLATTENED Copy<T> local_copy(const T* values) {
+    return [&]<std::size_t... K>(std::index_sequence<K...>) TESSERA_FLATTENED_LAMBDA {
+      return Copy<T>{{values[K]..., T()}};
+    }(std::make_index_sequence<static_cast<std::size_t>(operands)>{});
+  }
 
-  static constexpr int register_count = fused.instr_count + fused.store_count;
-  static constexpr int file_size = register_count <= 16 ? 16 : register_count <= 48 ? 48 : Schedule::registers;
-  using File = Registers<file_size>;
+ private:
+  template <int N> static constexpr auto up_to() { return std::make_index_sequence<static_cast<std::size_t>(N)>{}; }
+
+  template <std::size_t... K>
+  static TESSERA_FLATTENED void run_uniform(std::index_sequence<K...>, [[maybe_unused]] File& shared,
+                                            [[maybe_unused]] const RowCursor& cursor,
+                                            [[maybe_unused]] const double* uniforms) {
+    constexpr const auto& list = schedule.uniform;
+    (run_step<list[K].kind, list[K].op, list[K].dtype, list[K].source, Keep::no>(shared, shared, list[K], cursor,
+                                                                                 uniforms),
+     ...);
+  }
+  template <int Stage, std::size_t... K>
+  static TESSERA_FLATTENED void run_row(Int<Stage>, std::index_sequence<K...>, File& shared, const RowCursor& cursor) {
+    constexpr const auto& list = schedule.row[Stage];
+    (run_step<list[K].kind, list[K].op, list[K].dtype, list[K].source, Keep::no>(shared, shared, list[K], cursor,
+                                                                                 nullptr),
+     ...);
+  }
+  template <int Pass, std::size_t... K>
+  static TESSERA_FLATTENED void run_elements(Int<Pass>, std::index_sequence<K...>, [[maybe_unused]] File& own,
+                                             [[maybe_unused]] const File& shared,
+                                             [[maybe_unused]] const ElementCursor& cursor) {
+    constexpr const auto& list = schedule.element[Pass];
+    (run_step<list[K].kind, list[K].op, list[K].dtype, list[K].source, list[K].keep>(own, shared, list[K], cursor,
+                                                                                     nullptr),
+     ...);
+  }
+  template <int Pass, std::size_t... K>
+  static TESSERA_FLATTENED void leave(Int<Pass>, std::index_sequence<K...>, File& sums, const File& own,
+                                      const File& shared, std::byte* const* outputs, std::int64_t offset,
+                                      bool past_caches) {
+    constexpr const auto& list = schedule.exits[Pass];
+    (detail::leave<list[K].kind, list[K].reduction, list[K].sums != Sums::nothing, list[K].dtype, list[K].source>(
+         sums, list[K].varies ? own : shared, list[K], outputs, offset, past_caches),
+     ...);
+  }
+
+  /// Calls `f` with each index of a list, a constant.
+  template <std::size_t... K, class F>
+  static TESSERA_FLATTENED void each(std::index_sequence<K...>, [[maybe_unused]] F f) {
+    (f(std::integral_constant<std::size_t, K>{}), ...);
+  }
+  template <class F> static TESSERA_FLATTENED void each_exit(F f) { each(up_to<schedule.exits[0].size>(), f); }
+  template <int Pass, Sums Which, class F> static TESSERA_FLATTENED void each_of(F& f) {
+    constexpr const auto& list = schedule.exits[Pass];
+    each(up_to<list.size>(), [&](auto k) TESSERA_FLATTENED_LAMBDA {
+      constexpr Exit exit = list[k];
+      if constexpr (exit.sums == Which) f(Accumulation<File, exit.reduction, exit.dtype>{}, exit);
+    });
+  }
 };
 
 }  // namespace tessera::kernels::inline TESSERA_ISA::detail
+TESSERA_KERNEL_CODE_END
+
+#endif
+
+// ---- tessera/kernels/fused/walked_kernel.hpp
+
+#ifndef TESSERA_KERNELS_FUSED_WALKED_KERNEL_HPP
+#define TESSERA_KERNELS_FUSED_WALKED_KERNEL_HPP
+
+TESSERA_KERNEL_CODE_BEGIN
+namespace tessera::kernels::inline TESSERA_ISA::detail {
+
+/// An instruction with its code.
+template <class File, class Cursor> struct WalkedStep {
+  void (*run)(File& own, const File& shared, const Step& step, const Cursor& cursor, const double* uniforms) = nullptr;
+  Step step;
+};
+
+/// The functions of an Accumulation.
+template <class File> struct WalkedAccumulation {
+  void (*clear)(File* sums, int count, Total& total, int to);
+  void (*collect)(File* sums, int count, Total& total, int to);
+  void (*combine)(std::byte* at, Total& total);
+  void (*copy_lanes)(File* target, const File* source, int count, int to);
+  void (*restore_lanes)(File* sums, const File* saved, int count, std::int64_t size, int to);
+  void (*take)(File& shared, Total& total, int to, double* slot, bool given);
+};
+template <class File, Reduction R, DType Type>
+inline constexpr WalkedAccumulation<File> walked_accumulation = [] {
+  using A = Accumulation<File, R, Type>;
+  return WalkedAccumulation<File>{&A::clear, &A::collect, &A::combine, &A::copy_lanes, &A::restore_lanes, &A::take};
+}();
+
+/// A result with its code.
+template <class File> struct WalkedExit {
+  void (*leave)(File& sums, const File& values, const Exit& exit, std::byte* const* outputs, std::int64_t offset,
+                bool past_caches) = nullptr;
+  const WalkedAccumulation<File>* sum = nullptr;  ///< of what accumulates in lanes
+  Exit exit;
+};
+template <class File> struct WalkedRowExit {
+  void (*leave)(const File& shared, const Exit& exit, std::byte* at) = nullptr;
+  Exit exit;
+};
+
+/// The parts of an array that are the lists of the stages and passes of a kernel.
+struct WalkedRanges {
+  struct Range {
+    std::uint16_t begin = 0, end = 0;
+  };
+  Range uniform, row[Fused::max_phases + 1], row_exit[Fused::max_phases + 1];  ///< by stage
+  Range element[Fused::max_phases], exit[Fused::max_phases];                   ///< by pass
+};
+
+/// The lists of a kernel, one after the other.
+template <class File> struct WalkedLists {
+  const KernelShape& shape;
+  const WalkedRanges& ranges;
+  const WalkedStep<File, RowCursor>* rows;  ///< once per call, then once per row
+  const WalkedStep<File, ElementCursor>* elements;
+  const WalkedExit<File>* exits;
+  const WalkedRowExit<File>* row_exits;
+};
+
+/// A kernel whose lists of instructions and results are walked at run time. All kernels of a program share the code of
+/// their instructions, so that a kernel compiles in a fraction of the time of an UnrolledKernel. It computes the same.
+template <int FileSize> struct WalkedKernel {
+  using File = Registers<FileSize>;
+  static constexpr int max_unroll = 4, max_phases = Fused::max_phases, file_size = FileSize;
+
+  WalkedLists<File> lists;
+
+  const KernelShape& shape() const { return lists.shape; }
+  int phases() const { return shape().phases; }
+  int stages() const { return shape().phases + 1; }
+  bool only_elements() const { return shape().only_elements; }
+  /// Sums in registers only save time.
+  static constexpr std::false_type adds_rows() { return {}; }
+  int unroll(int pass) const { return shape().pass[pass].unroll; }
+  bool reduces(int pass) const { return shape().pass[pass].reduces; }
+
+  void run_uniform(File& shared, const RowCursor& cursor, const double* uniforms) const {
+    each(lists.rows, lists.ranges.uniform,
+         [&](const auto& one) { one.run(shared, shared, one.step, cursor, uniforms); });
+  }
+  void run_row(int stage, File& shared, const RowCursor& cursor) const {
+    each(lists.rows, lists.ranges.row[stage],
+         [&](const auto& one) { one.run(shared, shared, one.step, cursor, nullptr); });
+  }
+  void run_elements(int pass, File& own, const File& shared, const ElementCursor& cursor) const {
+    each(lists.elements, lists.ranges.element[pass],
+         [&](const auto& one) { one.run(own, shared, one.step, cursor, nullptr); });
+  }
+  void leave(int pass, File& sums, const File& own, const File& shared, std::byte* const* outputs, std::int64_t offset,
+             bool past_caches) const {
+    each(lists.exits, lists.ranges.exit[pass], [&](const auto& one) {
+      one.leave(sums, one.exit.varies ? own : shared, one.exit, outputs, offset, past_caches);
+    });
+  }
+  template <class F> void leave_row(int stage, const File& shared, F place) const {
+    each(lists.row_exits, lists.ranges.row_exit[stage],
+         [&](const auto& one) { one.leave(shared, one.exit, place(one.exit)); });
+  }
+  template <class F> void each_store(int pass, F f) const {
+    each(lists.exits, lists.ranges.exit[pass], [&](const auto& one) {
+      if (is_store(one.exit)) f(one.exit);
+    });
+  }
+  template <class F> void each_sum(int pass, F f) const {
+    each_row_sum(pass, f);
+    each_call_sum(pass, f);
+  }
+  template <class F> void each_row_sum(int pass, F f) const { each_of(pass, Sums::row, f); }
+  template <class F> void each_call_sum(int pass, F f) const { each_of(pass, Sums::call, f); }
+  template <class F> void each_row_sum_before(int stage, F f) const {
+    if (stage > 0) each_row_sum(stage - 1, f);
+  }
+  template <class F> void with_pass(int stage, F f) const {
+    if (stage < shape().phases && shape().pass[stage].any) f(stage);
+  }
+  struct Copy {
+    std::byte* const* at;
+  };
+  static Copy local_copy(std::byte* const* operands) { return {operands}; }
+
+ private:
+  template <class Item, class F> static void each(const Item* items, WalkedRanges::Range range, F f) {
+    for (int k = range.begin; k < range.end; ++k) f(items[k]);
+  }
+  template <class F> void each_of(int pass, Sums sums, F& f) const {
+    each(lists.exits, lists.ranges.exit[pass], [&](const auto& one) {
+      if (one.exit.sums == sums) f(*one.sum, one.exit);
+    });
+  }
+};
+
+/// The lists of the kernel P, a Program.
+template <class P> struct WalkedProgram {
+  using File = typename P::File;
+
+  template <class List> static constexpr int total(const List* lists, int count) {
+    int sum = 0;
+    for (int i = 0; i < count; ++i) sum += lists[i].size;
+    return sum;
+  }
+  /// The lists of the schedule, without code.
+  struct Flat {
+    Step rows[P::schedule.uniform.size + total(P::schedule.row, P::fused.phases + 1) + 1]{};
+    Step elements[total(P::schedule.element, P::fused.phases) + 1]{};
+    Exit exits[total(P::schedule.exits, P::fused.phases) + 1]{},
+        row_exits[total(P::schedule.row_exits, P::fused.phases + 1) + 1]{};
+    WalkedRanges ranges;
+  };
+  template <class T, class List> static constexpr WalkedRanges::Range append(T* all, int& count, const List& list) {
+    const int begin = count;
+    for (int k = 0; k < list.size; ++k) all[count++] = list.items[k];
+    return {static_cast<std::uint16_t>(begin), static_cast<std::uint16_t>(count)};
+  }
+  static constexpr Flat flat = [] {
+    Flat made;
+    const auto& schedule = P::schedule;
+    int row = 0, row_exit = 0, element = 0, exit = 0;
+    made.ranges.uniform = append(made.rows, row, schedule.uniform);
+    for (int stage = 0; stage <= P::fused.phases; ++stage) {
+      made.ranges.row[stage] = append(made.rows, row, schedule.row[stage]);
+      made.ranges.row_exit[stage] = append(made.row_exits, row_exit, schedule.row_exits[stage]);
+    }
+    for (int pass = 0; pass < P::fused.phases; ++pass) {
+      made.ranges.element[pass] = append(made.elements, element, schedule.element[pass]);
+      made.ranges.exit[pass] = append(made.exits, exit, schedule.exits[pass]);
+    }
+    return made;
+  }();
+
+  // An item after the last keeps an array from being empty; it has no code.
+  template <Sums S, Reduction R, DType Type> static constexpr const WalkedAccumulation<File>* sum_of() {
+    if constexpr (S == Sums::nothing)
+      return nullptr;
+    else
+      return &walked_accumulation<File, R, Type>;
+  }
+  template <class Array> using ButLast = std::make_index_sequence<std::extent_v<Array> - 1>;
+  struct Coded {
+    WalkedStep<File, RowCursor> rows[std::extent_v<decltype(Flat::rows)>];
+    WalkedStep<File, ElementCursor> elements[std::extent_v<decltype(Flat::elements)>];
+    WalkedExit<File> exits[std::extent_v<decltype(Flat::exits)>];
+    WalkedRowExit<File> row_exits[std::extent_v<decltype(Flat::row_exits)>];
+  };
+  template <std::size_t... R, std::size_t... E, std::size_t... X, std::size_t... O>
+  static constexpr Coded with_code(std::index_sequence<R...>, std::index_sequence<E...>, std::index_sequence<X...>,
+                                   std::index_sequence<O...>) {
+    return {{{&run_step<flat.rows[R].kind, flat.rows[R].op, flat.rows[R].dtype, flat.rows[R].source, Keep::no, File,
+                        RowCursor>,
+              flat.rows[R]}...},
+            {{&run_step<flat.elements[E].kind, flat.elements[E].op, flat.elements[E].dtype, flat.elements[E].source,
+                        flat.elements[E].keep, File, ElementCursor>,
+              flat.elements[E]}...},
+            {{&leave<flat.exits[X].kind, flat.exits[X].reduction, flat.exits[X].sums != Sums::nothing,
+                     flat.exits[X].dtype, flat.exits[X].source, File>,
+              sum_of<flat.exits[X].sums, flat.exits[X].reduction, flat.exits[X].dtype>(), flat.exits[X]}...},
+            {{&leave_row<flat.row_exits[O].kind, flat.row_exits[O].reduction, flat.row_exits[O].dtype,
+                         flat.row_exits[O].source, File>,
+              flat.row_exits[O]}...}};
+  }
+  static constexpr Coded coded = with_code(ButLast<decltype(Flat::rows)>{}, ButLast<decltype(Flat::elements)>{},
+                                           ButLast<decltype(Flat::exits)>{}, ButLast<decltype(Flat::row_exits)>{});
+
+  static WalkedKernel<P::file_size> kernel() {
+    return {{P::shape, flat.ranges, coded.rows, coded.elements, coded.exits, coded.row_exits}};
+  }
+};
+
+}  // namespace tessera::kernels::inline TESSERA_ISA::detail
+TESSERA_KERNEL_CODE_END
 
 #endif
 
@@ -33129,425 +34082,33 @@ template <const auto& Table, int I> struct Program {
 #ifndef TESSERA_KERNELS_FUSED_FUSED_KERNEL_HPP
 #define TESSERA_KERNELS_FUSED_FUSED_KERNEL_HPP
 
-// Compiles a fused kernel: a constexpr list of instructions becomes straight-line vector code.
+// Compiles a fused kernel, a constexpr list of instructions.
 TESSERA_KERNEL_CODE_BEGIN
 namespace tessera::kernels::inline TESSERA_ISA {
 
-namespace detail {
-
-/// One call of one kernel. All members are inlined into fused_kernel, so that Values are registers.
-template <class P> struct FusedRun {
-  using File = typename P::File;
-  static constexpr const auto& schedule = P::schedule;
-  static constexpr int phases = P::fused.phases, unroll = P::most_unrolled;
-
-  const FusedCall& call;
-  RowWalk rows;
-  Window whole_row;           ///< where `adjacent` is not 0: the current row
-  std::int64_t adjacent = 0;  ///< rows left, with the current row, that follow each other along the innermost outer dim
-  alignas(64) std::byte buffer[P::layout.bytes];
-  std::byte* kept = nullptr;                 ///< values kept between passes over a row
-  std::int64_t kept_capacity = 0;            ///< elements
-  std::byte* targets[Fused::max_outputs]{};  ///< by output: the element that the current accumulation is added to
-
-  explicit FusedRun(const FusedCall& c) : call(c) {}
-
-  /// Where a row is one window of contiguous elements, rows that follow each other need no windows of their own: short
-  /// rows, such as the features of a pixel, spend more time there than in their elements.
-  TESSERA_NO_INLINE void find_adjacent(std::int64_t row) {
-    const std::int64_t size = call.inner_end - call.inner_begin;
-    if (!rows.contiguous || size % (width * P::unroll(0)) != 0 || size > window_size || rows.rank == 0) return;
-    adjacent = rows.left_along_dim();
-    if (adjacent > call.row_end - row) adjacent = call.row_end - row;
-    whole_row.begin = call.inner_begin;
-    whole_row.size = whole_row.padded = size;
-    for (int i = 0; i < P::operands; ++i) whole_row.at[i] = rows.row[i] + call.inner_begin * P::layout.sizes[i];
-    rows.skip(adjacent);
-  }
-  TESSERA_FLATTENED void next_row(std::int64_t row) {
-    if constexpr (P::only_elements) {
-      if (adjacent > 1) {
-        --adjacent;
-        const std::int64_t* const step = rows.step[rows.rank - 1];
-        for (int i = 0; i < P::operands; ++i) whole_row.at[i] += step[i];
-        return;
-      }
-      if (adjacent == 0) rows.next();
-      adjacent = 0;
-      if (row + 1 < call.row_end) find_adjacent(row + 1);
-    } else {
-      rows.next();
-    }
-  }
-
-  /// Whether the adjacent rows are added to the same elements.
-  bool same_sums() const {
-    bool same = adjacent > 1;
-    for (int i = P::inputs; i < P::operands; ++i) same = same && rows.step[rows.rank - 1][i] == 0;
-    return same;
-  }
-
-  struct Values {
-    File shared;        ///< values per call and per row
-    File sums[unroll];  ///< lanes of reductions and of accumulations along the row
-    Total totals[P::file_size];
-    std::int64_t pending[phases]{};  ///< by pass: terms per lane since the lanes were last added to the totals
-  };
-
-  template <int Pass, std::size_t... K>
-  static TESSERA_FLATTENED void element_steps(std::index_sequence<K...>, [[maybe_unused]] File& own,
-                                              [[maybe_unused]] const File& shared,
-                                              [[maybe_unused]] const ElementCursor& cursor) {
-    constexpr const auto& list = schedule.element[Pass];
-    (run_step<list[K].kind, list[K].op, list[K].dtype, list[K].source, list[K].keep>(own, shared, list[K], cursor,
-                                                                                     nullptr),
-     ...);
-  }
-
-  template <int Stage, std::size_t... K>
-  static TESSERA_FLATTENED void row_steps(std::index_sequence<K...>, [[maybe_unused]] File& shared,
-                                          [[maybe_unused]] const RowCursor& cursor) {
-    constexpr const auto& list = schedule.row[Stage];
-    (run_step<list[K].kind, list[K].op, list[K].dtype, list[K].source, Keep::no>(shared, shared, list[K], cursor,
-                                                                                 nullptr),
-     ...);
-  }
-
-  template <std::size_t... K>
-  static TESSERA_FLATTENED void uniform_steps(std::index_sequence<K...>, [[maybe_unused]] File& shared,
-                                              [[maybe_unused]] const RowCursor& cursor,
-                                              [[maybe_unused]] const double* uniforms) {
-    constexpr const auto& list = schedule.uniform;
-    (run_step<list[K].kind, list[K].op, list[K].dtype, list[K].source, Keep::no>(shared, shared, list[K], cursor,
-                                                                                 uniforms),
-     ...);
-  }
-
-  /// Calls `f` with each index of a list as an integral_constant.
-  template <std::size_t... K, class F>
-  static TESSERA_FLATTENED void each(std::index_sequence<K...>, [[maybe_unused]] F f) {
-    (f(std::integral_constant<std::size_t, K>{}), ...);
-  }
-
-  template <int Pass, std::size_t... K>
-  static TESSERA_FLATTENED void leave_all(std::index_sequence<K...>, File& sums, const File& own, const File& shared,
-                                          std::byte* const* outputs, std::int64_t offset,
-                                          [[maybe_unused]] bool past_caches) {
-    constexpr const auto& list = schedule.exits[Pass];
-    (leave<list[K].kind, list[K].reduction, list[K].reduces, list[K].dtype, list[K].source>(
-         sums, list[K].varies ? own : shared, list[K], outputs, offset, past_caches),
-     ...);
-  }
-
-  /// Whether a pass may use non-temporal stores: of several results, each store must fill a cache line. Otherwise the
-  /// processor writes half of a line while stores to another result wait, which takes up to three times as long as
-  /// plain stores (docs/decisions/0007).
-  template <int Pass> static consteval bool may_pass_caches() {
-    constexpr unsigned line = 64;
-    int results = 0;
-    bool fills_lines = true;
-    for (int k = 0; k < schedule.exits[Pass].size; ++k) {
-      const Exit& exit = schedule.exits[Pass].items[k];
-      if (exit.reduces || exit.kind != StoreKind::element) continue;
-      ++results;
-      fills_lines = fills_lines && static_cast<unsigned>(width) * P::layout.sizes[P::inputs + exit.slot] >= line;
-    }
-    return results == 1 || fills_lines;
-  }
-  /// Whether this window uses non-temporal stores, which need contiguous and aligned results.
-  template <int Pass> TESSERA_FLATTENED bool passes_caches(const Window& window) const {
-    if (!may_pass_caches<Pass>() || !call.past_caches || window.size != window.padded) return false;
-    bool aligned = true;
-    for (int k = 0; k < schedule.exits[Pass].size; ++k) {
-      const Exit& exit = schedule.exits[Pass].items[k];
-      if (exit.reduces || exit.kind != StoreKind::element) continue;
-      const int operand = P::inputs + exit.slot;
-      const auto at = reinterpret_cast<std::uintptr_t>(window.at[operand]);
-      aligned =
-          aligned && rows.stride[operand] == 1 && at % (static_cast<unsigned>(width) * P::layout.sizes[operand]) == 0;
-    }
-    return aligned;
-  }
-
-  /// Prefetch distance of a pass in bytes. Long rows: a page ahead, in the first pass. Short rows stay in the cache for
-  /// the later passes, and the most expensive pass prefetches the next row, so that memory and arithmetic overlap.
-  template <int Pass> TESSERA_FLATTENED std::int64_t fetch_ahead() const {
-    constexpr std::int64_t page = 4096, most = 4 * page;
-    if constexpr (phases == 1) return page;
-    const std::int64_t row = (call.inner_end - call.inner_begin) * static_cast<std::int64_t>(sizeof(float));
-    if (row > most) return Pass == 0 ? page : 64;
-    return Pass == P::busiest_pass ? (row > page ? row : page) : 64;
-  }
-
-  template <int Pass, std::size_t... U, std::size_t... Operand>
-  TESSERA_FLATTENED void run_window(std::index_sequence<U...>, std::index_sequence<Operand...>, Values& values,
-                                    const Window& window) {
-    constexpr auto steps = std::make_index_sequence<static_cast<std::size_t>(schedule.element[Pass].size)>{};
-    constexpr auto exits = std::make_index_sequence<static_cast<std::size_t>(schedule.exits[Pass].size)>{};
-    // Local copies: the compiler cannot prove that stores don't change the members.
-    std::byte* const operands[] = {window.at[Operand]..., nullptr};
-    std::byte* const kept_rows = kept;
-    const std::int64_t capacity = kept_capacity, along = window.begin - call.inner_begin;
-    const std::int64_t position = call.global_offset[call.outer_rank] + window.begin;
-    const bool past_caches = passes_caches<Pass>(window);
-    const std::int64_t ahead = fetch_ahead<Pass>();
-    for (std::int64_t offset = 0; offset < window.padded; offset += width * static_cast<int>(sizeof...(U))) {
-      const auto iterate = [&](std::int64_t at, File& sums) TESSERA_FLATTENED_LAMBDA {
-        File own;
-        element_steps<Pass>(steps, own, values.shared,
-                            {operands, at, position + at, kept_rows, along + at, capacity, ahead});
-        leave_all<Pass>(exits, sums, own, values.shared, operands + P::inputs, at, past_caches);
-      };
-      (iterate(offset + width * static_cast<int>(U), values.sums[U]), ...);
-    }
-  }
-
-  /// Adds all adjacent rows, of U registers, to sums that stay in registers. In memory, each addition would wait for
-  /// the store of the addition before. Elements are the same sums in the same order.
-  template <std::size_t... U, std::size_t... Operand>
-  TESSERA_FLATTENED void add_adjacent(std::index_sequence<U...>, std::index_sequence<Operand...>, Values& values) {
-    constexpr auto steps = std::make_index_sequence<static_cast<std::size_t>(schedule.element[0].size)>{};
-    constexpr const auto& list = schedule.exits[0];
-    constexpr auto all = std::make_index_sequence<static_cast<std::size_t>(list.size)>{};
-    const std::int64_t count = adjacent, ahead = fetch_ahead<0>();
-    const std::int64_t position = call.global_offset[call.outer_rank] + whole_row.begin;
-    const std::int64_t step[] = {rows.step[rows.rank - 1][Operand]..., 0};
-    std::byte* at[] = {whole_row.at[Operand]..., nullptr};
-    File sums[sizeof...(U)];
-    const auto each_sum = [&](auto f) TESSERA_FLATTENED_LAMBDA {
-      each(all, [&](auto k) TESSERA_FLATTENED_LAMBDA {
-        constexpr Exit exit = list[k];
-        (f(sums[U].template get<lanes_of<exit.dtype>>(exit.to),
-           reinterpret_cast<element_t<exit.dtype>*>(at[P::inputs + exit.slot]) + width * static_cast<int>(U)),
-         ...);
-      });
-    };
-    each_sum([](auto& sum, auto* element) TESSERA_FLATTENED_LAMBDA { sum = load(element); });
-    for (std::int64_t row = 0; row < count; ++row) {
-      const auto add = [&](std::int64_t offset, File& own_sums) TESSERA_FLATTENED_LAMBDA {
-        File own;
-        element_steps<0>(steps, own, values.shared, {at, offset, position + offset, nullptr, 0, 0, ahead});
-        each(all, [&](auto k) TESSERA_FLATTENED_LAMBDA {
-          constexpr Exit exit = list[k];
-          leave<exit.kind, exit.reduction, true, exit.dtype, exit.source>(
-              own_sums, list[k].varies ? own : values.shared, list[k], nullptr, offset, false);
-        });
-      };
-      (add(width * static_cast<int>(U), sums[U]), ...);
-      ((at[Operand] += step[Operand]), ...);
-    }
-    each_sum([](auto& sum, auto* element) TESSERA_FLATTENED_LAMBDA { store(element, sum); });
-  }
-  /// The same, if the rows are short. Longer rows would be read in parts, which memory is slower at.
-  TESSERA_FLATTENED bool add_short_rows(Values& values) {
-    constexpr auto operands = std::make_index_sequence<static_cast<std::size_t>(P::operands)>{};
-    if (!same_sums()) return false;
-    if (whole_row.size == 4 * width)
-      add_adjacent(std::make_index_sequence<4>{}, operands, values);
-    else if (whole_row.size == 2 * width)
-      add_adjacent(std::make_index_sequence<2>{}, operands, values);
-    else if (whole_row.size == width)
-      add_adjacent(std::make_index_sequence<1>{}, operands, values);
-    else
-      return false;
-    return true;
-  }
-
-  /// Writes the accumulated value of `exit` to its output and resets the accumulator.
-  template <Reduction R, DType Type, int Count>
-  TESSERA_FLATTENED void finish_accumulation(Values& values, const Exit& exit) {
-    add_to_total<R, Type, Count>(values.totals[exit.to], values.sums, exit.to);
-    if (targets[exit.slot] != nullptr)
-      combine_element<R, Type>(targets[exit.slot], values.totals[exit.to].template get<lanes_of<Type>>());
-    clear_total<R, Type>(values.totals[exit.to]);
-  }
-
-  /// Longest window of a pass: a reducing pass adds at most sum_run terms to a lane per window.
-  template <int Pass> static constexpr std::int64_t longest_window() {
-    const std::int64_t run = sum_run * width * P::unroll(Pass);
-    return P::reduces(Pass) && run < window_size ? run : window_size;
-  }
-
-  /// Adds the lanes of all reductions of a pass to their totals.
-  template <int Pass> TESSERA_FLATTENED void collect(Values& values) {
-    constexpr const auto& list = schedule.exits[Pass];
-    each(std::make_index_sequence<static_cast<std::size_t>(list.size)>{}, [&](auto k) TESSERA_FLATTENED_LAMBDA {
-      constexpr Exit exit = list[k];
-      if constexpr (exit.reduces)
-        add_to_total<exit.reduction, exit.dtype, P::unroll(Pass)>(values.totals[exit.to], values.sums, exit.to);
-    });
-    values.pending[Pass] = 0;
-  }
-
-  /// A window of a pass that reduces: in a padded window, the lanes past the end of the row keep their sums.
-  template <int Pass, std::size_t... U, std::size_t... Operand>
-  TESSERA_FLATTENED void run_reducing_window(std::index_sequence<U...> lanes, std::index_sequence<Operand...> operands,
-                                             Values& values, const Window& window) {
-    constexpr const auto& list = schedule.exits[Pass];
-    constexpr auto all = std::make_index_sequence<static_cast<std::size_t>(list.size)>{};
-    constexpr int count = P::unroll(Pass);
-    File saved[count];
-    const bool partial = window.size != window.padded;
-    if (partial)
-      each(all, [&](auto k) TESSERA_FLATTENED_LAMBDA {
-        constexpr Exit exit = list[k];
-        using T = lanes_of<exit.dtype>;
-        if constexpr (exit.reduces)
-          for (int u = 0; u < count; ++u) saved[u].template get<T>(exit.to) = values.sums[u].template get<T>(exit.to);
-      });
-    run_window<Pass>(lanes, operands, values, window);
-    if (partial)
-      each(all, [&](auto k) TESSERA_FLATTENED_LAMBDA {
-        constexpr Exit exit = list[k];
-        using T = lanes_of<exit.dtype>;
-        if constexpr (exit.reduces)
-          for (int u = 0; u < count; ++u) {
-            auto& sum = values.sums[u].template get<T>(exit.to);
-            sum = select(first_lanes(window.size - u * width), sum, saved[u].template get<T>(exit.to));
-          }
-      });
-  }
-
-  template <int Pass> TESSERA_FLATTENED void run_pass(Values& values) {
-    constexpr const auto& list = schedule.exits[Pass];
-    constexpr auto all = std::make_index_sequence<static_cast<std::size_t>(list.size)>{};
-    constexpr int count = P::unroll(Pass);
-    constexpr auto lanes = std::make_index_sequence<static_cast<std::size_t>(count)>{};
-    constexpr auto operands = std::make_index_sequence<static_cast<std::size_t>(P::operands)>{};
-    if constexpr (P::reduces(Pass))
-      each(all, [&](auto k) TESSERA_FLATTENED_LAMBDA {
-        constexpr Exit exit = list[k];
-        if constexpr (exit.reduces && exit.to < P::fused.instr_count) {
-          for (int u = 0; u < count; ++u) clear_lanes<exit.reduction, exit.dtype>(values.sums[u], exit.to);
-          clear_total<exit.reduction, exit.dtype>(values.totals[exit.to]);
-        } else if constexpr (exit.reduces) {
-          std::byte* const target = rows.row[P::inputs + exit.slot];
-          if (targets[exit.slot] != target) {
-            finish_accumulation<exit.reduction, exit.dtype, count>(values, exit);
-            targets[exit.slot] = target;
-          }
-        }
-      });
-    if constexpr (!P::carries(Pass)) values.pending[Pass] = 0;
-    const WindowWalk windows(rows, P::layout.sizes, P::layout.offsets, buffer, schedule.reads[Pass],
-                             schedule.writes[Pass], width * count, longest_window<Pass>());
-    Window own;
-    Window& window = P::only_elements ? whole_row : own;
-    for (std::int64_t begin = call.inner_begin; begin < call.inner_end; begin += window.size) {
-      if (!P::only_elements || adjacent == 0) windows.open(window, begin, call.inner_end);
-      if constexpr (P::reduces(Pass)) {
-        const std::int64_t terms = window.padded / (width * count);
-        if (values.pending[Pass] + terms > sum_run) collect<Pass>(values);
-        values.pending[Pass] += terms;
-        run_reducing_window<Pass>(lanes, operands, values, window);
-      } else {
-        run_window<Pass>(lanes, operands, values, window);
-      }
-      windows.close(window);
-    }
-    if constexpr (P::reduces(Pass))
-      each(all, [&](auto k) TESSERA_FLATTENED_LAMBDA {
-        constexpr Exit exit = list[k];
-        if constexpr (exit.reduces && exit.to < P::fused.instr_count)
-          add_to_total<exit.reduction, exit.dtype, count>(values.totals[exit.to], values.sums, exit.to);
-      });
-  }
-
-  /// Makes the result of each reduction of the pass before a value of the row.
-  template <int Stage> TESSERA_FLATTENED void take_reductions(Values& values, std::int64_t row) {
-    constexpr const auto& reduces = schedule.reduces[Stage];
-    each(std::make_index_sequence<static_cast<std::size_t>(reduces.size)>{}, [&](auto k) TESSERA_FLATTENED_LAMBDA {
-      constexpr Exit exit = reduces[k];
-      using T = lanes_of<exit.dtype>;
-      double* const slot =
-          call.row_values == nullptr ? nullptr : call.row_values + exit.slot * call.row_values_stride + row;
-      T value;
-      if (Stage <= call.phase_begin) {
-        value = from_slot<T>(*slot);
-      } else {
-        value = static_cast<T>(values.totals[exit.to].template get<T>());
-        if (slot != nullptr) *slot = to_slot(value);
-      }
-      values.shared.template get<T>(exit.to) = splat<T>(value);
-    });
-  }
-
-  /// Stores what a stage computes once per row.
-  template <int Stage> TESSERA_FLATTENED void leave_row(Values& values) {
-    constexpr const auto& exits = schedule.row_exits[Stage];
-    each(std::make_index_sequence<static_cast<std::size_t>(exits.size)>{}, [&](auto k) TESSERA_FLATTENED_LAMBDA {
-      constexpr Exit exit = exits[k];
-      using T = lanes_of<exit.dtype>;
-      std::byte* const at = rows.row[P::inputs + exit.slot];
-      const T value = first_lane(convert<T>(values.shared.template get<lanes_of<exit.source>>(exit.instr)));
-      if constexpr (exit.kind == StoreKind::row)
-        *reinterpret_cast<element_t<exit.dtype>*>(at) = static_cast<element_t<exit.dtype>>(value);
-      else
-        combine_element<exit.reduction, exit.dtype>(at, value);
-    });
-  }
-
-  template <int Stage> TESSERA_FLATTENED void run_stage(Values& values, std::int64_t row) {
-    if (Stage > call.phase_end) return;
-    if constexpr (schedule.reduces[Stage].size > 0) take_reductions<Stage>(values, row);
-    if constexpr (schedule.row[Stage].size > 0)
-      row_steps<Stage>(std::make_index_sequence<static_cast<std::size_t>(schedule.row[Stage].size)>{}, values.shared,
-                       {rows, call});
-    [[maybe_unused]] const bool mine = Stage >= call.phase_begin && (Stage < call.phase_end || Stage == phases);
-    if constexpr (schedule.row_exits[Stage].size > 0)
-      if (mine) leave_row<Stage>(values);
-    if constexpr (Stage < phases && schedule.exits[Stage < phases ? Stage : 0].size > 0)
-      // A pass that an earlier call ran is repeated if it stores values for later passes: they were in scratch memory.
-      if (mine || schedule.saves[Stage]) run_pass<Stage>(values);
-  }
-
-  template <int... Stage> TESSERA_FLATTENED void run_rows(std::integer_sequence<int, Stage...>) {
-    Values values;
-    constexpr const auto& list = schedule.accumulations;
-    constexpr auto accumulations = std::make_index_sequence<static_cast<std::size_t>(list.size)>{};
-    each(accumulations, [&](auto k) TESSERA_FLATTENED_LAMBDA {
-      constexpr Exit exit = list[k];
-      for (int u = 0; u < unroll; ++u) clear_lanes<exit.reduction, exit.dtype>(values.sums[u], exit.to);
-      clear_total<exit.reduction, exit.dtype>(values.totals[exit.to]);
-    });
-    uniform_steps(std::make_index_sequence<static_cast<std::size_t>(schedule.uniform.size)>{}, values.shared,
-                  {rows, call}, call.uniforms);
-    if constexpr (P::only_elements) find_adjacent(call.row_begin);
-    for (std::int64_t row = call.row_begin; row < call.row_end; ++row) {
-      if constexpr (P::adds_rows)
-        if (add_short_rows(values)) {
-          row += adjacent - 1;
-          adjacent = 1;
-          next_row(row);
-          continue;
-        }
-      (run_stage<Stage>(values, row), ...);
-      next_row(row);
-    }
-    each(accumulations, [&](auto k) TESSERA_FLATTENED_LAMBDA {
-      constexpr Exit exit = list[k];
-      finish_accumulation<exit.reduction, exit.dtype, unroll>(values, exit);
-    });
-  }
-};
-
-}  // namespace detail
-
-/// Runs fused kernel `Table[I]` on a range of rows and columns of one shard.
-template <const auto& Table, int I> TESSERA_FLATTEN void fused_kernel(const FusedCall& call) {
+/// Fused kernel `Table[I]` as straight-line vector code.
+template <const auto& Table, int I> TESSERA_FLATTEN void unrolled_kernel(const FusedCall& call) {
   using P = detail::Program<Table, I>;
-  if (call.row_begin >= call.row_end) return;
-  detail::FusedRun<P> run(call);
-  if constexpr (P::schedule.kept_bytes > 0) {
-    // One more register per unrolled iteration, since the last window of a row is padded.
-    run.kept_capacity = call.inner_end - call.inner_begin + width * P::most_unrolled;
-    run.kept = thread_scratch<Scratch::kept_values, std::byte>(static_cast<std::size_t>(run.kept_capacity) *
-                                                               P::schedule.kept_bytes);
-  }
-  run.rows.start(call, P::inputs, P::operands - P::inputs, P::layout.sizes, P::layout.in_row);
-  run.run_rows(std::make_integer_sequence<int, P::fused.phases + 1>{});
-  if (call.past_caches) finish_stores();
+  alignas(64) std::byte buffer[P::shape.buffer_bytes];
+  detail::run_kernel(detail::UnrolledKernel<P>{}, call, buffer);
 }
+
+/// Fused kernel `Table[I]` as lists that are walked at run time: the same results, in more time.
+template <const auto& Table, int I> void walked_kernel(const FusedCall& call) {
+  using P = detail::Program<Table, I>;
+  alignas(64) std::byte buffer[P::shape.buffer_bytes];
+  detail::run_kernel(detail::WalkedProgram<P>::kernel(), call, buffer);
+}
+
+/// Runs fused kernel `Table[I]` on a range of rows and columns of one shard. Unoptimised code would be slow either way,
+/// and a third of the compile time of a program with many kernels.
+template <const auto& Table, int I>
+inline constexpr FusedKernel fused_kernel =
+#if defined(__OPTIMIZE__) && !defined(TESSERA_WALKED_KERNELS)
+    &unrolled_kernel<Table, I>;
+#else
+    &walked_kernel<Table, I>;
+#endif
 
 }  // namespace tessera::kernels::inline TESSERA_ISA
 TESSERA_KERNEL_CODE_END
@@ -33637,9 +34198,9 @@ constexpr HostNumber host_number(const GraphView& graph, int id, const Shape* sh
   }
   // A constant expression cannot divide by 0. The divisor is a Scalar whose value is not known yet; no shape depends on
   // it.
-  if (row.divides && second.real() == 0 && std::is_constant_evaluated()) return 0;
+  if (row.divides && second.real() == 0 && __builtin_is_constant_evaluated()) return 0;
   double result = 0;
-  if (row.folds_constants || !std::is_constant_evaluated()) result = row.number(first.real(), second.real(), 0);
+  if (row.folds_constants || !__builtin_is_constant_evaluated()) result = row.number(first.real(), second.real(), 0);
   if (node.dtype == DType::bool_) return result != 0;
   if (!is_floating(node.dtype)) return HostNumber(result).integer();
   return computed_as(node.dtype) == DType::f32 ? static_cast<double>(static_cast<float>(result)) : HostNumber(result);
@@ -47327,7 +47888,7 @@ template <class Traced> struct ProgramCode : TracedUnits<Traced> {
 
   static CompiledProgram compiled() {
     static const auto code = []<std::size_t... K>(std::index_sequence<K...>) {
-      return std::array<FusedKernel, sizeof...(K) + 1>{&tessera::kernels::fused_kernel<kernels, static_cast<int>(K)>...,
+      return std::array<FusedKernel, sizeof...(K) + 1>{tessera::kernels::fused_kernel<kernels, static_cast<int>(K)>...,
                                                        nullptr};
     }(std::make_index_sequence<kernel_count>{});
     return {Traced::program(), views.data(), kernels.data(), code.data(), &runtime::step_code<needs>()};
@@ -48638,7 +49199,9 @@ template <auto Options, Element T = float, bool Bias = true> struct Convolution 
   static constexpr std::array field_names{"weight", "bias"};
   template <class X> constexpr auto operator()(const X& x, Here at = Here::current()) const {
     const auto y = Convolution<Options, T, false>{weight}(x, at);
-    if constexpr (detail::is_mixed_v<X, T>)
+    if constexpr (!TensorOperand<X>)
+      return y;
+    else if constexpr (detail::is_mixed_v<X, T>)
       return cast<typename X::element>(call<AddTag>(Source::from(at), cast<float>(y, at), bias), at);
     else
       return call<AddTag>(Source::from(at), y, bias);
@@ -48650,7 +49213,12 @@ template <auto Options, Element T> struct Convolution<Options, T, false> {
 
   static constexpr std::array field_names{"weight"};
   template <class X> constexpr auto operator()(const X& x, Here at = Here::current()) const {
-    return detail::convolve(x, detail::as_met_by<X>(weight, at), Options, at);
+    constexpr bool is_tensor = TensorOperand<X>;
+    static_assert(is_tensor, "tessera: a convolution takes a tensor; call a layer that is given to it: conv(norm(x))");
+    if constexpr (is_tensor)
+      return detail::convolve(x, detail::as_met_by<X>(weight, at), Options, at);
+    else
+      return weight;
   }
 };
 
@@ -48843,7 +49411,7 @@ template <int Rank, int Dims> struct BroadcastToTag {
       }
     }
     if (same) return x;
-    x = ops::checked_broadcast(x, like, MadeBy::broadcast_to);
+    x = build::checked_broadcast(x, like, MadeBy::broadcast_to);
     for (int dim = 0; dim < Dims; ++dim)
       if (ones >> dim & 1u) x = build::slice(x, dim, x.number(0, DType::i64), x.number(1, DType::i64));
     return x;
@@ -50803,7 +51371,7 @@ template <Element T = float, bool Bias = true> struct LoraLinear {
   constexpr Linear<T, Bias> merge(Here at = Here::current()) const {
     Linear<T, Bias> merged = base;
     const auto weight = base.weight + matmul(lora_a, lora_b, at) * scaling;
-    if (std::is_constant_evaluated())
+    if (__builtin_is_constant_evaluated())
       merged.weight = tessera::detail::settle(weight);
     else
       merged.weight = sharded_as_base(weight);
@@ -53257,25 +53825,35 @@ template <class F> constexpr auto value_and_grad(F f) {
                   "tessera: ts::grad and ts::value_and_grad need an argument with floating tensors; convert integers "
                   "with ts::cast<float>(x)");
     auto gradient = detail::settle(first);
-    const detail::Floating sources = detail::make_variables(gradient);
-    auto value = detail::settle(f(std::as_const(gradient), rest...));
-    auto loss = [&] {
-      if constexpr (detail::is_tuple_v<decltype(value)>)
-        return detail::as_scalar(std::get<0>(value));
-      else
-        return detail::as_scalar(value);
-    }();
-    using Loss = decltype(loss);
-    static_assert(SymOperand<Loss>, "tessera: call ts::grad and ts::value_and_grad inside a traced function, and their "
-                                    "results on traced arguments");
-    static_assert(Loss::rank == 0, "tessera: the function of ts::grad and of ts::value_and_grad returns a loss of rank "
-                                   "0; reduce the loss with ts::mean or ts::sum");
-    if constexpr (Loss::rank == 0)  // otherwise a static_assert has failed
-      if (loss.value.rank() != 0)
-        loss.value.refuse(errc::structure, "[stack] loss: the loss is computed from a field of all layers, so it has a "
-                                           "value for each layer, not a single value");
-    detail::replace_floating(gradient, loss.value, differentiate(loss.value, sources.ids));
-    return std::tuple(value, gradient);
+    constexpr bool is_called = requires { f(std::as_const(gradient), rest...); };
+    static_assert(is_called, "tessera: the function of ts::grad and ts::value_and_grad can't be called with these "
+                             "arguments; compare their number and types with its parameters");
+    if constexpr (!is_called) {
+      return std::tuple(gradient, gradient);
+    } else {
+      const detail::Floating sources = detail::make_variables(gradient);
+      auto value = detail::settle(f(std::as_const(gradient), rest...));
+      auto loss = [&] {
+        if constexpr (detail::is_tuple_v<decltype(value)>)
+          return detail::as_scalar(std::get<0>(value));
+        else
+          return detail::as_scalar(value);
+      }();
+      using Loss = decltype(loss);
+      static_assert(SymOperand<Loss>,
+                    "tessera: call ts::grad and ts::value_and_grad inside a traced function, and their "
+                    "results on traced arguments");
+      static_assert(Loss::rank == 0,
+                    "tessera: the function of ts::grad and of ts::value_and_grad returns a loss of rank "
+                    "0; reduce the loss with ts::mean or ts::sum");
+      if constexpr (Loss::rank == 0)  // otherwise a static_assert has failed
+        if (loss.value.rank() != 0)
+          loss.value.refuse(errc::structure,
+                            "[stack] loss: the loss is computed from a field of all layers, so it has a "
+                            "value for each layer, not a single value");
+      detail::replace_floating(gradient, loss.value, differentiate(loss.value, sources.ids));
+      return std::tuple(value, gradient);
+    }
   };
 }
 
@@ -53491,6 +54069,33 @@ template <class Model> inline constexpr FirstParameter first_parameter_v = First
 template <class Model>
 using first_parameter_t = Sym<element_t<first_parameter_v<Model>.dtype>, first_parameter_v<Model>.rank>;
 
+/// The element types and ranks of the floating-point tensors of a model, of a Stack those of its block.
+struct ParameterTypes {
+  Growable<std::pair<DType, int>> types;
+  template <class Leaf> constexpr void leaf(const Leaf&) {
+    if constexpr (is_parameter_v<Leaf>) types.push_back({dtype_v<typename Leaf::element>, Leaf::rank});
+  }
+  template <class Block> constexpr void enter_stack(const Stack<Block>&) {
+    Block block{};
+    for_each_leaf(block, *this);
+  }
+  constexpr void enter_layer(int) {}
+  constexpr void leave_stack() {}
+
+  template <class Model> static constexpr ParameterTypes of() {
+    ParameterTypes found;
+    Model model{};
+    for_each_leaf(model, found);
+    return found;
+  }
+};
+template <class A, class B> constexpr bool have_equal_parameters() {
+  const ParameterTypes a = ParameterTypes::of<A>(), b = ParameterTypes::of<B>();
+  bool equal = a.types.size() == b.types.size();
+  for (std::size_t k = 0; k < a.types.size() && equal; ++k) equal = a.types[k] == b.types[k];
+  return equal;
+}
+
 template <class F, class X, std::size_t... I>
 using result_on = decltype(std::declval<F&>()(((void)I, std::declval<X>())...));
 
@@ -53506,6 +54111,25 @@ template <class F, class X, std::size_t... I> struct OutputCount<F, X, std::inde
   }();
 };
 
+/// tree_map of models of one structure; f has `Count` results.
+template <class Count, class F, class First, class... Rest>
+constexpr auto mapped(F& f, const First& first, const Rest&... rest) {
+  const std::array<Growable<Value>, 1 + sizeof...(Rest)> inputs{parameters_of(first), parameters_of(rest)...};
+  for (const Growable<Value>& list : inputs)
+    if (list.size() != inputs[0].size())
+      fail(errc::structure, "[tree_map] structure: the models have different numbers of tensors");
+  MapParameters<F, 1 + sizeof...(Rest), Count::value, Count::several> map{f, inputs};
+  for_each_leaf(first, map);
+  if constexpr (Count::several) {
+    return [&]<std::size_t... O>(std::index_sequence<O...>) {
+      // Not by deduction: a std::tuple of one model that is a tuple would be that model.
+      return std::tuple<decltype((void)O, First(first))...>(with_parameters(first, map.outputs[O])...);
+    }(std::make_index_sequence<Count::value>{});
+  } else {
+    return with_parameters(first, map.outputs[0]);
+  }
+}
+
 }  // namespace detail
 
 /// Inside a traced function: calls f on the corresponding floating-point tensors of several models of one structure,
@@ -53519,21 +54143,17 @@ template <class F, class X, std::size_t... I> struct OutputCount<F, X, std::inde
 ///     auto moved = ts::optim::tree_map([](auto p, auto g) { return p - 0.1 * g; }, model, gradient);
 template <class F, class First, class... Rest> constexpr auto tree_map(F f, const First& first, const Rest&... rest) {
   using Count = detail::OutputCount<F, detail::first_parameter_t<First>, std::make_index_sequence<1 + sizeof...(Rest)>>;
-  const std::array<Growable<Value>, 1 + sizeof...(Rest)> inputs{detail::parameters_of(first),
-                                                                detail::parameters_of(rest)...};
-  for (const Growable<Value>& list : inputs)
-    if (list.size() != inputs[0].size())
-      fail(errc::structure, "[tree_map] structure: the models have different numbers of tensors");
-  detail::MapParameters<F, 1 + sizeof...(Rest), Count::value, Count::several> map{f, inputs};
-  for_each_leaf(first, map);
-  if constexpr (Count::several) {
-    return [&]<std::size_t... O>(std::index_sequence<O...>) {
-      // Not by deduction: a std::tuple of one model that is a tuple would be that model.
-      return std::tuple<decltype((void)O, First(first))...>(detail::with_parameters(first, map.outputs[O])...);
-    }(std::make_index_sequence<Count::value>{});
-  } else {
-    return detail::with_parameters(first, map.outputs[0]);
-  }
+  constexpr bool is_one_structure = (detail::have_equal_parameters<First, Rest>() && ...);
+  constexpr bool returns = !std::is_void_v<typename Count::result>;
+  static_assert(
+      is_one_structure,
+      "tessera: the models of tree_map must have equal structures: as many tensors, with the same element types "
+      "and ranks in the same order; the function may capture a tensor that is the same for all of them");
+  static_assert(returns, "tessera: the function of tree_map returns nothing; add a return statement");
+  if constexpr (is_one_structure && returns)
+    return detail::mapped<Count>(f, first, rest...);
+  else
+    return first;
 }
 
 }  // namespace tessera::optim
@@ -53619,10 +54239,66 @@ concept GradientsOf = detail::HaveStructure<Gradients, Model>::value;
 
 namespace detail {
 
+/// Gives each Stack of a model one layer, as in a trace.
+struct OneLayer {
+  constexpr void leaf(auto&) {}
+  constexpr void enter_stack(auto& stack) { stack.layers().resize(1); }
+  constexpr void enter_layer(int) {}
+  constexpr void leave_stack() {}
+};
+/// The names of the floating-point tensors of a model, in order, each with a zero behind it.
+template <class Model> constexpr Growable<char> list_parameter_names() {
+  Model model{};
+  OneLayer one;
+  for_each_leaf(model, one);
+  Growable<char> letters;
+  tessera::detail::for_each_named_leaf(model, tessera::detail::VisitLayers::each_alike,
+                                       [&](std::string_view name, auto& leaf, int) {
+                                         if constexpr (is_parameter_v<std::remove_cvref_t<decltype(leaf)>>) {
+                                           for (const char c : name) letters.push_back(c);
+                                           letters.push_back('\0');
+                                         }
+                                       });
+  return letters;
+}
+template <class Model>
+inline constexpr auto parameter_names_v = [] {
+  constexpr std::size_t size = [] {
+    const Growable<char> list = list_parameter_names<Model>();
+    return list.size();
+  }();
+  const Growable<char> list = list_parameter_names<Model>();
+  std::array<char, size + 1> letters{};
+  for (std::size_t i = 0; i < size; ++i) letters[i] = list[i];
+  return letters;
+}();
+/// Gives the names of a model's parameters one after the other.
+template <class Model> class NextName {
+ public:
+  constexpr const char* operator()() {
+    const char* const name = at_;
+    while (*at_++ != '\0') {
+    }
+    return name;
+  }
+
+ private:
+  const char* at_ = parameter_names_v<Model>.data();
+};
+
+/// A value of an optimizer in the sharding of the parameter for which it is computed. Errors of the operations that
+/// compute it name the parameter.
+constexpr Value like_parameter(const Value& of, const Value& parameter, const char* name) {
+  Value named = of;
+  named.source.inside = name;
+  return of.with(build::alike(named, parameter, {.exactly = true, .of_update = true}).id);
+}
+
 /// The parameter whose update is traced: converts hyper-parameters to its element type, at the user's line.
 struct Updated {
   Value parameter;
   int rank;  ///< of one layer's tensor, for a tensor of a Stack
+  const char* name;
 
   /// Weight decay applies to matrices, not to biases and gains.
   constexpr bool decays() const { return rank >= 2; }
@@ -53646,29 +54322,30 @@ struct Updated {
 template <class F, class Model, class Gradients, class... States>
 constexpr auto map_parameters(Here at, const F& f, const Model& model, const Gradients& gradients,
                               const States&... states) {
+  NextName<Model> next_name;
   return tree_map(
       [&](auto p, auto g, auto... s) {
         using S = decltype(p);
-        const Value from = p.value.at(Source::from(at));
+        const Source source = Source::from(at);
+        const Value from = p.value.at(source);
         return std::apply([](const auto&... made) { return std::tuple(S(made)...); },
-                          f(Updated{from, S::rank}, from, g.value, s.value...));
+                          f(Updated{from, S::rank, next_name()}, from, g.value.at(source), s.value.at(source)...));
       },
       model, tessera::detail::settle(gradients), states...);
 }
 
 /// The pattern of every optimizer: `update` of map_parameters returns the next parameter and its next states. A
-/// parameter keeps its sharding, whatever that of its state is.
+/// parameter keeps its sharding, whatever that of its state is. Errors of operations on tensors of different shapes,
+/// as those of the state of another model, are `structure` and name the parameter.
 template <class F, class Model, class Gradients, class... States>
 constexpr auto update_parameters(Here at, const F& update, const Model& model, const Gradients& gradients,
                                  const States&... states) {
   return map_parameters(
       at,
       [&](const Updated& x, const Value& p, const auto&... rest) {
-        return std::apply(
-            [&](const Value& next, const auto&... state) {
-              return std::tuple(build::alike(next, p, {.exactly = true}), state...);
-            },
-            update(x, p, rest...));
+        return std::apply([&](const Value& next,
+                              const auto&... state) { return std::tuple(like_parameter(next, p, x.name), state...); },
+                          update(x, p, rest...));
       },
       model, gradients, states...);
 }
@@ -54883,8 +55560,9 @@ constexpr auto lbfgs(const Model& model, const Gradients& gradients,
   const Growable<Value> moved = parameters_of(state.moved), given = parameters_of(tessera::detail::settle(gradients));
   if (given.size() != p.size() || before.size() != p.size() || moved.size() != p.size())
     fail(errc::structure, "[lbfgs] structure: model, gradients and state have different numbers of tensors");
+  NextName<Model> name_of_gradient, name_of_next;
   const Growable<Value> g =
-      all.map([](Value x, Value like) { return build::alike(x, like, {.exactly = true}); }, given, p);
+      all.map([&](Value x, Value like) { return like_parameter(x, like, name_of_gradient()); }, given, p);
 
   std::array<Growable<Value>, History> s = parameters_of_each(state.moves), y = parameters_of_each(state.changes);
   const Growable<Value> d = next_direction(all, g, before, moved, s, y);
@@ -54897,7 +55575,7 @@ constexpr auto lbfgs(const Model& model, const Gradients& gradients,
   const Value falls = build::less(slope, slope.number(-1) * number(config.tolerance));
   const Growable<Value> move = all.times(build::select(falls, rate, rate.number(0)), d);
   const Growable<Value> next =
-      all.map([](Value x, Value by) { return build::alike(x + by, x, {.exactly = true}); }, p, move);
+      all.map([&](Value x, Value by) { return like_parameter(x + by, x, name_of_next()); }, p, move);
 
   return [&]<std::size_t... I>(std::index_sequence<I...>) {
     using State = optim::LbfgsState<optim::stored_t<Model>, History>;
@@ -55305,10 +55983,11 @@ constexpr auto muon(const Model& model, const Gradients& gradients,
   const Growable<Value> any = optim::detail::parameters_of(model);
   if (any.empty()) fail(errc::structure, "[muon] model: the model has no floating-point tensor");
   const optim::detail::AdamWStep step(any.front().at(Source::from(at)), config.others, state.step);
+  optim::detail::NextName<Model> next_name;
   auto [moved, mean, square] = optim::tree_map(
       [&](auto p, auto g, auto m, auto v) {
         using S = decltype(p);
-        const optim::detail::Updated x{p.value.at(Source::from(at)), S::rank};
+        const optim::detail::Updated x{p.value.at(Source::from(at)), S::rank, next_name()};
         if constexpr (S::rank == 2) {
           const Value momentum = x.wide(config.momentum), rate = x.wide(config.learning_rate);
           const Value kept = x(momentum), in = x(1.0 - momentum);
@@ -55320,12 +55999,12 @@ constexpr auto muon(const Model& model, const Gradients& gradients,
           const Value ratio = build::cast(outputs, DType::f64) / build::cast(inputs, DType::f64);
           const Value scale = build::apply<ops::SqrtOp>(build::apply<ops::MaximumOp>(ratio, ratio.number(1.0)));
           const Value next = x(1.0 - rate * x.wide(config.weight_decay)) * x.parameter - x(rate * scale) * x(o);
-          return std::tuple(S(build::alike(next, x.parameter, {.exactly = true})), S(next_m), v);
+          return std::tuple(S(optim::detail::like_parameter(next, x.parameter, x.name)), S(next_m), v);
         } else {
           const optim::detail::AdamWStep s = step.as(x.parameter.dtype());
           const auto [next_m, next_v] = s.next_means(g.value, m.value, v.value);
-          return std::tuple(S(build::alike(s.moved(x, next_m, next_v), x.parameter, {.exactly = true})), S(next_m),
-                            S(next_v));
+          const Value next = s.moved(x, next_m, next_v);
+          return std::tuple(S(optim::detail::like_parameter(next, x.parameter, x.name)), S(next_m), S(next_v));
         }
       },
       model, detail::settle(gradients), state.mean, state.square);
@@ -55868,7 +56547,7 @@ template <class Model> Model without(Model model, const nn::Names& frozen, Here 
 
 /// The initial state for a model with frozen tensors (nn::freeze), whose moments have no elements, as in optax.masked
 /// and for parameters without requires_grad in PyTorch. A step must call nn::keep_frozen with the same names; otherwise
-/// it is the error shape_mismatch. The moments of a frozen tensor of rank 0 are stored.
+/// it is the error structure. The moments of a frozen tensor of rank 0 are stored.
 ///
 ///     constexpr nn::Names frozen("tokens.*", "blocks.*.up.*");
 ///     auto state = ts::optim::init_state(config, model, frozen);
@@ -57538,7 +58217,7 @@ constexpr Value incomplete_beta(Value a, Value b, Value x) {
   const bool is_scalar = met.rank() == 0;
   const Value like = is_scalar ? build::insert_singletons(met, 1u, 1) : met;
   const auto spread = [&](Value v) {
-    return v.rank() == 0 ? build::broadcast(v, like) : ops::checked_broadcast(v, like, MadeBy::broadcast_like);
+    return v.rank() == 0 ? build::broadcast(v, like) : build::checked_broadcast(v, like, MadeBy::broadcast_like);
   };
   const Value made = x.dtype() == DType::f64 ? beta_call<Betainc, double>(0, spread(a), spread(b), spread(x))
                                              : beta_call<Betainc, float>(0, spread(a), spread(b), spread(x));
@@ -57850,10 +58529,11 @@ template <class Tuple> constexpr auto without_tuple(const Tuple& items) {
     return items;
 }
 
-/// The floating tensors of `given`, which must match those of a structure in number, element type and rank.
+/// The floating tensors of `given`, which must match those of a structure in number, element type and rank, else `rule`
+/// is broken, and in shape, which `by` compares when the program is planned.
 template <class T>
 constexpr Growable<std::int32_t> matched(const T& given, const Value& context, const Growable<std::int32_t>& like,
-                                         const char* rule) {
+                                         MadeBy by, const char* rule) {
   const auto structure = as_carry(context, given);
   Floating found = floating_of(structure);
   bool same = found.ids.size() == like.size();
@@ -57861,8 +58541,8 @@ constexpr Growable<std::int32_t> matched(const T& given, const Value& context, c
     Value own = context.with(found.ids[k]);
     const Node& wanted = context.with(like[k]).node();
     if (own.node().is_constant()) own = build::broadcast(build::cast(own, wanted.dtype), context.with(like[k]));
-    found.ids[k] = own.id;
     same = own.dtype() == wanted.dtype && own.rank() == wanted.rank;
+    found.ids[k] = same ? build::of_shape(own, context.with(like[k]), by).id : own.id;
   }
   if (same) return found.ids;
   context.refuse(errc::structure, rule);
@@ -57985,7 +58665,7 @@ template <class Arguments, class Result> struct Pullback {
     const RecordedFunction own = function_here(
         recorded.function, "[vjp] pullback: it is called outside of the body of the loop in which ts::vjp is called");
     const Growable<std::int32_t> given =
-        matched(cotangent, own.context.at(Source::from(at)), own.values,
+        matched(cotangent, own.context.at(Source::from(at)), own.values, MadeBy::vjp,
                 "[vjp] cotangent: it must have the structure, element types and ranks of the function's result");
     Arguments gradients = recorded.arguments;
     replace_floating(gradients, own.context, own.pull(given));
@@ -58014,8 +58694,12 @@ template <class Arguments, class Result> class Linearized {
   template <class Tangents> constexpr auto push(const Tangents& tangents, Source source = {}) const {
     const RecordedFunction own = function_here(
         pulled_, "[linearize] call: it is outside of the body of the loop in which ts::linearize is called");
+    // Shapes are those of the arguments, not of the gradients, which would be computed for their shapes alone. In the
+    // body of a loop the arguments are outside, and extents are not compared.
+    const bool is_here = own.context.graph == recorded_.function.context.graph;
     const Growable<std::int32_t> given =
-        matched(tangents, source.line != 0 ? own.context.at(source) : own.context, own.values,
+        matched(tangents, source.line != 0 ? own.context.at(source) : own.context,
+                is_here ? recorded_.function.variables : own.values, is_here ? MadeBy::jvp : MadeBy::operation,
                 "[jvp] tangents: they must have the structure, element types and ranks of the function's arguments");
     Result made = recorded_.result;
     replace_floating(made, own.context, own.pull(given));
@@ -58078,9 +58762,9 @@ constexpr auto hvp(const F& f, const Primals& primals, const Direction& directio
   };
   const Value context = detail::trace_in(arguments);
   const auto recorded = detail::record(gradient, arguments, context.source);
-  const Growable<std::int32_t> given =
-      detail::matched(direction, recorded.function.context.at(Source::from(at)), recorded.function.variables,
-                      "[hvp] direction: it must have the structure, element types and ranks of the arguments");
+  const Growable<std::int32_t> given = detail::matched(
+      direction, recorded.function.context.at(Source::from(at)), recorded.function.variables, MadeBy::hvp,
+      "[hvp] direction: it must have the structure, element types and ranks of the arguments");
   auto made = recorded.arguments;
   detail::replace_floating(made, recorded.function.context, recorded.function.pull(given));
   return detail::without_tuple(made);
@@ -58171,7 +58855,7 @@ template <class Forward, class Backward> constexpr auto custom_vjp(const Forward
       const auto cotangents = backward(std::get<1>(made), std::as_const(cotangent));
       const detail::Floating values = detail::floating_of(arguments);
       const Growable<std::int32_t> gradients =
-          detail::matched(cotangents, results.context, values.ids,
+          detail::matched(cotangents, results.context, values.ids, MadeBy::custom_vjp,
                           "[custom_vjp] result of backward: it must have the structure, element types and ranks of the "
                           "function's arguments");
       detail::replace_floating(
@@ -58683,7 +59367,8 @@ constexpr auto filled(const X& x, const Indices& indices, const Made& looked_up,
 /// gather with indices that may be outside of dim D (jnp.take_along_axis with a mode): `gather<1,
 /// ts::IndexMode::clip>(x, indices)`; `gather<1, ts::IndexMode::fill>(x, indices, 0)` of another fill than JAX's, which
 /// is NaN, of integers the least signed or the largest unsigned one. Gradient: as gather; 0 for elements that are
-/// filled. Errors: dim_range for a dim without elements. Communication: as gather.
+/// filled. Errors: dim_range for a dim without elements, also with `fill`, as jnp.take; jnp.take_along_axis gives 0
+/// there, whatever the fill. Communication: as gather.
 template <int D, IndexMode M, TensorArgument X, TensorArgument Indices, Operand Fill>
 constexpr auto gather(const X& x, const Indices& indices, const Fill& fill, Here at = Here::current()) {
   return detail::filled<M, D, 0>(x, indices, gather<D>(x, detail::moved_indices<D>(x, indices, at), at), fill, at);
@@ -58728,8 +59413,8 @@ template <int D, IndexMode M, TensorArgument X, TensorArgument Indices, TensorAr
 constexpr auto scatter_add(const X& x, const Indices& indices, const Elements& source, Here at = Here::current()) {
   return detail::scatter_by<M, D, ScatterRule{}>(x, indices, source, at);
 }
-/// index_copy and index_add with indices that may be outside of dim D. All else as scatter with a mode; communication
-/// as index_copy and index_add.
+/// index_copy and index_add with indices that may be outside of dim D. All else as scatter with a mode, but index_add
+/// throws dim_range for a dim without elements; communication as index_copy and index_add.
 template <int D, IndexMode M, TensorArgument X, TensorArgument Indices, TensorArgument Elements>
 constexpr auto index_copy(const X& x, const Indices& indices, const Elements& source, Here at = Here::current()) {
   detail::check_write<M>();
@@ -65145,7 +65830,7 @@ constexpr Plan plan(const F&, const Mesh& mesh, const PlanOptions& options,
                     const AbstractArgument<Args, Leaves>&... arguments) {
   using Trace = Traced<typename detail::PlannedFunction<F>::type, Args...>;
   if constexpr (Trace::frozen.used.specs > 0)
-    if (std::is_constant_evaluated()) {
+    if (__builtin_is_constant_evaluated()) {
       using Axes = detail::ConstraintAxes<Trace>;
       Axes::check(mesh, std::make_index_sequence<Axes::named.count>{});
     }
@@ -65629,8 +66314,9 @@ template <class F> class Compiled {
         (void)sizeof(detail::ExplainSymResult<typename traced<Args...>::result>);
         return detail::NoResult{};
       } else {
-        // Traces run only during constant evaluation, so a call at run time pays nothing for this branch.
-        if (std::is_constant_evaluated())
+        // Traces run only during constant evaluation, so a call at run time pays nothing for this branch. The built-in
+        // function, since compilers would compile all traced functions for a branch on std::is_constant_evaluated().
+        if (__builtin_is_constant_evaluated())
           if ((detail::holds_placeholders(args) || ...))
             return detail::as_final<typename traced<Args...>::result>(detail::call_in_trace<F>(args...));
         return run(std::forward<Args>(args)...);
