@@ -207,7 +207,8 @@ inline std::int64_t expert_capacity(std::int64_t tokens, std::int64_t experts, s
 }
 
 /// A mixture of experts. `expert_axis`, if the mesh has it, splits the experts; the hidden features are split like
-/// those of an MLP. `capacity` is for dispatches with a capacity. Errors: `option` unless 1 <= choices <= experts.
+/// those of an MLP. `capacity` is for dispatches with a capacity. Errors: `option` unless 1 <= choices <= experts;
+/// `mesh_axis` for an `expert_axis` that is given and that the mesh lacks.
 template <Element T = float, Dispatch How = Dispatch::dense>
 MoE<T, How> moe(Key key, Extent features, Extent hidden, Extent experts, Dim choices, const ShardingStrategy& strategy,
                 Dim capacity = 0, std::string_view expert_axis = "expert", double stddev = 0.02,
@@ -217,7 +218,8 @@ MoE<T, How> moe(Key key, Extent features, Extent hidden, Extent experts, Dim cho
   if ((How == Dispatch::capacity || How == Dispatch::sequence_capacity) && capacity.value() < 1)
     fail(errc::option, "[moe] capacity: ", capacity.value(), " is not at least 1; see ts::nn::expert_capacity",
          Source::from(at));
-  const SpecEntry of_experts = strategy.mesh.has_axis(expert_axis) ? SpecEntry(expert_axis) : SpecEntry(none);
+  const bool splits_experts = tessera::detail::has_optional_axis("moe", strategy.mesh, expert_axis, "expert", at);
+  const SpecEntry of_experts = splits_experts ? SpecEntry(expert_axis) : SpecEntry(none);
   const auto spec = [&](Role role) {
     PartitionSpec made{of_experts};
     for (const SpecEntry& entry : strategy.weight(role).entries) made.entries.push_back(entry);

@@ -263,7 +263,11 @@ void load_leaves(std::string_view operation, std::string_view source, Model& mod
     }
     if (found.dtype != dtype)
       fail(errc::dtype_mismatch, "[", operation, "] ", name, ": the model has ", name_of(dtype), ", ", source, " ",
-           name_of(found.dtype), Source::from(at));
+           name_of(found.dtype),
+           is_floating(dtype) && is_floating(found.dtype)
+               ? "; load into a model of that element type, and convert it with ts::cast_model"
+               : "",
+           Source::from(at));
     if (!(found.shape == expected)) {
       Shape opposite = expected;
       std::reverse(opposite.begin(), opposite.end());

@@ -399,6 +399,9 @@ TEST(MoE, SplitsTheExperts) {
   tessera_test::expect_error(
       ts::errc::option, [&] { nn::moe<float, nn::Dispatch::capacity>(ts::Key(1), 8, 16, 4, 1, nn::fsdp(mesh)); },
       "capacity");
+  tessera_test::expect_error(
+      ts::errc::mesh_axis, [&] { nn::moe(ts::Key(1), 8, 16, 4, 2, nn::fsdp(mesh), 0, "exprt"); },
+      "[moe] axis: mesh(data=2,expert=2) has no axis 'exprt'");
 }
 
 }  // namespace

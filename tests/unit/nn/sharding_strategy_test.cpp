@@ -72,6 +72,26 @@ TEST(ShardingStrategy, AnAxisThatTheMeshLacksIsAnError) {
         nn::fsdp_tensor_parallel(ts::Mesh({{"data", 2}}));
       },
       "model");
+  // An optional axis may be absent by default, not by name.
+  EXPECT_EQ(nn::tensor_parallel(ts::Mesh({{"model", 2}})).batch.text(), "{}");
+  expect_error(
+      ts::errc::mesh_axis,
+      [] {
+        nn::tensor_parallel(ts::Mesh({{"model", 2}}), "model", "date");
+      },
+      "'date'");
+  expect_error(
+      ts::errc::mesh_axis,
+      [] {
+        nn::sequence_parallel(ts::Mesh({{"model", 2}}), "model", "date");
+      },
+      "'date'");
+  expect_error(
+      ts::errc::mesh_axis,
+      [] {
+        nn::context_parallel(ts::Mesh({{"context", 2}}), "context", "date");
+      },
+      "'date'");
 }
 
 /// All elements of all tensors of a block and two tables on a strategy.

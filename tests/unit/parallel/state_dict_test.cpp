@@ -70,7 +70,9 @@ TEST(StateDict, RefusesWhatDoesNotFit) {
   refused(
       full, [](auto& d) { d.push_back({"scale"}); }, structure, "names: the model lacks scale");
   refused(
-      full, [](auto& d) { d[0].dtype = ts::DType::f64; }, dtype_mismatch, "up.weight: the model has f32, the dict f64");
+      full, [](auto& d) { d[0].dtype = ts::DType::f64; }, dtype_mismatch,
+      "up.weight: the model has f32, the dict f64; load into a model of that element type, and convert it with "
+      "ts::cast_model");
   refused(
       full,
       [](auto& d) {
