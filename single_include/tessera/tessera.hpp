@@ -19809,12 +19809,19 @@ constexpr void require_axis(std::string_view strategy, const Mesh& mesh, std::st
   if (!mesh.has_axis(axis))
     fail(errc::mesh_axis, "[", strategy, "] axis: ", mesh.text(), " has no axis '", axis, "'", Source::from(at));
 }
+/// Whether the mesh has an axis that it may lack. It must have one that the caller named, not by default.
+constexpr bool has_optional_axis(std::string_view strategy, const Mesh& mesh, std::string_view axis,
+                                 std::string_view by_default, Here at) {
+  if (axis != by_default) require_axis(strategy, mesh, axis, at);
+  return mesh.has_axis(axis);
+}
 
 }  // namespace tessera::detail
 
 namespace tessera::nn {
 
-/// Everything replicated. Errors of all strategies: `mesh_axis` for an axis that the mesh lacks.
+/// Everything replicated. Errors of all strategies: `mesh_axis` for an axis that the mesh lacks, except for a `data`
+/// that is optional and has its default name.
 constexpr ShardingStrategy single(const Mesh& mesh) {
   ShardingStrategy strategy;
   strategy.mesh = mesh;
@@ -19841,11 +19848,12 @@ constexpr ShardingStrategy fsdp(const Mesh& mesh, std::string_view data = "data"
 }
 
 /// The model axis splits attention heads, hidden features, the rows of the embedding table and the classes of the
-/// logits. A data axis, if the mesh has it, splits the batch.
+/// logits. The axis `data`, if the mesh has it, splits the batch.
 constexpr ShardingStrategy tensor_parallel(const Mesh& mesh, std::string_view model = "model",
                                            std::string_view data = "data", Here at = Here::current()) {
   tessera::detail::require_axis("tensor_parallel", mesh, model, at);
-  ShardingStrategy strategy = mesh.has_axis(data) ? data_parallel(mesh, data) : single(mesh);
+  const bool splits_batch = tessera::detail::has_optional_axis("tensor_parallel", mesh, data, "data", at);
+  ShardingStrategy strategy = splits_batch ? data_parallel(mesh, data) : single(mesh);
   strategy.column_weight = strategy.head_weight = {none, model};
   strategy.column_bias = {model};
   strategy.row_weight = strategy.embedding = {model, none};
@@ -19882,10 +19890,11 @@ constexpr ShardingStrategy hybrid_fsdp(const Mesh& mesh, std::string_view replic
 constexpr ShardingStrategy sequence_parallel(const Mesh& mesh, std::string_view model = "model",
                                              std::string_view data = "data", Here at = Here::current()) {
   tessera::detail::require_axis("sequence_parallel", mesh, model, at);
+  const bool splits_batch = tessera::detail::has_optional_axis("sequence_parallel", mesh, data, "data", at);
   ShardingStrategy strategy = tensor_parallel(mesh, model, data);
   strategy.embedding = {};
   strategy.positions = {model};
-  strategy.batch = mesh.has_axis(data) ? PartitionSpec{data, model} : PartitionSpec{none, model};
+  strategy.batch = splits_batch ? PartitionSpec{data, model} : PartitionSpec{none, model};
   return strategy;
 }
 
@@ -19894,9 +19903,10 @@ constexpr ShardingStrategy sequence_parallel(const Mesh& mesh, std::string_view 
 constexpr ShardingStrategy context_parallel(const Mesh& mesh, std::string_view context = "context",
                                             std::string_view data = "data", Here at = Here::current()) {
   tessera::detail::require_axis("context_parallel", mesh, context, at);
+  const bool splits_batch = tessera::detail::has_optional_axis("context_parallel", mesh, data, "data", at);
   ShardingStrategy strategy = single(mesh);
   strategy.positions = {context};
-  strategy.batch = mesh.has_axis(data) ? PartitionSpec{data, context} : PartitionSpec{none, context};
+  strategy.batch = splits_batch ? PartitionSpec{data, context} : PartitionSpec{none, context};
   return strategy;
 }
 
@@ -51934,7 +51944,8 @@ inline std::int64_t expert_capacity(std::int64_t tokens, std::int64_t experts, s
 }
 
 /// A mixture of experts. `expert_axis`, if the mesh has it, splits the experts; the hidden features are split like
-/// those of an MLP. `capacity` is for dispatches with a capacity. Errors: `option` unless 1 <= choices <= experts.
+/// those of an MLP. `capacity` is for dispatches with a capacity. Errors: `option` unless 1 <= choices <= experts;
+/// `mesh_axis` for an `expert_axis` that is given and that the mesh lacks.
 template <Element T = float, Dispatch How = Dispatch::dense>
 MoE<T, How> moe(Key key, Extent features, Extent hidden, Extent experts, Dim choices, const ShardingStrategy& strategy,
                 Dim capacity = 0, std::string_view expert_axis = "expert", double stddev = 0.02,
@@ -51944,7 +51955,8 @@ MoE<T, How> moe(Key key, Extent features, Extent hidden, Extent experts, Dim cho
   if ((How == Dispatch::capacity || How == Dispatch::sequence_capacity) && capacity.value() < 1)
     fail(errc::option, "[moe] capacity: ", capacity.value(), " is not at least 1; see ts::nn::expert_capacity",
          Source::from(at));
-  const SpecEntry of_experts = strategy.mesh.has_axis(expert_axis) ? SpecEntry(expert_axis) : SpecEntry(none);
+  const bool splits_experts = tessera::detail::has_optional_axis("moe", strategy.mesh, expert_axis, "expert", at);
+  const SpecEntry of_experts = splits_experts ? SpecEntry(expert_axis) : SpecEntry(none);
   const auto spec = [&](Role role) {
     PartitionSpec made{of_experts};
     for (const SpecEntry& entry : strategy.weight(role).entries) made.entries.push_back(entry);

@@ -1,5 +1,5 @@
 // expect: the function of tree_map must return as many tensors for each rank and element type
-// lines: 16
+// lines: 17
 #include <tuple>
 
 #include <tessera/ops/ops.hpp>
