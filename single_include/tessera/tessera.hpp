@@ -33469,8 +33469,8 @@ template <class Kernel> struct FusedRun {
     File shared;                    ///< values per call and per row
     File sums[Kernel::max_unroll];  ///< lanes of reductions and of accumulations along the row
     Total totals[Kernel::file_size];
-    std::int64_t
-        pending[Kernel::max_phases]{};  ///< by pass: terms per lane since the lanes were last added to the totals
+    /// by pass: terms per lane since the lanes were last added to the totals
+    std::int64_t pending[Kernel::max_phases]{};
   };
 
   /// Whether this window uses non-temporal stores, which need contiguous and aligned results.
@@ -34103,15 +34103,15 @@ template <const auto& Table, int I> TESSERA_FLATTEN void unrolled_kernel(const F
   detail::run_kernel(detail::UnrolledKernel<P>{}, call, buffer);
 }
 
-/// Fused kernel `Table[I]` as lists that are walked at run time: the same results, in more time.
+/// Fused kernel `Table[I]` as lists that are walked at run time: the same instructions, in more time.
 template <const auto& Table, int I> void walked_kernel(const FusedCall& call) {
   using P = detail::Program<Table, I>;
   alignas(64) std::byte buffer[P::shape.buffer_bytes];
   detail::run_kernel(detail::WalkedProgram<P>::kernel(), call, buffer);
 }
 
-/// Runs fused kernel `Table[I]` on a range of rows and columns of one shard. Unoptimised code would be slow either way,
-/// and a third of the compile time of a program with many kernels.
+/// Runs fused kernel `Table[I]` on a range of rows and columns of one shard. Without optimisation both forms are slow,
+/// and unrolled kernels would be a third of the compile time of a program with many kernels.
 template <const auto& Table, int I>
 inline constexpr FusedKernel fused_kernel =
 #if defined(__OPTIMIZE__) && !defined(TESSERA_WALKED_KERNELS)

@@ -21,15 +21,15 @@ template <const auto& Table, int I> TESSERA_FLATTEN void unrolled_kernel(const F
   detail::run_kernel(detail::UnrolledKernel<P>{}, call, buffer);
 }
 
-/// Fused kernel `Table[I]` as lists that are walked at run time: the same results, in more time.
+/// Fused kernel `Table[I]` as lists that are walked at run time: the same instructions, in more time.
 template <const auto& Table, int I> void walked_kernel(const FusedCall& call) {
   using P = detail::Program<Table, I>;
   alignas(64) std::byte buffer[P::shape.buffer_bytes];
   detail::run_kernel(detail::WalkedProgram<P>::kernel(), call, buffer);
 }
 
-/// Runs fused kernel `Table[I]` on a range of rows and columns of one shard. Unoptimised code would be slow either way,
-/// and a third of the compile time of a program with many kernels.
+/// Runs fused kernel `Table[I]` on a range of rows and columns of one shard. Without optimisation both forms are slow,
+/// and unrolled kernels would be a third of the compile time of a program with many kernels.
 template <const auto& Table, int I>
 inline constexpr FusedKernel fused_kernel =
 #if defined(__OPTIMIZE__) && !defined(TESSERA_WALKED_KERNELS)

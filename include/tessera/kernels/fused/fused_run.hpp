@@ -100,8 +100,8 @@ template <class Kernel> struct FusedRun {
     File shared;                    ///< values per call and per row
     File sums[Kernel::max_unroll];  ///< lanes of reductions and of accumulations along the row
     Total totals[Kernel::file_size];
-    std::int64_t
-        pending[Kernel::max_phases]{};  ///< by pass: terms per lane since the lanes were last added to the totals
+    /// by pass: terms per lane since the lanes were last added to the totals
+    std::int64_t pending[Kernel::max_phases]{};
   };
 
   /// Whether this window uses non-temporal stores, which need contiguous and aligned results.
