@@ -14,7 +14,7 @@ namespace {
 using namespace tessera;
 
 constexpr std::array<Fused, 3> kernels_under_test{programs::chain(), programs::softmax(), programs::layer_norm()};
-constexpr std::int64_t chain_size = 16 << 20, rows = 4096, columns = 1024;
+constexpr std::int64_t chain_size = 16 << 20;
 
 std::vector<float> ramp(std::int64_t size) {
   std::vector<float> values(static_cast<std::size_t>(size));
@@ -58,7 +58,7 @@ void gelu_chain(benchmark::State& state) {
   state.SetBytesProcessed(state.iterations() * size * 12);
 }
 
-FusedCall over_rows(std::int64_t row_count) {
+FusedCall over_rows(std::int64_t row_count, std::int64_t columns) {
   FusedCall call;
   call.outer_rank = 1;
   call.outer_extent[0] = call.row_end = row_count;
@@ -68,10 +68,10 @@ FusedCall over_rows(std::int64_t row_count) {
 }
 
 void softmax(benchmark::State& state) {
-  const std::int64_t row_count = state.range(0);
+  const std::int64_t row_count = state.range(0), columns = state.range(1);
   std::vector<float> x = ramp(row_count * columns), y = ramp(row_count * columns);
   const FusedView inputs[] = {view(x, columns)}, outputs[] = {view(y, columns)};
-  FusedCall call = over_rows(row_count);
+  FusedCall call = over_rows(row_count, columns);
   call.inputs = inputs;
   call.outputs = outputs;
   for (auto _ : state) {
@@ -82,13 +82,13 @@ void softmax(benchmark::State& state) {
 }
 
 void layer_norm(benchmark::State& state) {
-  const std::int64_t row_count = state.range(0);
+  const std::int64_t row_count = state.range(0), columns = state.range(1);
   std::vector<float> x = ramp(row_count * columns), y = ramp(row_count * columns), gamma = ramp(columns),
                      beta = ramp(columns), mean = ramp(row_count), inverse = ramp(row_count);
   const FusedView inputs[] = {view(x, columns), view(gamma, 0), view(beta, 0)};
   const FusedView outputs[] = {view(y, columns), view(mean, 1), view(inverse, 1)};
-  const double uniforms[] = {1.0 / columns, 1e-5};
-  FusedCall call = over_rows(row_count);
+  const double uniforms[] = {1.0 / static_cast<double>(columns), 1e-5};
+  FusedCall call = over_rows(row_count, columns);
   call.inputs = inputs;
   call.outputs = outputs;
   call.uniforms = uniforms;
@@ -99,11 +99,17 @@ void layer_norm(benchmark::State& state) {
   state.SetBytesProcessed(state.iterations() * row_count * columns * 8);
 }
 
-// Working sets larger than the caches, and a small one whose time is the arithmetic.
-BENCHMARK(copy)->Arg(chain_size * 12)->Arg(rows* columns * 8)->Arg(32 << 10);
+/// Rows and columns: working sets larger than the caches, and small ones of rows of several lengths, whose time is that
+/// of the arithmetic and of what each row costs.
+void sizes_of_rows(benchmark::internal::Benchmark* benchmark) {
+  benchmark->Args({4096, 1024});
+  for (const std::int64_t columns : {64, 96, 128, 256, 512, 1024}) benchmark->Args({(1 << 14) / columns, columns});
+}
+
+BENCHMARK(copy)->Arg(chain_size * 12)->Arg(32 << 20)->Arg(32 << 10);
 BENCHMARK(gelu_chain)->Arg(chain_size)->Arg(4 << 10);
-BENCHMARK(softmax)->Arg(rows)->Arg(16);
-BENCHMARK(layer_norm)->Arg(rows)->Arg(16);
+BENCHMARK(softmax)->Apply(sizes_of_rows);
+BENCHMARK(layer_norm)->Apply(sizes_of_rows);
 
 }  // namespace
 

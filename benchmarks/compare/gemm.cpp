@@ -1,5 +1,6 @@
 // Matrix products, of f32 and of bf16, alone and as a layer: gelu(x w + bias) + residual.
 
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -54,11 +55,14 @@ void rows(compare::Harness& harness) {
           [&](compare::Peer& peer) { return peer.gemm_bf16(s, bits(a16), bits(b16)); });
     }
     if (!linear.empty()) {
+      // As PyTorch initialises a layer: of larger weights, gelu has arguments that no layer gives it.
+      const Array weight(std::int64_t{s.k} * s.n, 2, 1 / std::sqrt(static_cast<float>(s.k)));
       const Array bias(s.n, 3), residual(std::int64_t{s.m} * s.n, 4);
       harness.measure(
           linear, {s.flops(), 4 * (elements + double(s.m) * s.n)},
-          compare::tensor_task(layer, x, w, ts::shard(bias, {s.n}, mesh), ts::shard(residual, {s.m, s.n}, mesh)),
-          [&](compare::Peer& peer) { return peer.linear(s, a.data(), b.data(), bias.data(), residual.data()); });
+          compare::tensor_task(layer, x, ts::shard(weight, {s.k, s.n}, mesh), ts::shard(bias, {s.n}, mesh),
+                               ts::shard(residual, {s.m, s.n}, mesh)),
+          [&](compare::Peer& peer) { return peer.linear(s, a.data(), weight.data(), bias.data(), residual.data()); });
     }
   }
 }

@@ -235,7 +235,7 @@ int run(int argc, char** argv, std::vector<std::string> peers, void (*rows)(Harn
   }
 }
 
-Array::Array(std::int64_t size, unsigned seed) : size_(static_cast<std::size_t>(size)) {
+Array::Array(std::int64_t size, unsigned seed, float scale) : size_(static_cast<std::size_t>(size)) {
   constexpr std::size_t huge_page = std::size_t{2} << 20;
   const std::size_t bytes = (size_ * sizeof(float) + huge_page - 1) / huge_page * huge_page;
   void* const memory = std::aligned_alloc(huge_page, bytes);
@@ -245,7 +245,7 @@ Array::Array(std::int64_t size, unsigned seed) : size_(static_cast<std::size_t>(
   unsigned state = seed;
   for (std::size_t i = 0; i < size_; ++i) {
     state = state * 1664525u + 1013904223u;
-    data_.get()[i] = static_cast<float>(state >> 8) / static_cast<float>(1 << 23) - 1;
+    data_.get()[i] = scale * (static_cast<float>(state >> 8) / static_cast<float>(1 << 23) - 1);
   }
 }
 

@@ -74,8 +74,8 @@ int run(int argc, char** argv, std::vector<std::string> peers, void (*rows)(Harn
 /// An array of floats in huge pages, so that no contender is slowed by misses of the TLB.
 class Array {
  public:
-  /// Pseudorandom values between -1 and 1, equal for equal seeds.
-  Array(std::int64_t size, unsigned seed);
+  /// Pseudorandom values between -scale and scale, equal for equal seeds.
+  Array(std::int64_t size, unsigned seed, float scale = 1);
 
   const float* data() const { return data_.get(); }
   std::size_t size() const { return size_; }

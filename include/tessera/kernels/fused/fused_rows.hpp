@@ -59,7 +59,17 @@ struct RowWalk {
     for (int i = 0; i < count; ++i) row[i] += (n - 1) * step[rank - 1][i];
     next();
   }
-  TESSERA_NO_INLINE void next() {
+  TESSERA_INLINE void next() {
+    if (const int d = rank - 1; d >= 0 && index[d] + 1 < extent[d]) {
+      ++index[d];
+      for (int i = 0; i < count; ++i) row[i] += step[d][i];
+    } else {
+      next_of_outer_dims();
+    }
+  }
+
+ private:
+  TESSERA_NO_INLINE void next_of_outer_dims() {
     for (int d = rank - 1; d >= 0; --d) {
       if (++index[d] < extent[d]) {
         for (int i = 0; i < count; ++i) row[i] += step[d][i];

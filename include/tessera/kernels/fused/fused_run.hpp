@@ -52,23 +52,40 @@ template <class Kernel> struct FusedRun {
   RowWalk rows;
   Window whole_row;           ///< where `adjacent` is not 0: the current row
   std::int64_t adjacent = 0;  ///< rows left, with the current row, that follow each other along the innermost outer dim
+  bool whole_rows = false;    ///< each pass over a row is one window, whose elements are contiguous
   std::byte* kept = nullptr;  ///< values kept between passes over a row
   std::int64_t kept_capacity = 0;            ///< elements
   std::byte* targets[Fused::max_outputs]{};  ///< by output: the element that the current accumulation is added to
 
   FusedRun(Kernel k, const FusedCall& c, std::byte* staging) : kernel(k), call(c), buffer(staging) {}
 
-  /// Where a row is one window of contiguous elements, rows that follow each other need no windows of their own: short
-  /// rows, such as the features of a pixel, spend more time there than in their elements.
-  TESSERA_NO_INLINE void find_adjacent(std::int64_t row) {
-    const KernelShape& shape = kernel.shape();
+  /// Most elements of a window of a pass over contiguous operands. A reducing pass adds at most sum_run terms to a lane
+  /// per window.
+  std::int64_t longest_window(int pass) const {
+    const std::int64_t run = sum_run * width * kernel.shape().pass[pass].unroll;
+    return kernel.shape().pass[pass].reduces && run < window_size ? run : window_size;
+  }
+  TESSERA_NO_INLINE void find_whole_rows() {
     const std::int64_t size = call.inner_end - call.inner_begin;
-    if (!rows.contiguous || size % (width * shape.pass[0].unroll) != 0 || size > window_size || rows.rank == 0) return;
+    whole_rows = rows.contiguous;
+    for (int pass = 0; pass < kernel.shape().phases; ++pass)
+      whole_rows = whole_rows && size % (width * kernel.shape().pass[pass].unroll) == 0 && size <= longest_window(pass);
+  }
+  /// Opens the window of the current row, where rows are whole.
+  TESSERA_FLATTENED void open_row(Window& window) const {
+    const KernelShape& shape = kernel.shape();
+    window.begin = call.inner_begin;
+    window.size = window.padded = call.inner_end - call.inner_begin;
+    for (int i = 0; i < shape.operands; ++i) window.at[i] = rows.row[i] + call.inner_begin * shape.sizes[i];
+  }
+
+  /// Of a kernel without values of a row, whole rows that follow each other share a window: short rows, such as the
+  /// features of a pixel, spend more time on windows of their own than in their elements.
+  TESSERA_NO_INLINE void find_adjacent(std::int64_t row) {
+    if (!whole_rows || rows.rank == 0) return;
     adjacent = rows.left_along_dim();
     if (adjacent > call.row_end - row) adjacent = call.row_end - row;
-    whole_row.begin = call.inner_begin;
-    whole_row.size = whole_row.padded = size;
-    for (int i = 0; i < shape.operands; ++i) whole_row.at[i] = rows.row[i] + call.inner_begin * shape.sizes[i];
+    open_row(whole_row);
     rows.skip(adjacent);
   }
   TESSERA_FLATTENED void next_row(std::int64_t row) {
@@ -236,14 +253,17 @@ template <class Kernel> struct FusedRun {
     const auto count = kernel.unroll(pass);
     const auto reduces = kernel.reduces(pass);
     if constexpr (can_be<decltype(reduces)>) begin_sums(pass, values);
-    // Longest window of a pass: a reducing pass adds at most sum_run terms to a lane per window.
-    const std::int64_t run = sum_run * width * count;
     const WindowWalk windows(rows, shape.sizes, shape.offsets, buffer, shape.pass[pass].reads, shape.pass[pass].writes,
-                             width * count, reduces && run < window_size ? run : window_size);
+                             width * count, longest_window(pass));
     Window own;
     Window& window = shape.only_elements ? whole_row : own;
     for (std::int64_t begin = call.inner_begin; begin < call.inner_end; begin += window.size) {
-      if (!shape.only_elements || adjacent == 0) windows.open(window, begin, call.inner_end);
+      if (adjacent == 0) {
+        if (whole_rows)
+          open_row(window);
+        else
+          windows.open(window, begin, call.inner_end);
+      }
       if constexpr (can_be<decltype(reduces)>) {
         if (reduces) {
           const std::int64_t terms = window.padded / (width * count);
@@ -299,6 +319,7 @@ template <class Kernel> struct FusedRun {
       sum.clear(values.sums, kernel.shape().most_unrolled, values.totals[exit.to], exit.to);
     });
     kernel.run_uniform(values.shared, RowCursor{rows, call}, call.uniforms);
+    find_whole_rows();
     if constexpr (can_be<OnlyElements>)
       if (kernel.only_elements()) find_adjacent(call.row_begin);
     for (std::int64_t row = call.row_begin; row < call.row_end; ++row) {
