@@ -403,7 +403,14 @@ struct AlikeOp {
                              .shape_only = 2,
                              .sharded_as = 1,
                              .recomputed = true};
-  static constexpr GradientRule gradient = [](Gradient& r) { r.add(0, r.g()); };
+  static constexpr GradientRule gradient = [](Gradient& r) {
+    const Alike own = Alike::of(r.node());
+    if (!own.of_experts || is_host_number(r.g())) return r.add(0, r.g());
+    Node made = r.node();
+    Alike{.of_experts = true}.write(made);
+    const Value g = r.full_g();
+    r.add(0, r.y().make(made, {g.id, g.id}));
+  };
   static constexpr BatchRule batch = [](const Batch& b) { return b.make(b.batched(), batched_operands(b, 3)); };
   static constexpr CheckRule check = check_alike;
 };
