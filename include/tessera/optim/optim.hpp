@@ -18,6 +18,7 @@
 #include <tessera/optim/groups.hpp>
 #include <tessera/optim/init_state.hpp>
 #include <tessera/optim/lamb.hpp>
+#include <tessera/optim/layer_decay.hpp>
 #include <tessera/optim/lbfgs.hpp>
 #include <tessera/optim/lion.hpp>
 #include <tessera/optim/loss_scale.hpp>

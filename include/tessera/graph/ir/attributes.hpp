@@ -300,6 +300,11 @@ struct Constraint {
   }
 };
 
+/// Whether a node only checks extents, so that no value depends on it: build::same_extents, build::require_layer.
+constexpr bool checks_extents(const Node& node) {
+  return node.op == Op::extent && (node.arity == 2 || node.labels[3] != 0);
+}
+
 /// A value with the sharding of another.
 struct Alike {
   /// With true the result has the sharding of operand 1 where that is given, such as an argument's; with false the
