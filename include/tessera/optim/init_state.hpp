@@ -25,6 +25,7 @@
 #include <tessera/optim/adam/nadam.hpp>
 #include <tessera/optim/adam/radam.hpp>
 #include <tessera/optim/asgd.hpp>
+#include <tessera/optim/factor_layout.hpp>
 #include <tessera/optim/lamb.hpp>
 #include <tessera/optim/lbfgs.hpp>
 #include <tessera/optim/lion.hpp>
@@ -134,8 +135,7 @@ LbfgsState<Model> init_state(const Lbfgs& config, const Model& model, Here at = 
 
 namespace detail {
 
-/// Makes a zero for each mean of squares along one of the two last dims, of extent 1, which is not split; of tensors
-/// with fewer dims `along_last` has all elements, else extents of 1.
+/// Makes a zero for each mean of squares.
 struct FactorParameters {
   bool along_last;
   template <class Leaf> void leaf(Leaf& leaf) const {
@@ -143,11 +143,7 @@ struct FactorParameters {
       const Mesh& on = mesh(leaf);
       Shape extents = shape(leaf);
       PartitionSpec spec = spec_of(sharding(leaf), on);
-      while (spec.entries.size() < extents.size()) spec.entries.push_back(SpecEntry());
-      for (std::size_t dim = 0; dim < extents.size(); ++dim) {
-        const bool mean = Leaf::rank >= 2 ? dim + (along_last ? 1 : 2) == extents.size() : !along_last;
-        if (mean) extents[dim] = 1, spec.entries[dim] = SpecEntry();
-      }
+      keep_factor(extents, spec, Leaf::rank, along_last);
       leaf = zeros<typename Leaf::element, Leaf::rank>(extents, on, spec);
     }
   }

@@ -2,6 +2,7 @@
 #define TESSERA_OPTIM_OPTIM_HPP
 #include <tessera/base/push_macros.hpp>
 
+#include <tessera/optim/abstract_state.hpp>
 #include <tessera/optim/accumulate.hpp>
 #include <tessera/optim/adadelta.hpp>
 #include <tessera/optim/adafactor.hpp>
