@@ -5,6 +5,7 @@
 #include <array>
 #include <concepts>
 #include <cstddef>
+#include <cstdint>
 #include <string_view>
 #include <tuple>
 #include <type_traits>
@@ -17,13 +18,17 @@
 #include <tessera/base/source.hpp>
 #include <tessera/graph/trace/body.hpp>
 #include <tessera/graph/trace/named_leaves.hpp>
+#include <tessera/ops/constraint.hpp>
+#include <tessera/ops/given_gradient.hpp>
+#include <tessera/ops/source_rows.hpp>
 #include <tessera/ops/stop_gradient.hpp>
 
 namespace tessera::nn {
 
 /// A set of parameters, given by patterns of their names: `constexpr nn::Names frozen("tokens.*",
-/// "blocks.*.norm.gain");` `*` matches any characters, including dots; `?` matches one character. In a traced function
-/// the layers of a Stack have one name, with `*` for the position, so "blocks.3.*" matches nothing there.
+/// "blocks.*.norm.gain");` `*` matches any characters, including dots; `?` matches one character. Single layers of a
+/// Stack: "blocks.3.*", or "blocks.0-5.*" for layers 0 to 5, counted from 0. In a traced function all layers are one
+/// tensor, with `*` for the position in its name, of which such patterns select a part.
 class Names {
  public:
   static constexpr std::size_t max_patterns = 16;
@@ -32,11 +37,24 @@ class Names {
     requires(sizeof...(Patterns) > 0)
   constexpr Names(const Patterns&... patterns) : patterns_{std::string_view(patterns)...}, count_(sizeof...(Patterns)) {
     static_assert(sizeof...(Patterns) <= max_patterns, "tessera: a set of names has at most 16 patterns");
+    for (std::size_t i = 0; i < count_; ++i) has_range_[i] = has_layer_range(patterns_[i]);
   }
-  constexpr bool contain(std::string_view name) const {
-    for (std::size_t i = 0; i < count_; ++i)
-      if (matches_pattern(name, patterns_[i])) return !others_;
-    return others_;
+  /// Which part of a tensor is in a set: of a traced tensor of a Stack it may be some of the layers.
+  enum class Part : std::uint8_t { none, layers, all };
+  constexpr Part part_of(std::string_view name) const {
+    bool layers = false;
+    for (std::size_t i = 0; i < count_; ++i) {
+      if (matches_pattern(name, patterns_[i]) || (has_range_[i] && matches_in_range(name, patterns_[i])))
+        return others_ ? Part::none : Part::all;
+      layers = layers || (has_range_[i] && selected_layers(name, patterns_[i]).dim >= 0);
+    }
+    return layers ? Part::layers : others_ ? Part::all : Part::none;
+  }
+  constexpr bool contain(std::string_view name) const { return part_of(name) == Part::all; }
+  /// Whether the i-th pattern selects something of a tensor.
+  constexpr bool selects(std::size_t i, std::string_view name) const {
+    return matches_pattern(name, patterns_[i]) ||
+           (has_range_[i] && (matches_in_range(name, patterns_[i]) || selected_layers(name, patterns_[i]).dim >= 0));
   }
   /// All parameters that are not in this set: `nn::Names("*.lora_?").others()`.
   constexpr Names others() const {
@@ -46,9 +64,11 @@ class Names {
   }
   constexpr std::size_t size() const { return count_; }
   constexpr std::string_view pattern(std::size_t i) const { return patterns_[i]; }
+  constexpr bool are_others() const { return others_; }
 
  private:
   std::array<std::string_view, max_patterns> patterns_;
+  std::array<bool, max_patterns> has_range_{};  // a part that is a number or a range of layers
   std::size_t count_;
   bool others_ = false;
 };
@@ -64,11 +84,13 @@ template <class Model, class F> constexpr void for_each_traced_parameter(Model& 
                                            if constexpr (is_floating_v<typename Type::element>) f(name, leaf);
                                        });
 }
-template <class Type> constexpr Value traced_value(const Type& leaf, Source source) {
-  const Value value = tessera::detail::value_behind(leaf);
+constexpr Value traced(const Value& value, Source source) {
   if (value.module == nullptr)
     fail(errc::unsupported, "[freeze] outside of a traced function: call freeze in a function of ts::compile", source);
   return here(value).at(source);
+}
+template <class Type> constexpr Value traced_value(const Type& leaf, Source source) {
+  return traced(tessera::detail::value_behind(leaf), source);
 }
 
 /// Refuses a pattern that names no floating-point tensor of a traced model.
@@ -77,14 +99,52 @@ template <class Model> constexpr void check_names(const Model& model, const Name
   Value any;
   for_each_traced_parameter(model, [&](std::string_view name, const auto& leaf) {
     any = traced_value(leaf, source);
-    for (std::size_t i = 0; i < names.size(); ++i) used[i] = used[i] || matches_pattern(name, names.pattern(i));
+    for (std::size_t i = 0; i < names.size(); ++i) used[i] = used[i] || names.selects(i, name);
   });
   for (std::size_t i = 0; i < names.size(); ++i)
     if (!used[i] && any.module != nullptr)
       any.refuse(errc::option,
-                 "[names] pattern: it names no floating-point tensor of the model; in a traced function the layers of "
-                 "a Stack are named together, as in blocks.*.mlp.up.weight",
+                 "[names] pattern: it names no floating-point tensor of the model; the tensors of a Stack are named "
+                 "blocks.*.mlp.up.weight, blocks.3.mlp.up.weight or blocks.0-5.mlp.up.weight",
                  names.pattern(i));
+}
+
+/// For the elements of a traced tensor of a Stack, whether they are in layers of the set.
+constexpr Value in_layers(const Names& names, std::string_view name, Value like) {
+  Value any;
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    const LayerRange range = selected_layers(name, names.pattern(i));
+    if (range.dim < 0) continue;
+    build::require_layer(like, range.dim, range.last);
+    const Value layer = build::iota(like, range.dim, DType::i32);
+    const auto number = [&](std::int64_t of) { return layer.integer(of, DType::i32); };
+    const Value own = build::binary(Op::logical_and, build::binary(Op::greater_equal, layer, number(range.first)),
+                                    build::binary(Op::less_equal, layer, number(range.last)));
+    any = any.module == nullptr ? own : build::binary(Op::logical_or, any, own);
+  }
+  return names.are_others() ? build::unary(Op::logical_not, any) : any;
+}
+/// A traced tensor without gradients of what is in the set.
+template <class Type>
+constexpr Type frozen_leaf(const Names& frozen, std::string_view name, const Type& leaf, Source source) {
+  const Names::Part part = frozen.part_of(name);
+  if (part == Names::Part::none) return leaf;
+  const Value own = traced_value(leaf, source);
+  if (part == Names::Part::all) return Type(stop_gradient(Sym<typename Type::element, Type::rank>(own)).value);
+  const Value g = build::variable_like(own);
+  const Value kept = build::select(in_layers(frozen, name, own), g.number(0), g);
+  return Type(build::with_gradients<1>(own, g, {own}, {kept}));
+}
+/// What of a traced tensor is in the set from `before`, and all else from `after`, in the sharding of `before`.
+template <class Type>
+constexpr Type kept_leaf(const Names& frozen, std::string_view name, const Value& before, const Type& after,
+                         Source source) {
+  const Names::Part part = frozen.part_of(name);
+  if (part == Names::Part::none) return after;
+  const Value own = traced(before, source);
+  if (part == Names::Part::all) return Type(own);
+  const Value moved = traced_value(after, source);
+  return Type(build::alike(build::select(in_layers(frozen, name, moved), own, moved), own, {.exactly = true}));
 }
 
 /// Calls f(part) for each part of the state of an optimizer that has the type of the model: its moments.
@@ -104,7 +164,8 @@ template <class Model, class State, class F> constexpr void for_each_model_in(St
 }  // namespace detail
 
 /// In a traced function: the model, without gradients of the tensors in `frozen`. Call it in the loss: the gradients of
-/// these tensors are zeros, and operations that only they need are not computed. Call keep_frozen after the update,
+/// these tensors are zeros, and operations that only they need are not computed. Of a tensor of a Stack in which some
+/// layers are frozen the whole gradient is computed, and is zero for these layers. Call keep_frozen after the update,
 /// since weight decay would change the tensors.
 ///
 ///     constexpr nn::Names frozen("tokens.*");
@@ -114,15 +175,13 @@ template <class Model, class State, class F> constexpr void for_each_model_in(St
 ///     const auto [loss, gradient] = ts::value_and_grad(loss_of)(model, x, t);
 ///     const auto [moved, moved_state] = ts::adamw(model, gradient, state, config);
 ///     const auto [next, next_state] = nn::keep_frozen(frozen, model, moved, state, moved_state);
-/// Errors: `option` for a pattern that matches no floating-point tensor of the model. Communication: none.
+/// Errors: `option` for a pattern that matches no floating-point tensor of the model, and, when the program is planned,
+/// for a layer that the Stack lacks. Communication: none.
 template <class Model> constexpr Model freeze(Model model, const Names& frozen, Here at = Here::current()) {
   const Source source = Source::from(at);
   detail::check_names(model, frozen, source);
-  detail::for_each_traced_parameter(model, [&](std::string_view name, auto& leaf) {
-    if (!frozen.contain(name)) return;
-    using Type = std::remove_cvref_t<decltype(leaf)>;
-    leaf = Type(stop_gradient(Sym<typename Type::element, Type::rank>(detail::traced_value(leaf, source))).value);
-  });
+  detail::for_each_traced_parameter(
+      model, [&](std::string_view name, auto& leaf) { leaf = detail::frozen_leaf(frozen, name, leaf, source); });
   return model;
 }
 
@@ -130,13 +189,13 @@ template <class Model> constexpr Model freeze(Model model, const Names& frozen, 
 /// computed.
 template <class Model>
 constexpr Model keep_frozen(const Names& frozen, const Model& before, Model after, Here at = Here::current()) {
+  const Source source = Source::from(at);
   Growable<Value> kept;
-  detail::for_each_traced_parameter(before, [&](std::string_view name, const auto& leaf) {
-    if (frozen.contain(name)) kept.push_back(detail::traced_value(leaf, Source::from(at)));
-  });
+  detail::for_each_traced_parameter(
+      before, [&](std::string_view, const auto& leaf) { kept.push_back(tessera::detail::value_behind(leaf)); });
   std::size_t next = 0;
   detail::for_each_traced_parameter(after, [&](std::string_view name, auto& leaf) {
-    if (frozen.contain(name)) leaf = std::remove_cvref_t<decltype(leaf)>(kept[next++]);
+    leaf = detail::kept_leaf(frozen, name, kept[next++], leaf, source);
   });
   return after;
 }
@@ -145,17 +204,17 @@ constexpr Model keep_frozen(const Names& frozen, const Model& before, Model afte
 template <class Model, class State>
 constexpr auto keep_frozen(const Names& frozen, const Model& before, const Model& after, const State& state_before,
                            State state_after, Here at = Here::current()) {
+  const Source source = Source::from(at);
   Growable<Value> kept;
   const auto collect = [&](const Model& moments) {
-    detail::for_each_traced_parameter(moments, [&](std::string_view name, const auto& leaf) {
-      if (frozen.contain(name)) kept.push_back(detail::traced_value(leaf, Source::from(at)));
-    });
+    detail::for_each_traced_parameter(
+        moments, [&](std::string_view, const auto& leaf) { kept.push_back(tessera::detail::value_behind(leaf)); });
   };
   detail::for_each_model_in<Model>(state_before, collect);
   std::size_t next = 0;
   const auto replace = [&](Model& moments) {
     detail::for_each_traced_parameter(moments, [&](std::string_view name, auto& leaf) {
-      if (frozen.contain(name)) leaf = std::remove_cvref_t<decltype(leaf)>(kept[next++]);
+      leaf = detail::kept_leaf(frozen, name, kept[next++], leaf, source);
     });
   };
   detail::for_each_model_in<Model>(state_after, replace);

@@ -90,6 +90,23 @@ struct SumOfRowsTag {
   }
 };
 
+/// Tokens on their way to the experts, so that the plan says why they are sent.
+struct ToExpertsTag {
+  template <class X> using result = X;
+  static constexpr Value emit(Value context, Value x) {
+    x = x.at(context.source);
+    return build::alike(x, x, {.of_experts = true});
+  }
+};
+/// The results of experts, which go back to the devices of their tokens before they are combined.
+struct FromExpertsTag {
+  template <class Made, class Tokens> using result = Made;
+  static constexpr Value emit(Value context, Value made, Value tokens) {
+    made = made.at(context.source);
+    return build::alike(made, build::alike(tokens.at(context.source), made), {.of_experts = true});
+  }
+};
+
 }  // namespace detail
 
 /// A mixture of experts: y = sum over the chosen experts of weight * expert(x). For each token the `choices` most
@@ -106,10 +123,11 @@ struct SumOfRowsTag {
 /// own, and the results are summed by an all_reduce; with a split batch and Dispatch::capacity the tokens are counted
 /// over all devices. With Dispatch::sequence_capacity or Dispatch::dropless, and the batch and the experts split by one
 /// axis, 2 all_to_alls forward and 2 for the gradients, of batch x experts x capacity x features, where the capacity of
-/// dropless is the time. With Dispatch::ragged no tokens are sent: the weights of experts split by the axis of the
-/// batch are gathered; for other splits see docs/parallelism.md. Sources: Shazeer et al., 1701.06538; GShard,
-/// 2006.16668; capacity and balance: Switch, 2101.03961, with all choices counted, as in Mixtral, 2401.04088; z:
-/// ST-MoE, 2202.08906; ragged: MegaBlocks, 2211.15841.
+/// dropless is the time; the plan calls them requested, with the reason "expert parallelism". With Dispatch::ragged no
+/// tokens are sent: the weights of experts split by the axis of the batch are gathered; for other splits see
+/// docs/parallelism.md. Sources: Shazeer et al., 1701.06538; GShard, 2006.16668; capacity and balance: Switch,
+/// 2101.03961, with all choices counted, as in Mixtral, 2401.04088; z: ST-MoE, 2202.08906; ragged: MegaBlocks,
+/// 2211.15841.
 template <Element T = float, Dispatch How = Dispatch::dense> struct MoE {
   Linear<T, false> router;  ///< [features, experts]
   Experts<T> experts;
@@ -193,8 +211,8 @@ template <Element T = float, Dispatch How = Dispatch::dense> struct MoE {
     const auto dispatch = einsum<"gnke,gnkc->gnec">(chosen, slots, at);
     const auto combine = einsum<"gnke,gnkc->gnec">(chosen * unsqueeze<3>(weights, at), slots, at);
     const auto own = einsum<"gnec,gnf->gecf">(cast<Element>(dispatch, at), tokens, at);
-    // Results go back to the devices of their tokens before they are combined.
-    const auto made = std::get<1>(shard_as(own, experts(own, at), at));
+    const auto sent = call<detail::ToExpertsTag>(Source::from(at), own);
+    const auto made = call<detail::FromExpertsTag>(Source::from(at), experts(sent, at), own);
     return einsum<"gnec,gecf->gnf">(cast<Element>(combine, at), made, at);
   }
 };

@@ -16,7 +16,7 @@ TESSERA_PLANNING_BEGIN
 namespace tessera::build {
 
 /// What same_extents compares: what its message says.
-enum class ExtentsOf : std::int8_t { examples, positions, classes };
+enum class ExtentsOf : std::int8_t { examples, positions, classes, layers };
 
 constexpr Value extent(Value x, int dim) {
   if (x.is_singleton(dim)) return x.number(1, DType::i64);
@@ -31,6 +31,14 @@ constexpr void same_extents(Value x, int of_x, Value y, int of_y, int count, Ext
   made.labels[1] = static_cast<std::int8_t>(of_y), made.labels[2] = static_cast<std::int8_t>(count);
   made.labels[3] = static_cast<std::int8_t>(kind);
   x.make(made, {x.id, y.id});
+}
+/// Checks that dim `dim` of x, the layers of a Stack, has a layer of this number: by a node that no value depends on.
+constexpr void require_layer(Value x, int dim, std::int64_t layer) {
+  x = shape_source(x).at(x.source);
+  Node made{.op = Op::extent, .dtype = DType::i64, .labels = pack_dim(dim)};
+  made.value = static_cast<double>(layer);
+  made.labels[3] = static_cast<std::int8_t>(ExtentsOf::layers);
+  x.make(made, {x.id});
 }
 constexpr Value iota(Value like, int dim, DType type) {
   // Broadcast within a fused kernel, it would count along the dim of the kernel.
@@ -139,6 +147,10 @@ constexpr BrokenRule check_extent(const NodeCheck& c) {
            : std::string("targets must have the dims of the scores except the last: "),
        text(0), " x ", text(1), node.source);
 }
+[[noreturn]] inline void fail_layer(const HostContext& c, std::int64_t layers) {
+  fail(errc::option, "[names] layer: a pattern selects layer ", static_cast<std::int64_t>(c.node().value),
+       " of a Stack of ", layers, " layers, which are counted from 0", c.node().source);
+}
 constexpr HostNumber number_of_extent(const HostContext& c) {
   const Node& node = c.node();
   const auto extent = [&](int i, int d) {
@@ -149,6 +161,9 @@ constexpr HostNumber number_of_extent(const HostContext& c) {
       if (!c.graph.operand_node(c.id, 0).is_singleton(node.labels[0] + d) &&
           !c.graph.operand_node(c.id, 1).is_singleton(node.labels[1] + d) && extent(0, d) != extent(1, d))
         fail_extents_of_operands_differ(c);
+  if (node.arity == 1 && node.labels[3] == static_cast<std::int8_t>(build::ExtentsOf::layers) &&
+      static_cast<double>(extent(0, 0)) <= node.value)
+    fail_layer(c, extent(0, 0));
   return node.arity == 2 ? 0 : extent(0, 0);
 }
 constexpr BrokenRule check_arange(const NodeCheck& c) {
@@ -403,7 +418,14 @@ struct AlikeOp {
                              .shape_only = 2,
                              .sharded_as = 1,
                              .recomputed = true};
-  static constexpr GradientRule gradient = [](Gradient& r) { r.add(0, r.g()); };
+  static constexpr GradientRule gradient = [](Gradient& r) {
+    const Alike own = Alike::of(r.node());
+    if (!own.of_experts || is_host_number(r.g())) return r.add(0, r.g());
+    Node made = r.node();
+    Alike{.of_experts = true}.write(made);
+    const Value g = r.full_g();
+    r.add(0, r.y().make(made, {g.id, g.id}));
+  };
   static constexpr BatchRule batch = [](const Batch& b) { return b.make(b.batched(), batched_operands(b, 3)); };
   static constexpr CheckRule check = check_alike;
 };

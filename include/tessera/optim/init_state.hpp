@@ -9,7 +9,6 @@
 #include <type_traits>
 #include <utility>
 
-#include <tessera/base/name_pattern.hpp>
 #include <tessera/base/source.hpp>
 #include <tessera/graph/trace/named_leaves.hpp>
 #include <tessera/graph/trace/tree.hpp>
@@ -26,6 +25,7 @@
 #include <tessera/optim/adam/nadam.hpp>
 #include <tessera/optim/adam/radam.hpp>
 #include <tessera/optim/asgd.hpp>
+#include <tessera/optim/factor_layout.hpp>
 #include <tessera/optim/lamb.hpp>
 #include <tessera/optim/lbfgs.hpp>
 #include <tessera/optim/lion.hpp>
@@ -135,8 +135,7 @@ LbfgsState<Model> init_state(const Lbfgs& config, const Model& model, Here at = 
 
 namespace detail {
 
-/// Makes a zero for each mean of squares along one of the two last dims, of extent 1, which is not split; of tensors
-/// with fewer dims `along_last` has all elements, else extents of 1.
+/// Makes a zero for each mean of squares.
 struct FactorParameters {
   bool along_last;
   template <class Leaf> void leaf(Leaf& leaf) const {
@@ -144,11 +143,7 @@ struct FactorParameters {
       const Mesh& on = mesh(leaf);
       Shape extents = shape(leaf);
       PartitionSpec spec = spec_of(sharding(leaf), on);
-      while (spec.entries.size() < extents.size()) spec.entries.push_back(SpecEntry());
-      for (std::size_t dim = 0; dim < extents.size(); ++dim) {
-        const bool mean = Leaf::rank >= 2 ? dim + (along_last ? 1 : 2) == extents.size() : !along_last;
-        if (mean) extents[dim] = 1, spec.entries[dim] = SpecEntry();
-      }
+      keep_factor(extents, spec, Leaf::rank, along_last);
       leaf = zeros<typename Leaf::element, Leaf::rank>(extents, on, spec);
     }
   }
@@ -247,7 +242,7 @@ template <class Model> Model without(Model model, const nn::Names& frozen, Here 
   const auto visit = [&](std::string_view name, auto& leaf, int) {
     using Leaf = std::remove_cvref_t<decltype(leaf)>;
     if constexpr (is_parameter_v<Leaf>) {
-      for (std::size_t i = 0; i < frozen.size(); ++i) used[i] = used[i] || matches_pattern(name, frozen.pattern(i));
+      for (std::size_t i = 0; i < frozen.size(); ++i) used[i] = used[i] || frozen.selects(i, name);
       if (Leaf::rank == 0 || !frozen.contain(name)) return;
       Shape none;
       for (int d = 0; d < Leaf::rank; ++d) none.push_back(0);
@@ -258,8 +253,8 @@ template <class Model> Model without(Model model, const nn::Names& frozen, Here 
   for (std::size_t i = 0; i < frozen.size(); ++i)
     if (!used[i])
       fail(errc::option,
-           "[init_state] pattern: it names no floating-point tensor of the model; the layers of a Stack "
-           "are named together, as in blocks.*.mlp.up.weight: ",
+           "[init_state] pattern: it names no floating-point tensor of the model; the tensors of a Stack are named "
+           "blocks.*.mlp.up.weight, blocks.3.mlp.up.weight or blocks.0-5.mlp.up.weight: ",
            frozen.pattern(i), Source::from(at));
   return model;
 }
@@ -268,7 +263,8 @@ template <class Model> Model without(Model model, const nn::Names& frozen, Here 
 
 /// The initial state for a model with frozen tensors (nn::freeze), whose moments have no elements, as in optax.masked
 /// and for parameters without requires_grad in PyTorch. A step must call nn::keep_frozen with the same names; otherwise
-/// it is the error structure. The moments of a frozen tensor of rank 0 are stored.
+/// it is the error structure. The moments of a frozen tensor of rank 0 are stored, and those of a tensor of a Stack of
+/// which only some layers are frozen.
 ///
 ///     constexpr nn::Names frozen("tokens.*", "blocks.*.up.*");
 ///     auto state = ts::optim::init_state(config, model, frozen);

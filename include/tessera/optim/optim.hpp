@@ -2,6 +2,7 @@
 #define TESSERA_OPTIM_OPTIM_HPP
 #include <tessera/base/push_macros.hpp>
 
+#include <tessera/optim/abstract_state.hpp>
 #include <tessera/optim/accumulate.hpp>
 #include <tessera/optim/adadelta.hpp>
 #include <tessera/optim/adafactor.hpp>
@@ -18,6 +19,7 @@
 #include <tessera/optim/groups.hpp>
 #include <tessera/optim/init_state.hpp>
 #include <tessera/optim/lamb.hpp>
+#include <tessera/optim/layer_decay.hpp>
 #include <tessera/optim/lbfgs.hpp>
 #include <tessera/optim/lion.hpp>
 #include <tessera/optim/loss_scale.hpp>

@@ -13,8 +13,10 @@
 
 #include <tessera/graph/transform/value_and_grad.hpp>
 #include <tessera/nn/nn.hpp>
+#include <tessera/ops/control_flow.hpp>
 #include <tessera/ops/shard_map/shard_map.hpp>
 #include <tessera/ops/vmap/vmap.hpp>
+#include <tessera/partition/plan/explain.hpp>
 #include <tessera/tensor/compile.hpp>
 #include <tessera/tensor/host.hpp>
 #include <tessera/tensor/oracle.hpp>
@@ -176,6 +178,47 @@ TEST(MoE, SendsTokensToTheirExpertsAndBack) {
   EXPECT_EQ(plan.count(ts::all_to_all), 4) << "two forward, two for the gradients";
   EXPECT_EQ(plan.payload_bytes(ts::all_to_all), 4 * (6 * 4 * 5 * 8 * 4)) << "sequences x experts x capacity x features";
   EXPECT_EQ(plan.count(ts::all_gather) + plan.count(ts::reduce_scatter), 0);
+  // The user asks for them by splitting experts and sequences over one axis.
+  EXPECT_EQ(plan.implicit_count(), 0);
+  plan.for_each_collective([](const ts::CollectiveInfo& c, std::int64_t) {
+    if (c.kind == ts::all_to_all) EXPECT_EQ(c.why, "expert parallelism");
+  });
+  ts::PlanOptions strict;
+  strict.forbid_implicit_reshards = true;
+  EXPECT_NO_THROW(ts::compile(Mixture{}, strict)(moe_on(two), x_on(two)));
+}
+
+struct DeepMixture {
+  constexpr auto operator()(const auto& layers, const auto& x) const {
+    const auto loss = [](const auto& stack, const auto& in) {
+      const auto out = ts::scan(
+          [](const auto& h, const auto& moe) { return std::tuple(std::get<0>(moe(h)), std::tuple()); }, in, stack);
+      return ts::sum(std::get<0>(out) * std::get<0>(out));
+    };
+    return ts::value_and_grad(loss)(layers, x);
+  }
+};
+// In a loop over layers, whose gradient sends tokens once more. Other reshards are implicit, as those of experts that
+// are sorted by Dispatch::ragged, whose weights are gathered, or of a reader with another sharding.
+TEST(MoE, OnlyTokensOfExpertsAreSentOnRequest) {
+  const nn::ShardingStrategy two = nn::data_parallel(ts::Mesh({{"expert", 2}}), "expert");
+  const auto x = ts::normal<float>(ts::Key(2), {6, 10, 8}, two.mesh, two.batch);
+  using Layer = nn::MoE<float, nn::Dispatch::sequence_capacity>;
+  const ts::Stack<Layer> layers(3, [&](int i) {
+    return nn::moe<float, nn::Dispatch::sequence_capacity>(ts::fold_in(ts::Key(1), static_cast<std::uint64_t>(i)), 8,
+                                                           16, 4, 2, two, 5);
+  });
+  const ts::Plan deep = ts::compile(DeepMixture{}).plan(layers, x);
+  EXPECT_EQ(deep.implicit_count(), 0) << ts::explain(deep);
+  EXPECT_GE(deep.count(ts::all_to_all), 3 * 5 - 1) << ts::explain(deep);
+  const auto ragged = nn::moe<float, nn::Dispatch::ragged>(ts::Key(1), 8, 16, 4, 2, two, 0);
+  EXPECT_EQ(ts::compile(Mixture{}).plan(ragged, x).implicit_count(), 3);
+  constexpr auto turned =
+      ts::compile([](const auto& moe, const auto& in, const auto& other) { return std::get<0>(moe(in)) * other; });
+  const ts::Plan mixed =
+      turned.plan(layers[0], x, ts::normal<float>(ts::Key(3), {6, 10, 8}, two.mesh, {ts::none, "expert"}));
+  EXPECT_EQ(mixed.count(ts::all_to_all), 3) << ts::explain(mixed);
+  EXPECT_EQ(mixed.implicit_count(), 1) << ts::explain(mixed);
 }
 
 // No token is dropped, however unequally experts are chosen, and tokens travel as with a capacity.

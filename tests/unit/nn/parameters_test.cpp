@@ -412,8 +412,8 @@ TEST(Freezing, AStateHasNoMomentsOfFrozenTensors) {
       EXPECT_LE(nn::parameter_bytes_per_device(split), nn::parameter_bytes_per_device(std::get<0>(masked)));
     }
     expect_error(
-        ts::errc::option, [&] { ts::optim::init_state(ts::optim::AdamW{}, model, nn::Names("blocks.0.up.*")); },
-        "blocks.0.up.*", "parameters_test.cpp");
+        ts::errc::option, [&] { ts::optim::init_state(ts::optim::AdamW{}, model, nn::Names("block.0.up.*")); },
+        "block.0.up.*", "parameters_test.cpp");
   }
 }
 

@@ -490,6 +490,22 @@ TEST(Derivatives, CotangentsAndTangentsOfOtherExtentsAreRefused) {
   constexpr auto vjp = [](const auto& a, const auto& g) { return std::get<1>(ts::vjp(twice, a))(g); };
   constexpr auto jvp = [](const auto& a, const auto& d) { return std::get<1>(ts::jvp(twice, a, d)); };
   constexpr auto push = [](const auto& a, const auto& d) { return std::get<1>(ts::linearize(twice, a))(d); };
+  constexpr auto push_in_loop = [](const auto& a, const auto& d) {
+    const auto pushed = std::get<1>(ts::linearize(twice, a));
+    return ts::fori_loop(
+        0, 3, [&](const auto&, const auto& v) { return pushed(v); }, d);
+  };
+  constexpr auto push_in_nested_loops = [](const auto& a, const auto& d) {
+    const auto pushed = std::get<1>(ts::linearize(twice, ts::sin(a)));
+    const auto inner = [&](const auto&, const auto& v) { return pushed(v); };
+    return ts::fori_loop(
+        0, 3, [&](const auto&, const auto& v) { return ts::fori_loop(0, 2, inner, v); }, d);
+  };
+  constexpr auto pull_in_loop = [](const auto& a, const auto& g) {
+    const auto pullback = std::get<1>(ts::vjp(twice, a));
+    return ts::fori_loop(
+        0, 3, [&](const auto&, const auto& v) { return pullback(v); }, g);
+  };
   constexpr auto hvp = [](const auto& a, const auto& d) {
     return ts::hvp([](const auto& q) { return ts::sum(q * q); }, a, d);
   };
@@ -516,6 +532,9 @@ TEST(Derivatives, CotangentsAndTangentsOfOtherExtentsAreRefused) {
   expect_refused(vjp, "[vjp] a cotangent must have the shape of the function's result");
   expect_refused(jvp, "[jvp] a tangent must have the shape of its argument");
   expect_refused(push, "[jvp] a tangent must have the shape of its argument");
+  expect_refused(push_in_loop, "[jvp] a tangent must have the shape of its argument");
+  expect_refused(push_in_nested_loops, "[jvp] a tangent must have the shape of its argument");
+  expect_refused(pull_in_loop, "[vjp] a cotangent must have the shape of the function's result");
   expect_refused(hvp, "[hvp] a direction must have the shape of its argument");
   expect_refused(custom, "[custom_vjp] a cotangent that backward returns must have the shape of its argument");
 }

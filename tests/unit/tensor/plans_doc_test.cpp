@@ -7,6 +7,7 @@
 #include <iostream>
 #include <string>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "../../support/page.hpp"
@@ -36,6 +37,19 @@ constexpr ts::Plan megatron() {
 
 static_assert(megatron().count(ts::all_reduce, "model") == 1);  // after the row-parallel product
 static_assert(megatron().wire_bytes("data") < 40'000);          // gradients: at most 40,000 bytes per device
+
+constexpr auto train = ts::compile([](auto model, auto state, auto config, auto x, auto target) {
+  const auto loss_of = [](const auto& m, auto in, auto out) { return ts::mse(m(in), out); };
+  const auto [loss, gradient] = ts::value_and_grad(loss_of)(model, x, target);
+  return std::pair(loss, ts::adamw(model, gradient, state, config));
+});
+constexpr ts::Plan training() {
+  const auto model = ts::abstract<Mlp>({{{64, 256}, {ts::none, "model"}}, {{256, 64}, {"model"}}});
+  const auto batch = ts::abstract<float>({32, 64}, {"data"});
+  constexpr ts::optim::AdamW config;
+  return ts::plan(train, mesh, model, ts::optim::init_state(config, model), ts::abstract(config), batch, batch);
+}
+static_assert(training().count(ts::all_reduce, "data") == 3);  // two gradients and the loss
 
 constexpr auto frozen = ts::freeze([] { return megatron(); });
 static_assert(ts::memory_of(frozen).peak < 200'000);    // bytes, on the device that stores most

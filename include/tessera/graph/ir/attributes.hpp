@@ -300,6 +300,11 @@ struct Constraint {
   }
 };
 
+/// Whether a node only checks extents, so that no value depends on it: build::same_extents, build::require_layer.
+constexpr bool checks_extents(const Node& node) {
+  return node.op == Op::extent && (node.arity == 2 || node.labels[3] != 0);
+}
+
 /// A value with the sharding of another.
 struct Alike {
   /// With true the result has the sharding of operand 1 where that is given, such as an argument's; with false the
@@ -307,11 +312,17 @@ struct Alike {
   bool exactly = false;
   /// What an optimizer computes for a parameter, operand 1: the node's Source has the parameter's name as `inside`.
   bool of_update = false;
+  /// Of the tokens of experts, or of their cotangent: an all_to_all that its readers need is expert parallelism, which
+  /// the user asks for by splitting experts and tokens over one axis.
+  bool of_experts = false;
 
-  static constexpr Alike of(const Node& node) { return {node.labels[0] != 0, node.labels[1] != 0}; }
+  static constexpr Alike of(const Node& node) {
+    return {node.labels[0] != 0, node.labels[1] != 0, node.labels[2] != 0};
+  }
   constexpr void write(Node& node) const {
     node.labels[0] = exactly ? 1 : 0;
     node.labels[1] = of_update ? 1 : 0;
+    node.labels[2] = of_experts ? 1 : 0;
   }
 };
 

@@ -123,6 +123,8 @@ constexpr Value cast(Value x, DType type);
 constexpr Value checked_cast(Value x, DType type, NumberRule rule);
 /// x broadcast to the shape of `like`; x itself when the shapes are statically equal.
 constexpr Value broadcast(Value x, Value like);
+/// The earliest value in the graph that has the shape of x by construction.
+constexpr Value shape_source(Value x);
 /// x, which must have the shape of `like`: compared when the program is planned, unless it is so by construction.
 constexpr Value of_shape(Value x, Value like, MadeBy by);
 /// The transpose of broadcast: sums x over the dims along which `like` was broadcast.

@@ -30,7 +30,7 @@ constexpr Growable<std::uint8_t> live_nodes(const GraphView& graph) {
   std::uint8_t* const live = made.data();
   for (int k = 0; k < graph.output_count; ++k) live[graph.outputs[k]] = 1;
   for (int id = graph.size - 1; id >= 0; --id) {
-    if (graph.nodes[id].op == Op::extent && graph.nodes[id].arity == 2) live[id] = 1;
+    if (checks_extents(graph.nodes[id])) live[id] = 1;
     if (live[id] == 0) continue;
     const std::int32_t* const own = graph.operands + graph.nodes[id].first;
     for (int i = graph.nodes[id].arity - 1; i >= 0; --i)

@@ -36,25 +36,30 @@ template <class Tuple> constexpr auto without_tuple(const Tuple& items) {
 }
 
 /// The floating tensors of `given`, which must match those of a structure in number, element type and rank, else `rule`
-/// is broken, and in shape, which `by` compares when the program is planned.
+/// is broken, and in shape, those of `shapes`, which `by` compares when the program is planned.
 template <class T>
 constexpr Growable<std::int32_t> matched(const T& given, const Value& context, const Growable<std::int32_t>& like,
-                                         MadeBy by, const char* rule) {
+                                         const Growable<std::int32_t>& shapes, MadeBy by, const char* rule) {
   const auto structure = as_carry(context, given);
   Floating found = floating_of(structure);
   bool same = found.ids.size() == like.size();
   for (std::size_t k = 0; k < like.size() && same; ++k) {
     Value own = context.with(found.ids[k]);
     const Node& wanted = context.with(like[k]).node();
-    if (own.node().is_constant()) own = build::broadcast(build::cast(own, wanted.dtype), context.with(like[k]));
+    if (own.node().is_constant()) own = build::broadcast(build::cast(own, wanted.dtype), context.with(shapes[k]));
     same = own.dtype() == wanted.dtype && own.rank() == wanted.rank;
-    found.ids[k] = same ? build::of_shape(own, context.with(like[k]), by).id : own.id;
+    found.ids[k] = same ? build::of_shape(own, context.with(shapes[k]), by).id : own.id;
   }
   if (same) return found.ids;
   context.refuse(errc::structure, rule);
   Growable<std::int32_t> zeros;
   for (std::int32_t id : like) zeros.push_back(build::broadcast(context.with(id).number(0), context.with(id)).id);
   return zeros;
+}
+template <class T>
+constexpr Growable<std::int32_t> matched(const T& given, const Value& context, const Growable<std::int32_t>& like,
+                                         MadeBy by, const char* rule) {
+  return matched(given, context, like, like, by, rule);
 }
 
 /// A function that is recorded in the graph of `context`: values that depend on variables.
@@ -200,12 +205,15 @@ template <class Arguments, class Result> class Linearized {
   template <class Tangents> constexpr auto push(const Tangents& tangents, Source source = {}) const {
     const RecordedFunction own = function_here(
         pulled_, "[linearize] call: it is outside of the body of the loop in which ts::linearize is called");
-    // Shapes are those of the arguments, not of the gradients, which would be computed for their shapes alone. In the
-    // body of a loop the arguments are outside, and extents are not compared.
+    // Shapes are those of the arguments, not of the gradients, which would be computed for their shapes alone. The body
+    // of a loop reads them outside.
     const bool is_here = own.context.graph == recorded_.function.context.graph;
+    Growable<std::int32_t> shapes;
+    for (const std::int32_t id : recorded_.function.variables)
+      shapes.push_back(is_here ? id : here(build::shape_source(recorded_.function.context.with(id))).id);
     const Growable<std::int32_t> given =
         matched(tangents, source.line != 0 ? own.context.at(source) : own.context,
-                is_here ? recorded_.function.variables : own.values, is_here ? MadeBy::jvp : MadeBy::operation,
+                is_here ? recorded_.function.variables : own.values, shapes, MadeBy::jvp,
                 "[jvp] tangents: they must have the structure, element types and ranks of the function's arguments");
     Result made = recorded_.result;
     replace_floating(made, own.context, own.pull(given));

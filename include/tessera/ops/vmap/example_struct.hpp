@@ -91,6 +91,20 @@ template <class T, std::size_t Size> struct ExampleOf<std::array<T, Size>> {
                                            std::type_identity<std::array<example_t<T>, Size>>>::type;
 };
 
+/// Whether a structure has a struct whose slice is the tuple of its fields, since these have fixed ranks.
+template <class T> constexpr bool has_fixed_ranks() {
+  if constexpr (Operand<T> || std::is_empty_v<T> || is_stack_v<T> || !std::is_class_v<T>)
+    return false;
+  else if constexpr (is_tuple_v<T>)
+    return []<std::size_t... I>(std::index_sequence<I...>) {
+      return (has_fixed_ranks<std::tuple_element_t<I, T>>() || ...);
+    }(std::make_index_sequence<std::tuple_size_v<T>>());
+  else if constexpr (is_array_v<T>)
+    return has_fixed_ranks<typename T::value_type>();
+  else
+    return std::is_void_v<example_t<T>>;
+}
+
 /// The slice of a field, of which the tensors are Syms, as the type that the struct has for it.
 template <class Field, class X> constexpr Field as_field(const X& x) {
   if constexpr (StoredOperand<Field>)

@@ -143,7 +143,20 @@ constexpr auto vmap_call(const F& f, const Name* axis, Source source, const Xs&.
     const auto mapped = std::tuple_cat(mapped_argument<In>(settle(xs))...);
     const auto one = [&](const auto& slices) {
       return [&]<std::size_t... I>(std::index_sequence<I...>) {
-        return f(example_argument<I, In...>(slices, all)...);
+        if constexpr (((In != not_mapped && has_fixed_ranks<std::remove_cvref_t<decltype(settle(xs))>>()) || ...)) {
+          constexpr bool takes_tuples =
+              std::is_invocable_v<const F&, decltype(example_argument<I, In...>(slices, all))...>;
+          static_assert(takes_tuples,
+                        "tessera: a struct with fields of fixed ranks arrives in the function of ts::vmap "
+                        "as the std::tuple of its fields' examples, which have one dim less; make the "
+                        "struct a template of the rank or of the types of its fields, or map a ts::Stack");
+          if constexpr (takes_tuples)
+            return f(example_argument<I, In...>(slices, all)...);
+          else
+            return std::get<0>(slices);
+        } else {
+          return f(example_argument<I, In...>(slices, all)...);
+        }
       }(std::index_sequence_for<Xs...>());
     };
     return move_dim<0, Out>(map_batched(one, as_carry(trace_in(mapped), mapped), source, axis));

@@ -97,7 +97,8 @@ class GraphPlanner : PlannedValues {
   constexpr int input_value(int u, int i) {
     const int node = units_.input(u, i).node;
     const char* const why = flow_.avoids_halo[size(u)] ? "a halo exchange would send more" : "needed by the reader";
-    return version(node, flow_.needed(u, i), graph_[units_[u].root].source, why, is_constraint(node));
+    const bool requested = is_constraint(node) && !is_of_experts(node);
+    return version(node, flow_.needed(u, i), graph_[units_[u].root].source, why, requested);
   }
 
   /// Whether the step of a unit walks over the layers of stacked operands.
@@ -109,7 +110,9 @@ class GraphPlanner : PlannedValues {
     const int node = units_[u].root, from = units_.input(u, 0).node;
     Sharding target = values_.of[size(node)];
     leave_partial(target, flow_.deferred[size(from)]);
-    const char* const why = Constraint::of(graph_[node]).about >= 0 ? "shard_map" : "constraint";
+    const char* const why = is_of_experts(node)                       ? "expert parallelism"
+                            : Constraint::of(graph_[node]).about >= 0 ? "shard_map"
+                                                                      : "constraint";
     const int v = version(from, flow_.needed(u, 0), graph_[node].source, why, true);
     const int made = add_value(node, target, ValueRole::view, value(v).stacked, v);
     strides_[size(made)] = strides_[size(v)];

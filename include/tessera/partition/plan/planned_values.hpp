@@ -140,6 +140,10 @@ class PlannedValues {
     return flow_.deferred[size(node)] == 0 && solver_.rules[size(g_)].change(node, flow_.produced[size(node)]);
   }
 
+  constexpr bool is_of_experts(int node) const {
+    return row_of(graph_[node]).sharded_as >= 0 && Alike::of(graph_[node]).of_experts;
+  }
+
   // ---- reshards
 
   /// The value of a node in sharding `target`: an existing one, or a new reshard of the existing value from which that
@@ -167,9 +171,14 @@ class PlannedValues {
     const Sharding from = value(best).sharding;
     for (CollectiveInfo& collective : path) {
       const bool reduces = collective.kind == Collective::all_reduce || collective.kind == Collective::reduce_scatter;
+      const bool to_experts = collective.kind == Collective::all_to_all && is_of_experts(node);
       collective.source = reduces && graph_[node].source.line != 0 ? graph_[node].source : source;
-      collective.requested = requested || reduces || collective.kind == Collective::slice || was_stored(from, target);
-      collective.why = reduces ? facts_of(from.reduction).partial : was_stored(from, target) ? "gathered on use" : why;
+      collective.requested =
+          requested || reduces || to_experts || collective.kind == Collective::slice || was_stored(from, target);
+      collective.why = reduces                    ? facts_of(from.reduction).partial
+                       : was_stored(from, target) ? "gathered on use"
+                       : to_experts               ? "expert parallelism"
+                                                  : why;
       if (!collective.requested && options_.forbid_implicit_reshards)
         fail_implicit(graph_, node, shape(node), collective, from, target, mesh_);
     }

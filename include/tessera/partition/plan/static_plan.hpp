@@ -97,6 +97,44 @@ constexpr AbstractArgument<Scalar, 1> abstract(Scalar) { return {{Abstract({})}}
 constexpr AbstractArgument<Dim, 1> abstract(Dim size) { return {{Abstract::dim(size.value())}}; }
 
 namespace detail {
+
+/// The values of Dims; of Scalars the plan needs none.
+template <std::size_t Leaves> struct ReadNumbers {
+  HostNumber values[Leaves]{};
+  std::size_t count = 0;
+  template <class Leaf> constexpr void leaf(const Leaf& leaf) {
+    constexpr bool is_number = NumberOperand<Leaf>;
+    static_assert(is_number,
+                  "tessera: ts::abstract of a structure takes it by its value only if it has no tensors, such "
+                  "as hyper-parameters; give the leaves of others: ts::abstract<Model>({{{64, 256}, spec}, ...})");
+    if constexpr (std::is_same_v<Leaf, Dim>) values[count] = leaf.value();
+    ++count;
+  }
+  constexpr void enter_stack(const auto&) {}
+  constexpr void enter_layer(int) {}
+  constexpr void leave_stack() {}
+};
+constexpr Abstract abstract_number(HostNumber value) {
+  Abstract leaf({});
+  leaf.number = value;
+  return leaf;
+}
+
+}  // namespace detail
+
+/// A structure of numbers, such as hyper-parameters: `ts::abstract(ts::optim::AdamW{})`.
+template <class... None, class A>
+  requires(sizeof...(None) == 0 && std::is_class_v<A> && !Operand<A> && !Element<A>)
+constexpr auto abstract(const A& numbers) {
+  constexpr std::size_t count = detail::leaf_count<A>();
+  detail::ReadNumbers<count> read;
+  for_each_leaf(numbers, read);
+  return [&]<std::size_t... I>(std::index_sequence<I...>) {
+    return AbstractArgument<A, count>{{detail::abstract_number(read.values[I])...}};
+  }(std::make_index_sequence<count>());
+}
+
+namespace detail {
 constexpr ArgumentInfo describe_leaf(const Abstract& leaf, const Mesh& mesh) {
   ArgumentInfo info;
   info.number = leaf.number;

@@ -1,0 +1,203 @@
+#ifndef TESSERA_OPTIM_ABSTRACT_STATE_HPP
+#define TESSERA_OPTIM_ABSTRACT_STATE_HPP
+#include <tessera/base/push_macros.hpp>
+
+#include <array>
+#include <cstddef>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+
+#include <tessera/graph/trace/tree.hpp>
+#include <tessera/optim/adadelta.hpp>
+#include <tessera/optim/adafactor.hpp>
+#include <tessera/optim/adagrad.hpp>
+#include <tessera/optim/adam/adam.hpp>
+#include <tessera/optim/adam/adamax.hpp>
+#include <tessera/optim/adam/adamw.hpp>
+#include <tessera/optim/adam/amsgrad.hpp>
+#include <tessera/optim/adam/nadam.hpp>
+#include <tessera/optim/adam/radam.hpp>
+#include <tessera/optim/asgd.hpp>
+#include <tessera/optim/factor_layout.hpp>
+#include <tessera/optim/lamb.hpp>
+#include <tessera/optim/lbfgs.hpp>
+#include <tessera/optim/lion.hpp>
+#include <tessera/optim/muon.hpp>
+#include <tessera/optim/rmsprop.hpp>
+#include <tessera/optim/rprop.hpp>
+#include <tessera/optim/sgd.hpp>
+#include <tessera/optim/tree_map.hpp>
+#include <tessera/partition/plan/static_plan.hpp>
+
+namespace tessera::optim {
+
+namespace detail {
+
+/// Whether a leaf of a model is a parameter, and the rank of its type.
+struct LeafKind {
+  bool is_parameter = false;
+  int rank = 0;
+};
+template <std::size_t N> struct FindLeafKinds {
+  std::array<LeafKind, N> kinds{};
+  std::size_t count = 0;
+  template <class Leaf> constexpr void leaf(Leaf&) {
+    if constexpr (is_parameter_v<Leaf>) kinds[count] = {true, Leaf::rank};
+    ++count;
+  }
+  constexpr void enter_stack(auto& stack) { stack.layers().resize(1); }
+  constexpr void enter_layer(int) {}
+  constexpr void leave_stack() {}
+};
+
+/// Where a leaf of a state comes from: the leaf of the model, in the moments number `moments`; -1 for a number.
+struct StateLeaf {
+  int leaf = -1;
+  int moments = 0;
+};
+/// The leaves of a state whose parts are models of one type and numbers, in order.
+template <class Model, std::size_t N, std::size_t Count> struct FindStateLeaves {
+  std::array<StateLeaf, Count> leaves{};
+  std::size_t count = 0;
+  int moments = 0;
+
+  template <class Part> constexpr void find(const Part& part) {
+    if constexpr (std::is_same_v<Part, Model>) {
+      for (std::size_t i = 0; i < N; ++i) leaves[count++] = {static_cast<int>(i), moments};
+      ++moments;
+    } else if constexpr (tessera::detail::is_leaf_v<Part>) {
+      ++count;
+    } else if constexpr (tessera::detail::is_tuple_v<Part>) {
+      std::apply([&](const auto&... items) { (find(items), ...); }, part);
+    } else if constexpr (tessera::detail::is_array_v<Part>) {
+      for (const auto& item : part) find(item);
+    } else {
+      tessera::detail::for_each_field(part, [&](const auto& field) { find(field); });
+    }
+  }
+};
+
+/// `layout(moments, kind, leaf)`: the leaf of these moments for a leaf of the model.
+template <class State, class Model, std::size_t N, class Layout>
+constexpr auto abstract_state(const AbstractArgument<Model, N>& model, const Layout& layout) {
+  constexpr std::size_t count = tessera::detail::leaf_count<State>();
+  constexpr auto kinds = [] {
+    Model any{};
+    FindLeafKinds<N> found;
+    for_each_leaf(any, found);
+    return found.kinds;
+  }();
+  constexpr auto leaves = [] {
+    FindStateLeaves<Model, N, count> found;
+    found.find(State{});
+    return found.leaves;
+  }();
+  const auto made = [&](const StateLeaf& of) {
+    if (of.leaf < 0) return Abstract({});
+    const auto i = static_cast<std::size_t>(of.leaf);
+    return kinds[i].is_parameter ? layout(of.moments, kinds[i], model.leaves[i]) : model.leaves[i];
+  };
+  return [&]<std::size_t... I>(std::index_sequence<I...>) {
+    return AbstractArgument<State, count>{{made(leaves[I])...}};
+  }(std::make_index_sequence<count>());
+}
+/// A state whose moments have the shapes and shardings of the parameters.
+template <class State, class Model, std::size_t N>
+constexpr auto abstract_state(const AbstractArgument<Model, N>& model) {
+  return abstract_state<State>(model, [](int, const LeafKind&, const Abstract& leaf) { return leaf; });
+}
+
+}  // namespace detail
+
+/// The state of an optimizer for a model without data, for ts::plan: what init_state returns for the model, as
+/// jax.eval_shape(optimizer.init, params).
+///
+///     const auto model = ts::abstract<Mlp>({{{64, 256}, {ts::none, "model"}}, {{256, 64}, {"model"}}});
+///     const auto state = ts::optim::init_state(config, model);   // config: an AdamW, an Sgd, ...
+///     ts::plan(train_step, mesh, model, state, ts::abstract(config), batch, batch)
+template <class Model, std::size_t N> constexpr auto init_state(const AdamW&, const AbstractArgument<Model, N>& model) {
+  return detail::abstract_state<AdamWState<Model>>(model);
+}
+template <class Model, std::size_t N> constexpr auto init_state(const Adam&, const AbstractArgument<Model, N>& model) {
+  return detail::abstract_state<AdamWState<Model>>(model);
+}
+template <class Model, std::size_t N> constexpr auto init_state(const RAdam&, const AbstractArgument<Model, N>& model) {
+  return detail::abstract_state<AdamWState<Model>>(model);
+}
+template <class Model, std::size_t N> constexpr auto init_state(const Lamb&, const AbstractArgument<Model, N>& model) {
+  return detail::abstract_state<AdamWState<Model>>(model);
+}
+template <class Model, std::size_t N>
+constexpr auto init_state(const AmsGrad&, const AbstractArgument<Model, N>& model) {
+  return detail::abstract_state<AmsGradState<Model>>(model);
+}
+template <class Model, std::size_t N>
+constexpr auto init_state(const Adamax&, const AbstractArgument<Model, N>& model) {
+  return detail::abstract_state<AdamaxState<Model>>(model);
+}
+template <class Model, std::size_t N> constexpr auto init_state(const NAdam&, const AbstractArgument<Model, N>& model) {
+  return detail::abstract_state<NAdamState<Model>>(model);
+}
+template <class Model, std::size_t N> constexpr auto init_state(const Sgd&, const AbstractArgument<Model, N>& model) {
+  return detail::abstract_state<SgdState<Model>>(model);
+}
+template <class Model, std::size_t N>
+constexpr auto init_state(const DampenedSgd&, const AbstractArgument<Model, N>& model) {
+  return detail::abstract_state<DampenedSgdState<Model>>(model);
+}
+template <class Model, std::size_t N> constexpr auto init_state(const Lion&, const AbstractArgument<Model, N>& model) {
+  return detail::abstract_state<LionState<Model>>(model);
+}
+template <class Model, std::size_t N>
+constexpr auto init_state(const RmsProp&, const AbstractArgument<Model, N>& model) {
+  return detail::abstract_state<RmsPropState<Model>>(model);
+}
+template <class Model, std::size_t N>
+constexpr auto init_state(const CenteredRmsProp&, const AbstractArgument<Model, N>& model) {
+  return detail::abstract_state<CenteredRmsPropState<Model>>(model);
+}
+template <class Model, std::size_t N>
+constexpr auto init_state(const Adagrad&, const AbstractArgument<Model, N>& model) {
+  return detail::abstract_state<AdagradState<Model>>(model);
+}
+template <class Model, std::size_t N>
+constexpr auto init_state(const Adadelta&, const AbstractArgument<Model, N>& model) {
+  return detail::abstract_state<AdadeltaState<Model>>(model);
+}
+template <class Model, std::size_t N> constexpr auto init_state(const Rprop&, const AbstractArgument<Model, N>& model) {
+  return detail::abstract_state<RpropState<Model>>(model);
+}
+template <class Model, std::size_t N> constexpr auto init_state(const Asgd&, const AbstractArgument<Model, N>& model) {
+  return detail::abstract_state<AsgdState<Model>>(model);
+}
+/// The state of L-BFGS with a history length: `init_state<20>(ts::optim::Lbfgs{}, model)`.
+template <int History, class Model, std::size_t N>
+constexpr auto init_state(const Lbfgs&, const AbstractArgument<Model, N>& model) {
+  return detail::abstract_state<LbfgsState<Model, History>>(model);
+}
+template <class Model, std::size_t N> constexpr auto init_state(const Lbfgs&, const AbstractArgument<Model, N>& model) {
+  return detail::abstract_state<LbfgsState<Model>>(model);
+}
+template <class Model, std::size_t N>
+constexpr auto init_state(const Adafactor&, const AbstractArgument<Model, N>& model) {
+  return detail::abstract_state<AdafactorState<Model>>(
+      model, [](int moments, const detail::LeafKind& kind, Abstract leaf) {
+        detail::keep_factor(leaf.shape, leaf.spec, kind.rank, moments == 0);
+        return leaf;
+      });
+}
+template <class Model, std::size_t N> constexpr auto init_state(const Muon&, const AbstractArgument<Model, N>& model) {
+  return detail::abstract_state<MuonState<Model>>(model, [](int moments, const detail::LeafKind& kind, Abstract leaf) {
+    if (moments == 0 || kind.rank != 2) return leaf;
+    leaf.shape = {1, 1};
+    leaf.spec = {};
+    return leaf;
+  });
+}
+
+}  // namespace tessera::optim
+
+#include <tessera/base/pop_macros.hpp>
+
+#endif
