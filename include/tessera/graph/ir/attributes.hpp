@@ -134,6 +134,8 @@ enum class NumberRule : std::int8_t {
   probability,     ///< of a distribution: from 0 to 1
   positive,        ///< a parameter of a distribution
   quantile,        ///< from 0 to 1
+  top_p,           ///< of top_p_logits: from 0 to 1
+  min_p,           ///< of min_p_logits: from 0 to 1
   rotary_factor,   ///< at least 1
   rotary_context,  ///< positions of the original context, above 0
   rotary_range,    ///< high_freq_factor - low_freq_factor, above 0

@@ -38,6 +38,8 @@ constexpr const char* broken_rule(NumberRule rule) {
   if (rule == NumberRule::probability) return "[distributions] probs: the probability is not between 0 and 1";
   if (rule == NumberRule::quantile) return "[quantile] q: q is not between 0 and 1";
   if (rule == NumberRule::positive) return "[distributions] parameter: the parameter is not above 0";
+  if (rule == NumberRule::top_p) return "[top_p_logits] p: p is not between 0 and 1";
+  if (rule == NumberRule::min_p) return "[min_p_logits] p: p is not between 0 and 1";
   if (rule == NumberRule::rotary_factor) return "[rotary_embedding] factor: the factor is not 1 or more";
   if (rule == NumberRule::rotary_context)
     return "[rotary_embedding] original_max_position_embeddings: the number of positions is not above 0";
