@@ -2,6 +2,7 @@
 #define TESSERA_INTEROP_LINALG_HPP
 #include <tessera/base/push_macros.hpp>
 
+#include <tessera/graph/trace/function_call.hpp>
 #include <tessera/interop/complex.hpp>
 #include <tessera/interop/linalg/decomposition_functions.hpp>
 #include <tessera/interop/linalg/exponential_function.hpp>
@@ -78,6 +79,7 @@ constexpr auto solve_triangular(const A& t, const X& b, Here at = Here::current(
 ///     const auto x = ts::linalg::cholesky_solve(b, ts::linalg::cholesky(a));
 template <TensorOperand X, TensorOperand L>
 constexpr auto cholesky_solve(const X& b, const L& l, Here at = Here::current()) {
+  const tessera::detail::FunctionCall named("cholesky_solve", l, b);
   const auto half = solve_triangular<Triangle::lower>(l, b, at);
   using Turned = detail::SolveTriangular<Triangle::lower, detail::As::transposed, Diagonal::given>;
   return detail::solve_of<Turned>(Source::from(at), l, half);
@@ -162,17 +164,33 @@ template <TensorOperand A> constexpr auto qr(const A& a, Here at = Here::current
   }
 }
 
+namespace detail {
+/// The right-hand sides of a linear system, after a check that they have the rows of the matrix.
+template <bool Vector> struct RightHandSidesTag {
+  static constexpr const char* function = "lstsq";
+  static constexpr auto leading_dims = ops::LeadingDims::aligned;
+  template <class A, class B> using result = B;
+  static constexpr Value emit(Value context, Value a, Value b) {
+    build::same_extents(a.at(context.source), a.rank() - 2, b, b.rank() - (Vector ? 1 : 2), 1, build::ExtentsOf::rows);
+    return b;
+  }
+};
+}  // namespace detail
+
 /// The x that minimizes |a x - b|, for a [..., m, n] of full rank with m >= n, by its QR decomposition: b is [..., m,
 /// k] or, with one dim less than a, [..., m]. torch.linalg.lstsq with driver='gels', jnp.linalg.lstsq. A matrix of
 /// lower rank gives infinities or NaN, or, after rounding, large numbers; m < n throws shape_mismatch.
 template <TensorOperand A, TensorOperand X> constexpr auto lstsq(const A& a, const X& b, Here at = Here::current()) {
   if constexpr (detail::takes_matrices<A, 2>()) {
+    const tessera::detail::FunctionCall named("lstsq", a, b);
     if constexpr (X::rank + 1 == A::rank) {
-      return squeeze<-1>(lstsq(a, unsqueeze<-1>(b, at), at), at);
+      const auto right = call<detail::RightHandSidesTag<true>>(Source::from(at), a, b);
+      return squeeze<-1>(lstsq(a, unsqueeze<-1>(right, at), at), at);
     } else {
+      const auto right = call<detail::RightHandSidesTag<false>>(Source::from(at), a, b);
       const auto found = qr(a, at);
-      return solve_triangular<Triangle::upper>(found.r,
-                                               tessera::detail::exact_matmul(swapaxes<-1, -2>(found.q, at), b, at), at);
+      const auto turned = tessera::detail::exact_matmul(swapaxes<-1, -2>(found.q, at), right, at);
+      return solve_triangular<Triangle::upper>(found.r, turned, at);
     }
   }
 }
@@ -321,6 +339,7 @@ template <TensorOperand A> constexpr auto matrix_exp(const A& a, Here at = Here:
 
 /// a to the power N, by repeated squaring; `matrix_power<-2>` of the inverse; `matrix_power<0>` is the identity.
 template <int N, TensorOperand A> constexpr auto matrix_power(const A& a, Here at = Here::current()) {
+  const tessera::detail::FunctionCall named("matrix_power", a);
   if constexpr (N == 0)
     return call<detail::IdentityTag<A::rank>>(Source::from(at), a);
   else if constexpr (N < 0)

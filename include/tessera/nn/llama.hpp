@@ -21,7 +21,7 @@
 #include <tessera/nn/mlp.hpp>
 #include <tessera/nn/normalization/rms_norm.hpp>
 #include <tessera/ops/attention/attention.hpp>
-#include <tessera/ops/attention/positions.hpp>
+#include <tessera/ops/attention/rotary_embedding.hpp>
 #include <tessera/ops/data_movement/rearrange.hpp>
 
 // Llama, its attention and its layer.
@@ -29,8 +29,8 @@
 namespace tessera::nn {
 
 /// Causal grouped-query self-attention of x [batch, time, features], with a result of the same shape, and with rotary
-/// embeddings in the layout of Hugging Face. Each head of keys and values serves heads / key_heads consecutive heads of
-/// queries.
+/// embeddings in the layout of Hugging Face, which the options `rotary` scale for long contexts. Each head of keys and
+/// values serves heads / key_heads consecutive heads of queries.
 ///
 ///     attention(x)                           // positions 0, 1, ...
 ///     attention(x, layer_dropout(rate, key)) // in training: drops weights after the softmax
@@ -41,12 +41,13 @@ namespace tessera::nn {
 /// and values are copied once more. Positions beyond the context of the cache overwrite its last ones. Communication:
 /// with the columns of the weights split by heads, an all_reduce of the result. Errors: shape_mismatch unless key_heads
 /// divides heads. Source: Ainslie et al., 2305.13245.
-template <Element T = float, class Projection = Linear<T, false>> struct GroupedQueryAttention {
+template <Element T = float, class Projection = Linear<T, false>, RotaryOptions Positions = Rotary>
+struct GroupedQueryAttention {
   Projection query;       ///< [features, heads * width]
   Projection key, value;  ///< [features, key_heads * width]
   Projection out;         ///< [heads * width, features]
   Dim heads, key_heads;
-  Rotary rotary;
+  Positions rotary;
 
   static constexpr std::array field_names{"query", "key", "value", "out", "heads", "key_heads", "rotary"};
   constexpr auto operator()(const auto& x, Here at = Here::current()) const {
@@ -85,8 +86,8 @@ template <Element T = float, class Projection = Linear<T, false>> struct Grouped
 
 /// A layer of Llama: x + attention(norm(x)), then x + mlp(norm(x)), with RmsNorm, grouped-query attention, rotary
 /// embeddings and SwiGLU. `cached` as that of GroupedQueryAttention. Source: Touvron et al., 2302.13971 and 2307.09288.
-template <Element T = float, class Projection = Linear<T, false>>
-using LlamaBlock = PreNormBlock<RmsNorm<T>, GroupedQueryAttention<T, Projection>, SwiGlu<T, Projection>>;
+template <Element T = float, class Projection = Linear<T, false>, RotaryOptions Positions = Rotary>
+using LlamaBlock = PreNormBlock<RmsNorm<T>, GroupedQueryAttention<T, Projection, Positions>, SwiGlu<T, Projection>>;
 
 /// The Llama model: an embedding of tokens [batch, time], layers, a norm, and the logits [batch, time, classes] of the
 /// next token. `cached` takes the tokens from `position` on, one or several, and returns their logits and the caches
@@ -94,9 +95,9 @@ using LlamaBlock = PreNormBlock<RmsNorm<T>, GroupedQueryAttention<T, Projection>
 ///
 ///     const auto [logits, next] = model.cached(prompt, caches, 0);
 ///     const auto token = ts::argmax<-1>(ts::slice<1>(logits, ts::extent<1>(prompt) - 1, 1));
-template <Element T = float, class Projection = Linear<T, false>> struct Llama {
+template <Element T = float, class Projection = Linear<T, false>, RotaryOptions Positions = Rotary> struct Llama {
   Embedding<T> tokens;
-  Stack<LlamaBlock<T, Projection>> blocks;
+  Stack<LlamaBlock<T, Projection, Positions>> blocks;
   RmsNorm<T> norm;
   Linear<T, false> head;
 
@@ -116,10 +117,10 @@ template <Element T = float, class Projection = Linear<T, false>> struct Llama {
 
 /// Factories with normal weights, as `linear` and `mlp`, for a model of `depth` layers. Errors: not_divisible unless
 /// the number of heads divides the features, and key_heads divides the heads.
-template <Element T = float>
-GroupedQueryAttention<T> grouped_query_attention(Key key, Extent features, Dim heads, Dim key_heads,
-                                                 const ShardingStrategy& strategy, int depth = 1, double stddev = 0.02,
-                                                 const Rotary& rotary = {}, Here at = Here::current()) {
+template <Element T = float, RotaryOptions Positions = Rotary>
+GroupedQueryAttention<T, Linear<T, false>, Positions> grouped_query_attention(
+    Key key, Extent features, Dim heads, Dim key_heads, const ShardingStrategy& strategy, int depth = 1,
+    double stddev = 0.02, const Positions& rotary = {}, Here at = Here::current()) {
   if (heads.value() < 1 || features.value % heads.value() != 0)
     fail(errc::not_divisible, "[grouped_query_attention] number of heads: ", features.value,
          " features are not divisible by ", heads.value(), " heads", Source::from(at));
@@ -136,27 +137,30 @@ GroupedQueryAttention<T> grouped_query_attention(Key key, Extent features, Dim h
           key_heads,
           rotary};
 }
-template <Element T = float>
-LlamaBlock<T> llama_block(Key key, Extent features, Dim heads, Dim key_heads, Extent hidden,
-                          const ShardingStrategy& strategy, int depth = 1, double stddev = 0.02,
-                          const Rotary& rotary = {}, Here at = Here::current()) {
+template <Element T = float, RotaryOptions Positions = Rotary>
+LlamaBlock<T, Linear<T, false>, Positions> llama_block(Key key, Extent features, Dim heads, Dim key_heads,
+                                                       Extent hidden, const ShardingStrategy& strategy, int depth = 1,
+                                                       double stddev = 0.02, const Positions& rotary = {},
+                                                       Here at = Here::current()) {
   const auto [first, second] = split<2>(key);
   return {rms_norm<T>(features, strategy),
           grouped_query_attention<T>(first, features, heads, key_heads, strategy, depth, stddev, rotary, at),
           rms_norm<T>(features, strategy), gated_mlp<T>(second, features, hidden, strategy, depth, stddev)};
 }
 
-template <Element T = float>
-Llama<T> llama(Key key, Extent classes, Extent features, Dim heads, Dim key_heads, Extent hidden, int layers,
-               const ShardingStrategy& strategy, double stddev = 0.02, const Rotary& rotary = {},
-               Here at = Here::current()) {
+template <Element T = float, RotaryOptions Positions = Rotary>
+Llama<T, Linear<T, false>, Positions> llama(Key key, Extent classes, Extent features, Dim heads, Dim key_heads,
+                                            Extent hidden, int layers, const ShardingStrategy& strategy,
+                                            double stddev = 0.02, const Positions& rotary = {},
+                                            Here at = Here::current()) {
   const auto [first, second, third] = split<3>(key);
   const auto block = [&, of_layers = second](int i) {
     return llama_block<T>(fold_in(of_layers, static_cast<std::uint64_t>(i)), features, heads, key_heads, hidden,
                           strategy, layers, stddev, rotary, at);
   };
-  return {embedding<T>(first, classes, features, strategy, stddev), Stack<LlamaBlock<T>>(layers, block),
-          rms_norm<T>(features, strategy), linear<T, false>(third, features, classes, strategy, Role::head, stddev)};
+  return {embedding<T>(first, classes, features, strategy, stddev),
+          Stack<LlamaBlock<T, Linear<T, false>, Positions>>(layers, block), rms_norm<T>(features, strategy),
+          linear<T, false>(third, features, classes, strategy, Role::head, stddev)};
 }
 
 }  // namespace tessera::nn

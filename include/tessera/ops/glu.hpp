@@ -9,13 +9,27 @@
 
 namespace tessera {
 
+namespace detail {
+
+/// The product of the halves of a dim.
+template <int Rank, int D> struct GluTag : Binary<ops::MulOp> {
+  static constexpr const char* function = "glu";
+  static constexpr Value emit(Value context, Value value, Value gate) {
+    build::same_extents(value.at(context.source), value.shifted(D, Rank), gate, gate.shifted(D, Rank), 1,
+                        build::ExtentsOf::halves);
+    return Binary<ops::MulOp>::emit(context, value, gate);
+  }
+};
+
+}  // namespace detail
+
 /// The gated linear unit, as torch.nn.functional.glu: the first half of dim D, by default the last, times the sigmoid
 /// of the second. [..., 2 n] gives [..., n]. x is floating or integer, of which the result is f32. Errors:
 /// shape_mismatch for an odd extent. Communication: as slice; none along other dims. Source: Dauphin and others,
 /// 1612.08083.
 template <int D = -1, TensorArgument X> constexpr auto glu(const X& x, Here at = Here::current()) {
   const auto [value, gate] = chunk<2, D>(x, at);
-  return call<detail::Binary<ops::MulOp>>(Source::from(at), value, sigmoid(gate, at));
+  return call<detail::GluTag<X::rank, detail::checked_dim<D, X::rank>()>>(Source::from(at), value, sigmoid(gate, at));
 }
 
 }  // namespace tessera

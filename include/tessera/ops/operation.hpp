@@ -116,12 +116,19 @@ TESSERA_PLANNING inline std::string operands_text(const ShapeContext& c, int sho
        function == own ? "" : function, c.node().source);
 }
 
+TESSERA_PLANNING inline bool names_parameter(const Node& node) {
+  return node.op == Op::alike && Alike::of(node).of_update;
+}
 /// The optimizer in whose update of a parameter an operation is; empty outside of one. An `alike` of an update has the
-/// name of the parameter instead, and its first operand that of the optimizer.
+/// name of the parameter instead, and its first operand, or if that is a gradient the operations that read it, have
+/// that of the optimizer.
 TESSERA_PLANNING inline std::string_view update_function(const GraphView& graph, int id) {
-  const Node& node = graph[id];
-  const bool named = node.op == Op::alike && Alike::of(node).of_update;
-  return (named ? graph.operand_node(id, 0) : node).source.function();
+  if (!names_parameter(graph[id])) return graph[id].source.function();
+  std::string_view function = graph.operand_node(id, 0).source.function();
+  for (int reader = id + 1; reader < graph.size && function.empty(); ++reader)
+    for (int i = 0; i < graph[reader].arity; ++i)
+      if (graph.operand(reader, i) == id && !names_parameter(graph[reader])) function = graph[reader].source.function();
+  return function;
 }
 /// The `alike` that ends the update to which an operation of an optimizer belongs; -1 for all other operations. The
 /// updates of two parameters have no operations in common but numbers, such as a norm of all gradients.
@@ -146,8 +153,8 @@ TESSERA_PLANNING inline int find_update(const GraphView& graph, int id) {
       }
   }
   for (int last = 0; last < graph.size; ++last) {
-    const bool ends = graph[last].op == Op::alike && Alike::of(graph[last]).of_update;
-    if (ends && (last == id || found[static_cast<std::size_t>(graph.operand(last, 0))])) return last;
+    if (names_parameter(graph[last]) && (last == id || found[static_cast<std::size_t>(graph.operand(last, 0))]))
+      return last;
   }
   return -1;
 }

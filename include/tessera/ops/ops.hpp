@@ -8,6 +8,7 @@
 #include <tessera/ops/attention/attention.hpp>
 #include <tessera/ops/attention/band_attention.hpp>
 #include <tessera/ops/attention/positions.hpp>
+#include <tessera/ops/attention/rotary_embedding.hpp>
 #include <tessera/ops/betainc.hpp>
 #include <tessera/ops/checkpoint.hpp>
 #include <tessera/ops/cond.hpp>

@@ -16,7 +16,21 @@ TESSERA_PLANNING_BEGIN
 namespace tessera::build {
 
 /// What same_extents compares: what its message says.
+<<<<<<< HEAD
 enum class ExtentsOf : std::int8_t { examples, positions, classes, layers };
+=======
+enum class ExtentsOf : std::int8_t {
+  examples,   ///< of the arguments of a vmap
+  positions,  ///< of scores and targets
+  classes,    ///< of scores and probabilities
+  features,   ///< of x and a gain or bias
+  models,     ///< of a parameter in two models, whose name is `inside` of the line
+  cache,      ///< of a cache and new keys or values
+  update,     ///< of a tensor and its new part
+  halves,     ///< of a dim
+  rows,       ///< of a matrix and of the right-hand sides
+};
+>>>>>>> hop
 
 constexpr Value extent(Value x, int dim) {
   if (x.is_singleton(dim)) return x.number(1, DType::i64);
@@ -132,20 +146,36 @@ constexpr BrokenRule check_extent(const NodeCheck& c) {
   const auto text = [&](int i) {
     return shape_text(c.graph.operand_node(c.id, i).dtype, c.shapes[c.graph.operand(c.id, i)]);
   };
-  const bool of_vmap = kind == build::ExtentsOf::examples;
-  const auto examples = [&](int i) {
-    return std::to_string(c.shapes[c.graph.operand(c.id, i)][static_cast<std::size_t>(node.labels[i])]);
+  const auto extent = [&](int i) {
+    return c.shapes[c.graph.operand(c.id, i)][static_cast<std::size_t>(node.labels[i])];
   };
-  fail(errc::shape_mismatch, "[",
-       of_vmap         ? "vmap"
-       : given.empty() ? "loss"
-                       : given,
-       "] ",
-       of_vmap ? concat_text("arguments with ", examples(0), " and ", examples(1), " examples: ")
-       : kind == build::ExtentsOf::classes
-           ? std::string("targets that are probabilities must have the shape of the scores: ")
-           : std::string("targets must have the dims of the scores except the last: "),
-       text(0), " x ", text(1), node.source);
+  if (kind == build::ExtentsOf::models)
+    fail(errc::structure, "[tree_vdot] shapes: both models must have the same shapes, but parameter ",
+         node.source.inside == nullptr ? "" : node.source.inside, " is ", text(0), " in one and ", text(1),
+         " in the other", node.source);
+  if (kind == build::ExtentsOf::halves)
+    fail(errc::shape_mismatch, "[", given, "] the dim must have an even number of elements, not ",
+         extent(0) + extent(1), node.source);
+  std::string_view function = given;
+  std::string rule = "targets must have the dims of the scores except the last";
+  if (kind == build::ExtentsOf::examples) {
+    function = "vmap";
+    rule = concat_text("arguments with ", extent(0), " and ", extent(1), " examples");
+  } else if (kind == build::ExtentsOf::classes) {
+    rule = "targets that are probabilities must have the shape of the scores";
+  } else if (kind == build::ExtentsOf::features) {
+    rule = "gain and bias must have as many elements as x has features";
+  } else if (kind == build::ExtentsOf::cache) {
+    function = "kv_cache";
+    rule = "the cache must have the batch, heads and width of the new keys [batch, time, heads, width]";
+  } else if (kind == build::ExtentsOf::update) {
+    rule = "the update must have the shape of what it updates, except along the dim of the slice";
+  } else if (kind == build::ExtentsOf::rows) {
+    rule = "the right-hand sides must have as many rows as the matrix";
+  }
+  const bool names = kind != build::ExtentsOf::cache || given.empty() || given == function;
+  fail(errc::shape_mismatch, "[", function.empty() ? "loss" : function, "] ", rule, ": ", text(0), " x ", text(1),
+       names ? "" : " in ", names ? "" : given, node.source);
 }
 [[noreturn]] inline void fail_layer(const HostContext& c, std::int64_t layers) {
   fail(errc::option, "[names] layer: a pattern selects layer ", static_cast<std::int64_t>(c.node().value),

@@ -14,6 +14,7 @@
 #include <tessera/ops/reduction/reduce.hpp>
 #include <tessera/optim/clip.hpp>
 #include <tessera/optim/tree_map.hpp>
+#include <tessera/optim/update.hpp>
 
 // Sums over all tensors of models. ts::global_norm (optim/clip.hpp) is their norm.
 
@@ -32,8 +33,12 @@ template <class Model> constexpr auto tree_vdot(const Model& a, const Model& b, 
   if (of_a.empty()) fail(errc::structure, "[tree_vdot] models: they have no floating-point tensor", source);
   const DType wide = summed_as(of_a);
   Value total{};
+  NextName<Model> next_name;
   for (std::size_t i = 0; i < of_a.size(); ++i) {
     const Value x = of_a[i].at(source), y = of_b[i].at(source);
+    Value named = x;
+    named.source.inside = next_name();
+    build::same_extents(named, 0, y, 0, x.rank(), build::ExtentsOf::models);
     const DType type = computed_as(x.dtype());
     const Value own =
         build::cast(build::sum_of(build::cast(x, type) * build::cast(y, type), (1u << x.rank()) - 1), wide);

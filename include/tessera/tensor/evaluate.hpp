@@ -2,6 +2,8 @@
 #define TESSERA_TENSOR_EVALUATE_HPP
 #include <tessera/base/push_macros.hpp>
 
+#include <algorithm>
+#include <cstddef>
 #include <string>
 #include <string_view>
 #include <tuple>
@@ -33,12 +35,16 @@ template <Operand X, class Collect> void collect_expression(const X& x, Collect&
 }
 
 /// Rethrows the error that is being handled. If it names no source line, throws the same error with `before` and
-/// `source` appended to its message.
+/// `source` appended to its message; before them the function of `source`, unless the message names a function.
 [[noreturn]] TESSERA_ONCE void rethrow_with_line(const error& e, std::string_view before, Source source);
 #if TESSERA_HAS_DEFINITIONS
 [[noreturn]] TESSERA_ONCE void rethrow_with_line(const error& e, std::string_view before, Source source) {
   if (source.line == 0 || e.source().line != 0) throw;
-  fail(e.id(), e.what(), before, source);
+  const std::string_view what = e.what(), function = source.function();
+  const std::size_t last = std::min(what.rfind(' '), what.size());
+  const bool is_named = function.empty() || what.substr(0, last).ends_with(" in") ||
+                        (what.starts_with('[') && what.substr(1).starts_with(concat_text(function, "]")));
+  fail(e.id(), what, is_named ? "" : " in ", is_named ? "" : function, before, source);
 }
 #endif
 

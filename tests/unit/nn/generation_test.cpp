@@ -103,6 +103,31 @@ std::vector<std::int32_t> decode(const nn::ShardingStrategy& strategy, const Ful
   return all;
 }
 
+template <class Rotary> void expect_generation_with(const Rotary& rotary) {
+  constexpr auto full = ts::compile([](const auto& m, const auto& text) { return m(text); });
+  constexpr auto step = ts::compile([](const auto& m, const auto& text, const ts::Stack<nn::KvCache<>>& caches,
+                                       const ts::Scalar& position) { return m.cached(text, caches, position); });
+  std::vector<std::int32_t> first;
+  for (const nn::ShardingStrategy& strategy : transformers::strategies()) {
+    const nn::Llama<float, nn::Linear<float, false>, Rotary> model =
+        nn::llama(ts::Key(1), 11, 16, 4, 2, 20, 2, strategy, 0.5, rotary);
+    ts::Stack<nn::KvCache<>> caches = nn::kv_caches(2, 3, 9, 2, 4, strategy);
+    const std::vector<std::int32_t> text = decode(
+        strategy, [&](const auto& tokens) { return ts::to_host(full(model, tokens)); },
+        [&](const auto& tokens, std::int64_t position) {
+          auto [logits, next] = step(model, tokens, std::move(caches), ts::Scalar(position));
+          caches = std::move(next);
+          return ts::to_host(logits);
+        });
+    if (first.empty()) first = text;
+    EXPECT_EQ(text, first);
+  }
+}
+TEST(Generation, OfLlamasWithScaledRotaryEmbeddings) {
+  expect_generation_with(ts::Llama3Rotary{.base = 100.0, .factor = 4.0, .original_max_position_embeddings = 4});
+  expect_generation_with(ts::YarnRotary{.base = 100.0, .factor = 4.0, .original_max_position_embeddings = 4});
+}
+
 TEST(Generation, OfAGptWithACacheIsThatOfTheWholeText) {
   constexpr auto full = ts::compile([](const auto& m, const auto& text) { return m(text); });
   constexpr auto step = ts::compile([](const auto& m, const auto& text, const ts::Stack<nn::KvCache<>>& caches,

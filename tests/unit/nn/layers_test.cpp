@@ -481,7 +481,9 @@ TEST(LinesOfLayers, ErrorsNameTheLayer) {
   const auto step = ts::compile([](const auto& n, const auto& in, const auto& old) { return n.train(in, old); });
   tessera_test::expect_error(
       ts::errc::shape_mismatch, [&] { step(nn::batch_norm(8, strategy), x, nn::running_statistics(8, strategy)); },
-      "in batch_norm at layers_test.cpp:" + std::to_string(train));
+      "[batch_norm] gain and bias must have as many elements as x has features: f32[2,4,6] x f32[8] at "
+      "layers_test.cpp:" +
+          std::to_string(train));
   tessera_test::expect_error(
       ts::errc::not_divisible, [&] { nn::llama_block(ts::Key(1), 16, 3, 1, 16, strategy); },
       "16 features are not divisible by 3 heads", "layers_test.cpp:" + std::to_string(__LINE__ - 1));

@@ -389,33 +389,6 @@ TEST(RepeatHeads, EachHeadOfKeysServesAGroupOfQueries) {
   check_gradient<Tensor, Tensor, Tensor>(grouped, x, first_order);
 }
 
-TEST(Rotary, RotatesPairsByTheirPosition) {
-  const Array x = random_array({2, 3, 2, 6}, 1);
-  const auto want = [&](bool interleaved, double base, double linear, double ntk, int offset) {
-    Array y = x;
-    for_each_index({2, 3, 2, 3}, [&](const Shape& i) {
-      const double power = 2.0 * static_cast<double>(i[3]) / 6, grown = base * std::pow(ntk, 6.0 / 4);
-      const double angle = static_cast<double>(i[1] + offset) / linear * std::pow(grown, -power);
-      const Shape a{i[0], i[1], i[2], interleaved ? 2 * i[3] : i[3]},
-          b{i[0], i[1], i[2], interleaved ? 2 * i[3] + 1 : i[3] + 3};
-      y.at(a) = x.at(a) * std::cos(angle) - x.at(b) * std::sin(angle);
-      y.at(b) = x.at(b) * std::cos(angle) + x.at(a) * std::sin(angle);
-    });
-    return y;
-  };
-  const auto both = [](const auto& v, const auto& offset) {
-    return std::tuple(ts::rotary_embedding(v, offset),
-                      ts::rotary_embedding<ts::RotaryForm::interleaved>(v, offset, {100.0, 2.0, 4.0}));
-  };
-  const Program program = trace<std::decay_t<decltype(both)>, Tensor, ts::Scalar>();
-  for (const int offset : {0, 7}) {
-    const std::vector<Array> y = run(program.view(), {x, Array::number(offset)});
-    expect_near(y.at(0), want(false, 10000, 1, 1, offset), 1e-12);
-    expect_near(y.at(1), want(true, 100, 2, 4, offset), 1e-12);
-  }
-  check_gradient<Tensor>([](const auto& v) { return ts::rotary_embedding(v, 3); }, {x}, first_order);
-}
-
 TEST(Alibi, SlopesOfThePaper) {
   const std::vector<float> eight = ts::nn::alibi_slopes(8), six = ts::nn::alibi_slopes(6);
   for (int i = 0; i < 8; ++i)

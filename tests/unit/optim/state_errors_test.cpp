@@ -89,6 +89,24 @@ TEST(StateOfAnotherModel, IsNamedByEveryOtherOptimizer) {
   expect_named<UPDATE(ts::lbfgs)>(ts::optim::Lbfgs{}, "lbfgs");
 }
 
+// The sums of L-BFGS join all parameters and the whole history.
+TEST(StateOfAnotherModel, OfTheHistoryOfLbfgsIsNamed) {
+  constexpr auto run = ts::compile([](const auto& m, const auto& g, const auto& s) { return ts::lbfgs(m, g, s); });
+  const Layer model = layer(3, 4), other = layer(3, 5);
+  const auto state = ts::optim::init_state<2>(ts::optim::Lbfgs{}, model);
+  const auto expect = [&](const Layer& gradient, const auto& of, const std::string& shape) {
+    expect_error(
+        ts::errc::structure, [&] { (void)run(model, gradient, of); }, "[lbfgs] shapes: ", "weight is f32[3,4]", shape,
+        " at state_errors_test.cpp:");
+  };
+  expect(other, state, "f32[3,5] x f32[3,4]");  // gradients that are arguments of the program
+  auto moved = state, changed = state;
+  std::get<1>(moved.moves).weight = other.weight;
+  expect(model, moved, "f32[3,4] x f32[3,5]");
+  std::get<1>(changed.changes).weight = other.weight;
+  expect(model, changed, "f32[3,4] x f32[3,5]");
+}
+
 TEST(StateOfAnotherModel, OfFactoredMeansIsNamed) {
   const ts::optim::Adafactor config;
   const auto state = ts::optim::init_state(config, model_of(5));

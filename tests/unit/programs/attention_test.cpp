@@ -3,7 +3,7 @@
 
 #include <tessera/ops/attention/attention.hpp>
 #include <tessera/ops/attention/band_attention.hpp>
-#include <tessera/ops/attention/positions.hpp>
+#include <tessera/ops/attention/rotary_embedding.hpp>
 
 namespace ts = tessera;
 using namespace programs;

@@ -11,7 +11,7 @@
 #include <gtest/gtest.h>
 
 #include <tessera/mesh/mesh.hpp>
-#include <tessera/ops/attention/positions.hpp>
+#include <tessera/ops/attention/rotary_embedding.hpp>
 #include <tessera/ops/ops.hpp>
 #include <tessera/optim/optim.hpp>
 #include <tessera/tensor/compile.hpp>

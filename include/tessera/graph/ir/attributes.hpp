@@ -129,11 +129,16 @@ constexpr MadeBy maker_of(const Node& node) { return static_cast<MadeBy>(node.la
 /// Which values a cast accepts from a host scalar whose value is known only when the program is planned or runs.
 enum class NumberRule : std::int8_t {
   any,
-  of_its_type,  ///< those of the integer type to which it casts
-  rate,         ///< of a dropout: from 0 to 1
-  probability,  ///< of a distribution: from 0 to 1
-  positive,     ///< a parameter of a distribution
-  quantile,     ///< from 0 to 1
+  of_its_type,     ///< those of the integer type to which it casts
+  rate,            ///< of a dropout: from 0 to 1
+  probability,     ///< of a distribution: from 0 to 1
+  positive,        ///< a parameter of a distribution
+  quantile,        ///< from 0 to 1
+  top_p,           ///< of top_p_logits: from 0 to 1
+  min_p,           ///< of min_p_logits: from 0 to 1
+  rotary_factor,   ///< at least 1
+  rotary_context,  ///< positions of the original context, above 0
+  rotary_range,    ///< high_freq_factor - low_freq_factor, above 0
 };
 constexpr NumberRule number_rule(const Node& cast) { return static_cast<NumberRule>(cast.labels[0]); }
 constexpr Labels pack_rule(NumberRule rule) {
@@ -150,7 +155,9 @@ constexpr Labels pack_cast_of_parts() {
 }
 constexpr bool keeps(NumberRule rule, DType type, double number) {
   if (rule == NumberRule::of_its_type) return holds(type, number);
-  if (rule == NumberRule::positive) return number > 0;
+  if (rule == NumberRule::rotary_factor) return number >= 1;
+  if (rule == NumberRule::positive || rule == NumberRule::rotary_context || rule == NumberRule::rotary_range)
+    return number > 0;
   return rule == NumberRule::any || (number >= 0 && number <= 1);
 }
 

@@ -169,6 +169,11 @@ template <class Tag, class... Operands> struct LocalCall;
 /// of the operation that exceeds the limit are evaluated first. Subexpressions that occur twice count twice.
 inline constexpr int max_expression_nodes = 64;
 
+namespace detail {
+/// The function that the user calls, of which expressions that are made are parts; null outside of one.
+inline constinit thread_local const char* function_of_expressions = nullptr;
+}  // namespace detail
+
 /// Applies an operation: adds a node when an operand is traced, and makes an expression otherwise. `Tag` has the
 /// operation's static attributes, its result type and `emit`.
 template <class Tag, class... Operands> constexpr auto call(Source source, const Operands&... operands) {
@@ -186,6 +191,7 @@ template <class Tag, class... Operands> constexpr auto call(Source source, const
         detail::Emission<Expr<Tag, Operands...>>::emit(context, lower(context, operands)...));
   } else {
     using E = Expr<Tag, Operands...>;
+    if (!__builtin_is_constant_evaluated()) source.inside = detail::function_of_expressions;
     if constexpr (detail::node_count<E> <= max_expression_nodes)
       return E(source, operands...);
     else

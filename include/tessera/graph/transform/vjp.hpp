@@ -154,11 +154,18 @@ template <class Arguments, class Result> struct Recorded {
   RecordedFunction function;
 };
 
-template <class F, class Arguments> constexpr auto record(const F& f, const Arguments& given, Source source) {
+/// The trace of the arguments of a derivative. Errors: `unsupported` outside of a trace; `line` is that of the call, if
+/// it is known.
+template <class Arguments>
+constexpr Value trace_of_derivative(const char* name, const Arguments& given, Source line = {}) {
   const Value found = trace_in(given);
   if (found.module == nullptr)
-    fail(errc::unsupported, "[vjp] outside of a traced function: call ts::vjp, ts::jvp, ts::linearize and ts::hvp "
-                            "inside a function of ts::compile");
+    fail(errc::unsupported, "[", name, "] outside of a traced function: call ts::", name,
+         " inside a function of ts::compile", line);
+  return found;
+}
+template <class F, class Arguments> constexpr auto record(const F& f, const Arguments& given, Source source) {
+  const Value found = trace_in(given);
   Arguments arguments = given;
   Floating sources = make_variables(arguments);
   const Arguments& inside = arguments;
@@ -237,7 +244,7 @@ template <class Arguments, class Result> class Linearized {
 /// copied. Errors: structure for a cotangent unlike y.
 template <class F, class... Primals> constexpr auto vjp(const F& f, const Primals&... primals) {
   const auto arguments = std::tuple<decltype(detail::settle(primals))...>(detail::settle(primals)...);
-  const Value context = detail::trace_in(arguments);
+  const Value context = detail::trace_of_derivative("vjp", arguments);
   auto recorded = detail::record(f, arguments, context.source);
   auto y = recorded.result;
   using Made = detail::Pullback<std::remove_const_t<decltype(arguments)>, decltype(y)>;
@@ -249,7 +256,7 @@ template <class F, class... Primals> constexpr auto vjp(const F& f, const Primal
 /// needs is computed. Errors: structure for tangents unlike the arguments.
 template <class F, class... Primals> constexpr auto linearize(const F& f, const Primals&... primals) {
   const auto arguments = std::tuple<decltype(detail::settle(primals))...>(detail::settle(primals)...);
-  const Value context = detail::trace_in(arguments);
+  const Value context = detail::trace_of_derivative("linearize", arguments);
   auto recorded = detail::record(f, arguments, context.source);
   auto y = recorded.result;
   detail::Linearized made(std::move(recorded));
@@ -261,7 +268,7 @@ template <class F, class... Primals> constexpr auto linearize(const F& f, const 
 template <class F, class Primals, class Tangents>
 constexpr auto jvp(const F& f, const Primals& primals, const Tangents& tangents, Here at = Here::current()) {
   const auto arguments = detail::as_arguments(primals);
-  const Value context = detail::trace_in(arguments);
+  const Value context = detail::trace_of_derivative("jvp", arguments, Source::from(at));
   const detail::Linearized made(detail::record(f, arguments, context.source));
   return std::tuple(made.result(), made.push(tangents, Source::from(at)));
 }
@@ -274,7 +281,7 @@ constexpr auto hvp(const F& f, const Primals& primals, const Direction& directio
   const auto gradient = [&]<class... Own>(const Own&... own) {
     return grad([&](const auto& all) { return detail::applied(f, all); })(std::tuple<Own...>(own...));
   };
-  const Value context = detail::trace_in(arguments);
+  const Value context = detail::trace_of_derivative("hvp", arguments, Source::from(at));
   const auto recorded = detail::record(gradient, arguments, context.source);
   const Growable<std::int32_t> given = detail::matched(
       direction, recorded.function.context.at(Source::from(at)), recorded.function.variables, MadeBy::hvp,

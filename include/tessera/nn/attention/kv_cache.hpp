@@ -9,6 +9,7 @@
 
 #include <tessera/base/dtype.hpp>
 #include <tessera/base/here.hpp>
+#include <tessera/base/source.hpp>
 #include <tessera/graph/trace/layer_call.hpp>
 #include <tessera/graph/trace/settle.hpp>
 #include <tessera/graph/trace/sharded_tensor.hpp>
@@ -22,6 +23,7 @@
 #include <tessera/ops/elementwise.hpp>
 #include <tessera/ops/indexing/dynamic_slice.hpp>
 #include <tessera/ops/indexing/one_hot.hpp>
+#include <tessera/ops/source_rows.hpp>
 #include <tessera/tensor/creation.hpp>
 
 // Caches of keys and values, for generation token by token.
@@ -35,8 +37,9 @@ template <Element T = float> struct KvCache {
 
   static constexpr std::array field_names{"keys", "values"};
   /// The cache with k and v [batch, time, heads, width] written at the positions from `position` on. In a traced
-  /// function.
+  /// function. Errors: shape_mismatch if their batch, heads or width is not that of the cache.
   constexpr KvCache updated(const auto& k, const auto& v, const auto& position) const {
+    check(keys, k), check(values, v);
     return {tessera::detail::settle(dynamic_update_slice<1>(keys, k, position)),
             tessera::detail::settle(dynamic_update_slice<1>(values, v, position))};
   }
@@ -44,6 +47,19 @@ template <Element T = float> struct KvCache {
   constexpr KvCache rows(const auto& indices, Here at = Here::current()) const {
     return {tessera::detail::settle(index_select<0>(keys, indices, at)),
             tessera::detail::settle(index_select<0>(values, indices, at))};
+  }
+
+ private:
+  /// New keys or values have the batch, heads and width of the cache.
+  template <class Added> static constexpr void check(const ShardedTensor<T, 4>& cache, const Added& added) {
+    if constexpr (SymOperand<Added>) {
+      const Value y = here(added.value);
+      if (!cache.traced() || cache.placeholder().graph < 0 || y.rank() != 4) return;
+      const Value x = here(cache.placeholder()).at(Source::from(Here::current()));
+      if (x.rank() != 4) return;
+      build::same_extents(x, 0, y, 0, 1, build::ExtentsOf::cache);
+      build::same_extents(x, 2, y, 2, 2, build::ExtentsOf::cache);
+    }
   }
 };
 

@@ -244,7 +244,8 @@ constexpr auto arange(const N& n, const X& in, Here at = Here::current()) {
 template <int D, TensorArgument X> constexpr Dim extent(const X& x, Here at = Here::current()) {
   const Value context = trace_of(x).at(Source::from(at));
   if (context.module == nullptr)
-    fail(errc::unsupported, "[extent] outside of a traced function: use ts::shape(x) of the stored tensor");
+    fail(errc::unsupported, "[extent] outside of a traced function: use ts::shape(x) of the stored tensor",
+         Source::from(at));
   const Value value = lower(context, x);
   return Dim(build::extent(value, detail::checked_dim<D, X::rank>() + value.rank() - X::rank));
 }

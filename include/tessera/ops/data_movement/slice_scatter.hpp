@@ -59,6 +59,7 @@ template <class X, class Update> constexpr void check_update() {
 }
 
 template <int Rank, int D> struct SliceScatterTag {
+  static constexpr const char* function = "slice_scatter";
   static constexpr auto leading_dims = ops::LeadingDims::extended;
   template <class X, class Update, class... Sizes> struct result : X {
     using Checks = decltype([] {
@@ -70,6 +71,9 @@ template <int Rank, int D> struct SliceScatterTag {
     x = x.at(context.source);
     update = update.at(context.source);
     const int dim = x.shifted(D, Rank);
+    for (int d = 0; d < Rank; ++d)
+      if (d != D)
+        build::same_extents(x, x.shifted(d, Rank), update, update.shifted(d, Rank), 1, build::ExtentsOf::update);
     const Value extent = build::extent(x, dim), size = build::extent(update, dim);
     const Value first = from_either_end(as_size(start), extent), by = as_size(step);
     const Value place = build::iota(x, dim, DType::i64) - first;

@@ -122,13 +122,29 @@ constexpr void moved_dim_sharding(const GraphView& graph, int id, FactorRule& ru
   if (pads) rule.operands[0].dims[dim].clear();
 }
 
+/// The function of a concat of tensors to which ts::stack has given a new dim, which its errors do not show.
+inline constexpr const char* stack_function = "stack";
+[[noreturn]] inline void fail_stack(const ShapeContext& c) {
+  const auto dim = static_cast<std::size_t>(dim_of(c.node()));
+  std::string shapes;
+  for (int i = 0; i < c.node().arity; ++i) {
+    Shape given;
+    for (std::size_t d = 0; d < c.operand(i).size(); ++d)
+      if (d != dim) given.push_back(c.operand(i)[d]);
+    shapes += concat_text(i > 0 ? " x " : "", shape_text(c.node().dtype, given));
+  }
+  fail(errc::shape_mismatch, "[stack] tensors differ in shape: ", shapes, c.node().source);
+}
+
 constexpr Shape concat_shape(const ShapeContext& c) {
   const auto dim = static_cast<std::size_t>(dim_of(c.node()));
   Shape shape = c.operand(0);
   for (int i = 1; i < c.node().arity; ++i) {
     for (std::size_t d = 0; d < shape.size(); ++d)
-      if (d != dim && shape[d] != c.operand(i)[d])
+      if (d != dim && shape[d] != c.operand(i)[d]) {
+        if (c.node().source.function() == stack_function) fail_stack(c);
         fail_shapes(c, "operands differ in a dim other than the concatenated dim");
+      }
     if (!add_fits(shape[dim], c.operand(i)[dim], shape[dim])) fail_large(c);
   }
   return shape;

@@ -6,6 +6,7 @@
 #include <tuple>
 #include <utility>
 
+#include <tessera/graph/trace/function_call.hpp>
 #include <tessera/ops/data_movement/rearrange.hpp>
 #include <tessera/ops/data_movement/shape.hpp>
 #include <tessera/ops/data_movement/slicing.hpp>
@@ -25,6 +26,7 @@ template <int Rank, int D> struct StackTag {
     static constexpr int rank = Rank + 1;
   };
   static constexpr Value emit(Value context, auto... tensors) {
+    if (context.module->function == nullptr) context.source.inside = ops::stack_function;
     const auto with_dim = [&](Value x) {
       return build::insert_singletons(x.at(context.source), 1u << (D + x.leading(Rank)), x.rank() + 1);
     };
@@ -162,6 +164,7 @@ template <int Chunks, int D = 0, TensorArgument X> constexpr auto tensor_split(c
 /// range are in no result. Errors: shape_mismatch when the dim is shorter. Communication: as slice.
 template <int D, int First, int... Sizes, TensorArgument X>
 constexpr auto split(const X& x, Here at = Here::current()) {
+  const detail::FunctionCall named("split", x);
   int start = 0;
   const auto next = [&](int size) {
     start += size;
@@ -176,6 +179,7 @@ constexpr auto split(const X& x, Here at = Here::current()) {
 /// The `Count` first indices of a dim, each without it, a tuple: `const auto [a, b] = ts::unbind<2, 0>(x)` of a matrix
 /// with two rows. Errors: shape_mismatch when the dim is shorter. Communication: as slice of one index.
 template <int Count, int D = 0, TensorArgument X> constexpr auto unbind(const X& x, Here at = Here::current()) {
+  const detail::FunctionCall named("unbind", x);
   return [&]<int... I>(std::integer_sequence<int, I...>) {
     return std::tuple(squeeze<D>(slice<D>(x, I, 1, at), at)...);
   }(std::make_integer_sequence<int, Count>{});

@@ -74,6 +74,7 @@ struct ThreeOperands {
   }
 };
 struct ClampTag : ThreeOperands {
+  static constexpr const char* function = "clamp";
   static constexpr Value emit(Value context, Value x, Value low, Value high) {
     x = x.at(context.source);
     const Value raised = build::select(build::less(x, low), low, x);
@@ -106,6 +107,7 @@ template <bool EqualNan> struct IsCloseTag {
   }
 };
 struct LerpTag : ThreeOperands {
+  static constexpr const char* function = "lerp";
   template <class A, class B, class C> struct result : ThreeOperands::result<A, B, C> {
     using Checks = decltype([] {
       static_assert(is_floating_v<typename ThreeOperands::result<A, B, C>::type>,
@@ -122,6 +124,7 @@ struct LerpTag : ThreeOperands {
 
 /// x + number * a * b, or x + number * a / b, where fractions are computed in the promoted element type.
 template <bool Divides> struct AddProductTag {
+  static constexpr const char* function = Divides ? "addcdiv" : "addcmul";
   static constexpr auto leading_dims = ops::LeadingDims::aligned;
   template <class X, class A, class B>
   static constexpr DType meets_in =

@@ -38,6 +38,13 @@ constexpr const char* broken_rule(NumberRule rule) {
   if (rule == NumberRule::probability) return "[distributions] probs: the probability is not between 0 and 1";
   if (rule == NumberRule::quantile) return "[quantile] q: q is not between 0 and 1";
   if (rule == NumberRule::positive) return "[distributions] parameter: the parameter is not above 0";
+  if (rule == NumberRule::top_p) return "[top_p_logits] p: p is not between 0 and 1";
+  if (rule == NumberRule::min_p) return "[min_p_logits] p: p is not between 0 and 1";
+  if (rule == NumberRule::rotary_factor) return "[rotary_embedding] factor: the factor is not 1 or more";
+  if (rule == NumberRule::rotary_context)
+    return "[rotary_embedding] original_max_position_embeddings: the number of positions is not above 0";
+  if (rule == NumberRule::rotary_range)
+    return "[rotary_embedding] high_freq_factor - low_freq_factor: the difference is not above 0";
   return "[number] range: the number is not a value of the element type";
 }
 [[noreturn]] inline void fail_option(NumberRule rule, double number, Source source) {
@@ -176,7 +183,7 @@ struct CastOp : ElementwiseOperation<1> {
     const Node& node = c.node();
     const HostNumber from = c.operand(0);
     // While a plan is made, Scalars are 0, and there is a mesh.
-    if (number_rule(node) != NumberRule::positive || c.mesh == nullptr)
+    if (keeps(number_rule(node), node.dtype, 0) || c.mesh == nullptr)
       build::check_number(number_rule(node), node.dtype, from.real(), node.source);
     if (node.dtype == DType::bool_) return from.real() != 0;
     if (!is_floating(node.dtype)) return from.integer();

@@ -68,12 +68,20 @@ template <int Rank, int D> struct UpdateIndicesTag {
     return build::select(inside, place, size);
   }
 };
+/// Checks that an update along dim D has the other dims of x.
+constexpr void check_update_shape(Value x, Value update, int rank, int dim) {
+  const int of_x = x.leading(rank), of_update = update.leading(rank);
+  build::same_extents(x, of_x, update, of_update, dim, build::ExtentsOf::update);
+  build::same_extents(x, of_x + dim + 1, update, of_update + dim + 1, rank - dim - 1, build::ExtentsOf::update);
+}
 /// Whether each element of x is overwritten.
 template <int Rank, int D> struct IsUpdatedTag {
+  static constexpr const char* function = "dynamic_update_slice";
   template <class X, class Update, class Start> using result = Typed<bool, Rank>;
   static constexpr Value emit(Value context, Value x, Value update, Value start) {
     x = x.at(context.source);
     const int dim = x.shifted(D, Rank);
+    check_update_shape(x, update, Rank, D);
     const Value extent = build::extent(x, dim),
                 size = build::extent(update.at(context.source), update.shifted(D, Rank));
     const Value place = build::iota(x, dim, DType::i64) - clamped_start(start.at(context.source), extent, size);
@@ -120,9 +128,11 @@ constexpr auto dynamic_update_slice(const X& x, const Update& update, const Star
   constexpr int dim = detail::checked_dim<D, X::rank>();
   const Source source = Source::from(at);
   // The row behind the update is looked up for all elements that stay.
+  const detail::FunctionCall named("dynamic_update_slice", x);
+  const auto is_updated = call<detail::IsUpdatedTag<X::rank, dim>>(source, x, update, start);
   const auto moved = index_select<D>(pad<D>(update, 0, 1, at),
                                      call<detail::UpdateIndicesTag<X::rank, dim>>(source, x, update, start), at);
-  return select(call<detail::IsUpdatedTag<X::rank, dim>>(source, x, update, start), moved, x, at);
+  return select(is_updated, moved, x, at);
 }
 
 /// x with `update` at one index of dim D, which the update lacks (torch.select_scatter, x.at[i].set). Otherwise as

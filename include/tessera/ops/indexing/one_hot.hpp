@@ -13,6 +13,7 @@ namespace tessera {
 namespace detail {
 
 template <int Rank, class T> struct OneHotTag {
+  static constexpr const char* function = "one_hot";
   static_assert(Rank < max_rank, "tessera: a tensor has at most 8 dims");
   template <class Indices, class Count> struct result {
     using type = T;

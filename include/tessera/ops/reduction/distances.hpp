@@ -62,8 +62,9 @@ constexpr auto pdist(const X& x, const P& p = 2, Here at = Here::current()) {
 template <int D = -1, TensorArgument A, TensorArgument B>
 constexpr auto cosine_similarity(const A& a, const B& b, double eps = 1e-8, Here at = Here::current()) {
   const detail::FunctionCall named("cosine_similarity", a, b);
+  const auto product = sum<D>(call<MulTag>(Source::from(at), a, b), at);
   const auto sizes = call<MulTag>(Source::from(at), maximum(norm<D>(a, at), eps, at), maximum(norm<D>(b, at), eps, at));
-  return call<DivTag>(Source::from(at), sum<D>(call<MulTag>(Source::from(at), a, b), at), sizes);
+  return call<DivTag>(Source::from(at), product, sizes);
 }
 /// x over its p-norm along dim D, which is taken to be at least eps: 0 stays 0. Communication: as norm.
 template <int D = -1, TensorArgument X, NumberOperand P = int>

@@ -87,6 +87,12 @@ template <int Rank> constexpr Value normed_part(Value x) {
   return Rank < 3 ? x : build::sample(x, x.leading(Rank) + 1);
 }
 
+/// Checks that a gain and a bias fit the features of x, of which later operations see parts only.
+constexpr void check_features(Value x, Value gain, Value bias) {
+  for (const Value& v : {gain, bias})
+    build::same_extents(x, x.rank() - 1, v, v.rank() - 1, 1, build::ExtentsOf::features);
+}
+
 template <int Rank, NormOver Over> struct FeatureNormTag {
   static constexpr const char* function = Over == NormOver::batch ? "batch_norm" : "instance_norm";
   static_assert(Rank >= 2, "tessera: a batch or instance norm takes [batch, ..., features]");
@@ -95,6 +101,7 @@ template <int Rank, NormOver Over> struct FeatureNormTag {
   static constexpr Value emit(Value context, Value x, Value gain, Value bias, Value eps) {
     const DType type = x.dtype(), computed = computed_as(type);
     x = x.at(context.source);
+    check_features(x, gain, bias);
     const Value part = build::cast(normed_part<Rank>(x), computed);
     x = build::cast(x, computed);
     const unsigned dims = normed_dims<Rank, Over>(x);
@@ -163,6 +170,7 @@ template <int Rank> struct GroupNormTag {
            "[group_norm] dims: layers of a Stack and devices of a shard_map: call it on one of them");
     const DType type = x.dtype(), computed = computed_as(type);
     x = x.at(context.source);
+    check_features(x, gain, bias);
     const Value size = as_size(groups), part = Rank < 3 ? x : build::sample(x, 1);
     const auto grouped = [&](Value v) { return split_groups(build::cast(v, computed), Rank - 1, size); };
     const unsigned dims = ((1u << (Rank + 1)) - 1) & ~1u & ~(1u << (Rank - 1));

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <type_traits>
 
+#include <tessera/graph/trace/function_call.hpp>
 #include <tessera/ops/data_movement/rearrange.hpp>
 #include <tessera/ops/data_movement/shape.hpp>
 #include <tessera/ops/data_movement/slicing.hpp>
@@ -129,6 +130,7 @@ constexpr auto nanquantile(const X& x, const Q& q, Here at = Here::current()) {
 /// Communication: as sort.
 template <int D, Element Index = std::int32_t, TensorArgument X, SizeOperand K>
 constexpr auto kthvalue(const X& x, const K& k, Here at = Here::current()) {
+  const detail::FunctionCall named("kthvalue", x);
   constexpr int dim = detail::checked_dim<D, X::rank>();
   const auto places = call<detail::RankTag<X::rank, dim, Index>>(Source::from(at), x, Dim(k));
   const auto values = squeeze<dim>(call<detail::GatherTag<X::rank, dim>>(Source::from(at), x, places), at);

@@ -2,6 +2,7 @@
 #define TESSERA_OPS_SPATIAL_PIXEL_SHUFFLE_HPP
 #include <tessera/base/push_macros.hpp>
 
+#include <tessera/graph/trace/function_call.hpp>
 #include <tessera/ops/data_movement/rearrange.hpp>
 
 namespace tessera {
@@ -11,11 +12,13 @@ namespace tessera {
 /// Communication: as rearrange.
 template <TensorArgument X, SizeOperand R>
 constexpr auto pixel_shuffle(const X& x, const R& r, Here at = Here::current()) {
+  const detail::FunctionCall named("pixel_shuffle", x);
   return rearrange<"b h w (c i j) -> b (h i) (w j) c">(x, len<"i">(r), len<"j">(r), at);
 }
 /// The inverse of pixel_shuffle.
 template <TensorArgument X, SizeOperand R>
 constexpr auto pixel_unshuffle(const X& x, const R& r, Here at = Here::current()) {
+  const detail::FunctionCall named("pixel_unshuffle", x);
   return rearrange<"b (h i) (w j) c -> b h w (c i j)">(x, len<"i">(r), len<"j">(r), at);
 }
 /// The features [batch, ..., groups n] as [batch, ..., n groups]: F.channel_shuffle of the last dim.

@@ -92,10 +92,7 @@ constexpr void name_axis(BodyTrace& body, const Value& inside, const Name& axis)
 /// Traces f of one example, and makes its operations for all examples. The results have a leading dim of examples.
 template <class F, class Xs>
 constexpr auto map_batched(const F& f, const Xs& xs, Source source, const Name* axis = nullptr) {
-  Value context = trace_in(xs);
-  if (context.module == nullptr)
-    fail(errc::unsupported, "[vmap] outside of a traced function: call ts::vmap inside a function of ts::compile");
-  context = context.at(source);
+  const Value context = trace_in(xs).at(source);
   Module& module = *context.module;
   BodyTrace body(module, {.scan = true});
   const Value inside{&module, module.current, -1, source};
@@ -140,6 +137,9 @@ constexpr auto vmap_call(const F& f, const Name* axis, Source source, const Xs&.
   static_assert(is_mapped, "tessera: ts::vmap maps at least one argument");
   if constexpr (is_count && is_mapped) {
     const auto all = std::tuple<decltype(settle(xs))...>(settle(xs)...);
+    if (trace_in(all).module == nullptr)
+      fail(errc::unsupported, "[vmap] outside of a traced function: call ts::vmap inside a function of ts::compile",
+           source);
     const auto mapped = std::tuple_cat(mapped_argument<In>(settle(xs))...);
     const auto one = [&](const auto& slices) {
       return [&]<std::size_t... I>(std::index_sequence<I...>) {

@@ -235,6 +235,11 @@ template <class Trace> struct ConstraintAxes {
 
 }  // namespace detail
 
+namespace detail {
+template <class T> inline constexpr bool plans_without_data_v = std::is_convertible_v<T, PlanOptions>;
+template <class A, std::size_t N> inline constexpr bool plans_without_data_v<AbstractArgument<A, N>> = true;
+}  // namespace detail
+
 /// The plan of a function for arguments without data. Planning needs no threads and nothing to link, and can be done in
 /// a static_assert; at run time the plan is the same. `options` may come before the arguments.
 ///
@@ -264,6 +269,14 @@ constexpr Plan plan(const F&, const Mesh& mesh, const PlanOptions& options,
 template <class F, class... Args, std::size_t... Leaves>
 constexpr Plan plan(const F& f, const Mesh& mesh, const AbstractArgument<Args, Leaves>&... arguments) {
   return plan(f, mesh, PlanOptions{}, arguments...);
+}
+/// With an argument that has data, or without a mesh, it does not compile.
+template <class F, class First, class... Args>
+  requires(!(std::is_convertible_v<First, Mesh> && ... && detail::plans_without_data_v<Args>))
+constexpr void plan(const F&, const First&, const Args&...) {
+  static_assert(std::is_void_v<First>,
+                "tessera: the plan of a function takes a mesh and arguments without data, ts::plan(f, mesh, "
+                "ts::abstract<float>({8, 16})); for arguments with data, f = ts::compile(...) and f.plan(x)");
 }
 
 }  // namespace tessera

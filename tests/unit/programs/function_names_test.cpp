@@ -1,0 +1,183 @@
+// Errors name the function that the user calls, and show the shapes that it is given.
+#include <array>
+#include <string>
+#include <tuple>
+
+#include "../base/expect_error.hpp"
+#include <gtest/gtest.h>
+
+#include <tessera/graph/transform/value_and_grad.hpp>
+#include <tessera/graph/transform/vjp.hpp>
+#include <tessera/interop/linalg.hpp>
+#include <tessera/mesh/mesh.hpp>
+#include <tessera/nn/llama.hpp>
+#include <tessera/ops/ops.hpp>
+#include <tessera/optim/tree_vdot.hpp>
+#include <tessera/tensor/compile.hpp>
+#include <tessera/tensor/creation.hpp>
+#include <tessera/tensor/evaluate.hpp>
+#include <tessera/tensor/host.hpp>
+
+namespace {
+
+namespace ts = tessera;
+namespace nn = tessera::nn;
+using tessera_test::expect_error;
+using ts::errc;
+
+const std::string here = " at function_names_test.cpp:";
+
+template <class... Sizes> auto ones(Sizes... sizes) { return ts::ones<float>({sizes...}, ts::Mesh()); }
+
+/// The same error of an expression of stored tensors and in a traced function.
+template <class F, class... Xs> void expect_both(errc id, const F& f, const std::string& text, const Xs&... xs) {
+  expect_error(
+      id, [&] { (void)ts::eval(f(xs...)); }, text + here);
+  expect_error(
+      id, [&] { (void)ts::compile(f)(xs...); }, text + here);
+}
+
+TEST(FunctionNames, OfCompositions) {
+  const auto a = ones(3), b = ones(4);
+  expect_both(
+      errc::shape_mismatch, [](const auto& x, const auto& y) { return ts::stack<1>(x, y, x); },
+      "[stack] tensors differ in shape: f32[3] x f32[4] x f32[3]", a, b);
+  const auto m = ones(3, 4), n = ones(4, 4);
+  expect_both(
+      errc::shape_mismatch, [](const auto& x, const auto& y) { return ts::clamp(x, 0.0f, y); },
+      "f32[3,4] x f32[4,4] in clamp", m, n);
+  expect_both(
+      errc::shape_mismatch, [](const auto& x, const auto& y) { return ts::cosine_similarity<-1>(x, y); },
+      "[mul] shapes can't be broadcast: f32[3,4] x f32[4,4] in cosine_similarity", m, n);
+  expect_both(
+      errc::shape_mismatch, [](const auto& x) { return ts::glu<0>(x); },
+      "[glu] the dim must have an even number of elements, not 3", m);
+  expect_both(
+      errc::shape_mismatch, [](const auto& x) { return std::get<3>(ts::unbind<4>(x)); }, "in unbind", m);
+  expect_both(
+      errc::shape_mismatch, [](const auto& x) { return ts::linalg::matrix_power<3>(x); },
+      "[matmul] inner dims differ: f32[3,4] x f32[3,4] in matrix_power", m);
+  expect_both(
+      errc::shape_mismatch, [](const auto& x, const auto& y) { return ts::linalg::lstsq(x, y); },
+      "[lstsq] the right-hand sides must have as many rows as the matrix: f32[4,4] x f32[3]", n, a);
+}
+
+// A function that calls another one has its name; the next expression has none.
+TEST(FunctionNames, AreThoseOfTheOutermostCall) {
+  const auto q = ones(1, 2, 1, 7);
+  expect_both(
+      errc::shape_mismatch, [](const auto& x) { return ts::rotary_embedding(x); },
+      "f32[1,2,1,7], 2 in rotary_embedding", q);
+  expect_error(
+      errc::shape_mismatch, [] { (void)ts::eval(ones(3) + ones(4)); }, "f32[3] x f32[4]" + here);
+}
+
+TEST(FunctionNames, OfUpdates) {
+  const auto x = ones(2, 3, 5), wide = ones(2, 3, 4), more = ones(3, 1, 5);
+  const std::string rule = "the update must have the shape of what it updates, except along the dim of the slice: ";
+  const auto update = [](const auto& to, const auto& by) { return ts::dynamic_update_slice<1>(to, by, 1); };
+  expect_both(errc::shape_mismatch, update, "[dynamic_update_slice] " + rule + "f32[2,3,5] x f32[2,3,4]", x, wide);
+  expect_both(errc::shape_mismatch, update, "[dynamic_update_slice] " + rule + "f32[2,3,5] x f32[3,1,5]", x, more);
+  expect_both(
+      errc::shape_mismatch, [](const auto& to, const auto& by) { return ts::slice_scatter<1>(to, by, 1); },
+      "[slice_scatter] " + rule + "f32[2,3,5] x f32[2,3,4]", x, wide);
+}
+
+TEST(FunctionNames, OfNormsWithGivenShapes) {
+  const auto x = ones(2, 3, 4);
+  const std::string rule = "gain and bias must have as many elements as x has features: f32[2,3,4] x f32[6]";
+  expect_both(
+      errc::shape_mismatch, [](const auto& v, const auto& g) { return ts::group_norm(v, g, g, 2); },
+      "[group_norm] " + rule, x, ones(6));
+  expect_both(
+      errc::shape_mismatch, [](const auto& v, const auto& g) { return ts::batch_norm(v, g, g); },
+      "[batch_norm] " + rule, x, ones(6));
+  expect_both(
+      errc::shape_mismatch, [](const auto& v, const auto& g) { return ts::instance_norm(v, g, g); },
+      "[instance_norm] " + rule, x, ones(6));
+}
+
+TEST(FunctionNames, OfACacheOfAnotherShape) {
+  constexpr auto run = ts::compile(
+      [](const auto& layer, const auto& x, const auto& cache) { return std::get<0>(layer.cached(x, cache, 0)); });
+  const auto one = nn::single(ts::Mesh());
+  const auto layer = nn::grouped_query_attention(ts::Key(1), 8, 2, 1, one);
+  const auto x = ones(2, 3, 8);
+  EXPECT_NO_THROW((void)run(layer, x, nn::kv_cache(2, 5, 1, 4, one)));
+  for (const auto& [batch, heads, width] : {std::array{2, 2, 4}, std::array{3, 1, 4}, std::array{2, 1, 8}}) {
+    const std::string shape = ts::concat_text("f32[", batch, ",5,", heads, ",", width, "] x f32[2,3,1,4]");
+    expect_error(
+        errc::shape_mismatch, [&] { (void)run(layer, x, nn::kv_cache(batch, 5, heads, width, one)); },
+        "[kv_cache] the cache must have the batch, heads and width of the new keys [batch, time, heads, width]: " +
+            shape + here);
+  }
+}
+
+struct Layer {
+  ts::ShardedTensor<float, 2> weight;
+  ts::ShardedTensor<float, 1> bias;
+  static constexpr std::array field_names{"weight", "bias"};
+};
+struct Pair {
+  Layer up, down;
+  static constexpr std::array field_names{"up", "down"};
+};
+
+TEST(FunctionNames, OfTreeVdotWithTheParameter) {
+  constexpr auto dot = ts::compile([](const auto& x, const auto& y) { return ts::tree_vdot(x, y); });
+  const Pair x{{ones(3, 4), ones(4)}, {ones(4, 2), ones(2)}}, y{{ones(3, 4), ones(4)}, {ones(4, 2), ones(5)}};
+  EXPECT_EQ(ts::item(dot(x, x)), 26);
+  expect_error(
+      errc::structure, [&] { (void)dot(x, y); },
+      "[tree_vdot] shapes: both models must have the same shapes, but parameter down.bias is f32[2] in one and f32[5] "
+      "in the "
+      "other" +
+          here);
+  expect_error(
+      errc::structure, [&] { (void)dot(std::tuple(ones(3)), std::tuple(ones(4))); },
+      "[tree_vdot] shapes: ", "f32[3] in one and f32[4] in the other" + here);
+}
+
+TEST(FunctionNames, OfDerivativesOutsideOfATrace) {
+  const auto x = ones(3);
+  const auto square = [](const auto& v) { return ts::sum(v * v); };
+  const std::string rule = " outside of a traced function: call ts::";
+  expect_error(
+      errc::unsupported, [&] { (void)ts::hvp(square, x, x); }, "[hvp]" + rule + "hvp ", here);
+  expect_error(
+      errc::unsupported, [&] { (void)ts::jvp(square, x, x); }, "[jvp]" + rule + "jvp ", here);
+  expect_error(
+      errc::unsupported, [&] { (void)ts::vjp(square, x); }, "[vjp]" + rule + "vjp ");
+  expect_error(
+      errc::unsupported, [&] { (void)ts::linearize(square, x); }, "[linearize]" + rule + "linearize ");
+  expect_error(
+      errc::unsupported, [&] { (void)ts::vmap(square)(ones(2, 3)); }, "[vmap]" + rule + "vmap ", here);
+  expect_error(
+      errc::unsupported, [&] { (void)ts::extent<0>(x); }, "[extent] outside of a traced function", here);
+}
+
+TEST(Options, OfFiltersOfLogits) {
+  const auto x = ones(2, 5);
+  for (const double p : {-0.5, 1.5}) {
+    expect_error(
+        errc::option, [&] { (void)ts::eval(ts::top_p_logits(x, p)); },
+        "[top_p_logits] p: ", "is not between 0 and 1" + here);
+    expect_error(
+        errc::option, [&] { (void)ts::eval(ts::min_p_logits(x, p)); },
+        "[min_p_logits] p: ", "is not between 0 and 1" + here);
+    expect_error(
+        errc::option,
+        [&] {
+          (void)ts::compile([](const auto& v, const auto& share) { return ts::top_p_logits(v, share); })(x,
+                                                                                                         ts::Scalar(p));
+        },
+        "[top_p_logits] p: ", "is not between 0 and 1" + here);
+  }
+  EXPECT_NO_THROW((void)ts::eval(ts::top_p_logits(x, 1.0)));
+  expect_error(
+      errc::option, [&] { (void)ts::eval(ts::top_k_logits(x, 0)); }, "[top_k_logits] k: 0 is below 1" + here);
+  expect_error(
+      errc::shape_mismatch, [&] { (void)ts::eval(ts::top_k_logits(x, 7)); }, "in top_k_logits" + here);
+}
+
+}  // namespace
