@@ -60,39 +60,19 @@ inline constexpr Order<2> second_order;
 using OpSet = std::set<tessera::Op>;
 
 /// Checks a program that returns a scalar and then its gradient: the gradient must match differences of the scalar.
-inline void check_against_differences(const Program& program, const std::vector<Array>& arguments,
-                                      const std::vector<bool>& floating) {
-  const std::vector<Array> out = run(program.view(), arguments);
-  const auto value = [&](const std::vector<Array>& at) { return run(program.view(), at).at(0).data[0]; };
-  for (std::size_t k = 0; k < floating.size(); ++k)
-    if (floating[k])
-      expect_near(out.at(k + 1), finite_difference(value, arguments, k), 1e-6, "argument " + std::to_string(k));
-}
+void check_against_differences(const Program& program, const std::vector<Array>& arguments,
+                               const std::vector<bool>& floating);
+
+/// Checks derivatives of a recorded function whose leaves are these tensors. The gradient is that of Loss, and the
+/// second derivative that of Slope, made from the graph of the function: that every test compiled both for its own
+/// function took most of the time of a build of these tests.
+void check_derivatives(const tessera::Module& recorded, const std::vector<Array>& arguments,
+                       const std::vector<bool>& floating, int order, OpSet* covered);
 
 /// Checks the gradient of f with respect to every floating-point argument, and with Order<2> also second derivatives.
 template <class... Args, class F, int N = 2>
 void check_gradient(F, const std::vector<Array>& arguments, Order<N> = {}, OpSet* covered = nullptr) {
-  using Inputs = std::tuple<Args...>;
-  using Result = decltype(std::apply(F{}, std::declval<Inputs>()));
-  using Weights = tessera::ShardedTensor<float, Result::rank>;
-
-  const Program forward = trace<F, Args...>();
-  if (covered != nullptr)
-    for (const GraphView& graph : forward.graphs)
-      for (int id = 0; id < graph.size; ++id) covered->insert(graph[id].op);
-  const Shape result = run(forward.view(), arguments).at(0).shape;
-
-  std::vector<Array> with_weights = arguments;
-  with_weights.push_back(random_array(result, 77, 0.5, 1.5));
-  check_against_differences(trace<FirstGradient<F>, Inputs, Weights>(), with_weights, {differentiable_v<Args>...});
-  if constexpr (N == 2) {
-    std::vector<Array> with_direction = arguments;
-    for (std::size_t k = 0; k < arguments.size(); ++k)
-      with_direction.push_back(random_array(arguments[k].shape, 99 + static_cast<unsigned>(k)));
-    with_direction.push_back(with_weights.back());
-    check_against_differences(trace<SecondGradient<F>, Inputs, Inputs, Weights>(), with_direction,
-                              {differentiable_v<Args>...});
-  }
+  check_derivatives(tessera::Trace<F, Args...>::record().first, arguments, {differentiable_v<Args>...}, N, covered);
 }
 
 template <int Rank> using Float = tessera::ShardedTensor<float, Rank>;

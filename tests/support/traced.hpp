@@ -47,13 +47,14 @@ struct Program {
   }
 };
 
+/// A recorded program, simplified and verified.
+Program simplified(tessera::Module recorded, int argument_count);
+
 /// Traces F for arguments of these types at run time, and verifies the graph: it compiles quickly, and errors can be
 /// caught. For a function that assigns expressions to fields of a model use compiled(), since only the compiler can.
 template <class F, class... Args> Program trace() {
-  auto [module, arguments] = tessera::Trace<F, Args...>::trace();
-  Program program(std::move(module), arguments);
-  tessera::verify(program.view());
-  return program;
+  auto [module, arguments] = tessera::Trace<F, Args...>::record();
+  return simplified(std::move(module), arguments);
 }
 
 /// The results of a function, traced at run time.
@@ -68,20 +69,9 @@ template <class F, class... Args> Program compiled() {
   return Program(view);
 }
 
-inline Array random_array(const Shape& shape, unsigned seed, double low = -1, double high = 1) {
-  std::mt19937 engine(seed);
-  Array made(shape);
-  for (double& v : made.data) v = std::uniform_real_distribution<double>(low, high)(engine);
-  return made;
-}
+Array random_array(const Shape& shape, unsigned seed, double low = -1, double high = 1);
 
-inline void expect_near(const Array& got, const Array& want, double tolerance, const std::string& what = "") {
-  ASSERT_EQ(got.shape, want.shape) << what;
-  double scale = 1e-3;
-  for (double v : want.data) scale = std::max(scale, std::fabs(v));
-  for (std::size_t i = 0; i < want.data.size(); ++i)
-    ASSERT_NEAR(got.data[i], want.data[i], tolerance * scale) << what << " element " << i;
-}
+void expect_near(const Array& got, const Array& want, double tolerance, const std::string& what = "");
 
 /// d f / d argument k by central differences.
 template <class F> Array finite_difference(const F& f, std::vector<Array> arguments, std::size_t k, double h = 1e-5) {

@@ -16,9 +16,6 @@ TESSERA_PLANNING_BEGIN
 namespace tessera::build {
 
 /// What same_extents compares: what its message says.
-<<<<<<< HEAD
-enum class ExtentsOf : std::int8_t { examples, positions, classes, layers };
-=======
 enum class ExtentsOf : std::int8_t {
   examples,   ///< of the arguments of a vmap
   positions,  ///< of scores and targets
@@ -29,8 +26,8 @@ enum class ExtentsOf : std::int8_t {
   update,     ///< of a tensor and its new part
   halves,     ///< of a dim
   rows,       ///< of a matrix and of the right-hand sides
+  layers,     ///< of a Stack: require_layer
 };
->>>>>>> hop
 
 constexpr Value extent(Value x, int dim) {
   if (x.is_singleton(dim)) return x.number(1, DType::i64);
