@@ -8,6 +8,7 @@
 #include <tessera/base/defined_in_ops.hpp>
 #include <tessera/base/growable.hpp>
 #include <tessera/base/planning.hpp>
+#include <tessera/graph/ir/attributes.hpp>
 #include <tessera/graph/ir/graph.hpp>
 #include <tessera/graph/ir/row.hpp>
 
