@@ -74,6 +74,7 @@
 #include <iosfwd>
 #include <limits>
 #include <new>
+#include <numbers>
 #include <source_location>
 #include <stdexcept>
 #include <string>
@@ -1707,11 +1708,16 @@ constexpr MadeBy maker_of(const Node& node) { return static_cast<MadeBy>(node.la
 /// Which values a cast accepts from a host scalar whose value is known only when the program is planned or runs.
 enum class NumberRule : std::int8_t {
   any,
-  of_its_type,  ///< those of the integer type to which it casts
-  rate,         ///< of a dropout: from 0 to 1
-  probability,  ///< of a distribution: from 0 to 1
-  positive,     ///< a parameter of a distribution
-  quantile,     ///< from 0 to 1
+  of_its_type,     ///< those of the integer type to which it casts
+  rate,            ///< of a dropout: from 0 to 1
+  probability,     ///< of a distribution: from 0 to 1
+  positive,        ///< a parameter of a distribution
+  quantile,        ///< from 0 to 1
+  top_p,           ///< of top_p_logits: from 0 to 1
+  min_p,           ///< of min_p_logits: from 0 to 1
+  rotary_factor,   ///< at least 1
+  rotary_context,  ///< positions of the original context, above 0
+  rotary_range,    ///< high_freq_factor - low_freq_factor, above 0
 };
 constexpr NumberRule number_rule(const Node& cast) { return static_cast<NumberRule>(cast.labels[0]); }
 constexpr Labels pack_rule(NumberRule rule) {
@@ -1728,7 +1734,9 @@ constexpr Labels pack_cast_of_parts() {
 }
 constexpr bool keeps(NumberRule rule, DType type, double number) {
   if (rule == NumberRule::of_its_type) return holds(type, number);
-  if (rule == NumberRule::positive) return number > 0;
+  if (rule == NumberRule::rotary_factor) return number >= 1;
+  if (rule == NumberRule::positive || rule == NumberRule::rotary_context || rule == NumberRule::rotary_range)
+    return number > 0;
   return rule == NumberRule::any || (number >= 0 && number <= 1);
 }
 
@@ -1878,6 +1886,11 @@ struct Constraint {
   }
 };
 
+/// Whether a node only checks extents, so that no value depends on it: build::same_extents, build::require_layer.
+constexpr bool checks_extents(const Node& node) {
+  return node.op == Op::extent && (node.arity == 2 || node.labels[3] != 0);
+}
+
 /// A value with the sharding of another.
 struct Alike {
   /// With true the result has the sharding of operand 1 where that is given, such as an argument's; with false the
@@ -1885,11 +1898,17 @@ struct Alike {
   bool exactly = false;
   /// What an optimizer computes for a parameter, operand 1: the node's Source has the parameter's name as `inside`.
   bool of_update = false;
+  /// Of the tokens of experts, or of their cotangent: an all_to_all that its readers need is expert parallelism, which
+  /// the user asks for by splitting experts and tokens over one axis.
+  bool of_experts = false;
 
-  static constexpr Alike of(const Node& node) { return {node.labels[0] != 0, node.labels[1] != 0}; }
+  static constexpr Alike of(const Node& node) {
+    return {node.labels[0] != 0, node.labels[1] != 0, node.labels[2] != 0};
+  }
   constexpr void write(Node& node) const {
     node.labels[0] = exactly ? 1 : 0;
     node.labels[1] = of_update ? 1 : 0;
+    node.labels[2] = of_experts ? 1 : 0;
   }
 };
 
@@ -5109,6 +5128,8 @@ constexpr Value cast(Value x, DType type);
 constexpr Value checked_cast(Value x, DType type, NumberRule rule);
 /// x broadcast to the shape of `like`; x itself when the shapes are statically equal.
 constexpr Value broadcast(Value x, Value like);
+/// The earliest value in the graph that has the shape of x by construction.
+constexpr Value shape_source(Value x);
 /// x, which must have the shape of `like`: compared when the program is planned, unless it is so by construction.
 constexpr Value of_shape(Value x, Value like, MadeBy by);
 /// The transpose of broadcast: sums x over the dims along which `like` was broadcast.
@@ -5722,6 +5743,11 @@ template <class Tag, class... Operands> struct LocalCall;
 /// of the operation that exceeds the limit are evaluated first. Subexpressions that occur twice count twice.
 inline constexpr int max_expression_nodes = 64;
 
+namespace detail {
+/// The function that the user calls, of which expressions that are made are parts; null outside of one.
+inline constinit thread_local const char* function_of_expressions = nullptr;
+}  // namespace detail
+
 /// Applies an operation: adds a node when an operand is traced, and makes an expression otherwise. `Tag` has the
 /// operation's static attributes, its result type and `emit`.
 template <class Tag, class... Operands> constexpr auto call(Source source, const Operands&... operands) {
@@ -5739,6 +5765,7 @@ template <class Tag, class... Operands> constexpr auto call(Source source, const
         detail::Emission<Expr<Tag, Operands...>>::emit(context, lower(context, operands)...));
   } else {
     using E = Expr<Tag, Operands...>;
+    if (!__builtin_is_constant_evaluated()) source.inside = detail::function_of_expressions;
     if constexpr (detail::node_count<E> <= max_expression_nodes)
       return E(source, operands...);
     else
@@ -7499,7 +7526,7 @@ constexpr Growable<std::uint8_t> live_nodes(const GraphView& graph) {
   std::uint8_t* const live = made.data();
   for (int k = 0; k < graph.output_count; ++k) live[graph.outputs[k]] = 1;
   for (int id = graph.size - 1; id >= 0; --id) {
-    if (graph.nodes[id].op == Op::extent && graph.nodes[id].arity == 2) live[id] = 1;
+    if (checks_extents(graph.nodes[id])) live[id] = 1;
     if (live[id] == 0) continue;
     const std::int32_t* const own = graph.operands + graph.nodes[id].first;
     for (int i = graph.nodes[id].arity - 1; i >= 0; --i)
@@ -9289,12 +9316,19 @@ TESSERA_PLANNING inline std::string operands_text(const ShapeContext& c, int sho
        function == own ? "" : function, c.node().source);
 }
 
+TESSERA_PLANNING inline bool names_parameter(const Node& node) {
+  return node.op == Op::alike && Alike::of(node).of_update;
+}
 /// The optimizer in whose update of a parameter an operation is; empty outside of one. An `alike` of an update has the
-/// name of the parameter instead, and its first operand that of the optimizer.
+/// name of the parameter instead, and its first operand, or if that is a gradient the operations that read it, have
+/// that of the optimizer.
 TESSERA_PLANNING inline std::string_view update_function(const GraphView& graph, int id) {
-  const Node& node = graph[id];
-  const bool named = node.op == Op::alike && Alike::of(node).of_update;
-  return (named ? graph.operand_node(id, 0) : node).source.function();
+  if (!names_parameter(graph[id])) return graph[id].source.function();
+  std::string_view function = graph.operand_node(id, 0).source.function();
+  for (int reader = id + 1; reader < graph.size && function.empty(); ++reader)
+    for (int i = 0; i < graph[reader].arity; ++i)
+      if (graph.operand(reader, i) == id && !names_parameter(graph[reader])) function = graph[reader].source.function();
+  return function;
 }
 /// The `alike` that ends the update to which an operation of an optimizer belongs; -1 for all other operations. The
 /// updates of two parameters have no operations in common but numbers, such as a norm of all gradients.
@@ -9319,8 +9353,8 @@ TESSERA_PLANNING inline int find_update(const GraphView& graph, int id) {
       }
   }
   for (int last = 0; last < graph.size; ++last) {
-    const bool ends = graph[last].op == Op::alike && Alike::of(graph[last]).of_update;
-    if (ends && (last == id || found[static_cast<std::size_t>(graph.operand(last, 0))])) return last;
+    if (names_parameter(graph[last]) && (last == id || found[static_cast<std::size_t>(graph.operand(last, 0))]))
+      return last;
   }
   return -1;
 }
@@ -10127,6 +10161,13 @@ constexpr const char* broken_rule(NumberRule rule) {
   if (rule == NumberRule::probability) return "[distributions] probs: the probability is not between 0 and 1";
   if (rule == NumberRule::quantile) return "[quantile] q: q is not between 0 and 1";
   if (rule == NumberRule::positive) return "[distributions] parameter: the parameter is not above 0";
+  if (rule == NumberRule::top_p) return "[top_p_logits] p: p is not between 0 and 1";
+  if (rule == NumberRule::min_p) return "[min_p_logits] p: p is not between 0 and 1";
+  if (rule == NumberRule::rotary_factor) return "[rotary_embedding] factor: the factor is not 1 or more";
+  if (rule == NumberRule::rotary_context)
+    return "[rotary_embedding] original_max_position_embeddings: the number of positions is not above 0";
+  if (rule == NumberRule::rotary_range)
+    return "[rotary_embedding] high_freq_factor - low_freq_factor: the difference is not above 0";
   return "[number] range: the number is not a value of the element type";
 }
 [[noreturn]] inline void fail_option(NumberRule rule, double number, Source source) {
@@ -10265,7 +10306,7 @@ struct CastOp : ElementwiseOperation<1> {
     const Node& node = c.node();
     const HostNumber from = c.operand(0);
     // While a plan is made, Scalars are 0, and there is a mesh.
-    if (number_rule(node) != NumberRule::positive || c.mesh == nullptr)
+    if (keeps(number_rule(node), node.dtype, 0) || c.mesh == nullptr)
       build::check_number(number_rule(node), node.dtype, from.real(), node.source);
     if (node.dtype == DType::bool_) return from.real() != 0;
     if (!is_floating(node.dtype)) return from.integer();
@@ -10676,6 +10717,7 @@ struct ThreeOperands {
   }
 };
 struct ClampTag : ThreeOperands {
+  static constexpr const char* function = "clamp";
   static constexpr Value emit(Value context, Value x, Value low, Value high) {
     x = x.at(context.source);
     const Value raised = build::select(build::less(x, low), low, x);
@@ -10708,6 +10750,7 @@ template <bool EqualNan> struct IsCloseTag {
   }
 };
 struct LerpTag : ThreeOperands {
+  static constexpr const char* function = "lerp";
   template <class A, class B, class C> struct result : ThreeOperands::result<A, B, C> {
     using Checks = decltype([] {
       static_assert(is_floating_v<typename ThreeOperands::result<A, B, C>::type>,
@@ -10724,6 +10767,7 @@ struct LerpTag : ThreeOperands {
 
 /// x + number * a * b, or x + number * a / b, where fractions are computed in the promoted element type.
 template <bool Divides> struct AddProductTag {
+  static constexpr const char* function = Divides ? "addcdiv" : "addcmul";
   static constexpr auto leading_dims = ops::LeadingDims::aligned;
   template <class X, class A, class B>
   static constexpr DType meets_in =
@@ -12417,7 +12461,18 @@ TESSERA_PLANNING_BEGIN
 namespace tessera::build {
 
 /// What same_extents compares: what its message says.
-enum class ExtentsOf : std::int8_t { examples, positions, classes };
+enum class ExtentsOf : std::int8_t {
+  examples,   ///< of the arguments of a vmap
+  positions,  ///< of scores and targets
+  classes,    ///< of scores and probabilities
+  features,   ///< of x and a gain or bias
+  models,     ///< of a parameter in two models, whose name is `inside` of the line
+  cache,      ///< of a cache and new keys or values
+  update,     ///< of a tensor and its new part
+  halves,     ///< of a dim
+  rows,       ///< of a matrix and of the right-hand sides
+  layers,     ///< of a Stack: require_layer
+};
 
 constexpr Value extent(Value x, int dim) {
   if (x.is_singleton(dim)) return x.number(1, DType::i64);
@@ -12432,6 +12487,14 @@ constexpr void same_extents(Value x, int of_x, Value y, int of_y, int count, Ext
   made.labels[1] = static_cast<std::int8_t>(of_y), made.labels[2] = static_cast<std::int8_t>(count);
   made.labels[3] = static_cast<std::int8_t>(kind);
   x.make(made, {x.id, y.id});
+}
+/// Checks that dim `dim` of x, the layers of a Stack, has a layer of this number: by a node that no value depends on.
+constexpr void require_layer(Value x, int dim, std::int64_t layer) {
+  x = shape_source(x).at(x.source);
+  Node made{.op = Op::extent, .dtype = DType::i64, .labels = pack_dim(dim)};
+  made.value = static_cast<double>(layer);
+  made.labels[3] = static_cast<std::int8_t>(ExtentsOf::layers);
+  x.make(made, {x.id});
 }
 constexpr Value iota(Value like, int dim, DType type) {
   // Broadcast within a fused kernel, it would count along the dim of the kernel.
@@ -12525,20 +12588,40 @@ constexpr BrokenRule check_extent(const NodeCheck& c) {
   const auto text = [&](int i) {
     return shape_text(c.graph.operand_node(c.id, i).dtype, c.shapes[c.graph.operand(c.id, i)]);
   };
-  const bool of_vmap = kind == build::ExtentsOf::examples;
-  const auto examples = [&](int i) {
-    return std::to_string(c.shapes[c.graph.operand(c.id, i)][static_cast<std::size_t>(node.labels[i])]);
+  const auto extent = [&](int i) {
+    return c.shapes[c.graph.operand(c.id, i)][static_cast<std::size_t>(node.labels[i])];
   };
-  fail(errc::shape_mismatch, "[",
-       of_vmap         ? "vmap"
-       : given.empty() ? "loss"
-                       : given,
-       "] ",
-       of_vmap ? concat_text("arguments with ", examples(0), " and ", examples(1), " examples: ")
-       : kind == build::ExtentsOf::classes
-           ? std::string("targets that are probabilities must have the shape of the scores: ")
-           : std::string("targets must have the dims of the scores except the last: "),
-       text(0), " x ", text(1), node.source);
+  if (kind == build::ExtentsOf::models)
+    fail(errc::structure, "[tree_vdot] shapes: both models must have the same shapes, but parameter ",
+         node.source.inside == nullptr ? "" : node.source.inside, " is ", text(0), " in one and ", text(1),
+         " in the other", node.source);
+  if (kind == build::ExtentsOf::halves)
+    fail(errc::shape_mismatch, "[", given, "] the dim must have an even number of elements, not ",
+         extent(0) + extent(1), node.source);
+  std::string_view function = given;
+  std::string rule = "targets must have the dims of the scores except the last";
+  if (kind == build::ExtentsOf::examples) {
+    function = "vmap";
+    rule = concat_text("arguments with ", extent(0), " and ", extent(1), " examples");
+  } else if (kind == build::ExtentsOf::classes) {
+    rule = "targets that are probabilities must have the shape of the scores";
+  } else if (kind == build::ExtentsOf::features) {
+    rule = "gain and bias must have as many elements as x has features";
+  } else if (kind == build::ExtentsOf::cache) {
+    function = "kv_cache";
+    rule = "the cache must have the batch, heads and width of the new keys [batch, time, heads, width]";
+  } else if (kind == build::ExtentsOf::update) {
+    rule = "the update must have the shape of what it updates, except along the dim of the slice";
+  } else if (kind == build::ExtentsOf::rows) {
+    rule = "the right-hand sides must have as many rows as the matrix";
+  }
+  const bool names = kind != build::ExtentsOf::cache || given.empty() || given == function;
+  fail(errc::shape_mismatch, "[", function.empty() ? "loss" : function, "] ", rule, ": ", text(0), " x ", text(1),
+       names ? "" : " in ", names ? "" : given, node.source);
+}
+[[noreturn]] inline void fail_layer(const HostContext& c, std::int64_t layers) {
+  fail(errc::option, "[names] layer: a pattern selects layer ", static_cast<std::int64_t>(c.node().value),
+       " of a Stack of ", layers, " layers, which are counted from 0", c.node().source);
 }
 constexpr HostNumber number_of_extent(const HostContext& c) {
   const Node& node = c.node();
@@ -12550,6 +12633,9 @@ constexpr HostNumber number_of_extent(const HostContext& c) {
       if (!c.graph.operand_node(c.id, 0).is_singleton(node.labels[0] + d) &&
           !c.graph.operand_node(c.id, 1).is_singleton(node.labels[1] + d) && extent(0, d) != extent(1, d))
         fail_extents_of_operands_differ(c);
+  if (node.arity == 1 && node.labels[3] == static_cast<std::int8_t>(build::ExtentsOf::layers) &&
+      static_cast<double>(extent(0, 0)) <= node.value)
+    fail_layer(c, extent(0, 0));
   return node.arity == 2 ? 0 : extent(0, 0);
 }
 constexpr BrokenRule check_arange(const NodeCheck& c) {
@@ -12804,7 +12890,14 @@ struct AlikeOp {
                              .shape_only = 2,
                              .sharded_as = 1,
                              .recomputed = true};
-  static constexpr GradientRule gradient = [](Gradient& r) { r.add(0, r.g()); };
+  static constexpr GradientRule gradient = [](Gradient& r) {
+    const Alike own = Alike::of(r.node());
+    if (!own.of_experts || is_host_number(r.g())) return r.add(0, r.g());
+    Node made = r.node();
+    Alike{.of_experts = true}.write(made);
+    const Value g = r.full_g();
+    r.add(0, r.y().make(made, {g.id, g.id}));
+  };
   static constexpr BatchRule batch = [](const Batch& b) { return b.make(b.batched(), batched_operands(b, 3)); };
   static constexpr CheckRule check = check_alike;
 };
@@ -13318,13 +13411,29 @@ constexpr void moved_dim_sharding(const GraphView& graph, int id, FactorRule& ru
   if (pads) rule.operands[0].dims[dim].clear();
 }
 
+/// The function of a concat of tensors to which ts::stack has given a new dim, which its errors do not show.
+inline constexpr const char* stack_function = "stack";
+[[noreturn]] inline void fail_stack(const ShapeContext& c) {
+  const auto dim = static_cast<std::size_t>(dim_of(c.node()));
+  std::string shapes;
+  for (int i = 0; i < c.node().arity; ++i) {
+    Shape given;
+    for (std::size_t d = 0; d < c.operand(i).size(); ++d)
+      if (d != dim) given.push_back(c.operand(i)[d]);
+    shapes += concat_text(i > 0 ? " x " : "", shape_text(c.node().dtype, given));
+  }
+  fail(errc::shape_mismatch, "[stack] tensors differ in shape: ", shapes, c.node().source);
+}
+
 constexpr Shape concat_shape(const ShapeContext& c) {
   const auto dim = static_cast<std::size_t>(dim_of(c.node()));
   Shape shape = c.operand(0);
   for (int i = 1; i < c.node().arity; ++i) {
     for (std::size_t d = 0; d < shape.size(); ++d)
-      if (d != dim && shape[d] != c.operand(i)[d])
+      if (d != dim && shape[d] != c.operand(i)[d]) {
+        if (c.node().source.function() == stack_function) fail_stack(c);
         fail_shapes(c, "operands differ in a dim other than the concatenated dim");
+      }
     if (!add_fits(shape[dim], c.operand(i)[dim], shape[dim])) fail_large(c);
   }
   return shape;
@@ -16885,7 +16994,8 @@ constexpr auto arange(const N& n, const X& in, Here at = Here::current()) {
 template <int D, TensorArgument X> constexpr Dim extent(const X& x, Here at = Here::current()) {
   const Value context = trace_of(x).at(Source::from(at));
   if (context.module == nullptr)
-    fail(errc::unsupported, "[extent] outside of a traced function: use ts::shape(x) of the stored tensor");
+    fail(errc::unsupported, "[extent] outside of a traced function: use ts::shape(x) of the stored tensor",
+         Source::from(at));
   const Value value = lower(context, x);
   return Dim(build::extent(value, detail::checked_dim<D, X::rank>() + value.rank() - X::rank));
 }
@@ -17004,6 +17114,20 @@ template <class T, std::size_t Size> struct ExampleOf<std::array<T, Size>> {
   using type = typename std::conditional_t<std::is_void_v<example_t<T>>, std::type_identity<void>,
                                            std::type_identity<std::array<example_t<T>, Size>>>::type;
 };
+
+/// Whether a structure has a struct whose slice is the tuple of its fields, since these have fixed ranks.
+template <class T> constexpr bool has_fixed_ranks() {
+  if constexpr (Operand<T> || std::is_empty_v<T> || is_stack_v<T> || !std::is_class_v<T>)
+    return false;
+  else if constexpr (is_tuple_v<T>)
+    return []<std::size_t... I>(std::index_sequence<I...>) {
+      return (has_fixed_ranks<std::tuple_element_t<I, T>>() || ...);
+    }(std::make_index_sequence<std::tuple_size_v<T>>());
+  else if constexpr (is_array_v<T>)
+    return has_fixed_ranks<typename T::value_type>();
+  else
+    return std::is_void_v<example_t<T>>;
+}
 
 /// The slice of a field, of which the tensors are Syms, as the type that the struct has for it.
 template <class Field, class X> constexpr Field as_field(const X& x) {
@@ -17723,25 +17847,33 @@ template <TensorArgument X, std::integral A, std::integral B> constexpr X transp
 namespace tessera::detail {
 
 /// A call of a function that is composed of others: while it exists, errors of the operations that are recorded name
-/// the function too. Of nested calls that is the outermost, which the user wrote. Tags have `function` instead.
+/// the function too, and so do those of an expression of stored tensors that is made. Of nested calls that is the
+/// outermost, which the user wrote. Tags have `function` instead.
 class FunctionCall {
  public:
   constexpr FunctionCall(const char* name, const auto&... arguments) {
     (look(arguments), ...);
-    if (module_ == nullptr) return;  // no trace: an expression of stored tensors
-    if (module_->function == nullptr)
+    if (module_ == nullptr) {
+      if (!__builtin_is_constant_evaluated() && function_of_expressions == nullptr) {
+        function_of_expressions = name;
+        names_expressions_ = true;
+      }
+    } else if (module_->function == nullptr) {
       module_->function = name;
-    else
+    } else {
       module_ = nullptr;
+    }
   }
   constexpr ~FunctionCall() {
     if (module_ != nullptr) module_->function = nullptr;
+    if (names_expressions_) function_of_expressions = nullptr;
   }
   FunctionCall(const FunctionCall&) = delete;
   FunctionCall& operator=(const FunctionCall&) = delete;
 
  private:
   Module* module_ = nullptr;
+  bool names_expressions_ = false;
 
   template <class T> constexpr void look(const T& argument) {
     if constexpr (!std::is_arithmetic_v<T>)
@@ -17853,6 +17985,7 @@ namespace tessera {
 namespace detail {
 
 template <int Rank, class T> struct OneHotTag {
+  static constexpr const char* function = "one_hot";
   static_assert(Rank < max_rank, "tessera: a tensor has at most 8 dims");
   template <class Indices, class Count> struct result {
     using type = T;
@@ -20466,6 +20599,7 @@ template <int Rank, int D> struct StackTag {
     static constexpr int rank = Rank + 1;
   };
   static constexpr Value emit(Value context, auto... tensors) {
+    if (context.module->function == nullptr) context.source.inside = ops::stack_function;
     const auto with_dim = [&](Value x) {
       return build::insert_singletons(x.at(context.source), 1u << (D + x.leading(Rank)), x.rank() + 1);
     };
@@ -20603,6 +20737,7 @@ template <int Chunks, int D = 0, TensorArgument X> constexpr auto tensor_split(c
 /// range are in no result. Errors: shape_mismatch when the dim is shorter. Communication: as slice.
 template <int D, int First, int... Sizes, TensorArgument X>
 constexpr auto split(const X& x, Here at = Here::current()) {
+  const detail::FunctionCall named("split", x);
   int start = 0;
   const auto next = [&](int size) {
     start += size;
@@ -20617,6 +20752,7 @@ constexpr auto split(const X& x, Here at = Here::current()) {
 /// The `Count` first indices of a dim, each without it, a tuple: `const auto [a, b] = ts::unbind<2, 0>(x)` of a matrix
 /// with two rows. Errors: shape_mismatch when the dim is shorter. Communication: as slice of one index.
 template <int Count, int D = 0, TensorArgument X> constexpr auto unbind(const X& x, Here at = Here::current()) {
+  const detail::FunctionCall named("unbind", x);
   return [&]<int... I>(std::integer_sequence<int, I...>) {
     return std::tuple(squeeze<D>(slice<D>(x, I, 1, at), at)...);
   }(std::make_integer_sequence<int, Count>{});
@@ -20694,12 +20830,20 @@ template <int Rank, int D> struct UpdateIndicesTag {
     return build::select(inside, place, size);
   }
 };
+/// Checks that an update along dim D has the other dims of x.
+constexpr void check_update_shape(Value x, Value update, int rank, int dim) {
+  const int of_x = x.leading(rank), of_update = update.leading(rank);
+  build::same_extents(x, of_x, update, of_update, dim, build::ExtentsOf::update);
+  build::same_extents(x, of_x + dim + 1, update, of_update + dim + 1, rank - dim - 1, build::ExtentsOf::update);
+}
 /// Whether each element of x is overwritten.
 template <int Rank, int D> struct IsUpdatedTag {
+  static constexpr const char* function = "dynamic_update_slice";
   template <class X, class Update, class Start> using result = Typed<bool, Rank>;
   static constexpr Value emit(Value context, Value x, Value update, Value start) {
     x = x.at(context.source);
     const int dim = x.shifted(D, Rank);
+    check_update_shape(x, update, Rank, D);
     const Value extent = build::extent(x, dim),
                 size = build::extent(update.at(context.source), update.shifted(D, Rank));
     const Value place = build::iota(x, dim, DType::i64) - clamped_start(start.at(context.source), extent, size);
@@ -20746,9 +20890,11 @@ constexpr auto dynamic_update_slice(const X& x, const Update& update, const Star
   constexpr int dim = detail::checked_dim<D, X::rank>();
   const Source source = Source::from(at);
   // The row behind the update is looked up for all elements that stay.
+  const detail::FunctionCall named("dynamic_update_slice", x);
+  const auto is_updated = call<detail::IsUpdatedTag<X::rank, dim>>(source, x, update, start);
   const auto moved = index_select<D>(pad<D>(update, 0, 1, at),
                                      call<detail::UpdateIndicesTag<X::rank, dim>>(source, x, update, start), at);
-  return select(call<detail::IsUpdatedTag<X::rank, dim>>(source, x, update, start), moved, x, at);
+  return select(is_updated, moved, x, at);
 }
 
 /// x with `update` at one index of dim D, which the update lacks (torch.select_scatter, x.at[i].set). Otherwise as
@@ -20768,15 +20914,9 @@ constexpr auto dynamic_update_index(const X& x, const Update& update, const Inde
 #ifndef TESSERA_OPS_ATTENTION_POSITIONS_HPP
 #define TESSERA_OPS_ATTENTION_POSITIONS_HPP
 
-// Positions of tokens in attention: rotary embeddings and ALiBi.
+// Positions of tokens in attention, and ALiBi. rotary_embedding.hpp has rotary embeddings.
 
 namespace tessera {
-
-/// Which elements of a head are the two coordinates of a rotation.
-enum class RotaryForm : std::uint8_t {
-  half_split,   ///< i and i + width / 2: Llama in Hugging Face's layout, GPT-NeoX
-  interleaved,  ///< 2 i and 2 i + 1: RoFormer, Llama in Meta's layout, GPT-J
-};
 
 namespace detail {
 
@@ -20793,73 +20933,8 @@ struct PositionsTag {
     return build::insert_singletons(at, 1u << 1 | 1u << 2, 3);
   }
 };
-/// The angle by which each element of x [batch, time, heads, width] is rotated: [time, 1, width].
-template <RotaryForm Form> struct RotaryAnglesTag {
-  template <class X, class Offset, class... Options> struct result : Typed<double, 3> {
-    using Checks = decltype([] {
-      static_assert(Offset::rank == 0, "tessera: the offset of a rotary_embedding is a number or a tensor of rank 0");
-    });
-  };
-  static constexpr Value emit(Value context, Value x, Value offset, Value base, Value linear, Value ntk) {
-    const auto number = [&](Value v) { return build::cast(v.at(context.source), DType::f64); };
-    const Value position = PositionsTag::emit(context, x, offset);
-    x = x.at(context.source);
-    const Value width = build::extent(x, x.shifted(3, 4)), element = build::cast(counting(width), DType::f64);
-    const Value pairs = build::cast(width, DType::f64) * 0.5, zero = element.number(0);
-    const Value pair = Form == RotaryForm::interleaved
-                           ? build::unary(ops::op_v<ops::FloorOp>, element * 0.5)
-                           : element - build::select(build::binary(Op::less, element, pairs), zero, pairs);
-    // (base^(-1 / pairs) ntk^(-1 / (pairs - 1)))^pair
-    const auto power = [&](Value of, Value fraction) {
-      return build::binary(ops::op_v<ops::PowOp>, of, zero - fraction);
-    };
-    const Value most = build::binary(Op::maximum, pairs - 1.0, pairs.number(1));
-    const Value frequency = power(number(base), pair / pairs) * power(number(ntk), pair / most);
-    return position / number(linear) * build::insert_singletons(frequency, 1u << 0 | 1u << 1, 3);
-  }
-};
 
 }  // namespace detail
-
-/// Options of rotary_embedding, which a model may have as a field.
-struct Rotary {
-  Scalar base = 10000.0;  ///< the angle of coordinates i at position p is p base^(-2 i / width)
-  Scalar linear = 1.0;    ///< positions are divided by this (position interpolation, Chen et al., 2306.15595)
-  /// The factor by which the context grows: base becomes base ntk^(width / (width - 2)) ("NTK-aware" scaling).
-  Scalar ntk = 1.0;
-
-  static constexpr std::array field_names{"base", "linear", "ntk"};
-};
-
-/// Rotates pairs of elements of queries or keys x [batch, time, heads, width] by angles that are proportional to the
-/// position, `offset` plus the index of the time: products of queries and keys then depend on the distance alone. The
-/// offset is a number, or a tensor of rank 0, such as the index of a step of a loop. The width is even. Angles are
-/// computed in f64; an x of bf16 or f16 is rotated in f32. Errors: shape_mismatch for an odd width. Communication: none
-/// for split batch, time and heads. Source: Su et al., 2104.09864.
-///
-///     const auto turned = ts::rotary_embedding(q, position, {.base = 500000.0});
-template <RotaryForm Form = RotaryForm::half_split, TensorArgument X, Operand Offset = int>
-constexpr auto rotary_embedding(const X& x, const Offset& offset = 0, const Rotary& options = {},
-                                Here at = Here::current()) {
-  static_assert(X::rank == 4, "tessera: rotary_embedding takes queries or keys of rank 4: [batch, time, heads, width]");
-  using T = typename X::element;
-  using Wide = std::conditional_t<std::is_same_v<T, double>, double, float>;
-  const Source source = Source::from(at);
-  // (a, b) becomes (a cos - b sin, b cos + a sin): x cos + (-b, a) sin.
-  const auto turned = [&] {
-    if constexpr (Form == RotaryForm::interleaved) {
-      const auto pairs = unbind<2, -1>(split_dim<-1>(x, 2, at), at);
-      return merge_dims<3, 4>(stack<4>(call<NegTag>(source, std::get<1>(pairs)), std::get<0>(pairs), at), at);
-    } else {
-      const auto pairs = unbind<2, -2>(rearrange<"b t h (c e) -> b t h c e">(x, len<"c">(2), at), at);
-      return concat<3>(call<NegTag>(source, std::get<1>(pairs)), std::get<0>(pairs), at);
-    }
-  }();
-  const auto angle = call<detail::RotaryAnglesTag<Form>>(source, x, offset, options.base, options.linear, options.ntk);
-  const auto of_x = call<MulTag>(source, x, cast<Wide>(cos(angle, at), at));
-  const auto of_turned = call<MulTag>(source, turned, cast<Wide>(sin(angle, at), at));
-  return cast<T>(call<AddTag>(source, of_x, of_turned), at);
-}
 
 /// For biased_attention with ALiBi (nn::alibi_slopes): slopes [heads] times the position of each key of k [batch, keys,
 /// heads, width], [1, heads, keys]. ALiBi adds slope (key - query); this differs by a number that is the same for all
@@ -20871,6 +20946,265 @@ constexpr auto alibi_bias(const Slopes& slopes, const K& k, Here at = Here::curr
   const auto positions = call<detail::PositionsTag>(Source::from(at), k, 0);  // [S, 1, 1]
   const auto row = cast<typename Slopes::element>(rearrange<"s 1 1 -> 1 1 s">(positions, at), at);
   return call<MulTag>(Source::from(at), rearrange<"h -> 1 h 1">(slopes, at), row);
+}
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/ops/attention/rotary_embedding.hpp
+
+#ifndef TESSERA_OPS_ATTENTION_ROTARY_EMBEDDING_HPP
+#define TESSERA_OPS_ATTENTION_ROTARY_EMBEDDING_HPP
+
+// Rotary embeddings, with the scalings by which models extend their context.
+
+namespace tessera {
+
+/// Which elements of a head are the two coordinates of a rotation.
+enum class RotaryForm : std::uint8_t {
+  half_split,   ///< i and i + width / 2: Llama in Hugging Face's layout, GPT-NeoX
+  interleaved,  ///< 2 i and 2 i + 1: RoFormer, Llama in Meta's layout, GPT-J
+};
+
+/// Options of rotary_embedding, which a model may have as a field.
+struct Rotary {
+  Scalar base = 10000.0;  ///< the angle of coordinates i at position p is p base^(-2 i / width)
+  Scalar linear = 1.0;    ///< positions are divided by this (position interpolation, Chen et al., 2306.15595)
+  /// The factor by which the context grows: base becomes base ntk^(width / (width - 2)) ("NTK-aware" scaling).
+  Scalar ntk = 1.0;
+
+  static constexpr std::array field_names{"base", "linear", "ntk"};
+};
+
+/// Options of rotary_embedding with the scaling of Llama 3.1: `rope_scaling` of Hugging Face with `rope_type` llama3.
+/// A frequency with fewer than low_freq_factor turns in the original context is divided by the factor, one with more
+/// than high_freq_factor turns stays, and those between are interpolated. The defaults are those of Llama 3.1. Errors:
+/// option for a factor below 1, an original_max_position_embeddings that is not above 0, and a high_freq_factor that is
+/// not above low_freq_factor. Source: Grattafiori et al., 2407.21783, and the code of the model.
+struct Llama3Rotary {
+  Scalar base = 500000.0;  ///< `rope_theta`
+  Scalar factor = 8.0;
+  Scalar low_freq_factor = 1.0;
+  Scalar high_freq_factor = 4.0;
+  Scalar original_max_position_embeddings = 8192;
+
+  static constexpr std::array field_names{"base", "factor", "low_freq_factor", "high_freq_factor",
+                                          "original_max_position_embeddings"};
+};
+
+/// Options of rotary_embedding with dynamic NTK scaling: `rope_type` dynamic. Where the last position is beyond the
+/// original context, the base grows with the length: base becomes base (factor length /
+/// original_max_position_embeddings
+/// - factor + 1)^(width / (width - 2)). Keys in a cache keep the base with which they were rotated. Errors: option for
+/// a factor below 1 and an original_max_position_embeddings that is not above 0.
+struct DynamicNtkRotary {
+  Scalar base = 10000.0;  ///< `rope_theta`
+  Scalar factor = 1.0;
+  Scalar original_max_position_embeddings = 0;  ///< must be given; Hugging Face's `max_position_embeddings` without it
+
+  static constexpr std::array field_names{"base", "factor", "original_max_position_embeddings"};
+};
+
+/// Options of rotary_embedding with the scaling of YaRN: `rope_type` yarn. Frequencies with fewer than beta_slow turns
+/// in the original context are divided by the factor, those with more than beta_fast turns stay, and a ramp over the
+/// frequencies is between. Queries and keys are multiplied by an attention factor. Errors: option for a factor below 1
+/// and an original_max_position_embeddings that is not above 0. Source: Peng et al., 2309.00071.
+struct YarnRotary {
+  Scalar base = 10000.0;  ///< `rope_theta`
+  Scalar factor = 1.0;
+  Scalar original_max_position_embeddings = 0;  ///< must be given; Hugging Face's `max_position_embeddings` without it
+  Scalar beta_fast = 32.0;
+  Scalar beta_slow = 1.0;
+  Scalar attention_factor = 0.0;  ///< 0: get(mscale) / get(mscale_all_dim) with get(m) = 0.1 m ln(factor) + 1, or, ...
+  Scalar mscale = 0.0;            ///< ... if one of both is 0, as by default, 0.1 ln(factor) + 1
+  Scalar mscale_all_dim = 0.0;
+  Scalar truncate = true;  ///< whether the ramp begins and ends at whole dims; false in gpt-oss
+
+  static constexpr std::array field_names{"base",      "factor",         "original_max_position_embeddings",
+                                          "beta_fast", "beta_slow",      "attention_factor",
+                                          "mscale",    "mscale_all_dim", "truncate"};
+};
+
+namespace detail {
+
+/// The rotations of x [batch, time, heads, width]: coordinates i are a pair, of which there are width / 2.
+struct RotaryPairs {
+  Value x, offset;  ///< the offset in f64
+  Value count;      ///< width / 2 in f64
+  Value pair;       ///< of each element of a head: [width]
+
+  template <RotaryForm Form> static constexpr RotaryPairs of(Value x, Value offset) {
+    const Value width = build::extent(x, x.shifted(3, 4)), element = build::cast(counting(width), DType::f64);
+    const Value count = build::cast(width, DType::f64) * 0.5, zero = element.number(0);
+    return {x, offset, count,
+            Form == RotaryForm::interleaved
+                ? build::unary(ops::op_v<ops::FloorOp>, element * 0.5)
+                : element - build::select(build::binary(Op::less, element, count), zero, count)};
+  }
+  /// How many positions there are up to the last one of x.
+  constexpr Value length() const { return offset + build::cast(build::extent(x, x.shifted(1, 4)), DType::f64); }
+  /// The angles of two positions next to each other, base^(-pair / count): [width].
+  constexpr Value frequencies(Value base) const { return power(base, pair / count); }
+  /// The factor of frequencies if base becomes base grown^(width / (width - 2)).
+  constexpr Value ntk(Value grown) const {
+    return power(grown, pair / build::binary(Op::maximum, count - 1.0, count.number(1)));
+  }
+  static constexpr Value power(Value of, Value fraction) {
+    return build::binary(ops::op_v<ops::PowOp>, of, fraction.number(0) - fraction);
+  }
+};
+/// 0 up to `from`, 1 from `to` on, and linear between.
+constexpr Value rotary_ramp(Value x, Value from, Value to) {
+  const Value ramp = (x - from) / (to - from);
+  return build::binary(Op::minimum, build::binary(Op::maximum, ramp, ramp.number(0)), ramp.number(1));
+}
+
+/// The frequencies of each element, [width], from the fields of the options, which are f64.
+template <class Options> struct RotaryFrequencies;
+template <> struct RotaryFrequencies<Rotary> {
+  static constexpr Value of(const RotaryPairs& pairs, Value base, Value linear, Value ntk) {
+    return pairs.frequencies(base) * pairs.ntk(ntk) / linear;
+  }
+};
+template <> struct RotaryFrequencies<Llama3Rotary> {
+  static constexpr Value of(const RotaryPairs& pairs, Value base, Value factor, Value low, Value high, Value context) {
+    factor = build::checked_cast(factor, DType::f64, NumberRule::rotary_factor);
+    context = build::checked_cast(context, DType::f64, NumberRule::rotary_context);
+    const Value between = build::checked_cast(high - low, DType::f64, NumberRule::rotary_range);
+    const Value given = pairs.frequencies(base), turns = given * (context * (0.5 / std::numbers::pi));
+    const Value kept = rotary_ramp(turns, low, low + between);
+    return given * (kept + (kept.number(1) - kept) / factor);
+  }
+};
+template <> struct RotaryFrequencies<DynamicNtkRotary> {
+  static constexpr Value of(const RotaryPairs& pairs, Value base, Value factor, Value context) {
+    factor = build::checked_cast(factor, DType::f64, NumberRule::rotary_factor);
+    context = build::checked_cast(context, DType::f64, NumberRule::rotary_context);
+    const Value length = build::binary(Op::maximum, pairs.length(), context);
+    return pairs.frequencies(base) * pairs.ntk(factor * (length / context) - (factor - 1.0));
+  }
+};
+template <> struct RotaryFrequencies<YarnRotary> {
+  static constexpr Value of(const RotaryPairs& pairs, Value base, Value factor, Value context, Value fast, Value slow,
+                            Value truncate) {
+    factor = build::checked_cast(factor, DType::f64, NumberRule::rotary_factor);
+    context = build::checked_cast(context, DType::f64, NumberRule::rotary_context);
+    // The pair, not rounded, that makes this many turns in the context.
+    const auto pair_of = [&](Value turns) {
+      return pairs.count * build::unary(Op::log, context / (turns * (2 * std::numbers::pi))) /
+             build::unary(Op::log, base);
+    };
+    const Value from = pair_of(fast), to = pair_of(slow), zero = from.number(0);
+    const Value whole = build::binary(Op::not_equal, truncate, zero);
+    const Value first =
+        build::binary(Op::maximum, build::select(whole, build::unary(ops::op_v<ops::FloorOp>, from), from), zero);
+    const Value last = build::binary(Op::minimum, build::select(whole, build::unary(ops::op_v<ops::CeilOp>, to), to),
+                                     pairs.count * 2.0 - 1.0);
+    const Value end = build::select(build::binary(Op::equal, first, last), last + 0.001, last);
+    const Value divided = rotary_ramp(pairs.pair, first, end);
+    return pairs.frequencies(base) * (divided / factor + (divided.number(1) - divided));
+  }
+};
+
+/// The angle by which each element of x [batch, time, heads, width] is rotated: [time, 1, width].
+template <RotaryForm Form, class Options> struct RotaryAnglesTag {
+  static constexpr const char* function = "rotary_embedding";
+  template <class X, class Offset, class... Fields> struct result : Typed<double, 3> {
+    using Checks = decltype([] {
+      static_assert(Offset::rank == 0, "tessera: the offset of a rotary_embedding is a number or a tensor of rank 0");
+    });
+  };
+  static constexpr Value emit(Value context, Value x, Value offset, auto... fields) {
+    const auto number = [&](Value v) { return build::cast(v.at(context.source), DType::f64); };
+    const Value position = PositionsTag::emit(context, x, offset);
+    const RotaryPairs pairs = RotaryPairs::of<Form>(x.at(context.source), number(offset));
+    return position *
+           build::insert_singletons(RotaryFrequencies<Options>::of(pairs, number(fields)...), 1u << 0 | 1u << 1, 3);
+  }
+};
+/// x times the attention factor of YaRN.
+struct YarnScaledTag {
+  static constexpr const char* function = "rotary_embedding";
+  template <class X, class... Fields> using result = Typed<double, 3>;
+  static constexpr Value emit(Value context, Value x, Value factor, Value given, Value mscale, Value all) {
+    const auto number = [&](Value v) { return build::cast(v.at(context.source), DType::f64); };
+    factor = number(factor), given = number(given), mscale = number(mscale), all = number(all);
+    const Value zero = factor.number(0), growth = build::unary(Op::log, factor) * 0.1;
+    const auto is_given = [&](Value v) { return build::binary(Op::not_equal, v, zero); };
+    const Value quotient = (growth * mscale + 1.0) / (growth * all + 1.0);
+    const Value own =
+        build::select(build::binary(Op::logical_and, is_given(mscale), is_given(all)), quotient, growth + 1.0);
+    return x.at(context.source) * build::select(is_given(given), given, own);
+  }
+};
+
+template <RotaryForm Form> struct RotaryOf {
+  Source source;
+
+  constexpr auto angles(const auto& x, const auto& offset, const Rotary& o) const {
+    return call<RotaryAnglesTag<Form, Rotary>>(source, x, offset, o.base, o.linear, o.ntk);
+  }
+  constexpr auto angles(const auto& x, const auto& offset, const Llama3Rotary& o) const {
+    return call<RotaryAnglesTag<Form, Llama3Rotary>>(source, x, offset, o.base, o.factor, o.low_freq_factor,
+                                                     o.high_freq_factor, o.original_max_position_embeddings);
+  }
+  constexpr auto angles(const auto& x, const auto& offset, const DynamicNtkRotary& o) const {
+    return call<RotaryAnglesTag<Form, DynamicNtkRotary>>(source, x, offset, o.base, o.factor,
+                                                         o.original_max_position_embeddings);
+  }
+  constexpr auto angles(const auto& x, const auto& offset, const YarnRotary& o) const {
+    return call<RotaryAnglesTag<Form, YarnRotary>>(
+        source, x, offset, o.base, o.factor, o.original_max_position_embeddings, o.beta_fast, o.beta_slow, o.truncate);
+  }
+  template <class Options> constexpr auto scaled(const auto& x, const Options& o) const {
+    if constexpr (std::is_same_v<Options, YarnRotary>)
+      return call<YarnScaledTag>(source, x, o.factor, o.attention_factor, o.mscale, o.mscale_all_dim);
+    else
+      return x;
+  }
+};
+
+}  // namespace detail
+
+/// The options of rotary_embedding: how positions become angles.
+template <class T>
+concept RotaryOptions = std::is_same_v<T, Rotary> || std::is_same_v<T, Llama3Rotary> ||
+                        std::is_same_v<T, DynamicNtkRotary> || std::is_same_v<T, YarnRotary>;
+
+/// Rotates pairs of elements of queries or keys x [batch, time, heads, width] by angles that are proportional to the
+/// position, `offset` plus the index of the time: products of queries and keys then depend on the distance alone. The
+/// offset is a number, or a tensor of rank 0, such as the index of a step of a loop. The width is even. The options are
+/// a Rotary, or the Llama3Rotary, YarnRotary or DynamicNtkRotary of a model whose context was extended. Angles are
+/// computed in f64; an x of bf16 or f16 is rotated in f32. Errors: shape_mismatch for an odd width; those of the
+/// options. Communication: none for split batch, time and heads. Source: Su et al., 2104.09864.
+///
+///     const auto turned = ts::rotary_embedding(q, position, {.base = 500000.0});
+///     const auto longer = ts::rotary_embedding(q, position, ts::Llama3Rotary{.factor = 32.0});
+template <RotaryForm Form = RotaryForm::half_split, TensorArgument X, Operand Offset = int,
+          RotaryOptions Options = Rotary>
+constexpr auto rotary_embedding(const X& x, const Offset& offset = 0, const Options& options = {},
+                                Here at = Here::current()) {
+  static_assert(X::rank == 4, "tessera: rotary_embedding takes queries or keys of rank 4: [batch, time, heads, width]");
+  using T = typename X::element;
+  using Wide = std::conditional_t<std::is_same_v<T, double>, double, float>;
+  const Source source = Source::from(at);
+  const detail::FunctionCall named("rotary_embedding", x);
+  // (a, b) becomes (a cos - b sin, b cos + a sin): x cos + (-b, a) sin.
+  const auto turned = [&] {
+    if constexpr (Form == RotaryForm::interleaved) {
+      const auto pairs = unbind<2, -1>(split_dim<-1>(x, 2, at), at);
+      return merge_dims<3, 4>(stack<4>(call<NegTag>(source, std::get<1>(pairs)), std::get<0>(pairs), at), at);
+    } else {
+      const auto pairs = unbind<2, -2>(rearrange<"b t h (c e) -> b t h c e">(x, len<"c">(2), at), at);
+      return concat<3>(call<NegTag>(source, std::get<1>(pairs)), std::get<0>(pairs), at);
+    }
+  }();
+  const detail::RotaryOf<Form> rotary{source};
+  const auto angle = rotary.angles(x, offset, options);
+  const auto of_x = call<MulTag>(source, x, cast<Wide>(rotary.scaled(cos(angle, at), options), at));
+  const auto of_turned = call<MulTag>(source, turned, cast<Wide>(rotary.scaled(sin(angle, at), options), at));
+  return cast<T>(call<AddTag>(source, of_x, of_turned), at);
 }
 
 }  // namespace tessera
@@ -22750,8 +23084,9 @@ constexpr auto pdist(const X& x, const P& p = 2, Here at = Here::current()) {
 template <int D = -1, TensorArgument A, TensorArgument B>
 constexpr auto cosine_similarity(const A& a, const B& b, double eps = 1e-8, Here at = Here::current()) {
   const detail::FunctionCall named("cosine_similarity", a, b);
+  const auto product = sum<D>(call<MulTag>(Source::from(at), a, b), at);
   const auto sizes = call<MulTag>(Source::from(at), maximum(norm<D>(a, at), eps, at), maximum(norm<D>(b, at), eps, at));
-  return call<DivTag>(Source::from(at), sum<D>(call<MulTag>(Source::from(at), a, b), at), sizes);
+  return call<DivTag>(Source::from(at), product, sizes);
 }
 /// x over its p-norm along dim D, which is taken to be at least eps: 0 stays 0. Communication: as norm.
 template <int D = -1, TensorArgument X, NumberOperand P = int>
@@ -22992,25 +23327,30 @@ template <class Tuple> constexpr auto without_tuple(const Tuple& items) {
 }
 
 /// The floating tensors of `given`, which must match those of a structure in number, element type and rank, else `rule`
-/// is broken, and in shape, which `by` compares when the program is planned.
+/// is broken, and in shape, those of `shapes`, which `by` compares when the program is planned.
 template <class T>
 constexpr Growable<std::int32_t> matched(const T& given, const Value& context, const Growable<std::int32_t>& like,
-                                         MadeBy by, const char* rule) {
+                                         const Growable<std::int32_t>& shapes, MadeBy by, const char* rule) {
   const auto structure = as_carry(context, given);
   Floating found = floating_of(structure);
   bool same = found.ids.size() == like.size();
   for (std::size_t k = 0; k < like.size() && same; ++k) {
     Value own = context.with(found.ids[k]);
     const Node& wanted = context.with(like[k]).node();
-    if (own.node().is_constant()) own = build::broadcast(build::cast(own, wanted.dtype), context.with(like[k]));
+    if (own.node().is_constant()) own = build::broadcast(build::cast(own, wanted.dtype), context.with(shapes[k]));
     same = own.dtype() == wanted.dtype && own.rank() == wanted.rank;
-    found.ids[k] = same ? build::of_shape(own, context.with(like[k]), by).id : own.id;
+    found.ids[k] = same ? build::of_shape(own, context.with(shapes[k]), by).id : own.id;
   }
   if (same) return found.ids;
   context.refuse(errc::structure, rule);
   Growable<std::int32_t> zeros;
   for (std::int32_t id : like) zeros.push_back(build::broadcast(context.with(id).number(0), context.with(id)).id);
   return zeros;
+}
+template <class T>
+constexpr Growable<std::int32_t> matched(const T& given, const Value& context, const Growable<std::int32_t>& like,
+                                         MadeBy by, const char* rule) {
+  return matched(given, context, like, like, by, rule);
 }
 
 /// A function that is recorded in the graph of `context`: values that depend on variables.
@@ -23105,11 +23445,18 @@ template <class Arguments, class Result> struct Recorded {
   RecordedFunction function;
 };
 
-template <class F, class Arguments> constexpr auto record(const F& f, const Arguments& given, Source source) {
+/// The trace of the arguments of a derivative. Errors: `unsupported` outside of a trace; `line` is that of the call, if
+/// it is known.
+template <class Arguments>
+constexpr Value trace_of_derivative(const char* name, const Arguments& given, Source line = {}) {
   const Value found = trace_in(given);
   if (found.module == nullptr)
-    fail(errc::unsupported, "[vjp] outside of a traced function: call ts::vjp, ts::jvp, ts::linearize and ts::hvp "
-                            "inside a function of ts::compile");
+    fail(errc::unsupported, "[", name, "] outside of a traced function: call ts::", name,
+         " inside a function of ts::compile", line);
+  return found;
+}
+template <class F, class Arguments> constexpr auto record(const F& f, const Arguments& given, Source source) {
+  const Value found = trace_in(given);
   Arguments arguments = given;
   Floating sources = make_variables(arguments);
   const Arguments& inside = arguments;
@@ -23156,12 +23503,15 @@ template <class Arguments, class Result> class Linearized {
   template <class Tangents> constexpr auto push(const Tangents& tangents, Source source = {}) const {
     const RecordedFunction own = function_here(
         pulled_, "[linearize] call: it is outside of the body of the loop in which ts::linearize is called");
-    // Shapes are those of the arguments, not of the gradients, which would be computed for their shapes alone. In the
-    // body of a loop the arguments are outside, and extents are not compared.
+    // Shapes are those of the arguments, not of the gradients, which would be computed for their shapes alone. The body
+    // of a loop reads them outside.
     const bool is_here = own.context.graph == recorded_.function.context.graph;
+    Growable<std::int32_t> shapes;
+    for (const std::int32_t id : recorded_.function.variables)
+      shapes.push_back(is_here ? id : here(build::shape_source(recorded_.function.context.with(id))).id);
     const Growable<std::int32_t> given =
         matched(tangents, source.line != 0 ? own.context.at(source) : own.context,
-                is_here ? recorded_.function.variables : own.values, is_here ? MadeBy::jvp : MadeBy::operation,
+                is_here ? recorded_.function.variables : own.values, shapes, MadeBy::jvp,
                 "[jvp] tangents: they must have the structure, element types and ranks of the function's arguments");
     Result made = recorded_.result;
     replace_floating(made, own.context, own.pull(given));
@@ -23185,7 +23535,7 @@ template <class Arguments, class Result> class Linearized {
 /// copied. Errors: structure for a cotangent unlike y.
 template <class F, class... Primals> constexpr auto vjp(const F& f, const Primals&... primals) {
   const auto arguments = std::tuple<decltype(detail::settle(primals))...>(detail::settle(primals)...);
-  const Value context = detail::trace_in(arguments);
+  const Value context = detail::trace_of_derivative("vjp", arguments);
   auto recorded = detail::record(f, arguments, context.source);
   auto y = recorded.result;
   using Made = detail::Pullback<std::remove_const_t<decltype(arguments)>, decltype(y)>;
@@ -23197,7 +23547,7 @@ template <class F, class... Primals> constexpr auto vjp(const F& f, const Primal
 /// needs is computed. Errors: structure for tangents unlike the arguments.
 template <class F, class... Primals> constexpr auto linearize(const F& f, const Primals&... primals) {
   const auto arguments = std::tuple<decltype(detail::settle(primals))...>(detail::settle(primals)...);
-  const Value context = detail::trace_in(arguments);
+  const Value context = detail::trace_of_derivative("linearize", arguments);
   auto recorded = detail::record(f, arguments, context.source);
   auto y = recorded.result;
   detail::Linearized made(std::move(recorded));
@@ -23209,7 +23559,7 @@ template <class F, class... Primals> constexpr auto linearize(const F& f, const 
 template <class F, class Primals, class Tangents>
 constexpr auto jvp(const F& f, const Primals& primals, const Tangents& tangents, Here at = Here::current()) {
   const auto arguments = detail::as_arguments(primals);
-  const Value context = detail::trace_in(arguments);
+  const Value context = detail::trace_of_derivative("jvp", arguments, Source::from(at));
   const detail::Linearized made(detail::record(f, arguments, context.source));
   return std::tuple(made.result(), made.push(tangents, Source::from(at)));
 }
@@ -23222,7 +23572,7 @@ constexpr auto hvp(const F& f, const Primals& primals, const Direction& directio
   const auto gradient = [&]<class... Own>(const Own&... own) {
     return grad([&](const auto& all) { return detail::applied(f, all); })(std::tuple<Own...>(own...));
   };
-  const Value context = detail::trace_in(arguments);
+  const Value context = detail::trace_of_derivative("hvp", arguments, Source::from(at));
   const auto recorded = detail::record(gradient, arguments, context.source);
   const Growable<std::int32_t> given = detail::matched(
       direction, recorded.function.context.at(Source::from(at)), recorded.function.variables, MadeBy::hvp,
@@ -23677,6 +24027,7 @@ template <class X, class Update> constexpr void check_update() {
 }
 
 template <int Rank, int D> struct SliceScatterTag {
+  static constexpr const char* function = "slice_scatter";
   static constexpr auto leading_dims = ops::LeadingDims::extended;
   template <class X, class Update, class... Sizes> struct result : X {
     using Checks = decltype([] {
@@ -23688,6 +24039,9 @@ template <int Rank, int D> struct SliceScatterTag {
     x = x.at(context.source);
     update = update.at(context.source);
     const int dim = x.shifted(D, Rank);
+    for (int d = 0; d < Rank; ++d)
+      if (d != D)
+        build::same_extents(x, x.shifted(d, Rank), update, update.shifted(d, Rank), 1, build::ExtentsOf::update);
     const Value extent = build::extent(x, dim), size = build::extent(update, dim);
     const Value first = from_either_end(as_size(start), extent), by = as_size(step);
     const Value place = build::iota(x, dim, DType::i64) - first;
@@ -23929,13 +24283,27 @@ template <TensorArgument X> constexpr auto frexp(const X& x, Here at = Here::cur
 
 namespace tessera {
 
+namespace detail {
+
+/// The product of the halves of a dim.
+template <int Rank, int D> struct GluTag : Binary<ops::MulOp> {
+  static constexpr const char* function = "glu";
+  static constexpr Value emit(Value context, Value value, Value gate) {
+    build::same_extents(value.at(context.source), value.shifted(D, Rank), gate, gate.shifted(D, Rank), 1,
+                        build::ExtentsOf::halves);
+    return Binary<ops::MulOp>::emit(context, value, gate);
+  }
+};
+
+}  // namespace detail
+
 /// The gated linear unit, as torch.nn.functional.glu: the first half of dim D, by default the last, times the sigmoid
 /// of the second. [..., 2 n] gives [..., n]. x is floating or integer, of which the result is f32. Errors:
 /// shape_mismatch for an odd extent. Communication: as slice; none along other dims. Source: Dauphin and others,
 /// 1612.08083.
 template <int D = -1, TensorArgument X> constexpr auto glu(const X& x, Here at = Here::current()) {
   const auto [value, gate] = chunk<2, D>(x, at);
-  return call<detail::Binary<ops::MulOp>>(Source::from(at), value, sigmoid(gate, at));
+  return call<detail::GluTag<X::rank, detail::checked_dim<D, X::rank>()>>(Source::from(at), value, sigmoid(gate, at));
 }
 
 }  // namespace tessera
@@ -25949,10 +26317,7 @@ constexpr void name_axis(BodyTrace& body, const Value& inside, const Name& axis)
 /// Traces f of one example, and makes its operations for all examples. The results have a leading dim of examples.
 template <class F, class Xs>
 constexpr auto map_batched(const F& f, const Xs& xs, Source source, const Name* axis = nullptr) {
-  Value context = trace_in(xs);
-  if (context.module == nullptr)
-    fail(errc::unsupported, "[vmap] outside of a traced function: call ts::vmap inside a function of ts::compile");
-  context = context.at(source);
+  const Value context = trace_in(xs).at(source);
   Module& module = *context.module;
   BodyTrace body(module, {.scan = true});
   const Value inside{&module, module.current, -1, source};
@@ -25997,10 +26362,26 @@ constexpr auto vmap_call(const F& f, const Name* axis, Source source, const Xs&.
   static_assert(is_mapped, "tessera: ts::vmap maps at least one argument");
   if constexpr (is_count && is_mapped) {
     const auto all = std::tuple<decltype(settle(xs))...>(settle(xs)...);
+    if (trace_in(all).module == nullptr)
+      fail(errc::unsupported, "[vmap] outside of a traced function: call ts::vmap inside a function of ts::compile",
+           source);
     const auto mapped = std::tuple_cat(mapped_argument<In>(settle(xs))...);
     const auto one = [&](const auto& slices) {
       return [&]<std::size_t... I>(std::index_sequence<I...>) {
-        return f(example_argument<I, In...>(slices, all)...);
+        if constexpr (((In != not_mapped && has_fixed_ranks<std::remove_cvref_t<decltype(settle(xs))>>()) || ...)) {
+          constexpr bool takes_tuples =
+              std::is_invocable_v<const F&, decltype(example_argument<I, In...>(slices, all))...>;
+          static_assert(takes_tuples,
+                        "tessera: a struct with fields of fixed ranks arrives in the function of ts::vmap "
+                        "as the std::tuple of its fields' examples, which have one dim less; make the "
+                        "struct a template of the rank or of the types of its fields, or map a ts::Stack");
+          if constexpr (takes_tuples)
+            return f(example_argument<I, In...>(slices, all)...);
+          else
+            return std::get<0>(slices);
+        } else {
+          return f(example_argument<I, In...>(slices, all)...);
+        }
       }(std::index_sequence_for<Xs...>());
     };
     return move_dim<0, Out>(map_batched(one, as_carry(trace_in(mapped), mapped), source, axis));
@@ -28246,35 +28627,50 @@ namespace detail {
 template <class X, class Lowest> constexpr auto logits_from(const X& x, const Lowest& lowest, Here at) {
   return select(tessera::greater_equal(x, lowest, at), x, -std::numeric_limits<float>::infinity(), at);
 }
+/// The number p of a filter of the logits x, checked, in the element type of x.
+template <NumberRule Rule> struct ShareTag {
+  template <class X, class P> using result = Typed<typename X::type, 0>;
+  static constexpr Value emit(Value context, Value x, Value p) {
+    return build::cast(build::checked_cast(p.at(context.source), DType::f64, Rule), x.dtype());
+  }
+};
 
 }  // namespace detail
 
 /// The k highest logits of each row (TopKLogitsWarper of Hugging Face). Errors: shape_mismatch for k above the number
-/// of classes. Communication: split classes are made whole, as of sort.
+/// of classes, option for a number k below 1. Communication: split classes are made whole, as of sort.
 template <TensorArgument X, SizeOperand K>
 constexpr auto top_k_logits(const X& x, const K& k, Here at = Here::current()) {
+  const detail::FunctionCall named("top_k_logits", x);
+  if constexpr (std::is_integral_v<K>)
+    if (k < 1) fail(errc::option, "[top_k_logits] k: ", k, " is below 1", Source::from(at));
   return detail::logits_from(x, min<-1>(topk<-1>(x, k, at).values, keepdims, at), at);
 }
 
 /// The fewest highest logits of each row whose probabilities have a sum of at least p, and at least one (nucleus
-/// sampling; TopPLogitsWarper of Hugging Face). Communication: as top_k_logits. Source: Holtzman et al., 1904.09751.
+/// sampling; TopPLogitsWarper of Hugging Face). Errors: option for a p below 0 or above 1. Communication: as
+/// top_k_logits. Source: Holtzman et al., 1904.09751.
 template <TensorArgument X, NumberOperand P>
 constexpr auto top_p_logits(const X& x, const P& p, Here at = Here::current()) {
+  const detail::FunctionCall named("top_p_logits", x);
   const auto sorted = sort<-1, Order::descending>(x, at);
   const auto shares = softmax<-1>(sorted, at);
   const auto before = call<SubTag>(Source::from(at), cumsum<-1>(shares, at), shares);
   const auto first = tessera::equal(iota<-1, std::int32_t>(x, at), 0, at);
-  const auto kept =
-      select(logical_or(tessera::less(before, p, at), first, at), sorted, std::numeric_limits<float>::infinity(), at);
+  const auto share = call<detail::ShareTag<NumberRule::top_p>>(Source::from(at), x, p);
+  const auto kept = select(logical_or(tessera::less(before, share, at), first, at), sorted,
+                           std::numeric_limits<float>::infinity(), at);
   return detail::logits_from(x, min<-1>(kept, keepdims, at), at);
 }
 
-/// The logits of each row whose probability is at least p times the highest (MinPLogitsWarper of Hugging Face).
-/// Communication: of split classes as max. Source: Nguyen et al., 2407.01082.
+/// The logits of each row whose probability is at least p times the highest (MinPLogitsWarper of Hugging Face). Errors:
+/// option for a p below 0 or above 1. Communication: of split classes as max. Source: Nguyen et al., 2407.01082.
 template <TensorArgument X, NumberOperand P>
 constexpr auto min_p_logits(const X& x, const P& p, Here at = Here::current()) {
+  const detail::FunctionCall named("min_p_logits", x);
   const auto share = softmax<-1>(x, at);
-  const auto least = call<MulTag>(Source::from(at), max<-1>(share, keepdims, at), p);
+  const auto least = call<MulTag>(Source::from(at), max<-1>(share, keepdims, at),
+                                  call<detail::ShareTag<NumberRule::min_p>>(Source::from(at), x, p));
   return select(tessera::greater_equal(share, least, at), x, -std::numeric_limits<float>::infinity(), at);
 }
 
@@ -28940,6 +29336,12 @@ template <int Rank> constexpr Value normed_part(Value x) {
   return Rank < 3 ? x : build::sample(x, x.leading(Rank) + 1);
 }
 
+/// Checks that a gain and a bias fit the features of x, of which later operations see parts only.
+constexpr void check_features(Value x, Value gain, Value bias) {
+  for (const Value& v : {gain, bias})
+    build::same_extents(x, x.rank() - 1, v, v.rank() - 1, 1, build::ExtentsOf::features);
+}
+
 template <int Rank, NormOver Over> struct FeatureNormTag {
   static constexpr const char* function = Over == NormOver::batch ? "batch_norm" : "instance_norm";
   static_assert(Rank >= 2, "tessera: a batch or instance norm takes [batch, ..., features]");
@@ -28948,6 +29350,7 @@ template <int Rank, NormOver Over> struct FeatureNormTag {
   static constexpr Value emit(Value context, Value x, Value gain, Value bias, Value eps) {
     const DType type = x.dtype(), computed = computed_as(type);
     x = x.at(context.source);
+    check_features(x, gain, bias);
     const Value part = build::cast(normed_part<Rank>(x), computed);
     x = build::cast(x, computed);
     const unsigned dims = normed_dims<Rank, Over>(x);
@@ -29016,6 +29419,7 @@ template <int Rank> struct GroupNormTag {
            "[group_norm] dims: layers of a Stack and devices of a shard_map: call it on one of them");
     const DType type = x.dtype(), computed = computed_as(type);
     x = x.at(context.source);
+    check_features(x, gain, bias);
     const Value size = as_size(groups), part = Rank < 3 ? x : build::sample(x, 1);
     const auto grouped = [&](Value v) { return split_groups(build::cast(v, computed), Rank - 1, size); };
     const unsigned dims = ((1u << (Rank + 1)) - 1) & ~1u & ~(1u << (Rank - 1));
@@ -29208,6 +29612,7 @@ constexpr auto nanquantile(const X& x, const Q& q, Here at = Here::current()) {
 /// Communication: as sort.
 template <int D, Element Index = std::int32_t, TensorArgument X, SizeOperand K>
 constexpr auto kthvalue(const X& x, const K& k, Here at = Here::current()) {
+  const detail::FunctionCall named("kthvalue", x);
   constexpr int dim = detail::checked_dim<D, X::rank>();
   const auto places = call<detail::RankTag<X::rank, dim, Index>>(Source::from(at), x, Dim(k));
   const auto values = squeeze<dim>(call<detail::GatherTag<X::rank, dim>>(Source::from(at), x, places), at);
@@ -29929,11 +30334,13 @@ namespace tessera {
 /// Communication: as rearrange.
 template <TensorArgument X, SizeOperand R>
 constexpr auto pixel_shuffle(const X& x, const R& r, Here at = Here::current()) {
+  const detail::FunctionCall named("pixel_shuffle", x);
   return rearrange<"b h w (c i j) -> b (h i) (w j) c">(x, len<"i">(r), len<"j">(r), at);
 }
 /// The inverse of pixel_shuffle.
 template <TensorArgument X, SizeOperand R>
 constexpr auto pixel_unshuffle(const X& x, const R& r, Here at = Here::current()) {
+  const detail::FunctionCall named("pixel_unshuffle", x);
   return rearrange<"b (h i) (w j) c -> b h w (c i j)">(x, len<"i">(r), len<"j">(r), at);
 }
 /// The features [batch, ..., groups n] as [batch, ..., n groups]: F.channel_shuffle of the last dim.
@@ -37734,6 +38141,10 @@ class PlannedValues {
     return flow_.deferred[size(node)] == 0 && solver_.rules[size(g_)].change(node, flow_.produced[size(node)]);
   }
 
+  constexpr bool is_of_experts(int node) const {
+    return row_of(graph_[node]).sharded_as >= 0 && Alike::of(graph_[node]).of_experts;
+  }
+
   // ---- reshards
 
   /// The value of a node in sharding `target`: an existing one, or a new reshard of the existing value from which that
@@ -37761,9 +38172,14 @@ class PlannedValues {
     const Sharding from = value(best).sharding;
     for (CollectiveInfo& collective : path) {
       const bool reduces = collective.kind == Collective::all_reduce || collective.kind == Collective::reduce_scatter;
+      const bool to_experts = collective.kind == Collective::all_to_all && is_of_experts(node);
       collective.source = reduces && graph_[node].source.line != 0 ? graph_[node].source : source;
-      collective.requested = requested || reduces || collective.kind == Collective::slice || was_stored(from, target);
-      collective.why = reduces ? facts_of(from.reduction).partial : was_stored(from, target) ? "gathered on use" : why;
+      collective.requested =
+          requested || reduces || to_experts || collective.kind == Collective::slice || was_stored(from, target);
+      collective.why = reduces                    ? facts_of(from.reduction).partial
+                       : was_stored(from, target) ? "gathered on use"
+                       : to_experts               ? "expert parallelism"
+                                                  : why;
       if (!collective.requested && options_.forbid_implicit_reshards)
         fail_implicit(graph_, node, shape(node), collective, from, target, mesh_);
     }
@@ -38402,7 +38818,8 @@ class GraphPlanner : PlannedValues {
   constexpr int input_value(int u, int i) {
     const int node = units_.input(u, i).node;
     const char* const why = flow_.avoids_halo[size(u)] ? "a halo exchange would send more" : "needed by the reader";
-    return version(node, flow_.needed(u, i), graph_[units_[u].root].source, why, is_constraint(node));
+    const bool requested = is_constraint(node) && !is_of_experts(node);
+    return version(node, flow_.needed(u, i), graph_[units_[u].root].source, why, requested);
   }
 
   /// Whether the step of a unit walks over the layers of stacked operands.
@@ -38414,7 +38831,9 @@ class GraphPlanner : PlannedValues {
     const int node = units_[u].root, from = units_.input(u, 0).node;
     Sharding target = values_.of[size(node)];
     leave_partial(target, flow_.deferred[size(from)]);
-    const char* const why = Constraint::of(graph_[node]).about >= 0 ? "shard_map" : "constraint";
+    const char* const why = is_of_experts(node)                       ? "expert parallelism"
+                            : Constraint::of(graph_[node]).about >= 0 ? "shard_map"
+                                                                      : "constraint";
     const int v = version(from, flow_.needed(u, 0), graph_[node].source, why, true);
     const int made = add_value(node, target, ValueRole::view, value(v).stacked, v);
     strides_[size(made)] = strides_[size(v)];
@@ -39293,6 +39712,44 @@ constexpr AbstractArgument<Scalar, 1> abstract(Scalar) { return {{Abstract({})}}
 constexpr AbstractArgument<Dim, 1> abstract(Dim size) { return {{Abstract::dim(size.value())}}; }
 
 namespace detail {
+
+/// The values of Dims; of Scalars the plan needs none.
+template <std::size_t Leaves> struct ReadNumbers {
+  HostNumber values[Leaves]{};
+  std::size_t count = 0;
+  template <class Leaf> constexpr void leaf(const Leaf& leaf) {
+    constexpr bool is_number = NumberOperand<Leaf>;
+    static_assert(is_number,
+                  "tessera: ts::abstract of a structure takes it by its value only if it has no tensors, such "
+                  "as hyper-parameters; give the leaves of others: ts::abstract<Model>({{{64, 256}, spec}, ...})");
+    if constexpr (std::is_same_v<Leaf, Dim>) values[count] = leaf.value();
+    ++count;
+  }
+  constexpr void enter_stack(const auto&) {}
+  constexpr void enter_layer(int) {}
+  constexpr void leave_stack() {}
+};
+constexpr Abstract abstract_number(HostNumber value) {
+  Abstract leaf({});
+  leaf.number = value;
+  return leaf;
+}
+
+}  // namespace detail
+
+/// A structure of numbers, such as hyper-parameters: `ts::abstract(ts::optim::AdamW{})`.
+template <class... None, class A>
+  requires(sizeof...(None) == 0 && std::is_class_v<A> && !Operand<A> && !Element<A>)
+constexpr auto abstract(const A& numbers) {
+  constexpr std::size_t count = detail::leaf_count<A>();
+  detail::ReadNumbers<count> read;
+  for_each_leaf(numbers, read);
+  return [&]<std::size_t... I>(std::index_sequence<I...>) {
+    return AbstractArgument<A, count>{{detail::abstract_number(read.values[I])...}};
+  }(std::make_index_sequence<count>());
+}
+
+namespace detail {
 constexpr ArgumentInfo describe_leaf(const Abstract& leaf, const Mesh& mesh) {
   ArgumentInfo info;
   info.number = leaf.number;
@@ -39393,6 +39850,11 @@ template <class Trace> struct ConstraintAxes {
 
 }  // namespace detail
 
+namespace detail {
+template <class T> inline constexpr bool plans_without_data_v = std::is_convertible_v<T, PlanOptions>;
+template <class A, std::size_t N> inline constexpr bool plans_without_data_v<AbstractArgument<A, N>> = true;
+}  // namespace detail
+
 /// The plan of a function for arguments without data. Planning needs no threads and nothing to link, and can be done in
 /// a static_assert; at run time the plan is the same. `options` may come before the arguments.
 ///
@@ -39422,6 +39884,14 @@ constexpr Plan plan(const F&, const Mesh& mesh, const PlanOptions& options,
 template <class F, class... Args, std::size_t... Leaves>
 constexpr Plan plan(const F& f, const Mesh& mesh, const AbstractArgument<Args, Leaves>&... arguments) {
   return plan(f, mesh, PlanOptions{}, arguments...);
+}
+/// With an argument that has data, or without a mesh, it does not compile.
+template <class F, class First, class... Args>
+  requires(!(std::is_convertible_v<First, Mesh> && ... && detail::plans_without_data_v<Args>))
+constexpr void plan(const F&, const First&, const Args&...) {
+  static_assert(std::is_void_v<First>,
+                "tessera: the plan of a function takes a mesh and arguments without data, ts::plan(f, mesh, "
+                "ts::abstract<float>({8, 16})); for arguments with data, f = ts::compile(...) and f.plan(x)");
 }
 
 }  // namespace tessera

@@ -5383,11 +5383,16 @@ constexpr MadeBy maker_of(const Node& node) { return static_cast<MadeBy>(node.la
 /// Which values a cast accepts from a host scalar whose value is known only when the program is planned or runs.
 enum class NumberRule : std::int8_t {
   any,
-  of_its_type,  ///< those of the integer type to which it casts
-  rate,         ///< of a dropout: from 0 to 1
-  probability,  ///< of a distribution: from 0 to 1
-  positive,     ///< a parameter of a distribution
-  quantile,     ///< from 0 to 1
+  of_its_type,     ///< those of the integer type to which it casts
+  rate,            ///< of a dropout: from 0 to 1
+  probability,     ///< of a distribution: from 0 to 1
+  positive,        ///< a parameter of a distribution
+  quantile,        ///< from 0 to 1
+  top_p,           ///< of top_p_logits: from 0 to 1
+  min_p,           ///< of min_p_logits: from 0 to 1
+  rotary_factor,   ///< at least 1
+  rotary_context,  ///< positions of the original context, above 0
+  rotary_range,    ///< high_freq_factor - low_freq_factor, above 0
 };
 constexpr NumberRule number_rule(const Node& cast) { return static_cast<NumberRule>(cast.labels[0]); }
 constexpr Labels pack_rule(NumberRule rule) {
@@ -5404,7 +5409,9 @@ constexpr Labels pack_cast_of_parts() {
 }
 constexpr bool keeps(NumberRule rule, DType type, double number) {
   if (rule == NumberRule::of_its_type) return holds(type, number);
-  if (rule == NumberRule::positive) return number > 0;
+  if (rule == NumberRule::rotary_factor) return number >= 1;
+  if (rule == NumberRule::positive || rule == NumberRule::rotary_context || rule == NumberRule::rotary_range)
+    return number > 0;
   return rule == NumberRule::any || (number >= 0 && number <= 1);
 }
 
@@ -5554,6 +5561,11 @@ struct Constraint {
   }
 };
 
+/// Whether a node only checks extents, so that no value depends on it: build::same_extents, build::require_layer.
+constexpr bool checks_extents(const Node& node) {
+  return node.op == Op::extent && (node.arity == 2 || node.labels[3] != 0);
+}
+
 /// A value with the sharding of another.
 struct Alike {
   /// With true the result has the sharding of operand 1 where that is given, such as an argument's; with false the
@@ -5561,11 +5573,17 @@ struct Alike {
   bool exactly = false;
   /// What an optimizer computes for a parameter, operand 1: the node's Source has the parameter's name as `inside`.
   bool of_update = false;
+  /// Of the tokens of experts, or of their cotangent: an all_to_all that its readers need is expert parallelism, which
+  /// the user asks for by splitting experts and tokens over one axis.
+  bool of_experts = false;
 
-  static constexpr Alike of(const Node& node) { return {node.labels[0] != 0, node.labels[1] != 0}; }
+  static constexpr Alike of(const Node& node) {
+    return {node.labels[0] != 0, node.labels[1] != 0, node.labels[2] != 0};
+  }
   constexpr void write(Node& node) const {
     node.labels[0] = exactly ? 1 : 0;
     node.labels[1] = of_update ? 1 : 0;
+    node.labels[2] = of_experts ? 1 : 0;
   }
 };
 
@@ -6443,6 +6461,8 @@ constexpr Value cast(Value x, DType type);
 constexpr Value checked_cast(Value x, DType type, NumberRule rule);
 /// x broadcast to the shape of `like`; x itself when the shapes are statically equal.
 constexpr Value broadcast(Value x, Value like);
+/// The earliest value in the graph that has the shape of x by construction.
+constexpr Value shape_source(Value x);
 /// x, which must have the shape of `like`: compared when the program is planned, unless it is so by construction.
 constexpr Value of_shape(Value x, Value like, MadeBy by);
 /// The transpose of broadcast: sums x over the dims along which `like` was broadcast.
@@ -7056,6 +7076,11 @@ template <class Tag, class... Operands> struct LocalCall;
 /// of the operation that exceeds the limit are evaluated first. Subexpressions that occur twice count twice.
 inline constexpr int max_expression_nodes = 64;
 
+namespace detail {
+/// The function that the user calls, of which expressions that are made are parts; null outside of one.
+inline constinit thread_local const char* function_of_expressions = nullptr;
+}  // namespace detail
+
 /// Applies an operation: adds a node when an operand is traced, and makes an expression otherwise. `Tag` has the
 /// operation's static attributes, its result type and `emit`.
 template <class Tag, class... Operands> constexpr auto call(Source source, const Operands&... operands) {
@@ -7073,6 +7098,7 @@ template <class Tag, class... Operands> constexpr auto call(Source source, const
         detail::Emission<Expr<Tag, Operands...>>::emit(context, lower(context, operands)...));
   } else {
     using E = Expr<Tag, Operands...>;
+    if (!__builtin_is_constant_evaluated()) source.inside = detail::function_of_expressions;
     if constexpr (detail::node_count<E> <= max_expression_nodes)
       return E(source, operands...);
     else
@@ -7749,12 +7775,19 @@ TESSERA_PLANNING inline std::string operands_text(const ShapeContext& c, int sho
        function == own ? "" : function, c.node().source);
 }
 
+TESSERA_PLANNING inline bool names_parameter(const Node& node) {
+  return node.op == Op::alike && Alike::of(node).of_update;
+}
 /// The optimizer in whose update of a parameter an operation is; empty outside of one. An `alike` of an update has the
-/// name of the parameter instead, and its first operand that of the optimizer.
+/// name of the parameter instead, and its first operand, or if that is a gradient the operations that read it, have
+/// that of the optimizer.
 TESSERA_PLANNING inline std::string_view update_function(const GraphView& graph, int id) {
-  const Node& node = graph[id];
-  const bool named = node.op == Op::alike && Alike::of(node).of_update;
-  return (named ? graph.operand_node(id, 0) : node).source.function();
+  if (!names_parameter(graph[id])) return graph[id].source.function();
+  std::string_view function = graph.operand_node(id, 0).source.function();
+  for (int reader = id + 1; reader < graph.size && function.empty(); ++reader)
+    for (int i = 0; i < graph[reader].arity; ++i)
+      if (graph.operand(reader, i) == id && !names_parameter(graph[reader])) function = graph[reader].source.function();
+  return function;
 }
 /// The `alike` that ends the update to which an operation of an optimizer belongs; -1 for all other operations. The
 /// updates of two parameters have no operations in common but numbers, such as a norm of all gradients.
@@ -7779,8 +7812,8 @@ TESSERA_PLANNING inline int find_update(const GraphView& graph, int id) {
       }
   }
   for (int last = 0; last < graph.size; ++last) {
-    const bool ends = graph[last].op == Op::alike && Alike::of(graph[last]).of_update;
-    if (ends && (last == id || found[static_cast<std::size_t>(graph.operand(last, 0))])) return last;
+    if (names_parameter(graph[last]) && (last == id || found[static_cast<std::size_t>(graph.operand(last, 0))]))
+      return last;
   }
   return -1;
 }
@@ -8587,6 +8620,13 @@ constexpr const char* broken_rule(NumberRule rule) {
   if (rule == NumberRule::probability) return "[distributions] probs: the probability is not between 0 and 1";
   if (rule == NumberRule::quantile) return "[quantile] q: q is not between 0 and 1";
   if (rule == NumberRule::positive) return "[distributions] parameter: the parameter is not above 0";
+  if (rule == NumberRule::top_p) return "[top_p_logits] p: p is not between 0 and 1";
+  if (rule == NumberRule::min_p) return "[min_p_logits] p: p is not between 0 and 1";
+  if (rule == NumberRule::rotary_factor) return "[rotary_embedding] factor: the factor is not 1 or more";
+  if (rule == NumberRule::rotary_context)
+    return "[rotary_embedding] original_max_position_embeddings: the number of positions is not above 0";
+  if (rule == NumberRule::rotary_range)
+    return "[rotary_embedding] high_freq_factor - low_freq_factor: the difference is not above 0";
   return "[number] range: the number is not a value of the element type";
 }
 [[noreturn]] inline void fail_option(NumberRule rule, double number, Source source) {
@@ -8725,7 +8765,7 @@ struct CastOp : ElementwiseOperation<1> {
     const Node& node = c.node();
     const HostNumber from = c.operand(0);
     // While a plan is made, Scalars are 0, and there is a mesh.
-    if (number_rule(node) != NumberRule::positive || c.mesh == nullptr)
+    if (keeps(number_rule(node), node.dtype, 0) || c.mesh == nullptr)
       build::check_number(number_rule(node), node.dtype, from.real(), node.source);
     if (node.dtype == DType::bool_) return from.real() != 0;
     if (!is_floating(node.dtype)) return from.integer();
@@ -9136,6 +9176,7 @@ struct ThreeOperands {
   }
 };
 struct ClampTag : ThreeOperands {
+  static constexpr const char* function = "clamp";
   static constexpr Value emit(Value context, Value x, Value low, Value high) {
     x = x.at(context.source);
     const Value raised = build::select(build::less(x, low), low, x);
@@ -9168,6 +9209,7 @@ template <bool EqualNan> struct IsCloseTag {
   }
 };
 struct LerpTag : ThreeOperands {
+  static constexpr const char* function = "lerp";
   template <class A, class B, class C> struct result : ThreeOperands::result<A, B, C> {
     using Checks = decltype([] {
       static_assert(is_floating_v<typename ThreeOperands::result<A, B, C>::type>,
@@ -9184,6 +9226,7 @@ struct LerpTag : ThreeOperands {
 
 /// x + number * a * b, or x + number * a / b, where fractions are computed in the promoted element type.
 template <bool Divides> struct AddProductTag {
+  static constexpr const char* function = Divides ? "addcdiv" : "addcmul";
   static constexpr auto leading_dims = ops::LeadingDims::aligned;
   template <class X, class A, class B>
   static constexpr DType meets_in =
@@ -10788,7 +10831,7 @@ constexpr Growable<std::uint8_t> live_nodes(const GraphView& graph) {
   std::uint8_t* const live = made.data();
   for (int k = 0; k < graph.output_count; ++k) live[graph.outputs[k]] = 1;
   for (int id = graph.size - 1; id >= 0; --id) {
-    if (graph.nodes[id].op == Op::extent && graph.nodes[id].arity == 2) live[id] = 1;
+    if (checks_extents(graph.nodes[id])) live[id] = 1;
     if (live[id] == 0) continue;
     const std::int32_t* const own = graph.operands + graph.nodes[id].first;
     for (int i = graph.nodes[id].arity - 1; i >= 0; --i)
@@ -11066,7 +11109,18 @@ TESSERA_PLANNING_BEGIN
 namespace tessera::build {
 
 /// What same_extents compares: what its message says.
-enum class ExtentsOf : std::int8_t { examples, positions, classes };
+enum class ExtentsOf : std::int8_t {
+  examples,   ///< of the arguments of a vmap
+  positions,  ///< of scores and targets
+  classes,    ///< of scores and probabilities
+  features,   ///< of x and a gain or bias
+  models,     ///< of a parameter in two models, whose name is `inside` of the line
+  cache,      ///< of a cache and new keys or values
+  update,     ///< of a tensor and its new part
+  halves,     ///< of a dim
+  rows,       ///< of a matrix and of the right-hand sides
+  layers,     ///< of a Stack: require_layer
+};
 
 constexpr Value extent(Value x, int dim) {
   if (x.is_singleton(dim)) return x.number(1, DType::i64);
@@ -11081,6 +11135,14 @@ constexpr void same_extents(Value x, int of_x, Value y, int of_y, int count, Ext
   made.labels[1] = static_cast<std::int8_t>(of_y), made.labels[2] = static_cast<std::int8_t>(count);
   made.labels[3] = static_cast<std::int8_t>(kind);
   x.make(made, {x.id, y.id});
+}
+/// Checks that dim `dim` of x, the layers of a Stack, has a layer of this number: by a node that no value depends on.
+constexpr void require_layer(Value x, int dim, std::int64_t layer) {
+  x = shape_source(x).at(x.source);
+  Node made{.op = Op::extent, .dtype = DType::i64, .labels = pack_dim(dim)};
+  made.value = static_cast<double>(layer);
+  made.labels[3] = static_cast<std::int8_t>(ExtentsOf::layers);
+  x.make(made, {x.id});
 }
 constexpr Value iota(Value like, int dim, DType type) {
   // Broadcast within a fused kernel, it would count along the dim of the kernel.
@@ -11174,20 +11236,40 @@ constexpr BrokenRule check_extent(const NodeCheck& c) {
   const auto text = [&](int i) {
     return shape_text(c.graph.operand_node(c.id, i).dtype, c.shapes[c.graph.operand(c.id, i)]);
   };
-  const bool of_vmap = kind == build::ExtentsOf::examples;
-  const auto examples = [&](int i) {
-    return std::to_string(c.shapes[c.graph.operand(c.id, i)][static_cast<std::size_t>(node.labels[i])]);
+  const auto extent = [&](int i) {
+    return c.shapes[c.graph.operand(c.id, i)][static_cast<std::size_t>(node.labels[i])];
   };
-  fail(errc::shape_mismatch, "[",
-       of_vmap         ? "vmap"
-       : given.empty() ? "loss"
-                       : given,
-       "] ",
-       of_vmap ? concat_text("arguments with ", examples(0), " and ", examples(1), " examples: ")
-       : kind == build::ExtentsOf::classes
-           ? std::string("targets that are probabilities must have the shape of the scores: ")
-           : std::string("targets must have the dims of the scores except the last: "),
-       text(0), " x ", text(1), node.source);
+  if (kind == build::ExtentsOf::models)
+    fail(errc::structure, "[tree_vdot] shapes: both models must have the same shapes, but parameter ",
+         node.source.inside == nullptr ? "" : node.source.inside, " is ", text(0), " in one and ", text(1),
+         " in the other", node.source);
+  if (kind == build::ExtentsOf::halves)
+    fail(errc::shape_mismatch, "[", given, "] the dim must have an even number of elements, not ",
+         extent(0) + extent(1), node.source);
+  std::string_view function = given;
+  std::string rule = "targets must have the dims of the scores except the last";
+  if (kind == build::ExtentsOf::examples) {
+    function = "vmap";
+    rule = concat_text("arguments with ", extent(0), " and ", extent(1), " examples");
+  } else if (kind == build::ExtentsOf::classes) {
+    rule = "targets that are probabilities must have the shape of the scores";
+  } else if (kind == build::ExtentsOf::features) {
+    rule = "gain and bias must have as many elements as x has features";
+  } else if (kind == build::ExtentsOf::cache) {
+    function = "kv_cache";
+    rule = "the cache must have the batch, heads and width of the new keys [batch, time, heads, width]";
+  } else if (kind == build::ExtentsOf::update) {
+    rule = "the update must have the shape of what it updates, except along the dim of the slice";
+  } else if (kind == build::ExtentsOf::rows) {
+    rule = "the right-hand sides must have as many rows as the matrix";
+  }
+  const bool names = kind != build::ExtentsOf::cache || given.empty() || given == function;
+  fail(errc::shape_mismatch, "[", function.empty() ? "loss" : function, "] ", rule, ": ", text(0), " x ", text(1),
+       names ? "" : " in ", names ? "" : given, node.source);
+}
+[[noreturn]] inline void fail_layer(const HostContext& c, std::int64_t layers) {
+  fail(errc::option, "[names] layer: a pattern selects layer ", static_cast<std::int64_t>(c.node().value),
+       " of a Stack of ", layers, " layers, which are counted from 0", c.node().source);
 }
 constexpr HostNumber number_of_extent(const HostContext& c) {
   const Node& node = c.node();
@@ -11199,6 +11281,9 @@ constexpr HostNumber number_of_extent(const HostContext& c) {
       if (!c.graph.operand_node(c.id, 0).is_singleton(node.labels[0] + d) &&
           !c.graph.operand_node(c.id, 1).is_singleton(node.labels[1] + d) && extent(0, d) != extent(1, d))
         fail_extents_of_operands_differ(c);
+  if (node.arity == 1 && node.labels[3] == static_cast<std::int8_t>(build::ExtentsOf::layers) &&
+      static_cast<double>(extent(0, 0)) <= node.value)
+    fail_layer(c, extent(0, 0));
   return node.arity == 2 ? 0 : extent(0, 0);
 }
 constexpr BrokenRule check_arange(const NodeCheck& c) {
@@ -11453,7 +11538,14 @@ struct AlikeOp {
                              .shape_only = 2,
                              .sharded_as = 1,
                              .recomputed = true};
-  static constexpr GradientRule gradient = [](Gradient& r) { r.add(0, r.g()); };
+  static constexpr GradientRule gradient = [](Gradient& r) {
+    const Alike own = Alike::of(r.node());
+    if (!own.of_experts || is_host_number(r.g())) return r.add(0, r.g());
+    Node made = r.node();
+    Alike{.of_experts = true}.write(made);
+    const Value g = r.full_g();
+    r.add(0, r.y().make(made, {g.id, g.id}));
+  };
   static constexpr BatchRule batch = [](const Batch& b) { return b.make(b.batched(), batched_operands(b, 3)); };
   static constexpr CheckRule check = check_alike;
 };
@@ -11967,13 +12059,29 @@ constexpr void moved_dim_sharding(const GraphView& graph, int id, FactorRule& ru
   if (pads) rule.operands[0].dims[dim].clear();
 }
 
+/// The function of a concat of tensors to which ts::stack has given a new dim, which its errors do not show.
+inline constexpr const char* stack_function = "stack";
+[[noreturn]] inline void fail_stack(const ShapeContext& c) {
+  const auto dim = static_cast<std::size_t>(dim_of(c.node()));
+  std::string shapes;
+  for (int i = 0; i < c.node().arity; ++i) {
+    Shape given;
+    for (std::size_t d = 0; d < c.operand(i).size(); ++d)
+      if (d != dim) given.push_back(c.operand(i)[d]);
+    shapes += concat_text(i > 0 ? " x " : "", shape_text(c.node().dtype, given));
+  }
+  fail(errc::shape_mismatch, "[stack] tensors differ in shape: ", shapes, c.node().source);
+}
+
 constexpr Shape concat_shape(const ShapeContext& c) {
   const auto dim = static_cast<std::size_t>(dim_of(c.node()));
   Shape shape = c.operand(0);
   for (int i = 1; i < c.node().arity; ++i) {
     for (std::size_t d = 0; d < shape.size(); ++d)
-      if (d != dim && shape[d] != c.operand(i)[d])
+      if (d != dim && shape[d] != c.operand(i)[d]) {
+        if (c.node().source.function() == stack_function) fail_stack(c);
         fail_shapes(c, "operands differ in a dim other than the concatenated dim");
+      }
     if (!add_fits(shape[dim], c.operand(i)[dim], shape[dim])) fail_large(c);
   }
   return shape;
@@ -16854,7 +16962,8 @@ constexpr auto arange(const N& n, const X& in, Here at = Here::current()) {
 template <int D, TensorArgument X> constexpr Dim extent(const X& x, Here at = Here::current()) {
   const Value context = trace_of(x).at(Source::from(at));
   if (context.module == nullptr)
-    fail(errc::unsupported, "[extent] outside of a traced function: use ts::shape(x) of the stored tensor");
+    fail(errc::unsupported, "[extent] outside of a traced function: use ts::shape(x) of the stored tensor",
+         Source::from(at));
   const Value value = lower(context, x);
   return Dim(build::extent(value, detail::checked_dim<D, X::rank>() + value.rank() - X::rank));
 }
@@ -19922,25 +20031,33 @@ constexpr ShardingStrategy context_parallel(const Mesh& mesh, std::string_view c
 namespace tessera::detail {
 
 /// A call of a function that is composed of others: while it exists, errors of the operations that are recorded name
-/// the function too. Of nested calls that is the outermost, which the user wrote. Tags have `function` instead.
+/// the function too, and so do those of an expression of stored tensors that is made. Of nested calls that is the
+/// outermost, which the user wrote. Tags have `function` instead.
 class FunctionCall {
  public:
   constexpr FunctionCall(const char* name, const auto&... arguments) {
     (look(arguments), ...);
-    if (module_ == nullptr) return;  // no trace: an expression of stored tensors
-    if (module_->function == nullptr)
+    if (module_ == nullptr) {
+      if (!__builtin_is_constant_evaluated() && function_of_expressions == nullptr) {
+        function_of_expressions = name;
+        names_expressions_ = true;
+      }
+    } else if (module_->function == nullptr) {
       module_->function = name;
-    else
+    } else {
       module_ = nullptr;
+    }
   }
   constexpr ~FunctionCall() {
     if (module_ != nullptr) module_->function = nullptr;
+    if (names_expressions_) function_of_expressions = nullptr;
   }
   FunctionCall(const FunctionCall&) = delete;
   FunctionCall& operator=(const FunctionCall&) = delete;
 
  private:
   Module* module_ = nullptr;
+  bool names_expressions_ = false;
 
   template <class T> constexpr void look(const T& argument) {
     if constexpr (!std::is_arithmetic_v<T>)
@@ -20579,6 +20696,20 @@ template <class T, std::size_t Size> struct ExampleOf<std::array<T, Size>> {
                                            std::type_identity<std::array<example_t<T>, Size>>>::type;
 };
 
+/// Whether a structure has a struct whose slice is the tuple of its fields, since these have fixed ranks.
+template <class T> constexpr bool has_fixed_ranks() {
+  if constexpr (Operand<T> || std::is_empty_v<T> || is_stack_v<T> || !std::is_class_v<T>)
+    return false;
+  else if constexpr (is_tuple_v<T>)
+    return []<std::size_t... I>(std::index_sequence<I...>) {
+      return (has_fixed_ranks<std::tuple_element_t<I, T>>() || ...);
+    }(std::make_index_sequence<std::tuple_size_v<T>>());
+  else if constexpr (is_array_v<T>)
+    return has_fixed_ranks<typename T::value_type>();
+  else
+    return std::is_void_v<example_t<T>>;
+}
+
 /// The slice of a field, of which the tensors are Syms, as the type that the struct has for it.
 template <class Field, class X> constexpr Field as_field(const X& x) {
   if constexpr (StoredOperand<Field>)
@@ -21007,6 +21138,7 @@ namespace tessera {
 namespace detail {
 
 template <int Rank, class T> struct OneHotTag {
+  static constexpr const char* function = "one_hot";
   static_assert(Rank < max_rank, "tessera: a tensor has at most 8 dims");
   template <class Indices, class Count> struct result {
     using type = T;
@@ -21141,12 +21273,20 @@ template <int Rank, int D> struct UpdateIndicesTag {
     return build::select(inside, place, size);
   }
 };
+/// Checks that an update along dim D has the other dims of x.
+constexpr void check_update_shape(Value x, Value update, int rank, int dim) {
+  const int of_x = x.leading(rank), of_update = update.leading(rank);
+  build::same_extents(x, of_x, update, of_update, dim, build::ExtentsOf::update);
+  build::same_extents(x, of_x + dim + 1, update, of_update + dim + 1, rank - dim - 1, build::ExtentsOf::update);
+}
 /// Whether each element of x is overwritten.
 template <int Rank, int D> struct IsUpdatedTag {
+  static constexpr const char* function = "dynamic_update_slice";
   template <class X, class Update, class Start> using result = Typed<bool, Rank>;
   static constexpr Value emit(Value context, Value x, Value update, Value start) {
     x = x.at(context.source);
     const int dim = x.shifted(D, Rank);
+    check_update_shape(x, update, Rank, D);
     const Value extent = build::extent(x, dim),
                 size = build::extent(update.at(context.source), update.shifted(D, Rank));
     const Value place = build::iota(x, dim, DType::i64) - clamped_start(start.at(context.source), extent, size);
@@ -21193,9 +21333,11 @@ constexpr auto dynamic_update_slice(const X& x, const Update& update, const Star
   constexpr int dim = detail::checked_dim<D, X::rank>();
   const Source source = Source::from(at);
   // The row behind the update is looked up for all elements that stay.
+  const detail::FunctionCall named("dynamic_update_slice", x);
+  const auto is_updated = call<detail::IsUpdatedTag<X::rank, dim>>(source, x, update, start);
   const auto moved = index_select<D>(pad<D>(update, 0, 1, at),
                                      call<detail::UpdateIndicesTag<X::rank, dim>>(source, x, update, start), at);
-  return select(call<detail::IsUpdatedTag<X::rank, dim>>(source, x, update, start), moved, x, at);
+  return select(is_updated, moved, x, at);
 }
 
 /// x with `update` at one index of dim D, which the update lacks (torch.select_scatter, x.at[i].set). Otherwise as
@@ -24990,8 +25132,9 @@ template <Element T = float> struct KvCache {
 
   static constexpr std::array field_names{"keys", "values"};
   /// The cache with k and v [batch, time, heads, width] written at the positions from `position` on. In a traced
-  /// function.
+  /// function. Errors: shape_mismatch if their batch, heads or width is not that of the cache.
   constexpr KvCache updated(const auto& k, const auto& v, const auto& position) const {
+    check(keys, k), check(values, v);
     return {tessera::detail::settle(dynamic_update_slice<1>(keys, k, position)),
             tessera::detail::settle(dynamic_update_slice<1>(values, v, position))};
   }
@@ -24999,6 +25142,19 @@ template <Element T = float> struct KvCache {
   constexpr KvCache rows(const auto& indices, Here at = Here::current()) const {
     return {tessera::detail::settle(index_select<0>(keys, indices, at)),
             tessera::detail::settle(index_select<0>(values, indices, at))};
+  }
+
+ private:
+  /// New keys or values have the batch, heads and width of the cache.
+  template <class Added> static constexpr void check(const ShardedTensor<T, 4>& cache, const Added& added) {
+    if constexpr (SymOperand<Added>) {
+      const Value y = here(added.value);
+      if (!cache.traced() || cache.placeholder().graph < 0 || y.rank() != 4) return;
+      const Value x = here(cache.placeholder()).at(Source::from(Here::current()));
+      if (x.rank() != 4) return;
+      build::same_extents(x, 0, y, 0, 1, build::ExtentsOf::cache);
+      build::same_extents(x, 2, y, 2, 2, build::ExtentsOf::cache);
+    }
   }
 };
 
@@ -27537,8 +27693,9 @@ constexpr auto pdist(const X& x, const P& p = 2, Here at = Here::current()) {
 template <int D = -1, TensorArgument A, TensorArgument B>
 constexpr auto cosine_similarity(const A& a, const B& b, double eps = 1e-8, Here at = Here::current()) {
   const detail::FunctionCall named("cosine_similarity", a, b);
+  const auto product = sum<D>(call<MulTag>(Source::from(at), a, b), at);
   const auto sizes = call<MulTag>(Source::from(at), maximum(norm<D>(a, at), eps, at), maximum(norm<D>(b, at), eps, at));
-  return call<DivTag>(Source::from(at), sum<D>(call<MulTag>(Source::from(at), a, b), at), sizes);
+  return call<DivTag>(Source::from(at), product, sizes);
 }
 /// x over its p-norm along dim D, which is taken to be at least eps: 0 stays 0. Communication: as norm.
 template <int D = -1, TensorArgument X, NumberOperand P = int>
@@ -32474,7 +32631,17 @@ struct RowWalk {
     for (int i = 0; i < count; ++i) row[i] += (n - 1) * step[rank - 1][i];
     next();
   }
-  TESSERA_NO_INLINE void next() {
+  TESSERA_INLINE void next() {
+    if (const int d = rank - 1; d >= 0 && index[d] + 1 < extent[d]) {
+      ++index[d];
+      for (int i = 0; i < count; ++i) row[i] += step[d][i];
+    } else {
+      next_of_outer_dims();
+    }
+  }
+
+ private:
+  TESSERA_NO_INLINE void next_of_outer_dims() {
     for (int d = rank - 1; d >= 0; --d) {
       if (++index[d] < extent[d]) {
         for (int i = 0; i < count; ++i) row[i] += step[d][i];
@@ -33421,23 +33588,40 @@ template <class Kernel> struct FusedRun {
   RowWalk rows;
   Window whole_row;           ///< where `adjacent` is not 0: the current row
   std::int64_t adjacent = 0;  ///< rows left, with the current row, that follow each other along the innermost outer dim
+  bool whole_rows = false;    ///< each pass over a row is one window, whose elements are contiguous
   std::byte* kept = nullptr;  ///< values kept between passes over a row
   std::int64_t kept_capacity = 0;            ///< elements
   std::byte* targets[Fused::max_outputs]{};  ///< by output: the element that the current accumulation is added to
 
   FusedRun(Kernel k, const FusedCall& c, std::byte* staging) : kernel(k), call(c), buffer(staging) {}
 
-  /// Where a row is one window of contiguous elements, rows that follow each other need no windows of their own: short
-  /// rows, such as the features of a pixel, spend more time there than in their elements.
-  TESSERA_NO_INLINE void find_adjacent(std::int64_t row) {
-    const KernelShape& shape = kernel.shape();
+  /// Most elements of a window of a pass over contiguous operands. A reducing pass adds at most sum_run terms to a lane
+  /// per window.
+  std::int64_t longest_window(int pass) const {
+    const std::int64_t run = sum_run * width * kernel.shape().pass[pass].unroll;
+    return kernel.shape().pass[pass].reduces && run < window_size ? run : window_size;
+  }
+  TESSERA_NO_INLINE void find_whole_rows() {
     const std::int64_t size = call.inner_end - call.inner_begin;
-    if (!rows.contiguous || size % (width * shape.pass[0].unroll) != 0 || size > window_size || rows.rank == 0) return;
+    whole_rows = rows.contiguous;
+    for (int pass = 0; pass < kernel.shape().phases; ++pass)
+      whole_rows = whole_rows && size % (width * kernel.shape().pass[pass].unroll) == 0 && size <= longest_window(pass);
+  }
+  /// Opens the window of the current row, where rows are whole.
+  TESSERA_FLATTENED void open_row(Window& window) const {
+    const KernelShape& shape = kernel.shape();
+    window.begin = call.inner_begin;
+    window.size = window.padded = call.inner_end - call.inner_begin;
+    for (int i = 0; i < shape.operands; ++i) window.at[i] = rows.row[i] + call.inner_begin * shape.sizes[i];
+  }
+
+  /// Of a kernel without values of a row, whole rows that follow each other share a window: short rows, such as the
+  /// features of a pixel, spend more time on windows of their own than in their elements.
+  TESSERA_NO_INLINE void find_adjacent(std::int64_t row) {
+    if (!whole_rows || rows.rank == 0) return;
     adjacent = rows.left_along_dim();
     if (adjacent > call.row_end - row) adjacent = call.row_end - row;
-    whole_row.begin = call.inner_begin;
-    whole_row.size = whole_row.padded = size;
-    for (int i = 0; i < shape.operands; ++i) whole_row.at[i] = rows.row[i] + call.inner_begin * shape.sizes[i];
+    open_row(whole_row);
     rows.skip(adjacent);
   }
   TESSERA_FLATTENED void next_row(std::int64_t row) {
@@ -33605,14 +33789,17 @@ template <class Kernel> struct FusedRun {
     const auto count = kernel.unroll(pass);
     const auto reduces = kernel.reduces(pass);
     if constexpr (can_be<decltype(reduces)>) begin_sums(pass, values);
-    // Longest window of a pass: a reducing pass adds at most sum_run terms to a lane per window.
-    const std::int64_t run = sum_run * width * count;
     const WindowWalk windows(rows, shape.sizes, shape.offsets, buffer, shape.pass[pass].reads, shape.pass[pass].writes,
-                             width * count, reduces && run < window_size ? run : window_size);
+                             width * count, longest_window(pass));
     Window own;
     Window& window = shape.only_elements ? whole_row : own;
     for (std::int64_t begin = call.inner_begin; begin < call.inner_end; begin += window.size) {
-      if (!shape.only_elements || adjacent == 0) windows.open(window, begin, call.inner_end);
+      if (adjacent == 0) {
+        if (whole_rows)
+          open_row(window);
+        else
+          windows.open(window, begin, call.inner_end);
+      }
       if constexpr (can_be<decltype(reduces)>) {
         if (reduces) {
           const std::int64_t terms = window.padded / (width * count);
@@ -33668,6 +33855,7 @@ template <class Kernel> struct FusedRun {
       sum.clear(values.sums, kernel.shape().most_unrolled, values.totals[exit.to], exit.to);
     });
     kernel.run_uniform(values.shared, RowCursor{rows, call}, call.uniforms);
+    find_whole_rows();
     if constexpr (can_be<OnlyElements>)
       if (kernel.only_elements()) find_adjacent(call.row_begin);
     for (std::int64_t row = call.row_begin; row < call.row_end; ++row) {
@@ -37436,6 +37624,10 @@ class PlannedValues {
     return flow_.deferred[size(node)] == 0 && solver_.rules[size(g_)].change(node, flow_.produced[size(node)]);
   }
 
+  constexpr bool is_of_experts(int node) const {
+    return row_of(graph_[node]).sharded_as >= 0 && Alike::of(graph_[node]).of_experts;
+  }
+
   // ---- reshards
 
   /// The value of a node in sharding `target`: an existing one, or a new reshard of the existing value from which that
@@ -37463,9 +37655,14 @@ class PlannedValues {
     const Sharding from = value(best).sharding;
     for (CollectiveInfo& collective : path) {
       const bool reduces = collective.kind == Collective::all_reduce || collective.kind == Collective::reduce_scatter;
+      const bool to_experts = collective.kind == Collective::all_to_all && is_of_experts(node);
       collective.source = reduces && graph_[node].source.line != 0 ? graph_[node].source : source;
-      collective.requested = requested || reduces || collective.kind == Collective::slice || was_stored(from, target);
-      collective.why = reduces ? facts_of(from.reduction).partial : was_stored(from, target) ? "gathered on use" : why;
+      collective.requested =
+          requested || reduces || to_experts || collective.kind == Collective::slice || was_stored(from, target);
+      collective.why = reduces                    ? facts_of(from.reduction).partial
+                       : was_stored(from, target) ? "gathered on use"
+                       : to_experts               ? "expert parallelism"
+                                                  : why;
       if (!collective.requested && options_.forbid_implicit_reshards)
         fail_implicit(graph_, node, shape(node), collective, from, target, mesh_);
     }
@@ -38104,7 +38301,8 @@ class GraphPlanner : PlannedValues {
   constexpr int input_value(int u, int i) {
     const int node = units_.input(u, i).node;
     const char* const why = flow_.avoids_halo[size(u)] ? "a halo exchange would send more" : "needed by the reader";
-    return version(node, flow_.needed(u, i), graph_[units_[u].root].source, why, is_constraint(node));
+    const bool requested = is_constraint(node) && !is_of_experts(node);
+    return version(node, flow_.needed(u, i), graph_[units_[u].root].source, why, requested);
   }
 
   /// Whether the step of a unit walks over the layers of stacked operands.
@@ -38116,7 +38314,9 @@ class GraphPlanner : PlannedValues {
     const int node = units_[u].root, from = units_.input(u, 0).node;
     Sharding target = values_.of[size(node)];
     leave_partial(target, flow_.deferred[size(from)]);
-    const char* const why = Constraint::of(graph_[node]).about >= 0 ? "shard_map" : "constraint";
+    const char* const why = is_of_experts(node)                       ? "expert parallelism"
+                            : Constraint::of(graph_[node]).about >= 0 ? "shard_map"
+                                                                      : "constraint";
     const int v = version(from, flow_.needed(u, 0), graph_[node].source, why, true);
     const int made = add_value(node, target, ValueRole::view, value(v).stacked, v);
     strides_[size(made)] = strides_[size(v)];
@@ -48418,12 +48618,16 @@ template <Operand X, class Collect> void collect_expression(const X& x, Collect&
 }
 
 /// Rethrows the error that is being handled. If it names no source line, throws the same error with `before` and
-/// `source` appended to its message.
+/// `source` appended to its message; before them the function of `source`, unless the message names a function.
 [[noreturn]] TESSERA_ONCE void rethrow_with_line(const error& e, std::string_view before, Source source);
 #if TESSERA_HAS_DEFINITIONS
 [[noreturn]] TESSERA_ONCE void rethrow_with_line(const error& e, std::string_view before, Source source) {
   if (source.line == 0 || e.source().line != 0) throw;
-  fail(e.id(), e.what(), before, source);
+  const std::string_view what = e.what(), function = source.function();
+  const std::size_t last = std::min(what.rfind(' '), what.size());
+  const bool is_named = function.empty() || what.substr(0, last).ends_with(" in") ||
+                        (what.starts_with('[') && what.substr(1).starts_with(concat_text(function, "]")));
+  fail(e.id(), what, is_named ? "" : " in ", is_named ? "" : function, before, source);
 }
 #endif
 
@@ -50409,6 +50613,84 @@ constexpr bool matches_pattern(std::string_view name, std::string_view pattern) 
   return p == pattern.size();
 }
 
+/// Some layers of a tensor of a Stack, from `first` to `last`: see selected_layers.
+struct LayerRange {
+  int dim = -1;  ///< the dim of the traced tensor that counts these layers; -1: the pattern selects no layers
+  std::int64_t first = 0, last = 0;
+};
+
+namespace detail {
+
+/// Calls f(begin, end) for the parts of a name between its dots, until one call returns true.
+template <class F> constexpr bool any_part(std::string_view name, F&& f) {
+  for (std::size_t begin = 0; begin <= name.size();) {
+    std::size_t end = name.find('.', begin);
+    if (end == std::string_view::npos) end = name.size();
+    if (f(begin, end)) return true;
+    begin = end + 1;
+  }
+  return false;
+}
+/// Reads a number of up to 9 digits at the begin of a text, and removes it; -1 if there is none.
+constexpr std::int64_t take_number(std::string_view& text) {
+  std::int64_t number = -1;
+  for (int digits = 0; digits < 9 && !text.empty() && text[0] >= '0' && text[0] <= '9'; ++digits) {
+    number = (number < 0 ? 0 : number * 10) + (text[0] - '0');
+    text.remove_prefix(1);
+  }
+  return number;
+}
+/// A part of a pattern that is the number of a layer or a range: "3", "0-5".
+constexpr bool is_layer_range(std::string_view part, LayerRange& range) {
+  range.first = range.last = take_number(part);
+  if (range.first >= 0 && part.size() > 1 && part[0] == '-') {
+    part.remove_prefix(1);
+    range.last = take_number(part);
+  }
+  return part.empty() && range.first >= 0 && range.last >= range.first;
+}
+
+}  // namespace detail
+
+/// Whether a part of a pattern is the number of a layer or a range.
+constexpr bool has_layer_range(std::string_view pattern) {
+  return detail::any_part(pattern, [&](std::size_t from, std::size_t to) {
+    LayerRange range;
+    return detail::is_layer_range(pattern.substr(from, to - from), range);
+  });
+}
+/// The layers that a pattern selects of a tensor of a Stack: `blocks.3.*` and `blocks.0-5.*`, both ends included,
+/// select layers of "blocks.*.mlp.up.weight", the name of the tensor of all layers.
+constexpr LayerRange selected_layers(std::string_view name, std::string_view pattern) {
+  LayerRange range;
+  int dim = 0;
+  detail::any_part(name, [&](std::size_t begin, std::size_t end) {
+    if (name.substr(begin, end - begin) != "*") return false;
+    const bool selected = detail::any_part(pattern, [&](std::size_t from, std::size_t to) {
+      return detail::is_layer_range(pattern.substr(from, to - from), range) &&
+             matches_pattern(name.substr(0, begin), pattern.substr(0, from)) &&
+             matches_pattern(name.substr(end), pattern.substr(to));
+    });
+    if (selected) range.dim = dim;
+    ++dim;
+    return selected;
+  });
+  return range;
+}
+/// Whether a pattern with a range matches a name with a number: `blocks.0-5.*` matches "blocks.3.mlp.up.weight".
+constexpr bool matches_in_range(std::string_view name, std::string_view pattern) {
+  return detail::any_part(name, [&](std::size_t begin, std::size_t end) {
+    std::string_view digits = name.substr(begin, end - begin);
+    const std::int64_t layer = detail::take_number(digits);
+    return layer >= 0 && digits.empty() && detail::any_part(pattern, [&](std::size_t from, std::size_t to) {
+             LayerRange range;
+             return detail::is_layer_range(pattern.substr(from, to - from), range) && range.first <= layer &&
+                    layer <= range.last && matches_pattern(name.substr(0, begin), pattern.substr(0, from)) &&
+                    matches_pattern(name.substr(end), pattern.substr(to));
+           });
+  });
+}
+
 }  // namespace tessera
 
 #endif
@@ -50421,8 +50703,9 @@ constexpr bool matches_pattern(std::string_view name, std::string_view pattern) 
 namespace tessera::nn {
 
 /// A set of parameters, given by patterns of their names: `constexpr nn::Names frozen("tokens.*",
-/// "blocks.*.norm.gain");` `*` matches any characters, including dots; `?` matches one character. In a traced function
-/// the layers of a Stack have one name, with `*` for the position, so "blocks.3.*" matches nothing there.
+/// "blocks.*.norm.gain");` `*` matches any characters, including dots; `?` matches one character. Single layers of a
+/// Stack: "blocks.3.*", or "blocks.0-5.*" for layers 0 to 5, counted from 0. In a traced function all layers are one
+/// tensor, with `*` for the position in its name, of which such patterns select a part.
 class Names {
  public:
   static constexpr std::size_t max_patterns = 16;
@@ -50431,11 +50714,24 @@ class Names {
     requires(sizeof...(Patterns) > 0)
   constexpr Names(const Patterns&... patterns) : patterns_{std::string_view(patterns)...}, count_(sizeof...(Patterns)) {
     static_assert(sizeof...(Patterns) <= max_patterns, "tessera: a set of names has at most 16 patterns");
+    for (std::size_t i = 0; i < count_; ++i) has_range_[i] = has_layer_range(patterns_[i]);
   }
-  constexpr bool contain(std::string_view name) const {
-    for (std::size_t i = 0; i < count_; ++i)
-      if (matches_pattern(name, patterns_[i])) return !others_;
-    return others_;
+  /// Which part of a tensor is in a set: of a traced tensor of a Stack it may be some of the layers.
+  enum class Part : std::uint8_t { none, layers, all };
+  constexpr Part part_of(std::string_view name) const {
+    bool layers = false;
+    for (std::size_t i = 0; i < count_; ++i) {
+      if (matches_pattern(name, patterns_[i]) || (has_range_[i] && matches_in_range(name, patterns_[i])))
+        return others_ ? Part::none : Part::all;
+      layers = layers || (has_range_[i] && selected_layers(name, patterns_[i]).dim >= 0);
+    }
+    return layers ? Part::layers : others_ ? Part::all : Part::none;
+  }
+  constexpr bool contain(std::string_view name) const { return part_of(name) == Part::all; }
+  /// Whether the i-th pattern selects something of a tensor.
+  constexpr bool selects(std::size_t i, std::string_view name) const {
+    return matches_pattern(name, patterns_[i]) ||
+           (has_range_[i] && (matches_in_range(name, patterns_[i]) || selected_layers(name, patterns_[i]).dim >= 0));
   }
   /// All parameters that are not in this set: `nn::Names("*.lora_?").others()`.
   constexpr Names others() const {
@@ -50445,9 +50741,11 @@ class Names {
   }
   constexpr std::size_t size() const { return count_; }
   constexpr std::string_view pattern(std::size_t i) const { return patterns_[i]; }
+  constexpr bool are_others() const { return others_; }
 
  private:
   std::array<std::string_view, max_patterns> patterns_;
+  std::array<bool, max_patterns> has_range_{};  // a part that is a number or a range of layers
   std::size_t count_;
   bool others_ = false;
 };
@@ -50463,11 +50761,13 @@ template <class Model, class F> constexpr void for_each_traced_parameter(Model& 
                                            if constexpr (is_floating_v<typename Type::element>) f(name, leaf);
                                        });
 }
-template <class Type> constexpr Value traced_value(const Type& leaf, Source source) {
-  const Value value = tessera::detail::value_behind(leaf);
+constexpr Value traced(const Value& value, Source source) {
   if (value.module == nullptr)
     fail(errc::unsupported, "[freeze] outside of a traced function: call freeze in a function of ts::compile", source);
   return here(value).at(source);
+}
+template <class Type> constexpr Value traced_value(const Type& leaf, Source source) {
+  return traced(tessera::detail::value_behind(leaf), source);
 }
 
 /// Refuses a pattern that names no floating-point tensor of a traced model.
@@ -50476,14 +50776,52 @@ template <class Model> constexpr void check_names(const Model& model, const Name
   Value any;
   for_each_traced_parameter(model, [&](std::string_view name, const auto& leaf) {
     any = traced_value(leaf, source);
-    for (std::size_t i = 0; i < names.size(); ++i) used[i] = used[i] || matches_pattern(name, names.pattern(i));
+    for (std::size_t i = 0; i < names.size(); ++i) used[i] = used[i] || names.selects(i, name);
   });
   for (std::size_t i = 0; i < names.size(); ++i)
     if (!used[i] && any.module != nullptr)
       any.refuse(errc::option,
-                 "[names] pattern: it names no floating-point tensor of the model; in a traced function the layers of "
-                 "a Stack are named together, as in blocks.*.mlp.up.weight",
+                 "[names] pattern: it names no floating-point tensor of the model; the tensors of a Stack are named "
+                 "blocks.*.mlp.up.weight, blocks.3.mlp.up.weight or blocks.0-5.mlp.up.weight",
                  names.pattern(i));
+}
+
+/// For the elements of a traced tensor of a Stack, whether they are in layers of the set.
+constexpr Value in_layers(const Names& names, std::string_view name, Value like) {
+  Value any;
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    const LayerRange range = selected_layers(name, names.pattern(i));
+    if (range.dim < 0) continue;
+    build::require_layer(like, range.dim, range.last);
+    const Value layer = build::iota(like, range.dim, DType::i32);
+    const auto number = [&](std::int64_t of) { return layer.integer(of, DType::i32); };
+    const Value own = build::binary(Op::logical_and, build::binary(Op::greater_equal, layer, number(range.first)),
+                                    build::binary(Op::less_equal, layer, number(range.last)));
+    any = any.module == nullptr ? own : build::binary(Op::logical_or, any, own);
+  }
+  return names.are_others() ? build::unary(Op::logical_not, any) : any;
+}
+/// A traced tensor without gradients of what is in the set.
+template <class Type>
+constexpr Type frozen_leaf(const Names& frozen, std::string_view name, const Type& leaf, Source source) {
+  const Names::Part part = frozen.part_of(name);
+  if (part == Names::Part::none) return leaf;
+  const Value own = traced_value(leaf, source);
+  if (part == Names::Part::all) return Type(stop_gradient(Sym<typename Type::element, Type::rank>(own)).value);
+  const Value g = build::variable_like(own);
+  const Value kept = build::select(in_layers(frozen, name, own), g.number(0), g);
+  return Type(build::with_gradients<1>(own, g, {own}, {kept}));
+}
+/// What of a traced tensor is in the set from `before`, and all else from `after`, in the sharding of `before`.
+template <class Type>
+constexpr Type kept_leaf(const Names& frozen, std::string_view name, const Value& before, const Type& after,
+                         Source source) {
+  const Names::Part part = frozen.part_of(name);
+  if (part == Names::Part::none) return after;
+  const Value own = traced(before, source);
+  if (part == Names::Part::all) return Type(own);
+  const Value moved = traced_value(after, source);
+  return Type(build::alike(build::select(in_layers(frozen, name, moved), own, moved), own, {.exactly = true}));
 }
 
 /// Calls f(part) for each part of the state of an optimizer that has the type of the model: its moments.
@@ -50503,7 +50841,8 @@ template <class Model, class State, class F> constexpr void for_each_model_in(St
 }  // namespace detail
 
 /// In a traced function: the model, without gradients of the tensors in `frozen`. Call it in the loss: the gradients of
-/// these tensors are zeros, and operations that only they need are not computed. Call keep_frozen after the update,
+/// these tensors are zeros, and operations that only they need are not computed. Of a tensor of a Stack in which some
+/// layers are frozen the whole gradient is computed, and is zero for these layers. Call keep_frozen after the update,
 /// since weight decay would change the tensors.
 ///
 ///     constexpr nn::Names frozen("tokens.*");
@@ -50513,15 +50852,13 @@ template <class Model, class State, class F> constexpr void for_each_model_in(St
 ///     const auto [loss, gradient] = ts::value_and_grad(loss_of)(model, x, t);
 ///     const auto [moved, moved_state] = ts::adamw(model, gradient, state, config);
 ///     const auto [next, next_state] = nn::keep_frozen(frozen, model, moved, state, moved_state);
-/// Errors: `option` for a pattern that matches no floating-point tensor of the model. Communication: none.
+/// Errors: `option` for a pattern that matches no floating-point tensor of the model, and, when the program is planned,
+/// for a layer that the Stack lacks. Communication: none.
 template <class Model> constexpr Model freeze(Model model, const Names& frozen, Here at = Here::current()) {
   const Source source = Source::from(at);
   detail::check_names(model, frozen, source);
-  detail::for_each_traced_parameter(model, [&](std::string_view name, auto& leaf) {
-    if (!frozen.contain(name)) return;
-    using Type = std::remove_cvref_t<decltype(leaf)>;
-    leaf = Type(stop_gradient(Sym<typename Type::element, Type::rank>(detail::traced_value(leaf, source))).value);
-  });
+  detail::for_each_traced_parameter(
+      model, [&](std::string_view name, auto& leaf) { leaf = detail::frozen_leaf(frozen, name, leaf, source); });
   return model;
 }
 
@@ -50529,13 +50866,13 @@ template <class Model> constexpr Model freeze(Model model, const Names& frozen, 
 /// computed.
 template <class Model>
 constexpr Model keep_frozen(const Names& frozen, const Model& before, Model after, Here at = Here::current()) {
+  const Source source = Source::from(at);
   Growable<Value> kept;
-  detail::for_each_traced_parameter(before, [&](std::string_view name, const auto& leaf) {
-    if (frozen.contain(name)) kept.push_back(detail::traced_value(leaf, Source::from(at)));
-  });
+  detail::for_each_traced_parameter(
+      before, [&](std::string_view, const auto& leaf) { kept.push_back(tessera::detail::value_behind(leaf)); });
   std::size_t next = 0;
   detail::for_each_traced_parameter(after, [&](std::string_view name, auto& leaf) {
-    if (frozen.contain(name)) leaf = std::remove_cvref_t<decltype(leaf)>(kept[next++]);
+    leaf = detail::kept_leaf(frozen, name, kept[next++], leaf, source);
   });
   return after;
 }
@@ -50544,17 +50881,17 @@ constexpr Model keep_frozen(const Names& frozen, const Model& before, Model afte
 template <class Model, class State>
 constexpr auto keep_frozen(const Names& frozen, const Model& before, const Model& after, const State& state_before,
                            State state_after, Here at = Here::current()) {
+  const Source source = Source::from(at);
   Growable<Value> kept;
   const auto collect = [&](const Model& moments) {
-    detail::for_each_traced_parameter(moments, [&](std::string_view name, const auto& leaf) {
-      if (frozen.contain(name)) kept.push_back(detail::traced_value(leaf, Source::from(at)));
-    });
+    detail::for_each_traced_parameter(
+        moments, [&](std::string_view, const auto& leaf) { kept.push_back(tessera::detail::value_behind(leaf)); });
   };
   detail::for_each_model_in<Model>(state_before, collect);
   std::size_t next = 0;
   const auto replace = [&](Model& moments) {
     detail::for_each_traced_parameter(moments, [&](std::string_view name, auto& leaf) {
-      if (frozen.contain(name)) leaf = std::remove_cvref_t<decltype(leaf)>(kept[next++]);
+      leaf = detail::kept_leaf(frozen, name, kept[next++], leaf, source);
     });
   };
   detail::for_each_model_in<Model>(state_after, replace);
@@ -50584,6 +50921,7 @@ template <int Rank, int D> struct StackTag {
     static constexpr int rank = Rank + 1;
   };
   static constexpr Value emit(Value context, auto... tensors) {
+    if (context.module->function == nullptr) context.source.inside = ops::stack_function;
     const auto with_dim = [&](Value x) {
       return build::insert_singletons(x.at(context.source), 1u << (D + x.leading(Rank)), x.rank() + 1);
     };
@@ -50721,6 +51059,7 @@ template <int Chunks, int D = 0, TensorArgument X> constexpr auto tensor_split(c
 /// range are in no result. Errors: shape_mismatch when the dim is shorter. Communication: as slice.
 template <int D, int First, int... Sizes, TensorArgument X>
 constexpr auto split(const X& x, Here at = Here::current()) {
+  const detail::FunctionCall named("split", x);
   int start = 0;
   const auto next = [&](int size) {
     start += size;
@@ -50735,6 +51074,7 @@ constexpr auto split(const X& x, Here at = Here::current()) {
 /// The `Count` first indices of a dim, each without it, a tuple: `const auto [a, b] = ts::unbind<2, 0>(x)` of a matrix
 /// with two rows. Errors: shape_mismatch when the dim is shorter. Communication: as slice of one index.
 template <int Count, int D = 0, TensorArgument X> constexpr auto unbind(const X& x, Here at = Here::current()) {
+  const detail::FunctionCall named("unbind", x);
   return [&]<int... I>(std::integer_sequence<int, I...>) {
     return std::tuple(squeeze<D>(slice<D>(x, I, 1, at), at)...);
   }(std::make_integer_sequence<int, Count>{});
@@ -50749,15 +51089,9 @@ template <int Count, int D = 0, TensorArgument X> constexpr auto unbind(const X&
 #ifndef TESSERA_OPS_ATTENTION_POSITIONS_HPP
 #define TESSERA_OPS_ATTENTION_POSITIONS_HPP
 
-// Positions of tokens in attention: rotary embeddings and ALiBi.
+// Positions of tokens in attention, and ALiBi. rotary_embedding.hpp has rotary embeddings.
 
 namespace tessera {
-
-/// Which elements of a head are the two coordinates of a rotation.
-enum class RotaryForm : std::uint8_t {
-  half_split,   ///< i and i + width / 2: Llama in Hugging Face's layout, GPT-NeoX
-  interleaved,  ///< 2 i and 2 i + 1: RoFormer, Llama in Meta's layout, GPT-J
-};
 
 namespace detail {
 
@@ -50774,73 +51108,8 @@ struct PositionsTag {
     return build::insert_singletons(at, 1u << 1 | 1u << 2, 3);
   }
 };
-/// The angle by which each element of x [batch, time, heads, width] is rotated: [time, 1, width].
-template <RotaryForm Form> struct RotaryAnglesTag {
-  template <class X, class Offset, class... Options> struct result : Typed<double, 3> {
-    using Checks = decltype([] {
-      static_assert(Offset::rank == 0, "tessera: the offset of a rotary_embedding is a number or a tensor of rank 0");
-    });
-  };
-  static constexpr Value emit(Value context, Value x, Value offset, Value base, Value linear, Value ntk) {
-    const auto number = [&](Value v) { return build::cast(v.at(context.source), DType::f64); };
-    const Value position = PositionsTag::emit(context, x, offset);
-    x = x.at(context.source);
-    const Value width = build::extent(x, x.shifted(3, 4)), element = build::cast(counting(width), DType::f64);
-    const Value pairs = build::cast(width, DType::f64) * 0.5, zero = element.number(0);
-    const Value pair = Form == RotaryForm::interleaved
-                           ? build::unary(ops::op_v<ops::FloorOp>, element * 0.5)
-                           : element - build::select(build::binary(Op::less, element, pairs), zero, pairs);
-    // (base^(-1 / pairs) ntk^(-1 / (pairs - 1)))^pair
-    const auto power = [&](Value of, Value fraction) {
-      return build::binary(ops::op_v<ops::PowOp>, of, zero - fraction);
-    };
-    const Value most = build::binary(Op::maximum, pairs - 1.0, pairs.number(1));
-    const Value frequency = power(number(base), pair / pairs) * power(number(ntk), pair / most);
-    return position / number(linear) * build::insert_singletons(frequency, 1u << 0 | 1u << 1, 3);
-  }
-};
 
 }  // namespace detail
-
-/// Options of rotary_embedding, which a model may have as a field.
-struct Rotary {
-  Scalar base = 10000.0;  ///< the angle of coordinates i at position p is p base^(-2 i / width)
-  Scalar linear = 1.0;    ///< positions are divided by this (position interpolation, Chen et al., 2306.15595)
-  /// The factor by which the context grows: base becomes base ntk^(width / (width - 2)) ("NTK-aware" scaling).
-  Scalar ntk = 1.0;
-
-  static constexpr std::array field_names{"base", "linear", "ntk"};
-};
-
-/// Rotates pairs of elements of queries or keys x [batch, time, heads, width] by angles that are proportional to the
-/// position, `offset` plus the index of the time: products of queries and keys then depend on the distance alone. The
-/// offset is a number, or a tensor of rank 0, such as the index of a step of a loop. The width is even. Angles are
-/// computed in f64; an x of bf16 or f16 is rotated in f32. Errors: shape_mismatch for an odd width. Communication: none
-/// for split batch, time and heads. Source: Su et al., 2104.09864.
-///
-///     const auto turned = ts::rotary_embedding(q, position, {.base = 500000.0});
-template <RotaryForm Form = RotaryForm::half_split, TensorArgument X, Operand Offset = int>
-constexpr auto rotary_embedding(const X& x, const Offset& offset = 0, const Rotary& options = {},
-                                Here at = Here::current()) {
-  static_assert(X::rank == 4, "tessera: rotary_embedding takes queries or keys of rank 4: [batch, time, heads, width]");
-  using T = typename X::element;
-  using Wide = std::conditional_t<std::is_same_v<T, double>, double, float>;
-  const Source source = Source::from(at);
-  // (a, b) becomes (a cos - b sin, b cos + a sin): x cos + (-b, a) sin.
-  const auto turned = [&] {
-    if constexpr (Form == RotaryForm::interleaved) {
-      const auto pairs = unbind<2, -1>(split_dim<-1>(x, 2, at), at);
-      return merge_dims<3, 4>(stack<4>(call<NegTag>(source, std::get<1>(pairs)), std::get<0>(pairs), at), at);
-    } else {
-      const auto pairs = unbind<2, -2>(rearrange<"b t h (c e) -> b t h c e">(x, len<"c">(2), at), at);
-      return concat<3>(call<NegTag>(source, std::get<1>(pairs)), std::get<0>(pairs), at);
-    }
-  }();
-  const auto angle = call<detail::RotaryAnglesTag<Form>>(source, x, offset, options.base, options.linear, options.ntk);
-  const auto of_x = call<MulTag>(source, x, cast<Wide>(cos(angle, at), at));
-  const auto of_turned = call<MulTag>(source, turned, cast<Wide>(sin(angle, at), at));
-  return cast<T>(call<AddTag>(source, of_x, of_turned), at);
-}
 
 /// For biased_attention with ALiBi (nn::alibi_slopes): slopes [heads] times the position of each key of k [batch, keys,
 /// heads, width], [1, heads, keys]. ALiBi adds slope (key - query); this differs by a number that is the same for all
@@ -50858,6 +51127,265 @@ constexpr auto alibi_bias(const Slopes& slopes, const K& k, Here at = Here::curr
 
 #endif
 
+// ---- tessera/ops/attention/rotary_embedding.hpp
+
+#ifndef TESSERA_OPS_ATTENTION_ROTARY_EMBEDDING_HPP
+#define TESSERA_OPS_ATTENTION_ROTARY_EMBEDDING_HPP
+
+// Rotary embeddings, with the scalings by which models extend their context.
+
+namespace tessera {
+
+/// Which elements of a head are the two coordinates of a rotation.
+enum class RotaryForm : std::uint8_t {
+  half_split,   ///< i and i + width / 2: Llama in Hugging Face's layout, GPT-NeoX
+  interleaved,  ///< 2 i and 2 i + 1: RoFormer, Llama in Meta's layout, GPT-J
+};
+
+/// Options of rotary_embedding, which a model may have as a field.
+struct Rotary {
+  Scalar base = 10000.0;  ///< the angle of coordinates i at position p is p base^(-2 i / width)
+  Scalar linear = 1.0;    ///< positions are divided by this (position interpolation, Chen et al., 2306.15595)
+  /// The factor by which the context grows: base becomes base ntk^(width / (width - 2)) ("NTK-aware" scaling).
+  Scalar ntk = 1.0;
+
+  static constexpr std::array field_names{"base", "linear", "ntk"};
+};
+
+/// Options of rotary_embedding with the scaling of Llama 3.1: `rope_scaling` of Hugging Face with `rope_type` llama3.
+/// A frequency with fewer than low_freq_factor turns in the original context is divided by the factor, one with more
+/// than high_freq_factor turns stays, and those between are interpolated. The defaults are those of Llama 3.1. Errors:
+/// option for a factor below 1, an original_max_position_embeddings that is not above 0, and a high_freq_factor that is
+/// not above low_freq_factor. Source: Grattafiori et al., 2407.21783, and the code of the model.
+struct Llama3Rotary {
+  Scalar base = 500000.0;  ///< `rope_theta`
+  Scalar factor = 8.0;
+  Scalar low_freq_factor = 1.0;
+  Scalar high_freq_factor = 4.0;
+  Scalar original_max_position_embeddings = 8192;
+
+  static constexpr std::array field_names{"base", "factor", "low_freq_factor", "high_freq_factor",
+                                          "original_max_position_embeddings"};
+};
+
+/// Options of rotary_embedding with dynamic NTK scaling: `rope_type` dynamic. Where the last position is beyond the
+/// original context, the base grows with the length: base becomes base (factor length /
+/// original_max_position_embeddings
+/// - factor + 1)^(width / (width - 2)). Keys in a cache keep the base with which they were rotated. Errors: option for
+/// a factor below 1 and an original_max_position_embeddings that is not above 0.
+struct DynamicNtkRotary {
+  Scalar base = 10000.0;  ///< `rope_theta`
+  Scalar factor = 1.0;
+  Scalar original_max_position_embeddings = 0;  ///< must be given; Hugging Face's `max_position_embeddings` without it
+
+  static constexpr std::array field_names{"base", "factor", "original_max_position_embeddings"};
+};
+
+/// Options of rotary_embedding with the scaling of YaRN: `rope_type` yarn. Frequencies with fewer than beta_slow turns
+/// in the original context are divided by the factor, those with more than beta_fast turns stay, and a ramp over the
+/// frequencies is between. Queries and keys are multiplied by an attention factor. Errors: option for a factor below 1
+/// and an original_max_position_embeddings that is not above 0. Source: Peng et al., 2309.00071.
+struct YarnRotary {
+  Scalar base = 10000.0;  ///< `rope_theta`
+  Scalar factor = 1.0;
+  Scalar original_max_position_embeddings = 0;  ///< must be given; Hugging Face's `max_position_embeddings` without it
+  Scalar beta_fast = 32.0;
+  Scalar beta_slow = 1.0;
+  Scalar attention_factor = 0.0;  ///< 0: get(mscale) / get(mscale_all_dim) with get(m) = 0.1 m ln(factor) + 1, or, ...
+  Scalar mscale = 0.0;            ///< ... if one of both is 0, as by default, 0.1 ln(factor) + 1
+  Scalar mscale_all_dim = 0.0;
+  Scalar truncate = true;  ///< whether the ramp begins and ends at whole dims; false in gpt-oss
+
+  static constexpr std::array field_names{"base",      "factor",         "original_max_position_embeddings",
+                                          "beta_fast", "beta_slow",      "attention_factor",
+                                          "mscale",    "mscale_all_dim", "truncate"};
+};
+
+namespace detail {
+
+/// The rotations of x [batch, time, heads, width]: coordinates i are a pair, of which there are width / 2.
+struct RotaryPairs {
+  Value x, offset;  ///< the offset in f64
+  Value count;      ///< width / 2 in f64
+  Value pair;       ///< of each element of a head: [width]
+
+  template <RotaryForm Form> static constexpr RotaryPairs of(Value x, Value offset) {
+    const Value width = build::extent(x, x.shifted(3, 4)), element = build::cast(counting(width), DType::f64);
+    const Value count = build::cast(width, DType::f64) * 0.5, zero = element.number(0);
+    return {x, offset, count,
+            Form == RotaryForm::interleaved
+                ? build::unary(ops::op_v<ops::FloorOp>, element * 0.5)
+                : element - build::select(build::binary(Op::less, element, count), zero, count)};
+  }
+  /// How many positions there are up to the last one of x.
+  constexpr Value length() const { return offset + build::cast(build::extent(x, x.shifted(1, 4)), DType::f64); }
+  /// The angles of two positions next to each other, base^(-pair / count): [width].
+  constexpr Value frequencies(Value base) const { return power(base, pair / count); }
+  /// The factor of frequencies if base becomes base grown^(width / (width - 2)).
+  constexpr Value ntk(Value grown) const {
+    return power(grown, pair / build::binary(Op::maximum, count - 1.0, count.number(1)));
+  }
+  static constexpr Value power(Value of, Value fraction) {
+    return build::binary(ops::op_v<ops::PowOp>, of, fraction.number(0) - fraction);
+  }
+};
+/// 0 up to `from`, 1 from `to` on, and linear between.
+constexpr Value rotary_ramp(Value x, Value from, Value to) {
+  const Value ramp = (x - from) / (to - from);
+  return build::binary(Op::minimum, build::binary(Op::maximum, ramp, ramp.number(0)), ramp.number(1));
+}
+
+/// The frequencies of each element, [width], from the fields of the options, which are f64.
+template <class Options> struct RotaryFrequencies;
+template <> struct RotaryFrequencies<Rotary> {
+  static constexpr Value of(const RotaryPairs& pairs, Value base, Value linear, Value ntk) {
+    return pairs.frequencies(base) * pairs.ntk(ntk) / linear;
+  }
+};
+template <> struct RotaryFrequencies<Llama3Rotary> {
+  static constexpr Value of(const RotaryPairs& pairs, Value base, Value factor, Value low, Value high, Value context) {
+    factor = build::checked_cast(factor, DType::f64, NumberRule::rotary_factor);
+    context = build::checked_cast(context, DType::f64, NumberRule::rotary_context);
+    const Value between = build::checked_cast(high - low, DType::f64, NumberRule::rotary_range);
+    const Value given = pairs.frequencies(base), turns = given * (context * (0.5 / std::numbers::pi));
+    const Value kept = rotary_ramp(turns, low, low + between);
+    return given * (kept + (kept.number(1) - kept) / factor);
+  }
+};
+template <> struct RotaryFrequencies<DynamicNtkRotary> {
+  static constexpr Value of(const RotaryPairs& pairs, Value base, Value factor, Value context) {
+    factor = build::checked_cast(factor, DType::f64, NumberRule::rotary_factor);
+    context = build::checked_cast(context, DType::f64, NumberRule::rotary_context);
+    const Value length = build::binary(Op::maximum, pairs.length(), context);
+    return pairs.frequencies(base) * pairs.ntk(factor * (length / context) - (factor - 1.0));
+  }
+};
+template <> struct RotaryFrequencies<YarnRotary> {
+  static constexpr Value of(const RotaryPairs& pairs, Value base, Value factor, Value context, Value fast, Value slow,
+                            Value truncate) {
+    factor = build::checked_cast(factor, DType::f64, NumberRule::rotary_factor);
+    context = build::checked_cast(context, DType::f64, NumberRule::rotary_context);
+    // The pair, not rounded, that makes this many turns in the context.
+    const auto pair_of = [&](Value turns) {
+      return pairs.count * build::unary(Op::log, context / (turns * (2 * std::numbers::pi))) /
+             build::unary(Op::log, base);
+    };
+    const Value from = pair_of(fast), to = pair_of(slow), zero = from.number(0);
+    const Value whole = build::binary(Op::not_equal, truncate, zero);
+    const Value first =
+        build::binary(Op::maximum, build::select(whole, build::unary(ops::op_v<ops::FloorOp>, from), from), zero);
+    const Value last = build::binary(Op::minimum, build::select(whole, build::unary(ops::op_v<ops::CeilOp>, to), to),
+                                     pairs.count * 2.0 - 1.0);
+    const Value end = build::select(build::binary(Op::equal, first, last), last + 0.001, last);
+    const Value divided = rotary_ramp(pairs.pair, first, end);
+    return pairs.frequencies(base) * (divided / factor + (divided.number(1) - divided));
+  }
+};
+
+/// The angle by which each element of x [batch, time, heads, width] is rotated: [time, 1, width].
+template <RotaryForm Form, class Options> struct RotaryAnglesTag {
+  static constexpr const char* function = "rotary_embedding";
+  template <class X, class Offset, class... Fields> struct result : Typed<double, 3> {
+    using Checks = decltype([] {
+      static_assert(Offset::rank == 0, "tessera: the offset of a rotary_embedding is a number or a tensor of rank 0");
+    });
+  };
+  static constexpr Value emit(Value context, Value x, Value offset, auto... fields) {
+    const auto number = [&](Value v) { return build::cast(v.at(context.source), DType::f64); };
+    const Value position = PositionsTag::emit(context, x, offset);
+    const RotaryPairs pairs = RotaryPairs::of<Form>(x.at(context.source), number(offset));
+    return position *
+           build::insert_singletons(RotaryFrequencies<Options>::of(pairs, number(fields)...), 1u << 0 | 1u << 1, 3);
+  }
+};
+/// x times the attention factor of YaRN.
+struct YarnScaledTag {
+  static constexpr const char* function = "rotary_embedding";
+  template <class X, class... Fields> using result = Typed<double, 3>;
+  static constexpr Value emit(Value context, Value x, Value factor, Value given, Value mscale, Value all) {
+    const auto number = [&](Value v) { return build::cast(v.at(context.source), DType::f64); };
+    factor = number(factor), given = number(given), mscale = number(mscale), all = number(all);
+    const Value zero = factor.number(0), growth = build::unary(Op::log, factor) * 0.1;
+    const auto is_given = [&](Value v) { return build::binary(Op::not_equal, v, zero); };
+    const Value quotient = (growth * mscale + 1.0) / (growth * all + 1.0);
+    const Value own =
+        build::select(build::binary(Op::logical_and, is_given(mscale), is_given(all)), quotient, growth + 1.0);
+    return x.at(context.source) * build::select(is_given(given), given, own);
+  }
+};
+
+template <RotaryForm Form> struct RotaryOf {
+  Source source;
+
+  constexpr auto angles(const auto& x, const auto& offset, const Rotary& o) const {
+    return call<RotaryAnglesTag<Form, Rotary>>(source, x, offset, o.base, o.linear, o.ntk);
+  }
+  constexpr auto angles(const auto& x, const auto& offset, const Llama3Rotary& o) const {
+    return call<RotaryAnglesTag<Form, Llama3Rotary>>(source, x, offset, o.base, o.factor, o.low_freq_factor,
+                                                     o.high_freq_factor, o.original_max_position_embeddings);
+  }
+  constexpr auto angles(const auto& x, const auto& offset, const DynamicNtkRotary& o) const {
+    return call<RotaryAnglesTag<Form, DynamicNtkRotary>>(source, x, offset, o.base, o.factor,
+                                                         o.original_max_position_embeddings);
+  }
+  constexpr auto angles(const auto& x, const auto& offset, const YarnRotary& o) const {
+    return call<RotaryAnglesTag<Form, YarnRotary>>(
+        source, x, offset, o.base, o.factor, o.original_max_position_embeddings, o.beta_fast, o.beta_slow, o.truncate);
+  }
+  template <class Options> constexpr auto scaled(const auto& x, const Options& o) const {
+    if constexpr (std::is_same_v<Options, YarnRotary>)
+      return call<YarnScaledTag>(source, x, o.factor, o.attention_factor, o.mscale, o.mscale_all_dim);
+    else
+      return x;
+  }
+};
+
+}  // namespace detail
+
+/// The options of rotary_embedding: how positions become angles.
+template <class T>
+concept RotaryOptions = std::is_same_v<T, Rotary> || std::is_same_v<T, Llama3Rotary> ||
+                        std::is_same_v<T, DynamicNtkRotary> || std::is_same_v<T, YarnRotary>;
+
+/// Rotates pairs of elements of queries or keys x [batch, time, heads, width] by angles that are proportional to the
+/// position, `offset` plus the index of the time: products of queries and keys then depend on the distance alone. The
+/// offset is a number, or a tensor of rank 0, such as the index of a step of a loop. The width is even. The options are
+/// a Rotary, or the Llama3Rotary, YarnRotary or DynamicNtkRotary of a model whose context was extended. Angles are
+/// computed in f64; an x of bf16 or f16 is rotated in f32. Errors: shape_mismatch for an odd width; those of the
+/// options. Communication: none for split batch, time and heads. Source: Su et al., 2104.09864.
+///
+///     const auto turned = ts::rotary_embedding(q, position, {.base = 500000.0});
+///     const auto longer = ts::rotary_embedding(q, position, ts::Llama3Rotary{.factor = 32.0});
+template <RotaryForm Form = RotaryForm::half_split, TensorArgument X, Operand Offset = int,
+          RotaryOptions Options = Rotary>
+constexpr auto rotary_embedding(const X& x, const Offset& offset = 0, const Options& options = {},
+                                Here at = Here::current()) {
+  static_assert(X::rank == 4, "tessera: rotary_embedding takes queries or keys of rank 4: [batch, time, heads, width]");
+  using T = typename X::element;
+  using Wide = std::conditional_t<std::is_same_v<T, double>, double, float>;
+  const Source source = Source::from(at);
+  const detail::FunctionCall named("rotary_embedding", x);
+  // (a, b) becomes (a cos - b sin, b cos + a sin): x cos + (-b, a) sin.
+  const auto turned = [&] {
+    if constexpr (Form == RotaryForm::interleaved) {
+      const auto pairs = unbind<2, -1>(split_dim<-1>(x, 2, at), at);
+      return merge_dims<3, 4>(stack<4>(call<NegTag>(source, std::get<1>(pairs)), std::get<0>(pairs), at), at);
+    } else {
+      const auto pairs = unbind<2, -2>(rearrange<"b t h (c e) -> b t h c e">(x, len<"c">(2), at), at);
+      return concat<3>(call<NegTag>(source, std::get<1>(pairs)), std::get<0>(pairs), at);
+    }
+  }();
+  const detail::RotaryOf<Form> rotary{source};
+  const auto angle = rotary.angles(x, offset, options);
+  const auto of_x = call<MulTag>(source, x, cast<Wide>(rotary.scaled(cos(angle, at), options), at));
+  const auto of_turned = call<MulTag>(source, turned, cast<Wide>(rotary.scaled(sin(angle, at), options), at));
+  return cast<T>(call<AddTag>(source, of_x, of_turned), at);
+}
+
+}  // namespace tessera
+
+#endif
+
 // ---- tessera/nn/llama.hpp
 
 #ifndef TESSERA_NN_LLAMA_HPP
@@ -50868,8 +51396,8 @@ constexpr auto alibi_bias(const Slopes& slopes, const K& k, Here at = Here::curr
 namespace tessera::nn {
 
 /// Causal grouped-query self-attention of x [batch, time, features], with a result of the same shape, and with rotary
-/// embeddings in the layout of Hugging Face. Each head of keys and values serves heads / key_heads consecutive heads of
-/// queries.
+/// embeddings in the layout of Hugging Face, which the options `rotary` scale for long contexts. Each head of keys and
+/// values serves heads / key_heads consecutive heads of queries.
 ///
 ///     attention(x)                           // positions 0, 1, ...
 ///     attention(x, layer_dropout(rate, key)) // in training: drops weights after the softmax
@@ -50880,12 +51408,13 @@ namespace tessera::nn {
 /// and values are copied once more. Positions beyond the context of the cache overwrite its last ones. Communication:
 /// with the columns of the weights split by heads, an all_reduce of the result. Errors: shape_mismatch unless key_heads
 /// divides heads. Source: Ainslie et al., 2305.13245.
-template <Element T = float, class Projection = Linear<T, false>> struct GroupedQueryAttention {
+template <Element T = float, class Projection = Linear<T, false>, RotaryOptions Positions = Rotary>
+struct GroupedQueryAttention {
   Projection query;       ///< [features, heads * width]
   Projection key, value;  ///< [features, key_heads * width]
   Projection out;         ///< [heads * width, features]
   Dim heads, key_heads;
-  Rotary rotary;
+  Positions rotary;
 
   static constexpr std::array field_names{"query", "key", "value", "out", "heads", "key_heads", "rotary"};
   constexpr auto operator()(const auto& x, Here at = Here::current()) const {
@@ -50924,8 +51453,8 @@ template <Element T = float, class Projection = Linear<T, false>> struct Grouped
 
 /// A layer of Llama: x + attention(norm(x)), then x + mlp(norm(x)), with RmsNorm, grouped-query attention, rotary
 /// embeddings and SwiGLU. `cached` as that of GroupedQueryAttention. Source: Touvron et al., 2302.13971 and 2307.09288.
-template <Element T = float, class Projection = Linear<T, false>>
-using LlamaBlock = PreNormBlock<RmsNorm<T>, GroupedQueryAttention<T, Projection>, SwiGlu<T, Projection>>;
+template <Element T = float, class Projection = Linear<T, false>, RotaryOptions Positions = Rotary>
+using LlamaBlock = PreNormBlock<RmsNorm<T>, GroupedQueryAttention<T, Projection, Positions>, SwiGlu<T, Projection>>;
 
 /// The Llama model: an embedding of tokens [batch, time], layers, a norm, and the logits [batch, time, classes] of the
 /// next token. `cached` takes the tokens from `position` on, one or several, and returns their logits and the caches
@@ -50933,9 +51462,9 @@ using LlamaBlock = PreNormBlock<RmsNorm<T>, GroupedQueryAttention<T, Projection>
 ///
 ///     const auto [logits, next] = model.cached(prompt, caches, 0);
 ///     const auto token = ts::argmax<-1>(ts::slice<1>(logits, ts::extent<1>(prompt) - 1, 1));
-template <Element T = float, class Projection = Linear<T, false>> struct Llama {
+template <Element T = float, class Projection = Linear<T, false>, RotaryOptions Positions = Rotary> struct Llama {
   Embedding<T> tokens;
-  Stack<LlamaBlock<T, Projection>> blocks;
+  Stack<LlamaBlock<T, Projection, Positions>> blocks;
   RmsNorm<T> norm;
   Linear<T, false> head;
 
@@ -50955,10 +51484,10 @@ template <Element T = float, class Projection = Linear<T, false>> struct Llama {
 
 /// Factories with normal weights, as `linear` and `mlp`, for a model of `depth` layers. Errors: not_divisible unless
 /// the number of heads divides the features, and key_heads divides the heads.
-template <Element T = float>
-GroupedQueryAttention<T> grouped_query_attention(Key key, Extent features, Dim heads, Dim key_heads,
-                                                 const ShardingStrategy& strategy, int depth = 1, double stddev = 0.02,
-                                                 const Rotary& rotary = {}, Here at = Here::current()) {
+template <Element T = float, RotaryOptions Positions = Rotary>
+GroupedQueryAttention<T, Linear<T, false>, Positions> grouped_query_attention(
+    Key key, Extent features, Dim heads, Dim key_heads, const ShardingStrategy& strategy, int depth = 1,
+    double stddev = 0.02, const Positions& rotary = {}, Here at = Here::current()) {
   if (heads.value() < 1 || features.value % heads.value() != 0)
     fail(errc::not_divisible, "[grouped_query_attention] number of heads: ", features.value,
          " features are not divisible by ", heads.value(), " heads", Source::from(at));
@@ -50975,27 +51504,30 @@ GroupedQueryAttention<T> grouped_query_attention(Key key, Extent features, Dim h
           key_heads,
           rotary};
 }
-template <Element T = float>
-LlamaBlock<T> llama_block(Key key, Extent features, Dim heads, Dim key_heads, Extent hidden,
-                          const ShardingStrategy& strategy, int depth = 1, double stddev = 0.02,
-                          const Rotary& rotary = {}, Here at = Here::current()) {
+template <Element T = float, RotaryOptions Positions = Rotary>
+LlamaBlock<T, Linear<T, false>, Positions> llama_block(Key key, Extent features, Dim heads, Dim key_heads,
+                                                       Extent hidden, const ShardingStrategy& strategy, int depth = 1,
+                                                       double stddev = 0.02, const Positions& rotary = {},
+                                                       Here at = Here::current()) {
   const auto [first, second] = split<2>(key);
   return {rms_norm<T>(features, strategy),
           grouped_query_attention<T>(first, features, heads, key_heads, strategy, depth, stddev, rotary, at),
           rms_norm<T>(features, strategy), gated_mlp<T>(second, features, hidden, strategy, depth, stddev)};
 }
 
-template <Element T = float>
-Llama<T> llama(Key key, Extent classes, Extent features, Dim heads, Dim key_heads, Extent hidden, int layers,
-               const ShardingStrategy& strategy, double stddev = 0.02, const Rotary& rotary = {},
-               Here at = Here::current()) {
+template <Element T = float, RotaryOptions Positions = Rotary>
+Llama<T, Linear<T, false>, Positions> llama(Key key, Extent classes, Extent features, Dim heads, Dim key_heads,
+                                            Extent hidden, int layers, const ShardingStrategy& strategy,
+                                            double stddev = 0.02, const Positions& rotary = {},
+                                            Here at = Here::current()) {
   const auto [first, second, third] = split<3>(key);
   const auto block = [&, of_layers = second](int i) {
     return llama_block<T>(fold_in(of_layers, static_cast<std::uint64_t>(i)), features, heads, key_heads, hidden,
                           strategy, layers, stddev, rotary, at);
   };
-  return {embedding<T>(first, classes, features, strategy, stddev), Stack<LlamaBlock<T>>(layers, block),
-          rms_norm<T>(features, strategy), linear<T, false>(third, features, classes, strategy, Role::head, stddev)};
+  return {embedding<T>(first, classes, features, strategy, stddev),
+          Stack<LlamaBlock<T, Linear<T, false>, Positions>>(layers, block), rms_norm<T>(features, strategy),
+          linear<T, false>(third, features, classes, strategy, Role::head, stddev)};
 }
 
 }  // namespace tessera::nn
@@ -51827,6 +52359,23 @@ struct SumOfRowsTag {
   }
 };
 
+/// Tokens on their way to the experts, so that the plan says why they are sent.
+struct ToExpertsTag {
+  template <class X> using result = X;
+  static constexpr Value emit(Value context, Value x) {
+    x = x.at(context.source);
+    return build::alike(x, x, {.of_experts = true});
+  }
+};
+/// The results of experts, which go back to the devices of their tokens before they are combined.
+struct FromExpertsTag {
+  template <class Made, class Tokens> using result = Made;
+  static constexpr Value emit(Value context, Value made, Value tokens) {
+    made = made.at(context.source);
+    return build::alike(made, build::alike(tokens.at(context.source), made), {.of_experts = true});
+  }
+};
+
 }  // namespace detail
 
 /// A mixture of experts: y = sum over the chosen experts of weight * expert(x). For each token the `choices` most
@@ -51843,10 +52392,11 @@ struct SumOfRowsTag {
 /// own, and the results are summed by an all_reduce; with a split batch and Dispatch::capacity the tokens are counted
 /// over all devices. With Dispatch::sequence_capacity or Dispatch::dropless, and the batch and the experts split by one
 /// axis, 2 all_to_alls forward and 2 for the gradients, of batch x experts x capacity x features, where the capacity of
-/// dropless is the time. With Dispatch::ragged no tokens are sent: the weights of experts split by the axis of the
-/// batch are gathered; for other splits see docs/parallelism.md. Sources: Shazeer et al., 1701.06538; GShard,
-/// 2006.16668; capacity and balance: Switch, 2101.03961, with all choices counted, as in Mixtral, 2401.04088; z:
-/// ST-MoE, 2202.08906; ragged: MegaBlocks, 2211.15841.
+/// dropless is the time; the plan calls them requested, with the reason "expert parallelism". With Dispatch::ragged no
+/// tokens are sent: the weights of experts split by the axis of the batch are gathered; for other splits see
+/// docs/parallelism.md. Sources: Shazeer et al., 1701.06538; GShard, 2006.16668; capacity and balance: Switch,
+/// 2101.03961, with all choices counted, as in Mixtral, 2401.04088; z: ST-MoE, 2202.08906; ragged: MegaBlocks,
+/// 2211.15841.
 template <Element T = float, Dispatch How = Dispatch::dense> struct MoE {
   Linear<T, false> router;  ///< [features, experts]
   Experts<T> experts;
@@ -51930,8 +52480,8 @@ template <Element T = float, Dispatch How = Dispatch::dense> struct MoE {
     const auto dispatch = einsum<"gnke,gnkc->gnec">(chosen, slots, at);
     const auto combine = einsum<"gnke,gnkc->gnec">(chosen * unsqueeze<3>(weights, at), slots, at);
     const auto own = einsum<"gnec,gnf->gecf">(cast<Element>(dispatch, at), tokens, at);
-    // Results go back to the devices of their tokens before they are combined.
-    const auto made = std::get<1>(shard_as(own, experts(own, at), at));
+    const auto sent = call<detail::ToExpertsTag>(Source::from(at), own);
+    const auto made = call<detail::FromExpertsTag>(Source::from(at), experts(sent, at), own);
     return einsum<"gnec,gecf->gnf">(cast<Element>(combine, at), made, at);
   }
 };
@@ -52063,6 +52613,7 @@ template <class X, class Update> constexpr void check_update() {
 }
 
 template <int Rank, int D> struct SliceScatterTag {
+  static constexpr const char* function = "slice_scatter";
   static constexpr auto leading_dims = ops::LeadingDims::extended;
   template <class X, class Update, class... Sizes> struct result : X {
     using Checks = decltype([] {
@@ -52074,6 +52625,9 @@ template <int Rank, int D> struct SliceScatterTag {
     x = x.at(context.source);
     update = update.at(context.source);
     const int dim = x.shifted(D, Rank);
+    for (int d = 0; d < Rank; ++d)
+      if (d != D)
+        build::same_extents(x, x.shifted(d, Rank), update, update.shifted(d, Rank), 1, build::ExtentsOf::update);
     const Value extent = build::extent(x, dim), size = build::extent(update, dim);
     const Value first = from_either_end(as_size(start), extent), by = as_size(step);
     const Value place = build::iota(x, dim, DType::i64) - first;
@@ -52253,6 +52807,12 @@ template <int Rank> constexpr Value normed_part(Value x) {
   return Rank < 3 ? x : build::sample(x, x.leading(Rank) + 1);
 }
 
+/// Checks that a gain and a bias fit the features of x, of which later operations see parts only.
+constexpr void check_features(Value x, Value gain, Value bias) {
+  for (const Value& v : {gain, bias})
+    build::same_extents(x, x.rank() - 1, v, v.rank() - 1, 1, build::ExtentsOf::features);
+}
+
 template <int Rank, NormOver Over> struct FeatureNormTag {
   static constexpr const char* function = Over == NormOver::batch ? "batch_norm" : "instance_norm";
   static_assert(Rank >= 2, "tessera: a batch or instance norm takes [batch, ..., features]");
@@ -52261,6 +52821,7 @@ template <int Rank, NormOver Over> struct FeatureNormTag {
   static constexpr Value emit(Value context, Value x, Value gain, Value bias, Value eps) {
     const DType type = x.dtype(), computed = computed_as(type);
     x = x.at(context.source);
+    check_features(x, gain, bias);
     const Value part = build::cast(normed_part<Rank>(x), computed);
     x = build::cast(x, computed);
     const unsigned dims = normed_dims<Rank, Over>(x);
@@ -52329,6 +52890,7 @@ template <int Rank> struct GroupNormTag {
            "[group_norm] dims: layers of a Stack and devices of a shard_map: call it on one of them");
     const DType type = x.dtype(), computed = computed_as(type);
     x = x.at(context.source);
+    check_features(x, gain, bias);
     const Value size = as_size(groups), part = Rank < 3 ? x : build::sample(x, 1);
     const auto grouped = [&](Value v) { return split_groups(build::cast(v, computed), Rank - 1, size); };
     const unsigned dims = ((1u << (Rank + 1)) - 1) & ~1u & ~(1u << (Rank - 1));
@@ -53784,151 +54346,6 @@ DecoderLayer<T, Place, Activation> decoder_layer(Key key, Extent features, Dim h
 
 #endif
 
-// ---- tessera/graph/transform/value_and_grad.hpp
-
-#ifndef TESSERA_GRAPH_TRANSFORM_VALUE_AND_GRAD_HPP
-#define TESSERA_GRAPH_TRANSFORM_VALUE_AND_GRAD_HPP
-
-TESSERA_PLANNING_BEGIN
-
-namespace tessera {
-
-namespace detail {
-
-/// A loss may also be a field of a struct, or the result of a compiled function: both are ShardedTensors.
-template <class T> constexpr auto as_scalar(const T& loss) {
-  if constexpr (StoredOperand<T>)
-    return as_sym(loss);
-  else
-    return loss;
-}
-
-/// Whether an argument may be differentiated: a tensor of floats, or a structure.
-template <class X> inline constexpr bool is_differentiable_v = true;
-template <TensorOperand X>
-inline constexpr bool is_differentiable_v<X> = is_floating_v<typename X::element> && !is_float8_v<typename X::element>;
-
-/// Argument I of a call: from the chosen arguments if I is one of Chosen, else from all.
-template <int I, int... Chosen> constexpr const auto& chosen_argument(const auto& chosen, const auto& all) {
-  constexpr int at = [] {
-    int k = 0, found = -1;
-    ((found = Chosen == I ? k : found, ++k), ...);
-    return found;
-  }();
-  if constexpr (at >= 0)
-    return std::get<static_cast<std::size_t>(at)>(chosen);
-  else
-    return std::get<static_cast<std::size_t>(I)>(all);
-}
-
-}  // namespace detail
-
-/// Inside a traced function: value_and_grad(f)(first, rest...) returns (f(first, rest...), gradient), where the
-/// gradient is that of f's result with respect to the tensors of `first`.
-///
-/// f returns a rank-0 tensor, or a tuple that begins with one, followed by auxiliary results. The gradient has the type
-/// and the shapes of `first`; a field without gradient (a Dim, a Scalar, an integer tensor) is copied. `rest` is held
-/// constant. Errors: `structure` for a loss that has a value for each layer of a Stack. Source: reverse-mode
-/// differentiation of the traced graph; no tape exists at run time.
-template <class F> constexpr auto value_and_grad(F f) {
-  return [f](const auto& first, const auto&... rest) {
-    constexpr bool is_differentiable = detail::is_differentiable_v<std::remove_cvref_t<decltype(first)>>;
-    static_assert(is_differentiable,
-                  "tessera: ts::grad and ts::value_and_grad need an argument with floating tensors; convert integers "
-                  "with ts::cast<float>(x)");
-    auto gradient = detail::settle(first);
-    constexpr bool is_called = requires { f(std::as_const(gradient), rest...); };
-    static_assert(is_called, "tessera: the function of ts::grad and ts::value_and_grad can't be called with these "
-                             "arguments; compare their number and types with its parameters");
-    if constexpr (!is_called) {
-      return std::tuple(gradient, gradient);
-    } else {
-      const detail::Floating sources = detail::make_variables(gradient);
-      auto value = detail::settle(f(std::as_const(gradient), rest...));
-      auto loss = [&] {
-        if constexpr (detail::is_tuple_v<decltype(value)>)
-          return detail::as_scalar(std::get<0>(value));
-        else
-          return detail::as_scalar(value);
-      }();
-      using Loss = decltype(loss);
-      static_assert(SymOperand<Loss>,
-                    "tessera: call ts::grad and ts::value_and_grad inside a traced function, and their "
-                    "results on traced arguments");
-      static_assert(Loss::rank == 0,
-                    "tessera: the function of ts::grad and of ts::value_and_grad returns a loss of rank "
-                    "0; reduce the loss with ts::mean or ts::sum");
-      if constexpr (Loss::rank == 0)  // otherwise a static_assert has failed
-        if (loss.value.rank() != 0)
-          loss.value.refuse(errc::structure,
-                            "[stack] loss: the loss is computed from a field of all layers, so it has a "
-                            "value for each layer, not a single value");
-      detail::replace_floating(gradient, loss.value, differentiate(loss.value, sources.ids));
-      return std::tuple(value, gradient);
-    }
-  };
-}
-
-/// The same for the arguments with these numbers, from 0 (argnums of JAX): `value_and_grad<0, 2>(f)(x, y, z)` returns
-/// (f(x, y, z), (gradient of x, gradient of z)), and `value_and_grad<1>` the gradient of the second argument alone.
-template <int First, int... More, class F> constexpr auto value_and_grad(F f) {
-  return [f](const auto&... arguments) {
-    constexpr int count = sizeof...(arguments);
-    constexpr bool in_range = First >= 0 && First < count && ((More >= 0 && More < count) && ...);
-    static_assert(in_range, "tessera: a number of ts::grad<...> and ts::value_and_grad<...> is that of an argument, "
-                            "counted from 0");
-    if constexpr (in_range) {
-      const auto all = std::tie(arguments...);
-      const auto chosen =
-          std::tuple<decltype(detail::settle(std::get<First>(all))), decltype(detail::settle(std::get<More>(all)))...>(
-              detail::settle(std::get<First>(all)), detail::settle(std::get<More>(all))...);
-      auto [value, gradients] = value_and_grad([&](const auto& own) {
-        return [&]<std::size_t... I>(std::index_sequence<I...>) {
-          return f(detail::chosen_argument<static_cast<int>(I), First, More...>(own, all)...);
-        }(std::make_index_sequence<sizeof...(arguments)>());
-      })(chosen);
-      if constexpr (sizeof...(More) == 0)
-        return std::tuple(value, std::get<0>(gradients));
-      else
-        return std::tuple(value, gradients);
-    }
-  };
-}
-
-/// For ts::grad: f returns a tuple of the loss and auxiliary results.
-struct HasAux {};
-inline constexpr HasAux has_aux{};
-
-/// Inside a traced function: the gradient alone.
-template <class F> constexpr auto grad(F f) {
-  return [f](const auto& first, const auto&... rest) { return std::get<1>(value_and_grad(f)(first, rest...)); };
-}
-/// The gradients of the arguments with these numbers: see value_and_grad.
-template <int First, int... More, class F> constexpr auto grad(F f) {
-  return [f](const auto&... arguments) { return std::get<1>(value_and_grad<First, More...>(f)(arguments...)); };
-}
-/// (the gradient, the auxiliary result), or a tuple of the auxiliary results where f returns several behind the loss:
-/// `grad(f, ts::has_aux)`, as jax.grad(f, has_aux=True).
-template <class F> constexpr auto grad(F f, HasAux) {
-  return [f](const auto& first, const auto&... rest) {
-    const auto [value, gradient] = value_and_grad(f)(first, rest...);
-    return std::apply(
-        [&](const auto&, const auto&... aux) {
-          if constexpr (sizeof...(aux) == 1)
-            return std::tuple(gradient, aux...);
-          else
-            return std::tuple(gradient, std::tuple(aux...));
-        },
-        value);
-  };
-}
-
-}  // namespace tessera
-
-TESSERA_PLANNING_END
-
-#endif
-
 // ---- tessera/optim/tree_map.hpp
 
 #ifndef TESSERA_OPTIM_TREE_MAP_HPP
@@ -54166,60 +54583,6 @@ template <class F, class First, class... Rest> constexpr auto tree_map(F f, cons
     return detail::mapped<Count>(f, first, rest...);
   else
     return first;
-}
-
-}  // namespace tessera::optim
-
-#endif
-
-// ---- tessera/optim/accumulate.hpp
-
-#ifndef TESSERA_OPTIM_ACCUMULATE_HPP
-#define TESSERA_OPTIM_ACCUMULATE_HPP
-
-namespace tessera::optim {
-
-namespace detail {
-
-template <int Microbatches, class Loss> struct Accumulate {
-  Loss loss;
-  Here at;  ///< all operations have the line of ts::optim::accumulate
-
-  template <class Model, class... Batch> constexpr auto operator()(const Model& model, const Batch&... batch) const {
-    const auto add_part = [&](const auto& sum, const auto& part) {
-      const auto [value, gradient] =
-          std::apply([&](const auto&... own) { return value_and_grad(loss)(model, own...); }, part);
-      return std::tuple(tree_map([&](auto a, auto b) { return call<AddTag>(Source::from(at), a, b); }, sum, gradient),
-                        value);
-    };
-    // Microbatch i has the examples i, i + Microbatches, ...: every device has examples of each, so that none move.
-    const auto [sum, values] = scan(add_part, tree_map([&](auto p) { return zeros_like(p, at); }, model),
-                                    std::tuple(movedim<1, 0>(part_of(batch), at)...), {}, at);
-    return std::tuple(mean(values, at),
-                      tree_map([&](auto s) { return call<DivTag>(Source::from(at), s, Microbatches); }, sum));
-  }
-
- private:
-  template <TensorOperand X> constexpr auto part_of(const X& batch) const {
-    static_assert(X::rank >= 1, "tessera: what accumulate divides into microbatches has a dim of the batch");
-    using Split = tessera::detail::SplitTag<X::rank, 0, 2, MadeBy::accumulate>;
-    return call<Split>(Source::from(at), batch, Dim(Microbatches));
-  }
-};
-
-}  // namespace detail
-
-/// Gradient accumulation: value_and_grad of a loss that is a mean over examples, computed for `Microbatches` parts of
-/// the batch one after the other. Returns the mean loss and gradient. Activations need the memory of one microbatch.
-///
-///     const auto [loss, gradient] = ts::optim::accumulate<4>(loss_of)(model, x, t);   // x, t: [batch, ...]
-/// Inside a traced function. Tensors after the model are cut along their first dim. Errors: shape_mismatch unless
-/// Microbatches divides the batch. Communication: that of value_and_grad; gradients of replicated parameters are
-/// reduced once, after the last microbatch (no_sync of PyTorch). A split batch does not move if Microbatches divides
-/// the rows of each device.
-template <int Microbatches, class Loss> constexpr auto accumulate(Loss loss, Here at = Here::current()) {
-  static_assert(Microbatches > 0, "tessera: accumulate needs at least one microbatch");
-  return detail::Accumulate<Microbatches, Loss>{loss, at};
 }
 
 }  // namespace tessera::optim
@@ -55108,43 +55471,24 @@ constexpr auto asgd(const Model& model, const Gradients& gradients,
 
 #endif
 
-// ---- tessera/optim/average.hpp
+// ---- tessera/optim/factor_layout.hpp
 
-#ifndef TESSERA_OPTIM_AVERAGE_HPP
-#define TESSERA_OPTIM_AVERAGE_HPP
+#ifndef TESSERA_OPTIM_FACTOR_LAYOUT_HPP
+#define TESSERA_OPTIM_FACTOR_LAYOUT_HPP
 
-namespace tessera {
+namespace tessera::optim::detail {
 
-namespace optim {
-
-/// Inside a traced function: the next exponential moving average (EMA) of the parameters, decay a + (1 - decay) p.
-/// `average` starts as a copy of the model. Communication: none; the averages are sharded like the parameters. Source:
-/// Polyak, Juditsky, SIAM J. Control Optim. 30 (1992), as torch.optim.swa_utils.get_ema_avg_fn.
-///
-///     average = ts::optim::moving_average(average, model, 0.999);
-template <class Model>
-constexpr Model moving_average(const Model& average, const Model& model, const Scalar& decay,
-                               Here at = Here::current()) {
-  const tessera::detail::FunctionCall named("moving_average", average);
-  return std::get<0>(detail::update_parameters(
-      at, [&](const auto& x, Value a, Value p) { return std::tuple(x(decay) * a + x(1.0 - x.wide(decay)) * p); },
-      average, model));
+/// The extents and the spec of a mean of squares of Adafactor, from those of its parameter: one of the two last dims
+/// has extent 1, and is not split; of tensors with fewer dims `along_last` has all elements, else extents of 1.
+constexpr void keep_factor(Shape& extents, PartitionSpec& spec, int rank, bool along_last) {
+  while (spec.entries.size() < extents.size()) spec.entries.push_back(SpecEntry());
+  for (std::size_t dim = 0; dim < extents.size(); ++dim) {
+    const bool mean = rank >= 2 ? dim + (along_last ? 1 : 2) == extents.size() : !along_last;
+    if (mean) extents[dim] = 1, spec.entries[dim] = SpecEntry();
+  }
 }
 
-/// Inside a traced function: the mean of `count` past models and this one (SWA), a + (p - a) / (count + 1).
-/// Communication: as moving_average. Source: Izmailov et al., 1803.05407, as torch.optim.swa_utils.AveragedModel.
-template <class Model>
-constexpr Model mean_of_models(const Model& average, const Model& model, const Scalar& count,
-                               Here at = Here::current()) {
-  const tessera::detail::FunctionCall named("mean_of_models", average);
-  return std::get<0>(detail::update_parameters(
-      at, [&](const auto& x, Value a, Value p) { return std::tuple(a + x(1.0 / (x.wide(count) + 1)) * (p - a)); },
-      average, model));
-}
-
-}  // namespace optim
-
-}  // namespace tessera
+}  // namespace tessera::optim::detail
 
 #endif
 
@@ -55312,101 +55656,6 @@ constexpr Model clip_by_value(const Model& gradients, const Limit& limit, Here a
         return decltype(g)(build::apply<ops::MaximumOp>(build::apply<ops::MinimumOp>(from, most), least));
       },
       gradients);
-}
-
-}  // namespace tessera
-
-#endif
-
-// ---- tessera/optim/groups.hpp
-
-#ifndef TESSERA_OPTIM_GROUPS_HPP
-#define TESSERA_OPTIM_GROUPS_HPP
-
-namespace tessera::optim {
-
-/// The parameters whose names match, and their hyper-parameters: a group of torch.optim's param_groups.
-template <class Config> struct Group {
-  nn::Names names;
-  Config config;
-  Source source;  ///< the user's line
-
-  constexpr Group(const nn::Names& of, const Config& given, Here at = Here::current())
-      : names(of), config(given), source(Source::from(at)) {}
-};
-
-namespace detail {
-
-template <class Step, class Config> constexpr auto step_by_group(const Step& step, const Config& others) {
-  return step(others);
-}
-template <class Step, class Config, class First, class... Rest>
-constexpr auto step_by_group(const Step& step, const Config& others, const Group<First>& first,
-                             const Group<Rest>&... rest) {
-  const auto without = step_by_group(step, others, rest...), with = step(first.config);
-  if constexpr (tessera::detail::is_tuple_v<std::remove_const_t<decltype(with)>>) {
-    nn::detail::check_names(std::get<0>(with), first.names, first.source);
-    return nn::keep_frozen(first.names, std::get<0>(with), std::get<0>(without), std::get<1>(with),
-                           std::get<1>(without));
-  } else {
-    nn::detail::check_names(with, first.names, first.source);
-    return nn::keep_frozen(first.names, with, without);
-  }
-}
-
-}  // namespace detail
-
-/// Inside a traced function: one step of an optimizer with different hyper-parameters for groups of parameters,
-/// selected by name. `step(config)` is a step with one configuration. Each parameter gets the configuration of the
-/// first group whose names match it, or `others`. Updates that no group uses are not computed.
-///
-///     constexpr nn::Names plain("*.bias", "*.gain", "tokens.*");
-///     const auto [next, next_state] = ts::optim::by_group(
-///         [&](const auto& config) { return ts::adamw(model, gradient, state, config); }, config,
-///         ts::optim::Group(plain, slow));   // slow: an AdamW with its own learning_rate and weight_decay
-/// Errors: `option` for a pattern that names no floating-point tensor of the model. No communication of its own.
-template <class Step, class Config, class... Configs>
-constexpr auto by_group(const Step& step, const Config& others, const Group<Configs>&... groups) {
-  return detail::step_by_group(step, others, groups...);
-}
-
-}  // namespace tessera::optim
-
-#endif
-
-// ---- tessera/mesh/storage_split.hpp
-
-#ifndef TESSERA_MESH_STORAGE_SPLIT_HPP
-#define TESSERA_MESH_STORAGE_SPLIT_HPP
-
-namespace tessera {
-
-/// Which dim of a tensor is split over one more axis. Dims that are split already are not considered.
-enum class StorageDim : std::uint8_t {
-  outermost,  ///< the first
-  largest,    ///< the one with the largest extent, of equal ones the first
-  enough,     ///< the first with at least one index per device of the axis, otherwise the largest
-};
-
-/// The spec of a tensor with an axis added, over which it is split in storage only (gathered_on_use); the same spec if
-/// the axis splits it already, or if no dim is left. Errors: `mesh_axis` for an axis that the mesh lacks.
-constexpr PartitionSpec split_in_storage(PartitionSpec spec, const Shape& shape, const Mesh& mesh,
-                                         std::string_view axis, StorageDim which) {
-  const std::int64_t devices = mesh.axis_size(mesh.axis_index(axis));
-  while (spec.entries.size() < shape.size()) spec.entries.push_back(SpecEntry());
-  std::size_t best = shape.size();
-  for (std::size_t dim = 0; dim < shape.size(); ++dim) {
-    for (const Name& own : spec.entries[dim].axes)
-      if (own.view() == axis) return spec;
-    if (!spec.entries[dim].axes.empty()) continue;
-    const std::int64_t most = best < shape.size() ? shape[best] : -1;
-    const bool settled = which == StorageDim::outermost ? most >= 0 : which == StorageDim::enough && most >= devices;
-    if (!settled && shape[dim] > most) best = dim;
-  }
-  if (best == shape.size()) return spec;
-  spec.entries[best] = SpecEntry(axis);
-  spec.entries[best].priority = 1;
-  return spec;
 }
 
 }  // namespace tessera
@@ -56324,6 +56573,792 @@ constexpr auto sgd_dampened(const Model& model, const Gradients& gradients,
 
 #endif
 
+// ---- tessera/partition/plan/static_plan.hpp
+
+#ifndef TESSERA_PARTITION_PLAN_STATIC_PLAN_HPP
+#define TESSERA_PARTITION_PLAN_STATIC_PLAN_HPP
+
+TESSERA_PLANNING_BEGIN
+
+namespace tessera {
+
+/// A leaf of a program's arguments without data, for planning: a tensor's shape and spec (the same for all layers of a
+/// Stack), or the value of a Dim.
+struct Abstract {
+  Shape shape;
+  PartitionSpec spec;
+  HostNumber number{};
+  std::int64_t layers = 0;  ///< 0: not in a Stack
+
+  constexpr Abstract(Shape extents, PartitionSpec split = {}) : shape(extents), spec(split) {}
+  static constexpr Abstract dim(std::int64_t value) {
+    Abstract leaf({});
+    leaf.number = value;
+    return leaf;
+  }
+};
+
+/// A leaf that each of the n layers of a Stack has.
+constexpr Abstract stacked(std::int64_t n, Abstract leaf) {
+  leaf.layers = n;
+  return leaf;
+}
+
+namespace detail {
+
+struct CountLeaves {
+  std::size_t count = 0;
+  constexpr void leaf(auto&) { ++count; }
+  constexpr void enter_stack(auto& stack) { stack.layers().resize(1); }
+  constexpr void enter_layer(int) {}
+  constexpr void leave_stack() {}
+};
+template <class A> constexpr std::size_t leaf_count() {
+  A argument{};
+  CountLeaves counter;
+  for_each_leaf(argument, counter);
+  return counter.count;
+}
+
+/// The function to plan: F itself; a compiled function specialises this for the function that it compiles.
+template <class F> struct PlannedFunction {
+  using type = F;
+};
+
+}  // namespace detail
+
+/// An argument of type A without data, for planning: its leaves, in the order in which they are declared.
+template <class A, std::size_t Leaves> struct AbstractArgument {
+  using type = A;
+  Abstract leaves[Leaves];
+};
+
+namespace detail {
+template <class A, std::size_t N, std::size_t... I>
+constexpr AbstractArgument<A, N> abstract_argument(const Abstract (&leaves)[N], std::index_sequence<I...>) {
+  return {{leaves[I]...}};
+}
+}  // namespace detail
+
+/// A tensor without data, for planning: `ts::abstract<float>({64, 256}, {"data"})`. The number of extents is the rank.
+template <Element T, std::size_t Rank>
+constexpr auto abstract(const std::int64_t (&shape)[Rank], const PartitionSpec& spec = {}) {
+  Shape extents;
+  for (std::int64_t extent : shape) extents.push_back(extent);
+  return AbstractArgument<ShardedTensor<T, static_cast<int>(Rank)>, 1>{{Abstract(extents, spec)}};
+}
+/// A model without data, for planning, from its leaves: `ts::abstract<Mlp>({{{64, 256}, up}, {{256, 64}, down}})`.
+/// Leaves of a Stack are given once, by ts::stacked; those that are Dims by Abstract::dim; a Scalar is `{{}}`.
+template <class A, std::size_t N>
+  requires(!Element<A>)
+constexpr AbstractArgument<A, N> abstract(const Abstract (&leaves)[N]) {
+  static_assert(detail::leaf_count<A>() == N,
+                "tessera: an abstract argument has one leaf for each tensor, Dim and Scalar of its type, in the order "
+                "in which they are declared; those of a Stack are given once");
+  return detail::abstract_argument<A>(leaves, std::make_index_sequence<N>());
+}
+/// A Scalar never changes the plan, so its value is not needed.
+constexpr AbstractArgument<Scalar, 1> abstract(Scalar) { return {{Abstract({})}}; }
+constexpr AbstractArgument<Dim, 1> abstract(Dim size) { return {{Abstract::dim(size.value())}}; }
+
+namespace detail {
+
+/// The values of Dims; of Scalars the plan needs none.
+template <std::size_t Leaves> struct ReadNumbers {
+  HostNumber values[Leaves]{};
+  std::size_t count = 0;
+  template <class Leaf> constexpr void leaf(const Leaf& leaf) {
+    constexpr bool is_number = NumberOperand<Leaf>;
+    static_assert(is_number,
+                  "tessera: ts::abstract of a structure takes it by its value only if it has no tensors, such "
+                  "as hyper-parameters; give the leaves of others: ts::abstract<Model>({{{64, 256}, spec}, ...})");
+    if constexpr (std::is_same_v<Leaf, Dim>) values[count] = leaf.value();
+    ++count;
+  }
+  constexpr void enter_stack(const auto&) {}
+  constexpr void enter_layer(int) {}
+  constexpr void leave_stack() {}
+};
+constexpr Abstract abstract_number(HostNumber value) {
+  Abstract leaf({});
+  leaf.number = value;
+  return leaf;
+}
+
+}  // namespace detail
+
+/// A structure of numbers, such as hyper-parameters: `ts::abstract(ts::optim::AdamW{})`.
+template <class... None, class A>
+  requires(sizeof...(None) == 0 && std::is_class_v<A> && !Operand<A> && !Element<A>)
+constexpr auto abstract(const A& numbers) {
+  constexpr std::size_t count = detail::leaf_count<A>();
+  detail::ReadNumbers<count> read;
+  for_each_leaf(numbers, read);
+  return [&]<std::size_t... I>(std::index_sequence<I...>) {
+    return AbstractArgument<A, count>{{detail::abstract_number(read.values[I])...}};
+  }(std::make_index_sequence<count>());
+}
+
+namespace detail {
+constexpr ArgumentInfo describe_leaf(const Abstract& leaf, const Mesh& mesh) {
+  ArgumentInfo info;
+  info.number = leaf.number;
+  info.shape = leaf.shape;
+  PartitionSpec spec = leaf.spec;
+  if (leaf.layers > 0) {
+    info.shape.insert(0, leaf.layers);
+    spec.entries.insert(0, SpecEntry{});
+  }
+  info.sharding = resolve(spec, mesh, static_cast<int>(info.shape.size()));
+  return info;
+}
+}  // namespace detail
+
+namespace detail {
+
+/// An axis that constraints of a program name, and the line of the first of these.
+struct NamedAxis {
+  Name axis;
+  std::uint32_t line = 0;
+  bool shard_map = false;
+};
+struct NamedAxes {
+  NamedAxis list[32];
+  std::size_t count = 0;
+
+  constexpr void add(const NamedAxis& made) {
+    for (std::size_t i = 0; i < count; ++i)
+      if (list[i].axis == made.axis && list[i].shard_map == made.shard_map) return;
+    if (count < 32) list[count++] = made;
+  }
+  constexpr void add(const PartitionSpec& spec, std::uint32_t line, bool shard_map) {
+    for (const SpecEntry& entry : spec.entries)
+      for (const Name& axis : entry.axes) add({axis, line, shard_map});
+  }
+  constexpr explicit NamedAxes(const ProgramView& program) {
+    for (int g = 0; g < program.graph_count; ++g)
+      for (int id = 0; id < program.graphs[g].size; ++id) {
+        const Node& node = program.graphs[g][id];
+        if (!row_of(node).constrains) continue;
+        const Constraint own = Constraint::of(node);
+        const bool shard_map = own.about >= 0;
+        add(program.specs[own.spec], node.source.line, shard_map);
+        if (own.cotangent == CotangentSharding::own_spec)
+          add(program.specs[own.cotangent_spec], node.source.line, shard_map);
+      }
+  }
+};
+
+// When the evaluation of a constant fails, compilers show the function where it ended, with its template arguments, so
+// the name of the axis is one. clang also shows arguments of the function around it; arrays of printable characters as
+// text.
+template <std::size_t N> struct SpelledAxis {
+  char name[N]{};
+};
+template <std::size_t N> constexpr SpelledAxis<N> spelled(const Name& axis) {
+  SpelledAxis<N> made;
+  for (std::size_t i = 0; i + 1 < N; ++i) made.name[i] = axis.text[i];
+  return made;
+}
+struct AxesOfTheMesh {
+  char names[33] = "                                ";
+  constexpr explicit AxesOfTheMesh(const Mesh& mesh) {
+    std::size_t at = 0;
+    for (const Axis& axis : mesh.axes())
+      for (std::size_t i = 0; i <= axis.name.view().size() && at < 32; ++i)
+        names[at++] = i < axis.name.view().size() ? axis.name.text[i] : ' ';
+  }
+};
+template <auto Axis, std::uint32_t Line> [[noreturn]] void with_sharding_names_an_axis_that_the_mesh_lacks() {
+  fail(errc::spec_axis, "[with_sharding] unknown axis: the mesh has no axis '", Axis.name, "', at line ", Line);
+}
+template <auto Axis, std::uint32_t Line> [[noreturn]] void shard_map_names_an_axis_that_the_mesh_lacks() {
+  fail(errc::spec_axis, "[shard_map] unknown axis: the mesh has no axis '", Axis.name, "', at line ", Line);
+}
+
+template <class Trace> struct ConstraintAxes {
+  static constexpr NamedAxes named{Trace::program()};
+  /// In a constant expression, compilation ends here for a mesh that lacks an axis: the message has the axis and its
+  /// line.
+  template <std::size_t... I> static constexpr void check(const Mesh& mesh, std::index_sequence<I...>) {
+    (void)((is_known(mesh, named.list[I].axis.view()) || unknown<I>(AxesOfTheMesh(mesh))) && ...);
+  }
+  /// Whether the name is an axis of the mesh, or a sub-axis.
+  static constexpr bool is_known(const Mesh& mesh, std::string_view name) {
+    return mesh.has_axis(name) || !axes_named(mesh, name).empty() || sub_axis_named(mesh, name).size > 0;
+  }
+  template <std::size_t I> static constexpr bool unknown(AxesOfTheMesh known) {
+    constexpr NamedAxis made = named.list[I];
+    constexpr auto axis = spelled<made.axis.view().size() + 1>(made.axis);
+    if (known.names[0] == '\0') return true;
+    if constexpr (made.shard_map)
+      shard_map_names_an_axis_that_the_mesh_lacks<axis, made.line>();
+    else
+      with_sharding_names_an_axis_that_the_mesh_lacks<axis, made.line>();
+  }
+};
+
+}  // namespace detail
+
+namespace detail {
+template <class T> inline constexpr bool plans_without_data_v = std::is_convertible_v<T, PlanOptions>;
+template <class A, std::size_t N> inline constexpr bool plans_without_data_v<AbstractArgument<A, N>> = true;
+}  // namespace detail
+
+/// The plan of a function for arguments without data. Planning needs no threads and nothing to link, and can be done in
+/// a static_assert; at run time the plan is the same. `options` may come before the arguments.
+///
+///     static_assert(ts::plan(Step{}, mesh, ts::abstract<Mlp>({...}), ts::abstract<float>({32, 64}, {"data"}))
+///                       .count(ts::all_reduce) == 1);
+///
+/// Errors: `spec_axis`, `spec_rank`, `shape_mismatch`; `policy` for what the options forbid. In a constant expression
+/// an error ends the compilation at the line that holds its message.
+template <class F, class... Args, std::size_t... Leaves>
+constexpr Plan plan(const F&, const Mesh& mesh, const PlanOptions& options,
+                    const AbstractArgument<Args, Leaves>&... arguments) {
+  using Trace = Traced<typename detail::PlannedFunction<F>::type, Args...>;
+  if constexpr (Trace::frozen.used.specs > 0)
+    if (__builtin_is_constant_evaluated()) {
+      using Axes = detail::ConstraintAxes<Trace>;
+      Axes::check(mesh, std::make_index_sequence<Axes::named.count>{});
+    }
+  Growable<ArgumentInfo> infos;
+  infos.reserve((0 + ... + Leaves));
+  const auto add = [&](const Abstract* leaves, std::size_t count) {
+    for (std::size_t i = 0; i < count; ++i) infos.push_back(detail::describe_leaf(leaves[i], mesh));
+  };
+  (add(arguments.leaves, Leaves), ...);
+  return make_plan(Trace::program(), TracedUnits<Trace>::views.data(), mesh, infos.data(),
+                   static_cast<int>(infos.size()), options);
+}
+template <class F, class... Args, std::size_t... Leaves>
+constexpr Plan plan(const F& f, const Mesh& mesh, const AbstractArgument<Args, Leaves>&... arguments) {
+  return plan(f, mesh, PlanOptions{}, arguments...);
+}
+/// With an argument that has data, or without a mesh, it does not compile.
+template <class F, class First, class... Args>
+  requires(!(std::is_convertible_v<First, Mesh> && ... && detail::plans_without_data_v<Args>))
+constexpr void plan(const F&, const First&, const Args&...) {
+  static_assert(std::is_void_v<First>,
+                "tessera: the plan of a function takes a mesh and arguments without data, ts::plan(f, mesh, "
+                "ts::abstract<float>({8, 16})); for arguments with data, f = ts::compile(...) and f.plan(x)");
+}
+
+}  // namespace tessera
+
+TESSERA_PLANNING_END
+
+#endif
+
+// ---- tessera/optim/abstract_state.hpp
+
+#ifndef TESSERA_OPTIM_ABSTRACT_STATE_HPP
+#define TESSERA_OPTIM_ABSTRACT_STATE_HPP
+
+namespace tessera::optim {
+
+namespace detail {
+
+/// Whether a leaf of a model is a parameter, and the rank of its type.
+struct LeafKind {
+  bool is_parameter = false;
+  int rank = 0;
+};
+template <std::size_t N> struct FindLeafKinds {
+  std::array<LeafKind, N> kinds{};
+  std::size_t count = 0;
+  template <class Leaf> constexpr void leaf(Leaf&) {
+    if constexpr (is_parameter_v<Leaf>) kinds[count] = {true, Leaf::rank};
+    ++count;
+  }
+  constexpr void enter_stack(auto& stack) { stack.layers().resize(1); }
+  constexpr void enter_layer(int) {}
+  constexpr void leave_stack() {}
+};
+
+/// Where a leaf of a state comes from: the leaf of the model, in the moments number `moments`; -1 for a number.
+struct StateLeaf {
+  int leaf = -1;
+  int moments = 0;
+};
+/// The leaves of a state whose parts are models of one type and numbers, in order.
+template <class Model, std::size_t N, std::size_t Count> struct FindStateLeaves {
+  std::array<StateLeaf, Count> leaves{};
+  std::size_t count = 0;
+  int moments = 0;
+
+  template <class Part> constexpr void find(const Part& part) {
+    if constexpr (std::is_same_v<Part, Model>) {
+      for (std::size_t i = 0; i < N; ++i) leaves[count++] = {static_cast<int>(i), moments};
+      ++moments;
+    } else if constexpr (tessera::detail::is_leaf_v<Part>) {
+      ++count;
+    } else if constexpr (tessera::detail::is_tuple_v<Part>) {
+      std::apply([&](const auto&... items) { (find(items), ...); }, part);
+    } else if constexpr (tessera::detail::is_array_v<Part>) {
+      for (const auto& item : part) find(item);
+    } else {
+      tessera::detail::for_each_field(part, [&](const auto& field) { find(field); });
+    }
+  }
+};
+
+/// `layout(moments, kind, leaf)`: the leaf of these moments for a leaf of the model.
+template <class State, class Model, std::size_t N, class Layout>
+constexpr auto abstract_state(const AbstractArgument<Model, N>& model, const Layout& layout) {
+  constexpr std::size_t count = tessera::detail::leaf_count<State>();
+  constexpr auto kinds = [] {
+    Model any{};
+    FindLeafKinds<N> found;
+    for_each_leaf(any, found);
+    return found.kinds;
+  }();
+  constexpr auto leaves = [] {
+    FindStateLeaves<Model, N, count> found;
+    found.find(State{});
+    return found.leaves;
+  }();
+  const auto made = [&](const StateLeaf& of) {
+    if (of.leaf < 0) return Abstract({});
+    const auto i = static_cast<std::size_t>(of.leaf);
+    return kinds[i].is_parameter ? layout(of.moments, kinds[i], model.leaves[i]) : model.leaves[i];
+  };
+  return [&]<std::size_t... I>(std::index_sequence<I...>) {
+    return AbstractArgument<State, count>{{made(leaves[I])...}};
+  }(std::make_index_sequence<count>());
+}
+/// A state whose moments have the shapes and shardings of the parameters.
+template <class State, class Model, std::size_t N>
+constexpr auto abstract_state(const AbstractArgument<Model, N>& model) {
+  return abstract_state<State>(model, [](int, const LeafKind&, const Abstract& leaf) { return leaf; });
+}
+
+}  // namespace detail
+
+/// The state of an optimizer for a model without data, for ts::plan: what init_state returns for the model, as
+/// jax.eval_shape(optimizer.init, params).
+///
+///     const auto model = ts::abstract<Mlp>({{{64, 256}, {ts::none, "model"}}, {{256, 64}, {"model"}}});
+///     const auto state = ts::optim::init_state(config, model);   // config: an AdamW, an Sgd, ...
+///     ts::plan(train_step, mesh, model, state, ts::abstract(config), batch, batch)
+template <class Model, std::size_t N> constexpr auto init_state(const AdamW&, const AbstractArgument<Model, N>& model) {
+  return detail::abstract_state<AdamWState<Model>>(model);
+}
+template <class Model, std::size_t N> constexpr auto init_state(const Adam&, const AbstractArgument<Model, N>& model) {
+  return detail::abstract_state<AdamWState<Model>>(model);
+}
+template <class Model, std::size_t N> constexpr auto init_state(const RAdam&, const AbstractArgument<Model, N>& model) {
+  return detail::abstract_state<AdamWState<Model>>(model);
+}
+template <class Model, std::size_t N> constexpr auto init_state(const Lamb&, const AbstractArgument<Model, N>& model) {
+  return detail::abstract_state<AdamWState<Model>>(model);
+}
+template <class Model, std::size_t N>
+constexpr auto init_state(const AmsGrad&, const AbstractArgument<Model, N>& model) {
+  return detail::abstract_state<AmsGradState<Model>>(model);
+}
+template <class Model, std::size_t N>
+constexpr auto init_state(const Adamax&, const AbstractArgument<Model, N>& model) {
+  return detail::abstract_state<AdamaxState<Model>>(model);
+}
+template <class Model, std::size_t N> constexpr auto init_state(const NAdam&, const AbstractArgument<Model, N>& model) {
+  return detail::abstract_state<NAdamState<Model>>(model);
+}
+template <class Model, std::size_t N> constexpr auto init_state(const Sgd&, const AbstractArgument<Model, N>& model) {
+  return detail::abstract_state<SgdState<Model>>(model);
+}
+template <class Model, std::size_t N>
+constexpr auto init_state(const DampenedSgd&, const AbstractArgument<Model, N>& model) {
+  return detail::abstract_state<DampenedSgdState<Model>>(model);
+}
+template <class Model, std::size_t N> constexpr auto init_state(const Lion&, const AbstractArgument<Model, N>& model) {
+  return detail::abstract_state<LionState<Model>>(model);
+}
+template <class Model, std::size_t N>
+constexpr auto init_state(const RmsProp&, const AbstractArgument<Model, N>& model) {
+  return detail::abstract_state<RmsPropState<Model>>(model);
+}
+template <class Model, std::size_t N>
+constexpr auto init_state(const CenteredRmsProp&, const AbstractArgument<Model, N>& model) {
+  return detail::abstract_state<CenteredRmsPropState<Model>>(model);
+}
+template <class Model, std::size_t N>
+constexpr auto init_state(const Adagrad&, const AbstractArgument<Model, N>& model) {
+  return detail::abstract_state<AdagradState<Model>>(model);
+}
+template <class Model, std::size_t N>
+constexpr auto init_state(const Adadelta&, const AbstractArgument<Model, N>& model) {
+  return detail::abstract_state<AdadeltaState<Model>>(model);
+}
+template <class Model, std::size_t N> constexpr auto init_state(const Rprop&, const AbstractArgument<Model, N>& model) {
+  return detail::abstract_state<RpropState<Model>>(model);
+}
+template <class Model, std::size_t N> constexpr auto init_state(const Asgd&, const AbstractArgument<Model, N>& model) {
+  return detail::abstract_state<AsgdState<Model>>(model);
+}
+/// The state of L-BFGS with a history length: `init_state<20>(ts::optim::Lbfgs{}, model)`.
+template <int History, class Model, std::size_t N>
+constexpr auto init_state(const Lbfgs&, const AbstractArgument<Model, N>& model) {
+  return detail::abstract_state<LbfgsState<Model, History>>(model);
+}
+template <class Model, std::size_t N> constexpr auto init_state(const Lbfgs&, const AbstractArgument<Model, N>& model) {
+  return detail::abstract_state<LbfgsState<Model>>(model);
+}
+template <class Model, std::size_t N>
+constexpr auto init_state(const Adafactor&, const AbstractArgument<Model, N>& model) {
+  return detail::abstract_state<AdafactorState<Model>>(
+      model, [](int moments, const detail::LeafKind& kind, Abstract leaf) {
+        detail::keep_factor(leaf.shape, leaf.spec, kind.rank, moments == 0);
+        return leaf;
+      });
+}
+template <class Model, std::size_t N> constexpr auto init_state(const Muon&, const AbstractArgument<Model, N>& model) {
+  return detail::abstract_state<MuonState<Model>>(model, [](int moments, const detail::LeafKind& kind, Abstract leaf) {
+    if (moments == 0 || kind.rank != 2) return leaf;
+    leaf.shape = {1, 1};
+    leaf.spec = {};
+    return leaf;
+  });
+}
+
+}  // namespace tessera::optim
+
+#endif
+
+// ---- tessera/graph/transform/value_and_grad.hpp
+
+#ifndef TESSERA_GRAPH_TRANSFORM_VALUE_AND_GRAD_HPP
+#define TESSERA_GRAPH_TRANSFORM_VALUE_AND_GRAD_HPP
+
+TESSERA_PLANNING_BEGIN
+
+namespace tessera {
+
+namespace detail {
+
+/// A loss may also be a field of a struct, or the result of a compiled function: both are ShardedTensors.
+template <class T> constexpr auto as_scalar(const T& loss) {
+  if constexpr (StoredOperand<T>)
+    return as_sym(loss);
+  else
+    return loss;
+}
+
+/// Whether an argument may be differentiated: a tensor of floats, or a structure.
+template <class X> inline constexpr bool is_differentiable_v = true;
+template <TensorOperand X>
+inline constexpr bool is_differentiable_v<X> = is_floating_v<typename X::element> && !is_float8_v<typename X::element>;
+
+/// Argument I of a call: from the chosen arguments if I is one of Chosen, else from all.
+template <int I, int... Chosen> constexpr const auto& chosen_argument(const auto& chosen, const auto& all) {
+  constexpr int at = [] {
+    int k = 0, found = -1;
+    ((found = Chosen == I ? k : found, ++k), ...);
+    return found;
+  }();
+  if constexpr (at >= 0)
+    return std::get<static_cast<std::size_t>(at)>(chosen);
+  else
+    return std::get<static_cast<std::size_t>(I)>(all);
+}
+
+}  // namespace detail
+
+/// Inside a traced function: value_and_grad(f)(first, rest...) returns (f(first, rest...), gradient), where the
+/// gradient is that of f's result with respect to the tensors of `first`.
+///
+/// f returns a rank-0 tensor, or a tuple that begins with one, followed by auxiliary results. The gradient has the type
+/// and the shapes of `first`; a field without gradient (a Dim, a Scalar, an integer tensor) is copied. `rest` is held
+/// constant. Errors: `structure` for a loss that has a value for each layer of a Stack. Source: reverse-mode
+/// differentiation of the traced graph; no tape exists at run time.
+template <class F> constexpr auto value_and_grad(F f) {
+  return [f](const auto& first, const auto&... rest) {
+    constexpr bool is_differentiable = detail::is_differentiable_v<std::remove_cvref_t<decltype(first)>>;
+    static_assert(is_differentiable,
+                  "tessera: ts::grad and ts::value_and_grad need an argument with floating tensors; convert integers "
+                  "with ts::cast<float>(x)");
+    auto gradient = detail::settle(first);
+    constexpr bool is_called = requires { f(std::as_const(gradient), rest...); };
+    static_assert(is_called, "tessera: the function of ts::grad and ts::value_and_grad can't be called with these "
+                             "arguments; compare their number and types with its parameters");
+    if constexpr (!is_called) {
+      return std::tuple(gradient, gradient);
+    } else {
+      const detail::Floating sources = detail::make_variables(gradient);
+      auto value = detail::settle(f(std::as_const(gradient), rest...));
+      auto loss = [&] {
+        if constexpr (detail::is_tuple_v<decltype(value)>)
+          return detail::as_scalar(std::get<0>(value));
+        else
+          return detail::as_scalar(value);
+      }();
+      using Loss = decltype(loss);
+      static_assert(SymOperand<Loss>,
+                    "tessera: call ts::grad and ts::value_and_grad inside a traced function, and their "
+                    "results on traced arguments");
+      static_assert(Loss::rank == 0,
+                    "tessera: the function of ts::grad and of ts::value_and_grad returns a loss of rank "
+                    "0; reduce the loss with ts::mean or ts::sum");
+      if constexpr (Loss::rank == 0)  // otherwise a static_assert has failed
+        if (loss.value.rank() != 0)
+          loss.value.refuse(errc::structure,
+                            "[stack] loss: the loss is computed from a field of all layers, so it has a "
+                            "value for each layer, not a single value");
+      detail::replace_floating(gradient, loss.value, differentiate(loss.value, sources.ids));
+      return std::tuple(value, gradient);
+    }
+  };
+}
+
+/// The same for the arguments with these numbers, from 0 (argnums of JAX): `value_and_grad<0, 2>(f)(x, y, z)` returns
+/// (f(x, y, z), (gradient of x, gradient of z)), and `value_and_grad<1>` the gradient of the second argument alone.
+template <int First, int... More, class F> constexpr auto value_and_grad(F f) {
+  return [f](const auto&... arguments) {
+    constexpr int count = sizeof...(arguments);
+    constexpr bool in_range = First >= 0 && First < count && ((More >= 0 && More < count) && ...);
+    static_assert(in_range, "tessera: a number of ts::grad<...> and ts::value_and_grad<...> is that of an argument, "
+                            "counted from 0");
+    if constexpr (in_range) {
+      const auto all = std::tie(arguments...);
+      const auto chosen =
+          std::tuple<decltype(detail::settle(std::get<First>(all))), decltype(detail::settle(std::get<More>(all)))...>(
+              detail::settle(std::get<First>(all)), detail::settle(std::get<More>(all))...);
+      auto [value, gradients] = value_and_grad([&](const auto& own) {
+        return [&]<std::size_t... I>(std::index_sequence<I...>) {
+          return f(detail::chosen_argument<static_cast<int>(I), First, More...>(own, all)...);
+        }(std::make_index_sequence<sizeof...(arguments)>());
+      })(chosen);
+      if constexpr (sizeof...(More) == 0)
+        return std::tuple(value, std::get<0>(gradients));
+      else
+        return std::tuple(value, gradients);
+    }
+  };
+}
+
+/// For ts::grad: f returns a tuple of the loss and auxiliary results.
+struct HasAux {};
+inline constexpr HasAux has_aux{};
+
+/// Inside a traced function: the gradient alone.
+template <class F> constexpr auto grad(F f) {
+  return [f](const auto& first, const auto&... rest) { return std::get<1>(value_and_grad(f)(first, rest...)); };
+}
+/// The gradients of the arguments with these numbers: see value_and_grad.
+template <int First, int... More, class F> constexpr auto grad(F f) {
+  return [f](const auto&... arguments) { return std::get<1>(value_and_grad<First, More...>(f)(arguments...)); };
+}
+/// (the gradient, the auxiliary result), or a tuple of the auxiliary results where f returns several behind the loss:
+/// `grad(f, ts::has_aux)`, as jax.grad(f, has_aux=True).
+template <class F> constexpr auto grad(F f, HasAux) {
+  return [f](const auto& first, const auto&... rest) {
+    const auto [value, gradient] = value_and_grad(f)(first, rest...);
+    return std::apply(
+        [&](const auto&, const auto&... aux) {
+          if constexpr (sizeof...(aux) == 1)
+            return std::tuple(gradient, aux...);
+          else
+            return std::tuple(gradient, std::tuple(aux...));
+        },
+        value);
+  };
+}
+
+}  // namespace tessera
+
+TESSERA_PLANNING_END
+
+#endif
+
+// ---- tessera/optim/accumulate.hpp
+
+#ifndef TESSERA_OPTIM_ACCUMULATE_HPP
+#define TESSERA_OPTIM_ACCUMULATE_HPP
+
+namespace tessera::optim {
+
+namespace detail {
+
+template <int Microbatches, class Loss> struct Accumulate {
+  Loss loss;
+  Here at;  ///< all operations have the line of ts::optim::accumulate
+
+  template <class Model, class... Batch> constexpr auto operator()(const Model& model, const Batch&... batch) const {
+    const auto add_part = [&](const auto& sum, const auto& part) {
+      const auto [value, gradient] =
+          std::apply([&](const auto&... own) { return value_and_grad(loss)(model, own...); }, part);
+      return std::tuple(tree_map([&](auto a, auto b) { return call<AddTag>(Source::from(at), a, b); }, sum, gradient),
+                        value);
+    };
+    // Microbatch i has the examples i, i + Microbatches, ...: every device has examples of each, so that none move.
+    const auto [sum, values] = scan(add_part, tree_map([&](auto p) { return zeros_like(p, at); }, model),
+                                    std::tuple(movedim<1, 0>(part_of(batch), at)...), {}, at);
+    return std::tuple(mean(values, at),
+                      tree_map([&](auto s) { return call<DivTag>(Source::from(at), s, Microbatches); }, sum));
+  }
+
+ private:
+  template <TensorOperand X> constexpr auto part_of(const X& batch) const {
+    static_assert(X::rank >= 1, "tessera: what accumulate divides into microbatches has a dim of the batch");
+    using Split = tessera::detail::SplitTag<X::rank, 0, 2, MadeBy::accumulate>;
+    return call<Split>(Source::from(at), batch, Dim(Microbatches));
+  }
+};
+
+}  // namespace detail
+
+/// Gradient accumulation: value_and_grad of a loss that is a mean over examples, computed for `Microbatches` parts of
+/// the batch one after the other. Returns the mean loss and gradient. Activations need the memory of one microbatch.
+///
+///     const auto [loss, gradient] = ts::optim::accumulate<4>(loss_of)(model, x, t);   // x, t: [batch, ...]
+/// Inside a traced function. Tensors after the model are cut along their first dim. Errors: shape_mismatch unless
+/// Microbatches divides the batch. Communication: that of value_and_grad; gradients of replicated parameters are
+/// reduced once, after the last microbatch (no_sync of PyTorch). A split batch does not move if Microbatches divides
+/// the rows of each device.
+template <int Microbatches, class Loss> constexpr auto accumulate(Loss loss, Here at = Here::current()) {
+  static_assert(Microbatches > 0, "tessera: accumulate needs at least one microbatch");
+  return detail::Accumulate<Microbatches, Loss>{loss, at};
+}
+
+}  // namespace tessera::optim
+
+#endif
+
+// ---- tessera/optim/average.hpp
+
+#ifndef TESSERA_OPTIM_AVERAGE_HPP
+#define TESSERA_OPTIM_AVERAGE_HPP
+
+namespace tessera {
+
+namespace optim {
+
+/// Inside a traced function: the next exponential moving average (EMA) of the parameters, decay a + (1 - decay) p.
+/// `average` starts as a copy of the model. Communication: none; the averages are sharded like the parameters. Source:
+/// Polyak, Juditsky, SIAM J. Control Optim. 30 (1992), as torch.optim.swa_utils.get_ema_avg_fn.
+///
+///     average = ts::optim::moving_average(average, model, 0.999);
+template <class Model>
+constexpr Model moving_average(const Model& average, const Model& model, const Scalar& decay,
+                               Here at = Here::current()) {
+  const tessera::detail::FunctionCall named("moving_average", average);
+  return std::get<0>(detail::update_parameters(
+      at, [&](const auto& x, Value a, Value p) { return std::tuple(x(decay) * a + x(1.0 - x.wide(decay)) * p); },
+      average, model));
+}
+
+/// Inside a traced function: the mean of `count` past models and this one (SWA), a + (p - a) / (count + 1).
+/// Communication: as moving_average. Source: Izmailov et al., 1803.05407, as torch.optim.swa_utils.AveragedModel.
+template <class Model>
+constexpr Model mean_of_models(const Model& average, const Model& model, const Scalar& count,
+                               Here at = Here::current()) {
+  const tessera::detail::FunctionCall named("mean_of_models", average);
+  return std::get<0>(detail::update_parameters(
+      at, [&](const auto& x, Value a, Value p) { return std::tuple(a + x(1.0 / (x.wide(count) + 1)) * (p - a)); },
+      average, model));
+}
+
+}  // namespace optim
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/optim/groups.hpp
+
+#ifndef TESSERA_OPTIM_GROUPS_HPP
+#define TESSERA_OPTIM_GROUPS_HPP
+
+namespace tessera::optim {
+
+/// The parameters whose names match, and their hyper-parameters: a group of torch.optim's param_groups.
+template <class Config> struct Group {
+  nn::Names names;
+  Config config;
+  Source source;  ///< the user's line
+
+  constexpr Group(const nn::Names& of, const Config& given, Here at = Here::current())
+      : names(of), config(given), source(Source::from(at)) {}
+};
+
+namespace detail {
+
+template <class Step, class Config> constexpr auto step_by_group(const Step& step, const Config& others) {
+  return step(others);
+}
+template <class Step, class Config, class First, class... Rest>
+constexpr auto step_by_group(const Step& step, const Config& others, const Group<First>& first,
+                             const Group<Rest>&... rest) {
+  const auto without = step_by_group(step, others, rest...), with = step(first.config);
+  if constexpr (tessera::detail::is_tuple_v<std::remove_const_t<decltype(with)>>) {
+    nn::detail::check_names(std::get<0>(with), first.names, first.source);
+    return nn::keep_frozen(first.names, std::get<0>(with), std::get<0>(without), std::get<1>(with),
+                           std::get<1>(without));
+  } else {
+    nn::detail::check_names(with, first.names, first.source);
+    return nn::keep_frozen(first.names, with, without);
+  }
+}
+
+}  // namespace detail
+
+/// Inside a traced function: one step of an optimizer with different hyper-parameters for groups of parameters,
+/// selected by name. `step(config)` is a step with one configuration. Each parameter gets the configuration of the
+/// first group whose names match it, or `others`. Updates that no group uses are not computed.
+///
+///     constexpr nn::Names plain("*.bias", "*.gain", "tokens.*");
+///     const auto [next, next_state] = ts::optim::by_group(
+///         [&](const auto& config) { return ts::adamw(model, gradient, state, config); }, config,
+///         ts::optim::Group(plain, slow));   // slow: an AdamW with its own learning_rate and weight_decay
+/// Errors: `option` for a pattern that names no floating-point tensor of the model. No communication of its own.
+template <class Step, class Config, class... Configs>
+constexpr auto by_group(const Step& step, const Config& others, const Group<Configs>&... groups) {
+  return detail::step_by_group(step, others, groups...);
+}
+
+}  // namespace tessera::optim
+
+#endif
+
+// ---- tessera/mesh/storage_split.hpp
+
+#ifndef TESSERA_MESH_STORAGE_SPLIT_HPP
+#define TESSERA_MESH_STORAGE_SPLIT_HPP
+
+namespace tessera {
+
+/// Which dim of a tensor is split over one more axis. Dims that are split already are not considered.
+enum class StorageDim : std::uint8_t {
+  outermost,  ///< the first
+  largest,    ///< the one with the largest extent, of equal ones the first
+  enough,     ///< the first with at least one index per device of the axis, otherwise the largest
+};
+
+/// The spec of a tensor with an axis added, over which it is split in storage only (gathered_on_use); the same spec if
+/// the axis splits it already, or if no dim is left. Errors: `mesh_axis` for an axis that the mesh lacks.
+constexpr PartitionSpec split_in_storage(PartitionSpec spec, const Shape& shape, const Mesh& mesh,
+                                         std::string_view axis, StorageDim which) {
+  const std::int64_t devices = mesh.axis_size(mesh.axis_index(axis));
+  while (spec.entries.size() < shape.size()) spec.entries.push_back(SpecEntry());
+  std::size_t best = shape.size();
+  for (std::size_t dim = 0; dim < shape.size(); ++dim) {
+    for (const Name& own : spec.entries[dim].axes)
+      if (own.view() == axis) return spec;
+    if (!spec.entries[dim].axes.empty()) continue;
+    const std::int64_t most = best < shape.size() ? shape[best] : -1;
+    const bool settled = which == StorageDim::outermost ? most >= 0 : which == StorageDim::enough && most >= devices;
+    if (!settled && shape[dim] > most) best = dim;
+  }
+  if (best == shape.size()) return spec;
+  spec.entries[best] = SpecEntry(axis);
+  spec.entries[best].priority = 1;
+  return spec;
+}
+
+}  // namespace tessera
+
+#endif
+
 // ---- tessera/optim/init_state.hpp
 
 #ifndef TESSERA_OPTIM_INIT_STATE_HPP
@@ -56426,8 +57461,7 @@ LbfgsState<Model> init_state(const Lbfgs& config, const Model& model, Here at = 
 
 namespace detail {
 
-/// Makes a zero for each mean of squares along one of the two last dims, of extent 1, which is not split; of tensors
-/// with fewer dims `along_last` has all elements, else extents of 1.
+/// Makes a zero for each mean of squares.
 struct FactorParameters {
   bool along_last;
   template <class Leaf> void leaf(Leaf& leaf) const {
@@ -56435,11 +57469,7 @@ struct FactorParameters {
       const Mesh& on = mesh(leaf);
       Shape extents = shape(leaf);
       PartitionSpec spec = spec_of(sharding(leaf), on);
-      while (spec.entries.size() < extents.size()) spec.entries.push_back(SpecEntry());
-      for (std::size_t dim = 0; dim < extents.size(); ++dim) {
-        const bool mean = Leaf::rank >= 2 ? dim + (along_last ? 1 : 2) == extents.size() : !along_last;
-        if (mean) extents[dim] = 1, spec.entries[dim] = SpecEntry();
-      }
+      keep_factor(extents, spec, Leaf::rank, along_last);
       leaf = zeros<typename Leaf::element, Leaf::rank>(extents, on, spec);
     }
   }
@@ -56538,7 +57568,7 @@ template <class Model> Model without(Model model, const nn::Names& frozen, Here 
   const auto visit = [&](std::string_view name, auto& leaf, int) {
     using Leaf = std::remove_cvref_t<decltype(leaf)>;
     if constexpr (is_parameter_v<Leaf>) {
-      for (std::size_t i = 0; i < frozen.size(); ++i) used[i] = used[i] || matches_pattern(name, frozen.pattern(i));
+      for (std::size_t i = 0; i < frozen.size(); ++i) used[i] = used[i] || frozen.selects(i, name);
       if (Leaf::rank == 0 || !frozen.contain(name)) return;
       Shape none;
       for (int d = 0; d < Leaf::rank; ++d) none.push_back(0);
@@ -56549,8 +57579,8 @@ template <class Model> Model without(Model model, const nn::Names& frozen, Here 
   for (std::size_t i = 0; i < frozen.size(); ++i)
     if (!used[i])
       fail(errc::option,
-           "[init_state] pattern: it names no floating-point tensor of the model; the layers of a Stack "
-           "are named together, as in blocks.*.mlp.up.weight: ",
+           "[init_state] pattern: it names no floating-point tensor of the model; the tensors of a Stack are named "
+           "blocks.*.mlp.up.weight, blocks.3.mlp.up.weight or blocks.0-5.mlp.up.weight: ",
            frozen.pattern(i), Source::from(at));
   return model;
 }
@@ -56559,7 +57589,8 @@ template <class Model> Model without(Model model, const nn::Names& frozen, Here 
 
 /// The initial state for a model with frozen tensors (nn::freeze), whose moments have no elements, as in optax.masked
 /// and for parameters without requires_grad in PyTorch. A step must call nn::keep_frozen with the same names; otherwise
-/// it is the error structure. The moments of a frozen tensor of rank 0 are stored.
+/// it is the error structure. The moments of a frozen tensor of rank 0 are stored, and those of a tensor of a Stack of
+/// which only some layers are frozen.
 ///
 ///     constexpr nn::Names frozen("tokens.*", "blocks.*.up.*");
 ///     auto state = ts::optim::init_state(config, model, frozen);
@@ -56573,6 +57604,106 @@ template <class Config, class Model>
 auto init_state(const Config& config, const Model& model, const nn::Names& frozen, const ZeroRedundancy& zero,
                 Here at = Here::current()) {
   return init_state(config, detail::without(model, frozen, at), zero, at);
+}
+
+}  // namespace tessera::optim
+
+#endif
+
+// ---- tessera/optim/layer_decay.hpp
+
+#ifndef TESSERA_OPTIM_LAYER_DECAY_HPP
+#define TESSERA_OPTIM_LAYER_DECAY_HPP
+
+namespace tessera::optim {
+
+namespace detail {
+
+/// decay^(n - i) for the layers i of a Stack of n, for each Stack once.
+class LayerScales {
+ public:
+  constexpr explicit LayerScales(const Scalar& decay) : decay_(decay) {}
+
+  /// How many layers the first Stack has, in f64; without a module before there was one.
+  constexpr Value depth() const { return depth_; }
+  constexpr Value power(Value exponent) const { return build::apply<ops::PowOp>(lower(exponent, decay_), exponent); }
+  /// The scales for a tensor of the Stack whose name begins with `stack`, of the tensor's rank.
+  constexpr Value of(std::string_view stack, Value tensor) {
+    if (stack != std::string_view(stack_.data(), stack_.size()) || scales_.module == nullptr) {
+      stack_.clear();
+      for (const char c : stack) stack_.push_back(c);
+      const Value count = build::extent(tensor, 0), layers = build::cast(count, DType::f64);
+      if (depth_.module == nullptr) depth_ = layers;
+      const Value layer = count.make({.op = Op::arange, .dtype = DType::i32, .rank = 1}, {count.id});
+      scales_ = power(layers - build::cast(layer, DType::f64));
+    }
+    return build::insert_singletons(scales_, ((1u << tensor.rank()) - 1) & ~1u, tensor.rank());
+  }
+
+ private:
+  const Scalar& decay_;
+  Growable<char> stack_;
+  Value scales_, depth_;
+};
+
+/// before + scale (after - before), in the sharding of `before`.
+constexpr Value part_of_update(Value before, Value after, Value scale) {
+  const DType type = before.dtype(), computed = computed_as(type);
+  const Value from = build::cast(before, computed);
+  const Value made = from + build::cast(scale, computed) * (build::cast(after, computed) - from);
+  return build::alike(build::cast(made, type), before, {.exactly = true});
+}
+
+template <class Model>
+constexpr Model decayed_by_layer(const Model& model, Model moved, const Scalar& decay, const nn::Names* first,
+                                 Source source) {
+  LayerScales scales(decay);
+  Growable<Value> before;
+  nn::detail::for_each_traced_parameter(model, [&](std::string_view name, const auto& leaf) {
+    before.push_back(nn::detail::traced_value(leaf, source));
+    const std::size_t star = name.find('*');
+    if (star != std::string_view::npos && scales.depth().module == nullptr)
+      scales.of(name.substr(0, star), before.back());
+  });
+  if (scales.depth().module == nullptr && !before.empty()) {
+    before[0].refuse(errc::structure, "[layer_decay] model: it has no Stack, whose layers are counted");
+    return moved;
+  }
+  std::size_t next = 0;
+  nn::detail::for_each_traced_parameter(moved, [&](std::string_view name, auto& leaf) {
+    using Type = std::remove_cvref_t<decltype(leaf)>;
+    const Value own = before[next++], after = nn::detail::traced_value(leaf, source);
+    if (const std::size_t star = name.find('*'); star != std::string_view::npos)
+      leaf = Type(part_of_update(own, after, scales.of(name.substr(0, star), own)));
+    else if (first != nullptr && first->contain(name))
+      leaf = Type(part_of_update(own, after, scales.power(scales.depth() + 1)));
+  });
+  return moved;
+}
+
+}  // namespace detail
+
+/// Inside a traced function, after the step of an optimizer: layer-wise decay of the learning rate, as for fine-tuning
+/// vision transformers (`layer_decay` of timm and BEiT). `moved` is what the optimizer made of `model`. Layer i of a
+/// Stack of n layers moves decay^(n - i) times as far, which is that learning rate where an update is linear in it, as
+/// that of AdamW, SGD, Lion, Lamb and Muon is; those of Adafactor, Asgd and Rprop are not. The tensors in `first`,
+/// those before the layers, move decay^(n + 1) times as far; all others, such as the head, as the optimizer moved them.
+/// Several Stacks are counted separately, and `first` is before the first one.
+///
+///     const auto [moved, next_state] = ts::adamw(model, gradient, state, config);
+///     const auto next = ts::optim::layer_decay(model, moved, 0.75, nn::Names("patches.*", "positions"));
+/// Errors: `option` for a pattern that names no floating-point tensor of the model, `structure` for a model without a
+/// Stack. Communication: none. Source: BEiT, 2106.08254; Clark et al., 2003.10555.
+template <class Model>
+constexpr Model layer_decay(const Model& model, const Model& moved, const Scalar& decay, const nn::Names& first,
+                            Here at = Here::current()) {
+  nn::detail::check_names(model, first, Source::from(at));
+  return detail::decayed_by_layer(model, moved, decay, &first, Source::from(at));
+}
+/// The same for a model that begins with its layers.
+template <class Model>
+constexpr Model layer_decay(const Model& model, const Model& moved, const Scalar& decay, Here at = Here::current()) {
+  return detail::decayed_by_layer(model, moved, decay, nullptr, Source::from(at));
 }
 
 }  // namespace tessera::optim
@@ -57328,8 +58459,12 @@ template <class Model> constexpr auto tree_vdot(const Model& a, const Model& b, 
   if (of_a.empty()) fail(errc::structure, "[tree_vdot] models: they have no floating-point tensor", source);
   const DType wide = summed_as(of_a);
   Value total{};
+  NextName<Model> next_name;
   for (std::size_t i = 0; i < of_a.size(); ++i) {
     const Value x = of_a[i].at(source), y = of_b[i].at(source);
+    Value named = x;
+    named.source.inside = next_name();
+    build::same_extents(named, 0, y, 0, x.rank(), build::ExtentsOf::models);
     const DType type = computed_as(x.dtype());
     const Value own =
         build::cast(build::sum_of(build::cast(x, type) * build::cast(y, type), (1u << x.rank()) - 1), wide);
@@ -58542,25 +59677,30 @@ template <class Tuple> constexpr auto without_tuple(const Tuple& items) {
 }
 
 /// The floating tensors of `given`, which must match those of a structure in number, element type and rank, else `rule`
-/// is broken, and in shape, which `by` compares when the program is planned.
+/// is broken, and in shape, those of `shapes`, which `by` compares when the program is planned.
 template <class T>
 constexpr Growable<std::int32_t> matched(const T& given, const Value& context, const Growable<std::int32_t>& like,
-                                         MadeBy by, const char* rule) {
+                                         const Growable<std::int32_t>& shapes, MadeBy by, const char* rule) {
   const auto structure = as_carry(context, given);
   Floating found = floating_of(structure);
   bool same = found.ids.size() == like.size();
   for (std::size_t k = 0; k < like.size() && same; ++k) {
     Value own = context.with(found.ids[k]);
     const Node& wanted = context.with(like[k]).node();
-    if (own.node().is_constant()) own = build::broadcast(build::cast(own, wanted.dtype), context.with(like[k]));
+    if (own.node().is_constant()) own = build::broadcast(build::cast(own, wanted.dtype), context.with(shapes[k]));
     same = own.dtype() == wanted.dtype && own.rank() == wanted.rank;
-    found.ids[k] = same ? build::of_shape(own, context.with(like[k]), by).id : own.id;
+    found.ids[k] = same ? build::of_shape(own, context.with(shapes[k]), by).id : own.id;
   }
   if (same) return found.ids;
   context.refuse(errc::structure, rule);
   Growable<std::int32_t> zeros;
   for (std::int32_t id : like) zeros.push_back(build::broadcast(context.with(id).number(0), context.with(id)).id);
   return zeros;
+}
+template <class T>
+constexpr Growable<std::int32_t> matched(const T& given, const Value& context, const Growable<std::int32_t>& like,
+                                         MadeBy by, const char* rule) {
+  return matched(given, context, like, like, by, rule);
 }
 
 /// A function that is recorded in the graph of `context`: values that depend on variables.
@@ -58655,11 +59795,18 @@ template <class Arguments, class Result> struct Recorded {
   RecordedFunction function;
 };
 
-template <class F, class Arguments> constexpr auto record(const F& f, const Arguments& given, Source source) {
+/// The trace of the arguments of a derivative. Errors: `unsupported` outside of a trace; `line` is that of the call, if
+/// it is known.
+template <class Arguments>
+constexpr Value trace_of_derivative(const char* name, const Arguments& given, Source line = {}) {
   const Value found = trace_in(given);
   if (found.module == nullptr)
-    fail(errc::unsupported, "[vjp] outside of a traced function: call ts::vjp, ts::jvp, ts::linearize and ts::hvp "
-                            "inside a function of ts::compile");
+    fail(errc::unsupported, "[", name, "] outside of a traced function: call ts::", name,
+         " inside a function of ts::compile", line);
+  return found;
+}
+template <class F, class Arguments> constexpr auto record(const F& f, const Arguments& given, Source source) {
+  const Value found = trace_in(given);
   Arguments arguments = given;
   Floating sources = make_variables(arguments);
   const Arguments& inside = arguments;
@@ -58706,12 +59853,15 @@ template <class Arguments, class Result> class Linearized {
   template <class Tangents> constexpr auto push(const Tangents& tangents, Source source = {}) const {
     const RecordedFunction own = function_here(
         pulled_, "[linearize] call: it is outside of the body of the loop in which ts::linearize is called");
-    // Shapes are those of the arguments, not of the gradients, which would be computed for their shapes alone. In the
-    // body of a loop the arguments are outside, and extents are not compared.
+    // Shapes are those of the arguments, not of the gradients, which would be computed for their shapes alone. The body
+    // of a loop reads them outside.
     const bool is_here = own.context.graph == recorded_.function.context.graph;
+    Growable<std::int32_t> shapes;
+    for (const std::int32_t id : recorded_.function.variables)
+      shapes.push_back(is_here ? id : here(build::shape_source(recorded_.function.context.with(id))).id);
     const Growable<std::int32_t> given =
         matched(tangents, source.line != 0 ? own.context.at(source) : own.context,
-                is_here ? recorded_.function.variables : own.values, is_here ? MadeBy::jvp : MadeBy::operation,
+                is_here ? recorded_.function.variables : own.values, shapes, MadeBy::jvp,
                 "[jvp] tangents: they must have the structure, element types and ranks of the function's arguments");
     Result made = recorded_.result;
     replace_floating(made, own.context, own.pull(given));
@@ -58735,7 +59885,7 @@ template <class Arguments, class Result> class Linearized {
 /// copied. Errors: structure for a cotangent unlike y.
 template <class F, class... Primals> constexpr auto vjp(const F& f, const Primals&... primals) {
   const auto arguments = std::tuple<decltype(detail::settle(primals))...>(detail::settle(primals)...);
-  const Value context = detail::trace_in(arguments);
+  const Value context = detail::trace_of_derivative("vjp", arguments);
   auto recorded = detail::record(f, arguments, context.source);
   auto y = recorded.result;
   using Made = detail::Pullback<std::remove_const_t<decltype(arguments)>, decltype(y)>;
@@ -58747,7 +59897,7 @@ template <class F, class... Primals> constexpr auto vjp(const F& f, const Primal
 /// needs is computed. Errors: structure for tangents unlike the arguments.
 template <class F, class... Primals> constexpr auto linearize(const F& f, const Primals&... primals) {
   const auto arguments = std::tuple<decltype(detail::settle(primals))...>(detail::settle(primals)...);
-  const Value context = detail::trace_in(arguments);
+  const Value context = detail::trace_of_derivative("linearize", arguments);
   auto recorded = detail::record(f, arguments, context.source);
   auto y = recorded.result;
   detail::Linearized made(std::move(recorded));
@@ -58759,7 +59909,7 @@ template <class F, class... Primals> constexpr auto linearize(const F& f, const 
 template <class F, class Primals, class Tangents>
 constexpr auto jvp(const F& f, const Primals& primals, const Tangents& tangents, Here at = Here::current()) {
   const auto arguments = detail::as_arguments(primals);
-  const Value context = detail::trace_in(arguments);
+  const Value context = detail::trace_of_derivative("jvp", arguments, Source::from(at));
   const detail::Linearized made(detail::record(f, arguments, context.source));
   return std::tuple(made.result(), made.push(tangents, Source::from(at)));
 }
@@ -58772,7 +59922,7 @@ constexpr auto hvp(const F& f, const Primals& primals, const Direction& directio
   const auto gradient = [&]<class... Own>(const Own&... own) {
     return grad([&](const auto& all) { return detail::applied(f, all); })(std::tuple<Own...>(own...));
   };
-  const Value context = detail::trace_in(arguments);
+  const Value context = detail::trace_of_derivative("hvp", arguments, Source::from(at));
   const auto recorded = detail::record(gradient, arguments, context.source);
   const Growable<std::int32_t> given = detail::matched(
       direction, recorded.function.context.at(Source::from(at)), recorded.function.variables, MadeBy::hvp,
@@ -59174,13 +60324,27 @@ template <TensorArgument X> constexpr auto frexp(const X& x, Here at = Here::cur
 
 namespace tessera {
 
+namespace detail {
+
+/// The product of the halves of a dim.
+template <int Rank, int D> struct GluTag : Binary<ops::MulOp> {
+  static constexpr const char* function = "glu";
+  static constexpr Value emit(Value context, Value value, Value gate) {
+    build::same_extents(value.at(context.source), value.shifted(D, Rank), gate, gate.shifted(D, Rank), 1,
+                        build::ExtentsOf::halves);
+    return Binary<ops::MulOp>::emit(context, value, gate);
+  }
+};
+
+}  // namespace detail
+
 /// The gated linear unit, as torch.nn.functional.glu: the first half of dim D, by default the last, times the sigmoid
 /// of the second. [..., 2 n] gives [..., n]. x is floating or integer, of which the result is f32. Errors:
 /// shape_mismatch for an odd extent. Communication: as slice; none along other dims. Source: Dauphin and others,
 /// 1612.08083.
 template <int D = -1, TensorArgument X> constexpr auto glu(const X& x, Here at = Here::current()) {
   const auto [value, gate] = chunk<2, D>(x, at);
-  return call<detail::Binary<ops::MulOp>>(Source::from(at), value, sigmoid(gate, at));
+  return call<detail::GluTag<X::rank, detail::checked_dim<D, X::rank>()>>(Source::from(at), value, sigmoid(gate, at));
 }
 
 }  // namespace tessera
@@ -60469,10 +61633,7 @@ constexpr void name_axis(BodyTrace& body, const Value& inside, const Name& axis)
 /// Traces f of one example, and makes its operations for all examples. The results have a leading dim of examples.
 template <class F, class Xs>
 constexpr auto map_batched(const F& f, const Xs& xs, Source source, const Name* axis = nullptr) {
-  Value context = trace_in(xs);
-  if (context.module == nullptr)
-    fail(errc::unsupported, "[vmap] outside of a traced function: call ts::vmap inside a function of ts::compile");
-  context = context.at(source);
+  const Value context = trace_in(xs).at(source);
   Module& module = *context.module;
   BodyTrace body(module, {.scan = true});
   const Value inside{&module, module.current, -1, source};
@@ -60517,10 +61678,26 @@ constexpr auto vmap_call(const F& f, const Name* axis, Source source, const Xs&.
   static_assert(is_mapped, "tessera: ts::vmap maps at least one argument");
   if constexpr (is_count && is_mapped) {
     const auto all = std::tuple<decltype(settle(xs))...>(settle(xs)...);
+    if (trace_in(all).module == nullptr)
+      fail(errc::unsupported, "[vmap] outside of a traced function: call ts::vmap inside a function of ts::compile",
+           source);
     const auto mapped = std::tuple_cat(mapped_argument<In>(settle(xs))...);
     const auto one = [&](const auto& slices) {
       return [&]<std::size_t... I>(std::index_sequence<I...>) {
-        return f(example_argument<I, In...>(slices, all)...);
+        if constexpr (((In != not_mapped && has_fixed_ranks<std::remove_cvref_t<decltype(settle(xs))>>()) || ...)) {
+          constexpr bool takes_tuples =
+              std::is_invocable_v<const F&, decltype(example_argument<I, In...>(slices, all))...>;
+          static_assert(takes_tuples,
+                        "tessera: a struct with fields of fixed ranks arrives in the function of ts::vmap "
+                        "as the std::tuple of its fields' examples, which have one dim less; make the "
+                        "struct a template of the rank or of the types of its fields, or map a ts::Stack");
+          if constexpr (takes_tuples)
+            return f(example_argument<I, In...>(slices, all)...);
+          else
+            return std::get<0>(slices);
+        } else {
+          return f(example_argument<I, In...>(slices, all)...);
+        }
       }(std::index_sequence_for<Xs...>());
     };
     return move_dim<0, Out>(map_batched(one, as_carry(trace_in(mapped), mapped), source, axis));
@@ -62472,35 +63649,50 @@ namespace detail {
 template <class X, class Lowest> constexpr auto logits_from(const X& x, const Lowest& lowest, Here at) {
   return select(tessera::greater_equal(x, lowest, at), x, -std::numeric_limits<float>::infinity(), at);
 }
+/// The number p of a filter of the logits x, checked, in the element type of x.
+template <NumberRule Rule> struct ShareTag {
+  template <class X, class P> using result = Typed<typename X::type, 0>;
+  static constexpr Value emit(Value context, Value x, Value p) {
+    return build::cast(build::checked_cast(p.at(context.source), DType::f64, Rule), x.dtype());
+  }
+};
 
 }  // namespace detail
 
 /// The k highest logits of each row (TopKLogitsWarper of Hugging Face). Errors: shape_mismatch for k above the number
-/// of classes. Communication: split classes are made whole, as of sort.
+/// of classes, option for a number k below 1. Communication: split classes are made whole, as of sort.
 template <TensorArgument X, SizeOperand K>
 constexpr auto top_k_logits(const X& x, const K& k, Here at = Here::current()) {
+  const detail::FunctionCall named("top_k_logits", x);
+  if constexpr (std::is_integral_v<K>)
+    if (k < 1) fail(errc::option, "[top_k_logits] k: ", k, " is below 1", Source::from(at));
   return detail::logits_from(x, min<-1>(topk<-1>(x, k, at).values, keepdims, at), at);
 }
 
 /// The fewest highest logits of each row whose probabilities have a sum of at least p, and at least one (nucleus
-/// sampling; TopPLogitsWarper of Hugging Face). Communication: as top_k_logits. Source: Holtzman et al., 1904.09751.
+/// sampling; TopPLogitsWarper of Hugging Face). Errors: option for a p below 0 or above 1. Communication: as
+/// top_k_logits. Source: Holtzman et al., 1904.09751.
 template <TensorArgument X, NumberOperand P>
 constexpr auto top_p_logits(const X& x, const P& p, Here at = Here::current()) {
+  const detail::FunctionCall named("top_p_logits", x);
   const auto sorted = sort<-1, Order::descending>(x, at);
   const auto shares = softmax<-1>(sorted, at);
   const auto before = call<SubTag>(Source::from(at), cumsum<-1>(shares, at), shares);
   const auto first = tessera::equal(iota<-1, std::int32_t>(x, at), 0, at);
-  const auto kept =
-      select(logical_or(tessera::less(before, p, at), first, at), sorted, std::numeric_limits<float>::infinity(), at);
+  const auto share = call<detail::ShareTag<NumberRule::top_p>>(Source::from(at), x, p);
+  const auto kept = select(logical_or(tessera::less(before, share, at), first, at), sorted,
+                           std::numeric_limits<float>::infinity(), at);
   return detail::logits_from(x, min<-1>(kept, keepdims, at), at);
 }
 
-/// The logits of each row whose probability is at least p times the highest (MinPLogitsWarper of Hugging Face).
-/// Communication: of split classes as max. Source: Nguyen et al., 2407.01082.
+/// The logits of each row whose probability is at least p times the highest (MinPLogitsWarper of Hugging Face). Errors:
+/// option for a p below 0 or above 1. Communication: of split classes as max. Source: Nguyen et al., 2407.01082.
 template <TensorArgument X, NumberOperand P>
 constexpr auto min_p_logits(const X& x, const P& p, Here at = Here::current()) {
+  const detail::FunctionCall named("min_p_logits", x);
   const auto share = softmax<-1>(x, at);
-  const auto least = call<MulTag>(Source::from(at), max<-1>(share, keepdims, at), p);
+  const auto least = call<MulTag>(Source::from(at), max<-1>(share, keepdims, at),
+                                  call<detail::ShareTag<NumberRule::min_p>>(Source::from(at), x, p));
   return select(tessera::greater_equal(share, least, at), x, -std::numeric_limits<float>::infinity(), at);
 }
 
@@ -63146,6 +64338,7 @@ constexpr auto nanquantile(const X& x, const Q& q, Here at = Here::current()) {
 /// Communication: as sort.
 template <int D, Element Index = std::int32_t, TensorArgument X, SizeOperand K>
 constexpr auto kthvalue(const X& x, const K& k, Here at = Here::current()) {
+  const detail::FunctionCall named("kthvalue", x);
   constexpr int dim = detail::checked_dim<D, X::rank>();
   const auto places = call<detail::RankTag<X::rank, dim, Index>>(Source::from(at), x, Dim(k));
   const auto values = squeeze<dim>(call<detail::GatherTag<X::rank, dim>>(Source::from(at), x, places), at);
@@ -63867,11 +65060,13 @@ namespace tessera {
 /// Communication: as rearrange.
 template <TensorArgument X, SizeOperand R>
 constexpr auto pixel_shuffle(const X& x, const R& r, Here at = Here::current()) {
+  const detail::FunctionCall named("pixel_shuffle", x);
   return rearrange<"b h w (c i j) -> b (h i) (w j) c">(x, len<"i">(r), len<"j">(r), at);
 }
 /// The inverse of pixel_shuffle.
 template <TensorArgument X, SizeOperand R>
 constexpr auto pixel_unshuffle(const X& x, const R& r, Here at = Here::current()) {
+  const detail::FunctionCall named("pixel_unshuffle", x);
   return rearrange<"b (h i) (w j) c -> b h w (c i j)">(x, len<"i">(r), len<"j">(r), at);
 }
 /// The features [batch, ..., groups n] as [batch, ..., n groups]: F.channel_shuffle of the last dim.
@@ -65633,232 +66828,6 @@ class PlanDiff {
 /// The difference between two plans as text: collectives that are gone (-) or new (+), in the order in which they run,
 /// and totals that differ. Empty when the plans communicate, compute and hold the same.
 inline std::string diff(const Plan& before, const Plan& after) { return detail::PlanDiff(before, after).text(); }
-
-}  // namespace tessera
-
-TESSERA_PLANNING_END
-
-#endif
-
-// ---- tessera/partition/plan/static_plan.hpp
-
-#ifndef TESSERA_PARTITION_PLAN_STATIC_PLAN_HPP
-#define TESSERA_PARTITION_PLAN_STATIC_PLAN_HPP
-
-TESSERA_PLANNING_BEGIN
-
-namespace tessera {
-
-/// A leaf of a program's arguments without data, for planning: a tensor's shape and spec (the same for all layers of a
-/// Stack), or the value of a Dim.
-struct Abstract {
-  Shape shape;
-  PartitionSpec spec;
-  HostNumber number{};
-  std::int64_t layers = 0;  ///< 0: not in a Stack
-
-  constexpr Abstract(Shape extents, PartitionSpec split = {}) : shape(extents), spec(split) {}
-  static constexpr Abstract dim(std::int64_t value) {
-    Abstract leaf({});
-    leaf.number = value;
-    return leaf;
-  }
-};
-
-/// A leaf that each of the n layers of a Stack has.
-constexpr Abstract stacked(std::int64_t n, Abstract leaf) {
-  leaf.layers = n;
-  return leaf;
-}
-
-namespace detail {
-
-struct CountLeaves {
-  std::size_t count = 0;
-  constexpr void leaf(auto&) { ++count; }
-  constexpr void enter_stack(auto& stack) { stack.layers().resize(1); }
-  constexpr void enter_layer(int) {}
-  constexpr void leave_stack() {}
-};
-template <class A> constexpr std::size_t leaf_count() {
-  A argument{};
-  CountLeaves counter;
-  for_each_leaf(argument, counter);
-  return counter.count;
-}
-
-/// The function to plan: F itself; a compiled function specialises this for the function that it compiles.
-template <class F> struct PlannedFunction {
-  using type = F;
-};
-
-}  // namespace detail
-
-/// An argument of type A without data, for planning: its leaves, in the order in which they are declared.
-template <class A, std::size_t Leaves> struct AbstractArgument {
-  using type = A;
-  Abstract leaves[Leaves];
-};
-
-namespace detail {
-template <class A, std::size_t N, std::size_t... I>
-constexpr AbstractArgument<A, N> abstract_argument(const Abstract (&leaves)[N], std::index_sequence<I...>) {
-  return {{leaves[I]...}};
-}
-}  // namespace detail
-
-/// A tensor without data, for planning: `ts::abstract<float>({64, 256}, {"data"})`. The number of extents is the rank.
-template <Element T, std::size_t Rank>
-constexpr auto abstract(const std::int64_t (&shape)[Rank], const PartitionSpec& spec = {}) {
-  Shape extents;
-  for (std::int64_t extent : shape) extents.push_back(extent);
-  return AbstractArgument<ShardedTensor<T, static_cast<int>(Rank)>, 1>{{Abstract(extents, spec)}};
-}
-/// A model without data, for planning, from its leaves: `ts::abstract<Mlp>({{{64, 256}, up}, {{256, 64}, down}})`.
-/// Leaves of a Stack are given once, by ts::stacked; those that are Dims by Abstract::dim; a Scalar is `{{}}`.
-template <class A, std::size_t N>
-  requires(!Element<A>)
-constexpr AbstractArgument<A, N> abstract(const Abstract (&leaves)[N]) {
-  static_assert(detail::leaf_count<A>() == N,
-                "tessera: an abstract argument has one leaf for each tensor, Dim and Scalar of its type, in the order "
-                "in which they are declared; those of a Stack are given once");
-  return detail::abstract_argument<A>(leaves, std::make_index_sequence<N>());
-}
-/// A Scalar never changes the plan, so its value is not needed.
-constexpr AbstractArgument<Scalar, 1> abstract(Scalar) { return {{Abstract({})}}; }
-constexpr AbstractArgument<Dim, 1> abstract(Dim size) { return {{Abstract::dim(size.value())}}; }
-
-namespace detail {
-constexpr ArgumentInfo describe_leaf(const Abstract& leaf, const Mesh& mesh) {
-  ArgumentInfo info;
-  info.number = leaf.number;
-  info.shape = leaf.shape;
-  PartitionSpec spec = leaf.spec;
-  if (leaf.layers > 0) {
-    info.shape.insert(0, leaf.layers);
-    spec.entries.insert(0, SpecEntry{});
-  }
-  info.sharding = resolve(spec, mesh, static_cast<int>(info.shape.size()));
-  return info;
-}
-}  // namespace detail
-
-namespace detail {
-
-/// An axis that constraints of a program name, and the line of the first of these.
-struct NamedAxis {
-  Name axis;
-  std::uint32_t line = 0;
-  bool shard_map = false;
-};
-struct NamedAxes {
-  NamedAxis list[32];
-  std::size_t count = 0;
-
-  constexpr void add(const NamedAxis& made) {
-    for (std::size_t i = 0; i < count; ++i)
-      if (list[i].axis == made.axis && list[i].shard_map == made.shard_map) return;
-    if (count < 32) list[count++] = made;
-  }
-  constexpr void add(const PartitionSpec& spec, std::uint32_t line, bool shard_map) {
-    for (const SpecEntry& entry : spec.entries)
-      for (const Name& axis : entry.axes) add({axis, line, shard_map});
-  }
-  constexpr explicit NamedAxes(const ProgramView& program) {
-    for (int g = 0; g < program.graph_count; ++g)
-      for (int id = 0; id < program.graphs[g].size; ++id) {
-        const Node& node = program.graphs[g][id];
-        if (!row_of(node).constrains) continue;
-        const Constraint own = Constraint::of(node);
-        const bool shard_map = own.about >= 0;
-        add(program.specs[own.spec], node.source.line, shard_map);
-        if (own.cotangent == CotangentSharding::own_spec)
-          add(program.specs[own.cotangent_spec], node.source.line, shard_map);
-      }
-  }
-};
-
-// When the evaluation of a constant fails, compilers show the function where it ended, with its template arguments, so
-// the name of the axis is one. clang also shows arguments of the function around it; arrays of printable characters as
-// text.
-template <std::size_t N> struct SpelledAxis {
-  char name[N]{};
-};
-template <std::size_t N> constexpr SpelledAxis<N> spelled(const Name& axis) {
-  SpelledAxis<N> made;
-  for (std::size_t i = 0; i + 1 < N; ++i) made.name[i] = axis.text[i];
-  return made;
-}
-struct AxesOfTheMesh {
-  char names[33] = "                                ";
-  constexpr explicit AxesOfTheMesh(const Mesh& mesh) {
-    std::size_t at = 0;
-    for (const Axis& axis : mesh.axes())
-      for (std::size_t i = 0; i <= axis.name.view().size() && at < 32; ++i)
-        names[at++] = i < axis.name.view().size() ? axis.name.text[i] : ' ';
-  }
-};
-template <auto Axis, std::uint32_t Line> [[noreturn]] void with_sharding_names_an_axis_that_the_mesh_lacks() {
-  fail(errc::spec_axis, "[with_sharding] unknown axis: the mesh has no axis '", Axis.name, "', at line ", Line);
-}
-template <auto Axis, std::uint32_t Line> [[noreturn]] void shard_map_names_an_axis_that_the_mesh_lacks() {
-  fail(errc::spec_axis, "[shard_map] unknown axis: the mesh has no axis '", Axis.name, "', at line ", Line);
-}
-
-template <class Trace> struct ConstraintAxes {
-  static constexpr NamedAxes named{Trace::program()};
-  /// In a constant expression, compilation ends here for a mesh that lacks an axis: the message has the axis and its
-  /// line.
-  template <std::size_t... I> static constexpr void check(const Mesh& mesh, std::index_sequence<I...>) {
-    (void)((is_known(mesh, named.list[I].axis.view()) || unknown<I>(AxesOfTheMesh(mesh))) && ...);
-  }
-  /// Whether the name is an axis of the mesh, or a sub-axis.
-  static constexpr bool is_known(const Mesh& mesh, std::string_view name) {
-    return mesh.has_axis(name) || !axes_named(mesh, name).empty() || sub_axis_named(mesh, name).size > 0;
-  }
-  template <std::size_t I> static constexpr bool unknown(AxesOfTheMesh known) {
-    constexpr NamedAxis made = named.list[I];
-    constexpr auto axis = spelled<made.axis.view().size() + 1>(made.axis);
-    if (known.names[0] == '\0') return true;
-    if constexpr (made.shard_map)
-      shard_map_names_an_axis_that_the_mesh_lacks<axis, made.line>();
-    else
-      with_sharding_names_an_axis_that_the_mesh_lacks<axis, made.line>();
-  }
-};
-
-}  // namespace detail
-
-/// The plan of a function for arguments without data. Planning needs no threads and nothing to link, and can be done in
-/// a static_assert; at run time the plan is the same. `options` may come before the arguments.
-///
-///     static_assert(ts::plan(Step{}, mesh, ts::abstract<Mlp>({...}), ts::abstract<float>({32, 64}, {"data"}))
-///                       .count(ts::all_reduce) == 1);
-///
-/// Errors: `spec_axis`, `spec_rank`, `shape_mismatch`; `policy` for what the options forbid. In a constant expression
-/// an error ends the compilation at the line that holds its message.
-template <class F, class... Args, std::size_t... Leaves>
-constexpr Plan plan(const F&, const Mesh& mesh, const PlanOptions& options,
-                    const AbstractArgument<Args, Leaves>&... arguments) {
-  using Trace = Traced<typename detail::PlannedFunction<F>::type, Args...>;
-  if constexpr (Trace::frozen.used.specs > 0)
-    if (__builtin_is_constant_evaluated()) {
-      using Axes = detail::ConstraintAxes<Trace>;
-      Axes::check(mesh, std::make_index_sequence<Axes::named.count>{});
-    }
-  Growable<ArgumentInfo> infos;
-  infos.reserve((0 + ... + Leaves));
-  const auto add = [&](const Abstract* leaves, std::size_t count) {
-    for (std::size_t i = 0; i < count; ++i) infos.push_back(detail::describe_leaf(leaves[i], mesh));
-  };
-  (add(arguments.leaves, Leaves), ...);
-  return make_plan(Trace::program(), TracedUnits<Trace>::views.data(), mesh, infos.data(),
-                   static_cast<int>(infos.size()), options);
-}
-template <class F, class... Args, std::size_t... Leaves>
-constexpr Plan plan(const F& f, const Mesh& mesh, const AbstractArgument<Args, Leaves>&... arguments) {
-  return plan(f, mesh, PlanOptions{}, arguments...);
-}
 
 }  // namespace tessera
 
