@@ -24,6 +24,7 @@
 #include <tessera/runtime/memory/storage.hpp>
 #include <tessera/runtime/steps/fused_step.hpp>
 #include <tessera/runtime/steps/reshard_step.hpp>
+#include <tessera/runtime/threads/parallel_copy.hpp>
 #include <tessera/runtime/transport/communication.hpp>
 #include <tessera/runtime/transport/communicator.hpp>
 
@@ -328,9 +329,8 @@ class Executable {
         void* to = result.layers[static_cast<std::size_t>(l)]->data(s);
         if (to == frame.at(layout, shard)) continue;
         const Shape extent = extents(layout.boxes[static_cast<std::size_t>(shard)]);
-        kernels::strided_copy(to, kernels::contiguous_strides(extent), frame.at(layout, shard),
-                              layout.strides[static_cast<std::size_t>(shard)], extent,
-                              static_cast<std::size_t>(layout.element));
+        parallel_copy(value(v).dtype, to, kernels::contiguous_strides(extent), frame.at(layout, shard),
+                      layout.strides[static_cast<std::size_t>(shard)], extent);
       }
   }
 };

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdint>
 
+#include <tessera/base/dtype.hpp>
 #include <tessera/base/growable.hpp>
 #include <tessera/base/shape.hpp>
 #include <tessera/kernels/isa.hpp>
@@ -12,6 +13,8 @@
 #include <tessera/runtime/executor/frame.hpp>
 #include <tessera/runtime/executor/prepared_step.hpp>
 #include <tessera/runtime/executor/work_grid.hpp>
+#include <tessera/runtime/memory/past_caches.hpp>
+#include <tessera/runtime/threads/parallel_copy.hpp>
 #include <tessera/runtime/threads/team.hpp>
 
 namespace tessera::runtime::inline TESSERA_ISA {
@@ -21,19 +24,19 @@ namespace tessera::runtime::inline TESSERA_ISA {
 /// element.
 class DataMovementStep final : public PreparedStep {
  public:
-  explicit DataMovementStep(const StepContext& c) : layout_(c.layout), element_(c.layout[c.step.outputs[0]].element) {
+  explicit DataMovementStep(const StepContext& c)
+      : layout_(c.layout), element_(c.layout[c.step.outputs[0]].element),
+        dtype_(c.graph[c.units[c.step.unit].root].dtype) {
     const int node = c.units[c.step.unit].root;
     const PlanStep& step = c.step;
     const WorkGrid work(layout_, step);
-    if (step.inputs.empty()) {
-      number_ = c.graph.operand(node, 0);
-      dtype_ = c.graph[node].dtype;
-    }
+    if (step.inputs.empty()) number_ = c.graph.operand(node, 0);
     for (int w = 0; w < work.count(); ++w) {
       const Coordinates at = work.coordinates(w);
       if (!work.stores(at, layout_.value(step.outputs[0]).sharding) || !layout_.holds(step.outputs[0], at)) continue;
       add(c.graph, node, step, at);
     }
+    past_caches_ = written_ >= past_caches_from();
   }
 
   std::int64_t table_bytes() const override { return static_cast<std::int64_t>(pieces_.size() * sizeof(Piece)); }
@@ -59,40 +62,31 @@ class DataMovementStep final : public PreparedStep {
   Growable<Piece> pieces_;
   double piece_bytes_ = 1;
   std::int32_t number_ = -1;  // the node of a host scalar that is written; -1: stored values are copied
-  DType dtype_ = DType::f32;
+  DType dtype_;
+  std::int64_t written_ = 0;  // bytes
+  bool past_caches_ = false;
 
   void copy(Frame& frame) const {
     parallel_for(static_cast<std::int64_t>(pieces_.size()), Cost::bytes(piece_bytes_), [&](std::int64_t i) {
       const Piece& piece = pieces_[static_cast<std::size_t>(i)];
-      kernels::strided_copy(frame.pointers[static_cast<std::size_t>(piece.to)] + piece.to_offset * element_,
+      kernels::strided_copy(dtype_, frame.pointers[static_cast<std::size_t>(piece.to)] + piece.to_offset * element_,
                             piece.to_strides,
                             frame.pointers[static_cast<std::size_t>(piece.from)] + piece.from_offset * element_,
-                            piece.from_strides, piece.extent, static_cast<std::size_t>(element_));
+                            piece.from_strides, piece.extent, past_caches_);
     });
   }
 
-  /// Divides a copy along its longest dim into tasks.
-  void add_pieces(Piece piece) {
-    constexpr std::int64_t most_bytes = 1 << 18;
-    const std::int64_t bytes = volume(piece.extent) * element_;
-    if (bytes == 0) return;
-    std::size_t dim = 0;
-    for (std::size_t d = 1; d < piece.extent.size(); ++d)
-      if (piece.extent[d] > piece.extent[dim]) dim = d;
-    if (bytes <= most_bytes || piece.extent.empty()) {
+  /// Adds a copy, divided into tasks.
+  void add_pieces(const Piece& whole) {
+    for (const CopyPart& part : parts_of_copy(whole.extent, whole.to_strides, whole.from_strides, element_)) {
+      Piece piece = whole;
+      piece.extent = part.extent;
+      piece.to_offset += part.to;
+      piece.from_offset += part.from;
+      const std::int64_t bytes = volume(piece.extent) * element_;
+      written_ += bytes;
       piece_bytes_ = std::max(piece_bytes_, 2.0 * static_cast<double>(bytes));
       pieces_.push_back(piece);
-      return;
-    }
-    const std::int64_t whole = piece.extent[dim];
-    const std::int64_t step = std::max<std::int64_t>(1, whole * most_bytes / bytes);
-    for (std::int64_t begin = 0; begin < whole; begin += step) {
-      Piece part = piece;
-      part.extent[dim] = std::min(step, whole - begin);
-      part.to_offset += begin * piece.to_strides[dim];
-      part.from_offset += begin * piece.from_strides[dim];
-      piece_bytes_ = std::max(piece_bytes_, 2.0 * static_cast<double>(volume(part.extent) * element_));
-      pieces_.push_back(part);
     }
   }
 

@@ -9,8 +9,9 @@
 #include <tessera/base/growable.hpp>
 #include <tessera/base/shape.hpp>
 #include <tessera/kernels/isa.hpp>
-#include <tessera/kernels/strided.hpp>
+#include <tessera/kernels/strides.hpp>
 #include <tessera/runtime/executor/prepared_graph.hpp>
+#include <tessera/runtime/threads/parallel_copy.hpp>
 
 namespace tessera::runtime::inline TESSERA_ISA {
 
@@ -160,8 +161,8 @@ class RepeatStep final : public PreparedStep {
       for (int s = 0; s < to.shards(); ++s) {
         if (!to.is_here(s)) continue;
         const auto at = static_cast<std::size_t>(s);
-        kernels::strided_copy(frame.at(to, s), to.strides[at], frame.at(from, s), from.strides[at],
-                              extents(to.boxes[at]), static_cast<std::size_t>(to.element));
+        parallel_copy(outer_.value(input).dtype, frame.at(to, s), to.strides[at], frame.at(from, s), from.strides[at],
+                      extents(to.boxes[at]));
       }
     }
   }
@@ -238,8 +239,8 @@ inline void RepeatStep::run(Frame& frame) const {
         if (to == inner.at(own, s)) continue;
         if (!carried(static_cast<int>(k)) && outputs_[k] < 0) continue;
         const Shape extent = extents(own.boxes[static_cast<std::size_t>(s)]);
-        kernels::strided_copy(to, kernels::contiguous_strides(extent), inner.at(own, s),
-                              own.strides[static_cast<std::size_t>(s)], extent, static_cast<std::size_t>(own.element));
+        parallel_copy(body_.graph()[body_.graph().outputs[k]].dtype, to, kernels::contiguous_strides(extent),
+                      inner.at(own, s), own.strides[static_cast<std::size_t>(s)], extent);
       }
     }
   }
