@@ -1,4 +1,5 @@
 // expect: ts::abstract of a structure takes it by its value only if it has no tensors, such as hyper-parameters
+// lines: 10
 #include <tessera/partition/plan/static_plan.hpp>
 
 namespace ts = tessera;

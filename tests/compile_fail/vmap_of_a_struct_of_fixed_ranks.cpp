@@ -1,4 +1,5 @@
 // expect: a struct with fields of fixed ranks arrives in the function of ts::vmap as the std::tuple of its fields'
+// lines: 8
 // examples
 #include <tuple>
 

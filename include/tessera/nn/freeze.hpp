@@ -185,40 +185,52 @@ template <class Model> constexpr Model freeze(Model model, const Names& frozen, 
   return model;
 }
 
+namespace detail {
+
+template <class Model>
+constexpr Model kept_model(const Names& frozen, const Model& before, Model after, Source source) {
+  Growable<Value> kept;
+  for_each_traced_parameter(
+      before, [&](std::string_view, const auto& leaf) { kept.push_back(tessera::detail::value_behind(leaf)); });
+  std::size_t next = 0;
+  for_each_traced_parameter(
+      after, [&](std::string_view name, auto& leaf) { leaf = kept_leaf(frozen, name, kept[next++], leaf, source); });
+  return after;
+}
+template <class Model, class State>
+constexpr State kept_state(const Names& frozen, const State& before, State after, Source source) {
+  Growable<Value> kept;
+  const auto collect = [&](const Model& moments) {
+    for_each_traced_parameter(
+        moments, [&](std::string_view, const auto& leaf) { kept.push_back(tessera::detail::value_behind(leaf)); });
+  };
+  for_each_model_in<Model>(before, collect);
+  std::size_t next = 0;
+  const auto replace = [&](Model& moments) {
+    for_each_traced_parameter(moments, [&](std::string_view name, auto& leaf) {
+      leaf = kept_leaf(frozen, name, kept[next++], leaf, source);
+    });
+  };
+  for_each_model_in<Model>(after, replace);
+  return after;
+}
+
+}  // namespace detail
+
 /// In a traced function: `after`, with the tensors in `frozen` replaced by those of `before`. Their updates are not
 /// computed.
 template <class Model>
-constexpr Model keep_frozen(const Names& frozen, const Model& before, Model after, Here at = Here::current()) {
-  const Source source = Source::from(at);
-  Growable<Value> kept;
-  detail::for_each_traced_parameter(
-      before, [&](std::string_view, const auto& leaf) { kept.push_back(tessera::detail::value_behind(leaf)); });
-  std::size_t next = 0;
-  detail::for_each_traced_parameter(after, [&](std::string_view name, auto& leaf) {
-    leaf = detail::kept_leaf(frozen, name, kept[next++], leaf, source);
-  });
-  return after;
+constexpr Model keep_frozen(const Names& frozen, const Model& before, const Model& after, Here at = Here::current()) {
+  return detail::kept_model(frozen, before, after, Source::from(at));
 }
 /// The same for a model and its optimizer state: returns std::tuple(model, state), with unchanged moments of frozen
 /// tensors.
 template <class Model, class State>
 constexpr auto keep_frozen(const Names& frozen, const Model& before, const Model& after, const State& state_before,
-                           State state_after, Here at = Here::current()) {
+                           const State& state_after, Here at = Here::current()) {
   const Source source = Source::from(at);
-  Growable<Value> kept;
-  const auto collect = [&](const Model& moments) {
-    detail::for_each_traced_parameter(
-        moments, [&](std::string_view, const auto& leaf) { kept.push_back(tessera::detail::value_behind(leaf)); });
-  };
-  detail::for_each_model_in<Model>(state_before, collect);
-  std::size_t next = 0;
-  const auto replace = [&](Model& moments) {
-    detail::for_each_traced_parameter(moments, [&](std::string_view name, auto& leaf) {
-      leaf = detail::kept_leaf(frozen, name, kept[next++], leaf, source);
-    });
-  };
-  detail::for_each_model_in<Model>(state_after, replace);
-  return std::tuple(keep_frozen(frozen, before, after, at), state_after);
+  return std::tuple(detail::kept_model(frozen, before, after, source),
+                    detail::kept_state<Model>(frozen, state_before, state_after, source));
 }
 
 }  // namespace tessera::nn

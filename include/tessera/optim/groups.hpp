@@ -32,11 +32,13 @@ constexpr auto step_by_group(const Step& step, const Config& others, const Group
   const auto without = step_by_group(step, others, rest...), with = step(first.config);
   if constexpr (tessera::detail::is_tuple_v<std::remove_const_t<decltype(with)>>) {
     nn::detail::check_names(std::get<0>(with), first.names, first.source);
-    return nn::keep_frozen(first.names, std::get<0>(with), std::get<0>(without), std::get<1>(with),
-                           std::get<1>(without));
+    using Model = std::remove_cvref_t<decltype(std::get<0>(with))>;
+    return std::tuple(
+        nn::detail::kept_model(first.names, std::get<0>(with), std::get<0>(without), first.source),
+        nn::detail::kept_state<Model>(first.names, std::get<1>(with), std::get<1>(without), first.source));
   } else {
     nn::detail::check_names(with, first.names, first.source);
-    return nn::keep_frozen(first.names, with, without);
+    return nn::detail::kept_model(first.names, with, without, first.source);
   }
 }
 

@@ -253,6 +253,13 @@ TEST(LayerSelection, ALayerThatTheStackLacksIsAnError) {
   expect_error(
       ts::errc::option, [&] { frozen(make<Stacked>(strategy), tokens_on(strategy)); },
       "[names] layer: a pattern selects layer 3 of a Stack of 3 layers", "layer_selection_test.cpp");
+  constexpr auto grouped = ts::compile([](const auto& model) {
+    const auto step = [&](const auto& by) { return ts::optim::tree_map([&](auto p) { return p * by; }, model); };
+    return ts::optim::by_group(step, ts::Scalar(1.0), ts::optim::Group(nn::Names("blocks.3.*"), ts::Scalar(2.0)));
+  });
+  expect_error(
+      ts::errc::option, [&] { grouped(make<Stacked>(strategy)); }, "[names] layer: a pattern selects layer 3",
+      "layer_selection_test.cpp");
   constexpr auto unknown = [](const auto& m, const auto& x) {
     return loss_of(nn::freeze(m, nn::Names("block.0.*")), x);
   };

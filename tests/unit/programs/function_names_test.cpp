@@ -73,11 +73,14 @@ TEST(FunctionNames, AreThoseOfTheOutermostCall) {
 }
 
 TEST(FunctionNames, OfUpdates) {
-  const auto x = ones(2, 3, 5), wide = ones(2, 3, 4), more = ones(3, 1, 5);
+  const auto x = ones(2, 3, 5), wide = ones(2, 3, 4), more = ones(3, 1, 5), longer = ones(2, 4, 5);
   const std::string rule = "the update must have the shape of what it updates, except along the dim of the slice: ";
   const auto update = [](const auto& to, const auto& by) { return ts::dynamic_update_slice<1>(to, by, 1); };
   expect_both(errc::shape_mismatch, update, "[dynamic_update_slice] " + rule + "f32[2,3,5] x f32[2,3,4]", x, wide);
   expect_both(errc::shape_mismatch, update, "[dynamic_update_slice] " + rule + "f32[2,3,5] x f32[3,1,5]", x, more);
+  expect_both(errc::shape_mismatch, update,
+              "[dynamic_update_slice] the update is longer than the dim of the slice: f32[2,3,5] x f32[2,4,5]", x,
+              longer);
   expect_both(
       errc::shape_mismatch, [](const auto& to, const auto& by) { return ts::slice_scatter<1>(to, by, 1); },
       "[slice_scatter] " + rule + "f32[2,3,5] x f32[2,3,4]", x, wide);

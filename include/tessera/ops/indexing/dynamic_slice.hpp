@@ -68,9 +68,10 @@ template <int Rank, int D> struct UpdateIndicesTag {
     return build::select(inside, place, size);
   }
 };
-/// Checks that an update along dim D has the other dims of x.
+/// Checks that an update along dim D has the other dims of x, and is not longer along D.
 constexpr void check_update_shape(Value x, Value update, int rank, int dim) {
   const int of_x = x.leading(rank), of_update = update.leading(rank);
+  build::require_room(x, of_x + dim, update, of_update + dim);
   build::same_extents(x, of_x, update, of_update, dim, build::ExtentsOf::update);
   build::same_extents(x, of_x + dim + 1, update, of_update + dim + 1, rank - dim - 1, build::ExtentsOf::update);
 }
@@ -115,9 +116,8 @@ constexpr auto dynamic_index(const X& x, const Index& index, Here at = Here::cur
 
 /// x with the elements of `update` along dim D from a start on (lax.dynamic_update_slice_in_dim, slice_scatter): the
 /// write of a key-value cache. The start is as in dynamic_slice; other dims of the update are those of x. Gradients: of
-/// x 0 where it is overwritten, of the update the cotangent there. Errors: shape_mismatch where another dim differs;
-/// elements of an update that is longer than x are left out. Communication: as index_select of the update; x stays
-/// split.
+/// x 0 where it is overwritten, of the update the cotangent there. Errors: shape_mismatch where another dim differs or
+/// the update is longer than dim D. Communication: as index_select of the update; x stays split.
 ///
 ///     const auto cache = ts::dynamic_update_slice<1>(keys, key, position);   // [B, T, H], [B, 1, H]
 template <int D, TensorArgument X, TensorArgument Update, Operand Start>
