@@ -12469,6 +12469,7 @@ enum class ExtentsOf : std::int8_t {
   models,     ///< of a parameter in two models, whose name is `inside` of the line
   cache,      ///< of a cache and new keys or values
   update,     ///< of a tensor and its new part
+  room,       ///< of a dim and an update along it, which may be shorter: require_room
   halves,     ///< of a dim
   rows,       ///< of a matrix and of the right-hand sides
   layers,     ///< of a Stack: require_layer
@@ -12487,6 +12488,10 @@ constexpr void same_extents(Value x, int of_x, Value y, int of_y, int count, Ext
   made.labels[1] = static_cast<std::int8_t>(of_y), made.labels[2] = static_cast<std::int8_t>(count);
   made.labels[3] = static_cast<std::int8_t>(kind);
   x.make(made, {x.id, y.id});
+}
+/// Checks that dim `dim` of x is at least as long as that of an update: by a node that no value depends on.
+constexpr void require_room(Value x, int of_x, Value update, int of_update) {
+  same_extents(x, of_x, update, of_update, 1, ExtentsOf::room);
 }
 /// Checks that dim `dim` of x, the layers of a Stack, has a layer of this number: by a node that no value depends on.
 constexpr void require_layer(Value x, int dim, std::int64_t layer) {
@@ -12612,6 +12617,8 @@ constexpr BrokenRule check_extent(const NodeCheck& c) {
     rule = "the cache must have the batch, heads and width of the new keys [batch, time, heads, width]";
   } else if (kind == build::ExtentsOf::update) {
     rule = "the update must have the shape of what it updates, except along the dim of the slice";
+  } else if (kind == build::ExtentsOf::room) {
+    rule = "the update is longer than the dim of the slice";
   } else if (kind == build::ExtentsOf::rows) {
     rule = "the right-hand sides must have as many rows as the matrix";
   }
@@ -12628,7 +12635,9 @@ constexpr HostNumber number_of_extent(const HostContext& c) {
   const auto extent = [&](int i, int d) {
     return c.shapes[c.graph.operand(c.id, i)][static_cast<std::size_t>(node.labels[i] + d)];
   };
-  if (node.arity == 2)
+  const bool is_room = node.arity == 2 && node.labels[3] == static_cast<std::int8_t>(build::ExtentsOf::room);
+  if (is_room && extent(0, 0) < extent(1, 0)) fail_extents_of_operands_differ(c);
+  if (node.arity == 2 && !is_room)
     for (int d = 0; d < node.labels[2]; ++d)
       if (!c.graph.operand_node(c.id, 0).is_singleton(node.labels[0] + d) &&
           !c.graph.operand_node(c.id, 1).is_singleton(node.labels[1] + d) && extent(0, d) != extent(1, d))
@@ -20830,9 +20839,10 @@ template <int Rank, int D> struct UpdateIndicesTag {
     return build::select(inside, place, size);
   }
 };
-/// Checks that an update along dim D has the other dims of x.
+/// Checks that an update along dim D has the other dims of x, and is not longer along D.
 constexpr void check_update_shape(Value x, Value update, int rank, int dim) {
   const int of_x = x.leading(rank), of_update = update.leading(rank);
+  build::require_room(x, of_x + dim, update, of_update + dim);
   build::same_extents(x, of_x, update, of_update, dim, build::ExtentsOf::update);
   build::same_extents(x, of_x + dim + 1, update, of_update + dim + 1, rank - dim - 1, build::ExtentsOf::update);
 }
@@ -20877,9 +20887,8 @@ constexpr auto dynamic_index(const X& x, const Index& index, Here at = Here::cur
 
 /// x with the elements of `update` along dim D from a start on (lax.dynamic_update_slice_in_dim, slice_scatter): the
 /// write of a key-value cache. The start is as in dynamic_slice; other dims of the update are those of x. Gradients: of
-/// x 0 where it is overwritten, of the update the cotangent there. Errors: shape_mismatch where another dim differs;
-/// elements of an update that is longer than x are left out. Communication: as index_select of the update; x stays
-/// split.
+/// x 0 where it is overwritten, of the update the cotangent there. Errors: shape_mismatch where another dim differs or
+/// the update is longer than dim D. Communication: as index_select of the update; x stays split.
 ///
 ///     const auto cache = ts::dynamic_update_slice<1>(keys, key, position);   // [B, T, H], [B, 1, H]
 template <int D, TensorArgument X, TensorArgument Update, Operand Start>

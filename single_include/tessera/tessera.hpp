@@ -11117,6 +11117,7 @@ enum class ExtentsOf : std::int8_t {
   models,     ///< of a parameter in two models, whose name is `inside` of the line
   cache,      ///< of a cache and new keys or values
   update,     ///< of a tensor and its new part
+  room,       ///< of a dim and an update along it, which may be shorter: require_room
   halves,     ///< of a dim
   rows,       ///< of a matrix and of the right-hand sides
   layers,     ///< of a Stack: require_layer
@@ -11135,6 +11136,10 @@ constexpr void same_extents(Value x, int of_x, Value y, int of_y, int count, Ext
   made.labels[1] = static_cast<std::int8_t>(of_y), made.labels[2] = static_cast<std::int8_t>(count);
   made.labels[3] = static_cast<std::int8_t>(kind);
   x.make(made, {x.id, y.id});
+}
+/// Checks that dim `dim` of x is at least as long as that of an update: by a node that no value depends on.
+constexpr void require_room(Value x, int of_x, Value update, int of_update) {
+  same_extents(x, of_x, update, of_update, 1, ExtentsOf::room);
 }
 /// Checks that dim `dim` of x, the layers of a Stack, has a layer of this number: by a node that no value depends on.
 constexpr void require_layer(Value x, int dim, std::int64_t layer) {
@@ -11260,6 +11265,8 @@ constexpr BrokenRule check_extent(const NodeCheck& c) {
     rule = "the cache must have the batch, heads and width of the new keys [batch, time, heads, width]";
   } else if (kind == build::ExtentsOf::update) {
     rule = "the update must have the shape of what it updates, except along the dim of the slice";
+  } else if (kind == build::ExtentsOf::room) {
+    rule = "the update is longer than the dim of the slice";
   } else if (kind == build::ExtentsOf::rows) {
     rule = "the right-hand sides must have as many rows as the matrix";
   }
@@ -11276,7 +11283,9 @@ constexpr HostNumber number_of_extent(const HostContext& c) {
   const auto extent = [&](int i, int d) {
     return c.shapes[c.graph.operand(c.id, i)][static_cast<std::size_t>(node.labels[i] + d)];
   };
-  if (node.arity == 2)
+  const bool is_room = node.arity == 2 && node.labels[3] == static_cast<std::int8_t>(build::ExtentsOf::room);
+  if (is_room && extent(0, 0) < extent(1, 0)) fail_extents_of_operands_differ(c);
+  if (node.arity == 2 && !is_room)
     for (int d = 0; d < node.labels[2]; ++d)
       if (!c.graph.operand_node(c.id, 0).is_singleton(node.labels[0] + d) &&
           !c.graph.operand_node(c.id, 1).is_singleton(node.labels[1] + d) && extent(0, d) != extent(1, d))
@@ -21273,9 +21282,10 @@ template <int Rank, int D> struct UpdateIndicesTag {
     return build::select(inside, place, size);
   }
 };
-/// Checks that an update along dim D has the other dims of x.
+/// Checks that an update along dim D has the other dims of x, and is not longer along D.
 constexpr void check_update_shape(Value x, Value update, int rank, int dim) {
   const int of_x = x.leading(rank), of_update = update.leading(rank);
+  build::require_room(x, of_x + dim, update, of_update + dim);
   build::same_extents(x, of_x, update, of_update, dim, build::ExtentsOf::update);
   build::same_extents(x, of_x + dim + 1, update, of_update + dim + 1, rank - dim - 1, build::ExtentsOf::update);
 }
@@ -21320,9 +21330,8 @@ constexpr auto dynamic_index(const X& x, const Index& index, Here at = Here::cur
 
 /// x with the elements of `update` along dim D from a start on (lax.dynamic_update_slice_in_dim, slice_scatter): the
 /// write of a key-value cache. The start is as in dynamic_slice; other dims of the update are those of x. Gradients: of
-/// x 0 where it is overwritten, of the update the cotangent there. Errors: shape_mismatch where another dim differs;
-/// elements of an update that is longer than x are left out. Communication: as index_select of the update; x stays
-/// split.
+/// x 0 where it is overwritten, of the update the cotangent there. Errors: shape_mismatch where another dim differs or
+/// the update is longer than dim D. Communication: as index_select of the update; x stays split.
 ///
 ///     const auto cache = ts::dynamic_update_slice<1>(keys, key, position);   // [B, T, H], [B, 1, H]
 template <int D, TensorArgument X, TensorArgument Update, Operand Start>
@@ -40816,6 +40825,86 @@ class ReshardStep final : public PreparedStep {
 
 #endif
 
+// ---- tessera/runtime/threads/parallel_copy.hpp
+
+#ifndef TESSERA_RUNTIME_THREADS_PARALLEL_COPY_HPP
+#define TESSERA_RUNTIME_THREADS_PARALLEL_COPY_HPP
+
+#if TESSERA_HAS_DEFINITIONS
+#endif
+
+namespace tessera::runtime {
+
+/// A part of a copy that is a task of its own: its extents, and where it begins in the result and in the operand, in
+/// elements.
+struct CopyPart {
+  Shape extent;
+  std::int64_t to = 0, from = 0;
+};
+
+/// Divides a strided copy into tasks, along the outermost dims of the result first. A dim whose elements follow each
+/// other in the result or in the operand is divided into multiples of 64, which transpositions are fast for.
+TESSERA_ONCE Growable<CopyPart> parts_of_copy(const Shape& extent, const kernels::Strides& to,
+                                              const kernels::Strides& from, std::int64_t element_size);
+
+/// kernels::strided_copy by all threads. The arrays must not overlap.
+TESSERA_ONCE void parallel_copy(DType type, void* to, const kernels::Strides& to_strides, const void* from,
+                                const kernels::Strides& from_strides, const Shape& extent);
+
+#if TESSERA_HAS_DEFINITIONS
+namespace detail {
+/// Adds about `count` parts of a part, which is divided along `dims`.
+inline void divide_copy(const CopyPart& whole, const kernels::Strides& to, const kernels::Strides& from,
+                        std::int64_t count, std::uint32_t dims, Growable<CopyPart>& parts) {
+  std::size_t outermost = whole.extent.size();
+  for (std::size_t d = 0; d < whole.extent.size(); ++d)
+    if ((dims >> d & 1) != 0 && whole.extent[d] > 1 && (outermost == whole.extent.size() || to[d] > to[outermost]))
+      outermost = d;
+  if (count <= 1 || outermost == whole.extent.size()) return parts.push_back(whole);
+  const std::int64_t extent = whole.extent[outermost];
+  const std::int64_t least = to[outermost] == 1 || from[outermost] == 1 ? 64 : 1;
+  const std::int64_t step = ((extent + count - 1) / count + least - 1) / least * least;
+  const std::int64_t made = (extent + step - 1) / step;
+  for (std::int64_t begin = 0; begin < extent; begin += step) {
+    CopyPart part = whole;
+    part.extent[outermost] = std::min(step, extent - begin);
+    part.to += begin * to[outermost];
+    part.from += begin * from[outermost];
+    divide_copy(part, to, from, (count + made - 1) / made, dims & ~(1u << outermost), parts);
+  }
+}
+}  // namespace detail
+
+TESSERA_ONCE Growable<CopyPart> parts_of_copy(const Shape& extent, const kernels::Strides& to,
+                                              const kernels::Strides& from, std::int64_t element_size) {
+  constexpr std::int64_t most_bytes = 1 << 18;
+  Growable<CopyPart> parts;
+  const std::int64_t bytes = volume(extent) * element_size;
+  if (bytes > 0) detail::divide_copy({extent}, to, from, (bytes + most_bytes - 1) / most_bytes, ~0u, parts);
+  return parts;
+}
+
+TESSERA_ONCE void parallel_copy(DType type, void* to, const kernels::Strides& to_strides, const void* from,
+                                const kernels::Strides& from_strides, const Shape& extent) {
+  const auto size = static_cast<std::int64_t>(size_of(type));
+  const std::int64_t bytes = volume(extent) * size;
+  if (Cost::bytes(2 * static_cast<double>(bytes)).nanoseconds <= inline_nanoseconds)
+    return kernels::strided_copy(type, to, to_strides, from, from_strides, extent);
+  const Growable<CopyPart> parts = parts_of_copy(extent, to_strides, from_strides, size);
+  const auto count = static_cast<std::int64_t>(parts.size());
+  const bool past_caches = bytes >= past_caches_from();
+  parallel_for(count, Cost::bytes(2 * static_cast<double>(bytes) / static_cast<double>(count)), [&](std::int64_t i) {
+    const CopyPart& part = parts[static_cast<std::size_t>(i)];
+    kernels::strided_copy(type, static_cast<char*>(to) + part.to * size, to_strides,
+                          static_cast<const char*>(from) + part.from * size, from_strides, part.extent, past_caches);
+  });
+}
+#endif
+
+}  // namespace tessera::runtime
+
+#endif
+
 // ---- tessera/runtime/executor/executable.hpp
 
 #ifndef TESSERA_RUNTIME_EXECUTOR_EXECUTABLE_HPP
@@ -41122,9 +41211,8 @@ class Executable {
         void* to = result.layers[static_cast<std::size_t>(l)]->data(s);
         if (to == frame.at(layout, shard)) continue;
         const Shape extent = extents(layout.boxes[static_cast<std::size_t>(shard)]);
-        kernels::strided_copy(to, kernels::contiguous_strides(extent), frame.at(layout, shard),
-                              layout.strides[static_cast<std::size_t>(shard)], extent,
-                              static_cast<std::size_t>(layout.element));
+        parallel_copy(value(v).dtype, to, kernels::contiguous_strides(extent), frame.at(layout, shard),
+                      layout.strides[static_cast<std::size_t>(shard)], extent);
       }
   }
 };
@@ -44702,19 +44790,19 @@ namespace tessera::runtime::inline TESSERA_ISA {
 /// element.
 class DataMovementStep final : public PreparedStep {
  public:
-  explicit DataMovementStep(const StepContext& c) : layout_(c.layout), element_(c.layout[c.step.outputs[0]].element) {
+  explicit DataMovementStep(const StepContext& c)
+      : layout_(c.layout), element_(c.layout[c.step.outputs[0]].element),
+        dtype_(c.graph[c.units[c.step.unit].root].dtype) {
     const int node = c.units[c.step.unit].root;
     const PlanStep& step = c.step;
     const WorkGrid work(layout_, step);
-    if (step.inputs.empty()) {
-      number_ = c.graph.operand(node, 0);
-      dtype_ = c.graph[node].dtype;
-    }
+    if (step.inputs.empty()) number_ = c.graph.operand(node, 0);
     for (int w = 0; w < work.count(); ++w) {
       const Coordinates at = work.coordinates(w);
       if (!work.stores(at, layout_.value(step.outputs[0]).sharding) || !layout_.holds(step.outputs[0], at)) continue;
       add(c.graph, node, step, at);
     }
+    past_caches_ = written_ >= past_caches_from();
   }
 
   std::int64_t table_bytes() const override { return static_cast<std::int64_t>(pieces_.size() * sizeof(Piece)); }
@@ -44740,40 +44828,31 @@ class DataMovementStep final : public PreparedStep {
   Growable<Piece> pieces_;
   double piece_bytes_ = 1;
   std::int32_t number_ = -1;  // the node of a host scalar that is written; -1: stored values are copied
-  DType dtype_ = DType::f32;
+  DType dtype_;
+  std::int64_t written_ = 0;  // bytes
+  bool past_caches_ = false;
 
   void copy(Frame& frame) const {
     parallel_for(static_cast<std::int64_t>(pieces_.size()), Cost::bytes(piece_bytes_), [&](std::int64_t i) {
       const Piece& piece = pieces_[static_cast<std::size_t>(i)];
-      kernels::strided_copy(frame.pointers[static_cast<std::size_t>(piece.to)] + piece.to_offset * element_,
+      kernels::strided_copy(dtype_, frame.pointers[static_cast<std::size_t>(piece.to)] + piece.to_offset * element_,
                             piece.to_strides,
                             frame.pointers[static_cast<std::size_t>(piece.from)] + piece.from_offset * element_,
-                            piece.from_strides, piece.extent, static_cast<std::size_t>(element_));
+                            piece.from_strides, piece.extent, past_caches_);
     });
   }
 
-  /// Divides a copy along its longest dim into tasks.
-  void add_pieces(Piece piece) {
-    constexpr std::int64_t most_bytes = 1 << 18;
-    const std::int64_t bytes = volume(piece.extent) * element_;
-    if (bytes == 0) return;
-    std::size_t dim = 0;
-    for (std::size_t d = 1; d < piece.extent.size(); ++d)
-      if (piece.extent[d] > piece.extent[dim]) dim = d;
-    if (bytes <= most_bytes || piece.extent.empty()) {
+  /// Adds a copy, divided into tasks.
+  void add_pieces(const Piece& whole) {
+    for (const CopyPart& part : parts_of_copy(whole.extent, whole.to_strides, whole.from_strides, element_)) {
+      Piece piece = whole;
+      piece.extent = part.extent;
+      piece.to_offset += part.to;
+      piece.from_offset += part.from;
+      const std::int64_t bytes = volume(piece.extent) * element_;
+      written_ += bytes;
       piece_bytes_ = std::max(piece_bytes_, 2.0 * static_cast<double>(bytes));
       pieces_.push_back(piece);
-      return;
-    }
-    const std::int64_t whole = piece.extent[dim];
-    const std::int64_t step = std::max<std::int64_t>(1, whole * most_bytes / bytes);
-    for (std::int64_t begin = 0; begin < whole; begin += step) {
-      Piece part = piece;
-      part.extent[dim] = std::min(step, whole - begin);
-      part.to_offset += begin * piece.to_strides[dim];
-      part.from_offset += begin * piece.from_strides[dim];
-      piece_bytes_ = std::max(piece_bytes_, 2.0 * static_cast<double>(volume(part.extent) * element_));
-      pieces_.push_back(part);
     }
   }
 
@@ -46630,8 +46709,8 @@ class RepeatStep final : public PreparedStep {
       for (int s = 0; s < to.shards(); ++s) {
         if (!to.is_here(s)) continue;
         const auto at = static_cast<std::size_t>(s);
-        kernels::strided_copy(frame.at(to, s), to.strides[at], frame.at(from, s), from.strides[at],
-                              extents(to.boxes[at]), static_cast<std::size_t>(to.element));
+        parallel_copy(outer_.value(input).dtype, frame.at(to, s), to.strides[at], frame.at(from, s), from.strides[at],
+                      extents(to.boxes[at]));
       }
     }
   }
@@ -46708,8 +46787,8 @@ inline void RepeatStep::run(Frame& frame) const {
         if (to == inner.at(own, s)) continue;
         if (!carried(static_cast<int>(k)) && outputs_[k] < 0) continue;
         const Shape extent = extents(own.boxes[static_cast<std::size_t>(s)]);
-        kernels::strided_copy(to, kernels::contiguous_strides(extent), inner.at(own, s),
-                              own.strides[static_cast<std::size_t>(s)], extent, static_cast<std::size_t>(own.element));
+        parallel_copy(body_.graph()[body_.graph().outputs[k]].dtype, to, kernels::contiguous_strides(extent),
+                      inner.at(own, s), own.strides[static_cast<std::size_t>(s)], extent);
       }
     }
   }
@@ -50862,40 +50941,52 @@ template <class Model> constexpr Model freeze(Model model, const Names& frozen, 
   return model;
 }
 
+namespace detail {
+
+template <class Model>
+constexpr Model kept_model(const Names& frozen, const Model& before, Model after, Source source) {
+  Growable<Value> kept;
+  for_each_traced_parameter(
+      before, [&](std::string_view, const auto& leaf) { kept.push_back(tessera::detail::value_behind(leaf)); });
+  std::size_t next = 0;
+  for_each_traced_parameter(
+      after, [&](std::string_view name, auto& leaf) { leaf = kept_leaf(frozen, name, kept[next++], leaf, source); });
+  return after;
+}
+template <class Model, class State>
+constexpr State kept_state(const Names& frozen, const State& before, State after, Source source) {
+  Growable<Value> kept;
+  const auto collect = [&](const Model& moments) {
+    for_each_traced_parameter(
+        moments, [&](std::string_view, const auto& leaf) { kept.push_back(tessera::detail::value_behind(leaf)); });
+  };
+  for_each_model_in<Model>(before, collect);
+  std::size_t next = 0;
+  const auto replace = [&](Model& moments) {
+    for_each_traced_parameter(moments, [&](std::string_view name, auto& leaf) {
+      leaf = kept_leaf(frozen, name, kept[next++], leaf, source);
+    });
+  };
+  for_each_model_in<Model>(after, replace);
+  return after;
+}
+
+}  // namespace detail
+
 /// In a traced function: `after`, with the tensors in `frozen` replaced by those of `before`. Their updates are not
 /// computed.
 template <class Model>
-constexpr Model keep_frozen(const Names& frozen, const Model& before, Model after, Here at = Here::current()) {
-  const Source source = Source::from(at);
-  Growable<Value> kept;
-  detail::for_each_traced_parameter(
-      before, [&](std::string_view, const auto& leaf) { kept.push_back(tessera::detail::value_behind(leaf)); });
-  std::size_t next = 0;
-  detail::for_each_traced_parameter(after, [&](std::string_view name, auto& leaf) {
-    leaf = detail::kept_leaf(frozen, name, kept[next++], leaf, source);
-  });
-  return after;
+constexpr Model keep_frozen(const Names& frozen, const Model& before, const Model& after, Here at = Here::current()) {
+  return detail::kept_model(frozen, before, after, Source::from(at));
 }
 /// The same for a model and its optimizer state: returns std::tuple(model, state), with unchanged moments of frozen
 /// tensors.
 template <class Model, class State>
 constexpr auto keep_frozen(const Names& frozen, const Model& before, const Model& after, const State& state_before,
-                           State state_after, Here at = Here::current()) {
+                           const State& state_after, Here at = Here::current()) {
   const Source source = Source::from(at);
-  Growable<Value> kept;
-  const auto collect = [&](const Model& moments) {
-    detail::for_each_traced_parameter(
-        moments, [&](std::string_view, const auto& leaf) { kept.push_back(tessera::detail::value_behind(leaf)); });
-  };
-  detail::for_each_model_in<Model>(state_before, collect);
-  std::size_t next = 0;
-  const auto replace = [&](Model& moments) {
-    detail::for_each_traced_parameter(moments, [&](std::string_view name, auto& leaf) {
-      leaf = detail::kept_leaf(frozen, name, kept[next++], leaf, source);
-    });
-  };
-  detail::for_each_model_in<Model>(state_after, replace);
-  return std::tuple(keep_frozen(frozen, before, after, at), state_after);
+  return std::tuple(detail::kept_model(frozen, before, after, source),
+                    detail::kept_state<Model>(frozen, state_before, state_after, source));
 }
 
 }  // namespace tessera::nn
@@ -57292,11 +57383,13 @@ constexpr auto step_by_group(const Step& step, const Config& others, const Group
   const auto without = step_by_group(step, others, rest...), with = step(first.config);
   if constexpr (tessera::detail::is_tuple_v<std::remove_const_t<decltype(with)>>) {
     nn::detail::check_names(std::get<0>(with), first.names, first.source);
-    return nn::keep_frozen(first.names, std::get<0>(with), std::get<0>(without), std::get<1>(with),
-                           std::get<1>(without));
+    using Model = std::remove_cvref_t<decltype(std::get<0>(with))>;
+    return std::tuple(
+        nn::detail::kept_model(first.names, std::get<0>(with), std::get<0>(without), first.source),
+        nn::detail::kept_state<Model>(first.names, std::get<1>(with), std::get<1>(without), first.source));
   } else {
     nn::detail::check_names(with, first.names, first.source);
-    return nn::keep_frozen(first.names, with, without);
+    return nn::detail::kept_model(first.names, with, without, first.source);
   }
 }
 
