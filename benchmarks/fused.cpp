@@ -103,7 +103,8 @@ void layer_norm(benchmark::State& state) {
 /// of the arithmetic and of what each row costs.
 void sizes_of_rows(benchmark::internal::Benchmark* benchmark) {
   benchmark->Args({4096, 1024});
-  for (const std::int64_t columns : {64, 96, 128, 256, 512, 1024}) benchmark->Args({(1 << 14) / columns, columns});
+  for (const std::int64_t columns : {64, 96, 128, 256, 512, 1024, 16384})
+    benchmark->Args({(1 << 14) / columns, columns});
 }
 
 BENCHMARK(copy)->Arg(chain_size * 12)->Arg(32 << 20)->Arg(32 << 10);

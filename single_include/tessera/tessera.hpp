@@ -54437,6 +54437,151 @@ DecoderLayer<T, Place, Activation> decoder_layer(Key key, Extent features, Dim h
 
 #endif
 
+// ---- tessera/graph/transform/value_and_grad.hpp
+
+#ifndef TESSERA_GRAPH_TRANSFORM_VALUE_AND_GRAD_HPP
+#define TESSERA_GRAPH_TRANSFORM_VALUE_AND_GRAD_HPP
+
+TESSERA_PLANNING_BEGIN
+
+namespace tessera {
+
+namespace detail {
+
+/// A loss may also be a field of a struct, or the result of a compiled function: both are ShardedTensors.
+template <class T> constexpr auto as_scalar(const T& loss) {
+  if constexpr (StoredOperand<T>)
+    return as_sym(loss);
+  else
+    return loss;
+}
+
+/// Whether an argument may be differentiated: a tensor of floats, or a structure.
+template <class X> inline constexpr bool is_differentiable_v = true;
+template <TensorOperand X>
+inline constexpr bool is_differentiable_v<X> = is_floating_v<typename X::element> && !is_float8_v<typename X::element>;
+
+/// Argument I of a call: from the chosen arguments if I is one of Chosen, else from all.
+template <int I, int... Chosen> constexpr const auto& chosen_argument(const auto& chosen, const auto& all) {
+  constexpr int at = [] {
+    int k = 0, found = -1;
+    ((found = Chosen == I ? k : found, ++k), ...);
+    return found;
+  }();
+  if constexpr (at >= 0)
+    return std::get<static_cast<std::size_t>(at)>(chosen);
+  else
+    return std::get<static_cast<std::size_t>(I)>(all);
+}
+
+}  // namespace detail
+
+/// Inside a traced function: value_and_grad(f)(first, rest...) returns (f(first, rest...), gradient), where the
+/// gradient is that of f's result with respect to the tensors of `first`.
+///
+/// f returns a rank-0 tensor, or a tuple that begins with one, followed by auxiliary results. The gradient has the type
+/// and the shapes of `first`; a field without gradient (a Dim, a Scalar, an integer tensor) is copied. `rest` is held
+/// constant. Errors: `structure` for a loss that has a value for each layer of a Stack. Source: reverse-mode
+/// differentiation of the traced graph; no tape exists at run time.
+template <class F> constexpr auto value_and_grad(F f) {
+  return [f](const auto& first, const auto&... rest) {
+    constexpr bool is_differentiable = detail::is_differentiable_v<std::remove_cvref_t<decltype(first)>>;
+    static_assert(is_differentiable,
+                  "tessera: ts::grad and ts::value_and_grad need an argument with floating tensors; convert integers "
+                  "with ts::cast<float>(x)");
+    auto gradient = detail::settle(first);
+    constexpr bool is_called = requires { f(std::as_const(gradient), rest...); };
+    static_assert(is_called, "tessera: the function of ts::grad and ts::value_and_grad can't be called with these "
+                             "arguments; compare their number and types with its parameters");
+    if constexpr (!is_called) {
+      return std::tuple(gradient, gradient);
+    } else {
+      const detail::Floating sources = detail::make_variables(gradient);
+      auto value = detail::settle(f(std::as_const(gradient), rest...));
+      auto loss = [&] {
+        if constexpr (detail::is_tuple_v<decltype(value)>)
+          return detail::as_scalar(std::get<0>(value));
+        else
+          return detail::as_scalar(value);
+      }();
+      using Loss = decltype(loss);
+      static_assert(SymOperand<Loss>,
+                    "tessera: call ts::grad and ts::value_and_grad inside a traced function, and their "
+                    "results on traced arguments");
+      static_assert(Loss::rank == 0,
+                    "tessera: the function of ts::grad and of ts::value_and_grad returns a loss of rank "
+                    "0; reduce the loss with ts::mean or ts::sum");
+      if constexpr (Loss::rank == 0)  // otherwise a static_assert has failed
+        if (loss.value.rank() != 0)
+          loss.value.refuse(errc::structure,
+                            "[stack] loss: the loss is computed from a field of all layers, so it has a "
+                            "value for each layer, not a single value");
+      detail::replace_floating(gradient, loss.value, differentiate(loss.value, sources.ids));
+      return std::tuple(value, gradient);
+    }
+  };
+}
+
+/// The same for the arguments with these numbers, from 0 (argnums of JAX): `value_and_grad<0, 2>(f)(x, y, z)` returns
+/// (f(x, y, z), (gradient of x, gradient of z)), and `value_and_grad<1>` the gradient of the second argument alone.
+template <int First, int... More, class F> constexpr auto value_and_grad(F f) {
+  return [f](const auto&... arguments) {
+    constexpr int count = sizeof...(arguments);
+    constexpr bool in_range = First >= 0 && First < count && ((More >= 0 && More < count) && ...);
+    static_assert(in_range, "tessera: a number of ts::grad<...> and ts::value_and_grad<...> is that of an argument, "
+                            "counted from 0");
+    if constexpr (in_range) {
+      const auto all = std::tie(arguments...);
+      const auto chosen =
+          std::tuple<decltype(detail::settle(std::get<First>(all))), decltype(detail::settle(std::get<More>(all)))...>(
+              detail::settle(std::get<First>(all)), detail::settle(std::get<More>(all))...);
+      auto [value, gradients] = value_and_grad([&](const auto& own) {
+        return [&]<std::size_t... I>(std::index_sequence<I...>) {
+          return f(detail::chosen_argument<static_cast<int>(I), First, More...>(own, all)...);
+        }(std::make_index_sequence<sizeof...(arguments)>());
+      })(chosen);
+      if constexpr (sizeof...(More) == 0)
+        return std::tuple(value, std::get<0>(gradients));
+      else
+        return std::tuple(value, gradients);
+    }
+  };
+}
+
+/// For ts::grad: f returns a tuple of the loss and auxiliary results.
+struct HasAux {};
+inline constexpr HasAux has_aux{};
+
+/// Inside a traced function: the gradient alone.
+template <class F> constexpr auto grad(F f) {
+  return [f](const auto& first, const auto&... rest) { return std::get<1>(value_and_grad(f)(first, rest...)); };
+}
+/// The gradients of the arguments with these numbers: see value_and_grad.
+template <int First, int... More, class F> constexpr auto grad(F f) {
+  return [f](const auto&... arguments) { return std::get<1>(value_and_grad<First, More...>(f)(arguments...)); };
+}
+/// (the gradient, the auxiliary result), or a tuple of the auxiliary results where f returns several behind the loss:
+/// `grad(f, ts::has_aux)`, as jax.grad(f, has_aux=True).
+template <class F> constexpr auto grad(F f, HasAux) {
+  return [f](const auto& first, const auto&... rest) {
+    const auto [value, gradient] = value_and_grad(f)(first, rest...);
+    return std::apply(
+        [&](const auto&, const auto&... aux) {
+          if constexpr (sizeof...(aux) == 1)
+            return std::tuple(gradient, aux...);
+          else
+            return std::tuple(gradient, std::tuple(aux...));
+        },
+        value);
+  };
+}
+
+}  // namespace tessera
+
+TESSERA_PLANNING_END
+
+#endif
+
 // ---- tessera/optim/tree_map.hpp
 
 #ifndef TESSERA_OPTIM_TREE_MAP_HPP
@@ -54674,6 +54819,60 @@ template <class F, class First, class... Rest> constexpr auto tree_map(F f, cons
     return detail::mapped<Count>(f, first, rest...);
   else
     return first;
+}
+
+}  // namespace tessera::optim
+
+#endif
+
+// ---- tessera/optim/accumulate.hpp
+
+#ifndef TESSERA_OPTIM_ACCUMULATE_HPP
+#define TESSERA_OPTIM_ACCUMULATE_HPP
+
+namespace tessera::optim {
+
+namespace detail {
+
+template <int Microbatches, class Loss> struct Accumulate {
+  Loss loss;
+  Here at;  ///< all operations have the line of ts::optim::accumulate
+
+  template <class Model, class... Batch> constexpr auto operator()(const Model& model, const Batch&... batch) const {
+    const auto add_part = [&](const auto& sum, const auto& part) {
+      const auto [value, gradient] =
+          std::apply([&](const auto&... own) { return value_and_grad(loss)(model, own...); }, part);
+      return std::tuple(tree_map([&](auto a, auto b) { return call<AddTag>(Source::from(at), a, b); }, sum, gradient),
+                        value);
+    };
+    // Microbatch i has the examples i, i + Microbatches, ...: every device has examples of each, so that none move.
+    const auto [sum, values] = scan(add_part, tree_map([&](auto p) { return zeros_like(p, at); }, model),
+                                    std::tuple(movedim<1, 0>(part_of(batch), at)...), {}, at);
+    return std::tuple(mean(values, at),
+                      tree_map([&](auto s) { return call<DivTag>(Source::from(at), s, Microbatches); }, sum));
+  }
+
+ private:
+  template <TensorOperand X> constexpr auto part_of(const X& batch) const {
+    static_assert(X::rank >= 1, "tessera: what accumulate divides into microbatches has a dim of the batch");
+    using Split = tessera::detail::SplitTag<X::rank, 0, 2, MadeBy::accumulate>;
+    return call<Split>(Source::from(at), batch, Dim(Microbatches));
+  }
+};
+
+}  // namespace detail
+
+/// Gradient accumulation: value_and_grad of a loss that is a mean over examples, computed for `Microbatches` parts of
+/// the batch one after the other. Returns the mean loss and gradient. Activations need the memory of one microbatch.
+///
+///     const auto [loss, gradient] = ts::optim::accumulate<4>(loss_of)(model, x, t);   // x, t: [batch, ...]
+/// Inside a traced function. Tensors after the model are cut along their first dim. Errors: shape_mismatch unless
+/// Microbatches divides the batch. Communication: that of value_and_grad; gradients of replicated parameters are
+/// reduced once, after the last microbatch (no_sync of PyTorch). A split batch does not move if Microbatches divides
+/// the rows of each device.
+template <int Microbatches, class Loss> constexpr auto accumulate(Loss loss, Here at = Here::current()) {
+  static_assert(Microbatches > 0, "tessera: accumulate needs at least one microbatch");
+  return detail::Accumulate<Microbatches, Loss>{loss, at};
 }
 
 }  // namespace tessera::optim
@@ -55562,24 +55761,43 @@ constexpr auto asgd(const Model& model, const Gradients& gradients,
 
 #endif
 
-// ---- tessera/optim/factor_layout.hpp
+// ---- tessera/optim/average.hpp
 
-#ifndef TESSERA_OPTIM_FACTOR_LAYOUT_HPP
-#define TESSERA_OPTIM_FACTOR_LAYOUT_HPP
+#ifndef TESSERA_OPTIM_AVERAGE_HPP
+#define TESSERA_OPTIM_AVERAGE_HPP
 
-namespace tessera::optim::detail {
+namespace tessera {
 
-/// The extents and the spec of a mean of squares of Adafactor, from those of its parameter: one of the two last dims
-/// has extent 1, and is not split; of tensors with fewer dims `along_last` has all elements, else extents of 1.
-constexpr void keep_factor(Shape& extents, PartitionSpec& spec, int rank, bool along_last) {
-  while (spec.entries.size() < extents.size()) spec.entries.push_back(SpecEntry());
-  for (std::size_t dim = 0; dim < extents.size(); ++dim) {
-    const bool mean = rank >= 2 ? dim + (along_last ? 1 : 2) == extents.size() : !along_last;
-    if (mean) extents[dim] = 1, spec.entries[dim] = SpecEntry();
-  }
+namespace optim {
+
+/// Inside a traced function: the next exponential moving average (EMA) of the parameters, decay a + (1 - decay) p.
+/// `average` starts as a copy of the model. Communication: none; the averages are sharded like the parameters. Source:
+/// Polyak, Juditsky, SIAM J. Control Optim. 30 (1992), as torch.optim.swa_utils.get_ema_avg_fn.
+///
+///     average = ts::optim::moving_average(average, model, 0.999);
+template <class Model>
+constexpr Model moving_average(const Model& average, const Model& model, const Scalar& decay,
+                               Here at = Here::current()) {
+  const tessera::detail::FunctionCall named("moving_average", average);
+  return std::get<0>(detail::update_parameters(
+      at, [&](const auto& x, Value a, Value p) { return std::tuple(x(decay) * a + x(1.0 - x.wide(decay)) * p); },
+      average, model));
 }
 
-}  // namespace tessera::optim::detail
+/// Inside a traced function: the mean of `count` past models and this one (SWA), a + (p - a) / (count + 1).
+/// Communication: as moving_average. Source: Izmailov et al., 1803.05407, as torch.optim.swa_utils.AveragedModel.
+template <class Model>
+constexpr Model mean_of_models(const Model& average, const Model& model, const Scalar& count,
+                               Here at = Here::current()) {
+  const tessera::detail::FunctionCall named("mean_of_models", average);
+  return std::get<0>(detail::update_parameters(
+      at, [&](const auto& x, Value a, Value p) { return std::tuple(a + x(1.0 / (x.wide(count) + 1)) * (p - a)); },
+      average, model));
+}
+
+}  // namespace optim
+
+}  // namespace tessera
 
 #endif
 
@@ -55750,6 +55968,164 @@ constexpr Model clip_by_value(const Model& gradients, const Limit& limit, Here a
 }
 
 }  // namespace tessera
+
+#endif
+
+// ---- tessera/optim/groups.hpp
+
+#ifndef TESSERA_OPTIM_GROUPS_HPP
+#define TESSERA_OPTIM_GROUPS_HPP
+
+namespace tessera::optim {
+
+/// The parameters whose names match, and their hyper-parameters: a group of torch.optim's param_groups.
+template <class Config> struct Group {
+  nn::Names names;
+  Config config;
+  Source source;  ///< the user's line
+
+  constexpr Group(const nn::Names& of, const Config& given, Here at = Here::current())
+      : names(of), config(given), source(Source::from(at)) {}
+};
+
+namespace detail {
+
+template <class Step, class Config> constexpr auto step_by_group(const Step& step, const Config& others) {
+  return step(others);
+}
+template <class Step, class Config, class First, class... Rest>
+constexpr auto step_by_group(const Step& step, const Config& others, const Group<First>& first,
+                             const Group<Rest>&... rest) {
+  const auto without = step_by_group(step, others, rest...), with = step(first.config);
+  if constexpr (tessera::detail::is_tuple_v<std::remove_const_t<decltype(with)>>) {
+    nn::detail::check_names(std::get<0>(with), first.names, first.source);
+    using Model = std::remove_cvref_t<decltype(std::get<0>(with))>;
+    return std::tuple(
+        nn::detail::kept_model(first.names, std::get<0>(with), std::get<0>(without), first.source),
+        nn::detail::kept_state<Model>(first.names, std::get<1>(with), std::get<1>(without), first.source));
+  } else {
+    nn::detail::check_names(with, first.names, first.source);
+    return nn::detail::kept_model(first.names, with, without, first.source);
+  }
+}
+
+}  // namespace detail
+
+/// Inside a traced function: one step of an optimizer with different hyper-parameters for groups of parameters,
+/// selected by name. `step(config)` is a step with one configuration. Each parameter gets the configuration of the
+/// first group whose names match it, or `others`. Updates that no group uses are not computed.
+///
+///     constexpr nn::Names plain("*.bias", "*.gain", "tokens.*");
+///     const auto [next, next_state] = ts::optim::by_group(
+///         [&](const auto& config) { return ts::adamw(model, gradient, state, config); }, config,
+///         ts::optim::Group(plain, slow));   // slow: an AdamW with its own learning_rate and weight_decay
+/// Errors: `option` for a pattern that names no floating-point tensor of the model. No communication of its own.
+template <class Step, class Config, class... Configs>
+constexpr auto by_group(const Step& step, const Config& others, const Group<Configs>&... groups) {
+  return detail::step_by_group(step, others, groups...);
+}
+
+}  // namespace tessera::optim
+
+#endif
+
+// ---- tessera/optim/layer_decay.hpp
+
+#ifndef TESSERA_OPTIM_LAYER_DECAY_HPP
+#define TESSERA_OPTIM_LAYER_DECAY_HPP
+
+namespace tessera::optim {
+
+namespace detail {
+
+/// decay^(n - i) for the layers i of a Stack of n, for each Stack once.
+class LayerScales {
+ public:
+  constexpr explicit LayerScales(const Scalar& decay) : decay_(decay) {}
+
+  /// How many layers the first Stack has, in f64; without a module before there was one.
+  constexpr Value depth() const { return depth_; }
+  constexpr Value power(Value exponent) const { return build::apply<ops::PowOp>(lower(exponent, decay_), exponent); }
+  /// The scales for a tensor of the Stack whose name begins with `stack`, of the tensor's rank.
+  constexpr Value of(std::string_view stack, Value tensor) {
+    if (stack != std::string_view(stack_.data(), stack_.size()) || scales_.module == nullptr) {
+      stack_.clear();
+      for (const char c : stack) stack_.push_back(c);
+      const Value count = build::extent(tensor, 0), layers = build::cast(count, DType::f64);
+      if (depth_.module == nullptr) depth_ = layers;
+      const Value layer = count.make({.op = Op::arange, .dtype = DType::i32, .rank = 1}, {count.id});
+      scales_ = power(layers - build::cast(layer, DType::f64));
+    }
+    return build::insert_singletons(scales_, ((1u << tensor.rank()) - 1) & ~1u, tensor.rank());
+  }
+
+ private:
+  const Scalar& decay_;
+  Growable<char> stack_;
+  Value scales_, depth_;
+};
+
+/// before + scale (after - before), in the sharding of `before`.
+constexpr Value part_of_update(Value before, Value after, Value scale) {
+  const DType type = before.dtype(), computed = computed_as(type);
+  const Value from = build::cast(before, computed);
+  const Value made = from + build::cast(scale, computed) * (build::cast(after, computed) - from);
+  return build::alike(build::cast(made, type), before, {.exactly = true});
+}
+
+template <class Model>
+constexpr Model decayed_by_layer(const Model& model, Model moved, const Scalar& decay, const nn::Names* first,
+                                 Source source) {
+  LayerScales scales(decay);
+  Growable<Value> before;
+  nn::detail::for_each_traced_parameter(model, [&](std::string_view name, const auto& leaf) {
+    before.push_back(nn::detail::traced_value(leaf, source));
+    const std::size_t star = name.find('*');
+    if (star != std::string_view::npos && scales.depth().module == nullptr)
+      scales.of(name.substr(0, star), before.back());
+  });
+  if (scales.depth().module == nullptr && !before.empty()) {
+    before[0].refuse(errc::structure, "[layer_decay] model: it has no Stack, whose layers are counted");
+    return moved;
+  }
+  std::size_t next = 0;
+  nn::detail::for_each_traced_parameter(moved, [&](std::string_view name, auto& leaf) {
+    using Type = std::remove_cvref_t<decltype(leaf)>;
+    const Value own = before[next++], after = nn::detail::traced_value(leaf, source);
+    if (const std::size_t star = name.find('*'); star != std::string_view::npos)
+      leaf = Type(part_of_update(own, after, scales.of(name.substr(0, star), own)));
+    else if (first != nullptr && first->contain(name))
+      leaf = Type(part_of_update(own, after, scales.power(scales.depth() + 1)));
+  });
+  return moved;
+}
+
+}  // namespace detail
+
+/// Inside a traced function, after the step of an optimizer: layer-wise decay of the learning rate, as for fine-tuning
+/// vision transformers (`layer_decay` of timm and BEiT). `moved` is what the optimizer made of `model`. Layer i of a
+/// Stack of n layers moves decay^(n - i) times as far, which is that learning rate where an update is linear in it, as
+/// that of AdamW, SGD, Lion, Lamb and Muon is; those of Adafactor, Asgd and Rprop are not. The tensors in `first`,
+/// those before the layers, move decay^(n + 1) times as far; all others, such as the head, as the optimizer moved them.
+/// Several Stacks are counted separately, and `first` is before the first one.
+///
+///     const auto [moved, next_state] = ts::adamw(model, gradient, state, config);
+///     const auto next = ts::optim::layer_decay(model, moved, 0.75, nn::Names("patches.*", "positions"));
+/// Errors: `option` for a pattern that names no floating-point tensor of the model, `structure` for a model without a
+/// Stack. Communication: none. Source: BEiT, 2106.08254; Clark et al., 2003.10555.
+template <class Model>
+constexpr Model layer_decay(const Model& model, const Model& moved, const Scalar& decay, const nn::Names& first,
+                            Here at = Here::current()) {
+  nn::detail::check_names(model, first, Source::from(at));
+  return detail::decayed_by_layer(model, moved, decay, &first, Source::from(at));
+}
+/// The same for a model that begins with its layers.
+template <class Model>
+constexpr Model layer_decay(const Model& model, const Model& moved, const Scalar& decay, Here at = Here::current()) {
+  return detail::decayed_by_layer(model, moved, decay, nullptr, Source::from(at));
+}
+
+}  // namespace tessera::optim
 
 #endif
 
@@ -55997,6 +56373,107 @@ constexpr auto lion(const Model& model, const Gradients& gradients,
 }
 
 }  // namespace tessera
+
+#endif
+
+// ---- tessera/optim/loss_scale.hpp
+
+#ifndef TESSERA_OPTIM_LOSS_SCALE_HPP
+#define TESSERA_OPTIM_LOSS_SCALE_HPP
+
+// Dynamic loss scaling, for gradients that f16 would round to 0. It is computed on the devices, including whether a
+// step is skipped; the host reads nothing.
+namespace tessera::optim {
+
+/// How the scale of the loss changes, with the defaults of torch.amp.GradScaler.
+struct LossScaling {
+  Scalar growth_factor = 2.0, backoff_factor = 0.5;
+  Scalar growth_interval = 2000;  ///< steps with finite gradients before the scale grows
+};
+
+/// The scale of the loss, and the number of steps with finite gradients since its last change. It is a state: a
+/// training step takes and returns it.
+struct LossScale {
+  ShardedTensor<float, 0> scale, steps;
+
+  static constexpr std::array field_names{"scale", "steps"};
+};
+
+/// The initial LossScale; `scale` is init_scale of torch.amp.GradScaler. Communication: none.
+inline LossScale loss_scale(const Mesh& mesh, float scale = 65536.0f) {
+  return {full<float, 0>({}, scale, mesh), full<float, 0>({}, 0.0f, mesh)};
+}
+
+/// Inside a traced function: gradients divided by the scale of the loss, as scaler.unscale_ of PyTorch. Communication:
+/// none.
+template <class Model>
+constexpr Model unscale(const Model& gradients, const LossScale& scaling, Here at = Here::current()) {
+  const Value scale = detail::value_of(scaling.scale).at(Source::from(at));
+  return tree_map(
+      [&](auto g) {
+        const Value from = g.value.at(Source::from(at));
+        return decltype(g)(from * build::cast(1.0 / scale, from.dtype()));
+      },
+      gradients);
+}
+
+/// Inside a traced function: whether no element of a model is an infinity or NaN. Communication: one all_reduce of a
+/// rank-0 tensor; partial gradients are reduced first. Errors: structure for a model without floating-point tensors.
+template <class Model> constexpr Sym<bool, 0> all_finite(const Model& gradients, Here at = Here::current()) {
+  const Growable<Value> values = detail::parameters_of(gradients);
+  if (values.empty()) fail(errc::structure, "[all_finite] gradients: the model has no floating-point tensor");
+  Value total{};
+  for (const Value& value : values) {
+    const Value v = value.at(Source::from(at));
+    // x - x is 0 for finite x and NaN for all others, and a sum keeps NaN.
+    const Value zeros = build::cast(build::sum_of(v - v, (1u << v.rank()) - 1), DType::f32);
+    total = total.module == nullptr ? zeros : total + zeros;
+  }
+  const Value whole = with_sharding(Sym<float, 0>(total), {}).value;
+  return Sym<bool, 0>(build::equal(whole, whole.number(0.0)));
+}
+
+/// Inside a traced function: `after` if the condition is true, otherwise `before`, bit for bit, for the floating-point
+/// tensors of a model or a state: use it to skip a step whose gradients are not finite. The number of steps in a state,
+/// a Scalar, includes skipped steps, since the host does not know of them. Communication: none.
+template <class Model>
+constexpr Model keep_if(const Sym<bool, 0>& condition, const Model& after, const Model& before,
+                        Here at = Here::current()) {
+  return tree_map(
+      [&](auto a, auto b) {
+        const Value from = a.value.at(Source::from(at));
+        return decltype(a)(build::select(condition.value, from, b.value));
+      },
+      after, before);
+}
+
+/// Inside a traced function: the LossScale after a step, as scaler.update() of PyTorch. The scale shrinks after
+/// gradients that were not finite, and grows after growth_interval consecutive steps with finite gradients.
+///
+///     const auto [loss, gradient] = ts::value_and_grad([&](const auto& m, const auto& in, const auto& out) {
+///       return ts::mse(m(in), out) * scaling.scale;
+///     })(model, x, y);
+///     const auto unscaled = ts::optim::unscale(gradient, scaling);
+///     const auto finite = ts::optim::all_finite(unscaled);
+///     const auto [moved, moved_state] = ts::adamw(model, unscaled, state, config);
+///     const auto next = ts::optim::keep_if(finite, moved, model);
+///     const auto next_state = ts::optim::keep_if(finite, moved_state, state);
+///     const auto next_scaling = ts::optim::next_scale(scaling, finite);
+constexpr LossScale next_scale(const LossScale& now, const Sym<bool, 0>& finite, const LossScaling& config = {},
+                               Here at = Here::current()) {
+  const Value scale = detail::value_of(now.scale).at(Source::from(at));
+  const Value steps = detail::value_of(now.steps).at(Source::from(at));
+  const auto number = [&](const Scalar& of) { return build::cast(lower(scale, of), DType::f32); };
+  const Value good = steps + 1.0, enough = build::less(good, number(config.growth_interval));
+  const Value grown = build::select(enough, scale, scale * number(config.growth_factor));
+  const Value zero = scale.number(0.0), counted = build::select(enough, good, zero);
+  LossScale next;
+  next.scale = ShardedTensor<float, 0>(build::select(finite.value, grown, scale * number(config.backoff_factor)));
+  next.steps = ShardedTensor<float, 0>(build::select(finite.value, counted, zero));
+  return next;
+}
+
+}  // namespace tessera::optim
 
 #endif
 
@@ -56664,6 +57141,289 @@ constexpr auto sgd_dampened(const Model& model, const Gradients& gradients,
 
 #endif
 
+// ---- tessera/optim/optimizer_step.hpp
+
+#ifndef TESSERA_OPTIM_OPTIMIZER_STEP_HPP
+#define TESSERA_OPTIM_OPTIMIZER_STEP_HPP
+
+namespace tessera::optim {
+
+/// Inside a traced function: one step of the optimizer that the type of `config` selects, as optimizer.step() of
+/// PyTorch, for code that works with any optimizer. Returns (model, state). An Sgd selects SGD with momentum. For your
+/// own optimizer, declare an overload in the namespace of its hyper-parameters. Errors and communication: those of the
+/// optimizer.
+///
+///     const auto [next, next_state] = ts::optim::optimizer_step(model, gradient, state, config);
+template <class Model, GradientsOf<Model> Gradients>
+constexpr auto optimizer_step(const Model& model, const Gradients& gradients, const AdamWState<stored_t<Model>>& state,
+                              const AdamW& config, Here at = Here::current()) {
+  return adamw(model, gradients, state, config, at);
+}
+template <class Model, GradientsOf<Model> Gradients>
+constexpr auto optimizer_step(const Model& model, const Gradients& gradients,
+                              const AmsGradState<stored_t<Model>>& state, const AmsGrad& config,
+                              Here at = Here::current()) {
+  return amsgrad(model, gradients, state, config, at);
+}
+template <class Model, GradientsOf<Model> Gradients>
+constexpr auto optimizer_step(const Model& model, const Gradients& gradients, const AdamWState<stored_t<Model>>& state,
+                              const Adam& config, Here at = Here::current()) {
+  return adam(model, gradients, state, config, at);
+}
+template <class Model, GradientsOf<Model> Gradients>
+constexpr auto optimizer_step(const Model& model, const Gradients& gradients, const AdamaxState<stored_t<Model>>& state,
+                              const Adamax& config, Here at = Here::current()) {
+  return adamax(model, gradients, state, config, at);
+}
+template <class Model, GradientsOf<Model> Gradients>
+constexpr auto optimizer_step(const Model& model, const Gradients& gradients, const NAdamState<stored_t<Model>>& state,
+                              const NAdam& config, Here at = Here::current()) {
+  return nadam(model, gradients, state, config, at);
+}
+template <class Model, GradientsOf<Model> Gradients>
+constexpr auto optimizer_step(const Model& model, const Gradients& gradients, const AdamWState<stored_t<Model>>& state,
+                              const RAdam& config, Here at = Here::current()) {
+  return radam(model, gradients, state, config, at);
+}
+template <class Model, GradientsOf<Model> Gradients>
+constexpr auto optimizer_step(const Model& model, const Gradients& gradients,
+                              const AdadeltaState<stored_t<Model>>& state, const Adadelta& config,
+                              Here at = Here::current()) {
+  return adadelta(model, gradients, state, config, at);
+}
+template <class Model, GradientsOf<Model> Gradients>
+constexpr auto optimizer_step(const Model& model, const Gradients& gradients,
+                              const AdafactorState<stored_t<Model>>& state, const Adafactor& config,
+                              Here at = Here::current()) {
+  return adafactor(model, gradients, state, config, at);
+}
+template <class Model, GradientsOf<Model> Gradients>
+constexpr auto optimizer_step(const Model& model, const Gradients& gradients,
+                              const AdagradState<stored_t<Model>>& state, const Adagrad& config,
+                              Here at = Here::current()) {
+  return adagrad(model, gradients, state, config, at);
+}
+template <class Model, GradientsOf<Model> Gradients>
+constexpr auto optimizer_step(const Model& model, const Gradients& gradients, const AdamWState<stored_t<Model>>& state,
+                              const Lamb& config, Here at = Here::current()) {
+  return lamb(model, gradients, state, config, at);
+}
+template <class Model, GradientsOf<Model> Gradients>
+constexpr auto optimizer_step(const Model& model, const Gradients& gradients, const LionState<stored_t<Model>>& state,
+                              const Lion& config, Here at = Here::current()) {
+  return lion(model, gradients, state, config, at);
+}
+template <class Model, GradientsOf<Model> Gradients>
+constexpr auto optimizer_step(const Model& model, const Gradients& gradients, const MuonState<stored_t<Model>>& state,
+                              const Muon& config, Here at = Here::current()) {
+  return muon(model, gradients, state, config, at);
+}
+template <class Model, GradientsOf<Model> Gradients>
+constexpr auto optimizer_step(const Model& model, const Gradients& gradients,
+                              const RmsPropState<stored_t<Model>>& state, const RmsProp& config,
+                              Here at = Here::current()) {
+  return rmsprop(model, gradients, state, config, at);
+}
+template <class Model, GradientsOf<Model> Gradients>
+constexpr auto optimizer_step(const Model& model, const Gradients& gradients, const SgdState<stored_t<Model>>& state,
+                              const Sgd& config, Here at = Here::current()) {
+  return sgd(model, gradients, state, config, at);
+}
+template <class Model, GradientsOf<Model> Gradients>
+constexpr auto optimizer_step(const Model& model, const Gradients& gradients,
+                              const DampenedSgdState<stored_t<Model>>& state, const DampenedSgd& config,
+                              Here at = Here::current()) {
+  return sgd_dampened(model, gradients, state, config, at);
+}
+template <class Model, GradientsOf<Model> Gradients>
+constexpr auto optimizer_step(const Model& model, const Gradients& gradients,
+                              const CenteredRmsPropState<stored_t<Model>>& state, const CenteredRmsProp& config,
+                              Here at = Here::current()) {
+  return rmsprop_centered(model, gradients, state, config, at);
+}
+template <class Model, GradientsOf<Model> Gradients>
+constexpr auto optimizer_step(const Model& model, const Gradients& gradients, const RpropState<stored_t<Model>>& state,
+                              const Rprop& config, Here at = Here::current()) {
+  return rprop(model, gradients, state, config, at);
+}
+template <class Model, GradientsOf<Model> Gradients>
+constexpr auto optimizer_step(const Model& model, const Gradients& gradients, const AsgdState<stored_t<Model>>& state,
+                              const Asgd& config, Here at = Here::current()) {
+  return asgd(model, gradients, state, config, at);
+}
+template <class Model, int History, GradientsOf<Model> Gradients>
+constexpr auto optimizer_step(const Model& model, const Gradients& gradients,
+                              const LbfgsState<stored_t<Model>, History>& state, const Lbfgs& config,
+                              Here at = Here::current()) {
+  return lbfgs(model, gradients, state, config, at);
+}
+
+}  // namespace tessera::optim
+
+#endif
+
+// ---- tessera/optim/schedule/reduce_on_plateau.hpp
+
+#ifndef TESSERA_OPTIM_SCHEDULE_REDUCE_ON_PLATEAU_HPP
+#define TESSERA_OPTIM_SCHEDULE_REDUCE_ON_PLATEAU_HPP
+
+namespace tessera::optim {
+
+/// Options of reduce_on_plateau, with the names and defaults of torch.optim.lr_scheduler.ReduceLROnPlateau.
+struct PlateauOptions {
+  bool maximize = false;       ///< a larger metric is better, as mode="max"
+  double factor = 0.1;         ///< the next rate is the rate times this
+  std::int64_t patience = 10;  ///< the number of consecutive metrics that may be no better
+  double threshold =
+      1e-4;              ///< a metric is better below best (1 - threshold), with `maximize` above best (1 + threshold)
+  bool relative = true;  ///< false: best - threshold, best + threshold, as threshold_mode="abs"
+  std::int64_t cooldown = 0;  ///< the number of metrics that are ignored after a reduction
+  double min_rate = 0;        ///< the smallest rate, min_lr
+  double epsilon = 1e-8;      ///< smaller changes of the rate are not made
+};
+
+/// The current rate, and the state of reduce_on_plateau. Begin with `{.rate = 1e-3}`.
+struct Plateau {
+  double rate = 0;
+  std::optional<double> best{};  ///< the best metric so far
+  std::int64_t bad = 0;          ///< how many metrics since then were no better
+  std::int64_t cooling = 0;      ///< how many of the next metrics are not counted
+};
+
+/// A learning rate that is multiplied by a factor when a metric, such as the validation loss, has stopped improving.
+/// Computed on the host, like the other schedules, and passed to a program as a Scalar. NaN is not an improvement.
+/// Errors: option unless the factor is below 1. Source: torch.optim.lr_scheduler.ReduceLROnPlateau.
+///
+///     ts::optim::Plateau plateau{.rate = 1e-3};
+///     // after each epoch
+///     plateau = ts::optim::reduce_on_plateau(plateau, validation_loss, {.factor = 0.5, .patience = 3});
+///     config.learning_rate = plateau.rate;
+inline Plateau reduce_on_plateau(const Plateau& now, double metric, const PlateauOptions& options = {}) {
+  if (!(options.factor < 1)) fail(errc::option, "[reduce_on_plateau] factor: ", options.factor, " is not below 1");
+  const double worst = std::numeric_limits<double>::infinity() * (options.maximize ? -1 : 1);
+  const double best = now.best.value_or(worst), sign = options.maximize ? 1 : -1;
+  const double bound = options.relative ? best * (1 + sign * options.threshold) : best + sign * options.threshold;
+  Plateau next = now;
+  if (options.maximize ? metric > bound : metric < bound)
+    next.best = metric, next.bad = 0;
+  else
+    ++next.bad;
+  if (next.cooling > 0) --next.cooling, next.bad = 0;
+  if (next.bad > options.patience) {
+    const double reduced = std::max(now.rate * options.factor, options.min_rate);
+    if (now.rate - reduced > options.epsilon) next.rate = reduced;
+    next.cooling = options.cooldown;
+    next.bad = 0;
+  }
+  return next;
+}
+
+}  // namespace tessera::optim
+
+#endif
+
+// ---- tessera/optim/schedule/schedule.hpp
+
+#ifndef TESSERA_OPTIM_SCHEDULE_SCHEDULE_HPP
+#define TESSERA_OPTIM_SCHEDULE_SCHEDULE_HPP
+
+namespace tessera::optim {
+
+/// A learning rate that grows linearly for `warmup` steps, from peak / warmup at step 0 to `peak`, then falls along
+/// half a cosine to `floor` at step `total`, and stays there. Computed on the host and passed to a program as a Scalar.
+/// Source: Loshchilov, Hutter, 1608.03983, without restarts.
+inline double warmup_cosine(std::int64_t step, std::int64_t warmup, std::int64_t total, double peak, double floor = 0) {
+  if (step < warmup) return peak * static_cast<double>(step + 1) / static_cast<double>(warmup);
+  if (step >= total) return floor;
+  const double done = static_cast<double>(step - warmup) / static_cast<double>(total - warmup);
+  return floor + (peak - floor) * 0.5 * (1 + std::cos(std::numbers::pi * done));
+}
+
+/// rate factor^n after n `every` steps, as torch.optim.lr_scheduler.StepLR. Errors: option unless `every` is above 0.
+inline double step_decay(std::int64_t step, std::int64_t every, double rate, double factor = 0.1) {
+  if (every < 1) fail(errc::option, "[step_decay] every: ", every, " steps are not above 0");
+  return rate * std::pow(factor, static_cast<double>(step / every));
+}
+
+/// A rate that grows linearly to `peak` at step `warmup`, then falls as 1 / sqrt(step). Source: Vaswani et al.,
+/// 1706.03762, section 5.3, whose peak is 1 / sqrt(features warmup).
+inline double inverse_root(std::int64_t step, std::int64_t warmup, double peak) {
+  const double first = warmup < 1 ? 1 : static_cast<double>(warmup), at = static_cast<double>(step);
+  return at < first ? peak * at / first : peak * std::sqrt(first / at);
+}
+
+/// rate factor^step, as torch.optim.lr_scheduler.ExponentialLR.
+inline double exponential(std::int64_t step, double rate, double factor) {
+  return rate * std::pow(factor, static_cast<double>(step));
+}
+
+/// rate (1 - step / total)^power down to 0 at step `total`, as torch.optim.lr_scheduler.PolynomialLR. Errors: option
+/// unless `total` is above 0.
+inline double polynomial(std::int64_t step, std::int64_t total, double rate, double power = 1) {
+  if (total < 1) fail(errc::option, "[polynomial] total: ", total, " steps are not above 0");
+  return step >= total ? 0 : rate * std::pow(1 - static_cast<double>(step) / static_cast<double>(total), power);
+}
+
+/// A half cosine from peak to floor that restarts: the first takes `period` steps, each following one `factor` times as
+/// many, as torch.optim.lr_scheduler.CosineAnnealingWarmRestarts. Errors: option unless period and factor are above 0.
+/// Source: Loshchilov, Hutter, 1608.03983.
+inline double cosine_restarts(std::int64_t step, std::int64_t period, double peak, std::int64_t factor = 1,
+                              double floor = 0) {
+  if (period < 1 || factor < 1)
+    fail(errc::option, "[cosine_restarts] period, factor: ", period, " and ", factor, " are not both above 0");
+  if (factor == 1) step %= period;
+  for (; step >= period; period *= factor) step -= period;
+  const double done = static_cast<double>(step) / static_cast<double>(period);
+  return floor + (peak - floor) * 0.5 * (1 + std::cos(std::numbers::pi * done));
+}
+
+/// Half a cosine from peak / start up to `peak`, reached after `rising` of the steps, then half a cosine down to
+/// peak / (start * end) at step total - 1, as torch.optim.lr_scheduler.OneCycleLR. Source: Smith, Topin, 1708.07120.
+inline double one_cycle(std::int64_t step, std::int64_t total, double peak, double rising = 0.3, double start = 25,
+                        double end = 1e4) {
+  const auto cosine = [](double from, double to, double done) {
+    return to + (from - to) * 0.5 * (1 + std::cos(std::numbers::pi * done));
+  };
+  const double turn = rising * static_cast<double>(total) - 1, last = static_cast<double>(total - 1);
+  const double at = static_cast<double>(step) < last ? static_cast<double>(step) : last;
+  if (at <= turn) return turn > 0 ? cosine(peak / start, peak, at / turn) : peak;
+  return cosine(peak, peak / start / end, (at - turn) / (last - turn));
+}
+
+/// The schedule `first` up to a step, then `second`, which counts its steps from there, as optax.join_schedules and
+/// torch.optim.lr_scheduler.SequentialLR. A schedule is a function of the step.
+///
+///     chained(step, 100, [](auto s) { return 1e-5 * s; }, [](auto s) { return ts::optim::step_decay(s, 30, 1e-3); })
+template <class First, class Second>
+double chained(std::int64_t step, std::int64_t until, const First& first, const Second& second) {
+  return step < until ? first(step) : second(step - until);
+}
+
+}  // namespace tessera::optim
+
+#endif
+
+// ---- tessera/optim/state/factor_layout.hpp
+
+#ifndef TESSERA_OPTIM_STATE_FACTOR_LAYOUT_HPP
+#define TESSERA_OPTIM_STATE_FACTOR_LAYOUT_HPP
+
+namespace tessera::optim::detail {
+
+/// The extents and the spec of a mean of squares of Adafactor, from those of its parameter: one of the two last dims
+/// has extent 1, and is not split; of tensors with fewer dims `along_last` has all elements, else extents of 1.
+constexpr void keep_factor(Shape& extents, PartitionSpec& spec, int rank, bool along_last) {
+  while (spec.entries.size() < extents.size()) spec.entries.push_back(SpecEntry());
+  for (std::size_t dim = 0; dim < extents.size(); ++dim) {
+    const bool mean = rank >= 2 ? dim + (along_last ? 1 : 2) == extents.size() : !along_last;
+    if (mean) extents[dim] = 1, spec.entries[dim] = SpecEntry();
+  }
+}
+
+}  // namespace tessera::optim::detail
+
+#endif
+
 // ---- tessera/partition/plan/static_plan.hpp
 
 #ifndef TESSERA_PARTITION_PLAN_STATIC_PLAN_HPP
@@ -56941,10 +57701,10 @@ TESSERA_PLANNING_END
 
 #endif
 
-// ---- tessera/optim/abstract_state.hpp
+// ---- tessera/optim/state/abstract_state.hpp
 
-#ifndef TESSERA_OPTIM_ABSTRACT_STATE_HPP
-#define TESSERA_OPTIM_ABSTRACT_STATE_HPP
+#ifndef TESSERA_OPTIM_STATE_ABSTRACT_STATE_HPP
+#define TESSERA_OPTIM_STATE_ABSTRACT_STATE_HPP
 
 namespace tessera::optim {
 
@@ -57116,303 +57876,6 @@ template <class Model, std::size_t N> constexpr auto init_state(const Muon&, con
 
 #endif
 
-// ---- tessera/graph/transform/value_and_grad.hpp
-
-#ifndef TESSERA_GRAPH_TRANSFORM_VALUE_AND_GRAD_HPP
-#define TESSERA_GRAPH_TRANSFORM_VALUE_AND_GRAD_HPP
-
-TESSERA_PLANNING_BEGIN
-
-namespace tessera {
-
-namespace detail {
-
-/// A loss may also be a field of a struct, or the result of a compiled function: both are ShardedTensors.
-template <class T> constexpr auto as_scalar(const T& loss) {
-  if constexpr (StoredOperand<T>)
-    return as_sym(loss);
-  else
-    return loss;
-}
-
-/// Whether an argument may be differentiated: a tensor of floats, or a structure.
-template <class X> inline constexpr bool is_differentiable_v = true;
-template <TensorOperand X>
-inline constexpr bool is_differentiable_v<X> = is_floating_v<typename X::element> && !is_float8_v<typename X::element>;
-
-/// Argument I of a call: from the chosen arguments if I is one of Chosen, else from all.
-template <int I, int... Chosen> constexpr const auto& chosen_argument(const auto& chosen, const auto& all) {
-  constexpr int at = [] {
-    int k = 0, found = -1;
-    ((found = Chosen == I ? k : found, ++k), ...);
-    return found;
-  }();
-  if constexpr (at >= 0)
-    return std::get<static_cast<std::size_t>(at)>(chosen);
-  else
-    return std::get<static_cast<std::size_t>(I)>(all);
-}
-
-}  // namespace detail
-
-/// Inside a traced function: value_and_grad(f)(first, rest...) returns (f(first, rest...), gradient), where the
-/// gradient is that of f's result with respect to the tensors of `first`.
-///
-/// f returns a rank-0 tensor, or a tuple that begins with one, followed by auxiliary results. The gradient has the type
-/// and the shapes of `first`; a field without gradient (a Dim, a Scalar, an integer tensor) is copied. `rest` is held
-/// constant. Errors: `structure` for a loss that has a value for each layer of a Stack. Source: reverse-mode
-/// differentiation of the traced graph; no tape exists at run time.
-template <class F> constexpr auto value_and_grad(F f) {
-  return [f](const auto& first, const auto&... rest) {
-    constexpr bool is_differentiable = detail::is_differentiable_v<std::remove_cvref_t<decltype(first)>>;
-    static_assert(is_differentiable,
-                  "tessera: ts::grad and ts::value_and_grad need an argument with floating tensors; convert integers "
-                  "with ts::cast<float>(x)");
-    auto gradient = detail::settle(first);
-    constexpr bool is_called = requires { f(std::as_const(gradient), rest...); };
-    static_assert(is_called, "tessera: the function of ts::grad and ts::value_and_grad can't be called with these "
-                             "arguments; compare their number and types with its parameters");
-    if constexpr (!is_called) {
-      return std::tuple(gradient, gradient);
-    } else {
-      const detail::Floating sources = detail::make_variables(gradient);
-      auto value = detail::settle(f(std::as_const(gradient), rest...));
-      auto loss = [&] {
-        if constexpr (detail::is_tuple_v<decltype(value)>)
-          return detail::as_scalar(std::get<0>(value));
-        else
-          return detail::as_scalar(value);
-      }();
-      using Loss = decltype(loss);
-      static_assert(SymOperand<Loss>,
-                    "tessera: call ts::grad and ts::value_and_grad inside a traced function, and their "
-                    "results on traced arguments");
-      static_assert(Loss::rank == 0,
-                    "tessera: the function of ts::grad and of ts::value_and_grad returns a loss of rank "
-                    "0; reduce the loss with ts::mean or ts::sum");
-      if constexpr (Loss::rank == 0)  // otherwise a static_assert has failed
-        if (loss.value.rank() != 0)
-          loss.value.refuse(errc::structure,
-                            "[stack] loss: the loss is computed from a field of all layers, so it has a "
-                            "value for each layer, not a single value");
-      detail::replace_floating(gradient, loss.value, differentiate(loss.value, sources.ids));
-      return std::tuple(value, gradient);
-    }
-  };
-}
-
-/// The same for the arguments with these numbers, from 0 (argnums of JAX): `value_and_grad<0, 2>(f)(x, y, z)` returns
-/// (f(x, y, z), (gradient of x, gradient of z)), and `value_and_grad<1>` the gradient of the second argument alone.
-template <int First, int... More, class F> constexpr auto value_and_grad(F f) {
-  return [f](const auto&... arguments) {
-    constexpr int count = sizeof...(arguments);
-    constexpr bool in_range = First >= 0 && First < count && ((More >= 0 && More < count) && ...);
-    static_assert(in_range, "tessera: a number of ts::grad<...> and ts::value_and_grad<...> is that of an argument, "
-                            "counted from 0");
-    if constexpr (in_range) {
-      const auto all = std::tie(arguments...);
-      const auto chosen =
-          std::tuple<decltype(detail::settle(std::get<First>(all))), decltype(detail::settle(std::get<More>(all)))...>(
-              detail::settle(std::get<First>(all)), detail::settle(std::get<More>(all))...);
-      auto [value, gradients] = value_and_grad([&](const auto& own) {
-        return [&]<std::size_t... I>(std::index_sequence<I...>) {
-          return f(detail::chosen_argument<static_cast<int>(I), First, More...>(own, all)...);
-        }(std::make_index_sequence<sizeof...(arguments)>());
-      })(chosen);
-      if constexpr (sizeof...(More) == 0)
-        return std::tuple(value, std::get<0>(gradients));
-      else
-        return std::tuple(value, gradients);
-    }
-  };
-}
-
-/// For ts::grad: f returns a tuple of the loss and auxiliary results.
-struct HasAux {};
-inline constexpr HasAux has_aux{};
-
-/// Inside a traced function: the gradient alone.
-template <class F> constexpr auto grad(F f) {
-  return [f](const auto& first, const auto&... rest) { return std::get<1>(value_and_grad(f)(first, rest...)); };
-}
-/// The gradients of the arguments with these numbers: see value_and_grad.
-template <int First, int... More, class F> constexpr auto grad(F f) {
-  return [f](const auto&... arguments) { return std::get<1>(value_and_grad<First, More...>(f)(arguments...)); };
-}
-/// (the gradient, the auxiliary result), or a tuple of the auxiliary results where f returns several behind the loss:
-/// `grad(f, ts::has_aux)`, as jax.grad(f, has_aux=True).
-template <class F> constexpr auto grad(F f, HasAux) {
-  return [f](const auto& first, const auto&... rest) {
-    const auto [value, gradient] = value_and_grad(f)(first, rest...);
-    return std::apply(
-        [&](const auto&, const auto&... aux) {
-          if constexpr (sizeof...(aux) == 1)
-            return std::tuple(gradient, aux...);
-          else
-            return std::tuple(gradient, std::tuple(aux...));
-        },
-        value);
-  };
-}
-
-}  // namespace tessera
-
-TESSERA_PLANNING_END
-
-#endif
-
-// ---- tessera/optim/accumulate.hpp
-
-#ifndef TESSERA_OPTIM_ACCUMULATE_HPP
-#define TESSERA_OPTIM_ACCUMULATE_HPP
-
-namespace tessera::optim {
-
-namespace detail {
-
-template <int Microbatches, class Loss> struct Accumulate {
-  Loss loss;
-  Here at;  ///< all operations have the line of ts::optim::accumulate
-
-  template <class Model, class... Batch> constexpr auto operator()(const Model& model, const Batch&... batch) const {
-    const auto add_part = [&](const auto& sum, const auto& part) {
-      const auto [value, gradient] =
-          std::apply([&](const auto&... own) { return value_and_grad(loss)(model, own...); }, part);
-      return std::tuple(tree_map([&](auto a, auto b) { return call<AddTag>(Source::from(at), a, b); }, sum, gradient),
-                        value);
-    };
-    // Microbatch i has the examples i, i + Microbatches, ...: every device has examples of each, so that none move.
-    const auto [sum, values] = scan(add_part, tree_map([&](auto p) { return zeros_like(p, at); }, model),
-                                    std::tuple(movedim<1, 0>(part_of(batch), at)...), {}, at);
-    return std::tuple(mean(values, at),
-                      tree_map([&](auto s) { return call<DivTag>(Source::from(at), s, Microbatches); }, sum));
-  }
-
- private:
-  template <TensorOperand X> constexpr auto part_of(const X& batch) const {
-    static_assert(X::rank >= 1, "tessera: what accumulate divides into microbatches has a dim of the batch");
-    using Split = tessera::detail::SplitTag<X::rank, 0, 2, MadeBy::accumulate>;
-    return call<Split>(Source::from(at), batch, Dim(Microbatches));
-  }
-};
-
-}  // namespace detail
-
-/// Gradient accumulation: value_and_grad of a loss that is a mean over examples, computed for `Microbatches` parts of
-/// the batch one after the other. Returns the mean loss and gradient. Activations need the memory of one microbatch.
-///
-///     const auto [loss, gradient] = ts::optim::accumulate<4>(loss_of)(model, x, t);   // x, t: [batch, ...]
-/// Inside a traced function. Tensors after the model are cut along their first dim. Errors: shape_mismatch unless
-/// Microbatches divides the batch. Communication: that of value_and_grad; gradients of replicated parameters are
-/// reduced once, after the last microbatch (no_sync of PyTorch). A split batch does not move if Microbatches divides
-/// the rows of each device.
-template <int Microbatches, class Loss> constexpr auto accumulate(Loss loss, Here at = Here::current()) {
-  static_assert(Microbatches > 0, "tessera: accumulate needs at least one microbatch");
-  return detail::Accumulate<Microbatches, Loss>{loss, at};
-}
-
-}  // namespace tessera::optim
-
-#endif
-
-// ---- tessera/optim/average.hpp
-
-#ifndef TESSERA_OPTIM_AVERAGE_HPP
-#define TESSERA_OPTIM_AVERAGE_HPP
-
-namespace tessera {
-
-namespace optim {
-
-/// Inside a traced function: the next exponential moving average (EMA) of the parameters, decay a + (1 - decay) p.
-/// `average` starts as a copy of the model. Communication: none; the averages are sharded like the parameters. Source:
-/// Polyak, Juditsky, SIAM J. Control Optim. 30 (1992), as torch.optim.swa_utils.get_ema_avg_fn.
-///
-///     average = ts::optim::moving_average(average, model, 0.999);
-template <class Model>
-constexpr Model moving_average(const Model& average, const Model& model, const Scalar& decay,
-                               Here at = Here::current()) {
-  const tessera::detail::FunctionCall named("moving_average", average);
-  return std::get<0>(detail::update_parameters(
-      at, [&](const auto& x, Value a, Value p) { return std::tuple(x(decay) * a + x(1.0 - x.wide(decay)) * p); },
-      average, model));
-}
-
-/// Inside a traced function: the mean of `count` past models and this one (SWA), a + (p - a) / (count + 1).
-/// Communication: as moving_average. Source: Izmailov et al., 1803.05407, as torch.optim.swa_utils.AveragedModel.
-template <class Model>
-constexpr Model mean_of_models(const Model& average, const Model& model, const Scalar& count,
-                               Here at = Here::current()) {
-  const tessera::detail::FunctionCall named("mean_of_models", average);
-  return std::get<0>(detail::update_parameters(
-      at, [&](const auto& x, Value a, Value p) { return std::tuple(a + x(1.0 / (x.wide(count) + 1)) * (p - a)); },
-      average, model));
-}
-
-}  // namespace optim
-
-}  // namespace tessera
-
-#endif
-
-// ---- tessera/optim/groups.hpp
-
-#ifndef TESSERA_OPTIM_GROUPS_HPP
-#define TESSERA_OPTIM_GROUPS_HPP
-
-namespace tessera::optim {
-
-/// The parameters whose names match, and their hyper-parameters: a group of torch.optim's param_groups.
-template <class Config> struct Group {
-  nn::Names names;
-  Config config;
-  Source source;  ///< the user's line
-
-  constexpr Group(const nn::Names& of, const Config& given, Here at = Here::current())
-      : names(of), config(given), source(Source::from(at)) {}
-};
-
-namespace detail {
-
-template <class Step, class Config> constexpr auto step_by_group(const Step& step, const Config& others) {
-  return step(others);
-}
-template <class Step, class Config, class First, class... Rest>
-constexpr auto step_by_group(const Step& step, const Config& others, const Group<First>& first,
-                             const Group<Rest>&... rest) {
-  const auto without = step_by_group(step, others, rest...), with = step(first.config);
-  if constexpr (tessera::detail::is_tuple_v<std::remove_const_t<decltype(with)>>) {
-    nn::detail::check_names(std::get<0>(with), first.names, first.source);
-    using Model = std::remove_cvref_t<decltype(std::get<0>(with))>;
-    return std::tuple(
-        nn::detail::kept_model(first.names, std::get<0>(with), std::get<0>(without), first.source),
-        nn::detail::kept_state<Model>(first.names, std::get<1>(with), std::get<1>(without), first.source));
-  } else {
-    nn::detail::check_names(with, first.names, first.source);
-    return nn::detail::kept_model(first.names, with, without, first.source);
-  }
-}
-
-}  // namespace detail
-
-/// Inside a traced function: one step of an optimizer with different hyper-parameters for groups of parameters,
-/// selected by name. `step(config)` is a step with one configuration. Each parameter gets the configuration of the
-/// first group whose names match it, or `others`. Updates that no group uses are not computed.
-///
-///     constexpr nn::Names plain("*.bias", "*.gain", "tokens.*");
-///     const auto [next, next_state] = ts::optim::by_group(
-///         [&](const auto& config) { return ts::adamw(model, gradient, state, config); }, config,
-///         ts::optim::Group(plain, slow));   // slow: an AdamW with its own learning_rate and weight_decay
-/// Errors: `option` for a pattern that names no floating-point tensor of the model. No communication of its own.
-template <class Step, class Config, class... Configs>
-constexpr auto by_group(const Step& step, const Config& others, const Group<Configs>&... groups) {
-  return detail::step_by_group(step, others, groups...);
-}
-
-}  // namespace tessera::optim
-
-#endif
-
 // ---- tessera/mesh/storage_split.hpp
 
 #ifndef TESSERA_MESH_STORAGE_SPLIT_HPP
@@ -57452,10 +57915,10 @@ constexpr PartitionSpec split_in_storage(PartitionSpec spec, const Shape& shape,
 
 #endif
 
-// ---- tessera/optim/init_state.hpp
+// ---- tessera/optim/state/init_state.hpp
 
-#ifndef TESSERA_OPTIM_INIT_STATE_HPP
-#define TESSERA_OPTIM_INIT_STATE_HPP
+#ifndef TESSERA_OPTIM_STATE_INIT_STATE_HPP
+#define TESSERA_OPTIM_STATE_INIT_STATE_HPP
 
 namespace tessera::optim {
 
@@ -57697,469 +58160,6 @@ template <class Config, class Model>
 auto init_state(const Config& config, const Model& model, const nn::Names& frozen, const ZeroRedundancy& zero,
                 Here at = Here::current()) {
   return init_state(config, detail::without(model, frozen, at), zero, at);
-}
-
-}  // namespace tessera::optim
-
-#endif
-
-// ---- tessera/optim/layer_decay.hpp
-
-#ifndef TESSERA_OPTIM_LAYER_DECAY_HPP
-#define TESSERA_OPTIM_LAYER_DECAY_HPP
-
-namespace tessera::optim {
-
-namespace detail {
-
-/// decay^(n - i) for the layers i of a Stack of n, for each Stack once.
-class LayerScales {
- public:
-  constexpr explicit LayerScales(const Scalar& decay) : decay_(decay) {}
-
-  /// How many layers the first Stack has, in f64; without a module before there was one.
-  constexpr Value depth() const { return depth_; }
-  constexpr Value power(Value exponent) const { return build::apply<ops::PowOp>(lower(exponent, decay_), exponent); }
-  /// The scales for a tensor of the Stack whose name begins with `stack`, of the tensor's rank.
-  constexpr Value of(std::string_view stack, Value tensor) {
-    if (stack != std::string_view(stack_.data(), stack_.size()) || scales_.module == nullptr) {
-      stack_.clear();
-      for (const char c : stack) stack_.push_back(c);
-      const Value count = build::extent(tensor, 0), layers = build::cast(count, DType::f64);
-      if (depth_.module == nullptr) depth_ = layers;
-      const Value layer = count.make({.op = Op::arange, .dtype = DType::i32, .rank = 1}, {count.id});
-      scales_ = power(layers - build::cast(layer, DType::f64));
-    }
-    return build::insert_singletons(scales_, ((1u << tensor.rank()) - 1) & ~1u, tensor.rank());
-  }
-
- private:
-  const Scalar& decay_;
-  Growable<char> stack_;
-  Value scales_, depth_;
-};
-
-/// before + scale (after - before), in the sharding of `before`.
-constexpr Value part_of_update(Value before, Value after, Value scale) {
-  const DType type = before.dtype(), computed = computed_as(type);
-  const Value from = build::cast(before, computed);
-  const Value made = from + build::cast(scale, computed) * (build::cast(after, computed) - from);
-  return build::alike(build::cast(made, type), before, {.exactly = true});
-}
-
-template <class Model>
-constexpr Model decayed_by_layer(const Model& model, Model moved, const Scalar& decay, const nn::Names* first,
-                                 Source source) {
-  LayerScales scales(decay);
-  Growable<Value> before;
-  nn::detail::for_each_traced_parameter(model, [&](std::string_view name, const auto& leaf) {
-    before.push_back(nn::detail::traced_value(leaf, source));
-    const std::size_t star = name.find('*');
-    if (star != std::string_view::npos && scales.depth().module == nullptr)
-      scales.of(name.substr(0, star), before.back());
-  });
-  if (scales.depth().module == nullptr && !before.empty()) {
-    before[0].refuse(errc::structure, "[layer_decay] model: it has no Stack, whose layers are counted");
-    return moved;
-  }
-  std::size_t next = 0;
-  nn::detail::for_each_traced_parameter(moved, [&](std::string_view name, auto& leaf) {
-    using Type = std::remove_cvref_t<decltype(leaf)>;
-    const Value own = before[next++], after = nn::detail::traced_value(leaf, source);
-    if (const std::size_t star = name.find('*'); star != std::string_view::npos)
-      leaf = Type(part_of_update(own, after, scales.of(name.substr(0, star), own)));
-    else if (first != nullptr && first->contain(name))
-      leaf = Type(part_of_update(own, after, scales.power(scales.depth() + 1)));
-  });
-  return moved;
-}
-
-}  // namespace detail
-
-/// Inside a traced function, after the step of an optimizer: layer-wise decay of the learning rate, as for fine-tuning
-/// vision transformers (`layer_decay` of timm and BEiT). `moved` is what the optimizer made of `model`. Layer i of a
-/// Stack of n layers moves decay^(n - i) times as far, which is that learning rate where an update is linear in it, as
-/// that of AdamW, SGD, Lion, Lamb and Muon is; those of Adafactor, Asgd and Rprop are not. The tensors in `first`,
-/// those before the layers, move decay^(n + 1) times as far; all others, such as the head, as the optimizer moved them.
-/// Several Stacks are counted separately, and `first` is before the first one.
-///
-///     const auto [moved, next_state] = ts::adamw(model, gradient, state, config);
-///     const auto next = ts::optim::layer_decay(model, moved, 0.75, nn::Names("patches.*", "positions"));
-/// Errors: `option` for a pattern that names no floating-point tensor of the model, `structure` for a model without a
-/// Stack. Communication: none. Source: BEiT, 2106.08254; Clark et al., 2003.10555.
-template <class Model>
-constexpr Model layer_decay(const Model& model, const Model& moved, const Scalar& decay, const nn::Names& first,
-                            Here at = Here::current()) {
-  nn::detail::check_names(model, first, Source::from(at));
-  return detail::decayed_by_layer(model, moved, decay, &first, Source::from(at));
-}
-/// The same for a model that begins with its layers.
-template <class Model>
-constexpr Model layer_decay(const Model& model, const Model& moved, const Scalar& decay, Here at = Here::current()) {
-  return detail::decayed_by_layer(model, moved, decay, nullptr, Source::from(at));
-}
-
-}  // namespace tessera::optim
-
-#endif
-
-// ---- tessera/optim/loss_scale.hpp
-
-#ifndef TESSERA_OPTIM_LOSS_SCALE_HPP
-#define TESSERA_OPTIM_LOSS_SCALE_HPP
-
-// Dynamic loss scaling, for gradients that f16 would round to 0. It is computed on the devices, including whether a
-// step is skipped; the host reads nothing.
-namespace tessera::optim {
-
-/// How the scale of the loss changes, with the defaults of torch.amp.GradScaler.
-struct LossScaling {
-  Scalar growth_factor = 2.0, backoff_factor = 0.5;
-  Scalar growth_interval = 2000;  ///< steps with finite gradients before the scale grows
-};
-
-/// The scale of the loss, and the number of steps with finite gradients since its last change. It is a state: a
-/// training step takes and returns it.
-struct LossScale {
-  ShardedTensor<float, 0> scale, steps;
-
-  static constexpr std::array field_names{"scale", "steps"};
-};
-
-/// The initial LossScale; `scale` is init_scale of torch.amp.GradScaler. Communication: none.
-inline LossScale loss_scale(const Mesh& mesh, float scale = 65536.0f) {
-  return {full<float, 0>({}, scale, mesh), full<float, 0>({}, 0.0f, mesh)};
-}
-
-/// Inside a traced function: gradients divided by the scale of the loss, as scaler.unscale_ of PyTorch. Communication:
-/// none.
-template <class Model>
-constexpr Model unscale(const Model& gradients, const LossScale& scaling, Here at = Here::current()) {
-  const Value scale = detail::value_of(scaling.scale).at(Source::from(at));
-  return tree_map(
-      [&](auto g) {
-        const Value from = g.value.at(Source::from(at));
-        return decltype(g)(from * build::cast(1.0 / scale, from.dtype()));
-      },
-      gradients);
-}
-
-/// Inside a traced function: whether no element of a model is an infinity or NaN. Communication: one all_reduce of a
-/// rank-0 tensor; partial gradients are reduced first. Errors: structure for a model without floating-point tensors.
-template <class Model> constexpr Sym<bool, 0> all_finite(const Model& gradients, Here at = Here::current()) {
-  const Growable<Value> values = detail::parameters_of(gradients);
-  if (values.empty()) fail(errc::structure, "[all_finite] gradients: the model has no floating-point tensor");
-  Value total{};
-  for (const Value& value : values) {
-    const Value v = value.at(Source::from(at));
-    // x - x is 0 for finite x and NaN for all others, and a sum keeps NaN.
-    const Value zeros = build::cast(build::sum_of(v - v, (1u << v.rank()) - 1), DType::f32);
-    total = total.module == nullptr ? zeros : total + zeros;
-  }
-  const Value whole = with_sharding(Sym<float, 0>(total), {}).value;
-  return Sym<bool, 0>(build::equal(whole, whole.number(0.0)));
-}
-
-/// Inside a traced function: `after` if the condition is true, otherwise `before`, bit for bit, for the floating-point
-/// tensors of a model or a state: use it to skip a step whose gradients are not finite. The number of steps in a state,
-/// a Scalar, includes skipped steps, since the host does not know of them. Communication: none.
-template <class Model>
-constexpr Model keep_if(const Sym<bool, 0>& condition, const Model& after, const Model& before,
-                        Here at = Here::current()) {
-  return tree_map(
-      [&](auto a, auto b) {
-        const Value from = a.value.at(Source::from(at));
-        return decltype(a)(build::select(condition.value, from, b.value));
-      },
-      after, before);
-}
-
-/// Inside a traced function: the LossScale after a step, as scaler.update() of PyTorch. The scale shrinks after
-/// gradients that were not finite, and grows after growth_interval consecutive steps with finite gradients.
-///
-///     const auto [loss, gradient] = ts::value_and_grad([&](const auto& m, const auto& in, const auto& out) {
-///       return ts::mse(m(in), out) * scaling.scale;
-///     })(model, x, y);
-///     const auto unscaled = ts::optim::unscale(gradient, scaling);
-///     const auto finite = ts::optim::all_finite(unscaled);
-///     const auto [moved, moved_state] = ts::adamw(model, unscaled, state, config);
-///     const auto next = ts::optim::keep_if(finite, moved, model);
-///     const auto next_state = ts::optim::keep_if(finite, moved_state, state);
-///     const auto next_scaling = ts::optim::next_scale(scaling, finite);
-constexpr LossScale next_scale(const LossScale& now, const Sym<bool, 0>& finite, const LossScaling& config = {},
-                               Here at = Here::current()) {
-  const Value scale = detail::value_of(now.scale).at(Source::from(at));
-  const Value steps = detail::value_of(now.steps).at(Source::from(at));
-  const auto number = [&](const Scalar& of) { return build::cast(lower(scale, of), DType::f32); };
-  const Value good = steps + 1.0, enough = build::less(good, number(config.growth_interval));
-  const Value grown = build::select(enough, scale, scale * number(config.growth_factor));
-  const Value zero = scale.number(0.0), counted = build::select(enough, good, zero);
-  LossScale next;
-  next.scale = ShardedTensor<float, 0>(build::select(finite.value, grown, scale * number(config.backoff_factor)));
-  next.steps = ShardedTensor<float, 0>(build::select(finite.value, counted, zero));
-  return next;
-}
-
-}  // namespace tessera::optim
-
-#endif
-
-// ---- tessera/optim/optimizer_step.hpp
-
-#ifndef TESSERA_OPTIM_OPTIMIZER_STEP_HPP
-#define TESSERA_OPTIM_OPTIMIZER_STEP_HPP
-
-namespace tessera::optim {
-
-/// Inside a traced function: one step of the optimizer that the type of `config` selects, as optimizer.step() of
-/// PyTorch, for code that works with any optimizer. Returns (model, state). An Sgd selects SGD with momentum. For your
-/// own optimizer, declare an overload in the namespace of its hyper-parameters. Errors and communication: those of the
-/// optimizer.
-///
-///     const auto [next, next_state] = ts::optim::optimizer_step(model, gradient, state, config);
-template <class Model, GradientsOf<Model> Gradients>
-constexpr auto optimizer_step(const Model& model, const Gradients& gradients, const AdamWState<stored_t<Model>>& state,
-                              const AdamW& config, Here at = Here::current()) {
-  return adamw(model, gradients, state, config, at);
-}
-template <class Model, GradientsOf<Model> Gradients>
-constexpr auto optimizer_step(const Model& model, const Gradients& gradients,
-                              const AmsGradState<stored_t<Model>>& state, const AmsGrad& config,
-                              Here at = Here::current()) {
-  return amsgrad(model, gradients, state, config, at);
-}
-template <class Model, GradientsOf<Model> Gradients>
-constexpr auto optimizer_step(const Model& model, const Gradients& gradients, const AdamWState<stored_t<Model>>& state,
-                              const Adam& config, Here at = Here::current()) {
-  return adam(model, gradients, state, config, at);
-}
-template <class Model, GradientsOf<Model> Gradients>
-constexpr auto optimizer_step(const Model& model, const Gradients& gradients, const AdamaxState<stored_t<Model>>& state,
-                              const Adamax& config, Here at = Here::current()) {
-  return adamax(model, gradients, state, config, at);
-}
-template <class Model, GradientsOf<Model> Gradients>
-constexpr auto optimizer_step(const Model& model, const Gradients& gradients, const NAdamState<stored_t<Model>>& state,
-                              const NAdam& config, Here at = Here::current()) {
-  return nadam(model, gradients, state, config, at);
-}
-template <class Model, GradientsOf<Model> Gradients>
-constexpr auto optimizer_step(const Model& model, const Gradients& gradients, const AdamWState<stored_t<Model>>& state,
-                              const RAdam& config, Here at = Here::current()) {
-  return radam(model, gradients, state, config, at);
-}
-template <class Model, GradientsOf<Model> Gradients>
-constexpr auto optimizer_step(const Model& model, const Gradients& gradients,
-                              const AdadeltaState<stored_t<Model>>& state, const Adadelta& config,
-                              Here at = Here::current()) {
-  return adadelta(model, gradients, state, config, at);
-}
-template <class Model, GradientsOf<Model> Gradients>
-constexpr auto optimizer_step(const Model& model, const Gradients& gradients,
-                              const AdafactorState<stored_t<Model>>& state, const Adafactor& config,
-                              Here at = Here::current()) {
-  return adafactor(model, gradients, state, config, at);
-}
-template <class Model, GradientsOf<Model> Gradients>
-constexpr auto optimizer_step(const Model& model, const Gradients& gradients,
-                              const AdagradState<stored_t<Model>>& state, const Adagrad& config,
-                              Here at = Here::current()) {
-  return adagrad(model, gradients, state, config, at);
-}
-template <class Model, GradientsOf<Model> Gradients>
-constexpr auto optimizer_step(const Model& model, const Gradients& gradients, const AdamWState<stored_t<Model>>& state,
-                              const Lamb& config, Here at = Here::current()) {
-  return lamb(model, gradients, state, config, at);
-}
-template <class Model, GradientsOf<Model> Gradients>
-constexpr auto optimizer_step(const Model& model, const Gradients& gradients, const LionState<stored_t<Model>>& state,
-                              const Lion& config, Here at = Here::current()) {
-  return lion(model, gradients, state, config, at);
-}
-template <class Model, GradientsOf<Model> Gradients>
-constexpr auto optimizer_step(const Model& model, const Gradients& gradients, const MuonState<stored_t<Model>>& state,
-                              const Muon& config, Here at = Here::current()) {
-  return muon(model, gradients, state, config, at);
-}
-template <class Model, GradientsOf<Model> Gradients>
-constexpr auto optimizer_step(const Model& model, const Gradients& gradients,
-                              const RmsPropState<stored_t<Model>>& state, const RmsProp& config,
-                              Here at = Here::current()) {
-  return rmsprop(model, gradients, state, config, at);
-}
-template <class Model, GradientsOf<Model> Gradients>
-constexpr auto optimizer_step(const Model& model, const Gradients& gradients, const SgdState<stored_t<Model>>& state,
-                              const Sgd& config, Here at = Here::current()) {
-  return sgd(model, gradients, state, config, at);
-}
-template <class Model, GradientsOf<Model> Gradients>
-constexpr auto optimizer_step(const Model& model, const Gradients& gradients,
-                              const DampenedSgdState<stored_t<Model>>& state, const DampenedSgd& config,
-                              Here at = Here::current()) {
-  return sgd_dampened(model, gradients, state, config, at);
-}
-template <class Model, GradientsOf<Model> Gradients>
-constexpr auto optimizer_step(const Model& model, const Gradients& gradients,
-                              const CenteredRmsPropState<stored_t<Model>>& state, const CenteredRmsProp& config,
-                              Here at = Here::current()) {
-  return rmsprop_centered(model, gradients, state, config, at);
-}
-template <class Model, GradientsOf<Model> Gradients>
-constexpr auto optimizer_step(const Model& model, const Gradients& gradients, const RpropState<stored_t<Model>>& state,
-                              const Rprop& config, Here at = Here::current()) {
-  return rprop(model, gradients, state, config, at);
-}
-template <class Model, GradientsOf<Model> Gradients>
-constexpr auto optimizer_step(const Model& model, const Gradients& gradients, const AsgdState<stored_t<Model>>& state,
-                              const Asgd& config, Here at = Here::current()) {
-  return asgd(model, gradients, state, config, at);
-}
-template <class Model, int History, GradientsOf<Model> Gradients>
-constexpr auto optimizer_step(const Model& model, const Gradients& gradients,
-                              const LbfgsState<stored_t<Model>, History>& state, const Lbfgs& config,
-                              Here at = Here::current()) {
-  return lbfgs(model, gradients, state, config, at);
-}
-
-}  // namespace tessera::optim
-
-#endif
-
-// ---- tessera/optim/schedule/reduce_on_plateau.hpp
-
-#ifndef TESSERA_OPTIM_SCHEDULE_REDUCE_ON_PLATEAU_HPP
-#define TESSERA_OPTIM_SCHEDULE_REDUCE_ON_PLATEAU_HPP
-
-namespace tessera::optim {
-
-/// Options of reduce_on_plateau, with the names and defaults of torch.optim.lr_scheduler.ReduceLROnPlateau.
-struct PlateauOptions {
-  bool maximize = false;       ///< a larger metric is better, as mode="max"
-  double factor = 0.1;         ///< the next rate is the rate times this
-  std::int64_t patience = 10;  ///< the number of consecutive metrics that may be no better
-  double threshold =
-      1e-4;              ///< a metric is better below best (1 - threshold), with `maximize` above best (1 + threshold)
-  bool relative = true;  ///< false: best - threshold, best + threshold, as threshold_mode="abs"
-  std::int64_t cooldown = 0;  ///< the number of metrics that are ignored after a reduction
-  double min_rate = 0;        ///< the smallest rate, min_lr
-  double epsilon = 1e-8;      ///< smaller changes of the rate are not made
-};
-
-/// The current rate, and the state of reduce_on_plateau. Begin with `{.rate = 1e-3}`.
-struct Plateau {
-  double rate = 0;
-  std::optional<double> best{};  ///< the best metric so far
-  std::int64_t bad = 0;          ///< how many metrics since then were no better
-  std::int64_t cooling = 0;      ///< how many of the next metrics are not counted
-};
-
-/// A learning rate that is multiplied by a factor when a metric, such as the validation loss, has stopped improving.
-/// Computed on the host, like the other schedules, and passed to a program as a Scalar. NaN is not an improvement.
-/// Errors: option unless the factor is below 1. Source: torch.optim.lr_scheduler.ReduceLROnPlateau.
-///
-///     ts::optim::Plateau plateau{.rate = 1e-3};
-///     // after each epoch
-///     plateau = ts::optim::reduce_on_plateau(plateau, validation_loss, {.factor = 0.5, .patience = 3});
-///     config.learning_rate = plateau.rate;
-inline Plateau reduce_on_plateau(const Plateau& now, double metric, const PlateauOptions& options = {}) {
-  if (!(options.factor < 1)) fail(errc::option, "[reduce_on_plateau] factor: ", options.factor, " is not below 1");
-  const double worst = std::numeric_limits<double>::infinity() * (options.maximize ? -1 : 1);
-  const double best = now.best.value_or(worst), sign = options.maximize ? 1 : -1;
-  const double bound = options.relative ? best * (1 + sign * options.threshold) : best + sign * options.threshold;
-  Plateau next = now;
-  if (options.maximize ? metric > bound : metric < bound)
-    next.best = metric, next.bad = 0;
-  else
-    ++next.bad;
-  if (next.cooling > 0) --next.cooling, next.bad = 0;
-  if (next.bad > options.patience) {
-    const double reduced = std::max(now.rate * options.factor, options.min_rate);
-    if (now.rate - reduced > options.epsilon) next.rate = reduced;
-    next.cooling = options.cooldown;
-    next.bad = 0;
-  }
-  return next;
-}
-
-}  // namespace tessera::optim
-
-#endif
-
-// ---- tessera/optim/schedule/schedule.hpp
-
-#ifndef TESSERA_OPTIM_SCHEDULE_SCHEDULE_HPP
-#define TESSERA_OPTIM_SCHEDULE_SCHEDULE_HPP
-
-namespace tessera::optim {
-
-/// A learning rate that grows linearly for `warmup` steps, from peak / warmup at step 0 to `peak`, then falls along
-/// half a cosine to `floor` at step `total`, and stays there. Computed on the host and passed to a program as a Scalar.
-/// Source: Loshchilov, Hutter, 1608.03983, without restarts.
-inline double warmup_cosine(std::int64_t step, std::int64_t warmup, std::int64_t total, double peak, double floor = 0) {
-  if (step < warmup) return peak * static_cast<double>(step + 1) / static_cast<double>(warmup);
-  if (step >= total) return floor;
-  const double done = static_cast<double>(step - warmup) / static_cast<double>(total - warmup);
-  return floor + (peak - floor) * 0.5 * (1 + std::cos(std::numbers::pi * done));
-}
-
-/// rate factor^n after n `every` steps, as torch.optim.lr_scheduler.StepLR. Errors: option unless `every` is above 0.
-inline double step_decay(std::int64_t step, std::int64_t every, double rate, double factor = 0.1) {
-  if (every < 1) fail(errc::option, "[step_decay] every: ", every, " steps are not above 0");
-  return rate * std::pow(factor, static_cast<double>(step / every));
-}
-
-/// A rate that grows linearly to `peak` at step `warmup`, then falls as 1 / sqrt(step). Source: Vaswani et al.,
-/// 1706.03762, section 5.3, whose peak is 1 / sqrt(features warmup).
-inline double inverse_root(std::int64_t step, std::int64_t warmup, double peak) {
-  const double first = warmup < 1 ? 1 : static_cast<double>(warmup), at = static_cast<double>(step);
-  return at < first ? peak * at / first : peak * std::sqrt(first / at);
-}
-
-/// rate factor^step, as torch.optim.lr_scheduler.ExponentialLR.
-inline double exponential(std::int64_t step, double rate, double factor) {
-  return rate * std::pow(factor, static_cast<double>(step));
-}
-
-/// rate (1 - step / total)^power down to 0 at step `total`, as torch.optim.lr_scheduler.PolynomialLR. Errors: option
-/// unless `total` is above 0.
-inline double polynomial(std::int64_t step, std::int64_t total, double rate, double power = 1) {
-  if (total < 1) fail(errc::option, "[polynomial] total: ", total, " steps are not above 0");
-  return step >= total ? 0 : rate * std::pow(1 - static_cast<double>(step) / static_cast<double>(total), power);
-}
-
-/// A half cosine from peak to floor that restarts: the first takes `period` steps, each following one `factor` times as
-/// many, as torch.optim.lr_scheduler.CosineAnnealingWarmRestarts. Errors: option unless period and factor are above 0.
-/// Source: Loshchilov, Hutter, 1608.03983.
-inline double cosine_restarts(std::int64_t step, std::int64_t period, double peak, std::int64_t factor = 1,
-                              double floor = 0) {
-  if (period < 1 || factor < 1)
-    fail(errc::option, "[cosine_restarts] period, factor: ", period, " and ", factor, " are not both above 0");
-  if (factor == 1) step %= period;
-  for (; step >= period; period *= factor) step -= period;
-  const double done = static_cast<double>(step) / static_cast<double>(period);
-  return floor + (peak - floor) * 0.5 * (1 + std::cos(std::numbers::pi * done));
-}
-
-/// Half a cosine from peak / start up to `peak`, reached after `rising` of the steps, then half a cosine down to
-/// peak / (start * end) at step total - 1, as torch.optim.lr_scheduler.OneCycleLR. Source: Smith, Topin, 1708.07120.
-inline double one_cycle(std::int64_t step, std::int64_t total, double peak, double rising = 0.3, double start = 25,
-                        double end = 1e4) {
-  const auto cosine = [](double from, double to, double done) {
-    return to + (from - to) * 0.5 * (1 + std::cos(std::numbers::pi * done));
-  };
-  const double turn = rising * static_cast<double>(total) - 1, last = static_cast<double>(total - 1);
-  const double at = static_cast<double>(step) < last ? static_cast<double>(step) : last;
-  if (at <= turn) return turn > 0 ? cosine(peak / start, peak, at / turn) : peak;
-  return cosine(peak, peak / start / end, (at - turn) / (last - turn));
-}
-
-/// The schedule `first` up to a step, then `second`, which counts its steps from there, as optax.join_schedules and
-/// torch.optim.lr_scheduler.SequentialLR. A schedule is a function of the step.
-///
-///     chained(step, 100, [](auto s) { return 1e-5 * s; }, [](auto s) { return ts::optim::step_decay(s, 30, 1e-3); })
-template <class First, class Second>
-double chained(std::int64_t step, std::int64_t until, const First& first, const Second& second) {
-  return step < until ? first(step) : second(step - until);
 }
 
 }  // namespace tessera::optim

@@ -1,7 +1,7 @@
 #include <tuple>
 
-#include <tessera/optim/abstract_state.hpp>
 #include <tessera/optim/optimizer_step.hpp>
+#include <tessera/optim/state/abstract_state.hpp>
 #include <tessera/static.hpp>
 
 // The plan of a training step with AdamW, whose state without data is that of the model without data.

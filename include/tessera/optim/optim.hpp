@@ -2,7 +2,6 @@
 #define TESSERA_OPTIM_OPTIM_HPP
 #include <tessera/base/push_macros.hpp>
 
-#include <tessera/optim/abstract_state.hpp>
 #include <tessera/optim/accumulate.hpp>
 #include <tessera/optim/adadelta.hpp>
 #include <tessera/optim/adafactor.hpp>
@@ -17,7 +16,6 @@
 #include <tessera/optim/average.hpp>
 #include <tessera/optim/clip.hpp>
 #include <tessera/optim/groups.hpp>
-#include <tessera/optim/init_state.hpp>
 #include <tessera/optim/lamb.hpp>
 #include <tessera/optim/layer_decay.hpp>
 #include <tessera/optim/lbfgs.hpp>
@@ -30,6 +28,8 @@
 #include <tessera/optim/schedule/reduce_on_plateau.hpp>
 #include <tessera/optim/schedule/schedule.hpp>
 #include <tessera/optim/sgd.hpp>
+#include <tessera/optim/state/abstract_state.hpp>
+#include <tessera/optim/state/init_state.hpp>
 #include <tessera/optim/stochastic_rounding.hpp>
 #include <tessera/optim/tree_map.hpp>
 #include <tessera/optim/tree_vdot.hpp>

@@ -16,8 +16,8 @@
 #include <tessera/base/here.hpp>
 #include <tessera/base/source.hpp>
 #include <tessera/graph/trace/scalar.hpp>
-#include <tessera/optim/init_state.hpp>
 #include <tessera/optim/lbfgs.hpp>
+#include <tessera/optim/state/init_state.hpp>
 #include <tessera/tensor/compile.hpp>
 #include <tessera/tensor/host.hpp>
 #include <tessera/train/strong_wolfe.hpp>

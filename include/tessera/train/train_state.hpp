@@ -6,7 +6,7 @@
 #include <utility>
 
 #include <tessera/graph/trace/scalar.hpp>
-#include <tessera/optim/init_state.hpp>
+#include <tessera/optim/state/init_state.hpp>
 
 namespace tessera::train {
 

@@ -12,7 +12,7 @@
 #include <tessera/graph/transform/value_and_grad.hpp>
 #include <tessera/nn/nn.hpp>
 #include <tessera/optim/adam/adamw.hpp>
-#include <tessera/optim/init_state.hpp>
+#include <tessera/optim/state/init_state.hpp>
 #include <tessera/tensor/compare.hpp>
 #include <tessera/tensor/compile.hpp>
 #include <tessera/tensor/host.hpp>

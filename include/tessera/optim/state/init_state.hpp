@@ -1,5 +1,5 @@
-#ifndef TESSERA_OPTIM_INIT_STATE_HPP
-#define TESSERA_OPTIM_INIT_STATE_HPP
+#ifndef TESSERA_OPTIM_STATE_INIT_STATE_HPP
+#define TESSERA_OPTIM_STATE_INIT_STATE_HPP
 #include <tessera/base/push_macros.hpp>
 
 #include <array>
@@ -25,7 +25,6 @@
 #include <tessera/optim/adam/nadam.hpp>
 #include <tessera/optim/adam/radam.hpp>
 #include <tessera/optim/asgd.hpp>
-#include <tessera/optim/factor_layout.hpp>
 #include <tessera/optim/lamb.hpp>
 #include <tessera/optim/lbfgs.hpp>
 #include <tessera/optim/lion.hpp>
@@ -33,6 +32,7 @@
 #include <tessera/optim/rmsprop.hpp>
 #include <tessera/optim/rprop.hpp>
 #include <tessera/optim/sgd.hpp>
+#include <tessera/optim/state/factor_layout.hpp>
 #include <tessera/optim/tree_map.hpp>
 #include <tessera/tensor/creation.hpp>
 #include <tessera/tensor/storage/require_data.hpp>

@@ -1,5 +1,5 @@
-#ifndef TESSERA_OPTIM_FACTOR_LAYOUT_HPP
-#define TESSERA_OPTIM_FACTOR_LAYOUT_HPP
+#ifndef TESSERA_OPTIM_STATE_FACTOR_LAYOUT_HPP
+#define TESSERA_OPTIM_STATE_FACTOR_LAYOUT_HPP
 #include <tessera/base/push_macros.hpp>
 
 #include <cstddef>
