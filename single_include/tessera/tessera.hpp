@@ -62289,18 +62289,6 @@ template <bool OfLogarithms, bool Full> struct PoissonNllLoss : ElementLoss {
   }
 };
 
-/// The same with a count of each position: the mean is the sum over the sum of the counts.
-constexpr Value reduce_kept(Value losses, Value kept, Value counts, int lead, LossReduction reduction) {
-  const Value zero = losses.number(0), some = build::select(kept, losses, zero);
-  if (reduction == LossReduction::each) return some;
-  const Value sum = build::reduce_loss(some, lead, LossReduction::sum);
-  if (reduction == LossReduction::sum) return sum;
-  return sum / build::reduce_loss(build::select(kept, counts, zero), lead, LossReduction::sum);
-}
-/// The losses of positions, of which those with an ignored target are 0 and are not counted in the mean.
-constexpr Value reduce_kept(Value losses, Value kept, int lead, LossReduction reduction) {
-  return reduce_kept(losses, kept, build::cast(kept, losses.dtype()), lead, reduction);
-}
 /// Targets with a last dim of extent 1, to be compared with the positions of the classes.
 constexpr Value with_class_dim(Value targets, Value scores) {
   return build::insert_singletons(targets, 1u << (scores.rank() - 1), scores.rank());
@@ -62324,12 +62312,6 @@ inline constexpr bool weighs_classes_v = [] {
                 "f16 scores");
   return true;
 }();
-constexpr Value is_counted(Value targets, Value ignored) {
-  // An unsigned element type has no -100.
-  const DType type = targets.dtype() == DType::i32 ? DType::i32 : DType::i64;
-  return build::apply<ops::NotEqualOp>(build::cast(targets, type), build::cast(ignored, type));
-}
-
 struct BceWithPositiveWeightLoss : ElementLoss {
   static constexpr const char* function = "bce_with_logits";
   template <class X, class Y, class Weight>
@@ -62339,6 +62321,147 @@ struct BceWithPositiveWeightLoss : ElementLoss {
     return (1.0 - y) * x + weighed * build::apply<ops::SoftplusOp>(build::unary(Op::neg, x));
   }
 };
+
+}  // namespace detail
+
+/// The Huber loss, as torch.nn.functional.huber_loss: (x - y)^2 / 2 where |x - y| is at most delta, and
+/// delta (|x - y| - delta / 2) elsewhere. Its gradient is x - y, clipped to [-delta, delta], and NaN where x - y is
+/// NaN.
+///
+/// Shapes: x and y have equal shapes. The result is the mean over all elements, with `LossReduction::sum` their sum, or
+/// with `LossReduction::each` a tensor of that shape. Losses of bf16 and f16 are f32. The mean of no elements is NaN,
+/// as in mse. Errors: shape_mismatch; option for a constant delta that is not above 0. Communication: for sharded
+/// operands one all_reduce of a scalar, or none with `LossReduction::each`. Source: Huber, Annals of Statistics 35
+/// (1964).
+///
+///     ts::huber(model(x), target), ts::huber<ts::LossReduction::sum>(model(x), target, 0.5)
+template <LossReduction Reduction = LossReduction::mean, TensorArgument X, TensorArgument Y,
+          NumberOperand Delta = double>
+constexpr auto huber(const X& x, const Y& y, const Delta& delta = 1.0, Here at = Here::current()) {
+  return call<detail::LossTag<detail::HuberLoss, X::rank, Reduction>>(Source::from(at), x, y, delta);
+}
+/// (x - y)^2 / (2 beta) where |x - y| is below beta, and |x - y| - beta / 2 elsewhere, as
+/// torch.nn.functional.smooth_l1_loss; with a beta of 0 l1_loss. Shapes, reductions and communication: as huber.
+/// Errors: shape_mismatch; option for a constant beta below 0. Source: Girshick, 1504.08083.
+template <LossReduction Reduction = LossReduction::mean, TensorArgument X, TensorArgument Y,
+          NumberOperand Beta = double>
+constexpr auto smooth_l1_loss(const X& x, const Y& y, const Beta& beta = 1.0, Here at = Here::current()) {
+  return call<detail::LossTag<detail::SmoothL1Loss, X::rank, Reduction>>(Source::from(at), x, y, beta);
+}
+
+/// |x - y|, as torch.nn.functional.l1_loss. Shapes, reductions, errors and communication: as huber. The gradient at
+/// x = y is 0.
+template <LossReduction Reduction = LossReduction::mean, TensorArgument X, TensorArgument Y>
+constexpr auto l1_loss(const X& x, const Y& y, Here at = Here::current()) {
+  return call<detail::LossTag<detail::L1Loss, X::rank, Reduction>>(Source::from(at), x, y);
+}
+/// -y log sigmoid(x) - (1 - y) log(1 - sigmoid(x)) for logits x and probabilities y, without overflow, as
+/// torch.nn.functional.binary_cross_entropy_with_logits. Shapes, reductions, errors and communication: as huber.
+template <LossReduction Reduction = LossReduction::mean, TensorArgument X, TensorArgument Y>
+constexpr auto bce_with_logits(const X& x, const Y& y, Here at = Here::current()) {
+  return call<detail::LossTag<detail::BceWithLogitsLoss, X::rank, Reduction>>(Source::from(at), x, y);
+}
+/// The same with a weight for the positive examples of each class, a vector, as PyTorch's argument `pos_weight`: for x
+/// [..., classes], the term y log sigmoid(x) is multiplied by the weight of its class.
+template <LossReduction Reduction = LossReduction::mean, TensorArgument X, TensorArgument Y, TensorArgument Weight>
+constexpr auto bce_with_logits(const X& x, const Y& y, const Weight& pos_weight, Here at = Here::current()) {
+  return call<detail::LossTag<detail::BceWithPositiveWeightLoss, X::rank, Reduction>>(Source::from(at), x, y,
+                                                                                      pos_weight);
+}
+/// -y log x - (1 - y) log(1 - x) for probabilities x and y, as torch.nn.functional.binary_cross_entropy: a logarithm
+/// below -100 counts as -100, here with a gradient of 0. From logits use bce_with_logits, which is exact for x near 0
+/// and 1. Shapes, reductions, errors and communication: as huber.
+template <LossReduction Reduction = LossReduction::mean, TensorArgument X, TensorArgument Y>
+constexpr auto binary_cross_entropy(const X& x, const Y& y, Here at = Here::current()) {
+  return call<detail::LossTag<detail::BinaryCrossEntropyLoss, X::rank, Reduction>>(Source::from(at), x, y);
+}
+/// Options of kl_div, with PyTorch's names and defaults.
+struct KlDiv {
+  bool log_target = false;  ///< y is the logarithm of the target probability
+};
+/// y (log y - x) for log-probabilities x and probabilities y, as torch.nn.functional.kl_div; -y x where y is 0. For
+/// log-probabilities y, `kl_div<Reduction, ts::KlDiv{.log_target = true}>(x, y)`, exp(y) (y - x). PyTorch's reduction
+/// "batchmean" is the sum divided by the extent of the batch. Shapes, reductions, errors and communication: as huber.
+template <LossReduction Reduction = LossReduction::mean, KlDiv Options = KlDiv{}, TensorArgument X, TensorArgument Y>
+constexpr auto kl_div(const X& x, const Y& y, Here at = Here::current()) {
+  return call<detail::LossTag<detail::KlDivLoss<Options.log_target>, X::rank, Reduction>>(Source::from(at), x, y);
+}
+
+/// The focal loss of logits x and probabilities y, as torchvision.ops.sigmoid_focal_loss: bce_with_logits times
+/// (1 - p)^gamma, where p is the probability that x gives to the target, times alpha for a target of 1 and 1 - alpha
+/// for one of 0. A negative alpha gives no weights. Shapes, reductions, errors and communication: as huber; the default
+/// is the mean, torchvision's `each`. Source: Lin et al., 1708.02002.
+template <LossReduction Reduction = LossReduction::mean, TensorArgument X, TensorArgument Y,
+          NumberOperand Alpha = double, NumberOperand Gamma = double>
+constexpr auto sigmoid_focal_loss(const X& x, const Y& y, const Alpha& alpha = 0.25, const Gamma& gamma = 2.0,
+                                  Here at = Here::current()) {
+  return call<detail::LossTag<detail::FocalLoss, X::rank, Reduction>>(Source::from(at), x, y, alpha, gamma);
+}
+
+/// Options of gaussian_nll_loss, with PyTorch's names and defaults.
+struct GaussianNll {
+  bool full = false;  ///< adds the constant log(2 pi) / 2
+  double eps = 1e-6;  ///< the least variance
+};
+/// (log v + (x - y)^2 / v) / 2 for means x, targets y and variances v, as torch.nn.functional.gaussian_nll_loss. The
+/// variance is a number, or a tensor of the shape of x; one below `eps` counts as eps, with a gradient of 0, where
+/// PyTorch has that of eps. Negative variances are no error. Shapes, reductions and communication: as huber. Errors:
+/// shape_mismatch; option for an eps below 0. Source: Nix, Weigend, ICNN 1994.
+template <LossReduction Reduction = LossReduction::mean, TensorArgument X, TensorArgument Y, Operand Variance>
+constexpr auto gaussian_nll_loss(const X& x, const Y& y, const Variance& variance, const GaussianNll& options = {},
+                                 Here at = Here::current()) {
+  return call<detail::LossTag<detail::GaussianNllLoss, X::rank, Reduction>>(
+      Source::from(at), x, y, variance, options.eps, options.full ? 0.91893853320467274178 : 0.0);
+}
+
+/// Options of poisson_nll_loss, with PyTorch's names and defaults.
+struct PoissonNll {
+  bool log_input = true;  ///< x is the logarithm of the rate
+  bool full = false;      ///< adds Stirling's approximation of log(y!), for y above 1
+};
+/// exp(x) - y x for logarithms x of rates and counts y, as torch.nn.functional.poisson_nll_loss; for rates x,
+/// x - y log(x + eps). Shapes, reductions, errors and communication: as huber.
+///
+///     ts::poisson_nll_loss<ts::LossReduction::mean, ts::PoissonNll{.full = true}>(model(x), counts)
+template <LossReduction Reduction = LossReduction::mean, PoissonNll Options = PoissonNll{}, TensorArgument X,
+          TensorArgument Y, NumberOperand Eps = double>
+constexpr auto poisson_nll_loss(const X& x, const Y& y, const Eps& eps = 1e-8, Here at = Here::current()) {
+  return call<detail::LossTag<detail::PoissonNllLoss<Options.log_input, Options.full>, X::rank, Reduction>>(
+      Source::from(at), x, y, eps);
+}
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/ops/losses/cross_entropy.hpp
+
+#ifndef TESSERA_OPS_LOSSES_CROSS_ENTROPY_HPP
+#define TESSERA_OPS_LOSSES_CROSS_ENTROPY_HPP
+
+// Losses of classes: nll_loss, and cross_entropy with options.
+
+namespace tessera {
+
+namespace detail {
+
+/// The losses of positions, of which those that are not kept are 0: the mean is the sum over the sum of the counts.
+constexpr Value reduce_kept(Value losses, Value kept, Value counts, int lead, LossReduction reduction) {
+  const Value zero = losses.number(0), some = build::select(kept, losses, zero);
+  if (reduction == LossReduction::each) return some;
+  const Value sum = build::reduce_loss(some, lead, LossReduction::sum);
+  if (reduction == LossReduction::sum) return sum;
+  return sum / build::reduce_loss(build::select(kept, counts, zero), lead, LossReduction::sum);
+}
+/// The losses of positions, of which those with an ignored target are 0 and are not counted in the mean.
+constexpr Value reduce_kept(Value losses, Value kept, int lead, LossReduction reduction) {
+  return reduce_kept(losses, kept, build::cast(kept, losses.dtype()), lead, reduction);
+}
+constexpr Value is_counted(Value targets, Value ignored) {
+  // An unsigned element type has no -100.
+  const DType type = targets.dtype() == DType::i32 ? DType::i32 : DType::i64;
+  return build::apply<ops::NotEqualOp>(build::cast(targets, type), build::cast(ignored, type));
+}
 
 template <int Rank, LossReduction Reduction> struct NllTag {
   static constexpr const char* function = "nll_loss";
@@ -62453,112 +62576,6 @@ using CrossEntropyWithOptions =
                        SmoothedCrossEntropyTag<Logits::rank, Reduction>>;
 
 }  // namespace detail
-
-/// The Huber loss, as torch.nn.functional.huber_loss: (x - y)^2 / 2 where |x - y| is at most delta, and
-/// delta (|x - y| - delta / 2) elsewhere. Its gradient is x - y, clipped to [-delta, delta], and NaN where x - y is
-/// NaN.
-///
-/// Shapes: x and y have equal shapes. The result is the mean over all elements, with `LossReduction::sum` their sum, or
-/// with `LossReduction::each` a tensor of that shape. Losses of bf16 and f16 are f32. The mean of no elements is NaN,
-/// as in mse. Errors: shape_mismatch; option for a constant delta that is not above 0. Communication: for sharded
-/// operands one all_reduce of a scalar, or none with `LossReduction::each`. Source: Huber, Annals of Statistics 35
-/// (1964).
-///
-///     ts::huber(model(x), target), ts::huber<ts::LossReduction::sum>(model(x), target, 0.5)
-template <LossReduction Reduction = LossReduction::mean, TensorArgument X, TensorArgument Y,
-          NumberOperand Delta = double>
-constexpr auto huber(const X& x, const Y& y, const Delta& delta = 1.0, Here at = Here::current()) {
-  return call<detail::LossTag<detail::HuberLoss, X::rank, Reduction>>(Source::from(at), x, y, delta);
-}
-/// (x - y)^2 / (2 beta) where |x - y| is below beta, and |x - y| - beta / 2 elsewhere, as
-/// torch.nn.functional.smooth_l1_loss; with a beta of 0 l1_loss. Shapes, reductions and communication: as huber.
-/// Errors: shape_mismatch; option for a constant beta below 0. Source: Girshick, 1504.08083.
-template <LossReduction Reduction = LossReduction::mean, TensorArgument X, TensorArgument Y,
-          NumberOperand Beta = double>
-constexpr auto smooth_l1_loss(const X& x, const Y& y, const Beta& beta = 1.0, Here at = Here::current()) {
-  return call<detail::LossTag<detail::SmoothL1Loss, X::rank, Reduction>>(Source::from(at), x, y, beta);
-}
-
-/// |x - y|, as torch.nn.functional.l1_loss. Shapes, reductions, errors and communication: as huber. The gradient at
-/// x = y is 0.
-template <LossReduction Reduction = LossReduction::mean, TensorArgument X, TensorArgument Y>
-constexpr auto l1_loss(const X& x, const Y& y, Here at = Here::current()) {
-  return call<detail::LossTag<detail::L1Loss, X::rank, Reduction>>(Source::from(at), x, y);
-}
-/// -y log sigmoid(x) - (1 - y) log(1 - sigmoid(x)) for logits x and probabilities y, without overflow, as
-/// torch.nn.functional.binary_cross_entropy_with_logits. Shapes, reductions, errors and communication: as huber.
-template <LossReduction Reduction = LossReduction::mean, TensorArgument X, TensorArgument Y>
-constexpr auto bce_with_logits(const X& x, const Y& y, Here at = Here::current()) {
-  return call<detail::LossTag<detail::BceWithLogitsLoss, X::rank, Reduction>>(Source::from(at), x, y);
-}
-/// The same with a weight for the positive examples of each class, a vector, as PyTorch's argument `pos_weight`: for x
-/// [..., classes], the term y log sigmoid(x) is multiplied by the weight of its class.
-template <LossReduction Reduction = LossReduction::mean, TensorArgument X, TensorArgument Y, TensorArgument Weight>
-constexpr auto bce_with_logits(const X& x, const Y& y, const Weight& pos_weight, Here at = Here::current()) {
-  return call<detail::LossTag<detail::BceWithPositiveWeightLoss, X::rank, Reduction>>(Source::from(at), x, y,
-                                                                                      pos_weight);
-}
-/// -y log x - (1 - y) log(1 - x) for probabilities x and y, as torch.nn.functional.binary_cross_entropy: a logarithm
-/// below -100 counts as -100, here with a gradient of 0. From logits use bce_with_logits, which is exact for x near 0
-/// and 1. Shapes, reductions, errors and communication: as huber.
-template <LossReduction Reduction = LossReduction::mean, TensorArgument X, TensorArgument Y>
-constexpr auto binary_cross_entropy(const X& x, const Y& y, Here at = Here::current()) {
-  return call<detail::LossTag<detail::BinaryCrossEntropyLoss, X::rank, Reduction>>(Source::from(at), x, y);
-}
-/// Options of kl_div, with PyTorch's names and defaults.
-struct KlDiv {
-  bool log_target = false;  ///< y is the logarithm of the target probability
-};
-/// y (log y - x) for log-probabilities x and probabilities y, as torch.nn.functional.kl_div; -y x where y is 0. For
-/// log-probabilities y, `kl_div<Reduction, ts::KlDiv{.log_target = true}>(x, y)`, exp(y) (y - x). PyTorch's reduction
-/// "batchmean" is the sum divided by the extent of the batch. Shapes, reductions, errors and communication: as huber.
-template <LossReduction Reduction = LossReduction::mean, KlDiv Options = KlDiv{}, TensorArgument X, TensorArgument Y>
-constexpr auto kl_div(const X& x, const Y& y, Here at = Here::current()) {
-  return call<detail::LossTag<detail::KlDivLoss<Options.log_target>, X::rank, Reduction>>(Source::from(at), x, y);
-}
-
-/// The focal loss of logits x and probabilities y, as torchvision.ops.sigmoid_focal_loss: bce_with_logits times
-/// (1 - p)^gamma, where p is the probability that x gives to the target, times alpha for a target of 1 and 1 - alpha
-/// for one of 0. A negative alpha gives no weights. Shapes, reductions, errors and communication: as huber; the default
-/// is the mean, torchvision's `each`. Source: Lin et al., 1708.02002.
-template <LossReduction Reduction = LossReduction::mean, TensorArgument X, TensorArgument Y,
-          NumberOperand Alpha = double, NumberOperand Gamma = double>
-constexpr auto sigmoid_focal_loss(const X& x, const Y& y, const Alpha& alpha = 0.25, const Gamma& gamma = 2.0,
-                                  Here at = Here::current()) {
-  return call<detail::LossTag<detail::FocalLoss, X::rank, Reduction>>(Source::from(at), x, y, alpha, gamma);
-}
-
-/// Options of gaussian_nll_loss, with PyTorch's names and defaults.
-struct GaussianNll {
-  bool full = false;  ///< adds the constant log(2 pi) / 2
-  double eps = 1e-6;  ///< the least variance
-};
-/// (log v + (x - y)^2 / v) / 2 for means x, targets y and variances v, as torch.nn.functional.gaussian_nll_loss. The
-/// variance is a number, or a tensor of the shape of x; one below `eps` counts as eps, with a gradient of 0, where
-/// PyTorch has that of eps. Negative variances are no error. Shapes, reductions and communication: as huber. Errors:
-/// shape_mismatch; option for an eps below 0. Source: Nix, Weigend, ICNN 1994.
-template <LossReduction Reduction = LossReduction::mean, TensorArgument X, TensorArgument Y, Operand Variance>
-constexpr auto gaussian_nll_loss(const X& x, const Y& y, const Variance& variance, const GaussianNll& options = {},
-                                 Here at = Here::current()) {
-  return call<detail::LossTag<detail::GaussianNllLoss, X::rank, Reduction>>(
-      Source::from(at), x, y, variance, options.eps, options.full ? 0.91893853320467274178 : 0.0);
-}
-
-/// Options of poisson_nll_loss, with PyTorch's names and defaults.
-struct PoissonNll {
-  bool log_input = true;  ///< x is the logarithm of the rate
-  bool full = false;      ///< adds Stirling's approximation of log(y!), for y above 1
-};
-/// exp(x) - y x for logarithms x of rates and counts y, as torch.nn.functional.poisson_nll_loss; for rates x,
-/// x - y log(x + eps). Shapes, reductions, errors and communication: as huber.
-///
-///     ts::poisson_nll_loss<ts::LossReduction::mean, ts::PoissonNll{.full = true}>(model(x), counts)
-template <LossReduction Reduction = LossReduction::mean, PoissonNll Options = PoissonNll{}, TensorArgument X,
-          TensorArgument Y, NumberOperand Eps = double>
-constexpr auto poisson_nll_loss(const X& x, const Y& y, const Eps& eps = 1e-8, Here at = Here::current()) {
-  return call<detail::LossTag<detail::PoissonNllLoss<Options.log_input, Options.full>, X::rank, Reduction>>(
-      Source::from(at), x, y, eps);
-}
 
 /// -x[target] for log-probabilities x [..., classes] and integer targets [...], as torch.nn.functional.nll_loss, which
 /// has the classes in dim 1. Targets that equal `ignore_index` give 0 and are not counted in the mean, which is NaN if

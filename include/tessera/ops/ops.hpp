@@ -60,6 +60,7 @@
 #include <tessera/ops/indexing/unique.hpp>
 #include <tessera/ops/jacobian.hpp>
 #include <tessera/ops/layers.hpp>
+#include <tessera/ops/losses/cross_entropy.hpp>
 #include <tessera/ops/losses/ctc_loss.hpp>
 #include <tessera/ops/losses/losses.hpp>
 #include <tessera/ops/losses/margin_losses.hpp>

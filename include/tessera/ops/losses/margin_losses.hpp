@@ -11,6 +11,7 @@
 #include <tessera/ops/data_movement/shape.hpp>
 #include <tessera/ops/data_movement/slicing.hpp>
 #include <tessera/ops/indexing/cumulative_rows.hpp>
+#include <tessera/ops/losses/cross_entropy.hpp>
 #include <tessera/ops/losses/losses.hpp>
 #include <tessera/ops/reduction/statistics.hpp>
 
