@@ -21547,16 +21547,16 @@ inline bool is_held_here(const Mesh& mesh, const ShardGrid& grid, int shard) {
 
 #endif
 
-// ---- tessera/runtime/threads/at_fork.hpp
+// ---- tessera/kernels/at_fork.hpp
 
-#ifndef TESSERA_RUNTIME_THREADS_AT_FORK_HPP
-#define TESSERA_RUNTIME_THREADS_AT_FORK_HPP
+#ifndef TESSERA_KERNELS_AT_FORK_HPP
+#define TESSERA_KERNELS_AT_FORK_HPP
 
 #if defined(__unix__) || defined(__APPLE__)
 #include <pthread.h>
 #endif
 
-namespace tessera::runtime {
+namespace tessera::detail {
 
 /// Calls functions before each fork, and after it in the parent and in the child; null is no function. Where the system
 /// has no fork, it does nothing.
@@ -21573,7 +21573,59 @@ template <auto Lock> void hold_at_fork() {
   at_fork([] { Lock().lock(); }, [] { Lock().unlock(); }, [] { Lock().unlock(); });
 }
 
-}  // namespace tessera::runtime
+}  // namespace tessera::detail
+
+#endif
+
+// ---- tessera/kernels/made_once.hpp
+
+#ifndef TESSERA_KERNELS_MADE_ONCE_HPP
+#define TESSERA_KERNELS_MADE_ONCE_HPP
+
+namespace tessera::detail {
+
+/// While a Making exists, no other thread makes the object of a MadeOnce, and no thread forks. They nest.
+class Making {
+ public:
+  Making() {
+    if (depth++ == 0) mutex.lock();
+  }
+  ~Making() {
+    if (--depth == 0) mutex.unlock();
+  }
+  Making(const Making&) = delete;
+  Making& operator=(const Making&) = delete;
+
+ private:
+  static inline constinit std::mutex mutex;
+  static inline constinit thread_local int depth = 0;
+  // Registered before main, and thus before all other locks that forks acquire: these are acquired first. So while an
+  // object is made, its thread must not wait for another such lock.
+  static inline const bool forks_wait = (hold_at_fork<[]() -> std::mutex& { return mutex; }>(), true);
+};
+
+/// An object that a process makes at its first use and never destroys, since destructors of static objects may still
+/// use it. A static variable in a function would do, but for forks: if a thread is initializing it at a fork, the
+/// child waits for that thread, which it does not have. A fork waits until the object of a MadeOnce is made.
+///
+///     static constinit MadeOnce<Cache> cache;
+///     return cache.get([] { return new Cache; });
+template <class T> class MadeOnce {
+ public:
+  template <class Make> T& get(const Make& make) {
+    if (T* const made = made_.load(std::memory_order_acquire)) [[likely]]
+      return *made;
+    const Making making;
+    T* made = made_.load(std::memory_order_relaxed);
+    if (made == nullptr) made_.store(made = make(), std::memory_order_release);
+    return *made;
+  }
+
+ private:
+  std::atomic<T*> made_{nullptr};
+};
+
+}  // namespace tessera::detail
 
 #endif
 
@@ -21623,13 +21675,12 @@ struct SizeClass {
 /// Bytes in use and cached together never exceed the peak of bytes in use.
 class BlockPool {
  public:
-  // Never destroyed: buffers in static variables may outlive any static pool.
   static BlockPool& instance() {
-    static BlockPool& pool = *new BlockPool;
-    return pool;
+    static constinit tessera::detail::MadeOnce<BlockPool> pool;
+    return pool.get([] { return new BlockPool; });
   }
   BlockPool() {
-    hold_at_fork<[]() -> std::mutex& { return instance().mutex_; }>();
+    tessera::detail::hold_at_fork<[]() -> std::mutex& { return instance().mutex_; }>();
   }
 
   void* take(int size_class) {
@@ -21943,11 +21994,11 @@ class TensorLayout final : public RefCounted {
     std::mutex mutex;
     std::array<IntrusivePtr<TensorLayout>, 256> layouts;
     static Recent& instance() {
-      static Recent& recent = *new Recent;  // never destroyed: tensors in static variables may outlive any static
-      return recent;
+      static constinit tessera::detail::MadeOnce<Recent> recent;
+      return recent.get([] { return new Recent; });
     }
     Recent() {
-      runtime::hold_at_fork<[]() -> std::mutex& { return instance().mutex; }>();
+      tessera::detail::hold_at_fork<[]() -> std::mutex& { return instance().mutex; }>();
     }
   };
 
@@ -22744,8 +22795,8 @@ namespace tessera::runtime {
 class Arenas {
  public:
   static Arenas& instance() {
-    static Arenas& arenas = *new Arenas;  // never destroyed: static destructors may still run loops
-    return arenas;
+    static constinit tessera::detail::MadeOnce<Arenas> arenas;
+    return arenas.get([] { return new Arenas; });
   }
 
   int size() const noexcept { return size_.load(std::memory_order_acquire); }
@@ -22782,9 +22833,9 @@ class Arenas {
     resize(allowed_);
     // TBB reads its limit of threads without a lock when the first arena starts: do so before another thread sets it.
     arena().initialize();
-    hold_at_fork<[]() -> std::mutex& { return instance().mutex_; }>();
+    tessera::detail::hold_at_fork<[]() -> std::mutex& { return instance().mutex_; }>();
     // A forked child has no worker threads, and TBB's locks may stay locked there: its loops run without TBB.
-    at_fork(nullptr, nullptr, [] { instance().size_.store(1, std::memory_order_release); });
+    tessera::detail::at_fork(nullptr, nullptr, [] { instance().size_.store(1, std::memory_order_release); });
   }
 
   std::mutex mutex_;
@@ -23894,7 +23945,9 @@ inline CpuLevel restricted(CpuLevel has, const char* wanted) {
 /// Bytes of a core's L2 cache, or a typical size if the system does not report it.
 inline std::int64_t second_level_cache() {
 #if defined(_SC_LEVEL2_CACHE_SIZE)
-  static const long bytes = sysconf(_SC_LEVEL2_CACHE_SIZE);
+  static constinit std::atomic<long> known{0};
+  long bytes = known.load(std::memory_order_relaxed);
+  if (bytes == 0) known.store(bytes = sysconf(_SC_LEVEL2_CACHE_SIZE), std::memory_order_relaxed);
   if (bytes >= 1 << 17) return bytes;
 #endif
   return 1 << 20;
@@ -23905,8 +23958,13 @@ inline std::int64_t second_level_cache() {
 /// The level of kernels chosen at run time, detected once. The environment variable TESSERA_KERNELS (portable, avx2,
 /// avx512, avx512_bf16, amx) can lower it, for tests and comparisons. Errors: errc::option for any other value.
 inline CpuLevel cpu_level() {
-  static const CpuLevel level = detail::restricted(detail::detect_cpu(), std::getenv("TESSERA_KERNELS"));
-  return level;
+  static constinit std::atomic<int> known{-1};
+  int level = known.load(std::memory_order_relaxed);
+  if (level < 0) [[unlikely]] {
+    level = static_cast<int>(detail::restricted(detail::detect_cpu(), std::getenv("TESSERA_KERNELS")));
+    known.store(level, std::memory_order_relaxed);
+  }
+  return static_cast<CpuLevel>(level);
 }
 
 }  // namespace tessera::kernels::inline TESSERA_ISA
@@ -24394,9 +24452,8 @@ class Transport {
  private:
   friend class TransportScope;
   static std::unique_ptr<const Transport>& default_of_process() {
-    // never destroyed: programs may still run at exit
-    static auto& transport = *new std::unique_ptr<const Transport>;
-    return transport;
+    static constinit tessera::detail::MadeOnce<std::unique_ptr<const Transport>> transport;
+    return transport.get([] { return new std::unique_ptr<const Transport>; });
   }
   static const Transport*& chosen() {
     static thread_local const Transport* transport = nullptr;
@@ -24420,8 +24477,8 @@ class InProcessTransport final : public Transport {
 inline const Transport& Transport::current() {
   if (chosen() != nullptr) return *chosen();
   if (const auto& own = default_of_process()) return *own;
-  static const Transport& in_process = *new InProcessTransport;  // never destroyed: programs may still run at exit
-  return in_process;
+  static constinit tessera::detail::MadeOnce<const InProcessTransport> in_process;
+  return in_process.get([] { return new InProcessTransport; });
 }
 
 /// While a TransportScope is alive, Transport::current() of its thread is the given transport.
@@ -28281,9 +28338,14 @@ inline bool ask_for_amx() {
 
 /// The CpuLevel of bf16 products. The first call requests AMX from the system; if refused, the level is avx512_bf16.
 inline CpuLevel bf16_level() {
-  static const CpuLevel level =
-      cpu_level() == CpuLevel::amx && !detail::ask_for_amx() ? CpuLevel::avx512_bf16 : cpu_level();
-  return level;
+  static constinit std::atomic<int> known{-1};
+  int level = known.load(std::memory_order_relaxed);
+  if (level < 0) [[unlikely]] {
+    const bool refused = cpu_level() == CpuLevel::amx && !detail::ask_for_amx();
+    level = static_cast<int>(refused ? CpuLevel::avx512_bf16 : cpu_level());
+    known.store(level, std::memory_order_relaxed);
+  }
+  return static_cast<CpuLevel>(level);
 }
 
 namespace detail {
@@ -43176,8 +43238,7 @@ TESSERA_PLANNING inline void time_gemm_variants() {
   if (gemm_choice().source != VariantSource::by_default ||
       variants::level_of_variants(cpu_level()) == CpuLevel::portable)
     return;
-  static std::mutex mutex;
-  const std::lock_guard lock(mutex);
+  const tessera::detail::Making making;
   const GemmChoice before = gemm_choice();
   if (before.source != VariantSource::by_default) return;
   const GemmChoice found{&fastest_gemm_variant(cpu_level(), seconds), VariantSource::timing};
@@ -47710,7 +47771,7 @@ struct PlanRequest {
   const PlanOptions& options;
 };
 
-/// The plans of one program in the PlanCache. Never destroyed, since destructors of static objects may run programs.
+/// The plans of one program in the PlanCache. Never destroyed.
 class ProgramCache {
  public:
   explicit ProgramCache(const CompiledProgram& compiled);
@@ -47729,17 +47790,16 @@ class ProgramCache {
   CompiledProgram compiled_;
   std::atomic<std::int64_t> hits_{0}, misses_{0};
   std::mutex planning_;  // held by the thread that plans this program; other threads wait and use its plan
-  // Guarded by PlanCache::mutex_:
-  std::int64_t evictions_ = 0, entries_ = 0, bytes_ = 0;
+  std::int64_t evictions_ = 0, entries_ = 0, bytes_ = 0;  // guarded by PlanCache::mutex_
   ProgramCache* next_ = nullptr;
 };
 
-/// All plans of the process: one hash table with one limit. Never destroyed.
+/// All plans of the process: one hash table with one limit.
 class PlanCache {
  public:
   static PlanCache& instance() {
-    static PlanCache& cache = *new PlanCache;
-    return cache;
+    static constinit MadeOnce<PlanCache> cache;
+    return cache.get([] { return new PlanCache; });
   }
 
   CacheStatistics statistics() const;
@@ -47754,7 +47814,7 @@ class PlanCache {
   Growable<PlanSlot*> slots_;  // all slots, used and free
   Growable<PlanSlot*> table_;  // the first slot of each hash bucket; its size is a power of two
   PlanSlot* free_ = nullptr;
-  ProgramCache* programs_ = nullptr;
+  std::atomic<ProgramCache*> programs_{nullptr};  // only grows, at its head
   PlanCacheLimit limit_;
   std::uint64_t last_serial_ = 0;
   std::int64_t entries_ = 0, bytes_ = 0;
@@ -47778,8 +47838,7 @@ class PlanCache {
 
 #if TESSERA_HAS_DEFINITIONS
 TESSERA_ONCE PlanCache::PlanCache() : table_(64, nullptr) {
-  runtime::at_fork([] { instance().mutex_.lock(); }, [] { instance().mutex_.unlock(); },
-                   [] { instance().after_fork(); });
+  at_fork([] { instance().mutex_.lock(); }, [] { instance().mutex_.unlock(); }, [] { instance().after_fork(); });
 }
 /// Runs in the child of a fork, which has no other threads: a mutex that another thread held is never unlocked, so it
 /// is made anew, and the plan that it guarded is abandoned.
@@ -47987,9 +48046,10 @@ TESSERA_ONCE void PlanCache::clear(const ProgramCache* only) {
 }
 
 TESSERA_ONCE ProgramCache::ProgramCache(const CompiledProgram& compiled) : compiled_(compiled) {
-  PlanCache& all = PlanCache::instance();
-  const std::unique_lock lock(all.mutex_);
-  next_ = std::exchange(all.programs_, this);
+  std::atomic<ProgramCache*>& programs = PlanCache::instance().programs_;
+  next_ = programs.load(std::memory_order_relaxed);
+  while (!programs.compare_exchange_weak(next_, this, std::memory_order_acq_rel, std::memory_order_relaxed)) {
+  }
 }
 TESSERA_ONCE PlanLease ProgramCache::find(const PlanRequest& request) {
   PlanCache& all = PlanCache::instance();
@@ -48226,10 +48286,9 @@ TESSERA_ONCE StoragePtr run_plain(runtime::Executable& executable, TensorStorage
 }
 #endif
 
-// Never destroyed, since destructors of static objects may run programs.
 template <class Traced> ProgramCache& cache_of() {
-  static ProgramCache& cache = *new ProgramCache(ProgramCode<Traced>::compiled());
-  return cache;
+  static constinit MadeOnce<ProgramCache> cache;
+  return cache.get([] { return new ProgramCache(ProgramCode<Traced>::compiled()); });
 }
 
 /// The name of a leaf of a model, such as "blocks.0.up.weight". Empty for a leaf on its own.
@@ -68023,8 +68082,11 @@ struct GlobalMesh {
   std::optional<Mesh> mesh;
 
   static GlobalMesh& instance() {
-    static GlobalMesh global;
-    return global;
+    static constinit MadeOnce<GlobalMesh> global;
+    return global.get([] { return new GlobalMesh; });
+  }
+  GlobalMesh() {
+    hold_at_fork<[]() -> std::mutex& { return instance().mutex; }>();
   }
   std::optional<Mesh> exchange(std::optional<Mesh> next) {
     const std::lock_guard lock(mutex);

@@ -3,6 +3,7 @@
 #include <tessera/base/push_macros.hpp>
 
 #include <array>
+#include <atomic>
 #include <cstdint>
 #include <cstdlib>
 #include <string_view>
@@ -76,7 +77,9 @@ inline CpuLevel restricted(CpuLevel has, const char* wanted) {
 /// Bytes of a core's L2 cache, or a typical size if the system does not report it.
 inline std::int64_t second_level_cache() {
 #if defined(_SC_LEVEL2_CACHE_SIZE)
-  static const long bytes = sysconf(_SC_LEVEL2_CACHE_SIZE);
+  static constinit std::atomic<long> known{0};
+  long bytes = known.load(std::memory_order_relaxed);
+  if (bytes == 0) known.store(bytes = sysconf(_SC_LEVEL2_CACHE_SIZE), std::memory_order_relaxed);
   if (bytes >= 1 << 17) return bytes;
 #endif
   return 1 << 20;
@@ -87,8 +90,13 @@ inline std::int64_t second_level_cache() {
 /// The level of kernels chosen at run time, detected once. The environment variable TESSERA_KERNELS (portable, avx2,
 /// avx512, avx512_bf16, amx) can lower it, for tests and comparisons. Errors: errc::option for any other value.
 inline CpuLevel cpu_level() {
-  static const CpuLevel level = detail::restricted(detail::detect_cpu(), std::getenv("TESSERA_KERNELS"));
-  return level;
+  static constinit std::atomic<int> known{-1};
+  int level = known.load(std::memory_order_relaxed);
+  if (level < 0) [[unlikely]] {
+    level = static_cast<int>(detail::restricted(detail::detect_cpu(), std::getenv("TESSERA_KERNELS")));
+    known.store(level, std::memory_order_relaxed);
+  }
+  return static_cast<CpuLevel>(level);
 }
 
 }  // namespace tessera::kernels::inline TESSERA_ISA

@@ -7,6 +7,8 @@
 #include <utility>
 
 #include <tessera/base/error.hpp>
+#include <tessera/kernels/at_fork.hpp>
+#include <tessera/kernels/made_once.hpp>
 #include <tessera/mesh/mesh.hpp>
 
 namespace tessera {
@@ -17,8 +19,11 @@ struct GlobalMesh {
   std::optional<Mesh> mesh;
 
   static GlobalMesh& instance() {
-    static GlobalMesh global;
-    return global;
+    static constinit MadeOnce<GlobalMesh> global;
+    return global.get([] { return new GlobalMesh; });
+  }
+  GlobalMesh() {
+    hold_at_fork<[]() -> std::mutex& { return instance().mutex; }>();
   }
   std::optional<Mesh> exchange(std::optional<Mesh> next) {
     const std::lock_guard lock(mutex);

@@ -19,6 +19,7 @@
 
 #include "../base/expect_error.hpp"
 
+#include <tessera/kernels/made_once.hpp>
 #include <tessera/ops/ops.hpp>
 #include <tessera/runtime/executor/executable.hpp>
 #include <tessera/runtime/steps/attention_step.hpp>
@@ -285,6 +286,29 @@ TEST(AtExit, ThreadsMayStillCompute) {
         std::exit(0);
       },
       testing::ExitedWithCode(0), "");
+}
+
+// The child has no thread that would finish what a thread of the parent was making.
+TEST(Fork, WaitsForWhatThreadsAreMaking) {
+  static constinit ts::detail::MadeOnce<int> made;
+  std::atomic<bool> started{false};
+  std::thread maker([&] {
+    (void)made.get([&] {
+      started = true;
+      std::this_thread::sleep_for(std::chrono::milliseconds(50));
+      return new int(7);
+    });
+  });
+  while (!started) std::this_thread::yield();
+  const pid_t child = fork();
+  if (child == 0) {
+    alarm(20);
+    _exit(made.get([] { return new int(8); }) == 7 ? 0 : 1);
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  maker.join();
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0);
 }
 
 // The child finds the library's locks free whatever other threads did, and runs its loops itself.

@@ -2,6 +2,7 @@
 #define TESSERA_KERNELS_GEMM_AMX_HPP
 #include <tessera/base/push_macros.hpp>
 
+#include <atomic>
 #include <cstdint>
 
 #if defined(__x86_64__) && defined(__linux__)
@@ -33,9 +34,14 @@ inline bool ask_for_amx() {
 
 /// The CpuLevel of bf16 products. The first call requests AMX from the system; if refused, the level is avx512_bf16.
 inline CpuLevel bf16_level() {
-  static const CpuLevel level =
-      cpu_level() == CpuLevel::amx && !detail::ask_for_amx() ? CpuLevel::avx512_bf16 : cpu_level();
-  return level;
+  static constinit std::atomic<int> known{-1};
+  int level = known.load(std::memory_order_relaxed);
+  if (level < 0) [[unlikely]] {
+    const bool refused = cpu_level() == CpuLevel::amx && !detail::ask_for_amx();
+    level = static_cast<int>(refused ? CpuLevel::avx512_bf16 : cpu_level());
+    known.store(level, std::memory_order_relaxed);
+  }
+  return static_cast<CpuLevel>(level);
 }
 
 namespace detail {

@@ -8,7 +8,6 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <mutex>
 #include <vector>
 
 #include <tessera/base/planning.hpp>
@@ -17,6 +16,7 @@
 #include <tessera/kernels/gemm/gemm_variant.hpp>
 #include <tessera/kernels/gemm/packed_gemm.hpp>
 #include <tessera/kernels/isa.hpp>
+#include <tessera/kernels/made_once.hpp>
 
 namespace tessera::kernels::inline TESSERA_ISA {
 
@@ -62,8 +62,7 @@ TESSERA_PLANNING inline void time_gemm_variants() {
   if (gemm_choice().source != VariantSource::by_default ||
       variants::level_of_variants(cpu_level()) == CpuLevel::portable)
     return;
-  static std::mutex mutex;
-  const std::lock_guard lock(mutex);
+  const tessera::detail::Making making;
   const GemmChoice before = gemm_choice();
   if (before.source != VariantSource::by_default) return;
   const GemmChoice found{&fastest_gemm_variant(cpu_level(), seconds), VariantSource::timing};

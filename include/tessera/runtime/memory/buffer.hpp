@@ -16,7 +16,8 @@
 
 #include <tessera/base/error.hpp>
 #include <tessera/base/intrusive_ptr.hpp>
-#include <tessera/runtime/threads/at_fork.hpp>
+#include <tessera/kernels/at_fork.hpp>
+#include <tessera/kernels/made_once.hpp>
 
 namespace tessera {
 
@@ -55,13 +56,12 @@ struct SizeClass {
 /// Bytes in use and cached together never exceed the peak of bytes in use.
 class BlockPool {
  public:
-  // Never destroyed: buffers in static variables may outlive any static pool.
   static BlockPool& instance() {
-    static BlockPool& pool = *new BlockPool;
-    return pool;
+    static constinit tessera::detail::MadeOnce<BlockPool> pool;
+    return pool.get([] { return new BlockPool; });
   }
   BlockPool() {
-    hold_at_fork<[]() -> std::mutex& { return instance().mutex_; }>();
+    tessera::detail::hold_at_fork<[]() -> std::mutex& { return instance().mutex_; }>();
   }
 
   void* take(int size_class) {

@@ -14,6 +14,8 @@
 #include <tessera/base/growable.hpp>
 #include <tessera/base/hash.hpp>
 #include <tessera/base/shape.hpp>
+#include <tessera/kernels/at_fork.hpp>
+#include <tessera/kernels/made_once.hpp>
 #include <tessera/mesh/processes.hpp>
 #include <tessera/mesh/sharding.hpp>
 #include <tessera/runtime/memory/buffer.hpp>
@@ -104,11 +106,11 @@ class TensorLayout final : public RefCounted {
     std::mutex mutex;
     std::array<IntrusivePtr<TensorLayout>, 256> layouts;
     static Recent& instance() {
-      static Recent& recent = *new Recent;  // never destroyed: tensors in static variables may outlive any static
-      return recent;
+      static constinit tessera::detail::MadeOnce<Recent> recent;
+      return recent.get([] { return new Recent; });
     }
     Recent() {
-      runtime::hold_at_fork<[]() -> std::mutex& { return instance().mutex; }>();
+      tessera::detail::hold_at_fork<[]() -> std::mutex& { return instance().mutex; }>();
     }
   };
 

@@ -14,7 +14,8 @@
 
 #include <tessera/base/growable.hpp>
 #include <tessera/base/planning.hpp>
-#include <tessera/runtime/threads/at_fork.hpp>
+#include <tessera/kernels/at_fork.hpp>
+#include <tessera/kernels/made_once.hpp>
 #include <tessera/runtime/threads/pinning.hpp>
 
 namespace tessera::runtime {
@@ -23,8 +24,8 @@ namespace tessera::runtime {
 class Arenas {
  public:
   static Arenas& instance() {
-    static Arenas& arenas = *new Arenas;  // never destroyed: static destructors may still run loops
-    return arenas;
+    static constinit tessera::detail::MadeOnce<Arenas> arenas;
+    return arenas.get([] { return new Arenas; });
   }
 
   int size() const noexcept { return size_.load(std::memory_order_acquire); }
@@ -61,9 +62,9 @@ class Arenas {
     resize(allowed_);
     // TBB reads its limit of threads without a lock when the first arena starts: do so before another thread sets it.
     arena().initialize();
-    hold_at_fork<[]() -> std::mutex& { return instance().mutex_; }>();
+    tessera::detail::hold_at_fork<[]() -> std::mutex& { return instance().mutex_; }>();
     // A forked child has no worker threads, and TBB's locks may stay locked there: its loops run without TBB.
-    at_fork(nullptr, nullptr, [] { instance().size_.store(1, std::memory_order_release); });
+    tessera::detail::at_fork(nullptr, nullptr, [] { instance().size_.store(1, std::memory_order_release); });
   }
 
   std::mutex mutex_;

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include <tessera/kernels/isa.hpp>
+#include <tessera/kernels/made_once.hpp>
 #include <tessera/runtime/transport/communication.hpp>
 #include <tessera/runtime/transport/reshard_plan.hpp>
 
@@ -30,9 +31,8 @@ class Transport {
  private:
   friend class TransportScope;
   static std::unique_ptr<const Transport>& default_of_process() {
-    // never destroyed: programs may still run at exit
-    static auto& transport = *new std::unique_ptr<const Transport>;
-    return transport;
+    static constinit tessera::detail::MadeOnce<std::unique_ptr<const Transport>> transport;
+    return transport.get([] { return new std::unique_ptr<const Transport>; });
   }
   static const Transport*& chosen() {
     static thread_local const Transport* transport = nullptr;
@@ -56,8 +56,8 @@ class InProcessTransport final : public Transport {
 inline const Transport& Transport::current() {
   if (chosen() != nullptr) return *chosen();
   if (const auto& own = default_of_process()) return *own;
-  static const Transport& in_process = *new InProcessTransport;  // never destroyed: programs may still run at exit
-  return in_process;
+  static constinit tessera::detail::MadeOnce<const InProcessTransport> in_process;
+  return in_process.get([] { return new InProcessTransport; });
 }
 
 /// While a TransportScope is alive, Transport::current() of its thread is the given transport.

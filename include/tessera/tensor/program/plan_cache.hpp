@@ -16,6 +16,8 @@
 #include <tessera/base/growable.hpp>
 #include <tessera/base/hash.hpp>
 #include <tessera/base/planning.hpp>
+#include <tessera/kernels/at_fork.hpp>
+#include <tessera/kernels/made_once.hpp>
 #include <tessera/mesh/mesh.hpp>
 #include <tessera/partition/plan/make_plan.hpp>
 #include <tessera/partition/plan/plan_options.hpp>
@@ -24,7 +26,6 @@
 #include <tessera/runtime/executor/executable.hpp>
 #include <tessera/runtime/executor/profile_hook.hpp>
 #include <tessera/runtime/memory/run_memory.hpp>
-#include <tessera/runtime/threads/at_fork.hpp>
 #if TESSERA_HAS_DEFINITIONS && defined(TESSERA_VERIFY)
 #include <tessera/graph/ir/verify.hpp>
 #include <tessera/partition/plan/verify_plan.hpp>
@@ -159,7 +160,7 @@ struct PlanRequest {
   const PlanOptions& options;
 };
 
-/// The plans of one program in the PlanCache. Never destroyed, since destructors of static objects may run programs.
+/// The plans of one program in the PlanCache. Never destroyed.
 class ProgramCache {
  public:
   explicit ProgramCache(const CompiledProgram& compiled);
@@ -178,17 +179,16 @@ class ProgramCache {
   CompiledProgram compiled_;
   std::atomic<std::int64_t> hits_{0}, misses_{0};
   std::mutex planning_;  // held by the thread that plans this program; other threads wait and use its plan
-  // Guarded by PlanCache::mutex_:
-  std::int64_t evictions_ = 0, entries_ = 0, bytes_ = 0;
+  std::int64_t evictions_ = 0, entries_ = 0, bytes_ = 0;  // guarded by PlanCache::mutex_
   ProgramCache* next_ = nullptr;
 };
 
-/// All plans of the process: one hash table with one limit. Never destroyed.
+/// All plans of the process: one hash table with one limit.
 class PlanCache {
  public:
   static PlanCache& instance() {
-    static PlanCache& cache = *new PlanCache;
-    return cache;
+    static constinit MadeOnce<PlanCache> cache;
+    return cache.get([] { return new PlanCache; });
   }
 
   CacheStatistics statistics() const;
@@ -203,7 +203,7 @@ class PlanCache {
   Growable<PlanSlot*> slots_;  // all slots, used and free
   Growable<PlanSlot*> table_;  // the first slot of each hash bucket; its size is a power of two
   PlanSlot* free_ = nullptr;
-  ProgramCache* programs_ = nullptr;
+  std::atomic<ProgramCache*> programs_{nullptr};  // only grows, at its head
   PlanCacheLimit limit_;
   std::uint64_t last_serial_ = 0;
   std::int64_t entries_ = 0, bytes_ = 0;
@@ -227,8 +227,7 @@ class PlanCache {
 
 #if TESSERA_HAS_DEFINITIONS
 TESSERA_ONCE PlanCache::PlanCache() : table_(64, nullptr) {
-  runtime::at_fork([] { instance().mutex_.lock(); }, [] { instance().mutex_.unlock(); },
-                   [] { instance().after_fork(); });
+  at_fork([] { instance().mutex_.lock(); }, [] { instance().mutex_.unlock(); }, [] { instance().after_fork(); });
 }
 /// Runs in the child of a fork, which has no other threads: a mutex that another thread held is never unlocked, so it
 /// is made anew, and the plan that it guarded is abandoned.
@@ -436,9 +435,10 @@ TESSERA_ONCE void PlanCache::clear(const ProgramCache* only) {
 }
 
 TESSERA_ONCE ProgramCache::ProgramCache(const CompiledProgram& compiled) : compiled_(compiled) {
-  PlanCache& all = PlanCache::instance();
-  const std::unique_lock lock(all.mutex_);
-  next_ = std::exchange(all.programs_, this);
+  std::atomic<ProgramCache*>& programs = PlanCache::instance().programs_;
+  next_ = programs.load(std::memory_order_relaxed);
+  while (!programs.compare_exchange_weak(next_, this, std::memory_order_acq_rel, std::memory_order_relaxed)) {
+  }
 }
 TESSERA_ONCE PlanLease ProgramCache::find(const PlanRequest& request) {
   PlanCache& all = PlanCache::instance();

@@ -15,6 +15,7 @@
 #include <tessera/graph/fuse/traced_units.hpp>
 #include <tessera/graph/trace/named_leaves.hpp>
 #include <tessera/kernels/fused/fused_kernel.hpp>
+#include <tessera/kernels/made_once.hpp>
 #include <tessera/runtime/executor/compiled_program.hpp>
 #include <tessera/runtime/steps/step_code.hpp>
 #include <tessera/tensor/program/plan_cache.hpp>
@@ -105,10 +106,9 @@ TESSERA_ONCE StoragePtr run_plain(runtime::Executable& executable, TensorStorage
 }
 #endif
 
-// Never destroyed, since destructors of static objects may run programs.
 template <class Traced> ProgramCache& cache_of() {
-  static ProgramCache& cache = *new ProgramCache(ProgramCode<Traced>::compiled());
-  return cache;
+  static constinit MadeOnce<ProgramCache> cache;
+  return cache.get([] { return new ProgramCache(ProgramCode<Traced>::compiled()); });
 }
 
 /// The name of a leaf of a model, such as "blocks.0.up.weight". Empty for a leaf on its own.

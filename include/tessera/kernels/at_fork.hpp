@@ -1,12 +1,12 @@
-#ifndef TESSERA_RUNTIME_THREADS_AT_FORK_HPP
-#define TESSERA_RUNTIME_THREADS_AT_FORK_HPP
+#ifndef TESSERA_KERNELS_AT_FORK_HPP
+#define TESSERA_KERNELS_AT_FORK_HPP
 #include <tessera/base/push_macros.hpp>
 
 #if defined(__unix__) || defined(__APPLE__)
 #include <pthread.h>
 #endif
 
-namespace tessera::runtime {
+namespace tessera::detail {
 
 /// Calls functions before each fork, and after it in the parent and in the child; null is no function. Where the system
 /// has no fork, it does nothing.
@@ -23,7 +23,7 @@ template <auto Lock> void hold_at_fork() {
   at_fork([] { Lock().lock(); }, [] { Lock().unlock(); }, [] { Lock().unlock(); });
 }
 
-}  // namespace tessera::runtime
+}  // namespace tessera::detail
 
 #include <tessera/base/pop_macros.hpp>
 
