@@ -127,6 +127,8 @@ class RandomProgram : public RandomLayers {
         return reverse();
       case 31:
         return ragged();
+      case 32:
+        return flip();
       default:
         return elementwise();
     }
