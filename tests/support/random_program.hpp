@@ -68,7 +68,7 @@ class RandomProgram : public RandomLayers {
     }
   }
   void grow_more() {
-    switch (roll(34)) {
+    switch (roll(35)) {
       case 0:
         return scan();
       case 1:

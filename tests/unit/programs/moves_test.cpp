@@ -395,6 +395,34 @@ TEST(Programs, Flips) {
       18);
 }
 
+// Operands that are contiguous along an outer dim: read as boxes, of which some are cut off, beside operands that lie
+// like the result, that are broadcast, or contiguous along yet another dim.
+TEST(Programs, TransposedOperands) {
+  constexpr auto f = [](const auto& floats, const auto& integers, const auto& bits) {
+    const auto& [x, y, z, v] = floats;  // [a, b, c], [c, b, a], [b, c, a], [c]
+    const auto turned = ts::transpose<2, 1, 0>(y), moved = ts::rearrange<"b c a -> a b c">(z);
+    const auto all = x + turned * v - moved * 0.5, shifted = ts::slice<0>(turned, 1, ts::extent<0>(x) - 1) * 2.0;
+    const auto wide = ts::cast<double>(moved) * ts::cast<double>(x),
+               narrow = ts::cast<ts::bf16>(turned) * ts::cast<ts::bf16>(x);
+    const auto other = ts::rearrange<"b c a -> (b c) a">(ts::exp(ts::rearrange<"a b c -> b c a">(x)));
+    return std::tuple(
+        energy(all, shifted, other) + ts::sum(ts::cast<float>(wide)), all, shifted, other, wide, narrow,
+        ts::transpose<1, 0>(integers) * 2, ts::logical_not(ts::transpose<1, 0>(bits)),
+        ts::iota<0, std::int32_t>(ts::transpose<1, 0>(bits)) + ts::cast<std::int32_t>(ts::transpose<1, 0>(integers)));
+  };
+  expect_equal_on_all_meshes<std::tuple<Tensor<3>, Tensor<3>, Tensor<3>, Tensor<1>>, Tensor<2, std::int8_t>,
+                             Tensor<2, bool>>(with_gradient(f),
+                                              {.arguments = {values("abc"), values("cba"), values("bca"), values("c"),
+                                                             values<std::int8_t>("mn", -60, 60), values<bool>("mn")},
+                                               .cases = 40,
+                                               .extents = {{'a', {1, 15, 17, 70}},
+                                                           {'b', {1, 3, 16, 20}},
+                                                           {'c', {2, 16, 33, 260}},
+                                                           {'m', {16, 64, 130}},
+                                                           {'n', {5, 64, 300}}}},
+                                              19);
+}
+
 // Counts of split elements, of all kinds of averages, and ranks of a split vector.
 TEST(Programs, MetricsOfClasses) {
   constexpr auto f = [](const auto& predicted, const auto& target, const auto& scores) {  // [n, m], [n, m], [k]
