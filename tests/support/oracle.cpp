@@ -320,6 +320,13 @@ class Interpreter {
         return *x[0];
       default:
         if (dense::is(node, "prod")) return dense::reduce(node, *x[0]);
+        if (dense::is(node, "flip")) {
+          const auto d = at(tessera::dim_of(node));
+          Array y(x[0]->shape);
+          for_each_index(y.shape,
+                         [&](const Shape& i) { y.at(i) = x[0]->at(dense::with_extent(i, d, y.shape[d] - 1 - i[d])); });
+          return y;
+        }
         if (dense::is(node, "ragged_dot") || dense::is(node, "ragged_outer"))
           return dense::ragged(node, *x[0], *x[1], *x[2]);
         if (dense::is(node, "cumprod") || dense::is(node, "cummax") || dense::is(node, "cummin"))

@@ -265,6 +265,16 @@ class RandomMovement : public RandomElementwise {
     const auto index = x.value.make(node, {size(x.shape[at(rank - 1)]).id});
     push(x.value + tessera::build::cast(index, options_.type) * 0.25, x.shape);
   }
+  void flip() {
+    const Item x = any();
+    if (x.shape.empty()) return;
+    const Node made{.op = op_of("flip"),
+                    .dtype = x.value.dtype(),
+                    .rank = x.value.node().rank,
+                    .singletons = x.value.node().singletons,
+                    .labels = tessera::pack_dim(roll(static_cast<int>(x.shape.size())))};
+    push(x.value.make(made, {x.value.id}), x.shape);
+  }
   void permute_places() {
     const Item x = any();
     const int d = extending_dim(x);

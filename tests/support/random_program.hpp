@@ -68,7 +68,7 @@ class RandomProgram : public RandomLayers {
     }
   }
   void grow_more() {
-    switch (roll(34)) {
+    switch (roll(35)) {
       case 0:
         return scan();
       case 1:
@@ -127,6 +127,8 @@ class RandomProgram : public RandomLayers {
         return reverse();
       case 31:
         return ragged();
+      case 32:
+        return flip();
       default:
         return elementwise();
     }

@@ -23,6 +23,7 @@ enum class Scratch {
   long_sums,
   row_counts,
   row_slots,
+  transposed,
   partial_products,
   sort,
   custom,

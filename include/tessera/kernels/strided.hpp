@@ -5,12 +5,15 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
 #include <cstring>
 #include <span>
 #include <type_traits>
+#include <utility>
 
 #include <tessera/base/dtype.hpp>
 #include <tessera/base/error.hpp>
+#include <tessera/base/inline.hpp>
 #include <tessera/base/inline_vector.hpp>
 #include <tessera/base/monoid.hpp>
 #include <tessera/base/shape.hpp>
@@ -113,17 +116,57 @@ template <std::size_t N> Word<N> load_word(const std::byte* at) {
 
 template <std::size_t N> void store_word(std::byte* at, Word<N> word) { std::memcpy(at, &word, N); }
 
+/// The elements of a register in reverse order.
+template <std::size_t N> TESSERA_INLINE auto reversed(const typename LineRegister<Word<N>>::type& value) {
+  constexpr int size = LineRegister<Word<N>>::size;
+  return [&]<int... I>(std::integer_sequence<int, I...>) TESSERA_INLINE_LAMBDA {
+    return __builtin_shufflevector(value, value, (size - 1 - I)...);
+  }(std::make_integer_sequence<int, size>{});
+}
+
+/// dst[i] = src[-i]. After calls with `past_caches`, the caller calls fence_stores().
+template <std::size_t N>
+void copy_reversed(std::byte* dst, const std::byte* src, std::int64_t count, bool past_caches) {
+  using Register = LineRegister<Word<N>>;
+  constexpr auto size = static_cast<std::int64_t>(N);
+  constexpr std::int64_t line = 64 / size;
+  const auto one = [&](std::int64_t i) { store_word<N>(dst + i * size, load_word<N>(src - i * size)); };
+  const auto lines = [&](std::int64_t& i, auto store) TESSERA_INLINE_LAMBDA {
+    for (; i + line <= count; i += line)
+      for (std::int64_t at = i; at < i + line; at += Register::size) {
+        typename Register::type value;
+        std::memcpy(&value, src - (at + Register::size - 1) * size, register_bytes);
+        value = reversed<N>(value);
+        store(dst + at * size, value);
+      }
+  };
+  std::int64_t i = 0;
+  if (past_caches) {
+    for (const std::int64_t first = before_line(dst, count * size) / size; i < first; ++i) one(i);
+    lines(i, [](std::byte* to, const auto& value)
+                 TESSERA_INLINE_LAMBDA { store_register_past_caches<Word<N>>(reinterpret_cast<Word<N>*>(to), value); });
+  } else {
+    lines(i, [](std::byte* to, const auto& value) TESSERA_INLINE_LAMBDA { std::memcpy(to, &value, register_bytes); });
+  }
+  for (; i < count; ++i) one(i);
+}
+
+/// After calls with `past_caches`, the caller calls fence_stores().
 template <std::size_t N>
 void copy_row(std::byte* dst, std::int64_t dst_stride, const std::byte* src, std::int64_t src_stride,
-              std::int64_t count) {
+              std::int64_t count, bool past_caches = false) {
   constexpr auto size = static_cast<std::int64_t>(N);
   if (dst_stride == 1 && src_stride == 1) {
     // For a short row, calling memcpy costs more than a loop.
-    if (count * size >= 64) {
+    if (past_caches) {
+      copy_past_caches(dst, src, count * size);
+    } else if (count * size >= 64) {
       std::memcpy(dst, src, static_cast<std::size_t>(count * size));
     } else {
       for (std::int64_t i = 0; i < count; ++i) store_word<N>(dst + i * size, load_word<N>(src + i * size));
     }
+  } else if (dst_stride == 1 && src_stride == -1) {
+    copy_reversed<N>(dst, src, count, past_caches);
   } else if (dst_stride == 1 && src_stride == 0) {
     const Word<N> word = load_word<N>(src);
     for (std::int64_t i = 0; i < count; ++i) store_word<N>(dst + i * size, word);
@@ -178,75 +221,67 @@ void copy_transposed(std::byte* dst, std::int64_t dst_row, const std::byte* src,
 
 template <std::size_t N>
 void copy_box(std::byte* dst, const Strides& dst_strides, const std::byte* src, const Strides& src_strides,
-              const Shape& extents) {
-  constexpr auto size = static_cast<std::int64_t>(N);
+              const Shape& extents, bool past_caches) {
+  constexpr std::int64_t size = static_cast<std::int64_t>(N), long_row = 4096 / size;
   Loops loops = make_loops(extents, dst_strides, src_strides);
   const auto inner = loops.from_inside(0);
-  // The loop along which src is contiguous, if it is not the innermost loop: then the copy is a transposition.
+  // The loop along which src is contiguous or reversed, if it is not the innermost loop: then the copy is a
+  // transposition.
   std::size_t turn = loops.size();
   if (loops.size() > 1 && stride_of(dst_strides, inner) == 1 && stride_of(src_strides, inner) != 1)
     for (std::size_t i = 0; i + 1 < loops.size(); ++i)
-      if (stride_of(src_strides, loops[i]) == 1) turn = i;
+      if (std::abs(stride_of(src_strides, loops[i])) == 1) turn = i;
   if (turn == loops.size()) {
+    past_caches = past_caches && stride_of(dst_strides, inner) == 1 && std::abs(stride_of(src_strides, inner)) == 1 &&
+                  inner.extent >= long_row;
     for_each_outer(loops, 1, [&](const std::int64_t* index) {
       copy_row<N>(dst + offset_of(loops, 1, index, dst_strides) * size, stride_of(dst_strides, inner),
-                  src + offset_of(loops, 1, index, src_strides) * size, stride_of(src_strides, inner), inner.extent);
+                  src + offset_of(loops, 1, index, src_strides) * size, stride_of(src_strides, inner), inner.extent,
+                  past_caches);
     });
+    if (past_caches) fence_stores();
     return;
   }
   const auto row = loops[turn];
   std::rotate(loops.loops.begin() + turn, loops.loops.begin() + turn + 1, loops.loops.end() - 1);
+  // A reversed loop runs backwards in both arrays.
+  const std::int64_t dst_row = stride_of(dst_strides, row);
+  const bool backwards = stride_of(src_strides, row) < 0;
+  const std::int64_t last = backwards ? row.extent - 1 : 0;
   for_each_outer(loops, 2, [&](const std::int64_t* index) {
-    copy_transposed<N>(dst + offset_of(loops, 2, index, dst_strides) * size, stride_of(dst_strides, row),
-                       src + offset_of(loops, 2, index, src_strides) * size, stride_of(src_strides, inner), row.extent,
-                       inner.extent);
+    copy_transposed<N>(dst + (offset_of(loops, 2, index, dst_strides) + last * dst_row) * size,
+                       backwards ? -dst_row : dst_row, src + (offset_of(loops, 2, index, src_strides) - last) * size,
+                       stride_of(src_strides, inner), row.extent, inner.extent);
   });
 }
 
 }  // namespace detail
 
 /// dst[i] = src[i] for every index of the box, for any dtype of `element_size` 1, 2, 4 or 8 bytes. The arrays must not
-/// overlap.
+/// overlap. With `past_caches`, for arrays larger than the caches, long rows are written with non-temporal stores.
 inline void strided_copy(void* dst, const Strides& dst_strides, const void* src, const Strides& src_strides,
-                         const Shape& extents, std::size_t element_size) {
+                         const Shape& extents, std::size_t element_size, bool past_caches = false) {
   if (detail::is_empty(extents)) return;
   auto* to = static_cast<std::byte*>(dst);
   const auto* from = static_cast<const std::byte*>(src);
   switch (element_size) {
     case 1:
-      return detail::copy_box<1>(to, dst_strides, from, src_strides, extents);
+      return detail::copy_box<1>(to, dst_strides, from, src_strides, extents, past_caches);
     case 2:
-      return detail::copy_box<2>(to, dst_strides, from, src_strides, extents);
+      return detail::copy_box<2>(to, dst_strides, from, src_strides, extents, past_caches);
     case 4:
-      return detail::copy_box<4>(to, dst_strides, from, src_strides, extents);
+      return detail::copy_box<4>(to, dst_strides, from, src_strides, extents, past_caches);
     case 8:
-      return detail::copy_box<8>(to, dst_strides, from, src_strides, extents);
+      return detail::copy_box<8>(to, dst_strides, from, src_strides, extents, past_caches);
     default:
       fail(errc::dtype_mismatch, "[strided_copy] element size: ", element_size, " is none of 1, 2, 4, 8");
   }
 }
 
-/// strided_copy for a dtype. With `past_caches`, for arrays larger than the caches, long rows are written with
-/// non-temporal stores.
+/// strided_copy for a dtype.
 inline void strided_copy(DType type, void* dst, const Strides& dst_strides, const void* src, const Strides& src_strides,
                          const Shape& extents, bool past_caches = false) {
-  if (past_caches && !detail::is_empty(extents)) {
-    constexpr std::int64_t long_row = 4096;  // bytes
-    const auto size = static_cast<std::int64_t>(size_of(type));
-    const detail::Loops loops = detail::make_loops(extents, dst_strides, src_strides);
-    const auto inner = loops.from_inside(0);
-    if (detail::stride_of(dst_strides, inner) == 1 && detail::stride_of(src_strides, inner) == 1 &&
-        inner.extent * size >= long_row) {
-      detail::for_each_outer(loops, 1, [&](const std::int64_t* index) {
-        detail::copy_past_caches(
-            static_cast<std::byte*>(dst) + detail::offset_of(loops, 1, index, dst_strides) * size,
-            static_cast<const std::byte*>(src) + detail::offset_of(loops, 1, index, src_strides) * size,
-            inner.extent * size);
-      });
-      return detail::fence_stores();
-    }
-  }
-  strided_copy(dst, dst_strides, src, src_strides, extents, size_of(type));
+  strided_copy(dst, dst_strides, src, src_strides, extents, size_of(type), past_caches);
 }
 
 /// dst[i] = 0 for every index of the box: zero is all zero bytes in every dtype.

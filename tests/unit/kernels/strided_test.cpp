@@ -257,6 +257,50 @@ TEST(Strided, CopiesLongRowsPastTheCaches) {
       }
 }
 
+// Whole registers are reversed, and what is left at both ends: rows of any length that begin anywhere.
+template <class T> void check_reversed_rows() {
+  const auto line = static_cast<std::int64_t>(64 / sizeof(T)), page = static_cast<std::int64_t>(4096 / sizeof(T));
+  for (const std::int64_t count :
+       {std::int64_t{0}, std::int64_t{1}, line - 1, line, line + 1, 3 * line + 2, page - 1, page, page + line + 3})
+    for (const std::int64_t begin : {std::int64_t{0}, std::int64_t{1}, line - 1})
+      for (const bool past_caches : {false, true}) {
+        std::vector<T> from(static_cast<std::size_t>(2 * count + 1)),
+            to(static_cast<std::size_t>(2 * count + begin + 1));
+        for (std::size_t i = 0; i < from.size(); ++i) from[i] = static_cast<T>(i * 40503u >> 4 | 1u);
+        std::vector<T> expected = to;
+        for (std::int64_t row = 0; row < 2; ++row)
+          for (std::int64_t i = 0; i < count; ++i)
+            expected[static_cast<std::size_t>(begin + row * count + i)] =
+                from[static_cast<std::size_t>((row + 1) * count - 1 - i)];
+        strided_copy(dtype_v<T>, to.data() + begin, {count, 1}, from.data() + count - 1, {count, -1}, {2, count},
+                     past_caches);
+        ASSERT_EQ(to, expected) << count << " " << begin << " " << past_caches;
+      }
+}
+TEST(Strided, ReversesRowsOfAnyLength) {
+  check_reversed_rows<std::uint8_t>();
+  check_reversed_rows<std::int16_t>();
+  check_reversed_rows<std::int32_t>();
+  check_reversed_rows<std::int64_t>();
+}
+
+TEST(Strided, TransposesReversedRowsAndColumns) {
+  for (const std::int64_t rows : {1, 15, 64, 100, 130})
+    for (const std::int64_t cols : {1, 31, 64, 101, 128})
+      for (const bool reverse_rows : {false, true}) {
+        std::vector<float> src(static_cast<std::size_t>(rows * cols)), dst(src.size());
+        for (std::size_t i = 0; i < src.size(); ++i) src[i] = static_cast<float>(i);
+        const float* const first = src.data() + (reverse_rows ? rows - 1 : (cols - 1) * rows);
+        strided_copy(DType::f32, dst.data(), {cols, 1}, first, reverse_rows ? Strides{-1, rows} : Strides{1, -rows},
+                     {rows, cols});
+        for (std::int64_t i = 0; i < rows; ++i)
+          for (std::int64_t j = 0; j < cols; ++j) {
+            const std::int64_t row = reverse_rows ? rows - 1 - i : i, col = reverse_rows ? j : cols - 1 - j;
+            ASSERT_EQ(dst[static_cast<std::size_t>(i * cols + j)], static_cast<float>(col * rows + row));
+          }
+      }
+}
+
 TEST(Strided, ReductionsKeepNaNAndWrapIntegers) {
   const float nan = std::numeric_limits<float>::quiet_NaN();
   const std::vector<float> a = {nan, 1, 3}, b = {2, nan, 4};

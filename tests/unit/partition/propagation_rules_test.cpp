@@ -464,6 +464,39 @@ scatter_add: cb, cb, ab -> ab  a whole  c summed
 )");
 }
 
+// A flip reads its dim whole, as a sort does. Its result is split along the dim where a reader needs that.
+TEST(PropagationRules, Flip) {
+  Golden golden;
+  constexpr auto flip = [](auto a) { return ts::flip<0>(a); };
+  golden.rule("flip", ts::ops::op_v<ts::ops::FlipOp>, flip, f32({8, 12}, {}));
+  for (const char* a : {"{-,x}", "{x,-}", "{(x,y),-}", "{x,y}"}) golden.row(flip, f32({8, 12}, spec(a)));
+  for (const char* a : {"{x,-}", "{(x,y),-}"}) golden.row(flip, f32({8, 7}, spec(a)));
+  golden.row(flip, f32({64}, spec("{(x,y)}")));
+  constexpr auto both = [](auto a) { return ts::flip<0>(a) * a; };
+  for (const char* a : {"{x,-}", "{x,y}"}) golden.row(both, f32({8, 12}, spec(a)));
+  constexpr auto gradient = [](auto t) {
+    return ts::grad([](const auto& v) {
+      const auto y = ts::flip<0>(v);
+      return ts::sum(y * y);
+    })(t);
+  };
+  for (const char* a : {"{-,x}", "{x,-}"}) golden.row(gradient, f32({8, 12}, spec(a)));
+  EXPECT_EQ(golden.text(), R"(
+flip: ab -> cb  a whole
+  {-,x} -> {-,x}
+  {x,-} -> {-,x} all_to_all(x) 384
+  {(x,y),-} -> {-,(x,y)} all_to_all(x,y) 384
+  {x,y} -> {x,y} all_gather(x) 192
+  {x,-} -> {x,-} all_gather(x) 224
+  {(x,y),-} -> {(x,y),-} all_gather(x,y) 224
+  {(x,y)} -> {(x,y)} all_gather(x,y) 256
+  {x,-} -> {x,-} all_to_all(x) 384 all_to_all(x) 384
+  {x,y} -> {x,y} all_gather(x) 192
+  {-,x} -> {-,x}
+  {x,-} -> {-,x} all_to_all(x) 384
+)");
+}
+
 // Elements that are split along the dim of a gather or scatter stay where they are: each device reads a whole array, or
 // adds its elements to an array of its own, or takes extremes. Replaced elements and products need all elements.
 TEST(PropagationRules, ScatterOfSplitElements) {

@@ -374,6 +374,55 @@ TEST(Programs, RepeatsDiagonalsAndStatistics) {
       17);
 }
 
+// Of views, of sums that are still partial, and of dims that are split, unevenly or into empty shards.
+TEST(Programs, Flips) {
+  constexpr auto f = [](const auto& floats, const auto& integers, const auto& bits) {
+    const auto& [x, y, w] = floats;  // [a, b, c], [b, c], [c, b]
+    const auto first = ts::flip<0>(x), middle = ts::flip<1>(x) * x, last = ts::flip<-1>(x) + y;
+    const auto both = ts::flip<0>(ts::flip<2>(ts::transpose<2, 0, 1>(x)));
+    const auto part = ts::flip<1>(ts::slice<1>(ts::flip<0>(y), 0, ts::extent<1>(y) / 2));
+    const auto turned = ts::rot90(y), back = ts::rot90<-1>(ts::rot90<2>(w));
+    const auto products = ts::flip<0>(ts::matmul(y, w)), sums = ts::flip<0>(ts::sum<0>(x));
+    return std::tuple(energy(first, middle, last, both, part, turned, back, products, sums), first, middle, last, both,
+                      part, turned, back, products, sums, ts::flip<0>(integers), ts::flip<1>(integers),
+                      ts::flip<1>(bits), ts::flip<0>(ts::cast<ts::bf16>(y)), ts::flip<1>(ts::cast<double>(y)));
+  };
+  expect_equal_on_all_meshes<std::tuple<Tensor<3>, Tensor<2>, Tensor<2>>, Tensor<2, std::int8_t>, Tensor<2, bool>>(
+      with_gradient(f),
+      {.arguments = {values("abc"), values("bc"), values("cb"), values<std::int8_t>("ad", -99, 99), values<bool>("db")},
+       .may_be_empty = true,
+       .extents = {{'a', {1, 2, 3, 5}}, {'b', {1, 2, 4, 7}}, {'c', {1, 3, 4, 6}}, {'d', {1, 2, 70, 131}}}},
+      18);
+}
+
+// Operands that are contiguous along an outer dim: read as boxes, of which some are cut off, beside operands that lie
+// like the result, that are broadcast, or contiguous along yet another dim.
+TEST(Programs, TransposedOperands) {
+  constexpr auto f = [](const auto& floats, const auto& integers, const auto& bits) {
+    const auto& [x, y, z, v] = floats;  // [a, b, c], [c, b, a], [b, c, a], [c]
+    const auto turned = ts::transpose<2, 1, 0>(y), moved = ts::rearrange<"b c a -> a b c">(z);
+    const auto all = x + turned * v - moved * 0.5, shifted = ts::slice<0>(turned, 1, ts::extent<0>(x) - 1) * 2.0;
+    const auto wide = ts::cast<double>(moved) * ts::cast<double>(x),
+               narrow = ts::cast<ts::bf16>(turned) * ts::cast<ts::bf16>(x);
+    const auto other = ts::rearrange<"b c a -> (b c) a">(ts::exp(ts::rearrange<"a b c -> b c a">(x)));
+    return std::tuple(
+        energy(all, shifted, other) + ts::sum(ts::cast<float>(wide)), all, shifted, other, wide, narrow,
+        ts::transpose<1, 0>(integers) * 2, ts::logical_not(ts::transpose<1, 0>(bits)),
+        ts::iota<0, std::int32_t>(ts::transpose<1, 0>(bits)) + ts::cast<std::int32_t>(ts::transpose<1, 0>(integers)));
+  };
+  expect_equal_on_all_meshes<std::tuple<Tensor<3>, Tensor<3>, Tensor<3>, Tensor<1>>, Tensor<2, std::int8_t>,
+                             Tensor<2, bool>>(with_gradient(f),
+                                              {.arguments = {values("abc"), values("cba"), values("bca"), values("c"),
+                                                             values<std::int8_t>("mn", -60, 60), values<bool>("mn")},
+                                               .cases = 40,
+                                               .extents = {{'a', {1, 15, 17, 70}},
+                                                           {'b', {1, 3, 16, 20}},
+                                                           {'c', {2, 16, 33, 260}},
+                                                           {'m', {16, 64, 130}},
+                                                           {'n', {5, 64, 300}}}},
+                                              19);
+}
+
 // Counts of split elements, of all kinds of averages, and ranks of a split vector.
 TEST(Programs, MetricsOfClasses) {
   constexpr auto f = [](const auto& predicted, const auto& target, const auto& scores) {  // [n, m], [n, m], [k]

@@ -62,6 +62,7 @@ template <class T> bool is_tested(tessera::Op op, Front front) {
   if (op == tessera::ops::op_v<tessera::ops::ProdOp> || op == tessera::ops::op_v<tessera::ops::CumprodOp>) return true;
   if (op == tessera::ops::op_v<tessera::ops::CummaxOp> || op == tessera::ops::op_v<tessera::ops::CumminOp>)
     return traced;
+  if (op == tessera::ops::op_v<tessera::ops::FlipOp>) return true;
   if (op == tessera::ops::op_v<tessera::ops::StopGradientOp>) return false;
   if (op == tessera::ops::op_v<tessera::ops::FoldInOp>) return false;     // random_keys_test.cpp
   if (op == tessera::ops::op_v<tessera::ops::RaggedDotOp>) return false;  // moves_test.cpp

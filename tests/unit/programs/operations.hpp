@@ -171,7 +171,7 @@ template <class T> constexpr auto comparisons(const auto& x, const auto& y) {
 }
 constexpr auto moves(const auto& x, const auto& y, const auto& i, const auto& at, const auto& n) {
   return std::tuple(ts::embedding(x, i), ts::slice<1>(x, 0, n), ts::slice<0>(x, ts::extent<0>(x) - 1, 1),
-                    ts::concat<0>(ts::slice<0>(x, 1, 1), y), ts::pad<0>(x, 1, 2),
+                    ts::concat<0>(ts::slice<0>(x, 1, 1), y), ts::pad<0>(x, 1, 2), ts::flip<1>(x),
                     ts::merge_dims<0, 1>(ts::transpose<1, 0>(x)), ts::broadcast_like(ts::max<0>(x), y),
                     ts::argsort<0>(x), ts::sort<1>(x), ts::gather<1>(x, at), ts::scatter<1>(x, at, y),
                     ts::scatter_reduce<1, ts::Reduction::max>(x, at, y), ts::iota<0, std::int32_t>(x));
@@ -294,8 +294,9 @@ template <class T> void check_everything(int cases = 60) {
   tests.evaluate(
       [](auto x, auto y, auto, auto i, auto at, auto n, auto, auto) {
         return ts::concat<0>(ts::embedding(x, i), ts::pad<0>(y, 1, 2), ts::gather<1>(x, at), ts::sort<0>(x),
-                             ts::broadcast_like(ts::max<0>(x), y), ts::split_dim<0>(ts::merge_dims<0, 1>(x), n),
-                             ts::cast<T>(ts::iota<0, std::int32_t>(x)), ts::select(x < y, x, y));
+                             ts::flip<0>(y), ts::broadcast_like(ts::max<0>(x), y),
+                             ts::split_dim<0>(ts::merge_dims<0, 1>(x), n), ts::cast<T>(ts::iota<0, std::int32_t>(x)),
+                             ts::select(x < y, x, y));
       },
       26);
   tests.evaluate(

@@ -200,6 +200,7 @@ struct OpRow {
   std::uint8_t after = 0;
   bool optional_operands = false;  ///< operands after the first may be absent
   std::int8_t sharded_as = -1;     ///< the index of an operand whose sharding the result has; -1: none
+  bool reverses = false;           ///< puts the elements along its dim in reverse order
   bool constrains = false;         ///< a constraint on the sharding of a value, see Constraint
   /// combines its first operand, at the indices of its second operand, with its third operand; with zeros if of that
   /// only the shape is used

@@ -10,7 +10,7 @@ TESSERA_PLANNING_BEGIN
 
 namespace tessera::ops {
 
-using DataMovementOperations = OperationList<RearrangeOp, SliceOp, PadOp, ConcatOp, PermuteOp>;
+using DataMovementOperations = OperationList<RearrangeOp, SliceOp, PadOp, ConcatOp, FlipOp, PermuteOp>;
 
 }  // namespace tessera::ops
 

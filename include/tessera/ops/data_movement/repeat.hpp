@@ -5,6 +5,7 @@
 #include <tessera/ops/data_movement/rearrange.hpp>
 #include <tessera/ops/data_movement/shape.hpp>
 #include <tessera/ops/data_movement/slicing.hpp>
+#include <tessera/ops/data_movement/slicing_rows.hpp>
 #include <tessera/ops/elementwise.hpp>
 #include <tessera/ops/indexing/sort_rows.hpp>
 
@@ -57,9 +58,12 @@ template <int Rank, int D> struct FlipTag {
   template <class X> using result = Typed<typename X::type, Rank>;
   static constexpr Value emit(Value context, Value x) {
     x = x.at(context.source);
-    const int dim = x.shifted(D, Rank);
-    const Value last = build::cast(build::extent(x, dim), DType::i64) - x.number(1, DType::i64);
-    return build::gather(x, dim, last - build::iota(x, dim, DType::i64));
+    Node made{.op = ops::op_v<ops::FlipOp>,
+              .dtype = x.dtype(),
+              .rank = x.node().rank,
+              .singletons = x.node().singletons,
+              .labels = pack_dim(x.shifted(D, Rank))};
+    return x.make(made, {x.id});
   }
 };
 

@@ -100,6 +100,13 @@ constexpr void along_dim_sharding(const GraphView& graph, int id, FactorRule& ru
 constexpr void along_dim_sharding(const GraphView& graph, int id, FactorRule& rule) {
   along_dim_sharding(graph, id, rule, FactorKind::replicate);
 }
+/// Sharding of an operation that reads its dim whole, and makes the part of it that a device has of the result.
+constexpr void whole_operand_sharding(const GraphView& graph, int id, FactorRule& rule) {
+  along_dim_sharding(graph, id, rule);
+  InlineVector<std::int8_t, 4>& made = rule.result.dims[dim_of(graph[id])];
+  made.clear();
+  made.push_back(static_cast<std::int8_t>(rule.add(FactorKind::pass)));
+}
 /// Whether a slice takes a single row, so that it can be a partial value: the row on one device, zeros on all others.
 constexpr bool takes_row(const GraphView& graph, int id) {
   const Node& node = graph[id];
@@ -277,6 +284,27 @@ struct ConcatOp {
   static constexpr GradientRule gradient = concat_gradient;
   static constexpr BatchRule batch = batch_along_dim;
   static constexpr CheckRule check = check_concat;
+  static constexpr AttributeText attributes = tessera::detail::dim_text;
+};
+
+struct FlipOp {
+  static constexpr OpRow row{.name = "flip",
+                             .unit = UnitKind::data_movement,
+                             .arity = 1,
+                             .linear = Linearity::first,
+                             .shape = [](const ShapeContext& c) { return c.operand(0); },
+                             .sharding = whole_operand_sharding,
+                             .flops = 0,
+                             .reverses = true};
+  static constexpr GradientRule gradient = [](Gradient& r) {
+    const Value g = r.full_g();
+    r.add(0, g.make(r.node(), {g.id}));
+  };
+  static constexpr BatchRule batch = batch_along_dim;
+  static constexpr CheckRule check = [](const NodeCheck& c) {
+    if (const BrokenRule broken = check_along_dim(c, 1); !broken.empty()) return broken;
+    return same_type(c.node(), c.x(0)) ? BrokenRule{} : "the result has the type of the operand";
+  };
   static constexpr AttributeText attributes = tessera::detail::dim_text;
 };
 

@@ -45,6 +45,7 @@ struct LinkOperand {
 struct Link {
   std::int32_t unit = -1;  ///< -1 for a carried value: the body's argument and the body's output of one layer
   UnitKind kind = UnitKind::fused;
+  bool frees_axes = false;  ///< where it needs a dim whole, the axes of that dim may split another one
   std::int32_t first_factor = 0, factor_count = 0;
   std::int32_t first_operand = 0, operand_count = 0;
   std::int32_t first_dim = 0, dim_count = 0;
@@ -200,7 +201,9 @@ class Links {
     for (int o = 0; o < unit.output_count; ++o)
       add_operand(units.output(u, o).node, rule.outputs[static_cast<std::size_t>(o)], true);
     finish();
-    const Link& link = links.back();
+    Link& link = links.back();
+    link.frees_axes = unit.kind == UnitKind::sort || unit.kind == UnitKind::along || unit.kind == UnitKind::custom ||
+                      row_of(graph_[unit.root]).reverses;
     if (unit.kind == UnitKind::fused) {
       std::int32_t widest = 0;
       for (int i = 0; i < link.operand_count; ++i)

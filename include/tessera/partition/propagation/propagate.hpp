@@ -116,8 +116,7 @@ class ClaimList {
         });
       }
     }
-    if (link.kind == UnitKind::sort || link.kind == UnitKind::along || link.kind == UnitKind::custom)
-      move_off_whole_dims(link, values, max_priority);
+    if (link.frees_axes) move_off_whole_dims(link, values, max_priority);
     sort();
   }
 

@@ -124,6 +124,12 @@ class DataMovementStep final : public PreparedStep {
         } else if (const ViewRule view = row_of(graph[node]).view) {
           piece.extent = extents(out.boxes[static_cast<std::size_t>(to)]);
           piece.from_strides = view(context_of(graph, node), piece.from_strides);
+        } else if (row_of(graph[node]).reverses) {  // the operand's dim is whole
+          const Box& made = out.boxes[static_cast<std::size_t>(to)];
+          const auto dim = static_cast<std::size_t>(dim_of(graph[node]));
+          piece.from_offset = (piece.extent[dim] - 1 - made.begin[dim]) * piece.from_strides[dim];
+          piece.from_strides[dim] = -piece.from_strides[dim];
+          piece.extent = extents(made);
         }
         add_pieces(piece);
       }

@@ -43,10 +43,11 @@ struct FusedPlaces {
     std::int64_t row_values = 0;                    // offset in scratch
     std::int64_t unstored = 0, unstored_bytes = 0;  // scratch that takes results which another place stores
     int first_tile = 0, tiles = 0;
-    std::int64_t run_rows = 0;    // rows after which f32 sums are added to f64 sums; 0: all sums are short enough
-    int first_sum = 0, sums = 0;  ///< range in FusedPlaces::sums
-    bool idle = false;            ///< has no tiles: it stores nothing, and no other place needs its row values
-    bool joins_rows = false;      ///< its row values are combined with those of other places, maybe of other processes
+    std::int64_t run_rows = 0;     // rows after which f32 sums are added to f64 sums; 0: all sums are short enough
+    int first_sum = 0, sums = 0;   ///< range in FusedPlaces::sums
+    std::uint64_t transposed = 0;  ///< bit i: a tile copies its part of input i to scratch, see find_transposed
+    bool idle = false;             ///< has no tiles: it stores nothing, and no other place needs its row values
+    bool joins_rows = false;       ///< its row values are combined with those of other places, maybe of other processes
   };
   struct Tile {
     int place;
@@ -291,6 +292,7 @@ struct FusedPlaces {
         place.inner *= outer[d];
         --rank;
       }
+      if (row_free && !accumulates && fused_.phases == 1) find_transposed(place, outer, rank);
     }
     call.outer_rank = rank;
     place.rows = 1;
@@ -298,6 +300,33 @@ struct FusedPlaces {
       call.outer_extent[d] = outer[d];
       place.rows *= outer[d];
     }
+  }
+
+  /// Finds inputs that are contiguous along an outer dim instead of the row, and makes that dim the innermost outer
+  /// dim. A tile then is a box of rows along this dim. It reads whole cache lines of these inputs once, as it copies
+  /// its part to scratch; the kernel would read one element of a line at a time.
+  void find_transposed(Place& place, std::int64_t* outer, int rank) const {
+    constexpr std::int64_t least = 16;
+    int turned = -1;
+    std::int64_t most = 0;
+    const auto is_transposed = [&](std::size_t i, int d) {
+      const FusedStrides& own = place.inputs[i].strides;
+      return place.inputs[i].is_stored() && fused_.input_in_row[i] && own.outer_stride[d] == 1 && own.row_stride != 1 &&
+             own.row_stride != 0;
+    };
+    for (int d = 0; d < rank; ++d) {
+      std::int64_t bytes = 0;
+      for (std::size_t i = 0; i < place.inputs.size(); ++i)
+        if (is_transposed(i, d)) bytes += static_cast<std::int64_t>(size_of(fused_.inputs[i]));
+      if (place.inner >= least && outer[d] >= least && bytes > most) turned = d, most = bytes;
+    }
+    if (turned < 0) return;
+    for (std::size_t i = 0; i < place.inputs.size(); ++i)
+      if (is_transposed(i, turned)) place.transposed |= std::uint64_t{1} << i;
+    std::swap(outer[turned], outer[rank - 1]);
+    for (auto* operands : {&place.inputs, &place.outputs})
+      for (PlacedOperand& own : *operands)
+        std::swap(own.strides.outer_stride[turned], own.strides.outer_stride[rank - 1]);
   }
 
   void make_tiles() {
@@ -325,12 +354,20 @@ struct FusedPlaces {
         const std::int64_t along = std::max<std::int64_t>(1, most / across);
         row_step = std::max(row_step, place.inner == 0 ? place.rows : (place.rows + along - 1) / along);
       }
+      std::int64_t divided = place.rows;  // how many rows are divided into parts of row_step
+      if (place.transposed != 0) {
+        constexpr std::int64_t box_rows = 128, box_columns = 128;
+        row_step = box_rows;
+        inner_step = box_columns;
+        divided = place.call.outer_extent[place.call.outer_rank - 1];
+      }
       if (inner_step == 0) inner_step = 1;
-      for (std::int64_t row = 0; row < place.rows; row += row_step)
+      for (std::int64_t row = 0, end = 0; row < place.rows; row = end) {
+        end = std::min(row + row_step, (row / divided + 1) * divided);
         for (std::int64_t inner = 0; inner == 0 || inner < place.inner;
              inner += inner_step)  // at least one tile: a reduction of 0 elements stores its identity
-          tiles.push_back({static_cast<int>(p), row, std::min(row + row_step, place.rows), inner,
-                           std::min(inner + inner_step, place.inner)});
+          tiles.push_back({static_cast<int>(p), row, end, inner, std::min(inner + inner_step, place.inner)});
+      }
       place.tiles = static_cast<int>(tiles.size()) - place.first_tile;
       tile_cost =
           std::max(tile_cost, static_cast<double>(std::min(row_step, place.rows) * std::min(inner_step, place.inner)));

@@ -16,6 +16,7 @@
 #include <tessera/graph/fuse/fused.hpp>
 #include <tessera/kernels/isa.hpp>
 #include <tessera/kernels/scratch.hpp>
+#include <tessera/kernels/strided.hpp>
 #include <tessera/runtime/executor/frame.hpp>
 #include <tessera/runtime/executor/prepared_step.hpp>
 #include <tessera/runtime/steps/fused_places.hpp>
@@ -207,6 +208,7 @@ class FusedStep final : public PreparedStep, public Epilogue {
       for (std::size_t o = 0; o < place.outputs.size() && call.past_caches; ++o)
         for (std::size_t i = 0; i < place.inputs.size(); ++i)
           call.past_caches = call.past_caches && outputs[o].data != inputs[i].data;
+      if (place.transposed != 0) copy_transposed(place, tile, inputs);
       if (place.run_rows != 0 && tile.row_end - tile.row_begin > place.run_rows)
         run_by_runs(call, tile);
       else
@@ -214,6 +216,36 @@ class FusedStep final : public PreparedStep, public Epilogue {
     };
     if (where_.tiles.size() == 1) return run_tile(0);
     parallel_for(static_cast<std::int64_t>(where_.tiles.size()), Cost{cost}, run_tile);
+  }
+
+  /// Copies a tile's part of its transposed inputs to scratch, and makes the views of these inputs those of the copies.
+  void copy_transposed(const Place& place, const Tile& tile, FusedView* inputs) const {
+    const int last = place.call.outer_rank - 1;
+    const std::int64_t* const extent = place.call.outer_extent;
+    const std::int64_t rows = tile.row_end - tile.row_begin, columns = tile.inner_end - tile.inner_begin,
+                       first = tile.row_begin % extent[last];
+    const auto bytes_of = [&](int i) { return rows * columns * static_cast<std::int64_t>(size_of(fused_.inputs[i])); };
+    std::int64_t bytes = 0;
+    for (std::uint64_t left = place.transposed; left != 0; left &= left - 1) bytes += bytes_of(std::countr_zero(left));
+    auto* to = kernels::thread_scratch<kernels::Scratch::transposed, std::byte>(static_cast<std::size_t>(bytes));
+    for (std::uint64_t left = place.transposed; left != 0; left &= left - 1) {
+      const int i = std::countr_zero(left);
+      FusedView& view = inputs[i];
+      const auto element = static_cast<std::int64_t>(size_of(fused_.inputs[i]));
+      std::int64_t from = first * view.outer_stride[last] + tile.inner_begin * view.row_stride;
+      std::int64_t outer = tile.row_begin / extent[last];
+      for (int d = last - 1; d >= 0; outer /= extent[d--]) from += outer % extent[d] * view.outer_stride[d];
+      kernels::strided_copy(to, {columns, 1}, static_cast<const char*>(view.data) + from * element,
+                            {view.outer_stride[last], view.row_stride}, {rows, columns},
+                            static_cast<std::size_t>(element));
+      view = {};
+      view.outer_stride[last] = columns;
+      view.row_stride = 1;
+      // Where element 0 would be: the kernel reads only the elements of the tile.
+      const auto before = static_cast<std::uintptr_t>((first * columns + tile.inner_begin) * element);
+      view.data = reinterpret_cast<void*>(reinterpret_cast<std::uintptr_t>(to) - before);
+      to += bytes_of(i);
+    }
   }
 
   /// Runs a tile in runs of rows; after each run, adds the f32 accumulators to f64 sums, since long f32 sums lose

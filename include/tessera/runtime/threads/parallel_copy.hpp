@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
 
 #include <tessera/base/compiled.hpp>
 #include <tessera/base/dtype.hpp>
@@ -46,7 +47,7 @@ inline void divide_copy(const CopyPart& whole, const kernels::Strides& to, const
       outermost = d;
   if (count <= 1 || outermost == whole.extent.size()) return parts.push_back(whole);
   const std::int64_t extent = whole.extent[outermost];
-  const std::int64_t least = to[outermost] == 1 || from[outermost] == 1 ? 64 : 1;
+  const std::int64_t least = to[outermost] == 1 || std::abs(from[outermost]) == 1 ? 64 : 1;
   const std::int64_t step = ((extent + count - 1) / count + least - 1) / least * least;
   const std::int64_t made = (extent + step - 1) / step;
   for (std::int64_t begin = 0; begin < extent; begin += step) {
