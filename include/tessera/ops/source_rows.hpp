@@ -156,8 +156,8 @@ constexpr BrokenRule check_extent(const NodeCheck& c) {
          node.source.inside == nullptr ? "" : node.source.inside, " is ", text(0), " in one and ", text(1),
          " in the other", node.source);
   if (kind == build::ExtentsOf::halves)
-    fail(errc::shape_mismatch, "[", given, "] the dim must have an even number of elements, not ",
-         extent(0) + extent(1), node.source);
+    fail(errc::not_divisible, "[", given, "] the dim must have an even number of elements, not ", extent(0) + extent(1),
+         node.source);
   std::string_view function = given;
   std::string rule = "targets must have the dims of the scores except the last";
   if (kind == build::ExtentsOf::examples) {

@@ -65,7 +65,7 @@ struct CausalAttention {
 /// `Projection` is the type of both linear layers, such as LoraLinear or your own, which is called with a tensor.
 /// One weight computes queries, keys and values. Its columns are ordered (head, q/k/v, width), so a mesh axis that
 /// splits the columns splits heads. Communication: with split heads, an all_reduce of the result; with a split time
-/// dim, keys and values are gathered. Errors: shape_mismatch unless the number of heads divides the features. Source:
+/// dim, keys and values are gathered. Errors: not_divisible unless the number of heads divides the features. Source:
 /// Vaswani et al., 1706.03762.
 template <Element T = float, bool Bias = true, class Kernel = CausalAttention, class Projection = Linear<T, Bias>>
 struct Attention {

@@ -44,7 +44,7 @@ namespace tessera::nn {
 /// probabilities are then stored, see ts::attention_dropout.
 /// PyTorch's parameters: the rows of `in_proj_weight` are the transposes of the weights of query, key and value, in
 /// this order. Communication: with split columns of these weights, heads are split, and the result is all-reduced.
-/// Errors: shape_mismatch unless the number of heads divides the features. Source: Vaswani et al., 1706.03762.
+/// Errors: not_divisible unless the number of heads divides the features. Source: Vaswani et al., 1706.03762.
 template <Element T = float, bool Bias = true, class Projection = Linear<T, Bias>> struct MultiHeadAttention {
   Projection query, key, value;  ///< [features, heads * width]
   Projection out;                ///< [heads * width, features]
