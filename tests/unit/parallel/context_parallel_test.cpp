@@ -177,7 +177,7 @@ TEST(ZigzagOrder, GivesEachDeviceAnEarlyAndALateChunk) {
   EXPECT_EQ(ts::to_host(back), times);
   EXPECT_EQ(ts::spec_of(ts::sharding(turned), mesh).text(), "{context}");
   expect_error(
-      ts::errc::shape_mismatch,
+      ts::errc::not_divisible,
       [&] {
         order(ts::shard(times, {12}, ts::Mesh({{"context", 4}}), {"context"}));
       },

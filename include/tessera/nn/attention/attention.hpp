@@ -12,6 +12,7 @@
 #include <tessera/base/here.hpp>
 #include <tessera/base/source.hpp>
 #include <tessera/graph/trace/layer_call.hpp>
+#include <tessera/graph/trace/require_trace.hpp>
 #include <tessera/graph/trace/sharded_tensor.hpp>
 #include <tessera/nn/attention/dropped_weights.hpp>
 #include <tessera/nn/attention/kv_cache.hpp>
@@ -102,6 +103,7 @@ struct Attention {
   }
   template <class X, class Cache, class Position>
   constexpr auto cached(const X& x, const Cache& cache, const Position& position, Here at = Here::current()) const {
+    tessera::detail::require_trace("cached", "the layer", Source::from(at), *this, x, cache);
     const tessera::detail::LayerCall call(at, x);
     const auto all = split(x);
     const auto q = part<0>(all), k = part<1>(all), v = part<2>(all);

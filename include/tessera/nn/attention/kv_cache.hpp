@@ -11,6 +11,7 @@
 #include <tessera/base/here.hpp>
 #include <tessera/base/source.hpp>
 #include <tessera/graph/trace/layer_call.hpp>
+#include <tessera/graph/trace/require_trace.hpp>
 #include <tessera/graph/trace/settle.hpp>
 #include <tessera/graph/trace/sharded_tensor.hpp>
 #include <tessera/graph/trace/stack.hpp>
@@ -38,13 +39,15 @@ template <Element T = float> struct KvCache {
   static constexpr std::array field_names{"keys", "values"};
   /// The cache with k and v [batch, time, heads, width] written at the positions from `position` on. In a traced
   /// function. Errors: shape_mismatch if their batch, heads or width is not that of the cache.
-  constexpr KvCache updated(const auto& k, const auto& v, const auto& position) const {
+  constexpr KvCache updated(const auto& k, const auto& v, const auto& position, Here at = Here::current()) const {
+    tessera::detail::require_trace("updated", "KvCache::updated", Source::from(at), *this, k, v, position);
     check(keys, k), check(values, v);
-    return {tessera::detail::settle(dynamic_update_slice<1>(keys, k, position)),
-            tessera::detail::settle(dynamic_update_slice<1>(values, v, position))};
+    return {tessera::detail::settle(dynamic_update_slice<1>(keys, k, position, at)),
+            tessera::detail::settle(dynamic_update_slice<1>(values, v, position, at))};
   }
   /// With the given rows of the batch, a vector of indices, in their order. Inside a traced function.
   constexpr KvCache rows(const auto& indices, Here at = Here::current()) const {
+    tessera::detail::require_trace("rows", "KvCache::rows", Source::from(at), *this, indices);
     return {tessera::detail::settle(index_select<0>(keys, indices, at)),
             tessera::detail::settle(index_select<0>(values, indices, at))};
   }
@@ -87,6 +90,7 @@ Stack<KvCache<T>> kv_caches(int layers, Extent batch, Extent context, Extent hea
 /// `_reorder_cache` of transformers. Communication: as ts::index_select of a split batch, else none.
 template <class Cache, TensorOperand Indices>
 constexpr auto reorder_caches(const Stack<Cache>& caches, const Indices& indices, Here at = Here::current()) {
+  tessera::detail::require_trace("reorder_caches", "ts::nn::reorder_caches", Source::from(at), caches, indices);
   return map([&](const auto& cache) { return cache.rows(indices, at); }, caches, at);
 }
 
@@ -142,6 +146,7 @@ constexpr auto cached_attention(const Q& q, const auto& k, const auto& v, const 
 template <class Layer, class X, class Cache, class Position>
 constexpr auto cached(const Stack<Layer>& layers, const X& x, const Stack<Cache>& caches, const Position& position,
                       Here at = Here::current()) {
+  tessera::detail::require_trace("cached", "ts::nn::cached", Source::from(at), layers, x, caches);
   const tessera::detail::LayerCall call(at, x);
   const auto step = [&](const auto& in, const auto& own) {
     return std::get<0>(own).cached(in, std::get<1>(own), position);
@@ -151,6 +156,7 @@ constexpr auto cached(const Stack<Layer>& layers, const X& x, const Stack<Cache>
 template <class Layer, class X, class Cache, class Position, class Memory>
 constexpr auto cached(const Stack<Layer>& layers, const X& x, const Stack<Cache>& caches, const Position& position,
                       const Stack<Memory>& memory, Here at = Here::current()) {
+  tessera::detail::require_trace("cached", "ts::nn::cached", Source::from(at), layers, x, caches);
   const tessera::detail::LayerCall call(at, x);
   const auto step = [&](const auto& in, const auto& own) {
     return std::get<0>(own).cached(in, std::get<1>(own), position, std::get<2>(own));
@@ -160,6 +166,7 @@ constexpr auto cached(const Stack<Layer>& layers, const X& x, const Stack<Cache>
 template <class Layer, class X, class Cache, class Position, class Memory, TensorOperand Mask>
 constexpr auto cached(const Stack<Layer>& layers, const X& x, const Stack<Cache>& caches, const Position& position,
                       const Stack<Memory>& memory, const Mask& memory_mask, Here at = Here::current()) {
+  tessera::detail::require_trace("cached", "ts::nn::cached", Source::from(at), layers, x, caches);
   const tessera::detail::LayerCall call(at, x);
   const auto step = [&](const auto& in, const auto& own) {
     return std::get<0>(own).cached(in, std::get<1>(own), position, std::get<2>(own), memory_mask);
@@ -172,6 +179,7 @@ constexpr auto cached(const Stack<Layer>& layers, const X& x, const Stack<Cache>
 template <class Layer, TensorOperand Memory>
 constexpr auto keys_and_values(const Stack<Layer>& layers, const Memory& memory, Here at = Here::current()) {
   const tessera::detail::LayerCall call(at, memory);
+  tessera::detail::require_trace("keys_and_values", "ts::nn::keys_and_values", Source::from(at), layers, memory);
   return map([&](const auto& layer) { return layer.keys_and_values(memory); }, layers, at);
 }
 

@@ -12,6 +12,7 @@
 #include <tessera/base/here.hpp>
 #include <tessera/base/source.hpp>
 #include <tessera/graph/trace/layer_call.hpp>
+#include <tessera/graph/trace/require_trace.hpp>
 #include <tessera/graph/trace/settle.hpp>
 #include <tessera/nn/attention/dropped_weights.hpp>
 #include <tessera/nn/attention/kv_cache.hpp>
@@ -139,6 +140,7 @@ template <Element T = float, bool Bias = true, class Projection = Linear<T, Bias
   }
   template <class X, class Cache, class Position>
   constexpr auto cached(const X& x, const Cache& cache, const Position& position, Here at = Here::current()) const {
+    tessera::detail::require_trace("cached", "the layer", Source::from(at), *this, x, cache);
     const tessera::detail::LayerCall call(at, x);
     const auto made = detail::cached_attention<false>(split(query(x)), split(key(x)), split(value(x)), cache, position);
     return std::tuple(merged(std::get<0>(made)), std::get<1>(made));
