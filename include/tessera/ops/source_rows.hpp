@@ -181,9 +181,9 @@ constexpr BrokenRule check_extent(const NodeCheck& c) {
   fail(errc::shape_mismatch, "[", function.empty() ? "loss" : function, "] ", rule, ": ", text(0), " x ", text(1),
        names ? "" : " in ", names ? "" : given, node.source);
 }
-[[noreturn]] inline void fail_layer(const HostContext& c, std::int64_t layers) {
-  fail(errc::option, "[names] layer: a pattern selects layer ", static_cast<std::int64_t>(c.node().value),
-       " of a Stack of ", layers, " layers, which are counted from 0", c.node().source);
+[[noreturn]] inline void fail_layer(std::int64_t layer, std::int64_t layers, const Source& source) {
+  fail(errc::option, "[names] layer: a pattern selects layer ", layer, " of a Stack of ", layers,
+       " layers, which are counted from 0", source);
 }
 constexpr HostNumber number_of_extent(const HostContext& c) {
   const Node& node = c.node();
@@ -199,7 +199,7 @@ constexpr HostNumber number_of_extent(const HostContext& c) {
         fail_extents_of_operands_differ(c);
   if (node.arity == 1 && node.labels[3] == static_cast<std::int8_t>(build::ExtentsOf::layers) &&
       static_cast<double>(extent(0, 0)) <= node.value)
-    fail_layer(c, extent(0, 0));
+    fail_layer(static_cast<std::int64_t>(c.node().value), extent(0, 0), c.node().source);
   return node.arity == 2 ? 0 : extent(0, 0);
 }
 constexpr BrokenRule check_arange(const NodeCheck& c) {

@@ -414,6 +414,11 @@ TEST(Freezing, AStateHasNoMomentsOfFrozenTensors) {
     expect_error(
         ts::errc::option, [&] { ts::optim::init_state(ts::optim::AdamW{}, model, nn::Names("block.0.up.*")); },
         "block.0.up.*", "parameters_test.cpp");
+    for (const char* pattern : {"blocks.7.up.*", "blocks.1-7.*"})
+      expect_error(
+          ts::errc::option, [&] { ts::optim::init_state(ts::optim::AdamW{}, model, nn::Names("tokens.*", pattern)); },
+          "[names] layer: a pattern selects layer 7 of a Stack of 2 layers", "parameters_test.cpp");
+    EXPECT_NO_THROW(ts::optim::init_state(ts::optim::AdamW{}, model, nn::Names("blocks.0-1.up.*")));
   }
 }
 
