@@ -73,14 +73,15 @@ struct StateLeaf {
   int moments = 0;
 };
 /// The leaves of a state whose parts are models of one type and numbers, in order.
-template <class Model, std::size_t N, std::size_t Count> struct FindStateLeaves {
+template <class Model, std::size_t Count> struct FindStateLeaves {
+  static constexpr std::size_t of_model = tessera::detail::leaf_count<Model>();
   std::array<StateLeaf, Count> leaves{};
   std::size_t count = 0;
   int moments = 0;
 
   template <class Part> constexpr void find(const Part& part) {
     if constexpr (std::is_same_v<Part, Model>) {
-      for (std::size_t i = 0; i < N; ++i) leaves[count++] = {static_cast<int>(i), moments};
+      for (std::size_t i = 0; i < of_model; ++i) leaves[count++] = {static_cast<int>(i), moments};
       ++moments;
     } else if constexpr (tessera::detail::is_leaf_v<Part>) {
       ++count;
@@ -94,20 +95,22 @@ template <class Model, std::size_t N, std::size_t Count> struct FindStateLeaves 
   }
 };
 
-/// `layout(moments, kind, leaf)`: the leaf of these moments for a leaf of the model.
+/// `layout(moments, kind, leaf)`: the leaf of these moments for a leaf of the model. After an error in the number of
+/// the model's leaves no other error follows.
 template <class State, class Model, std::size_t N, class Layout>
 constexpr auto abstract_state(const AbstractArgument<Model, N>& model, const Layout& layout) {
   constexpr std::size_t count = tessera::detail::leaf_count<State>();
   constexpr auto kinds = leaf_kinds<Model>();
   constexpr auto leaves = [] {
-    FindStateLeaves<Model, N, count> found;
+    FindStateLeaves<Model, count> found;
     found.find(State{});
     return found.leaves;
   }();
   const auto made = [&](const StateLeaf& of) {
     if (of.leaf < 0) return Abstract({});
     const auto i = static_cast<std::size_t>(of.leaf);
-    return kinds[i].is_parameter ? layout(of.moments, kinds[i], model.leaves[i]) : model.leaves[i];
+    const Abstract& own = model.leaves[i < N ? i : 0];
+    return kinds[i].is_parameter ? layout(of.moments, kinds[i], own) : own;
   };
   return [&]<std::size_t... I>(std::index_sequence<I...>) {
     return AbstractArgument<State, count>{{made(leaves[I])...}};
@@ -220,6 +223,7 @@ constexpr AbstractArgument<Model, N> without(AbstractArgument<Model, N> model, c
   tessera::detail::for_each_named_leaf(any, tessera::detail::VisitLayers::together,
                                        [&](std::string_view name, auto& leaf, int) {
                                          using Leaf = std::remove_cvref_t<decltype(leaf)>;
+                                         if (next == N) return;  // an error has been reported
                                          Abstract& own = model.leaves[next++];
                                          if constexpr (is_parameter_v<Leaf>) {
                                            used.add(name, own.layers, Source::from(at));
