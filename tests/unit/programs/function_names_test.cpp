@@ -61,6 +61,15 @@ TEST(FunctionNames, OfCompositions) {
   expect_both(
       errc::shape_mismatch, [](const auto& x, const auto& y) { return ts::linalg::lstsq(x, y); },
       "[lstsq] the right-hand sides must have as many rows as the matrix: f32[4,4] x f32[3]", n, a);
+  expect_both(
+      errc::shape_mismatch, [](const auto& x, const auto& y) { return ts::linalg::lstsq(x, y); },
+      "[lstsq] the matrix must have at least as many rows as columns: f32[3,4] x f32[3]", m, a);
+  expect_both(
+      errc::shape_mismatch, [](const auto& x, const auto& y) { return ts::linalg::solve(x, y); },
+      "[solve] the matrix must be square: f32[3,4] x f32[3]", m, a);
+  expect_both(
+      errc::shape_mismatch, [](const auto& x) { return ts::linalg::inv(x); },
+      "[inv] the matrix must be square: f32[3,4]", m);
 }
 
 // A function that calls another one has its name; the next expression has none.
@@ -115,6 +124,20 @@ TEST(FunctionNames, OfACacheOfAnotherShape) {
         "[kv_cache] the cache must have the batch, heads and width of the new keys [batch, time, heads, width]: " +
             shape + here);
   }
+}
+
+TEST(FunctionNames, OfAnotherNumberOfCaches) {
+  constexpr auto run = ts::compile([](const auto& blocks, const auto& x, const auto& caches) {
+    return std::get<0>(nn::cached(blocks, x, caches, 0));
+  });
+  const auto one = nn::single(ts::Mesh());
+  const ts::Stack<nn::LlamaBlock<>> blocks(3, [&](int i) { return nn::llama_block(ts::Key(i), 8, 2, 1, 16, one); });
+  EXPECT_NO_THROW((void)run(blocks, ones(2, 3, 8), nn::kv_caches(3, 2, 5, 1, 4, one)));
+  for (const int caches : {2, 4})
+    expect_error(
+        errc::structure, [&] { (void)run(blocks, ones(2, 3, 8), nn::kv_caches(caches, 2, 5, 1, 4, one)); },
+        ts::concat_text("[cached] number of caches: a Stack of 3 layers takes 3 caches, but is given ", caches,
+                        ": f32[3,8] x f32[", caches, ",2,5,1,4]", here));
 }
 
 struct Layer {

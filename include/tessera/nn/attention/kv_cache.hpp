@@ -96,6 +96,27 @@ constexpr auto reorder_caches(const Stack<Cache>& caches, const Indices& indices
 
 namespace detail {
 
+/// A tensor of all layers of a Stack in a trace.
+struct TensorOfLayers {
+  Value found{};
+  template <class Leaf> constexpr void leaf(const Leaf& leaf) {
+    if constexpr (StoredOperand<Leaf>)
+      if (const Value& own = leaf.placeholder(); found.module == nullptr && own.graph >= 0 && own.module != nullptr)
+        if (own.rank() == Leaf::rank + 1) found = here(own);
+  }
+  constexpr void enter_stack(const auto&) {}
+  constexpr void enter_layer(int) {}
+  constexpr void leave_stack() {}
+};
+/// Checks that a Stack has a cache for each layer.
+constexpr void check_number_of_caches(const auto& layers, const auto& caches, Here at) {
+  TensorOfLayers of_layers, of_caches;
+  for_each_leaf(layers, of_layers);
+  for_each_leaf(caches, of_caches);
+  if (of_layers.found.module != nullptr && of_caches.found.module != nullptr)
+    build::same_extents(of_layers.found.at(Source::from(at)), 0, of_caches.found, 0, 1, build::ExtentsOf::caches);
+}
+
 /// Keys or values with the heads of the queries.
 template <bool Grouped> constexpr auto spread(const auto& k, const auto& q) {
   if constexpr (Grouped)
@@ -142,11 +163,12 @@ constexpr auto cached_attention(const Q& q, const auto& k, const auto& v, const 
 ///
 ///     const auto known = ts::nn::keys_and_values(layers, memory);
 ///     const auto [y, next] = ts::nn::cached(layers, x, caches, position, known, memory_mask);
-/// Communication: that of the layers.
+/// Errors: `structure` for another number of caches than layers. Communication: that of the layers.
 template <class Layer, class X, class Cache, class Position>
 constexpr auto cached(const Stack<Layer>& layers, const X& x, const Stack<Cache>& caches, const Position& position,
                       Here at = Here::current()) {
   tessera::detail::require_trace("cached", "ts::nn::cached", Source::from(at), layers, x, caches);
+  detail::check_number_of_caches(layers, caches, at);
   const tessera::detail::LayerCall call(at, x);
   const auto step = [&](const auto& in, const auto& own) {
     return std::get<0>(own).cached(in, std::get<1>(own), position);
@@ -157,6 +179,8 @@ template <class Layer, class X, class Cache, class Position, class Memory>
 constexpr auto cached(const Stack<Layer>& layers, const X& x, const Stack<Cache>& caches, const Position& position,
                       const Stack<Memory>& memory, Here at = Here::current()) {
   tessera::detail::require_trace("cached", "ts::nn::cached", Source::from(at), layers, x, caches);
+  detail::check_number_of_caches(layers, caches, at);
+  detail::check_number_of_caches(layers, memory, at);
   const tessera::detail::LayerCall call(at, x);
   const auto step = [&](const auto& in, const auto& own) {
     return std::get<0>(own).cached(in, std::get<1>(own), position, std::get<2>(own));
@@ -167,6 +191,8 @@ template <class Layer, class X, class Cache, class Position, class Memory, Tenso
 constexpr auto cached(const Stack<Layer>& layers, const X& x, const Stack<Cache>& caches, const Position& position,
                       const Stack<Memory>& memory, const Mask& memory_mask, Here at = Here::current()) {
   tessera::detail::require_trace("cached", "ts::nn::cached", Source::from(at), layers, x, caches);
+  detail::check_number_of_caches(layers, caches, at);
+  detail::check_number_of_caches(layers, memory, at);
   const tessera::detail::LayerCall call(at, x);
   const auto step = [&](const auto& in, const auto& own) {
     return std::get<0>(own).cached(in, std::get<1>(own), position, std::get<2>(own), memory_mask);
