@@ -105,7 +105,7 @@ template <std::size_t N> struct CompareLeaves {
 void compare(const auto& abstract, const auto& state) {
   static_assert(
       std::is_same_v<typename std::remove_cvref_t<decltype(abstract)>::type, std::remove_cvref_t<decltype(state)>>);
-  CompareLeaves compared{abstract.leaves};
+  CompareLeaves<std::extent_v<decltype(abstract.leaves)>> compared{abstract.leaves};
   ts::for_each_leaf(state, compared);
   EXPECT_EQ(compared.next, std::size(abstract.leaves));
 }
