@@ -165,13 +165,17 @@ template <TensorOperand A> constexpr auto qr(const A& a, Here at = Here::current
 }
 
 namespace detail {
-/// The right-hand sides of a linear system, after a check that they have the rows of the matrix.
+/// The right-hand sides of a least-squares problem, after a check that they have the rows of the matrix, which has at
+/// least as many rows as columns.
 template <bool Vector> struct RightHandSidesTag {
   static constexpr const char* function = "lstsq";
   static constexpr auto leading_dims = ops::LeadingDims::aligned;
   template <class A, class B> using result = B;
   static constexpr Value emit(Value context, Value a, Value b) {
-    build::same_extents(a.at(context.source), a.rank() - 2, b, b.rank() - (Vector ? 1 : 2), 1, build::ExtentsOf::rows);
+    const int rows = b.rank() - (Vector ? 1 : 2);
+    a = a.at(context.source);
+    build::same_extents(a, a.rank() - 2, b, rows, 1, build::ExtentsOf::rows);
+    build::require_tall(a, b, rows);
     return b;
   }
 };

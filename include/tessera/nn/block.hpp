@@ -7,7 +7,9 @@
 
 #include <tessera/base/dtype.hpp>
 #include <tessera/base/here.hpp>
+#include <tessera/base/source.hpp>
 #include <tessera/graph/trace/layer_call.hpp>
+#include <tessera/graph/trace/require_trace.hpp>
 #include <tessera/nn/attention/attention.hpp>
 #include <tessera/nn/dropout.hpp>
 #include <tessera/nn/linear.hpp>
@@ -44,6 +46,7 @@ template <class Norm, class Attention, class Mlp> struct PreNormBlock {
   }
   template <class X, class Cache, class Position>
   constexpr auto cached(const X& x, const Cache& cache, const Position& position, Here at = Here::current()) const {
+    tessera::detail::require_trace("cached", "the layer", Source::from(at), *this, x, cache);
     const tessera::detail::LayerCall call(at, x);
     const auto both = attention.cached(attention_norm(x), cache, position);
     const auto middle = x + std::get<0>(both);

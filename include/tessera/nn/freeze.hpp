@@ -93,20 +93,44 @@ template <class Type> constexpr Value traced_value(const Type& leaf, Source sour
   return traced(tessera::detail::value_behind(leaf), source);
 }
 
+/// Which patterns of a set name a floating-point tensor of a model, whose names are added one after the other.
+class UsedPatterns {
+ public:
+  static constexpr const char* rule =
+      "[names] pattern: it names no floating-point tensor of the model; the tensors of a Stack are named "
+      "blocks.*.mlp.up.weight, blocks.3.mlp.up.weight or blocks.0-5.mlp.up.weight";
+
+  constexpr explicit UsedPatterns(const Names& names) : names_(names) {}
+  constexpr void add(std::string_view name) {
+    for (std::size_t i = 0; i < names_.size(); ++i) used_[i] = used_[i] || names_.selects(i, name);
+  }
+  /// The same for a tensor of a Stack. Errors: `option` for a layer that the Stack lacks.
+  constexpr void add(std::string_view name, std::int64_t layers, Source source) {
+    add(name);
+    for (std::size_t i = 0; i < names_.size(); ++i)
+      if (const LayerRange range = selected_layers(name, names_.pattern(i)); range.dim >= 0 && range.last >= layers)
+        ops::fail_layer(range.last, layers, source);
+  }
+  /// Calls f(pattern) for the patterns that name none.
+  template <class F> constexpr void for_each_unused(const F& f) const {
+    for (std::size_t i = 0; i < names_.size(); ++i)
+      if (!used_[i]) f(names_.pattern(i));
+  }
+
+ private:
+  const Names& names_;
+  std::array<bool, Names::max_patterns> used_{};
+};
 /// Refuses a pattern that names no floating-point tensor of a traced model.
 template <class Model> constexpr void check_names(const Model& model, const Names& names, Source source) {
-  std::array<bool, Names::max_patterns> used{};
+  UsedPatterns used(names);
   Value any;
   for_each_traced_parameter(model, [&](std::string_view name, const auto& leaf) {
     any = traced_value(leaf, source);
-    for (std::size_t i = 0; i < names.size(); ++i) used[i] = used[i] || names.selects(i, name);
+    used.add(name);
   });
-  for (std::size_t i = 0; i < names.size(); ++i)
-    if (!used[i] && any.module != nullptr)
-      any.refuse(errc::option,
-                 "[names] pattern: it names no floating-point tensor of the model; the tensors of a Stack are named "
-                 "blocks.*.mlp.up.weight, blocks.3.mlp.up.weight or blocks.0-5.mlp.up.weight",
-                 names.pattern(i));
+  if (any.module == nullptr) return;
+  used.for_each_unused([&](std::string_view pattern) { any.refuse(errc::option, UsedPatterns::rule, pattern); });
 }
 
 /// For the elements of a traced tensor of a Stack, whether they are in layers of the set.

@@ -9,7 +9,9 @@
 
 #include <tessera/base/dtype.hpp>
 #include <tessera/base/here.hpp>
+#include <tessera/base/source.hpp>
 #include <tessera/graph/trace/layer_call.hpp>
+#include <tessera/graph/trace/require_trace.hpp>
 #include <tessera/nn/activation.hpp>
 #include <tessera/nn/attention/multi_head_attention.hpp>
 #include <tessera/nn/dropout.hpp>
@@ -168,12 +170,14 @@ struct DecoderLayer {
   template <class X, class Cache, class Position, class Memory>
   constexpr auto cached(const X& x, const Cache& cache, const Position& position, const Memory& memory,
                         Here at = Here::current()) const {
+    tessera::detail::require_trace("cached", "the layer", Source::from(at), *this, x, cache);
     const tessera::detail::LayerCall call(at, x);
     return decoded(x, cache, position, [&](const auto& v) { return cross(v, memory); });
   }
   template <class X, class Cache, class Position, class Memory>
   constexpr auto cached(const X& x, const Cache& cache, const Position& position, const Memory& memory,
                         const auto& memory_mask, Here at = Here::current()) const {
+    tessera::detail::require_trace("cached", "the layer", Source::from(at), *this, x, cache);
     const tessera::detail::LayerCall call(at, x);
     return decoded(x, cache, position, [&](const auto& v) { return cross.masked(v, memory, memory_mask); });
   }

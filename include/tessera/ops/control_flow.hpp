@@ -10,6 +10,7 @@
 #include <type_traits>
 #include <utility>
 
+#include <tessera/graph/trace/require_trace.hpp>
 #include <tessera/graph/trace/stack.hpp>
 #include <tessera/ops/data_movement/shape.hpp>
 #include <tessera/ops/vmap/example_struct.hpp>
@@ -225,8 +226,7 @@ constexpr auto scan(const F& f, const Init& init, const Xs& xs, bool reverse, So
   if constexpr (is_outside && sound && same) {
     Value context = trace_in(init);
     if (context.module == nullptr) context = trace_in(xs);
-    if (context.module == nullptr)
-      fail(errc::unsupported, "[scan] outside of a traced function: call ts::scan inside a function of ts::compile");
+    if (context.module == nullptr) fail_outside_of_trace("scan", "ts::scan", source);
     context = context.at(source);
     const Carry first = as_carry(context, init);
     if constexpr (is_size)
@@ -291,9 +291,7 @@ constexpr auto for_indices(const From& from, const To& to, const Init& init, Sou
   Value context = trace_in(init);
   for (const Value& other : {trace_of(from), trace_of(to)})
     if (context.module == nullptr) context = other;
-  if (context.module == nullptr)
-    fail(errc::unsupported,
-         "[fori_loop] outside of a traced function: call ts::fori_loop inside a function of ts::compile");
+  if (context.module == nullptr) fail_outside_of_trace("fori_loop", "ts::fori_loop", source);
   context = context.at(source);
   const Value first = as_size(lower(context, Dim(from))), count = as_size(lower(context, Dim(to))) - first;
   const Value steps = count.make({.op = Op::arange, .dtype = DType::i32, .rank = 1}, {count.id});

@@ -96,8 +96,11 @@ constexpr Shape custom_shape(const ShapeContext& c) {
       if (i == 0) shape.push_back(x[d]);
       if (x[d] != shape[d]) fail_shapes(c, "batch dims of the operands differ");
     }
-    for (int d = 0; d < signature.operands[i].rank; ++d) {
-      const char label = signature.operands[i].labels[d];
+    const CallSignature::Core& own = signature.operands[i];
+    const bool square = own.rank == 2 && own.labels[0] == own.labels[1] && CallExtents::is_letter(own.labels[0]);
+    if (square && x[batch] != x[batch + 1]) fail_shapes(c, "the matrix must be square");
+    for (int d = 0; d < own.rank; ++d) {
+      const char label = own.labels[d];
       if (!extents.bind(label, x[batch + static_cast<std::size_t>(d)]))
         fail_shapes(c, concat_text("extents of ", label, " differ"));
     }

@@ -25,7 +25,7 @@ template <int Rank, int D> struct GluTag : Binary<ops::MulOp> {
 
 /// The gated linear unit, as torch.nn.functional.glu: the first half of dim D, by default the last, times the sigmoid
 /// of the second. [..., 2 n] gives [..., n]. x is floating or integer, of which the result is f32. Errors:
-/// shape_mismatch for an odd extent. Communication: as slice; none along other dims. Source: Dauphin and others,
+/// not_divisible for an odd extent. Communication: as slice; none along other dims. Source: Dauphin and others,
 /// 1612.08083.
 template <int D = -1, TensorArgument X> constexpr auto glu(const X& x, Here at = Here::current()) {
   const auto [value, gate] = chunk<2, D>(x, at);

@@ -27,6 +27,8 @@ enum class ExtentsOf : std::int8_t {
   room,       ///< of a dim and an update along it, which may be shorter: require_room
   halves,     ///< of a dim
   rows,       ///< of a matrix and of the right-hand sides
+  tall,       ///< of the rows and columns of a matrix, with the right-hand sides: require_tall
+  caches,     ///< of the layers of a Stack and of a Stack of caches
   layers,     ///< of a Stack: require_layer
 };
 
@@ -47,6 +49,11 @@ constexpr void same_extents(Value x, int of_x, Value y, int of_y, int count, Ext
 /// Checks that dim `dim` of x is at least as long as that of an update: by a node that no value depends on.
 constexpr void require_room(Value x, int of_x, Value update, int of_update) {
   same_extents(x, of_x, update, of_update, 1, ExtentsOf::room);
+}
+/// Checks that matrices have at least as many rows as columns: by a node that no value depends on. Messages show the
+/// right-hand sides too.
+constexpr void require_tall(Value matrices, Value right, int rows_of_right) {
+  same_extents(matrices, matrices.rank() - 2, right, rows_of_right, 1, ExtentsOf::tall);
 }
 /// Checks that dim `dim` of x, the layers of a Stack, has a layer of this number: by a node that no value depends on.
 constexpr void require_layer(Value x, int dim, std::int64_t layer) {
@@ -155,9 +162,12 @@ constexpr BrokenRule check_extent(const NodeCheck& c) {
     fail(errc::structure, "[tree_vdot] shapes: both models must have the same shapes, but parameter ",
          node.source.inside == nullptr ? "" : node.source.inside, " is ", text(0), " in one and ", text(1),
          " in the other", node.source);
+  if (kind == build::ExtentsOf::caches)
+    fail(errc::structure, "[cached] number of caches: a Stack of ", extent(0), " layers takes ", extent(0),
+         " caches, but is given ", extent(1), ": ", text(0), " x ", text(1), node.source);
   if (kind == build::ExtentsOf::halves)
-    fail(errc::shape_mismatch, "[", given, "] the dim must have an even number of elements, not ",
-         extent(0) + extent(1), node.source);
+    fail(errc::not_divisible, "[", given, "] the dim must have an even number of elements, not ", extent(0) + extent(1),
+         node.source);
   std::string_view function = given;
   std::string rule = "targets must have the dims of the scores except the last";
   if (kind == build::ExtentsOf::examples) {
@@ -176,30 +186,34 @@ constexpr BrokenRule check_extent(const NodeCheck& c) {
     rule = "the update is longer than the dim of the slice";
   } else if (kind == build::ExtentsOf::rows) {
     rule = "the right-hand sides must have as many rows as the matrix";
+  } else if (kind == build::ExtentsOf::tall) {
+    rule = "the matrix must have at least as many rows as columns";
   }
   const bool names = kind != build::ExtentsOf::cache || given.empty() || given == function;
   fail(errc::shape_mismatch, "[", function.empty() ? "loss" : function, "] ", rule, ": ", text(0), " x ", text(1),
        names ? "" : " in ", names ? "" : given, node.source);
 }
-[[noreturn]] inline void fail_layer(const HostContext& c, std::int64_t layers) {
-  fail(errc::option, "[names] layer: a pattern selects layer ", static_cast<std::int64_t>(c.node().value),
-       " of a Stack of ", layers, " layers, which are counted from 0", c.node().source);
+[[noreturn]] inline void fail_layer(std::int64_t layer, std::int64_t layers, const Source& source) {
+  fail(errc::option, "[names] layer: a pattern selects layer ", layer, " of a Stack of ", layers,
+       " layers, which are counted from 0", source);
 }
 constexpr HostNumber number_of_extent(const HostContext& c) {
   const Node& node = c.node();
   const auto extent = [&](int i, int d) {
     return c.shapes[c.graph.operand(c.id, i)][static_cast<std::size_t>(node.labels[i] + d)];
   };
-  const bool is_room = node.arity == 2 && node.labels[3] == static_cast<std::int8_t>(build::ExtentsOf::room);
+  const auto is = [&](build::ExtentsOf kind) { return node.labels[3] == static_cast<std::int8_t>(kind); };
+  const bool is_room = node.arity == 2 && is(build::ExtentsOf::room);
+  const bool is_tall = node.arity == 2 && is(build::ExtentsOf::tall);
   if (is_room && extent(0, 0) < extent(1, 0)) fail_extents_of_operands_differ(c);
-  if (node.arity == 2 && !is_room)
+  if (is_tall && extent(0, 0) < extent(0, 1)) fail_extents_of_operands_differ(c);
+  if (node.arity == 2 && !is_room && !is_tall)
     for (int d = 0; d < node.labels[2]; ++d)
       if (!c.graph.operand_node(c.id, 0).is_singleton(node.labels[0] + d) &&
           !c.graph.operand_node(c.id, 1).is_singleton(node.labels[1] + d) && extent(0, d) != extent(1, d))
         fail_extents_of_operands_differ(c);
-  if (node.arity == 1 && node.labels[3] == static_cast<std::int8_t>(build::ExtentsOf::layers) &&
-      static_cast<double>(extent(0, 0)) <= node.value)
-    fail_layer(c, extent(0, 0));
+  if (node.arity == 1 && is(build::ExtentsOf::layers) && static_cast<double>(extent(0, 0)) <= node.value)
+    fail_layer(static_cast<std::int64_t>(c.node().value), extent(0, 0), c.node().source);
   return node.arity == 2 ? 0 : extent(0, 0);
 }
 constexpr BrokenRule check_arange(const NodeCheck& c) {

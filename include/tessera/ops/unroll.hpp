@@ -9,6 +9,7 @@
 #include <type_traits>
 #include <utility>
 
+#include <tessera/graph/trace/require_trace.hpp>
 #include <tessera/ops/control_flow.hpp>
 #include <tessera/ops/data_movement/rearrange.hpp>
 #include <tessera/ops/data_movement/slicing.hpp>
@@ -180,8 +181,7 @@ template <int Steps, class F, class Init, class Xs>
 constexpr auto unrolled_scan(const F& f, const Init& init, const Xs& xs, bool reverse, Source source) {
   Value context = trace_in(init);
   if (context.module == nullptr) context = trace_in(xs);
-  if (context.module == nullptr)
-    fail(errc::unsupported, "[scan] outside of a traced function: call ts::scan inside a function of ts::compile");
+  if (context.module == nullptr) fail_outside_of_trace("scan", "ts::scan", source);
   context = context.at(source);
   Module& module = *context.module;
   const auto both = [&](const auto& group, const auto& of_groups, const auto& of_rest) {

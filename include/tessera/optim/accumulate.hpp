@@ -50,7 +50,7 @@ template <int Microbatches, class Loss> struct Accumulate {
 /// the batch one after the other. Returns the mean loss and gradient. Activations need the memory of one microbatch.
 ///
 ///     const auto [loss, gradient] = ts::optim::accumulate<4>(loss_of)(model, x, t);   // x, t: [batch, ...]
-/// Inside a traced function. Tensors after the model are cut along their first dim. Errors: shape_mismatch unless
+/// Inside a traced function. Tensors after the model are cut along their first dim. Errors: not_divisible unless
 /// Microbatches divides the batch. Communication: that of value_and_grad; gradients of replicated parameters are
 /// reduced once, after the last microbatch (no_sync of PyTorch). A split batch does not move if Microbatches divides
 /// the rows of each device.

@@ -6,9 +6,9 @@
 #include <tuple>
 
 #include <tessera/graph/ir/value.hpp>
-#include <tessera/graph/trace/function_call.hpp>
 #include <tessera/graph/trace/sharded_tensor.hpp>
 #include <tessera/ops/elementwise.hpp>
+#include <tessera/optim/optimizer_call.hpp>
 #include <tessera/optim/update.hpp>
 
 namespace tessera {
@@ -43,7 +43,7 @@ template <class Model, optim::GradientsOf<Model> Gradients>
 constexpr auto adadelta(const Model& model, const Gradients& gradients,
                         const optim::AdadeltaState<optim::stored_t<Model>>& state, const optim::Adadelta& config = {},
                         Here at = Here::current()) {
-  const detail::FunctionCall named("adadelta", model);
+  const optim::detail::OptimizerCall named("adadelta", model, at);
   auto [moved, square, change] = optim::detail::update_parameters(
       at,
       [&](const auto& x, Value p, Value g, Value v, Value u) {

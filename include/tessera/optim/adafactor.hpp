@@ -7,12 +7,12 @@
 
 #include <tessera/base/here.hpp>
 #include <tessera/graph/ir/value.hpp>
-#include <tessera/graph/trace/function_call.hpp>
 #include <tessera/graph/trace/sharded_tensor.hpp>
 #include <tessera/ops/elementwise.hpp>
 #include <tessera/ops/elementwise/composition.hpp>
 #include <tessera/ops/reduction/reduce.hpp>
 #include <tessera/optim/lamb.hpp>
+#include <tessera/optim/optimizer_call.hpp>
 #include <tessera/optim/update.hpp>
 
 namespace tessera {
@@ -71,7 +71,7 @@ template <class Model, optim::GradientsOf<Model> Gradients>
 constexpr auto adafactor(const Model& model, const Gradients& gradients,
                          const optim::AdafactorState<optim::stored_t<Model>>& state,
                          const optim::Adafactor& config = {}, Here at = Here::current()) {
-  const detail::FunctionCall named("adafactor", model);
+  const optim::detail::OptimizerCall named("adafactor", model, at);
   const Scalar step = optim::detail::next_step("adafactor", model, state.step, at);
   auto [moved, row, column] = optim::detail::update_parameters(
       at,

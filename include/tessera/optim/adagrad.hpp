@@ -6,9 +6,9 @@
 #include <tuple>
 
 #include <tessera/graph/ir/value.hpp>
-#include <tessera/graph/trace/function_call.hpp>
 #include <tessera/graph/trace/sharded_tensor.hpp>
 #include <tessera/ops/elementwise.hpp>
+#include <tessera/optim/optimizer_call.hpp>
 #include <tessera/optim/update.hpp>
 
 namespace tessera {
@@ -41,7 +41,7 @@ template <class Model, optim::GradientsOf<Model> Gradients>
 constexpr auto adagrad(const Model& model, const Gradients& gradients,
                        const optim::AdagradState<optim::stored_t<Model>>& state, const optim::Adagrad& config = {},
                        Here at = Here::current()) {
-  const detail::FunctionCall named("adagrad", model);
+  const optim::detail::OptimizerCall named("adagrad", model, at);
   auto [moved, sum] = optim::detail::update_parameters(
       at,
       [&](const auto& x, Value p, Value g, Value s) {

@@ -6,9 +6,9 @@
 #include <tuple>
 
 #include <tessera/graph/ir/value.hpp>
-#include <tessera/graph/trace/function_call.hpp>
 #include <tessera/graph/trace/sharded_tensor.hpp>
 #include <tessera/ops/elementwise.hpp>
+#include <tessera/optim/optimizer_call.hpp>
 #include <tessera/optim/update.hpp>
 
 namespace tessera {
@@ -46,7 +46,7 @@ template <class Model, optim::GradientsOf<Model> Gradients>
 constexpr auto asgd(const Model& model, const Gradients& gradients,
                     const optim::AsgdState<optim::stored_t<Model>>& state, const optim::Asgd& config = {},
                     Here at = Here::current()) {
-  const detail::FunctionCall named("asgd", model);
+  const optim::detail::OptimizerCall named("asgd", model, at);
   const Scalar step = optim::detail::next_step("asgd", model, state.step, at);
   auto [moved, average] = optim::detail::update_parameters(
       at,

@@ -4,6 +4,8 @@
 
 #include <tuple>
 
+#include <tessera/base/here.hpp>
+#include <tessera/base/source.hpp>
 #include <tessera/graph/ir/value.hpp>
 #include <tessera/graph/trace/function_call.hpp>
 #include <tessera/graph/trace/sharded_tensor.hpp>
@@ -22,6 +24,7 @@ namespace optim {
 template <class Model>
 constexpr Model moving_average(const Model& average, const Model& model, const Scalar& decay,
                                Here at = Here::current()) {
+  detail::require_traced("moving_average", "ts::optim::moving_average", Source::from(at), average, model);
   const tessera::detail::FunctionCall named("moving_average", average);
   return std::get<0>(detail::update_parameters(
       at, [&](const auto& x, Value a, Value p) { return std::tuple(x(decay) * a + x(1.0 - x.wide(decay)) * p); },
@@ -33,6 +36,7 @@ constexpr Model moving_average(const Model& average, const Model& model, const S
 template <class Model>
 constexpr Model mean_of_models(const Model& average, const Model& model, const Scalar& count,
                                Here at = Here::current()) {
+  detail::require_traced("mean_of_models", "ts::optim::mean_of_models", Source::from(at), average, model);
   const tessera::detail::FunctionCall named("mean_of_models", average);
   return std::get<0>(detail::update_parameters(
       at, [&](const auto& x, Value a, Value p) { return std::tuple(a + x(1.0 / (x.wide(count) + 1)) * (p - a)); },

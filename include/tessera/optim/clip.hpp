@@ -118,6 +118,7 @@ struct GlobalNorm {
 /// element type of the result. Errors: structure without a floating-point tensor. Communication: one
 /// all_reduce of a rank-0 tensor; partial values are reduced first.
 template <class Model> constexpr auto global_norm(const Model& model, Here at = Here::current()) {
+  optim::detail::require_traced("global_norm", "ts::global_norm", Source::from(at), model);
   return optim::detail::GlobalNorm{}(at, model);
 }
 template <TensorOperand X> constexpr auto global_norm(const X& x, Here at = Here::current()) {
@@ -139,6 +140,7 @@ constexpr auto global_norm(const std::tuple<X...>& tensors, Here at = Here::curr
 template <class Model, NumberOperand Limit>
 constexpr auto clip_by_global_norm(const Model& gradients, const Limit& max_norm, Here at = Here::current()) {
   const Source source = Source::from(at);
+  optim::detail::require_traced("clip_by_global_norm", "ts::clip_by_global_norm", source, gradients);
   const Value total = optim::detail::sum_of_squares(optim::detail::parameters_of(gradients), source);
   const Value norm = build::apply<ops::SqrtOp>(total);
   const Value limit = build::cast(lower(norm, max_norm), norm.dtype());
@@ -161,6 +163,7 @@ template <class Model, NumberOperand Limit>
 constexpr auto clip_grad_norm(const Model& gradients, const Limit& max_norm, double norm_type = 2,
                               Here at = Here::current()) {
   const Source source = Source::from(at);
+  optim::detail::require_traced("clip_grad_norm", "ts::clip_grad_norm", source, gradients);
   const Value norm = optim::detail::norm_of(optim::detail::parameters_of(gradients), norm_type, source);
   const Value scale = build::apply<ops::MinimumOp>(
       build::cast(lower(norm, max_norm), norm.dtype()) / (norm + norm.number(1e-6)), norm.number(1));
@@ -171,6 +174,7 @@ constexpr auto clip_grad_norm(const Model& gradients, const Limit& max_norm, dou
 /// torch.nn.utils.clip_grad_value_. Communication: only partial gradients are reduced.
 template <class Model, NumberOperand Limit>
 constexpr Model clip_by_value(const Model& gradients, const Limit& limit, Here at = Here::current()) {
+  optim::detail::require_traced("clip_by_value", "ts::clip_by_value", Source::from(at), gradients);
   return optim::tree_map(
       [&](auto g) {
         const Value from = g.value.at(Source::from(at)), most = build::cast(lower(from, limit), from.dtype());

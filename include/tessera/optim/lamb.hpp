@@ -5,12 +5,12 @@
 #include <tuple>
 
 #include <tessera/graph/ir/value.hpp>
-#include <tessera/graph/trace/function_call.hpp>
 #include <tessera/graph/trace/sharded_tensor.hpp>
 #include <tessera/ops/elementwise.hpp>
 #include <tessera/ops/elementwise/composition.hpp>
 #include <tessera/ops/reduction/reduce.hpp>
 #include <tessera/optim/adam/adamw.hpp>
+#include <tessera/optim/optimizer_call.hpp>
 #include <tessera/optim/update.hpp>
 
 namespace tessera {
@@ -52,7 +52,7 @@ template <class Model, optim::GradientsOf<Model> Gradients>
 constexpr auto lamb(const Model& model, const Gradients& gradients,
                     const optim::AdamWState<optim::stored_t<Model>>& state, const optim::Lamb& config = {},
                     Here at = Here::current()) {
-  const detail::FunctionCall named("lamb", model);
+  const optim::detail::OptimizerCall named("lamb", model, at);
   const Scalar step = optim::detail::next_step("lamb", model, state.step, at);
   auto [moved, mean, square] = optim::detail::update_parameters(
       at,

@@ -11,13 +11,13 @@
 #include <tessera/base/growable.hpp>
 #include <tessera/base/source.hpp>
 #include <tessera/graph/ir/value.hpp>
-#include <tessera/graph/trace/function_call.hpp>
 #include <tessera/graph/trace/settle.hpp>
 #include <tessera/graph/trace/sharded_tensor.hpp>
 #include <tessera/ops/constraint.hpp>
 #include <tessera/ops/elementwise.hpp>
 #include <tessera/ops/reduction/reduce.hpp>
 #include <tessera/optim/clip.hpp>
+#include <tessera/optim/optimizer_call.hpp>
 #include <tessera/optim/tree_map.hpp>
 #include <tessera/optim/update.hpp>
 
@@ -168,7 +168,7 @@ constexpr auto lbfgs(const Model& model, const Gradients& gradients,
                      Here at = Here::current()) {
   using namespace optim::detail;
   static_assert(History > 0, "tessera: lbfgs needs a history of at least one step");
-  const detail::FunctionCall named("lbfgs", model);
+  const optim::detail::OptimizerCall named("lbfgs", model, at);
   const Scalar step = next_step("lbfgs", model, state.step, at);
   const Vectors all{Source::from(at)};
   const Growable<Value> p = parameters_of(model), before = parameters_of(state.gradient);

@@ -6,9 +6,9 @@
 #include <tuple>
 
 #include <tessera/graph/ir/value.hpp>
-#include <tessera/graph/trace/function_call.hpp>
 #include <tessera/graph/trace/sharded_tensor.hpp>
 #include <tessera/ops/elementwise.hpp>
+#include <tessera/optim/optimizer_call.hpp>
 #include <tessera/optim/update.hpp>
 
 namespace tessera {
@@ -46,7 +46,7 @@ template <class Model, optim::GradientsOf<Model> Gradients>
 constexpr auto lion(const Model& model, const Gradients& gradients,
                     const optim::LionState<optim::stored_t<Model>>& state, const optim::Lion& config = {},
                     Here at = Here::current()) {
-  const detail::FunctionCall named("lion", model);
+  const optim::detail::OptimizerCall named("lion", model, at);
   auto [moved, momentum] = optim::detail::update_parameters(
       at,
       [&](const auto& x, Value p, Value g, Value m) {

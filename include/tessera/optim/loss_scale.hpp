@@ -46,6 +46,7 @@ inline LossScale loss_scale(const Mesh& mesh, float scale = 65536.0f) {
 /// none.
 template <class Model>
 constexpr Model unscale(const Model& gradients, const LossScale& scaling, Here at = Here::current()) {
+  detail::require_traced("unscale", "ts::optim::unscale", Source::from(at), gradients, scaling);
   const Value scale = detail::value_of(scaling.scale).at(Source::from(at));
   return tree_map(
       [&](auto g) {
@@ -58,6 +59,7 @@ constexpr Model unscale(const Model& gradients, const LossScale& scaling, Here a
 /// Inside a traced function: whether no element of a model is an infinity or NaN. Communication: one all_reduce of a
 /// rank-0 tensor; partial gradients are reduced first. Errors: structure for a model without floating-point tensors.
 template <class Model> constexpr Sym<bool, 0> all_finite(const Model& gradients, Here at = Here::current()) {
+  detail::require_traced("all_finite", "ts::optim::all_finite", Source::from(at), gradients);
   const Growable<Value> values = detail::parameters_of(gradients);
   if (values.empty()) fail(errc::structure, "[all_finite] gradients: the model has no floating-point tensor");
   Value total{};

@@ -11,7 +11,6 @@
 #include <tessera/base/growable.hpp>
 #include <tessera/base/here.hpp>
 #include <tessera/graph/ir/value.hpp>
-#include <tessera/graph/trace/function_call.hpp>
 #include <tessera/graph/trace/settle.hpp>
 #include <tessera/graph/trace/sharded_tensor.hpp>
 #include <tessera/ops/cond.hpp>
@@ -21,6 +20,7 @@
 #include <tessera/ops/elementwise.hpp>
 #include <tessera/ops/reduction/statistics.hpp>
 #include <tessera/optim/adam/adamw.hpp>
+#include <tessera/optim/optimizer_call.hpp>
 #include <tessera/optim/tree_map.hpp>
 #include <tessera/optim/update.hpp>
 
@@ -109,7 +109,7 @@ template <class Model, optim::GradientsOf<Model> Gradients>
 constexpr auto muon(const Model& model, const Gradients& gradients,
                     const optim::MuonState<optim::stored_t<Model>>& state, const optim::Muon& config = {},
                     Here at = Here::current()) {
-  const detail::FunctionCall named("muon", model);
+  const optim::detail::OptimizerCall named("muon", model, at);
   const Growable<Value> any = optim::detail::parameters_of(model);
   if (any.empty()) fail(errc::structure, "[muon] model: the model has no floating-point tensor");
   const optim::detail::AdamWStep step(any.front().at(Source::from(at)), config.others, state.step);

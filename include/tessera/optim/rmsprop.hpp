@@ -6,9 +6,9 @@
 #include <tuple>
 
 #include <tessera/graph/ir/value.hpp>
-#include <tessera/graph/trace/function_call.hpp>
 #include <tessera/graph/trace/sharded_tensor.hpp>
 #include <tessera/ops/elementwise.hpp>
+#include <tessera/optim/optimizer_call.hpp>
 #include <tessera/optim/update.hpp>
 
 namespace tessera {
@@ -61,7 +61,7 @@ template <class Model, optim::GradientsOf<Model> Gradients>
 constexpr auto rmsprop(const Model& model, const Gradients& gradients,
                        const optim::RmsPropState<optim::stored_t<Model>>& state, const optim::RmsProp& config = {},
                        Here at = Here::current()) {
-  const detail::FunctionCall named("rmsprop", model);
+  const optim::detail::OptimizerCall named("rmsprop", model, at);
   auto [moved, square, velocity] = optim::detail::update_parameters(
       at,
       [&](const auto& x, Value p, Value g, Value v, Value b) {
@@ -87,7 +87,7 @@ template <class Model, optim::GradientsOf<Model> Gradients>
 constexpr auto rmsprop_centered(const Model& model, const Gradients& gradients,
                                 const optim::CenteredRmsPropState<optim::stored_t<Model>>& state,
                                 const optim::CenteredRmsProp& config = {}, Here at = Here::current()) {
-  const detail::FunctionCall named("rmsprop_centered", model);
+  const optim::detail::OptimizerCall named("rmsprop_centered", model, at);
   auto [moved, square, mean, velocity] = optim::detail::update_parameters(
       at,
       [&](const auto& x, Value p, Value g, Value v, Value m, Value b) {

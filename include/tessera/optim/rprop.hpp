@@ -6,9 +6,9 @@
 #include <tuple>
 
 #include <tessera/graph/ir/value.hpp>
-#include <tessera/graph/trace/function_call.hpp>
 #include <tessera/graph/trace/sharded_tensor.hpp>
 #include <tessera/ops/elementwise.hpp>
+#include <tessera/optim/optimizer_call.hpp>
 #include <tessera/optim/update.hpp>
 
 namespace tessera {
@@ -46,7 +46,7 @@ template <class Model, optim::GradientsOf<Model> Gradients>
 constexpr auto rprop(const Model& model, const Gradients& gradients,
                      const optim::RpropState<optim::stored_t<Model>>& state, const optim::Rprop& config = {},
                      Here at = Here::current()) {
-  const detail::FunctionCall named("rprop", model);
+  const optim::detail::OptimizerCall named("rprop", model, at);
   const Scalar step = optim::detail::next_step("rprop", model, state.step, at);
   auto [moved, last, size] = optim::detail::update_parameters(
       at,

@@ -6,9 +6,9 @@
 #include <tuple>
 
 #include <tessera/graph/ir/value.hpp>
-#include <tessera/graph/trace/function_call.hpp>
 #include <tessera/graph/trace/sharded_tensor.hpp>
 #include <tessera/ops/elementwise.hpp>
+#include <tessera/optim/optimizer_call.hpp>
 #include <tessera/optim/update.hpp>
 
 namespace tessera {
@@ -81,7 +81,7 @@ constexpr auto sgd_with_momentum(const Model& model, const Gradients& gradients,
 template <class Model, optim::GradientsOf<Model> Gradients>
 constexpr Model sgd(const Model& model, const Gradients& gradients, const optim::Sgd& config = {},
                     Here at = Here::current()) {
-  const detail::FunctionCall named("sgd", model);
+  const optim::detail::OptimizerCall named("sgd", model, at);
   return std::get<0>(optim::detail::update_parameters(
       at,
       [&](const auto& x, Value p, Value g) {
@@ -96,7 +96,7 @@ constexpr Model sgd(const Model& model, const Gradients& gradients, const optim:
 template <class Model, optim::GradientsOf<Model> Gradients>
 constexpr auto sgd(const Model& model, const Gradients& gradients, const optim::SgdState<optim::stored_t<Model>>& state,
                    const optim::Sgd& config = {}, Here at = Here::current()) {
-  const detail::FunctionCall named("sgd", model);
+  const optim::detail::OptimizerCall named("sgd", model, at);
   return optim::detail::sgd_with_momentum<false>(model, gradients, state, config, at);
 }
 
@@ -107,7 +107,7 @@ template <class Model, optim::GradientsOf<Model> Gradients>
 constexpr auto sgd_nesterov(const Model& model, const Gradients& gradients,
                             const optim::SgdState<optim::stored_t<Model>>& state, const optim::Sgd& config = {},
                             Here at = Here::current()) {
-  const detail::FunctionCall named("sgd_nesterov", model);
+  const optim::detail::OptimizerCall named("sgd_nesterov", model, at);
   return optim::detail::sgd_with_momentum<true>(model, gradients, state, config, at);
 }
 
@@ -118,7 +118,7 @@ template <class Model, optim::GradientsOf<Model> Gradients>
 constexpr auto sgd_dampened(const Model& model, const Gradients& gradients,
                             const optim::DampenedSgdState<optim::stored_t<Model>>& state,
                             const optim::DampenedSgd& config = {}, Here at = Here::current()) {
-  const detail::FunctionCall named("sgd_dampened", model);
+  const optim::detail::OptimizerCall named("sgd_dampened", model, at);
   const Scalar step = optim::detail::next_step("sgd_dampened", model, state.step, at);
   const Value root = optim::detail::parameters_of(model).front().at(Source::from(at));
   const Value t = lower(root, step), one = t.number(1);

@@ -12,7 +12,9 @@
 #include <tessera/base/dtype.hpp>
 #include <tessera/base/error.hpp>
 #include <tessera/base/growable.hpp>
+#include <tessera/base/source.hpp>
 #include <tessera/graph/ir/value.hpp>
+#include <tessera/graph/trace/require_trace.hpp>
 #include <tessera/graph/trace/stack.hpp>
 #include <tessera/graph/trace/trace_types.hpp>
 #include <tessera/graph/trace/tree.hpp>
@@ -47,8 +49,7 @@ struct CollectParameters {
   template <class Leaf> constexpr void leaf(Leaf& leaf) {
     if constexpr (is_parameter_v<std::remove_const_t<Leaf>>) {
       const Value value = value_of(leaf);
-      if (value.module == nullptr)
-        fail(errc::unsupported, "[tree_map] outside of a traced function: call tree_map in a function of ts::compile");
+      if (value.module == nullptr) tessera::detail::fail_outside_of_trace("tree_map", "ts::optim::tree_map", {});
       if (value.graph < 0) fail(errc::unsupported, no_local_tensors);
       values.push_back(value);
     } else if constexpr (LocalOperand<std::remove_const_t<Leaf>>) {
@@ -60,6 +61,22 @@ struct CollectParameters {
   constexpr void enter_layer(int) {}
   constexpr void leave_stack() {}
 };
+/// Whether a floating-point tensor of a model is in no trace.
+struct FindStoredParameter {
+  bool found = false;
+  template <class Leaf> constexpr void leaf(Leaf& leaf) {
+    if constexpr (is_parameter_v<std::remove_const_t<Leaf>>) found = found || value_of(leaf).module == nullptr;
+  }
+  constexpr void enter_stack(const auto&) {}
+  constexpr void enter_layer(int) {}
+  constexpr void leave_stack() {}
+};
+/// Checks that the models with which a function is called are in a trace. `called`: what the user calls.
+constexpr void require_traced(const char* function, const char* called, Source source, const auto&... models) {
+  FindStoredParameter stored;
+  (for_each_leaf(models, stored), ...);
+  if (stored.found) tessera::detail::fail_outside_of_trace(function, called, source);
+}
 template <class Model> constexpr Growable<Value> parameters_of(const Model& model) {
   CollectParameters collect;
   for_each_leaf(model, collect);

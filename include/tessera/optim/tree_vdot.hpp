@@ -29,6 +29,7 @@ namespace tessera {
 template <class Model> constexpr auto tree_vdot(const Model& a, const Model& b, Here at = Here::current()) {
   using namespace optim::detail;
   const Source source = Source::from(at);
+  require_traced("tree_vdot", "ts::tree_vdot", source, a, b);
   const Growable<Value> of_a = parameters_of(a), of_b = parameters_of(b);
   if (of_a.empty()) fail(errc::structure, "[tree_vdot] models: they have no floating-point tensor", source);
   const DType wide = summed_as(of_a);
@@ -51,6 +52,7 @@ template <class Model> constexpr auto tree_vdot(const Model& a, const Model& b, 
 template <class Model> constexpr auto tree_sum(const Model& model, Here at = Here::current()) {
   using namespace optim::detail;
   const Source source = Source::from(at);
+  require_traced("tree_sum", "ts::tree_sum", source, model);
   const Growable<Value> values = parameters_of(model);
   if (values.empty()) fail(errc::structure, "[tree_sum] model: it has no floating-point tensor", source);
   const DType wide = summed_as(values);

@@ -190,7 +190,7 @@ TEST(Rotary, RefusesWrongOptions) {
   refuses(ts::DynamicNtkRotary{.factor = 2.0},
           "[rotary_embedding] original_max_position_embeddings: 0.000000 is not above 0");
   expect_error(
-      ts::errc::shape_mismatch,
+      ts::errc::not_divisible,
       [&] {
         (void)ts::eval(ts::rotary_embedding(ts::ones<float>({1, 2, 1, 7}, ts::Mesh())));
       },

@@ -1,10 +1,12 @@
 // Plans of training steps with an optimizer's state without data: those of the state that init_state makes.
 #include <cstddef>
 #include <cstdint>
+#include <iterator>
 #include <tuple>
 #include <type_traits>
 #include <utility>
 
+#include "../base/expect_error.hpp"
 #include <gtest/gtest.h>
 
 #include <tessera/tessera.hpp>
@@ -83,6 +85,65 @@ TYPED_TEST(AbstractState, PlansAsTheStateOfAModel) {
     EXPECT_EQ(planned.main().values[i].shape, called.main().values[i].shape) << i;
     EXPECT_EQ(planned.main().values[i].sharding, called.main().values[i].sharding) << i;
   }
+}
+
+/// Compares the leaves of a state without data with those of a state. Of a Stack they are compared in each layer.
+template <std::size_t N> struct CompareLeaves {
+  const ts::Abstract (&leaves)[N];
+  std::size_t next = 0, first = 0;
+  template <class Leaf> void leaf(const Leaf& leaf) {
+    const ts::Abstract& own = leaves[next++];
+    if constexpr (ts::TensorOperand<Leaf>) {
+      EXPECT_EQ(own.shape, ts::shape(leaf)) << next;
+      EXPECT_EQ(ts::resolve(own.spec, mesh, Leaf::rank), ts::sharding(leaf)) << next;
+    }
+  }
+  void enter_stack(const auto&) { first = next; }
+  void enter_layer(int) { next = first; }
+  void leave_stack() {}
+};
+void compare(const auto& abstract, const auto& state) {
+  static_assert(
+      std::is_same_v<typename std::remove_cvref_t<decltype(abstract)>::type, std::remove_cvref_t<decltype(state)>>);
+  CompareLeaves<std::extent_v<decltype(abstract.leaves)>> compared{abstract.leaves};
+  ts::for_each_leaf(state, compared);
+  EXPECT_EQ(compared.next, std::size(abstract.leaves));
+}
+constexpr nn::Names frozen("0.weight", "1.*.up.*", "2");
+constexpr ts::optim::ZeroRedundancy zero{"data"};
+
+TYPED_TEST(AbstractState, HasTheShapesOfAStateWithFrozenTensors) {
+  constexpr TypeParam config{};
+  constexpr auto abstract = ts::optim::init_state(config, abstract_net(), frozen);
+  compare(abstract, ts::optim::init_state(config, net(), frozen));
+}
+TYPED_TEST(AbstractState, HasTheShardingsOfASplitState) {
+  constexpr TypeParam config{};
+  constexpr auto abstract = ts::optim::init_state(config, abstract_net(), zero, mesh);
+  compare(abstract, ts::optim::init_state(config, net(), zero));
+}
+TYPED_TEST(AbstractState, HasTheShapesAndShardingsOfBoth) {
+  constexpr TypeParam config{};
+  compare(ts::optim::init_state(config, abstract_net(), frozen, zero, mesh),
+          ts::optim::init_state(config, net(), frozen, zero));
+}
+
+TEST(AbstractStates, NamesOfNoTensorAndAxesOfNoMeshAreErrors) {
+  using tessera_test::expect_error;
+  const ts::optim::AdamW config;
+  for (const char* pattern : {"blocks.*", "3", "1.3.up.*"})  // no name, integers, a layer that the Stack lacks
+    for (const bool is_abstract : {true, false})
+      expect_error(
+          ts::errc::option,
+          [&] {
+            if (is_abstract)
+              (void)ts::optim::init_state(config, abstract_net(), nn::Names("0.*", pattern));
+            else
+              (void)ts::optim::init_state(config, net(), nn::Names("0.*", pattern));
+          },
+          "[names] ", pattern[0] == '1' ? "layer 3 of a Stack of 3 layers" : pattern, "abstract_state_test.cpp:");
+  expect_error(ts::errc::mesh_axis,
+               [&] { (void)ts::optim::init_state(config, abstract_net(), ts::optim::ZeroRedundancy{"rows"}, mesh); });
 }
 
 }  // namespace

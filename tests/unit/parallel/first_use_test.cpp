@@ -244,12 +244,12 @@ TEST(FirstUse, MicrobatchesThatDoNotDivideTheBatchAreNamed) {
   const Pair model = pair_of(nn::single(mesh));
   const auto x = ts::zeros<float>({6, 4}, mesh);
   expect_error(
-      ts::errc::shape_mismatch, [&] { accumulated(model, x, x); }, "[accumulate] microbatches: a batch of 6",
-      "f32[6,4]", "4 microbatches", at_line(accumulate_line));
+      ts::errc::not_divisible, [&] { accumulated(model, x, x); }, "[accumulate] microbatches: a batch of 6", "f32[6,4]",
+      "4 microbatches", at_line(accumulate_line));
   const auto stages =
       ts::pipeline_stages<"pipe">(ts::Stack<Pair>(2, [&](int) { return pair_of(nn::single(mesh)); }), mesh);
   expect_error(
-      ts::errc::shape_mismatch, [&] { piped(stages, x, ts::Dim(4)); }, "[pipeline] microbatches: a batch of 6",
+      ts::errc::not_divisible, [&] { piped(stages, x, ts::Dim(4)); }, "[pipeline] microbatches: a batch of 6",
       "f32[6,4]", "4 microbatches", at_line(pipeline_line));
 }
 

@@ -378,7 +378,7 @@ TEST(PipelineStages, RefuseWhatCannotBeSharedOut) {
   expect_error(
       ts::errc::unsupported, [&] { ts::pipeline_stages<"pipe">(gathered, mesh); }, "gathered on use");
   expect_error(
-      ts::errc::shape_mismatch, [&] { in_stages<Gpipe, 1>(2, mesh, 5); }, "12");
+      ts::errc::not_divisible, [&] { in_stages<Gpipe, 1>(2, mesh, 5); }, "12");
 }
 
 }  // namespace

@@ -184,7 +184,9 @@ TEST(Compiled, NamesTheOperationTheShapesAndTheLineOfAnError) {
   constexpr int split = __LINE__ + 1;
   constexpr auto g = ts::compile([](auto in, auto parts) { return ts::split_dim<1>(in, parts); });
   expect_error(
-      ts::errc::shape_mismatch, [&] { g(x, ts::Dim(2)); }, "[rearrange]", "f32[2,3]", here(split));
+      ts::errc::not_divisible, [&] { g(x, ts::Dim(2)); }, "[rearrange]", "f32[2,3]", here(split));
+  expect_error(
+      ts::errc::not_divisible, [&] { (void)ts::eval(ts::split_dim<1>(x, 2)); }, "[rearrange]", "f32[2,3]");
   expect_error(
       ts::errc::shape_mismatch, [&] { g(x, ts::Dim(0)); }, "[rearrange]", here(split));
   constexpr int cut = __LINE__ + 1;

@@ -1,5 +1,6 @@
 // Errors name the function that the user calls, and show the shapes that it is given.
 #include <array>
+#include <cstdint>
 #include <string>
 #include <tuple>
 
@@ -10,9 +11,9 @@
 #include <tessera/graph/transform/vjp.hpp>
 #include <tessera/interop/linalg.hpp>
 #include <tessera/mesh/mesh.hpp>
-#include <tessera/nn/llama.hpp>
+#include <tessera/nn/nn.hpp>
 #include <tessera/ops/ops.hpp>
-#include <tessera/optim/tree_vdot.hpp>
+#include <tessera/optim/optim.hpp>
 #include <tessera/tensor/compile.hpp>
 #include <tessera/tensor/creation.hpp>
 #include <tessera/tensor/evaluate.hpp>
@@ -50,7 +51,7 @@ TEST(FunctionNames, OfCompositions) {
       errc::shape_mismatch, [](const auto& x, const auto& y) { return ts::cosine_similarity<-1>(x, y); },
       "[mul] shapes can't be broadcast: f32[3,4] x f32[4,4] in cosine_similarity", m, n);
   expect_both(
-      errc::shape_mismatch, [](const auto& x) { return ts::glu<0>(x); },
+      errc::not_divisible, [](const auto& x) { return ts::glu<0>(x); },
       "[glu] the dim must have an even number of elements, not 3", m);
   expect_both(
       errc::shape_mismatch, [](const auto& x) { return std::get<3>(ts::unbind<4>(x)); }, "in unbind", m);
@@ -60,14 +61,23 @@ TEST(FunctionNames, OfCompositions) {
   expect_both(
       errc::shape_mismatch, [](const auto& x, const auto& y) { return ts::linalg::lstsq(x, y); },
       "[lstsq] the right-hand sides must have as many rows as the matrix: f32[4,4] x f32[3]", n, a);
+  expect_both(
+      errc::shape_mismatch, [](const auto& x, const auto& y) { return ts::linalg::lstsq(x, y); },
+      "[lstsq] the matrix must have at least as many rows as columns: f32[3,4] x f32[3]", m, a);
+  expect_both(
+      errc::shape_mismatch, [](const auto& x, const auto& y) { return ts::linalg::solve(x, y); },
+      "[solve] the matrix must be square: f32[3,4] x f32[3]", m, a);
+  expect_both(
+      errc::shape_mismatch, [](const auto& x) { return ts::linalg::inv(x); },
+      "[inv] the matrix must be square: f32[3,4]", m);
 }
 
 // A function that calls another one has its name; the next expression has none.
 TEST(FunctionNames, AreThoseOfTheOutermostCall) {
   const auto q = ones(1, 2, 1, 7);
   expect_both(
-      errc::shape_mismatch, [](const auto& x) { return ts::rotary_embedding(x); },
-      "f32[1,2,1,7], 2 in rotary_embedding", q);
+      errc::not_divisible, [](const auto& x) { return ts::rotary_embedding(x); }, "f32[1,2,1,7], 2 in rotary_embedding",
+      q);
   expect_error(
       errc::shape_mismatch, [] { (void)ts::eval(ones(3) + ones(4)); }, "f32[3] x f32[4]" + here);
 }
@@ -116,6 +126,20 @@ TEST(FunctionNames, OfACacheOfAnotherShape) {
   }
 }
 
+TEST(FunctionNames, OfAnotherNumberOfCaches) {
+  constexpr auto run = ts::compile([](const auto& blocks, const auto& x, const auto& caches) {
+    return std::get<0>(nn::cached(blocks, x, caches, 0));
+  });
+  const auto one = nn::single(ts::Mesh());
+  const ts::Stack<nn::LlamaBlock<>> blocks(3, [&](int i) { return nn::llama_block(ts::Key(i), 8, 2, 1, 16, one); });
+  EXPECT_NO_THROW((void)run(blocks, ones(2, 3, 8), nn::kv_caches(3, 2, 5, 1, 4, one)));
+  for (const int caches : {2, 4})
+    expect_error(
+        errc::structure, [&] { (void)run(blocks, ones(2, 3, 8), nn::kv_caches(caches, 2, 5, 1, 4, one)); },
+        ts::concat_text("[cached] number of caches: a Stack of 3 layers takes 3 caches, but is given ", caches,
+                        ": f32[3,8] x f32[", caches, ",2,5,1,4]", here));
+}
+
 struct Layer {
   ts::ShardedTensor<float, 2> weight;
   ts::ShardedTensor<float, 1> bias;
@@ -157,6 +181,59 @@ TEST(FunctionNames, OfDerivativesOutsideOfATrace) {
       errc::unsupported, [&] { (void)ts::vmap(square)(ones(2, 3)); }, "[vmap]" + rule + "vmap ", here);
   expect_error(
       errc::unsupported, [&] { (void)ts::extent<0>(x); }, "[extent] outside of a traced function", here);
+}
+
+template <class F> void expect_outside(const F& f, const std::string& function, const std::string& called) {
+  expect_error(
+      errc::unsupported, f,
+      "[" + function + "] outside of a traced function: call " + called + " inside a function of ts::compile" + here);
+}
+
+TEST(FunctionNames, OfLayersOutsideOfATrace) {
+  const auto one = nn::single(ts::Mesh());
+  const auto x = ones(2, 3, 8);
+  const auto rows = ts::arange<std::int32_t>(2, ts::Mesh());
+  const auto layer = nn::grouped_query_attention(ts::Key(1), 8, 2, 1, one);
+  const auto cache = nn::kv_cache(2, 5, 1, 4, one);
+  const auto caches = nn::kv_caches(2, 2, 5, 1, 4, one);
+  const ts::Stack<nn::LlamaBlock<>> blocks(2, [&](int i) { return nn::llama_block(ts::Key(i), 8, 2, 1, 16, one); });
+  const std::string member = "the layer";
+  expect_outside([&] { (void)layer.cached(x, cache, 0); }, "cached", member);
+  expect_outside([&] { (void)blocks[0].cached(x, cache, 0); }, "cached", member);
+  expect_outside([&] { (void)nn::attention(ts::Key(1), 8, 2, one).cached(x, cache, 0); }, "cached", member);
+  expect_outside([&] { (void)nn::multi_head_attention(ts::Key(1), 8, 2, one).cached(x, cache, 0); }, "cached", member);
+  expect_outside([&] { (void)nn::cached(blocks, x, caches, 0); }, "cached", "ts::nn::cached");
+  expect_outside([&] { (void)nn::reorder_caches(caches, rows); }, "reorder_caches", "ts::nn::reorder_caches");
+  expect_outside([&] { (void)cache.rows(rows); }, "rows", "KvCache::rows");
+  expect_outside([&] { (void)cache.updated(ones(2, 1, 1, 4), ones(2, 1, 1, 4), 0); }, "updated", "KvCache::updated");
+  expect_outside([&] { (void)blocks(x); }, "stack", "a Stack");
+  expect_outside([&] { (void)nn::lstm<float, 2>(ts::Key(1), 8, 4, one)(x); }, "lstm", member);
+  expect_outside([&] { (void)nn::gru(ts::Key(1), 8, 4, one)(x); }, "gru", member);
+  expect_outside([&] { (void)nn::relative_position_bias(ts::Key(1), 2, one)(x, x); }, "relative_position_bias", member);
+  const auto step = [](const auto& carry, const auto& v) { return std::tuple(carry + v, v); };
+  expect_outside([&] { (void)ts::scan(step, ones(8), ones(3, 8)); }, "scan", "ts::scan");
+  expect_outside(
+      [&] {
+        (void)ts::fori_loop(
+            0, 3, [](const auto&, const auto& v) { return v; }, x);
+      },
+      "fori_loop", "ts::fori_loop");
+}
+
+TEST(FunctionNames, OfOptimizersOutsideOfATrace) {
+  const Layer model{ones(3, 4), ones(4)};
+  expect_outside([&] { (void)ts::tree_vdot(model, model); }, "tree_vdot", "ts::tree_vdot");
+  expect_outside([&] { (void)ts::tree_sum(model); }, "tree_sum", "ts::tree_sum");
+  expect_outside([&] { (void)ts::global_norm(model); }, "global_norm", "ts::global_norm");
+  expect_outside([&] { (void)ts::clip_grad_norm(model, 1.0); }, "clip_grad_norm", "ts::clip_grad_norm");
+  expect_outside([&] { (void)ts::clip_by_value(model, 1.0); }, "clip_by_value", "ts::clip_by_value");
+  expect_outside([&] { (void)ts::sgd(model, model); }, "sgd", "the optimizer");
+  const auto state = ts::optim::init_state(ts::optim::AdamW{}, model);
+  expect_outside([&] { (void)ts::adamw(model, model, state); }, "adamw", "the optimizer");
+  expect_outside([&] { (void)ts::optim::moving_average(model, model, 0.9); }, "moving_average",
+                 "ts::optim::moving_average");
+  expect_outside([&] { (void)ts::optim::unscale(model, ts::optim::loss_scale(ts::Mesh())); }, "unscale",
+                 "ts::optim::unscale");
 }
 
 TEST(Options, OfFiltersOfLogits) {

@@ -233,6 +233,19 @@ TEST(Expressions, IndexModesOfADimWithoutElements) {
   EXPECT_TRUE(values(ts::scatter<0, drop>(x, across, rows)).empty());
   EXPECT_TRUE(values(ts::scatter_add<0, drop>(x, across, rows)).empty());
   EXPECT_TRUE(values(ts::index_copy<0, drop>(x, i, rows)).empty());
+  EXPECT_TRUE(values(ts::index_add<0, drop>(x, i, rows)).empty());
+  EXPECT_TRUE(values(ts::index_add<0, drop>(x, ts::slice<0>(i, 0, 1), ts::slice<0>(rows, 0, 1))).empty());
+  const auto between = ts::zeros<float>({2, 0, 3}, mesh);
+  EXPECT_TRUE(values(ts::index_add<1, drop>(between, i, ts::ones<float>({2, 3, 3}, mesh))).empty());
+  constexpr auto slopes = ts::compile([](const auto& to, const auto& at, const auto& of) {
+    return ts::grad<0, 1>([&](const auto& v, const auto& s) {
+      const auto made = ts::index_add<0, drop>(v, at, s);
+      return ts::sum(made * made);
+    })(to, of);
+  });
+  const auto [of_x, of_rows] = slopes(x, i, rows);
+  EXPECT_TRUE(values(of_x).empty());
+  EXPECT_EQ(values(of_rows), std::vector<float>(6, 0.0f));
 }
 
 // They add 0 to a loss, and a lookup of the labels of a data set finds them.

@@ -8,8 +8,10 @@
 #include <vector>
 
 #include <tessera/base/here.hpp>
+#include <tessera/base/source.hpp>
 #include <tessera/graph/trace/body.hpp>
 #include <tessera/graph/trace/layer_call.hpp>
+#include <tessera/graph/trace/require_trace.hpp>
 #include <tessera/graph/trace/trace_types.hpp>
 
 namespace tessera {
@@ -68,9 +70,8 @@ template <class Block, class X, class... Extra>
 constexpr X run_stack(Here at, const Stack<Block>& stack, const X& x, const Extra&... extra) {
   const LayerCall call(at, x);
   const Value context = trace_in(x);
-  if (stack.layers().empty() || context.module == nullptr)
-    fail(errc::structure,
-         "[stack] call: a Stack can be called only inside a traced function, and only with at least 1 layer");
+  if (stack.layers().empty())
+    fail(errc::structure, "[stack] call: a Stack can be called only with at least 1 layer", Source::from(at));
   BodyTrace body(*context.module, {});
   BindLeaves bind{body, BindLeaves::Kind::carried};
   X carried = x;
@@ -140,6 +141,7 @@ constexpr auto Stack<Block>::called(Here at, const X& x, const Extra&... extra) 
                     "tessera: the result of a layer of a Stack must have the rank of the layer's first argument; for a "
                     "constant, use ts::full_like");
     }
+    detail::require_trace("stack", "a Stack", Source::from(at), *this, x, extra...);
     if constexpr (same && is_model)
       return detail::run_stack(at, *this, detail::as_carry(detail::trace_in(x), x), detail::settle(extra)...);
     else if constexpr (is_model)

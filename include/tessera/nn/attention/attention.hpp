@@ -12,6 +12,7 @@
 #include <tessera/base/here.hpp>
 #include <tessera/base/source.hpp>
 #include <tessera/graph/trace/layer_call.hpp>
+#include <tessera/graph/trace/require_trace.hpp>
 #include <tessera/graph/trace/sharded_tensor.hpp>
 #include <tessera/nn/attention/dropped_weights.hpp>
 #include <tessera/nn/attention/kv_cache.hpp>
@@ -65,7 +66,7 @@ struct CausalAttention {
 /// `Projection` is the type of both linear layers, such as LoraLinear or your own, which is called with a tensor.
 /// One weight computes queries, keys and values. Its columns are ordered (head, q/k/v, width), so a mesh axis that
 /// splits the columns splits heads. Communication: with split heads, an all_reduce of the result; with a split time
-/// dim, keys and values are gathered. Errors: shape_mismatch unless the number of heads divides the features. Source:
+/// dim, keys and values are gathered. Errors: not_divisible unless the number of heads divides the features. Source:
 /// Vaswani et al., 1706.03762.
 template <Element T = float, bool Bias = true, class Kernel = CausalAttention, class Projection = Linear<T, Bias>>
 struct Attention {
@@ -102,6 +103,7 @@ struct Attention {
   }
   template <class X, class Cache, class Position>
   constexpr auto cached(const X& x, const Cache& cache, const Position& position, Here at = Here::current()) const {
+    tessera::detail::require_trace("cached", "the layer", Source::from(at), *this, x, cache);
     const tessera::detail::LayerCall call(at, x);
     const auto all = split(x);
     const auto q = part<0>(all), k = part<1>(all), v = part<2>(all);

@@ -11,6 +11,7 @@
 #include <tessera/base/here.hpp>
 #include <tessera/base/source.hpp>
 #include <tessera/graph/trace/layer_call.hpp>
+#include <tessera/graph/trace/require_trace.hpp>
 #include <tessera/graph/trace/settle.hpp>
 #include <tessera/graph/trace/sharded_tensor.hpp>
 #include <tessera/graph/trace/stack.hpp>
@@ -38,13 +39,15 @@ template <Element T = float> struct KvCache {
   static constexpr std::array field_names{"keys", "values"};
   /// The cache with k and v [batch, time, heads, width] written at the positions from `position` on. In a traced
   /// function. Errors: shape_mismatch if their batch, heads or width is not that of the cache.
-  constexpr KvCache updated(const auto& k, const auto& v, const auto& position) const {
+  constexpr KvCache updated(const auto& k, const auto& v, const auto& position, Here at = Here::current()) const {
+    tessera::detail::require_trace("updated", "KvCache::updated", Source::from(at), *this, k, v, position);
     check(keys, k), check(values, v);
-    return {tessera::detail::settle(dynamic_update_slice<1>(keys, k, position)),
-            tessera::detail::settle(dynamic_update_slice<1>(values, v, position))};
+    return {tessera::detail::settle(dynamic_update_slice<1>(keys, k, position, at)),
+            tessera::detail::settle(dynamic_update_slice<1>(values, v, position, at))};
   }
   /// With the given rows of the batch, a vector of indices, in their order. Inside a traced function.
   constexpr KvCache rows(const auto& indices, Here at = Here::current()) const {
+    tessera::detail::require_trace("rows", "KvCache::rows", Source::from(at), *this, indices);
     return {tessera::detail::settle(index_select<0>(keys, indices, at)),
             tessera::detail::settle(index_select<0>(values, indices, at))};
   }
@@ -87,10 +90,32 @@ Stack<KvCache<T>> kv_caches(int layers, Extent batch, Extent context, Extent hea
 /// `_reorder_cache` of transformers. Communication: as ts::index_select of a split batch, else none.
 template <class Cache, TensorOperand Indices>
 constexpr auto reorder_caches(const Stack<Cache>& caches, const Indices& indices, Here at = Here::current()) {
+  tessera::detail::require_trace("reorder_caches", "ts::nn::reorder_caches", Source::from(at), caches, indices);
   return map([&](const auto& cache) { return cache.rows(indices, at); }, caches, at);
 }
 
 namespace detail {
+
+/// A tensor of all layers of a Stack in a trace.
+struct TensorOfLayers {
+  Value found{};
+  template <class Leaf> constexpr void leaf(const Leaf& leaf) {
+    if constexpr (StoredOperand<Leaf>)
+      if (const Value& own = leaf.placeholder(); found.module == nullptr && own.graph >= 0 && own.module != nullptr)
+        if (own.rank() == Leaf::rank + 1) found = here(own);
+  }
+  constexpr void enter_stack(const auto&) {}
+  constexpr void enter_layer(int) {}
+  constexpr void leave_stack() {}
+};
+/// Checks that a Stack has a cache for each layer.
+constexpr void check_number_of_caches(const auto& layers, const auto& caches, Here at) {
+  TensorOfLayers of_layers, of_caches;
+  for_each_leaf(layers, of_layers);
+  for_each_leaf(caches, of_caches);
+  if (of_layers.found.module != nullptr && of_caches.found.module != nullptr)
+    build::same_extents(of_layers.found.at(Source::from(at)), 0, of_caches.found, 0, 1, build::ExtentsOf::caches);
+}
 
 /// Keys or values with the heads of the queries.
 template <bool Grouped> constexpr auto spread(const auto& k, const auto& q) {
@@ -138,10 +163,12 @@ constexpr auto cached_attention(const Q& q, const auto& k, const auto& v, const 
 ///
 ///     const auto known = ts::nn::keys_and_values(layers, memory);
 ///     const auto [y, next] = ts::nn::cached(layers, x, caches, position, known, memory_mask);
-/// Communication: that of the layers.
+/// Errors: `structure` for another number of caches than layers. Communication: that of the layers.
 template <class Layer, class X, class Cache, class Position>
 constexpr auto cached(const Stack<Layer>& layers, const X& x, const Stack<Cache>& caches, const Position& position,
                       Here at = Here::current()) {
+  tessera::detail::require_trace("cached", "ts::nn::cached", Source::from(at), layers, x, caches);
+  detail::check_number_of_caches(layers, caches, at);
   const tessera::detail::LayerCall call(at, x);
   const auto step = [&](const auto& in, const auto& own) {
     return std::get<0>(own).cached(in, std::get<1>(own), position);
@@ -151,6 +178,9 @@ constexpr auto cached(const Stack<Layer>& layers, const X& x, const Stack<Cache>
 template <class Layer, class X, class Cache, class Position, class Memory>
 constexpr auto cached(const Stack<Layer>& layers, const X& x, const Stack<Cache>& caches, const Position& position,
                       const Stack<Memory>& memory, Here at = Here::current()) {
+  tessera::detail::require_trace("cached", "ts::nn::cached", Source::from(at), layers, x, caches);
+  detail::check_number_of_caches(layers, caches, at);
+  detail::check_number_of_caches(layers, memory, at);
   const tessera::detail::LayerCall call(at, x);
   const auto step = [&](const auto& in, const auto& own) {
     return std::get<0>(own).cached(in, std::get<1>(own), position, std::get<2>(own));
@@ -160,6 +190,9 @@ constexpr auto cached(const Stack<Layer>& layers, const X& x, const Stack<Cache>
 template <class Layer, class X, class Cache, class Position, class Memory, TensorOperand Mask>
 constexpr auto cached(const Stack<Layer>& layers, const X& x, const Stack<Cache>& caches, const Position& position,
                       const Stack<Memory>& memory, const Mask& memory_mask, Here at = Here::current()) {
+  tessera::detail::require_trace("cached", "ts::nn::cached", Source::from(at), layers, x, caches);
+  detail::check_number_of_caches(layers, caches, at);
+  detail::check_number_of_caches(layers, memory, at);
   const tessera::detail::LayerCall call(at, x);
   const auto step = [&](const auto& in, const auto& own) {
     return std::get<0>(own).cached(in, std::get<1>(own), position, std::get<2>(own), memory_mask);
@@ -172,6 +205,7 @@ constexpr auto cached(const Stack<Layer>& layers, const X& x, const Stack<Cache>
 template <class Layer, TensorOperand Memory>
 constexpr auto keys_and_values(const Stack<Layer>& layers, const Memory& memory, Here at = Here::current()) {
   const tessera::detail::LayerCall call(at, memory);
+  tessera::detail::require_trace("keys_and_values", "ts::nn::keys_and_values", Source::from(at), layers, memory);
   return map([&](const auto& layer) { return layer.keys_and_values(memory); }, layers, at);
 }
 

@@ -12,6 +12,7 @@
 #include <tessera/base/here.hpp>
 #include <tessera/base/source.hpp>
 #include <tessera/graph/trace/layer_call.hpp>
+#include <tessera/graph/trace/require_trace.hpp>
 #include <tessera/graph/trace/settle.hpp>
 #include <tessera/nn/attention/dropped_weights.hpp>
 #include <tessera/nn/attention/kv_cache.hpp>
@@ -44,7 +45,7 @@ namespace tessera::nn {
 /// probabilities are then stored, see ts::attention_dropout.
 /// PyTorch's parameters: the rows of `in_proj_weight` are the transposes of the weights of query, key and value, in
 /// this order. Communication: with split columns of these weights, heads are split, and the result is all-reduced.
-/// Errors: shape_mismatch unless the number of heads divides the features. Source: Vaswani et al., 1706.03762.
+/// Errors: not_divisible unless the number of heads divides the features. Source: Vaswani et al., 1706.03762.
 template <Element T = float, bool Bias = true, class Projection = Linear<T, Bias>> struct MultiHeadAttention {
   Projection query, key, value;  ///< [features, heads * width]
   Projection out;                ///< [heads * width, features]
@@ -139,6 +140,7 @@ template <Element T = float, bool Bias = true, class Projection = Linear<T, Bias
   }
   template <class X, class Cache, class Position>
   constexpr auto cached(const X& x, const Cache& cache, const Position& position, Here at = Here::current()) const {
+    tessera::detail::require_trace("cached", "the layer", Source::from(at), *this, x, cache);
     const tessera::detail::LayerCall call(at, x);
     const auto made = detail::cached_attention<false>(split(query(x)), split(key(x)), split(value(x)), cache, position);
     return std::tuple(merged(std::get<0>(made)), std::get<1>(made));

@@ -10,6 +10,7 @@
 #include <tessera/base/here.hpp>
 #include <tessera/base/source.hpp>
 #include <tessera/graph/trace/layer_call.hpp>
+#include <tessera/graph/trace/require_trace.hpp>
 #include <tessera/nn/sharding_strategy.hpp>
 #include <tessera/ops/data_movement/rearrange.hpp>
 #include <tessera/ops/data_movement/shape.hpp>
@@ -35,6 +36,7 @@ template <Element T = float, bool Bidirectional = true> struct RelativePositionB
 
   static constexpr std::array field_names{"table", "distance"};
   constexpr auto operator()(const auto& queries, const auto& keys, Here at = Here::current()) const {
+    tessera::detail::require_trace("relative_position_bias", "the layer", Source::from(at), *this, queries, keys);
     const tessera::detail::LayerCall call(at, queries);
     return rearrange<"t s h -> h t s">(embedding(table, buckets(queries, keys)));
   }

@@ -10,8 +10,10 @@
 #include <utility>
 
 #include <tessera/base/here.hpp>
+#include <tessera/base/source.hpp>
 #include <tessera/graph/trace/function_call.hpp>
 #include <tessera/graph/trace/layer_call.hpp>
+#include <tessera/graph/trace/require_trace.hpp>
 #include <tessera/nn/dropout.hpp>
 #include <tessera/nn/recurrent/recurrent_cells.hpp>
 #include <tessera/ops/control_flow.hpp>
@@ -50,6 +52,14 @@ template <class> struct IsLayerDropout : std::false_type {};
 template <class Rate, class Key> struct IsLayerDropout<LayerDropout<Rate, Key>> : std::true_type {};
 /// What is no other option is the initial state.
 template <class T> struct IsState : std::bool_constant<!IsLengths<T>::value && !IsLayerDropout<T>::value> {};
+
+/// The function that makes layers of a cell, for messages.
+template <class Cell> constexpr const char* layer_name() {
+  if constexpr (requires { Cell::layer_name; })
+    return Cell::layer_name;
+  else
+    return "recurrent layer";
+}
 
 /// The first option of a kind.
 template <template <class> class Is, class None> constexpr None option_of() { return {}; }
@@ -92,6 +102,7 @@ template <class Cell, int Layers = 1, Direction Order = Direction::forward> stru
 
  private:
   template <class Xs, class... Options> constexpr auto called(Here at, const Xs& xs, const Options&... options) const {
+    tessera::detail::require_trace(detail::layer_name<Cell>(), "the layer", Source::from(at), *this, xs, options...);
     const tessera::detail::LayerCall call(at, xs);
     static_assert((0 + ... + int(detail::IsLengths<Options>::value)) <= 1 &&
                       (0 + ... + int(detail::IsLayerDropout<Options>::value)) <= 1 &&

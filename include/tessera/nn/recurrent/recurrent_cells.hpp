@@ -84,6 +84,7 @@ template <Element T, bool Bias, class Rule> struct RecurrentCell {
   Gates<T, Bias> hh;  ///< of h: [hidden, gates, hidden]
 
   static constexpr std::array field_names{"ih", "hh"};
+  static constexpr const char* layer_name = Rule::layer_name;
   template <class X, class State>
   constexpr auto operator()(const X& x, const State& state, Here at = Here::current()) const {
     const tessera::detail::LayerCall call(at, x);
@@ -114,6 +115,7 @@ struct HiddenState {
 };
 
 struct LstmRule {
+  static constexpr const char* layer_name = "lstm";
   static constexpr int gate_count = 4;
   template <class H, class C>
   static constexpr auto next(const auto& of_x, const auto& hh, const std::tuple<H, C>& state) {
@@ -130,6 +132,7 @@ struct LstmRule {
 };
 
 struct GruRule : HiddenState {
+  static constexpr const char* layer_name = "gru";
   static constexpr int gate_count = 3;
   template <class G, class H> static constexpr auto next(const G& of_x, const auto& hh, const H& h) {
     const auto of_h = hh(h);  // [B, 3, H]
@@ -141,6 +144,7 @@ struct GruRule : HiddenState {
 };
 
 template <RnnFunction Function> struct RnnRule : HiddenState {
+  static constexpr const char* layer_name = "rnn";
   static constexpr int gate_count = 1;
   template <class H> static constexpr auto next(const auto& of_x, const auto& hh, const H& h) {
     const auto [sum] = unbind<1, -2>(of_x + hh(h));  // [B, H]

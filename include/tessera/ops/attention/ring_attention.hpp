@@ -252,8 +252,8 @@ constexpr auto ring_attention(const Q& q, const K& k, const V& v, Here at = Here
   return detail::ring_attention<Axis, false>(q, k, v, at);
 }
 /// ts::causal_attention along a ring, for times in zigzag order (ts::zigzag_order), in which all devices have equal
-/// work. Errors: shape_mismatch unless keys and queries have one shape, and a device an even number of times; all
-/// else as ring_attention. Source of the order: Megatron-LM, PyTorch.
+/// work. Errors: shape_mismatch unless keys and queries have one shape; not_divisible unless a device has an even
+/// number of times; all else as ring_attention. Source of the order: Megatron-LM, PyTorch.
 template <FixedString Axis, TensorArgument Q, TensorArgument K, TensorArgument V>
 constexpr auto causal_ring_attention(const Q& q, const K& k, const V& v, Here at = Here::current()) {
   // Of one shape: with other times the chunks of queries and keys would not be those of one order.

@@ -235,7 +235,7 @@ concept RotaryOptions = std::is_same_v<T, Rotary> || std::is_same_v<T, Llama3Rot
 /// position, `offset` plus the index of the time: products of queries and keys then depend on the distance alone. The
 /// offset is a number, or a tensor of rank 0, such as the index of a step of a loop. The width is even. The options are
 /// a Rotary, or the Llama3Rotary, YarnRotary or DynamicNtkRotary of a model whose context was extended. Angles are
-/// computed in f64; an x of bf16 or f16 is rotated in f32. Errors: shape_mismatch for an odd width; those of the
+/// computed in f64; an x of bf16 or f16 is rotated in f32. Errors: not_divisible for an odd width; those of the
 /// options. Communication: none for split batch, time and heads. Source: Su et al., 2104.09864.
 ///
 ///     const auto turned = ts::rotary_embedding(q, position, {.base = 500000.0});

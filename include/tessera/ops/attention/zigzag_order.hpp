@@ -60,7 +60,7 @@ template <FixedString Axis, int Rank, int D, bool Back> struct ZigzagTag {
 ///     const auto x = ts::zigzag_order<"context", 1>(embedded);          // [batch, time, features]
 ///     const auto y = ts::natural_order<"context", 1>(blocks(x));
 ///
-/// Argument and result are split over the axis in dim D. Errors: shape_mismatch unless 2 n divides the time; spec_axis
+/// Argument and result are split over the axis in dim D. Errors: not_divisible unless 2 n divides the time; spec_axis
 /// for an axis that the mesh lacks. Communication: all_to_alls onto another dim and back, or x is gathered. Source:
 /// Megatron-LM's and PyTorch's load balancing of context parallelism.
 template <FixedString Axis, int D, TensorArgument X>

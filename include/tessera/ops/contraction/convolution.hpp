@@ -258,10 +258,10 @@ template <int N> struct ConvTransposeTag {
 /// strides + 1 windows.
 ///
 /// Windows overlap in memory, so no im2col buffer exists, except in the gradient of x. bf16 and f16 as
-/// in einsum. Errors: shape_mismatch for windows larger than the padded dim, for in-features that don't match, and for
-/// groups that don't divide the features. Communication: none for split batch, out-features and groups; over split
-/// in-features the result is partial. Along split spatial dims devices exchange the rows that windows of other
-/// devices need, for 3 x 3 windows one row with each neighbour; the gradient of w is then partial.
+/// in einsum. Errors: shape_mismatch for windows larger than the padded dim and for in-features that don't match;
+/// not_divisible for groups that don't divide the features. Communication: none for split batch, out-features and
+/// groups; over split in-features the result is partial. Along split spatial dims devices exchange the rows that
+/// windows of other devices need, for 3 x 3 windows one row with each neighbour; the gradient of w is then partial.
 template <TensorArgument X, TensorArgument W>
 constexpr auto conv1d(const X& x, const W& w, const Conv<1>& options = {}, Here at = Here::current()) {
   return detail::conv<1>(x, w, options, at);
@@ -283,8 +283,8 @@ constexpr auto conv3d(const X& x, const W& w, const Conv<3>& options = {}, Here 
 /// respect to its operand. The weights are PyTorch's with the spatial dims first.
 ///
 /// The windows are in memory before they are added up; for bf16 and f16 they are f32, and their sum is rounded once.
-/// Errors: shape_mismatch for in-features that don't match, for groups that don't divide the features, for a stride or
-/// dilation below one, and for padding that leaves no result. Communication: as conv1d.
+/// Errors: shape_mismatch for in-features that don't match, for a stride or dilation below one, and for padding that
+/// leaves no result; not_divisible for groups that don't divide the features. Communication: as conv1d.
 template <TensorArgument X, TensorArgument W>
 constexpr auto conv_transpose1d(const X& x, const W& w, const ConvTranspose<1>& options = {},
                                 Here at = Here::current()) {

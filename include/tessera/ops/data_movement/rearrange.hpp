@@ -305,7 +305,7 @@ concept LenArgument = is_len_v<T>;
 ///     auto q = ts::rearrange<"b t (h d) -> b h t d">(x, ts::len<"h">(heads));
 ///
 /// Names in parentheses are factors of a dim, the most significant first; ts::len gives the extents of all of them but
-/// one. `1` is a dim of static extent 1. Errors: shape_mismatch when the factors don't divide the dim. Communication:
+/// one. `1` is a dim of static extent 1. Errors: not_divisible when the factors don't divide the dim. Communication:
 /// none where the shards stay the same elements. A split dim passes its axes to its factors, the most significant
 /// factor first, as sub-axes where a factor is smaller than an axis.
 template <FixedString Text, TensorArgument X> constexpr auto rearrange(const X& x, Here at = Here::current()) {
@@ -343,7 +343,7 @@ template <int A, int B, TensorArgument X> constexpr auto swapaxes(const X& x, He
 }
 
 /// Splits dim D into [.., inner], or into three dims, from the extents given for all but the first. Errors:
-/// shape_mismatch when they don't divide the dim.
+/// not_divisible when they don't divide the dim.
 template <int D, TensorArgument X, SizeOperand S>
 constexpr auto split_dim(const X& x, const S& inner, Here at = Here::current()) {
   return call<detail::SplitTag<X::rank, detail::checked_dim<D, X::rank>(), 2>>(Source::from(at), x, Dim(inner));

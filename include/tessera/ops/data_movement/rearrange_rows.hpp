@@ -186,11 +186,13 @@ constexpr bool split_by_axes(const ShapeContext& c, int first, int last) {
        volume(given), ", the extents given have ", what, elements, c.node().source);
 }
 
+/// Throws not_divisible, but for a reshape shape_mismatch: its numbers of elements differ.
 [[noreturn]] inline void fail_split(const ShapeContext& c, std::int64_t size, std::int64_t extent) {
   const MadeBy by = RearrangeOrigin::of(c.node()).by;
   if (by == MadeBy::reshape) fail_reshape(c, size, "a multiple of ");
-  if (by == MadeBy::operation) fail_shapes(c, "a dim is not divisible by the sizes that split the dim");
-  fail(errc::shape_mismatch, "[", name_of(by), "] microbatches: a batch of ", extent, ", the first dim of ",
+  if (by == MadeBy::operation)
+    fail_operation(errc::not_divisible, c, "a dim is not divisible by the sizes that split the dim", {});
+  fail(errc::not_divisible, "[", name_of(by), "] microbatches: a batch of ", extent, ", the first dim of ",
        shape_text(c.node().dtype, c.operand(0)), ", can't be divided into ", size,
        " microbatches of one size; choose a number of microbatches that divides all batches, and leave out a last "
        "batch with fewer rows (ts::Ragged::drop of a DataLoader)",

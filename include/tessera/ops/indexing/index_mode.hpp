@@ -105,6 +105,32 @@ constexpr auto scatter_by(const X& x, const Indices& indices, const Elements& so
     return call<DroppingScatterTag<X::rank, checked_dim<D, X::rank>(), Rule>>(Source::from(at), x, indices, source);
 }
 
+/// Rows, or none of them where the dim that they are added to has no elements.
+constexpr Value unless_empty(Value rows, int dim, Value extent) {
+  const Value none = extent.number(0);
+  if (rows.is_singleton(dim)) rows = build::pad_to(rows, dim, none, extent.number(1));  // no static extent
+  const Value any = build::binary(Op::minimum, extent, extent.number(1));
+  return build::slice(rows, dim, none, build::extent(rows, dim) * any);
+}
+/// An index_add that does not add rows of indices outside: zeros are added at an index inside. A dim without elements
+/// has none, and is given no rows.
+template <int Rank, int D> struct DroppingIndexAddTag : IndexAddTag<Rank, D> {
+  static constexpr Value emit(Value context, Value x, Value indices, Value source) {
+    x = x.at(context.source);
+    source = source.at(context.source);
+    indices = one_vector(indices, context);
+    const int dim = x.shifted(D, Rank), of_source = source.shifted(D, Rank);
+    if (!x.is_singleton(dim)) {
+      const Value extent = build::extent(x, dim);
+      source = unless_empty(source, of_source, extent);
+      indices = unless_empty(indices, 0, extent);
+    }
+    const Value inside = along_dim(IsInsideTag<Rank, D>::emit(context, x, indices), of_source, source.rank());
+    return IndexAddTag<Rank, D>::emit(context, x, MovedIndicesTag<Rank, D, false>::emit(context, x, indices),
+                                      build::select(inside, source, source.number(0)));
+  }
+};
+
 /// `looked_up` where the indices are inside, else the fill.
 template <IndexMode M, int D, int Behind, class X, class Indices, class Made, class Fill>
 constexpr auto filled(const X& x, const Indices& indices, const Made& looked_up, const Fill& fill, Here at) {
@@ -166,8 +192,8 @@ template <int D, IndexMode M, TensorArgument X, TensorArgument Indices, TensorAr
 constexpr auto scatter_add(const X& x, const Indices& indices, const Elements& source, Here at = Here::current()) {
   return detail::scatter_by<M, D, ScatterRule{}>(x, indices, source, at);
 }
-/// index_copy and index_add with indices that may be outside of dim D. All else as scatter with a mode, but index_add
-/// throws dim_range for a dim without elements; communication as index_copy and index_add.
+/// index_copy and index_add with indices that may be outside of dim D. All else as scatter with a mode; communication
+/// as index_copy and index_add.
 template <int D, IndexMode M, TensorArgument X, TensorArgument Indices, TensorArgument Elements>
 constexpr auto index_copy(const X& x, const Indices& indices, const Elements& source, Here at = Here::current()) {
   detail::check_write<M>();
@@ -180,14 +206,11 @@ constexpr auto index_copy(const X& x, const Indices& indices, const Elements& so
 template <int D, IndexMode M, TensorArgument X, TensorArgument Indices, TensorArgument Elements>
 constexpr auto index_add(const X& x, const Indices& indices, const Elements& source, Here at = Here::current()) {
   detail::check_write<M>();
-  const auto moved = detail::moved_indices<D>(x, indices, at);
-  if constexpr (M == IndexMode::clip) {
-    return index_add<D>(x, moved, source, at);
-  } else {
-    constexpr int behind = X::rank - 1 - detail::checked_dim<D, X::rank>();
-    const auto inside = detail::along<behind>(detail::is_inside<D>(x, indices, at), at);
-    return index_add<D>(x, moved, select(inside, source, 0, at), at);
-  }
+  if constexpr (M == IndexMode::clip)
+    return index_add<D>(x, detail::moved_indices<D>(x, indices, at), source, at);
+  else
+    return call<detail::DroppingIndexAddTag<X::rank, detail::checked_dim<D, X::rank>()>>(Source::from(at), x, indices,
+                                                                                         source);
 }
 
 }  // namespace tessera

@@ -233,7 +233,7 @@ template <TensorArgument X> constexpr auto instance_norm_statistics(const X& x, 
   return detail::statistics_of<detail::NormOver::instance>(x, at);
 }
 /// Group norm: statistics of each image over all dims and the features of one of `groups` groups. Errors:
-/// shape_mismatch, also for groups that don't divide the features. Source: Wu, He, 1803.08494.
+/// shape_mismatch; not_divisible for groups that don't divide the features. Source: Wu, He, 1803.08494.
 template <TensorArgument X, TensorArgument Gain, TensorArgument Bias, SizeOperand Groups, NumberOperand Eps = double>
 constexpr auto group_norm(const X& x, const Gain& gain, const Bias& bias, const Groups& groups, const Eps& eps = 1e-5,
                           Here at = Here::current()) {

@@ -8,7 +8,7 @@
 namespace tessera {
 
 /// Features as pixels: [batch, height, width, features r r] to [batch, height r, width r, features], as
-/// F.pixel_shuffle, whose channels come second. Errors: shape_mismatch where r r does not divide the features.
+/// F.pixel_shuffle, whose channels come second. Errors: not_divisible where r r does not divide the features.
 /// Communication: as rearrange.
 template <TensorArgument X, SizeOperand R>
 constexpr auto pixel_shuffle(const X& x, const R& r, Here at = Here::current()) {

@@ -5,9 +5,9 @@
 #include <tuple>
 
 #include <tessera/graph/ir/value.hpp>
-#include <tessera/graph/trace/function_call.hpp>
 #include <tessera/graph/trace/sharded_tensor.hpp>
 #include <tessera/optim/adam/adamw.hpp>
+#include <tessera/optim/optimizer_call.hpp>
 #include <tessera/optim/update.hpp>
 
 namespace tessera {
@@ -34,7 +34,7 @@ template <class Model, optim::GradientsOf<Model> Gradients>
 constexpr auto adam(const Model& model, const Gradients& gradients,
                     const optim::AdamWState<optim::stored_t<Model>>& state, const optim::Adam& config = {},
                     Here at = Here::current()) {
-  const detail::FunctionCall named("adam", model);
+  const optim::detail::OptimizerCall named("adam", model, at);
   const Model coupled = std::get<0>(optim::detail::map_parameters(
       at, [&](const auto& x, Value, Value g) { return std::tuple(x.decayed(config.weight_decay, g)); }, model,
       gradients));

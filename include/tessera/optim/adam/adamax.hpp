@@ -6,9 +6,9 @@
 #include <tuple>
 
 #include <tessera/graph/ir/value.hpp>
-#include <tessera/graph/trace/function_call.hpp>
 #include <tessera/graph/trace/sharded_tensor.hpp>
 #include <tessera/ops/elementwise.hpp>
+#include <tessera/optim/optimizer_call.hpp>
 #include <tessera/optim/update.hpp>
 
 namespace tessera {
@@ -45,7 +45,7 @@ template <class Model, optim::GradientsOf<Model> Gradients>
 constexpr auto adamax(const Model& model, const Gradients& gradients,
                       const optim::AdamaxState<optim::stored_t<Model>>& state, const optim::Adamax& config = {},
                       Here at = Here::current()) {
-  const detail::FunctionCall named("adamax", model);
+  const optim::detail::OptimizerCall named("adamax", model, at);
   const Scalar step = optim::detail::next_step("adamax", model, state.step, at);
   auto [moved, mean, largest] = optim::detail::update_parameters(
       at,

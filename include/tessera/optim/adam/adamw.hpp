@@ -9,9 +9,9 @@
 #include <tessera/base/error.hpp>
 #include <tessera/base/growable.hpp>
 #include <tessera/graph/ir/value.hpp>
-#include <tessera/graph/trace/function_call.hpp>
 #include <tessera/graph/trace/sharded_tensor.hpp>
 #include <tessera/ops/elementwise.hpp>
+#include <tessera/optim/optimizer_call.hpp>
 #include <tessera/optim/tree_map.hpp>
 #include <tessera/optim/update.hpp>
 
@@ -90,7 +90,7 @@ template <class Model, optim::GradientsOf<Model> Gradients>
 constexpr auto adamw(const Model& model, const Gradients& gradients,
                      const optim::AdamWState<optim::stored_t<Model>>& state, const optim::AdamW& config = {},
                      Here at = Here::current()) {
-  const detail::FunctionCall named("adamw", model);
+  const optim::detail::OptimizerCall named("adamw", model, at);
   const Growable<Value> any = optim::detail::parameters_of(model);
   if (any.empty()) fail(errc::structure, "[adamw] model: the model has no floating-point tensor");
   const optim::detail::AdamWStep step(any.front().at(Source::from(at)), config, state.step);

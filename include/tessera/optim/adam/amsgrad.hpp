@@ -8,10 +8,10 @@
 #include <tessera/base/error.hpp>
 #include <tessera/base/growable.hpp>
 #include <tessera/graph/ir/value.hpp>
-#include <tessera/graph/trace/function_call.hpp>
 #include <tessera/graph/trace/sharded_tensor.hpp>
 #include <tessera/ops/elementwise.hpp>
 #include <tessera/optim/adam/adamw.hpp>
+#include <tessera/optim/optimizer_call.hpp>
 #include <tessera/optim/update.hpp>
 
 namespace tessera {
@@ -47,7 +47,7 @@ template <class Model, optim::GradientsOf<Model> Gradients>
 constexpr auto amsgrad(const Model& model, const Gradients& gradients,
                        const optim::AmsGradState<optim::stored_t<Model>>& state, const optim::AmsGrad& config = {},
                        Here at = Here::current()) {
-  const detail::FunctionCall named("amsgrad", model);
+  const optim::detail::OptimizerCall named("amsgrad", model, at);
   const Growable<Value> any = optim::detail::parameters_of(model);
   if (any.empty()) fail(errc::structure, "[amsgrad] model: the model has no floating-point tensor");
   const optim::AdamW as_adamw{config.learning_rate, config.beta1, config.beta2, config.epsilon, config.weight_decay};

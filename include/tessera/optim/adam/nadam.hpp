@@ -6,9 +6,9 @@
 #include <tuple>
 
 #include <tessera/graph/ir/value.hpp>
-#include <tessera/graph/trace/function_call.hpp>
 #include <tessera/graph/trace/sharded_tensor.hpp>
 #include <tessera/ops/elementwise.hpp>
+#include <tessera/optim/optimizer_call.hpp>
 #include <tessera/optim/update.hpp>
 
 namespace tessera {
@@ -48,7 +48,7 @@ template <class Model, optim::GradientsOf<Model> Gradients>
 constexpr auto nadam(const Model& model, const Gradients& gradients,
                      const optim::NAdamState<optim::stored_t<Model>>& state, const optim::NAdam& config = {},
                      Here at = Here::current()) {
-  const detail::FunctionCall named("nadam", model);
+  const optim::detail::OptimizerCall named("nadam", model, at);
   const Scalar step = optim::detail::next_step("nadam", model, state.step, at);
   const Value root = optim::detail::parameters_of(model).front().at(Source::from(at));
   const Value t = lower(root, step), beta1 = lower(root, config.beta1), beta2 = lower(root, config.beta2);

@@ -5,10 +5,10 @@
 #include <tuple>
 
 #include <tessera/graph/ir/value.hpp>
-#include <tessera/graph/trace/function_call.hpp>
 #include <tessera/graph/trace/sharded_tensor.hpp>
 #include <tessera/ops/elementwise.hpp>
 #include <tessera/optim/adam/adamw.hpp>
+#include <tessera/optim/optimizer_call.hpp>
 #include <tessera/optim/update.hpp>
 
 namespace tessera {
@@ -40,7 +40,7 @@ template <class Model, optim::GradientsOf<Model> Gradients>
 constexpr auto radam(const Model& model, const Gradients& gradients,
                      const optim::AdamWState<optim::stored_t<Model>>& state, const optim::RAdam& config = {},
                      Here at = Here::current()) {
-  const detail::FunctionCall named("radam", model);
+  const optim::detail::OptimizerCall named("radam", model, at);
   const Scalar step = optim::detail::next_step("radam", model, state.step, at);
   const Value root = optim::detail::parameters_of(model).front().at(Source::from(at));
   const Value t = lower(root, step), beta1 = lower(root, config.beta1), beta2 = lower(root, config.beta2);

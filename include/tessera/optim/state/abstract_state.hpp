@@ -4,11 +4,19 @@
 
 #include <array>
 #include <cstddef>
+#include <cstdint>
+#include <string_view>
 #include <tuple>
 #include <type_traits>
 #include <utility>
 
+#include <tessera/base/here.hpp>
+#include <tessera/base/source.hpp>
+#include <tessera/graph/trace/named_leaves.hpp>
 #include <tessera/graph/trace/tree.hpp>
+#include <tessera/mesh/mesh.hpp>
+#include <tessera/mesh/storage_split.hpp>
+#include <tessera/nn/freeze.hpp>
 #include <tessera/optim/adadelta.hpp>
 #include <tessera/optim/adafactor.hpp>
 #include <tessera/optim/adagrad.hpp>
@@ -27,7 +35,9 @@
 #include <tessera/optim/rprop.hpp>
 #include <tessera/optim/sgd.hpp>
 #include <tessera/optim/state/factor_layout.hpp>
+#include <tessera/optim/state/state_options.hpp>
 #include <tessera/optim/tree_map.hpp>
+#include <tessera/optim/update.hpp>
 #include <tessera/partition/plan/static_plan.hpp>
 
 namespace tessera::optim {
@@ -50,6 +60,12 @@ template <std::size_t N> struct FindLeafKinds {
   constexpr void enter_layer(int) {}
   constexpr void leave_stack() {}
 };
+template <class Model> constexpr auto leaf_kinds() {
+  Model any{};
+  FindLeafKinds<tessera::detail::leaf_count<Model>()> found;
+  for_each_leaf(any, found);
+  return found.kinds;
+}
 
 /// Where a leaf of a state comes from: the leaf of the model, in the moments number `moments`; -1 for a number.
 struct StateLeaf {
@@ -57,14 +73,15 @@ struct StateLeaf {
   int moments = 0;
 };
 /// The leaves of a state whose parts are models of one type and numbers, in order.
-template <class Model, std::size_t N, std::size_t Count> struct FindStateLeaves {
+template <class Model, std::size_t Count> struct FindStateLeaves {
+  static constexpr std::size_t of_model = tessera::detail::leaf_count<Model>();
   std::array<StateLeaf, Count> leaves{};
   std::size_t count = 0;
   int moments = 0;
 
   template <class Part> constexpr void find(const Part& part) {
     if constexpr (std::is_same_v<Part, Model>) {
-      for (std::size_t i = 0; i < N; ++i) leaves[count++] = {static_cast<int>(i), moments};
+      for (std::size_t i = 0; i < of_model; ++i) leaves[count++] = {static_cast<int>(i), moments};
       ++moments;
     } else if constexpr (tessera::detail::is_leaf_v<Part>) {
       ++count;
@@ -78,25 +95,22 @@ template <class Model, std::size_t N, std::size_t Count> struct FindStateLeaves 
   }
 };
 
-/// `layout(moments, kind, leaf)`: the leaf of these moments for a leaf of the model.
+/// `layout(moments, kind, leaf)`: the leaf of these moments for a leaf of the model. After an error in the number of
+/// the model's leaves no other error follows.
 template <class State, class Model, std::size_t N, class Layout>
 constexpr auto abstract_state(const AbstractArgument<Model, N>& model, const Layout& layout) {
   constexpr std::size_t count = tessera::detail::leaf_count<State>();
-  constexpr auto kinds = [] {
-    Model any{};
-    FindLeafKinds<N> found;
-    for_each_leaf(any, found);
-    return found.kinds;
-  }();
+  constexpr auto kinds = leaf_kinds<Model>();
   constexpr auto leaves = [] {
-    FindStateLeaves<Model, N, count> found;
+    FindStateLeaves<Model, count> found;
     found.find(State{});
     return found.leaves;
   }();
   const auto made = [&](const StateLeaf& of) {
     if (of.leaf < 0) return Abstract({});
     const auto i = static_cast<std::size_t>(of.leaf);
-    return kinds[i].is_parameter ? layout(of.moments, kinds[i], model.leaves[i]) : model.leaves[i];
+    const Abstract& own = model.leaves[i < N ? i : 0];
+    return kinds[i].is_parameter ? layout(of.moments, kinds[i], own) : own;
   };
   return [&]<std::size_t... I>(std::index_sequence<I...>) {
     return AbstractArgument<State, count>{{made(leaves[I])...}};
@@ -194,6 +208,57 @@ template <class Model, std::size_t N> constexpr auto init_state(const Muon&, con
     leaf.spec = {};
     return leaf;
   });
+}
+
+namespace detail {
+
+/// A model in which the tensors that `frozen` names have no elements; those of rank 0 stay.
+template <class Model, std::size_t N>
+constexpr AbstractArgument<Model, N> without(AbstractArgument<Model, N> model, const nn::Names& frozen, Here at) {
+  nn::detail::UsedPatterns used(frozen);
+  std::size_t next = 0;
+  Model any{};
+  OneLayer one;
+  for_each_leaf(any, one);
+  tessera::detail::for_each_named_leaf(any, tessera::detail::VisitLayers::together,
+                                       [&](std::string_view name, auto& leaf, int) {
+                                         using Leaf = std::remove_cvref_t<decltype(leaf)>;
+                                         if (next == N) return;  // an error has been reported
+                                         Abstract& own = model.leaves[next++];
+                                         if constexpr (is_parameter_v<Leaf>) {
+                                           used.add(name, own.layers, Source::from(at));
+                                           if (Leaf::rank == 0 || !frozen.contain(name)) return;
+                                           own.spec = {};
+                                           for (std::int64_t& extent : own.shape) extent = 0;
+                                         }
+                                       });
+  require_used(used, at);
+  return model;
+}
+
+}  // namespace detail
+
+/// The state for a model with frozen tensors, without data.
+template <class Config, class Model, std::size_t N>
+constexpr auto init_state(const Config& config, const AbstractArgument<Model, N>& model, const nn::Names& frozen,
+                          Here at = Here::current()) {
+  return init_state(config, detail::without(model, frozen, at));
+}
+/// The state split over an axis of the mesh for which it is planned, without data.
+template <class Config, class Model, std::size_t N>
+constexpr auto init_state(const Config& config, const AbstractArgument<Model, N>& model, const ZeroRedundancy& zero,
+                          const Mesh& mesh) {
+  auto state = init_state(config, model);
+  constexpr auto kinds = detail::leaf_kinds<typename decltype(state)::type>();
+  for (std::size_t i = 0; i < kinds.size(); ++i)
+    if (Abstract& own = state.leaves[i]; kinds[i].is_parameter)
+      own.spec = split_in_storage(own.spec, own.shape, mesh, zero.axis, StorageDim::enough);
+  return state;
+}
+template <class Config, class Model, std::size_t N>
+constexpr auto init_state(const Config& config, const AbstractArgument<Model, N>& model, const nn::Names& frozen,
+                          const ZeroRedundancy& zero, const Mesh& mesh, Here at = Here::current()) {
+  return init_state(config, detail::without(model, frozen, at), zero, mesh);
 }
 
 }  // namespace tessera::optim

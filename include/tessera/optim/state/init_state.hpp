@@ -2,7 +2,6 @@
 #define TESSERA_OPTIM_STATE_INIT_STATE_HPP
 #include <tessera/base/push_macros.hpp>
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <string_view>
@@ -33,6 +32,7 @@
 #include <tessera/optim/rprop.hpp>
 #include <tessera/optim/sgd.hpp>
 #include <tessera/optim/state/factor_layout.hpp>
+#include <tessera/optim/state/state_options.hpp>
 #include <tessera/optim/tree_map.hpp>
 #include <tessera/tensor/creation.hpp>
 #include <tessera/tensor/storage/require_data.hpp>
@@ -191,12 +191,6 @@ template <class Model> MuonState<Model> init_state(const Muon&, const Model& mod
   return state;
 }
 
-/// Splits an optimizer state over a mesh axis along which the parameters are replicated: ZeRO stage 1,
-/// torch.distributed.optim.ZeroRedundancyOptimizer.
-struct ZeroRedundancy {
-  std::string_view axis;
-};
-
 namespace detail {
 
 /// Makes zeros of tensors, split along the axis: the first dim that is not split and has an index for each device, or
@@ -238,11 +232,15 @@ namespace detail {
 /// A copy of a model in which the tensors that `frozen` names have no elements; those of rank 0 stay.
 template <class Model> Model without(Model model, const nn::Names& frozen, Here at) {
   tessera::detail::require_data("init_state", model, at);
-  std::array<bool, nn::Names::max_patterns> used{};
+  nn::detail::UsedPatterns used(frozen);
+  const auto look = [&](std::string_view name, const auto& leaf, int layers) {
+    if constexpr (is_parameter_v<std::remove_cvref_t<decltype(leaf)>>) used.add(name, layers, Source::from(at));
+  };
+  tessera::detail::for_each_named_leaf(model, tessera::detail::VisitLayers::together, look);
+  require_used(used, at);
   const auto visit = [&](std::string_view name, auto& leaf, int) {
     using Leaf = std::remove_cvref_t<decltype(leaf)>;
     if constexpr (is_parameter_v<Leaf>) {
-      for (std::size_t i = 0; i < frozen.size(); ++i) used[i] = used[i] || frozen.selects(i, name);
       if (Leaf::rank == 0 || !frozen.contain(name)) return;
       Shape none;
       for (int d = 0; d < Leaf::rank; ++d) none.push_back(0);
@@ -250,12 +248,6 @@ template <class Model> Model without(Model model, const nn::Names& frozen, Here 
     }
   };
   tessera::detail::for_each_named_leaf(model, tessera::detail::VisitLayers::each_alike, visit);
-  for (std::size_t i = 0; i < frozen.size(); ++i)
-    if (!used[i])
-      fail(errc::option,
-           "[init_state] pattern: it names no floating-point tensor of the model; the tensors of a Stack are named "
-           "blocks.*.mlp.up.weight, blocks.3.mlp.up.weight or blocks.0-5.mlp.up.weight: ",
-           frozen.pattern(i), Source::from(at));
   return model;
 }
 
@@ -268,7 +260,7 @@ template <class Model> Model without(Model model, const nn::Names& frozen, Here 
 ///
 ///     constexpr nn::Names frozen("tokens.*", "blocks.*.up.*");
 ///     auto state = ts::optim::init_state(config, model, frozen);
-/// Errors: `option` for a pattern that names no floating-point tensor of the model.
+/// Errors: `option` for a pattern that names no floating-point tensor of the model, and for a layer that a Stack lacks.
 template <class Config, class Model>
 auto init_state(const Config& config, const Model& model, const nn::Names& frozen, Here at = Here::current()) {
   return init_state(config, detail::without(model, frozen, at), at);

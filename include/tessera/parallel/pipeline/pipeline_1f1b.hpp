@@ -230,7 +230,7 @@ struct OneForwardOneBackward {
 /// `batched`.
 ///
 /// A stage works in M C of M C + S - 1 ticks forward and as many backward, if S divides the number of microbatches M.
-/// Errors: shape_mismatch unless the microbatches divide the batch. Communication: M C + S - 1 permutes of a
+/// Errors: not_divisible unless the microbatches divide the batch. Communication: M C + S - 1 permutes of a
 /// microbatch's activations, as many of its cotangents, an all_reduce of its result for each microbatch, and an
 /// all_reduce of the gradient of x and of each other argument. A plan counts each for every tick, M C + (C + 1) S
 /// - 2. Tensors that `loss` captures get no gradient. Source: Narayanan et al., 2104.04473.

@@ -31,7 +31,7 @@ namespace tessera {
 /// With M microbatches, S stages and C chunks a stage computes in M C of M C + S - 1 ticks, if S divides M; in the
 /// others it waits. The backward pass runs the same ticks in reverse after all microbatches have gone forward, so
 /// values for it are kept for all microbatches: ts::checkpoint in the block keeps fewer of them per microbatch,
-/// ts::pipeline_1f1b keeps those of fewer microbatches. Errors: shape_mismatch unless the microbatches divide the
+/// ts::pipeline_1f1b keeps those of fewer microbatches. Errors: not_divisible unless the microbatches divide the
 /// batch. Communication: M C + S - 1 permutes of a microbatch's activations, and an all_reduce of the result; backward
 /// the same, for cotangents, and an all_reduce of each gradient of a further argument. Source: Huang et al.,
 /// 1811.06965; Narayanan et al., 2104.04473 (chunks).
