@@ -4339,6 +4339,7 @@ struct OpRow {
   std::uint8_t after = 0;
   bool optional_operands = false;  ///< operands after the first may be absent
   std::int8_t sharded_as = -1;     ///< the index of an operand whose sharding the result has; -1: none
+  bool reverses = false;           ///< puts the elements along its dim in reverse order
   bool constrains = false;         ///< a constraint on the sharding of a value, see Constraint
   /// combines its first operand, at the indices of its second operand, with its third operand; with zeros if of that
   /// only the shape is used
@@ -7236,6 +7237,33 @@ class LayerCall {
 
 #endif
 
+// ---- tessera/graph/trace/require_trace.hpp
+
+#ifndef TESSERA_GRAPH_TRACE_REQUIRE_TRACE_HPP
+#define TESSERA_GRAPH_TRACE_REQUIRE_TRACE_HPP
+
+namespace tessera::detail {
+
+/// Throws unsupported. `called`: what the user calls, such as "ts::scan".
+[[noreturn]] inline void fail_outside_of_trace(const char* function, const char* called, Source source) {
+  fail(errc::unsupported, "[", function, "] outside of a traced function: call ", called,
+       " inside a function of ts::compile", source);
+}
+/// Checks that an argument of a function that can't run on stored tensors is a value of a trace.
+constexpr void require_trace(const char* function, const char* called, Source source, const auto&... arguments) {
+  const auto is_traced = []<class T>(const T& argument) {
+    if constexpr (std::is_arithmetic_v<T>)
+      return false;
+    else
+      return trace_in(argument).module != nullptr;
+  };
+  if (!(is_traced(arguments) || ...)) fail_outside_of_trace(function, called, source);
+}
+
+}  // namespace tessera::detail
+
+#endif
+
 // ---- tessera/graph/trace/trace_types.hpp
 
 #ifndef TESSERA_GRAPH_TRACE_TRACE_TYPES_HPP
@@ -7415,9 +7443,8 @@ template <class Block, class X, class... Extra>
 constexpr X run_stack(Here at, const Stack<Block>& stack, const X& x, const Extra&... extra) {
   const LayerCall call(at, x);
   const Value context = trace_in(x);
-  if (stack.layers().empty() || context.module == nullptr)
-    fail(errc::structure,
-         "[stack] call: a Stack can be called only inside a traced function, and only with at least 1 layer");
+  if (stack.layers().empty())
+    fail(errc::structure, "[stack] call: a Stack can be called only with at least 1 layer", Source::from(at));
   BodyTrace body(*context.module, {});
   BindLeaves bind{body, BindLeaves::Kind::carried};
   X carried = x;
@@ -7487,6 +7514,7 @@ constexpr auto Stack<Block>::called(Here at, const X& x, const Extra&... extra) 
                     "tessera: the result of a layer of a Stack must have the rank of the layer's first argument; for a "
                     "constant, use ts::full_like");
     }
+    detail::require_trace("stack", "a Stack", Source::from(at), *this, x, extra...);
     if constexpr (same && is_model)
       return detail::run_stack(at, *this, detail::as_carry(detail::trace_in(x), x), detail::settle(extra)...);
     else if constexpr (is_model)
@@ -12472,6 +12500,8 @@ enum class ExtentsOf : std::int8_t {
   room,       ///< of a dim and an update along it, which may be shorter: require_room
   halves,     ///< of a dim
   rows,       ///< of a matrix and of the right-hand sides
+  tall,       ///< of the rows and columns of a matrix, with the right-hand sides: require_tall
+  caches,     ///< of the layers of a Stack and of a Stack of caches
   layers,     ///< of a Stack: require_layer
 };
 
@@ -12492,6 +12522,11 @@ constexpr void same_extents(Value x, int of_x, Value y, int of_y, int count, Ext
 /// Checks that dim `dim` of x is at least as long as that of an update: by a node that no value depends on.
 constexpr void require_room(Value x, int of_x, Value update, int of_update) {
   same_extents(x, of_x, update, of_update, 1, ExtentsOf::room);
+}
+/// Checks that matrices have at least as many rows as columns: by a node that no value depends on. Messages show the
+/// right-hand sides too.
+constexpr void require_tall(Value matrices, Value right, int rows_of_right) {
+  same_extents(matrices, matrices.rank() - 2, right, rows_of_right, 1, ExtentsOf::tall);
 }
 /// Checks that dim `dim` of x, the layers of a Stack, has a layer of this number: by a node that no value depends on.
 constexpr void require_layer(Value x, int dim, std::int64_t layer) {
@@ -12600,9 +12635,12 @@ constexpr BrokenRule check_extent(const NodeCheck& c) {
     fail(errc::structure, "[tree_vdot] shapes: both models must have the same shapes, but parameter ",
          node.source.inside == nullptr ? "" : node.source.inside, " is ", text(0), " in one and ", text(1),
          " in the other", node.source);
+  if (kind == build::ExtentsOf::caches)
+    fail(errc::structure, "[cached] number of caches: a Stack of ", extent(0), " layers takes ", extent(0),
+         " caches, but is given ", extent(1), ": ", text(0), " x ", text(1), node.source);
   if (kind == build::ExtentsOf::halves)
-    fail(errc::shape_mismatch, "[", given, "] the dim must have an even number of elements, not ",
-         extent(0) + extent(1), node.source);
+    fail(errc::not_divisible, "[", given, "] the dim must have an even number of elements, not ", extent(0) + extent(1),
+         node.source);
   std::string_view function = given;
   std::string rule = "targets must have the dims of the scores except the last";
   if (kind == build::ExtentsOf::examples) {
@@ -12621,30 +12659,34 @@ constexpr BrokenRule check_extent(const NodeCheck& c) {
     rule = "the update is longer than the dim of the slice";
   } else if (kind == build::ExtentsOf::rows) {
     rule = "the right-hand sides must have as many rows as the matrix";
+  } else if (kind == build::ExtentsOf::tall) {
+    rule = "the matrix must have at least as many rows as columns";
   }
   const bool names = kind != build::ExtentsOf::cache || given.empty() || given == function;
   fail(errc::shape_mismatch, "[", function.empty() ? "loss" : function, "] ", rule, ": ", text(0), " x ", text(1),
        names ? "" : " in ", names ? "" : given, node.source);
 }
-[[noreturn]] inline void fail_layer(const HostContext& c, std::int64_t layers) {
-  fail(errc::option, "[names] layer: a pattern selects layer ", static_cast<std::int64_t>(c.node().value),
-       " of a Stack of ", layers, " layers, which are counted from 0", c.node().source);
+[[noreturn]] inline void fail_layer(std::int64_t layer, std::int64_t layers, const Source& source) {
+  fail(errc::option, "[names] layer: a pattern selects layer ", layer, " of a Stack of ", layers,
+       " layers, which are counted from 0", source);
 }
 constexpr HostNumber number_of_extent(const HostContext& c) {
   const Node& node = c.node();
   const auto extent = [&](int i, int d) {
     return c.shapes[c.graph.operand(c.id, i)][static_cast<std::size_t>(node.labels[i] + d)];
   };
-  const bool is_room = node.arity == 2 && node.labels[3] == static_cast<std::int8_t>(build::ExtentsOf::room);
+  const auto is = [&](build::ExtentsOf kind) { return node.labels[3] == static_cast<std::int8_t>(kind); };
+  const bool is_room = node.arity == 2 && is(build::ExtentsOf::room);
+  const bool is_tall = node.arity == 2 && is(build::ExtentsOf::tall);
   if (is_room && extent(0, 0) < extent(1, 0)) fail_extents_of_operands_differ(c);
-  if (node.arity == 2 && !is_room)
+  if (is_tall && extent(0, 0) < extent(0, 1)) fail_extents_of_operands_differ(c);
+  if (node.arity == 2 && !is_room && !is_tall)
     for (int d = 0; d < node.labels[2]; ++d)
       if (!c.graph.operand_node(c.id, 0).is_singleton(node.labels[0] + d) &&
           !c.graph.operand_node(c.id, 1).is_singleton(node.labels[1] + d) && extent(0, d) != extent(1, d))
         fail_extents_of_operands_differ(c);
-  if (node.arity == 1 && node.labels[3] == static_cast<std::int8_t>(build::ExtentsOf::layers) &&
-      static_cast<double>(extent(0, 0)) <= node.value)
-    fail_layer(c, extent(0, 0));
+  if (node.arity == 1 && is(build::ExtentsOf::layers) && static_cast<double>(extent(0, 0)) <= node.value)
+    fail_layer(static_cast<std::int64_t>(c.node().value), extent(0, 0), c.node().source);
   return node.arity == 2 ? 0 : extent(0, 0);
 }
 constexpr BrokenRule check_arange(const NodeCheck& c) {
@@ -13101,11 +13143,13 @@ constexpr bool split_by_axes(const ShapeContext& c, int first, int last) {
        volume(given), ", the extents given have ", what, elements, c.node().source);
 }
 
+/// Throws not_divisible, but for a reshape shape_mismatch: its numbers of elements differ.
 [[noreturn]] inline void fail_split(const ShapeContext& c, std::int64_t size, std::int64_t extent) {
   const MadeBy by = RearrangeOrigin::of(c.node()).by;
   if (by == MadeBy::reshape) fail_reshape(c, size, "a multiple of ");
-  if (by == MadeBy::operation) fail_shapes(c, "a dim is not divisible by the sizes that split the dim");
-  fail(errc::shape_mismatch, "[", name_of(by), "] microbatches: a batch of ", extent, ", the first dim of ",
+  if (by == MadeBy::operation)
+    fail_operation(errc::not_divisible, c, "a dim is not divisible by the sizes that split the dim", {});
+  fail(errc::not_divisible, "[", name_of(by), "] microbatches: a batch of ", extent, ", the first dim of ",
        shape_text(c.node().dtype, c.operand(0)), ", can't be divided into ", size,
        " microbatches of one size; choose a number of microbatches that divides all batches, and leave out a last "
        "batch with fewer rows (ts::Ragged::drop of a DataLoader)",
@@ -13398,6 +13442,13 @@ constexpr void along_dim_sharding(const GraphView& graph, int id, FactorRule& ru
 constexpr void along_dim_sharding(const GraphView& graph, int id, FactorRule& rule) {
   along_dim_sharding(graph, id, rule, FactorKind::replicate);
 }
+/// Sharding of an operation that reads its dim whole, and makes the part of it that a device has of the result.
+constexpr void whole_operand_sharding(const GraphView& graph, int id, FactorRule& rule) {
+  along_dim_sharding(graph, id, rule);
+  InlineVector<std::int8_t, 4>& made = rule.result.dims[dim_of(graph[id])];
+  made.clear();
+  made.push_back(static_cast<std::int8_t>(rule.add(FactorKind::pass)));
+}
 /// Whether a slice takes a single row, so that it can be a partial value: the row on one device, zeros on all others.
 constexpr bool takes_row(const GraphView& graph, int id) {
   const Node& node = graph[id];
@@ -13578,6 +13629,27 @@ struct ConcatOp {
   static constexpr AttributeText attributes = tessera::detail::dim_text;
 };
 
+struct FlipOp {
+  static constexpr OpRow row{.name = "flip",
+                             .unit = UnitKind::data_movement,
+                             .arity = 1,
+                             .linear = Linearity::first,
+                             .shape = [](const ShapeContext& c) { return c.operand(0); },
+                             .sharding = whole_operand_sharding,
+                             .flops = 0,
+                             .reverses = true};
+  static constexpr GradientRule gradient = [](Gradient& r) {
+    const Value g = r.full_g();
+    r.add(0, g.make(r.node(), {g.id}));
+  };
+  static constexpr BatchRule batch = batch_along_dim;
+  static constexpr CheckRule check = [](const NodeCheck& c) {
+    if (const BrokenRule broken = check_along_dim(c, 1); !broken.empty()) return broken;
+    return same_type(c.node(), c.x(0)) ? BrokenRule{} : "the result has the type of the operand";
+  };
+  static constexpr AttributeText attributes = tessera::detail::dim_text;
+};
+
 struct PermuteOp {
   static constexpr OpRow row{.name = "ppermute",
                              .unit = UnitKind::data_movement,
@@ -13608,7 +13680,7 @@ TESSERA_PLANNING_BEGIN
 
 namespace tessera::ops {
 
-using DataMovementOperations = OperationList<RearrangeOp, SliceOp, PadOp, ConcatOp, PermuteOp>;
+using DataMovementOperations = OperationList<RearrangeOp, SliceOp, PadOp, ConcatOp, FlipOp, PermuteOp>;
 
 }  // namespace tessera::ops
 
@@ -15069,8 +15141,11 @@ constexpr Shape custom_shape(const ShapeContext& c) {
       if (i == 0) shape.push_back(x[d]);
       if (x[d] != shape[d]) fail_shapes(c, "batch dims of the operands differ");
     }
-    for (int d = 0; d < signature.operands[i].rank; ++d) {
-      const char label = signature.operands[i].labels[d];
+    const CallSignature::Core& own = signature.operands[i];
+    const bool square = own.rank == 2 && own.labels[0] == own.labels[1] && CallExtents::is_letter(own.labels[0]);
+    if (square && x[batch] != x[batch + 1]) fail_shapes(c, "the matrix must be square");
+    for (int d = 0; d < own.rank; ++d) {
+      const char label = own.labels[d];
       if (!extents.bind(label, x[batch + static_cast<std::size_t>(d)]))
         fail_shapes(c, concat_text("extents of ", label, " differ"));
     }
@@ -17374,8 +17449,7 @@ constexpr auto scan(const F& f, const Init& init, const Xs& xs, bool reverse, So
   if constexpr (is_outside && sound && same) {
     Value context = trace_in(init);
     if (context.module == nullptr) context = trace_in(xs);
-    if (context.module == nullptr)
-      fail(errc::unsupported, "[scan] outside of a traced function: call ts::scan inside a function of ts::compile");
+    if (context.module == nullptr) fail_outside_of_trace("scan", "ts::scan", source);
     context = context.at(source);
     const Carry first = as_carry(context, init);
     if constexpr (is_size)
@@ -17440,9 +17514,7 @@ constexpr auto for_indices(const From& from, const To& to, const Init& init, Sou
   Value context = trace_in(init);
   for (const Value& other : {trace_of(from), trace_of(to)})
     if (context.module == nullptr) context = other;
-  if (context.module == nullptr)
-    fail(errc::unsupported,
-         "[fori_loop] outside of a traced function: call ts::fori_loop inside a function of ts::compile");
+  if (context.module == nullptr) fail_outside_of_trace("fori_loop", "ts::fori_loop", source);
   context = context.at(source);
   const Value first = as_size(lower(context, Dim(from))), count = as_size(lower(context, Dim(to))) - first;
   const Value steps = count.make({.op = Op::arange, .dtype = DType::i32, .rank = 1}, {count.id});
@@ -17765,7 +17837,7 @@ concept LenArgument = is_len_v<T>;
 ///     auto q = ts::rearrange<"b t (h d) -> b h t d">(x, ts::len<"h">(heads));
 ///
 /// Names in parentheses are factors of a dim, the most significant first; ts::len gives the extents of all of them but
-/// one. `1` is a dim of static extent 1. Errors: shape_mismatch when the factors don't divide the dim. Communication:
+/// one. `1` is a dim of static extent 1. Errors: not_divisible when the factors don't divide the dim. Communication:
 /// none where the shards stay the same elements. A split dim passes its axes to its factors, the most significant
 /// factor first, as sub-axes where a factor is smaller than an axis.
 template <FixedString Text, TensorArgument X> constexpr auto rearrange(const X& x, Here at = Here::current()) {
@@ -17803,7 +17875,7 @@ template <int A, int B, TensorArgument X> constexpr auto swapaxes(const X& x, He
 }
 
 /// Splits dim D into [.., inner], or into three dims, from the extents given for all but the first. Errors:
-/// shape_mismatch when they don't divide the dim.
+/// not_divisible when they don't divide the dim.
 template <int D, TensorArgument X, SizeOperand S>
 constexpr auto split_dim(const X& x, const S& inner, Here at = Here::current()) {
   return call<detail::SplitTag<X::rank, detail::checked_dim<D, X::rank>(), 2>>(Source::from(at), x, Dim(inner));
@@ -20395,9 +20467,12 @@ template <int Rank, int D> struct FlipTag {
   template <class X> using result = Typed<typename X::type, Rank>;
   static constexpr Value emit(Value context, Value x) {
     x = x.at(context.source);
-    const int dim = x.shifted(D, Rank);
-    const Value last = build::cast(build::extent(x, dim), DType::i64) - x.number(1, DType::i64);
-    return build::gather(x, dim, last - build::iota(x, dim, DType::i64));
+    Node made{.op = ops::op_v<ops::FlipOp>,
+              .dtype = x.dtype(),
+              .rank = x.node().rank,
+              .singletons = x.node().singletons,
+              .labels = pack_dim(x.shifted(D, Rank))};
+    return x.make(made, {x.id});
   }
 };
 
@@ -21185,7 +21260,7 @@ concept RotaryOptions = std::is_same_v<T, Rotary> || std::is_same_v<T, Llama3Rot
 /// position, `offset` plus the index of the time: products of queries and keys then depend on the distance alone. The
 /// offset is a number, or a tensor of rank 0, such as the index of a step of a loop. The width is even. The options are
 /// a Rotary, or the Llama3Rotary, YarnRotary or DynamicNtkRotary of a model whose context was extended. Angles are
-/// computed in f64; an x of bf16 or f16 is rotated in f32. Errors: shape_mismatch for an odd width; those of the
+/// computed in f64; an x of bf16 or f16 is rotated in f32. Errors: not_divisible for an odd width; those of the
 /// options. Communication: none for split batch, time and heads. Source: Su et al., 2104.09864.
 ///
 ///     const auto turned = ts::rotary_embedding(q, position, {.base = 500000.0});
@@ -22412,10 +22487,10 @@ template <int N> struct ConvTransposeTag {
 /// strides + 1 windows.
 ///
 /// Windows overlap in memory, so no im2col buffer exists, except in the gradient of x. bf16 and f16 as
-/// in einsum. Errors: shape_mismatch for windows larger than the padded dim, for in-features that don't match, and for
-/// groups that don't divide the features. Communication: none for split batch, out-features and groups; over split
-/// in-features the result is partial. Along split spatial dims devices exchange the rows that windows of other
-/// devices need, for 3 x 3 windows one row with each neighbour; the gradient of w is then partial.
+/// in einsum. Errors: shape_mismatch for windows larger than the padded dim and for in-features that don't match;
+/// not_divisible for groups that don't divide the features. Communication: none for split batch, out-features and
+/// groups; over split in-features the result is partial. Along split spatial dims devices exchange the rows that
+/// windows of other devices need, for 3 x 3 windows one row with each neighbour; the gradient of w is then partial.
 template <TensorArgument X, TensorArgument W>
 constexpr auto conv1d(const X& x, const W& w, const Conv<1>& options = {}, Here at = Here::current()) {
   return detail::conv<1>(x, w, options, at);
@@ -22437,8 +22512,8 @@ constexpr auto conv3d(const X& x, const W& w, const Conv<3>& options = {}, Here 
 /// respect to its operand. The weights are PyTorch's with the spatial dims first.
 ///
 /// The windows are in memory before they are added up; for bf16 and f16 they are f32, and their sum is rounded once.
-/// Errors: shape_mismatch for in-features that don't match, for groups that don't divide the features, for a stride or
-/// dilation below one, and for padding that leaves no result. Communication: as conv1d.
+/// Errors: shape_mismatch for in-features that don't match, for a stride or dilation below one, and for padding that
+/// leaves no result; not_divisible for groups that don't divide the features. Communication: as conv1d.
 template <TensorArgument X, TensorArgument W>
 constexpr auto conv_transpose1d(const X& x, const W& w, const ConvTranspose<1>& options = {},
                                 Here at = Here::current()) {
@@ -24308,7 +24383,7 @@ template <int Rank, int D> struct GluTag : Binary<ops::MulOp> {
 
 /// The gated linear unit, as torch.nn.functional.glu: the first half of dim D, by default the last, times the sigmoid
 /// of the second. [..., 2 n] gives [..., n]. x is floating or integer, of which the result is f32. Errors:
-/// shape_mismatch for an odd extent. Communication: as slice; none along other dims. Source: Dauphin and others,
+/// not_divisible for an odd extent. Communication: as slice; none along other dims. Source: Dauphin and others,
 /// 1612.08083.
 template <int D = -1, TensorArgument X> constexpr auto glu(const X& x, Here at = Here::current()) {
   const auto [value, gate] = chunk<2, D>(x, at);
@@ -24976,6 +25051,32 @@ constexpr auto scatter_by(const X& x, const Indices& indices, const Elements& so
     return call<DroppingScatterTag<X::rank, checked_dim<D, X::rank>(), Rule>>(Source::from(at), x, indices, source);
 }
 
+/// Rows, or none of them where the dim that they are added to has no elements.
+constexpr Value unless_empty(Value rows, int dim, Value extent) {
+  const Value none = extent.number(0);
+  if (rows.is_singleton(dim)) rows = build::pad_to(rows, dim, none, extent.number(1));  // no static extent
+  const Value any = build::binary(Op::minimum, extent, extent.number(1));
+  return build::slice(rows, dim, none, build::extent(rows, dim) * any);
+}
+/// An index_add that does not add rows of indices outside: zeros are added at an index inside. A dim without elements
+/// has none, and is given no rows.
+template <int Rank, int D> struct DroppingIndexAddTag : IndexAddTag<Rank, D> {
+  static constexpr Value emit(Value context, Value x, Value indices, Value source) {
+    x = x.at(context.source);
+    source = source.at(context.source);
+    indices = one_vector(indices, context);
+    const int dim = x.shifted(D, Rank), of_source = source.shifted(D, Rank);
+    if (!x.is_singleton(dim)) {
+      const Value extent = build::extent(x, dim);
+      source = unless_empty(source, of_source, extent);
+      indices = unless_empty(indices, 0, extent);
+    }
+    const Value inside = along_dim(IsInsideTag<Rank, D>::emit(context, x, indices), of_source, source.rank());
+    return IndexAddTag<Rank, D>::emit(context, x, MovedIndicesTag<Rank, D, false>::emit(context, x, indices),
+                                      build::select(inside, source, source.number(0)));
+  }
+};
+
 /// `looked_up` where the indices are inside, else the fill.
 template <IndexMode M, int D, int Behind, class X, class Indices, class Made, class Fill>
 constexpr auto filled(const X& x, const Indices& indices, const Made& looked_up, const Fill& fill, Here at) {
@@ -25037,8 +25138,8 @@ template <int D, IndexMode M, TensorArgument X, TensorArgument Indices, TensorAr
 constexpr auto scatter_add(const X& x, const Indices& indices, const Elements& source, Here at = Here::current()) {
   return detail::scatter_by<M, D, ScatterRule{}>(x, indices, source, at);
 }
-/// index_copy and index_add with indices that may be outside of dim D. All else as scatter with a mode, but index_add
-/// throws dim_range for a dim without elements; communication as index_copy and index_add.
+/// index_copy and index_add with indices that may be outside of dim D. All else as scatter with a mode; communication
+/// as index_copy and index_add.
 template <int D, IndexMode M, TensorArgument X, TensorArgument Indices, TensorArgument Elements>
 constexpr auto index_copy(const X& x, const Indices& indices, const Elements& source, Here at = Here::current()) {
   detail::check_write<M>();
@@ -25051,14 +25152,11 @@ constexpr auto index_copy(const X& x, const Indices& indices, const Elements& so
 template <int D, IndexMode M, TensorArgument X, TensorArgument Indices, TensorArgument Elements>
 constexpr auto index_add(const X& x, const Indices& indices, const Elements& source, Here at = Here::current()) {
   detail::check_write<M>();
-  const auto moved = detail::moved_indices<D>(x, indices, at);
-  if constexpr (M == IndexMode::clip) {
-    return index_add<D>(x, moved, source, at);
-  } else {
-    constexpr int behind = X::rank - 1 - detail::checked_dim<D, X::rank>();
-    const auto inside = detail::along<behind>(detail::is_inside<D>(x, indices, at), at);
-    return index_add<D>(x, moved, select(inside, source, 0, at), at);
-  }
+  if constexpr (M == IndexMode::clip)
+    return index_add<D>(x, detail::moved_indices<D>(x, indices, at), source, at);
+  else
+    return call<detail::DroppingIndexAddTag<X::rank, detail::checked_dim<D, X::rank>()>>(Source::from(at), x, indices,
+                                                                                         source);
 }
 
 }  // namespace tessera
@@ -29508,7 +29606,7 @@ template <TensorArgument X> constexpr auto instance_norm_statistics(const X& x, 
   return detail::statistics_of<detail::NormOver::instance>(x, at);
 }
 /// Group norm: statistics of each image over all dims and the features of one of `groups` groups. Errors:
-/// shape_mismatch, also for groups that don't divide the features. Source: Wu, He, 1803.08494.
+/// shape_mismatch; not_divisible for groups that don't divide the features. Source: Wu, He, 1803.08494.
 template <TensorArgument X, TensorArgument Gain, TensorArgument Bias, SizeOperand Groups, NumberOperand Eps = double>
 constexpr auto group_norm(const X& x, const Gain& gain, const Bias& bias, const Groups& groups, const Eps& eps = 1e-5,
                           Here at = Here::current()) {
@@ -30356,7 +30454,7 @@ constexpr auto pad(const X& x, const Before& before, const After& after, const V
 namespace tessera {
 
 /// Features as pixels: [batch, height, width, features r r] to [batch, height r, width r, features], as
-/// F.pixel_shuffle, whose channels come second. Errors: shape_mismatch where r r does not divide the features.
+/// F.pixel_shuffle, whose channels come second. Errors: not_divisible where r r does not divide the features.
 /// Communication: as rearrange.
 template <TensorArgument X, SizeOperand R>
 constexpr auto pixel_shuffle(const X& x, const R& r, Here at = Here::current()) {
@@ -30683,8 +30781,7 @@ template <int Steps, class F, class Init, class Xs>
 constexpr auto unrolled_scan(const F& f, const Init& init, const Xs& xs, bool reverse, Source source) {
   Value context = trace_in(init);
   if (context.module == nullptr) context = trace_in(xs);
-  if (context.module == nullptr)
-    fail(errc::unsupported, "[scan] outside of a traced function: call ts::scan inside a function of ts::compile");
+  if (context.module == nullptr) fail_outside_of_trace("scan", "ts::scan", source);
   context = context.at(source);
   Module& module = *context.module;
   const auto both = [&](const auto& group, const auto& of_groups, const auto& of_rest) {
@@ -35051,6 +35148,7 @@ struct LinkOperand {
 struct Link {
   std::int32_t unit = -1;  ///< -1 for a carried value: the body's argument and the body's output of one layer
   UnitKind kind = UnitKind::fused;
+  bool frees_axes = false;  ///< where it needs a dim whole, the axes of that dim may split another one
   std::int32_t first_factor = 0, factor_count = 0;
   std::int32_t first_operand = 0, operand_count = 0;
   std::int32_t first_dim = 0, dim_count = 0;
@@ -35206,7 +35304,9 @@ class Links {
     for (int o = 0; o < unit.output_count; ++o)
       add_operand(units.output(u, o).node, rule.outputs[static_cast<std::size_t>(o)], true);
     finish();
-    const Link& link = links.back();
+    Link& link = links.back();
+    link.frees_axes = unit.kind == UnitKind::sort || unit.kind == UnitKind::along || unit.kind == UnitKind::custom ||
+                      row_of(graph_[unit.root]).reverses;
     if (unit.kind == UnitKind::fused) {
       std::int32_t widest = 0;
       for (int i = 0; i < link.operand_count; ++i)
@@ -35397,8 +35497,7 @@ class ClaimList {
         });
       }
     }
-    if (link.kind == UnitKind::sort || link.kind == UnitKind::along || link.kind == UnitKind::custom)
-      move_off_whole_dims(link, values, max_priority);
+    if (link.frees_axes) move_off_whole_dims(link, values, max_priority);
     sort();
   }
 

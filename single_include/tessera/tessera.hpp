@@ -5961,6 +5961,7 @@ struct OpRow {
   std::uint8_t after = 0;
   bool optional_operands = false;  ///< operands after the first may be absent
   std::int8_t sharded_as = -1;     ///< the index of an operand whose sharding the result has; -1: none
+  bool reverses = false;           ///< puts the elements along its dim in reverse order
   bool constrains = false;         ///< a constraint on the sharding of a value, see Constraint
   /// combines its first operand, at the indices of its second operand, with its third operand; with zeros if of that
   /// only the shape is used
@@ -11120,6 +11121,8 @@ enum class ExtentsOf : std::int8_t {
   room,       ///< of a dim and an update along it, which may be shorter: require_room
   halves,     ///< of a dim
   rows,       ///< of a matrix and of the right-hand sides
+  tall,       ///< of the rows and columns of a matrix, with the right-hand sides: require_tall
+  caches,     ///< of the layers of a Stack and of a Stack of caches
   layers,     ///< of a Stack: require_layer
 };
 
@@ -11140,6 +11143,11 @@ constexpr void same_extents(Value x, int of_x, Value y, int of_y, int count, Ext
 /// Checks that dim `dim` of x is at least as long as that of an update: by a node that no value depends on.
 constexpr void require_room(Value x, int of_x, Value update, int of_update) {
   same_extents(x, of_x, update, of_update, 1, ExtentsOf::room);
+}
+/// Checks that matrices have at least as many rows as columns: by a node that no value depends on. Messages show the
+/// right-hand sides too.
+constexpr void require_tall(Value matrices, Value right, int rows_of_right) {
+  same_extents(matrices, matrices.rank() - 2, right, rows_of_right, 1, ExtentsOf::tall);
 }
 /// Checks that dim `dim` of x, the layers of a Stack, has a layer of this number: by a node that no value depends on.
 constexpr void require_layer(Value x, int dim, std::int64_t layer) {
@@ -11248,9 +11256,12 @@ constexpr BrokenRule check_extent(const NodeCheck& c) {
     fail(errc::structure, "[tree_vdot] shapes: both models must have the same shapes, but parameter ",
          node.source.inside == nullptr ? "" : node.source.inside, " is ", text(0), " in one and ", text(1),
          " in the other", node.source);
+  if (kind == build::ExtentsOf::caches)
+    fail(errc::structure, "[cached] number of caches: a Stack of ", extent(0), " layers takes ", extent(0),
+         " caches, but is given ", extent(1), ": ", text(0), " x ", text(1), node.source);
   if (kind == build::ExtentsOf::halves)
-    fail(errc::shape_mismatch, "[", given, "] the dim must have an even number of elements, not ",
-         extent(0) + extent(1), node.source);
+    fail(errc::not_divisible, "[", given, "] the dim must have an even number of elements, not ", extent(0) + extent(1),
+         node.source);
   std::string_view function = given;
   std::string rule = "targets must have the dims of the scores except the last";
   if (kind == build::ExtentsOf::examples) {
@@ -11269,30 +11280,34 @@ constexpr BrokenRule check_extent(const NodeCheck& c) {
     rule = "the update is longer than the dim of the slice";
   } else if (kind == build::ExtentsOf::rows) {
     rule = "the right-hand sides must have as many rows as the matrix";
+  } else if (kind == build::ExtentsOf::tall) {
+    rule = "the matrix must have at least as many rows as columns";
   }
   const bool names = kind != build::ExtentsOf::cache || given.empty() || given == function;
   fail(errc::shape_mismatch, "[", function.empty() ? "loss" : function, "] ", rule, ": ", text(0), " x ", text(1),
        names ? "" : " in ", names ? "" : given, node.source);
 }
-[[noreturn]] inline void fail_layer(const HostContext& c, std::int64_t layers) {
-  fail(errc::option, "[names] layer: a pattern selects layer ", static_cast<std::int64_t>(c.node().value),
-       " of a Stack of ", layers, " layers, which are counted from 0", c.node().source);
+[[noreturn]] inline void fail_layer(std::int64_t layer, std::int64_t layers, const Source& source) {
+  fail(errc::option, "[names] layer: a pattern selects layer ", layer, " of a Stack of ", layers,
+       " layers, which are counted from 0", source);
 }
 constexpr HostNumber number_of_extent(const HostContext& c) {
   const Node& node = c.node();
   const auto extent = [&](int i, int d) {
     return c.shapes[c.graph.operand(c.id, i)][static_cast<std::size_t>(node.labels[i] + d)];
   };
-  const bool is_room = node.arity == 2 && node.labels[3] == static_cast<std::int8_t>(build::ExtentsOf::room);
+  const auto is = [&](build::ExtentsOf kind) { return node.labels[3] == static_cast<std::int8_t>(kind); };
+  const bool is_room = node.arity == 2 && is(build::ExtentsOf::room);
+  const bool is_tall = node.arity == 2 && is(build::ExtentsOf::tall);
   if (is_room && extent(0, 0) < extent(1, 0)) fail_extents_of_operands_differ(c);
-  if (node.arity == 2 && !is_room)
+  if (is_tall && extent(0, 0) < extent(0, 1)) fail_extents_of_operands_differ(c);
+  if (node.arity == 2 && !is_room && !is_tall)
     for (int d = 0; d < node.labels[2]; ++d)
       if (!c.graph.operand_node(c.id, 0).is_singleton(node.labels[0] + d) &&
           !c.graph.operand_node(c.id, 1).is_singleton(node.labels[1] + d) && extent(0, d) != extent(1, d))
         fail_extents_of_operands_differ(c);
-  if (node.arity == 1 && node.labels[3] == static_cast<std::int8_t>(build::ExtentsOf::layers) &&
-      static_cast<double>(extent(0, 0)) <= node.value)
-    fail_layer(c, extent(0, 0));
+  if (node.arity == 1 && is(build::ExtentsOf::layers) && static_cast<double>(extent(0, 0)) <= node.value)
+    fail_layer(static_cast<std::int64_t>(c.node().value), extent(0, 0), c.node().source);
   return node.arity == 2 ? 0 : extent(0, 0);
 }
 constexpr BrokenRule check_arange(const NodeCheck& c) {
@@ -11749,11 +11764,13 @@ constexpr bool split_by_axes(const ShapeContext& c, int first, int last) {
        volume(given), ", the extents given have ", what, elements, c.node().source);
 }
 
+/// Throws not_divisible, but for a reshape shape_mismatch: its numbers of elements differ.
 [[noreturn]] inline void fail_split(const ShapeContext& c, std::int64_t size, std::int64_t extent) {
   const MadeBy by = RearrangeOrigin::of(c.node()).by;
   if (by == MadeBy::reshape) fail_reshape(c, size, "a multiple of ");
-  if (by == MadeBy::operation) fail_shapes(c, "a dim is not divisible by the sizes that split the dim");
-  fail(errc::shape_mismatch, "[", name_of(by), "] microbatches: a batch of ", extent, ", the first dim of ",
+  if (by == MadeBy::operation)
+    fail_operation(errc::not_divisible, c, "a dim is not divisible by the sizes that split the dim", {});
+  fail(errc::not_divisible, "[", name_of(by), "] microbatches: a batch of ", extent, ", the first dim of ",
        shape_text(c.node().dtype, c.operand(0)), ", can't be divided into ", size,
        " microbatches of one size; choose a number of microbatches that divides all batches, and leave out a last "
        "batch with fewer rows (ts::Ragged::drop of a DataLoader)",
@@ -12046,6 +12063,13 @@ constexpr void along_dim_sharding(const GraphView& graph, int id, FactorRule& ru
 constexpr void along_dim_sharding(const GraphView& graph, int id, FactorRule& rule) {
   along_dim_sharding(graph, id, rule, FactorKind::replicate);
 }
+/// Sharding of an operation that reads its dim whole, and makes the part of it that a device has of the result.
+constexpr void whole_operand_sharding(const GraphView& graph, int id, FactorRule& rule) {
+  along_dim_sharding(graph, id, rule);
+  InlineVector<std::int8_t, 4>& made = rule.result.dims[dim_of(graph[id])];
+  made.clear();
+  made.push_back(static_cast<std::int8_t>(rule.add(FactorKind::pass)));
+}
 /// Whether a slice takes a single row, so that it can be a partial value: the row on one device, zeros on all others.
 constexpr bool takes_row(const GraphView& graph, int id) {
   const Node& node = graph[id];
@@ -12226,6 +12250,27 @@ struct ConcatOp {
   static constexpr AttributeText attributes = tessera::detail::dim_text;
 };
 
+struct FlipOp {
+  static constexpr OpRow row{.name = "flip",
+                             .unit = UnitKind::data_movement,
+                             .arity = 1,
+                             .linear = Linearity::first,
+                             .shape = [](const ShapeContext& c) { return c.operand(0); },
+                             .sharding = whole_operand_sharding,
+                             .flops = 0,
+                             .reverses = true};
+  static constexpr GradientRule gradient = [](Gradient& r) {
+    const Value g = r.full_g();
+    r.add(0, g.make(r.node(), {g.id}));
+  };
+  static constexpr BatchRule batch = batch_along_dim;
+  static constexpr CheckRule check = [](const NodeCheck& c) {
+    if (const BrokenRule broken = check_along_dim(c, 1); !broken.empty()) return broken;
+    return same_type(c.node(), c.x(0)) ? BrokenRule{} : "the result has the type of the operand";
+  };
+  static constexpr AttributeText attributes = tessera::detail::dim_text;
+};
+
 struct PermuteOp {
   static constexpr OpRow row{.name = "ppermute",
                              .unit = UnitKind::data_movement,
@@ -12256,7 +12301,7 @@ TESSERA_PLANNING_BEGIN
 
 namespace tessera::ops {
 
-using DataMovementOperations = OperationList<RearrangeOp, SliceOp, PadOp, ConcatOp, PermuteOp>;
+using DataMovementOperations = OperationList<RearrangeOp, SliceOp, PadOp, ConcatOp, FlipOp, PermuteOp>;
 
 }  // namespace tessera::ops
 
@@ -13994,8 +14039,11 @@ constexpr Shape custom_shape(const ShapeContext& c) {
       if (i == 0) shape.push_back(x[d]);
       if (x[d] != shape[d]) fail_shapes(c, "batch dims of the operands differ");
     }
-    for (int d = 0; d < signature.operands[i].rank; ++d) {
-      const char label = signature.operands[i].labels[d];
+    const CallSignature::Core& own = signature.operands[i];
+    const bool square = own.rank == 2 && own.labels[0] == own.labels[1] && CallExtents::is_letter(own.labels[0]);
+    if (square && x[batch] != x[batch + 1]) fail_shapes(c, "the matrix must be square");
+    for (int d = 0; d < own.rank; ++d) {
+      const char label = own.labels[d];
       if (!extents.bind(label, x[batch + static_cast<std::size_t>(d)]))
         fail_shapes(c, concat_text("extents of ", label, " differ"));
     }
@@ -16591,6 +16639,33 @@ class LayerCall {
 
 #endif
 
+// ---- tessera/graph/trace/require_trace.hpp
+
+#ifndef TESSERA_GRAPH_TRACE_REQUIRE_TRACE_HPP
+#define TESSERA_GRAPH_TRACE_REQUIRE_TRACE_HPP
+
+namespace tessera::detail {
+
+/// Throws unsupported. `called`: what the user calls, such as "ts::scan".
+[[noreturn]] inline void fail_outside_of_trace(const char* function, const char* called, Source source) {
+  fail(errc::unsupported, "[", function, "] outside of a traced function: call ", called,
+       " inside a function of ts::compile", source);
+}
+/// Checks that an argument of a function that can't run on stored tensors is a value of a trace.
+constexpr void require_trace(const char* function, const char* called, Source source, const auto&... arguments) {
+  const auto is_traced = []<class T>(const T& argument) {
+    if constexpr (std::is_arithmetic_v<T>)
+      return false;
+    else
+      return trace_in(argument).module != nullptr;
+  };
+  if (!(is_traced(arguments) || ...)) fail_outside_of_trace(function, called, source);
+}
+
+}  // namespace tessera::detail
+
+#endif
+
 // ---- tessera/ops/constraint.hpp
 
 #ifndef TESSERA_OPS_CONSTRAINT_HPP
@@ -17882,7 +17957,7 @@ concept LenArgument = is_len_v<T>;
 ///     auto q = ts::rearrange<"b t (h d) -> b h t d">(x, ts::len<"h">(heads));
 ///
 /// Names in parentheses are factors of a dim, the most significant first; ts::len gives the extents of all of them but
-/// one. `1` is a dim of static extent 1. Errors: shape_mismatch when the factors don't divide the dim. Communication:
+/// one. `1` is a dim of static extent 1. Errors: not_divisible when the factors don't divide the dim. Communication:
 /// none where the shards stay the same elements. A split dim passes its axes to its factors, the most significant
 /// factor first, as sub-axes where a factor is smaller than an axis.
 template <FixedString Text, TensorArgument X> constexpr auto rearrange(const X& x, Here at = Here::current()) {
@@ -17920,7 +17995,7 @@ template <int A, int B, TensorArgument X> constexpr auto swapaxes(const X& x, He
 }
 
 /// Splits dim D into [.., inner], or into three dims, from the extents given for all but the first. Errors:
-/// shape_mismatch when they don't divide the dim.
+/// not_divisible when they don't divide the dim.
 template <int D, TensorArgument X, SizeOperand S>
 constexpr auto split_dim(const X& x, const S& inner, Here at = Here::current()) {
   return call<detail::SplitTag<X::rank, detail::checked_dim<D, X::rank>(), 2>>(Source::from(at), x, Dim(inner));
@@ -18734,9 +18809,8 @@ template <class Block, class X, class... Extra>
 constexpr X run_stack(Here at, const Stack<Block>& stack, const X& x, const Extra&... extra) {
   const LayerCall call(at, x);
   const Value context = trace_in(x);
-  if (stack.layers().empty() || context.module == nullptr)
-    fail(errc::structure,
-         "[stack] call: a Stack can be called only inside a traced function, and only with at least 1 layer");
+  if (stack.layers().empty())
+    fail(errc::structure, "[stack] call: a Stack can be called only with at least 1 layer", Source::from(at));
   BodyTrace body(*context.module, {});
   BindLeaves bind{body, BindLeaves::Kind::carried};
   X carried = x;
@@ -18806,6 +18880,7 @@ constexpr auto Stack<Block>::called(Here at, const X& x, const Extra&... extra) 
                     "tessera: the result of a layer of a Stack must have the rank of the layer's first argument; for a "
                     "constant, use ts::full_like");
     }
+    detail::require_trace("stack", "a Stack", Source::from(at), *this, x, extra...);
     if constexpr (same && is_model)
       return detail::run_stack(at, *this, detail::as_carry(detail::trace_in(x), x), detail::settle(extra)...);
     else if constexpr (is_model)
@@ -20427,9 +20502,12 @@ template <int Rank, int D> struct FlipTag {
   template <class X> using result = Typed<typename X::type, Rank>;
   static constexpr Value emit(Value context, Value x) {
     x = x.at(context.source);
-    const int dim = x.shifted(D, Rank);
-    const Value last = build::cast(build::extent(x, dim), DType::i64) - x.number(1, DType::i64);
-    return build::gather(x, dim, last - build::iota(x, dim, DType::i64));
+    Node made{.op = ops::op_v<ops::FlipOp>,
+              .dtype = x.dtype(),
+              .rank = x.node().rank,
+              .singletons = x.node().singletons,
+              .labels = pack_dim(x.shifted(D, Rank))};
+    return x.make(made, {x.id});
   }
 };
 
@@ -20955,8 +21033,7 @@ constexpr auto scan(const F& f, const Init& init, const Xs& xs, bool reverse, So
   if constexpr (is_outside && sound && same) {
     Value context = trace_in(init);
     if (context.module == nullptr) context = trace_in(xs);
-    if (context.module == nullptr)
-      fail(errc::unsupported, "[scan] outside of a traced function: call ts::scan inside a function of ts::compile");
+    if (context.module == nullptr) fail_outside_of_trace("scan", "ts::scan", source);
     context = context.at(source);
     const Carry first = as_carry(context, init);
     if constexpr (is_size)
@@ -21021,9 +21098,7 @@ constexpr auto for_indices(const From& from, const To& to, const Init& init, Sou
   Value context = trace_in(init);
   for (const Value& other : {trace_of(from), trace_of(to)})
     if (context.module == nullptr) context = other;
-  if (context.module == nullptr)
-    fail(errc::unsupported,
-         "[fori_loop] outside of a traced function: call ts::fori_loop inside a function of ts::compile");
+  if (context.module == nullptr) fail_outside_of_trace("fori_loop", "ts::fori_loop", source);
   context = context.at(source);
   const Value first = as_size(lower(context, Dim(from))), count = as_size(lower(context, Dim(to))) - first;
   const Value steps = count.make({.op = Op::arange, .dtype = DType::i32, .rank = 1}, {count.id});
@@ -23530,17 +23605,57 @@ template <std::size_t N> Word<N> load_word(const std::byte* at) {
 
 template <std::size_t N> void store_word(std::byte* at, Word<N> word) { std::memcpy(at, &word, N); }
 
+/// The elements of a register in reverse order.
+template <std::size_t N> TESSERA_INLINE auto reversed(const typename LineRegister<Word<N>>::type& value) {
+  constexpr int size = LineRegister<Word<N>>::size;
+  return [&]<int... I>(std::integer_sequence<int, I...>) TESSERA_INLINE_LAMBDA {
+    return __builtin_shufflevector(value, value, (size - 1 - I)...);
+  }(std::make_integer_sequence<int, size>{});
+}
+
+/// dst[i] = src[-i]. After calls with `past_caches`, the caller calls fence_stores().
+template <std::size_t N>
+void copy_reversed(std::byte* dst, const std::byte* src, std::int64_t count, bool past_caches) {
+  using Register = LineRegister<Word<N>>;
+  constexpr auto size = static_cast<std::int64_t>(N);
+  constexpr std::int64_t line = 64 / size;
+  const auto one = [&](std::int64_t i) { store_word<N>(dst + i * size, load_word<N>(src - i * size)); };
+  const auto lines = [&](std::int64_t& i, auto store) TESSERA_INLINE_LAMBDA {
+    for (; i + line <= count; i += line)
+      for (std::int64_t at = i; at < i + line; at += Register::size) {
+        typename Register::type value;
+        std::memcpy(&value, src - (at + Register::size - 1) * size, register_bytes);
+        value = reversed<N>(value);
+        store(dst + at * size, value);
+      }
+  };
+  std::int64_t i = 0;
+  if (past_caches) {
+    for (const std::int64_t first = before_line(dst, count * size) / size; i < first; ++i) one(i);
+    lines(i, [](std::byte* to, const auto& value)
+                 TESSERA_INLINE_LAMBDA { store_register_past_caches<Word<N>>(reinterpret_cast<Word<N>*>(to), value); });
+  } else {
+    lines(i, [](std::byte* to, const auto& value) TESSERA_INLINE_LAMBDA { std::memcpy(to, &value, register_bytes); });
+  }
+  for (; i < count; ++i) one(i);
+}
+
+/// After calls with `past_caches`, the caller calls fence_stores().
 template <std::size_t N>
 void copy_row(std::byte* dst, std::int64_t dst_stride, const std::byte* src, std::int64_t src_stride,
-              std::int64_t count) {
+              std::int64_t count, bool past_caches = false) {
   constexpr auto size = static_cast<std::int64_t>(N);
   if (dst_stride == 1 && src_stride == 1) {
     // For a short row, calling memcpy costs more than a loop.
-    if (count * size >= 64) {
+    if (past_caches) {
+      copy_past_caches(dst, src, count * size);
+    } else if (count * size >= 64) {
       std::memcpy(dst, src, static_cast<std::size_t>(count * size));
     } else {
       for (std::int64_t i = 0; i < count; ++i) store_word<N>(dst + i * size, load_word<N>(src + i * size));
     }
+  } else if (dst_stride == 1 && src_stride == -1) {
+    copy_reversed<N>(dst, src, count, past_caches);
   } else if (dst_stride == 1 && src_stride == 0) {
     const Word<N> word = load_word<N>(src);
     for (std::int64_t i = 0; i < count; ++i) store_word<N>(dst + i * size, word);
@@ -23595,75 +23710,67 @@ void copy_transposed(std::byte* dst, std::int64_t dst_row, const std::byte* src,
 
 template <std::size_t N>
 void copy_box(std::byte* dst, const Strides& dst_strides, const std::byte* src, const Strides& src_strides,
-              const Shape& extents) {
-  constexpr auto size = static_cast<std::int64_t>(N);
+              const Shape& extents, bool past_caches) {
+  constexpr std::int64_t size = static_cast<std::int64_t>(N), long_row = 4096 / size;
   Loops loops = make_loops(extents, dst_strides, src_strides);
   const auto inner = loops.from_inside(0);
-  // The loop along which src is contiguous, if it is not the innermost loop: then the copy is a transposition.
+  // The loop along which src is contiguous or reversed, if it is not the innermost loop: then the copy is a
+  // transposition.
   std::size_t turn = loops.size();
   if (loops.size() > 1 && stride_of(dst_strides, inner) == 1 && stride_of(src_strides, inner) != 1)
     for (std::size_t i = 0; i + 1 < loops.size(); ++i)
-      if (stride_of(src_strides, loops[i]) == 1) turn = i;
+      if (std::abs(stride_of(src_strides, loops[i])) == 1) turn = i;
   if (turn == loops.size()) {
+    past_caches = past_caches && stride_of(dst_strides, inner) == 1 && std::abs(stride_of(src_strides, inner)) == 1 &&
+                  inner.extent >= long_row;
     for_each_outer(loops, 1, [&](const std::int64_t* index) {
       copy_row<N>(dst + offset_of(loops, 1, index, dst_strides) * size, stride_of(dst_strides, inner),
-                  src + offset_of(loops, 1, index, src_strides) * size, stride_of(src_strides, inner), inner.extent);
+                  src + offset_of(loops, 1, index, src_strides) * size, stride_of(src_strides, inner), inner.extent,
+                  past_caches);
     });
+    if (past_caches) fence_stores();
     return;
   }
   const auto row = loops[turn];
   std::rotate(loops.loops.begin() + turn, loops.loops.begin() + turn + 1, loops.loops.end() - 1);
+  // A reversed loop runs backwards in both arrays.
+  const std::int64_t dst_row = stride_of(dst_strides, row);
+  const bool backwards = stride_of(src_strides, row) < 0;
+  const std::int64_t last = backwards ? row.extent - 1 : 0;
   for_each_outer(loops, 2, [&](const std::int64_t* index) {
-    copy_transposed<N>(dst + offset_of(loops, 2, index, dst_strides) * size, stride_of(dst_strides, row),
-                       src + offset_of(loops, 2, index, src_strides) * size, stride_of(src_strides, inner), row.extent,
-                       inner.extent);
+    copy_transposed<N>(dst + (offset_of(loops, 2, index, dst_strides) + last * dst_row) * size,
+                       backwards ? -dst_row : dst_row, src + (offset_of(loops, 2, index, src_strides) - last) * size,
+                       stride_of(src_strides, inner), row.extent, inner.extent);
   });
 }
 
 }  // namespace detail
 
 /// dst[i] = src[i] for every index of the box, for any dtype of `element_size` 1, 2, 4 or 8 bytes. The arrays must not
-/// overlap.
+/// overlap. With `past_caches`, for arrays larger than the caches, long rows are written with non-temporal stores.
 inline void strided_copy(void* dst, const Strides& dst_strides, const void* src, const Strides& src_strides,
-                         const Shape& extents, std::size_t element_size) {
+                         const Shape& extents, std::size_t element_size, bool past_caches = false) {
   if (detail::is_empty(extents)) return;
   auto* to = static_cast<std::byte*>(dst);
   const auto* from = static_cast<const std::byte*>(src);
   switch (element_size) {
     case 1:
-      return detail::copy_box<1>(to, dst_strides, from, src_strides, extents);
+      return detail::copy_box<1>(to, dst_strides, from, src_strides, extents, past_caches);
     case 2:
-      return detail::copy_box<2>(to, dst_strides, from, src_strides, extents);
+      return detail::copy_box<2>(to, dst_strides, from, src_strides, extents, past_caches);
     case 4:
-      return detail::copy_box<4>(to, dst_strides, from, src_strides, extents);
+      return detail::copy_box<4>(to, dst_strides, from, src_strides, extents, past_caches);
     case 8:
-      return detail::copy_box<8>(to, dst_strides, from, src_strides, extents);
+      return detail::copy_box<8>(to, dst_strides, from, src_strides, extents, past_caches);
     default:
       fail(errc::dtype_mismatch, "[strided_copy] element size: ", element_size, " is none of 1, 2, 4, 8");
   }
 }
 
-/// strided_copy for a dtype. With `past_caches`, for arrays larger than the caches, long rows are written with
-/// non-temporal stores.
+/// strided_copy for a dtype.
 inline void strided_copy(DType type, void* dst, const Strides& dst_strides, const void* src, const Strides& src_strides,
                          const Shape& extents, bool past_caches = false) {
-  if (past_caches && !detail::is_empty(extents)) {
-    constexpr std::int64_t long_row = 4096;  // bytes
-    const auto size = static_cast<std::int64_t>(size_of(type));
-    const detail::Loops loops = detail::make_loops(extents, dst_strides, src_strides);
-    const auto inner = loops.from_inside(0);
-    if (detail::stride_of(dst_strides, inner) == 1 && detail::stride_of(src_strides, inner) == 1 &&
-        inner.extent * size >= long_row) {
-      detail::for_each_outer(loops, 1, [&](const std::int64_t* index) {
-        detail::copy_past_caches(
-            static_cast<std::byte*>(dst) + detail::offset_of(loops, 1, index, dst_strides) * size,
-            static_cast<const std::byte*>(src) + detail::offset_of(loops, 1, index, src_strides) * size,
-            inner.extent * size);
-      });
-      return detail::fence_stores();
-    }
-  }
-  strided_copy(dst, dst_strides, src, src_strides, extents, size_of(type));
+  strided_copy(dst, dst_strides, src, src_strides, extents, size_of(type), past_caches);
 }
 
 /// dst[i] = 0 for every index of the box: zero is all zero bytes in every dtype.
@@ -25199,13 +25306,15 @@ template <Element T = float> struct KvCache {
   static constexpr std::array field_names{"keys", "values"};
   /// The cache with k and v [batch, time, heads, width] written at the positions from `position` on. In a traced
   /// function. Errors: shape_mismatch if their batch, heads or width is not that of the cache.
-  constexpr KvCache updated(const auto& k, const auto& v, const auto& position) const {
+  constexpr KvCache updated(const auto& k, const auto& v, const auto& position, Here at = Here::current()) const {
+    tessera::detail::require_trace("updated", "KvCache::updated", Source::from(at), *this, k, v, position);
     check(keys, k), check(values, v);
-    return {tessera::detail::settle(dynamic_update_slice<1>(keys, k, position)),
-            tessera::detail::settle(dynamic_update_slice<1>(values, v, position))};
+    return {tessera::detail::settle(dynamic_update_slice<1>(keys, k, position, at)),
+            tessera::detail::settle(dynamic_update_slice<1>(values, v, position, at))};
   }
   /// With the given rows of the batch, a vector of indices, in their order. Inside a traced function.
   constexpr KvCache rows(const auto& indices, Here at = Here::current()) const {
+    tessera::detail::require_trace("rows", "KvCache::rows", Source::from(at), *this, indices);
     return {tessera::detail::settle(index_select<0>(keys, indices, at)),
             tessera::detail::settle(index_select<0>(values, indices, at))};
   }
@@ -25248,10 +25357,32 @@ Stack<KvCache<T>> kv_caches(int layers, Extent batch, Extent context, Extent hea
 /// `_reorder_cache` of transformers. Communication: as ts::index_select of a split batch, else none.
 template <class Cache, TensorOperand Indices>
 constexpr auto reorder_caches(const Stack<Cache>& caches, const Indices& indices, Here at = Here::current()) {
+  tessera::detail::require_trace("reorder_caches", "ts::nn::reorder_caches", Source::from(at), caches, indices);
   return map([&](const auto& cache) { return cache.rows(indices, at); }, caches, at);
 }
 
 namespace detail {
+
+/// A tensor of all layers of a Stack in a trace.
+struct TensorOfLayers {
+  Value found{};
+  template <class Leaf> constexpr void leaf(const Leaf& leaf) {
+    if constexpr (StoredOperand<Leaf>)
+      if (const Value& own = leaf.placeholder(); found.module == nullptr && own.graph >= 0 && own.module != nullptr)
+        if (own.rank() == Leaf::rank + 1) found = here(own);
+  }
+  constexpr void enter_stack(const auto&) {}
+  constexpr void enter_layer(int) {}
+  constexpr void leave_stack() {}
+};
+/// Checks that a Stack has a cache for each layer.
+constexpr void check_number_of_caches(const auto& layers, const auto& caches, Here at) {
+  TensorOfLayers of_layers, of_caches;
+  for_each_leaf(layers, of_layers);
+  for_each_leaf(caches, of_caches);
+  if (of_layers.found.module != nullptr && of_caches.found.module != nullptr)
+    build::same_extents(of_layers.found.at(Source::from(at)), 0, of_caches.found, 0, 1, build::ExtentsOf::caches);
+}
 
 /// Keys or values with the heads of the queries.
 template <bool Grouped> constexpr auto spread(const auto& k, const auto& q) {
@@ -25299,10 +25430,12 @@ constexpr auto cached_attention(const Q& q, const auto& k, const auto& v, const 
 ///
 ///     const auto known = ts::nn::keys_and_values(layers, memory);
 ///     const auto [y, next] = ts::nn::cached(layers, x, caches, position, known, memory_mask);
-/// Communication: that of the layers.
+/// Errors: `structure` for another number of caches than layers. Communication: that of the layers.
 template <class Layer, class X, class Cache, class Position>
 constexpr auto cached(const Stack<Layer>& layers, const X& x, const Stack<Cache>& caches, const Position& position,
                       Here at = Here::current()) {
+  tessera::detail::require_trace("cached", "ts::nn::cached", Source::from(at), layers, x, caches);
+  detail::check_number_of_caches(layers, caches, at);
   const tessera::detail::LayerCall call(at, x);
   const auto step = [&](const auto& in, const auto& own) {
     return std::get<0>(own).cached(in, std::get<1>(own), position);
@@ -25312,6 +25445,9 @@ constexpr auto cached(const Stack<Layer>& layers, const X& x, const Stack<Cache>
 template <class Layer, class X, class Cache, class Position, class Memory>
 constexpr auto cached(const Stack<Layer>& layers, const X& x, const Stack<Cache>& caches, const Position& position,
                       const Stack<Memory>& memory, Here at = Here::current()) {
+  tessera::detail::require_trace("cached", "ts::nn::cached", Source::from(at), layers, x, caches);
+  detail::check_number_of_caches(layers, caches, at);
+  detail::check_number_of_caches(layers, memory, at);
   const tessera::detail::LayerCall call(at, x);
   const auto step = [&](const auto& in, const auto& own) {
     return std::get<0>(own).cached(in, std::get<1>(own), position, std::get<2>(own));
@@ -25321,6 +25457,9 @@ constexpr auto cached(const Stack<Layer>& layers, const X& x, const Stack<Cache>
 template <class Layer, class X, class Cache, class Position, class Memory, TensorOperand Mask>
 constexpr auto cached(const Stack<Layer>& layers, const X& x, const Stack<Cache>& caches, const Position& position,
                       const Stack<Memory>& memory, const Mask& memory_mask, Here at = Here::current()) {
+  tessera::detail::require_trace("cached", "ts::nn::cached", Source::from(at), layers, x, caches);
+  detail::check_number_of_caches(layers, caches, at);
+  detail::check_number_of_caches(layers, memory, at);
   const tessera::detail::LayerCall call(at, x);
   const auto step = [&](const auto& in, const auto& own) {
     return std::get<0>(own).cached(in, std::get<1>(own), position, std::get<2>(own), memory_mask);
@@ -25333,6 +25472,7 @@ constexpr auto cached(const Stack<Layer>& layers, const X& x, const Stack<Cache>
 template <class Layer, TensorOperand Memory>
 constexpr auto keys_and_values(const Stack<Layer>& layers, const Memory& memory, Here at = Here::current()) {
   const tessera::detail::LayerCall call(at, memory);
+  tessera::detail::require_trace("keys_and_values", "ts::nn::keys_and_values", Source::from(at), layers, memory);
   return map([&](const auto& layer) { return layer.keys_and_values(memory); }, layers, at);
 }
 
@@ -26874,7 +27014,7 @@ struct CausalAttention {
 /// `Projection` is the type of both linear layers, such as LoraLinear or your own, which is called with a tensor.
 /// One weight computes queries, keys and values. Its columns are ordered (head, q/k/v, width), so a mesh axis that
 /// splits the columns splits heads. Communication: with split heads, an all_reduce of the result; with a split time
-/// dim, keys and values are gathered. Errors: shape_mismatch unless the number of heads divides the features. Source:
+/// dim, keys and values are gathered. Errors: not_divisible unless the number of heads divides the features. Source:
 /// Vaswani et al., 1706.03762.
 template <Element T = float, bool Bias = true, class Kernel = CausalAttention, class Projection = Linear<T, Bias>>
 struct Attention {
@@ -26911,6 +27051,7 @@ struct Attention {
   }
   template <class X, class Cache, class Position>
   constexpr auto cached(const X& x, const Cache& cache, const Position& position, Here at = Here::current()) const {
+    tessera::detail::require_trace("cached", "the layer", Source::from(at), *this, x, cache);
     const tessera::detail::LayerCall call(at, x);
     const auto all = split(x);
     const auto q = part<0>(all), k = part<1>(all), v = part<2>(all);
@@ -26980,7 +27121,7 @@ namespace tessera::nn {
 /// probabilities are then stored, see ts::attention_dropout.
 /// PyTorch's parameters: the rows of `in_proj_weight` are the transposes of the weights of query, key and value, in
 /// this order. Communication: with split columns of these weights, heads are split, and the result is all-reduced.
-/// Errors: shape_mismatch unless the number of heads divides the features. Source: Vaswani et al., 1706.03762.
+/// Errors: not_divisible unless the number of heads divides the features. Source: Vaswani et al., 1706.03762.
 template <Element T = float, bool Bias = true, class Projection = Linear<T, Bias>> struct MultiHeadAttention {
   Projection query, key, value;  ///< [features, heads * width]
   Projection out;                ///< [heads * width, features]
@@ -27075,6 +27216,7 @@ template <Element T = float, bool Bias = true, class Projection = Linear<T, Bias
   }
   template <class X, class Cache, class Position>
   constexpr auto cached(const X& x, const Cache& cache, const Position& position, Here at = Here::current()) const {
+    tessera::detail::require_trace("cached", "the layer", Source::from(at), *this, x, cache);
     const tessera::detail::LayerCall call(at, x);
     const auto made = detail::cached_attention<false>(split(query(x)), split(key(x)), split(value(x)), cache, position);
     return std::tuple(merged(std::get<0>(made)), std::get<1>(made));
@@ -27153,6 +27295,7 @@ template <Element T = float, bool Bidirectional = true> struct RelativePositionB
 
   static constexpr std::array field_names{"table", "distance"};
   constexpr auto operator()(const auto& queries, const auto& keys, Here at = Here::current()) const {
+    tessera::detail::require_trace("relative_position_bias", "the layer", Source::from(at), *this, queries, keys);
     const tessera::detail::LayerCall call(at, queries);
     return rearrange<"t s h -> h t s">(embedding(table, buckets(queries, keys)));
   }
@@ -28196,6 +28339,7 @@ template <class Norm, class Attention, class Mlp> struct PreNormBlock {
   }
   template <class X, class Cache, class Position>
   constexpr auto cached(const X& x, const Cache& cache, const Position& position, Here at = Here::current()) const {
+    tessera::detail::require_trace("cached", "the layer", Source::from(at), *this, x, cache);
     const tessera::detail::LayerCall call(at, x);
     const auto both = attention.cached(attention_norm(x), cache, position);
     const auto middle = x + std::get<0>(both);
@@ -29493,6 +29637,7 @@ enum class Scratch {
   long_sums,
   row_counts,
   row_slots,
+  transposed,
   partial_products,
   sort,
   custom,
@@ -34688,6 +34833,7 @@ struct LinkOperand {
 struct Link {
   std::int32_t unit = -1;  ///< -1 for a carried value: the body's argument and the body's output of one layer
   UnitKind kind = UnitKind::fused;
+  bool frees_axes = false;  ///< where it needs a dim whole, the axes of that dim may split another one
   std::int32_t first_factor = 0, factor_count = 0;
   std::int32_t first_operand = 0, operand_count = 0;
   std::int32_t first_dim = 0, dim_count = 0;
@@ -34843,7 +34989,9 @@ class Links {
     for (int o = 0; o < unit.output_count; ++o)
       add_operand(units.output(u, o).node, rule.outputs[static_cast<std::size_t>(o)], true);
     finish();
-    const Link& link = links.back();
+    Link& link = links.back();
+    link.frees_axes = unit.kind == UnitKind::sort || unit.kind == UnitKind::along || unit.kind == UnitKind::custom ||
+                      row_of(graph_[unit.root]).reverses;
     if (unit.kind == UnitKind::fused) {
       std::int32_t widest = 0;
       for (int i = 0; i < link.operand_count; ++i)
@@ -35034,8 +35182,7 @@ class ClaimList {
         });
       }
     }
-    if (link.kind == UnitKind::sort || link.kind == UnitKind::along || link.kind == UnitKind::custom)
-      move_off_whole_dims(link, values, max_priority);
+    if (link.frees_axes) move_off_whole_dims(link, values, max_priority);
     sort();
   }
 
@@ -39951,10 +40098,11 @@ struct FusedPlaces {
     std::int64_t row_values = 0;                    // offset in scratch
     std::int64_t unstored = 0, unstored_bytes = 0;  // scratch that takes results which another place stores
     int first_tile = 0, tiles = 0;
-    std::int64_t run_rows = 0;    // rows after which f32 sums are added to f64 sums; 0: all sums are short enough
-    int first_sum = 0, sums = 0;  ///< range in FusedPlaces::sums
-    bool idle = false;            ///< has no tiles: it stores nothing, and no other place needs its row values
-    bool joins_rows = false;      ///< its row values are combined with those of other places, maybe of other processes
+    std::int64_t run_rows = 0;     // rows after which f32 sums are added to f64 sums; 0: all sums are short enough
+    int first_sum = 0, sums = 0;   ///< range in FusedPlaces::sums
+    std::uint64_t transposed = 0;  ///< bit i: a tile copies its part of input i to scratch, see find_transposed
+    bool idle = false;             ///< has no tiles: it stores nothing, and no other place needs its row values
+    bool joins_rows = false;       ///< its row values are combined with those of other places, maybe of other processes
   };
   struct Tile {
     int place;
@@ -40199,6 +40347,7 @@ struct FusedPlaces {
         place.inner *= outer[d];
         --rank;
       }
+      if (row_free && !accumulates && fused_.phases == 1) find_transposed(place, outer, rank);
     }
     call.outer_rank = rank;
     place.rows = 1;
@@ -40206,6 +40355,33 @@ struct FusedPlaces {
       call.outer_extent[d] = outer[d];
       place.rows *= outer[d];
     }
+  }
+
+  /// Finds inputs that are contiguous along an outer dim instead of the row, and makes that dim the innermost outer
+  /// dim. A tile then is a box of rows along this dim. It reads whole cache lines of these inputs once, as it copies
+  /// its part to scratch; the kernel would read one element of a line at a time.
+  void find_transposed(Place& place, std::int64_t* outer, int rank) const {
+    constexpr std::int64_t least = 16;
+    int turned = -1;
+    std::int64_t most = 0;
+    const auto is_transposed = [&](std::size_t i, int d) {
+      const FusedStrides& own = place.inputs[i].strides;
+      return place.inputs[i].is_stored() && fused_.input_in_row[i] && own.outer_stride[d] == 1 && own.row_stride != 1 &&
+             own.row_stride != 0;
+    };
+    for (int d = 0; d < rank; ++d) {
+      std::int64_t bytes = 0;
+      for (std::size_t i = 0; i < place.inputs.size(); ++i)
+        if (is_transposed(i, d)) bytes += static_cast<std::int64_t>(size_of(fused_.inputs[i]));
+      if (place.inner >= least && outer[d] >= least && bytes > most) turned = d, most = bytes;
+    }
+    if (turned < 0) return;
+    for (std::size_t i = 0; i < place.inputs.size(); ++i)
+      if (is_transposed(i, turned)) place.transposed |= std::uint64_t{1} << i;
+    std::swap(outer[turned], outer[rank - 1]);
+    for (auto* operands : {&place.inputs, &place.outputs})
+      for (PlacedOperand& own : *operands)
+        std::swap(own.strides.outer_stride[turned], own.strides.outer_stride[rank - 1]);
   }
 
   void make_tiles() {
@@ -40233,12 +40409,20 @@ struct FusedPlaces {
         const std::int64_t along = std::max<std::int64_t>(1, most / across);
         row_step = std::max(row_step, place.inner == 0 ? place.rows : (place.rows + along - 1) / along);
       }
+      std::int64_t divided = place.rows;  // how many rows are divided into parts of row_step
+      if (place.transposed != 0) {
+        constexpr std::int64_t box_rows = 128, box_columns = 128;
+        row_step = box_rows;
+        inner_step = box_columns;
+        divided = place.call.outer_extent[place.call.outer_rank - 1];
+      }
       if (inner_step == 0) inner_step = 1;
-      for (std::int64_t row = 0; row < place.rows; row += row_step)
+      for (std::int64_t row = 0, end = 0; row < place.rows; row = end) {
+        end = std::min(row + row_step, (row / divided + 1) * divided);
         for (std::int64_t inner = 0; inner == 0 || inner < place.inner;
              inner += inner_step)  // at least one tile: a reduction of 0 elements stores its identity
-          tiles.push_back({static_cast<int>(p), row, std::min(row + row_step, place.rows), inner,
-                           std::min(inner + inner_step, place.inner)});
+          tiles.push_back({static_cast<int>(p), row, end, inner, std::min(inner + inner_step, place.inner)});
+      }
       place.tiles = static_cast<int>(tiles.size()) - place.first_tile;
       tile_cost =
           std::max(tile_cost, static_cast<double>(std::min(row_step, place.rows) * std::min(inner_step, place.inner)));
@@ -40575,6 +40759,7 @@ class FusedStep final : public PreparedStep, public Epilogue {
       for (std::size_t o = 0; o < place.outputs.size() && call.past_caches; ++o)
         for (std::size_t i = 0; i < place.inputs.size(); ++i)
           call.past_caches = call.past_caches && outputs[o].data != inputs[i].data;
+      if (place.transposed != 0) copy_transposed(place, tile, inputs);
       if (place.run_rows != 0 && tile.row_end - tile.row_begin > place.run_rows)
         run_by_runs(call, tile);
       else
@@ -40582,6 +40767,36 @@ class FusedStep final : public PreparedStep, public Epilogue {
     };
     if (where_.tiles.size() == 1) return run_tile(0);
     parallel_for(static_cast<std::int64_t>(where_.tiles.size()), Cost{cost}, run_tile);
+  }
+
+  /// Copies a tile's part of its transposed inputs to scratch, and makes the views of these inputs those of the copies.
+  void copy_transposed(const Place& place, const Tile& tile, FusedView* inputs) const {
+    const int last = place.call.outer_rank - 1;
+    const std::int64_t* const extent = place.call.outer_extent;
+    const std::int64_t rows = tile.row_end - tile.row_begin, columns = tile.inner_end - tile.inner_begin,
+                       first = tile.row_begin % extent[last];
+    const auto bytes_of = [&](int i) { return rows * columns * static_cast<std::int64_t>(size_of(fused_.inputs[i])); };
+    std::int64_t bytes = 0;
+    for (std::uint64_t left = place.transposed; left != 0; left &= left - 1) bytes += bytes_of(std::countr_zero(left));
+    auto* to = kernels::thread_scratch<kernels::Scratch::transposed, std::byte>(static_cast<std::size_t>(bytes));
+    for (std::uint64_t left = place.transposed; left != 0; left &= left - 1) {
+      const int i = std::countr_zero(left);
+      FusedView& view = inputs[i];
+      const auto element = static_cast<std::int64_t>(size_of(fused_.inputs[i]));
+      std::int64_t from = first * view.outer_stride[last] + tile.inner_begin * view.row_stride;
+      std::int64_t outer = tile.row_begin / extent[last];
+      for (int d = last - 1; d >= 0; outer /= extent[d--]) from += outer % extent[d] * view.outer_stride[d];
+      kernels::strided_copy(to, {columns, 1}, static_cast<const char*>(view.data) + from * element,
+                            {view.outer_stride[last], view.row_stride}, {rows, columns},
+                            static_cast<std::size_t>(element));
+      view = {};
+      view.outer_stride[last] = columns;
+      view.row_stride = 1;
+      // Where element 0 would be: the kernel reads only the elements of the tile.
+      const auto before = static_cast<std::uintptr_t>((first * columns + tile.inner_begin) * element);
+      view.data = reinterpret_cast<void*>(reinterpret_cast<std::uintptr_t>(to) - before);
+      to += bytes_of(i);
+    }
   }
 
   /// Runs a tile in runs of rows; after each run, adds the f32 accumulators to f64 sums, since long f32 sums lose
@@ -40924,7 +41139,7 @@ inline void divide_copy(const CopyPart& whole, const kernels::Strides& to, const
       outermost = d;
   if (count <= 1 || outermost == whole.extent.size()) return parts.push_back(whole);
   const std::int64_t extent = whole.extent[outermost];
-  const std::int64_t least = to[outermost] == 1 || from[outermost] == 1 ? 64 : 1;
+  const std::int64_t least = to[outermost] == 1 || std::abs(from[outermost]) == 1 ? 64 : 1;
   const std::int64_t step = ((extent + count - 1) / count + least - 1) / least * least;
   const std::int64_t made = (extent + step - 1) / step;
   for (std::int64_t begin = 0; begin < extent; begin += step) {
@@ -44951,6 +45166,12 @@ class DataMovementStep final : public PreparedStep {
         } else if (const ViewRule view = row_of(graph[node]).view) {
           piece.extent = extents(out.boxes[static_cast<std::size_t>(to)]);
           piece.from_strides = view(context_of(graph, node), piece.from_strides);
+        } else if (row_of(graph[node]).reverses) {  // the operand's dim is whole
+          const Box& made = out.boxes[static_cast<std::size_t>(to)];
+          const auto dim = static_cast<std::size_t>(dim_of(graph[node]));
+          piece.from_offset = (piece.extent[dim] - 1 - made.begin[dim]) * piece.from_strides[dim];
+          piece.from_strides[dim] = -piece.from_strides[dim];
+          piece.extent = extents(made);
         }
         add_pieces(piece);
       }
@@ -49444,10 +49665,10 @@ template <int N> struct ConvTransposeTag {
 /// strides + 1 windows.
 ///
 /// Windows overlap in memory, so no im2col buffer exists, except in the gradient of x. bf16 and f16 as
-/// in einsum. Errors: shape_mismatch for windows larger than the padded dim, for in-features that don't match, and for
-/// groups that don't divide the features. Communication: none for split batch, out-features and groups; over split
-/// in-features the result is partial. Along split spatial dims devices exchange the rows that windows of other
-/// devices need, for 3 x 3 windows one row with each neighbour; the gradient of w is then partial.
+/// in einsum. Errors: shape_mismatch for windows larger than the padded dim and for in-features that don't match;
+/// not_divisible for groups that don't divide the features. Communication: none for split batch, out-features and
+/// groups; over split in-features the result is partial. Along split spatial dims devices exchange the rows that
+/// windows of other devices need, for 3 x 3 windows one row with each neighbour; the gradient of w is then partial.
 template <TensorArgument X, TensorArgument W>
 constexpr auto conv1d(const X& x, const W& w, const Conv<1>& options = {}, Here at = Here::current()) {
   return detail::conv<1>(x, w, options, at);
@@ -49469,8 +49690,8 @@ constexpr auto conv3d(const X& x, const W& w, const Conv<3>& options = {}, Here 
 /// respect to its operand. The weights are PyTorch's with the spatial dims first.
 ///
 /// The windows are in memory before they are added up; for bf16 and f16 they are f32, and their sum is rounded once.
-/// Errors: shape_mismatch for in-features that don't match, for groups that don't divide the features, for a stride or
-/// dilation below one, and for padding that leaves no result. Communication: as conv1d.
+/// Errors: shape_mismatch for in-features that don't match, for a stride or dilation below one, and for padding that
+/// leaves no result; not_divisible for groups that don't divide the features. Communication: as conv1d.
 template <TensorArgument X, TensorArgument W>
 constexpr auto conv_transpose1d(const X& x, const W& w, const ConvTranspose<1>& options = {},
                                 Here at = Here::current()) {
@@ -50908,20 +51129,44 @@ template <class Type> constexpr Value traced_value(const Type& leaf, Source sour
   return traced(tessera::detail::value_behind(leaf), source);
 }
 
+/// Which patterns of a set name a floating-point tensor of a model, whose names are added one after the other.
+class UsedPatterns {
+ public:
+  static constexpr const char* rule =
+      "[names] pattern: it names no floating-point tensor of the model; the tensors of a Stack are named "
+      "blocks.*.mlp.up.weight, blocks.3.mlp.up.weight or blocks.0-5.mlp.up.weight";
+
+  constexpr explicit UsedPatterns(const Names& names) : names_(names) {}
+  constexpr void add(std::string_view name) {
+    for (std::size_t i = 0; i < names_.size(); ++i) used_[i] = used_[i] || names_.selects(i, name);
+  }
+  /// The same for a tensor of a Stack. Errors: `option` for a layer that the Stack lacks.
+  constexpr void add(std::string_view name, std::int64_t layers, Source source) {
+    add(name);
+    for (std::size_t i = 0; i < names_.size(); ++i)
+      if (const LayerRange range = selected_layers(name, names_.pattern(i)); range.dim >= 0 && range.last >= layers)
+        ops::fail_layer(range.last, layers, source);
+  }
+  /// Calls f(pattern) for the patterns that name none.
+  template <class F> constexpr void for_each_unused(const F& f) const {
+    for (std::size_t i = 0; i < names_.size(); ++i)
+      if (!used_[i]) f(names_.pattern(i));
+  }
+
+ private:
+  const Names& names_;
+  std::array<bool, Names::max_patterns> used_{};
+};
 /// Refuses a pattern that names no floating-point tensor of a traced model.
 template <class Model> constexpr void check_names(const Model& model, const Names& names, Source source) {
-  std::array<bool, Names::max_patterns> used{};
+  UsedPatterns used(names);
   Value any;
   for_each_traced_parameter(model, [&](std::string_view name, const auto& leaf) {
     any = traced_value(leaf, source);
-    for (std::size_t i = 0; i < names.size(); ++i) used[i] = used[i] || names.selects(i, name);
+    used.add(name);
   });
-  for (std::size_t i = 0; i < names.size(); ++i)
-    if (!used[i] && any.module != nullptr)
-      any.refuse(errc::option,
-                 "[names] pattern: it names no floating-point tensor of the model; the tensors of a Stack are named "
-                 "blocks.*.mlp.up.weight, blocks.3.mlp.up.weight or blocks.0-5.mlp.up.weight",
-                 names.pattern(i));
+  if (any.module == nullptr) return;
+  used.for_each_unused([&](std::string_view pattern) { any.refuse(errc::option, UsedPatterns::rule, pattern); });
 }
 
 /// For the elements of a traced tensor of a Stack, whether they are in layers of the set.
@@ -51501,7 +51746,7 @@ concept RotaryOptions = std::is_same_v<T, Rotary> || std::is_same_v<T, Llama3Rot
 /// position, `offset` plus the index of the time: products of queries and keys then depend on the distance alone. The
 /// offset is a number, or a tensor of rank 0, such as the index of a step of a loop. The width is even. The options are
 /// a Rotary, or the Llama3Rotary, YarnRotary or DynamicNtkRotary of a model whose context was extended. Angles are
-/// computed in f64; an x of bf16 or f16 is rotated in f32. Errors: shape_mismatch for an odd width; those of the
+/// computed in f64; an x of bf16 or f16 is rotated in f32. Errors: not_divisible for an odd width; those of the
 /// options. Communication: none for split batch, time and heads. Source: Su et al., 2104.09864.
 ///
 ///     const auto turned = ts::rotary_embedding(q, position, {.base = 500000.0});
@@ -51579,6 +51824,7 @@ struct GroupedQueryAttention {
   }
   template <class X, class Cache, class Position>
   constexpr auto cached(const X& x, const Cache& cache, const Position& position, Here at = Here::current()) const {
+    tessera::detail::require_trace("cached", "the layer", Source::from(at), *this, x, cache);
     const tessera::detail::LayerCall call(at, x);
     const auto q = rotary_embedding(split(query(x), heads), position, rotary);
     const auto k = rotary_embedding(split(key(x), key_heads), position, rotary);
@@ -53103,7 +53349,7 @@ template <TensorArgument X> constexpr auto instance_norm_statistics(const X& x, 
   return detail::statistics_of<detail::NormOver::instance>(x, at);
 }
 /// Group norm: statistics of each image over all dims and the features of one of `groups` groups. Errors:
-/// shape_mismatch, also for groups that don't divide the features. Source: Wu, He, 1803.08494.
+/// shape_mismatch; not_divisible for groups that don't divide the features. Source: Wu, He, 1803.08494.
 template <TensorArgument X, TensorArgument Gain, TensorArgument Bias, SizeOperand Groups, NumberOperand Eps = double>
 constexpr auto group_norm(const X& x, const Gain& gain, const Bias& bias, const Groups& groups, const Eps& eps = 1e-5,
                           Here at = Here::current()) {
@@ -53715,6 +53961,7 @@ template <Element T, bool Bias, class Rule> struct RecurrentCell {
   Gates<T, Bias> hh;  ///< of h: [hidden, gates, hidden]
 
   static constexpr std::array field_names{"ih", "hh"};
+  static constexpr const char* layer_name = Rule::layer_name;
   template <class X, class State>
   constexpr auto operator()(const X& x, const State& state, Here at = Here::current()) const {
     const tessera::detail::LayerCall call(at, x);
@@ -53745,6 +53992,7 @@ struct HiddenState {
 };
 
 struct LstmRule {
+  static constexpr const char* layer_name = "lstm";
   static constexpr int gate_count = 4;
   template <class H, class C>
   static constexpr auto next(const auto& of_x, const auto& hh, const std::tuple<H, C>& state) {
@@ -53761,6 +54009,7 @@ struct LstmRule {
 };
 
 struct GruRule : HiddenState {
+  static constexpr const char* layer_name = "gru";
   static constexpr int gate_count = 3;
   template <class G, class H> static constexpr auto next(const G& of_x, const auto& hh, const H& h) {
     const auto of_h = hh(h);  // [B, 3, H]
@@ -53772,6 +54021,7 @@ struct GruRule : HiddenState {
 };
 
 template <RnnFunction Function> struct RnnRule : HiddenState {
+  static constexpr const char* layer_name = "rnn";
   static constexpr int gate_count = 1;
   template <class H> static constexpr auto next(const auto& of_x, const auto& hh, const H& h) {
     const auto [sum] = unbind<1, -2>(of_x + hh(h));  // [B, H]
@@ -53910,6 +54160,14 @@ template <class Rate, class Key> struct IsLayerDropout<LayerDropout<Rate, Key>> 
 /// What is no other option is the initial state.
 template <class T> struct IsState : std::bool_constant<!IsLengths<T>::value && !IsLayerDropout<T>::value> {};
 
+/// The function that makes layers of a cell, for messages.
+template <class Cell> constexpr const char* layer_name() {
+  if constexpr (requires { Cell::layer_name; })
+    return Cell::layer_name;
+  else
+    return "recurrent layer";
+}
+
 /// The first option of a kind.
 template <template <class> class Is, class None> constexpr None option_of() { return {}; }
 template <template <class> class Is, class None, class First, class... More>
@@ -53951,6 +54209,7 @@ template <class Cell, int Layers = 1, Direction Order = Direction::forward> stru
 
  private:
   template <class Xs, class... Options> constexpr auto called(Here at, const Xs& xs, const Options&... options) const {
+    tessera::detail::require_trace(detail::layer_name<Cell>(), "the layer", Source::from(at), *this, xs, options...);
     const tessera::detail::LayerCall call(at, xs);
     static_assert((0 + ... + int(detail::IsLengths<Options>::value)) <= 1 &&
                       (0 + ... + int(detail::IsLayerDropout<Options>::value)) <= 1 &&
@@ -54422,12 +54681,14 @@ struct DecoderLayer {
   template <class X, class Cache, class Position, class Memory>
   constexpr auto cached(const X& x, const Cache& cache, const Position& position, const Memory& memory,
                         Here at = Here::current()) const {
+    tessera::detail::require_trace("cached", "the layer", Source::from(at), *this, x, cache);
     const tessera::detail::LayerCall call(at, x);
     return decoded(x, cache, position, [&](const auto& v) { return cross(v, memory); });
   }
   template <class X, class Cache, class Position, class Memory>
   constexpr auto cached(const X& x, const Cache& cache, const Position& position, const Memory& memory,
                         const auto& memory_mask, Here at = Here::current()) const {
+    tessera::detail::require_trace("cached", "the layer", Source::from(at), *this, x, cache);
     const tessera::detail::LayerCall call(at, x);
     return decoded(x, cache, position, [&](const auto& v) { return cross.masked(v, memory, memory_mask); });
   }
@@ -54675,8 +54936,7 @@ struct CollectParameters {
   template <class Leaf> constexpr void leaf(Leaf& leaf) {
     if constexpr (is_parameter_v<std::remove_const_t<Leaf>>) {
       const Value value = value_of(leaf);
-      if (value.module == nullptr)
-        fail(errc::unsupported, "[tree_map] outside of a traced function: call tree_map in a function of ts::compile");
+      if (value.module == nullptr) tessera::detail::fail_outside_of_trace("tree_map", "ts::optim::tree_map", {});
       if (value.graph < 0) fail(errc::unsupported, no_local_tensors);
       values.push_back(value);
     } else if constexpr (LocalOperand<std::remove_const_t<Leaf>>) {
@@ -54688,6 +54948,22 @@ struct CollectParameters {
   constexpr void enter_layer(int) {}
   constexpr void leave_stack() {}
 };
+/// Whether a floating-point tensor of a model is in no trace.
+struct FindStoredParameter {
+  bool found = false;
+  template <class Leaf> constexpr void leaf(Leaf& leaf) {
+    if constexpr (is_parameter_v<std::remove_const_t<Leaf>>) found = found || value_of(leaf).module == nullptr;
+  }
+  constexpr void enter_stack(const auto&) {}
+  constexpr void enter_layer(int) {}
+  constexpr void leave_stack() {}
+};
+/// Checks that the models with which a function is called are in a trace. `called`: what the user calls.
+constexpr void require_traced(const char* function, const char* called, Source source, const auto&... models) {
+  FindStoredParameter stored;
+  (for_each_leaf(models, stored), ...);
+  if (stored.found) tessera::detail::fail_outside_of_trace(function, called, source);
+}
 template <class Model> constexpr Growable<Value> parameters_of(const Model& model) {
   CollectParameters collect;
   for_each_leaf(model, collect);
@@ -54925,7 +55201,7 @@ template <int Microbatches, class Loss> struct Accumulate {
 /// the batch one after the other. Returns the mean loss and gradient. Activations need the memory of one microbatch.
 ///
 ///     const auto [loss, gradient] = ts::optim::accumulate<4>(loss_of)(model, x, t);   // x, t: [batch, ...]
-/// Inside a traced function. Tensors after the model are cut along their first dim. Errors: shape_mismatch unless
+/// Inside a traced function. Tensors after the model are cut along their first dim. Errors: not_divisible unless
 /// Microbatches divides the batch. Communication: that of value_and_grad; gradients of replicated parameters are
 /// reduced once, after the last microbatch (no_sync of PyTorch). A split batch does not move if Microbatches divides
 /// the rows of each device.
@@ -54935,6 +55211,28 @@ template <int Microbatches, class Loss> constexpr auto accumulate(Loss loss, Her
 }
 
 }  // namespace tessera::optim
+
+#endif
+
+// ---- tessera/optim/optimizer_call.hpp
+
+#ifndef TESSERA_OPTIM_OPTIMIZER_CALL_HPP
+#define TESSERA_OPTIM_OPTIMIZER_CALL_HPP
+
+namespace tessera::optim::detail {
+
+/// A call of an optimizer, whose operations have its name. Errors: `unsupported` for a model outside of a trace.
+class OptimizerCall {
+ public:
+  constexpr OptimizerCall(const char* optimizer, const auto& model, Here at) : named_(optimizer, model) {
+    require_traced(optimizer, "the optimizer", Source::from(at), model);
+  }
+
+ private:
+  tessera::detail::FunctionCall named_;
+};
+
+}  // namespace tessera::optim::detail
 
 #endif
 
@@ -55126,7 +55424,7 @@ template <class Model, optim::GradientsOf<Model> Gradients>
 constexpr auto adadelta(const Model& model, const Gradients& gradients,
                         const optim::AdadeltaState<optim::stored_t<Model>>& state, const optim::Adadelta& config = {},
                         Here at = Here::current()) {
-  const detail::FunctionCall named("adadelta", model);
+  const optim::detail::OptimizerCall named("adadelta", model, at);
   auto [moved, square, change] = optim::detail::update_parameters(
       at,
       [&](const auto& x, Value p, Value g, Value v, Value u) {
@@ -55225,7 +55523,7 @@ template <class Model, optim::GradientsOf<Model> Gradients>
 constexpr auto adamw(const Model& model, const Gradients& gradients,
                      const optim::AdamWState<optim::stored_t<Model>>& state, const optim::AdamW& config = {},
                      Here at = Here::current()) {
-  const detail::FunctionCall named("adamw", model);
+  const optim::detail::OptimizerCall named("adamw", model, at);
   const Growable<Value> any = optim::detail::parameters_of(model);
   if (any.empty()) fail(errc::structure, "[adamw] model: the model has no floating-point tensor");
   const optim::detail::AdamWStep step(any.front().at(Source::from(at)), config, state.step);
@@ -55290,7 +55588,7 @@ template <class Model, optim::GradientsOf<Model> Gradients>
 constexpr auto lamb(const Model& model, const Gradients& gradients,
                     const optim::AdamWState<optim::stored_t<Model>>& state, const optim::Lamb& config = {},
                     Here at = Here::current()) {
-  const detail::FunctionCall named("lamb", model);
+  const optim::detail::OptimizerCall named("lamb", model, at);
   const Scalar step = optim::detail::next_step("lamb", model, state.step, at);
   auto [moved, mean, square] = optim::detail::update_parameters(
       at,
@@ -55377,7 +55675,7 @@ template <class Model, optim::GradientsOf<Model> Gradients>
 constexpr auto adafactor(const Model& model, const Gradients& gradients,
                          const optim::AdafactorState<optim::stored_t<Model>>& state,
                          const optim::Adafactor& config = {}, Here at = Here::current()) {
-  const detail::FunctionCall named("adafactor", model);
+  const optim::detail::OptimizerCall named("adafactor", model, at);
   const Scalar step = optim::detail::next_step("adafactor", model, state.step, at);
   auto [moved, row, column] = optim::detail::update_parameters(
       at,
@@ -55449,7 +55747,7 @@ template <class Model, optim::GradientsOf<Model> Gradients>
 constexpr auto adagrad(const Model& model, const Gradients& gradients,
                        const optim::AdagradState<optim::stored_t<Model>>& state, const optim::Adagrad& config = {},
                        Here at = Here::current()) {
-  const detail::FunctionCall named("adagrad", model);
+  const optim::detail::OptimizerCall named("adagrad", model, at);
   auto [moved, sum] = optim::detail::update_parameters(
       at,
       [&](const auto& x, Value p, Value g, Value s) {
@@ -55495,7 +55793,7 @@ template <class Model, optim::GradientsOf<Model> Gradients>
 constexpr auto adam(const Model& model, const Gradients& gradients,
                     const optim::AdamWState<optim::stored_t<Model>>& state, const optim::Adam& config = {},
                     Here at = Here::current()) {
-  const detail::FunctionCall named("adam", model);
+  const optim::detail::OptimizerCall named("adam", model, at);
   const Model coupled = std::get<0>(optim::detail::map_parameters(
       at, [&](const auto& x, Value, Value g) { return std::tuple(x.decayed(config.weight_decay, g)); }, model,
       gradients));
@@ -55546,7 +55844,7 @@ template <class Model, optim::GradientsOf<Model> Gradients>
 constexpr auto adamax(const Model& model, const Gradients& gradients,
                       const optim::AdamaxState<optim::stored_t<Model>>& state, const optim::Adamax& config = {},
                       Here at = Here::current()) {
-  const detail::FunctionCall named("adamax", model);
+  const optim::detail::OptimizerCall named("adamax", model, at);
   const Scalar step = optim::detail::next_step("adamax", model, state.step, at);
   auto [moved, mean, largest] = optim::detail::update_parameters(
       at,
@@ -55605,7 +55903,7 @@ template <class Model, optim::GradientsOf<Model> Gradients>
 constexpr auto amsgrad(const Model& model, const Gradients& gradients,
                        const optim::AmsGradState<optim::stored_t<Model>>& state, const optim::AmsGrad& config = {},
                        Here at = Here::current()) {
-  const detail::FunctionCall named("amsgrad", model);
+  const optim::detail::OptimizerCall named("amsgrad", model, at);
   const Growable<Value> any = optim::detail::parameters_of(model);
   if (any.empty()) fail(errc::structure, "[amsgrad] model: the model has no floating-point tensor");
   const optim::AdamW as_adamw{config.learning_rate, config.beta1, config.beta2, config.epsilon, config.weight_decay};
@@ -55668,7 +55966,7 @@ template <class Model, optim::GradientsOf<Model> Gradients>
 constexpr auto nadam(const Model& model, const Gradients& gradients,
                      const optim::NAdamState<optim::stored_t<Model>>& state, const optim::NAdam& config = {},
                      Here at = Here::current()) {
-  const detail::FunctionCall named("nadam", model);
+  const optim::detail::OptimizerCall named("nadam", model, at);
   const Scalar step = optim::detail::next_step("nadam", model, state.step, at);
   const Value root = optim::detail::parameters_of(model).front().at(Source::from(at));
   const Value t = lower(root, step), beta1 = lower(root, config.beta1), beta2 = lower(root, config.beta2);
@@ -55731,7 +56029,7 @@ template <class Model, optim::GradientsOf<Model> Gradients>
 constexpr auto radam(const Model& model, const Gradients& gradients,
                      const optim::AdamWState<optim::stored_t<Model>>& state, const optim::RAdam& config = {},
                      Here at = Here::current()) {
-  const detail::FunctionCall named("radam", model);
+  const optim::detail::OptimizerCall named("radam", model, at);
   const Scalar step = optim::detail::next_step("radam", model, state.step, at);
   const Value root = optim::detail::parameters_of(model).front().at(Source::from(at));
   const Value t = lower(root, step), beta1 = lower(root, config.beta1), beta2 = lower(root, config.beta2);
@@ -55801,7 +56099,7 @@ template <class Model, optim::GradientsOf<Model> Gradients>
 constexpr auto asgd(const Model& model, const Gradients& gradients,
                     const optim::AsgdState<optim::stored_t<Model>>& state, const optim::Asgd& config = {},
                     Here at = Here::current()) {
-  const detail::FunctionCall named("asgd", model);
+  const optim::detail::OptimizerCall named("asgd", model, at);
   const Scalar step = optim::detail::next_step("asgd", model, state.step, at);
   auto [moved, average] = optim::detail::update_parameters(
       at,
@@ -55837,6 +56135,7 @@ namespace optim {
 template <class Model>
 constexpr Model moving_average(const Model& average, const Model& model, const Scalar& decay,
                                Here at = Here::current()) {
+  detail::require_traced("moving_average", "ts::optim::moving_average", Source::from(at), average, model);
   const tessera::detail::FunctionCall named("moving_average", average);
   return std::get<0>(detail::update_parameters(
       at, [&](const auto& x, Value a, Value p) { return std::tuple(x(decay) * a + x(1.0 - x.wide(decay)) * p); },
@@ -55848,6 +56147,7 @@ constexpr Model moving_average(const Model& average, const Model& model, const S
 template <class Model>
 constexpr Model mean_of_models(const Model& average, const Model& model, const Scalar& count,
                                Here at = Here::current()) {
+  detail::require_traced("mean_of_models", "ts::optim::mean_of_models", Source::from(at), average, model);
   const tessera::detail::FunctionCall named("mean_of_models", average);
   return std::get<0>(detail::update_parameters(
       at, [&](const auto& x, Value a, Value p) { return std::tuple(a + x(1.0 / (x.wide(count) + 1)) * (p - a)); },
@@ -55964,6 +56264,7 @@ struct GlobalNorm {
 /// element type of the result. Errors: structure without a floating-point tensor. Communication: one
 /// all_reduce of a rank-0 tensor; partial values are reduced first.
 template <class Model> constexpr auto global_norm(const Model& model, Here at = Here::current()) {
+  optim::detail::require_traced("global_norm", "ts::global_norm", Source::from(at), model);
   return optim::detail::GlobalNorm{}(at, model);
 }
 template <TensorOperand X> constexpr auto global_norm(const X& x, Here at = Here::current()) {
@@ -55985,6 +56286,7 @@ constexpr auto global_norm(const std::tuple<X...>& tensors, Here at = Here::curr
 template <class Model, NumberOperand Limit>
 constexpr auto clip_by_global_norm(const Model& gradients, const Limit& max_norm, Here at = Here::current()) {
   const Source source = Source::from(at);
+  optim::detail::require_traced("clip_by_global_norm", "ts::clip_by_global_norm", source, gradients);
   const Value total = optim::detail::sum_of_squares(optim::detail::parameters_of(gradients), source);
   const Value norm = build::apply<ops::SqrtOp>(total);
   const Value limit = build::cast(lower(norm, max_norm), norm.dtype());
@@ -56007,6 +56309,7 @@ template <class Model, NumberOperand Limit>
 constexpr auto clip_grad_norm(const Model& gradients, const Limit& max_norm, double norm_type = 2,
                               Here at = Here::current()) {
   const Source source = Source::from(at);
+  optim::detail::require_traced("clip_grad_norm", "ts::clip_grad_norm", source, gradients);
   const Value norm = optim::detail::norm_of(optim::detail::parameters_of(gradients), norm_type, source);
   const Value scale = build::apply<ops::MinimumOp>(
       build::cast(lower(norm, max_norm), norm.dtype()) / (norm + norm.number(1e-6)), norm.number(1));
@@ -56017,6 +56320,7 @@ constexpr auto clip_grad_norm(const Model& gradients, const Limit& max_norm, dou
 /// torch.nn.utils.clip_grad_value_. Communication: only partial gradients are reduced.
 template <class Model, NumberOperand Limit>
 constexpr Model clip_by_value(const Model& gradients, const Limit& limit, Here at = Here::current()) {
+  optim::detail::require_traced("clip_by_value", "ts::clip_by_value", Source::from(at), gradients);
   return optim::tree_map(
       [&](auto g) {
         const Value from = g.value.at(Source::from(at)), most = build::cast(lower(from, limit), from.dtype());
@@ -56340,7 +56644,7 @@ constexpr auto lbfgs(const Model& model, const Gradients& gradients,
                      Here at = Here::current()) {
   using namespace optim::detail;
   static_assert(History > 0, "tessera: lbfgs needs a history of at least one step");
-  const detail::FunctionCall named("lbfgs", model);
+  const optim::detail::OptimizerCall named("lbfgs", model, at);
   const Scalar step = next_step("lbfgs", model, state.step, at);
   const Vectors all{Source::from(at)};
   const Growable<Value> p = parameters_of(model), before = parameters_of(state.gradient);
@@ -56418,7 +56722,7 @@ template <class Model, optim::GradientsOf<Model> Gradients>
 constexpr auto lion(const Model& model, const Gradients& gradients,
                     const optim::LionState<optim::stored_t<Model>>& state, const optim::Lion& config = {},
                     Here at = Here::current()) {
-  const detail::FunctionCall named("lion", model);
+  const optim::detail::OptimizerCall named("lion", model, at);
   auto [moved, momentum] = optim::detail::update_parameters(
       at,
       [&](const auto& x, Value p, Value g, Value m) {
@@ -56467,6 +56771,7 @@ inline LossScale loss_scale(const Mesh& mesh, float scale = 65536.0f) {
 /// none.
 template <class Model>
 constexpr Model unscale(const Model& gradients, const LossScale& scaling, Here at = Here::current()) {
+  detail::require_traced("unscale", "ts::optim::unscale", Source::from(at), gradients, scaling);
   const Value scale = detail::value_of(scaling.scale).at(Source::from(at));
   return tree_map(
       [&](auto g) {
@@ -56479,6 +56784,7 @@ constexpr Model unscale(const Model& gradients, const LossScale& scaling, Here a
 /// Inside a traced function: whether no element of a model is an infinity or NaN. Communication: one all_reduce of a
 /// rank-0 tensor; partial gradients are reduced first. Errors: structure for a model without floating-point tensors.
 template <class Model> constexpr Sym<bool, 0> all_finite(const Model& gradients, Here at = Here::current()) {
+  detail::require_traced("all_finite", "ts::optim::all_finite", Source::from(at), gradients);
   const Growable<Value> values = detail::parameters_of(gradients);
   if (values.empty()) fail(errc::structure, "[all_finite] gradients: the model has no floating-point tensor");
   Value total{};
@@ -56867,7 +57173,7 @@ template <class Model, optim::GradientsOf<Model> Gradients>
 constexpr auto muon(const Model& model, const Gradients& gradients,
                     const optim::MuonState<optim::stored_t<Model>>& state, const optim::Muon& config = {},
                     Here at = Here::current()) {
-  const detail::FunctionCall named("muon", model);
+  const optim::detail::OptimizerCall named("muon", model, at);
   const Growable<Value> any = optim::detail::parameters_of(model);
   if (any.empty()) fail(errc::structure, "[muon] model: the model has no floating-point tensor");
   const optim::detail::AdamWStep step(any.front().at(Source::from(at)), config.others, state.step);
@@ -56958,7 +57264,7 @@ template <class Model, optim::GradientsOf<Model> Gradients>
 constexpr auto rmsprop(const Model& model, const Gradients& gradients,
                        const optim::RmsPropState<optim::stored_t<Model>>& state, const optim::RmsProp& config = {},
                        Here at = Here::current()) {
-  const detail::FunctionCall named("rmsprop", model);
+  const optim::detail::OptimizerCall named("rmsprop", model, at);
   auto [moved, square, velocity] = optim::detail::update_parameters(
       at,
       [&](const auto& x, Value p, Value g, Value v, Value b) {
@@ -56984,7 +57290,7 @@ template <class Model, optim::GradientsOf<Model> Gradients>
 constexpr auto rmsprop_centered(const Model& model, const Gradients& gradients,
                                 const optim::CenteredRmsPropState<optim::stored_t<Model>>& state,
                                 const optim::CenteredRmsProp& config = {}, Here at = Here::current()) {
-  const detail::FunctionCall named("rmsprop_centered", model);
+  const optim::detail::OptimizerCall named("rmsprop_centered", model, at);
   auto [moved, square, mean, velocity] = optim::detail::update_parameters(
       at,
       [&](const auto& x, Value p, Value g, Value v, Value m, Value b) {
@@ -57045,7 +57351,7 @@ template <class Model, optim::GradientsOf<Model> Gradients>
 constexpr auto rprop(const Model& model, const Gradients& gradients,
                      const optim::RpropState<optim::stored_t<Model>>& state, const optim::Rprop& config = {},
                      Here at = Here::current()) {
-  const detail::FunctionCall named("rprop", model);
+  const optim::detail::OptimizerCall named("rprop", model, at);
   const Scalar step = optim::detail::next_step("rprop", model, state.step, at);
   auto [moved, last, size] = optim::detail::update_parameters(
       at,
@@ -57144,7 +57450,7 @@ constexpr auto sgd_with_momentum(const Model& model, const Gradients& gradients,
 template <class Model, optim::GradientsOf<Model> Gradients>
 constexpr Model sgd(const Model& model, const Gradients& gradients, const optim::Sgd& config = {},
                     Here at = Here::current()) {
-  const detail::FunctionCall named("sgd", model);
+  const optim::detail::OptimizerCall named("sgd", model, at);
   return std::get<0>(optim::detail::update_parameters(
       at,
       [&](const auto& x, Value p, Value g) {
@@ -57159,7 +57465,7 @@ constexpr Model sgd(const Model& model, const Gradients& gradients, const optim:
 template <class Model, optim::GradientsOf<Model> Gradients>
 constexpr auto sgd(const Model& model, const Gradients& gradients, const optim::SgdState<optim::stored_t<Model>>& state,
                    const optim::Sgd& config = {}, Here at = Here::current()) {
-  const detail::FunctionCall named("sgd", model);
+  const optim::detail::OptimizerCall named("sgd", model, at);
   return optim::detail::sgd_with_momentum<false>(model, gradients, state, config, at);
 }
 
@@ -57170,7 +57476,7 @@ template <class Model, optim::GradientsOf<Model> Gradients>
 constexpr auto sgd_nesterov(const Model& model, const Gradients& gradients,
                             const optim::SgdState<optim::stored_t<Model>>& state, const optim::Sgd& config = {},
                             Here at = Here::current()) {
-  const detail::FunctionCall named("sgd_nesterov", model);
+  const optim::detail::OptimizerCall named("sgd_nesterov", model, at);
   return optim::detail::sgd_with_momentum<true>(model, gradients, state, config, at);
 }
 
@@ -57181,7 +57487,7 @@ template <class Model, optim::GradientsOf<Model> Gradients>
 constexpr auto sgd_dampened(const Model& model, const Gradients& gradients,
                             const optim::DampenedSgdState<optim::stored_t<Model>>& state,
                             const optim::DampenedSgd& config = {}, Here at = Here::current()) {
-  const detail::FunctionCall named("sgd_dampened", model);
+  const optim::detail::OptimizerCall named("sgd_dampened", model, at);
   const Scalar step = optim::detail::next_step("sgd_dampened", model, state.step, at);
   const Value root = optim::detail::parameters_of(model).front().at(Source::from(at));
   const Value t = lower(root, step), one = t.number(1);
@@ -57462,6 +57768,45 @@ double chained(std::int64_t step, std::int64_t until, const First& first, const 
 
 #endif
 
+// ---- tessera/mesh/storage_split.hpp
+
+#ifndef TESSERA_MESH_STORAGE_SPLIT_HPP
+#define TESSERA_MESH_STORAGE_SPLIT_HPP
+
+namespace tessera {
+
+/// Which dim of a tensor is split over one more axis. Dims that are split already are not considered.
+enum class StorageDim : std::uint8_t {
+  outermost,  ///< the first
+  largest,    ///< the one with the largest extent, of equal ones the first
+  enough,     ///< the first with at least one index per device of the axis, otherwise the largest
+};
+
+/// The spec of a tensor with an axis added, over which it is split in storage only (gathered_on_use); the same spec if
+/// the axis splits it already, or if no dim is left. Errors: `mesh_axis` for an axis that the mesh lacks.
+constexpr PartitionSpec split_in_storage(PartitionSpec spec, const Shape& shape, const Mesh& mesh,
+                                         std::string_view axis, StorageDim which) {
+  const std::int64_t devices = mesh.axis_size(mesh.axis_index(axis));
+  while (spec.entries.size() < shape.size()) spec.entries.push_back(SpecEntry());
+  std::size_t best = shape.size();
+  for (std::size_t dim = 0; dim < shape.size(); ++dim) {
+    for (const Name& own : spec.entries[dim].axes)
+      if (own.view() == axis) return spec;
+    if (!spec.entries[dim].axes.empty()) continue;
+    const std::int64_t most = best < shape.size() ? shape[best] : -1;
+    const bool settled = which == StorageDim::outermost ? most >= 0 : which == StorageDim::enough && most >= devices;
+    if (!settled && shape[dim] > most) best = dim;
+  }
+  if (best == shape.size()) return spec;
+  spec.entries[best] = SpecEntry(axis);
+  spec.entries[best].priority = 1;
+  return spec;
+}
+
+}  // namespace tessera
+
+#endif
+
 // ---- tessera/optim/state/factor_layout.hpp
 
 #ifndef TESSERA_OPTIM_STATE_FACTOR_LAYOUT_HPP
@@ -57480,6 +57825,32 @@ constexpr void keep_factor(Shape& extents, PartitionSpec& spec, int rank, bool a
 }
 
 }  // namespace tessera::optim::detail
+
+#endif
+
+// ---- tessera/optim/state/state_options.hpp
+
+#ifndef TESSERA_OPTIM_STATE_STATE_OPTIONS_HPP
+#define TESSERA_OPTIM_STATE_STATE_OPTIONS_HPP
+
+namespace tessera::optim {
+
+/// Splits an optimizer state over a mesh axis along which the parameters are replicated: ZeRO stage 1,
+/// torch.distributed.optim.ZeroRedundancyOptimizer.
+struct ZeroRedundancy {
+  std::string_view axis;
+};
+
+namespace detail {
+/// Throws `option` for a pattern that names no floating-point tensor of the model of a state.
+constexpr void require_used(const nn::detail::UsedPatterns& patterns, Here at) {
+  patterns.for_each_unused([&](std::string_view pattern) {
+    fail(errc::option, nn::detail::UsedPatterns::rule, ": ", pattern, " in init_state", Source::from(at));
+  });
+}
+}  // namespace detail
+
+}  // namespace tessera::optim
 
 #endif
 
@@ -57785,6 +58156,12 @@ template <std::size_t N> struct FindLeafKinds {
   constexpr void enter_layer(int) {}
   constexpr void leave_stack() {}
 };
+template <class Model> constexpr auto leaf_kinds() {
+  Model any{};
+  FindLeafKinds<tessera::detail::leaf_count<Model>()> found;
+  for_each_leaf(any, found);
+  return found.kinds;
+}
 
 /// Where a leaf of a state comes from: the leaf of the model, in the moments number `moments`; -1 for a number.
 struct StateLeaf {
@@ -57792,14 +58169,15 @@ struct StateLeaf {
   int moments = 0;
 };
 /// The leaves of a state whose parts are models of one type and numbers, in order.
-template <class Model, std::size_t N, std::size_t Count> struct FindStateLeaves {
+template <class Model, std::size_t Count> struct FindStateLeaves {
+  static constexpr std::size_t of_model = tessera::detail::leaf_count<Model>();
   std::array<StateLeaf, Count> leaves{};
   std::size_t count = 0;
   int moments = 0;
 
   template <class Part> constexpr void find(const Part& part) {
     if constexpr (std::is_same_v<Part, Model>) {
-      for (std::size_t i = 0; i < N; ++i) leaves[count++] = {static_cast<int>(i), moments};
+      for (std::size_t i = 0; i < of_model; ++i) leaves[count++] = {static_cast<int>(i), moments};
       ++moments;
     } else if constexpr (tessera::detail::is_leaf_v<Part>) {
       ++count;
@@ -57813,25 +58191,22 @@ template <class Model, std::size_t N, std::size_t Count> struct FindStateLeaves 
   }
 };
 
-/// `layout(moments, kind, leaf)`: the leaf of these moments for a leaf of the model.
+/// `layout(moments, kind, leaf)`: the leaf of these moments for a leaf of the model. After an error in the number of
+/// the model's leaves no other error follows.
 template <class State, class Model, std::size_t N, class Layout>
 constexpr auto abstract_state(const AbstractArgument<Model, N>& model, const Layout& layout) {
   constexpr std::size_t count = tessera::detail::leaf_count<State>();
-  constexpr auto kinds = [] {
-    Model any{};
-    FindLeafKinds<N> found;
-    for_each_leaf(any, found);
-    return found.kinds;
-  }();
+  constexpr auto kinds = leaf_kinds<Model>();
   constexpr auto leaves = [] {
-    FindStateLeaves<Model, N, count> found;
+    FindStateLeaves<Model, count> found;
     found.find(State{});
     return found.leaves;
   }();
   const auto made = [&](const StateLeaf& of) {
     if (of.leaf < 0) return Abstract({});
     const auto i = static_cast<std::size_t>(of.leaf);
-    return kinds[i].is_parameter ? layout(of.moments, kinds[i], model.leaves[i]) : model.leaves[i];
+    const Abstract& own = model.leaves[i < N ? i : 0];
+    return kinds[i].is_parameter ? layout(of.moments, kinds[i], own) : own;
   };
   return [&]<std::size_t... I>(std::index_sequence<I...>) {
     return AbstractArgument<State, count>{{made(leaves[I])...}};
@@ -57931,46 +58306,58 @@ template <class Model, std::size_t N> constexpr auto init_state(const Muon&, con
   });
 }
 
-}  // namespace tessera::optim
+namespace detail {
 
-#endif
-
-// ---- tessera/mesh/storage_split.hpp
-
-#ifndef TESSERA_MESH_STORAGE_SPLIT_HPP
-#define TESSERA_MESH_STORAGE_SPLIT_HPP
-
-namespace tessera {
-
-/// Which dim of a tensor is split over one more axis. Dims that are split already are not considered.
-enum class StorageDim : std::uint8_t {
-  outermost,  ///< the first
-  largest,    ///< the one with the largest extent, of equal ones the first
-  enough,     ///< the first with at least one index per device of the axis, otherwise the largest
-};
-
-/// The spec of a tensor with an axis added, over which it is split in storage only (gathered_on_use); the same spec if
-/// the axis splits it already, or if no dim is left. Errors: `mesh_axis` for an axis that the mesh lacks.
-constexpr PartitionSpec split_in_storage(PartitionSpec spec, const Shape& shape, const Mesh& mesh,
-                                         std::string_view axis, StorageDim which) {
-  const std::int64_t devices = mesh.axis_size(mesh.axis_index(axis));
-  while (spec.entries.size() < shape.size()) spec.entries.push_back(SpecEntry());
-  std::size_t best = shape.size();
-  for (std::size_t dim = 0; dim < shape.size(); ++dim) {
-    for (const Name& own : spec.entries[dim].axes)
-      if (own.view() == axis) return spec;
-    if (!spec.entries[dim].axes.empty()) continue;
-    const std::int64_t most = best < shape.size() ? shape[best] : -1;
-    const bool settled = which == StorageDim::outermost ? most >= 0 : which == StorageDim::enough && most >= devices;
-    if (!settled && shape[dim] > most) best = dim;
-  }
-  if (best == shape.size()) return spec;
-  spec.entries[best] = SpecEntry(axis);
-  spec.entries[best].priority = 1;
-  return spec;
+/// A model in which the tensors that `frozen` names have no elements; those of rank 0 stay.
+template <class Model, std::size_t N>
+constexpr AbstractArgument<Model, N> without(AbstractArgument<Model, N> model, const nn::Names& frozen, Here at) {
+  nn::detail::UsedPatterns used(frozen);
+  std::size_t next = 0;
+  Model any{};
+  OneLayer one;
+  for_each_leaf(any, one);
+  tessera::detail::for_each_named_leaf(any, tessera::detail::VisitLayers::together,
+                                       [&](std::string_view name, auto& leaf, int) {
+                                         using Leaf = std::remove_cvref_t<decltype(leaf)>;
+                                         if (next == N) return;  // an error has been reported
+                                         Abstract& own = model.leaves[next++];
+                                         if constexpr (is_parameter_v<Leaf>) {
+                                           used.add(name, own.layers, Source::from(at));
+                                           if (Leaf::rank == 0 || !frozen.contain(name)) return;
+                                           own.spec = {};
+                                           for (std::int64_t& extent : own.shape) extent = 0;
+                                         }
+                                       });
+  require_used(used, at);
+  return model;
 }
 
-}  // namespace tessera
+}  // namespace detail
+
+/// The state for a model with frozen tensors, without data.
+template <class Config, class Model, std::size_t N>
+constexpr auto init_state(const Config& config, const AbstractArgument<Model, N>& model, const nn::Names& frozen,
+                          Here at = Here::current()) {
+  return init_state(config, detail::without(model, frozen, at));
+}
+/// The state split over an axis of the mesh for which it is planned, without data.
+template <class Config, class Model, std::size_t N>
+constexpr auto init_state(const Config& config, const AbstractArgument<Model, N>& model, const ZeroRedundancy& zero,
+                          const Mesh& mesh) {
+  auto state = init_state(config, model);
+  constexpr auto kinds = detail::leaf_kinds<typename decltype(state)::type>();
+  for (std::size_t i = 0; i < kinds.size(); ++i)
+    if (Abstract& own = state.leaves[i]; kinds[i].is_parameter)
+      own.spec = split_in_storage(own.spec, own.shape, mesh, zero.axis, StorageDim::enough);
+  return state;
+}
+template <class Config, class Model, std::size_t N>
+constexpr auto init_state(const Config& config, const AbstractArgument<Model, N>& model, const nn::Names& frozen,
+                          const ZeroRedundancy& zero, const Mesh& mesh, Here at = Here::current()) {
+  return init_state(config, detail::without(model, frozen, at), zero, mesh);
+}
+
+}  // namespace tessera::optim
 
 #endif
 
@@ -58132,12 +58519,6 @@ template <class Model> MuonState<Model> init_state(const Muon&, const Model& mod
   return state;
 }
 
-/// Splits an optimizer state over a mesh axis along which the parameters are replicated: ZeRO stage 1,
-/// torch.distributed.optim.ZeroRedundancyOptimizer.
-struct ZeroRedundancy {
-  std::string_view axis;
-};
-
 namespace detail {
 
 /// Makes zeros of tensors, split along the axis: the first dim that is not split and has an index for each device, or
@@ -58179,11 +58560,15 @@ namespace detail {
 /// A copy of a model in which the tensors that `frozen` names have no elements; those of rank 0 stay.
 template <class Model> Model without(Model model, const nn::Names& frozen, Here at) {
   tessera::detail::require_data("init_state", model, at);
-  std::array<bool, nn::Names::max_patterns> used{};
+  nn::detail::UsedPatterns used(frozen);
+  const auto look = [&](std::string_view name, const auto& leaf, int layers) {
+    if constexpr (is_parameter_v<std::remove_cvref_t<decltype(leaf)>>) used.add(name, layers, Source::from(at));
+  };
+  tessera::detail::for_each_named_leaf(model, tessera::detail::VisitLayers::together, look);
+  require_used(used, at);
   const auto visit = [&](std::string_view name, auto& leaf, int) {
     using Leaf = std::remove_cvref_t<decltype(leaf)>;
     if constexpr (is_parameter_v<Leaf>) {
-      for (std::size_t i = 0; i < frozen.size(); ++i) used[i] = used[i] || frozen.selects(i, name);
       if (Leaf::rank == 0 || !frozen.contain(name)) return;
       Shape none;
       for (int d = 0; d < Leaf::rank; ++d) none.push_back(0);
@@ -58191,12 +58576,6 @@ template <class Model> Model without(Model model, const nn::Names& frozen, Here 
     }
   };
   tessera::detail::for_each_named_leaf(model, tessera::detail::VisitLayers::each_alike, visit);
-  for (std::size_t i = 0; i < frozen.size(); ++i)
-    if (!used[i])
-      fail(errc::option,
-           "[init_state] pattern: it names no floating-point tensor of the model; the tensors of a Stack are named "
-           "blocks.*.mlp.up.weight, blocks.3.mlp.up.weight or blocks.0-5.mlp.up.weight: ",
-           frozen.pattern(i), Source::from(at));
   return model;
 }
 
@@ -58209,7 +58588,7 @@ template <class Model> Model without(Model model, const nn::Names& frozen, Here 
 ///
 ///     constexpr nn::Names frozen("tokens.*", "blocks.*.up.*");
 ///     auto state = ts::optim::init_state(config, model, frozen);
-/// Errors: `option` for a pattern that names no floating-point tensor of the model.
+/// Errors: `option` for a pattern that names no floating-point tensor of the model, and for a layer that a Stack lacks.
 template <class Config, class Model>
 auto init_state(const Config& config, const Model& model, const nn::Names& frozen, Here at = Here::current()) {
   return init_state(config, detail::without(model, frozen, at), at);
@@ -58607,6 +58986,7 @@ namespace tessera {
 template <class Model> constexpr auto tree_vdot(const Model& a, const Model& b, Here at = Here::current()) {
   using namespace optim::detail;
   const Source source = Source::from(at);
+  require_traced("tree_vdot", "ts::tree_vdot", source, a, b);
   const Growable<Value> of_a = parameters_of(a), of_b = parameters_of(b);
   if (of_a.empty()) fail(errc::structure, "[tree_vdot] models: they have no floating-point tensor", source);
   const DType wide = summed_as(of_a);
@@ -58629,6 +59009,7 @@ template <class Model> constexpr auto tree_vdot(const Model& a, const Model& b, 
 template <class Model> constexpr auto tree_sum(const Model& model, Here at = Here::current()) {
   using namespace optim::detail;
   const Source source = Source::from(at);
+  require_traced("tree_sum", "ts::tree_sum", source, model);
   const Growable<Value> values = parameters_of(model);
   if (values.empty()) fail(errc::structure, "[tree_sum] model: it has no floating-point tensor", source);
   const DType wide = summed_as(values);
@@ -60492,7 +60873,7 @@ template <int Rank, int D> struct GluTag : Binary<ops::MulOp> {
 
 /// The gated linear unit, as torch.nn.functional.glu: the first half of dim D, by default the last, times the sigmoid
 /// of the second. [..., 2 n] gives [..., n]. x is floating or integer, of which the result is f32. Errors:
-/// shape_mismatch for an odd extent. Communication: as slice; none along other dims. Source: Dauphin and others,
+/// not_divisible for an odd extent. Communication: as slice; none along other dims. Source: Dauphin and others,
 /// 1612.08083.
 template <int D = -1, TensorArgument X> constexpr auto glu(const X& x, Here at = Here::current()) {
   const auto [value, gate] = chunk<2, D>(x, at);
@@ -60680,6 +61061,32 @@ constexpr auto scatter_by(const X& x, const Indices& indices, const Elements& so
     return call<DroppingScatterTag<X::rank, checked_dim<D, X::rank>(), Rule>>(Source::from(at), x, indices, source);
 }
 
+/// Rows, or none of them where the dim that they are added to has no elements.
+constexpr Value unless_empty(Value rows, int dim, Value extent) {
+  const Value none = extent.number(0);
+  if (rows.is_singleton(dim)) rows = build::pad_to(rows, dim, none, extent.number(1));  // no static extent
+  const Value any = build::binary(Op::minimum, extent, extent.number(1));
+  return build::slice(rows, dim, none, build::extent(rows, dim) * any);
+}
+/// An index_add that does not add rows of indices outside: zeros are added at an index inside. A dim without elements
+/// has none, and is given no rows.
+template <int Rank, int D> struct DroppingIndexAddTag : IndexAddTag<Rank, D> {
+  static constexpr Value emit(Value context, Value x, Value indices, Value source) {
+    x = x.at(context.source);
+    source = source.at(context.source);
+    indices = one_vector(indices, context);
+    const int dim = x.shifted(D, Rank), of_source = source.shifted(D, Rank);
+    if (!x.is_singleton(dim)) {
+      const Value extent = build::extent(x, dim);
+      source = unless_empty(source, of_source, extent);
+      indices = unless_empty(indices, 0, extent);
+    }
+    const Value inside = along_dim(IsInsideTag<Rank, D>::emit(context, x, indices), of_source, source.rank());
+    return IndexAddTag<Rank, D>::emit(context, x, MovedIndicesTag<Rank, D, false>::emit(context, x, indices),
+                                      build::select(inside, source, source.number(0)));
+  }
+};
+
 /// `looked_up` where the indices are inside, else the fill.
 template <IndexMode M, int D, int Behind, class X, class Indices, class Made, class Fill>
 constexpr auto filled(const X& x, const Indices& indices, const Made& looked_up, const Fill& fill, Here at) {
@@ -60741,8 +61148,8 @@ template <int D, IndexMode M, TensorArgument X, TensorArgument Indices, TensorAr
 constexpr auto scatter_add(const X& x, const Indices& indices, const Elements& source, Here at = Here::current()) {
   return detail::scatter_by<M, D, ScatterRule{}>(x, indices, source, at);
 }
-/// index_copy and index_add with indices that may be outside of dim D. All else as scatter with a mode, but index_add
-/// throws dim_range for a dim without elements; communication as index_copy and index_add.
+/// index_copy and index_add with indices that may be outside of dim D. All else as scatter with a mode; communication
+/// as index_copy and index_add.
 template <int D, IndexMode M, TensorArgument X, TensorArgument Indices, TensorArgument Elements>
 constexpr auto index_copy(const X& x, const Indices& indices, const Elements& source, Here at = Here::current()) {
   detail::check_write<M>();
@@ -60755,14 +61162,11 @@ constexpr auto index_copy(const X& x, const Indices& indices, const Elements& so
 template <int D, IndexMode M, TensorArgument X, TensorArgument Indices, TensorArgument Elements>
 constexpr auto index_add(const X& x, const Indices& indices, const Elements& source, Here at = Here::current()) {
   detail::check_write<M>();
-  const auto moved = detail::moved_indices<D>(x, indices, at);
-  if constexpr (M == IndexMode::clip) {
-    return index_add<D>(x, moved, source, at);
-  } else {
-    constexpr int behind = X::rank - 1 - detail::checked_dim<D, X::rank>();
-    const auto inside = detail::along<behind>(detail::is_inside<D>(x, indices, at), at);
-    return index_add<D>(x, moved, select(inside, source, 0, at), at);
-  }
+  if constexpr (M == IndexMode::clip)
+    return index_add<D>(x, detail::moved_indices<D>(x, indices, at), source, at);
+  else
+    return call<detail::DroppingIndexAddTag<X::rank, detail::checked_dim<D, X::rank>()>>(Source::from(at), x, indices,
+                                                                                         source);
 }
 
 }  // namespace tessera
@@ -65225,7 +65629,7 @@ constexpr auto pad(const X& x, const Before& before, const After& after, const V
 namespace tessera {
 
 /// Features as pixels: [batch, height, width, features r r] to [batch, height r, width r, features], as
-/// F.pixel_shuffle, whose channels come second. Errors: shape_mismatch where r r does not divide the features.
+/// F.pixel_shuffle, whose channels come second. Errors: not_divisible where r r does not divide the features.
 /// Communication: as rearrange.
 template <TensorArgument X, SizeOperand R>
 constexpr auto pixel_shuffle(const X& x, const R& r, Here at = Here::current()) {
@@ -65552,8 +65956,7 @@ template <int Steps, class F, class Init, class Xs>
 constexpr auto unrolled_scan(const F& f, const Init& init, const Xs& xs, bool reverse, Source source) {
   Value context = trace_in(init);
   if (context.module == nullptr) context = trace_in(xs);
-  if (context.module == nullptr)
-    fail(errc::unsupported, "[scan] outside of a traced function: call ts::scan inside a function of ts::compile");
+  if (context.module == nullptr) fail_outside_of_trace("scan", "ts::scan", source);
   context = context.at(source);
   Module& module = *context.module;
   const auto both = [&](const auto& group, const auto& of_groups, const auto& of_rest) {
