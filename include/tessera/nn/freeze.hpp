@@ -111,6 +111,11 @@ class UsedPatterns {
       if (const LayerRange range = selected_layers(name, names_.pattern(i)); range.dim >= 0 && range.last >= layers)
         ops::fail_layer(range.last, layers, source);
   }
+  /// Errors: `option` for a pattern that names none.
+  constexpr void require_all(const char* function, Source source) const {
+    for_each_unused(
+        [&](std::string_view pattern) { fail(errc::option, rule, ": ", pattern, " in ", function, source); });
+  }
   /// Calls f(pattern) for the patterns that name none.
   template <class F> constexpr void for_each_unused(const F& f) const {
     for (std::size_t i = 0; i < names_.size(); ++i)

@@ -35,7 +35,7 @@
 #include <tessera/optim/rprop.hpp>
 #include <tessera/optim/sgd.hpp>
 #include <tessera/optim/state/factor_layout.hpp>
-#include <tessera/optim/state/state_options.hpp>
+#include <tessera/optim/state/zero_redundancy.hpp>
 #include <tessera/optim/tree_map.hpp>
 #include <tessera/optim/update.hpp>
 #include <tessera/partition/plan/static_plan.hpp>
@@ -232,7 +232,7 @@ constexpr AbstractArgument<Model, N> without(AbstractArgument<Model, N> model, c
                                            for (std::int64_t& extent : own.shape) extent = 0;
                                          }
                                        });
-  require_used(used, at);
+  used.require_all("init_state", Source::from(at));
   return model;
 }
 

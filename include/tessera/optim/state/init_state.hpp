@@ -8,6 +8,7 @@
 #include <type_traits>
 #include <utility>
 
+#include <tessera/base/here.hpp>
 #include <tessera/base/source.hpp>
 #include <tessera/graph/trace/named_leaves.hpp>
 #include <tessera/graph/trace/tree.hpp>
@@ -32,7 +33,7 @@
 #include <tessera/optim/rprop.hpp>
 #include <tessera/optim/sgd.hpp>
 #include <tessera/optim/state/factor_layout.hpp>
-#include <tessera/optim/state/state_options.hpp>
+#include <tessera/optim/state/zero_redundancy.hpp>
 #include <tessera/optim/tree_map.hpp>
 #include <tessera/tensor/creation.hpp>
 #include <tessera/tensor/storage/require_data.hpp>
@@ -237,7 +238,7 @@ template <class Model> Model without(Model model, const nn::Names& frozen, Here 
     if constexpr (is_parameter_v<std::remove_cvref_t<decltype(leaf)>>) used.add(name, layers, Source::from(at));
   };
   tessera::detail::for_each_named_leaf(model, tessera::detail::VisitLayers::together, look);
-  require_used(used, at);
+  used.require_all("init_state", Source::from(at));
   const auto visit = [&](std::string_view name, auto& leaf, int) {
     using Leaf = std::remove_cvref_t<decltype(leaf)>;
     if constexpr (is_parameter_v<Leaf>) {
