@@ -51147,6 +51147,11 @@ class UsedPatterns {
       if (const LayerRange range = selected_layers(name, names_.pattern(i)); range.dim >= 0 && range.last >= layers)
         ops::fail_layer(range.last, layers, source);
   }
+  /// Errors: `option` for a pattern that names none.
+  constexpr void require_all(const char* function, Source source) const {
+    for_each_unused(
+        [&](std::string_view pattern) { fail(errc::option, rule, ": ", pattern, " in ", function, source); });
+  }
   /// Calls f(pattern) for the patterns that name none.
   template <class F> constexpr void for_each_unused(const F& f) const {
     for (std::size_t i = 0; i < names_.size(); ++i)
@@ -57828,10 +57833,10 @@ constexpr void keep_factor(Shape& extents, PartitionSpec& spec, int rank, bool a
 
 #endif
 
-// ---- tessera/optim/state/state_options.hpp
+// ---- tessera/optim/state/zero_redundancy.hpp
 
-#ifndef TESSERA_OPTIM_STATE_STATE_OPTIONS_HPP
-#define TESSERA_OPTIM_STATE_STATE_OPTIONS_HPP
+#ifndef TESSERA_OPTIM_STATE_ZERO_REDUNDANCY_HPP
+#define TESSERA_OPTIM_STATE_ZERO_REDUNDANCY_HPP
 
 namespace tessera::optim {
 
@@ -57840,15 +57845,6 @@ namespace tessera::optim {
 struct ZeroRedundancy {
   std::string_view axis;
 };
-
-namespace detail {
-/// Throws `option` for a pattern that names no floating-point tensor of the model of a state.
-constexpr void require_used(const nn::detail::UsedPatterns& patterns, Here at) {
-  patterns.for_each_unused([&](std::string_view pattern) {
-    fail(errc::option, nn::detail::UsedPatterns::rule, ": ", pattern, " in init_state", Source::from(at));
-  });
-}
-}  // namespace detail
 
 }  // namespace tessera::optim
 
@@ -58328,7 +58324,7 @@ constexpr AbstractArgument<Model, N> without(AbstractArgument<Model, N> model, c
                                            for (std::int64_t& extent : own.shape) extent = 0;
                                          }
                                        });
-  require_used(used, at);
+  used.require_all("init_state", Source::from(at));
   return model;
 }
 
@@ -58565,7 +58561,7 @@ template <class Model> Model without(Model model, const nn::Names& frozen, Here 
     if constexpr (is_parameter_v<std::remove_cvref_t<decltype(leaf)>>) used.add(name, layers, Source::from(at));
   };
   tessera::detail::for_each_named_leaf(model, tessera::detail::VisitLayers::together, look);
-  require_used(used, at);
+  used.require_all("init_state", Source::from(at));
   const auto visit = [&](std::string_view name, auto& leaf, int) {
     using Leaf = std::remove_cvref_t<decltype(leaf)>;
     if constexpr (is_parameter_v<Leaf>) {
