@@ -395,15 +395,15 @@ TEST(Programs, Flips) {
       18);
 }
 
-// Operands that are contiguous along an outer dim: read as boxes, of which some are cut off, beside operands that lie
-// like the result, that are broadcast, or contiguous along yet another dim.
+// Operands that are contiguous along an outer dim: read as boxes, of which some are cut off, beside operands with the
+// strides of the result, operands that are broadcast, and operands that are contiguous along a third dim.
 TEST(Programs, TransposedOperands) {
   constexpr auto f = [](const auto& floats, const auto& integers, const auto& bits) {
     const auto& [x, y, z, v] = floats;  // [a, b, c], [c, b, a], [b, c, a], [c]
     const auto turned = ts::transpose<2, 1, 0>(y), moved = ts::rearrange<"b c a -> a b c">(z);
     const auto all = x + turned * v - moved * 0.5, shifted = ts::slice<0>(turned, 1, ts::extent<0>(x) - 1) * 2.0;
-    const auto wide = ts::cast<double>(moved) * ts::cast<double>(x),
-               narrow = ts::cast<ts::bf16>(turned) * ts::cast<ts::bf16>(x);
+    const auto wide = ts::cast<double>(moved) * ts::cast<double>(x);
+    const auto narrow = ts::cast<ts::bf16>(turned) * ts::cast<ts::bf16>(x);
     const auto other = ts::rearrange<"b c a -> (b c) a">(ts::exp(ts::rearrange<"a b c -> b c a">(x)));
     return std::tuple(
         energy(all, shifted, other) + ts::sum(ts::cast<float>(wide)), all, shifted, other, wide, narrow,
