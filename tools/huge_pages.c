@@ -3,8 +3,6 @@
 //
 //   gcc -O2 -shared -fPIC tools/huge_pages.c -o huge_pages.so
 //   LD_PRELOAD=$PWD/huge_pages.so g++ ...
-//
-// Only for programs that call mmap from one thread, as compilers do.
 #define _GNU_SOURCE
 #include <stddef.h>
 #include <stdint.h>
@@ -20,7 +18,8 @@ static void *from_system(void *address, size_t size, int protection, int flags, 
 
 // What g++ allocates its trees from is 2 MB at a time, which the system does not align: so it is cut from larger pieces, one after another.
 void *mmap(void *address, size_t size, int protection, int flags, int file, off_t offset) {
-  static char *next, *end;
+  // Of each thread: the tools that start compilers have several. The first use of any other thread-local variable may call mmap.
+  static __thread __attribute__((tls_model("initial-exec"))) char *next, *end;
   const int is_plain = address == NULL && file == -1 && flags == (MAP_PRIVATE | MAP_ANONYMOUS) &&
                        protection == (PROT_READ | PROT_WRITE);
   if (!is_plain || size < least || size > most) return from_system(address, size, protection, flags, file, offset);
