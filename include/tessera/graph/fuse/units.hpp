@@ -54,6 +54,18 @@ struct UnitsView {
   constexpr const UnitOperand& output(int u, int i) const { return operands[units[u].first_output + i]; }
 };
 
+/// Whether a unit is a fused kernel without reductions: each result has the shape of the iteration space.
+constexpr bool is_elementwise(const UnitsView& units, int u) {
+  const Unit& unit = units[u];
+  bool all = unit.kind == UnitKind::fused && unit.phases == 1;
+  for (int o = 0; o < unit.output_count; ++o) {
+    const UnitOperand& made = units.output(u, o);
+    all = all && !made.accumulates;
+    for (int d = 0; d < unit.rank; ++d) all = all && made.dim_at[d] >= 0;
+  }
+  return all;
+}
+
 /// The sharding rule of a unit: its factors, and the factors of each dim of the values that it reads and writes.
 /// Splitting a factor that a result lacks makes that result partial.
 struct UnitRule {

@@ -29,6 +29,7 @@ struct KernelShape {
   int most_unrolled = 1;
   int busiest_pass = 0;        ///< the most expensive of the passes that read operands
   bool only_elements = false;  ///< a row is nothing but elements: one pass, without values or results of a row
+  bool only_stores = false;    ///< only elements, and each result is stored, so that elements may be computed again
   bool adds_rows = false;      ///< a row is only added to results of float or double, or combined with them otherwise
   std::uint8_t sizes[max_operands]{};     ///< bytes of an element of each operand
   std::uint32_t offsets[max_operands]{};  ///< offset of each operand in the staging buffer
@@ -87,6 +88,9 @@ template <ScheduleSize Size> constexpr KernelShape make_shape(const Fused& fused
   shape.only_elements = fused.phases == 1 && !shape.pass[0].reduces && !schedule.saves[0];
   for (int stage = 0; stage <= 1 && shape.only_elements; ++stage)
     shape.only_elements = schedule.row[stage].size + schedule.row_exits[stage].size == 0;
+  shape.only_stores = shape.only_elements;
+  for (int i = 0; i < schedule.exits[0].size; ++i)
+    shape.only_stores = shape.only_stores && is_store(schedule.exits[0].items[i]);
   shape.adds_rows = shape.only_elements && schedule.exits[0].size > 0;
   for (int i = 0; i < schedule.exits[0].size; ++i) {
     const Exit& exit = schedule.exits[0].items[i];

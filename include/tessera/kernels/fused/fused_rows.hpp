@@ -28,6 +28,7 @@ struct RowWalk {
   std::int64_t index[7];
   int rank, count;
   bool contiguous;  ///< every operand that is read or written along the row has row stride 1
+  bool in_place;    ///< a result is written over an operand
 
   /// `sizes`: bytes of an element, by operand; `in_row`: bits of the operands that are read or written along the row.
   TESSERA_NO_INLINE void start(const FusedCall& call, int inputs, int outputs, const std::uint8_t* sizes,
@@ -35,6 +36,9 @@ struct RowWalk {
     rank = call.outer_rank;
     count = inputs + outputs;
     contiguous = true;
+    in_place = false;
+    for (int o = 0; o < outputs; ++o)
+      for (int i = 0; i < inputs; ++i) in_place = in_place || call.outputs[o].data == call.inputs[i].data;
     for (int i = 0; i < count; ++i) {
       const FusedView& view = i < inputs ? call.inputs[i] : call.outputs[i - inputs];
       row[i] = static_cast<std::byte*>(view.data);
@@ -117,22 +121,36 @@ template <class T> inline void scatter(std::byte* to, const std::byte* from, std
 
 }  // namespace detail
 
+/// How a pass treats the ends of a row that is no multiple of an iteration.
+struct RowEnds {
+  std::int64_t repeats_from;  ///< elements from here on may be computed twice
+  int aligned = -1;           ///< the operand whose stores past the caches must be aligned; -1: none
+};
+
 /// The windows of one pass over the current row. `sizes`: bytes of an element by operand; `offsets`: of each operand in
 /// the staging buffer.
 class WindowWalk {
  public:
   WindowWalk(const RowWalk& rows, const std::uint8_t* sizes, const std::uint32_t* offsets, std::byte* buffer,
-             std::uint64_t reads, std::uint64_t writes, int granularity, std::int64_t longest)
+             std::uint64_t reads, std::uint64_t writes, int granularity, std::int64_t longest, RowEnds ends)
       : rows_(rows), sizes_(sizes), offsets_(offsets), buffer_(buffer), reads_(reads), writes_(writes),
-        granularity_(granularity), longest_(longest) {}
+        granularity_(granularity), longest_(longest), ends_(ends) {}
 
-  /// Opens the window at `begin`, which ends at `end` or before. A remainder below the granularity is a padded window.
+  /// Opens the window at `begin`, which ends at `end` or before. A remainder below the granularity is a padded window;
+  /// where elements may be computed twice, it is a window of full size that begins before `begin`. The elements before
+  /// the first that can be stored past the caches are a padded window too.
   TESSERA_NO_INLINE void open(Window& window, std::int64_t begin, std::int64_t end) const {
     const std::int64_t limit = rows_.contiguous || longest_ < staged_window_size ? longest_ : staged_window_size;
+    if (end - begin < granularity_ && end - granularity_ >= ends_.repeats_from) begin = end - granularity_;
     const std::int64_t left = end - begin, whole = left - left % granularity_;
     window.begin = begin;
     window.size = whole == 0 ? left : whole < limit ? whole : limit;
     window.padded = whole == 0 ? granularity_ : window.size;
+    if (ends_.aligned >= 0 && whole > granularity_)
+      if (const std::int64_t unaligned = until_aligned(ends_.aligned, begin); unaligned != 0) {
+        window.size = unaligned;
+        window.padded = granularity_;
+      }
     for (std::uint64_t operands = reads_ | writes_; operands != 0; operands &= operands - 1) {
       const int i = __builtin_ctzll(operands);
       if (in_place(i, window)) {
@@ -155,6 +173,11 @@ class WindowWalk {
       const int i = __builtin_ctzll(operands);
       if (!in_place(i, window)) drain(i, window);
     }
+  }
+  std::int64_t until_aligned(int i, std::int64_t begin) const {
+    const auto at = reinterpret_cast<std::uintptr_t>(element(i, begin)) / sizes_[i];
+    const auto step = static_cast<std::uintptr_t>(granularity_);
+    return static_cast<std::int64_t>((step - at % step) % step);
   }
   bool in_place(int i, const Window& window) const { return rows_.stride[i] == 1 && window.size == window.padded; }
   std::byte* element(int i, std::int64_t index) const { return rows_.row[i] + index * rows_.stride[i] * sizes_[i]; }
@@ -192,6 +215,7 @@ class WindowWalk {
   std::uint64_t reads_, writes_;
   int granularity_;
   std::int64_t longest_;  // most elements of a window over contiguous operands
+  RowEnds ends_;
 };
 
 }  // namespace tessera::kernels::inline TESSERA_ISA

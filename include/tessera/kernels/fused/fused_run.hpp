@@ -253,8 +253,16 @@ template <class Kernel> struct FusedRun {
     const auto count = kernel.unroll(pass);
     const auto reduces = kernel.reduces(pass);
     if constexpr (can_be<decltype(reduces)>) begin_sums(pass, values);
+    RowEnds ends{call.inner_end};
+    if (shape.only_stores && rows.contiguous) {
+      // A store past the caches to a line that a plain store has changed would wait for that.
+      if (call.past_caches && shape.pass[pass].may_pass_caches)
+        ends.aligned = shape.inputs;
+      else if (!rows.in_place)
+        ends.repeats_from = call.inner_begin;
+    }
     const WindowWalk windows(rows, shape.sizes, shape.offsets, buffer, shape.pass[pass].reads, shape.pass[pass].writes,
-                             width * count, longest_window(pass));
+                             width * count, longest_window(pass), ends);
     Window own;
     Window& window = shape.only_elements ? whole_row : own;
     for (std::int64_t begin = call.inner_begin; begin < call.inner_end; begin += window.size) {

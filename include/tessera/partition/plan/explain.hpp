@@ -200,14 +200,27 @@ class PlanText {
     if (count > 6) text = concat_text("%", first, " to %", last);
     out_ += concat_text(indent, depth > 1 ? "of each step: " : "arguments: ", text, "\n");
   }
-  /// Adds a line for a view that no step before has read, with the value in whose memory its elements are.
+  /// Adds a line for a view or an assembled value that no step before has read, with the values in whose memory its
+  /// elements are.
   void add_view(const GraphPlan& graph, int v, const std::string& indent, Growable<char>& viewed) {
     const auto value = [&](int of) -> const PlanValue& { return graph.values[static_cast<std::size_t>(of)]; };
-    if (v < 0 || value(v).role != ValueRole::view || viewed[static_cast<std::size_t>(v)] != 0) return;
+    if (v < 0 || viewed[static_cast<std::size_t>(v)] != 0) return;
+    const ValueRole role = value(v).role;
+    if (role != ValueRole::view && role != ValueRole::assembled) return;
     viewed[static_cast<std::size_t>(v)] = 1;
-    int of = v;
-    while (value(of).role == ValueRole::view) of = value(of).view_of;
-    out_ += concat_text(indent, value_text(graph, v), " = view of %", of, "\n");
+    const auto stored = [&](int of) {
+      while (value(of).role == ValueRole::view) of = value(of).view_of;
+      return of;
+    };
+    std::string of;
+    for (int i = 0; i < value(v).fragment_count; ++i) {
+      const int source = graph.fragments[static_cast<std::size_t>(value(v).first_fragment + i)].value;
+      const std::string text = source < 0 ? "zeros" : concat_text("%", stored(source));
+      if (!of.ends_with(text)) of += concat_text(of.empty() ? "" : ", ", text);
+    }
+    out_ += role == ValueRole::view ? concat_text(indent, value_text(graph, v), " = view of %", stored(v), "\n")
+                                    : concat_text(indent, value_text(graph, v), " = read in ", value(v).fragment_count,
+                                                  " parts of ", of, "\n");
   }
 
   void add_graph(int g, int depth) {

@@ -8,6 +8,7 @@
 #include <tessera/base/growable.hpp>
 #include <tessera/base/planning.hpp>
 #include <tessera/base/shape.hpp>
+#include <tessera/partition/plan/assembled_units.hpp>
 #include <tessera/partition/plan/plan.hpp>
 #include <tessera/partition/plan/plan_options.hpp>
 #include <tessera/partition/plan/planned_values.hpp>
@@ -39,6 +40,11 @@ class GraphPlanner : PlannedValues {
     start();
     add_arguments();
     const Growable<std::uint8_t> computed = computed_units();
+    Growable<std::uint8_t> assembled(size(units_.count));
+    if (options_.fuse_steps && !options_.deterministic) {
+      const AssembledUnits found(graph_, units_, found_, mesh_, flow_, computed);
+      for (int u = 0; u < units_.count; ++u) assembled[size(u)] = found.has(u) && !steered(units_[u].root) ? 1 : 0;
+    }
     for (int u = 0; u < units_.count; ++u) {
       if (!computed[size(u)]) continue;
       if (units_[u].kind == UnitKind::repeat)
@@ -46,7 +52,7 @@ class GraphPlanner : PlannedValues {
       else if (units_[u].kind == UnitKind::constraint)
         add_constraint(u);
       else
-        add_unit(u);
+        add_unit(u, assembled[size(u)] != 0);
     }
     add_outputs();
     Scheduler scheduler(graph_, units_, mesh_, made_, g_ == 0);
@@ -119,7 +125,7 @@ class GraphPlanner : PlannedValues {
     finish_output(node);
   }
 
-  constexpr void add_unit(int u) {
+  constexpr void add_unit(int u, bool assembled) {
     const Unit& unit = units_[u];
     PlanStep step;
     step.unit = u;
@@ -127,6 +133,9 @@ class GraphPlanner : PlannedValues {
     step.inputs.reserve(size(unit.input_count));
     step.outputs.reserve(size(unit.output_count));
     for (int i = 0; i < unit.input_count; ++i) step.inputs.push_back(input_value(u, i));
+    bool in_fragments = false;
+    for (const std::int32_t v : step.inputs) in_fragments = in_fragments || is_assembled(v);
+    if (in_fragments && assembled) return add_assembled(unit.root, step.inputs);
     if (unit.kind == UnitKind::data_movement && unit.input_count == 1) {
       Shape strides;
       const int from = step.inputs[0];
@@ -137,6 +146,7 @@ class GraphPlanner : PlannedValues {
         return finish_output(unit.root);
       }
     }
+    if (assembled && row_of(graph_[unit.root]).view == nullptr) return add_assembled(unit.root, step.inputs);
     if (!walks_layers(unit.kind) || row_of(graph_[unit.root]).windows != nullptr)
       for (std::int32_t& v : step.inputs) v = in_one_block(v, step.source);
     bool stacked = false;
@@ -169,6 +179,14 @@ class GraphPlanner : PlannedValues {
     for (std::int32_t v : step.outputs) add_moved(step, v);
     made_.steps.push_back(std::move(step));
     for (int o = 0; o < unit.output_count; ++o) finish_output(units_.output(u, o).node);
+  }
+
+  constexpr bool is_assembled(int v) const { return v >= 0 && made_.values[size(v)].role == ValueRole::assembled; }
+  constexpr void add_assembled(int node, const Growable<std::int32_t>& operands) {
+    const int made = add_value(node, flow_.produced[size(node)], ValueRole::assembled);
+    value(made).first_fragment = static_cast<std::int32_t>(made_.fragments.size());
+    AssembledUnits::add_fragments(context_of(node), operands, made_);
+    value(made).fragment_count = static_cast<std::int32_t>(made_.fragments.size()) - value(made).first_fragment;
   }
 
   /// Adds the reshards that follow a value right where it is made: a reduction, unless its reader takes it partial;

@@ -11,6 +11,7 @@
 #include <tessera/base/source.hpp>
 #include <tessera/graph/fuse/units.hpp>
 #include <tessera/graph/ir/program.hpp>
+#include <tessera/mesh/box.hpp>
 #include <tessera/mesh/sharding.hpp>
 #include <tessera/ops/rows.hpp>
 #include <tessera/partition/plan/collective.hpp>
@@ -38,7 +39,16 @@ enum class ValueRole : std::uint8_t {
   output,        ///< in a result, written there by a step; in a body, in memory that is bound anew for each layer
   view,          ///< in another value: its elements with other strides
   fused,         ///< nowhere: a step passes it to the step fused with it, see PlanStep::fusion
+  assembled,     ///< in several other values: fused kernels read its elements there, see Fragment
   host,          ///< on the host: a host scalar that a repeat takes as a tensor
+};
+
+/// A box of an assembled value: a slice, pad or concat that no step computes. Example: the roll of x [8] by 1 has the
+/// fragments [0, 1) from x[7] on, and [1, 8) from x[0] on. No axis splits the dims along which elements move.
+struct Fragment {
+  std::int32_t value = -1;  ///< the value that has its elements; -1: they are zeros
+  Box box;                  ///< global indices in the assembled value
+  Shape from;               ///< global index in `value` of the box's first element
 };
 
 /// A value of a plan: a node of the graph in one sharding. The same node resharded is another value.
@@ -48,7 +58,8 @@ struct PlanValue {
   ValueRole role = ValueRole::intermediate;
   bool stacked = false;  ///< dim 0 counts layers, each with memory of its own
   std::int32_t view_of = -1;
-  Shape shape;  ///< global
+  std::int32_t first_fragment = 0, fragment_count = 0;  ///< of an assembled value, in GraphPlan::fragments
+  Shape shape;                                          ///< global
   Sharding sharding;
   PartList parts;                       ///< of a partial value: which of its parts exist
   std::int64_t device_bytes = 0;        ///< on the device that holds most
@@ -95,6 +106,7 @@ struct PlanStep {
 /// The plan of one graph.
 struct GraphPlan {
   Growable<PlanValue> values;
+  Growable<Fragment> fragments;
   Growable<PlanStep> steps;
   Growable<std::int32_t> arguments;  ///< by argument: its value; -1 when no step reads it
   Growable<std::int32_t> outputs;    ///< by output: its value; -1 when it is a host scalar
@@ -105,6 +117,16 @@ struct GraphPlan {
   Growable<Shape> shapes;        ///< by node
   std::int64_t arena_bytes = 0;  ///< scratch memory of this graph, including that of its largest body
   std::int64_t body_offset = 0;  ///< where the scratch memory of bodies begins in it
+
+  /// Calls f with each value that has elements of a view or of an assembled value; not with those that these are views
+  /// of.
+  template <class F> constexpr void each_source(int v, F&& f) const {
+    const PlanValue& value = values[static_cast<std::size_t>(v)];
+    if (value.role == ValueRole::view) f(value.view_of);
+    for (int i = 0; i < value.fragment_count; ++i)
+      if (const Fragment& own = fragments[static_cast<std::size_t>(value.first_fragment + i)]; own.value >= 0)
+        f(own.value);
+  }
 };
 
 /// The mesh axes along which the devices of a step compute different shards: those of its values and factors.
@@ -126,13 +148,12 @@ constexpr bool stored_alike(const PlanValue& a, const PlanValue& b) {
 
 /// Whether two values of a graph overlap in memory.
 constexpr bool share_memory(const GraphPlan& plan, int a, int b) {
-  const auto root = [&](int v) {
-    while (v >= 0 && plan.values[static_cast<std::size_t>(v)].role == ValueRole::view)
-      v = plan.values[static_cast<std::size_t>(v)].view_of;
-    return v;
-  };
-  a = root(a), b = root(b);
   if (a < 0 || b < 0) return false;
+  bool shared = false, stored = true;
+  plan.each_source(a, [&](int source) { stored = false, shared = shared || share_memory(plan, source, b); });
+  if (!stored) return shared;
+  plan.each_source(b, [&](int source) { stored = false, shared = shared || share_memory(plan, a, source); });
+  if (!stored) return shared;
   const PlanValue &x = plan.values[static_cast<std::size_t>(a)], &y = plan.values[static_cast<std::size_t>(b)];
   if (!x.in_arena() || !y.in_arena()) return a == b;
   return x.offset < y.offset + y.stored_bytes && y.offset < x.offset + x.stored_bytes;

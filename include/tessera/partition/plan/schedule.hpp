@@ -30,8 +30,8 @@ class Scheduler {
     reads_.assign(count);
     last_reader_.assign(count, -1);
     viewed_.assign(count);
-    for (const PlanValue& value : plan.values)
-      if (value.role == ValueRole::view) viewed_[size(value.view_of)] = 1;
+    for (std::size_t v = 0; v < count; ++v)
+      plan.each_source(static_cast<int>(v), [&](int source) { viewed_[size(source)] = 1; });
     for (std::size_t s = 0; s < plan.steps.size(); ++s)
       for (const std::int32_t v : plan.steps[s].inputs) {
         if (v < 0) continue;
@@ -115,7 +115,7 @@ class Scheduler {
   const Mesh& mesh_;
   GraphPlan& plan_;
   bool main_;
-  // By value: how many inputs of steps it is, the last step that reads it, and whether a view of it exists.
+  // By value: how many inputs of steps it is, the last step that reads it, and whether another value has its elements.
   Growable<std::int32_t> reads_, last_reader_;
   Growable<std::uint8_t> viewed_;
 
@@ -199,7 +199,7 @@ class Scheduler {
     bool reads = false;
     for (int i = 0; i < unit.input_count; ++i) {
       const int v = next.inputs[size(i)];
-      if (v >= 0 && value(v).stacked) return false;
+      if (v >= 0 && (value(v).stacked || value(v).role == ValueRole::assembled)) return false;
       if (v != made) continue;
       reads = true;
       for (int d = 0; d < unit.rank; ++d)

@@ -33,8 +33,10 @@ class PlanVerifier {
       const PlanValue& value = plan.values[v];
       verify_value(plan, value);
       ready[v] = value.role == ValueRole::argument || value.role == ValueRole::host;
-      if (value.role == ValueRole::view)
-        require(value.view_of < static_cast<int>(v), "the source of a view is listed before the view");
+      plan.each_source(static_cast<int>(v), [&](int source) {
+        require(source < static_cast<int>(v), "a value that has elements of another value is listed before it");
+      });
+      if (value.role == ValueRole::assembled) verify_fragments(plan, static_cast<int>(v));
     }
     for (const PlanStep& step : plan.steps) {
       for (std::int32_t v : step.inputs) require(is_ready(plan, ready, v), "inputs are computed before they are read");
@@ -79,8 +81,39 @@ class PlanVerifier {
   }
 
   static constexpr bool is_ready(const GraphPlan& plan, const Growable<std::uint8_t>& ready, int v) {
-    while (plan.values[size(v)].role == ValueRole::view) v = plan.values[size(v)].view_of;
-    return ready[size(v)] != 0;
+    const ValueRole role = plan.values[size(v)].role;
+    if (role != ValueRole::view && role != ValueRole::assembled) return ready[size(v)] != 0;
+    bool all = true;
+    plan.each_source(v, [&](int source) { all = all && is_ready(plan, ready, source); });
+    return all;
+  }
+
+  constexpr void verify_fragments(const GraphPlan& plan, int v) const {
+    const PlanValue& value = plan.values[size(v)];
+    std::int64_t elements = 0;
+    for (int i = 0; i < value.fragment_count; ++i) {
+      const Fragment& own = plan.fragments[size(value.first_fragment + i)];
+      elements += volume(extents(own.box));
+      for (int other = 0; other < i; ++other)
+        require(intersect(own.box, plan.fragments[size(value.first_fragment + other)].box).empty(),
+                "fragments of a value do not overlap");
+      if (own.value < 0) continue;
+      const PlanValue& source = plan.values[size(own.value)];
+      require(source.dtype == value.dtype && source.role != ValueRole::assembled && !source.stacked &&
+                  source.sharding.unreduced == 0,
+              "a fragment is in a stored value of the same type");
+      for (std::size_t d = 0; d < value.shape.size(); ++d) {
+        const std::int64_t extent = own.box.end[d] - own.box.begin[d];
+        require(own.box.begin[d] >= 0 && own.box.end[d] <= value.shape[d] && own.from[d] >= 0 &&
+                    extent <= source.shape[d] - own.from[d],
+                "a fragment is a box of both values");
+        const int dim = static_cast<int>(d);
+        require(source.sharding.dims[dim] == value.sharding.dims[dim] &&
+                    (value.sharding.dims[dim].empty() || (extent == value.shape[d] && extent == source.shape[d])),
+                "elements do not move along a dim that is split");
+      }
+    }
+    require(elements == volume(value.shape), "fragments cover a value");
   }
 
   constexpr void verify_value(const GraphPlan& plan, const PlanValue& value) const {
@@ -111,6 +144,9 @@ class PlanVerifier {
 
   constexpr void verify_compute(const GraphPlan& plan, const PlanStep& step) const {
     const Unit& unit = units_[graph_][step.unit];
+    for (const std::int32_t v : step.inputs)
+      require(v < 0 || plan.values[size(v)].role != ValueRole::assembled || is_elementwise(units_[graph_], step.unit),
+              "only fused elementwise steps read an assembled value");
     require(static_cast<int>(step.inputs.size()) == unit.input_count &&
                 static_cast<int>(step.outputs.size()) == unit.output_count,
             "a step has the operands of its unit");

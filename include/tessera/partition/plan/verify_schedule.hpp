@@ -54,13 +54,19 @@ class ScheduleVerifier {
       if (own == v) return true;
     return false;
   }
-  /// Whether anything other than step `reader` uses a value: another step, a view, or the results of the graph.
+  /// Whether a view or an assembled value has elements of a value.
+  constexpr bool is_source(int v) const {
+    bool found = false;
+    for (std::size_t other = 0; other < plan_.values.size(); ++other)
+      plan_.each_source(static_cast<int>(other), [&](int source) { found = found || source == v; });
+    return found;
+  }
+  /// Whether anything other than step `reader` uses a value: another step, a value that has its elements, or the
+  /// results of the graph.
   constexpr bool is_used_beside(int v, std::size_t reader) const {
     for (std::size_t s = 0; s < plan_.steps.size(); ++s)
       if (s != reader && has(plan_.steps[s].inputs, v)) return true;
-    for (const PlanValue& other : plan_.values)
-      if (other.role == ValueRole::view && other.view_of == v) return true;
-    return has(plan_.outputs, v);
+    return is_source(v) || has(plan_.outputs, v);
   }
 
   constexpr void verify_pair(std::size_t s) const {
@@ -92,6 +98,8 @@ class ScheduleVerifier {
     require(next.kind == StepKind::compute && units_[next.unit].kind == UnitKind::fused &&
                 work_axes(plan_, step) == work_axes(plan_, next),
             "an epilogue is a fused unit that runs at the places of its product");
+    for (const std::int32_t in : next.inputs)
+      require(in < 0 || value(in).role != ValueRole::assembled, "an epilogue reads no assembled value");
     for (std::size_t d = 0; d < passed.shape.size(); ++d)
       require(d < next.factors.size() && next.factors[d] == passed.sharding.dims[d],
               "an epilogue splits its product as the product is sharded");
@@ -120,9 +128,7 @@ class ScheduleVerifier {
             "the step that computes a result reads the donated argument");
     bool last = !has(plan_.outputs, given);
     for (std::size_t s = maker + 1; s < plan_.steps.size(); ++s) last = last && !has(plan_.steps[s].inputs, given);
-    for (const PlanValue& other : plan_.values)
-      last = last && !(other.role == ValueRole::view && other.view_of == given);
-    require(last, "the last step that reads a donated argument writes over it");
+    require(last && !is_source(given), "the last step that reads a donated argument writes over it");
     if (maker > 0 && plan_.steps[maker - 1].fusion != Fusion::apart)
       require(!has(plan_.steps[maker - 1].inputs, given), "fused steps do not write over inputs of the first of them");
   }

@@ -15,14 +15,13 @@ namespace tessera {
 
 namespace detail {
 
-/// Marks a value, and the values of which it is a view, as needed at a step.
+/// Marks a value, and the values that have its elements, as needed at a step.
 constexpr void need_value(GraphPlan& plan, int v, int step) {
-  while (v >= 0) {
-    PlanValue& value = plan.values[static_cast<std::size_t>(v)];
-    if (value.first_step < 0) value.first_step = step;
-    if (value.last_step < step) value.last_step = step;
-    v = value.role == ValueRole::view ? value.view_of : -1;
-  }
+  if (v < 0) return;
+  PlanValue& value = plan.values[static_cast<std::size_t>(v)];
+  if (value.first_step < 0) value.first_step = step;
+  if (value.last_step < step) value.last_step = step;
+  plan.each_source(v, [&](int source) { need_value(plan, source, step); });
 }
 
 }  // namespace detail

@@ -65,6 +65,13 @@ inline Growable<std::uint64_t> step_hashes(const Plan& plan, const CompiledProgr
           const PlanValue& value = graph.values[static_cast<std::size_t>(v)];
           hash = hash_mix(hash_mix(hash, static_cast<std::uint64_t>(value.dtype)), value.sharding.hash());
           for (const std::int64_t extent : value.shape) hash = hash_mix(hash, static_cast<std::uint64_t>(extent));
+          for (int f = 0; f < value.fragment_count; ++f) {
+            const Fragment& own = graph.fragments[static_cast<std::size_t>(value.first_fragment + f)];
+            hash = hash_mix(hash, static_cast<std::uint64_t>(
+                                      own.value < 0 ? -1 : graph.values[static_cast<std::size_t>(own.value)].node));
+            for (const Shape* place : {&own.box.begin, &own.box.end, &own.from})
+              for (const std::int64_t index : *place) hash = hash_mix(hash, static_cast<std::uint64_t>(index));
+          }
         }
       for (const CollectiveInfo& sent : step.collectives)
         hash = hash_mix(hash_mix(hash_mix(hash, static_cast<std::uint64_t>(sent.kind)), std::uint64_t{sent.axes}),

@@ -137,6 +137,7 @@ class FrameLayout {
           box.end[0] = l + 1;
         }
         layout.boxes.push_back(box);
+        if (value.role == ValueRole::assembled) continue;  // it has no memory of its own
         if (value.role == ValueRole::view) {
           add_view_shard(graph, value, layout, at, l);
           continue;
@@ -158,7 +159,7 @@ class FrameLayout {
     if (value.in_arena() && bytes > value.stored_bytes)
       fail(errc::graph_invalid, "[frame] value ", values_.size(), ": its shards have ", bytes,
            " bytes, but the plan keeps ", value.stored_bytes);
-    pointers_ += layout.shards();
+    if (value.role != ValueRole::assembled) pointers_ += layout.shards();
     values_.push_back(std::move(layout));
   }
 

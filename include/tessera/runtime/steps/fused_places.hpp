@@ -9,6 +9,7 @@
 #include <tessera/base/growable.hpp>
 #include <tessera/base/planning.hpp>
 #include <tessera/base/shape.hpp>
+#include <tessera/base/sort_distinct.hpp>
 #include <tessera/graph/fuse/fused.hpp>
 #include <tessera/kernels/isa.hpp>
 #include <tessera/kernels/long_sums.hpp>
@@ -154,49 +155,51 @@ struct FusedPlaces {
     for (int w = 0; w < work.count(); ++w)
       for (int l = 0; l < layers; ++l) {
         const Coordinates at = work.coordinates(w);
-        Box box = shard_box(space, sharding, layout_.mesh(), at);
+        Box whole = shard_box(space, sharding, layout_.mesh(), at);
         if (layer_dim >= 0) {
-          box.begin[static_cast<std::size_t>(layer_dim)] = l;
-          box.end[static_cast<std::size_t>(layer_dim)] = l + 1;
+          whole.begin[static_cast<std::size_t>(layer_dim)] = l;
+          whole.end[static_cast<std::size_t>(layer_dim)] = l + 1;
         }
-        const Shape local = extents(box);
-        Place place;
-        place.inputs.reserve(static_cast<std::size_t>(unit.input_count));
-        place.outputs.reserve(static_cast<std::size_t>(unit.output_count));
-        for (int d = 0; d < rank_; ++d) place.call.global_offset[d] = box.begin[static_cast<std::size_t>(d)];
-        bool lacks_input = false;
-        for (int i = 0; i < unit.input_count; ++i) {
-          const int value = step.inputs[static_cast<std::size_t>(i)];
-          place.inputs.push_back(placed(value, units.input(step.unit, i), box, at, l));
-          lacks_input = lacks_input || !layout_.holds(value, at);
-          if (!counts_at(at, step.added_over & ~unsigned{layout_.value(value).sharding.unreduced}))
-            place.inputs.back().pointer = -1;
-        }
-        bool makes = false;
-        for (int o = 0; o < unit.output_count; ++o) {
-          const int value = step.outputs[static_cast<std::size_t>(o)];
-          place.outputs.push_back(placed(value, units.output(step.unit, o), box, at, l));
-          const ValueLayout& own = layout_[value];
-          const auto shard = static_cast<std::size_t>(place.outputs.back().pointer - own.first);
-          if (work.stores(at, layout_.value(value).sharding) && layout_.holds(value, at)) {
-            makes = makes || volume(extents(own.boxes[shard])) > 0;
-          } else {
-            place.outputs.back().pointer = -1;
-            std::int64_t elements = 1;  // a row of 0 elements still stores its reduction: 1 element
-            for (std::int64_t extent : local) elements *= std::max<std::int64_t>(extent, 1);
-            place.unstored_bytes = std::max(place.unstored_bytes, aligned(elements * 8));
+        for (const Box& box : boxes_of(units, step, whole)) {
+          const Shape local = extents(box);
+          Place place;
+          place.inputs.reserve(static_cast<std::size_t>(unit.input_count));
+          place.outputs.reserve(static_cast<std::size_t>(unit.output_count));
+          for (int d = 0; d < rank_; ++d) place.call.global_offset[d] = box.begin[static_cast<std::size_t>(d)];
+          bool lacks_input = false;
+          for (int i = 0; i < unit.input_count; ++i) {
+            const int value = step.inputs[static_cast<std::size_t>(i)];
+            place.inputs.push_back(placed(value, units.input(step.unit, i), box, at, l));
+            lacks_input = lacks_input || !layout_.holds(value, at);
+            if (!counts_at(at, step.added_over & ~unsigned{layout_.value(value).sharding.unreduced}))
+              place.inputs.back().pointer = -1;
           }
+          bool makes = false;
+          for (int o = 0; o < unit.output_count; ++o) {
+            const int value = step.outputs[static_cast<std::size_t>(o)];
+            place.outputs.push_back(placed(value, units.output(step.unit, o), box, at, l));
+            const ValueLayout& own = layout_[value];
+            const auto shard = static_cast<std::size_t>(place.outputs.back().pointer - own.first);
+            if (work.stores(at, layout_.value(value).sharding) && layout_.holds(value, at)) {
+              makes = makes || volume(extents(own.boxes[shard])) > 0;
+            } else {
+              place.outputs.back().pointer = -1;
+              std::int64_t elements = 1;  // a row of 0 elements still stores its reduction: 1 element
+              for (std::int64_t extent : local) elements *= std::max<std::int64_t>(extent, 1);
+              place.unstored_bytes = std::max(place.unstored_bytes, aligned(elements * 8));
+            }
+          }
+          // A place that stores nothing still runs if rows are sharded: other places need its share of the row
+          // reductions. Which places have a share must not depend on what this process stores.
+          const bool divided = spans_processes(layout_.mesh());
+          place.idle = !makes && (lacks_input || !split_phases || (volume(local) == 0 && !divided));
+          if (!work.is_here(w)) place.idle = true;
+          place.joins_rows = divided ? !lacks_input : !place.idle;
+          if (place.idle) place.unstored_bytes = 0;
+          // The strides of an empty shard are arbitrary, so they must not decide which dims merge.
+          set_extents(place, local, !has_index && volume(local) > 0);
+          places.push_back(std::move(place));
         }
-        // A place that stores nothing still runs if rows are sharded: other places need its share of the row
-        // reductions. Which places have a share must not depend on what this process stores.
-        const bool divided = spans_processes(layout_.mesh());
-        place.idle = !makes && (lacks_input || !split_phases || (volume(local) == 0 && !divided));
-        if (!work.is_here(w)) place.idle = true;
-        place.joins_rows = divided ? !lacks_input : !place.idle;
-        if (place.idle) place.unstored_bytes = 0;
-        // The strides of an empty shard are arbitrary, so they must not decide which dims merge.
-        set_extents(place, local, !has_index && volume(local) > 0);
-        places.push_back(std::move(place));
       }
     std::int64_t written = 0;
     for (int s = 0; s < fused_.store_count; ++s)
@@ -205,7 +208,69 @@ struct FusedPlaces {
     past_caches = written >= past_caches_from();  // FusedStep excepts calls that write over an operand
   }
 
+  /// The boxes of a shard of the iteration space in which each assembled operand has one fragment; the shard itself
+  /// where no operand is assembled.
+  Growable<Box> boxes_of(const UnitsView& units, const PlanStep& step, const Box& whole) const {
+    Growable<std::int64_t> borders[max_rank];
+    bool assembled = false;
+    for (std::size_t i = 0; i < step.inputs.size(); ++i) {
+      const PlanValue& value = layout_.value(step.inputs[i]);
+      if (value.role != ValueRole::assembled) continue;
+      assembled = true;
+      for (int f = 0; f < value.fragment_count; ++f) {
+        const Box& own = fragment(value, f).box;
+        for (int d = 0; d < rank_; ++d)
+          if (const int dim = units.input(step.unit, static_cast<int>(i)).dim_at[d]; dim >= 0)
+            for (const std::int64_t border :
+                 {own.begin[static_cast<std::size_t>(dim)], own.end[static_cast<std::size_t>(dim)]})
+              if (border > whole.begin[static_cast<std::size_t>(d)] && border < whole.end[static_cast<std::size_t>(d)])
+                borders[d].push_back(border);
+      }
+    }
+    Growable<Box> boxes{whole};
+    for (int d = 0; d < rank_ && assembled; ++d) {
+      sort_distinct(borders[d]);
+      const auto dim = static_cast<std::size_t>(d);
+      Growable<Box> cut;
+      for (const Box& box : boxes) {
+        Box rest = box;
+        for (const std::int64_t border : borders[d]) {
+          cut.push_back(rest);
+          cut.back().end[dim] = rest.begin[dim] = border;
+        }
+        cut.push_back(rest);
+      }
+      boxes = std::move(cut);
+    }
+    return boxes;
+  }
+  const Fragment& fragment(const PlanValue& value, int f) const {
+    return layout_.plan().fragments[static_cast<std::size_t>(value.first_fragment + f)];
+  }
+  /// The fragment of an assembled operand that contains a box of the iteration space; null: it has no elements there.
+  const Fragment* fragment_at(const PlanValue& value, const UnitOperand& operand, const Box& box) const {
+    for (int f = 0; f < value.fragment_count; ++f) {
+      const Fragment& own = fragment(value, f);
+      bool inside = true;
+      for (int d = 0; d < rank_; ++d)
+        if (const int dim = operand.dim_at[d]; dim >= 0) {
+          const std::int64_t begin = box.begin[static_cast<std::size_t>(d)];
+          inside = inside && own.box.begin[static_cast<std::size_t>(dim)] <= begin &&
+                   begin < own.box.end[static_cast<std::size_t>(dim)];
+        }
+      if (inside) return &own;
+    }
+    return nullptr;
+  }
+
   PlacedOperand placed(int value, const UnitOperand& operand, const Box& box, const Coordinates& at, int layer) const {
+    Shape moved(layout_.value(value).shape.size(), 0);  // how far elements are from their indices in the operand
+    if (const PlanValue& own = layout_.value(value); own.role == ValueRole::assembled) {
+      const Fragment* const from = fragment_at(own, operand, box);
+      if (from == nullptr || from->value < 0) return {};  // zeros
+      for (std::size_t d = 0; d < moved.size(); ++d) moved[d] = from->from[d] - from->box.begin[d];
+      value = from->value;
+    }
     const ValueLayout& layout = layout_[value];
     const int shard = layout.index(at, layout_.value(value).stacked ? layer : 0);
     const Box& own = layout.boxes[static_cast<std::size_t>(shard)];
@@ -216,8 +281,9 @@ struct FusedPlaces {
       std::int64_t stride = 0;
       if (const int dim = operand.dim_at[d]; dim >= 0) {
         stride = strides[static_cast<std::size_t>(dim)];
-        made.offset += (box.begin[static_cast<std::size_t>(d)] - own.begin[static_cast<std::size_t>(dim)]) * stride *
-                       layout.element;
+        const auto at_dim = static_cast<std::size_t>(dim);
+        made.offset +=
+            (box.begin[static_cast<std::size_t>(d)] + moved[at_dim] - own.begin[at_dim]) * stride * layout.element;
       }
       if (d + 1 < rank_)
         made.strides.outer_stride[d] = stride;
@@ -292,7 +358,10 @@ struct FusedPlaces {
         place.inner *= outer[d];
         --rank;
       }
-      if (row_free && !accumulates && fused_.phases == 1) find_transposed(place, outer, rank);
+      if (row_free && !accumulates && fused_.phases == 1) {
+        turn_short_rows(place, outer, rank);
+        find_transposed(place, outer, rank);
+      }
     }
     call.outer_rank = rank;
     place.rows = 1;
@@ -300,6 +369,20 @@ struct FusedPlaces {
       call.outer_extent[d] = outer[d];
       place.rows *= outer[d];
     }
+  }
+
+  /// Makes the longest outer dim the row where rows are short, such as those of a column that a roll moves across the
+  /// border: a call of the kernel for each row would cost more than the elements of the row.
+  void turn_short_rows(Place& place, std::int64_t* outer, int rank) const {
+    constexpr std::int64_t least = 16;
+    int longest = 0;
+    for (int d = 1; d < rank; ++d) longest = outer[d] > outer[longest] ? d : longest;
+    if (rank == 0 || place.inner >= least || outer[longest] < 4 * least) return;
+    for (std::size_t i = 0; i < place.inputs.size(); ++i)
+      if (!fused_.input_in_row[i]) return;  // the kernel reads it once for a row
+    std::swap(outer[longest], place.inner);
+    for (auto* operands : {&place.inputs, &place.outputs})
+      for (PlacedOperand& own : *operands) std::swap(own.strides.outer_stride[longest], own.strides.row_stride);
   }
 
   /// Finds inputs that are contiguous along an outer dim instead of the row, and makes that dim the innermost outer
