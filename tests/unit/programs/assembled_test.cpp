@@ -38,7 +38,7 @@ TEST(Assembled, ConcatsOfSeveralOperands) {
     const auto more = ts::exp(wide) + wide;
     const auto tall = ts::concat<0>(z, ts::unsqueeze<0>(x)) * ts::unsqueeze<0>(x);
     const auto ints = ts::concat<1>(i, ts::roll<1>(i, 2)) * 3;
-    const auto either = ts::where(ts::concat<1>(flags, ts::logical_not(flags)), ints, ints + 1);
+    const auto either = ts::select(ts::concat<1>(flags, ts::logical_not(flags)), ints, ints + 1);
     // The same concat as a result and as an operand is stored.
     const auto kept = ts::concat<1>(y, x);
     return std::tuple(ts::sum(more * more) + ts::sum(tall) + ts::sum(kept * kept), more, tall, either, kept,
