@@ -105,7 +105,7 @@ template <class T, bool Half> struct FrequencyTag {
   static constexpr Value emit(Value context, Value, Value n, Value distance) {
     n = tessera::detail::as_size(n).at(context.source);
     const Value count = Half ? n / n.number(2) + n.number(1) : n, size = build::cast(n, DType::f64);
-    const Value line = count.make({.op = Op::arange, .dtype = DType::i32, .rank = 1}, {count.id});
+    const Value line = build::arange(count);
     Value place = build::cast(line, DType::f64);
     if (!Half) place = build::select(build::less(place * 2.0, size), place, place - size);
     return build::cast(place / (size * build::cast(distance, DType::f64)), dtype_v<T>);
@@ -138,7 +138,7 @@ template <Norm By, Direction Way, int Rank, int Dim> struct NormTag {
   static constexpr Value emit(Value context, Value x, Value of) {
     x = x.at(context.source);
     const Value n = build::cast(build::extent(of, of.shifted(Dim, Rank)), x.dtype());
-    const Value factor = By == Norm::ortho ? build::unary(Op::sqrt, n) : n;
+    const Value factor = By == Norm::ortho ? build::sqrt(n) : n;
     return Way == Direction::forward ? x / factor : x * factor;
   }
 };

@@ -147,11 +147,11 @@ constexpr Value in_layers(const Names& names, std::string_view name, Value like)
     build::require_layer(like, range.dim, range.last);
     const Value layer = build::iota(like, range.dim, DType::i32);
     const auto number = [&](std::int64_t of) { return layer.integer(of, DType::i32); };
-    const Value own = build::binary(Op::logical_and, build::binary(Op::greater_equal, layer, number(range.first)),
-                                    build::binary(Op::less_equal, layer, number(range.last)));
-    any = any.module == nullptr ? own : build::binary(Op::logical_or, any, own);
+    const Value own = build::logical_and(build::greater_equal(layer, number(range.first)),
+                                         build::less_equal(layer, number(range.last)));
+    any = any.module == nullptr ? own : build::logical_or(any, own);
   }
-  return names.are_others() ? build::unary(Op::logical_not, any) : any;
+  return names.are_others() ? build::logical_not(any) : any;
 }
 /// A traced tensor without gradients of what is in the set.
 template <class Type>

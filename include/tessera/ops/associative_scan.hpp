@@ -23,7 +23,7 @@ namespace detail {
 /// The least k with 2^k >= n, for a size n of at most 2^31.
 constexpr Value log2_rounded_up(const Value& n) {
   const auto of = [&](std::int64_t value) { return n.integer(value, DType::i64); };
-  Value rest = build::binary(Op::maximum, n, of(1)) - of(1), k = of(0);  // the number of its bits
+  Value rest = build::maximum(n, of(1)) - of(1), k = of(0);  // the number of its bits
   for (const std::int64_t bits : {16, 8, 4, 2, 1}) {
     const Value low = build::less(rest, of(std::int64_t{1} << bits));
     k = k + build::select(low, of(0), of(bits));

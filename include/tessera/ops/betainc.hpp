@@ -42,7 +42,7 @@ struct BetaincGradients {
                    "[betainc] gradient: there is no second derivative by the first two operands of betainc");
     const Value a = r.x(0), b = r.x(1), x = r.x(2), slope = r.full_g() * r.y();
     const auto digamma = [](Value v) { return build::apply<ops::DigammaOp>(v); };
-    if (r.needs(0)) r.add(0, slope * (build::unary(Op::log, x) + digamma(a + b) - digamma(a)));
+    if (r.needs(0)) r.add(0, slope * (build::log(x) + digamma(a + b) - digamma(a)));
     if (r.needs(1)) r.add(1, slope * (build::apply<ops::Log1pOp>(-x) + digamma(a + b) - digamma(b)));
     if (r.needs(2)) r.add(2, slope * ((a - 1.0) / x - (b - 1.0) / (1.0 - x)));
   }

@@ -99,7 +99,7 @@ template <class T> constexpr void set_one_at(T& structure, const Value& element)
       if (!own.is_singleton(d)) place = place + build::iota(own, d, DType::i32) * count;
       count = count * build::cast(build::extent(own, d), DType::i32);
     }
-    const Value one = build::cast(build::binary(Op::equal, place, element), own.dtype());
+    const Value one = build::cast(build::equal(place, element), own.dtype());
     leaf = std::remove_cvref_t<decltype(leaf)>(build::broadcast(one, own));
     offset = offset + count;
   });
@@ -108,7 +108,7 @@ template <class T> constexpr void set_one_at(T& structure, const Value& element)
 /// 0, 1, ... for the elements of the floating tensors of a structure.
 template <class T> constexpr auto numbers_to(const T& structure) {
   const Value count = element_count(structure);
-  return Sym<std::int32_t, 1>(count.make({.op = Op::arange, .dtype = DType::i32, .rank = 1}, {count.id}));
+  return Sym<std::int32_t, 1>(build::arange(count));
 }
 
 /// The part of x for one of the tensors whose elements its dim `dim` counts: that dim becomes the dims of `like`, whose

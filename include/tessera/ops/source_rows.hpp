@@ -63,6 +63,9 @@ constexpr void require_layer(Value x, int dim, std::int64_t layer) {
   made.labels[3] = static_cast<std::int8_t>(ExtentsOf::layers);
   x.make(made, {x.id});
 }
+constexpr Value arange(Value count, DType type) {
+  return count.make({.op = Op::arange, .dtype = type, .rank = 1}, {count.id});
+}
 constexpr Value iota(Value like, int dim, DType type) {
   // Broadcast within a fused kernel, it would count along the dim of the kernel.
   if (like.is_singleton(dim)) return broadcast(like.number(0, type), like);

@@ -35,7 +35,7 @@ class LayerScales {
       for (const char c : stack) stack_.push_back(c);
       const Value count = build::extent(tensor, 0), layers = build::cast(count, DType::f64);
       if (depth_.module == nullptr) depth_ = layers;
-      const Value layer = count.make({.op = Op::arange, .dtype = DType::i32, .rank = 1}, {count.id});
+      const Value layer = build::arange(count);
       scales_ = power(layers - build::cast(layer, DType::f64));
     }
     return build::insert_singletons(scales_, ((1u << tensor.rank()) - 1) & ~1u, tensor.rank());

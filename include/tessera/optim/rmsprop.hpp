@@ -95,7 +95,7 @@ constexpr auto rmsprop_centered(const Model& model, const Gradients& gradients,
         const Value slope = x(config.weight_decay) * p + g;
         const Value next_v = x(alpha) * v + x(1.0 - alpha) * (slope * slope);
         const Value next_m = x(alpha) * m + x(1.0 - alpha) * slope;
-        const Value variance = build::binary(Op::maximum, next_v - next_m * next_m, next_v.number(0));
+        const Value variance = build::maximum(next_v - next_m * next_m, next_v.number(0));
         const Value spread = build::apply<ops::SqrtOp>(variance) + x(config.epsilon);
         const Value next_b = x(config.momentum) * b + slope / spread;
         return std::tuple(p - x(config.learning_rate) * next_b, next_v, next_m, next_b);

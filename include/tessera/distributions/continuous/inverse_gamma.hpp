@@ -46,7 +46,7 @@ struct InverseGamma {
   }
 
  private:
-  static constexpr Value is_not_above_0(Value x) { return build::binary(Op::less_equal, x, x.number(0)); }
+  static constexpr Value is_not_above_0(Value x) { return build::less_equal(x, x.number(0)); }
 };
 
 }  // namespace formulas

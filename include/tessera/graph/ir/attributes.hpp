@@ -256,8 +256,8 @@ enum class Storage : std::int8_t {
   layer,   ///< in a body: the current one of these layers
 };
 constexpr Storage storage_of(const Node& node) {
-  return node.is_argument() || node.is_projection() || node.op == Op::variable ? static_cast<Storage>(node.labels[0])
-                                                                               : Storage::block;
+  return node.is_argument() || node.is_projection() || node.is_variable() ? static_cast<Storage>(node.labels[0])
+                                                                          : Storage::block;
 }
 constexpr Node stored_as(Storage storage, Node node) {
   node.labels[0] = static_cast<std::int8_t>(storage);

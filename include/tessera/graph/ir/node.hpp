@@ -46,6 +46,7 @@ struct Node {
   constexpr bool is_constant() const { return op == Op::constant; }
   constexpr bool is_repeat() const { return op == Op::repeat; }
   constexpr bool is_projection() const { return op == Op::project; }
+  constexpr bool is_variable() const { return op == Op::variable; }
   constexpr bool is_name() const { return op == Op::name; }
 };
 

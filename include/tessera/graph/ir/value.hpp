@@ -130,6 +130,8 @@ constexpr Value of_shape(Value x, Value like, MadeBy by);
 /// The transpose of broadcast: sums x over the dims along which `like` was broadcast.
 constexpr Value sum_to(Value x, Value like);
 constexpr Value extent(Value x, int dim);
+/// The vector 0, 1, ..., count - 1 for a host scalar `count`.
+constexpr Value arange(Value count, DType type = DType::i32);
 /// Inserts singleton dims at the positions (of the result) whose bits are set.
 constexpr Value insert_singletons(Value x, unsigned singletons, int out_rank);
 /// The dims in order, but for one, which moves.

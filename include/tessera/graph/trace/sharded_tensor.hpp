@@ -69,7 +69,6 @@ template <class T, int Rank> class ShardedTensor : public TensorTag, public Oper
   constexpr const Value& placeholder() const { return placeholder_; }
   constexpr bool traced() const { return placeholder_.module != nullptr; }
   constexpr const IntrusivePtr<RefCounted>& storage() const& { return storage_; }
-  IntrusivePtr<RefCounted> take_storage() { return std::move(storage_); }
 
  private:
   IntrusivePtr<RefCounted> storage_;

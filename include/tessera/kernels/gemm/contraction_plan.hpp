@@ -95,8 +95,6 @@ class ContractionPlan {
   /// Multiplications and additions of the whole contraction.
   double flops() const { return flops_; }
 
-  /// Whether items are matrix products; contractions with too little reuse of their operands run as plain loops.
-  bool uses_gemm() const { return !as_loops_; }
   /// Whether each element is computed by a single matrix product, so that it can be rounded as it is stored. `biased`:
   /// after adding a bias row along the last dim.
   bool can_round(bool biased) const {

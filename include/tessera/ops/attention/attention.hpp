@@ -33,7 +33,7 @@ struct AttentionNodes {
   };
   static constexpr Value default_scale(Value context, Value q) {
     const Value width = build::cast(build::extent(q.at(context.source), 3), DType::f64);
-    return build::unary(Op::rsqrt, width);
+    return build::rsqrt(width);
   }
   /// The output; `lower` and `upper` are null unless the form is banded.
   static constexpr Value make(Value context, AttentionForm form, Value q, Value k, Value v, Value scale, Value lower,
@@ -125,7 +125,7 @@ constexpr Value attention_by_products(Value context, Value q, Value k, Value v, 
   }
   const bool is_mask = has_bias && bias.dtype() == DType::bool_;
   if (has_bias && !is_mask) bias = build::cast(bias, wide), scores = scores + bias;
-  const Value none = !has_bias || is_mask ? bias : build::binary(Op::less, bias, bias.number(-1e29));
+  const Value none = !has_bias || is_mask ? bias : build::less(bias, bias.number(-1e29));
   const Value after =
       Causal ? build::less(build::iota(scores, 2, DType::i64), build::iota(scores, 3, DType::i64)) : Value{};
   const auto where_seen = [&](Value x, double otherwise) {

@@ -65,8 +65,8 @@ struct RepeatHeadsTag {
   };
   static constexpr Value emit(Value context, Value k, Value q) {
     const Value of_keys = build::extent(k, k.shifted(2, 4)), of_queries = build::extent(q, q.shifted(2, 4));
-    return RepeatTag<4, 2, true>::emit(
-        context, k, of_queries / build::binary(Op::maximum, of_keys, of_keys.number(1, of_keys.dtype())));
+    return RepeatTag<4, 2, true>::emit(context, k,
+                                       of_queries / build::maximum(of_keys, of_keys.number(1, of_keys.dtype())));
   }
 };
 

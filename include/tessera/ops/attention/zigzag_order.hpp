@@ -28,9 +28,9 @@ template <FixedString Axis, int Rank, int D, bool Back> struct ZigzagTag {
     const Value two = x.number(2, DType::i64), last = chunks - x.number(1, DType::i64);
     const Value place = build::iota(apart, dim, DType::i64), half = place / two;
     // Even places have chunks 0, 1, 2 and so on, odd places the last chunk, the one before it, and so on.
-    const Value from = Back ? build::select(build::binary(Op::less, place + place, chunks), place + place,
-                                            last + chunks - place - place)
-                            : half + (place - half - half) * (last - half - half);
+    const Value from =
+        Back ? build::select(build::less(place + place, chunks), place + place, last + chunks - place - place)
+             : half + (place - half - half) * (last - half - half);
     return split_over(rearranged(build::gather(apart, dim, from), false, {}), Axis.view(), D, Rank);
   }
 

@@ -115,11 +115,11 @@ template <int N> struct ConvTag {
     if (is_constant && !before.is_number(padding_of_same)) return {taps, stride, dilation, before, after};
     const Value zero = taps.number(0), one = taps.number(1);
     // Where only the plan knows the padding, strides that do not count may be as large as they like.
-    const Value is_same = build::binary(Op::equal, before, taps.number(padding_of_same));
+    const Value is_same = build::equal(before, taps.number(padding_of_same));
     const auto if_same = [&](Value size) { return is_constant ? size : build::select(is_same, size, one); };
-    const Value apart = if_same(build::binary(Op::maximum, stride, one)), spread = if_same(dilation);
+    const Value apart = if_same(build::maximum(stride, one)), spread = if_same(dilation);
     const Value last = (extent + apart - one) / apart - one;
-    const Value all = build::binary(Op::maximum, last * apart + spread * (taps - one) + one - extent, zero);
+    const Value all = build::maximum(last * apart + spread * (taps - one) + one - extent, zero);
     const Value first = all / taps.number(2);
     if (is_constant) return {taps, stride, dilation, first, all - first};
     return {taps, stride, dilation, build::select(is_same, first, before), build::select(is_same, all - first, after)};

@@ -18,10 +18,9 @@ constexpr Value repeated(Value x, int dim, Value count, bool each_element) {
   const int rank = x.rank() + 1, copies = each_element ? dim + 1 : dim;
   const Value one = build::insert_singletons(x, 1u << copies, rank);
   const Value places =
-      build::insert_singletons(x.make({.op = Op::arange, .dtype = DType::i32, .rank = 1}, {as_size(count).id}),
-                               ((1u << rank) - 1) & ~(1u << copies), rank);
+      build::insert_singletons(build::arange(as_size(count).at(x.source)), ((1u << rank) - 1) & ~(1u << copies), rank);
   // Of these the shape is read alone.
-  const Value like = build::binary(Op::less, build::iota(one, copies, DType::i32), places);
+  const Value like = build::less(build::iota(one, copies, DType::i32), places);
   Factors merge{};
   for (int d = 0; d < rank; ++d) {
     merge.in_dim[d] = merge.order[d] = static_cast<std::int8_t>(d);
@@ -46,7 +45,7 @@ template <int Rank, int D> struct RollTag {
     x = x.at(context.source);
     const int dim = x.shifted(D, Rank);
     const Value n = build::extent(x, dim), zero = x.number(0, DType::i64);
-    const Value turn = build::binary(Op::maximum, n, x.number(1, DType::i64));
+    const Value turn = build::maximum(n, x.number(1, DType::i64));
     const auto rest = [&](Value v) { return v - v / turn * turn; };
     const Value moved = rest(rest(as_size(shift)) + turn);
     return ConcatTag<Rank, D>::emit(context, build::slice(x, dim, n - moved, moved),

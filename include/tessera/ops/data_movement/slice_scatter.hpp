@@ -77,11 +77,10 @@ template <int Rank, int D> struct SliceScatterTag {
     const Value extent = build::extent(x, dim), size = build::extent(update, dim);
     const Value first = from_either_end(as_size(start), extent), by = as_size(step);
     const Value place = build::iota(x, dim, DType::i64) - first;
-    Value inside = build::binary(Op::logical_and, build::binary(Op::greater_equal, place, place.number(0)),
-                                 build::less(place, size * by));
+    Value inside = build::logical_and(build::greater_equal(place, place.number(0)), build::less(place, size * by));
     if (!by.is_number(1)) {
-      const Value at_step = build::binary(Op::equal, place - place / by * by, place.number(0));
-      inside = build::binary(Op::logical_and, inside, at_step);
+      const Value at_step = build::equal(place - place / by * by, place.number(0));
+      inside = build::logical_and(inside, at_step);
       return build::select(inside, apart(update, dim, first, by, extent), x);
     }
     return build::select(inside, build::pad_to(update, dim, first, extent), x);
@@ -111,9 +110,9 @@ template <int Rank> struct DiagonalScatterTag {
     x = x.at(context.source);
     const int row = x.rank() - 2, column = x.rank() - 1;
     const Value rows = build::extent(x, row), zero = x.integer(0, DType::i64);
-    const Value length = build::binary(Op::minimum, rows, build::extent(x, column));
+    const Value length = build::minimum(rows, build::extent(x, column));
     const Value diagonal = build::pad_to(build::slice(update.at(context.source), row, zero, length), row, zero, rows);
-    const Value on = build::binary(Op::equal, build::iota(x, row, DType::i64), build::iota(x, column, DType::i64));
+    const Value on = build::equal(build::iota(x, row, DType::i64), build::iota(x, column, DType::i64));
     return build::select(on, build::insert_singletons(diagonal, 1u << column, x.rank()), x);
   }
 };

@@ -43,7 +43,7 @@ template <int Rank, int D, int Chunks, int Index> struct ChunkTag {
     const int dim = x.shifted(D, Rank);
     const auto whole = [&](std::int64_t n) { return x.integer(n, DType::i64); };
     const Value n = build::extent(x, dim), size = (n + whole(Chunks - 1)) / whole(Chunks);
-    const auto start_of = [&](int chunk) { return build::binary(Op::minimum, size * whole(chunk), n); };
+    const auto start_of = [&](int chunk) { return build::minimum(size * whole(chunk), n); };
     return build::slice(x, dim, start_of(Index), start_of(Index + 1) - start_of(Index));
   }
 };
@@ -57,7 +57,7 @@ template <int Rank, int D, int Count, int Index> struct PartTag {
     const Value n = build::extent(x, dim), count = n.number(Count);
     // The first n mod Count parts have one element more than n / Count.
     const auto start = [&](int i) {
-      return n / count * n.number(i) + build::binary(Op::minimum, n - n / count * count, n.number(i));
+      return n / count * n.number(i) + build::minimum(n - n / count * count, n.number(i));
     };
     return build::slice(x, dim, start(Index), start(Index + 1) - start(Index));
   }

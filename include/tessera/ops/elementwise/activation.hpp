@@ -24,7 +24,7 @@ struct ReluOp : ElementwiseOperation<1> {
   static TESSERA_INLINE auto value(const auto& x) { return relu(x); }
   static constexpr void gradient(Gradient& r) {
     const Value x = r.x(0), zero = x.number(0);
-    r.add(0, build::select(build::binary(Op::greater, x, zero), r.g(), zero));
+    r.add(0, build::select(build::greater(x, zero), r.g(), zero));
   }
 };
 
@@ -36,7 +36,7 @@ struct GeluOp : ElementwiseOperation<1> {
   static constexpr void gradient(Gradient& r) {
     constexpr double c = 0.79788456080286535588, k = 0.044715;
     const Value x = r.x(0), x2 = x * x;
-    const Value t = build::unary(Op::tanh, x * (x2 * (c * k) + c));
+    const Value t = build::tanh(x * (x2 * (c * k) + c));
     const Value rest = (1.0 - t * t) * x * (x2 * (1.5 * c * k) + 0.5 * c);
     r.add(0, r.g() * (t * 0.5 + 0.5 + rest));
   }
@@ -48,7 +48,7 @@ struct SiluOp : ElementwiseOperation<1> {
   static constexpr bool fractional = true;
   static TESSERA_INLINE auto value(const auto& x) { return silu(x); }
   static constexpr void gradient(Gradient& r) {
-    const Value x = r.x(0), s = build::unary(Op::sigmoid, x);
+    const Value x = r.x(0), s = build::sigmoid(x);
     r.add(0, r.g() * (s * (x * (1.0 - s) + 1.0)));
   }
 };
@@ -63,7 +63,7 @@ struct SoftplusOp : FloatingFunction {
     else
       return unless_nan(x, V(max(x, V(0.0f)) + log1p(exp(V(V(0.0f) - bounded_exponent(V(abs(x)), 800.0f))))));
   }
-  static constexpr void gradient(Gradient& r) { r.add(0, r.g() * build::unary(Op::sigmoid, r.x(0))); }
+  static constexpr void gradient(Gradient& r) { r.add(0, r.g() * build::sigmoid(r.x(0))); }
 };
 
 using ActivationOperations = OperationList<ReluOp, GeluOp, SiluOp, SoftplusOp>;
@@ -80,8 +80,7 @@ constexpr Value above_zero(Value x, Value yes, Value no) {
 /// x between the bounds, and the bound at and beyond it: the gradient is 0 there, as of PyTorch's hardtanh.
 constexpr Value bounded(Value x, double low, double high) {
   const Value least = x.number(low), most = x.number(high);
-  return build::select(build::binary(Op::less_equal, x, least), least,
-                       build::select(build::binary(Op::greater_equal, x, most), most, x));
+  return build::select(build::less_equal(x, least), least, build::select(build::greater_equal(x, most), most, x));
 }
 /// alpha (exp(x / width) - 1) below 0, and x above. The branch not taken stays finite: 0 times infinity is NaN.
 constexpr Value exponential_below(Value x, Value alpha, Value width) {
@@ -134,7 +133,7 @@ struct SoftplusTag : FloatingComposition {
 struct MishTag : FloatingComposition {
   static constexpr Value emit(Value context, Value x) {
     x = x.at(context.source);
-    return x * build::unary(Op::tanh, build::apply<ops::SoftplusOp>(x));
+    return x * build::tanh(build::apply<ops::SoftplusOp>(x));
   }
 };
 struct LogSigmoidTag : FloatingComposition {
@@ -143,7 +142,7 @@ struct LogSigmoidTag : FloatingComposition {
 struct SoftsignTag : FloatingComposition {
   static constexpr Value emit(Value context, Value x) {
     x = x.at(context.source);
-    return x / (build::unary(Op::abs, x) + 1.0);
+    return x / (build::abs(x) + 1.0);
   }
 };
 struct Relu6Tag : FloatingComposition {
@@ -159,32 +158,31 @@ template <bool Soft> struct ShrinkTag : FloatingComposition {
     const Value zero = x.number(0);
     const Value below = build::select(build::less(x, -bound), Soft ? x + bound : x, zero);
     const Value shrunk = build::select(build::greater(x, bound), Soft ? x - bound : x, below);
-    return build::select(build::binary(Op::not_equal, x, x), x, shrunk);
+    return build::select(build::not_equal(x, x), x, shrunk);
   }
 };
 struct TanhshrinkTag : FloatingComposition {
   static constexpr Value emit(Value context, Value x) {
     x = x.at(context.source);
-    return x - build::unary(Op::tanh, x);
+    return x - build::tanh(x);
   }
 };
 struct ThresholdTag : FloatingComposition {
   static constexpr Value emit(Value context, Value x, Value threshold, Value value) {
     x = x.at(context.source);
-    return build::select(build::binary(Op::less_equal, x, threshold), value, x);
+    return build::select(build::less_equal(x, threshold), value, x);
   }
 };
 struct HardtanhTag : FloatingComposition {
   static constexpr Value emit(Value context, Value x, Value low, Value high) {
     x = x.at(context.source);
-    return build::select(build::binary(Op::less_equal, x, low), low,
-                         build::select(build::binary(Op::greater_equal, x, high), high, x));
+    return build::select(build::less_equal(x, low), low, build::select(build::greater_equal(x, high), high, x));
   }
 };
 struct LogitTag : FloatingComposition {
   static constexpr Value emit(Value context, Value x) {
     x = x.at(context.source);
-    return build::unary(Op::log, x / (1.0 - x));
+    return build::log(x / (1.0 - x));
   }
 };
 struct HardswishTag : FloatingComposition {

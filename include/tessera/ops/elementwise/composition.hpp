@@ -13,12 +13,6 @@
 
 namespace tessera {
 
-namespace build {
-constexpr Value equal(Value x, Value y) { return binary(Op::equal, x, y); }
-constexpr Value less(Value x, Value y) { return binary(Op::less, x, y); }
-constexpr Value greater(Value x, Value y) { return binary(Op::greater, x, y); }
-}  // namespace build
-
 namespace detail {
 
 /// A function of a tensor and scalars, in the element type of the tensor; f32 for integers and bools.
@@ -54,10 +48,10 @@ template <NumberClass Class> struct ClassifyTag {
   };
   static constexpr Value emit(Value context, Value x) {
     x = x.at(context.source);
-    if (Class == NumberClass::nan) return build::binary(Op::not_equal, x, x);
+    if (Class == NumberClass::nan) return build::not_equal(x, x);
     if (!is_floating(x.dtype())) return build::binary(Class == NumberClass::finite ? Op::equal : Op::not_equal, x, x);
     const Value infinity = x.number(std::numeric_limits<double>::infinity());
-    return build::binary(Class == NumberClass::finite ? Op::less : Op::equal, build::unary(Op::abs, x), infinity);
+    return build::binary(Class == NumberClass::finite ? Op::less : Op::equal, build::abs(x), infinity);
   }
 };
 
@@ -94,16 +88,13 @@ template <bool EqualNan> struct IsCloseTag {
   }
   static constexpr Value emit(Value context, Value a, Value b, Value relative, Value absolute) {
     a = a.at(context.source);
-    const Value bound = absolute + relative * build::unary(Op::abs, b);
+    const Value bound = absolute + relative * build::abs(b);
     // An infinity is close to itself alone: its bound is infinite.
-    const Value finite = build::less(build::unary(Op::abs, b), b.number(std::numeric_limits<double>::infinity()));
-    const Value near =
-        build::binary(Op::logical_and, build::binary(Op::less_equal, build::unary(Op::abs, a - b), bound), finite);
-    const Value close = build::binary(Op::logical_or, build::equal(a, b), near);
+    const Value finite = build::less(build::abs(b), b.number(std::numeric_limits<double>::infinity()));
+    const Value near = build::logical_and(build::less_equal(build::abs(a - b), bound), finite);
+    const Value close = build::logical_or(build::equal(a, b), near);
     if (!EqualNan) return close;
-    return build::binary(
-        Op::logical_or, close,
-        build::binary(Op::logical_and, build::binary(Op::not_equal, a, a), build::binary(Op::not_equal, b, b)));
+    return build::logical_or(close, build::logical_and(build::not_equal(a, a), build::not_equal(b, b)));
   }
 };
 struct LerpTag : ThreeOperands {
@@ -118,7 +109,7 @@ struct LerpTag : ThreeOperands {
   static constexpr Value emit(Value context, Value a, Value b, Value weight) {
     weight = weight.at(context.source);
     const Value way = b.at(context.source) - a, half = weight.number(0.5);
-    return build::select(build::less(build::unary(Op::abs, weight), half), a + weight * way, b - way * (1.0 - weight));
+    return build::select(build::less(build::abs(weight), half), a + weight * way, b - way * (1.0 - weight));
   }
 };
 
@@ -164,8 +155,7 @@ struct FloatPowerTag {
 constexpr Value is_negative(Value x) {
   const Value zero = x.number(0), below = build::less(x, zero);
   if (!is_floating(x.dtype())) return below;
-  return build::binary(Op::logical_or, below,
-                       build::binary(Op::logical_and, build::equal(x, zero), build::less(1.0 / x, zero)));
+  return build::logical_or(below, build::logical_and(build::equal(x, zero), build::less(1.0 / x, zero)));
 }
 struct SignbitTag : Unary<ops::AbsOp> {
   template <class X> struct result : Unary<ops::AbsOp>::result<X> {
@@ -175,7 +165,7 @@ struct SignbitTag : Unary<ops::AbsOp> {
 };
 struct CopysignTag : Binary<ops::DivOp> {
   static constexpr Value emit(Value context, Value x, Value y) {
-    const Value size = build::unary(Op::abs, x.at(context.source));
+    const Value size = build::abs(x.at(context.source));
     return build::select(is_negative(y), -size, size);
   }
 };
@@ -210,7 +200,7 @@ struct NanToNumTag {
     const double infinity = std::numeric_limits<double>::infinity();
     const Value below = build::select(build::equal(x, x.number(-infinity)), low, x);
     const Value finite = build::select(build::equal(x, x.number(infinity)), high, below);
-    return build::select(build::binary(Op::not_equal, x, x), nan, finite);
+    return build::select(build::not_equal(x, x), nan, finite);
   }
 };
 

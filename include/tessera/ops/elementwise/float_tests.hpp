@@ -16,7 +16,7 @@ template <bool Positive> struct InfinityTag {
   static constexpr Value emit(Value context, Value x) {
     x = x.at(context.source);
     const double most = std::numeric_limits<double>::infinity();
-    if (!is_floating(x.dtype())) return build::binary(Op::not_equal, x, x);
+    if (!is_floating(x.dtype())) return build::not_equal(x, x);
     x = build::cast(x, computed_as(x.dtype()));
     return build::equal(x, x.number(Positive ? most : -most));
   }

@@ -46,17 +46,17 @@ template <bool Exponent> struct FrexpTag : FloatingComposition {
   static constexpr Value emit(Value context, Value x) {
     const DType type = x.dtype();
     x = build::cast(x.at(context.source), computed_as(type));
-    const Value size = build::unary(Op::abs, x), zero = x.number(0), one = x.number(1);
-    const Value counts = build::binary(Op::logical_and, build::greater(size, zero),
-                                       build::less(size, x.number(std::numeric_limits<double>::infinity())));
+    const Value size = build::abs(x), zero = x.number(0), one = x.number(1);
+    const Value counts = build::logical_and(build::greater(size, zero),
+                                            build::less(size, x.number(std::numeric_limits<double>::infinity())));
     // Numbers so small that their logarithm may be that of 0 are scaled first.
-    const Value small = build::binary(Op::logical_and, counts, build::less(size, x.number(0x1p-100)));
+    const Value small = build::logical_and(counts, build::less(size, x.number(0x1p-100)));
     const Value scaled = build::select(small, x * 0x1p80, x);
-    const Value normal = build::select(counts, build::unary(Op::abs, scaled), one);
+    const Value normal = build::select(counts, build::abs(scaled), one);
     // The logarithm may be rounded to the next whole number.
     const Value near = build::apply<ops::FloorOp>(build::apply<ops::Log2Op>(normal)) + 1.0;
     const Value first = times_power_of_two(normal, -near);
-    const Value high = build::binary(Op::greater_equal, first, one), low = build::less(first, x.number(0.5));
+    const Value high = build::greater_equal(first, one), low = build::less(first, x.number(0.5));
     const Value n = near + build::select(high, one, zero) - build::select(low, one, zero);
     if constexpr (Exponent)
       return build::cast(build::select(counts, n - build::select(small, x.number(80), zero), zero), DType::i32);

@@ -6,6 +6,7 @@
 #include <string_view>
 #include <type_traits>
 
+#include <tessera/ops/elementwise/arithmetic.hpp>
 #include <tessera/ops/elementwise/each_element.hpp>
 #include <tessera/ops/elementwise/elementwise_operation.hpp>
 #include <tessera/ops/elementwise/select.hpp>
@@ -55,8 +56,8 @@ struct LcmTag : GcdTag {
   static constexpr Value emit(Value context, Value x, Value y) {
     x = x.at(context.source);
     const Value divisor = build::apply<ops::GcdOp>(x, y), zero = divisor.number(0);
-    const Value some = build::binary(Op::not_equal, divisor, zero);
-    return build::unary(Op::abs, x / build::select(some, divisor, divisor.number(1)) * y);
+    const Value some = build::not_equal(divisor, zero);
+    return build::abs(x / build::select(some, divisor, divisor.number(1)) * y);
   }
 };
 }  // namespace detail

@@ -141,9 +141,8 @@ template <bool Upper> struct IncompleteGamma : FunctionOfDoubles<2> {
     // x^(a - 1) exp(-x) / gamma(a); 0^0 is 1
     const Value a = r.x(0), x = r.x(1), zero = x.number(0), power = a - 1.0;
     const Value none = build::equal(power, zero);
-    const Value logarithm =
-        build::select(none, zero, power * build::unary(Op::log, build::select(none, x.number(1), x)));
-    const Value density = build::unary(Op::exp, logarithm - x - build::apply<LgammaOp>(a));
+    const Value logarithm = build::select(none, zero, power * build::log(build::select(none, x.number(1), x)));
+    const Value density = build::exp(logarithm - x - build::apply<LgammaOp>(a));
     const Value of_x = Upper ? -(r.g() * density) : r.g() * density;
     if (r.needs(1)) r.add(1, of_x);
     if (r.needs(0)) r.add(0, -of_x * build::apply<RandomGammaGradOp>(a, x));

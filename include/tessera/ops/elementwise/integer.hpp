@@ -115,9 +115,8 @@ struct SignedRemainder {
   Value rest, differs;
   constexpr SignedRemainder(Value x, Value y)
       : rest(build::apply<ops::FmodOp>(x, y)),
-        differs(
-            build::binary(Op::logical_and, build::binary(Op::not_equal, rest, x.number(0)),
-                          build::binary(Op::not_equal, build::less(rest, x.number(0)), build::less(y, x.number(0))))) {}
+        differs(build::logical_and(build::not_equal(rest, x.number(0)),
+                                   build::not_equal(build::less(rest, x.number(0)), build::less(y, x.number(0))))) {}
 };
 struct RemainderTag : Binary<ops::FmodOp> {
   static constexpr Value emit(Value context, Value x, Value y) {

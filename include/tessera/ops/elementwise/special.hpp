@@ -29,7 +29,7 @@ struct ErfcOp : FunctionOfDoubles<1> {
   }
   static constexpr void gradient(Gradient& r) {
     const Value x = r.x(0);
-    r.add(0, r.g() * -1.12837916709551257390 * build::unary(Op::exp, -(x * x)));  // -2/sqrt(pi)
+    r.add(0, r.g() * -1.12837916709551257390 * build::exp(-(x * x)));  // -2/sqrt(pi)
   }
 };
 
@@ -39,7 +39,7 @@ struct ErfinvOp : FunctionOfDoubles<1> {
     return in_double([](double v) { return erfinv(v); }, x);
   }
   static constexpr void gradient(Gradient& r) {
-    r.add(0, r.g() * 0.88622692545275801365 * build::unary(Op::exp, r.y() * r.y()));  // sqrt(pi)/2
+    r.add(0, r.g() * 0.88622692545275801365 * build::exp(r.y() * r.y()));  // sqrt(pi)/2
   }
 };
 
@@ -98,11 +98,11 @@ struct I1eOp : BesselOperation<1, true> {
   static constexpr std::string_view name = "i1e";
   static constexpr void gradient(Gradient& r) {
     const Value x = r.x(0), zeroth = build::apply<I0eOp>(x);
-    r.add(0, r.g() * (zeroth - bessel_quotient(r.y(), zeroth, x) - build::unary(Op::sign, x) * r.y()));
+    r.add(0, r.g() * (zeroth - bessel_quotient(r.y(), zeroth, x) - build::sign(x) * r.y()));
   }
 };
 constexpr void I0eOp::gradient(Gradient& r) {
-  r.add(0, r.g() * (build::apply<I1eOp>(r.x(0)) - build::unary(Op::sign, r.x(0)) * r.y()));
+  r.add(0, r.g() * (build::apply<I1eOp>(r.x(0)) - build::sign(r.x(0)) * r.y()));
 }
 
 /// An operation of its own since a composition with maximum has no second derivative where the operands are equal.
@@ -114,11 +114,11 @@ struct LogAddExpOp : FunctionOfDoubles<2> {
   static constexpr void gradient(Gradient& r) {
     const Value x = r.x(0), y = r.x(1);
     // Equal infinities have no difference. Other equal operands keep theirs, which has second derivatives.
-    const Value infinite = build::equal(build::unary(Op::abs, x), x.number(infinity));
-    const Value alike = build::binary(Op::logical_and, build::equal(x, y), infinite);
+    const Value infinite = build::equal(build::abs(x), x.number(infinity));
+    const Value alike = build::logical_and(build::equal(x, y), infinite);
     const Value smooth = build::select(alike, x.number(0), x - y);
-    r.add(0, r.g() * build::unary(Op::sigmoid, smooth));
-    r.add(1, r.g() * build::unary(Op::sigmoid, -smooth));
+    r.add(0, r.g() * build::sigmoid(smooth));
+    r.add(1, r.g() * build::sigmoid(-smooth));
   }
 };
 
@@ -154,10 +154,9 @@ struct XlogyTag : Binary<ops::HypotOp> {
   static constexpr Value emit(Value context, Value x, Value y) {
     x = x.at(context.source);
     const Value zero = x.number(0);
-    const Value has_no_log =
-        build::binary(Op::logical_or, build::binary(Op::less_equal, y, zero), build::equal(y, y.number(ops::infinity)));
-    const Value is_zero = build::binary(Op::logical_and, build::equal(x, zero), has_no_log);
-    return x * build::unary(Op::log, build::select(is_zero, y.number(1), y));
+    const Value has_no_log = build::logical_or(build::less_equal(y, zero), build::equal(y, y.number(ops::infinity)));
+    const Value is_zero = build::logical_and(build::equal(x, zero), has_no_log);
+    return x * build::log(build::select(is_zero, y.number(1), y));
   }
 };
 /// Computed of the operands times log(2): there is no power that could overflow.
@@ -170,9 +169,9 @@ struct LogAddExp2Tag : Binary<ops::LogAddExpOp> {
 struct Xlog1pyTag : Binary<ops::HypotOp> {
   static constexpr Value emit(Value context, Value x, Value y) {
     x = x.at(context.source);
-    const Value has_no_log = build::binary(Op::logical_or, build::binary(Op::less_equal, y, y.number(-1)),
-                                           build::equal(y, y.number(ops::infinity)));
-    const Value is_zero = build::binary(Op::logical_and, build::equal(x, x.number(0)), has_no_log);
+    const Value has_no_log =
+        build::logical_or(build::less_equal(y, y.number(-1)), build::equal(y, y.number(ops::infinity)));
+    const Value is_zero = build::logical_and(build::equal(x, x.number(0)), has_no_log);
     return x * build::apply<ops::Log1pOp>(build::select(is_zero, y.number(0), y));
   }
 };
@@ -182,7 +181,7 @@ struct EntrTag : FloatingComposition {
     const Value zero = x.number(0), is_above = build::greater(x, zero), safe = build::select(is_above, x, x.number(1));
     // NaN is neither above nor below 0, and stays.
     const Value rest = build::select(build::less(x, zero), x.number(-ops::infinity), x);
-    return build::select(is_above, -(safe * build::unary(Op::log, safe)), rest);
+    return build::select(is_above, -(safe * build::log(safe)), rest);
   }
 };
 struct NdtrTag : FloatingComposition {
@@ -201,13 +200,13 @@ struct LogNdtrTag : FloatingComposition {
                 near = build::select(in_tail, tail, build::select(below, x, zero)),
                 above = build::select(below, zero, x);
     const Value high = build::apply<ops::Log1pOp>(build::apply<ops::ErfcOp>(above * root) * -0.5);
-    const Value middle = build::unary(Op::log, build::apply<ops::ErfcOp>(near * -root) * 0.5);
+    const Value middle = build::log(build::apply<ops::ErfcOp>(near * -root) * 0.5);
     // The asymptotic series 1 - 1 / x^2 + 3 / x^4 - 15 / x^6 + ..., whose next term is below 1e-17 at -20.
     const Value inverse = 1.0 / far, step = inverse * inverse;
     Value series = x.number(1);
     for (int n = 10; n >= 1; --n) series = 1.0 - step * series * (2.0 * n - 1);
-    const Value low = build::unary(Op::log, series) - far * far * 0.5 - build::unary(Op::log, -far) -
-                      0.91893853320467274178;  // log(2 pi) / 2
+    const Value low =
+        build::log(series) - far * far * 0.5 - build::log(-far) - 0.91893853320467274178;  // log(2 pi) / 2
     return build::cast(build::select(in_tail, low, build::select(below, middle, high)), given.dtype());
   }
 };

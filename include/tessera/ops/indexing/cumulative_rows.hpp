@@ -6,6 +6,7 @@
 #include <tessera/graph/ir/node_check.hpp>
 #include <tessera/graph/ir/node_text.hpp>
 #include <tessera/graph/transform/gradient.hpp>
+#include <tessera/ops/elementwise/comparison.hpp>
 #include <tessera/ops/indexing/sort_rows.hpp>
 #include <tessera/ops/operation.hpp>
 #include <tessera/ops/source_rows.hpp>
@@ -77,15 +78,14 @@ struct CumprodOp : CumulativeOperation {
     const CumulativeOptions how = CumulativeOptions::of(r.node()), back{!how.reverse, how.exclusive};
     const int dim = dim_of(r.node());
     const Value x = r.x(0), g = r.full_g(), zero = x.number(0), one = x.number(1);
-    const Value is_zero = build::binary(Op::equal, x, zero), safe = build::select(is_zero, one, x);
+    const Value is_zero = build::equal(x, zero), safe = build::select(is_zero, one, x);
     const Value zeros = build::cumsum(build::select(is_zero, one + x, zero), dim, {.reverse = how.reverse});
-    const Value is_first =
-        build::binary(Op::equal, zeros, one);  // the first zero, and what is behind it up to the next zero
-    const Value first = build::binary(Op::logical_and, is_zero, is_first);
+    const Value is_first = build::equal(zeros, one);  // the first zero, and what is behind it up to the next zero
+    const Value first = build::logical_and(is_zero, is_first);
     const Value passed = build::cumulative(r.node().op, build::select(first, one, x), dim, how);
     const Value before = build::cumsum(g * r.y(), dim, back) / safe, at_first = build::cumsum(g * passed, dim, back);
     const Value behind = build::select(is_first, (zeros - one) * at_first / safe, zero);
-    r.add(0, build::select(build::binary(Op::equal, zeros, zero), before, build::select(first, at_first, behind)));
+    r.add(0, build::select(build::equal(zeros, zero), before, build::select(first, at_first, behind)));
   };
 };
 
@@ -97,8 +97,8 @@ struct CumulativeExtreme : CumulativeOperation {
     const int dim = dim_of(r.node());
     const Value x = r.x(0);
     const double sign = (row_of(r.node()).reduction == Reduction::max) == how.reverse ? -1 : 1;
-    const Value is_extreme = build::binary(Op::logical_or, build::binary(Op::equal, x, r.y()),
-                                           build::binary(Op::not_equal, x, x));  // NaN is one from the first on
+    const Value is_extreme =
+        build::logical_or(build::equal(x, r.y()), build::not_equal(x, x));  // NaN is one from the first on
     const Value place = build::iota(x, dim, DType::i64), signed_place = place * sign;
     const Value before = how.reverse ? build::extent(x, dim) * sign : place.number(-sign);
     const Value index =

@@ -50,7 +50,7 @@ template <BagMode Mode> struct EmbeddingBagTag {
     const Value count = build::insert_singletons(counts, 2u, 2);
     if constexpr (Mode == BagMode::mean) {
       const Value sums = IndexAddTag<2, 0>::emit(context, zero, bag, rows);
-      const Value mean = build::cast(sums, wide) / build::binary(Op::maximum, count, count.number(1));
+      const Value mean = build::cast(sums, wide) / build::maximum(count, count.number(1));
       return build::cast(mean, table.dtype());
     } else {
       const Value least = build::broadcast(table.number(-std::numeric_limits<double>::infinity()), shape);

@@ -35,8 +35,7 @@ template <int Rank, int D> struct IsInsideTag {
     using Checks = decltype([] { check_row_indices<Indices>(); });
   };
   static constexpr Value of(Value indices, Value extent) {
-    return build::binary(Op::logical_and, build::binary(Op::greater_equal, indices, indices.number(0)),
-                         build::less(indices, extent));
+    return build::logical_and(build::greater_equal(indices, indices.number(0)), build::less(indices, extent));
   }
   static constexpr Value emit(Value context, Value x, Value indices) {
     return of(build::cast(indices.at(context.source), DType::i64), build::extent(x, x.shifted(D, Rank)));
@@ -51,8 +50,7 @@ template <int Rank, int D, bool Behind> struct MovedIndicesTag {
     const Value extent = build::extent(x.at(context.source), x.shifted(D, Rank));
     indices = build::cast(indices.at(context.source), DType::i64);
     if (Behind) return build::select(IsInsideTag<Rank, D>::of(indices, extent), indices, extent);
-    return build::binary(Op::maximum, build::binary(Op::minimum, indices, extent - extent.number(1)),
-                         indices.number(0));
+    return build::maximum(build::minimum(indices, extent - extent.number(1)), indices.number(0));
   }
 };
 template <int D, class X, class Indices> constexpr auto is_inside(const X& x, const Indices& indices, Here at) {
@@ -109,7 +107,7 @@ constexpr auto scatter_by(const X& x, const Indices& indices, const Elements& so
 constexpr Value unless_empty(Value rows, int dim, Value extent) {
   const Value none = extent.number(0);
   if (rows.is_singleton(dim)) rows = build::pad_to(rows, dim, none, extent.number(1));  // no static extent
-  const Value any = build::binary(Op::minimum, extent, extent.number(1));
+  const Value any = build::minimum(extent, extent.number(1));
   return build::slice(rows, dim, none, build::extent(rows, dim) * any);
 }
 /// An index_add that does not add rows of indices outside: zeros are added at an index inside. A dim without elements

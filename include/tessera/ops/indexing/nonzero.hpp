@@ -32,20 +32,16 @@ template <int Rank> constexpr Value flattened(Value context, Value x) {
   else
     return x;
 }
-constexpr Value is_nonzero(Value x) {
-  return x.dtype() == DType::bool_ ? x : build::binary(Op::not_equal, x, x.number(0));
-}
+constexpr Value is_nonzero(Value x) { return x.dtype() == DType::bool_ ? x : build::not_equal(x, x.number(0)); }
 /// 0, 1, ..., count - 1.
-constexpr Value counted(Value count, DType type) {
-  return count.make({.op = Op::arange, .dtype = type, .rank = 1}, {count.id});
-}
+constexpr Value counted(Value count, DType type) { return build::arange(count, type); }
 
 /// Puts each element of a vector into a vector of `size` elements, at its place; those at other places are left out. Of
 /// several elements at one place the last stays. `rest`: what is at places without an element.
 constexpr Value put_at_places(Value elements, Value places, Value size, Value rest) {
   const Value one = size.number(1), all = build::cast(size, places.dtype());
   const Value room = build::broadcast(rest, counted(size + one, DType::i32));  // the last place is for those left out
-  const Value made = build::scatter(room, 0, build::binary(Op::minimum, places, all), elements, {.replaces = true});
+  const Value made = build::scatter(room, 0, build::minimum(places, all), elements, {.replaces = true});
   return build::slice(made, 0, size.number(0), size);
 }
 
@@ -63,7 +59,7 @@ template <int Rank, int D, class Index> constexpr Value nonzero_index(Value cont
   const Value position = positions_of(is_nonzero(flattened<Rank>(context, x)), as_size(size), none, type);
   Value behind = x.integer(1, DType::i64);
   for (int d = D + 1; d < Rank; ++d) behind = behind * build::extent(x, d);
-  const auto divisor = [&](Value n) { return build::cast(build::binary(Op::maximum, n, n.number(1)), type); };
+  const auto divisor = [&](Value n) { return build::cast(build::maximum(n, n.number(1)), type); };
   Value index = position / divisor(behind);
   if constexpr (D > 0) {
     const Value extent = divisor(build::extent(x, D));

@@ -25,10 +25,10 @@ template <int Rank, class T> struct OneHotTag {
   static constexpr Value emit(Value context, Value indices, Value count) {
     indices = indices.at(context.source);
     const int rank = indices.rank() + 1;
-    const Value classes = indices.make({.op = Op::arange, .dtype = DType::i32, .rank = 1}, {as_size(count).id});
+    const Value classes = build::arange(as_size(count).at(indices.source));
     const DType type = promote(indices.dtype(), DType::i32);
     const Value one = build::insert_singletons(build::cast(indices, type), 1u << (rank - 1), rank);
-    return build::cast(build::binary(Op::equal, one, build::cast(classes, type)), dtype_v<T>);
+    return build::cast(build::equal(one, build::cast(classes, type)), dtype_v<T>);
   }
 };
 

@@ -29,10 +29,9 @@ template <Side Where> struct SearchSortedTag {
     x = build::insert_singletons(x.at(context.source), 1u << (rank - 1), rank);
     Value before = build::binary(Where == Side::left ? Op::less : Op::less_equal, sorted, x);
     if (is_floating(x.dtype())) {  // NaN is sorted last
-      const Value is_nan = build::binary(Op::not_equal, x, x);
-      const Value counted =
-          Where == Side::right ? is_nan : build::binary(Op::logical_and, is_nan, build::equal(sorted, sorted));
-      before = build::binary(Op::logical_or, before, counted);
+      const Value is_nan = build::not_equal(x, x);
+      const Value counted = Where == Side::right ? is_nan : build::logical_and(is_nan, build::equal(sorted, sorted));
+      before = build::logical_or(before, counted);
     }
     return build::sum_of(build::cast(before, DType::i32), 1u << (rank - 1));
   }

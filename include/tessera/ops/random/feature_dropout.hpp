@@ -26,12 +26,12 @@ template <int Rank, std::uint32_t Stream> struct FeatureDropoutTag {
     // Of the numbers of examples and of features the shape of the draws is made; no element of x is read for them.
     const auto line = [&](int dim) {
       const int own = x.shifted(dim, Rank);
-      const Value counting = x.make({.op = Op::arange, .dtype = DType::i32, .rank = 1}, {build::extent(x, own).id});
+      const Value counting = build::arange(build::extent(x, own));
       return build::insert_singletons(counting, ((1u << x.rank()) - 1) & ~(1u << own), x.rank());
     };
     Value like = line(0) + line(Rank - 1);
     for (int d = 0; d < x.leading(Rank); ++d) {
-      const Value counting = x.make({.op = Op::arange, .dtype = DType::i32, .rank = 1}, {build::extent(x, d).id});
+      const Value counting = build::arange(build::extent(x, d));
       like = like + build::insert_singletons(counting, ((1u << x.rank()) - 1) & ~(1u << d), x.rank());
     }
     const Value kept =
@@ -52,9 +52,9 @@ template <std::uint32_t Stream> struct AlphaDropoutTag {
     // At a rate of 1 all elements are dropped, and 0 stands for the infinite factor.
     const Value some = build::greater(keep, rate.number(0));
     const Value squared = (rate * (lowest * lowest) + 1.0) * build::select(some, keep, one);
-    const Value scale = build::select(some, 1.0 / build::unary(Op::sqrt, squared), rate.number(0));
+    const Value scale = build::select(some, 1.0 / build::sqrt(squared), rate.number(0));
     const Value draw = build::random(x, key, {Distribution::uniform, Stream});
-    const Value kept = build::binary(Op::greater_equal, draw, build::cast(rate, draw.dtype()));
+    const Value kept = build::greater_equal(draw, build::cast(rate, draw.dtype()));
     const DType type = computed_as(x.dtype());
     const Value own = build::select(kept, build::cast(x, type), draw.number(lowest, type));
     return build::cast(own * build::cast(scale, type) - build::cast(scale * rate * lowest, type), x.dtype());

@@ -103,7 +103,7 @@ struct SplitKeyTag {
   static constexpr Value emit(Value context, Value key, Value count) {
     key = build::cast(key.at(context.source), DType::i64);
     count = as_size(count).at(context.source);
-    const Value numbers = count.make({.op = Op::arange, .dtype = DType::i32, .rank = 1}, {count.id});
+    const Value numbers = build::arange(count);
     const Value stream = build::apply<ops::FoldInOp>(key, key.integer(kernels::split_stream, DType::i64));
     return build::apply<ops::FoldInOp>(stream, build::cast(numbers, DType::i64));
   }

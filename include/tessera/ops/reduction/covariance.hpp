@@ -21,7 +21,7 @@ struct OverObservationsTag {
   static constexpr Value emit(Value context, Value sums, Value x, Value correction) {
     sums = sums.at(context.source);
     const Value count = build::cast(build::extent(x, x.shifted(1, 2)), sums.dtype());
-    return sums / build::binary(Op::maximum, count - build::cast(correction, sums.dtype()), sums.number(0));
+    return sums / build::maximum(count - build::cast(correction, sums.dtype()), sums.number(0));
   }
 };
 
@@ -33,9 +33,7 @@ struct CorrelationTag {
     const int row = c.rank() - 2, column = c.rank() - 1;
     const Value on = build::equal(build::iota(c, row, DType::i64), build::iota(c, column, DType::i64));
     const Value variances = build::select(on, c, c.number(0));
-    const auto deviations = [&](int dim) {
-      return build::unary(Op::sqrt, build::reduce(Op::sum, variances, 1u << dim, true));
-    };
+    const auto deviations = [&](int dim) { return build::sqrt(build::sum_of(variances, 1u << dim, true)); };
     return ClampTag::emit(context, c / deviations(column) / deviations(row), c.number(-1), c.number(1));
   }
 };

@@ -32,10 +32,10 @@ template <int Rank, int D, bool Mean> struct NeighboursTag {
     // A dim of static extent 1 cannot become empty, one with the extent 1 can.
     if (x.is_singleton(dim)) x = build::pad_to(x, dim, x.integer(0, DType::i64), x.integer(1, DType::i64));
     const Value n = build::extent(x, dim), none = x.integer(0, DType::i64);
-    const Value first = build::binary(Op::minimum, n, x.integer(1, DType::i64));  // an empty dim stays empty
+    const Value first = build::minimum(n, x.integer(1, DType::i64));  // an empty dim stays empty
     const Value later = build::slice(x, dim, first, n - first), earlier = build::slice(x, dim, none, n - first);
     if (Mean) return (later + earlier) * 0.5;
-    return x.dtype() == dtype_v<bool> ? build::binary(Op::not_equal, later, earlier) : later - earlier;
+    return x.dtype() == dtype_v<bool> ? build::not_equal(later, earlier) : later - earlier;
   }
 };
 

@@ -15,7 +15,7 @@ namespace tessera {
 
 namespace detail {
 
-constexpr Value is_nan(Value x) { return build::binary(Op::not_equal, x, x); }
+constexpr Value is_nan(Value x) { return build::not_equal(x, x); }
 /// x with a number in place of NaN; integers stay.
 constexpr Value without_nan(Value x, double number) {
   return is_floating(x.dtype()) ? build::select(is_nan(x), x.number(number), x) : x;
@@ -45,8 +45,8 @@ template <bool Keep, int... Dims> struct NanMean {
     set <<= x.rank() - rank;
     x = build::cast(x.at(context.source), computed_as(type));
     const Value zero = x.number(0), nan = is_nan(x);
-    const Value count = build::reduce(Op::sum, build::select(nan, zero, x.number(1)), set, Keep);
-    return build::cast(build::reduce(Op::sum, build::select(nan, zero, x), set, Keep) / count, type);
+    const Value count = build::sum_of(build::select(nan, zero, x.number(1)), set, Keep);
+    return build::cast(build::sum_of(build::select(nan, zero, x), set, Keep) / count, type);
   }
 };
 
@@ -70,7 +70,7 @@ template <class Extreme, bool Keep, int... Dims> struct NanExtreme {
     // NaN where all elements are, and not where there are none.
     set <<= x.rank() - rank;
     const Value numbers = build::select(is_nan(x), x.number(0, DType::i32), x.number(1, DType::i32));
-    const Value any = build::reduce(Op::max, numbers, set, Keep);
+    const Value any = build::max_of(numbers, set, Keep);
     return build::select(build::equal(any, any.number(0)), found.number(std::numeric_limits<double>::quiet_NaN()),
                          found);
   }
@@ -84,13 +84,12 @@ template <int Rank, bool Root, bool Keep, int... Dims> struct NanVarianceTag {
     const unsigned set = dim_set<Rank, Dims...>() << x.leading(Rank);
     x = build::cast(x.at(context.source), computed_as(type));
     const Value zero = x.number(0), one = x.number(1), nan = is_nan(x);
-    const Value count = build::reduce(Op::sum, build::select(nan, zero, one), set, true);
+    const Value count = build::sum_of(build::select(nan, zero, one), set, true);
     // A line of NaNs is divided by 1: 0 / 0 would be NaN in its gradient.
-    const Value mean =
-        build::reduce(Op::sum, build::select(nan, zero, x), set, true) / build::binary(Op::maximum, count, one);
+    const Value mean = build::sum_of(build::select(nan, zero, x), set, true) / build::maximum(count, one);
     const Value off = build::select(nan, zero, x - mean);
-    const Value divisor = build::binary(Op::maximum, count - build::cast(correction, x.dtype()), zero);
-    const Value variance = build::reduce(Op::sum, off * off, set, true) / divisor;
+    const Value divisor = build::maximum(count - build::cast(correction, x.dtype()), zero);
+    const Value variance = build::sum_of(off * off, set, true) / divisor;
     const Value made = build::cast(Root ? flat_root(variance) : variance, type);
     return Keep ? made : build::drop_singletons(made, set);
   }
@@ -106,7 +105,7 @@ template <class Extreme, class Index, bool Keep, int... Dims> struct NanArgReduc
     x = x.at(context.source);
     set <<= x.rank() - rank;
     const Value most = build::reduce(ops::op_v<Extreme>, without_nan(x, least_extreme<Extreme>()), set, true);
-    const Value found = R::first_of(x, build::binary(Op::equal, x, most), set);
+    const Value found = R::first_of(x, build::equal(x, most), set);
     return build::select(build::equal(found, found.number(R::past_all)), found.number(-1), found);
   }
 };

@@ -132,7 +132,7 @@ template <int Rank, NormOver Over, Moment Of> struct FeatureMomentTag {
     const build::Moments m = build::moments(x, part, dims);
     if (Of == Moment::mean) return of_all_images(x, m.first + m.rest, dims);
     const Value count = build::element_count(x, dims), one = x.number(1, DType::i64);
-    const Value divisor = build::binary(Op::maximum, count - one, one);
+    const Value divisor = build::maximum(count - one, one);
     const Value ratio = build::cast(count, x.dtype()) / build::cast(divisor, x.dtype());
     return of_all_images(x, m.variance * ratio, dims);
   }
@@ -142,7 +142,7 @@ template <int Rank, NormOver Over, Moment Of> struct FeatureMomentTag {
     if (Over == NormOver::batch) return build::drop_singletons(moment, dims);
     const unsigned images = 1u << x.leading(Rank);
     const Value count = build::cast(build::element_count(x, images), x.dtype());
-    return build::drop_singletons(build::reduce(Op::sum, moment, images, true) / count, dims | images);
+    return build::drop_singletons(build::sum_of(moment, images, true) / count, dims | images);
   }
 };
 
@@ -155,7 +155,7 @@ template <int Rank> struct GivenNormTag {
     const DType type = x.dtype();
     x = build::cast(x.at(context.source), computed_as(type));
     const auto as_x = [&](Value v) { return build::cast(v, x.dtype()); };
-    const Value scale = build::unary(Op::rsqrt, as_x(variance) + as_x(eps)) * as_x(gain);
+    const Value scale = build::rsqrt(as_x(variance) + as_x(eps)) * as_x(gain);
     return build::cast((x - as_x(mean)) * scale + as_x(bias), type);
   }
 };

@@ -35,15 +35,14 @@ struct RankedDim {
   int dim;
   constexpr RankedDim(Value of, int along)
       : x(of), order(build::argsort(of, along, Order::ascending, DType::i32)),
-        nans(
-            build::cast(build::sum_of(build::cast(build::binary(Op::not_equal, of, of), DType::i32), 1u << along, true),
-                        DType::i64)),
+        nans(build::cast(build::sum_of(build::cast(build::not_equal(of, of), DType::i32), 1u << along, true),
+                         DType::i64)),
         dim(along) {}
   /// The number of elements that are not NaN.
   constexpr Value count() const { return build::extent(x, dim) - nans; }
   /// The elements with the given ranks, of which each line has one.
   constexpr Value at(Value rank) const {
-    const Value from_zero = build::binary(Op::maximum, rank, rank.number(0));
+    const Value from_zero = build::maximum(rank, rank.number(0));
     return build::drop_singletons(build::gather(x, dim, build::gather(order, dim, from_zero)), 1u << dim);
   }
   /// A rank, or that of the last element, which is NaN where one is.
@@ -68,7 +67,7 @@ template <int Rank, int D, Interpolation How, bool IgnoresNan> struct QuantileTa
     q = build::checked_cast(q.at(context.source), DType::f64, NumberRule::quantile);
     const RankedDim line(x, x.shifted(D, Rank));
     const Value most = build::cast(line.count() - 1.0, DType::f64), zero = most.number(0);
-    const Value place = build::binary(Op::maximum, build::binary(Op::minimum, q * most, most), zero);
+    const Value place = build::maximum(build::minimum(q * most, most), zero);
     const auto at = [&](Value rank) {
       const Value whole = build::cast(rank, DType::i64);
       return line.at(IgnoresNan ? whole : line.unless_nan(whole));

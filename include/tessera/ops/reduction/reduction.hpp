@@ -97,8 +97,8 @@ template <class Extreme, class Index, bool Keep, int... Dims> struct ArgReduce {
   static constexpr Value emit(Value context, Value x, int rank, unsigned set) {
     x = x.at(context.source);
     set <<= x.rank() - rank;
-    Value found = build::binary(Op::equal, x, build::reduce(ops::op_v<Extreme>, x, set, true));
-    if (is_floating(x.dtype())) found = build::binary(Op::logical_or, found, build::binary(Op::not_equal, x, x));
+    Value found = build::equal(x, build::reduce(ops::op_v<Extreme>, x, set, true));
+    if (is_floating(x.dtype())) found = build::logical_or(found, build::not_equal(x, x));
     return first_of(x, found, set);
   }
 

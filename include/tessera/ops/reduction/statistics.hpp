@@ -12,8 +12,8 @@ namespace detail {
 
 /// The root, with slope 0 where x is 0: a distance of 0 has no direction.
 constexpr Value flat_root(Value x) {
-  const Value zero = x.number(0), at_zero = build::binary(Op::equal, x, zero);
-  return build::select(at_zero, zero, build::unary(Op::sqrt, build::select(at_zero, x.number(1), x)));
+  const Value zero = x.number(0), at_zero = build::equal(x, zero);
+  return build::select(at_zero, zero, build::sqrt(build::select(at_zero, x.number(1), x)));
 }
 
 template <int Rank, bool Root, bool Keep, int... Dims> struct VarianceTag {
@@ -24,9 +24,9 @@ template <int Rank, bool Root, bool Keep, int... Dims> struct VarianceTag {
     const unsigned set = dim_set<Rank, Dims...>() << x.leading(Rank);
     x = build::cast(x.at(context.source), computed_as(type));
     const Value count = build::cast(build::element_count(x, set), x.dtype());
-    const Value off = x - build::reduce(Op::sum, x, set, true) / count;
-    const Value divisor = build::binary(Op::maximum, count - build::cast(correction, x.dtype()), x.number(0));
-    const Value variance = build::reduce(Op::sum, off * off, set, Keep) / divisor;
+    const Value off = x - build::sum_of(x, set, true) / count;
+    const Value divisor = build::maximum(count - build::cast(correction, x.dtype()), x.number(0));
+    const Value variance = build::sum_of(off * off, set, Keep) / divisor;
     return build::cast(Root ? flat_root(variance) : variance, type);
   }
 };
@@ -39,7 +39,7 @@ template <bool Keep, int... Dims> struct Norm {
     const DType type = floating_type(x.dtype());
     set <<= x.rank() - rank;
     x = build::cast(x.at(context.source), computed_as(type));
-    return build::cast(flat_root(build::reduce(Op::sum, x * x, set, Keep)), type);
+    return build::cast(flat_root(build::sum_of(x * x, set, Keep)), type);
   }
 };
 
@@ -49,7 +49,7 @@ template <bool Keep, int... Dims> struct CountNonzero {
   template <int Rank> static constexpr unsigned dims = R::template dims<Rank>;
   static constexpr Value emit(Value context, Value x, int rank, unsigned set) {
     x = x.at(context.source);
-    return R::emit(context, build::cast(build::binary(Op::not_equal, x, x.number(0)), DType::i32), rank, set);
+    return R::emit(context, build::cast(build::not_equal(x, x.number(0)), DType::i32), rank, set);
   }
 };
 
@@ -61,20 +61,20 @@ template <int Rank, bool Keep, int... Dims> struct PNormTag {
     const unsigned set = dim_set<Rank, Dims...>() << x.leading(Rank);
     x = build::cast(x.at(context.source), computed_as(type));
     const double infinity = std::numeric_limits<double>::infinity();
-    const Value size = build::unary(Op::abs, x);
+    const Value size = build::abs(x);
     const auto over = [&](Op op, Value v) { return build::cast(build::reduce(op, v, set, Keep), type); };
     if (p.is_number(1)) return over(Op::sum, size);
-    if (p.is_number(2)) return build::cast(flat_root(build::reduce(Op::sum, x * x, set, Keep)), type);
+    if (p.is_number(2)) return build::cast(flat_root(build::sum_of(x * x, set, Keep)), type);
     if (p.is_number(infinity)) return over(Op::max, size);
     if (p.is_number(-infinity)) return over(Op::min, size);
-    if (p.is_number(0)) return over(Op::sum, build::cast(build::binary(Op::not_equal, x, x.number(0)), x.dtype()));
+    if (p.is_number(0)) return over(Op::sum, build::cast(build::not_equal(x, x.number(0)), x.dtype()));
     p = build::cast(p, x.dtype());
     // Powers of 0 have no slope: it is 0, as of flat_root.
     const auto power = [](Value v, Value by) {
-      const Value at_zero = build::binary(Op::equal, v, v.number(0));
+      const Value at_zero = build::equal(v, v.number(0));
       return build::select(at_zero, v.number(0), build::binary(Op::pow, build::select(at_zero, v.number(1), v), by));
     };
-    return build::cast(power(build::reduce(Op::sum, power(size, p), set, Keep), 1.0 / p), type);
+    return build::cast(power(build::sum_of(power(size, p), set, Keep), 1.0 / p), type);
   }
 };
 

@@ -56,8 +56,7 @@ template <int Rank, int D> struct PadValueTag {
     const int dim = x.shifted(D, Rank);
     const Value end = before + build::extent(x, dim), padded = build::pad_to(x, dim, before, end + as_size(after));
     const Value row = build::iota(padded, dim, DType::i64);
-    const Value inside = build::binary(Op::logical_and, build::binary(Op::greater_equal, row, before),
-                                       build::binary(Op::less, row, end));
+    const Value inside = build::logical_and(build::greater_equal(row, before), build::less(row, end));
     return build::select(inside, padded, build::cast(value, x.dtype()));
   }
 };

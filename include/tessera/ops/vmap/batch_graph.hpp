@@ -191,7 +191,7 @@ class BatchGraph {
                    node.source};
     };
     const Value step = argument(shape.carried + shape.stacked, 0), steps = argument(shape.limit(node.arity) + 1, 1);
-    return layer.runs = build::binary(Op::less, step, steps);
+    return layer.runs = build::less(step, steps);
   }
   constexpr void add_arguments(Layer& layer, const Node& repeat, int id, const Growable<std::uint8_t>& differs,
                                bool masks) {
@@ -248,7 +248,7 @@ class BatchGraph {
       if (masks && i == shape.carried + shape.stacked) {
         count = shape.counted ? value(of(operand(id, node.arity - 1)).id, node.source)
                               : build::extent(value(operands[static_cast<std::size_t>(shape.carried)], node.source), 0);
-        operands.push_back(count.make({.op = Op::arange, .dtype = DType::i32, .rank = 1}, {count.id}).id);
+        operands.push_back(build::arange(count).id);
       }
       Batched& own = of(operand(id, i));
       if (differs[static_cast<std::size_t>(i)] == 0)
@@ -261,7 +261,7 @@ class BatchGraph {
     }
     if (masks) {
       if (shape.counted) operands.pop_back();  // the index of each step counts the steps
-      operands.push_back(build::reduce(Op::max, value(operands.back(), node.source), 1u, false).id);
+      operands.push_back(build::max_of(value(operands.back(), node.source), 1u, false).id);
       ++shape.stacked;
       shape.counted = false;
     }

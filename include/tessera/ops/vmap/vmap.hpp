@@ -83,8 +83,7 @@ constexpr void name_axis(BodyTrace& body, const Value& inside, const Name& axis)
   Module& module = *inside.module;
   const Value first{&module, module.open.back().around, body.operands()[0], inside.source};
   const Value count = build::extent(first, 0);
-  const Value index =
-      body.slice(count.make({.op = Op::arange, .dtype = DType::i32, .rank = 1}, {count.id}), Storage::block);
+  const Value index = body.slice(build::arange(count), Storage::block);
   module.open.back().axis = axis;
   module.open.back().index_of_example = index.id;
 }

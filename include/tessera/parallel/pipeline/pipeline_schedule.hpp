@@ -65,7 +65,7 @@ template <FixedString Axis, int Chunks> class PipelineSchedule {
 
   /// 0, 1, ..., size - 1.
   constexpr Sym<std::int32_t, 1> counted_to(const Dim& size) const {
-    return Sym<std::int32_t, 1>(arange(as_size(lower(context_, size))));
+    return Sym<std::int32_t, 1>(build::arange(as_size(lower(context_, size))));
   }
   constexpr auto stage_numbers() const { return counted_to(stages_); }
 

@@ -26,7 +26,7 @@ template <DTypeSet Types> class FoldWindowsStep final : public PreparedStep {
  public:
   explicit FoldWindowsStep(const StepContext& c)
       : layout_(c.layout), step_(c.step), dtype_(c.graph[c.units[c.step.unit].root].dtype),
-        move_(dtype_, Reduction::sum, &kernels::strided_reduce_as<sums>) {
+        move_(dtype_, Reduction::sum, &kernels::strided_reduce<sums>) {
     const int node = c.units[c.step.unit].root;
     const ShapeContext context{c.graph, node, layout_.plan().shapes.data(), layout_.plan().numbers.data(), nullptr};
     windows_ = row_of(c.graph[node]).windows(context);

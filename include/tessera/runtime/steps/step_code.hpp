@@ -113,7 +113,7 @@ template <StepNeeds Needs, UnitKind Kind> constexpr StepFactory step_factory() {
 
 template <StepNeeds Needs>
 inline constexpr StepCode code_for = []<std::size_t... K>(std::index_sequence<K...>) {
-  return StepCode{{step_factory<Needs, static_cast<UnitKind>(K)>()...}, &kernels::strided_reduce_as<Needs.partial>};
+  return StepCode{{step_factory<Needs, static_cast<UnitKind>(K)>()...}, &kernels::strided_reduce<Needs.partial>};
 }(std::make_index_sequence<unit_kinds>{});
 
 }  // namespace detail
