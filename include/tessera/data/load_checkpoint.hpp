@@ -84,7 +84,7 @@ TESSERA_ONCE void load_together(runtime::FunctionRef<void()> f, Here at);
 ///
 /// - a folder of save_checkpoint;
 /// - a folder with model.safetensors.index.json and the files that it names, as Hugging Face's models of several files;
-/// - a folder with safetensors files alone, such as PyTorch's distributed checkpoints in this format;
+/// - a folder with only safetensors files, such as PyTorch's distributed checkpoints in this format;
 /// - a safetensors file.
 ///
 /// Of several processes, all call it; an error of any is thrown in each. Communication: none. Errors: `file` for what

@@ -48,9 +48,9 @@ constexpr Value greater(Value x, double y) { return greater(x, x.number(y)); }
 constexpr Value either(Value x, Value y) { return build::logical_or(x, y); }
 constexpr Value select(Value condition, Value yes, Value no) { return build::select(condition, yes, no); }
 constexpr Value select(Value condition, double yes, Value no) { return select(condition, no.number(yes), no); }
-/// x, or 0 where it is below.
+/// max(x, 0).
 constexpr Value positive_part(Value x) { return select(less(x, 0), 0, x); }
-/// Whether x is not a whole number of at least 0. NaN is: formulas give NaN for it.
+/// Whether x is no integer of at least 0. False for NaN, for which formulas give NaN.
 constexpr Value is_no_count(Value x) { return either(less(x, 0), less(floor(x), x)); }
 
 /// The sums of rows, without their dim or with it as one of extent 1.
@@ -105,7 +105,7 @@ constexpr void convert_parameters(DType type, int others, std::same_as<Value> au
   (convert(operands, is_number_v<typename X::type>), ...);
 }
 
-/// What a distribution computes of elements and its parameters, or of its parameters alone.
+/// What a distribution computes of elements and its parameters, or of its parameters only.
 enum class Quantity : std::uint8_t { log_prob, cdf, icdf, entropy, mean, mode, variance, stddev, kl_divergence };
 constexpr const char* name_of(Quantity what) {
   constexpr const char* names[] = {"log_prob", "cdf",      "icdf",   "entropy",      "mean",

@@ -36,7 +36,7 @@ namespace detail {
 
 using tessera::detail::complex_of;
 
-/// Applies a function along a dim: moves it behind all others, and back.
+/// Applies a function along a dim: makes it the last dim, and moves it back afterwards.
 template <class Function, int Result, class T, int Rank, int Dim> struct AlongTag {
   static constexpr auto leading_dims = ops::LeadingDims::extended;
   template <class... A> using result = Typed<T, Rank>;

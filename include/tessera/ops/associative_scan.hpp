@@ -74,7 +74,7 @@ constexpr T elements_where(const Flags& flags, const T& yes, const T& no, Here a
 }
 
 /// associative_scan of values of a trace. `direction`: 1 combines each element with those before it, -1 with those
-/// behind it.
+/// after it.
 template <int D, class F, class Elements>
 constexpr auto associative_scan(const F& f, const Elements& elements, const Value& direction, Here at) {
   const Value context = direction;

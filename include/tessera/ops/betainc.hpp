@@ -105,9 +105,9 @@ struct BetalnTag : Binary<ops::HypotOp> {
 /// The regularised incomplete beta function, the integral of t^(a - 1) (1 - t)^(b - 1) from 0 to x over that from 0 to
 /// 1 (scipy.special.betainc, jax.scipy.special.betainc): the distribution function of a beta distribution. NaN for a or
 /// b that are not above 0 or infinite, and for x outside of [0, 1]. Operands are numbers or tensors, broadcast against
-/// each other; of integers f32. Computed in double: an error of 1e-15 (1 + a + b). Gradients of all operands; of second
-/// derivatives those of x alone, others are the error unsupported. Errors: shape_mismatch. No communication; a call for
-/// each element, which does not fuse. Source: Numerical Recipes 6.4.
+/// each other; integers give f32. Computed in double: an error of 1e-15 (1 + a + b). Gradients of all operands; of
+/// second derivatives only that by x; the others are the error unsupported. Errors: shape_mismatch. No communication; a
+/// call for each element, which does not fuse. Source: Numerical Recipes 6.4.
 template <Operand A, Operand B, Operand X>
   requires(TensorOperand<A> || TensorOperand<B> || TensorOperand<X>)
 constexpr auto betainc(const A& a, const B& b, const X& x, Here at = Here::current()) {

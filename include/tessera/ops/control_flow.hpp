@@ -266,7 +266,7 @@ constexpr auto scan(const F& f, const Init& init, const Xs& xs, bool reverse, So
 /// xs, f(carry) runs that often. y is a tensor, or a tuple, pair or array of tensors, or `std::tuple()`; of a plain
 /// struct, a Stack is returned. Without steps the carry is init.
 ///
-/// One repeat node, as of a Stack: the body is traced, planned and compiled once, and runs in a loop. Random numbers
+/// One repeat node, as for a Stack: the body is traced, planned and compiled once, and runs in a loop. Random numbers
 /// differ from step to step. The gradient is a scan in the opposite order; what of the forward steps it needs is kept
 /// for each step, and elementwise operations are computed again. Sharding: the leading dim of xs is gathered if it is
 /// split; all other dims stay as they are. Communication: that of the body, once a step. Errors: shape_mismatch for a
@@ -301,7 +301,7 @@ constexpr auto for_indices(const From& from, const To& to, const Init& init, Sou
 }  // namespace detail
 
 /// carry = f(i, carry) for i from `from` to `to` - 1: jax.lax.fori_loop. i is a rank-0 i32 tensor. The number of steps
-/// is known when the program is planned; `to` less than `from` is an error. All else as in ts::scan.
+/// is known when the program is planned; `to` less than `from` is an error. Otherwise as in ts::scan.
 template <SizeOperand From, SizeOperand To, class F, class Init>
 constexpr auto fori_loop(const From& from, const To& to, const F& f, const Init& init, Here at = Here::current()) {
   const Source source = Source::from(at);

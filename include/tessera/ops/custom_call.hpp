@@ -227,7 +227,8 @@ template <class Function, TensorArgument X, TensorArgument Y, TensorArgument Z>
 constexpr auto custom_call(const X& x, const Y& y, const Z& z, Here at = Here::current()) {
   return detail::custom_call_of<Function>(Source::from(at), x, y, z);
 }
-/// Of more operands; behind so many there is no default argument that could tell the line of the call.
+/// The same for more operands. After a pack of operands there can be no default argument that tells the line of the
+/// call.
 template <class Function, TensorArgument X, TensorArgument Y, TensorArgument Z, TensorOperand... More>
   requires(sizeof...(More) > 0)
 constexpr auto custom_call(const X& x, const Y& y, const Z& z, const More&... more) {

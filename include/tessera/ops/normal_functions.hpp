@@ -35,7 +35,7 @@ struct NdtriTag : FloatingComposition {
     const Value central = build::less(build::abs(p - 0.5), p.number(0.425));
     const Value is_inside = build::greater(rest, zero);
     const Value in_tail = build::logical_and(is_inside, build::logical_not(central));
-    // Each formula is given numbers that it is finite for.
+    // Each formula gets only numbers for which it is finite.
     const Value middle =
         build::apply<ops::ErfinvOp>(build::select(central, p, p.number(0.5)) * 2.0 - 1.0) * 1.41421356237309504880;
     const Value r = build::sqrt(-build::log(build::select(in_tail, rest, p.number(0.01))));

@@ -15,7 +15,7 @@ TESSERA_PLANNING_BEGIN
 
 namespace tessera::build {
 
-/// What same_extents compares: what its message says.
+/// What same_extents compares, for its message.
 enum class ExtentsOf : std::int8_t {
   examples,   ///< of the arguments of a vmap
   positions,  ///< of scores and targets

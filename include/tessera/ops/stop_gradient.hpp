@@ -19,8 +19,8 @@ struct StopGradientTag {
 
 }  // namespace detail
 
-/// x, which gradients treat as a constant: jax.lax.stop_gradient, Tensor.detach. What only the gradient behind it needs
-/// is not computed. No communication.
+/// x, which gradients treat as a constant: jax.lax.stop_gradient, Tensor.detach. What only the gradient of x needs is
+/// not computed. No communication.
 template <TensorArgument X> constexpr auto stop_gradient(const X& x, Here at = Here::current()) {
   return call<detail::StopGradientTag>(Source::from(at), x);
 }

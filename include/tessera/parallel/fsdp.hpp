@@ -116,7 +116,7 @@ template <FsdpPolicy policy, class T, class Visitor> constexpr void visit_own_pa
   }
 }
 
-/// Gathers a parameter for all its uses. A gradient that a loop of the model sums up is reduced behind the loop; those
+/// Gathers a parameter for all its uses. A gradient that a loop of the model sums up is reduced after the loop; those
 /// of a Stack's layers layer by layer, so that no device has whole gradients of all layers.
 template <FsdpPolicy policy> struct GatherParameter {
   template <class Leaf, class T, int Rank>

@@ -58,7 +58,7 @@ struct Beta {
 }  // namespace formulas
 
 /// The beta distribution of numbers in [0, 1], of two concentrations above 0 (torch.distributions.Beta): the density is
-/// proportional to x^(concentration1 - 1) (1 - x)^(concentration0 - 1). Gradients of rsample: as of Gamma.
+/// proportional to x^(concentration1 - 1) (1 - x)^(concentration0 - 1). Gradients of rsample: as for Gamma.
 template <Operand Concentration1, Operand Concentration0>
 struct Beta : Univariate<Beta<Concentration1, Concentration0>, formulas::Beta> {
   Concentration1 concentration1;

@@ -65,7 +65,7 @@ struct DirichletKl {
 }  // namespace formulas
 
 /// Rows of n probabilities that add up to 1 (torch.distributions.Dirichlet), of concentrations [..., n] above 0.
-/// Gradients of rsample: as of Gamma. Communication: all-reduces of the sums if the last dim is split.
+/// Gradients of rsample: as for Gamma. Communication: all-reduces of the sums if the last dim is split.
 template <TensorOperand Concentration> struct Dirichlet {
   Concentration concentration;
 

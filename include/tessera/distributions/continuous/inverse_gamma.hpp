@@ -53,7 +53,7 @@ struct InverseGamma {
 
 /// The distribution of the reciprocal of a gamma distributed number, of a `concentration` and a `rate` above 0
 /// (torch.distributions.InverseGamma): of mean rate / (concentration - 1), infinite for a concentration of up to 1; of
-/// infinite variance for one of up to 2. Gradients of rsample: as of Gamma.
+/// infinite variance for one of up to 2. Gradients of rsample: as for Gamma.
 template <Operand Concentration, Operand Rate>
 struct InverseGamma : Univariate<InverseGamma<Concentration, Rate>, formulas::InverseGamma> {
   Concentration concentration;

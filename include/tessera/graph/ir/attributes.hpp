@@ -62,7 +62,7 @@ struct Factors {
   }
 };
 
-/// Which extreme the position is of that a reduction finds.
+/// Whether the operand of a reduction has positions, and of which elements: the largest or the smallest.
 enum class PositionOf : std::int8_t { nothing, argmax, argmin };
 
 /// The dims that a reduction reduces, and whether the result keeps them with extent 1.
@@ -96,7 +96,7 @@ constexpr Labels pack_dim(int dim) {
   return labels;
 }
 
-/// The public function that made a node of data movement, where errors of the node name that function.
+/// The public function that made a node of data movement, for nodes whose errors name that function.
 enum class MadeBy : std::int8_t {
   operation,
   squeeze,
@@ -123,7 +123,7 @@ constexpr Labels pack_dim(int dim, MadeBy by) {
   return labels;
 }
 constexpr Labels pack_maker(MadeBy by) { return pack_dim(0, by); }
-/// Of a slice, a broadcast or an arange; a rearrange has a RearrangeOrigin.
+/// The function that made a slice, a broadcast or an arange; for a rearrange see RearrangeOrigin.
 constexpr MadeBy maker_of(const Node& node) { return static_cast<MadeBy>(node.labels[1]); }
 
 /// Which values a cast accepts from a host scalar whose value is known only when the program is planned or runs.
@@ -146,7 +146,7 @@ constexpr Labels pack_rule(NumberRule rule) {
   labels[0] = static_cast<std::int8_t>(rule);
   return labels;
 }
-/// Whether a cast rounds the parts of a partial value, which are summed behind it, instead of their sum.
+/// Whether a cast rounds the parts of a partial value, which are summed after the cast, instead of their sum.
 constexpr bool casts_parts(const Node& cast) { return cast.labels[1] != 0; }
 constexpr Labels pack_cast_of_parts() {
   Labels labels{};
@@ -185,8 +185,8 @@ constexpr Labels pack_order(int dim, Order order) {
   return labels;
 }
 
-/// What scatter and scatter_add do with the elements at one index: the last one replaces what was there, or a reduction
-/// combines all of them with it.
+/// What scatter and scatter_add do with the elements at one index: the last one replaces the element that was there, or
+/// a reduction combines them all with that element.
 struct ScatterRule {
   bool replaces = false;
   Reduction reduction = Reduction::sum;
@@ -222,8 +222,8 @@ struct Repeat {
   bool reverse = false;  ///< layers run from the last to the first
   bool counted = false;  ///< no operand is stacked, so the last operand is the number of layers
   bool scan = false;     ///< of ts::scan, which may have no steps; otherwise of a Stack
-  /// The last operand before that number is how many layers run, an integer known only when the program runs: layers
-  /// from 0, which is not in the plan. Results of other layers are zeros.
+  /// The last operand, or the last but one if `counted`, is an integer known only when the program runs: how many
+  /// layers run, from layer 0 on. The plan counts all layers. Results of layers that do not run are zeros.
   bool limited = false;
 
   static constexpr Repeat of(const Node& node) {
@@ -239,7 +239,7 @@ struct Repeat {
     return {.op = Op::repeat, .labels = pack(), .value = static_cast<double>(body), .source = source};
   }
   constexpr bool is_stacked(int operand) const { return operand >= carried && operand < carried + stacked; }
-  /// Which operand of `arity` is the limit.
+  /// The index of the operand that says how many layers run, for a repeat with `arity` operands.
   constexpr int limit(int arity) const { return arity - (counted ? 2 : 1); }
 
  private:
@@ -276,20 +276,21 @@ constexpr Node projection_node(int output, const Node& type, Storage storage = S
                              .value = static_cast<double>(output)});
 }
 
-/// How the cotangent of a constraint is sharded: as the value, in any way, as a spec of its own says, or, if it is what
-/// a loop sums up, as the operand: the sum is reduced behind the loop, once.
+/// How the cotangent of a constraint is sharded: as the value, in any way, as a spec of its own says, or, if a loop
+/// sums it up, as the operand: the sum is reduced once, after the loop.
 enum class CotangentSharding : std::int8_t { alike, free, own_spec, stored };
 
-/// A constraint: the index of its spec, how its cotangent is sharded, and the axes that it fixes, which another spec
-/// lists. Over all other axes the partitioner chooses.
+/// Attributes of a constraint: the index of its spec, how its cotangent is sharded, and the mesh axes that it fixes,
+/// which a second spec lists. Over all other axes the partitioner chooses the sharding.
 struct Constraint {
   std::int32_t spec = 0;
   CotangentSharding cotangent = CotangentSharding::alike;
   std::int8_t cotangent_spec = 0;  ///< for CotangentSharding::own_spec
   std::int8_t about = -1;          ///< index of the spec that lists the fixed axes; -1: all axes of the mesh
   bool keeps_sums = false;         ///< a value that is partial over the fixed axes stays so; readers reduce it
-  /// Made by a wrapper, of a parameter or of its gradient: whole over the fixed axes where the parameter is only stored
-  /// in parts. Where the fixed axes split the parameter for computations, as they split experts, it stays split.
+  /// Made by a wrapper such as ts::Fsdp for a parameter or its gradient. Where the fixed axes split the parameter only
+  /// in storage, the value is gathered over them; where they split it for computations, as expert parallelism does, it
+  /// stays split.
   bool of_parameter = false;
 
   static constexpr Constraint of(const Node& node) {
@@ -312,15 +313,16 @@ constexpr bool checks_extents(const Node& node) {
   return node.op == Op::extent && (node.arity == 2 || node.labels[3] != 0);
 }
 
-/// A value with the sharding of another.
+/// Attributes of an `alike` node: operand 0, with the sharding of operand 1.
 struct Alike {
-  /// With true the result has the sharding of operand 1 where that is given, such as an argument's; with false the
-  /// partitioner chooses one for both, and may split what is replicated.
+  /// If true, the result has the sharding of operand 1 if that is given, such as that of an argument. If false, the
+  /// partitioner chooses one sharding for both, and may split a value that is replicated.
   bool exactly = false;
-  /// What an optimizer computes for a parameter, operand 1: the node's Source has the parameter's name as `inside`.
+  /// Operand 0 is what an optimizer computes for the parameter that is operand 1: `inside` of the node's Source is the
+  /// name of the parameter.
   bool of_update = false;
-  /// Of the tokens of experts, or of their cotangent: an all_to_all that its readers need is expert parallelism, which
-  /// the user asks for by splitting experts and tokens over one axis.
+  /// Operand 0 is the tokens of experts, or their cotangent. If its readers need an all_to_all, this is expert
+  /// parallelism, which the user requests by splitting experts and tokens over one axis.
   bool of_experts = false;
 
   static constexpr Alike of(const Node& node) {

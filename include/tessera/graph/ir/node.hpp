@@ -19,7 +19,7 @@ struct OpRow;
 /// Attribute bytes of a node. Each operation has its own encoding (see attributes.hpp).
 using Labels = std::array<std::int8_t, 24>;
 
-/// One operation of a graph. dtype, rank and the dims of static extent 1 (`unit`) are known at compile time.
+/// One operation of a graph. dtype, rank and the dims of static extent 1 (`singletons`) are known at compile time.
 struct Node {
   Op op = Op::constant;  ///< by default a constant
   DType dtype = DType::f32;

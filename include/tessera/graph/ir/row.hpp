@@ -24,7 +24,7 @@ struct CustomFunction;
 enum class OpKind : std::uint8_t {
   alone,        ///< in a unit of its own, of the row's `unit` kind
   source,       ///< an argument or constant: nothing to compute
-  index,        ///< a function of the element's position alone: fused into any reader
+  index,        ///< a function only of the element's position: fused into any reader
   elementwise,  ///< each result element from one element of each operand
   reduction,    ///< of the elements along some dims: see OpRow::reduction
 };
@@ -105,7 +105,7 @@ struct ShapeContext {
 /// A dim of which an operation takes windows, or into which it adds them. Element k of window r is row
 /// r * stride + k * dilation - before of the dim; rows outside of [0, extent) are padding.
 struct WindowedDim {
-  std::int32_t line = 0, runs = 0;  ///< the dim itself; the dim of windows, behind which the dim of their elements is
+  std::int32_t line = 0, runs = 0;  ///< the dim itself; the dim of windows, which the dim of their elements follows
   std::int64_t extent = 0, count = 0, size = 1;  ///< of the dim; how many windows of how many elements
   std::int64_t stride = 1, dilation = 1, before = 0;
 

@@ -188,7 +188,7 @@ inline void scale_and_mask(float* scores, const AttentionShape& shape, std::int6
   }
 }
 
-// Templates although there is bf16 alone, so that programs without it instantiate nothing of this.
+// Templates, although T is always bf16, so that programs without it instantiate nothing of this.
 template <std::same_as<bf16> T>
 void block_attend(const AttentionShape& shape, std::int64_t first, std::int64_t count, const HeadRows<const T>& q,
                   const HeadRows<const T>& k, const HeadRows<const T>& v, const HeadRows<T>& out,

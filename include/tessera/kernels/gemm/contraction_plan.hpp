@@ -55,7 +55,7 @@ struct OutputRegion {
 struct FinishedBox {
   void (*call)(const void* context, const OutputRegion& box) = nullptr;
   const void* context = nullptr;
-  std::uintptr_t beside = 0;  ///< as of FinishedPart
+  std::uintptr_t beside = 0;  ///< as in FinishedPart
 };
 
 /// How a contraction is computed: which labels are the m, n and k of a matrix product, which are looped over, and how

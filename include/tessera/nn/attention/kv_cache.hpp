@@ -132,7 +132,7 @@ constexpr auto cached_attention(const Q& q, const auto& k, const auto& v, const 
                                 const Position& position) {
   const Cache next = cache.updated(k, v, position);
   if constexpr (TensorOperand<Position>) {
-    // The old keys before the position and the new ones behind the context. A band has bounds that are numbers; keys of
+    // The old keys before the position and the new keys after the context. A band has bounds that are numbers; keys of
     // the cache that are not seen are masked.
     const auto keys = concat<1>(cache.keys, k), values = concat<1>(cache.values, v);
     const Dim context = extent<1>(cache.keys), added = extent<1>(k);

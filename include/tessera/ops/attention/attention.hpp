@@ -118,7 +118,8 @@ constexpr Value attention_by_products(Value context, Value q, Value k, Value v, 
   Value scores =
       build::cast(build::einsum(q, k, EinsumText("bthe,bshe->bhts").labels), wide) * build::cast(scale, wide);
   const bool has_bias = bias.module != nullptr;
-  // For one query in every call, as of a step of generation, the result has one in every call too.
+  // If there is one query in every call, as in a step of generation, the dim of queries of the result has static extent
+  // 1 too.
   if (const int times = has_bias ? bias.rank() - 2 : 0; has_bias && q.is_singleton(1) && !bias.is_singleton(times)) {
     const Value one = bias.integer(1, DType::i64);
     bias = build::slice(bias.at(context.source), times, one - build::extent(bias, times), one, MadeBy::squeeze);
@@ -247,7 +248,7 @@ template <class Rate, class Key, std::uint32_t Stream> struct AttentionDropout {
   Key key;
   Here at;
 };
-/// An argument of attention and causal_attention behind the values, by which each weight, after the softmax, is 0 with
+/// An argument of attention and causal_attention after the values, by which each weight, after the softmax, is 0 with
 /// probability `rate` and divided by 1 - rate otherwise: dropout_p of F.scaled_dot_product_attention. Rate, key, stream
 /// and errors: as ts::dropout. In evaluation leave it out.
 ///

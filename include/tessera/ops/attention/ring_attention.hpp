@@ -120,8 +120,8 @@ template <FixedString Axis, bool Causal> struct Ring {
             PartOfAttention::merged(std::tuple(out, lse), PartOfAttention::of<false>(q, k, v, at), at);
         return std::tuple(k, v, next, log);
       } else {
-        // Keys of a device before this one: all queries see the early half of the keys. Keys of a device behind: the
-        // late queries see all keys. So late queries and early keys always meet, and another pair of halves.
+        // Keys of a device before this one: all queries see the early half of the keys. Keys of a device after this
+        // one: the late queries see all keys. So late queries and early keys always meet, and another pair of halves.
         const auto before = axis_index<Axis>(q, at) >= hop;
         const auto [q0, q1] = time_halves(q, at);
         const auto [k0, k1] = time_halves(k, at);
@@ -253,7 +253,7 @@ constexpr auto ring_attention(const Q& q, const K& k, const V& v, Here at = Here
 }
 /// ts::causal_attention along a ring, for times in zigzag order (ts::zigzag_order), in which all devices have equal
 /// work. Errors: shape_mismatch unless keys and queries have one shape; not_divisible unless a device has an even
-/// number of times; all else as ring_attention. Source of the order: Megatron-LM, PyTorch.
+/// number of times; otherwise as ring_attention. Source of the order: Megatron-LM, PyTorch.
 template <FixedString Axis, TensorArgument Q, TensorArgument K, TensorArgument V>
 constexpr auto causal_ring_attention(const Q& q, const K& k, const V& v, Here at = Here::current()) {
   // Of one shape: with other times the chunks of queries and keys would not be those of one order.

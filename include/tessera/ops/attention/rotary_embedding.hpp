@@ -76,7 +76,7 @@ struct YarnRotary {
   Scalar beta_fast = 32.0;
   Scalar beta_slow = 1.0;
   Scalar attention_factor = 0.0;  ///< 0: get(mscale) / get(mscale_all_dim) with get(m) = 0.1 m ln(factor) + 1, or, ...
-  Scalar mscale = 0.0;            ///< ... if one of both is 0, as by default, 0.1 ln(factor) + 1
+  Scalar mscale = 0.0;            ///< ... if either of these is 0, as by default, 0.1 ln(factor) + 1
   Scalar mscale_all_dim = 0.0;
   Scalar truncate = true;  ///< whether the ramp begins and ends at whole dims; false in gpt-oss
 
@@ -227,7 +227,7 @@ concept RotaryOptions = std::is_same_v<T, Rotary> || std::is_same_v<T, Llama3Rot
                         std::is_same_v<T, DynamicNtkRotary> || std::is_same_v<T, YarnRotary>;
 
 /// Rotates pairs of elements of queries or keys x [batch, time, heads, width] by angles that are proportional to the
-/// position, `offset` plus the index of the time: products of queries and keys then depend on the distance alone. The
+/// position, `offset` plus the index of the time: products of queries and keys then depend only on the distance. The
 /// offset is a number, or a tensor of rank 0, such as the index of a step of a loop. The width is even. The options are
 /// a Rotary, or the Llama3Rotary, YarnRotary or DynamicNtkRotary of a model whose context was extended. Angles are
 /// computed in f64; an x of bf16 or f16 is rotated in f32. Errors: not_divisible for an odd width; those of the

@@ -27,9 +27,9 @@ template <int N> constexpr std::array<std::int64_t, N> all_of(std::int64_t numbe
 
 /// Options of a convolution over N spatial dims: the stride between windows, zero padding on both sides, the dilation
 /// within a window, and the number of groups of features, each convolved on its own. `padding_after` is the padding
-/// behind the last element where it differs from `padding`, which is -1 otherwise. With `same` both follow from the
-/// extent n: as many zeros as give ceil(n / stride) windows, of an odd number one more behind ("SAME" of JAX and
-/// TensorFlow, padding='same' of PyTorch).
+/// after the last element where it differs from `padding`, which is -1 otherwise. With `same` both follow from the
+/// extent n: as many zeros as give ceil(n / stride) windows, of an odd number one more after the last element than
+/// before the first ("SAME" of JAX and TensorFlow, padding='same' of PyTorch).
 template <int N> struct Conv {
   std::array<std::int64_t, N> strides = detail::all_of<N>(1), padding = detail::all_of<N>(0),
                               dilation = detail::all_of<N>(1);
@@ -62,7 +62,7 @@ constexpr Value split_groups(Value x, int dim, Value groups, Value of_group = {}
   if (of_group.module != nullptr) sizes[dim + 1] = of_group;
   return rearrange(x, x.rank(), x.rank() + 1, f, sizes);
 }
-/// Merges dim `dim` with the dim behind it.
+/// Merges dim `dim` with the next dim.
 constexpr Value merge_with_next(Value x, int dim) {
   Factors f{};
   for (int d = 0; d < x.rank(); ++d) {
@@ -72,7 +72,7 @@ constexpr Value merge_with_next(Value x, int dim) {
   }
   return rearrange(x, x.rank(), x.rank() - 1, f, nullptr);
 }
-/// Merges the last dim with the dim of groups in front of it.
+/// Merges the last dim with the dim of groups before it.
 constexpr Value merge_groups(Value x) { return merge_with_next(x, x.rank() - 2); }
 /// The labels of a product.
 constexpr EinsumLabels labels_of(std::initializer_list<int> a, std::initializer_list<int> b,

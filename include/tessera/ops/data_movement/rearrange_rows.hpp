@@ -29,7 +29,7 @@ struct RearrangeOrigin {
 
 namespace tessera::build {
 
-/// The result dims of static extent 1 of a rearrange: those without factors, or with factors of singleton dims alone.
+/// The result dims of static extent 1 of a rearrange: those without factors, or with only factors of singleton dims.
 constexpr std::uint8_t rearranged_singletons(const Factors& factors, const Node& from, int out_rank) {
   unsigned singletons = (1u << out_rank) - 1;
   for (int p = 0; p < factors.count; ++p)

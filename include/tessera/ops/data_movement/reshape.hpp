@@ -110,7 +110,7 @@ template <class Size, class X> constexpr X refuse_sizes(const X& x) {
 
 /// x with its elements in row-major order in another shape (torch.reshape): `reshape(x, {n, -1})`. One extent may be
 /// -1, which follows from the others. Errors: shape_mismatch where the numbers of elements differ, and for an extent of
-/// 0. Communication: all dims are merged and split again, so a dim behind the first that is split may be gathered;
+/// 0. Communication: all dims are merged and split again, so a split dim other than the first may be gathered;
 /// split_dim and merge_dims name the dims that change, and keep the sharding of all others.
 template <TensorArgument X, std::size_t Dims>
 constexpr auto reshape(const X& x, const Dim (&sizes)[Dims], Here at = Here::current()) {

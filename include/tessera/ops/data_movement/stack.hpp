@@ -160,7 +160,7 @@ template <int Chunks, int D = 0, TensorArgument X> constexpr auto tensor_split(c
         call<detail::PartTag<X::rank, detail::checked_dim<D, X::rank>(), Chunks, Index>>(Source::from(at), x)...);
   }(std::make_integer_sequence<int, Chunks>{});
 }
-/// A dim in ranges of the given sizes, a tuple: `const auto [a, b] = ts::split<-1, 2, 3>(x)`. Elements behind the last
+/// A dim in ranges of the given sizes, a tuple: `const auto [a, b] = ts::split<-1, 2, 3>(x)`. Elements after the last
 /// range are in no result. Errors: shape_mismatch when the dim is shorter. Communication: as slice.
 template <int D, int First, int... Sizes, TensorArgument X>
 constexpr auto split(const X& x, Here at = Here::current()) {

@@ -77,7 +77,7 @@ namespace detail {
 constexpr Value above_zero(Value x, Value yes, Value no) {
   return build::select(build::greater(x, x.number(0)), yes, no);
 }
-/// x between the bounds, and the bound at and beyond it: the gradient is 0 there, as of PyTorch's hardtanh.
+/// x between the bounds, and the bound at and beyond it: the gradient is 0 there, as for PyTorch's hardtanh.
 constexpr Value bounded(Value x, double low, double high) {
   const Value least = x.number(low), most = x.number(high);
   return build::select(build::less_equal(x, least), least, build::select(build::greater_equal(x, most), most, x));

@@ -89,7 +89,7 @@ template <bool EqualNan> struct IsCloseTag {
   static constexpr Value emit(Value context, Value a, Value b, Value relative, Value absolute) {
     a = a.at(context.source);
     const Value bound = absolute + relative * build::abs(b);
-    // An infinity is close to itself alone: its bound is infinite.
+    // An infinity is close only to itself: its bound is infinite.
     const Value finite = build::less(build::abs(b), b.number(std::numeric_limits<double>::infinity()));
     const Value near = build::logical_and(build::less_equal(build::abs(a - b), bound), finite);
     const Value close = build::logical_or(build::equal(a, b), near);
@@ -206,7 +206,7 @@ struct NanToNumTag {
 
 }  // namespace detail
 
-/// 1 / x; an infinity of the sign of x where it is 0. Of integers f32, as in PyTorch. Gradient: -1 / x^2. Shapes and
+/// 1 / x; an infinity of the sign of x where it is 0. Integers give f32, as in PyTorch. Gradient: -1 / x^2. Shapes and
 /// communication of these functions: see `abs`, of several operands `pow`.
 template <TensorArgument X> constexpr auto reciprocal(const X& x, Here at = Here::current()) {
   return call<detail::ReciprocalTag>(Source::from(at), x);
@@ -215,7 +215,7 @@ template <TensorArgument X> constexpr auto reciprocal(const X& x, Here at = Here
 template <TensorArgument X> constexpr auto square(const X& x, Here at = Here::current()) {
   return call<detail::SquareTag>(Source::from(at), x);
 }
-/// Degrees as radians, and radians as degrees; of integers f32 (torch.deg2rad, rad2deg). Gradient: the same factor.
+/// Degrees as radians, and radians as degrees; integers give f32 (torch.deg2rad, rad2deg). Gradient: the same factor.
 template <TensorArgument X> constexpr auto deg2rad(const X& x, Here at = Here::current()) {
   return call<detail::DegreesToRadiansTag>(Source::from(at), x);
 }
@@ -270,8 +270,8 @@ constexpr auto float_power(const X& x, const Y& y, Here at = Here::current()) {
 template <TensorArgument X> constexpr auto signbit(const X& x, Here at = Here::current()) {
   return call<detail::SignbitTag>(Source::from(at), x);
 }
-/// |a| with the sign of b, also that of -0; NaN counts as positive. Of integers f32, as in PyTorch. Exact. Gradient of
-/// a: 1 where both have the same sign, otherwise -1; 0 where a is 0. Of b: 0. Errors: shape_mismatch.
+/// |a| with the sign of b, also that of -0; NaN counts as positive. Integers give f32, as in PyTorch. Exact. Gradient
+/// of a: 1 where both have the same sign, otherwise -1; 0 where a is 0. Of b: 0. Errors: shape_mismatch.
 template <Operand A, Operand B>
   requires(TensorOperand<A> || TensorOperand<B>)
 constexpr auto copysign(const A& a, const B& b, Here at = Here::current()) {
@@ -298,7 +298,7 @@ constexpr auto nan_to_num(const X& x, const N& nan, const High& positive, const 
   return call<detail::NanToNumTag>(Source::from(at), x, nan, positive, negative);
 }
 /// Whether |a - b| <= absolute + relative |b|, or a equals b (torch.isclose, jnp.isclose): a bool tensor. Infinities
-/// are close to themselves alone, NaN to nothing, or with `isclose<true>` to NaN. Operands are broadcast and promoted.
+/// are close only to themselves, NaN to nothing, or with `isclose<true>` to NaN. Operands are broadcast and promoted.
 /// No gradient. Errors: shape_mismatch. No communication.
 template <bool EqualNan = false, TensorArgument A, Operand B, NumberOperand Relative = double,
           NumberOperand Absolute = double>

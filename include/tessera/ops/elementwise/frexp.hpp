@@ -68,14 +68,14 @@ template <bool Exponent> struct FrexpTag : FloatingComposition {
 }  // namespace detail
 
 /// x times 2 to the power of n, a whole number (torch.ldexp, jnp.ldexp), rounded once, as C's ldexp; PyTorch's is
-/// infinite where 2^n alone is. Operands are broadcast; the result has the element type of x, f32 for integers.
-/// Gradients: 2^n; of n none. Errors: shape_mismatch. No communication.
+/// infinite where 2^n is. Operands are broadcast; the result has the element type of x, f32 for integers. Gradients:
+/// 2^n; of n none. Errors: shape_mismatch. No communication.
 template <TensorArgument X, Operand N> constexpr auto ldexp(const X& x, const N& n, Here at = Here::current()) {
   return call<detail::LdexpTag>(Source::from(at), x, n);
 }
 /// Mantissas in [0.5, 1) with the sign of x, and i32 exponents, so that x = mantissa 2^exponent (torch.frexp,
 /// jnp.frexp): `const auto [mantissa, exponent] = ts::frexp(x)`. Of 0, infinities and NaN the mantissa is x and the
-/// exponent 0. Of integers f32. Exact, also of denormal numbers. Gradient of the mantissa: 2^-exponent. No
+/// exponent 0. Integers give f32. Exact, also of denormal numbers. Gradient of the mantissa: 2^-exponent. No
 /// communication.
 template <TensorArgument X> constexpr auto frexp(const X& x, Here at = Here::current()) {
   const auto mantissa = call<detail::FrexpTag<false>>(Source::from(at), x);

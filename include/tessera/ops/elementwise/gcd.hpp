@@ -70,8 +70,7 @@ template <Operand A, Operand B>
 constexpr auto gcd(const A& a, const B& b, Here at = Here::current()) {
   return call<detail::GcdTag>(Source::from(at), a, b);
 }
-/// The least common multiple of integers, 0 where either is 0 (torch.lcm, jnp.lcm); it wraps around. In all else as
-/// gcd.
+/// The least common multiple of integers, 0 where either is 0 (torch.lcm, jnp.lcm); it wraps around. Otherwise as gcd.
 template <Operand A, Operand B>
   requires(TensorOperand<A> || TensorOperand<B>)
 constexpr auto lcm(const A& a, const B& b, Here at = Here::current()) {

@@ -9,11 +9,11 @@
 #include <tessera/ops/elementwise/special_functions.hpp>
 #include <tessera/ops/elementwise/trigonometric.hpp>
 
-// Special functions, as of scipy.special.
+// Special functions, as in scipy.special.
 
 namespace tessera::ops {
 
-/// A function of fractions, computed of each element in double: f32 is rounded once.
+/// A function of floating-point numbers, computed in double for each element; an f32 result is rounded once.
 template <int Arity> struct FunctionOfDoubles : ElementwiseOperation<Arity> {
   static constexpr std::uint8_t flops = 60, lane_cost = 120;
   static constexpr bool fractional = true, by_part = true;
@@ -195,7 +195,7 @@ struct LogNdtrTag : FloatingComposition {
     constexpr double root = 0.70710678118654752440;
     const Value zero = x.number(0), tail = x.number(x.dtype() == DType::f64 ? -20 : -10);
     const Value in_tail = build::less(x, tail), below = build::less(x, zero);
-    // Each formula is given numbers that it is finite for. NaN is in the last.
+    // Each formula gets only numbers for which it is finite. The last formula gets NaN.
     const Value far = build::select(in_tail, x, tail),
                 near = build::select(in_tail, tail, build::select(below, x, zero)),
                 above = build::select(below, zero, x);
@@ -264,7 +264,7 @@ template <TensorArgument X> constexpr auto i0(const X& x, Here at = Here::curren
 template <TensorArgument X> constexpr auto i1(const X& x, Here at = Here::current()) {
   return call<detail::Unary<ops::I1Op>>(Source::from(at), x);
 }
-/// exp(-|x|) i0(x) and exp(-|x|) i1(x), which don't overflow; 0 at infinities. Error: as of i0.
+/// exp(-|x|) i0(x) and exp(-|x|) i1(x), which don't overflow; 0 at infinities. Error: as for i0.
 template <TensorArgument X> constexpr auto i0e(const X& x, Here at = Here::current()) {
   return call<detail::Unary<ops::I0eOp>>(Source::from(at), x);
 }
@@ -279,7 +279,7 @@ template <Operand A, Operand B>
 constexpr auto logaddexp(const A& a, const B& b, Here at = Here::current()) {
   return call<detail::Binary<ops::LogAddExpOp>>(Source::from(at), a, b);
 }
-/// sqrt(a^2 + b^2), where squares would overflow too; infinite where an operand is, even if the other is NaN, as of C's
+/// sqrt(a^2 + b^2), where squares would overflow too; infinite where an operand is, even if the other is NaN, as in C's
 /// hypot. Error: 1 ulp. Gradients: a / y and b / y, 0 where both are 0. Errors: shape_mismatch.
 template <Operand A, Operand B>
   requires(TensorOperand<A> || TensorOperand<B>)

@@ -70,7 +70,7 @@ struct CumsumOp : CumulativeOperation {
 };
 
 /// dL/dx of y = cumprod(x), by line: before the first zero, the sum of g y from that element on, divided by x; at the
-/// first zero, the sum of g times the products without it; behind it, that sum divided by x and multiplied by the zero.
+/// first zero, the sum of g times the products without it; after it, that sum divided by x and multiplied by the zero.
 /// Zeros are counted as 1 + x: the count minus 1 is the single zero, with derivative 1, for second derivatives.
 struct CumprodOp : CumulativeOperation {
   static constexpr OpRow row = cumulative_row("cumprod", Reduction::product);
@@ -80,7 +80,7 @@ struct CumprodOp : CumulativeOperation {
     const Value x = r.x(0), g = r.full_g(), zero = x.number(0), one = x.number(1);
     const Value is_zero = build::equal(x, zero), safe = build::select(is_zero, one, x);
     const Value zeros = build::cumsum(build::select(is_zero, one + x, zero), dim, {.reverse = how.reverse});
-    const Value is_first = build::equal(zeros, one);  // the first zero, and what is behind it up to the next zero
+    const Value is_first = build::equal(zeros, one);  // the first zero, and the elements after it up to the next zero
     const Value first = build::logical_and(is_zero, is_first);
     const Value passed = build::cumulative(r.node().op, build::select(first, one, x), dim, how);
     const Value before = build::cumsum(g * r.y(), dim, back) / safe, at_first = build::cumsum(g * passed, dim, back);

@@ -123,7 +123,7 @@ constexpr auto dynamic_update_slice(const X& x, const Update& update, const Star
                 "tessera: the update of a slice has the element type of what it updates; convert it with ts::cast");
   constexpr int dim = detail::checked_dim<D, X::rank>();
   const Source source = Source::from(at);
-  // The row behind the update is looked up for all elements that stay.
+  // The row after the last one of the update is looked up for all elements that stay.
   const detail::FunctionCall named("dynamic_update_slice", x);
   const auto is_updated = call<detail::IsUpdatedTag<X::rank, dim>>(source, x, update, start);
   const auto moved = index_select<D>(pad<D>(update, 0, 1, at),

@@ -36,7 +36,7 @@ template <BagMode Mode> struct EmbeddingBagTag {
     const Value places = counting_along(indices, 0), n = build::extent(indices, 0), one = n.number(1);
     // The bag of an index: how many bags begin at it or before it, without the first.
     const Value marks = build::scatter_add(build::broadcast(places.number(1), counting_along(offsets, 0)), 0, offsets,
-                                           counted(n + one, DType::i32));
+                                           build::arange(n + one));
     const Value bag = build::slice(build::cumsum(marks, 0, {}), 0, n.number(0), n) - places.number(1);
     Value rows = EmbeddingTag::emit(context, table, indices);
     ((rows = rows * build::insert_singletons(weights.at(context.source), 2u, 2)), ...);

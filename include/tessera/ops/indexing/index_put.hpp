@@ -62,7 +62,7 @@ template <int Rank, int D, bool Room = false> struct IndexCopyTag {
     indices = one_vector(indices, context);
     const int dim = source.shifted(D, Rank);
     const Value extent = build::extent(source, dim), count = build::cast(extent, DType::i32);
-    // The row that goes to each index; where none does, the row of zeros behind the source is looked up.
+    // The row that goes to each index; where none does, a row of zeros after those of the source is looked up.
     const Value kept = build::extent(x, dim), zero = kept.number(0);
     const Value all =
         Room ? build::pad_to(counting_along(x, dim), 0, zero, kept + kept.number(1)) : counting_along(x, dim);

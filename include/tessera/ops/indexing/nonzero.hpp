@@ -33,14 +33,12 @@ template <int Rank> constexpr Value flattened(Value context, Value x) {
     return x;
 }
 constexpr Value is_nonzero(Value x) { return x.dtype() == DType::bool_ ? x : build::not_equal(x, x.number(0)); }
-/// 0, 1, ..., count - 1.
-constexpr Value counted(Value count, DType type) { return build::arange(count, type); }
-
-/// Puts each element of a vector into a vector of `size` elements, at its place; those at other places are left out. Of
-/// several elements at one place the last stays. `rest`: what is at places without an element.
+/// Puts each element of a vector into a vector of `size` elements, at its index in `places`; elements with an index
+/// outside are left out. Of several elements at one index the last stays. `rest` is the value of indices without an
+/// element.
 constexpr Value put_at_places(Value elements, Value places, Value size, Value rest) {
   const Value one = size.number(1), all = build::cast(size, places.dtype());
-  const Value room = build::broadcast(rest, counted(size + one, DType::i32));  // the last place is for those left out
+  const Value room = build::broadcast(rest, build::arange(size + one));  // the last place is for those left out
   const Value made = build::scatter(room, 0, build::minimum(places, all), elements, {.replaces = true});
   return build::slice(made, 0, size.number(0), size);
 }
@@ -134,7 +132,7 @@ template <int Rank> struct MaskedScatterTag {
     const Value whole = build::broadcast(mask, x);
     const Value holds = flattened<Rank>(context, whole), none = holds.integer(0, DType::i64);
     const Value count = build::cumsum(build::cast(holds, DType::i64), 0, {});
-    // In front of the source there is a zero for elements that stay.
+    // A zero before the elements of the source is for elements that stay.
     const Value one = x.integer(1, DType::i64);
     source = source.at(context.source);
     const Value table = build::pad_to(source, 0, one, build::extent(source, 0) + one);
@@ -150,9 +148,9 @@ template <int Rank> struct MaskedScatterTag {
 }  // namespace detail
 
 /// The indices of the first `size` nonzero elements in row-major order, a vector for each dim (jnp.nonzero with a size,
-/// torch.nonzero(as_tuple=True)): `const auto [i, j] = ts::nonzero(matrix, 8)`. Behind the last one, `rest`, 0 as in
-/// JAX by default; -1 is an index of no element. No gradient. Errors: shape_mismatch for a negative size.
-/// Communication: the tensor is brought together as a vector; positions are gathered.
+/// torch.nonzero(as_tuple=True)): `const auto [i, j] = ts::nonzero(matrix, 8)`. After the last one the result has
+/// `rest`, by default 0 as in JAX; -1 is an index of no element. No gradient. Errors: shape_mismatch for a negative
+/// size. Communication: the tensor is brought together as a vector; positions are gathered.
 template <Element Index = std::int32_t, TensorArgument X, SizeOperand Size, NumberOperand Rest = int>
 constexpr auto nonzero(const X& x, const Size& size, const Rest& rest = 0, Here at = Here::current()) {
   return [&]<int... D>(std::integer_sequence<int, D...>) {
@@ -167,7 +165,7 @@ constexpr auto argwhere(const X& x, const Size& size, const Rest& rest = 0, Here
 }
 
 /// The first `size` elements of x for which the mask holds, in row-major order (torch.masked_select, x[mask] of a
-/// size); behind the last one `rest`. The mask is broadcast to x. The gradient goes to the elements that were taken.
+/// size); after the last one `rest`. The mask is broadcast to x. The gradient goes to the elements that were taken.
 /// Errors and communication: as nonzero and embedding.
 template <TensorArgument X, TensorArgument Mask, SizeOperand Size, NumberOperand Rest = int>
 constexpr auto masked_select(const X& x, const Mask& mask, const Size& size, const Rest& rest = 0,

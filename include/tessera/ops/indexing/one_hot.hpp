@@ -40,7 +40,7 @@ struct IndexSelectTag : EmbeddingTag {
 }  // namespace detail
 
 /// 1 at the index and 0 elsewhere along a new last dim of `count` classes: indices [...] give [..., count], of element
-/// type T, f32 as in JAX when none is named. An index outside of the classes gives zeros alone, as in JAX. No gradient,
+/// type T, f32 as in JAX when none is named. An index outside of the classes gives only zeros, as in JAX. No gradient,
 /// no communication.
 ///
 ///     const auto targets = ts::one_hot(labels, 10);

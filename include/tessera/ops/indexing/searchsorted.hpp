@@ -8,7 +8,7 @@
 
 namespace tessera {
 
-/// Where an element that equals elements of the sorted vector would be inserted: in front of them, or behind them.
+/// Where an element that equals elements of the sorted vector would be inserted: before them, or after them.
 enum class Side : std::uint8_t { left, right };
 
 namespace detail {

@@ -48,13 +48,13 @@ template <int Rank, UniquePart Part, bool Sorted> struct UniqueTag {
     if constexpr (Part == UniquePart::count) return build::sum_of(begins, 1);
     const Value run = build::cumsum(begins, 0, {}) - begins.number(1);
     if constexpr (Part == UniquePart::values) {
-      // Behind the last value, the first one again; there is a zero for a tensor without elements.
+      // After the last value, the first one again; there is a zero for a tensor without elements.
       const Value one = size.number(1);
       const Value table = build::pad_to(element, 0, size.number(0), build::extent(element, 0) + one);
       const Value first = build::drop_singletons(build::slice(table, 0, size.number(0), one), 1u);
       return put_at_places(element, run, size, first);
     } else if constexpr (Part == UniquePart::counts) {
-      const Value room = build::broadcast(begins.number(0), counted(size + size.number(1), DType::i32));
+      const Value room = build::broadcast(begins.number(0), build::arange(size + size.number(1)));
       const Value places = build::minimum(run, build::cast(size, DType::i32));
       const Value ones = build::broadcast(begins.number(1), run);
       return build::slice(build::scatter_add(ones, 0, places, room), 0, size.number(0), size);
@@ -86,17 +86,17 @@ template <bool Sorted, class X, class Size> constexpr auto unique_of(const X& x,
 
 }  // namespace detail
 
-/// The `size` smallest distinct elements of x in ascending order (jnp.unique with a size, torch.unique):
-/// `const auto [values, counts, inverse, count] = ts::unique(x, 16)`. Behind the last one, values are the smallest
-/// element, as in JAX, and counts 0. `inverse` has the shape of x: values[inverse] is x, where there is room for all.
-/// NaNs are equal to each other, and last. The gradient of a value goes to its last element. Errors: shape_mismatch for
-/// a negative size. Communication: as sort of the tensor as a vector.
+/// The `size` smallest distinct elements of x in ascending order (jnp.unique with a size, torch.unique): `const auto
+/// [values, counts, inverse, count] = ts::unique(x, 16)`. After the last one, values are the smallest element, as in
+/// JAX, and counts 0. `inverse` has the shape of x: values[inverse] is x, where there is room for all. NaNs are equal
+/// to each other, and last. The gradient of a value goes to its last element. Errors: shape_mismatch for a negative
+/// size. Communication: as sort of the tensor as a vector.
 template <TensorArgument X, SizeOperand Size>
 constexpr auto unique(const X& x, const Size& size, Here at = Here::current()) {
   return detail::unique_of<true>(x, size, at);
 }
 /// The first `size` runs of equal elements in row-major order (torch.unique_consecutive): their values and lengths, and
-/// for each element the index of its run. Behind the last one, values are the first element. Otherwise as unique.
+/// for each element the index of its run. After the last one, values are the first element. Otherwise as unique.
 template <TensorArgument X, SizeOperand Size>
 constexpr auto unique_consecutive(const X& x, const Size& size, Here at = Here::current()) {
   return detail::unique_of<false>(x, size, at);

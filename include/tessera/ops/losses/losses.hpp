@@ -67,7 +67,7 @@ template <class Loss, int Rank, LossReduction Reduction> struct LossTag {
   }
 };
 
-/// x, and 0 where it is below; its slope at 0 is 1, as of PyTorch's clamp.
+/// max(x, 0), with a gradient of 1 at 0, as for PyTorch's clamp.
 constexpr Value at_least_zero(Value x) { return build::select(build::less(x, x.number(0)), x.number(0), x); }
 constexpr bool is_constant_below(Value x, double least) { return x.node().is_constant() && !(x.node().value >= least); }
 

@@ -65,7 +65,7 @@ template <std::uint32_t Stream> struct AlphaDropoutTag {
 
 /// Dropout of whole features: of x [batch, spatial..., features] each feature of each example is 0 with probability
 /// `rate`, in all of its elements, and x / (1 - rate) otherwise (F.dropout1d, dropout2d, dropout3d, with features
-/// last). In all else as dropout.
+/// last). Otherwise as dropout.
 template <std::uint32_t Stream = 0, TensorArgument X, NumberOperand Rate, class Key = detail::NoKey>
 constexpr auto dropout1d(const X& x, const Rate& rate, const Key& key = {}, Here at = Here::current()) {
   return call<detail::FeatureDropoutTag<3, Stream>>(Source::from(at), x, rate, detail::drawn_from(key));
@@ -79,9 +79,9 @@ constexpr auto dropout3d(const X& x, const Rate& rate, const Key& key = {}, Here
   return call<detail::FeatureDropoutTag<5, Stream>>(Source::from(at), x, rate, detail::drawn_from(key));
 }
 
-/// Dropout for networks with ts::selu (F.alpha_dropout): mean and variance of x stay 0 and 1. Dropped elements are
-/// the lowest value of selu, then all are scaled and shifted. At a rate of 1 the result is 0. In all else as dropout.
-/// Source: Klambauer et al., Self-Normalizing Neural Networks, 2017.
+/// Dropout for networks with ts::selu (F.alpha_dropout): mean and variance of x stay 0 and 1. Dropped elements are the
+/// lowest value of selu, then all are scaled and shifted. At a rate of 1 the result is 0. Otherwise as dropout. Source:
+/// Klambauer et al., Self-Normalizing Neural Networks, 2017.
 template <std::uint32_t Stream = 0, TensorArgument X, NumberOperand Rate, class Key = detail::NoKey>
 constexpr auto alpha_dropout(const X& x, const Rate& rate, const Key& key = {}, Here at = Here::current()) {
   return call<detail::AlphaDropoutTag<Stream>>(Source::from(at), x, rate, detail::drawn_from(key));

@@ -35,7 +35,7 @@ template <NumberRule Rule> struct ShareTag {
 }  // namespace detail
 
 /// The k highest logits of each row (TopKLogitsWarper of Hugging Face). Errors: shape_mismatch for k above the number
-/// of classes, option for a number k below 1. Communication: split classes are made whole, as of sort.
+/// of classes, option for a number k below 1. Communication: split classes are made whole, as for sort.
 template <TensorArgument X, SizeOperand K>
 constexpr auto top_k_logits(const X& x, const K& k, Here at = Here::current()) {
   const detail::FunctionCall named("top_k_logits", x);

@@ -8,7 +8,7 @@
 #include <tessera/ops/random/random.hpp>
 #include <tessera/ops/reduction/reduction.hpp>
 
-// Draws that are computed from uniform ones. As those, they depend on the key, the stream and the global index alone.
+// Draws that are computed from uniform ones. As those, they depend only on the key, the stream and the global index.
 
 namespace tessera {
 
@@ -169,7 +169,7 @@ template <int Rank, int D, std::uint32_t Stream> struct PermutationTag {
 }  // namespace detail
 
 /// Bools that are true with the given probabilities (torch.bernoulli, jax.random.bernoulli). Key, stream and
-/// communication of all draws of this header: as of uniform_like.
+/// communication of all draws of this header: as for uniform_like.
 template <std::uint32_t Stream = 0, TensorArgument P, class Key = detail::NoKey>
 constexpr auto bernoulli(const P& probabilities, const Key& key = {}, Here at = Here::current()) {
   return call<detail::BernoulliTag<Stream>>(Source::from(at), probabilities, detail::drawn_from(key));

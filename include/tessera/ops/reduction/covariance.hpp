@@ -41,7 +41,7 @@ struct CorrelationTag {
 }  // namespace detail
 
 /// The covariances of the rows of x [variables, observations] (torch.cov, jnp.cov): [variables, variables], symmetric.
-/// Sums of products are divided by the number of observations less the correction; NaN where that is 0. Of integers
+/// Sums of products are divided by the number of observations less the correction; NaN where that is 0. Integers give
 /// f32. Communication: if observations are split an all-reduce of the means and one of the result.
 ///
 ///     const auto c = ts::cov(samples);  // the variances are on the diagonal

@@ -14,8 +14,8 @@ namespace tessera {
 namespace detail {
 
 /// The sum of the weights of each bin, [count], or for leading dims of the weights [leading..., count]. `bins` has the
-/// shape of the weights; a bin outside of [0, count) is left out: it is added behind the last bin, which is cut off.
-/// Sums of floating-point weights are f64, since all elements may be in one bin.
+/// shape of the weights; a bin outside of [0, count) is left out: it is added to an additional last bin, which is cut
+/// off. Sums of floating-point weights are f64, since all elements may be in one bin.
 template <int Rank> constexpr Value sums_of_bins(Value bins, Value weights, Value count) {
   bins = build::cast(bins, DType::i64);
   count = as_size(count).at(bins.source);

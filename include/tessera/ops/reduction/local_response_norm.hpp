@@ -43,8 +43,8 @@ struct LocalResponseNormTag {
 }  // namespace detail
 
 /// x over (k + alpha times the mean of the squares of `size` neighbouring features, zeros beyond the ends) to the power
-/// of beta (F.local_response_norm, with features last). Of an even size there is one more neighbour in front than
-/// behind. Errors: shape_mismatch for a size below 1. Communication: along split features a halo.
+/// of beta (F.local_response_norm, with features last). Of an even size there is one more neighbour before the feature
+/// than after it. Errors: shape_mismatch for a size below 1. Communication: along split features a halo.
 ///
 ///     const auto y = ts::local_response_norm(x, {.size = 5});
 template <TensorArgument X>

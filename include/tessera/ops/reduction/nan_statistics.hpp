@@ -112,14 +112,14 @@ template <class Extreme, class Index, bool Keep, int... Dims> struct NanArgReduc
 
 }  // namespace detail
 
-/// The sum of the elements that are not NaN, whose gradient is 0 where elements are NaN. In all else as `sum`.
+/// The sum of the elements that are not NaN, whose gradient is 0 where elements are NaN. Otherwise as `sum`.
 template <int... Dims, TensorArgument X> constexpr auto nansum(const X& x, Here at = Here::current()) {
   return detail::reduce_by<detail::NanSum<false, Dims...>>(x, at);
 }
 template <int... Dims, TensorArgument X> constexpr auto nansum(const X& x, KeepDims, Here at = Here::current()) {
   return detail::reduce_by<detail::NanSum<true, Dims...>>(x, at);
 }
-/// The mean of the elements that are not NaN; NaN where all are. In all else as `mean`.
+/// The mean of the elements that are not NaN; NaN where all are. Otherwise as `mean`.
 template <int... Dims, TensorArgument X> constexpr auto nanmean(const X& x, Here at = Here::current()) {
   return detail::reduce_by<detail::NanMean<false, Dims...>>(x, at);
 }
@@ -127,7 +127,7 @@ template <int... Dims, TensorArgument X> constexpr auto nanmean(const X& x, Keep
   return detail::reduce_by<detail::NanMean<true, Dims...>>(x, at);
 }
 /// The largest, the smallest of the elements that are not NaN; NaN where all are (jnp.nanmax, jnp.nanmin). The gradient
-/// is that of `max` and `min`, 0 where elements are NaN. In all else as `max`.
+/// is that of `max` and `min`, 0 where elements are NaN. Otherwise as `max`.
 template <int... Dims, TensorArgument X> constexpr auto nanmax(const X& x, Here at = Here::current()) {
   return detail::reduce_by<detail::NanExtreme<ops::MaxOp, false, Dims...>>(x, at);
 }
@@ -140,15 +140,15 @@ template <int... Dims, TensorArgument X> constexpr auto nanmin(const X& x, Here 
 template <int... Dims, TensorArgument X> constexpr auto nanmin(const X& x, KeepDims, Here at = Here::current()) {
   return detail::reduce_by<detail::NanExtreme<ops::MinOp, true, Dims...>>(x, at);
 }
-/// The product of the elements that are not NaN (jnp.nanprod); 1 where all are. In all else as `prod`.
+/// The product of the elements that are not NaN (jnp.nanprod); 1 where all are. Otherwise as `prod`.
 template <int... Dims, TensorArgument X> constexpr auto nanprod(const X& x, Here at = Here::current()) {
   return detail::reduce_by<detail::NanProd<false, Dims...>>(x, at);
 }
 template <int... Dims, TensorArgument X> constexpr auto nanprod(const X& x, KeepDims, Here at = Here::current()) {
   return detail::reduce_by<detail::NanProd<true, Dims...>>(x, at);
 }
-/// The variance of the elements that are not NaN, by their number less the correction, which is 1 as of `var`;
-/// jnp.nanvar's default is 0. NaN where no more elements than the correction are. In all else as `var` and `std`.
+/// The variance of the elements that are not NaN, by their number less the correction, which is 1 as for `var`;
+/// jnp.nanvar's default is 0. NaN where no more elements than the correction are. Otherwise as `var` and `std`.
 template <int... Dims, TensorArgument X, NumberOperand Correction = int>
 constexpr auto nanvar(const X& x, const Correction& correction = 1, Here at = Here::current()) {
   return call<detail::NanVarianceTag<X::rank, false, false, Dims...>>(Source::from(at), x, correction);
@@ -166,7 +166,7 @@ constexpr auto nanstd(const X& x, KeepDims, const Correction& correction = 1, He
   return call<detail::NanVarianceTag<X::rank, true, true, Dims...>>(Source::from(at), x, correction);
 }
 /// The index of the largest (smallest) element that is not NaN, along one dim or among all elements; -1 where all are
-/// NaN, as of jnp.nanargmax. In all else as `argmax`: `nanargmax<-1>(x)`, `nanargmin<0, std::int64_t>(x)`.
+/// NaN, as for jnp.nanargmax. Otherwise as `argmax`: `nanargmax<-1>(x)`, `nanargmin<0, std::int64_t>(x)`.
 template <int D, Element Index = std::int32_t, TensorArgument X>
 constexpr auto nanargmax(const X& x, Here at = Here::current()) {
   return detail::reduce_by<detail::NanArgReduce<ops::MaxOp, Index, false, D>>(x, at);

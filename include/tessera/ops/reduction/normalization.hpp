@@ -208,7 +208,7 @@ template <NormOver Over, class X> constexpr auto statistics_of(const X& x, Here 
 }  // namespace detail
 /// The mean and the variance of each feature of x [batch, ..., features] over all other dims: `const auto [mean,
 /// variance] = ts::batch_norm_statistics(x)`. The variance is unbiased, over one element less than there are, as in
-/// PyTorch's running variance, and 0 where there is one. Of bf16 and f16 they are f32. Beside a batch_norm of the same
+/// PyTorch's running variance, and 0 where there is one. For bf16 and f16 they are f32. Beside a batch_norm of the same
 /// x in one program they share its sums and its communication.
 template <TensorArgument X> constexpr auto batch_norm_statistics(const X& x, Here at = Here::current()) {
   return detail::statistics_of<detail::NormOver::batch>(x, at);
@@ -227,7 +227,7 @@ constexpr auto instance_norm(const X& x, const Gain& gain, const Bias& bias, con
   return call<detail::FeatureNormTag<X::rank, detail::NormOver::instance>>(Source::from(at), x, gain, bias, eps);
 }
 /// What the running statistics of instance norm average: the mean and the unbiased variance of each feature of each
-/// image of x [batch, ..., features], averaged over the images. All else as batch_norm_statistics, beside an
+/// image of x [batch, ..., features], averaged over the images. Otherwise as batch_norm_statistics, beside an
 /// instance_norm of the same x; over a split batch an all_reduce of two vectors of features.
 template <TensorArgument X> constexpr auto instance_norm_statistics(const X& x, Here at = Here::current()) {
   return detail::statistics_of<detail::NormOver::instance>(x, at);

@@ -112,9 +112,9 @@ template <int D = -1, TensorArgument X> constexpr auto nanmedian(const X& x, Her
 }
 
 /// The q-quantile along dim D: the element of rank q (n - 1), from 0 for the smallest on, interpolated between its
-/// neighbours: `quantile<-1>(x, 0.9)`, `quantile<0, ts::Interpolation::lower>(x, q)`. NaN where any element is; of
-/// integers f32. Errors: option for a q outside of [0, 1], of a ts::Scalar when the program runs; dim_range for a dim
-/// without elements. In all else as median. `nanquantile` leaves NaNs out.
+/// neighbours: `quantile<-1>(x, 0.9)`, `quantile<0, ts::Interpolation::lower>(x, q)`. NaN where any element is;
+/// integers give f32. Errors: option for a q outside of [0, 1], of a ts::Scalar when the program runs; dim_range for a
+/// dim without elements. Otherwise as median. `nanquantile` leaves NaNs out.
 template <int D = -1, Interpolation How = Interpolation::linear, TensorArgument X, NumberOperand Q>
 constexpr auto quantile(const X& x, const Q& q, Here at = Here::current()) {
   return call<detail::QuantileTag<X::rank, detail::checked_dim<D, X::rank>(), How, false>>(Source::from(at), x, q);

@@ -26,14 +26,14 @@ template <int N> struct MaxPool {
     return ones;
   }();
 };
-/// Options of an average pool: as of a max pool, with zeros as padding. `count_include_pad`: whether the average counts
-/// these zeros, as in PyTorch by default.
+/// Options of an average pool: as for a max pool, with zeros as padding. `count_include_pad`: whether the average
+/// counts these zeros, as in PyTorch by default.
 template <int N> struct AvgPool {
   std::array<std::int64_t, N> window{}, strides{}, padding{};
   bool count_include_pad = true;
 };
 
-/// Options of a power-average pool: as of a max pool, without padding.
+/// Options of a power-average pool: as for a max pool, without padding.
 template <int N> struct LpPool {
   std::array<std::int64_t, N> window{}, strides{};
 };

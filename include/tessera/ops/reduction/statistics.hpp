@@ -10,7 +10,7 @@ namespace tessera {
 
 namespace detail {
 
-/// The root, with slope 0 where x is 0: a distance of 0 has no direction.
+/// The square root, with a gradient of 0 where x is 0: a distance of 0 has no direction.
 constexpr Value flat_root(Value x) {
   const Value zero = x.number(0), at_zero = build::equal(x, zero);
   return build::select(at_zero, zero, build::sqrt(build::select(at_zero, x.number(1), x)));
@@ -69,7 +69,7 @@ template <int Rank, bool Keep, int... Dims> struct PNormTag {
     if (p.is_number(-infinity)) return over(Op::min, size);
     if (p.is_number(0)) return over(Op::sum, build::cast(build::not_equal(x, x.number(0)), x.dtype()));
     p = build::cast(p, x.dtype());
-    // Powers of 0 have no slope: it is 0, as of flat_root.
+    // The gradient of a power of 0 is 0, as in flat_root.
     const auto power = [](Value v, Value by) {
       const Value at_zero = build::equal(v, v.number(0));
       return build::select(at_zero, v.number(0), build::binary(Op::pow, build::select(at_zero, v.number(1), v), by));
@@ -82,9 +82,10 @@ template <int Rank, bool Keep, int... Dims> struct PNormTag {
 
 /// The variance over the named dims (all when none is named), `var<-1>(x)`: the sum of the squares of x less its mean,
 /// over the number of elements less the correction, which is 1 as in PyTorch; 0, `var<-1>(x, 0)`, is JAX's default. NaN
-/// where no more elements than the correction are. Computed in two passes, so that a large mean loses nothing; of bf16
-/// and f16 in f32; of integers f32. `std` is its root, of which the gradient is 0 where it is 0, as in PyTorch. Shapes
-/// as of `sum`. Communication: over a sharded dim two all-reduces, of the sums and of the sums of squares.
+/// where no more elements than the correction are. Computed in two passes, so that a large mean loses nothing; bf16 and
+/// f16 are computed in f32; integers give f32. `std` is its root, of which the gradient is 0 where it is 0, as in
+/// PyTorch. Shapes as for `sum`. Communication: over a sharded dim two all-reduces, of the sums and of the sums of
+/// squares.
 template <int... Dims, TensorArgument X, NumberOperand Correction = int>
 constexpr auto var(const X& x, const Correction& correction = 1, Here at = Here::current()) {
   return call<detail::VarianceTag<X::rank, false, false, Dims...>>(Source::from(at), x, correction);
@@ -103,10 +104,10 @@ constexpr auto std(const X& x, KeepDims, const Correction& correction = 1, Here 
 }
 
 /// The Euclidean norm over the named dims (all when none is named): the root of the sum of squares. Squares overflow
-/// from 1e19 on in f32. The gradient is x over the norm, and 0 where the norm is 0, as in PyTorch. Of bf16 and f16 it
-/// is computed in f32; of integers f32. With a p as in `norm<-1>(x, 1)` the p-norm: the sum of |x|^p to the power of 1
-/// / p; the largest |x| of infinity, the smallest of -infinity, the number of nonzero elements of 0. A p of 1, 2, 0 or
-/// infinity is a constant, p above 0 may be a ts::Scalar. Shapes and communication as of `sum`.
+/// from 1e19 on in f32. The gradient is x over the norm, and 0 where the norm is 0, as in PyTorch. bf16 and f16 are
+/// computed in f32; integers give f32. With a p as in `norm<-1>(x, 1)` the p-norm: the sum of |x|^p to the power of 1 /
+/// p; the largest |x| of infinity, the smallest of -infinity, the number of nonzero elements of 0. A p of 1, 2, 0 or
+/// infinity is a constant, p above 0 may be a ts::Scalar. Shapes and communication as for `sum`.
 template <int... Dims, TensorArgument X> constexpr auto norm(const X& x, Here at = Here::current()) {
   return detail::reduce_by<detail::Norm<false, Dims...>>(x, at);
 }
@@ -123,7 +124,7 @@ constexpr auto norm(const X& x, KeepDims, const P& p, Here at = Here::current())
   return call<detail::PNormTag<X::rank, true, Dims...>>(Source::from(at), x, p);
 }
 
-/// The number of elements that are not 0, i32; NaN is not 0. No gradient. In all else as `sum`.
+/// The number of elements that are not 0, i32; NaN is not 0. No gradient. Otherwise as `sum`.
 template <int... Dims, TensorArgument X> constexpr auto count_nonzero(const X& x, Here at = Here::current()) {
   return detail::reduce_by<detail::CountNonzero<false, Dims...>>(x, at);
 }
@@ -141,7 +142,7 @@ template <class Min, class Max> struct Extremes {
   Max max;
 };
 /// `auto [variance, mean] = var_mean<-1>(x)`, `auto [deviation, mean] = std_mean<-1>(x)`, `auto [min, max] =
-/// aminmax<-1>(x)`: two reductions of one operand, as of var, std, mean, min and max.
+/// aminmax<-1>(x)`: two reductions of one operand, as for var, std, mean, min and max.
 template <int... Dims, TensorArgument X, NumberOperand Correction = int>
 constexpr auto var_mean(const X& x, const Correction& correction = 1, Here at = Here::current()) {
   return SpreadAndMean<decltype(var<Dims...>(x, correction, at)), decltype(mean<Dims...>(x, at))>{

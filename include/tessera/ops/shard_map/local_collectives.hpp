@@ -34,7 +34,7 @@ template <bool Varies, class X, FixedString... Axes> constexpr unsigned axes_of_
   }
   return 0;
 }
-/// Result of a call that does not compile, so that no further errors follow.
+/// The result of a call that does not compile; with it no further errors follow.
 template <class X> constexpr auto not_made(const X& x) {
   if constexpr (LocalOperand<X>)
     return Local<typename X::element, X::rank, typename X::region, 0>(

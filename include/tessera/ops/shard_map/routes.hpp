@@ -21,7 +21,7 @@ struct Route {
 
 namespace detail {
 
-/// The operands of a permute behind the first.
+/// The operands of a permute after the first.
 constexpr void add_routes(const Value& sent, Growable<std::int32_t>& operands, const tessera::Shift& shift) {
   operands.push_back(as_size(lower(sent, shift.by)).id);
 }

@@ -206,7 +206,7 @@ class BatchGraph {
         node.rank = static_cast<std::uint8_t>(node.rank + 1);
         node.singletons = static_cast<std::uint8_t>(node.singletons << 1);
         // Slices of a value that was computed for all examples are in one block, and so is a tensor of a Stack in the
-        // carry or captured: its layers are behind the dim of examples.
+        // carry or captured: its dim of layers comes after the dim of examples.
         if (!shape.is_stacked(i) || !is_in_layers(module_.graph(batching_.all)[of(operand(id, i)).id]))
           node = stored_as(Storage::block, node);
       }

@@ -75,7 +75,7 @@ constexpr BrokenRule check_dim_of_examples(const NodeCheck& c, const Node& with_
     return "the dim of examples is a dim of the operand or of the result";
   return check_index_of_example(c);
 }
-/// In a vmap over another axis: the node with a leading dim of that vmap's examples, behind which its own dims are.
+/// In a vmap over another axis: the node with a leading dim of that vmap's examples before its own dims.
 constexpr Batched batch_beside(const Batch& b) {
   Node made = b.batched();
   if (b.node().op != Op::sum_examples) ++made.labels[0];

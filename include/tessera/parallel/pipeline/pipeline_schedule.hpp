@@ -31,7 +31,7 @@ template <TensorOperand X> constexpr auto batch_of(const X& microbatches, Here a
   return merge_dims<0, 1>(movedim<0, 1>(microbatches, at), at);
 }
 
-/// Adds dims of extent 1 behind those of x, up to rank `Rank`.
+/// Adds dims of extent 1 after those of x, up to rank `Rank`.
 template <int Rank, TensorOperand X> constexpr auto with_trailing_dims(const X& x, Here at) {
   if constexpr (X::rank >= Rank)
     return as_sym(x);
@@ -122,7 +122,7 @@ template <FixedString Axis, int Chunks> class PipelineSchedule {
     const auto by_stage = [&](const auto& x) { return as_sym(merge_dims<0, 1>(movedim<1, 0>(x, at_), at_)); };
     return as_sym(index_add<0>(zeros, by_stage(numbers), by_stage(rows), at_));
   }
-  /// What each stage gets from the stage before it (`By` 1) or behind it (-1).
+  /// What each stage gets from the stage before it (`By` 1) or after it (-1).
   template <int By> constexpr auto sent_by(const auto& x) const {
     return shard_map<with_axis<"{@} -> {@}", Axis>()>(Send<By>{}, at_)(x);
   }

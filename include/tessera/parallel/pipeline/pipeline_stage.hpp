@@ -102,7 +102,7 @@ template <class X> constexpr auto own_entry(const X& x) {
 }  // namespace detail
 
 /// A layer of each stage of a pipeline whose stages are the devices of a mesh axis, or one of each chunk of layers that
-/// a stage has. The tensors of the block are those of the stages' layers, one behind the other along dim 0, which is
+/// a stage has. The tensors of the block are those of the stages' layers, one after the other along dim 0, which is
 /// split over the axis: each device has the tensors of its own layer. A stage that has fewer layers than others has a
 /// copy of the last layer in their place, which is not applied and has a gradient of zeros. ts::pipeline_stages() makes
 /// a Stack of them from the layers of a model; ts::pipeline_gpipe and ts::pipeline_1f1b run it.
@@ -155,7 +155,7 @@ template <FixedString Axis, class Block, int Chunks = 1> struct PipelineStage {
 
 namespace detail {
 
-/// Writes parts that are not written yet one behind the other, each `rows` long, without messages to other processes:
+/// Writes parts that are not written yet one after the other, each `rows` long, without messages to other processes:
 /// each makes the parts of which it has rows, one at a time.
 inline void write_parts_here(TensorStorage& to, const std::vector<TensorStorage::Write>& parts, std::int64_t rows) {
   const Uncounted uncounted;
@@ -183,7 +183,7 @@ inline void write_parts_here(TensorStorage& to, const std::vector<TensorStorage:
   }
 }
 
-/// The parts one behind the other along dim 0, which is split over `axis`, and below that as it was in the parts.
+/// The parts one after the other along dim 0, which is split over `axis`, and below that as it was in the parts.
 inline StoragePtr joined_along_axis(const std::vector<StoragePtr>& parts, const Mesh& mesh, const Name& axis, Here at) {
   const TensorStorage& first = *parts[0];
   std::vector<TensorStorage::Write> deferred;

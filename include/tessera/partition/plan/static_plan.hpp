@@ -33,7 +33,7 @@ struct Abstract {
   }
 };
 
-/// A leaf that each of the n layers of a Stack has.
+/// A leaf of a Stack with n layers: the same tensor or Dim in each layer.
 constexpr Abstract stacked(std::int64_t n, Abstract leaf) {
   leaf.layers = n;
   return leaf;

@@ -293,8 +293,8 @@ class Flow {
       if (deferred[at(units_.input(u, i).node)] != 0) need_all_parts(units_.input(u, i).node);
   }
 
-  /// A part of a result that is linear in partial inputs (`takes_over` of the result is 1) is empty where that part of
-  /// all these inputs is. Where the inputs differ in their empty parts, all parts of them are made.
+  /// A part of a result that is linear in partial inputs (`takes_over` of the result is 1) is empty if this part of all
+  /// these inputs is empty. If the inputs differ in which parts are empty, all parts of the inputs are made.
   constexpr void pass_parts(int u, const Growable<std::uint8_t>& takes_over) {
     const Unit& unit = units_[u];
     const PartList* common = nullptr;

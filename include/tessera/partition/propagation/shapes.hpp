@@ -66,7 +66,7 @@ constexpr HostNumber host_number(const GraphView& graph, int id, const Shape* sh
   fail_operation(errc::capacity, c,
                  "the values of the program up to this operation have more than 2^55 elements together", {});
 }
-/// Operand `found` has another number of layers or steps than operand `first`, or, where `first` is -1, than
+/// Reports that operand `found` has a different number of layers or steps than operand `first`; if `first` is -1, than
 /// `expected`, the number that the program gives.
 [[noreturn]] inline void fail_layers(const GraphView& graph, int id, const Growable<Shape>& shapes, int first,
                                      int found, std::int64_t expected) {

@@ -130,7 +130,8 @@ TESSERA_ONCE std::uint64_t agree_on_plan(const Plan& plan, const CompiledProgram
     return head[1];
   }
 
-  // All processes know that, and go on together: process 0 sends its hashes, and the first that differs answers.
+  // All processes know that their plans differ, and continue together: process 0 sends its hashes, and the first
+  // process whose hashes differ answers.
   Growable<std::uint64_t> first(static_cast<std::size_t>(heads[0]));
   sent.clear(), received.clear();
   for (int process = 1; process < count && own == 0; ++process)

@@ -113,7 +113,7 @@ template <DTypeSet Types> class AttentionStep final : public PreparedStep {
       stores = true;
     }
     place.shape.causal = causal_;
-    // Computing the output alone, the kernel finds the logarithms again: it does not read those of another unit.
+    // Where only the output is computed, the kernel finds the logarithms again: it does not read those of another unit.
     const AttentionForm first = AttentionForm::of_node(c.graph[c.units.output(c.step.unit, 0).node]);
     if (!backward_ && unit.output_count == 1 && first.result != AttentionResult::logarithms)
       place.parts[lse].pointer = -1;

@@ -100,7 +100,7 @@ template <DTypeSet Types> class FoldWindowsStep final : public PreparedStep {
   double piece_bytes_ = 1;
   SentBytes sent_;
 
-  /// `here`: this process computes it; of another place only the box is known.
+  /// `here`: whether this process computes the place. For a place of another process only the box is known.
   void add_place(int w, const Coordinates& at, bool here) {
     const ValueLayout &in = layout_[step_.inputs[0]], &out = layout_[step_.outputs[0]];
     const auto from = static_cast<std::size_t>(in.index(at)), to = static_cast<std::size_t>(out.index(at));

@@ -37,7 +37,7 @@ inline Box covered_box(const WindowedDims& dims, Box runs) {
   return runs;
 }
 
-/// The windows of a box, where each is one row: the box without the dims of their elements.
+/// The windows of a box if each window is one row: the box without the dims of the elements of windows.
 inline Box single_box(const WindowedDims& dims, Box runs) {
   for (std::size_t k = dims.size(); k-- > 0;) {
     runs.begin.erase(static_cast<std::size_t>(dims[k].runs + 1));
