@@ -11,7 +11,6 @@
 #include <tessera/base/error.hpp>
 #include <tessera/base/here.hpp>
 #include <tessera/base/shape.hpp>
-#include <tessera/graph/ir/attributes.hpp>
 #include <tessera/mesh/box.hpp>
 #include <tessera/ops/elementwise/special_functions.hpp>
 #include <tessera/tensor/creation.hpp>

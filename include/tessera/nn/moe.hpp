@@ -17,15 +17,15 @@
 #include <tessera/ops/constraint.hpp>
 #include <tessera/ops/contraction/einsum.hpp>
 #include <tessera/ops/contraction/ragged_dot.hpp>
+#include <tessera/ops/cumulative/cumulative.hpp>
 #include <tessera/ops/data_movement/rearrange.hpp>
 #include <tessera/ops/data_movement/shape.hpp>
 #include <tessera/ops/elementwise.hpp>
 #include <tessera/ops/functional.hpp>
-#include <tessera/ops/indexing/cumulative.hpp>
 #include <tessera/ops/indexing/gather.hpp>
 #include <tessera/ops/indexing/one_hot.hpp>
-#include <tessera/ops/indexing/sort.hpp>
 #include <tessera/ops/indexing/sort_rows.hpp>
+#include <tessera/ops/sorting/sort.hpp>
 
 namespace tessera::nn {
 

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <tuple>
 
+#include <tessera/graph/ir/attributes/alike.hpp>
 #include <tessera/mesh/partition_spec.hpp>
 #include <tessera/ops/elementwise.hpp>
 

@@ -6,6 +6,7 @@
 #include <limits>
 #include <type_traits>
 
+#include <tessera/graph/ir/attributes/reduced.hpp>
 #include <tessera/ops/contraction/einsum.hpp>
 #include <tessera/ops/data_movement/shape.hpp>
 #include <tessera/ops/given_gradient.hpp>

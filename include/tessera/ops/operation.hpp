@@ -11,7 +11,7 @@
 #include <tessera/base/growable.hpp>
 #include <tessera/base/planning.hpp>
 #include <tessera/base/shape.hpp>
-#include <tessera/graph/ir/attributes.hpp>
+#include <tessera/graph/ir/attributes/alike.hpp>
 #include <tessera/graph/ir/row.hpp>
 #include <tessera/graph/transform/batch.hpp>
 

@@ -10,6 +10,7 @@
 #include <tessera/mesh/mesh.hpp>
 #include <tessera/ops/elementwise/select.hpp>
 #include <tessera/ops/operation.hpp>
+#include <tessera/ops/random/random_draw.hpp>
 
 TESSERA_PLANNING_BEGIN
 

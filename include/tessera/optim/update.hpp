@@ -11,7 +11,6 @@
 
 #include <tessera/base/error.hpp>
 #include <tessera/base/growable.hpp>
-#include <tessera/graph/ir/attributes.hpp>
 #include <tessera/graph/ir/node.hpp>
 #include <tessera/graph/ir/value.hpp>
 #include <tessera/graph/trace/named_leaves.hpp>

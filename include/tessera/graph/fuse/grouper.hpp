@@ -10,6 +10,7 @@
 #include <tessera/graph/fuse/dependencies.hpp>
 #include <tessera/graph/fuse/groups.hpp>
 #include <tessera/graph/fuse/node_reads.hpp>
+#include <tessera/graph/ir/attributes/reduced.hpp>
 
 TESSERA_PLANNING_BEGIN
 

@@ -16,7 +16,8 @@ namespace tessera {
 
 struct OpRow;
 
-/// Attribute bytes of a node. Each operation has its own encoding (see attributes.hpp).
+/// Attribute bytes of a node. Each operation has its own encoding: structs in graph/ir/attributes/ or next to the
+/// operation.
 using Labels = std::array<std::int8_t, 24>;
 
 /// One operation of a graph. dtype, rank and the dims of static extent 1 (`singletons`) are known at compile time.

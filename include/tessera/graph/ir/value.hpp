@@ -9,7 +9,9 @@
 
 #include <tessera/base/defined_in_ops.hpp>
 #include <tessera/base/shape.hpp>
-#include <tessera/graph/ir/attributes.hpp>
+#include <tessera/graph/ir/attributes/made_by.hpp>
+#include <tessera/graph/ir/attributes/number_rule.hpp>
+#include <tessera/graph/ir/attributes/storage.hpp>
 #include <tessera/graph/ir/graph.hpp>
 #include <tessera/graph/ir/host_number.hpp>
 

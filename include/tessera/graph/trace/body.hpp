@@ -12,6 +12,7 @@
 #include <utility>
 
 #include <tessera/base/growable.hpp>
+#include <tessera/graph/ir/attributes/repeat.hpp>
 #include <tessera/graph/trace/settle.hpp>
 #include <tessera/graph/transform/repeat_gradient.hpp>
 

@@ -7,6 +7,7 @@
 #include <tessera/base/growable.hpp>
 #include <tessera/base/planning.hpp>
 #include <tessera/base/shape.hpp>
+#include <tessera/graph/ir/attributes/repeat.hpp>
 #include <tessera/graph/transform/gradient.hpp>
 
 TESSERA_PLANNING_BEGIN

@@ -6,7 +6,9 @@
 
 #include <tessera/base/growable.hpp>
 #include <tessera/base/planning.hpp>
-#include <tessera/graph/ir/attributes.hpp>
+#include <tessera/graph/ir/attributes/constraint.hpp>
+#include <tessera/graph/ir/attributes/einsum_labels.hpp>
+#include <tessera/graph/ir/attributes/storage.hpp>
 #include <tessera/graph/ir/row.hpp>
 #include <tessera/graph/ir/value.hpp>
 

@@ -6,7 +6,7 @@
 #include <initializer_list>
 #include <type_traits>
 
-#include <tessera/graph/ir/attention_form.hpp>
+#include <tessera/ops/attention/attention_form.hpp>
 #include <tessera/ops/contraction/contraction_rows.hpp>
 #include <tessera/ops/contraction/einsum.hpp>
 #include <tessera/ops/contraction/product_operand.hpp>

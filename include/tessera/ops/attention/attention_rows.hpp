@@ -7,10 +7,10 @@
 #include <tessera/base/growable.hpp>
 #include <tessera/base/planning.hpp>
 #include <tessera/base/shape.hpp>
-#include <tessera/graph/ir/attention_form.hpp>
 #include <tessera/graph/ir/node_check.hpp>
 #include <tessera/graph/ir/node_text.hpp>
 #include <tessera/graph/transform/gradient.hpp>
+#include <tessera/ops/attention/attention_form.hpp>
 #include <tessera/ops/contraction/contraction_rows.hpp>
 #include <tessera/ops/data_movement/data_movement_rows.hpp>
 #include <tessera/ops/elementwise/arithmetic.hpp>

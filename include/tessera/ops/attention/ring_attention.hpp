@@ -13,6 +13,7 @@
 #include <tessera/ops/constraint.hpp>
 #include <tessera/ops/control_flow.hpp>
 #include <tessera/ops/custom_gradient.hpp>
+#include <tessera/ops/data_movement/factors.hpp>
 #include <tessera/ops/data_movement/rearrange.hpp>
 #include <tessera/ops/data_movement/stack.hpp>
 #include <tessera/ops/shard_map/axis_text.hpp>

@@ -6,6 +6,7 @@
 
 #include <tessera/base/fixed_string.hpp>
 #include <tessera/ops/constraint.hpp>
+#include <tessera/ops/data_movement/factors.hpp>
 #include <tessera/ops/data_movement/rearrange.hpp>
 #include <tessera/ops/elementwise/select.hpp>
 #include <tessera/ops/indexing/sort_rows.hpp>

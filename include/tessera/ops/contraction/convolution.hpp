@@ -10,6 +10,7 @@
 #include <tessera/base/shape.hpp>
 #include <tessera/ops/contraction/einsum.hpp>
 #include <tessera/ops/contraction/product_operand.hpp>
+#include <tessera/ops/data_movement/factors.hpp>
 #include <tessera/ops/data_movement/rearrange.hpp>
 #include <tessera/ops/data_movement/shape.hpp>
 

@@ -7,6 +7,7 @@
 #include <tessera/graph/ir/node_check.hpp>
 #include <tessera/graph/ir/node_text.hpp>
 #include <tessera/graph/transform/gradient.hpp>
+#include <tessera/ops/data_movement/factors.hpp>
 #include <tessera/ops/operation.hpp>
 #include <tessera/ops/source_rows.hpp>
 

@@ -13,6 +13,7 @@
 #include <tessera/ops/indexing/index_put.hpp>
 #include <tessera/ops/indexing/one_hot.hpp>
 #include <tessera/ops/indexing/scatter.hpp>
+#include <tessera/ops/indexing/scatter_rule.hpp>
 
 // Lookups and writes with indices that may be outside of their dim. Compositions: indices are moved into the dim, and
 // what they would have read or written is left out.

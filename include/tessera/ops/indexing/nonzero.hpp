@@ -7,10 +7,10 @@
 #include <type_traits>
 #include <utility>
 
+#include <tessera/ops/cumulative/cumulative_rows.hpp>
 #include <tessera/ops/data_movement/rearrange.hpp>
 #include <tessera/ops/data_movement/shape.hpp>
 #include <tessera/ops/data_movement/slicing.hpp>
-#include <tessera/ops/indexing/cumulative_rows.hpp>
 #include <tessera/ops/indexing/embedding.hpp>
 #include <tessera/ops/indexing/scatter_rows.hpp>
 

@@ -8,6 +8,7 @@
 #include <tessera/graph/transform/gradient.hpp>
 #include <tessera/ops/elementwise/arithmetic.hpp>
 #include <tessera/ops/elementwise/comparison.hpp>
+#include <tessera/ops/indexing/scatter_rule.hpp>
 #include <tessera/ops/indexing/sort_rows.hpp>
 #include <tessera/ops/operation.hpp>
 #include <tessera/ops/source_rows.hpp>

@@ -7,10 +7,10 @@
 #include <type_traits>
 
 #include <tessera/ops/contraction/einsum.hpp>
+#include <tessera/ops/cumulative/cumulative_rows.hpp>
 #include <tessera/ops/data_movement/rearrange.hpp>
 #include <tessera/ops/data_movement/shape.hpp>
 #include <tessera/ops/data_movement/slicing.hpp>
-#include <tessera/ops/indexing/cumulative_rows.hpp>
 #include <tessera/ops/losses/cross_entropy.hpp>
 #include <tessera/ops/losses/losses.hpp>
 #include <tessera/ops/reduction/statistics.hpp>

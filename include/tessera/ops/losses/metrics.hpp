@@ -7,16 +7,16 @@
 
 #include <tessera/graph/trace/function_call.hpp>
 #include <tessera/ops/contraction/einsum.hpp>
+#include <tessera/ops/cumulative/cumulative.hpp>
 #include <tessera/ops/data_movement/rearrange.hpp>
 #include <tessera/ops/data_movement/repeat.hpp>
 #include <tessera/ops/data_movement/shape.hpp>
 #include <tessera/ops/elementwise.hpp>
-#include <tessera/ops/indexing/cumulative.hpp>
 #include <tessera/ops/indexing/gather.hpp>
 #include <tessera/ops/indexing/one_hot.hpp>
-#include <tessera/ops/indexing/sort.hpp>
 #include <tessera/ops/indexing/take_along_dim.hpp>
 #include <tessera/ops/reduction/reduction.hpp>
+#include <tessera/ops/sorting/sort.hpp>
 
 // How often predictions are right. Without gradients.
 

@@ -7,6 +7,7 @@
 #include <tessera/ops/data_movement/slicing.hpp>
 #include <tessera/ops/elementwise.hpp>
 #include <tessera/ops/random/random.hpp>
+#include <tessera/ops/random/random_draw.hpp>
 
 // Dropout of whole features, and dropout that keeps mean and variance.
 

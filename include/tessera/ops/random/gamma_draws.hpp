@@ -8,6 +8,7 @@
 #include <tessera/ops/gradient_rows.hpp>
 #include <tessera/ops/random/key_rows.hpp>
 #include <tessera/ops/random/random.hpp>
+#include <tessera/ops/random/random_draw.hpp>
 #include <tessera/ops/random/random_draws.hpp>
 #include <tessera/ops/stop_gradient.hpp>
 

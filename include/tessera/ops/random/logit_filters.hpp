@@ -6,11 +6,11 @@
 #include <type_traits>
 
 #include <tessera/graph/trace/function_call.hpp>
+#include <tessera/ops/cumulative/cumulative.hpp>
 #include <tessera/ops/elementwise.hpp>
 #include <tessera/ops/functional.hpp>
-#include <tessera/ops/indexing/cumulative.hpp>
-#include <tessera/ops/indexing/sort.hpp>
 #include <tessera/ops/reduction/reduction.hpp>
+#include <tessera/ops/sorting/sort.hpp>
 
 // Which tokens a language model may draw: logits [..., classes], of which all but some become -infinity. Of equal
 // logits either all are kept or none.

@@ -7,6 +7,7 @@
 #include <tessera/ops/constraint.hpp>
 #include <tessera/ops/elementwise.hpp>
 #include <tessera/ops/random/keys.hpp>
+#include <tessera/ops/random/random_draw.hpp>
 
 namespace tessera {
 

@@ -4,9 +4,9 @@
 
 #include <tessera/ops/elementwise/special.hpp>
 #include <tessera/ops/indexing/one_hot.hpp>
-#include <tessera/ops/indexing/sort.hpp>
 #include <tessera/ops/random/random.hpp>
 #include <tessera/ops/reduction/reduction.hpp>
+#include <tessera/ops/sorting/sort.hpp>
 
 // Draws that are computed from uniform ones. As those, they depend only on the key, the stream and the global index.
 

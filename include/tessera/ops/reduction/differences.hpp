@@ -4,13 +4,13 @@
 
 #include <type_traits>
 
+#include <tessera/ops/cumulative/cumulative.hpp>
 #include <tessera/ops/data_movement/rearrange.hpp>
 #include <tessera/ops/data_movement/shape.hpp>
 #include <tessera/ops/data_movement/slicing.hpp>
 #include <tessera/ops/data_movement/slicing_rows.hpp>
 #include <tessera/ops/elementwise/arithmetic.hpp>
 #include <tessera/ops/elementwise/composition.hpp>
-#include <tessera/ops/indexing/cumulative.hpp>
 #include <tessera/ops/reduction/reduction.hpp>
 
 // Differences of neighbours along a dim, and integrals of samples.

@@ -6,15 +6,15 @@
 #include <type_traits>
 
 #include <tessera/graph/trace/function_call.hpp>
+#include <tessera/ops/cumulative/cumulative.hpp>
 #include <tessera/ops/data_movement/rearrange.hpp>
 #include <tessera/ops/data_movement/shape.hpp>
 #include <tessera/ops/data_movement/slicing.hpp>
 #include <tessera/ops/elementwise.hpp>
-#include <tessera/ops/indexing/cumulative.hpp>
 #include <tessera/ops/indexing/gather.hpp>
-#include <tessera/ops/indexing/sort.hpp>
 #include <tessera/ops/reduction/reduce.hpp>
 #include <tessera/ops/reduction/reduction.hpp>
+#include <tessera/ops/sorting/sort.hpp>
 
 namespace tessera {
 

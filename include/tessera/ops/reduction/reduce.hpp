@@ -2,6 +2,7 @@
 #define TESSERA_OPS_REDUCTION_REDUCE_HPP
 #include <tessera/base/push_macros.hpp>
 
+#include <tessera/graph/ir/attributes/reduced.hpp>
 #include <tessera/graph/ir/value.hpp>
 #include <tessera/ops/elementwise/select.hpp>
 

@@ -9,10 +9,10 @@
 
 #include <tessera/base/growable.hpp>
 #include <tessera/base/shape.hpp>
-#include <tessera/graph/ir/attention_form.hpp>
 #include <tessera/kernels/attention/attention_bf16.hpp>
 #include <tessera/kernels/attention/attention_gradient.hpp>
 #include <tessera/kernels/isa.hpp>
+#include <tessera/ops/attention/attention_form.hpp>
 #include <tessera/runtime/executor/frame.hpp>
 #include <tessera/runtime/executor/prepared_step.hpp>
 #include <tessera/runtime/executor/work_grid.hpp>

@@ -14,7 +14,7 @@
 #include <tessera/base/planning.hpp>
 #include <tessera/base/shape.hpp>
 #include <tessera/base/sort_distinct.hpp>
-#include <tessera/graph/ir/attributes.hpp>
+#include <tessera/graph/ir/attributes/einsum_labels.hpp>
 #include <tessera/kernels/gemm/contraction.hpp>
 #include <tessera/kernels/isa.hpp>
 #include <tessera/runtime/executor/frame.hpp>

@@ -1,5 +1,5 @@
-#ifndef TESSERA_OPS_INDEXING_SORT_HPP
-#define TESSERA_OPS_INDEXING_SORT_HPP
+#ifndef TESSERA_OPS_SORTING_SORT_HPP
+#define TESSERA_OPS_SORTING_SORT_HPP
 #include <tessera/base/push_macros.hpp>
 
 #include <tessera/ops/data_movement/shape.hpp>

@@ -1,11 +1,12 @@
-#ifndef TESSERA_OPS_INDEXING_CUMULATIVE_ROWS_HPP
-#define TESSERA_OPS_INDEXING_CUMULATIVE_ROWS_HPP
+#ifndef TESSERA_OPS_CUMULATIVE_CUMULATIVE_ROWS_HPP
+#define TESSERA_OPS_CUMULATIVE_CUMULATIVE_ROWS_HPP
 #include <tessera/base/push_macros.hpp>
 
 #include <tessera/base/planning.hpp>
 #include <tessera/graph/ir/node_check.hpp>
 #include <tessera/graph/ir/node_text.hpp>
 #include <tessera/graph/transform/gradient.hpp>
+#include <tessera/ops/cumulative/cumulative_options.hpp>
 #include <tessera/ops/elementwise/comparison.hpp>
 #include <tessera/ops/indexing/sort_rows.hpp>
 #include <tessera/ops/operation.hpp>

@@ -1,5 +1,5 @@
-#ifndef TESSERA_OPS_INDEXING_UNIQUE_HPP
-#define TESSERA_OPS_INDEXING_UNIQUE_HPP
+#ifndef TESSERA_OPS_SORTING_UNIQUE_HPP
+#define TESSERA_OPS_SORTING_UNIQUE_HPP
 #include <tessera/base/push_macros.hpp>
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-#ifndef TESSERA_GRAPH_IR_ATTENTION_FORM_HPP
-#define TESSERA_GRAPH_IR_ATTENTION_FORM_HPP
+#ifndef TESSERA_OPS_ATTENTION_ATTENTION_FORM_HPP
+#define TESSERA_OPS_ATTENTION_ATTENTION_FORM_HPP
 #include <tessera/base/push_macros.hpp>
 
 #include <cstdint>

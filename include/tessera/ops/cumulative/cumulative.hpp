@@ -1,9 +1,10 @@
-#ifndef TESSERA_OPS_INDEXING_CUMULATIVE_HPP
-#define TESSERA_OPS_INDEXING_CUMULATIVE_HPP
+#ifndef TESSERA_OPS_CUMULATIVE_CUMULATIVE_HPP
+#define TESSERA_OPS_CUMULATIVE_CUMULATIVE_HPP
 #include <tessera/base/push_macros.hpp>
 
+#include <tessera/ops/cumulative/cumulative_options.hpp>
+#include <tessera/ops/cumulative/cumulative_rows.hpp>
 #include <tessera/ops/data_movement/shape.hpp>
-#include <tessera/ops/indexing/cumulative_rows.hpp>
 
 namespace tessera {
 
