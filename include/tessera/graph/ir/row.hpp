@@ -201,6 +201,7 @@ struct OpRow {
   bool optional_operands = false;  ///< operands after the first may be absent
   std::int8_t sharded_as = -1;     ///< the index of an operand whose sharding the result has; -1: none
   bool reverses = false;           ///< puts the elements along its dim in reverse order
+  bool repeats = false;            ///< a broadcast: repeats the elements of its first operand
   bool constrains = false;         ///< a constraint on the sharding of a value, see Constraint
   /// combines its first operand, at the indices of its second operand, with its third operand; with zeros if of that
   /// only the shape is used
@@ -245,6 +246,12 @@ constexpr Reduction combined_by(const Node& node) {
   const OpRow& row = row_of(node);
   const Reduction own = row.combine != nullptr ? row.combine(node) : row.reduction;
   return combines(own, node.dtype) || node.dtype != DType::bool_ ? own : Reduction::max;
+}
+
+/// Whether all elements of a value are 0 in every call: the value is the constant 0, or a broadcast of it.
+constexpr bool is_known_zero(const auto& graph, int id) {
+  if (row_of(graph[id]).repeats) id = graph.operand(id, 0);
+  return graph[id].is_constant() && graph[id].value == 0;
 }
 
 /// Marks the host scalars of a graph: rank-0 values computed only from constants, extents, Dims and Scalars. 1: known

@@ -128,10 +128,7 @@ class CopiedFunction {
     return more;
   }
   constexpr bool is_variable_of_zeros(int id) const {
-    if (!graph()[id].is_variable()) return false;
-    int zero = graph().operand(id, 0);
-    if (graph()[zero].op == Op::broadcast) zero = graph().operand(zero, 0);
-    return graph()[zero].is_constant() && graph()[zero].value == 0;
+    return graph()[id].is_variable() && is_known_zero(graph(), graph().operand(id, 0));
   }
 };
 

@@ -189,17 +189,13 @@ class Flow {
       if (alike) deferred[at(node)] = axes;
       return alike;
     }
-    if (!is_zeros(node) || is_result_[at(node)] != 0 || readers_.count(node) != 1) return false;
+    if (graph_[node].is_constant() || !is_known_zero(graph_, node) || is_result_[at(node)] != 0 ||
+        readers_.count(node) != 1)
+      return false;
     add_unreduced(node, axes);
     produced[at(node)].reduction = Reduction::sum;
     deferred[at(node)] = axes;
     return true;
-  }
-  constexpr bool is_zeros(int node) const {
-    const Node& made = graph_[node];
-    if (made.op != Op::broadcast) return false;
-    const Node& from = graph_.operand_node(node, 0);
-    return from.is_constant() && from.value == 0;
   }
 
   constexpr std::int64_t device_bytes(int node) const {
