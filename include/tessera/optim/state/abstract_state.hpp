@@ -38,7 +38,7 @@
 #include <tessera/optim/state/zero_redundancy.hpp>
 #include <tessera/optim/tree_map.hpp>
 #include <tessera/optim/update.hpp>
-#include <tessera/partition/plan/static_plan.hpp>
+#include <tessera/partition/plan/abstract.hpp>
 
 namespace tessera::optim {
 
