@@ -89,11 +89,11 @@ constexpr auto associative_scan(const F& f, const Elements& elements, const Valu
   } else {
     const Dim count = extent<D>(first_tensor(x), at);
     const Dim steps(log2_rounded_up(as_size(lower(context, count))));
-    const auto places = counted_to<std::int32_t>(context, count);
+    const auto positions = counted_to<std::int32_t>(context, count);
     const Sym<std::int32_t, 0> last(build::cast(lower(context, count - 1), DType::i32));
     const auto step = [&](const auto&, const auto& carry) {
       const auto& [so_far, distance] = carry;
-      const auto wanted = as_sym(call<SubTag>(Source::from(at), places, distance));
+      const auto wanted = as_sym(call<SubTag>(Source::from(at), positions, distance));
       const auto other = minimum(maximum(wanted, 0, at), last, at);
       const auto has_other = tessera::equal(wanted, other, at);
       const auto combined = as_carry(context, f(elements_at<D>(so_far, other, at), so_far));

@@ -94,12 +94,12 @@ template <class T> constexpr void set_one_at(T& structure, const Value& element)
   Value offset = element.integer(0, DType::i32);
   for_each_floating(structure, [&](auto& leaf, const Value& given) {
     const Value own = here(given).at(element.source);
-    Value place = offset, count = own.integer(1, DType::i32);
+    Value position = offset, count = own.integer(1, DType::i32);
     for (int d = own.rank() - 1; d >= 0; --d) {
-      if (!own.is_singleton(d)) place = place + build::iota(own, d, DType::i32) * count;
+      if (!own.is_singleton(d)) position = position + build::iota(own, d, DType::i32) * count;
       count = count * build::cast(build::extent(own, d), DType::i32);
     }
-    const Value one = build::cast(build::equal(place, element), own.dtype());
+    const Value one = build::cast(build::equal(position, element), own.dtype());
     leaf = std::remove_cvref_t<decltype(leaf)>(build::broadcast(one, own));
     offset = offset + count;
   });

@@ -103,7 +103,7 @@ constexpr auto joined_halves(const auto& early, const auto& late, Here at) {
 }
 
 /// Ring attention in each of its parts, as functions of the shards of one device. In hop `hop` a device has the keys
-/// and values of the device that many places before it along the axis.
+/// and values of the device that many positions before it along the axis.
 template <FixedString Axis, bool Causal> struct Ring {
   struct First {
     constexpr auto operator()(const auto& q, const auto& k, const auto& v) const {

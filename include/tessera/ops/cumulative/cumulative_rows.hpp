@@ -100,10 +100,10 @@ struct CumulativeExtreme : CumulativeOperation {
     const double sign = (row_of(r.node()).reduction == Reduction::max) == how.reverse ? -1 : 1;
     const Value is_extreme =
         build::logical_or(build::equal(x, r.y()), build::not_equal(x, x));  // NaN is one from the first on
-    const Value place = build::iota(x, dim, DType::i64), signed_place = place * sign;
-    const Value before = how.reverse ? build::extent(x, dim) * sign : place.number(-sign);
+    const Value position = build::iota(x, dim, DType::i64), signed_position = position * sign;
+    const Value before = how.reverse ? build::extent(x, dim) * sign : position.number(-sign);
     const Value index =
-        build::cumulative(r.node().op, build::select(is_extreme, signed_place, before), dim, how) * sign;
+        build::cumulative(r.node().op, build::select(is_extreme, signed_position, before), dim, how) * sign;
     const Value g = build::cast(r.full_g(), computed_as(x.dtype()));
     r.add(0, build::cast(build::scatter_add(g, dim, index, x), x.dtype()));
   };

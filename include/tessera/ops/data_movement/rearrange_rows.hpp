@@ -99,7 +99,7 @@ constexpr Value move_dim(Value x, int from, int to) {
     if (!x.is_singleton(d)) f.in_dim[static_cast<int>(f.count++)] = static_cast<std::int8_t>(d);
   }
   for (int d = 0, at = 0; d < x.rank(); ++d) {
-    const int rest = d < to ? d : d - 1;  // the place of the dim among those that keep their order
+    const int rest = d < to ? d : d - 1;  // the position of the dim among those that keep their order
     const int own = d == to ? from : rest < from ? rest : rest + 1;
     if (x.is_singleton(own)) continue;
     f.order[at] = factor_of[own];

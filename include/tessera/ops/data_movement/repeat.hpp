@@ -17,10 +17,10 @@ namespace detail {
 constexpr Value repeated(Value x, int dim, Value count, bool each_element) {
   const int rank = x.rank() + 1, copies = each_element ? dim + 1 : dim;
   const Value one = build::insert_singletons(x, 1u << copies, rank);
-  const Value places =
+  const Value positions =
       build::insert_singletons(build::arange(as_size(count).at(x.source)), ((1u << rank) - 1) & ~(1u << copies), rank);
   // Only the shape of these is read.
-  const Value like = build::less(build::iota(one, copies, DType::i32), places);
+  const Value like = build::less(build::iota(one, copies, DType::i32), positions);
   Factors merge{};
   for (int d = 0; d < rank; ++d) {
     merge.in_dim[d] = merge.order[d] = static_cast<std::int8_t>(d);

@@ -215,8 +215,8 @@ constexpr auto bitwise_xor(const A& a, const B& b, Here at = Here::current()) {
 template <TensorArgument X> constexpr auto bitwise_not(const X& x, Here at = Here::current()) {
   return call<detail::BitwiseNotTag>(Source::from(at), x);
 }
-/// Bits moved by b places, to the left with zeros from the right, to the right with copies of the sign. All are moved
-/// out where b is below 0 or at least the number of bits, as in PyTorch: 0, or, to the right, the sign.
+/// Bits moved by b positions, to the left with zeros from the right, to the right with copies of the sign. All are
+/// moved out where b is below 0 or at least the number of bits, as in PyTorch: 0, or, to the right, the sign.
 template <Operand A, Operand B>
   requires(TensorOperand<A> || TensorOperand<B>)
 constexpr auto bitwise_left_shift(const A& a, const B& b, Here at = Here::current()) {

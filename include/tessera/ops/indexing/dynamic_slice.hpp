@@ -59,10 +59,10 @@ template <int Rank, int D> struct UpdateIndicesTag {
     x = x.at(context.source);
     const Value extent = build::extent(x, x.shifted(D, Rank)),
                 size = build::extent(update.at(context.source), update.shifted(D, Rank));
-    const Value place = build::arange(extent, DType::i64) - clamped_start(start.at(context.source), extent, size);
+    const Value position = build::arange(extent, DType::i64) - clamped_start(start.at(context.source), extent, size);
     const Value inside =
-        build::logical_and(build::greater_equal(place, x.number(0, DType::i64)), build::less(place, size));
-    return build::select(inside, place, size);
+        build::logical_and(build::greater_equal(position, x.number(0, DType::i64)), build::less(position, size));
+    return build::select(inside, position, size);
   }
 };
 /// Checks that an update along dim D has the other dims of x, and is not longer along D.
@@ -82,8 +82,8 @@ template <int Rank, int D> struct IsUpdatedTag {
     check_update_shape(x, update, Rank, D);
     const Value extent = build::extent(x, dim),
                 size = build::extent(update.at(context.source), update.shifted(D, Rank));
-    const Value place = build::iota(x, dim, DType::i64) - clamped_start(start.at(context.source), extent, size);
-    return build::logical_and(build::greater_equal(place, place.number(0)), build::less(place, size));
+    const Value position = build::iota(x, dim, DType::i64) - clamped_start(start.at(context.source), extent, size);
+    return build::logical_and(build::greater_equal(position, position.number(0)), build::less(position, size));
   }
 };
 

@@ -42,8 +42,8 @@ template <int Rank, int D> struct IsInsideTag {
     return of(build::cast(indices.at(context.source), DType::i64), build::extent(x, x.shifted(D, Rank)));
   }
 };
-/// Indices moved to the nearest one of dim D of x; with `Behind` indices outside are moved to the place after the last
-/// element.
+/// Indices moved to the nearest one of dim D of x; with `Behind` indices outside are moved to the position after the
+/// last element.
 template <int Rank, int D, bool Behind> struct MovedIndicesTag {
   template <class X, class Indices> struct result : Typed<std::int64_t, Indices::rank> {
     using Checks = decltype([] { check_row_indices<Indices>(); });

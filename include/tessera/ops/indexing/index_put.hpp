@@ -137,8 +137,8 @@ template <int Rank> constexpr Value merged_index(Value context, Value x, std::in
     const auto limited = [&](const Value& v) {
       return build::maximum(build::minimum(v, number(OutsideIndex::range - 1)), number(-OutsideIndex::range));
     };
-    const Value place = limited(index) + number(OutsideIndex::range * (1 + 2 * dim));
-    const Value wrong = number(OutsideIndex::first) - (place * number(OutsideIndex::range) + limited(extent));
+    const Value position = limited(index) + number(OutsideIndex::range * (1 + 2 * dim));
+    const Value wrong = number(OutsideIndex::first) - (position * number(OutsideIndex::range) + limited(extent));
     const Value found = build::select(own, number(0), wrong);
     merged = merged.module == nullptr ? index : merged * extent + index;
     outside = outside.module == nullptr ? found : build::select(build::equal(outside, number(0)), found, outside);

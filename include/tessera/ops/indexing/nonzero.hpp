@@ -33,20 +33,20 @@ template <int Rank> constexpr Value flattened(Value context, Value x) {
     return x;
 }
 constexpr Value is_nonzero(Value x) { return x.dtype() == DType::bool_ ? x : build::not_equal(x, x.number(0)); }
-/// Puts each element of a vector into a vector of `size` elements, at its index in `places`; elements with an index
+/// Puts each element of a vector into a vector of `size` elements, at its index in `to`; elements with an index
 /// outside are left out. Of several elements at one index the last stays. `rest` is the value of indices without an
 /// element.
-constexpr Value put_at_places(Value elements, Value places, Value size, Value rest) {
-  const Value one = size.number(1), all = build::cast(size, places.dtype());
-  const Value room = build::broadcast(rest, build::arange(size + one));  // the last place is for those left out
-  const Value made = build::scatter(room, 0, build::minimum(places, all), elements, {.replaces = true});
+constexpr Value put_at(Value elements, Value to, Value size, Value rest) {
+  const Value one = size.number(1), all = build::cast(size, to.dtype());
+  const Value room = build::broadcast(rest, build::arange(size + one));  // the last element is for those left out
+  const Value made = build::scatter(room, 0, build::minimum(to, all), elements, {.replaces = true});
   return build::slice(made, 0, size.number(0), size);
 }
 
 /// The positions of the first `size` elements of a vector of bools that hold, and then `rest`.
 constexpr Value positions_of(Value holds, Value size, Value rest, DType type) {
-  const Value place = build::cumsum(build::cast(holds, type), 0, {}) - holds.integer(1, type);
-  return put_at_places(build::iota(holds, 0, type), build::select(holds, place, build::cast(size, type)), size, rest);
+  const Value at = build::cumsum(build::cast(holds, type), 0, {}) - holds.integer(1, type);
+  return put_at(build::iota(holds, 0, type), build::select(holds, at, build::cast(size, type)), size, rest);
 }
 
 /// The index along dim D of the nonzero elements.

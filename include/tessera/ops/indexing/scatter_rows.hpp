@@ -55,10 +55,10 @@ struct ScatterGradient {
 
   /// Of several elements at one index, the one that was written last has the cotangent.
   constexpr void replaced() {
-    const Value zero = g.number(0), place = build::iota(source, dim, DType::i64);
-    const Value last = build::scatter(build::broadcast(place.number(-1), x), dim, indices, place, rule);
+    const Value zero = g.number(0), position = build::iota(source, dim, DType::i64);
+    const Value last = build::scatter(build::broadcast(position.number(-1), x), dim, indices, position, rule);
     add(2, build::select(equal(last, -1), g, zero));
-    if (r.needs(0)) add(0, build::select(build::equal(at_indices(last), place), at_indices(g), zero));
+    if (r.needs(0)) add(0, build::select(build::equal(at_indices(last), position), at_indices(g), zero));
   }
   /// Elements that are the extreme share the cotangent.
   constexpr void extreme() {

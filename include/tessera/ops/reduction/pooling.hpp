@@ -66,13 +66,13 @@ constexpr Value pool_windows(Value x, int first, const Value* window, const Valu
 constexpr Value first_largest(Value x, unsigned dims) {
   const Value largest = build::constant_reduce(Op::max, x, dims);
   const Value found = build::logical_or(build::equal(x, largest), build::not_equal(x, x));
-  Value place = x.number(0, DType::i32);
+  Value position = x.number(0, DType::i32);
   for (int d = 0; d < x.rank(); ++d)
     if ((dims >> d & 1) != 0)
-      place = place * build::cast(build::extent(x, d), DType::i32) + build::iota(x, d, DType::i32);
+      position = position * build::cast(build::extent(x, d), DType::i32) + build::iota(x, d, DType::i32);
   const Value past = x.number(0x1p31 - 1, DType::i32);
-  const Value first = build::reduce(Op::min, build::select(found, place, past), dims, true);
-  const Value chosen = build::select(build::equal(place, first), x, x.number(0));
+  const Value first = build::reduce(Op::min, build::select(found, position, past), dims, true);
+  const Value chosen = build::select(build::equal(position, first), x, x.number(0));
   return build::sum_of(chosen, dims, false);
 }
 

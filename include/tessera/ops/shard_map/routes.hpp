@@ -12,7 +12,7 @@ namespace tessera {
 /// A ppermute in which each device sends to the device `by` positions further along the axis, cyclically.
 struct Shift {
   Dim by;
-  constexpr explicit Shift(const Dim& places) : by(places) {}
+  constexpr explicit Shift(const Dim& positions) : by(positions) {}
 };
 /// One transfer of a ppermute: the device with index `from` along the axis sends to device `to`.
 struct Route {

@@ -36,14 +36,14 @@ template <int Rank, UniquePart Part, bool Sorted> struct UniqueTag {
     const Value flat = flattened<Rank>(context, x), size = as_size(given);
     const Value order = Sorted ? build::argsort(flat, 0, Order::ascending, DType::i32) : Value{};
     const Value element = Sorted ? build::gather(flat, 0, order) : flat;
-    const Value place = build::iota(element, 0, DType::i32);
-    const Value before = build::gather(element, 0, build::maximum(place - place.number(1), place.number(0)));
+    const Value position = build::iota(element, 0, DType::i32);
+    const Value before = build::gather(element, 0, build::maximum(position - position.number(1), position.number(0)));
     Value differs = build::not_equal(element, before);
     if (is_floating(x.dtype())) {  // NaNs are equal to each other here
       const auto is_number = [](Value v) { return build::equal(v, v); };
       differs = build::logical_and(differs, build::logical_or(is_number(element), is_number(before)));
     }
-    const Value starts = build::logical_or(differs, build::equal(place, place.number(0)));
+    const Value starts = build::logical_or(differs, build::equal(position, position.number(0)));
     const Value begins = build::cast(starts, DType::i32);
     if constexpr (Part == UniquePart::count) return build::sum_of(begins, 1);
     const Value run = build::cumsum(begins, 0, {}) - begins.number(1);
@@ -52,12 +52,12 @@ template <int Rank, UniquePart Part, bool Sorted> struct UniqueTag {
       const Value one = size.number(1);
       const Value table = build::pad_to(element, 0, size.number(0), build::extent(element, 0) + one);
       const Value first = build::drop_singletons(build::slice(table, 0, size.number(0), one), 1u);
-      return put_at_places(element, run, size, first);
+      return put_at(element, run, size, first);
     } else if constexpr (Part == UniquePart::counts) {
       const Value room = build::broadcast(begins.number(0), build::arange(size + size.number(1)));
-      const Value places = build::minimum(run, build::cast(size, DType::i32));
+      const Value positions = build::minimum(run, build::cast(size, DType::i32));
       const Value ones = build::broadcast(begins.number(1), run);
-      return build::slice(build::scatter_add(ones, 0, places, room), 0, size.number(0), size);
+      return build::slice(build::scatter_add(ones, 0, positions, room), 0, size.number(0), size);
     } else if constexpr (Part == UniquePart::inverse) {
       Value index = run;
       if constexpr (Sorted)

@@ -84,7 +84,7 @@ template <GridSample Options> struct GridSampleTag {
   struct Tap {
     Value index, weight;
   };
-  /// The element `offset` places after `lower`, and its weight: 0 outside of the image, where the index is 0.
+  /// The element with index `lower + offset`, and its weight: 0 outside of the image, where the index is 0.
   static constexpr Tap tap_of(const Axis& a, int offset) {
     const Value element = a.lower + static_cast<double>(offset), zero = element.number(0);
     const Value inside = build::logical_and(build::greater_equal(element, zero),

@@ -21,7 +21,7 @@ enum class InterpolateMode : std::uint8_t {
 };
 struct Interpolate {
   InterpolateMode mode = InterpolateMode::linear;
-  bool align_corners = false;  ///< the first and last elements stay in their places: for linear and cubic
+  bool align_corners = false;  ///< the first and last elements stay in their positions: for linear and cubic
 };
 
 namespace detail {
