@@ -24,7 +24,7 @@
 ///     auto w = ts::init::kaiming_normal<float>(key, {256, 1024}, mesh, {ts::none, "model"});
 namespace tessera::init {
 
-// torch.nn.init.zeros_, ones_, normal_ and uniform_ are functions that there are already.
+// torch.nn.init.zeros_, ones_, normal_ and uniform_ exist already as other functions.
 using tessera::normal;
 using tessera::ones;
 using tessera::uniform;

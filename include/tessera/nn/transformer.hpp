@@ -28,7 +28,7 @@ namespace tessera::nn {
 enum class NormPlace : std::uint8_t { post, pre };
 
 namespace detail {
-/// x plus a part of the layer, normalised in one of both places.
+/// x plus a sublayer, normalised before the sublayer or after the sum.
 template <NormPlace Place> constexpr auto residual(const auto& x, const auto& norm, const auto& part) {
   if constexpr (Place == NormPlace::pre)
     return x + part(norm(x));

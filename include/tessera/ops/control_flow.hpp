@@ -276,8 +276,9 @@ constexpr auto scan(const F& f, const Init& init, const Xs& xs, ScanOptions opti
   return detail::scan(f, init, xs, options.reverse, Source::from(at));
 }
 
-/// f of each slice of xs along its leading dim, one after the other, stacked: jax.lax.map. xs and the result of f are
-/// as in ts::scan. An elementwise or batched operation on the whole xs is faster where there is one.
+/// Applies f to each slice of xs along its leading dim, one after the other, and stacks the results: jax.lax.map. xs
+/// and the result of f are as in ts::scan. An elementwise or batched operation on the whole xs is faster where there is
+/// one.
 template <class F, class Xs> constexpr auto map(const F& f, const Xs& xs, Here at = Here::current()) {
   const auto step = [&](const auto&, const auto& x) { return std::tuple(std::tuple(), f(x)); };
   return std::get<1>(detail::scan(step, std::tuple(), xs, false, Source::from(at)));

@@ -42,7 +42,7 @@ template <bool OfLayers = false, class T> constexpr auto floating_tree(const T& 
 }
 template <class T> using floating_tree_t = decltype(floating_tree(std::declval<const T&>()));
 
-/// f of each tensor of such a tree, in order, in a tree alike.
+/// A tree of the same form with the results of f for each tensor, in order.
 template <class T, class F> constexpr auto map_tensors(const T& tree, const F& f) {
   if constexpr (TensorOperand<T>)
     return f(tree);

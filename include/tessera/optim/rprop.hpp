@@ -38,7 +38,7 @@ template <class Model> struct RpropState {
 /// Inside a traced function: one step of resilient backpropagation, which uses the signs of gradients only: for
 /// gradients of a whole data set, not of batches. Returns (model, state).
 ///
-///     s = s eta_plus where the gradient has the sign of the last one, s eta_minus and g = 0 where it has the other one
+///     s = s eta_plus where the gradient has the sign of the last one, s eta_minus and g = 0 where it changed
 ///     p = p - sign(g) s
 /// Communication: only partial gradients are reduced, into the sharding of the parameters. Errors: structure when
 /// model, gradients and state differ. Source: Riedmiller, Braun, ICNN 1993, as torch.optim.Rprop.

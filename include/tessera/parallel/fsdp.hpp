@@ -228,7 +228,7 @@ template <class Model, FsdpPolicy policy = FsdpPolicy{}, class Output = PlannedO
   }
   template <class... Args>
   static constexpr auto with_gathered(const Model& stored, const Value& context, const Args&... args) {
-    // In a Stack, whose backward pass is a loop of its own, parameters are gathered in both without more ado.
+    // In a Stack, whose backward pass is a separate loop, parameters are gathered in both passes anyway.
     if (context.module == nullptr || (policy.reshard_after_forward && context.module->current != 0))
       return stored(detail::fsdp_argument<policy>(args)...);
     Model gathered = stored;

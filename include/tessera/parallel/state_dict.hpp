@@ -278,7 +278,8 @@ void load_leaves(std::string_view operation, std::string_view source, Model& mod
     }
     load(*first, leaf);
   });
-  // PyTorch and JAX save no numbers: those of the model stay. A source with some of them has lost the others.
+  // PyTorch and JAX save no Dims and Scalars, so if the source has none, those of the model stay. If it has some of
+  // them, the others were lost.
   if (has_numbers && !missing_numbers.empty()) add_name(missing, missing_numbers);
   for (std::size_t i = 0; i < saved.size(); ++i)
     if (!used[i]) add_name(unexpected, saved[i].name);

@@ -45,7 +45,7 @@ template <Element T = float> struct KvCache {
     return {tessera::detail::settle(dynamic_update_slice<1>(keys, k, position, at)),
             tessera::detail::settle(dynamic_update_slice<1>(values, v, position, at))};
   }
-  /// With the given rows of the batch, a vector of indices, in their order. Inside a traced function.
+  /// A cache with the rows of the batch at the given indices, a vector, in their order. Inside a traced function.
   constexpr KvCache rows(const auto& indices, Here at = Here::current()) const {
     tessera::detail::require_trace("rows", "KvCache::rows", Source::from(at), *this, indices);
     return {tessera::detail::settle(index_select<0>(keys, indices, at)),

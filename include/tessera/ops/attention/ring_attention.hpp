@@ -77,7 +77,7 @@ struct PartOfAttention {
     const auto sum = logaddexp(lse, log, at);
     return std::tuple(out * exp(lse - sum, at) + other * exp(log - sum, at), sum);
   }
-  /// The part where the condition holds, and no keys elsewhere.
+  /// The part of attention if the condition is true; otherwise a part without keys.
   static constexpr auto where(const auto& condition, const auto& part, Here at) {
     const auto& [out, lse] = part;
     return std::tuple(out, select(condition, lse, -1e30, at));

@@ -73,7 +73,7 @@ template <int Order, bool Scaled> struct BesselOperation : FunctionOfDoubles<1> 
     return in_double([](double v) { return bessel_i(Order, v, Scaled); }, x);
   }
 };
-/// I1(x) / x, or their like times exp(-|x|); 1/2 of I0 at 0.
+/// I1(x) / x, or the same times exp(-|x|); 1/2 of I0 at 0.
 constexpr Value bessel_quotient(Value one, Value zeroth, Value x) {
   const Value at_zero = build::equal(x, x.number(0));
   return build::select(at_zero, zeroth * 0.5, one / build::select(at_zero, x.number(1), x));

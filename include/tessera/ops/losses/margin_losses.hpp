@@ -277,7 +277,7 @@ constexpr auto info_nce(const Query& query, const Keys& keys, const Temperature&
   const auto logits = call<DivTag>(Source::from(at), cosines, temperature);
   return cross_entropy<Reduction>(logits, iota<0, std::int32_t>(sum<1>(query, at), at), CrossEntropy{}, at);
 }
-/// The same with negatives of its own for all queries: key i against negatives [count, features].
+/// The same with separate negatives [count, features] that all queries share: key i against these negatives.
 template <LossReduction Reduction = LossReduction::mean, TensorArgument Query, TensorArgument Keys,
           TensorArgument Negatives, Operand Temperature = double>
   requires(!detail::TemperatureOperand<Negatives>)

@@ -25,7 +25,7 @@ struct OverObservationsTag {
   }
 };
 
-/// Covariances over the roots of the two elements of the diagonal that stand in the same row and column.
+/// Covariances divided by the square roots of the diagonal elements of the same row and of the same column.
 struct CorrelationTag {
   template <class C> using result = C;
   static constexpr Value emit(Value context, Value c) {

@@ -20,7 +20,7 @@ constexpr Value is_nan(Value x) { return build::not_equal(x, x); }
 constexpr Value without_nan(Value x, double number) {
   return is_floating(x.dtype()) ? build::select(is_nan(x), x.number(number), x) : x;
 }
-/// What an extreme is reduced from: infinity for the smallest.
+/// The initial value of an extreme: infinity for the smallest element.
 template <class Extreme> constexpr double least_extreme() {
   const double infinity = std::numeric_limits<double>::infinity();
   return std::is_same_v<Extreme, ops::MaxOp> ? -infinity : infinity;

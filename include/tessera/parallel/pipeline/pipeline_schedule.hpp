@@ -107,8 +107,8 @@ template <FixedString Axis, int Chunks> class PipelineSchedule {
   constexpr auto to_stages(const auto& x) const {
     return shard_map<with_axis<"{} -> {@}", Axis>()>(SpreadFirst{}, at_)(x);
   }
-  /// Of microbatches [microbatches, batch, ...], which all devices have, the microbatch that each stage has in each of
-  /// some ticks: `numbers` is [ticks, stages], the result [ticks, stages, batch, ...].
+  /// Selects the microbatch that each stage has in each of some ticks: from microbatches [microbatches, batch, ...],
+  /// which all devices have, and their numbers [ticks, stages], the result is [ticks, stages, batch, ...].
   constexpr auto of_ticks(const auto& x, const auto& numbers) const {
     return shard_map<with_axis<"{}, {-,@} -> {-,@}", Axis>()>(PickInTicks{}, at_)(x, numbers);
   }
@@ -126,7 +126,7 @@ template <FixedString Axis, int Chunks> class PipelineSchedule {
   template <int By> constexpr auto sent_by(const auto& x) const {
     return shard_map<with_axis<"{@} -> {@}", Axis>()>(Send<By>{}, at_)(x);
   }
-  /// `entering` for the stages where the condition holds, a vector, else `x`.
+  /// For each stage, `entering` if the condition, a vector, is true for the stage, otherwise `x`.
   constexpr auto where(const auto& stages, const auto& entering, const auto& x) const {
     constexpr int rank = std::remove_cvref_t<decltype(x)>::rank;
     return as_sym(select(with_trailing_dims<rank>(stages, at_), entering, x, at_));

@@ -98,7 +98,7 @@ class Links {
   }
 
   /// Links an `alike` node, its two operands, and where operand 1 is an `alike` node as well (the pair that
-  /// ts::shard_as makes), the operand of that one.
+  /// ts::shard_as makes), the operand of that node.
   constexpr void tie_alike(int id) {
     const int from = graph_.operand(id, 0), other = graph_.operand(id, row_of(graph_[id]).sharded_as);
     begin(-1, UnitKind::repeat);

@@ -315,8 +315,8 @@ class ShardingSolver {
     return moved;
   }
 
-  /// Gives a value outside of a body the sharding found inside of it, where that only adds axes. Returns whether it
-  /// did.
+  /// Gives a value outside of a body the sharding that was found inside the body, if this only adds axes. Returns
+  /// whether the sharding changed.
   constexpr bool extend(int g, int node, const Sharding& found) {
     ValueShardings& outer = values[size(g)];
     Sharding& own = outer.of[size(node)];
