@@ -8,7 +8,7 @@
 
 #include <tessera/interop/complex.hpp>
 #include <tessera/interop/fft/transform_functions.hpp>
-#include <tessera/ops/custom_call.hpp>
+#include <tessera/ops/custom/custom_call.hpp>
 #include <tessera/ops/data_movement/rearrange.hpp>
 #include <tessera/ops/data_movement/repeat.hpp>
 #include <tessera/ops/data_movement/shape.hpp>

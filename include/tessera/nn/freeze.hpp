@@ -19,7 +19,7 @@
 #include <tessera/graph/trace/body.hpp>
 #include <tessera/graph/trace/named_leaves.hpp>
 #include <tessera/ops/constraint.hpp>
-#include <tessera/ops/given_gradient.hpp>
+#include <tessera/ops/custom/given_gradient.hpp>
 #include <tessera/ops/source_rows.hpp>
 #include <tessera/ops/stop_gradient.hpp>
 

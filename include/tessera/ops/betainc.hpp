@@ -6,7 +6,7 @@
 #include <string_view>
 
 #include <tessera/graph/transform/gradient.hpp>
-#include <tessera/ops/custom_call.hpp>
+#include <tessera/ops/custom/custom_call.hpp>
 #include <tessera/ops/data_movement/rearrange.hpp>
 #include <tessera/ops/elementwise.hpp>
 #include <tessera/ops/elementwise/beta_functions.hpp>

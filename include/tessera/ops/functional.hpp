@@ -8,8 +8,8 @@
 
 #include <tessera/graph/ir/attributes/reduced.hpp>
 #include <tessera/ops/contraction/einsum.hpp>
+#include <tessera/ops/custom/given_gradient.hpp>
 #include <tessera/ops/data_movement/shape.hpp>
-#include <tessera/ops/given_gradient.hpp>
 #include <tessera/ops/reduction/reduction.hpp>
 
 namespace tessera {

@@ -2,8 +2,8 @@
 #define TESSERA_OPS_NORMAL_FUNCTIONS_HPP
 #include <tessera/base/push_macros.hpp>
 
+#include <tessera/ops/custom/given_gradient.hpp>
 #include <tessera/ops/elementwise.hpp>
-#include <tessera/ops/given_gradient.hpp>
 
 // Functions of the tails of normal distributions, composed of others: erfc, erfinv, ndtr and log_ndtr are in
 // elementwise/special.hpp.

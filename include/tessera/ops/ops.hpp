@@ -23,8 +23,8 @@
 #include <tessera/ops/control_flow.hpp>
 #include <tessera/ops/cumulative/cumulative.hpp>
 #include <tessera/ops/cumulative/logcumsumexp.hpp>
-#include <tessera/ops/custom_call.hpp>
-#include <tessera/ops/custom_gradient.hpp>
+#include <tessera/ops/custom/custom_call.hpp>
+#include <tessera/ops/custom/custom_gradient.hpp>
 #include <tessera/ops/data_movement/combinations.hpp>
 #include <tessera/ops/data_movement/creation.hpp>
 #include <tessera/ops/data_movement/diagonal.hpp>

@@ -11,7 +11,7 @@
 #include <tessera/ops/contraction/window_rows.hpp>
 #include <tessera/ops/control_rows.hpp>
 #include <tessera/ops/cumulative/cumulative_rows.hpp>
-#include <tessera/ops/custom_call_rows.hpp>
+#include <tessera/ops/custom/custom_call_rows.hpp>
 #include <tessera/ops/data_movement/data_movement_rows.hpp>
 #include <tessera/ops/elementwise/gcd.hpp>
 #include <tessera/ops/elementwise/incomplete_gamma.hpp>

@@ -2,7 +2,7 @@
 #define TESSERA_OPS_STOP_GRADIENT_HPP
 #include <tessera/base/push_macros.hpp>
 
-#include <tessera/graph/trace/expr.hpp>
+#include <tessera/graph/trace/expression/expr.hpp>
 #include <tessera/ops/gradient_rows.hpp>
 #include <tessera/ops/rows.hpp>
 

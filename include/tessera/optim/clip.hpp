@@ -10,7 +10,7 @@
 #include <tessera/base/error.hpp>
 #include <tessera/base/growable.hpp>
 #include <tessera/graph/ir/value.hpp>
-#include <tessera/graph/trace/composed_call.hpp>
+#include <tessera/graph/trace/expression/composed_call.hpp>
 #include <tessera/graph/trace/sharded_tensor.hpp>
 #include <tessera/graph/trace/stack.hpp>
 #include <tessera/graph/trace/tree.hpp>

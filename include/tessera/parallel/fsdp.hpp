@@ -28,7 +28,7 @@
 #include <tessera/mesh/storage_split.hpp>
 #include <tessera/ops/checkpoint.hpp>
 #include <tessera/ops/constraint.hpp>
-#include <tessera/ops/custom_gradient.hpp>
+#include <tessera/ops/custom/custom_gradient.hpp>
 #include <tessera/ops/elementwise.hpp>
 #include <tessera/parallel/required_axis.hpp>
 #include <tessera/tensor/reshard.hpp>

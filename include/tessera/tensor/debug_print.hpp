@@ -11,7 +11,7 @@
 #include <tessera/base/fixed_string.hpp>
 #include <tessera/base/shape.hpp>
 #include <tessera/graph/transform/gradient.hpp>
-#include <tessera/ops/custom_call.hpp>
+#include <tessera/ops/custom/custom_call.hpp>
 #include <tessera/ops/data_movement/shape.hpp>
 #include <tessera/ops/elementwise.hpp>
 #if TESSERA_HAS_DEFINITIONS

@@ -9,9 +9,9 @@
 #include <tessera/base/intrusive_ptr.hpp>
 #include <tessera/base/shape.hpp>
 #include <tessera/graph/ir/value.hpp>
-#include <tessera/graph/trace/expr.hpp>
+#include <tessera/graph/trace/expression/expr.hpp>
+#include <tessera/graph/trace/expression/operators.hpp>
 #include <tessera/graph/trace/operand.hpp>
-#include <tessera/graph/trace/operators.hpp>
 
 namespace tessera {
 

@@ -9,7 +9,7 @@
 
 #include <unsupported/Eigen/FFT>
 
-#include <tessera/ops/custom_call.hpp>
+#include <tessera/ops/custom/custom_call.hpp>
 #include <tessera/ops/data_movement/slicing_rows.hpp>
 #include <tessera/ops/elementwise.hpp>
 

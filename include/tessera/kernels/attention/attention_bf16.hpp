@@ -9,8 +9,8 @@
 
 #include <tessera/kernels/attention/attention.hpp>
 #include <tessera/kernels/attention/attention_gradient.hpp>
-#include <tessera/kernels/gemm/bf16_gemm.hpp>
-#include <tessera/kernels/gemm/bf16_pack.hpp>
+#include <tessera/kernels/gemm/bf16/bf16_gemm.hpp>
+#include <tessera/kernels/gemm/bf16/bf16_pack.hpp>
 
 // Attention of bf16 and f16. For bf16 with AMX or AVX512_BF16, operands of products are bf16, and scores, exponentials
 // and sums are float. Otherwise operands are converted to float and use the attention of float.

@@ -15,7 +15,7 @@
 #include <tessera/base/inline_vector.hpp>
 #include <tessera/base/planning.hpp>
 #include <tessera/base/shape.hpp>
-#include <tessera/kernels/gemm/bf16_gemm.hpp>
+#include <tessera/kernels/gemm/bf16/bf16_gemm.hpp>
 #include <tessera/kernels/gemm/contraction_loops.hpp>
 #include <tessera/kernels/gemm/gemm.hpp>
 #include <tessera/kernels/gemm/gemm_timing.hpp>

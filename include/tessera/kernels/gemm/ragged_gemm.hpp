@@ -8,7 +8,7 @@
 #include <type_traits>
 
 #include <tessera/base/dtype.hpp>
-#include <tessera/kernels/gemm/bf16_gemm.hpp>
+#include <tessera/kernels/gemm/bf16/bf16_gemm.hpp>
 #include <tessera/kernels/gemm/contraction_provider.hpp>
 #include <tessera/kernels/gemm/gemm.hpp>
 #include <tessera/kernels/gemm/loop_gemm.hpp>

@@ -12,7 +12,7 @@
 #include <tessera/ops/attention/attention_rows.hpp>
 #include <tessera/ops/constraint.hpp>
 #include <tessera/ops/control_flow.hpp>
-#include <tessera/ops/custom_gradient.hpp>
+#include <tessera/ops/custom/custom_gradient.hpp>
 #include <tessera/ops/data_movement/factors.hpp>
 #include <tessera/ops/data_movement/rearrange.hpp>
 #include <tessera/ops/data_movement/stack.hpp>

@@ -5,7 +5,7 @@
 #include <limits>
 #include <tuple>
 
-#include <tessera/graph/trace/composed_call.hpp>
+#include <tessera/graph/trace/expression/composed_call.hpp>
 #include <tessera/ops/control_flow.hpp>
 #include <tessera/ops/data_movement/rearrange.hpp>
 #include <tessera/ops/elementwise.hpp>

@@ -11,7 +11,7 @@
 #include <tessera/base/shape.hpp>
 #include <tessera/graph/ir/node_check.hpp>
 #include <tessera/graph/ir/value.hpp>
-#include <tessera/graph/trace/expr.hpp>
+#include <tessera/graph/trace/expression/expr.hpp>
 #include <tessera/graph/transform/gradient.hpp>
 #include <tessera/ops/operation.hpp>
 

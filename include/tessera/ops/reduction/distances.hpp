@@ -5,7 +5,7 @@
 #include <tuple>
 #include <utility>
 
-#include <tessera/graph/trace/composed_call.hpp>
+#include <tessera/graph/trace/expression/composed_call.hpp>
 #include <tessera/graph/trace/function_call.hpp>
 #include <tessera/ops/constraint.hpp>
 #include <tessera/ops/contraction/einsum.hpp>

@@ -5,9 +5,9 @@
 #include <type_traits>
 
 #include <tessera/ops/contraction/convolution.hpp>
+#include <tessera/ops/custom/given_gradient.hpp>
 #include <tessera/ops/data_movement/slice_scatter.hpp>
 #include <tessera/ops/functional.hpp>
-#include <tessera/ops/given_gradient.hpp>
 #include <tessera/ops/reduction/reduce.hpp>
 
 // Norms of [batch, ..., features] over other dims than the last; layer_norm and rms_norm are in ops/functional.hpp.

@@ -8,10 +8,10 @@
 #include <utility>
 
 #include <tessera/ops/contraction/window_rows.hpp>
+#include <tessera/ops/custom/given_gradient.hpp>
 #include <tessera/ops/data_movement/rearrange.hpp>
 #include <tessera/ops/data_movement/shape.hpp>
 #include <tessera/ops/functional.hpp>
-#include <tessera/ops/given_gradient.hpp>
 
 // Pools over N spatial dims of [batch, spatial..., features]: reductions of windows, which are a view of the operand.
 

@@ -4,7 +4,7 @@
 
 #include <initializer_list>
 
-#include <tessera/graph/trace/expr.hpp>
+#include <tessera/graph/trace/expression/expr.hpp>
 #include <tessera/ops/data_movement/shape.hpp>
 
 namespace tessera {

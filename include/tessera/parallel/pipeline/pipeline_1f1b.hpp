@@ -14,7 +14,7 @@
 #include <tessera/graph/transform/vjp.hpp>
 #include <tessera/ops/cond.hpp>
 #include <tessera/ops/control_flow.hpp>
-#include <tessera/ops/custom_gradient.hpp>
+#include <tessera/ops/custom/custom_gradient.hpp>
 #include <tessera/ops/data_movement/slicing.hpp>
 #include <tessera/ops/indexing/dynamic_slice.hpp>
 #include <tessera/ops/reduction/reduction.hpp>

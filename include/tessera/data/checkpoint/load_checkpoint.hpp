@@ -1,5 +1,5 @@
-#ifndef TESSERA_DATA_LOAD_CHECKPOINT_HPP
-#define TESSERA_DATA_LOAD_CHECKPOINT_HPP
+#ifndef TESSERA_DATA_CHECKPOINT_LOAD_CHECKPOINT_HPP
+#define TESSERA_DATA_CHECKPOINT_LOAD_CHECKPOINT_HPP
 #include <tessera/base/push_macros.hpp>
 
 #include <cstddef>
@@ -12,7 +12,7 @@
 #include <tessera/base/compiled.hpp>
 #include <tessera/base/error.hpp>
 #include <tessera/base/here.hpp>
-#include <tessera/parallel/state_dict.hpp>
+#include <tessera/parallel/state/state_dict.hpp>
 #include <tessera/runtime/memory/storage.hpp>
 #include <tessera/runtime/threads/function_ref.hpp>
 #include <tessera/tensor/storage/storage_of.hpp>
@@ -32,7 +32,7 @@
 #include <tessera/base/growable.hpp>
 #include <tessera/base/shape.hpp>
 #include <tessera/base/source.hpp>
-#include <tessera/data/checkpoint_format.hpp>
+#include <tessera/data/checkpoint/checkpoint_format.hpp>
 #include <tessera/data/mapped_file.hpp>
 #include <tessera/data/safetensors_format.hpp>
 #include <tessera/mesh/box.hpp>

@@ -1,5 +1,5 @@
-#ifndef TESSERA_NN_TRANSFORMER_HPP
-#define TESSERA_NN_TRANSFORMER_HPP
+#ifndef TESSERA_NN_TRANSFORMER_TRANSFORMER_HPP
+#define TESSERA_NN_TRANSFORMER_TRANSFORMER_HPP
 #include <tessera/base/push_macros.hpp>
 
 #include <array>

@@ -1,5 +1,5 @@
-#ifndef TESSERA_GRAPH_TRACE_EXPR_HPP
-#define TESSERA_GRAPH_TRACE_EXPR_HPP
+#ifndef TESSERA_GRAPH_TRACE_EXPRESSION_EXPR_HPP
+#define TESSERA_GRAPH_TRACE_EXPRESSION_EXPR_HPP
 #include <tessera/base/push_macros.hpp>
 
 #include <cstddef>
@@ -9,8 +9,8 @@
 
 #include <tessera/graph/ir/value.hpp>
 #include <tessera/graph/trace/captures.hpp>
+#include <tessera/graph/trace/expression/operators.hpp>
 #include <tessera/graph/trace/operand.hpp>
-#include <tessera/graph/trace/operators.hpp>
 #include <tessera/graph/trace/sym.hpp>
 
 namespace tessera {

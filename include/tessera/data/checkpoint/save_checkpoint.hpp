@@ -1,5 +1,5 @@
-#ifndef TESSERA_DATA_SAVE_CHECKPOINT_HPP
-#define TESSERA_DATA_SAVE_CHECKPOINT_HPP
+#ifndef TESSERA_DATA_CHECKPOINT_SAVE_CHECKPOINT_HPP
+#define TESSERA_DATA_CHECKPOINT_SAVE_CHECKPOINT_HPP
 #include <tessera/base/push_macros.hpp>
 
 #include <array>
@@ -16,7 +16,7 @@
 #include <tessera/base/here.hpp>
 #include <tessera/data/json_text.hpp>
 #include <tessera/graph/trace/sharded_tensor.hpp>
-#include <tessera/parallel/state_dict.hpp>
+#include <tessera/parallel/state/state_dict.hpp>
 #include <tessera/runtime/memory/storage.hpp>
 #include <tessera/tensor/storage/storage_of.hpp>
 
@@ -30,7 +30,7 @@
 #include <tessera/base/error.hpp>
 #include <tessera/base/shape.hpp>
 #include <tessera/base/source.hpp>
-#include <tessera/data/checkpoint_format.hpp>
+#include <tessera/data/checkpoint/checkpoint_format.hpp>
 #include <tessera/data/replaced_file.hpp>
 #include <tessera/data/safetensors_format.hpp>
 #include <tessera/mesh/box.hpp>

@@ -1,5 +1,5 @@
-#ifndef TESSERA_OPS_CUSTOM_CALL_HPP
-#define TESSERA_OPS_CUSTOM_CALL_HPP
+#ifndef TESSERA_OPS_CUSTOM_CUSTOM_CALL_HPP
+#define TESSERA_OPS_CUSTOM_CUSTOM_CALL_HPP
 #include <tessera/base/push_macros.hpp>
 
 #include <cstdint>
@@ -9,8 +9,8 @@
 #include <utility>
 
 #include <tessera/base/shape.hpp>
-#include <tessera/graph/trace/expr.hpp>
-#include <tessera/ops/custom_call_rows.hpp>
+#include <tessera/graph/trace/expression/expr.hpp>
+#include <tessera/ops/custom/custom_call_rows.hpp>
 #include <tessera/ops/operation.hpp>
 #include <tessera/ops/rows.hpp>
 

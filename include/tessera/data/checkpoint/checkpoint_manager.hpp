@@ -1,5 +1,5 @@
-#ifndef TESSERA_DATA_CHECKPOINT_MANAGER_HPP
-#define TESSERA_DATA_CHECKPOINT_MANAGER_HPP
+#ifndef TESSERA_DATA_CHECKPOINT_CHECKPOINT_MANAGER_HPP
+#define TESSERA_DATA_CHECKPOINT_CHECKPOINT_MANAGER_HPP
 #include <tessera/base/push_macros.hpp>
 
 #include <cstdint>
@@ -11,8 +11,8 @@
 
 #include <tessera/base/compiled.hpp>
 #include <tessera/base/here.hpp>
-#include <tessera/data/load_checkpoint.hpp>
-#include <tessera/data/save_checkpoint.hpp>
+#include <tessera/data/checkpoint/load_checkpoint.hpp>
+#include <tessera/data/checkpoint/save_checkpoint.hpp>
 
 #if TESSERA_HAS_DEFINITIONS
 #include <algorithm>
@@ -26,7 +26,7 @@
 
 #include <tessera/base/error.hpp>
 #include <tessera/base/source.hpp>
-#include <tessera/data/checkpoint_format.hpp>
+#include <tessera/data/checkpoint/checkpoint_format.hpp>
 #include <tessera/mesh/processes.hpp>
 #include <tessera/parallel/process_group.hpp>
 #endif

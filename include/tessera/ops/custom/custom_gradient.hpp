@@ -1,5 +1,5 @@
-#ifndef TESSERA_OPS_CUSTOM_GRADIENT_HPP
-#define TESSERA_OPS_CUSTOM_GRADIENT_HPP
+#ifndef TESSERA_OPS_CUSTOM_CUSTOM_GRADIENT_HPP
+#define TESSERA_OPS_CUSTOM_CUSTOM_GRADIENT_HPP
 #include <tessera/base/push_macros.hpp>
 
 #include <cstdint>

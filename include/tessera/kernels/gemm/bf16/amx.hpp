@@ -1,5 +1,5 @@
-#ifndef TESSERA_KERNELS_GEMM_AMX_HPP
-#define TESSERA_KERNELS_GEMM_AMX_HPP
+#ifndef TESSERA_KERNELS_GEMM_BF16_AMX_HPP
+#define TESSERA_KERNELS_GEMM_BF16_AMX_HPP
 #include <tessera/base/push_macros.hpp>
 
 #include <atomic>

@@ -1,5 +1,5 @@
-#ifndef TESSERA_KERNELS_GEMM_BF16_BLOCK_HPP
-#define TESSERA_KERNELS_GEMM_BF16_BLOCK_HPP
+#ifndef TESSERA_KERNELS_GEMM_BF16_BF16_BLOCK_HPP
+#define TESSERA_KERNELS_GEMM_BF16_BF16_BLOCK_HPP
 #include <tessera/base/push_macros.hpp>
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 #include <tessera/base/element/bf16.hpp>
 #include <tessera/kernels/cpu.hpp>
-#include <tessera/kernels/gemm/amx.hpp>
+#include <tessera/kernels/gemm/bf16/amx.hpp>
 #include <tessera/kernels/isa.hpp>
 
 // Products of bf16 in blocks of 32 x 32, accumulated in float, from packed operands: with AMX, or with the dot products

@@ -1,12 +1,12 @@
-#ifndef TESSERA_GRAPH_TRACE_COMPOSED_CALL_HPP
-#define TESSERA_GRAPH_TRACE_COMPOSED_CALL_HPP
+#ifndef TESSERA_GRAPH_TRACE_EXPRESSION_COMPOSED_CALL_HPP
+#define TESSERA_GRAPH_TRACE_EXPRESSION_COMPOSED_CALL_HPP
 #include <tessera/base/push_macros.hpp>
 
 #include <cstddef>
 #include <utility>
 
 #include <tessera/base/here.hpp>
-#include <tessera/graph/trace/expr.hpp>
+#include <tessera/graph/trace/expression/expr.hpp>
 #include <tessera/graph/trace/settle.hpp>
 
 namespace tessera::detail {

@@ -1,5 +1,5 @@
-#ifndef TESSERA_PARALLEL_STATE_DICT_HPP
-#define TESSERA_PARALLEL_STATE_DICT_HPP
+#ifndef TESSERA_PARALLEL_STATE_STATE_DICT_HPP
+#define TESSERA_PARALLEL_STATE_STATE_DICT_HPP
 #include <tessera/base/push_macros.hpp>
 
 #include <algorithm>

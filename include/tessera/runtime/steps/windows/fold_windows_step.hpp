@@ -1,5 +1,5 @@
-#ifndef TESSERA_RUNTIME_STEPS_FOLD_WINDOWS_STEP_HPP
-#define TESSERA_RUNTIME_STEPS_FOLD_WINDOWS_STEP_HPP
+#ifndef TESSERA_RUNTIME_STEPS_WINDOWS_FOLD_WINDOWS_STEP_HPP
+#define TESSERA_RUNTIME_STEPS_WINDOWS_FOLD_WINDOWS_STEP_HPP
 #include <tessera/base/push_macros.hpp>
 
 #include <algorithm>
@@ -14,7 +14,7 @@
 #include <tessera/runtime/executor/prepared_step.hpp>
 #include <tessera/runtime/executor/work_grid.hpp>
 #include <tessera/runtime/steps/step_move.hpp>
-#include <tessera/runtime/steps/window_step.hpp>
+#include <tessera/runtime/steps/windows/window_step.hpp>
 #include <tessera/runtime/threads/team.hpp>
 
 namespace tessera::runtime::inline TESSERA_ISA {

@@ -1,5 +1,5 @@
-#ifndef TESSERA_NN_LLAMA_HPP
-#define TESSERA_NN_LLAMA_HPP
+#ifndef TESSERA_NN_TRANSFORMER_LLAMA_HPP
+#define TESSERA_NN_TRANSFORMER_LLAMA_HPP
 #include <tessera/base/push_macros.hpp>
 
 #include <array>
@@ -15,12 +15,12 @@
 #include <tessera/graph/trace/stack.hpp>
 #include <tessera/nn/attention/dropped_weights.hpp>
 #include <tessera/nn/attention/kv_cache.hpp>
-#include <tessera/nn/block.hpp>
 #include <tessera/nn/dropout.hpp>
 #include <tessera/nn/embedding.hpp>
 #include <tessera/nn/linear.hpp>
 #include <tessera/nn/mlp.hpp>
 #include <tessera/nn/normalization/rms_norm.hpp>
+#include <tessera/nn/transformer/block.hpp>
 #include <tessera/ops/attention/attention.hpp>
 #include <tessera/ops/attention/rotary_embedding.hpp>
 #include <tessera/ops/data_movement/rearrange.hpp>

@@ -1,5 +1,5 @@
-#ifndef TESSERA_DATA_CHECKPOINT_FORMAT_HPP
-#define TESSERA_DATA_CHECKPOINT_FORMAT_HPP
+#ifndef TESSERA_DATA_CHECKPOINT_CHECKPOINT_FORMAT_HPP
+#define TESSERA_DATA_CHECKPOINT_CHECKPOINT_FORMAT_HPP
 #include <tessera/base/push_macros.hpp>
 
 #include <tessera/base/compiled.hpp>

@@ -1,5 +1,5 @@
-#ifndef TESSERA_KERNELS_GEMM_BF16_PACK_HPP
-#define TESSERA_KERNELS_GEMM_BF16_PACK_HPP
+#ifndef TESSERA_KERNELS_GEMM_BF16_BF16_PACK_HPP
+#define TESSERA_KERNELS_GEMM_BF16_BF16_PACK_HPP
 #include <tessera/base/push_macros.hpp>
 
 #include <algorithm>
@@ -11,7 +11,7 @@
 #endif
 
 #include <tessera/base/element/bf16.hpp>
-#include <tessera/kernels/gemm/bf16_block.hpp>
+#include <tessera/kernels/gemm/bf16/bf16_block.hpp>
 #include <tessera/kernels/gemm/gemm_pack.hpp>
 #include <tessera/kernels/isa.hpp>
 

@@ -1,5 +1,5 @@
-#ifndef TESSERA_KERNELS_GEMM_BF16_GEMM_HPP
-#define TESSERA_KERNELS_GEMM_BF16_GEMM_HPP
+#ifndef TESSERA_KERNELS_GEMM_BF16_BF16_GEMM_HPP
+#define TESSERA_KERNELS_GEMM_BF16_BF16_GEMM_HPP
 #include <tessera/base/push_macros.hpp>
 
 #include <algorithm>
@@ -11,8 +11,8 @@
 #endif
 
 #include <tessera/base/element/bf16.hpp>
-#include <tessera/kernels/gemm/bf16_block.hpp>
-#include <tessera/kernels/gemm/bf16_pack.hpp>
+#include <tessera/kernels/gemm/bf16/bf16_block.hpp>
+#include <tessera/kernels/gemm/bf16/bf16_pack.hpp>
 #include <tessera/kernels/gemm/gemm.hpp>
 #include <tessera/kernels/gemm/packed_gemm.hpp>
 #include <tessera/kernels/isa.hpp>

@@ -1,5 +1,5 @@
-#ifndef TESSERA_OPS_CUSTOM_CALL_ROWS_HPP
-#define TESSERA_OPS_CUSTOM_CALL_ROWS_HPP
+#ifndef TESSERA_OPS_CUSTOM_CUSTOM_CALL_ROWS_HPP
+#define TESSERA_OPS_CUSTOM_CUSTOM_CALL_ROWS_HPP
 #include <tessera/base/push_macros.hpp>
 
 #include <tessera/base/planning.hpp>
