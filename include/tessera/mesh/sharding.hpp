@@ -9,8 +9,8 @@
 #include <string_view>
 
 #include <tessera/base/error.hpp>
-#include <tessera/base/hash.hpp>
 #include <tessera/base/inline_vector.hpp>
+#include <tessera/base/integers/hash.hpp>
 #include <tessera/base/monoid.hpp>
 #include <tessera/base/planning.hpp>
 #include <tessera/base/shape.hpp>

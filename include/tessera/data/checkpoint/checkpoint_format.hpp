@@ -23,8 +23,8 @@
 #include <vector>
 
 #include <tessera/base/error.hpp>
-#include <tessera/base/hash.hpp>
 #include <tessera/base/here.hpp>
+#include <tessera/base/integers/hash.hpp>
 #include <tessera/base/source.hpp>
 #include <tessera/data/json_reader.hpp>
 #include <tessera/data/json_text.hpp>

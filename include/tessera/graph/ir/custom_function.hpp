@@ -74,7 +74,8 @@ struct CallExtents {
   }
 };
 
-/// The function of a custom call. Made by custom_function_v in ops/custom/custom_call.hpp; the row of a call points to it.
+/// The function of a custom call. Made by custom_function_v in ops/custom/custom_call.hpp; the row of a call points to
+/// it.
 struct CustomFunction {
   std::string_view name;
   CallSignature signature;

@@ -11,7 +11,7 @@
 
 #include <tessera/base/error.hpp>
 #include <tessera/base/growable.hpp>
-#include <tessera/base/narrow.hpp>
+#include <tessera/base/integers/narrow.hpp>
 #include <tessera/graph/ir/precision.hpp>
 #include <tessera/graph/ir/row.hpp>
 #include <tessera/mesh/partition_spec.hpp>

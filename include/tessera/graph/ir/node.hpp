@@ -7,8 +7,8 @@
 #include <cstdint>
 
 #include <tessera/base/dtype.hpp>
-#include <tessera/base/hash.hpp>
 #include <tessera/base/inline_vector.hpp>
+#include <tessera/base/integers/hash.hpp>
 #include <tessera/base/source.hpp>
 #include <tessera/graph/ir/op.hpp>
 

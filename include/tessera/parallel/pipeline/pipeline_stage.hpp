@@ -10,11 +10,11 @@
 #include <utility>
 #include <vector>
 
-#include <tessera/base/checked.hpp>
 #include <tessera/base/error.hpp>
 #include <tessera/base/fixed_string.hpp>
 #include <tessera/base/growable.hpp>
 #include <tessera/base/here.hpp>
+#include <tessera/base/integers/checked.hpp>
 #include <tessera/base/shape.hpp>
 #include <tessera/base/source.hpp>
 #include <tessera/graph/trace/stack.hpp>

@@ -10,7 +10,7 @@
 #include <tessera/base/compiled.hpp>
 #include <tessera/base/error.hpp>
 #include <tessera/base/growable.hpp>
-#include <tessera/base/hash.hpp>
+#include <tessera/base/integers/hash.hpp>
 #include <tessera/base/planning.hpp>
 #include <tessera/mesh/processes.hpp>
 #include <tessera/partition/plan/plan.hpp>

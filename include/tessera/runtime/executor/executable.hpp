@@ -9,7 +9,7 @@
 #include <utility>
 
 #include <tessera/base/growable.hpp>
-#include <tessera/base/hash.hpp>
+#include <tessera/base/integers/hash.hpp>
 #include <tessera/base/intrusive_ptr.hpp>
 #include <tessera/base/planning.hpp>
 #include <tessera/base/shape.hpp>

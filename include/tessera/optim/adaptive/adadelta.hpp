@@ -1,5 +1,5 @@
-#ifndef TESSERA_OPTIM_ADADELTA_HPP
-#define TESSERA_OPTIM_ADADELTA_HPP
+#ifndef TESSERA_OPTIM_ADAPTIVE_ADADELTA_HPP
+#define TESSERA_OPTIM_ADAPTIVE_ADADELTA_HPP
 #include <tessera/base/push_macros.hpp>
 
 #include <array>

@@ -1,5 +1,5 @@
-#ifndef TESSERA_OPTIM_ADAFACTOR_HPP
-#define TESSERA_OPTIM_ADAFACTOR_HPP
+#ifndef TESSERA_OPTIM_ADAPTIVE_ADAFACTOR_HPP
+#define TESSERA_OPTIM_ADAPTIVE_ADAFACTOR_HPP
 #include <tessera/base/push_macros.hpp>
 
 #include <array>

@@ -1,5 +1,5 @@
-#ifndef TESSERA_TENSOR_DEBUG_PRINT_HPP
-#define TESSERA_TENSOR_DEBUG_PRINT_HPP
+#ifndef TESSERA_TENSOR_PRINT_DEBUG_PRINT_HPP
+#define TESSERA_TENSOR_PRINT_DEBUG_PRINT_HPP
 #include <tessera/base/push_macros.hpp>
 
 #include <cstddef>
@@ -18,7 +18,7 @@
 #include <cstdio>
 #include <string>
 #endif
-#include <tessera/tensor/print.hpp>
+#include <tessera/tensor/print/print.hpp>
 
 namespace tessera {
 

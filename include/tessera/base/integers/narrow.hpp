@@ -1,5 +1,5 @@
-#ifndef TESSERA_BASE_NARROW_HPP
-#define TESSERA_BASE_NARROW_HPP
+#ifndef TESSERA_BASE_INTEGERS_NARROW_HPP
+#define TESSERA_BASE_INTEGERS_NARROW_HPP
 #include <tessera/base/push_macros.hpp>
 
 #include <limits>

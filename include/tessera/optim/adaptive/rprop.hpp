@@ -1,5 +1,5 @@
-#ifndef TESSERA_OPTIM_RPROP_HPP
-#define TESSERA_OPTIM_RPROP_HPP
+#ifndef TESSERA_OPTIM_ADAPTIVE_RPROP_HPP
+#define TESSERA_OPTIM_ADAPTIVE_RPROP_HPP
 #include <tessera/base/push_macros.hpp>
 
 #include <array>

@@ -1,5 +1,5 @@
-#ifndef TESSERA_OPTIM_ADAGRAD_HPP
-#define TESSERA_OPTIM_ADAGRAD_HPP
+#ifndef TESSERA_OPTIM_ADAPTIVE_ADAGRAD_HPP
+#define TESSERA_OPTIM_ADAPTIVE_ADAGRAD_HPP
 #include <tessera/base/push_macros.hpp>
 
 #include <array>

@@ -1,5 +1,5 @@
-#ifndef TESSERA_OPTIM_RMSPROP_HPP
-#define TESSERA_OPTIM_RMSPROP_HPP
+#ifndef TESSERA_OPTIM_ADAPTIVE_RMSPROP_HPP
+#define TESSERA_OPTIM_ADAPTIVE_RMSPROP_HPP
 #include <tessera/base/push_macros.hpp>
 
 #include <array>

@@ -1,5 +1,5 @@
-#ifndef TESSERA_BASE_PHILOX_HPP
-#define TESSERA_BASE_PHILOX_HPP
+#ifndef TESSERA_BASE_INTEGERS_PHILOX_HPP
+#define TESSERA_BASE_INTEGERS_PHILOX_HPP
 #include <tessera/base/push_macros.hpp>
 
 #include <array>

@@ -1,5 +1,5 @@
-#ifndef TESSERA_TENSOR_VISUALIZE_HPP
-#define TESSERA_TENSOR_VISUALIZE_HPP
+#ifndef TESSERA_TENSOR_PRINT_VISUALIZE_HPP
+#define TESSERA_TENSOR_PRINT_VISUALIZE_HPP
 #include <tessera/base/push_macros.hpp>
 
 #include <string>

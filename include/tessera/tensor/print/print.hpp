@@ -1,5 +1,5 @@
-#ifndef TESSERA_TENSOR_PRINT_HPP
-#define TESSERA_TENSOR_PRINT_HPP
+#ifndef TESSERA_TENSOR_PRINT_PRINT_HPP
+#define TESSERA_TENSOR_PRINT_PRINT_HPP
 #include <tessera/base/push_macros.hpp>
 
 #include <concepts>

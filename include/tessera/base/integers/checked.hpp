@@ -1,5 +1,5 @@
-#ifndef TESSERA_BASE_CHECKED_HPP
-#define TESSERA_BASE_CHECKED_HPP
+#ifndef TESSERA_BASE_INTEGERS_CHECKED_HPP
+#define TESSERA_BASE_INTEGERS_CHECKED_HPP
 #include <tessera/base/push_macros.hpp>
 
 #include <cstdint>

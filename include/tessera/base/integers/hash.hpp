@@ -1,5 +1,5 @@
-#ifndef TESSERA_BASE_HASH_HPP
-#define TESSERA_BASE_HASH_HPP
+#ifndef TESSERA_BASE_INTEGERS_HASH_HPP
+#define TESSERA_BASE_INTEGERS_HASH_HPP
 #include <tessera/base/push_macros.hpp>
 
 #include <bit>
