@@ -115,8 +115,8 @@ constexpr auto betainc(const A& a, const B& b, const X& x, Here at = Here::curre
 }
 
 /// The logarithm of the beta function, lgamma(a) + lgamma(b) - lgamma(a + b) (scipy.special.betaln,
-/// jax.scipy.special.betaln), for a and b above 0. Gradients: digamma(a) - digamma(a + b), and of b alike. Errors:
-/// shape_mismatch.
+/// jax.scipy.special.betaln), for a and b above 0; NaN gives NaN. The error is that of the three lgamma, relative to
+/// the largest of them. Gradients: digamma(a) - digamma(a + b), and of b alike. Errors: shape_mismatch.
 template <Operand A, Operand B>
   requires(TensorOperand<A> || TensorOperand<B>)
 constexpr auto betaln(const A& a, const B& b, Here at = Here::current()) {

@@ -260,7 +260,7 @@ constexpr auto addcdiv(const X& x, const A& a, const B& b, const N& value = 1, H
   return call<detail::AddProductTag<true>>(Source::from(at), x, a, b, value);
 }
 /// x to the power of y in double, whatever the element types of the operands (torch.float_power): a double tensor.
-/// Special cases and gradients: as pow. Errors: shape_mismatch. No communication.
+/// Special cases (NaN), error and gradients: as pow. Errors: shape_mismatch. No communication.
 template <Operand X, Operand Y>
   requires(TensorOperand<X> || TensorOperand<Y>)
 constexpr auto float_power(const X& x, const Y& y, Here at = Here::current()) {
@@ -306,8 +306,9 @@ constexpr auto isclose(const A& a, const B& b, const Relative& relative = 1e-5, 
                        Here at = Here::current()) {
   return call<detail::IsCloseTag<EqualNan>>(Source::from(at), a, b, relative, absolute);
 }
-/// a + weight (b - a), and exactly a at weight 0, b at weight 1; weights beyond extrapolate. Floating operands,
-/// broadcast against each other. Gradients: 1 - weight, weight and b - a. Errors: shape_mismatch. No communication.
+/// a + weight (b - a), and exactly a at weight 0, b at weight 1; weights beyond extrapolate. NaN in any operand gives
+/// NaN. Floating operands, broadcast against each other. Gradients: 1 - weight, weight and b - a. Errors:
+/// shape_mismatch. No communication.
 template <TensorArgument A, TensorArgument B, Operand Weight>
 constexpr auto lerp(const A& a, const B& b, const Weight& weight, Here at = Here::current()) {
   return call<detail::LerpTag>(Source::from(at), a, b, weight);

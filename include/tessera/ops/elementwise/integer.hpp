@@ -180,8 +180,8 @@ template <Operand A, Operand B>
 constexpr auto fmod(const A& a, const B& b, Here at = Here::current()) {
   return call<detail::Binary<ops::FmodOp>>(Source::from(at), a, b);
 }
-/// The remainder of a / b that has the sign of b, Python's % and PyTorch's and JAX's remainder. Gradients: 1 and
-/// -floor(a / b). Otherwise as fmod.
+/// The remainder of a / b that has the sign of b, Python's % and PyTorch's and JAX's remainder. NaN as for fmod; the
+/// sum of the remainder of fmod and b is rounded once. Gradients: 1 and -floor(a / b). Otherwise as fmod.
 template <Operand A, Operand B>
   requires(TensorOperand<A> || TensorOperand<B>)
 constexpr auto remainder(const A& a, const B& b, Here at = Here::current()) {

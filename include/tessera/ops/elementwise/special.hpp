@@ -272,8 +272,9 @@ template <TensorArgument X> constexpr auto i1e(const X& x, Here at = Here::curre
   return call<detail::Unary<ops::I1eOp>>(Source::from(at), x);
 }
 
-/// log(exp(a) + exp(b)), without overflow; of equal infinities that infinity. Error: 1.5 ulp of the larger operand.
-/// Gradients: sigmoid(a - b) and sigmoid(b - a), one half each where the operands are equal. Errors: shape_mismatch.
+/// log(exp(a) + exp(b)), without overflow; for equal infinities it is that infinity, NaN in either operand gives NaN.
+/// Error: 1.5 ulp of the larger operand. Gradients: sigmoid(a - b) and sigmoid(b - a), one half each where the operands
+/// are equal. Errors: shape_mismatch.
 template <Operand A, Operand B>
   requires(TensorOperand<A> || TensorOperand<B>)
 constexpr auto logaddexp(const A& a, const B& b, Here at = Here::current()) {
